@@ -29,7 +29,7 @@ static struct gguf *make_file(const struct act_scheme *act, const struct side *s
     struct gguf *g;
     char path[] = "/tmp/qdyno-test-act-XXXXXX", name[160];
     const int fd = mkstemp(path);
-    CHECK(fd >= 0);
+    CHECK_LE(0, fd);
     close(fd);
     CHECK_OK(gguf_writer_open(&w, path, &why));
     if (act) CHECK_OK(act_put(w, act, &FORMATS[FORMAT_INT8]));
@@ -73,7 +73,8 @@ static void test_nothing_said(void **state)
     assert_null(read_of(g, MATRIX));
     gguf_close(g);
     g = make_file(&(struct act_scheme){ .kind = INPUT_FREE }, NULL, 0);
-    CHECK(gguf_kv_count(g) <= 2 && !gguf_kv_find(g, "qdyno.act")); /* alignment, own formats */
+    CHECK_LE(gguf_kv_count(g), 2);
+    CHECK(!gguf_kv_find(g, "qdyno.act")); /* alignment, own formats */
     assert_null(read_of(g, MATRIX));
     gguf_close(g);
 }
@@ -86,7 +87,10 @@ static void test_kinds(void **state)
         const struct act_scheme act = { (enum input_kind)k, 6.5f, 1200 };
         struct gguf *g = make_file(&act, &scale, 1);
         struct input_scheme *s = read_of(g, MATRIX);
-        CHECK(s && s->kind == (enum input_kind)k && s->threshold == 6.5f && s->limit == 1200);
+        CHECK(s);
+        CHECK_EQ(s->kind, (enum input_kind)k);
+        CHECK_NEAR(s->threshold, 6.5f, 0);
+        CHECK_NEAR(s->limit, 1200, 0);
         if (k == INPUT_INT8_STATIC) CHECK(s->scale == 0.125f && s->zero == 117 && s->most == 127);
         assert_null(read_of(g, "blk.0.attn_k.weight")); /* another format: not the method's */
         act_free(s);
@@ -105,7 +109,8 @@ static void test_sides(void **state)
     }
     struct gguf *g = make_file(NULL, sides, 2);
     struct input_scheme *s = read_of(g, MATRIX);
-    CHECK(s && s->kind == INPUT_FREE);
+    CHECK(s);
+    CHECK_EQ(s->kind, INPUT_FREE);
     for (int i = 0; i < COLS; i++)
         CHECK(s->order[i] == (i * 5 + 3) % COLS && s->divide[i] == 0.5f + (float)i);
     act_free(s);
@@ -116,8 +121,11 @@ static void test_sides(void **state)
                                  { COMPANION_OUTLIER_WEIGHTS, 2 * ROWS, { 1, 2, 3, 4, 5, 6 }, false } };
     g = make_file(&act, kept, 2);
     s = read_of(g, MATRIX);
-    CHECK(s && s->outlier_count == 2 && s->outliers[0] == 4 && s->outliers[1] == 30);
-    CHECK(f16_to_f32(s->outlier_weights[5]) == 6);
+    CHECK(s);
+    CHECK_EQ(s->outlier_count, 2);
+    CHECK_EQ(s->outliers[0], 4);
+    CHECK_EQ(s->outliers[1], 30);
+    CHECK_NEAR(f16_to_f32(s->outlier_weights[5]), 6, 0);
     act_free(s);
     gguf_close(g);
 }
@@ -132,7 +140,9 @@ static void test_refused(void **state)
     } CASES[] = {
         { INPUT_FREE, { COMPANION_ORDER, COLS - 1, { 0 }, false }, "want 32 values" },
         { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, true }, "want 32 values of f32" },
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, false }, "list of columns contains 0" }, /* all the same */
+        { INPUT_FREE,
+          { COMPANION_ORDER, COLS, { 0 }, false },
+          "list of columns contains 0" }, /* all the same */
         { INPUT_FREE, { COMPANION_ORDER, COLS, { 32 }, false }, "contains 32" },
         { INPUT_FREE, { COMPANION_ORDER, COLS, { 0.5f }, false }, "contains 0.5" },
         { INPUT_FREE, { COMPANION_ORDER, COLS, { -1 }, false }, "contains -1" },

@@ -15,7 +15,8 @@ static void knob_rows(void **state)
         const struct knob *k = &KNOBS[i];
         struct config c;
         struct err why = { 0 };
-        CHECK(k->key && k->key[0] && k->otherwise && k->unit && k->help && k->help[0] && k->matters_for);
+        if (!k->key || !k->key[0] || !k->otherwise || !k->unit || !k->help || !k->help[0] || !k->matters_for)
+            fail_msg("row %d of KNOBS (%s) is incomplete", i, k->key ? k->key : "no key");
         config_default(&c);
         CHECK_OK(config_set(&c, k->key, k->otherwise, &why)); /* a default is a legal value */
         assert_string_equal(config_text(&c, (enum knob_id)i), k->otherwise);
@@ -25,7 +26,8 @@ static void knob_rows(void **state)
         }
         const char *names[128];
         size_t n = knob_choices((enum knob_id)i, names, COUNT_OF(names));
-        CHECK((n > 0) == (k->kind == VALUE_CHOICE) && n <= COUNT_OF(names));
+        CHECK_EQ(n > 0, k->kind == VALUE_CHOICE);
+        CHECK_LE(n, COUNT_OF(names));
         for (size_t j = 0; j < n; j++) {
             config_default(&c);
             CHECK_OK(config_set(&c, k->key, names[j], &why));
@@ -117,11 +119,16 @@ static void values(void **state)
     struct err why = { 0 };
     CHECK_OK(config_parse(&c, "q8_0,threads=3", &why));
     assert_string_equal(config_text(&c, KNOB_METHOD), "rtn"); /* implied, not given */
-    CHECK(!c.given[KNOB_METHOD] && c.given[KNOB_FORMAT] && c.given[KNOB_THREADS] && !c.given[KNOB_BATCH]);
-    CHECK(config_int(&c, KNOB_THREADS) == 3 && config_int(&c, KNOB_BATCH) == 512);
+    CHECK(!c.given[KNOB_METHOD]);
+    CHECK(c.given[KNOB_FORMAT]);
+    CHECK(c.given[KNOB_THREADS]);
+    CHECK(!c.given[KNOB_BATCH]);
+    CHECK_EQ(config_int(&c, KNOB_THREADS), 3);
+    CHECK_EQ(config_int(&c, KNOB_BATCH), 512);
     CHECK_OK(config_set(&c, "threads", "5", &why)); /* a flag after the line replaces */
     CHECK_OK(config_set(&c, "recipe", "file", &why));
-    CHECK(config_int(&c, KNOB_THREADS) == 5 && !strcmp(config_text(&c, KNOB_METHOD), "none"));
+    CHECK_EQ(config_int(&c, KNOB_THREADS), 5);
+    assert_string_equal(config_text(&c, KNOB_METHOD), "none");
     CHECK_OK(config_set(&c, "method", "rtn", &why)); /* half a recipe: only the whole is judged */
     assert_int_equal(config_check(&c, &why), ERR_USAGE);
     CHECK_OK(config_set(&c, "format", "q4_0", &why));
@@ -230,17 +237,21 @@ static void method_rows(void **state)
     (void)state;
     for (size_t i = 0; i < method_count(); i++) {
         const struct method *m = method_at(i);
-        CHECK(m->name && m->help && m->good && m->bad && method_find(m->name) == m);
+        if (!m->name || !m->help || !m->good || !m->bad)
+            fail_msg("row %zu of METHODS (%s) is incomplete", i, m->name ? m->name : "no name");
+        assert_ptr_equal(method_find(m->name), m);
         CHECK(m->rows || m->tensor);
-        CHECK(!param_name(m->name) &&
-              !format_find(m->name) ==
-                  (strcmp(m->name, "nf4") && strcmp(m->name, "fp4") && strcmp(m->name, "mxfp4")));
+        CHECK(!param_name(m->name));
+        CHECK_EQ(!format_find(m->name),
+                 (strcmp(m->name, "nf4") && strcmp(m->name, "fp4") && strcmp(m->name, "mxfp4")));
         for (const struct param *p = m->params; p && p->name; p++) {
             char value[CONFIG_VALUE];
             struct err why = { 0 };
             CHECK_OK(param_check(m, p->name, p->otherwise, value, sizeof value, &why));
             assert_string_equal(value, p->otherwise);
-            CHECK(p->help && p->help[0] && (p->choices || p->kind == VALUE_BOOL || p->min < p->max));
+            CHECK(p->help);
+            CHECK(p->help[0]);
+            CHECK(p->choices || p->kind == VALUE_BOOL || p->min < p->max);
             assert_string_equal(param_name(p->name), p->name);
             for (int k = 0; k < KNOB_COUNT; k++)
                 CHECK(strcmp(KNOBS[k].key, p->name) && !is_alias(p, KNOBS[k].key));

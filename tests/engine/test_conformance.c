@@ -92,7 +92,7 @@ static void check_f16_cache(const struct entry *e)
     run_ids(e, m, 64, got);
     const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
     if (!(d <= 0.1)) fail_msg("%s with an f16 cache: off by %g", e->name, d);
-    CHECK(d > 0);
+    CHECK_LT(0, d);
     free(got);
     model_close(m);
 }

@@ -161,7 +161,7 @@ static void test_goes_on(void **state)
         struct gguf_writer *w = declare(gguf_writer_resume, "q8_0");
         static const bool THERE[TENSORS] = { false, true, false, false, true };
         for (int i = 0; i < TENSORS; i++) {
-            CHECK(gguf_writer_finished(w, tensor_name(i)) == THERE[i]);
+            CHECK_EQ(gguf_writer_finished(w, tensor_name(i)), THERE[i]);
             if (!THERE[i]) write_tensor(w, i, true);
         }
         CHECK_OK(gguf_writer_commit(w, &why));

@@ -251,18 +251,18 @@ static void test_replace(void **state)
     float *zeros = calloc(64 * 96, sizeof *zeros);
     CHECK_OK(layers_replace(b.l, "blk.1.attn_output.weight", &FORMATS[FORMAT_F32], zeros, &why));
     run_layer(b.l, 1, b.ids, TOKENS, b.out);
-    CHECK(max_difference(b.out, b.plain, TOKENS * 64) > 0);
-    CHECK(max_difference(b.out, b.in, TOKENS * 64) > 0);
+    CHECK_LT(0, max_difference(b.out, b.plain, TOKENS * 64));
+    CHECK_LT(0, max_difference(b.out, b.in, TOKENS * 64));
     CHECK_OK(layers_replace(b.l, "blk.1.ffn_down.weight", &FORMATS[FORMAT_F32], zeros, &why));
     run_layer(b.l, 1, b.ids, TOKENS, b.out);
-    CHECK(max_difference(b.out, b.in, TOKENS * 64) == 0);
+    CHECK_NEAR(max_difference(b.out, b.in, TOKENS * 64), 0, 0);
     CHECK_OK(layers_restore(b.l, "blk.1.attn_output.weight", &why));
     run_layer(b.l, 1, b.ids, TOKENS, b.out);
-    CHECK(max_difference(b.out, b.in, TOKENS * 64) > 0);
-    CHECK(max_difference(b.out, b.plain, TOKENS * 64) > 0);
+    CHECK_LT(0, max_difference(b.out, b.in, TOKENS * 64));
+    CHECK_LT(0, max_difference(b.out, b.plain, TOKENS * 64));
     CHECK_OK(layers_restore(b.l, NULL, &why));
     run_layer(b.l, 1, b.ids, TOKENS, b.out);
-    CHECK(max_difference(b.out, b.plain, TOKENS * 64) == 0);
+    CHECK_NEAR(max_difference(b.out, b.plain, TOKENS * 64), 0, 0);
     free(zeros);
     bench_close(&b);
 }
@@ -288,7 +288,7 @@ static void test_replace_values(void **state)
         CHECK_OK(layers_replace(b.l, READERS[k], &FORMATS[FORMAT_F32], matrix[k], &why));
     }
     run_layer(b.l, 1, b.ids, TOKENS, b.out);
-    CHECK(max_difference(b.out, b.plain, TOKENS * 64) == 0); /* powers of two lose nothing */
+    CHECK_NEAR(max_difference(b.out, b.plain, TOKENS * 64), 0, 0); /* powers of two lose nothing */
 
     const struct format *q8 = &FORMATS[FORMAT_Q8_0];
     void *blocks = malloc((size_t)format_row_bytes(q8, 64) * 96);
@@ -298,11 +298,11 @@ static void test_replace_values(void **state)
     run_layer(b.l, 1, b.ids, TOKENS, b.in);
     CHECK_OK(layers_replace(b.l, READERS[1], q8, blocks, &why));
     run_layer(b.l, 1, b.ids, TOKENS, b.out);
-    CHECK(max_difference(b.in, b.plain, TOKENS * 64) > 0);
+    CHECK_LT(0, max_difference(b.in, b.plain, TOKENS * 64));
     CHECK_NEAR(max_difference(b.in, b.out, TOKENS * 64), 0, 1e-5);
     CHECK_OK(layers_restore(b.l, NULL, &why));
     run_layer(b.l, 1, b.ids, TOKENS, b.out);
-    CHECK(max_difference(b.out, b.plain, TOKENS * 64) == 0);
+    CHECK_NEAR(max_difference(b.out, b.plain, TOKENS * 64), 0, 0);
     for (int k = 0; k < 2; k++) free(matrix[k]);
     free(blocks);
     free(decoded);
@@ -328,7 +328,7 @@ static void test_refusals(void **state)
     assert_int_equal(layers_replace(b.l, "blk.1.ffn_up.weight", &FORMATS[FORMAT_Q4_K], numbers, &why),
                      ERR_USAGE);
     run_layer(b.l, 1, b.ids, TOKENS, b.out);
-    CHECK(max_difference(b.out, b.plain, TOKENS * 64) == 0);
+    CHECK_NEAR(max_difference(b.out, b.plain, TOKENS * 64), 0, 0);
     bench_close(&b);
 }
 

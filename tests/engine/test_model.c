@@ -100,7 +100,7 @@ static void test_memory(void **state)
         assert_int_equal(got.copied_bytes, copied ? matrices : 0);
         CHECK(off ? got.huge_wanted_bytes == 0
                   : got.huge_wanted_bytes >= 2 << 20); /* the cache of 4 x 4096 */
-        CHECK(got.huge_bytes >= -1);
+        CHECK_LE(-1, got.huge_bytes);
         CHECK(strstr(LINES[i], "prefetch")
                   ? got.prefetched_bytes == model_shape(m)->weight_bytes && got.prefetch_s > 0
                   : got.prefetched_bytes == 0 && got.prefetch_s == 0);
@@ -381,7 +381,8 @@ static void test_shape(void **state)
     assert_int_equal(s.ff, 172);
     assert_int_equal(s.vocab, 512);
     assert_int_equal(s.ctx_train, 512);
-    CHECK(s.tied_output && !s.random_weights);
+    CHECK(s.tied_output);
+    CHECK(!s.random_weights);
     /* embedding + 5 x (q 64x64, k and v 64x32, out 64x64, three of 64x172, two norms) + norm */
     assert_int_equal(s.params, 512 * 64 + 5 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 172 + 2 * 64) + 64);
     assert_int_equal(s.weight_bytes, 4 * s.params);

@@ -37,7 +37,8 @@ static void test_by_hand(void **state)
     assert_int_equal(p.weights, 4 * (embd + 5 * layer + norms));
     assert_int_equal(p.kv_bytes_per_token, 5 * 4 * (8 + 8) * 2);
     /* 100 tokens are 4 blocks of 32; a cache line or two of rounding per layer. */
-    CHECK(p.kv >= 128 * p.kv_bytes_per_token && p.kv <= 128 * p.kv_bytes_per_token + 5 * 128);
+    CHECK_LE(128 * p.kv_bytes_per_token, p.kv);
+    CHECK_LE(p.kv, 128 * p.kv_bytes_per_token + 5 * 128);
     /* Tied: the embedding is read once as the output matrix, and one row of it as the input. */
     assert_int_equal(p.decode_read_bytes, 4 * (embd + 64 + 5 * layer + norms));
     CHECK_NEAR(p.flops_per_token, 2.0 * 5 * (double)layer, 0);
@@ -58,11 +59,13 @@ static void test_by_hand(void **state)
     /* Copied weights begin on cache lines: 40 matrices here, all of whole lines but the ones of 172 columns.
      */
     const struct memory_plan copied = plan_of(path, "q8_0,hugepages=all", 100, 1);
-    CHECK(copied.weights >= p.weights && copied.weights < p.weights + 40 * 64);
+    CHECK_LE(p.weights, copied.weights);
+    CHECK_LT(copied.weights, p.weights + 40 * 64);
 
     /* Sequences multiply the cache and nothing else but their row of logits. */
     const struct memory_plan one = plan_of(path, "kv=f32", 64, 1), three = plan_of(path, "kv=f32", 64, 3);
-    CHECK(three.kv >= 3 * one.kv - 5 * 3 * 128 && three.kv <= 3 * one.kv);
+    CHECK_LE(3 * one.kv - 5 * 3 * 128, three.kv);
+    CHECK_LE(three.kv, 3 * one.kv);
     assert_int_equal(three.compute - one.compute, 2 * 512 * 4);
     assert_int_equal(three.weights, one.weights);
 }
@@ -173,7 +176,7 @@ static void test_available(void **state)
     assert_int_equal(memory_available(root), 3000);
     snprintf(command, sizeof command, "rm -rf '%s'", root);
     assert_int_equal(system(command), 0);
-    CHECK(memory_available("") > 0); /* this machine */
+    CHECK_LT(0, memory_available("")); /* this machine */
 }
 
 /* ---------------------------------------------------------------- block tables */
@@ -212,12 +215,12 @@ static void test_blocks(void **state)
                 assert_int_equal(kv_slot(&kv, seq, pos), kv.tables[seq][pos / 32] * 32 + pos % 32);
         } else {
             assert_int_equal(kv.free_count, free_before);
-            CHECK(kv_blocks_for(to) - kv_blocks_for(length) > free_before);
+            CHECK_LT(free_before, kv_blocks_for(to) - kv_blocks_for(length));
         }
         check_owned_once(&kv);
         for (int s = 0; s < 3; s++) /* exactly the blocks its tokens need */
             for (int b = 0; b < kv.blocks_per_sequence; b++)
-                CHECK((kv.tables[s][b] >= 0) == (b < kv_blocks_for(kv.lengths[s])));
+                CHECK_EQ(kv.tables[s][b] >= 0, b < kv_blocks_for(kv.lengths[s]));
     }
     /* Room taken but never used goes back. */
     for (int s = 0; s < 3; s++) kv_cache_truncate(&kv, s, 0);

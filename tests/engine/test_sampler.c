@@ -147,11 +147,14 @@ static void check_head(struct sampler_options o, const float *logits, const int3
     for (int i = 0; i < head; i++) in[order[i]] = true;
     for (int i = 0; i < 4000; i++) {
         const int32_t id = sampler_next(s, logits);
-        CHECK(id >= 0 && id < MANY && in[id]);
+        CHECK_LE(0, id);
+        CHECK_LT(id, MANY);
+        CHECK(in[id]);
         met += !seen[id];
         seen[id] = true;
     }
-    CHECK(met <= head && met >= MIN(head, 100) / 2);
+    CHECK_LE(met, head);
+    CHECK_LE(MIN(head, 100) / 2, met);
     sampler_close(s);
 }
 
@@ -293,7 +296,7 @@ static void test_large(void **state)
     struct sampler_options o = warm();
     o.top_k = K;
     struct sampler *s = open_sampler(o, N);
-    for (int i = 0; i < 300; i++) CHECK(logits[sampler_next(s, logits)] >= sorted[K - 1]);
+    for (int i = 0; i < 300; i++) CHECK_LE(sorted[K - 1], logits[sampler_next(s, logits)]);
     sampler_close(s);
 
     /* The nucleus by hand: the smallest prefix whose mass reaches p; equal logits beyond its end are not in
@@ -305,7 +308,7 @@ static void test_large(void **state)
     o = warm();
     o.top_p = 0.5f;
     s = open_sampler(o, N);
-    for (int i = 0; i < 300; i++) CHECK(logits[sampler_next(s, logits)] >= sorted[nucleus - 1]);
+    for (int i = 0; i < 300; i++) CHECK_LE(sorted[nucleus - 1], logits[sampler_next(s, logits)]);
     sampler_close(s);
     free(logits);
     free(sorted);

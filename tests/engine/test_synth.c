@@ -101,7 +101,9 @@ static void weights(void **state)
     CHECK_OK(gguf_open(&g, path, &why));
     CHECK(gguf_get_bool(g, "qdyno.synthetic", false));
     const struct gguf_tensor *t = gguf_tensor_find(g, "blk.2.ffn_down.weight");
-    CHECK(t && t->shape[0] == 512 && t->shape[1] == 256);
+    CHECK(t);
+    CHECK_EQ(t->shape[0], 512);
+    CHECK_EQ(t->shape[1], 256);
     double sum = 0, square = 0;
     int64_t n = t->bytes / 4;
     for (int64_t i = 0; i < n; i++) {
@@ -126,10 +128,13 @@ static void falls_back_to_f16(void **state)
     o.shape = &ODD;
     make(temp_path(path, sizeof path, "odd"), &o);
     CHECK_OK(gguf_open(&g, path, &why));
-    CHECK(gguf_tensor_find(g, "blk.0.ffn_up.weight")->format == &FORMATS[FORMAT_F16]);    /* rows of 40 */
-    CHECK(gguf_tensor_find(g, "blk.0.ffn_down.weight")->format == &FORMATS[FORMAT_Q8_0]); /* rows of 96 */
-    CHECK(gguf_tensor_find(g, "output.weight") && gguf_tensor_find(g, "blk.0.attn_k.weight")->shape[1] == 20);
-    CHECK(gguf_tensor_find(g, "blk.0.attn_norm.weight")->format == &FORMATS[FORMAT_F32]);
+    assert_ptr_equal(gguf_tensor_find(g, "blk.0.ffn_up.weight")->format,
+                     &FORMATS[FORMAT_F16]); /* rows of 40 */
+    assert_ptr_equal(gguf_tensor_find(g, "blk.0.ffn_down.weight")->format,
+                     &FORMATS[FORMAT_Q8_0]); /* rows of 96 */
+    CHECK(gguf_tensor_find(g, "output.weight"));
+    CHECK_NEAR(gguf_tensor_find(g, "blk.0.attn_k.weight")->shape[1], 20, 0);
+    assert_ptr_equal(gguf_tensor_find(g, "blk.0.attn_norm.weight")->format, &FORMATS[FORMAT_F32]);
     gguf_close(g);
     unlink(path);
 }
@@ -143,7 +148,8 @@ static void expect_back(const struct tokenizer *t, const char *text, size_t n)
     struct str s = { 0 };
     CHECK_OK(tokenizer_encode(t, text, n, 0, &l, &why));
     CHECK_OK(tokenizer_decode(t, l.ids, l.n, false, &s, &why));
-    CHECK(s.len == n && !memcmp(str_text(&s), text, n));
+    CHECK_EQ(s.len, n);
+    CHECK(!memcmp(str_text(&s), text, n));
     token_list_free(&l);
     str_free(&s);
 }
@@ -209,14 +215,17 @@ static void runs(void **state)
             recipe_model_open(&m, &(struct model_options){ .path = path, .config = &c, .ctx = 16 }, &why));
         const struct model_shape *s = model_shape(m);
         assert_string_equal(s->arch, ARCHITECTURES[i]);
-        CHECK(s->random_weights && s->layers == o.shape->layers && s->vocab == o.shape->vocab);
+        CHECK(s->random_weights);
+        CHECK_EQ(s->layers, o.shape->layers);
+        CHECK_EQ(s->vocab, o.shape->vocab);
         struct batch_row rows[4];
         for (int r = 0; r < 4; r++) rows[r] = (struct batch_row){ 300 + 7 * r, r, 0, r == 3 };
         CHECK_OK(model_forward(m, rows, 4, &why));
         const float *logits = model_logits(m, 0);
         double square = 0;
         for (int64_t v = 0; v < s->vocab; v++) square += (double)logits[v] * logits[v] / (double)s->vocab;
-        CHECK(square > 0.2 && square < 5); /* near N(0,1); false for NaN */
+        CHECK_LT(0.2, square);
+        CHECK_LT(square, 5); /* near N(0,1); false for NaN */
         model_close(m);
         unlink(path);
     }
@@ -227,10 +236,15 @@ static void shapes_table(void **state)
     (void)state;
     for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) {
         const struct synth_shape *s = &SYNTH_SHAPES[i];
-        CHECK(synth_shape_find(s->name) == s && s->help[0] && s->heads % s->kv_heads == 0);
-        CHECK(s->embd % s->heads == 0 && s->embd / s->heads % 2 == 0 && s->vocab >= 512);
+        assert_ptr_equal(synth_shape_find(s->name), s);
+        CHECK(s->help[0]);
+        CHECK_EQ(s->heads % s->kv_heads, 0);
+        CHECK_EQ(s->embd % s->heads, 0);
+        CHECK_EQ(s->embd / s->heads % 2, 0);
+        CHECK_LE(512, s->vocab);
     }
-    CHECK(synth_shape_find("TINY") == &SYNTH_SHAPES[0] && !synth_shape_find("0b"));
+    assert_ptr_equal(synth_shape_find("TINY"), &SYNTH_SHAPES[0]);
+    CHECK(!synth_shape_find("0b"));
 }
 
 static void refused(void **state)

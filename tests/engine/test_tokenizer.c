@@ -114,7 +114,7 @@ static int run_cases(const struct tokenizer *t, const char *name, bool back)
         line = line_end + !last;
         p = next ? next + sizeof SEPARATOR - 1 : NULL;
     }
-    CHECK(*line == '\0');
+    CHECK_EQ(*line, '\0');
     free(text);
     free(lines);
     return cases;
@@ -141,7 +141,7 @@ static void recorded_vocabularies(void **state)
         assert_string_equal(info.pre, FILES[i].pre);
         int cases = run_cases(o.t, FILES[i].file, true);
         print_message("%s: %d cases agree\n", FILES[i].file, cases);
-        CHECK(cases > 40);
+        CHECK_LT(40, cases);
         close_model(o);
     }
 }
@@ -198,11 +198,12 @@ static void qwen2(void **state)
     unlink(path);
     int cases = run_cases(o.t, "ggml-vocab-qwen2.gguf", true);
     print_message("qwen2: %d cases agree\n", cases);
-    CHECK(cases > 40);
+    CHECK_LT(40, cases);
     static const int32_t CHAT[] = { 151644, 872, 198, 13048, 151645 };
     expect_ids(o.t, "<|im_start|>user\nHi<|im_end|>", 29, TOKENIZE_SPECIAL, CHAT, 5);
     struct token_list plain = encode(o.t, "<|im_end|>", 10, 0);
-    for (int64_t i = 0; i < plain.n; i++) CHECK(plain.ids[i] < 151643); /* text cannot write control tokens */
+    for (int64_t i = 0; i < plain.n; i++)
+        CHECK_LT(plain.ids[i], 151643); /* text cannot write control tokens */
     token_list_free(&plain);
     close_model(o);
 }
@@ -368,7 +369,7 @@ static void special_tokens(void **state)
     assert_int_equal(tokenizer_piece(o.t, 32000, false, &s, &why), ERR_USAGE);
     assert_int_equal(tokenizer_piece(o.t, -1, false, &s, &why), ERR_USAGE);
     struct token_list l = encode(o.t, "<s>", 3, 0);
-    for (int64_t i = 0; i < l.n; i++) CHECK(l.ids[i] > 2);
+    for (int64_t i = 0; i < l.n; i++) CHECK_LT(2, l.ids[i]);
     token_list_free(&l);
     str_free(&s);
     close_model(o);
@@ -381,7 +382,7 @@ static double encode_seconds(const struct tokenizer *t, const char *text, size_t
     int64_t from = clock_ns();
     struct token_list l = encode(t, text, n, 0);
     double s = (double)(clock_ns() - from) * 1e-9;
-    CHECK(l.n > 0);
+    CHECK_LT(0, l.n);
     token_list_free(&l);
     return s;
 }
@@ -397,7 +398,7 @@ static void a_megabyte(void **state)
     size_t n;
     SHARED_OR_SKIP(path, "text/wikitext-2-raw-test.txt");
     char *text = read_all(path, &n), *same = malloc(N);
-    CHECK(n > N);
+    CHECK_LT(N, n);
     for (size_t f = 0; f < COUNT_OF(FILES); f++) {
         SHARED_OR_SKIP(path, FILES[f]);
         struct opened o = open_model(path);
@@ -410,7 +411,8 @@ static void a_megabyte(void **state)
         }
         print_message("%s: 1 MiB of prose %.2f s, of one character at worst %.2f s\n", FILES[f], prose,
                       worst);
-        CHECK(prose < 20 && worst < 60); /* a sanitized build on a busy machine; plain ones need a tenth */
+        CHECK_LT(prose, 20);
+        CHECK_LT(worst, 60); /* a sanitized build on a busy machine; plain ones need a tenth */
         close_model(o);
     }
     free(same);
@@ -458,7 +460,8 @@ static void shared_by_threads(void **state)
         }
         for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
         for (int i = 0; i < 4; i++) {
-            CHECK(jobs[i].back && jobs[i].ids.n == jobs[0].ids.n);
+            CHECK(jobs[i].back);
+            CHECK_EQ(jobs[i].ids.n, jobs[0].ids.n);
             assert_memory_equal(jobs[i].ids.ids, jobs[0].ids.ids, (size_t)jobs[0].ids.n * sizeof(int32_t));
         }
         for (int i = 0; i < 4; i++) token_list_free(&jobs[i].ids);

@@ -93,7 +93,7 @@ static void expect_failure(const struct child *c, const char *request, const cha
 {
     say(c, request);
     json_t *o = answer(c, "", NULL);
-    CHECK(json_get_bool(o, "ok", true) == false);
+    CHECK_EQ(json_get_bool(o, "ok", true), false);
     assert_string_equal(json_get_str(o, "code", ""), code);
     if (!strstr(json_get_str(o, "message", ""), says))
         fail_msg("%s: '%s' lacks '%s'", request, json_get_str(o, "message", ""), says);
@@ -147,15 +147,16 @@ static void test_open_and_cell(void **state)
     CHECK(!json_get_bool(o, "random_weights", true));
     assert_string_equal(json_get_str(json_object_get(o, "config"), "ctk", ""), "f32");
     const json_t *plan = json_object_get(o, "plan");
-    CHECK(json_get_int(plan, "total", 0) > 1000000 && json_get_int(plan, "decode_read_bytes", 0) > 1000000);
-    CHECK(json_get_num(o, "load_s", NAN) > 0);
+    CHECK_LT(1000000, json_get_int(plan, "total", 0));
+    CHECK_LT(1000000, json_get_int(plan, "decode_read_bytes", 0));
+    CHECK_LT(0, json_get_num(o, "load_s", NAN));
     json_decref(o);
 
     int told = 0;
     const int64_t began = clock_ns();
     say(&c, "{\"id\":2,\"op\":\"cell\",\"workload\":\"pp20+tg10\",\"seed\":7}");
     o = answer(&c, "progress", &told);
-    CHECK(told >= 2);
+    CHECK_LE(2, told);
     CHECK(json_get_bool(o, "ok", false));
     assert_int_equal(json_get_int(o, "id", -1), 2);
     assert_string_equal(json_get_str(o, "workload", ""), "pp20+tg10");
@@ -165,11 +166,11 @@ static void test_open_and_cell(void **state)
     const char *const POSITIVE[] = {
         "prefill_s", "decode_s", "ttft_s", "cpu_s", "peak_rss_bytes", "rss_bytes"
     };
-    for (size_t i = 0; i < COUNT_OF(POSITIVE); i++) CHECK(json_get_num(o, POSITIVE[i], NAN) > 0);
-    CHECK(json_get_num(o, "peak_rss_bytes", 0) >= json_get_num(o, "rss_bytes", INFINITY));
+    for (size_t i = 0; i < COUNT_OF(POSITIVE); i++) CHECK_LT(0, json_get_num(o, POSITIVE[i], NAN));
+    CHECK_LE(json_get_num(o, "rss_bytes", INFINITY), json_get_num(o, "peak_rss_bytes", 0));
     const char *const COUNTS[] = { "major_faults", "minor_faults", "voluntary_switches",
                                    "involuntary_switches" };
-    for (size_t i = 0; i < COUNT_OF(COUNTS); i++) CHECK(json_get_int(o, COUNTS[i], -1) >= 0);
+    for (size_t i = 0; i < COUNT_OF(COUNTS); i++) CHECK_LE(0, json_get_int(o, COUNTS[i], -1));
     const char *const UNKNOWN[] = { "perplexity", "nll", "nll_se", "scored_tokens" };
     for (size_t i = 0; i < COUNT_OF(UNKNOWN); i++) CHECK(json_is_null(json_object_get(o, UNKNOWN[i])));
     assert_int_equal(strlen(json_get_str(o, "work_hash", "")), 16);
@@ -182,17 +183,18 @@ static void test_open_and_cell(void **state)
     for (size_t i = 0; i < COUNT_OF(PHASES); i++) {
         const json_t *span = json_array_get(spans, i);
         assert_string_equal(json_get_str(span, "name", ""), PHASES[i]);
-        CHECK(json_get_int(span, "from_ns", 0) >= at);
+        CHECK_LE(at, json_get_int(span, "from_ns", 0));
         at = json_get_int(span, "to_ns", 0);
-        CHECK(at > json_get_int(span, "from_ns", INT64_MAX));
+        CHECK_LT(json_get_int(span, "from_ns", INT64_MAX), at);
     }
-    CHECK(at <= clock_ns());
+    CHECK_LE(at, clock_ns());
     json_decref(o);
 
     /* More sequences than the session has, then a session that has them. */
     say(&c, "{\"id\":3,\"op\":\"cell\",\"workload\":\"tg4@b3\"}");
     o = answer(&c, "", NULL);
-    CHECK(!json_get_bool(o, "ok", true) && !strcmp(json_get_str(o, "code", ""), "ERR_USAGE"));
+    CHECK(!json_get_bool(o, "ok", true));
+    assert_string_equal(json_get_str(o, "code", ""), "ERR_USAGE");
     json_decref(o);
     char request[4400];
     snprintf(request, sizeof request,
@@ -291,14 +293,14 @@ static void test_turns(void **state)
             say(&c, "{\"id\":0,\"op\":\"go\"}");
         } else if (!strcmp(event, "token")) {
             tokens++;
-            CHECK(turns == 1 + tokens - 1);
-            CHECK(json_get_num(o, "seconds", NAN) >= worked);
+            CHECK_EQ(turns, 1 + tokens - 1);
+            CHECK_LE(worked, json_get_num(o, "seconds", NAN));
             worked = json_get_num(o, "seconds", NAN);
         }
         json_decref(o);
     }
     assert_int_equal(turns, 12);
-    CHECK(json_get_num(o, "decode_s", NAN) >= worked);
+    CHECK_LE(worked, json_get_num(o, "decode_s", NAN));
     CHECK(str_starts(json_get_str(o, "text", ""), ", there was a little girl named Lily."));
     json_decref(o);
 
@@ -325,7 +327,7 @@ static void test_waiting(void **state)
     CHECK_OK(config_parse(&c, "handicap=50%", &why));
     const int64_t started = clock_ns() - 3000000;
     handicap_wait(&c, started);
-    CHECK(clock_ns() - started >= 4500000);
+    CHECK_LE(4500000, clock_ns() - started);
 }
 
 /* The shortest of many steps of a cell, and what was generated. */
@@ -344,7 +346,7 @@ static double shortest_step(const struct child *c, const char *config, char hash
     json_t *step;
     json_array_foreach(json_object_get(o, "itl_s"), i, step)
         shortest = fmin(shortest, json_number_value(step));
-    CHECK(i == 200);
+    CHECK_EQ(i, 200);
     snprintf(hash, 17, "%s", json_get_str(o, "output_hash", ""));
     json_decref(o);
     return shortest;
@@ -363,7 +365,8 @@ static void test_handicap(void **state)
         ratio = shortest_step(&c, "kv=f32,threads=1,handicap=100%", slow) / without;
         assert_string_equal(plain, slow);
     }
-    CHECK(ratio > 1.6 && ratio < 2.4);
+    CHECK_LT(1.6, ratio);
+    CHECK_LT(ratio, 2.4);
     assert_int_equal(finish(&c), 0);
 }
 
@@ -464,14 +467,16 @@ static void test_training(void **state)
         CHECK(json_get_bool(all[i], "ok", false));
         assert_string_equal(json_get_str(all[i], "workload", ""), "train2");
         assert_int_equal(json_get_int(all[i], "train_tokens", 0), 512);
-        CHECK(json_get_num(all[i], "train_s", NAN) > 0);
+        CHECK_LT(0, json_get_num(all[i], "train_s", NAN));
         CHECK_NEAR(json_get_num(all[i], "first_loss", NAN), log(1536), 0.3);
-        CHECK(json_get_num(all[i], "train_loss", NAN) < json_get_num(all[i], "first_loss", NAN) + 0.3);
+        CHECK_LT(json_get_num(all[i], "train_loss", NAN), json_get_num(all[i], "first_loss", NAN) + 0.3);
     }
     assert_string_equal(json_get_str(all[0], "work_hash", "a"), json_get_str(all[1], "work_hash", "b"));
     assert_string_equal(json_get_str(all[0], "output_hash", "a"), json_get_str(all[1], "output_hash", "b"));
-    CHECK(json_get_int(all[1], "activation_bytes", 0) < 0.7 * json_get_num(all[0], "activation_bytes", NAN));
-    CHECK(json_get_num(all[1], "rss_bytes", NAN) < json_get_num(all[1], "peak_rss_bytes", NAN)); /* trimmed */
+    CHECK_LT(json_get_int(all[1], "activation_bytes", 0),
+             0.7 * json_get_num(all[0], "activation_bytes", NAN));
+    CHECK_LT(json_get_num(all[1], "rss_bytes", NAN),
+             json_get_num(all[1], "peak_rss_bytes", NAN)); /* trimmed */
     expect_failure(&c, "{\"id\":3,\"op\":\"cell\",\"workload\":\"tg4\"}", "ERR_USAGE", "has no model to run");
     expect_failure(&c, "{\"id\":3,\"op\":\"cell\",\"workload\":\"train9000\"}", "ERR_USAGE",
                    "want 1 to 8000");
@@ -515,7 +520,7 @@ static void test_quality(void **state)
         say(&c, line);
         json_t *o = answer(&c, "progress", &told);
         CHECK(json_get_bool(o, "ok", false));
-        CHECK(told >= 12 + 12); /* windows, and prompts of greedy texts */
+        CHECK_LE(12 + 12, told); /* windows, and prompts of greedy texts */
         const json_t *q = json_object_get(o, "quality"), *greedy = json_object_get(q, "first_divergence");
         assert_string_equal(json_get_str(q, "file", ""), "words");
         assert_int_equal(json_get_int(q, "ctx", 0), 64);
@@ -525,14 +530,16 @@ static void test_quality(void **state)
         assert_int_equal(json_get_int(greedy, "limit", 0), 32);
         assert_int_equal(json_array_size(json_object_get(q, "depth")), DEPTHS);
         if (lossy) {
-            CHECK(json_get_num(q, "kld_mean", NAN) > 0.01 && json_get_num(q, "kld_mean", NAN) < 1);
-            CHECK(json_get_int(greedy, "diverged", 0) > 0);
+            CHECK_LT(0.01, json_get_num(q, "kld_mean", NAN));
+            CHECK_LT(json_get_num(q, "kld_mean", NAN), 1);
+            CHECK_LT(0, json_get_int(greedy, "diverged", 0));
         } else {
-            CHECK(json_get_num(q, "kld_max", NAN) == 0 && json_get_num(q, "top1_ratio", NAN) == 1);
-            CHECK(json_get_int(greedy, "diverged", -1) == 0);
+            CHECK_NEAR(json_get_num(q, "kld_max", NAN), 0, 0);
+            CHECK_NEAR(json_get_num(q, "top1_ratio", NAN), 1, 0);
+            CHECK_EQ(json_get_int(greedy, "diverged", -1), 0);
             CHECK(json_is_null(json_object_get(greedy, "median")));
         }
-        CHECK(json_get_num(json_object_get(q, "reference"), "perplexity", NAN) > 1);
+        CHECK_LT(1, json_get_num(json_object_get(q, "reference"), "perplexity", NAN));
         json_decref(o);
         say(&c, "{\"id\":5,\"op\":\"cell\",\"workload\":\"tg3\"}");
         o = answer(&c, "progress", NULL);

@@ -143,23 +143,33 @@ static void test_cell(void **state)
     assert_int_equal(strlen(a.work_hash), 16);
     double sum = 0;
     for (int i = 0; i < a.gen_tokens; i++) {
-        CHECK(a.itl_s[i] > 0);
+        CHECK_LT(0, a.itl_s[i]);
         sum += (double)a.itl_s[i];
     }
     CHECK_NEAR(sum, a.decode_s, 1e-9);
-    CHECK(a.prefill_s > 0 && a.ttft_s >= a.prefill_s);
-    CHECK(isnan(a.perplexity) && isnan(a.nll));
+    CHECK_LT(0, a.prefill_s);
+    CHECK_LE(a.prefill_s, a.ttft_s);
+    CHECK(isnan(a.perplexity));
+    CHECK(isnan(a.nll));
     assert_int_equal(model_length(m, 0), 0);
     struct cell_result *const ALL[] = { &a, &b, &c, &d, &again };
     for (size_t i = 0; i < COUNT_OF(ALL); i++) cell_result_free(ALL[i]);
 
     /* A phase that was not asked for has no time, not a time of zero. */
     struct cell_result pp = run(m, "pp16", 0), tg = run(m, "tg16", 0);
-    CHECK(pp.prefill_s > 0 && isnan(pp.decode_s) && pp.gen_tokens == 0 && pp.output_hash[0] == '\0');
-    CHECK(isnan(tg.prefill_s) && isnan(tg.ttft_s) && tg.decode_s > 0 && tg.prompt_tokens == 0);
-    CHECK(pp.n_spans == 1 && !strcmp(pp.spans[0].name, "prefill"));
-    CHECK(tg.n_spans == 1 && !strcmp(tg.spans[0].name, "decode"));
-    CHECK((double)(tg.spans[0].to_ns - tg.spans[0].from_ns) * 1e-9 >= tg.decode_s);
+    CHECK_LT(0, pp.prefill_s);
+    CHECK(isnan(pp.decode_s));
+    CHECK_EQ(pp.gen_tokens, 0);
+    CHECK_EQ(pp.output_hash[0], '\0');
+    CHECK(isnan(tg.prefill_s));
+    CHECK(isnan(tg.ttft_s));
+    CHECK_LT(0, tg.decode_s);
+    CHECK_EQ(tg.prompt_tokens, 0);
+    CHECK_EQ(pp.n_spans, 1);
+    assert_string_equal(pp.spans[0].name, "prefill");
+    CHECK_EQ(tg.n_spans, 1);
+    assert_string_equal(tg.spans[0].name, "decode");
+    CHECK_LE(tg.decode_s, (double)(tg.spans[0].to_ns - tg.spans[0].from_ns) * 1e-9);
     cell_result_free(&pp);
     cell_result_free(&tg);
     model_close(small);
@@ -233,7 +243,8 @@ static void test_side_by_side(void **state)
     double sum = 0;
     for (int i = 0; i < a.steps; i++) sum += (double)a.itl_s[i];
     CHECK_NEAR(sum, a.decode_s, 1e-9);
-    CHECK(a.prefill_s > 0 && a.ttft_s >= a.prefill_s);
+    CHECK_LT(0, a.prefill_s);
+    CHECK_LE(a.prefill_s, a.ttft_s);
     for (int s = 0; s <= SEQUENCES; s++) assert_int_equal(model_length(m, s), 0);
     struct cell_result *const ALL[] = { &a, &b, &c, &d, &alone };
     for (size_t i = 0; i < COUNT_OF(ALL); i++) cell_result_free(ALL[i]);
@@ -263,7 +274,7 @@ static void test_same_as_by_hand(void **state)
     struct cell_result r = run(m, "pp1+tg5", 9); /* one id of prompt: BOS */
     CHECK_OK(file_share(&sample, "text/sample.txt", &why));
     CHECK_OK(file_read(&text, &n, sample, 1 << 24, &why));
-    CHECK(n > 0);
+    CHECK_LT(0, n);
     int32_t id = 1, ids[5];
     for (int i = 0; i < 6; i++) {
         const struct batch_row row = { .token = id, .pos = i, .logits = true };
@@ -294,7 +305,7 @@ static bool watch(void *ctx, const char *phase, int done, int of, double seconds
     s->last = done;
     s->of = of;
     s->prefill |= !strcmp(phase, "prefill");
-    CHECK(done <= of);
+    CHECK_LE(done, of);
     CHECK(strcmp(phase, "eval") == 0 || seconds >= 0);
     return !s->stop;
 }
@@ -311,7 +322,10 @@ static void test_progress(void **state)
     struct seen s = { 0 };
     CHECK_OK(workload_parse(&w, "pp32+tg8", &why));
     CHECK_OK(cell_run(&r, m, &w, 0, watch, &s, &why));
-    CHECK(s.prefill && s.calls >= 2 && s.last == 8 && s.of == 8); /* the end of a phase is always told */
+    CHECK(s.prefill);
+    CHECK_LE(2, s.calls);
+    CHECK_EQ(s.last, 8);
+    CHECK_EQ(s.of, 8); /* the end of a phase is always told */
     cell_result_free(&r);
 
     s = (struct seen){ .stop = true };
@@ -331,8 +345,13 @@ static void test_progress(void **state)
     CHECK_OK(workload_parse(&w, text, &why));
     s = (struct seen){ 0 };
     CHECK_OK(cell_run(&r, m, &w, 0, watch, &s, &why));
-    CHECK(r.perplexity > 1 && r.nll > 0 && r.nll_se > 0 && r.scored_tokens > 127 && s.calls > 0);
-    CHECK(r.prefill_s > 0 && isnan(r.decode_s));
+    CHECK_LT(1, r.perplexity);
+    CHECK_LT(0, r.nll);
+    CHECK_LT(0, r.nll_se);
+    CHECK_LT(127, r.scored_tokens);
+    CHECK_LT(0, s.calls);
+    CHECK_LT(0, r.prefill_s);
+    CHECK(isnan(r.decode_s));
     cell_result_free(&r);
     model_close(m);
 }
