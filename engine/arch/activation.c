@@ -1,13 +1,13 @@
 /* Reads and writes how inputs of matrices are quantized. The file is untrusted: sizes, indexes and numbers
  * are checked here once, so that the kernels need not check them. */
-#include "engine/arch/arch.h"
-#include "engine/gguf/gguf.h"
-#include "kernels/kernels.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 static const char KEY[] = "qdyno.act", KEY_FORMAT[] = "qdyno.act.format",
                   KEY_THRESHOLD[] = "qdyno.act.threshold", KEY_LIMIT[] = "qdyno.act.limit";

@@ -2,12 +2,12 @@
  * pass. Mixture-of-experts models are refused (model_shape.c), because the forward pass cannot route tokens
  * to experts. */
 #include "engine/arch/arch.h"
-#include "engine/gguf/gguf.h"
-#include "engine/model/model.h"
-#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_TOKEN_EMBD] = { "token_embd.weight", DIM_EMBD, DIM_VOCAB },

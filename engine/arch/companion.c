@@ -1,9 +1,9 @@
 /* Names and types of the companion tensors of a matrix. */
+#include <stdio.h>
+
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
-
-#include <stdio.h>
 
 static const struct {
     const char *what;

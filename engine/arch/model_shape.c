@@ -1,14 +1,13 @@
 /* Reads and checks a model's metadata, before any number in it is used as a size: keys that are missing, out
  * of range or not supported are ERR_FORMAT. */
-#include "engine/arch/arch.h"
-#include "engine/gguf/gguf.h"
-#include "engine/model/model.h"
-#include "kernels/kernels.h"
-
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 enum { LAYERS_MAX = 4096, HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
 

@@ -3,13 +3,14 @@
  * Nothing in a line is ignored: every item is understood, or refused with a message that shows what would be
  * valid. config_line.c writes the canonical line. */
 
+#include "engine/config/config_internal.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "engine/config/config_internal.h"
 #include "kernels/kernels.h"
 
 static const char RTN[] = "rtn"; /* the method of a recipe that names the format only */

@@ -1,10 +1,10 @@
 /* Configs as text and as JSON. The canonical line is generated from the typed values: one spelling per
  * meaning, so that it can be stored, compared and used as a key. */
+#include "engine/config/config_internal.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "engine/config/config_internal.h"
 
 /* ---------------------------------------------------------------- lines */
 

@@ -1,12 +1,13 @@
 /* KNOBS: the table of all keys of a config line, and the check of one value against its row. */
-#include "engine/config/config.h"
 #include "engine/config/config_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 
 static const char *const AFFINITIES[] = {
     [AFFINITY_NONE] = "none", [AFFINITY_COMPACT] = "compact", [AFFINITY_SPREAD] = "spread", NULL

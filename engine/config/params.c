@@ -1,5 +1,7 @@
 /* Parameters of quantization methods. Names and values are checked when a config is parsed, so that a method
  * only sees values that its own rows allow. */
+#include "engine/config/config_internal.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -7,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "engine/config/config_internal.h"
 
 static const struct param *param_find(const struct method *m, const char *word)
 {

@@ -1,9 +1,10 @@
 /* Rules for single tensors in a config line: "attn_v:q8_0;ffn_down@0-3+7:f16". A rule is a pattern of a
  * tensor's name, perhaps the layers it is limited to, and a format. engine/quant/recipe.c applies them. */
+#include "engine/config/config_internal.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/config/config_internal.h"
 #include "kernels/kernels.h"
 
 /* Is it a set of layers such as "0-3+7": numbers and ranges with '+' between them? */

@@ -4,6 +4,8 @@
  * copy would need a destructor; if each contained them, a config would be 14 KiB. So texts are interned: the
  * process keeps one copy of each distinct text for good. There are few of them: a process sees some dozen
  * model paths and recipes; even a search over thousands of recipes leaves less than a MiB. */
+#include "engine/config/config_internal.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -11,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "engine/config/config_internal.h"
 
 /* ---------------------------------------------------------------- interned texts */
 

@@ -1,8 +1,8 @@
 /* Parses and writes workload lines, such as "pp512+tg128@d4096". */
-#include "engine/config/config.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "engine/config/config.h"
 
 enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
 

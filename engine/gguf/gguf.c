@@ -3,13 +3,14 @@
  * gguf_read.c parses the bytes of one file. This file finds the shards of a model, refuses names that occur
  * twice, and looks keys and tensors up by name. */
 #include "engine/gguf/gguf.h"
-#include "engine/gguf/gguf_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/gguf/gguf_internal.h"
+#include "kernels/kernels.h"
 
 /* Hash table with open addressing from names to indexes: a slot contains index + 1, 0 is free. At most half
  * of the slots are used. */

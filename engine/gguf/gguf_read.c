@@ -3,13 +3,14 @@
  * Every number in the file is checked against the bytes that are left before it is used as a size, so that
  * allocations stay proportional to the file and nothing outside it is read. Values stay in the mapping; only
  * the directories (keys, string offsets, tensor headers) are copied. */
-#include "engine/gguf/gguf.h"
 #include "engine/gguf/gguf_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF values are used in place, little-endian");
 

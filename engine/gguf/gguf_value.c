@@ -2,12 +2,13 @@
  *
  * Files disagree on integer widths (u32 here, u64 there, i32 elsewhere), so callers ask for an integer and
  * every width is converted. A fraction that is asked for as an integer counts as absent. */
-#include "engine/gguf/gguf.h"
 #include "engine/gguf/gguf_internal.h"
-#include "kernels/kernels.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 /* One scalar of any type, widened. kind says which member holds it. */
 struct scalar {

@@ -1,14 +1,15 @@
 /* Writing GGUF version 3: the directory is collected in memory, weights stream behind it, and the file
  * appears under its name only when it is whole. */
-#include "engine/gguf/gguf.h"
 #include "engine/gguf/gguf_internal.h"
-#include "kernels/kernels.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 struct planned {
     char *name;

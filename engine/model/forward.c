@@ -2,12 +2,13 @@
  * matrices, a second norm) follows from its bound slots; how they are combined follows from the
  * architecture's row. The backend computes everything; this file only touches logits that the host finishes
  * (scale, softcap). */
+#include "engine/model/model_internal.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "engine/arch/arch.h"
 #include "engine/model/model.h"
-#include "engine/model/model_internal.h"
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
 

@@ -1,10 +1,11 @@
 /* Block tables of the KV cache: a stack of free blocks, and a table per sequence; -1: no physical block yet.
  */
 #include "engine/model/kv.h"
-#include "engine/plan/plan.h"
-#include "kernels/kernels.h"
 
 #include <stdlib.h>
+
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
 
 enum err_code kv_cache_init(struct kv_cache *kv, int ctx, int sequences, int blocks, struct err *why)
 {

@@ -1,16 +1,17 @@
 /* Runs single layers of a model (model.h). All rows are positions 0 .. n-1 of sequence 0, whose KV cache has
  * room for them from the start. So lists and block table are filled once, and a layer that runs again
  * overwrites its keys and values. */
-#include "engine/arch/arch.h"
-#include "engine/config/config.h"
-#include "engine/gguf/gguf.h"
-#include "engine/model/model.h"
 #include "engine/model/model_internal.h"
-#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 
 enum { TOKENS_DEFAULT = 512 };
 

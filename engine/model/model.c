@@ -1,19 +1,18 @@
 /* Opens models and runs batches. Opening goes through file, plan, recipe, backend, weights, KV cache and
  * buffers, in this order. Nothing large is read or allocated before the plan is known to fit. */
-#include "engine/arch/arch.h"
-#include "engine/config/config.h"
-#include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
-#include "engine/model/model_internal.h"
-#include "engine/plan/plan.h"
-#include "engine/text/text.h"
-#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/quant/quant.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model_internal.h"
+#include "engine/plan/plan.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 
 /* Compute shape, hyperparameters, session and plan of the file in m->gguf. */
 static enum err_code read_plan(struct model *m, const struct model_options *o, struct err *why)

@@ -1,13 +1,13 @@
 /* An experiment opens the same file dozens of times, and hashing it takes as long as loading it. So the hash
  * is stored in the cache folder, under a key that changes whenever the file does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "kernels/kernels.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A file modified less than this ago could change again without a new time stamp (resolution of the file
  * system). */

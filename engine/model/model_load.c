@@ -1,12 +1,13 @@
 /* Binds the tensors of a mapped file: matrices become weights of the backend, vectors are decoded and copied.
  */
+#include "engine/model/model_internal.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
-#include "engine/model/model_internal.h"
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
 

@@ -1,5 +1,7 @@
 /* Reads weights ahead, and reports whether the kernel granted huge pages. A refusal costs speed, never
  * correctness, so it is a warning in the log. */
+#include "engine/model/model_internal.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +10,6 @@
 
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
-#include "engine/model/model_internal.h"
 #include "kernels/kernels.h"
 
 enum { ROLLUP_LIMIT = 1 << 16 };

@@ -1,10 +1,11 @@
 /* Rotary positions (RoPE): the angle per position of every pair, including the scalings that extend a model
  * beyond its training context (linear, YaRN). Computed once in double; the backend multiplies by the
  * position. Source: Su et al. 2021 (RoFormer), Peng et al. 2023 (YaRN). */
+#include "engine/model/model_internal.h"
+
 #include <math.h>
 
 #include "engine/arch/arch.h"
-#include "engine/model/model_internal.h"
 
 /* The (fractional) index of the pair that makes `rotations` turns within the original context. */
 static double yarn_pair(double rotations, int rope_dims, double base, double ctx)

@@ -1,9 +1,10 @@
 /* Shows which sequence owns each block of the KV cache, by inverting the block tables. */
-#include "engine/model/model.h"
 #include "engine/model/model_internal.h"
-#include "engine/plan/plan.h"
 
 #include <string.h>
+
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
 
 enum { OCCUPANCY_MAP = 1024 };
 

@@ -1,12 +1,12 @@
 /* Estimates the bytes of weights and KV cache from shapes alone. */
+#include <stdio.h>
+#include <string.h>
+
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/plan/plan.h"
 #include "engine/synth/synth.h"
 #include "kernels/kernels.h"
-
-#include <stdio.h>
-#include <string.h>
 
 enum { CTX_USUAL = 4096 };
 

@@ -3,11 +3,8 @@
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
-#include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
-
-#include "engine/quant/quant.h"
 
 struct gathering {
     struct model_operations *out;

@@ -1,18 +1,15 @@
 /* Computes the memory plan of a session from metadata alone, and resolves the settings of a config for one
  * model. */
-#include "engine/arch/arch.h"
-#include "engine/config/config.h"
-#include "engine/gguf/gguf.h"
-#include "engine/model/kv.h"
-#include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/quant/quant.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 enum { CACHE_LINE = 64, CTX_DEFAULT_MAX = 4096 };
 

@@ -1,11 +1,11 @@
 /* How much memory this process can still allocate, by the kernel's and the control groups' account.
  * /proc/meminfo does not contain the limit of a container, and a process that exceeds it is killed without an
  * error message. */
-#include "engine/plan/plan.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/plan/plan.h"
 
 enum { SMALL_FILE = 1 << 20, PATH_SIZE = 4096 };
 

@@ -4,10 +4,7 @@
  * model be here" without a download. Matrices are N(0, 1/sqrt(columns)): activations keep their magnitude
  * from layer to layer, and logits are close to N(0,1). All threads generate and encode rows, a few megabytes
  * at a time, which are written in order; the values of a row depend only on seed, tensor and row. */
-#include "engine/gguf/gguf.h"
 #include "engine/synth/synth.h"
-#include "engine/synth/synth_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "engine/gguf/gguf.h"
+#include "engine/synth/synth_internal.h"
+#include "kernels/kernels.h"
 
 const struct synth_shape SYNTH_SHAPES[] = {
     { "tiny", 3, 4, 2, 256, 512, 1024, 2048, true,

@@ -3,11 +3,12 @@
  * A model of a billion weights should take seconds, so each number is one table look-up: 16 random bits
  * choose one of 65536 quantiles of N(0,1). The table is computed without libm, whose last digits differ
  * between systems: the same options must give the same bytes. */
-#include "engine/synth/synth.h"
 #include "engine/synth/synth_internal.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "engine/synth/synth.h"
 
 enum { HALF = 1 << 15, SERIES_TERMS = 120, NEWTON_STEPS = 2 /* each quantile starts at its neighbour */ };
 

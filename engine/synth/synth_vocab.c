@@ -1,12 +1,13 @@
 /* Makes a vocabulary of any size that tokenizes real text: bytes, characters, then all strings of letters,
  * frequent letters first. Each string results from merging a shorter one with its last letter. */
-#include "engine/gguf/gguf.h"
 #include "engine/synth/synth_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 static const char LETTERS[] = "etaoinshrdlucmfwypvbgkjqxz"; /* by frequency in English */
 enum { LETTER_COUNT = 26, WORD_MAX = 8 };

@@ -5,14 +5,15 @@
  * become one hash table (left token, right token) -> (rank, token), so that encoding compares ids only. A
  * rule whose parts or result are not in the vocabulary could only produce symbols without an id, so it is
  * skipped. */
-#include "engine/gguf/gguf.h"
-#include "engine/text/text.h"
 #include "engine/text/text_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 
 struct rule {
     int32_t left, right, result; /* result -1: free slot */

@@ -4,9 +4,10 @@
  * meantime is recognised by its size and dropped. Each merge adds at most two pairs, so a megabyte of text
  * without a word boundary takes O(n log n), not O(n^2). */
 #include "engine/text/text_internal.h"
-#include "kernels/kernels.h"
 
 #include <stdlib.h>
+
+#include "kernels/kernels.h"
 
 void merger_free(struct merger *m)
 {

@@ -5,13 +5,14 @@
  * U+180E as a space and the families do not. Text need not be UTF-8: a byte that is not part of a valid
  * character is a word of its own and is never passed to PCRE2. */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "engine/gguf/gguf.h"
 #include "engine/text/text_internal.h"
-#include "kernels/kernels.h"
 
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 #define WS   "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define TAIL "[" WS "]+(?![^" WS "])|[" WS "]+"

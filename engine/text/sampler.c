@@ -1,12 +1,12 @@
 /* Chooses a token from a row of logits. A vocabulary has about 10^5 entries, and a choice depends on a few
  * hundred of them, so the row is never sorted as a whole. Passes over all logits only compare or add f32
  * weights, in loops that the compiler vectorizes; only the candidates above a threshold are ordered. */
-#include "engine/text/text.h"
-#include "kernels/kernels.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 
 const struct sampler_options SAMPLER_DEFAULTS = {
     .temperature = 0, .top_k = 0, .top_p = 1, .min_p = 0, .repeat_penalty = 1, .repeat_last = 64, .seed = 0

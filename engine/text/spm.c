@@ -1,13 +1,14 @@
 /* SentencePiece tokens: characters start as symbols, the neighbouring pair with the best score merges first,
  * and characters without a token become byte tokens. The vocabulary writes spaces as U+2581. */
-#include "engine/gguf/gguf.h"
-#include "engine/text/text.h"
 #include "engine/text/text_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 
 enum { SPACE_LEN = sizeof SPM_SPACE - 1 };
 

@@ -1,13 +1,14 @@
 /* Text to ids and back. Special tokens are cut out of the raw text first, SPM or BPE encodes the text between
  * them, and BOS and EOS are added as the model's metadata asks. */
-#include "engine/gguf/gguf.h"
-#include "engine/text/text.h"
 #include "engine/text/text_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 
 struct tokenizer {
     struct arena memory;

@@ -1,12 +1,13 @@
 /* Loads the vocabulary from metadata: texts, scores, types, and the ids of BOS, EOS and "unknown". */
-#include "engine/gguf/gguf.h"
 #include "engine/text/text_internal.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 /* ---------------------------------------------------------------- text -> number */
 

@@ -12,9 +12,8 @@
 #include <string.h>
 
 #include "engine/synth/synth.h"
-#include "engine/synth/synth_internal.h"
-#include "kernels/kernels.h"
 #include "engine/train/network_internal.h"
+#include "kernels/kernels.h"
 
 /* ---------------------------------------------------------------- parts */
 

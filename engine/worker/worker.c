@@ -1,11 +1,7 @@
 /* The channel and the loop of a worker. A worker is a separate process, so that an arm that crashes or is
  * killed for its memory use does not end the experiment. worker_requests.c, worker_quality.c and
  * worker_train.c execute requests. */
-#include "engine/model/model.h"
 #include "engine/worker/worker.h"
-#include "engine/worker/worker_internal.h"
-#include "kernels/kernels.h"
-#include "engine/train/train.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,6 +11,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "engine/model/model.h"
+#include "engine/train/train.h"
+#include "engine/worker/worker_internal.h"
+#include "kernels/kernels.h"
 
 enum { LINE_LIMIT = 16 << 20, PIECE = 64 << 10 };
 

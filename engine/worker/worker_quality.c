@@ -1,18 +1,19 @@
 /* The request "quality": compares the open model's predictions with a reference's. The reference is open in
  * this process during the request, so that both models process the same batches and no logits need to be
  * stored. Two models may not fit where one did: that is checked before anything is computed. */
+#include "engine/worker/worker_internal.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/eval/eval.h"
 #include "engine/config/config.h"
+#include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "engine/worker/worker_internal.h"
-#include "kernels/kernels.h"
 #include "engine/quant/quant.h"
+#include "kernels/kernels.h"
 
 enum { TEXT_LIMIT = 1 << 30, WINDOW = 512 };
 

@@ -1,5 +1,7 @@
 /* The requests "open", "cell" and "generate". Every result describes what really ran and the resources that
  * it used. */
+#include "engine/worker/worker_internal.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +12,12 @@
 #include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
+#include "engine/quant/quant.h"
 #include "engine/text/text.h"
+#include "engine/train/train.h"
 #include "engine/worker/handicap.h"
 #include "engine/worker/worker.h"
-#include "engine/worker/worker_internal.h"
 #include "kernels/kernels.h"
-#include "engine/quant/quant.h"
-#include "engine/train/train.h"
 
 enum { STATUS_LIMIT = 64 << 10, PROGRESS_NS = 100000000 };
 
@@ -403,7 +404,7 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
         const int32_t id = g->greedy ? g->best : sampler_next(g->sampler, model_logits(m, 0));
         if (id < 0)
             return err_set(why, ERR_FORMAT,
-                           "the model computes NaN or infinite logits: its weights are damaged");
+                           "the model's logits are not numbers (infinity or NaN): its weights are damaged");
         if (id == info.eos) {
             g->stop = "eos";
             break;

@@ -1,11 +1,12 @@
 /* Requests of a worker that trains: it has no model; every cell trains one from scratch. */
+#include "engine/worker/worker_internal.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "engine/config/config.h"
-#include "engine/worker/worker_internal.h"
-#include "kernels/kernels.h"
 #include "engine/train/train.h"
+#include "kernels/kernels.h"
 
 /* The memory plan of a training run: weights, gradients, their copies for products and the optimizer's state
  * are permanent; activations are temporary. */

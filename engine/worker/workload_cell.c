@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/eval/eval.h"
+#include "engine/arch/arch.h"
 #include "engine/config/config.h"
+#include "engine/eval/eval.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan.h"
 #include "engine/text/text.h"
 #include "engine/worker/handicap.h"
 #include "engine/worker/worker.h"
 #include "kernels/kernels.h"
-#include "engine/arch/arch.h"
-#include "engine/plan/plan.h"
 
 enum { SAMPLE_LIMIT = 64 << 20, REPORT_NS = 100000000 };
 

@@ -1,13 +1,12 @@
-/* Proves: what a file says about activations is read back as it was written, per matrix and per format, and a
- * file whose companion tensors cannot be right is refused by name instead of being run. */
-#include "engine/arch/arch.h"
-#include "engine/gguf/gguf.h"
-#include "kernels/kernels.h"
-
+/* Proves: activation quantization that a file declares, per matrix and per format, is read back as it was
+ * written; a file whose companion tensors are invalid is refused with a message that names the tensor. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 #include "tests/check.h"
 
 enum { ROWS = 3, COLS = 32 };

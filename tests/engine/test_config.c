@@ -1,11 +1,11 @@
-/* Proves: every line means one config and every config has one line; recipes in all their spellings; nothing
- * is ignored: wrong keys, values, doubles and combinations are refused with the nearest right word; the KNOBS
- * table is whole and its defaults obey their own rows. */
+/* Proves: every line gives one config, and every config has one canonical line; recipes in all spellings;
+ * wrong keys, values, repeated keys and combinations are refused, with the nearest valid word; long configs
+ * have different keys; rows of KNOBS are complete and their defaults valid. */
 #include <string.h>
 
 #include "engine/config/config.h"
-#include "kernels/kernels.h"
 #include "engine/quant/quant.h"
+#include "kernels/kernels.h"
 #include "tests/check.h"
 
 static void knob_rows(void **state)

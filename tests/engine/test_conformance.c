@@ -1,8 +1,7 @@
-/* Proves: logits are those of another engine, for every architecture and weight format we claim to run: in
- * one batch, cut into small batches and one token at a time. What we do not claim is refused, not run
- * wrongly. */
-#include "tests/engine/golden.h"
+/* Proves: logits agree with those of another engine, for every architecture and weight format in our tables:
+ * in one batch, in small batches, and one token at a time. Other architectures and formats are refused. */
 #include "engine/arch/arch.h"
+#include "tests/engine/golden.h"
 
 static void check_exact(const struct entry *e)
 {

@@ -1,6 +1,6 @@
-/* Proves: what the writer writes the reader reads, bytes in, bytes out; all value types and versions 1 to 3
- * come out right; parts of a model open as one and strangers are refused; every false claim a file can make
- * ends in a message, and no truncation or flipped byte makes the reader leave the file. */
+/* Proves: the reader returns what the writer wrote; all value types and versions 1 to 3 are read correctly;
+ * shards open as one model and files that do not belong together are refused; every false number in a file
+ * gives an error message, and no truncated or damaged file makes the reader access memory outside it. */
 #include <math.h>
 #include <stdlib.h>
 

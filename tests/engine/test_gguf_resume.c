@@ -1,6 +1,6 @@
-/* Proves: tensors may be written in any order; a writer that resumes finds what an aborted or killed one
- * finished, and only when it would write the very same header; the file is the same to the byte; two writers
- * of one file are kept apart. */
+/* Proves: tensors can be written in any order; a resuming writer finds the tensors that an aborted or killed
+ * one finished, but only with an identical header; the resulting file is the same byte for byte; two writers
+ * cannot write one file at the same time. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,13 +1,12 @@
-/* Proves: a model run one layer at a time is the same model, bit for bit, in every architecture; who looks on
- * sees each matrix' input once, and the two halves of a layer made of those inputs add up to the layer;
- * other numbers are used while they replace the file's, and leave no trace behind. */
+/* Proves: a model that runs one layer at a time computes the same bits as the whole model, in every
+ * architecture; an observer sees each matrix' input once; the two halves of a layer add up to the layer;
+ * replaced weights are used until they are restored. */
+#include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/synth/synth.h"
 #include "kernels/kernels.h"
-
 #include "tests/engine/session.h"
-#include "engine/arch/arch.h"
 
 enum { SEEN_MAX = 16, TOKENS = 24 };
 

@@ -1,11 +1,11 @@
-/* Proves: sequences do not see each other, whichever blocks of the cache they got and however they were cut
- * into batches; impossible rows, files and configs are refused with a message that names what was wanted. */
+/* Proves: sequences do not influence each other, whichever KV blocks they have and however they are cut into
+ * batches; impossible rows, files and configs are refused with a message that says what was expected. */
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
-#include "kernels/kernels.h"
 #include "engine/quant/quant.h"
+#include "kernels/kernels.h"
 #include "tests/engine/session.h"
 
 #define LLAMA   "arch-golden/llama-gqa.gguf"

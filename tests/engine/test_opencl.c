@@ -1,9 +1,9 @@
-/* Proves: on an OpenCL device the logits of every architecture and weight format are those of another engine,
- * in one batch, cut into small ones and one token at a time, with all layers there or the first one only;
- * plans say to the byte what the device takes, also of methods that keep an order or divisors of inputs;
- * with act=int8 those of the processor's reference. */
-#include "tests/engine/golden.h"
+/* Proves: on an OpenCL device, logits of every architecture and weight format agree with those of another
+ * engine, in one batch, in small ones and one token at a time, with all layers or only the first one on the
+ * device; plans give the device's bytes exactly, also with companion tensors; act=int8 agrees with the CPU
+ * reference. */
 #include "engine/plan/plan.h"
+#include "tests/engine/golden.h"
 
 /* Pieces of 8: each number of rows has kernels of its own, which take time to compile. All layers there, or
  * the first one only. */

@@ -1,17 +1,16 @@
-/* Proves: the plan's bytes are those worked out by hand and those the loader takes; memory limits of recorded
- * machines (with and without control groups) are read as the kernel means them; block tables never lose or
- * lend a block twice. */
+/* Proves: the plan's bytes are those computed by hand and those that the loader takes; memory limits of
+ * recorded machines (with and without control groups) are read correctly; block tables neither lose a block
+ * nor use one twice. */
+#include <sys/stat.h>
+
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/kv.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "kernels/kernels.h"
-
-#include <sys/stat.h>
-
-#include "tests/engine/session.h"
 #include "engine/quant/quant.h"
+#include "kernels/kernels.h"
+#include "tests/engine/session.h"
 
 static struct memory_plan plan_of(const char *path, const char *line, int ctx, int sequences)
 {

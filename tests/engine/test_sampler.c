@@ -1,11 +1,10 @@
-/* Proves: greedy takes the largest (the first of equals), every stage removes exactly what its definition
- * says, draws follow the distribution, a seed means one answer, and damaged logits are noticed. */
-#include "engine/text/text.h"
-#include "kernels/kernels.h"
-
+/* Proves: greedy chooses the largest logit (the first of equals); each stage removes exactly what its
+ * definition says; draws follow the distribution; a seed gives one result; NaN in logits is detected. */
 #include <math.h>
 #include <stdlib.h>
 
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 #include "tests/check.h"
 
 static struct sampler *open_sampler(struct sampler_options o, int32_t n)

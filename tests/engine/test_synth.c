@@ -1,6 +1,6 @@
-/* Proves: every architecture's file opens, tokenizes, loads and gives sane logits; the same options give the
- * same bytes on any number of threads; the numbers are what they claim to be (mean, deviation, tails); every
- * token of a made vocabulary can be reached; what cannot be made is refused and leaves nothing behind. */
+/* Proves: every architecture's file opens, tokenizes, loads and gives finite logits; the same options give
+ * the same bytes with any number of threads; weights have the documented distribution; every token of a
+ * generated vocabulary is reachable; impossible options are refused and leave no file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
+#include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
 #include "engine/synth/synth_internal.h"
 #include "engine/text/text.h"
 #include "kernels/kernels.h"
 #include "tests/check.h"
-#include "engine/quant/quant.h"
 
 static const char *const ARCHITECTURES[] = { "llama", "qwen2", "gpt2" };
 

@@ -1,18 +1,17 @@
-/* Proves: the worker's protocol, spoken to a real child process over a socketpair: what it answers to every
- * request, to nonsense, to a cancel in the middle of work and to a parent that goes away. */
-#include "engine/eval/eval.h"
-#include "engine/config/config.h"
-#include "engine/worker/handicap.h"
-#include "engine/worker/worker.h"
-#include "engine/worker/worker_internal.h"
-#include "kernels/kernels.h"
-
+/* Proves: the worker's protocol, with a real child process over a socketpair: its answers to every request,
+ * to invalid input, to a cancel during work, and to a parent that exits. */
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/worker/handicap.h"
+#include "engine/worker/worker.h"
+#include "engine/worker/worker_internal.h"
+#include "kernels/kernels.h"
 #include "tests/engine/session.h"
 
 #define STORIES "models/repacked/stories260K-f32.gguf"

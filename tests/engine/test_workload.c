@@ -1,16 +1,15 @@
-/* Proves: the grammar reads and writes the same workloads and refuses others; a cell does exactly the work
- * its hash says, the same for the same seed, in any cut into batches; sequences side by side answer what each
- * answers alone; it can be stopped, and says what it cannot do. */
+/* Proves: workload lines are parsed and written consistently, and others refused; a cell does exactly the
+ * work that its hash identifies, the same for the same seed, in any batch size; sequences that run side by
+ * side give the same output as alone; a cell can be cancelled. */
+#include <unistd.h>
+
+#include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "engine/text/text.h"
 #include "engine/worker/worker.h"
 #include "kernels/kernels.h"
-
-#include <unistd.h>
-
 #include "tests/engine/session.h"
-#include "engine/arch/arch.h"
 
 #define STORIES "models/repacked/stories260K-f32.gguf"
 
