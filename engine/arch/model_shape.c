@@ -12,18 +12,18 @@
 enum { LAYERS_MAX = 4096, HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
 
 /* Write "llama.key" to buf. Returns buf. */
-static const char *key_of(char buf[128], const char *arch, const char *key)
+static const char *shape_key(char buf[128], const char *arch, const char *key)
 {
     snprintf(buf, 128, "%s.%s", arch, key);
     return buf;
 }
 
 /* Read a size from 1 to max. otherwise < 0: the key is required. */
-static enum err_code read_size(int64_t *out, const struct gguf *g, const char *arch, const char *name,
-                               int64_t max, int64_t otherwise, struct err *why)
+static enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *arch, const char *name,
+                                     int64_t max, int64_t otherwise, struct err *why)
 {
     char key[128];
-    const struct gguf_kv *kv = gguf_kv_find(g, key_of(key, arch, name));
+    const struct gguf_kv *kv = gguf_kv_find(g, shape_key(key, arch, name));
     if (!kv && otherwise < 0) return err_set(why, ERR_FORMAT, "metadata '%s' is missing", key);
     *out = kv ? gguf_get_int(g, key, -1) : otherwise;
     if (kv && kv->type == GGUF_ARRAY)
@@ -34,7 +34,7 @@ static enum err_code read_size(int64_t *out, const struct gguf *g, const char *a
     return ERR_OK;
 }
 
-static enum err_code unknown_arch(struct gguf_string name, struct err *why)
+static enum err_code arch_error(struct gguf_string name, struct err *why)
 {
     struct str known = { 0 };
     for (size_t i = 0; i < ARCH_COUNT; i++) str_printf(&known, "%s%s", i ? " " : "", ARCHS[i].name);
@@ -44,7 +44,7 @@ static enum err_code unknown_arch(struct gguf_string name, struct err *why)
     return rc;
 }
 
-static void read_tensor_sums(struct model_shape *out, const struct gguf *g)
+static void shape_read_tensor_sums(struct model_shape *out, const struct gguf *g)
 {
     int64_t by_format[FORMAT_COUNT] = { 0 };
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
@@ -59,26 +59,30 @@ static void read_tensor_sums(struct model_shape *out, const struct gguf *g)
     snprintf(out->dominant_format, sizeof out->dominant_format, "%s", FORMATS[most].name);
 }
 
-static enum err_code read_heads(struct model_shape *out, const struct arch *a, const struct gguf *g,
-                                struct err *why)
+static enum err_code shape_read_heads(struct model_shape *out, const struct arch *a, const struct gguf *g,
+                                      struct err *why)
 {
     int64_t heads, kv_heads, dim_k, dim_v, rope;
     enum err_code rc;
-    if ((rc = read_size(&heads, g, a->name, "attention.head_count", HEADS_MAX, -1, why))) return rc;
-    if ((rc = read_size(&kv_heads, g, a->name, "attention.head_count_kv", HEADS_MAX, heads, why))) return rc;
+    if ((rc = shape_read_size(&heads, g, a->name, "attention.head_count", HEADS_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&kv_heads, g, a->name, "attention.head_count_kv", HEADS_MAX, heads, why)))
+        return rc;
     if (heads % kv_heads)
         return err_set(why, ERR_FORMAT, "%lld attention heads cannot share %lld KV heads evenly",
                        (long long)heads, (long long)kv_heads);
     char key[128];
-    const bool given = gguf_kv_find(g, key_of(key, a->name, "attention.key_length"));
+    const bool given = gguf_kv_find(g, shape_key(key, a->name, "attention.key_length"));
     if (!given && out->embd % heads)
         return err_set(why, ERR_FORMAT,
                        "embedding_length %lld is not a multiple of %lld heads and '%s' is missing",
                        (long long)out->embd, (long long)heads, key);
     const int64_t even = MAX(out->embd / heads, 1);
-    if ((rc = read_size(&dim_k, g, a->name, "attention.key_length", HEAD_DIM_MAX, even, why))) return rc;
-    if ((rc = read_size(&dim_v, g, a->name, "attention.value_length", HEAD_DIM_MAX, even, why))) return rc;
-    if ((rc = read_size(&rope, g, a->name, "rope.dimension_count", HEAD_DIM_MAX, dim_k, why))) return rc;
+    if ((rc = shape_read_size(&dim_k, g, a->name, "attention.key_length", HEAD_DIM_MAX, even, why)))
+        return rc;
+    if ((rc = shape_read_size(&dim_v, g, a->name, "attention.value_length", HEAD_DIM_MAX, even, why)))
+        return rc;
+    if ((rc = shape_read_size(&rope, g, a->name, "rope.dimension_count", HEAD_DIM_MAX, dim_k, why)))
+        return rc;
     if (a->rope != ROPE_NONE && (rope > dim_k || rope % 2))
         return err_set(
             why, ERR_FORMAT,
@@ -102,20 +106,20 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     const struct arch *a = arch_find(arch);
     if (!arch.data)
         return err_set(why, ERR_FORMAT, "metadata 'general.architecture' is missing: not a model");
-    if (!a) return unknown_arch(arch, why);
+    if (!a) return arch_error(arch, why);
 
     char key[128];
-    if (gguf_get_int(g, key_of(key, a->name, "expert_count"), 0) > 0)
+    if (gguf_get_int(g, shape_key(key, a->name, "expert_count"), 0) > 0)
         return err_set(why, ERR_FORMAT, "mixture-of-experts models ('%s' > 0) are not supported", key);
 
     int64_t layers;
     enum err_code rc;
-    if ((rc = read_size(&layers, g, a->name, "block_count", LAYERS_MAX, -1, why))) return rc;
-    if ((rc = read_size(&out->embd, g, a->name, "embedding_length", WIDTH_MAX, -1, why))) return rc;
-    if ((rc = read_size(&out->ff, g, a->name, "feed_forward_length", WIDTH_MAX, -1, why))) return rc;
-    if ((rc = read_size(&out->ctx_train, g, a->name, "context_length", CTX_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&layers, g, a->name, "block_count", LAYERS_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&out->embd, g, a->name, "embedding_length", WIDTH_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&out->ff, g, a->name, "feed_forward_length", WIDTH_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&out->ctx_train, g, a->name, "context_length", CTX_MAX, -1, why))) return rc;
     out->layers = (int)layers;
-    if ((rc = read_heads(out, a, g, why))) return rc;
+    if ((rc = shape_read_heads(out, a, g, why))) return rc;
 
     const struct gguf_tensor *embd = gguf_tensor_find(g, "token_embd.weight");
     if (!embd)
@@ -132,7 +136,7 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
              name.data ? name.data : "");
     out->tied_output = !gguf_tensor_find(g, "output.weight");
     out->random_weights = gguf_get_bool(g, "qdyno.synthetic", false);
-    read_tensor_sums(out, g);
+    shape_read_tensor_sums(out, g);
     return ERR_OK;
 }
 
@@ -153,31 +157,32 @@ const char *const *model_architectures(void)
 }
 
 /* Read a number that must be positive and finite if the key exists. */
-static enum err_code read_positive(double *out, const struct gguf *g, const char *arch, const char *name,
-                                   double otherwise, struct err *why)
+static enum err_code hyper_read_positive(double *out, const struct gguf *g, const char *arch,
+                                         const char *name, double otherwise, struct err *why)
 {
     char key[128];
-    *out = gguf_get_num(g, key_of(key, arch, name), otherwise);
+    *out = gguf_get_num(g, shape_key(key, arch, name), otherwise);
     if (!(*out > 0) || !isfinite(*out))
         return err_set(why, ERR_FORMAT, "metadata '%s': want a positive number, file has %g", key, *out);
     return ERR_OK;
 }
 
-static enum err_code read_rope(struct hyper *out, const struct model_shape *s, const struct gguf *g,
-                               struct err *why)
+static enum err_code hyper_read_rope(struct hyper *out, const struct model_shape *s, const struct gguf *g,
+                                     struct err *why)
 {
     char key[128];
     const char *arch = out->arch->name;
     enum err_code rc;
-    if ((rc = read_positive(&out->rope_base, g, arch, "rope.freq_base", 10000, why))) return rc;
+    if ((rc = hyper_read_positive(&out->rope_base, g, arch, "rope.freq_base", 10000, why))) return rc;
     /* Older files use scale_linear. A stored factor of 0 means "no scaling". */
-    const double old = gguf_get_num(g, key_of(key, arch, "rope.scale_linear"), 0);
-    const double factor = gguf_get_num(g, key_of(key, arch, "rope.scaling.factor"), old);
+    const double old = gguf_get_num(g, shape_key(key, arch, "rope.scale_linear"), 0);
+    const double factor = gguf_get_num(g, shape_key(key, arch, "rope.scaling.factor"), old);
     out->rope_factor = factor == 0 ? 1 : factor;
     if (!(out->rope_factor > 0) || !isfinite(out->rope_factor))
         return err_set(why, ERR_FORMAT, "metadata '%s': want a positive number, file has %g", key, factor);
-    if ((rc = read_positive(&out->rope_attn_factor, g, arch, "rope.scaling.attn_factor", 1, why))) return rc;
-    out->rope_ctx_original = gguf_get_int(g, key_of(key, arch, "rope.scaling.original_context_length"),
+    if ((rc = hyper_read_positive(&out->rope_attn_factor, g, arch, "rope.scaling.attn_factor", 1, why)))
+        return rc;
+    out->rope_ctx_original = gguf_get_int(g, shape_key(key, arch, "rope.scaling.original_context_length"),
                                           s->ctx_train);
     if (out->rope_ctx_original < 1)
         return err_set(why, ERR_FORMAT, "metadata '%s': want at least 1, file has %lld", key,
@@ -185,7 +190,7 @@ static enum err_code read_rope(struct hyper *out, const struct model_shape *s, c
     out->yarn_beta_fast = 32;
     out->yarn_beta_slow = 1;
 
-    const struct gguf_string type = gguf_get_string(g, key_of(key, arch, "rope.scaling.type"));
+    const struct gguf_string type = gguf_get_string(g, shape_key(key, arch, "rope.scaling.type"));
     if (!type.data || gguf_string_is(type, "linear") || gguf_string_is(type, "longrope")) return ERR_OK;
     if (gguf_string_is(type, "none"))
         out->rope_factor = 1;
@@ -206,20 +211,21 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
     char key[128];
     const char *eps_key = a->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
                                               : "attention.layer_norm_epsilon";
-    const double eps = gguf_get_num(g, key_of(key, a->name, eps_key), NAN);
+    const double eps = gguf_get_num(g, shape_key(key, a->name, eps_key), NAN);
     if (!(eps >= 0 && eps < 1))
         return err_set(why, ERR_FORMAT, "metadata '%s': want a small number, file has %s", key,
                        gguf_kv_find(g, key) ? "one out of range" : "none");
     out->eps = (float)eps;
     if (a->rope != ROPE_NONE) {
-        enum err_code rc = read_rope(out, s, g, why);
+        enum err_code rc = hyper_read_rope(out, s, g, why);
         if (rc) return rc;
     }
     out->parallel = a->residual == RESIDUAL_PARALLEL ||
                     (a->residual == RESIDUAL_BY_KEY &&
-                     gguf_get_bool(g, key_of(key, a->name, "use_parallel_residual"), true));
+                     gguf_get_bool(g, shape_key(key, a->name, "use_parallel_residual"), true));
     const int64_t window = a->window_period
-                               ? gguf_get_int(g, key_of(key, a->name, "attention.sliding_window"), a->window)
+                               ? gguf_get_int(g, shape_key(key, a->name, "attention.sliding_window"),
+                                              a->window)
                                : 0;
     out->window = window > 0 && window < INT32_MAX ? (int)window : 0;
 
@@ -236,8 +242,8 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
         { "residual_scale", offsetof(struct hyper, residual_scale), 1 },
     };
     for (size_t i = 0; i < COUNT_OF(SCALES); i++)
-        *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(g, key_of(key, a->name, SCALES[i].key),
-                                                                     SCALES[i].otherwise);
+        *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(
+            g, shape_key(key, a->name, SCALES[i].key), SCALES[i].otherwise);
     const bool wide = a->wide_query_layers == s->layers;
     if (out->attn_scale == 0)
         out->attn_scale = 1.0f / sqrtf(wide ? (float)s->embd / (float)s->heads : (float)s->head_dim_k);

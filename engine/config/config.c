@@ -17,7 +17,7 @@ static const char RTN[] = "rtn"; /* the method of a recipe that names the format
 
 /* ---------------------------------------------------------------- values that follow from others */
 
-static bool converts(const struct config *c)
+static bool recipe_converts_any(const struct config *c)
 {
     return strcmp(config_text(c, KNOB_FORMAT), "file") || config_text(c, KNOB_TENSORS)[0];
 }
@@ -25,7 +25,7 @@ static bool converts(const struct config *c)
 /* A recipe without a method means round-to-nearest; no recipe means "none". */
 const char *config_implied_method(const struct config *c)
 {
-    return converts(c) ? RTN : KNOBS[KNOB_METHOD].otherwise;
+    return recipe_converts_any(c) ? RTN : KNOBS[KNOB_METHOD].otherwise;
 }
 
 /* A method without a format means the format that its parameters give. */
@@ -91,13 +91,13 @@ enum err_code config_resolve_int(struct config *c, enum knob_id id, int64_t valu
     return config_put(c, id, text, why);
 }
 
-static const char *first_param(const struct method *m)
+static const char *method_first_param(const struct method *m)
 {
     return method_params(m) ? method_params(m)[0].name : "it has none";
 }
 
 /* Method, parameters and format must agree. */
-static enum err_code check_method(const struct config *c, struct err *why)
+static enum err_code config_check_method(const struct config *c, struct err *why)
 {
     const struct params p = config_params(c);
     const char *format = config_text(c, KNOB_FORMAT);
@@ -107,7 +107,7 @@ static enum err_code check_method(const struct config *c, struct err *why)
         return err_set(why, ERR_USAGE,
                        "method %s with these parameters makes %s, not %s: leave the format out and choose it "
                        "by the parameters (%s)",
-                       method_name(p.method), config_implied_format(c), format, first_param(p.method));
+                       method_name(p.method), config_implied_format(c), format, method_first_param(p.method));
     const char *makes = method_formats(p.method);
     if (makes && !str_has_word(makes, format))
         return err_set(why, ERR_USAGE, "method %s cannot make %s; it makes %s", method_name(p.method), format,
@@ -118,15 +118,15 @@ static enum err_code check_method(const struct config *c, struct err *why)
 enum err_code config_check(const struct config *c, struct err *why)
 {
     const char *method = config_text(c, KNOB_METHOD), *format = config_text(c, KNOB_FORMAT);
-    enum err_code rc = check_method(c, why);
+    enum err_code rc = config_check_method(c, why);
     if (rc) return rc;
-    if (!strcmp(method, "none") && converts(c))
+    if (!strcmp(method, "none") && recipe_converts_any(c))
         return err_set(
             why, ERR_USAGE,
             "method=none leaves the file as it is, so it cannot have %s=%s: leave method out or write method=%s",
             strcmp(format, "file") ? "format" : "tensors",
             strcmp(format, "file") ? format : config_text(c, KNOB_TENSORS), RTN);
-    if (strcmp(method, "none") && !converts(c))
+    if (strcmp(method, "none") && !recipe_converts_any(c))
         return err_set(why, ERR_USAGE,
                        "method=%s needs a format to convert to: write %s:q8_0 or add format=q8_0", method,
                        method);
@@ -159,7 +159,7 @@ static enum err_code params_join(const struct config *c, const char *more, char 
     return ERR_OK;
 }
 
-static enum err_code set_knob(struct config *c, enum knob_id id, const char *value, struct err *why)
+static enum err_code config_set_knob(struct config *c, enum knob_id id, const char *value, struct err *why)
 {
     struct value parsed;
     enum err_code rc = knob_parse(id, value, &parsed, why);
@@ -288,7 +288,7 @@ static enum err_code item_parse(struct item *it, const char *key, const char *va
 static enum err_code item_apply(struct config *c, const struct item *it, struct err *why)
 {
     for (int i = 0; i < it->count; i++) {
-        enum err_code rc = set_knob(c, it->id[i], it->value[i], why);
+        enum err_code rc = config_set_knob(c, it->id[i], it->value[i], why);
         if (rc) return rc;
     }
     return ERR_OK;
@@ -338,7 +338,7 @@ static enum err_code lex_item(const char **line, struct lexed *out, struct err *
 }
 
 /* Is the parameter of this "name=value" already given? */
-static bool has_param(const struct config *c, const char *pair)
+static bool params_has(const struct config *c, const char *pair)
 {
     char name[CONFIG_VALUE];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(pair, "="), pair);
@@ -356,7 +356,7 @@ static enum err_code line_apply_item(struct config *c, bool *seen, struct lexed 
         rc = item_recipe(&it, str_text(&in->text), why);
     }
     for (int i = 0; !rc && i < it.count; i++) {
-        if (it.id[i] == KNOB_PARAMS ? has_param(c, it.value[i]) : seen[it.id[i]])
+        if (it.id[i] == KNOB_PARAMS ? params_has(c, it.value[i]) : seen[it.id[i]])
             rc = err_set(why, ERR_USAGE, "%s is given twice: %.60s and %.60s", KNOBS[it.id[i]].key,
                          config_text(c, it.id[i]), it.value[i]);
         seen[it.id[i]] = true;
@@ -387,7 +387,7 @@ enum err_code config_parse(struct config *c, const char *line, struct err *why)
 /* ---------------------------------------------------------------- values */
 
 /* The value of a knob; of a zeroed config: the default. */
-static struct config_value get_value(const struct config *c, enum knob_id id)
+static struct config_value config_get(const struct config *c, enum knob_id id)
 {
     const char *usual = KNOBS[id].otherwise;
     if (c->value[id].text) return c->value[id];
@@ -396,17 +396,17 @@ static struct config_value get_value(const struct config *c, enum knob_id id)
 
 int64_t config_int(const struct config *c, enum knob_id id)
 {
-    return get_value(c, id).number;
+    return config_get(c, id).number;
 }
 
 const char *config_text(const struct config *c, enum knob_id id)
 {
-    return get_value(c, id).text;
+    return config_get(c, id).text;
 }
 
 int config_choice(const struct config *c, enum knob_id id)
 {
-    return (int)get_value(c, id).number;
+    return (int)config_get(c, id).number;
 }
 
 const struct knob *config_stray(const struct config *c, unsigned work)

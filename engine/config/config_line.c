@@ -10,7 +10,7 @@
 
 /* Copy a canonical text to buf. One that does not fit is abbreviated to its beginning and its SHA-256: an
  * abbreviation must never be the abbreviation of two texts, because lines serve as keys. */
-static void fit_text(const struct str *s, char *buf, size_t size)
+static void text_fit(const struct str *s, char *buf, size_t size)
 {
     char hash[HASH_HEX];
     if (!size) return;
@@ -26,7 +26,7 @@ static void fit_text(const struct str *s, char *buf, size_t size)
         snprintf(buf, size, "%s", hash);
 }
 
-static void append_value(struct str *s, const char *value)
+static void line_append_value(struct str *s, const char *value)
 {
     bool plain = value[0] && !strpbrk(value, " ,\"\t\n\r");
     if (plain) {
@@ -39,7 +39,7 @@ static void append_value(struct str *s, const char *value)
 }
 
 /* Append "method:format"; a part that the other one implies is omitted. */
-static void append_recipe(struct str *s, const struct config *c)
+static void line_append_recipe(struct str *s, const struct config *c)
 {
     const char *method = config_text(c, KNOB_METHOD), *format = config_text(c, KNOB_FORMAT);
     const bool named = strcmp(method, config_implied_method(c)) != 0 || method_find(format);
@@ -56,13 +56,13 @@ const char *config_recipe(const struct config *c, char *buf, size_t size)
                strcmp(method, config_implied_method(c)) ? ":" : "", config_text(c, KNOB_FORMAT));
     params_identity(&p, &s);
     if (config_text(c, KNOB_TENSORS)[0]) str_printf(&s, ";%s", config_text(c, KNOB_TENSORS));
-    fit_text(&s, buf, size);
+    text_fit(&s, buf, size);
     str_free(&s);
     return buf;
 }
 
 /* Append parameters as items of the line: ";" becomes ",". */
-static void append_params(struct str *s, const char *pairs)
+static void line_append_params(struct str *s, const char *pairs)
 {
     for (; *pairs; pairs++) str_append_n(s, *pairs == ';' ? "," : pairs, 1);
 }
@@ -78,15 +78,15 @@ void config_append_line(const struct config *c, struct str *out)
         if (i == KNOB_CTV && same_kv) continue;
         if (out->len > start) str_append(out, ",");
         if (recipe) {
-            append_recipe(out, c);
+            line_append_recipe(out, c);
             continue;
         }
         if (i == KNOB_PARAMS) {
-            append_params(out, config_text(c, KNOB_PARAMS));
+            line_append_params(out, config_text(c, KNOB_PARAMS));
             continue;
         }
         str_printf(out, "%s=", i == KNOB_CTK && same_kv ? "kv" : KNOBS[i].key);
-        append_value(out, config_text(c, (enum knob_id)i));
+        line_append_value(out, config_text(c, (enum knob_id)i));
     }
     if (out->len == start) str_append(out, "default");
 }
@@ -95,7 +95,7 @@ const char *config_line(const struct config *c, char *buf, size_t size)
 {
     struct str s = { 0 };
     config_append_line(c, &s);
-    fit_text(&s, buf, size);
+    text_fit(&s, buf, size);
     str_free(&s);
     return buf;
 }

@@ -350,7 +350,7 @@ static const char *knob_number_text(enum knob_id id, const char *value, char *bu
     return buf;
 }
 
-static enum err_code text_check(const struct knob *k, const char *value, struct err *why)
+static enum err_code knob_check_text(const struct knob *k, const char *value, struct err *why)
 {
     if (strlen(value) >= CONFIG_VALUE)
         return err_set(why, ERR_USAGE, "%s: longer than %d bytes", k->key, CONFIG_VALUE - 1);
@@ -370,7 +370,7 @@ enum err_code knob_parse(enum knob_id id, const char *value, struct value *out, 
     if (id == KNOB_PARAMS) return params_parse(value, out->text, why);
     const struct value_rule rule = knob_rule(id, names);
     if (k->kind == VALUE_TEXT) {
-        const enum err_code rc = text_check(k, value, why);
+        const enum err_code rc = knob_check_text(k, value, why);
         if (rc) return rc;
     }
     const char *text = k->kind == VALUE_INT ? knob_number_text(id, value, number, sizeof number) : value;

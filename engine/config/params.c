@@ -33,7 +33,7 @@ static struct value_rule param_rule(const struct param *p)
     return (struct value_rule){ .kind = p->kind, .min = p->min, .max = p->max, .words = p->choices };
 }
 
-static enum err_code unknown_param(const struct method *m, const char *name, struct err *why)
+static enum err_code param_error(const struct method *m, const char *name, struct err *why)
 {
     struct str known = { 0 };
     for (const struct param *p = method_params(m); p && p->name; p++)
@@ -49,7 +49,7 @@ static enum err_code param_parse(struct value *out, const struct method *m, cons
 {
     const struct param *p = param_find(m, name);
     char wanted[400];
-    if (!p) return unknown_param(m, name, why);
+    if (!p) return param_error(m, name, why);
     const struct value_rule rule = param_rule(p);
     if (value_parse(out, &rule, value)) return ERR_OK;
     return err_set(why, ERR_USAGE, "%s=%.40s: %s wants %s", p->name, value, method_name(m),
@@ -116,7 +116,7 @@ struct params config_params(const struct config *c)
 }
 
 /* Copy the value of `name` in "name=value;name=value" to out. False: no such name. */
-static bool given_value(const char *given, const char *name, char *out, size_t size)
+static bool params_find_given(const char *given, const char *name, char *out, size_t size)
 {
     const size_t n = strlen(name);
     for (const char *p = given; *p; p += *p == ';') {
@@ -133,7 +133,7 @@ static bool given_value(const char *given, const char *name, char *out, size_t s
 bool params_given(const struct params *p, const char *name)
 {
     char value[CONFIG_VALUE];
-    return given_value(p->given, name, value, sizeof value);
+    return params_find_given(p->given, name, value, sizeof value);
 }
 
 /* A parameter the method has (asserted): the given value, else the default. Given values were checked when
@@ -145,7 +145,8 @@ static struct value params_value(const struct params *p, const char *name)
     const struct param *row = param_find(p->method, name);
     assert(row);
     const struct value_rule rule = param_rule(row);
-    if (given_value(p->given, row->name, given, sizeof given) && value_parse(&v, &rule, given)) return v;
+    if (params_find_given(p->given, row->name, given, sizeof given) && value_parse(&v, &rule, given))
+        return v;
     value_parse(&v, &rule, row->otherwise);
     return v;
 }
@@ -173,7 +174,7 @@ bool params_is(const struct params *p, const char *name, const char *choice)
 /* ---------------------------------------------------------------- whole lists */
 
 /* Read the pair at *at into name and value. False: the end of the list. */
-static bool next_pair(const char **at, char *pair, size_t size, char **value)
+static bool params_next(const char **at, char *pair, size_t size, char **value)
 {
     const size_t n = strcspn(*at, ";");
     if (!n) return false;
@@ -191,7 +192,7 @@ enum err_code params_check_all(const struct params *p, struct err *why)
     struct value parsed;
     enum err_code rc = ERR_OK;
     const char *at = p->given;
-    while (!rc && next_pair(&at, pair, sizeof pair, &value))
+    while (!rc && params_next(&at, pair, sizeof pair, &value))
         rc = p->method
                  ? param_parse(&parsed, p->method, pair, value, why)
                  : err_set(why, ERR_USAGE, "%s=%.40s: without a method there is nothing to set", pair, value);
@@ -203,7 +204,7 @@ void params_identity(const struct params *p, struct str *out)
     char pair[CONFIG_VALUE], *value;
     struct value given, usual;
     const char *at = p->given;
-    while (p->method && next_pair(&at, pair, sizeof pair, &value)) {
+    while (p->method && params_next(&at, pair, sizeof pair, &value)) {
         const struct param *row = param_find(p->method, pair);
         if (!row || param_parse(&given, p->method, pair, value, NULL)) continue;
         if (param_parse(&usual, p->method, pair, row->otherwise, NULL) || strcmp(given.text, usual.text))

@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 
 /* Is it a set of layers such as "0-3+7": numbers and ranges with '+' between them? */
-static bool is_layer_set(const char *s, size_t n)
+static bool rule_is_layer_set(const char *s, size_t n)
 {
     const char *end = s + n;
     for (;;) {
@@ -25,10 +25,10 @@ static bool is_layer_set(const char *s, size_t n)
     }
 }
 
-static bool is_pattern(const char *s, size_t n)
+static bool rule_is_pattern(const char *s, size_t n)
 {
     const char *at = memchr(s, '@', n);
-    if (at && !is_layer_set(at + 1, n - (size_t)(at + 1 - s))) return false;
+    if (at && !rule_is_layer_set(at + 1, n - (size_t)(at + 1 - s))) return false;
     if (at) n = (size_t)(at - s);
     for (size_t i = 0; i < n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-*?", s[i]))
@@ -37,7 +37,7 @@ static bool is_pattern(const char *s, size_t n)
 }
 
 /* Do the checked rules "p:f;q:g;" already contain this pattern? */
-static bool has_rule(const char *out, const char *pattern, size_t n)
+static bool rules_contain(const char *out, const char *pattern, size_t n)
 {
     for (const char *p = out; *p; p = strchr(p, ';') + 1)
         if (!strncmp(p, pattern, n) && p[n] == ':') return true;
@@ -50,12 +50,12 @@ static enum err_code rule_check(const char *rule, size_t n, struct str *out, str
     size_t left = colon ? (size_t)(colon - rule) : 0;
     char name[64] = "";
     if (colon) snprintf(name, sizeof name, "%.*s", (int)MIN(n - left - 1, sizeof name - 1), colon + 1);
-    if (!is_pattern(rule, left))
+    if (!rule_is_pattern(rule, left))
         return err_set(
             why, ERR_USAGE,
             "tensors: '%.*s' is not a rule: want PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?, or PATTERN@LAYERS, layers like 0-3+7",
             (int)MIN(n, 60), rule);
-    if (has_rule(str_text(out), rule, left))
+    if (rules_contain(str_text(out), rule, left))
         return err_set(why, ERR_USAGE, "tensors: two rules for '%.*s'", (int)left, rule);
     const struct format *f;
     enum err_code rc = recipe_format_check(name, &f, why);

@@ -11,7 +11,7 @@ static const char GRAMMAR[] =
     "side by side; or eval:FILE[@cN]; or trainN: N steps of training from scratch";
 
 /* Read a number from `least` to TOKENS_MAX at *at and advance *at. */
-static bool read_count(const char **at, int least, int *out)
+static bool workload_read_count(const char **at, int least, int *out)
 {
     char digits[16];
     const size_t n = strspn(*at, "0123456789");
@@ -25,12 +25,12 @@ static bool read_count(const char **at, int least, int *out)
     return true;
 }
 
-static bool read_tokens(struct workload *w, const char *text)
+static bool workload_read_tokens(struct workload *w, const char *text)
 {
     bool gen = str_starts(text, "tg");
     if (str_starts(text, "pp")) {
         text += 2;
-        if (!read_count(&text, 1, &w->prompt)) return false;
+        if (!workload_read_count(&text, 1, &w->prompt)) return false;
         gen = *text == '+';
         if (gen && !str_starts(++text, "tg")) return false;
     } else if (!gen) {
@@ -38,27 +38,27 @@ static bool read_tokens(struct workload *w, const char *text)
     }
     if (gen) {
         text += 2;
-        if (!read_count(&text, 1, &w->gen)) return false;
+        if (!workload_read_count(&text, 1, &w->gen)) return false;
     }
     if (str_starts(text, "@d")) {
         text += 2;
-        if (!read_count(&text, 0, &w->depth)) return false;
+        if (!workload_read_count(&text, 0, &w->depth)) return false;
     }
     if (str_starts(text, "@b")) {
         text += 2;
-        if (!read_count(&text, 1, &w->sequences)) return false;
+        if (!workload_read_count(&text, 1, &w->sequences)) return false;
     }
     return *text == '\0' && ((int64_t)w->prompt + w->gen + w->depth) * workload_sequences(w) <= TOKENS_MAX;
 }
 
-static enum err_code read_eval(struct workload *w, const char *file, struct err *why)
+static enum err_code workload_read_eval(struct workload *w, const char *file, struct err *why)
 {
     size_t n = strlen(file);
     const char *at = strrchr(file, '@');
     if (at && at[1] == 'c') { /* file names can contain an @: only @cN at the end is the window */
         const char *digits = at + 2;
         int ctx;
-        if (read_count(&digits, 4, &ctx) && !*digits) {
+        if (workload_read_count(&digits, 4, &ctx) && !*digits) {
             w->eval_ctx = ctx;
             n = (size_t)(at - file);
         }
@@ -72,17 +72,17 @@ static enum err_code read_eval(struct workload *w, const char *file, struct err 
     return ERR_OK;
 }
 
-static bool read_steps(struct workload *w, const char *text)
+static bool workload_read_steps(struct workload *w, const char *text)
 {
-    return read_count(&text, 1, &w->train) && !*text;
+    return workload_read_count(&text, 1, &w->train) && !*text;
 }
 
 enum err_code workload_parse(struct workload *w, const char *text, struct err *why)
 {
     *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
-    if (str_starts(text, "eval:")) return read_eval(w, text + 5, why);
-    if (str_starts(text, "train") && read_steps(w, text + 5)) return ERR_OK;
-    if (read_tokens(w, text)) return ERR_OK;
+    if (str_starts(text, "eval:")) return workload_read_eval(w, text + 5, why);
+    if (str_starts(text, "train") && workload_read_steps(w, text + 5)) return ERR_OK;
+    if (workload_read_tokens(w, text)) return ERR_OK;
     *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
     return err_set(why, ERR_USAGE, "workload '%.60s': %s", text, GRAMMAR);
 }

@@ -43,14 +43,14 @@ struct cursor {
     bool cut;         /* a read went past the end of the file */
 };
 
-static size_t left(const struct cursor *c)
+static size_t cursor_left(const struct cursor *c)
 {
     return c->size - c->at;
 }
 
-static const unsigned char *take(struct cursor *c, size_t n)
+static const unsigned char *cursor_take(struct cursor *c, size_t n)
 {
-    if (c->cut || n > left(c)) {
+    if (c->cut || n > cursor_left(c)) {
         c->cut = true;
         return NULL;
     }
@@ -59,43 +59,43 @@ static const unsigned char *take(struct cursor *c, size_t n)
     return p;
 }
 
-static uint32_t take_u32(struct cursor *c)
+static uint32_t cursor_u32(struct cursor *c)
 {
     uint32_t v = 0;
-    const unsigned char *p = take(c, sizeof v);
+    const unsigned char *p = cursor_take(c, sizeof v);
     if (p) memcpy(&v, p, sizeof v);
     return v;
 }
 
-static uint64_t take_u64(struct cursor *c)
+static uint64_t cursor_u64(struct cursor *c)
 {
     uint64_t v = 0;
-    const unsigned char *p = take(c, sizeof v);
+    const unsigned char *p = cursor_take(c, sizeof v);
     if (p) memcpy(&v, p, sizeof v);
     return v;
 }
 
-static uint64_t take_length(struct cursor *c)
+static uint64_t cursor_length(struct cursor *c)
 {
-    return c->length_bytes == 4 ? take_u32(c) : take_u64(c);
+    return c->length_bytes == 4 ? cursor_u32(c) : cursor_u64(c);
 }
 
-static struct gguf_string take_string(struct cursor *c)
+static struct gguf_string cursor_string(struct cursor *c)
 {
-    uint64_t n = take_length(c);
-    if (n > left(c)) c->cut = true;
-    const unsigned char *p = c->cut ? NULL : take(c, (size_t)n);
+    uint64_t n = cursor_length(c);
+    if (n > cursor_left(c)) c->cut = true;
+    const unsigned char *p = c->cut ? NULL : cursor_take(c, (size_t)n);
     return p ? (struct gguf_string){ (const char *)p, (size_t)n } : (struct gguf_string){ 0 };
 }
 
-static enum err_code cut_error(const struct cursor *c, struct err *why, const char *in)
+static enum err_code cursor_error(const struct cursor *c, struct err *why, const char *in)
 {
     return err_set(why, ERR_FORMAT, "the file ends inside %s: it has %zu bytes and is cut off or damaged", in,
                    c->size);
 }
 
 /* Printable form of untrusted bytes for messages. */
-static const char *show(struct gguf_string s, char *buf, size_t size)
+static const char *text_printable(struct gguf_string s, char *buf, size_t size)
 {
     size_t n = 0;
     for (; n < s.len && n + 4 < size; n++) {
@@ -107,22 +107,24 @@ static const char *show(struct gguf_string s, char *buf, size_t size)
 }
 
 /* Read an array of strings: store the offset of each element. */
-static enum err_code take_strings(struct cursor *c, struct gguf_kv *kv, struct arena *memory, struct err *why)
+static enum err_code kv_read_strings(struct cursor *c, struct gguf_kv *kv, struct arena *memory,
+                                     struct err *why)
 {
-    if (kv->count > left(c) / (size_t)c->length_bytes) return cut_error(c, why, "an array of strings");
+    if (kv->count > cursor_left(c) / (size_t)c->length_bytes)
+        return cursor_error(c, why, "an array of strings");
     uint64_t *at = arena_alloc(memory, ((size_t)kv->count + 1) * sizeof *at);
     if (!at) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " strings", kv->count);
     size_t first = c->at;
     for (uint64_t i = 0; i < kv->count; i++) {
         at[i] = c->at - first;
-        take_string(c);
-        if (c->cut) return cut_error(c, why, "an array of strings");
+        cursor_string(c);
+        if (c->cut) return cursor_error(c, why, "an array of strings");
     }
     kv->string_at = at;
     return ERR_OK;
 }
 
-static enum err_code check_bools(const struct gguf_kv *kv, enum gguf_type type, struct err *why)
+static enum err_code kv_check_bools(const struct gguf_kv *kv, enum gguf_type type, struct err *why)
 {
     if (type != GGUF_BOOL) return ERR_OK;
     for (uint64_t i = 0; i < kv->count; i++)
@@ -130,15 +132,16 @@ static enum err_code check_bools(const struct gguf_kv *kv, enum gguf_type type, 
     return ERR_OK;
 }
 
-static enum err_code take_value(struct cursor *c, struct gguf_kv *kv, struct arena *memory, struct err *why)
+static enum err_code kv_read_value(struct cursor *c, struct gguf_kv *kv, struct arena *memory,
+                                   struct err *why)
 {
-    uint32_t type = take_u32(c), element = type;
+    uint32_t type = cursor_u32(c), element = type;
     kv->count = 1;
     if (!c->cut && type == GGUF_ARRAY) {
-        element = take_u32(c);
-        kv->count = take_length(c);
+        element = cursor_u32(c);
+        kv->count = cursor_length(c);
     }
-    if (c->cut) return cut_error(c, why, "its type");
+    if (c->cut) return cursor_error(c, why, "its type");
     if (type >= GGUF_TYPE_COUNT) return err_set(why, ERR_FORMAT, "unknown value type %" PRIu32, type);
     if (element >= GGUF_TYPE_COUNT || (type == GGUF_ARRAY && element == GGUF_ARRAY))
         return err_set(why, ERR_FORMAT, "an array of %s: only arrays of plain values are supported",
@@ -148,36 +151,36 @@ static enum err_code take_value(struct cursor *c, struct gguf_kv *kv, struct are
     kv->data = c->data + c->at;
     kv->length_bytes = c->length_bytes;
     if (element == GGUF_STRING) {
-        if (type == GGUF_ARRAY) return take_strings(c, kv, memory, why);
-        take_string(c);
-        return c->cut ? cut_error(c, why, "its text") : ERR_OK;
+        if (type == GGUF_ARRAY) return kv_read_strings(c, kv, memory, why);
+        cursor_string(c);
+        return c->cut ? cursor_error(c, why, "its text") : ERR_OK;
     }
     size_t size = gguf_type_size(kv->element);
-    if (kv->count > left(c) / size) return cut_error(c, why, "its value");
-    take(c, (size_t)kv->count * size);
-    return check_bools(kv, kv->element, why);
+    if (kv->count > cursor_left(c) / size) return cursor_error(c, why, "its value");
+    cursor_take(c, (size_t)kv->count * size);
+    return kv_check_bools(kv, kv->element, why);
 }
 
-static enum err_code take_kvs(struct cursor *c, struct gguf_shard *s, uint64_t count, struct arena *memory,
-                              struct err *why)
+static enum err_code shard_read_kvs(struct cursor *c, struct gguf_shard *s, uint64_t count,
+                                    struct arena *memory, struct err *why)
 {
     char name[80];
     size_t least = (size_t)c->length_bytes + 4 + 1; /* empty key, type, one byte */
-    if (count > left(c) / least)
+    if (count > cursor_left(c) / least)
         return err_set(why, ERR_FORMAT, "the header claims %" PRIu64 " metadata keys, the file has %zu bytes",
                        count, c->size);
     s->kv = arena_alloc(memory, (size_t)count * sizeof *s->kv);
     if (!s->kv) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " metadata keys", count);
     for (uint64_t i = 0; i < count; i++) {
         struct gguf_kv *kv = &s->kv[i];
-        kv->key = take_string(c);
-        if (c->cut) return cut_error(c, why, "a metadata key");
+        kv->key = cursor_string(c);
+        if (c->cut) return cursor_error(c, why, "a metadata key");
         if (kv->key.len == 0 || kv->key.len > GGUF_KEY_MAX || memchr(kv->key.data, 0, kv->key.len))
             return err_set(why, ERR_FORMAT, "metadata key %" PRIu64 " is empty, too long or holds a NUL byte",
                            i);
-        enum err_code rc = take_value(c, kv, memory, why);
+        enum err_code rc = kv_read_value(c, kv, memory, why);
         if (rc) {
-            err_prefix(why, "metadata '%s'", show(kv->key, name, sizeof name));
+            err_prefix(why, "metadata '%s'", text_printable(kv->key, name, sizeof name));
             return rc;
         }
         s->kv_count++;
@@ -197,7 +200,7 @@ static const struct {
 };
 
 /* The name that the file's list ("int8=1002 nf4=1030") gives to this type; {0}: not in the list. */
-static struct gguf_string own_name(const struct gguf_shard *s, uint32_t type)
+static struct gguf_string own_format_name(const struct gguf_shard *s, uint32_t type)
 {
     char wanted[16];
     const size_t n = (size_t)snprintf(wanted, sizeof wanted, "=%" PRIu32, type);
@@ -214,23 +217,23 @@ static struct gguf_string own_name(const struct gguf_shard *s, uint32_t type)
 }
 
 /* Our own formats: the number is only valid in this file, the name identifies the format. */
-static enum err_code own_format(const struct format **out, const struct gguf_shard *s, uint32_t type,
-                                struct err *why)
+static enum err_code own_format_find(const struct format **out, const struct gguf_shard *s, uint32_t type,
+                                     struct err *why)
 {
     char name[32];
-    const struct gguf_string text = own_name(s, type);
+    const struct gguf_string text = own_format_name(s, type);
     if (!text.len)
         return err_set(why, ERR_FORMAT,
                        "weight type %" PRIu32 " is not a ggml type, and metadata '" GGUF_OWN_FORMATS
                        "' does not name it",
                        type);
-    *out = format_find(show(text, name, sizeof name));
+    *out = format_find(text_printable(text, name, sizeof name));
     if (*out) return ERR_OK;
     return err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 "), which this version does not know",
                    name, type);
 }
 
-static enum err_code unknown_type(uint32_t type, struct err *why)
+static enum err_code type_error(uint32_t type, struct err *why)
 {
     for (size_t i = 0; i < COUNT_OF(OTHER_TYPES); i++)
         if (OTHER_TYPES[i].type == type)
@@ -239,34 +242,34 @@ static enum err_code unknown_type(uint32_t type, struct err *why)
     return err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows", type);
 }
 
-static enum err_code take_format(struct cursor *c, const struct gguf_shard *s, const struct format **out,
-                                 struct err *why)
+static enum err_code tensor_read_format(struct cursor *c, const struct gguf_shard *s,
+                                        const struct format **out, struct err *why)
 {
-    const uint32_t type = take_u32(c);
-    if (c->cut) return cut_error(c, why, "its type");
-    if (type >= FORMAT_OWN_TYPES) return own_format(out, s, type, why);
+    const uint32_t type = cursor_u32(c);
+    if (c->cut) return cursor_error(c, why, "its type");
+    if (type >= FORMAT_OWN_TYPES) return own_format_find(out, s, type, why);
     *out = format_by_ggml_type(type);
-    return *out ? ERR_OK : unknown_type(type, why);
+    return *out ? ERR_OK : type_error(type, why);
 }
 
 /* Shape and type of a tensor, and the bytes its data takes. All products are checked. */
-static enum err_code take_shape(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
-                                struct err *why)
+static enum err_code tensor_read_shape(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
+                                       struct err *why)
 {
-    uint32_t dims = take_u32(c);
-    if (c->cut) return cut_error(c, why, "its header");
+    uint32_t dims = cursor_u32(c);
+    if (c->cut) return cursor_error(c, why, "its header");
     if (dims < 1 || dims > GGUF_DIMS_MAX)
         return err_set(why, ERR_FORMAT, "%" PRIu32 " dimensions: want 1 to %d", dims, GGUF_DIMS_MAX);
     t->dims = (int)dims;
     int64_t elements = 1;
     for (int i = 0; i < GGUF_DIMS_MAX; i++) {
-        uint64_t n = i < t->dims ? take_length(c) : 1;
-        if (c->cut) return cut_error(c, why, "its shape");
+        uint64_t n = i < t->dims ? cursor_length(c) : 1;
+        if (c->cut) return cursor_error(c, why, "its shape");
         if (n < 1 || n > INT64_MAX || __builtin_mul_overflow(elements, (int64_t)n, &elements))
             return err_set(why, ERR_FORMAT, "dimension %d is %" PRIu64 ": no file can hold that", i, n);
         t->shape[i] = (int64_t)n;
     }
-    const enum err_code rc = take_format(c, s, &t->format, why);
+    const enum err_code rc = tensor_read_format(c, s, &t->format, why);
     if (rc) return rc;
     if (t->shape[0] % t->format->block_weights)
         return err_set(why, ERR_FORMAT,
@@ -282,23 +285,23 @@ static enum err_code take_shape(struct cursor *c, const struct gguf_shard *s, st
 }
 
 /* Read one tensor header; *offset is relative to the data section. */
-static enum err_code take_tensor(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
-                                 uint64_t *offset, struct arena *memory, struct err *why)
+static enum err_code tensor_read_header(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
+                                        uint64_t *offset, struct arena *memory, struct err *why)
 {
     char name[80];
-    struct gguf_string text = take_string(c);
-    if (c->cut) return cut_error(c, why, "a tensor's name");
+    struct gguf_string text = cursor_string(c);
+    if (c->cut) return cursor_error(c, why, "a tensor's name");
     if (text.len == 0 || text.len > GGUF_NAME_MAX || memchr(text.data, 0, text.len))
         return err_set(why, ERR_FORMAT, "a tensor's name is empty, longer than %d or holds a NUL byte",
                        GGUF_NAME_MAX);
     t->name = arena_strndup(memory, text.data, text.len);
     if (!t->name) return err_set(why, ERR_NOMEM, "out of memory for a tensor's name");
-    enum err_code rc = take_shape(c, s, t, why);
+    enum err_code rc = tensor_read_shape(c, s, t, why);
     if (!rc) {
-        *offset = take_u64(c);
-        if (c->cut) rc = cut_error(c, why, "its offset");
+        *offset = cursor_u64(c);
+        if (c->cut) rc = cursor_error(c, why, "its offset");
     }
-    if (rc) err_prefix(why, "tensor '%s'", show(text, name, sizeof name));
+    if (rc) err_prefix(why, "tensor '%s'", text_printable(text, name, sizeof name));
     return rc;
 }
 
@@ -314,7 +317,7 @@ static int span_order(const void *a, const void *b)
 }
 
 /* Refuse tensors that share bytes: no writer produces them, but a damaged directory does. */
-static enum err_code check_overlap(const struct gguf_shard *s, struct span *spans, struct err *why)
+static enum err_code shard_check_overlap(const struct gguf_shard *s, struct span *spans, struct err *why)
 {
     qsort(spans, (size_t)s->tensor_count, sizeof *spans, span_order);
     for (int64_t i = 1; i < s->tensor_count; i++)
@@ -324,8 +327,8 @@ static enum err_code check_overlap(const struct gguf_shard *s, struct span *span
     return ERR_OK;
 }
 
-static enum err_code place_tensors(struct cursor *c, struct gguf_shard *s, struct span *spans,
-                                   uint64_t alignment, struct err *why)
+static enum err_code shard_place_tensors(struct cursor *c, struct gguf_shard *s, struct span *spans,
+                                         uint64_t alignment, struct err *why)
 {
     uint64_t start = ((uint64_t)c->at + alignment - 1) / alignment * alignment;
     uint64_t room = start < c->size ? c->size - start : 0;
@@ -344,14 +347,14 @@ static enum err_code place_tensors(struct cursor *c, struct gguf_shard *s, struc
         spans[i].to = offset + bytes;
         t->data = s->data + start + offset;
     }
-    return check_overlap(s, spans, why);
+    return shard_check_overlap(s, spans, why);
 }
 
-static enum err_code take_tensors(struct cursor *c, struct gguf_shard *s, uint64_t count, uint64_t alignment,
-                                  struct arena *memory, struct err *why)
+static enum err_code shard_read_tensors(struct cursor *c, struct gguf_shard *s, uint64_t count,
+                                        uint64_t alignment, struct arena *memory, struct err *why)
 {
     size_t least = (size_t)c->length_bytes + 1 + 4 + (size_t)c->length_bytes + 4 + 8;
-    if (count > left(c) / least)
+    if (count > cursor_left(c) / least)
         return err_set(why, ERR_FORMAT, "the header claims %" PRIu64 " tensors, the file has %zu bytes",
                        count, c->size);
     s->tensors = arena_alloc(memory, ((size_t)count + 1) * sizeof *s->tensors);
@@ -359,17 +362,17 @@ static enum err_code take_tensors(struct cursor *c, struct gguf_shard *s, uint64
     enum err_code rc = ERR_OK;
     if (!s->tensors || !spans) rc = err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " tensors", count);
     for (uint64_t i = 0; !rc && i < count; i++) {
-        rc = take_tensor(c, s, &s->tensors[i], &spans[i].from, memory, why);
+        rc = tensor_read_header(c, s, &s->tensors[i], &spans[i].from, memory, why);
         spans[i].index = (int64_t)i;
         s->tensor_count += !rc;
     }
-    if (!rc) rc = place_tensors(c, s, spans, alignment, why);
+    if (!rc) rc = shard_place_tensors(c, s, spans, alignment, why);
     free(spans);
     return rc;
 }
 
 /* general.alignment, read before there is any look-up table. 0: damaged. */
-static enum err_code find_alignment(const struct gguf_shard *s, uint64_t *out, struct err *why)
+static enum err_code shard_alignment(const struct gguf_shard *s, uint64_t *out, struct err *why)
 {
     *out = GGUF_ALIGNMENT;
     for (int64_t i = 0; i < s->kv_count; i++) {
@@ -387,7 +390,7 @@ static enum err_code find_alignment(const struct gguf_shard *s, uint64_t *out, s
 enum err_code gguf_shard_parse(struct gguf_shard *s, struct arena *memory, struct err *why)
 {
     struct cursor c = { .data = s->data, .size = s->size, .length_bytes = 8 };
-    uint32_t magic = take_u32(&c), version = take_u32(&c);
+    uint32_t magic = cursor_u32(&c), version = cursor_u32(&c);
     if (!c.cut && magic != GGUF_MAGIC)
         return err_set(why, ERR_FORMAT, "not a GGUF file: it begins with %02x %02x %02x %02x, want \"GGUF\"",
                        s->data[0], s->data[1], s->data[2], s->data[3]);
@@ -397,11 +400,11 @@ enum err_code gguf_shard_parse(struct gguf_shard *s, struct arena *memory, struc
         return err_set(why, ERR_FORMAT, "GGUF version %" PRIu32 ": versions 1 to 3 are read", version);
     s->version = (int)version;
     if (version == 1) c.length_bytes = 4;
-    uint64_t tensors = take_length(&c), kvs = take_length(&c), alignment;
-    if (c.cut) return cut_error(&c, why, "the header");
+    uint64_t tensors = cursor_length(&c), kvs = cursor_length(&c), alignment;
+    if (c.cut) return cursor_error(&c, why, "the header");
 
-    enum err_code rc = take_kvs(&c, s, kvs, memory, why);
-    if (!rc) rc = find_alignment(s, &alignment, why);
-    if (!rc) rc = take_tensors(&c, s, tensors, alignment, memory, why);
+    enum err_code rc = shard_read_kvs(&c, s, kvs, memory, why);
+    if (!rc) rc = shard_alignment(s, &alignment, why);
+    if (!rc) rc = shard_read_tensors(&c, s, tensors, alignment, memory, why);
     return rc;
 }

@@ -40,13 +40,13 @@ static int64_t padded(int64_t n)
     return (n + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
 }
 
-static void fail(struct gguf_writer *w, enum err_code code, const char *what, const char *name)
+static void writer_fail(struct gguf_writer *w, enum err_code code, const char *what, const char *name)
 {
     if (!w->failed.code) err_set(&w->failed, code, "writing '%s': %s '%s'", w->file.path, what, name);
 }
 
 /* Make room for one more element. On failure the old array stays valid. */
-static bool grow(void **items, int64_t count, int64_t *cap, size_t size)
+static bool array_grow(void **items, int64_t count, int64_t *cap, size_t size)
 {
     if (count < *cap) return true;
     int64_t more = *cap ? *cap * 2 : 64;
@@ -59,8 +59,8 @@ static bool grow(void **items, int64_t count, int64_t *cap, size_t size)
 
 typedef enum err_code open_file_fn(struct atomic_file *f, const char *path, struct err *why);
 
-static enum err_code open_writer(struct gguf_writer **out, const char *path, open_file_fn *open_file,
-                                 struct err *why)
+static enum err_code writer_new(struct gguf_writer **out, const char *path, open_file_fn *open_file,
+                                struct err *why)
 {
     *out = NULL;
     struct gguf_writer *w = calloc(1, sizeof *w);
@@ -76,15 +76,15 @@ static enum err_code open_writer(struct gguf_writer **out, const char *path, ope
 
 enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struct err *why)
 {
-    return open_writer(out, path, atomic_file_open, why);
+    return writer_new(out, path, atomic_file_open, why);
 }
 
 enum err_code gguf_writer_resume(struct gguf_writer **out, const char *path, struct err *why)
 {
-    return open_writer(out, path, atomic_file_resume, why);
+    return writer_new(out, path, atomic_file_resume, why);
 }
 
-static void put_string(struct str *s, struct gguf_string text)
+static void str_append_string(struct str *s, struct gguf_string text)
 {
     uint64_t n = text.len;
     str_append_n(s, &n, sizeof n);
@@ -92,70 +92,71 @@ static void put_string(struct str *s, struct gguf_string text)
 }
 
 /* Append a key and its type. False: the writer failed, now or before. */
-static bool begin(struct gguf_writer *w, struct gguf_string key, enum gguf_type type)
+static bool writer_begin_kv(struct gguf_writer *w, struct gguf_string key, enum gguf_type type)
 {
     if (w->failed.code) return false;
     char *name = strndup(key.data, key.len);
-    if (!name || !grow((void **)&w->keys, w->key_count, &w->key_cap, sizeof *w->keys)) {
+    if (!name || !array_grow((void **)&w->keys, w->key_count, &w->key_cap, sizeof *w->keys)) {
         free(name);
-        fail(w, ERR_NOMEM, "out of memory for", "metadata");
+        writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
         return false;
     }
-    if (w->streaming) fail(w, ERR_USAGE, "metadata declared after the weights began:", name);
-    if (!key.len) fail(w, ERR_USAGE, "an empty metadata key", name);
+    if (w->streaming) writer_fail(w, ERR_USAGE, "metadata declared after the weights began:", name);
+    if (!key.len) writer_fail(w, ERR_USAGE, "an empty metadata key", name);
     for (int64_t i = 0; i < w->key_count; i++)
-        if (!strcmp(w->keys[i], name)) fail(w, ERR_USAGE, "metadata key put twice:", name);
+        if (!strcmp(w->keys[i], name)) writer_fail(w, ERR_USAGE, "metadata key put twice:", name);
     w->keys[w->key_count++] = name;
     if (w->failed.code) return false;
     uint32_t id = type;
-    put_string(&w->kv, key);
+    str_append_string(&w->kv, key);
     str_append_n(&w->kv, &id, sizeof id);
     return true;
 }
 
-static struct gguf_string text_of(const char *text)
+static struct gguf_string string_of(const char *text)
 {
     return (struct gguf_string){ text, strlen(text) };
 }
 
-static enum err_code finish(struct gguf_writer *w)
+static enum err_code writer_status(struct gguf_writer *w)
 {
-    if (w->kv.failed || w->headers.failed) fail(w, ERR_NOMEM, "out of memory for", "metadata");
+    if (w->kv.failed || w->headers.failed) writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
     return w->failed.code;
 }
 
-static enum err_code put_scalar(struct gguf_writer *w, const char *key, enum gguf_type type,
-                                const void *value)
+static enum err_code writer_put_scalar(struct gguf_writer *w, const char *key, enum gguf_type type,
+                                       const void *value)
 {
-    if (begin(w, text_of(key), type)) str_append_n(&w->kv, value, gguf_type_size(type));
-    return finish(w);
+    if (writer_begin_kv(w, string_of(key), type)) str_append_n(&w->kv, value, gguf_type_size(type));
+    return writer_status(w);
 }
 
 enum err_code gguf_writer_put_u32(struct gguf_writer *w, const char *key, uint32_t v)
 {
-    return put_scalar(w, key, GGUF_U32, &v);
+    return writer_put_scalar(w, key, GGUF_U32, &v);
 }
 
 enum err_code gguf_writer_put_f32(struct gguf_writer *w, const char *key, float v)
 {
-    return put_scalar(w, key, GGUF_F32, &v);
+    return writer_put_scalar(w, key, GGUF_F32, &v);
 }
 
 enum err_code gguf_writer_put_bool(struct gguf_writer *w, const char *key, bool v)
 {
     uint8_t byte = v;
-    return put_scalar(w, key, GGUF_BOOL, &byte);
+    return writer_put_scalar(w, key, GGUF_BOOL, &byte);
 }
 
 enum err_code gguf_writer_put_string(struct gguf_writer *w, const char *key, const char *text)
 {
-    if (begin(w, text_of(key), GGUF_STRING)) put_string(&w->kv, text_of(text));
-    return finish(w);
+    if (writer_begin_kv(w, string_of(key), GGUF_STRING)) str_append_string(&w->kv, string_of(text));
+    return writer_status(w);
 }
 
-static bool begin_array(struct gguf_writer *w, struct gguf_string key, enum gguf_type element, uint64_t count)
+static bool writer_begin_array(struct gguf_writer *w, struct gguf_string key, enum gguf_type element,
+                               uint64_t count)
 {
-    if (!begin(w, key, GGUF_ARRAY)) return false;
+    if (!writer_begin_kv(w, key, GGUF_ARRAY)) return false;
     uint32_t id = element;
     str_append_n(&w->kv, &id, sizeof id);
     str_append_n(&w->kv, &count, sizeof count);
@@ -166,17 +167,18 @@ enum err_code gguf_writer_put_array(struct gguf_writer *w, const char *key, enum
                                     const void *values, uint64_t count)
 {
     size_t size = gguf_type_size(element);
-    if (!size) fail(w, ERR_USAGE, "an array of strings or arrays:", key);
-    if (begin_array(w, text_of(key), element, count)) str_append_n(&w->kv, values, (size_t)count * size);
-    return finish(w);
+    if (!size) writer_fail(w, ERR_USAGE, "an array of strings or arrays:", key);
+    if (writer_begin_array(w, string_of(key), element, count))
+        str_append_n(&w->kv, values, (size_t)count * size);
+    return writer_status(w);
 }
 
 enum err_code gguf_writer_put_strings(struct gguf_writer *w, const char *key,
                                       const struct gguf_string *values, uint64_t count)
 {
-    if (begin_array(w, text_of(key), GGUF_STRING, count))
-        for (uint64_t i = 0; i < count; i++) put_string(&w->kv, values[i]);
-    return finish(w);
+    if (writer_begin_array(w, string_of(key), GGUF_STRING, count))
+        for (uint64_t i = 0; i < count; i++) str_append_string(&w->kv, values[i]);
+    return writer_status(w);
 }
 
 enum err_code gguf_writer_copy_kv(struct gguf_writer *w, const struct gguf_kv *kv)
@@ -184,14 +186,14 @@ enum err_code gguf_writer_copy_kv(struct gguf_writer *w, const struct gguf_kv *k
     if (gguf_string_is(kv->key, "general.alignment") || gguf_string_is(kv->key, GGUF_OWN_FORMATS) ||
         (kv->key.len > 6 && !memcmp(kv->key.data, "split.", 6)))
         return w->failed.code;
-    bool begun = kv->type == GGUF_ARRAY ? begin_array(w, kv->key, kv->element, kv->count)
-                                        : begin(w, kv->key, kv->type);
+    bool begun = kv->type == GGUF_ARRAY ? writer_begin_array(w, kv->key, kv->element, kv->count)
+                                        : writer_begin_kv(w, kv->key, kv->type);
     if (!begun) return w->failed.code;
     if (kv->element == GGUF_STRING)
-        for (uint64_t i = 0; i < kv->count; i++) put_string(&w->kv, gguf_kv_string(kv, i));
+        for (uint64_t i = 0; i < kv->count; i++) str_append_string(&w->kv, gguf_kv_string(kv, i));
     else
         str_append_n(&w->kv, kv->data, (size_t)kv->count * gguf_type_size(kv->element));
-    return finish(w);
+    return writer_status(w);
 }
 
 /* Bytes of a tensor; -1: the shape is impossible in this format. */
@@ -211,40 +213,40 @@ enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, co
                                      int dims, const int64_t *shape)
 {
     int64_t bytes = tensor_bytes(format, dims, shape);
-    if (w->streaming) fail(w, ERR_USAGE, "tensor declared after the weights began:", name);
-    if (bytes < 0) fail(w, ERR_USAGE, "no whole blocks or an impossible shape in tensor", name);
+    if (w->streaming) writer_fail(w, ERR_USAGE, "tensor declared after the weights began:", name);
+    if (bytes < 0) writer_fail(w, ERR_USAGE, "no whole blocks or an impossible shape in tensor", name);
     if (!name[0] || strlen(name) > WRITE_NAME_MAX)
-        fail(w, ERR_USAGE, "a tensor's name of 0 or over 63 bytes:", name);
+        writer_fail(w, ERR_USAGE, "a tensor's name of 0 or over 63 bytes:", name);
     for (int64_t i = 0; i < w->tensor_count; i++)
-        if (!strcmp(w->tensors[i].name, name)) fail(w, ERR_USAGE, "tensor declared twice:", name);
+        if (!strcmp(w->tensors[i].name, name)) writer_fail(w, ERR_USAGE, "tensor declared twice:", name);
     if (w->failed.code) return w->failed.code;
 
     char *copy = strdup(name);
-    if (!copy || !grow((void **)&w->tensors, w->tensor_count, &w->tensor_cap, sizeof *w->tensors)) {
+    if (!copy || !array_grow((void **)&w->tensors, w->tensor_count, &w->tensor_cap, sizeof *w->tensors)) {
         free(copy);
-        fail(w, ERR_NOMEM, "out of memory for tensor", name);
+        writer_fail(w, ERR_NOMEM, "out of memory for tensor", name);
         return w->failed.code;
     }
     w->tensors[w->tensor_count++] = (struct planned){ copy, format, bytes, w->data_bytes, 0 };
     uint32_t rank = (uint32_t)dims, type = format->ggml_type;
     uint64_t offset = (uint64_t)w->data_bytes;
-    put_string(&w->headers, text_of(name));
+    str_append_string(&w->headers, string_of(name));
     str_append_n(&w->headers, &rank, sizeof rank);
     str_append_n(&w->headers, shape, (size_t)dims * sizeof *shape);
     str_append_n(&w->headers, &type, sizeof type);
     str_append_n(&w->headers, &offset, sizeof offset);
     w->data_bytes += padded(bytes);
-    return finish(w);
+    return writer_status(w);
 }
 
-static void emit(struct gguf_writer *w, const void *bytes, size_t n)
+static void writer_emit(struct gguf_writer *w, const void *bytes, size_t n)
 {
     if (w->failed.code || !n || fwrite(bytes, 1, n, w->file.stream) == n) return;
-    fail(w, errno == ENOSPC || errno == EDQUOT ? ERR_FIT : ERR_IO, "cannot write:", strerror(errno));
+    writer_fail(w, errno == ENOSPC || errno == EDQUOT ? ERR_FIT : ERR_IO, "cannot write:", strerror(errno));
 }
 
 /* List our own types in the metadata: "int8=1002 nf4=1030". */
-static void put_own_formats(struct gguf_writer *w)
+static void writer_put_own_formats(struct gguf_writer *w)
 {
     struct str text = { 0 };
     for (int f = 0; f < FORMAT_COUNT; f++) {
@@ -253,46 +255,47 @@ static void put_own_formats(struct gguf_writer *w)
         if (used && FORMATS[f].ggml_type >= FORMAT_OWN_TYPES)
             str_printf(&text, "%s%s=%" PRIu32, text.len ? " " : "", FORMATS[f].name, FORMATS[f].ggml_type);
     }
-    if (text.failed) fail(w, ERR_NOMEM, "out of memory for", "metadata");
+    if (text.failed) writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
     if (text.len) gguf_writer_put_string(w, GGUF_OWN_FORMATS, str_text(&text));
     str_free(&text);
 }
 
-static void seek(struct gguf_writer *w, int64_t to)
+static void writer_seek(struct gguf_writer *w, int64_t to)
 {
     if (!w->failed.code && fseeko(w->file.stream, to, SEEK_SET))
-        fail(w, ERR_IO, "cannot move in the file:", strerror(errno));
+        writer_fail(w, ERR_IO, "cannot move in the file:", strerror(errno));
 }
 
 /* An unfinished file has one byte per tensor after the weights: 1 when the whole tensor is on disk. Returns
  * the offset of these marks. */
-static int64_t marks_at(const struct gguf_writer *w)
+static int64_t writer_marks_offset(const struct gguf_writer *w)
 {
     return w->data_offset + w->data_bytes;
 }
 
 /* Keep the tensors that an earlier writer finished, if its header was identical. */
-static void take_finished(struct gguf_writer *w, const struct str *header)
+static void writer_keep_finished(struct gguf_writer *w, const struct str *header)
 {
     char *before = malloc(header->len + (size_t)w->tensor_count + 1);
     if (!before) {
-        fail(w, ERR_NOMEM, "out of memory for", "metadata");
+        writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
         return;
     }
     char *marks = before + header->len;
     const bool same = fread(before, 1, header->len, w->file.stream) == header->len &&
                       !memcmp(before, header->data, header->len);
-    seek(w, marks_at(w));
+    writer_seek(w, writer_marks_offset(w));
     const size_t n = same ? fread(marks, 1, (size_t)w->tensor_count, w->file.stream) : 0;
     for (size_t i = 0; i < n; i++)
         if (marks[i] == 1) w->tensors[i].written = w->tensors[i].bytes;
-    if (!same && ftruncate(fileno(w->file.stream), 0)) fail(w, ERR_IO, "cannot start anew:", strerror(errno));
+    if (!same && ftruncate(fileno(w->file.stream), 0))
+        writer_fail(w, ERR_IO, "cannot start anew:", strerror(errno));
     free(before);
 }
 
-static void begin_streaming(struct gguf_writer *w)
+static void writer_write_header(struct gguf_writer *w)
 {
-    put_own_formats(w);
+    writer_put_own_formats(w);
     const struct {
         uint32_t magic, version;
         uint64_t tensors, kvs;
@@ -303,23 +306,23 @@ static void begin_streaming(struct gguf_writer *w)
     str_append_n(&header, w->headers.data, w->headers.len);
     static const char ZEROS[GGUF_ALIGNMENT];
     str_append_n(&header, ZEROS, (size_t)(padded((int64_t)header.len) - (int64_t)header.len));
-    if (header.failed) fail(w, ERR_NOMEM, "out of memory for", "metadata");
+    if (header.failed) writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
     w->streaming = true;
     w->data_offset = (int64_t)header.len;
-    if (!w->failed.code && w->file.keep) take_finished(w, &header);
-    seek(w, 0);
-    emit(w, str_text(&header), header.len);
+    if (!w->failed.code && w->file.keep) writer_keep_finished(w, &header);
+    writer_seek(w, 0);
+    writer_emit(w, str_text(&header), header.len);
     str_free(&header);
 }
 
-static enum err_code told(const struct gguf_writer *w, struct err *why)
+static enum err_code writer_error(const struct gguf_writer *w, struct err *why)
 {
     return w->failed.code ? err_set(why, w->failed.code, "%s", w->failed.message) : ERR_OK;
 }
 
-static struct planned *planned_find(struct gguf_writer *w, const char *tensor)
+static struct planned *writer_find_tensor(struct gguf_writer *w, const char *tensor)
 {
-    if (!w->failed.code && !w->streaming) begin_streaming(w);
+    if (!w->failed.code && !w->streaming) writer_write_header(w);
     for (int64_t i = 0; i < w->tensor_count; i++)
         if (!strcmp(w->tensors[i].name, tensor)) return &w->tensors[i];
     return NULL;
@@ -327,74 +330,75 @@ static struct planned *planned_find(struct gguf_writer *w, const char *tensor)
 
 bool gguf_writer_finished(struct gguf_writer *w, const char *tensor)
 {
-    const struct planned *t = planned_find(w, tensor);
+    const struct planned *t = writer_find_tensor(w, tensor);
     return t && t->written == t->bytes;
 }
 
 enum err_code gguf_writer_select(struct gguf_writer *w, const char *tensor, struct err *why)
 {
-    struct planned *t = planned_find(w, tensor);
+    struct planned *t = writer_find_tensor(w, tensor);
     if (!t) {
-        fail(w, ERR_USAGE, "no tensor was declared as", tensor);
-        return told(w, why);
+        writer_fail(w, ERR_USAGE, "no tensor was declared as", tensor);
+        return writer_error(w, why);
     }
     w->current = t - w->tensors;
     t->written = 0;
-    seek(w, w->data_offset + t->offset);
-    return told(w, why);
+    writer_seek(w, w->data_offset + t->offset);
+    return writer_error(w, why);
 }
 
 /* The tensor is complete: mark it for a resuming writer, after its bytes reached the disk. */
-static void finish_tensor(struct gguf_writer *w)
+static void writer_finish_tensor(struct gguf_writer *w)
 {
     static const char MARK = 1;
     const struct planned *t = &w->tensors[w->current];
     if (w->file.keep) {
         if (fflush(w->file.stream) || fdatasync(fileno(w->file.stream)))
-            fail(w, ERR_IO, "cannot write:", strerror(errno));
-        seek(w, marks_at(w) + w->current);
-        emit(w, &MARK, 1);
+            writer_fail(w, ERR_IO, "cannot write:", strerror(errno));
+        writer_seek(w, writer_marks_offset(w) + w->current);
+        writer_emit(w, &MARK, 1);
     }
-    seek(w, w->data_offset + t->offset + padded(t->bytes));
+    writer_seek(w, w->data_offset + t->offset + padded(t->bytes));
     w->current++;
 }
 
 enum err_code gguf_writer_write(struct gguf_writer *w, const void *bytes, int64_t n, struct err *why)
 {
     const char *p = bytes;
-    if (!w->failed.code && !w->streaming) begin_streaming(w);
+    if (!w->failed.code && !w->streaming) writer_write_header(w);
     while (n > 0 && !w->failed.code) {
         if (w->current == w->tensor_count) {
-            fail(w, ERR_USAGE, "more weights than were declared, after", "the last tensor");
+            writer_fail(w, ERR_USAGE, "more weights than were declared, after", "the last tensor");
             break;
         }
         struct planned *t = &w->tensors[w->current];
         const int64_t part = MIN(n, t->bytes - t->written);
-        emit(w, p, (size_t)part);
+        writer_emit(w, p, (size_t)part);
         p += part;
         n -= part;
         t->written += part;
-        if (t->written == t->bytes) finish_tensor(w);
+        if (t->written == t->bytes) writer_finish_tensor(w);
     }
-    return told(w, why);
+    return writer_error(w, why);
 }
 
 /* Cut the file to its final length: padding after the last tensor, no marks. */
-static void set_length(struct gguf_writer *w)
+static void writer_set_length(struct gguf_writer *w)
 {
     if (w->failed.code) return;
-    if (fflush(w->file.stream) || ftruncate(fileno(w->file.stream), marks_at(w)))
-        fail(w, errno == ENOSPC || errno == EDQUOT ? ERR_FIT : ERR_IO, "cannot write:", strerror(errno));
+    if (fflush(w->file.stream) || ftruncate(fileno(w->file.stream), writer_marks_offset(w)))
+        writer_fail(w, errno == ENOSPC || errno == EDQUOT ? ERR_FIT : ERR_IO,
+                    "cannot write:", strerror(errno));
 }
 
 enum err_code gguf_writer_commit(struct gguf_writer *w, struct err *why)
 {
-    if (!w->failed.code && !w->streaming) begin_streaming(w);
+    if (!w->failed.code && !w->streaming) writer_write_header(w);
     for (int64_t i = 0; i < w->tensor_count && !w->failed.code; i++)
         if (w->tensors[i].written < w->tensors[i].bytes)
-            fail(w, ERR_USAGE, "weights missing, from tensor", w->tensors[i].name);
-    set_length(w);
-    enum err_code rc = told(w, why);
+            writer_fail(w, ERR_USAGE, "weights missing, from tensor", w->tensors[i].name);
+    writer_set_length(w);
+    enum err_code rc = writer_error(w, why);
     if (!rc) rc = atomic_file_commit(&w->file, why);
     gguf_writer_abort(w);
     return rc;

@@ -124,7 +124,7 @@ static const struct bound *projection(const struct layer *l)
 }
 
 /* Store k and v in the KV cache and compute attention: qkv -> attn. */
-static void attend(const struct pass *p, const struct layer *l)
+static void run_attention_kernel(const struct pass *p, const struct layer *l)
 {
     const struct model *m = p->m;
     const struct model_shape *s = &m->shape;
@@ -228,7 +228,7 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
 
 /* Copy the requested rows out of p->n rows of `width`, as a look-up in a table of f32 rows.
  */
-static void gather_wanted(const struct pass *p, const float *from, float *to, int64_t width)
+static void pass_gather_wanted(const struct pass *p, const float *from, float *to, int64_t width)
 {
     const struct weight table = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = width, .data = from };
     backend_gather(p->site->backend, &(struct gather){ .table = &table,
@@ -241,10 +241,10 @@ static void gather_wanted(const struct pass *p, const float *from, float *to, in
 
 /* In the last layer, rows without requested logits are not needed after their K and V are stored: the rest of
  * the layer runs on the requested rows only. */
-static void drop_unwanted(struct pass *p)
+static void pass_drop_unwanted(struct pass *p)
 {
-    gather_wanted(p, p->b.x, p->b.h, p->m->shape.embd);
-    gather_wanted(p, p->b.attn, p->b.qkv, p->m->widths.attn);
+    pass_gather_wanted(p, p->b.x, p->b.h, p->m->shape.embd);
+    pass_gather_wanted(p, p->b.attn, p->b.qkv, p->m->widths.attn);
     struct buffers b = p->b;
     p->b.x = b.h;
     p->b.h = b.x;
@@ -267,14 +267,14 @@ static void run_parallel(struct pass *p, const struct layer *l, bool last)
     }
     if (layer_slot(l, SLOT_FFN_NORM)->v)
         norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B));
-    attend(p, l);
+    run_attention_kernel(p, l);
     if (last && p->wanted == 0) return;
     add_attention(p, l);
     add_feed_forward(p, l, p->b.h);
 }
 
 /* The input of half a layer: normed, or x itself if the norm comes after the half. */
-static const float *normed(const struct pass *p, const struct bound *w, const struct bound *bias)
+static const float *pass_norm_input(const struct pass *p, const struct bound *w, const struct bound *bias)
 {
     if (!w->v) return p->b.x;
     norm_rows(p, p->b.x, p->b.h, w, bias);
@@ -287,12 +287,12 @@ static void run_layer(struct pass *p, const struct layer *l, bool last)
         run_parallel(p, l, last);
         return;
     }
-    project_qkv(p, l, normed(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
-    attend(p, l);
-    if (last && p->wanted < p->n) drop_unwanted(p);
+    project_qkv(p, l, pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
+    run_attention_kernel(p, l);
+    if (last && p->wanted < p->n) pass_drop_unwanted(p);
     if (p->n == 0) return;
     add_attention(p, l);
-    add_feed_forward(p, l, normed(p, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B)));
+    add_feed_forward(p, l, pass_norm_input(p, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B)));
 }
 
 static void finish_logits(const struct model *m, float *logits, int64_t n)
@@ -309,7 +309,7 @@ static void norm_output(struct pass *p)
 {
     const struct model *m = p->m;
     if (p->wanted < p->n) { /* the last layer did not drop the others */
-        gather_wanted(p, p->b.x, p->b.h, m->shape.embd);
+        pass_gather_wanted(p, p->b.x, p->b.h, m->shape.embd);
         struct buffers b = p->b;
         p->b.x = b.h;
         p->b.h = b.x;
@@ -376,7 +376,7 @@ static void check_hidden(const struct pass *p)
 /* Take over n rows of logits: append them to the host's copy, or, for model_forward_best, find only the
  * largest of each row, on the device unless the host must finish them. i0: index of the first of them among
  * the requested rows. Their values are checked before the host changes them. */
-static void hand_out(const struct pass *p, int i0, int n)
+static void take_logits(const struct pass *p, int i0, int n)
 {
     struct model *m = p->m;
     struct ranked first[LOGIT_ROWS_MAX] = { 0 };
@@ -419,7 +419,7 @@ static void run_output(const struct pass *p)
         mm.y = p->b.logits;
         mm.y_stride = vocab;
         backend_matmul(p->site->backend, &mm, 1);
-        hand_out(p, i, n);
+        take_logits(p, i, n);
     }
 }
 
@@ -449,7 +449,7 @@ static struct pass pass_at(struct model *m, int layer, int n)
 
 /* Continue where `layer` runs. Only x is copied; one of the two sites is the host, whose memory needs no
  * transfer. */
-static void move(struct pass *p, int layer)
+static void pass_move(struct pass *p, int layer)
 {
     const struct site *from = p->site, *to = model_site(p->m, layer);
     if (from == to) return;
@@ -474,12 +474,12 @@ void forward_pass(struct model *m, const struct batch_row *rows, int n)
     }
     embed(&p);
     for (int l = 0; l < m->shape.layers; l++) {
-        move(&p, l);
+        pass_move(&p, l);
         if (l == m->shape.layers - 1 && p.wanted < p.n) check_hidden(&p);
         run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
     }
     if (!p.wanted) return;
-    move(&p, -1);
+    pass_move(&p, -1);
     norm_output(&p);
     run_output(&p);
 }
@@ -494,7 +494,7 @@ void forward_part(struct model *m, enum forward_part part, int layer, int n)
     case FORWARD_LAYER: run_layer(&p, l, false); break;
     case FORWARD_ATTENTION:
         project_qkv(&p, l, p.b.h);
-        attend(&p, l);
+        run_attention_kernel(&p, l);
         add_attention(&p, l);
         break;
     case FORWARD_FEED_FORWARD: add_feed_forward(&p, l, p.b.h); break;

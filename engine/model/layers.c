@@ -100,19 +100,19 @@ const struct model *layers_model(const struct layers *l)
 }
 
 /* Layers that run one at a time run on the host. */
-static const struct site *host_of(const struct model *m)
+static const struct site *layers_host(const struct model *m)
 {
     return &m->sites[SITE_HOST];
 }
 
 struct threadpool *layers_threads(const struct layers *l)
 {
-    return backend_threads(host_of(l->m)->backend);
+    return backend_threads(layers_host(l->m)->backend);
 }
 
 /* ---------------------------------------------------------------- running */
 
-static enum err_code check(const struct layers *l, int layer, int n, struct err *why)
+static enum err_code layers_check(const struct layers *l, int layer, int n, struct err *why)
 {
     if (layer < 0 || layer >= layers_count(l))
         return err_set(why, ERR_USAGE, "layer %d: want 0 to %d", layer, layers_count(l) - 1);
@@ -127,8 +127,8 @@ static size_t row_bytes(const struct layers *l, int n)
 }
 
 /* Call the caller's observer, with names instead of slots. */
-static void show(void *ctx, int layer, const enum slot *slots, int count, const float *x, int64_t stride,
-                 int n)
+static void layers_show(void *ctx, int layer, const enum slot *slots, int count, const float *x,
+                        int64_t stride, int n)
 {
     struct layers *l = ctx;
     struct layer_input in = { .layer = layer, .x = x, .stride = stride, .n = n };
@@ -146,20 +146,20 @@ static void watch(struct layers *l, layer_observer *see, void *ctx)
 {
     l->see = see;
     l->see_ctx = ctx;
-    l->m->observer = (struct observer){ .see = see ? show : NULL, .ctx = l };
+    l->m->observer = (struct observer){ .see = see ? layers_show : NULL, .ctx = l };
 }
 
 enum err_code layers_embed(struct layers *l, const int32_t *ids, int n, float *x, struct err *why)
 {
     struct model *m = l->m;
-    enum err_code rc = check(l, 0, n, why);
+    enum err_code rc = layers_check(l, 0, n, why);
     for (int i = 0; i < n && !rc; i++)
         if (ids[i] < 0 || ids[i] >= m->shape.vocab)
             rc = err_set(why, ERR_USAGE, "token %d: want 0 to %lld", ids[i], (long long)m->shape.vocab - 1);
     if (rc) return rc;
     memcpy(m->lists.ids, ids, (size_t)n * sizeof *ids);
     forward_part(m, FORWARD_EMBED, 0, n);
-    backend_read(host_of(m)->backend, x, host_of(m)->buffers.x, row_bytes(l, n));
+    backend_read(layers_host(m)->backend, x, layers_host(m)->buffers.x, row_bytes(l, n));
     return ERR_OK;
 }
 
@@ -167,13 +167,13 @@ enum err_code layers_run(struct layers *l, int layer, float *x, int n, layer_obs
                          struct err *why)
 {
     struct model *m = l->m;
-    enum err_code rc = check(l, layer, n, why);
+    enum err_code rc = layers_check(l, layer, n, why);
     if (rc) return rc;
-    backend_write(host_of(m)->backend, host_of(m)->buffers.x, x, row_bytes(l, n));
+    backend_write(layers_host(m)->backend, layers_host(m)->buffers.x, x, row_bytes(l, n));
     watch(l, see, ctx);
     forward_part(m, FORWARD_LAYER, layer, n);
     watch(l, NULL, NULL);
-    backend_read(host_of(m)->backend, x, host_of(m)->buffers.x, row_bytes(l, n));
+    backend_read(layers_host(m)->backend, x, layers_host(m)->buffers.x, row_bytes(l, n));
     return ERR_OK;
 }
 
@@ -181,9 +181,9 @@ enum err_code layers_head(struct layers *l, const float *x, int n, float *logits
                           void *ctx, struct err *why)
 {
     struct model *m = l->m;
-    enum err_code rc = check(l, 0, n, why);
+    enum err_code rc = layers_check(l, 0, n, why);
     if (rc) return rc;
-    backend_write(host_of(m)->backend, host_of(m)->buffers.x, x, row_bytes(l, n));
+    backend_write(layers_host(m)->backend, layers_host(m)->buffers.x, x, row_bytes(l, n));
     watch(l, see, ctx);
     forward_part(m, FORWARD_OUTPUT_NORM, 0, n);
     watch(l, NULL, NULL);
@@ -194,20 +194,21 @@ enum err_code layers_head(struct layers *l, const float *x, int n, float *logits
     m->not_finite = (struct not_finite){ 0 };
     forward_part(m, FORWARD_OUTPUT, 0, n);
     m->logits = own;
-    return m->not_finite.found ? err_set(why, ERR_FORMAT, "the model's logits are not numbers (infinity or NaN)")
-                               : ERR_OK;
+    return m->not_finite.found
+               ? err_set(why, ERR_FORMAT, "the model's logits are not numbers (infinity or NaN)")
+               : ERR_OK;
 }
 
 static enum err_code run_half(struct layers *l, enum forward_part part, int layer, const float *h, int n,
                               float *y, struct err *why)
 {
     struct model *m = l->m;
-    enum err_code rc = check(l, layer, n, why);
+    enum err_code rc = layers_check(l, layer, n, why);
     if (rc) return rc;
-    backend_write(host_of(m)->backend, host_of(m)->buffers.h, h, row_bytes(l, n));
-    backend_write(host_of(m)->backend, host_of(m)->buffers.x, l->zeros, row_bytes(l, n));
+    backend_write(layers_host(m)->backend, layers_host(m)->buffers.h, h, row_bytes(l, n));
+    backend_write(layers_host(m)->backend, layers_host(m)->buffers.x, l->zeros, row_bytes(l, n));
     forward_part(m, part, layer, n);
-    backend_read(host_of(m)->backend, y, host_of(m)->buffers.x, row_bytes(l, n));
+    backend_read(layers_host(m)->backend, y, layers_host(m)->buffers.x, row_bytes(l, n));
     return ERR_OK;
 }
 
@@ -225,7 +226,7 @@ enum err_code layers_feed_forward(struct layers *l, int layer, const float *h, i
 /* ---------------------------------------------------------------- other weights */
 
 /* Bind t, which has the name and shape of a tensor of the file, to its slot. */
-static enum err_code bind(struct layers *l, const struct gguf_tensor *t, struct err *why)
+static enum err_code layers_bind(struct layers *l, const struct gguf_tensor *t, struct err *why)
 {
     const struct model *m = l->m;
     int layer;
@@ -250,7 +251,7 @@ enum err_code layers_replace(struct layers *l, const char *tensor, const struct 
     struct gguf_tensor other = *t;
     other.format = f;
     other.data = data;
-    enum err_code rc = bind(l, &other, why);
+    enum err_code rc = layers_bind(l, &other, why);
     for (int64_t i = 0; !rc && i < gguf_tensor_count(l->gguf); i++)
         if (gguf_tensor_at(l->gguf, i) == t) l->replaced[i] = 1;
     return rc;
@@ -262,7 +263,7 @@ enum err_code layers_restore(struct layers *l, const char *tensor, struct err *w
     for (int64_t i = 0; i < gguf_tensor_count(l->gguf) && !rc; i++) {
         const struct gguf_tensor *t = gguf_tensor_at(l->gguf, i);
         if (!l->replaced[i] || (tensor && strcmp(t->name, tensor))) continue;
-        rc = bind(l, t, why);
+        rc = layers_bind(l, t, why);
         l->replaced[i] = 0;
     }
     return rc;

@@ -411,8 +411,9 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
     for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
         if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
     if (m->not_finite.found)
-        return err_set(why, ERR_FORMAT,
-                       "position %d of sequence %d: the model computed values that are not numbers (infinity or "
+        return err_set(
+            why, ERR_FORMAT,
+            "position %d of sequence %d: the model computed values that are not numbers (infinity or "
             "NaN): its weights are damaged, or too large for the precision they run in",
             m->not_finite.pos, m->not_finite.seq);
     memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);

@@ -45,7 +45,7 @@ static bool is_hash(const char *text)
     return strlen(text) == HASH_HEX - 1 && strspn(text, "0123456789abcdef") == HASH_HEX - 1;
 }
 
-static bool recall(const char *path, char hex[HASH_HEX])
+static bool memo_read(const char *path, char hex[HASH_HEX])
 {
     char *text;
     if (file_read(&text, NULL, path, HASH_HEX, NULL)) return false;
@@ -55,7 +55,7 @@ static bool recall(const char *path, char hex[HASH_HEX])
     return good;
 }
 
-static void remember(const char *path, const char *hex)
+static void memo_write(const char *path, const char *hex)
 {
     struct atomic_file f;
     if (atomic_file_open(&f, path, NULL)) return;
@@ -70,11 +70,11 @@ enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct er
     enum err_code rc = gguf_check_unchanged(g, why);
     if (rc) return rc;
     const bool kept = gguf_state(g, &before) && memo_path(&path, &before);
-    if (!kept || !recall(str_text(&path), hex)) {
+    if (!kept || !memo_read(str_text(&path), hex)) {
         rc = gguf_hash(g, hex, why);
         if (!rc) rc = gguf_check_unchanged(g, why); /* did it change while it was hashed? */
         if (!rc && kept && gguf_state(g, &after) && !memcmp(&before, &after, sizeof before))
-            remember(str_text(&path), hex);
+            memo_write(str_text(&path), hex);
     }
     str_free(&path);
     return rc;

@@ -11,11 +11,11 @@
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
 
-static bool is_vector(enum slot slot)
+static bool slot_is_vector(enum slot slot)
 {
     return ARCH_SLOTS[slot].rows == DIM_NONE;
 }
-static bool is_rope(enum slot slot)
+static bool slot_is_rope(enum slot slot)
 {
     return slot == SLOT_ROPE_FREQS || slot == SLOT_ROPE_LONG || slot == SLOT_ROPE_SHORT;
 }
@@ -25,7 +25,7 @@ static enum err_code count_vector(void *ctx, int layer, enum slot slot, const st
 {
     struct model *m = ctx;
     (void)why;
-    if (is_vector(slot) && !is_rope(slot))
+    if (slot_is_vector(slot) && !slot_is_rope(slot))
         model_site(m, layer)->vectors_size += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
     return ERR_OK;
 }
@@ -53,12 +53,12 @@ static enum err_code decode_vector(float **out, const struct gguf_tensor *t, str
     return ERR_OK;
 }
 
-static struct bound *place_of(struct model *m, int layer, enum slot slot)
+static struct bound *model_place(struct model *m, int layer, enum slot slot)
 {
     return layer < 0 ? &m->global[slot] : &m->layers[layer].slots[slot - SLOT_GLOBAL_COUNT];
 }
 
-static void unbind(const struct site *s, struct bound *b)
+static void bound_release(const struct site *s, struct bound *b)
 {
     if (b->w.data) backend_weight_release(s->backend, &b->w);
     act_free(b->input);
@@ -67,10 +67,10 @@ static void unbind(const struct site *s, struct bound *b)
 enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
                               struct err *why)
 {
-    if (is_rope(slot)) return ERR_OK; /* load_rope reads these */
-    struct bound *b = place_of(m, layer, slot);
+    if (slot_is_rope(slot)) return ERR_OK; /* load_rope reads these */
+    struct bound *b = model_place(m, layer, slot);
     struct site *site = model_site(m, layer);
-    if (!is_vector(slot)) {
+    if (!slot_is_vector(slot)) {
         struct bound now = { .v = NULL };
         enum err_code failed = act_read(&now.input, m->gguf, t, why);
         if (failed) return failed;
@@ -79,7 +79,7 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const 
             act_free(now.input);
             return err_prefix(why, "tensor '%s'", t->name);
         }
-        unbind(site, b);
+        bound_release(site, b);
         *b = now;
         return ERR_OK;
     }
@@ -119,7 +119,7 @@ static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const str
 {
     struct model *m = ctx;
     enum err_code rc = model_bind_slot(m, layer, slot, t, why);
-    if (!rc && place_of(m, layer, slot)->w.owned) model_drop_copied(t);
+    if (!rc && model_place(m, layer, slot)->w.owned) model_drop_copied(t);
     return rc;
 }
 
@@ -194,10 +194,10 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
 
 void model_unbind(struct model *m)
 {
-    for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) unbind(model_site(m, -1), &m->global[s]);
+    for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) bound_release(model_site(m, -1), &m->global[s]);
     for (int l = 0; m->layers && l < m->shape.layers; l++)
         for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++)
-            unbind(model_site(m, l), &m->layers[l].slots[s]);
+            bound_release(model_site(m, l), &m->layers[l].slots[s]);
     free(m->layers);
     free(m->rope_freq);
 }

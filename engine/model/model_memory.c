@@ -36,7 +36,7 @@ void model_drop_copied(const struct gguf_tensor *t)
 }
 
 /* Map all pages. Kernels before 5.14 lack MADV_POPULATE_READ: then one byte of every page is read. */
-static int populate(void *at, size_t bytes)
+static int pages_populate(void *at, size_t bytes)
 {
     if (!madvise(at, bytes, MADV_POPULATE_READ)) return 0;
     if (errno != EINVAL) return errno;
@@ -55,7 +55,7 @@ void model_prefetch(struct model *m, const struct log *log)
         size_t bytes;
         pages_of(t, true, &at, &bytes);
         if (!bytes) continue;
-        const int failed = m->session.prefetch == PREFETCH_POPULATE ? populate(at, bytes)
+        const int failed = m->session.prefetch == PREFETCH_POPULATE ? pages_populate(at, bytes)
                            : madvise(at, bytes, MADV_WILLNEED)      ? errno
                                                                     : 0;
         if (failed) {

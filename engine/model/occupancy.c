@@ -8,7 +8,7 @@
 
 enum { OCCUPANCY_MAP = 1024 };
 
-static char owner(int sequence)
+static char owner_letter(int sequence)
 {
     static const char NAMES[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     return sequence < (int)sizeof NAMES - 1 ? NAMES[sequence] : '+';
@@ -30,7 +30,7 @@ json_t *model_occupancy_to_json(const struct model *m)
             const int at = block / step;
             if (block >= first[at]) continue;
             first[at] = block;
-            map[at] = owner(s);
+            map[at] = owner_letter(s);
         }
     json_t *o = json_object();
     json_put_int(o, "blocks", kv->blocks);

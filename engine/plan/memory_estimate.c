@@ -24,8 +24,8 @@ static int64_t token_bytes(int64_t kv_heads, int64_t dim, const struct format *f
     return kv_heads * format_row_bytes(f, whole);
 }
 
-static void put_cache(struct memory_estimate *l, int64_t dim_k, int64_t dim_v, const struct format *k,
-                      const struct format *v)
+static void estimate_cache(struct memory_estimate *l, int64_t dim_k, int64_t dim_v, const struct format *k,
+                           const struct format *v)
 {
     const int64_t layer = token_bytes(l->kv_heads, dim_k, k) + token_bytes(l->kv_heads, dim_v, v);
     const int64_t seen = l->windowed_layers ? MIN(l->ctx, (int64_t)l->window) : l->ctx;
@@ -37,8 +37,8 @@ static void put_cache(struct memory_estimate *l, int64_t dim_k, int64_t dim_v, c
 
 /* Which layers have the window is known for the architectures of ARCHS; for others all layers are assumed to
  * have it. */
-static void read_window(struct memory_estimate *l, const struct gguf *g, const char *name,
-                        struct gguf_string arch)
+static void estimate_read_window(struct memory_estimate *l, const struct gguf *g, const char *name,
+                                 struct gguf_string arch)
 {
     const struct arch *a = arch_find(arch);
     l->window = (int)key_int(g, name, "attention.sliding_window", a ? a->window : 0);
@@ -50,7 +50,7 @@ static void read_window(struct memory_estimate *l, const struct gguf *g, const c
     l->windowed_layers = period == 1 ? l->layers : l->layers - l->layers / period;
 }
 
-static void read_tensors(struct memory_estimate *l, const struct gguf *g)
+static void estimate_read_tensors(struct memory_estimate *l, const struct gguf *g)
 {
     bool output = false;
     int64_t embedding = 0, row = 0;
@@ -92,11 +92,11 @@ enum err_code memory_estimate_read(struct memory_estimate *out, const struct ggu
     out->experts = (int)MAX(key_int(g, name, "expert_count", 0), 0);
     out->experts_used = (int)MIN(MAX(key_int(g, name, "expert_used_count", out->experts), 0), out->experts);
     out->ctx = ctx > 0 ? ctx : MIN(MAX(out->ctx_train, 1), (int64_t)CTX_USUAL);
-    read_window(out, g, name, arch);
-    read_tensors(out, g);
+    estimate_read_window(out, g, name, arch);
+    estimate_read_tensors(out, g);
     const int64_t even = embd / out->heads;
-    put_cache(out, MIN(key_int(g, name, "attention.key_length", even), 65536),
-              MIN(key_int(g, name, "attention.value_length", even), 65536), k, v);
+    estimate_cache(out, MIN(key_int(g, name, "attention.key_length", even), 65536),
+                   MIN(key_int(g, name, "attention.value_length", even), 65536), k, v);
     return ERR_OK;
 }
 
@@ -122,5 +122,5 @@ void memory_estimate_of(struct memory_estimate *out, const struct synth_shape *s
                                      .ctx_train = s->ctx,
                                      .weight_bytes = layer * s->layers + row * s->vocab * (s->tied ? 1 : 2),
                                      .read_bytes = layer * s->layers + row * (s->vocab + 1) };
-    put_cache(out, dim, dim, k, v);
+    estimate_cache(out, dim, dim, k, v);
 }

@@ -15,7 +15,7 @@ struct gathering {
     const struct backend_options *backend;
 };
 
-static bool is_early(enum slot slot)
+static bool slot_is_early(enum slot slot)
 {
     return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV;
 }
@@ -31,7 +31,8 @@ static int64_t rows_together(const struct gathering *g, enum slot slot, int64_t 
     return rows;
 }
 
-static enum err_code add_product(struct model_operations *o, const struct model_product *p, struct err *why)
+static enum err_code operations_add(struct model_operations *o, const struct model_product *p,
+                                    struct err *why)
 {
     for (int i = 0; i < o->n; i++) {
         struct model_product *q = &o->product[i];
@@ -48,23 +49,23 @@ static enum err_code add_product(struct model_operations *o, const struct model_
     return ERR_OK;
 }
 
-static enum err_code gather_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
-                                   struct err *why)
+static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                          struct err *why)
 {
     struct gathering *g = ctx;
     const bool tied = slot == SLOT_TOKEN_EMBD && g->out->shape.tied_output;
     if (ARCH_SLOTS[slot].rows == DIM_NONE || (layer < 0 && slot != SLOT_OUTPUT && !tied)) return ERR_OK;
     const struct format *stored = g->view ? g->view->format(g->config, g->gguf, t) : t->format;
     const struct model_product p = { .format = backend_held_format(g->backend, stored),
-                                     .part = layer < 0        ? PRODUCT_OUTPUT
-                                             : is_early(slot) ? PRODUCT_EARLY
-                                                              : PRODUCT_LATE,
+                                     .part = layer < 0             ? PRODUCT_OUTPUT
+                                             : slot_is_early(slot) ? PRODUCT_EARLY
+                                                                   : PRODUCT_LATE,
                                      .rows = t->shape[1],
                                      .cols = t->shape[0],
                                      .together = rows_together(g, slot, t->shape[1]) * t->shape[0],
                                      .count = 1,
                                      .last = layer == g->out->shape.layers - 1 };
-    return add_product(g->out, &p, why);
+    return operations_add(g->out, &p, why);
 }
 
 /* Number of layers with a window; model_load.c assigns windows by the same rule. */
@@ -93,5 +94,5 @@ enum err_code plan_operations(struct model_operations *out, const struct gguf *g
     struct gathering gathering = {
         .out = out, .view = view, .config = c, .gguf = g, .arch = h.arch, .backend = &e.backend
     };
-    return arch_walk(h.arch, &out->shape, g, gather_tensor, &gathering, why);
+    return arch_walk(h.arch, &out->shape, g, gathering_add_tensor, &gathering, why);
 }

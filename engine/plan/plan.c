@@ -32,8 +32,8 @@ enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why
 }
 
 /* Device and number of layers on it, as the config asks. */
-static enum err_code resolve_device(struct model_session *out, const struct model_shape *s,
-                                    const struct config *c, struct err *why)
+static enum err_code session_resolve_device(struct model_session *out, const struct model_shape *s,
+                                            const struct config *c, struct err *why)
 {
     const int64_t wanted = config_int(c, KNOB_GPU_LAYERS);
     out->device = config_text(c, KNOB_DEVICE);
@@ -52,8 +52,8 @@ static enum err_code resolve_device(struct model_session *out, const struct mode
                    (long long)wanted);
 }
 
-static enum err_code resolve_kv(const struct format **out, const struct config *c, enum knob_id id,
-                                int head_dim, struct err *why)
+static enum err_code session_resolve_kv(const struct format **out, const struct config *c, enum knob_id id,
+                                        int head_dim, struct err *why)
 {
     const struct format *f = *out = format_find(config_text(c, id));
     if (!f || !f->decode)
@@ -92,9 +92,9 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
 
     enum err_code rc;
     if ((rc = session_isa(&out->backend.isa, c, why))) return rc;
-    if ((rc = resolve_device(out, s, c, why))) return rc;
-    if ((rc = resolve_kv(&out->k_format, c, KNOB_CTK, s->head_dim_k, why))) return rc;
-    return resolve_kv(&out->v_format, c, KNOB_CTV, s->head_dim_v, why);
+    if ((rc = session_resolve_device(out, s, c, why))) return rc;
+    if ((rc = session_resolve_kv(&out->k_format, c, KNOB_CTK, s->head_dim_k, why))) return rc;
+    return session_resolve_kv(&out->v_format, c, KNOB_CTV, s->head_dim_v, why);
 }
 
 void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch)
@@ -192,13 +192,13 @@ struct sums {
 };
 
 /* Number of a matrix's companion tensors that a device stores with it. */
-static int input_arrays(const struct gguf *g, const char *matrix)
+static int matrix_companions(const struct gguf *g, const char *matrix)
 {
     return !!companion_find(g, matrix, COMPANION_ORDER) + !!companion_find(g, matrix, COMPANION_DIVISORS);
 }
 
-static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
-                                struct err *why)
+static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                     struct err *why)
 {
     struct sums *sum = ctx;
     const struct model_session *e = sum->session;
@@ -219,7 +219,7 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     if (e->gpu_layers)
         part->device += vector ? bytes
                                : backend_weight_bytes(e->device, &e->backend, f, rows, cols,
-                                                      input_arrays(sum->gguf, t->name));
+                                                      matrix_companions(sum->gguf, t->name));
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
     sum->read += looked_up ? bytes / rows : bytes;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
@@ -229,7 +229,7 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
 }
 
 /* Fill the plan for a session with its first n layers on the device. */
-static void place(struct memory_plan *p, const struct sums *sum, const struct hyper *h, int n)
+static void plan_place(struct memory_plan *p, const struct sums *sum, const struct hyper *h, int n)
 {
     const struct model_session *e = sum->session;
     const struct model_shape *s = sum->shape;
@@ -260,16 +260,16 @@ static void place(struct memory_plan *p, const struct sums *sum, const struct hy
 }
 
 /* Choose the number of layers on the device; gpu_layers=-1: as many as its memory takes. */
-static void place_layers(struct memory_plan *p, const struct sums *sum, const struct hyper *h)
+static void plan_place_layers(struct memory_plan *p, const struct sums *sum, const struct hyper *h)
 {
     const int wanted = sum->session->gpu_layers;
     int n = wanted < 0 ? sum->shape->layers : wanted;
     p->device_room = sum->room.bytes;
-    place(p, sum, h, n);
+    plan_place(p, sum, h, n);
     p->device_least = p->device;
     while (wanted < 0 && n > 0 && p->device_room >= 0 && p->device > p->device_room) {
         p->device_least = p->device;
-        place(p, sum, h, --n);
+        plan_place(p, sum, h, --n);
     }
 }
 
@@ -293,7 +293,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     if (e->gpu_layers) device_room(&sum.room, e->device);
     sum.part = calloc((size_t)s->layers + 1, sizeof *sum.part);
     if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);
-    const enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
+    const enum err_code rc = arch_walk(h->arch, s, g, sums_add_tensor, &sum, why);
     *out = (struct memory_plan){
         .kv_bytes_per_token = s->layers * s->kv_heads *
                               (format_row_bytes(e->k_format, s->head_dim_k) +
@@ -304,7 +304,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
         .batch = e->batch,
         .sequences = e->sequences,
     };
-    if (!rc) place_layers(out, &sum, h);
+    if (!rc) plan_place_layers(out, &sum, h);
     free(sum.part);
     return rc;
 }
@@ -323,7 +323,7 @@ enum err_code plan_memory(struct memory_plan *out, const struct gguf *g, const s
 }
 
 /* Does the host's part fit? */
-static enum err_code check_host(const struct memory_plan *p, int64_t available, struct err *why)
+static enum err_code plan_check_host(const struct memory_plan *p, int64_t available, struct err *why)
 {
     char need[16], have[16], weights[16], kv[16];
     if (available < 0 || p->host <= available) return ERR_OK;
@@ -353,7 +353,7 @@ void device_room(struct device_room *out, const char *device)
 }
 
 /* Does the device's part fit? If its memory is unknown, opening the model finds out. */
-static enum err_code check_device(const struct memory_plan *p, const char *device, struct err *why)
+static enum err_code plan_check_device(const struct memory_plan *p, const char *device, struct err *why)
 {
     char need[16], have[16];
     if (p->device_room < 0) return ERR_OK;
@@ -374,6 +374,6 @@ static enum err_code check_device(const struct memory_plan *p, const char *devic
 enum err_code memory_plan_check(const struct memory_plan *p, const char *device, int64_t available,
                                 struct err *why)
 {
-    const enum err_code rc = strcmp(device, "cpu") ? check_device(p, device, why) : ERR_OK;
-    return rc ? rc : check_host(p, available, why);
+    const enum err_code rc = strcmp(device, "cpu") ? plan_check_device(p, device, why) : ERR_OK;
+    return rc ? rc : plan_check_host(p, available, why);
 }

@@ -10,7 +10,7 @@
 enum { SMALL_FILE = 1 << 20, PATH_SIZE = 4096 };
 
 /* The value of a line "Name: 123 kB" or "name 123", times `unit`; -1: no such line. */
-static int64_t field(const char *text, const char *name, int64_t unit)
+static int64_t lines_field(const char *text, const char *name, int64_t unit)
 {
     const size_t n = strlen(name);
     for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
@@ -26,7 +26,7 @@ static int64_t field(const char *text, const char *name, int64_t unit)
 /* The number in a file. -1: no file, "max", or a number beyond any machine (cgroup v1 writes one for "no
  * limit").
  */
-static int64_t number(const char *root, const char *dir, const char *name)
+static int64_t file_number(const char *root, const char *dir, const char *name)
 {
     char path[PATH_SIZE], *text;
     if (snprintf(path, sizeof path, "%s%s/%s", root, dir, name) >= (int)sizeof path) return -1;
@@ -43,7 +43,7 @@ static int64_t stat_field(const char *root, const char *dir, const char *name)
     char path[PATH_SIZE], *text;
     if (snprintf(path, sizeof path, "%s%s/memory.stat", root, dir) >= (int)sizeof path) return 0;
     if (file_read(&text, NULL, path, SMALL_FILE, NULL)) return 0;
-    const int64_t v = field(text, name, 1);
+    const int64_t v = lines_field(text, name, 1);
     free(text);
     return MAX(v, 0);
 }
@@ -60,7 +60,7 @@ static int64_t group_rest(const char *root, const struct cgroup_version *v, cons
     if (snprintf(dir, sizeof dir, "%s%s", v->mount, strcmp(group, "/") ? group : "") >= (int)sizeof dir)
         return -1;
     while (strlen(dir) >= strlen(v->mount)) {
-        const int64_t limit = number(root, dir, v->limit), used = number(root, dir, v->usage);
+        const int64_t limit = file_number(root, dir, v->limit), used = file_number(root, dir, v->usage);
         if (limit >= 0 && used >= 0) {
             const int64_t cache = stat_field(root, dir, "inactive_file") +
                                   stat_field(root, dir, "active_file");
@@ -104,7 +104,7 @@ int64_t memory_available(const char *root)
     int64_t free_bytes = -1;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     if (!file_read(&text, NULL, path, SMALL_FILE, NULL)) {
-        free_bytes = field(text, "MemAvailable", 1024);
+        free_bytes = lines_field(text, "MemAvailable", 1024);
         free(text);
     }
     const int64_t left = cgroup_rest(root);

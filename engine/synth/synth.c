@@ -151,7 +151,7 @@ struct plan {
     int64_t count, bytes;
 };
 
-static const struct format *format_for(const struct part *p, const struct synth_options *o, int64_t cols)
+static const struct format *tensor_format(const struct part *p, const struct synth_options *o, int64_t cols)
 {
     if (p->fill != FILL_MATRIX) return &FORMATS[FORMAT_F32];
     return cols % o->format->block_weights ? &FORMATS[FORMAT_F16] : o->format;
@@ -168,7 +168,7 @@ static void plan_part(struct plan *plan, const struct part *p, const struct synt
     t->cols = dim_of(o->shape, p->cols);
     t->rows = dim_of(o->shape, p->rows);
     t->fill = p->fill;
-    t->format = format_for(p, o, t->cols);
+    t->format = tensor_format(p, o, t->cols);
     plan->bytes += t->rows * format_row_bytes(t->format, t->cols);
 }
 
@@ -200,8 +200,8 @@ static void put_key_f32(struct gguf_writer *w, const struct arch *a, const char 
     gguf_writer_put_f32(w, full, (float)v);
 }
 
-static enum err_code put_metadata(struct gguf_writer *w, const struct arch *a, const struct synth_options *o,
-                                  struct err *why)
+static enum err_code synth_put_metadata(struct gguf_writer *w, const struct arch *a,
+                                        const struct synth_options *o, struct err *why)
 {
     const struct synth_shape *s = o->shape;
     char name[64];
@@ -239,7 +239,7 @@ struct chunk {
     int64_t scratch_cols;
 };
 
-static void make_rows(void *arg, int member, int size)
+static void chunk_make_rows(void *arg, int member, int size)
 {
     (void)size;
     const struct chunk *c = arg;
@@ -258,8 +258,8 @@ static void make_rows(void *arg, int member, int size)
         }
 }
 
-static enum err_code write_weights(struct gguf_writer *w, const struct plan *plan, struct chunk *c,
-                                   const struct synth_options *o, struct err *why)
+static enum err_code synth_write_weights(struct gguf_writer *w, const struct plan *plan, struct chunk *c,
+                                         const struct synth_options *o, struct err *why)
 {
     int64_t done = 0;
     enum err_code rc = ERR_OK;
@@ -269,7 +269,7 @@ static enum err_code write_weights(struct gguf_writer *w, const struct plan *pla
         c->tensor_index = i;
         for (c->first_row = 0; !rc && c->first_row < t->rows; c->first_row += c->rows) {
             c->rows = MIN(fit, t->rows - c->first_row);
-            threadpool_run(c->pool, make_rows, c);
+            threadpool_run(c->pool, chunk_make_rows, c);
             rc = gguf_writer_write(w, c->out, c->rows * row_bytes, why);
             done += c->rows * row_bytes;
             if (!rc && o->progress) o->progress(o->ctx, (double)done / (double)plan->bytes);
@@ -278,8 +278,8 @@ static enum err_code write_weights(struct gguf_writer *w, const struct plan *pla
     return rc;
 }
 
-static enum err_code make_weights(struct gguf_writer *w, const struct plan *plan,
-                                  const struct synth_options *o, struct err *why)
+static enum err_code synth_make_weights(struct gguf_writer *w, const struct plan *plan,
+                                        const struct synth_options *o, struct err *why)
 {
     struct chunk c = { .seed = o->seed };
     struct noise *noise = malloc(sizeof *noise);
@@ -297,7 +297,7 @@ static enum err_code make_weights(struct gguf_writer *w, const struct plan *plan
     if (!rc) {
         noise_init(noise);
         c.noise = noise;
-        rc = write_weights(w, plan, &c, o, why);
+        rc = synth_write_weights(w, plan, &c, o, why);
     }
     threadpool_close(c.pool);
     free(c.scratch);
@@ -308,7 +308,7 @@ static enum err_code make_weights(struct gguf_writer *w, const struct plan *plan
 
 /* ---------------------------------------------------------------- the whole file */
 
-static enum err_code check_shape(const struct synth_shape *s, struct err *why)
+static enum err_code shape_check(const struct synth_shape *s, struct err *why)
 {
     bool ok = s->layers >= 1 && s->heads >= 1 && s->kv_heads >= 1 && s->heads % s->kv_heads == 0 &&
               s->embd >= 1 && s->embd % s->heads == 0 && s->ff >= 1 && s->vocab >= 1 && s->ctx >= 1;
@@ -321,7 +321,7 @@ static enum err_code check_shape(const struct synth_shape *s, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code find_arch(const struct arch **out, const char *name, struct err *why)
+static enum err_code synth_arch_find(const struct arch **out, const char *name, struct err *why)
 {
     const char *names[COUNT_OF(ARCHS)];
     for (size_t i = 0; i < COUNT_OF(ARCHS); i++) {
@@ -343,23 +343,23 @@ enum err_code synth_write(const char *path, const struct synth_options *options,
     const struct arch *a = NULL;
     struct plan plan = { 0 };
     struct gguf_writer *w = NULL;
-    enum err_code rc = find_arch(&a, o.arch, why);
+    enum err_code rc = synth_arch_find(&a, o.arch, why);
     if (!rc && !a->rope) {
         shape.kv_heads = shape.heads; /* gpt2's fused matrix has q, k and v of every head */
         shape.tied = false;           /* llama.cpp requires an output matrix in gpt2 files */
     }
-    if (!rc) rc = check_shape(&shape, why);
+    if (!rc) rc = shape_check(&shape, why);
     if (!rc && !o.format->encode)
         rc = err_set(why, ERR_USAGE, "format '%s' is known but cannot be made yet", o.format->name);
     o.shape = &shape;
     if (!rc) rc = plan_make(&plan, a, &o, why);
     if (!rc) rc = gguf_writer_open(&w, path, why);
-    if (!rc) rc = put_metadata(w, a, &o, why);
+    if (!rc) rc = synth_put_metadata(w, a, &o, why);
     for (int64_t i = 0; !rc && i < plan.count; i++) { /* commit returns a failure of these calls */
         const struct tensor *t = &plan.tensors[i];
         gguf_writer_add_tensor(w, t->name, t->format, t->rows > 1 ? 2 : 1, (int64_t[]){ t->cols, t->rows });
     }
-    if (!rc) rc = make_weights(w, &plan, &o, why);
+    if (!rc) rc = synth_make_weights(w, &plan, &o, why);
     if (!rc) {
         rc = gguf_writer_commit(w, why);
         w = NULL;

@@ -33,7 +33,7 @@ struct bpe {
 };
 
 /* GPT-2's bytes_to_unicode: printable Latin-1 bytes keep their value, the others are numbered from 256. */
-static void fill_alphabet(struct bpe *b)
+static void bpe_fill_alphabet(struct bpe *b)
 {
     uint32_t next = 256;
     memset(b->byte_of, 0xff, sizeof b->byte_of);
@@ -44,7 +44,7 @@ static void fill_alphabet(struct bpe *b)
     }
 }
 
-static void find_byte_tokens(struct bpe *b)
+static void bpe_find_byte_tokens(struct bpe *b)
 {
     for (int i = 0; i < 256; i++) {
         char text[4];
@@ -55,7 +55,7 @@ static void find_byte_tokens(struct bpe *b)
 
 /* ---------------------------------------------------------------- rules */
 
-static struct rule *rule_slot(const struct bpe *b, int32_t left, int32_t right)
+static struct rule *bpe_rule_slot(const struct bpe *b, int32_t left, int32_t right)
 {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
     for (uint64_t at = h >> 20;; at++) {
@@ -65,7 +65,7 @@ static struct rule *rule_slot(const struct bpe *b, int32_t left, int32_t right)
 }
 
 /* Add the rule "left right". `left` may begin with a space itself. */
-static void add_rule(struct bpe *b, struct gguf_string text, uint32_t rank)
+static void bpe_add_rule(struct bpe *b, struct gguf_string text, uint32_t rank)
 {
     const char *space = text.len > 1 ? memchr(text.data + 1, ' ', text.len - 1) : NULL;
     char joined[512];
@@ -79,11 +79,11 @@ static void add_rule(struct bpe *b, struct gguf_string text, uint32_t rank)
                       .result = text_index_find(words, joined, left_n + right_n),
                       .rank = rank };
     if (r.left < 0 || r.right < 0 || r.result < 0) return;
-    struct rule *slot = rule_slot(b, r.left, r.right);
+    struct rule *slot = bpe_rule_slot(b, r.left, r.right);
     if (slot->result < 0) *slot = r;
 }
 
-static enum err_code load_rules(struct bpe *b, const struct gguf *g, struct err *why)
+static enum err_code bpe_load_rules(struct bpe *b, const struct gguf *g, struct err *why)
 {
     const struct gguf_kv *kv = gguf_kv_find(g, "tokenizer.ggml.merges");
     if (kv && (kv->type != GGUF_ARRAY || kv->element != GGUF_STRING || kv->count > INT32_MAX / 4))
@@ -94,7 +94,7 @@ static enum err_code load_rules(struct bpe *b, const struct gguf *g, struct err 
     if (!b->rules) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " merges", count);
     b->mask = size - 1;
     for (uint64_t i = 0; i < size; i++) b->rules[i] = (struct rule){ -1, -1, -1, 0 };
-    for (uint64_t i = 0; i < count; i++) add_rule(b, gguf_kv_string(kv, i), (uint32_t)i);
+    for (uint64_t i = 0; i < count; i++) bpe_add_rule(b, gguf_kv_string(kv, i), (uint32_t)i);
     return ERR_OK;
 }
 
@@ -104,12 +104,12 @@ enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, 
     struct bpe *b = *out = calloc(1, sizeof *b);
     if (!b) return err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
     b->vocab = v;
-    fill_alphabet(b);
-    find_byte_tokens(b);
+    bpe_fill_alphabet(b);
+    bpe_find_byte_tokens(b);
     /* files older than the key: their converter assumed "default" */
     if (!pre.len) pre = (struct gguf_string){ "default", strlen("default") };
     enum err_code rc = pretokenizer_open(&b->pre, pre, why);
-    if (!rc) rc = load_rules(b, g, why);
+    if (!rc) rc = bpe_load_rules(b, g, why);
     if (rc) {
         bpe_close(b);
         *out = NULL;
@@ -134,19 +134,19 @@ const char *bpe_pre(const struct bpe *b)
 
 /* ---------------------------------------------------------------- encoding */
 
-static bool pair(const void *ctx, const char *text, const struct symbol *l, const struct symbol *r,
-                 uint32_t *worth, int32_t *id)
+static bool bpe_pair(const void *ctx, const char *text, const struct symbol *l, const struct symbol *r,
+                     uint32_t *worth, int32_t *id)
 {
     (void)text;
     if (l->id < 0 || r->id < 0) return false;
-    const struct rule *rule = rule_slot(ctx, l->id, r->id);
+    const struct rule *rule = bpe_rule_slot(ctx, l->id, r->id);
     *worth = rule->rank;
     *id = rule->result;
     return rule->result >= 0;
 }
 
 /* The token of a whole word; -1: the word is not a token. */
-static int32_t whole_word(const struct bpe *b, const char *word, size_t n)
+static int32_t bpe_whole_word(const struct bpe *b, const char *word, size_t n)
 {
     char text[512];
     size_t len = 0;
@@ -155,18 +155,18 @@ static int32_t whole_word(const struct bpe *b, const char *word, size_t n)
     return text_index_find(&b->vocab->words, text, len);
 }
 
-static enum err_code encode_word(const struct bpe *b, struct merger *m, const char *word, size_t n,
-                                 struct token_list *out, struct err *why)
+static enum err_code bpe_encode_word(const struct bpe *b, struct merger *m, const char *word, size_t n,
+                                     struct token_list *out, struct err *why)
 {
     if (pretokenizer_info(b->pre)->whole_words) {
-        int32_t id = whole_word(b, word, n);
+        int32_t id = bpe_whole_word(b, word, n);
         if (id >= 0) return token_list_push(out, id, why);
     }
     m->count = 0;
     for (size_t i = 0; i < n; i++)
         if (!merger_add(m, (int32_t)i, 1, b->byte_id[(unsigned char)word[i]]))
             return err_set(why, ERR_NOMEM, "out of memory tokenizing");
-    if (!merger_run(m, pair, b, word)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
+    if (!merger_run(m, bpe_pair, b, word)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
     enum err_code rc = ERR_OK;
     for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
         int32_t id = m->symbols[i].id >= 0 ? m->symbols[i].id : b->vocab->unk;
@@ -183,7 +183,7 @@ enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text
     if (n > INT32_MAX) return err_set(why, ERR_USAGE, "a text of %zu bytes is too long: at most 2 GiB", n);
     enum err_code rc = pretokenizer_split(b->pre, text, n, &ends, &count, why);
     for (size_t i = 0, from = 0; !rc && i < count; from = ends[i++])
-        rc = encode_word(b, m, text + from, ends[i] - from, out, why);
+        rc = bpe_encode_word(b, m, text + from, ends[i] - from, out, why);
     free(ends);
     return rc;
 }

@@ -16,7 +16,7 @@ void merger_free(struct merger *m)
     *m = (struct merger){ 0 };
 }
 
-static bool reserve(void **items, int64_t count, int64_t *cap, size_t size)
+static bool merger_reserve(void **items, int64_t count, int64_t *cap, size_t size)
 {
     if (count < *cap) return true;
     int64_t more = *cap ? *cap * 2 : 64;
@@ -29,7 +29,7 @@ static bool reserve(void **items, int64_t count, int64_t *cap, size_t size)
 
 bool merger_add(struct merger *m, int32_t at, int32_t len, int32_t id)
 {
-    if (!reserve((void **)&m->symbols, m->count, &m->symbol_cap, sizeof *m->symbols)) return false;
+    if (!merger_reserve((void **)&m->symbols, m->count, &m->symbol_cap, sizeof *m->symbols)) return false;
     int32_t i = (int32_t)m->count++;
     m->symbols[i] = (struct symbol){ .prev = i - 1, .next = -1, .at = at, .len = len, .id = id };
     if (i > 0) m->symbols[i - 1].next = i;
@@ -69,14 +69,14 @@ struct source {
 };
 
 /* Push the pair (left, its right neighbour) if it can merge. False: out of memory. */
-static bool consider(struct merger *m, const struct source *s, int32_t left)
+static bool merger_push_pair(struct merger *m, const struct source *s, int32_t left)
 {
     uint32_t worth;
     int32_t id, right = left < 0 ? -1 : m->symbols[left].next;
     if (right < 0) return true;
     const struct symbol *l = &m->symbols[left], *r = &m->symbols[right];
     if (!s->pair(s->ctx, s->text, l, r, &worth, &id)) return true;
-    if (!reserve((void **)&m->heap, m->heap_count, &m->heap_cap, sizeof *m->heap)) return false;
+    if (!merger_reserve((void **)&m->heap, m->heap_count, &m->heap_cap, sizeof *m->heap)) return false;
     heap_push(m, (struct merge){ (uint64_t)worth << 32 | (uint32_t)left, right, l->len + r->len, id });
     return true;
 }
@@ -86,7 +86,7 @@ bool merger_run(struct merger *m, merge_pair_fn *pair, const void *ctx, const ch
     const struct source s = { pair, ctx, text };
     m->heap_count = 0;
     for (int64_t i = 0; i + 1 < m->count; i++)
-        if (!consider(m, &s, (int32_t)i)) return false;
+        if (!merger_push_pair(m, &s, (int32_t)i)) return false;
     while (m->heap_count) {
         struct merge best = heap_pop(m);
         int32_t left = (int32_t)(uint32_t)best.order;
@@ -97,7 +97,7 @@ bool merger_run(struct merger *m, merge_pair_fn *pair, const void *ctx, const ch
         l->next = r->next;
         if (r->next >= 0) m->symbols[r->next].prev = left;
         r->len = 0;
-        if (!consider(m, &s, l->prev) || !consider(m, &s, left)) return false;
+        if (!merger_push_pair(m, &s, l->prev) || !merger_push_pair(m, &s, left)) return false;
     }
     return true;
 }

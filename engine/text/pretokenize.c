@@ -60,7 +60,7 @@ struct pretokenizer {
     int code_count;
 };
 
-static enum err_code unknown_family(struct gguf_string name, struct err *why)
+static enum err_code family_error(struct gguf_string name, struct err *why)
 {
     struct str known = { 0 };
     for (size_t i = 0; i < COUNT_OF(FAMILIES); i++) str_printf(&known, " %s", FAMILIES[i].info.name);
@@ -71,7 +71,7 @@ static enum err_code unknown_family(struct gguf_string name, struct err *why)
     return rc;
 }
 
-static enum err_code compile(struct pretokenizer *p, const char *pattern, struct err *why)
+static enum err_code family_compile(struct pretokenizer *p, const char *pattern, struct err *why)
 {
     int code;
     PCRE2_SIZE at;
@@ -95,12 +95,12 @@ enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string na
     *out = NULL;
     for (size_t i = 0; i < COUNT_OF(FAMILIES); i++)
         if (gguf_string_is(name, FAMILIES[i].info.name)) f = &FAMILIES[i];
-    if (!f) return unknown_family(name, why);
+    if (!f) return family_error(name, why);
     struct pretokenizer *p = calloc(1, sizeof *p);
     if (!p) return err_set(why, ERR_NOMEM, "out of memory for the pre-tokenizer");
     p->family = f;
     for (int i = 0; i < PATTERNS_MAX && f->patterns[i]; i++) {
-        enum err_code rc = compile(p, f->patterns[i], why);
+        enum err_code rc = family_compile(p, f->patterns[i], why);
         if (rc) {
             pretokenizer_close(p);
             return rc;

@@ -67,7 +67,7 @@ static double random_unit(uint64_t s[4])
 
 /* ---------------------------------------------------------------- opening */
 
-static enum err_code check_options(const struct sampler_options *o, int32_t n_vocab, struct err *why)
+static enum err_code sampler_check_options(const struct sampler_options *o, int32_t n_vocab, struct err *why)
 {
     if (n_vocab < 1) return err_set(why, ERR_USAGE, "a vocabulary of %d tokens cannot be sampled", n_vocab);
     if (!(o->temperature >= 0) || !isfinite(o->temperature))
@@ -95,7 +95,7 @@ enum err_code sampler_open(struct sampler **out, const struct sampler_options *o
                            struct err *why)
 {
     *out = NULL;
-    enum err_code rc = check_options(o, n_vocab, why);
+    enum err_code rc = sampler_check_options(o, n_vocab, why);
     if (rc) return rc;
     struct sampler *s = calloc(1, sizeof *s);
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for a sampler");
@@ -139,7 +139,7 @@ void sampler_accept(struct sampler *s, int32_t id)
 
 /* Repeat penalty: a positive logit of a recent token is divided by it, a negative one multiplied; once per
  * token. */
-static const float *penalize(struct sampler *s, const float *logits)
+static const float *sampler_penalize(struct sampler *s, const float *logits)
 {
     if (s->o.repeat_penalty == 1 || s->recent_count == 0) return logits;
     memcpy(s->penalized, logits, (size_t)s->n_vocab * sizeof *logits);
@@ -157,7 +157,7 @@ static const float *penalize(struct sampler *s, const float *logits)
 enum { LANES = 16 }; /* independent sums or maxima, so that the compiler can use vectors */
 
 /* Index of the largest logit, the first one of equals. -1: a logit is NaN, or all are minus infinity. */
-static int32_t greedy(const float *logits, int32_t n)
+static int32_t logits_greedy(const float *logits, int32_t n)
 {
     float most[LANES], best = -INFINITY;
     int bad[LANES] = { 0 }, any_bad = 0;
@@ -185,7 +185,7 @@ static int32_t greedy(const float *logits, int32_t n)
 
 /* w[i] = e^((x[i] - most) * by), relative error below 1e-6, 0 below 2^-125. Returns their sum. Requires x <=
  * most. */
-static double weigh(const float *x, int32_t n, float most, float by, float *w)
+static double logits_weigh(const float *x, int32_t n, float most, float by, float *w)
 {
     enum { AT_ONCE = 1024 }; /* weights per f32 sum, which bounds its rounding error */
     const float turn = by * (float)M_LOG2E;
@@ -214,7 +214,7 @@ static double weigh(const float *x, int32_t n, float most, float by, float *w)
 }
 
 /* Sum of the weights of all logits >= least. */
-static double weight_from(const float *x, const float *w, int32_t n, float least)
+static double weights_sum_from(const float *x, const float *w, int32_t n, float least)
 {
     double total[LANES] = { 0 }, sum = 0;
     int32_t i = 0;
@@ -226,12 +226,12 @@ static double weight_from(const float *x, const float *w, int32_t n, float least
 }
 
 /* Total order of candidates: larger logits first, of equal ones the smaller id. */
-static bool ahead(struct candidate a, struct candidate b)
+static bool candidate_ahead(struct candidate a, struct candidate b)
 {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-static void swap(struct candidate *a, struct candidate *b)
+static void candidates_swap(struct candidate *a, struct candidate *b)
 {
     const struct candidate t = *a;
     *a = *b;
@@ -240,27 +240,27 @@ static void swap(struct candidate *a, struct candidate *b)
 
 /* Partition c[low..high] at the median of three (Hoare). Afterwards no candidate of c[*i..high] is ahead of
  * one in c[low..*j], and *i - *j is 1 or 2 (2: the candidate between them is in its final place). */
-static void part(struct candidate *c, int32_t low, int32_t high, int32_t *i, int32_t *j)
+static void candidates_partition(struct candidate *c, int32_t low, int32_t high, int32_t *i, int32_t *j)
 {
     const int32_t middle = low + (high - low) / 2;
-    if (ahead(c[middle], c[low])) swap(&c[middle], &c[low]);
-    if (ahead(c[high], c[low])) swap(&c[high], &c[low]);
-    if (ahead(c[high], c[middle])) swap(&c[high], &c[middle]);
+    if (candidate_ahead(c[middle], c[low])) candidates_swap(&c[middle], &c[low]);
+    if (candidate_ahead(c[high], c[low])) candidates_swap(&c[high], &c[low]);
+    if (candidate_ahead(c[high], c[middle])) candidates_swap(&c[high], &c[middle]);
     const struct candidate pivot = c[middle];
     *i = low, *j = high;
     while (*i <= *j) {
-        while (ahead(c[*i], pivot)) ++*i;
-        while (ahead(pivot, c[*j])) --*j;
-        if (*i <= *j) swap(&c[(*i)++], &c[(*j)--]);
+        while (candidate_ahead(c[*i], pivot)) ++*i;
+        while (candidate_ahead(pivot, c[*j])) --*j;
+        if (*i <= *j) candidates_swap(&c[(*i)++], &c[(*j)--]);
     }
 }
 
 /* Quickselect: move the k best of c[0..n) to the front, in any order. */
-static void select_first(struct candidate *c, int32_t n, int32_t k)
+static void candidates_select_first(struct candidate *c, int32_t n, int32_t k)
 {
     int32_t low = 0, high = n - 1, i, j;
     while (low < high) {
-        part(c, low, high, &i, &j);
+        candidates_partition(c, low, high, &i, &j);
         if (k - 1 <= j)
             high = j;
         else if (k - 1 >= i)
@@ -272,13 +272,13 @@ static void select_first(struct candidate *c, int32_t n, int32_t k)
 
 /* Quickselect by weight: move the smallest number of best candidates whose weights w[id] sum to at least
  * `wanted` to the front of c[0..n). Returns this number. */
-static int32_t select_weight(struct candidate *c, int32_t n, const float *w, double wanted)
+static int32_t candidates_select_weight(struct candidate *c, int32_t n, const float *w, double wanted)
 {
     int32_t low = 0, high = n - 1, i, j;
     double before = 0; /* sum of the weights of c[0..low), below `wanted` */
     while (low < high) {
         double part_weight = 0;
-        part(c, low, high, &i, &j);
+        candidates_partition(c, low, high, &i, &j);
         for (int32_t m = low; m <= j; m++) part_weight += (double)w[c[m].id];
         if (before + part_weight >= wanted) {
             high = j;
@@ -294,7 +294,7 @@ static int32_t select_weight(struct candidate *c, int32_t n, const float *w, dou
 }
 
 /* Collect all tokens with a logit >= least as candidates, in the order of their ids. */
-static int32_t gather_from(const struct sampler *s, const float *logits, float least)
+static int32_t candidates_gather_from(const struct sampler *s, const float *logits, float least)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_vocab; i++)
@@ -305,7 +305,7 @@ static int32_t gather_from(const struct sampler *s, const float *logits, float l
 /* Collect the k best tokens as candidates, in any order. At most 4 k candidates are buffered: whenever the
  * buffer is full, all but the k best are dropped, and the k-th sets the new threshold.
  */
-static int32_t gather_first(const struct sampler *s, const float *logits, int32_t k)
+static int32_t candidates_gather_first(const struct sampler *s, const float *logits, int32_t k)
 {
     struct candidate *c = s->candidates;
     const int32_t room = k < s->n_vocab / 4 ? 4 * k : s->n_vocab;
@@ -316,17 +316,17 @@ static int32_t gather_first(const struct sampler *s, const float *logits, int32_
         if (!(logits[i] > least)) continue; /* of equal logits the earlier id wins */
         c[n++] = (struct candidate){ logits[i], i };
         if (n < room) continue;
-        select_first(c, n, k);
+        candidates_select_first(c, n, k);
         n = k;
         least = c[0].logit;
         for (int32_t j = 1; j < k; j++) least = c[j].logit < least ? c[j].logit : least;
     }
-    if (n > k) select_first(c, n, k);
+    if (n > k) candidates_select_first(c, n, k);
     return MIN(n, k);
 }
 
 /* Collect the candidates that top-k and top-p leave, and return their number. */
-static int32_t choose_candidates(struct sampler *s, const float *logits, float most)
+static int32_t sampler_choose_candidates(struct sampler *s, const float *logits, float most)
 {
     struct candidate *c = s->candidates;
     const int32_t all = s->n_vocab;
@@ -336,20 +336,20 @@ static int32_t choose_candidates(struct sampler *s, const float *logits, float m
     const float least = s->o.min_p > 0 ? most + logf(s->o.min_p) : -INFINITY;
     int32_t n;
     if (s->o.top_p < 1 && !some) {
-        const double wanted = p * weigh(logits, all, most, 1, s->weights);
+        const double wanted = p * logits_weigh(logits, all, most, 1, s->weights);
         float reach = 1;
-        while (reach < 128 && weight_from(logits, s->weights, all, most - reach) < wanted * 1.0001)
+        while (reach < 128 && weights_sum_from(logits, s->weights, all, most - reach) < wanted * 1.0001)
             reach *= 1.5f;
-        n = gather_from(s, logits, reach < 128 ? most - reach : -INFINITY);
-        n = select_weight(c, n, s->weights, wanted);
+        n = candidates_gather_from(s, logits, reach < 128 ? most - reach : -INFINITY);
+        n = candidates_select_weight(c, n, s->weights, wanted);
     } else if (some) {
-        n = gather_first(s, logits, s->o.top_k);
+        n = candidates_gather_first(s, logits, s->o.top_k);
         double total = 0;
         for (int32_t i = 0; i < n && s->o.top_p < 1; i++)
             total += (double)(s->weights[c[i].id] = (float)exp((double)(c[i].logit - most)));
-        if (s->o.top_p < 1) n = select_weight(c, n, s->weights, p * total);
+        if (s->o.top_p < 1) n = candidates_select_weight(c, n, s->weights, p * total);
     } else {
-        return gather_from(s, logits, least);
+        return candidates_gather_from(s, logits, least);
     }
     int32_t kept = 0;
     for (int32_t i = 0; i < n; i++)
@@ -359,7 +359,7 @@ static int32_t choose_candidates(struct sampler *s, const float *logits, float m
 
 /* The first index whose cumulative weight exceeds `left`; the last index when rounding leaves none.
  */
-static int32_t walk(const float *w, int32_t n, double left)
+static int32_t weights_walk(const float *w, int32_t n, double left)
 {
     enum { AT_ONCE = 256 };
     int32_t from = 0;
@@ -379,27 +379,27 @@ static int32_t walk(const float *w, int32_t n, double left)
 
 /* Draw one token by weight, from all or from the candidates. The order of the candidates depends on the
  * logits alone, so the same seed gives the same token. */
-static int32_t draw(struct sampler *s, const float *logits, float most)
+static int32_t sampler_draw(struct sampler *s, const float *logits, float most)
 {
     const float by = 1 / s->o.temperature;
     if (s->o.top_k == 0 && s->o.top_p >= 1 && s->o.min_p <= 0) {
-        const double total = weigh(logits, s->n_vocab, most, by, s->weights);
-        return walk(s->weights, s->n_vocab, random_unit(s->state) * total);
+        const double total = logits_weigh(logits, s->n_vocab, most, by, s->weights);
+        return weights_walk(s->weights, s->n_vocab, random_unit(s->state) * total);
     }
-    const int32_t n = choose_candidates(s, logits, most);
+    const int32_t n = sampler_choose_candidates(s, logits, most);
     double total = 0;
     for (int32_t i = 0; i < n; i++) {
         s->weights[i] = (float)exp((double)(s->candidates[i].logit - most) / (double)s->o.temperature);
         total += (double)s->weights[i];
     }
-    return s->candidates[walk(s->weights, n, random_unit(s->state) * total)].id;
+    return s->candidates[weights_walk(s->weights, n, random_unit(s->state) * total)].id;
 }
 
 int32_t sampler_next(struct sampler *s, const float *logits)
 {
-    const float *l = penalize(s, logits);
-    int32_t id = greedy(l, s->n_vocab);
-    if (id >= 0 && s->o.temperature > 0 && isfinite(l[id])) id = draw(s, l, l[id]);
+    const float *l = sampler_penalize(s, logits);
+    int32_t id = logits_greedy(l, s->n_vocab);
+    if (id >= 0 && s->o.temperature > 0 && isfinite(l[id])) id = sampler_draw(s, l, l[id]);
     sampler_accept(s, id);
     return id;
 }

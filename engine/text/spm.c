@@ -25,8 +25,8 @@ static uint32_t worth_of(float score)
     return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
-static bool pair(const void *ctx, const char *text, const struct symbol *l, const struct symbol *r,
-                 uint32_t *worth, int32_t *id)
+static bool spm_pair(const void *ctx, const char *text, const struct symbol *l, const struct symbol *r,
+                     uint32_t *worth, int32_t *id)
 {
     const struct vocab *v = ctx;
     *id = text_index_find(&v->words, text + l->at, (size_t)(l->len + r->len));
@@ -35,8 +35,8 @@ static bool pair(const void *ctx, const char *text, const struct symbol *l, cons
     return true;
 }
 
-static enum err_code push_bytes(const struct vocab *v, const char *text, int32_t n, struct token_list *out,
-                                struct err *why)
+static enum err_code spm_push_bytes(const struct vocab *v, const char *text, int32_t n,
+                                    struct token_list *out, struct err *why)
 {
     enum err_code rc = ERR_OK;
     for (int32_t i = 0; !rc && i < n; i++) {
@@ -47,7 +47,7 @@ static enum err_code push_bytes(const struct vocab *v, const char *text, int32_t
     return rc;
 }
 
-static void escape(const char *text, size_t n, bool space_first, struct str *out)
+static void spm_escape(const char *text, size_t n, bool space_first, struct str *out)
 {
     if (space_first) str_append_n(out, SPM_SPACE, SPACE_LEN);
     for (size_t i = 0; i < n;) {
@@ -62,8 +62,8 @@ static void escape(const char *text, size_t n, bool space_first, struct str *out
     }
 }
 
-static enum err_code encode_run(const struct vocab *v, struct merger *m, const char *text, size_t n,
-                                struct token_list *out, struct err *why)
+static enum err_code spm_encode_run(const struct vocab *v, struct merger *m, const char *text, size_t n,
+                                    struct token_list *out, struct err *why)
 {
     enum err_code rc = ERR_OK;
     m->count = 0;
@@ -75,17 +75,18 @@ static enum err_code encode_run(const struct vocab *v, struct merger *m, const c
         if (!merger_add(m, (int32_t)at, len, id)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
         at += (size_t)len;
     }
-    if (!merger_run(m, pair, v, text)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
+    if (!merger_run(m, spm_pair, v, text)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
     for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
         const struct symbol *y = &m->symbols[i];
-        rc = y->id >= 0 ? token_list_push(out, y->id, why) : push_bytes(v, text + y->at, y->len, out, why);
+        rc = y->id >= 0 ? token_list_push(out, y->id, why)
+                        : spm_push_bytes(v, text + y->at, y->len, out, why);
     }
     return rc;
 }
 
 /* If no token spans the beginning of a word, words can be merged independently: the same tokens, with a heap
  * as large as a word instead of the text. Returns the end of the independent run that begins at `from`. */
-static size_t run_end(const struct vocab *v, const char *text, size_t from, size_t n)
+static size_t spm_run_end(const struct vocab *v, const char *text, size_t from, size_t n)
 {
     if (!v->words_begin_with_space) return n;
     size_t at = from;
@@ -97,14 +98,14 @@ static size_t run_end(const struct vocab *v, const char *text, size_t from, size
     return n;
 }
 
-static enum err_code encode_escaped(const struct vocab *v, struct merger *m, const struct str *s,
-                                    struct token_list *out, struct err *why)
+static enum err_code spm_encode_escaped(const struct vocab *v, struct merger *m, const struct str *s,
+                                        struct token_list *out, struct err *why)
 {
     const char *text = str_text(s);
     enum err_code rc = ERR_OK;
     for (size_t from = 0, to; !rc && from < s->len; from = to) {
-        to = run_end(v, text, from, s->len);
-        rc = encode_run(v, m, text + from, to - from, out, why);
+        to = spm_run_end(v, text, from, s->len);
+        rc = spm_encode_run(v, m, text + from, to - from, out, why);
     }
     return rc;
 }
@@ -114,13 +115,13 @@ enum err_code spm_encode(const struct vocab *v, struct merger *m, const char *te
 {
     struct str s = { 0 };
     enum err_code rc;
-    escape(text, n, space_first, &s);
+    spm_escape(text, n, space_first, &s);
     if (s.failed)
         rc = err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
     else if (s.len > INT32_MAX)
         rc = err_set(why, ERR_USAGE, "a text of %zu bytes is too long: at most 2 GiB", n);
     else
-        rc = encode_escaped(v, m, &s, out, why);
+        rc = spm_encode_escaped(v, m, &s, out, why);
     str_free(&s);
     return rc;
 }

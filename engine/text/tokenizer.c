@@ -96,7 +96,7 @@ struct fragments {
     size_t count, cap;
 };
 
-static bool push_fragment(struct fragments *f, size_t from, size_t to, int32_t id)
+static bool fragments_push(struct fragments *f, size_t from, size_t to, int32_t id)
 {
     if (from == to) return true;
     if (f->count == f->cap) {
@@ -111,8 +111,8 @@ static bool push_fragment(struct fragments *f, size_t from, size_t to, int32_t i
 }
 
 /* Split the plain fragments at every occurrence of one special token. */
-static bool cut_out(const struct fragments *in, struct fragments *out, const char *text,
-                    struct gguf_string token, int32_t id)
+static bool fragments_cut_out(const struct fragments *in, struct fragments *out, const char *text,
+                              struct gguf_string token, int32_t id)
 {
     for (size_t i = 0; i < in->count; i++) {
         struct fragment f = in->items[i];
@@ -120,11 +120,11 @@ static bool cut_out(const struct fragments *in, struct fragments *out, const cha
             const char *at = memmem(text + f.from, f.to - f.from, token.data, token.len);
             if (!at) break;
             size_t hit = (size_t)(at - text);
-            if (!push_fragment(out, f.from, hit, -1) || !push_fragment(out, hit, hit + token.len, id))
+            if (!fragments_push(out, f.from, hit, -1) || !fragments_push(out, hit, hit + token.len, id))
                 return false;
             f.from = hit + token.len;
         }
-        if (!push_fragment(out, f.from, f.to, f.id)) return false;
+        if (!fragments_push(out, f.from, f.to, f.id)) return false;
     }
     return true;
 }
@@ -132,18 +132,18 @@ static bool cut_out(const struct fragments *in, struct fragments *out, const cha
 /* User-defined tokens are always recognised. Control tokens only on request, because untrusted text must not
  * be able to produce "<|im_end|>". Longer tokens are cut out first, over the whole text, as llama.cpp does.
  */
-static bool split_specials(const struct vocab *v, const char *text, size_t n, bool control,
-                           struct fragments *out)
+static bool fragments_split_specials(const struct vocab *v, const char *text, size_t n, bool control,
+                                     struct fragments *out)
 {
     struct fragments now = { 0 };
-    if (!push_fragment(&now, 0, n, -1)) return false;
+    if (!fragments_push(&now, 0, n, -1)) return false;
     for (int32_t i = 0; i < v->special_count; i++) {
         int32_t id = v->specials[i];
         struct gguf_string token = v->texts[id];
         if (!control && vocab_is_special(v, id)) continue;
         if (!memmem(text, n, token.data, token.len)) continue;
         struct fragments next = { 0 };
-        bool ok = cut_out(&now, &next, text, token, id);
+        bool ok = fragments_cut_out(&now, &next, text, token, id);
         free(now.items);
         now = next;
         if (!ok) {
@@ -157,7 +157,7 @@ static bool split_specials(const struct vocab *v, const char *text, size_t n, bo
 
 /* ---------------------------------------------------------------- encode */
 
-static enum err_code encode_fragments(const struct tokenizer *t, const char *text,
+static enum err_code fragments_encode(const struct tokenizer *t, const char *text,
                                       const struct fragments *all, struct token_list *out, struct err *why)
 {
     const struct vocab *v = &t->vocab;
@@ -189,8 +189,8 @@ enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size
     bool frame = flags & TOKENIZE_ADD_BOS;
     if (frame && v->add_bos && v->bos >= 0) rc = token_list_push(out, v->bos, why);
     if (!rc && n) {
-        if (split_specials(v, text, n, flags & TOKENIZE_SPECIAL, &all))
-            rc = encode_fragments(t, text, &all, out, why);
+        if (fragments_split_specials(v, text, n, flags & TOKENIZE_SPECIAL, &all))
+            rc = fragments_encode(t, text, &all, out, why);
         else
             rc = err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
         free(all.items);

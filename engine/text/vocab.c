@@ -67,7 +67,8 @@ bool vocab_is_special(const struct vocab *v, int32_t id)
     return v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN;
 }
 
-static enum err_code load_texts(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why)
+static enum err_code vocab_load_texts(struct vocab *v, const struct gguf *g, struct arena *memory,
+                                      struct err *why)
 {
     const struct gguf_kv *kv = gguf_kv_find(g, "tokenizer.ggml.tokens");
     if (!kv) return err_set(why, ERR_ABSENT, "the file has no tokenizer (tokenizer.ggml.tokens)");
@@ -84,8 +85,8 @@ static enum err_code load_texts(struct vocab *v, const struct gguf *g, struct ar
 }
 
 /* An optional array of numbers, one per token. *out NULL when it is absent. */
-static enum err_code per_token(const struct gguf_kv **out, const struct gguf *g, const char *key, int32_t n,
-                               struct err *why)
+static enum err_code vocab_array(const struct gguf_kv **out, const struct gguf *g, const char *key, int32_t n,
+                                 struct err *why)
 {
     const struct gguf_kv *kv = *out = gguf_kv_find(g, key);
     if (!kv) return ERR_OK;
@@ -95,11 +96,11 @@ static enum err_code per_token(const struct gguf_kv **out, const struct gguf *g,
     return ERR_OK;
 }
 
-static enum err_code load_scores_and_types(struct vocab *v, const struct gguf *g, struct err *why)
+static enum err_code vocab_load_scores_and_types(struct vocab *v, const struct gguf *g, struct err *why)
 {
     const struct gguf_kv *scores, *types;
-    enum err_code rc = per_token(&scores, g, "tokenizer.ggml.scores", v->n, why);
-    if (!rc) rc = per_token(&types, g, "tokenizer.ggml.token_type", v->n, why);
+    enum err_code rc = vocab_array(&scores, g, "tokenizer.ggml.scores", v->n, why);
+    if (!rc) rc = vocab_array(&types, g, "tokenizer.ggml.token_type", v->n, why);
     for (int32_t i = 0; !rc && i < v->n; i++) {
         double score = scores ? gguf_kv_num(scores, (uint64_t)i) : 0;
         double type = types ? gguf_kv_num(types, (uint64_t)i) : TOKEN_NORMAL;
@@ -115,8 +116,8 @@ static enum err_code load_scores_and_types(struct vocab *v, const struct gguf *g
 }
 
 /* Files express "none" by omitting the key, or by -1 in 32 bits. */
-static enum err_code load_id(int32_t *out, const struct vocab *v, const struct gguf *g, const char *key,
-                             int32_t otherwise, struct err *why)
+static enum err_code vocab_load_id(int32_t *out, const struct vocab *v, const struct gguf *g, const char *key,
+                                   int32_t otherwise, struct err *why)
 {
     int64_t id = gguf_get_int(g, key, otherwise < v->n ? otherwise : -1);
     if (id == -1 || id == UINT32_MAX) {
@@ -130,13 +131,13 @@ static enum err_code load_id(int32_t *out, const struct vocab *v, const struct g
     return ERR_OK;
 }
 
-static bool plain_text_may_become(uint8_t type)
+static bool vocab_is_word(uint8_t type)
 {
     return type != TOKEN_CONTROL && type != TOKEN_UNKNOWN && type != TOKEN_BYTE;
 }
 
 /* Are all U+2581 (spaces) of this token at its beginning? */
-static bool begins_with_its_spaces(struct gguf_string t)
+static bool token_spaces_lead(struct gguf_string t)
 {
     const size_t n = sizeof SPM_SPACE - 1;
     size_t at = 0;
@@ -144,7 +145,7 @@ static bool begins_with_its_spaces(struct gguf_string t)
     return !memmem(t.data + at, t.len - at, SPM_SPACE, n);
 }
 
-static enum err_code index_words(struct vocab *v, struct arena *memory, struct err *why)
+static enum err_code vocab_index_words(struct vocab *v, struct arena *memory, struct err *why)
 {
     if (!text_index_init(&v->words, memory, v->texts, v->n))
         return err_set(why, ERR_NOMEM, "out of memory for %" PRId32 " tokens", v->n);
@@ -153,9 +154,9 @@ static enum err_code index_words(struct vocab *v, struct arena *memory, struct e
     for (int32_t i = 0; i < v->n; i++) {
         int byte = byte_token_value(v->texts[i]);
         if (byte >= 0 && v->byte_id[byte] < 0) v->byte_id[byte] = i;
-        if (!plain_text_may_become(v->types[i]) || !v->texts[i].len) continue;
+        if (!vocab_is_word(v->types[i]) || !v->texts[i].len) continue;
         text_index_add(&v->words, i);
-        if (!begins_with_its_spaces(v->texts[i])) v->words_begin_with_space = false;
+        if (!token_spaces_lead(v->texts[i])) v->words_begin_with_space = false;
     }
     for (int b = 0; b < 256;
          b++) { /* no <0x..> token: use the token whose text is the byte itself, if there is one */
@@ -173,7 +174,7 @@ static int longer_first(const void *a, const void *b, void *texts)
     return (x > y) - (x < y);
 }
 
-static enum err_code collect_specials(struct vocab *v, struct arena *memory, struct err *why)
+static enum err_code vocab_collect_specials(struct vocab *v, struct arena *memory, struct err *why)
 {
     int32_t count = 0;
     for (int pass = 0; pass < 2; pass++) {
@@ -194,14 +195,14 @@ static enum err_code collect_specials(struct vocab *v, struct arena *memory, str
 enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why)
 {
     bool spm = gguf_string_is(gguf_get_string(g, "tokenizer.ggml.model"), "llama");
-    enum err_code rc = load_texts(v, g, memory, why);
-    if (!rc) rc = load_scores_and_types(v, g, why);
-    if (!rc) rc = index_words(v, memory, why);
-    if (!rc) rc = collect_specials(v, memory, why);
+    enum err_code rc = vocab_load_texts(v, g, memory, why);
+    if (!rc) rc = vocab_load_scores_and_types(v, g, why);
+    if (!rc) rc = vocab_index_words(v, memory, why);
+    if (!rc) rc = vocab_collect_specials(v, memory, why);
     /* files that omit them mean SentencePiece's defaults */
-    if (!rc) rc = load_id(&v->bos, v, g, "tokenizer.ggml.bos_token_id", spm ? 1 : -1, why);
-    if (!rc) rc = load_id(&v->eos, v, g, "tokenizer.ggml.eos_token_id", spm ? 2 : -1, why);
-    if (!rc) rc = load_id(&v->unk, v, g, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1, why);
+    if (!rc) rc = vocab_load_id(&v->bos, v, g, "tokenizer.ggml.bos_token_id", spm ? 1 : -1, why);
+    if (!rc) rc = vocab_load_id(&v->eos, v, g, "tokenizer.ggml.eos_token_id", spm ? 2 : -1, why);
+    if (!rc) rc = vocab_load_id(&v->unk, v, g, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1, why);
     v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", spm);
     v->add_eos = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false);
     v->add_space_prefix = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", spm);

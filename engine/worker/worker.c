@@ -22,7 +22,7 @@ enum { LINE_LIMIT = 16 << 20, PIECE = 64 << 10 };
 /* ---------------------------------------------------------------- channel */
 
 /* Read once from the socket. False: end of file, or an error of the socket. */
-static bool receive(struct channel *c)
+static bool channel_receive(struct channel *c)
 {
     char piece[PIECE];
     ssize_t n;
@@ -45,7 +45,7 @@ static size_t channel_line_length(struct channel *c)
     return end ? (size_t)(end - c->in.data) + 1 : 0;
 }
 
-static void drop(struct channel *c, size_t from, size_t n)
+static void channel_drop(struct channel *c, size_t from, size_t n)
 {
     memmove(c->in.data + from, c->in.data + from + n, c->in.len - from - n + 1);
     c->in.len -= n;
@@ -59,12 +59,12 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why)
     while (!(n = channel_line_length(c))) {
         if (c->in.len > LINE_LIMIT)
             return err_set(why, ERR_FORMAT, "a request is longer than %d bytes", LINE_LIMIT);
-        if (receive(c)) continue;
+        if (channel_receive(c)) continue;
         return c->in.failed ? err_set(why, ERR_NOMEM, "out of memory for a request") : ERR_OK;
     }
     *line = strndup(c->in.data, n - 1);
     if (!*line) return err_set(why, ERR_NOMEM, "out of memory for a request");
-    drop(c, 0, n);
+    channel_drop(c, 0, n);
     return ERR_OK;
 }
 
@@ -85,14 +85,14 @@ bool channel_stop(struct channel *c)
 {
     struct pollfd p = { .fd = c->fd, .events = POLLIN };
     while (!c->closed && c->in.len <= LINE_LIMIT && poll(&p, 1, 0) > 0)
-        if (!receive(c)) break;
+        if (!channel_receive(c)) break;
     /* "cancel" and "go" take effect at once; other requests stay in the buffer until the running one ends. */
     for (size_t at = 0; at < c->in.len;) {
         const char *end = memchr(c->in.data + at, '\n', c->in.len - at);
         if (!end) break;
         const size_t n = (size_t)(end - (c->in.data + at)) + 1;
         if (channel_handle_signal(c, c->in.data + at, n - 1))
-            drop(c, at, n);
+            channel_drop(c, at, n);
         else
             at += n;
     }
@@ -137,7 +137,7 @@ void channel_done(struct channel *c)
     str_free(&c->in);
 }
 
-static json_t *answer(const struct channel *c)
+static json_t *channel_answer(const struct channel *c)
 {
     json_t *o = json_object();
     json_put(o, "id", c->request_id < 0 ? json_null() : json_integer(c->request_id));
@@ -146,14 +146,14 @@ static json_t *answer(const struct channel *c)
 
 json_t *channel_event(const struct channel *c, const char *name)
 {
-    json_t *o = answer(c);
+    json_t *o = channel_answer(c);
     json_put_str(o, "event", name);
     return o;
 }
 
 json_t *channel_ok(const struct channel *c)
 {
-    json_t *o = answer(c);
+    json_t *o = channel_answer(c);
     json_put_bool(o, "ok", true);
     return o;
 }
@@ -170,7 +170,7 @@ static const char *code_name(enum err_code code)
 
 void channel_fail(struct channel *c, const struct err *why)
 {
-    json_t *o = answer(c);
+    json_t *o = channel_answer(c);
     json_put_bool(o, "ok", false);
     json_put_str(o, "code", code_name(why->code));
     json_put_str(o, "message", why->message[0] ? why->message : err_text(why->code));

@@ -25,7 +25,7 @@ struct quality_run {
     struct model *reference;
 };
 
-static bool tell_eval(void *arg, int64_t done, int64_t of, double nll)
+static bool quality_report(void *arg, int64_t done, int64_t of, double nll)
 {
     const struct quality_run *q = arg;
     return worker_progress(q->w, isnan(nll) ? "greedy" : "eval", done, of,
@@ -104,7 +104,7 @@ static enum err_code read_request(struct eval_request *r, const json_t *request,
             (long long)chunks, (long long)ctx);
     *r = (struct eval_request){ .ctx = ctx ? (int)ctx : WINDOW,
                                 .max_chunks = chunks,
-                                .progress = tell_eval,
+                                .progress = quality_report,
                                 .greedy_prompts = GREEDY_PROMPTS,
                                 .greedy_tokens = GREEDY_TOKENS };
     return ERR_OK;

@@ -161,7 +161,7 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
 
 /* ---------------------------------------------------------------- resource use */
 
-static double seconds(struct timeval t)
+static double usage_seconds(struct timeval t)
 {
     return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
@@ -170,7 +170,7 @@ struct usage usage_now(void)
 {
     struct rusage r;
     if (getrusage(RUSAGE_SELF, &r)) return (struct usage){ .cpu_s = NAN };
-    return (struct usage){ .cpu_s = seconds(r.ru_utime) + seconds(r.ru_stime),
+    return (struct usage){ .cpu_s = usage_seconds(r.ru_utime) + usage_seconds(r.ru_stime),
                            .major_faults = r.ru_majflt,
                            .minor_faults = r.ru_minflt,
                            .voluntary_switches = r.ru_nvcsw,
@@ -219,7 +219,7 @@ void usage_put(json_t *o, struct usage before)
 
 /* ---------------------------------------------------------------- cell */
 
-static bool tell_cell(void *arg, const char *phase, int done, int of, double s)
+static bool cell_report_progress(void *arg, const char *phase, int done, int of, double s)
 {
     struct worker *w = arg;
     json_t *o = worker_progress_event(w, phase, done, of, s);
@@ -270,7 +270,7 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
     if ((rc = workload_parse(&load, json_get_str(request, "workload", ""), why))) return rc;
     if (w->trial || load.train) return worker_train(w, &load, seed, why);
     const struct usage before = usage_now();
-    if ((rc = cell_run(&result, w->model, &load, seed, tell_cell, w, why))) return rc;
+    if ((rc = cell_run(&result, w->model, &load, seed, cell_report_progress, w, why))) return rc;
     json_t *o = cell_json(w, &load, &result);
     usage_put(o, before);
     cell_result_free(&result);
@@ -307,7 +307,7 @@ static size_t utf8_incomplete_tail(const char *s, size_t n)
     return 0;
 }
 
-static void send_token(struct generation *g, int32_t id, bool last)
+static void generation_send_token(struct generation *g, int32_t id, bool last)
 {
     const size_t keep = last ? 0 : utf8_incomplete_tail(str_text(&g->held), g->held.len);
     struct str out = { 0 }, rest = { 0 };
@@ -325,7 +325,7 @@ static void send_token(struct generation *g, int32_t id, bool last)
     str_free(&out);
 }
 
-static enum err_code read_sampling(struct sampler_options *o, const json_t *r, struct err *why)
+static enum err_code generation_read_sampling(struct sampler_options *o, const json_t *r, struct err *why)
 {
     *o = SAMPLER_DEFAULTS;
     o->temperature = (float)json_get_num(r, "temp", (double)o->temperature);
@@ -343,7 +343,7 @@ static enum err_code read_sampling(struct sampler_options *o, const json_t *r, s
 }
 
 /* Between two steps: at the end of a turn, wait for "go", so that another worker can use the machine. */
-static enum err_code take_turn(struct generation *g, struct err *why)
+static enum err_code generation_take_turn(struct generation *g, struct err *why)
 {
     struct channel *c = &g->w->channel;
     if (channel_stop(c)) return err_set(why, ERR_CANCELLED, "cancelled");
@@ -354,12 +354,13 @@ static enum err_code take_turn(struct generation *g, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code step(struct generation *g, const struct batch_row *rows, int n, struct err *why)
+static enum err_code generation_step(struct generation *g, const struct batch_row *rows, int n,
+                                     struct err *why)
 {
     return model_forward_best(g->w->model, rows, n, g->greedy ? &g->best : NULL, why);
 }
 
-static enum err_code prefill(struct generation *g, struct err *why)
+static enum err_code generation_prefill(struct generation *g, struct err *why)
 {
     struct model *m = g->w->model;
     const int64_t vocab = model_shape(m)->vocab;
@@ -372,7 +373,7 @@ static enum err_code prefill(struct generation *g, struct err *why)
     if (!rows) return err_set(why, ERR_NOMEM, "out of memory");
     enum err_code rc = ERR_OK;
     for (int64_t at = 0; at < g->prompt.n && !rc; at += batch) {
-        if ((rc = take_turn(g, why))) break;
+        if ((rc = generation_take_turn(g, why))) break;
         const int n = (int)MIN(batch, g->prompt.n - at);
         for (int i = 0; i < n; i++) {
             const int32_t id = g->prompt.ids[at + i];
@@ -382,7 +383,7 @@ static enum err_code prefill(struct generation *g, struct err *why)
             if (id < vocab) sampler_accept(g->sampler, id);
         }
         const int64_t start = clock_ns();
-        rc = step(g, rows, n, why);
+        rc = generation_step(g, rows, n, why);
         handicap_wait(model_config(m), start);
         g->prefill_s += (double)(clock_ns() - start) * 1e-9;
         if (!rc && !worker_progress(g->w, "prefill", at + n, g->prompt.n, g->prefill_s))
@@ -392,7 +393,7 @@ static enum err_code prefill(struct generation *g, struct err *why)
     return rc;
 }
 
-static enum err_code decode_loop(struct generation *g, struct err *why)
+static enum err_code generation_decode(struct generation *g, struct err *why)
 {
     struct model *m = g->w->model;
     struct tokenizer_info info;
@@ -415,24 +416,24 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
         str_append_n(&g->held, str_text(&g->text) + before, g->text.len - before);
         g->count++;
         g->decode_s += (double)(clock_ns() - sampled) * 1e-9;
-        send_token(g, id, false);
+        generation_send_token(g, id, false);
         if (g->count == g->limit) break;
-        if ((rc = take_turn(g, why))) return rc;
+        if ((rc = generation_take_turn(g, why))) return rc;
         if (pos == model_ctx(m)) {
             g->stop = "context";
             break;
         }
         const struct batch_row row = { .token = id, .pos = pos++, .logits = true };
         const int64_t start = clock_ns();
-        if ((rc = step(g, &row, 1, why))) return rc;
+        if ((rc = generation_step(g, &row, 1, why))) return rc;
         handicap_wait(model_config(m), start);
         g->decode_s += (double)(clock_ns() - start) * 1e-9;
     }
-    send_token(g, -1, true); /* send the remaining bytes */
+    generation_send_token(g, -1, true); /* send the remaining bytes */
     return ERR_OK;
 }
 
-static void send_generation(struct generation *g)
+static void generation_send_result(struct generation *g)
 {
     json_t *o = channel_ok(&g->w->channel);
     json_put_str(o, "text", str_text(&g->text));
@@ -462,15 +463,15 @@ enum err_code worker_generate(struct worker *w, const json_t *request, struct er
     if (!(turn_s >= 0 && turn_s <= 3600))
         return err_set(why, ERR_USAGE, "turn_s=%g: want 0 to 3600 seconds", turn_s);
     g.turn_ns = (int64_t)(turn_s * 1e9);
-    if ((rc = read_sampling(&options, request, why))) return rc;
+    if ((rc = generation_read_sampling(&options, request, why))) return rc;
     g.greedy = sampler_is_greedy(&options);
     if ((rc = sampler_open(&g.sampler, &options, (int32_t)model_shape(w->model)->vocab, why))) return rc;
     model_truncate(w->model, 0, 0);
     rc = tokenizer_encode(g.t, prompt, strlen(prompt), TOKENIZE_SPECIAL | TOKENIZE_ADD_BOS, &g.prompt, why);
-    if (!rc) rc = prefill(&g, why);
-    if (!rc) rc = decode_loop(&g, why);
+    if (!rc) rc = generation_prefill(&g, why);
+    if (!rc) rc = generation_decode(&g, why);
     if (!rc) rc = gguf_check_unchanged(model_gguf(w->model), why);
-    if (!rc) send_generation(&g);
+    if (!rc) generation_send_result(&g);
     model_truncate(w->model, 0, 0);
     sampler_close(g.sampler);
     token_list_free(&g.prompt);

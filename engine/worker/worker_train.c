@@ -23,7 +23,7 @@ static json_t *plan_json(const struct trial_info *info)
     return o;
 }
 
-static json_t *describe(const struct worker *w, const struct trial_info *info, double load_s)
+static json_t *trial_to_json(const struct worker *w, const struct trial_info *info, double load_s)
 {
     char isa[128], recipe[2 * CONFIG_VALUE], sha256[HASH_HEX];
     json_t *o = channel_ok(&w->channel);
@@ -54,11 +54,11 @@ enum err_code worker_open_trial(struct worker *w, const struct config *c, struct
     enum err_code rc = trial_open(&w->trial, c, why);
     if (rc) return rc;
     trial_describe(w->trial, &info);
-    channel_send(&w->channel, describe(w, &info, (double)(clock_ns() - start) * 1e-9));
+    channel_send(&w->channel, trial_to_json(w, &info, (double)(clock_ns() - start) * 1e-9));
     return ERR_OK;
 }
 
-static bool tell(void *arg, int done, int of, double seconds)
+static bool train_report(void *arg, int done, int of, double seconds)
 {
     return worker_progress(arg, "train", done, of, seconds);
 }
@@ -99,7 +99,7 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
     usage_reset_peak();
     const struct usage before = usage_now();
     const int64_t start = clock_ns();
-    enum err_code rc = trial_run(w->trial, &r, load->train, seed, tell, w, why);
+    enum err_code rc = trial_run(w->trial, &r, load->train, seed, train_report, w, why);
     if (rc) return rc;
     json_t *o = result_json(w, load, &r);
     worker_put_span(o, "train", start, clock_ns());

@@ -71,8 +71,8 @@ static enum err_code sample_ids(struct token_list *ids, const struct tokenizer *
 
 /* Fill one sequence's prompt ids: the bundled text from a pseudo-random place, wrapping around at its end;
  * without a tokenizer (no text), pseudo-random ids. bos comes first unless it is -1. */
-static enum err_code make_prompt(const struct cell *c, int32_t *prompt, const struct token_list *text,
-                                 int32_t bos, uint64_t start, struct err *why)
+static enum err_code cell_make_prompt(const struct cell *c, int32_t *prompt, const struct token_list *text,
+                                      int32_t bos, uint64_t start, struct err *why)
 {
     const int64_t vocab = model_shape(c->m)->vocab;
     int at = 0;
@@ -88,7 +88,7 @@ static enum err_code make_prompt(const struct cell *c, int32_t *prompt, const st
     return ERR_OK;
 }
 
-static enum err_code make_prompts(struct cell *c, uint64_t seed, struct err *why)
+static enum err_code cell_make_prompts(struct cell *c, uint64_t seed, struct err *why)
 {
     const struct tokenizer *t = model_tokenizer(c->m);
     struct token_list text = { 0 };
@@ -102,7 +102,7 @@ static enum err_code make_prompts(struct cell *c, uint64_t seed, struct err *why
     }
     uint64_t start = mix(seed);
     for (int s = 0; s < c->sequences && !rc; s++, start = mix(start))
-        rc = make_prompt(c, c->prompt + (int64_t)s * c->prompt_count, &text, bos, start, why);
+        rc = cell_make_prompt(c, c->prompt + (int64_t)s * c->prompt_count, &text, bos, start, why);
     token_list_free(&text);
     return rc;
 }
@@ -115,7 +115,7 @@ static void hash_short(char out[17], const struct str *text)
     out[16] = '\0';
 }
 
-static enum err_code hash_work(struct cell *c, struct err *why)
+static enum err_code cell_hash_work(struct cell *c, struct err *why)
 {
     struct str s = { 0 };
     char line[600];
@@ -131,8 +131,8 @@ static enum err_code hash_work(struct cell *c, struct err *why)
 
 /* Run prompt ids [from, to) of every sequence, one sequence after the other, in batches. With `first`, choose
  * each sequence's next token from the logits of its last id. *seconds: of the forward passes alone. */
-static enum err_code feed(struct cell *c, const char *phase, int from, int to, bool first, double *seconds,
-                          struct err *why)
+static enum err_code cell_prefill(struct cell *c, const char *phase, int from, int to, bool first,
+                                  double *seconds, struct err *why)
 {
     const int batch = (int)config_int(model_config(c->m), KNOB_BATCH), each = to - from,
               all = each * c->sequences;
@@ -159,7 +159,7 @@ static enum err_code feed(struct cell *c, const char *phase, int from, int to, b
 }
 
 /* Decode; c->token contains the token at position `pos` of every sequence. */
-static enum err_code decode(struct cell *c, int pos, struct err *why)
+static enum err_code cell_decode(struct cell *c, int pos, struct err *why)
 {
     struct cell_result *out = c->out;
     out->decode_s = 0; /* sum of the steps, without the time of the progress callback between them */
@@ -181,37 +181,37 @@ static enum err_code decode(struct cell *c, int pos, struct err *why)
     return ERR_OK;
 }
 
-static void put_span(struct cell *c, const char *name, int64_t from_ns)
+static void cell_put_span(struct cell *c, const char *name, int64_t from_ns)
 {
     c->out->spans[c->out->n_spans++] = (struct cell_span){ name, from_ns, clock_ns() };
 }
 
-static enum err_code run_tokens(struct cell *c, struct err *why)
+static enum err_code cell_run_tokens(struct cell *c, struct err *why)
 {
     const struct workload *w = c->w;
     double ignored;
     int64_t start = clock_ns();
     enum err_code rc;
-    if ((rc = feed(c, "load", 0, w->depth, false, &ignored, why))) return rc;
-    if (w->depth) put_span(c, "fill", start);
+    if ((rc = cell_prefill(c, "load", 0, w->depth, false, &ignored, why))) return rc;
+    if (w->depth) cell_put_span(c, "fill", start);
     for (int s = 0; s < c->sequences; s++) c->token[s] = c->prompt[(int64_t)s * c->prompt_count + w->depth];
     if (w->prompt) {
         double seconds;
         start = clock_ns();
-        if ((rc = feed(c, "prefill", w->depth, w->depth + w->prompt, true, &seconds, why))) return rc;
+        if ((rc = cell_prefill(c, "prefill", w->depth, w->depth + w->prompt, true, &seconds, why))) return rc;
         c->out->ttft_s = (double)(clock_ns() - start) * 1e-9;
         c->out->prefill_s = seconds;
         c->out->prompt_tokens = w->prompt * c->sequences;
-        put_span(c, "prefill", start);
+        cell_put_span(c, "prefill", start);
     }
     if (!w->gen) return ERR_OK;
     start = clock_ns();
-    if ((rc = decode(c, w->depth + w->prompt, why))) return rc;
-    put_span(c, "decode", start);
+    if ((rc = cell_decode(c, w->depth + w->prompt, why))) return rc;
+    cell_put_span(c, "decode", start);
     return ERR_OK;
 }
 
-static enum err_code alloc_cell(struct cell *c, struct err *why)
+static enum err_code cell_alloc(struct cell *c, struct err *why)
 {
     const size_t sequences = (size_t)c->sequences;
     c->prompt_count = c->w->depth + MAX(c->w->prompt, 1);
@@ -227,7 +227,7 @@ static enum err_code alloc_cell(struct cell *c, struct err *why)
                    c->sequences);
 }
 
-static void hash_output(struct cell *c)
+static void cell_hash_output(struct cell *c)
 {
     struct str s = { 0 };
     str_append_n(&s, c->output, (size_t)c->out->gen_tokens * sizeof *c->output);
@@ -235,21 +235,21 @@ static void hash_output(struct cell *c)
     str_free(&s);
 }
 
-static void empty_caches(struct model *m)
+static void cell_empty_caches(struct model *m)
 {
     for (int s = 0; s < model_plan(m)->sequences; s++) model_truncate(m, s, 0);
 }
 
 /* ---------------------------------------------------------------- quality */
 
-static bool eval_tell(void *arg, int64_t chunk, int64_t of, double nll)
+static bool cell_report_eval(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct cell *c = arg;
     (void)nll;
     return !cell_report(c, "eval", (int)chunk, (int)of, NAN, NULL);
 }
 
-static enum err_code run_eval(struct cell *c, struct err *why)
+static enum err_code cell_run_eval(struct cell *c, struct err *why)
 {
     char *text, hex[HASH_HEX];
     size_t n;
@@ -262,11 +262,11 @@ static enum err_code run_eval(struct cell *c, struct err *why)
     hash_short(c->out->work_hash, &s);
     str_free(&s);
     const int64_t start = clock_ns();
-    rc = eval_perplexity(&p, c->m, text, n, c->w->eval_ctx, 0, eval_tell, c, why);
+    rc = eval_perplexity(&p, c->m, text, n, c->w->eval_ctx, 0, cell_report_eval, c, why);
     free(text);
     if (rc) return rc;
     c->out->prefill_s = (double)(clock_ns() - start) * 1e-9;
-    put_span(c, "eval", start);
+    cell_put_span(c, "eval", start);
     c->out->prompt_tokens = (int)MIN(p.chunks * c->w->eval_ctx, INT32_MAX);
     c->out->perplexity = p.ppl;
     c->out->nll = p.nll;
@@ -298,19 +298,19 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
     const int64_t start = clock_ns();
     if ((rc = model_warm(m, why))) return rc;
     out->load_s = (double)(clock_ns() - start) * 1e-9;
-    empty_caches(m);
+    cell_empty_caches(m);
     if (w->eval_file[0]) {
-        rc = run_eval(&c, why);
+        rc = cell_run_eval(&c, why);
     } else {
-        rc = alloc_cell(&c, why);
-        if (!rc) rc = make_prompts(&c, seed, why);
-        if (!rc) rc = hash_work(&c, why);
-        if (!rc) rc = run_tokens(&c, why);
-        if (!rc) hash_output(&c);
+        rc = cell_alloc(&c, why);
+        if (!rc) rc = cell_make_prompts(&c, seed, why);
+        if (!rc) rc = cell_hash_work(&c, why);
+        if (!rc) rc = cell_run_tokens(&c, why);
+        if (!rc) cell_hash_output(&c);
     }
     if (!rc)
         rc = gguf_check_unchanged(model_gguf(m), why); /* otherwise the figures belong to an unknown model */
-    empty_caches(m);
+    cell_empty_caches(m);
     free(c.prompt);
     free(c.output);
     free(c.token);
