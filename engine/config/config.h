@@ -137,9 +137,6 @@ void config_append_line(const struct config *c, struct str *out);
  * refuses. Lines that are stored or compared with stored ones need buffers of CONFIG_LINE bytes, so that all
  * of them are abbreviated alike. Returns buf. */
 const char *config_line(const struct config *c, char *buf, size_t size);
-/* SHA-256 of the canonical line: two configs have the same identity if and only if they have the same line.
- * ERR_NOMEM. */
-enum err_code config_identity(const struct config *c, char hex[HASH_HEX], struct err *why);
 /* Do both have the same canonical line? Values that were derived or resolved do not count. */
 bool config_same(const struct config *a, const struct config *b);
 

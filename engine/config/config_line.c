@@ -100,16 +100,6 @@ const char *config_line(const struct config *c, char *buf, size_t size)
     return buf;
 }
 
-enum err_code config_identity(const struct config *c, char hex[HASH_HEX], struct err *why)
-{
-    struct str s = { 0 };
-    config_append_line(c, &s);
-    const enum err_code rc = s.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
-    hash_bytes(str_text(&s), s.len, hex);
-    str_free(&s);
-    return rc;
-}
-
 bool config_same(const struct config *a, const struct config *b)
 {
     for (int i = 0; i < KNOB_COUNT; i++) {

@@ -94,11 +94,6 @@ int layers_tokens(const struct layers *l)
 {
     return l->m->session.batch;
 }
-const struct model *layers_model(const struct layers *l)
-{
-    return l->m;
-}
-
 /* Layers that run one at a time run on the host. */
 static const struct site *layers_host(const struct model *m)
 {

@@ -169,9 +169,8 @@ enum err_code layers_open(struct layers **out, const struct gguf *g, const struc
 void layers_close(struct layers *l); /* NULL is fine */
 
 int layers_count(const struct layers *l);
-int64_t layers_width(const struct layers *l);             /* floats per row of x */
-int layers_tokens(const struct layers *l);                /* largest number of rows of a sequence */
-const struct model *layers_model(const struct layers *l); /* for its shape and tokenizer; do not run it */
+int64_t layers_width(const struct layers *l); /* floats per row of x */
+int layers_tokens(const struct layers *l);    /* largest number of rows of a sequence */
 /* Its threads, for work of the caller between calls and in an observer. */
 struct threadpool *layers_threads(const struct layers *l);
 

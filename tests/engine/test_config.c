@@ -289,7 +289,6 @@ static void long_lines_differ(void **state)
     (void)state;
     struct config c[2], again;
     struct err why = { 0 };
-    char hash[2][HASH_HEX];
     for (int i = 0; i < 2; i++) {
         char text[1600], rules[512] = "";
         for (int layer = 0; layer < 28; layer++)
@@ -298,9 +297,7 @@ static void long_lines_differ(void **state)
         snprintf(text, sizeof text, "model=/%0480d.gguf,q4_0,calib=/%0480d.txt,tensors=%s,accumulate=%d", 1,
                  2, rules, 3 + i);
         CHECK_OK(config_parse(&c[i], text, &why));
-        CHECK_OK(config_identity(&c[i], hash[i], &why));
     }
-    CHECK(strcmp(hash[0], hash[1]) != 0);
     CHECK(!config_same(&c[0], &c[1]));
     struct str whole = { 0 };
     config_append_line(&c[0], &whole);
