@@ -3,6 +3,7 @@
 #define QDYNO_ADVISOR_ADVISE_H
 
 #include "advisor/predict/predict.h"
+#include "db/db.h"
 #include "engine/config/config.h"
 #include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
@@ -114,5 +115,28 @@ int rules_apply(struct rule_finding out[RULES_MAX], const struct rule_case *c);
 /* For help and tests: the names of all rules and when they apply; NULL beyond the last. */
 const char *rule_name(int i);
 const char *rule_about(int i);
+
+/* ---------------------------------------------------------------- troubles */
+
+/* Conditions that make runs slow, fail or vary on this machine now, and what to do about each. */
+
+struct trouble_case {
+    const struct machine *machine;
+    const double *row;          /* [METRIC_SENSOR_COUNT], the second of two samples; NAN: unknown */
+    const struct run_row *runs; /* from the database, newest first */
+    int n_runs;
+    bool devices_known; /* false: OpenCL could not be queried */
+    const struct device_info *device;
+    int n_devices;
+};
+struct trouble {
+    char found[256], advice[256];
+};
+enum { TROUBLES_MAX = 16 };
+/* A pure function. Returns the number of troubles found. */
+int troubles_find(struct trouble out[TROUBLES_MAX], const struct trouble_case *c);
+
+/* Is the OpenCL device this GPU? Compares PCI addresses; unknown addresses never match. */
+bool gpu_is_device(const struct gpu_identity *gpu, const struct device_info *d);
 
 #endif

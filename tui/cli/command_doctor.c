@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "advisor/advise/advise.h"
 #include "advisor/run/run.h"
 #include "db/db.h"
 #include "engine/arch/arch.h"
@@ -19,8 +20,8 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
-#include "tui/cli/command_doctor_troubles.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/devices.h"
 
 static const struct column COLUMNS[] = {
     { .name = "check", .title = "check" },
@@ -261,8 +262,14 @@ static void check_troubles(struct doctor *d)
         telemetry_close(t);
     }
     if (!db_open(&db, d->g->db_path, NULL)) db_run_list(db, NULL, LATEST, &runs, &n_runs, NULL);
-    const int n = troubles_find(found, &(struct trouble_case){ &d->machine, row, runs, n_runs,
-                                                               d->devices_known ? &d->devices : NULL });
+    const struct trouble_case now = { .machine = &d->machine,
+                                      .row = row,
+                                      .runs = runs,
+                                      .n_runs = n_runs,
+                                      .devices_known = d->devices_known,
+                                      .device = d->devices.device,
+                                      .n_devices = d->devices.count };
+    const int n = troubles_find(found, &now);
     for (int i = 0; i < n; i++) doctor_report(d, NOTE, found[i].advice, "%s", found[i].found);
     if (!n) doctor_report(d, GOOD, "", "nothing found that would slow down or stop a run");
     for (int i = 0; i < n_runs; i++) run_row_free(&runs[i]);

@@ -8,11 +8,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "advisor/advise/advise.h"
 #include "kernels/kernels.h"
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/machine/machine.h"
@@ -168,22 +168,17 @@ enum err_code devices_measure(struct device_ceilings *out, const char *device, d
 
 /* ---------------------------------------------------------------- devices and GPUs */
 
-static bool is_same_board(const struct gpu_identity *gpu, const struct device_info *d)
-{
-    return *d->pci && *gpu->bus && !strcasecmp(gpu->bus, d->pci);
-}
-
 int device_gpu(const struct machine *m, const struct device_info *d)
 {
     for (int i = 0; i < m->gpus; i++)
-        if (is_same_board(&m->gpu[i], d)) return i;
+        if (gpu_is_device(&m->gpu[i], d)) return i;
     return -1;
 }
 
 const struct device_info *device_of_gpu(const struct devices *all, const struct gpu_identity *gpu)
 {
     for (int i = 0; i < all->count; i++)
-        if (is_same_board(gpu, &all->device[i])) return &all->device[i];
+        if (gpu_is_device(gpu, &all->device[i])) return &all->device[i];
     return NULL;
 }
 

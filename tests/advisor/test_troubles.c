@@ -5,14 +5,15 @@
 #include <string.h>
 
 #include "tests/check.h"
-#include "tui/cli/command_doctor_troubles.h"
+#include "advisor/advise/advise.h"
 
 struct test_machine {
     struct machine machine;
     double row[METRIC_SENSOR_COUNT];
     struct run_row runs[2];
     int n_runs;
-    struct devices devices;
+    struct device_info device;
+    int n_devices;
 };
 
 static void machine_without_troubles(struct test_machine *w)
@@ -29,7 +30,14 @@ static void machine_without_troubles(struct test_machine *w)
 
 static int machine_find_troubles(const struct test_machine *w, struct trouble out[TROUBLES_MAX])
 {
-    return troubles_find(out, &(struct trouble_case){ &w->machine, w->row, w->runs, w->n_runs, &w->devices });
+    const struct trouble_case now = { .machine = &w->machine,
+                                      .row = w->row,
+                                      .runs = w->runs,
+                                      .n_runs = w->n_runs,
+                                      .devices_known = true,
+                                      .device = &w->device,
+                                      .n_devices = w->n_devices };
+    return troubles_find(out, &now);
 }
 
 static void expect_one(const struct test_machine *w, const char *found, const char *advice)
@@ -133,15 +141,16 @@ static void board_without_opencl(void **state)
         snprintf(u->bus, sizeof u->bus, "0000:3b:00.0");
         snprintf(u->driver, sizeof u->driver, "1");
         expect_one(&w, "at 0000:3b:00.0: no OpenCL driver", BOARDS[i].package);
-        w.devices.count = 1; /* a CPU device */
+        w.n_devices = 1; /* a CPU device */
         expect_one(&w, "no OpenCL platform has a device for it", BOARDS[i].package);
-        w.devices.device[0].gpu = true; /* without a PCI address it may be this board */
+        w.device.gpu = true; /* without a PCI address it may be this board */
         assert_int_equal(machine_find_troubles(&w, t), 0);
-        snprintf(w.devices.device[0].pci, sizeof w.devices.device[0].pci, "0000:5E:00.0");
+        snprintf(w.device.pci, sizeof w.device.pci, "0000:5E:00.0");
         expect_one(&w, "no OpenCL platform", BOARDS[i].package);
-        snprintf(w.devices.device[0].pci, sizeof w.devices.device[0].pci, "0000:3B:00.0");
+        snprintf(w.device.pci, sizeof w.device.pci, "0000:3B:00.0");
         assert_int_equal(machine_find_troubles(&w, t), 0);
-        assert_int_equal(troubles_find(t, &(struct trouble_case){ &w.machine, w.row, NULL, 0, NULL }), 0);
+        const struct trouble_case unknown = { .machine = &w.machine, .row = w.row };
+        assert_int_equal(troubles_find(t, &unknown), 0);
     }
 }
 

@@ -1,10 +1,11 @@
-/* command_doctor_troubles.c - see command_doctor_troubles.h. A table of checks; a sensor without a value
- * never makes a trouble. */
-#include "tui/cli/command_doctor_troubles.h"
+/* advisor/advise/troubles.c - see advise.h. A table of checks; a sensor without a value never makes a
+ * trouble. */
+#include "advisor/advise/advise.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "db/db.h"
 #include "engine/config/config.h"
@@ -118,10 +119,22 @@ static bool find_missing_driver(struct trouble *t, const struct trouble_case *c)
 }
 
 /* A GPU without a known PCI address could be any board. */
-static bool has_device_without_address(const struct devices *all)
+static bool has_device_without_address(const struct trouble_case *c)
 {
-    for (int i = 0; i < all->count; i++)
-        if (all->device[i].gpu && !*all->device[i].pci) return true;
+    for (int i = 0; i < c->n_devices; i++)
+        if (c->device[i].gpu && !*c->device[i].pci) return true;
+    return false;
+}
+
+bool gpu_is_device(const struct gpu_identity *gpu, const struct device_info *d)
+{
+    return *d->pci && *gpu->bus && !strcasecmp(gpu->bus, d->pci);
+}
+
+static bool gpu_has_device(const struct gpu_identity *gpu, const struct trouble_case *c)
+{
+    for (int i = 0; i < c->n_devices; i++)
+        if (gpu_is_device(gpu, &c->device[i])) return true;
     return false;
 }
 
@@ -139,15 +152,15 @@ static bool find_missing_opencl(struct trouble *t, const struct trouble_case *c)
           .advice = "apt install mesa-opencl-icd (or that of ROCm), and join the groups render and video" },
         { .vendor = "intel", .advice = "apt install intel-opencl-icd, and join the group render" },
     };
-    if (!c->devices || has_device_without_address(c->devices)) return false;
+    if (!c->devices_known || has_device_without_address(c)) return false;
     for (int i = 0; i < c->machine->gpus; i++) {
         const struct gpu_identity *u = &c->machine->gpu[i];
-        if (!*u->bus || !strcmp(u->source, "opencl") || device_of_gpu(c->devices, u)) continue;
+        if (!*u->bus || !strcmp(u->source, "opencl") || gpu_has_device(u, c)) continue;
         const char *advice = "install the vendor's OpenCL driver";
         for (size_t k = 0; k < COUNT_OF(ICDS); k++)
             if (!strcmp(u->vendor, ICDS[k].vendor)) advice = ICDS[k].advice;
         trouble_set(t, advice, "%.80s at %s: %s", u->name, u->bus,
-                    c->devices->count ? "no OpenCL platform has a device for it" : "no OpenCL driver");
+                    c->n_devices ? "no OpenCL platform has a device for it" : "no OpenCL driver");
         return true;
     }
     return false;
