@@ -114,10 +114,12 @@ static void scales_survive_anything(void **state)
                 l->point[0].x = VALUES[a];
                 l->point[1].x = VALUES[b];
                 const struct plot_scale s = plot_scale(&p, 'x');
-                CHECK(s.low < s.high && (!log || s.low > 0));
+                CHECK_LT(s.low, s.high);
+                if (log) CHECK_LT(0, s.low);
                 struct plot_ticks t;
                 plot_ticks(&t, &p.x, &s, 8);
-                CHECK(t.n >= 0 && t.n <= 8);
+                CHECK_LE(0, t.n);
+                CHECK_LE(t.n, 8);
                 arena_free(&arena);
             }
 }
@@ -164,7 +166,8 @@ static void anything_draws(void **state)
             if (!found) found = strstr(str_text(&svg), "<script");
             if (found) fail_msg("%.80s", found);
             plot_text(&text, &p, columns, 10);
-            CHECK(text.len > 0 && !text.failed);
+            CHECK_LT(0, text.len);
+            CHECK(!text.failed);
             str_free(&svg);
             str_free(&text);
             arena_free(&arena);

@@ -62,7 +62,8 @@ static void check_markdown(const char *text)
             fail_msg("%d cells, the head has %d: %.120s", bars - 1, columns - 1, line);
         columns = bars;
     }
-    CHECK(!fence && titles == 1);
+    CHECK(!fence);
+    CHECK_EQ(titles, 1);
 }
 
 /* Nothing of these may be in a file that stands alone. */
