@@ -59,7 +59,7 @@ expect 5 info -m "$T" # a folder
 expect 5 calibrate "$T/none.gguf" --out "$T/x.gguf"
 expect 5 calibrate "$T/tiny.gguf" -f "$T/none.txt" --out "$T/x.gguf"
 echo "too short" >"$T/short.txt"
-expect 4 calibrate "$T/tiny.gguf" -f "$T/short.txt" --out "$T/x.gguf" && says err 'too few'
+expect 4 calibrate "$T/tiny.gguf" -f "$T/short.txt" --out "$T/x.gguf" && says err 'at least 16'
 expect 5 calibrate --show "$T/tiny.gguf" && says err 'this is a model'
 expect 5 calibrate --show "$T/damaged.gguf"
 expect 5 calibrate --show "$T/noise.gguf"

@@ -108,7 +108,7 @@ expect 0 telemetry --period cpu_temperature_celsius=2000 --period mem_used_bytes
 json '{r["name"]: r["period_ms"] for r in d["rows"]}["cpu_temperature_celsius"] == 2000'
 json '{r["name"]: r["period_ms"] for r in d["rows"]}["mem_used_bytes"] == 50'
 QDYNO_PERIODS=mem_used_bytes=70 expect 0 telemetry -o json && json '{r["name"]: r["period_ms"] for r in d["rows"]}["mem_used_bytes"] == 70'
-expect 4 telemetry --period cpu_temperature_celsius=10 && says err 'want 1000 or more'
+expect 4 telemetry --period cpu_temperature_celsius=10 && says err '1000 or more'
 expect 4 telemetry --period mem_used=100 && says err "did you mean 'mem_used_bytes'"
 QDYNO_PERIODS=mem_used_bytes expect 4 telemetry && says err 'QDYNO_PERIODS'
 QDYNO_PERIODS=nonsense=1 expect 4 bench -p 8 -n 0 -r 1 && says err 'QDYNO_PERIODS'
