@@ -95,12 +95,13 @@ struct config_value {
     int64_t number;   /* VALUE_INT: the value; VALUE_CHOICE: its index among KNOBS[id].choices; else 0 */
 };
 
-/* A parsed line: typed values, and which of them the line gave. A plain value of about 500 bytes: it owns
- * nothing, so copy and assign it freely; there is nothing to free. A zeroed config reads as the
- * default one. Read it with config_text, config_int and
- * config_choice; write it with the functions below, which keep text and number together. */
 enum { CONFIG_LINE = 2048 }; /* bytes for a line that is stored and compared: see config_line */
 enum { CONFIG_VALUE = 512 }; /* bytes of one value's text, its end included: a longer one is ERR_USAGE */
+
+/* A parsed line: typed values, and which of them the line gave. It is a plain value of about 500 bytes that
+ * owns nothing: copy and assign it freely, there is nothing to free. A zeroed config reads as the default
+ * one. Read it with config_text, config_int and config_choice; write it with the functions below, which keep
+ * text and number together. */
 struct config {
     struct config_value value[KNOB_COUNT];
     bool given[KNOB_COUNT];
@@ -109,12 +110,15 @@ struct config {
 void config_default(struct config *c);
 
 /* Parse a line. An unknown key, a bad value, a key given twice and an impossible combination are ERR_USAGE:
- * the message gives key, value, what is allowed and the nearest valid spelling. line    = item { (" " | ",")
- * item }, or "default" item    = key "=" value | recipe;  a value with spaces, commas or quotes is written in
- * double quotes, \" and
- * \\ recipe  = format | method | method ":" format       a bare format means method "rtn"; a bare method the
- *   format that its parameters mean; a word that is both ("nf4") the method; a published mix ("q4_K_M")
- * method "gguf" */
+ * the message gives key, value, what is allowed and the nearest valid spelling.
+ *
+ *   line   = "default" | item { (" " | ",") item }
+ *   item   = key "=" value | recipe
+ *   recipe = format | method | method ":" format
+ *
+ * A value with spaces, commas or quotes is written in double quotes; inside, \" and \\ stand for " and \. A
+ * bare format means method "rtn". A bare method means the format that its parameters give. A word that is
+ * both ("nf4") is the method. A published mix ("q4_K_M") means method "gguf". */
 enum err_code config_parse(struct config *c, const char *line, struct err *why);
 
 /* Set one key (also "kv", "recipe" or a parameter) as in a line, but replace a value that was set before.
@@ -142,9 +146,7 @@ bool config_same(const struct config *a, const struct config *b);
 
 /* All keys with their values, given or not. New reference. */
 json_t *config_to_json(const struct config *c);
-/* Absent keys get their default; `given` are the keys whose value is not the default. ERR_USAGE as
- * config_parse.
- */
+/* Absent keys get their default; keys whose value is not the default count as given. ERR_USAGE. */
 enum err_code config_from_json(struct config *c, const json_t *object, struct err *why);
 
 int64_t config_int(const struct config *c, enum knob_id id);

@@ -85,8 +85,7 @@ static struct matmul product(const struct pass *p, const struct bound *w, const 
     return (struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias->v };
 }
 
-/* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x.
- */
+/* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x. */
 static void observer_call(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
                           const float *x, int64_t stride)
 {
@@ -226,8 +225,7 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
     add_to_stream(p, product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
 }
 
-/* Copy the requested rows out of p->n rows of `width`, as a look-up in a table of f32 rows.
- */
+/* Copy the requested rows out of p->n rows of `width`, as a look-up in a table of f32 rows. */
 static void pass_gather_wanted(const struct pass *p, const float *from, float *to, int64_t width)
 {
     const struct weight table = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = width, .data = from };

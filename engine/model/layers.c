@@ -137,7 +137,7 @@ static void layers_show(void *ctx, int layer, const enum slot *slots, int count,
     l->see(l->see_ctx, &in);
 }
 
-static void watch(struct layers *l, layer_observer *see, void *ctx)
+static void layers_observe(struct layers *l, layer_observer *see, void *ctx)
 {
     l->see = see;
     l->see_ctx = ctx;
@@ -165,9 +165,9 @@ enum err_code layers_run(struct layers *l, int layer, float *x, int n, layer_obs
     enum err_code rc = layers_check(l, layer, n, why);
     if (rc) return rc;
     backend_write(layers_host(m)->backend, layers_host(m)->buffers.x, x, row_bytes(l, n));
-    watch(l, see, ctx);
+    layers_observe(l, see, ctx);
     forward_part(m, FORWARD_LAYER, layer, n);
-    watch(l, NULL, NULL);
+    layers_observe(l, NULL, NULL);
     backend_read(layers_host(m)->backend, x, layers_host(m)->buffers.x, row_bytes(l, n));
     return ERR_OK;
 }
@@ -179,9 +179,9 @@ enum err_code layers_head(struct layers *l, const float *x, int n, float *logits
     enum err_code rc = layers_check(l, 0, n, why);
     if (rc) return rc;
     backend_write(layers_host(m)->backend, layers_host(m)->buffers.x, x, row_bytes(l, n));
-    watch(l, see, ctx);
+    layers_observe(l, see, ctx);
     forward_part(m, FORWARD_OUTPUT_NORM, 0, n);
-    watch(l, NULL, NULL);
+    layers_observe(l, NULL, NULL);
     if (!logits) return ERR_OK;
     float *own = m->logits; /* the pass writes to the caller's buffer */
     m->logits = logits;

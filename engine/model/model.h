@@ -71,8 +71,7 @@ model_config(const struct model *m); /* resolved: the actual values in place of 
 void model_backend(const struct model *m, struct backend_info *out);
 int model_ctx(const struct model *m);
 
-/* When opening applied the recipe (clock_ns); 0, 0: no recipe, or the file was in the cache.
- */
+/* When opening applied the recipe (clock_ns); 0, 0: no recipe, or the file was in the cache. */
 void model_quantized(const struct model *m, int64_t *from_ns, int64_t *to_ns);
 
 /* Outcome of the settings about memory (hugepages, repack, prefetch) when the model was opened. */

@@ -14,8 +14,7 @@
 enum { SETTLED_MS = 2000 };
 
 /* Part of every key. Hashes that version 1 stored could belong to a file that was replaced while it was
- * hashed.
- */
+ * hashed. */
 #define MEMO_VERSION "2"
 
 /* Path of the stored hash of a model in state `st`, the state of the opened descriptor: its path can name

@@ -124,8 +124,7 @@ static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const str
 }
 
 /* The tensor with RoPE factors, NULL: none. Files can contain two sets, for long and for short contexts: the
- * size of the session's context decides, not the length of the text.
- */
+ * size of the session's context decides, not the length of the text. */
 static const struct gguf_tensor *rope_factors(const struct model *m)
 {
     const uint64_t may = m->hyper.arch->may | m->hyper.arch->need;

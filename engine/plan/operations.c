@@ -20,8 +20,7 @@ static bool slot_is_early(enum slot slot)
     return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV;
 }
 
-/* Sum of the rows of all matrices that one call multiplies with the same inputs: q, k and v; gate and up.
- */
+/* Sum of the rows of all matrices that one call multiplies with the same inputs: q, k and v; gate and up. */
 static int64_t rows_together(const struct gathering *g, enum slot slot, int64_t rows)
 {
     const struct model_shape *s = &g->out->shape;

@@ -24,8 +24,7 @@ static int64_t lines_field(const char *text, const char *name, int64_t unit)
 }
 
 /* The number in a file. -1: no file, "max", or a number beyond any machine (cgroup v1 writes one for "no
- * limit").
- */
+ * limit"). */
 static int64_t file_number(const char *root, const char *dir, const char *name)
 {
     char path[PATH_SIZE], *text;

@@ -303,8 +303,7 @@ static int32_t candidates_gather_from(const struct sampler *s, const float *logi
 }
 
 /* Collect the k best tokens as candidates, in any order. At most 4 k candidates are buffered: whenever the
- * buffer is full, all but the k best are dropped, and the k-th sets the new threshold.
- */
+ * buffer is full, all but the k best are dropped, and the k-th sets the new threshold. */
 static int32_t candidates_gather_first(const struct sampler *s, const float *logits, int32_t k)
 {
     struct candidate *c = s->candidates;
@@ -357,8 +356,7 @@ static int32_t sampler_choose_candidates(struct sampler *s, const float *logits,
     return kept;
 }
 
-/* The first index whose cumulative weight exceeds `left`; the last index when rounding leaves none.
- */
+/* The first index whose cumulative weight exceeds `left`; the last index when rounding leaves none. */
 static int32_t weights_walk(const float *w, int32_t n, double left)
 {
     enum { AT_ONCE = 256 };

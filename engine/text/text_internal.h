@@ -83,8 +83,7 @@ typedef bool merge_pair_fn(const void *ctx, const char *text, const struct symbo
 void merger_free(struct merger *m);
 /* Append a symbol to the chain; false when out of memory. Start each text with m->count = 0. */
 bool merger_add(struct merger *m, int32_t at, int32_t len, int32_t id);
-/* Merge until nothing merges: O(n log n). Walk the result from symbol 0 along `next`. False: out of memory.
- */
+/* Merge until nothing merges: O(n log n). Walk the result from symbol 0 along `next`. False: out of memory */
 bool merger_run(struct merger *m, merge_pair_fn *pair, const void *ctx, const char *text);
 
 /* ---------------------------------------------------------------- SPM and BPE */

@@ -130,8 +130,7 @@ static bool fragments_cut_out(const struct fragments *in, struct fragments *out,
 }
 
 /* User-defined tokens are always recognised. Control tokens only on request, because untrusted text must not
- * be able to produce "<|im_end|>". Longer tokens are cut out first, over the whole text, as llama.cpp does.
- */
+ * be able to produce "<|im_end|>". Longer tokens are cut out first, over the whole text, as llama.cpp does */
 static bool fragments_split_specials(const struct vocab *v, const char *text, size_t n, bool control,
                                      struct fragments *out)
 {

@@ -1,6 +1,5 @@
 /* Waits with microsecond precision. A step of a small model takes microseconds, but a sleeping thread wakes
- * tens of microseconds late. So most of the wait is a sleep, which uses no CPU, and the end is a busy loop.
- */
+ * tens of microseconds late. So most of the wait is a sleep, which uses no CPU, and the end is a busy loop */
 #include "engine/worker/handicap.h"
 
 #include "base/base.h"

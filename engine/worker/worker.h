@@ -1,48 +1,68 @@
 /* engine/worker/worker.h - measured work: timed cells, and the child process that owns one loaded model.
  *
- * Every arm of an experiment runs in a process of its own. Requests and answers are JSON objects, one per
- * line, over a socket.
+ * Every arm of an experiment runs in a process of its own, a worker. Requests and answers are JSON objects,
+ * one per line, over a socket.
  *
- * Requests; every one has "id" (an integer that the answers repeat):
- *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1,"shapes":LINES}
- *     shapes: optional, measured kernel choices (struct backend_options)
- *   {"id":1,"op":"open","train":true,"config":LINE}   no model: each cell trains one from scratch
+ * Every request has "id", an integer that its answers repeat:
+ *
+ *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1,"shapes":TEXT}
+ *         Load a model. shapes: optional, measured kernel choices (struct backend_options).
+ *   {"id":1,"op":"open","train":true,"config":LINE}
+ *         No model: each cell trains one from scratch.
  *   {"id":2,"op":"cell","workload":"tg64","seed":7}
+ *         One timed run.
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0,"turn_s":0.1}
- *     turn_s, when given: work no longer than that (a step is never cut) without being told to go on, so that
- *     two workers can have the whole machine by turns
+ *         turn_s: optional; after so many seconds of work (whole steps) the worker waits for "go".
+ *         So two workers can use the whole machine alternately.
  *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"reference":{"model":PATH,"config":LINE,"shapes":TEXT}}
- *     file "": the bundled text; chunks 0: all; the reference is opened beside the open model for the time of
- *     the request, ctx must not be more than the open model's
- *   {"id":0,"op":"cancel"}   stops the running request; no answer of its own
- *   {"id":0,"op":"go"}       after the event "turn": continue; no answer of its own
+ *         file "": the bundled text; chunks 0: all. The reference is a second model that is open
+ *         during this request; ctx is at most the open model's.
+ *   {"id":0,"op":"cancel"}
+ *         Stop the running request. No answer of its own.
+ *   {"id":0,"op":"go"}
+ *         Continue after the event "turn". No answer of its own.
  *   {"id":9,"op":"close"}
- * Answers:
- *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval"|"greedy"|"train","done":n,"of":m,"seconds":s}
- *     in cells with "occupancy":{"blocks","used","block_tokens","rows","batch","step","map"} (occupancy.h)
- *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}   s: seconds of work since prefill
- *   {"id":3,"event":"turn"}   the worker waits for "go"; also before the first step
- *   {"id":2,"ok":true,...}       the result
+ *         End the worker.
+ *
+ * Answers are any number of events, then one result or error:
+ *
+ *   {"id":2,"event":"progress","phase":P,"done":n,"of":m,"seconds":s}
+ *         P: prefill, decode, load, quantize, eval, greedy or train. In cells also
+ *         "occupancy":{"blocks","used","block_tokens","rows","batch","step","map"} (model_occupancy_to_json).
+ *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}
+ *         s: seconds of work since prefill.
+ *   {"id":3,"event":"turn"}
+ *         The worker waits for "go"; also before the first step.
+ *   {"id":2,"ok":true,...}
  *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
- * The result of open describes what really runs: {"config":{all
- * keys},"recipe":,"arch":,"name":,"params":,"sha256":,"isa":,"inputs":,"device":,"gpu":,"threads":,
- *   "pinned":,"ctx":,"random_weights":,"dominant_format":,"plan":{weights,kv,compute,scratch,total,device,gpu_layers,kv_bytes_per_token,decode_read_bytes,
- *   flops_per_token}, "memory":{huge_wanted_bytes,huge_bytes,copied_bytes,repacked_bytes,prefetched_bytes,
- *   prefetch_s},
- * "load_s":} The result of cell:
- * {"model":,"workload":,"sequences":,"prefill_s":,"decode_s":,"ttft_s":,"prompt_tokens":,"gen_tokens":,
- * "itl_s":[one per decode step],
- *   "perplexity":,"nll":,"nll_se":,"scored_tokens":,"work_hash":,"output_hash":,"cpu_s":,"peak_rss_bytes":,"rss_bytes":,"major_faults":,
- *   "minor_faults":,"voluntary_switches":,"involuntary_switches":}   unknown = null
- * The result of quality: {"quality":{"file":,"ctx":, figures of engine/eval/eval.h by divergence_to_json},
- *   "random_weights":,"seconds":}
- * The result of a training cell: {"workload":"train20","train_s":,"steps":,"skipped_steps":,"train_tokens":,
- *   "first_loss":,"train_loss":,"parameter_bytes":,"activation_bytes":,"optimizer_bytes":,"work_hash":,
- *   "output_hash":, and resource use as above}; its peak memory is that of this cell alone.
- * Answers to open and cell may have "spans":[{"name":"quantize","from_ns":,"to_ns":}, ...]: when a phase of
- * it ran
- *   ("quantize"; "fill" "prefill" "decode" "eval" "train"), by the monotonic clock that all processes share.
- * The worker ends with its parent (PR_SET_PDEATHSIG, and end of file on the socket). */
+ *
+ * Fields of results; an unknown value is null:
+ *
+ * - open: what really runs: config (all keys), recipe, arch, name, params, sha256, isa, inputs, device, gpu,
+ *   threads, pinned, ctx, random_weights, dominant_format, load_s
+ *
+ * - plan, in open: {weights, kv, compute, scratch, total, device, gpu_layers, kv_bytes_per_token,
+ *   decode_read_bytes, flops_per_token}
+ *
+ * - memory, in open: {huge_wanted_bytes, huge_bytes, copied_bytes, repacked_bytes, prefetched_bytes,
+ *   prefetch_s}
+ *
+ * - cell: model, workload, sequences, prefill_s, decode_s, ttft_s, prompt_tokens, gen_tokens, itl_s [one per
+ *   decode step], perplexity, nll, nll_se, scored_tokens, work_hash, output_hash, and resource use
+ *
+ * - resource use: cpu_s, peak_rss_bytes, rss_bytes, major_faults, minor_faults, voluntary_switches,
+ *   involuntary_switches
+ *
+ * - cell that trains: workload, train_s, steps, skipped_steps, train_tokens, first_loss, train_loss,
+ *   parameter_bytes, activation_bytes, optimizer_bytes, work_hash, output_hash, and resource use (the peak
+ *   memory is that of this cell alone)
+ *
+ * - quality: quality {file, ctx, figures of engine/eval/eval.h}, random_weights, seconds
+ *
+ * Results of open and cell can have "spans":[{"name":"quantize","from_ns":,"to_ns":}, ...]: when their phases
+ * ran (quantize, fill, prefill, decode, eval, train), by the monotonic clock that all processes share.
+ *
+ * A worker ends with its parent (PR_SET_PDEATHSIG, and end of file on the socket). */
 #ifndef QDYNO_ENGINE_WORKER_H
 #define QDYNO_ENGINE_WORKER_H
 

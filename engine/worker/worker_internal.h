@@ -60,8 +60,7 @@ enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t availa
 enum err_code worker_needs_model(const struct worker *w, struct err *why);
 
 /* Progress callback of model_open: sends {"event":"progress"} at most ten times a second; arg is a struct
- * open_progress.
- */
+ * open_progress. */
 struct open_progress {
     struct worker *w;
     int64_t started_ns, reported_ns;
