@@ -24,7 +24,7 @@ expect 0 run -p 'One day' -n 24 --temp 0 && cp "$T/out" "$T/here"
 expect 0 run -p 'One day' -n 24 --temp 0 --device opencl:0
 cmp -s "$T/out" "$T/here" || fail "greedy text differs: $(diff "$T/here" "$T/out" | head -c 300)"
 expect 0 run -p 'One day' -n 24 --temp 0 --device opencl:0 --gpu_layers 1
-says err '1 of [0-9]+ layers run on opencl:0, the others on the processor'
+says err '1 of [0-9]+ layers run on opencl:0, the others on the CPU'
 cmp -s "$T/out" "$T/here" || fail "greedy text of mixed layers differs: $(diff "$T/here" "$T/out" | head -c 300)"
 
 expect 4 run -p x -n 1 --gpu_layers 1 && says err 'gpu_layers=1, but device=cpu'

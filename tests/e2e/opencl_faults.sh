@@ -32,7 +32,7 @@ small=$((two / 15 * 16 + 65536)) # a sixteenth is left to the driver
 
 faulty FAULT_MEMORY_BYTES=1048576 -- expect 6 fit -c 64 -C device=opencl:0 -o json
 faulty FAULT_MEMORY_BYTES=1048576 -- expect 6 run -p x -n 1 -c 64 --device opencl:0
-says err 'does not fit: not one layer, which needs [0-9.]+[KMG]? on opencl:0, which has 960(\.0*)?K'
+says err 'does not fit: a single layer needs [0-9.]+[KMG]? on opencl:0, which has 960(\.0*)?K'
 faulty FAULT_MEMORY_BYTES=$small -- expect 6 run -p x -n 1 -c 64 --device opencl:0 --gpu_layers "$layers"
 says err 'does not fit: needs [0-9.]+[KMG] on opencl:0, which has [0-9.]+[KMG]'
 text 0 -c 64 && cp "$T/out" "$T/here"
