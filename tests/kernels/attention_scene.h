@@ -1,5 +1,5 @@
-/* tests/kernels/attention_scene.h - batches for attention: what is asked of a cache, what it should hold, and
- * what binary64 makes of it. Used on every device. */
+/* tests/kernels/attention_scene.h - batches for attention tests on every device: random K, V and queries, the
+ * cache layout, and the expected result in binary64. */
 #ifndef QDYNO_TESTS_ATTENTION_SCENE_H
 #define QDYNO_TESTS_ATTENTION_SCENE_H
 
@@ -8,7 +8,7 @@
 struct scene {
     enum format_id k, v;
     int heads, kv_heads, k_dim, v_dim, block_tokens;
-    int past, n; /* tokens before, and rows of the batch, of each of `sequences` */
+    int past, n; /* per sequence: tokens already in the cache, and rows of the batch */
     int sequences, window;
     float softcap;
 };
@@ -27,7 +27,7 @@ static inline void stage_make(struct stage *t, const struct scene *s, struct rng
     *t = (struct stage){ .s = s, .total = s->past + s->n, .rows = s->n * s->sequences };
     t->blocks = (t->total + s->block_tokens - 1) / s->block_tokens;
     t->tokens = t->total * s->sequences;
-    const int all = t->blocks * s->sequences + 1; /* one block belongs to nobody */
+    const int all = t->blocks * s->sequences + 1; /* one block is unused */
     t->kv = (struct kv_layer){ &FORMATS[s->k], &FORMATS[s->v],  NULL, NULL, s->kv_heads, s->k_dim,
                                s->v_dim,       s->block_tokens, all };
     const size_t tokens = (size_t)t->tokens;
@@ -44,7 +44,7 @@ static inline void stage_make(struct stage *t, const struct scene *s, struct rng
     fill_gauss(r, t->q, (int64_t)t->rows * s->heads * s->k_dim, 2);
     for (int q = 0; q < s->sequences; q++) {
         t->tables[q] = malloc((size_t)t->blocks * sizeof **t->tables);
-        for (int j = 0; j < t->blocks; j++) /* backwards and interleaved; block 0 is nobody's */
+        for (int j = 0; j < t->blocks; j++) /* descending and interleaved; block 0 is unused */
             t->tables[q][j] = 1 + (t->blocks - 1 - j) * s->sequences + q;
         for (int p = 0; p < t->total; p++)
             t->slots[q * t->total + p] = t->tables[q][p / s->block_tokens] * s->block_tokens +
@@ -67,7 +67,7 @@ static inline size_t stage_v_bytes(const struct stage *t)
     return (size_t)kv_layer_bytes(&t->kv) - stage_k_bytes(t);
 }
 
-/* Keys and values to what is left of them in the cache's formats. */
+/* Round keys and values to the cache's formats (encode and decode). */
 static inline void stage_round(struct stage *t)
 {
     uint8_t bytes[4096];
@@ -97,7 +97,7 @@ static inline struct attention stage_attention(const struct stage *t, const floa
                                .y_stride = t->s->heads * t->s->v_dim };
 }
 
-/* One head of one row by the definition. */
+/* One head of one row, by the definition of softmax attention, in binary64. */
 static inline void stage_naive(const struct stage *t, int row, int head, double *out)
 {
     const struct scene *s = t->s;
@@ -123,12 +123,13 @@ static inline void stage_naive(const struct stage *t, int row, int head, double 
     }
 }
 
-/* t->y against binary64: no number further off than `limit`, and the NMSE at most max_nmse. */
+/* Compare t->y with binary64: no error above `limit`, and an NMSE of at most max_nmse. */
 static inline void stage_check(const struct stage *t, const char *what, double limit, double max_nmse)
 {
     const struct scene *s = t->s;
     double error = 0, power = 0;
-    CHECK(t->total <= 4096 && s->v_dim <= 1024);
+    CHECK_LE(t->total, 4096);
+    CHECK_LE(s->v_dim, 1024);
     for (int row = 0; row < t->rows; row++) {
         for (int h = 0; h < s->heads; h++) {
             double want[1024];

@@ -1,5 +1,5 @@
-/* tests/kernels/numbers.h - what the kernel tests share: repeatable numbers, the error metric, memory whose
- * end is the end of a page, and the instruction sets of this machine. */
+/* tests/kernels/numbers.h - helpers of the kernel tests: reproducible random numbers, the error metric,
+ * memory that ends at an unreadable page, and the instruction sets of this machine. */
 #ifndef QDYNO_TESTS_NUMBERS_H
 #define QDYNO_TESTS_NUMBERS_H
 
@@ -37,7 +37,8 @@ static inline void fill_gauss(struct rng *r, float *x, int64_t n, double sigma)
     for (int64_t i = 0; i < n; i++) x[i] = rng_gauss(r, sigma);
 }
 
-/* sum (a - b)^2 / sum a^2 with `a` the truth; 0 for equal zeros, NaN as soon as either side holds a NaN. */
+/* Normalized mean squared error: sum (a - b)^2 / sum a^2, where `a` is the expected result. 0 if both are all
+ * zeros; NaN if either contains NaN. */
 static inline double nmse(const float *a, const float *b, int64_t n)
 {
     double error = 0, power = 0;
@@ -48,8 +49,9 @@ static inline double nmse(const float *a, const float *b, int64_t n)
     return error == 0 ? 0 : error / power;
 }
 
-/* `bytes` of memory that end where an unreadable page begins: one byte too far is a crash, not luck. `skew`
- * bytes lie between the end and the page, to change the alignment. Never freed: tests are short. */
+/* Allocate `bytes` of memory that end where an unreadable page begins, so that reading one byte too far
+ * always crashes. `skew` bytes lie between the end and the page, to vary the alignment. Never freed: tests
+ * are short. */
 static inline void *guarded(size_t bytes, size_t skew)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes + skew + page - 1) / page * page;
@@ -65,7 +67,7 @@ static inline void guarded_free(void *p, size_t bytes, size_t skew)
     munmap((uint8_t *)p + bytes + skew - size, size + page);
 }
 
-/* The levels this machine can run (and QDYNO_ISA allows), "ref" first; returns how many. */
+/* List the ISA levels that this machine can run and QDYNO_ISA allows, "ref" first. Returns their number. */
 static inline size_t levels_here(const struct isa_level **out)
 {
     uint32_t usable = 0;
@@ -73,7 +75,7 @@ static inline size_t levels_here(const struct isa_level **out)
     assert_int_equal(isa_usable(&usable, NULL), ERR_OK);
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
         if (!(ISA_LEVELS[i].bits & ~usable)) out[n++] = &ISA_LEVELS[i];
-    /* Where QDYNO_ISA names a level, only that one: those below it have runs of their own. */
+    /* If QDYNO_ISA names a level, test only that one: lower levels have test runs of their own. */
     for (size_t i = 0; getenv("QDYNO_ISA") && i < n; i++)
         if (out[i]->bits == usable) {
             out[0] = out[i];

@@ -1,5 +1,5 @@
-/* tests/kernels/opencl_here.h - what the tests of the OpenCL backend share: the first device, or a visible
- * skip where there is none, and arrays that go there and come back. */
+/* tests/kernels/opencl_here.h - helpers of the OpenCL tests: open the first device or skip visibly, and copy
+ * arrays to and from it. */
 #ifndef QDYNO_TESTS_OPENCL_HERE_H
 #define QDYNO_TESTS_OPENCL_HERE_H
 
@@ -20,7 +20,7 @@ static inline struct backend *opencl_or_skip(int64_t rows, int64_t cols)
     return b;
 }
 
-/* The numbers on the device; backend_free gives them back. */
+/* Copy floats to the device; the caller frees them with backend_free. */
 static inline float *sent(struct backend *b, const float *x, int64_t n)
 {
     float *there = backend_alloc(b, (size_t)n * sizeof *x);
@@ -29,7 +29,7 @@ static inline float *sent(struct backend *b, const float *x, int64_t n)
     return there;
 }
 
-/* What is there now, to x; every operation before has to have worked. */
+/* Copy floats from the device to x, and check that all operations before succeeded. */
 static inline void fetched(struct backend *b, float *x, const float *there, int64_t n)
 {
     struct err why;

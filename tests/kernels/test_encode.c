@@ -1,8 +1,8 @@
-/* Proves: encoding writes the same bytes at every instruction set this machine has, and they are those of the
- * reference: ggml's, with and without an importance matrix (golden files, where they lie beside the
- * checkout), and for numbers of every kind in odd numbers of blocks, with importance of every kind, in
- * buffers that end at an unreadable page. Importance does what it is for. Codes that others chose come back
- * as they went in. */
+/* Proves: every instruction set of this machine encodes to the bytes of the reference. The reference writes
+ * ggml's bytes, with and without an importance matrix (golden files, if they are beside the checkout). The
+ * inputs are numbers of many kinds in odd numbers of blocks, with importance of many kinds, in buffers that
+ * end at an unreadable page. Importance reduces the weighted error. Codes that the caller chose are stored
+ * unchanged. */
 #include "kernels/cpu.h"
 #include "tests/kernels/numbers.h"
 
@@ -68,7 +68,8 @@ static void golden_level(const struct kernel_set *k, const char *level)
             important += golden_file(k, level, &FORMATS[id], INPUTS[i], importance);
         }
     }
-    CHECK(plain == 15 * 4 && important == COUNT_OF(SEARCHED) * 3);
+    CHECK_EQ(plain, 15 * 4);
+    CHECK_EQ(important, COUNT_OF(SEARCHED) * 3);
 }
 
 static void golden_files(void **state)

@@ -1,10 +1,10 @@
-/* Proves: weights that say how their inputs are treated are multiplied so, on every instruction set, with any
- * number of rows, whatever the backend's options: against formulas written down once more here, in binary64,
- * for reordered and divided inputs too. */
+/* Proves: products use the activation quantization that a weight prescribes, on every instruction set, with
+ * any number of rows, whatever the backend's options, also for reordered and divided inputs. The expected
+ * results come from independent formulas in binary64. */
 #include <float.h>
 
 #include "kernels/inputs.h"
-#include "tests/kernels/treated.h"
+#include "tests/kernels/input_schemes.h"
 
 /* ---------------------------------------------------------------- the formulas */
 
@@ -23,7 +23,8 @@ static double f16_of(double v)
     return nearest_of_kind(v, 10, -14, 65504);
 }
 
-/* What is multiplied: inputs in the weights' order, as numbers; left[k]: column k meets kept weights. */
+/* Expected operands: inputs in the order of the weight's columns, as numbers. left[k]: column k is multiplied
+ * as floats. */
 struct expected {
     double *x; /* [n][cols] */
     bool *left;
@@ -152,20 +153,20 @@ static void fixture_fill(struct fixture *t, struct rng *r)
     fill_gauss(r, t->x, (int64_t)x_floats, 1);
     fill_gauss(r, t->bias, t->rows, 1);
     fill_gauss(r, t->decoded, t->rows * t->cols, 0.05);
-    for (int i = 0; i < 5; i++) /* columns and single values that stand out */
+    for (int i = 0; i < 5; i++) /* outlier columns and single outliers */
         for (int j = rng_below(r, 3); j < t->n; j += 2)
             t->x[j * t->x_stride + rng_below(r, 8) * (int)t->cols / 8] *= 15;
     if (t->n > 2) memset(t->x + 2 * t->x_stride, 0, (size_t)t->cols * sizeof(float)); /* a token of zeros */
     format_encode_rows(t->f, t->decoded, t->bytes, t->rows, t->cols);
-    if (t->f == &FORMATS[FORMAT_INT8]) /* the largest codes of either sign, which encoders avoid */
+    if (t->f == &FORMATS[FORMAT_INT8]) /* the extreme codes, one of which encoders never write */
         for (int64_t i = 0; i < t->rows; i++) t->bytes[i * (t->cols + 4) + i % t->cols] = i % 2 ? 0x80 : 0x7f;
     format_decode_rows(t->f, t->bytes, t->decoded, t->rows, t->cols);
 }
 
-/* turned: reordered and divided inputs, kept columns. */
-static void fixture_prescribe(struct fixture *t, bool turned, struct rng *r)
+/* reordered: also reorder and divide the inputs, and store some outlier columns as f16. */
+static void fixture_prescribe(struct fixture *t, bool reordered, struct rng *r)
 {
-    if (!turned) return;
+    if (!reordered) return;
     t->order = malloc((size_t)t->cols * sizeof *t->order);
     t->divide = malloc((size_t)t->cols * sizeof *t->divide);
     shuffle(r, t->order, t->cols);
@@ -267,7 +268,7 @@ static void run_on(const struct fixture *t, struct backend *b, const char *isa, 
                        1);
         const double worst = worst_error(t, y, variant ? before : NULL, variant);
         if (!(worst <= bound))
-            fail_msg("%s %s %s [%d][%d] n %d turned %d: %g", isa, input_kind_name(t->s.kind), t->f->name,
+            fail_msg("%s %s %s [%d][%d] n %d reordered %d: %g", isa, input_kind_name(t->s.kind), t->f->name,
                      (int)t->rows, (int)t->cols, t->n, t->order != NULL, worst);
         for (int i = 0; i < t->n; i++)
             for (int64_t j = t->rows; j < t->y_stride; j++)
@@ -294,14 +295,14 @@ static void one_kind(const struct input_scheme *s, enum format_id id, double bou
     const size_t count = levels_here(levels);
     struct rng r = { 17 + (uint64_t)s->kind };
     for (size_t i = 0; i < COUNT_OF(SHAPES); i++) {
-        for (int turned = 0; turned < 2; turned++) {
+        for (int reordered = 0; reordered < 2; reordered++) {
             struct fixture t = { .f = &FORMATS[id], .n = SHAPES[i].n, .rows = SHAPES[i].rows, .s = *s };
             const int64_t block = t.f->block_weights;
             t.cols = (SHAPES[i].cols + block - 1) / block * block;
             t.x_stride = t.cols + rng_below(&r, 3);
             t.y_stride = t.rows + rng_below(&r, 3);
             fixture_fill(&t, &r);
-            fixture_prescribe(&t, turned, &r);
+            fixture_prescribe(&t, reordered, &r);
             fixture_solve(&t);
             for (size_t l = 0; l < count; l++) {
                 const enum precision p = i % 3 == 0   ? PRECISION_MEDIUM
@@ -349,7 +350,7 @@ static void rounded(void **state)
     one_kind(&(struct input_scheme){ .kind = INPUT_TF32 }, FORMAT_Q4_0, bound);
 }
 
-/* Reordered and divided inputs where nothing else is prescribed: exact products of any format. */
+/* Reordered and divided inputs without quantization: products of any format are exact. */
 static void reordered(void **state)
 {
     (void)state;
@@ -375,7 +376,7 @@ static void reordered(void **state)
     }
 }
 
-/* A table whose inputs are in another order and divided first is looked up as the matrix it stands for. */
+/* Gathering a row of a table with reordered and divided inputs yields the row in the order and scale of x. */
 static void looked_up(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
-/* Proves: treated inputs in whole products: asked for instead of prescribed, shared by products that are
- * handed over together, the same integers on every instruction set, NaN seen in the results, nonsense refused
- * by name; and against what bitsandbytes, SmoothQuant and PyTorch's observers made (golden files, where they
- * lie beside the checkout). */
+/* Proves activation quantization in whole products: chosen by options instead of prescribed; shared by
+ * products of one group; the same integers on every instruction set; NaN inputs give NaN results; invalid
+ * schemes are refused with a message; and results agree with those of bitsandbytes, SmoothQuant and PyTorch's
+ * observers (golden files, if they are beside the checkout). */
 #include "kernels/inputs.h"
-#include "tests/kernels/treated.h"
+#include "tests/kernels/input_schemes.h"
 
-/* W8A8 without asking the file: the same numbers as of weights that prescribe it, other formats as ever. */
+/* act=int8_token gives the same numbers as weights that prescribe it, and does not change other formats. */
 static void on_request(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void same_codes(void **state)
     }
 }
 
-/* NaN among the inputs is seen in the results, not made a code. */
+/* NaN inputs give NaN results instead of some code. */
 static void not_hidden(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void not_hidden(void **state)
     }
 }
 
-/* What cannot be right is refused by name, before anything runs. */
+/* Invalid schemes are refused with a message when the weight is bound. */
 static void refused(void **state)
 {
     (void)state;
@@ -284,7 +284,8 @@ struct peer {
     struct input_scheme s;
 };
 
-/* The peer's results from the peer's weights; and its codes of the first tokens, where it kept them. */
+/* Compare with another engine's results for its weights, and with its codes of the first tokens, if the file
+ * has them. */
 static void check_peer(const struct peer *p, const int8_t *codes, int tokens, int bias, double bound)
 {
     const struct isa_level *levels[16];
@@ -299,7 +300,7 @@ static void check_peer(const struct peer *p, const int8_t *codes, int tokens, in
         struct inputs in = inputs_of((struct cpu *)b, &m);
         uint8_t made[IN];
         inputs_measure(&in, 0, TOKENS, 0);
-        inputs_settle(&in, 0, 1);
+        inputs_combine(&in, 0, 1);
         for (int t = 0; t < tokens; t++) {
             inputs_codes(&in, t, 0, IN, made);
             for (int k = 0; k < IN; k++) CHECK((uint8_t)(made[k] - bias) == (uint8_t)codes[t * IN + k]);

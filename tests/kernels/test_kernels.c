@@ -1,7 +1,7 @@
-/* Proves: every kernel of every instruction set this machine has agrees with the reference kernel, called
- * directly: decode to the same bits, dots and tiles and vectors within the rounding of their sums, over
- * lengths around every vector width, zeros and extremes - with buffers that end at an unreadable page, so
- * that a load too far is a crash. */
+/* Proves: every kernel of every instruction set of this machine agrees with the reference kernel, called
+ * directly. Decoding yields the same bits; dots, tiles and vector operations agree within the rounding of
+ * their sums. The lengths cover every vector width, the numbers zeros and extremes, and buffers end at an
+ * unreadable page, so that reading too far crashes. */
 #include "kernels/cpu.h"
 #include "tests/kernels/numbers.h"
 

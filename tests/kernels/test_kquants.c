@@ -70,7 +70,8 @@ static void fields_by_hand(void **state)
     all_are(&FORMATS[FORMAT_IQ4_XS], b, 2 * -5 * 89);
 }
 
-/* Integers that are codes come back, each in its place: a code of its own at every index. */
+/* Integers that are valid codes survive encoding and decoding in their places: every index has a different
+ * code. */
 static void places(void **state)
 {
     (void)state;

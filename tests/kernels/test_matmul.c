@@ -1,6 +1,7 @@
-/* Proves: backend_matmul agrees with a binary64 product for every format, instruction set, precision, and
+/* Proves: backend_matmul agrees with a binary64 product for every format, instruction set and precision, in
  * many shapes (one to many rows, odd columns, odd rows, bias, residual in place, several weights at once),
- * whatever the alignment of the weights, without touching a byte behind them or between strided rows. */
+ * with any alignment of the weights. It reads no byte past the weights and writes none between strided rows.
+ */
 #include "kernels/kernel_set.h"
 #include "tests/kernels/numbers.h"
 
@@ -158,8 +159,8 @@ static void run_variants(struct backend *b, const struct fixture *t, enum precis
     backend_weight_release(b, &w);
 }
 
-/* The products of a million terms and more show nothing on an emulated processor that smaller ones do
- * not, and take minutes there. */
+/* On an emulated CPU, skip products with more than a million terms: they take minutes and test nothing that
+ * smaller ones do not. */
 static bool left_out(const struct shape *s, const struct format *f)
 {
     enum { EMULATED_MAX = 1200000 };
@@ -205,8 +206,8 @@ static void medium(void **state)
     shapes(PRECISION_MEDIUM);
 }
 
-/* More results than a cache holds are written another way: rows that fill whole lines and rows that do not.
- */
+/* Results larger than a cache use streaming stores: with rows that fill whole cache lines, and rows that do
+ * not. */
 static void far(void **state)
 {
     (void)state;
@@ -230,7 +231,7 @@ static void far(void **state)
     }
 }
 
-/* act(gate) * up in one go is what the two products and the activation one after another are. */
+/* The fused act(gate) * up equals two products followed by the activation. */
 static void check_gated(struct backend *b, const char *isa, const struct fixture *g, const struct fixture *u)
 {
     struct err why;
@@ -303,8 +304,8 @@ static void gated(void **state)
     }
 }
 
-/* Products handed over together give the same bits as one by one, also when formats and x differ, and with
- * any number of threads. */
+/* Products in one call give the same bits as separate calls, also with different formats and x, and with any
+ * number of threads. */
 static void together(void **state)
 {
     (void)state;
@@ -364,8 +365,8 @@ static void product_of(uint32_t isa, enum activations activations, const struct 
     backend_close(b);
 }
 
-/* Activations of 8 bits on request: the same bits as on a machine without tiles, where they are what is
- * fastest, and others than tiles give. */
+/* act=int8 gives the same bits as a machine without tiles, which uses 8 bits by default, and bits that differ
+ * from those of tiles. */
 static void eight_bits(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* Proves: with act=int8, products on an OpenCL device are those of the same codes that the processor makes (8
- * bits in blocks of 32, to the bit), worked out here in binary64: for every format whose weights are whole
- * numbers under a scale, one row, few and many, odd sizes, reordered and divided inputs, in shapes of GPUs;
- * formats that are floats and precisions that round nothing stay as they are; scratch is planned for. */
+/* Proves: with act=int8, an OpenCL device multiplies the same activation codes as the CPU (8 bits in blocks
+ * of 32, bit for bit). The expected products are computed here in binary64: for every format with integer
+ * codes, with one, few and many rows, odd sizes, reordered and divided inputs, and work-group shapes of GPUs.
+ * Float formats and higher precisions keep f32. The scratch memory is part of the estimate. */
 #include "kernels/opencl/products.h"
 #include "tests/kernels/opencl_here.h"
-#include "tests/kernels/treated.h"
+#include "tests/kernels/input_schemes.h"
 
 enum { BLOCK = 32, ROWS_MAX = 128, COLS_MAX = 2048, N_MAX = 100 };
 
@@ -182,7 +182,7 @@ static void every_size(void **state)
     backend_close(b);
 }
 
-/* What GPUs run is right here, too. */
+/* The work-group shapes of GPUs give correct results on this device, too. */
 static void other_shapes(void **state)
 {
     (void)state;
@@ -244,7 +244,7 @@ static void treated(void **state)
     backend_close(b);
 }
 
-/* Products of one x that are handed over together: each format finds the codes in its own order. */
+/* Products of one x in one call: each format gets the codes in its own order. */
 static void made_once(void **state)
 {
     (void)state;
@@ -277,7 +277,7 @@ static void made_once(void **state)
     backend_close(b);
 }
 
-/* Floats stay floats, and so does all where precision rounds nothing. */
+/* Float formats keep f32, and so does every format at higher precisions. */
 static void left_alone(void **state)
 {
     (void)state;
@@ -301,7 +301,7 @@ static void left_alone(void **state)
     }
 }
 
-/* NaN and infinity do not become numbers. */
+/* NaN and infinite inputs do not become finite results. */
 static void not_finite(void **state)
 {
     (void)state;

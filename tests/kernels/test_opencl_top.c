@@ -1,6 +1,6 @@
-/* Proves: the largest numbers of rows on an OpenCL device are those that sorting on the host finds, in order,
- * with equal ones by index and NaN in front: one and many, of short rows and of rows that take several
- * rounds, more rows than are looked at at once. */
+/* Proves: the k largest numbers of rows on an OpenCL device equal those of a sort on the host, in order,
+ * equal ones by index and NaN first: for one and many results, short rows, rows that take several passes, and
+ * more rows than one launch handles. */
 #include "tests/kernels/opencl_here.h"
 #include "tests/kernels/top_scene.h"
 

@@ -1,6 +1,6 @@
-/* Proves: norm, rope and activate on an OpenCL device do what their door says, within the bounds of
- * kernels/README.md: strided, in place, short and long rows, with and without what is optional, on numbers
- * worked out here in binary64. */
+/* Proves: norm, rope and activate on an OpenCL device compute what kernels.h documents, within the bounds of
+ * kernels/README.md: strided, in place, short and long rows, with and without optional arguments. The
+ * expected results are computed here in binary64. */
 #include "tests/kernels/opencl_here.h"
 
 struct shape {

@@ -1,9 +1,9 @@
-/* Proves: the formats that are not ggml's hold what other quantizers made. fp8 converts by its definition,
- * every code and every tie; int8 rows, nf4 and fp4 blocks and doubly quantized scales are byte for byte
- * quanto's and bitsandbytes' (golden files, where they lie beside the checkout); codes, scales and zero
- * points of AWQ, GPTQ, HQQ and quanto go into the group formats and come out as those tools' own values, to
- * the rounding of an f16 where they kept an f32. And what encoders do by themselves: rounding to nearest,
- * ranges on one side of 0, zeros, values near the limits. */
+/* Proves: the formats that ggml does not have represent the results of other quantizers. fp8 converts by its
+ * definition, for every code and every tie. int8 rows, nf4 and fp4 blocks and doubly quantized scales equal
+ * those of quanto and bitsandbytes byte for byte (golden files, if they are beside the checkout). Codes,
+ * scales and zero points of AWQ, GPTQ, HQQ and quanto stored in the group formats decode to those tools'
+ * values, up to f16 rounding where they store f32. The encoders round to nearest and handle ranges on one
+ * side of 0, zeros, and values near the limits. */
 #include "kernels/formats/fp8/codes.h"
 #include "tests/kernels/numbers.h"
 
@@ -44,8 +44,10 @@ static void fp8_by_definition(void **state)
         CHECK(fp8_from_float(KINDS[k].kind, -3e38f) == (KINDS[k].finite | 0x80));
         CHECK(fp8_from_float(KINDS[k].kind, 1e-45f) == 0);
     }
-    CHECK(e4m3_to_float(0x7e) == E4M3_MAX && e5m2_to_float(0x7b) == E5M2_MAX);
-    CHECK(isinf(e5m2_to_float(0x7c)) && isnan(e5m2_to_float(0x7e)));
+    CHECK(e4m3_to_float(0x7e) == E4M3_MAX);
+    CHECK(e5m2_to_float(0x7b) == E5M2_MAX);
+    CHECK(isinf(e5m2_to_float(0x7c)));
+    CHECK(isnan(e5m2_to_float(0x7e)));
 }
 
 /* A row's scale is its largest magnitude over the format's, the largest weight its largest code. */
@@ -57,16 +59,25 @@ static void fp8_rows(void **state)
     float scale, back[5];
     FORMATS[FORMAT_FP8_E4M3].encode(x, row, 5);
     memcpy(&scale, row + 5, sizeof scale);
-    CHECK(scale == 2.f / 448 && row[1] == 0xfe && row[0] == 0x6e && row[2] == 0 && row[4] == 0);
+    CHECK(scale == 2.f / 448);
+    CHECK_EQ(row[1], 0xfe);
+    CHECK_EQ(row[0], 0x6e);
+    CHECK_EQ(row[2], 0);
+    CHECK_EQ(row[4], 0);
     FORMATS[FORMAT_FP8_E4M3].decode(row, back, 5);
-    CHECK(back[1] == 448 * scale * -1 && back[0] == 112 * scale && back[3] == 28 * scale && back[4] == 0);
+    CHECK(back[1] == 448 * scale * -1);
+    CHECK(back[0] == 112 * scale);
+    CHECK(back[3] == 28 * scale);
+    CHECK(back[4] == 0);
     FORMATS[FORMAT_FP8_E5M2].encode(x, row, 5);
     memcpy(&scale, row + 5, sizeof scale);
-    CHECK(scale == 2.f / 57344 && row[1] == 0xfb);
+    CHECK(scale == 2.f / 57344);
+    CHECK_EQ(row[1], 0xfb);
     memset(back, 0, sizeof back);
     FORMATS[FORMAT_FP8_E4M3].encode(back, row, 5); /* nothing but zeros */
     memcpy(&scale, row + 5, sizeof scale);
-    CHECK(scale == 1e-12f / 448 && row[0] == 0);
+    CHECK(scale == 1e-12f / 448);
+    CHECK_EQ(row[0], 0);
 }
 
 /* ---------------------------------------------------------------- golden files */
@@ -220,7 +231,8 @@ static void pack_and_compare(const struct peer *p)
 {
     const struct format *f = &FORMATS[p->id];
     const int g = (int)f->block_weights;
-    CHECK(format_group_bits(f) > 0 && p->groups * g == ALL);
+    CHECK_LT(0, format_group_bits(f));
+    CHECK(p->groups * g == ALL);
     for (int i = 0; i < p->groups; i++) {
         struct group_codes in = { .scale = p->scale[i], .zero = p->zero[i] }, out;
         uint8_t block[132];

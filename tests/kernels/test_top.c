@@ -1,6 +1,6 @@
-/* Proves: the largest numbers of rows on the processor are those that sorting finds, in order, with equal
- * ones by index and NaN in front, of one row and of rows shared out among threads, up to four million
- * numbers; and so are those found without a backend. */
+/* Proves: the k largest numbers of rows on the CPU equal those of a sort, in order, equal ones by index and
+ * NaN first, for one row and for rows divided among threads, up to four million numbers; also without a
+ * backend (top_rows). */
 #include "tests/kernels/top_scene.h"
 
 static void on_threads(int threads, int most_cols)

@@ -1,5 +1,5 @@
-/* tests/kernels/top_scene.h - rows whose largest numbers backends are asked for, and a plain sort beside
- * them. */
+/* tests/kernels/top_scene.h - rows of numbers for tests of the k largest, and the expected results by
+ * sorting. */
 #ifndef QDYNO_TESTS_TOP_SCENE_H
 #define QDYNO_TESTS_TOP_SCENE_H
 
@@ -27,7 +27,9 @@ static inline void check_top(const struct top_scene *s, const float *there, int 
     const size_t bytes = (size_t)(n * k) * sizeof(struct ranked);
     struct ranked *got = malloc(bytes), *out = backend_alloc(s->b, bytes);
     void *scratch = backend_alloc(s->b, (size_t)backend_top_bytes(s->device, n, k, cols));
-    CHECK(got && out && scratch);
+    CHECK(got);
+    CHECK(out);
+    CHECK(scratch);
     backend_top(
         s->b,
         &(struct top){
@@ -52,7 +54,8 @@ static inline void check_tops(const struct top_scene *s, const float *x, int n, 
     struct ranked *want = malloc((size_t)n * (size_t)cols * sizeof *want);
     const size_t bytes = ((size_t)(n - 1) * (size_t)stride + (size_t)cols) * sizeof *x;
     float *there = backend_alloc(s->b, bytes);
-    CHECK(want && there);
+    CHECK(want);
+    CHECK(there);
     backend_write(s->b, there, x, bytes);
     for (int row = 0; row < n; row++) {
         struct ranked *w = want + (int64_t)row * cols;

@@ -1,4 +1,5 @@
-/* Attention over the paged cache: prompts as operations, decoding as bytes of keys and values. */
+/* Attention over the paged cache. Prompts are reported in operations per second, decoding in bytes of K and V
+ * per second. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* tests/bench/kernels/bench.h - what the parts of bench_kernels share: a line of its table, and how it comes
- * to its error and its speed.
+/* tests/bench/kernels/bench.h - shared by the parts of bench_kernels: a line of its table, its error and its
+ * speed.
  *
- * A line is one kernel of one instruction set on one shape. Its error is the worst of several contents
- * against a computation in binary64, with guard pages behind all that is read and written; its speed is
- * measured on a shape large enough to matter. Nothing is printed here but by report.c. */
+ * A line is one kernel of one instruction set on one shape. Its error is the worst of several inputs,
+ * compared with binary64; guard pages follow all memory that is read and written. Its speed is measured on a
+ * realistic shape. Only report.c prints. */
 #ifndef QDYNO_BENCH_KERNELS_H
 #define QDYNO_BENCH_KERNELS_H
 

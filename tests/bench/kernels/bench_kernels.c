@@ -1,8 +1,8 @@
-/* Every kernel, verified and timed in one program: format x instruction set x number of rows, attention, and
- * the vector operations around them. Few rows count as bytes of weights per second, many as operations per
- * second, each also as a share of the ceiling measured in the same run. Rounds interleave all lines, so that
- * a neighbour on the machine disturbs them alike; the table shows median and spread. An error over its bound
- * is marked, and the exit status is 1.
+/* Verifies and times every kernel: format x instruction set x number of rows, attention, and the vector
+ * operations. Products with few rows are reported in bytes of weights per second, with many rows in
+ * operations per second, each also as a share of the ceiling measured in the same run. Every round times all
+ * lines once, so that other load on the machine affects them equally; the table shows median and spread. An
+ * error above its bound is marked, and the exit status is 1.
  *
  *   bench_kernels [--json] [--only LIST] [--isa LIST] [--precision LIST] [--rows LIST] [--threads N]
  *                 [--rounds N] [--small] [--verify] [--cpu-time] */

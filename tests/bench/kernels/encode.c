@@ -1,5 +1,5 @@
-/* Encoding: weights a second and core, with importance where a format knows it, on numbers like a model's. An
- * encoder's error is the share of its bytes that differ from the reference's: none may. */
+/* Encoding, in weights per second and core, with importance for formats that use it, on Gaussian numbers. The
+ * error of an encoder is the share of its bytes that differ from those of the reference; it must be 0. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

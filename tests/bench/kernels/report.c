@@ -1,4 +1,4 @@
-/* The table for people, or one JSON document. */
+/* Prints the results as a table or as one JSON document. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
-/* The operations around the products: norms, rope, softmax, activations, gather, the cache's store, the
- * largest of a row, quantizing activations, and what waking the threads and waiting for them costs. All but
- * the last two through the backend, on as many rows as a prompt has; they work from the caches, so no limit
- * is given. */
+/* Operations other than products: norms, rope, softmax, activation functions, gather, KV store, the largest
+ * numbers of a row, activation quantization, and the cost of waking and joining threads. All but the last two
+ * run through the backend with as many rows as a prompt. They work from the caches, so no limit is shown. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
