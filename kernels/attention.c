@@ -1,9 +1,10 @@
-/* Attention over a paged cache with the online softmax: no row of scores longer than one tile ever exists.
+/* Attention over a paged KV cache. The online softmax keeps scores of one tile of tokens at a time.
  *
- * A batch is cut into pieces: one KV head, rows of one sequence (all their query heads share every decoded
- * key and value), and, where there are fewer pieces than threads could use, a stretch of positions. Pieces
- * are handed out as threads get free, those of late rows, which see most, first. Pieces that saw only a part
- * of the positions leave partial sums, merged behind a barrier. */
+ * A batch is divided into pieces: one KV head and some rows of one sequence (all their query heads share each
+ * decoded key and value). When that yields fewer pieces than the threads can use, the positions are divided
+ * into stretches, too. Threads take pieces dynamically, the last rows first, because they attend to the most
+ * positions. Pieces that cover only a part of the positions write partial sums, which are merged after a
+ * barrier. Source of the partial softmax: Flash-Decoding (split-KV). */
 #include "kernels/attention.h"
 
 #include <assert.h>
@@ -11,11 +12,12 @@
 #include <string.h>
 
 enum {
-    TILE_QUERIES_MIN = 8, /* fewer vectors of queries leave most of a tile empty */
-    SPLIT_QUERIES = 64,   /* more are better split by rows: partial sums cost memory */
-    SPLIT_TOKENS = 256,   /* shorter stretches are not worth a merge */
-    PIECES_A_THREAD = 4,  /* so that the last ones to be handed out are short */
-    PARTIALS_A_THREAD = 256,
+    TILE_QUERIES_MIN = 8, /* fewer query vectors leave most of a tile empty: use f32 */
+    SPLIT_QUERIES =
+        64, /* pieces with more query vectors are not split by positions: partial sums cost memory */
+    SPLIT_TOKENS = 256,        /* shortest stretch of positions: shorter ones do not pay for the merge */
+    PIECES_PER_THREAD = 4,     /* wanted number of pieces, so that the last ones are short */
+    PARTIALS_PER_THREAD = 256, /* limit of partial results (vectors) */
 };
 
 static int64_t padded(int head_dim)
@@ -31,38 +33,39 @@ int64_t attention_thread_bytes(const struct kernel_set *k, int head_dim)
 
 int64_t attention_shared_bytes(int threads, int head_dim)
 {
-    return threads * PARTIALS_A_THREAD * (PARTIAL_HEAD + padded(head_dim)) * (int64_t)sizeof(float);
+    return threads * PARTIALS_PER_THREAD * (PARTIAL_HEAD + padded(head_dim)) * (int64_t)sizeof(float);
 }
 
-/* ---------------------------------------------------------------- cutting */
+/* ---------------------------------------------------------------- dividing the work */
 
-/* Rows of one sequence, and how many stretches their positions are cut into. */
+/* Rows of one sequence that form pieces together. Their positions [from, to) are divided into `stretches`. */
 struct row_block {
     int row, rows, from, to, stretches;
 };
 
-/* The rows of one sequence that end before `end`, at most rows_a_task. */
+/* The rows of one sequence that end before `end`, at most rows_per_task. */
 static struct row_block block_before(const struct attention_job *job, int end)
 {
     const struct attention *p = job->p;
     struct row_block r = { .row = end - 1, .rows = 1, .from = INT32_MAX };
-    while (r.rows < job->rows_a_task && r.row > 0 && p->seq[r.row - 1] == p->seq[end - 1]) r.row--, r.rows++;
+    while (r.rows < job->rows_per_task && r.row > 0 && p->seq[r.row - 1] == p->seq[end - 1])
+        r.row--, r.rows++;
     for (int row = r.row; row < end; row++) {
         r.from = MIN(r.from, attention_first_position(p, row));
         r.to = MAX(r.to, p->pos[row] + 1);
     }
-    const bool may = r.rows * job->heads_a_task <= SPLIT_QUERIES;
+    const bool may = r.rows * job->heads_per_task <= SPLIT_QUERIES;
     r.stretches = may ? (int)((r.to - r.from + job->chunk - 1) / job->chunk) : 1;
     return r;
 }
 
-/* Partial sums (vectors) that cutting into job->chunk tokens makes. */
+/* The number of partial results (vectors) when positions are divided into stretches of job->chunk tokens. */
 static int64_t count_partials(const struct attention_job *job)
 {
     int64_t count = 0;
     for (int end = job->p->n; end > 0;) {
         const struct row_block r = block_before(job, end);
-        const int64_t vectors = (int64_t)r.rows * job->heads_a_task * job->parts * job->p->kv->kv_heads;
+        const int64_t vectors = (int64_t)r.rows * job->heads_per_task * job->parts * job->p->kv->kv_heads;
         if (r.stretches > 1) count += r.stretches * vectors;
         end = r.row;
     }
@@ -72,7 +75,7 @@ static int64_t count_partials(const struct attention_job *job)
 static void choose_chunk(struct attention_job *job, int threads)
 {
     int64_t tokens = 0;
-    job->chunk = INT32_MAX; /* no cuts */
+    job->chunk = INT32_MAX; /* do not divide positions */
     if (threads == 1) return;
     for (int end = job->p->n; end > 0;) {
         const struct row_block r = block_before(job, end);
@@ -80,10 +83,10 @@ static void choose_chunk(struct attention_job *job, int threads)
         end = r.row;
     }
     tokens *= job->p->kv->kv_heads * job->parts;
-    const int64_t fair = (tokens + threads * PIECES_A_THREAD - 1) / (threads * PIECES_A_THREAD);
+    const int64_t fair = (tokens + threads * PIECES_PER_THREAD - 1) / (threads * PIECES_PER_THREAD);
     job->chunk = MAX(round_up(fair, SPLIT_TOKENS), (int64_t)SPLIT_TOKENS);
     int64_t count;
-    while ((count = count_partials(job)) > (int64_t)PARTIALS_A_THREAD * threads) job->chunk *= 2;
+    while ((count = count_partials(job)) > (int64_t)PARTIALS_PER_THREAD * threads) job->chunk *= 2;
     if (count == 0) job->chunk = INT32_MAX;
 }
 
@@ -92,21 +95,22 @@ static void choose_pieces(struct attention_job *job, int threads)
     const struct attention *p = job->p;
     const int most = job->tiles ? attention_tiles_queries(MAX(p->kv->k_dim, p->kv->v_dim))
                                 : attention_f32_queries();
-    job->heads_a_task = MIN(job->group, most);
-    job->parts = (job->group + job->heads_a_task - 1) / job->heads_a_task;
-    job->rows_a_task = most / job->heads_a_task;
-    if (job->tiles) { /* shared keys pay, idle threads do not */
+    job->heads_per_task = MIN(job->group, most);
+    job->parts = (job->group + job->heads_per_task - 1) / job->heads_per_task;
+    job->rows_per_task = most / job->heads_per_task;
+    if (job->tiles) { /* many rows per piece share decoded keys, but every thread needs enough pieces */
         const int tasks = p->kv->kv_heads * job->parts;
-        const int blocks = (threads * PIECES_A_THREAD + tasks - 1) / tasks;
-        const int fair = (p->n + blocks - 1) / blocks, least = (SPLIT_QUERIES - 1) / job->heads_a_task + 1;
-        job->rows_a_task = MIN(job->rows_a_task, MAX(fair, least));
+        const int blocks = (threads * PIECES_PER_THREAD + tasks - 1) / tasks;
+        const int fair = (p->n + blocks - 1) / blocks, least = (SPLIT_QUERIES - 1) / job->heads_per_task + 1;
+        job->rows_per_task = MIN(job->rows_per_task, MAX(fair, least));
     }
     choose_chunk(job, threads);
 }
 
 /* ---------------------------------------------------------------- merging */
 
-/* The unit's partial sums to y. `t` is its first piece. */
+/* Merge the partial results of all stretches of one unit (KV head and part) into y. `t` is its first piece.
+ */
 static void merge_unit(struct attention_piece t, int stretches, int64_t stride)
 {
     const int v_dim = t.job->p->kv->v_dim;
@@ -120,21 +124,21 @@ static void merge_unit(struct attention_piece t, int stretches, int64_t stride)
             total += part[1] * by;
             for (int j = 0; j < v_dim; j++) y[j] += part[PARTIAL_HEAD + j] * by;
         }
-        for (int j = 0; j < v_dim; j++) y[j] /= total; /* every row sees at least itself */
+        for (int j = 0; j < v_dim; j++) y[j] /= total; /* > 0: every row attends at least to itself */
     }
 }
 
 /* ---------------------------------------------------------------- running */
 
-/* Piece `index` of a row block: stretch by stretch, in each of them all KV heads. */
+/* Piece `index` of a row block. Pieces are ordered by stretch, and within a stretch by KV head and part. */
 static struct attention_piece piece_at(const struct attention_job *job, const struct row_block *r, int index,
                                        float *partials)
 {
     const int units = job->p->kv->kv_heads * job->parts, unit = index % units, stretch = index / units;
     const int part = unit % job->parts;
     struct attention_piece t = { .job = job, .row = r->row, .rows = r->rows, .kv_head = unit / job->parts };
-    t.head = t.kv_head * job->group + part * job->heads_a_task;
-    t.heads = MIN(job->heads_a_task, job->group - part * job->heads_a_task);
+    t.head = t.kv_head * job->group + part * job->heads_per_task;
+    t.heads = MIN(job->heads_per_task, job->group - part * job->heads_per_task);
     t.queries = t.rows * t.heads;
     t.from = r->from + (int)(stretch * job->chunk);
     t.to = (int)MIN((int64_t)r->to, t.from + job->chunk);
@@ -156,7 +160,7 @@ static void run_pieces(const struct attention_job *job, void *scratch)
     for (int end = job->p->n; end > 0; end = r.row) {
         r = block_before(job, end);
         const int64_t pieces = (int64_t)units * r.stretches;
-        const int64_t step = r.rows * job->heads_a_task * partial_floats(job);
+        const int64_t step = r.rows * job->heads_per_task * partial_floats(job);
         for (; mine < first + pieces; mine = threadpool_next(job->b->base.pool, 1)) {
             const struct attention_piece t = piece_at(job, &r, (int)(mine - first),
                                                       partials + (mine - first) * step);
@@ -176,7 +180,7 @@ static void merge_pieces(const struct attention_job *job, int member, int size)
     for (int end = job->p->n; end > 0; end = r.row) {
         r = block_before(job, end);
         if (r.stretches == 1) continue;
-        const int64_t step = r.rows * job->heads_a_task * partial_floats(job);
+        const int64_t step = r.rows * job->heads_per_task * partial_floats(job);
         for (int u = member; u < units; u += size)
             merge_unit(piece_at(job, &r, u, partials + u * step), r.stretches, units * step);
         partials += units * r.stretches * step;
@@ -201,11 +205,11 @@ void cpu_attention(struct backend *base, const struct attention *p)
     struct attention_job job = { .b = b, .p = p, .group = p->heads / kv->kv_heads };
     assert(p->heads % kv->kv_heads == 0 && kv->k_dim <= HEAD_DIM_MAX && kv->v_dim <= HEAD_DIM_MAX);
     assert(MAX(kv->k_dim, kv->v_dim) <= b->work.head_dim); /* backend_reserve first */
-    const struct format *like = p->like ? p->like : &FORMATS[FORMAT_F32];
+    const struct format *like = p->weight_format ? p->weight_format : &FORMATS[FORMAT_F32];
     job.tiles = b->k.attend.attend && precision_for(b->base.options.precision, like) == PRECISION_MEDIUM;
     job.partials = (float *)b->shared;
     choose_pieces(&job, threadpool_size(b->base.pool));
     int64_t tokens = 0;
     for (int i = 0; i < p->n; i++) tokens += p->window ? MIN(p->pos[i] + 1, p->window) : p->pos[i] + 1;
-    cpu_run(b, tokens * p->heads * (kv->k_dim + kv->v_dim) / DOTS_AN_ELEMENT, attention_member, &job);
+    cpu_run(b, tokens * p->heads * (kv->k_dim + kv->v_dim) / DOTS_PER_ELEMENT, attention_member, &job);
 }

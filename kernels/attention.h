@@ -1,6 +1,6 @@
-/* kernels/attention.h - the inside of attention: the driver (attention.c) cuts a batch into pieces, and a
- * piece goes one of two ways: attention_f32.c (exact products, any machine) or attention_tiles.c (bf16
- * tiles). */
+/* kernels/attention.h - internals of CPU attention. The driver (attention.c) divides a batch into pieces.
+ * Each piece runs with f32 products (attention_f32.c, any machine) or with bf16 tiles (attention_tiles.c,
+ * AMX). */
 #ifndef QDYNO_KERNELS_ATTENTION_H
 #define QDYNO_KERNELS_ATTENTION_H
 
@@ -9,26 +9,27 @@
 struct attention_job {
     struct cpu *b;
     const struct attention *p;
-    bool tiles;       /* products may be rounded to bf16, and there are tiles */
-    int group;        /* query heads of one KV head */
-    int heads_a_task; /* <= group */
-    int parts;        /* tasks of one KV head: group / heads_a_task, rounded up */
-    int rows_a_task;
-    int64_t chunk; /* tokens of one piece where positions are split */
+    bool tiles;         /* bf16 tiles are available and the precision allows them */
+    int group;          /* query heads that share one KV head */
+    int heads_per_task; /* <= group */
+    int parts;          /* tasks per KV head: group / heads_per_task, rounded up */
+    int rows_per_task;
+    int64_t chunk; /* tokens per piece where positions are split; INT32_MAX: they are not */
     float *partials;
 };
 
-/* Some query heads of one KV head and some rows of one sequence, over the tokens from..to-1. A vector of
- * queries is (row, head): q / heads rows behind `row`, q % heads heads behind `head`. */
+/* Some query heads of one KV head and some rows of one sequence, over the positions [from, to). Query vector
+ * q of the piece is row `row + q / heads` and head `head + q % heads`. */
 struct attention_piece {
     const struct attention_job *job;
     int row, rows, kv_head, head, heads, queries;
     int from, to;
-    float *partial; /* NULL: the piece sees all tokens, and its result is y */
+    float *partial; /* partial results of the piece; NULL: the piece covers all positions and writes y */
 };
 
-/* What a piece that sees only some tokens leaves for the merge, one a query: the largest score (-inf: saw
- * nothing), the sum of exp(score - peak), and behind them the sum of those times V. */
+/* Partial result of one query vector over some of its positions: the largest score (-inf: no position was
+ * visible) and the sum of exp(score - peak). The sum of exp(score - peak) * V follows, PARTIAL_HEAD floats
+ * after the start. */
 struct attention_partial {
     float peak, total;
 };
@@ -44,13 +45,14 @@ static inline int attention_first_position(const struct attention *p, int row)
     return p->window > 0 ? MAX(0, p->pos[row] - p->window + 1) : 0;
 }
 
-/* The stored bytes of a position, and how many tokens from there on lie side by side, at most `most`. */
+/* How many positions from `from` on are stored contiguously (in one cache block), at most `most`. */
 static inline int attention_stretch(const struct attention_piece *t, int from, int most)
 {
     const int block_tokens = t->job->p->kv->block_tokens;
     return MIN(block_tokens - from % block_tokens, most);
 }
 
+/* The stored K or V row of a position. */
 static inline const uint8_t *attention_cached(const struct attention_piece *t, const void *cache,
                                               const struct format *f, int dim, int position)
 {
@@ -73,7 +75,7 @@ static inline float *attention_result(const struct attention_piece *t, int q)
     return p->y + (t->row + q / t->heads) * p->y_stride + (int64_t)(t->head + q % t->heads) * p->kv->v_dim;
 }
 
-/* Most queries a piece may hold, and a thread's scratch, for head dims up to `dim`. */
+/* The most query vectors of a piece, and the bytes of scratch per thread, for head dims up to `dim`. */
 int attention_f32_queries(void);
 int64_t attention_f32_bytes(int64_t dim);
 int attention_tiles_queries(int64_t dim);

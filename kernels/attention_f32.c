@@ -1,6 +1,6 @@
-/* Attention with exact products, on any machine: a piece walks its tokens in tiles of TOKENS. Few queries
- * (decoding) are dotted with keys decoded into the first cache; many turn them once and use the small matrix
- * product. */
+/* Attention with f32 products, on any machine. A piece processes its positions in tiles of TOKENS tokens.
+ * With few queries (decoding), scores are dot products with keys decoded into the first-level cache; with
+ * many, the decoded keys are transposed once and the small matrix product computes the scores. */
 #include <math.h>
 #include <string.h>
 
@@ -9,15 +9,15 @@
 enum {
     QUERIES = 64,
     TOKENS = 64,
-    DOT_QUERIES_MAX = 8, /* up to here, dots beat turning the keys */
+    DOT_QUERIES_MAX = 8, /* up to this many queries, dot products are faster than transposing the keys */
 };
 
-/* A piece on its way, and its memory. */
-struct walk {
+/* A piece being computed, and its scratch memory. */
+struct piece_run {
     const struct attention_piece *t;
-    float *q, *o, *s;                   /* [queries][k_dim], [queries][v_dim], [queries][TOKENS] */
-    float *keys, *keys_turned, *values; /* [TOKENS][k_dim], [k_dim][TOKENS], [TOKENS][v_dim] */
-    float *peak, *total;                /* [queries]: largest score so far, sum of exp(score - peak) */
+    float *q, *o, *s;                       /* [queries][k_dim], [queries][v_dim], [queries][TOKENS] */
+    float *keys, *keys_transposed, *values; /* [TOKENS][k_dim], [k_dim][TOKENS], [TOKENS][v_dim] */
+    float *peak, *total;                    /* [queries]: largest score so far, sum of exp(score - peak) */
 };
 
 int attention_f32_queries(void)
@@ -30,7 +30,7 @@ int64_t attention_f32_bytes(int64_t dim)
     return (dim * (2 * QUERIES + 3 * TOKENS) + QUERIES * TOKENS + 2 * QUERIES) * (int64_t)sizeof(float);
 }
 
-static void place(struct walk *w, void *scratch)
+static void piece_place_scratch(struct piece_run *w, void *scratch)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     const int64_t k_dim = round_up(kv->k_dim, 16), v_dim = round_up(kv->v_dim, 16);
@@ -39,7 +39,7 @@ static void place(struct walk *w, void *scratch)
     w->o = at += QUERIES * k_dim;
     w->s = at += QUERIES * v_dim;
     w->keys = at += QUERIES * TOKENS;
-    w->keys_turned = at += TOKENS * k_dim;
+    w->keys_transposed = at += TOKENS * k_dim;
     w->values = at += TOKENS * k_dim;
     w->peak = at += TOKENS * v_dim;
     w->total = at + QUERIES;
@@ -50,15 +50,15 @@ static void decode_tile(const struct attention_piece *t, const void *cache, cons
 {
     format_decode_fn *decode = t->job->b->k.format[f - FORMATS].decode;
     for (int i = 0, len; i < n; i += len) {
-        len = f->row_tail_bytes ? 1 : attention_stretch(t, from + i, n - i); /* tails lie between the rows */
+        len = f->row_tail_bytes ? 1 : attention_stretch(t, from + i, n - i); /* tails separate rows */
         decode(attention_cached(t, cache, f, dim, from + i), out + (int64_t)i * dim, (int64_t)len * dim);
     }
 }
 
-/* Formats with a scale for each row: decoded or dotted were the codes, so what belongs to a token is
- * multiplied by its scale - scores by K's, weights by V's. */
-static void scale_tokens(const struct walk *w, const void *cache, const struct format *f, int dim, int from,
-                         int n)
+/* In formats with one scale per row, the kernels ignore that scale. This multiplies everything that belongs
+ * to a token by its scale: scores by the scale of its K row, softmax weights by that of its V row. */
+static void scale_tokens(const struct piece_run *w, const void *cache, const struct format *f, int dim,
+                         int from, int n)
 {
     if (!f->row_tail_bytes) return;
     for (int i = 0; i < n; i++) {
@@ -67,8 +67,8 @@ static void scale_tokens(const struct walk *w, const void *cache, const struct f
     }
 }
 
-/* Runs of one head's tokens lie between those of other heads: where the next one begins no hardware can know,
- * how it goes on it sees by itself. */
+/* Prefetch the start of the next contiguous run of a head's tokens. Runs of other heads lie between, so the
+ * hardware prefetcher cannot predict where the next one begins; it follows the rest by itself. */
 static void prefetch_run(const struct attention_piece *t, const void *cache, const struct format *f, int dim,
                          int from)
 {
@@ -78,9 +78,9 @@ static void prefetch_run(const struct attention_piece *t, const void *cache, con
     for (int i = 0; i < START; i += LINE) __builtin_prefetch(at + i, 0, SECOND_CACHE);
 }
 
-/* Tokens of one run of the cache as f32 rows: where they lie, or decoded. */
-static const float *rows_of(const struct attention_piece *t, const void *cache, const struct format *f,
-                            int dim, int from, int n, float *decoded)
+/* n contiguous tokens of the cache as f32 rows: in place, or decoded into `decoded`. */
+static const float *cached_rows(const struct attention_piece *t, const void *cache, const struct format *f,
+                                int dim, int from, int n, float *decoded)
 {
     prefetch_run(t, cache, f, dim, from + n);
     if (f == &FORMATS[FORMAT_F32]) return (const float *)attention_cached(t, cache, f, dim, from);
@@ -88,38 +88,39 @@ static const float *rows_of(const struct attention_piece *t, const void *cache, 
     return decoded;
 }
 
-static void score_by_dots(const struct walk *w, int from, int n)
+static void score_by_dots(const struct piece_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
     const struct kv_layer *kv = t->job->p->kv;
     for (int i = 0, len; i < n; i += len) {
         len = attention_stretch(t, from + i, n - i);
-        const float *rows = rows_of(t, kv->k, kv->k_format, kv->k_dim, from + i, len, w->keys);
+        const float *rows = cached_rows(t, kv->k, kv->k_format, kv->k_dim, from + i, len, w->keys);
         for (int q = 0; q < t->queries; q++)
             t->job->b->k.vec.dots(rows, kv->k_dim, len, kv->k_dim, w->q + (int64_t)q * kv->k_dim,
                                   w->s + (int64_t)q * TOKENS + i);
     }
 }
 
-static void score_by_tile(const struct walk *w, int from, int n)
+static void score_by_tile(const struct piece_run *w, int from, int n)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     const struct kernel_set *k = &w->t->job->b->k;
     decode_tile(w->t, kv->k, kv->k_format, kv->k_dim, from, n, w->keys);
-    k->vec.transpose(w->keys, kv->k_dim, n, kv->k_dim, w->keys_turned, TOKENS);
+    k->vec.transpose(w->keys, kv->k_dim, n, kv->k_dim, w->keys_transposed, TOKENS);
     k->tile(&(struct tile){ .m = w->t->queries,
                             .n = n,
                             .k = kv->k_dim,
                             .a = w->q,
                             .lda = kv->k_dim,
-                            .b = w->keys_turned,
+                            .b = w->keys_transposed,
                             .ldb = TOKENS,
                             .c = w->s,
                             .ldc = TOKENS });
 }
 
-/* Scores of tokens from.. to weights, and what was summed so far brought to the new peak. */
-static void soften(const struct walk *w, int from, int n)
+/* The online softmax: turn the scores of n tokens into weights relative to the new peak, and rescale the sums
+ * so far to it. */
+static void scores_to_weights(const struct piece_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
     const struct attention *p = t->job->p;
@@ -128,7 +129,7 @@ static void soften(const struct walk *w, int from, int n)
         const int row = t->row + q / t->heads;
         const int lo = MAX(attention_first_position(p, row) - from, 0), hi = MIN(p->pos[row] + 1 - from, n);
         float *s = w->s + (int64_t)q * TOKENS;
-        if (lo >= hi) { /* nothing here is this row's business */
+        if (lo >= hi) { /* this row attends to none of these tokens */
             memset(s, 0, (size_t)n * sizeof *s);
             continue;
         }
@@ -142,7 +143,7 @@ static void soften(const struct walk *w, int from, int n)
     }
 }
 
-static void start(const struct walk *w)
+static void piece_begin(const struct piece_run *w)
 {
     const struct attention *p = w->t->job->p;
     const int k_dim = p->kv->k_dim;
@@ -155,7 +156,7 @@ static void start(const struct walk *w)
     memset(w->o, 0, (size_t)w->t->queries * (size_t)p->kv->v_dim * sizeof *w->o);
 }
 
-static void finish(const struct walk *w)
+static void piece_finish(const struct piece_run *w)
 {
     const struct attention_piece *t = w->t;
     const int v_dim = t->job->p->kv->v_dim;
@@ -169,18 +170,18 @@ static void finish(const struct walk *w)
             continue;
         }
         float *y = attention_result(t, q);
-        const float by = 1 / w->total[q]; /* every row sees at least itself */
+        const float by = 1 / w->total[q]; /* > 0: every row attends at least to itself */
         for (int j = 0; j < v_dim; j++) y[j] = o[j] * by;
     }
 }
 
-static void add_values(const struct walk *w, int from, int n)
+static void add_values(const struct piece_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
     const struct kv_layer *kv = t->job->p->kv;
     for (int i = 0, len; i < n; i += len) {
         len = attention_stretch(t, from + i, n - i);
-        const float *rows = rows_of(t, kv->v, kv->v_format, kv->v_dim, from + i, len, w->values);
+        const float *rows = cached_rows(t, kv->v, kv->v_format, kv->v_dim, from + i, len, w->values);
         t->job->b->k.tile(&(struct tile){ .m = t->queries,
                                           .n = kv->v_dim,
                                           .k = len,
@@ -197,16 +198,16 @@ static void add_values(const struct walk *w, int from, int n)
 void attention_f32_run(const struct attention_piece *t, void *scratch)
 {
     const struct kv_layer *kv = t->job->p->kv;
-    struct walk w = { .t = t };
-    place(&w, scratch);
-    start(&w);
+    struct piece_run w = { .t = t };
+    piece_place_scratch(&w, scratch);
+    piece_begin(&w);
     for (int from = t->from, n; from < t->to; from += n) {
         n = MIN((int)TOKENS, t->to - from);
         (t->queries <= DOT_QUERIES_MAX ? score_by_dots : score_by_tile)(&w, from, n);
         scale_tokens(&w, kv->k, kv->k_format, kv->k_dim, from, n);
-        soften(&w, from, n);
+        scores_to_weights(&w, from, n);
         scale_tokens(&w, kv->v, kv->v_format, kv->v_dim, from, n);
         add_values(&w, from, n);
     }
-    finish(&w);
+    piece_finish(&w);
 }

@@ -1,42 +1,42 @@
-/* Attention of many queries as bf16 tile products. Keys and values of up to TOKENS_MAX tokens are brought
- * into tile order once and then serve all queries of the piece, 32 at a time; what a query may not see is
- * skipped where 32 tokens at once are hidden from all 32, and masked elsewhere. */
+/* Attention of many queries with bf16 tile products. Keys and values of up to TOKENS_MAX tokens are converted
+ * to tile order once and then used by all queries of the piece, 32 queries (a group) at a time. Steps of 32
+ * tokens to which no query of a group attends are skipped; other invisible tokens are masked. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/attention.h"
 
 enum {
-    GROUP = 32,           /* queries of one call of the kernel */
-    STEP = 32,            /* tokens of one tile product's depth */
+    GROUP = 32,           /* queries per call of the kernel */
+    STEP = 32,            /* tokens in the depth of one tile product */
     QUERY_FLOATS = 65536, /* queries x dim of a piece: 128 KiB of queries, 256 KiB of results */
-    TOKEN_FLOATS = 32768, /* tokens x dim in tile order at a time: keys and values 64 KiB each */
+    TOKEN_FLOATS = 32768, /* tokens x dim of a block in tile order: keys and values 64 KiB each */
     TOKENS_MAX = 64,
-    ROWS_FLOATS = 8, /* 16 rows of bf16, times dim */
+    ROWS_FLOATS = 8, /* floats per dim that hold 16 rows of bf16 */
     TILE = TILE_ROWS * TILE_DEPTH,
     GROUPS_MAX = QUERY_FLOATS / STEP / GROUP,
 };
 
-/* What a group's queries see, in positions. */
+/* The positions [first, end) that each query of a group attends to. */
 struct bounds {
     int32_t first[GROUP], end[GROUP];
     int32_t least_first, most_first, least_end, most_end;
 };
 
-struct walk {
+struct piece_run {
     const struct attention_piece *t;
-    int k_dim, v_dim;    /* in whole tiles */
-    int tokens;          /* of a block */
+    int k_dim, v_dim;    /* rounded up to whole tiles */
+    int tokens;          /* most tokens of a block */
     uint16_t *q;         /* [groups][GROUP * k_dim] */
     float *o;            /* [groups][v_dim][GROUP] */
     float *peak, *total; /* [groups][GROUP] */
-    uint16_t *k, *v;     /* of a block, in the order of struct attend */
-    uint16_t *loose;     /* V of STEP tokens before it is turned, or a few rows of a tile on their way */
-    uint16_t *spare;     /* 16 rows of a tile on their way */
+    uint16_t *k, *v;     /* of a block, in the layout of struct attend */
+    uint16_t *loose;     /* V of STEP tokens before it is transposed */
+    uint16_t *spare;     /* 16 rows of a tile before they are moved to their place */
     float scales[2][TOKENS_MAX];
     const float *k_scale, *v_scale; /* in scales, or NULL */
     float *s;                       /* [2][tokens][GROUP] */
-    uint16_t *p;                    /* the same, as tiles */
+    uint16_t *p;                    /* [2][tokens][GROUP] softmax weights, as tiles */
     struct bounds *bounds;          /* [groups] */
 };
 
@@ -65,7 +65,7 @@ int64_t attention_tiles_bytes(int64_t dim)
     return most;
 }
 
-static void place(struct walk *w, void *scratch)
+static void piece_place_scratch(struct piece_run *w, void *scratch)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     w->k_dim = (int)round_up(kv->k_dim, STEP);
@@ -87,16 +87,17 @@ static void place(struct walk *w, void *scratch)
     w->bounds = (struct bounds *)(w->p + 2 * (int64_t)w->tokens * GROUP);
 }
 
-/* ---------------------------------------------------------------- keys and values to tiles */
+/* ---------------------------------------------------------------- keys and values in tile order */
 
-/* One side of the cache. */
-struct side {
+/* K or V of a layer's cache. */
+struct cache_part {
     const void *cache;
     const struct format *f;
     int dim;
 };
 
-static void unpack(const struct walk *w, const struct side *c, int position, int rows, uint16_t *out)
+static void cache_unpack_rows(const struct piece_run *w, const struct cache_part *c, int position, int rows,
+                              uint16_t *out)
 {
     const struct format_kernels *f = &w->t->job->b->k.format[c->f - FORMATS];
     const uint8_t *from = attention_cached(w->t, c->cache, c->f, c->dim, position);
@@ -105,27 +106,30 @@ static void unpack(const struct walk *w, const struct side *c, int position, int
     w->t->job->b->k.attend.load(c->f, f, from, row_bytes, rows, c->dim, out);
 }
 
-/* Positions at..at+15 to [dim / 32] tiles; those outside the piece become 0 and are not read. */
-static void load_rows(const struct walk *w, const struct side *c, int at, uint16_t *out)
+/* Convert positions at .. at + 15 to [dim / 32] tiles. Positions outside the piece become 0 and are not read.
+ */
+static void load_rows(const struct piece_run *w, const struct cache_part *c, int at, uint16_t *out)
 {
     const int from = MAX(at, w->t->from), to = MIN(at + TILE_ROWS, w->t->to);
     const int64_t tiles = round_up(c->dim, TILE_DEPTH) / TILE_DEPTH;
     if (from == at && from < to && attention_stretch(w->t, from, TILE_ROWS) >= to - from) {
-        unpack(w, c, from, to - from, out);
+        cache_unpack_rows(w, c, from, to - from, out);
         return;
     }
     memset(out, 0, (size_t)(tiles * TILE) * sizeof *out);
-    for (int p = from, n; p < to; p += n) { /* rows that are not the tile's first, or lie in several blocks */
+    for (int p = from, n; p < to;
+         p += n) { /* rows that do not start the tile, or are spread over several cache blocks */
         n = attention_stretch(w->t, p, to - p);
-        unpack(w, c, p, n, w->spare);
+        cache_unpack_rows(w, c, p, n, w->spare);
         for (int64_t i = 0; i < tiles; i++)
             memcpy(out + i * TILE + (p - at) * TILE_DEPTH, w->spare + i * TILE,
                    (size_t)n * TILE_DEPTH * sizeof *out);
     }
 }
 
-/* The scales of formats that have one for each row; NULL for the others. */
-static const float *load_scales(const struct walk *w, const struct side *c, int at, int tokens, float *out)
+/* The row scales of `tokens` positions, in formats that have one per row; NULL for the others. */
+static const float *load_scales(const struct piece_run *w, const struct cache_part *c, int at, int tokens,
+                                float *out)
 {
     if (!c->f->row_tail_bytes) return NULL;
     for (int i = 0; i < tokens; i++) {
@@ -136,11 +140,12 @@ static const float *load_scales(const struct walk *w, const struct side *c, int 
     return out;
 }
 
-/* Tokens at.. (a multiple of 16) of a block; `steps` times 32 of them. */
-static void load_block(struct walk *w, int at, int steps)
+/* Convert keys and values of 32 * steps positions from `at` on (a multiple of 16) to tile order. */
+static void load_block(struct piece_run *w, int at, int steps)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
-    const struct side k = { kv->k, kv->k_format, kv->k_dim }, v = { kv->v, kv->v_format, kv->v_dim };
+    const struct cache_part k = { .cache = kv->k, .f = kv->k_format, .dim = kv->k_dim };
+    const struct cache_part v = { .cache = kv->v, .f = kv->v_format, .dim = kv->v_dim };
     uint16_t *second = w->loose + TILE_ROWS * w->v_dim;
     w->k_scale = load_scales(w, &k, at, steps * STEP, w->scales[0]);
     w->v_scale = load_scales(w, &v, at, steps * STEP, w->scales[1]);
@@ -148,25 +153,25 @@ static void load_block(struct walk *w, int at, int steps)
     for (int i = 0; i < steps; i++) {
         load_rows(w, &v, at + i * STEP, w->loose);
         load_rows(w, &v, at + i * STEP + TILE_ROWS, second);
-        w->t->job->b->k.attend.turn(w->loose, second, w->v_dim / TILE_DEPTH, w->v + i * TILE,
-                                    (int64_t)steps * TILE);
+        w->t->job->b->k.attend.transpose_v(w->loose, second, w->v_dim / TILE_DEPTH, w->v + i * TILE,
+                                           (int64_t)steps * TILE);
     }
 }
 
 /* ---------------------------------------------------------------- queries */
 
-static int group_queries(const struct walk *w, int g)
+static int group_queries(const struct piece_run *w, int g)
 {
     return MIN((int)GROUP, w->t->queries - g * GROUP);
 }
 
-static void find_bounds(const struct walk *w, int g)
+static void find_bounds(const struct piece_run *w, int g)
 {
     const struct attention_piece *t = w->t;
     const struct attention *p = t->job->p;
     struct bounds *b = &w->bounds[g];
     b->least_first = b->least_end = INT32_MAX, b->most_first = b->most_end = 0;
-    for (int q = 0; q < GROUP; q++) { /* queries that are missing see what the last one sees */
+    for (int q = 0; q < GROUP; q++) { /* missing queries get the bounds of the last one */
         const int row = t->row + MIN(g * GROUP + q, t->queries - 1) / t->heads;
         const int first = MAX(attention_first_position(p, row), t->from), end = MIN(p->pos[row] + 1, t->to);
         b->first[q] = first, b->end[q] = end;
@@ -175,10 +180,10 @@ static void find_bounds(const struct walk *w, int g)
     }
 }
 
-static void start(const struct walk *w)
+static void piece_begin(const struct piece_run *w)
 {
     const struct attention *p = w->t->job->p;
-    /* Scores come out as powers of 2, or, with a cap, as what tanh takes. */
+    /* The kernel computes softmax weights as powers of 2, or, with a soft cap, takes the argument of tanh. */
     const float by = p->softcap > 0 ? p->scale / p->softcap : p->scale * (float)M_LOG2E;
     for (int g = 0; g * GROUP < w->t->queries; g++) {
         const int n = group_queries(w, g);
@@ -194,8 +199,9 @@ static void start(const struct walk *w)
     memset(w->o, 0, (size_t)(round_up(w->t->queries, GROUP) * w->v_dim) * sizeof *w->o);
 }
 
-/* What group g may see of the block of tokens at..: false, nothing. */
-static bool aim_group(const struct walk *w, int g, int at, int steps, struct attend *a)
+/* Set up the kernel's arguments for group g and the block of tokens from `at` on. Returns false if no query
+ * of the group attends to any of them. */
+static bool group_prepare(const struct piece_run *w, int g, int at, int steps, struct attend *a)
 {
     const struct bounds *b = &w->bounds[g];
     const int from = MAX(b->least_first - at, 0), to = MIN(b->most_end - at, steps * STEP);
@@ -225,13 +231,13 @@ static bool aim_group(const struct walk *w, int g, int at, int steps, struct att
     return true;
 }
 
-/* All groups over the block of tokens at.. */
-static void attend_block(const struct walk *w, int at, int steps)
+/* Let all groups attend to the block of tokens from `at` on. Neighbouring groups use alternating scratch. */
+static void attend_block(const struct piece_run *w, int at, int steps)
 {
     struct attend a[GROUPS_MAX];
     int count = 0;
     for (int g = 0; g * GROUP < w->t->queries; g++) {
-        if (!aim_group(w, g, at, steps, &a[count])) continue;
+        if (!group_prepare(w, g, at, steps, &a[count])) continue;
         a[count].s = w->s + (int64_t)(count & 1) * w->tokens * GROUP;
         a[count].p = w->p + (int64_t)(count & 1) * w->tokens * GROUP;
         count++;
@@ -239,7 +245,7 @@ static void attend_block(const struct walk *w, int at, int steps)
     if (count) w->t->job->b->k.attend.attend(a, count);
 }
 
-static void finish(const struct walk *w)
+static void piece_finish(const struct piece_run *w)
 {
     const struct attention_piece *t = w->t;
     const int v_dim = t->job->p->kv->v_dim;
@@ -248,7 +254,7 @@ static void finish(const struct walk *w)
         float by[GROUP] = { 0 }, *y[GROUP];
         for (int q = 0; q < n; q++) {
             const float total = w->total[g * GROUP + q];
-            by[q] = t->partial ? 1 : 1 / total; /* every row sees at least itself */
+            by[q] = t->partial ? 1 : 1 / total; /* > 0: every row attends at least to itself */
             y[q] = t->partial ? attention_partial_at(t, g * GROUP + q) : attention_result(t, g * GROUP + q);
             if (!t->partial) continue;
             y[q][0] = w->peak[g * GROUP + q] * (float)M_LN2;
@@ -261,13 +267,13 @@ static void finish(const struct walk *w)
 
 void attention_tiles_run(const struct attention_piece *t, void *scratch)
 {
-    struct walk w = { .t = t };
-    place(&w, scratch);
-    start(&w);
+    struct piece_run w = { .t = t };
+    piece_place_scratch(&w, scratch);
+    piece_begin(&w);
     for (int at = t->from / STEP * STEP; at < t->to; at += w.tokens) {
         const int steps = (int)round_up(MIN(w.tokens, t->to - at), STEP) / STEP;
         load_block(&w, at, steps);
         attend_block(&w, at, steps);
     }
-    finish(&w);
+    piece_finish(&w);
 }

@@ -1,4 +1,5 @@
-/* From the door of kernels/ to the backend of a device: what every one of them needs is checked here. */
+/* Dispatch from the public functions of kernels.h to the backend of a device, with the argument checks that
+ * all backends need. */
 #include "kernels/backend.h"
 
 #include <assert.h>
@@ -7,28 +8,37 @@
 #include "kernels/inputs.h"
 #include "kernels/opencl/opencl.h"
 
-/* Kinds of devices; a device's name is that of its kind, or begins with it. */
+/* Kinds of devices. */
 struct device_kind {
-    const char *prefix;
+    const char *prefix; /* a device name; one that ends in ':' is followed by the device's number */
     const struct backend_ops *ops;
     enum err_code (*open)(struct backend **out, const char *device, const struct backend_options *options,
                           struct err *why);
     int64_t (*scratch_bytes)(const struct backend_options *options, const struct backend_work *work);
     int64_t (*weight_bytes)(const struct backend_options *options, const struct format *f, int64_t rows,
                             int64_t cols, int arrays);
-    int64_t (*top_bytes)(int n, int k, int64_t cols); /* NULL: it needs none */
+    int64_t (*top_bytes)(int n, int k, int64_t cols); /* NULL: it needs no scratch */
 };
-static const struct device_kind KINDS[] = {
-    { "cpu", &CPU_OPS, cpu_open, cpu_scratch_bytes, cpu_weight_bytes, NULL },
-    { "opencl:", &OPENCL_OPS, opencl_open, opencl_scratch_bytes, opencl_plan_bytes, opencl_top_bytes },
+static const struct device_kind DEVICE_KINDS[] = {
+    { .prefix = "cpu",
+      .ops = &CPU_OPS,
+      .open = cpu_open,
+      .scratch_bytes = cpu_scratch_bytes,
+      .weight_bytes = cpu_weight_bytes },
+    { .prefix = "opencl:",
+      .ops = &OPENCL_OPS,
+      .open = opencl_open,
+      .scratch_bytes = opencl_scratch_bytes,
+      .weight_bytes = opencl_plan_bytes,
+      .top_bytes = opencl_top_bytes },
 };
 
-static const struct device_kind *kind_of(const char *device)
+static const struct device_kind *device_kind_find(const char *device)
 {
-    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
-        const char *p = KINDS[i].prefix;
+    for (size_t i = 0; i < COUNT_OF(DEVICE_KINDS); i++) {
+        const char *p = DEVICE_KINDS[i].prefix;
         const size_t n = strlen(p);
-        if (p[n - 1] == ':' ? !strncmp(device, p, n) : !strcmp(device, p)) return &KINDS[i];
+        if (p[n - 1] == ':' ? !strncmp(device, p, n) : !strcmp(device, p)) return &DEVICE_KINDS[i];
     }
     return NULL;
 }
@@ -37,7 +47,7 @@ enum err_code backend_open(struct backend **out, const char *device, const struc
                            struct err *why)
 {
     *out = NULL;
-    const struct device_kind *kind = kind_of(device);
+    const struct device_kind *kind = device_kind_find(device);
     if (!kind)
         return err_set(why, ERR_ABSENT, "no device '%s'; there are: cpu, opencl:0, opencl:1 ...", device);
     if (options->threads < 1)
@@ -84,20 +94,20 @@ enum err_code backend_finish(struct backend *b, struct err *why)
 int64_t backend_scratch_bytes(const char *device, const struct backend_options *options,
                               const struct backend_work *work)
 {
-    const struct device_kind *kind = kind_of(device);
+    const struct device_kind *kind = device_kind_find(device);
     return kind ? kind->scratch_bytes(options, work) : 0;
 }
 
 int64_t backend_weight_bytes(const char *device, const struct backend_options *o, const struct format *f,
                              int64_t rows, int64_t cols, int arrays)
 {
-    const struct device_kind *kind = kind_of(device);
+    const struct device_kind *kind = device_kind_find(device);
     return kind ? kind->weight_bytes(o, f, rows, cols, arrays) : 0;
 }
 
 int64_t backend_top_bytes(const char *device, int n, int k, int64_t cols)
 {
-    const struct device_kind *kind = kind_of(device);
+    const struct device_kind *kind = device_kind_find(device);
     return kind && kind->top_bytes ? kind->top_bytes(n, k, cols) : 0;
 }
 
@@ -160,7 +170,7 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
     b->ops->matmul(b, m, count);
 }
 
-void gated_apart(struct backend *b, const struct gated *p)
+void gated_separately(struct backend *b, const struct gated *p)
 {
     const struct matmul both[] = { p->gate, p->up };
     assert(p->gate.y_stride == p->up.y_stride);

@@ -1,5 +1,5 @@
-/* kernels/backend.h - what a backend is to those who write one: a row of functions, each as the function of
- * kernels.h that has its name says. The backend's own struct begins with struct backend. */
+/* kernels/backend.h - the interface that a backend implements: a table of functions, each documented at the
+ * function backend_<name> of kernels.h. The struct of a backend begins with struct backend. */
 #ifndef QDYNO_KERNELS_BACKEND_H
 #define QDYNO_KERNELS_BACKEND_H
 
@@ -15,10 +15,11 @@ struct backend_ops {
     void (*write)(struct backend *b, void *dst, const void *host_src, size_t bytes);
     void (*read)(struct backend *b, void *host_dst, const void *src, size_t bytes);
 
-    /* The format can be decoded, rows are whole blocks, the scheme fits the format; *out is empty. */
+    /* backend_weight_bind has checked that the format can be decoded, that rows are whole blocks and that the
+     * scheme fits the format. *out is zeroed. */
     enum err_code (*bind)(struct backend *b, struct weight *out, const struct format *format, int64_t rows,
                           int64_t cols, const struct input_scheme *input, const void *host, struct err *why);
-    void (*release)(struct backend *b, struct weight *w); /* of what w owns */
+    void (*release)(struct backend *b, struct weight *w); /* w->owned is not NULL */
     enum err_code (*reserve)(struct backend *b, const struct backend_work *work, struct err *why);
 
     void (*gather)(struct backend *b, const struct gather *p);
@@ -35,13 +36,13 @@ struct backend_ops {
 struct backend {
     const struct backend_ops *ops;
     struct backend_options options;
-    struct threadpool *pool; /* on the host; options.threads members */
+    struct threadpool *pool; /* options.threads threads on the host */
 };
 
-/* backend_gated as two products and an activation, for pairs that cannot be made together. */
-void gated_apart(struct backend *b, const struct gated *p);
+/* backend_gated as two products and an activation, for pairs that cannot be fused. */
+void gated_separately(struct backend *b, const struct gated *p);
 
-/* One for each kind of device: *out is owned, but without ops, options and pool, which backend_open sets. */
+/* The CPU backend. cpu_open allocates *out without ops, options and pool; backend_open sets those. */
 enum err_code cpu_open(struct backend **out, const char *device, const struct backend_options *options,
                        struct err *why);
 int64_t cpu_scratch_bytes(const struct backend_options *options, const struct backend_work *work);

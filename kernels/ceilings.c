@@ -1,5 +1,5 @@
-/* What this machine can do at most: read memory in a stream, and multiply-add from registers. Speeds are
- * quoted as shares of these, measured in the same run. */
+/* Measure the limits of this machine: memory bandwidth of a sequential read, and multiply-adds on registers.
+ * Benchmarks report speeds as shares of these limits, measured in the same run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,20 +9,20 @@
 
 /* ---------------------------------------------------------------- reading */
 
-struct reading {
+struct read_run {
     const uint64_t *words;
     int64_t count; /* words */
-    int64_t ahead; /* words asked for ahead of their use; 0: the hardware's own prefetcher alone */
+    int64_t ahead; /* software prefetch distance in words; 0: hardware prefetcher only */
     uint64_t sums[64];
 };
 
 enum { LINE = 8 /* words */, MEMBERS_MAX = 64 };
 
-/* Distances tried in turn, in words: which is best differs between processors, and a limit that our own
- * kernels beat would be none. */
+/* Prefetch distances, in words, that the measurement tries in turn. The best one differs between processors,
+ * and without prefetching our GEMV kernels read faster than this "limit". */
 static const int64_t AHEAD[] = { 0, 128, 256, 512, 1024 };
 
-/* Eight sums so that additions are no limit; plain C, which every compiler turns into vector loads. */
+/* Eight independent sums, so that the latency of additions is no limit. The compiler vectorizes this loop. */
 static uint64_t sum_words(const uint64_t *w, int64_t n, int64_t ahead)
 {
     uint64_t s[LINE] = { 0 };
@@ -36,22 +36,22 @@ static uint64_t sum_words(const uint64_t *w, int64_t n, int64_t ahead)
 
 static void read_member(void *arg, int member, int size)
 {
-    struct reading *r = arg;
+    struct read_run *r = arg;
     int64_t from, to;
-    share_of(r->count, member, size, &from, &to);
+    member_share(r->count, member, size, &from, &to);
     r->sums[member % MEMBERS_MAX] += sum_words(r->words + from, to - from, r->ahead);
 }
 
 static void touch_member(void *arg, int member, int size)
 {
-    struct reading *r = arg;
+    struct read_run *r = arg;
     int64_t from, to;
-    share_of(r->count, member, size, &from, &to);
+    member_share(r->count, member, size, &from, &to);
     memset((void *)(r->words + from), 1 + member, (size_t)(to - from) * sizeof *r->words);
 }
 
-/* The best of passes that fill `seconds`; the first touch of the pages is one before them. */
-static double read_again(struct reading *r, int threads, double seconds)
+/* The best bandwidth of passes repeated for `seconds`. The threads touch their pages first. */
+static double read_best_bytes_s(struct read_run *r, int threads, double seconds)
 {
     struct threadpool *pool = NULL;
     double best = NAN;
@@ -75,16 +75,16 @@ static double read_again(struct reading *r, int threads, double seconds)
 
 double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, double seconds)
 {
-    struct reading r = { .count = bytes / (int64_t)sizeof(uint64_t) };
+    struct read_run r = { .count = bytes / (int64_t)sizeof(uint64_t) };
     if (r.count < 1) return NAN;
     void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return NAN;
-    madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* only a hint: the limit of the memory, not of the TLB */
+    madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* a hint: measure the memory, not the TLB */
     r.words = p;
     double best = NAN;
     const bool placed = !what->nodes || numa_place(what->nodes, what->node, p, (size_t)bytes);
     if (placed && (!what->near || numa_enter(what->nodes, what->node))) {
-        best = read_again(&r, what->threads, seconds);
+        best = read_best_bytes_s(&r, what->threads, seconds);
         if (what->near) numa_leave(what->nodes);
     }
     munmap(p, (size_t)bytes);
@@ -93,15 +93,15 @@ double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, d
 
 /* ---------------------------------------------------------------- arithmetic */
 
-struct multiplying {
+struct multiply_run {
     ceiling_fn *fn;
     int64_t rounds;
-    double operations; /* of member 0; all do the same */
+    double operations; /* of all threads together */
 };
 
 static void multiply_member(void *arg, int member, int size)
 {
-    struct multiplying *m = arg;
+    struct multiply_run *m = arg;
     const double done = m->fn(m->rounds);
     if (!member) m->operations = done * size;
 }
@@ -109,7 +109,7 @@ static void multiply_member(void *arg, int member, int size)
 const struct ceiling *ceiling_widest(const char *name, uint32_t isa)
 {
     const struct ceiling *widest = NULL;
-    for (size_t i = 0; i < CEILING_COUNT; i++) /* rows of a name stand narrowest first */
+    for (size_t i = 0; i < CEILING_COUNT; i++) /* rows of one name are in ascending width */
         if (!strcmp(CEILINGS[i].name, name) && !(CEILINGS[i].needs & ~isa)) widest = &CEILINGS[i];
     return widest;
 }
@@ -117,7 +117,7 @@ const struct ceiling *ceiling_widest(const char *name, uint32_t isa)
 double ceiling_ops_s(const struct ceiling *c, uint32_t usable, int threads, double seconds)
 {
     enum { FIRST_ROUNDS = 4096, RUN_NS = 2000000 };
-    struct multiplying m = { .fn = kernels_ceiling(c), .rounds = FIRST_ROUNDS };
+    struct multiply_run m = { .fn = kernels_ceiling(c), .rounds = FIRST_ROUNDS };
     struct threadpool *pool = NULL;
     if (!m.fn || (c->needs & ~usable) || (c->needs & ~isa_detect())) return NAN;
     if (threadpool_open(&pool, &(struct threadpool_options){ .threads = threads }, NULL)) return NAN;
@@ -130,7 +130,7 @@ double ceiling_ops_s(const struct ceiling *c, uint32_t usable, int threads, doub
         now = clock_ns();
         const double speed = m.operations / ((double)MAX(now - start, (int64_t)1) * 1e-9);
         if (!(best >= speed)) best = speed;
-        if (now - start < RUN_NS) m.rounds *= 2; /* long enough to drown the start of the threads */
+        if (now - start < RUN_NS) m.rounds *= 2; /* until starting the threads is negligible */
     } while (now < end);
     threadpool_close(pool);
     return best;

@@ -1,4 +1,5 @@
-/* The CPU backend: threads, memory, weights used where the file is mapped. */
+/* The CPU backend: memory, scratch and weights. Weights are used in place in the mapped file where possible.
+ */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,14 +10,14 @@
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
-/* Rows of activations lie pages apart and are walked column by column: with 4 KiB pages every visit costs a
- * walk of the page tables, which took more time than the tile products themselves. */
+/* Allocate memory, in huge pages where it is large enough for them. Rows of activations are pages apart and
+ * are accessed column by column: with 4 KiB pages the TLB misses took more time than the tile products. */
 static void *aligned_pages(size_t bytes, enum huge_pages huge)
 {
     if (bytes < HUGE_PAGE || huge == HUGE_PAGES_OFF)
         return aligned_alloc(ALIGNMENT, (size_t)round_up((int64_t)MAX(bytes, 1u), ALIGNMENT));
     void *p = aligned_alloc(HUGE_PAGE, (size_t)round_up((int64_t)bytes, HUGE_PAGE));
-    if (p) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish: refused is fine */
+    if (p) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* only a hint: failure is harmless */
     return p;
 }
 
@@ -25,8 +26,8 @@ enum err_code cpu_open(struct backend **out, const char *device, const struct ba
 {
     struct cpu *b = calloc(1, sizeof *b);
     if (!b) return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
-    b->k = kernels_select(options->isa & isa_detect()); /* a wrong value may be slow, never a crash */
-    b->hands_off = kernels_hands_off();
+    b->k = kernels_select(options->isa & isa_detect()); /* a wrong value must not crash */
+    b->skip_prefetch = kernels_skip_prefetch();
     *out = &b->base;
     return ERR_OK;
 }
@@ -58,12 +59,12 @@ static void cpu_describe(const struct backend *base, struct backend_info *out)
 
 static enum err_code cpu_finish(struct backend *base, struct err *why)
 {
-    (void)base, (void)why; /* every operation ends before it returns */
+    (void)base, (void)why; /* every operation is complete when it returns */
     return ERR_OK;
 }
 
-/* Of an allocation, what asks for huge pages. */
-static int64_t huge_part(size_t bytes, enum huge_pages huge)
+/* The part of an allocation that requests huge pages. */
+static int64_t huge_page_bytes(size_t bytes, enum huge_pages huge)
 {
     return huge == HUGE_PAGES_OFF ? 0 : (int64_t)(bytes / HUGE_PAGE * HUGE_PAGE);
 }
@@ -74,7 +75,7 @@ static void *cpu_alloc(struct backend *base, size_t bytes)
     if (bytes > SIZE_MAX / 2) return NULL;
     void *p = aligned_pages(bytes, b->base.options.huge_pages);
     if (!p) return NULL;
-    b->huge_wanted_bytes += huge_part(bytes, b->base.options.huge_pages);
+    b->huge_wanted_bytes += huge_page_bytes(bytes, b->base.options.huge_pages);
     return memset(p, 0, bytes);
 }
 
@@ -99,7 +100,7 @@ static void cpu_read(struct backend *b, void *host_dst, const void *src, size_t 
 int64_t cpu_weight_bytes(const struct backend_options *o, const struct format *f, int64_t rows, int64_t cols,
                          int arrays)
 {
-    (void)arrays; /* used where they lie */
+    (void)arrays; /* the CPU uses them in place */
     const struct format *held = backend_held_format(o, f);
     const int64_t bytes = rows * format_row_bytes(held, cols);
     const bool copied = o->huge_pages == HUGE_PAGES_ALL || held != f;
@@ -108,18 +109,20 @@ int64_t cpu_weight_bytes(const struct backend_options *o, const struct format *f
 
 /* ---------------------------------------------------------------- scratch */
 
-_Static_assert(FORMAT_COUNT <= 64, "sets of formats are 64 bits: format_bit");
+_Static_assert(FORMAT_COUNT <= 64, "a set of formats has 64 bits: format_bit");
 
-/* What treats the inputs of some product: as prescribed, or as the options say where nothing is. */
-static uint32_t kinds_of(const struct backend_options *o, uint32_t prescribed)
+/* The set of input kinds that products can use: those that weights prescribe, and the one that the options
+ * choose for weights that prescribe nothing. */
+static uint32_t input_kinds_in_use(const struct backend_options *o, uint32_t prescribed)
 {
     const bool tokens = prescribed & 1u << INPUT_FREE && o->activations == ACTIVATIONS_INT8_TOKEN;
     return prescribed | (tokens ? 1u << INPUT_INT8_TOKEN : 0);
 }
 
-/* Products of weights in f with inputs of that kind. */
-static void plan_products(struct scratch_plan *p, const struct kernel_set *k, const struct backend_options *o,
-                          const struct backend_work *w, const struct format *f, enum input_kind kind)
+/* Enlarge the plan for products of weights in format f with inputs of that kind. */
+static void scratch_plan_products(struct scratch_plan *p, const struct kernel_set *k,
+                                  const struct backend_options *o, const struct backend_work *w,
+                                  const struct format *f, enum input_kind kind)
 {
     if (input_is_int8(kind) && f != &FORMATS[FORMAT_INT8]) return;
     for (int64_t n = 1; n <= w->rows; n = n < SLIVER || n == w->rows ? n + 1 : w->rows) {
@@ -135,13 +138,14 @@ static int head_dim_of(const struct backend_work *w)
     return w->head_dim ? w->head_dim : (int)MIN(w->cols, (int64_t)HEAD_DIM_MAX);
 }
 
-/* A model may mix formats, and with them ways to multiply. */
-static struct scratch_plan plan_for(const struct kernel_set *k, const struct backend_options *o,
-                                    const struct backend_work *w)
+/* The scratch memory for the largest operations `w`: the maximum over all formats and input kinds of a model.
+ */
+static struct scratch_plan scratch_plan_for(const struct kernel_set *k, const struct backend_options *o,
+                                            const struct backend_work *w)
 {
     const int64_t few = MAX(MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows),
-                            MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide)); /* dots end before */
-    const uint32_t kinds = kinds_of(o, w->inputs);
+                            MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide)); /* GEMV has fewer */
+    const uint32_t kinds = input_kinds_in_use(o, w->inputs);
     int64_t codes = 0;
     for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
         if (kinds & 1u << kind && input_is_int8((enum input_kind)kind))
@@ -151,7 +155,7 @@ static struct scratch_plan plan_for(const struct kernel_set *k, const struct bac
     for (int f = 0; f < FORMAT_COUNT; f++)
         for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
             if (w->formats & format_bit(&FORMATS[f]) && kinds & 1u << kind)
-                plan_products(&p, k, o, w, &FORMATS[f], (enum input_kind)kind);
+                scratch_plan_products(&p, k, o, w, &FORMATS[f], (enum input_kind)kind);
     p.shared_bytes += inputs_shared_bytes(o->threads, w->rows, w->cols);
     p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o->threads, head_dim_of(w))),
                               ALIGNMENT);
@@ -162,16 +166,17 @@ static struct scratch_plan plan_for(const struct kernel_set *k, const struct bac
 int64_t cpu_scratch_bytes(const struct backend_options *options, const struct backend_work *work)
 {
     const struct kernel_set k = kernels_select(options->isa & isa_detect());
-    const struct scratch_plan p = plan_for(&k, options, work);
+    const struct scratch_plan p = scratch_plan_for(&k, options, work);
     return scratch_bytes(options, &p);
 }
 
-/* For that work instead of b->work. Weights may be bound before anything is reserved. */
-static enum err_code make_room(struct cpu *b, const struct backend_work *work, struct err *why)
+/* Reallocate the scratch memory for `work` and make it b->work. Weights may be bound before anything is
+ * reserved; work->rows is 0 then and nothing is allocated. */
+static enum err_code scratch_resize(struct cpu *b, const struct backend_work *work, struct err *why)
 {
     const struct backend_options *o = &b->base.options;
     struct scratch_plan p = b->plan;
-    if (work->rows) p = plan_for(&b->k, o, work);
+    if (work->rows) p = scratch_plan_for(&b->k, o, work);
     if (p.shared_bytes != b->plan.shared_bytes || p.thread_bytes != b->plan.thread_bytes) {
         const size_t thread_bytes = (size_t)o->threads * (size_t)p.thread_bytes;
         uint8_t *shared = aligned_pages((size_t)p.shared_bytes, o->huge_pages);
@@ -202,13 +207,15 @@ static enum err_code cpu_reserve(struct backend *base, const struct backend_work
     work.formats |= b->work.formats;
     work.inputs |= b->work.inputs;
     work.head_dim = head_dim_of(&work);
-    return make_room(b, &work, why);
+    return scratch_resize(b, &work, why);
 }
 
 /* ---------------------------------------------------------------- binding */
 
-/* A weight that still lies in the file, in `format`, into memory of our own. */
-static enum err_code copy(struct cpu *b, struct weight *w, const struct format *format, struct err *why)
+/* Copy the weights from the file, where they are in `format`, into allocated memory, in the format w->format.
+ */
+static enum err_code weight_copy(struct cpu *b, struct weight *w, const struct format *format,
+                                 struct err *why)
 {
     const size_t bytes = (size_t)(w->rows * format_row_bytes(w->format, w->cols));
     w->owned = aligned_pages(bytes, b->base.options.huge_pages);
@@ -220,7 +227,7 @@ static enum err_code copy(struct cpu *b, struct weight *w, const struct format *
         b->repacked_bytes += (int64_t)bytes;
     }
     w->data = w->owned;
-    b->huge_wanted_bytes += huge_part(bytes, b->base.options.huge_pages);
+    b->huge_wanted_bytes += huge_page_bytes(bytes, b->base.options.huge_pages);
     b->copied_bytes += (int64_t)bytes;
     return ERR_OK;
 }
@@ -237,9 +244,10 @@ static enum err_code cpu_bind(struct backend *base, struct weight *out, const st
     work.formats |= format_bit(held);
     work.inputs |= 1u << (input ? input->kind : INPUT_FREE);
     const bool new_kind = work.formats != b->work.formats || work.inputs != b->work.inputs;
-    const enum err_code rc = new_kind ? make_room(b, &work, why) : ERR_OK;
+    const enum err_code rc = new_kind ? scratch_resize(b, &work, why) : ERR_OK;
     if (rc) return rc;
-    return held == format && base->options.huge_pages != HUGE_PAGES_ALL ? ERR_OK : copy(b, out, format, why);
+    return held == format && base->options.huge_pages != HUGE_PAGES_ALL ? ERR_OK
+                                                                        : weight_copy(b, out, format, why);
 }
 
 static void cpu_release(struct backend *base, struct weight *w)
@@ -273,7 +281,7 @@ const struct backend_ops CPU_OPS = {
 bool backend_runs_alone(enum work_kind kind, double amount)
 {
     static const double AN_ELEMENT[] = {
-        [WORK_ELEMENTS] = 1, [WORK_DOTS] = DOTS_AN_ELEMENT, [WORK_PRODUCTS] = PRODUCTS_AN_ELEMENT
+        [WORK_ELEMENTS] = 1, [WORK_DOTS] = DOTS_PER_ELEMENT, [WORK_PRODUCTS] = PRODUCTS_PER_ELEMENT
     };
-    return cpu_alone((int64_t)(amount / AN_ELEMENT[kind]));
+    return cpu_runs_alone((int64_t)(amount / AN_ELEMENT[kind]));
 }

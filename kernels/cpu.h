@@ -1,4 +1,4 @@
-/* kernels/cpu.h - the inside of the CPU backend, shared by its operations. */
+/* kernels/cpu.h - internals of the CPU backend, shared by its operations. */
 #ifndef QDYNO_KERNELS_CPU_H
 #define QDYNO_KERNELS_CPU_H
 
@@ -7,17 +7,17 @@
 #include "kernels/backend.h"
 #include "kernels/kernel_set.h"
 
-/* Every thread's own memory: a weight panel and its products, or attention's tiles. */
+/* Sizes of scratch memory. */
 struct scratch_plan {
     int64_t shared_bytes; /* packed or quantized activations of one group of products */
-    int64_t thread_bytes; /* per member */
+    int64_t thread_bytes; /* per thread: a packed weight panel and its results, or the tiles of attention */
 };
 
 struct cpu {
     struct backend base;
     struct kernel_set k;
-    bool hands_off;           /* kernels_hands_off() */
-    struct backend_work work; /* what was reserved, and what is bound */
+    bool skip_prefetch;       /* kernels_skip_prefetch() */
+    struct backend_work work; /* largest operations reserved, formats and inputs of bound weights */
     struct scratch_plan plan;
     int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;
     uint32_t inputs;  /* 1 << enum input_kind of the weights */
@@ -27,21 +27,22 @@ struct cpu {
 
 enum {
     HEAD_DIM_MAX = 1024,
-    /* Work (in elements passed over) below which starting the threads costs more than it saves; a weight of a
-     * dot and a number that is only compared are about a quarter of an element, a multiply-add of a panel
-     * product a sixteenth. */
+    /* An operation on fewer elements than this runs on the calling thread, because waking the other threads
+     * costs more than it saves. One element takes about as long as 4 multiply-adds of a GEMV, 4 comparisons
+     * or 16 multiply-adds of a GEMM. */
     PARALLEL_MIN = 16384,
-    DOTS_AN_ELEMENT = 4,
-    PRODUCTS_AN_ELEMENT = 16,
-    COMPARED_AN_ELEMENT = 4,
+    DOTS_PER_ELEMENT = 4,
+    PRODUCTS_PER_ELEMENT = 16,
+    COMPARED_PER_ELEMENT = 4,
 };
 
 enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
-/* Which scheme multiplies: NULL for dots from the stored bytes (small n). */
+/* The GEMM kernel for n rows of activations; NULL: use the GEMV kernels (small n). */
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, enum input_kind kind, int n);
 
-/* rows: of floats; codes: rows of 8-bit codes under one scale. */
+/* Bytes of shared or per-thread scratch that each driver needs. rows: rows of activations; codes: rows of
+ * activations as 8-bit codes with one scale per token. */
 int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols);
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
 int64_t gemm_thread_bytes(const struct gemm_kernel *g);
@@ -59,18 +60,18 @@ void cpu_attention(struct backend *base, const struct attention *p);
 void cpu_activate(struct backend *base, const struct activate *p);
 void cpu_top(struct backend *base, const struct top *p);
 
-/* n weights of f into the format in which they are held (another one). */
+/* Convert n weights from format f to the different format in which they are held (backend_held_format). */
 void weight_repack(struct cpu *b, const struct format *f, const void *in, void *out, int64_t n);
 
-/* `count` products of the same x, n and x_stride. */
+/* Run `count` products that have the same x, n and x_stride. */
 void gemv_run(struct cpu *b, const struct matmul *m, int count);
 void gemm_run(struct cpu *b, const struct gemm_kernel *g, const struct matmul *m, int count);
 
-/* Both products of the pair in one go; gemm_can_gate says whether this pair can. */
+/* A gated pair in one fused GEMM, and whether this pair can be fused. */
 bool gemm_can_gate(const struct gemm_kernel *g, const struct gated *p);
 void gemm_run_gated(struct cpu *b, const struct gemm_kernel *g, const struct gated *p);
 
-/* What the drivers multiply a row's codes by: 1, or the f32 behind its blocks. */
+/* The scale of a whole row: the f32 after its blocks, or 1 in formats without a row tail. */
 static inline float format_row_scale(const struct format *f, const void *row, int64_t cols)
 {
     float scale = 1;
@@ -88,29 +89,29 @@ static inline int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-static inline bool cpu_alone(int64_t elements)
+static inline bool cpu_runs_alone(int64_t elements)
 {
     return elements < PARALLEL_MIN;
 }
 
-/* Run on the pool when the work is worth it, else on the caller alone. */
+/* Run fn on all threads of the pool, or on the calling thread only when the work is small. */
 static inline void cpu_run(struct cpu *b, int64_t elements, threadpool_fn *fn, void *arg)
 {
-    if (cpu_alone(elements))
+    if (cpu_runs_alone(elements))
         threadpool_run_alone(b->base.pool, fn, arg);
     else
         threadpool_run(b->base.pool, fn, arg);
 }
 
-/* What a member holds of work that is handed out: [next, end). Starts at { 0 }. */
-struct lot {
+/* A thread's current chunk of dynamically scheduled work: items [next, end). Initialize with { 0 }. */
+struct work_chunk {
     int64_t next, end;
 };
 
-/* Another lot, of `all` things: a fair share of half of what is left, or `least`. Long at first, as what is
- * asked for ahead of a lot's end was asked for in vain; in the end nobody waits long for a slower member.
- * False: nothing is left. */
-static inline bool lot_take(struct cpu *b, struct lot *l, int64_t all, int64_t least, int size)
+/* Take the next chunk of `all` items: half of the remaining items divided by the number of threads, at least
+ * `least`. The first chunks are long because prefetches beyond the end of a chunk are wasted; the last ones
+ * are short so that no thread waits long for a slower one. Returns false when no item is left. */
+static inline bool work_chunk_take(struct cpu *b, struct work_chunk *l, int64_t all, int64_t least, int size)
 {
     const int64_t share = MAX((all - l->end) / (2 * size), least);
     l->next = threadpool_next(b->base.pool, share);
@@ -118,8 +119,8 @@ static inline bool lot_take(struct cpu *b, struct lot *l, int64_t all, int64_t l
     return l->next < all;
 }
 
-/* [*from, *to): this member's part of n things. */
-static inline void share_of(int64_t n, int member, int size, int64_t *from, int64_t *to)
+/* The static share of thread `member` of `size`: items [*from, *to) of n. */
+static inline void member_share(int64_t n, int member, int size, int64_t *from, int64_t *to)
 {
     *from = n * member / size;
     *to = n * (member + 1) / size;

@@ -1,6 +1,6 @@
-/* Numbers to blocks, by the fastest kernels this machine has. All of them write the bytes of the reference,
- * so it does not matter which, nor how rows are shared among threads: quantizers and caches of keys and
- * values come through here alike. */
+/* Encode floats to blocks with the fastest kernels of this machine; quantizers and the KV cache use it. Every
+ * encoder writes the bytes of the reference, so the result depends neither on the machine nor on how rows are
+ * divided among threads. */
 #include <pthread.h>
 
 #include "kernels/kernel_set.h"
@@ -18,30 +18,30 @@ void encode_with(const struct kernel_set *k, const struct format *f, const struc
         f->encode(e->x + r * e->cols, e->out + r * row_bytes, at_once * e->cols);
 }
 
-/* Chosen once and never written again. QDYNO_ISA is obeyed; what it misspells is reported by those who can,
- * and means the reference here. */
-static struct kernel_set chosen;
-static pthread_once_t choosing = PTHREAD_ONCE_INIT;
+/* Selected once and constant afterwards. QDYNO_ISA is respected; an invalid value selects the reference
+ * kernels here, and the callers of isa_usable report it. */
+static struct kernel_set encode_kernels;
+static pthread_once_t encode_once = PTHREAD_ONCE_INIT;
 
-static void choose(void)
+static void encode_kernels_select(void)
 {
     uint32_t usable = 0;
     if (isa_usable(&usable, NULL)) usable = 0;
-    chosen = kernels_select(usable);
+    encode_kernels = kernels_select(usable);
 }
 
 float kernels_largest_magnitude(const float *x, int64_t n)
 {
-    pthread_once(&choosing, choose);
-    return chosen.rounding.largest(x, n);
+    pthread_once(&encode_once, encode_kernels_select);
+    return encode_kernels.rounding.largest(x, n);
 }
 
 void format_encode_weighted(const struct format *f, const float *x, const float *importance, void *out,
                             int64_t rows, int64_t cols)
 {
-    const struct encode e = { x, importance, out, rows, cols };
-    pthread_once(&choosing, choose);
-    encode_with(&chosen, f, &e);
+    const struct encode e = { .x = x, .importance = importance, .out = out, .rows = rows, .cols = cols };
+    pthread_once(&encode_once, encode_kernels_select);
+    encode_with(&encode_kernels, f, &e);
 }
 
 void format_encode_rows(const struct format *f, const float *x, void *out, int64_t rows, int64_t cols)

@@ -1,5 +1,5 @@
-/* kernels/gemm_f32.h - the f32 matrix-product scheme on top of an ISA's tile and transpose: panels are
- * decoded rows, slivers are transposed activations. */
+/* kernels/gemm_f32.h - the f32 GEMM kernel, built from the tile and transpose functions of an ISA. Panels are
+ * decoded weight rows; slivers are transposed activations. */
 #ifndef QDYNO_KERNELS_GEMM_F32_H
 #define QDYNO_KERNELS_GEMM_F32_H
 
@@ -8,20 +8,20 @@
 enum {
     GEMM_F32_MIN_ROWS = 17,
     GEMM_F32_ROWS = 48,
-    GEMM_F32_KC = 512,   /* sliver 64 KiB, panel 96 KiB: both stay in the second cache */
-    GEMM_F32_MC = 512,   /* 1 MiB of packed activations at a time */
-    GEMM_F32_AHEAD = 32, /* inputs that a tile asks for ahead (4 KiB of a sliver) */
+    GEMM_F32_KC = 512,   /* sliver 64 KiB, panel 96 KiB: both fit the second-level cache */
+    GEMM_F32_MC = 512,   /* 1 MiB of packed activations per pass */
+    GEMM_F32_AHEAD = 32, /* prefetch distance of a tile in inputs (4 KiB of a sliver) */
 };
 
-/* The line of B that a tile wants some inputs later. The hardware did not see it coming: where slivers had
- * left the second cache, bf16 prompts on a Zen 5 took 1.1 (lots of 16 panels) to 1.9 times (of one) as long.
- */
-static inline void gemm_f32_ask(const struct tile *t, const float *b)
+/* Prefetch the line of B that the tile needs GEMM_F32_AHEAD inputs later. The hardware prefetcher does not
+ * follow this access pattern: without the prefetch, and with slivers evicted from the second-level cache,
+ * bf16 prompts on a Zen 5 took 1.1 times (chunks of 16 panels) to 1.9 times (chunks of one) as long. */
+static inline void gemm_f32_prefetch(const struct tile *t, const float *b)
 {
     __builtin_prefetch(b + GEMM_F32_AHEAD * t->ldb);
 }
 
-/* k inputs of `tokens` rows to [k][SLIVER]; the slots of missing tokens are zeroed first. */
+/* Transpose k inputs of `tokens` rows to [k][SLIVER]. Missing tokens become 0. */
 static inline void gemm_f32_pack(const struct vector_kernels *v, const float *x, int64_t x_stride, int tokens,
                                  int k, float *sliver)
 {
@@ -29,7 +29,7 @@ static inline void gemm_f32_pack(const struct vector_kernels *v, const float *x,
     v->transpose(x, x_stride, tokens, k, sliver, SLIVER);
 }
 
-/* Rows of k floats, a whole step apart. */
+/* Decode rows of k weights to floats, padded to a multiple of DEPTH_STEP. */
 static inline void gemm_f32_unpack(const struct unpacking *u)
 {
     const int64_t stride = (u->k + DEPTH_STEP - 1) / DEPTH_STEP * DEPTH_STEP;
@@ -37,7 +37,8 @@ static inline void gemm_f32_unpack(const struct unpacking *u)
         u->f->decode(u->w + r * u->row_bytes, (float *)u->group + r * stride, u->k);
 }
 
-/* `lanes`: the tile is fastest with tokens in multiples of this; a sliver's missing tokens are zeros. */
+/* Multiply a panel by a sliver. The number of tokens is rounded up to a multiple of `lanes`, with which the
+ * tile function is fastest; the sliver is padded with zeros. */
 static inline void gemm_f32_multiply(tile_fn *tile, int lanes, const struct gemm_step *p)
 {
     tile(&(struct tile){ .m = p->rows,
@@ -51,7 +52,7 @@ static inline void gemm_f32_multiply(tile_fn *tile, int lanes, const struct gemm
                          .ldc = SLIVER });
 }
 
-/* The table of an ISA. */
+/* Initializer of the f32 GEMM kernel of an ISA. */
 #define GEMM_F32_TABLE(pack_fn, multiply_fn)                                                                 \
     {                                                                                                        \
         .name = "f32", .min_rows = GEMM_F32_MIN_ROWS, .panel_rows = GEMM_F32_ROWS, .kc = GEMM_F32_KC,        \

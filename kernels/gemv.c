@@ -1,15 +1,15 @@
-/* Products with few rows of activations (decoding): every weight byte is read once from memory, dotted with
- * all rows while it is in the first cache, and forgotten. Threads take runs of weight rows as they get free.
- */
+/* GEMV: products with few rows of activations (decoding). Every weight byte is read once from memory and
+ * multiplied with all rows while it is in the first-level cache. Threads take chunks of weight rows
+ * dynamically. */
 #include <assert.h>
 #include <string.h>
 
 #include "kernels/inputs.h"
 
 enum {
-    ROWS_AT_ONCE = 16, /* weight rows that stay in the first cache while all rows of x pass over them */
-    RUN_BYTES = 65536, /* the least a thread takes at a time */
-    OWN_BYTES = 49152, /* of inputs that each member has a copy of */
+    ROWS_AT_ONCE = 16,     /* weight rows that stay in the first-level cache while all rows of x use them */
+    CHUNK_BYTES = 65536,   /* weights in the smallest chunk */
+    PRIVATE_BYTES = 49152, /* up to this size, each thread has its own copy of the inputs */
 };
 
 struct gemv {
@@ -17,16 +17,16 @@ struct gemv {
     const struct matmul *m;
     int count;
     struct inputs in;
-    const float *x; /* what is dotted: the product's x, or inputs as prescribed */
+    const float *x; /* operands: the product's x, or the inputs rounded as prescribed */
     int64_t x_stride;
-    bool quantize, sums16; /* some product uses 8-bit activations in blocks, sums of 16 */
-    bool floats;           /* some product uses them as they are */
+    bool quantize, sums16; /* some product uses 8-bit activations in blocks; sums of 16 */
+    bool floats;           /* some product uses f32 activations */
     struct act_q8 q;
     uint8_t *codes; /* INPUT_INT8_*: [n] rows, code_stride apart */
     int64_t code_stride;
 };
 
-static bool uses_q8(const struct cpu *b, const struct matmul *m)
+static bool matmul_uses_q8(const struct cpu *b, const struct matmul *m)
 {
     const struct format_kernels *f = &b->k.format[m->w->format - FORMATS];
     if (inputs_scheme(&b->base.options, m->w).kind != INPUT_FREE) return false;
@@ -40,8 +40,9 @@ int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols)
     return MAX(rows * (q8 + padded * (int64_t)sizeof(float)), codes * padded);
 }
 
-/* Where inputs lie: floats as prescribed, then blocks of 8 bits; or codes. */
-static void place_inputs(struct gemv *g, int n, int64_t cols)
+/* Divide the shared scratch memory: rounded floats followed by 8-bit blocks, or 8-bit codes (INPUT_INT8_*).
+ */
+static void gemv_place_inputs(struct gemv *g, int n, int64_t cols)
 {
     const int64_t padded = round_up(cols, 64);
     g->in = inputs_of(g->b, g->m);
@@ -54,7 +55,7 @@ static void place_inputs(struct gemv *g, int n, int64_t cols)
     }
 }
 
-static struct act_q8 place_q8(const struct gemv *g, int n, int64_t cols)
+static struct act_q8 gemv_place_q8(const struct gemv *g, int n, int64_t cols)
 {
     struct act_q8 q = { .q_stride = round_up(cols, 64), .d_stride = round_up(cols / Q8_BLOCK, 16) };
     q.q = (int8_t *)g->in.shared;
@@ -64,8 +65,8 @@ static struct act_q8 place_q8(const struct gemv *g, int n, int64_t cols)
     return q;
 }
 
-/* Codes to numbers, where a row keeps its scale behind its blocks and a token its own. */
-static void scale_rows(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0)
+/* Multiply results by the scales of weight rows and tokens. */
+static void gemv_scale_rows(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0)
 {
     for (int r = 0; r < d->rows; r++) {
         const float scale = format_row_scale(m->w->format, d->w + r * d->row_bytes, d->cols);
@@ -74,9 +75,9 @@ static void scale_rows(const struct matmul *m, const struct inputs *in, const st
     }
 }
 
-/* What the columns left to floats add. */
-static void add_outliers(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0,
-                         int64_t r0)
+/* Add the products of the outlier columns, as floats. */
+static void gemv_add_outliers(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0,
+                              int64_t r0)
 {
     const struct outlier_block block = { .in = in, .w = m->w, .row0 = r0, .rows = d->rows };
     float w[ROWS_AT_ONCE * OUTLIER_CHUNK], x[OUTLIER_CHUNK];
@@ -93,10 +94,11 @@ static void add_outliers(const struct matmul *m, const struct inputs *in, const 
     }
 }
 
-static void finish(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0, int64_t r0)
+static void gemv_finish_rows(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0,
+                             int64_t r0)
 {
-    if (m->w->format->row_tail_bytes || in->scale) scale_rows(m, in, d, i0);
-    if (in->outlier_count) add_outliers(m, in, d, i0, r0);
+    if (m->w->format->row_tail_bytes || in->scale) gemv_scale_rows(m, in, d, i0);
+    if (in->outlier_count) gemv_add_outliers(m, in, d, i0, r0);
     for (int i = 0; i < d->n; i++) {
         const int64_t at = (i0 + i) * m->y_stride + r0;
         for (int r = 0; r < d->rows; r++) {
@@ -108,8 +110,8 @@ static void finish(const struct matmul *m, const struct inputs *in, const struct
     }
 }
 
-/* Integers under one scale a token. */
-static void dot_codes(const struct gemv *g, const struct dot *d, int i0)
+/* Call the W8A8 kernel: int8 weights times codes with one scale per token. */
+static void gemv_dot_codes(const struct gemv *g, const struct dot *d, int i0)
 {
     g->b->k.w8a8_dot(&(struct w8a8_dot){ .w = d->w,
                                          .row_bytes = d->row_bytes,
@@ -123,10 +125,10 @@ static void dot_codes(const struct gemv *g, const struct dot *d, int i0)
                                          .y_stride = d->y_stride });
 }
 
-static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from, int64_t to)
+static void gemv_rows_run(const struct gemv *g, const struct matmul *m, int64_t from, int64_t to)
 {
     const struct format_kernels *f = &g->b->k.format[m->w->format - FORMATS];
-    const bool q8 = uses_q8(g->b, m);
+    const bool q8 = matmul_uses_q8(g->b, m);
     float y[DOT_X][ROWS_AT_ONCE];
     struct dot d = { .row_bytes = format_row_bytes(m->w->format, m->w->cols),
                      .cols = m->w->cols,
@@ -134,7 +136,7 @@ static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from,
                      .q = g->q,
                      .y = &y[0][0],
                      .y_stride = ROWS_AT_ONCE,
-                     .hands_off = g->b->hands_off };
+                     .skip_prefetch = g->b->skip_prefetch };
     for (int64_t r = from; r < to; r += ROWS_AT_ONCE) {
         d.rows = (int)MIN((int64_t)ROWS_AT_ONCE, to - r);
         d.w = (const uint8_t *)m->w->data + r * d.row_bytes;
@@ -146,20 +148,20 @@ static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from,
             d.q.sum = g->q.sum + i * g->q.d_stride;
             d.q.sum16 = g->q.sum16 + 2 * i * g->q.d_stride;
             if (g->codes)
-                dot_codes(g, &d, i);
+                gemv_dot_codes(g, &d, i);
             else
                 (q8 ? f->dot_q8 : f->dot_f32)(&d);
-            finish(m, &g->in, &d, i, r);
+            gemv_finish_rows(m, &g->in, &d, i, r);
         }
     }
 }
 
-static void quantize_share(const struct gemv *g, int member, int size)
+static void gemv_quantize_share(const struct gemv *g, int member, int size)
 {
     const int64_t cols = g->m->w->cols, blocks = cols / Q8_BLOCK;
     int64_t from, to;
-    share_of(g->m->n * blocks, member, size, &from, &to);
-    while (from < to) { /* a share may cross rows */
+    member_share(g->m->n * blocks, member, size, &from, &to);
+    while (from < to) { /* a share may extend over several rows */
         const int64_t i = from / blocks, b = from % blocks, n = MIN(to - from, blocks - b);
         int8_t *q = g->q.q + i * g->q.q_stride + b * Q8_BLOCK;
         const int64_t at = i * g->q.d_stride + b;
@@ -170,15 +172,16 @@ static void quantize_share(const struct gemv *g, int member, int size)
     }
 }
 
-/* Inputs as prescribed, this member's share of them; whole when all have passed the barrier behind it. */
-static void inputs_share(const struct gemv *g, struct inputs *in, int member, int size)
+/* Compute this thread's share of the inputs as the weight prescribes. All inputs are complete after the final
+ * barrier. */
+static void gemv_make_inputs(const struct gemv *g, struct inputs *in, int member, int size)
 {
     int64_t from, to;
     if (inputs_plain(in)) return;
-    share_of(in->n, member, size, &from, &to);
+    member_share(in->n, member, size, &from, &to);
     inputs_measure(in, (int)from, (int)to, member);
     if (!inputs_by_token(in)) threadpool_barrier(g->b->base.pool);
-    inputs_settle(in, member, size);
+    inputs_combine(in, member, size);
     for (int64_t t = from; t < to; t++) {
         if (g->codes)
             inputs_codes(in, (int)t, 0, in->cols, g->codes + t * g->code_stride);
@@ -188,18 +191,19 @@ static void inputs_share(const struct gemv *g, struct inputs *in, int member, in
     threadpool_barrier(g->b->base.pool);
 }
 
-/* Inputs of a member's own, in `bytes`, where they are small. Threads on two halves of one core read what one
- * of them has just written up to ten times slower, all the while (kernels/SPEED.md); and nobody waits for
- * others to have quantized their share. False: too large, or prescribed together. */
-static bool inputs_alone(struct gemv *g, uint8_t bytes[static OWN_BYTES])
+/* Give this thread its own copy of the inputs in `bytes`, if they are small. Two threads on the hyperthreads
+ * of one core read data that one of them has just written up to ten times more slowly (kernels/SPEED.md,
+ * "Inputs of small decoding products"). A private copy also avoids the barrier. Returns false if the inputs
+ * are too large or the weight prescribes a quantization. */
+static bool gemv_inputs_private(struct gemv *g, uint8_t bytes[static PRIVATE_BYTES])
 {
     const int n = g->m->n;
     const int64_t cols = g->m->w->cols;
-    if (!inputs_plain(&g->in) || gemv_shared_bytes(n, 0, cols) > OWN_BYTES) return false;
+    if (!inputs_plain(&g->in) || gemv_shared_bytes(n, 0, cols) > PRIVATE_BYTES) return false;
     g->in.shared = bytes;
     if (g->quantize) {
-        g->q = place_q8(g, n, cols);
-        quantize_share(g, 0, 1);
+        g->q = gemv_place_q8(g, n, cols);
+        gemv_quantize_share(g, 0, 1);
         g->in.shared = (uint8_t *)(g->q.sum16 + 2 * n * g->q.d_stride);
     }
     if (!g->floats) return true;
@@ -209,43 +213,44 @@ static bool inputs_alone(struct gemv *g, uint8_t bytes[static OWN_BYTES])
     return true;
 }
 
-static void inputs_together(struct gemv *g, int member, int size)
+static void gemv_inputs_common(struct gemv *g, int member, int size)
 {
-    inputs_share(g, &g->in, member, size);
+    gemv_make_inputs(g, &g->in, member, size);
     if (!g->quantize) return;
-    quantize_share(g, member, size);
+    gemv_quantize_share(g, member, size);
     threadpool_barrier(g->b->base.pool);
 }
 
-static int64_t run_rows(const struct matmul *m, int size)
+static int64_t gemv_chunk_rows(const struct matmul *m, int size)
 {
     const int64_t bytes = format_row_bytes(m->w->format, m->w->cols);
-    const int64_t fair = (m->w->rows + size * 8 - 1) / (size * 8); /* at least eight runs a member */
-    return round_up(MAX(MIN(RUN_BYTES / MAX(bytes, (int64_t)1), fair), (int64_t)1), ROWS_AT_ONCE);
+    const int64_t fair = (m->w->rows + size * 8 - 1) / (size * 8); /* at least eight chunks per thread */
+    return round_up(MAX(MIN(CHUNK_BYTES / MAX(bytes, (int64_t)1), fair), (int64_t)1), ROWS_AT_ONCE);
 }
 
-static int64_t runs_of(const struct matmul *m, int size)
+static int64_t gemv_chunk_count(const struct matmul *m, int size)
 {
-    const int64_t step = run_rows(m, size);
+    const int64_t step = gemv_chunk_rows(m, size);
     return (m->w->rows + step - 1) / step;
 }
 
 static void gemv_member(void *arg, int member, int size)
 {
-    struct gemv own = *(const struct gemv *)arg; /* members settle their inputs by themselves */
+    struct gemv own = *(const struct gemv *)arg; /* every thread prepares its inputs in its own copy */
     const struct gemv *g = &own;
-    _Alignas(64) uint8_t inputs[OWN_BYTES];
-    if (size == 1 || !inputs_alone(&own, inputs)) inputs_together(&own, member, size);
+    _Alignas(64) uint8_t inputs[PRIVATE_BYTES];
+    if (size == 1 || !gemv_inputs_private(&own, inputs)) gemv_inputs_common(&own, member, size);
     int64_t first = 0, runs = 0;
-    for (int j = 0; j < g->count; j++) runs += runs_of(&g->m[j], size);
-    struct lot lot = { 0 };
-    bool more = lot_take(g->b, &lot, runs, 1, size);
+    for (int j = 0; j < g->count; j++) runs += gemv_chunk_count(&g->m[j], size);
+    struct work_chunk chunk = { 0 };
+    bool more = work_chunk_take(g->b, &chunk, runs, 1, size);
     for (int j = 0; j < g->count && more; j++) {
         const struct matmul *m = &g->m[j];
-        const int64_t step = run_rows(m, size), last = first + runs_of(m, size);
-        for (; more && lot.next < last; more = ++lot.next < lot.end || lot_take(g->b, &lot, runs, 1, size)) {
-            const int64_t from = (lot.next - first) * step;
-            rows_run(g, m, from, MIN(from + step, m->w->rows));
+        const int64_t step = gemv_chunk_rows(m, size), last = first + gemv_chunk_count(m, size);
+        for (; more && chunk.next < last;
+             more = ++chunk.next < chunk.end || work_chunk_take(g->b, &chunk, runs, 1, size)) {
+            const int64_t from = (chunk.next - first) * step;
+            gemv_rows_run(g, m, from, MIN(from + step, m->w->rows));
         }
         first = last;
     }
@@ -255,14 +260,14 @@ void gemv_run(struct cpu *b, const struct matmul *m, int count)
 {
     struct gemv g = { .b = b, .m = m, .count = count };
     int64_t dots = 0;
-    place_inputs(&g, m->n, m->w->cols);
+    gemv_place_inputs(&g, m->n, m->w->cols);
     for (int j = 0; j < count; j++) {
-        const bool q8 = uses_q8(b, &m[j]);
+        const bool q8 = matmul_uses_q8(b, &m[j]);
         g.quantize |= q8;
         g.floats |= !q8;
         g.sums16 |= b->k.format[m[j].w->format - FORMATS].sums16;
         dots += m[j].n * m[j].w->rows * m[j].w->cols;
     }
-    if (g.quantize) g.q = place_q8(&g, m->n, m->w->cols);
-    cpu_run(b, dots / DOTS_AN_ELEMENT, gemv_member, &g);
+    if (g.quantize) g.q = gemv_place_q8(&g, m->n, m->w->cols);
+    cpu_run(b, dots / DOTS_PER_ELEMENT, gemv_member, &g);
 }

@@ -1,5 +1,6 @@
-/* kernels/half.h - 16-bit floats and unaligned loads, inline for the reference kernels and the tails of the
- * vector ones. The definitions are quant-format standards: round to nearest even, subnormals kept. */
+/* kernels/half.h - conversions of 16-bit floats and unaligned loads, as inline functions for the reference
+ * kernels and the scalar remainders of vector kernels. Conversions round to nearest even and keep subnormals.
+ * Source: IEEE 754 binary16; bf16 is the upper half of binary32. */
 #ifndef QDYNO_KERNELS_HALF_H
 #define QDYNO_KERNELS_HALF_H
 
@@ -20,7 +21,7 @@ static inline float float_of(uint32_t u)
     return x;
 }
 
-/* Blocks of 18 or 34 bytes in a mapped file have no alignment at all. */
+/* Blocks of 18 or 34 bytes in a mapped file have no alignment. */
 static inline uint16_t load_u16(const void *p)
 {
     uint16_t v;
@@ -45,7 +46,7 @@ static inline float half_to_float(uint16_t h)
     return float_of(sign | ((magnitude << 13) + ((127u - 15u) << 23)));
 }
 
-/* All cases are worked out and one is taken: no branches, so that loops become vectors. */
+/* Computes all cases and selects one without branches, so that the compiler can vectorize loops of it. */
 static inline uint16_t half_from_float(float x)
 {
     const uint32_t u = bits_of(x), sign = (u >> 16) & 0x8000;
@@ -71,8 +72,9 @@ static inline uint16_t bhalf_from_float(float x)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* The largest magnitude of n numbers; NaN when one of them is NaN. Magnitudes are in the order of their bits,
- * NaN above infinity, and integers may be compared in any order, so that compilers do it in vectors. */
+/* The largest magnitude of n numbers; NaN when one of them is NaN. The bits of magnitudes are compared as
+ * integers: their order is the same, with NaN above infinity, and unlike float comparisons the compiler may
+ * reorder and vectorize them. */
 static inline float largest_magnitude(const float *x, int64_t n)
 {
     int32_t most = 0;
@@ -83,14 +85,14 @@ static inline float largest_magnitude(const float *x, int64_t n)
     return float_of((uint32_t)most);
 }
 
-/* To the nearest integer, ties to even, |v| <= 2^22: 1.5 * 2^23 leaves units of 1, rounded by the addition
- * itself. */
+/* Round to the nearest integer, ties to even, for |v| <= 2^22. Adding 1.5 * 2^23 leaves units of 1, so the
+ * addition itself rounds. */
 static inline int32_t round_even(float v)
 {
     return (int32_t)(bits_of(v + 12582912.0f) - bits_of(12582912.0f));
 }
 
-/* To nearest, halves away from zero, like roundf but without a call: the part cut off is exact. */
+/* Round to the nearest integer, halves away from zero: roundf without a library call. v - whole is exact. */
 static inline int32_t round_half_away(float v)
 {
     const int32_t whole = (int32_t)v;

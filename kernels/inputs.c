@@ -1,4 +1,4 @@
-/* How activations become what a product takes (inputs.h). Formulas: kernels/README.md, "Inputs". */
+/* Activation quantization as weights prescribe it (inputs.h). Formulas: kernels/README.md, "Inputs". */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -7,12 +7,14 @@
 
 #include "kernels/inputs.h"
 
-enum { PIECE = 512 /* inputs at a time: a page of the stack */ };
+enum { PIECE = 512 /* inputs processed at once: 2 KiB of stack */ };
 
-static const struct small_float F16 = { 13, 0x1p-14f, 0.75f, 65504 };
-static const struct small_float TF32 = { 13, 0, 0, INFINITY };
-static const struct small_float E4M3 = { 20, 0x1p-6f, 0x1.8p14f, 448 };
-static const struct small_float E5M2 = { 21, 0x1p-14f, 0x1.8p7f, 57344 };
+static const struct small_float F16 = { .drop = 13, .normal = 0x1p-14f, .magic = 0.75f, .largest = 65504 },
+                                TF32 = { .drop = 13, .normal = 0, .magic = 0, .largest = INFINITY },
+                                E4M3 = { .drop = 20, .normal = 0x1p-6f, .magic = 0x1.8p14f, .largest = 448 },
+                                E5M2 = {
+                                    .drop = 21, .normal = 0x1p-14f, .magic = 0x1.8p7f, .largest = 57344
+                                };
 
 static const char *const NAMES[INPUT_KIND_COUNT] = {
     [INPUT_FREE] = "free",
@@ -40,22 +42,24 @@ const char *input_kind_names(uint32_t bits, char *buf, size_t size)
     return buf;
 }
 
-/* ---------------------------------------------------------------- what may be */
+/* ---------------------------------------------------------------- checking a scheme */
 
 static enum err_code check_outliers(const struct input_scheme *s, int64_t cols, struct err *why)
 {
     if (s->outlier_count && (!s->outliers || !s->outlier_weights || s->kind != INPUT_INT8_OUTLIERS))
         return err_set(why, ERR_FORMAT,
-                       "%d columns of outliers need their indexes, weights and int8_outliers",
+                       "%d outlier columns without indexes and weights, or not of kind int8_outliers",
                        s->outlier_count);
     for (int i = 0; i < s->outlier_count; i++)
         if (s->outliers[i] < 0 || s->outliers[i] >= cols || (i && s->outliers[i] <= s->outliers[i - 1]))
-            return err_set(why, ERR_FORMAT, "outlier %d is column %d: want ascending ones below %lld", i,
+            return err_set(why, ERR_FORMAT,
+                           "outlier column %d has index %d; indexes must ascend and stay below %lld", i,
                            s->outliers[i], (long long)cols);
     return ERR_OK;
 }
 
-/* Every input once: what is missing would be lost, unseen. */
+/* Check that `order` is a permutation: a missing input would be dropped without any sign. Windows of 65536
+ * inputs keep the set of seen inputs on the stack. */
 static enum err_code check_order(const int32_t *order, int64_t cols, struct err *why)
 {
     enum { WINDOW = 1 << 16 };
@@ -63,19 +67,19 @@ static enum err_code check_order(const int32_t *order, int64_t cols, struct err 
         uint64_t seen[WINDOW / 64] = { 0 };
         for (int64_t i = 0; i < cols; i++) {
             if (order[i] < 0 || order[i] >= cols)
-                return err_set(why, ERR_FORMAT, "input %lld would be number %d of %lld", (long long)i,
-                               order[i], (long long)cols);
+                return err_set(why, ERR_FORMAT, "order of inputs: entry %lld is %d, expected 0 to %lld",
+                               (long long)i, order[i], (long long)cols - 1);
             const int64_t at = order[i] - from;
             if (at < 0 || at >= WINDOW) continue;
             if (seen[at / 64] >> at % 64 & 1)
-                return err_set(why, ERR_FORMAT, "two inputs would be number %d", order[i]);
+                return err_set(why, ERR_FORMAT, "order of inputs: %d occurs twice", order[i]);
             seen[at / 64] |= (uint64_t)1 << at % 64;
         }
     }
     return ERR_OK;
 }
 
-static int most_of(const struct input_scheme *s)
+static int largest_code(const struct input_scheme *s)
 {
     return s->most ? s->most : 255;
 }
@@ -91,24 +95,26 @@ enum err_code inputs_check(const struct input_scheme *s, const struct format *f,
     enum err_code rc;
     if (!s) return ERR_OK;
     if (input_is_int8(s->kind) && f != &FORMATS[FORMAT_INT8])
-        return err_set(why, ERR_USAGE, "inputs of kind %s need weights in int8, not %s", NAMES[s->kind],
+        return err_set(why, ERR_USAGE, "activations of kind %s need int8 weights, not %s", NAMES[s->kind],
                        f->name);
     if (input_is_int8(s->kind) && cols > W8A8_COLS)
         return err_set(why, ERR_USAGE, "integer products take rows of at most %d weights, not %lld",
                        W8A8_COLS, (long long)cols);
     const bool codes = s->kind == INPUT_INT8_STATIC;
     if ((codes || s->kind == INPUT_FP8_STATIC) && (!(s->scale > 0) || isinf(s->scale)))
-        return err_set(why, ERR_FORMAT, "a static scale is above 0, not %g", (double)s->scale);
-    if (codes && (s->most < 0 || s->most > 255 || s->zero < 0 || s->zero > most_of(s)))
-        return err_set(why, ERR_FORMAT, "codes of inputs are 0 to 255, not 0 to %d with %d for zero", s->most,
+        return err_set(why, ERR_FORMAT, "a static activation scale must be above 0, not %g",
+                       (double)s->scale);
+    if (codes && (s->most < 0 || s->most > 255 || s->zero < 0 || s->zero > largest_code(s)))
+        return err_set(why, ERR_FORMAT,
+                       "activation codes must be within 0 to 255, not 0 to %d with zero point %d", s->most,
                        s->zero);
     if (s->threshold < 0 || s->limit < 0 || isnan(s->threshold) || isnan(s->limit))
-        return err_set(why, ERR_FORMAT, "thresholds of inputs are not negative, but there is %g",
+        return err_set(why, ERR_FORMAT, "an activation threshold or limit must not be negative, but is %g",
                        (double)(s->threshold < 0 ? s->threshold : s->limit));
     for (int64_t i = 0; s->divide && i < cols; i++)
         if (!(fabsf(s->divide[i]) > 0) || isinf(s->divide[i]))
-            return err_set(why, ERR_FORMAT, "input %lld would be divided by %g", (long long)i,
-                           (double)s->divide[i]);
+            return err_set(why, ERR_FORMAT, "divisor of input %lld is %g, expected a finite nonzero number",
+                           (long long)i, (double)s->divide[i]);
     if (s->order && (rc = check_order(s->order, cols, why))) return rc;
     return check_outliers(s, cols, why);
 }
@@ -143,19 +149,19 @@ bool inputs_shared(const struct backend_options *o, const struct weight *a, cons
            (!is_fp8(s.kind) || a->format == b->format);
 }
 
-/* ---------------------------------------------------------------- where it lies */
+/* ---------------------------------------------------------------- shared memory */
 
 struct input_range {
-    float low, high, unused[14]; /* a cache line a member */
+    float low, high, unused[14]; /* one cache line per thread */
 };
 
-struct places {
+struct inputs_layout {
     int64_t scale, range, marked, outlier, end;
 };
 
-static struct places places_of(int threads, int64_t rows, int64_t cols)
+static struct inputs_layout inputs_layout_of(int threads, int64_t rows, int64_t cols)
 {
-    struct places p = { 0 };
+    struct inputs_layout p = { 0 };
     p.range = p.scale + round_up(rows, SLIVER) * (int64_t)sizeof(float);
     p.marked = p.range + threads * (int64_t)sizeof(struct input_range);
     p.outlier = p.marked + round_up(cols, 64) / 64 * (int64_t)sizeof(uint64_t);
@@ -165,11 +171,11 @@ static struct places places_of(int threads, int64_t rows, int64_t cols)
 
 int64_t inputs_shared_bytes(int threads, int64_t rows, int64_t cols)
 {
-    return places_of(threads, rows, cols).end;
+    return inputs_layout_of(threads, rows, cols).end;
 }
 
-/* The least magnitude that f16 rounds to `threshold` or more. */
-static float rounded_from(float threshold)
+/* The smallest magnitude that f16 rounds to `threshold` or more. */
+static float f16_threshold(float threshold)
 {
     if (threshold <= 0) return INFINITY;
     float x = threshold;
@@ -193,7 +199,7 @@ struct inputs inputs_of(const struct cpu *b, const struct matmul *m)
         in.to = inputs_small_float(kind, m->w->format);
         return in;
     }
-    const struct places p = places_of(b->base.options.threads, m->n, in.cols);
+    const struct inputs_layout p = inputs_layout_of(b->base.options.threads, m->n, in.cols);
     in.scale = (float *)(b->shared + p.scale);
     in.range = (struct input_range *)(b->shared + p.range);
     in.marked = (_Atomic uint64_t *)(b->shared + p.marked);
@@ -203,12 +209,12 @@ struct inputs inputs_of(const struct cpu *b, const struct matmul *m)
     in.to = inputs_small_float(kind, m->w->format);
     if (kind != INPUT_INT8_OUTLIERS) return in;
     in.to = &F16;
-    in.outlier_from = rounded_from(in.scheme.threshold);
+    in.outlier_from = f16_threshold(in.scheme.threshold);
     for (int64_t i = 0; i < (in.cols + 63) / 64; i++) atomic_init(&in.marked[i], 0);
     return in;
 }
 
-/* ---------------------------------------------------------------- inputs as stored */
+/* ---------------------------------------------------------------- reordered and divided inputs */
 
 static float input_at(const struct inputs *in, int token, int64_t k)
 {
@@ -218,8 +224,9 @@ static float input_at(const struct inputs *in, int token, int64_t k)
     return s->divide ? x / s->divide[i] : x;
 }
 
-/* Stored inputs k0..k0+k-1, k <= PIECE: where they lie already, or in `room`. */
-static const float *piece_of(const struct inputs *in, int token, int64_t k0, int64_t k, float *room)
+/* Inputs k0 .. k0 + k - 1 (k <= PIECE) in the order of the weight's columns: a pointer into x, or copied to
+ * `room`. */
+static const float *inputs_piece(const struct inputs *in, int token, int64_t k0, int64_t k, float *room)
 {
     const struct input_scheme *s = &in->scheme;
     const float *x = in->x + token * in->x_stride;
@@ -236,22 +243,21 @@ static const float *piece_of(const struct inputs *in, int token, int64_t k0, int
 
 /* ---------------------------------------------------------------- measuring */
 
-static float largest_of(const struct inputs *in, int token)
+static float token_largest(const struct inputs *in, int token)
 {
     const struct rounding_kernels *r = &in->k->rounding;
     if (!in->scheme.divide) return r->largest(in->x + token * in->x_stride, in->cols);
     float room[PIECE], top = 0;
     for (int64_t k = 0; k < in->cols; k += PIECE) {
         const int64_t n = MIN((int64_t)PIECE, in->cols - k);
-        const float now = r->largest(piece_of(in, token, k, n, room), n);
-        if (now > top || isnan(now)) top = now; /* and NaN stays: nothing is above it */
+        const float now = r->largest(inputs_piece(in, token, k, n, room), n);
+        if (now > top || isnan(now)) top = now; /* NaN stays: no comparison with it is true */
     }
     return top;
 }
 
-/* 64 inputs of which one is an outlier (or NaN, which shall be seen): mark them, and the largest of the
- * others.
- */
+/* Mark the outlier columns among up to 64 inputs, at least one of which is an outlier or NaN. Returns the
+ * largest magnitude of the others. */
 static float mark_outliers(const struct inputs *in, const float *x, int64_t k0, int64_t n)
 {
     uint64_t marks = 0;
@@ -269,12 +275,12 @@ static float mark_outliers(const struct inputs *in, const float *x, int64_t k0, 
     return top;
 }
 
-static float largest_below(const struct inputs *in, int token)
+static float token_largest_below(const struct inputs *in, int token)
 {
     float room[PIECE], top = 0;
     for (int64_t k = 0; k < in->cols; k += PIECE) {
         const int64_t n = MIN((int64_t)PIECE, in->cols - k);
-        const float *x = piece_of(in, token, k, n, room);
+        const float *x = inputs_piece(in, token, k, n, room);
         for (int64_t i = 0; i < n; i += 64) {
             const int64_t some = MIN((int64_t)64, n - i);
             float now = in->k->rounding.largest(x + i, some);
@@ -283,7 +289,7 @@ static float largest_below(const struct inputs *in, int token)
         }
     }
     in->k->rounding.round(&top, 1, 1, &F16,
-                          &top); /* of rounded numbers, the rounded largest is the largest */
+                          &top); /* rounding is monotonic: this is the largest rounded input */
     return top;
 }
 
@@ -293,7 +299,7 @@ static void widen_range(const struct inputs *in, int token, struct input_range *
     float room[PIECE], low[LANES] = { 0 }, high[LANES] = { 0 };
     for (int64_t k = 0; k < in->cols; k += PIECE) {
         const int64_t n = MIN((int64_t)PIECE, in->cols - k);
-        const float *x = piece_of(in, token, k, n, room);
+        const float *x = inputs_piece(in, token, k, n, room);
         if (isnan(in->k->rounding.largest(x, n))) r->low = r->high = NAN;
         for (int64_t i = 0; i + LANES <= n; i += LANES) {
             for (int j = 0; j < LANES; j++) low[j] = x[i + j] < low[j] ? x[i + j] : low[j];
@@ -308,15 +314,15 @@ static void widen_range(const struct inputs *in, int token, struct input_range *
     }
 }
 
-/* The integers' scale, or what fp8 is relative to. */
-static float scale_of(const struct inputs *in, int token)
+/* The scale of a token: x / scale is rounded to integers or fp8. */
+static float token_scale(const struct inputs *in, int token)
 {
     const struct input_scheme *s = &in->scheme;
     if (s->kind == INPUT_FP8_STATIC) return s->scale;
-    if (s->kind == INPUT_INT8_STATIC) /* codes cannot carry NaN, so the token's scale does */
-        return isfinite(largest_of(in, token)) ? s->scale : NAN;
-    if (s->kind == INPUT_INT8_OUTLIERS) return largest_below(in, token) / 127;
-    float top = largest_of(in, token);
+    if (s->kind == INPUT_INT8_STATIC) /* codes cannot represent NaN, so the token's scale does */
+        return isfinite(token_largest(in, token)) ? s->scale : NAN;
+    if (s->kind == INPUT_INT8_OUTLIERS) return token_largest_below(in, token) / 127;
+    float top = token_largest(in, token);
     if (s->kind == INPUT_INT8_TOKEN) return (top < 1e-5f ? 1e-5f : top) / 127;
     if (s->limit > 0 && top > s->limit) top = s->limit;
     return (top < 1e-12f ? 1e-12f : top) / in->to->largest;
@@ -327,7 +333,7 @@ void inputs_measure(const struct inputs *in, int from, int to, int member)
     const enum input_kind kind = in->scheme.kind;
     if (!in->scale) return;
     if (kind != INPUT_INT8_TENSOR) {
-        for (int t = from; t < to; t++) in->scale[t] = scale_of(in, t);
+        for (int t = from; t < to; t++) in->scale[t] = token_scale(in, t);
         return;
     }
     struct input_range *r = &in->range[member];
@@ -335,8 +341,9 @@ void inputs_measure(const struct inputs *in, int from, int to, int member)
     for (int t = from; t < to; t++) widen_range(in, t, r);
 }
 
-/* FBGEMM's rule for codes 0..255 of low <= 0 <= high. */
-static float scale_of_range(double low, double high, int *zero)
+/* Scale and zero point for codes 0..255 of the range low <= 0 <= high. Source: ChooseQuantizationParams of
+ * FBGEMM, bit for bit, including its smallest scale of 6.1e-5. */
+static float fbgemm_scale(double low, double high, int *zero)
 {
     enum { LEAST = 0, MOST = 255 };
     float scale = (float)((high - low) / (MOST - LEAST));
@@ -358,7 +365,7 @@ static float scale_of_range(double low, double high, int *zero)
     return scale;
 }
 
-static void settle_tensor(struct inputs *in, int member, int size)
+static void combine_tensor(struct inputs *in, int member, int size)
 {
     double low = 0, high = 0;
     for (int i = 0; i < size; i++) {
@@ -367,11 +374,11 @@ static void settle_tensor(struct inputs *in, int member, int size)
         if (r->high > high || isnan(r->high)) high = (double)r->high;
     }
     in->zero = 128;
-    in->scheme.scale = isnan(low) || isnan(high) ? NAN : scale_of_range(low, high, &in->zero);
+    in->scheme.scale = isnan(low) || isnan(high) ? NAN : fbgemm_scale(low, high, &in->zero);
     for (int t = 0; !member && t < in->n; t++) in->scale[t] = in->scheme.scale;
 }
 
-static void settle_outliers(struct inputs *in, int member)
+static void combine_outliers(struct inputs *in, int member)
 {
     in->outlier_count = 0;
     for (int64_t i = 0; i < (in->cols + 63) / 64; i++) {
@@ -381,13 +388,13 @@ static void settle_outliers(struct inputs *in, int member)
     }
 }
 
-void inputs_settle(struct inputs *in, int member, int size)
+void inputs_combine(struct inputs *in, int member, int size)
 {
-    if (in->scheme.kind == INPUT_INT8_TENSOR) settle_tensor(in, member, size);
-    if (in->scheme.kind == INPUT_INT8_OUTLIERS) settle_outliers(in, member);
+    if (in->scheme.kind == INPUT_INT8_TENSOR) combine_tensor(in, member, size);
+    if (in->scheme.kind == INPUT_INT8_OUTLIERS) combine_outliers(in, member);
 }
 
-/* ---------------------------------------------------------------- making */
+/* ---------------------------------------------------------------- quantizing */
 
 static struct u8_scale u8_scale_of(const struct inputs *in, int token)
 {
@@ -398,12 +405,12 @@ static struct u8_scale u8_scale_of(const struct inputs *in, int token)
     if (kind == INPUT_INT8_TOKEN) s.by = scale;
     if (kind != INPUT_INT8_OUTLIERS) return s;
     float largest = scale * 127;
-    in->k->rounding.round(&largest, 1, 1, &F16, &largest); /* what it was before it was divided by 127 */
+    in->k->rounding.round(&largest, 1, 1, &F16, &largest); /* recover the value before the division by 127 */
     s.reciprocal = scale > 0 ? 1 / largest * 127 : 0;
     return s;
 }
 
-/* Columns with outliers are left to floats. */
+/* Set the codes of outlier columns to the code of 0: those columns are multiplied as floats. */
 static void clear_outliers(const struct inputs *in, int64_t k0, int64_t k, uint8_t *code)
 {
     for (int64_t i = k0; i < k0 + k; i += 64 - i % 64) {
@@ -420,11 +427,11 @@ void inputs_codes(const struct inputs *in, int token, int64_t k0, int64_t k, uin
     const struct rounding_kernels *r = &in->k->rounding;
     const struct u8_scale s = u8_scale_of(in, token);
     const bool outliers = in->scheme.kind == INPUT_INT8_OUTLIERS;
-    const int most = in->scheme.kind == INPUT_INT8_STATIC ? most_of(&in->scheme) : 255;
+    const int most = in->scheme.kind == INPUT_INT8_STATIC ? largest_code(&in->scheme) : 255;
     float room[PIECE], rounded[PIECE];
     for (int64_t i = 0; i < k; i += PIECE) {
         const int64_t n = MIN((int64_t)PIECE, k - i);
-        const float *x = piece_of(in, token, k0 + i, n, room);
+        const float *x = inputs_piece(in, token, k0 + i, n, room);
         if (outliers) r->round(x, n, 1, &F16, rounded), x = rounded;
         r->quantize_u8(x, n, &s, code + i);
         for (int64_t j = 0; most < 255 && j < n; j++) code[i + j] = (uint8_t)MIN((int)code[i + j], most);
@@ -437,7 +444,7 @@ void inputs_floats(const struct inputs *in, int token, int64_t k0, int64_t k, fl
     float room[PIECE];
     for (int64_t i = 0; i < k; i += PIECE) {
         const int64_t n = MIN((int64_t)PIECE, k - i);
-        const float *x = piece_of(in, token, k0 + i, n, room);
+        const float *x = inputs_piece(in, token, k0 + i, n, room);
         if (in->scheme.kind == INPUT_FREE)
             memcpy(out + i, x, (size_t)n * sizeof *x);
         else
@@ -447,8 +454,9 @@ void inputs_floats(const struct inputs *in, int token, int64_t k0, int64_t k, fl
 
 /* ---------------------------------------------------------------- outliers */
 
-/* Where the weight keeps this column besides, -1: nowhere. */
-static int kept_at(const struct input_scheme *s, int32_t column)
+/* The index of this column among the columns that the weight also stores as f16; -1: it is not one of them.
+ */
+static int outlier_kept_index(const struct input_scheme *s, int32_t column)
 {
     int low = 0, high = s->outlier_count;
     while (low < high) {
@@ -469,7 +477,7 @@ int outliers_weights(const struct outlier_block *b, int first, float *w)
     const int count = MIN((int)OUTLIER_CHUNK, b->in->outlier_count - first);
     for (int i = 0; i < count; i++) {
         const int32_t column = b->in->outlier[first + i];
-        const int kept = kept_at(s, column);
+        const int kept = outlier_kept_index(s, column);
         for (int r = 0; r < b->rows; r++) {
             const int64_t row = b->row0 + r;
             const int8_t *codes = (const int8_t *)m->data + row * row_bytes;

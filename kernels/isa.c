@@ -1,5 +1,5 @@
-/* Names of instruction sets and what QDYNO_ISA may take away. Detection itself is per architecture
- * (isa/detect_x86.c), reached through select.c. */
+/* Names of instruction sets, and the environment variable QDYNO_ISA, which can disable some. Detection
+ * depends on the architecture (isa/detect_x86.c, isa/detect_arm.c) and is called through select.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +16,17 @@ enum {
 };
 
 const struct isa_level ISA_LEVELS[] = {
-    { "ref", 0 },
-    { "sse41", ISA_SSE41 },
-    { "avx2", WITH_AVX2 },
-    { "avxvnni", WITH_AVX2 | ISA_AVXVNNI },
-    { "avx512", WITH_AVX512 },
-    { "avx512vnni", WITH_VNNI },
-    { "avx512bf16", WITH_BF16 },
-    { "amx", WITH_BF16 | ISA_AMX },
-    { "neon", ISA_NEON },
-    { "dotprod", ISA_NEON | ISA_DOTPROD },
-    { "all", EVERYTHING },
+    { .name = "ref", .bits = 0 },
+    { .name = "sse41", .bits = ISA_SSE41 },
+    { .name = "avx2", .bits = WITH_AVX2 },
+    { .name = "avxvnni", .bits = WITH_AVX2 | ISA_AVXVNNI },
+    { .name = "avx512", .bits = WITH_AVX512 },
+    { .name = "avx512vnni", .bits = WITH_VNNI },
+    { .name = "avx512bf16", .bits = WITH_BF16 },
+    { .name = "amx", .bits = WITH_BF16 | ISA_AMX },
+    { .name = "neon", .bits = ISA_NEON },
+    { .name = "dotprod", .bits = ISA_NEON | ISA_DOTPROD },
+    { .name = "all", .bits = EVERYTHING },
 };
 const size_t ISA_LEVEL_COUNT = COUNT_OF(ISA_LEVELS);
 
@@ -70,15 +70,15 @@ enum err_code isa_usable(uint32_t *out, struct err *why)
 const char *isa_names(uint32_t bits, char *buf, size_t size)
 {
     static const struct isa_level BITS[] = {
-        { "sse41", ISA_SSE41 },
-        { "avx2", ISA_AVX2 },
-        { "avxvnni", ISA_AVXVNNI },
-        { "avx512", ISA_AVX512 },
-        { "avx512vnni", ISA_AVX512VNNI },
-        { "avx512bf16", ISA_AVX512BF16 },
-        { "amx", ISA_AMX },
-        { "neon", ISA_NEON },
-        { "dotprod", ISA_DOTPROD },
+        { .name = "sse41", .bits = ISA_SSE41 },
+        { .name = "avx2", .bits = ISA_AVX2 },
+        { .name = "avxvnni", .bits = ISA_AVXVNNI },
+        { .name = "avx512", .bits = ISA_AVX512 },
+        { .name = "avx512vnni", .bits = ISA_AVX512VNNI },
+        { .name = "avx512bf16", .bits = ISA_AVX512BF16 },
+        { .name = "amx", .bits = ISA_AMX },
+        { .name = "neon", .bits = ISA_NEON },
+        { .name = "dotprod", .bits = ISA_DOTPROD },
     };
     size_t used = 0;
     if (size) buf[0] = 0;

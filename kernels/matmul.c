@@ -1,5 +1,6 @@
-/* Which way a product goes: a few rows are dotted straight from the stored bytes (memory bandwidth decides),
- * many rows are worth unpacking weights into panels for (arithmetic decides). */
+/* Choose the kernels of a matrix product. With few rows of activations, memory bandwidth is the limit: the
+ * GEMV kernels read the stored bytes directly. With many rows, arithmetic is the limit and packing the
+ * weights into panels (GEMM) pays. */
 #include <assert.h>
 
 #include "kernels/inputs.h"
@@ -8,19 +9,20 @@ enum precision precision_for(enum precision wanted, const struct format *f)
 {
     if (wanted != PRECISION_AUTO) return wanted;
     if (f == &FORMATS[FORMAT_F32]) return PRECISION_HIGHEST;
-    return f == &FORMATS[FORMAT_F16] ? PRECISION_HIGH : PRECISION_MEDIUM; /* bf16 would round f16 weights */
+    return f == &FORMATS[FORMAT_F16] ? PRECISION_HIGH : PRECISION_MEDIUM; /* bf16 would round f16 */
 }
 
 enum {
-    /* Rows from which tiles beat integer dots where both are there; formats without the latter (or whose
-     * codes are left alone at this precision) go by the tiles' own min_rows. */
+    /* From this many rows on, bf16 tiles are faster than integer dots. Formats without integer dots use the
+     * tiles' own min_rows. */
     TILES_FROM = 9,
 };
 
-/* Rounded inputs are rounded once: fp8 and tf32 numbers are multiplied as they are. Where weights are codes
- * with a scale a row, tiles do that, too: both operands are exact in bf16. */
-static enum precision precision_with(const struct backend_options *o, const struct format *f,
-                                     enum input_kind kind)
+/* The precision of a product whose inputs were already rounded to fp8 or tf32: they must not be rounded
+ * again, so the product is HIGHEST. Exception: fp8 inputs with weights that have one scale per row. All
+ * operands are exact in bf16 then, so bf16 tiles round nothing. */
+static enum precision precision_with_inputs(const struct backend_options *o, const struct format *f,
+                                            enum input_kind kind)
 {
     const enum precision p = precision_for(o->precision, f);
     if (kind == INPUT_FREE) return p;
@@ -33,7 +35,7 @@ const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct
 {
     if (input_is_int8(kind))
         return n >= k->gemm_w8a8.min_rows && k->gemm_w8a8.multiply ? &k->gemm_w8a8 : NULL;
-    const enum precision precision = precision_with(o, f, kind);
+    const enum precision precision = precision_with_inputs(o, f, kind);
     const bool rounded = precision == PRECISION_MEDIUM;
     if (precision == PRECISION_HIGH && k->gemm_high.multiply)
         return n >= k->gemm_high.min_rows ? &k->gemm_high : NULL;
@@ -55,17 +57,17 @@ const char *matmul_ceiling(const struct format *f, const struct backend_options 
     return g == &k.gemm_bf16 || g == &k.gemm_high ? "bf16_tile" : g == &k.gemm_int8 ? "int8_dot" : "f32_fma";
 }
 
-static const struct gemm_kernel *scheme_of(const struct cpu *b, const struct matmul *m)
+static const struct gemm_kernel *matmul_scheme_of(const struct cpu *b, const struct matmul *m)
 {
     const enum input_kind kind = inputs_scheme(&b->base.options, m->w).kind;
     return matmul_scheme(&b->k, &b->base.options, m->w->format, kind, m->n);
 }
 
-/* Whether both products can be made together. */
-static bool alike(const struct cpu *b, const struct matmul *m, const struct matmul *other)
+/* Whether two products can run in one group: same x, same GEMM kernel, same activation quantization. */
+static bool matmuls_can_share(const struct cpu *b, const struct matmul *m, const struct matmul *other)
 {
     return m->x == other->x && m->n == other->n && m->x_stride == other->x_stride &&
-           m->w->cols == other->w->cols && scheme_of(b, m) == scheme_of(b, other) &&
+           m->w->cols == other->w->cols && matmul_scheme_of(b, m) == matmul_scheme_of(b, other) &&
            inputs_shared(&b->base.options, m->w, other->w);
 }
 
@@ -76,8 +78,8 @@ void cpu_matmul(struct backend *base, const struct matmul *m, int count)
         const struct matmul *f = &m[first];
         assert(f->n >= 0 && f->n <= b->work.rows && f->w->cols <= b->work.cols); /* backend_reserve first */
         assert(b->work.formats & format_bit(f->w->format)); /* backend_weight_bind first */
-        const struct gemm_kernel *g = scheme_of(b, f);
-        for (next = first + 1; next < count && alike(b, f, &m[next]);) next++;
+        const struct gemm_kernel *g = matmul_scheme_of(b, f);
+        for (next = first + 1; next < count && matmuls_can_share(b, f, &m[next]);) next++;
         if (!f->n) continue;
         if (g)
             gemm_run(b, g, f, next - first);
@@ -89,10 +91,10 @@ void cpu_matmul(struct backend *base, const struct matmul *m, int count)
 void cpu_gated(struct backend *base, const struct gated *p)
 {
     struct cpu *b = (struct cpu *)base;
-    const struct gemm_kernel *g = scheme_of(b, &p->up);
-    if (g && p->up.n && alike(b, &p->up, &p->gate) && gemm_can_gate(g, p)) {
+    const struct gemm_kernel *g = matmul_scheme_of(b, &p->up);
+    if (g && p->up.n && matmuls_can_share(b, &p->up, &p->gate) && gemm_can_gate(g, p)) {
         gemm_run_gated(b, g, p);
         return;
     }
-    gated_apart(base, p);
+    gated_separately(base, p);
 }

@@ -1,5 +1,5 @@
-/* The operations around the products: look up, normalize, rotate, store keys and values, activate. Each is
- * split by rows when there is enough of it to pay for waking the threads. */
+/* The CPU operations other than products and attention: gather, norm, rope, KV store, activation. Each is
+ * divided among the threads by rows when it is large enough to pay for waking them (cpu_run). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -13,9 +13,9 @@ struct gather_job {
     const struct gather *g;
 };
 
-enum { GATHER_PIECE = 256 }; /* a multiple of every block */
+enum { GATHER_PIECE = 256 }; /* weights decoded at once; a multiple of every block size */
 
-/* Rows whose inputs are reordered or divided first hold other numbers than the matrix they stand for. */
+/* Write a decoded piece of a row whose scheme reorders or divides inputs: undo both. */
 static void gather_prescribed(const struct gather *g, const float *piece, int64_t k0, int64_t n, float scale,
                               float *y)
 {
@@ -50,14 +50,14 @@ static void gather_member(void *arg, int member, int size)
 {
     const struct gather_job *job = arg;
     int64_t from, to;
-    share_of(job->g->n, member, size, &from, &to);
+    member_share(job->g->n, member, size, &from, &to);
     for (int64_t i = from; i < to; i++) gather_row(job->b, job->g, (int)i);
 }
 
 void cpu_gather(struct backend *base, const struct gather *g)
 {
     struct cpu *b = (struct cpu *)base;
-    struct gather_job job = { b, g };
+    struct gather_job job = { .b = b, .g = g };
     cpu_run(b, g->n * g->table->cols, gather_member, &job);
 }
 
@@ -74,7 +74,7 @@ static void norm_member(void *arg, int member, int size)
     const struct norm *p = job->p;
     const struct vector_kernels *v = &job->b->k.vec;
     int64_t from, to;
-    share_of(p->n, member, size, &from, &to);
+    member_share(p->n, member, size, &from, &to);
     for (int64_t i = from; i < to; i++)
         (p->kind == NORM_RMS ? v->norm_rms : v->norm_layer)(p->x + i * p->x_stride, p->w, p->bias, p->cols,
                                                             p->eps, p->y + i * p->y_stride);
@@ -83,7 +83,7 @@ static void norm_member(void *arg, int member, int size)
 void cpu_norm(struct backend *base, const struct norm *p)
 {
     struct cpu *b = (struct cpu *)base;
-    struct norm_job job = { b, p };
+    struct norm_job job = { .b = b, .p = p };
     cpu_run(b, p->n * p->cols, norm_member, &job);
 }
 
@@ -100,7 +100,7 @@ static void rope_row(const struct cpu *b, const struct rope *p, int i)
 {
     float angle[ROPE_PAIRS_MAX], cosine[ROPE_PAIRS_MAX], sine[ROPE_PAIRS_MAX];
     const int pairs = p->rot_dims / 2;
-    for (int j = 0; j < pairs; j++) /* in f32, as every published model computed it */
+    for (int j = 0; j < pairs; j++) /* in f32, as the published models were trained */
         angle[j] = (float)p->pos[i] * p->freq[j];
     b->k.vec.sincos(angle, pairs, p->magnitude, sine, cosine);
     for (int h = 0; h < p->heads; h++)
@@ -112,7 +112,7 @@ static void rope_member(void *arg, int member, int size)
 {
     const struct rope_job *job = arg;
     int64_t from, to;
-    share_of(job->p->n, member, size, &from, &to);
+    member_share(job->p->n, member, size, &from, &to);
     for (int64_t i = from; i < to; i++) rope_row(job->b, job->p, (int)i);
 }
 
@@ -120,7 +120,7 @@ void cpu_rope(struct backend *base, const struct rope *p)
 {
     struct cpu *b = (struct cpu *)base;
     assert(p->rot_dims % 2 == 0 && p->rot_dims <= p->head_dim && p->rot_dims <= 2 * ROPE_PAIRS_MAX);
-    struct rope_job job = { b, p };
+    struct rope_job job = { .b = b, .p = p };
     cpu_run(b, (int64_t)p->n * p->heads * p->head_dim, rope_member, &job);
 }
 
@@ -164,7 +164,7 @@ static void kv_store_member(void *arg, int member, int size)
     const struct kv_store *p = job->p;
     const struct kv_layer *kv = p->kv;
     int64_t from, to;
-    share_of(p->n, member, size, &from, &to);
+    member_share(p->n, member, size, &from, &to);
     for (int64_t i = from; i < to; i++) {
         assert(p->slots[i] >= 0 && p->slots[i] < kv->block_tokens * kv->blocks);
         store_heads(job, kv->k_format, kv->k_dim, p->k + i * p->k_stride, p->slots[i], kv->k);
@@ -176,7 +176,7 @@ void cpu_kv_store(struct backend *base, const struct kv_store *p)
 {
     struct cpu *b = (struct cpu *)base;
     const struct kv_layer *kv = p->kv;
-    struct store_job job = { b, p };
+    struct store_job job = { .b = b, .p = p };
     assert(kv->k_format->encode && kv->v_format->encode);
     assert(kv->k_dim % kv->k_format->block_weights == 0 && kv->v_dim % kv->v_format->block_weights == 0);
     cpu_run(b, (int64_t)p->n * kv->kv_heads * (kv->k_dim + kv->v_dim), kv_store_member, &job);
@@ -193,8 +193,8 @@ static void activate_member(void *arg, int member, int size)
 {
     const struct activate_job *job = arg;
     const struct activate *p = job->p;
-    int64_t from, to; /* in elements of all rows: one wide row is split too */
-    share_of(p->n * p->cols, member, size, &from, &to);
+    int64_t from, to; /* elements of all rows, so that one wide row is divided, too */
+    member_share(p->n * p->cols, member, size, &from, &to);
     while (from < to) {
         const int64_t i = from / p->cols, j = from % p->cols, n = MIN(to - from, p->cols - j);
         const int64_t at = i * p->stride + j;
@@ -207,6 +207,6 @@ static void activate_member(void *arg, int member, int size)
 void cpu_activate(struct backend *base, const struct activate *p)
 {
     struct cpu *b = (struct cpu *)base;
-    struct activate_job job = { b, p };
+    struct activate_job job = { .b = b, .p = p };
     cpu_run(b, p->n * p->cols, activate_member, &job);
 }

@@ -1,16 +1,16 @@
-/* Weights held in another layout than the file's: where a format takes longer to unfold than its fewer bytes
- * save, and another one holds exactly the same numbers. SPEED.md has the figures; layouts that were tried and
- * gained nothing (bf16 panels made in advance, padded rows) are not here. */
+/* Repacking: hold weights in another format than the file's. It pays when decoding a format costs more time
+ * than its smaller size saves and another format can represent exactly the same numbers. SPEED.md has the
+ * figures, also of layouts that gained nothing (bf16 panels packed in advance, padded rows). */
 #include "kernels/cpu.h"
 #include "kernels/formats/ternary/ternary.h"
 
 struct repacking {
-    enum format_id from, to; /* blocks of both hold the same weights */
+    enum format_id from, to; /* with the same number of weights per block */
     void (*blocks)(const void *in, void *out, int64_t n);
 };
 
 static const struct repacking REPACKINGS[] = {
-    { FORMAT_TQ1_0, FORMAT_TQ2_0, tq1_0_to_tq2_0 },
+    { .from = FORMAT_TQ1_0, .to = FORMAT_TQ2_0, .blocks = tq1_0_to_tq2_0 },
 };
 
 static const struct repacking *repacking_of(const struct format *f)
@@ -38,7 +38,7 @@ static void repack_member(void *arg, int member, int size)
     const struct repack *r = arg;
     const struct format *from = &FORMATS[r->how->from], *to = &FORMATS[r->how->to];
     int64_t first, end;
-    share_of(r->blocks, member, size, &first, &end);
+    member_share(r->blocks, member, size, &first, &end);
     r->how->blocks(r->in + first * from->block_bytes, r->out + first * to->block_bytes,
                    (end - first) * from->block_weights);
 }

@@ -1,5 +1,5 @@
-/* Which kernel runs: the reference in every place, then whatever the usable ISA bits allow written over it.
- * The only file that knows architectures at compile time. */
+/* Kernel selection: start with the reference kernels, then replace them by those of every usable instruction
+ * set. This is the only file with architecture conditions (#if). */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/codebooks/codebooks.h"
 #include "kernels/formats/floats/floats.h"
@@ -32,7 +32,7 @@ uint32_t isa_detect(void)
 #endif
 }
 
-static struct kernel_set reference(void)
+static struct kernel_set kernels_reference(void)
 {
     return (struct kernel_set){
         .tile = tile_ref,
@@ -43,8 +43,8 @@ static struct kernel_set reference(void)
     };
 }
 
-/* Fields the better set leaves NULL keep what was there. */
-static void take_rows(struct format_kernels *f, const struct format_row *rows, int count)
+/* Replace the kernels of `f` by those of a table. Functions that are NULL in the table are kept. */
+static void format_rows_add(struct format_kernels *f, const struct format_row *rows, int count)
 {
     for (int i = 0; i < count; i++) {
         struct format_kernels *to = &f[rows[i].id];
@@ -60,8 +60,8 @@ static void take_rows(struct format_kernels *f, const struct format_row *rows, i
 }
 
 #if ARCH_X86 || ARCH_ARM
-/* The same. */
-static void take_vectors(struct vector_kernels *to, const struct vector_kernels *from)
+/* The same for vector operations. */
+static void vector_kernels_add(struct vector_kernels *to, const struct vector_kernels *from)
 {
     if (from->transpose) to->transpose = from->transpose;
     if (from->quantize_q8) to->quantize_q8 = from->quantize_q8;
@@ -81,47 +81,47 @@ static void take_vectors(struct vector_kernels *to, const struct vector_kernels 
 #endif
 
 #if ARCH_ARM
-static void take_neon(struct kernel_set *k)
+static void kernels_add_neon(struct kernel_set *k)
 {
-    take_rows(k->format, FORMATS_NEON, FORMATS_V128_COUNT);
-    take_rows(k->format, ENCODERS_NEON, ENCODER_COUNT);
-    take_vectors(&k->vec, &VECTORS_NEON);
+    format_rows_add(k->format, FORMATS_NEON, FORMATS_V128_COUNT);
+    format_rows_add(k->format, ENCODERS_NEON, ENCODER_COUNT);
+    vector_kernels_add(&k->vec, &VECTORS_NEON);
     k->tile = tile_neon;
     k->gemm_f32 = GEMM_F32_NEON;
     k->isa |= ISA_NEON;
 }
 
-static void take_dotprod(struct kernel_set *k)
+static void kernels_add_dotprod(struct kernel_set *k)
 {
-    take_rows(k->format, FORMATS_DOTPROD, FORMATS_V128_COUNT);
+    format_rows_add(k->format, FORMATS_DOTPROD, FORMATS_V128_COUNT);
     k->isa |= ISA_DOTPROD;
 }
 #endif
 
 #if ARCH_X86
-static void take_sse41(struct kernel_set *k)
+static void kernels_add_sse41(struct kernel_set *k)
 {
-    take_rows(k->format, FORMATS_SSE41, FORMATS_V128_COUNT);
-    take_rows(k->format, ENCODERS_SSE41, ENCODER_COUNT);
-    take_vectors(&k->vec, &VECTORS_SSE41);
+    format_rows_add(k->format, FORMATS_SSE41, FORMATS_V128_COUNT);
+    format_rows_add(k->format, ENCODERS_SSE41, ENCODER_COUNT);
+    vector_kernels_add(&k->vec, &VECTORS_SSE41);
     k->tile = tile_sse41;
     k->gemm_f32 = GEMM_F32_SSE41;
     k->isa |= ISA_SSE41;
 }
 
-static void take_avx2(struct kernel_set *k)
+static void kernels_add_avx2(struct kernel_set *k)
 {
     struct format_kernels *f = k->format;
-    take_rows(f, FLOATS_AVX2, FLOATS_COUNT);
-    take_rows(f, KQUANTS_AVX2, KQUANT_COUNT);
-    take_rows(f, BLOCKS32_AVX2, BLOCKS32_COUNT);
-    take_rows(f, FP8_AVX2, FP8_COUNT);
-    take_rows(f, INT8_AVX2, INT8_COUNT);
-    take_rows(f, GROUPS_AVX2, GROUPS_COUNT);
-    take_rows(f, CODEBOOKS_AVX2, CODEBOOKS_COUNT);
-    take_rows(f, TERNARY_AVX2, TERNARY_COUNT);
-    take_rows(f, ENCODERS_AVX2, ENCODER_COUNT);
-    take_vectors(&k->vec, &VECTORS_AVX2);
+    format_rows_add(f, FLOATS_AVX2, FLOATS_COUNT);
+    format_rows_add(f, KQUANTS_AVX2, KQUANT_COUNT);
+    format_rows_add(f, BLOCKS32_AVX2, BLOCKS32_COUNT);
+    format_rows_add(f, FP8_AVX2, FP8_COUNT);
+    format_rows_add(f, INT8_AVX2, INT8_COUNT);
+    format_rows_add(f, GROUPS_AVX2, GROUPS_COUNT);
+    format_rows_add(f, CODEBOOKS_AVX2, CODEBOOKS_COUNT);
+    format_rows_add(f, TERNARY_AVX2, TERNARY_COUNT);
+    format_rows_add(f, ENCODERS_AVX2, ENCODER_COUNT);
+    vector_kernels_add(&k->vec, &VECTORS_AVX2);
     k->tile = tile_avx2;
     k->gemm_f32 = GEMM_F32_AVX2;
     k->gemm_int8 = GEMM_INT8_AVX2;
@@ -131,104 +131,107 @@ static void take_avx2(struct kernel_set *k)
     k->isa |= ISA_AVX2;
 }
 
-static void take_avxvnni(struct kernel_set *k)
+static void kernels_add_avxvnni(struct kernel_set *k)
 {
     k->gemm_int8 = GEMM_INT8_AVXVNNI;
     k->gemm_w8a8 = GEMM_W8A8_AVXVNNI;
     k->isa |= ISA_AVXVNNI;
 }
 
-static void take_avx512(struct kernel_set *k)
+static void kernels_add_avx512(struct kernel_set *k)
 {
     struct format_kernels *f = k->format;
-    take_rows(f, FLOATS_AVX512, FLOATS_COUNT);
-    take_rows(f, KQUANTS_AVX512, KQUANT_COUNT);
-    take_rows(f, BLOCKS32_AVX512, BLOCKS32_COUNT);
-    take_rows(f, FP8_AVX512, FP8_COUNT);
-    take_rows(f, INT8_AVX512, INT8_COUNT);
-    take_rows(f, GROUPS_AVX512, GROUPS_COUNT);
-    take_rows(f, CODEBOOKS_AVX512, CODEBOOKS_COUNT);
-    take_rows(f, ENCODERS_AVX512, ENCODER_COUNT);
-    for (int i = 0; i < CODEBOOKS_COUNT; i++) f[CODEBOOKS_AVX512[i].id].dot_q8 = NULL; /* see its README */
-    take_vectors(&k->vec, &VECTORS_AVX512);
-    k->vec.deliver = deliver_avx512;
+    format_rows_add(f, FLOATS_AVX512, FLOATS_COUNT);
+    format_rows_add(f, KQUANTS_AVX512, KQUANT_COUNT);
+    format_rows_add(f, BLOCKS32_AVX512, BLOCKS32_COUNT);
+    format_rows_add(f, FP8_AVX512, FP8_COUNT);
+    format_rows_add(f, INT8_AVX512, INT8_COUNT);
+    format_rows_add(f, GROUPS_AVX512, GROUPS_COUNT);
+    format_rows_add(f, CODEBOOKS_AVX512, CODEBOOKS_COUNT);
+    format_rows_add(f, ENCODERS_AVX512, ENCODER_COUNT);
+    for (int i = 0; i < CODEBOOKS_COUNT; i++)
+        f[CODEBOOKS_AVX512[i].id].dot_q8 = NULL; /* f32 is as fast and exact: see the README of codebooks */
+    vector_kernels_add(&k->vec, &VECTORS_AVX512);
+    k->vec.store_results = store_results_avx512;
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
     k->rounding = ROUNDING_AVX512;
-    if (!(k->isa & ISA_AVXVNNI)) k->gemm_int8.min_rows_wide = 0; /* beats AVX2 at codes of 8 bits */
+    if (!(k->isa & ISA_AVXVNNI))
+        k->gemm_int8
+            .min_rows_wide = 0; /* with 8-bit codes, f32 tiles of AVX-512 are faster than AVX2 integers */
     k->isa |= ISA_AVX512;
 }
 
-static void take_avx512vnni(struct kernel_set *k)
+static void kernels_add_avx512vnni(struct kernel_set *k)
 {
-    take_rows(k->format, KQUANTS_AVX512VNNI, KQUANT_COUNT);
-    take_rows(k->format, BLOCKS32_AVX512VNNI, BLOCKS32_COUNT);
-    take_rows(k->format, INT8_AVX512VNNI, INT8_COUNT);
-    take_rows(k->format, GROUPS_AVX512VNNI, GROUPS_COUNT);
-    take_rows(k->format, TERNARY_AVX512VNNI, TERNARY_COUNT);
+    format_rows_add(k->format, KQUANTS_AVX512VNNI, KQUANT_COUNT);
+    format_rows_add(k->format, BLOCKS32_AVX512VNNI, BLOCKS32_COUNT);
+    format_rows_add(k->format, INT8_AVX512VNNI, INT8_COUNT);
+    format_rows_add(k->format, GROUPS_AVX512VNNI, GROUPS_COUNT);
+    format_rows_add(k->format, TERNARY_AVX512VNNI, TERNARY_COUNT);
     k->gemm_int8 = GEMM_INT8_AVX512VNNI;
     k->w8a8_dot = w8a8_dot_avx512vnni;
     k->gemm_w8a8 = GEMM_W8A8_AVX512VNNI;
     k->isa |= ISA_AVX512VNNI;
 }
 
-static void take_amx(struct kernel_set *k)
+static void kernels_add_amx(struct kernel_set *k)
 {
     struct format_kernels *f = k->format;
-    take_rows(f, FLOATS_AMX, FLOATS_COUNT);
-    take_rows(f, KQUANTS_AMX, KQUANT_COUNT);
-    take_rows(f, BLOCKS32_AMX, BLOCKS32_COUNT);
-    take_rows(f, FP8_AMX, FP8_COUNT);
-    take_rows(f, INT8_AMX, INT8_COUNT);
-    take_rows(f, GROUPS_AMX, GROUPS_COUNT);
-    take_rows(f, CODEBOOKS_AMX, CODEBOOKS_COUNT);
-    take_rows(f, TERNARY_AMX, TERNARY_COUNT);
+    format_rows_add(f, FLOATS_AMX, FLOATS_COUNT);
+    format_rows_add(f, KQUANTS_AMX, KQUANT_COUNT);
+    format_rows_add(f, BLOCKS32_AMX, BLOCKS32_COUNT);
+    format_rows_add(f, FP8_AMX, FP8_COUNT);
+    format_rows_add(f, INT8_AMX, INT8_COUNT);
+    format_rows_add(f, GROUPS_AMX, GROUPS_COUNT);
+    format_rows_add(f, CODEBOOKS_AMX, CODEBOOKS_COUNT);
+    format_rows_add(f, TERNARY_AMX, TERNARY_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
     k->gemm_high = GEMM_HIGH_AMX;
     if (k->isa & ISA_AVX512VNNI) k->gemm_w8a8 = GEMM_W8A8_AMX;
     k->attend = ATTEND_BF16_AMX;
-    k->isa |= ISA_AMX | ISA_AVX512BF16; /* the tiles' operands are rounded by the latter */
+    k->isa |= ISA_AMX | ISA_AVX512BF16; /* AVX512BF16 instructions round the operands of tiles */
 }
 #endif
 
-static bool has(uint32_t usable, uint32_t bits)
+static bool isa_has_all(uint32_t usable, uint32_t bits)
 {
     return !(bits & ~usable);
 }
 
 struct kernel_set kernels_select(uint32_t usable)
 {
-    struct kernel_set k = reference();
-    take_rows(k.format, FLOATS_REF, FLOATS_COUNT);
-    take_rows(k.format, KQUANTS_REF, KQUANT_COUNT);
-    take_rows(k.format, BLOCKS32_REF, BLOCKS32_COUNT);
-    take_rows(k.format, TERNARY_REF, TERNARY_COUNT);
-    take_rows(k.format, FP8_REF, FP8_COUNT);
-    take_rows(k.format, INT8_REF, INT8_COUNT);
-    take_rows(k.format, GROUPS_REF, GROUPS_COUNT);
-    take_rows(k.format, CODEBOOKS_REF, CODEBOOKS_COUNT);
+    struct kernel_set k = kernels_reference();
+    format_rows_add(k.format, FLOATS_REF, FLOATS_COUNT);
+    format_rows_add(k.format, KQUANTS_REF, KQUANT_COUNT);
+    format_rows_add(k.format, BLOCKS32_REF, BLOCKS32_COUNT);
+    format_rows_add(k.format, TERNARY_REF, TERNARY_COUNT);
+    format_rows_add(k.format, FP8_REF, FP8_COUNT);
+    format_rows_add(k.format, INT8_REF, INT8_COUNT);
+    format_rows_add(k.format, GROUPS_REF, GROUPS_COUNT);
+    format_rows_add(k.format, CODEBOOKS_REF, CODEBOOKS_COUNT);
 #if ARCH_X86
-    if (has(usable, ISA_SSE41)) take_sse41(&k);
-    if (has(usable, ISA_AVX2)) take_avx2(&k);
-    const bool vnni512 = has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512VNNI);
-    if (has(usable, ISA_AVX2 | ISA_AVXVNNI) && !vnni512) take_avxvnni(&k);
-    if (has(usable, ISA_AVX2 | ISA_AVX512)) take_avx512(&k);
-    if (vnni512) take_avx512vnni(&k);
-    if (has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512BF16 | ISA_AMX)) take_amx(&k);
+    if (isa_has_all(usable, ISA_SSE41)) kernels_add_sse41(&k);
+    if (isa_has_all(usable, ISA_AVX2)) kernels_add_avx2(&k);
+    const bool vnni512 = isa_has_all(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512VNNI);
+    if (isa_has_all(usable, ISA_AVX2 | ISA_AVXVNNI) && !vnni512) kernels_add_avxvnni(&k);
+    if (isa_has_all(usable, ISA_AVX2 | ISA_AVX512)) kernels_add_avx512(&k);
+    if (vnni512) kernels_add_avx512vnni(&k);
+    if (isa_has_all(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512BF16 | ISA_AMX)) kernels_add_amx(&k);
 #endif
 #if ARCH_ARM
-    if (has(usable, ISA_NEON)) take_neon(&k);
-    if (has(usable, ISA_NEON | ISA_DOTPROD)) take_dotprod(&k);
+    if (isa_has_all(usable, ISA_NEON)) kernels_add_neon(&k);
+    if (isa_has_all(usable, ISA_NEON | ISA_DOTPROD)) kernels_add_dotprod(&k);
 #endif
-    (void)has;
+    (void)isa_has_all;
     (void)usable;
     return k;
 }
 
-bool kernels_hands_off(void)
+bool kernels_skip_prefetch(void)
 {
 #if ARCH_X86
-    return isa_hands_off_x86();
+    return isa_skip_prefetch_x86();
 #else
     return false;
 #endif
@@ -236,7 +239,7 @@ bool kernels_hands_off(void)
 
 /* ---------------------------------------------------------------- ceilings */
 
-/* In the order of CEILINGS. */
+/* The loops of CEILINGS, in the same order. */
 static ceiling_fn *const CEILING_FNS[] = {
     ceiling_f32_fma_ref,
 #if ARCH_X86
@@ -250,27 +253,27 @@ static ceiling_fn *const CEILING_FNS[] = {
 };
 
 const struct ceiling CEILINGS[] = {
-    { "f32_fma", "ref", 0 },
+    { .name = "f32_fma", .isa = "ref", .needs = 0 },
 #if ARCH_X86
-    { "f32_fma", "sse41", ISA_SSE41 },
-    { "int8_dot", "sse41", ISA_SSE41 },
-    { "f32_fma", "avx2", ISA_AVX2 },
-    { "f32_fma", "avx512", ISA_AVX512 },
-    { "int8_dot", "avx2", ISA_AVX2 },
-    { "int8_dot", "avx512vnni", ISA_AVX512 | ISA_AVX512VNNI },
-    { "int8_dot", "avxvnni", ISA_AVX2 | ISA_AVXVNNI },
-    { "bf16_dot", "avx512bf16", ISA_AVX512 | ISA_AVX512BF16 },
-    { "bf16_tile", "amx", ISA_AMX },
-    { "int8_tile", "amx", ISA_AMX },
+    { .name = "f32_fma", .isa = "sse41", .needs = ISA_SSE41 },
+    { .name = "int8_dot", .isa = "sse41", .needs = ISA_SSE41 },
+    { .name = "f32_fma", .isa = "avx2", .needs = ISA_AVX2 },
+    { .name = "f32_fma", .isa = "avx512", .needs = ISA_AVX512 },
+    { .name = "int8_dot", .isa = "avx2", .needs = ISA_AVX2 },
+    { .name = "int8_dot", .isa = "avx512vnni", .needs = ISA_AVX512 | ISA_AVX512VNNI },
+    { .name = "int8_dot", .isa = "avxvnni", .needs = ISA_AVX2 | ISA_AVXVNNI },
+    { .name = "bf16_dot", .isa = "avx512bf16", .needs = ISA_AVX512 | ISA_AVX512BF16 },
+    { .name = "bf16_tile", .isa = "amx", .needs = ISA_AMX },
+    { .name = "int8_tile", .isa = "amx", .needs = ISA_AMX },
 #endif
 #if ARCH_ARM
-    { "f32_fma", "neon", ISA_NEON },
-    { "int8_dot", "neon", ISA_NEON },
-    { "int8_dot", "dotprod", ISA_NEON | ISA_DOTPROD },
+    { .name = "f32_fma", .isa = "neon", .needs = ISA_NEON },
+    { .name = "int8_dot", .isa = "neon", .needs = ISA_NEON },
+    { .name = "int8_dot", .isa = "dotprod", .needs = ISA_NEON | ISA_DOTPROD },
 #endif
 };
 const size_t CEILING_COUNT = COUNT_OF(CEILINGS);
-_Static_assert(COUNT_OF(CEILINGS) == COUNT_OF(CEILING_FNS), "one function a row");
+_Static_assert(COUNT_OF(CEILINGS) == COUNT_OF(CEILING_FNS), "one function per row");
 
 ceiling_fn *kernels_ceiling(const struct ceiling *c)
 {

@@ -23,13 +23,13 @@ enum err_code conditions_probe_open(struct conditions_probe *w, int threads,
         return ERR_OK;
     const struct backend_options o = { .threads = threads, .isa = isa, .precision = PRECISION_AUTO };
     enum err_code rc = backend_open(&w->backend, "cpu", &o, why);
-    if (!rc) rc = backend_reserve(w->backend, &(struct backend_work){ .rows = 1, .cols = PACE_COLS }, why);
-    return rc ? rc : pace_open(&w->pace, w->backend, why);
+    if (!rc) rc = backend_reserve(w->backend, &(struct backend_work){ .rows = 1, .cols = SPEED_PROBE_COLS }, why);
+    return rc ? rc : speed_probe_open(&w->pace, w->backend, why);
 }
 
 void conditions_probe_close(struct conditions_probe *w)
 {
-    pace_close(w->pace);
+    speed_probe_close(w->pace);
     backend_close(w->backend);
     *w = (struct conditions_probe){ 0 };
 }
@@ -60,11 +60,11 @@ static void readings_record(struct conditions_probe *w)
     enum { READINGS = 6 };
     /* Discard the first reading: threads, caches and the clock wake up during it, and it takes about 10 %
      * longer. */
-    pace_read_s(w->pace);
+    speed_probe_read_s(w->pace);
     for (int i = 0; i < READINGS; i++) {
         const int at = w->readings++ % CONDITIONS_READINGS;
-        w->read_s[at] = pace_read_s(w->pace);
-        w->compute_s[at] = pace_compute_s(w->pace, w->backend);
+        w->read_s[at] = speed_probe_read_s(w->pace);
+        w->compute_s[at] = speed_probe_compute_s(w->pace, w->backend);
     }
 }
 
@@ -92,7 +92,7 @@ static double speed_ratio(double reference_s, const double *readings_s, int read
 {
     double copy[CONDITIONS_READINGS];
     memcpy(copy, readings_s, sizeof copy);
-    const double ratio = reference_s / pace_usual_s(copy, MIN(readings, (int)CONDITIONS_READINGS));
+    const double ratio = reference_s / speed_probe_typical_s(copy, MIN(readings, (int)CONDITIONS_READINGS));
     return isfinite(ratio) ? ratio : 0;
 }
 

@@ -29,7 +29,7 @@ struct conditions {
 enum { CONDITIONS_READINGS = 512 };
 struct conditions_probe {
     struct backend *backend; /* owned */
-    struct pacer *pace;      /* owned; NULL: no reference for this thread count, the probe does nothing */
+    struct speed_probe *pace;      /* owned; NULL: no reference for this thread count, the probe does nothing */
     int threads;
     double read_reference_s, compute_reference_s; /* seconds per weight when the kernels were timed */
     /* ring of the latest readings since the restart, seconds per weight */

@@ -157,7 +157,7 @@ static void run_attention_kernel(const struct pass *p, const struct layer *l)
                                            .scale = m->hyper.attn_scale,
                                            .softcap = m->hyper.attn_softcap,
                                            .window = l->window,
-                                           .like = projection(l)->w.format,
+                                           .weight_format = projection(l)->w.format,
                                            .y = p->b.attn,
                                            .y_stride = m->widths.attn });
 }

@@ -1,4 +1,5 @@
-/* kernels/isa/avx2.h - what the AVX2 kernels share. No masks worth having here: tails are scalar. */
+/* kernels/isa/avx2.h - helpers and dot product templates of the AVX2 kernels. AVX2 masks are too slow to be
+ * useful, so scalar loops handle the last elements of a row. */
 #ifndef QDYNO_KERNELS_ISA_AVX2_H
 #define QDYNO_KERNELS_ISA_AVX2_H
 
@@ -9,7 +10,7 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* Weights are read once, in a stream; the hardware's prefetcher stops at every 4 KiB page (see avx512.h). */
+/* Prefetch distance of weights: see avx512.h. */
 enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
 
 ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
@@ -18,8 +19,8 @@ ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
     for (int i = 0; i < bytes; i += LINE_BYTES) _mm_prefetch((const char *)p + AHEAD_BYTES + i, _MM_HINT_T0);
 }
 
-/* Sixteen rows walked side by side are more streams than the hardware follows: ask for the same place in the
- * rows of the next call. */
+/* Prefetch the same place in the next 16 rows: reading sixteen rows side by side is more streams than the
+ * hardware prefetcher follows. */
 ALWAYS_INLINE void prefetch_next_rows(const uint8_t *block, int64_t row_bytes, int bytes)
 {
     const char *next = (const char *)block + TILE_ROWS * row_bytes;
@@ -27,7 +28,7 @@ ALWAYS_INLINE void prefetch_next_rows(const uint8_t *block, int64_t row_bytes, i
     for (int i = 0; i < bytes; i += LINE_BYTES) _mm_prefetch(next + i, _MM_HINT_T0);
 }
 
-/* Eight vectors of eight 32-bit lanes to what column i of them holds, in v[i]. */
+/* Transpose 8 x 8 32-bit lanes. */
 ALWAYS_INLINE void turn_8x8(__m256i v[8])
 {
     __m256i t[8];
@@ -52,15 +53,15 @@ ALWAYS_INLINE void turn_8x8(__m256i v[8])
     for (int i = 0; i < 8; i++) v[i] = t[i];
 }
 
-/* A sum as it is: left to itself the compiler adds up the steps of an unrolled loop as a tree, whose terms do
- * not fit into the registers. */
+/* Keep the order of additions. Otherwise the compiler reorders the sums of an unrolled loop into a tree,
+ * whose terms do not fit the registers. */
 ALWAYS_INLINE __m256i in_order(__m256i sum)
 {
     __asm__("" : "+x"(sum));
     return sum;
 }
 
-/* Missing rows to zero, and what the codes mean. */
+/* Zero the groups if rows are missing, and set their kind. */
 static inline void q8_groups_begin(struct q8_group *out, int rows, int64_t k, const struct q8_kind *kind)
 {
     if (rows < TILE_ROWS) memset(out, 0, (size_t)(k / Q8_BLOCK) * sizeof *out);
@@ -86,14 +87,15 @@ ALWAYS_INLINE float scale_at(const void *p)
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_u16(p))));
 }
 
-/* 32 codes of four bits, of 16 bytes: first the low halves. */
+/* Expand 16 bytes to 32 four-bit codes: first all low halves, then all high halves. */
 ALWAYS_INLINE __m256i nibbles(const uint8_t *p)
 {
     const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
     return _mm256_and_si256(_mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4)), _mm256_set1_epi8(15));
 }
 
-/* e^x within 2 units of the last place between -87 and 88; outside, the values there. See exp_avx512. */
+/* e^x with an error of at most 2 units in the last place for -87 <= x <= 88; x is clamped to that range.
+ * Formula: see exp_avx512. */
 ALWAYS_INLINE __m256 exp_avx2(__m256 x)
 {
     x = _mm256_max_ps(_mm256_set1_ps(-87.33f), x); /* in this order NaN stays NaN */
@@ -110,7 +112,7 @@ ALWAYS_INLINE __m256 exp_avx2(__m256 x)
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
-    /* 2^n in two halves: n = 128 has no exponent of its own, and p * 2^127 may still be finite. */
+    /* Multiply by 2^n in two steps: 2^128 is not representable, but p * 2^128 may be. */
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     const __m256i bias = _mm256_set1_epi32(127);
     const __m256i low = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
@@ -118,7 +120,7 @@ ALWAYS_INLINE __m256 exp_avx2(__m256 x)
     return _mm256_mul_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(low)), _mm256_castsi256_ps(high));
 }
 
-/* 8 weights from index i of a row, and one. */
+/* Load 8 weights, or one, from index i of a row. */
 typedef __m256 load8_fn(const uint8_t *row, int64_t i);
 typedef float load1_fn(const uint8_t *row, int64_t i);
 
@@ -137,7 +139,7 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *
             for (int u = 0; u < CHAINS; u++) sum[i][u] = _mm256_setzero_ps();
         int64_t k = 0;
         for (; k + STEP * unroll <= d->cols; k += STEP * unroll) {
-            if (!d->hands_off) prefetch_ahead(w + k * weight_bytes, STEP * unroll * weight_bytes);
+            if (!d->skip_prefetch) prefetch_ahead(w + k * weight_bytes, STEP * unroll * weight_bytes);
 #pragma GCC unroll 4
             for (int u = 0; u < unroll; u++) {
                 const __m256 v = load8(w, k + u * STEP);
@@ -173,7 +175,7 @@ ALWAYS_INLINE void dot_floats(const struct dot *d, load8_fn *load8, load1_fn *lo
     }
 }
 
-/* One block of 32 weights, scaled. */
+/* Load one block of 32 weights as scaled floats. */
 typedef void load32_fn(const uint8_t *block, __m256 out[4]);
 
 ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int block_bytes, const int n)

@@ -1,5 +1,5 @@
-/* kernels/isa/avx512.h - what the AVX-512 kernels share: tails by masks, a 16x16 transpose, exp, and the dots
- * of float-like rows. Included by files built with the AVX-512 flags only. */
+/* kernels/isa/avx512.h - helpers of the AVX-512 kernels: masks for the last elements of a row, a 16 x 16
+ * transpose, exp, and dot product templates. Include it only in files compiled with AVX-512 flags. */
 #ifndef QDYNO_KERNELS_ISA_AVX512_H
 #define QDYNO_KERNELS_ISA_AVX512_H
 
@@ -10,14 +10,14 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* The first n of 16 lanes, any n. */
+/* The mask of the first n of 16 lanes; n may be negative or above 16. */
 ALWAYS_INLINE __mmask16 first_lanes(int64_t n)
 {
     return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
-/* Weights are read once, in a stream; the hardware's prefetcher stops at every 4 KiB page. Asking this far
- * ahead hides the start of the next page (behind the last row it asks in vain, which is harmless). */
+/* Weights are read once, in order, and the hardware prefetcher stops at every 4 KiB page. Prefetching this
+ * far ahead hides the start of the next page. Prefetches past the last row are useless but harmless. */
 enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
 
 ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
@@ -26,14 +26,14 @@ ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
     for (int i = 0; i < bytes; i += LINE_BYTES) _mm_prefetch((const char *)p + AHEAD_BYTES + i, _MM_HINT_T0);
 }
 
-/* An f16 at any address, in all lanes. */
+/* Load an f16 from any address and broadcast it as f32. */
 ALWAYS_INLINE __m512 broadcast_f16(const void *p)
 {
     return _mm512_cvtph_ps(_mm256_set1_epi16((short)load_u16(p)));
 }
 
-/* Four f16 scales of neighbouring blocks, `step` bytes apart. Integer loads: the vector ports are the limit.
- */
+/* Load the f16 scales of four neighbouring blocks, `step` bytes apart. It uses integer loads, because the
+ * vector ports are the bottleneck of the dot kernels. */
 ALWAYS_INLINE __m128 load_4_scales(const uint8_t *p, int step)
 {
     const uint64_t four = (uint64_t)load_u16(p) | (uint64_t)load_u16(p + step) << 16 |
@@ -41,7 +41,7 @@ ALWAYS_INLINE __m128 load_4_scales(const uint8_t *p, int step)
     return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)four));
 }
 
-/* r[i] lane j <-> r[j] lane i. Four rounds of two-register shuffles: 64 instructions. */
+/* Transpose 16 x 16 32-bit lanes in four rounds of two-register shuffles: 64 instructions. */
 ALWAYS_INLINE void transpose_16x16(__m512i r[16])
 {
     __m512i t[16];
@@ -73,7 +73,8 @@ ALWAYS_INLINE void transpose_16x16(__m512i r[16])
     }
 }
 
-/* e^x within 2 units of the last place: x = n ln 2 + r, |r| <= 0.347, Taylor to r^7 (r^8/8! is 5e-9). */
+/* e^x with an error of at most 2 units in the last place. Formula: x = n ln 2 + r with |r| <= 0.347, e^r by
+ * its Taylor series up to r^7 (the next term, r^8/8!, is at most 5e-9), times 2^n. */
 ALWAYS_INLINE __m512 exp_avx512(__m512 x)
 {
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
@@ -90,10 +91,10 @@ ALWAYS_INLINE __m512 exp_avx512(__m512 x)
     return _mm512_scalef_ps(p, n); /* overflow to infinity and underflow to 0 by themselves */
 }
 
-/* 16 weights from index i of a row, missing lanes 0. */
+/* Load 16 weights from index i of a row; masked lanes become 0. */
 typedef __m512 load16_fn(const uint8_t *row, int64_t i, __mmask16 lanes);
 
-/* n rows of x against one weight row after another. `n` is a constant at every call. */
+/* Multiply n rows of x (a constant at every call) with one weight row after another. */
 ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int weight_bytes, const int n)
 {
     enum { STEP = 16, UNROLL = 4 };
@@ -106,7 +107,7 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int 
             for (int u = 0; u < UNROLL; u++) sum[i][u] = _mm512_setzero_ps();
         int64_t k = 0;
         for (; k + STEP * UNROLL <= d->cols; k += STEP * UNROLL) {
-            if (!d->hands_off) prefetch_ahead(w + k * weight_bytes, STEP * UNROLL * weight_bytes);
+            if (!d->skip_prefetch) prefetch_ahead(w + k * weight_bytes, STEP * UNROLL * weight_bytes);
 #pragma GCC unroll 4
             for (int u = 0; u < UNROLL; u++) {
                 const __m512 v = load(w, k + u * STEP, 0xffff);
@@ -141,7 +142,7 @@ ALWAYS_INLINE void dot_floats(const struct dot *d, load16_fn *load, const int we
     }
 }
 
-/* One block of 32 weights, scaled. */
+/* Load one block of 32 weights as scaled floats. */
 typedef void load32_fn(const uint8_t *block, __m512 out[2]);
 
 ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int block_bytes, const int n)

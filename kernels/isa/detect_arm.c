@@ -1,5 +1,5 @@
-/* What this 64-bit ARM CPU has and its operating system says so: the kernel passes the bits to every process,
- * and leaves out what it does not support itself. */
+/* Detect what this 64-bit ARM CPU and its operating system both support. The kernel passes these bits to
+ * every process and leaves out what it does not support itself. */
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 

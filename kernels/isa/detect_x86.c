@@ -1,5 +1,6 @@
-/* What this x86 CPU and its operating system both support. A CPUID bit alone is a trap: without the matching
- * XCR0 bits the kernel does not save the registers, and AMX also needs a permission asked for once. */
+/* Detect what this x86 CPU and its operating system both support. A CPUID bit alone is not enough: without
+ * the matching XCR0 bits the kernel does not save the registers, and a process must request permission for
+ * AMX once. */
 #include <cpuid.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -54,9 +55,9 @@ uint32_t isa_detect_x86(void)
     return isa;
 }
 
-/* AMD's family 19h, Zen 3 and 4; seen on a Zen 4. A Zen 5 (1ah) wants to be asked, most of all where rows are
- * long. */
-bool isa_hands_off_x86(void)
+/* True on AMD family 19h (Zen 3 and 4; measured on a Zen 4). Zen 5 (family 1ah) needs software prefetches,
+ * most of all with long rows. */
+bool isa_skip_prefetch_x86(void)
 {
     uint32_t a, vendor[3], c, d;
     enum { ZEN_3_AND_4 = 0x19 };

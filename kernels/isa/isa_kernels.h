@@ -1,4 +1,5 @@
-/* kernels/isa/isa_kernels.h - the format-free kernels of every ISA: tiles, vectors, ceilings, detection. */
+/* kernels/isa/isa_kernels.h - declares the kernels of every ISA that belong to no format: GEMM, vectors,
+ * attention, ceilings, detection. Their interfaces are in kernels/kernel_set.h. */
 #ifndef QDYNO_KERNELS_ISA_ISA_KERNELS_H
 #define QDYNO_KERNELS_ISA_ISA_KERNELS_H
 
@@ -11,10 +12,10 @@ extern const struct rounding_kernels ROUNDING_REF;
 w8a8_dot_fn w8a8_dot_ref;
 ceiling_fn ceiling_f32_fma_ref;
 
-/* 128-bit vectors, written once (v128.h): decoding and dots of all formats they have kernels for. */
+/* Number of formats with 128-bit kernels for decode and dot products (formats_v128.h). */
 enum { FORMATS_V128_COUNT = 34 };
 
-/* Encoders that search for scales, written once (encode_lanes.h). */
+/* Number of formats with vectorized encoders (encode_lanes.h). */
 enum { ENCODER_COUNT = 27 };
 
 /* Built on 64-bit ARM only. */
@@ -28,9 +29,9 @@ extern const struct gemm_kernel GEMM_F32_NEON;
 
 ceiling_fn ceiling_f32_fma_neon, ceiling_int8_dot_neon, ceiling_int8_dot_dotprod;
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 uint32_t isa_detect_x86(void);
-bool isa_hands_off_x86(void); /* kernels_hands_off */
+bool isa_skip_prefetch_x86(void); /* kernels_skip_prefetch */
 
 tile_fn tile_sse41;
 extern const struct format_row FORMATS_SSE41[FORMATS_V128_COUNT];
@@ -42,8 +43,8 @@ extern const struct gemm_kernel GEMM_F32_SSE41;
 ceiling_fn ceiling_f32_fma_sse41, ceiling_int8_dot_sse41;
 
 tile_fn tile_avx2, tile_avx512;
-void deliver_avx512(const struct delivery *d);
-extern const struct vector_kernels VECTORS_AVX2, VECTORS_AVX512; /* NULL fields: the reference stays */
+void store_results_avx512(const struct result_store *d);
+extern const struct vector_kernels VECTORS_AVX2, VECTORS_AVX512; /* NULL: keep the reference */
 extern const struct gemm_kernel GEMM_F32_AVX2, GEMM_F32_AVX512, GEMM_BF16_AMX, GEMM_HIGH_AMX, GEMM_INT8_AVX2,
     GEMM_INT8_AVXVNNI, GEMM_INT8_AVX512VNNI, GEMM_W8A8_AVX2, GEMM_W8A8_AVXVNNI, GEMM_W8A8_AVX512VNNI,
     GEMM_W8A8_AMX;

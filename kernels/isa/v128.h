@@ -1,12 +1,12 @@
-/* kernels/isa/v128.h - one set of kernels for every processor with 128-bit vectors.
+/* kernels/isa/v128.h - the interface of 128-bit vectors, over which SSE4.1 and NEON kernels are written once.
  *
- * SSE4.1 and NEON differ in little that matters here, so kernels are written once, over the small interface
- * below; a file of an ISA includes that ISA's implementation (v128_sse41.h, v128_neon.h, v128_dotprod.h),
- * which ends with this header, then the kernels' headers (*_v128.h). V128(name) gives functions the ISA's
- * suffix, V128_TABLE(name) tables. Types are the compiler's own vectors: + - * & | ^ << >> and comparisons
- * (all bits of a lane set or clear) are written as operators, a cast between them keeps the bits.
+ * A file of an ISA includes the implementation for that ISA (v128_sse41.h, v128_neon.h, v128_dotprod.h),
+ * which ends with this header, and then the kernels' headers (*_v128.h). V128(name) appends the ISA's suffix
+ * to the name of a function, V128_TABLE(name) to that of a table. Types are the compiler's vector types: + -
+ * * & | ^ << >> and comparisons (all bits of a lane set or clear) are operators, and a cast between types
+ * keeps the bits.
  *
- * An implementation supplies, all of it inline:
+ * An implementation supplies these inline functions:
  *
  *   load_f32x4 store_f32x4 load_u8 store_s8 unaligned, 16 bytes
  *   load4_s8                                four signed bytes, widened
@@ -47,7 +47,7 @@
 #error "include isa/v128_sse41.h, isa/v128_neon.h or isa/v128_dotprod.h instead"
 #endif
 
-/* Weights are read once, in a stream; the hardware's prefetcher stops at every 4 KiB page (see avx512.h). */
+/* Prefetch distance of weights: see avx512.h. */
 enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
 
 ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
@@ -56,8 +56,8 @@ ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
     for (int i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch((const char *)p + AHEAD_BYTES + i);
 }
 
-/* The same dots for the last row of x alone. Dots are inlined for four rows, two and one; three are two and
- * one, which saves a quarter of the code. */
+/* The arguments of a dot kernel for the last row of x only. Dot kernels are inlined for four, two and one
+ * rows; three rows run as two and one, which saves a quarter of the code. */
 ALWAYS_INLINE struct dot last_row(const struct dot *d)
 {
     const int64_t first = d->n - 1;
@@ -79,13 +79,14 @@ ALWAYS_INLINE f32x4 abs_f32(f32x4 v)
     return (f32x4)((u32x4)v & 0x7fffffff);
 }
 
-/* b where `mask` (a comparison's) is set, else a. */
+/* b in lanes where `mask` (the result of a comparison) is set, else a. */
 ALWAYS_INLINE f32x4 choose(s32x4 mask, f32x4 b, f32x4 a)
 {
     return (f32x4)(((s32x4)b & mask) | ((s32x4)a & ~mask));
 }
 
-/* e^x within 2 units of the last place between -87 and 88; outside, the values there. See exp_avx512. */
+/* e^x with an error of at most 2 units in the last place for -87 <= x <= 88; x is clamped to that range.
+ * Formula: see exp_avx512. */
 ALWAYS_INLINE f32x4 exp_f32(f32x4 x)
 {
     static const float FACTORS[] = { 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1, 1 };
@@ -97,12 +98,12 @@ ALWAYS_INLINE f32x4 exp_f32(f32x4 x)
     f32x4 p = all_f32(1.0f / 5040);
 #pragma GCC unroll 7
     for (int i = 0; i < 7; i++) p = fma_f32(p, r, all_f32(FACTORS[i]));
-    /* 2^n in two halves: n = 128 has no exponent of its own, and p * 2^127 may still be finite. */
+    /* Multiply by 2^n in two steps: 2^128 is not representable, but p * 2^128 may be. */
     const s32x4 whole = nearest_s32(n), half = whole >> 1;
     return p * (f32x4)((half + 127) << 23) * (f32x4)((whole - half + 127) << 23);
 }
 
-/* The bits `mask` << from of every byte, moved to where `mask` << to is. */
+/* Move the bits `mask` << from of every byte to `mask` << to; the other bits become 0. */
 ALWAYS_INLINE u8x16 bits_to(u8x16 v, const int mask, const int from, const int to)
 {
     const u16x8 moved = from > to ? (u16x8)v >> (from - to) : (u16x8)v << (to - from);

@@ -1,9 +1,10 @@
-/* Attention on a device: a batch is cut into pieces, which say what a work group does, and written into one
- * array of integers with the block tables they need.
+/* Attention on a device. A batch is divided into pieces, one per work group, and written with the block
+ * tables into one array of integers, which the kernels read.
  *
- * Rows of one sequence with few query vectors to a KV head (decoding) go to attend_few, where groups wait for
- * memory, so that positions are split until there are enough groups to hide that; many (prompts) go to
- * attend_many. Where positions are split, partial results lie in the backend's scratch and are merged. */
+ * Rows of one sequence with few query vectors per KV head (decoding) run on attend_few. Its groups wait for
+ * memory, so positions are divided until there are enough groups to hide the latency. Rows with many query
+ * vectors (prompts) run on attend_many. Where positions are divided, partial results go to the backend's
+ * scratch memory and are merged. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,25 +14,25 @@
 
 enum {
     DIM_MAX = 1024,
-    /* As in kv.cl and attention.cl. */
+    /* Must equal the definitions in kv.cl and attention.cl. */
     STORE_ITEMS = 64,
     FEW_ITEMS = 128,
     MANY_ITEMS = 256,
     MERGE_ITEMS = 64,
     TILE = 64,
     STRETCHES_MAX = 128,
-    FEW_VECTORS = 8,       /* at most; fewer where heads are large: */
-    FEW_NUMBERS = 8 * 256, /* of all query vectors of a group, in local memory */
+    FEW_VECTORS = 8,       /* most query vectors of a group of attend_few; fewer with large heads: */
+    FEW_NUMBERS = 8 * 256, /* most elements of all query vectors of a group, in local memory */
     MANY_ACROSS = 16,
-    SPLIT_ROWS = 128, /* times stretches: for so many there is scratch */
-    GROUPS_FEW = 8,   /* wanted for each compute unit */
+    SPLIT_ROWS = 128, /* most rows x stretches for which scratch is reserved */
+    GROUPS_FEW = 8,   /* wanted groups per compute unit */
     GROUPS_MANY = 2,
-    UNITS_GUESS = 16, /* compute units of a device that does not tell */
+    UNITS_GUESS = 16, /* assumed compute units when the driver does not report them */
 };
 
 /* ---------------------------------------------------------------- keys and values */
 
-/* What kv.cl writes and reads: the types that a cache may have. */
+/* The formats that kv.cl writes and reads: the possible types of a KV cache. */
 static bool is_known(const struct format *f)
 {
     static const enum format_id KNOWN[] = { FORMAT_F32,  FORMAT_F16,      FORMAT_BF16,    FORMAT_Q8_0,
@@ -77,15 +78,15 @@ void opencl_kv_store(struct backend *b, const struct kv_store *p)
                (size_t[]){ STORE_ITEMS, 1, 1 }, args, COUNT_OF(args));
 }
 
-/* ---------------------------------------------------------------- cutting */
+/* ---------------------------------------------------------------- dividing the work */
 
-/* Rows of queries of an item in attend_many: its results have to fit its registers. */
+/* Query vectors per item of attend_many: their results must fit the item's registers. */
 static int many_rows(int v_dim)
 {
     return v_dim <= 128 ? 4 : v_dim <= 256 ? 2 : 1;
 }
 
-/* Of partial results: two numbers, then the values. */
+/* Bytes of one partial result: two numbers, then the weighted sum of values. */
 static int64_t slot_bytes(int64_t v_dim)
 {
     return (2 + v_dim) * (int64_t)sizeof(float);
@@ -93,7 +94,7 @@ static int64_t slot_bytes(int64_t v_dim)
 
 enum path { FEW, MANY, PATHS };
 
-/* The structs that attention.cl reads out of the array of integers. */
+/* The structs in the array of integers; attention.cl declares the same. */
 struct plan {
     cl_int heads, kv_heads, part_heads, parts, window, q_stride, y_stride, slots, pos;
     cl_float scale, softcap;
@@ -112,7 +113,8 @@ enum {
 _Static_assert(sizeof(struct plan) == 44 && sizeof(struct piece) == 24 && sizeof(struct merge) == 16,
                "the device reads these words");
 
-/* How one path cuts: query heads of a KV head into parts, rows into pieces, positions into stretches. */
+/* How one kernel's work is divided: query heads of a KV head into parts, rows into pieces, positions into
+ * stretches. */
 struct way {
     int vectors; /* of queries in a group at most */
     int part_heads, parts, rows_a_piece;
@@ -130,7 +132,8 @@ struct cutting {
     int most_stretches;
 };
 
-/* Rows of one sequence that share a piece; walked from the last to the first, since those see most. */
+/* Rows of one sequence that share a piece. Blocks are visited from the last to the first, because the last
+ * rows attend to the most positions. */
 struct row_block {
     int row, rows, from, to, stretches;
     enum path path;
@@ -147,7 +150,7 @@ static void see_rows(const struct attention *p, int row, int end, int *from, int
     }
 }
 
-/* The block before r (to begin with: row = n); false: there is none. */
+/* Move to the block before r (start with row = n). Returns false if there is none. */
 static bool block_before(const struct cutting *c, struct row_block *r)
 {
     const struct attention *p = c->p;
@@ -167,7 +170,7 @@ static bool block_before(const struct cutting *c, struct row_block *r)
     return true;
 }
 
-/* What the chunks come to. */
+/* Count pieces, partial results, merges and table entries for the current chunk sizes. */
 static void count(struct cutting *c)
 {
     const struct attention *p = c->p;
@@ -198,11 +201,11 @@ static void choose_parts(struct cutting *c)
         w->parts = (group + w->vectors - 1) / w->vectors;
         w->part_heads = (group + w->parts - 1) / w->parts;
         w->rows_a_piece = w->vectors / w->part_heads;
-        w->chunk = INT32_MAX; /* no cuts */
+        w->chunk = INT32_MAX; /* do not divide positions */
     }
 }
 
-/* As many groups as the device wants, as far as there is scratch. */
+/* Choose chunk sizes that yield as many groups as the device needs, as far as scratch memory allows. */
 static void choose_chunks(struct cutting *c, const struct opencl *o)
 {
     static const int GROUPS[PATHS] = { GROUPS_FEW, GROUPS_MANY }, LEAST[PATHS] = { TILE, 4 * TILE };
@@ -219,7 +222,7 @@ static void choose_chunks(struct cutting *c, const struct opencl *o)
         for (int i = 0; i < PATHS; i++) c->way[i].chunk *= 2;
 }
 
-/* ---------------------------------------------------------------- writing it down */
+/* ---------------------------------------------------------------- writing the plan */
 
 static int32_t *write_plan(const struct cutting *c, const struct way *w, int32_t pos, int32_t *at)
 {
@@ -239,7 +242,7 @@ static int32_t *write_plan(const struct cutting *c, const struct way *w, int32_t
     return at + PLAN_INTS;
 }
 
-/* The pieces of a block and what is to be merged of them. */
+/* Write the pieces of a block, and the merges they need. */
 static void write_block(const struct cutting *c, const struct row_block *r, int32_t table, int32_t *slot,
                         int32_t **pieces, int32_t **merges)
 {
@@ -287,8 +290,9 @@ static void write_all(struct cutting *c, int32_t *ints, int64_t merges_at)
     }
 }
 
-/* Room for so many integers that stays where it is: what is sent again is seen by its address. Layers with
- * and without a window take turns in many models, so each kind has its own. */
+/* Provide space for that many integers at a stable address, by which opencl_mirror recognizes data that is on
+ * the device already. Many models alternate layers with and without a window, so each kind has its own space.
+ */
 static int32_t *room_for(struct opencl *o, const struct attention *p, int64_t ints)
 {
     struct opencl_ints *r = &o->plans[p->window > 0];
@@ -370,6 +374,7 @@ void opencl_attention(struct backend *b, const struct attention *p)
 
 int64_t opencl_attention_scratch_bytes(int64_t rows, int64_t max_cols)
 {
-    (void)rows; /* what is there bounds how far positions are split: with many rows, not at all */
+    (void)rows; /* the scratch is constant and limits how far positions are divided: with many rows, not at
+                   all */
     return (int64_t)SPLIT_ROWS * slot_bytes(max_cols + max_cols / 16);
 }

@@ -1,6 +1,5 @@
-/* What a device can do at most, measured with kernels of their own: speeds of operations are quoted as shares
- * of these. Each number is the best of runs that fill a given time, for whatever disturbs a run makes it
- * slower. */
+/* Measure the limits of a device with special kernels; benchmarks report speeds as shares of them. Each
+ * number is the best of repeated runs over a given time, because every disturbance makes a run slower. */
 #include <math.h>
 #include <string.h>
 
@@ -8,15 +7,15 @@
 
 enum {
     ITEMS = 256,
-    GROUPS = 32, /* for each compute unit, to fill it whatever it holds at once */
+    GROUPS = 32, /* work groups per compute unit: more than it can hold at once */
     UNITS_GUESS = 16,
     READS_AT_ONCE = 8,
     FIRST_ROUNDS = 64,
-    STREAM_BYTES = 512 << 20, /* beyond the caches of today's devices */
+    STREAM_BYTES = 512 << 20, /* larger than the caches of today's devices */
     STREAM_LEAST = 16 << 20,
     HOST_BYTES = 64 << 20,
 };
-static const double RUN_SECONDS = 5e-3; /* long against the start of a kernel */
+static const double RUN_SECONDS = 5e-3; /* long compared with the launch of a kernel */
 
 /* One thing to measure: `run` does `work` units of it and returns the seconds that took, NAN when it failed.
  */
@@ -65,7 +64,7 @@ static double stream(const struct trial *t)
                        COUNT_OF(args));
 }
 
-/* Two buffers as large as can be had; false: none. */
+/* Allocate two buffers, as large as possible. Returns false if that fails. */
 static bool take_buffers(struct trial *t)
 {
     const struct device_info *d = &t->o->device;
@@ -99,7 +98,7 @@ static double from_device(const struct trial *t)
     return (double)(clock_ns() - start) * 1e-9;
 }
 
-/* From memory that the driver chose: it may let the device fetch from there by itself. */
+/* Copy from memory that the driver allocated, from which the device may read directly. */
 static void measure_copies(struct trial t, struct device_ceilings *out, double seconds)
 {
     struct opencl *o = t.o;

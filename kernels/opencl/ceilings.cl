@@ -1,4 +1,4 @@
-/* What a device can do at most: read and copy memory in a stream, multiply and add in registers
+/* Kernels that reach the limits of a device: sequential reads and copies, and multiply-adds in registers
  * (dot4: dot.cl). */
 
 /* Every item takes `share` pieces of 16 bytes (a multiple of 8), the first of them at begin * its number,
@@ -21,7 +21,7 @@ kernel void copy_all(global const uint4 *x, ulong share, ulong begin, ulong step
     for (ulong i = 0; i < share; i++) y[i * step] = x[i * step];
 }
 
-/* 4 chains of multiply-adds of 16 an item: enough to hide that one waits for the one before. */
+/* 4 independent chains of multiply-adds with 16 lanes per item, enough to hide the latency of each. */
 #define MULTIPLY(type, type16)                                                                               \
     const type16 a = (type)by, b = (type)plus;                                                               \
     type16 x0 = (type)(get_global_id(0) % 7), x1 = x0 + 1, x2 = x0 + 2, x3 = x0 + 3;                         \

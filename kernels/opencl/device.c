@@ -1,4 +1,4 @@
-/* Which OpenCL devices there are, and what their drivers say of them. */
+/* List OpenCL devices and the properties that their drivers report. */
 #include <stdio.h>
 #include <string.h>
 
@@ -98,7 +98,8 @@ static void describe(struct device_info *d, cl_device_id id, int index)
     d->group_items = number_of(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
 }
 
-/* Devices of all platforms in order; those that cannot compile are left out. `see` returns false to stop. */
+/* Call `see` for the devices of all platforms in order, except those without a compiler. `see` returns false
+ * to stop. */
 static void each_device(bool (*see)(void *ctx, cl_device_id id, int index), void *ctx)
 {
     enum { MOST = 16 };

@@ -1,5 +1,6 @@
-/* dot.cl - sum + four products of signed bytes, by the device's own instruction where its compiler tells of
- * one (cl_khr_integer_dot_product) or is NVIDIA's (DP4A: compute capability 6.1 and on); else in plain C. */
+/* dot.cl - dot4: sum + four products of signed bytes. It uses the device's instruction if the compiler
+ * declares one (cl_khr_integer_dot_product) or is NVIDIA's (DP4A, compute capability 6.1 and later), and
+ * plain C otherwise. */
 #if defined __opencl_c_integer_dot_product_input_4x8bit_packed
 
 int dot4(const uint a, const uint b, const int sum)

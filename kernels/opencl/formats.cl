@@ -1,16 +1,17 @@
-/* formats.cl - stored weights as f32, for every format.
+/* formats.cl - decode stored weights of every format to f32.
  *
- * On a device a matrix lies as up to four planes, each row after row (weights.c makes them):
+ * On a device a matrix consists of up to four planes, each with one row after the other (weights.c creates
+ * them):
  *
  *   low     the lower LOW bits of all codes, in the order of the weights, the first in the lowest bits
  *   high    the HIGH bits above them, likewise
- *   fine    what SPAN weights share: scales, minima
- *   coarse  what 256 weights share that have such scales (SHARED_K*), or what a row shares (SHARED_ROW)
+ *   fine    scales and minima of SPAN weights
+ *   coarse  scales of 256 weights (SHARED_K*) or of a row (SHARED_ROW)
  *
- * So eight neighbouring weights (a chunk) are one number in each plane, and a weight is code * scale, or code
- * * scale + add, whatever the format. Options: LOW (2 4 8 16 32), HIGH (0 1 2), SPAN; VALUES_*: what codes
- * mean, BIAS: by what VALUES_NUMBER are too large; SHARED_*: how the scales are written; INT8: codes are to
- * be multiplied as integers (integers.cl). Bits and roundings are those of FORMATS[].decode. */
+ * So eight neighbouring weights (a chunk) are one number in each plane, and in every format a weight is code
+ * * scale or code * scale + add. Options: LOW (2 4 8 16 32), HIGH (0 1 2), SPAN; VALUES_*: the meaning of
+ * codes; BIAS: the offset of VALUES_NUMBER codes; SHARED_*: the encoding of scales; INT8: codes are
+ * multiplied as integers (integers.cl). The bits and roundings are those of FORMATS[].decode. */
 #ifdef LOW
 
 #if LOW == 8
@@ -20,8 +21,8 @@
 #else
 #define CHUNKS 4
 #endif
-/* Weights that a work item loads at once: 16 bytes of the low plane, and whole numbers of the others. Rows
- * are whole units: behind cols there are weights of 0. */
+/* A unit: the weights that a work item loads at once, 16 bytes of the low plane. Rows are padded to whole
+ * units with weights of 0. */
 #define UNIT (8 * CHUNKS)
 
 #if LOW == 8
@@ -37,7 +38,7 @@ typedef uint low_bits; /* LOW == 2: what lies above 16 bits is not of this chunk
 /* What the codes of a table stand for: floats, or signed bytes. */
 #ifdef INT8
 typedef uint table_number;
-#define TABLE_NUMBER(v) ((uint)(int)(v) & 255u)
+#define TABLE_NUMBER(v) ((uint)(int)(v)&255u)
 #else
 typedef float table_number;
 #define TABLE_NUMBER(v) (v)
@@ -65,20 +66,22 @@ struct weights {
 
 /* ---------------------------------------------------------------- tables */
 
-/* Sixteen values each, to the bit those of kernels/formats/blocks32/layout.h and kernels/formats/codebooks/tables.h. */
+/* Sixteen values each, to the bit those of kernels/formats/blocks32/layout.h and
+ * kernels/formats/codebooks/tables.h. */
 #if defined VALUES_IQ4
 constant float VALUES[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
 #elif defined VALUES_MXFP4
 constant float VALUES[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
 #elif defined VALUES_NF4
-constant float VALUES[16] = { -1.0f,          -0.696192801f, -0.525073051f, -0.394917488f,
-                              -0.284441382f,  -0.18477343f,  -0.0910500363f, 0.0f,
-                              0.0795802996f,  0.160930201f,  0.246112302f,  0.337915242f,
-                              0.440709829f,   0.562617004f,  0.722956836f,  1.0f };
+constant float VALUES[16] = { -1.0f,         -0.696192801f, -0.525073051f,  -0.394917488f,
+                              -0.284441382f, -0.18477343f,  -0.0910500363f, 0.0f,
+                              0.0795802996f, 0.160930201f,  0.246112302f,   0.337915242f,
+                              0.440709829f,  0.562617004f,  0.722956836f,   1.0f };
 #elif defined VALUES_FP4
-constant float VALUES[16] = { 0.0f,  0.00520833349f,  0.666666687f,  1.0f,  0.333333343f,
-                              0.5f,  0.166666672f,    0.25f,         0.0f,  -0.00520833349f,
-                              -0.666666687f, -1.0f,   -0.333333343f, -0.5f, -0.166666672f, -0.25f };
+constant float VALUES[16] = { 0.0f,          0.00520833349f, 0.666666687f,  1.0f,  0.333333343f,
+                              0.5f,          0.166666672f,   0.25f,         0.0f,  -0.00520833349f,
+                              -0.666666687f, -1.0f,          -0.333333343f, -0.5f, -0.166666672f,
+                              -0.25f };
 #endif
 
 /* Work items look up different entries at a time, which constant memory does one after another: a copy in
@@ -234,7 +237,7 @@ float2 shared_of(const struct weights *w, const uint row, const uint chunk)
     const ushort2 v = ((global const ushort2 *)w->fine)[at];
     const float scale = half_of(v.x);
     return (float2)(scale, -(half_of(v.y) * scale));
-#elif defined SHARED_POWER /* half of 2^(e - 127): subnormal for the two smallest e */
+#elif defined SHARED_POWER     /* half of 2^(e - 127): subnormal for the two smallest e */
     const uint e = w->fine[at];
     return (float2)(as_float(e >= 2 ? (e - 1) << 23 : 0x00200000u << e), 0);
 #elif defined SHARED_FLOAT

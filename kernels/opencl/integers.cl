@@ -102,23 +102,27 @@ void unit_dot(const struct weights *w, const uint *row, const struct product *p,
 {
     struct chunk c[ROWS][CHUNKS];
     UNROLLED for (uint r = 0; r < ROWS; r++) unit_load(w, row[r], unit, c[r]);
-    UNROLLED for (uint run = 0; run < CHUNKS; run += RUN) {
+    UNROLLED for (uint run = 0; run < CHUNKS; run += RUN)
+    {
         const uint chunk = unit * CHUNKS + run;
         uint4 v[ROWS][RUN / 2];
         float2 s[ROWS];
-        UNROLLED for (uint r = 0; r < ROWS; r++) {
+        UNROLLED for (uint r = 0; r < ROWS; r++)
+        {
             s[r] = shared_of(w, row[r], chunk);
             UNROLLED for (uint i = 0; i < RUN / 2; i++)
                 v[r][i] = signed_codes(c[r][run + 2 * i], c[r][run + 2 * i + 1], w->table);
         }
-        UNROLLED for (uint t = 0; t < N; t++) {
+        UNROLLED for (uint t = 0; t < N; t++)
+        {
             const uint token = min(t, p->n - 1);
             const uint2 block = x_blocks(p, token)[chunk / 4];
             const int2 totals = totals_of(block);
             const int total = RUN == 4 ? totals.x + totals.y : chunk % 4 ? totals.y : totals.x;
             uint4 q[RUN / 2];
             UNROLLED for (uint i = 0; i < RUN / 2; i++) q[i] = x_codes(p, token)[chunk / 2 + i];
-            UNROLLED for (uint r = 0; r < ROWS; r++) {
+            UNROLLED for (uint r = 0; r < ROWS; r++)
+            {
                 int sum = MISSING * total;
                 UNROLLED for (uint i = 0; i < RUN / 2; i++) sum = dot16(v[r][i], q[i], sum);
                 acc[r][t] += scaled(as_float(block.x), s[r], sum, total);
@@ -145,21 +149,25 @@ void unit_dot(const struct weights *w, const uint *row, const struct product *p,
 void tile_multiply(local const uint *w_tile, local const float2 *scales, local const uint *x_tile,
                    local const uint2 *blocks, float acc[RN][RM])
 {
-    UNROLLED for (uint part = 0; part < PARTS; part++) {
+    UNROLLED for (uint part = 0; part < PARTS; part++)
+    {
         int sum[RN][RM], total[RN];
-        UNROLLED for (uint t = 0; t < RN; t++) {
+        UNROLLED for (uint t = 0; t < RN; t++)
+        {
             const int2 totals = totals_of(blocks[t * (TN / RN)]);
             total[t] = PARTS == 1 ? totals.x + totals.y : part ? totals.y : totals.x;
             UNROLLED for (uint m = 0; m < RM; m++) sum[t][m] = MISSING * total[t];
         }
-        UNROLLED for (uint i = part * WORDS; i < (part + 1) * WORDS; i++) {
+        UNROLLED for (uint i = part * WORDS; i < (part + 1) * WORDS; i++)
+        {
             uint a[RM], b[RN];
             UNROLLED for (uint m = 0; m < RM; m++) a[m] = w_tile[i * (TM + 1) + m * (TM / RM)];
             UNROLLED for (uint t = 0; t < RN; t++) b[t] = x_tile[i * (TN + 1) + t * (TN / RN)];
-            UNROLLED for (uint t = 0; t < RN; t++)
-                UNROLLED for (uint m = 0; m < RM; m++) sum[t][m] = dot4(a[m], b[t], sum[t][m]);
+            UNROLLED for (uint t = 0; t < RN; t++) UNROLLED for (uint m = 0; m < RM; m++)
+                sum[t][m] = dot4(a[m], b[t], sum[t][m]);
         }
-        UNROLLED for (uint m = 0; m < RM; m++) {
+        UNROLLED for (uint m = 0; m < RM; m++)
+        {
             const float2 s = scales[part * TM + m * (TM / RM)];
             UNROLLED for (uint t = 0; t < RN; t++)
                 acc[t][m] += scaled(as_float(blocks[t * (TN / RN)].x), s, sum[t][m], total[t]);
@@ -176,8 +184,8 @@ void tile_multiply(local const uint *w_tile, local const float2 *scales, local c
 
 /* As the gemm of floats (products.cl), but tiles hold bytes, and their scales wait for the sums. Rows and
  * tokens that do not exist are the last ones again: nobody is given their results. */
-kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(WEIGHTS_PARAMETERS(w), const uint units,
+                                                                    PRODUCT_PARAMETERS)
 {
     local uint w_tile[8 * (TM + 1)], x_tile[8 * (TN + 1)];
     local float2 scales[PARTS * TM];
@@ -188,8 +196,7 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
     const uint item = get_local_id(0), m0 = item % (TM / RM), t0 = item / (TM / RM);
     const uint row0 = get_group_id(0) * TM, token0 = get_group_id(1) * TN;
     float acc[RN][RM];
-    UNROLLED for (uint t = 0; t < RN; t++)
-        UNROLLED for (uint m = 0; m < RM; m++) acc[t][m] = 0;
+    UNROLLED for (uint t = 0; t < RN; t++) UNROLLED for (uint m = 0; m < RM; m++) acc[t][m] = 0;
     for (uint k = 0; k < cols; k += TK) {
         for (uint i = item; i < 2 * TM; i += ITEMS) {
             const uint side = i % 2, m = i / 2, row = min(row0 + m, rows - 1), chunk = k / 8 + 2 * side;
@@ -208,11 +215,11 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
         tile_multiply(w_tile + m0, scales + m0, x_tile + t0, blocks + t0, acc);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    UNROLLED for (uint m = 0; m < RM; m++) {
+    UNROLLED for (uint m = 0; m < RM; m++)
+    {
         const uint row = row0 + m0 + m * (TM / RM);
         const float by = row_scale(&weights, min(row, rows - 1));
-        UNROLLED for (uint t = 0; t < RN; t++)
-            deliver(&p, token0 + t0 + t * (TN / RN), row, acc[t][m] * by);
+        UNROLLED for (uint t = 0; t < RN; t++) deliver(&p, token0 + t0 + t * (TN / RN), row, acc[t][m] * by);
     }
 }
 

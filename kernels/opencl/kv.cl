@@ -1,9 +1,9 @@
-/* Rows of the KV cache: kv_store writes them; with -DK and -DV (formats of keys and values, by name) what
- * reads them for attention.cl, which follows this file.
+/* Rows of the KV cache: kv_store writes them. With -DK and -DV (names of formats), this file instead defines
+ * the functions that read them, for attention.cl, which follows.
  *
- * Stored bytes are those of the reference encoders (kernels/<format>/), operation by operation: nothing may
- * be contracted. Where that cannot be had: a device that takes f32 subnormals for zero stores zeros for rows
- * of less than about 1e-36. */
+ * The stored bytes are those of the reference encoders (kernels/formats/), operation by operation, so
+ * contraction to fused multiply-adds is disabled. Exception: a device that flushes f32 subnormals to zero
+ * stores zeros for rows whose numbers are all below about 1e-36. */
 #pragma OPENCL FP_CONTRACT OFF
 
 /* ---------------------------------------------------------------- writing */
@@ -13,7 +13,8 @@
 #define ITEMS   64
 #define DIM_MAX 1024
 
-/* a / b to the nearest: devices may be two units off, and the bytes must not depend on the device. */
+/* a / b, correctly rounded: division on devices may be off by two units, but the stored bytes must not depend
+ * on that. */
 float divide(float a, float b)
 {
     const float q = a / b, rest = fma(-q, b, a);
@@ -49,8 +50,8 @@ uchar fp8_bits(float x, int cut, int bias, float least_normal, float per_unit, i
     return (u >> 24 & 0x80) | min(code, largest_code);
 }
 
-/* Each writes a row of dim numbers from local memory with all items of the group. most: bits of each item's
- * largest magnitude. */
+/* Each store_* function writes a row of dim numbers from local memory, with all items of the group. most: the
+ * bits of each item's largest magnitude. */
 void store_f32(local const float *x, local const int *most, int dim, global uchar *row)
 {
     for (int i = get_local_id(0); i < dim; i += ITEMS) ((global float *)row)[i] = x[i];

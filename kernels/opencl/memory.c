@@ -1,5 +1,6 @@
-/* Memory of a device behind addresses of the host: every allocation reserves a range that nothing backs, so
- * that places in it can be computed with, told apart, and never be read by mistake. */
+/* Device memory behind host addresses. Every allocation reserves a range of host address space without memory
+ * behind it. Pointer arithmetic works on such addresses, they are unique, and reading them by mistake faults.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@ enum { PAGE = 4096 };
 
 static size_t reserved(size_t bytes)
 {
-    return (bytes / PAGE + 2) * PAGE; /* at least a page behind the end: one past it is still this region's */
+    return (bytes / PAGE + 2) * PAGE; /* at least one page after the end, so that the address past the end
+                                         still belongs to the region */
 }
 
 /* Index of the region that begins at or before the address; -1: none. */
@@ -37,8 +39,9 @@ struct opencl_place opencl_place(const struct opencl *o, const void *address)
                                   .offset = (cl_ulong)(at - o->regions[i].address) };
 }
 
-/* A buffer of zeros. Drivers put off taking the memory until it is used: it is used here, so that what does
- * not fit fails where it can be said. A device that was lost over it is a failure that is kept. */
+/* Create a buffer of zeros. Drivers delay the real allocation until the first use; the buffer is written
+ * here, so that lack of memory is detected where it can be reported. If that loses the device, the failure is
+ * stored. */
 static cl_mem zeroed(struct opencl *o, size_t bytes)
 {
     static const cl_uchar ZERO = 0;
@@ -83,7 +86,7 @@ void opencl_free(struct backend *b, void *p)
     struct opencl *o = opencl_of(b);
     const int i = region_before(o, p);
     assert(i >= 0 && o->regions[i].address == (char *)p);
-    clReleaseMemObject(o->regions[i].mem); /* what is enqueued keeps it until it is done */
+    clReleaseMemObject(o->regions[i].mem); /* enqueued commands hold a reference until they complete */
     munmap(o->regions[i].address, reserved(o->regions[i].bytes));
     memmove(o->regions + i, o->regions + i + 1, (size_t)(o->region_count - i - 1) * sizeof *o->regions);
     o->region_count--;
@@ -120,7 +123,7 @@ void opencl_read(struct backend *b, void *host_dst, const void *src, size_t byte
 
 /* ---------------------------------------------------------------- host arrays */
 
-/* The mirror of that array, or the one that was not used for longest. */
+/* The mirror of that array, or the least recently used one. */
 static struct mirror *mirror_of(struct opencl *o, const void *host)
 {
     struct mirror *oldest = &o->mirrors[0];
@@ -155,7 +158,8 @@ cl_mem opencl_mirror(struct opencl *o, const void *host, size_t bytes)
     m->host = host;
     m->bytes = bytes;
     memcpy(m->copy, host, bytes);
-    /* In order behind everything that reads what was there before; it waits, for the copy may change. */
+    /* The queue is in order, so earlier commands still read the old content. Wait, because the host copy may
+     * change. */
     opencl_fail(o, clEnqueueWriteBuffer(o->queue, m->mem, CL_TRUE, 0, bytes, m->copy, 0, NULL, NULL),
                 "sending an array to the device");
     return m->mem;

@@ -1,4 +1,4 @@
-/* The OpenCL backend itself: opening a device, running kernels on it, and what becomes of its errors. */
+/* The OpenCL backend: open a device, run kernels on it, and keep its errors. */
 #include "kernels/opencl/opencl.h"
 
 #include <math.h>
@@ -50,8 +50,9 @@ void opencl_fail(struct opencl *o, cl_int code, const char *what)
 {
     if (!code || !opencl_ok(o)) return;
     const bool memory = opencl_is_memory(code);
-    /* Drivers say one of these when a kernel crashed or the device was reset: the context is of no more use.
-     * The first may only mean that a kernel wants more registers than there are: then the queue is well. */
+    /* Drivers return one of these codes when a kernel crashed or the device was reset, and the context is
+     * unusable. The first code may also mean that a kernel needs too many registers; the queue still works
+     * then. */
     o->lost = (code == CL_OUT_OF_RESOURCES && clFinish(o->queue)) || code == CL_DEVICE_NOT_AVAILABLE ||
               code == CL_INVALID_CONTEXT || code == CL_INVALID_COMMAND_QUEUE;
     err_set(&o->failed,
@@ -213,7 +214,7 @@ const struct backend_ops OPENCL_OPS = {
     .reserve = opencl_reserve,
     .gather = opencl_gather,
     .matmul = opencl_matmul,
-    .gated = gated_apart,
+    .gated = gated_separately,
     .norm = opencl_norm,
     .rope = opencl_rope,
     .kv_store = opencl_kv_store,

@@ -1,9 +1,9 @@
-/* kernels/opencl/opencl.h - the inside of the OpenCL backend.
+/* kernels/opencl/opencl.h - internals of the OpenCL backend.
  *
- * Addresses of this backend are places in a range of the host's address space that is reserved and never
- * backed by memory: arithmetic on them works, reading them faults at once. opencl_place finds the buffer of
- * the device and the offset in it. Operations are enqueued in order on one queue and return at once; the
- * first error is kept and stops all later work (opencl_ok), until backend_finish has told it.
+ * Addresses of this backend are in a range of the host's address space that is reserved without memory behind
+ * it. Arithmetic on them works; reading them faults. opencl_place finds the device buffer and the offset in
+ * it. Operations are enqueued in order on one queue and return at once. The first error is stored and stops
+ * all later work (opencl_ok), until backend_finish has returned it.
  *
  * Kernels are OpenCL C 1.2 for any device: no subgroups, no images, no half arithmetic unless -DFP16 says the
  * device has it (struct device_info). They take buffers as `global uchar *` with an offset in bytes. */
@@ -11,7 +11,7 @@
 #define QDYNO_KERNELS_OPENCL_OPENCL_H
 
 #define CL_TARGET_OPENCL_VERSION          300
-#define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* the one way to open a queue on any version */
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue works with every version */
 #include <CL/cl.h>
 
 #include "kernels/backend.h"
@@ -19,23 +19,23 @@
 
 /* ---------------------------------------------------------------- sources and programs */
 
-/* What the .cl files of this folder hold, compiled into the program. */
+/* The .cl files of this folder, which are embedded in the program. */
 enum opencl_source {
-    SOURCE_FORMATS,   /* formats.cl: unpack8 of -DFORMAT=... ; in front of those that read stored weights */
-    SOURCE_DOT,       /* dot.cl: dot4, of bytes; in front of those that multiply integers */
-    SOURCE_PRODUCTS,  /* products.cl */
-    SOURCE_INTEGERS,  /* integers.cl: what it has for INT8; behind products.cl */
-    SOURCE_VECTORS,   /* vectors.cl: norms, rope, activations, gather */
-    SOURCE_KV,        /* kv.cl: rows of the KV cache: kv_store; in front of attention.cl */
+    SOURCE_FORMATS,   /* formats.cl: decoding of stored weights; before sources that read them */
+    SOURCE_DOT,       /* dot.cl: dot4, of bytes; before sources that multiply integers */
+    SOURCE_PRODUCTS,  /* products.cl: GEMV, GEMM, gather */
+    SOURCE_INTEGERS,  /* integers.cl: products of integers (INT8); after products.cl */
+    SOURCE_VECTORS,   /* vectors.cl: norms, rope, activations */
+    SOURCE_KV,        /* kv.cl: rows of the KV cache; before attention.cl */
     SOURCE_ATTENTION, /* attention.cl */
-    SOURCE_TOP,       /* top.cl: the largest of a row */
+    SOURCE_TOP,       /* top.cl: the largest numbers of a row */
     SOURCE_CEILINGS,  /* ceilings.cl: copies and multiply-adds at the device's limit */
     SOURCE_COUNT
 };
 
-/* One function of a program: which sources, one after the other (1 << enum opencl_source), compiled with
- * which options (besides those of every program: see program.c), and its name. Options are the identity of a
- * variant: keep them short and in one order. */
+/* A kernel function: a set of sources (1 << enum opencl_source, concatenated in order), compiled with options
+ * (in addition to those of every program: see program.c), and its name. Sources and options identify a
+ * compiled variant, so callers must always write options in the same order. */
 struct opencl_kernel {
     uint32_t sources;
     const char *options, *name;
@@ -54,7 +54,7 @@ struct built_program {
     char *options;
     cl_program program;
 };
-struct built_kernel { /* of all that were asked for */
+struct built_kernel { /* a compiled kernel, or a failed attempt */
     uint32_t sources;
     char *options, *name;
     cl_kernel kernel;
@@ -89,7 +89,7 @@ struct opencl {
     struct mirror mirrors[MIRRORS];
     struct opencl_ints plans[2]; /* attention.c: of layers without and with a window */
     uint64_t clock;              /* of mirrors */
-    char *scratch;               /* an address; what opencl_reserve took for attention and products */
+    char *scratch; /* a device address: scratch memory of attention and products (opencl_reserve) */
     int64_t scratch_bytes;
     struct opencl_tuning tuning; /* of products */
     int64_t uploaded_bytes;      /* of weights */
@@ -108,10 +108,10 @@ static inline bool opencl_ok(const struct opencl *o)
 {
     return !o->failed.code;
 }
-/* Keep the first failure: what was tried ("product q4_0 [4096][4096]"), and the OpenCL code that came. */
+/* Store the first failure: what was tried ("product q4_0 [4096][4096]") and the OpenCL error code. */
 void opencl_fail(struct opencl *o, cl_int code, const char *what);
 const char *opencl_error_name(cl_int code); /* "CL_OUT_OF_RESOURCES" */
-bool opencl_is_memory(cl_int code);         /* it says that there is no memory, and surely nothing else */
+bool opencl_is_memory(cl_int code);         /* whether the code can only mean lack of memory */
 
 struct opencl_place {
     cl_mem mem;
@@ -119,8 +119,8 @@ struct opencl_place {
 };
 struct opencl_place opencl_place(const struct opencl *o, const void *address); /* asserts that it is ours */
 
-/* A host array (ids, positions, tables) on the device, sent again only where it differs from what was sent
- * last. Valid for operations enqueued before the next call with the same host address. */
+/* A copy of a host array (ids, positions, tables) on the device; it is sent again only if it differs from the
+ * last copy. Valid for operations enqueued before the next call with the same host address. */
 cl_mem opencl_mirror(struct opencl *o, const void *host, size_t bytes);
 
 /* Arguments of a kernel, in the order of its parameters. */
@@ -140,25 +140,25 @@ struct opencl_arg {
 #define ARG_ULONG(x) ((struct opencl_arg){ .size = sizeof(cl_ulong), .v.ul = (cl_ulong)(x) })
 #define ARG_LONG(x)  ((struct opencl_arg){ .size = sizeof(cl_long), .v.l = (cl_long)(x) })
 #define ARG_FLOAT(x) ((struct opencl_arg){ .size = sizeof(cl_float), .v.f = (x) })
-/* Two arguments: the buffer and the offset in bytes. NULL is the backend's own scratch at 0: a valid buffer
- * that the kernel must not touch (say by another argument that there is nothing). */
+/* Set two arguments: buffer and offset in bytes. For NULL it passes the backend's scratch at 0, a valid
+ * buffer that the kernel must not access; tell the kernel by another argument that the pointer is absent. */
 #define ARG_PLACE(o, address)                                                                                \
     ARG_MEM(opencl_place(o, address).mem), ARG_ULONG(opencl_place(o, address).offset)
 
-/* Build the kernel if that has not been done, set its arguments, enqueue it over global items in groups of
- * local (both [3]; global a multiple of local). Failures are kept. */
+/* Compile the kernel if necessary, set its arguments, and enqueue it over `global` items in groups of `local`
+ * (both [3]; global is a multiple of local). Failures are stored. */
 void opencl_run(struct opencl *o, const struct opencl_kernel *k, const size_t global[3],
                 const size_t local[3], const struct opencl_arg *args, int count);
 
-/* The same, timed by the device: seconds between its start and end, NAN on failure. For autotuning. */
+/* The same, and return the device's execution time in seconds, NAN on failure. For autotuning. */
 double opencl_time(struct opencl *o, const struct opencl_kernel *k, const size_t global[3],
                    const size_t local[3], const struct opencl_arg *args, int count);
 
-/* program.c: the built kernel, or NULL (kept as failure, with the build log's first lines). */
+/* program.c: the compiled kernel, or NULL (a failure is stored with the first lines of the build log). */
 cl_kernel opencl_kernel(struct opencl *o, const struct opencl_kernel *k);
 void opencl_programs_close(struct opencl *o);
 
-/* shapes.c: products in the shapes that `all` (struct backend_options) has for this device. */
+/* shapes.c: use the product shapes in `all` (backend_options.shapes) that belong to this device. */
 void opencl_shapes_use(struct opencl *o, const char *all);
 
 /* ---------------------------------------------------------------- operations (struct backend_ops) */

@@ -1,17 +1,17 @@
-/* Activations on a device as a weight's method prescribes them (kernels/README.md, "Inputs"): reordered,
- * divided, rounded. What is rounded stays f32, at the values that integers or small floats would have: the
- * product is the one the method means, in f32. Where nothing is prescribed and act=int8, they become 8 bits
- * in blocks of 32 for products of integers. */
+/* Activation quantization on a device, as a weight prescribes it (kernels/README.md, "Inputs"): reorder,
+ * divide, round. Rounded inputs are stored as f32 numbers with the values of the integers or small floats,
+ * and multiplied in f32. If nothing is prescribed and act=int8, inputs become 8 bits in blocks of 32 for
+ * integer products. */
 #include <assert.h>
 #include <math.h>
 
 #include "kernels/inputs.h"
 #include "kernels/opencl/products.h"
 
-enum { ITEMS = 128, CODES_ITEMS = 64 }; /* as in products.cl, and: */
+enum { ITEMS = 128, CODES_ITEMS = 64 }; /* as in products.cl */
 enum rounding { ROUND_NOT, ROUND_STEPS, ROUND_FLOATS };
 
-struct treatment { /* the parameters of the kernel that have these names */
+struct input_parameters { /* the kernel's parameters of the same names */
     enum rounding mode;
     float scale, least, limit, steps, low, high;
     bool multiply;
@@ -23,9 +23,11 @@ bool opencl_prepares(enum input_kind kind)
     return kind != INPUT_INT8_TENSOR && kind != INPUT_INT8_OUTLIERS;
 }
 
-static struct treatment treatment_of(const struct input_scheme *s, const struct format *f)
+static struct input_parameters treatment_of(const struct input_scheme *s, const struct format *f)
 {
-    struct treatment t = { .mode = ROUND_FLOATS, .limit = INFINITY, .to = *inputs_small_float(s->kind, f) };
+    struct input_parameters t = { .mode = ROUND_FLOATS,
+                                  .limit = INFINITY,
+                                  .to = *inputs_small_float(s->kind, f) };
     const int most = s->most ? s->most : 255;
     switch (s->kind) {
     case INPUT_INT8_TOKEN:
@@ -104,7 +106,7 @@ static struct matmul made_floats(struct opencl *o, const struct matmul *m)
     struct matmul out = *m;
     if (s.kind == INPUT_FREE && !order && !divide) return out;
     static const struct opencl_kernel K = { 1u << SOURCE_PRODUCTS, "", "prepare" };
-    const struct treatment t = treatment_of(&s, m->w->format);
+    const struct input_parameters t = treatment_of(&s, m->w->format);
     out.x_stride = round_up(m->w->cols, 4);
     out.x = (const float *)(const void *)o->scratch;
     assert(m->n * out.x_stride * (int64_t)sizeof(float) <= o->scratch_bytes); /* backend_reserve first */

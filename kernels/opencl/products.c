@@ -1,5 +1,5 @@
-/* Products with stored weights on a device, and rows of tables: which kernel, in which shape, over how many
- * groups (products.cl). */
+/* Products with stored weights on a device, and gathering rows of tables: choose the kernel of products.cl,
+ * its shape and the number of work groups. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -97,7 +97,7 @@ double opencl_product(struct opencl *o, const struct matmul *m, const struct ope
     return (double)NAN;
 }
 
-/* Whether both want the same inputs: then they are made once. */
+/* Whether two products need the same prepared inputs, which are computed once then. */
 static bool same_inputs(const struct opencl *o, const struct matmul *a, const struct matmul *b)
 {
     const bool integers = opencl_in_integers(o, a->w);

@@ -109,22 +109,27 @@ void unit_dot(const struct weights *w, const uint *row, const struct product *p,
 {
     struct chunk c[ROWS][CHUNKS];
     UNROLLED for (uint r = 0; r < ROWS; r++) unit_load(w, row[r], unit, c[r]);
-    UNROLLED for (uint run = 0; run < CHUNKS; run += RUN) {
+    UNROLLED for (uint run = 0; run < CHUNKS; run += RUN)
+    {
         float part[ROWS][N];
         float2 s[ROWS];
-        UNROLLED for (uint r = 0; r < ROWS; r++) {
+        UNROLLED for (uint r = 0; r < ROWS; r++)
+        {
             s[r] = shared_of(w, row[r], unit * CHUNKS + run);
             UNROLLED for (uint t = 0; t < N; t++) part[r][t] = 0;
         }
-        UNROLLED for (uint i = run; i < run + RUN; i++) {
+        UNROLLED for (uint i = run; i < run + RUN; i++)
+        {
             float8 v[ROWS];
-            UNROLLED for (uint r = 0; r < ROWS; r++) {
+            UNROLLED for (uint r = 0; r < ROWS; r++)
+            {
                 v[r] = chunk_values(&c[r][i], w->table);
 #ifdef ADDS
                 v[r] = MULTIPLY_ADD(v[r], (float8)(s[r].x), (float8)(s[r].y));
 #endif
             }
-            UNROLLED for (uint t = 0; t < N; t++) {
+            UNROLLED for (uint t = 0; t < N; t++)
+            {
 #ifdef STAGED
                 const float8 in = (float8)(x[t * X_ROW + 2 * i], x[t * X_ROW + 2 * i + 1]);
 #else
@@ -133,20 +138,19 @@ void unit_dot(const struct weights *w, const uint *row, const struct product *p,
                 UNROLLED for (uint r = 0; r < ROWS; r++) part[r][t] = dot_add(v[r], in, part[r][t]);
             }
         }
-        UNROLLED for (uint r = 0; r < ROWS; r++)
-            UNROLLED for (uint t = 0; t < N; t++)
+        UNROLLED for (uint r = 0; r < ROWS; r++) UNROLLED for (uint t = 0; t < N; t++)
 #ifdef ADDS
-                acc[r][t] += part[r][t];
+            acc[r][t] += part[r][t];
 #else
-                acc[r][t] = MULTIPLY_ADD(s[r].x, part[r][t], acc[r][t]);
+            acc[r][t] = MULTIPLY_ADD(s[r].x, part[r][t], acc[r][t]);
 #endif
     }
 }
 
 #endif
 
-kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void
-gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
+kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void gemv(WEIGHTS_PARAMETERS(w),
+                                                                       const uint units, PRODUCT_PARAMETERS)
 {
     local float sums[ROWS * N][WAYS][LANES];
 #ifdef STAGED
@@ -161,7 +165,8 @@ gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
     const uint row0 = (get_group_id(0) * WAYS + way) * ROWS;
     float acc[ROWS][N];
     uint row[ROWS];
-    UNROLLED for (uint r = 0; r < ROWS; r++) {
+    UNROLLED for (uint r = 0; r < ROWS; r++)
+    {
         row[r] = min(row0 + r, rows - 1);
         UNROLLED for (uint t = 0; t < N; t++) acc[r][t] = 0;
     }
@@ -232,13 +237,13 @@ void tile_multiply(local const w_number *w_tile, local const float *x_tile, floa
         float a[RM], b[RN];
         UNROLLED for (uint m = 0; m < RM; m++) a[m] = W_GET(w_tile + i * (TM + 1) + m * (TM / RM));
         UNROLLED for (uint t = 0; t < RN; t++) b[t] = x_tile[i * (TN + 1) + t * (TN / RN)];
-        UNROLLED for (uint t = 0; t < RN; t++)
-            UNROLLED for (uint m = 0; m < RM; m++) acc[t][m] = MULTIPLY_ADD(a[m], b[t], acc[t][m]);
+        UNROLLED for (uint t = 0; t < RN; t++) UNROLLED for (uint m = 0; m < RM; m++)
+            acc[t][m] = MULTIPLY_ADD(a[m], b[t], acc[t][m]);
     }
 }
 
-kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(WEIGHTS_PARAMETERS(w), const uint units,
+                                                                    PRODUCT_PARAMETERS)
 {
     local w_number w_tile[TK * (TM + 1)];
     local float x_tile[TK * (TN + 1)];
@@ -248,8 +253,7 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
     const uint item = get_local_id(0), m0 = item % (TM / RM), t0 = item / (TM / RM);
     const uint row0 = get_group_id(0) * TM, token0 = get_group_id(1) * TN;
     float acc[RN][RM];
-    UNROLLED for (uint t = 0; t < RN; t++)
-        UNROLLED for (uint m = 0; m < RM; m++) acc[t][m] = 0;
+    UNROLLED for (uint t = 0; t < RN; t++) UNROLLED for (uint m = 0; m < RM; m++) acc[t][m] = 0;
     for (uint k = 0; k < units * UNIT; k += TK) {
         for (uint i = item; i < TM * (TK / 8); i += ITEMS) {
             const uint c = i % (TK / 8), m = i / (TK / 8), chunk = k / 8 + c;
@@ -267,9 +271,8 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
         tile_multiply(w_tile + m0, x_tile + t0, acc);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    UNROLLED for (uint t = 0; t < RN; t++)
-        UNROLLED for (uint m = 0; m < RM; m++)
-            deliver(&p, token0 + t0 + t * (TN / RN), row0 + m0 + m * (TM / RM), acc[t][m]);
+    UNROLLED for (uint t = 0; t < RN; t++) UNROLLED for (uint m = 0; m < RM; m++)
+        deliver(&p, token0 + t0 + t * (TN / RN), row0 + m0 + m * (TM / RM), acc[t][m]);
 }
 
 #endif
@@ -326,8 +329,7 @@ float divided(const float x, const float by)
 
 /* To nearest, ties to even, with `drop` bits of the mantissa gone; below `normal` the unit is that of a sum
  * with `magic`. NaN stays. */
-float rounded(const float v, const uint drop, const float normal, const float magic,
-                     const float largest)
+float rounded(const float v, const uint drop, const float normal, const float magic, const float largest)
 {
     const uint u = as_uint(v), bits = u & 0x7fffffffu, half_unit = (1u << (drop - 1)) - 1;
     float r = as_float((bits + half_unit + (u >> drop & 1)) & ~((1u << drop) - 1));
@@ -387,8 +389,8 @@ prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOAT
  * bytes of a word are inputs `apart` from each other, as the codes of weights are that are masked from one
  * word. An item 4 inputs; cols a multiple of 32. */
 kernel __attribute__((reqd_work_group_size(CODES_ITEMS, 1, 1))) void
-codes(FLOATS(x), const uint x_stride, const uint cols, const uint n, const uint apart,
-      global uchar *y_bytes, const ulong y_at)
+codes(FLOATS(x), const uint x_stride, const uint cols, const uint n, const uint apart, global uchar *y_bytes,
+      const ulong y_at)
 {
     local uint tops[CODES_ITEMS];
     local char bytes[4 * CODES_ITEMS];
@@ -412,8 +414,10 @@ codes(FLOATS(x), const uint x_stride, const uint cols, const uint n, const uint 
     if (word) return;
     int sums[2] = { 0, 0 };
     for (uint i = 0; i < 32; i++) sums[i / 16] += block[i];
-    ((global uint2 *)(y + (ulong)n * cols))[(ulong)row * (cols / 32) + k / 32] =
-        (uint2)(as_uint(divided(most, 127)), ((uint)sums[0] & 0xffffu) | (uint)sums[1] << 16);
+    ((global uint2 *)(y + (ulong)n *
+                              cols))[(ulong)row * (cols / 32) + k / 32] = (uint2)(as_uint(divided(most, 127)),
+                                                                                  ((uint)sums[0] & 0xffffu) |
+                                                                                      (uint)sums[1] << 16);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* From OpenCL C to kernels: sources that lie in this program are compiled for the device once, and what came
- * out is kept in the cache folder, because drivers take seconds for it. */
+/* Compile OpenCL C for a device. Drivers take seconds for it, so the binaries are stored in the cache folder.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 
 enum { BINARY_MAX = 64 << 20, LOG_MAX = 300 };
 
-/* The options of every program. dot.cl needs those that its instructions go by: a driver tells of
- * cl_khr_integer_dot_product in OpenCL C 3.0 only. */
+/* The options of every program. dot.cl needs OpenCL C 3.0, because drivers declare cl_khr_integer_dot_product
+ * there only. */
 static const char *common_options(const struct opencl *o, uint32_t sources, char *buf, size_t size)
 {
     const struct device_info *d = &o->device;
@@ -19,7 +19,7 @@ static const char *common_options(const struct opencl *o, uint32_t sources, char
     return buf;
 }
 
-/* What a binary stands for: anything that differs must give another one. */
+/* The identity of a binary: everything on which it depends. */
 static char *identity_of(const struct opencl *o, uint32_t sources, const char *options)
 {
     struct str s = { 0 };
@@ -37,7 +37,7 @@ static char *identity_of(const struct opencl *o, uint32_t sources, const char *o
     return str_take(&s);
 }
 
-/* Where the binary of that identity is kept; NULL when there is no place: then nothing is kept. */
+/* The path of the binary with that identity; NULL if there is no cache folder. */
 static char *path_of(const char *identity)
 {
     char *folder = NULL, hex[HASH_HEX];
@@ -54,7 +54,8 @@ static char *path_of(const char *identity)
     return str_take(&path);
 }
 
-/* A file is the identity, a NUL, the binary. A broken one is as good as none: it is made again. */
+/* A cache file contains the identity, a NUL byte and the binary. A damaged file is ignored and written again.
+ */
 static cl_program load(const struct opencl *o, const char *path, const char *identity)
 {
     char *bytes = NULL;
@@ -76,8 +77,8 @@ static cl_program load(const struct opencl *o, const char *path, const char *ide
     return p;
 }
 
-/* Parallel runs may keep the same binary: each writes a whole file under a name of its own, then renames it.
- * A cache that cannot be written costs time, never a result. */
+/* Store a binary. Parallel runs may store the same one, so each writes a file with a unique name and renames
+ * it. Failures are ignored: they cost time only. */
 static void keep(cl_program p, const char *path, const char *identity)
 {
     size_t size = 0;
@@ -131,7 +132,8 @@ static cl_program compile(struct opencl *o, uint32_t sources, const char *option
     return NULL;
 }
 
-/* The program of these sources and options: of this run, of the cache, or new. Borrowed from o. */
+/* The program of these sources and options: already loaded, from the cache, or newly compiled. Borrowed from
+ * o. */
 static cl_program program_of(struct opencl *o, uint32_t sources, const char *options)
 {
     for (int i = 0; i < o->program_count; i++) {

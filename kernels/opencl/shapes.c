@@ -1,17 +1,18 @@
-/* Shapes that were measured, from one run to the next: a line of text for each device, kept by the caller. */
+/* Measured work-group shapes as text, one line per device. The caller stores the text from one run to the
+ * next. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/opencl/opencl.h"
 
-/* What the shapes belong to: another driver may compile other code. */
+/* The key of a line: device and driver, because another driver may compile other code. */
 static void put_key(struct str *out, const struct device_info *d)
 {
     str_printf(out, "%s|%s|%s", d->platform, d->model, d->driver);
 }
 
-/* The part of `all` behind this device's key, up to the end of its line; NULL: none. */
+/* The text after this device's key in `all`, up to the end of the line; NULL if there is no such line. */
 static const char *line_of(const char *all, const char *key)
 {
     const size_t n = strlen(key);
@@ -20,8 +21,8 @@ static const char *line_of(const char *all, const char *key)
     return NULL;
 }
 
-/* A name or a shape that this build does not know was measured by another one: the default runs there, which
- * costs speed and never an answer. */
+/* Apply a line. A name or shape that this build does not know comes from another build; the default shape is
+ * used then. */
 static void use_one(struct opencl *o, const char *pair, size_t n)
 {
     char text[2 * OPENCL_TUNING_TEXT], name[OPENCL_TUNING_TEXT];

@@ -1,6 +1,6 @@
-/* kernels/opencl/shapes.h - how products are cut into groups of work items on a device. What is best differs
- * from device to device by a factor, so it can be measured, and is kept by whoever asked for it: a name and a
- * text for each kind of product and family of formats, good for that device and driver. */
+/* kernels/opencl/shapes.h - how products are divided into work groups on a device. The best shape differs
+ * between devices, with large effects on speed, so it can be measured: a name and a text for each kind of
+ * product and family of formats, valid for one device and driver. The caller stores the result. */
 #ifndef QDYNO_KERNELS_OPENCL_SHAPES_H
 #define QDYNO_KERNELS_OPENCL_SHAPES_H
 
@@ -10,11 +10,11 @@
 
 #include "base/base.h"
 
-/* Formats of one family differ in nothing that changes which shape is best. */
+/* Formats with the same bits per weight, which have the same best shape. */
 enum weight_family { FAMILY_32, FAMILY_16, FAMILY_8, FAMILY_4, FAMILY_2, FAMILY_COUNT };
 
-/* Products by rows of x: one; to 8; to 32; more. The first two run gemv, the others gemm. Then the same of
- * integers (act=int8), which formats of 8 bits and less have. */
+/* Kinds of products by rows of x: one, up to 8, up to 32, more. The first two use gemv, the others gemm. Then
+ * the same with integers (act=int8), for formats with at most 8 bits. */
 enum product_kind {
     PRODUCT_ONE,
     PRODUCT_FEW,
@@ -28,16 +28,16 @@ enum product_kind {
 };
 enum { PRODUCT_FEW_MAX = 8, PRODUCT_NARROW_MAX = 32 };
 
-/* The options of products.cl that have its name. */
+/* The compile options of products.cl of the same names. */
 struct opencl_shape {
     uint16_t lanes, ways, rows; /* gemv; else 0 */
-    bool staged;                /* gemv: x by way of local memory */
+    bool staged;                /* gemv: copy x to local memory first */
     uint16_t tm, tn, rm, rn;    /* gemm; else 0 */
     bool half_tiles;            /* only where precision is MEDIUM; else as without */
     bool int8;                  /* of a kind ..._INT8; these are neither staged nor have half tiles */
 };
 
-/* One for each kind of product and family; all zeros: not measured, defaults run. */
+/* One shape for each kind of product and family; all zeros: not measured, use the default. */
 struct opencl_tuning {
     struct opencl_shape shapes[PRODUCT_KIND_COUNT][FAMILY_COUNT];
 };
@@ -52,19 +52,19 @@ enum { OPENCL_TUNINGS = PRODUCT_KIND_COUNT * FAMILY_COUNT, OPENCL_TUNING_TEXT = 
 const char *opencl_tuning_name(int i, char *buf, size_t size);
 bool opencl_tuning_is_used(int i); /* false: there are no such products (integers, of floats) */
 
-/* What is tried for tuning i (which is used) on this device, and how long one product takes so: the median of
- * several on made-up matrices of a large model's size. Takes seconds, mostly of compiling. The best is used
- * from now on; its text ("lanes=32 ways=4 rows=2") goes to `text`, for opencl_tuning_use in later runs.
- * trials: what was measured, at most `most`, or NULL; returns through *count how many. Errors: those of the
- * device. */
+/* Measure the candidate shapes of tuning i (opencl_tuning_is_used) on this device: the median time of several
+ * products with random matrices of a large model's size. Takes seconds, mostly compilation. The best shape is
+ * used from now on; its text ("lanes=32 ways=4 rows=2") goes to `text`, for opencl_tuning_use in later runs.
+ * trials: NULL, or space for `most` results; *count: their number. Errors: those of the device. */
 struct opencl_trial {
     char text[OPENCL_TUNING_TEXT];
-    double seconds; /* NAN: this device cannot run it */
+    double seconds; /* NAN: the device cannot run it */
 };
 enum err_code opencl_tune(struct backend *b, int i, char text[OPENCL_TUNING_TEXT],
                           struct opencl_trial *trials, int most, int *count, struct err *why);
 
-/* Run tuning i in that shape from now on. ERR_FORMAT: the text is none, or this device cannot run it. */
+/* Use that shape for tuning i from now on. Errors: ERR_FORMAT if the text is no shape or the device cannot
+ * run it. */
 enum err_code opencl_tuning_use(struct backend *b, int i, const char *text, struct err *why);
 
 #endif

@@ -1,4 +1,4 @@
-/* The OpenCL C of this folder, as bytes of the program (TEXTS: the folder, from CMake). */
+/* The OpenCL C files of this folder, embedded in the program (TEXTS: the folder, from CMake). */
 #include "kernels/opencl/opencl.h"
 #include "kernels/opencl/sources.h"
 

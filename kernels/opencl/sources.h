@@ -1,4 +1,4 @@
-/* kernels/opencl/sources.h - the OpenCL C that is carried inside the program. */
+/* kernels/opencl/sources.h - the OpenCL C files embedded in the program. */
 #ifndef QDYNO_KERNELS_OPENCL_SOURCES_H
 #define QDYNO_KERNELS_OPENCL_SOURCES_H
 

@@ -1,5 +1,5 @@
-/* The largest numbers of rows on a device: what sampling needs of a row of logits is a few bytes then, where
- * the row itself is half a megabyte to fetch for every token. */
+/* The largest numbers of rows on a device. Sampling then fetches a few bytes per token instead of a whole row
+ * of logits, which is half a megabyte. */
 #include "kernels/opencl/opencl.h"
 
 enum { ITEMS = 256, CHUNK = 1024 /* as in top.cl */, KEY_BYTES = 8, ROWS_AT_ONCE = 16 };

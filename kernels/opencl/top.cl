@@ -66,9 +66,10 @@ top_some(global const uchar *x, ulong x_at, long x_stride, int from_keys, int co
 }
 
 /* The same for k = 1, without sorting. */
-kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-top_one(global const uchar *x, ulong x_at, long x_stride, int from_keys, int count, int k, global uchar *y,
-        ulong y_at, long y_stride, int is_last)
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void top_one(global const uchar *x, ulong x_at,
+                                                                       long x_stride, int from_keys,
+                                                                       int count, int k, global uchar *y,
+                                                                       ulong y_at, long y_stride, int is_last)
 {
     local ulong keys[ITEMS];
     const int id = get_local_id(0);

@@ -1,4 +1,4 @@
-/* In which shapes products run on this device: defaults, those that were measured, and measuring. */
+/* Work-group shapes of products on this device: defaults, measured shapes, and measuring them. */
 #include "kernels/opencl/products.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ static const char *const KIND_NAMES[PRODUCT_KIND_COUNT] = {
 };
 static const char *const FAMILY_NAMES[FAMILY_COUNT] = { "32bit", "16bit", "8bit", "4bit", "2bit" };
 
-/* What is tried. The first that is marked for the kind of device is the default: for GPUs what none is bad
- * at, for CPUs what their drivers compile quickly. */
+/* The candidate shapes. The first one marked for the kind of device is its default: for GPUs a shape without
+ * weaknesses, for CPUs one that drivers compile quickly. */
 enum { GPU = 1, CPU = 2 };
 struct candidate {
     int devices;

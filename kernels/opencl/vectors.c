@@ -1,4 +1,4 @@
-/* Norms, rotations and activations on a device: one kernel each, for every shape. */
+/* Norms, rope and activation functions on a device: one kernel each, for all shapes. */
 #include <assert.h>
 
 #include "kernels/opencl/opencl.h"

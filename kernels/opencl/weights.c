@@ -1,11 +1,11 @@
-/* Weights on a device: blocks that were made for files become planes that work items side by side can read
- * side by side.
+/* Weights on a device: the blocks of a file are rearranged into planes, so that neighbouring work items read
+ * neighbouring bytes.
  *
- * A block of 18 or 34 bytes has its numbers at odd places, and neighbouring weights often in bytes far apart.
- * Here every matrix is taken apart into up to four planes (see formats.cl): the lower bits of the codes and
- * the upper ones, both in the order of the weights; what few weights share; what many share. That is the same
- * for all formats, so that each is a row of a table: where in a block the bits are, and which bytes are
- * scales. Nothing is rounded and little is added: see README.md. */
+ * In a block of 18 or 34 bytes, numbers are unaligned and neighbouring weights are often far apart. Here
+ * every matrix is split into up to four planes (see formats.cl): the lower bits of the codes and the upper
+ * bits, both in the order of the weights; the scales of few weights; and the scales of many. All formats use
+ * this scheme, so each is a row of a table: where in a block the bits are, and which bytes are scales.
+ * Nothing is rounded; README.md lists the additional bytes. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,9 @@
 #include "kernels/formats/ternary/layout.h"
 #include "kernels/formats/ternary/ternary.h"
 
-/* Where a block keeps bits of its codes. A run of `bytes` bytes holds the first so many weights in the lowest
- * bits of its bytes, as many more in the next bits, and so on; then the next run follows. 1: in order. */
+/* Where a block stores bits of its codes. A run of `bytes` bytes holds the first `bytes` weights in the
+ * lowest bits of its bytes, the next ones in the next bits, and so on; then the next run follows. bytes = 1:
+ * natural order. */
 struct bits {
     uint8_t at, count, bytes;
 };
@@ -32,14 +33,14 @@ typedef void fine_fn(const uint8_t *block, uint8_t *out);
 struct held {
     struct bits low, high;       /* of a code; high.count 0: none */
     const char *values;          /* what codes mean: VALUES_... of formats.cl */
-    int bias;                    /* numbers are too large by this */
+    int bias;                    /* offset that is subtracted from the codes */
     const char *shared;          /* SHARED_... */
-    uint16_t span;               /* weights that a fine scale is for; 0: there is none */
+    uint16_t span;               /* weights per fine scale; 0: none */
     uint8_t fine_at, fine_bytes; /* of a block, in the block, unless `fine` makes them */
     uint8_t coarse_at, coarse_bytes;
     fine_fn *fine;
     bool is_signed; /* codes are signed bytes: made unsigned */
-    /* Blocks that are made others first, which have the same numbers. */
+    /* Formats that are first converted to another one with the same numbers. */
     enum format_id as;
     void (*convert)(const void *blocks, void *out, int64_t weights);
 };
@@ -66,7 +67,7 @@ static void iq4_xs_fine(const uint8_t *block, uint8_t *out)
     memcpy(out, s.scale, sizeof s.scale[0]);
 }
 
-/* Nested scales worked out: nf4_dq as nf4, to the bit. */
+/* Convert nf4_dq to nf4 (and fp4_dq to fp4) by computing the nested scales, bit for bit. */
 static void unnest(const void *blocks, void *out, int64_t weights)
 {
     const uint8_t *in = blocks;
@@ -168,7 +169,7 @@ static const struct held HELD[FORMAT_COUNT] = {
 
 enum { LOW, HIGH, FINE, COARSE }; /* planes */
 
-/* The format whose blocks are taken apart. */
+/* The format whose blocks are split into planes: f, or the one it is converted to. */
 static const struct format *taken_apart(const struct format *f)
 {
     const struct held *h = &HELD[f - FORMATS];
@@ -257,7 +258,7 @@ const char *opencl_format_options(const struct format *f, char *buf, size_t size
     return buf;
 }
 
-/* ---------------------------------------------------------------- taking blocks apart */
+/* ---------------------------------------------------------------- splitting blocks */
 
 static uint64_t each_byte(unsigned b)
 {
@@ -348,7 +349,7 @@ static void rows_split(void *arg, int member, int size)
     const struct upload *u = arg;
     const int64_t row_bytes = format_row_bytes(u->w->format, u->w->cols);
     int64_t from, to;
-    share_of(u->rows, member, size, &from, &to);
+    member_share(u->rows, member, size, &from, &to);
     for (int64_t r = from; r < to; r++) {
         uint8_t *out[PLANE_COUNT];
         for (int i = 0; i < PLANE_COUNT; i++) out[i] = u->piece[i] + r * u->planes.row_bytes[i];
@@ -358,7 +359,7 @@ static void rows_split(void *arg, int member, int size)
 
 /* ---------------------------------------------------------------- sending */
 
-/* Piece after piece of rows, so that the host never holds a second copy of a large matrix. */
+/* Send the rows in pieces, so that the host never holds a second copy of a large matrix. */
 static enum err_code send_rows(struct upload *u, struct err *why)
 {
     enum { PIECE_BYTES = 8 << 20 };

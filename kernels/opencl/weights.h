@@ -1,11 +1,11 @@
-/* kernels/opencl/weights.h - how matrices lie on a device: as planes, which formats.cl reads. */
+/* kernels/opencl/weights.h - the layout of matrices on a device: planes, which formats.cl reads. */
 #ifndef QDYNO_KERNELS_OPENCL_WEIGHTS_H
 #define QDYNO_KERNELS_OPENCL_WEIGHTS_H
 
 #include "kernels/opencl/opencl.h"
 #include "kernels/opencl/shapes.h"
 
-/* Where one matrix keeps what: bytes from its beginning. Planes begin at multiples of PLANE_ALIGN. */
+/* The layout of one matrix, as byte offsets. Planes begin at multiples of PLANE_ALIGN. */
 enum { PLANE_ALIGN = 128, PLANE_COUNT = 4 };
 struct planes {
     int64_t at[PLANE_COUNT]; /* low, high, fine, coarse */
@@ -17,14 +17,14 @@ struct planes opencl_planes(const struct format *f, int64_t rows, int64_t cols);
 
 enum weight_family opencl_family(const struct format *f);
 
-/* Bits of the low plane where weights are whole numbers under a scale, which integers.cl multiplies; else 0.
- */
+/* Bits per code in the low plane, for formats with integer codes, which integers.cl can multiply; 0 for
+ * others. */
 int opencl_code_bits(const struct format *f);
 
-/* What formats.cl is compiled with for this format, into buf. Returns buf. */
+/* Write the compile options of formats.cl for this format into buf. Returns buf. */
 const char *opencl_format_options(const struct format *f, char *buf, size_t size);
 
-/* Where the arrays of a weight's inputs lie on the device, behind its planes; NULL: there is none. */
+/* The device addresses of a weight's arrays `order` and `divide`, which follow its planes; NULL: none. */
 const void *opencl_order(const struct weight *w);
 const void *opencl_divide(const struct weight *w);
 

@@ -120,7 +120,7 @@ void probe_attention(struct bench *b, struct backend *backend, int f, enum kerne
     for (int i = 0; i < (usual ? PROBE_ATTENTIONS : 1); i++) {
         struct layer l;
         if (layer_open(&l, b, backend, &FORMATS[f], SHAPES[i].kv_heads, SHAPES[i].dim, 0)) {
-            l.a.like = &FORMATS[LIKE[v]];
+            l.a.weight_format = &FORMATS[LIKE[v]];
             if (SHAPES[i].many) keep_least(SHAPES[i].many, layer_attend_many_s(b, &l, t));
             /* twice, because most cache formats are timed in one pass only */
             for (int n = 0; n < 2 && SHAPES[i].one; n++)

@@ -198,7 +198,7 @@ bool probe_disturbed(const struct bench *b, int f, int t)
         int n = 0;
         for (int i = 0; i < FORMAT_COUNT; i++)
             if (!isnan(thread_scaling(b, i, r))) all[n++] = thread_scaling(b, i, r);
-        const double here = thread_scaling(b, f, r), usual = pace_usual_s(all, n);
+        const double here = thread_scaling(b, f, r), usual = speed_probe_typical_s(all, n);
         if (t ? here > TOO_LONG * usual : here * TOO_LONG < usual) return true;
     }
     return false;
@@ -239,6 +239,6 @@ void probe_wake(struct bench *b, struct backend *backend)
         second[i] = now_s() - between;
     }
     backend_weight_release(backend, &w);
-    const double wake = pace_usual_s(first, TRIES) - pace_usual_s(second, TRIES);
+    const double wake = speed_probe_typical_s(first, TRIES) - speed_probe_typical_s(second, TRIES);
     if (time_is_valid(wake)) keep_median(&b->out->wake, &b->wake, wake);
 }

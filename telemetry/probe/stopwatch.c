@@ -30,13 +30,13 @@ enum err_code stopwatch_open(struct stopwatch **out, struct backend *backend, st
     *out = NULL;
     struct stopwatch *w = calloc(1, sizeof *w);
     if (!w) return err_set(why, ERR_NOMEM, "out of memory timing the kernels");
-    const enum err_code rc = pace_open(&w->probe, backend, why);
+    const enum err_code rc = speed_probe_open(&w->probe, backend, why);
     if (rc) {
         stopwatch_close(w);
         return rc;
     }
-    pace_compute_s(w->probe, backend); /* not counted: it fills caches and wakes threads */
-    w->first_compute_s = pace_compute_s(w->probe, backend);
+    speed_probe_compute_s(w->probe, backend); /* not counted: it fills caches and wakes threads */
+    w->first_compute_s = speed_probe_compute_s(w->probe, backend);
     *out = w;
     return ERR_OK;
 }
@@ -44,7 +44,7 @@ enum err_code stopwatch_open(struct stopwatch **out, struct backend *backend, st
 void stopwatch_close(struct stopwatch *w)
 {
     if (!w) return;
-    pace_close(w->probe);
+    speed_probe_close(w->probe);
     free(w);
 }
 
@@ -69,26 +69,26 @@ double stopwatch_time_compute(struct stopwatch *w, struct backend *backend, stop
     double once = work_run_s(work, arg, 1); /* the first run fills caches and wakes threads */
     if (once < 10 * RUN_S) once = work_run_s(work, arg, 1);
     if (once < RUN_S) calls = (int)fmin(RUN_S / fmax(once, 1e-8), 1e4) + 1;
-    pace_compute_s(w->probe, backend);
-    double before = pace_compute_s(w->probe, backend);
+    speed_probe_compute_s(w->probe, backend);
+    double before = speed_probe_compute_s(w->probe, backend);
     const int64_t end = clock_ns() + ALL_RUNS_NS;
     while (n < RUNS_MAX && (n < STOPWATCH_RUNS || clock_ns() < end)) {
         const double seconds = work_run_s(work, arg, calls) / calls;
-        probe_s[n] = pace_compute_s(w->probe, backend);
+        probe_s[n] = speed_probe_compute_s(w->probe, backend);
         /* t / (c_now / c_first)^e: see README.md */
         corrected_s[n] = seconds / pow(0.5 * (before + probe_s[n]) / w->first_compute_s, sensitivity);
         before = probe_s[n++];
     }
-    stopwatch_keep(w->compute_s, &w->computes, pace_usual_s(probe_s, n));
-    return pace_usual_s(corrected_s, n);
+    stopwatch_keep(w->compute_s, &w->computes, speed_probe_typical_s(probe_s, n));
+    return speed_probe_typical_s(corrected_s, n);
 }
 
 static double stopwatch_probe_memory(struct stopwatch *w, struct backend *backend)
 {
     int besides = w->memories;
-    const double s = pace_read_s(w->probe);
+    const double s = speed_probe_read_s(w->probe);
     stopwatch_keep(w->memory_s, &w->memories, s);
-    stopwatch_keep(w->beside_s, &besides, pace_compute_s(w->probe, backend));
+    stopwatch_keep(w->beside_s, &besides, speed_probe_compute_s(w->probe, backend));
     return s;
 }
 
@@ -106,15 +106,15 @@ void stopwatch_time_memory(struct stopwatch *w, struct backend *backend, struct 
 
 double stopwatch_usual_memory_s(struct stopwatch *w)
 {
-    return pace_usual_s(w->memory_s, w->memories);
+    return speed_probe_typical_s(w->memory_s, w->memories);
 }
 
 double stopwatch_usual_beside_s(struct stopwatch *w)
 {
-    return pace_usual_s(w->beside_s, w->memories);
+    return speed_probe_typical_s(w->beside_s, w->memories);
 }
 
 double stopwatch_best_compute_s(struct stopwatch *w)
 {
-    return pace_best_s(w->compute_s, w->computes);
+    return speed_probe_best_s(w->compute_s, w->computes);
 }

@@ -1,7 +1,7 @@
 /* telemetry/probe/stopwatch.h - times work on a machine whose speed varies (internal to telemetry/probe).
  *
  * Memory and cores are shared with other programs, so the speed of the machine changes from second to second,
- * by half and more. The stopwatch therefore runs a speed probe (kernels/pace.c: a GEMV in q8_0) before and
+ * by half and more. The stopwatch therefore runs a speed probe (kernels/speed_probe.c: a GEMV in q8_0) before and
  * after each run of the work and reports times relative to it. README.md, "Correction to a reference state",
  * has the formulas. */
 #ifndef QDYNO_TELEMETRY_STOPWATCH_H
@@ -23,7 +23,7 @@ double samples_median(const struct samples *all);
 
 /* All probe results are seconds per weight. */
 struct stopwatch {
-    struct pacer *probe;    /* owned */
+    struct speed_probe *probe;    /* owned */
     double first_compute_s; /* compute probe when the stopwatch was opened */
     int computes;
     double compute_s[STOPWATCH_PROBES]; /* compute probes around computing work: one usual value per timing */
@@ -31,7 +31,7 @@ struct stopwatch {
     double memory_s[STOPWATCH_PROBES]; /* memory probes */
     double beside_s[STOPWATCH_PROBES]; /* the compute probe right after each memory probe */
 };
-/* *out: stopwatch_close. `backend` is borrowed. Errors: those of pace_open. */
+/* *out: stopwatch_close. `backend` is borrowed. Errors: those of speed_probe_open. */
 enum err_code stopwatch_open(struct stopwatch **out, struct backend *backend, struct err *why);
 void stopwatch_close(struct stopwatch *w); /* NULL is fine */
 

@@ -224,18 +224,18 @@ static void refused(void **state)
         enum err_code rc;
         const char *says;
     } CASES[] = {
-        { FORMAT_Q8_0, { .kind = INPUT_INT8_TOKEN }, ERR_USAGE, "int8_token need weights in int8" },
-        { FORMAT_INT8, { .kind = INPUT_INT8_STATIC }, ERR_FORMAT, "static scale" },
-        { FORMAT_INT8, { .kind = INPUT_INT8_STATIC, .scale = NAN }, ERR_FORMAT, "static scale" },
+        { FORMAT_Q8_0, { .kind = INPUT_INT8_TOKEN }, ERR_USAGE, "int8_token need int8 weights" },
+        { FORMAT_INT8, { .kind = INPUT_INT8_STATIC }, ERR_FORMAT, "static activation scale" },
+        { FORMAT_INT8, { .kind = INPUT_INT8_STATIC, .scale = NAN }, ERR_FORMAT, "static activation scale" },
         { FORMAT_INT8, { .kind = INPUT_INT8_STATIC, .scale = 1, .zero = 256 }, ERR_FORMAT, "256" },
         { FORMAT_INT8, { .kind = INPUT_INT8_OUTLIERS, .threshold = -1 }, ERR_FORMAT, "-1" },
-        { FORMAT_F32, { .order = order }, ERR_FORMAT, "two inputs would be number 4" },
-        { FORMAT_F32, { .divide = divide }, ERR_FORMAT, "input 60 would be divided by 0" },
+        { FORMAT_F32, { .order = order }, ERR_FORMAT, "4 occurs twice" },
+        { FORMAT_F32, { .divide = divide }, ERR_FORMAT, "divisor of input 60 is 0" },
         { FORMAT_INT8,
           { .kind = INPUT_INT8_OUTLIERS, .outliers = twice, .outlier_count = 2, .outlier_weights = kept },
           ERR_FORMAT,
-          "ascending" },
-        { FORMAT_INT8, { .kind = INPUT_INT8_OUTLIERS, .outlier_count = 2 }, ERR_FORMAT, "2 columns" },
+          "must ascend" },
+        { FORMAT_INT8, { .kind = INPUT_INT8_OUTLIERS, .outlier_count = 2 }, ERR_FORMAT, "2 outlier columns" },
     };
     struct backend *b = backend_for(0, PRECISION_AUTO, ACTIVATIONS_AUTO, 1, COLS);
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {

@@ -1,5 +1,6 @@
-/* Proves: names of instruction sets parse to what they build on, wrong ones are refused with the nearest
- * name, QDYNO_ISA can only take away, and a kernel set uses no bit it was not given. */
+/* Proves: names of instruction sets parse to their bits and those they build on; unknown names are refused
+ * with the nearest known one; QDYNO_ISA can only disable; and a kernel set uses no bit that it was not given.
+ */
 #include "kernels/kernel_set.h"
 #include "tests/kernels/numbers.h"
 
@@ -14,11 +15,15 @@ static void names(void **state)
     CHECK_OK(isa_parse(&bits, "avx2", &why));
     CHECK(bits == (ISA_SSE41 | ISA_AVX2));
     CHECK_OK(isa_parse(&bits, "AMX", &why));
-    CHECK((bits & ISA_AVX512BF16) && (bits & ISA_AMX) && !(bits & ISA_NEON));
+    CHECK((bits & ISA_AVX512BF16));
+    CHECK((bits & ISA_AMX));
+    CHECK(!(bits & ISA_NEON));
     CHECK_OK(isa_parse(&bits, "sse41,neon", &why));
     CHECK(bits == (ISA_SSE41 | ISA_NEON));
-    CHECK(isa_parse(&bits, "avx51", &why) == ERR_USAGE && strstr(why.message, "avx512"));
-    CHECK(isa_parse(&bits, "", &why) == ERR_USAGE && isa_parse(&bits, "avx2,", &why) == ERR_USAGE);
+    CHECK_EQ(isa_parse(&bits, "avx51", &why), ERR_USAGE);
+    CHECK(strstr(why.message, "avx512"));
+    CHECK_EQ(isa_parse(&bits, "", &why), ERR_USAGE);
+    CHECK_EQ(isa_parse(&bits, "avx2,", &why), ERR_USAGE);
     CHECK(bits == (ISA_SSE41 | ISA_NEON)); /* errors leave it alone */
     assert_string_equal(isa_names(0, text, sizeof text), "ref");
     assert_string_equal(isa_names(ISA_AMX | ISA_AVX2, text, sizeof text), "avx2 amx");
@@ -45,11 +50,12 @@ static void environment(void **state)
     setenv("QDYNO_ISA", "all", 1);
     CHECK_OK(isa_usable(&usable, &why));
     CHECK(usable == all);
-    setenv("QDYNO_ISA", "neon,amx", 1); /* asks for more than any machine has */
+    setenv("QDYNO_ISA", "neon,amx", 1); /* more than any machine has */
     CHECK_OK(isa_usable(&usable, &why));
     CHECK(!(usable & ~all));
     setenv("QDYNO_ISA", "fast", 1);
-    CHECK(isa_usable(&usable, &why) == ERR_USAGE && strstr(why.message, "QDYNO_ISA"));
+    CHECK_EQ(isa_usable(&usable, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "QDYNO_ISA"));
     if (kept)
         setenv("QDYNO_ISA", kept, 1);
     else
@@ -63,7 +69,9 @@ static void sets(void **state)
     for (uint32_t bits = 0; bits < 512; bits++) { /* every combination, also those no CPU has */
         const struct kernel_set k = kernels_select(bits);
         CHECK(!(k.isa & ~bits));
-        CHECK(k.tile && k.gemm_f32.multiply && k.gemm_f32.pack);
+        CHECK(k.tile);
+        CHECK(k.gemm_f32.multiply);
+        CHECK(k.gemm_f32.pack);
         for (int f = 0; f < FORMAT_COUNT; f++) {
             CHECK(!k.format[f].decode == !FORMATS[f].decode);
             CHECK(!k.format[f].dot_f32 == !FORMATS[f].decode);
@@ -74,8 +82,8 @@ static void sets(void **state)
     CHECK(kernels_select(0).isa == 0);
 }
 
-/* A level that this machine has is real: its set says so, and none of these formats is left to the level
- * below. (Formats added later may have the reference for a while.) */
+/* A kernel set of a level that this machine has reports it, and has kernels of its own for these formats.
+ * (Formats added later may still use the reference.) */
 static void levels_are_real(void **state)
 {
     (void)state;
@@ -99,17 +107,21 @@ static void levels_are_real(void **state)
         CHECK(k.isa == bits);
         for (size_t i = 0; i < COUNT_OF(IDS); i++) {
             const struct format_kernels *f = &k.format[IDS[i]], *old = &below.format[IDS[i]];
-            CHECK(f->decode != old->decode && f->dot_f32 != old->dot_f32);
-            CHECK(!f->dot_q8 == !old->dot_q8 && (!f->dot_q8 || f->dot_q8 != old->dot_q8));
+            CHECK(f->decode != old->decode);
+            CHECK(f->dot_f32 != old->dot_f32);
+            CHECK(!f->dot_q8 == !old->dot_q8);
+            CHECK((!f->dot_q8 || f->dot_q8 != old->dot_q8));
         }
         const struct kernel_set ref = kernels_select(0);
-        CHECK(k.tile != ref.tile && k.gemm_f32.multiply != ref.gemm_f32.multiply);
-        CHECK(k.vec.quantize_q8 != ref.vec.quantize_q8 && k.vec.exp_sum != ref.vec.exp_sum);
+        CHECK(k.tile != ref.tile);
+        CHECK(k.gemm_f32.multiply != ref.gemm_f32.multiply);
+        CHECK(k.vec.quantize_q8 != ref.vec.quantize_q8);
+        CHECK(k.vec.exp_sum != ref.vec.exp_sum);
         CHECK(k.vec.activate[ACT_SILU] != ref.vec.activate[ACT_SILU]);
     }
 }
 
-/* A backend handed bits the machine lacks runs without them. */
+/* A backend opened with bits that the machine lacks runs without them. */
 static void backend_takes_away(void **state)
 {
     (void)state;
@@ -118,11 +130,14 @@ static void backend_takes_away(void **state)
     struct backend_info info;
     CHECK_OK(backend_open(&b, "cpu", &(struct backend_options){ .threads = 1, .isa = ~0u }, &why));
     backend_describe(b, &info);
-    CHECK(!(info.isa & ~isa_detect()) && info.threads == 1);
+    CHECK(!(info.isa & ~isa_detect()));
+    CHECK_EQ(info.threads, 1);
     assert_string_equal(info.device, "cpu");
     backend_close(b);
-    CHECK(backend_open(&b, "quantum", &(struct backend_options){ .threads = 1 }, &why) == ERR_ABSENT && !b);
-    CHECK(backend_open(&b, "cpu", &(struct backend_options){ .threads = 0 }, &why) == ERR_USAGE && !b);
+    CHECK_EQ(backend_open(&b, "quantum", &(struct backend_options){ .threads = 1 }, &why), ERR_ABSENT);
+    CHECK(!b);
+    CHECK_EQ(backend_open(&b, "cpu", &(struct backend_options){ .threads = 0 }, &why), ERR_USAGE);
+    CHECK(!b);
     backend_close(NULL);
 }
 
@@ -135,29 +150,37 @@ static void ceilings(void **state)
         const double v = ceiling_ops_s(&CEILINGS[i], usable, 1, 0.005);
         if (CEILINGS[i].needs & ~usable)
             CHECK(isnan(v));
-        else
-            CHECK(v > 1e6 && v < 1e15);
+        else {
+            CHECK_LT(1e6, v);
+            CHECK_LT(v, 1e15);
+        }
         CHECK(kernels_ceiling(&CEILINGS[i]) != NULL);
     }
     CHECK(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 2 }, 8 << 20, 0.005) > 1e6);
     CHECK(isnan(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 1 }, 0, 0.005)));
-    struct pacer *pace;
+    struct speed_probe *pace;
     struct backend *backend;
     struct err why = { 0 };
     const struct backend_options two = { .threads = 2, .isa = usable, .precision = PRECISION_AUTO };
     CHECK_OK(backend_open(&backend, "cpu", &two, &why));
-    CHECK_OK(backend_reserve(backend, &(struct backend_work){ .rows = 1, .cols = PACE_COLS }, &why));
-    CHECK_OK(pace_open(&pace, backend, &why));
-    const double read_s = pace_read_s(pace);
-    CHECK(read_s > 0 && read_s < 1e-6);
-    const double compute_s = pace_compute_s(pace, backend);
-    CHECK(compute_s > 0 && compute_s < 1e-6);
-    CHECK(pace_usual_s((double[]){ 9, 1, 3, 2 }, 4) == 2.5); /* the least and the most are left out */
-    CHECK(pace_usual_s((double[]){ 7 }, 1) == 7 && isnan(pace_usual_s(NULL, 0)));
-    CHECK(pace_best_s((double[]){ 9, 1, 3, 2, 8, 7, 6, 5, 4, 10 }, 10) == 2); /* one in ten is quicker */
-    CHECK(pace_best_s((double[]){ 7 }, 1) == 7 && isnan(pace_best_s(NULL, 0)));
-    pace_close(pace);
-    pace_close(NULL);
+    CHECK_OK(backend_reserve(backend, &(struct backend_work){ .rows = 1, .cols = SPEED_PROBE_COLS }, &why));
+    CHECK_OK(speed_probe_open(&pace, backend, &why));
+    const double read_s = speed_probe_read_s(pace);
+    CHECK_LT(0, read_s);
+    CHECK_LT(read_s, 1e-6);
+    const double compute_s = speed_probe_compute_s(pace, backend);
+    CHECK_LT(0, compute_s);
+    CHECK_LT(compute_s, 1e-6);
+    CHECK(speed_probe_typical_s((double[]){ 9, 1, 3, 2 }, 4) ==
+          2.5); /* the least and the most are left out */
+    CHECK(speed_probe_typical_s((double[]){ 7 }, 1) == 7);
+    CHECK(isnan(speed_probe_typical_s(NULL, 0)));
+    CHECK(speed_probe_best_s((double[]){ 9, 1, 3, 2, 8, 7, 6, 5, 4, 10 }, 10) ==
+          2); /* one in ten is quicker */
+    CHECK(speed_probe_best_s((double[]){ 7 }, 1) == 7);
+    CHECK(isnan(speed_probe_best_s(NULL, 0)));
+    speed_probe_close(pace);
+    speed_probe_close(NULL);
     backend_close(backend);
     struct numa *nodes;
     CHECK(!numa_open(&nodes, NULL));

@@ -19,7 +19,7 @@ encode_rows_fn q4_0_encode_rows_ref, q4_1_encode_rows_ref, q5_0_encode_rows_ref,
 enum { BLOCKS32_COUNT = 7 };
 extern const struct format_row BLOCKS32_REF[BLOCKS32_COUNT];
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 format_decode_fn q4_0_decode_avx2, q4_0_decode_avx512, q8_0_decode_avx2, q8_0_decode_avx512;
 dot_fn q4_0_dot_f32_avx2, q4_0_dot_f32_avx512, q8_0_dot_f32_avx2, q8_0_dot_f32_avx512;
 dot_fn q4_0_dot_q8_avx2, q4_0_dot_q8_avx512vnni, q8_0_dot_q8_avx2, q8_0_dot_q8_avx512vnni;

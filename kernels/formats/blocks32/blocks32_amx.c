@@ -1,5 +1,6 @@
-/* Blocks of 32 weights to bf16 tiles: the values a block can hold are computed and rounded once, then looked
- * up by code. Thirty-two bf16 fit one register, so a fifth bit costs only its merging. */
+/* Blocks of 32 weights as bf16 tiles: the values that a block can hold are computed and rounded once, then
+ * looked up by code. Thirty-two bf16 numbers fit one register, so a fifth bit costs only its insertion into
+ * the code. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/blocks32/values_avx512.h"
 #include "kernels/isa/amx.h"
@@ -11,8 +12,8 @@ ALWAYS_INLINE __m512i row32(const struct look_up *f, const uint8_t *row, int64_t
     f->values(block, v);
     const __m512i table = to_bf16(v[0], f->high ? v[1] : v[0]);
     const __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(block + f->codes)));
-    /* Words 0..15 keep their byte, words 16..31 move the upper code down. A look-up in 32 words looks at five
-     * bits of an index: with sixteen values twice in the register, the fifth does not matter. */
+    /* Words 0..15 keep their byte, words 16..31 shift the upper code down. The look-up uses five bits of an
+     * index; the sixteen values are repeated in the register, so the fifth does not matter. */
     const __m512i shift = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
     __m512i codes = _mm512_srlv_epi16(_mm512_cvtepu8_epi16(bytes), shift);
     if (f->high) {

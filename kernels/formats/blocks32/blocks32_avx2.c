@@ -3,7 +3,8 @@
 #include "kernels/isa/gemv/block_dot_avx2.h"
 #include "kernels/formats/blocks32/layout.h"
 
-/* Bit j of the word at p as 16 in byte j: every byte gets its byte of the word and looks for its bit. */
+/* Byte j becomes 16 where bit j of the 32-bit word at p is set: each byte gets its byte of the word and tests
+ * its bit. */
 ALWAYS_INLINE __m256i fifths(const uint8_t *p)
 {
     const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);

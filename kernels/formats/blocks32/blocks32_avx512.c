@@ -9,7 +9,7 @@ ALWAYS_INLINE void floats(const struct look_up *f, const uint8_t *block, __m512 
     f->values(block, v);
     const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(block + f->codes)));
     __m512i code[2] = { bytes, _mm512_srli_epi32(bytes, 4) };
-    if (!f->high) { /* a look-up in 16 lanes looks at four bits of the index only */
+    if (!f->high) { /* a look-up in 16 lanes uses four bits of the index only */
         out[0] = _mm512_permutexvar_ps(code[0], v[0]);
         out[1] = _mm512_permutexvar_ps(code[1], v[0]);
         return;

@@ -1,10 +1,11 @@
-/* Blocks of 32 weights with AVX-512 VNNI: how each format's codes become 32 unsigned bytes. Tables are made
- * unsigned by a bias, which the activations' sums take off again. */
+/* Blocks of 32 weights with AVX-512 VNNI: how each format's codes become 32 unsigned bytes. Tables are stored
+ * unsigned with a bias, which is removed with the sums of the activations. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/isa/gemv/block_dot_avx512vnni.h"
 #include "kernels/formats/blocks32/layout.h"
 
-/* Both halves are the same bytes; words of the upper one move down. */
+/* Expand 16 bytes to 32 codes: both halves get the same bytes, and the upper half is shifted right by 4 bits.
+ */
 ALWAYS_INLINE __m256i nibbles(const uint8_t *p)
 {
     const __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
@@ -12,7 +13,7 @@ ALWAYS_INLINE __m256i nibbles(const uint8_t *p)
     return _mm256_and_si256(_mm256_srlv_epi16(bytes, shift), _mm256_set1_epi8(15));
 }
 
-/* The word of fifth bits is a mask of bytes as it lies in the file. */
+/* Insert the fifth bits: the word in the file serves as a mask of bytes as it is. */
 ALWAYS_INLINE __m256i with_fifths(__m256i codes, const uint8_t *high)
 {
     return _mm256_mask_add_epi8(codes, load_u32(high), codes, _mm256_set1_epi8(16));

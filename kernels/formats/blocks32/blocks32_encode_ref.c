@@ -1,5 +1,5 @@
-/* Blocks of 32 weights, the encoders of one division (q8_0 and q4_0 have files of their own); see encode.h.
- */
+/* Reference encoders of blocks of 32 weights without a search (q8_0 and q4_0 are in files of their own); see
+ * encode.h. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/blocks32/encode.h"
 

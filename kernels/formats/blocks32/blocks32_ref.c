@@ -1,4 +1,5 @@
-/* Blocks of 32 weights, the reference: codes out of the bytes, and what a code means (see README.md). */
+/* Reference decode and dot products of blocks of 32 weights: how codes are extracted and what they mean
+ * (README.md). */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/isa/gemv/block_dot_ref.h"
 #include "kernels/formats/blocks32/layout.h"

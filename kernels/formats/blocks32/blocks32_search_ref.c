@@ -1,12 +1,12 @@
-/* Blocks of 32 weights whose scales are searched for: q4_0 q4_1 q5_0 q5_1 where columns have an importance
- * (else their encoders are one division), iq4_nl always. Bytes are ggml's. */
+/* Reference encoders of blocks of 32 weights that search a scale: iq4_nl always, q4_0 q4_1 q5_0 q5_1 if
+ * columns have an importance (otherwise they need no search). The bytes are those of ggml. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/blocks32/store.h"
 #include "kernels/formats/blocks32/blocks32.h"
 
 enum { BLOCK = 32 };
 
-/* One block, its weights' errors as heavy as w (NULL: no importance). */
+/* Encode one block with error weights w (NULL: no importance). */
 typedef void search_fn(const float *x, const float *w, struct b32_found *s);
 
 static void q4_0_search(const float *x, const float *w, struct b32_found *s)
@@ -29,7 +29,7 @@ static void q5_1_search(const float *x, const float *w, struct b32_found *s)
     s->scale = search_min(&Q5_1_GRID, BLOCK, x, w, s->code, &s->min);
 }
 
-/* Surroundings are the whole row. */
+/* Error weights use the mean square of the whole row. */
 static void encode_rows(const struct encode *e, search_fn *search, b32_store_fn *store, int bytes)
 {
     uint8_t *out = e->out;
@@ -58,7 +58,7 @@ FUNCTION(q4_1, Q4_1)
 FUNCTION(q5_0, Q5_0)
 FUNCTION(q5_1, Q5_1)
 
-/* And here the block itself, its mean square doubled. */
+/* Here error weights use twice the mean square of the block. */
 void iq4_nl_encode_rows_ref(const struct encode *e)
 {
     uint8_t *out = e->out;

@@ -1,7 +1,8 @@
-/* kernels/formats/blocks32/encode.h - encoders of blocks of 32 weights that take one division: q8_0 q4_0 q4_1
- * q5_0 q5_1 mxfp4. Every operation is one rounded binary32 operation in the order written, codes come from
- * the unrounded scale: so the bytes equal those of ggml's reference. Plain loops, which a compiler makes
- * vectors of: the reference and the encoders of every instruction set include them. */
+/* kernels/formats/blocks32/encode.h - encoders of blocks of 32 weights without a search: q8_0 q4_0 q4_1
+ * q5_0 q5_1 mxfp4. Every operation is one rounded binary32 operation in the order written, and codes are
+ * computed with the scale before it is rounded to f16, so the bytes equal those of ggml's reference. The
+ * loops are plain C, which the compiler vectorizes; the reference and the encoders of every instruction set
+ * include this file. */
 #ifndef QDYNO_KERNELS_FORMATS_BLOCKS32_ENCODE_H
 #define QDYNO_KERNELS_FORMATS_BLOCKS32_ENCODE_H
 
@@ -38,7 +39,7 @@ static inline float b32_of_key(int32_t key)
     return float_of((uint32_t)(key < 0 ? key ^ 0x7fffffff : key));
 }
 
-/* Both ends of 32 weights; a minimum of zero has the sign of the first zero. */
+/* The minimum and maximum of 32 weights; a minimum of zero has the sign of the first zero. */
 static inline void b32_range(const float *x, float *min, float *max)
 {
     int32_t low = INT32_MAX, high = INT32_MIN;
@@ -59,7 +60,7 @@ static inline void q8_0_encode_block(const float *x, uint8_t *out)
     for (int j = 0; j < 32; j++) out[2 + j] = (uint8_t)round_half_away(x[j] * id);
 }
 
-/* The extreme becomes code 0. */
+/* The weight of largest magnitude gets code 0. */
 static inline void b32_encode_symmetric(const float *x, const int half, uint8_t *out, uint8_t *code)
 {
     const float d = b32_extreme(x) / (float)-half, id = b32_inverse(d);

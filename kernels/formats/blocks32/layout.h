@@ -1,4 +1,4 @@
-/* kernels/formats/blocks32/layout.h - where a block of 32 weights keeps what, and the sixteen values of the
+/* kernels/formats/blocks32/layout.h - the layout of blocks of 32 weights, and the sixteen values of the
  * two formats whose codes are looked up. Code j is the low half of byte j (j < 16) or the high half of byte j
  * - 16; the fifth bit of q5's code j is bit j of a 32-bit word. */
 #ifndef QDYNO_KERNELS_FORMATS_BLOCKS32_LAYOUT_H
@@ -24,18 +24,19 @@ enum {
     MXFP4_BYTES = 17,
 };
 
-/* A code of q5_0 is too large by this, and so are table entries once they are made unsigned for vpdpbusd. */
+/* Offsets: of the codes of q5_0, and of table entries when they are stored unsigned for vpdpbusd. */
 enum { Q5_0_BIAS = 16, IQ4_NL_BIAS = 128, MXFP4_BIAS = 12 };
 
 #define IQ4_NL_VALUES -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
-/* Plus IQ4_NL_BIAS, as bytes that a signed type can spell. */
+/* The values plus IQ4_NL_BIAS, written as signed bytes. */
 #define IQ4_NL_BIASED 1, 24, 45, 63, 79, 93, 106, 118, -127, -115, -103, -90, -75, -59, -39, -15
 
 /* Twice 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, so that they are integers; the scale is halved. */
 #define MXFP4_VALUES 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 #define MXFP4_BIASED 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0
 
-/* 32 codes of up to five bits, of which the first four go here and the fifth there. */
+/* Store 32 codes of up to five bits: the low four bits as nibbles; returns or stores the fifth bits as a
+ * word. */
 static inline void nibbles_store(uint8_t *out, const uint8_t *code)
 {
     for (int j = 0; j < 16; j++) out[j] = (uint8_t)((code[j] & 15) | (code[j + 16] & 15) << 4);

@@ -1,15 +1,15 @@
-/* q4_0 to bf16 tiles: the sixteen values of a block are computed and rounded once, then looked up by code. */
+/* q4_0 as bf16 tiles: the sixteen values of a block are computed and rounded once, then looked up by code. */
 #include "kernels/isa/amx.h"
 #include "kernels/formats/blocks32/blocks32.h"
 
 enum { BYTES = 18, CODES = 2, RUN = 8 };
 
-/* n blocks of a row (n a constant at every call) to one row of n tiles. */
+/* Convert n blocks of a row (n is a constant at every call) to one row of n tiles. */
 ALWAYS_INLINE void run(const uint8_t *row, uint16_t *out, const int n)
 {
     const __m512 means = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    /* Words 0..15 keep their byte, words 16..31 move the upper code down. vpermw looks at five bits of an
-     * index: with the table twice in the register, the fifth does not matter. */
+    /* Words 0..15 keep their byte, words 16..31 shift the upper code down. vpermw uses five bits of an
+     * index; the table is repeated in the register, so the fifth does not matter. */
     const __m512i shift = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
     float scale[RUN];
     load_8_scales(row, BYTES, n, scale);

@@ -1,5 +1,5 @@
-/* q4_0 with AVX2. Codes stay 0..15, the unsigned side of vpmaddubsw; their 8 too many are taken off
- * with the sum of the activations. */
+/* q4_0 with AVX2. Codes stay 0..15, the unsigned operand of vpmaddubsw; their offset of 8 is
+ * subtracted with the sum of the activations. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/isa/gemv/block_dot_avx2.h"
 

@@ -10,7 +10,7 @@ ALWAYS_INLINE void load32(const uint8_t *block, __m512 out[2])
     const __m512 means = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
     const __m512 table = _mm512_mul_ps(means, broadcast_f16(block));
     const __m512i codes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(block + CODES)));
-    out[0] = _mm512_permutexvar_ps(codes, table); /* looks at the low four bits only */
+    out[0] = _mm512_permutexvar_ps(codes, table); /* uses the low four bits only */
     out[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), table);
 }
 

@@ -1,7 +1,7 @@
-/* q4_0 with AVX-512 VNNI, 8-bit activations. Codes stay 0..15 (vpdpbusd wants one unsigned side); the 8 that
- * a code is too large by is taken off as 8 * (sum of the activations) once per block. Four blocks a round:
- * their 64 bytes of codes fill a register, whose low halves meet the first 16 activations of each block and
- * whose high halves the others. */
+/* q4_0 with AVX-512 VNNI, 8-bit activations. Codes stay 0..15, the unsigned operand of
+ * vpdpbusd; 8 * (sum of the activations) is subtracted once per block. Four blocks are processed together:
+ * their 64 bytes of codes fill a register, whose low nibbles are multiplied by the first 16 activations of
+ * each block and whose high nibbles by the others. */
 #include "kernels/isa/avx512.h"
 #include "kernels/formats/blocks32/blocks32.h"
 
@@ -12,7 +12,7 @@ ALWAYS_INLINE __m128i codes_of(const uint8_t *block)
     return _mm_loadu_si128((const __m128i *)(block + CODES));
 }
 
-/* The blocks that fill no group of four, one at a time. */
+/* The last one to three blocks of a row, one at a time. */
 ALWAYS_INLINE float rest(const struct dot *d, const uint8_t *w, int i, int64_t b)
 {
     float sum = 0;

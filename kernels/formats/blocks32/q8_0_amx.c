@@ -1,10 +1,10 @@
-/* q8_0 to bf16 tiles: widen, scale, round. */
+/* q8_0 as bf16 tiles: widen, scale, round. */
 #include "kernels/isa/amx.h"
 #include "kernels/formats/blocks32/blocks32.h"
 
 enum { BYTES = 34, CODES = 2, RUN = 8 };
 
-/* n blocks of a row (n a constant at every call) to one row of n tiles. */
+/* Convert n blocks of a row (n is a constant at every call) to one row of n tiles. */
 ALWAYS_INLINE void run(const uint8_t *row, uint16_t *out, const int n)
 {
     float scale[RUN];

@@ -1,4 +1,4 @@
-/* q8_0 with AVX2. vpmaddubsw wants one unsigned side: |w| times q with the sign of w. */
+/* q8_0 with AVX2. vpmaddubsw needs one unsigned operand: it multiplies |w| by q with the sign of w. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/isa/gemv/block_dot_avx2.h"
 

@@ -1,5 +1,6 @@
-/* q8_0 with AVX-512 VNNI, 8-bit activations. vpdpbusd wants one unsigned side: the weights are biased by 128
- * (flip the top bit), and 128 * (sum of the activations) is taken off once per block. Four blocks a round. */
+/* q8_0 with AVX-512 VNNI, 8-bit activations. vpdpbusd needs one unsigned operand: flipping the top bit adds
+ * 128 to the weights, and 128 * (sum of the activations) is subtracted once per block. Four blocks are
+ * processed together. */
 #include "kernels/isa/avx512.h"
 #include "kernels/formats/blocks32/blocks32.h"
 
@@ -13,7 +14,7 @@ ALWAYS_INLINE __m512i two_blocks(const uint8_t *w)
                             _mm512_set1_epi8((char)0x80));
 }
 
-/* The blocks that fill no group of four, one at a time. */
+/* The last one to three blocks of a row, one at a time. */
 ALWAYS_INLINE float rest(const struct dot *d, const uint8_t *w, int i, int64_t b)
 {
     float sum = 0;

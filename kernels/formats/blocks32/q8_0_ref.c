@@ -1,5 +1,4 @@
-/* q8_0: 32 weights as signed bytes under one f16 scale, 34 bytes. The 8-bit format that loses next to
- * nothing. */
+/* q8_0: 32 weights as signed bytes under one f16 scale, 34 bytes. Almost lossless. */
 #include "kernels/formats/blocks32/encode.h"
 #include "kernels/isa/gemv/dot_ref.h"
 #include "kernels/half.h"

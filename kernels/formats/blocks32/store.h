@@ -1,12 +1,12 @@
-/* kernels/formats/blocks32/store.h - the second half of encoding a block of 32 whose scale was searched for:
- * where a scale, a minimum and codes go. For the reference and the encoders of every instruction set. */
+/* kernels/formats/blocks32/store.h - writes a block of 32 weights after the search for its scale: scale,
+ * minimum and codes. The reference and the encoders of every instruction set use it. */
 #ifndef QDYNO_KERNELS_FORMATS_BLOCKS32_STORE_H
 #define QDYNO_KERNELS_FORMATS_BLOCKS32_STORE_H
 
 #include "kernels/formats/blocks32/layout.h"
 #include "kernels/formats/kquants/search.h"
 
-/* What the search leaves: x ~ scale * (code - bias) or scale * code - min. */
+/* The result of the search: x ~ scale * (code - bias) or scale * code - min. */
 struct b32_found {
     float scale, min;
     uint8_t code[32];
@@ -47,7 +47,7 @@ static inline void q5_1_store(const float *x, struct b32_found *s, uint8_t *out)
     nibbles_store(out + Q5_1_CODES, s->code);
 }
 
-/* The search leaves the scale only. */
+/* The search yields the scale only. */
 static inline void iq4_nl_store(const float *x, struct b32_found *s, uint8_t *out)
 {
     store_u16(out, half_from_float(s->scale));

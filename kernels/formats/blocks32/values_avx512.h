@@ -1,5 +1,5 @@
-/* kernels/formats/blocks32/values_avx512.h - the 16 or 32 values that a block's codes can mean, as registers
- * a code looks up. Same operations, in the same order, as the reference: same bits. */
+/* kernels/formats/blocks32/values_avx512.h - the 16 or 32 values that the codes of a block can mean, as
+ * registers for look-ups. The operations and their order are those of the reference, so the bits are, too. */
 #ifndef QDYNO_KERNELS_FORMATS_BLOCKS32_VALUES_AVX512_H
 #define QDYNO_KERNELS_FORMATS_BLOCKS32_VALUES_AVX512_H
 
@@ -8,7 +8,7 @@
 
 typedef void values_fn(const uint8_t *block, __m512 out[2]); /* out[1] only where codes have a fifth bit */
 
-/* Where a format keeps its codes; high is 0 where they have four bits. */
+/* Offsets of the codes of a format; high is 0 if they have four bits. */
 struct look_up {
     int bytes, codes, high;
     values_fn *values;

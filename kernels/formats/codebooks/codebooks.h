@@ -12,7 +12,7 @@ format_decode_fn nf4_decode_ref, fp4_decode_ref, nf4_dq_decode_ref, fp4_dq_decod
 enum { CODEBOOKS_COUNT = 4 };
 extern const struct format_row CODEBOOKS_REF[CODEBOOKS_COUNT];
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 extern const struct format_row CODEBOOKS_AVX2[CODEBOOKS_COUNT], CODEBOOKS_AVX512[CODEBOOKS_COUNT],
     CODEBOOKS_AMX[CODEBOOKS_COUNT];
 

@@ -1,4 +1,4 @@
-/* Codebooks to bf16 tiles: sixteen values rounded once a unit, then looked up. */
+/* Codebooks as bf16 tiles: the sixteen values of a unit are rounded once, then looked up. */
 #include "kernels/formats/codebooks/codebooks.h"
 #include "kernels/formats/codebooks/tables_avx512.h"
 #include "kernels/isa/gemm/tables_amx.h"

@@ -1,5 +1,5 @@
-/* Codebooks with AVX2: eight floats are a register, so sixteen take two look-ups and a choice. With 8-bit
- * activations a value is two signed bytes, and sixteen of those are one look-up each. */
+/* Codebooks with AVX2: a register holds eight floats, so sixteen values take two look-ups and a selection.
+ * With 8-bit activations, a value is two signed bytes, and one look-up each covers all sixteen. */
 #include "kernels/formats/codebooks/codebooks.h"
 #include "kernels/formats/codebooks/layout.h"
 #include "kernels/isa/avx2.h"
@@ -11,7 +11,7 @@ static const int8_t NF4_BYTES[2][16] = { { NF4_HIGH }, { NF4_LOW } },
 /* ---------------------------------------------------------------- floats */
 
 struct values {
-    __m256 low, high; /* what codes 0 to 7 and 8 to 15 mean */
+    __m256 low, high; /* the values of codes 0 to 7 and 8 to 15 */
 };
 
 ALWAYS_INLINE struct values values_of(const float book[16], float largest)
@@ -21,8 +21,8 @@ ALWAYS_INLINE struct values values_of(const float book[16], float largest)
                             _mm256_mul_ps(_mm256_loadu_ps(book + 8), by) };
 }
 
-/* Codes in the low four bits of each lane; a look-up sees three of them, the choice is the fourth as a sign.
- */
+/* Look up the codes in the low four bits of each lane: the look-ups use three bits, and the fourth, moved to
+ * the sign, selects between them. */
 ALWAYS_INLINE __m256 look_up(struct values v, __m256i codes)
 {
     const __m256 fourth = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28));

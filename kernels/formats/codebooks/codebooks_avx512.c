@@ -1,4 +1,4 @@
-/* Codebooks with AVX-512, f32 activations: sixteen values are one register. */
+/* Codebooks with AVX-512 and f32 activations: the sixteen values fit one register. */
 #include "kernels/formats/codebooks/codebooks.h"
 #include "kernels/formats/codebooks/tables_avx512.h"
 

@@ -1,5 +1,6 @@
-/* Codes into sixteen values, as bitsandbytes chooses them: nearest value after division by the unit's largest
- * magnitude; magnitudes in turn as eight-bit codes of what is left after taking off their mean. */
+/* Codebooks, reference. Source: bitsandbytes. Each weight, divided by the largest magnitude of its unit, gets
+ * the nearest of sixteen values. With double quantization, the magnitudes minus their mean become 8-bit
+ * codes, too. */
 #include <assert.h>
 #include <math.h>
 
@@ -20,7 +21,7 @@ static const float NF4_VALUE[16] = { NF4_VALUES };
 
 static uint8_t nf4_nearest(float v)
 {
-    uint8_t code = 0; /* a value in the middle takes the lower code */
+    uint8_t code = 0; /* a value exactly at a midpoint gets the lower code */
     for (int i = 0; i < 15; i++) code += (NF4_VALUE[i] + NF4_VALUE[i + 1]) / 2 < v;
     return code;
 }
@@ -37,7 +38,7 @@ static uint8_t fp4_nearest(float v)
 
 static uint8_t dynamic_nearest(float v)
 {
-    int from = 0, to = 255; /* how many middles lie below v */
+    int from = 0, to = 255; /* the number of midpoints below v */
     while (from < to) {
         const int at = (from + to) / 2;
         if ((CODEBOOK_DYNAMIC_MAP[at] + CODEBOOK_DYNAMIC_MAP[at + 1]) / 2 < v)
@@ -85,7 +86,8 @@ static void encode_nested(const struct book *b, const float *x, float offset, fl
     }
 }
 
-/* One row by itself: the mean over the row, the largest rest over runs of 256 units from its start. */
+/* Encode one row with statistics of its own: the mean over the row, the largest distance over runs of 256
+ * units. */
 static void encode_row(const struct book *b, const float *x, uint8_t *out, int64_t n)
 {
     enum { RUN = NESTED_RUN * UNIT };

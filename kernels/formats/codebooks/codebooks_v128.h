@@ -1,6 +1,6 @@
-/* kernels/formats/codebooks/codebooks_v128.h - codebooks with 128-bit vectors: a look-up gives bytes, so
- * sixteen floats are four of them, and with 8-bit activations a value is two signed bytes. After an
- * implementation of isa/v128.h. */
+/* kernels/formats/codebooks/codebooks_v128.h - codebooks with 128-bit vectors: a look-up yields bytes, so
+ * a float takes four of them, and with 8-bit activations a value is two signed bytes. Include an
+ * implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_CODEBOOKS_CODEBOOKS_V128_H
 #define QDYNO_KERNELS_FORMATS_CODEBOOKS_CODEBOOKS_V128_H
 

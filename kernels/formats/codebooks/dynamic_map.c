@@ -1,5 +1,6 @@
-/* The 256 values of bitsandbytes' dynamic map: seven decades of evenly spaced mantissas, ever fewer towards
- * 0. Their last bits depend on how the steps were rounded, so they are copied, not computed. */
+/* The 256 values of bitsandbytes' dynamic map: seven decades of evenly spaced mantissas, fewer in the lower
+ * decades. Their last bits depend on the rounding of intermediate steps, so the table is stored, not
+ * computed. */
 #include "kernels/formats/codebooks/tables.h"
 
 const float CODEBOOK_DYNAMIC_MAP[256] = {

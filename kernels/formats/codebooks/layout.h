@@ -1,4 +1,4 @@
-/* kernels/formats/codebooks/layout.h - where a block keeps what. A unit is 64 weights under one largest
+/* kernels/formats/codebooks/layout.h - the layout of blocks. A unit is 64 weights with a common largest
  * magnitude: the whole block of nf4 and fp4, a quarter of a block of the nested formats. Codes come 32 at a
  * time in the order of q4_0. */
 #ifndef QDYNO_KERNELS_FORMATS_CODEBOOKS_LAYOUT_H

@@ -1,5 +1,5 @@
-/* kernels/formats/codebooks/tables.h - what codes mean. Values are bitsandbytes' to the last bit; the
- * integers are those values on grids fine enough for products with 8-bit activations. */
+/* kernels/formats/codebooks/tables.h - the values of codes. They equal those of bitsandbytes to the last
+ * bit; the integers approximate them for products with 8-bit activations. */
 #ifndef QDYNO_KERNELS_FORMATS_CODEBOOKS_TABLES_H
 #define QDYNO_KERNELS_FORMATS_CODEBOOKS_TABLES_H
 

@@ -11,7 +11,7 @@ format_decode_fn f32_decode_ref, f16_decode_ref, bf16_decode_ref;
 enum { FLOATS_COUNT = 3 };
 extern const struct format_row FLOATS_REF[FLOATS_COUNT];
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 extern const struct format_row FLOATS_AVX2[FLOATS_COUNT], FLOATS_AVX512[FLOATS_COUNT],
     FLOATS_AMX[FLOATS_COUNT];
 

@@ -54,7 +54,7 @@ ALWAYS_INLINE void floats_dot_n(const struct float_kind *f, const struct dot *d,
             for (int u = 0; u < CHAINS; u++) sum[i][u] = all_f32(0);
         int64_t k = 0;
         for (; k + STEP * unroll <= d->cols; k += STEP * unroll) {
-            if (!d->hands_off) prefetch_ahead(w + k * f->weight_bytes, STEP * unroll * f->weight_bytes);
+            if (!d->skip_prefetch) prefetch_ahead(w + k * f->weight_bytes, STEP * unroll * f->weight_bytes);
 #pragma GCC unroll 4
             for (int u = 0; u < unroll; u++) {
                 const f32x4 v = f->load4(w + (k + u * STEP) * f->weight_bytes);

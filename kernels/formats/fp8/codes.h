@@ -1,16 +1,16 @@
-/* kernels/formats/fp8/codes.h - one eight-bit float, both ways. Both decode by way of the f16 their bits are
- * a piece of; both encode to nearest even and saturate, so neither infinity nor NaN is ever written. */
+/* kernels/formats/fp8/codes.h - conversion of 8-bit floats. Decoding goes through f16, whose bits contain
+ * theirs. Encoding rounds to nearest even and saturates, so it never writes infinity or NaN. */
 #ifndef QDYNO_KERNELS_FORMATS_FP8_CODES_H
 #define QDYNO_KERNELS_FORMATS_FP8_CODES_H
 
 #include "kernels/half.h"
 
-/* An e4m3 read as an f16 one bit further down is too small by this: exponents are biased by 7, not 15. */
+/* The bits of an e4m3, shifted into an f16, are too small by this factor: its exponent bias is 7, not 15. */
 #define E4M3_FROM_HALF 256.0f
 #define E4M3_MAX       448.0f
 #define E5M2_MAX       57344.0f
 
-/* The two codes that mean NaN (0x7f, 0xff) come out as 480: no encoder writes them. */
+/* The two NaN codes (0x7f, 0xff) decode to 480 and -480; no encoder here writes them. */
 static inline float e4m3_to_float(uint8_t code)
 {
     return half_to_float((uint16_t)((code & 0x80) << 8 | (code & 0x7f) << 7)) * E4M3_FROM_HALF;

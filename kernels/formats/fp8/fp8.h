@@ -14,7 +14,7 @@ format_decode_fn fp8_e4m3_b128_decode_ref;
 enum { FP8_COUNT = 3, FP8_BLOCK = 128, FP8_BLOCK_BYTES = 132 /* codes, then the scale */ };
 extern const struct format_row FP8_REF[FP8_COUNT];
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 extern const struct format_row FP8_AVX2[FP8_COUNT], FP8_AVX512[FP8_COUNT], FP8_AMX[FP8_COUNT];
 
 #endif

@@ -54,5 +54,6 @@ static void e5m2_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k
 const struct format_row FP8_AMX[FP8_COUNT] = {
     { FORMAT_FP8_E4M3, { .unpack_bf16 = e4m3_unpack } },
     { FORMAT_FP8_E5M2, { .unpack_bf16 = e5m2_unpack } },
-    { FORMAT_FP8_E4M3_B128, { 0 } }, /* decoded, then rounded: scales leave bf16's grid */
+    { FORMAT_FP8_E4M3_B128,
+      { 0 } }, /* decoded and rounded by the GEMM kernel: with a scale, values are not exact in bf16 */
 };

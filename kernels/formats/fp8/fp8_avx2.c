@@ -1,5 +1,4 @@
-/* Eight-bit floats with AVX2: eight at a time by way of f16, whose subnormals the conversion takes in its
- * stride. */
+/* Eight-bit floats with AVX2: eight at a time through f16, whose conversion handles subnormals. */
 #include "kernels/formats/fp8/codes.h"
 #include "kernels/formats/fp8/fp8.h"
 #include "kernels/isa/avx2.h"
@@ -84,7 +83,7 @@ static void b128_dot_f32(const struct dot *d)
     dot_floats(d, b128_load8, b128_load1, 1);
 }
 
-/* The power of two that was left out comes in once a row. */
+/* The power of two that the conversion omits is applied once per row. */
 static void e4m3_dot_f32(const struct dot *d)
 {
     dot_floats(d, e4m3_halves, e4m3_half1, 1);

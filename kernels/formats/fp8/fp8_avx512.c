@@ -1,4 +1,4 @@
-/* Eight-bit floats with AVX-512: sixteen at a time by way of f16, tails by masks. */
+/* Eight-bit floats with AVX-512: sixteen at a time through f16; masks handle the end of a row. */
 #include "kernels/formats/fp8/codes.h"
 #include "kernels/formats/fp8/fp8.h"
 #include "kernels/isa/avx512.h"
@@ -58,7 +58,7 @@ static void b128_dot_f32(const struct dot *d)
     dot_floats(d, b128_load16, 1);
 }
 
-/* The power of two that was left out comes in once a row. */
+/* The power of two that the conversion omits is applied once per row. */
 static void e4m3_dot_f32(const struct dot *d)
 {
     dot_floats(d, e4m3_halves, 1);

@@ -1,5 +1,5 @@
-/* Eight-bit floats under a scale for each row: the error is relative to each weight, so rows with a few large
- * weights lose nothing on the small ones. */
+/* 8-bit floats with a scale per row, reference. The error is relative to each weight, so a few large weights
+ * in a row do not harm the small ones. */
 #include "kernels/isa/gemv/dot_ref.h"
 #include "kernels/formats/fp8/encode.h"
 #include "kernels/formats/fp8/fp8.h"

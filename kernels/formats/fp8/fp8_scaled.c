@@ -1,4 +1,4 @@
-/* Codes under a scale that somebody else chose: of a whole matrix, of a tile. */
+/* Encode with a scale that the caller chose, for example that of a whole matrix or tile. */
 #include <assert.h>
 #include <string.h>
 

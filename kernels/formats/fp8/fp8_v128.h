@@ -1,6 +1,6 @@
 /* kernels/formats/fp8/fp8_v128.h - eight-bit floats with 128-bit vectors: four at a time: the code's bits as
  * a f32's, whose exponent is then right but for its bias. (Subnormal codes become subnormal f32, slow on some
- * processors but far below a row's scale.) After an implementation of isa/v128.h. */
+ * processors but far below a row's scale.) Include an implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_FP8_FP8_V128_H
 #define QDYNO_KERNELS_FORMATS_FP8_FP8_V128_H
 

@@ -14,7 +14,8 @@ static inline __attribute__((always_inline)) __m256i group_halves(const uint8_t 
     return _mm256_srlv_epi64(both, _mm256_setr_epi64x(low, low, high, high));
 }
 
-/* Bit j of the 32 bits at p as 4 in byte j: every byte gets its byte of them and looks for its bit. */
+/* Byte j becomes 4 where bit j of the 32 bits at p is set: each byte gets its byte of them and tests its bit.
+ */
 static inline __attribute__((always_inline)) __m256i group_third_bits(const uint8_t *p)
 {
     uint32_t bits;

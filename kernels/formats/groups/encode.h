@@ -52,8 +52,8 @@ static inline void group_range(const float *x, const int weights, float *low, fl
     *low = -float_of((uint32_t)below), *high = float_of((uint32_t)above);
 }
 
-/* AWQ's rule: integer zero point, scale from the range. The range takes in 0, as GPTQ's does, so that groups
- * on one side of it are not cut off; codes are chosen for the scale that is stored. */
+/* AWQ's rule: an integer zero point, and the scale from the range of the weights. As in GPTQ, the range
+ * always contains 0, so that groups of one sign are not clipped. Codes are chosen for the scale as stored. */
 static inline void group_nearest(const float *x, const int bits, const int weights, struct group_codes *g)
 {
     const int most = (1 << bits) - 1;

@@ -14,7 +14,7 @@ format_decode_fn u4_g32_decode_ref, u4_g64_decode_ref, u4_g128_decode_ref, u3_g6
 enum { GROUPS_COUNT = 9 };
 extern const struct format_row GROUPS_REF[GROUPS_COUNT];
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 extern const struct format_row GROUPS_AVX2[GROUPS_COUNT], GROUPS_AVX512[GROUPS_COUNT],
     GROUPS_AVX512VNNI[GROUPS_COUNT], GROUPS_AMX[GROUPS_COUNT];
 

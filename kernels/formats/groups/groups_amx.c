@@ -1,4 +1,4 @@
-/* Groups to bf16 tiles: the values a group can hold are computed and rounded once, then looked up. */
+/* Groups as bf16 tiles: the values that a group can hold are computed and rounded once, then looked up. */
 #include "kernels/formats/groups/groups.h"
 #include "kernels/formats/groups/tables_avx512.h"
 #include "kernels/isa/gemm/tables_amx.h"

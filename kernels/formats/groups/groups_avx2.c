@@ -29,7 +29,7 @@ ALWAYS_INLINE float min_of(const uint8_t *block)
 GROUP_FORMATS(FUNCTIONS)
 
 #define UNPACK_Q8(name, NAME, bits, size) BLOCK_KIND_UNPACK_Q8(name, NAME)
-GROUP_TABLE_FORMATS(UNPACK_Q8) /* bytes with a zero point: not in the integer product */
+GROUP_TABLE_FORMATS(UNPACK_Q8) /* 8-bit codes with a zero point have no integer GEMM */
 
 #define ROW(name, NAME, bits, size)                                                                          \
     { FORMAT_##NAME,                                                                                         \

@@ -1,5 +1,5 @@
-/* Codes in groups with scale and zero point: rounding to nearest over the group's range, and the packing
- * through which other ways of choosing codes come here. */
+/* Groups with scale and zero point, reference: rounding to nearest over the range of a group, and packing of
+ * codes that the caller chose. */
 #include <assert.h>
 
 #include "kernels/isa/gemv/block_dot_ref.h"

@@ -1,5 +1,5 @@
-/* kernels/formats/groups/groups_v128.h - groups with 128-bit vectors: how 32 codes become bytes. After an
- * implementation of isa/v128.h. */
+/* kernels/formats/groups/groups_v128.h - groups with 128-bit vectors: how 32 codes become bytes. Include an
+ * implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_GROUPS_GROUPS_V128_H
 #define QDYNO_KERNELS_FORMATS_GROUPS_GROUPS_V128_H
 

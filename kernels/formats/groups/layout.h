@@ -1,4 +1,4 @@
-/* kernels/formats/groups/layout.h - where a block (one group) keeps what: its scale and zero point in f16,
+/* kernels/formats/groups/layout.h - the layout of a block (one group): its scale and zero point in f16,
  * then the codes' lower bits, then (u3) their third bits. Codes of 8 bits are bytes in order; codes of 4 bits
  * come 32 at a time in the order of q4_0, lower bits of 2 come 64 at a time: byte j of 16 holds codes j, j +
  * 16, j + 32, j + 48. The third bit of code i is bit i % 8 of byte i / 8. */

@@ -5,7 +5,8 @@
 #include "kernels/formats/groups/layout.h"
 #include "kernels/isa/gemv/tables_avx512.h"
 
-/* Lane i is what code i % 2^bits means: codes need not be cut out of their bytes. */
+/* Lane i is the value of code i % 2^bits, so the upper bits of an index do not matter and codes need not be
+ * extracted. */
 ALWAYS_INLINE __m512 group_values(const uint8_t *block, const int bits)
 {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

@@ -12,7 +12,7 @@ format_decode_fn int8_decode_ref;
 enum { INT8_COUNT = 1, INT8_BLOCK = 32 };
 extern const struct format_row INT8_REF[INT8_COUNT];
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 extern const struct format_row INT8_AVX2[INT8_COUNT], INT8_AVX512[INT8_COUNT], INT8_AVX512VNNI[INT8_COUNT],
     INT8_AMX[INT8_COUNT];
 

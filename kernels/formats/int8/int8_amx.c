@@ -1,4 +1,4 @@
-/* int8 to bf16 tiles: every code is exact in bf16. */
+/* int8 as bf16 tiles: every code is exact in bf16. */
 #include "kernels/formats/int8/int8.h"
 #include "kernels/isa/amx.h"
 

@@ -1,4 +1,4 @@
-/* int8 with AVX2: the codes are there already. */
+/* int8 with AVX2: stored bytes are the codes. */
 #include "kernels/isa/gemv/block_dot_avx2.h"
 #include "kernels/formats/int8/int8.h"
 

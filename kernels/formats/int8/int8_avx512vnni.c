@@ -1,5 +1,5 @@
-/* int8 with AVX-512 VNNI, 8-bit activations: vpdpbusd wants one unsigned side, so the weights' top bit is
- * flipped and 128 * (sum of the activations) comes off once a block. */
+/* int8 with AVX-512 VNNI, 8-bit activations: vpdpbusd needs one unsigned operand, so the weights' top bit is
+ * flipped and 128 * (sum of the activations) is subtracted once per block. */
 #include "kernels/isa/gemv/block_dot_avx512vnni.h"
 #include "kernels/formats/int8/int8.h"
 

@@ -1,4 +1,4 @@
-/* Signed bytes under a scale for each row: the layout that integer hardware multiplies as it is. */
+/* int8, reference: signed bytes with a scale per row, which integer hardware multiplies without unpacking. */
 #include "kernels/isa/gemv/block_dot_ref.h"
 #include "kernels/isa/gemv/dot_ref.h"
 #include "kernels/formats/int8/encode.h"

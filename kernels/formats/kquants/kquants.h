@@ -15,7 +15,7 @@ encode_rows_fn q2_k_encode_rows_ref, q3_k_encode_rows_ref, q4_k_encode_rows_ref,
 enum { KQUANT_COUNT = 6 };
 extern const struct format_row KQUANTS_REF[KQUANT_COUNT];
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 extern const struct format_row KQUANTS_AVX2[KQUANT_COUNT], KQUANTS_AVX512[KQUANT_COUNT],
     KQUANTS_AVX512VNNI[KQUANT_COUNT], KQUANTS_AMX[KQUANT_COUNT];
 

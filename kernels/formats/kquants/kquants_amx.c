@@ -1,5 +1,5 @@
-/* The 256-weight formats to bf16 tiles: every value is computed as the reference does and rounded once. Speed
- * counts: from six rows of activations on, up to a few dozen, this is most of a product's time. */
+/* The 256-weight formats as bf16 tiles: every value is computed as in the reference and rounded once. With
+ * six to a few dozen rows of activations, this takes most of a product's time. */
 #include "kernels/isa/amx.h"
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/kquants/kquants_avx512.h"
@@ -25,7 +25,7 @@ ALWAYS_INLINE void unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t
     }
 }
 
-/* Any format: every weight computed. */
+/* For any format: compute every weight. */
 ALWAYS_INLINE void row_computed(const uint8_t *block, uint16_t *out, const struct k_shape *shape,
                                 k_scales_fn *scales, k_codes512_fn *codes)
 {

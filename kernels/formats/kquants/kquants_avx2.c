@@ -6,7 +6,8 @@
 
 enum { PARTS = 8, PART = 32, CHAINS = 4 };
 
-/* Independent sums: the latency of an addition is the limit of few rows, registers that of many. */
+/* Number of independent sums: with few rows, the latency of additions is the limit; with many, the registers.
+ */
 ALWAYS_INLINE int chains_of(const int n)
 {
     return n == 1 ? CHAINS : 2;
@@ -165,7 +166,7 @@ ALWAYS_INLINE void dot_f32_n(const struct dot *d, const struct k_shape *shape, k
         for (int i = 0; i < n; i++) total[i] = _mm256_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
             struct unpacked u;
-            __m256 sum[DOT_X][CHAINS]; /* of this block: long rows keep their accuracy */
+            __m256 sum[DOT_X][CHAINS]; /* of this block, so that long rows stay accurate */
             prefetch_ahead(block, shape->block_bytes);
             unpack(block, shape, scales, codes, &u);
 #pragma GCC unroll 4
@@ -217,7 +218,7 @@ ALWAYS_INLINE float half_of(uint16_t h)
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
 }
 
-/* Whether codes are signed bytes, too large a product for vpmaddubsw without the sign trick. */
+/* Whether codes are signed bytes, for which vpmaddubsw needs the sign trick. */
 ALWAYS_INLINE bool by_sign(const struct k_shape *shape)
 {
     return shape->bias == 128;
@@ -318,8 +319,8 @@ ALWAYS_INLINE void k_dot_q8(const struct dot *d, const struct k_shape *shape, k_
     }
 }
 
-/* Codes for the integer matrix product. Codes up to 31 that count from 0 are taken as -16..15 (minima shrink
- * by 16 scales), so that sums of half a block stay within 16 bits. */
+/* Unpack codes for integer GEMM. Codes up to 31 without a bias are treated as -16..15 (minima shrink by 16
+ * scales), so that sums of half a block fit 16 bits. */
 ALWAYS_INLINE void unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out,
                              const struct k_shape *shape, k_scales_fn *scales, k_codes256_fn *codes)
 {

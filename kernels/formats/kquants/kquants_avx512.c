@@ -24,7 +24,7 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_sca
         for (int i = 0; i < n; i++) total[i] = _mm512_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
             struct k_unpacked u;
-            __m512 sum[DOT_X][2]; /* of this block: long rows keep their accuracy */
+            __m512 sum[DOT_X][2]; /* of this block, so that long rows stay accurate */
             prefetch_ahead(block, shape->block_bytes);
             k_unpack(block, shape, scales, codes, &u);
 #pragma GCC unroll 4

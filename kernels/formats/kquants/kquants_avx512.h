@@ -1,5 +1,5 @@
-/* kernels/formats/kquants/kquants_avx512.h - codes and scales of a block in AVX-512 registers; what the
- * AVX-512, VNNI and AMX files of the family share. */
+/* kernels/formats/kquants/kquants_avx512.h - codes and scales of a block in AVX-512 registers, shared by
+ * the AVX-512, VNNI and AMX files of the family. */
 #ifndef QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX512_H
 #define QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX512_H
 
@@ -135,7 +135,7 @@ ALWAYS_INLINE struct k_floats512 k_floats(const uint8_t *block, const struct k_s
     return f;
 }
 
-/* A block on its way to floats: scales in memory, where a broadcast costs no shuffle. */
+/* A block before conversion to floats; scales are in memory, from where broadcasts need no shuffle. */
 struct k_unpacked {
     __m512i code[K_CHUNKS]; /* signed */
     float scale[K_SUBS], min[K_SUBS];

@@ -1,5 +1,5 @@
-/* The 256-weight formats, reference: a block becomes bytes and float scales, and everything else is a sum
- * over those, the same for all formats. */
+/* The 256-weight formats, reference: a block is expanded to integer codes and float scales; decode and dot
+ * products are the same for all formats from there on. */
 #include "kernels/isa/gemv/dot_ref.h"
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/kquants/layout.h"
@@ -137,7 +137,7 @@ static void dot_q8(const struct k_format *f, const struct dot *d)
     }
 }
 
-/* What the registry and the tables want: functions that know their format. */
+/* The functions of each format, for the registry and the tables. */
 #define K_REFERENCE(name, at)                                                                                \
     void name##_decode_ref(const void *blocks, float *x, int64_t n)                                          \
     {                                                                                                        \

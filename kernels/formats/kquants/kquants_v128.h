@@ -186,7 +186,7 @@ ALWAYS_INLINE s32x4 k_part_products(const struct k_kind *f, const u8x16 code[2],
                        multiply_small(code[1], q[1]), s, 2 * p + 1);
 }
 
-/* What all rows of x share of a block. */
+/* The part of a block's work that all rows of x share. */
 struct k_q8 {
     struct subscales scale;
     float d;

@@ -14,7 +14,7 @@ void tq1_0_to_tq2_0(const void *blocks, void *out, int64_t n);
 enum { TERNARY_COUNT = 2 };
 extern const struct format_row TERNARY_REF[TERNARY_COUNT];
 
-/* Built on x86-64 only. */
+/* Only on x86-64. */
 extern const struct format_row TERNARY_AVX2[TERNARY_COUNT], TERNARY_AVX512VNNI[TERNARY_COUNT],
     TERNARY_AMX[TERNARY_COUNT];
 

@@ -1,6 +1,6 @@
-/* Attention on bf16 tiles, turned on its side: scores come out as [token][query], so that the largest score
- * and the sum of a query run down a column and no register is ever summed across, and keys are the A operand,
- * plain rows as they are stored. exp is as exact as what follows needs: the weights are rounded to bf16. */
+/* Attention on bf16 tiles. Scores are transposed, [token][query]: the maximum and the sum of a query run down
+ * a column, so no register is summed across, and keys are the A operand of tile products, in plain rows as
+ * stored. exp is only as exact as needed, because softmax weights are rounded to bf16. */
 #include <math.h>
 
 #include "kernels/isa/amx.h"
@@ -15,7 +15,7 @@ enum {
 
 /* ---------------------------------------------------------------- operands */
 
-/* 16 queries to tiles of 16 input pairs: a 16 x 16 transpose of pairs. */
+/* Pack 16 queries into tiles of 16 input pairs: a 16 x 16 transpose of pairs. */
 static void pack_half(const float *const *x, int n, int k, float by, uint16_t *out)
 {
     const __m512 scale = _mm512_set1_ps(by);
@@ -69,7 +69,8 @@ ALWAYS_INLINE void turn_pairs(__m512i v[16], int first, uint16_t *out, int64_t o
     }
 }
 
-static void turn_amx(const uint16_t *a, const uint16_t *b, int tiles, uint16_t *out, int64_t out_stride)
+static void transpose_v_amx(const uint16_t *a, const uint16_t *b, int tiles, uint16_t *out,
+                            int64_t out_stride)
 {
     for (int i = 0; i < tiles; i++, a += TILE, b += TILE, out += 2 * out_stride) {
         __m512i low[16], high[16];
@@ -87,8 +88,8 @@ static void turn_amx(const uint16_t *a, const uint16_t *b, int tiles, uint16_t *
 
 /* ---------------------------------------------------------------- tile products */
 
-/* Products to be done, a step (32 deep, up to 2 x 2 tiles) at a time: the tile unit works on them while the
- * vector units turn other scores into weights. */
+/* A queue of tile products, executed one step (32 deep, up to 2 x 2 tiles) at a time, so that the tile unit
+ * works while the vector units turn other scores into weights. */
 struct products {
     const struct attend *scores; /* s[tokens][32] = k q, 32 tokens x 32 queries a block; NULL: done */
     const struct attend *values; /* then o[v_dim][32] += v p, 32 dims x 32 queries a block; NULL: done */
@@ -127,7 +128,7 @@ ALWAYS_INLINE void store(float *c, bool wide)
 
 ALWAYS_INLINE void load(const float *c, bool wide)
 {
-    /* What vectors stored must be stored: the intrinsics do not say that they read memory. */
+    /* Force earlier vector stores to memory: the tile intrinsics do not declare that they read it. */
     __asm__ volatile("" : : : "memory");
     _tile_loadd(0, c, S_STRIDE);
     _tile_loadd(2, c + TILE_ROWS * GROUP, S_STRIDE);
@@ -185,7 +186,8 @@ static void finish_products(struct products *w)
 
 /* ---------------------------------------------------------------- softmax */
 
-/* 2^x within 7.5e-5 of itself: minimax polynomial of the fraction, 0 <= f <= 1. -inf gives 0. */
+/* 2^x with a relative error of at most 7.5e-5: a minimax polynomial of the fraction 0 <= f <= 1. 2^-inf is 0.
+ */
 ALWAYS_INLINE __m512 exp2_short(__m512 x)
 {
     const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
@@ -203,7 +205,7 @@ static void scale_scores(const struct attend *a, int half)
     }
 }
 
-/* cap * tanh(x), in powers of 2; x = score / cap. */
+/* The capped score cap * tanh(x), x = score / cap, as an exponent of 2. */
 static void cap_scores(const struct attend *a, int half)
 {
     const __m512 one = _mm512_set1_ps(1), by = _mm512_set1_ps(a->softcap * (float)M_LOG2E);
@@ -216,7 +218,7 @@ static void cap_scores(const struct attend *a, int half)
     }
 }
 
-/* Hidden scores to -inf. */
+/* Set masked scores to -inf. */
 static void mask_scores(const struct attend *a, int half)
 {
     const __m512i first = _mm512_loadu_si512(a->first + half * 16);
@@ -240,8 +242,8 @@ ALWAYS_INLINE __m512 largest(const float *s, int tokens)
     return _mm512_max_ps(_mm512_max_ps(m[0], m[1]), _mm512_max_ps(m[2], m[3]));
 }
 
-/* The peak all exponents of this block are taken from. It only has to keep sums from overflowing, so it moves
- * when scores rise above it by a lot: bringing the sums so far to a new one costs a pass over them. */
+/* The peak that is subtracted from all exponents of this block. It only has to prevent overflow, so it
+ * changes only when scores exceed it by a lot: rescaling the sums to a new peak costs a pass over them. */
 static __m512 move_peak(const struct attend *a, int half)
 {
     enum { RISE = 8 }; /* sums stay below 2^8 x tokens */
@@ -257,13 +259,13 @@ static __m512 move_peak(const struct attend *a, int half)
         _mm512_storeu_ps(a->total + half * 16, _mm512_mul_ps(by, total));
         _mm512_storeu_ps(a->peak + half * 16, peak);
     }
-    /* A query that has seen nothing yet: any finite number makes 2^(-inf - peak) a 0. */
+    /* While a query has attended to nothing, any finite peak makes 2^(-inf - peak) = 0. */
     return _mm512_mask_mov_ps(peak, _mm512_cmp_ps_mask(peak, _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ),
                               _mm512_setzero_ps());
 }
 
 /* Scores to weights: tokens 2p and 2p + 1 side by side in row p of a tile, two tiles (one a half) a step. */
-/* Products that go on during the loop below, evenly: `steps` of them in `chances`. */
+/* Spread `steps` tile products evenly over `chances` iterations of the loop below. */
 struct pace {
     struct products *products;
     int steps, chances, due;
@@ -319,8 +321,8 @@ static void soften(const struct attend *a, struct products *meanwhile)
     finish_products(meanwhile);
 }
 
-/* While one group's scores become weights, the scores of the next one and the sums of the last one are made.
- */
+/* While one group's scores become weights, the tile unit computes the scores of the next group and the
+ * weighted values of the previous one. */
 static void attend_amx(const struct attend *a, int count)
 {
     finish_products(&(struct products){ .scores = a });
@@ -334,6 +336,6 @@ const struct attention_kernel ATTEND_BF16_AMX = { .begin = amx_begin,
                                                   .end = amx_end,
                                                   .pack = pack_amx,
                                                   .load = unpack_bf16_amx,
-                                                  .turn = turn_amx,
+                                                  .transpose_v = transpose_v_amx,
                                                   .attend = attend_amx,
                                                   .unpack = unpack_amx };

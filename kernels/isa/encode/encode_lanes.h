@@ -1,7 +1,7 @@
 /* kernels/isa/encode/encode_lanes.h - encoders that search for scales, LANES sub-blocks at a time
- * (search_lanes.h). After an implementation of the lanes; the table goes to select.c.
+ * (search_lanes.h). Include an implementation of the lanes first; the table goes to select.c.
  *
- * Sub-blocks are numbered through all rows: what is left over at the end takes lanes beside zeros. */
+ * Sub-blocks are numbered through all rows. The last ones share a vector with lanes of zeros. */
 #ifndef QDYNO_KERNELS_ISA_ENCODE_ENCODE_LANES_H
 #define QDYNO_KERNELS_ISA_ENCODE_ENCODE_LANES_H
 
@@ -11,7 +11,7 @@
 
 /* ---------------------------------------------------------------- to lanes and back */
 
-/* n weights of each lane's sub-block, one behind the other, `have` sub-blocks. */
+/* Load n weights of each of `have` consecutive sub-blocks, one sub-block per lane. */
 ALWAYS_INLINE void lanes_load(const float *x, const int n, int have, floats *out)
 {
     float padded[LANES * SEARCH_MOST];
@@ -23,7 +23,8 @@ ALWAYS_INLINE void lanes_load(const float *x, const int n, int have, floats *out
     LANES_VECTORS.transpose(x, n, LANES, n, (float *)out, LANES);
 }
 
-/* The same of columns' importance, which begins anew with every row: sub-block i lies at weight at + i n. */
+/* The same for the importance of columns, which repeats with every row; sub-block i starts at weight at + i
+ * n. */
 ALWAYS_INLINE void lanes_load_columns(const struct encode *e, int64_t at, const int n, int have, floats *out)
 {
     float columns[LANES * SEARCH_MOST] = { 0 };
@@ -32,7 +33,7 @@ ALWAYS_INLINE void lanes_load_columns(const struct encode *e, int64_t at, const 
     LANES_VECTORS.transpose(columns, n, LANES, n, (float *)out, LANES);
 }
 
-/* Codes as bytes, one sub-block behind the other. */
+/* Store codes as bytes, one sub-block after the other. */
 ALWAYS_INLINE void lanes_store_codes(const floats *code, const int n, int have, uint8_t *out)
 {
     float natural[LANES * SEARCH_MOST];
@@ -81,7 +82,7 @@ ALWAYS_INLINE floats lanes_sum(const floats *v, const int n)
 
 /* ---------------------------------------------------------------- blocks of 256 */
 
-/* What a format searches for, with weights of errors where there is importance, else choosing its own. */
+/* The search of a format, with error weights from importance, or with its own error weights. */
 typedef void lanes_search_fn(struct lane_block *b, bool important);
 
 struct k_encoder {

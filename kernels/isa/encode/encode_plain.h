@@ -1,5 +1,5 @@
-/* kernels/isa/encode/encode_plain.h - encoders without a search, compiled with an instruction set's flags:
- * the same loops as the reference's, in its vectors. After an implementation of the lanes. */
+/* kernels/isa/encode/encode_plain.h - encoders without a search: the loops of the reference, compiled with
+ * the flags of an instruction set. Include an implementation of the lanes first. */
 #ifndef QDYNO_KERNELS_ISA_ENCODE_ENCODE_PLAIN_H
 #define QDYNO_KERNELS_ISA_ENCODE_ENCODE_PLAIN_H
 
@@ -8,7 +8,7 @@
 #include "kernels/formats/groups/encode.h"
 #include "kernels/formats/int8/encode.h"
 
-/* Of every row, as rows that end in a scale have to be. */
+/* Row by row, as formats with a scale at the end of a row require. */
 #define ROW_ENCODER(name, bytes, call)                                                                       \
     static void name##_encode_plain(const struct encode *e)                                                  \
     {                                                                                                        \

@@ -1,7 +1,7 @@
 /* kernels/isa/encode/search_lanes.h - the searches of kquants/search.h for LANES sub-blocks at once: lane i
  * of every vector belongs to sub-block i, so each sub-block's sums are formed in the order of its weights,
  * one rounded operation after another, and the results have the reference's bits on every instruction set.
- * After an implementation of the lanes (lanes_avx512.h, lanes_avx2.h, lanes_v128.h), which supplies
+ * Include an implementation of the lanes first (lanes_avx512.h, lanes_avx2.h, lanes_v128.h), which supplies
  *
  *   LANES floats lane_mask      how many; a float in each; comparisons' results (& | ~ on them)
  *   max_of min_of               the second operand where one is NaN

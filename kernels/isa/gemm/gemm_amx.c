@@ -1,8 +1,8 @@
-/* bf16 matrix products on AMX tiles. Both operands are runs of contiguous 1 KiB tiles: rows a power of two
- * apart would share one cache set. With panels, 3 x 2 result tiles: per 32 inputs and six products, five
- * different tiles come from the second cache, whose bandwidth is the limit. With a single sliver, unpacking
- * is the limit: it is interleaved with the products, which run beside it as long as neither waits for the
- * other's result. */
+/* bf16 GEMM on AMX tiles. Both operands are runs of contiguous 1 KiB tiles, because rows a power of two apart
+ * would compete for one cache set. Panels use 3 x 2 result tiles: for six products, five tiles are loaded
+ * from the second-level cache, whose bandwidth is the limit. With a single sliver, unpacking is the limit.
+ * There, unpacking is interleaved with products of the previous chunk, and the CPU executes both at the same
+ * time. */
 #include <string.h>
 
 #include "kernels/half.h"
@@ -13,9 +13,9 @@ enum {
     MIN_ROWS = 6,
     PANEL_ROWS = 96,
     KC = 2048, /* a panel is 384 KiB */
-    MC = 256,  /* and the packed activations of a sweep 1 MiB: together they stay in a 2 MiB second cache */
+    MC = 256,  /* packed activations of a pass are 1 MiB: both fit a second-level cache of 2 MiB */
     FEW_ROWS = 32,
-    CHUNK = 256, /* inputs unpacked at a time: a whole number of every format's blocks */
+    CHUNK = 256, /* inputs unpacked at a time: a multiple of every format's block */
     CHUNK_TILES = CHUNK / TILE_DEPTH,
 };
 
@@ -30,7 +30,8 @@ void amx_begin(void)
 {
     struct tile_config config = { .palette = 1 };
     for (int t = 0; t < 8; t++) config.row_bytes[t] = 64, config.rows[t] = 16;
-    /* The intrinsic of some compilers claims to read 8 bytes: without this the others are never written. */
+    /* The intrinsic of some compilers declares to read 8 bytes only; without this, the others are never
+     * written. */
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
 }
@@ -65,7 +66,7 @@ static void pack_amx(const float *x, int64_t x_stride, int tokens, int k, void *
     pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + amx_run(k));
 }
 
-/* Any format by way of f32: slower than a format's own function, but a format needs only `decode`. */
+/* Convert any format through f32: slower than a format's own function, but needs only `decode`. */
 static void unpack_by_decoding(const struct format *format, format_decode_fn *decode, const uint8_t *w,
                                int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
@@ -92,8 +93,8 @@ void unpack_bf16_amx(const struct format *format, const struct format_kernels *f
         unpack_by_decoding(format, f->decode, w, row_bytes, rows, k, out);
 }
 
-/* A piece of a few rows (not more than the processor's line buffers hold), and a wish for the one after it:
- * 16 rows are more streams than the hardware follows by itself. */
+/* Unpack a piece of a few rows (as many as the CPU's line fill buffers handle), and prefetch the next piece:
+ * 16 rows are more streams than the hardware prefetcher follows. */
 static void unpack_piece(const struct unpacking *u, const uint8_t *w, int rows, int k, const uint8_t *next,
                          uint16_t *out)
 {
@@ -134,7 +135,8 @@ struct chunk {
     uint16_t tile[2][CHUNK_TILES][AMX_TILE_WEIGHTS];
 };
 
-/* Inputs i.. of two rows of each half: a chunk takes as many parts as it has tiles. */
+/* Unpack inputs i .. of two rows in each half of the 32 rows. A chunk consists of as many parts as it has
+ * tiles. */
 static void unpack_part(const struct unpacking *u, int i, int part, struct chunk *to)
 {
     const int k = MIN((int)CHUNK, u->k - i);
@@ -163,7 +165,7 @@ static void multiply_few_amx(const struct few_product *p)
     struct chunk *chunks = p->u.group;
     const bool wide = p->tokens > TILE_ROWS;
     const uint16_t *b = p->sliver, *before_b = NULL;
-    int before_k = 0; /* inputs of the chunk unpacked last, not multiplied yet */
+    int before_k = 0; /* inputs of the previous chunk, which is unpacked but not multiplied yet */
     if (p->u.rows < FEW_ROWS) memset(chunks, 0, 2 * sizeof *chunks);
     AMX_ZERO(0, 1);
     AMX_ZERO(2, 3);
@@ -193,7 +195,7 @@ const struct gemm_kernel GEMM_BF16_AMX = {
     .panel_rows = PANEL_ROWS,
     .kc = KC,
     .mc = MC,
-    .long_lots = true,
+    .long_chunks = true,
     .panel_step = AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .sliver_step = 2 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .begin = amx_begin,

@@ -1,7 +1,7 @@
-/* Matrix products almost as exact as f32 on tiles that know bf16 only: every operand is a bf16 number and
- * what is left of it in another (16 bits together), and three of the four products are made: what is left
- * times what is left would be 2^-17 of the result. Error of a product: at most 2^-15 of the sum of abs(terms)
- * in theory, mostly under 2^-18. Numbers beyond bf16's range do not occur: it is that of f32. */
+/* GEMM almost as exact as f32 on bf16 tiles. Every operand is split into a bf16 number (high) and its
+ * rounding error as another bf16 number (low), 16 bits of precision together. Three of the four products are
+ * computed; low times low is only 2^-17 of the result. Error: at most 2^-15 of the sum of abs(terms) in
+ * theory, usually below 2^-18. The exponent range of bf16 is that of f32, so nothing overflows. */
 #include <string.h>
 
 #include "kernels/isa/amx.h"
@@ -25,7 +25,7 @@ ALWAYS_INLINE __m512 floats(__m256i bf16)
     return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16);
 }
 
-/* What is left of infinities and NaN is NaN; they keep their meaning in the sum. */
+/* The low part of infinities and NaN is NaN, so the product becomes NaN. */
 ALWAYS_INLINE struct split split(__m512 a, __m512 b)
 {
     struct split s = { .high = to_bf16(a, b) };
@@ -48,7 +48,7 @@ ALWAYS_INLINE void store_turned(__m512i v[16], uint16_t *tile)
     for (int p = 0; p < 16; p++) _mm512_store_si512(tile + p * TILE_DEPTH, v[p]);
 }
 
-/* 16 tokens: a run of tiles of high parts, then one of low parts. */
+/* Pack 16 tokens: a run of tiles of high parts, then one of low parts. */
 static void pack_half(const float *x, int64_t x_stride, int tokens, int k, uint16_t *out)
 {
     const int64_t run = amx_run(k);
@@ -56,7 +56,7 @@ static void pack_half(const float *x, int64_t x_stride, int tokens, int k, uint1
         __m512i high[16], low[16];
 #pragma GCC unroll 16
         for (int t = 0; t < 16; t++) {
-            struct split s = { _mm512_setzero_si512(), _mm512_setzero_si512() };
+            struct split s = { .high = _mm512_setzero_si512(), .low = _mm512_setzero_si512() };
             if (t < tokens) s = split_at(x + t * x_stride + i, k - i);
             high[t] = s.high, low[t] = s.low;
         }
@@ -71,7 +71,7 @@ static void pack_high(const float *x, int64_t x_stride, int tokens, int k, void 
     pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + 2 * amx_run(k));
 }
 
-/* The same for weights, whose rows stay rows. */
+/* Unpack weights in the same way, without a transposition. */
 static void unpack_high(const struct unpacking *u)
 {
     const int64_t run = amx_run(u->k);
@@ -92,8 +92,8 @@ static void unpack_high(const struct unpacking *u)
     }
 }
 
-/* 16 weight rows meet 32 tokens whose high parts are in tiles 6 and 7; results in `first` and `second`, which
- * must be constants. */
+/* Multiply 16 weight rows by 32 tokens whose high parts are in tiles 6 and 7. `first` and `second` are the
+ * result tiles (constants). */
 #define THREE_PRODUCTS(first, second, a, b, b2)                                                              \
     _tile_loadd(4, a, 64);                                                                                   \
     _tile_dpbf16ps(first, 4, 6);                                                                             \
@@ -142,7 +142,7 @@ const struct gemm_kernel GEMM_HIGH_AMX = {
     .panel_rows = PANEL_ROWS,
     .kc = KC,
     .mc = MC,
-    .long_lots = true,
+    .long_chunks = true,
     .panel_step = 2 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .sliver_step = 4 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .begin = amx_begin,

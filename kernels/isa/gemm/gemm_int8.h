@@ -1,5 +1,5 @@
-/* kernels/isa/gemm/gemm_int8.h - what the integer matrix products of all instruction sets share: how a weight
- * panel and a sliver of activations lie in memory.
+/* kernels/isa/gemm/gemm_int8.h - integer GEMM for all instruction sets: the memory layout of a weight panel
+ * and of a sliver of activations.
  *
  * Lanes are (tokens x slices): a vector holds, for each of its tokens, `slices` neighbouring groups of four
  * inputs, and the weights' side is a broadcast of 4 * slices bytes. So one kernel serves 32 tokens (one
@@ -14,22 +14,23 @@
 
 enum {
     INT8_PANEL_ROWS = 64,
-    INT8_KC = 2048,   /* results meet memory once for models of this width */
-    INT8_MC = 256,    /* packed activations of a sweep 720 KiB: they stay in the second cache */
-    INT8_CHUNK = 512, /* inputs of a sliver that stay in the first cache (20 KiB) while all rows pass */
+    INT8_KC = 2048, /* models up to this width write results once */
+    INT8_MC = 256,  /* 720 KiB of packed activations per pass: they fit the second-level cache */
+    INT8_CHUNK =
+        512, /* inputs of a sliver that stay in the first-level cache (20 KiB) for all rows of a panel */
     INT8_CHUNK_BLOCKS = INT8_CHUNK / Q8_BLOCK,
 };
 
-/* 32 inputs of up to 32 tokens. Vectors lie in pairs where there are several: all steps (8 / slices, each one
- * vector wide) of a pair are next to each other, so that a kernel's addresses are constants. sums: of a
- * lane's own inputs, first and second half of the block. */
+/* 32 inputs of up to 32 tokens. Several vectors are stored in pairs: all steps (8 / slices, each one vector
+ * wide) of a pair are next to each other, so that a kernel's addresses are constants. sums: the sum of each
+ * lane's inputs, in the first and the second half of the block. */
 struct q8_sliver {
     int8_t q[SLIVER * Q8_BLOCK];
     float d[SLIVER];
     int32_t sums[2][SLIVER];
 };
 
-/* How `tokens` activations lie in vectors of `lanes` lanes. */
+/* How many slices per token and how many vectors `tokens` tokens take with `lanes` lanes. */
 struct q8_lanes {
     int slices, vectors;
 };
@@ -42,7 +43,7 @@ static inline struct q8_lanes q8_lanes_for(int tokens, int lanes)
     return (struct q8_lanes){ 1, vectors == 3 ? 4 : vectors };
 }
 
-/* Bytes from one step to the next, and where the first of a vector lies. */
+/* Bytes from one step to the next, and the offset of the first step of a vector. */
 static inline int q8_step(struct q8_lanes l, int lanes)
 {
     return MIN(l.vectors, 2) * lanes * 4;
@@ -53,7 +54,7 @@ static inline int q8_vector_at(int vector, int lanes)
     return (vector / 2 * 2 * Q8_BLOCK + vector % 2 * 4) * lanes;
 }
 
-/* Quantized rows on their way into slivers. */
+/* Quantized rows before they are packed into slivers. */
 struct q8_rows {
     int8_t q[SLIVER][INT8_CHUNK];
     float d[SLIVER][INT8_CHUNK_BLOCKS];
@@ -66,7 +67,7 @@ static inline void q8_rows_quantize(const struct vector_kernels *v, const float 
     for (int t = 0; t < tokens; t++) v->quantize_q8(x + t * x_stride, k, out->q[t], out->d[t], sum);
 }
 
-/* Block b of the rows, one token after another; lanes without a token are zeroed first. */
+/* Pack block b of the rows, one token after another. Lanes without a token are zeroed first. */
 static inline void q8_block_place(const struct q8_rows *in, int b, int tokens, struct q8_lanes l, int lanes,
                                   struct q8_sliver *out)
 {
@@ -81,7 +82,8 @@ static inline void q8_block_place(const struct q8_rows *in, int b, int tokens, s
     }
 }
 
-/* A chunk of a panel's rows: c += with `add`. `blocks` of the chunk's lie in each group of `step` blocks. */
+/* One call: a panel's rows times `blocks` blocks of a sliver; c is added to with `add`. Groups of 16 rows are
+ * `step` blocks apart. */
 struct q8_chunk {
     const struct q8_group *w;
     const struct q8_kind *kind;
@@ -129,7 +131,7 @@ static inline void q8_multiply_few(const struct few_product *p, q8_unpack_fn *un
     }
 }
 
-/* The table of an ISA. */
+/* Initializer of the integer GEMM kernel of an ISA. */
 #define GEMM_INT8_TABLE(at_least, at_least_wide, pack_fn, unpack_fn, multiply_fn, few_fn)                    \
     {                                                                                                        \
         .name = "int8_dot", .min_rows = at_least, .min_rows_wide = at_least_wide,                            \

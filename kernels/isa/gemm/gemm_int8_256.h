@@ -1,5 +1,5 @@
-/* kernels/isa/gemm/gemm_int8_256.h - the integer matrix product with 256-bit vectors, for AVX2 and AVX-VNNI:
- * packing, and everything around the sums of one block, which each of them supplies. */
+/* kernels/isa/gemm/gemm_int8_256.h - integer GEMM with 256-bit vectors, for AVX2 and AVX-VNNI: packing, and
+ * everything except the integer sums of one block (block_dots), which each of them supplies. */
 #ifndef QDYNO_KERNELS_ISA_GEMM_GEMM_INT8_256_H
 #define QDYNO_KERNELS_ISA_GEMM_GEMM_INT8_256_H
 
@@ -9,21 +9,20 @@
 
 enum { LANES = 8, VECTOR = 32 };
 
-/* Per lane, whatever the row: where integer sums start (the including file's business), what minima multiply.
- */
+/* Terms that depend on the lane but not on the row: the start of integer sums (-bias * sum of activations, in
+ * the layout of the including file), and the factor of minima. */
 struct lane_terms {
     __m256i start[2][SLIVER / LANES];
     __m256 sum[2][SLIVER / LANES];
 };
 
-/* Constants of one kernel: `vectors` of the sliver's are worked on at a time; halves: scales in a block
- * of 32. */
+/* Constants of one kernel: rows and vectors computed at once; halves: number of scales in a block of 32. */
 struct shape {
     int rows, vectors, slices, halves;
     bool has_min, wide;
 };
 
-/* 8 tokens x 32 bytes to 8 vectors of 8 groups of four. */
+/* Transpose 8 tokens x 32 bytes to 8 vectors with four bytes of each token. */
 static inline void turn_8_tokens(const int8_t (*rows)[INT8_CHUNK], int8_t *out, int step)
 {
     __m256i v[8];
@@ -47,7 +46,7 @@ static inline void block_place_256(const struct q8_rows *in, int b, int tokens, 
     for (int t = 0; t < tokens; t++) out->d[t] = in->d[t][b];
 }
 
-/* Sums of a lane's inputs in one step, as the ISA adds them up. */
+/* Add the four inputs of each lane to `sums`, in the lane width of the ISA's products. */
 typedef __m256i lane_sums_fn(__m256i sums, __m256i q);
 
 ALWAYS_INLINE void pack_256(const float *x, int64_t x_stride, int tokens, int k, struct q8_sliver *out,
@@ -88,12 +87,13 @@ ALWAYS_INLINE __m256i weights(const uint8_t *code, const int slices)
     return _mm256_set1_epi32(four);
 }
 
-/* Integer sums of rows r0.. and vectors v0.. over the inputs of half h (of s.halves), 8 lanes of s32 each, as
- * floats. */
+/* Integer sums of rows r0 .. and vectors v0 .. over the inputs of half h (of s.halves), converted to floats.
+ */
 typedef void block_dots_fn(const struct q8_group *w, const int8_t *q, const struct lane_terms *terms, int r0,
                            int v0, int h, const struct shape s, __m256 dots[6][4]);
 
-/* sums[row][lane] += the block's. Sums live in memory: registers are for the integer ones. */
+/* sums[row][lane] += the products of one block. These sums are in memory, because integer sums need the
+ * registers. */
 ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x,
                              const struct lane_terms *terms, int r0, int v0, const struct shape s,
                              block_dots_fn *block_dots, float (*sums)[SLIVER])
@@ -130,7 +130,7 @@ ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x
     }
 }
 
-/* Lanes of the same token together, then into c. */
+/* Add the lanes of the same token, and store the result in c. */
 ALWAYS_INLINE void store_row(const float *sums, const int slices, int vectors, float *c, bool add)
 {
     for (int v = 0; v < vectors; v++) {
@@ -148,7 +148,7 @@ ALWAYS_INLINE void store_row(const float *sums, const int slices, int vectors, f
     }
 }
 
-/* 16 rows (what does not exist is zeros in the panel) by all vectors of the sliver, `vectors` of them. */
+/* Multiply 16 rows (missing ones are zeros in the panel) by all `vectors` vectors of the sliver. */
 ALWAYS_INLINE void group_multiply(const struct q8_chunk *p, const struct q8_group *w,
                                   const struct lane_terms *terms, int vectors, float *c, const struct shape s,
                                   block_dots_fn *block_dots)
@@ -187,7 +187,7 @@ static inline void chunk_256(const struct q8_chunk *p, find_terms_fn *find_terms
         run(p, w, terms, vectors, p->c + (int64_t)r * SLIVER);
 }
 
-/* Which of a table's rows serves these lanes: two vectors or more, one, halves of one, quarters. */
+/* The row of a kernel table: several vectors, one vector, two lanes per token, four lanes per token. */
 static inline int lanes_row(struct q8_lanes l)
 {
     return l.vectors > 1 ? 0 : l.slices == 1 ? 1 : l.slices == 2 ? 2 : 3;

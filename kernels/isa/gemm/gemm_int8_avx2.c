@@ -1,12 +1,13 @@
-/* Integer matrix products with AVX2: vpmaddubsw makes 16-bit sums of two products, and they stay in 16 bits
- * for a whole block (or half of one with its own scale): they start at minus bias times the activations' sum,
- * so what they come to is sum (code - bias) * q, at most 16 * 16 * 127 or 8 * 32 * 127 = 32512 a lane; on the
- * way they may wrap around. Codes of 8 bits go through twice, half a byte at a time. */
+/* Integer GEMM with AVX2. vpmaddubsw produces 16-bit sums of two products, and sums stay in 16 bits for a
+ * whole block (or half of one that has its own scale). They start at minus bias times the sum of the
+ * activations, so the final value is the sum of (code - bias) * q, at most 16 * 16 * 127 or 8 * 32 * 127 =
+ * 32512 per lane. Intermediate values may wrap around. Codes of 8 bits are processed as two halves of 4 bits.
+ */
 #include <assert.h>
 
 #include "kernels/isa/gemm/gemm_int8_256.h"
 
-enum { HALF = 16 }; /* what the upper half of a byte counts */
+enum { HALF = 16 }; /* weight of the upper half of a byte */
 
 ALWAYS_INLINE __m256i lane_sums(__m256i sums, __m256i q)
 {
@@ -84,27 +85,27 @@ ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const s
     }
 }
 
-/* rows, vectors, slices, halves, has_min, wide. Sixteen registers: eight sums, or four and their halves. */
-GROUP_KERNEL(many_32, 4, 2, 1, 1, false, false)
-GROUP_KERNEL(many_32_min, 4, 2, 1, 1, true, false)
-GROUP_KERNEL(many_16, 2, 2, 1, 2, false, false)
-GROUP_KERNEL(many_16_min, 2, 2, 1, 2, true, false)
-GROUP_KERNEL(many_wide, 2, 2, 1, 1, false, true)
-GROUP_KERNEL(eight_32, 4, 1, 1, 1, false, false)
-GROUP_KERNEL(eight_32_min, 4, 1, 1, 1, true, false)
-GROUP_KERNEL(eight_16, 4, 1, 1, 2, false, false)
-GROUP_KERNEL(eight_16_min, 4, 1, 1, 2, true, false)
-GROUP_KERNEL(eight_wide, 4, 1, 1, 1, false, true)
-GROUP_KERNEL(four_32, 4, 1, 2, 1, false, false)
-GROUP_KERNEL(four_32_min, 4, 1, 2, 1, true, false)
-GROUP_KERNEL(four_16, 4, 1, 2, 2, false, false)
-GROUP_KERNEL(four_16_min, 4, 1, 2, 2, true, false)
-GROUP_KERNEL(four_wide, 4, 1, 2, 1, false, true)
-GROUP_KERNEL(two_32, 4, 1, 4, 1, false, false)
-GROUP_KERNEL(two_32_min, 4, 1, 4, 1, true, false)
-GROUP_KERNEL(two_16, 4, 1, 4, 2, false, false)
-GROUP_KERNEL(two_16_min, 4, 1, 4, 2, true, false)
-GROUP_KERNEL(two_wide, 4, 1, 4, 1, false, true)
+/* Sixteen registers hold eight sums, or four sums and their upper halves (wide). */
+GROUP_KERNEL(many_32, .rows = 4, .vectors = 2, .slices = 1, .halves = 1)
+GROUP_KERNEL(many_32_min, .rows = 4, .vectors = 2, .slices = 1, .halves = 1, .has_min = true)
+GROUP_KERNEL(many_16, .rows = 2, .vectors = 2, .slices = 1, .halves = 2)
+GROUP_KERNEL(many_16_min, .rows = 2, .vectors = 2, .slices = 1, .halves = 2, .has_min = true)
+GROUP_KERNEL(many_wide, .rows = 2, .vectors = 2, .slices = 1, .halves = 1, .wide = true)
+GROUP_KERNEL(eight_32, .rows = 4, .vectors = 1, .slices = 1, .halves = 1)
+GROUP_KERNEL(eight_32_min, .rows = 4, .vectors = 1, .slices = 1, .halves = 1, .has_min = true)
+GROUP_KERNEL(eight_16, .rows = 4, .vectors = 1, .slices = 1, .halves = 2)
+GROUP_KERNEL(eight_16_min, .rows = 4, .vectors = 1, .slices = 1, .halves = 2, .has_min = true)
+GROUP_KERNEL(eight_wide, .rows = 4, .vectors = 1, .slices = 1, .halves = 1, .wide = true)
+GROUP_KERNEL(four_32, .rows = 4, .vectors = 1, .slices = 2, .halves = 1)
+GROUP_KERNEL(four_32_min, .rows = 4, .vectors = 1, .slices = 2, .halves = 1, .has_min = true)
+GROUP_KERNEL(four_16, .rows = 4, .vectors = 1, .slices = 2, .halves = 2)
+GROUP_KERNEL(four_16_min, .rows = 4, .vectors = 1, .slices = 2, .halves = 2, .has_min = true)
+GROUP_KERNEL(four_wide, .rows = 4, .vectors = 1, .slices = 2, .halves = 1, .wide = true)
+GROUP_KERNEL(two_32, .rows = 4, .vectors = 1, .slices = 4, .halves = 1)
+GROUP_KERNEL(two_32_min, .rows = 4, .vectors = 1, .slices = 4, .halves = 1, .has_min = true)
+GROUP_KERNEL(two_16, .rows = 4, .vectors = 1, .slices = 4, .halves = 2)
+GROUP_KERNEL(two_16_min, .rows = 4, .vectors = 1, .slices = 4, .halves = 2, .has_min = true)
+GROUP_KERNEL(two_wide, .rows = 4, .vectors = 1, .slices = 4, .halves = 1, .wide = true)
 
 static group_fn *kernel_for(struct q8_lanes l, const struct q8_kind *kind)
 {

@@ -1,25 +1,25 @@
-/* Integer matrix products with AVX-512 VNNI: codes of weights are the unsigned side of vpdpbusd, activations
- * the signed one. Sums start at minus bias times the activations' sum, so a bias costs nothing per row. */
+/* Integer GEMM with AVX-512 VNNI. Codes of weights are the unsigned operand of vpdpbusd, activations the
+ * signed one. Sums start at minus bias times the sum of the activations, so a bias costs nothing per row. */
 #include "kernels/isa/avx512.h"
 #include "kernels/isa/gemm/gemm_int8.h"
 #include "kernels/isa/isa_kernels.h"
 
 enum { LANES = 16, VECTOR = 64 };
 
-/* What a product adds per lane whatever the row: where integer sums start, and what minima multiply. */
+/* Terms that depend on the lane but not on the row: the start of integer sums, and the factor of minima. */
 struct lane_terms {
     int32_t start[2][SLIVER];
     float sum[2][SLIVER];
 };
 
-/* Constants of one kernel; halves: scales in a block of 32. */
+/* Constants of one kernel; halves: number of scales in a block of 32. */
 struct shape {
     int rows, vectors, slices, halves;
     bool has_min;
 };
 
-/* 16 tokens x 32 bytes to 8 vectors of 16 groups of four: 8 x 8 transposes, tokens 8.. in the upper halves.
- */
+/* Transpose 16 tokens x 32 bytes to 8 vectors with four bytes of each token: two 8 x 8 transposes side by
+ * side, tokens 8 to 15 in the upper halves. */
 static void turn_16_tokens(const int8_t (*rows)[INT8_CHUNK], int8_t *out, int step)
 {
     const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
@@ -114,7 +114,7 @@ ALWAYS_INLINE __m512i weights(const uint8_t *code, const int slices)
     return _mm512_set1_epi32(four);
 }
 
-/* One block of 32 inputs: sums of s.rows rows from row r on. */
+/* Add the products of one block of 32 inputs to the sums of s.rows rows from r0 on. */
 ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x,
                              const struct lane_terms *terms, int r0, const struct shape s, __m512 sum[][2])
 {
@@ -169,7 +169,7 @@ ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x
     }
 }
 
-/* Lanes of the same token together, then into c. */
+/* Add the lanes of the same token, and store the result in c. */
 ALWAYS_INLINE void store_row(__m512 v, const int slices, float *c, bool add)
 {
     __mmask16 lanes = 0xffff;
@@ -200,12 +200,18 @@ ALWAYS_INLINE void rows_multiply(const struct q8_chunk *p, const struct q8_group
             store_row(sum[r][v], s.slices, c + (r0 + r) * SLIVER + LANES * v, p->add);
 }
 
-/* 16 rows: what does not exist is zeros in the panel. Two vectors leave room for six rows in 32 registers. */
+/* Multiply 16 rows (missing ones are zeros in the panel). With two vectors per row, six rows fit 32
+ * registers. */
 ALWAYS_INLINE void group_multiply(const struct q8_chunk *p, const struct q8_group *w,
                                   const struct lane_terms *terms, float *c, const struct shape s)
 {
     if (s.vectors == 2) {
-        const struct shape six = { 6, 2, 1, s.halves, s.has_min }, five = { 5, 2, 1, s.halves, s.has_min };
+        const struct shape six = {
+            .rows = 6, .vectors = 2, .slices = 1, .halves = s.halves, .has_min = s.has_min
+        };
+        const struct shape five = {
+            .rows = 5, .vectors = 2, .slices = 1, .halves = s.halves, .has_min = s.has_min
+        };
         rows_multiply(p, w, terms, 0, c, six);
         for (int r = 6; r < TILE_ROWS; r += 5) rows_multiply(p, w, terms, r, c, five);
     } else {
@@ -221,22 +227,26 @@ typedef void group_fn(const struct q8_chunk *p, const struct q8_group *w, const 
     static void name##_32(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *t,    \
                           float *c)                                                                          \
     {                                                                                                        \
-        group_multiply(p, w, t, c, (struct shape){ 8, V, S, 1, false });                                     \
+        group_multiply(p, w, t, c, (struct shape){ .rows = 8, .vectors = V, .slices = S, .halves = 1 });     \
     }                                                                                                        \
     static void name##_32_min(const struct q8_chunk *p, const struct q8_group *w,                            \
                               const struct lane_terms *t, float *c)                                          \
     {                                                                                                        \
-        group_multiply(p, w, t, c, (struct shape){ 8, V, S, 1, true });                                      \
+        group_multiply(                                                                                      \
+            p, w, t, c,                                                                                      \
+            (struct shape){ .rows = 8, .vectors = V, .slices = S, .halves = 1, .has_min = true });           \
     }                                                                                                        \
     static void name##_16(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *t,    \
                           float *c)                                                                          \
     {                                                                                                        \
-        group_multiply(p, w, t, c, (struct shape){ 8, V, S, 2, false });                                     \
+        group_multiply(p, w, t, c, (struct shape){ .rows = 8, .vectors = V, .slices = S, .halves = 2 });     \
     }                                                                                                        \
     static void name##_16_min(const struct q8_chunk *p, const struct q8_group *w,                            \
                               const struct lane_terms *t, float *c)                                          \
     {                                                                                                        \
-        group_multiply(p, w, t, c, (struct shape){ 8, V, S, 2, true });                                      \
+        group_multiply(                                                                                      \
+            p, w, t, c,                                                                                      \
+            (struct shape){ .rows = 8, .vectors = V, .slices = S, .halves = 2, .has_min = true });           \
     }
 KERNELS(wide, 2, 1)
 KERNELS(sixteen, 1, 1)

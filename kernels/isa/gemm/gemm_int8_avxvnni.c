@@ -1,5 +1,5 @@
-/* Integer matrix products with AVX-VNNI, vpdpbusd on 256 bits: processors without AVX-512 have it. Sums start
- * at minus bias times the activations' sum, so a bias costs nothing per row. */
+/* Integer GEMM with AVX-VNNI (vpdpbusd on 256-bit vectors), for processors without AVX-512. Sums start at
+ * minus bias times the sum of the activations, so a bias costs nothing per row. */
 #include "kernels/isa/gemm/gemm_int8_256.h"
 
 ALWAYS_INLINE __m256i lane_sums(__m256i sums, __m256i q)
@@ -58,23 +58,23 @@ ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const s
         for (int v = 0; v < s.vectors; v++) dots[r][v] = _mm256_cvtepi32_ps(sum[r][v]);
 }
 
-/* rows, vectors, slices, halves, has_min, wide (no difference here) */
-GROUP_KERNEL(many_32, 4, 2, 1, 1, false, false)
-GROUP_KERNEL(many_32_min, 4, 2, 1, 1, true, false)
-GROUP_KERNEL(many_16, 2, 2, 1, 2, false, false)
-GROUP_KERNEL(many_16_min, 2, 2, 1, 2, true, false)
-GROUP_KERNEL(eight_32, 4, 1, 1, 1, false, false)
-GROUP_KERNEL(eight_32_min, 4, 1, 1, 1, true, false)
-GROUP_KERNEL(eight_16, 4, 1, 1, 2, false, false)
-GROUP_KERNEL(eight_16_min, 4, 1, 1, 2, true, false)
-GROUP_KERNEL(four_32, 4, 1, 2, 1, false, false)
-GROUP_KERNEL(four_32_min, 4, 1, 2, 1, true, false)
-GROUP_KERNEL(four_16, 4, 1, 2, 2, false, false)
-GROUP_KERNEL(four_16_min, 4, 1, 2, 2, true, false)
-GROUP_KERNEL(two_32, 4, 1, 4, 1, false, false)
-GROUP_KERNEL(two_32_min, 4, 1, 4, 1, true, false)
-GROUP_KERNEL(two_16, 4, 1, 4, 2, false, false)
-GROUP_KERNEL(two_16_min, 4, 1, 4, 2, true, false)
+/* 8-bit codes (wide) need no kernels of their own here. */
+GROUP_KERNEL(many_32, .rows = 4, .vectors = 2, .slices = 1, .halves = 1)
+GROUP_KERNEL(many_32_min, .rows = 4, .vectors = 2, .slices = 1, .halves = 1, .has_min = true)
+GROUP_KERNEL(many_16, .rows = 2, .vectors = 2, .slices = 1, .halves = 2)
+GROUP_KERNEL(many_16_min, .rows = 2, .vectors = 2, .slices = 1, .halves = 2, .has_min = true)
+GROUP_KERNEL(eight_32, .rows = 4, .vectors = 1, .slices = 1, .halves = 1)
+GROUP_KERNEL(eight_32_min, .rows = 4, .vectors = 1, .slices = 1, .halves = 1, .has_min = true)
+GROUP_KERNEL(eight_16, .rows = 4, .vectors = 1, .slices = 1, .halves = 2)
+GROUP_KERNEL(eight_16_min, .rows = 4, .vectors = 1, .slices = 1, .halves = 2, .has_min = true)
+GROUP_KERNEL(four_32, .rows = 4, .vectors = 1, .slices = 2, .halves = 1)
+GROUP_KERNEL(four_32_min, .rows = 4, .vectors = 1, .slices = 2, .halves = 1, .has_min = true)
+GROUP_KERNEL(four_16, .rows = 4, .vectors = 1, .slices = 2, .halves = 2)
+GROUP_KERNEL(four_16_min, .rows = 4, .vectors = 1, .slices = 2, .halves = 2, .has_min = true)
+GROUP_KERNEL(two_32, .rows = 4, .vectors = 1, .slices = 4, .halves = 1)
+GROUP_KERNEL(two_32_min, .rows = 4, .vectors = 1, .slices = 4, .halves = 1, .has_min = true)
+GROUP_KERNEL(two_16, .rows = 4, .vectors = 1, .slices = 4, .halves = 2)
+GROUP_KERNEL(two_16_min, .rows = 4, .vectors = 1, .slices = 4, .halves = 2, .has_min = true)
 
 static group_fn *kernel_for(struct q8_lanes l, const struct q8_kind *kind)
 {

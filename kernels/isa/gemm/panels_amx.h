@@ -1,8 +1,8 @@
-/* kernels/isa/gemm/panels_amx.h - a panel meets a sliver on tiles, for any product of two tiles: the
- * including file says which one (PRODUCT, an intrinsic). Operands are runs of 1 KiB tiles, a run for every 16
- * rows of weights or tokens; results are added up in tiles over the whole run. */
+/* kernels/isa/gemm/panels_amx.h - multiply a packed panel by a sliver on tiles. The including file defines
+ * PRODUCT, the intrinsic that multiplies two tiles. Operands are runs of 1 KiB tiles, one run for every 16
+ * rows of weights or tokens; results are accumulated in tiles over the whole run. */
 #ifndef PRODUCT
-#error "say which intrinsic multiplies two tiles"
+#error "define PRODUCT as the intrinsic that multiplies two tiles"
 #endif
 
 static void multiply_48(const uint8_t *a, const uint8_t *b, int64_t run, float *c)
@@ -68,7 +68,7 @@ static void multiply_16(const uint8_t *a, const uint8_t *b, int64_t run, float *
     AMX_STORE(0, 1, c);
 }
 
-/* run: bytes of 16 rows. */
+/* Multiply all rows of a panel, up to 48 at a time. run: bytes of 16 rows. */
 static void multiply_panel(const struct gemm_step *p, int64_t run)
 {
     static void (*const by_groups[])(const uint8_t *, const uint8_t *, int64_t,

@@ -5,8 +5,8 @@
 #include "kernels/isa/amx.h"
 #include "kernels/isa/gemv/tables_avx512.h"
 
-/* A look-up in 32 words looks at five bits of an index: with sixteen values twice in the register, the fifth
- * does not matter. */
+/* The look-up uses five bits of an index; with the sixteen values repeated in the register, the fifth does
+ * not matter. */
 ALWAYS_INLINE __m512i table_row32(const struct table_kind *f, const uint8_t *row, int64_t i)
 {
     const uint8_t *block = row + i / f->weights * f->bytes;
@@ -15,7 +15,8 @@ ALWAYS_INLINE __m512i table_row32(const struct table_kind *f, const uint8_t *row
     return _mm512_permutexvar_epi16(f->codes32(block, within / 32), to_bf16(values, values));
 }
 
-/* The unpack_bf16_fn of a format whose rows of 32 are `name`_row32, and both for one of tables. */
+/* ROW32_UNPACK defines the unpack_bf16_fn of a format from its function `name`_row32; TABLE_UNPACK defines
+ * both from a table_kind. */
 #define ROW32_UNPACK(name)                                                                                   \
     static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
     {                                                                                                        \

@@ -17,7 +17,7 @@ ALWAYS_INLINE void part(const struct tile *t, int i, int j, const int rows, cons
         for (int v = 0; v < vectors; v++) sum[r][v] = _mm256_setzero_ps();
     for (int k = 0; k < t->k; k++, b += t->ldb) {
         __m256 x[2];
-        gemm_f32_ask(t, b);
+        gemm_f32_prefetch(t, b);
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++) x[v] = _mm256_loadu_ps(b + 8 * v);
 #pragma GCC unroll 6

@@ -20,7 +20,7 @@ ALWAYS_INLINE void part(const struct tile *t, int i, int j, const int rows, cons
         __m512 x[2];
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++) {
-            gemm_f32_ask(t, b + 16 * v);
+            gemm_f32_prefetch(t, b + 16 * v);
             x[v] = _mm512_maskz_loadu_ps(lanes[v], b + 16 * v);
         }
 #pragma GCC unroll 12

@@ -1,4 +1,4 @@
-/* The small matrix product in plain C: right everywhere, and the yardstick for the vector versions. */
+/* The small f32 matrix product in plain C: runs everywhere, and tests compare the vector versions with it. */
 #include "kernels/gemm_f32.h"
 #include "kernels/isa/isa_kernels.h"
 

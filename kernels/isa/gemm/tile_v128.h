@@ -6,7 +6,7 @@
 #include "kernels/gemm_f32.h"
 #include "kernels/isa/isa_kernels.h"
 
-enum { TILE_LANES = 4, TILE_MORE_ROWS = 2 /* rows that are left go in pairs */ };
+enum { TILE_LANES = 4, TILE_MORE_ROWS = 2 /* remaining rows are processed in pairs */ };
 
 /* rows and vectors are constants at every call. */
 ALWAYS_INLINE void tile_part(const struct tile *t, int i, int j, const int rows, const int vectors)
@@ -19,7 +19,7 @@ ALWAYS_INLINE void tile_part(const struct tile *t, int i, int j, const int rows,
         for (int v = 0; v < vectors; v++) sum[r][v] = all_f32(0);
     for (int k = 0; k < t->k; k++, b += t->ldb) {
         f32x4 x[V128_TILE_VECTORS];
-        gemm_f32_ask(t, b);
+        gemm_f32_prefetch(t, b);
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) x[v] = load_f32x4(b + TILE_LANES * v);
 #pragma GCC unroll 8

@@ -1,8 +1,8 @@
-/* kernels/isa/gemm/w8a8_256.h - integer products under one scale a row and a token with 256-bit vectors, for
- * AVX2 and AVX-VNNI. A lane is a token and takes `per` inputs a step, four bytes: four of 8 bits (AVX-VNNI)
- * or two of 16 (AVX2, whose products of bytes would saturate). Weights and activations lie alike, in octets:
- * eight rows (or tokens) side by side, step after step, 32 bytes each. Codes of activations are unsigned;
- * what their zero adds comes off at the end as zero * (sum of a row's codes). */
+/* kernels/isa/gemm/w8a8_256.h - W8A8 GEMM with 256-bit vectors, for AVX2 and AVX-VNNI. A lane is a token and
+ * takes `per` inputs per step in four bytes: four of 8 bits (AVX-VNNI) or two of 16 bits (AVX2, where
+ * products of bytes would saturate). Weights and activations have the same layout, octets: eight rows (or
+ * tokens) side by side, 32 bytes per step. Activation codes are unsigned; zero * (sum of a row's codes) is
+ * subtracted at the end. */
 #ifndef QDYNO_KERNELS_ISA_GEMM_W8A8_256_H
 #define QDYNO_KERNELS_ISA_GEMM_W8A8_256_H
 
@@ -79,7 +79,7 @@ static inline int32_t row_sum(const uint8_t *w, int64_t k)
     return sum_of_s32(sum);
 }
 
-/* Codes as they are, in octets, and their sums; the next 16 rows are asked for. */
+/* Unpack codes into octets and compute their sums; prefetch the next 16 rows. */
 ALWAYS_INLINE void group_unpack(const struct w8a8_256 *how, const struct unpacking *u)
 {
     const uint8_t *w = u->w;
@@ -114,7 +114,8 @@ ALWAYS_INLINE void add_steps(const struct w8a8_256 *how, const uint8_t *w, const
     }
 }
 
-/* Four rows by 16 tokens: integers meet in c from chunk to chunk, floats are what the last one leaves. */
+/* Multiply four rows by 16 tokens. c holds integer sums between chunks; the last chunk converts them to
+ * floats. */
 ALWAYS_INLINE void rows_multiply(const struct w8a8_256 *how, const struct gemm_step *p, int row, int token,
                                  int from, int k)
 {
@@ -153,7 +154,8 @@ ALWAYS_INLINE void panel_multiply(const struct w8a8_256 *how, const struct gemm_
         }
 }
 
-/* `kernel` by `how`, a struct w8a8_256 of constants, from so many rows of activations up. */
+/* Define `kernel` from `how`, a struct w8a8_256 of constants; it is used from that many rows of activations
+ * on. */
 #define GEMM_W8A8_256(kernel, how, at_least)                                                                 \
     static void pack_codes(const uint8_t *code, int64_t stride, int tokens, int k, void *sliver)             \
     {                                                                                                        \

@@ -1,7 +1,6 @@
-/* kernels/isa/gemm/w8a8_512.h - operands of integer products under one scale a row and a token, as AVX-512
- * VNNI and integer tiles share them. A tile is 64 inputs of 16 rows, 1 KiB: of weights, rows as they are; of
- * activations, 16 times four inputs of 16 tokens, one token's four in a lane. A panel's group and half a
- * sliver are runs of tiles. */
+/* kernels/isa/gemm/w8a8_512.h - operands of W8A8 GEMM for AVX-512 VNNI and AMX. A tile has 64 inputs of 16
+ * rows, 1 KiB. Weight rows are stored plainly; of activations, row i of a tile holds inputs 4 i .. 4 i + 3 of
+ * 16 tokens, one token per 32-bit lane. A group of a panel and half a sliver are runs of tiles. */
 #ifndef QDYNO_KERNELS_ISA_GEMM_W8A8_512_H
 #define QDYNO_KERNELS_ISA_GEMM_W8A8_512_H
 
@@ -22,8 +21,8 @@ static inline int64_t w8a8_run(int64_t k)
     return (k + W8A8_DEPTH - 1) / W8A8_DEPTH * W8A8_TILE;
 }
 
-/* Tokens first.. of 16; those that do not exist, and inputs up to a tile, become 0: their products are not
- * looked at, or are with weights of 0. */
+/* Pack 16 tokens from `first` on. Missing tokens and padded inputs become 0; their products are unused, or
+ * have weights of 0. */
 static inline void w8a8_pack_half(const uint8_t *code, int64_t stride, int tokens, int k, uint8_t *out)
 {
     for (int i = 0; i < k; i += W8A8_DEPTH, out += W8A8_TILE) {
@@ -54,8 +53,8 @@ static inline int32_t w8a8_sum(const uint8_t *w, int64_t k)
     return _mm512_reduce_add_epi32(sum);
 }
 
-/* Codes as they are, and their sums. The next 16 rows are asked for: more streams than the hardware follows
- * by itself. */
+/* Copy codes and compute their sums. Prefetch the next 16 rows, which are more streams than the hardware
+ * prefetcher follows. */
 static inline void w8a8_unpack(const struct unpacking *u)
 {
     if (u->rows < TILE_ROWS) {
@@ -73,7 +72,7 @@ static inline void w8a8_unpack(const struct unpacking *u)
     }
 }
 
-/* Sums of row r with half a sliver, without what `zero` put into them, as floats. */
+/* The sums of row r with half a sliver, corrected for `zero`, as floats. */
 ALWAYS_INLINE void w8a8_store(const struct gemm_step *p, int r, int half, __m512i sum)
 {
     const __m512i off = _mm512_set1_epi32(p->zero * p->sums[r]);

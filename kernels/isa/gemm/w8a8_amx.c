@@ -1,6 +1,6 @@
-/* Integer products under one scale a row and a token on AMX tiles: sums of all inputs of a block stay in the
- * tiles, nothing is scaled before the end. Per 64 inputs the same five loads and six products as bf16 tiles
- * (gemm_amx.c) make of 32: twice the arithmetic from the same bandwidth. */
+/* W8A8 GEMM on AMX tiles. The sums of all inputs of a block stay in tiles and are scaled at the end only.
+ * Five loads and six products cover 64 inputs, where bf16 tiles (gemm_amx.c) cover 32: twice the arithmetic
+ * from the same bandwidth. */
 #include "kernels/isa/amx.h"
 #include "kernels/isa/isa_kernels.h"
 #include "kernels/isa/gemm/w8a8_512.h"
@@ -12,7 +12,7 @@ enum {
     MC = 256,  /* and the packed activations of a sweep 1 MiB */
     FEW_ROWS = 32,
     FEW_DEPTH = 256,
-    AHEAD = 384, /* bytes of a row that are asked for before their turn, where tiles read memory */
+    AHEAD = 384, /* prefetch distance in bytes, where tiles read weights in place */
 };
 
 #define PRODUCT _tile_dpbsud
@@ -37,7 +37,8 @@ static void unpack_amx(const struct unpacking *u)
 
 /* ---------------------------------------------------------------- a single sliver */
 
-/* 64 inputs of 16 rows: tiles read weights where they lie. Products with ones are the sums of rows. */
+/* Multiply 64 inputs of 16 rows; tiles read the weights in place. Products with ones yield the sums of rows.
+ */
 ALWAYS_INLINE void few_group_0(const uint8_t *w, int64_t stride, const uint8_t *b, const uint8_t *b2,
                                const uint8_t *ones, const bool wide)
 {
@@ -65,7 +66,7 @@ ALWAYS_INLINE void few_group_1(const uint8_t *w, int64_t stride, const uint8_t *
     _tile_dpbsud(3, 6, 7);
 }
 
-/* 64 inputs of which not all are there, or of rows that are not. */
+/* Copy 64 inputs of 16 rows with zero padding, for tiles with missing inputs or rows. */
 static void copy_tile(const uint8_t *w, int64_t row_bytes, int rows, int64_t have, uint8_t *tile)
 {
     const __mmask64 here = first_bytes(have);
@@ -133,7 +134,7 @@ const struct gemm_kernel GEMM_W8A8_AMX = {
     .panel_rows = PANEL_ROWS,
     .kc = KC,
     .mc = MC,
-    .long_lots = true,
+    .long_chunks = true,
     .depth = W8A8_DEPTH,
     .panel_step = W8A8_TILE,
     .sliver_step = 2 * W8A8_TILE,

@@ -1,5 +1,5 @@
-/* Integer products under one scale a row and a token with AVX2: bytes are widened to 16 bits, where
- * multiply-add in pairs is exact whatever the codes (pmaddubsw would saturate). */
+/* W8A8 with AVX2. Bytes are widened to 16 bits, where multiply-add in pairs is exact for all codes;
+ * vpmaddubsw would saturate. */
 #include "kernels/isa/isa_kernels.h"
 #include "kernels/isa/gemm/w8a8_256.h"
 
@@ -57,7 +57,10 @@ void w8a8_dot_avx2(const struct w8a8_dot *d)
 
 /* ---------------------------------------------------------------- many rows */
 
-enum { PER = 2, MIN_ROWS = 15 /* 16 tokens are worked out, and fewer dotted as fast */ };
+enum {
+    PER = 2,
+    MIN_ROWS = 15 /* the kernel always computes 16 tokens; with fewer, dot products are as fast */
+};
 
 ALWAYS_INLINE __m256i activations(const uint8_t *code)
 {

@@ -1,6 +1,6 @@
-/* Integer products under one scale a row and a token with AVX-512 VNNI. vpdpbusd multiplies unsigned bytes,
- * which activations are as they come (their code of 0 is `zero`), with signed ones, which weights are: what
- * remains is zero * (sum of the weights), summed up on the way by one instruction more.
+/* W8A8 with AVX-512 VNNI. vpdpbusd multiplies unsigned bytes (the activation codes) by signed bytes (the
+ * weights). One more instruction sums the weights on the way, so that zero * (sum of the weights) can be
+ * subtracted.
  *
  * Panels and slivers are those of the integer tiles (w8a8_512.h). */
 #include "kernels/isa/isa_kernels.h"
@@ -71,8 +71,7 @@ void w8a8_dot_avx512vnni(const struct w8a8_dot *d)
 
 enum { MIN_ROWS = 9, PANEL_ROWS = 64, KC = 4096, MC = 256, STEP_ROWS = 8, FEW_ROWS = 16, AHEAD = 512 };
 
-/* Rows of weights, in a panel or where they are stored: where they begin, and how far it is to the next row
- * and to the next 64 inputs. */
+/* Rows of weights, in a panel or in place: start, and distances to the next row and the next 64 inputs. */
 struct rows {
     const uint8_t *w;
     int64_t row, tile;
@@ -142,7 +141,7 @@ static void multiply(const struct gemm_step *p)
         multiply_panel(p, 1);
 }
 
-/* Eight rows from r on, read where they are stored, `stride` apart. */
+/* Multiply eight rows from r on, read in place, `stride` apart. */
 ALWAYS_INLINE void few_rows(const struct few_product *p, int r, int64_t stride, const int halves)
 {
     const struct unpacking *u = &p->u;

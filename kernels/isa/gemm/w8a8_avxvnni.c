@@ -1,5 +1,5 @@
-/* Integer products under one scale a row and a token with AVX-VNNI: vpdpbusd takes activations as they come,
- * unsigned, and weights, which are signed. Few rows are AVX2's. */
+/* W8A8 with AVX-VNNI: vpdpbusd multiplies unsigned activation codes by signed weights. Few rows use the AVX2
+ * kernel. */
 #include "kernels/isa/isa_kernels.h"
 #include "kernels/isa/gemm/w8a8_256.h"
 

@@ -1,5 +1,5 @@
-/* Integer products under one scale a row and a token (struct w8a8_dot): a plain loop, which compilers turn
- * into multiplications of 16 bits summed in 32. */
+/* W8A8 in plain C (struct w8a8_dot): a loop that the compiler turns into 16-bit multiplications with 32-bit
+ * sums. */
 #include "kernels/isa/isa_kernels.h"
 
 static int32_t product(const int8_t *restrict w, const uint8_t *restrict code, int16_t zero, int64_t n)

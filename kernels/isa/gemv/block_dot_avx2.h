@@ -1,5 +1,6 @@
-/* kernels/isa/gemv/block_dot_avx2.h - AVX2: decode and both dots for every format that can expand 32 codes to
- * bytes. A format is a struct block_kind of constants; everything is inlined into it. */
+/* kernels/isa/gemv/block_dot_avx2.h - decode and both dot products with AVX2, for every format that can
+ * expand 32 codes to bytes. A format supplies a struct block_kind of constants, for which everything is
+ * inlined. */
 #ifndef QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_AVX2_H
 #define QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_AVX2_H
 
@@ -26,8 +27,8 @@ ALWAYS_INLINE __m256i products_signed(__m256i codes, __m256i q)
     return products_unsigned(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes));
 }
 
-/* Codes that use all of their byte, products of code - 128: 128 scales come back with the minimum, which such
- * a format has, beside more than one part. */
+/* Codes that use all 8 bits: products of code - 128. The minimum, which such a format must have, compensates
+ * by 128 scales. */
 ALWAYS_INLINE __m256i products_lowered(__m256i codes, __m256i q)
 {
     return products_signed(_mm256_xor_si256(codes, _mm256_set1_epi8((char)0x80)), q);
@@ -87,13 +88,14 @@ ALWAYS_INLINE void kind_dot_f32_n(const struct block_kind *f, const struct dot *
     }
 }
 
-/* The scale that a block starts with, which most do; a function of its own so that it can be recognized. */
+/* The f16 scale at the start of a block, which most formats have. It is a function of its own so that the
+ * kernel can recognize it and convert several scales together. */
 ALWAYS_INLINE float leading_scale(const uint8_t *block)
 {
     return scale_at(block);
 }
 
-/* And the minimum behind it. */
+/* The f16 minimum after the scale. */
 ALWAYS_INLINE float second_min(const uint8_t *block)
 {
     return scale_at(block + 2);
@@ -101,7 +103,7 @@ ALWAYS_INLINE float second_min(const uint8_t *block)
 
 enum { ROUND = 4 /* blocks */ };
 
-/* Four f16, `step` bytes apart. Integer loads: the vector ports are the limit. */
+/* Load four f16, `step` bytes apart, with integer loads: the vector ports are the bottleneck. */
 ALWAYS_INLINE __m128 load_4_halves(const uint8_t *p, int step)
 {
     const uint64_t four = (uint64_t)load_u16(p) | (uint64_t)load_u16(p + step) << 16 |
@@ -126,8 +128,8 @@ ALWAYS_INLINE __m256 part_dots(const struct block_kind *f, __m256i codes, const 
     return _mm256_cvtepi32_ps(f->products(codes, _mm256_loadu_si256((const __m256i *)q)));
 }
 
-/* Four blocks of 32: their scales (times the activations') come from memory one by one, where a broadcast
- * costs no shuffle. */
+/* Four blocks of 32. Their scales, times those of the activations, are stored and broadcast from memory,
+ * which needs no shuffle. */
 ALWAYS_INLINE void round_add(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
                              const int n, struct kind_sums *sums)
 {
@@ -153,7 +155,7 @@ ALWAYS_INLINE void round_add(const struct block_kind *f, const struct dot *d, co
     }
 }
 
-/* One block of any number of parts under one scale. */
+/* One block with any number of parts under one scale. */
 ALWAYS_INLINE void block_add(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
                              const int n, struct kind_sums *sums)
 {
@@ -230,8 +232,8 @@ ALWAYS_INLINE void kind_dot_q8(const struct block_kind *f, const struct dot *d)
     }
 }
 
-/* Codes for the integer matrix product. Signed ones get 128 added; codes up to 31 that count from 0 are taken
- * as -16..15 (the minimum grows by 16 scales), so that sums of half a block stay within 16 bits. */
+/* Unpack codes for integer GEMM. Signed codes get 128 added. Codes up to 31 without a bias are treated as
+ * -16..15 (the minimum grows by 16 scales), so that sums of half a block fit 16 bits. */
 ALWAYS_INLINE void kind_unpack_q8(const struct block_kind *f, const uint8_t *w, int64_t row_bytes, int rows,
                                   int64_t k, struct q8_group *out)
 {
@@ -258,7 +260,7 @@ ALWAYS_INLINE void kind_unpack_q8(const struct block_kind *f, const uint8_t *w, 
     }
 }
 
-/* The three functions of a format, from its static const struct block_kind. */
+/* Define decode and both dot products of a format from its static const struct block_kind. */
 #define BLOCK_KIND_FUNCTIONS(name, KIND)                                                                     \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \
@@ -273,7 +275,7 @@ ALWAYS_INLINE void kind_unpack_q8(const struct block_kind *f, const uint8_t *w, 
         kind_dot_q8(&KIND, d);                                                                               \
     }
 
-/* Its codes for the integer matrix product. */
+/* Define its unpacking for integer GEMM. */
 #define BLOCK_KIND_UNPACK_Q8(name, KIND)                                                                     \
     static void name##_unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int64_t k,                   \
                                  struct q8_group *out)                                                       \

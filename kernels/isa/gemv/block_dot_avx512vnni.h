@@ -1,6 +1,7 @@
-/* kernels/isa/gemv/block_dot_avx512vnni.h - AVX-512 VNNI: the dot with 8-bit activations for every format
- * that can expand 32 codes to unsigned bytes. Four times 32 weights a round: two registers of codes meet 128
- * activations, four scales are formed at once. A format is a struct block_kind512 of constants. */
+/* kernels/isa/gemv/block_dot_avx512vnni.h - the dot product with 8-bit activations on AVX-512 VNNI, for every
+ * format that can expand 32 codes to unsigned bytes. A round processes four times 32 weights: two registers
+ * of codes times 128 activations, with four scales converted at once. A format supplies a struct
+ * block_kind512 of constants. */
 #ifndef QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_AVX512VNNI_H
 #define QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_AVX512VNNI_H
 
@@ -18,14 +19,14 @@ struct block_kind512 {
     __m512i (*codes64)(const uint8_t *block, int part); /* two parts of a block at once; NULL: one by one */
 };
 
-/* The row's sums on their way: lanes of products, and of what minima and biases add. */
+/* Partial sums of a row: lanes of products, and lanes of the terms of minima and biases. */
 struct round_sums {
     __m512 products[2];
     __m128 offset;
 };
 
-/* Parts b .. b + 3 of a row, at `block` (from `part` on) in memory. `have` < ROUND, at the end of a row only:
- * activations that do not exist count as 0, the block bytes are readable all the same. */
+/* Process parts b .. b + 3 of a row, which start at part `part` of `block`. At the end of a row, `have` <
+ * ROUND: missing activations count as 0; the bytes at `block` are readable nevertheless. */
 ALWAYS_INLINE void round_add(const struct block_kind512 *f, const struct dot *d, const uint8_t *block,
                              int part, int64_t b, int have, const int n, struct round_sums *sums)
 {
@@ -84,7 +85,7 @@ ALWAYS_INLINE void kind_dot_vnni_n(const struct block_kind512 *f, const struct d
                 prefetch_ahead(w, ROUND / f->parts * f->bytes);
                 round_add(f, d, w, 0, b, ROUND, n, sums);
             }
-            if (b < parts) { /* fewer than four parts: nothing behind them may be read */
+            if (b < parts) { /* fewer than four parts remain, and nothing after them may be read */
                 uint8_t rest[ROUND_BYTES] = { 0 };
                 memcpy(rest, w, (size_t)((parts - b) / f->parts * f->bytes));
                 round_add(f, d, rest, 0, b, (int)(parts - b), n, sums);

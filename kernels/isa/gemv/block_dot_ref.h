@@ -1,6 +1,6 @@
-/* kernels/isa/gemv/block_dot_ref.h - decoding and the dot with 8-bit activations, once for every format whose
- * weights come 32 at a time under one scale: a format says how 32 of its weights become small integers. Slow
- * and obvious; what the vector kernels are compared with. */
+/* kernels/isa/gemv/block_dot_ref.h - reference decode and dot product with 8-bit activations for formats with
+ * 32 weights under one scale. A format supplies a function that extracts 32 small integers. Slow and simple:
+ * tests compare the vector kernels with it. */
 #ifndef QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_REF_H
 #define QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_REF_H
 
@@ -28,7 +28,7 @@ static inline void decode_parts(const struct block_shape *s, part_fn *part_at, c
         for (int p = 0; p < s->parts; p++, x += PART) {
             struct part v;
             part_at(in, p, &v);
-            for (int j = 0; j < PART; j++) { /* without a minimum nothing is added: -0 + 0 would be 0 */
+            for (int j = 0; j < PART; j++) { /* add nothing without a minimum: -0 + 0 would be 0 */
                 const float scaled = (float)v.code[j] * v.d;
                 x[j] = s->has_min ? scaled + v.m : scaled;
             }

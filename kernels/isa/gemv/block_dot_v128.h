@@ -1,8 +1,10 @@
-/* kernels/isa/gemv/block_dot_v128.h - 128-bit vectors: decode and both dots for every format that can expand
- * 32 codes to bytes. A format is a struct block_kind of constants; everything is inlined into it.
+/* kernels/isa/gemv/block_dot_v128.h - decode and both dot products with 128-bit vectors, for every format
+ * that can expand 32 codes to bytes. A format supplies a struct block_kind of constants, for which everything
+ * is inlined.
  *
- * Four parts of 32 weights are one round: their sums of products become the four lanes of one register, which
- * then meets four scales of activations at once. Inclusion: after an implementation of isa/v128.h. */
+ * Four parts of 32 weights are processed together (a round): their sums of products become the four lanes of
+ * one register, which is multiplied by four scales of activations at once. Include an implementation of
+ * isa/v128.h first. */
 #ifndef QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_V128_H
 #define QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_V128_H
 
@@ -13,10 +15,10 @@ struct block_kind {
     int bytes, parts, bias;
     bool is_signed;                                              /* codes -128..127 instead of 0..63 */
     void (*codes)(const uint8_t *block, int part, u8x16 out[2]); /* in natural order */
-    float (*scale)(const uint8_t *block);                        /* NULL: it is the f16 at */
+    float (*scale)(const uint8_t *block);                        /* NULL: the f16 at */
     int scale_at;
     enum { NO_MIN, MIN, ZERO } min; /* ZERO: an f16 zero point, which makes the minimum -(zero * scale) */
-    int min_at;                     /* where the f16 minimum or zero point lies */
+    int min_at;                     /* offset of the f16 minimum or zero point */
     bool whole_bytes;               /* codes 0..255 and a zero point: products are of code - 128 */
 };
 
@@ -32,7 +34,8 @@ ALWAYS_INLINE float kind_min(const struct block_kind *f, const uint8_t *block)
     return f->min == MIN ? m : -(m * kind_scale(f, block));
 }
 
-/* The f16 number at `at` of the blocks of each part of a round: four blocks, two, or one. */
+/* The f16 numbers at offset `at` of the blocks that the four parts of a round belong to: four blocks, two, or
+ * one. */
 ALWAYS_INLINE f32x4 kind_f16(const struct block_kind *f, const uint8_t *w)
 {
     if (f->parts > 2) return all_f32(load_one_f16(w));
@@ -48,8 +51,8 @@ ALWAYS_INLINE f32x4 kind_scales(const struct block_kind *f, const uint8_t *w)
                     f->scale(w + 3 * f->bytes) }; /* one part a block */
 }
 
-/* Where bit j of the word at p is set, `value` more in byte j: every byte gets its byte of the word and looks
- * for its bit. */
+/* Add `value` to byte j where bit j of the 32-bit word at p is set: each byte gets its byte of the word and
+ * tests its bit. */
 ALWAYS_INLINE void add_bits(const uint8_t *p, const uint8_t value, u8x16 out[2])
 {
     const u8x16 bit = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
@@ -140,7 +143,7 @@ struct q8_sums {
     float tail[DOT_X];
 };
 
-/* What is multiplied with the sums of activations. */
+/* The factor of the sums of activations: min - bias * scale. */
 ALWAYS_INLINE f32x4 kind_per_sum(const struct block_kind *f, const uint8_t *w, f32x4 scale)
 {
     if (f->min == MIN) return kind_f16(f, w + f->min_at);
@@ -201,7 +204,7 @@ ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d
 #pragma GCC unroll 2
             for (int p = 0; p < step; p += GROUP) kind_round(f, d, w, b + p, p, &s, n);
         }
-        if (f->parts < GROUP) /* blocks that are no whole round */
+        if (f->parts < GROUP) /* the last blocks, fewer than a round */
             for (; b < parts; b += f->parts, w += f->bytes)
                 for (int p = 0; p < f->parts; p++) kind_last(f, d, w, b + p, p, &s, n);
 #pragma GCC unroll 4
@@ -237,7 +240,7 @@ ALWAYS_INLINE void kind_dot_q8(const struct block_kind *f, const struct dot *d)
     }
 }
 
-/* The three functions of a format, from its static const struct block_kind. */
+/* Define decode and both dot products of a format from its static const struct block_kind. */
 #define BLOCK_KIND_FUNCTIONS(name, KIND)                                                                     \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \

@@ -1,6 +1,6 @@
-/* kernels/isa/gemv/tables_avx512.h - AVX-512: decoding, the dot with f32 activations and bf16 rows for every
- * format whose codes of up to four bits can be looked up: the sixteen values they mean in a unit (weights
- * under one scale) are computed once, as the reference computes them, and a code is an index. */
+/* kernels/isa/gemv/tables_avx512.h - AVX-512 decode, f32 dot products and bf16 rows for formats with codes of
+ * up to four bits. The sixteen values that codes mean in a unit (weights under one scale) are computed once,
+ * with the reference's operations, and each code is an index into them. */
 #ifndef QDYNO_KERNELS_ISA_GEMV_TABLES_AVX512_H
 #define QDYNO_KERNELS_ISA_GEMV_TABLES_AVX512_H
 

@@ -1,6 +1,6 @@
-/* kernels/isa/vectors/rounding.h - activations to small numbers, in plain C: loops that compilers turn into
- * vectors of whatever width the including file's flags allow (isa/rounding_*.c). `fma` is a constant:
- * multiply-add in one instruction is there. */
+/* kernels/isa/vectors/rounding.h - activation quantization in plain C loops, which the compiler vectorizes
+ * with the flags of the including file (rounding_*.c). `fma` (a constant) says whether the ISA has a fused
+ * multiply-add. */
 #ifndef QDYNO_KERNELS_ISA_VECTORS_ROUNDING_H
 #define QDYNO_KERNELS_ISA_VECTORS_ROUNDING_H
 
@@ -22,7 +22,7 @@ static inline float bits_float(uint32_t u)
     return v;
 }
 
-/* Magnitudes compare as their bits do, and NaN is the largest of all. */
+/* Magnitudes are compared by their bits as integers, which gives the same order and ranks NaN highest. */
 static inline float largest_magnitude(const float *x, int64_t n)
 {
     int32_t top = 0;
@@ -33,15 +33,16 @@ static inline float largest_magnitude(const float *x, int64_t n)
     return bits_float((uint32_t)top);
 }
 
-/* x / by. The quotient by the reciprocal is at most a unit off; with what it misses x by, an exact number,
- * the rounding is that of a division (Markstein), in a third of its time. */
+/* x / by, correctly rounded, in a third of the time of a division. The product with the reciprocal is off by
+ * at most one unit; its remainder is exact, and one correction step with it yields the correctly rounded
+ * quotient. Source: Markstein, "Computation of elementary functions on the IBM RISC System/6000" (1990). */
 static inline __attribute__((always_inline)) float divided(float x, float by, float reciprocal,
                                                            const bool fma)
 {
     if (!fma) return x / by;
     const float q = x * reciprocal;
     const float exact = __builtin_fmaf(__builtin_fmaf(-q, by, x), reciprocal, q);
-    return __builtin_fabsf(q) < 0x1p100f ? exact : q; /* infinity misses by infinity */
+    return __builtin_fabsf(q) < 0x1p100f ? exact : q; /* the correction would overflow for huge q */
 }
 
 static inline __attribute__((always_inline)) void codes_of(const float *restrict x, int64_t n,
@@ -69,8 +70,9 @@ quantize_codes(const float *x, int64_t n, const struct u8_scale *s, uint8_t *cod
         codes_of(x, n, s, code, false, fma);
 }
 
-/* Rounds to nearest, ties to even. Finite values beyond `largest` become `largest`; infinities and NaN become
- * NaN, so that a damaged activation stays visible. Below `normal` the unit is that of a sum with `magic`. */
+/* Round x / by to the numbers of k: to nearest, ties to even. Larger finite magnitudes become `largest`;
+ * infinities and NaN become NaN, so that a damaged activation stays visible. Below `normal`, adding and
+ * subtracting `magic` rounds to the spacing of subnormals. */
 static inline __attribute__((always_inline)) void round_kind(const float *restrict x, int64_t n, float by,
                                                              const struct small_float *k, float *restrict y,
                                                              const bool fma)

@@ -1,4 +1,4 @@
-/* Vector operations with AVX2: whole vectors here, tails through the reference. */
+/* Vector operations with AVX2. The reference handles the last elements that fill no vector. */
 #include <math.h>
 
 #include "kernels/isa/avx2.h"
@@ -148,7 +148,7 @@ static float exp_sum_avx2(float *x, int64_t n, float max)
     return sum_of_lanes(sum) + VECTORS_REF.exp_sum(x + i, n - i, max);
 }
 
-/* Eight sums across a register each, lane i of v[i]. */
+/* Lane i of the result is the sum of all lanes of v[i]. */
 ALWAYS_INLINE __m256 sums_of_8(__m256 v[8])
 {
     const __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));

@@ -1,4 +1,4 @@
-/* Vector operations with AVX-512; tails by masks, sums in f32 over 16 or 64 lanes. */
+/* Vector operations with AVX-512. Masks handle the last elements; sums are f32 in 16 or 64 lanes. */
 #include <math.h>
 
 #include "kernels/isa/avx512.h"
@@ -107,7 +107,7 @@ static float exp_sum_avx512(float *x, int64_t n, float max)
     return _mm512_reduce_add_ps(sum);
 }
 
-/* Sixteen sums across a register each, lane i of v[i]: four rounds of two shuffles and an addition. */
+/* Lane i of the result is the sum of all lanes of v[i]: four rounds of two shuffles and an addition. */
 ALWAYS_INLINE __m512 sums_of_16(__m512 v[16])
 {
     __m512 t[8], u[4];
@@ -182,7 +182,8 @@ static void softcap_avx512(float *x, int64_t n, float cap)
     }
 }
 
-/* 8 angles as quarter turns and a rest within an eighth of a turn, in binary64: f32 angles reach 10^5. */
+/* Reduce 8 angles to a number of quarter turns and a remainder within an eighth of a turn, in binary64,
+ * because angles reach 10^5. */
 ALWAYS_INLINE __m256 quarter_turns(__m256 x, __m256i *turns)
 {
     const __m512d v = _mm512_cvtps_pd(x);
@@ -193,7 +194,7 @@ ALWAYS_INLINE __m256 quarter_turns(__m256 x, __m256i *turns)
     return _mm512_cvtpd_ps(r);
 }
 
-/* The rows of sines a rope needs: absolute error below 2e-7 for |x| < 2^30. */
+/* Sines and cosines for rope. Absolute error: below 2e-7 for |x| < 2^30. */
 static void sincos_avx512(const float *x, int64_t n, float by, float *sine, float *cosine)
 {
     for (int64_t i = 0; i < n; i += 16) {
@@ -278,9 +279,9 @@ ALWAYS_INLINE __m512 gelu_tanh(__m512 g)
     return times_sigmoid(g, _mm512_mul_ps(_mm512_mul_ps(g, cubic), _mm512_set1_ps(1.5957691216057308f)));
 }
 
-/* 0.5 g (1 + erf(g / sqrt 2)) by way of erfc(z), z >= 0, = t exp(-z^2 + P(t)), t = 1 / (1 + z / 2), within
- * 1.2e-7 of itself (Press et al., Numerical Recipes): no difference of near numbers where the result is
- * small. */
+/* GELU, 0.5 g (1 + erf(g / sqrt 2)), computed through erfc(z) for z >= 0 to avoid cancellation where the
+ * result is small. erfc(z) = t exp(-z^2 + P(t)) with t = 1 / (1 + z / 2), relative error 1.2e-7. Source:
+ * Press et al., Numerical Recipes. */
 ALWAYS_INLINE __m512 gelu_erf(__m512 g)
 {
     static const float P[] = { 0.17087277f,  -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,

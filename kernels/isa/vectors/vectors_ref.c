@@ -1,5 +1,5 @@
-/* Vector operations in plain C, sums in binary64: the yardstick of the others, and all there is on machines
- * without a kernel of their own. */
+/* Vector operations in plain C with sums in binary64: the reference for tests, and the fallback on machines
+ * without vector kernels. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* kernels/isa/vectors/vectors_v128.h - vector operations with 128 bits, after an implementation of v128.h:
- * whole vectors here, tails through the reference. */
+/* kernels/isa/vectors/vectors_v128.h - vector operations with 128-bit vectors. The reference handles the last
+ * elements that fill no vector. Include an implementation of v128.h first. */
 #ifndef QDYNO_KERNELS_ISA_VECTORS_VECTORS_V128_H
 #define QDYNO_KERNELS_ISA_VECTORS_VECTORS_V128_H
 
