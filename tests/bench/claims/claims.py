@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What documents about training claim, as experiments on this machine.
+"""Tests common claims about training as experiments on this machine.
 
-Each claim is one `qdyno ab` over settings of training (-w trainN: a fresh network every cell, same rows). The page
-docs/claims.md is written from the programs' output: what was claimed, the command, the figures with their intervals,
-and whether they agree. On a busy machine blocks are discarded and a run may end invalid: then no page is written.
+Each claim is one `qdyno ab` over settings of training (-w trainN: every cell trains a new network on the same rows). From the
+programs' output the script writes docs/claims.md: the claim, the command, the measurements with their intervals, and whether they
+agree. On a busy machine blocks are discarded and a run can become invalid; then no page is written.
 
-Exit status: 0 the page was written, 1 a program failed, 3 a run is invalid (a busy machine: try again), 4 bad usage.
+Exit status: 0 the page was written, 1 a program failed, 3 a run is invalid (try again on an idle machine), 4 bad usage.
 """
 
 import argparse
@@ -18,10 +18,10 @@ import tempfile
 import time
 
 EXIT_FAILED, EXIT_INVALID = 1, 3
-LOSS_STEPS = 60  # of training, after which losses are compared; one step says nothing about what is learned
+LOSS_STEPS = 60  # losses are compared after this many steps, because the loss after one step says little
 
-# title, what is claimed, arms (the first is what others are compared with), workload,
-# (what, by which figure, from, to): share of change that is claimed; None: no bound.
+# title, claim, arms (the first is the baseline), workload,
+# checks (text, figure, from, to): claimed relative change of the figure; None: no bound.
 CLAIMS = [
     ("Mixed precision",
      "Training in bf16 or fp16 instead of f32 is faster, takes less memory, and the loss is the same.",
@@ -33,7 +33,7 @@ CLAIMS = [
       "train_batch=16,accumulate=1,checkpoint_every=2", "train_batch=16,accumulate=1,checkpoint_every=3"], "train1",
      [("activations: 50 to 70 % less", "activations", -0.70, -0.50), ("all memory: 50 to 70 % less", "peak", -0.70, -0.50),
       ("20 to 30 % more time", "time", 0.20, 0.30)]),
-    ("Giving memory back",
+    ("Releasing memory",
      "Emptying caches between steps takes about 10 % off memory.",
      ["default", "trim_every=1"], "train2",
      [("peak: about 10 % less", "peak", -0.15, -0.05), ("between steps: about 10 % less", "after", -0.15, -0.05),
@@ -57,7 +57,7 @@ def run(qdyno, arguments, folder):
 
 
 def held_out_losses(qdyno, claim, seed, folder):
-    """Nats a held-out token of each arm after LOSS_STEPS; nothing where no loss is claimed."""
+    """Loss of each arm on held-out text after LOSS_STEPS, in nats a token; None if the claim is not about the loss."""
     _, _, arms, _, checks = claim
     if not any(figure == "loss" for _, figure, _, _ in checks):
         return None
@@ -70,8 +70,8 @@ def held_out_losses(qdyno, claim, seed, folder):
 
 
 def change_of(result, index, figure):
-    """(share of change against A, lower, upper) of arm `index`; no bounds: None where the figure is no measurement (it is the
-    same at every run), infinite where too few blocks give one."""
+    """(relative change, lower, upper) of arm `index` against the first arm. Bounds are None if the figure is the same in every run,
+    and infinite if too few blocks were measured for an interval."""
     a, b = result["arms"][0], result["arms"][index]
     if figure == "activations":
         return b["plan"]["compute"] / a["plan"]["compute"] - 1, None, None
@@ -97,7 +97,7 @@ def interval(change):
 
 
 def agrees(change, low, high):
-    """What the figure says about a claimed range."""
+    """Whether a measured change agrees with a claimed range."""
     estimate, lower, upper = change
     lower, upper = (estimate, estimate) if lower is None else (lower, upper)
     low, high = -9 if low is None else low, 9 if high is None else high
@@ -132,19 +132,25 @@ def claim_table(result, checks):
 def page(claims, results, machine, seconds):
     yield """# Claims about training, measured
 
-Made by one command; the numbers are its output and nothing was edited:
+This page tests three common claims about training. One command makes it; nothing was edited by hand:
 
     ./dev bench claims
 
-What documents say about training is here an experiment like any other (docs/ab.md): two or more settings of the trainer take turns
-on the same rows, from the same start, in a process each; intervals are 95 %% and hold at every look. `-w trainN` is N steps of
-the bundled model's training (%s), of 4096 tokens each. *Peak* is the resident memory of the
-whole process in the cell, *between steps* what is left when the last step is over, *activations* the block of memory they are
-carved from; time is that of the same work, 1 / (tokens/s). Losses are those of held-out stories after `qdyno train -b 4 --steps %d`. A claim is reproduced when the whole interval lies in the claimed
-range, refuted when none of it does. It took %.0f seconds on
+Each claim is an experiment as described in docs/ab.md: settings of the trainer take turns on the same rows, each starting from the same
+network in its own process. Intervals are 95 %%, and remain valid although the experiment may stop early. A claim is *reproduced* if the
+whole interval lies in the claimed range, and *refuted* if no part of it does. The run took %.0f seconds on
 
     %s
-""" % (results[0]["arms"][0]["model"], LOSS_STEPS, seconds, machine)
+
+| term | meaning |
+|---|---|
+| `-w trainN` | the first N steps of the bundled model's training (%s), 4096 tokens each |
+| time | for the same work, 1 / (tokens/s) |
+| peak memory | largest resident memory of the whole process |
+| between steps | resident memory after the last step |
+| activations | size of the memory block that activations are placed in |
+| loss | on held-out stories, after `qdyno train -b 4 --steps %d` |
+""" % (seconds, machine, results[0]["arms"][0]["model"], LOSS_STEPS)
     for claim, (arguments, result) in zip(claims, [(c["command"], c) for c in results]):
         yield "## %s\n\n> %s\n" % (claim[0], claim[1])
         yield "    qdyno %s\n" % " ".join(arguments)
@@ -153,16 +159,16 @@ range, refuted when none of it does. It took %.0f seconds on
             100 * (result["noise_floor_ratio"] or 0), result["blocks"], result["discarded"])
         yield from claim_table(result, claim[4])
         yield ""
-    yield """## What stands behind the figures
+    yield """## Explanation
 
-* Products are rounded to bf16 or f16, sums and weights stay f32 (mixed precision): the f32 copies, gradients and the optimizer's
-  means are the same in every arm, so memory hardly falls on a model this small, and the copies for the products come on top of it.
-* With `checkpoint_every=k` only what enters every k-th layer is kept. Logits, the copies that gradients are computed from and one segment's
-  activations remain: that is why the activations do not fall to one layer's share, and the process, with weights and optimizer, less.
-* Steps compute in one block of memory that is there from the beginning, so there is no fragmentation for trimming to cure: giving it
-  back changes what is resident between two steps and nothing about the peak. Allocators that cache freed blocks (where the claim comes
-  from) have something to empty; this trainer does not, which is the reason to measure before believing.
-* Same seed, same rows: equal losses of arms that only keep less are equal to the last bit."""
+* **Mixed precision** rounds the operands of products to bf16 or f16; sums and weights stay f32. The f32 weights, gradients and optimizer
+  means are the same in every arm, and the rounded copies need extra memory. So on a model this small memory hardly falls.
+* **Gradient checkpoints**: `checkpoint_every=k` keeps only the input of every k-th layer. Logits, operands for weight gradients and the
+  activations of one segment remain, so activations do not fall to one layer's share. Memory of the process falls less, because it also
+  contains weights and optimizer state.
+* **Releasing memory**: the trainer allocates one block at the start, so there is no fragmentation to remove. Releasing memory changes
+  what is resident between two steps, but not the peak. The claim comes from programs whose allocators cache freed blocks.
+* Arms that only keep less in memory have the same losses as the baseline to the last bit, because seed and rows are the same."""
 
 
 def main():

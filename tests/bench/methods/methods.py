@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Every method on small trained models: error of the weights, and what predictions lose against the model as it is.
+"""Compares all quantization methods on small trained models: error of the weights, and loss of prediction quality.
 
-Runs `qdyno methods` over one list of recipes and writes the page docs/methods.md. The bundled model has its bundled texts; for the
-others the text's beginning calibrates, its second half scores. Models that are matrices only (raw f32 files with a manifest) are wrapped into a GGUF file for the errors;
-they cannot predict, so methods that have to run the model say so in their row.
+Runs `qdyno methods` for a list of recipes and writes the page docs/methods.md. The bundled model uses its bundled texts. For other
+models the beginning of a text calibrates and its second half is scored. Models that consist of matrices only (raw f32 files with a
+manifest) are wrapped into a GGUF file and only their weight errors are measured; methods that run the model report an error in
+their row.
 
 Exit status: 0 the page was written, 1 a program failed, 4 bad usage, 5 bad input file.
 """
@@ -19,7 +20,7 @@ import time
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INPUT, EXIT_NO_FIT = 1, 4, 5, 6
 
-# Rows of the models of DATA are 64, 128, 172, 288, 384 and 768 long: groups of 32 and 64 fit most of them.
+# Rows of the models in DATA have 64, 128, 172, 288, 384 and 768 weights, most of them multiples of 32 and 64.
 RECIPES = """
 f16
 bf16
@@ -86,8 +87,8 @@ fp8
 fp8,granularity=block
 """
 
-BUNDLED = "share/models/bundled.gguf"  # beside the program
-# (file under the data folder, title)
+BUNDLED = "share/models/bundled.gguf"  # in the program's folder
+# (file in the data folder, title)
 MODELS = (
     ("models/repacked/stories260K-f32.gguf", "stories260K"),
     ("models/repacked/tinystories-656k-f32.gguf", "tinystories-656k"),
@@ -99,7 +100,7 @@ TEXT = "text/tinystories-valid-excerpt.txt"
 
 
 class Failure(Exception):
-    """What a program was asked, and what it said."""
+    """A command that failed, with its error message."""
 
 
 def note(text):
@@ -130,7 +131,7 @@ def text(value):
 
 
 def wrap_matrices(folder, path):
-    """The files of a manifest that are there, as one GGUF file of f32 tensors."""
+    """Write the files of a manifest that exist as one GGUF file of f32 tensors."""
     with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as f:
         listed = json.load(f)["tensors"]
     tensors = [t for t in listed if os.path.exists(os.path.join(folder, t["filename"]))]
@@ -149,7 +150,7 @@ def wrap_matrices(folder, path):
             with open(os.path.join(folder, t["filename"]), "rb") as f:
                 data = f.read()
             if len(data) != t["nbytes"]:
-                raise Failure(f"{t['filename']}: want {t['nbytes']} bytes, found {len(data)}")
+                raise Failure(f"{t['filename']}: expected {t['nbytes']} bytes, found {len(data)}")
             out.write(data + bytes(-len(data) % ALIGNMENT))
 
 
@@ -157,7 +158,7 @@ def wrap_matrices(folder, path):
 
 
 def split_text(path, folder):
-    """The beginning to calibrate with, the second half to score; cut between stories."""
+    """Split a text between stories: the beginning for calibration, the second half for scoring."""
     with open(path, encoding="utf-8") as f:
         whole = f.read()
     middle = whole.index("\n\n", len(whole) // 2)
@@ -170,7 +171,7 @@ def split_text(path, folder):
 
 
 def measure(qdyno, model, recipes, more):
-    """One document with all recipes' rows; a recipe that cannot be made of this model is a row with its error."""
+    """Run all recipes and return one document with their rows. A recipe that this model cannot have gets a row with the error."""
     whole = {"rows": []}
     for at, recipe in enumerate(recipes):
         began = time.monotonic()
@@ -198,7 +199,7 @@ def nmse(value):
 
 
 def table(document, predicts):
-    """Markdown: one line a recipe."""
+    """The document as a Markdown table with one line for each recipe."""
     head = ["recipe", "bits", "quantized", "fell back", "NMSE", "worst tensor"]
     if predicts:
         head += ["perplexity", "ratio", "KL divergence", "p99", "same top-1"]
@@ -206,7 +207,7 @@ def table(document, predicts):
     for row in document["rows"]:
         if row.get("error"):
             why = row["error"].split("; ")[0][:150].replace("|", "/")
-            cells = [f"`{row['config']}`", "", "", "", "", why if predicts else f"has to run a model: {why}"]
+            cells = [f"`{row['config']}`", "", "", "", "", why if predicts else f"needs a complete model: {why}"]
             cells += [""] * (len(head) - len(cells))
         else:
             worst = f"{nmse(row['nmse_worst'])} {row['worst_tensor'] or ''}".replace(".weight", "")
@@ -222,27 +223,38 @@ def table(document, predicts):
 
 def section(title, document):
     reference = document["reference"]
-    return (f"## {title}\n\nAs it is: perplexity {reference['perplexity']:.4f} over {reference['scored_tokens']} tokens.\n\n"
+    return (f"## {title}\n\nUnquantized: perplexity {reference['perplexity']:.4f} over {reference['scored_tokens']} tokens.\n\n"
             f"{table(document, True)}\n")
 
 
 INTRO = """# Methods, measured
 
-Made by one command; the numbers are its output and nothing was edited:
+This page compares all quantization methods on small trained models. One command makes it; nothing was edited by hand:
 
     {command}
 
-It runs `qdyno methods -m MODEL -C RECIPE` over one list of recipes. *Bits* are stored bits per weight of the tensors that
-were quantized. *NMSE* is sum (w - w')² / sum w² over them, in the order and scale in which products see the weights. Perplexity,
-KL divergence (mean in nats ± one standard error; p99) and how often both hold the same token most likely compare each recipe
-with the same file as it is, on the same tokens: the bundled text for the bundled model, the second half of `{text}` for
-the others. Methods that want activations saw the bundled text for calibration, or the first 30 kB. Everything was computed with `precision=highest`, so a row shows what its method rounds: weights, and
-activations where the method says so (`llm_int8`, `int8_*`, `smoothquant`, `fp8`, `tf32`).
+It runs `qdyno methods -m MODEL -C RECIPE` for a list of recipes.
 
-A tensor falls back (to f16) when its rows are no whole number of blocks. Methods for layers leave the token embedding and the output
-matrix in f16, and `tensors=token_embd:f16` makes rounding to nearest do so, to be compared with them; the other bare formats quantize it, too.
-`gptq` rounds symmetrically unless told `sym=false`, and the bare formats do not: at 3 and 2 bits that is much of what there is.
-These are tiny models: what is lost at 3 and 2 bits here is far more than a large model loses. Orderings carry over, sizes do not.
+| column | meaning |
+|---|---|
+| bits | stored bits per weight in the quantized tensors |
+| fell back | tensors stored as f16, because their rows are not a multiple of the format's block |
+| NMSE | error of the quantized weights, sum (w - w')² / sum w², after undoing folded scales and reordering |
+| perplexity, ratio | of the quantized model; divided by that of the unquantized file |
+| KL divergence, p99 | from the unquantized file's predictions, in nats: mean ± one standard error; 99th percentile |
+| same top-1 | share of positions where both rank the same token first |
+
+All recipes are evaluated on the same tokens: the bundled held-out text for the bundled model, the second half of `{text}` for the others.
+Methods that use activations were calibrated on the bundled calibration text, or on the first 30 kB. `precision=highest` computes
+everything else in f32, so a row shows only what its method rounds: weights, and for `llm_int8`, `int8_*`, `smoothquant`, `fp8` and
+`tf32` also activations.
+
+* Methods for linear layers leave the token embedding and the output matrix in f16. Plain formats quantize them too, except in rows with
+  `tensors=token_embd:f16`, which can therefore be compared with the methods.
+* `gptq` uses symmetric groups by default, plain formats asymmetric ones; `sym=false` makes `gptq` asymmetric. At 3 and 2 bits this
+  explains much of the difference.
+* These models are tiny. At 3 and 2 bits they lose far more than large models do. The ranking of methods carries over, the size of the
+  losses does not.
 """
 
 
@@ -261,7 +273,7 @@ def page(data, qdyno, folder, chunks, command):
     wrap_matrices(os.path.join(data, MATRICES[0]), wrapped)
     note(f"{MATRICES[1]}: {len(recipes)} recipes")
     document = measure(qdyno, wrapped, recipes, [])
-    sections.append(f"## {MATRICES[1]}\n\nWeights without embeddings: errors only, and no method that runs the model.\n\n"
+    sections.append(f"## {MATRICES[1]}\n\nWeights without embeddings: only their errors are measured, and methods that run the model are not applicable.\n\n"
                     f"{table(document, False)}\n")
     intro = INTRO.format(command=command, text=os.path.basename(TEXT))
     return intro + "\n" + "\n".join(sections)

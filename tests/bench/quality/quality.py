@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""KL divergence and top-1 agreement of ours beside llama-perplexity's, on the same files and the same text.
+"""Compares KL divergence and top-1 agreement with those of llama-perplexity, for the same files and text.
 
-A model's f16 copy is the reference, its block formats are the candidates; `qdyno quantize` makes all of them, and both
-programs read them. llama-perplexity writes the reference's logits to a file first (tens of megabytes, gone afterwards);
-ours needs none. Activations are rounded as the peer rounds them (one row at a time, 8 bits, f16 cache), so the only
-differences left are orders of sums. Two figures agree when they are no further apart than twice the larger of the two
-standard errors.
+The reference is a model's f16 copy, the candidates are its block formats. `qdyno quantize` makes all files, and both programs
+read them. llama-perplexity first writes the reference's logits to a temporary file of tens of megabytes; qdyno needs none. qdyno
+rounds activations as llama.cpp does (one row at a time, 8 bits, f16 cache), so only the order of additions differs. Two figures
+agree if they differ by at most twice the larger of the two standard errors.
 
-On processors with AMX some builds of llama.cpp (February 2025) compute block formats wrongly: their KL divergence is
-then in the units or not a number. Give such a build --without-amx, which refuses it the permission to use the tiles.
+On processors with AMX some builds of llama.cpp (February 2025) compute block formats wrongly: their KL divergence is then larger
+than 1, or NaN. For such a build use --without-amx, which denies it access to the AMX tiles.
 
 Exit status: 0 all agree, 1 some do not, or a program failed; 4 bad usage, 5 bad input file.
 """
@@ -33,7 +32,7 @@ PEER_FIGURES = {
 
 
 class Failure(Exception):
-    """What a program was asked, and what it said."""
+    """A command that failed, with its error message."""
 
 
 def refuse_amx():
