@@ -29,51 +29,6 @@ struct affine symmetric_observed(struct range r, int least, int most)
     return (struct affine){ wanted > LEAST_SCALE ? wanted : LEAST_SCALE, (least + most + 1) / 2 };
 }
 
-/* FBGEMM replaces smaller scales by this one and widens the range to match. */
-static const float FBGEMM_SMALL = 6.1e-5f;
-
-static void fbgemm_widen(float scale, int steps, float *low, float *high)
-{
-    if (*low == 0)
-        *high = FBGEMM_SMALL * (float)steps;
-    else if (*high == 0)
-        *low = -FBGEMM_SMALL * (float)steps;
-    else {
-        const float growth = FBGEMM_SMALL / scale;
-        *low *= growth, *high *= growth;
-    }
-}
-
-struct affine affine_fbgemm(struct range r, int least, int most, bool preserve_sparsity)
-{
-    const int steps = most - least;
-    const bool centred = preserve_sparsity && r.low < 0 && r.high > 0;
-    float low = r.low, high = r.high;
-    if (centred) {
-        const int below = -(steps / 2 + 1), above = steps / 2;
-        const double of_low = fabs((double)low / below), of_high = fabs((double)high / above);
-        const double unit = of_low > of_high ? of_low : of_high;
-        low = (float)(unit * below), high = (float)(unit * above);
-    }
-    low = low < 0 ? low : 0, high = high > 0 ? high : 0;
-    float scale = (float)(((double)high - low) / steps);
-    if (scale == 0 || isinf(1 / scale)) scale = 0.1f;
-    if (scale < FBGEMM_SMALL) {
-        fbgemm_widen(scale, steps, &low, &high);
-        scale = FBGEMM_SMALL;
-    }
-    /* The zero point is computed from the end of the range whose rounding error is smaller. */
-    const double at_low = low / (double)scale, at_high = high / (double)scale;
-    double zero = abs(least) + fabs(at_low) < abs(most) + fabs(at_high) ? least - at_low : most - at_high;
-    if (centred) zero = (double)(least + most) / 2;
-    return (struct affine){ scale, limit_code(rint(zero), least, most) };
-}
-
-int affine_code(const struct affine *a, float x, int least, int most)
-{
-    return limit_code(a->zero + (double)rintf(x * (1 / a->scale)), least, most);
-}
-
 /* ---------------------------------------------------------------- least squared error */
 
 static double cubed(double v)

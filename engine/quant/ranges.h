@@ -2,9 +2,9 @@
  * Internal.
  *
  * Observers (observers.h) collect histograms. The functions below find a range in a histogram, and convert a
- * range to a scale and zero point. Pure functions. Sources: PyTorch, torch.ao.quantization observers; FBGEMM,
- * ChooseQuantizationParams; NVIDIA TensorRT's entropy calibration (8-bit Inference with TensorRT, 2017), in
- * the variant that masks empty bins. */
+ * range to a scale and zero point. Pure functions. Sources: PyTorch, torch.ao.quantization observers; NVIDIA
+ * TensorRT's entropy calibration (8-bit Inference with TensorRT, 2017), in the variant that masks empty bins.
+ */
 #ifndef QDYNO_ENGINE_QUANT_RANGES_H
 #define QDYNO_ENGINE_QUANT_RANGES_H
 
@@ -25,9 +25,6 @@ struct affine {
 struct affine affine_observed(struct range r, int least, int most);
 /* Symmetric rule: the zero point is the middle code. */
 struct affine symmetric_observed(struct range r, int least, int most);
-/* FBGEMM's rule, in double precision. preserve_sparsity: 0 is exact and the middle code. */
-struct affine affine_fbgemm(struct range r, int least, int most, bool preserve_sparsity);
-int affine_code(const struct affine *a, float x, int least, int most);
 
 /* ---------------------------------------------------------------- ranges in a histogram */
 

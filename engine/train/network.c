@@ -368,11 +368,6 @@ const struct products *network_products(const struct network *n)
     return &n->products;
 }
 
-const double *network_losses(const struct network *n)
-{
-    return n->losses;
-}
-
 const float *network_logits(const struct network *n)
 {
     return n->logits;

@@ -53,15 +53,14 @@ enum err_code network_randomize(struct network *n, uint64_t seed, struct err *wh
 void network_changed(struct network *n);
 
 /* tokens and targets [batch][ctx]; positions with a negative target do not count. Returns the sum of the
- * losses in nats. network_losses and network_logits return those of each position, until the next call. */
+ * losses in nats. network_logits returns the logits of each position, until the next call. */
 double network_forward(struct network *n, const int32_t *tokens, const int32_t *targets);
 /* The same, and adds `scale` times the gradient of that sum to the gradients. Overwrites the logits. */
 double network_backward(struct network *n, const int32_t *tokens, const int32_t *targets, float scale);
 /* Like network_backward, with a teacher's logits [batch][ctx][vocab] for the same tokens instead of targets.
  * Returns the sum over positions of KL(teacher || model) in nats. */
 double network_distill(struct network *n, const int32_t *tokens, const float *teacher, float scale);
-const double *network_losses(const struct network *n); /* [batch][ctx], 0 where not counted */
-const float *network_logits(const struct network *n);  /* [batch][ctx][vocab] */
+const float *network_logits(const struct network *n); /* [batch][ctx][vocab] */
 
 /* Bytes of parameters, gradients and their copies for products; bytes of activations and scratch. */
 struct network_memory {

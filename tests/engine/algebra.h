@@ -1,5 +1,6 @@
-/* tests/engine/algebra.h - threads and linear algebra for a test; one that needs them skips, visibly, where
- * there is no OpenBLAS (./dev test installs it; the emulated runs do not have it). */
+/* tests/engine/algebra.h - a thread pool and linear algebra for a test. Without OpenBLAS the test is skipped,
+ * visibly
+ * (./dev test installs it; the emulated runs do not have it). */
 #ifndef QDYNO_TESTS_ALGEBRA_H
 #define QDYNO_TESTS_ALGEBRA_H
 

@@ -1,5 +1,5 @@
-/* tests/engine/calibration_fixture.h - what the tests of calibrations share: a folder of their own, small
- * models and a text in it, and a calibration of them. */
+/* tests/engine/calibration_fixture.h - shared by the calibration tests: a temporary folder with small models
+ * and a text, and a calibration made from them. */
 #ifndef QDYNO_TESTS_ENGINE_CALIBRATION_FIXTURE_H
 #define QDYNO_TESTS_ENGINE_CALIBRATION_FIXTURE_H
 

@@ -1,5 +1,5 @@
-/* tests/engine/peers_golden.h - results of the methods' own implementations, on one matrix of 64 x 256
- * weights with 384 x 256 inputs (../shared/data/quant-golden). Arrays are owned by the test: free. */
+/* tests/engine/peers_golden.h - results of the methods' reference implementations for one matrix of 64 x 256
+ * weights and 384 x 256 inputs (../shared/data/quant-golden). The test owns the arrays (free). */
 #ifndef QDYNO_TESTS_PEERS_GOLDEN_H
 #define QDYNO_TESTS_PEERS_GOLDEN_H
 

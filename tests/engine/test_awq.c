@@ -1,6 +1,6 @@
-/* Proves: steps, scales, limits and codes are those of the reference implementation on its golden matrix, and
- * the loss falls as far as there; the group worked by hand; threads change nothing; edges (groups of zeros,
- * dead inputs, inputs that are not numbers) give finite scales or a refusal. */
+/* Proves: grids, scales, limits and codes equal those of the reference implementation on its golden matrix,
+ * and the loss falls as far. A group computed by hand agrees. The number of threads does not matter. Groups
+ * of zeros, dead inputs and non-finite inputs give finite scales or an error. */
 #include "engine/quant/awq.h"
 
 #include "tests/engine/algebra.h"
@@ -34,7 +34,9 @@ static void symmetric_steps_have_the_middle_as_zero(void **state)
     const struct awq_grid g = awq_grid_of(&o, w, 4);
     CHECK_NEAR(g.scale, 0.72 / 7, 1e-8);
     CHECK(g.zero == 8);
-    CHECK(awq_code(&o, &g, w[0]) == 15 && awq_code(&o, &g, w[3]) == 1 && awq_code(&o, &g, -100) == 0);
+    CHECK(awq_code(&o, &g, w[0]) == 15);
+    CHECK(awq_code(&o, &g, w[3]) == 1);
+    CHECK(awq_code(&o, &g, -100) == 0);
 }
 
 /* ---------------------------------------------------------------- the reference's linear layer */
@@ -117,7 +119,7 @@ static void check_codes(const char *variant, const struct awq_options *o, const 
     for (int i = 0; i < GROUPS; i++) {
         const float *w = l->w + i * 128;
         const struct awq_grid g = awq_grid_of(o, w, 128);
-        CHECK_NEAR(g.scale, step[i], 3e-4 * step[i]); /* the scales' tolerance */
+        CHECK_NEAR(g.scale, step[i], 3e-4 * step[i]); /* the tolerance of the scales */
         CHECK(g.zero == zero[i]);
         int differ = 0;
         for (int k = 0; k < 128; k++) {
@@ -125,13 +127,13 @@ static void check_codes(const char *variant, const struct awq_options *o, const 
             const int col = i % 2 * 128 + k;
             l->q[i * 128 + k] = (awq_code(o, &g, w[k]) - g.zero) * g.scale / scales[col];
         }
-        CHECK(differ <= 1); /* ties that 1e-7 of a scale decides */
+        CHECK_LE(differ, 1); /* ties that a difference of 1e-7 in a scale decides */
     }
     CHECK_NEAR(output_mse(l), mse, 1e-3 * mse);
     free(step), free(zero), free(codes);
 }
 
-/* Scales, then limits, then codes of one variant; what each step needs comes from ours before it. */
+/* Check scales, then limits, then codes of one variant; each step uses our own results of the one before. */
 static void check_variant(const char *variant, bool duo, double mse)
 {
     struct err why = { 0 };
@@ -210,7 +212,7 @@ static void threads_change_no_bit(void **state)
         assert_memory_equal(sums, first_sums, sizeof sums);
         threadpool_close(pool);
     }
-    assert_memory_not_equal(first, w, sizeof w); /* something was clipped */
+    assert_memory_not_equal(first, w, sizeof w); /* clipping changed some weights */
 }
 
 static void scales_are_centred_and_never_infinite(void **state)
@@ -225,11 +227,13 @@ static void scales_are_centred_and_never_infinite(void **state)
             awq_scales(&o, inputs, shares, 6, ratio, s);
             float low = s[0], high = s[0];
             for (int k = 0; k < 6; k++) {
-                CHECK(isfinite(s[k]) && s[k] > 0);
+                CHECK(isfinite(s[k]));
+                CHECK_LT(0, s[k]);
                 low = fminf(low, s[k]), high = fmaxf(high, s[k]);
             }
             CHECK_NEAR(low * high, 1, 1e-4);
-            if (!duo && ratio == 0) CHECK_NEAR(high, 1, 1e-6); /* nothing is scaled */
+            if (!duo && ratio == 0)
+                CHECK_NEAR(high, 1, 1e-6); /* ratio 0 without duo_scaling means no scaling */
         }
 }
 
@@ -266,7 +270,7 @@ static void searches_end_well(void **state)
     assert_int_equal(calls, 20);
     assert_non_null(strstr(why.message, "NaN"));
     CHECK_OK(awq_search(&DEFAULTS, inputs, shares, 2, equal_loss, NULL, s, &ratio, &why));
-    CHECK(ratio == 0); /* the first of equals */
+    CHECK(ratio == 0); /* the first of several equal losses wins */
     assert_int_equal(awq_search(&DEFAULTS, inputs, shares, 2, failing_loss, NULL, s, NULL, &why),
                      ERR_CANCELLED);
 }
@@ -280,8 +284,11 @@ static void zero_groups_and_zero_inputs_stay(void **state)
     CHECK_OK(threadpool_open(&pool, &(struct threadpool_options){ .threads = 1 }, &why));
     float w[8] = { 0, 0, 0, 0, 1, -2, 3, 0.5f }, gram[16] = { 0 }, limits[2];
     CHECK_OK(awq_clip(&o, w, 2, 4, gram, limits, pool, &why));
-    CHECK(limits[0] == 0 && limits[1] == 3); /* no input: the first limit, which clips nothing */
-    CHECK(w[0] == 0 && w[5] == -2 && w[6] == 3);
+    CHECK(limits[0] == 0);
+    CHECK(limits[1] == 3); /* without inputs the first limit wins, which clips nothing */
+    CHECK(w[0] == 0);
+    CHECK(w[5] == -2);
+    CHECK(w[6] == 3);
     threadpool_close(pool);
 }
 

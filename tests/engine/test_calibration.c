@@ -1,6 +1,6 @@
-/* Proves: what is collected is what flows through the model (recomputed here from the layers, one value at a
- * time), whatever the threads and the memory; histograms are the field's, and what cannot be collected from
- * is refused. */
+/* Proves: collected statistics equal those recomputed here from the layers' inputs, one value at a time, for
+ * any number of threads and any memory limit. Histograms equal PyTorch's. Texts and models that cannot be
+ * used are rejected. */
 #include "engine/quant/calibration_internal.h"
 
 #include "engine/gguf/gguf.h"
@@ -50,7 +50,7 @@ static double total(const double *count, int n)
     return all;
 }
 
-/* The field's way: the old bins on a finer grid, in an array, summed in runs. */
+/* PyTorch's way: spread the old bins over an array at the resolution of the finer grid, then sum runs. */
 static void test_growing(void **state)
 {
     (void)state;
@@ -82,13 +82,14 @@ static void test_growing(void **state)
         }
         free(fine);
     }
-    /* Data a million times, and beyond any grid, wider than before. */
+    /* Data a million times wider than before, and wider than any grid can hold. */
     const float wide[] = { -1e6f, 1e6f }, wider[] = { -1e30f, 1e30f };
     add_growing(&h, wide, 2);
     CHECK_NEAR(total(count, HISTOGRAM_BINS), 6 * N + 2, 1e-3);
     add_growing(&h, wider, 2);
     CHECK_NEAR(total(count, HISTOGRAM_BINS), 6 * N + 4, 1e-3);
-    CHECK(h.low == -1e30f && h.high >= 1e30f);
+    CHECK(h.low == -1e30f);
+    CHECK_LE(1e30f, h.high);
 }
 
 static void test_symmetric(void **state)
@@ -107,23 +108,24 @@ static void test_symmetric(void **state)
     for (int batch = 0; batch < 40; batch++) {
         const float scale = expf((float)batch * 0.35f) * 1e-3f;
         for (size_t i = 0; i < COUNT_OF(x); i++) x[i] = random_unit(&seed) * scale;
-        x[7] = 0.999f * h.high; /* lies in the outermost bin, and goes on doing so */
+        x[7] = 0.999f * h.high; /* stays in the outermost bin */
         x[8] = 0;
         const double width = 2 * (double)h.high / h.bins;
         const int bins = h.bins;
         add_symmetric(&h, x, COUNT_OF(x));
         all += COUNT_OF(x);
         CHECK(total(count, h.bins) == all);
-        CHECK(h.bins % 2 == 1 && h.bins <= SYMMETRIC_BINS_MAX);
-        CHECK(h.high >= scale * 0.99f);
-        /* The width stays, or is three times (or nine times ...) what it was. */
+        CHECK(h.bins % 2 == 1);
+        CHECK_LE(h.bins, SYMMETRIC_BINS_MAX);
+        CHECK_LE(scale * 0.99f, h.high);
+        /* The bin width stays the same or grows by a power of 3. */
         if (width > 0) {
             double times = 2 * (double)h.high / h.bins / width;
             while (times > 1.5) times /= 3;
             CHECK_NEAR(times, 1, 1e-3);
         }
-        if (batch > 0 && h.bins < bins) CHECK(h.bins > SYMMETRIC_BINS);
-        CHECK(count[(h.bins - 1) / 2] >= batch + 3);
+        if (batch > 0 && h.bins < bins) CHECK_LT(SYMMETRIC_BINS, h.bins);
+        CHECK_LE(batch + 3, count[(h.bins - 1) / 2]);
     }
 }
 
@@ -158,10 +160,12 @@ static void test_golden_histogram(void **state)
     assert_int_equal(want.size, sizeof(float) * HISTOGRAM_BINS);
     for (int i = 0; i < HISTOGRAM_BINS; i++)
         CHECK((float)count[i] == ((const float *)(const void *)want.data)[i]);
-    CHECK(h.low == -98.3125f && h.high == 119.25f); /* manifest.json: histogram_single_batch */
+    CHECK(h.low == -98.3125f);
+    CHECK(h.high == 119.25f); /* manifest.json: histogram_single_batch */
     growing_init(&h, count);
     for (int i = 0; i < 4; i++) add_growing(&h, x + i * n / 4, n / 4);
-    CHECK(h.low == -98.3125f && h.high == 119.56103515625f); /* histogram_quint8: four batches */
+    CHECK(h.low == -98.3125f);
+    CHECK(h.high == 119.56103515625f); /* histogram_quint8: four batches */
     CHECK_NEAR(total(count, HISTOGRAM_BINS), (double)n, 1e-6);
     file_unmap(&want);
     free(x);
@@ -174,7 +178,7 @@ struct recount {
     int inputs, sequence;
 };
 
-/* Every value of the observer's input, against what was collected of that sequence and before. */
+/* Compare every value of the observed input with the statistics collected up to this sequence. */
 struct plain {
     double *squares, *magnitudes;
     float *low, *high;
@@ -211,7 +215,8 @@ static void recount(void *ctx, const struct layer_input *in)
             high = fmaxf(high, x);
         }
     p->count += in->n;
-    CHECK(have->batch_min[r->sequence] == low && have->batch_max[r->sequence] == high);
+    CHECK(have->batch_min[r->sequence] == low);
+    CHECK(have->batch_max[r->sequence] == high);
 }
 
 static void check_plain(const struct calibration_input *in, const struct plain *p)
@@ -223,7 +228,8 @@ static void check_plain(const struct calibration_input *in, const struct plain *
         CHECK(in->sum_squares[i] == (float)p->squares[i]);
         CHECK(in->mean_square[i] == in->sum_squares[i] / (float)p->count);
         CHECK(in->mean_abs[i] == (float)(p->magnitudes[i] / (double)p->count));
-        CHECK(in->min[i] == p->low[i] && in->max[i] == p->high[i]);
+        CHECK(in->min[i] == p->low[i]);
+        CHECK(in->max[i] == p->high[i]);
         CHECK(in->max_abs[i] == fmaxf(-p->low[i], p->high[i]));
         low = fminf(low, p->low[i]);
         high = fmaxf(high, p->high[i]);
@@ -232,8 +238,10 @@ static void check_plain(const struct calibration_input *in, const struct plain *
     for (int i = 0; i < in->symmetric.bins; i++) symmetric += (double)in->symmetric.counts[i];
     CHECK_NEAR(all, (double)(p->count * in->cols), 1e-4 * all);
     CHECK(symmetric == (double)(p->count * in->cols));
-    CHECK(in->histogram.low == low && in->histogram.high >= high);
-    CHECK(in->symmetric.high >= fmaxf(-low, high) && in->symmetric.low == -in->symmetric.high);
+    CHECK(in->histogram.low == low);
+    CHECK_LE(high, in->histogram.high);
+    CHECK_LE(fmaxf(-low, high), in->symmetric.high);
+    CHECK(in->symmetric.low == -in->symmetric.high);
     free(p->squares);
     free(p->magnitudes);
     free(p->low);
@@ -284,7 +292,7 @@ static void test_collected(void **state)
     check_collected("gpt2");
 }
 
-/* Threads and memory change nothing; fewer tokens are the first ones. */
+/* Threads and memory limit do not change results; with a token limit the first tokens are used. */
 static void test_independent(void **state)
 {
     (void)state;
@@ -315,7 +323,7 @@ static void test_independent(void **state)
     calibration_close(few);
 }
 
-/* The same model without its vocabulary. */
+/* A copy of the model without a tokenizer. */
 static void check_no_tokenizer(const struct gguf *g)
 {
     struct err why = { 0 };
@@ -344,7 +352,8 @@ static void check_no_tokenizer(const struct gguf *g)
 static bool stop_soon(void *ctx, double done)
 {
     double *last = ctx;
-    CHECK(done > *last && done <= 1);
+    CHECK_LT(*last, done);
+    CHECK_LE(done, 1);
     *last = done;
     return done < 0.3;
 }
@@ -364,7 +373,7 @@ static void test_refused_collecting(void **state)
     };
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_CANCELLED);
     assert_null(c);
-    CHECK(last >= 0.3);
+    CHECK_LE(0.3, last);
     o = (struct calibration_options){ .path = place("short.txt"), .threads = 1 };
     write_bytes(o.path, "a b", 3);
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_USAGE);
@@ -372,14 +381,14 @@ static void test_refused_collecting(void **state)
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_USAGE);
     o.path = place("absent");
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_IO);
-    o.path = model; /* a model is no calibration */
+    o.path = model; /* a model instead of a calibration */
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_FORMAT);
     CHECK(strstr(why.message, "this is a model"));
     assert_null(c);
 
     check_no_tokenizer(g);
 
-    /* One infinite weight in layer 1 reaches the inputs of what comes behind it. */
+    /* One infinite weight in layer 1 makes the inputs of later matrices infinite. */
     size_t n;
     char *bytes = read_bytes(model, &n);
     const struct gguf_tensor *t = gguf_tensor_find(g, "blk.1.attn_output.weight");

@@ -1,5 +1,5 @@
-/* Proves: files of calibrations hold all of them to the bit, are read by others as others write them, and are
- * refused when they are damaged, newer, or of another model. */
+/* Proves: calibration files preserve every bit; importance matrices are read and written as llama.cpp does;
+ * files that are damaged, of a newer layout, or of another model are rejected. */
 #include "engine/quant/calibration_internal.h"
 
 #include "tests/engine/calibration_fixture.h"
@@ -23,7 +23,8 @@ static void check_same_input(const struct calibration_input *a, const struct cal
     const struct histogram *h[2][2] = { { &a->histogram, &b->histogram }, { &a->symmetric, &b->symmetric } };
     for (int i = 0; i < 2; i++) {
         assert_int_equal(h[i][0]->bins, h[i][1]->bins);
-        CHECK(h[i][0]->low == h[i][1]->low && h[i][0]->high == h[i][1]->high);
+        CHECK(h[i][0]->low == h[i][1]->low);
+        CHECK(h[i][0]->high == h[i][1]->high);
         assert_memory_equal(h[i][0]->counts, h[i][1]->counts, (size_t)h[i][0]->bins * sizeof(float));
     }
 }
@@ -57,8 +58,8 @@ static void test_round_trip(void **state)
     calibration_close(d);
 }
 
-/* Both formats of others: mean squares come back, ours reads as theirs, and what was read is written as it
- * was. */
+/* Both imatrix formats: mean squares survive, our calibration loads as an imatrix, and an imatrix that was
+ * loaded is written back unchanged. */
 static void test_imatrix(void **state)
 {
     (void)state;
@@ -109,17 +110,18 @@ static void test_wrong_model(void **state)
     CHECK_OK(calibration_save(c, place("c.gguf"), &why));
     CHECK_OK(imatrix_save(c, place("m.dat"), &why));
     calibration_close(c);
-    CHECK_OK(gguf_open(&g, synth("llama", 4), &why)); /* as large, other weights */
+    CHECK_OK(gguf_open(&g, synth("llama", 4), &why)); /* same shape, other weights */
     struct calibration_options o = { .path = place("c.gguf"), .threads = 1 };
     assert_int_equal(calibration_obtain(&d, g, &o, &why), ERR_USAGE);
     CHECK(strstr(why.message, "another model"));
     assert_null(d);
-    o.path = place("m.dat"); /* says nothing of whose it is, and fits */
+    o.path = place("m.dat"); /* an imatrix does not record its model, and its shapes fit */
     CHECK_OK(calibration_obtain(&d, g, &o, &why));
     calibration_close(d);
     gguf_close(g);
     CHECK_OK(gguf_open(&g, synth("gpt2", 4), &why));
-    assert_int_equal(calibration_obtain(&d, g, &o, &why), ERR_OK); /* shares some matrices' names and sizes */
+    assert_int_equal(calibration_obtain(&d, g, &o, &why),
+                     ERR_OK); /* some matrices have the same names and sizes */
     calibration_close(d);
     gguf_close(g);
 
@@ -142,7 +144,7 @@ static void test_wrong_model(void **state)
     gguf_close(g);
 }
 
-/* Cut anywhere, and with any byte changed: an error that says so, or a calibration that can be used. */
+/* Truncated or corrupted files give an error or a usable calibration, never a crash. */
 static void test_damaged(void **state)
 {
     (void)state;
@@ -162,7 +164,7 @@ static void test_damaged(void **state)
             const size_t cut = i < 60 ? (size_t)i * 7 : random_u32(&seed) % n;
             write_bytes(place("cut"), bytes, cut);
             const enum err_code rc = calibration_load(&d, place("cut"), &why);
-            /* What others append to the legacy format may be missing as a whole; one such cut is chance. */
+            /* The optional end of the legacy format may be missing completely, so one such cut may load. */
             if (rc) assert_int_equal(rc, ERR_FORMAT);
             refused += rc == ERR_FORMAT;
             if (!rc) calibration_close(d);
@@ -186,7 +188,7 @@ static void test_damaged(void **state)
     }
 }
 
-/* A file that says NaN, and one that is newer than we are. */
+/* A file that contains NaN, and a file with a newer layout version. */
 static void test_bad_numbers(void **state)
 {
     (void)state;

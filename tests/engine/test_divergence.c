@@ -1,6 +1,7 @@
-/* Proves: the divergence of two rows of logits, its quantiles and its clustered errors are what their
- * definitions give by hand; side by side two models get the perplexities they get alone; models that do not
- * read a text alike are refused with what differs. Golden figures: test_kld.c. */
+/* Proves: the divergence of two rows of logits, its quantiles and clustered standard errors equal values
+ * computed by hand from their definitions. Two models compared together have the perplexities that each has
+ * alone. Models that tokenize a text differently are rejected with the difference. Golden figures:
+ * test_kld.c. */
 #include "engine/eval/statistics.h"
 #include "engine/eval/windows.h"
 #include "tests/engine/session.h"
@@ -30,7 +31,7 @@ static void test_position(void **state)
     const float c[] = { (float)log(0.9), (float)log(0.1) }, even[] = { 0, 0 };
     CHECK_NEAR(position_compare(c, even, 2, 0).kld, 0.9 * log(1.8) + 0.1 * log(0.2), 1e-7);
     CHECK_NEAR(position_compare(even, c, 2, 0).kld, 0.5 * log(0.5 / 0.9) + 0.5 * log(5), 1e-7);
-    /* of equals the first */
+    /* ties: the lowest id */
     assert_true(position_compare(even, c, 2, 0).same_top);
 }
 
@@ -57,7 +58,7 @@ static void test_position_extremes(void **state)
     assert_true(isnan(p.kld) && isnan(p.nll_reference) && isfinite(p.nll_candidate));
 }
 
-/* Windows of equally many positions, each with its divergence, agreement and likelihoods. */
+/* Windows with the same number of positions, each with divergence, agreement and likelihoods. */
 static struct divergence finish(const struct position *p, int windows, int scored)
 {
     struct err why = { 0 };
@@ -76,7 +77,8 @@ static struct divergence finish(const struct position *p, int windows, int score
 static void test_clustered(void **state)
 {
     (void)state;
-    /* kld 1 3 | 2 2 | 5 5: sums off the mean of 3 by -2 -2 +4, SE^2 = 3/2 * (4 + 4 + 16) / 6^2 = 1 */
+    /* kld 1 3 | 2 2 | 5 5: window sums differ from their mean of 6 by -2 -2 +4, SE^2 = 3/2 * (4 + 4 + 16) /
+     * 6^2 = 1 */
     const struct position p[] = { { 1, 1, 1.5, true, true, true }, { 3, 2, 2.5, true, false, false },
                                   { 2, 1, 2, true, true, true },   { 2, 3, 3, false, true, false },
                                   { 5, 2, 4, true, false, false }, { 5, 3, 3, true, true, true } };
@@ -84,14 +86,15 @@ static void test_clustered(void **state)
     CHECK_NEAR(d.kld_mean, 3, 1e-12);
     CHECK_NEAR(d.kld_se, 1, 1e-12);
     CHECK_NEAR(d.kld_max, 5, 0);
-    assert_true(isnan(d.kld_p50)); /* six values */
+    assert_true(isnan(d.kld_p50)); /* NAN: six values are too few */
     /* differences 0.5 0.5 | 1 0 | 2 0: window means 1/2 1/2 1 */
     CHECK_NEAR(d.log_ratio, 2.0 / 3, 1e-12);
     CHECK_NEAR(d.log_ratio_se, 1.0 / 6, 1e-12);
     CHECK_NEAR(d.reference.nll, 2, 1e-12);
     CHECK_NEAR(d.candidate.ppl, exp(2 + 2.0 / 3), 1e-9);
     CHECK_NEAR(d.candidate.ppl / d.reference.ppl, exp(d.log_ratio), 1e-12);
-    /* 5 of 6 agree; window means 1 1/2 1: SE 1/6, worth (5/36) / (1/36) = 5 independent positions */
+    /* 5 of 6 agree; window means 1 1/2 1: SE 1/6, which corresponds to (5/36) / (1/36) = 5 independent
+     * positions */
     CHECK_NEAR(d.top1_ratio, 5.0 / 6, 1e-12);
     CHECK_NEAR(d.top1_se, 1.0 / 6, 1e-12);
     CHECK_NEAR(d.top1_lower, 0.40334, 1e-5);
@@ -111,18 +114,18 @@ static void test_agreement(void **state)
 {
     (void)state;
     struct position p[10];
-    /* 4 of 5 in both windows: no clustering seen, Wilson's 8 of 10 as textbooks have it */
+    /* 4 of 5 in both windows: no clustering, so this is the textbook Wilson interval for 8 of 10 */
     for (int i = 0; i < 10; i++) p[i] = (struct position){ .kld = 1, .same_top = i % 5 > 0 };
     struct divergence d = finish(p, 2, 5);
     CHECK_NEAR(d.top1_lower, 0.490, 5e-4);
     CHECK_NEAR(d.top1_upper, 0.943, 5e-4);
-    /* all agree: 2 windows, 2 / (2 + z^2) */
+    /* all positions agree: the number of windows counts, 2 / (2 + z^2) */
     for (int i = 0; i < 10; i++) p[i].same_top = true;
     d = finish(p, 2, 5);
     CHECK_NEAR(d.top1_se, 0, 0);
     CHECK_NEAR(d.top1_lower, 2 / (2 + 3.841459), 1e-5);
     CHECK_NEAR(d.top1_upper, 1, 1e-12);
-    /* one window: no error is known */
+    /* one window: no standard error */
     d = finish(p, 1, 10);
     assert_true(isnan(d.kld_se) && isnan(d.top1_se) && isnan(d.top1_lower) && isnan(d.top1_upper) &&
                 isnan(d.log_ratio_se) && isnan(d.candidate.nll_se));
@@ -157,8 +160,8 @@ static void test_quantiles(void **state)
     }
 }
 
-/* Nine positions a window: pieces of 2 2 2 3. The divergence of a position is its place, so means are
- * middles. */
+/* Nine positions in a window give depth pieces of 2 2 2 3. The divergence of a position is its index, so the
+ * mean of a piece is its middle. */
 static void test_depth(void **state)
 {
     (void)state;
@@ -173,7 +176,7 @@ static void test_depth(void **state)
         CHECK_NEAR(d.depth[i].mean, MEANS[i], 1e-12);
         CHECK_NEAR(d.depth[i].se, 0.25, 1e-12); /* window means differ by 0.5 */
     }
-    /* fewer positions than pieces: empty ones have no mean */
+    /* fewer positions than pieces: empty pieces have no mean */
     const struct divergence few = finish(p, 2, 1);
     for (int i = 0; i < DEPTHS; i++) {
         assert_int_equal(few.depth[i].to - few.depth[i].from, i == DEPTHS - 1);
@@ -232,10 +235,10 @@ static void test_json(void **state)
     assert_int_equal(back.only_candidate_right, d.only_candidate_right);
     assert_int_equal(back.candidate.chunks, 4);
     assert_int_equal(back.greedy.limit, 64);
-    assert_true(isnan(back.kld_p99)); /* null: 40 values */
+    assert_true(isnan(back.kld_p99)); /* null in JSON: 40 values are too few */
     json_decref(o);
     json_decref(again);
-    o = json_object(); /* nothing known */
+    o = json_object(); /* an empty object: all values unknown */
     divergence_from_json(&back, o);
     assert_true(isnan(back.kld_mean) && isnan(back.depth[0].mean) && back.candidate.chunks == -1);
     json_decref(o);
@@ -278,10 +281,13 @@ static void test_side_by_side(void **state)
         CHECK_NEAR(beside->nll_se, alone->nll_se, 1e-7);
         CHECK_NEAR(beside->ppl_se_token, alone->ppl_se_token, 1e-6);
     }
-    CHECK(d.kld_mean > 0 && d.kld_p50 <= d.kld_p90 && d.kld_p90 <= d.kld_p99 && d.kld_p99 <= d.kld_max);
-    CHECK(d.log_ratio_se < d.reference.nll_se); /* what pairing is for */
+    CHECK_LT(0, d.kld_mean);
+    CHECK_LE(d.kld_p50, d.kld_p90);
+    CHECK_LE(d.kld_p90, d.kld_p99);
+    CHECK_LE(d.kld_p99, d.kld_max);
+    CHECK_LT(d.log_ratio_se, d.reference.nll_se); /* pairing reduces the error */
     CHECK_NEAR(d.log_ratio, alone_b.nll - alone_a.nll, 1e-7);
-    assert_int_equal(d.greedy.prompts, 0); /* not asked for */
+    assert_int_equal(d.greedy.prompts, 0); /* not requested */
     model_close(b);
     b = session_open(path, EXACT, 64, 1);
     r.greedy_prompts = 30; /* more than there are windows */
@@ -290,14 +296,18 @@ static void test_side_by_side(void **state)
     assert_int_equal(d.greedy.prompts, 20);
     assert_int_equal(d.greedy.limit, 32);
     assert_int_equal(d.greedy.diverged, 0);
-    CHECK(d.kld_max == 0 && d.kld_mean == 0 && d.top1_ratio == 1 && d.log_ratio == 0 && d.log_ratio_se == 0);
+    CHECK(d.kld_max == 0);
+    CHECK(d.kld_mean == 0);
+    CHECK(d.top1_ratio == 1);
+    CHECK(d.log_ratio == 0);
+    CHECK(d.log_ratio_se == 0);
     model_close(a);
     model_close(b);
     free(text);
 }
 
-/* Two models of different recipes, each run alone: the lengths of what their greedy texts share are those of
- * the race in step. */
+/* Generate with two models separately: the common beginnings of their greedy texts have the lengths that the
+ * comparison in step reports. */
 static void test_greedy_texts(void **state)
 {
     (void)state;
@@ -346,7 +356,7 @@ static void test_greedy_texts(void **state)
     greedy_divergence_finish(&alone, same, PROMPTS, LIMIT);
     print_message("%d of %d greedy texts differ, median %.1f\n", alone.diverged, PROMPTS, alone.median);
     assert_int_equal(d.greedy.diverged, alone.diverged);
-    CHECK(alone.diverged > PROMPTS / 2);
+    CHECK_LT(PROMPTS / 2, alone.diverged);
     CHECK_NEAR(d.greedy.median, alone.median, 0);
     windows_done(&w);
     model_close(m[0]);
@@ -357,14 +367,15 @@ static void test_greedy_texts(void **state)
 static bool count_until(void *arg, int64_t chunk, int64_t of, double nll)
 {
     int *calls = arg;
-    CHECK(chunk <= of && isfinite(nll));
+    CHECK_LE(chunk, of);
+    CHECK(isfinite(nll));
     return ++*calls < 2;
 }
 
 /* A copy of STORIES with some bytes changed, opened. */
 static struct model *open_changed(void (*change)(char *bytes, size_t n))
 {
-    char path[] = "/tmp/qdyno-test-moments-XXXXXX";
+    char path[] = "/tmp/qdyno-test-divergence-XXXXXX";
     size_t n;
     char *bytes = read_shared(STORIES, &n);
     const int fd = mkstemp(path);
@@ -374,7 +385,7 @@ static struct model *open_changed(void (*change)(char *bytes, size_t n))
     close(fd);
     free(bytes);
     struct model *m = session_open(path, EXACT, 64, 1);
-    unlink(path); /* it stays mapped */
+    unlink(path); /* the open file stays readable */
     return m;
 }
 
@@ -395,7 +406,7 @@ static void change_key(char *bytes, size_t n)
     memcpy(find(bytes, n, "tokenizer.ggml.model"), "tokenizer.ggml.mocel", 20);
 }
 
-/* Merges prefer other pieces. */
+/* Change the scores, so that merges prefer other pieces. */
 static void change_scores(char *bytes, size_t n)
 {
     static const char KEY[] = "tokenizer.ggml.scores";
@@ -408,8 +419,8 @@ static void change_scores(char *bytes, size_t n)
 
 static void change_weights(char *bytes, size_t n)
 {
-    memset(bytes + n - 8192, 0xff,
-           4096); /* NaN in the last matrix; a NaN in a vector would be refused when loading */
+    /* NaN in the last matrix. A NaN in a norm or bias would be rejected when loading. */
+    memset(bytes + n - 8192, 0xff, 4096);
 }
 
 static void test_refusals(void **state)
@@ -442,9 +453,7 @@ static void test_refusals(void **state)
         { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "the candidate has no usable tokenizer" },
         { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "' wiTh' in the candidate" },
         { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "of the text is id" },
-        { { .text = text, .n = 4000, .ctx = 64 },
-          ERR_FORMAT,
-          "candidate: position" },
+        { { .text = text, .n = 4000, .ctx = 64 }, ERR_FORMAT, "candidate: position" },
         { { .text = "Too short.", .n = 10, .ctx = 64 }, ERR_USAGE, "need 128" },
         { { .text = text, .n = 4000, .ctx = 65 }, ERR_USAGE, "want 4 to 64" },
         { { .text = text, .n = 4000, .ctx = 16, .progress = count_until, .arg = &calls },
@@ -466,8 +475,8 @@ static void test_refusals(void **state)
     free(text);
 }
 
-/* A reference that is remembered is not asked again (this one could not answer any more), and every figure is
- * as if it had been: for more windows than before, and after another text. */
+/* Cached windows are not computed again (this reference could not compute them any more), and all figures are
+ * the same as without the cache: also for more windows than before, and after another text. */
 static void test_recall(void **state)
 {
     (void)state;
@@ -494,14 +503,14 @@ static void test_recall(void **state)
         if (!round) CHECK_OK(eval_divergence(&kept, mute, b, &r, &why));
     }
     r.max_chunks = 6;
-    CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT); /* the fifth is new */
+    CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT); /* the fifth window is not cached */
     CHECK_OK(eval_divergence(&kept, a, b, &r, &why));
     assert_int_equal(logit_cache.windows, 6);
     r.logit_cache = NULL;
     CHECK_OK(eval_divergence(&fresh, a, b, &r, &why));
     CHECK_NEAR(kept.kld_mean, fresh.kld_mean, 0);
     r.logit_cache = &logit_cache;
-    r.ctx = 32; /* other windows: begun anew */
+    r.ctx = 32; /* another window size clears the cache */
     CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT);
     assert_int_equal(logit_cache.windows, 0);
     logit_cache_done(&logit_cache);

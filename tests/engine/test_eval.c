@@ -1,6 +1,6 @@
-/* Proves: likelihoods and greedy answers of trained models are the published ones (so tokenizer and forward
- * pass agree with the field), how a text is cut into batches changes nothing, and impossible questions are
- * refused. Perplexities: test_perplexity.c. */
+/* Proves: likelihoods and greedy answers of trained models equal published ones, so tokenizer and forward
+ * pass agree with other engines. The batch size does not change results. Impossible requests are rejected.
+ * Perplexities: test_perplexity.c. */
 #include "engine/eval/eval.h"
 #include "tests/engine/session.h"
 #include "engine/arch/arch.h"
@@ -64,7 +64,7 @@ static void test_expected_nll(void **state)
         struct model *m = session_open(path, EXACT, strcmp(CASES[i].model, SLM) ? 512 : 128, 1);
         struct token_list ids = ids_of(m, text, CASES[i].bytes);
         assert_int_equal(ids.n - 1, CASES[i].tokens);
-        /* The gpt2 model was trained with the exact GELU; the field's engines run the tanh formula. */
+        /* The gpt2 model was trained with exact GELU; other engines use the tanh approximation. */
         CHECK_NEAR(mean_nll(m, ids.ids, (int)ids.n), CASES[i].nll, strcmp(CASES[i].model, SLM) ? 1e-5 : 1e-3);
         token_list_free(&ids);
         free(text);
@@ -134,7 +134,7 @@ static void test_greedy(void **state)
             CHECK_OK(model_forward(m, &row, 1, &why));
             logits = model_logits(m, 0);
         }
-        /* The last token may say more than the published answer. */
+        /* The last token may extend beyond the published answer. */
         if (strncmp(str_text(&text), CASES[c].answer, strlen(CASES[c].answer)))
             fail_msg("%s: '%s', want '%s'", CASES[c].model, str_text(&text), CASES[c].answer);
         str_free(&text);
@@ -145,7 +145,7 @@ static void test_greedy(void **state)
     }
 }
 
-/* Small batches and a limit of windows change nothing else. */
+/* Small batches and a limit of windows change no figure of the windows evaluated. */
 static void test_batches(void **state)
 {
     (void)state;
@@ -171,7 +171,8 @@ static void test_batches(void **state)
 static bool count_until(void *arg, int64_t chunk, int64_t of, double nll)
 {
     int *calls = arg;
-    CHECK(chunk <= of && isfinite(nll));
+    CHECK_LE(chunk, of);
+    CHECK(isfinite(nll));
     return ++*calls < 2;
 }
 

@@ -1,7 +1,7 @@
-/* Proves: codes, scales and Hessian errors are those of the reference implementation, for every order, group
- * and grid; a case worked by hand; the number of threads and the block size change nothing (but roundings,
- * for the latter); GPTQ's outputs are nearer than rounding's; what cannot be done is refused: NaN, dead
- * inputs, bad parameters; fewer samples than inputs are enough. */
+/* Proves: codes, scales and Hessian errors equal the reference implementation's for every column order, group
+ * size and grid. A case computed by hand agrees. Threads and block size do not matter (the latter up to
+ * rounding). GPTQ's outputs are closer to the original than those of rounding to nearest. Invalid input (NaN,
+ * dead inputs, bad parameters) is rejected. Fewer samples than inputs are enough. */
 #include "engine/quant/gptq.h"
 
 #include "tests/engine/algebra.h"
@@ -14,8 +14,8 @@ static const struct gptq_options DEFAULTS = {
 
 struct solved {
     struct gptq_codes c;
-    int32_t *order; /* NULL: as it is */
-    float *weights; /* what the codes stand for */
+    int32_t *order; /* NULL: original order */
+    float *weights; /* dequantized codes */
     double damp;
     int64_t dead;
 };
@@ -129,13 +129,13 @@ static void check_variant(const struct variant *v, const float *h, const float *
         for (int64_t i = 0; i < PEER_COLS; i++)
             differ += s.c.codes[r * PEER_COLS + i] != codes[r * PEER_COLS + input_of(&s, i)];
     print_message("%s: %d of %d codes differ\n", v->name, differ, PEER_ROWS * PEER_COLS);
-    CHECK(differ <= PEER_ROWS * PEER_COLS / 200);
-    int far = 0; /* a group behind a code that differs sees other weights */
+    CHECK_LE(differ, PEER_ROWS * PEER_COLS / 200);
+    int far = 0; /* a different code changes the weights that later groups see */
     for (int64_t i = 0; i < PEER_ROWS * groups; i++) {
         far += !(fabs((double)s.c.scales[i] - scales[i]) <= 1e-5 * scales[i]);
         far += s.c.zeros[i] != zeros[i];
     }
-    CHECK(far <= PEER_ROWS * groups / 50);
+    CHECK_LE(far, PEER_ROWS * groups / 50);
     for (int64_t i = 0; i < PEER_COLS; i++)
         assert_int_equal(group[input_of(&s, i)], v->o.group_size < 0 ? 0 : i / v->o.group_size);
     const double error = hessian_error(h, s.weights, w, PEER_ROWS, PEER_COLS) * 2 / 12;
@@ -158,7 +158,7 @@ static void codes_are_the_references(void **state)
     free(w), free(x), free(h), free(first);
 }
 
-/* Two rows of four weights, five samples; every number can be followed with a pocket calculator. */
+/* Two rows of four weights and five samples: small enough to check with a pocket calculator. */
 static void the_case_worked_by_hand(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void the_case_worked_by_hand(void **state)
 
 enum { ROWS = 40, COLS = 384, TOKENS = 500 };
 
-/* Inputs that move together, some of them large; weights with one outlier a row. */
+/* Correlated inputs, some of them large; weights with one outlier in each row. */
 static void make_case(uint64_t seed, int64_t tokens, float **w, float **x, float **h)
 {
     struct rng r = { seed };
@@ -204,10 +204,10 @@ static void free_case(float *w, float *x, float *h)
     free(w), free(x), free(h);
 }
 
-/* Same options, nothing but the method between them: each weight to the nearest of the same kind of grid. */
+/* Round to nearest on the same kind of grid, with the same options. */
 static double rounding_error(const float *h, const float *w, const struct gptq_options *o)
 {
-    float *eye = calloc(COLS * COLS, sizeof *eye); /* uncorrelated inputs: nothing to make up for */
+    float *eye = calloc(COLS * COLS, sizeof *eye); /* uncorrelated inputs: nothing to compensate */
     for (int k = 0; k < COLS; k++) eye[k * COLS + k] = 1;
     struct solved s = solve(1, eye, w, ROWS, COLS, o);
     const double error = hessian_error(h, s.weights, w, ROWS, COLS);
@@ -236,7 +236,7 @@ static void outputs_are_nearer_than_with_rounding(void **state)
         const double error = hessian_error(h, s.weights, w, ROWS, COLS),
                      rounding = rounding_error(h, w, &OPTIONS[i]);
         print_message("options %zu: error %.4g of rounding's\n", i, error / rounding);
-        CHECK(error < 0.7 * rounding);
+        CHECK_LT(error, 0.7 * rounding);
         double damping = 0, moved = 0;
         for (int k = 0; k < COLS; k++) damping += s.damp * h[k * COLS + k] / COLS;
         for (int k = 0; k < ROWS * COLS; k++) moved += pow((double)s.weights[k] - w[k], 2);
@@ -246,7 +246,7 @@ static void outputs_are_nearer_than_with_rounding(void **state)
     free_case(w, x, h);
 }
 
-/* The codes and what is said about them make the weights, in any order. */
+/* Dequantizing the codes gives the returned weights, for any column order. */
 static void weights_are_what_codes_stand_for(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void threads_change_no_bit(void **state)
     free_case(w, x, h);
 }
 
-/* With groups as long as rows or static ones, blocks only sort the same sums differently. */
+/* With whole-row or static groups, the block size only changes the order of additions. */
 static void the_block_size_is_about_speed(void **state)
 {
     (void)state;
@@ -308,7 +308,7 @@ static void the_block_size_is_about_speed(void **state)
         struct solved s = solve(2, h, w, ROWS, COLS, &o);
         int differ = 0;
         for (int k = 0; k < ROWS * COLS; k++) differ += s.c.codes[k] != one.c.codes[k];
-        CHECK(differ <= ROWS * COLS / 200);
+        CHECK_LE(differ, ROWS * COLS / 200);
         CHECK_NEAR(hessian_error(h, s.weights, w, ROWS, COLS), error, 0.01 * error);
         solved_free(&s);
     }
@@ -324,7 +324,7 @@ static double error_with(const float *h, const float *w, struct gptq_options o)
     return error;
 }
 
-/* An order pays where the inputs that come last are small ones: the largest input is the last here. */
+/* Act-order helps when large inputs come first; in the original order the largest input is last here. */
 static void clipping_searches_and_orders_pay(void **state)
 {
     (void)state;
@@ -333,17 +333,17 @@ static void clipping_searches_and_orders_pay(void **state)
     const struct gptq_options plain = { 3, 128, 0.01, 0, 0, 128, .sym = true };
     struct gptq_options search = plain, rows = plain, ordered = plain, aware = plain;
     search.mse = 2.4;
-    CHECK(error_with(h, w, search) < error_with(h, w, plain));
+    CHECK_LT(error_with(h, w, search), error_with(h, w, plain));
     free(h);
     for (int64_t t = 0; t < TOKENS; t++)
         for (int k = 0; k < COLS; k++) x[t * COLS + k] *= (float)(k + 1) / 40;
     h = hessian_of(x, TOKENS, COLS);
     rows.group_size = ordered.group_size = aware.group_size = -1;
     ordered.desc_act = aware.act_group_aware = true;
-    CHECK(error_with(h, w, ordered) < 0.8 * error_with(h, w, rows));
-    CHECK(error_with(h, w, aware) == error_with(h, w, ordered)); /* one group: the same order */
+    CHECK_LT(error_with(h, w, ordered), 0.8 * error_with(h, w, rows));
+    CHECK(error_with(h, w, aware) == error_with(h, w, ordered)); /* with one group both orders are the same */
     aware.group_size = 128;
-    CHECK(error_with(h, w, aware) < 0.9 * error_with(h, w, plain));
+    CHECK_LT(error_with(h, w, aware), 0.9 * error_with(h, w, plain));
     free_case(w, x, h);
 }
 
@@ -356,7 +356,7 @@ static void fewer_samples_than_inputs_will_do(void **state)
     make_case(16, 20, &w, &x, &h);
     struct solved s = solve(2, h, w, ROWS, COLS, &DEFAULTS);
     CHECK(s.damp == DEFAULTS.damp_percent);
-    CHECK(hessian_error(h, s.weights, w, ROWS, COLS) < 0.3 * rounding_error(h, w, &DEFAULTS));
+    CHECK_LT(hessian_error(h, s.weights, w, ROWS, COLS), 0.3 * rounding_error(h, w, &DEFAULTS));
     solved_free(&s);
     free_case(w, x, h);
 }
@@ -383,8 +383,8 @@ static void damping_grows_until_there_is_a_factor(void **state)
 {
     (void)state;
     struct err why = { 0 };
-    /* Not positive: what rounding makes of a matrix with inputs that are copies of each other, exaggerated.
-     */
+    /* Not positive definite, as rounding can make the Hessian of inputs that are copies of each other
+     * (exaggerated here). */
     float h[16] = { 1, 0, 0, 0, 1.02f, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1 };
     const float w[4] = { 1, -2, 3, -4 };
     struct gptq_options o = { 4, -1, 0.01, 0, 0, 128, .sym = true };
@@ -442,8 +442,8 @@ static void what_cannot_be_is_refused(void **state)
     free_case(w, x, h);
 }
 
-/* All zero, all equal, one sign only, subnormal and enormous groups: codes in range, zeros exact, nothing
- * infinite. */
+/* Groups of zeros, of equal weights, of one sign, of subnormal and of huge weights: codes stay in range,
+ * zeros are exact, nothing becomes infinite. */
 static void extreme_groups_stay_finite(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Proves, of the methods that work layer by layer, on files: with real weights GPTQ and AWQ lose less than
- * rounding at 4 and 3 bits, by KL divergence on text they have not seen, in every order of inputs; folds
- * alone change nothing, also where tensors are kept; the number of threads changes no byte; what cannot be
- * done is refused or cancelled with nothing left behind. */
+/* Proves, for methods that work on whole layers: on a trained model GPTQ and AWQ lose less than rounding to
+ * nearest at 4 and 3 bits, by KL divergence on text not used for calibration, for every column order. Folding
+ * alone changes nothing, also where tensors keep their format. The number of threads does not change a byte.
+ * Invalid requests are rejected, and cancelled runs leave nothing behind. */
 #include "engine/eval/eval.h"
 #include "engine/quant/quant.h"
 #include "engine/config/config.h"
@@ -29,7 +29,7 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* A path in the test's folder; good until a few more were asked for. */
+/* A path in the test's folder, in one of a few static buffers that are reused in turn. */
 static const char *place(const char *name)
 {
     static char paths[16][160];
@@ -52,7 +52,7 @@ static enum err_code quantize(const char *from, const char *to, const char *line
     return rc;
 }
 
-/* Methods of this file load OpenBLAS; without it they cannot be tested. */
+/* GPTQ and AWQ load OpenBLAS; skip the test without it. */
 static void need_algebra(void)
 {
     struct algebra a = algebra_open(1);
@@ -64,7 +64,7 @@ static void need_algebra(void)
 struct bench {
     char model[4096], *text;
     size_t n;
-    char calib[160]; /* ",calib=PATH" with the text's beginning */
+    char calib[160]; /* ",calib=PATH" of a file with the beginning of the text */
 };
 
 enum { CALIBRATION_BYTES = 120000, EVALUATION_BYTES = 24000, WINDOW = 256 };
@@ -84,7 +84,7 @@ static void bench_open(struct bench *b, const char *model)
     snprintf(b->calib, sizeof b->calib, ",calib=%s/calibration.txt", folder);
 }
 
-/* Mean KL divergence of what the line makes of the model, on the text's end. */
+/* Mean KL divergence of the model quantized with `line`, on the end of the text. */
 static double loss_of(const struct bench *b, const char *line)
 {
     struct err why = { 0 };
@@ -110,20 +110,20 @@ static double calibrated_loss(const struct bench *b, const char *line)
     return loss_of(b, whole);
 }
 
-/* Rounding in the same format of the same tensors: what stays out of both is the (tied) embedding. */
+/* Round to nearest in the same format for the same tensors; both exclude the (tied) embedding. */
 #define ROUNDED(format) "rtn:" format ",tensors=token_embd:f16"
 
-/* 10 % is far outside of what another text or sample makes. */
+/* 10 % is much more than another text or sample changes. */
 static void methods_beat_rounding(void **state)
 {
     (void)state;
     struct bench b;
     bench_open(&b, "models/repacked/stories260K-f32.gguf");
     const double four = loss_of(&b, ROUNDED("u4_g64")), three = loss_of(&b, ROUNDED("u3_g64"));
-    CHECK(calibrated_loss(&b, "gptq,bits=4,group_size=64,nsamples=24") < 0.9 * four);
-    CHECK(calibrated_loss(&b, "awq,bits=4,group_size=64,max_calib_samples=6") < 0.9 * four);
-    CHECK(calibrated_loss(&b, "gptq,bits=3,group_size=64,nsamples=24") < 0.9 * three);
-    CHECK(calibrated_loss(&b, "awq,bits=3,group_size=64,max_calib_samples=6") < 0.9 * three);
+    CHECK_LT(calibrated_loss(&b, "gptq,bits=4,group_size=64,nsamples=24"), 0.9 * four);
+    CHECK_LT(calibrated_loss(&b, "awq,bits=4,group_size=64,max_calib_samples=6"), 0.9 * four);
+    CHECK_LT(calibrated_loss(&b, "gptq,bits=3,group_size=64,nsamples=24"), 0.9 * three);
+    CHECK_LT(calibrated_loss(&b, "awq,bits=3,group_size=64,max_calib_samples=6"), 0.9 * three);
     free(b.text);
 }
 
@@ -139,26 +139,27 @@ static void every_order_of_gptq_works(void **state)
     struct bench b;
     bench_open(&b, "models/repacked/stories260K-f32.gguf");
     const double rounded = loss_of(&b, ROUNDED("u4_g64"));
-    for (size_t i = 0; i < COUNT_OF(LINES); i++) CHECK(calibrated_loss(&b, LINES[i]) < rounded);
-    CHECK(calibrated_loss(&b, "gptq,bits=8,group_size=64,nsamples=4") < 0.02 * rounded);
-    CHECK(calibrated_loss(&b, "awq,bits=8,group_size=64,max_calib_samples=2") < 0.02 * rounded);
+    for (size_t i = 0; i < COUNT_OF(LINES); i++) CHECK_LT(calibrated_loss(&b, LINES[i]), rounded);
+    CHECK_LT(calibrated_loss(&b, "gptq,bits=8,group_size=64,nsamples=4"), 0.02 * rounded);
+    CHECK_LT(calibrated_loss(&b, "awq,bits=8,group_size=64,max_calib_samples=2"), 0.02 * rounded);
     free(b.text);
 }
 
-/* Folds alone: every matrix is kept in f32, or in f16, which rounds what is folded. */
+/* Folding alone: every matrix stays in f32, or in f16, where folded weights are rounded again. */
 static void kept_tensors_take_part_in_folds(void **state)
 {
     (void)state;
     struct bench b;
     bench_open(&b, "models/repacked/stories260K-f32.gguf");
-    CHECK(calibrated_loss(&b, "smoothquant,tensors=attn_*:f32;ffn_*:f32;token_embd:f32") < 1e-9);
-    CHECK(calibrated_loss(&b, "smoothquant") > 1e-4); /* it does something else where nothing is kept */
-    CHECK(calibrated_loss(
-              &b, "smoothquant,tensors=attn_?:f16;attn_output:f16;ffn_gate:f16;ffn_up:f16;ffn_down:f16") <
-          1e-4);
+    CHECK_LT(calibrated_loss(&b, "smoothquant,tensors=attn_*:f32;ffn_*:f32;token_embd:f32"), 1e-9);
+    CHECK_LT(1e-4, calibrated_loss(&b, "smoothquant")); /* without the rules it does quantize */
+    CHECK_LT(calibrated_loss(
+                 &b, "smoothquant,tensors=attn_?:f16;attn_output:f16;ffn_gate:f16;ffn_up:f16;ffn_down:f16"),
+             1e-4);
     const double all = calibrated_loss(&b, "awq,bits=4,group_size=64,max_calib_samples=4");
-    CHECK(calibrated_loss(&b, "awq,bits=4,group_size=64,max_calib_samples=4,tensors=attn_v:f16;ffn_up:f32") <
-          all);
+    CHECK_LT(
+        calibrated_loss(&b, "awq,bits=4,group_size=64,max_calib_samples=4,tensors=attn_v:f16;ffn_up:f32"),
+        all);
     free(b.text);
 }
 
@@ -182,7 +183,7 @@ static const char *synth(const char *arch)
     return path;
 }
 
-/* A text, and the end of a line that names it. */
+/* Write a text and return ",calib=PATH". */
 static const char *calibration_text(void)
 {
     static char line[160];
@@ -228,7 +229,7 @@ static void threads_change_no_byte(void **state)
                 }
             }
             free(first);
-            model_close(session_open(place("out.gguf"), EXACT, 32, 1)); /* and it can be run */
+            model_close(session_open(place("out.gguf"), EXACT, 32, 1)); /* and the file can be run */
         }
 }
 
@@ -259,7 +260,7 @@ static void what_cannot_be_is_refused(void **state)
     unsetenv("QDYNO_OPENBLAS");
 }
 
-/* A norm of zeros: the matrices behind it are multiplied with nothing. */
+/* A norm of zeros makes all inputs of the following matrices 0. */
 static void dead_layers_are_named(void **state)
 {
     (void)state;
@@ -276,7 +277,7 @@ static void dead_layers_are_named(void **state)
     char *at = memmem(bytes, n, t->data, (size_t)t->bytes);
     size_t count = 0;
     for (; at; at = memmem(at, n - (size_t)(at - bytes), t->data, (size_t)t->bytes)) {
-        memset(at, 0, (size_t)t->bytes); /* norms of other layers may hold the same numbers */
+        memset(at, 0, (size_t)t->bytes); /* norms of other layers may have the same values */
         count++;
     }
     assert_true(count > 0);

@@ -1,7 +1,7 @@
 /* Proves: products, Gram matrices, Cholesky factors and triangular inverses agree with plain loops in
- * binary64, for sizes on both sides of a tile, with strides wider than rows, to the last bit whatever the
- * number of threads; what has no factor or inverse is refused, NaN too; a machine without OpenBLAS is told
- * what to install. */
+ * binary64, for sizes around the tile size and strides wider than rows. Results are the same to the last bit
+ * for any number of threads. Matrices without a factor or inverse, and NaN, are rejected. Without OpenBLAS
+ * the message says what to install. */
 #include "engine/quant/linear_algebra.h"
 
 #include "tests/engine/algebra.h"
@@ -42,7 +42,8 @@ static void products_are_exact_to_rounding(void **state)
                         want -= 0.5 * term;
                         size += fabs(term);
                     }
-                    CHECK_NEAR(c[i * cs + j], want, j < n ? 1e-6 * size : 0); /* between rows: untouched */
+                    CHECK_NEAR(c[i * cs + j], want,
+                               j < n ? 1e-6 * size : 0); /* the gap between rows is not written */
                 }
             free(a), free(b), free(c), free(was);
         }
@@ -75,7 +76,7 @@ static void gram_matrices_add_up(void **state)
     algebra_close(&s);
 }
 
-/* x^T x of more rows than columns, and something on the diagonal. */
+/* Positive definite: x^T x of more rows than columns, plus a diagonal. */
 static double *definite(struct rng *r, int64_t n)
 {
     const int64_t rows = n + 10;
@@ -174,7 +175,7 @@ static void without_the_library_it_says_what_to_install(void **state)
     assert_int_equal(linear_algebra_open(&la, pool, &why), ERR_ABSENT);
     assert_null(la);
     assert_non_null(strstr(why.message, "libopenblas0"));
-    setenv("QDYNO_OPENBLAS", "libc.so.6", 1); /* a library, but another */
+    setenv("QDYNO_OPENBLAS", "libc.so.6", 1); /* a library that is not OpenBLAS */
     assert_int_equal(linear_algebra_open(&la, pool, &why), ERR_ABSENT);
     assert_non_null(strstr(why.message, "openblas_set_num_threads"));
     unsetenv("QDYNO_OPENBLAS");

@@ -1,5 +1,5 @@
-/* Proves: the published mixes give every matrix the format that llama-quantize gives it. The tables were
- * observed by running it (February 2025) on small files of these shapes, not derived from its rules. */
+/* Proves: the mixes give every matrix the format that llama-quantize gives it. The tables were obtained by
+ * running it (February 2025) on small files of these shapes, not derived from its rules. */
 #include "engine/quant/mixes.h"
 
 #include <string.h>
@@ -88,7 +88,7 @@ static const char *const TENSORS[] = { "attn_q",      "attn_k", "attn_v",  "attn
                                        "attn_output", "ffn_up", "ffn_down" };
 enum { KINDS = COUNT_OF(TENSORS) };
 
-/* A letter for each layer, or one for all; "-": no such tensor. */
+/* One letter for each layer, or one for all layers; "-": the model has no such tensor. */
 static const struct {
     int model;
     const char *mix;
@@ -323,7 +323,7 @@ static void names_and_rows_that_fit(void **state)
     for (size_t i = 0; i < MIX_COUNT; i++) {
         CHECK(mix_find(MIXES[i].name) == &MIXES[i]);
         for (size_t j = 0; j < i; j++) CHECK(MIXES[j].file_type != MIXES[i].file_type);
-        for (int64_t cols = 1; cols <= 768; cols++) { /* whatever a row's length, its format fits it */
+        for (int64_t cols = 1; cols <= 768; cols++) { /* the format must fit every row length */
             const struct mix_facts facts = {
                 .heads = 8, .kv_heads = 2, .layers = 8, .values = 8, .has_output = cols % 2
             };
@@ -333,7 +333,10 @@ static void names_and_rows_that_fit(void **state)
                 CHECK(cols % mix_format(&MIXES[i], &facts, NAMES[n], 7, cols)->block_weights == 0);
         }
     }
-    CHECK(mix_find("Q4_K_M") && mix_find("IQ4_XS") && !mix_find("q4_K") && !mix_find("q7_K_M"));
+    CHECK(mix_find("Q4_K_M"));
+    CHECK(mix_find("IQ4_XS"));
+    CHECK(!mix_find("q4_K"));
+    CHECK(!mix_find("q7_K_M"));
 }
 
 int main(void)

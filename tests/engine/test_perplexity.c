@@ -1,5 +1,5 @@
-/* Proves: perplexities are those the field publishes for trained models, the standard errors follow from
- * their definition, and recipes quantized by us reach what the same bytes reach in another engine. */
+/* Proves: perplexities of trained models equal published ones, standard errors follow from their definition,
+ * and files that we quantize have the perplexity that the same bytes have in llama.cpp. */
 #include "engine/eval/eval.h"
 #include "tests/engine/session.h"
 
@@ -24,7 +24,7 @@ static struct perplexity measure(const char *model, const char *line, int ctx)
     return p;
 }
 
-/* The table of the golden data: perplexity to 1e-4, the peer's standard error to what it prints. */
+/* Golden data: perplexity to 1e-4, llama.cpp's standard error to the digits it prints. */
 static void test_perplexity(void **state)
 {
     (void)state;
@@ -52,15 +52,17 @@ static void test_perplexity(void **state)
                       CASES[i].ctx, p.ppl, p.ppl_se_token, p.ppl_se);
         assert_int_equal(p.chunks, CASES[i].windows);
         assert_int_equal(p.scored, CASES[i].windows * (CASES[i].ctx / 2 - 1));
-        /* Rows of 172 stay f32 in the peer and become f16 here: 2^-11 per weight, far below the tolerance. */
+        /* Rows of 172 stay f32 in llama.cpp and become f16 here: 2^-11 of a weight, far below the tolerance.
+         */
         CHECK_NEAR(p.ppl / CASES[i].ppl, 1, 1e-4);
         CHECK_NEAR(p.nll, log(p.ppl), 1e-9);
-        CHECK(p.ppl_se > 0 && fabs(p.ppl_se / p.ppl - p.nll_se) < 1e-9);
+        CHECK_LT(0, p.ppl_se);
+        CHECK_LT(fabs(p.ppl_se / p.ppl - p.nll_se), 1e-9);
         if (!isnan(CASES[i].se)) CHECK_NEAR(p.ppl_se_token, CASES[i].se, 1e-4);
     }
 }
 
-/* 8-bit activations: within 0.5 % of what the peer's 8-bit activations give. */
+/* 8-bit activations: within 0.5 % of llama.cpp with 8-bit activations. */
 static void test_perplexity_medium(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
-/* Proves: a plug-in is a method like any other once it is loaded; what it is told is right, and what it
- * answers becomes the bytes it means, whatever the number of processes; and whichever way a library is
- * broken, or breaks while it works, the answer is an error that says so, with nothing left behind: no row, no
- * file, no process. */
+/* Proves: a loaded plug-in works like a built-in method; its input is correct, and its answers become the
+ * intended bytes for any number of processes. A library that is broken, or fails while it works, causes an
+ * error message and leaves nothing behind: no row of METHODS, no file, no process. */
 #include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
@@ -14,7 +13,7 @@
 
 #define PLUGINS TEST_BUILD_DIR "/tests/plugins/"
 
-/* A folder for one test; the cache is in it. */
+/* A folder for one test, with the cache in it. */
 static char folder[64];
 
 static int begin(void **state)
@@ -36,7 +35,7 @@ static int end(void **state)
     if (system(command)) return -1;
     errno = 0;
     const bool alone = waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD;
-    return alone ? 0 : -1; /* else a child was left behind */
+    return alone ? 0 : -1; /* -1: a child process is left */
 }
 
 static enum err_code load(const char *name, struct err *why)
@@ -68,7 +67,7 @@ static int open_files(void)
 
 /* ---------------------------------------------------------------- matrices */
 
-/* Roughly normal, the same everywhere. */
+/* Roughly normally distributed, and the same on every machine. */
 static float noise(uint64_t *seed)
 {
     float sum = 0;
@@ -119,7 +118,7 @@ static enum err_code encode(struct matrix *m, struct err *why)
     return m->job.params.method->tensor(&m->job, why);
 }
 
-/* Mean square of what encoding lost, by column's weight, relative to that of the weights. */
+/* Relative squared error of the encoded weights, with columns weighted by `weight`. */
 static double nmse(const struct matrix *m, const float *weight)
 {
     const struct tensor_job *job = &m->job;
@@ -198,7 +197,8 @@ static void test_one_that_hangs_is_ended(void **state)
     struct err why = { 0 };
     setenv("QDYNO_PLUGIN_TIMEOUT", "300ms", 1);
     assert_int_equal(load("odd_hang", &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "hangs") && strstr(why.message, "while describing itself for 0.3 s"));
+    CHECK(strstr(why.message, "hangs"));
+    CHECK(strstr(why.message, "while describing itself for 0.3 s"));
     setenv("QDYNO_PLUGIN_TIMEOUT", "soon", 1);
     assert_int_equal(load("odd_hang", &why), ERR_USAGE);
     CHECK(strstr(why.message, "soon"));
@@ -212,21 +212,26 @@ static void test_a_loaded_one_is_a_method(void **state)
     const struct method *m = loaded("refit");
     assert_ptr_equal(method_at(built_in), m);
     assert_int_equal(method_count(), built_in + 1);
-    CHECK(strstr(m->help, "least squares") && *m->good && *m->bad);
+    CHECK(strstr(m->help, "least squares"));
+    CHECK(*m->good);
+    CHECK(*m->bad);
     assert_int_equal(m->calibration, CALIBRATION_OPTIONAL);
     assert_string_equal(m->params[0].name, "iters");
     assert_null(m->params[1].name);
-    CHECK(method_makes(m, format_find("u3_g64")) && !method_makes(m, format_find("q4_0")));
+    CHECK(method_makes(m, format_find("u3_g64")));
+    CHECK(!method_makes(m, format_find("q4_0")));
 
-    CHECK_OK(load("refit", &why)); /* again: one row */
+    CHECK_OK(load("refit", &why)); /* loading twice adds one row */
     loaded("other");
     assert_int_equal(method_count(), built_in + 2);
     CHECK(method_makes(method_find("other"), format_find("q4_K")));
 
-    /* what a worker inherits */
+    /* the variable that workers inherit */
     char paths[8192];
     snprintf(paths, sizeof paths, "%s", getenv("QDYNO_PLUGINS"));
-    CHECK(strstr(paths, "refit.so:/") && strstr(paths, "other.so") && paths[0] == '/');
+    CHECK(strstr(paths, "refit.so:/"));
+    CHECK(strstr(paths, "other.so"));
+    CHECK(paths[0] == '/');
     plugins_unload();
     assert_int_equal(method_count(), built_in);
     CHECK_OK(plugins_load(NULL, 0, &why));
@@ -240,7 +245,7 @@ static void test_config_lines(void **state)
     struct err why = { 0 };
     struct config c;
     char line[4096];
-    assert_int_equal(config_parse(&c, "refit", &why), ERR_USAGE); /* not yet */
+    assert_int_equal(config_parse(&c, "refit", &why), ERR_USAGE); /* not loaded yet */
     loaded("refit");
     loaded("other");
     static const struct {
@@ -272,7 +277,7 @@ static void test_config_lines(void **state)
 static void test_it_is_told_what_is_so(void **state)
 {
     (void)state;
-    enum { ROWS = 700, COLS = 768 }; /* three processes of more than one call each */
+    enum { ROWS = 700, COLS = 768 }; /* three processes with several calls each */
     struct matrix m;
     struct err why = { 0 };
     float square[COLS];
@@ -291,7 +296,7 @@ static void test_it_is_told_what_is_so(void **state)
     matrix_close(&m);
 }
 
-/* Weights go to any format as rounding to nearest would take them. */
+/* QDYNO_WEIGHTS: any format, rounded to nearest. */
 static void test_weights_are_rounded_to_nearest(void **state)
 {
     (void)state;
@@ -328,7 +333,7 @@ static void test_codes_are_what_is_stored(void **state)
         if (!(lost > 1e-6 && lost < CASES[i].most)) fail_msg("%s: NMSE %g", CASES[i].format, lost);
         matrix_close(&m);
     }
-    /* codes of fp8 are bits: 0x38 is 1, 0xb8 is -1 */
+    /* fp8 codes are bit patterns: 0x38 is 1, 0xb8 is -1 */
     struct matrix m;
     struct err why = { 0 };
     float y[64];
@@ -358,14 +363,14 @@ static void test_bytes_do_not_depend_on_processes(void **state)
     matrix_close(&many);
 }
 
-/* The example is worth having: it loses less than rounding to nearest, and less where it counts when it knows
- * where that is. */
+/* The example plug-in loses less than rounding to nearest, and with a calibration loses less in the columns
+ * that matter. */
 static void test_the_example(void **state)
 {
     (void)state;
     static const struct {
         const char *format;
-        double share; /* of what rounding to nearest loses, at most */
+        double share; /* largest allowed error relative to rounding to nearest */
     } CASES[] = { { "u4_g64", 0.95 }, { "u3_g64", 0.85 }, { "u2_g64", 0.7 }, { "u4_g32", 0.97 } };
     float square[512];
     for (int i = 0; i < 512; i++) square[i] = i % 16 ? 1 : 50;
@@ -448,10 +453,10 @@ static void test_slow_is_not_hanging(void **state)
     setenv("QDYNO_PLUGIN_TIMEOUT", "400ms", 1);
     matrix_open(&m, "moody", "mood=hang", "u4_g64", 200, 1024, 2);
     assert_int_equal(encode(&m, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "hangs") &&
-          strstr(why.message, "while encoding 'blk.0.ffn_up.weight' for 0.4 s"));
+    CHECK(strstr(why.message, "hangs"));
+    CHECK(strstr(why.message, "while encoding 'blk.0.ffn_up.weight' for 0.4 s"));
     matrix_close(&m);
-    /* 30 calls of 50 ms: longer as a whole than what each may take */
+    /* 30 calls of 50 ms: longer in total than the timeout, but each call makes progress */
     setenv("QDYNO_PLUGIN_TIMEOUT", "1s", 1);
     matrix_open(&m, "moody", "mood=late", "u4_g64", 30 * 64, 1024, 1);
     CHECK_OK(encode(&m, &why));
@@ -511,7 +516,7 @@ static void test_files_know_which_library_made_them(void **state)
     CHECK(gguf_string_is(gguf_get_string(made, "qdyno.plugin"), want));
     gguf_close(made);
 
-    /* the library changes below the program's feet: not used any more, and no file appears */
+    /* the library changes on disk: it is rejected, and no file is written */
     struct stat st;
     char out[128];
     copy_file(PLUGINS "moody.so", so, "newer");

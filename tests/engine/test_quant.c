@@ -1,6 +1,6 @@
-/* Proves: a recipe decides as documented (what is kept, rules, fall-back), files we quantize are byte for
- * byte what the field's quantizer writes, the same with any number of threads, load and keep their metadata;
- * the cache makes a recipe once, forgets the longest unused, and never shows half a file. */
+/* Proves: a recipe decides as documented (kept tensors, rules, fall-back). Quantized files equal
+ * llama-quantize's byte for byte, for any number of threads, can be loaded, and keep their metadata. The
+ * cache makes a recipe once, removes the least recently used file, and never contains half a file. */
 #include "engine/quant/quant.h"
 
 #include <ctype.h>
@@ -28,7 +28,7 @@ static struct gguf *open_file(const char *path)
     return g;
 }
 
-/* A folder for one test; XDG_CACHE_HOME points into it. */
+/* A folder for one test, with XDG_CACHE_HOME in it. */
 static char folder[64];
 
 static int make_folder(void **state)
@@ -118,7 +118,7 @@ static enum err_code quantize(const char *from, const char *to, const char *line
     return rc;
 }
 
-/* Every tensor of a file we made has the bytes that the field's quantizer wrote. */
+/* Every tensor of our file has the bytes that llama-quantize wrote. */
 static void compare_files(const char *made, const char *golden, const char *recipe)
 {
     struct gguf *got = open_file(made), *want = open_file(golden);
@@ -139,7 +139,7 @@ static void compare_files(const char *made, const char *golden, const char *reci
     gguf_close(want);
 }
 
-/* All formats that can be made and that the golden set has, by one thread and by three. */
+/* All formats that have an encoder and golden files, with one thread and with three. */
 static void test_like_the_field(void **state)
 {
     (void)state;
@@ -160,11 +160,11 @@ static void test_like_the_field(void **state)
         }
         compared++;
     }
-    assert_in_range(compared, 4, FORMAT_COUNT); /* q8_0 q4_0 f16 bf16 at the least */
+    assert_in_range(compared, 4, FORMAT_COUNT); /* at least q8_0 q4_0 f16 bf16 */
 }
 
-/* Formats that only we have: every matrix holds what the format's encoder makes of its rows, whatever the
- * threads; the file names them; quantizing to something else afterwards is refused, copying is not. */
+/* Formats that only this program has: every matrix equals the format encoder's output for any number of
+ * threads, and the file lists these formats. Quantizing such a file again is rejected, copying is allowed. */
 static void test_own_formats(void **state)
 {
     (void)state;
@@ -193,12 +193,12 @@ static void test_own_formats(void **state)
                 free(want);
                 made++;
             }
-            CHECK(made >= 8);
+            CHECK_LE(8, made);
             gguf_close(to);
         }
         assert_int_equal(quantize(out, again, "q8_0", 1, &why), ERR_USAGE);
         CHECK(strstr(why.message, f->name));
-        CHECK_OK(quantize(out, again, "default", 1, &why)); /* copied, and named again */
+        CHECK_OK(quantize(out, again, "default", 1, &why)); /* copied, with its formats listed again */
         struct gguf *copy = open_file(again);
         CHECK(gguf_string_is(gguf_get_string(copy, "qdyno.formats"), list));
         gguf_close(copy);
@@ -216,7 +216,7 @@ static void test_refusals(void **state)
     snprintf(out, sizeof out, "%s/out.gguf", folder);
     assert_int_equal(quantize(q8, out, "q4_0", 1, &why), ERR_USAGE);
     assert_non_null(strstr(why.message, "already quantized (q8_0)"));
-    CHECK_OK(quantize(q8, out, "q8_0", 1, &why)); /* nothing changes: nothing is hidden */
+    CHECK_OK(quantize(q8, out, "q8_0", 1, &why)); /* the same format: a copy is allowed */
     unlink(out);
 
     /* One NaN in the second layer. */
@@ -239,11 +239,11 @@ static void test_refusals(void **state)
     gguf_close(g);
     assert_int_equal(quantize(damaged, out, "q8_0", 3, &why), ERR_FORMAT);
     assert_non_null(strstr(why.message, "'blk.1.ffn_up.weight': value 1234"));
-    CHECK(access(out, F_OK)); /* nothing appeared */
+    CHECK(access(out, F_OK)); /* no file was written */
     assert_int_equal(quantize(f32, "/does/not/exist/out.gguf", "q8_0", 1, &why), ERR_IO);
 }
 
-/* Shard `no` of two: all metadata in the first, every other tensor in each. */
+/* Write shard `no` of two: metadata in the first, tensors alternating between both. */
 static void write_shard(const struct gguf *g, int no)
 {
     struct err why = { 0 };
@@ -267,7 +267,7 @@ static void write_shard(const struct gguf *g, int no)
     CHECK_OK(gguf_writer_commit(w, &why));
 }
 
-/* A source in shards: one file comes out, which does not claim to be a shard, with the same bytes. */
+/* A source in shards gives one file with the same bytes, without shard metadata. */
 static void test_shards(void **state)
 {
     (void)state;
@@ -295,7 +295,8 @@ static void test_shards(void **state)
     }
     gguf_close(a);
     gguf_close(b);
-    struct model *m = session_open(shard, EXACT ",q4_0", 64, 1); /* and as the source of a session */
+    struct model *m = session_open(shard, EXACT ",q4_0", 64,
+                                   1); /* shards can also be the source of a session */
     assert_string_equal(model_shape(m)->dominant_format, "q4_0");
     model_close(m);
 }
@@ -303,7 +304,8 @@ static void test_shards(void **state)
 static bool stop_at_once(void *ctx, double done)
 {
     *(int *)ctx += 1;
-    CHECK(done > 0 && done <= 1);
+    CHECK_LT(0, done);
+    CHECK_LE(done, 1);
     return false;
 }
 
@@ -351,41 +353,48 @@ static void test_cache(void **state)
     SHARED_OR_SKIP(f32, STORIES);
     struct gguf *g = open_file(f32);
     char *q8 = cached(g, "q8_0"), *q4 = cached(g, "q4_0"), *f16 = cached(g, "f16");
-    CHECK(strcmp(q8, q4) && strcmp(q4, f16));
+    CHECK(strcmp(q8, q4));
+    CHECK(strcmp(q4, f16));
     assert_int_equal(stat(q8, &first), 0);
     set_age(q8, 300);
     set_age(q4, 200);
     set_age(f16, 100);
-    char *same = cached(g, "q8_0,threads=2,kv=f32"); /* run-time settings are no part of a recipe */
+    char *same = cached(g, "q8_0,threads=2,kv=f32"); /* run-time settings do not belong to the recipe */
     assert_string_equal(same, q8);
     assert_int_equal(stat(q8, &again), 0);
-    assert_int_equal(first.st_ino, again.st_ino);             /* not made again */
-    CHECK(again.st_mtim.tv_sec > first.st_mtim.tv_sec - 100); /* but marked as used */
+    assert_int_equal(first.st_ino, again.st_ino);               /* the cached file */
+    CHECK_LT(first.st_mtim.tv_sec - 100, again.st_mtim.tv_sec); /* but marked as used */
 
-    /* Room for three of them at most: of q4_0, f16, q8_0 the first is the longest unused now. */
+    /* The limit allows three files; of q4_0, f16 and q8_0 the first is the least recently used. */
     assert_int_equal(stat(f16, &first), 0);
     snprintf(limit, sizeof limit, "%lld", (long long)(again.st_size + 2 * first.st_size + 100000));
     setenv("QDYNO_CACHE_LIMIT", limit, 1);
     char *bf16 = cached(g, "bf16");
-    CHECK(!access(bf16, R_OK) && !access(f16, R_OK) && !access(q8, R_OK));
+    CHECK(!access(bf16, R_OK));
+    CHECK(!access(f16, R_OK));
+    CHECK(!access(q8, R_OK));
     CHECK(access(q4, F_OK));
 
-    /* A limit below one file still gives the file. */
+    /* A limit smaller than one file still returns the file. */
     setenv("QDYNO_CACHE_LIMIT", "1k", 1);
     char *back = cached(g, "q4_0");
     assert_string_equal(back, q4);
-    CHECK(!access(q4, R_OK) && access(bf16, F_OK) && access(f16, F_OK) && access(q8, F_OK));
+    CHECK(!access(q4, R_OK));
+    CHECK(access(bf16, F_OK));
+    CHECK(access(f16, F_OK));
+    CHECK(access(q8, F_OK));
     struct gguf *result = open_file(q4);
     const struct config c = config_of("q4_0");
-    CHECK(recipe_is_identity(&c, result) && !recipe_is_identity(&c, g));
+    CHECK(recipe_is_identity(&c, result));
+    CHECK(!recipe_is_identity(&c, g));
     gguf_close(result);
     gguf_close(g);
     char *const ALL[] = { q8, q4, f16, same, bf16, back };
     for (size_t i = 0; i < COUNT_OF(ALL); i++) free(ALL[i]);
 }
 
-/* What a killed writer left is taken away by the next one; the lock stays, however old: somebody may wait on
- * it. */
+/* The next writer removes files of a killed writer, but never the lock file, because a process may be waiting
+ * on it. */
 static void test_cache_after_a_kill(void **state)
 {
     (void)state;
@@ -399,14 +408,17 @@ static void test_cache_after_a_kill(void **state)
     assert_non_null(f);
     assert_int_equal(fclose(f), 0);
     set_age(lock, 3 * 24 * 3600);
-    char *q5 = cached(g, "q5_0"); /* made now, in the same folder */
-    CHECK(access(left, F_OK) && !access(lock, F_OK) && !access(q8, R_OK) && !access(q5, R_OK));
+    char *q5 = cached(g, "q5_0"); /* quantized now, in the same folder */
+    CHECK(access(left, F_OK));
+    CHECK(!access(lock, F_OK));
+    CHECK(!access(q8, R_OK));
+    CHECK(!access(q5, R_OK));
     gguf_close(g);
     free(q8);
     free(q5);
 }
 
-/* Another folder that cannot be written: said, not crashed. */
+/* A folder without write access gives an error message. */
 static void test_cache_refused(void **state)
 {
     (void)state;

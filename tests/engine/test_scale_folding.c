@@ -1,6 +1,7 @@
-/* Proves: in every architecture, an input that is said to be foldable can be divided by any numbers, and the
- * layer gives what it gave, while its input and weights really are others; where it cannot, the obstacle is
- * the expected one. SmoothQuant's scales are the reference's, and so are the outputs of a layer in 8 bits. */
+/* Proves: in every architecture, an input reported as foldable can be divided by arbitrary scales without
+ * changing the layer's output, although its input and weights do change. Inputs that cannot be folded report
+ * the expected obstacle. SmoothQuant's scales, and the outputs of a layer in 8 bits, equal the reference's.
+ */
 #include "engine/quant/scale_folding.h"
 
 #include "engine/arch/arch.h"
@@ -16,7 +17,7 @@
 
 enum { TOKENS = 20, TENSORS = 40 };
 
-/* Layer 1 of a file as the driver would hand it to a method. */
+/* Layer 1 of a file, prepared as the driver prepares it for a method. */
 struct bench {
     struct gguf *g;
     struct layers *l;
@@ -89,32 +90,32 @@ static void bench_close(struct bench *b)
     gguf_close(b->g);
 }
 
-struct sight {
+struct observed_input {
     const char *matrix;
     float x[64];
     int n;
 };
 
-static void look(void *ctx, const struct layer_input *in)
+static void observe_input(void *ctx, const struct layer_input *in)
 {
-    struct sight *s = ctx;
+    struct observed_input *s = ctx;
     if (!input_is_of(in, s->matrix)) return;
     s->n = (int)MIN(in->cols, 64);
     memcpy(s->x, in->x, (size_t)s->n * sizeof *s->x);
 }
 
-static void run(struct bench *b, struct sight *s)
+static void run(struct bench *b, struct observed_input *s)
 {
     struct err why = { 0 };
     memcpy(b->out, b->in, TOKENS * (size_t)layers_width(b->l) * sizeof(float));
-    CHECK_OK(layers_run(b->l, 1, b->out, TOKENS, look, s, &why));
+    CHECK_OK(layers_run(b->l, 1, b->out, TOKENS, observe_input, s, &why));
 }
 
-/* One fold with scales from 1/8 to 8: the same outputs, and inputs divided by just these. */
+/* Fold scales from 1/8 to 8: outputs stay the same, inputs are divided by exactly these scales. */
 static void check_fold(struct bench *b, const struct fold *f, struct rng *r)
 {
     struct err why = { 0 };
-    struct sight before = { .matrix = f->consumers[0]->job.name }, after = before;
+    struct observed_input before = { .matrix = f->consumers[0]->job.name }, after = before;
     float *scales = malloc((size_t)f->n * sizeof *scales);
     for (int64_t i = 0; i < f->n; i++) scales[i] = exp2f((float)(rng_below(r, 6001) - 3000) / 1000);
     CHECK_OK(layer_bind(&b->job, &why));
@@ -123,9 +124,9 @@ static void check_fold(struct bench *b, const struct fold *f, struct rng *r)
     CHECK_OK(layer_bind(&b->job, &why));
     run(b, &after);
     const int64_t n = TOKENS * layers_width(b->l);
-    CHECK(nmse(b->plain, b->out, n) < 1e-11);
+    CHECK_LT(nmse(b->plain, b->out, n), 1e-11);
     assert_int_equal(after.n, before.n);
-    CHECK(before.n > 0);
+    CHECK_LT(0, before.n);
     double most = 0;
     for (int i = 0; i < before.n; i++) most = fmax(most, fabs((double)before.x[i]));
     for (int i = 0; i < before.n; i++)
@@ -136,8 +137,9 @@ static void check_fold(struct bench *b, const struct fold *f, struct rng *r)
     free(scales);
 }
 
-/* Which inputs can be folded: one letter each, in the order of enum fold_input. f: yes, -: obstacle, .: none
- * of its own. */
+/* `want` has one letter for each enum fold_input. f: can be folded, -: has an obstacle, .: not a separate
+ * input.
+ */
 static void check_file(const char *path, const char *want)
 {
     struct err why = { 0 };
@@ -154,9 +156,9 @@ static void check_file(const char *path, const char *want)
         if (got[i] == 'f') check_fold(&b, &folds[i], &r);
     }
     if (strcmp(got, want)) fail_msg("%s: folds are '%s', want '%s'", path, got, want);
-    assert_int_equal(consumers, b.job.matrix_count); /* every matrix reads one of them */
+    assert_int_equal(consumers, b.job.matrix_count); /* every matrix consumes one of the inputs */
     CHECK_OK(layer_unbind(&b.job, &why));
-    run(&b, &(struct sight){ .matrix = "" });
+    run(&b, &(struct observed_input){ .matrix = "" });
     assert_memory_equal(b.out, b.plain, TOKENS * (size_t)layers_width(b.l) * sizeof(float));
     bench_close(&b);
 }
@@ -193,7 +195,7 @@ static void every_architecture_keeps_its_function(void **state)
     }
 }
 
-/* The same on models of our own, so that it is tested everywhere. */
+/* The same on synthetic models, which need no external data. */
 static void our_own_models_keep_theirs(void **state)
 {
     (void)state;
@@ -271,7 +273,7 @@ static void scales_are_the_references(void **state)
     free(w), free(x), free(maxima);
 }
 
-/* y [PEER_TOKENS][PEER_ROWS] = x w^T in 8 bits: as METHODS' row encodes weights and treats inputs. */
+/* y [PEER_TOKENS][PEER_ROWS] = x w^T with 8-bit weights and activations as the method defines them. */
 static void multiply_w8a8(const float *w, const float *x, float *y)
 {
     struct err why = { 0 };
@@ -295,7 +297,8 @@ static void multiply_w8a8(const float *w, const float *x, float *y)
     free(bytes);
 }
 
-/* Error of the outputs: with scales the reference's W8A8 layer to rounding, without them 19 times as much. */
+/* Output error: with scales equal to the reference's W8A8 layer up to rounding, without them 19 times larger.
+ */
 static void w8a8_outputs_are_the_references(void **state)
 {
     (void)state;
@@ -322,7 +325,7 @@ static void w8a8_outputs_are_the_references(void **state)
     }
     print_message("W8A8: NMSE against the reference %g; mse %g, unsmoothed %g\n", nmse(want, smooth, OUT),
                   smooth_mse, plain_mse);
-    CHECK(nmse(want, smooth, OUT) < 1e-6);
+    CHECK_LT(nmse(want, smooth, OUT), 1e-6);
     CHECK_NEAR(smooth_mse, 7.359180507765537e-05, 0.02 * 7.359180507765537e-05);
     CHECK_NEAR(plain_mse, 0.0014304460467266533, 0.02 * 0.0014304460467266533);
     free(w), free(x), free(s), free(want), free(exact), free(plain), free(smooth);
@@ -335,7 +338,10 @@ static void dead_inputs_and_weights_divide_by_nothing(void **state)
     float s[3];
     for (double alpha = 0; alpha <= 1; alpha += 0.25) {
         smoothquant_scales(inputs, weights, 3, alpha, s);
-        for (int k = 0; k < 3; k++) CHECK(s[k] >= 1e-5f && isfinite(s[k]));
+        for (int k = 0; k < 3; k++) {
+            CHECK_LE(1e-5f, s[k]);
+            CHECK(isfinite(s[k]));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-/* Proves: every method that looks at one matrix at a time makes what its description says. Its row of METHODS
- * is complete; its error on normally distributed weights is what is published for it; bytes do not depend on
- * threads; hard matrices stay finite; what makes no sense is refused with a reason; and what methods learn
- * from a calibration (ranges, outlier columns) arrives in the companion tensors. */
+/* Proves: every method that encodes one matrix at a time works as described. Its row of METHODS is complete,
+ * and its error on normally distributed weights is the published one. The number of threads does not matter.
+ * Difficult matrices stay finite. Invalid parameters are rejected with a reason. Results of calibration
+ * (ranges, outlier columns) are stored in companion tensors. */
 #include <stdlib.h>
 
 #include "engine/quant/calibration.h"
@@ -30,7 +30,7 @@ static void format_exists(const char *word, const struct method *m)
 
 static void is_no_name(const char *alias, const struct method *m)
 {
-    const char *name = param_name(alias); /* of any method: the first one's decides what a line means */
+    const char *name = param_name(alias); /* an alias must mean the same parameter in all methods */
     for (const struct param *p = m->params; p->name; p++)
         if (!strcmp(p->name, name)) return;
     fail_msg("%s: '%s' means %s", m->name, alias, name);
@@ -41,7 +41,12 @@ static void rows_are_complete(void **state)
     (void)state;
     for (size_t i = 0; i < method_count(); i++) {
         const struct method *m = method_at(i);
-        CHECK(m->help && m->help[0] && m->good && m->good[0] && m->bad && m->bad[0]);
+        CHECK(m->help);
+        CHECK(m->help[0]);
+        CHECK(m->good);
+        CHECK(m->good[0]);
+        CHECK(m->bad);
+        CHECK(m->bad[0]);
         CHECK(m->rows || m->tensor || m->layer);
         CHECK(method_find(m->name) == m);
         if (m->formats) each_word(m->formats, format_exists, m);
@@ -51,7 +56,8 @@ static void rows_are_complete(void **state)
             CHECK_OK(param_check(m, p->name, p->otherwise, value, sizeof value, &why));
             if (strcmp(value, p->otherwise))
                 fail_msg("%s: default %s is spelt %s", m->name, p->otherwise, value);
-            CHECK(p->help && p->help[0]);
+            CHECK(p->help);
+            CHECK(p->help[0]);
             is_no_name(p->name, m);
             if (p->aliases) each_word(p->aliases, is_no_name, m);
         }
@@ -59,14 +65,15 @@ static void rows_are_complete(void **state)
         struct err why = { 0 };
         CHECK_OK(params_check_all(&defaults, &why));
         if (m->format || m->default_format) CHECK(method_makes(m, format_find(method_format(&defaults))));
-        CHECK(!m->format || !m->default_format); /* one of them would never be asked */
+        CHECK(!m->format || !m->default_format); /* only one of them would be used */
     }
 }
 
 static void is_a_mix(const char *word, const struct method *m)
 {
     (void)m;
-    CHECK(mix_find(word) && !strcmp(mix_find(word)->name, word));
+    CHECK(mix_find(word));
+    CHECK(!strcmp(mix_find(word)->name, word));
 }
 
 static void gguf_types_are_the_mixes(void **state)
@@ -94,7 +101,7 @@ static void free_made(struct made *m)
     free(m->back);
 }
 
-/* As the driver does it, for a matrix in memory. `input` may be NULL. */
+/* Encode a matrix in memory as the driver does. `input` may be NULL. */
 static enum err_code make(struct made *m, const char *line, float *x, int64_t rows, int64_t cols, int threads,
                           const struct calibration_input *input, struct err *why)
 {
@@ -154,7 +161,8 @@ static double error_of(const char *line)
     return error;
 }
 
-/* Published errors on N(0,1) with the margin of the formats' own bounds; int8 rows are of 512 here. */
+/* Published errors on N(0,1), with the margins of the formats' own bounds; int8 rows have 512 weights here.
+ */
 static void errors_are_the_published(void **state)
 {
     (void)state;
@@ -203,17 +211,17 @@ static void errors_are_the_published(void **state)
 static void orderings(void **state)
 {
     (void)state;
-    CHECK(error_of("method=nf4") < 0.65 * error_of("method=fp4"));
-    CHECK(error_of("method=nf4,double_quant=true") <
-          1.01 * error_of("method=nf4")); /* costs almost nothing */
-    CHECK(error_of("method=nf4") < error_of("method=nf4,blocksize=128"));
-    CHECK(error_of("method=nf4,blocksize=128") < error_of("method=nf4,blocksize=4096"));
-    CHECK(error_of("method=nf4,double_quant=true,nested_blocksize=64") <=
-          1.001 * error_of("method=nf4,double_quant=true,nested_blocksize=4096"));
-    CHECK(error_of("hqq,bits=3") < 0.95 * error_of("rtn:u3_g64"));
-    CHECK(error_of("hqq,bits=2") < 0.95 * error_of("rtn:u2_g64"));
-    CHECK(error_of("quanto,weights=int2,optimizer=hqq") < error_of("quanto,weights=int2"));
-    CHECK(error_of("fp8") <= 1.01 * error_of("fp8,granularity=tensor"));
+    CHECK_LT(error_of("method=nf4"), 0.65 * error_of("method=fp4"));
+    CHECK_LT(error_of("method=nf4,double_quant=true"),
+             1.01 * error_of("method=nf4")); /* double quantization adds almost no error */
+    CHECK_LT(error_of("method=nf4"), error_of("method=nf4,blocksize=128"));
+    CHECK_LT(error_of("method=nf4,blocksize=128"), error_of("method=nf4,blocksize=4096"));
+    CHECK_LE(error_of("method=nf4,double_quant=true,nested_blocksize=64"),
+             1.001 * error_of("method=nf4,double_quant=true,nested_blocksize=4096"));
+    CHECK_LT(error_of("hqq,bits=3"), 0.95 * error_of("rtn:u3_g64"));
+    CHECK_LT(error_of("hqq,bits=2"), 0.95 * error_of("rtn:u2_g64"));
+    CHECK_LT(error_of("quanto,weights=int2,optimizer=hqq"), error_of("quanto,weights=int2"));
+    CHECK_LE(error_of("fp8"), 1.01 * error_of("fp8,granularity=tensor"));
 }
 
 static double trained_error(const float *w, const char *line)
@@ -228,7 +236,7 @@ static double trained_error(const float *w, const char *line)
     return error;
 }
 
-/* The same on weights that were trained, whose tails are longer than a normal distribution's. */
+/* The same on trained weights, which have heavier tails than a normal distribution. */
 static void orderings_of_trained_weights(void **state)
 {
     (void)state;
@@ -259,13 +267,19 @@ static void orderings_of_trained_weights(void **state)
         error[i] = trained_error(w, LINES[i]);
         print_message("%-36s NMSE %.3g\n", LINES[i], error[i]);
     }
-    CHECK(error[NF4] < 0.75 * error[FP4] && error[NF4_DQ] < 1.01 * error[NF4]);
-    CHECK(error[HQQ4] < error[RTN4] && error[HQQ3] < 0.95 * error[RTN3] && error[HQQ2] < 0.95 * error[RTN2]);
-    CHECK(error[OPT4] < error[MAX4]);
-    CHECK(error[EETQ] < 3e-4 && error[LLM] < 3e-4 && error[FP8] < 8e-4 && error[FP8] > error[LLM]);
+    CHECK_LT(error[NF4], 0.75 * error[FP4]);
+    CHECK_LT(error[NF4_DQ], 1.01 * error[NF4]);
+    CHECK_LT(error[HQQ4], error[RTN4]);
+    CHECK_LT(error[HQQ3], 0.95 * error[RTN3]);
+    CHECK_LT(error[HQQ2], 0.95 * error[RTN2]);
+    CHECK_LT(error[OPT4], error[MAX4]);
+    CHECK_LT(error[EETQ], 3e-4);
+    CHECK_LT(error[LLM], 3e-4);
+    CHECK_LT(error[FP8], 8e-4);
+    CHECK_LT(error[LLM], error[FP8]);
 }
 
-/* Zeros, constants, one outlier, groups far from 0, sizes at both ends of f16. */
+/* Zeros, constants, one outlier, groups far from 0, values at both ends of the range of f16. */
 static void hard_matrices(void **state)
 {
     (void)state;
@@ -305,7 +319,7 @@ static void hard_matrices(void **state)
         struct made m;
         memcpy(x, copy, sizeof x);
         if (make(&m, LINES[i], x, H_ROWS, H_COLS, 2, NULL, &why)) fail_msg("%s: %s", LINES[i], why.message);
-        /* One scale for rows of very different size is the nature of these two. */
+        /* These two use one scale for rows of very different size. */
         const bool shared = strstr(LINES[i], "double_quant") || strstr(LINES[i], "tensor");
         for (int j = 0; j < H_ROWS * H_COLS; j++) {
             const float *row = copy + j / H_COLS * H_COLS;
@@ -322,12 +336,15 @@ static void groups_that_f16_cannot_hold(void **state)
 {
     (void)state;
     struct group_choice c = group_stored((struct group_choice){ 1e-3f, -1e6f }); /* a constant 1000 */
-    CHECK(isfinite(c.zero) && c.scale > 0);
+    CHECK(isfinite(c.zero));
+    CHECK_LT(0, c.scale);
     CHECK_NEAR(-c.zero * c.scale, 1000, 0.5);
     c = group_stored((struct group_choice){ 1e-12f, 3 });
-    CHECK(c.scale == 0x1p-24f && c.zero == 3);
+    CHECK(c.scale == 0x1p-24f);
+    CHECK(c.zero == 3);
     c = group_stored((struct group_choice){ 1e9f, 0 });
-    CHECK(c.scale == 65504 && c.zero == 0);
+    CHECK(c.scale == 65504);
+    CHECK(c.zero == 0);
 }
 
 /* ---------------------------------------------------------------- refusals */
@@ -373,7 +390,7 @@ static const float *input_of(struct made *m)
     return side->data;
 }
 
-/* Four batches as PyTorch's observers saw them; the expected numbers are theirs. */
+/* Four batches that were also given to PyTorch's observers; expected values are theirs. */
 static void static_inputs(void **state)
 {
     (void)state;
@@ -396,7 +413,7 @@ static void static_inputs(void **state)
         { "int8_static,observer=minmax,reduce_range=true", 1.7130905389785767f, 0, 57, 127 },
         { "int8_static,observer=minmax,qscheme=per_tensor_symmetric", 0.9352940917015076f, 0, 128, 255 },
         { "int8_static,observer=moving_average,averaging_constant=1", 160.f / 255, 1e-6f, 96, 255 },
-        { "int8_static,observer=histogram", 0.85318f, 1e-2f, 115, 255 }, /* flat: nothing is worth cutting */
+        { "int8_static,observer=histogram", 0.85318f, 1e-2f, 115, 255 }, /* flat: no clipping */
         { "int8_static,observer=percentile,percentile=50", 0.4266f, 2e-3f, 103, 255 },
         { "int8_static,observer=entropy", 0.9353f, 0.9f, -1, 255 },
         { "quanto,activations=int8,momentum=0", 100.f / 127, 1e-6f, 128, 255 },
@@ -428,7 +445,7 @@ static void static_inputs(void **state)
     free_made(&m);
 }
 
-/* Columns that calibration saw above the threshold keep their weights, as f16. */
+/* Columns whose activations exceeded the threshold in the calibration keep f16 weights. */
 static void kept_columns(void **state)
 {
     (void)state;
@@ -442,25 +459,30 @@ static void kept_columns(void **state)
     CHECK_OK(make(&m, "llm_int8,has_fp16_weight=true", x, ROWS, COLS, 3, &in, &why));
     const struct companion_tensor *columns = job_companion(&m.job, COMPANION_OUTLIERS),
                                   *weights = job_companion(&m.job, COMPANION_OUTLIER_WEIGHTS);
-    CHECK(columns && weights && columns->size == 2 && weights->size == 2 * ROWS);
-    CHECK(((float *)columns->data)[0] == 7 && ((float *)columns->data)[1] == 511);
+    CHECK(columns);
+    CHECK(weights);
+    CHECK(columns->size == 2);
+    CHECK(weights->size == 2 * ROWS);
+    CHECK(((float *)columns->data)[0] == 7);
+    CHECK(((float *)columns->data)[1] == 511);
     for (int r = 0; r < ROWS; r++) {
         CHECK(((uint16_t *)weights->data)[r] == f16_from_f32(copy[r * COLS + 7]));
         CHECK(((uint16_t *)weights->data)[ROWS + r] == f16_from_f32(copy[r * COLS + 511]));
     }
     free_made(&m);
-    largest[7] = largest[511] = 0; /* no outlier: nothing is kept */
+    largest[7] = largest[511] = 0; /* no outliers: no companion tensors */
     CHECK_OK(make(&m, "llm_int8,has_fp16_weight=true", x, ROWS, COLS, 1, &in, &why));
     CHECK(m.job.companions == 0);
     free_made(&m);
     assert_int_equal(make(&m, "llm_int8,has_fp16_weight=true", x, ROWS, COLS, 1, NULL, &why), ERR_USAGE);
     free_made(&m);
-    CHECK_OK(make(&m, "llm_int8", x, ROWS, COLS, 1, NULL, &why)); /* and without, none is needed */
+    CHECK_OK(make(&m, "llm_int8", x, ROWS, COLS, 1, NULL,
+                  &why)); /* without the parameter no calibration is needed */
     CHECK(m.job.companions == 0);
     free_made(&m);
 }
 
-/* Errors in columns that matter are made smaller, at the cost of the others. */
+/* An importance matrix reduces errors in important columns at the cost of others. */
 static void importance(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Proves: stories are the same on every machine; each tells its own derivation, so that the probability the
- * generator reports is the text's own; a story with a wrong answer in it is no story; splits do not overlap;
- * choices fall as often as they should. */
+/* Proves: stories are the same on every machine. Each text has one derivation, so the probability that the
+ * generator reports is that of the text. A story with a wrong answer cannot be parsed. Splits do not overlap.
+ * Choices have their specified frequencies. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static void same_everywhere(void **state)
     char hex[HASH_HEX];
     for (uint64_t i = 0; i < 100; i++) corpus_story(c, (struct story_id){ 7, CORPUS_TRAIN, i }, &all);
     hash_bytes(all.data, all.len, hex);
-    /* Changing the grammar changes this, and the bundled model is then one of another language. */
+    /* This changes with the grammar; then the bundled model must be trained again. */
     assert_string_equal(hex, "c7e61dab63968d00f944f28e08c2a09a016f677038151b4289a4e10e77a394d5");
     str_free(&all);
     corpus_close(c);
@@ -48,20 +48,21 @@ static void probability_is_the_texts_own(void **state)
             if (score.derivations != 1) fail_msg("told in %d ways: %s", (int)score.derivations, s.data);
             CHECK_NEAR(score.log_probability, p, 1e-9);
             assert_int_equal(score.told, s.len);
-            CHECK(p < -10 && p > -200);
+            CHECK_LT(p, -10);
+            CHECK_LT(-200, p);
         }
     str_free(&s);
     corpus_close(c);
 }
 
-/* Of the 23 parts of what may stand between opening and event, nothing has 12 and the sun one. */
+/* Of the weights of the rule "scene", 23 in total, the empty form has 12 and the sunny one 1. */
 static void probability_by_hand(void **state)
 {
     (void)state;
     struct corpus *c = opened();
     struct str s = { 0 }, sunny = { 0 };
     double without = -INFINITY, with = -INFINITY;
-    for (uint64_t i = 0; !isfinite(with); i++) { /* a story without a scene can be given one */
+    for (uint64_t i = 0; !isfinite(with); i++) { /* find a story without a scene, and insert one */
         tell(c, CORPUS_TRAIN, i, &s);
         const char *behind = strstr(s.data, " more than anything. ");
         if (!behind) continue;
@@ -89,15 +90,15 @@ static void wrong_answers_are_no_story(void **state)
         char *times = strstr(s.data, " times three is "), *answer = times ? times + 16 : NULL;
         if (!answer) continue;
         seen++;
-        answer[0] = answer[0] == 't' ? 's' : 't'; /* six nine twelve fifteen -> no number, or another one */
+        answer[0] = answer[0] == 't' ? 's' : 't'; /* six, nine, twelve or fifteen becomes another word */
         struct corpus_score score = corpus_score(c, s.data, s.len);
         CHECK(score.log_probability == -INFINITY);
         assert_int_equal(score.derivations, 0);
-        assert_int_equal(score.told, answer - s.data); /* up to there it was one */
+        assert_int_equal(score.told, answer - s.data); /* the text is valid up to there */
     }
     assert_int_equal(corpus_score(c, "", 0).derivations, 0);
     tell(c, CORPUS_TRAIN, 3, &s);
-    assert_int_equal(corpus_score(c, s.data, s.len - 1).derivations, 0); /* not finished */
+    assert_int_equal(corpus_score(c, s.data, s.len - 1).derivations, 0); /* an incomplete story */
     str_append(&s, " ");
     assert_int_equal(corpus_score(c, s.data, s.len).derivations, 0);
     str_free(&s);

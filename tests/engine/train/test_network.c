@@ -1,7 +1,6 @@
-/* Proves: gradients of every kind of parameter are the slopes of the loss (finite differences along random
- * directions, tied and untied, one and several key heads); rounding operands to 16 bits changes them a
- * little; checkpoints change no bit, and neither does the number of threads; two half batches make a whole
- * one. */
+/* Proves: gradients of every kind of parameter equal finite differences of the loss along random directions,
+ * for tied and untied embeddings and for one and several key heads. 16-bit operands change gradients only a
+ * little. Checkpoints and the number of threads do not change a bit. Two half batches equal a whole one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,12 +48,13 @@ static void trial_open(struct trial *t, const struct network_options *o)
     CHECK_OK(network_randomize(t->n, 3, &why));
     t->tokens = malloc((size_t)count * sizeof *t->tokens);
     t->targets = malloc((size_t)count * sizeof *t->targets);
-    CHECK(t->tokens && t->targets);
+    CHECK(t->tokens);
+    CHECK(t->targets);
     for (int i = 0; i < count; i++) {
         t->tokens[i] = (int32_t)(next(&state) % (uint64_t)o->shape.vocab);
         t->targets[i] = i % 7 == 3 ? -1 : (int32_t)(next(&state) % (uint64_t)o->shape.vocab);
     }
-    /* Larger than at the start of training, so that softmax and gates are bent; norms not all the same. */
+    /* Larger weights than at the start of training, so that softmax and gates are nonlinear; norms differ. */
     float *w = network_weights(t->n);
     for (int64_t i = 0; i < network_params(t->n); i++)
         w[i] = w[i] == 1 ? 0.8f + 0.4f * (float)(next(&state) % 1000) / 1000 : w[i] * 6;
@@ -74,7 +74,7 @@ static double gradients(struct trial *t, float scale)
     return network_backward(t->n, t->tokens, t->targets, scale);
 }
 
-/* Slope of the loss along `direction` within one tensor, by central differences. */
+/* Directional derivative of the loss within one tensor, by central differences. */
 static double slope(struct trial *t, const struct network_tensor *at, const float *direction, float step)
 {
     float *w = network_weights(t->n) + at->offset;
@@ -96,7 +96,8 @@ static void check_slopes(const struct network_options *o, double tolerance)
     uint64_t state = 11;
     trial_open(&t, o);
     float *saved = malloc((size_t)network_params(t.n) * sizeof *saved), *direction = malloc(1 << 16);
-    CHECK(saved && direction);
+    CHECK(saved);
+    CHECK(direction);
     gradients(&t, 1);
     memcpy(saved, network_gradients(t.n), (size_t)network_params(t.n) * sizeof *saved);
     for (int i = 0; i < network_tensor_count(t.n); i++) {
@@ -105,12 +106,12 @@ static void check_slopes(const struct network_options *o, double tolerance)
         double along = 0, length = 0;
         if (!count) continue;
         for (int64_t j = 0; j < count;
-             j++) { /* half gradient, half chance: neither zero nor only its length */
+             j++) { /* half gradient, half random: not orthogonal to the gradient, and not only its length */
             direction[j] = next(&state) % 2 ? 1 : -1;
             along += (double)direction[j] * (double)saved[at->offset + j];
             length += pow((double)saved[at->offset + j], 2);
         }
-        CHECK(length > 0);
+        CHECK_LT(0, length);
         const double by = along < 0 ? -1 : 1, root = sqrt(length / (double)count);
         for (int64_t j = 0; j < count; j++)
             direction[j] = 0.5f * direction[j] * (float)by + 0.5f * saved[at->offset + j] / (float)root;
@@ -136,7 +137,7 @@ static void gradients_are_slopes(void **state)
     o.checkpoint_every = 2;
     check_slopes(&o, 2e-3);
     o.shape.kv_heads = 4;
-    o.shape.ctx = 37; /* nothing divides it */
+    o.shape.ctx = 37; /* a prime: not a multiple of any block */
     check_slopes(&o, 2e-3);
 }
 
@@ -153,7 +154,9 @@ static double difference(const float *a, const float *b, int64_t n)
 static void rounding_changes_little(void **state)
 {
     (void)state;
-    static const double MOST[] = { [AMP_BF16] = 3e-2, [AMP_FP16] = 4e-3 }; /* 2^-9 and 2^-12 a product */
+    static const double MOST[] = {
+        [AMP_BF16] = 3e-2, [AMP_FP16] = 4e-3
+    }; /* relative rounding errors of 2^-9 and 2^-12 in each product */
     struct network_options o = options_of(SMALL);
     struct trial exact;
     trial_open(&exact, &o);
@@ -164,7 +167,8 @@ static void rounding_changes_little(void **state)
         trial_open(&t, &o);
         CHECK_NEAR(gradients(&t, 1), loss, loss * MOST[amp]);
         const double d = difference(network_gradients(exact.n), network_gradients(t.n), network_params(t.n));
-        CHECK(d < MOST[amp] && d > 1e-5);
+        CHECK_LT(d, MOST[amp]);
+        CHECK_LT(1e-5, d);
         trial_close(&t);
     }
     trial_close(&exact);
@@ -213,13 +217,13 @@ static void checkpoints_save_memory(void **state)
         o.checkpoint_every = every;
         CHECK_OK(network_open(&n, &o, &why));
         const int64_t bytes = network_memory(n).activations;
-        if (every) CHECK(bytes < before * 7 / 10);
+        if (every) CHECK_LT(bytes, before * 7 / 10);
         before = bytes;
         network_close(n);
     }
 }
 
-/* Gradients add up, and what is not a target counts for nothing. */
+/* Gradients accumulate, and positions without a target do not contribute. */
 static void halves_make_a_whole(void **state)
 {
     (void)state;
@@ -238,7 +242,7 @@ static void halves_make_a_whole(void **state)
     const double second = network_backward(half.n, whole.tokens + o.shape.ctx, whole.targets + o.shape.ctx,
                                            1);
     CHECK_NEAR(first + second, loss, loss * 1e-6);
-    CHECK(difference(network_gradients(whole.n), network_gradients(half.n), network_params(half.n)) < 1e-5);
+    CHECK_LT(difference(network_gradients(whole.n), network_gradients(half.n), network_params(half.n)), 1e-5);
     for (int i = 0; i < 2 * o.shape.ctx; i++)
         if (whole.targets[i] >= 0) whole.targets[i] = -1;
     CHECK_NEAR(gradients(&whole, 1), 0, 0);

@@ -1,8 +1,8 @@
-/* Proves: the gradient of a KL divergence from a teacher is its slope (finite differences), nothing where
- * model and teacher agree; one step of recovery moves the copy of the weights along the gradient taken at the
- * rounded ones, and the file is that copy rounded; recovery brings a 2-bit model nearer to its original on
- * text it did not see, to the same bytes on any number of threads; norms alone leave matrices alone; what
- * cannot be recovered is refused with the reason, and nothing is left behind. */
+/* Proves: the gradient of the KL divergence from a teacher equals finite differences, and is 0 where both
+ * agree. One step of recovery moves the f32 copy along the gradient taken at the quantized weights, and the
+ * file contains that copy quantized. Recovery brings a 2-bit model closer to its original on unseen text,
+ * with the same bytes for any number of threads. only=norms leaves matrices unchanged. Models that cannot be
+ * recovered are rejected with a reason, and nothing is left behind. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static struct network *open_small(int threads)
     return n;
 }
 
-/* Slope of the divergence along a random direction of one tensor. */
+/* Directional derivative of the divergence within one tensor. */
 static double slope(struct network *n, const struct network_tensor *at, const float *direction,
                     const int32_t *tokens, const float *teacher)
 {
@@ -90,19 +90,20 @@ static void gradients_are_slopes(void **state)
           *direction = malloc((size_t)params * sizeof *direction);
     int32_t tokens[TOKENS], none[TOKENS];
     uint64_t seed = 11;
-    CHECK(teacher && direction);
+    CHECK(teacher);
+    CHECK(direction);
     for (int i = 0; i < TOKENS; i++) tokens[i] = (int32_t)(next(&seed) % (uint64_t)SMALL.vocab), none[i] = -1;
     network_forward(n, tokens, none);
     memcpy(teacher, network_logits(n), (size_t)logits * sizeof *teacher);
 
-    /* A teacher that says the same: no loss, no gradient. */
+    /* A teacher with the same predictions: no loss, no gradient. */
     memset(network_gradients(n), 0, (size_t)params * sizeof(float));
     CHECK_NEAR(network_distill(n, tokens, teacher, 1), 0, 1e-5);
     for (int64_t i = 0; i < params; i++) CHECK_NEAR((double)network_gradients(n)[i], 0, 1e-4);
 
     for (int64_t i = 0; i < logits; i++) teacher[i] += uniform(&seed);
     memset(network_gradients(n), 0, (size_t)params * sizeof(float));
-    CHECK(network_distill(n, tokens, teacher, 1) > 1);
+    CHECK_LT(1, network_distill(n, tokens, teacher, 1));
     float *g = malloc((size_t)params * sizeof *g);
     CHECK(g != NULL);
     memcpy(g, network_gradients(n), (size_t)params * sizeof *g);
@@ -131,7 +132,7 @@ static const char *original_path(char *buf)
     return temp_path(buf, "original");
 }
 
-/* A small model that has learned a little. */
+/* A small model after a short training. */
 static void make_original(void)
 {
     char path[256], state[300];
@@ -184,7 +185,7 @@ static struct gguf *quantized(const struct gguf *original, const char *recipe, c
     return g;
 }
 
-/* Stories of a split, and their tokens where wanted. */
+/* Stories of a split, and their tokens if `ids` is not NULL. */
 static void tell(const struct gguf *g, enum corpus_split split, int stories, struct str *text,
                  struct token_list *ids)
 {
@@ -251,7 +252,7 @@ static void load(struct network *n, const struct gguf *g)
     network_changed(n);
 }
 
-/* Every row is the same token, so it does not matter which ones are drawn. */
+/* All rows are the same token, so it does not matter which are drawn. */
 static void one_step_goes_straight_through(void **state)
 {
     (void)state;
@@ -278,7 +279,7 @@ static void one_step_goes_straight_through(void **state)
     load(teacher, original);
     load(student, q);
     network_forward(teacher, same, none);
-    CHECK(network_distill(student, same, network_logits(teacher), 1) > 0);
+    CHECK_LT(0, network_distill(student, same, network_logits(teacher), 1));
     int64_t agree = 0, moved = 0, all = 0;
     for (int i = 0; i < network_tensor_count(student); i++) {
         const struct network_tensor *x = network_tensor_at(student, i);
@@ -287,9 +288,10 @@ static void one_step_goes_straight_through(void **state)
         const int64_t count = x->rows * x->cols;
         float *want = malloc((size_t)count * sizeof *want);
         uint8_t *codes = malloc((size_t)t->bytes);
-        CHECK(want && codes);
+        CHECK(want);
+        CHECK(codes);
         for (int64_t c = 0; c < count;
-             c++) { /* Adam's first step is as long as the rate, whatever the gradient */
+             c++) { /* Adam's first step has the length of the learning rate for any gradient */
             const float g = network_gradients(student)[x->offset + c];
             want[c] = network_weights(teacher)[x->offset + c] -
                       (fabsf(g) > 1e-7f ? copysignf((float)o.rate, g) : 0);
@@ -306,8 +308,8 @@ static void one_step_goes_straight_through(void **state)
     }
     print_message("%lld of %lld bytes as computed by hand; %lld moved\n", (long long)agree, (long long)all,
                   (long long)moved);
-    CHECK((double)agree > 0.99 * (double)all);
-    CHECK((double)moved > 0.02 * (double)all);
+    CHECK_LT(0.99 * (double)all, (double)agree);
+    CHECK_LT(0.02 * (double)all, (double)moved);
     network_close(teacher);
     network_close(student);
     gguf_close(made);
@@ -332,11 +334,13 @@ static void recovers(void **state)
     tell(original, CORPUS_HELD_OUT, 30, &held_out, NULL);
     struct recover_options o = quick(&ids);
     CHECK_OK(recover_file(temp_path(out, "out"), original, q, &o, &r, &why));
-    CHECK(r.loss < r.first_loss && r.params > 0 && r.memory.activations > 0);
+    CHECK_LT(r.loss, r.first_loss);
+    CHECK_LT(0, r.params);
+    CHECK_LT(0, r.memory.activations);
     assert_int_equal(r.tokens, 30 * 2 * 64);
     const double before = divergence(original, path, &held_out), after = divergence(original, out, &held_out);
     print_message("KL on other stories: %.4f nats before, %.4f after\n", before, after);
-    CHECK(after < 0.7 * before);
+    CHECK_LT(after, 0.7 * before);
 
     o.threads = 1;
     CHECK_OK(recover_file(temp_path(again, "again"), original, q, &o, &r, &why));
@@ -345,7 +349,7 @@ static void recovers(void **state)
     assert_string_equal(one, other);
     unlink(again);
 
-    /* Norms alone: matrices keep their bytes, and still it helps a little. */
+    /* only=norms: matrices keep their bytes, and the divergence still falls a little. */
     struct gguf *made;
     o.norms_only = true;
     CHECK_OK(recover_file(out, original, q, &o, &r, &why));
@@ -359,8 +363,8 @@ static void recovers(void **state)
         CHECK(same || a->dims == 1);
         changed += !same;
     }
-    CHECK(changed > 0);
-    CHECK(divergence(original, out, &held_out) < before);
+    CHECK_LT(0, changed);
+    CHECK_LT(divergence(original, out, &held_out), before);
     gguf_close(made);
     gguf_close(q);
     gguf_close(original);

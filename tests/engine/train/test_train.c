@@ -73,11 +73,17 @@ static void learns(void **state)
     train(path, &o, &r);
     CHECK_NEAR((double)r.losses[0], log(512), 0.3); /* knows nothing yet */
     print_message("loss %.2f, held-out %.2f, floor %.2f nats a token\n", r.loss, r.held_out, r.floor);
-    CHECK((double)r.losses[o.steps - 1] < 5.3); /* which letters and words there are */
-    CHECK(r.held_out < 5.3 && r.held_out > r.floor);
-    CHECK(r.floor > 0.1 && r.floor < 1 && r.characters > 1.5 && r.characters < 4);
+    CHECK_LT((double)r.losses[o.steps - 1], 5.3); /* which letters and words there are */
+    CHECK_LT(r.held_out, 5.3);
+    CHECK_LT(r.floor, r.held_out);
+    CHECK_LT(0.1, r.floor);
+    CHECK_LT(r.floor, 1);
+    CHECK_LT(1.5, r.characters);
+    CHECK_LT(r.characters, 4);
     assert_int_equal(r.tokens, 40 * 4 * o.shape.ctx);
-    CHECK(r.tokens_s > 0 && r.peak_bytes > 0 && r.memory.activations > 0);
+    CHECK_LT(0, r.tokens_s);
+    CHECK_LT(0, r.peak_bytes);
+    CHECK_LT(0, r.memory.activations);
     train_report_done(&r);
     forget(path);
 }
@@ -121,7 +127,7 @@ static void stopped_or_not_is_the_same(void **state)
         train(parts, &o, &r);
         assert_true(r.resumed);
         assert_int_equal(r.steps, o.steps);
-        CHECK(r.losses[0] > 5); /* the first part's losses are there, too */
+        CHECK_LT(5, r.losses[0]); /* the first part's losses are there, too */
         train_report_done(&r);
         file_hash(whole, one);
         file_hash(parts, other);
@@ -209,7 +215,7 @@ static void check_row(const struct story_rows *l, const int32_t *tokens, const i
             assert_int_equal(targets[i], tokens[i + 1]);
         else
             CHECK(tokens[i + 1] == l->bos);
-    CHECK(targets[0] >= 0);
+    CHECK_LE(0, targets[0]);
 }
 
 static void rows_hold_stories(void **state)
@@ -252,7 +258,8 @@ static void rows_hold_stories(void **state)
         for (int i = 0; i < l.ctx; i++) ends += tokens[i] == l.eos;
         newlines += strchr(text.data, '\n') != NULL;
     }
-    CHECK(ends > 5 && newlines > 2); /* both ways to go on */
+    CHECK_LT(5, ends);
+    CHECK_LT(2, newlines); /* both ways to go on */
 
     /* Whole stories; their floor is theirs and a coin each. */
     struct held_out_row e = { .number = 3 };
@@ -261,7 +268,8 @@ static void rows_hold_stories(void **state)
     l.ctx = 256;
     CHECK_OK(story_rows_held_out(&l, &e, tokens, targets, &why));
     check_row(&l, tokens, targets);
-    CHECK(e.stories >= 1 && e.number == 3 + (uint64_t)e.stories);
+    CHECK_LE(1, e.stories);
+    CHECK(e.number == 3 + (uint64_t)e.stories);
     for (int i = 0; i < e.stories; i++) {
         str_clear(&story);
         nats += log(2) - corpus_story(c, (struct story_id){ 1, CORPUS_HELD_OUT, 3 + (uint64_t)i }, &story);
@@ -351,7 +359,8 @@ static void refuses(void **state)
     o = tiny();
     o.format = &FORMATS[FORMAT_Q4_0];
     assert_int_equal(train_run(path, &o, &r, &why), ERR_USAGE);
-    CHECK(access(path, F_OK) && access(kept, F_OK));
+    CHECK(access(path, F_OK));
+    CHECK(access(kept, F_OK));
     forget(path);
 }
 
