@@ -16,6 +16,7 @@
 
 /* ---------------------------------------------------------------- checking that both read the same tokens */
 
+/* Check that every token id means the same text in both tokenizers. ERR_USAGE. */
 static enum err_code check_same_pieces(const struct tokenizer *a, const struct tokenizer *b, int32_t n,
                                        struct err *why)
 {
@@ -38,6 +39,7 @@ static enum err_code check_same_pieces(const struct tokenizer *a, const struct t
     return rc;
 }
 
+/* Check that both models have the same vocabulary, which comparing distributions requires. ERR_USAGE. */
 static enum err_code check_same_vocabulary(const struct model *a, const struct model *b, struct err *why)
 {
     const struct tokenizer *x = model_tokenizer(a), *y = model_tokenizer(b);
@@ -58,6 +60,7 @@ static enum err_code check_same_vocabulary(const struct model *a, const struct m
     return check_same_pieces(x, y, i.n_vocab, why);
 }
 
+/* Check that both models read the text as the same token ids. ERR_USAGE names the first difference. */
 static enum err_code check_same_ids(const struct windows *a, const struct windows *b, struct err *why)
 {
     if (a->bos != b->bos)
@@ -132,6 +135,7 @@ static enum err_code pair_compare_piece(struct pair *p, const int32_t *ids, int6
     return ERR_OK;
 }
 
+/* Run one window through both models, piece by piece, and compare all scored positions. */
 static enum err_code pair_compare_window(struct pair *p, const int32_t *ids, int64_t window, int ctx,
                                          struct err *why)
 {

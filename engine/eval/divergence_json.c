@@ -60,6 +60,7 @@ static const struct field GREEDY[] = {
     FIELD(NUMBER, "median", greedy_divergence, median),
 };
 
+/* Write the fields of struct `of` to a JSON object. */
 static void fields_put(json_t *to, const struct field *fields, size_t n, const void *of)
 {
     for (size_t i = 0; i < n; i++) {
@@ -72,6 +73,7 @@ static void fields_put(json_t *to, const struct field *fields, size_t n, const v
     }
 }
 
+/* Read the fields of struct `of` from a JSON object; missing ones become NAN or -1. */
 static void fields_get(const json_t *from, const struct field *fields, size_t n, void *of)
 {
     for (size_t i = 0; i < n; i++) {

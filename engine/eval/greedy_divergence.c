@@ -15,6 +15,7 @@ struct greedy_run {
     int limit;
 };
 
+/* Run the same rows through both models and return the token that each ranks first. */
 static enum err_code greedy_step(struct greedy_run *g, int n, int32_t chosen[2], struct err *why)
 {
     struct model *const both[2] = { g->reference, g->candidate };

@@ -183,6 +183,7 @@ static void top1_interval(struct divergence *out)
     out->top1_upper = fmin(middle + half, 1);
 }
 
+/* Compute the mean and standard error of each depth piece. */
 static void depth_finish(struct divergence *out, const struct divergence_sums *m, int first)
 {
     for (int i = 0; i < DEPTHS; i++) {

@@ -40,6 +40,7 @@ int32_t *windows_get(struct windows *w, int64_t i)
     return ids;
 }
 
+/* Tokenize the request's text and check all ids against the vocabulary. */
 static enum err_code windows_tokenize(struct token_list *ids, const struct model *m,
                                       const struct eval_request *r, struct err *why)
 {

@@ -60,6 +60,7 @@ struct shares_job {
     struct threadpool *pool;
 };
 
+/* Thread function of awq_weight_shares. */
 static void shares_add(void *arg, int member, int size)
 {
     (void)member, (void)size;
@@ -169,6 +170,7 @@ static float clip_find_limit(const struct clip_job *job, const float *w, const f
     return best;
 }
 
+/* Thread function of awq_clip: clips some rows. */
 static void clip_rows(void *arg, int member, int size)
 {
     (void)size;

@@ -18,6 +18,7 @@ struct awq_work {
     struct linear_algebra *la; /* uses the model's threads; a second pool would compete with them */
 };
 
+/* The method's parameters for one matrix. */
 static enum err_code awq_options_of(const struct tensor_job *job, struct awq_options *o, struct err *why)
 {
     const struct params *p = &job->params;
@@ -82,6 +83,7 @@ static bool fold_has_single_consumer(const struct fold *f)
     return !f->norm;
 }
 
+/* Observer of the samples: collects mean |input|, the block inputs and the second moments of one input. */
 static void scale_search_observe(void *ctx, const struct layer_input *in)
 {
     struct scale_search *e = ctx;
@@ -99,6 +101,7 @@ static float *floats(int64_t n)
     return calloc((size_t)MAX(n, 1), sizeof(float));
 }
 
+/* Allocate what the search needs for its kind of loss. */
 static enum err_code scale_search_alloc(struct scale_search *e, struct err *why)
 {
     const struct fold *f = e->fold;
@@ -132,6 +135,7 @@ static void scale_search_free(struct scale_search *e)
     for (int i = 0; i < FOLD_CONSUMERS_MAX; i++) free(e->trials[i]);
 }
 
+/* Turn sums into means: of |input|, and of relative weight magnitudes over all consumers. */
 static void scale_search_means(struct scale_search *e)
 {
     const struct fold *f = e->fold;
@@ -242,6 +246,7 @@ static enum err_code scale_search_bind(const struct scale_search *e, bool trials
     return rc;
 }
 
+/* Search scales with the block's output error as loss. */
 static enum err_code scale_search_block(struct scale_search *e, const struct awq_options *o, float *scales,
                                         struct err *why)
 {
@@ -263,6 +268,7 @@ static void gram_mirror(float *gram, int64_t n)
         for (int64_t j = 0; j < i; j++) gram[j * n + i] = gram[i * n + j];
 }
 
+/* Observe the samples, search the scales of one input, and fold the best ones into the layer. */
 static enum err_code scale_search_run(struct scale_search *e, struct work_part part, struct err *why)
 {
     const struct fold *f = e->fold;
@@ -286,6 +292,7 @@ static enum err_code scale_search_run(struct scale_search *e, struct work_part p
     return rc;
 }
 
+/* Scale one input, unless no consumer is quantized or its scale cannot be folded. */
 static enum err_code awq_scale_input(struct awq_work *w, const struct fold *f, struct work_part part,
                                      struct err *why)
 {
@@ -324,6 +331,7 @@ struct clip_inputs {
     struct clip_input *of; /* [matrices] */
 };
 
+/* Observer of the samples: adds sample tokens to the second moments of each matrix to clip. */
 static void clip_inputs_observe(void *ctx, const struct layer_input *in)
 {
     const struct clip_inputs *inputs = ctx;
@@ -341,6 +349,7 @@ static void clip_inputs_observe(void *ctx, const struct layer_input *in)
     }
 }
 
+/* Encode a matrix with one grid for each group. */
 static enum err_code awq_encode(struct layer_matrix *m, const struct awq_options *o, struct err *why)
 {
     struct tensor_job *job = &m->job;
@@ -358,6 +367,7 @@ static enum err_code awq_encode(struct layer_matrix *m, const struct awq_options
     return ERR_OK;
 }
 
+/* Clip and encode all matrices of the layer that are quantized. */
 static enum err_code awq_clip_and_encode(struct awq_work *w, const struct clip_inputs *inputs,
                                          struct err *why)
 {
@@ -374,6 +384,7 @@ static enum err_code awq_clip_and_encode(struct awq_work *w, const struct clip_i
     return rc;
 }
 
+/* Choose how many tokens are sampled, and allocate second moments for matrices to clip. */
 static enum err_code clip_inputs_alloc(struct clip_inputs *inputs, struct err *why)
 {
     const struct layer_job *job = inputs->work->job;
@@ -406,6 +417,7 @@ static enum err_code awq_finish_layer(struct awq_work *w, struct work_part part,
     return rc;
 }
 
+/* The method's `layer`: scale the four inputs in the order of the data flow, then clip and encode. */
 static enum err_code awq_layer(struct layer_job *job, struct err *why)
 {
     struct awq_work w = { .job = job };

@@ -112,6 +112,7 @@ struct bnb_encoding {
     int nested_blocksize;
 };
 
+/* Thread function: encode blocks with plain magnitudes. */
 static void bnb_encode_plain(void *arg, int member, int size)
 {
     const struct bnb_encoding *e = arg;
@@ -122,6 +123,7 @@ static void bnb_encode_plain(void *arg, int member, int size)
                            (uint8_t *)e->job->out + from * f->block_bytes, (to - from) * BNB_UNIT);
 }
 
+/* Thread function: encode blocks with double-quantized magnitudes. */
 static void bnb_encode_nested(void *arg, int member, int size)
 {
     const struct bnb_encoding *e = arg;
@@ -135,6 +137,7 @@ static void bnb_encode_nested(void *arg, int member, int size)
     }
 }
 
+/* The method's `tensor`: compute the statistics of the whole matrix, then encode it. */
 static enum err_code bnb_tensor(struct tensor_job *job, struct err *why)
 {
     const int64_t n = job->rows * job->cols, units = n / BNB_UNIT;

@@ -45,6 +45,7 @@ static int cache_entry_compare(const void *a, const void *b)
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
+/* Append a file to the list. False: out of memory. */
 static bool cache_entries_add(struct cache_entries *e, const char *name, const struct stat *st)
 {
     if (e->count == e->cap) {
@@ -136,6 +137,7 @@ static enum err_code cache_name(char name[HASH_HEX + 8], const char *hash, const
     return rc;
 }
 
+/* Estimated size of the quantized file in bytes. */
 static int64_t quantized_bytes(const struct gguf *source, const struct config *c)
 {
     int64_t bytes = gguf_file_bytes(source);

@@ -35,6 +35,7 @@ float **calibration_column(struct calibration_input *in, int i)
     return COLUMNS[i];
 }
 
+/* Make room for one more input. False: out of memory. */
 static bool calibration_grow(struct calibration *c)
 {
     if (c->input_count < c->input_cap) return true;
@@ -81,6 +82,7 @@ static enum err_code input_bad_value(const struct calibration_input *in, const c
                    what, at, value);
 }
 
+/* Check the statistics of every column for impossible values. ERR_FORMAT. */
 static enum err_code input_check_columns(const struct calibration_input *in, struct err *why)
 {
     for (int64_t i = 0; i < in->cols; i++) {
@@ -97,6 +99,7 @@ static enum err_code input_check_columns(const struct calibration_input *in, str
     return ERR_OK;
 }
 
+/* Check that a histogram has a valid range and at least one value. ERR_FORMAT. */
 static enum err_code input_check_histogram(const struct calibration_input *in, const struct histogram *h,
                                            struct err *why)
 {
@@ -111,6 +114,7 @@ static enum err_code input_check_histogram(const struct calibration_input *in, c
                    in->tensors[0], (double)h->low, (double)h->high, all);
 }
 
+/* Check all statistics of one input. ERR_FORMAT. */
 static enum err_code input_check(const struct calibration_input *in, struct err *why)
 {
     if (in->count < 1 || in->cols < 1)
@@ -132,6 +136,7 @@ static int calibration_name_compare(const void *a, const void *b)
     return strcmp(((const struct calibration_name *)a)->name, ((const struct calibration_name *)b)->name);
 }
 
+/* Build the sorted list of matrix names. ERR_FORMAT: a matrix is listed twice. */
 static enum err_code calibration_sort_names(struct calibration *c, struct err *why)
 {
     int count = 0, at = 0;
@@ -149,6 +154,7 @@ static enum err_code calibration_sort_names(struct calibration *c, struct err *w
     return ERR_OK;
 }
 
+/* Describe the calibration in one line; NULL: out of memory. */
 static const char *calibration_line(struct calibration *c)
 {
     struct str s = { 0 };
@@ -268,6 +274,7 @@ static enum err_code file_is_text(bool *out, const char *path, struct err *why)
     return ERR_OK;
 }
 
+/* Read a text file and collect statistics on it. */
 static enum err_code calibration_collect_file(struct calibration **out, const struct gguf *source,
                                               const char *path, bool bundled,
                                               const struct calibration_options *o, struct err *why)

@@ -56,6 +56,7 @@ static const char *part_name(char buf[NAME], const char *matrix, const char *suf
 
 /* ---------------------------------------------------------------- writing */
 
+/* Put the metadata: keys of llama.cpp, and with CALIBRATION_ALL our own. */
 static void calibration_put_metadata(struct gguf_writer *w, const struct calibration *c,
                                      enum calibration_parts parts)
 {
@@ -100,6 +101,7 @@ static bool name_is_written(const struct calibration_name *n, enum calibration_p
     return parts == CALIBRATION_ALL || imatrix_holds(n->name);
 }
 
+/* Declare the tensors of the file, in the order in which calibration_write_tensors writes them. */
 static void calibration_add_tensors(struct gguf_writer *w, const struct calibration *c,
                                     enum calibration_parts parts)
 {
@@ -123,6 +125,7 @@ static void calibration_add_tensors(struct gguf_writer *w, const struct calibrat
     }
 }
 
+/* Write the data of the tensors that calibration_add_tensors declared. */
 static void calibration_write_tensors(struct gguf_writer *w, const struct calibration *c,
                                       enum calibration_parts parts)
 {
@@ -193,6 +196,7 @@ static const struct gguf_tensor *gguf_find_floats(const struct gguf *g, const ch
     return NULL;
 }
 
+/* Read the sums of squares of an input and the token count. */
 static enum err_code input_read_sums(struct calibration_input *in, const struct gguf *g, struct err *why)
 {
     const struct gguf_tensor *sums = gguf_find_floats(g, in->tensors[0], ".in_sum2", in->cols, 1, why),
@@ -221,6 +225,7 @@ static enum err_code histogram_read_bins(struct calibration *c, struct histogram
     return h->counts ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for '%s'", t->name);
 }
 
+/* Read the statistics of an input that only our files have. */
 static enum err_code input_read_parts(struct calibration *c, struct calibration_input *in,
                                       const struct gguf *g, struct err *why)
 {
@@ -268,6 +273,7 @@ static enum err_code calibration_read_input(struct calibration *c, const struct 
     return rc ? rc : input_read_parts(c, in, g, why);
 }
 
+/* Read the token ids of the calibration text. */
 static enum err_code calibration_read_ids(struct calibration *c, const struct gguf *g, struct err *why)
 {
     const struct gguf_kv *ids = gguf_kv_find(g, KEY_IDS);
@@ -315,6 +321,7 @@ static enum err_code calibration_read_statistics(struct calibration *c, const st
     return rc;
 }
 
+/* Read an importance matrix in llama.cpp's GGUF format. */
 static enum err_code calibration_read_imatrix(struct calibration *c, const struct gguf *g, struct err *why)
 {
     static const char SUFFIX[] = ".in_sum2";
@@ -335,6 +342,7 @@ static enum err_code calibration_read_imatrix(struct calibration *c, const struc
     return rc;
 }
 
+/* Read either kind of GGUF file, and check the result. */
 static enum err_code calibration_read_gguf(struct calibration *c, const struct gguf *g, struct err *why)
 {
     if (!gguf_string_is(gguf_get_string(g, "general.type"), "imatrix"))

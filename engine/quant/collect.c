@@ -109,6 +109,7 @@ static void collect_count_rows(void *arg, int member, int size)
     }
 }
 
+/* Add the threads' counts of a batch to the histograms of the input. */
 static void collect_add_bins(struct collect *k)
 {
     struct gathered *g = k->gathered[k->input];
@@ -130,6 +131,7 @@ static bool collect_is_finite(const struct collect *k)
 
 /* ---------------------------------------------------------------- inputs */
 
+/* Create the statistics of an input at its first batch. NULL: out of memory. */
 static struct calibration_input *collect_add_input(struct collect *k, const struct layer_input *b)
 {
     struct calibration *c = k->c;
@@ -196,6 +198,7 @@ static void collect_observe(void *ctx, const struct layer_input *b)
 
 /* ---------------------------------------------------------------- the pass */
 
+/* Report progress after one layer of one sequence. Returns the error of an observer, or ERR_CANCELLED. */
 static enum err_code collect_report(struct collect *k, struct err *why)
 {
     const struct calibration_options *o = k->options;
@@ -230,6 +233,7 @@ static enum err_code collect_run_group(struct collect *k, int64_t first, int64_t
     return rc;
 }
 
+/* Run all sequences in groups that fit into memory. */
 static enum err_code collect_run(struct collect *k, struct err *why)
 {
     const struct calibration *c = k->c;
@@ -320,6 +324,7 @@ static enum err_code collect_cut_text(struct collect *k, const struct gguf *g,
     return rc;
 }
 
+/* Tokenize the text, open the model, and allocate memory for the threads. */
 static enum err_code collect_begin(struct collect *k, const struct gguf *g,
                                    const struct calibration_text *text, struct err *why)
 {

@@ -73,6 +73,7 @@ struct fp8_scaled {
     const float *scale;
 };
 
+/* Thread function: encode some rows with the scale of the whole matrix. */
 static void fp8_encode_scaled(void *arg, int member, int size)
 {
     const struct fp8_scaled *s = arg;
@@ -115,6 +116,7 @@ static void fp8_encode_tiles(void *arg, int member, int size)
     }
 }
 
+/* The method's `tensor`: encode with one scale a row, a tile or a matrix. */
 static enum err_code fp8_tensor(struct tensor_job *job, struct err *why)
 {
     (void)why;

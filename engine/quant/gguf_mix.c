@@ -113,6 +113,7 @@ static int count_tensors_below(const struct gguf *g, const char *part, int layer
     return n;
 }
 
+/* Read the model's properties that the rules depend on. */
 static struct mix_facts mix_facts_of(const struct gguf *g, bool has_imatrix)
 {
     char arch[32];
@@ -132,6 +133,7 @@ static struct mix_facts mix_facts_of(const struct gguf *g, bool has_imatrix)
     return f;
 }
 
+/* The method's `tensor_format`: explicit parameters first, then the rules of the mix. */
 static const struct format *gguf_tensor_format(const struct params *p, const struct gguf *g,
                                                const struct gguf_tensor *t)
 {

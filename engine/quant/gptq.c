@@ -76,6 +76,7 @@ static void factor_order_by_group(struct ranked_input *inputs, struct ranked_inp
             f->walk[g * f->group + i] = inputs[groups[g].index * f->group + i].index;
 }
 
+/* Choose the order in which columns are quantized (act-order). */
 static enum err_code factor_choose_order(struct gptq_factor *f, const float *hessian, struct err *why)
 {
     struct ranked_input *inputs = malloc(2 * sizeof *inputs * (size_t)f->cols);
@@ -144,6 +145,7 @@ static void hessian_copy_rows(void *arg, int member, int size)
     }
 }
 
+/* Copy the damped Hessian to f->inverse. ERR_FORMAT: it contains NaN or infinity. */
 static enum err_code factor_read_hessian(struct gptq_factor *f, const float *hessian, double mean,
                                          struct err *why)
 {
@@ -262,6 +264,7 @@ static float scale_as_f16(float s)
     return f16_to_f32(f16_from_f32(s < least ? least : s > most ? most : s));
 }
 
+/* The grid for weights from low to high. */
 static struct grid grid_of_range(const struct gptq_options *o, float low, float high)
 {
     struct grid g = { .most = (float)((1 << o->bits) - 1) };

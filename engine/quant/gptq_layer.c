@@ -16,6 +16,7 @@ static const enum slot STAGE[STAGES][STAGE_SLOTS] = {
     { SLOT_DOWN, SLOT_COUNT, SLOT_COUNT, SLOT_COUNT },
 };
 
+/* The method's parameters for one matrix. */
 static enum err_code gptq_options_of(const struct tensor_job *job, struct gptq_options *o, struct err *why)
 {
     const struct params *p = &job->params;
@@ -48,6 +49,7 @@ static void hessian_add(void *ctx, const struct layer_input *in)
 
 /* ---------------------------------------------------------------- solving */
 
+/* Quantize one matrix, pack it, and store its column order. */
 static enum err_code gptq_solve_matrix(struct tensor_job *job, const struct gptq_factor *f,
                                        const struct gptq_options *o, struct err *why)
 {
@@ -102,6 +104,7 @@ static enum err_code gptq_solve_stage(const struct layer_job *job, struct layer_
     return rc;
 }
 
+/* Collect the Hessian of one input from the samples and quantize the matrices that use it. */
 static enum err_code gptq_run_stage(struct layer_job *job, struct linear_algebra *la, int stage,
                                     struct work_part part, struct err *why)
 {

@@ -40,6 +40,7 @@ struct packing {
     const struct group_matrix *m;
 };
 
+/* Thread function: pack some rows. */
 static void pack_rows(void *arg, int member, int size)
 {
     const struct packing *p = arg;

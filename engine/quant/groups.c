@@ -25,6 +25,7 @@ struct group_encoding {
     uint8_t *out;
 };
 
+/* Thread function: encode some groups. */
 static void group_encoding_run(void *arg, int member, int size)
 {
     const struct group_encoding *e = arg;

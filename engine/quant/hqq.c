@@ -213,6 +213,7 @@ static const char *hqq_format(const struct params *p)
     return f ? f->name : FORMATS[FORMAT_U4_G64].name; /* hqq_check refuses it */
 }
 
+/* The method's `tensor`: find the groups of the whole matrix, then encode it. */
 static enum err_code hqq_tensor(struct tensor_job *job, struct err *why)
 {
     struct hqq_options o = hqq_defaults((int)params_int(&job->params, "bits"));

@@ -17,6 +17,7 @@ struct cursor {
     bool truncated; /* a read went beyond the end of the file */
 };
 
+/* The next `bytes` bytes. NULL, and c->truncated set, when the file has fewer. */
 static const void *cursor_take(struct cursor *c, int64_t bytes)
 {
     if (bytes < 0 || bytes > c->end - c->at) {
@@ -46,6 +47,7 @@ static const char *cursor_take_string(struct cursor *c, struct arena *a)
     return NULL;
 }
 
+/* Parse one matrix. */
 static enum err_code imatrix_parse_entry(struct calibration *c, struct cursor *at, int entry,
                                          const char *path, struct err *why)
 {
@@ -114,6 +116,7 @@ static void imatrix_put_int(FILE *to, int64_t v)
     fwrite(&n, sizeof n, 1, to);
 }
 
+/* Write the legacy format. */
 static enum err_code imatrix_save_legacy(const struct calibration *c, const char *path, struct err *why)
 {
     struct atomic_file f;

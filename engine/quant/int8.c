@@ -90,6 +90,7 @@ static struct act_scheme int8_static_act(const struct params *p)
     return (struct act_scheme){ .kind = INPUT_INT8_STATIC };
 }
 
+/* Range over all sequences (MinMaxObserver). */
 static struct range input_minmax(const struct calibration_input *in)
 {
     struct range r = { in->batch_min[0], in->batch_max[0] };
@@ -100,6 +101,7 @@ static struct range input_minmax(const struct calibration_input *in)
     return r;
 }
 
+/* Moving average of the range over sequences (MovingAverageMinMaxObserver). */
 static struct range input_moving_average(const struct calibration_input *in, float constant)
 {
     struct range r = { in->batch_min[0], in->batch_max[0] };
@@ -110,6 +112,7 @@ static struct range input_moving_average(const struct calibration_input *in, flo
     return r;
 }
 
+/* The range of an input by the chosen observer. */
 static enum err_code input_range(const struct tensor_job *job, struct range *out, struct err *why)
 {
     const struct params *p = &job->params;
@@ -138,6 +141,7 @@ static void int8_static_rows(const struct tensor_job *job, const float *x, void 
     int8_rows_encode(job, int8_observed_row, x, out, rows);
 }
 
+/* The method's `tensor`: store the scale of the input, then encode the weights. */
 static enum err_code int8_static_tensor(struct tensor_job *job, struct err *why)
 {
     struct range r;

@@ -41,6 +41,7 @@ void linear_algebra_close(struct linear_algebra *la)
     free(la);
 }
 
+/* Look up the functions of the library. ERR_ABSENT: it is not OpenBLAS. */
 static enum err_code linear_algebra_bind(struct linear_algebra *la, const char *path, struct err *why)
 {
     const struct {
@@ -123,6 +124,7 @@ struct multiply_job {
     const struct linear_product *p;
 };
 
+/* Thread function of linear_multiply_add. */
 static void multiply_tiles(void *arg, int member, int size)
 {
     (void)member, (void)size;
@@ -156,6 +158,7 @@ struct gram_job {
     int64_t n, x_stride, rows;
 };
 
+/* Thread function of linear_gram_add. */
 static void gram_tiles(void *arg, int member, int size)
 {
     (void)member, (void)size;

@@ -75,6 +75,7 @@ static bool column_is_outlier(const struct tensor_job *job, int64_t column, floa
     return job->input->max_abs[column] >= threshold;
 }
 
+/* The method's `companions`: list and weights of outlier columns, if there are any. */
 static int llm_int8_companions(const struct tensor_job *job, struct companion_tensor *out)
 {
     if (!keeps_outlier_weights(&job->params) || !job->input || !job->input->max_abs) return 0;
@@ -108,6 +109,7 @@ static void store_outlier_weights(struct tensor_job *job)
     }
 }
 
+/* The method's `tensor`: store outlier columns, then encode the rows. */
 static enum err_code llm_int8_tensor(struct tensor_job *job, struct err *why)
 {
     if (keeps_outlier_weights(&job->params)) {

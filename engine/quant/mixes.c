@@ -160,6 +160,7 @@ static enum format_id mix_expert_format(const struct mix *mix, const char *name,
     }
 }
 
+/* Format of a tensor of a layer: the first matching rule, else the base format. */
 static enum format_id mix_rule_format(const struct mix *mix, const struct mix_facts *f, const char *name,
                                       int i)
 {

@@ -42,6 +42,7 @@ static json_t *parameter_json(const struct qdyno_parameter *q)
     return o;
 }
 
+/* Work of the describing child: write the description as JSON. */
 static int plugin_describe(void *arg, int member, const struct qdyno_plugin *p, struct str *out)
 {
     (void)arg, (void)member;
@@ -137,6 +138,7 @@ static enum err_code plugin_set_all_formats(struct plugin *p, struct err *why)
     return p->method.formats ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
 }
 
+/* Check the list of formats; the first one becomes the default. */
 static enum err_code plugin_read_formats(struct plugin *p, const json_t *o, struct err *why)
 {
     const bool codes = p->answer == QDYNO_CODES;
@@ -154,6 +156,7 @@ static enum err_code plugin_read_formats(struct plugin *p, const json_t *o, stru
     return p->method.default_format ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
 }
 
+/* Check a parameter's kind and range. */
 static enum err_code param_read_range(struct param *q, const json_t *o, struct err *why)
 {
     static const enum value_kind KINDS[] = { [QDYNO_INT] = VALUE_INT,
@@ -171,6 +174,7 @@ static enum err_code param_read_range(struct param *q, const json_t *o, struct e
     return ERR_OK;
 }
 
+/* Check one parameter: its name, help, values and default. */
 static enum err_code plugin_read_parameter(struct plugin *p, struct param *q, const json_t *o,
                                            struct err *why)
 {
@@ -219,6 +223,7 @@ static enum err_code plugin_read_parameters(struct plugin *p, const json_t *list
     return rc;
 }
 
+/* Check what the plug-in answers with and whether it needs a calibration. */
 static enum err_code plugin_read_kinds(struct plugin *p, const json_t *o, struct err *why)
 {
     static const enum calibration_need NEEDS[] = { [QDYNO_CALIBRATION_NONE] = CALIBRATION_NONE,
@@ -293,6 +298,7 @@ static enum err_code plugin_ask_description(json_t **description, const char *pa
     return rc;
 }
 
+/* Load one plug-in, unless it is already loaded. */
 static enum err_code plugin_load(const char *file, struct err *why)
 {
     char *path = realpath(file, NULL), hash[HASH_HEX];

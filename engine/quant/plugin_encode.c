@@ -49,6 +49,7 @@ struct encoding {
 
 /* ---------------------------------------------------------------- memory */
 
+/* Allocate shared memory of `bytes` bytes between two protected pages. */
 static enum err_code guarded_alloc(struct guarded *g, size_t bytes, struct err *why)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
@@ -63,6 +64,7 @@ static enum err_code guarded_alloc(struct guarded *g, size_t bytes, struct err *
     return ERR_OK;
 }
 
+/* Allocate the shared memory of one child for its rows. */
 static enum err_code plugin_share_alloc(const struct encoding *e, struct plugin_share *s, struct err *why)
 {
     const bool codes = e->plugin->answer == QDYNO_CODES, zeros = codes && format_group_bits(e->job->format);
@@ -104,6 +106,7 @@ static void *part_row(const struct plugin_share *s, int part, int64_t row, int64
     return s->part[part].at ? (unsigned char *)s->part[part].at + row * width : NULL;
 }
 
+/* Work of a child: call the plug-in's encode for its rows, some at a time. */
 static int encoding_run_share(void *arg, int member, const struct qdyno_plugin *plugin, struct str *out)
 {
     const struct encoding *e = arg;
@@ -139,6 +142,7 @@ static int encoding_run_share(void *arg, int member, const struct qdyno_plugin *
     return 0;
 }
 
+/* Progress counter: rows finished by all children. */
 static int64_t encoding_rows_done(void *arg)
 {
     const struct encoding *e = arg;
@@ -156,6 +160,7 @@ static bool floats_are_finite(const float *x, int64_t n)
     return true;
 }
 
+/* Pack one row of group codes. */
 static void share_pack_groups(const struct encoding *e, const struct plugin_share *s, int64_t row,
                               unsigned char *out)
 {
@@ -208,6 +213,7 @@ struct acceptance {
     _Atomic int64_t bad; /* first invalid row of the share; `rows`: none */
 };
 
+/* Thread function: check and encode some rows of a share; records the first invalid one. */
 static void acceptance_rows(void *arg, int member, int size)
 {
     struct acceptance *t = arg;
@@ -221,6 +227,7 @@ static void acceptance_rows(void *arg, int member, int size)
     }
 }
 
+/* Check and encode the rows of all children. ERR_FORMAT names the first invalid row. */
 static enum err_code encoding_accept(const struct encoding *e, struct err *why)
 {
     struct tensor_job *job = e->job;
@@ -278,6 +285,7 @@ static enum err_code plugin_check_unchanged(const struct plugin *p, struct err *
     return err_set(why, ERR_USAGE, "plug-in %s has changed since it was loaded: restart qdyno", p->path);
 }
 
+/* Divide the rows among children and allocate their shared memory. */
 static enum err_code encoding_open(struct encoding *e, struct err *why)
 {
     const struct tensor_job *job = e->job;

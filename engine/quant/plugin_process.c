@@ -37,6 +37,7 @@ enum err_code plugin_patience(int64_t *ns, struct err *why)
 
 /* ---------------------------------------------------------------- in the child */
 
+/* Send an answer to the parent: its first byte tells success from failure. */
 static void child_answer(int fd, char first, const struct str *text)
 {
     struct str all = { 0 };
@@ -96,6 +97,7 @@ static void child_detach(int fd, pid_t parent)
     dup2(STDERR_FILENO, STDOUT_FILENO); /* keep a plug-in's prints out of the results on standard output */
 }
 
+/* The child process: load the library, work, answer, exit. */
 static _Noreturn void child_main(const struct plugin_crew *crew, int member, int fd, pid_t parent)
 {
     struct str out = { 0 };
@@ -115,6 +117,7 @@ struct child {
     struct str in;
 };
 
+/* Fork one child. */
 static enum err_code child_start(struct child *c, const struct plugin_crew *crew, int member, struct err *why)
 {
     int ends[2];

@@ -27,7 +27,7 @@ static const struct {
                    { .format = FORMAT_IQ4_NL, .file_type = 25 }, { .format = FORMAT_IQ4_XS, .file_type = 30 },
                    { .format = FORMAT_BF16, .file_type = 32 } };
 
-/* Metadata that is not copied: written anew below, or only true for the source file's container. */
+/* Metadata that is not copied: written again below, or only true for the source file's container. */
 static const char *const DROPPED_KEYS[] = { "general.file_type", "general.quantization_version",
                                             "general.alignment", "qdyno.recipe",
                                             "qdyno.plugin",      "qdyno.source",
@@ -95,6 +95,7 @@ static bool key_is_dropped(const struct gguf_kv *kv)
     return act_is_key(kv->key);
 }
 
+/* Write the metadata: the source's keys, file type, recipe, source hash, activation quantization. */
 static enum err_code quantization_write_metadata(struct quantization *q, struct err *why)
 {
     char recipe[3 * CONFIG_VALUE], hash[HASH_HEX];
@@ -133,6 +134,7 @@ void unit_list_companions(const struct quantization *q, struct unit *u)
     u->companions = q->params.method->companions(&job, u->companion);
 }
 
+/* Declare a tensor and its companion tensors in the new file. */
 static enum err_code unit_declare(struct quantization *q, struct unit *u, struct err *why)
 {
     const struct gguf_tensor *t = u->source;
@@ -147,6 +149,7 @@ static enum err_code unit_declare(struct quantization *q, struct unit *u, struct
     return rc ? err_set(why, rc, "cannot declare tensor '%s': %s", t->name, err_text(rc)) : ERR_OK;
 }
 
+/* Create the file, or reopen an interrupted one, and declare its contents. */
 static enum err_code quantization_open_target(struct quantization *q, const char *path, struct err *why)
 {
     enum err_code rc = q->options->resume ? gguf_writer_resume(&q->writer, path, why)

@@ -214,6 +214,7 @@ static double row_fit_factor(const float *y, const float *w, int64_t n)
     return square > 0 ? with / square : 1;
 }
 
+/* Thread function: compare some rows, or sum the columns for the fit. */
 static void comparison_rows(void *arg, int member, int size)
 {
     struct comparison *c = arg;
@@ -240,6 +241,7 @@ static void comparison_rows(void *arg, int member, int size)
     c->sums[2 * member + 1] = power;
 }
 
+/* First pass of FIT_COLUMNS: the least-squares factor of each column. */
 static void comparison_fit_columns(struct comparison *c, struct threadpool *pool)
 {
     const int size = threadpool_size(pool);
@@ -256,6 +258,7 @@ static void comparison_fit_columns(struct comparison *c, struct threadpool *pool
     }
 }
 
+/* Compare all rows. *nmse: squared error relative to the squared weights. */
 static enum err_code comparison_run(struct comparison *c, struct threadpool *pool, double *nmse,
                                     struct err *why)
 {
@@ -279,6 +282,7 @@ static enum err_code comparison_run(struct comparison *c, struct threadpool *poo
     return ERR_OK;
 }
 
+/* Measure the error of one tensor. ERR_FORMAT: the file has another format or shape than planned. */
 static enum err_code tensor_plan_measure(struct tensor_plan *t, const struct gguf *source,
                                          const struct gguf *made, struct threadpool *pool, struct err *why)
 {

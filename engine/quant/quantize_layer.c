@@ -35,6 +35,7 @@ struct layer_work {
     struct unit *matrix_unit[UNITS_MAX], *vector_unit[UNITS_MAX];
 };
 
+/* Decode a matrix of the layer and allocate its output. */
 static enum err_code layer_load_matrix(struct layer_work *w, struct unit *u, enum slot slot, struct err *why)
 {
     const int at = w->job.matrix_count++;
@@ -49,6 +50,7 @@ static enum err_code layer_load_matrix(struct layer_work *w, struct unit *u, enu
     return rc ? rc : unit_load(w->q, u, m->job.x, why);
 }
 
+/* Decode a norm or bias of the layer. */
 static enum err_code layer_load_vector(struct layer_work *w, struct unit *u, enum slot slot, struct err *why)
 {
     const int at = w->job.vector_count++;
@@ -60,6 +62,7 @@ static enum err_code layer_load_vector(struct layer_work *w, struct unit *u, enu
     return unit_load(w->q, u, v->x, why);
 }
 
+/* Load all tensors that the architecture defines; others are written at once. */
 static enum err_code layer_load(struct layer_work *w, struct err *why)
 {
     enum err_code rc = ERR_OK;
@@ -91,6 +94,7 @@ static enum err_code layer_put_unquantized(struct layer_work *w, struct unit *u,
     return rc ? rc : unit_put(w->q, u, job, why);
 }
 
+/* Encode what the method left, and write all tensors of the layer. */
 static enum err_code layer_put(struct layer_work *w, struct err *why)
 {
     enum err_code rc = ERR_OK;
@@ -126,6 +130,7 @@ static void layer_free(struct layer_work *w)
     for (int i = 0; i < w->job.vector_count; i++) free(w->vectors[i].x);
 }
 
+/* Passes progress within a layer on, as a share of the whole file. */
 static bool layer_progress(void *ctx, double done)
 {
     const struct layer_work *w = ctx;
@@ -185,6 +190,7 @@ static enum err_code layer_run_open(struct layer_run *r, const struct quantizati
     return q->params.method->samples ? layer_run_embed(r, q, why) : ERR_OK;
 }
 
+/* Load one layer, run the method on it, and write it. */
 static enum err_code layer_run_one(struct layer_run *r, struct quantization *q, int layer, struct err *why)
 {
     struct layer_work *w = calloc(1, sizeof *w);

@@ -30,6 +30,7 @@ static bool tensor_plan_is_quantized(const struct tensor_plan *t)
     return t->converts && (t->fate == FATE_METHOD || (t->fate == FATE_RULE && !floats));
 }
 
+/* Add one tensor to the plan and its sizes to the totals. */
 static void quantize_plan_add(struct quantize_plan *p, struct quantization *q, struct unit *u)
 {
     const struct gguf_tensor *s = u->source;

@@ -47,6 +47,7 @@ struct row_loop {
     rows_fn *rows;
 };
 
+/* Thread function of job_encode_rows. */
 static void row_loop_run(void *arg, int member, int size)
 {
     const struct row_loop *l = arg;
@@ -94,6 +95,7 @@ static void piece_note_bad(struct piece *p, int64_t at)
     while ((seen < 0 || at < seen) && !atomic_compare_exchange_weak(&p->bad, &seen, at)) continue;
 }
 
+/* Decode rows to f32. False: a value is not finite. */
 static bool piece_read_rows(struct piece *p, int64_t from, int64_t to, float *x)
 {
     const struct gguf_tensor *t = p->unit->source;
@@ -108,6 +110,7 @@ static bool piece_read_rows(struct piece *p, int64_t from, int64_t to, float *x)
     return true;
 }
 
+/* Thread function: decode and encode some rows of a piece. */
 static void piece_rows(void *arg, int member, int size)
 {
     struct piece *p = arg;
@@ -120,6 +123,7 @@ static void piece_rows(void *arg, int member, int size)
     rows(p->job, x, p->out + from * format_row_bytes(p->unit->format, cols), to - from);
 }
 
+/* Process a piece on all threads. ERR_FORMAT names the first value that is not finite. */
 static enum err_code piece_run(struct piece *p, struct err *why)
 {
     atomic_init(&p->bad, -1);
@@ -201,6 +205,7 @@ static enum err_code unit_write_whole(struct quantization *q, struct unit *u, st
     return rc;
 }
 
+/* Convert a tensor a few megabytes at a time. */
 static enum err_code unit_write_pieces(struct quantization *q, struct unit *u, struct err *why)
 {
     const struct tensor_job job = unit_job(q, u);
@@ -226,6 +231,7 @@ static enum err_code unit_write_pieces(struct quantization *q, struct unit *u, s
     return rc;
 }
 
+/* Copy a tensor unchanged. */
 static enum err_code unit_copy(struct quantization *q, const struct unit *u, struct err *why)
 {
     enum { PIECE = 16 << 20 };

@@ -39,6 +39,7 @@ static float group_code(float w, const struct quanto_group *g, float most)
 
 /* ---------------------------------------------------------------- the range */
 
+/* Scale and shift from a group's smallest and largest weight. */
 static struct quanto_group group_range(const float *w, int size, float most)
 {
     float low = w[0], high = w[0];
@@ -63,6 +64,7 @@ struct search {
     double beta; /* grows by kappa in each iteration */
 };
 
+/* Thread function: compute the error of some groups. */
 static void search_measure(void *arg, int member, int size)
 {
     struct search *s = arg;
@@ -100,6 +102,7 @@ static double search_mean_error(struct search *s, struct threadpool *pool)
     return sum / (double)(s->count * s->o->group);
 }
 
+/* Move shifts while the mean error falls; keeps the best ones. */
 static enum err_code search_run(struct search *s, struct threadpool *pool, struct err *why)
 {
     s->best = malloc((size_t)s->count * sizeof *s->best + 1);
@@ -255,6 +258,7 @@ static enum calibration_need quanto_needs(const struct params *p)
     return params_is(p, "activations", "none") ? CALIBRATION_NONE : CALIBRATION_NEEDED;
 }
 
+/* Encode a matrix in integer groups. */
 static enum err_code quanto_encode_groups(struct tensor_job *job, struct err *why)
 {
     struct quanto_options o = quanto_defaults(group_bits(&job->params), (int)job->format->block_weights);
@@ -287,6 +291,7 @@ static float activation_scale(const struct calibration_input *in, double momentu
     return scale > 0 ? scale : 1;
 }
 
+/* Store the scale of the input from calibration. */
 static void quanto_store_input_scale(struct tensor_job *job)
 {
     const bool bytes = params_is(&job->params, "activations", "int8");
@@ -303,6 +308,7 @@ static int quanto_companions(const struct tensor_job *job, struct companion_tens
     return params_is(&job->params, "activations", "none") ? 0 : static_input_companion(out);
 }
 
+/* The method's `tensor`. */
 static enum err_code quanto_tensor(struct tensor_job *job, struct err *why)
 {
     if (group_bits(&job->params)) return quanto_encode_groups(job, why);

@@ -4,6 +4,7 @@
 
 /* ---------------------------------------------------------------- producers and consumers */
 
+/* Add those of the given matrices that the layer has. */
 static void fold_add_consumers(struct layer_job *job, struct fold *f, const enum slot *slots, int count)
 {
     for (int i = 0; i < count; i++) {

@@ -32,6 +32,7 @@ static const float *fold_input_maxima(const struct layer_job *job, const struct 
     return in && in->cols == f->n ? in->max_abs : NULL;
 }
 
+/* Compute and fold the scales of one input, unless they cannot be folded. */
 static enum err_code smooth_input(const struct layer_job *job, const struct fold *f, struct err *why)
 {
     if (f->obstacle) {

@@ -41,6 +41,7 @@ static double adam_gradient_length(const struct adam_step *s, double *squares)
     return sqrt(sum) / s->scale;
 }
 
+/* Apply AdamW to one tensor. */
 static void adam_update(const struct adam_work *w)
 {
     const struct adam_step *s = w->s;

@@ -22,6 +22,7 @@ static struct head head_position(const struct network *n, int sequence, int head
                           .first = head % group == 0 };
 }
 
+/* y (+)= x w^T for the ctx rows of one sequence. */
 static void attention_multiply(const struct network *n, const float *x, int64_t x_stride,
                                const struct operand *w, float *y, int64_t y_stride, bool add)
 {

@@ -33,6 +33,7 @@ struct teller {
 
 /* ---------------------------------------------------------------- output */
 
+/* Write one character, or compare it with the text; handles capitalization. */
 static void teller_write_char(struct teller *t, char c)
 {
     if (t->capital && isalpha((unsigned char)c)) c = (char)toupper((unsigned char)c);
@@ -86,6 +87,7 @@ static const struct form *teller_form(const struct teller *t, struct value v)
     return &t->c->forms[t->c->rules[v.rule].first_form + v.form];
 }
 
+/* Write the value of a variable: a number, a word with its article, a plural or a pronoun. */
 static void teller_write_slot(struct teller *t, const struct op *op)
 {
     struct value v = t->vars[op->slot];
@@ -156,6 +158,7 @@ static int option_count(const struct teller *t, const struct op *op)
     return t->c->rules[op->rule].form_count;
 }
 
+/* Sum of the weights of all options of a choice. */
 static int options_total(const struct teller *t, const struct op *op)
 {
     int total = 0, n = option_count(t, op);
@@ -165,6 +168,7 @@ static int options_total(const struct teller *t, const struct op *op)
     return total;
 }
 
+/* Choose option i of a choice. */
 static void teller_take(struct teller *t, const struct op *op, int i)
 {
     switch (op->kind) {

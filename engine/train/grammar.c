@@ -42,6 +42,7 @@ static int corpus_slot(struct corpus *c, const char *name, size_t n)
     return c->slot_count++;
 }
 
+/* Append an op. NULL: out of memory. */
 static struct op *op_new(struct corpus *c, enum op_kind kind)
 {
     if (c->op_count == c->op_cap) {
@@ -80,6 +81,7 @@ static enum err_code reader_slot(struct reader *r, int *slot)
     return ERR_OK;
 }
 
+/* Parse a sum such as n+2*m. */
 static enum err_code reader_sum(struct reader *r, struct grammar_sum *sum)
 {
     *sum = (struct grammar_sum){ 0 };
@@ -101,6 +103,7 @@ static enum err_code reader_sum(struct reader *r, struct grammar_sum *sum)
 
 /* ---------------------------------------------------------------- parts in braces */
 
+/* Parse what follows a variable: .1, .he or #n. */
 static enum err_code reader_how(struct reader *r, struct op *op)
 {
     enum err_code rc = ERR_OK;
@@ -165,6 +168,7 @@ static enum err_code reader_assignment(struct reader *r)
     return ERR_OK;
 }
 
+/* Parse a variable that is written, with an optional article. */
 static enum err_code reader_output(struct reader *r)
 {
     bool article = !strncmp(r->at, "a ", 2);
@@ -183,6 +187,7 @@ static enum err_code reader_output(struct reader *r)
     return reader_how(r, op);
 }
 
+/* Parse any part in braces. */
 static enum err_code reader_braces(struct reader *r)
 {
     enum err_code rc;
@@ -208,6 +213,7 @@ static enum err_code reader_braces(struct reader *r)
 
 /* ---------------------------------------------------------------- text, rules, conditions */
 
+/* Parse [rule]. */
 static enum err_code reader_rule(struct reader *r)
 {
     size_t n = name_length(r->at);
@@ -220,6 +226,7 @@ static enum err_code reader_rule(struct reader *r)
     return ERR_OK;
 }
 
+/* Parse plain text up to the next special character. */
 static enum err_code reader_text(struct reader *r, const char *stops)
 {
     size_t n = strcspn(r->at, stops);
@@ -295,6 +302,7 @@ static void form_split_fields(struct form *f, const char *text)
     }
 }
 
+/* Compile all forms of a rule. */
 static enum err_code rule_compile(struct corpus *c, struct rule *rule, const char *const *forms,
                                   struct err *why)
 {
@@ -335,6 +343,7 @@ static void grammar_name_rules(struct corpus *c, const struct grammar_rule *g, b
     }
 }
 
+/* Compile all rules, words first, because stories refer to them. */
 static enum err_code corpus_compile(struct corpus *c, struct err *why)
 {
     int rules = 0, forms = 0, at = 0;

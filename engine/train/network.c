@@ -89,6 +89,7 @@ static void matrix_add_gradient(struct network *n, int tensor, const float *dy)
     product_weight_gradient(&n->products, dy, rows, rows, &n->input, tensor_gradients(n, tensor));
 }
 
+/* Apply rotary positions to x, or undo them with sign -1. */
 static void network_rope(const struct network *n, float *x, int heads, float sign)
 {
     rows_rope(n->products.pool, &(struct rope_rows){ .x = x,
@@ -103,6 +104,7 @@ static void network_rope(const struct network *n, float *x, int heads, float sig
 
 /* ---------------------------------------------------------------- layers */
 
+/* Forward pass of layer l: n->x[l + 1] from n->x[l]. */
 static void layer_forward(struct network *n, int l)
 {
     const struct layer_kept *a = &n->kept[l];
@@ -124,6 +126,7 @@ static void layer_forward(struct network *n, int l)
     matrix_forward(n, tensor_index(l, T_DOWN), n->gated, n->x[l + 1], true);
 }
 
+/* Backward pass of the feed-forward block of layer l. */
 static void feed_forward_backward(struct network *n, int l)
 {
     const struct layer_kept *a = &n->kept[l];
@@ -142,6 +145,7 @@ static void feed_forward_backward(struct network *n, int l)
     norm_backward(n, a->mid, tensor_index(l, T_FFN_NORM));
 }
 
+/* Backward pass of the attention block of layer l. */
 static void attention_block_backward(struct network *n, int l)
 {
     const struct layer_kept *a = &n->kept[l];
@@ -169,6 +173,7 @@ static int output_tensor(const struct network *n)
     return n->o.shape.tied ? T_EMBD : T_OUTPUT;
 }
 
+/* Sum of the losses; replaces the logits by their gradient unless scale is 0. */
 static double network_loss(struct network *n, const int32_t *targets, float scale)
 {
     double sum = 0;

@@ -10,6 +10,7 @@
 
 /* ---------------------------------------------------------------- tensors */
 
+/* Describe tensor i; a layer below 0 means it belongs to no layer. */
 static void network_add_tensor(struct network *n, int i, const char *name, int layer, int64_t rows,
                                int64_t cols)
 {
@@ -25,6 +26,7 @@ static void network_add_tensor(struct network *n, int i, const char *name, int l
     n->params += rows * cols;
 }
 
+/* Reject shapes that the network cannot compute. ERR_USAGE. */
 static enum err_code network_check_shape(const struct network_options *o, struct err *why)
 {
     const struct network_shape *s = &o->shape;
@@ -34,13 +36,13 @@ static enum err_code network_check_shape(const struct network_options *o, struct
               s->vocab <= 1 << 18 && s->ctx >= 2 && s->ctx <= 1 << 14 && o->batch >= 1 && o->batch <= 4096;
     if (!ok)
         return err_set(why, ERR_USAGE,
-                       "a model of %d layers, width %" PRId64
-                       ", %d heads of which %d for keys, feed-forward %" PRId64 ", %" PRId64
-                       " tokens, context %d, batch %d cannot be trained: heads must divide the width "
-                       "into even parts, and key heads divide heads",
+                       "cannot train a model of %d layers, width %" PRId64
+                       ", %d heads, %d key-value heads, feed-forward %" PRId64 ", vocabulary %" PRId64
+                       ", context %d, batch %d: heads must divide the width into parts of even size, "
+                       "and key-value heads must divide heads",
                        s->layers, s->embd, s->heads, s->kv_heads, s->ff, s->vocab, s->ctx, o->batch);
     if (o->checkpoint_every < 0 || o->checkpoint_every > s->layers)
-        return err_set(why, ERR_USAGE, "checkpoint every %d layers: the model has %d; want 0 to %d",
+        return err_set(why, ERR_USAGE, "checkpoint_every is %d and the model has %d layers: want 0 to %d",
                        o->checkpoint_every, s->layers, s->layers);
     return ERR_OK;
 }
@@ -105,6 +107,7 @@ static void carver_operand(struct carver *c, const struct network *n, struct ope
     o->store = carver_take(c, operand_bytes(n->o.amp, 1, elements));
 }
 
+/* Place the activations that a layer keeps. */
 static void carver_kept(struct carver *c, const struct network *n, struct layer_kept *a)
 {
     const int64_t t = n->tokens, embd = n->o.shape.embd, ff = n->o.shape.ff;
@@ -134,6 +137,7 @@ static void carver_layers(struct carver *c, struct network *n)
             n->kept[l] = n->kept[l % every];
 }
 
+/* Place all activations and scratch; the order decides the layout. */
 static void carver_all(struct carver *c, struct network *n)
 {
     const struct network_shape *s = &n->o.shape;
@@ -162,6 +166,7 @@ static void carver_all(struct carver *c, struct network *n)
     if (n->o.amp == AMP_FP16) n->products.rounded = carver_floats(c, t * widest);
 }
 
+/* Allocate weights, gradients and their operands for products. */
 static enum err_code network_allocate_parameters(struct network *n, struct err *why)
 {
     n->weights = calloc((size_t)n->params, sizeof *n->weights);
@@ -182,6 +187,7 @@ static enum err_code network_allocate_parameters(struct network *n, struct err *
     return ok ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " parameters", n->params);
 }
 
+/* Count the bytes of all activations, allocate them, and place them. */
 static enum err_code network_allocate_activations(struct network *n, struct err *why)
 {
     struct carver count = { 0 };
@@ -199,6 +205,7 @@ static enum err_code network_allocate_activations(struct network *n, struct err 
     return ERR_OK;
 }
 
+/* Tables of cosines and sines for rotary positions. */
 static enum err_code network_fill_angles(struct network *n, struct err *why)
 {
     const int half = n->head_dim / 2, ctx = n->o.shape.ctx;

@@ -33,6 +33,7 @@ struct encoding {
     uint8_t *out;
 };
 
+/* Convert some rows to the format of operands. */
 static void encoding_rows(const void *arg, int64_t from, int64_t to)
 {
     const struct encoding *e = arg;
@@ -72,6 +73,7 @@ struct rounding {
     float *out;
 };
 
+/* Round some rows to f16 and back. */
 static void rounding_rows(const void *arg, int64_t from, int64_t to)
 {
     const struct rounding *r = arg;

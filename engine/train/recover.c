@@ -38,6 +38,7 @@ struct recover_options recover_defaults(void)
 
 /* ---------------------------------------------------------------- what can be recovered */
 
+/* The trainer's network shape for a model file. ERR_USAGE: it is not a plain llama model. */
 static enum err_code shape_read(struct network_shape *out, const struct gguf *g, struct err *why)
 {
     struct model_shape s;
@@ -49,14 +50,13 @@ static enum err_code shape_read(struct network_shape *out, const struct gguf *g,
     if (strcmp(s.arch, "llama"))
         lack = "its architecture is not llama";
     else if (s.rope_dims != s.head_dim_k || s.head_dim_k != s.head_dim_v || s.head_dim_k * s.heads != s.embd)
-        lack = "its heads do not share the width evenly, or turn only in part";
+        lack = "its heads do not divide the width evenly, or rotate only some dimensions";
     else if (h.rope_factor != 1 || h.yarn || h.window)
-        lack = "its positions are stretched, or attention sees only a window";
+        lack = "its rotary positions are stretched, or attention is limited to a window";
     if (lack)
-        return err_set(
-            why, ERR_USAGE,
-            "this model cannot be recovered: %s; want a plain llama model, as the trainer's network is one",
-            lack);
+        return err_set(why, ERR_USAGE,
+                       "this model cannot be recovered: %s; the trainer supports plain llama models only",
+                       lack);
     *out = (struct network_shape){ .layers = s.layers,
                                    .heads = s.heads,
                                    .kv_heads = s.kv_heads,
@@ -86,6 +86,7 @@ static bool shape_has(const struct network_shape *s, const char *name)
     return false;
 }
 
+/* Check that the network has every tensor of the file and can encode its format. ERR_USAGE. */
 static enum err_code tensors_check(const struct gguf *g, const struct network_shape *s, struct err *why)
 {
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
@@ -104,6 +105,7 @@ static enum err_code tensors_check(const struct gguf *g, const struct network_sh
     return ERR_OK;
 }
 
+/* Check that both files are the same model and can be trained. ERR_USAGE. */
 static enum err_code models_check(struct network_shape *s, const struct gguf *original,
                                   const struct gguf *quantized, struct err *why)
 {
@@ -193,6 +195,7 @@ static void recovery_init_tensor(struct recovery *r, int i)
     tensor_decode(stored, x, to);
 }
 
+/* Find each of the network's tensors in the quantized file. */
 static enum err_code recovery_find_tensors(struct recovery *r, struct err *why)
 {
     const int count = network_tensor_count(r->student);
@@ -218,22 +221,24 @@ static enum err_code recovery_find_tensors(struct recovery *r, struct err *why)
 
 /* ---------------------------------------------------------------- open, close */
 
+/* ERR_USAGE: options out of range, or a text shorter than two rows. */
 static enum err_code recover_options_check(const struct recover_options *o, int ctx, struct err *why)
 {
     if (o->steps < 1 || o->steps > 1 << 24 || o->batch < 1 || !(o->rate > 0 && o->rate < 1) ||
         o->amp == AMP_FP16)
         return err_set(why, ERR_USAGE,
                        "recovery of %" PRId64
-                       " steps of %d rows at rate %g cannot be: want at least one of each, a "
+                       " steps of %d rows at rate %g: want at least one step and one row, a "
                        "rate between 0 and 1, amp off or bf16",
                        o->steps, o->batch, o->rate);
     if (o->n < 2 * ctx)
         return err_set(why, ERR_USAGE,
-                       "the text to learn from has %" PRId64 " tokens, a row %d: want at least two rows",
+                       "the training text has %" PRId64 " tokens and a row has %d: want at least two rows",
                        o->n, ctx);
     return ERR_OK;
 }
 
+/* Open student and teacher; the teacher gets the original weights. */
 static enum err_code recovery_open_networks(struct recovery *r, const struct network_shape *shape,
                                             struct recover_report *out, struct err *why)
 {
@@ -255,6 +260,7 @@ static enum err_code recovery_open_networks(struct recovery *r, const struct net
     return memory_plan_check(&plan, "cpu", memory_available(""), why);
 }
 
+/* Check, estimate memory, open the networks and initialize the master. */
 static enum err_code recovery_open(struct recovery *r, struct recover_report *out, struct err *why)
 {
     struct network_shape shape;
@@ -328,6 +334,7 @@ static void recovery_freeze_matrices(struct recovery *r)
     }
 }
 
+/* One step: teacher forward, student backward, optimizer on the master, quantize again. */
 static enum err_code recovery_step(struct recovery *r, int64_t t, double *loss, struct err *why)
 {
     static const struct adam_options ADAM = { .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-10, .clip = 1 };
@@ -358,6 +365,7 @@ static enum err_code recovery_step(struct recovery *r, int64_t t, double *loss, 
     return ERR_OK;
 }
 
+/* Run all steps; records the mean loss at the beginning and at the end. */
 static enum err_code recovery_run(struct recovery *r, struct recover_report *out, struct err *why)
 {
     const struct recover_options *o = r->o;
@@ -396,6 +404,7 @@ static enum err_code recovery_write_tensor(struct recovery *r, struct gguf_write
     return gguf_writer_write(w, r->codes, t->bytes, why);
 }
 
+/* Write the result: the quantized file with trained values. */
 static enum err_code recovery_write(struct recovery *r, const char *path, struct err *why)
 {
     struct gguf_writer *w;

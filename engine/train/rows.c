@@ -11,6 +11,7 @@
 static const struct rows_loops *chosen = &ROWS_LOOPS_PLAIN;
 static pthread_once_t chosen_once = PTHREAD_ONCE_INIT;
 
+/* Select the widest loops the machine supports. */
 static void rows_choose_loops(void)
 {
     uint32_t isa;

@@ -162,6 +162,7 @@ static bool trainer_report_progress(const struct trainer *t, struct train_progre
     return !o->progress || o->progress(o->ctx, p);
 }
 
+/* Run steps until the end or until the user stops; saves the state regularly. */
 static enum err_code trainer_run_steps(struct trainer *t, struct train_report *out, struct err *why)
 {
     const struct train_options *o = t->o;
@@ -187,6 +188,7 @@ static enum err_code trainer_run_steps(struct trainer *t, struct train_report *o
     return rc;
 }
 
+/* Mean loss of the last steps that were not skipped. */
 static double trainer_last_loss(const struct trainer *t)
 {
     double sum = 0;
@@ -196,6 +198,7 @@ static double trainer_last_loss(const struct trainer *t)
     return n ? sum / (double)n : NAN;
 }
 
+/* Fill the report and evaluate on held-out stories. */
 static enum err_code trainer_fill_report(struct trainer *t, struct train_report *out, struct err *why)
 {
     const struct train_options *o = t->o;
@@ -214,6 +217,7 @@ static enum err_code trainer_fill_report(struct trainer *t, struct train_report 
 
 /* ---------------------------------------------------------------- open, close */
 
+/* ERR_USAGE: options out of range. */
 static enum err_code train_options_check(const struct train_options *o, struct err *why)
 {
     const struct adam_options *a = &o->adam;

@@ -14,6 +14,7 @@ static const char IDENTITY[] = "qdyno.train.options";
 
 /* ---------------------------------------------------------------- creating the state file */
 
+/* Learn the vocabulary from the first training stories. */
 static enum err_code trainer_learn_vocabulary(const struct trainer *t, struct vocabulary *v, struct err *why)
 {
     struct str text = { 0 };
@@ -27,6 +28,7 @@ static enum err_code trainer_learn_vocabulary(const struct trainer *t, struct vo
     return rc;
 }
 
+/* Create PATH.train with the vocabulary and the options. */
 static enum err_code trainer_create_state(const struct trainer *t, struct err *why)
 {
     struct vocabulary v = { 0 };
@@ -66,6 +68,7 @@ struct state_vector {
 };
 enum { VECTORS = 4 };
 
+/* The vectors that PATH.train stores. */
 static void state_vectors(const struct trainer *t, struct state_vector v[VECTORS])
 {
     const int64_t n = network_params(t->network);
@@ -142,6 +145,7 @@ static void put_llama_u32(struct gguf_writer *w, const char *key, int64_t v)
     gguf_writer_put_u32(w, full, (uint32_t)v);
 }
 
+/* Put the model's metadata. */
 static void trainer_put_metadata(const struct trainer *t, const struct train_report *r, struct gguf_writer *w)
 {
     const struct network_shape *s = &t->o->shape;
@@ -166,6 +170,7 @@ static void trainer_put_metadata(const struct trainer *t, const struct train_rep
     trainer_copy_vocabulary(t, w);
 }
 
+/* Write one tensor in the model's format. */
 static enum err_code trainer_write_tensor(const struct trainer *t, struct gguf_writer *w,
                                           const struct network_tensor *x, const struct format *format,
                                           struct err *why)

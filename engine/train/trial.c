@@ -27,6 +27,7 @@ struct trial {
 
 /* ---------------------------------------------------------------- open, close */
 
+/* Training options from a config. ERR_USAGE: a key that training does not use. */
 static enum err_code trial_read_options(struct train_options *o, const struct config *c, struct err *why)
 {
     const struct knob *stray = config_stray(c, FOR_TRAIN);
@@ -118,6 +119,7 @@ void trial_describe(const struct trial *t, struct trial_info *out)
 
 /* ---------------------------------------------------------------- one run */
 
+/* Start again from a new network with the given seed. */
 static enum err_code trial_begin(struct trial *t, uint64_t seed, struct err *why)
 {
     struct trainer *x = &t->trainer;
@@ -138,6 +140,7 @@ static void hash_short(char out[17], const void *bytes, size_t n)
     out[16] = '\0';
 }
 
+/* Run and time the steps; hashes the rows they read. */
 static enum err_code trial_run_steps(struct trial *t, struct trial_result *out, int steps,
                                      struct train_rows *r, trial_progress_fn *progress, void *ctx,
                                      struct err *why)

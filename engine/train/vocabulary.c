@@ -33,6 +33,7 @@ static int word_compare(const void *a, const void *b)
     return order ? order : x->len - y->len;
 }
 
+/* Append a word. False: out of memory. */
 static bool words_add(struct words *w, const char *text, size_t len)
 {
     if (w->count == w->cap) {
@@ -81,6 +82,7 @@ static bool words_collect(struct words *w, const char *text, size_t n)
     return true;
 }
 
+/* Start with one symbol for each character. */
 static bool words_cut(struct words *w, struct arena *memory)
 {
     for (int64_t i = 0; i < w->count; i++) {
@@ -108,6 +110,7 @@ struct pairs {
     int64_t count;
 };
 
+/* The slot of a pair in the hash table, or an empty one. */
 static struct pair *pair_slot(const struct pairs *p, const char *text, int len)
 {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
@@ -145,6 +148,7 @@ static struct pair pairs_find_best(const struct words *w, struct pairs *p)
     return best;
 }
 
+/* Join all occurrences of a pair. */
 static void words_merge(struct words *w, struct pair pair)
 {
     for (int64_t i = 0; i < w->count; i++) {
@@ -162,6 +166,7 @@ static void words_merge(struct words *w, struct pair pair)
 
 /* ---------------------------------------------------------------- the vocabulary */
 
+/* Append a token. False: out of memory. */
 static bool vocabulary_add(struct vocabulary *v, const char *text, size_t n, int32_t type, float score)
 {
     char escaped[128];
@@ -180,6 +185,7 @@ static bool vocabulary_add(struct vocabulary *v, const char *text, size_t n, int
     return true;
 }
 
+/* Add the special tokens and one token for each byte. */
 static bool vocabulary_add_special(struct vocabulary *v)
 {
     char text[8];
@@ -200,6 +206,7 @@ static bool vocabulary_add_characters(struct vocabulary *v)
     return ok;
 }
 
+/* Merge the most frequent pairs until the vocabulary is full. */
 static enum err_code vocabulary_merge_pairs(struct vocabulary *v, struct words *w, struct pairs *p,
                                             int64_t tokens, struct err *why)
 {
@@ -218,6 +225,7 @@ static enum err_code vocabulary_merge_pairs(struct vocabulary *v, struct words *
     return ERR_OK;
 }
 
+/* Allocate the hash table and the vocabulary. */
 static bool vocabulary_reserve(struct vocabulary *v, struct words *w, struct pairs *p, int64_t tokens)
 {
     int64_t symbols = 0;

@@ -446,7 +446,7 @@ static void test_training(void **state)
     (void)state;
     struct child c = start();
     expect_failure(&c, "{\"id\":1,\"op\":\"open\",\"train\":true,\"config\":\"q8_0\"}", "ERR_USAGE",
-                   "format means nothing");
+                   "key format has no effect");
     json_t *all[2];
     for (int i = 0; i < 2; i++) {
         char line[256];
@@ -552,7 +552,7 @@ static void test_quality(void **state)
     snprintf(line, sizeof line,
              "{\"id\":4,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":128,\"reference\":{\"model\":\"%s\"}}",
              words, path);
-    expect_failure(&c, line, "ERR_USAGE", "context of 64");
+    expect_failure(&c, line, "ERR_USAGE", "want 4 to 64");
     snprintf(
         line, sizeof line,
         "{\"id\":4,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":1000000000,\"reference\":{\"model\":\"%s\"}}",
