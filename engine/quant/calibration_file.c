@@ -265,7 +265,8 @@ static enum err_code calibration_read_input(struct calibration *c, const struct 
     for (char *n = strtok_r(text, " ", &rest); n && count < READERS_MAX; n = strtok_r(NULL, " ", &rest))
         names[count++] = n;
     const struct gguf_tensor *sums = count ? gguf_find_floats(g, names[0], ".in_sum2", -1, 1, why) : NULL;
-    if (!count) return err_set(why, ERR_FORMAT, "'%s': an input without a matrix", gguf_path(g));
+    if (!count)
+        return err_set(why, ERR_FORMAT, "'%s': an input of the calibration names no matrix", gguf_path(g));
     if (!sums) return ERR_FORMAT;
     struct calibration_input *in = calibration_add(c, names, count, sums->shape[0], c->sequences);
     if (!in) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
@@ -289,7 +290,8 @@ static enum err_code calibration_read_ids(struct calibration *c, const struct gg
     memcpy(c->ids, ids->data, (size_t)ids->count * sizeof *c->ids);
     for (uint64_t i = 0; i < ids->count; i++)
         if (c->ids[i] < 0)
-            return err_set(why, ERR_FORMAT, "'%s': token id %" PRIu64 " is %d", gguf_path(g), i, c->ids[i]);
+            return err_set(why, ERR_FORMAT, "'%s': token id %" PRIu64 " is %d, want 0 or more", gguf_path(g),
+                           i, c->ids[i]);
     return ERR_OK;
 }
 

@@ -465,8 +465,9 @@ static enum err_code weights_check(const float *w, int64_t rows, int64_t cols, s
 {
     for (int64_t i = 0; i < rows * cols; i++)
         if (!(fabsf(w[i]) <= 1e30f))
-            return err_set(why, ERR_FORMAT, "gptq: weight [%lld][%lld] is %g", (long long)(i / cols),
-                           (long long)(i % cols), (double)w[i]);
+            return err_set(why, ERR_FORMAT,
+                           "gptq: weight [%lld][%lld] is %g, want a magnitude of at most 1e30",
+                           (long long)(i / cols), (long long)(i % cols), (double)w[i]);
     return ERR_OK;
 }
 

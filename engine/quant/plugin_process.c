@@ -122,7 +122,8 @@ static enum err_code child_start(struct child *c, const struct plugin_crew *crew
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC))
-        return err_set(why, ERR_INTERNAL, "cannot make a pipe to a plug-in's process: %s", strerror(errno));
+        return err_set(why, ERR_INTERNAL, "cannot create a pipe to the process of a plug-in: %s",
+                       strerror(errno));
     const pid_t parent = getpid();
     if (crew->lend) crew->lend(crew->arg, member, true);
     const pid_t pid = fork();

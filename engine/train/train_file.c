@@ -98,7 +98,9 @@ enum err_code trainer_load(struct trainer *t, bool *found, struct err *why)
     t->scale.good = (int)gguf_get_int(t->gguf, "qdyno.train.loss_scale_good", -1);
     if (t->step < 0 || t->step > t->o->steps || t->updates < 0 || t->skipped < 0 || t->scale.good < 0 ||
         !(t->scale.scale >= 1))
-        return err_set(why, ERR_FORMAT, "'%s': its counters are invalid", t->state_path);
+        return err_set(why, ERR_FORMAT,
+                       "'%s': its step counters or loss scale are invalid; remove it to start again",
+                       t->state_path);
     network_changed(t->network);
     return ERR_OK;
 }

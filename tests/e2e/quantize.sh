@@ -61,7 +61,7 @@ awq,bits=4,group_size=64,max_calib_samples=4,max_calib_seq_len=64 --calib $TEXT
 smoothquant --calib $TEXT
 RECIPES
 [ $n = 7 ] || fail "only $n of 7 methods made a file"
-expect 0 quantize "$IN" "$T/m.gguf" --force -o json -R smoothquant && says err 'bundled text is used' && json 'd["bundled_text"] is True'
+expect 0 quantize "$IN" "$T/m.gguf" --force -o json -R smoothquant && says err 'using the bundled text' && json 'd["bundled_text"] is True'
 
 # ---- refusals: status, message, and no file
 refused() { # refused STATUS PATTERN ARGUMENTS...: behind `quantize IN $T/no.gguf`
@@ -77,14 +77,14 @@ refused 4 'has no parameter' -R rtn:q8_0,bits=4
 refused 4 'makes u4_g64, not q4_0' -R hqq:q4_0
 refused 4 'not part of a recipe' -R q8_0,threads=2
 refused 4 'changes no tensor' -R default
-refused 4 'no use for it' -R q8_0 --calib "$TEXT"
+refused 4 'takes no calibration' -R q8_0 --calib "$TEXT"
 refused 5 'none.txt' -R gptq,bits=4,group_size=64 --calib "$T/none.txt"
 echo "Too short." >"$T/short.txt"
 refused 4 'short.txt' -R gptq,bits=4,group_size=64 --calib "$T/short.txt"
 expect 0 synth --shape tiny -R f32 --seed 9 "$T/other.gguf"
 expect 0 calibrate "$T/other.gguf" -f "$TEXT" -c 64 --tokens 512 --out "$T/other.calib"
 refused 4 'other model|another model' -R int8_static --calib "$T/other.calib"
-expect 4 quantize "$T/q8.gguf" "$T/no.gguf" -R q4_0 && says err 'is q8_0 already' && [ ! -e "$T/no.gguf" ]
+expect 4 quantize "$T/q8.gguf" "$T/no.gguf" -R q4_0 && says err 'already quantized .q8_0' && [ ! -e "$T/no.gguf" ]
 expect 4 quantize "$IN" "$T/q8.gguf" -R q4_0 && says err '\-\-force'
 [ "$(hash_of "$T/q8.gguf")" = "$(hash_of "$T/q8t.gguf")" ] || fail "a refused run changed the file that was there"
 expect 4 quantize "$IN" "$IN" -R q8_0 --force && says err 'is also IN'

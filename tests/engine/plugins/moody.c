@@ -1,4 +1,4 @@
-/* A plug-in that works, or misbehaves while it encodes, as its parameter says. */
+/* A plug-in whose parameter selects whether it works or how it misbehaves in encode. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,14 +19,14 @@ static const struct qdyno_parameter PARAMETERS[] = {
     { .name = NULL },
 };
 
-/* Signs, times 0.75. */
+/* Encode the sign of each weight, times 0.75. */
 static void work_fp8(struct qdyno_rows *r)
 {
     for (int64_t i = 0; i < r->rows * r->cols; i++) r->codes[i] = r->x[i] < 0 ? 0xb8 : 0x38;
     for (int64_t row = 0; row < r->rows; row++) r->scales[row] = 0.75f;
 }
 
-/* As far as the largest weight, the same to both sides. */
+/* Symmetric range up to the largest weight. */
 static void work(struct qdyno_rows *r)
 {
     for (int64_t g = 0; g < r->rows * r->cols / r->group; g++) {

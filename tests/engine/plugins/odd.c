@@ -1,4 +1,4 @@
-/* Libraries that are no plug-ins, each in its own way: what is wrong is chosen when they are compiled. */
+/* Invalid plug-ins: a macro selects at compile time what is wrong. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ const struct qdyno_plugin *qdyno_plugin_get(void)
 #elif defined(ODD_UNNAMED)
     plugin.name = NULL;
 #elif defined(ODD_FORMATS)
-    plugin.formats = "u4_g64 q4_0"; /* where codes cannot be chosen */
+    plugin.formats = "u4_g64 q4_0"; /* codes of q4_0 cannot be chosen */
 #elif defined(ODD_ENCODE)
     plugin.encode = NULL;
 #elif defined(ODD_ANSWER)

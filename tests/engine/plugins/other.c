@@ -1,4 +1,4 @@
-/* A plug-in that gives weights, in any format: what it is told shows in what it answers. */
+/* A plug-in that returns weights for any format; its output depends on its input, so tests can check both. */
 #include <string.h>
 
 #include <qdyno_plugin.h>
@@ -26,7 +26,7 @@ static int encode(struct qdyno_rows *r)
                                                    : x;
         }
     }
-    return r->codes || r->scales || r->zeros || r->bits; /* nothing to fill there */
+    return r->codes || r->scales || r->zeros || r->bits; /* these must be NULL or 0 for QDYNO_WEIGHTS */
 }
 
 const struct qdyno_plugin *qdyno_plugin_get(void)

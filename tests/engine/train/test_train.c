@@ -1,7 +1,8 @@
-/* Proves: training makes a model that has learned something and that the engine runs with the trainer's own
- * logits; a run that was stopped and goes on ends in the same file, byte by byte, as one that was not, on any
- * number of threads; half precision trains, too, and its overflows are skipped; the examination's floor is a
- * floor; rows hold what they should; other options are refused and nothing is half-written. */
+/* Proves: training reduces the loss, and the engine computes the same logits from the written model as the
+ * trainer. A run that was stopped and continued gives the same file, byte for byte, as an uninterrupted one,
+ * for any number of threads. Half precision works, and steps with an overflow are skipped. The floor of the
+ * evaluation is a lower bound. Rows have the documented structure. Other options for an existing run are
+ * rejected. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +72,9 @@ static void learns(void **state)
     o.threads = 2;
     forget(temp_path(path, sizeof path, "learns"));
     train(path, &o, &r);
-    CHECK_NEAR((double)r.losses[0], log(512), 0.3); /* knows nothing yet */
+    CHECK_NEAR((double)r.losses[0], log(512), 0.3); /* an untrained model: uniform predictions */
     print_message("loss %.2f, held-out %.2f, floor %.2f nats a token\n", r.loss, r.held_out, r.floor);
-    CHECK_LT((double)r.losses[o.steps - 1], 5.3); /* which letters and words there are */
+    CHECK_LT((double)r.losses[o.steps - 1], 5.3); /* it has learned the frequencies of tokens */
     CHECK_LT(r.held_out, 5.3);
     CHECK_LT(r.floor, r.held_out);
     CHECK_LT(0.1, r.floor);
@@ -121,13 +122,13 @@ static void stopped_or_not_is_the_same(void **state)
         o.checkpoint_every = 1;
         o.trim_every = 2;
         assert_int_equal(train_run(parts, &o, &r, &why), ERR_CANCELLED);
-        CHECK(access(parts, F_OK) != 0); /* no model yet */
+        CHECK(access(parts, F_OK) != 0); /* the model is not written yet */
         train_report_done(&r);
         o.progress = NULL;
         train(parts, &o, &r);
         assert_true(r.resumed);
         assert_int_equal(r.steps, o.steps);
-        CHECK_LT(5, r.losses[0]); /* the first part's losses are there, too */
+        CHECK_LT(5, r.losses[0]); /* losses of the first part are included */
         train_report_done(&r);
         file_hash(whole, one);
         file_hash(parts, other);
@@ -141,7 +142,7 @@ static void stopped_or_not_is_the_same(void **state)
     }
 }
 
-/* The engine's logits of the trained file against the trainer's, for the same tokens. */
+/* Compare the engine's logits for the trained file with the trainer's, for the same tokens. */
 static void compare_logits(const char *path, const struct train_options *o, double tolerance)
 {
     struct err why = { 0 };
@@ -202,11 +203,11 @@ static void engine_runs_it(void **state)
     o.format = &FORMATS[FORMAT_F16];
     train(path, &o, &r);
     train_report_done(&r);
-    compare_logits(path, &o, 5e-2); /* weights rounded to 11 bits */
+    compare_logits(path, &o, 5e-2); /* the file has f16 weights */
     forget(path);
 }
 
-/* Where a row's documents begin, its targets are not counted; what is counted follows its token. */
+/* Targets at the start of a document do not count; all others are the next token. */
 static void check_row(const struct story_rows *l, const int32_t *tokens, const int32_t *targets)
 {
     assert_int_equal(tokens[0], l->bos);
@@ -254,14 +255,15 @@ static void rows_hold_stories(void **state)
         str_clear(&story);
         corpus_story(c, (struct story_id){ 1, CORPUS_TRAIN, row * 1024 }, &story);
         const size_t n = MIN(text.len, story.len) / 2;
-        assert_int_equal(!memcmp(text.data, story.data, n), row % 8 != 7); /* each eighth begins anywhere */
+        assert_int_equal(!memcmp(text.data, story.data, n),
+                         row % 8 != 7); /* every eighth row starts in the middle of a story */
         for (int i = 0; i < l.ctx; i++) ends += tokens[i] == l.eos;
         newlines += strchr(text.data, '\n') != NULL;
     }
     CHECK_LT(5, ends);
-    CHECK_LT(2, newlines); /* both ways to go on */
+    CHECK_LT(2, newlines); /* stories also follow after a newline */
 
-    /* Whole stories; their floor is theirs and a coin each. */
+    /* Held-out rows contain whole stories; the floor is their -log p plus ln 2 for each. */
     struct held_out_row e = { .number = 3 };
     double nats = 0;
     int64_t counted = 0;
@@ -301,7 +303,7 @@ static void overflows_are_skipped(void **state)
     CHECK_NEAR((double)s.scale, 1, 0);
 }
 
-/* One step worked by hand: m = 0.1 g, v = 0.05 g^2, so x moves by rate * sign(g), and decays. */
+/* One step computed by hand: m = 0.1 g, v = 0.05 g^2, so x changes by rate * sign(g), and decays. */
 static void adam_by_hand(void **state)
 {
     (void)state;
@@ -323,11 +325,12 @@ static void adam_by_hand(void **state)
     network_gradients(n)[norm] = -8;
     const double length = adam_step(
         &(struct adam_step){ .o = &a, .network = n, .m = m, .v = v, .t = 1, .rate = 0.01, .scale = 2 });
-    CHECK_NEAR(length, 5, 1e-6); /* of 3 and -4 */
+    CHECK_NEAR(length, 5, 1e-6); /* the length of (3, -4) */
     CHECK_NEAR((double)m[matrix], 0.3, 1e-6);
     CHECK_NEAR((double)v[norm], 0.05 * 16, 1e-6);
     CHECK_NEAR((double)network_weights(n)[matrix], (double)before[0] * (1 - 0.001) - 0.01, 1e-6);
-    CHECK_NEAR((double)network_weights(n)[norm], (double)before[1] + 0.01, 1e-6); /* no decay */
+    CHECK_NEAR((double)network_weights(n)[norm], (double)before[1] + 0.01,
+               1e-6); /* norms have no weight decay */
     network_gradients(n)[norm] = INFINITY;
     before[0] = network_weights(n)[matrix];
     CHECK(!isfinite(adam_step(
@@ -372,9 +375,8 @@ static int tensor_of(const struct network *n, const char *name)
     return -1;
 }
 
-/* Singular values after the five rounds lie between 0.7 and 1.2 or so: rows of the step, made to have length
- * 1, stand at right angles; a tall matrix's columns do. Zero weights and no decay, so the weights are the
- * step. */
+/* Singular values of Muon's step lie between about 0.7 and 1.2, so its normalized rows (columns of a tall
+ * matrix) are orthogonal. Weights start at zero without decay, so afterwards they are the step. */
 static void check_step(const struct network_tensor *t, const float *w, double rate)
 {
     const bool tall = t->rows > t->cols;
@@ -422,12 +424,12 @@ static void muon_steps_are_orthogonal(void **state)
             if (!muon_takes(t)) continue;
             taken++;
             if (!strcmp(t->name, "blk.0.attn_k.weight"))
-                CHECK_NEAR((double)w[5], 0, 0); /* no gradient, no step */
+                CHECK_NEAR((double)w[5], 0, 0); /* a gradient of 0 gives no step */
             else
                 check_step(t, w, 0.01);
         }
         assert_int_equal(taken, 2 * 7);
-        /* the embeddings went AdamW's way: by the rate, against the gradient's sign */
+        /* AdamW updated the embeddings: by the learning rate, against the sign of the gradient */
         CHECK_NEAR(fabs((double)network_weights(n)[network_tensor_at(n, 0)->offset]), 0.01, 1e-5);
         free(m);
         free(v);

@@ -1,6 +1,7 @@
-/* Proves: a learned vocabulary is the one worked by hand on a tiny text; the engine's tokenizer reads it,
- * merges as learning did, and gives any bytes back; the same text gives the same vocabulary; sizes that
- * cannot be are refused. */
+/* Proves: the vocabulary learned from a tiny text equals the one computed by hand. The engine's tokenizer
+ * repeats the learned merges and reproduces any bytes. The same text gives the same vocabulary. Impossible
+ * sizes are rejected.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static void stories(struct str *s, enum corpus_split split, int count)
     CHECK(!s->failed);
 }
 
-/* The vocabulary as a file, opened by the engine. */
+/* Write the vocabulary to a file and open it with the engine. */
 struct reading {
     char path[512];
     struct gguf *g;
@@ -50,7 +51,8 @@ static void reading_close(struct reading *r)
     unlink(r->path);
 }
 
-/* " aab aab aab ab": pairs: " a" 4 (3 + 1), "ab" 4, "aa" 3; of equals " a" is first. Then " aa" 3, " aab" 3.
+/* " aab aab aab ab": pairs: " a" 4 (3 + 1), "ab" 4, "aa" 3; of equally frequent pairs " a" is first. Then "
+ * aa" 3, " aab" 3.
  */
 static void by_hand(void **state)
 {
@@ -73,7 +75,7 @@ static void by_hand(void **state)
     }
     vocabulary_free(&v);
     assert_int_equal(vocabulary_train(&v, TEXT, sizeof TEXT - 1, VOCABULARY_LEAST + 4, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "too large") != NULL); /* " ab" is there once */
+    CHECK(strstr(why.message, "too large") != NULL); /* " ab" occurs only once */
     vocabulary_free(&v);
     assert_int_equal(vocabulary_train(&v, TEXT, sizeof TEXT - 1, VOCABULARY_LEAST - 1, &why), ERR_USAGE);
     vocabulary_free(&v);
@@ -122,7 +124,7 @@ static void any_bytes_come_back(void **state)
     encode(&r, other.data, other.len, &ids);
     const double characters = (double)other.len / (double)ids.n;
     print_message("%.2f characters a token\n", characters);
-    CHECK_LT(2.8, characters); /* words and their parts, not letters */
+    CHECK_LT(2.8, characters); /* characters per token: tokens are words and their parts */
     token_list_free(&ids);
     reading_close(&r);
     vocabulary_free(&v);
@@ -143,7 +145,7 @@ static void same_text_same_vocabulary(void **state)
     for (int64_t i = 0; i < a.n; i++) {
         assert_int_equal(a.texts[i].len, b.texts[i].len);
         assert_memory_equal(a.texts[i].data, b.texts[i].data, a.texts[i].len);
-        for (int64_t j = 259; j < i; j++) /* no token twice */
+        for (int64_t j = 259; j < i; j++) /* all tokens are different */
             CHECK(a.texts[i].len != a.texts[j].len ||
                   memcmp(a.texts[i].data, a.texts[j].data, a.texts[i].len));
     }
