@@ -8,7 +8,7 @@ enum { ALIGN = 64, CHUNK = 64 << 10 };
 
 struct arena_chunk {
     struct arena_chunk *next;
-    size_t used, size; /* of the bytes behind the header */
+    size_t used, size; /* bytes after the header */
 };
 
 static size_t round_up(size_t n)
@@ -41,7 +41,7 @@ void *arena_alloc(struct arena *a, size_t bytes)
 
 char *arena_strndup(struct arena *a, const char *text, size_t n)
 {
-    char *copy = arena_alloc(a, n + 1); /* zeroed: the terminator is there */
+    char *copy = arena_alloc(a, n + 1); /* zeroed, so it is terminated */
     if (copy) memcpy(copy, text, n);
     return copy;
 }

@@ -1,4 +1,4 @@
-/* base/base.h - the door of base/: what every other room stands on. Depends on nothing of ours. */
+/* base/base.h - public header of base/, on which all other modules depend. It depends on none of them. */
 #ifndef QDYNO_BASE_H
 #define QDYNO_BASE_H
 
@@ -13,7 +13,7 @@
 #include "base/numa.h"
 #include "base/threadpool.h"
 
-/* Number of elements of a true array. */
+/* Number of elements of an array (not of a pointer). */
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))

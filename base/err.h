@@ -1,6 +1,6 @@
-/* base/err.h - the one error type: a code for the program, a message for the person.
+/* base/err.h - the error type of all functions: a code for the program and a message for the user.
  *
- * 0 is success everywhere. A message says what was wanted, what was found and, where it helps, what to do. */
+ * 0 is success. A message says what was expected, what was found, and if it helps what to do. */
 #ifndef QDYNO_BASE_ERR_H
 #define QDYNO_BASE_ERR_H
 
@@ -28,15 +28,15 @@ struct err {
     char message[512];
 };
 
-/* Fill *why (may be NULL) and return `code`, so that `return err_set(...)` reads as one thought. */
+/* Fills *why (may be NULL) and returns `code`, for statements such as `return err_set(...)`. */
 enum err_code err_set(struct err *why, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Put "fmt: " in front of a message that is already there; returns why->code (ERR_INTERNAL if why is NULL).
- */
+/* Prepends the formatted text and ": " to the message in *why. Returns why->code, or ERR_INTERNAL when why is
+ * NULL. */
 enum err_code err_prefix(struct err *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The general meaning of a code, e.g. "out of memory". Never NULL. */
+/* The general meaning of a code, such as "out of memory". Never NULL. */
 const char *err_text(enum err_code code);
 
 #endif

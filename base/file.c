@@ -125,20 +125,20 @@ enum err_code atomic_file_open(struct atomic_file *f, const char *path, struct e
     if (fd >= 0) {
         mode_t mask = umask(0);
         umask(mask);
-        fchmod(fd, 0666 & ~mask); /* mkostemp makes 0600; the result should be an ordinary file */
+        fchmod(fd, 0666 & ~mask); /* mkostemp creates with mode 0600; use the usual mode */
         f->stream = fdopen(fd, "wb");
         if (f->stream) return ERR_OK;
         close(fd);
         unlink(f->temp);
     }
-    enum err_code rc = err_set(why, ERR_IO, "cannot create a file beside '%s': %s", path, strerror(errno));
+    enum err_code rc = err_set(why, ERR_IO, "cannot create a file next to '%s': %s", path, strerror(errno));
     free(f->path);
     free(f->temp);
     *f = (struct atomic_file){ 0 };
     return rc;
 }
 
-/* Names of f for a path; false without memory. */
+/* Sets path and temp of f. False: out of memory. */
 static bool name_partial(struct atomic_file *f, const char *path)
 {
     struct str temp = { 0 };
@@ -159,7 +159,7 @@ enum err_code atomic_file_resume(struct atomic_file *f, const char *path, struct
     } else {
         f->stream = fd >= 0 ? fdopen(fd, "r+b") : NULL;
         if (f->stream) return ERR_OK;
-        err_set(why, ERR_IO, "cannot create a file beside '%s': %s", path, strerror(errno));
+        err_set(why, ERR_IO, "cannot create a file next to '%s': %s", path, strerror(errno));
     }
     if (fd >= 0) close(fd);
     atomic_file_abort(f);
@@ -176,7 +176,7 @@ enum err_code atomic_file_commit(struct atomic_file *f, struct err *why)
     }
     enum err_code code = cause == ENOSPC || cause == EDQUOT ? ERR_FIT : ERR_IO;
     enum err_code rc = bad ? err_set(why, code, "cannot write '%s': %s", f->path, strerror(cause)) : ERR_OK;
-    if (!bad) { /* the rename took the temp file away: keep abort from removing somebody else's */
+    if (!bad) { /* the temporary file is gone; abort must not remove a new one of that name */
         free(f->temp);
         f->temp = NULL;
     }

@@ -19,7 +19,7 @@ void hash_bytes(const void *data, size_t n, char hex[HASH_HEX])
     write_hex(digest, hex);
 }
 
-/* A view of a file that nobody else uses: what was read of it is given back at once. */
+/* Hashes a private mapping and releases its pages while reading. */
 static enum err_code hash_view(const unsigned char *view, size_t n, char hex[HASH_HEX], struct err *why)
 {
     unsigned char digest[EVP_MAX_MD_SIZE] = { 0 };
@@ -28,7 +28,8 @@ static enum err_code hash_view(const unsigned char *view, size_t n, char hex[HAS
     for (size_t at = 0; at < n && good; at += PIECE) {
         const size_t bytes = n - at < PIECE ? n - at : PIECE;
         good = EVP_DigestUpdate(c, view + at, bytes);
-        madvise((void *)(view + at), bytes, MADV_DONTNEED); /* it may stay: then we only hold more */
+        madvise((void *)(view + at), bytes,
+                MADV_DONTNEED); /* failure is harmless: more memory stays in use */
     }
     good = good && EVP_DigestFinal_ex(c, digest, NULL);
     EVP_MD_CTX_free(c);
@@ -39,7 +40,7 @@ static enum err_code hash_view(const unsigned char *view, size_t n, char hex[HAS
 
 enum err_code hash_map(const struct file_map *map, char hex[HASH_HEX], struct err *why)
 {
-    /* an old size of 0: the same pages of the same file, once more */
+    /* with an old size of 0, mremap maps the same pages a second time */
     void *view = map->size ? mremap((void *)map->data, 0, map->size, MREMAP_MAYMOVE) : MAP_FAILED;
     if (view == MAP_FAILED) {
         hash_bytes(map->data, map->size, hex);

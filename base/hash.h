@@ -1,5 +1,5 @@
-/* base/hash.h - SHA-256 (OpenSSL's libcrypto underneath): the identity of models, recipes and machines; and a
- * number for what only has to be told apart within one process or database. */
+/* base/hash.h - SHA-256 (with OpenSSL's libcrypto) for the identity of models, recipes and machines; a fast
+ * hash for values that must only be distinguished within one process or database. */
 #ifndef QDYNO_BASE_HASH_H
 #define QDYNO_BASE_HASH_H
 
@@ -13,13 +13,13 @@ enum { HASH_HEX = 65 }; /* 64 hex digits and the terminator */
 
 void hash_bytes(const void *data, size_t n, char hex[HASH_HEX]);
 
-/* FNV-1a: equal bytes, equal numbers. */
+/* The 64-bit FNV-1a hash. */
 uint64_t hash_number(const void *data, size_t n);
 
-/* The bytes of a mapped file. The map's own pages are left alone: those that nobody had touched are not held
- * afterwards, and at no time more than a few MB. ERR_NOMEM. */
+/* SHA-256 of a mapped file. Pages of the mapping that were not in memory before are not kept there, and at
+ * most a few MB are held at a time. ERR_NOMEM. */
 enum err_code hash_map(const struct file_map *map, char hex[HASH_HEX], struct err *why);
-/* The whole file. Errors: ERR_IO, ERR_NOMEM. */
+/* SHA-256 of a file. Errors: ERR_IO, ERR_NOMEM. */
 enum err_code hash_file(const char *path, char hex[HASH_HEX], struct err *why);
 
 #endif

@@ -36,7 +36,7 @@ void json_put_int(json_t *object, const char *key, int64_t v)
 void json_put_str(json_t *object, const char *key, const char *v)
 {
     json_t *s = v ? json_string(v) : json_null();
-    if (!s) { /* not UTF-8: text may come from a model file, so replace what is broken */
+    if (!s) { /* invalid UTF-8, which may come from a model file, is replaced */
         struct str clean = { 0 };
         size_t n = strlen(v);
         while (n) {

@@ -1,6 +1,6 @@
-/* base/json.h - jansson with our rules: unknown is null, getters say what is wrong, one line on the wire.
+/* base/json.h - helpers for the JSON library jansson: unknown values are null, documents are single lines.
  *
- * json_t is jansson's own type (reference-counted: json_decref). Getters return borrowed values. */
+ * json_t is jansson's type (reference-counted: json_decref). Getters return borrowed values. */
 #ifndef QDYNO_BASE_JSON_H
 #define QDYNO_BASE_JSON_H
 
@@ -10,13 +10,13 @@
 
 #include "base/err.h"
 
-/* Parse a whole document; trailing text is an error. *out owned. ERR_FORMAT names line and column. */
+/* Parses a whole document. *out: json_decref. ERR_FORMAT (also for trailing text) names line and column. */
 enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *why);
 
-/* One line, keys in insertion order, no newline. free() it. NULL only when out of memory. */
+/* The document as one line, keys in insertion order, no newline. The caller frees it. NULL: out of memory. */
 char *json_line(const json_t *value);
 
-/* Number or null: NaN and infinities become null. */
+/* NaN and infinities become null. */
 json_t *json_num(double v);
 void json_put_num(json_t *object, const char *key, double v);
 void json_put_int(json_t *object, const char *key, int64_t v);
@@ -25,7 +25,7 @@ void json_put_str(json_t *object, const char *key,
 void json_put_bool(json_t *object, const char *key, bool v);
 void json_put(json_t *object, const char *key, json_t *v); /* takes the reference */
 
-/* Absent, null or of another type gives `otherwise`. */
+/* The value; `otherwise` when it is absent, null or of another type. */
 double json_get_num(const json_t *object, const char *key, double otherwise);
 int64_t json_get_int(const json_t *object, const char *key, int64_t otherwise);
 const char *json_get_str(const json_t *object, const char *key, const char *otherwise);

@@ -19,7 +19,8 @@ void log_write(const struct log *log, enum log_level level, const char *fmt, ...
 static void stream_sink(void *ctx, enum log_level level, const char *line)
 {
     static const char *const PREFIX[] = { "debug: ", "", "warning: ", "error: " };
-    fprintf(ctx, "qdyno: %s%s\n", PREFIX[level], line); /* one call: stdio locks the stream */
+    fprintf(ctx, "qdyno: %s%s\n", PREFIX[level],
+            line); /* a single call is atomic, because stdio locks the stream */
 }
 
 struct log log_to_stream(FILE *stream, enum log_level level)

@@ -1,7 +1,7 @@
-/* base/log.h - messages for a person who watches, never results.
+/* base/log.h - messages about progress and problems for the user; never results.
  *
- * There is no global logger: a log is passed to whoever may speak, NULL means silence. A sink may be called
- * from any thread that was handed the log and must lock by itself (log_to_stream does). */
+ * There is no global logger: functions that write messages have a log argument; NULL discards them. A sink
+ * may be called from any thread that has the log, so it must lock if necessary (log_to_stream does). */
 #ifndef QDYNO_BASE_LOG_H
 #define QDYNO_BASE_LOG_H
 
@@ -10,12 +10,12 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_QUIET };
 
 struct log {
-    enum log_level level; /* messages below it are dropped */
+    enum log_level level; /* messages below this level are discarded */
     void (*sink)(void *ctx, enum log_level level, const char *line);
     void *ctx;
 };
 
-/* One line without a newline at its end; longer than 1 KiB is cut. */
+/* Writes one line (without a newline), truncated to 1 KiB. */
 void log_write(const struct log *log, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,4 +1,4 @@
-/* base/numa.c - memory nodes, through hwloc. */
+/* base/numa.c - NUMA nodes, with hwloc. */
 #include "base/numa.h"
 
 #include <hwloc.h>
@@ -6,7 +6,7 @@
 
 struct numa {
     hwloc_topology_t topology;
-    hwloc_cpuset_t before; /* where the thread that entered a node was; NULL: it is in none */
+    hwloc_cpuset_t before; /* binding of the thread before it entered a node; NULL: not in a node */
 };
 
 enum err_code numa_open(struct numa **out, struct err *why)

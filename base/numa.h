@@ -1,4 +1,4 @@
-/* base/numa.h - memory nodes: where pages lie, and on which of their processors threads run. */
+/* base/numa.h - NUMA nodes: places memory on nodes, and runs threads on the processors of a node. */
 #ifndef QDYNO_BASE_NUMA_H
 #define QDYNO_BASE_NUMA_H
 
@@ -7,21 +7,21 @@
 
 #include "base/err.h"
 
-struct numa; /* the nodes that this process may use; where nobody knows of any: one, the machine */
+struct numa; /* the nodes that this process may use; one node when the system reports none */
 
-/* *out owned: numa_close. Errors: ERR_NOMEM; ERR_IO when the topology cannot be read. */
+/* *out: numa_close. Errors: ERR_NOMEM; ERR_IO when the topology cannot be read. */
 enum err_code numa_open(struct numa **out, struct err *why);
-void numa_close(struct numa *n); /* NULL is fine; whoever entered a node leaves it */
+void numa_close(struct numa *n); /* NULL is fine; a thread that entered a node leaves it */
 
 int numa_count(const struct numa *n);           /* at least 1 */
-int numa_cores(const struct numa *n, int node); /* physical cores beside that memory; 0: memory alone */
+int numa_cores(const struct numa *n, int node); /* physical cores of the node; 0: it has only memory */
 
-/* Pages of p, none of which was touched yet, will lie on that node; those it has no room for lie elsewhere
- * (insisting would let the kernel kill for memory). false: the system refuses. */
+/* Asks the system to allocate the pages of p, none of which may be in use yet, on this node, or elsewhere if
+ * it is full (under a strict policy the kernel would kill the process). False: the system refuses. */
 bool numa_place(const struct numa *n, int node, void *p, size_t bytes);
 
-/* The calling thread, and those it starts from now on, stay on that node's processors, until it leaves: then
- * it is back where it was. One node at a time. false: the system refuses, and nothing changed. */
+/* Binds the calling thread, and threads it starts from now on, to the node's processors. numa_leave restores
+ * the previous binding. One node at a time. False: the system refuses; nothing changed. */
 bool numa_enter(struct numa *n, int node);
 void numa_leave(struct numa *n);
 

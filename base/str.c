@@ -72,7 +72,7 @@ const char *str_text(const struct str *s)
 
 char *str_take(struct str *s)
 {
-    str_append(s, ""); /* an empty string is still a string */
+    str_append(s, ""); /* so that an empty string is not NULL */
     char *data = s->failed ? NULL : s->data;
     if (!data) free(s->data);
     *s = (struct str){ 0 };
@@ -93,7 +93,7 @@ bool str_to_i64(const char *text, int64_t *out)
 bool str_to_u64(const char *text, uint64_t *out)
 {
     char *end;
-    if (!isdigit((unsigned char)*text)) return false; /* strtoull would take "-1" */
+    if (!isdigit((unsigned char)*text)) return false; /* strtoull accepts "-1" */
     errno = 0;
     unsigned long long v = strtoull(text, &end, 10);
     if (errno || *end) return false;
@@ -125,7 +125,7 @@ bool str_to_double(const char *text, double *out)
     return true;
 }
 
-/* A number and one of `n` unit spellings behind it; the first row may be "". */
+/* Parses a number followed by one of n units; the first unit may be "". */
 struct unit {
     const char *name;
     double factor;
@@ -190,7 +190,7 @@ const char *str_from_double(double v, char *buf, size_t size)
     }
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(buf, size, "%.*g", digits, v);
-        char *comma = strchr(buf, ','); /* a locale with a decimal comma */
+        char *comma = strchr(buf, ','); /* the locale may use a decimal comma */
         if (comma) *comma = '.';
         char *end;
         if (parse_double(buf, &end) == v) break;
@@ -224,7 +224,7 @@ int str_distance(const char *a, const char *b)
 {
     enum { LONGEST = 64 };
     int n = (int)strnlen(a, LONGEST), m = (int)strnlen(b, LONGEST);
-    int row[3][LONGEST + 1]; /* two back, one back, this one: swaps look two back */
+    int row[3][LONGEST + 1]; /* the current row and the two before it, which swaps need */
     for (int j = 0; j <= m; j++) row[0][j] = j;
     for (int i = 1; i <= n; i++) {
         int *now = row[i % 3], *back = row[(i + 2) % 3], *back2 = row[(i + 1) % 3];
@@ -246,7 +246,7 @@ int str_distance(const char *a, const char *b)
 const char *str_nearest(const char *word, const char *const *names, size_t count)
 {
     const char *best = NULL;
-    int best_distance = 1 + (int)strlen(word) / 3; /* one slip per three letters is still that word */
+    int best_distance = 1 + (int)strlen(word) / 3; /* allows one error per three letters */
     for (size_t i = 0; i < count; i++) {
         int d = str_distance(word, names[i]);
         if (d <= best_distance && (!best || d < best_distance)) {

@@ -1,5 +1,5 @@
-/* base/str.h - growing strings, strict numbers, spelling help. All text is UTF-8, all numbers are read and
- * written in the C locale whatever the user's locale is. */
+/* base/str.h - growing strings, strict parsing of numbers, spelling suggestions. Text is UTF-8; numbers are
+ * read and written in the C locale, whatever the user's locale is. */
 #ifndef QDYNO_BASE_STR_H
 #define QDYNO_BASE_STR_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A growing string. {0} is an empty one. `data` is NULL or NUL-terminated. Owned by the holder: str_free. Out
- * of memory sets `failed` and drops what came after: check once at the end. */
+/* A growing string: str_free. {0} is empty. `data` is NULL or NUL-terminated. When memory runs out, `failed`
+ * is set and later appends are ignored, so one check at the end suffices. */
 struct str {
     char *data;
     size_t len, cap;
@@ -22,47 +22,47 @@ void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(print
 void str_clear(struct str *s); /* keeps the memory */
 void str_free(struct str *s);
 
-/* The text, "" when empty; valid until the next change. */
+/* The text; "" when empty. Valid until the next change. */
 const char *str_text(const struct str *s);
 
-/* Hand the buffer over (free() it); NULL when an append failed. *s is empty afterwards. */
+/* Returns the buffer, which the caller frees, and makes *s empty. NULL: an append failed. */
 char *str_take(struct str *s);
 
-/* Whole-string numbers: false (and *out untouched) on anything before, behind or out of range. Doubles accept
- * "nan"/"inf" only through str_to_double's caller checking isfinite. */
+/* Parse a text that is one number. False, and *out unchanged, for other texts and for numbers out of range.
+ * str_to_double accepts "nan" and "inf"; the caller checks isfinite if necessary. */
 bool str_to_i64(const char *text, int64_t *out);
 bool str_to_u64(const char *text, uint64_t *out);
 bool str_to_double(const char *text, double *out);
 
-/* "512", "64k", "8G", "1.5GiB" -> bytes (powers of 1024). */
+/* Parses "512", "64k", "8G" or "1.5GiB" to bytes (powers of 1024). */
 bool str_to_bytes(const char *text, int64_t *out);
 
-/* "90", "90s", "5m", "1h", "30d", "250ms" -> seconds. */
+/* Parses "90", "90s", "5m", "1h", "30d" or "250ms" to seconds. */
 bool str_to_seconds(const char *text, double *out);
 
-/* "1.17G"-style short bytes, three significant digits; "n/a" for a negative count. Returns buf. */
+/* Formats bytes as "1.17G", with three significant digits; "n/a" for a negative number. Returns buf. */
 const char *str_from_bytes(int64_t bytes, char *buf, size_t size);
 
-/* Shortest decimal that reads back as the same double; "null" for NaN and infinities (JSON). Returns buf (>=
- * 32). */
+/* Formats the shortest decimal that parses to the same double; "null" for NaN and infinities, as in JSON.
+ * buf: at least 32 bytes. Returns buf. */
 const char *str_from_double(double v, char *buf, size_t size);
 
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
 
-/* Is `word` one of a list's words, which single spaces divide? Case-insensitive. */
+/* True when `word` is one of the words of a list separated by single spaces. Case-insensitive. */
 bool str_has_word(const char *list, const char *word);
 
-/* Case-insensitive edit distance (insert, delete, replace, swap of neighbours each cost 1). */
+/* Case-insensitive edit distance: insertion, deletion, replacement and swap of neighbours each cost 1. */
 int str_distance(const char *a, const char *b);
 
-/* Which of `count` names is nearest to `word`; NULL when none is near enough to be worth suggesting. */
+/* The one of `count` names that is nearest to `word`; NULL when none is near enough for a suggestion. */
 const char *str_nearest(const char *word, const char *const *names, size_t count);
 
-/* Decode one code point at s[0..n): returns bytes used (1 and U+FFFD when malformed), 0 when n is 0. */
+/* Decodes one code point of s[0..n). Returns the bytes used; 1 and U+FFFD when malformed, 0 when n is 0. */
 size_t str_utf8_next(const char *s, size_t n, uint32_t *code_point);
 
-/* Encode; returns the 1 to 4 bytes written to out[4]. */
+/* Encodes a code point; returns how many bytes (1 to 4) were written to out. */
 size_t str_utf8_put(uint32_t code_point, char out[4]);
 
 #endif

@@ -1,5 +1,5 @@
-/* A generation counter starts a region, a countdown ends it. Members poll the generation while they spin and
- * sleep on it with a futex afterwards; the caller does the same with the countdown. */
+/* base/threadpool.c - a generation counter starts a region, a countdown ends it. Members poll the generation
+ * while they spin, and then sleep on it with a futex; the caller does the same with the countdown. */
 #include "base/threadpool.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 
-/* Spinning helps only while everybody has a processor; with more members than processors it starves the
- * others. */
+/* Spinning helps only while each member has a processor; with more members it takes time from working
+ * members. */
 enum { CACHE_LINE = 64, SPIN_DEFAULT_NS = 200000, SPIN_CROWDED_NS = 2000 };
 
 struct member {
@@ -38,8 +38,8 @@ struct threadpool {
     int started;            /* threads that exist */
     atomic_int bind_failed;
 
-    bool roams;     /* not pinned, and a processor for everybody */
-    atomic_int *at; /* [size] processor each ran on when it last woke, the caller when it last woke others */
+    bool roams;     /* members are not pinned, and there are enough processors for all */
+    atomic_int *at; /* [size] processor on which each member last woke up; the caller: last woke others */
 
     int present;       /* members of the running region: size or 1 */
     threadpool_fn *fn; /* written before generation rises */
@@ -74,23 +74,23 @@ static void futex_wake_all(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Whether the word came to differ from `seen` while we spun for it. */
-static bool spun_change(atomic_uint *word, unsigned seen, int64_t spin_ns)
+/* Spins until the word differs from `seen`, at most spin_ns. False: it did not change. */
+static bool spin_until_change(atomic_uint *word, unsigned seen, int64_t spin_ns)
 {
     int64_t until = 0;
     for (int i = 0;; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != seen) return true;
         relax();
-        if (i & 63) continue; /* reading the clock costs more than a look at the word */
+        if (i & 63) continue; /* reading the clock is slower than reading the word */
         int64_t t = clock_ns();
         if (!until) until = t + spin_ns;
         if (t >= until) return false;
     }
 }
 
-/* Sleep in the kernel until it differs. `sleepers` counts who does, so that a waker can skip the system call.
- */
-static void sleep_change(atomic_uint *word, unsigned seen, atomic_int *sleepers)
+/* Sleeps in the kernel until the word differs from `seen`. `sleepers` counts the sleeping threads, so that
+ * the waking thread can skip the system call when there are none. */
+static void sleep_until_change(atomic_uint *word, unsigned seen, atomic_int *sleepers)
 {
     do {
         atomic_fetch_add(sleepers, 1);
@@ -104,10 +104,11 @@ static bool bind_member(struct threadpool *pool, int index)
     return !hwloc_set_cpubind(pool->topology, pool->cpus[index], HWLOC_CPUBIND_THREAD);
 }
 
-/* The kernel may wake a thread on its waker's processor, where both then take turns at spinning for each
- * other until its balancer comes by: regions of microseconds last a millisecond, for tens of milliseconds. So
- * a member that wakes where one before it runs goes elsewhere; where to, is the kernel's choice. */
-static void step_aside(struct threadpool *pool, int index)
+/* The kernel may wake a member on the processor of the thread that woke it. Both then alternate in spinning
+ * for each other, and regions of microseconds take a millisecond until the kernel rebalances tens of
+ * milliseconds later. So a member that wakes on a processor of a lower-numbered member excludes all members'
+ * processors from its affinity for a moment; the kernel then moves it to another one. */
+static void member_move_away(struct threadpool *pool, int index)
 {
     cpu_set_t allowed, elsewhere;
     bool shared = false;
@@ -132,11 +133,11 @@ static void *member_main(void *p)
     unsigned seen = 0;
     if (pool->topology && !bind_member(pool, m->index)) atomic_fetch_add(&pool->bind_failed, 1);
     for (;;) {
-        const bool slept = !spun_change(&pool->generation, seen, pool->spin_ns);
-        if (slept) sleep_change(&pool->generation, seen, &pool->sleepers);
+        const bool slept = !spin_until_change(&pool->generation, seen, pool->spin_ns);
+        if (slept) sleep_until_change(&pool->generation, seen, &pool->sleepers);
         seen = atomic_load_explicit(&pool->generation, memory_order_acquire);
         if (pool->quit) return NULL;
-        if (slept && pool->roams) step_aside(pool, m->index);
+        if (slept && pool->roams) member_move_away(pool, m->index);
         pool->fn(pool->arg, m->index, pool->size);
         if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1 &&
             atomic_load(&pool->caller_sleeps))
@@ -144,7 +145,7 @@ static void *member_main(void *p)
     }
 }
 
-/* One processor for each member, in the order the affinity asks for. */
+/* Assigns a processor to each member, in the order of the affinity. */
 static bool choose_cpus(struct threadpool *pool, enum affinity affinity)
 {
     pool->cpus = calloc((size_t)pool->size, sizeof *pool->cpus);
@@ -180,7 +181,7 @@ static void pin_caller(struct threadpool *pool)
     pool->caller_bound = bind_member(pool, 0);
 }
 
-static void nothing(void *arg, int member, int size)
+static void region_empty(void *arg, int member, int size)
 {
     (void)arg, (void)member, (void)size;
 }
@@ -212,7 +213,7 @@ enum err_code threadpool_open(struct threadpool **out, const struct threadpool_o
         threadpool_close(pool);
         return err_set(why, ERR_NOMEM, "cannot start %d threads (%d started)", o->threads, started + 1);
     }
-    threadpool_run(pool, nothing, NULL); /* every member has tried to bind once it has run */
+    threadpool_run(pool, region_empty, NULL); /* after it all members have tried to bind */
     pool->pinned = pin && pool->caller_bound && !atomic_load(&pool->bind_failed);
     *out = pool;
     return ERR_OK;
@@ -262,10 +263,10 @@ void threadpool_run(struct threadpool *pool, threadpool_fn *fn, void *arg)
     const bool woken = atomic_load(&pool->sleepers);
     if (woken) futex_wake_all(&pool->generation);
     fn(arg, 0, pool->size);
-    if (woken && pool->roams) sched_yield(); /* whoever woke here can go elsewhere (step_aside) */
+    if (woken && pool->roams) sched_yield(); /* a member that woke on this processor can run and move away */
     for (unsigned left; (left = atomic_load_explicit(&pool->running, memory_order_acquire));)
-        if (!spun_change(&pool->running, left, pool->spin_ns))
-            sleep_change(&pool->running, left, &pool->caller_sleeps);
+        if (!spin_until_change(&pool->running, left, pool->spin_ns))
+            sleep_until_change(&pool->running, left, &pool->caller_sleeps);
 }
 
 void threadpool_run_alone(struct threadpool *pool, threadpool_fn *fn, void *arg)
@@ -296,7 +297,7 @@ int64_t threadpool_next(struct threadpool *pool, int64_t step)
     return atomic_fetch_add_explicit(&pool->next, step, memory_order_relaxed);
 }
 
-/* CPUs worth of time the cgroup (v2) allows; 0 when there is no limit. */
+/* The CPU quota of the control group (version 2) in processors; 0: no quota. */
 static double cgroup_cpus(void)
 {
     char *text = NULL;
@@ -313,7 +314,7 @@ int threadpool_default_threads(void)
     hwloc_topology_t topology;
     int cores = 0;
     if (!hwloc_topology_init(&topology)) {
-        if (!hwloc_topology_load(topology)) { /* already limited to the cpuset we may use */
+        if (!hwloc_topology_load(topology)) { /* contains only the cpuset of this process */
             cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
             if (cores < 1) cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
         }

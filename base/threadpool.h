@@ -1,8 +1,8 @@
-/* base/threadpool.h - the same few threads, started thousands of times a second.
+/* base/threadpool.h - runs short parallel regions on a fixed set of threads.
  *
- * A forward pass is hundreds of small parallel regions per token, so a region must start and end in about a
- * microsecond: workers spin for a while before they sleep in the kernel. The calling thread is member 0 and
- * works too. One region at a time; only the thread that opened the pool may start one. */
+ * A forward pass has hundreds of small parallel regions per token, so starting and ending one must take
+ * about a microsecond: idle threads spin for a while before they sleep in the kernel. The calling thread is
+ * member 0 and works, too. One region at a time; only the thread that opened the pool may start it. */
 #ifndef QDYNO_BASE_THREADPOOL_H
 #define QDYNO_BASE_THREADPOOL_H
 
@@ -15,18 +15,18 @@ struct threadpool;
 
 enum affinity {
     AFFINITY_NONE,    /* the kernel's scheduler decides */
-    AFFINITY_COMPACT, /* member i on the i-th physical core, neighbours first (one thread a core, then SMT) */
+    AFFINITY_COMPACT, /* member i on the i-th physical core; SMT siblings when there are more members */
     AFFINITY_SPREAD,  /* members as far apart as the topology allows (sockets, NUMA nodes) */
 };
 
 struct threadpool_options {
-    int threads;            /* >= 1, the caller included */
-    enum affinity affinity; /* through hwloc, within the cpuset the process was given */
+    int threads;            /* at least 1, including the caller */
+    enum affinity affinity; /* within the cpuset of the process */
     int64_t spin_ns;        /* how long an idle member spins; 0: a default that suits decoding */
 };
 
-/* *out owned: threadpool_close. Errors: ERR_NOMEM, ERR_USAGE (threads < 1). A binding the system refuses is
- * no error: threadpool_is_pinned tells. The caller's own binding is restored by threadpool_close. */
+/* *out: threadpool_close, which also restores the caller's binding. Errors: ERR_NOMEM, ERR_USAGE (threads
+ * < 1). It is not an error if the system refuses to bind threads: see threadpool_is_pinned. */
 enum err_code threadpool_open(struct threadpool **out, const struct threadpool_options *options,
                               struct err *why);
 void threadpool_close(struct threadpool *pool); /* NULL is fine */
@@ -34,21 +34,21 @@ void threadpool_close(struct threadpool *pool); /* NULL is fine */
 int threadpool_size(const struct threadpool *pool);
 bool threadpool_is_pinned(const struct threadpool *pool);
 
-/* Run fn(arg, member, size) once on each member and return when all are done. */
+/* Runs fn(arg, member, size) once on each member; returns when all are done. */
 typedef void threadpool_fn(void *arg, int member, int size);
 void threadpool_run(struct threadpool *pool, threadpool_fn *fn, void *arg);
 
-/* The same on the calling thread only, as fn(arg, 0, 1): for work too small to wake the others for. */
+/* Runs fn(arg, 0, 1) on the calling thread only, for work that is too small to wake the others. */
 void threadpool_run_alone(struct threadpool *pool, threadpool_fn *fn, void *arg);
 
-/* Inside a region: nobody passes before all have come. All writes before it are seen after it. */
+/* Within a region: waits until all members have called it. Writes before it are visible after it. */
 void threadpool_barrier(struct threadpool *pool);
 
-/* Inside a region: hand out 0,1,2,... once each (work that is uneven). Each region starts at 0. */
+/* Within a region: returns 0, step, 2 * step ... once each, to share out work chunks. Starts at 0. */
 int64_t threadpool_next(struct threadpool *pool, int64_t step);
 
-/* How many processors this process may use (cpuset and cgroup quota respected, at least 1): the default for
- * `threads`. Physical cores, not SMT siblings. */
+/* The default for `threads`: how many physical cores this process may use within cpuset and cgroup quota; at
+ * least 1. */
 int threadpool_default_threads(void);
 
 #endif
