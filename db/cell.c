@@ -1,5 +1,5 @@
-/* db/cell.c - cells and everything measured in them, one transaction each: a kill loses the running cell and
- * nothing else. */
+/* db/cell.c - cells and everything measured in them. Each cell is one transaction, so a killed process loses
+ * only the cell that was running. */
 #include "db/store.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static const struct column CELL_COLUMNS[] = {
     COLUMN(cell_row, seconds, REAL),     COLUMN(cell_row, error, TEXT),
     COLUMN(cell_row, worker_json, TEXT),
 };
-static const struct table CELL = { "cell", CELL_COLUMNS, COUNT_OF(CELL_COLUMNS) };
+static const struct table CELL = TABLE("cell", cell_row, CELL_COLUMNS);
 
 static const char STORE_CELL[] = "store a cell";
 
@@ -26,8 +26,8 @@ static enum err_code measurements_insert(struct db *d, int64_t cell_id, const st
     sqlite3_stmt *s;
     enum err_code rc = db_prepare(d, &s, STORE_CELL, "INSERT INTO measurement VALUES(?,?,?,?)", why);
     for (int i = 0; i < n && !rc; i++)
-        rc = db_again(d, s, STORE_CELL, why, "ittd", cell_id, m[i].metric, m[i].unit ? m[i].unit : "",
-                      m[i].value);
+        rc = db_execute_prepared(d, s, STORE_CELL, why, "ittd", cell_id, m[i].metric,
+                                 m[i].unit ? m[i].unit : "", m[i].value);
     sqlite3_finalize(s);
     return rc;
 }
@@ -38,7 +38,7 @@ static enum err_code samples_insert(struct db *d, int64_t cell_id, const struct 
     sqlite3_stmt *s;
     enum err_code rc = db_prepare(d, &s, STORE_CELL, "INSERT INTO sample VALUES(?,?,?,?)", why);
     for (int i = 0; i < n && !rc; i++)
-        rc = db_again(d, s, STORE_CELL, why, "iitd", cell_id, r[i].t_ns, r[i].metric, r[i].value);
+        rc = db_execute_prepared(d, s, STORE_CELL, why, "iitd", cell_id, r[i].t_ns, r[i].metric, r[i].value);
     sqlite3_finalize(s);
     return rc;
 }
@@ -46,8 +46,8 @@ static enum err_code samples_insert(struct db *d, int64_t cell_id, const struct 
 static enum err_code itl_insert(struct db *d, int64_t cell_id, const float *itl, int n, struct err *why)
 {
     _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the blob is little-endian f32");
-    return db_do(d, &(struct db_call){ STORE_CELL, "INSERT INTO itl VALUES(?,?,?)", NULL, NULL }, why, "iib",
-                 cell_id, (int64_t)n, (const void *)itl, (size_t)n * sizeof *itl);
+    return db_execute(d, &(struct db_call){ .doing = STORE_CELL, .sql = "INSERT INTO itl VALUES(?,?,?)" },
+                      why, "iib", cell_id, (int64_t)n, (const void *)itl, (size_t)n * sizeof *itl);
 }
 
 enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct measurement *m, int n_m,
@@ -84,10 +84,12 @@ static enum err_code itl_row(void *ctx, sqlite3_stmt *row, struct err *why)
 enum err_code db_itl_get(struct db *d, int64_t cell_id, float **itl, int *n, struct err *why)
 {
     struct itl_reader r = { 0 };
-    enum err_code rc = db_do(
-        d,
-        &(struct db_call){ "read latencies", "SELECT seconds_f32 FROM itl WHERE cell_id = ?", itl_row, &r },
-        why, "i", cell_id);
+    enum err_code rc = db_execute(d,
+                                  &(struct db_call){ .doing = "read latencies",
+                                                     .sql = "SELECT seconds_f32 FROM itl WHERE cell_id = ?",
+                                                     .row = itl_row,
+                                                     .ctx = &r },
+                                  why, "i", cell_id);
     *itl = r.itl;
     *n = r.n;
     return rc;
@@ -96,47 +98,21 @@ enum err_code db_itl_get(struct db *d, int64_t cell_id, float **itl, int *n, str
 enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
                                struct err *why)
 {
-    return db_do(d,
-                 &(struct db_call){ "discard a block",
-                                    "UPDATE cell SET discarded = 1, discard_reason = ?"
-                                    " WHERE run_id = ? AND block = ? AND phase = ?",
-                                    NULL, NULL },
-                 why, "tiit", reason, run_id, (int64_t)block, phase);
-}
-
-struct cell_list {
-    struct cell_row *rows;
-    int n, cap;
-};
-
-static enum err_code cell_append(void *ctx, sqlite3_stmt *row, struct err *why)
-{
-    struct cell_list *l = ctx;
-    if (l->n == l->cap) {
-        int cap = l->cap ? 2 * l->cap : 32;
-        struct cell_row *rows = realloc(l->rows, (size_t)cap * sizeof *rows);
-        if (!rows) return err_set(why, ERR_NOMEM, "out of memory listing cells");
-        l->rows = rows;
-        l->cap = cap;
-    }
-    l->rows[l->n].requests = NULL;
-    return table_read(&CELL, &l->rows[l->n++], row, why);
+    return db_execute(d,
+                      &(struct db_call){ .doing = "discard a block",
+                                         .sql = "UPDATE cell SET discarded = 1, discard_reason = ?"
+                                                " WHERE run_id = ? AND block = ? AND phase = ?" },
+                      why, "tiit", reason, run_id, (int64_t)block, phase);
 }
 
 enum err_code db_cell_list(struct db *d, int64_t run_id, struct cell_row **cells, int *n, struct err *why)
 {
-    struct cell_list l = { 0 };
-    struct str sql = { 0 };
-    table_select(&sql, &CELL, "WHERE run_id = ? ORDER BY id");
-    enum err_code rc = db_do(d, &(struct db_call){ "list cells", str_text(&sql), cell_append, &l }, why, "i",
-                             run_id);
-    str_free(&sql);
-    if (rc) {
-        free(l.rows);
-        l = (struct cell_list){ 0 };
-    }
-    *cells = l.rows;
-    *n = l.n;
+    const struct table_query q = { .table = &CELL,
+                                   .doing = "list cells",
+                                   .tail = "WHERE run_id = ? ORDER BY id" };
+    void *list;
+    const enum err_code rc = table_list(d, &q, &list, n, why, "i", run_id);
+    *cells = list;
     return rc;
 }
 
@@ -150,11 +126,12 @@ static enum err_code read_value(void *ctx, sqlite3_stmt *row, struct err *why)
 double db_measurement_get(struct db *d, int64_t cell_id, const char *metric)
 {
     double value = (double)NAN;
-    db_do(d,
-          &(struct db_call){ "read a measurement",
-                             "SELECT value FROM measurement WHERE cell_id = ? AND metric = ?", read_value,
-                             &value },
-          NULL, "it", cell_id, metric);
+    db_execute(d,
+               &(struct db_call){ .doing = "read a measurement",
+                                  .sql = "SELECT value FROM measurement WHERE cell_id = ? AND metric = ?",
+                                  .row = read_value,
+                                  .ctx = &value },
+               NULL, "it", cell_id, metric);
     return value;
 }
 
@@ -179,12 +156,14 @@ enum err_code db_measurement_list(struct db *d, int64_t cell_id,
                                   void *ctx, struct err *why)
 {
     struct measurement_reader r = { row, ctx };
-    return db_do(d,
-                 &(struct db_call){ "list measurements",
-                                    "SELECT metric, unit, value FROM measurement WHERE cell_id = ?"
-                                    " ORDER BY metric",
-                                    measurement_row, &r },
-                 why, "i", cell_id);
+    return db_execute(
+        d,
+        &(struct db_call){ .doing = "list measurements",
+                           .sql = "SELECT metric, unit, value FROM measurement WHERE cell_id = ?"
+                                  " ORDER BY metric",
+                           .row = measurement_row,
+                           .ctx = &r },
+        why, "i", cell_id);
 }
 
 struct sample_reader {
@@ -207,10 +186,11 @@ enum err_code db_sample_list(struct db *d, int64_t cell_id,
                              void *ctx, struct err *why)
 {
     struct sample_reader r = { row, ctx };
-    return db_do(d,
-                 &(struct db_call){ "list samples",
-                                    "SELECT t_ns, metric, value FROM sample WHERE cell_id = ?"
-                                    " ORDER BY t_ns, metric",
-                                    sample_row, &r },
-                 why, "i", cell_id);
+    return db_execute(d,
+                      &(struct db_call){ .doing = "list samples",
+                                         .sql = "SELECT t_ns, metric, value FROM sample WHERE cell_id = ?"
+                                                " ORDER BY t_ns, metric",
+                                         .row = sample_row,
+                                         .ctx = &r },
+                      why, "i", cell_id);
 }

@@ -1,7 +1,7 @@
-/* db/db.c - opening the file: ours or not, of which version, brought up to date, readable by several.
+/* db/db.c - opens the database: checks that the file is ours, migrates it, and sets up shared access.
  *
- * A read-only file (another user's, a mounted archive) opens too, so that history can be read; writing to it
- * then fails with a message. */
+ * A file without write permission (another user's, a mounted archive) can be opened to read its history;
+ * writing then fails with a message. */
 #include "db/store.h"
 
 #include <stdlib.h>
@@ -17,29 +17,31 @@ static enum err_code read_int(void *ctx, sqlite3_stmt *row, struct err *why)
     return ERR_OK;
 }
 
-/* One number from one row: 0 rows leave *out as it is. */
-static enum err_code number(struct db *d, const char *sql, int64_t *out, struct err *why)
+/* Reads one number; without a result row *out stays unchanged. */
+static enum err_code number_read(struct db *d, const char *sql, int64_t *out, struct err *why)
 {
-    return db_do(d, &(struct db_call){ "read the version", sql, read_int, out }, why, "");
+    return db_execute(
+        d, &(struct db_call){ .doing = "read the version", .sql = sql, .row = read_int, .ctx = out }, why,
+        "");
 }
 
-/* What this file is. *version 0: empty and ours to fill. */
+/* Checks that the file is a database of ours, and reads its version; 0: the file is empty. */
 static enum err_code identify(struct db *d, int64_t *version, struct err *why)
 {
     int64_t application = 0, tables = 0;
     enum err_code rc;
-    /* The tables first: another process may be creating them, and they never exist without the id. */
-    if ((rc = number(d, "SELECT count(*) FROM sqlite_schema", &tables, why))) return rc;
-    if ((rc = number(d, "PRAGMA application_id", &application, why))) return rc;
-    if ((rc = number(d, "PRAGMA user_version", version, why))) return rc;
+    /* count tables before reading the id, because another process may be creating both, the id first */
+    if ((rc = number_read(d, "SELECT count(*) FROM sqlite_schema", &tables, why))) return rc;
+    if ((rc = number_read(d, "PRAGMA application_id", &application, why))) return rc;
+    if ((rc = number_read(d, "PRAGMA user_version", version, why))) return rc;
     if (tables && application != SCHEMA_APPLICATION_ID)
         return err_set(why, ERR_FORMAT,
-                       "'%s' is another program's database (want application id %d, it has %lld); name "
+                       "'%s' is another program's database (expected application id %d, found %lld); name "
                        "another file with --db",
                        d->path, (int)SCHEMA_APPLICATION_ID, (long long)application);
     if (*version > SCHEMA_VERSION)
         return err_set(why, ERR_FORMAT,
-                       "database '%s' has version %lld, this qdyno knows up to %d: update qdyno or name "
+                       "database '%s' has version %lld, this qdyno supports up to %d: update qdyno or name "
                        "another file with --db",
                        d->path, (long long)*version, SCHEMA_VERSION);
     return ERR_OK;
@@ -47,7 +49,7 @@ static enum err_code identify(struct db *d, int64_t *version, struct err *why)
 
 static enum err_code run_script(struct db *d, const char *sql, const char *doing, struct err *why)
 {
-    return sqlite3_exec(d->handle, sql, NULL, NULL, NULL) ? db_fail(d, doing, why) : ERR_OK;
+    return sqlite3_exec(d->handle, sql, NULL, NULL, NULL) ? db_error(d, doing, why) : ERR_OK;
 }
 
 static enum err_code migrate(struct db *d, struct err *why)
@@ -55,7 +57,8 @@ static enum err_code migrate(struct db *d, struct err *why)
     enum err_code rc = db_begin(d, "bring the schema up to date", why);
     if (rc) return rc;
     int64_t version = 0;
-    rc = identify(d, &version, why); /* again, under the lock: another process may have been faster */
+    rc = identify(d, &version,
+                  why); /* again within the transaction: another process may have migrated meanwhile */
     for (; !rc && version < SCHEMA_VERSION; version++) {
         char done[48];
         snprintf(done, sizeof done, "PRAGMA user_version = %d", (int)version + 1);
@@ -65,13 +68,13 @@ static enum err_code migrate(struct db *d, struct err *why)
     return db_end(d, rc, "bring the schema up to date", why);
 }
 
-/* Switching to WAL needs the file alone for a moment, and SQLite's own waiting does not cover it. */
+/* Switching to WAL needs exclusive access, for which SQLite's busy timeout does not wait. */
 static enum err_code use_wal(struct db *d, struct err *why)
 {
     for (int waited = 0;; waited += LOCK_RETRY_MS) {
         int rc = sqlite3_exec(d->handle, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
         if (!rc) return ERR_OK;
-        if (rc != SQLITE_BUSY || waited >= LOCK_WAIT_MS) return db_fail(d, "switch to WAL", why);
+        if (rc != SQLITE_BUSY || waited >= LOCK_WAIT_MS) return db_error(d, "switch to WAL", why);
         clock_sleep_ns(LOCK_RETRY_MS * 1000000LL);
     }
 }
@@ -81,18 +84,18 @@ static enum err_code connect(struct db *d, const char *name, int flags, int64_t 
     const int wait_ms = d->wait_ms;
     if (sqlite3_open_v2(name, &d->handle, flags | SQLITE_OPEN_NOMUTEX, NULL)) {
         if (!d->handle) return err_set(why, ERR_NOMEM, "out of memory opening database '%s'", d->path);
-        return db_fail(d, "open it", why);
+        return db_error(d, "open it", why);
     }
     sqlite3_extended_result_codes(d->handle, 1);
     sqlite3_busy_timeout(d->handle, wait_ms);
-    /* NORMAL: a killed process loses nothing that was committed, a power cut at most the last cells; and no
-     * fsync per cell disturbs what is being measured. */
+    /* NORMAL: a killed process loses no committed transaction, a power failure at most the last cells. FULL
+     * would disturb measurements with an fsync per cell. */
     enum err_code rc = run_script(d, "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL", "open it", why);
     return rc ? rc : identify(d, version, why);
 }
 
-/* A WAL database in a folder that we may not write cannot have its side files. If nobody left a log behind,
- * the main file is complete and may be read as it is. */
+/* Opens a WAL database in a folder without write permission, where SQLite cannot create its side files.
+ * Without a left-over log the main file is complete, so it may be opened as immutable. */
 static enum err_code connect_immutable(struct db *d, int64_t *version, struct err *why)
 {
     struct str uri = { 0 };
@@ -112,7 +115,7 @@ static enum err_code connect_immutable(struct db *d, int64_t *version, struct er
     return rc;
 }
 
-static bool log_is_left(const char *path)
+static bool log_exists(const char *path)
 {
     struct str log = { 0 };
     str_printf(&log, "%s-wal", path);
@@ -142,7 +145,7 @@ enum err_code db_open(struct db **out, const char *path, struct err *why)
     *out = NULL;
     struct db *d = calloc(1, sizeof *d);
     if (!d) return err_set(why, ERR_NOMEM, "out of memory opening the database");
-    d->holds = -1;
+    d->lock_file = -1;
     d->wait_ms = LOCK_WAIT_MS;
     int64_t version = 0;
     enum err_code rc;
@@ -150,7 +153,7 @@ enum err_code db_open(struct db **out, const char *path, struct err *why)
     bool read_only = !access(d->path, F_OK) && access(d->path, W_OK);
     int flags = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     rc = connect(d, d->path, flags, &version, why);
-    if (rc == ERR_IO && read_only && !log_is_left(d->path)) rc = connect_immutable(d, &version, why);
+    if (rc == ERR_IO && read_only && !log_exists(d->path)) rc = connect_immutable(d, &version, why);
     if (rc) goto fail;
     if (!read_only && (rc = use_wal(d, why))) goto fail;
     if (version < SCHEMA_VERSION && (rc = migrate(d, why))) goto fail;
@@ -166,14 +169,14 @@ enum err_code db_open_reader(struct db **out, const char *path, int wait_ms, str
     *out = NULL;
     struct db *d = calloc(1, sizeof *d);
     if (!d) return err_set(why, ERR_NOMEM, "out of memory opening the database");
-    d->holds = -1;
+    d->lock_file = -1;
     d->wait_ms = wait_ms;
     int64_t version = 0;
     enum err_code rc = db_path_choose(&d->path, path, why);
     if (!rc && access(d->path, F_OK)) rc = err_set(why, ERR_ABSENT, "there is no database '%s' yet", d->path);
     if (!rc) {
         rc = connect(d, d->path, SQLITE_OPEN_READONLY, &version, why);
-        if (rc == ERR_IO && access(d->path, W_OK) && !log_is_left(d->path))
+        if (rc == ERR_IO && access(d->path, W_OK) && !log_exists(d->path))
             rc = connect_immutable(d, &version, why);
     }
     if (!rc && version < SCHEMA_VERSION)
@@ -197,7 +200,7 @@ static int is_late(void *ctx)
 
 void db_deadline(struct db *d, int64_t at_ns)
 {
-    enum { STEPS = 200 }; /* of SQLite's machine between two looks at the clock: well below a millisecond */
+    enum { STEPS = 200 }; /* SQLite instructions between checks of the clock: well below 1 ms */
     d->deadline_ns = at_ns;
     sqlite3_progress_handler(d->handle, at_ns ? STEPS : 0, at_ns ? is_late : NULL, d);
 }
@@ -205,7 +208,7 @@ void db_deadline(struct db *d, int64_t at_ns)
 void db_close(struct db *d)
 {
     if (!d) return;
-    db_run_release(d);
+    db_unlock(d);
     sqlite3_close(d->handle);
     free(d->path);
     free(d);
@@ -236,7 +239,10 @@ enum err_code db_check(struct db *d, struct err *why)
     struct str found = { 0 };
     enum err_code rc = ERR_OK;
     for (size_t i = 0; i < COUNT_OF(CHECKS) && !rc; i++)
-        rc = db_do(d, &(struct db_call){ "check it", CHECKS[i], collect_findings, &found }, why, "");
+        rc = db_execute(d,
+                        &(struct db_call){
+                            .doing = "check it", .sql = CHECKS[i], .row = collect_findings, .ctx = &found },
+                        why, "");
     if (!rc && found.len)
         rc = err_set(why, ERR_FORMAT, "database '%s' is damaged: %s; move it away and start anew", d->path,
                      str_text(&found));

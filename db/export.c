@@ -1,10 +1,10 @@
-/* db/export.c - one run as SQL text: `qdyno show 7 -o sql | sqlite3 other.db` makes the tables where they are
- * missing and fills them. */
+/* db/export.c - one run as SQL text. `qdyno show 7 -o sql | sqlite3 other.db` creates missing tables and
+ * fills them. */
 #include "db/store.h"
 
 #include <stdlib.h>
 
-/* In an order that satisfies the references. `shared` rows may be there already from another run. */
+/* In an order that satisfies references. `shared` rows may already exist in the target from another run. */
 static const struct {
     const char *table, *where;
     bool shared;
@@ -92,13 +92,13 @@ static enum err_code export_parts(struct db *d, int64_t id, struct exporter *e, 
     for (e->part = 0; e->part < COUNT_OF(PARTS) && !rc; e->part++) {
         struct db_call call = { DOING, "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?",
                                 export_schema, e };
-        rc = db_do(d, &call, why, "t", PARTS[e->part].table);
+        rc = db_execute(d, &call, why, "t", PARTS[e->part].table);
     }
     for (e->part = 0; e->part < COUNT_OF(PARTS) && !rc; e->part++) {
         struct str sql = { 0 };
         str_printf(&sql, "SELECT * FROM %s WHERE %s", PARTS[e->part].table, PARTS[e->part].where);
         struct db_call call = { DOING, str_text(&sql), export_row, e };
-        rc = db_do(d, &call, why, "i", id);
+        rc = db_execute(d, &call, why, "i", id);
         str_free(&sql);
     }
     return rc;
@@ -110,7 +110,7 @@ enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why)
     struct run_row run;
     *out = NULL;
     /* Not IMMEDIATE: one consistent view of all tables, and a read-only file can be exported. */
-    enum err_code rc = db_do(d, &(struct db_call){ DOING, "BEGIN", NULL, NULL }, why, "");
+    enum err_code rc = db_execute(d, &(struct db_call){ .doing = DOING, .sql = "BEGIN" }, why, "");
     if (rc) return rc;
     str_append(&e.text, "BEGIN;\n");
     if (!(rc = db_run_get(d, id, &run, why))) {

@@ -1,5 +1,6 @@
-/* db/filter.c - which runs a person means: "q8_0" holds it, "!q8_0" does not, "/q[48]_0/" is a regular
- * expression, "!/.../" its opposite. Case does not count. */
+/* db/filter.c - the filter syntax of users: "q8_0" selects runs that contain the text, "!q8_0" those that do
+ * not,
+ * "/q[48]_0/" is a regular expression, "!/.../" its negation. Case is ignored. */
 #include "db/store.h"
 
 #include <regex.h>
@@ -33,7 +34,7 @@ static enum err_code filter_read(struct filter *f, const char *text, struct err 
     if (!bad) return ERR_OK;
     char what[128];
     regerror(bad, &f->regex, what, sizeof what);
-    err_set(why, ERR_USAGE, "the filter /%s/ is no regular expression: %s", f->text, what);
+    err_set(why, ERR_USAGE, "the filter /%s/ is not a valid regular expression: %s", f->text, what);
     filter_free(f);
     return ERR_USAGE;
 }
@@ -46,7 +47,7 @@ enum err_code db_filter_check(const char *filter, struct err *why)
     return rc;
 }
 
-/* Field by field, as a regular expression's ^ and $ would have it. */
+/* Matches each field separately, so that ^ and $ refer to fields. */
 static bool run_holds(const struct filter *f, const struct run_row *r)
 {
     const char *const fields[] = { r->label, r->model_name, r->workload, r->kind, r->verdict };

@@ -1,5 +1,4 @@
-/* db/model.c - what was measured of one model, whichever run it was in: what a screen about the model shows.
- */
+/* db/model.c - cells and requests of one model, over all runs. */
 #include "db/store.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@ static const char *text_at(sqlite3_stmt *row, int column)
     return text ? text : "";
 }
 
-/* ---------------------------------------------------------------- which models */
+/* ---------------------------------------------------------------- models */
 
 struct model_reader {
     db_model_fn *row;
@@ -26,13 +25,15 @@ static enum err_code model_row(void *ctx, sqlite3_stmt *row, struct err *why)
 enum err_code db_model_list(struct db *d, db_model_fn *row, void *ctx, struct err *why)
 {
     struct model_reader r = { row, ctx };
-    return db_do(
-        d,
-        &(struct db_call){ "list models", "SELECT sha256, path FROM model ORDER BY first_ms", model_row, &r },
-        why, "");
+    return db_execute(d,
+                      &(struct db_call){ .doing = "list models",
+                                         .sql = "SELECT sha256, path FROM model ORDER BY first_ms",
+                                         .row = model_row,
+                                         .ctx = &r },
+                      why, "");
 }
 
-/* ---------------------------------------------------------------- cells that measured something of it */
+/* ---------------------------------------------------------------- cells */
 
 struct cell_reader {
     db_model_cell_fn *row;
@@ -58,20 +59,22 @@ enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model
                              struct err *why)
 {
     struct cell_reader r = { row, ctx };
-    return db_do(d,
-                 &(struct db_call){ "list what was measured of a model",
-                                    "SELECT c.run_id, c.started_ms, c.config,"
-                                    " (SELECT f.config FROM cell f WHERE f.run_id = c.run_id AND f.arm = 0"
-                                    "  ORDER BY f.id LIMIT 1), c.worker_json, m.value, u.kind"
-                                    " FROM run u JOIN cell c ON c.run_id = u.id"
-                                    " JOIN measurement m ON m.cell_id = c.id AND m.metric = ?"
-                                    " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
-                                    " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT ?",
-                                    cell_row, &r },
-                 why, "tti", q->metric, q->sha256, (int64_t)q->limit);
+    return db_execute(
+        d,
+        &(struct db_call){ .doing = "list what was measured of a model",
+                           .sql = "SELECT c.run_id, c.started_ms, c.config,"
+                                  " (SELECT f.config FROM cell f WHERE f.run_id = c.run_id AND f.arm = 0"
+                                  "  ORDER BY f.id LIMIT 1), c.worker_json, m.value, u.kind"
+                                  " FROM run u JOIN cell c ON c.run_id = u.id"
+                                  " JOIN measurement m ON m.cell_id = c.id AND m.metric = ?"
+                                  " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
+                                  " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT ?",
+                           .row = cell_row,
+                           .ctx = &r },
+        why, "tti", q->metric, q->sha256, (int64_t)q->limit);
 }
 
-/* ---------------------------------------------------------------- its requests */
+/* ---------------------------------------------------------------- requests */
 
 struct request_reader {
     db_model_request_fn *row;
@@ -84,7 +87,7 @@ static enum err_code request_row(void *ctx, sqlite3_stmt *row, struct err *why)
     struct model_requests c = { .config = text_at(row, 0),
                                 .workload = text_at(row, 1),
                                 .sequences = sqlite3_column_int(row, 2) };
-    /* SQLite's memory is aligned for any type, and the callback does not write: no copy */
+    /* no copy is needed: SQLite aligns blobs for any type, and the callback only reads */
     c.figures = sqlite3_column_blob(row, 3);
     c.n = sqlite3_column_bytes(row, 3) / (int)sizeof *c.figures;
     c.itl = sqlite3_column_blob(row, 4);
@@ -96,13 +99,15 @@ enum err_code db_model_requests(struct db *d, const struct model_query *q, db_mo
                                 void *ctx, struct err *why)
 {
     struct request_reader r = { row, ctx };
-    return db_do(d,
-                 &(struct db_call){ "list a model's requests",
-                                    "SELECT c.config, r.workload, r.sequences, r.figures_f32, i.seconds_f32"
-                                    " FROM run u JOIN cell c ON c.run_id = u.id"
-                                    " JOIN request r ON r.cell_id = c.id LEFT JOIN itl i ON i.cell_id = c.id"
-                                    " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
-                                    " ORDER BY c.id DESC LIMIT ?",
-                                    request_row, &r },
-                 why, "ti", q->sha256, (int64_t)q->limit);
+    return db_execute(
+        d,
+        &(struct db_call){ .doing = "list a model's requests",
+                           .sql = "SELECT c.config, r.workload, r.sequences, r.figures_f32, i.seconds_f32"
+                                  " FROM run u JOIN cell c ON c.run_id = u.id"
+                                  " JOIN request r ON r.cell_id = c.id LEFT JOIN itl i ON i.cell_id = c.id"
+                                  " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
+                                  " ORDER BY c.id DESC LIMIT ?",
+                           .row = request_row,
+                           .ctx = &r },
+        why, "ti", q->sha256, (int64_t)q->limit);
 }

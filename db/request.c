@@ -1,5 +1,5 @@
-/* db/request.c - the requests of cells: what histograms and totals are counted from, and how many cells and
- * runs there are. Raw figures, no bucket counts: whoever counts chooses the edges. */
+/* db/request.c - the requests of cells, from which histograms and totals are counted, and counts of cells and
+ * runs. Figures are stored unbinned, so that the reader chooses the bucket bounds. */
 #include "db/store.h"
 
 #include <math.h>
@@ -11,13 +11,13 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the blob is little-en
 
 enum err_code requests_insert(struct db *d, int64_t cell_id, const struct request_rows *r, struct err *why)
 {
-    return db_do(d,
-                 &(struct db_call){ "store a cell", "INSERT INTO request VALUES(?,?,?,?,?,?)", NULL, NULL },
-                 why, "ittiib", cell_id, r->model, r->workload, (int64_t)r->sequences, (int64_t)r->n,
-                 (const void *)r->figures, (size_t)r->n * sizeof *r->figures);
+    return db_execute(
+        d, &(struct db_call){ .doing = "store a cell", .sql = "INSERT INTO request VALUES(?,?,?,?,?,?)" },
+        why, "ittiib", cell_id, r->model, r->workload, (int64_t)r->sequences, (int64_t)r->n,
+        (const void *)r->figures, (size_t)r->n * sizeof *r->figures);
 }
 
-/* ---------------------------------------------------------------- and back */
+/* ---------------------------------------------------------------- reading */
 
 struct request_reader {
     db_request_fn *row;
@@ -37,7 +37,7 @@ static enum err_code request_row(void *ctx, sqlite3_stmt *row, struct err *why)
                                .requests.sequences = sqlite3_column_int(row, 3) };
     copy_text(c.requests.model, sizeof c.requests.model, row, 1);
     copy_text(c.requests.workload, sizeof c.requests.workload, row, 2);
-    /* SQLite's memory is aligned for any type, and the callback does not write: no copy */
+    /* no copy is needed: SQLite aligns blobs for any type, and the callback only reads */
     c.requests.figures = (struct request_figures *)sqlite3_column_blob(row, 4);
     c.requests.n = sqlite3_column_bytes(row, 4) / (int)sizeof *c.requests.figures;
     c.itl = sqlite3_column_blob(row, 5);
@@ -49,13 +49,15 @@ enum err_code db_request_list(struct db *d, int64_t after_cell, db_request_fn *r
                               struct err *why)
 {
     struct request_reader r = { row, ctx };
-    return db_do(d,
-                 &(struct db_call){ "list requests",
-                                    "SELECT r.cell_id, r.model, r.workload, r.sequences, r.figures_f32,"
-                                    " i.seconds_f32 FROM request r LEFT JOIN itl i ON i.cell_id = r.cell_id"
-                                    " WHERE r.cell_id > ? ORDER BY r.cell_id",
-                                    request_row, &r },
-                 why, "i", after_cell);
+    return db_execute(
+        d,
+        &(struct db_call){ .doing = "list requests",
+                           .sql = "SELECT r.cell_id, r.model, r.workload, r.sequences, r.figures_f32,"
+                                  " i.seconds_f32 FROM request r LEFT JOIN itl i ON i.cell_id = r.cell_id"
+                                  " WHERE r.cell_id > ? ORDER BY r.cell_id",
+                           .row = request_row,
+                           .ctx = &r },
+        why, "i", after_cell);
 }
 
 /* ---------------------------------------------------------------- counts */
@@ -79,7 +81,9 @@ static enum err_code count_one(void *ctx, sqlite3_stmt *row, struct err *why)
 
 static enum err_code counts(struct db *d, const char *sql, struct count_reader *r, int *n, struct err *why)
 {
-    const enum err_code rc = db_do(d, &(struct db_call){ "count what is there", sql, count_one, r }, why, "");
+    const enum err_code rc = db_execute(
+        d, &(struct db_call){ .doing = "count what is there", .sql = sql, .row = count_one, .ctx = r }, why,
+        "");
     *n = rc ? 0 : r->n;
     return rc;
 }
@@ -89,7 +93,7 @@ enum err_code db_cell_counts(struct db *d, struct count_row *out, int max, int *
     struct count_reader r = { out, max, 0 };
     return counts(
         d,
-        /* grouped as the index cell_result is sorted: the cells themselves are not read */
+        /* grouped in the order of the index cell_result, so that only the index is read */
         "SELECT CASE WHEN NOT ok THEN 'failed' WHEN discarded THEN 'discarded' ELSE 'kept' END AS what,"
         " '', sum(n) FROM (SELECT discarded, (error = '') AS ok, count(*) AS n FROM cell"
         " GROUP BY discarded, (error = '')) GROUP BY what ORDER BY what",
@@ -103,7 +107,7 @@ enum err_code db_run_counts(struct db *d, struct count_row *out, int max, int *n
                   why);
 }
 
-/* ---------------------------------------------------------------- the newest of a kind */
+/* ---------------------------------------------------------------- newest measurement */
 
 struct latest {
     double value;
@@ -121,13 +125,15 @@ enum err_code db_latest(struct db *d, const char *phase, const char *metric, dou
                         struct err *why)
 {
     struct latest l = { (double)NAN, 0 };
-    enum err_code rc = db_do(d,
-                             &(struct db_call){ "read the newest measurement",
-                                                "SELECT m.value, c.started_ms FROM cell c JOIN measurement m"
-                                                " ON m.cell_id = c.id AND m.metric = ?1 WHERE c.phase = ?2"
-                                                " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT 1",
-                                                latest_row, &l },
-                             why, "tt", metric, phase);
+    enum err_code rc = db_execute(
+        d,
+        &(struct db_call){ .doing = "read the newest measurement",
+                           .sql = "SELECT m.value, c.started_ms FROM cell c JOIN measurement m"
+                                  " ON m.cell_id = c.id AND m.metric = ?1 WHERE c.phase = ?2"
+                                  " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT 1",
+                           .row = latest_row,
+                           .ctx = &l },
+        why, "tt", metric, phase);
     *value = l.value;
     *unix_ms = l.unix_ms;
     return rc;

@@ -1,8 +1,8 @@
-/* db/schema.c - the tables, as the steps that built them.
+/* db/schema.c - the tables, as a list of migrations.
  *
- * Step i brings a file of user_version i to i + 1. A step that was released is never edited: a change is a
- * new step, and a fixture of the version before it joins tests/db/fixtures. Long and narrow: a new metric is
- * a row, not a column. STRICT, so that a text in a number column is an error and not a surprise. */
+ * Step i updates a file of user_version i to i + 1. A released step is never edited: a change is a new step,
+ * and a fixture of the version before it is added to tests/db/fixtures. A new metric is a new row, not a new
+ * column. Tables are STRICT, so that a text in a number column is an error. */
 #include "db/store.h"
 
 const char *const SCHEMA_STEPS[] = {
@@ -44,8 +44,8 @@ const char *const SCHEMA_STEPS[] = {
     "  unix_ms INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL) STRICT;"
     "CREATE INDEX event_of_run ON event(run_id);",
 
-    /* 1 -> 2: pushes that wait for a network, and the groups we own on a gateway. AUTOINCREMENT: a replaced
-     * row gets an id never used before, so "done" for the old body cannot remove the new one. */
+    /* 1 -> 2: pushes that could not be sent yet, and groups that we created on a gateway. AUTOINCREMENT gives
+     * a replaced row a new id, so that marking the old body as sent cannot delete the new one. */
     "CREATE TABLE spool("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT, group_url TEXT NOT NULL UNIQUE, target_json TEXT NOT NULL,"
     "  body TEXT NOT NULL, attempts INTEGER NOT NULL, next_try_ms INTEGER NOT NULL,"
@@ -53,8 +53,8 @@ const char *const SCHEMA_STEPS[] = {
     "CREATE TABLE gateway_group("
     "  group_url TEXT PRIMARY KEY, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL) STRICT;",
 
-    /* 2 -> 3: runs over time: what each was made of, which was made because of which, and the champions. A
-     * champion's run_id is no reference (0: none): it stays when its run is deleted. */
+    /* 2 -> 3: capsules, links between runs, and baselines. A baseline's run_id is not a reference, because
+     * the baseline is kept when its run is deleted; 0: no run. */
     "CREATE TABLE capsule("
     "  run_id INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE, json TEXT NOT NULL) STRICT;"
     "CREATE TABLE run_link("
@@ -67,8 +67,8 @@ const char *const SCHEMA_STEPS[] = {
     "  metric TEXT NOT NULL, margin REAL, value REAL, machine TEXT NOT NULL, run_id INTEGER NOT NULL,"
     "  set_ms INTEGER NOT NULL) STRICT;",
 
-    /* 3 -> 4: spans: when what a run is made of began and ended (advisor/outcome/outcome.h). No reference to
-     * the cell: both go with their run, and 0 is of no cell. */
+    /* 3 -> 4: spans. cell_id is not a reference, because 0 means no cell; cells and spans are deleted with
+     * their run. */
     "CREATE TABLE span("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT,"
     "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, cell_id INTEGER NOT NULL,"
@@ -76,8 +76,8 @@ const char *const SCHEMA_STEPS[] = {
     "  begun_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL, error TEXT NOT NULL) STRICT;"
     "CREATE INDEX span_of_run ON span(run_id);",
 
-    /* 4 -> 5: the watch: alerts from beginning to end (ended_ms 0: it fires), what is yet to be told about
-     * them, and the last value of what is measured once a round. */
+    /* 4 -> 5: the watch: alerts (ended_ms 0: firing), notices that wait for delivery, and the last value of
+     * each signal. */
     "CREATE TABLE alert("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT, machine TEXT NOT NULL, name TEXT NOT NULL, subject TEXT NOT NULL,"
     "  grade TEXT NOT NULL, since_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL, value REAL, threshold REAL,"
@@ -92,23 +92,23 @@ const char *const SCHEMA_STEPS[] = {
     "  machine TEXT NOT NULL, signal TEXT NOT NULL, subject TEXT NOT NULL, unix_ms INTEGER NOT NULL, value REAL,"
     "  PRIMARY KEY(machine, signal, subject)) STRICT, WITHOUT ROWID;",
 
-    /* 5 -> 6: the requests a cell ran, for histograms and totals: little-endian f32, five a request (struct
-     * request_figures). The index answers how many cells were kept without reading them. */
+    /* 5 -> 6: the requests of cells, for histograms and totals: little-endian f32, five per request (struct
+     * request_figures). With the index, cells are counted without reading them. */
     "CREATE TABLE request("
     "  cell_id INTEGER PRIMARY KEY REFERENCES cell(id) ON DELETE CASCADE,"
     "  model TEXT NOT NULL, workload TEXT NOT NULL, sequences INTEGER NOT NULL, n INTEGER NOT NULL,"
     "  figures_f32 BLOB NOT NULL) STRICT;"
     "CREATE INDEX cell_result ON cell(discarded, error = '');",
 
-    /* 6 -> 7: runs that a collector could not be told. No body waits: traces are made of the rows above. */
+    /* 6 -> 7: runs whose trace could not be sent. No body is stored, because traces are built from other
+       tables. */
     "CREATE TABLE trace_due("
     "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, url TEXT NOT NULL,"
     "  since_ms INTEGER NOT NULL, attempts INTEGER NOT NULL, last_error TEXT NOT NULL,"
     "  PRIMARY KEY(run_id, url)) STRICT, WITHOUT ROWID;",
 
-    /* 7 -> 8: what was predicted before something was measured, and what it then was
-     * (advisor/predict/predict.h). run_id is no reference: a machine goes on knowing what runs taught that
-     * were deleted. */
+    /* 7 -> 8: prediction residuals. run_id is not a reference, because residuals are kept when their run is
+     * deleted. */
     "CREATE TABLE residual("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT, machine TEXT NOT NULL, basis TEXT NOT NULL, model TEXT NOT NULL,"
     "  config TEXT NOT NULL, workload TEXT NOT NULL, metric TEXT NOT NULL, traits TEXT NOT NULL,"
@@ -116,23 +116,23 @@ const char *const SCHEMA_STEPS[] = {
     "  unix_ms INTEGER NOT NULL) STRICT;"
     "CREATE INDEX residual_of_machine ON residual(machine, basis);",
 
-    /* 8 -> 9: what each tensor of a model (its SHA-256) costs in KL divergence when only that one is stored
-     * in another format; `basis` says on which text and windows (advisor/recipe/recipe.h). */
+    /* 8 -> 9: the KL divergence of a model when a single tensor is stored in another format; `basis`
+     * identifies text and windows of the measurement. */
     "CREATE TABLE sensitivity("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, basis TEXT NOT NULL, tensor TEXT NOT NULL,"
     "  format TEXT NOT NULL, bytes INTEGER NOT NULL, kld REAL, kld_se REAL, nmse REAL,"
     "  unix_ms INTEGER NOT NULL) STRICT;"
     "CREATE UNIQUE INDEX sensitivity_once ON sensitivity(model, basis, tensor, format);",
 
-    /* 9 -> 10: how products are best cut into groups on a device (kernels.h, opencl_shapes_measure). */
+    /* 9 -> 10: the fastest work-group shapes of OpenCL devices (opencl_shapes_measure in kernels.h). */
     "CREATE TABLE device_shapes("
     "  device TEXT PRIMARY KEY, shapes TEXT NOT NULL, unix_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
 
-    /* 10 -> 11: how fast memory was beside a run, and what had been predicted without knowing it. */
+    /* 10 -> 11: the speed of memory during a run, and the prediction that did not know it. */
     "ALTER TABLE residual ADD COLUMN memory_ratio REAL;"
     "ALTER TABLE residual ADD COLUMN foretold REAL;",
 
-    /* 11 -> 12: how fast its cores were. */
+    /* 11 -> 12: the speed of cores during a run. */
     "ALTER TABLE residual ADD COLUMN core_ratio REAL;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

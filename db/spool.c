@@ -1,4 +1,4 @@
-/* db/spool.c - pushes that wait for a network, and the gateway groups that are ours to remove one day. */
+/* db/spool.c - pushes that could not be sent yet, and the groups that we created on a gateway. */
 #include "db/store.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ static const struct column SPOOL_COLUMNS[] = {
     COLUMN(spool_row, body, OWNED),      COLUMN(spool_row, attempts, INT),
     COLUMN(spool_row, next_try_ms, I64), COLUMN(spool_row, last_error, TEXT),
 };
-static const struct table SPOOL = { "spool", SPOOL_COLUMNS, COUNT_OF(SPOOL_COLUMNS) };
+static const struct table SPOOL = TABLE("spool", spool_row, SPOOL_COLUMNS);
 
 void spool_row_free(struct spool_row *r)
 {
@@ -21,12 +21,12 @@ void spool_row_free(struct spool_row *r)
 enum err_code db_spool_put(struct db *d, const char *group_url, const char *target_json, const char *body,
                            struct err *why)
 {
-    return db_do(d,
-                 &(struct db_call){ "spool a push",
-                                    "INSERT OR REPLACE INTO spool(group_url, target_json, body, attempts,"
-                                    " next_try_ms, last_error) VALUES(?,?,?,0,0,'')",
-                                    NULL, NULL },
-                 why, "ttt", group_url, target_json, body);
+    return db_execute(
+        d,
+        &(struct db_call){ .doing = "spool a push",
+                           .sql = "INSERT OR REPLACE INTO spool(group_url, target_json, body, attempts,"
+                                  " next_try_ms, last_error) VALUES(?,?,?,0,0,'')" },
+        why, "ttt", group_url, target_json, body);
 }
 
 struct spool_reader {
@@ -43,12 +43,14 @@ static enum err_code spool_first(void *ctx, sqlite3_stmt *row, struct err *why)
 
 enum err_code db_spool_next(struct db *d, int64_t now_ms, struct spool_row *out, bool *found, struct err *why)
 {
-    struct spool_reader r = { out, false };
+    struct spool_reader r = { .out = out };
     struct str sql = { 0 };
     memset(out, 0, sizeof *out);
     table_select(&sql, &SPOOL, "WHERE next_try_ms <= ? ORDER BY next_try_ms, id LIMIT 1");
-    enum err_code rc = db_do(d, &(struct db_call){ "read the spool", str_text(&sql), spool_first, &r }, why,
-                             "i", now_ms);
+    enum err_code rc = db_execute(
+        d,
+        &(struct db_call){ .doing = "read the spool", .sql = str_text(&sql), .row = spool_first, .ctx = &r },
+        why, "i", now_ms);
     str_free(&sql);
     if (rc) spool_row_free(out);
     *found = r.found && !rc;
@@ -58,12 +60,14 @@ enum err_code db_spool_next(struct db *d, int64_t now_ms, struct spool_row *out,
 enum err_code db_spool_find(struct db *d, const char *group_url, struct spool_row *out, bool *found,
                             struct err *why)
 {
-    struct spool_reader r = { out, false };
+    struct spool_reader r = { .out = out };
     struct str sql = { 0 };
     memset(out, 0, sizeof *out);
     table_select(&sql, &SPOOL, "WHERE group_url = ?");
-    enum err_code rc = db_do(d, &(struct db_call){ "read the spool", str_text(&sql), spool_first, &r }, why,
-                             "t", group_url);
+    enum err_code rc = db_execute(
+        d,
+        &(struct db_call){ .doing = "read the spool", .sql = str_text(&sql), .row = spool_first, .ctx = &r },
+        why, "t", group_url);
     str_free(&sql);
     if (rc) spool_row_free(out);
     *found = r.found && !rc;
@@ -72,7 +76,7 @@ enum err_code db_spool_find(struct db *d, const char *group_url, struct spool_ro
 
 enum err_code db_spool_sent(struct db *d, int64_t id, const char *group_url, struct err *why)
 {
-    static const char DOING[] = "note that a push arrived";
+    static const char DOING[] = "store that a push arrived";
     enum err_code rc = db_begin(d, DOING, why);
     if (rc) return rc;
     rc = db_group_put(d, group_url, why);
@@ -83,21 +87,21 @@ enum err_code db_spool_sent(struct db *d, int64_t id, const char *group_url, str
 enum err_code db_spool_failed(struct db *d, int64_t id, int64_t next_try_ms, const char *error,
                               struct err *why)
 {
-    return db_do(d,
-                 &(struct db_call){ "update the spool",
-                                    "UPDATE spool SET attempts = attempts + 1, next_try_ms = ?,"
-                                    " last_error = ? WHERE id = ?",
-                                    NULL, NULL },
-                 why, "iti", next_try_ms, error, id);
+    return db_execute(d,
+                      &(struct db_call){ .doing = "update the spool",
+                                         .sql = "UPDATE spool SET attempts = attempts + 1, next_try_ms = ?,"
+                                                " last_error = ? WHERE id = ?" },
+                      why, "iti", next_try_ms, error, id);
 }
 
 enum err_code db_spool_done(struct db *d, int64_t id, struct err *why)
 {
-    return db_do(d, &(struct db_call){ "update the spool", "DELETE FROM spool WHERE id = ?", NULL, NULL },
-                 why, "i", id);
+    return db_execute(
+        d, &(struct db_call){ .doing = "update the spool", .sql = "DELETE FROM spool WHERE id = ?" }, why,
+        "i", id);
 }
 
-static enum err_code read_count(void *ctx, sqlite3_stmt *row, struct err *why)
+static enum err_code count_read(void *ctx, sqlite3_stmt *row, struct err *why)
 {
     (void)why;
     *(int *)ctx = sqlite3_column_int(row, 0);
@@ -107,11 +111,15 @@ static enum err_code read_count(void *ctx, sqlite3_stmt *row, struct err *why)
 int db_spool_count(struct db *d)
 {
     int n = -1;
-    db_do(d, &(struct db_call){ "read the spool", "SELECT count(*) FROM spool", read_count, &n }, NULL, "");
+    db_execute(
+        d,
+        &(struct db_call){
+            .doing = "read the spool", .sql = "SELECT count(*) FROM spool", .row = count_read, .ctx = &n },
+        NULL, "");
     return n;
 }
 
-/* ---------------------------------------------------------------- groups that are ours */
+/* ---------------------------------------------------------------- groups on a gateway */
 
 struct group_list {
     struct group_row *rows;
@@ -143,13 +151,15 @@ enum err_code db_group_list(struct db *d, const char *prefix, struct group_row *
                             struct err *why)
 {
     struct group_list l = { 0 };
-    enum err_code rc = db_do(d,
-                             &(struct db_call){ "list gateway groups",
-                                                "SELECT group_url, first_ms, last_ms FROM gateway_group"
-                                                " WHERE substr(group_url, 1, length(?1)) = ?1"
-                                                " ORDER BY last_ms, group_url",
-                                                group_append, &l },
-                             why, "t", prefix);
+    enum err_code rc = db_execute(
+        d,
+        &(struct db_call){ .doing = "list gateway groups",
+                           .sql = "SELECT group_url, first_ms, last_ms FROM gateway_group"
+                                  " WHERE substr(group_url, 1, length(?1)) = ?1"
+                                  " ORDER BY last_ms, group_url",
+                           .row = group_append,
+                           .ctx = &l },
+        why, "t", prefix);
     if (rc) {
         free(l.rows);
         l = (struct group_list){ 0 };
@@ -161,19 +171,19 @@ enum err_code db_group_list(struct db *d, const char *prefix, struct group_row *
 
 enum err_code db_group_remove(struct db *d, const char *group_url, struct err *why)
 {
-    return db_do(d,
-                 &(struct db_call){ "forget a gateway group", "DELETE FROM gateway_group WHERE group_url = ?",
-                                    NULL, NULL },
-                 why, "t", group_url);
+    return db_execute(d,
+                      &(struct db_call){ .doing = "delete a gateway group",
+                                         .sql = "DELETE FROM gateway_group WHERE group_url = ?" },
+                      why, "t", group_url);
 }
 
 enum err_code db_group_put(struct db *d, const char *group_url, struct err *why)
 {
     int64_t now = clock_unix_ms();
-    return db_do(d,
-                 &(struct db_call){ "note a gateway group",
-                                    "INSERT INTO gateway_group VALUES(?,?,?)"
-                                    " ON CONFLICT(group_url) DO UPDATE SET last_ms = excluded.last_ms",
-                                    NULL, NULL },
-                 why, "tii", group_url, now, now);
+    return db_execute(
+        d,
+        &(struct db_call){ .doing = "store a gateway group",
+                           .sql = "INSERT INTO gateway_group VALUES(?,?,?)"
+                                  " ON CONFLICT(group_url) DO UPDATE SET last_ms = excluded.last_ms" },
+        why, "tii", group_url, now, now);
 }

@@ -1,4 +1,4 @@
-/* db/store.c - statements, transactions and structs as rows: see store.h. */
+/* db/store.c - statements, transactions, and conversion between structs and rows. */
 #include "db/store.h"
 
 #include <errno.h>
@@ -6,34 +6,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which of our codes an SQLite result is, and what a person can do about it. First match wins, so an
- * extended code stands before its primary one; errno 0 is "any". */
+/* Our code for an SQLite result, and advice for the user. The first matching row is used, so an extended code
+ * comes before its primary one. cause: an errno; 0: any. */
 static const struct {
     int sqlite, cause;
     enum err_code code;
     const char *advice;
 } CAUSES[] = {
-    { SQLITE_FULL, 0, ERR_FIT, "make room on that disk" },
-    { SQLITE_IOERR, ENOSPC, ERR_FIT, "make room on that disk" },
-    { SQLITE_IOERR, EFBIG, ERR_FIT, "make room: the file may not grow further" },
-    { SQLITE_IOERR, EDQUOT, ERR_FIT, "make room: the quota is used up" },
-    { SQLITE_NOMEM, 0, ERR_NOMEM, NULL },
-    { SQLITE_NOTADB, 0, ERR_FORMAT, "name another file with --db" },
-    { SQLITE_CORRUPT, 0, ERR_FORMAT, "move it away and start anew, or restore a copy" },
-    { SQLITE_BUSY, 0, ERR_IO, "another process holds it" },
-    { SQLITE_LOCKED, 0, ERR_IO, "another process holds it" },
-    { SQLITE_INTERRUPT, 0, ERR_IO, "it took too long" },
-    { SQLITE_READONLY, 0, ERR_IO, "this user may not write it" },
-    { SQLITE_CANTOPEN, 0, ERR_IO, "its folder must exist and be writable" },
-    { SQLITE_PERM, 0, ERR_IO, NULL },
-    { SQLITE_IOERR, 0, ERR_IO, NULL },
-    { SQLITE_CONSTRAINT_FOREIGNKEY, 0, ERR_USAGE, "the run, machine or model it refers to is not stored" },
-    { SQLITE_CONSTRAINT, 0, ERR_USAGE, NULL },
+    { .sqlite = SQLITE_FULL, .code = ERR_FIT, .advice = "make room on that disk" },
+    { .sqlite = SQLITE_IOERR, .cause = ENOSPC, .code = ERR_FIT, .advice = "make room on that disk" },
+    { .sqlite = SQLITE_IOERR,
+      .cause = EFBIG,
+      .code = ERR_FIT,
+      .advice = "make room: the file may not grow further" },
+    { .sqlite = SQLITE_IOERR, .cause = EDQUOT, .code = ERR_FIT, .advice = "make room: the quota is used up" },
+    { .sqlite = SQLITE_NOMEM, .code = ERR_NOMEM },
+    { .sqlite = SQLITE_NOTADB, .code = ERR_FORMAT, .advice = "name another file with --db" },
+    { .sqlite = SQLITE_CORRUPT,
+      .code = ERR_FORMAT,
+      .advice = "move it away and start anew, or restore a copy" },
+    { .sqlite = SQLITE_BUSY, .code = ERR_IO, .advice = "another process has locked it" },
+    { .sqlite = SQLITE_LOCKED, .code = ERR_IO, .advice = "another process has locked it" },
+    { .sqlite = SQLITE_INTERRUPT, .code = ERR_IO, .advice = "it exceeded the time limit" },
+    { .sqlite = SQLITE_READONLY, .code = ERR_IO, .advice = "this user may not write it" },
+    { .sqlite = SQLITE_CANTOPEN, .code = ERR_IO, .advice = "its folder must exist and be writable" },
+    { .sqlite = SQLITE_PERM, .code = ERR_IO },
+    { .sqlite = SQLITE_IOERR, .code = ERR_IO },
+    { .sqlite = SQLITE_CONSTRAINT_FOREIGNKEY,
+      .code = ERR_USAGE,
+      .advice = "the run, machine or model it refers to is not stored" },
+    { .sqlite = SQLITE_CONSTRAINT, .code = ERR_USAGE },
 };
 
-/* Why the last write to the log failed. SQLite says "disk I/O error" for everything but ENOSPC and keeps the
- * reason with the file. */
-static int write_errno(struct db *d)
+/* The errno of the last failed write to the log. SQLite reports "disk I/O error" for everything but ENOSPC,
+ * and keeps the errno with the file. */
+static int log_errno(struct db *d)
 {
     sqlite3_file *log = NULL;
     int cause = 0;
@@ -43,10 +50,10 @@ static int write_errno(struct db *d)
     return log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &cause) ? 0 : cause;
 }
 
-enum err_code db_fail(struct db *d, const char *doing, struct err *why)
+enum err_code db_error(struct db *d, const char *doing, struct err *why)
 {
     int rc = sqlite3_extended_errcode(d->handle), cause = 0;
-    if ((rc & 0xff) == SQLITE_IOERR && !(cause = write_errno(d))) cause = sqlite3_system_errno(d->handle);
+    if ((rc & 0xff) == SQLITE_IOERR && !(cause = log_errno(d))) cause = sqlite3_system_errno(d->handle);
     enum err_code code = ERR_INTERNAL;
     const char *advice = NULL;
     for (size_t i = 0; i < COUNT_OF(CAUSES); i++) {
@@ -60,7 +67,7 @@ enum err_code db_fail(struct db *d, const char *doing, struct err *why)
                    advice ? "; " : "", advice ? advice : "");
 }
 
-/* Binds until `types` ends. Returns an SQLite code. */
+/* Binds one argument per character of `types`. Returns an SQLite code. */
 static int bind_all(sqlite3_stmt *s, const char *types, va_list ap)
 {
     int rc = SQLITE_OK;
@@ -88,50 +95,57 @@ static int bind_all(sqlite3_stmt *s, const char *types, va_list ap)
 enum err_code db_prepare(struct db *d, sqlite3_stmt **out, const char *doing, const char *sql,
                          struct err *why)
 {
-    return sqlite3_prepare_v2(d->handle, sql, -1, out, NULL) ? db_fail(d, doing, why) : ERR_OK;
+    return sqlite3_prepare_v2(d->handle, sql, -1, out, NULL) ? db_error(d, doing, why) : ERR_OK;
 }
 
-enum err_code db_again(struct db *d, sqlite3_stmt *s, const char *doing, struct err *why, const char *types,
-                       ...)
+enum err_code db_execute_prepared(struct db *d, sqlite3_stmt *s, const char *doing, struct err *why,
+                                  const char *types, ...)
 {
     va_list ap;
     va_start(ap, types);
     int bound = bind_all(s, types, ap);
     va_end(ap);
     enum err_code rc = ERR_OK;
-    if (bound || sqlite3_step(s) != SQLITE_DONE) rc = db_fail(d, doing, why);
+    if (bound || sqlite3_step(s) != SQLITE_DONE) rc = db_error(d, doing, why);
     sqlite3_reset(s);
     return rc;
 }
 
-enum err_code db_do(struct db *d, const struct db_call *call, struct err *why, const char *types, ...)
+static enum err_code execute_va(struct db *d, const struct db_call *call, struct err *why, const char *types,
+                                va_list ap)
 {
     sqlite3_stmt *s;
     enum err_code rc = db_prepare(d, &s, call->doing, call->sql, why);
     if (rc) return rc;
-    va_list ap;
-    va_start(ap, types);
     int step = bind_all(s, types, ap);
-    va_end(ap);
     if (!step) step = sqlite3_step(s);
     while (!rc && step == SQLITE_ROW) {
         if (call->row) rc = call->row(call->ctx, s, why);
         if (!rc) step = sqlite3_step(s);
     }
-    if (!rc && step != SQLITE_DONE) rc = db_fail(d, call->doing, why);
+    if (!rc && step != SQLITE_DONE) rc = db_error(d, call->doing, why);
     sqlite3_finalize(s);
+    return rc;
+}
+
+enum err_code db_execute(struct db *d, const struct db_call *call, struct err *why, const char *types, ...)
+{
+    va_list ap;
+    va_start(ap, types);
+    const enum err_code rc = execute_va(d, call, why, types, ap);
+    va_end(ap);
     return rc;
 }
 
 enum err_code db_begin(struct db *d, const char *doing, struct err *why)
 {
-    return db_do(d, &(struct db_call){ doing, "BEGIN IMMEDIATE", NULL, NULL }, why, "");
+    return db_execute(d, &(struct db_call){ .doing = doing, .sql = "BEGIN IMMEDIATE" }, why, "");
 }
 
 enum err_code db_end(struct db *d, enum err_code rc, const char *doing, struct err *why)
 {
-    if (!rc) rc = db_do(d, &(struct db_call){ doing, "COMMIT", NULL, NULL }, why, "");
-    /* A full disk may already have rolled back by itself; a second ROLLBACK would only add noise. */
+    if (!rc) rc = db_execute(d, &(struct db_call){ .doing = doing, .sql = "COMMIT" }, why, "");
+    /* after a full disk SQLite may have rolled back already; another ROLLBACK would be an error */
     if (rc && !sqlite3_get_autocommit(d->handle)) sqlite3_exec(d->handle, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
@@ -143,7 +157,7 @@ static int column_bind(sqlite3_stmt *s, int i, const struct column *c, const voi
     switch (c->kind) {
     case COLUMN_I64:
     case COLUMN_U64:
-        return sqlite3_bind_int64(s, i, *(const int64_t *)p); /* same 64 bits, SQL has no unsigned */
+        return sqlite3_bind_int64(s, i, *(const int64_t *)p); /* the same 64 bits; SQL has no unsigned type */
     case COLUMN_INT: return sqlite3_bind_int(s, i, *(const int *)p);
     case COLUMN_BOOL: return sqlite3_bind_int(s, i, *(const bool *)p);
     case COLUMN_REAL: return sqlite3_bind_double(s, i, *(const double *)p);
@@ -156,7 +170,7 @@ static int column_bind(sqlite3_stmt *s, int i, const struct column *c, const voi
     return text ? sqlite3_bind_text(s, i, text, -1, SQLITE_STATIC) : sqlite3_bind_null(s, i);
 }
 
-/* A string into a fixed array; a cut never splits a UTF-8 character. */
+/* Copies a string to an array of fixed size; truncation never splits a UTF-8 character. */
 static void text_copy(char *out, size_t size, const char *text)
 {
     size_t n = strlen(text);
@@ -209,7 +223,7 @@ enum err_code table_insert(struct db *d, const struct table *t, void *row, const
     int bad = 0;
     for (size_t i = 1; i < t->n && !bad; i++) bad = column_bind(s, (int)i, &t->columns[i], row);
     if (bad || sqlite3_step(s) != SQLITE_DONE)
-        rc = db_fail(d, doing, why);
+        rc = db_error(d, doing, why);
     else
         *(int64_t *)((char *)row + t->columns[0].offset) = sqlite3_last_insert_rowid(d->handle);
     sqlite3_finalize(s);
@@ -229,4 +243,58 @@ enum err_code table_read(const struct table *t, void *row, sqlite3_stmt *s, stru
         if (rc) return rc;
     }
     return ERR_OK;
+}
+
+struct row_array {
+    const struct table *table;
+    char *rows;
+    int n, cap;
+};
+
+static void row_free_owned(const struct table *t, char *row)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->columns[i].kind == COLUMN_OWNED) free(*(char **)(void *)(row + t->columns[i].offset));
+}
+
+static enum err_code row_array_append(void *ctx, sqlite3_stmt *s, struct err *why)
+{
+    struct row_array *a = ctx;
+    const size_t size = a->table->row_size;
+    if (a->n == a->cap) {
+        const int cap = a->cap ? 2 * a->cap : 16;
+        char *rows = realloc(a->rows, (size_t)cap * size);
+        if (!rows) return err_set(why, ERR_NOMEM, "out of memory reading table %s", a->table->name);
+        a->rows = rows;
+        a->cap = cap;
+    }
+    char *row = a->rows + (size_t)a->n * size;
+    memset(row, 0, size);
+    const enum err_code rc = table_read(a->table, row, s, why);
+    if (rc)
+        row_free_owned(a->table, row);
+    else
+        a->n++;
+    return rc;
+}
+
+enum err_code table_list(struct db *d, const struct table_query *q, void **rows, int *n, struct err *why,
+                         const char *types, ...)
+{
+    struct row_array a = { .table = q->table };
+    struct str sql = { 0 };
+    table_select(&sql, q->table, q->tail);
+    const struct db_call call = {
+        .doing = q->doing, .sql = str_text(&sql), .row = row_array_append, .ctx = &a
+    };
+    va_list ap;
+    va_start(ap, types);
+    const enum err_code rc = execute_va(d, &call, why, types, ap);
+    va_end(ap);
+    str_free(&sql);
+    for (int i = 0; rc && i < a.n; i++) row_free_owned(q->table, a.rows + (size_t)i * q->table->row_size);
+    if (rc) free(a.rows);
+    *rows = rc ? NULL : a.rows;
+    *n = rc ? 0 : a.n;
+    return rc;
 }

@@ -1,5 +1,5 @@
-/* db/store.h - inside of db/: one way to talk to SQLite, so that binding, stepping, error wording and the
- * NAN <-> NULL rule are written once. */
+/* db/store.h - the one way in which db/ uses SQLite (internal to db/): statements, transactions, error
+ * messages, and the conversion between structs and rows. NAN is stored as NULL. */
 #ifndef QDYNO_DB_STORE_H
 #define QDYNO_DB_STORE_H
 
@@ -10,42 +10,42 @@
 struct db {
     sqlite3 *handle;
     char *path;
-    int holds;           /* descriptor of hold.c's file, -1: no run is held */
-    int wait_ms;         /* for another's lock */
-    int64_t deadline_ns; /* of statements */
+    int lock_file;       /* file descriptor of lock.c; -1: not open */
+    int wait_ms;         /* how long to wait for locks of other processes */
+    int64_t deadline_ns; /* when running statements are interrupted; 0: never */
 };
 
-/* What SQLite's last error means for us: full disk is ERR_FIT, a foreign or damaged file ERR_FORMAT, a broken
- * reference ERR_USAGE. `doing` reads after "cannot": "store a cell". */
-enum err_code db_fail(struct db *d, const char *doing, struct err *why);
+/* Converts SQLite's last error: a full disk is ERR_FIT, a damaged file or another program's ERR_FORMAT, a
+ * missing referenced row ERR_USAGE. `doing` completes the message "cannot ...": "store a cell". */
+enum err_code db_error(struct db *d, const char *doing, struct err *why);
 
-/* One statement. `types` says what the variable arguments are, in order of the ?s:
- *   i int64_t   d double (NAN becomes NULL)   t const char * (NULL is NULL)   x const char * ("" is NULL too)
- *   b const void *, size_t
- * `row` (may be NULL) is called for each row and ends the query by returning an error. `doing` as in db_fail.
- */
+/* Executes one statement. `types` gives the types of the variable arguments, in the order of the statement's
+ * "?": i int64_t   d double (NAN becomes NULL)   t const char * (NULL becomes NULL)   x const char * (""
+ * becomes NULL) b const void *, size_t `row` (may be NULL) is called for each result row; an error it returns
+ * ends the query. */
 typedef enum err_code db_row_fn(void *ctx, sqlite3_stmt *row, struct err *why);
 struct db_call {
     const char *doing, *sql;
     db_row_fn *row;
     void *ctx;
 };
-enum err_code db_do(struct db *d, const struct db_call *call, struct err *why, const char *types, ...);
+enum err_code db_execute(struct db *d, const struct db_call *call, struct err *why, const char *types, ...);
 
-/* The same for a statement that runs many times: prepare, db_again for each row of values, finalize. */
+/* For a statement that is executed many times: db_prepare, then db_execute_prepared for each set of values,
+ * then sqlite3_finalize. */
 enum err_code db_prepare(struct db *d, sqlite3_stmt **out, const char *doing, const char *sql,
                          struct err *why);
-enum err_code db_again(struct db *d, sqlite3_stmt *s, const char *doing, struct err *why, const char *types,
-                       ...);
+enum err_code db_execute_prepared(struct db *d, sqlite3_stmt *s, const char *doing, struct err *why,
+                                  const char *types, ...);
 
-/* BEGIN IMMEDIATE; then db_end commits when rc is ERR_OK and rolls back otherwise. Returns what the caller
- * should return. */
+/* A transaction: db_begin executes BEGIN IMMEDIATE. db_end commits if rc is ERR_OK and rolls back otherwise;
+ * the caller returns its result. */
 enum err_code db_begin(struct db *d, const char *doing, struct err *why);
 enum err_code db_end(struct db *d, enum err_code rc, const char *doing, struct err *why);
 
-/* How the fields of a C struct and the columns of its table correspond. The first column is `id`, given by
- * SQLite. TEXT is a char array (cut to fit, never unterminated); KEY the same with "" stored as NULL, for
- * references; OWNED a malloc'd string or NULL. */
+/* Maps fields of a C struct to columns of a table. The first column is usually `id`, assigned by SQLite. TEXT
+ * is a char array, truncated to fit; KEY is a TEXT that references another table and stores "" as NULL; OWNED
+ * is a malloc'd string or NULL. COLUMN gives the column the field's name, COLUMN_AS another name. */
 enum column_kind {
     COLUMN_I64,
     COLUMN_U64,
@@ -61,30 +61,44 @@ struct column {
     enum column_kind kind;
     size_t offset, size;
 };
-#define COLUMN(type, field, kind)                                                                            \
+#define COLUMN(type, field, kind) COLUMN_AS(#field, type, field, kind)
+#define COLUMN_AS(column, type, field, kind)                                                                 \
     {                                                                                                        \
-#field, COLUMN_##kind, offsetof(struct type, field), sizeof(((struct type *)0)->field)               \
+        column, COLUMN_##kind, offsetof(struct type, field), sizeof(((struct type *)0)->field)               \
     }
 struct table {
     const char *name;
     const struct column *columns;
-    size_t n;
+    size_t n, row_size; /* columns; sizeof the struct */
 };
+#define TABLE(name, type, columns)                                                                           \
+    {                                                                                                        \
+        name, columns, COUNT_OF(columns), sizeof(struct type)                                                \
+    }
 
-/* Insert the struct at `row`; its id field is filled. */
+/* Inserts the struct at `row` and fills its id field. */
 enum err_code table_insert(struct db *d, const struct table *t, void *row, const char *doing,
                            struct err *why);
-/* "SELECT every column FROM table <tail>" into *out. */
+/* Appends "SELECT <all columns> FROM <table> <tail>" to *out. */
 void table_select(struct str *out, const struct table *t, const char *tail);
-/* Fill the struct from a row of such a SELECT. ERR_NOMEM. */
+/* Fills the struct at `row` from a result row of such a SELECT. ERR_NOMEM. */
 enum err_code table_read(const struct table *t, void *row, sqlite3_stmt *s, struct err *why);
 
-/* Inside of db_cell_insert's transaction (request.c). */
+/* Executes such a SELECT and returns all rows as an array of structs, [*n]; fields without a column are zero.
+ * The caller frees *rows, and OWNED fields. On error *rows is NULL and *n is 0. `types` as for db_execute. */
+struct table_query {
+    const struct table *table;
+    const char *doing, *tail;
+};
+enum err_code table_list(struct db *d, const struct table_query *q, void **rows, int *n, struct err *why,
+                         const char *types, ...);
+
+/* request.c. Called within the transaction of db_cell_insert. */
 enum err_code requests_insert(struct db *d, int64_t cell_id, const struct request_rows *r, struct err *why);
 
-/* The steps of schema.c: step i brings version i to i + 1. */
+/* The migrations in schema.c: step i updates version i to i + 1. */
 extern const char *const SCHEMA_STEPS[];
 extern const int SCHEMA_VERSION;
-enum { SCHEMA_APPLICATION_ID = 0x7164796e }; /* "qdyn": tells our file from another program's */
+enum { SCHEMA_APPLICATION_ID = 0x7164796e }; /* "qdyn": marks a file as ours */
 
 #endif

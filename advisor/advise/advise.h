@@ -6,7 +6,8 @@
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "kernels/kernels.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
 
 /* ---------------------------------------------------------------- apply */
 

@@ -28,7 +28,7 @@ static enum err_code resume(struct experiment *x, const struct experiment_spec *
     struct run_row row = { 0 };
     enum err_code rc = db_run_get(x->db, run_id, &row, why); /* is there one? */
     run_row_free(&row);
-    if (!rc) rc = db_run_hold(x->db, run_id, why);
+    if (!rc) rc = db_run_lock(x->db, run_id, why);
     if (!rc) rc = db_run_get(x->db, run_id, &row, why); /* as the last one to hold it left it */
     if (rc) return rc;
     if (strcmp(row.kind, "ab"))

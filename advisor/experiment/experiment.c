@@ -167,7 +167,7 @@ static enum err_code put_run(struct experiment *x)
     row.spec_json = json_line(spec);
     json_decref(spec);
     rc = db_run_insert(x->db, &row, &x->why);
-    if (!rc) rc = db_run_hold(x->db, row.id, &x->why);
+    if (!rc) rc = db_run_lock(x->db, row.id, &x->why);
     free(row.spec_json);
     if (rc) return rc;
     struct experiment_state *e = state_edit(x);
@@ -458,7 +458,7 @@ static void finish(struct experiment *x, enum flow f)
         }
         free(text);
     }
-    if (x->db) db_run_release(x->db); /* others may go on with it, while this handle still shows it */
+    if (x->db) db_unlock(x->db); /* others may go on with it, while this handle still shows it */
     pthread_mutex_lock(&x->lock);
     x->finished = true;
     state_done(x);

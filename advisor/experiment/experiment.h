@@ -14,7 +14,10 @@
 #include "engine/eval/eval.h"
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/probe/probe.h"
+#include "telemetry/sensors/sensors.h"
 
 /* ---------------------------------------------------------------- quality */
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/metrics/metrics.h"
 
 const struct gate_name GATE_NAMES[GATE_FIGURES] = {
     [GATE_KLD_MEAN] = { "kld_mean", "", "mean KL divergence from A's predictions, nats", true },

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/metrics/metrics.h"
 
 static const char *const AXES[JOINT_AXES] = { "speed", "memory", "energy", "quality" };
 static const char *const WORDS[] = {

@@ -8,7 +8,7 @@
 #include "advisor/stats/stats.h"
 #include "base/base.h"
 #include "db/db.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/metrics/metrics.h"
 
 /* ---------------------------------------------------------------- series */
 

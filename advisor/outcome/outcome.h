@@ -4,7 +4,11 @@
 
 #include "advisor/experiment/experiment.h"
 #include "db/db.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/export/export.h"
+#include "telemetry/http/http.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/otlp/otlp.h"
+#include "telemetry/sensors/sensors.h"
 
 /* ---------------------------------------------------------------- outcome */
 

@@ -1,7 +1,7 @@
 /* advisor/outcome/push.c - outcomes on their way to a Pushgateway, and away from it again.
  *
  * Everything goes through the spool, which is written before the network is tried: a gateway, a network or a
- * process that dies on the way loses nothing. One process sends at a time (db_spool_hold), so a body is never
+ * process that dies on the way loses nothing. One process sends at a time (db_spool_lock), so a body is never
  * on its way twice at once, and an old one never overtakes a newer one of its group. A PUT replaces its
  * group, so one that arrived but was not noted any more, sent again, still counts once. */
 #include "advisor/outcome/outcome.h"
@@ -91,11 +91,11 @@ static enum err_code spool_then_send(struct db *d, const struct push_target *tar
     if (!rc && (rc = db_spool_put(d, url, text, body, why))) err_prefix(why, "nothing was sent");
     if (!rc) {
         *spooled = true;
-        rc = db_spool_hold(d, (int64_t)(HOLD_TIMEOUTS * timeout_s * 1e3), why);
+        rc = db_spool_lock(d, (int64_t)(HOLD_TIMEOUTS * timeout_s * 1e3), why);
         if (!rc) {
             *spooled = false;
             rc = send_group(d, target, url, spooled, why);
-            db_spool_release(d);
+            db_spool_unlock(d);
         }
     }
     free(text);
@@ -221,10 +221,10 @@ enum err_code outcome_flush(struct db *d, const struct push_target *auth, bool i
 {
     *sent = 0;
     if (db_spool_count(d) == 0) return ERR_OK;
-    enum err_code rc = db_spool_hold(d, 0, why);
+    enum err_code rc = db_spool_lock(d, 0, why);
     if (rc) return rc == ERR_ABSENT ? ERR_OK : rc;
     rc = send_due(d, auth, ignore_back_off, sent, why);
-    db_spool_release(d);
+    db_spool_unlock(d);
     return rc;
 }
 
@@ -246,7 +246,7 @@ enum err_code outcome_prune(struct db *d, const struct push_target *target, cons
     const struct push_target job = { .url = target->url, .job = JOB };
     enum err_code rc = push_url(&prefix, &job, why); /* ".../metrics/job/qdyno" */
     if (!rc) rc = db_group_list(d, prefix, &groups, &n, why);
-    if (!rc) rc = db_spool_hold(d, HOLD_TIMEOUTS * 10 * 1000, why);
+    if (!rc) rc = db_spool_lock(d, HOLD_TIMEOUTS * 10 * 1000, why);
     for (int i = 0; i < n && !rc; i++) {
         enum prune_fate fate = PRUNE_KEPT;
         if (groups[i].last_ms < spec->before_ms) {
@@ -255,7 +255,7 @@ enum err_code outcome_prune(struct db *d, const struct push_target *target, cons
         }
         if (!rc && spec->said) spec->said(spec->ctx, &groups[i], fate);
     }
-    db_spool_release(d);
+    db_spool_unlock(d);
     free(groups);
     free(prefix);
     return rc;

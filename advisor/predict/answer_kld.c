@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/telemetry.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
+#include "telemetry/metrics/metrics.h"
 
 enum { CELLS_MOST = 2000 };
 

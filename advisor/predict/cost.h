@@ -7,7 +7,8 @@
 #include "engine/config/config.h"
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
 
 /* One config on one machine. */
 struct cost {

@@ -8,7 +8,8 @@
 #include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
 
 /* ---------------------------------------------------------------- conditions */
 

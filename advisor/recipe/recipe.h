@@ -13,7 +13,8 @@
 #include "engine/gguf/gguf.h"
 #include "engine/train/train.h"
 #include "kernels/kernels.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/sensors/sensors.h"
 
 /* ---------------------------------------------------------------- allocate */
 

@@ -10,7 +10,10 @@
 #include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "kernels/kernels.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/export/export.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/sensors.h"
 
 /* ---------------------------------------------------------------- shapes */
 

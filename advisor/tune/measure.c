@@ -418,11 +418,11 @@ enum err_code tune_run_begin(struct tuning *t, struct err *why)
     if (t->task.o->resume_id) {
         r->id = t->task.o->resume_id;
         rc = run_check_resumed(t, why);
-        if (!rc) rc = db_run_hold(t->record.db, r->id, why);
+        if (!rc) rc = db_run_lock(t->record.db, r->id, why);
         if (!rc) rc = db_run_reopen(t->record.db, r->id, why);
     } else {
         rc = db_run_insert(t->record.db, r, why);
-        if (!rc) rc = db_run_hold(t->record.db, r->id, why);
+        if (!rc) rc = db_run_lock(t->record.db, r->id, why);
     }
     t->record.started = !rc;
     t->out->run_id = rc ? 0 : r->id;

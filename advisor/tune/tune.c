@@ -499,7 +499,7 @@ static enum err_code search_finish(struct tuning *t, enum err_code rc, struct er
 static void search_free(struct tuning *t)
 {
     tune_release(t);
-    if (t->record.db && t->record.started) db_run_release(t->record.db);
+    if (t->record.db && t->record.started) db_unlock(t->record.db);
     run_row_free(&t->record.run);
     db_close(t->record.db);
     gguf_close(t->task.file);

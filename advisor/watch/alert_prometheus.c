@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "telemetry/telemetry.h"
-
 #define MEMORY_RATIO     "instance:qdyno_memory_used:ratio"
 #define GPU_MEMORY_RATIO "instance_device:qdyno_gpu_memory_used:ratio"
 #define DECODE_RATE      "instance_model_workload:qdyno_decode_tokens:rate1h"

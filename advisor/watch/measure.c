@@ -90,7 +90,7 @@ static enum err_code begin_run(struct work *k, struct err *why)
     if (rc) return rc;
     k->out->run_id = k->run.id;
     rc = db_open(&k->holder, k->w->o.db_path, why);
-    if (!rc) rc = db_run_hold(k->holder, k->run.id, why);
+    if (!rc) rc = db_run_lock(k->holder, k->run.id, why);
     if (!rc && k->arm) rc = put_capsule(k, why);
     k->load.description = k->arm ? arm_description(k->arm) : NULL;
     return rc ? rc : spans_store_load(k->w->db, k->run.id, 0, &k->load, why);

@@ -280,7 +280,7 @@ static const char *obstacle(struct watch *w, char *buf, size_t size)
     int pid;
     const double busy = watch_mean(w, METRIC_OTHERS_BUSY, QUIET_S);
     buf[0] = '\0';
-    if (db_run_held(w->db, &pid)) /* never two measurements at once, whatever was asked */
+    if (db_run_is_locked(w->db, &pid)) /* never two measurements at once, whatever was asked */
         snprintf(buf, size, "another measurement runs (process %d)", pid);
     else if (busy > BUSY_OTHERS && !w->o.even_if_busy)
         snprintf(buf, size, "other programs use %.0f %% of the processors", 100 * busy);

@@ -452,7 +452,7 @@ enum err_code watch_open(struct watch **out, const struct watch_options *o, cons
     if (!rc) rc = check_rollback(w, why);
     if (!rc && o->reference) rc = config_parse(&w->reference, o->reference, why);
     if (!rc) rc = db_open(&w->db, o->db_path, why);
-    if (!rc) rc = db_watch_hold(w->db, why);
+    if (!rc) rc = db_watch_lock(w->db, why);
     if (!rc) rc = recall_all(w, why);
     if (!rc) rc = restore_all(w, &still, why);
     if (!rc) rc = watch_sampler_at(w, o->once ? MEASURE_TICK_MS : TICK_MS, why);

@@ -175,8 +175,9 @@ void family_value(const struct family_sink *to, enum family_id f, const struct l
 
 /* ---------------------------------------------------------------- text exposition format 0.0.4 */
 
-#define EXPOSITION_TYPE "text/plain; version=0.0.4; charset=utf-8" /* the content type that readers expect   \
-                                                                    */
+#define EXPOSITION_TYPE                                                                                      \
+    "text/plain; version=0.0.4; charset=utf-8" /* the content type that readers expect                       \
+                                                */
 
 /* Builds the text sample by sample. HELP and TYPE are written once per family; all samples of a family must
  * be added in succession. {0} is empty. */
@@ -244,5 +245,29 @@ enum err_code push_put(const struct push_target *t, const char *body, int *statu
 enum err_code push_delete(const struct push_target *t, int *status, struct err *why);
 /* Deletes a group by its address from push_url; of t only auth is used. */
 enum err_code push_delete_url(const struct push_target *t, const char *url, int *status, struct err *why);
+
+/* ---------------------------------------------------------------- scrape server */
+
+/* Answers GET and HEAD of /metrics, of / (a page with a link to /metrics) and of /-/healthy; 404 for other
+ * paths, 405 for other methods. Implemented with libmicrohttpd. It has no TLS and no password, so it listens
+ * on loopback unless an address is given; use a proxy with both to cross a network. */
+
+/* Writes the page to *body, which is empty before. An error becomes HTTP 500 with its message. Called by one
+ * thread of the server, one call at a time. */
+typedef enum err_code page_fn(void *ctx, struct str *body, struct err *why);
+
+struct page_server;
+struct page_spec {
+    const char *listen; /* NULL: loopback; else an address of this machine: "0.0.0.0", "::", "192.0.2.7" */
+    int port;           /* 0: any free port */
+    page_fn *metrics;
+    void *ctx;
+};
+/* *port (may be NULL): the port it listens on. Errors: ERR_USAGE (not an address of this machine, or a port
+ * this user may not open), ERR_ABSENT (the port is in use), ERR_NOMEM. */
+enum err_code page_server_start(struct page_server **out, const struct page_spec *spec, int *port,
+                                struct err *why);
+/* Answers pending requests, then stops. NULL is fine. */
+void page_server_stop(struct page_server *s);
 
 #endif

@@ -1,9 +1,9 @@
-/* telemetry/export/exposition.c - Prometheus' text exposition format 0.0.4, written so that no reader refuses
- * it.
+/* telemetry/export/exposition.c - writes Prometheus' text exposition format 0.0.4, with all names and
+ * values checked.
  *
- * The first misuse is kept in `bad` and nothing is written after it: a half-right document would be taken for
- * a right one. Our own rules are stricter than the format's: no colon in names (they are for recording
- * rules), no labels that Prometheus keeps for itself. */
+ * After the first misuse, which is stored in `bad`, nothing is written, because a reader would accept a
+ * partly wrong document. The rules are stricter than the format's: no colons in names (Prometheus uses them
+ * for recording rules), and no label names that Prometheus reserves. */
 #include "telemetry/export/export.h"
 
 #include <ctype.h>
@@ -20,14 +20,14 @@ static bool name_is_valid(const char *name)
     return true;
 }
 
-/* Prometheus keeps names with two underscores, and "le" for the buckets of histograms. */
+/* Prometheus reserves names that begin with two underscores, and "le" for histogram buckets. */
 static bool label_is_valid(const char *name)
 {
     return name_is_valid(name) && !str_starts(name, "__") && strcmp(name, "le") != 0;
 }
 
-/* Backslash and newline are escaped everywhere, the quote in label values only. Bad UTF-8 is replaced: one
- * such byte would make the gateway refuse the whole body. */
+/* Escapes backslash and newline, and the quote in label values. Replaces invalid UTF-8, because a gateway
+ * refuses a whole body with one invalid byte. */
 static void append_escaped(struct str *out, const char *text, bool in_quotes)
 {
     size_t left = strlen(text);
@@ -50,7 +50,7 @@ static void append_escaped(struct str *out, const char *text, bool in_quotes)
 
 static const char *const SERIES_OF_HISTOGRAM[] = { "_bucket", "_sum", "_count" };
 
-/* A name that another family's samples already bear would be two families in one. */
+/* True when a family, or a series of a histogram, already has this name. */
 static bool name_is_taken(const struct exposition *e, const char *name)
 {
     struct str line = { 0 };
@@ -65,12 +65,12 @@ void exposition_family(struct exposition *e, const char *name, const char *type,
     if (e->bad.code) return;
     const bool histogram = !strcmp(type, "histogram");
     if (!name_is_valid(name) || strlen(name) + sizeof "_bucket" > sizeof e->family) {
-        err_set(&e->bad, ERR_INTERNAL, "'%s' is no metric name", name);
+        err_set(&e->bad, ERR_INTERNAL, "'%s' is not a valid metric name", name);
         return;
     }
     if (strcmp(type, "gauge") && strcmp(type, "counter") && !histogram) {
-        err_set(&e->bad, ERR_INTERNAL, "metric '%s': want type gauge, counter or histogram, got '%s'", name,
-                type);
+        err_set(&e->bad, ERR_INTERNAL, "metric '%s': expected type gauge, counter or histogram, got '%s'",
+                name, type);
         return;
     }
     struct str names = { 0 };
@@ -84,7 +84,7 @@ void exposition_family(struct exposition *e, const char *name, const char *type,
         str_free(&series);
     }
     if (taken)
-        err_set(&e->bad, ERR_INTERNAL, "metric '%s' is opened twice: its samples must stand together", name);
+        err_set(&e->bad, ERR_INTERNAL, "metric '%s' is opened twice: its samples must be contiguous", name);
     if (!taken) {
         str_printf(&e->names, "%s%s\n", e->names.len ? "" : "\n", str_text(&names));
         snprintf(e->family, sizeof e->family, "%s", name);
@@ -92,7 +92,7 @@ void exposition_family(struct exposition *e, const char *name, const char *type,
         str_printf(&e->text, "# HELP %s ", name);
         append_escaped(&e->text, help, false);
         str_printf(&e->text, "\n# TYPE %s %s\n", name, type);
-        e->opened = e->text.len ? e->text.len - 1 : 0; /* from the newline before its first sample */
+        e->opened = e->text.len ? e->text.len - 1 : 0; /* including the newline before its first sample */
     }
     str_free(&names);
 }
@@ -106,7 +106,7 @@ static void append_value(struct str *out, double value)
         str_append(out, str_from_double(value, number, sizeof number));
 }
 
-/* "{a="b",c="d"": open, for what the caller puts behind. */
+/* Writes "{a="b",c="d"" without the closing brace, so that the caller can add another label. */
 static void append_labels(struct exposition *e, struct str *line, const struct label *labels, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -114,14 +114,14 @@ static void append_labels(struct exposition *e, struct str *line, const struct l
         for (int k = 0; k < i; k++) twice |= !strcmp(labels[k].name, labels[i].name);
         if (!label_is_valid(labels[i].name) || twice)
             err_set(&e->bad, ERR_INTERNAL, "metric '%s': label '%s' is %s", e->family, labels[i].name,
-                    twice ? "there twice" : "no label name");
+                    twice ? "given twice" : "not a valid label name");
         str_printf(line, "%s%s=\"", i ? "," : "{", labels[i].name);
         append_escaped(line, labels[i].value ? labels[i].value : "", true);
         str_append(line, "\"");
     }
 }
 
-/* Only within the open family: others have other names. */
+/* Searches only the current family, because samples of others have other names. */
 static void check_unique(struct exposition *e, const char *line)
 {
     if (e->text.len && strstr(e->text.data + e->opened, line))
@@ -133,7 +133,7 @@ static void check_open(struct exposition *e, bool histogram)
     if (!*e->family)
         err_set(&e->bad, ERR_INTERNAL, "a sample before any metric was opened");
     else if (e->is_histogram != histogram)
-        err_set(&e->bad, ERR_INTERNAL, "metric '%s' is %s histogram", e->family, histogram ? "no" : "a");
+        err_set(&e->bad, ERR_INTERNAL, "metric '%s' is %s histogram", e->family, histogram ? "not a" : "a");
 }
 
 void exposition_sample(struct exposition *e, const struct label *labels, int n, double value)
@@ -147,7 +147,8 @@ void exposition_sample(struct exposition *e, const struct label *labels, int n, 
     str_append(&line, n > 0 ? "} " : " ");
     check_unique(e, str_text(&line));
     if (!e->bad.code) {
-        str_append(&e->text, str_text(&line) + 1); /* the text before ends in a newline already */
+        str_append(&e->text,
+                   str_text(&line) + 1); /* without the newline, which already ends the text before */
         append_value(&e->text, value);
         str_append(&e->text, "\n");
     }
@@ -178,7 +179,8 @@ static void check_histogram(struct exposition *e, const struct histogram_edges *
     for (int i = 0; ok && i <= edges->n; i++) all += h->bucket[i];
     if (!ok || all != h->count)
         err_set(&e->bad, ERR_INTERNAL, "metric '%s': %s", e->family,
-                ok ? "the buckets do not add up to the count" : "edges must rise, sums be finite");
+                ok ? "the buckets do not add up to the count"
+                   : "bucket bounds must be ascending and the sum finite");
 }
 
 void exposition_histogram(struct exposition *e, const struct label *labels, int n,

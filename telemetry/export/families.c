@@ -1,7 +1,7 @@
-/* telemetry/export/families.c - the table of exported names. See families.h.
+/* telemetry/export/families.c - the table of exported metric families, and the sink that writes them as text.
  *
- * Lints of `promtool check metrics` hold for every row, and a test asks it: base units, _total for counters
- * and for nothing else, no colon, no abbreviated unit. Labels are few and of few values. */
+ * A test checks that every row passes the rules of `promtool check metrics`: base units, _total for counters
+ * and nothing else, no colons, no abbreviated units. Families have few labels with few values each. */
 #include "telemetry/export/export.h"
 
 #include <math.h>
@@ -11,12 +11,12 @@
 
 const char *const FAMILY_SECTION_TITLES[FAMILY_SECTIONS] = {
     [FAMILIES_ABOUT] = "The program, the machine and the models",
-    [FAMILIES_MACHINE] = "The machine now",
-    [FAMILIES_GPU] = "Each GPU now",
-    [FAMILIES_PROCESS] = "The process that answers",
+    [FAMILIES_MACHINE] = "The machine at present",
+    [FAMILIES_GPU] = "Each GPU at present",
+    [FAMILIES_PROCESS] = "The exporting process",
     [FAMILIES_REQUESTS] = "Everything measured so far",
     [FAMILIES_OUTCOME] = "The outcome of an experiment",
-    [FAMILIES_WATCH] = "What an unattended watch says",
+    [FAMILIES_WATCH] = "The state of an unattended watch",
 };
 
 const char *const FAMILY_TYPE_NAMES[] = {
@@ -32,15 +32,15 @@ const char *const FAMILY_TYPE_NAMES[] = {
             __VA_ARGS__                                                                                      \
         }                                                                                                    \
     }
-/* OpenTelemetry's and vLLM's 0.001 to 2560, and below 10 ms more of them */
+/* the bounds of OpenTelemetry and vLLM, 0.001 to 2560, with additional ones below 10 ms */
 const struct histogram_edges EDGES_FIRST_TOKEN = EDGES(0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006,
                                                        0.008, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
                                                        0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560);
-/* vLLM's inter-token latency, which holds OpenTelemetry's time per output token */
+/* vLLM's bounds for inter-token latency, which include OpenTelemetry's for time per output token */
 const struct histogram_edges EDGES_TOKEN = EDGES(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01,
                                                  0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1,
                                                  2.5, 5, 7.5, 10, 20, 40, 80);
-/* OpenTelemetry's request duration (to 81.92), doubled on for processors */
+/* OpenTelemetry's bounds for request duration (up to 81.92), continued by doubling for slow CPU inference */
 const struct histogram_edges EDGES_REQUEST = EDGES(
     0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56,
     5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36, 1310.72, 2621.44);
@@ -155,12 +155,12 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         "device sensor", "celsius", "temperature: gpu, hotspot or memory",
         .dcgm = "DCGM_FI_DEV_GPU_TEMP, DCGM_FI_DEV_MEMORY_TEMP" },
     [FAMILY_GPU_CLOCK] = { "qdyno_gpu_clock_hertz", FAMILIES_GPU, FAMILY_GAUGE,
-        "device domain", "hertz", "clock now: core or memory",
+        "device domain", "hertz", "current clock: core or memory",
         .dcgm = "DCGM_FI_DEV_SM_CLOCK, DCGM_FI_DEV_MEM_CLOCK (MHz)" },
     [FAMILY_GPU_FAN] = { "qdyno_gpu_fan_ratio", FAMILIES_GPU, FAMILY_GAUGE,
-        "device", "ratio", "speed of the fan, 1 = full", .dcgm = "DCGM_FI_DEV_FAN_SPEED (%)" },
+        "device", "ratio", "fan speed, 1 = full speed", .dcgm = "DCGM_FI_DEV_FAN_SPEED (%)" },
     [FAMILY_GPU_THROTTLE] = { "qdyno_gpu_throttle_seconds_total", FAMILIES_GPU, FAMILY_COUNTER,
-        "device reason", "seconds", "time seen with lowered clocks, by reason",
+        "device reason", "seconds", "time with lowered clocks, by reason",
         .dcgm = "DCGM_FI_DEV_POWER_VIOLATION, DCGM_FI_DEV_THERMAL_VIOLATION (ns)" },
     [FAMILY_GPU_ECC_ERRORS] = { "qdyno_gpu_ecc_errors_total", FAMILIES_GPU, FAMILY_COUNTER,
         "device kind", "", "memory errors: corrected or uncorrected",
@@ -171,7 +171,7 @@ const struct family FAMILIES[FAMILY_COUNT] = {
     [FAMILY_GPU_PROCESSES] = { "qdyno_gpu_processes", FAMILIES_GPU, FAMILY_GAUGE,
         "device", "", "processes that use the GPU" },
     [FAMILY_GPU_LOST] = { "qdyno_gpu_lost", FAMILIES_GPU, FAMILY_GAUGE,
-        "device", "", "1 when the GPU has fallen off the bus" },
+        "device", "", "1 when the GPU no longer answers on the bus" },
 
     [FAMILY_PROCESS_CPU] = { "process_cpu_seconds_total", FAMILIES_PROCESS, FAMILY_COUNTER,
         "", "seconds", "processor time used", .otel = "process.cpu.time" },
@@ -191,7 +191,7 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         "", "", "file descriptors it may have open" },
 
     [FAMILY_DATABASE_UP] = { "qdyno_database_up", FAMILIES_REQUESTS, FAMILY_GAUGE,
-        "", "", "1 when the database answered this scrape; 0: what it said before is repeated" },
+        "", "", "1 when the database answered this scrape; 0 when the values of an earlier scrape are repeated" },
     [FAMILY_RUNS] = { "qdyno_database_runs", FAMILIES_REQUESTS, FAMILY_GAUGE,
         "kind state", "", "runs in the database: ab, bench ...; done, failed, stopped or running" },
     [FAMILY_CELLS] = { "qdyno_database_cells", FAMILIES_REQUESTS, FAMILY_GAUGE,
@@ -200,12 +200,12 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         REQUEST_LABELS, "", "prompt tokens processed", .otel = "gen_ai.client.token.usage (input)",
         .vllm = "vllm:prompt_tokens_total", .llama_server = "llamacpp:prompt_tokens_total" },
     [FAMILY_PROMPT_SECONDS] = { "qdyno_prompt_seconds_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
-        REQUEST_LABELS, "seconds", "time spent on them", .llama_server = "llamacpp:prompt_seconds_total" },
+        REQUEST_LABELS, "seconds", "time spent processing prompt tokens", .llama_server = "llamacpp:prompt_seconds_total" },
     [FAMILY_GENERATED_TOKENS] = { "qdyno_generated_tokens_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
         REQUEST_LABELS, "", "tokens generated", .otel = "gen_ai.client.token.usage (output)",
         .vllm = "vllm:generation_tokens_total", .llama_server = "llamacpp:tokens_predicted_total" },
     [FAMILY_GENERATE_SECONDS] = { "qdyno_generate_seconds_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
-        REQUEST_LABELS, "seconds", "time spent on them",
+        REQUEST_LABELS, "seconds", "time spent generating tokens",
         .llama_server = "llamacpp:tokens_predicted_seconds_total" },
     [FAMILY_TIME_TO_FIRST_TOKEN] = { "qdyno_time_to_first_token_seconds", FAMILIES_REQUESTS,
         FAMILY_HISTOGRAM, REQUEST_LABELS, "seconds", "from the request to its first token",
@@ -230,32 +230,32 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         REQUEST_LABELS, "seconds", "time a request spent decoding",
         .vllm = "vllm:request_decode_time_seconds", .edges = &EDGES_REQUEST },
     [FAMILY_CANARY_READ] = { "qdyno_canary_read_bytes_per_second", FAMILIES_REQUESTS, FAMILY_GAUGE,
-        "", "bytes/s", "memory read rate of the fixed work beside every run, the latest" },
+        "", "bytes/s", "memory read rate of the latest canary (fixed reference workload)" },
     [FAMILY_CANARY_OPS] = { "qdyno_canary_operations_per_second", FAMILIES_REQUESTS, FAMILY_GAUGE,
-        "", "1/s", "arithmetic rate of the fixed work beside every run, the latest" },
+        "", "1/s", "arithmetic rate of the latest canary (fixed reference workload)" },
     [FAMILY_CANARY_TIME] = { "qdyno_canary_timestamp_seconds", FAMILIES_REQUESTS, FAMILY_GAUGE,
-        "", "seconds", "when that was, Unix time" },
+        "", "seconds", "when the latest canary ran, Unix time" },
 
     [FAMILY_AB_EFFECT] = { "qdyno_ab_effect_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
-        AB_LABELS, "ratio", "B (of several: the best) divided by A; for times, less than 1 is faster" },
+        AB_LABELS, "ratio", "B divided by A (of several arms: the best one); for times, less than 1 is faster" },
     [FAMILY_AB_EFFECT_LOWER] = { "qdyno_ab_effect_lower_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
-        AB_LABELS, "ratio", "lower bound of its confidence interval" },
+        AB_LABELS, "ratio", "lower bound of the effect's confidence interval" },
     [FAMILY_AB_EFFECT_UPPER] = { "qdyno_ab_effect_upper_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
-        AB_LABELS, "ratio", "upper bound of its confidence interval" },
+        AB_LABELS, "ratio", "upper bound of the effect's confidence interval" },
     [FAMILY_AB_CONFIDENCE] = { "qdyno_ab_confidence_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
-        AB_LABELS, "ratio", "confidence of that interval: 0.95" },
+        AB_LABELS, "ratio", "confidence of the effect's interval: 0.95" },
     [FAMILY_AB_BLOCKS] = { "qdyno_ab_blocks", FAMILIES_OUTCOME, FAMILY_GAUGE,
         AB_LABELS, "", "blocks of four cells that count" },
     [FAMILY_AB_DISCARDED] = { "qdyno_ab_discarded_blocks", FAMILIES_OUTCOME, FAMILY_GAUGE,
         AB_LABELS, "", "blocks discarded because the machine was disturbed" },
     [FAMILY_AB_NOISE_FLOOR] = { "qdyno_ab_noise_floor_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
-        AB_LABELS, "ratio", "half width of the interval of A against itself" },
+        AB_LABELS, "ratio", "half width of the confidence interval of A compared with itself" },
     [FAMILY_AB_VERDICT] = { "qdyno_ab_verdict", FAMILIES_OUTCOME, FAMILY_GAUGE,
         AB_LABELS " verdict", "",
         "1 for the verdict on B seen from A, 0 for the others: better, worse, equivalent, negligible, "
         "inconclusive, invalid" },
     [FAMILY_AB_KL_DIVERGENCE] = { "qdyno_ab_kl_divergence_nats", FAMILIES_OUTCOME, FAMILY_GAUGE,
-        AB_LABELS " stat", "", "KL divergence of B's predictions from A's, where it was measured: mean, p99" },
+        AB_LABELS " stat", "", "KL divergence of B's predictions from A's, if measured: mean, p99" },
     [FAMILY_AB_JOULES_PER_TOKEN] = { "qdyno_ab_joules_per_token", FAMILIES_OUTCOME, FAMILY_GAUGE,
         AB_LABELS " arm", "joules", "energy of the processors per token, idle included" },
     [FAMILY_AB_PREFILL_RATE] = { "qdyno_ab_prefill_tokens_per_second", FAMILIES_OUTCOME, FAMILY_GAUGE,
@@ -267,33 +267,33 @@ const struct family FAMILIES[FAMILY_COUNT] = {
     [FAMILY_AB_PEAK_MEMORY] = { "qdyno_ab_peak_memory_bytes", FAMILIES_OUTCOME, FAMILY_GAUGE,
         AB_LABELS " arm", "bytes", "highest resident memory of the arm" },
     [FAMILY_EXPERIMENT_LAST_RUN] = { "qdyno_experiment_last_run_timestamp_seconds", FAMILIES_OUTCOME,
-        FAMILY_GAUGE, "", "seconds", "when it last ended, Unix time" },
+        FAMILY_GAUGE, "", "seconds", "when the experiment last ended, Unix time" },
     [FAMILY_EXPERIMENT_LAST_SUCCESS] = { "qdyno_experiment_last_success_timestamp_seconds",
         FAMILIES_OUTCOME, FAMILY_GAUGE, "", "seconds",
-        "when it last ended with a verdict other than invalid, Unix time" },
+        "when the experiment last ended with a verdict other than invalid, Unix time" },
     [FAMILY_EXPERIMENT_DURATION] = { "qdyno_experiment_duration_seconds", FAMILIES_OUTCOME, FAMILY_GAUGE,
-        "", "seconds", "how long it took" },
+        "", "seconds", "duration of the experiment" },
     [FAMILY_EXPERIMENT_INFO] = { "qdyno_experiment_info", FAMILIES_OUTCOME, FAMILY_GAUGE,
         "run", "", "1; the label is the run's number in qdyno history" },
 
     [FAMILY_WATCH_PERFORMANCE] = { "qdyno_watch_performance_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
-        "subject", "ratio", "a watched workload's last round against its baseline; less than 1 is worse" },
+        "subject", "ratio", "last round of a watched workload divided by its baseline; less than 1 is worse" },
     [FAMILY_WATCH_CANARY] = { "qdyno_watch_canary_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
-        "", "ratio", "the canary's last speed against its usual one here; less than 1 is slower" },
+        "", "ratio", "last speed of the canary divided by its usual speed here; less than 1 is slower" },
     [FAMILY_WATCH_ERRORS] = { "qdyno_watch_errors_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
         "", "ratio", "share of the last 20 measurements that failed" },
     [FAMILY_WATCH_KL_DIVERGENCE] = { "qdyno_watch_kl_divergence_nats", FAMILIES_WATCH, FAMILY_GAUGE,
-        "subject", "", "KL divergence of a watched config's predictions from its reference's, mean, last round" },
+        "subject", "", "mean KL divergence of a watched config's predictions from its reference's, last round" },
     [FAMILY_WATCH_LAST_ROUND] = { "qdyno_watch_last_round_timestamp_seconds", FAMILIES_WATCH, FAMILY_GAUGE,
         "", "seconds", "when the last round ended, Unix time" },
     [FAMILY_WATCH_LAST_SUCCESS] = { "qdyno_watch_last_success_timestamp_seconds", FAMILIES_WATCH, FAMILY_GAUGE,
         "", "seconds", "when a measurement last succeeded, or the watch began, Unix time" },
     [FAMILY_WATCH_DISK_AVAILABLE] = { "qdyno_watch_disk_available_bytes", FAMILIES_WATCH, FAMILY_GAUGE,
-        "", "bytes", "free space where the database lies" },
+        "", "bytes", "free disk space where the database is stored" },
     [FAMILY_WATCH_ALERT] = { "qdyno_watch_alert_firing", FAMILIES_WATCH, FAMILY_GAUGE,
-        "alert severity subject", "", "1 for each alert that fires" },
+        "alert severity subject", "", "1 for each firing alert" },
     [FAMILY_WATCH_NOTICES] = { "qdyno_watch_notices_waiting", FAMILIES_WATCH, FAMILY_GAUGE,
-        "", "", "notices of alerts that nobody has taken yet" },
+        "", "", "alert notices that have not been delivered yet" },
 };
 /* clang-format on */
 
@@ -326,28 +326,28 @@ void family_value(const struct family_sink *to, enum family_id f, const struct l
     if (!isnan(value)) to->value(to->ctx, f, labels, n, value);
 }
 
-/* ---------------------------------------------------------------- as text */
+/* ---------------------------------------------------------------- sink for text */
 
-static void open_family(struct exposition *e, enum family_id f)
+static void exposition_open(struct exposition *e, enum family_id f)
 {
     if (!strcmp(e->family, FAMILIES[f].name)) return;
     exposition_family(e, FAMILIES[f].name, FAMILY_TYPE_NAMES[FAMILIES[f].type], family_help(f));
 }
 
-static void write_value(void *ctx, enum family_id f, const struct label *labels, int n, double value)
+static void exposition_value(void *ctx, enum family_id f, const struct label *labels, int n, double value)
 {
-    open_family(ctx, f);
+    exposition_open(ctx, f);
     exposition_sample(ctx, labels, n, value);
 }
 
-static void write_histogram(void *ctx, enum family_id f, const struct label *labels, int n,
-                            const struct histogram_counts *h)
+static void exposition_counts(void *ctx, enum family_id f, const struct label *labels, int n,
+                              const struct histogram_counts *h)
 {
-    open_family(ctx, f);
+    exposition_open(ctx, f);
     exposition_histogram(ctx, labels, n, FAMILIES[f].edges, h);
 }
 
 struct family_sink exposition_sink(struct exposition *e)
 {
-    return (struct family_sink){ e, write_value, write_histogram };
+    return (struct family_sink){ .ctx = e, .value = exposition_value, .histogram = exposition_counts };
 }

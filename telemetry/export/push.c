@@ -1,7 +1,7 @@
-/* telemetry/export/push.c - handing a finished result to a Prometheus Pushgateway.
+/* telemetry/export/push.c - sends finished results to a Prometheus Pushgateway.
  *
- * PUT once per experiment, so that nothing of an older result lingers in the group; DELETE takes the group
- * away. */
+ * One PUT per experiment replaces the whole group, so no metric of an older result remains. DELETE removes
+ * the group. */
 #include "telemetry/export/export.h"
 
 #include <ctype.h>
@@ -26,7 +26,7 @@ static void append_percent(struct str *out, const char *value)
             str_printf(out, "%%%02X", *p);
 }
 
-/* RFC 4648 section 5, without padding; the gateway wants "=" for the empty value. */
+/* RFC 4648 section 5, without padding. The gateway expects "=" for an empty value. */
 static void append_base64url(struct str *out, const char *value)
 {
     static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -44,7 +44,7 @@ static void append_base64url(struct str *out, const char *value)
 
 static void append_label(struct str *out, const char *name, const char *value)
 {
-    /* a slash would end the path segment, and "." or ".." would be taken for folders on the way */
+    /* encode values that have a meaning in a path: slashes, "." and ".." */
     bool encode = !*value || strchr(value, '/') || !strcmp(value, ".") || !strcmp(value, "..");
     str_printf(out, "/%s%s/", name, encode ? "@base64" : "");
     if (encode)
@@ -68,7 +68,8 @@ static enum err_code labels_check(const struct push_target *t, struct err *why)
         const struct label *l = &t->grouping[i];
         if (!label_name_is_valid(l->name) || !l->value)
             return err_set(why, ERR_USAGE,
-                           "grouping label '%s': want a letter or '_', then letters, digits, '_'", l->name);
+                           "grouping label '%s': expected a letter or '_', then letters, digits or '_'",
+                           l->name);
         bool twice = !strcmp(l->name, "job");
         for (int k = 0; k < i; k++) twice |= !strcmp(t->grouping[k].name, l->name);
         if (twice) return err_set(why, ERR_USAGE, "grouping label '%s' is given twice", l->name);
@@ -95,8 +96,8 @@ enum err_code push_url(char **out, const struct push_target *t, struct err *why)
 
 /* ---------------------------------------------------------------- the request */
 
-static enum err_code request(const struct push_target *t, const char *method, const char *url,
-                             const char *body, int *status, struct err *why)
+static enum err_code push_request(const struct push_target *t, const char *method, const char *url,
+                                  const char *body, int *status, struct err *why)
 {
     const struct http_request r = { .method = method,
                                     .url = url,
@@ -107,29 +108,29 @@ static enum err_code request(const struct push_target *t, const char *method, co
     return http_send(&r, status, why);
 }
 
-static enum err_code request_group(const struct push_target *t, const char *method, const char *body,
-                                   int *status, struct err *why)
+static enum err_code push_group_request(const struct push_target *t, const char *method, const char *body,
+                                        int *status, struct err *why)
 {
     char *url;
     if (status) *status = 0;
     enum err_code rc = push_url(&url, t, why);
     if (rc) return rc;
-    rc = request(t, method, url, body, status, why);
+    rc = push_request(t, method, url, body, status, why);
     free(url);
     return rc;
 }
 
 enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why)
 {
-    return request_group(t, "PUT", body, status, why);
+    return push_group_request(t, "PUT", body, status, why);
 }
 
 enum err_code push_delete(const struct push_target *t, int *status, struct err *why)
 {
-    return request_group(t, "DELETE", NULL, status, why);
+    return push_group_request(t, "DELETE", NULL, status, why);
 }
 
 enum err_code push_delete_url(const struct push_target *t, const char *url, int *status, struct err *why)
 {
-    return request(t, "DELETE", url, NULL, status, why);
+    return push_request(t, "DELETE", url, NULL, status, why);
 }

@@ -1,5 +1,5 @@
-/* telemetry/export/readings.c - what a live page tells of the machine: the latest of every sensor, each GPU,
- * and the process that answers. Values find their names in FAMILIES. */
+/* telemetry/export/readings.c - the values that a scrape page shows of this machine: the latest of every
+ * sensor, each GPU, and the exporting process. */
 #include "telemetry/export/export.h"
 
 #include <dirent.h>
@@ -32,7 +32,7 @@ static double open_files(const char *process)
     return n;
 }
 
-/* "Max open files   1024   524288   files": the first number is the one that holds. */
+/* The soft limit: the first number of "Max open files   1024   524288   files". */
 static double file_limit(const char *process)
 {
     static const char KEY[] = "Max open files";
@@ -67,9 +67,9 @@ static bool stat_fields(const char *process, double field[STAT_FIELDS])
 {
     char text[1024];
     sys_read("", text, sizeof text, "/proc/%s/stat", process);
-    char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    char *at = strrchr(text, ')'); /* the process name before it may contain any character */
     if (!at || strlen(at) < 4) return false;
-    at += 3; /* behind the state */
+    at += 3; /* skip ") " and the state */
     for (int i = STAT_STATE + 1; i < STAT_FIELDS; i++) {
         char *end;
         field[i] = (double)strtoll(at, &end, 10);
@@ -83,7 +83,14 @@ void process_read(struct process_reading *out, int pid)
 {
     char process[16] = "self";
     double field[STAT_FIELDS];
-    *out = (struct process_reading){ NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN };
+    *out = (struct process_reading){ .cpu_seconds = NAN,
+                                     .start_time_seconds = NAN,
+                                     .resident_bytes = NAN,
+                                     .virtual_bytes = NAN,
+                                     .major_faults = NAN,
+                                     .threads = NAN,
+                                     .open_fds = NAN,
+                                     .max_fds = NAN };
     if (pid > 0) snprintf(process, sizeof process, "%d", pid);
     if (!stat_fields(process, field)) return;
     const double tick = (double)sysconf(_SC_CLK_TCK);
@@ -98,7 +105,7 @@ void process_read(struct process_reading *out, int pid)
     out->max_fds = file_limit(process);
 }
 
-/* ---------------------------------------------------------------- taking and telling */
+/* ---------------------------------------------------------------- machine values */
 
 void readings_take(struct readings *out, struct sampler_thread *s, const struct machine *machine)
 {
@@ -134,7 +141,7 @@ void host_export(const struct machine *m, const struct family_sink *to)
     family_value(to, FAMILY_HOST_INFO, labels, COUNT_OF(labels), 1);
 }
 
-static void sensors_tell(const struct readings *r, const struct family_sink *to)
+static void sensors_export(const struct readings *r, const struct family_sink *to)
 {
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
         const enum family_id f = family_of_sensor((enum metric_id)i);
@@ -147,10 +154,10 @@ static void sensors_tell(const struct readings *r, const struct family_sink *to)
     family_value(to, FAMILY_SAMPLER_MISSED, NULL, 0, r->sampler_missed_ticks);
 }
 
-/* Which numbers of a reading are samples of which family: one row each, those of one family together. */
+/* Maps fields of a GPU reading to families; rows of the same family are adjacent. */
 static const struct {
     enum family_id family;
-    const char *label, *value; /* besides "device"; NULL: none */
+    const char *label, *value; /* in addition to "device"; NULL: none */
     size_t offset;             /* of a double */
 } GPU_NUMBERS[] = {
 #define NUMBER(FAMILY, LABEL, VALUE, FIELD)                                                                  \
@@ -190,8 +197,8 @@ static double number_of(const struct gpu_reading *g, size_t offset)
     return v;
 }
 
-/* All GPUs' samples of one family together. */
-static void gpu_numbers_tell(const struct readings *r, enum family_id f, const struct family_sink *to)
+/* Passes the samples of all GPUs for one family. */
+static void gpu_numbers_export(const struct readings *r, enum family_id f, const struct family_sink *to)
 {
     for (int i = 0; i < r->gpus; i++)
         for (size_t k = 0; k < COUNT_OF(GPU_NUMBERS); k++) {
@@ -204,7 +211,7 @@ static void gpu_numbers_tell(const struct readings *r, enum family_id f, const s
         }
 }
 
-static void gpu_throttle_tell(const struct readings *r, const struct family_sink *to)
+static void gpu_throttle_export(const struct readings *r, const struct family_sink *to)
 {
     for (int i = 0; i < r->gpus; i++)
         for (int k = 0; k < GPU_THROTTLE_COUNT && r->gpu[i].throttle_known; k++) {
@@ -216,7 +223,7 @@ static void gpu_throttle_tell(const struct readings *r, const struct family_sink
         }
 }
 
-static void gpu_flags_tell(const struct readings *r, const struct family_sink *to)
+static void gpu_flags_export(const struct readings *r, const struct family_sink *to)
 {
     char device[16];
     for (int i = 0; i < r->gpus; i++) {
@@ -229,7 +236,7 @@ static void gpu_flags_tell(const struct readings *r, const struct family_sink *t
                      r->gpu[i].lost);
 }
 
-static void gpu_info_tell(const struct readings *r, const struct family_sink *to)
+static void gpu_info_export(const struct readings *r, const struct family_sink *to)
 {
     for (int i = 0; i < r->gpus; i++) {
         const struct gpu_reading *g = &r->gpu[i];
@@ -243,7 +250,7 @@ static void gpu_info_tell(const struct readings *r, const struct family_sink *to
     }
 }
 
-static void process_tell(const struct process_reading *p, const struct family_sink *to)
+static void process_export(const struct process_reading *p, const struct family_sink *to)
 {
     const struct {
         enum family_id family;
@@ -263,11 +270,11 @@ void readings_export(const struct readings *r, const struct family_sink *to)
         build_export(r->machine->isa, to);
         host_export(r->machine, to);
     }
-    gpu_info_tell(r, to);
-    sensors_tell(r, to);
+    gpu_info_export(r, to);
+    sensors_export(r, to);
     for (int f = FAMILY_GPU_UTILIZATION; f < FAMILY_PROCESS_CPU; f++)
-        gpu_numbers_tell(r, (enum family_id)f, to);
-    gpu_throttle_tell(r, to);
-    gpu_flags_tell(r, to);
-    process_tell(&r->process, to);
+        gpu_numbers_export(r, (enum family_id)f, to);
+    gpu_throttle_export(r, to);
+    gpu_flags_export(r, to);
+    process_export(&r->process, to);
 }

@@ -1,8 +1,9 @@
-/* telemetry/gpu/gpu_amdgpu.c - AMD GPUs through the amdgpu driver's own files (kernel documentation,
- * "amdgpu: GPU power/thermal controls and monitoring"), and ROCm's library for what the files lack.
+/* telemetry/gpu/gpu_amdgpu.c - AMD GPUs, through the files of the amdgpu driver (kernel documentation,
+ * "amdgpu: GPU power/thermal controls and monitoring"), and through ROCm's library for what the files lack.
  *
- * Throttling and energy stand in the binary file gpu_metrics, whose layout changes with the chip: read where
- * its version is one we know (discrete cards), asked from librocm_smi64 (energy) or unknown otherwise. */
+ * Throttle reasons and energy are in the binary file gpu_metrics, whose layout depends on the chip. It is
+ * read if its version is one of those below (discrete cards). Otherwise energy comes from librocm_smi64, and
+ * throttle reasons are unknown. */
 #include "telemetry/gpu/gpu.h"
 
 #include <stdio.h>
@@ -15,13 +16,16 @@
 
 /* ---------------------------------------------------------------- ROCm SMI */
 
-/* Functions and numbers as in the ROCm System Management Interface's manual; QDYNO_ROCM_SMI: another file. */
+/* Functions and numbers as in the manual of the ROCm System Management Interface. QDYNO_ROCM_SMI names
+ * another library file. */
 enum shape { TEXT, BUS_ID, ENERGY_COUNT };
-enum rocm_question { NAME, BUS, ENERGY, QUERIES };
+enum rocm_query { NAME, BUS, ENERGY, QUERIES };
 static const struct gpu_query ROCM_QUERIES[QUERIES] = {
     [NAME] = { .key = "rsmi_dev_name_get", .shape = TEXT },
-    [BUS] = { "rsmi_dev_pci_id_get", BUS_ID, .part = { "bdfid" } },
-    [ENERGY] = { "rsmi_dev_energy_count_get", ENERGY_COUNT, .part = { "count", "nanojoules_each", "ns" } },
+    [BUS] = { .key = "rsmi_dev_pci_id_get", .shape = BUS_ID, .part = { "bdfid" } },
+    [ENERGY] = { .key = "rsmi_dev_energy_count_get",
+                 .shape = ENERGY_COUNT,
+                 .part = { "count", "nanojoules_each", "ns" } },
 };
 
 static int rocm_start(struct gpu_library *l)
@@ -62,8 +66,14 @@ static int rocm_call(struct gpu_library *l, int device, const struct gpu_query *
 }
 
 static const struct gpu_library_kind ROCM = {
-    "rocm_smi", "librocm_smi64.so", "QDYNO_ROCM_SMI", ROCM_QUERIES, QUERIES,
-    rocm_start, rocm_stop,          rocm_call,        NULL,
+    .name = "rocm_smi",
+    .file = "librocm_smi64.so",
+    .variable = "QDYNO_ROCM_SMI",
+    .queries = ROCM_QUERIES,
+    .n_queries = QUERIES,
+    .start = rocm_start,
+    .stop = rocm_stop,
+    .call = rocm_call,
 };
 
 /* ---------------------------------------------------------------- the driver's files */
@@ -72,33 +82,48 @@ struct amdgpu {
     struct drm_cards cards;
     struct gpu_library *rocm; /* NULL: not installed */
     int rocm_device[MACHINE_GPUS];
-    uint64_t kfd_id[MACHINE_GPUS]; /* the compute driver's number of the card, 0 none */
+    uint64_t kfd_id[MACHINE_GPUS]; /* the card's number in the compute driver (KFD); 0: none */
 };
 
-/* hwmon files ("@"): microwatts, millidegrees, hertz, fan 0 to 255; power1_average on older chips,
- * power1_input on newer */
+/* Units of hwmon files ("@"): microwatts, millidegrees, hertz, and 0 to 255 for the fan. Older chips have
+ * power1_average, newer ones power1_input. */
 #define FIELD(name) offsetof(struct gpu_reading, name)
 static const struct drm_file FILES[] = {
-    { DUE_BUSY, FIELD(busy_ratio), "device/gpu_busy_percent", 1e-2, false },
-    { DUE_BUSY, FIELD(memory_busy_ratio), "device/mem_busy_percent", 1e-2, false },
-    { DUE_MEMORY, FIELD(mem_used_bytes), "device/mem_info_vram_used", 1, false },
-    { DUE_MEMORY, FIELD(mem_total_bytes), "device/mem_info_vram_total", 1, false },
-    { DUE_MEMORY, FIELD(host_mem_used_bytes), "device/mem_info_gtt_used", 1, false },
-    { DUE_CLOCK, FIELD(core_hertz), "@freq1_input", 1, false },
-    { DUE_CLOCK, FIELD(memory_hertz), "@freq2_input", 1, false },
-    { DUE_POWER, FIELD(power_watts), "@power1_average", 1e-6, false },
-    { DUE_POWER, FIELD(power_watts), "@power1_input", 1e-6, false },
-    { DUE_POWER, FIELD(power_instant_watts), "@power1_input", 1e-6, false },
-    { DUE_POWER, FIELD(power_limit_watts), "@power1_cap", 1e-6, false },
-    { DUE_SLOW, FIELD(temperature_celsius), "@temp1_input", 1e-3, true },
-    { DUE_SLOW, FIELD(hotspot_temperature_celsius), "@temp2_input", 1e-3, true },
-    { DUE_SLOW, FIELD(memory_temperature_celsius), "@temp3_input", 1e-3, true },
-    { DUE_SLOW, FIELD(fan_ratio), "@pwm1", 1.0 / 255, false },
+    { .due = DUE_BUSY, .offset = FIELD(busy_ratio), .file = "device/gpu_busy_percent", .scale = 1e-2 },
+    { .due = DUE_BUSY, .offset = FIELD(memory_busy_ratio), .file = "device/mem_busy_percent", .scale = 1e-2 },
+    { .due = DUE_MEMORY, .offset = FIELD(mem_used_bytes), .file = "device/mem_info_vram_used", .scale = 1 },
+    { .due = DUE_MEMORY, .offset = FIELD(mem_total_bytes), .file = "device/mem_info_vram_total", .scale = 1 },
+    { .due = DUE_MEMORY,
+      .offset = FIELD(host_mem_used_bytes),
+      .file = "device/mem_info_gtt_used",
+      .scale = 1 },
+    { .due = DUE_CLOCK, .offset = FIELD(core_hertz), .file = "@freq1_input", .scale = 1 },
+    { .due = DUE_CLOCK, .offset = FIELD(memory_hertz), .file = "@freq2_input", .scale = 1 },
+    { .due = DUE_POWER, .offset = FIELD(power_watts), .file = "@power1_average", .scale = 1e-6 },
+    { .due = DUE_POWER, .offset = FIELD(power_watts), .file = "@power1_input", .scale = 1e-6 },
+    { .due = DUE_POWER, .offset = FIELD(power_instant_watts), .file = "@power1_input", .scale = 1e-6 },
+    { .due = DUE_POWER, .offset = FIELD(power_limit_watts), .file = "@power1_cap", .scale = 1e-6 },
+    { .due = DUE_SLOW,
+      .offset = FIELD(temperature_celsius),
+      .file = "@temp1_input",
+      .scale = 1e-3,
+      .may_be_negative = true },
+    { .due = DUE_SLOW,
+      .offset = FIELD(hotspot_temperature_celsius),
+      .file = "@temp2_input",
+      .scale = 1e-3,
+      .may_be_negative = true },
+    { .due = DUE_SLOW,
+      .offset = FIELD(memory_temperature_celsius),
+      .file = "@temp3_input",
+      .scale = 1e-3,
+      .may_be_negative = true },
+    { .due = DUE_SLOW, .offset = FIELD(fan_ratio), .file = "@pwm1", .scale = 1.0 / 255 },
 };
 
-/* The file gpu_metrics of discrete cards (struct gpu_metrics_v1_3, kgd_pp_interface.h): versions 1.1 to 1.3
- * differ behind the fields named here, 1.3 alone has the reasons in a form that does not depend on the
- * chip; 1.4 has the energy at the same place. */
+/* The file gpu_metrics of discrete cards (struct gpu_metrics_v1_3 in the kernel's kgd_pp_interface.h).
+ * Versions 1.1 to 1.4 have the energy at the same offset; only 1.3 has throttle reasons in a form that does
+ * not depend on the chip. */
 struct gpu_metrics {
     uint16_t size;
     uint8_t format, content;
@@ -118,8 +143,8 @@ _Static_assert(offsetof(struct gpu_metrics, energy) == 24 && offsetof(struct gpu
                    sizeof(struct gpu_metrics) == 120,
                "gpu_metrics_v1_3 is the driver's layout");
 
-/* SMU_THROTTLER_*_BIT: 16 bits each of power, current, temperature, others. */
-static uint64_t reasons_of(uint64_t bits)
+/* Maps SMU_THROTTLER_*_BIT: 16 bits each for power, current, temperature and others. */
+static uint64_t throttle_reasons_map(uint64_t bits)
 {
     static const struct {
         int first, last;
@@ -137,8 +162,9 @@ static uint64_t reasons_of(uint64_t bits)
     return ours;
 }
 
-static void metrics_read(struct amdgpu *a, int card, const char *root, const struct gpu_due *due,
-                         struct gpu_reading *r)
+/* Reads throttle reasons and energy. */
+static void amdgpu_metrics_read(struct amdgpu *a, int card, const char *root, const struct gpu_due *due,
+                                struct gpu_reading *r)
 {
     struct gpu_metrics m = { 0 };
     const int n = sys_read_bytes(root, &m, sizeof m, "/sys/class/drm/%s/device/gpu_metrics",
@@ -146,7 +172,7 @@ static void metrics_read(struct amdgpu *a, int card, const char *root, const str
     const bool known = n >= (int)sizeof m && m.format == 1 && m.content >= 1;
     if (due->throttle) {
         r->throttle_known = known && m.content == 3 && m.throttle != UINT64_MAX;
-        r->throttle_reasons = r->throttle_known ? reasons_of(m.throttle) : 0;
+        r->throttle_reasons = r->throttle_known ? throttle_reasons_map(m.throttle) : 0;
     }
     if (!due->power) return;
     struct gpu_answer e;
@@ -158,8 +184,8 @@ static void metrics_read(struct amdgpu *a, int card, const char *root, const str
         r->energy_joules = (double)e.value[0] * (double)e.value[1] * 1e-9;
 }
 
-/* "0: 500Mhz *\n1: 2600Mhz": the last is the highest. */
-static double highest_clock(const char *root, const char *card)
+/* The highest clock in a list such as "0: 500Mhz *\n1: 2600Mhz". */
+static double amdgpu_highest_clock(const char *root, const char *card)
 {
     char text[2048];
     double mhz = NAN;
@@ -171,8 +197,8 @@ static double highest_clock(const char *root, const char *card)
     return mhz * 1e6;
 }
 
-/* Processes that compute are listed by the compute driver, with the memory they hold on each card. */
-static void processes(struct amdgpu *a, int card, const char *root, struct gpu_reading *r)
+/* The compute driver lists the processes that compute, with their memory on each card. */
+static void amdgpu_processes(struct amdgpu *a, int card, const char *root, struct gpu_reading *r)
 {
     struct sys_list pids;
     r->processes = -1;
@@ -197,7 +223,7 @@ static void amdgpu_sample(void *state, const char *root, const struct gpu_due *d
         struct gpu_reading *r = &reading[i];
         const char *card = a->cards.card[i];
         drm_files_read(FILES, COUNT_OF(FILES), root, &a->cards, i, due, r);
-        if (due->throttle || due->power) metrics_read(a, i, root, due, r);
+        if (due->throttle || due->power) amdgpu_metrics_read(a, i, root, due, r);
         if (!due->slow) continue;
         char errors[128];
         if (sys_read(root, errors, sizeof errors, "/sys/class/drm/%s/device/ras/umc_err_count", card) > 0) {
@@ -205,15 +231,16 @@ static void amdgpu_sample(void *state, const char *root, const struct gpu_due *d
             r->ecc_corrected = sys_field(errors, "ce:");
         }
         if (!*r->uuid) sys_read(root, r->uuid, sizeof r->uuid, "/sys/class/drm/%s/device/unique_id", card);
-        r->core_max_hertz = highest_clock(root, card);
+        r->core_max_hertz = amdgpu_highest_clock(root, card);
         drm_pcie_link(root, card, &r->pcie_generation, &r->pcie_width);
-        processes(a, i, root, r);
+        amdgpu_processes(a, i, root, r);
     }
 }
 
-/* ---------------------------------------------------------------- who is there */
+/* ---------------------------------------------------------------- identification */
 
-/* The compute driver names a card by bus and function number in one: location_id. */
+/* Finds each card's number in the compute driver, which identifies cards by location_id: bus, device and
+ * function in one number. */
 static void kfd_find(struct amdgpu *a, const char *root, const struct gpu_identity *gpu)
 {
     struct sys_list nodes;
@@ -221,7 +248,7 @@ static void kfd_find(struct amdgpu *a, const char *root, const struct gpu_identi
     for (int k = 0; k < nodes.count; k++) {
         char text[4096];
         const int64_t id = sys_integer(root, "/sys/class/kfd/kfd/topology/nodes/%s/gpu_id", nodes.name[k]);
-        if (id <= 0) continue; /* a processor */
+        if (id <= 0) continue; /* the node is a processor */
         sys_read(root, text, sizeof text, "/sys/class/kfd/kfd/topology/nodes/%s/properties", nodes.name[k]);
         const double location = sys_field(text, "location_id"), domain = sys_field(text, "domain");
         if (!(location >= 0)) continue;
@@ -248,7 +275,7 @@ static void rocm_find(struct amdgpu *a, const char *root, struct gpu_identity *g
         for (int i = 0; i < a->cards.count; i++) {
             if (strcmp(gpu[i].bus, bus)) continue;
             a->rocm_device[i] = d;
-            /* where neither the card nor the PCI id list has a name */
+            /* neither the card nor the PCI id list provided a name */
             if (str_starts(gpu[i].name, "amd GPU") && !gpu_library_query(a->rocm, d, NAME, &name))
                 memcpy(gpu[i].name, name.text, sizeof gpu[i].name);
         }
@@ -269,7 +296,7 @@ static enum err_code amdgpu_open(void **state, const char *root, struct gpu_list
     const int first = list->count;
     drm_cards_find(&a->cards, root, "0x1002");
     drm_cards_identify(list, root, &a->cards, "amd", "amdgpu");
-    a->cards.count = list->count - first; /* as many as the list has room for */
+    a->cards.count = list->count - first; /* fewer when the list is full */
     if (!a->cards.count) {
         free(a);
         return err_set(why, ERR_ABSENT, "no AMD GPU in '%s/sys/class/drm'", root);
@@ -284,4 +311,6 @@ static enum err_code amdgpu_open(void **state, const char *root, struct gpu_list
     return ERR_OK;
 }
 
-const struct gpu_vendor GPU_VENDOR_AMDGPU = { "amdgpu", amdgpu_open, amdgpu_sample, amdgpu_close, &ROCM };
+const struct gpu_vendor GPU_VENDOR_AMDGPU = {
+    .name = "amdgpu", .open = amdgpu_open, .sample = amdgpu_sample, .close = amdgpu_close, .library = &ROCM
+};

@@ -1,4 +1,4 @@
-/* telemetry/gpu/gpu_drm.c - GPUs as the kernel's DRM and hwmon files show them: finding, naming, and tables
+/* telemetry/gpu/gpu_drm.c - GPUs in the kernel's DRM and hwmon files: finds and names cards, and reads tables
  * of files with one number each. */
 #include "telemetry/gpu/gpu.h"
 
@@ -29,19 +29,20 @@ void drm_cards_find(struct drm_cards *out, const char *root, const char *pci_ven
 
 static const char PCI_IDS[] = "/usr/share/misc/pci.ids";
 
-/* The device's line in pci.ids: "vvvv  vendor" then "\tdddd  device", lower-case hex. A recording may name
- * the vendor more than once. */
+/* Finds a device in the text of pci.ids, where a line "vvvv  vendor" is followed by lines "\tdddd  device" in
+ * lower-case hex. A recording may contain the vendor's line more than once. Returns the name, or NULL. */
 static const char *pci_line(const char *ids, const char *vendor, const char *device)
 {
     for (const char *start = ids; (start = strstr(start, vendor)); start++) {
         const char *line = strstr(start, device);
-        const char *next = start + 1; /* the device must belong to this vendor: no unindented line between */
+        const char *next = start + 1; /* no unindented line may lie between: it would begin another vendor */
         while ((next = strchr(next, '\n')) && (next[1] == '\t' || next[1] == '#')) next++;
         if (line && (!next || line < next)) return line + strlen(device);
     }
     return NULL;
 }
 
+/* The name of a device "10DE:2204" in the installed PCI id list. */
 static bool pci_name(const char *root, const char *id, char *buf, size_t size)
 {
     char path[4096], vendor[16], device[16], *ids = NULL;
@@ -54,7 +55,7 @@ static bool pci_name(const char *root, const char *id, char *buf, size_t size)
     if (file_read(&ids, NULL, path, 8 << 20, NULL)) return false;
     const char *name = pci_line(ids, vendor, device);
     if (name) {
-        struct str record = { 0 }; /* of this megabyte a recording keeps the line */
+        struct str record = { 0 }; /* a recording keeps only this line of the large file */
         snprintf(buf, size, "%.*s", (int)strcspn(name, "\r\n"), name);
         str_printf(&record, "#%s%s%s\n", vendor, device, buf);
         sys_observed(root, PCI_IDS, str_text(&record), record.len);
@@ -97,7 +98,7 @@ void drm_pcie_link(const char *root, const char *card, int *generation, int *wid
     *width = lanes > 0 && lanes <= 32 ? (int)lanes : -1;
 }
 
-static bool is_due(const struct drm_file *f, const struct gpu_due *due)
+static bool file_is_due(const struct drm_file *f, const struct gpu_due *due)
 {
     switch (f->due) {
     case DUE_BUSY: return due->busy;
@@ -115,9 +116,9 @@ void drm_files_read(const struct drm_file *files, size_t n, const char *root, co
     const char *name = cards->card[card], *hwmon = cards->hwmon[card];
     for (size_t i = 0; i < n; i++) {
         const struct drm_file *f = &files[i];
-        if (!is_due(f, due)) continue;
+        if (!file_is_due(f, due)) continue;
         double *value = (double *)((char *)r + f->offset);
-        bool again = false; /* an earlier row of this field */
+        bool again = false; /* an earlier row fills the same field */
         for (size_t k = 0; k < i; k++) again |= files[k].offset == f->offset;
         if (again && !isnan(*value)) continue;
         double v = NAN;

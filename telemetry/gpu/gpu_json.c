@@ -1,4 +1,4 @@
-/* telemetry/gpu/gpu_json.c - a reading's numbers by name, and all of it as JSON. */
+/* telemetry/gpu/gpu_json.c - the names of a reading's numeric fields, and the reading as JSON. */
 #include "telemetry/gpu/gpu.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ double gpu_field_get(const struct gpu_reading *r, const struct gpu_field *f)
     return *(const double *)((const char *)r + f->offset);
 }
 
-/* -1: unknown */
+/* -1, unknown, becomes null. */
 static void put_count(json_t *o, const char *key, int n)
 {
     json_put(o, key, n < 0 ? json_null() : json_integer(n));

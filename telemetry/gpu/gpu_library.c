@@ -1,5 +1,5 @@
-/* telemetry/gpu/gpu_library.c - a vendor's library behind one function, and the same function over recorded
- * answers: see gpu_library.h. */
+/* telemetry/gpu/gpu_library.c - makes queries to a vendor's library, or looks their answers up in a
+ * recording. */
 #include "telemetry/gpu/gpu_library.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 
 #include "telemetry/gpu/gpu.h"
 
-static bool is_list(const struct gpu_query *q)
+static bool query_is_list(const struct gpu_query *q)
 {
     return q->part[0] && !strcmp(q->part[0], "[]");
 }
@@ -29,7 +29,7 @@ static enum err_code library_load(struct gpu_library *l, struct err *why)
     l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!l->handle) {
         const char *cause = dlerror();
-        return err_set(why, ERR_ABSENT, "no library of %s: %s", k->name, cause ? cause : path);
+        return err_set(why, ERR_ABSENT, "%s library not found: %s", k->name, cause ? cause : path);
     }
     for (int i = 0; i < k->n_queries; i++) {
         char symbol[96];
@@ -43,7 +43,7 @@ static enum err_code library_load(struct gpu_library *l, struct err *why)
                        meaning ? meaning : "is the driver loaded?");
     }
     l->started = true;
-    return l->devices ? ERR_OK : err_set(why, ERR_ABSENT, "'%s' shows no device", path);
+    return l->devices ? ERR_OK : err_set(why, ERR_ABSENT, "'%s' reports no device", path);
 }
 
 /* ---------------------------------------------------------------- recorded answers */
@@ -54,13 +54,14 @@ static enum err_code recording_load(struct gpu_library *l, const char *root, str
     size_t n;
     json_t *doc = NULL;
     snprintf(path, sizeof path, "%s/%s.json", root, l->kind->name);
-    if (access(path, F_OK)) return err_set(why, ERR_ABSENT, "this recording holds no %s", l->kind->name);
+    if (access(path, F_OK))
+        return err_set(why, ERR_ABSENT, "this recording contains no answers of %s", l->kind->name);
     enum err_code rc = file_read(&text, &n, path, 8 << 20, why);
     if (rc) return rc;
     rc = json_parse(&doc, text, n, why);
     free(text);
     if (!rc && !json_is_array(json_object_get(doc, "devices")))
-        rc = err_set(why, ERR_FORMAT, "want an array 'devices'");
+        rc = err_set(why, ERR_FORMAT, "expected an array 'devices'");
     if (!rc) {
         l->recorded = json_incref(json_object_get(doc, "devices"));
         l->devices = (int)MIN(json_array_size(l->recorded), (size_t)MACHINE_GPUS);
@@ -70,19 +71,20 @@ static enum err_code recording_load(struct gpu_library *l, const char *root, str
     return rc ? err_prefix(why, "%s", path) : ERR_OK;
 }
 
-/* Numbers above what JSON's integers hold are the library's "not available": null both ways. */
-static uint64_t number_of(const json_t *v)
+/* Libraries use numbers above INT64_MAX for "not available"; in JSON they are null. */
+static uint64_t number_from_json(const json_t *v)
 {
     return json_is_integer(v) ? (uint64_t)json_integer_value(v) : UINT64_MAX;
 }
 
-static json_t *number_to(uint64_t v)
+static json_t *number_to_json(uint64_t v)
 {
     return v <= INT64_MAX ? json_integer((json_int_t)v) : json_null();
 }
 
-/* A text, a number, an object of parts, a list of pairs, or {"error": code}. */
-static int answer_from(const json_t *v, const struct gpu_query *q, struct gpu_answer *out)
+/* Converts a recorded answer: a text, a number, an object of parts, a list of pairs, or {"error": code}.
+ * Returns the code. */
+static int answer_from_json(const json_t *v, const struct gpu_query *q, struct gpu_answer *out)
 {
     const json_t *error = json_is_object(v) ? json_object_get(v, "error") : NULL;
     if (error)
@@ -93,30 +95,31 @@ static int answer_from(const json_t *v, const struct gpu_query *q, struct gpu_an
         snprintf(out->text, sizeof out->text, "%s", json_string_value(v));
         return 0;
     }
-    if (is_list(q)) {
+    if (query_is_list(q)) {
         size_t i;
         json_t *pair;
         if (!json_is_array(v)) return LIBRARY_NO_ANSWER;
         json_array_foreach(v, i, pair)
         {
             if (out->count + 2 > ANSWER_VALUES) break;
-            out->value[out->count++] = number_of(json_array_get(pair, 0));
-            out->value[out->count++] = number_of(json_array_get(pair, 1));
+            out->value[out->count++] = number_from_json(json_array_get(pair, 0));
+            out->value[out->count++] = number_from_json(json_array_get(pair, 1));
         }
         return 0;
     }
     if (!q->part[1]) {
         if (!json_is_integer(v)) return LIBRARY_NO_ANSWER;
-        out->value[0] = number_of(v);
+        out->value[0] = number_from_json(v);
         return 0;
     }
     if (!json_is_object(v)) return LIBRARY_NO_ANSWER;
     for (int i = 0; i < ANSWER_PARTS && q->part[i]; i++)
-        out->value[i] = number_of(json_object_get(v, q->part[i]));
+        out->value[i] = number_from_json(json_object_get(v, q->part[i]));
     return 0;
 }
 
-/* Process ids of one device, by the order in which they turned up: the same one is the same in every list. */
+/* Masked process ids are numbered in order of first appearance, so that a process has the same number in all
+ * lists of a device. */
 struct seen {
     uint64_t pid[2 * ANSWER_VALUES];
     int count;
@@ -130,32 +133,34 @@ static uint64_t masked_pid(struct seen *seen, uint64_t pid)
     return (uint64_t)i + 1;
 }
 
-/* seen NULL: nothing is masked. */
-static json_t *answer_to(const struct gpu_query *q, const struct gpu_answer *a, int device, struct seen *seen)
+/* seen NULL: secret values are not masked. */
+static json_t *answer_to_json(const struct gpu_query *q, const struct gpu_answer *a, int device,
+                              struct seen *seen)
 {
     if (!q->part[0]) {
         char text[96];
         snprintf(text, sizeof text, "masked-%d", device);
         return json_string(seen && q->secret ? text : a->text);
     }
-    if (is_list(q)) {
+    if (query_is_list(q)) {
         json_t *list = json_array();
         for (int i = 0; i + 1 < a->count; i += 2) {
             json_t *pair = json_array();
             const uint64_t pid = seen && q->secret ? masked_pid(seen, a->value[i]) : a->value[i];
-            json_array_append_new(pair, number_to(pid));
-            json_array_append_new(pair, number_to(a->value[i + 1]));
+            json_array_append_new(pair, number_to_json(pid));
+            json_array_append_new(pair, number_to_json(a->value[i + 1]));
             json_array_append_new(list, pair);
         }
         return list;
     }
-    if (!q->part[1]) return number_to(a->value[0]);
+    if (!q->part[1]) return number_to_json(a->value[0]);
     json_t *parts = json_object();
-    for (int i = 0; i < ANSWER_PARTS && q->part[i]; i++) json_put(parts, q->part[i], number_to(a->value[i]));
+    for (int i = 0; i < ANSWER_PARTS && q->part[i]; i++)
+        json_put(parts, q->part[i], number_to_json(a->value[i]));
     return parts;
 }
 
-/* ---------------------------------------------------------------- both */
+/* ---------------------------------------------------------------- interface */
 
 enum err_code gpu_library_open(struct gpu_library **out, const struct gpu_library_kind *kind,
                                const char *root, struct err *why)
@@ -188,7 +193,7 @@ int gpu_library_query(struct gpu_library *l, int device, int query, struct gpu_a
     int code = LIBRARY_NO_ANSWER;
     *out = (struct gpu_answer){ 0 };
     if (l->recorded)
-        code = answer_from(json_object_get(json_array_get(l->recorded, (size_t)device), q->key), q, out);
+        code = answer_from_json(json_object_get(json_array_get(l->recorded, (size_t)device), q->key), q, out);
     else if (l->function[query])
         code = l->kind->call(l, device, q, l->function[query], out);
     if (code) *out = (struct gpu_answer){ 0 };
@@ -208,7 +213,7 @@ json_t *gpu_library_record(struct gpu_library *l, bool masked)
             const int code = gpu_library_query(l, d, i, &a);
             json_t *v = code == LIBRARY_NO_ANSWER ? NULL
                         : code                    ? json_pack("{s:i}", "error", code)
-                                                  : answer_to(q, &a, d, masked ? &seen : NULL);
+                                                  : answer_to_json(q, &a, d, masked ? &seen : NULL);
             if (v) json_put(answers, q->key, v);
         }
         json_array_append_new(devices, answers);

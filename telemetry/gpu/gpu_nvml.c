@@ -1,11 +1,11 @@
-/* telemetry/gpu/gpu_nvml.c - NVIDIA GPUs through the driver's own library, loaded only when it is there.
+/* telemetry/gpu/gpu_nvml.c - NVIDIA GPUs, through the driver's library NVML if it is installed.
  *
- * libnvidia-ml.so.1 comes with the driver and keeps its functions' binary interface, so we declare what we
- * use (names, numbers and structures as in NVIDIA's NVML API reference) and link nothing. QDYNO_NVML names
- * another library file. Each function and each value is optional: what one card, driver or permission does
- * not give is unknown, for that card. A card that fell off the bus is unknown from then on.
+ * libnvidia-ml.so.1 comes with the driver and has a stable binary interface. So this file declares what it
+ * uses (names, numbers and structures as in NVIDIA's NVML API reference) and links nothing. QDYNO_NVML names
+ * another library file. Every function and value is optional: what a card, a driver or missing permissions do
+ * not provide is unknown for that card. A card that no longer answers on the bus is unknown from then on.
  *
- * Without the library (or in a recording without its answers) the kernel's files still name the cards. */
+ * Without the library, or in a recording without its answers, the kernel's files still name the cards. */
 #include "telemetry/gpu/gpu.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ struct nvml_pci {
     char id[32];
 };
 
-/* How a function is called. */
+/* The signatures of the library's functions. */
 enum shape {
     SYSTEM_TEXT, /* (char *, unsigned size) */
     TEXT,        /* (device, char *, unsigned size) */
@@ -81,7 +81,7 @@ enum shape {
     PARTITIONS,
 };
 
-enum nvml_question {
+enum nvml_query {
     NAME,
     UUID,
     DRIVER,
@@ -119,41 +119,91 @@ enum nvml_question {
 
 static const struct gpu_query NVML_QUERIES[QUERIES] = {
     [NAME] = { .key = "nvmlDeviceGetName", .shape = TEXT },
-    [UUID] = { "nvmlDeviceGetUUID", TEXT, .secret = true },
+    [UUID] = { .key = "nvmlDeviceGetUUID", .shape = TEXT, .secret = true },
     [DRIVER] = { .key = "nvmlSystemGetDriverVersion", .shape = SYSTEM_TEXT },
-    [BUS] = { "nvmlDeviceGetPciInfo_v3", PCI, .part = { "domain", "bus", "device" } },
-    [CAPABILITY] = { "nvmlDeviceGetCudaComputeCapability", TWO, .part = { "major", "minor" } },
-    [MEMORY_2] = { "nvmlDeviceGetMemoryInfo_v2", MEMORY2, .part = { "total", "reserved", "free", "used" } },
-    [MEMORY_1] = { "nvmlDeviceGetMemoryInfo", MEMORY, .part = { "total", "free", "used" } },
-    [BUSY] = { "nvmlDeviceGetUtilizationRates", TWO_STRUCT, .part = { "gpu", "memory" } },
-    [POWER] = { "nvmlDeviceGetPowerUsage", NUMBER, .part = { "mW" } },
-    [POWER_LIMIT] = { "nvmlDeviceGetEnforcedPowerLimit", NUMBER, .part = { "mW" } },
-    [POWER_INSTANT] = { "nvmlDeviceGetFieldValues(186)", FIELD, NVML_FI_POWER_INSTANT, .part = { "mW" } },
-    [ENERGY] = { "nvmlDeviceGetTotalEnergyConsumption", LONG, .part = { "mJ" } },
-    [TEMPERATURE] = { "nvmlDeviceGetTemperature(0)", OF_KIND, 0, .part = { "C" } },
-    [MEMORY_TEMPERATURE] = { "nvmlDeviceGetFieldValues(82)", FIELD, NVML_FI_MEMORY_TEMP, .part = { "C" } },
-    [FAN] = { "nvmlDeviceGetFanSpeed", NUMBER, .part = { "%" } },
-    [CLOCK_CORE] = { "nvmlDeviceGetClockInfo(1)", OF_KIND, NVML_CLOCK_SM, .part = { "MHz" } },
-    [CLOCK_CORE_MAX] = { "nvmlDeviceGetMaxClockInfo(1)", OF_KIND, NVML_CLOCK_SM, .part = { "MHz" } },
-    [CLOCK_MEMORY] = { "nvmlDeviceGetClockInfo(2)", OF_KIND, NVML_CLOCK_MEM, .part = { "MHz" } },
-    [REASONS] = { "nvmlDeviceGetCurrentClocksEventReasons", LONG, .part = { "bits" } },
-    [REASONS_OLD] = { "nvmlDeviceGetCurrentClocksThrottleReasons", LONG, .part = { "bits" } },
-    [LINK_GENERATION] = { "nvmlDeviceGetCurrPcieLinkGeneration", NUMBER, .part = { "generation" } },
-    [LINK_WIDTH] = { "nvmlDeviceGetCurrPcieLinkWidth", NUMBER, .part = { "lanes" } },
-    [PCIE_COUNT_TX] = { "nvmlDeviceGetFieldValues(197)", FIELD, NVML_FI_PCIE_TX, .part = { "bytes" } },
-    [PCIE_COUNT_RX] = { "nvmlDeviceGetFieldValues(198)", FIELD, NVML_FI_PCIE_RX, .part = { "bytes" } },
-    [PCIE_TX] = { "nvmlDeviceGetPcieThroughput(0)", OF_KIND, NVML_PCIE_TX, .part = { "KB/s" } },
-    [PCIE_RX] = { "nvmlDeviceGetPcieThroughput(1)", OF_KIND, NVML_PCIE_RX, .part = { "KB/s" } },
-    [ECC_CORRECTED] = { "nvmlDeviceGetTotalEccErrors(0,0)", ECC, NVML_ECC_CORRECTED, NVML_ECC_VOLATILE,
+    [BUS] = { .key = "nvmlDeviceGetPciInfo_v3", .shape = PCI, .part = { "domain", "bus", "device" } },
+    [CAPABILITY] = { .key = "nvmlDeviceGetCudaComputeCapability",
+                     .shape = TWO,
+                     .part = { "major", "minor" } },
+    [MEMORY_2] = { .key = "nvmlDeviceGetMemoryInfo_v2",
+                   .shape = MEMORY2,
+                   .part = { "total", "reserved", "free", "used" } },
+    [MEMORY_1] = { .key = "nvmlDeviceGetMemoryInfo", .shape = MEMORY, .part = { "total", "free", "used" } },
+    [BUSY] = { .key = "nvmlDeviceGetUtilizationRates", .shape = TWO_STRUCT, .part = { "gpu", "memory" } },
+    [POWER] = { .key = "nvmlDeviceGetPowerUsage", .shape = NUMBER, .part = { "mW" } },
+    [POWER_LIMIT] = { .key = "nvmlDeviceGetEnforcedPowerLimit", .shape = NUMBER, .part = { "mW" } },
+    [POWER_INSTANT] = { .key = "nvmlDeviceGetFieldValues(186)",
+                        .shape = FIELD,
+                        .argument = NVML_FI_POWER_INSTANT,
+                        .part = { "mW" } },
+    [ENERGY] = { .key = "nvmlDeviceGetTotalEnergyConsumption", .shape = LONG, .part = { "mJ" } },
+    [TEMPERATURE] = { .key = "nvmlDeviceGetTemperature(0)",
+                      .shape = OF_KIND,
+                      .argument = 0,
+                      .part = { "C" } },
+    [MEMORY_TEMPERATURE] = { .key = "nvmlDeviceGetFieldValues(82)",
+                             .shape = FIELD,
+                             .argument = NVML_FI_MEMORY_TEMP,
+                             .part = { "C" } },
+    [FAN] = { .key = "nvmlDeviceGetFanSpeed", .shape = NUMBER, .part = { "%" } },
+    [CLOCK_CORE] = { .key = "nvmlDeviceGetClockInfo(1)",
+                     .shape = OF_KIND,
+                     .argument = NVML_CLOCK_SM,
+                     .part = { "MHz" } },
+    [CLOCK_CORE_MAX] = { .key = "nvmlDeviceGetMaxClockInfo(1)",
+                         .shape = OF_KIND,
+                         .argument = NVML_CLOCK_SM,
+                         .part = { "MHz" } },
+    [CLOCK_MEMORY] = { .key = "nvmlDeviceGetClockInfo(2)",
+                       .shape = OF_KIND,
+                       .argument = NVML_CLOCK_MEM,
+                       .part = { "MHz" } },
+    [REASONS] = { .key = "nvmlDeviceGetCurrentClocksEventReasons", .shape = LONG, .part = { "bits" } },
+    [REASONS_OLD] = { .key = "nvmlDeviceGetCurrentClocksThrottleReasons", .shape = LONG, .part = { "bits" } },
+    [LINK_GENERATION] = { .key = "nvmlDeviceGetCurrPcieLinkGeneration",
+                          .shape = NUMBER,
+                          .part = { "generation" } },
+    [LINK_WIDTH] = { .key = "nvmlDeviceGetCurrPcieLinkWidth", .shape = NUMBER, .part = { "lanes" } },
+    [PCIE_COUNT_TX] = { .key = "nvmlDeviceGetFieldValues(197)",
+                        .shape = FIELD,
+                        .argument = NVML_FI_PCIE_TX,
+                        .part = { "bytes" } },
+    [PCIE_COUNT_RX] = { .key = "nvmlDeviceGetFieldValues(198)",
+                        .shape = FIELD,
+                        .argument = NVML_FI_PCIE_RX,
+                        .part = { "bytes" } },
+    [PCIE_TX] = { .key = "nvmlDeviceGetPcieThroughput(0)",
+                  .shape = OF_KIND,
+                  .argument = NVML_PCIE_TX,
+                  .part = { "KB/s" } },
+    [PCIE_RX] = { .key = "nvmlDeviceGetPcieThroughput(1)",
+                  .shape = OF_KIND,
+                  .argument = NVML_PCIE_RX,
+                  .part = { "KB/s" } },
+    [ECC_CORRECTED] = { .key = "nvmlDeviceGetTotalEccErrors(0,0)",
+                        .shape = ECC,
+                        .argument = NVML_ECC_CORRECTED,
+                        .argument2 = NVML_ECC_VOLATILE,
                         .part = { "errors" } },
-    [ECC_UNCORRECTED] = { "nvmlDeviceGetTotalEccErrors(1,0)", ECC, NVML_ECC_UNCORRECTED, NVML_ECC_VOLATILE,
+    [ECC_UNCORRECTED] = { .key = "nvmlDeviceGetTotalEccErrors(1,0)",
+                          .shape = ECC,
+                          .argument = NVML_ECC_UNCORRECTED,
+                          .argument2 = NVML_ECC_VOLATILE,
                           .part = { "errors" } },
-    [MIG_MODE] = { "nvmlDeviceGetMigMode", TWO, .part = { "current", "pending" } },
-    [MIG_DEVICES] = { "nvmlDeviceGetMigDeviceHandleByIndex", PARTITIONS, .part = { "devices" } },
-    [COMPUTE] = { "nvmlDeviceGetComputeRunningProcesses_v3", PROCESSES, .secret = true, .part = { "[]" } },
-    [GRAPHICS] = { "nvmlDeviceGetGraphicsRunningProcesses_v3", PROCESSES, .secret = true, .part = { "[]" } },
+    [MIG_MODE] = { .key = "nvmlDeviceGetMigMode", .shape = TWO, .part = { "current", "pending" } },
+    [MIG_DEVICES] = { .key = "nvmlDeviceGetMigDeviceHandleByIndex",
+                      .shape = PARTITIONS,
+                      .part = { "devices" } },
+    [COMPUTE] = { .key = "nvmlDeviceGetComputeRunningProcesses_v3",
+                  .shape = PROCESSES,
+                  .secret = true,
+                  .part = { "[]" } },
+    [GRAPHICS] = { .key = "nvmlDeviceGetGraphicsRunningProcesses_v3",
+                   .shape = PROCESSES,
+                   .secret = true,
+                   .part = { "[]" } },
 };
-_Static_assert((int)QUERIES <= (int)LIBRARY_QUERIES, "a slot for each query");
+_Static_assert((int)QUERIES <= (int)LIBRARY_QUERIES, "struct gpu_library has room for each query");
 
 /* ---------------------------------------------------------------- calling the library */
 
@@ -166,7 +216,8 @@ static int nvml_start(struct gpu_library *l)
     if (bad) return bad;
     unsigned n = 0;
     if (count(&n)) n = 0;
-    for (unsigned i = 0; i < n && l->devices < MACHINE_GPUS; i++) /* one that may not be seen is left out */
+    for (unsigned i = 0; i < n && l->devices < MACHINE_GPUS;
+         i++) /* skip a device that this user may not access */
         if (!handle(i, &l->device[l->devices])) l->devices++;
     return 0;
 }
@@ -177,7 +228,7 @@ static void nvml_stop(struct gpu_library *l)
     if (shutdown) shutdown();
 }
 
-static uint64_t field_value(const struct nvml_field *f)
+static uint64_t nvml_field_value(const struct nvml_field *f)
 {
     switch (f->type) {
     case 0: return f->value.d >= 0 ? (uint64_t)f->value.d : UINT64_MAX;
@@ -187,7 +238,7 @@ static uint64_t field_value(const struct nvml_field *f)
     case 4: return f->value.sll >= 0 ? (uint64_t)f->value.sll : UINT64_MAX;
     case 5: return f->value.si >= 0 ? (uint64_t)f->value.si : UINT64_MAX;
     case 6: return f->value.us;
-    default: return UINT64_MAX; /* a type newer than this program */
+    default: return UINT64_MAX; /* a type that is newer than this program */
     }
 }
 
@@ -196,8 +247,8 @@ static nvml_return call_field(void *fn, void *d, const struct gpu_query *q, stru
     struct nvml_field f = { .id = (unsigned)q->argument };
     nvml_return code = ((nvml_return(*)(void *, int, struct nvml_field *))fn)(d, 1, &f);
     if (!code) code = f.code;
-    out->value[0] = field_value(&f);
-    /* 32 bits of bytes wrap within a second, and nobody could tell how often */
+    out->value[0] = nvml_field_value(&f);
+    /* a 32-bit byte counter wraps within a second, so its rate would be ambiguous */
     const bool counts = q->argument == NVML_FI_PCIE_TX || q->argument == NVML_FI_PCIE_RX;
     return !code && counts && f.type == NVML_UNSIGNED_INT ? NVML_ERROR_NOT_SUPPORTED : code;
 }
@@ -207,7 +258,7 @@ static nvml_return call_processes(void *fn, void *d, struct gpu_answer *out)
     struct nvml_process list[ANSWER_VALUES / 2];
     unsigned n = COUNT_OF(list);
     const nvml_return code = ((nvml_return(*)(void *, unsigned *, struct nvml_process *))fn)(d, &n, list);
-    /* more than fit: NVML_ERROR_INSUFFICIENT_SIZE, unknown */
+    /* with more processes than fit, the code is NVML_ERROR_INSUFFICIENT_SIZE and the list is unknown */
     for (unsigned i = 0; !code && i < n && i < COUNT_OF(list); i++) {
         out->value[out->count++] = list[i].pid;
         out->value[out->count++] = list[i].bytes;
@@ -229,7 +280,7 @@ static nvml_return call_memory(void *fn, void *d, const struct gpu_query *q, str
     return code;
 }
 
-/* The parts of a card in MIG mode have numbers of their own, with gaps where one was taken away. */
+/* Counts the MIG partitions of a card. Their numbers have gaps where a partition was removed. */
 static nvml_return call_partitions(void *fn, void *d, struct gpu_answer *out)
 {
     enum { MOST = 16 };
@@ -286,11 +337,11 @@ static const char *nvml_explain(int code)
         int code;
         const char *text;
     } CODES[] = {
-        { LIBRARY_NO_ANSWER, "it is no library of NVIDIA's" },
+        { LIBRARY_NO_ANSWER, "it is not an NVIDIA library" },
         { 4, "this user may not use /dev/nvidia*: see its permissions, or the container's list of devices" },
         { 9, "NVIDIA's kernel module is not loaded: modprobe nvidia" },
         { 15, "a GPU has fallen off the bus: see the kernel's log, then reset it or reboot" },
-        { 17, "the system or the container keeps it from the device files" },
+        { 17, "the system or the container denies access to the device files" },
         { 18, "library and kernel module are of different versions, as after an update: reboot" },
     };
     for (size_t i = 0; i < COUNT_OF(CODES); i++)
@@ -299,22 +350,30 @@ static const char *nvml_explain(int code)
 }
 
 static const struct gpu_library_kind NVML = {
-    "nvml",     "libnvidia-ml.so.1", "QDYNO_NVML", NVML_QUERIES, QUERIES,
-    nvml_start, nvml_stop,           nvml_call,    nvml_explain,
+    .name = "nvml",
+    .file = "libnvidia-ml.so.1",
+    .variable = "QDYNO_NVML",
+    .queries = NVML_QUERIES,
+    .n_queries = QUERIES,
+    .start = nvml_start,
+    .stop = nvml_stop,
+    .call = nvml_call,
+    .explain = nvml_explain,
 };
 
-/* ---------------------------------------------------------------- what the answers mean */
+/* ---------------------------------------------------------------- readings */
 
 struct nvml {
-    struct gpu_library *library; /* NULL: only named */
+    struct gpu_library *library; /* NULL: devices have a name but no readings */
     struct {
         bool lost, counts_pcie;
         struct rate rx, tx;
     } card[MACHINE_GPUS];
-    int next_throughput; /* the card whose PCIe traffic is measured next: see traffic */
+    int next_throughput; /* the card whose PCIe traffic is measured next: see nvml_traffic */
 };
 
-static bool ask(struct nvml *n, int card, enum nvml_question q, struct gpu_answer *a)
+/* Makes one query; false when the value is unknown. Notes when the card was lost. */
+static bool nvml_ask(struct nvml *n, int card, enum nvml_query q, struct gpu_answer *a)
 {
     if (n->card[card].lost) return false;
     const int code = gpu_library_query(n->library, card, q, a);
@@ -322,36 +381,37 @@ static bool ask(struct nvml *n, int card, enum nvml_question q, struct gpu_answe
     return !code;
 }
 
-/* A number, scaled; NAN when it is not told. */
-static double number(struct nvml *n, int card, enum nvml_question q, double scale)
+/* A number times `scale`; NAN: unknown. */
+static double nvml_number(struct nvml *n, int card, enum nvml_query q, double scale)
 {
     struct gpu_answer a;
-    return ask(n, card, q, &a) && a.value[0] != UINT64_MAX ? (double)a.value[0] * scale : NAN;
+    return nvml_ask(n, card, q, &a) && a.value[0] != UINT64_MAX ? (double)a.value[0] * scale : NAN;
 }
 
-static int whole(struct nvml *n, int card, enum nvml_question q, int most)
+/* A whole number from 0 to `most`; -1: unknown. */
+static int nvml_integer(struct nvml *n, int card, enum nvml_query q, int most)
 {
-    const double v = number(n, card, q, 1);
+    const double v = nvml_number(n, card, q, 1);
     return v >= 0 && v <= most ? (int)v : -1;
 }
 
-/* What is taken from programs: the part the driver keeps for itself is neither theirs nor free. The older
- * call counts it as used. */
-static void memory(struct nvml *n, int card, struct gpu_reading *r)
+/* Memory used by programs. The newer call reports the driver's own part separately, and it counts as neither
+ * used nor free; the older call includes it in what is used. */
+static void nvml_memory(struct nvml *n, int card, struct gpu_reading *r)
 {
     struct gpu_answer a;
     r->mem_used_bytes = r->mem_total_bytes = NAN;
-    if (ask(n, card, MEMORY_2, &a)) {
+    if (nvml_ask(n, card, MEMORY_2, &a)) {
         const uint64_t total = a.value[0], reserved = a.value[1], left = a.value[2];
         r->mem_total_bytes = (double)total;
         if (reserved + left <= total) r->mem_used_bytes = (double)(total - reserved - left);
-    } else if (ask(n, card, MEMORY_1, &a)) {
+    } else if (nvml_ask(n, card, MEMORY_1, &a)) {
         r->mem_total_bytes = (double)a.value[0];
         r->mem_used_bytes = (double)a.value[2];
     }
 }
 
-static void throttle(struct nvml *n, int card, struct gpu_reading *r)
+static void nvml_throttle(struct nvml *n, int card, struct gpu_reading *r)
 {
     static const struct {
         uint64_t theirs, ours;
@@ -364,7 +424,7 @@ static void throttle(struct nvml *n, int card, struct gpu_reading *r)
     };
     struct gpu_answer a;
     r->throttle_reasons = 0;
-    r->throttle_known = ask(n, card, REASONS, &a) || ask(n, card, REASONS_OLD, &a);
+    r->throttle_known = nvml_ask(n, card, REASONS, &a) || nvml_ask(n, card, REASONS_OLD, &a);
     if (!r->throttle_known) return;
     uint64_t rest = a.value[0];
     for (size_t i = 0; i < COUNT_OF(BITS); i++) {
@@ -374,40 +434,40 @@ static void throttle(struct nvml *n, int card, struct gpu_reading *r)
     if (rest) r->throttle_reasons |= GPU_THROTTLE_OTHER;
 }
 
-static bool list_has(const struct gpu_answer *list, uint64_t pid)
+static bool processes_have(const struct gpu_answer *list, uint64_t pid)
 {
     for (int i = 0; i + 1 < list->count; i += 2)
         if (list->value[i] == pid) return true;
     return false;
 }
 
-/* A process that both computes and draws is in both lists. */
-static void processes(struct nvml *n, int card, struct gpu_reading *r)
+/* A process that both computes and draws is in both lists, and is counted once. */
+static void nvml_processes(struct nvml *n, int card, struct gpu_reading *r)
 {
     struct gpu_answer lists[2];
     r->processes = -1;
     r->process_count = 0;
     for (int k = 0; k < 2; k++) {
-        if (!ask(n, card, k ? GRAPHICS : COMPUTE, &lists[k])) {
+        if (!nvml_ask(n, card, k ? GRAPHICS : COMPUTE, &lists[k])) {
             lists[k].count = 0;
             continue;
         }
         r->processes = MAX(r->processes, 0);
         for (int i = 0; i + 1 < lists[k].count; i += 2) {
             const uint64_t bytes = lists[k].value[i + 1];
-            if (k && list_has(&lists[0], lists[k].value[i])) continue;
+            if (k && processes_have(&lists[0], lists[k].value[i])) continue;
             gpu_process_add(r, (int)lists[k].value[i], bytes == UINT64_MAX ? NAN : (double)bytes);
         }
     }
 }
 
-/* Newer cards count the bytes. Others only offer to watch their link for 20 ms, which keeps the caller
- * waiting: one card at a time then, at the slowest period. */
-static void traffic(struct nvml *n, int card, const struct gpu_due *due, int64_t now_ns,
-                    struct gpu_reading *r)
+/* PCI Express traffic. Newer cards count bytes. For others the library measures the link for 20 ms, during
+ * which the caller waits; so it is called for one card at a time, at the slowest period. */
+static void nvml_traffic(struct nvml *n, int card, const struct gpu_due *due, int64_t now_ns,
+                         struct gpu_reading *r)
 {
     if (due->clock) {
-        const double tx = number(n, card, PCIE_COUNT_TX, 1), rx = number(n, card, PCIE_COUNT_RX, 1);
+        const double tx = nvml_number(n, card, PCIE_COUNT_TX, 1), rx = nvml_number(n, card, PCIE_COUNT_RX, 1);
         n->card[card].counts_pcie |= !isnan(tx) && !isnan(rx);
         if (n->card[card].counts_pcie) {
             r->pcie_tx_bytes_s = rate_next(&n->card[card].tx, tx, 0, now_ns);
@@ -415,29 +475,29 @@ static void traffic(struct nvml *n, int card, const struct gpu_due *due, int64_t
         }
     }
     if (due->slow && card == n->next_throughput && !n->card[card].counts_pcie) {
-        r->pcie_tx_bytes_s = number(n, card, PCIE_TX, 1e3);
-        r->pcie_rx_bytes_s = number(n, card, PCIE_RX, 1e3);
+        r->pcie_tx_bytes_s = nvml_number(n, card, PCIE_TX, 1e3);
+        r->pcie_rx_bytes_s = nvml_number(n, card, PCIE_RX, 1e3);
     }
 }
 
-static void slow(struct nvml *n, int card, struct gpu_reading *r)
+static void nvml_slow(struct nvml *n, int card, struct gpu_reading *r)
 {
     struct gpu_answer a;
-    if (!*r->uuid && ask(n, card, UUID, &a)) snprintf(r->uuid, sizeof r->uuid, "%.47s", a.text);
-    r->temperature_celsius = number(n, card, TEMPERATURE, 1);
-    r->memory_temperature_celsius = number(n, card, MEMORY_TEMPERATURE, 1);
-    r->fan_ratio = number(n, card, FAN, 1e-2);
-    r->core_max_hertz = number(n, card, CLOCK_CORE_MAX, 1e6);
-    r->pcie_generation = whole(n, card, LINK_GENERATION, 16);
-    r->pcie_width = whole(n, card, LINK_WIDTH, 64);
-    r->ecc_corrected = number(n, card, ECC_CORRECTED, 1);
-    r->ecc_uncorrected = number(n, card, ECC_UNCORRECTED, 1);
+    if (!*r->uuid && nvml_ask(n, card, UUID, &a)) snprintf(r->uuid, sizeof r->uuid, "%.47s", a.text);
+    r->temperature_celsius = nvml_number(n, card, TEMPERATURE, 1);
+    r->memory_temperature_celsius = nvml_number(n, card, MEMORY_TEMPERATURE, 1);
+    r->fan_ratio = nvml_number(n, card, FAN, 1e-2);
+    r->core_max_hertz = nvml_number(n, card, CLOCK_CORE_MAX, 1e6);
+    r->pcie_generation = nvml_integer(n, card, LINK_GENERATION, 16);
+    r->pcie_width = nvml_integer(n, card, LINK_WIDTH, 64);
+    r->ecc_corrected = nvml_number(n, card, ECC_CORRECTED, 1);
+    r->ecc_uncorrected = nvml_number(n, card, ECC_UNCORRECTED, 1);
     r->partitions = -1;
-    if (ask(n, card, MIG_MODE, &a)) {
-        const double parts = a.value[0] ? number(n, card, MIG_DEVICES, 1) : 0;
+    if (nvml_ask(n, card, MIG_MODE, &a)) {
+        const double parts = a.value[0] ? nvml_number(n, card, MIG_DEVICES, 1) : 0;
         r->partitions = isnan(parts) ? 0 : (int)parts;
     }
-    processes(n, card, r);
+    nvml_processes(n, card, r);
 }
 
 static void nvml_sample(void *state, const char *root, const struct gpu_due *due, int64_t now_ns,
@@ -449,24 +509,24 @@ static void nvml_sample(void *state, const char *root, const struct gpu_due *due
     for (int i = 0; n->library && i < n->library->devices; i++) {
         struct gpu_reading *r = &reading[i];
         if (due->busy) {
-            const bool known = ask(n, i, BUSY, &a);
+            const bool known = nvml_ask(n, i, BUSY, &a);
             r->busy_ratio = known && a.value[0] <= 100 ? (double)a.value[0] / 100 : NAN;
             r->memory_busy_ratio = known && a.value[1] <= 100 ? (double)a.value[1] / 100 : NAN;
         }
-        if (due->memory) memory(n, i, r);
+        if (due->memory) nvml_memory(n, i, r);
         if (due->clock) {
-            r->core_hertz = number(n, i, CLOCK_CORE, 1e6);
-            r->memory_hertz = number(n, i, CLOCK_MEMORY, 1e6);
+            r->core_hertz = nvml_number(n, i, CLOCK_CORE, 1e6);
+            r->memory_hertz = nvml_number(n, i, CLOCK_MEMORY, 1e6);
         }
-        if (due->throttle) throttle(n, i, r);
+        if (due->throttle) nvml_throttle(n, i, r);
         if (due->power) {
-            r->power_watts = number(n, i, POWER, 1e-3);
-            r->power_instant_watts = number(n, i, POWER_INSTANT, 1e-3);
-            r->power_limit_watts = number(n, i, POWER_LIMIT, 1e-3);
-            r->energy_joules = number(n, i, ENERGY, 1e-3);
+            r->power_watts = nvml_number(n, i, POWER, 1e-3);
+            r->power_instant_watts = nvml_number(n, i, POWER_INSTANT, 1e-3);
+            r->power_limit_watts = nvml_number(n, i, POWER_LIMIT, 1e-3);
+            r->energy_joules = nvml_number(n, i, ENERGY, 1e-3);
         }
-        if (due->slow) slow(n, i, r);
-        traffic(n, i, due, now_ns, r);
+        if (due->slow) nvml_slow(n, i, r);
+        nvml_traffic(n, i, due, now_ns, r);
         if (n->card[i].lost) {
             gpu_reading_forget(r);
             r->lost = true;
@@ -475,9 +535,9 @@ static void nvml_sample(void *state, const char *root, const struct gpu_due *due
     if (due->slow && n->library) n->next_throughput = (n->next_throughput + 1) % n->library->devices;
 }
 
-/* ---------------------------------------------------------------- who is there */
+/* ---------------------------------------------------------------- identification */
 
-/* Without the library (or recorded without it) the kernel module still names its cards. */
+/* Lists the cards that the kernel module names. */
 static void proc_identify(const char *root, struct gpu_list *list)
 {
     struct sys_list cards;
@@ -501,32 +561,32 @@ static void library_identify(struct nvml *n, struct gpu_list *list)
         struct gpu_identity *g = gpu_list_add(list, "nvidia", "nvml");
         struct gpu_answer a;
         if (!g) {
-            n->library->devices = i; /* as many as the list has room for */
+            n->library->devices = i; /* the list is full */
             return;
         }
-        if (ask(n, i, NAME, &a))
+        if (nvml_ask(n, i, NAME, &a))
             snprintf(g->name, sizeof g->name, "%s", a.text);
         else
             snprintf(g->name, sizeof g->name, "NVIDIA GPU %d", i);
-        if (ask(n, i, DRIVER, &a)) snprintf(g->driver, sizeof g->driver, "%.47s", a.text);
-        if (ask(n, i, BUS, &a))
+        if (nvml_ask(n, i, DRIVER, &a)) snprintf(g->driver, sizeof g->driver, "%.47s", a.text);
+        if (nvml_ask(n, i, BUS, &a))
             snprintf(g->bus, sizeof g->bus, "%04x:%02x:%02x.0", (unsigned)a.value[0] & 0xffffff,
                      (unsigned)a.value[1] & 0xff, (unsigned)a.value[2] & 0xff);
-        if (ask(n, i, MEMORY_2, &a) || ask(n, i, MEMORY_1, &a))
+        if (nvml_ask(n, i, MEMORY_2, &a) || nvml_ask(n, i, MEMORY_1, &a))
             g->memory_bytes = a.value[0] <= INT64_MAX ? (int64_t)a.value[0] : -1;
-        if (ask(n, i, CAPABILITY, &a) && a.value[0] < 1000 && a.value[1] < 1000) {
+        if (nvml_ask(n, i, CAPABILITY, &a) && a.value[0] < 1000 && a.value[1] < 1000) {
             g->compute_major = (int)a.value[0];
             g->compute_minor = (int)a.value[1];
         }
     }
 }
 
-/* A card that only the kernel names. */
-static void tell_trouble(struct gpu_identity *g, const struct err *missing)
+/* Explains why a card that only the kernel names has no readings. */
+static void explain_trouble(struct gpu_identity *g, const struct err *missing)
 {
     if (!strcmp(g->driver, "nouveau"))
         snprintf(g->trouble, sizeof g->trouble,
-                 "driven by nouveau, which has no sensors: install NVIDIA's driver");
+                 "its driver nouveau provides no sensors: install NVIDIA's driver");
     else if (strstr(missing->message, "cannot be used"))
         snprintf(g->trouble, sizeof g->trouble, "%.159s", missing->message);
     else
@@ -558,7 +618,7 @@ static enum err_code nvml_open(void **state, const char *root, struct gpu_list *
             drm_cards_find(&cards, root, "0x10de");
             drm_cards_identify(list, root, &cards, "nvidia", "kernel");
         }
-        for (int i = before; i < list->count; i++) tell_trouble(&list->gpu[i], &missing);
+        for (int i = before; i < list->count; i++) explain_trouble(&list->gpu[i], &missing);
     }
     if (list->count == before) {
         nvml_close(n);
@@ -568,4 +628,6 @@ static enum err_code nvml_open(void **state, const char *root, struct gpu_list *
     return ERR_OK;
 }
 
-const struct gpu_vendor GPU_VENDOR_NVML = { "nvml", nvml_open, nvml_sample, nvml_close, &NVML };
+const struct gpu_vendor GPU_VENDOR_NVML = {
+    .name = "nvml", .open = nvml_open, .sample = nvml_sample, .close = nvml_close, .library = &NVML
+};

@@ -1,10 +1,10 @@
-/* telemetry/gpu/gpu_opencl.c - devices that no vendor's source knows, by name and memory through OpenCL:
- * boards with ARM, Qualcomm or Imagination GPUs, accelerators. OpenCL has no sensors: everything else is
+/* telemetry/gpu/gpu_opencl.c - name and memory of devices that no other vendor's code lists, through OpenCL:
+ * ARM, Qualcomm and Imagination GPUs, and accelerators. OpenCL has no sensors, so all other values are
  * unknown.
  *
- * Loading OpenCL loads the drivers of all installed devices, which takes time and memory, so it is left alone
- * when all of them belong to vendors that are listed already. The numbers are those of the OpenCL 3.0
- * specification; QDYNO_OPENCL names another library file. */
+ * Loading OpenCL loads the drivers of all installed devices, which takes time and memory. So it is not loaded
+ * when all drivers belong to vendors whose devices are already listed. The numbers are those of the
+ * OpenCL 3.0 specification. QDYNO_OPENCL names another library file. */
 #include "telemetry/gpu/gpu.h"
 
 #include <stdio.h>
@@ -18,14 +18,22 @@
 enum { CL_GPU = 1 << 2, CL_ACCELERATOR = 1 << 3, PLATFORMS = 16 };
 
 enum shape { TEXT, U32, U64, BUS_ADDRESS };
-enum opencl_question { NAME, VENDOR, DRIVER, MEMORY, CLOCK, BUS, QUERIES };
+enum opencl_query { NAME, VENDOR, DRIVER, MEMORY, CLOCK, BUS, QUERIES };
 static const struct gpu_query OPENCL_QUERIES[QUERIES] = {
     [NAME] = { .key = "clGetDeviceInfo(NAME)", .shape = TEXT, .argument = 0x102b },
-    [VENDOR] = { "clGetDeviceInfo(VENDOR_ID)", U32, 0x1001, .part = { "id" } },
+    [VENDOR] = { .key = "clGetDeviceInfo(VENDOR_ID)", .shape = U32, .argument = 0x1001, .part = { "id" } },
     [DRIVER] = { .key = "clGetDeviceInfo(DRIVER_VERSION)", .shape = TEXT, .argument = 0x102d },
-    [MEMORY] = { "clGetDeviceInfo(GLOBAL_MEM_SIZE)", U64, 0x101f, .part = { "bytes" } },
-    [CLOCK] = { "clGetDeviceInfo(MAX_CLOCK_FREQUENCY)", U32, 0x100c, .part = { "MHz" } },
-    [BUS] = { "clGetDeviceInfo(PCI_BUS_INFO_KHR)", BUS_ADDRESS, 0x410f,
+    [MEMORY] = { .key = "clGetDeviceInfo(GLOBAL_MEM_SIZE)",
+                 .shape = U64,
+                 .argument = 0x101f,
+                 .part = { "bytes" } },
+    [CLOCK] = { .key = "clGetDeviceInfo(MAX_CLOCK_FREQUENCY)",
+                .shape = U32,
+                .argument = 0x100c,
+                .part = { "MHz" } },
+    [BUS] = { .key = "clGetDeviceInfo(PCI_BUS_INFO_KHR)",
+              .shape = BUS_ADDRESS,
+              .argument = 0x410f,
               .part = { "domain", "bus", "device", "function" } },
 };
 
@@ -51,7 +59,7 @@ static int opencl_start(struct gpu_library *l)
 
 static void opencl_stop(struct gpu_library *l)
 {
-    (void)l; /* nothing was taken */
+    (void)l; /* opencl_start acquired nothing */
 }
 
 static int opencl_call(struct gpu_library *l, int device, const struct gpu_query *q, void *fn,
@@ -76,11 +84,17 @@ static int opencl_call(struct gpu_library *l, int device, const struct gpu_query
 }
 
 static const struct gpu_library_kind OPENCL = {
-    "opencl",     "libOpenCL.so.1", "QDYNO_OPENCL", OPENCL_QUERIES, QUERIES,
-    opencl_start, opencl_stop,      opencl_call,    NULL,
+    .name = "opencl",
+    .file = "libOpenCL.so.1",
+    .variable = "QDYNO_OPENCL",
+    .queries = OPENCL_QUERIES,
+    .n_queries = QUERIES,
+    .start = opencl_start,
+    .stop = opencl_stop,
+    .call = opencl_call,
 };
 
-/* ---------------------------------------------------------------- who is there */
+/* ---------------------------------------------------------------- identification */
 
 static bool has_vendor(const struct gpu_list *list, const char *vendor)
 {
@@ -89,15 +103,15 @@ static bool has_vendor(const struct gpu_list *list, const char *vendor)
     return false;
 }
 
-/* Is a driver installed whose devices nobody has listed? */
-static bool worth_loading(const char *root, const struct gpu_list *list)
+/* True when an OpenCL driver is installed whose devices are not yet listed. */
+static bool opencl_is_needed(const char *root, const struct gpu_list *list)
 {
     static const struct {
-        const char *driver, *vendor; /* how the file is called; NULL: processors only */
+        const char *driver, *vendor; /* prefix of the driver's file name; NULL: it drives only processors */
     } KNOWN[] = { { "nvidia", "nvidia" }, { "amdocl", "amd" }, { "intel", "intel" }, { "pocl", NULL } };
     struct sys_list drivers;
     const char *given = getenv(OPENCL.variable);
-    if (*root || (given && *given)) return true; /* a recording's answers cost nothing */
+    if (*root || (given && *given)) return true; /* replaying recorded answers is cheap */
     sys_list(&drivers, root, "", "/etc/OpenCL/vendors");
     for (int i = 0; i < drivers.count; i++) {
         bool known = false;
@@ -121,8 +135,8 @@ static const char *vendor_name(uint64_t pci_vendor)
     return "opencl";
 }
 
-/* The same device in the rows before: at the same place of the bus or, where OpenCL does not tell the place,
- * any of that vendor. Two drivers may also show one device twice. */
+/* True when the device is already listed: with the same bus address or, if OpenCL does not report the
+ * address, any device of that vendor. Two OpenCL drivers may also show one device twice. */
 static bool is_listed(const struct gpu_list *list, const char *vendor, const char *name, const char *bus)
 {
     for (int i = 0; i < list->count; i++) {
@@ -139,13 +153,13 @@ static void device_identify(struct gpu_library *l, int device, struct gpu_list *
     struct gpu_answer name, vendor, a;
     char bus[24] = "";
     if (gpu_library_query(l, device, NAME, &name)) return;
-    const bool told = !gpu_library_query(l, device, VENDOR, &vendor);
+    const bool has_vendor_id = !gpu_library_query(l, device, VENDOR, &vendor);
     if (!gpu_library_query(l, device, BUS, &a))
         snprintf(bus, sizeof bus, "%04x:%02x:%02x.%x", (unsigned)a.value[0] & 0xffff,
                  (unsigned)a.value[1] & 0xff, (unsigned)a.value[2] & 0xff, (unsigned)a.value[3] & 0xf);
-    const char *who = vendor_name(told ? vendor.value[0] : 0);
-    if (is_listed(list, who, name.text, bus)) return;
-    struct gpu_identity *g = gpu_list_add(list, who, OPENCL.name);
+    const char *vendor_text = vendor_name(has_vendor_id ? vendor.value[0] : 0);
+    if (is_listed(list, vendor_text, name.text, bus)) return;
+    struct gpu_identity *g = gpu_list_add(list, vendor_text, OPENCL.name);
     if (!g) return;
     memcpy(g->name, name.text, sizeof g->name);
     memcpy(g->bus, bus, sizeof g->bus);
@@ -163,7 +177,8 @@ static enum err_code opencl_open(void **state, const char *root, struct gpu_list
 {
     struct gpu_library *l;
     const int first = list->count;
-    if (!worth_loading(root, list)) return err_set(why, ERR_ABSENT, "no OpenCL driver of further devices");
+    if (!opencl_is_needed(root, list))
+        return err_set(why, ERR_ABSENT, "no OpenCL driver for further devices");
     const enum err_code rc = gpu_library_open(&l, &OPENCL, root, why);
     if (rc) return rc;
     for (int i = 0; i < l->devices; i++) device_identify(l, i, list);
@@ -188,4 +203,6 @@ static void opencl_sample(void *state, const char *root, const struct gpu_due *d
     for (int i = 0; due->memory && i < o->count; i++) reading[i].mem_total_bytes = o->memory_bytes[i];
 }
 
-const struct gpu_vendor GPU_VENDOR_OPENCL = { "opencl", opencl_open, opencl_sample, free, &OPENCL };
+const struct gpu_vendor GPU_VENDOR_OPENCL = {
+    .name = "opencl", .open = opencl_open, .sample = opencl_sample, .close = free, .library = &OPENCL
+};

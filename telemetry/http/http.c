@@ -1,4 +1,4 @@
-/* telemetry/http/http.c - sending a request by libcurl and saying what became of it. */
+/* telemetry/http/http.c - sends a request with libcurl, and turns the response into success or an error. */
 #include "telemetry/http/http.h"
 
 #include <ctype.h>
@@ -10,22 +10,22 @@
 enum { SHOWN_MAX = 300 };
 static const double DEFAULT_TIMEOUT_S = 10;
 
-/* ---------------------------------------------------------------- the address */
+/* ---------------------------------------------------------------- address */
 
 enum err_code http_url_check(const char *what, const char *url, enum http_url_kind kind, struct err *why)
 {
     static const struct {
         CURLUPart part;
-        enum http_url_kind from; /* refused in this kind and stricter ones */
+        enum http_url_kind from; /* forbidden for this kind and stricter ones */
         const char *what;
     } FORBIDDEN[] = {
-        /* it would be copied into logs and the list of unsent results */
+        /* the address is stored in logs and in the list of unsent results */
         { CURLUPART_USER, HTTP_URL_ANY, "a user name: give user and password as options instead" },
         { CURLUPART_QUERY, HTTP_URL_BASE, "a '?query'" },
         { CURLUPART_FRAGMENT, HTTP_URL_BASE, "a '#fragment'" },
     };
     if (!url || (!str_starts(url, "http://") && !str_starts(url, "https://")))
-        return err_set(why, ERR_USAGE, "%s '%s': want an address such as http://host:9091", what,
+        return err_set(why, ERR_USAGE, "%s '%s': expected an address such as http://host:9091", what,
                        url ? url : "");
     CURLU *u = curl_url();
     if (!u) return err_set(why, ERR_NOMEM, "out of memory");
@@ -42,13 +42,13 @@ enum err_code http_url_check(const char *what, const char *url, enum http_url_ki
     return rc;
 }
 
-/* ---------------------------------------------------------------- the answer */
+/* ---------------------------------------------------------------- response */
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
 static void curl_start(void)
 {
-    curl_global_init(CURL_GLOBAL_DEFAULT); /* a failure shows in curl_easy_init */
+    curl_global_init(CURL_GLOBAL_DEFAULT); /* after a failure curl_easy_init fails, too */
 }
 
 struct exchange {
@@ -59,14 +59,15 @@ struct exchange {
     double timeout_s;
 };
 
-static size_t reply_take(char *data, size_t size, size_t n, void *ctx)
+/* libcurl's write function: keeps the beginning of the body and drops the rest. */
+static size_t reply_append(char *data, size_t size, size_t n, void *ctx)
 {
     struct str *reply = ctx;
     str_append_n(reply, data, MIN(size * n, HTTP_REPLY_MAX - reply->len));
-    return size * n; /* the rest of a long page is read and dropped */
+    return size * n;
 }
 
-/* One printable line of what the server said. */
+/* The body as one printable line. */
 static const char *reply_line(const struct str *reply, char *line, size_t size)
 {
     size_t out = 0;
@@ -81,16 +82,16 @@ static const char *reply_line(const struct str *reply, char *line, size_t size)
     return out ? line : "no text";
 }
 
-/* What went wrong below HTTP: worth another try later, or wrong for good. */
-static enum err_code transfer_failed(CURLcode code, const struct exchange *x, bool showed_cert,
-                                     struct err *why)
+/* The error for a transfer that failed below HTTP: ERR_ABSENT if retrying may help, else ERR_USAGE. */
+static enum err_code transfer_error(CURLcode code, const struct exchange *x, bool showed_cert,
+                                    struct err *why)
 {
     const char *text = *x->problem ? x->problem : curl_easy_strerror(code), *url = x->shown;
-    /* a server that wants a certificate may just hang up on who has none */
+    /* a server that requires a client certificate may close the connection without an explanation */
     bool hung_up = code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_HOST &&
                    code != CURLE_COULDNT_RESOLVE_PROXY;
     const char *hint = hung_up && !showed_cert && str_starts(url, "https:")
-                           ? " (it may want a client certificate)"
+                           ? " (it may require a client certificate)"
                            : "";
     switch (code) {
     case CURLE_OUT_OF_MEMORY: return err_set(why, ERR_NOMEM, "out of memory sending to %s", url);
@@ -101,7 +102,7 @@ static enum err_code transfer_failed(CURLcode code, const struct exchange *x, bo
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT: return err_set(why, ERR_USAGE, "cannot send to %s: %s", url, text);
     case CURLE_OPERATION_TIMEDOUT:
-        return err_set(why, ERR_ABSENT, "no answer from %s within %g s: %s", url, x->timeout_s, text);
+        return err_set(why, ERR_ABSENT, "no response from %s within %g s: %s", url, x->timeout_s, text);
     default: return err_set(why, ERR_ABSENT, "cannot reach %s: %s%s", url, text, hint);
     }
 }
@@ -113,19 +114,19 @@ static enum err_code status_check(const struct exchange *x, long status, struct 
     if (status >= 300 && status < 400) {
         curl_easy_getinfo(x->curl, CURLINFO_REDIRECT_URL, &location);
         return err_set(why, ERR_USAGE,
-                       "%s answers %ld and points to '%s': redirects are not followed, give the server's own "
-                       "address",
+                       "%s answers %ld and redirects to '%s': redirects are not followed; give the server's "
+                       "own address",
                        x->shown, status, location ? location : "nowhere");
     }
-    bool later = status >= 500 || status == 408 || status == 429; /* busy, not wrong */
+    bool later = status >= 500 || status == 408 || status == 429; /* overloaded: retry later */
     return err_set(why, later ? ERR_ABSENT : ERR_USAGE, "%s %s (HTTP %ld): %s", x->shown,
-                   later                            ? "cannot take it now"
-                   : status == 401 || status == 403 ? "does not let us in"
-                                                    : "refuses",
+                   later                            ? "is unavailable now"
+                   : status == 401 || status == 403 ? "denies access"
+                                                    : "refuses the request",
                    status, reply_line(&x->reply, line, sizeof line));
 }
 
-/* ---------------------------------------------------------------- the request */
+/* ---------------------------------------------------------------- request */
 
 static void auth_set(CURL *c, const struct http_auth *a)
 {
@@ -159,7 +160,7 @@ static void body_set(CURL *c, const struct http_request *r)
 static struct curl_slist *headers_new(const struct http_request *r)
 {
     struct str type = { 0 };
-    /* no "100-continue" round: old proxies stall on it */
+    /* no "Expect: 100-continue", on which old proxies stall */
     struct curl_slist *list = curl_slist_append(NULL, "Expect:"), *longer = list;
     str_printf(&type, "Content-Type: %s", r->content_type ? r->content_type : "");
     if (longer && r->content_type) longer = type.failed ? NULL : curl_slist_append(list, str_text(&type));
@@ -171,8 +172,8 @@ static struct curl_slist *headers_new(const struct http_request *r)
     return NULL;
 }
 
-static enum err_code perform(struct exchange *x, const struct http_request *r, const struct http_auth *a,
-                             int *status, struct err *why)
+static enum err_code exchange_perform(struct exchange *x, const struct http_request *r,
+                                      const struct http_auth *a, int *status, struct err *why)
 {
     CURL *c = x->curl;
     long http = 0;
@@ -184,12 +185,12 @@ static enum err_code perform(struct exchange *x, const struct http_request *r, c
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)MAX(1, x->timeout_s * 1e3));
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, x->timeout_s * 500));
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->problem);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, reply_take);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, reply_append);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, &x->reply);
     auth_set(c, a);
     body_set(c, r);
     CURLcode code = curl_easy_perform(c);
-    if (code) return transfer_failed(code, x, a->cert_file != NULL, why);
+    if (code) return transfer_error(code, x, a->cert_file != NULL, why);
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &http);
     *status = (int)http;
     if (r->reply) str_append_n(r->reply, str_text(&x->reply), x->reply.len);
@@ -201,13 +202,13 @@ static enum err_code perform(struct exchange *x, const struct http_request *r, c
 
 enum err_code http_send(const struct http_request *r, int *status, struct err *why)
 {
-    static const struct http_auth NOBODY;
-    const struct http_auth *a = r->auth ? r->auth : &NOBODY;
+    static const struct http_auth NO_AUTH;
+    const struct http_auth *a = r->auth ? r->auth : &NO_AUTH;
     int http = 0;
     if (status) *status = 0;
     if (r->retry_after_s) *r->retry_after_s = (double)NAN;
     if (a->user && a->bearer)
-        return err_set(why, ERR_USAGE, "either user and password or a bearer token, not both");
+        return err_set(why, ERR_USAGE, "give either user and password or a bearer token, not both");
     enum err_code rc = http_url_check("server", r->url, HTTP_URL_ANY, why);
     if (rc) return rc;
     struct exchange x = { .timeout_s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_TIMEOUT_S };
@@ -217,7 +218,7 @@ enum err_code http_send(const struct http_request *r, int *status, struct err *w
     x.curl = curl_easy_init();
     if (x.curl && headers) {
         curl_easy_setopt(x.curl, CURLOPT_HTTPHEADER, headers);
-        rc = perform(&x, r, a, &http, why);
+        rc = exchange_perform(&x, r, a, &http, why);
     } else {
         rc = err_set(why, ERR_NOMEM, "out of memory sending to %s", x.shown);
     }

@@ -1,5 +1,8 @@
-/* telemetry/http/http.h - an HTTP client for everything the program sends, and a small HTTP server that
- * Prometheus scrapes. */
+/* telemetry/http/http.h - an HTTP client.
+ *
+ * Pushes, exports and webhooks are all sent with http_send, so passwords, certificates, timeouts and
+ * redirects are handled the same way everywhere. Implemented with libcurl, which reads the usual proxy
+ * variables. */
 #ifndef QDYNO_TELEMETRY_HTTP_H
 #define QDYNO_TELEMETRY_HTTP_H
 
@@ -7,12 +10,6 @@
 #include <stddef.h>
 
 #include "base/base.h"
-
-/* ---------------------------------------------------------------- client */
-
-/* Pushes, exports and webhooks are all sent with http_send, so passwords, certificates, timeouts and
- * redirects are handled the same way everywhere. Implemented with libcurl, which reads the usual proxy
- * variables. */
 
 /* Credentials and limits. Strings are borrowed. {0}: no credentials, system certificates, 10 s. */
 struct http_auth {
@@ -49,29 +46,5 @@ enum err_code http_send(const struct http_request *r, int *status, struct err *w
  * error message: "gateway". Errors: ERR_USAGE, ERR_NOMEM. */
 enum http_url_kind { HTTP_URL_ANY, HTTP_URL_BASE };
 enum err_code http_url_check(const char *what, const char *url, enum http_url_kind kind, struct err *why);
-
-/* ---------------------------------------------------------------- scrape server */
-
-/* Answers GET and HEAD of /metrics, of / (a page with a link to /metrics) and of /-/healthy; 404 for other
- * paths, 405 for other methods. Implemented with libmicrohttpd. It has no TLS and no password, so it listens
- * on loopback unless an address is given; use a proxy with both to cross a network. */
-
-/* Writes the page to *body, which is empty before. An error becomes HTTP 500 with its message. Called by one
- * thread of the server, one call at a time. */
-typedef enum err_code page_fn(void *ctx, struct str *body, struct err *why);
-
-struct page_server;
-struct page_spec {
-    const char *listen; /* NULL: loopback; else an address of this machine: "0.0.0.0", "::", "192.0.2.7" */
-    int port;           /* 0: any free port */
-    page_fn *metrics;
-    void *ctx;
-};
-/* *port (may be NULL): the port it listens on. Errors: ERR_USAGE (not an address of this machine, or a port
- * this user may not open), ERR_ABSENT (the port is in use), ERR_NOMEM. */
-enum err_code page_server_start(struct page_server **out, const struct page_spec *spec, int *port,
-                                struct err *why);
-/* Answers pending requests, then stops. NULL is fine. */
-void page_server_stop(struct page_server *s);
 
 #endif

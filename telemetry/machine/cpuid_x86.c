@@ -1,5 +1,5 @@
-/* telemetry/machine/cpuid_x86.c - what the CPUID instruction says, raw: beside the flags of /proc/cpuinfo,
- * which an older kernel does not know all of. Leaf 3 (a serial number, once) is left out. */
+/* telemetry/machine/cpuid_x86.c - the raw answers of the CPUID instruction, for recordings: an older kernel's
+ * /proc/cpuinfo does not list all features. Leaf 3, which holds a serial number, is omitted. */
 #include <cpuid.h>
 
 #include "telemetry/machine/machine.h"
@@ -27,7 +27,7 @@ static void put_leaf(json_t *list, uint32_t leaf, uint32_t subleaf)
 
 json_t *machine_cpuid_to_json(void)
 {
-    /* ranges of leaves, and how many subleaves of each say something for us */
+    /* leaves by range, and how many of their subleaves to record */
     static const struct {
         uint32_t base, leaf, subleaves;
     } LEAVES[] = {
@@ -68,7 +68,8 @@ json_t *machine_cpuid_to_json(void)
             put_leaf(list, LEAVES[i].leaf, s);
     }
     json_put(o, "cpuid", list);
-    json_put(o, "xcr0", json_null()); /* what the kernel saves of the registers; readable when it says so */
+    json_put(o, "xcr0",
+             json_null()); /* the register sets that the kernel saves; readable if OSXSAVE is set */
     if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) {
         uint32_t low, high;
         __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

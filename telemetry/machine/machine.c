@@ -1,5 +1,5 @@
-/* telemetry/machine/machine.c - what this machine is, and a short name for it that stays the same between
- * boots. */
+/* telemetry/machine/machine.c - detects what this machine is, and computes its fingerprint, a short id that
+ * stays the same between boots. */
 #include "telemetry/machine/machine.h"
 
 #include <math.h>
@@ -12,16 +12,17 @@
 #include "telemetry/machine/machine_parts.h"
 #include "telemetry/sysfs/sysfs.h"
 
-/* Memory in steps of half a power of two: the kernel's own reserve differs by a per cent or two between
- * versions and must not make another machine of it. */
+/* The memory size in steps of a factor of sqrt(2). The kernel's reserve changes the size by 1 or 2 % between
+ * versions, which must not change the fingerprint. */
 static int memory_class(int64_t bytes)
 {
     return bytes > 0 ? (int)lround(2 * log2((double)bytes)) : -1;
 }
 
-/* Hash of what the hardware is. Not in it: the host name, the kernel, free memory, limits, and the isa bits
- * (a newer qdyno knows more of them, and would rename every machine). */
-static void fingerprint(struct machine *m)
+/* Computes the hash of the hardware's properties. Host name, kernel, free memory and limits are not included,
+ * and neither are the isa bits: a newer qdyno detects more of them, which would change the id of every
+ * machine. */
+static void machine_fingerprint(struct machine *m)
 {
     struct str text = { 0 };
     char hex[HASH_HEX];
@@ -29,7 +30,7 @@ static void fingerprint(struct machine *m)
                m->cores, m->processors, m->numa_nodes, memory_class(m->memory_bytes));
     for (int i = 0; i < 3; i++) str_printf(&text, "cache=%lld;", (long long)m->cache_bytes[i]);
     for (int i = 0; i < m->gpus; i++)
-        if (strcmp(m->gpu[i].source, "opencl")) /* named by software that is installed or not */
+        if (strcmp(m->gpu[i].source, "opencl")) /* listed only if OpenCL is installed */
             str_printf(&text, "gpu=%s/%s/%d;", m->gpu[i].vendor, m->gpu[i].name,
                        memory_class(m->gpu[i].memory_bytes));
     hash_bytes(str_text(&text), text.len, hex);
@@ -37,6 +38,7 @@ static void fingerprint(struct machine *m)
     str_free(&text);
 }
 
+/* A field of /proc/meminfo in bytes; -1: unknown. */
 static int64_t kib_field(const char *text, const char *key)
 {
     double kib = sys_field(text, key);
@@ -57,12 +59,11 @@ enum err_code machine_detect(struct machine *out, const char *root, struct err *
     struct err unread = { 0 };
     char text[8192], *cpuinfo = sys_read_all(root, "/proc/cpuinfo", 16 << 20, &unread);
     if (!cpuinfo)
-        return err_set(why, unread.code == ERR_NOMEM ? ERR_NOMEM : ERR_IO,
-                       "cannot tell what machine this is: %s", unread.message);
+        return err_set(why, unread.code == ERR_NOMEM ? ERR_NOMEM : ERR_IO, "cannot identify this machine: %s",
+                       unread.message);
     machine_cpu_detect(out, root, cpuinfo);
     free(cpuinfo);
-    if (!*root)
-        out->isa = isa_detect(); /* also asks for permission to use AMX, which the flags do not tell */
+    if (!*root) out->isa = isa_detect(); /* unlike the flags it also requests permission to use AMX */
 
     sys_read(root, out->host, sizeof out->host, "/proc/sys/kernel/hostname");
     int n = sys_read(root, out->kernel, 16, "/proc/sys/kernel/ostype");
@@ -78,6 +79,6 @@ enum err_code machine_detect(struct machine *out, const char *root, struct err *
     machine_cgroup_detect(out, root);
     machine_battery(root, &out->has_battery, &out->on_battery);
     out->gpus = gpu_identify(root, out->gpu);
-    fingerprint(out);
+    machine_fingerprint(out);
     return ERR_OK;
 }

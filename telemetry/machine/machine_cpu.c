@@ -1,5 +1,5 @@
-/* telemetry/machine/machine_cpu.c - which processor this is, from /proc/cpuinfo and sysfs alone, so that a
- * recorded machine of any architecture can be read anywhere. */
+/* telemetry/machine/machine_cpu.c - identifies the processor from /proc/cpuinfo and sysfs only, so that
+ * recordings of any architecture can be read on any other. */
 #include "telemetry/machine/machine.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "telemetry/machine/machine_parts.h"
 #include "telemetry/sysfs/sysfs.h"
 
-/* A word of the flags line counts only as a whole word: "avx" is not "avx2". */
+/* True when `text` contains `word` as a whole word: "avx2" does not contain "avx". */
 static bool has_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
@@ -32,7 +32,7 @@ static bool has_words(const char *text, const char *words)
 
 uint32_t machine_isa_from_flags(const char *flags)
 {
-    /* Linux lists a flag only when the kernel saves its registers too, so no XGETBV is needed here. */
+    /* Linux lists a flag only if the kernel also saves the registers, so XGETBV need not be checked. */
     static const struct {
         uint32_t bit;
         const char *words; /* all of them */
@@ -53,7 +53,7 @@ uint32_t machine_isa_from_flags(const char *flags)
     return isa;
 }
 
-/* ARM names no model in cpuinfo, only numbers (Arm's MIDR_EL1 register). */
+/* On ARM /proc/cpuinfo contains no model name, only the numbers of the MIDR_EL1 register. */
 static void arm_name(const char *cpuinfo, const char *root, char *buf, size_t size)
 {
     static const struct {
@@ -94,13 +94,13 @@ static void cpulist_each(const char *list, void (*fn)(void *ctx, int cpu), void 
 enum { PACKAGES = 64 };
 struct topology {
     const char *root;
-    int l3_index; /* of cache/indexN, -1: none */
+    int l3_index; /* N of cache/indexN; -1: none */
     int processors, cores, sockets;
     int64_t package[PACKAGES];
     int64_t l3_bytes;
 };
 
-static bool is_first_of(const char *list, int cpu)
+static bool list_begins_with(const char *list, int cpu)
 {
     return atoi(list) == cpu;
 }
@@ -120,10 +120,10 @@ static void topology_add(void *ctx, int cpu)
     struct topology *t = ctx;
     char list[256];
     t->processors++;
-    /* a core or a cache shared by several processors counts at the first of them */
+    /* a core or a cache that several processors share is counted for the first of them */
     if (sys_read(t->root, list, sizeof list, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
                  cpu) > 0)
-        t->cores += is_first_of(list, cpu);
+        t->cores += list_begins_with(list, cpu);
     int64_t package = sys_integer(t->root, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
     int i = 0;
     while (i < t->sockets && t->package[i] != package) i++;
@@ -131,13 +131,13 @@ static void topology_add(void *ctx, int cpu)
     if (t->l3_index >= 0 &&
         sys_read(t->root, list, sizeof list, "/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list",
                  cpu, t->l3_index) > 0 &&
-        is_first_of(list, cpu)) {
+        list_begins_with(list, cpu)) {
         int64_t size = cache_size(t->root, cpu, t->l3_index);
         if (size > 0) t->l3_bytes += size;
     }
 }
 
-/* Per-core L1d and L2 of processor 0; which index is the last-level cache. */
+/* Reads L1d and L2 of processor 0. Returns the index of the L3 cache; -1: none. */
 static int caches_detect(struct machine *m, const char *root)
 {
     int l3 = -1;
@@ -152,7 +152,7 @@ static int caches_detect(struct machine *m, const char *root)
     return l3;
 }
 
-/* Where sysfs has no topology (some containers): count what cpuinfo says. */
+/* In some containers sysfs has no topology; then counts come from /proc/cpuinfo. */
 static void topology_from_cpuinfo(struct machine *m, const char *cpuinfo)
 {
     int processors = 0;
@@ -169,7 +169,7 @@ static void topology_from_cpuinfo(struct machine *m, const char *cpuinfo)
 static void hypervisor_detect(struct machine *m, const char *root, const char *flags)
 {
     static const struct {
-        const char *vendor, *name; /* DMI system vendor or product, as the hypervisor's firmware writes it */
+        const char *vendor, *name; /* text in the DMI vendor or product name */
     } VENDORS[] = {
         { "QEMU", "kvm" },
         { "KVM", "kvm" },

@@ -1,5 +1,5 @@
-/* telemetry/machine/machine_json.c - a machine as a JSON object (database, reports, `--machine FILE`) and as
- * half a title line. */
+/* telemetry/machine/machine_json.c - a machine as JSON, in the database, reports and `--machine FILE`, and
+ * its short description. */
 #include "telemetry/machine/machine.h"
 
 #include <ctype.h>
@@ -12,12 +12,12 @@
 
 enum { MACHINE_SCHEMA = 1 };
 
-/* The fields, walked in both directions. */
+/* Tables of fields, used for both directions. */
 enum field_type { FIELD_TEXT, FIELD_INT, FIELD_I64, FIELD_NUM, FIELD_BOOL };
 struct field {
     const char *key;
     enum field_type type;
-    size_t offset, size; /* size: of a text */
+    size_t offset, size; /* size: of a text field */
 };
 #define FIELD(type, of, member)                                                                              \
     {                                                                                                        \
@@ -36,9 +36,9 @@ static const struct field MACHINE_FIELDS[] = {
     FIELD(FIELD_INT, struct machine, cores),
     FIELD(FIELD_INT, struct machine, processors),
     FIELD(FIELD_INT, struct machine, numa_nodes),
-    { "l1d_bytes", FIELD_I64, offsetof(struct machine, cache_bytes[0]), 0 },
-    { "l2_bytes", FIELD_I64, offsetof(struct machine, cache_bytes[1]), 0 },
-    { "l3_bytes", FIELD_I64, offsetof(struct machine, cache_bytes[2]), 0 },
+    { .key = "l1d_bytes", .type = FIELD_I64, .offset = offsetof(struct machine, cache_bytes[0]) },
+    { .key = "l2_bytes", .type = FIELD_I64, .offset = offsetof(struct machine, cache_bytes[1]) },
+    { .key = "l3_bytes", .type = FIELD_I64, .offset = offsetof(struct machine, cache_bytes[2]) },
     FIELD(FIELD_I64, struct machine, memory_bytes),
     FIELD(FIELD_I64, struct machine, memory_available_bytes),
     FIELD(FIELD_I64, struct machine, cgroup_memory_bytes),
@@ -57,8 +57,8 @@ static const struct field IDENTITY_FIELDS[] = {
     FIELD(FIELD_INT, struct gpu_identity, compute_minor),
 };
 
-/* "" and -1 mean unknown and become null. */
-static void put_fields(json_t *object, const void *base, const struct field *f, size_t n)
+/* Unknown values, "" and -1, become null. */
+static void fields_put(json_t *object, const void *base, const struct field *f, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const void *p = (const char *)base + f[i].offset;
@@ -79,7 +79,7 @@ static void put_fields(json_t *object, const void *base, const struct field *f, 
     }
 }
 
-static void get_fields(void *base, const json_t *object, const struct field *f, size_t n)
+static void fields_get(void *base, const json_t *object, const struct field *f, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         void *p = (char *)base + f[i].offset;
@@ -99,14 +99,14 @@ json_t *machine_to_json(const struct machine *m)
     json_t *object = json_object(), *isa = json_array(), *gpus = json_array();
     char names[256];
     json_put_int(object, "schema", MACHINE_SCHEMA);
-    put_fields(object, m, MACHINE_FIELDS, COUNT_OF(MACHINE_FIELDS));
+    fields_put(object, m, MACHINE_FIELDS, COUNT_OF(MACHINE_FIELDS));
     isa_names(m->isa, names, sizeof names);
     for (char *save, *w = strtok_r(names, " ", &save); w; w = strtok_r(NULL, " ", &save))
         json_array_append_new(isa, json_string(w));
     json_put(object, "isa", isa);
     for (int i = 0; i < m->gpus; i++) {
         json_t *gpu = json_object();
-        put_fields(gpu, &m->gpu[i], IDENTITY_FIELDS, COUNT_OF(IDENTITY_FIELDS));
+        fields_put(gpu, &m->gpu[i], IDENTITY_FIELDS, COUNT_OF(IDENTITY_FIELDS));
         json_array_append_new(gpus, gpu);
     }
     json_put(object, "gpus", gpus);
@@ -116,12 +116,12 @@ json_t *machine_to_json(const struct machine *m)
 enum err_code machine_from_json(struct machine *m, const json_t *object, struct err *why)
 {
     *m = (struct machine){ 0 };
-    if (!json_is_object(object)) return err_set(why, ERR_FORMAT, "a machine: want a JSON object");
+    if (!json_is_object(object)) return err_set(why, ERR_FORMAT, "a machine: expected a JSON object");
     int64_t schema = json_get_int(object, "schema", MACHINE_SCHEMA);
     if (schema > MACHINE_SCHEMA)
         return err_set(why, ERR_FORMAT, "a machine: schema %lld is newer than this program's (%d)",
                        (long long)schema, MACHINE_SCHEMA);
-    get_fields(m, object, MACHINE_FIELDS, COUNT_OF(MACHINE_FIELDS));
+    fields_get(m, object, MACHINE_FIELDS, COUNT_OF(MACHINE_FIELDS));
     struct str list = { 0 };
     size_t i;
     json_t *item;
@@ -136,16 +136,16 @@ enum err_code machine_from_json(struct machine *m, const json_t *object, struct 
     json_array_foreach(json_object_get(object, "gpus"), i, item)
     {
         if (i >= MACHINE_GPUS) break;
-        get_fields(&m->gpu[i], item, IDENTITY_FIELDS, COUNT_OF(IDENTITY_FIELDS));
+        fields_get(&m->gpu[i], item, IDENTITY_FIELDS, COUNT_OF(IDENTITY_FIELDS));
         m->gpus = (int)i + 1;
     }
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- the short name */
+/* ---------------------------------------------------------------- short description */
 
-/* Words that every processor has, or that say nothing to its owner. */
-static bool is_noise(const char *word)
+/* Words in processor names that carry no information for the reader. */
+static bool word_is_noise(const char *word)
 {
     static const char *const NOISE[] = { "CPU",  "Processor", "Intel", "AMD", "Genuine", "Gen", "11th",
                                          "12th", "13th",      "14th",  "ARM", "with",    "w/" };
@@ -166,27 +166,27 @@ static void short_cpu(const char *full, char *buf, size_t size)
             memmove(p, p + strlen(MARKS[i]), strlen(p + strlen(MARKS[i])) + 1);
     for (char *save, *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
         if (*w == '@' || *w == '(' || !strcmp(w, "with") || !strcmp(w, "w/")) break; /* clock, board, iGPU */
-        if (!is_noise(w)) str_printf(&out, "%s%s", out.len ? " " : "", w);
+        if (!word_is_noise(w)) str_printf(&out, "%s%s", out.len ? " " : "", w);
     }
     snprintf(buf, size, "%s", out.len ? str_text(&out) : *full ? full : "unknown CPU");
     str_free(&out);
 }
 
-/* What sets this machine's arithmetic apart, best first. */
+/* The instruction sets that matter most for speed, best first; a bit in hidden_by makes the row redundant. */
 static void short_isa(uint32_t isa, struct str *out)
 {
     static const struct {
         uint32_t bit, hidden_by;
         const char *name;
     } SHORT[] = {
-        { ISA_AMX, 0, "AMX" },
-        { ISA_AVX512VNNI, 0, "VNNI" },
-        { ISA_AVX512BF16, 0, "BF16" },
-        { ISA_AVX512, ISA_AMX | ISA_AVX512VNNI | ISA_AVX512BF16, "AVX512" },
-        { ISA_AVX2, ISA_AVX512 | ISA_AMX, "AVX2" },
-        { ISA_SSE41, ISA_AVX2 | ISA_AVX512 | ISA_AMX, "SSE4.1" },
-        { ISA_DOTPROD, 0, "DOTPROD" },
-        { ISA_NEON, ISA_DOTPROD, "NEON" },
+        { .bit = ISA_AMX, .name = "AMX" },
+        { .bit = ISA_AVX512VNNI, .name = "VNNI" },
+        { .bit = ISA_AVX512BF16, .name = "BF16" },
+        { .bit = ISA_AVX512, .hidden_by = ISA_AMX | ISA_AVX512VNNI | ISA_AVX512BF16, .name = "AVX512" },
+        { .bit = ISA_AVX2, .hidden_by = ISA_AVX512 | ISA_AMX, .name = "AVX2" },
+        { .bit = ISA_SSE41, .hidden_by = ISA_AVX2 | ISA_AVX512 | ISA_AMX, .name = "SSE4.1" },
+        { .bit = ISA_DOTPROD, .name = "DOTPROD" },
+        { .bit = ISA_NEON, .hidden_by = ISA_DOTPROD, .name = "NEON" },
     };
     bool any = false;
     for (size_t i = 0; i < COUNT_OF(SHORT); i++) {
@@ -196,7 +196,7 @@ static void short_isa(uint32_t isa, struct str *out)
     }
 }
 
-/* "Navi 31 [Radeon RX 7900 XT/7900 XTX]" -> "Radeon RX 7900 XT": the name on the box, first of several. */
+/* The product name, first of several: "Navi 31 [Radeon RX 7900 XT/7900 XTX]" becomes "Radeon RX 7900 XT". */
 static void short_gpu(const char *full, char *buf, size_t size)
 {
     const char *open = strchr(full, '['), *name = open ? open + 1 : full;

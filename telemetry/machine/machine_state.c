@@ -1,6 +1,5 @@
-/* telemetry/machine/machine_state.c - how this machine is set up today: what an update, an administrator or a
- * reboot changes while the hardware stays. A result from before and one from after may differ by nothing
- * else. */
+/* telemetry/machine/machine_state.c - system settings that affect speed. Updates, administrators and reboots
+ * change them while the hardware stays, so two results may differ only because of them. */
 #include "telemetry/machine/machine.h"
 
 #include <stdlib.h>
@@ -8,36 +7,68 @@
 
 #include "telemetry/sysfs/sysfs.h"
 
-enum reading {
-    READ_TEXT,   /* the file as it is */
+enum setting_kind {
+    READ_TEXT,   /* the file's content */
     READ_CHOSEN, /* the word in brackets: "always [madvise] never" */
-    READ_OFF_ON, /* 0 or 1 */
-    READ_ON_OFF, /* the same of a file that says what is forbidden */
-    READ_BOOT,   /* of a kernel command line what concerns speed: the rest names disks and consoles */
+    READ_OFF_ON, /* 0: off, 1: on */
+    READ_ON_OFF, /* 0: on, 1: off, for a file that disables something */
+    READ_BOOT,   /* a kernel command line, reduced by machine_boot_parameters */
 };
 
-/* Where several rows have one key, the first whose file is there speaks. */
+/* When several rows have the same key, the first whose file exists is used. */
 static const struct {
     const char *group, *key, *path;
-    enum reading how;
+    enum setting_kind how;
 } SETTINGS[] = {
-    { "kernel", "release", "/proc/sys/kernel/osrelease", READ_TEXT },
-    { "kernel", "version", "/proc/sys/kernel/version", READ_TEXT },
-    { "kernel", "cmdline", "/proc/cmdline", READ_BOOT },
-    { "kernel", "transparent_hugepage", "/sys/kernel/mm/transparent_hugepage/enabled", READ_CHOSEN },
-    { "kernel", "transparent_hugepage_defrag", "/sys/kernel/mm/transparent_hugepage/defrag", READ_CHOSEN },
-    { "kernel", "swappiness", "/proc/sys/vm/swappiness", READ_TEXT },
-    { "kernel", "numa_balancing", "/proc/sys/kernel/numa_balancing", READ_OFF_ON },
-    { "governor", "governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", READ_TEXT },
-    { "governor", "driver", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", READ_TEXT },
-    { "governor", "most_khz", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", READ_TEXT },
-    { "governor", "energy_preference", "/sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference",
-      READ_TEXT },
-    { "governor", "turbo", "/sys/devices/system/cpu/intel_pstate/no_turbo", READ_ON_OFF },
-    { "governor", "turbo", "/sys/devices/system/cpu/cpufreq/boost", READ_OFF_ON },
-    { "governor", "smt", "/sys/devices/system/cpu/smt/control", READ_TEXT },
-    { "governor", "processors_online", "/sys/devices/system/cpu/online", READ_TEXT },
-    { "microcode", "version", "/sys/devices/system/cpu/cpu0/microcode/version", READ_TEXT },
+    { .group = "kernel", .key = "release", .path = "/proc/sys/kernel/osrelease", .how = READ_TEXT },
+    { .group = "kernel", .key = "version", .path = "/proc/sys/kernel/version", .how = READ_TEXT },
+    { .group = "kernel", .key = "cmdline", .path = "/proc/cmdline", .how = READ_BOOT },
+    { .group = "kernel",
+      .key = "transparent_hugepage",
+      .path = "/sys/kernel/mm/transparent_hugepage/enabled",
+      .how = READ_CHOSEN },
+    { .group = "kernel",
+      .key = "transparent_hugepage_defrag",
+      .path = "/sys/kernel/mm/transparent_hugepage/defrag",
+      .how = READ_CHOSEN },
+    { .group = "kernel", .key = "swappiness", .path = "/proc/sys/vm/swappiness", .how = READ_TEXT },
+    { .group = "kernel",
+      .key = "numa_balancing",
+      .path = "/proc/sys/kernel/numa_balancing",
+      .how = READ_OFF_ON },
+    { .group = "governor",
+      .key = "governor",
+      .path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+      .how = READ_TEXT },
+    { .group = "governor",
+      .key = "driver",
+      .path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver",
+      .how = READ_TEXT },
+    { .group = "governor",
+      .key = "most_khz",
+      .path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq",
+      .how = READ_TEXT },
+    { .group = "governor",
+      .key = "energy_preference",
+      .path = "/sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference",
+      .how = READ_TEXT },
+    { .group = "governor",
+      .key = "turbo",
+      .path = "/sys/devices/system/cpu/intel_pstate/no_turbo",
+      .how = READ_ON_OFF },
+    { .group = "governor",
+      .key = "turbo",
+      .path = "/sys/devices/system/cpu/cpufreq/boost",
+      .how = READ_OFF_ON },
+    { .group = "governor", .key = "smt", .path = "/sys/devices/system/cpu/smt/control", .how = READ_TEXT },
+    { .group = "governor",
+      .key = "processors_online",
+      .path = "/sys/devices/system/cpu/online",
+      .how = READ_TEXT },
+    { .group = "microcode",
+      .key = "version",
+      .path = "/sys/devices/system/cpu/cpu0/microcode/version",
+      .how = READ_TEXT },
 };
 
 void machine_boot_parameters(char *line)
@@ -77,14 +108,14 @@ void machine_boot_parameters(char *line)
         }
         if (!keep) continue;
         if (to != line) *to++ = ' ';
-        const size_t n = strlen(word); /* never beyond where `word` stands: it moves left */
+        const size_t n = strlen(word); /* words only move left, so this cannot overwrite unread text */
         memmove(to, word, n);
         to += n;
     }
     *to = '\0';
 }
 
-static bool setting_read(char *buf, size_t size, const char *root, const char *path, enum reading how)
+static bool setting_read(char *buf, size_t size, const char *root, const char *path, enum setting_kind how)
 {
     if (sys_read(root, buf, size, "%s", path) <= 0) return false;
     if (how == READ_BOOT) machine_boot_parameters(buf);
@@ -100,8 +131,8 @@ static bool setting_read(char *buf, size_t size, const char *root, const char *p
     return true;
 }
 
-/* Each known weakness of the processor, and what the kernel does about it at the cost of speed. */
-static json_t *mitigations(const char *root)
+/* The processor's known vulnerabilities, and the mitigations of the kernel, which cost speed. */
+static json_t *mitigations_to_json(const char *root)
 {
     static const char FOLDER[] = "/sys/devices/system/cpu/vulnerabilities";
     struct sys_list *names = malloc(sizeof *names);
@@ -117,7 +148,7 @@ static json_t *mitigations(const char *root)
     return all;
 }
 
-/* Some systems name the microcode in cpuinfo only. */
+/* On some systems only /proc/cpuinfo contains the microcode version. */
 static bool microcode_of_cpuinfo(char *buf, size_t size, const char *root)
 {
     char *text = sys_read_all(root, "/proc/cpuinfo", 16 << 20, NULL);
@@ -144,6 +175,6 @@ json_t *machine_state_to_json(const char *root)
     json_t *microcode = json_object_get(state, "microcode");
     if (!json_get_str(microcode, "version", NULL) && microcode_of_cpuinfo(text, sizeof text, root))
         json_put_str(microcode, "version", text);
-    json_put(json_object_get(state, "kernel"), "mitigations", mitigations(root));
+    json_put(json_object_get(state, "kernel"), "mitigations", mitigations_to_json(root));
     return state;
 }

@@ -1,5 +1,5 @@
-/* telemetry/otlp/otlp.c - spans and metrics as OTLP's request bodies. Nothing is sent here, nothing is
- * invented: a value that is not known has no attribute and no point. */
+/* telemetry/otlp/otlp.c - encodes spans and metrics as OTLP request bodies. Attributes and points without a
+ * known value are omitted. */
 #include "telemetry/otlp/otlp.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 /* ---------------------------------------------------------------- attributes */
 
-static bool is_known(const struct otlp_attribute *a)
+static bool attribute_is_known(const struct otlp_attribute *a)
 {
     switch (a->type) {
     case OTLP_STRING: return a->string != NULL;
@@ -46,7 +46,7 @@ static void put_value(struct str *out, int field, const struct otlp_attribute *a
 static void put_attributes(struct str *out, int field, const struct otlp_attribute *a, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (!is_known(&a[i])) continue;
+        if (!attribute_is_known(&a[i])) continue;
         const size_t pair = pb_open(out, field);
         pb_put_string(out, OTLP_ATTRIBUTE_KEY, a[i].key);
         put_value(out, OTLP_ATTRIBUTE_VALUE, &a[i]);
@@ -54,11 +54,11 @@ static void put_attributes(struct str *out, int field, const struct otlp_attribu
     }
 }
 
-static void put_resource(struct str *out, int field, const struct otlp_resource *who)
+static void put_resource(struct str *out, int field, const struct otlp_resource *resource)
 {
-    const size_t resource = pb_open(out, field);
-    if (who) put_attributes(out, OTLP_RESOURCE_ATTRIBUTES, who->attributes, who->n);
-    pb_close(out, resource);
+    const size_t message = pb_open(out, field);
+    if (resource) put_attributes(out, OTLP_RESOURCE_ATTRIBUTES, resource->attributes, resource->n);
+    pb_close(out, message);
 }
 
 static void put_scope(struct str *out, int field)
@@ -113,11 +113,11 @@ static void put_span(struct str *out, const struct otlp_span *s)
     pb_close(out, span);
 }
 
-void otlp_traces_encode(struct str *out, const struct otlp_resource *who, const struct otlp_span *spans,
+void otlp_traces_encode(struct str *out, const struct otlp_resource *resource, const struct otlp_span *spans,
                         int n)
 {
     const size_t resource_spans = pb_open(out, OTLP_TRACES_RESOURCE_SPANS);
-    put_resource(out, OTLP_RESOURCE_SPANS_RESOURCE, who);
+    put_resource(out, OTLP_RESOURCE_SPANS_RESOURCE, resource);
     const size_t scope_spans = pb_open(out, OTLP_RESOURCE_SPANS_SCOPE_SPANS);
     put_scope(out, OTLP_SCOPE_SPANS_SCOPE);
     for (int i = 0; i < n; i++) put_span(out, &spans[i]);
@@ -127,15 +127,15 @@ void otlp_traces_encode(struct str *out, const struct otlp_resource *who, const 
 
 /* ---------------------------------------------------------------- metrics */
 
-static bool has_point(const struct otlp_metric *m, const struct otlp_point *p)
+static bool point_is_known(const struct otlp_metric *m, const struct otlp_point *p)
 {
     return m->type == OTLP_HISTOGRAM ? p->counts != NULL : !isnan(p->value);
 }
 
-static int count_points(const struct otlp_metric *m)
+static int metric_count_points(const struct otlp_metric *m)
 {
     int n = 0;
-    for (int i = 0; i < m->n_points; i++) n += has_point(m, &m->points[i]);
+    for (int i = 0; i < m->n_points; i++) n += point_is_known(m, &m->points[i]);
     return n;
 }
 
@@ -175,7 +175,7 @@ static void put_points(struct str *out, const struct otlp_metric *m)
     };
     const size_t data = pb_open(out, DATA[m->type]);
     for (int i = 0; i < m->n_points; i++) {
-        if (!has_point(m, &m->points[i])) continue;
+        if (!point_is_known(m, &m->points[i])) continue;
         if (m->type == OTLP_HISTOGRAM)
             put_histogram_point(out, &m->points[i]);
         else
@@ -189,17 +189,17 @@ static void put_points(struct str *out, const struct otlp_metric *m)
     pb_close(out, data);
 }
 
-int otlp_metrics_encode(struct str *out, const struct otlp_resource *who, const struct otlp_metric *metrics,
-                        int n)
+int otlp_metrics_encode(struct str *out, const struct otlp_resource *resource,
+                        const struct otlp_metric *metrics, int n)
 {
     int points = 0;
     const size_t resource_metrics = pb_open(out, OTLP_METRICS_RESOURCE_METRICS);
-    put_resource(out, OTLP_RESOURCE_METRICS_RESOURCE, who);
+    put_resource(out, OTLP_RESOURCE_METRICS_RESOURCE, resource);
     const size_t scope_metrics = pb_open(out, OTLP_RESOURCE_METRICS_SCOPE_METRICS);
     put_scope(out, OTLP_SCOPE_METRICS_SCOPE);
     for (int i = 0; i < n; i++) {
         const struct otlp_metric *m = &metrics[i];
-        const int known = count_points(m);
+        const int known = metric_count_points(m);
         if (!known) continue;
         const size_t metric = pb_open(out, OTLP_SCOPE_METRICS_METRICS);
         pb_put_string(out, OTLP_METRIC_FIELD_NAME, m->name);

@@ -1,4 +1,5 @@
-/* telemetry/otlp/otlp_metrics.c - families as OTLP metrics, by OpenTelemetry's names where it has some. */
+/* telemetry/otlp/otlp_metrics.c - the sink that turns families into OTLP metrics, with the names of
+ * OpenTelemetry's semantic conventions where they exist, and the attributes of the resource. */
 #include "telemetry/otlp/otlp.h"
 
 #include <math.h>
@@ -11,28 +12,28 @@
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/machine/machine.h"
 
-/* ---------------------------------------------------------------- what OpenTelemetry asks of its names */
+/* ---------------------------------------------------------------- semantic conventions */
 
-/* Checked against the semantic conventions of the Python package opentelemetry-semantic-conventions 0.66b2.
- * Of names that are not here, unit and instrument follow from our own row. */
+/* Units and types that the conventions require for a name. For other names they follow from FAMILIES.
+ * Compared with the Python package opentelemetry-semantic-conventions 0.66b2. */
 static const struct {
     const char *name, *unit;
     enum otlp_metric_type type;
 } INSTRUMENTS[] = {
-    { "hw.gpu.memory.usage", "By", OTLP_UP_DOWN },
-    { "hw.gpu.memory.limit", "By", OTLP_UP_DOWN },
-    { "process.memory.usage", "By", OTLP_UP_DOWN },
-    { "process.memory.virtual", "By", OTLP_UP_DOWN },
-    { "process.paging.faults", "{fault}", OTLP_SUM },
-    { "process.thread.count", "{thread}", OTLP_UP_DOWN },
-    { "process.unix.file_descriptor.count", "{file_descriptor}", OTLP_UP_DOWN },
+    { .name = "hw.gpu.memory.usage", .unit = "By", .type = OTLP_UP_DOWN },
+    { .name = "hw.gpu.memory.limit", .unit = "By", .type = OTLP_UP_DOWN },
+    { .name = "process.memory.usage", .unit = "By", .type = OTLP_UP_DOWN },
+    { .name = "process.memory.virtual", .unit = "By", .type = OTLP_UP_DOWN },
+    { .name = "process.paging.faults", .unit = "{fault}", .type = OTLP_SUM },
+    { .name = "process.thread.count", .unit = "{thread}", .type = OTLP_UP_DOWN },
+    { .name = "process.unix.file_descriptor.count", .unit = "{file_descriptor}", .type = OTLP_UP_DOWN },
 };
 
-/* Attributes that its names come with. */
+/* Attributes that the conventions require for names. */
 static const struct {
-    const char *names;             /* as they begin */
-    const char *label, *attribute; /* our label goes by that key; NULL: none */
-    const char *key, *value;       /* and this one joins it */
+    const char *names;             /* prefix of the names */
+    const char *label, *attribute; /* our label is renamed to this attribute; NULL: none */
+    const char *key, *value;       /* this attribute is added */
 } ATTRIBUTES[] = {
     { "hw.gpu.", "device", "hw.id", "hw.type", "gpu" },
     { "process.paging.faults", NULL, NULL, "system.paging.fault.type", "major" },
@@ -40,17 +41,19 @@ static const struct {
     { "gen_ai.", NULL, NULL, "gen_ai.provider.name", "qdyno" },
 };
 
-/* Our units in UCUM. */
+/* Our units as UCUM codes. */
 static const struct {
     const char *unit, *ucum;
 } UNITS[] = {
-    { "seconds", "s" },          { "bytes", "By" }, { "ratio", "1" },
-    { "celsius", "Cel" },        { "hertz", "Hz" }, { "watts", "W" },
-    { "joules", "J" },           { "1/s", "1/s" },  { "bytes/s", "By/s" },
-    { "tokens/s", "{token}/s" },
+    { .unit = "seconds", .ucum = "s" },    { .unit = "bytes", .ucum = "By" },
+    { .unit = "ratio", .ucum = "1" },      { .unit = "celsius", .ucum = "Cel" },
+    { .unit = "hertz", .ucum = "Hz" },     { .unit = "watts", .ucum = "W" },
+    { .unit = "joules", .ucum = "J" },     { .unit = "1/s", .ucum = "1/s" },
+    { .unit = "bytes/s", .ucum = "By/s" }, { .unit = "tokens/s", .ucum = "{token}/s" },
 };
 
-/* NULL: OpenTelemetry has no name for it, or one that means something else (said in brackets). */
+/* OpenTelemetry's name for a family. NULL: there is none, or its meaning differs (noted in brackets in
+ * FAMILIES). */
 static const char *conventional_name(enum family_id f)
 {
     const char *name = FAMILIES[f].otel;
@@ -66,24 +69,24 @@ static const char *ucum(const char *unit)
 
 /* ---------------------------------------------------------------- collecting */
 
-static void *take(struct otlp_batch *b, size_t bytes)
+static void *batch_alloc(struct otlp_batch *b, size_t bytes)
 {
     void *p = arena_alloc(&b->memory, bytes);
     if (!p) b->failed = true;
     return p;
 }
 
-static const char *keep(struct otlp_batch *b, const char *text)
+static const char *batch_strdup(struct otlp_batch *b, const char *text)
 {
     const char *copy = arena_strdup(&b->memory, text ? text : "");
     if (!copy) b->failed = true;
     return copy;
 }
 
-/* `n` things become room for twice as many; NULL when out of memory. */
-static void *grow(struct otlp_batch *b, const void *old, int n, size_t size)
+/* Copies an array of n elements to one with twice the capacity. NULL: out of memory. */
+static void *batch_grow(struct otlp_batch *b, const void *old, int n, size_t size)
 {
-    void *p = take(b, 2 * (size_t)MAX(n, 4) * size);
+    void *p = batch_alloc(b, 2 * (size_t)MAX(n, 4) * size);
     if (p && n) memcpy(p, old, (size_t)n * size);
     return p;
 }
@@ -97,7 +100,7 @@ static struct otlp_metric *metric_open(struct otlp_batch *b, enum family_id f)
     for (int i = b->n - 1; i >= 0; i--)
         if (!strcmp(b->metrics[i].name, name)) return &b->metrics[i];
     if (b->n == b->cap) {
-        struct otlp_metric *more = grow(b, b->metrics, b->n, sizeof *more);
+        struct otlp_metric *more = batch_grow(b, b->metrics, b->n, sizeof *more);
         if (!more) return NULL;
         b->metrics = more;
         b->cap = 2 * MAX(b->n, 4);
@@ -115,21 +118,22 @@ static struct otlp_metric *metric_open(struct otlp_batch *b, enum family_id f)
     return m;
 }
 
-/* The arena cannot grow what it has given: points lie in rooms of 8, 16, 32 ... */
+/* Adds a point. An arena cannot resize allocations, so the array is copied at 8, 16, 32 ... points. */
 static struct otlp_point *point_new(struct otlp_batch *b, struct otlp_metric *m)
 {
     const int n = m->n_points;
-    struct otlp_point *room = (struct otlp_point *)m->points; /* ours, only its readers may not write */
+    struct otlp_point *points = (struct otlp_point *)m->points; /* const only for readers of the metric */
     if (!n || (n >= 8 && !(n & (n - 1)))) {
-        room = grow(b, m->points, n, sizeof *room);
-        if (!room) return NULL;
-        m->points = room;
+        points = batch_grow(b, m->points, n, sizeof *points);
+        if (!points) return NULL;
+        m->points = points;
     }
     m->n_points++;
-    return &room[n];
+    return &points[n];
 }
 
-static const char *key_of(const char *theirs, const char *label)
+/* The attribute's key for one of our labels. */
+static const char *attribute_key(const char *theirs, const char *label)
 {
     for (size_t i = 0; theirs && i < COUNT_OF(ATTRIBUTES); i++)
         if (ATTRIBUTES[i].label && str_starts(theirs, ATTRIBUTES[i].names) &&
@@ -138,14 +142,15 @@ static const char *key_of(const char *theirs, const char *label)
     return label;
 }
 
-static void put(struct otlp_batch *b, struct otlp_point *p, struct otlp_attribute *room, const char *key,
-                const char *value)
+static void point_add_attribute(struct otlp_batch *b, struct otlp_point *p, struct otlp_attribute *to,
+                                const char *key, const char *value)
 {
-    room[p->n_attributes++] = (struct otlp_attribute){ .key = keep(b, key), .string = keep(b, value) };
+    to[p->n_attributes++] = (struct otlp_attribute){ .key = batch_strdup(b, key),
+                                                     .string = batch_strdup(b, value) };
 }
 
-/* Totals of a driver or a database began before anybody who could be asked: unknown. */
-static uint64_t begun(const struct otlp_batch *b, enum family_id f)
+/* When a family's counter started. 0: unknown, as for counters of drivers. */
+static uint64_t counter_begun_ns(const struct otlp_batch *b, enum family_id f)
 {
     switch (FAMILIES[f].section) {
     case FAMILIES_PROCESS:
@@ -161,34 +166,37 @@ static struct otlp_point *point_open(struct otlp_batch *b, enum family_id f, con
     const char *theirs = conventional_name(f);
     struct otlp_metric *m = b->failed ? NULL : metric_open(b, f);
     struct otlp_point *p = m ? point_new(b, m) : NULL;
-    struct otlp_attribute *a = p ? take(b, ((size_t)(n + b->n_common) + COUNT_OF(ATTRIBUTES)) * sizeof *a)
+    struct otlp_attribute *a = p ? batch_alloc(b,
+                                               ((size_t)(n + b->n_common) + COUNT_OF(ATTRIBUTES)) * sizeof *a)
                                  : NULL;
     if (!a) return NULL;
     *p = (struct otlp_point){ .attributes = a,
                               .time_ns = b->time_ns,
-                              .begun_ns = m->type == OTLP_GAUGE ? 0 : begun(b, f),
+                              .begun_ns = m->type == OTLP_GAUGE ? 0 : counter_begun_ns(b, f),
                               .sum = (double)NAN };
-    for (int i = 0; i < n; i++) put(b, p, a, key_of(theirs, labels[i].name), labels[i].value);
-    for (int i = 0; i < b->n_common; i++) put(b, p, a, b->common[i].name, b->common[i].value);
+    for (int i = 0; i < n; i++)
+        point_add_attribute(b, p, a, attribute_key(theirs, labels[i].name), labels[i].value);
+    for (int i = 0; i < b->n_common; i++) point_add_attribute(b, p, a, b->common[i].name, b->common[i].value);
     for (size_t i = 0; theirs && i < COUNT_OF(ATTRIBUTES); i++)
-        if (str_starts(theirs, ATTRIBUTES[i].names)) put(b, p, a, ATTRIBUTES[i].key, ATTRIBUTES[i].value);
+        if (str_starts(theirs, ATTRIBUTES[i].names))
+            point_add_attribute(b, p, a, ATTRIBUTES[i].key, ATTRIBUTES[i].value);
     if (!b->failed) return p;
-    m->n_points--; /* half of a point is none */
+    m->n_points--; /* an incomplete point is removed */
     return NULL;
 }
 
-static void take_value(void *ctx, enum family_id f, const struct label *labels, int n, double value)
+static void batch_add_value(void *ctx, enum family_id f, const struct label *labels, int n, double value)
 {
     struct otlp_point *p = point_open(ctx, f, labels, n);
     if (p) p->value = value;
 }
 
-static void take_histogram(void *ctx, enum family_id f, const struct label *labels, int n,
-                           const struct histogram_counts *h)
+static void batch_add_histogram(void *ctx, enum family_id f, const struct label *labels, int n,
+                                const struct histogram_counts *h)
 {
     struct otlp_batch *b = ctx;
     const struct histogram_edges *edges = FAMILIES[f].edges;
-    uint64_t *counts = take(b, (size_t)(edges->n + 1) * sizeof *counts);
+    uint64_t *counts = batch_alloc(b, (size_t)(edges->n + 1) * sizeof *counts);
     struct otlp_point *p = counts ? point_open(b, f, labels, n) : NULL;
     if (!p) return;
     memcpy(counts, h->bucket, (size_t)(edges->n + 1) * sizeof *counts);
@@ -200,7 +208,7 @@ static void take_histogram(void *ctx, enum family_id f, const struct label *labe
 
 struct family_sink otlp_sink(struct otlp_batch *b)
 {
-    return (struct family_sink){ b, take_value, take_histogram };
+    return (struct family_sink){ .ctx = b, .value = batch_add_value, .histogram = batch_add_histogram };
 }
 
 void otlp_batch_free(struct otlp_batch *b)
@@ -210,7 +218,7 @@ void otlp_batch_free(struct otlp_batch *b)
     b->n = b->cap = 0;
 }
 
-/* ---------------------------------------------------------------- who speaks */
+/* ---------------------------------------------------------------- resource */
 
 enum { RESOURCE_MOST = 64 };
 
@@ -220,7 +228,7 @@ static void put_resource(struct otlp_identity *out, const char *key, const char 
     int at = 0;
     if (!value || !*value || out->failed) return;
     while (at < out->resource.n && strcmp(a[at].key, key)) at++;
-    if (at == RESOURCE_MOST) return; /* refused by put_environment, which alone can come so far */
+    if (at == RESOURCE_MOST) return; /* cannot happen: put_environment refuses so many */
     a[at] = (struct otlp_attribute){ .key = arena_strdup(&out->memory, key),
                                      .string = arena_strdup(&out->memory, value) };
     out->failed = out->failed || !a[at].key || !a[at].string;
@@ -231,7 +239,7 @@ static void put_machine(struct otlp_identity *out, const struct machine *m)
 {
     const char *release = strchr(m->kernel, ' '); /* "Linux 6.1.0" */
     char instance[sizeof m->host + sizeof m->id + 1];
-    /* without it, what two machines send to one collector would be one series in Prometheus */
+    /* distinguishes the series of several machines that send to one collector */
     snprintf(instance, sizeof instance, "%s:%s", m->host, m->id);
     put_resource(out, "service.instance.id", instance);
     put_resource(out, "host.id", m->id);
@@ -261,7 +269,7 @@ static enum err_code put_environment(struct otlp_identity *out, struct err *why)
         len = strcspn(list, ",");
         if (strspn(list, " \t,") >= len) continue;
         if (!otlp_pair_read(pair, list, len))
-            return err_set(why, ERR_USAGE, "OTEL_RESOURCE_ATTRIBUTES: '%.*s' is no name=value", (int)len,
+            return err_set(why, ERR_USAGE, "OTEL_RESOURCE_ATTRIBUTES: '%.*s' is not name=value", (int)len,
                            list);
         put_resource(out, pair[0], pair[1]);
         free(pair[0]);
@@ -296,12 +304,12 @@ void otlp_identity_free(struct otlp_identity *i)
     *i = (struct otlp_identity){ 0 };
 }
 
-/* ---------------------------------------------------------------- live */
+/* ---------------------------------------------------------------- sending */
 
 enum err_code otlp_metrics_send(const struct otlp_target *t, const struct otlp_live *live,
                                 struct otlp_answer *answer, struct err *why)
 {
-    struct otlp_identity who = { 0 };
+    struct otlp_identity identity = { 0 };
     struct str body = { 0 };
     struct process_reading self;
     struct otlp_batch b = { .time_ns = (uint64_t)clock_unix_ms() * 1000000 };
@@ -310,18 +318,18 @@ enum err_code otlp_metrics_send(const struct otlp_target *t, const struct otlp_l
     const double begun_s = self.start_time_seconds;
     if (begun_s > 0 && begun_s * 1e9 < (double)b.time_ns) b.process_begun_ns = (uint64_t)(begun_s * 1e9);
     live->collect(live->ctx, &sink);
-    enum err_code rc = otlp_identify(&who, live->machine, QDYNO_VERSION, why);
-    if (!rc && !otlp_metrics_encode(&body, &who.resource, b.metrics, b.n))
-        rc = err_set(why, ERR_ABSENT, "no reading is known that could be sent");
+    enum err_code rc = otlp_identify(&identity, live->machine, QDYNO_VERSION, why);
+    if (!rc && !otlp_metrics_encode(&body, &identity.resource, b.metrics, b.n))
+        rc = err_set(why, ERR_ABSENT, "there is no reading to send");
     if (!rc && (b.failed || body.failed)) rc = err_set(why, ERR_NOMEM, "out of memory");
     if (!rc) rc = otlp_send(t, &body, answer, why);
     otlp_batch_free(&b);
-    otlp_identity_free(&who);
+    otlp_identity_free(&identity);
     str_free(&body);
     return rc;
 }
 
-static void tell_readings(void *ctx, const struct family_sink *to)
+static void readings_collect(void *ctx, const struct family_sink *to)
 {
     readings_export(ctx, to);
 }
@@ -329,6 +337,6 @@ static void tell_readings(void *ctx, const struct family_sink *to)
 enum err_code otlp_readings_send(const struct otlp_target *t, const struct readings *r,
                                  struct otlp_answer *answer, struct err *why)
 {
-    const struct otlp_live live = { r->machine, tell_readings, (void *)r };
+    const struct otlp_live live = { .machine = r->machine, .collect = readings_collect, .ctx = (void *)r };
     return otlp_metrics_send(t, &live, answer, why);
 }

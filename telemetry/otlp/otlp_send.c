@@ -1,5 +1,8 @@
-/* telemetry/otlp/otlp_send.c - where spans and metrics go, and what the collector says to them. The rules are
- * OpenTelemetry's own, so that a machine that is set up for other exporters is set up for this one. */
+/* telemetry/otlp/otlp_send.c - determines the collector's address, sends request bodies, and interprets the
+ * response.
+ *
+ * The rules are those of OpenTelemetry, so the environment variables that configure other exporters configure
+ * this one, too. */
 #include "telemetry/otlp/otlp.h"
 
 #include <ctype.h>
@@ -16,16 +19,17 @@
 static const double DEFAULT_TIMEOUT_S = 10, FIRST_PAUSE_S = 0.5;
 
 static const struct {
-    const char *name, *path; /* in variables; behind a base address */
+    const char *name, *path; /* part of variable names; path below a base address */
 } SIGNALS[OTLP_SIGNALS] = {
-    [OTLP_TRACES] = { "TRACES", "/v1/traces" },
-    [OTLP_METRICS] = { "METRICS", "/v1/metrics" },
+    [OTLP_TRACES] = { .name = "TRACES", .path = "/v1/traces" },
+    [OTLP_METRICS] = { .name = "METRICS", .path = "/v1/metrics" },
 };
 
-/* ---------------------------------------------------------------- where to */
+/* ---------------------------------------------------------------- address */
 
-/* OTEL_EXPORTER_OTLP_<SIGNAL>_<key>, else OTEL_EXPORTER_OTLP_<key>; empty counts as unset. */
-static const char *variable(enum otlp_signal signal, const char *key, bool *of_signal)
+/* The value of OTEL_EXPORTER_OTLP_<SIGNAL>_<key>, or else of OTEL_EXPORTER_OTLP_<key>; NULL: unset or empty.
+ * *of_signal (may be NULL): whether it was the first. */
+static const char *otlp_variable(enum otlp_signal signal, const char *key, bool *of_signal)
 {
     char name[64];
     snprintf(name, sizeof name, "OTEL_EXPORTER_OTLP_%s_%s", SIGNALS[signal].name, key);
@@ -41,7 +45,7 @@ static const char *variable(enum otlp_signal signal, const char *key, bool *of_s
 
 bool otlp_environment(void)
 {
-    return variable(OTLP_TRACES, "ENDPOINT", NULL) || variable(OTLP_METRICS, "ENDPOINT", NULL);
+    return otlp_variable(OTLP_TRACES, "ENDPOINT", NULL) || otlp_variable(OTLP_METRICS, "ENDPOINT", NULL);
 }
 
 static enum err_code url_below(char **out, const char *base, enum otlp_signal signal, struct err *why)
@@ -54,7 +58,7 @@ static enum err_code url_below(char **out, const char *base, enum otlp_signal si
     str_append_n(&url, base, n);
     for (int i = 0; i < OTLP_SIGNALS; i++)
         if (str_ends(str_text(&url), SIGNALS[i].path))
-            rc = err_set(why, ERR_USAGE, "collector '%s': want its address without '%s', which is added",
+            rc = err_set(why, ERR_USAGE, "collector '%s': give its address without '%s', which is added",
                          base, SIGNALS[i].path);
     str_append(&url, SIGNALS[signal].path);
     *out = rc ? NULL : str_take(&url);
@@ -62,17 +66,19 @@ static enum err_code url_below(char **out, const char *base, enum otlp_signal si
     return rc || *out ? rc : err_set(why, ERR_NOMEM, "out of memory");
 }
 
-static enum err_code find_url(char **out, enum otlp_signal signal, const char *base, struct err *why)
+static enum err_code target_find_url(char **out, enum otlp_signal signal, const char *base, struct err *why)
 {
     if (base) return url_below(out, base, signal, why);
     bool whole, named = false;
-    const char *url = variable(signal, "ENDPOINT", &whole), *protocol = variable(signal, "PROTOCOL", &named);
+    const char *url = otlp_variable(signal, "ENDPOINT", &whole),
+               *protocol = otlp_variable(signal, "PROTOCOL", &named);
     if (!url) return ERR_OK;
     if (protocol && strcmp(protocol, "http/protobuf"))
-        return err_set(why, ERR_USAGE,
-                       "OTEL_EXPORTER_OTLP_%s%sPROTOCOL is '%s': qdyno speaks http/protobuf only (usually on "
-                       "port 4318); --otlp URL names a collector for qdyno alone",
-                       named ? SIGNALS[signal].name : "", named ? "_" : "", protocol);
+        return err_set(
+            why, ERR_USAGE,
+            "OTEL_EXPORTER_OTLP_%s%sPROTOCOL is '%s': only http/protobuf is supported (usually on port "
+            "4318); use --otlp URL to set a collector for qdyno only",
+            named ? SIGNALS[signal].name : "", named ? "_" : "", protocol);
     if (!whole) return url_below(out, url, signal, why);
     enum err_code rc = http_url_check("collector", url, HTTP_URL_ANY, why);
     if (rc) return rc;
@@ -117,8 +123,8 @@ bool otlp_pair_read(char *pair[2], const char *text, size_t n)
     return ok;
 }
 
-/* To "name: value". False: it is no header. */
-static bool header_read(char **out, const char *text, size_t n)
+/* Converts "name=value" to "name: value". False: not a valid header. */
+static bool header_parse(char **out, const char *text, size_t n)
 {
     char *pair[2];
     struct str line = { 0 };
@@ -127,7 +133,7 @@ static bool header_read(char **out, const char *text, size_t n)
     for (const char *p = pair[0]; *p; p++)
         ok = ok && (isalnum((unsigned char)*p) || strchr("!#$%&'*+-.^_`|~", *p));
     for (const char *p = pair[1]; *p; p++)
-        ok = ok && !iscntrl((unsigned char)*p); /* no second header through the back door */
+        ok = ok && !iscntrl((unsigned char)*p); /* a line break would inject another header */
     str_printf(&line, "%s: %s", pair[0], pair[1]);
     *out = ok ? str_take(&line) : NULL;
     str_free(&line);
@@ -136,21 +142,22 @@ static bool header_read(char **out, const char *text, size_t n)
     return *out != NULL;
 }
 
-/* Never shows what it reads: header values are keys. */
-static enum err_code find_headers(struct otlp_target *t, enum otlp_signal signal, struct err *why)
+/* Error messages do not quote headers, because their values may be keys. */
+static enum err_code target_find_headers(struct otlp_target *t, enum otlp_signal signal, struct err *why)
 {
-    const char *list = variable(signal, "HEADERS", NULL);
+    const char *list = otlp_variable(signal, "HEADERS", NULL);
     int n = 0;
     for (size_t len; list && *list; list += len + (list[len] == ',')) {
         len = strcspn(list, ",");
         if (strspn(list, " \t,") >= len) continue;
         if (n == OTLP_HEADERS)
             return err_set(why, ERR_USAGE, "OTEL_EXPORTER_OTLP_HEADERS: at most %d headers", OTLP_HEADERS);
-        if (!header_read(&t->headers[n], list, len))
-            return err_set(why, ERR_USAGE,
-                           "OTEL_EXPORTER_OTLP_HEADERS: header %d is no name=value (value percent-encoded)",
-                           n + 1);
-        /* a token from the options takes the place of the environment's */
+        if (!header_parse(&t->headers[n], list, len))
+            return err_set(
+                why, ERR_USAGE,
+                "OTEL_EXPORTER_OTLP_HEADERS: header %d is not name=value with a percent-encoded value",
+                n + 1);
+        /* credentials from the options replace those of the environment */
         if ((t->auth.user || t->auth.bearer) && !strncasecmp(t->headers[n], "authorization:", 14)) {
             free(t->headers[n]);
             t->headers[n] = NULL;
@@ -161,17 +168,17 @@ static enum err_code find_headers(struct otlp_target *t, enum otlp_signal signal
     return ERR_OK;
 }
 
-static enum err_code find_auth(struct otlp_target *t, enum otlp_signal signal, struct err *why)
+static enum err_code target_find_auth(struct otlp_target *t, enum otlp_signal signal, struct err *why)
 {
     double ms;
-    const char *timeout = variable(signal, "TIMEOUT", NULL);
-    if (!t->auth.ca_file) t->auth.ca_file = variable(signal, "CERTIFICATE", NULL);
-    if (!t->auth.cert_file) t->auth.cert_file = variable(signal, "CLIENT_CERTIFICATE", NULL);
-    if (!t->auth.key_file) t->auth.key_file = variable(signal, "CLIENT_KEY", NULL);
+    const char *timeout = otlp_variable(signal, "TIMEOUT", NULL);
+    if (!t->auth.ca_file) t->auth.ca_file = otlp_variable(signal, "CERTIFICATE", NULL);
+    if (!t->auth.cert_file) t->auth.cert_file = otlp_variable(signal, "CLIENT_CERTIFICATE", NULL);
+    if (!t->auth.key_file) t->auth.key_file = otlp_variable(signal, "CLIENT_KEY", NULL);
     if (t->auth.timeout_s > 0 || !timeout) return ERR_OK;
     if (!str_to_double(timeout, &ms) || !(ms > 0) || !isfinite(ms))
-        return err_set(why, ERR_USAGE, "OTEL_EXPORTER_OTLP_TIMEOUT is '%s': want milliseconds, such as 10000",
-                       timeout);
+        return err_set(why, ERR_USAGE,
+                       "OTEL_EXPORTER_OTLP_TIMEOUT is '%s': expected milliseconds, such as 10000", timeout);
     t->auth.timeout_s = ms * 1e-3;
     return ERR_OK;
 }
@@ -181,9 +188,9 @@ enum err_code otlp_target_find(struct otlp_target *t, enum otlp_signal signal, c
 {
     *t = (struct otlp_target){ 0 };
     if (auth) t->auth = *auth;
-    enum err_code rc = find_url(&t->url, signal, base, why);
-    if (!rc && t->url) rc = find_auth(t, signal, why);
-    if (!rc && t->url) rc = find_headers(t, signal, why);
+    enum err_code rc = target_find_url(&t->url, signal, base, why);
+    if (!rc && t->url) rc = target_find_auth(t, signal, why);
+    if (!rc && t->url) rc = target_find_headers(t, signal, why);
     if (rc) otlp_target_done(t);
     return rc;
 }
@@ -195,10 +202,10 @@ void otlp_target_done(struct otlp_target *t)
     *t = (struct otlp_target){ 0 };
 }
 
-/* ---------------------------------------------------------------- what it answers */
+/* ---------------------------------------------------------------- response */
 
-/* The text of a bytes field, printable, cut to fit. */
-static void take_text(char *buf, size_t size, const struct pb_field *f)
+/* Copies the text of a bytes field, with control characters replaced, truncated to fit. */
+static void text_copy(char *buf, size_t size, const struct pb_field *f)
 {
     size_t out = 0;
     const char *text = (const char *)f->bytes;
@@ -221,14 +228,14 @@ static bool partial_parse(struct otlp_answer *out, const struct pb_field *partia
     _Static_assert((int)OTLP_TRACES_REJECTED == (int)OTLP_METRICS_REJECTED &&
                        (int)OTLP_TRACES_MESSAGE == (int)OTLP_METRICS_MESSAGE &&
                        (int)OTLP_TRACES_PARTIAL_SUCCESS == (int)OTLP_METRICS_PARTIAL_SUCCESS,
-                   "one reader for the answers of both signals");
+                   "the same code parses the responses of both signals");
     struct pb_reader r = { partial->bytes, partial->bytes + partial->n };
     struct pb_field f;
     bool bad = false;
     while (pb_next(&r, &f, &bad)) {
         if (f.number == OTLP_TRACES_REJECTED && f.wire == PB_VARINT) out->rejected = (int64_t)f.value;
         if (f.number == OTLP_TRACES_MESSAGE && f.wire == PB_BYTES)
-            take_text(out->message, sizeof out->message, &f);
+            text_copy(out->message, sizeof out->message, &f);
     }
     return !bad && out->rejected >= 0;
 }
@@ -246,7 +253,7 @@ bool otlp_answer_parse(struct otlp_answer *out, const void *body, size_t n)
     return !bad;
 }
 
-/* The words of a google.rpc.Status; false when the body is none or has none. */
+/* The message of a google.rpc.Status. False: the body is not one, or has no message. */
 static bool refusal_parse(char *text, size_t size, const struct str *body)
 {
     const unsigned char *bytes = (const unsigned char *)str_text(body);
@@ -255,18 +262,19 @@ static bool refusal_parse(char *text, size_t size, const struct str *body)
     bool bad = false;
     text[0] = '\0';
     while (pb_next(&r, &f, &bad))
-        if (f.number == RPC_STATUS_MESSAGE && f.wire == PB_BYTES) take_text(text, size, &f);
+        if (f.number == RPC_STATUS_MESSAGE && f.wire == PB_BYTES) text_copy(text, size, &f);
     return !bad && *text;
 }
 
-static bool is_for_later(int status)
+static bool status_is_temporary(int status)
 {
     return status == 429 || status == 502 || status == 503 || status == 504;
 }
 
-/* From a status and a body to success or a failure in words. `rc` and *why are those of http_send. */
-static enum err_code judge(const struct otlp_target *t, enum err_code rc, int status, const struct str *reply,
-                           struct otlp_answer *answer, struct err *why)
+/* Decides about success from status and body. rc and *why come from http_send; *why may be replaced by the
+ * collector's message. */
+static enum err_code response_check(const struct otlp_target *t, enum err_code rc, int status,
+                                    const struct str *reply, struct otlp_answer *answer, struct err *why)
 {
     const int shown = (int)strcspn(t->url, "?#");
     char words[256];
@@ -274,22 +282,23 @@ static enum err_code judge(const struct otlp_target *t, enum err_code rc, int st
         if (!status) return rc;
         if (refusal_parse(words, sizeof words, reply))
             rc = err_set(why, rc, "%.*s %s (HTTP %d): %s", shown, t->url,
-                         is_for_later(status) ? "cannot take it now" : "refuses", status, words);
-        /* the specification: nothing but those four is worth another try */
-        if (rc == ERR_ABSENT && !is_for_later(status)) {
+                         status_is_temporary(status) ? "is unavailable now" : "refuses the request", status,
+                         words);
+        /* by the specification only those four may be retried */
+        if (rc == ERR_ABSENT && !status_is_temporary(status)) {
             if (why) why->code = ERR_USAGE;
             rc = ERR_USAGE;
         }
         return rc;
     }
     if (!otlp_answer_parse(answer, str_text(reply), reply->len))
-        return err_set(why, ERR_USAGE,
-                       "%.*s answers %d, but not as a collector does: is it the address of one?", shown,
-                       t->url, status);
+        return err_set(
+            why, ERR_USAGE,
+            "%.*s answers with status %d, but not with an OTLP response: is it the address of a collector?",
+            shown, t->url, status);
     if (answer->rejected)
-        return err_set(why, ERR_USAGE, "%.*s took it in part, %lld rejected: %s", shown, t->url,
-                       (long long)answer->rejected,
-                       *answer->message ? answer->message : "it does not say why");
+        return err_set(why, ERR_USAGE, "%.*s accepted only a part, %lld rejected: %s", shown, t->url,
+                       (long long)answer->rejected, *answer->message ? answer->message : "no reason given");
     return ERR_OK;
 }
 
@@ -315,10 +324,10 @@ enum err_code otlp_send(const struct otlp_target *t, const struct str *body, str
         r.reply = &reply;
         auth.timeout_s = left_s;
         enum err_code rc = http_send(&r, &status, why);
-        rc = judge(t, rc, status, &reply, answer ? answer : &ignored, why);
+        rc = response_check(t, rc, status, &reply, answer ? answer : &ignored, why);
         str_free(&reply);
-        if (!is_for_later(status)) return rc;
-        /* half to one and a half of it: many machines that were turned away together come back apart */
+        if (!status_is_temporary(status)) return rc;
+        /* random factor from 0.5 to 1.5, so that many machines that failed together do not retry together */
         if (!(pause_s > 0)) pause_s = doubling_s * (0.5 + (double)(clock_ns() % 1000) * 1e-3);
         doubling_s *= 2;
         left_s = limit_s - (double)(clock_ns() - begun) * 1e-9 - pause_s;

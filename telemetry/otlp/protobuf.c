@@ -1,12 +1,13 @@
-/* telemetry/otlp/protobuf.c - Protocol Buffers' wire format, by hand: OTLP uses so little of it that a
- * library and generated code would be most of the exporter. */
+/* telemetry/otlp/protobuf.c - the Protocol Buffers wire format. OTLP needs so little of it that a library and
+ * generated code would be larger than the rest of the exporter. */
 #include "telemetry/otlp/protobuf.h"
 
 #include <string.h>
 
 /* ---------------------------------------------------------------- writing */
 
-static size_t varint(unsigned char out[10], uint64_t value)
+/* Encodes a base-128 varint; returns its length. */
+static size_t varint_encode(unsigned char out[10], uint64_t value)
 {
     size_t n = 0;
     do {
@@ -19,7 +20,7 @@ static size_t varint(unsigned char out[10], uint64_t value)
 static void append_varint(struct str *out, uint64_t value)
 {
     unsigned char bytes[10];
-    str_append_n(out, bytes, varint(bytes, value));
+    str_append_n(out, bytes, varint_encode(bytes, value));
 }
 
 static void append_tag(struct str *out, int field, enum pb_wire wire)
@@ -34,7 +35,7 @@ static void append_fixed64(struct str *out, uint64_t value)
     str_append_n(out, bytes, sizeof bytes);
 }
 
-static uint64_t bits_of(double value)
+static uint64_t double_bits(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -55,7 +56,7 @@ void pb_put_fixed64(struct str *out, int field, uint64_t value)
 
 void pb_put_double(struct str *out, int field, double value)
 {
-    pb_put_fixed64(out, field, bits_of(value));
+    pb_put_fixed64(out, field, double_bits(value));
 }
 
 void pb_put_bytes(struct str *out, int field, const void *bytes, size_t n)
@@ -92,7 +93,7 @@ void pb_put_packed_doubles(struct str *out, int field, const double *values, siz
     if (!n) return;
     append_tag(out, field, PB_BYTES);
     append_varint(out, 8 * n);
-    for (size_t i = 0; i < n; i++) append_fixed64(out, bits_of(values[i]));
+    for (size_t i = 0; i < n; i++) append_fixed64(out, double_bits(values[i]));
 }
 
 size_t pb_open(struct str *out, int field)
@@ -101,12 +102,12 @@ size_t pb_open(struct str *out, int field)
     return out->len;
 }
 
-/* The length stands before what it measures, and is only known now: make room for it. */
+/* The length precedes the message but is known only now, so the message is moved to make room for it. */
 void pb_close(struct str *out, size_t opened)
 {
     unsigned char length[10];
     if (out->failed) return;
-    const size_t body = out->len - opened, n = varint(length, body);
+    const size_t body = out->len - opened, n = varint_encode(length, body);
     str_append_n(out, length, n);
     if (out->failed) return;
     memmove(out->data + opened + n, out->data + opened, body);
@@ -149,7 +150,7 @@ static bool read_value(struct pb_reader *r, struct pb_field *f)
         r->at += n;
         return true;
     }
-    return false; /* groups: gone since proto3 */
+    return false; /* groups, which proto3 does not have */
 }
 
 bool pb_next(struct pb_reader *r, struct pb_field *out, bool *bad)

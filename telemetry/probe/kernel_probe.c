@@ -21,7 +21,7 @@ enum { BANK_BYTE = 0x2c };
 /* Reports progress. False when the user cancelled or the time is used up. */
 static bool bench_has_time(struct bench *b, const char *what)
 {
-    const double now = now_s();
+    const double now = probe_now_s();
     if (b->progress && !b->progress(b->ctx, what, (now - b->begun_s) / (b->deadline_s - b->begun_s)))
         b->cancelled = true;
     return !b->cancelled && now < b->deadline_s;
@@ -224,7 +224,7 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
         rc = bench_backend_open(&b.backend[t], &b, KERNEL_VARIANT_AUTO, t, why);
         if (!rc) rc = stopwatch_open(&b.stopwatch[t], b.backend[t], why);
     }
-    b.begun_s = now_s();
+    b.begun_s = probe_now_s();
     b.deadline_s = b.begun_s + (seconds > 0 ? seconds : DEFAULT_SECONDS);
     for (int pass = 0; pass < PASSES && !rc; pass++) {
         for (int t = 1; t >= last && !rc; t--) rc = bench_variant(&b, KERNEL_VARIANT_AUTO, t, pass > 0, why);

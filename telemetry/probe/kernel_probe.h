@@ -41,7 +41,7 @@ struct bench {
     struct samples read[KERNEL_READS][2], region[2], glue[2], glue_element[2], wake;
 };
 
-static inline double now_s(void)
+static inline double probe_now_s(void)
 {
     return (double)clock_ns() * 1e-9;
 }

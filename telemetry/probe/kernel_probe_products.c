@@ -231,12 +231,12 @@ void probe_wake(struct bench *b, struct backend *backend)
     for (int i = 0; i < TRIES; i++) {
         const int64_t until = clock_ns() + PAUSE_NS;
         while (clock_ns() < until) continue; /* the calling thread stays awake, as in the engine */
-        const double from = now_s();
+        const double from = probe_now_s();
         product_run(&p);
-        const double between = now_s();
+        const double between = probe_now_s();
         product_run(&p);
         first[i] = between - from;
-        second[i] = now_s() - between;
+        second[i] = probe_now_s() - between;
     }
     backend_weight_release(backend, &w);
     const double wake = speed_probe_typical_s(first, TRIES) - speed_probe_typical_s(second, TRIES);

@@ -1,8 +1,7 @@
-/* telemetry/recording/recording.c - taking a machine along: what detection and two rounds of the sensors read
- * of it, into a folder; and opening such a folder again.
+/* telemetry/recording/recording.c - records a machine into a folder, and opens such a folder.
  *
- * No list says which files matter: whatever sysfs.h read while looking is what is kept, so that a new source
- * is recorded the day it is written. */
+ * No list says which files to record. Detection and two rounds of the sensors run while sysfs.h reports every
+ * file they read, and all of these are stored. A new source is therefore recorded without changes here. */
 #include "telemetry/recording/recording.h"
 
 #include <errno.h>
@@ -21,15 +20,15 @@
 #include "telemetry/sensors/sensors.h"
 #include "telemetry/sysfs/sysfs.h"
 
-/* ---------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------- collecting files */
 
-struct look {
-    bool private;
+struct observation {
+    bool private; /* do not mask */
     struct recorded_files files;
 };
 
-/* Of the blocks of /proc/cpuinfo behind the first only the lines that differ from it: with a hundred
- * processors the rest is the same flags a hundred times. */
+/* Shortens /proc/cpuinfo: of all blocks after the first, only lines that differ from the first are kept.
+ * Otherwise a machine with a hundred processors would repeat the same flags a hundred times. */
 static void shorten_cpuinfo(const char *text, size_t n, struct str *out)
 {
     const char *blank = memmem(text, n, "\n\n", 2);
@@ -47,7 +46,7 @@ static void shorten_cpuinfo(const char *text, size_t n, struct str *out)
     }
 }
 
-/* Interrupts are counted one by one in a line of thousands of numbers: only their sum is kept. */
+/* Shortens /proc/stat: the line of interrupts has thousands of counters, of which only the sum is kept. */
 static void shorten_stat(const char *text, size_t n, struct str *out)
 {
     const char *line = memmem(text, n, "\nintr ", 6);
@@ -57,12 +56,12 @@ static void shorten_stat(const char *text, size_t n, struct str *out)
     if (end) str_append_n(out, end, n - (size_t)(end - text));
 }
 
-static void look_read(void *ctx, const char *path, const void *bytes, size_t n)
+static void observation_read(void *ctx, const char *path, const void *bytes, size_t n)
 {
-    struct look *l = ctx;
+    struct observation *l = ctx;
     struct str text = { 0 }, name = { 0 }, shorter = { 0 };
     if (!recording_keeps(path)) return;
-    if (str_ends(path, "/pci.ids")) { /* comes line by line */
+    if (str_ends(path, "/pci.ids")) { /* reported line by line */
         recorded_files_append(&l->files, path, bytes, n);
         return;
     }
@@ -86,16 +85,17 @@ static void look_read(void *ctx, const char *path, const void *bytes, size_t n)
     str_free(&shorter);
 }
 
-/* It is there: a folder, or a file nobody opened. */
-static void look_seen(void *ctx, const char *path, bool folder)
+/* A folder, or a file that exists but was not read. */
+static void observation_seen(void *ctx, const char *path, bool folder)
 {
-    struct look *l = ctx;
+    struct observation *l = ctx;
     if (recording_keeps(path)) recorded_files_add(&l->files, path, folder ? NULL : "", 0);
 }
 
-static enum err_code look_around(struct look *l, struct err *why)
+/* Runs detection and the sensors, and collects all files they read. */
+static enum err_code observation_run(struct observation *l, struct err *why)
 {
-    const struct sys_observer observer = { l, look_read, look_seen };
+    const struct sys_observer observer = { .ctx = l, .read = observation_read, .seen = observation_seen };
     struct machine m;
     struct telemetry *t = NULL;
     sys_observe(&observer);
@@ -106,7 +106,7 @@ static enum err_code look_around(struct look *l, struct err *why)
         double row[METRIC_SENSOR_COUNT];
         telemetry_sample(t, row);
         clock_sleep_ns(20000000);
-        telemetry_sample(t, row); /* some files are read only when a first value is there */
+        telemetry_sample(t, row); /* some files are read only after a first value */
     }
     sys_observe(NULL);
     telemetry_close(t);
@@ -149,7 +149,7 @@ static enum err_code write_libraries(const char *dir, bool private, struct err *
     return rc;
 }
 
-static json_t *about(bool private, struct err *why)
+static json_t *recording_about(bool private, struct err *why)
 {
     struct machine m;
     char text[256];
@@ -170,7 +170,8 @@ static json_t *about(bool private, struct err *why)
     return o;
 }
 
-static enum err_code write_all(const char *dir, struct look *l, const json_t *ceilings, struct err *why)
+static enum err_code write_all(const char *dir, struct observation *l, const json_t *ceilings,
+                               struct err *why)
 {
     struct str text = { 0 };
     str_append(&text, "# Files of a machine, as qdyno read them: see docs/machines.md for this format.\n");
@@ -188,13 +189,13 @@ static enum err_code write_all(const char *dir, struct look *l, const json_t *ce
         json_decref(copy);
     }
     if (rc) return rc;
-    json_t *o = about(l->private, why);
+    json_t *o = recording_about(l->private, why);
     rc = o ? write_json(dir, RECORDING_ABOUT, o, why) : ERR_IO;
     json_decref(o);
     return rc;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+static int tree_remove_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
     (void)st;
     (void)kind;
@@ -202,28 +203,27 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-static void remove_tree(const char *path)
+static void tree_remove(const char *path)
 {
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(path, tree_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 enum err_code recording_make(const char *dir, bool private, const json_t *ceilings, struct err *why)
 {
     char temp[PATH_MAX];
-    struct look l = { .private = private };
+    struct observation l = { .private = private };
     if (!access(dir, F_OK))
-        return err_set(why, ERR_USAGE, "'%s' is there already: name a new folder, or remove that one first",
-                       dir);
+        return err_set(why, ERR_USAGE, "'%s' already exists: name a new folder, or remove it first", dir);
     if (snprintf(temp, sizeof temp, "%s.XXXXXX", dir) >= (int)sizeof temp || !*dir || str_ends(dir, "/"))
-        return err_set(why, ERR_USAGE, "'%s' cannot be the name of a new folder", dir);
-    enum err_code rc = look_around(&l, why);
+        return err_set(why, ERR_USAGE, "'%s' is not a valid name for a new folder", dir);
+    enum err_code rc = observation_run(&l, why);
     if (!rc && !mkdtemp(temp))
-        rc = err_set(why, ERR_IO, "cannot make a folder beside '%s': %s", dir, strerror(errno));
+        rc = err_set(why, ERR_IO, "cannot create a folder next to '%s': %s", dir, strerror(errno));
     else if (!rc) {
         rc = write_all(temp, &l, ceilings, why);
         if (!rc && (chmod(temp, 0755) || rename(temp, dir)))
-            rc = err_set(why, ERR_IO, "cannot name the recording '%s': %s", dir, strerror(errno));
-        if (rc) remove_tree(temp);
+            rc = err_set(why, ERR_IO, "cannot rename the recording to '%s': %s", dir, strerror(errno));
+        if (rc) tree_remove(temp);
     }
     recorded_files_free(&l.files);
     return rc;
@@ -233,14 +233,14 @@ enum err_code recording_make(const char *dir, bool private, const json_t *ceilin
 
 enum { PACKED_LIMIT = 64 << 20 };
 
-/* A document beside files.txt, below the unpacked root under the same name. */
+/* Makes a JSON document of the recording visible under the same name below the unpacked root. */
 static enum err_code link_document(const char *dir, const char *root, const char *name, struct err *why)
 {
     char from[PATH_MAX], full[PATH_MAX], to[PATH_MAX];
     snprintf(from, sizeof from, "%s/%s", dir, name);
     snprintf(to, sizeof to, "%s/%s", root, name);
     return realpath(from, full) && symlink(full, to)
-               ? err_set(why, ERR_IO, "cannot make '%s': %s", to, strerror(errno))
+               ? err_set(why, ERR_IO, "cannot create '%s': %s", to, strerror(errno))
                : ERR_OK;
 }
 
@@ -256,34 +256,35 @@ static enum err_code link_documents(const char *dir, const char *root, struct er
     return rc;
 }
 
-/* Hundreds of small files: in memory, where there is such a place. */
-static const char *unpack_place(void)
+/* Where to unpack hundreds of small files: in memory if possible. */
+static const char *unpack_folder(void)
 {
     const char *given = getenv("TMPDIR");
     if (given && *given) return given;
     return access("/dev/shm", W_OK | X_OK) ? "/tmp" : "/dev/shm";
 }
 
-static enum err_code unpack(struct recording *r, const char *dir, const char *packed, struct err *why)
+static enum err_code recording_unpack(struct recording *r, const char *dir, const char *packed,
+                                      struct err *why)
 {
     char *text = NULL;
     size_t n;
     enum err_code rc = file_read(&text, &n, packed, PACKED_LIMIT, why);
     if (rc) return rc;
-    snprintf(r->root, sizeof r->root, "%s/qdyno-machine.XXXXXX", unpack_place());
+    snprintf(r->root, sizeof r->root, "%s/qdyno-machine.XXXXXX", unpack_folder());
     if (!mkdtemp(r->root)) {
         free(text);
-        return err_set(why, ERR_IO, "cannot make '%s': %s", r->root, strerror(errno));
+        return err_set(why, ERR_IO, "cannot create '%s': %s", r->root, strerror(errno));
     }
     r->temporary = true;
     rc = strlen(text) == n ? recorded_files_unpack(text, r->root, why)
-                           : err_set(why, ERR_FORMAT, "it holds a NUL byte");
+                           : err_set(why, ERR_FORMAT, "the file contains a NUL byte");
     if (!rc) rc = link_documents(dir, r->root, why);
     free(text);
     return rc ? err_prefix(why, "%s", packed) : ERR_OK;
 }
 
-/* A document beside the files; *out stays NULL when it is not there. */
+/* Reads a JSON document of the recording; *out stays NULL when it does not exist. */
 static enum err_code read_json(json_t **out, const char *dir, const char *name, struct err *why)
 {
     char path[PATH_MAX], *text = NULL;
@@ -305,12 +306,12 @@ enum err_code recording_open(struct recording *out, const char *dir, struct err 
     if (!rc) rc = read_json(&out->ceilings, dir, "ceilings.json", why);
     snprintf(packed, sizeof packed, "%s/files.txt", dir);
     if (!rc && !access(packed, F_OK)) {
-        rc = unpack(out, dir, packed, why);
+        rc = recording_unpack(out, dir, packed, why);
     } else if (!rc) {
         snprintf(out->root, sizeof out->root, "%s", dir);
         if (!*dir || !sys_exists(dir, "/proc"))
-            rc = err_set(why, ERR_IO, "'%s' is no recorded machine: it holds neither files.txt nor proc/",
-                         dir);
+            rc = err_set(why, ERR_IO,
+                         "'%s' is not a recorded machine: it contains neither files.txt nor proc/", dir);
     }
     if (rc) recording_close(out);
     return rc;
@@ -318,7 +319,7 @@ enum err_code recording_open(struct recording *out, const char *dir, struct err 
 
 void recording_close(struct recording *r)
 {
-    if (r->temporary) remove_tree(r->root);
+    if (r->temporary) tree_remove(r->root);
     json_decref(r->about);
     json_decref(r->ceilings);
     *r = (struct recording){ 0 };

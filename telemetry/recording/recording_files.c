@@ -1,5 +1,5 @@
-/* telemetry/recording/recording_files.c - a machine's small files as one text that a person can read and
- * correct: see recording_files.h. */
+/* telemetry/recording/recording_files.c - packs the small files of a machine into one text that people can
+ * read and edit, and unpacks it. */
 #include "telemetry/recording/recording_files.h"
 
 #include <ctype.h>
@@ -14,14 +14,15 @@
 
 /* ---------------------------------------------------------------- collecting */
 
-static struct recorded_file *find(struct recorded_files *f, const char *path)
+static struct recorded_file *files_find(struct recorded_files *f, const char *path)
 {
     for (size_t i = 0; i < f->count; i++)
         if (!strcmp(f->file[i].path, path)) return &f->file[i];
     return NULL;
 }
 
-static void replace(struct recorded_files *f, struct recorded_file *file, const void *bytes, size_t size)
+static void file_set_bytes(struct recorded_files *f, struct recorded_file *file, const void *bytes,
+                           size_t size)
 {
     free(file->bytes);
     file->bytes = malloc(size + 1);
@@ -32,10 +33,10 @@ static void replace(struct recorded_files *f, struct recorded_file *file, const 
 
 void recorded_files_add(struct recorded_files *f, const char *path, const void *bytes, size_t size)
 {
-    struct recorded_file *had = find(f, path);
+    struct recorded_file *had = files_find(f, path);
     if (had) {
         const bool begins = !had->bytes || (size > had->size && !memcmp(had->bytes, bytes, had->size));
-        if (bytes && begins) replace(f, had, bytes, size);
+        if (bytes && begins) file_set_bytes(f, had, bytes, size);
         return;
     }
     if (f->count == f->cap) {
@@ -49,7 +50,7 @@ void recorded_files_add(struct recorded_files *f, const char *path, const void *
         f->cap = cap;
     }
     struct recorded_file new = { .path = strdup(path) };
-    if (new.path && bytes) replace(f, &new, bytes, size);
+    if (new.path && bytes) file_set_bytes(f, &new, bytes, size);
     if (new.path && (!bytes || new.bytes)) {
         f->file[f->count++] = new;
     } else {
@@ -60,14 +61,14 @@ void recorded_files_add(struct recorded_files *f, const char *path, const void *
 
 void recorded_files_append(struct recorded_files *f, const char *path, const void *bytes, size_t size)
 {
-    struct recorded_file *had = find(f, path);
+    struct recorded_file *had = files_find(f, path);
     if (!had || !had->bytes || !had->size) {
         recorded_files_add(f, path, bytes, size);
     } else if (!memmem(had->bytes, had->size, bytes, size)) {
         struct str all = { 0 };
         str_append_n(&all, had->bytes, had->size);
         str_append_n(&all, bytes, size);
-        replace(f, had, str_text(&all), all.len);
+        file_set_bytes(f, had, str_text(&all), all.len);
         f->failed |= all.failed;
         str_free(&all);
     }
@@ -101,8 +102,8 @@ static bool is_text(const struct recorded_file *f)
 
 static const char CPU[] = "/sys/devices/system/cpu/cpu";
 
-/* The number behind CPU and what follows it; false for every other path. */
-static bool is_of_processor(const char *path, long *cpu, const char **rest)
+/* Splits the path of a processor's file into the processor's number and the rest. False: another path. */
+static bool path_is_of_processor(const char *path, long *cpu, const char **rest)
 {
     char *end;
     if (!str_starts(path, CPU) || !isdigit((unsigned char)path[sizeof CPU - 1])) return false;
@@ -117,12 +118,13 @@ static bool same_content(const struct recorded_file *a, const struct recorded_fi
            (!a->bytes || !memcmp(a->bytes, b->bytes, a->size));
 }
 
-/* "0-3,8" of ascending numbers. */
-struct list {
+/* Builds a list such as "0-3,8" from ascending numbers. */
+struct number_list {
     struct str text;
-    long first, last; /* of the open range; last -1: none */
+    long first, last; /* the current range; last -1: none */
 };
-static void list_add(struct list *l, long n)
+/* n < 0 ends the last range. */
+static void number_list_add(struct number_list *l, long n)
 {
     if (l->last >= 0 && n == l->last + 1) {
         l->last = n;
@@ -133,26 +135,27 @@ static void list_add(struct list *l, long n)
     l->first = l->last = n;
 }
 
-/* The path, or one path for all processors whose file of that name holds the same; those are marked done. */
+/* Writes the path of file `at`. If files of the same name of other processors have the same content, one path
+ * stands for all of them and they are marked done. */
 static void write_path(const struct recorded_files *f, size_t at, bool *done, struct str *out)
 {
     long cpu, other;
     const char *rest, *other_rest;
-    if (!is_of_processor(f->file[at].path, &cpu, &rest)) {
+    if (!path_is_of_processor(f->file[at].path, &cpu, &rest)) {
         str_append(out, f->file[at].path);
         return;
     }
-    struct list list = { .last = -1 };
+    struct number_list list = { .last = -1 };
     int n = 0;
     for (size_t i = at; i < f->count; i++) {
-        if (done[i] || !is_of_processor(f->file[i].path, &other, &other_rest) || strcmp(rest, other_rest) ||
-            !same_content(&f->file[at], &f->file[i]))
+        if (done[i] || !path_is_of_processor(f->file[i].path, &other, &other_rest) ||
+            strcmp(rest, other_rest) || !same_content(&f->file[at], &f->file[i]))
             continue;
-        list_add(&list, other);
+        number_list_add(&list, other);
         done[i] = true;
         n++;
     }
-    list_add(&list, -2); /* closes the range */
+    number_list_add(&list, -2);
     if (n > 1)
         str_printf(out, "%s[%s]%s", CPU, str_text(&list.text), rest);
     else
@@ -168,9 +171,9 @@ static void write_content(const struct recorded_file *f, struct str *out)
         str_append(out, "\n");
         return;
     }
-    size_t end = f->size; /* what ends a line is the text's, not the file's */
+    size_t end = f->size; /* newlines at the end are not stored */
     while (end && f->bytes[end - 1] == '\n') end--;
-    if (!end) str_append(out, " \n"); /* a path without content would share that of the next */
+    if (!end) str_append(out, " \n"); /* a path without content lines would share those of the next path */
     for (size_t i = 0; i < end;) {
         const char *newline = memchr(f->bytes + i, '\n', end - i);
         const size_t n = newline ? (size_t)(newline - f->bytes) - i : end - i;
@@ -193,7 +196,8 @@ void recorded_files_write(struct recorded_files *f, struct str *out)
         const size_t n = strlen(f->file[i].path);
         const bool has_below = i + 1 < f->count && str_starts(f->file[i + 1].path, f->file[i].path) &&
                                f->file[i + 1].path[n] == '/';
-        if (done[i] || (!f->file[i].bytes && has_below)) continue; /* a folder that its files make */
+        if (done[i] || (!f->file[i].bytes && has_below))
+            continue; /* a folder with files in it needs no entry */
         write_path(f, i, done, out);
         if (f->file[i].bytes) {
             str_append(out, "\n");
@@ -208,20 +212,20 @@ void recorded_files_write(struct recorded_files *f, struct str *out)
 
 /* ---------------------------------------------------------------- unpacking */
 
-/* A few bytes of text may stand for very many: more than any machine has is refused before it is written. */
+/* A short text can stand for very many files, so it is refused when it exceeds what any machine has. */
 enum { FILES_MOST = 1 << 16, BYTES_MOST = 256 << 20 };
 
 struct unpack {
     const char *root;
     int line;
-    size_t files, bytes; /* so far */
-    char *path[64];      /* waiting for their content; one may stand for many */
+    size_t files, bytes; /* written so far */
+    char *path[64];      /* paths of the current entry; one with a list stands for many */
     int paths;
     struct str content;
-    bool is_content; /* content follows the paths: the next path begins a new entry */
+    bool is_content; /* content was read, so the next path begins a new entry */
 };
 
-static enum err_code write_one(struct unpack *u, const char *path, struct err *why)
+static enum err_code unpack_file(struct unpack *u, const char *path, struct err *why)
 {
     char full[PATH_MAX];
     if (snprintf(full, sizeof full, "%s%s", u->root, path) >= (int)sizeof full)
@@ -233,14 +237,14 @@ static enum err_code write_one(struct unpack *u, const char *path, struct err *w
     if (rc || folder) return rc;
     *slash = '/';
     FILE *out = fopen(full, "wx");
-    if (!out && errno == EEXIST)
-        return err_set(why, ERR_FORMAT, "line %d: '%s' a second time", u->line, path);
+    if (!out && errno == EEXIST) return err_set(why, ERR_FORMAT, "line %d: '%s' occurs twice", u->line, path);
     if (!out) return err_set(why, ERR_IO, "cannot write '%s': %s", full, strerror(errno));
     const bool ok = fwrite(str_text(&u->content), 1, u->content.len, out) == u->content.len;
     return fclose(out) == 0 && ok ? ERR_OK : err_set(why, ERR_IO, "cannot write '%s'", full);
 }
 
-static enum err_code count_in(struct unpack *u, size_t files, struct err *why)
+/* Adds to the totals; an error when they become too large. */
+static enum err_code unpack_count(struct unpack *u, size_t files, struct err *why)
 {
     u->files += files;
     u->bytes += files * u->content.len;
@@ -250,33 +254,34 @@ static enum err_code count_in(struct unpack *u, size_t files, struct err *why)
                          BYTES_MOST >> 20);
 }
 
-/* A path with "[list]" stands for as many as the list names. */
-static enum err_code write_all(struct unpack *u, const char *path, struct err *why)
+/* Writes the files of a path; one with "[list]" stands for as many files as the list has numbers. */
+static enum err_code unpack_path(struct unpack *u, const char *path, struct err *why)
 {
     enum { LIST_MOST = 8192 };
     const char *open = strchr(path, '['), *close = open ? strchr(open, ']') : NULL;
     char list[4096], one[PATH_MAX];
-    if (!close) return count_in(u, 1, why) ? ERR_FORMAT : write_one(u, path, why);
+    if (!close) return unpack_count(u, 1, why) ? ERR_FORMAT : unpack_file(u, path, why);
     snprintf(list, sizeof list, "%.*s", (int)(close - open - 1), open + 1);
     int *number = malloc(LIST_MOST * sizeof *number);
     if (!number) return err_set(why, ERR_NOMEM, "out of memory unpacking");
     const int n = sys_cpulist(list, number, LIST_MOST);
     enum err_code rc = n > 0 && n <= LIST_MOST
-                           ? count_in(u, (size_t)n, why)
-                           : err_set(why, ERR_FORMAT, "line %d: '[%s]' is no list", u->line, list);
+                           ? unpack_count(u, (size_t)n, why)
+                           : err_set(why, ERR_FORMAT, "line %d: '[%s]' is not a list", u->line, list);
     for (int i = 0; !rc && i < n; i++) {
         snprintf(one, sizeof one, "%.*s%d%s", (int)(open - path), path, number[i], close + 1);
-        rc = write_one(u, one, why);
+        rc = unpack_file(u, one, why);
     }
     free(number);
     return rc;
 }
 
-static enum err_code flush(struct unpack *u, struct err *why)
+/* Writes the files of the current entry and begins a new one. */
+static enum err_code unpack_entry(struct unpack *u, struct err *why)
 {
     enum err_code rc = ERR_OK;
     for (int i = 0; i < u->paths; i++) {
-        if (!rc) rc = write_all(u, u->path[i], why);
+        if (!rc) rc = unpack_path(u, u->path[i], why);
         free(u->path[i]);
     }
     u->paths = 0;
@@ -285,10 +290,10 @@ static enum err_code flush(struct unpack *u, struct err *why)
     return rc;
 }
 
-static enum err_code take_path(struct unpack *u, const char *path, size_t n, struct err *why)
+static enum err_code unpack_read_path(struct unpack *u, const char *path, size_t n, struct err *why)
 {
     static const char *const TOPS[] = { "/proc/", "/sys/", "/etc/", "/usr/" };
-    enum err_code rc = u->is_content ? flush(u, why) : ERR_OK;
+    enum err_code rc = u->is_content ? unpack_entry(u, why) : ERR_OK;
     bool inside = false;
     if (rc) return rc;
     if (u->paths == COUNT_OF(u->path)) return err_set(why, ERR_FORMAT, "line %d: too many paths", u->line);
@@ -302,17 +307,18 @@ static enum err_code take_path(struct unpack *u, const char *path, size_t n, str
         return rc;
     }
     u->path[u->paths++] = copy;
-    if (copy[n - 1] == '/') u->is_content = true; /* a folder has none: the next path begins anew */
+    if (copy[n - 1] == '/')
+        u->is_content = true; /* a folder has no content: the next path begins a new entry */
     return ERR_OK;
 }
 
-static enum err_code take_bytes(struct unpack *u, const char *hex, size_t n, struct err *why)
+static enum err_code unpack_read_hex(struct unpack *u, const char *hex, size_t n, struct err *why)
 {
     for (size_t i = 0; i < n; i += 2) {
         unsigned byte;
         if (i + 1 >= n || !isxdigit((unsigned char)hex[i]) || !isxdigit((unsigned char)hex[i + 1]) ||
             sscanf(hex + i, "%2x", &byte) != 1)
-            return err_set(why, ERR_FORMAT, "line %d: want pairs of hexadecimal digits", u->line);
+            return err_set(why, ERR_FORMAT, "line %d: expected pairs of hexadecimal digits", u->line);
         const char c = (char)byte;
         str_append_n(&u->content, &c, 1);
     }
@@ -327,23 +333,23 @@ enum err_code recorded_files_unpack(const char *text, const char *root, struct e
         const size_t n = strcspn(p, "\n");
         u.line++;
         if (*p == '/') {
-            rc = take_path(&u, p, n, why);
+            rc = unpack_read_path(&u, p, n, why);
         } else if (*p == ' ' || *p == ':') {
             u.is_content = true;
             if (!u.paths) rc = err_set(why, ERR_FORMAT, "line %d: content without a path", u.line);
             if (!rc && *p == ':') {
-                rc = take_bytes(&u, p + 1, n - 1, why);
+                rc = unpack_read_hex(&u, p + 1, n - 1, why);
             } else if (!rc) {
                 str_append_n(&u.content, p + 1, n - 1);
                 str_append(&u.content, "\n");
             }
         } else if (n && *p != '#') {
-            rc = err_set(why, ERR_FORMAT, "line %d: want a path, or content behind a space", u.line);
+            rc = err_set(why, ERR_FORMAT, "line %d: expected a path, or content after a space", u.line);
         }
         p += n + (p[n] == '\n');
     }
     if (!rc && u.content.failed) rc = err_set(why, ERR_NOMEM, "out of memory unpacking");
-    if (!rc) rc = flush(&u, why);
+    if (!rc) rc = unpack_entry(&u, why);
     for (int i = 0; i < u.paths; i++) free(u.path[i]);
     str_free(&u.content);
     return rc;

@@ -1,9 +1,8 @@
-/* telemetry/recording/recording_mask.c - a recording shows what a machine is, not whose it is and not what
- * runs on it.
+/* telemetry/recording/recording_mask.c - removes private data from recorded files.
  *
- * Masked are names and numbers that tell one machine from all others of its kind. What remains is what
- * detection needs; anything that no rule here knows is kept, so a new source that reads something private
- * adds a rule. */
+ * A recording shall show what a machine is, but not who owns it or what runs on it. Names and numbers that
+ * distinguish one machine from others of its kind are masked. Content that no rule below covers is kept, so a
+ * new source that reads private data needs a new rule here. */
 #include "telemetry/recording/recording_mask.h"
 
 #include <ctype.h>
@@ -16,7 +15,7 @@ static const char MASKED[] = "masked";
 
 bool recording_keeps(const char *path)
 {
-    /* of processes only our own control groups, which are the container's */
+    /* of all processes only our own control groups are kept, which are those of the container */
     if (str_starts(path, "/proc/self/")) return !strcmp(path, "/proc/self/cgroup");
     if (str_starts(path, "/proc/") && isdigit((unsigned char)path[6])) return false;
     return !str_starts(path, "/sys/class/kfd/kfd/proc/");
@@ -24,8 +23,9 @@ bool recording_keeps(const char *path)
 
 /* ---------------------------------------------------------------- control groups */
 
-/* Names that systems give by themselves tell nothing; all others may hold a user, a container, a customer. */
-static bool is_common_group(const char *name, size_t n)
+/* Names that every system uses contain nothing private; others may contain a user, a container or a customer.
+ */
+static bool group_is_common(const char *name, size_t n)
 {
     static const char *const COMMON[] = { "user.slice",     "system.slice", "machine.slice",
                                           "init.scope",     "docker",       "kubepods",
@@ -35,8 +35,8 @@ static bool is_common_group(const char *name, size_t n)
     return false;
 }
 
-/* "/user.slice/user-1000.slice" -> "/user.slice/masked-6a1c": the same name becomes the same mask everywhere,
- * or the path in /proc/self/cgroup would lead nowhere. */
+/* Masks names of groups: "/user.slice/user-1000.slice" becomes "/user.slice/masked-6a1". Equal names get
+ * equal masks, so that the path in /proc/self/cgroup still leads to the recorded files. */
 static void mask_group(const char *path, size_t n, struct str *out)
 {
     for (size_t i = 0; i < n;) {
@@ -47,11 +47,11 @@ static void mask_group(const char *path, size_t n, struct str *out)
         }
         size_t end = i;
         while (end < n && path[end] != '/') end++;
-        if (is_common_group(path + i, end - i)) {
+        if (group_is_common(path + i, end - i)) {
             str_append_n(out, path + i, end - i);
         } else {
-            uint32_t sum =
-                2166136261u; /* FNV-1a, and of that 12 bits: enough to differ, too few to find back */
+            /* 12 bits of the FNV-1a hash: enough to distinguish groups, too few to guess the name */
+            uint32_t sum = 2166136261u;
             for (size_t k = i; k < end; k++) sum = (sum ^ (unsigned char)path[k]) * 16777619u;
             str_printf(out, "%s-%03x", MASKED, (sum ^ sum >> 12) & 0xfff);
         }
@@ -59,8 +59,9 @@ static void mask_group(const char *path, size_t n, struct str *out)
     }
 }
 
-/* How much of a path below /sys/fs/cgroup is no group: the mount of version 1's controller comes first. */
-static size_t group_starts(const char *path)
+/* The offset at which group names begin in a path: after /sys/fs/cgroup and, in version 1, after the
+ * controller's mount point. 0: not a path of a control group. */
+static size_t group_offset(const char *path)
 {
     static const char TOP[] = "/sys/fs/cgroup";
     static const char *const MOUNTS[] = { "unified",     "memory", "cpu",  "cpuacct",
@@ -73,8 +74,8 @@ static size_t group_starts(const char *path)
     return at;
 }
 
-/* "memory.max": a file of a group, no group. */
-static bool is_group_file(const char *name)
+/* True for files in a group's folder, such as "memory.max". */
+static bool name_is_group_file(const char *name)
 {
     static const char *const FILES[] = { "memory.", "cpu.", "cpuacct.", "cpuset.",
                                          "cgroup.", "io.",  "pids.",    "blkio." };
@@ -85,19 +86,19 @@ static bool is_group_file(const char *name)
 
 void recording_mask_path(const char *path, struct str *out)
 {
-    const size_t at = group_starts(path);
+    const size_t at = group_offset(path);
     const char *last = at ? strrchr(path + at, '/') : NULL;
     if (!last) {
         str_append(out, path);
         return;
     }
-    const size_t end = is_group_file(last + 1) ? (size_t)(last - path) : strlen(path);
+    const size_t end = name_is_group_file(last + 1) ? (size_t)(last - path) : strlen(path);
     str_append_n(out, path, at);
     mask_group(path + at, end - at, out);
     str_append(out, path + end);
 }
 
-/* "4:memory:/path": the part behind the second colon. */
+/* Masks the paths in /proc/self/cgroup: the text after the second colon of lines such as "4:memory:/path". */
 static void mask_groups(const char *text, size_t n, struct str *out)
 {
     for (size_t i = 0; i < n;) {
@@ -116,7 +117,7 @@ static void mask_groups(const char *text, size_t n, struct str *out)
 
 /* ---------------------------------------------------------------- serial numbers, UUIDs */
 
-/* Length of a UUID here: 8-4-4-4-12 hexadecimal digits; 0: none. */
+/* Length of the UUID that begins at p: 8-4-4-4-12 hexadecimal digits. 0: there is none. */
 static size_t uuid_length(const char *p, size_t n)
 {
     static const int GROUPS[] = { 8, 4, 4, 4, 12 };
@@ -129,8 +130,8 @@ static size_t uuid_length(const char *p, size_t n)
     return at;
 }
 
-/* "Serial\t\t: 10000000a0b1c2d3" of a board's cpuinfo. */
-static bool is_serial_line(const char *line, size_t n)
+/* True for a line such as "Serial\t\t: 10000000a0b1c2d3" in /proc/cpuinfo of a board. */
+static bool line_is_serial(const char *line, size_t n)
 {
     static const char KEY[] = "serial";
     return n > sizeof KEY && !strncasecmp(line, KEY, sizeof KEY - 1) && memchr(line, ':', n);
@@ -138,7 +139,7 @@ static bool is_serial_line(const char *line, size_t n)
 
 static void mask_line(const char *line, size_t n, struct str *out)
 {
-    if (is_serial_line(line, n)) {
+    if (line_is_serial(line, n)) {
         const char *colon = memchr(line, ':', n);
         str_append_n(out, line, (size_t)(colon - line) + 1);
         str_printf(out, " %s", MASKED);
@@ -156,7 +157,8 @@ static void mask_line(const char *line, size_t n, struct str *out)
 
 /* ---------------------------------------------------------------- files */
 
-static bool is_secret_file(const char *path)
+/* Files whose whole content is private. */
+static bool file_is_secret(const char *path)
 {
     static const char *const NAMES[] = {
         "/proc/sys/kernel/hostname", "/unique_id",   "/serial", "/serial_number", "_serial",
@@ -169,7 +171,7 @@ static bool is_secret_file(const char *path)
 
 void recording_mask_text(const char *path, const char *text, size_t n, struct str *out)
 {
-    if (is_secret_file(path)) {
+    if (file_is_secret(path)) {
         str_append(out, MASKED);
     } else if (!strcmp(path, "/proc/self/cgroup")) {
         mask_groups(text, n, out);

@@ -1,11 +1,11 @@
-/* telemetry/sysfs/cgroup.c - finding and reading control groups: see cgroup.h. */
+/* telemetry/sysfs/cgroup.c - finds and reads control groups. */
 #include "telemetry/sysfs/sysfs.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Version 1 writes "no limit" as the largest page-aligned number. */
+/* In version 1 "no limit" is the largest page-aligned number. */
 static const int64_t V1_NO_LIMIT = INT64_C(1) << 60;
 
 static bool list_has(const char *list, const char *word)
@@ -18,9 +18,9 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-/* Every level from `path` ("/user.slice/...") to the top of the tree mounted at `mount`. */
-static void levels(struct cgroup *g, const char *mount, const char *path,
-                   void (*level)(void *ctx, const struct cgroup *g), void *ctx)
+/* Visits every level from `path` ("/user.slice/...") up to the top of the tree mounted at `mount`. */
+static void cgroup_walk_up(struct cgroup *g, const char *mount, const char *path,
+                           void (*level)(void *ctx, const struct cgroup *g), void *ctx)
 {
     const size_t top = (size_t)snprintf(g->path, sizeof g->path, "%s", mount);
     snprintf(g->path + top, sizeof g->path - top, "%s", strcmp(path, "/") ? path : "");
@@ -52,17 +52,17 @@ void cgroup_walk(const char *root, int pid, const char *controller,
             snprintf(mount, sizeof mount, "/sys/fs/cgroup%s", hybrid ? "/unified" : "");
         } else {
             if (!list_has(controllers, controller)) continue;
-            /* mounted under its own name or under the whole list's ("cpu,cpuacct") */
+            /* mounted under the controller's name or under the whole list ("cpu,cpuacct") */
             bool whole = sys_exists(root, "/sys/fs/cgroup/%s", controllers);
             snprintf(mount, sizeof mount, "/sys/fs/cgroup/%s", whole ? controllers : controller);
         }
-        levels(&g, mount, path, level, ctx);
+        cgroup_walk_up(&g, mount, path, level, ctx);
     }
 }
 
 int64_t cgroup_memory_limit(const struct cgroup *g)
 {
-    if (g->version == 2) return sys_integer(g->root, "%s/memory.max", g->path); /* "max" is no number */
+    if (g->version == 2) return sys_integer(g->root, "%s/memory.max", g->path); /* the text "max" gives -1 */
     int64_t limit = sys_integer(g->root, "%s/memory.limit_in_bytes", g->path);
     return limit < V1_NO_LIMIT ? limit : -1;
 }
@@ -80,7 +80,7 @@ double cgroup_cpu_limit(const struct cgroup *g)
         sys_read(g->root, text, sizeof text, "%s/cpu.max", g->path);
         if (sscanf(text, "%lf %lf", &quota, &period) != 2) return NAN;
     } else {
-        quota = sys_number(g->root, "%s/cpu.cfs_quota_us", g->path); /* -1: none */
+        quota = sys_number(g->root, "%s/cpu.cfs_quota_us", g->path); /* -1: no quota */
         period = sys_number(g->root, "%s/cpu.cfs_period_us", g->path);
     }
     return quota > 0 && period > 0 ? quota / period : NAN;

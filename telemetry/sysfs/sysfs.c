@@ -1,4 +1,4 @@
-/* telemetry/sysfs/sysfs.c - reading the kernel's small text files without ever failing: see sysfs.h. */
+/* telemetry/sysfs/sysfs.c - reads small files of the kernel, and parses fields and lists. */
 #include "telemetry/sysfs/sysfs.h"
 
 #include <ctype.h>
@@ -16,25 +16,25 @@
 
 #include "base/base.h"
 
-static _Thread_local const struct sys_observer *watching; /* see sysfs.h */
+static _Thread_local const struct sys_observer *observing; /* see sysfs.h */
 
 void sys_observe(const struct sys_observer *observer)
 {
-    watching = observer;
+    observing = observer;
 }
 
 void sys_observed(const char *root, const char *path, const void *bytes, size_t n)
 {
-    if (watching && !*root) watching->read(watching->ctx, path, bytes, n);
+    if (observing && !*root) observing->read(observing->ctx, path, bytes, n);
 }
 
 static void observe_seen(const char *root, const char *path)
 {
     struct stat st;
-    if (watching && !*root && !stat(path, &st)) watching->seen(watching->ctx, path, S_ISDIR(st.st_mode));
+    if (observing && !*root && !stat(path, &st)) observing->seen(observing->ctx, path, S_ISDIR(st.st_mode));
 }
 
-/* root + formatted path; false when it does not fit. */
+/* Writes root and formatted path to `path`. False: too long. */
 static bool path_make(char path[PATH_MAX], const char *root, const char *fmt, va_list ap)
 {
     int n = snprintf(path, PATH_MAX, "%s", root);
@@ -43,10 +43,10 @@ static bool path_make(char path[PATH_MAX], const char *root, const char *fmt, va
     return m >= 0 && m < PATH_MAX - n;
 }
 
-/* The file's first `size` bytes; -1 when it cannot be read. */
+/* Reads the file's first `size` bytes; returns how many, or -1. */
 static int read_raw(const char *root, const char *path, void *buf, size_t size)
 {
-    /* O_NONBLOCK: a recorded root may hold anything, a FIFO must not hang the sampler */
+    /* O_NONBLOCK: a recording may contain a FIFO, which must not block the sampler */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return -1;
     size_t len = 0;
@@ -54,7 +54,7 @@ static int read_raw(const char *root, const char *path, void *buf, size_t size)
     while (len < size) {
         ssize_t n = read(fd, (char *)buf + len, size - len);
         if (n < 0 && errno == EINTR) continue;
-        bad = n < 0; /* sysfs answers EIO, ENODATA or EBUSY for sensors that are asleep */
+        bad = n < 0; /* sysfs returns EIO, ENODATA or EBUSY for sensors that are asleep */
         if (n <= 0) break;
         len += (size_t)n;
     }
@@ -148,7 +148,7 @@ bool sys_denied(const char *root, const char *fmt, ...)
     va_end(ap);
     int fd = ok ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (fd < 0) return ok && (errno == EACCES || errno == EPERM);
-    /* some files open and refuse then: /proc/PID/io of another user's process */
+    /* some files can be opened but not read: /proc/PID/io of another user's process */
     char byte;
     bool denied = read(fd, &byte, 1) < 0 && (errno == EACCES || errno == EPERM);
     close(fd);
@@ -176,7 +176,7 @@ void sys_list(struct sys_list *out, const char *root, const char *prefix, const 
     }
     closedir(dir);
     observe_seen(root, path);
-    for (int i = 0; i < out->count && watching; i++) {
+    for (int i = 0; i < out->count && observing; i++) {
         char name[PATH_MAX + SYS_NAME];
         snprintf(name, sizeof name, "%s/%s", path, out->name[i]);
         observe_seen(root, name);
@@ -243,7 +243,7 @@ bool sys_text_field(const char *text, const char *key, char *buf, size_t size)
         if (*line == '\n') line++;
         if (strncmp(line, key, n)) continue;
         const char *p = line + n + strspn(line + n, " \t");
-        if (*p != ':' && *p != '=') continue; /* "cpu" must not find "cpu MHz" */
+        if (*p != ':' && *p != '=') continue; /* so that "cpu" does not match "cpu MHz" */
         p++;
         p += strspn(p, " \t\"");
         size_t len = strcspn(p, "\n");

@@ -9,7 +9,6 @@
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
 #include "tests/check.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/metrics/metrics.h"
 #include "tests/check.h"
 
 static const struct interval NOTHING = { NAN, NAN, NAN };

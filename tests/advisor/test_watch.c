@@ -325,14 +325,14 @@ static void another_measurement_comes_first(void **state)
     struct db *d;
     struct err why;
     CHECK_OK(db_open(&d, b->db, &why));
-    CHECK_OK(db_run_hold(d, 1, &why));
+    CHECK_OK(db_run_lock(d, 1, &why));
     const struct watch_summary s = round_of(b);
     CHECK(s.postponed == 1 && !s.measured && !s.rounds);
     heard(b, "another measurement runs");
     struct watch *second;
     const struct watch_host host = { b, hear, proceed };
-    db_run_release(d);
-    CHECK_OK(db_watch_hold(d, &why));
+    db_unlock(d);
+    CHECK_OK(db_watch_lock(d, &why));
     CHECK(watch_open(&second, &b->o, &host, &why) == ERR_USAGE && !second);
     db_close(d);
 }

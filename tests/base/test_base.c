@@ -1,6 +1,6 @@
-/* Proves: numbers parse strictly and in the C locale, bytes print as people read them, spelling help finds
- * the near word only, UTF-8 survives damage, JSON keeps unknown as null, an aborted file leaves nothing and a
- * committed one is whole. */
+/* Proves: numbers are parsed strictly and in the C locale; sizes are formatted for people; only near words
+ * are suggested; invalid UTF-8 is handled; JSON keeps unknown values as null; an aborted file leaves
+ * nothing and a committed one is complete. */
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,22 +15,39 @@ static void numbers(void **state)
     int64_t i = 7;
     uint64_t u = 7;
     double d = 7;
-    CHECK(str_to_i64("-12", &i) && i == -12);
-    CHECK(!str_to_i64("12x", &i) && !str_to_i64("", &i) && !str_to_i64(" 1", &i) &&
-          !str_to_i64("9223372036854775808", &i) && i == -12);
-    CHECK(str_to_u64("18446744073709551615", &u) && u == UINT64_MAX && !str_to_u64("-1", &u));
+    CHECK(str_to_i64("-12", &i));
+    CHECK_EQ(i, -12);
+    CHECK(!str_to_i64("12x", &i));
+    CHECK(!str_to_i64("", &i));
+    CHECK(!str_to_i64(" 1", &i));
+    CHECK(!str_to_i64("9223372036854775808", &i));
+    CHECK_EQ(i, -12);
+    CHECK(str_to_u64("18446744073709551615", &u));
+    CHECK_EQ(u, UINT64_MAX);
+    CHECK(!str_to_u64("-1", &u));
     setlocale(LC_ALL, "de_DE.UTF-8"); /* may be missing: then this proves less, not something wrong */
-    CHECK(str_to_double("0.5", &d) && d == 0.5 && !str_to_double("0,5", &d));
+    CHECK(str_to_double("0.5", &d));
+    CHECK(d == 0.5);
+    CHECK(!str_to_double("0,5", &d));
     char buf[32];
     assert_string_equal(str_from_double(0.1, buf, sizeof buf), "0.1");
     assert_string_equal(str_from_double(NAN, buf, sizeof buf), "null");
     double third = 1.0 / 3, back;
-    CHECK(str_to_double(str_from_double(third, buf, sizeof buf), &back) && back == third);
+    CHECK(str_to_double(str_from_double(third, buf, sizeof buf), &back));
+    CHECK(back == third);
     setlocale(LC_ALL, "C");
-    CHECK(str_to_bytes("1.5GiB", &i) && i == 1610612736 && str_to_bytes("64k", &i) && i == 65536);
-    CHECK(!str_to_bytes("64q", &i) && !str_to_bytes("-1k", &i));
-    CHECK(str_to_seconds("250ms", &d) && d == 0.25 && str_to_seconds("5m", &d) && d == 300);
-    CHECK(str_to_seconds("30d", &d) && d == 30 * 86400.0);
+    CHECK(str_to_bytes("1.5GiB", &i));
+    CHECK_EQ(i, 1610612736);
+    CHECK(str_to_bytes("64k", &i));
+    CHECK_EQ(i, 65536);
+    CHECK(!str_to_bytes("64q", &i));
+    CHECK(!str_to_bytes("-1k", &i));
+    CHECK(str_to_seconds("250ms", &d));
+    CHECK(d == 0.25);
+    CHECK(str_to_seconds("5m", &d));
+    CHECK(d == 300);
+    CHECK(str_to_seconds("30d", &d));
+    CHECK(d == 30 * 86400.0);
 }
 
 static void bytes_print(void **state)
@@ -59,7 +76,9 @@ static void spelling(void **state)
     assert_string_equal(str_nearest("thraeds", NAMES, 3), "threads");
     assert_string_equal(str_nearest("FORMAT", NAMES, 3), "format");
     CHECK(!str_nearest("zebra", NAMES, 3));
-    CHECK(str_distance("ab", "ba") == 1 && str_distance("", "abc") == 3 && str_distance("same", "same") == 0);
+    CHECK_EQ(str_distance("ab", "ba"), 1);
+    CHECK_EQ(str_distance("", "abc"), 3);
+    CHECK_EQ(str_distance("same", "same"), 0);
 }
 
 static void utf8(void **state)
@@ -67,11 +86,16 @@ static void utf8(void **state)
     (void)state;
     uint32_t c;
     char out[4];
-    CHECK(str_utf8_next("\xE2\x96\x81", 3, &c) == 3 && c == 0x2581);
-    CHECK(str_utf8_next("\xE2\x96", 2, &c) == 1 && c == 0xFFFD);     /* cut */
-    CHECK(str_utf8_next("\xC0\x80", 2, &c) == 1 && c == 0xFFFD);     /* overlong */
-    CHECK(str_utf8_next("\xED\xA0\x80", 3, &c) == 1 && c == 0xFFFD); /* surrogate */
-    CHECK(str_utf8_put(0x1F600, out) == 4 && !memcmp(out, "\xF0\x9F\x98\x80", 4));
+    CHECK_EQ(str_utf8_next("\xE2\x96\x81", 3, &c), 3);
+    CHECK_EQ(c, 0x2581);
+    CHECK_EQ(str_utf8_next("\xE2\x96", 2, &c), 1);
+    CHECK_EQ(c, 0xFFFD); /* cut */
+    CHECK_EQ(str_utf8_next("\xC0\x80", 2, &c), 1);
+    CHECK_EQ(c, 0xFFFD); /* overlong */
+    CHECK_EQ(str_utf8_next("\xED\xA0\x80", 3, &c), 1);
+    CHECK_EQ(c, 0xFFFD); /* surrogate */
+    CHECK_EQ(str_utf8_put(0x1F600, out), 4);
+    CHECK(!memcmp(out, "\xF0\x9F\x98\x80", 4));
 }
 
 static void json_rules(void **state)
@@ -85,20 +109,22 @@ static void json_rules(void **state)
     char *line = json_line(o);
     assert_string_equal(line, "{\"rate\":null,\"bad\":\"a\xEF\xBF\xBDz\",\"n\":3}");
     free(line);
-    CHECK(isnan(json_get_num(o, "rate", NAN)) && json_get_int(o, "n", 0) == 3 &&
-          json_get_int(o, "absent", 9) == 9);
+    CHECK(isnan(json_get_num(o, "rate", NAN)));
+    CHECK_EQ(json_get_int(o, "n", 0), 3);
+    CHECK_EQ(json_get_int(o, "absent", 9), 9);
     json_decref(o);
-    CHECK(json_parse(&o, "{\"a\":1} x", 9, &why) == ERR_FORMAT && strstr(why.message, "line 1"));
+    CHECK_EQ(json_parse(&o, "{\"a\":1} x", 9, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "line 1"));
 }
 
 static void errors(void **state)
 {
     (void)state;
     struct err why;
-    CHECK(err_set(&why, ERR_FORMAT, "want %d", 3) == ERR_FORMAT);
-    CHECK(err_prefix(&why, "file '%s'", "x") == ERR_FORMAT);
+    CHECK_EQ(err_set(&why, ERR_FORMAT, "want %d", 3), ERR_FORMAT);
+    CHECK_EQ(err_prefix(&why, "file '%s'", "x"), ERR_FORMAT);
     assert_string_equal(why.message, "file 'x': want 3");
-    CHECK(err_set(NULL, ERR_IO, "nobody listens") == ERR_IO);
+    CHECK_EQ(err_set(NULL, ERR_IO, "nobody listens"), ERR_IO);
 }
 
 static void atomic_files(void **state)
@@ -119,19 +145,20 @@ static void atomic_files(void **state)
     char *text;
     size_t n;
     CHECK_OK(file_read(&text, &n, path, 100, &why));
-    CHECK(n == 5 && !strcmp(text, "whole"));
+    CHECK_EQ(n, 5);
+    CHECK_STR(text, "whole");
     free(text);
-    CHECK(file_read(&text, &n, path, 4, &why) == ERR_FORMAT);
+    CHECK_EQ(file_read(&text, &n, path, 4, &why), ERR_FORMAT);
     char hex[HASH_HEX];
     CHECK_OK(hash_file(path, hex, &why)); /* printf whole | sha256sum */
     assert_string_equal(hex, "5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099");
     struct file_map map;
-    CHECK(file_map(&map, dir, &why) == ERR_FORMAT);
+    CHECK_EQ(file_map(&map, dir, &why), ERR_FORMAT);
     unlink(path);
     snprintf(sub, sizeof sub, "%s/a/b", dir);
     CHECK_OK(file_make_dirs(sub, &why));
     CHECK_OK(file_make_dirs(sub, &why));
-    CHECK(atomic_file_open(&f, "/proc/none/x", &why) == ERR_IO);
+    CHECK_EQ(atomic_file_open(&f, "/proc/none/x", &why), ERR_IO);
 }
 
 /* Pages of files that this process holds. */
@@ -139,7 +166,8 @@ static long held_pages(void)
 {
     long all, resident, shared = -1;
     FILE *f = fopen("/proc/self/statm", "r");
-    CHECK(f && fscanf(f, "%ld %ld %ld", &all, &resident, &shared) == 3);
+    CHECK(f);
+    CHECK_EQ(fscanf(f, "%ld %ld %ld", &all, &resident, &shared), 3);
     fclose(f);
     return shared;
 }
@@ -152,15 +180,18 @@ static void hashes(void **state)
     char path[] = "/tmp/qdyno-test-XXXXXX", whole[HASH_HEX], mapped[HASH_HEX], read[HASH_HEX];
     unsigned char *bytes = malloc(BYTES);
     const int fd = mkstemp(path);
-    CHECK(bytes && fd >= 0);
+    CHECK(bytes);
+    CHECK_LE(0, fd);
     for (int i = 0; i < BYTES; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 24);
-    CHECK(write(fd, bytes, BYTES) == BYTES && !close(fd));
+    CHECK_EQ(write(fd, bytes, BYTES), BYTES);
+    CHECK(!close(fd));
     hash_bytes(bytes, BYTES, whole);
     struct file_map map;
     CHECK_OK(file_map(&map, path, &why));
     const long before = held_pages();
     CHECK_OK(hash_map(&map, mapped, &why));
-    CHECK(held_pages() - before < (4 << 20) / sysconf(_SC_PAGESIZE)); /* libcrypto's own may be among them */
+    CHECK_LT(held_pages() - before,
+             (4 << 20) / sysconf(_SC_PAGESIZE)); /* libcrypto's own may be among them */
     CHECK_OK(hash_file(path, read, &why));
     assert_string_equal(mapped, whole);
     assert_string_equal(read, whole);
@@ -178,7 +209,9 @@ static void arenas(void **state)
     struct arena a = { 0 };
     for (int i = 0; i < 1000; i++) {
         unsigned char *p = arena_alloc(&a, (size_t)i * 7);
-        CHECK(p && (uintptr_t)p % 64 == 0 && (i == 0 || p[i * 7 - 1] == 0));
+        CHECK(p);
+        CHECK_EQ((uintptr_t)p % 64, 0);
+        CHECK((i == 0 || p[i * 7 - 1] == 0));
         memset(p, 0xAA, (size_t)i * 7);
     }
     CHECK(arena_alloc(&a, SIZE_MAX) == NULL);

@@ -1,7 +1,7 @@
-/* Proves: every member runs exactly once a region, results are visible to the caller, barriers hold nobody
- * back and let nobody through early, and a pool with more members than processors still ends; a member leaves
- * the caller's processor to it; a thread that enters a memory node stays on its processors and comes back to
- * where it was. */
+/* Proves: every member runs exactly once per region; results are visible to the caller; a barrier blocks
+ * until all members arrive and lets none through early; a pool with more members than processors still
+ * ends; a member moves away from the caller's processor; a thread that enters a NUMA node runs on its
+ * processors and returns to its previous binding. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void regions(void **state)
         struct work w = { 0 };
         CHECK_OK(threadpool_open(&w.pool, &(struct threadpool_options){ .threads = threads }, &why));
         for (int i = 0; i < REGIONS; i++) threadpool_run(w.pool, count_members, &w);
-        for (int m = 0; m < MEMBERS; m++) CHECK(w.count[m] == (m < threads ? REGIONS : 0));
+        for (int m = 0; m < MEMBERS; m++) CHECK_EQ(w.count[m], (m < threads ? REGIONS : 0));
         threadpool_close(w.pool);
     }
 }
@@ -49,7 +49,9 @@ static void sleepers_wake(void **state)
         threadpool_run(w.pool, count_members, &w);
         clock_sleep_ns(2000000); /* far beyond the spin: everybody sleeps in the kernel */
     }
-    CHECK(w.count[0] == 50 && w.count[1] == 50 && w.count[2] == 50);
+    CHECK_EQ(w.count[0], 50);
+    CHECK_EQ(w.count[1], 50);
+    CHECK_EQ(w.count[2], 50);
     threadpool_close(w.pool);
 }
 
@@ -96,10 +98,11 @@ static void members_step_aside(void **state)
         c.gather = -1;
         threadpool_run(pool, crowd_member, &c);
         apart += c.at[0] != c.at[1];
-        CHECK(CPU_EQUAL(&c.allowed[0], &before) && CPU_EQUAL(&c.allowed[1], &before));
+        CHECK(CPU_EQUAL(&c.allowed[0], &before));
+        CHECK(CPU_EQUAL(&c.allowed[1], &before));
         clock_sleep_ns(2000000);
     }
-    CHECK(apart >= ROUNDS / 2);
+    CHECK_LE(ROUNDS / 2, apart);
     threadpool_close(pool);
 }
 
@@ -122,7 +125,7 @@ static void barriers(void **state)
     struct work w = { 0 };
     CHECK_OK(threadpool_open(&w.pool, &(struct threadpool_options){ .threads = MEMBERS }, &why));
     threadpool_run(w.pool, meet, &w);
-    CHECK(atomic_load(&w.early) == 0);
+    CHECK_EQ(atomic_load(&w.early), 0);
     threadpool_close(w.pool);
 }
 
@@ -141,14 +144,15 @@ static void shares(void **state)
     CHECK_OK(threadpool_open(&w.pool, &(struct threadpool_options){ .threads = 3 }, &why));
     threadpool_run(w.pool, take, &w);
     threadpool_run(w.pool, take, &w); /* the counter starts again */
-    CHECK(atomic_load(&w.sum) == 2 * 499500);
+    CHECK_EQ(atomic_load(&w.sum), 2 * 499500);
     threadpool_close(w.pool);
 }
 
 static void alone(void *arg, int member, int size)
 {
     struct work *w = arg;
-    CHECK(member == 0 && size == 1);
+    CHECK_EQ(member, 0);
+    CHECK_EQ(size, 1);
     threadpool_barrier(w->pool); /* nobody else is coming */
     while (threadpool_next(w->pool, 1) < 10) w->count[0]++;
 }
@@ -163,7 +167,8 @@ static void the_caller_alone(void **state)
         threadpool_run_alone(w.pool, alone, &w);
         threadpool_run(w.pool, count_members, &w);
     }
-    CHECK(w.count[0] == 100 * 10 + 100 && w.count[1] == 100);
+    CHECK_EQ(w.count[0], 100 * 10 + 100);
+    CHECK_EQ(w.count[1], 100);
     threadpool_close(w.pool);
 }
 
@@ -172,14 +177,15 @@ static void options(void **state)
     (void)state;
     struct err why;
     struct threadpool *pool;
-    CHECK(threadpool_open(&pool, &(struct threadpool_options){ .threads = 0 }, &why) == ERR_USAGE && !pool);
+    CHECK_EQ(threadpool_open(&pool, &(struct threadpool_options){ .threads = 0 }, &why), ERR_USAGE);
+    CHECK(!pool);
     for (int affinity = AFFINITY_COMPACT; affinity <= AFFINITY_SPREAD; affinity++) {
         CHECK_OK(threadpool_open(
             &pool, &(struct threadpool_options){ .threads = 2, .affinity = (enum affinity)affinity }, &why));
-        CHECK(threadpool_size(pool) == 2);
+        CHECK_EQ(threadpool_size(pool), 2);
         threadpool_close(pool);
     }
-    CHECK(threadpool_default_threads() >= 1);
+    CHECK_LE(1, threadpool_default_threads());
     threadpool_close(NULL);
 }
 
@@ -190,7 +196,7 @@ static void memory_nodes(void **state)
     struct err why;
     cpu_set_t before, inside, after;
     CHECK_OK(numa_open(&n, &why));
-    CHECK(numa_count(n) >= 1);
+    CHECK_LE(1, numa_count(n));
     CHECK(!sched_getaffinity(0, sizeof before, &before));
     int entered = 0;
     for (int node = 0; node < numa_count(n); node++) {
@@ -198,7 +204,7 @@ static void memory_nodes(void **state)
         entered++;
         CHECK(!numa_enter(n, node)); /* one at a time */
         CHECK(!sched_getaffinity(0, sizeof inside, &inside));
-        CHECK(CPU_COUNT(&inside) >= numa_cores(n, node));
+        CHECK_LE(numa_cores(n, node), CPU_COUNT(&inside));
         CPU_AND(&after, &inside, &before);
         CHECK(CPU_EQUAL(&after, &inside));
         numa_leave(n);
@@ -209,7 +215,9 @@ static void memory_nodes(void **state)
     for (int i = 0; i < 2; i++) {
         const int none = i ? numa_count(n) : -1;
         char page[64];
-        CHECK(numa_cores(n, none) == 0 && !numa_enter(n, none) && !numa_place(n, none, page, sizeof page));
+        CHECK_EQ(numa_cores(n, none), 0);
+        CHECK(!numa_enter(n, none));
+        CHECK(!numa_place(n, none, page, sizeof page));
     }
     numa_close(n);
     numa_close(NULL);

@@ -1,6 +1,7 @@
-/* Proves: an alert and its notices are stored together or not at all, one fires at a time per machine, name
- * and subject, and ends once; notices to one address keep their order while those to others go on, refused
- * ones get out of the way and stay to be read; the last value of a signal replaces the one before. */
+/* Proves: an alert and its notices are stored together or not at all; at most one alert fires per machine,
+ * name and subject, and it ends once; notices to one address keep their order and do not block other
+ * addresses; refused notices no longer block others and can still be read; a new value of a signal
+ * replaces the old one. */
 #include <math.h>
 
 #include "tests/db/temp.h"
@@ -32,7 +33,8 @@ static void an_alert_begins_and_ends(void **state)
     int n;
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_alert_begin(d, &a, NULL, 0, &why));
-    CHECK(db_alert_begin(d, &again, NULL, 0, &why) == ERR_USAGE && strstr(why.message, "fires already"));
+    CHECK_EQ(db_alert_begin(d, &again, NULL, 0, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "is already firing"));
     CHECK_OK(db_alert_begin(d, &other, NULL, 0, &why));
     snprintf(again.machine, sizeof again.machine, "m2"); /* another machine's, in the same file */
     CHECK_OK(db_alert_begin(d, &again, NULL, 0, &why));
@@ -40,18 +42,23 @@ static void an_alert_begins_and_ends(void **state)
 
     CHECK_OK(db_open(&d, t->file, &why)); /* as after a restart */
     CHECK_OK(db_alert_list(d, "m1", true, 10, &rows, &n, &why));
-    CHECK(n == 2 && rows[1].id == a.id && rows[1].value == 0.95 && rows[1].threshold == 0.9);
-    CHECK(rows[1].since_ms == 1000 && !rows[1].ended_ms);
+    CHECK_EQ(n, 2);
+    CHECK_EQ(rows[1].id, a.id);
+    CHECK(rows[1].value == 0.95);
+    CHECK(rows[1].threshold == 0.9);
+    CHECK_EQ(rows[1].since_ms, 1000);
+    CHECK(!rows[1].ended_ms);
     assert_string_equal(rows[0].subject, "gpu0");
     assert_string_equal(rows[1].text, "95 % of memory is in use");
     free(rows);
     CHECK_OK(db_alert_end(d, a.id, "resolved", NULL, 0, &why));
-    CHECK(db_alert_end(d, a.id, "resolved", NULL, 0, &why) == ERR_USAGE);
+    CHECK_EQ(db_alert_end(d, a.id, "resolved", NULL, 0, &why), ERR_USAGE);
     CHECK_OK(db_alert_list(d, "m1", true, 10, &rows, &n, &why));
-    CHECK(n == 1);
+    CHECK_EQ(n, 1);
     free(rows);
     CHECK_OK(db_alert_list(d, NULL, false, 10, &rows, &n, &why));
-    CHECK(n == 3 && rows[2].ended_ms > 1000);
+    CHECK_EQ(n, 3);
+    CHECK_LT(1000, rows[2].ended_ms);
     assert_string_equal(rows[2].ended, "resolved");
     free(rows);
     a = an_alert("memory", ""); /* it may fire again */
@@ -71,12 +78,14 @@ static void alert_and_notices_are_one(void **state)
     CHECK_OK(db_open(&d, ":memory:", &why));
     CHECK(db_alert_begin(d, &a, bad, 2, &why) != ERR_OK); /* the second cannot be stored */
     CHECK_OK(db_alert_list(d, NULL, false, 10, &rows, &n, &why));
-    CHECK(n == 0 && db_notice_count(d, NULL) == 0);
+    CHECK_EQ(n, 0);
+    CHECK_EQ(db_notice_count(d, NULL), 0);
     CHECK_OK(db_alert_begin(d, &a, bad, 1, &why));
-    CHECK(db_notice_count(d, NULL) == 1);
+    CHECK_EQ(db_notice_count(d, NULL), 1);
     CHECK(db_alert_end(d, a.id, "resolved", bad, 2, &why) != ERR_OK);
     CHECK_OK(db_alert_list(d, NULL, true, 10, &rows, &n, &why)); /* it still fires */
-    CHECK(n == 1 && db_notice_count(d, NULL) == 1);
+    CHECK_EQ(n, 1);
+    CHECK_EQ(db_notice_count(d, NULL), 1);
     free(rows);
     db_close(d);
 }
@@ -87,7 +96,8 @@ static void next_is(struct db *d, const char *url, int64_t now, const char *body
     bool found;
     CHECK_OK(db_notice_next(d, url, now, out, &found, &why));
     if (!body) {
-        CHECK(!found && !out->body);
+        CHECK(!found);
+        CHECK(!out->body);
         return;
     }
     CHECK(found);
@@ -113,15 +123,16 @@ static void notices_keep_their_order(void **state)
     next_is(d, "http://b", 100, NULL, &x);
     next_is(d, "http://a", 499, NULL, &x);
     next_is(d, "http://a", 500, "a1", &x);
-    CHECK(x.attempts == 1);
+    CHECK_EQ(x.attempts, 1);
     assert_string_equal(x.last_error, "no route");
     CHECK_OK(db_notice_refused(d, x.id, "HTTP 404", &why));
-    CHECK(db_notice_count(d, NULL) == 1 && db_notice_count(d, "http://a") == 1 &&
-          !db_notice_count(d, "http://b"));
+    CHECK_EQ(db_notice_count(d, NULL), 1);
+    CHECK_EQ(db_notice_count(d, "http://a"), 1);
+    CHECK(!db_notice_count(d, "http://b"));
     next_is(d, "http://a", 500, "a2", &x);
     CHECK_OK(db_notice_done(d, x.id, &why));
     next_is(d, "http://a", 1000, NULL, &x);
-    CHECK(db_notice_count(d, NULL) == 0);
+    CHECK_EQ(db_notice_count(d, NULL), 0);
     db_close(d);
 }
 
@@ -140,7 +151,10 @@ static void last_values_replace(void **state)
     CHECK_OK(db_watch_value_put(d, "m1", &v, &why));
     CHECK_OK(db_watch_value_put(d, "m2", &v, &why));
     CHECK_OK(db_watch_value_list(d, "m1", &rows, &n, &why));
-    CHECK(n == 2 && rows[0].value == 0.01 && rows[1].unix_ms == 2000 && isnan(rows[1].value));
+    CHECK_EQ(n, 2);
+    CHECK(rows[0].value == 0.01);
+    CHECK_EQ(rows[1].unix_ms, 2000);
+    CHECK(isnan(rows[1].value));
     assert_string_equal(rows[1].subject, "tg32 q8_0");
     free(rows);
     db_close(d);

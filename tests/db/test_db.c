@@ -1,8 +1,8 @@
-/* Proves: every field of a run and a cell comes back as it went in, NAN is NULL and back, absent is NAN, cuts
- * respect UTF-8, a cell is stored whole or not at all, references are enforced, the list filter finds plain
- * substrings, only what counts is listed as values, capsules, links and champions come back, the spool keeps
- * the newest body whatever an older push reports, and an exported run fills a
- * fresh database with the same numbers. */
+/* Proves: every field of a run and a cell is read as it was written; NAN becomes NULL and back; an absent
+ * measurement is NAN; truncation respects UTF-8; a cell is stored completely or not at all; references are
+ * enforced; the list filter finds plain substrings; only valid cells are listed as values; capsules, links
+ * and baselines are read as written; the spool keeps the newest body whatever an older push reports; an
+ * exported run fills another database with the same numbers. */
 #include <math.h>
 #include <sqlite3.h>
 
@@ -17,7 +17,11 @@ static void run_round_trip(void **state)
     CHECK_OK(db_open(&d, ":memory:", &why));
     int64_t id = temp_run(d);
     CHECK_OK(db_run_get(d, id, &r, &why));
-    CHECK(r.id == id && r.seed == UINT64_MAX && r.started_ms > 0 && !r.ended_ms && !r.outcome_json);
+    CHECK_EQ(r.id, id);
+    CHECK_EQ(r.seed, UINT64_MAX);
+    CHECK_LT(0, r.started_ms);
+    CHECK(!r.ended_ms);
+    CHECK(!r.outcome_json);
     CHECK(isnan(r.effect_ratio));
     assert_string_equal(r.machine, "m1");
     assert_string_equal(r.verdict, "");
@@ -26,13 +30,15 @@ static void run_round_trip(void **state)
 
     CHECK_OK(db_run_finish(d, id, "done", "better", 1.25, "{\"v\":2}", &why));
     CHECK_OK(db_run_get(d, id, &r, &why));
-    CHECK(r.effect_ratio == 1.25 && r.ended_ms >= r.started_ms);
+    CHECK(r.effect_ratio == 1.25);
+    CHECK_LE(r.started_ms, r.ended_ms);
     assert_string_equal(r.verdict, "better");
     assert_string_equal(r.state, "done");
     assert_string_equal(r.outcome_json, "{\"v\":2}");
     run_row_free(&r);
 
-    CHECK(db_run_get(d, 99, &r, &why) == ERR_USAGE && strstr(why.message, "no run 99"));
+    CHECK_EQ(db_run_get(d, 99, &r, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "no run 99"));
     CHECK(db_run_finish(d, 99, "done", "", NAN, NULL, &why) == ERR_USAGE);
     db_close(d);
 }
@@ -44,12 +50,13 @@ static void references_hold(void **state)
     (void)state;
     CHECK_OK(db_open(&d, ":memory:", &why));
     struct run_row r = { .kind = "bench", .machine = "nobody" };
-    CHECK(db_run_insert(d, &r, &why) == ERR_USAGE && strstr(why.message, "machine or model"));
+    CHECK_EQ(db_run_insert(d, &r, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "machine or model"));
     r.machine[0] = '\0';
     CHECK_OK(db_run_insert(d, &r, &why)); /* no machine is allowed, a wrong one is not */
     struct cell_row c = { .run_id = r.id + 7 };
-    CHECK(db_cell_insert(d, &c, NULL, 0, NULL, 0, NULL, 0, &why) == ERR_USAGE);
-    CHECK(db_event_add(d, r.id + 7, "note", "x", &why) == ERR_USAGE);
+    CHECK_EQ(db_cell_insert(d, &c, NULL, 0, NULL, 0, NULL, 0, &why), ERR_USAGE);
+    CHECK_EQ(db_event_add(d, r.id + 7, "note", "x", &why), ERR_USAGE);
     CHECK_OK(db_check(d, &why));
     db_close(d);
 }
@@ -117,18 +124,21 @@ static void cell_round_trip(void **state)
     const struct sample_row s[] = { { 0, "cpu_busy_ratio", 0.5 }, { 100000000, "cpu_busy_ratio", NAN } };
     const float itl[] = { 0.008f, 0.0081f, 0.0079f };
     CHECK_OK(db_cell_insert(d, &c, m, 3, s, 2, itl, 3, &why));
-    CHECK(c.id > 0);
+    CHECK_LT(0, c.id);
 
     CHECK_NEAR(db_measurement_get(d, c.id, "decode_tok_s"), 123.4, 0);
     CHECK(db_measurement_get(d, c.id, "zero") == 0.0);
-    CHECK(isnan(db_measurement_get(d, c.id, "energy_joules")) && isnan(db_measurement_get(d, c.id, "none")));
+    CHECK(isnan(db_measurement_get(d, c.id, "energy_joules")));
+    CHECK(isnan(db_measurement_get(d, c.id, "none")));
     float *back;
     int n_back;
     CHECK_OK(db_itl_get(d, c.id, &back, &n_back, &why));
-    CHECK(n_back == 3 && !memcmp(back, itl, sizeof itl));
+    CHECK_EQ(n_back, 3);
+    CHECK(!memcmp(back, itl, sizeof itl));
     free(back);
     CHECK_OK(db_itl_get(d, c.id + 1, &back, &n_back, &why));
-    CHECK(n_back == 0 && !back);
+    CHECK_EQ(n_back, 0);
+    CHECK(!back);
     struct str seen = { 0 };
     CHECK_OK(db_measurement_list(d, c.id, take, &seen, &why));
     assert_string_equal(str_text(&seen), "decode_tok_s[token/s]=123.4 energy_joules[J]=null zero[]=0 ");
@@ -142,19 +152,26 @@ static void cell_round_trip(void **state)
     struct cell_row *cells;
     int n;
     CHECK_OK(db_cell_list(d, run, &cells, &n, &why));
-    CHECK(n == 2);
-    CHECK(cells[0].id == c.id && cells[0].arm == 1 && cells[0].block == 3 && cells[0].slot == 2);
-    CHECK(cells[0].started_ms == 1234567890123 && cells[0].seconds == 0.25 && cells[0].discarded);
+    CHECK_EQ(n, 2);
+    CHECK_EQ(cells[0].id, c.id);
+    CHECK_EQ(cells[0].arm, 1);
+    CHECK_EQ(cells[0].block, 3);
+    CHECK_EQ(cells[0].slot, 2);
+    CHECK_EQ(cells[0].started_ms, 1234567890123);
+    CHECK(cells[0].seconds == 0.25);
+    CHECK(cells[0].discarded);
     assert_string_equal(cells[0].discard_reason, "swap in use");
     assert_string_equal(cells[0].config, c.config);
     assert_string_equal(cells[0].worker_json, c.worker_json);
     assert_string_equal(cells[0].work_hash, "w");
     assert_string_equal(cells[0].output_hash, "o");
-    CHECK(cells[1].block == -1 && isnan(cells[1].seconds) && !cells[1].discarded);
+    CHECK_EQ(cells[1].block, -1);
+    CHECK(isnan(cells[1].seconds));
+    CHECK(!cells[1].discarded);
     assert_string_equal(cells[1].error, "killed");
     free(cells);
     CHECK_OK(db_cell_list(d, run + 1, &cells, &n, &why));
-    CHECK(n == 0);
+    CHECK_EQ(n, 0);
     free(cells);
     db_close(d);
 }
@@ -170,9 +187,9 @@ static void cell_is_whole_or_absent(void **state)
     int64_t run = temp_run(d);
     struct cell_row c = { .run_id = run };
     const struct measurement twice[] = { { "a", "s", 1 }, { "a", "s", 2 } };
-    CHECK(db_cell_insert(d, &c, twice, 2, NULL, 0, NULL, 0, &why) == ERR_USAGE);
+    CHECK_EQ(db_cell_insert(d, &c, twice, 2, NULL, 0, NULL, 0, &why), ERR_USAGE);
     CHECK_OK(db_cell_list(d, run, &cells, &n, &why));
-    CHECK(n == 0);
+    CHECK_EQ(n, 0);
     free(cells);
     CHECK_OK(db_cell_insert(d, &c, twice, 1, NULL, 0, NULL, 0, &why)); /* the handle is not stuck */
     db_close(d);
@@ -222,7 +239,7 @@ static void values_of_what_counts(void **state)
                                          "1/0 block q8_0 ttft_s=0.5;"
                                          "1/0 block q8_0 decode_tok_s=12;1/0 block q8_0 ttft_s=0.5;");
     str_free(&seen);
-    CHECK(db_value_list(d, run, refuse_value, NULL, &why) == ERR_FORMAT);
+    CHECK_EQ(db_value_list(d, run, refuse_value, NULL, &why), ERR_FORMAT);
     assert_string_equal(why.message, "enough");
     CHECK_OK(db_value_list(d, run + 1, refuse_value, NULL, &why)); /* nothing to list */
     db_close(d);
@@ -244,7 +261,7 @@ static void capsules_and_links(void **state)
     CHECK_OK(db_capsule_get(d, first, &json, &why));
     assert_string_equal(json, "{\"kernel\":1}");
     free(json);
-    CHECK(db_capsule_put(d, 99, "{}", &why) == ERR_USAGE); /* of no run */
+    CHECK_EQ(db_capsule_put(d, 99, "{}", &why), ERR_USAGE); /* of no run */
     CHECK_OK(db_run_sql(d, first, &sql, &why));
     CHECK(strstr(sql, "INSERT INTO capsule"));
     free(sql);
@@ -254,10 +271,11 @@ static void capsules_and_links(void **state)
     CHECK_OK(db_link_put(d, second, first, "replay", "", &why));
     CHECK_OK(db_link_put(d, second, first, "replay", "reproduced", &why));
     CHECK_OK(db_link_get(d, second, &l, &found, &why));
-    CHECK(found && l.of_run == first);
+    CHECK(found);
+    CHECK_EQ(l.of_run, first);
     assert_string_equal(l.kind, "replay");
     assert_string_equal(l.verdict, "reproduced");
-    CHECK(db_link_put(d, second, 99, "replay", "", &why) == ERR_USAGE);
+    CHECK_EQ(db_link_put(d, second, 99, "replay", "", &why), ERR_USAGE);
     db_close(d);
 }
 
@@ -270,7 +288,8 @@ static void champions_by_name(void **state)
     (void)state;
     CHECK_OK(db_open(&d, ":memory:", &why));
     CHECK_OK(db_baseline_list(d, &rows, &n, &why));
-    CHECK(n == 0 && !rows);
+    CHECK_EQ(n, 0);
+    CHECK(!rows);
     struct baseline_row b = { .name = "release",
                               .config = "q8_0",
                               .workload = "tg64",
@@ -285,11 +304,14 @@ static void champions_by_name(void **state)
     strcpy(b.name, "nightly");
     CHECK_OK(db_baseline_put(d, &b, &why));
     CHECK_OK(db_baseline_list(d, &rows, &n, &why));
-    CHECK(n == 2);
+    CHECK_EQ(n, 2);
     assert_string_equal(rows[0].name, "nightly");
     assert_string_equal(rows[1].name, "release");
     assert_string_equal(rows[1].config, "q4_K");
-    CHECK(rows[1].value == 12.5 && rows[1].run_id == 77 && rows[1].margin == 0.01 && rows[1].set_ms > 0);
+    CHECK(rows[1].value == 12.5);
+    CHECK_EQ(rows[1].run_id, 77);
+    CHECK(rows[1].margin == 0.01);
+    CHECK_LT(0, rows[1].set_ms);
     CHECK(!*rows[1].model_sha256);
     free(rows);
     CHECK_OK(db_check(d, &why));
@@ -361,8 +383,11 @@ static void a_persons_filters(void **state)
     }
     struct run_row *rows;
     int n;
-    CHECK(db_run_find(d, "/q[48/", 10, &rows, &n, &why) == ERR_USAGE && strstr(why.message, "q[48"));
-    CHECK(!rows && !n && db_filter_check("!/(/", &why) == ERR_USAGE);
+    CHECK_EQ(db_run_find(d, "/q[48/", 10, &rows, &n, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "q[48"));
+    CHECK(!rows);
+    CHECK(!n);
+    CHECK_EQ(db_filter_check("!/(/", &why), ERR_USAGE);
     CHECK_OK(db_filter_check("(", &why)); /* plain text */
     db_close(d);
 }
@@ -384,7 +409,10 @@ static void text_is_cut_between_characters(void **state)
     CHECK_OK(db_spool_failed(d, s.id, 5000, error, &why));
     spool_row_free(&s);
     CHECK_OK(db_spool_next(d, 6000, &s, &found, &why));
-    CHECK(found && s.attempts == 1 && s.next_try_ms == 5000 && strlen(s.last_error) == 254);
+    CHECK(found);
+    CHECK_EQ(s.attempts, 1);
+    CHECK_EQ(s.next_try_ms, 5000);
+    CHECK_EQ(strlen(s.last_error), 254);
     spool_row_free(&s);
     db_close(d);
 }
@@ -397,16 +425,16 @@ static void spool_keeps_the_newest(void **state)
     bool found;
     (void)state;
     CHECK_OK(db_open(&d, ":memory:", &why));
-    CHECK(db_spool_count(d) == 0);
+    CHECK_EQ(db_spool_count(d), 0);
     CHECK_OK(db_spool_next(d, INT64_MAX, &s, &found, &why));
     CHECK(!found);
     CHECK_OK(db_spool_put(d, "http://gw/a", "{\"t\":1}", "one\n", &why));
     CHECK_OK(db_spool_next(d, 0, &old, &found, &why));
     CHECK(found);
     CHECK_OK(db_spool_put(d, "http://gw/a", "{\"t\":2}", "two\n", &why)); /* while "one" is on its way */
-    CHECK(db_spool_count(d) == 1);
+    CHECK_EQ(db_spool_count(d), 1);
     CHECK_OK(db_spool_done(d, old.id, &why)); /* must not remove "two" */
-    CHECK(db_spool_count(d) == 1);
+    CHECK_EQ(db_spool_count(d), 1);
     CHECK_OK(db_spool_next(d, 0, &s, &found, &why));
     CHECK(found);
     assert_string_equal(s.body, "two\n");
@@ -416,10 +444,11 @@ static void spool_keeps_the_newest(void **state)
     CHECK_OK(db_spool_next(d, 29999, &s, &found, &why));
     CHECK(!found); /* not due */
     CHECK_OK(db_spool_next(d, 30000, &s, &found, &why));
-    CHECK(found && s.attempts == 1);
+    CHECK(found);
+    CHECK_EQ(s.attempts, 1);
     assert_string_equal(s.last_error, "no route");
     CHECK_OK(db_spool_done(d, s.id, &why));
-    CHECK(db_spool_count(d) == 0);
+    CHECK_EQ(db_spool_count(d), 0);
     spool_row_free(&s);
     spool_row_free(&old);
     CHECK_OK(db_group_put(d, "http://gw/a", &why));
@@ -438,15 +467,16 @@ static void one_process_sends(void **state)
     int n;
     CHECK_OK(db_open(&a, t->file, &why));
     CHECK_OK(db_open(&b, t->file, &why));
-    CHECK_OK(db_spool_hold(a, 0, &why));
-    CHECK_OK(db_spool_hold(a, 0, &why)); /* whoever holds it may ask again */
-    CHECK(db_spool_hold(b, 30, &why) == ERR_ABSENT && strstr(why.message, "is sending results"));
-    CHECK_OK(db_run_hold(b, 1, &why)); /* another thing */
-    db_spool_release(a);
-    CHECK_OK(db_spool_hold(b, 0, &why));
-    CHECK(db_spool_hold(a, 0, &why) == ERR_ABSENT);
-    db_spool_release(b);
-    CHECK(db_run_hold(a, 1, &why) == ERR_USAGE); /* releasing one lets go of nothing else */
+    CHECK_OK(db_spool_lock(a, 0, &why));
+    CHECK_OK(db_spool_lock(a, 0, &why)); /* whoever holds it may ask again */
+    CHECK_EQ(db_spool_lock(b, 30, &why), ERR_ABSENT);
+    CHECK(strstr(why.message, "is sending results"));
+    CHECK_OK(db_run_lock(b, 1, &why)); /* another thing */
+    db_spool_unlock(a);
+    CHECK_OK(db_spool_lock(b, 0, &why));
+    CHECK_EQ(db_spool_lock(a, 0, &why), ERR_ABSENT);
+    db_spool_unlock(b);
+    CHECK_EQ(db_run_lock(a, 1, &why), ERR_USAGE); /* releasing one lets go of nothing else */
 
     CHECK_OK(db_spool_find(a, "http://gw/metrics/job/x", &s, &found, &why));
     CHECK(!found);
@@ -456,15 +486,17 @@ static void one_process_sends(void **state)
     assert_string_equal(s.body, "x\n");
     CHECK_OK(db_spool_sent(a, s.id, "http://gw/metrics/job/x", &why));
     spool_row_free(&s);
-    CHECK(db_spool_count(b) == 0);
+    CHECK_EQ(db_spool_count(b), 0);
     CHECK_OK(db_group_put(a, "http://gw%/metrics/job/y", &why));
     CHECK_OK(db_group_list(b, "http://gw/", &groups, &n, &why)); /* a prefix, no pattern */
-    CHECK(n == 1 && groups[0].first_ms > 0 && groups[0].last_ms >= groups[0].first_ms);
+    CHECK_EQ(n, 1);
+    CHECK_LT(0, groups[0].first_ms);
+    CHECK_LE(groups[0].first_ms, groups[0].last_ms);
     assert_string_equal(groups[0].url, "http://gw/metrics/job/x");
     CHECK_OK(db_group_remove(b, groups[0].url, &why));
     free(groups);
     CHECK_OK(db_group_list(a, "http://gw", &groups, &n, &why));
-    CHECK(n == 1);
+    CHECK_EQ(n, 1);
     free(groups);
     db_close(a);
     db_close(b);
@@ -483,7 +515,8 @@ static enum err_code take_requests(void *ctx, const struct cell_requests *c, str
     (void)why;
     s->cells++;
     s->last = *c;
-    CHECK(c->requests.n <= 2 && c->n_itl <= 2);
+    CHECK_LE(c->requests.n, 2);
+    CHECK_LE(c->n_itl, 2);
     memcpy(s->figures, c->requests.figures, (size_t)c->requests.n * sizeof *s->figures);
     if (c->n_itl) memcpy(s->itl, c->itl, (size_t)c->n_itl * sizeof *s->itl);
     return ERR_OK;
@@ -509,19 +542,27 @@ static void requests_come_back(void **state)
     CHECK_OK(db_cell_insert(d, &none, NULL, 0, NULL, 0, NULL, 0, &why));
     CHECK_OK(db_cell_insert(d, &second, NULL, 0, NULL, 0, NULL, 0, &why));
     CHECK_OK(db_request_list(d, 0, take_requests, &seen, &why));
-    CHECK(seen.cells == 2 && seen.last.cell_id == second.id && seen.last.n_itl == 0);
+    CHECK_EQ(seen.cells, 2);
+    CHECK_EQ(seen.last.cell_id, second.id);
+    CHECK_EQ(seen.last.n_itl, 0);
     CHECK_OK(db_request_list(d, second.id, take_requests, &seen, &why));
-    CHECK(seen.cells == 2); /* nothing new */
+    CHECK_EQ(seen.cells, 2); /* nothing new */
     CHECK_OK(db_request_list(d, first.id - 1, take_requests, &seen, &why));
-    CHECK(seen.last.requests.sequences == 2 && seen.last.requests.n == 2 && seen.itl[1] == 0.009f);
-    CHECK(seen.figures[0].ttft_s == 0.25f && isnan(seen.figures[1].prefill_s) &&
-          seen.figures[1].decode_s == 1.25f);
+    CHECK_EQ(seen.last.requests.sequences, 2);
+    CHECK_EQ(seen.last.requests.n, 2);
+    CHECK(seen.itl[1] == 0.009f);
+    CHECK(seen.figures[0].ttft_s == 0.25f);
+    CHECK(isnan(seen.figures[1].prefill_s));
+    CHECK(seen.figures[1].decode_s == 1.25f);
     assert_string_equal(seen.last.requests.model, "toy");
     assert_string_equal(seen.last.requests.workload, "pp512+tg64");
     struct count_row counts[4];
     int n;
     CHECK_OK(db_cell_counts(d, counts, 4, &n, &why));
-    CHECK(n == 3 && counts[0].n == 1 && counts[1].n == 1 && counts[2].n == 1);
+    CHECK_EQ(n, 3);
+    CHECK_EQ(counts[0].n, 1);
+    CHECK_EQ(counts[1].n, 1);
+    CHECK_EQ(counts[2].n, 1);
     assert_string_equal(counts[0].what, "discarded");
     assert_string_equal(counts[1].what, "failed");
     assert_string_equal(counts[2].what, "kept");
@@ -530,7 +571,7 @@ static void requests_come_back(void **state)
 
 static void take_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
 {
-    CHECK(unix_ms > 0);
+    CHECK_LT(0, unix_ms);
     str_printf(ctx, "%s:%s;", kind, text);
 }
 
@@ -572,8 +613,10 @@ static void export_fills_a_fresh_database(void **state)
     CHECK_OK(db_event_add(d, run, "note", "n", &why));
     CHECK_OK(db_run_sql(d, run, &sql, &why));
     CHECK(strstr(sql, "INSERT INTO request("));
-    CHECK(strstr(sql, "X'0000003f0000803e'") && strstr(sql, "CREATE TABLE IF NOT EXISTS run("));
-    CHECK(db_run_sql(d, 99, &again, &why) == ERR_USAGE && !again);
+    CHECK(strstr(sql, "X'0000003f0000803e'"));
+    CHECK(strstr(sql, "CREATE TABLE IF NOT EXISTS run("));
+    CHECK_EQ(db_run_sql(d, 99, &again, &why), ERR_USAGE);
+    CHECK(!again);
     db_close(d);
 
     char other[96];
@@ -583,8 +626,8 @@ static void export_fills_a_fresh_database(void **state)
     assert_int_equal(sqlite3_exec(fresh, sql, NULL, NULL, NULL),
                      SQLITE_OK); /* no tables yet: it brings them */
     sqlite3_close(fresh);
-    CHECK(db_open(&d, other, &why) ==
-          ERR_FORMAT); /* an extract is not a store of ours: refused, not migrated */
+    CHECK_EQ(db_open(&d, other, &why),
+             ERR_FORMAT); /* an extract is not a store of ours: refused, not migrated */
 
     char whole[96];
     snprintf(whole, sizeof whole, "%s/w.db", t->folder);
@@ -595,8 +638,9 @@ static void export_fills_a_fresh_database(void **state)
     sqlite3_close(fresh);
     CHECK_OK(db_open(&d, whole, &why));
     CHECK_OK(db_check(d, &why));
-    CHECK(db_measurement_get(d, c.id, "a") == 0.1 && isnan(db_measurement_get(d, c.id, "b")) &&
-          isinf(db_measurement_get(d, c.id, "c")));
+    CHECK(db_measurement_get(d, c.id, "a") == 0.1);
+    CHECK(isnan(db_measurement_get(d, c.id, "b")));
+    CHECK(isinf(db_measurement_get(d, c.id, "c")));
     CHECK_OK(db_run_sql(d, run, &again, &why));
     assert_string_equal(again, sql);
     struct run_row *rows;

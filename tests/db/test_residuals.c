@@ -1,5 +1,6 @@
-/* Proves: what was predicted and measured is kept per machine and basis, newest first, unknown as unknown;
- * forgetting one machine leaves the others; stores of versions 7 and 10 learn to keep them. */
+/* Proves: prediction residuals are stored per machine and basis, and listed newest first; unknown values
+ * stay unknown; deleting those of one machine keeps the others; databases of versions 7 and 10 are
+ * migrated. */
 #include <math.h>
 #include <sqlite3.h>
 
@@ -29,24 +30,31 @@ static void kept_per_machine_and_basis(void **state)
         r.core_ratio = 0.5 * r.memory_ratio;
         r.foretold = 12;
         CHECK_OK(db_residual_insert(d, &r, &why));
-        CHECK(r.id == i + 1 && r.unix_ms > 0);
+        CHECK_EQ(r.id, i + 1);
+        CHECK_LT(0, r.unix_ms);
     }
     CHECK_OK(db_residual_list(d, "m1", "new", 1000, &rows, &n, &why));
     assert_int_equal(n, 25);
-    CHECK(rows[0].memory_ratio == 0.99 && rows[0].core_ratio == 0.495 && rows[0].foretold == 12);
-    CHECK(rows[0].measured == 99 && rows[24].measured == 51 && rows[0].predicted == 11);
+    CHECK(rows[0].memory_ratio == 0.99);
+    CHECK(rows[0].core_ratio == 0.495);
+    CHECK(rows[0].foretold == 12);
+    CHECK(rows[0].measured == 99);
+    CHECK(rows[24].measured == 51);
+    CHECK(rows[0].predicted == 11);
     assert_string_equal(rows[0].metric, "decode_tok_s");
     free(rows);
     CHECK_OK(db_residual_list(d, "m2", NULL, 1000, &rows, &n, &why));
     assert_int_equal(n, 50);
-    CHECK(isnan(rows[49].measured) && isnan(rows[49].memory_ratio));
+    CHECK(isnan(rows[49].measured));
+    CHECK(isnan(rows[49].memory_ratio));
     free(rows);
     CHECK_OK(db_residual_list(d, "m2", NULL, 3, &rows, &n, &why));
     assert_int_equal(n, 3);
     free(rows);
     CHECK_OK(db_residual_clear(d, "m2", &why));
     CHECK_OK(db_residual_list(d, "m2", NULL, 1000, &rows, &n, &why));
-    CHECK(n == 0 && !rows);
+    CHECK_EQ(n, 0);
+    CHECK(!rows);
     CHECK_OK(db_residual_list(d, "m1", NULL, 1000, &rows, &n, &why));
     assert_int_equal(n, 50);
     free(rows);
@@ -72,11 +80,12 @@ static void version_7_is_migrated(void **state)
     CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v7.sql", 1 << 20, &why));
     tell(t->file, text);
     free(text);
-    CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 7"));
+    CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "has version 7"));
     CHECK_OK(db_open(&d, t->file, &why));
-    CHECK(db_trace_due_count(d) == 1);
+    CHECK_EQ(db_trace_due_count(d), 1);
     CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &rows, &n, &why));
-    CHECK(n == 0);
+    CHECK_EQ(n, 0);
     CHECK_OK(db_residual_insert(d, &r, &why));
     CHECK_OK(db_check(d, &why));
     db_close(d);
@@ -95,10 +104,14 @@ static void version_10_is_migrated(void **state)
     tell(t->file, "ALTER TABLE residual DROP COLUMN memory_ratio; ALTER TABLE residual DROP COLUMN foretold;"
                   "ALTER TABLE residual DROP COLUMN core_ratio;"
                   "PRAGMA user_version = 10");
-    CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 10"));
+    CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "has version 10"));
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &rows, &n, &why));
-    CHECK(n == 1 && rows[0].measured == 3 && isnan(rows[0].memory_ratio) && isnan(rows[0].foretold));
+    CHECK_EQ(n, 1);
+    CHECK(rows[0].measured == 3);
+    CHECK(isnan(rows[0].memory_ratio));
+    CHECK(isnan(rows[0].foretold));
     CHECK(isnan(rows[0].core_ratio));
     free(rows);
     CHECK_OK(db_check(d, &why));

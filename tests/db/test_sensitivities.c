@@ -1,5 +1,6 @@
-/* Proves: a tensor's sensitivity is kept once per model, basis and format, a later measurement replaces it,
- * unknown stays unknown; the newest basis is found; a store of version 8 learns to keep them. */
+/* Proves: a tensor's sensitivity is stored once per model, basis and format, and a later measurement
+ * replaces it; unknown values stay unknown; the newest basis is found; a database of version 8 is
+ * migrated. */
 #include <math.h>
 #include <sqlite3.h>
 
@@ -33,7 +34,10 @@ static void kept_once(void **state)
     CHECK_OK(db_sensitivity_list(d, "abc", "text1", &rows, &n, &why));
     assert_int_equal(n, 2);
     assert_string_equal(rows[1].format, "q4_K"); /* measured last */
-    CHECK(rows[1].kld == 0.02 && isnan(rows[1].nmse) && rows[1].unix_ms > 0 && rows[1].bytes == 1000);
+    CHECK(rows[1].kld == 0.02);
+    CHECK(isnan(rows[1].nmse));
+    CHECK_LT(0, rows[1].unix_ms);
+    CHECK_EQ(rows[1].bytes, 1000);
     free(rows);
     r = row_of("text2", "output.weight", "q4_K", NAN);
     CHECK_OK(db_sensitivity_put(d, &r, &why));
@@ -43,7 +47,8 @@ static void kept_once(void **state)
     assert_string_equal(rows[0].basis, "text2");
     free(rows);
     CHECK_OK(db_sensitivity_list(d, "none", NULL, &rows, &n, &why));
-    CHECK(n == 0 && !rows);
+    CHECK_EQ(n, 0);
+    CHECK(!rows);
     db_close(d);
 }
 
@@ -62,13 +67,15 @@ static void version_8_is_migrated(void **state)
     assert_int_equal(sqlite3_exec(s, text, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(s);
     free(text);
-    CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 8"));
+    CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "has version 8"));
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &residuals, &n, &why));
-    CHECK(n == 1 && residuals[0].measured == 812.5);
+    CHECK_EQ(n, 1);
+    CHECK(residuals[0].measured == 812.5);
     free(residuals);
     CHECK_OK(db_sensitivity_list(d, "abc", NULL, &rows, &n, &why));
-    CHECK(n == 0);
+    CHECK_EQ(n, 0);
     CHECK_OK(db_sensitivity_put(d, &r, &why));
     CHECK_OK(db_check(d, &why));
     db_close(d);

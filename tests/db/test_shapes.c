@@ -1,5 +1,5 @@
-/* Proves: the shapes of a device are kept once, the last ones; what is no line of them is refused; a store of
- * version 9 learns to keep them. */
+/* Proves: the shapes of a device are stored once, the newest replacing older ones; a malformed line is
+ * refused; a database of version 9 is migrated. */
 #include <sqlite3.h>
 
 #include "tests/check.h"
@@ -22,7 +22,7 @@ static void kept_once(void **state)
     assert_string_equal(all, "P|another|1.2\tx:y\nP|board|1.2\tproduct.one.4bit:lanes=64 ways=2 rows=1\n");
     free(all);
     static const char *const WRONG[] = { "", "no tab", "\tno device", "two\tlines\nof it" };
-    for (size_t i = 0; i < COUNT_OF(WRONG); i++) CHECK(db_shapes_put(d, WRONG[i], &why) == ERR_USAGE);
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++) CHECK_EQ(db_shapes_put(d, WRONG[i], &why), ERR_USAGE);
     db_close(d);
 }
 
@@ -43,7 +43,8 @@ static void version_9_is_migrated(void **state)
                                   NULL, NULL, NULL),
                      SQLITE_OK);
     sqlite3_close(s);
-    CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 9"));
+    CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "has version 9"));
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_shapes_put(d, "a\tb", &why));
     CHECK_OK(db_shapes_all(d, &all, &why));

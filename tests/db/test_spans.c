@@ -1,5 +1,5 @@
-/* Proves: spans come back as they were stored, all of them or none; a run that waits for a collector waits
- * once, at each address by itself. */
+/* Proves: spans are read as they were stored, all of them or none; a run that waits for a collector is
+ * noted once per address. */
 #include "tests/db/temp.h"
 
 static void spans_come_back(void **state)
@@ -29,20 +29,28 @@ static void spans_come_back(void **state)
           .ended_ns = 5 },
     };
     CHECK_OK(db_span_insert(d, s, 2, &why));
-    CHECK(s[0].id > 0 && s[1].id > s[0].id);
+    CHECK_LT(0, s[0].id);
+    CHECK_LT(s[0].id, s[1].id);
     CHECK_OK(db_span_list(d, run, &back, &n, &why));
-    CHECK(n == 2 && back[0].arm == 1 && back[0].block == 3 && back[0].cell_id == 0);
-    CHECK(back[0].begun_ns == 1700000000000000001 && back[0].ended_ns == 1700000000000000009);
+    CHECK_EQ(n, 2);
+    CHECK_EQ(back[0].arm, 1);
+    CHECK_EQ(back[0].block, 3);
+    CHECK_EQ(back[0].cell_id, 0);
+    CHECK_EQ(back[0].begun_ns, 1700000000000000001);
+    CHECK_EQ(back[0].ended_ns, 1700000000000000009);
     assert_string_equal(back[0].phase, "block");
     assert_string_equal(back[0].name, "load");
     assert_string_equal(back[0].error, "gone");
-    CHECK(back[1].cell_id == 7 && back[1].arm == -1 && back[1].block == -1 && !*back[1].error);
+    CHECK_EQ(back[1].cell_id, 7);
+    CHECK_EQ(back[1].arm, -1);
+    CHECK_EQ(back[1].block, -1);
+    CHECK(!*back[1].error);
     free(back);
     /* one of no run: none of them is kept */
     struct span_row bad[] = { { .run_id = run, .name = "decode" }, { .run_id = run + 7, .name = "decode" } };
-    CHECK(db_span_insert(d, bad, 2, &why) == ERR_USAGE);
+    CHECK_EQ(db_span_insert(d, bad, 2, &why), ERR_USAGE);
     CHECK_OK(db_span_list(d, run, &back, &n, &why));
-    CHECK(n == 2);
+    CHECK_EQ(n, 2);
     free(back);
     CHECK_OK(db_span_insert(d, NULL, 0, &why));
     db_close(d);
@@ -57,21 +65,23 @@ static void traces_wait_for_their_collector(void **state)
     (void)state;
     CHECK_OK(db_open(&d, ":memory:", &why));
     const int64_t first = temp_run(d), second = temp_run(d);
-    CHECK(db_trace_due_count(d) == 0);
+    CHECK_EQ(db_trace_due_count(d), 0);
     CHECK_OK(db_trace_due_put(d, second, "http://c", "no route", &why));
     CHECK_OK(db_trace_due_put(d, first, "http://c", "no route", &why));
     CHECK_OK(db_trace_due_put(d, second, "http://c", "still none", &why)); /* once, however often */
     CHECK_OK(db_trace_due_put(d, first, "", "no route", &why));
-    CHECK(db_trace_due_count(d) == 3);
+    CHECK_EQ(db_trace_due_count(d), 3);
     CHECK_OK(db_trace_due_list(d, "http://c", &ids, &n, &why));
-    CHECK(n == 2 && ids[0] + ids[1] == first + second);
+    CHECK_EQ(n, 2);
+    CHECK_EQ(ids[0] + ids[1], first + second);
     free(ids);
     CHECK_OK(db_trace_due_done(d, second, "http://c", &why));
     CHECK_OK(db_trace_due_done(d, second, "http://c", &why));
     CHECK_OK(db_trace_due_list(d, "http://c", &ids, &n, &why));
-    CHECK(n == 1 && ids[0] == first);
+    CHECK_EQ(n, 1);
+    CHECK_EQ(ids[0], first);
     free(ids);
-    CHECK(db_trace_due_put(d, first + 100, "http://c", "of no run", &why) == ERR_USAGE);
+    CHECK_EQ(db_trace_due_put(d, first + 100, "http://c", "of no run", &why), ERR_USAGE);
     db_close(d);
 }
 

@@ -12,8 +12,8 @@ expect 0 detect --machine "$T/box" -o json
 json 'd["recording"]["origin"] == "recorded" and d["recording"]["masked"] is True and d["recording"]["program"].startswith("qdyno ")'
 json '(lambda a, b: [k for k in a if a[k] != b[k]])(json.load(open("'"$T"'/here.json"))["machine"], d["machine"]) in (["host", "memory_available_bytes"], ["host"])'
 grep -qxF " $(hostname)" "$T/box/files.txt" && fail "the host's name is in the recording"
-expect 4 detect --record "$T/box" && says err 'is there already' && [ -s "$T/box/files.txt" ] || fail "the recording is gone"
-expect 5 detect --record "$T/none/box" && says err 'cannot make a folder'
+expect 4 detect --record "$T/box" && says err 'already exists' && [ -s "$T/box/files.txt" ] || fail "the recording is gone"
+expect 5 detect --record "$T/none/box" && says err 'cannot create a folder'
 (trap '' XFSZ; ulimit -f 4; "$QDYNO" detect --record "$T/box.full" >"$T/out" 2>"$T/err") # as on a full disk
 [ $? = 5 ] && says err 'cannot write' || fail "a disk that is full is not told"
 [ -z "$(find "$T" -maxdepth 1 -name 'box.*')" ] || fail "a half-written folder is left"
@@ -41,8 +41,8 @@ expect 0 detect --machine "$machines/amd-gpu-box" -o json && json 'd["machine"][
 # documents of other machines are accepted; everything else is refused
 expect 0 detect --machine "$T/here.json" -o json && json 'd["recording"] is None and d["machine"] == json.load(open("'"$T"'/here.json"))["machine"]'
 mkdir "$T/empty" "$T/bad" && echo nonsense >"$T/bad/files.txt"
-expect 5 detect --machine "$T/empty" && says err 'holds neither files.txt nor proc/'
-expect 5 detect --machine "$T/bad" && says err 'bad/files.txt: line 1: want a path'
+expect 5 detect --machine "$T/empty" && says err 'contains neither files.txt nor proc/'
+expect 5 detect --machine "$T/bad" && says err 'bad/files.txt: line 1: expected a path'
 expect 5 detect --machine "$T/nowhere"
 printf '/proc/../../../../%s/escaped\n x\n' "$T" >"$T/bad/files.txt"
 expect 5 detect --machine "$T/bad" && says err 'is not below /proc' && [ ! -e "$T/escaped" ] || fail "a file left its folder"

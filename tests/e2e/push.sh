@@ -53,7 +53,7 @@ expect 4 push 1 --url "$url/nowhere" --timeout 5s && says err '404'
 
 # a time-out, then a kill of the gateway during a push: stored, and delivered once after the restart
 kill -STOP "$gateway"
-expect 7 push 1 --url "$url" --timeout 1s && says err 'no answer from .* within 1 s' && says err 'stored'
+expect 7 push 1 --url "$url" --timeout 1s && says err 'no response from .* within 1 s' && says err 'stored'
 "$QDYNO" push 1 --url "$url" --timeout 20s >"$T/out" 2>"$T/err" & push=$!
 sleep 0.7
 gateway_stop -KILL
@@ -130,7 +130,7 @@ YML
   us=(--cert "$T/client.pem" --key "$T/client.key")
   lab=(--user lab --password-file "$T/right")
   expect 0 push 1 --url "$locked" --ca "$T/ca.pem" "${us[@]}" "${lab[@]}"
-  expect 4 push 1 --url "$locked" --ca "$T/ca.pem" "${us[@]}" --user lab --password-file "$T/wrong" && says err 'does not let us in \(HTTP 401\)'
+  expect 4 push 1 --url "$locked" --ca "$T/ca.pem" "${us[@]}" --user lab --password-file "$T/wrong" && says err 'denies access \(HTTP 401\)'
   expect 4 push 1 --url "$locked" --ca "$T/ca.pem" "${us[@]}" && says err '401'
   expect 4 push 1 --url "$locked" "${us[@]}" "${lab[@]}" && says err 'certificate'
   expect 4 push 1 --url "$locked" --ca "$T/other.pem" "${us[@]}" "${lab[@]}" && says err 'certificate'

@@ -118,7 +118,7 @@ PY
   keys '?'
   wait_for 3 'this list|Keys'
   keys Escape
-  wait_for 30 'another process holds it'
+  wait_for 30 'another process has locked it'
   kill "$holder" 2>/dev/null
   wait "$holder" 2>/dev/null
   keys q

@@ -35,10 +35,10 @@ shows '^qdyno_database_up 0$' && shows '^qdyno_mem_used_bytes ' && shows '^qdyno
 [ "$(curl -s --max-time 20 -o /dev/null -w '%{http_code}' "$page/nowhere")" = 404 ] || fail "/nowhere is somewhere"
 [ "$(curl -s --max-time 20 -o /dev/null -w '%{http_code}' -X POST -d x "$page/metrics")" = 405 ] || fail "POST is taken"
 [ "$(curl -sI --max-time 20 -o "$T/out" -w '%{http_code}' "$page/metrics")" = 200 ] && says out '^Content-Type: text/plain; version=0.0.4'
-expect 7 serve-metrics --port "${page##*:}" && says err 'another program has this port'
+expect 7 serve-metrics --port "${page##*:}" && says err 'another program uses this port'
 expect 4 serve-metrics --port 70000
 expect 4 serve-metrics --port 0 --listen example.com && says err 'no address'
-expect 4 serve-metrics --port 0 --listen 192.0.2.77 && says err 'no such address'
+expect 4 serve-metrics --port 0 --listen 192.0.2.77 && says err 'not an address of this machine'
 
 # new measurements appear on the page
 "$QDYNO" ab default q8_0 -w pp32+tg16 --max-blocks 6 --control 0 --budget 20s >"$T/out" 2>"$T/err"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/otlp/otlp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -8,7 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/recording/recording.h"
+#include "telemetry/sensors/sensors.h"
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {

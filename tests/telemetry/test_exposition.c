@@ -1,6 +1,5 @@
-/* Proves: the text exposition format is written to the letter (escapes, numbers, families) whatever the
- * locale, misuse is caught instead of written, and `promtool check metrics`, where installed, has nothing to
- * say. */
+/* Proves: the text exposition format is correct (escapes, numbers, families) in every locale; misuse is
+ * reported and nothing is written after it; `promtool check metrics`, if installed, reports no problem. */
 #include "tests/telemetry/roots.h"
 
 #include <locale.h>
@@ -24,7 +23,7 @@ static void by_the_letter(void **state)
     exposition_sample(&e, (struct label[]){ { "x", "bad \xff utf8" } }, 1, INFINITY);
     exposition_sample(&e, (struct label[]){ { "x", "y" } }, 1, 1e300);
     setlocale(LC_ALL, "C");
-    CHECK(e.bad.code == ERR_OK);
+    CHECK_EQ(e.bad.code, ERR_OK);
     assert_string_equal(str_text(&e.text),
                         "# HELP qdyno_ab_effect_ratio B over A,\\nhigher \\\\ better \"quoted\"\n"
                         "# TYPE qdyno_ab_effect_ratio gauge\n"
@@ -49,14 +48,14 @@ static void misuse_is_caught(void **state)
         const char *label[2];
         const char *says;
     } CASES[] = {
-        { "qdyno:x", "gauge", { "a", "b" }, "no metric name" },
-        { "1x", "gauge", { "a", "b" }, "no metric name" },
-        { "", "gauge", { "a", "b" }, "no metric name" },
+        { "qdyno:x", "gauge", { "a", "b" }, "not a valid metric name" },
+        { "1x", "gauge", { "a", "b" }, "not a valid metric name" },
+        { "", "gauge", { "a", "b" }, "not a valid metric name" },
         { "x", "summary", { "a", "b" }, "gauge, counter or histogram" },
         { "x", "gauge", { "a", "a" }, "twice" },
-        { "x", "gauge", { "__name__", "b" }, "no label name" },
-        { "x", "gauge", { "a-b", "b" }, "no label name" },
-        { "x", "gauge", { "", "b" }, "no label name" },
+        { "x", "gauge", { "__name__", "b" }, "not a valid label name" },
+        { "x", "gauge", { "a-b", "b" }, "not a valid label name" },
+        { "x", "gauge", { "", "b" }, "not a valid label name" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct exposition e = { 0 };
@@ -92,7 +91,7 @@ static void histograms_by_the_letter(void **state)
     exposition_family(&e, "qdyno_x_seconds", "histogram", "h");
     exposition_histogram(&e, &(struct label){ "m", "a\"b" }, 1, &EDGES, &h);
     exposition_histogram(&e, NULL, 0, &EDGES, &(struct histogram_counts){ .count = 0 });
-    CHECK(e.bad.code == ERR_OK);
+    CHECK_EQ(e.bad.code, ERR_OK);
     assert_string_equal(str_text(&e.text), "# HELP qdyno_x_seconds h\n"
                                            "# TYPE qdyno_x_seconds histogram\n"
                                            "qdyno_x_seconds_bucket{m=\"a\\\"b\",le=\"0.5\"} 2\n"
@@ -122,12 +121,12 @@ static void bad_histograms_are_caught(void **state)
         struct histogram_counts h;
         const char *label, *says;
     } CASES[] = {
-        { "gauge", &EDGES, { .count = 0 }, "a", "no histogram" },
-        { "histogram", &FALLING, { .count = 0 }, "a", "must rise" },
-        { "histogram", &NONE, { .count = 0 }, "a", "must rise" },
+        { "gauge", &EDGES, { .count = 0 }, "a", "not a histogram" },
+        { "histogram", &FALLING, { .count = 0 }, "a", "must be ascending" },
+        { "histogram", &NONE, { .count = 0 }, "a", "must be ascending" },
         { "histogram", &EDGES, { .bucket = { 1 }, .count = 2 }, "a", "add up" },
-        { "histogram", &EDGES, { .bucket = { 1 }, .count = 1, .sum = NAN }, "a", "be finite" },
-        { "histogram", &EDGES, { .count = 0 }, "le", "no label name" },
+        { "histogram", &EDGES, { .bucket = { 1 }, .count = 1, .sum = NAN }, "a", "sum finite" },
+        { "histogram", &EDGES, { .count = 0 }, "le", "not a valid label name" },
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
@@ -154,7 +153,7 @@ static void families_and_series_are_unique(void **state)
     struct exposition e = { 0 };
     exposition_family(&e, "a_b", "gauge", "h");
     exposition_family(&e, "a", "gauge", "h"); /* the start of another's name is another name */
-    CHECK(e.bad.code == ERR_OK);
+    CHECK_EQ(e.bad.code, ERR_OK);
     exposition_family(&e, "a_b", "gauge", "h");
     CHECK(strstr(e.bad.message, "'a_b' is opened twice"));
     exposition_free(&e);
@@ -162,7 +161,7 @@ static void families_and_series_are_unique(void **state)
     exposition_sample(&e, (struct label[]){ { "x", "1" } }, 1, 1);
     exposition_sample(&e, (struct label[]){ { "x", "11" } }, 1, 1);
     exposition_sample(&e, NULL, 0, 1);
-    CHECK(e.bad.code == ERR_OK);
+    CHECK_EQ(e.bad.code, ERR_OK);
     exposition_sample(&e, (struct label[]){ { "x", "1" } }, 1, 2);
     CHECK(strstr(e.bad.message, "same labels"));
     exposition_free(&e);
@@ -185,7 +184,7 @@ static void promtool_agrees(void **state)
     exposition_sample(&e, NULL, 0, 12);
     exposition_family(&e, "qdyno_pushes_total", "counter", "Pushes.");
     exposition_sample(&e, NULL, 0, 1e15);
-    CHECK(e.bad.code == ERR_OK);
+    CHECK_EQ(e.bad.code, ERR_OK);
     FILE *p = popen("promtool check metrics", "w");
     assert_non_null(p);
     fputs(str_text(&e.text), p);

@@ -1,6 +1,6 @@
-/* Proves: every exported name is one that Prometheus' own linter accepts, of the right type and unit, used
- * once; every sensor has one; a page of a machine that has everything is valid and says each thing once; what
- * is unknown is not said; and docs/metrics.md is this table. */
+/* Proves: every exported name passes the rules of Prometheus' linter, has the right type and unit, and
+ * occurs once; every sensor has a family; a page of a machine with all hardware is valid and contains each
+ * sample once; unknown values are absent; docs/metrics.md contains this table. */
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
@@ -41,7 +41,8 @@ static void rows_are_complete(void **state)
         const bool is_sensor = sensor >= 0 && sensor < METRIC_SENSOR_COUNT;
         if (!row->name) {
             /* GPUs are told one by one; anything else has a name */
-            CHECK(is_sensor && str_starts(METRICS[sensor].name, "gpu_"));
+            CHECK(is_sensor);
+            CHECK(str_starts(METRICS[sensor].name, "gpu_"));
             continue;
         }
         const bool total = str_ends(row->name, "_total");
@@ -57,11 +58,11 @@ static void rows_are_complete(void **state)
         if (!ends_in_unit(row->name, unit)) fail_msg("%s does not end in its unit, %s", row->name, unit);
         for (int k = 0; k < f; k++)
             if (FAMILIES[k].name && !strcmp(FAMILIES[k].name, row->name))
-                fail_msg("%s is there twice", row->name);
+                fail_msg("%s occurs twice", row->name);
     }
 }
 
-/* The name of a sensor's family is that of its metric, spelled as Prometheus wants rates spelled. */
+/* A sensor's family has the name of its metric, with Prometheus' spelling of rates. */
 static void sensors_keep_their_names(void **state)
 {
     (void)state;
@@ -74,7 +75,7 @@ static void sensors_keep_their_names(void **state)
             memcpy(want + strlen(want) - 1, "per_second", sizeof "per_second");
         }
         if (!str_starts(METRICS[i].name, "gpu_") && (!name || strcmp(name, want) != 0))
-            fail_msg("sensor %s: the family is '%s', want '%s' in FAMILIES", METRICS[i].name,
+            fail_msg("sensor %s: the family is '%s', expected '%s' in FAMILIES", METRICS[i].name,
                      name ? name : "none", want);
     }
 }
@@ -82,7 +83,7 @@ static void sensors_keep_their_names(void **state)
 static void edges_rise(void **state)
 {
     static const struct histogram_edges *const ALL[] = { &EDGES_FIRST_TOKEN, &EDGES_TOKEN, &EDGES_REQUEST };
-    /* stock edges, which must be among ours for quantiles to compare */
+    /* the standard bounds, which must be among ours so that quantiles are comparable */
     static const double OTEL_TTFT[] = { 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
                                         0.25,  0.5,   0.75, 1,    2.5,  5,    7.5,  10 },
                         VLLM_ITL[] = { 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
@@ -97,8 +98,10 @@ static void edges_rise(void **state)
                   { OTEL_DURATION, COUNT_OF(OTEL_DURATION) } };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(ALL); i++) {
-        CHECK(ALL[i]->n > 10 && ALL[i]->n <= HISTOGRAM_EDGES && ALL[i]->edge[0] == 0.0005);
-        for (int k = 1; k < ALL[i]->n; k++) CHECK(ALL[i]->edge[k] > ALL[i]->edge[k - 1]);
+        CHECK_LT(10, ALL[i]->n);
+        CHECK_LE(ALL[i]->n, HISTOGRAM_EDGES);
+        CHECK(ALL[i]->edge[0] == 0.0005);
+        for (int k = 1; k < ALL[i]->n; k++) CHECK_LT(ALL[i]->edge[k - 1], ALL[i]->edge[k]);
         for (size_t k = 0; k < STOCK[i].n; k++) {
             bool there = false;
             for (int e = 0; e < ALL[i]->n; e++) there |= ALL[i]->edge[e] == STOCK[i].edge[k];
@@ -193,16 +196,19 @@ static void the_unknown_is_not_said(void **state)
     r.row[METRIC_MEM_USED] = 5;
     r.sampler_cost_ratio = r.sampler_missed_ticks = NAN;
     process_read(&r.process, 0x7ffffff0); /* nobody */
-    CHECK(isnan(r.process.cpu_seconds) && isnan(r.process.open_fds));
+    CHECK(isnan(r.process.cpu_seconds));
+    CHECK(isnan(r.process.open_fds));
     readings_export(&r, &to);
     assert_string_equal(str_text(&e.text),
                         "# HELP qdyno_mem_used_bytes memory not available to a new program\n"
                         "# TYPE qdyno_mem_used_bytes gauge\nqdyno_mem_used_bytes 5\n");
     exposition_free(&e);
     process_read(&r.process, 0); /* us */
-    CHECK(r.process.resident_bytes > 1e6 && r.process.open_fds >= 3 && r.process.threads == 1);
-    CHECK(r.process.cpu_seconds >= 0 &&
-          fabs(r.process.start_time_seconds - (double)clock_unix_ms() * 1e-3) < 300);
+    CHECK_LT(1e6, r.process.resident_bytes);
+    CHECK_LE(3, r.process.open_fds);
+    CHECK(r.process.threads == 1);
+    CHECK_LE(0, r.process.cpu_seconds);
+    CHECK_NEAR(r.process.start_time_seconds, (double)clock_unix_ms() * 1e-3, 300);
 }
 
 /* ---------------------------------------------------------------- the page of names */

@@ -1,5 +1,6 @@
-/* Proves: a short measurement gives some times and leaves the rest unknown, plausible against each other; it
- * can be ended; times come back from their text, and damaged text is refused or unknown, never a time. */
+/* Proves: a short measurement provides some kernel times, which are plausible relative to each other, and
+ * leaves the rest unknown; it can be cancelled; kernel times survive JSON; damaged JSON is refused or
+ * gives unknown times. */
 #include <math.h>
 #include <string.h>
 
@@ -20,37 +21,44 @@ static void measured_in_a_moment(void **state)
         for (int r = 0; r < KERNEL_ROWS; r++) {
             const float s = k.product[f][KERNEL_VARIANT_AUTO][r][1];
             known += s > 0;
-            CHECK(s >= 0 && isfinite(s) && s < 1e-3f);
+            CHECK_LE(0, s);
+            CHECK(isfinite(s));
+            CHECK_LT(s, 1e-3f);
         }
-    CHECK(known >= 1);
+    CHECK_LE(1, known);
     json_t *text = kernel_times_to_json(&k);
     CHECK_OK(kernel_times_from_json(&back, text, &why));
     for (int f = 0; f < FORMAT_COUNT; f++) {
         const float a = k.product[f][0][0][1], b = back.product[f][0][0][1];
-        CHECK((a > 0) == (b > 0) && fabsf(a - b) <= 1e-3f * a);
-        CHECK((k.stream[f][1] > 0) == (back.stream[f][1] > 0));
-        CHECK(fabsf(back.near[f][1] - k.near[f][1]) <= 1e-3f * k.near[f][1]);
-        CHECK(fabsf(back.row[f][1] - k.row[f][1]) <= 1e-3f * k.row[f][1]);
-        CHECK(fabsf(back.row_short[f][1] - k.row_short[f][1]) <= 1e-3f * k.row_short[f][1]);
+        CHECK_EQ((a > 0), (b > 0));
+        CHECK_LE(fabsf(a - b), 1e-3f * a);
+        CHECK_EQ((k.stream[f][1] > 0), (back.stream[f][1] > 0));
+        CHECK_LE(fabsf(back.near[f][1] - k.near[f][1]), 1e-3f * k.near[f][1]);
+        CHECK_LE(fabsf(back.row[f][1] - k.row[f][1]), 1e-3f * k.row[f][1]);
+        CHECK_LE(fabsf(back.row_short[f][1] - k.row_short[f][1]), 1e-3f * k.row_short[f][1]);
         CHECK(!k.row_short[f][1] || (k.row_short[f][1] >= k.row[f][1] && FORMATS[f].block_weights <= 64));
     }
-    CHECK(fabsf(back.memory_speed[1] - k.memory_speed[1]) <= 1e-3f * k.memory_speed[1] &&
-          k.memory_speed[1] > 1e8f);
-    CHECK(fabsf(back.compute_speed[1] - k.compute_speed[1]) <= 1e-3f * k.compute_speed[1] &&
-          k.compute_speed[1] > 1e8f);
-    CHECK(back.measured && back.stream_bytes == k.stream_bytes);
-    CHECK(k.measured_unix_ms > 1700000000000 && back.measured_unix_ms == k.measured_unix_ms);
+    CHECK_LE(fabsf(back.memory_speed[1] - k.memory_speed[1]), 1e-3f * k.memory_speed[1]);
+    CHECK_LT(1e8f, k.memory_speed[1]);
+    CHECK_LE(fabsf(back.compute_speed[1] - k.compute_speed[1]), 1e-3f * k.compute_speed[1]);
+    CHECK_LT(1e8f, k.compute_speed[1]);
+    CHECK(back.measured);
+    CHECK_EQ(back.stream_bytes, k.stream_bytes);
+    CHECK_LT(1700000000000, k.measured_unix_ms);
+    CHECK_EQ(back.measured_unix_ms, k.measured_unix_ms);
     json_decref(text);
 }
 
 static void computing_hides_waiting_and_back(void **state)
 {
     (void)state;
-    CHECK(fabs(kernel_time_together(1e-11, 1e-11) / 1e-11 - pow(2, 0.25)) < 1e-9);
-    CHECK(fabs(kernel_time_together(1e-11, 5e-11) / 5e-11 - 1) < 1e-3 && kernel_time_together(0, 3) == 3);
+    CHECK_NEAR(kernel_time_together(1e-11, 1e-11) / 1e-11, pow(2, 0.25), 1e-9);
+    CHECK_NEAR(kernel_time_together(1e-11, 5e-11) / 5e-11, 1, 1e-3);
+    CHECK(kernel_time_together(0, 3) == 3);
     for (double waiting = 1; waiting < 10; waiting += 0.7)
-        CHECK(fabs(kernel_time_waiting(kernel_time_together(1, waiting), 1) - waiting) < 1e-9);
-    CHECK(fabs(kernel_time_waiting(2, 2) - 0.1) < 1e-12 && fabs(kernel_time_waiting(2, 3) - 0.1) < 1e-12);
+        CHECK_NEAR(kernel_time_waiting(kernel_time_together(1, waiting), 1), waiting, 1e-9);
+    CHECK_NEAR(kernel_time_waiting(2, 2), 0.1, 1e-12);
+    CHECK_NEAR(kernel_time_waiting(2, 3), 0.1, 1e-12);
 }
 
 /* One row feels all of a busy core, many feel less, and floats more than integers. */
@@ -60,15 +68,16 @@ static void many_rows_feel_a_busy_core_less(void **state)
     const struct format *q4 = &FORMATS[FORMAT_Q4_K], *floats = &FORMATS[FORMAT_F32];
     const struct backend_options o = { .isa = 0, .precision = PRECISION_HIGHEST };
     const struct backend_options medium = { .isa = isa_detect(), .precision = PRECISION_AUTO };
-    CHECK(kernel_load_sensitivity(floats, &o, 1) == 1 && kernel_load_sensitivity(q4, &medium, 1) == 1);
+    CHECK(kernel_load_sensitivity(floats, &o, 1) == 1);
+    CHECK(kernel_load_sensitivity(q4, &medium, 1) == 1);
     for (int n = 2; n < 2000; n *= 2) {
-        CHECK(kernel_load_sensitivity(floats, &o, n) <= kernel_load_sensitivity(floats, &o, n / 2) + 1e-12);
-        CHECK(kernel_load_sensitivity(q4, &medium, n) <= kernel_load_sensitivity(floats, &o, n) + 1e-12);
-        CHECK(kernel_load_sensitivity(q4, &medium, n) >= 0.5);
+        CHECK_LE(kernel_load_sensitivity(floats, &o, n), kernel_load_sensitivity(floats, &o, n / 2) + 1e-12);
+        CHECK_LE(kernel_load_sensitivity(q4, &medium, n), kernel_load_sensitivity(floats, &o, n) + 1e-12);
+        CHECK_LE(0.5, kernel_load_sensitivity(q4, &medium, n));
     }
-    CHECK(fabs(kernel_load_sensitivity(floats, &o, 2000) - kernel_load_sensitivity(floats, &o, 512)) < 1e-12);
+    CHECK_NEAR(kernel_load_sensitivity(floats, &o, 2000), kernel_load_sensitivity(floats, &o, 512), 1e-12);
     if (strcmp(matmul_ceiling(q4, &medium), "f32_fma"))
-        CHECK(kernel_load_sensitivity(q4, &medium, 512) < 0.6);
+        CHECK_LT(kernel_load_sensitivity(q4, &medium, 512), 0.6);
 }
 
 static bool refuse(void *ctx, const char *what, double done)
@@ -84,8 +93,9 @@ static void can_be_ended(void **state)
     static struct kernel_times k;
     struct err why = { 0 };
     int asked = 0;
-    CHECK(kernel_times_measure(&k, 0, 30, refuse, &asked, &why) == ERR_CANCELLED);
-    CHECK(asked > 0 && !k.measured);
+    CHECK_EQ(kernel_times_measure(&k, 0, 30, refuse, &asked, &why), ERR_CANCELLED);
+    CHECK_LT(0, asked);
+    CHECK(!k.measured);
 }
 
 static void damaged_text_is_unknown(void **state)
@@ -99,11 +109,15 @@ static void damaged_text_is_unknown(void **state)
         "\"stream\":7},\"q99\":{\"stream\":[1,1]}}}";
     CHECK_OK(json_parse(&doc, good, strlen(good), &why));
     CHECK_OK(kernel_times_from_json(&k, doc, &why));
-    CHECK(k.product[FORMAT_Q4_0][0][0][0] > 0 && k.product[FORMAT_Q4_0][0][0][1] == 0);
-    CHECK(k.product[FORMAT_Q4_0][0][1][1] == 0 && k.stream[FORMAT_Q4_0][0] == 0 && k.region[0] == 0);
+    CHECK_LT(0, k.product[FORMAT_Q4_0][0][0][0]);
+    CHECK(k.product[FORMAT_Q4_0][0][0][1] == 0);
+    CHECK(k.product[FORMAT_Q4_0][0][1][1] == 0);
+    CHECK(k.stream[FORMAT_Q4_0][0] == 0);
+    CHECK(k.region[0] == 0);
     json_decref(doc);
     CHECK_OK(json_parse(&doc, "{\"schema\":9}", 12, &why));
-    CHECK(kernel_times_from_json(&k, doc, &why) == ERR_FORMAT && strstr(why.message, "schema 1"));
+    CHECK_EQ(kernel_times_from_json(&k, doc, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "schema 1"));
     json_decref(doc);
 }
 

@@ -1,7 +1,7 @@
-/* Proves: detection reads each recorded machine right (names, isa from flags, topology, caches, control group
- * limits, GPUs, power), the fingerprint stays the same over what may change between boots and differs where
- * the hardware does, settings are read in every form they have, a machine survives JSON, and damaged or
- * missing files give "unknown", never a crash. */
+/* Proves: detection reads each recorded machine correctly (names, ISA from flags, topology, caches,
+ * control group limits, GPUs, power). The fingerprint does not change with properties that may change
+ * between boots, and differs with the hardware. Settings are read in all their forms. A machine survives
+ * JSON. Damaged or missing files give unknown values, never a crash. */
 #include "tests/telemetry/roots.h"
 
 #include <ftw.h>
@@ -252,7 +252,9 @@ static void recorded_machines_are_read_right(void **state)
             assert_int_equal(m.gpu[0].compute_major, !strcmp(e->root, "nvidia-box") ? 8 : -1);
         }
         assert_int_equal(strlen(m.id), 12);
-        CHECK(m.kernel[0] && m.host[0] && m.os[0]);
+        CHECK(m.kernel[0]);
+        CHECK(m.host[0]);
+        CHECK(m.os[0]);
         CHECK(str_starts(m.kernel, "Linux "));
     }
 }
@@ -263,9 +265,14 @@ static void this_machine_is_known(void **state)
     struct machine m;
     struct err why;
     CHECK_OK(machine_detect(&m, "", &why));
-    CHECK(m.processors >= 1 && m.cores >= 1 && m.sockets >= 1 && m.memory_bytes > 0);
-    CHECK(m.memory_available_bytes > 0 && m.memory_available_bytes <= m.memory_bytes);
-    CHECK(m.cpu[0] && m.host[0]);
+    CHECK_LE(1, m.processors);
+    CHECK_LE(1, m.cores);
+    CHECK_LE(1, m.sockets);
+    CHECK_LT(0, m.memory_bytes);
+    CHECK_LT(0, m.memory_available_bytes);
+    CHECK_LE(m.memory_available_bytes, m.memory_bytes);
+    CHECK(m.cpu[0]);
+    CHECK(m.host[0]);
     assert_int_equal(m.isa, isa_detect());
 }
 
@@ -322,8 +329,8 @@ static void json_keeps_everything(void **state)
         CHECK(json_equal(object, second));
         assert_int_equal(back.isa, m.isa);
         assert_int_equal(back.gpus, m.gpus);
-        CHECK(json_is_null(json_object_get(object, "governor")) == !m.governor[0]);
-        CHECK(json_is_null(json_object_get(object, "cgroup_memory_bytes")) == (m.cgroup_memory_bytes < 0));
+        CHECK_EQ(json_is_null(json_object_get(object, "governor")), !m.governor[0]);
+        CHECK_EQ(json_is_null(json_object_get(object, "cgroup_memory_bytes")), (m.cgroup_memory_bytes < 0));
         json_decref(object);
         json_decref(again);
         json_decref(second);
@@ -349,7 +356,11 @@ static void bad_json_is_refused_with_a_reason(void **state)
     struct err why;
     json_t *object = json_object();
     CHECK_OK(machine_from_json(&m, object, &why));
-    CHECK(m.cores == -1 && m.memory_bytes == -1 && isnan(m.cgroup_cpus) && m.gpus == 0 && !m.isa);
+    CHECK_EQ(m.cores, -1);
+    CHECK_EQ(m.memory_bytes, -1);
+    CHECK(isnan(m.cgroup_cpus));
+    CHECK_EQ(m.gpus, 0);
+    CHECK(!m.isa);
     char text[128];
     assert_string_equal(machine_short(&m, text, sizeof text), "unknown CPU n/a no GPU");
     json_decref(object);

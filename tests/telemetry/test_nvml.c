@@ -1,7 +1,7 @@
 /* Proves: NVIDIA GPUs are read through a library with NVML's interface (a stand-in built for this test):
- * units of every field, one reading per card and their merging, what one card lacks or a permission denies is
- * left out, a card that is lost becomes unknown while the others go on, and a library that is missing,
- * broken, empty or no NVML at all means "no NVIDIA GPU", quietly. */
+ * the unit of every field, one reading per card, and the combined metrics. Values that one card lacks or
+ * that are denied are unknown. A lost card becomes unknown and others are still read. A library that is
+ * missing, broken, empty or not NVML means that there is no NVIDIA GPU. */
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
@@ -131,14 +131,16 @@ static void traffic_of_the_link(void **state)
     CHECK_OK(telemetry_open(&t, "", &why));
     telemetry_sample(t, row);
     telemetry_gpus(t, gpu, MACHINE_GPUS);
-    CHECK(isnan(gpu[0].pcie_tx_bytes_s) && isnan(gpu[0].pcie_rx_bytes_s)); /* a first reading is no rate */
+    CHECK(isnan(gpu[0].pcie_tx_bytes_s));
+    CHECK(isnan(gpu[0].pcie_rx_bytes_s)); /* a first reading is no rate */
     const int64_t before = clock_ns();
     clock_sleep_ns(20000000);
     telemetry_sample(t, row);
     telemetry_gpus(t, gpu, MACHINE_GPUS);
     const double seconds = (double)(clock_ns() - before) / 1e9;
-    CHECK(gpu[0].pcie_tx_bytes_s > 0 && gpu[0].pcie_tx_bytes_s <= 4000 / 0.02);
-    CHECK(gpu[0].pcie_rx_bytes_s >= 2000 / seconds * 0.5);
+    CHECK_LT(0, gpu[0].pcie_tx_bytes_s);
+    CHECK_LE(gpu[0].pcie_tx_bytes_s, 4000 / 0.02);
+    CHECK_LE(2000 / seconds * 0.5, gpu[0].pcie_rx_bytes_s);
     CHECK_NEAR(gpu[1].pcie_tx_bytes_s, 2e6, 0);
     CHECK_NEAR(gpu[1].pcie_rx_bytes_s, 3e6, 0);
     telemetry_close(t);
@@ -154,13 +156,16 @@ static void a_card_may_be_lost(void **state)
     CHECK_OK(telemetry_open(&t, "", &why));
     telemetry_sample(t, row);
     assert_int_equal(telemetry_gpus(t, gpu, MACHINE_GPUS), 2);
-    CHECK(!gpu[1].lost && gpu[1].busy_ratio > 0);
+    CHECK(!gpu[1].lost);
+    CHECK_LT(0, gpu[1].busy_ratio);
     CHECK_NEAR(row[METRIC_GPU_MEM_TOTAL], 3e9, 0);
     for (int i = 0; i < 2; i++) {
         telemetry_sample(t, row);
         telemetry_gpus(t, gpu, MACHINE_GPUS);
-        CHECK(gpu[1].lost && isnan(gpu[1].busy_ratio) && isnan(gpu[1].mem_total_bytes) &&
-              !gpu[1].throttle_known);
+        CHECK(gpu[1].lost);
+        CHECK(isnan(gpu[1].busy_ratio));
+        CHECK(isnan(gpu[1].mem_total_bytes));
+        CHECK(!gpu[1].throttle_known);
         assert_string_equal(gpu[1].name, "Imaginary GPU 1"); /* who it was stays */
         CHECK(!gpu[0].lost);
         CHECK_NEAR(gpu[0].busy_ratio, 0.85, 1e-12);
@@ -205,7 +210,8 @@ static void time_under_a_reason_adds_up(void **state)
     }
     telemetry_gpus(t, gpu, MACHINE_GPUS);
     const double most = (double)(clock_ns() - before) / 1e9;
-    CHECK(gpu[1].throttle_seconds[1] >= 0.02 && gpu[1].throttle_seconds[1] <= most); /* row 1: thermal */
+    CHECK_LE(0.02, gpu[1].throttle_seconds[1]);
+    CHECK_LE(gpu[1].throttle_seconds[1], most); /* row 1: thermal */
     CHECK(gpu[1].throttle_seconds[0] == gpu[1].throttle_seconds[1]);
     CHECK_NEAR(gpu[0].throttle_seconds[1], 0, 0);
     telemetry_close(t);
@@ -241,10 +247,16 @@ static void what_a_card_lacks_is_left_out(void **state)
     CHECK_NEAR(row[METRIC_GPU_MEM_TOTAL], 3e9, 0);
     CHECK_NEAR(row[METRIC_GPU_POWER], 100.5, 1e-9);
     CHECK_NEAR(gpu[0].mem_used_bytes, 250e6, 0); /* the older call's */
-    CHECK(isnan(gpu[0].busy_ratio) && isnan(gpu[0].energy_joules) && isnan(gpu[0].ecc_corrected));
-    CHECK(!gpu[0].throttle_known && gpu[0].processes == -1 && gpu[0].pcie_width == -1 &&
-          gpu[0].partitions == -1);
-    CHECK(!*gpu[0].uuid && !*gpu[0].bus && !gpu[0].lost);
+    CHECK(isnan(gpu[0].busy_ratio));
+    CHECK(isnan(gpu[0].energy_joules));
+    CHECK(isnan(gpu[0].ecc_corrected));
+    CHECK(!gpu[0].throttle_known);
+    CHECK_EQ(gpu[0].processes, -1);
+    CHECK_EQ(gpu[0].pcie_width, -1);
+    CHECK_EQ(gpu[0].partitions, -1);
+    CHECK(!*gpu[0].uuid);
+    CHECK(!*gpu[0].bus);
+    CHECK(!gpu[0].lost);
     struct machine m = detect(FAKE_NVML, "partial");
     assert_int_equal(m.gpu[0].compute_major, -1);
     assert_int_equal(m.gpu[0].memory_bytes, 1000000000);
@@ -313,7 +325,9 @@ static void cards_without_their_library(void **state)
     CHECK_OK(telemetry_open(&t, box.path, &why));
     telemetry_sample(t, row);
     assert_int_equal(telemetry_gpus(t, gpu, MACHINE_GPUS), 4);
-    CHECK(isnan(gpu[0].busy_ratio) && isnan(gpu[0].mem_total_bytes) && isnan(row[METRIC_GPU_POWER]));
+    CHECK(isnan(gpu[0].busy_ratio));
+    CHECK(isnan(gpu[0].mem_total_bytes));
+    CHECK(isnan(row[METRIC_GPU_POWER]));
     telemetry_close(t);
     root_write(&board, "sys/class/drm/card0/device/vendor", "0x10de\n");
     root_write(&board, "sys/class/drm/card0/device/uevent", "DRIVER=nouveau\nPCI_ID=10DE:1F82\n");
@@ -346,7 +360,8 @@ static void recorded_machines_do_not_mix(void **state)
     assert_int_equal(m.gpus, 0);
     CHECK_OK(telemetry_open(&t, r.path, &why));
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_GPU_BUSY]) && isnan(row[METRIC_GPU_MEM_TOTAL]));
+    CHECK(isnan(row[METRIC_GPU_BUSY]));
+    CHECK(isnan(row[METRIC_GPU_MEM_TOTAL]));
     telemetry_close(t);
 }
 

@@ -1,6 +1,6 @@
-/* Proves: what is encoded are the bytes that the wire format and OTLP's field numbers ask for, known by hand;
- * what is not known is not in them; damage is seen by the reader; and the official definitions, where python3
- * has them, read the same values back and have the same field numbers. */
+/* Proves: encoded messages are the expected bytes, worked out by hand from the wire format and OTLP's
+ * field numbers; unknown values are absent; the reader detects damaged bytes; the official definitions, if
+ * python3 has them, read the same values and have the same field numbers. */
 #include "tests/telemetry/otlp_decode.h"
 #include "telemetry/otlp/otlp.h"
 #include "telemetry/otlp/otlp_fields.h"
@@ -76,7 +76,8 @@ static void messages_stand_behind_their_length(void **state)
     pb_put_string(&s, 1, text);
     pb_close(&s, outer);
     pb_put_varint(&s, 3, 8);
-    CHECK(s.len == 2 + 3 + 203 + 2 && !memcmp(s.data, "\x08\x07\x12\xcb\x01\x0a\xc8\x01", 8));
+    CHECK_EQ(s.len, 2 + 3 + 203 + 2);
+    CHECK(!memcmp(s.data, "\x08\x07\x12\xcb\x01\x0a\xc8\x01", 8));
     CHECK(!memcmp(s.data + s.len - 3, "x\x18\x08", 3));
     str_free(&s);
 }
@@ -93,13 +94,28 @@ static void reader_reads_what_was_written(void **state)
     struct pb_reader r = { (unsigned char *)s.data, (unsigned char *)s.data + s.len };
     struct pb_field f;
     bool bad = false;
-    CHECK(pb_next(&r, &f, &bad) && f.number == 1 && f.wire == PB_VARINT && f.value == 150);
-    CHECK(pb_next(&r, &f, &bad) && f.number == 2 && f.wire == PB_FIXED64 && f.value == 9);
-    CHECK(pb_next(&r, &f, &bad) && f.number == 3 && f.wire == PB_BYTES && f.n == 3 &&
-          !memcmp(f.bytes, "abc", 3));
-    CHECK(pb_next(&r, &f, &bad) && f.number == 4 && f.wire == PB_FIXED32 && f.value == 0x01020304);
-    CHECK(pb_next(&r, &f, &bad) && f.number == 536870911 && f.value == UINT64_MAX);
-    CHECK(!pb_next(&r, &f, &bad) && !bad);
+    CHECK(pb_next(&r, &f, &bad));
+    CHECK_EQ(f.number, 1);
+    CHECK_EQ(f.wire, PB_VARINT);
+    CHECK_EQ(f.value, 150);
+    CHECK(pb_next(&r, &f, &bad));
+    CHECK_EQ(f.number, 2);
+    CHECK_EQ(f.wire, PB_FIXED64);
+    CHECK_EQ(f.value, 9);
+    CHECK(pb_next(&r, &f, &bad));
+    CHECK_EQ(f.number, 3);
+    CHECK_EQ(f.wire, PB_BYTES);
+    CHECK_EQ(f.n, 3);
+    CHECK(!memcmp(f.bytes, "abc", 3));
+    CHECK(pb_next(&r, &f, &bad));
+    CHECK_EQ(f.number, 4);
+    CHECK_EQ(f.wire, PB_FIXED32);
+    CHECK_EQ(f.value, 0x01020304);
+    CHECK(pb_next(&r, &f, &bad));
+    CHECK_EQ(f.number, 536870911);
+    CHECK_EQ(f.value, UINT64_MAX);
+    CHECK(!pb_next(&r, &f, &bad));
+    CHECK(!bad);
     str_free(&s);
 }
 
@@ -221,26 +237,48 @@ static void spans_are_encoded(void **state)
     struct pb_field f;
     enum { RESOURCE_SPANS = 1, SCOPE_SPANS = 2, SPANS = 2 };
     encode_traces(&body);
-    CHECK(FIND(&f, &body, 0, 1, 1, 1, 1) && holds(&f, "text")); /* resource.attributes.key */
-    CHECK(FIND(&f, &body, 0, 1, 1, 1, 2, 1) && holds(&f, "ü"));
-    CHECK(FIND(&f, &body, 0, 1, 2, 1, 1) && holds(&f, "qdyno")); /* scope */
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 1) && f.n == 16 && !memcmp(f.bytes, TRACE, 16));
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 2) && f.n == 8 && f.bytes[0] == 1);
+    CHECK(FIND(&f, &body, 0, 1, 1, 1, 1));
+    CHECK(holds(&f, "text")); /* resource.attributes.key */
+    CHECK(FIND(&f, &body, 0, 1, 1, 1, 2, 1));
+    CHECK(holds(&f, "ü"));
+    CHECK(FIND(&f, &body, 0, 1, 2, 1, 1));
+    CHECK(holds(&f, "qdyno")); /* scope */
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 1));
+    CHECK_EQ(f.n, 16);
+    CHECK(!memcmp(f.bytes, TRACE, 16));
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 2));
+    CHECK_EQ(f.n, 8);
+    CHECK_EQ(f.bytes[0], 1);
     CHECK(!FIND(&f, &body, 0, 1, 2, 2, 4)); /* a root has no parent, not one of zeros */
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 5) && holds(&f, "experiment"));
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 6) && f.value == 1);
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 7) && f.wire == PB_FIXED64 && f.value == 1700000000000000100);
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 8) && f.wire == PB_FIXED64 && f.value == 1700000000000000200);
-    CHECK(FIND(&f, &body, 4, 1, 2, 2, 9) && !FIND(&f, &body, 5, 1, 2, 2, 9)); /* five are known */
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 11, 2) && holds(&f, "discarded"));
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 5));
+    CHECK(holds(&f, "experiment"));
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 6));
+    CHECK_EQ(f.value, 1);
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 7));
+    CHECK_EQ(f.wire, PB_FIXED64);
+    CHECK_EQ(f.value, 1700000000000000100);
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 8));
+    CHECK_EQ(f.wire, PB_FIXED64);
+    CHECK_EQ(f.value, 1700000000000000200);
+    CHECK(FIND(&f, &body, 4, 1, 2, 2, 9));
+    CHECK(!FIND(&f, &body, 5, 1, 2, 2, 9)); /* five are known */
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 11, 2));
+    CHECK(holds(&f, "discarded"));
     CHECK(!FIND(&f, &body, 0, 1, 2, 2, 15)); /* unset is no status */
     struct pb_field second;
-    CHECK(FIND(&second, &body, 1, 1, 2, 2) && second.wire == PB_BYTES);
+    CHECK(FIND(&second, &body, 1, 1, 2, 2));
+    CHECK_EQ(second.wire, PB_BYTES);
     struct str span = { .data = (char *)second.bytes, .len = second.n };
-    CHECK(FIND(&f, &span, 0, 4) && f.n == 8 && f.bytes[0] == 1);
-    CHECK(FIND(&f, &span, 0, 15, 2) && holds(&f, "gone"));
-    CHECK(FIND(&f, &span, 0, 15, 3) && f.value == 2);
-    CHECK(FIND(&f, &span, 0, 13, 1) && f.n == 16 && f.bytes[0] == 9);
+    CHECK(FIND(&f, &span, 0, 4));
+    CHECK_EQ(f.n, 8);
+    CHECK_EQ(f.bytes[0], 1);
+    CHECK(FIND(&f, &span, 0, 15, 2));
+    CHECK(holds(&f, "gone"));
+    CHECK(FIND(&f, &span, 0, 15, 3));
+    CHECK_EQ(f.value, 2);
+    CHECK(FIND(&f, &span, 0, 13, 1));
+    CHECK_EQ(f.n, 16);
+    CHECK_EQ(f.bytes[0], 9);
     CHECK(!FIND(&f, &body, 2, 1, 2, 2));
     str_free(&body);
 }
@@ -274,30 +312,49 @@ static void metrics_are_encoded(void **state)
     (void)state;
     struct str body = { 0 };
     struct pb_field f, m;
-    CHECK(encode_metrics(&body) == 3);
-    CHECK(FIND(&f, &body, 0, 1, 1, 1, 1) && holds(&f, "text"));
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 1) && holds(&f, "a.gauge"));
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 2) && holds(&f, "of bytes"));
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 3) && holds(&f, "By"));
-    CHECK(FIND(&f, &body, 0, 1, 2, 2, 5, 1, 4) && f.wire == PB_FIXED64 && f.value == 0x3ff8000000000000);
+    CHECK_EQ(encode_metrics(&body), 3);
+    CHECK(FIND(&f, &body, 0, 1, 1, 1, 1));
+    CHECK(holds(&f, "text"));
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 1));
+    CHECK(holds(&f, "a.gauge"));
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 2));
+    CHECK(holds(&f, "of bytes"));
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 3));
+    CHECK(holds(&f, "By"));
+    CHECK(FIND(&f, &body, 0, 1, 2, 2, 5, 1, 4));
+    CHECK_EQ(f.wire, PB_FIXED64);
+    CHECK_EQ(f.value, 0x3ff8000000000000);
     CHECK(!FIND(&f, &body, 1, 1, 2, 2, 5, 1)); /* one point is not known */
     CHECK(FIND(&m, &body, 1, 1, 2, 2));
     struct str sum = { .data = (char *)m.bytes, .len = m.n };
-    CHECK(FIND(&f, &sum, 0, 1) && holds(&f, "a.sum") && !FIND(&f, &sum, 0, 2));
-    CHECK(FIND(&f, &sum, 0, 7, 2) && f.value == 2 && FIND(&f, &sum, 0, 7, 3) && f.value == 1);
-    CHECK(FIND(&f, &sum, 0, 7, 1, 2) && f.value == 1699999995000000000);
+    CHECK(FIND(&f, &sum, 0, 1));
+    CHECK(holds(&f, "a.sum"));
+    CHECK(!FIND(&f, &sum, 0, 2));
+    CHECK(FIND(&f, &sum, 0, 7, 2));
+    CHECK_EQ(f.value, 2);
+    CHECK(FIND(&f, &sum, 0, 7, 3));
+    CHECK_EQ(f.value, 1);
+    CHECK(FIND(&f, &sum, 0, 7, 1, 2));
+    CHECK_EQ(f.value, 1699999995000000000);
     CHECK(FIND(&m, &body, 2, 1, 2, 2));
     struct str histogram = { .data = (char *)m.bytes, .len = m.n };
-    CHECK(FIND(&f, &histogram, 0, 1) && holds(&f, "a.histogram")); /* the unknown one is not there */
-    CHECK(FIND(&f, &histogram, 0, 9, 1, 4) && f.value == 6);
-    CHECK(FIND(&f, &histogram, 0, 9, 1, 6) && f.n == 4 * 8 && f.bytes[0] == 3 && f.bytes[24] == 1);
-    CHECK(FIND(&f, &histogram, 0, 9, 1, 7) && f.n == 3 * 8);
-    CHECK(!FIND(&f, &histogram, 1, 9, 1) && !FIND(&f, &body, 3, 1, 2, 2));
+    CHECK(FIND(&f, &histogram, 0, 1));
+    CHECK(holds(&f, "a.histogram")); /* the unknown one is not there */
+    CHECK(FIND(&f, &histogram, 0, 9, 1, 4));
+    CHECK_EQ(f.value, 6);
+    CHECK(FIND(&f, &histogram, 0, 9, 1, 6));
+    CHECK_EQ(f.n, 4 * 8);
+    CHECK_EQ(f.bytes[0], 3);
+    CHECK_EQ(f.bytes[24], 1);
+    CHECK(FIND(&f, &histogram, 0, 9, 1, 7));
+    CHECK_EQ(f.n, 3 * 8);
+    CHECK(!FIND(&f, &histogram, 1, 9, 1));
+    CHECK(!FIND(&f, &body, 3, 1, 2, 2));
     str_free(&body);
 
     const struct otlp_point unknown = { .value = NAN };
     const struct otlp_metric nothing = { "x", NULL, NULL, OTLP_GAUGE, &unknown, 1 };
-    CHECK(otlp_metrics_encode(&body, NULL, &nothing, 1) == 0);
+    CHECK_EQ(otlp_metrics_encode(&body, NULL, &nothing, 1), 0);
     str_free(&body);
 }
 

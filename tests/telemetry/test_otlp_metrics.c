@@ -1,8 +1,7 @@
-/* Proves: readings become metrics by OpenTelemetry's names, units, instruments and attributes where it has
- * some, by our own elsewhere; what is not known has no point; counters say since when they count where that
- * is known; who speaks comes from the machine and the environment; and the official definitions (where they
- * are not, a reader by hand) read it all.
- */
+/* Proves: readings become metrics with OpenTelemetry's names, units, instruments and attributes where they
+ * are defined, otherwise with our own; unknown values have no point; counters have their start time if it
+ * is known; the resource comes from the machine and the environment; the official definitions, or
+ * otherwise a reader written here, read all of it. */
 #include "tests/telemetry/collector.h"
 #include "telemetry/export/export.h"
 #include "telemetry/gpu/gpu_vendor.h"
@@ -78,29 +77,53 @@ static void names_are_those_of_the_conventions(void **state)
     const struct readings r = some_readings();
     collect(&b, &r);
     const struct otlp_metric *m = metric_of(&b, "hw.gpu.utilization");
-    CHECK(m && m->type == OTLP_GAUGE && !strcmp(m->unit, "1") && m->n_points == 2);
-    CHECK(m->points[0].value == 0.5 && m->points[1].value == 0.75 && !m->points[0].begun_ns);
-    CHECK(*text_of(&m->points[1], "hw.id") && !strcmp(text_of(&m->points[1], "hw.type"), "gpu"));
-    CHECK(!*text_of(&m->points[1], "device") &&
-          strcmp(text_of(&m->points[0], "hw.id"), text_of(&m->points[1], "hw.id")));
+    CHECK(m);
+    CHECK_EQ(m->type, OTLP_GAUGE);
+    CHECK_STR(m->unit, "1");
+    CHECK_EQ(m->n_points, 2);
+    CHECK(m->points[0].value == 0.5);
+    CHECK(m->points[1].value == 0.75);
+    CHECK(!m->points[0].begun_ns);
+    CHECK(*text_of(&m->points[1], "hw.id"));
+    CHECK_STR(text_of(&m->points[1], "hw.type"), "gpu");
+    CHECK(!*text_of(&m->points[1], "device"));
+    CHECK(strcmp(text_of(&m->points[0], "hw.id"), text_of(&m->points[1], "hw.id")));
     m = metric_of(&b, "hw.gpu.memory.usage");
-    CHECK(m && m->type == OTLP_UP_DOWN && !strcmp(m->unit, "By") && m->points[1].value == 2e9);
+    CHECK(m);
+    CHECK_EQ(m->type, OTLP_UP_DOWN);
+    CHECK_STR(m->unit, "By");
+    CHECK(m->points[1].value == 2e9);
     m = metric_of(&b, "qdyno_gpu_power_watts"); /* no name of theirs */
-    CHECK(m && m->type == OTLP_GAUGE && !strcmp(m->unit, "W") && m->n_points == 1 &&
-          *text_of(&m->points[0], "device"));
+    CHECK(m);
+    CHECK_EQ(m->type, OTLP_GAUGE);
+    CHECK_STR(m->unit, "W");
+    CHECK_EQ(m->n_points, 1);
+    CHECK(*text_of(&m->points[0], "device"));
     m = metric_of(&b, "process.cpu.time");
-    CHECK(m && m->type == OTLP_SUM && !strcmp(m->unit, "s") && m->points[0].value == 3);
-    CHECK(m->points[0].begun_ns == 1700000000000000000 && m->points[0].time_ns == 1700000100000000000);
+    CHECK(m);
+    CHECK_EQ(m->type, OTLP_SUM);
+    CHECK_STR(m->unit, "s");
+    CHECK(m->points[0].value == 3);
+    CHECK_EQ(m->points[0].begun_ns, 1700000000000000000);
+    CHECK_EQ(m->points[0].time_ns, 1700000100000000000);
     m = metric_of(&b, "process.paging.faults");
-    CHECK(m && !strcmp(m->unit, "{fault}") &&
-          !strcmp(text_of(&m->points[0], "system.paging.fault.type"), "major"));
+    CHECK(m);
+    CHECK_STR(m->unit, "{fault}");
+    CHECK_STR(text_of(&m->points[0], "system.paging.fault.type"), "major");
     m = metric_of(&b, "qdyno_cpu_energy_joules_total");
-    CHECK(m && m->type == OTLP_SUM && !strcmp(m->unit, "J") &&
-          !strcmp(text_of(&m->points[0], "domain"), "package-0"));
+    CHECK(m);
+    CHECK_EQ(m->type, OTLP_SUM);
+    CHECK_STR(m->unit, "J");
+    CHECK_STR(text_of(&m->points[0], "domain"), "package-0");
     m = metric_of(&b, "qdyno_cpu_busy_ratio");
-    CHECK(m && m->n_points == 1 && m->points[0].value == 0.25 && *m->description);
-    CHECK(!metric_of(&b, "process.memory.virtual") && !metric_of(&b, "qdyno_cpu_temperature_celsius"));
-    CHECK(!metric_of(&b, "qdyno_gpu_utilization_ratio") && !metric_of(&b, "process_cpu_seconds_total"));
+    CHECK(m);
+    CHECK_EQ(m->n_points, 1);
+    CHECK(m->points[0].value == 0.25);
+    CHECK(*m->description);
+    CHECK(!metric_of(&b, "process.memory.virtual"));
+    CHECK(!metric_of(&b, "qdyno_cpu_temperature_celsius"));
+    CHECK(!metric_of(&b, "qdyno_gpu_utilization_ratio"));
+    CHECK(!metric_of(&b, "process_cpu_seconds_total"));
     otlp_batch_free(&b);
 }
 
@@ -123,9 +146,12 @@ static void every_family_can_be_told(void **state)
         const struct otlp_metric *m = &b.metrics[b.n - 1];
         if (*family_unit((enum family_id)f) && !*m->unit)
             fail_msg("%s: no UCUM unit for '%s'", m->name, family_unit((enum family_id)f));
-        CHECK(m->n_points == 1 && *m->name && *m->description);
+        CHECK_EQ(m->n_points, 1);
+        CHECK(*m->name);
+        CHECK(*m->description);
     }
-    CHECK(told > 50 && !b.failed);
+    CHECK_LT(50, told);
+    CHECK(!b.failed);
     otlp_batch_free(&b);
 }
 
@@ -146,20 +172,30 @@ static void histograms_keep_their_buckets(void **state)
     for (int i = 0; i < 100; i++)
         family_value(&sink, FAMILY_GENERATED_TOKENS, labels, 2, i); /* room for many */
     const struct otlp_metric *m = metric_of(&b, "gen_ai.server.time_to_first_token");
-    CHECK(m && m->type == OTLP_HISTOGRAM && !strcmp(m->unit, "s") && m->n_points == 1);
+    CHECK(m);
+    CHECK_EQ(m->type, OTLP_HISTOGRAM);
+    CHECK_STR(m->unit, "s");
+    CHECK_EQ(m->n_points, 1);
     const struct otlp_point *p = &m->points[0];
     uint64_t sum = 0;
     for (int i = 0; i <= p->n_bounds; i++) sum += p->counts[i];
-    CHECK(sum == 5 && p->counts[p->n_bounds] == 1 && p->begun_ns == 1000 && p->sum > 1e6);
+    CHECK_EQ(sum, 5);
+    CHECK_EQ(p->counts[p->n_bounds], 1);
+    CHECK_EQ(p->begun_ns, 1000);
+    CHECK_LT(1e6, p->sum);
     assert_string_equal(text_of(p, "gen_ai.request.model"), "toy");
     assert_string_equal(text_of(p, "gen_ai.operation.name"), "text_completion");
     assert_string_equal(text_of(p, "gen_ai.provider.name"), "qdyno");
     assert_string_equal(text_of(p, "workload"), "tg64");
     assert_string_equal(text_of(p, "arm"), "b");
     m = metric_of(&b, "qdyno_prompt_tokens_total"); /* what they call so is something else */
-    CHECK(m && m->type == OTLP_SUM && m->n_points == 1 && m->points[0].begun_ns == 1000);
+    CHECK(m);
+    CHECK_EQ(m->type, OTLP_SUM);
+    CHECK_EQ(m->n_points, 1);
+    CHECK_EQ(m->points[0].begun_ns, 1000);
     m = metric_of(&b, "qdyno_generated_tokens_total");
-    CHECK(m && m->n_points == 100);
+    CHECK(m);
+    CHECK_EQ(m->n_points, 100);
     for (int i = 0; i < 100; i++) CHECK(m->points[i].value == i);
     otlp_batch_free(&b);
 }
@@ -178,12 +214,12 @@ static void others_read_them(void **state)
     histogram_add(&h, FAMILIES[FAMILY_INTER_TOKEN_LATENCY].edges, 0.003, 4);
     const struct family_sink sink = otlp_sink(&b);
     sink.histogram(sink.ctx, FAMILY_INTER_TOKEN_LATENCY, NULL, 0, &h);
-    CHECK(otlp_metrics_encode(&body, &who.resource, b.metrics, b.n) > 10);
+    CHECK_LT(10, otlp_metrics_encode(&body, &who.resource, b.metrics, b.n));
     otlp_batch_free(&b);
     otlp_identity_free(&who);
     otlp_decode("metrics", &body, &printed);
-    CHECK(strstr(str_text(&printed), "\"service.version\": \"9.9\"") &&
-          strstr(str_text(&printed), "\"histogram\""));
+    CHECK(strstr(str_text(&printed), "\"service.version\": \"9.9\""));
+    CHECK(strstr(str_text(&printed), "\"histogram\""));
     str_free(&printed);
 }
 
@@ -220,7 +256,7 @@ static void who_speaks(void **state)
     assert_string_equal(resource_text(&who, "os.type"), "linux");
     assert_string_equal(resource_text(&who, "os.version"), "6.1.0");
     assert_string_equal(resource_text(&who, "os.description"), ""); /* not known */
-    CHECK(who.resource.attributes[who.resource.n - 1].type == OTLP_STRINGS);
+    CHECK_EQ(who.resource.attributes[who.resource.n - 1].type, OTLP_STRINGS);
     otlp_identity_free(&who);
     setenv("OTEL_RESOURCE_ATTRIBUTES",
            "service.name=a,deployment.environment.name=lab%201, host.name = there", 1);

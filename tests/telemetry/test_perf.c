@@ -1,6 +1,7 @@
-/* Proves: events of counting units are put together as their folders say, and refused where a chip has them
- * otherwise; a counter follows a thread into processes it starts, adds up, and keeps its count when they end;
- * what cannot be counted is told. Counting is tried on page faults, which every kernel counts. */
+/* Proves: perf events are encoded as the format folders of units describe, and refused if a chip encodes
+ * them differently; a counter follows a thread into processes it starts, adds up, and keeps its count when
+ * they end; for what cannot be counted there is a reason. Counting is tested with page faults, which every
+ * kernel counts. */
 #include "tests/telemetry/roots.h"
 
 #include <errno.h>
@@ -48,8 +49,9 @@ static void events_as_the_folders_say(void **state)
     assert_int_equal(e.config, 1 << 18);
     CHECK_NEAR(e.scale, 1, 0);
     CHECK(perf_event_find(&e, r.path, "uncore_imc_0", "wide=0x1b5a"));
-    CHECK(e.config == (UINT64_C(0x5a) | UINT64_C(1) << 21 | UINT64_C(0xd) << 60));
-    CHECK(perf_event_find(&e, r.path, "uncore_imc_0", "all=0xffffffffffffffff") && e.config == UINT64_MAX);
+    CHECK_EQ(e.config, (UINT64_C(0x5a) | UINT64_C(1) << 21 | UINT64_C(0xd) << 60));
+    CHECK(perf_event_find(&e, r.path, "uncore_imc_0", "all=0xffffffffffffffff"));
+    CHECK_EQ(e.config, UINT64_MAX);
     static const char *const REFUSED[] = {
         "cas_count_write", "event=0x100", "wide=0x2000", "other=1",
         "nothing=1",       "broken",      "event=x",     "event=1,nothing=0",
@@ -127,17 +129,21 @@ static void a_tree_is_counted(void **state)
         skip();
     }
     const double zero = perf_sum_read(&sum);
-    CHECK(zero >= 0 && zero < 2 * PAGES);
+    CHECK_LE(0, zero);
+    CHECK_LT(zero, 2 * PAGES);
     child_does(in, out, 's');
     const double one = perf_sum_read(&sum);
-    CHECK(one >= zero + 2 * PAGES && one < zero + 4 * PAGES); /* a count is worth 2 */
+    CHECK_LE(zero + 2 * PAGES, one);
+    CHECK_LT(one, zero + 4 * PAGES); /* a count is worth 2 */
     child_does(in, out, 'p');
     const double two = perf_sum_read(&sum);
-    CHECK(two >= one + 2 * PAGES && two < one + 6 * PAGES); /* and some faults of fork itself */
+    CHECK_LE(one + 2 * PAGES, two);
+    CHECK_LT(two, one + 6 * PAGES); /* and some faults of fork itself */
     close(in[1]);
     waitpid(child, NULL, 0);
     const double end = perf_sum_read(&sum);
-    CHECK(end >= two && end < two + 2 * PAGES); /* gone, but not forgotten */
+    CHECK_LE(two, end);
+    CHECK_LT(end, two + 2 * PAGES); /* gone, but not forgotten */
     assert_int_equal(perf_sum_add(&sum, &faults, (int)child, -1), ESRCH);
     perf_sum_close(&sum);
     assert_int_equal(sum.n, 0);
@@ -174,8 +180,8 @@ static void this_machine_counts_or_says_why(void **state)
     for (size_t i = 0; i < COUNT_OF(IDS); i++) {
         const char *absent = telemetry_absence(t, IDS[i], NULL);
         print_message("%s: %g %s\n", METRICS[IDS[i]].name, row[IDS[i]], absent);
-        CHECK(isnan(row[IDS[i]]) == (*absent != '\0'));
-        if (!isnan(row[IDS[i]])) CHECK(row[IDS[i]] > 0);
+        CHECK_EQ(isnan(row[IDS[i]]), (*absent != '\0'));
+        if (!isnan(row[IDS[i]])) CHECK_LT(0, row[IDS[i]]);
     }
     telemetry_monitor_process(t, 0);
     telemetry_sample(t, row);

@@ -1,6 +1,6 @@
-/* Proves: the probe measures every ceiling this machine has within the time it was given and says how far it
- * is; the ceilings survive JSON and the cache, and a damaged cache means "measure again", never a wrong
- * number. */
+/* Proves: the probe measures every ceiling of this machine within the given time and reports progress;
+ * ceilings survive JSON and the cache file; a damaged cache file means that they are unknown, never a
+ * wrong number. */
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
@@ -37,15 +37,17 @@ static void the_probe_keeps_its_time(void **state)
         "probe of 2 s took %.2f s (others %.0f %% busy): read %.1f GB/s with 1 thread, %.1f with %d\n",
         seconds, 100 * c.others_busy_ratio, c.read_bytes_s_1 / 1e9, c.read_bytes_s_all / 1e9, c.threads_all);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    CHECK(seconds < 8); /* a fixed part remains: touching the memory for the first time */
+    CHECK_LT(seconds, 8); /* a fixed part remains: touching the memory for the first time */
 #endif
     CHECK(c.read_bytes_s_1 > 1e8 && c.read_bytes_s_1 < 1e13 && c.read_bytes_s_all > 1e8);
     for (int i = 0; i < c.reads; i++)
         CHECK(c.read[i].threads == 2 << i && c.read[i].threads < c.threads_all && c.read[i].bytes_s > 1e8);
     CHECK(c.nodes != 1);
     for (int i = 0; i < c.nodes; i++) CHECK(!(c.node[i].all_bytes_s < 1e8));
-    CHECK(c.threads_all >= 1 && c.measured_unix_ms > 1700000000000);
-    CHECK(c.others_busy_ratio >= 0 && c.others_busy_ratio <= 1);
+    CHECK_LE(1, c.threads_all);
+    CHECK_LT(1700000000000, c.measured_unix_ms);
+    CHECK_LE(0, c.others_busy_ratio);
+    CHECK_LE(c.others_busy_ratio, 1);
     assert_int_equal(c.count, (int)CEILING_COUNT);
     for (int i = 0; i < c.count; i++) {
         bool usable = (CEILINGS[i].needs & isa) == CEILINGS[i].needs;
@@ -53,10 +55,17 @@ static void the_probe_keeps_its_time(void **state)
         assert_string_equal(c.row[i].isa, CEILINGS[i].isa);
         print_message("  %-12s %-12s %8.1f %8.1f Gop/s\n", c.row[i].name, c.row[i].isa,
                       c.row[i].ops_s_1 / 1e9, c.row[i].ops_s_all / 1e9);
-        CHECK(usable ? c.row[i].ops_s_1 > 1e7 && c.row[i].ops_s_all > 1e7
-                     : isnan(c.row[i].ops_s_1) && isnan(c.row[i].ops_s_all));
+        if (usable) {
+            CHECK_LT(1e7, c.row[i].ops_s_1);
+            CHECK_LT(1e7, c.row[i].ops_s_all);
+        } else {
+            CHECK(isnan(c.row[i].ops_s_1));
+            CHECK(isnan(c.row[i].ops_s_all));
+        }
     }
-    CHECK(p.calls >= 2 && !p.fell && p.last == 1);
+    CHECK_LE(2, p.calls);
+    CHECK(!p.fell);
+    CHECK(p.last == 1);
     CHECK(strstr(p.first, "memory read"));
 }
 
@@ -90,24 +99,41 @@ static const struct machine_ceilings SAMPLE = {
 
 static void check_is_sample(const struct machine_ceilings *c)
 {
-    CHECK(c->read_bytes_s_1 == SAMPLE.read_bytes_s_1 && isnan(c->read_bytes_s_all));
-    CHECK(c->reads == 2 && c->read[0].threads == 2 && c->read[0].bytes_s == 2e10);
-    CHECK(c->read[1].threads == 4 && isnan(c->read[1].bytes_s));
-    CHECK(c->nodes == 2 && c->node[0].own_bytes_s == 3e10 && c->node[0].all_bytes_s == 2e10);
-    CHECK(isnan(c->node[1].own_bytes_s) && ceilings_node_bytes_s(c) == 1.5e10);
-    CHECK(c->threads_all == 8 && c->count == 2 && c->measured_unix_ms == SAMPLE.measured_unix_ms);
+    CHECK(c->read_bytes_s_1 == SAMPLE.read_bytes_s_1);
+    CHECK(isnan(c->read_bytes_s_all));
+    CHECK_EQ(c->reads, 2);
+    CHECK_EQ(c->read[0].threads, 2);
+    CHECK(c->read[0].bytes_s == 2e10);
+    CHECK_EQ(c->read[1].threads, 4);
+    CHECK(isnan(c->read[1].bytes_s));
+    CHECK_EQ(c->nodes, 2);
+    CHECK(c->node[0].own_bytes_s == 3e10);
+    CHECK(c->node[0].all_bytes_s == 2e10);
+    CHECK(isnan(c->node[1].own_bytes_s));
+    CHECK(ceilings_node_bytes_s(c) == 1.5e10);
+    CHECK_EQ(c->threads_all, 8);
+    CHECK_EQ(c->count, 2);
+    CHECK_EQ(c->measured_unix_ms, SAMPLE.measured_unix_ms);
     CHECK(c->others_busy_ratio == 0.25);
     assert_string_equal(c->row[0].name, "f32_fma");
     assert_string_equal(c->row[1].isa, "amx");
     const struct device_ceilings *d = &c->opencl[0].can;
-    CHECK(c->opencl_count == 1 && d->read_bytes_s == 2e12 && d->copy_bytes_s == 1.9e12);
-    CHECK(d->f32_ops_s == 6e13 && isnan(d->f16_ops_s) && d->int8_ops_s == 2e14);
-    CHECK(d->to_device_bytes_s == 2.5e10 && isnan(d->from_device_bytes_s));
+    CHECK_EQ(c->opencl_count, 1);
+    CHECK(d->read_bytes_s == 2e12);
+    CHECK(d->copy_bytes_s == 1.9e12);
+    CHECK(d->f32_ops_s == 6e13);
+    CHECK(isnan(d->f16_ops_s));
+    CHECK(d->int8_ops_s == 2e14);
+    CHECK(d->to_device_bytes_s == 2.5e10);
+    CHECK(isnan(d->from_device_bytes_s));
     const struct device_info same = { .name = "opencl:0", .model = "Imaginary 3", .driver = "1.2" };
     struct device_info newer = same;
     snprintf(newer.driver, sizeof newer.driver, "1.3");
-    CHECK(ceilings_opencl(c, &same) == &c->opencl[0] && !ceilings_opencl(c, &newer));
-    CHECK(c->row[0].ops_s_1 == 1e11 && c->row[0].ops_s_all == 2e11 && isnan(c->row[1].ops_s_1));
+    CHECK_EQ(ceilings_opencl(c, &same), &c->opencl[0]);
+    CHECK(!ceilings_opencl(c, &newer));
+    CHECK(c->row[0].ops_s_1 == 1e11);
+    CHECK(c->row[0].ops_s_all == 2e11);
+    CHECK(isnan(c->row[1].ops_s_1));
 }
 
 static void json_and_cache_keep_everything(void **state)
@@ -125,7 +151,10 @@ static void json_and_cache_keep_everything(void **state)
 
     setenv("XDG_CACHE_HOME", home.path, 1);
     CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
-    CHECK(!found && isnan(c.read_bytes_s_1) && isnan(c.others_busy_ratio) && c.count == 0);
+    CHECK(!found);
+    CHECK(isnan(c.read_bytes_s_1));
+    CHECK(isnan(c.others_busy_ratio));
+    CHECK_EQ(c.count, 0);
     CHECK_OK(ceilings_save(&SAMPLE, "d38d793ac7a0", &why));
     CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
     CHECK(found);
@@ -156,9 +185,15 @@ static void json_and_cache_keep_everything(void **state)
         "\"f32_fma\",\"isa\":\"avx2\",\"ops_s_1\":\"many\"},7],\"reads\":[7,{\"threads\":3,\"bytes_s\":-1},"
         "{\"threads\":2,\"bytes_s\":1e9},{\"threads\":9}],\"nodes\":[{},{\"all_bytes_s\":\"x\"}]}");
     CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
-    CHECK(found && isnan(c.read_bytes_s_1) && isnan(c.read_bytes_s_all) && isnan(c.row[0].ops_s_1));
-    CHECK(c.reads == 1 && c.read[0].threads == 3 && isnan(c.read[0].bytes_s));
-    CHECK(c.nodes == 2 && isnan(ceilings_node_bytes_s(&c)));
+    CHECK(found);
+    CHECK(isnan(c.read_bytes_s_1));
+    CHECK(isnan(c.read_bytes_s_all));
+    CHECK(isnan(c.row[0].ops_s_1));
+    CHECK_EQ(c.reads, 1);
+    CHECK_EQ(c.read[0].threads, 3);
+    CHECK(isnan(c.read[0].bytes_s));
+    CHECK_EQ(c.nodes, 2);
+    CHECK(isnan(ceilings_node_bytes_s(&c)));
     root_remove(&home);
 }
 

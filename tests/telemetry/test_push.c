@@ -1,7 +1,7 @@
-/* Proves: the push URL spells every grouping value so that a gateway reads it back; a real Pushgateway takes
- * a result, replaces the whole group, deletes it, and is quoted when it refuses; TLS, client certificates and
- * passwords open a locked one and nothing less does; and every kind of server that is not one (closed port,
- * silent, redirecting, locked, broken) gives the documented error. */
+/* Proves: a gateway decodes every grouping value in the push URL; a real Pushgateway accepts a result,
+ * replaces the whole group, deletes it, and is quoted when it refuses; TLS, client certificates and
+ * passwords give access to a protected gateway, and nothing less does; every kind of bad server (closed
+ * port, silent, redirecting, protected, broken) gives the documented error. */
 #include "tests/telemetry/roots.h"
 
 #include <arpa/inet.h>
@@ -97,7 +97,8 @@ static void bad_targets_are_refused(void **state)
     struct err why = { 0 };
     int status = 5;
     assert_int_equal(push_put(&both, "", &status, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "not both") && status == 0);
+    CHECK(strstr(why.message, "not both"));
+    CHECK_EQ(status, 0);
 }
 
 /* ---------------------------------------------------------------- a server that answers once */
@@ -108,7 +109,9 @@ static int listen_somewhere(int *port)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t n = sizeof a;
-    CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a) && !listen(fd, 4));
+    CHECK_LE(0, fd);
+    CHECK(!bind(fd, (struct sockaddr *)&a, sizeof a));
+    CHECK(!listen(fd, 4));
     CHECK(!getsockname(fd, (struct sockaddr *)&a, &n));
     *port = ntohs(a.sin_port);
     return fd;
@@ -213,13 +216,13 @@ static void answers_are_judged_by_table(void **state)
         { "HTTP/1.1 400 Bad Request\r\nContent-Length: 30\r\n\r\npushed metrics are\n\tinvalid: x\n",
           ERR_USAGE, 400, "pushed metrics are invalid: x" },
         { "HTTP/1.1 401 Unauthorized\r\nContent-Length: 12\r\n\r\nUnauthorized", ERR_USAGE, 401,
-          "does not let us in (HTTP 401): Unauthorized" },
+          "denies access (HTTP 401): Unauthorized" },
         { "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 404, "no text" },
-        { "HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\n\r\n", ERR_ABSENT, 429, "cannot take it now" },
+        { "HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\n\r\n", ERR_ABSENT, 429, "is unavailable now" },
         { "HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops", ERR_ABSENT, 500, "oops" },
         { "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", ERR_ABSENT, 503, "HTTP 503" },
         { "HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 302,
-          "points to 'file:///etc/passwd'" },
+          "redirects to 'file:///etc/passwd'" },
         { "HTTP/1.1 301 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 301,
           "/elsewhere" },
         { "not HTTP at all", ERR_USAGE, 0, "cannot send to" },
@@ -239,7 +242,8 @@ static void a_silent_server_times_out(void **state)
     struct answer a = push_to(NULL, (struct push_target){ .auth.timeout_s = 0.4 }, "a 1\n");
     assert_int_equal(a.rc, ERR_ABSENT);
     CHECK(strstr(a.why.message, "within 0.4 s"));
-    CHECK(a.seconds >= 0.3 && a.seconds < 5);
+    CHECK_LE(0.3, a.seconds);
+    CHECK_LT(a.seconds, 5);
     assert_int_equal(a.status, 0);
 }
 
@@ -413,7 +417,8 @@ static void a_result_is_put_replaced_and_deleted(void **state)
     CHECK_OK(push_put(&t, str_text(&e.text), &status, &why));
     text = scrape(g);
     CHECK(HAS_LINE(text, "qdyno_ab_effect_ratio{", "workload=\"tg64\"", "} 0.5"));
-    CHECK(!HAS_LINE(text, "qdyno_ab_blocks{") && !HAS_LINE(text, "} 1.25"));
+    CHECK(!HAS_LINE(text, "qdyno_ab_blocks{"));
+    CHECK(!HAS_LINE(text, "} 1.25"));
     CHECK(HAS_LINE(text, "somebody_else{", "} 1"));
     free(text);
 
@@ -567,7 +572,7 @@ static void a_locked_gateway(void **state)
         { { .url = url, .auth.user = "lab", .auth.password = "test", .auth.ca_file = cert },
           ERR_INTERNAL,
           0,
-          "may want a client certificate" },
+          "may require a client certificate" },
         { { .url = url,
             .auth.user = "lab",
             .auth.password = "tset",
@@ -576,7 +581,7 @@ static void a_locked_gateway(void **state)
             .auth.key_file = key },
           ERR_USAGE,
           401,
-          "does not let us in" },
+          "denies access" },
         { { .url = url, .auth.ca_file = cert, .auth.cert_file = cert, .auth.key_file = key },
           ERR_USAGE,
           401,

@@ -1,6 +1,6 @@
-/* Proves: the sampler reads each metric at its own period into its ring, windows are cut exactly and stay in
- * order, the ring forgets only the oldest, readers and the thread may run at once (run under
- * -DSANITIZE=thread), stopping is immediate, and what sampling costs is measured and small. */
+/* Proves: the sampler reads each metric at its own period; windows of the ring are exact and in order; the
+ * ring drops only the oldest samples; readers and the thread may run at the same time (run with
+ * -DSANITIZE=thread); stopping is immediate; the cost of sampling is measured and small. */
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
@@ -38,12 +38,14 @@ static void each_metric_at_its_period(void **state)
     wait_for_samples(s, TICKS);
     int n = sampler_window(s, 0, INT64_MAX, out, MAX_SAMPLES);
     int64_t missed;
-    CHECK(n >= TICKS && sampler_ticks(s, &missed) >= n && missed >= 0);
+    CHECK_LE(TICKS, n);
+    CHECK_LE(n, sampler_ticks(s, &missed));
+    CHECK_LE(0, missed);
     if (missed) print_message("the machine was too busy for %lld ticks\n", (long long)missed);
     for (int i = 0; i < n; i++) {
         CHECK(!isnan(out[i].value[METRIC_MEM_AVAILABLE]));
-        if (!missed) CHECK(isnan(out[i].value[METRIC_CPU_FREQUENCY]) == (i % 10 != 0));   /* 1 s */
-        if (!missed) CHECK(isnan(out[i].value[METRIC_CPU_TEMPERATURE]) == (i % 50 != 0)); /* 5 s */
+        if (!missed) CHECK_EQ(isnan(out[i].value[METRIC_CPU_FREQUENCY]), (i % 10 != 0));   /* 1 s */
+        if (!missed) CHECK_EQ(isnan(out[i].value[METRIC_CPU_TEMPERATURE]), (i % 50 != 0)); /* 5 s */
         CHECK(isnan(out[i].value[METRIC_GPU_BUSY]));
     }
     /* the latest value outlives the tick it was read at */
@@ -142,8 +144,8 @@ static void windows_are_exact(void **state)
     wait_for_samples(s, 40);
     int64_t now = clock_ns();
     int n = sampler_window(s, 0, now, all, 1000);
-    CHECK(n >= 40);
-    for (int i = 1; i < n; i++) CHECK(all[i].t_ns > all[i - 1].t_ns);
+    CHECK_LE(40, n);
+    for (int i = 1; i < n; i++) CHECK_LT(all[i - 1].t_ns, all[i].t_ns);
     /* both ends belong to the window */
     assert_int_equal(sampler_window(s, all[5].t_ns, all[9].t_ns, part, 1000), 5);
     for (int i = 0; i < 5; i++) assert_int_equal(part[i].t_ns, all[5 + i].t_ns);
@@ -165,7 +167,7 @@ static void stopping_is_immediate(void **state)
     wait_for_samples(s, 1);
     int64_t before = clock_ns();
     sampler_stop(s);
-    CHECK(clock_ns() - before < 1000000000);
+    CHECK_LT(clock_ns() - before, 1000000000);
     sampler_stop(NULL);
 }
 
@@ -204,12 +206,13 @@ static void many_readers(void **state)
     clock_sleep_ns(700 * 1000000);
     atomic_store(&r.stop, true);
     for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
-    CHECK(atomic_load(&r.reads) > 100);
+    CHECK_LT(100, atomic_load(&r.reads));
     double row[METRIC_SENSOR_COUNT];
     double cores[64];
-    CHECK(sampler_latest(r.s, row, cores, 64) >= 1);
-    CHECK(row[METRIC_PROC_RSS] > 0); /* the watched process arrived on the thread */
-    CHECK(row[METRIC_CPU_BUSY] >= 0 && row[METRIC_CPU_BUSY] <= 1);
+    CHECK_LE(1, sampler_latest(r.s, row, cores, 64));
+    CHECK_LT(0, row[METRIC_PROC_RSS]); /* the watched process arrived on the thread */
+    CHECK_LE(0, row[METRIC_CPU_BUSY]);
+    CHECK_LE(row[METRIC_CPU_BUSY], 1);
     sampler_stop(r.s);
 }
 
@@ -221,9 +224,9 @@ static void cost_is_measured(void **state)
     clock_sleep_ns(3 * INT64_C(1000000000));
     double cost = sampler_cost_ratio(s);
     print_message("sampling every 100 ms costs %.3f %% of one processor\n", 100 * cost);
-    CHECK(cost > 0);
+    CHECK_LT(0, cost);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    CHECK(cost <= 0.01); /* the promise; sanitizers make everything several times slower */
+    CHECK_LE(cost, 0.01); /* the promise; sanitizers make everything several times slower */
 #endif
     sampler_stop(s);
 }

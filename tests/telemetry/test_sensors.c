@@ -1,6 +1,6 @@
-/* Proves: each source reads its files right (worked by hand from the recorded machines), rates are NAN first
- * and then exact over their own time, counters that wrap or step back are not mistaken for work, a process
- * tree is followed through threads and children, and files that are absent or garbage give NAN. */
+/* Proves: each source reads its files correctly (values calculated by hand from the recorded machines);
+ * rates are NAN at first and then exact over their own period; counters that wrap or decrease are handled;
+ * a process tree is followed through threads and children; absent or malformed files give NAN. */
 #include "tests/telemetry/spans.h"
 
 #include <math.h>
@@ -21,15 +21,20 @@ static void metrics_table_is_whole(void **state)
     for (int i = 0; i < METRIC_COUNT; i++) {
         const struct metric *m = &METRICS[i];
         bool unit = false;
-        CHECK(m->name && m->unit && m->help && *m->help);
+        CHECK(m->name);
+        CHECK(m->unit);
+        CHECK(m->help);
+        CHECK(*m->help);
         for (size_t u = 0; u < COUNT_OF(UNITS); u++) unit |= !strcmp(UNITS[u], m->unit);
         CHECK(unit);
-        CHECK(strspn(m->name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(m->name));
-        CHECK(m->better >= -1 && m->better <= 1);
-        CHECK((m->kind == METRIC_SENSOR) == (i < METRIC_SENSOR_COUNT));
-        CHECK((m->period_ms > 0) == (m->kind == METRIC_SENSOR));
-        CHECK((m->least_ms > 0) == (m->kind == METRIC_SENSOR) && m->least_ms <= m->period_ms);
-        CHECK((m->source && m->reads) == (m->kind == METRIC_SENSOR));
+        CHECK_EQ(strspn(m->name, "abcdefghijklmnopqrstuvwxyz0123456789_"), strlen(m->name));
+        CHECK_LE(-1, m->better);
+        CHECK_LE(m->better, 1);
+        CHECK_EQ((m->kind == METRIC_SENSOR), (i < METRIC_SENSOR_COUNT));
+        CHECK_EQ((m->period_ms > 0), (m->kind == METRIC_SENSOR));
+        CHECK_EQ((m->least_ms > 0), (m->kind == METRIC_SENSOR));
+        CHECK_LE(m->least_ms, m->period_ms);
+        CHECK_EQ((m->source && m->reads), (m->kind == METRIC_SENSOR));
         bool filled = m->kind != METRIC_SENSOR;
         for (size_t k = 0; k < SOURCE_COUNT; k++)
             filled |= str_starts(SOURCES[k]->name, m->source ? m->source : "-");
@@ -264,11 +269,13 @@ static void process_tree_of_the_laptop(void **state)
     CHECK_NEAR(row[METRIC_OTHERS_BUSY], (90 - 35) / 800.0, 1e-9);
     telemetry_monitor_process(t, 4711); /* not there: unknown */
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_PROC_RSS]) && isnan(row[METRIC_PROC_CPU]));
+    CHECK(isnan(row[METRIC_PROC_RSS]));
+    CHECK(isnan(row[METRIC_PROC_CPU]));
     telemetry_monitor_process(t, 200); /* another one starts over */
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_PROC_RSS], 3500 * page, 0);
-    CHECK(isnan(row[METRIC_PROC_CPU]) && isnan(row[METRIC_PROC_VOLUNTARY_SWITCHES]));
+    CHECK(isnan(row[METRIC_PROC_CPU]));
+    CHECK(isnan(row[METRIC_PROC_VOLUNTARY_SWITCHES]));
     telemetry_close(t);
     root_remove(&r);
 }
@@ -322,7 +329,8 @@ static void intel_gpus(void **state)
     struct root r = root_copy("intel-gpu-laptop");
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_GPU_BUSY]) && isnan(row[METRIC_GPU_POWER]));
+    CHECK(isnan(row[METRIC_GPU_BUSY]));
+    CHECK(isnan(row[METRIC_GPU_POWER]));
     struct span s = sample_after(t, row, &r, intel_gpus_rest);
     CHECK_NEAR(row[METRIC_GPU_CLOCK], 2.4e9, 1);
     CHECK_NEAR(row[METRIC_GPU_THROTTLE], 1, 0);
@@ -374,7 +382,8 @@ static void absent_and_garbage_are_nan(void **state)
     struct telemetry *t;
     struct err why = { 0 };
     CHECK_OK(telemetry_open(&t, r.path, &why));
-    CHECK(!why.code && !why.message[0]);
+    CHECK(!why.code);
+    CHECK(!why.message[0]);
     telemetry_sample(t, row);
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) CHECK(isnan(row[i]));
     telemetry_close(t);
@@ -413,13 +422,18 @@ static void live_process_is_seen(void **state)
     }
     telemetry_monitor_process(t, (int)child);
     telemetry_sample(t, row);
-    CHECK(row[METRIC_PROC_RSS] > 0 && isnan(row[METRIC_PROC_CPU]));
+    CHECK_LT(0, row[METRIC_PROC_RSS]);
+    CHECK(isnan(row[METRIC_PROC_CPU]));
     clock_sleep_ns(1000000000);
     telemetry_sample(t, row);
-    CHECK(row[METRIC_PROC_CPU] > 0.05 && row[METRIC_PROC_CPU] < 1.2);
-    CHECK(row[METRIC_CPU_BUSY] > 0 && row[METRIC_CPU_BUSY] <= 1);
-    CHECK(row[METRIC_MEM_AVAILABLE] > 0 && row[METRIC_PROC_INVOLUNTARY_SWITCHES] >= 0);
-    CHECK(row[METRIC_OTHERS_BUSY] >= 0 && row[METRIC_OTHERS_BUSY] <= 1);
+    CHECK_LT(0.05, row[METRIC_PROC_CPU]);
+    CHECK_LT(row[METRIC_PROC_CPU], 1.2);
+    CHECK_LT(0, row[METRIC_CPU_BUSY]);
+    CHECK_LE(row[METRIC_CPU_BUSY], 1);
+    CHECK_LT(0, row[METRIC_MEM_AVAILABLE]);
+    CHECK_LE(0, row[METRIC_PROC_INVOLUNTARY_SWITCHES]);
+    CHECK_LE(0, row[METRIC_OTHERS_BUSY]);
+    CHECK_LE(row[METRIC_OTHERS_BUSY], 1);
     waitpid(child, NULL, 0);
     telemetry_sample(t, row);
     CHECK(isnan(row[METRIC_PROC_RSS])); /* gone is unknown, not 0 */

@@ -2,6 +2,7 @@
  * sizes are followed down to 1x1 and back, colours follow TERM and NO_COLOR, a locale without UTF-8 gets
  * ASCII, random keys and resizes do no harm, and the terminal is given back on q and on SIGTERM. */
 #include "tests/check.h"
+#include "telemetry/export/export.h"
 #include "tui/dashboard/dashboard.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/base.h"
+#include "telemetry/export/export.h"
 
 struct palette_command;
 

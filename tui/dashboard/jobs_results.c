@@ -4,6 +4,7 @@
  * it was run. */
 #include "tui/dashboard/background.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,6 @@
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
 
 static enum err_code check_config(const char *text, struct err *why)
 {

@@ -19,7 +19,10 @@
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/export/export.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/probe/probe.h"
 #include "tui/forms/forms.h"
 #include "tui/widgets/widgets.h"
 

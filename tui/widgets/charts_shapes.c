@@ -12,7 +12,6 @@
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
 
 /* ---------------------------------------------------------------- values over time */
 

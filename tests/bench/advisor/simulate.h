@@ -13,7 +13,6 @@
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
 
 /* Logarithm of a cell's time is a sum of these, in units of the trial's scale; time runs cell by cell through
  * the whole experiment. */

@@ -1,9 +1,9 @@
-/* telemetry/http/server.c - see server.h.
+/* telemetry/export/server.c - the HTTP server for /metrics.
  *
- * We open the socket ourselves: libmicrohttpd would report a taken port and a foreign address alike, as
- * nothing. One thread serves all connections in turns; a page takes milliseconds, and a client that is slow
- * or silent is hung up on. */
-#include "telemetry/http/http.h"
+ * This file opens the socket itself, because libmicrohttpd does not report why it cannot listen. One thread
+ * serves all connections in turn. A page takes milliseconds; connections of slow or silent clients are
+ * closed. */
+#include "telemetry/export/export.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,8 +13,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "telemetry/export/export.h"
 
 enum { CONNECTIONS = 64, IDLE_S = 10, BACKLOG = 32 };
 
@@ -47,17 +45,17 @@ static bool address_parse(union address *a, socklen_t *size, const char *text, i
     return true;
 }
 
-static enum err_code cannot_listen(const char *listen, int port, int cause, struct err *why)
+static enum err_code listen_error(const char *listen, int port, int cause, struct err *why)
 {
     static const struct {
         int cause;
         enum err_code code;
         const char *advice;
     } CAUSES[] = {
-        { EADDRINUSE, ERR_ABSENT, "another program has this port: name another one, or 0 for any" },
-        { EADDRNOTAVAIL, ERR_USAGE, "this machine has no such address" },
-        { EACCES, ERR_USAGE, "ports below 1024 are root's: name a higher one" },
-        { EAFNOSUPPORT, ERR_USAGE, "this machine does not speak that kind of address" },
+        { EADDRINUSE, ERR_ABSENT, "another program uses this port: choose another one, or 0 for any" },
+        { EADDRNOTAVAIL, ERR_USAGE, "this is not an address of this machine" },
+        { EACCES, ERR_USAGE, "only root may use ports below 1024: choose a higher one" },
+        { EAFNOSUPPORT, ERR_USAGE, "this machine does not support this kind of address" },
     };
     for (size_t i = 0; i < COUNT_OF(CAUSES); i++)
         if (CAUSES[i].cause == cause)
@@ -71,17 +69,17 @@ static enum err_code socket_open(int *fd, const char *listen_on, int port, int *
     union address a;
     socklen_t size;
     const int yes = 1;
-    if (port < 0 || port > 65535) return err_set(why, ERR_USAGE, "port %d: want 0 to 65535", port);
+    if (port < 0 || port > 65535) return err_set(why, ERR_USAGE, "port %d: expected 0 to 65535", port);
     if (!address_parse(&a, &size, listen_on, port))
-        return err_set(why, ERR_USAGE, "'%s' is no address: want numbers such as 0.0.0.0 or ::", listen_on);
+        return err_set(why, ERR_USAGE, "'%s' is not a numeric address such as 0.0.0.0 or ::", listen_on);
     *fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (*fd < 0) return cannot_listen(listen_on, port, errno, why);
-    /* a restart must not wait for the last client's connection to be forgotten */
+    if (*fd < 0) return listen_error(listen_on, port, errno, why);
+    /* otherwise a restart fails until the kernel has forgotten the last client's connection */
     setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (bind(*fd, &a.any, size) || listen(*fd, BACKLOG) || getsockname(*fd, &a.any, &size)) {
         const int cause = errno;
         close(*fd);
-        return cannot_listen(listen_on, port, cause, why);
+        return listen_error(listen_on, port, cause, why);
     }
     *chosen = ntohs(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
     return ERR_OK;
@@ -130,16 +128,16 @@ static enum MHD_Result answer_metrics(struct page_server *s, struct MHD_Connecti
 static const char INDEX[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>qdyno</title></head>"
     "<body><h1>qdyno " QDYNO_VERSION "</h1><p><a href=\"/metrics\">Metrics</a> for Prometheus; "
-    "their names are explained in docs/monitoring.md.</p></body></html>\n";
+    "docs/metrics.md explains their names.</p></body></html>\n";
 
 static enum MHD_Result serve(void *ctx, struct MHD_Connection *c, const char *url, const char *method,
                              const char *version, const char *upload, size_t *upload_size, void **seen)
 {
-    static int first; /* its address only: told apart from NULL, "not called yet" */
+    static int first; /* only its address is used, to mark a connection as seen */
     struct page_server *s = ctx;
     (void)version;
     (void)upload;
-    if (!*seen) { /* headers are in; a body, if any, comes next and is dropped */
+    if (!*seen) { /* the first call comes after the headers; a body, if any, is ignored */
         *seen = &first;
         return MHD_YES;
     }
@@ -156,11 +154,11 @@ static enum MHD_Result serve(void *ctx, struct MHD_Connection *c, const char *ur
     return answer_text(c, MHD_HTTP_OK, PLAIN, "Healthy\n");
 }
 
-static void log_nothing(void *ctx, const char *format, va_list ap)
+static void log_discard(void *ctx, const char *format, va_list ap)
 {
     (void)ctx;
     (void)format;
-    (void)ap; /* what a client did wrong is told to the client; libraries do not print */
+    (void)ap; /* errors are reported to the client; libraries do not print */
 }
 
 enum err_code page_server_start(struct page_server **out, const struct page_spec *spec, int *port,
@@ -175,12 +173,12 @@ enum err_code page_server_start(struct page_server **out, const struct page_spec
         s->spec = *spec;
         s->daemon = MHD_start_daemon(
             MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-            serve, s, MHD_OPTION_EXTERNAL_LOGGER, log_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+            serve, s, MHD_OPTION_EXTERNAL_LOGGER, log_discard, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
             MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
             (unsigned)IDLE_S, MHD_OPTION_END);
     }
     if (!s || !s->daemon) {
-        free(s); /* the daemon owns the socket, also when it could not start */
+        free(s); /* the daemon owns the socket even if it could not start */
         return err_set(why, ERR_NOMEM, "cannot start the server for port %d: no thread or no memory", chosen);
     }
     if (port) *port = chosen;

@@ -1,0 +1,165 @@
+/* db/lock.c - exclusive locks between processes: for measuring a run, for the watch, and for sending spooled
+ * results.
+ *
+ * If two processes continued one run, each would discard the other's unfinished block. So a run is locked by
+ * one database handle. A lock is a byte range of the file "<database>-holds", locked in the kernel; it ends
+ * with the process however that ends, so stale locks do not exist. The locked bytes contain the process id of
+ * the owner, only for the error message of a second process; they remain after the lock ended and then mean
+ * nothing. */
+#include "db/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LOCK_FILE_MODE = 0666, /* less the umask: who may write the database may lock its runs */
+    LOCK_WAIT_STEP_MS = 20
+};
+
+/* Byte ranges of the file. Run ids start at 1, so the first record is free for two other locks. */
+struct range {
+    int64_t start;
+    int size; /* of a process id with a newline */
+};
+enum { LOCK_RECORD = 16 };
+static const struct range WATCH = { .start = 0, .size = LOCK_RECORD / 2 };
+static const struct range SENDER = { .start = LOCK_RECORD / 2, .size = LOCK_RECORD / 2 };
+
+static struct range run_range(int64_t run_id)
+{
+    return (struct range){ .start = run_id * LOCK_RECORD, .size = LOCK_RECORD };
+}
+
+/* The absolute path, which is the same whatever name the file was opened with. "": a database in memory,
+ * which no other process can open. */
+static const char *absolute_path(const struct db *d)
+{
+    const char *path = sqlite3_db_filename(d->handle, "main");
+    return path ? path : "";
+}
+
+static enum err_code lock_file_open(struct db *d, struct err *why)
+{
+    struct str path = { 0 };
+    str_printf(&path, "%s-holds", absolute_path(d));
+    enum err_code rc = path.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
+    if (!rc) d->lock_file = open(str_text(&path), O_RDWR | O_CREAT | O_CLOEXEC, LOCK_FILE_MODE);
+    if (!rc && d->lock_file < 0)
+        rc = err_set(why, ERR_IO, "cannot open the lock file '%s': %s", str_text(&path), strerror(errno));
+    str_free(&path);
+    return rc;
+}
+
+/* The process id that a lock's owner wrote; 0: unknown. */
+static int lock_owner(const struct db *d, int64_t start)
+{
+    char record[LOCK_RECORD + 1] = "";
+    int pid = 0;
+    if (pread(d->lock_file, record, LOCK_RECORD / 2, start) > 0) sscanf(record, "%d", &pid);
+    return pid;
+}
+
+/* F_OFD_* locks belong to the open file, not to the process, so two experiments in one process exclude each
+ * other. */
+static struct flock range_flock(struct range r, short type)
+{
+    return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = r.start, .l_len = r.size };
+}
+
+/* Tries to lock a range. *locked: whether this handle now has the lock; if not, *pid is the owner. */
+static enum err_code lock_try(struct db *d, struct range r, bool *locked, int *pid, struct err *why)
+{
+    *locked = !*absolute_path(d);
+    *pid = 0;
+    if (*locked) return ERR_OK;
+    enum err_code rc = d->lock_file < 0 ? lock_file_open(d, why) : ERR_OK;
+    if (rc) return rc;
+    struct flock range = range_flock(r, F_WRLCK);
+    if (!fcntl(d->lock_file, F_OFD_SETLK, &range)) {
+        char record[LOCK_RECORD + 1];
+        snprintf(record, sizeof record, "%-*d\n", r.size - 1, (int)getpid());
+        *locked = pwrite(d->lock_file, record, (size_t)r.size, r.start) == r.size;
+        if (*locked) return ERR_OK;
+    } else if (errno == EAGAIN || errno == EACCES) {
+        *pid = lock_owner(d, r.start);
+        return ERR_OK;
+    }
+    return err_set(why, errno == ENOSPC ? ERR_FIT : ERR_IO, "cannot write the lock file '%s-holds': %s",
+                   absolute_path(d), strerror(errno));
+}
+
+/* "process 71", or "another process". Returns buf. */
+static const char *process_name(int pid, char buf[32])
+{
+    if (pid > 0)
+        snprintf(buf, 32, "process %d", pid);
+    else
+        snprintf(buf, 32, "another process");
+    return buf;
+}
+
+enum err_code db_run_lock(struct db *d, int64_t run_id, struct err *why)
+{
+    char name[32];
+    bool locked;
+    int pid;
+    enum err_code rc = lock_try(d, run_range(run_id), &locked, &pid, why);
+    if (rc || locked) return rc;
+    return err_set(why, ERR_USAGE,
+                   "run %" PRId64
+                   " is being measured by %s: wait until it ends, or stop it, before continuing the run",
+                   run_id, process_name(pid, name));
+}
+
+enum err_code db_watch_lock(struct db *d, struct err *why)
+{
+    char name[32];
+    bool locked;
+    int pid;
+    enum err_code rc = lock_try(d, WATCH, &locked, &pid, why);
+    if (rc || locked) return rc;
+    return err_set(why, ERR_USAGE,
+                   "a watch already uses database '%s' (%s): stop it, or name another file with --db",
+                   d->path, process_name(pid, name));
+}
+
+bool db_run_is_locked(struct db *d, int *pid)
+{
+    struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_RECORD };
+    *pid = 0;
+    if (!*absolute_path(d) || (d->lock_file < 0 && lock_file_open(d, NULL)) ||
+        fcntl(d->lock_file, F_OFD_GETLK, &range) || range.l_type == F_UNLCK)
+        return false;
+    *pid = lock_owner(d, range.l_start);
+    return true;
+}
+
+enum err_code db_spool_lock(struct db *d, int64_t wait_ms, struct err *why)
+{
+    char name[32];
+    bool locked = false;
+    int pid;
+    for (int64_t waited = 0;; waited += LOCK_WAIT_STEP_MS) {
+        enum err_code rc = lock_try(d, SENDER, &locked, &pid, why);
+        if (rc || locked) return rc;
+        if (waited >= wait_ms)
+            return err_set(why, ERR_ABSENT, "%s is sending results and has not finished yet",
+                           process_name(pid, name));
+        clock_sleep_ns(LOCK_WAIT_STEP_MS * 1000000LL);
+    }
+}
+
+void db_spool_unlock(struct db *d)
+{
+    struct flock range = range_flock(SENDER, F_UNLCK);
+    if (d->lock_file >= 0) (void)fcntl(d->lock_file, F_OFD_SETLK, &range); /* closing would release it, too */
+}
+
+void db_unlock(struct db *d)
+{
+    if (d->lock_file >= 0) close(d->lock_file);
+    d->lock_file = -1;
+}
