@@ -153,7 +153,7 @@ static void alone(void *arg, int member, int size)
     struct work *w = arg;
     CHECK_EQ(member, 0);
     CHECK_EQ(size, 1);
-    threadpool_barrier(w->pool); /* nobody else is coming */
+    threadpool_barrier(w->pool); /* a region of one member does not wait */
     while (threadpool_next(w->pool, 1) < 10) w->count[0]++;
 }
 

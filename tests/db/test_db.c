@@ -468,7 +468,7 @@ static void one_process_sends(void **state)
     CHECK_OK(db_open(&a, t->file, &why));
     CHECK_OK(db_open(&b, t->file, &why));
     CHECK_OK(db_spool_lock(a, 0, &why));
-    CHECK_OK(db_spool_lock(a, 0, &why)); /* whoever holds it may ask again */
+    CHECK_OK(db_spool_lock(a, 0, &why)); /* the owner may lock again */
     CHECK_EQ(db_spool_lock(b, 30, &why), ERR_ABSENT);
     CHECK(strstr(why.message, "is sending results"));
     CHECK_OK(db_run_lock(b, 1, &why)); /* another thing */

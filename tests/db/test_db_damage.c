@@ -14,7 +14,7 @@
 
 enum { SAMPLES = 2000 };
 
-/* A cell with SAMPLES samples: big enough that a kill meets the middle of it. */
+/* A cell with SAMPLES samples: so large that a kill interrupts its transaction. */
 static enum err_code put_cell(struct db *d, int64_t run, struct err *why)
 {
     static struct sample_row s[SAMPLES];
@@ -451,7 +451,7 @@ static void version_5_is_migrated(void **state)
     free(text);
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 5);
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'request'"), 0);
-    /* who only looks changes nothing, and says what to do */
+    /* a reader changes nothing, and its message says what to do */
     CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
     CHECK(strstr(why.message, "has version 5"));
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 5);
@@ -472,7 +472,7 @@ static void version_5_is_migrated(void **state)
     db_close(d);
 }
 
-/* A reader creates nothing, waits no longer than told for another's lock, and ends when its time is up. */
+/* A reader creates nothing, waits for locks only as long as requested, and respects its deadline. */
 static void a_reader_only_looks(void **state)
 {
     const struct temp *t = *state;

@@ -132,7 +132,7 @@ static void no_room(void **state)
     char path[128];
     struct db *d = opened(t->file);
     snprintf(path, sizeof path, "%s-holds", t->file);
-    assert_int_equal(mkdir(path, 0700), 0); /* whoever we are, a folder cannot be opened for writing */
+    assert_int_equal(mkdir(path, 0700), 0); /* even root cannot open a folder for writing */
     CHECK_EQ(db_run_lock(d, 1, &why), ERR_IO);
     CHECK(strstr(why.message, "-holds"));
     db_close(d);

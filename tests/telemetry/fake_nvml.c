@@ -55,7 +55,7 @@ static int lacks(const void *device)
     return mode_is("partial") && card(device) == 0 ? NOT_SUPPORTED : SUCCESS;
 }
 
-/* Most functions: one number of a card, told or not. */
+/* Most functions return one number of a card, or "not supported". */
 #define NUMBER(name, type, value)                                                                            \
     int name(void *device, type *out);                                                                       \
     int name(void *device, type *out)                                                                        \

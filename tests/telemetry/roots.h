@@ -71,7 +71,7 @@ static inline struct root root_copy(const char *name)
     char command[2 * PATH_MAX];
     snprintf(command, sizeof command, "cp -R '%s/.' '%s'", from.path, to.path);
     root_run(command);
-    char about[PATH_MAX]; /* what a test changes stands still no longer */
+    char about[PATH_MAX]; /* removed, so that the sensors treat the changed copy as a live machine */
     snprintf(about, sizeof about, "%s/" RECORDING_ABOUT, to.path);
     unlink(about);
     return to;

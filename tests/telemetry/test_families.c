@@ -40,7 +40,7 @@ static void rows_are_complete(void **state)
         const int sensor = f - (int)FAMILY_SENSOR_FIRST;
         const bool is_sensor = sensor >= 0 && sensor < METRIC_SENSOR_COUNT;
         if (!row->name) {
-            /* GPUs are told one by one; anything else has a name */
+            /* GPUs are exported device by device; all other sensors have a family */
             CHECK(is_sensor);
             CHECK(str_starts(METRICS[sensor].name, "gpu_"));
             continue;
@@ -168,7 +168,7 @@ static void a_full_page(void **state)
         "\nqdyno_gpu_info{device=\"0\",vendor=\"nvidia\",name=\"Fake \\\"GPU\\\" 0\",uuid=\"GPU-0\",bus=\"\"} 1\n"));
     CHECK(strstr(page, "\nqdyno_cpu_energy_joules_total{domain=\"package-0-dram\"} 10\n"));
     CHECK(strstr(page, "\nqdyno_host_info{host=\"here\","));
-    for (int f = FAMILY_HOST_INFO; f < FAMILY_DATABASE_UP; f++) { /* everything of this machine is there */
+    for (int f = FAMILY_HOST_INFO; f < FAMILY_DATABASE_UP; f++) { /* all families of a machine occur */
         char line[128];
         snprintf(line, sizeof line, "# TYPE %s ", FAMILIES[f].name ? FAMILIES[f].name : "");
         if (FAMILIES[f].name && f != FAMILY_MODEL_INFO && !strstr(page, line))
@@ -195,7 +195,7 @@ static void the_unknown_is_not_said(void **state)
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) r.row[i] = NAN;
     r.row[METRIC_MEM_USED] = 5;
     r.sampler_cost_ratio = r.sampler_missed_ticks = NAN;
-    process_read(&r.process, 0x7ffffff0); /* nobody */
+    process_read(&r.process, 0x7ffffff0); /* no such process */
     CHECK(isnan(r.process.cpu_seconds));
     CHECK(isnan(r.process.open_fds));
     readings_export(&r, &to);

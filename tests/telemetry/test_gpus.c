@@ -133,7 +133,7 @@ static void gpu_metrics_is_believed_where_it_is_known(void **state)
         assert_int_equal(!isnan(gpu[0].energy_joules), VERSIONS[i].energy);
         CHECK(isnan(row[METRIC_GPU_THROTTLE]));
     }
-    metrics_write(&r, 1, 3, UINT64_MAX, UINT64_MAX, 120); /* how the driver says "not told" */
+    metrics_write(&r, 1, 3, UINT64_MAX, UINT64_MAX, 120); /* the driver's value for "not supported" */
     sample(&r);
     CHECK(!gpu[0].throttle_known);
     CHECK(isnan(gpu[0].energy_joules));
@@ -336,7 +336,7 @@ static void a_second_card_is_told_by_its_place(void **state)
     struct machine m = detect(box.path);
     assert_int_equal(m.gpus, 3);
     root_write(&box, "sys/class/drm/card0/device/uevent", "DRIVER=amdgpu\nPCI_ID=1002:744C\n");
-    m = detect(box.path); /* its place is not told: the same vendor is taken for the same card */
+    m = detect(box.path); /* without a bus address a device of the same vendor counts as the same card */
     assert_int_equal(m.gpus, 2);
     root_remove(&box);
 }

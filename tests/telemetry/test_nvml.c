@@ -91,7 +91,7 @@ static void every_field_of_a_card(void **state)
     assert_int_equal(gpu[0].partitions, 0);
 }
 
-/* Both lists together, no process twice, the largest first, one whose memory is not told last. */
+/* Both lists are merged: no process twice, largest first, unknown memory last. */
 static void processes_of_a_card(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void processes_of_a_card(void **state)
     sample(FAKE_NVML, "denied");
     assert_int_equal(gpu[0].processes, -1);
     CHECK(isnan(gpu[0].ecc_uncorrected));
-    CHECK_NEAR(gpu[0].power_watts, 200, 1e-9); /* the rest is told */
+    CHECK_NEAR(gpu[0].power_watts, 200, 1e-9); /* other values are known */
 }
 
 static void many_processes_keep_the_largest(void **state)
@@ -336,7 +336,7 @@ static void cards_without_their_library(void **state)
     CHECK(strstr(m.gpu[0].trouble, "nouveau"));
     root_remove(&box);
     root_remove(&board);
-    /* and why there is none at all */
+    /* and the reason why there is no GPU */
     setenv("QDYNO_NVML", FAKE_NVML, 1);
     setenv("QDYNO_FAKE_NVML", "broken", 1);
     CHECK_OK(telemetry_open(&t, "", &why));

@@ -42,7 +42,8 @@ static void addresses_by_table(void **state)
 {
     (void)state;
     static const struct {
-        const char *option, *endpoint, *traces, *url, *says; /* of the traces; says: refused */
+        const char *option, *endpoint, *traces, *url,
+            *says; /* url: of traces; says: part of the error message */
     } CASES[] = {
         { NULL, NULL, NULL, NULL, NULL },
         { "http://h:4318", NULL, NULL, "http://h:4318/v1/traces", NULL },
@@ -50,7 +51,7 @@ static void addresses_by_table(void **state)
         { "https://h/otlp", NULL, NULL, "https://h/otlp/v1/traces", NULL },
         { NULL, "http://e:4318", NULL, "http://e:4318/v1/traces", NULL },
         { NULL, "http://e:4318/a//", NULL, "http://e:4318/a/v1/traces", NULL },
-        { NULL, "http://e:4318", "http://t/x", "http://t/x", NULL }, /* as it is */
+        { NULL, "http://e:4318", "http://t/x", "http://t/x", NULL }, /* used unchanged */
         { NULL, NULL, "http://t/v1/traces?key=1", "http://t/v1/traces?key=1", NULL },
         { "http://o", "http://e", "http://t", "http://o/v1/traces", NULL }, /* options come first */
         { NULL, "", "", NULL, NULL },
@@ -311,7 +312,7 @@ static void busy_collectors_are_asked_again(void **state)
     CHECK_EQ(c.requests, 3);
     CHECK_EQ(c.n_request[0], c.n_request[2]);
     CHECK(!memcmp(c.request[0] + c.n_request[0] - 6, c.request[2] + c.n_request[2] - 6, 6));
-    /* it asks for more patience than there is: not now, and at once */
+    /* Retry-After exceeds the timeout: fail at once */
     c = (struct collector){ 0 };
     assert_int_equal(
         send_to(&c, (const char *const[]){ BUSY("503", "Retry-After: 3600\r\n"), NULL }, 20, NULL, &why),
@@ -339,7 +340,8 @@ static void what_is_final_is_not_repeated(void **state)
         { BUSY("301", "Location: http://elsewhere/\r\n"), "elsewhere" },
         /* google.rpc.Status: code 3, "no spans" */
         { "HTTP/1.1 400 X\r\nContent-Length: 12\r\n\r\n\x08\x03\x12\x08no spans", "no spans" },
-        { "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>it works!", "is it the address of a collector" },
+        { "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>it works!",
+          "is it the address of a collector" },
         { "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n\x0a\x0a\x08\x02\x12\x06stolen",
           "only a part, 2 rejected: stolen" },
         { "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\x0a\x02\x08\x07", "7 rejected" },

@@ -80,7 +80,7 @@ static void touch_pages(void)
     munmap(p, PAGES * page);
 }
 
-/* A child that touches pages each time it is told to: itself ('s'), or in a process of its own ('p'). */
+/* A child that touches pages on command: itself ('s'), or in a new process ('p'). */
 static pid_t child_start(int in[2], int out[2])
 {
     assert_int_equal(pipe(in) | pipe(out), 0);
@@ -162,7 +162,7 @@ static void every_error_has_an_advice(void **state)
     CHECK(strstr(perf_advice(EACCES, false), "perf_event_paranoid=2"));
 }
 
-/* On this machine: a number, or why there is none; never neither. */
+/* On this machine each metric has either a value or a reason why not. */
 static void this_machine_counts_or_says_why(void **state)
 {
     (void)state;

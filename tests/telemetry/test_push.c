@@ -103,7 +103,7 @@ static void bad_targets_are_refused(void **state)
 
 /* ---------------------------------------------------------------- a server that answers once */
 
-/* Listens on a free loopback port; *port tells which. */
+/* Listens on a free loopback port, *port. */
 static int listen_somewhere(int *port)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -275,7 +275,7 @@ struct gateway {
     char url[64];
 };
 
-/* The text of GET /metrics; free(). NULL when nobody answers. */
+/* The text of GET /metrics; the caller frees it. NULL: no response. */
 static char *scrape(const struct gateway *g)
 {
     static const char REQUEST[] = "GET /metrics HTTP/1.0\r\n\r\n";

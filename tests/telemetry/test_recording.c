@@ -454,7 +454,7 @@ static json_t *known_of(json_t *o)
     return o;
 }
 
-/* Everything detection says of a machine, and its GPUs at the first sample. */
+/* All that detection finds on a machine, and its GPUs at the first sample. */
 static char *describe(const char *root)
 {
     struct machine m;
@@ -559,7 +559,7 @@ static void shipped_machines_are_sampled(void **state)
             assert_string_equal(g[k].bus, m.gpu[k].bus);
             if (!isnan(g[k].mem_used_bytes)) used = (isnan(used) ? 0 : used) + g[k].mem_used_bytes;
         }
-        /* it stands still: that its counters do not move says nothing */
+        /* counters of a recording never advance, so rates are unknown */
         static const enum metric_id RATES[] = { METRIC_CPU_BUSY, METRIC_CPU_POWER, METRIC_PSI_CPU,
                                                 METRIC_SWAP_IN,  METRIC_DISK_READ, METRIC_NUMA_MISSES };
         for (size_t k = 0; k < COUNT_OF(RATES); k++) CHECK(isnan(row[RATES[k]]));

@@ -59,7 +59,7 @@ static void each_metric_at_its_period(void **state)
     assert_int_equal(sampler_energy(s, energy, 8), 5);
     assert_int_equal(sampler_energy(s, energy, 2), 2);
     assert_string_equal(energy[0].domain, "package-0");
-    CHECK(isnan(energy[0].joules)); /* recorded: it stands still */
+    CHECK(isnan(energy[0].joules)); /* a recording has no rates */
     assert_int_equal(sampler_core_hertz(s, hertz, 16), 8);
     CHECK_NEAR(hertz[7], 2.3e9, 1);
     sampler_stop(s);

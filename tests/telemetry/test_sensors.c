@@ -361,7 +361,7 @@ static void absent_and_garbage_are_nan(void **state)
         telemetry_monitor_process(t, 100);
         telemetry_sample(t, row);
         root_write(&r, "garbage", GARBAGE[g]);
-        char command[3 * PATH_MAX]; /* every file of the machine now says so */
+        char command[3 * PATH_MAX]; /* every file of the machine now contains garbage */
         snprintf(command, sizeof command,
                  "find '%s/proc' '%s/sys' -type f -print0 | xargs -0 -n 100 sh -c "
                  "'tee \"$@\" <\"$0\" >/dev/null' '%s/garbage'",
@@ -408,7 +408,7 @@ static void burn(double seconds)
     for (int64_t end = clock_ns() + (int64_t)(seconds * 1e9); clock_ns() < end;) continue;
 }
 
-/* This machine, this process and a child of it. */
+/* On this machine: this process and a child. */
 static void live_process_is_seen(void **state)
 {
     (void)state;

@@ -137,7 +137,8 @@ static void headers_are_as_promised(void **state)
     exchange(s->port, "complete nonsense\r\n\r\n", &reply);
     CHECK(!strstr(str_text(&reply), " 200 "));
     str_free(&reply);
-    assert_int_equal(ask(s, "GET", "/-/healthy", NULL), 200); /* nonsense harmed nobody */
+    assert_int_equal(ask(s, "GET", "/-/healthy", NULL),
+                     200); /* the server still works after the bad requests */
 }
 
 enum { THREADS = 8, EACH = 125 };
@@ -209,7 +210,7 @@ static void why_it_cannot_listen(void **state)
     spec.listen = "somewhere";
     assert_int_equal(page_server_start(&second, &spec, NULL, &why), ERR_USAGE);
     CHECK(strstr(why.message, "'somewhere' is not a numeric address"));
-    spec.listen = "192.0.2.77"; /* of documentation: nobody has it */
+    spec.listen = "192.0.2.77"; /* reserved for documentation */
     assert_int_equal(page_server_start(&second, &spec, NULL, &why), ERR_USAGE);
     CHECK(strstr(why.message, "not an address of this machine"));
     page_server_stop(NULL);

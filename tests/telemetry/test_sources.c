@@ -302,7 +302,8 @@ static void container_is_shared(const struct root *r)
     root_write(r, "proc/100/stat", STAT_OF("103"));
 }
 
-/* 45 ms of the group's processor time, 30 of them ours: the rest of 1.5 processors is somebody else's. */
+/* The group used 45 ms of processor time, 30 of them ours; the others used 15 ms of the quota of 1.5
+ * processors. */
 static void others_in_the_container(void **state)
 {
     (void)state;
@@ -450,7 +451,7 @@ static void large_machines_are_sampled(void **state)
     CHECK_NEAR(row[METRIC_CPU_FREQUENCY], sum / known, 1);
     clock_sleep_ns(10 * 1000000);
     telemetry_sample(t, row);
-    CHECK_NEAR(row[METRIC_CPU_CSTATE], 0, 0); /* nobody's sleep ended */
+    CHECK_NEAR(row[METRIC_CPU_CSTATE], 0, 0); /* no sleep ended, so nothing was counted */
     telemetry_close(t);
     str_free(&stat);
     root_remove(&r);
