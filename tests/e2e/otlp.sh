@@ -142,7 +142,7 @@ server=$!
 pids+=("$server")
 for _ in $(seq 100); do [ "$(requests "$T/live")" -ge 2 ] && break; sleep 0.1; done
 kill "$server" && wait "$server" || fail "serve-metrics: status $?"
-says err 'cannot take it now' && says err 'accepts values again'
+says err 'is unavailable now' && says err 'accepts values again'
 grep -qa qdyno_cpu_busy_ratio "$T/live/002.body" || fail "no sensors in what was sent"
 "$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" metrics "$T/live/002.body" >"$T/points" 2>"$T/err"
 case $? in
