@@ -1,45 +1,68 @@
-/* tui/forms/form.c - the forms there are, and editing in them. */
+/* tui/forms/form.c - the table of forms, editing their fields, and the hint for a field. */
 #include "tui/forms/forms.h"
 
 #include <string.h>
 
 #include "tui/widgets/widgets.h"
 
+/* To add a form: a kind in enum form_kind (forms.h), a row here, and what accepting it does in
+ * action_form_accept() (tui/dashboard/actions_form.c). To add a field: a row of its form; a new kind of value
+ * also needs a row in CHECKS (form_check.c), and may have a hint below and suggestions in suggestions.c. */
 const struct form_description FORMS[FORM_KIND_COUNT] = {
-    [FORM_CLOSED] = { "", "", 0, { { 0 } } },
-    [FORM_AB] = { "New A/B",
-                  "start",
-                  7,
-                  { { "arm A", ASK_CONFIG },
-                    { "arm B", ASK_CONFIG },
-                    { "workload", ASK_WORKLOAD },
-                    { "arm C", ASK_MORE },
-                    { "quality", ASK_QUALITY },
-                    { "margin", ASK_MARGIN },
-                    { "budget", ASK_BUDGET } } },
-    [FORM_PUSH] = { "Push to a Prometheus Pushgateway", "push", 1, { { "url", ASK_URL } } },
-    [FORM_MODEL] = { "Choose a model", "open", 1, { { "file", ASK_MODEL } } },
-    [FORM_FILTER] = { "Filter the history", "filter", 1, { { "contains", ASK_FILTER } } },
-    [FORM_COMMAND] = { "Run a command", "run", 1, { { "qdyno", ASK_COMMAND } } },
-    [FORM_PALETTE] = { "Palette", "choose", 1, { { "find", ASK_TEXT } } },
-    [FORM_QUANTIZE] = { "Make a quantized file",
-                        "make",
-                        3,
-                        { { "recipe", ASK_RECIPE }, { "learn on", ASK_FILE }, { "file", ASK_OUT } } },
-    [FORM_CALIBRATE] = { "Learn what activations are like",
-                         "begin",
-                         2,
-                         { { "text", ASK_FILE }, { "file", ASK_OUT } } },
-    [FORM_REPORT] = { "Export a report", "write", 1, { { "file", ASK_REPORT } } },
-    [FORM_BASELINE] = { "Keep the winner as a baseline", "keep", 1, { { "name", ASK_NAME } } },
-    [FORM_TUNE] = { "Find the best configuration",
-                    "begin",
-                    3,
-                    { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET }, { "limit", ASK_TEXT } } },
-    [FORM_WRITE] = { "Watch two configurations write",
-                     "begin",
-                     3,
-                     { { "prompt", ASK_PROMPT }, { "arm A", ASK_CONFIG }, { "arm B", ASK_CONFIG } } },
+    [FORM_CLOSED] = { .title = "", .go = "" },
+    [FORM_AB] = { .title = "New A/B",
+                  .go = "start",
+                  .fields = 7,
+                  .field = { { "arm A", ASK_CONFIG },
+                             { "arm B", ASK_CONFIG },
+                             { "workload", ASK_WORKLOAD },
+                             { "arm C", ASK_MORE },
+                             { "quality", ASK_QUALITY },
+                             { "margin", ASK_MARGIN },
+                             { "budget", ASK_BUDGET } } },
+    [FORM_PUSH] = { .title = "Push to a Prometheus Pushgateway",
+                    .go = "push",
+                    .fields = 1,
+                    .field = { { "url", ASK_URL } } },
+    [FORM_MODEL] = { .title = "Choose a model",
+                     .go = "open",
+                     .fields = 1,
+                     .field = { { "file", ASK_MODEL } } },
+    [FORM_FILTER] = { .title = "Filter the history",
+                      .go = "filter",
+                      .fields = 1,
+                      .field = { { "contains", ASK_FILTER } } },
+    [FORM_COMMAND] = { .title = "Run a command",
+                       .go = "run",
+                       .fields = 1,
+                       .field = { { "qdyno", ASK_COMMAND } } },
+    [FORM_PALETTE] = { .title = "Palette", .go = "choose", .fields = 1, .field = { { "find", ASK_TEXT } } },
+    [FORM_QUANTIZE] = { .title = "Write a quantized file",
+                        .go = "start",
+                        .fields = 3,
+                        .field = { { "recipe", ASK_RECIPE }, { "calib", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_CALIBRATE] = { .title = "Collect activation statistics",
+                         .go = "start",
+                         .fields = 2,
+                         .field = { { "text", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_REPORT] = { .title = "Write a report",
+                      .go = "write",
+                      .fields = 1,
+                      .field = { { "file", ASK_REPORT } } },
+    [FORM_BASELINE] = { .title = "Store the winner as a baseline",
+                        .go = "store",
+                        .fields = 1,
+                        .field = { { "name", ASK_NAME } } },
+    [FORM_TUNE] = { .title = "Search for the best configuration",
+                    .go = "start",
+                    .fields = 3,
+                    .field = { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET }, { "limit", ASK_TEXT } } },
+    [FORM_WRITE] = { .title = "Continue a prompt side by side",
+                     .go = "start",
+                     .fields = 3,
+                     .field = { { "prompt", ASK_PROMPT },
+                                { "arm A", ASK_CONFIG },
+                                { "arm B", ASK_CONFIG } } },
 };
 
 enum form_ask form_asks(const struct form *f)
@@ -56,8 +79,8 @@ static void field_check(struct form *f, int i)
         snprintf(field->error, sizeof field->error, "%s", why.message);
 }
 
-/* What stands in a field that nothing else is known for. */
-static const char *otherwise(enum form_ask ask)
+/* The initial text of a field for which the caller gives none. */
+static const char *field_default(enum form_ask ask)
 {
     static const char *const TEXTS[ASK_KINDS] = {
         [ASK_QUALITY] = "no", [ASK_MARGIN] = "1%", [ASK_BUDGET] = "5m", [ASK_GOAL] = "balanced"
@@ -71,7 +94,7 @@ void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM
     for (int i = 0; i < FORMS[kind].fields; i++) {
         struct form_field *field = &f->field[i];
         snprintf(field->text, sizeof field->text, "%s",
-                 texts && texts[i] ? texts[i] : otherwise(FORMS[kind].field[i].ask));
+                 texts && texts[i] ? texts[i] : field_default(FORMS[kind].field[i].ask));
         field->cursor = (int)strlen(field->text);
         field_check(f, i);
     }
@@ -95,14 +118,14 @@ void form_replace(struct form *f, int from, int to, const char *text)
     struct form_field *field = &f->field[f->focus];
     char all[FORM_TEXT];
     const int n = snprintf(all, sizeof all, "%.*s%s%s", from, field->text, text, field->text + to);
-    if (n >= (int)sizeof all) return; /* there is no room for it */
+    if (n >= (int)sizeof all) return; /* the field is full */
     memcpy(field->text, all, sizeof all);
     field->cursor = from + (int)strlen(text);
     field->touched = true;
     field_check(f, f->focus);
 }
 
-/* Bytes of the character that ends at / starts at the cursor. */
+/* Bytes of the UTF-8 character that ends at the cursor. */
 static int previous_bytes(const struct form_field *field)
 {
     int n = 0;
@@ -113,6 +136,7 @@ static int previous_bytes(const struct form_field *field)
     return n;
 }
 
+/* Bytes of the UTF-8 character that starts at the cursor. */
 static int next_bytes(const struct form_field *field)
 {
     uint32_t code;
@@ -136,7 +160,7 @@ static void field_insert(struct form_field *field, uint32_t code)
     field->cursor += (int)n;
 }
 
-/* Back to the start of the word, or of the part of a path: Ctrl-W of every shell. */
+/* Bytes back to the start of the word or path component, as Ctrl-W in a shell deletes them. */
 static int word_bytes(const struct form_field *field)
 {
     int at = field->cursor;
@@ -174,7 +198,7 @@ static void field_key(struct form_field *field, int key)
     }
 }
 
-/* An offer was one for what stood there before. */
+/* A selected suggestion belongs to the old text, so changing the text deselects it. */
 static void field_edit(struct form *f, int key)
 {
     struct form_field *field = &f->field[f->focus];
@@ -236,7 +260,7 @@ static void knob_describe(const struct knob *k, char *buf, size_t size)
     }
 }
 
-/* The knob whose key is being typed: the key itself, or the first that begins so. */
+/* The config key at the cursor: an exact match, else the first key that begins with the letters typed. */
 static const struct knob *knob_at_cursor(const struct form_field *field)
 {
     int from = field->cursor;
@@ -255,33 +279,35 @@ static const struct knob *knob_at_cursor(const struct form_field *field)
 const char *form_hint(const struct form *f, char *buf, size_t size)
 {
     static const char *const HINTS[ASK_KINDS] = {
-        [ASK_TEXT] = "what it may take: memory=8G, kld=0.05 (mean KL divergence); empty: what fits",
+        [ASK_TEXT] =
+            "limits such as memory=8G or kld=0.05 (mean KL divergence); empty: only what fits into memory",
         [ASK_WORKLOAD] = "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE",
-        [ASK_MORE] = "a third configuration against A; empty: two arms",
+        [ASK_MORE] = "a third configuration, also compared with A; empty: two arms",
         [ASK_QUALITY] =
-            "KL divergence of every arm from A, measured after the blocks: no, yes, or a text file",
-        [ASK_MARGIN] = "difference that matters to you: below it two arms count as equivalent",
-        [ASK_BUDGET] = "no new measurement begins beyond it; what was measured is kept",
+            "measure KL divergence of every arm from A after the blocks: no, yes (bundled text), or a text file",
+        [ASK_MARGIN] = "the smallest difference that matters: arms closer than this count as equivalent",
+        [ASK_BUDGET] = "no new measurement starts after this time; finished blocks are kept",
         [ASK_FILTER] =
-            "q8_0: runs with it in configs, model, workload, kind or verdict; !q8_0: those without; "
-            "/q[48]_0/: a regular expression; !/.../: its opposite",
+            "q8_0: runs with this text in config, model, workload, kind or verdict; !q8_0: runs without it; "
+            "/q[48]_0/: a regular expression; !/.../: runs that do not match",
         [ASK_URL] = "for example http://127.0.0.1:9091",
-        [ASK_FILE] = "a text like what the model will read; empty: the bundled one, where one is needed",
+        [ASK_FILE] =
+            "a text similar to what the model will read; empty: the bundled text if the method needs one",
         [ASK_OUT] = "the file to write",
-        [ASK_REPORT] = "FILE.html a page, FILE.md with plots drawn in characters, FILE.svg a picture",
-        [ASK_NAME] = "qdyno baseline check NAME measures it again, now, beside a challenger",
-        [ASK_GOAL] = "what the best one is best at",
-        [ASK_MODEL] = "type to find; an empty line lists the places models were found in before",
+        [ASK_REPORT] = "FILE.html (page), FILE.md (text with plots in characters) or FILE.svg (picture)",
+        [ASK_NAME] = "a name; qdyno baseline check NAME later measures it again together with a challenger",
+        [ASK_GOAL] = "what to optimize: balanced, speed, quality, memory or energy",
+        [ASK_MODEL] = "type to search; an empty line lists places where models were found before",
     };
     const enum form_ask ask = form_asks(f);
     snprintf(buf, size, "%s", HINTS[ask] ? HINTS[ask] : "");
     if (ask != ASK_CONFIG && ask != ASK_RECIPE && ask != ASK_MORE) return buf;
     const struct knob *k = knob_at_cursor(&f->field[f->focus]);
     if (ask == ASK_RECIPE && !k)
-        snprintf(buf, size, "how numbers are stored and chosen; bytes are those of the file it makes");
+        snprintf(buf, size, "a method or format, with parameters; sizes are those of the file it writes");
     else if (k)
         knob_describe(k, buf, size);
     else if (!*buf)
-        snprintf(buf, size, "a recipe (f16 q8_0 q4_K) and settings, with commas between them");
+        snprintf(buf, size, "a recipe (f16 q8_0 q4_K) and settings, separated by commas");
     return buf;
 }

@@ -1,5 +1,5 @@
-/* tui/forms/form_check.c - what may stand in a field. The parsers are those of the command line, so what a
- * form accepts runs. */
+/* tui/forms/form_check.c - checks the text of a field with the parsers that the command line uses. Each check
+ * returns ERR_OK, or an error that says what was expected. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ static enum err_code check_config(const char *text, struct err *why)
     struct config c;
     if (!*text)
         return err_set(why, ERR_USAGE,
-                       "empty: want a config line such as q8_0,threads=2 (\"default\" for none)");
+                       "empty: expected a config line such as q8_0,threads=2 (\"default\" for none)");
     return config_parse(&c, !strcmp(text, "default") ? "" : text, why);
 }
 
@@ -32,12 +32,13 @@ static enum err_code check_more(const char *text, struct err *why)
 static enum err_code check_recipe(const char *text, struct err *why)
 {
     struct config c;
-    enum err_code rc = *text ? config_parse(&c, text, why)
-                             : err_set(why, ERR_USAGE, "empty: want a recipe such as q4_K or gptq,bits=4");
+    enum err_code rc = *text
+                           ? config_parse(&c, text, why)
+                           : err_set(why, ERR_USAGE, "empty: expected a recipe such as q4_K or gptq,bits=4");
     for (int k = 0; !rc && k < KNOB_COUNT; k++)
         if (c.given[k] && k != KNOB_METHOD && k != KNOB_FORMAT && k != KNOB_PARAMS && k != KNOB_TENSORS &&
             k != KNOB_CALIB)
-            rc = err_set(why, ERR_USAGE, "%s is no part of a recipe: it is set when the file runs",
+            rc = err_set(why, ERR_USAGE, "%s is not part of a recipe: set it when the file is run",
                          KNOBS[k].key);
     return rc;
 }
@@ -51,7 +52,7 @@ static enum err_code check_workload(const char *text, struct err *why)
 static enum err_code check_url(const char *text, struct err *why)
 {
     if ((str_starts(text, "http://") && text[7]) || (str_starts(text, "https://") && text[8])) return ERR_OK;
-    return err_set(why, ERR_USAGE, "want http://HOST:PORT or https://HOST:PORT of a Pushgateway");
+    return err_set(why, ERR_USAGE, "expected http://HOST:PORT or https://HOST:PORT of a Pushgateway");
 }
 
 const char *form_path(const char *text, char *buf, size_t size)
@@ -70,13 +71,13 @@ static enum err_code check_readable(const char *text, struct err *why)
     char path[4096];
     form_path(text, path, sizeof path);
     if (stat(path, &st) || access(path, R_OK)) return err_set(why, ERR_USAGE, "no readable file at %s", path);
-    if (S_ISDIR(st.st_mode)) return err_set(why, ERR_USAGE, "a folder: choose a file in it");
+    if (S_ISDIR(st.st_mode)) return err_set(why, ERR_USAGE, "%s is a folder: expected a file", path);
     return ERR_OK;
 }
 
 static enum err_code check_model(const char *text, struct err *why)
 {
-    if (!*text) return err_set(why, ERR_USAGE, "empty: want the path of a GGUF file");
+    if (!*text) return err_set(why, ERR_USAGE, "empty: expected the path of a GGUF file");
     return check_readable(text, why);
 }
 
@@ -85,7 +86,8 @@ static enum err_code check_file(const char *text, struct err *why)
     return *text ? check_readable(text, why) : ERR_OK;
 }
 
-/* The folder has to be there: making folders on the side would hide a slip of the fingers. */
+/* A file to write with one of these endings, in an existing folder: creating folders would hide typing
+ * mistakes. */
 static enum err_code check_target(const char *text, const char *const *endings, struct err *why)
 {
     struct stat st;
@@ -103,13 +105,13 @@ static enum err_code check_target(const char *text, const char *const *endings, 
     const char *in = slash ? folder : ".";
     enum err_code rc = ERR_OK;
     if (!ends)
-        rc = err_set(why, ERR_USAGE, "want a file that ends in %s", str_text(&list));
+        rc = err_set(why, ERR_USAGE, "expected a file that ends in %s", str_text(&list));
     else if (!stat(path, &st) && !S_ISREG(st.st_mode))
-        rc = err_set(why, ERR_USAGE, "%s is there and is no file", path);
+        rc = err_set(why, ERR_USAGE, "%s exists and is not a regular file", path);
     else if (access(in, F_OK))
-        rc = err_set(why, ERR_USAGE, "there is no folder %s", in);
+        rc = err_set(why, ERR_USAGE, "folder %s does not exist", in);
     else if (access(in, W_OK | X_OK))
-        rc = err_set(why, ERR_USAGE, "nothing may be written into %s", in);
+        rc = err_set(why, ERR_USAGE, "folder %s is not writable", in);
     str_free(&list);
     return rc;
 }
@@ -130,7 +132,7 @@ static enum err_code check_budget(const char *text, struct err *why)
 {
     double seconds;
     if (str_to_seconds(text, &seconds) && seconds > 0) return ERR_OK;
-    return err_set(why, ERR_USAGE, "want a time such as 90s, 5m or 1h");
+    return err_set(why, ERR_USAGE, "expected a time such as 90s, 5m or 1h");
 }
 
 static enum err_code check_margin(const char *text, struct err *why)
@@ -141,7 +143,7 @@ static enum err_code check_margin(const char *text, struct err *why)
     snprintf(number, sizeof number, "%.*s", (int)(n && text[n - 1] == '%' ? n - 1 : n), text);
     const double most = n && text[n - 1] == '%' ? 50 : 0.5;
     if (str_to_double(number, &v) && v > 0 && v <= most) return ERR_OK;
-    return err_set(why, ERR_USAGE, "want a share such as 1%% (above 0, at most 50%%)");
+    return err_set(why, ERR_USAGE, "expected a percentage such as 1%% (above 0, at most 50%%)");
 }
 
 bool form_says_no(const char *text)
@@ -153,20 +155,20 @@ static enum err_code check_quality(const char *text, struct err *why)
 {
     if (form_says_no(text) || !strcmp(text, "yes")) return ERR_OK;
     enum err_code rc = check_readable(text, why);
-    return rc ? err_prefix(why, "want no, yes (on the bundled text) or a text file") : ERR_OK;
+    return rc ? err_prefix(why, "expected no, yes (measure on the bundled text) or a text file") : ERR_OK;
 }
 
 static enum err_code check_goal(const char *text, struct err *why)
 {
     enum goal g;
     if (goal_parse(text, &g)) return ERR_OK;
-    return err_set(why, ERR_USAGE, "want one of balanced speed quality memory energy");
+    return err_set(why, ERR_USAGE, "expected one of balanced speed quality memory energy");
 }
 
 static enum err_code check_name(const char *text, struct err *why)
 {
     if (*text && !strpbrk(text, " \t'\"")) return ERR_OK;
-    return err_set(why, ERR_USAGE, "want a name without spaces, such as main or release-1");
+    return err_set(why, ERR_USAGE, "expected a name without spaces, such as main or release-1");
 }
 
 static enum err_code check_command(const char *text, struct err *why)
@@ -176,16 +178,17 @@ static enum err_code check_command(const char *text, struct err *why)
     int n;
     snprintf(line, sizeof line, "%s", text);
     enum err_code rc = shell_words_split(line, argv, WORDS, &n, why);
-    if (!rc && !n) rc = err_set(why, ERR_USAGE, "empty: want a command such as report ID --out run.html");
+    if (!rc && !n) rc = err_set(why, ERR_USAGE, "empty: expected a command such as report ID --out run.html");
     return rc;
 }
 
 static enum err_code check_prompt(const char *text, struct err *why)
 {
     if (*text) return ERR_OK;
-    return err_set(why, ERR_USAGE, "empty: want the beginning of a text for both to continue");
+    return err_set(why, ERR_USAGE, "empty: expected a prompt for both arms to continue");
 }
 
+/* Any text. */
 static enum err_code check_nothing(const char *text, struct err *why)
 {
     (void)text;

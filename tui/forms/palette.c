@@ -1,4 +1,4 @@
-/* tui/forms/palette.c - searching three tables as one. */
+/* tui/forms/palette.c - fuzzy search over keys, settings and commands. */
 #include "tui/forms/forms.h"
 
 #include <ctype.h>
@@ -7,10 +7,10 @@
 
 enum {
     LETTER = 1,
-    WORD_START = 6, /* "ab" is "new A/B" rather than "tab" */
+    WORD_START = 6, /* so that "ab" finds "new A/B" before "tab" */
     NEIGHBOUR = 4,
-    WHOLE = 12,   /* the name itself */
-    HELP_ONLY = 8 /* a word of its explanation: more than letters strewn over a name */
+    WHOLE = 12,   /* the text is the whole name */
+    HELP_ONLY = 8 /* a word of the help text: beats single letters scattered over a name */
 };
 
 static bool starts_word(const char *name, size_t i)
@@ -18,8 +18,8 @@ static bool starts_word(const char *name, size_t i)
     return i == 0 || !isalnum((unsigned char)name[i - 1]);
 }
 
-/* The best way to find text in name from `from` on, a letter at a time; short names, so all ways are tried.
- */
+/* The best score for matching the letters of `text`, in order, in name[from..]; -1 when they do not all
+ * occur. Tries every position: names are short. neighbour: the letter before matched at from - 1. */
 static int best_from(const char *text, const char *name, size_t from, bool neighbour)
 {
     if (!*text) return 0;
@@ -27,7 +27,7 @@ static int best_from(const char *text, const char *name, size_t from, bool neigh
     for (size_t i = from; name[i]; i++) {
         if (tolower((unsigned char)name[i]) != tolower((unsigned char)*text)) continue;
         const int rest = best_from(text + 1, name, i + 1, true);
-        if (rest < 0) break; /* further right there is even less */
+        if (rest < 0) break; /* the rest of `name` lacks a letter, and a later start has even less of it */
         const int score = rest + LETTER + (starts_word(name, i) ? WORD_START : 0) +
                           (neighbour && i == from ? NEIGHBOUR : 0);
         best = MAX(best, score);
@@ -35,7 +35,7 @@ static int best_from(const char *text, const char *name, size_t from, bool neigh
     return best;
 }
 
-/* Spaces part words that are found each for itself, in any order. */
+/* The words of `text` are matched one by one, in any order. */
 int palette_score(const char *text, const char *name)
 {
     char word[64];
@@ -52,8 +52,9 @@ int palette_score(const char *text, const char *name)
     return sum + (*text && !strcasecmp(text, name) ? WHOLE : 0);
 }
 
-/* Words of a sentence must stand in it as words begin: letters strewn over it mean nothing. */
-static bool help_holds(const char *text, const char *help)
+/* Whether every word of `text` occurs in the help sentence at the start of a word. Scattered letters do not
+ * count: any sentence has them. */
+static bool help_contains(const char *text, const char *help)
 {
     char word[64];
     for (const char *p = text; *p;) {
@@ -68,16 +69,16 @@ static bool help_holds(const char *text, const char *help)
     return true;
 }
 
-struct found {
+struct palette_search {
     struct palette_entry *out;
     int n, max;
 };
 
-/* In its place, behind those that fit as well. */
-static void insert(struct found *f, struct palette_entry e, const char *text)
+/* Insert an entry that matches, sorted by score, after entries with the same score. */
+static void palette_insert(struct palette_search *f, struct palette_entry e, const char *text)
 {
     e.score = palette_score(text, e.name);
-    if (*text && help_holds(text, e.help)) e.score = MAX(e.score, (int)HELP_ONLY);
+    if (*text && help_contains(text, e.help)) e.score = MAX(e.score, (int)HELP_ONLY);
     if (e.score < 0) return;
     int at = MIN(f->n, f->max);
     while (at > 0 && f->out[at - 1].score < e.score) at--;
@@ -91,24 +92,26 @@ static void insert(struct found *f, struct palette_entry e, const char *text)
 int palette_find(const char *text, const struct palette_command *commands, int command_count,
                  struct palette_entry *out, int max)
 {
-    struct found f = { out, 0, max };
+    struct palette_search f = { out, 0, max };
     for (size_t i = 0; i < KEY_COUNT; i++)
         if (KEYS[i].title)
-            insert(&f,
-                   (struct palette_entry){
-                       .kind = PALETTE_KEY, .name = KEYS[i].title, .help = KEYS[i].help, .key = &KEYS[i] },
-                   text);
+            palette_insert(
+                &f,
+                (struct palette_entry){
+                    .kind = PALETTE_KEY, .name = KEYS[i].title, .help = KEYS[i].help, .key = &KEYS[i] },
+                text);
     for (int i = 0; i < KNOB_COUNT; i++)
-        insert(&f,
-               (struct palette_entry){
-                   .kind = PALETTE_SETTING, .name = KNOBS[i].key, .help = KNOBS[i].help, .knob = &KNOBS[i] },
-               text);
+        palette_insert(
+            &f,
+            (struct palette_entry){
+                .kind = PALETTE_SETTING, .name = KNOBS[i].key, .help = KNOBS[i].help, .knob = &KNOBS[i] },
+            text);
     for (int i = 0; i < command_count; i++)
-        insert(&f,
-               (struct palette_entry){ .kind = PALETTE_COMMAND,
-                                       .name = commands[i].name,
-                                       .help = commands[i].help,
-                                       .command = &commands[i] },
-               text);
+        palette_insert(&f,
+                       (struct palette_entry){ .kind = PALETTE_COMMAND,
+                                               .name = commands[i].name,
+                                               .help = commands[i].help,
+                                               .command = &commands[i] },
+                       text);
     return f.n;
 }

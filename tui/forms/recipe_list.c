@@ -1,12 +1,12 @@
-/* tui/forms/recipe_list.c - recipes one could make of a model, each with the size of what it makes, from
- * headers alone.
- */
+/* tui/forms/recipe_list.c - the recipes a single word names, with the size each would give the model,
+ * computed from the header of its file. */
 #include "tui/forms/forms.h"
 
 #include <math.h>
 #include <string.h>
 
-static void offer_plan(struct recipe_row *o, const struct gguf *g, const struct config *c)
+/* What quantizing with this config would write, or why it is impossible. */
+static void recipe_plan(struct recipe_row *o, const struct gguf *g, const struct config *c)
 {
     struct quantize_plan plan = { 0 };
     struct err why = { 0 };
@@ -24,11 +24,12 @@ static void offer_plan(struct recipe_row *o, const struct gguf *g, const struct 
     quantize_plan_done(&plan);
 }
 
-static void offer(struct recipe_list *out, const struct gguf *g, const char *name, const char *help,
-                  bool is_method)
+/* Add a row, unless the name is no config line by itself or is listed already. */
+static void recipe_add(struct recipe_list *out, const struct gguf *g, const char *name, const char *help,
+                       bool is_method)
 {
     struct config c;
-    if (out->count == RECIPE_ROWS || config_parse(&c, name, NULL)) return; /* names nothing by itself */
+    if (out->count == RECIPE_ROWS || config_parse(&c, name, NULL)) return;
     for (int i = 0; i < out->count; i++)
         if (!strcasecmp(out->row[i].name, name)) return;
     struct recipe_row *o = &out->row[out->count++];
@@ -36,11 +37,11 @@ static void offer(struct recipe_list *out, const struct gguf *g, const char *nam
     snprintf(o->name, sizeof o->name, "%s", name);
     const struct params p = config_params(&c);
     o->needs_calibration = method_needs(&p) != CALIBRATION_NONE;
-    if (g) offer_plan(o, g, &c);
+    if (g) recipe_plan(o, g, &c);
 }
 
-/* Words of a method's parameter that are recipes by themselves: published mixes. */
-static void offer_mixes(struct recipe_list *out, const struct gguf *g, const struct method *m)
+/* Add the values of a method's shorthand parameter: published mixes of formats such as q4_K_M. */
+static void recipe_add_mixes(struct recipe_list *out, const struct gguf *g, const struct method *m)
 {
     char word[40];
     const struct param *p = m->params;
@@ -49,7 +50,7 @@ static void offer_mixes(struct recipe_list *out, const struct gguf *g, const str
     for (const char *at = p->choices; *at;) {
         const size_t n = strcspn(at, " ");
         snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);
-        offer(out, g, word, "a published mix of formats", false);
+        recipe_add(out, g, word, "a published mix of formats", false);
         at += n;
         at += strspn(at, " ");
     }
@@ -62,16 +63,18 @@ void recipe_list_make(struct recipe_list *out, const struct gguf *g)
     *out = (struct recipe_list){ .count = 0 };
     const size_t formats = MIN(knob_choices(KNOB_FORMAT, names, NAMES), (size_t)NAMES);
     for (size_t i = 1; i < formats; i++) /* 0: "file" */
-        if (!method_find(names[i])) offer(out, g, names[i], "every matrix rounded to this format", false);
+        if (!method_find(names[i]))
+            recipe_add(out, g, names[i], "every matrix rounded to this format", false);
     for (size_t i = 0; i < method_count(); i++)
-        if (method_at(i)->shorthand) offer_mixes(out, g, method_at(i));
-    for (size_t i = 0; i < method_count(); i++) offer(out, g, method_at(i)->name, method_at(i)->help, true);
+        if (method_at(i)->shorthand) recipe_add_mixes(out, g, method_at(i));
+    for (size_t i = 0; i < method_count(); i++)
+        recipe_add(out, g, method_at(i)->name, method_at(i)->help, true);
 }
 
 const char *recipe_refusal(const struct recipe_list *r, const char *name)
 {
     for (int i = 0; i < r->count; i++)
         if (!strcasecmp(r->row[i].name, name))
-            return r->row[i].identity ? "the file is so already" : r->row[i].refusal;
+            return r->row[i].identity ? "the file already has this format" : r->row[i].refusal;
     return "";
 }

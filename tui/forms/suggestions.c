@@ -1,6 +1,6 @@
-/* tui/forms/suggestions.c - offers for every kind of field. Keys come from KNOBS, recipes from what the
- * model's headers allow, files from the folder that is typed; what the loader said to a line stands beside
- * its word. */
+/* tui/forms/suggestions.c - suggestions for every type of field: keys come from KNOBS, recipes from the list
+ * made of the model's header, files from the folder that is typed. Memory estimates are added where the
+ * background has them. */
 #include "tui/forms/forms.h"
 
 #include <ctype.h>
@@ -9,16 +9,17 @@
 
 #include "tui/widgets/widgets.h"
 
-struct making {
+/* The suggestions being collected, and what they are collected from. */
+struct builder {
     struct suggestions *out;
     const struct suggestion_source *source;
-    const char *text; /* of the field */
-    bool making_file; /* of a recipe: it is for a new file, not for an arm */
-    char word[FORM_TEXT];
+    const char *text;     /* of the field */
+    bool for_file;        /* the recipe is for a new file, not for an arm */
+    char word[FORM_TEXT]; /* the word under the cursor */
 };
 
-/* NULL when there is no room for another. */
-static struct suggestion *add(struct making *m, const char *text, bool more)
+/* A new suggestion; NULL when the list is full. */
+static struct suggestion *suggestion_add(struct builder *m, const char *text, bool more)
 {
     struct suggestions *c = m->out;
     if (c->n == SUGGESTIONS) return NULL;
@@ -28,13 +29,13 @@ static struct suggestion *add(struct making *m, const char *text, bool more)
     return one;
 }
 
-static bool contains(const char *text, const char *word)
+static bool text_contains(const char *text, const char *word)
 {
     return !*word || strcasestr(text, word);
 }
 
-/* From where to where the word under the cursor goes, between any of `separators`. */
-static void word_bounds(struct making *m, const char *separators)
+/* The word under the cursor is bounded by any of `separators`. */
+static void word_bounds(struct builder *m, const char *separators)
 {
     const struct form *f = m->source->form;
     int from = f->field[f->focus].cursor, to = from;
@@ -45,7 +46,7 @@ static void word_bounds(struct making *m, const char *separators)
     snprintf(m->word, sizeof m->word, "%.*s", to - from, m->text + from);
 }
 
-static void whole_text(struct making *m)
+static void word_is_whole_text(struct builder *m)
 {
     m->out->from = 0;
     m->out->to = (int)strlen(m->text);
@@ -54,8 +55,8 @@ static void whole_text(struct making *m)
 
 /* ---------------------------------------------------------------- config lines */
 
-/* Is there another recipe in the line, beside the word? */
-static bool has_recipe(const struct making *m)
+/* Whether the line has a recipe besides the word under the cursor. */
+static bool line_has_recipe(const struct builder *m)
 {
     char word[FORM_TEXT];
     for (const char *p = m->text; *p;) {
@@ -68,49 +69,50 @@ static bool has_recipe(const struct making *m)
     return false;
 }
 
-/* The word names a recipe as it stands: others may take its place, and more may follow. */
-static bool is_recipe(const struct making *m)
+/* Whether the word is a complete recipe: then all recipes are suggested in its place, and a comma for a
+ * setting. */
+static bool word_is_recipe(const struct builder *m)
 {
     struct config c;
     return *m->word && !strchr(m->word, '=') &&
            (!strcmp(m->word, "default") || !config_parse(&c, m->word, NULL));
 }
 
-/* What stands there is whole: a comma, and what may follow is offered. */
-static void offer_comma(struct making *m, const char *word, const char *about)
+/* The word is complete: suggest a comma, after which settings are suggested. */
+static void suggest_comma(struct builder *m, const char *word, const char *about)
 {
     char text[FORM_TEXT];
     snprintf(text, sizeof text, "%.200s,", word);
-    struct suggestion *c = add(m, text, true);
+    struct suggestion *c = suggestion_add(m, text, true);
     if (c) snprintf(c->about, sizeof c->about, "%s", about);
 }
 
-static void offer_recipes(struct making *m)
+static void suggest_recipes(struct builder *m)
 {
-    if (has_recipe(m)) return;
-    const bool whole = is_recipe(m);
-    if (whole && strcmp(m->word, "default") != 0) offer_comma(m, m->word, "and a setting");
-    if (whole) m->word[0] = '\0'; /* all the others */
-    if (!m->making_file && str_starts("default", m->word)) {
-        struct suggestion *c = add(m, "default", false);
-        if (c) snprintf(c->about, sizeof c->about, "the file as it is, no settings");
+    if (line_has_recipe(m)) return;
+    const bool whole = word_is_recipe(m);
+    if (whole && strcmp(m->word, "default") != 0) suggest_comma(m, m->word, "add a setting");
+    if (whole) m->word[0] = '\0'; /* suggest all recipes */
+    if (!m->for_file && str_starts("default", m->word)) {
+        struct suggestion *c = suggestion_add(m, "default", false);
+        if (c) snprintf(c->about, sizeof c->about, "the file as it is, without settings");
     }
     for (int i = 0; i < m->source->recipes->count; i++) {
         const struct recipe_row *o = &m->source->recipes->row[i];
-        if (!contains(o->name, m->word)) continue;
-        struct suggestion *c = add(m, o->name, false);
+        if (!text_contains(o->name, m->word)) continue;
+        struct suggestion *c = suggestion_add(m, o->name, false);
         if (!c) return;
         c->bytes = o->file_bytes;
         char bits[32] = "";
-        if (isfinite(o->bits)) snprintf(bits, sizeof bits, "%.2f bits a weight; ", o->bits);
-        snprintf(c->about, sizeof c->about, "%s%s%s", bits, o->identity ? "as the file is" : o->help,
-                 o->needs_calibration ? "; learns from a text" : "");
+        if (isfinite(o->bits)) snprintf(bits, sizeof bits, "%.2f bits per weight; ", o->bits);
+        snprintf(c->about, sizeof c->about, "%s%s%s", bits, o->identity ? "the format of the file" : o->help,
+                 o->needs_calibration ? "; uses activation statistics" : "");
         snprintf(c->refusal, sizeof c->refusal, "%s",
-                 m->making_file ? recipe_refusal(m->source->recipes, o->name) : o->refusal);
+                 m->for_file ? recipe_refusal(m->source->recipes, o->name) : o->refusal);
     }
 }
 
-static bool in_line(const struct making *m, const char *key)
+static bool line_has_key(const struct builder *m, const char *key)
 {
     const size_t n = strlen(key);
     for (const char *p = m->text; (p = strstr(p, key)); p += n)
@@ -118,8 +120,8 @@ static bool in_line(const struct making *m, const char *key)
     return false;
 }
 
-/* "16..1024 tokens", "off, willneed or populate". */
-static void range_text(const struct knob *k, char *buf, size_t size)
+/* "16 to 1024 tokens; ", or the choices where they are few: "off willneed populate; ". */
+static void knob_range(const struct knob *k, char *buf, size_t size)
 {
     enum { NAMES = 96, SHOWN = 6 };
     const char *names[NAMES];
@@ -134,36 +136,36 @@ static void range_text(const struct knob *k, char *buf, size_t size)
                          i + 1 == n ? "; " : "");
 }
 
-static bool trains(const struct making *m)
+static bool workload_trains(const struct builder *m)
 {
     struct workload w;
     const struct form *f = m->source->form;
     return f->kind == FORM_AB && !workload_parse(&w, f->field[AB_WORKLOAD].text, NULL) && w.train > 0;
 }
 
-static void offer_key(struct making *m, const struct knob *k)
+static void suggest_key(struct builder *m, const struct knob *k)
 {
     char text[64], range[160];
     snprintf(text, sizeof text, "%s=", k->key);
-    if (!contains(k->key, m->word) || in_line(m, k->key)) return;
-    struct suggestion *c = add(m, text, true);
+    if (!text_contains(k->key, m->word) || line_has_key(m, k->key)) return;
+    struct suggestion *c = suggestion_add(m, text, true);
     if (!c) return;
-    range_text(k, range, sizeof range);
+    knob_range(k, range, sizeof range);
     snprintf(c->about, sizeof c->about, "%s%s", range, k->help);
-    if (trains(m) && !(k->matters_for & FOR_TRAIN))
-        snprintf(c->refusal, sizeof c->refusal, "means nothing while training");
-    else if (!trains(m) && k->matters_for == FOR_TRAIN)
-        snprintf(c->refusal, sizeof c->refusal, "of workloads that train (train20)");
+    if (workload_trains(m) && !(k->matters_for & FOR_TRAIN))
+        snprintf(c->refusal, sizeof c->refusal, "has no effect while training");
+    else if (!workload_trains(m) && k->matters_for == FOR_TRAIN)
+        snprintf(c->refusal, sizeof c->refusal, "only for workloads that train (train20)");
 }
 
-static bool of_recipe(enum knob_id id)
+static bool knob_of_recipe(enum knob_id id)
 {
     return id == KNOB_METHOD || id == KNOB_FORMAT || id == KNOB_PARAMS || id == KNOB_CALIB ||
            id == KNOB_TENSORS;
 }
 
-/* Parameters of the method that the line has. */
-static void offer_parameters(struct making *m)
+/* Parameters of the method in the line. */
+static void suggest_parameters(struct builder *m)
 {
     struct config c;
     char line[FORM_TEXT], text[64];
@@ -173,43 +175,43 @@ static void offer_parameters(struct making *m)
     if (config_parse(&c, line, NULL)) return;
     const struct params p = config_params(&c);
     for (const struct param *row = p.method ? p.method->params : NULL; row && row->name; row++) {
-        if (!contains(row->name, m->word) || in_line(m, row->name)) continue;
+        if (!text_contains(row->name, m->word) || line_has_key(m, row->name)) continue;
         snprintf(text, sizeof text, "%s=", row->name);
-        struct suggestion *one = add(m, text, true);
+        struct suggestion *one = suggestion_add(m, text, true);
         if (one)
             snprintf(one->about, sizeof one->about, "of %s: %s%s%s (default %s)", p.method->name,
                      row->choices ? row->choices : "", row->choices ? "; " : "", row->help, row->otherwise);
     }
 }
 
-static void offer_words(struct making *m)
+static void suggest_words(struct builder *m)
 {
-    const bool alone = is_recipe(m) && strcmp(m->word, "default") != 0;
-    offer_recipes(m);
-    if (alone) return; /* settings follow behind a comma */
-    offer_parameters(m);
-    for (int i = 0; i < KNOB_COUNT && !m->making_file; i++)
-        if (!of_recipe((enum knob_id)i) && i != KNOB_MODEL) offer_key(m, &KNOBS[i]);
+    const bool alone = word_is_recipe(m) && strcmp(m->word, "default") != 0;
+    suggest_recipes(m);
+    if (alone) return; /* settings come after a comma */
+    suggest_parameters(m);
+    for (int i = 0; i < KNOB_COUNT && !m->for_file; i++)
+        if (!knob_of_recipe((enum knob_id)i) && i != KNOB_MODEL) suggest_key(m, &KNOBS[i]);
     for (int i = 0; i < KNOB_COUNT; i++)
-        if (of_recipe((enum knob_id)i) || (i == KNOB_MODEL && !m->making_file)) offer_key(m, &KNOBS[i]);
+        if (knob_of_recipe((enum knob_id)i) || (i == KNOB_MODEL && !m->for_file)) suggest_key(m, &KNOBS[i]);
 }
 
 /* ---------------------------------------------------------------- values of a key */
 
-static void add_value(struct making *m, const char *value, const char *typed, const char *about)
+static void suggest_value(struct builder *m, const char *value, const char *typed, const char *about)
 {
     if (!str_starts(value, typed)) return;
-    struct suggestion *c = add(m, value, false);
+    struct suggestion *c = suggestion_add(m, value, false);
     if (c) snprintf(c->about, sizeof c->about, "%s", about);
 }
 
-/* Round numbers of its range, and what matters on this machine or for this model. */
-static void offer_numbers(struct making *m, const struct knob *k, const char *typed)
+/* The default, powers of two, and the largest useful value on this machine or for this model. */
+static void suggest_numbers(struct builder *m, const struct knob *k, const char *typed)
 {
     enum { MOST = 12 };
     const int cores = m->source->cores;
     char text[32];
-    add_value(m, k->otherwise, typed, "the default");
+    suggest_value(m, k->otherwise, typed, "the default");
     const int64_t top = k == &KNOBS[KNOB_THREADS] && cores > 0          ? cores
                         : k == &KNOBS[KNOB_CTX] && m->source->ctx_train ? m->source->ctx_train
                                                                         : k->max;
@@ -218,45 +220,46 @@ static void offer_numbers(struct making *m, const struct knob *k, const char *ty
     for (int64_t v = from; v <= top && n < MOST; v *= 2, n++) {
         snprintf(text, sizeof text, "%lld", (long long)v);
         if (strcmp(text, k->otherwise) != 0)
-            add_value(m, text, typed,
-                      v == top && k == &KNOBS[KNOB_THREADS] ? "all cores of this machine" : "");
+            suggest_value(m, text, typed,
+                          v == top && k == &KNOBS[KNOB_THREADS] ? "all cores of this machine" : "");
     }
     snprintf(text, sizeof text, "%lld", (long long)top);
     if (n < MOST && (top & (top - 1)) && top < k->max)
-        add_value(m, text, typed,
-                  k == &KNOBS[KNOB_THREADS] ? "all cores of this machine" : "what the model was trained for");
+        suggest_value(m, text, typed,
+                      k == &KNOBS[KNOB_THREADS] ? "all cores of this machine"
+                                                : "the context length the model was trained for");
 }
 
-/* What this machine cannot do. */
-static void refuse_isa(struct suggestion *c)
+/* Refuse an ISA level that this machine lacks. */
+static void refuse_missing_isa(struct suggestion *c)
 {
     uint32_t usable;
     if (isa_usable(&usable, NULL)) return;
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
         if (!strcmp(ISA_LEVELS[i].name, c->text) && (ISA_LEVELS[i].bits & ~usable))
-            snprintf(c->refusal, sizeof c->refusal, "this machine has none");
+            snprintf(c->refusal, sizeof c->refusal, "this machine does not have it");
 }
 
-static void offer_values(struct making *m, const struct knob *k, const char *typed)
+static void suggest_values(struct builder *m, const struct knob *k, const char *typed)
 {
     enum { NAMES = 96 };
     const char *names[NAMES];
     if (k->kind == VALUE_INT) {
-        offer_numbers(m, k, typed);
+        suggest_numbers(m, k, typed);
         return;
     }
     const size_t n = MIN(knob_choices((enum knob_id)(k - KNOBS), names, NAMES), (size_t)NAMES);
     for (size_t i = 0; i < n; i++) {
-        if (!contains(names[i], typed)) continue;
-        struct suggestion *c = add(m, names[i], false);
+        if (!text_contains(names[i], typed)) continue;
+        struct suggestion *c = suggestion_add(m, names[i], false);
         if (!c) return;
         if (!strcmp(names[i], k->otherwise)) snprintf(c->about, sizeof c->about, "the default");
-        if (k == &KNOBS[KNOB_ISA]) refuse_isa(c);
+        if (k == &KNOBS[KNOB_ISA]) refuse_missing_isa(c);
     }
 }
 
-/* `bits=`: a parameter of the line's method, or of any that has one of this name. */
-static void offer_parameter_values(struct making *m, const char *key, const char *typed)
+/* Values of a method parameter such as `bits=`, for the method named in the line. */
+static void suggest_parameter_values(struct builder *m, const char *key, const char *typed)
 {
     const char *name = param_name(key);
     for (size_t i = 0; name && i < method_count(); i++) {
@@ -268,7 +271,7 @@ static void offer_parameter_values(struct making *m, const char *key, const char
         for (const char *at = list; *at;) {
             const size_t n = strcspn(at, " ");
             snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);
-            add_value(m, word, typed, !strcmp(word, p->otherwise) ? "the default" : "");
+            suggest_value(m, word, typed, !strcmp(word, p->otherwise) ? "the default" : "");
             at += n;
             at += strspn(at, " ");
         }
@@ -276,8 +279,8 @@ static void offer_parameter_values(struct making *m, const char *key, const char
     }
 }
 
-/* Whole lines are tried by the parser that will read them: what it says is the reason. */
-static void refuse_lines(struct making *m)
+/* Parse the line that each suggestion would make; a parse error becomes its refusal. */
+static void refuse_invalid_lines(struct builder *m)
 {
     for (int i = 0; i < m->out->n; i++) {
         struct suggestion *c = &m->out->list[i];
@@ -290,8 +293,8 @@ static void refuse_lines(struct making *m)
     }
 }
 
-/* What the loader said, where it was asked about this very line. */
-static void take_judgement(struct making *m)
+/* Memory and refusals from the loader, if the estimates are for exactly this line and cursor. */
+static void add_estimates(struct builder *m)
 {
     const struct line_estimates *j = m->source->estimates;
     const struct form *f = m->source->form;
@@ -306,13 +309,13 @@ static void take_judgement(struct making *m)
         }
 }
 
-static void offer_config(struct making *m)
+static void suggest_config(struct builder *m)
 {
     char key[64];
     word_bounds(m, " ,");
     const char *equals = strchr(m->word, '=');
     if (!equals) {
-        offer_words(m);
+        suggest_words(m);
     } else {
         const size_t n = MIN((size_t)(equals - m->word), sizeof key - 1);
         snprintf(key, sizeof key, "%.*s", (int)n, m->word);
@@ -321,14 +324,14 @@ static void offer_config(struct making *m)
         for (int i = 0; i < KNOB_COUNT; i++)
             if (!strcasecmp(KNOBS[i].key, !strcasecmp(key, "kv") ? "ctk" : key)) k = &KNOBS[i];
         const bool whole = equals[1] && !m->source->form->field[m->source->form->focus].error[0];
-        if (whole) offer_comma(m, equals + 1, "and another setting");
+        if (whole) suggest_comma(m, equals + 1, "add another setting");
         if (k)
-            offer_values(m, k, whole ? "" : equals + 1);
+            suggest_values(m, k, whole ? "" : equals + 1);
         else
-            offer_parameter_values(m, key, whole ? "" : equals + 1);
+            suggest_parameter_values(m, key, whole ? "" : equals + 1);
     }
-    refuse_lines(m);
-    if (!m->making_file) take_judgement(m);
+    refuse_invalid_lines(m);
+    if (!m->for_file) add_estimates(m);
 }
 
 /* ---------------------------------------------------------------- files */
@@ -349,30 +352,30 @@ bool suggestions_folder(const struct form *f, char *path, size_t size)
     return true;
 }
 
-static void offer_file(struct making *m, const struct file_entry *e, bool models)
+static void suggest_file(struct builder *m, const struct file_entry *e, bool models)
 {
     char text[sizeof m->out->list[0].text];
     const bool gguf = e->kind == FILE_MODEL || e->kind == FILE_NO_MODEL;
     if (e->kind != FILE_FOLDER && models != (gguf || e->kind == FILE_CALIBRATION) &&
         e->kind != FILE_CALIBRATION)
         return;
-    if (!contains(e->name, m->word)) return;
+    if (!text_contains(e->name, m->word)) return;
     snprintf(text, sizeof text, "%s%s", e->name,
              e->kind == FILE_FOLDER && !str_ends(e->name, "/") ? "/" : "");
-    struct suggestion *c = add(m, text, e->kind == FILE_FOLDER);
+    struct suggestion *c = suggestion_add(m, text, e->kind == FILE_FOLDER);
     if (!c) return;
     c->file = e;
     c->bytes = e->bytes;
     if (models) snprintf(c->refusal, sizeof c->refusal, "%s", e->trouble);
 }
 
-static void offer_files(struct making *m, bool models)
+static void suggest_files(struct builder *m, bool models)
 {
     char path[FORM_TEXT + 8];
     const struct folder *folder = m->source->folder;
     const struct form *f = m->source->form;
     m->out->files = true;
-    whole_text(m);
+    word_is_whole_text(m);
     const char *slash = strrchr(m->text, '/');
     const bool places = !folder->path[0];
     if (slash) {
@@ -381,7 +384,7 @@ static void offer_files(struct making *m, bool models)
     }
     if (!suggestions_folder(f, path, sizeof path) || !folder->read || strcmp(path, folder->path) != 0) return;
     if (places) m->out->from = 0;
-    for (int i = 0; i < folder->count; i++) offer_file(m, &folder->entry[i], models);
+    for (int i = 0; i < folder->count; i++) suggest_file(m, &folder->entry[i], models);
 }
 
 /* ---------------------------------------------------------------- short lists */
@@ -390,34 +393,34 @@ struct word_row {
     const char *text, *about;
 };
 static const struct word_row WORKLOADS[] = {
-    { "tg64", "write 64 tokens: decode" },
-    { "tg128", "write 128 tokens" },
-    { "pp512", "read a prompt of 512 tokens: prefill" },
-    { "pp128+tg64", "read a prompt, then write" },
-    { "pp512+tg128@d1024", "the same with 1024 tokens in the cache already" },
-    { "tg64@b8", "write in 8 sequences at once" },
-    { "tg16", "a short look" },
-    { "train20", "20 steps of training from nothing" },
+    { "tg64", "generate 64 tokens (decode)" },
+    { "tg128", "generate 128 tokens" },
+    { "pp512", "process a prompt of 512 tokens (prefill)" },
+    { "pp128+tg64", "a prompt, then generation" },
+    { "pp512+tg128@d1024", "prompt and generation with 1024 tokens in the KV cache already" },
+    { "tg64@b8", "generate in 8 sequences at once" },
+    { "tg16", "a very short run" },
+    { "train20", "20 training steps from random weights" },
     { NULL },
 };
 static const struct word_row BUDGETS[] = { { "1m", "a first impression" },
                                            { "5m", "usual" },
-                                           { "10m", "small differences" },
-                                           { "30m", "differences near the noise" },
+                                           { "10m", "for small differences" },
+                                           { "30m", "for differences close to the noise" },
                                            { NULL } };
 static const struct word_row MARGINS[] = { { "0.5%", "for regressions" },
                                            { "1%", "usual" },
                                            { "3%", "what a user might notice" },
-                                           { "5%", "a coarse question, answered sooner" },
+                                           { "5%", "coarse, with an earlier answer" },
                                            { NULL } };
 static const struct word_row QUALITIES[] = { { "no", "speed and memory only" },
                                              { "yes", "KL divergence from A on the bundled text" },
                                              { NULL } };
 static const struct word_row GOALS_HERE[] = { { "balanced", "speed, quality and memory" },
-                                              { "speed", "tokens a second" },
-                                              { "quality", "answers as close as possible" },
-                                              { "memory", "as few bytes as possible" },
-                                              { "energy", "joules a token" },
+                                              { "speed", "most tokens per second" },
+                                              { "quality", "predictions closest to the original model" },
+                                              { "memory", "least memory" },
+                                              { "energy", "fewest joules per token" },
                                               { NULL } };
 static const struct word_row FILTERS[] = { { "better", "verdicts" },
                                            { "worse", "" },
@@ -425,11 +428,11 @@ static const struct word_row FILTERS[] = { { "better", "verdicts" },
                                            { "ab", "kinds of run" },
                                            { "bench", "" },
                                            { "eval", "" },
-                                           { "stopped", "can go on" },
-                                           { "!failed", "all but those" },
+                                           { "stopped", "can be resumed" },
+                                           { "!failed", "all but failed runs" },
                                            { NULL } };
 
-static const struct word_row *rows_of(enum form_ask ask)
+static const struct word_row *word_rows(enum form_ask ask)
 {
     switch (ask) {
     case ASK_WORKLOAD: return WORKLOADS;
@@ -442,40 +445,40 @@ static const struct word_row *rows_of(enum form_ask ask)
     }
 }
 
-/* All of them while the text is a whole one: then another is wanted; else those that go on from it. */
-static void offer_rows(struct making *m, const struct word_row *rows)
+/* All rows when the text is one of them, else the rows that contain it. */
+static void suggest_rows(struct builder *m, const struct word_row *rows)
 {
-    whole_text(m);
+    word_is_whole_text(m);
     bool whole = false;
     for (const struct word_row *r = rows; r->text; r++) whole |= !strcmp(r->text, m->word);
     for (const struct word_row *r = rows; r->text; r++) {
-        if (!whole && !contains(r->text, m->word)) continue;
-        struct suggestion *c = add(m, r->text, false);
+        if (!whole && !text_contains(r->text, m->word)) continue;
+        struct suggestion *c = suggestion_add(m, r->text, false);
         if (c) snprintf(c->about, sizeof c->about, "%s", r->about);
     }
 }
 
-static void offer_baselines(struct making *m)
+static void suggest_baselines(struct builder *m)
 {
-    whole_text(m);
+    word_is_whole_text(m);
     for (int i = 0; i < m->source->baselines->count; i++) {
-        struct suggestion *c = add(m, m->source->baselines->row[i].name, false);
+        struct suggestion *c = suggestion_add(m, m->source->baselines->row[i].name, false);
         if (c)
-            snprintf(c->about, sizeof c->about, "is %s: it would be replaced",
+            snprintf(c->about, sizeof c->about, "is %s; would be replaced",
                      m->source->baselines->row[i].about);
     }
 }
 
-static void offer_commands(struct making *m)
+static void suggest_commands(struct builder *m)
 {
-    whole_text(m);
-    if (strchr(m->text, ' ')) return; /* its arguments are its own */
+    word_is_whole_text(m);
+    if (strchr(m->text, ' ')) return; /* arguments are not suggested */
     for (int i = 0; i < m->source->command_count; i++) {
         const struct palette_command *p = &m->source->commands[i];
         char text[64];
-        if (!contains(p->name, m->word)) continue;
+        if (!text_contains(p->name, m->word)) continue;
         snprintf(text, sizeof text, "%s ", p->name);
-        struct suggestion *c = add(m, text, true);
+        struct suggestion *c = suggestion_add(m, text, true);
         if (c) snprintf(c->about, sizeof c->about, "%s", p->help);
     }
 }
@@ -487,22 +490,22 @@ void suggestions_make(struct suggestions *out, const struct suggestion_source *s
     out->files = false;
     if (f->kind == FORM_CLOSED) return;
     const enum form_ask ask = form_asks(f);
-    const struct word_row *rows = rows_of(ask);
-    struct making m = {
-        .out = out, .source = source, .text = f->field[f->focus].text, .making_file = ask == ASK_RECIPE
+    const struct word_row *rows = word_rows(ask);
+    struct builder m = {
+        .out = out, .source = source, .text = f->field[f->focus].text, .for_file = ask == ASK_RECIPE
     };
     switch (ask) {
     case ASK_CONFIG:
     case ASK_MORE:
-    case ASK_RECIPE: offer_config(&m); break;
-    case ASK_MODEL: offer_files(&m, true); break;
-    case ASK_FILE: offer_files(&m, false); break;
-    case ASK_COMMAND: offer_commands(&m); break;
-    case ASK_NAME: offer_baselines(&m); break;
+    case ASK_RECIPE: suggest_config(&m); break;
+    case ASK_MODEL: suggest_files(&m, true); break;
+    case ASK_FILE: suggest_files(&m, false); break;
+    case ASK_COMMAND: suggest_commands(&m); break;
+    case ASK_NAME: suggest_baselines(&m); break;
     default:
         if (ask == ASK_QUALITY && strchr(m.text, '/'))
-            offer_files(&m, false);
+            suggest_files(&m, false);
         else if (rows)
-            offer_rows(&m, rows);
+            suggest_rows(&m, rows);
     }
 }

@@ -1,6 +1,5 @@
-/* tui/frame/equivalent_command.c - what an action is called on the command line, with this screen's values:
- * shown below every view and form, told when it is done, and there to be copied. Pure functions of the frame.
- */
+/* tui/frame/equivalent_command.c - the command line that does the same as an action, with the values on
+ * screen. It is shown below every view and form, logged when the action is done, and can be copied. */
 #include "tui/frame/frame.h"
 
 #include <string.h>
@@ -8,7 +7,7 @@
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 
-/* 'text' for a shell: quoted only where needed. */
+/* Append `text` as one shell word, quoted if necessary. */
 static void shell_word(struct str *out, const char *text)
 {
     if (*text &&
@@ -26,7 +25,7 @@ static void shell_word(struct str *out, const char *text)
     str_append(out, "'");
 }
 
-/* In front of a path, which is written as a shell needs it. */
+/* Append `before` (a flag), then the path as a shell word, with ~ expanded. */
 static void path_word(struct str *out, const char *before, const char *path)
 {
     char whole[4096];
@@ -34,7 +33,7 @@ static void path_word(struct str *out, const char *before, const char *path)
     shell_word(out, form_path(path, whole, sizeof whole));
 }
 
-/* What the form asks beyond arms and workload, where it is not the default. */
+/* Flags for the fields of the A/B form that differ from their defaults. */
 static void ab_options(struct str *out, const struct form *f)
 {
     const char *quality = f->field[AB_QUALITY].text;
@@ -100,7 +99,7 @@ static void model_word(struct str *out, const struct snapshot *s)
     shell_word(out, s->model_path[0] ? s->model_path : "MODEL");
 }
 
-/* What measures the selected row again; before there is one, what makes the first. */
+/* Measures the selected config again; with no row yet, an example that measures the first one. */
 static void command_quality(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const int i = u->selected[VIEW_QUALITY];
@@ -125,11 +124,11 @@ static void command_load(struct str *out, const struct ui *u, const struct snaps
 static void command_quantize(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct form *f = &u->form;
-    const bool asked = f->kind == FORM_QUANTIZE;
-    const char *recipe = asked ? f->field[0].text : "q4_K", *calib = asked ? f->field[1].text : "";
+    const bool typed = f->kind == FORM_QUANTIZE;
+    const char *recipe = typed ? f->field[0].text : "q4_K", *calib = typed ? f->field[1].text : "";
     str_append(out, "qdyno quantize ");
     model_word(out, s);
-    path_word(out, " ", asked ? f->field[2].text : "OUT");
+    path_word(out, " ", typed ? f->field[2].text : "OUT");
     str_append(out, " -R ");
     shell_word(out, recipe);
     if (*calib) path_word(out, " --calib ", calib);
@@ -138,15 +137,15 @@ static void command_quantize(struct str *out, const struct ui *u, const struct s
 static void command_calibrate(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct form *f = &u->form;
-    const bool asked = f->kind == FORM_CALIBRATE;
+    const bool typed = f->kind == FORM_CALIBRATE;
     str_append(out, "qdyno calibrate ");
     model_word(out, s);
-    if (asked && f->field[0].text[0]) path_word(out, " -f ", f->field[0].text);
-    path_word(out, " --out ", asked ? f->field[1].text : "FILE");
+    if (typed && f->field[0].text[0]) path_word(out, " -f ", f->field[0].text);
+    path_word(out, " --out ", typed ? f->field[1].text : "FILE");
 }
 
-/* The run that a form is about stays so, whatever is selected meanwhile. */
-static long long run_of(const struct ui *u, const struct snapshot *s)
+/* The run of the open form, else the selected one: the selection may change while a form is open. */
+static long long command_run_id(const struct ui *u, const struct snapshot *s)
 {
     return (long long)(u->form.kind != FORM_CLOSED && u->form.about ? u->form.about : ui_run_id(u, s));
 }
@@ -170,14 +169,14 @@ static void command_compare(struct str *out, const struct ui *u, const struct sn
     if (ui_compared(u, s, id)) str_printf(out, "qdyno compare %lld %lld", (long long)id[0], (long long)id[1]);
 }
 
-/* Each alone says the same words. */
+/* One `qdyno run` per arm: each prints the same continuation as the dashboard. */
 static void command_write(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct form *f = &u->form;
-    const bool asked = f->kind == FORM_WRITE;
-    const char *prompt = asked ? f->field[0].text : s->write_known ? s->write.prompt : "One day";
+    const bool typed = f->kind == FORM_WRITE;
+    const char *prompt = typed ? f->field[0].text : s->write_known ? s->write.prompt : "One day";
     for (int i = 0; i < SIDEBYSIDE_ARMS; i++) {
-        const char *line = asked            ? f->field[1 + i].text
+        const char *line = typed            ? f->field[1 + i].text
                            : s->write_known ? s->write.arm[i].line
                                             : (const char *const[]){ "default", "q4_0" }[i];
         str_append(out, i ? "; qdyno run -m " : "qdyno run -m ");
@@ -257,13 +256,13 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
     case DO_QUANTIZE: command_quantize(&out, u, s); break;
     case DO_CALIBRATE: command_calibrate(&out, u, s); break;
     case DO_REPORT:
-        str_printf(&out, "qdyno report %lld", run_of(u, s));
+        str_printf(&out, "qdyno report %lld", command_run_id(u, s));
         path_word(&out, " --out ", u->form.kind == FORM_REPORT ? u->form.field[0].text : "FILE.html");
         break;
     case DO_BASELINE:
         str_append(&out, "qdyno baseline set ");
         shell_word(&out, u->form.kind == FORM_BASELINE ? u->form.field[0].text : "NAME");
-        str_printf(&out, " %lld", run_of(u, s));
+        str_printf(&out, " %lld", command_run_id(u, s));
         break;
     case DO_TUNE: command_tune(&out, u, s); break;
     case DO_COMPARE: command_compare(&out, u, s); break;

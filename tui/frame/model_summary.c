@@ -1,11 +1,13 @@
-/* tui/frame/model_summary.c - sums over a file's tensors, and plans for sessions one could have. */
+/* tui/frame/model_summary.c - tensors of a model file grouped and summed, and the memory of
+ * possible sessions by the loader's plan. */
 #include "tui/frame/frame.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "blk.17.attn_q.weight" -> "blk.*.attn_q": layers are alike, and all are weights but the biases. */
+/* "blk.17.attn_q.weight" -> "blk.*.attn_q": without the layer number, and without the suffix that nearly all
+ * have. */
 static void group_name(char *out, size_t size, const char *name)
 {
     static const char TAIL[] = ".weight";
@@ -28,7 +30,8 @@ static void shape_text(char *out, size_t size, const struct gguf_tensor *t)
         used += (size_t)snprintf(out + used, size - used, "%s%lld", i ? " x " : "", (long long)t->shape[i]);
 }
 
-static struct tensor_group *group_of(struct model_summary *l, const struct gguf_tensor *t)
+/* The group of a tensor, created if it is new; NULL when there is no room for another group. */
+static struct tensor_group *summary_group(struct model_summary *l, const struct gguf_tensor *t)
 {
     struct tensor_group fresh = { .count = 0 };
     group_name(fresh.name, sizeof fresh.name, t->name);
@@ -42,18 +45,18 @@ static struct tensor_group *group_of(struct model_summary *l, const struct gguf_
     return &l->group[l->groups++];
 }
 
-static int by_bytes(const void *a, const void *b)
+static int group_by_bytes(const void *a, const void *b)
 {
     const struct tensor_group *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
     return strcmp(x->name, y->name);
 }
 
-static void count_tensors(struct model_summary *l, const struct gguf *g)
+static void summary_count_tensors(struct model_summary *l, const struct gguf *g)
 {
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        struct tensor_group *group = group_of(l, t);
+        struct tensor_group *group = summary_group(l, t);
         l->bytes += t->bytes;
         if (!group) {
             l->left_out++;
@@ -64,11 +67,11 @@ static void count_tensors(struct model_summary *l, const struct gguf *g)
         group->params += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
         group->bytes += t->bytes;
     }
-    qsort(l->group, (size_t)l->groups, sizeof l->group[0], by_bytes);
+    qsort(l->group, (size_t)l->groups, sizeof l->group[0], group_by_bytes);
 }
 
-/* Powers of four from 512 on, and the longest the model was trained for. */
-static void choose_contexts(struct model_summary *l, int64_t longest)
+/* 512, 2048, 8192 ... and the context length the model was trained for. */
+static void summary_choose_contexts(struct model_summary *l, int64_t longest)
 {
     for (int64_t c = 512; c < longest && l->contexts < SUMMARY_CONTEXTS - 1; c *= 4)
         l->context[l->contexts++] = c;
@@ -79,18 +82,18 @@ void model_summary_make(struct model_summary *out, const struct gguf *g, const s
 {
     static const char *const CACHES[SUMMARY_CACHES] = { "f32", "f16", "q8_0", "q4_0" };
     *out = (struct model_summary){ .caches = SUMMARY_CACHES };
-    count_tensors(out, g);
-    choose_contexts(out, s->ctx_train);
+    summary_count_tensors(out, g);
+    summary_choose_contexts(out, s->ctx_train);
     for (int k = 0; k < SUMMARY_CACHES; k++) {
         struct config c;
         char line[32];
         out->cache[k] = CACHES[k];
         out->kv_bytes_per_token[k] = -1;
         snprintf(line, sizeof line, "kv=%s", CACHES[k]);
-        const bool good = !config_parse(&c, line, NULL);
+        const bool parsed = !config_parse(&c, line, NULL);
         for (int i = 0; i < out->contexts; i++) {
             struct memory_plan plan;
-            const bool known = good && out->context[i] <= INT32_MAX &&
+            const bool known = parsed && out->context[i] <= INT32_MAX &&
                                !recipe_plan_memory(&plan, g, &c, (int)out->context[i], 1, NULL);
             out->total[k][i] = known ? plan.total : -1;
             if (known) out->kv_bytes_per_token[k] = plan.kv_bytes_per_token;

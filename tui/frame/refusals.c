@@ -6,17 +6,17 @@
 
 #include "advisor/experiment/experiment.h"
 
-static const char *no_model(const struct snapshot *s)
+static const char *refuse_no_model(const struct snapshot *s)
 {
-    return !s->model_path[0]   ? "no model yet: m chooses one"
+    return !s->model_path[0]   ? "no model is loaded: m chooses one"
            : s->model_error[0] ? "the model cannot be read: m chooses another"
                                : "";
 }
 
-static const char WRITES[] = "two arms write side by side: s stops them";
-static const char COMMAND_RUNS[] = "a command runs, which would disturb it: X cancels it";
+static const char WRITING_RUNS[] = "two arms are writing side by side: s stops them";
+static const char COMMAND_RUNS[] = "the running command would disturb it: X cancels the command";
 
-static bool is_writing(const struct snapshot *s)
+static bool writing_runs(const struct snapshot *s)
 {
     return s->write_known && s->write.running;
 }
@@ -24,20 +24,20 @@ static bool is_writing(const struct snapshot *s)
 static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
-    if (snapshot_is_running(s)) return "an experiment runs: s stops it first";
+    if (snapshot_is_running(s)) return "an experiment is running: s stops it";
     if (u->waiting_to_start || s->experiment_starting) return "an experiment is about to start";
     if (s->command[0]) return COMMAND_RUNS;
-    if (is_writing(s)) return WRITES;
-    return no_model(s);
+    if (writing_runs(s)) return WRITING_RUNS;
+    return refuse_no_model(s);
 }
 
 static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
     if (u->read_only) return "read-only: started with --read-only";
-    if (snapshot_is_running(s) || s->experiment_starting) return "an experiment runs already";
+    if (snapshot_is_running(s) || s->experiment_starting) return "an experiment is running already";
     if (s->command[0]) return COMMAND_RUNS;
-    if (is_writing(s)) return WRITES;
+    if (writing_runs(s)) return WRITING_RUNS;
     if (r) {
         if (strcmp(r->kind, "ab")) return "only an A/B can be resumed";
         return !strcmp(r->state, "done") ? "that run is complete" : "";
@@ -50,35 +50,35 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
 static const char *refuse_command(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
-    if (s->command[0]) return "a command runs already: X cancels it";
+    if (s->command[0]) return "a command is running already: X cancels it";
     if (snapshot_is_running(s) || u->waiting_to_start || s->experiment_starting)
-        return "a command beside the experiment would disturb it: s stops it";
-    if (is_writing(s)) return WRITES;
-    return s->probing ? "the machine is being measured: wait for that" : "";
+        return "a command would disturb the experiment: s stops the experiment";
+    if (writing_runs(s)) return WRITING_RUNS;
+    return s->probing ? "the machine is being measured: wait until that has ended" : "";
 }
 
 static const char *refuse_cancel(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    return s->command[0] ? "" : "no command runs";
+    return s->command[0] ? "" : "no command is running";
 }
 
 static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    if (s->advice_state[0]) return "advice is being worked out already";
+    if (s->advice_state[0]) return "advice is being computed already";
     if (!s->ceilings_known && s->command[0]) return COMMAND_RUNS;
     if (!s->ceilings_known && snapshot_is_running(s))
-        return "measuring the machine now would disturb the A/B that runs";
-    if (!s->ceilings_known && is_writing(s)) return WRITES;
-    return no_model(s);
+        return "measuring the machine now would disturb the running A/B";
+    if (!s->ceilings_known && writing_runs(s)) return WRITING_RUNS;
+    return refuse_no_model(s);
 }
 
 static const char *refuse_push(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
-    if (s->pushing) return "a push is under way";
-    if (!ui_run_id(u, s)) return "no result to push yet: b starts an A/B";
+    if (s->pushing) return "a push is running already";
+    if (!ui_run_id(u, s)) return "there is no result to push: b starts an A/B";
     if (u->view != VIEW_HISTORY && snapshot_is_running(s)) return "the experiment has not finished";
     return "";
 }
@@ -87,91 +87,90 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
 {
     if (u->view == VIEW_HISTORY) {
         const struct run_line *r = ui_run(u, s);
-        if (!r) return "no run to open";
-        if (snapshot_is_running(s)) return "an experiment runs: its screen is 2";
+        if (!r) return "there is no run to open";
+        if (snapshot_is_running(s)) return "an experiment is running: 2 shows it";
         return strcmp(r->kind, "ab") ? refuse_command(u, s) : "";
     }
-    if (u->view != VIEW_SETTINGS && !ui_advice(u, s)) return "no advice selected: a works some out";
+    if (u->view != VIEW_SETTINGS && !ui_advice(u, s)) return "no advice is selected: a computes advice";
     return refuse_start(u, s);
 }
 
 static const char *refuse_stop(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    return snapshot_is_running(s) || is_writing(s) ? "" : "no experiment runs";
+    return snapshot_is_running(s) || writing_runs(s) ? "" : "no experiment is running";
 }
 
-/* Beside a paused experiment it may: nothing is measured then. */
+/* Possible while the experiment is paused: nothing is measured then. */
 static const char *refuse_write(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    if (is_writing(s)) return WRITES;
+    if (writing_runs(s)) return WRITING_RUNS;
     if (snapshot_is_running(s) && !s->experiment.paused_since_ms)
-        return "it would disturb the experiment: P pauses that, s stops it";
+        return "it would disturb the experiment: P pauses the experiment, s stops it";
     if (s->experiment_starting) return "an experiment is about to start";
     if (s->command[0]) return COMMAND_RUNS;
-    return s->probing ? "the machine is being measured: wait for that" : no_model(s);
+    return s->probing ? "the machine is being measured: wait until that has ended" : refuse_no_model(s);
 }
 
 static const char *refuse_pane(const struct ui *u, const struct snapshot *s)
 {
     (void)s;
-    return pane_count(u->view) > 1 ? "" : "this view is one pane: l goes to the next view";
+    return pane_count(u->view) > 1 ? "" : "this view has one pane: l shows the next view";
 }
 
 static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    if (!snapshot_is_running(s)) return "no experiment runs";
+    if (!snapshot_is_running(s)) return "no experiment is running";
     if (!s->experiment.paused_since_ms) return "";
     if (s->command[0]) return COMMAND_RUNS;
-    if (is_writing(s)) return WRITES;
-    return s->probing ? "the machine is being measured: wait for that" : "";
+    if (writing_runs(s)) return WRITING_RUNS;
+    return s->probing ? "the machine is being measured: wait until that has ended" : "";
 }
 
 static const char *refuse_model(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
-    return snapshot_is_running(s) ? "an experiment runs on this model: s stops it first" : "";
+    return snapshot_is_running(s) ? "an experiment is running on this model: s stops it" : "";
 }
 
 static const char *refuse_mark(const struct ui *u, const struct snapshot *s)
 {
-    if (u->view != VIEW_HISTORY) return "marks runs of the history: 4 goes there";
-    return ui_run(u, s) ? "" : "no run to mark";
+    if (u->view != VIEW_HISTORY) return "only runs of the history can be marked: 4 shows it";
+    return ui_run(u, s) ? "" : "there is no run to mark";
 }
 
 static const char *refuse_sort(const struct ui *u, const struct snapshot *s)
 {
     (void)s;
-    return u->view == VIEW_HISTORY ? "" : "sorts the history: 4 goes there";
+    return u->view == VIEW_HISTORY ? "" : "only the history can be sorted: 4 shows it";
 }
 
 static const char *refuse_compare(const struct ui *u, const struct snapshot *s)
 {
     int64_t id[MARKED];
-    return ui_compared(u, s, id) ? "" : "mark two runs first: space in the history (4)";
+    return ui_compared(u, s, id) ? "" : "mark two runs first, with space in the history (4)";
 }
 
 static const char *refuse_verify(const struct ui *u, const struct snapshot *s)
 {
-    if (!ui_advice(u, s)) return "no advice selected: a works some out, 3 shows it";
+    if (!ui_advice(u, s)) return "no advice is selected: a computes advice, 3 shows it";
     return refuse_start(u, s);
 }
 
-/* A run whose results can be kept or told. */
-static const char *refuse_of_run(const struct ui *u, const struct snapshot *s)
+/* For commands about the selected run, or the one on screen. */
+static const char *refuse_run_command(const struct ui *u, const struct snapshot *s)
 {
-    if (!ui_run_id(u, s)) return "no run yet: b starts an A/B, 4 lists what was measured";
+    if (!ui_run_id(u, s)) return "there is no run: b starts an A/B, 4 lists earlier runs";
     return refuse_command(u, s);
 }
 
 static const char *refuse_report(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
-    if (r && strcmp(r->kind, "ab"))
-        return "reports are about experiments: select an A/B (Enter shows this run)";
-    return refuse_of_run(u, s);
+    if (r && strcmp(r->kind, "ab")) return "reports exist for A/Bs only: select one (Enter shows this run)";
+    return refuse_run_command(u, s);
 }
 
 static const char *refuse_apply(const struct ui *u, const struct snapshot *s)
@@ -179,41 +178,60 @@ static const char *refuse_apply(const struct ui *u, const struct snapshot *s)
     const struct run_line *r = ui_run(u, s);
     if (ui_advice(u, s)) return refuse_command(u, s);
     if (r && strcmp(r->kind, "ab"))
-        return "only what won an A/B can be applied: select one, or an advice (3)";
-    return ui_run_id(u, s) ? refuse_of_run(u, s) : "nothing to apply yet: select an advice (3) or an A/B (4)";
+        return "only the winner of an A/B can be applied: select an A/B, or an advice (3)";
+    return ui_run_id(u, s) ? refuse_run_command(u, s)
+                           : "nothing to apply: select an advice (3) or an A/B (4)";
 }
 
-static const char *refuse_work(const struct ui *u, const struct snapshot *s)
+/* For commands about the model on screen. */
+static const char *refuse_model_command(const struct ui *u, const struct snapshot *s)
 {
     const char *no = refuse_command(u, s);
-    return *no ? no : no_model(s);
+    return *no ? no : refuse_no_model(s);
 }
 
 static const char *refuse_output(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    return s->page.number ? "" : "no command has run yet: : finds them all";
+    return s->page.number ? "" : "no command has run yet: : lists the commands";
 }
 
 static const char *refuse_filter(const struct ui *u, const struct snapshot *s)
 {
     (void)s;
-    return u->view == VIEW_HISTORY ? "" : "filters the history: 4 goes there";
+    return u->view == VIEW_HISTORY ? "" : "only the history can be filtered: 4 shows it";
 }
 
 const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
                            size_t size)
 {
     static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start,       [DO_RESUME] = refuse_resume,   [DO_ADVISE] = refuse_advise,
-        [DO_PUSH] = refuse_push,          [DO_OPEN] = refuse_open,       [DO_STOP] = refuse_stop,
-        [DO_PAUSE] = refuse_pause,        [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel,
-        [DO_MODEL] = refuse_model,        [DO_FILTER] = refuse_filter,   [DO_MARK] = refuse_mark,
-        [DO_SORT] = refuse_sort,          [DO_COMPARE] = refuse_compare, [DO_VERIFY] = refuse_verify,
-        [DO_APPLY] = refuse_apply,        [DO_BASELINE] = refuse_of_run, [DO_REPORT] = refuse_report,
-        [DO_QUANTIZE] = refuse_work,      [DO_CALIBRATE] = refuse_work,  [DO_TUNE] = refuse_work,
-        [DO_OUTPUT] = refuse_output,      [DO_WRITE] = refuse_write,     [DO_NEXT_PANE] = refuse_pane,
-        [DO_PREVIOUS_PANE] = refuse_pane, [DO_ZOOM] = refuse_pane,
+        [DO_NEW_AB] = refuse_start,
+        [DO_RESUME] = refuse_resume,
+        [DO_ADVISE] = refuse_advise,
+        [DO_PUSH] = refuse_push,
+        [DO_OPEN] = refuse_open,
+        [DO_STOP] = refuse_stop,
+        [DO_PAUSE] = refuse_pause,
+        [DO_COMMAND] = refuse_command,
+        [DO_CANCEL] = refuse_cancel,
+        [DO_MODEL] = refuse_model,
+        [DO_FILTER] = refuse_filter,
+        [DO_MARK] = refuse_mark,
+        [DO_SORT] = refuse_sort,
+        [DO_COMPARE] = refuse_compare,
+        [DO_VERIFY] = refuse_verify,
+        [DO_APPLY] = refuse_apply,
+        [DO_BASELINE] = refuse_run_command,
+        [DO_REPORT] = refuse_report,
+        [DO_QUANTIZE] = refuse_model_command,
+        [DO_CALIBRATE] = refuse_model_command,
+        [DO_TUNE] = refuse_model_command,
+        [DO_OUTPUT] = refuse_output,
+        [DO_WRITE] = refuse_write,
+        [DO_NEXT_PANE] = refuse_pane,
+        [DO_PREVIOUS_PANE] = refuse_pane,
+        [DO_ZOOM] = refuse_pane,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;

@@ -1,4 +1,4 @@
-/* tui/frame/snapshot.c - questions every view asks of a snapshot. */
+/* tui/frame/snapshot.c - questions that several views ask of a snapshot. */
 #include "tui/frame/frame.h"
 
 #include <math.h>

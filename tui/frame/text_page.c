@@ -1,10 +1,10 @@
-/* tui/frame/text_page.c - see page.h. */
+/* tui/frame/text_page.c - lines of a text page. */
 #include "tui/frame/frame.h"
 
 #include <string.h>
 
-/* A character that was cut in half is dropped. */
-static void end_between_characters(char *text)
+/* Drop the last character if cutting the text left it incomplete (UTF-8). */
+static void text_drop_partial(char *text)
 {
     size_t n = strlen(text), start = n;
     uint32_t code;
@@ -25,7 +25,7 @@ void text_page_put(struct text_page *p, enum page_tone tone, const char *fmt, ..
     const int n = vsnprintf(l->text, sizeof l->text, fmt, args);
     va_end(args);
     l->tone = tone;
-    if (n >= (int)sizeof l->text) end_between_characters(l->text);
+    if (n >= (int)sizeof l->text) text_drop_partial(l->text);
 }
 
 int text_page_columns(const struct text_page *p)

@@ -8,8 +8,8 @@
 
 const char *ui_quit_question(const struct snapshot *s)
 {
-    if (snapshot_is_running(s)) return "An experiment runs: quit and stop it (it can be resumed)?";
-    return s->command[0] ? "A command runs: quit and cancel it?" : "Quit?"; /* it has just ended */
+    if (snapshot_is_running(s)) return "An experiment is running. Quit and stop it (it can be resumed)?";
+    return s->command[0] ? "A command is running. Quit and cancel it?" : "Quit?"; /* it has just ended */
 }
 
 const char *ui_command_hint(const struct ui *u, char *buf, size_t size)
@@ -114,37 +114,39 @@ const char *pane_name(enum view view, int pane)
 const char *const HISTORY_ORDER_NAMES[HISTORY_ORDERS] = { "time",  "effect",   "verdict",
                                                           "model", "workload", "kind" };
 
-struct sorting {
+struct history_sorting {
     const struct snapshot *s;
     enum history_order by;
 };
 
-/* What is not known comes last. */
-static int by_effect(double a, double b)
+/* The larger effect first, unknown effects last. */
+static int compare_by_effect(double a, double b)
 {
     const bool known_a = a > 0, known_b = b > 0;
     if (known_a != known_b) return known_a ? -1 : 1;
     return !known_a || a == b ? 0 : a > b ? -1 : 1;
 }
 
-static int by_text(const char *a, const char *b)
+/* Alphabetical, empty texts last. */
+static int compare_by_text(const char *a, const char *b)
 {
     if (!*a != !*b) return *a ? -1 : 1;
     return strcmp(a, b);
 }
 
-static int by_column(const void *a, const void *b, void *arg)
+/* Equal rows keep the order of time. */
+static int compare_runs_by_column(const void *a, const void *b, void *arg)
 {
-    const struct sorting *o = arg;
+    const struct history_sorting *o = arg;
     const int i = *(const int *)a, k = *(const int *)b;
     const struct run_line *x = &o->s->run[i], *y = &o->s->run[k];
     int c = 0;
     switch (o->by) {
-    case BY_EFFECT: c = by_effect(x->effect_ratio, y->effect_ratio); break;
-    case BY_VERDICT: c = by_text(x->verdict, y->verdict); break;
-    case BY_MODEL: c = by_text(x->model, y->model); break;
-    case BY_WORKLOAD: c = by_text(x->workload, y->workload); break;
-    case BY_KIND: c = by_text(x->kind, y->kind); break;
+    case BY_EFFECT: c = compare_by_effect(x->effect_ratio, y->effect_ratio); break;
+    case BY_VERDICT: c = compare_by_text(x->verdict, y->verdict); break;
+    case BY_MODEL: c = compare_by_text(x->model, y->model); break;
+    case BY_WORKLOAD: c = compare_by_text(x->workload, y->workload); break;
+    case BY_KIND: c = compare_by_text(x->kind, y->kind); break;
     case BY_TIME:
     case HISTORY_ORDERS: break;
     }
@@ -153,10 +155,10 @@ static int by_column(const void *a, const void *b, void *arg)
 
 void ui_history(const struct ui *u, const struct snapshot *s, int rows[SNAPSHOT_RUNS])
 {
-    struct sorting o = { s, u->order };
+    struct history_sorting o = { s, u->order };
     const int n = MAX(s->run_count, 0);
     for (int i = 0; i < n; i++) rows[i] = i;
-    if (n > 1 && u->order != BY_TIME) qsort_r(rows, (size_t)n, sizeof *rows, by_column, &o);
+    if (n > 1 && u->order != BY_TIME) qsort_r(rows, (size_t)n, sizeof *rows, compare_runs_by_column, &o);
 }
 
 int ui_mark(const struct ui *u, int64_t id)

@@ -1,4 +1,4 @@
-/* tui/views/ab.c - the experiment in full: arms, effect block by block, control and verdict. */
+/* tui/views/ab.c - the experiment in full: arms, the effect of each block, control and verdict. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "advisor/experiment/experiment.h"
 
-/* The table of arms: one row per column of it. Text of a figure for one arm. */
+/* A column of the table of arms. */
 struct arm_column {
     const char *head;
     int columns;
@@ -60,7 +60,7 @@ static struct figure show_cells(const struct experiment_arm *a)
     return f;
 }
 
-/* In order of weight: a narrow screen shows the first ones. */
+/* The most important first: a narrow screen shows only those that fit. */
 static const struct arm_column COLUMNS[] = {
     { "metric", 9, show_rate },
     { "prefill/s", 11, show_prefill },
@@ -103,7 +103,7 @@ static void row_config(struct grid *g, struct rect in, int row, const struct exp
     pen_printf(&p, ROLE_DIM, "   %s", a->failed ? "" : a->ready ? "loaded" : a->cells ? "" : "loading");
 }
 
-/* Many arms: one row each; figures follow as far as the screen is wide. */
+/* With more than two arms each has one row, with as many figures as fit. */
 static void row_challenger(struct grid *g, struct rect in, int row, const struct snapshot *s, int arm,
                            bool selected)
 {
@@ -135,7 +135,7 @@ static void rows_arms(struct grid *g, struct rect in, const struct snapshot *s, 
 {
     const struct experiment_state *x = &s->experiment;
     struct pen p = pen_at(g, in, 0, 0);
-    pen_printf(&p, ROLE_DIM, "each against A by %s; ↑ ↓ choose what is drawn below",
+    pen_printf(&p, ROLE_DIM, "each against A by %s; ↑ ↓ select the arm drawn below",
                experiment_metric(x)->name);
     const int challengers = experiment_arms(x) - 1, rows = in.h - 2;
     row_challenger(g, in, 1, s, 0, false);
@@ -166,8 +166,9 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     row_figures(g, in, 4, &x->arm[1], 1);
 }
 
-/* What is not known while it runs has no row: quality, and what all axes say together. */
-static void rows_whole(struct grid *g, struct rect in, int row, const struct experiment_state *x, int arm)
+/* Quality, and the joint statement about all axes: known only after the blocks. */
+static void rows_conclusion(struct grid *g, struct rect in, int row, const struct experiment_state *x,
+                            int arm)
 {
     struct pen p = pen_at(g, in, 0, row);
     if (x->comparison[arm].quality.known) {
@@ -188,7 +189,7 @@ static void box_verdict(struct grid *g, struct rect area, const struct snapshot 
     const struct comparison *c = experiment_comparison(x, arm);
     char text[300], title[64];
     snprintf(title, sizeof title, "Verdict on %c%s", 'A' + arm,
-             c == &x->confirmation ? ", measured afresh" : "");
+             c == &x->confirmation ? ", confirmed on new blocks" : "");
     struct rect in = grid_box(g, area, title, NULL);
     struct pen p = pen_at(g, in, 0, 0);
     draw_verdict(&p, x, arm);
@@ -197,7 +198,7 @@ static void box_verdict(struct grid *g, struct rect area, const struct snapshot 
     if (c->blocks > 1 && isfinite(c->p)) pen_printf(&p, ROLE_DIM, "  p %.2g", c->p);
     pen_printf(&p, ROLE_DIM, "  margin ±%.2g%%", x->spec.margin * 100);
     if (isfinite(x->mde) && pen_left(&p) >= 17)
-        pen_printf(&p, ROLE_DIM, "  can see ±%.2g%%", expm1(x->mde) * 100);
+        pen_printf(&p, ROLE_DIM, "  detects ±%.2g%%", expm1(x->mde) * 100);
     p = pen_at(g, in, 0, 1);
     draw_control(&p, x);
     if (isfinite(x->control.lower))
@@ -209,7 +210,7 @@ static void box_verdict(struct grid *g, struct rect area, const struct snapshot 
     pen_field(&p, pen_left(&p), ROLE_TEXT, *why ? why : next_step(s, text, sizeof text));
     p = pen_at(g, in, 0, 3);
     draw_progress(&p, s);
-    rows_whole(g, in, 4, x, arm);
+    rows_conclusion(g, in, 4, x, arm);
 }
 
 void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
@@ -220,7 +221,7 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
         struct rect in = grid_box(g, body, "A/B", snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
         grid_wrap(
             g, in, ROLE_TEXT,
-            "No experiment on screen. b starts one; 4 lists the earlier ones (Enter opens, r resumes a stopped one).");
+            "No experiment on screen. b starts one; 4 lists earlier ones (Enter opens one, r resumes a stopped one).");
         return;
     }
     const int arm = experiment_selected(x, u);

@@ -1,11 +1,12 @@
-/* tui/views/blocks.c - the KV cache as the engine keeps it: which block of memory holds which sequence. */
+/* tui/views/blocks.c - the KV cache during a run: which block holds which sequence, and how full the last
+ * batch was. */
 #include "tui/views/parts.h"
 
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
 
-/* A sequence's blocks look alike by letter first, by role second. */
+/* A sequence is told by its letter; colours repeat. */
 static unsigned block_style(char owner)
 {
     static const enum role ROLES[] = { ROLE_ARM_A, ROLE_ARM_B, ROLE_GRAPH, ROLE_METER, ROLE_TITLE, ROLE_KEY };
@@ -13,7 +14,7 @@ static unsigned block_style(char owner)
     return ROLES[(unsigned char)owner % COUNT_OF(ROLES)];
 }
 
-static const struct occupancy *told(const struct snapshot *s)
+static const struct occupancy *occupancy_known(const struct snapshot *s)
 {
     const struct occupancy *o = &s->experiment.occupancy;
     return s->experiment_known && o->arm >= 0 && o->blocks > 0 ? o : NULL;
@@ -23,18 +24,18 @@ static int draw_map(struct grid *g, struct rect in, const struct occupancy *o)
 {
     const int cells = (int)strlen(o->map), room = in.w * in.h;
     if (!cells || !room) return 0;
-    const int joined = (cells + room - 1) / room; /* more blocks than the box has cells */
-    for (int i = 0; i * joined < cells; i++) {
+    const int merged = (cells + room - 1) / room; /* blocks per cell, when there are more blocks than cells */
+    for (int i = 0; i * merged < cells; i++) {
         char owner = '.';
-        for (int k = i * joined; k < MIN((i + 1) * joined, cells) && owner == '.'; k++) owner = o->map[k];
+        for (int k = i * merged; k < MIN((i + 1) * merged, cells) && owner == '.'; k++) owner = o->map[k];
         grid_put(g, in, i % in.w, i / in.w, owner == '.' ? 0xb7 : (uint32_t)owner, block_style(owner));
     }
-    return ((cells + joined - 1) / joined + in.w - 1) / in.w;
+    return ((cells + merged - 1) / merged + in.w - 1) / in.w;
 }
 
 void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
 {
-    const struct occupancy *o = told(s);
+    const struct occupancy *o = occupancy_known(s);
     char title[160] = "KV cache";
     if (o)
         snprintf(title, sizeof title, "KV cache of %c: %d of %d blocks of %d tokens, %s", 'A' + o->arm,
@@ -43,9 +44,9 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
     if (!o) {
         grid_wrap(g, in, ROLE_DIM,
                   s->experiment_known && !s->experiment_live
-                      ? "n/a: how full the cache was is not stored with a run; it is shown while one measures"
-                      : "n/a: nothing runs. While an experiment measures, each block of the cache is a "
-                        "character here: . free, else the sequence that it belongs to.");
+                      ? "n/a: cache usage is only shown while an experiment runs; it is not stored"
+                      : "n/a: no experiment is running. While one runs, each block of the cache is a "
+                        "character: . free, otherwise the letter of its sequence.");
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
@@ -58,6 +59,6 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
     const int rows = draw_map(g, rect_rows(in, 1, in.h - 2), o);
     p = pen_at(g, in, 0, MIN(rows + 1, in.h - 1));
     pen_field(&p, in.w, ROLE_DIM,
-              o->step > 1 ? "· free  0-9 a-z sequence, several blocks each"
+              o->step > 1 ? "· free  0-9 a-z sequence; several blocks each"
                           : "· free  0-9 a-z sequence of a block");
 }

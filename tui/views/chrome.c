@@ -1,4 +1,5 @@
-/* tui/views/chrome.c - the frame around every view: title, status, footer, and what lies over them. */
+/* tui/views/chrome.c - the lines around every view: title, status line, footer; and the order in which
+ * overlays are drawn. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -6,6 +7,8 @@
 
 #include "advisor/experiment/experiment.h"
 
+/* To add a view: a value in enum view and its panes (frame.h), a layout (layout.c), a function in a file of
+ * its own (declared in parts.h), a row here, and a key with DO_VIEW_* (tui/forms/keys.c). */
 const struct view_row VIEWS[VIEW_COUNT] = {
     [VIEW_LIVE] = { "live", view_live },       [VIEW_AB] = { "A/B", view_ab },
     [VIEW_ADVICE] = { "advice", view_advice }, [VIEW_HISTORY] = { "history", view_history },
@@ -25,15 +28,15 @@ static void draw_too_small(struct grid *g)
 
 static void running_state(const struct experiment_state *x, struct mark m, char *buf, size_t size)
 {
-    const bool waits = x->pausing || x->paused_since_ms;
-    int n = snprintf(buf, size, "%s %s", m.glyph, x->phase == PHASE_BLOCKS && !waits ? "A/B" : m.word);
+    const bool paused = x->pausing || x->paused_since_ms;
+    int n = snprintf(buf, size, "%s %s", m.glyph, x->phase == PHASE_BLOCKS && !paused ? "A/B" : m.word);
     if (x->phase >= PHASE_CONTROL && n < (int)size)
         n += snprintf(buf + n, size - (size_t)n, "  block %d", MAX(x->block, 0) + 1);
-    if (isfinite(x->eta_s) && !waits && n < (int)size)
+    if (isfinite(x->eta_s) && !paused && n < (int)size)
         snprintf(buf + n, size - (size_t)n, "  ETA %s", figure_duration(x->eta_s).text);
 }
 
-/* "● quantize 42%", else how long it has been running. */
+/* "● quantize 42%", or the running time if the command reports no progress. */
 static void command_state(const struct snapshot *s, char *buf, size_t size)
 {
     const bool known = s->task_known && isfinite(s->task.done);
@@ -88,7 +91,7 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
     pen_put(&p, phase_mark(s).role, state);
 }
 
-/* How far the command beside the dashboard has come: what it does, a bar, rate, time left. */
+/* The running command: what it does, a progress bar, its rate, the time left. */
 static void draw_task(struct pen *p, const struct snapshot *s)
 {
     enum { BAR = 12, TAIL = 66 };
@@ -111,7 +114,7 @@ static void draw_task(struct pen *p, const struct snapshot *s)
         pen_put(p, ROLE_DIM, figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
     }
     pen_put(p, ROLE_KEY | STYLE_BOLD, s->task_cancelled ? "" : "  X");
-    pen_put(p, ROLE_TEXT, s->task_cancelled ? "  ending" : " cancels");
+    pen_put(p, ROLE_TEXT, s->task_cancelled ? "  stopping" : " cancels");
 }
 
 static void draw_status(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
@@ -144,7 +147,7 @@ static void draw_status(struct grid *g, struct rect row, const struct snapshot *
     pen_put(&p, ROLE_DIM, cost);
 }
 
-/* The footer is full of keys on a narrow screen: their labels are brief there. */
+/* A narrow footer uses brief labels and leaves out keys that do nothing now. */
 static bool footer_is_narrow(int columns)
 {
     return columns < 130;
@@ -189,9 +192,9 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
         const struct key_binding *k = &KEYS[i];
         if (!k->label || k == help || k == quit) continue;
         bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
-        /* s and r are of use only in turn: show the one that can be pressed. */
+        /* Of stop, resume and pause show only those that are possible now. */
         if (refused && (k->action == DO_STOP || k->action == DO_RESUME || k->action == DO_PAUSE)) continue;
-        if (refused && footer_is_narrow(row.w)) continue; /* its room is for one that does something */
+        if (refused && footer_is_narrow(row.w)) continue;
         if (p.x + footer_columns(k, row.w) > row.w - end) continue;
         footer_item(&p, k, k->action == DO_VIEW_LIVE + (enum action)u->view, refused);
     }
@@ -200,7 +203,7 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
     footer_item(&p, quit, false, false);
 }
 
-/* ---------------------------------------------------------------- all of it */
+/* ---------------------------------------------------------------- the whole frame */
 
 void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
 {

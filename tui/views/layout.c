@@ -1,5 +1,5 @@
-/* tui/views/layout.c - boxes from sizes. At 80x24 the live view just holds; every further row and column
- * shows more. */
+/* tui/views/layout.c - boxes from sizes. The live view just fits into 80x24; more rows and columns show more.
+ */
 #include "tui/views/layout.h"
 
 #include "tui/views/views.h"
@@ -29,8 +29,8 @@ void layout_live(struct rect body, struct rect box[LIVE_PANES])
     box[LIVE_LOG] = (struct rect){ body.x + advice, body.y + top + ab, body.w - advice, low };
 }
 
-/* Two arms have two rows each (configuration, figures), more of them one each; on a low screen the effect
- * keeps its rows and the arms scroll. */
+/* Two arms have two rows each (configuration, figures), more arms one row each. On a low screen the effect
+ * keeps its rows and the list of arms scrolls. */
 void layout_ab(struct rect body, int arms, struct rect box[AB_PANES])
 {
     const int verdict = body.h >= 27 ? 8 : 6, effect = 6;
@@ -41,7 +41,7 @@ void layout_ab(struct rect body, int arms, struct rect box[AB_PANES])
     box[AB_VERDICT] = (struct rect){ body.x, body.y + MAX(body.h - verdict, top), body.w, verdict };
 }
 
-/* Side by side where both have room to say everything. */
+/* Side by side if both fit completely, else one above the other. */
 void layout_model(struct rect body, struct rect box[MODEL_PANES])
 {
     const int right = 66, low = 10;
@@ -55,8 +55,8 @@ void layout_model(struct rect body, struct rect box[MODEL_PANES])
     box[MODEL_MEMORY] = rect_rows(body, top, body.h - top);
 }
 
-/* The table keeps its rows, then why one of them, then the pictures: below where the screen is high, beside
- * the words where it is wide. */
+/* The table first, then the reason for the selected row, then the charts: below on a high screen, beside the
+ * reason on a wide one. */
 void layout_advice(struct rect body, int rows, struct rect box[ADVICE_PANES])
 {
     const int details = 9, list = MIN(rows + 3, body.h - details), low = body.h - list;
@@ -90,7 +90,6 @@ void layout_quality(struct rect body, struct rect box[QUALITY_PANES])
     box[QUALITY_LAYERS] = rect_rows(body, top, body.h - top);
 }
 
-/* Four quarters. */
 void layout_load(struct rect body, struct rect box[LOAD_PANES])
 {
     const int top = body.h / 2, left = body.w / 2;
@@ -100,7 +99,7 @@ void layout_load(struct rect body, struct rect box[LOAD_PANES])
     box[LOAD_ROOFLINE] = (struct rect){ body.x + left, body.y + top, body.w - left, body.h - top };
 }
 
-/* The two texts beside each other, what is said about both below. */
+/* The two texts side by side, the comparison below. */
 void layout_write(struct rect body, struct rect box[WRITE_PANES])
 {
     const int low = MIN(5, body.h), left = body.w / 2, top = body.h - low;

@@ -68,8 +68,8 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
             s->advice_state[0] ? s->advice_state
             : s->advice_error[0]
                 ? s->advice_error
-                : "No advice yet. a measures this machine's limits once (reads, arithmetic), predicts every "
-                  "configuration from them and ranks them; Enter then verifies one by an A/B.";
+                : "No advice yet. a measures the limits of this machine once (memory reads, arithmetic), predicts "
+                  "the speed of every configuration and ranks them. Enter then checks one with an A/B.";
         grid_wrap(g, in, s->advice_error[0] && !s->advice_state[0] ? ROLE_ERROR : ROLE_TEXT, text);
         return;
     }
@@ -83,7 +83,8 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
     }
     if (chosen < 0 || chosen >= s->advice_count) return;
-    advice_details(g, grid_box(g, box[ADVICE_DETAILS], "Why, and the check (v runs it)", NULL),
+    advice_details(g,
+                   grid_box(g, box[ADVICE_DETAILS], "Reason, and the A/B that checks it (v runs it)", NULL),
                    &s->advice[chosen]);
     if (box[ADVICE_PARETO].w) box_pareto(g, box[ADVICE_PARETO], s, chosen);
     if (box[ADVICE_QUALITY].w) box_pareto_quality(g, box[ADVICE_QUALITY], s, chosen);
@@ -100,7 +101,7 @@ static struct mark run_mark(const struct run_line *r)
     return (struct mark){ "●", r->state, ROLE_TITLE };
 }
 
-/* mark: 0 none, else it is one of the runs to be compared. */
+/* mark: 1 or 2 for a run marked for comparison; 0 none. */
 static void history_row(struct grid *g, struct rect in, int row, const struct run_line *r, bool chosen,
                         int mark)
 {
@@ -128,9 +129,9 @@ void view_history(struct grid *g, struct rect body, const struct snapshot *s, co
 {
     char title[192], by[32] = "";
     int order[SNAPSHOT_RUNS];
-    if (u->order != BY_TIME) snprintf(by, sizeof by, ", by %s", HISTORY_ORDER_NAMES[u->order]);
+    if (u->order != BY_TIME) snprintf(by, sizeof by, ", sorted by %s", HISTORY_ORDER_NAMES[u->order]);
     if (u->filter[0])
-        snprintf(title, sizeof title, "History: rows with \"%s\" (Esc: all)%s", u->filter, by);
+        snprintf(title, sizeof title, "History: rows that match \"%s\" (Esc shows all)%s", u->filter, by);
     else
         snprintf(title, sizeof title, "History%s", by);
     struct rect in = grid_box(g, body, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
@@ -139,7 +140,7 @@ void view_history(struct grid *g, struct rect body, const struct snapshot *s, co
                   s->run_error[0]    ? s->run_error
                   : s->run_count < 0 ? "reading the database"
                   : u->filter[0]     ? "no run matches"
-                                     : "nothing measured yet: b starts an A/B");
+                                     : "no runs yet: b starts an A/B");
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);

@@ -1,4 +1,4 @@
-/* tui/views/live.c - everything at a glance: machine, engine, the A/B that runs, advice, log. */
+/* tui/views/live.c - everything on one screen: machine, engine, the running A/B, advice, log. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -89,7 +89,7 @@ static void rows_limits(struct grid *g, struct rect in, const struct snapshot *s
     pen_printf(&p, ROLE_TEXT, ", %s Gop/s", figure_number(best / 1e9).text);
 }
 
-/* One picture above the other where there is room for two, else the first; from `row` of a box on. */
+/* Charts one above the other, as many as fit below `row`. */
 enum { TIMELINE_ROWS = 5 };
 static void draw_timelines(struct grid *g, struct rect in, int row, const struct timeline *t, int n)
 {
@@ -138,7 +138,7 @@ static void box_machine(struct grid *g, struct rect area, const struct snapshot 
 
 /* ---------------------------------------------------------------- engine */
 
-/* The arm whose figures the engine box shows: the one that runs, else the last that ran. */
+/* The arm shown in the engine box: the running one, else the last that ran; -1 without an experiment. */
 static int engine_arm(const struct snapshot *s)
 {
     if (!s->experiment_known) return -1;
@@ -187,7 +187,7 @@ static void rows_model(struct grid *g, struct rect in, const struct snapshot *s)
     const struct model_shape *m = &s->model;
     if (!m->arch[0]) {
         grid_wrap(g, in, s->model_error[0] ? ROLE_ERROR : ROLE_DIM,
-                  s->model_error[0] ? s->model_error : "no model read yet");
+                  s->model_error[0] ? s->model_error : "no model is loaded");
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
@@ -263,7 +263,8 @@ static void draw_next(struct pen *p, const struct snapshot *s)
     pen_field(p, pen_left(p), ROLE_TEXT, next_step(s, text, sizeof text));
 }
 
-static void draw_invitation(struct grid *g, struct rect in)
+/* Shown before the first experiment. */
+static void draw_first_steps(struct grid *g, struct rect in)
 {
     struct pen p = pen_at(g, in, 0, 0);
     pen_put(&p, ROLE_TEXT, "No experiment yet. ");
@@ -273,7 +274,7 @@ static void draw_invitation(struct grid *g, struct rect in)
     pen_put(&p, ROLE_DIM, "  A default    B q8_0    workload tg64 (decode 64 tokens)");
     grid_wrap(
         g, rect_rows(in, 2, in.h - 2), ROLE_TEXT,
-        "and says which is faster, by how much, and how sure it is. First A runs against A: that is the noise.");
+        "and reports which is faster, by how much, and how certain that is. First A runs against A to measure the noise.");
 }
 
 static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
@@ -287,7 +288,7 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
                  'A' + MAX(x->headline, 1), experiment_arms(x) - 1);
     struct rect in = grid_box(g, area, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
     if (!s->experiment_known) {
-        draw_invitation(g, in);
+        draw_first_steps(g, in);
         return;
     }
     row_arm(g, in, 0, s, 0);

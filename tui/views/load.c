@@ -1,5 +1,5 @@
-/* tui/views/load.c - what is asked of the engine and how it copes: requests, their latencies, the KV cache,
- * and the run against what the machine could do. */
+/* tui/views/load.c - how the engine handles requests: their latencies, the KV cache, and the run on the
+ * roofline of the machine. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "advisor/experiment/experiment.h"
 
-static const struct load_result *chosen_line(const struct snapshot *s, const struct ui *u)
+static const struct load_result *load_selected(const struct snapshot *s, const struct ui *u)
 {
     const int n = s->load.lines;
     return n > 0 ? &s->load.line[MAX(0, MIN(u->selected[VIEW_LOAD], n - 1))] : NULL;
@@ -17,7 +17,7 @@ static const struct load_result *chosen_line(const struct snapshot *s, const str
 
 enum { COUNT = 6, TIME = 7, RATE = 7, PREFILL = 10, WORKLOAD = 14 };
 
-static void line_row(struct grid *g, struct rect in, int row, const struct load_result *l, bool chosen)
+static void request_row(struct grid *g, struct rect in, int row, const struct load_result *l, bool chosen)
 {
     const unsigned style = !l ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
     const int figures = COUNT + 2 * TIME + RATE, prefill = in.w >= figures + WORKLOAD + PREFILL ? PREFILL : 0;
@@ -41,34 +41,34 @@ static void box_requests(struct grid *g, struct rect area, const struct snapshot
     if (l->lines <= 0) {
         grid_wrap(g, in, l->error[0] ? ROLE_ERROR : ROLE_DIM,
                   l->error[0]         ? l->error
-                  : !s->model_path[0] ? "no model yet: m chooses one"
-                  : l->lines < 0      ? "reading what was measured"
-                                 : "n/a: no request to this model was measured yet: b starts an A/B, the "
-                                   "command below measures one load");
+                  : !s->model_path[0] ? "no model is loaded: m chooses one"
+                  : l->lines < 0      ? "reading the database"
+                                 : "n/a: no requests to this model were measured yet. b starts an A/B; the "
+                                   "command below measures one workload");
         return;
     }
-    line_row(g, in, 0, NULL, false);
+    request_row(g, in, 0, NULL, false);
     const int rows = in.h - 1, chosen = u->selected[VIEW_LOAD];
     const int top = MAX(MIN(chosen - rows / 2, l->lines - rows), 0);
     for (int i = top; i < l->lines && i - top < rows; i++) {
-        line_row(g, in, 1 + i - top, &l->line[i], i == chosen);
+        request_row(g, in, 1 + i - top, &l->line[i], i == chosen);
         grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
     }
 }
 
 /* ---------------------------------------------------------------- latencies */
 
-/* Side by side where there is room for two, else one above the other. */
+/* Two histograms, side by side if the box is wide enough. */
 static void box_latency(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    const struct load_result *l = chosen_line(s, u);
+    const struct load_result *l = load_selected(s, u);
     char title[128] = "Latency";
     if (l)
         snprintf(title, sizeof title, "Latency of %.40s, %d sequence%s", l->workload, MAX(l->sequences, 1),
                  l->sequences > 1 ? "s" : "");
     struct rect in = grid_box(g, area, title, NULL), part[2];
     if (!l) {
-        grid_wrap(g, in, ROLE_DIM, "n/a: nothing was measured");
+        grid_wrap(g, in, ROLE_DIM, "n/a: no requests were measured");
         return;
     }
     const bool beside = in.w >= 76;
@@ -82,12 +82,14 @@ static void box_latency(struct grid *g, struct rect area, const struct snapshot 
 
 /* ---------------------------------------------------------------- roofline */
 
-/* Where an arm's phase stands: operations a byte, operations a second. */
+/* A point of the roofline: arithmetic intensity (operations per byte) and rate (operations per second). */
 struct roof_point {
     double intensity, ops_s;
 };
 
-/* Matrices only: weights are read once a step for all sequences, each sequence's cache once a step. */
+/* Counts matrix products only. A decode step reads the weights once for all sequences, and the KV cache of
+ * each sequence once: intensity = flops per step / (weight bytes + sequences x cached tokens x KV bytes per
+ * token). */
 static struct roof_point decode_point(const struct experiment_arm *a, const struct workload *w)
 {
     const double sequences = MAX(w->sequences, 1), held = w->depth + w->prompt + w->gen / 2.0;
@@ -120,8 +122,8 @@ static struct figure show_intensity(double v)
     return f;
 }
 
-/* The highest roof, and the lowest of those above plain code: f32 where there are vectors. */
-static void roofs(const struct machine_ceilings *c, int *high, int *low)
+/* Rows of the highest arithmetic limit and of the best f32 limit; -1 for none. */
+static void choose_roofs(const struct machine_ceilings *c, int *high, int *low)
 {
     *high = *low = -1;
     for (int i = 0; i < c->count; i++) {
@@ -171,8 +173,9 @@ static int roof_marks(const struct experiment_state *x, struct roof_mark *out)
 static const char *roof_missing(const struct snapshot *s)
 {
     if (!s->ceilings_known)
-        return "n/a: this machine's limits were not measured yet: a measures them (about 8 s)";
-    if (!isfinite(s->ceilings.read_bytes_s_all)) return "n/a: how fast memory can be read is not known";
+        return "n/a: the limits of this machine are not measured: a measures them (about 8 s)";
+    if (!isfinite(s->ceilings.read_bytes_s_all))
+        return "n/a: the memory bandwidth of this machine is unknown";
     return "";
 }
 
@@ -182,9 +185,9 @@ static void draw_roofline(struct grid *g, struct rect in, const struct snapshot 
     struct roof_mark mark[2 * EXPERIMENT_ARMS];
     const int n = s->experiment_known ? roof_marks(&s->experiment, mark) : 0;
     int high, low;
-    roofs(c, &high, &low);
+    choose_roofs(c, &high, &low);
     if (high < 0) {
-        grid_wrap(g, in, ROLE_DIM, "n/a: no limit of arithmetic is known");
+        grid_wrap(g, in, ROLE_DIM, "n/a: no arithmetic limit is known");
         return;
     }
     const double peak = c->row[high].ops_s_all, bytes_s = c->read_bytes_s_all;
@@ -193,7 +196,7 @@ static void draw_roofline(struct grid *g, struct rect in, const struct snapshot 
     for (int i = 0; i < n; i++) {
         x.hi = fmax(x.hi, mark[i].at.intensity * 1.3);
         y.lo = fmin(y.lo, mark[i].at.ops_s / 2);
-        y.hi = fmax(y.hi, mark[i].at.ops_s * 1.5); /* weights in a cache: above the roof */
+        y.hi = fmax(y.hi, mark[i].at.ops_s * 1.5); /* with weights in a cache a point lies above the roof */
     }
     char name[64];
     const int legend = in.h >= 8 ? 1 : 0;
@@ -209,10 +212,12 @@ static void draw_roofline(struct grid *g, struct rect in, const struct snapshot 
         plane_mark(&p, mark[i].at.intensity, mark[i].at.ops_s, mark[i].code, mark[i].style);
     if (!legend) return;
     struct pen pen = pen_at(g, in, 0, in.h - 1);
-    pen_field(&pen, in.w, ROLE_DIM,
-              n ? in.w >= 90 ? "A B decode, a b prefill: operations of matrices, bytes of weights and cache"
-                             : "A B decode  a b prefill"
-                : "an experiment's arms are marked here");
+    pen_field(
+        &pen, in.w, ROLE_DIM,
+        n ? in.w >= 90
+                ? "A B decode, a b prefill: operations of matrix products, bytes of weights and KV cache"
+                : "A B decode  a b prefill"
+          : "the arms of an experiment are marked here");
 }
 
 static void box_roofline(struct grid *g, struct rect area, const struct snapshot *s)

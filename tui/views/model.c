@@ -1,5 +1,5 @@
-/* tui/views/model.c - the model as a file (which tensors, in which formats, how many bytes) and in memory (by
- * context and KV type, all at once: what would fit shows without trying). */
+/* tui/views/model.c - the tensors of the model file by name and format, and the memory of a session by
+ * context length and KV type. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ static void box_tensors(struct grid *g, struct rect area, const struct snapshot 
         grid_wrap(g, in, s->model_error[0] ? ROLE_ERROR : ROLE_DIM,
                   s->model_error[0]  ? s->model_error
                   : s->model_path[0] ? "reading the file"
-                                     : "no model yet: m chooses one");
+                                     : "no model is loaded: m chooses one");
         return;
     }
     const int chosen = u->selected[VIEW_MODEL], top = MAX(MIN(chosen - in.h / 2, l->groups - in.h), 0);
@@ -59,7 +59,7 @@ static void box_tensors(struct grid *g, struct rect area, const struct snapshot 
 
 enum { CACHE_COLUMNS = 7, PER_TOKEN_COLUMNS = 11, TOTAL_COLUMNS = 10 };
 
-/* As many contexts as there is room for, the longest always among them. */
+/* Column i of the contexts: when not all fit, the last column is the longest one. */
 static int context_at(const struct model_summary *l, int columns, int i)
 {
     return i == columns - 1 ? l->contexts - 1 : i;
@@ -75,7 +75,7 @@ static void memory_row(struct grid *g, struct rect in, int row, const struct sna
     pen_field(&p, CACHE_COLUMNS, cache < 0 ? ROLE_DIM : ROLE_TEXT | STYLE_BOLD,
               cache < 0 ? "kv" : l->cache[cache]);
     pen_field_right(&p, PER_TOKEN_COLUMNS, ROLE_DIM,
-                    cache < 0 ? "a token" : figure_bytes(l->kv_bytes_per_token[cache]).text);
+                    cache < 0 ? "per token" : figure_bytes(l->kv_bytes_per_token[cache]).text);
     for (int i = 0; i < columns; i++) {
         const int c = context_at(l, columns, i);
         if (cache < 0) {
@@ -95,7 +95,7 @@ static void box_memory(struct grid *g, struct rect area, const struct snapshot *
     const struct model_summary *l = &s->summary;
     char title[96] = "Memory by context and KV type";
     if (s->machine_known && s->machine.memory_available_bytes >= 0)
-        snprintf(title, sizeof title, "Memory by context and KV type; %s are free",
+        snprintf(title, sizeof title, "Memory by context and KV type; %s free",
                  figure_bytes(s->machine.memory_available_bytes).text);
     struct rect in = grid_box(g, area, title, "$ qdyno fit -c 512,4096 -C kv=q8_0");
     if (!l->groups) return;
@@ -103,7 +103,7 @@ static void box_memory(struct grid *g, struct rect area, const struct snapshot *
     if (in.h > l->caches + 2)
         grid_wrap(
             g, rect_rows(in, l->caches + 2, in.h - l->caches - 2), ROLE_DIM,
-            "Weights as the file has them, one sequence; ✕ does not fit into what is free now. The loader "
+            "Weights as in the file, one sequence. ✕: more than the memory that is free now. The loader "
             "allocates by the same plan.");
 }
 

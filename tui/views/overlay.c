@@ -1,10 +1,11 @@
-/* tui/views/overlay.c - what lies over a view: the form that is being filled in, the palette, the keys. */
+/* tui/views/overlay.c - what is drawn over a view: forms with suggestions, text pages, questions, the
+ * palette, the help. */
 #include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A line being typed, scrolled so that the cursor stays in sight. */
+/* A text field, scrolled so that the cursor stays visible. */
 static void draw_input(struct pen *p, const struct form_field *field, bool here)
 {
     char before[FORM_TEXT];
@@ -25,13 +26,13 @@ static void draw_input(struct pen *p, const struct form_field *field, bool here)
     grid_put(p->g, p->area, from + cursor, p->y, under.code ? under.code : ' ', ROLE_TEXT | STYLE_REVERSE);
 }
 
-/* Nothing but what is drawn from now on can be clicked. */
-static void cover(struct grid *g, enum hit_kind kind)
+/* Cover the click targets drawn so far; `kind` is what a click outside of the overlay does. */
+static void cover_clicks(struct grid *g, enum hit_kind kind)
 {
     grid_hit(g, grid_area(g), kind, 0);
 }
 
-/* ---------------------------------------------------------------- offers */
+/* ---------------------------------------------------------------- suggestions */
 
 /* Its end, where it is longer than there is room for: of paths that says the most. */
 static void pen_tail(struct pen *p, int columns, unsigned style, const char *text)
@@ -57,7 +58,7 @@ static struct figure figure_params(int64_t n)
     return f;
 }
 
-/* A model, as far as its header has been read; what there is no room for stands below when it is chosen. */
+/* A model whose header was read. The details below the list show what does not fit into the row. */
 static void model_row(struct pen *p, const struct snapshot *s, const struct file_entry *e, const char *name,
                       unsigned extra)
 {
@@ -91,19 +92,19 @@ static void file_row(struct pen *p, const struct snapshot *s, const struct sugge
         model_row(p, s, e, c->text, extra);
         return;
     }
-    const char *said = e->trouble[0]            ? e->trouble
+    const char *note = e->trouble[0]            ? e->trouble
                        : e->kind == FILE_FOLDER ? e->note
                        : !e->known              ? "reading its header"
                                                 : "";
-    const int room = *said ? pen_left(p) * 45 / 100 : pen_left(p) - BYTES - 2;
+    const int room = *note ? pen_left(p) * 45 / 100 : pen_left(p) - BYTES - 2;
     pen_tail(p, MIN(MAX(text_columns(c->text), 20), MAX(room, 12)),
              (e->kind == FILE_FOLDER ? ROLE_TITLE : ROLE_TEXT) | extra, c->text);
     pen_field_right(p, BYTES, ROLE_DIM | extra, e->bytes >= 0 ? figure_bytes(e->bytes).text : "");
     pen_put(p, ROLE_DIM | extra, "  ");
-    pen_field(p, pen_left(p), (e->trouble[0] ? ROLE_WARN : ROLE_DIM) | extra, said);
+    pen_field(p, pen_left(p), (e->trouble[0] ? ROLE_WARN : ROLE_DIM) | extra, note);
 }
 
-/* All that is known of the chosen file. */
+/* Everything known about the selected file. */
 static void draw_file(struct grid *g, struct rect in, const struct snapshot *s, const struct suggestion *c)
 {
     const struct file_entry *e = c->file;
@@ -116,15 +117,15 @@ static void draw_file(struct grid *g, struct rect in, const struct snapshot *s, 
         str_printf(&text, ": %s, %s parameters, %s in %s", e->arch, figure_params(e->params).text,
                    figure_bytes(e->bytes).text, e->format);
     if (e->needs_bytes >= 0)
-        str_printf(&text, "; a session takes %s%s%s", figure_bytes(e->needs_bytes).text,
+        str_printf(&text, "; a session needs %s%s%s", figure_bytes(e->needs_bytes).text,
                    free < 0 ? "" : " of ", free < 0 ? "" : figure_bytes(free).text);
     if (e->needs_bytes >= 0 && free >= 0) str_append(&text, " free");
     grid_wrap(g, in, e->trouble[0] ? ROLE_WARN : ROLE_TEXT, str_text(&text));
     str_free(&text);
 }
 
-static void offer_row(struct grid *g, struct rect row, const struct snapshot *s, const struct suggestion *c,
-                      bool chosen)
+static void suggestion_row(struct grid *g, struct rect row, const struct snapshot *s,
+                           const struct suggestion *c, bool chosen)
 {
     enum { NAME = 20, BYTES = 8 };
     const unsigned extra = chosen ? STYLE_REVERSE : 0u;
@@ -143,21 +144,22 @@ static void offer_row(struct grid *g, struct rect row, const struct snapshot *s,
     pen_field(&p, pen_left(&p), (refused ? ROLE_WARN : ROLE_TEXT) | extra, refused ? c->refusal : c->about);
 }
 
-static void draw_offers(struct grid *g, struct rect in, const struct snapshot *s, const struct form *f,
-                        const struct suggestions *c)
+static void form_draw_suggestions(struct grid *g, struct rect in, const struct snapshot *s,
+                                  const struct form *f, const struct suggestions *c)
 {
     const int top = MAX(MIN(f->chosen - in.h / 2, c->n - in.h), 0);
     for (int i = top; i < c->n && i - top < in.h; i++) {
         struct rect row = rect_rows(in, i - top, 1);
-        offer_row(g, row, s, &c->list[i], i == f->chosen);
+        suggestion_row(g, row, s, &c->list[i], i == f->chosen);
         grid_hit(g, row, HIT_ENTRY, i);
     }
 }
 
 /* ---------------------------------------------------------------- the form */
 
-/* What is wrong, what the line would take, what the word means; as far as there is room. */
-static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, const struct ui *u)
+/* Below the suggestions: the error, the estimates for the line, and the hint for the word, as far as they
+ * fit. */
+static void form_draw_notes(struct grid *g, struct rect in, const struct snapshot *s, const struct ui *u)
 {
     const struct form *f = &u->form;
     const struct form_field *field = &f->field[f->focus];
@@ -175,7 +177,7 @@ static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, 
     if (estimated && !say && j->refusal[0]) {
         used += grid_wrap(g, rect_rows(in, used, in.h - used), ROLE_WARN, j->refusal);
     } else if (estimated && !say && j->total_bytes >= 0 && used < in.h) {
-        pen_printf(&p, ROLE_TEXT, "takes %s", figure_bytes(j->total_bytes).text);
+        pen_printf(&p, ROLE_TEXT, "needs %s", figure_bytes(j->total_bytes).text);
         if (s->machine_known && s->machine.memory_available_bytes >= 0)
             pen_printf(&p, ROLE_DIM, " of %s free", figure_bytes(s->machine.memory_available_bytes).text);
         if (isfinite(j->decode_tok_s))
@@ -190,50 +192,49 @@ static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, 
                                           : form_hint(f, hint, sizeof hint));
 }
 
-/* A list of files wants the room there is; others what they have, as long as some of the view is left. */
+/* Height of the form: a list of files uses the whole body, other suggestions at most a third of it. */
 static int form_rows(const struct form_description *d, const struct suggestions *c, int body)
 {
-    enum { AROUND = 2, SAID = 3, SOME = 9 };
-    const int rest = MAX(body - d->fields - AROUND - SAID, 0);
-    return d->fields + AROUND + SAID + (c->files ? rest : MIN(MIN(c->n, MAX((int)SOME, body / 3)), rest));
+    enum { BORDERS = 2, NOTES = 3, LEAST = 9 };
+    const int rest = MAX(body - d->fields - BORDERS - NOTES, 0);
+    return d->fields + BORDERS + NOTES + (c->files ? rest : MIN(MIN(c->n, MAX((int)LEAST, body / 3)), rest));
 }
 
 void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    enum { LABEL = 10, SAID = 3 };
+    enum { LABEL = 10, NOTES = 3 };
     const struct form *f = &u->form;
     const struct form_description *d = &FORMS[f->kind];
     char title[160], note[96];
     struct suggestions c;
     ui_suggestions(&c, u, s);
-    snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->chosen >= 0 ? "take" : d->go,
-             d->fields > 1 ? "Tab next, " : "");
-    snprintf(note, sizeof note, "%sCtrl-Y copies the command", c.n ? "↑ ↓ choose   " : "");
+    snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title,
+             f->chosen >= 0 ? "takes it" : d->go, d->fields > 1 ? "Tab next, " : "");
+    snprintf(note, sizeof note, "%sCtrl-Y copies the command", c.n ? "↑ ↓ select   " : "");
     struct rect area = layout_drawer(body, form_rows(d, &c, body.h));
     grid_fill(g, area, ' ', ROLE_TEXT);
-    cover(g, HIT_NOTHING);
+    cover_clicks(g, HIT_NOTHING);
     struct rect in = grid_box(g, area, title, note);
     for (int i = 0; i < d->fields; i++) {
         bool good = !f->field[i].error[0], here = i == f->focus;
         struct pen p = pen_at(g, in, 0, i);
         pen_field(&p, LABEL, here ? ROLE_KEY | STYLE_BOLD : ROLE_DIM, d->field[i].label);
-        const bool looks = f->kind == FORM_MODEL && !good &&
-                           !f->tried; /* through folders, on the way to a file */
-        pen_put(&p, good ? ROLE_BETTER : ROLE_WORSE, looks ? "  " : good ? "✓ " : "✕ ");
+        const bool browsing = f->kind == FORM_MODEL && !good && !f->tried;
+        pen_put(&p, good ? ROLE_BETTER : ROLE_WORSE, browsing ? "  " : good ? "✓ " : "✕ ");
         draw_input(&p, &f->field[i], here);
         grid_hit(g, rect_rows(in, i, 1), HIT_FIELD, i);
     }
-    const int offers = MAX(in.h - d->fields - SAID, 0);
-    draw_offers(g, rect_rows(in, d->fields, offers), s, f, &c);
-    struct rect below = rect_rows(in, d->fields + offers, in.h - d->fields - offers);
+    const int rows = MAX(in.h - d->fields - NOTES, 0);
+    form_draw_suggestions(g, rect_rows(in, d->fields, rows), s, f, &c);
+    struct rect below = rect_rows(in, d->fields + rows, in.h - d->fields - rows);
     if (c.files && f->chosen >= 0 && f->chosen < c.n && c.list[f->chosen].file->kind != FILE_FOLDER)
         draw_file(g, below, s, &c.list[f->chosen]);
     else
-        draw_said(g, below, s, u);
+        form_draw_notes(g, below, s, u);
     if (c.files && !c.n)
-        grid_wrap(g, rect_rows(in, d->fields, offers), ROLE_DIM,
+        grid_wrap(g, rect_rows(in, d->fields, rows), ROLE_DIM,
                   s->folder.error[0] ? s->folder.error
-                  : s->folder.read   ? "nothing of that name here; Backspace takes letters away"
+                  : s->folder.read   ? "no file name matches; Backspace deletes letters"
                                      : "reading the folder");
 }
 
@@ -251,8 +252,8 @@ void view_page(struct grid *g, struct rect body, const struct snapshot *s, const
     const bool wide = text_page_columns(page) > body.w - 2;
     char note[128];
     grid_fill(g, body, ' ', ROLE_TEXT);
-    cover(g, HIT_CLOSE);
-    snprintf(note, sizeof note, "j k scroll%s   Esc closes", wide ? "   h l sideways" : "");
+    cover_clicks(g, HIT_CLOSE);
+    snprintf(note, sizeof note, "j k scroll%s   Esc closes", wide ? "   h l left and right" : "");
     struct rect in = grid_box(g, body, page->title, note);
     const int top = MAX(MIN(u->page_row, page->count - in.h), 0);
     for (int i = 0; i < in.h && top + i < page->count; i++) {
@@ -264,7 +265,7 @@ void view_page(struct grid *g, struct rect body, const struct snapshot *s, const
         struct pen p = pen_at(g, in, 0, i);
         pen_field(&p, in.w, STYLES[l->tone], from);
     }
-    if (!page->count) grid_wrap(g, in, ROLE_DIM, "it wrote nothing");
+    if (!page->count) grid_wrap(g, in, ROLE_DIM, "the command wrote nothing");
 }
 
 void view_question(struct grid *g, struct rect body, const struct ui *u)
@@ -273,8 +274,8 @@ void view_question(struct grid *g, struct rect body, const struct ui *u)
     struct rect area = layout_overlay(body, MIN(body.w - 4, 96), 9);
     char line[sizeof q->line + 16];
     grid_fill(g, area, ' ', ROLE_TEXT);
-    cover(g, HIT_NOTHING);
-    struct rect in = grid_box(g, area, "Sure?", "y yes   n no");
+    cover_clicks(g, HIT_NOTHING);
+    struct rect in = grid_box(g, area, "Confirm", "y yes   n no");
     const int used = grid_wrap(g, rect_rows(in, 0, MAX(in.h - 2, 0)), ROLE_WARN | STYLE_BOLD, q->text);
     snprintf(line, sizeof line, "$ qdyno %s", q->line);
     grid_wrap(g, rect_rows(in, used + 1, MAX(in.h - used - 1, 0)), ROLE_DIM, line);
@@ -285,7 +286,7 @@ void view_question(struct grid *g, struct rect body, const struct ui *u)
 static void palette_row(struct grid *g, struct rect row, const struct palette_entry *e, bool chosen)
 {
     static const char *const KINDS[] = {
-        [PALETTE_KEY] = "here", [PALETTE_SETTING] = "setting", [PALETTE_COMMAND] = "shell"
+        [PALETTE_KEY] = "key", [PALETTE_SETTING] = "setting", [PALETTE_COMMAND] = "command"
     };
     const unsigned extra = chosen ? STYLE_REVERSE : 0u;
     struct pen p = pen_at(g, row, 0, 0);
@@ -303,17 +304,16 @@ void view_palette(struct grid *g, struct rect body, const struct ui *u)
     const int n = ui_palette(u, found);
     struct rect area = layout_overlay(body, MIN(body.w - 4, 110), 20);
     char note[64];
-    snprintf(note, sizeof note, "%d found   Enter chooses   Esc closes", n);
+    snprintf(note, sizeof note, "%d found   Enter selects   Esc closes", n);
     grid_fill(g, area, ' ', ROLE_TEXT);
-    cover(g, HIT_CLOSE);
+    cover_clicks(g, HIT_CLOSE);
     grid_hit(g, area, HIT_NOTHING, 0);
     struct rect in = grid_box(g, area, "Find", n ? note : NULL);
     struct pen p = pen_at(g, in, 0, 0);
     pen_put(&p, ROLE_KEY | STYLE_BOLD, ": ");
     draw_input(&p, &u->form.field[0], true);
     const int rows = in.h - 1, top = MAX(MIN(u->palette_row - rows / 2, n - rows), 0);
-    if (!n)
-        grid_wrap(g, rect_rows(in, 1, rows), ROLE_DIM, "nothing is called so; Backspace takes letters away");
+    if (!n) grid_wrap(g, rect_rows(in, 1, rows), ROLE_DIM, "nothing matches; Backspace deletes letters");
     for (int i = top; i < n && i - top < rows; i++) {
         struct rect row = rect_rows(in, 1 + i - top, 1);
         palette_row(g, row, &found[i], i == u->palette_row);
@@ -327,7 +327,7 @@ void view_help(struct grid *g, struct rect body, const struct ui *u)
         "▲ better  ▼ worse  ≈ equal  ? unsure  ✕ invalid or failed   n/a: not measurable here";
     struct rect area = layout_overlay(body, MIN(body.w - 4, 110), (int)KEY_COUNT + 5);
     grid_fill(g, area, ' ', ROLE_TEXT);
-    cover(g, HIT_CLOSE);
+    cover_clicks(g, HIT_CLOSE);
     struct rect in = grid_box(g, area, "Keys", "Esc closes   j k scroll");
     int rows = in.h - 2, top = MAX(MIN(u->help_scroll, (int)KEY_COUNT - rows), 0);
     for (int i = 0; i < rows && top + i < (int)KEY_COUNT; i++) {

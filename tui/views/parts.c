@@ -1,4 +1,5 @@
-/* tui/views/parts.c - what several views show of an experiment. */
+/* tui/views/parts.c - parts of an experiment that several views draw: axis, effect plot, verdict, progress,
+ * log. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ struct scale {
     double lo, hi; /* log ratios */
 };
 
-static void scale_hold(struct scale *s, double v)
+static void scale_include(struct scale *s, double v)
 {
     if (!isfinite(v)) return;
     s->lo = MIN(s->lo, v);
@@ -26,13 +27,13 @@ static void scale_hold(struct scale *s, double v)
 }
 
 /* 0 .. cells-1 for a log ratio; values outside go to the edge. */
-static int scale_at(const struct scale *s, double v, int cells)
+static int scale_cell(const struct scale *s, double v, int cells)
 {
     double part = (v - s->lo) / (s->hi - s->lo);
     return (int)lround(MIN(MAX(part, 0.0), 1.0) * (cells - 1));
 }
 
-static double margin_of(const struct experiment_state *x)
+static double experiment_margin(const struct experiment_state *x)
 {
     return x->spec.margin > 0 ? x->spec.margin : 0.01;
 }
@@ -40,14 +41,14 @@ static double margin_of(const struct experiment_state *x)
 void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x, int arm)
 {
     const struct interval effect = experiment_comparison(x, arm)->effect;
-    double m = margin_of(x);
+    double m = experiment_margin(x);
     struct scale s = { -2 * m, 2 * m };
-    scale_hold(&s, effect.estimate * 1.1);
-    /* The first intervals are many times wider than what they will be: let them run off the axis. */
+    scale_include(&s, effect.estimate * 1.1);
+    /* The first intervals are many times wider than later ones: they may exceed the axis. */
     double reach = 3 * MAX(fabs(effect.estimate), 2 * m);
     if (isfinite(reach)) {
-        scale_hold(&s, MAX(effect.lower, -reach));
-        scale_hold(&s, MIN(effect.upper, reach));
+        scale_include(&s, MAX(effect.lower, -reach));
+        scale_include(&s, MIN(effect.upper, reach));
     }
     struct pen p = pen_at(g, row, 0, 0);
     pen_field_right(&p, 7, ROLE_DIM, figure_change(s.lo).text);
@@ -56,19 +57,19 @@ void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x
     if (cells < 8) return;
     struct rect line = { row.x + p.x, row.y, cells, row.h };
     for (int i = 0; i < cells; i++) grid_put(g, line, i, 0, 0x2500, ROLE_BORDER);
-    int left = scale_at(&s, -m, cells), zero = scale_at(&s, 0, cells), right = scale_at(&s, m, cells);
+    int left = scale_cell(&s, -m, cells), zero = scale_cell(&s, 0, cells), right = scale_cell(&s, m, cells);
     grid_put(g, line, left, 0, 0x2524, ROLE_TEXT);
     grid_put(g, line, right, 0, 0x251c, ROLE_TEXT);
     grid_put(g, line, zero, 0, '0', ROLE_TEXT | STYLE_BOLD);
     if (isfinite(effect.estimate)) {
         enum role role = verdict_mark(experiment_verdict(x, arm)).role;
         if (isfinite(effect.lower) && isfinite(effect.upper)) {
-            int from = scale_at(&s, effect.lower, cells), to = scale_at(&s, effect.upper, cells);
+            int from = scale_cell(&s, effect.lower, cells), to = scale_cell(&s, effect.upper, cells);
             for (int i = from; i <= to; i++) grid_put(g, line, i, 0, 0x2501, role);
             grid_put(g, line, from, 0, 0x25cf, role);
             grid_put(g, line, to, 0, 0x25cf, role);
         }
-        grid_put(g, line, scale_at(&s, effect.estimate, cells), 0, 0x25c6, role | STYLE_BOLD);
+        grid_put(g, line, scale_cell(&s, effect.estimate, cells), 0, 0x25c6, role | STYLE_BOLD);
     }
     p.x += cells;
     pen_put(&p, ROLE_DIM, " ");
@@ -88,24 +89,24 @@ struct effect_plot {
 
 static int plot_row(const struct effect_plot *p, double v)
 {
-    return p->area.h - 1 - scale_at(&p->s, v, p->area.h);
+    return p->area.h - 1 - scale_cell(&p->s, v, p->area.h);
 }
 
-static bool plot_holds(const struct effect_plot *p, double v)
+static bool plot_contains(const struct effect_plot *p, double v)
 {
     return v >= p->s.lo && v <= p->s.hi;
 }
 
 static void plot_line(const struct effect_plot *p, double v, uint32_t code, unsigned style)
 {
-    if (!plot_holds(p, v)) return;
+    if (!plot_contains(p, v)) return;
     for (int i = 0; i < p->area.w; i++) grid_put(p->g, p->area, i, plot_row(p, v), code, style);
 }
 
-/* The line of no difference shows through the band, behind dots and the last interval. */
+/* A horizontal line drawn over the band but behind dots and the last interval. */
 static void plot_line_behind(const struct effect_plot *p, double v, uint32_t code, unsigned style)
 {
-    if (!plot_holds(p, v)) return;
+    if (!plot_contains(p, v)) return;
     const int y = p->area.y + plot_row(p, v);
     for (int i = 0; i < p->area.w; i++) {
         const int x = p->area.x + i;
@@ -116,40 +117,40 @@ static void plot_line_behind(const struct effect_plot *p, double v, uint32_t cod
     }
 }
 
-/* Zero belongs to the picture while the effect is near it; far from it the picture is of the interval closing
- * in (the axis below keeps zero in sight). */
+/* The range of the plot. It includes zero while the effect is close to it. For a large effect it shows the
+ * shrinking interval instead; the axis below the plot still includes zero. */
 static struct scale plot_scale(const struct comparison *c, double m, int first)
 {
     struct scale s = { c->d[first], c->d[first] };
-    for (int i = first; i < c->blocks; i++) scale_hold(&s, c->d[i]);
+    for (int i = first; i < c->blocks; i++) scale_include(&s, c->d[i]);
     double spread = MAX(s.hi - s.lo, 2 * m), middle = (s.lo + s.hi) / 2;
     if (fabs(middle) < 5 * spread) {
-        scale_hold(&s, -1.5 * m);
-        scale_hold(&s, 1.5 * m);
+        scale_include(&s, -1.5 * m);
+        scale_include(&s, 1.5 * m);
         spread = s.hi - s.lo;
         middle = (s.lo + s.hi) / 2;
     }
-    scale_hold(&s, middle - spread / 2);
-    scale_hold(&s, middle + spread / 2);
-    scale_hold(&s, MAX(c->effect.lower, middle - spread));
-    scale_hold(&s, MIN(c->effect.upper, middle + spread));
+    scale_include(&s, middle - spread / 2);
+    scale_include(&s, middle + spread / 2);
+    scale_include(&s, MAX(c->effect.lower, middle - spread));
+    scale_include(&s, MIN(c->effect.upper, middle + spread));
     double pad = (s.hi - s.lo) * 0.05;
     return (struct scale){ s.lo - pad, s.hi + pad };
 }
 
-/* Where the interval stood after block i. */
+/* The anytime-valid interval after block i. */
 static struct interval interval_after(const struct comparison *c, int i)
 {
     return stats_anytime_interval(c->d, i + 1, 1 - (c->alpha > 0 ? c->alpha : 0.05));
 }
 
-/* Dots of all blocks in the band of the interval so far, which closes in. An interval takes some 50 us, so
- * that no more than LOOKS of them are drawn, each over the blocks until the next. */
+/* Dots of all blocks over the band of the interval at that time. Computing an interval takes about 50 us, so
+ * at most INTERVALS are computed, and each is drawn until the next. */
 static void plot_blocks(const struct effect_plot *p)
 {
-    enum { LOOKS = 48 };
+    enum { INTERVALS = 48 };
     const struct comparison *c = p->c;
-    const int every = (c->blocks - p->first + LOOKS - 1) / LOOKS;
+    const int every = (c->blocks - p->first + INTERVALS - 1) / INTERVALS;
     struct interval so_far = { NAN, NAN, NAN };
     for (int i = p->first; i < c->blocks; i++) {
         const bool last = i == c->blocks - 1;
@@ -179,7 +180,7 @@ static void draw_effect_labels(const struct effect_plot *p, struct rect area, do
     plot_label(p->g, area, 0, figure_change(p->s.hi).text, ROLE_DIM);
     plot_label(p->g, area, area.h - 1, figure_change(p->s.lo).text, ROLE_DIM);
     int zero = plot_row(p, 0), up = plot_row(p, m), down = plot_row(p, -m);
-    if (!plot_holds(p, 0)) {
+    if (!plot_contains(p, 0)) {
         bool below = p->s.lo > 0;
         plot_label(p->g, area, below ? area.h - 2 : 1, below ? "0 ↓" : "0 ↑", ROLE_TEXT);
         return;
@@ -189,7 +190,7 @@ static void draw_effect_labels(const struct effect_plot *p, struct rect area, do
     if (zero > 0 && zero < area.h - 1) plot_label(p->g, area, zero, "0", ROLE_TEXT);
 }
 
-/* Which blocks stand there: the first, the last, and about how many there will be. */
+/* Numbers of the first and last block shown, and about how many are planned. */
 static void draw_block_numbers(const struct effect_plot *p, struct rect row, int planned)
 {
     char text[64];
@@ -216,8 +217,8 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
     if (c->blocks < 1) {
         grid_wrap(
             g, area, ROLE_DIM,
-            "no block has been kept yet: each will be a dot here, in the band of the interval so far, which closes "
-            "in and may be watched: it holds at every look");
+            "no block has been kept yet. Each block will be a dot here, inside the band of the interval at that time. "
+            "The interval is valid at every interim analysis, so looking at it early does no harm.");
         return;
     }
     const int numbers = area.h >= 8 ? 1 : 0;
@@ -229,7 +230,7 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
     struct effect_plot p = {
         .g = g, .area = inside, .c = c, .role = verdict_mark(experiment_verdict(x, arm)).role
     };
-    double m = margin_of(x);
+    double m = experiment_margin(x);
     p.step = MIN(MAX(inside.w / most, 1), 4);
     p.first = MAX(c->blocks - inside.w / p.step, 0);
     p.s = plot_scale(c, m, p.first);
@@ -317,7 +318,7 @@ static void draw_cell(struct pen *p, const struct experiment_state *x)
     if (x->running_arm < 0) return;
     pen_printf(p, x->running_arm ? ROLE_ARM_B | STYLE_BOLD : ROLE_ARM_A | STYLE_BOLD, "%c ",
                'A' + x->running_arm);
-    pen_printf(p, ROLE_TEXT, "%s ", x->cell_phase[0] ? x->cell_phase : "waits");
+    pen_printf(p, ROLE_TEXT, "%s ", x->cell_phase[0] ? x->cell_phase : "waiting");
     if (x->cell_of > 0) {
         pen_meter(p, MIN(10, pen_left(p)), (double)x->cell_done / x->cell_of, ROLE_METER);
         pen_printf(p, ROLE_TEXT, " %d/%d", x->cell_done, x->cell_of);
@@ -349,24 +350,24 @@ void draw_progress(struct pen *p, const struct snapshot *s)
     draw_cell(p, x);
 }
 
-/* "%c": the arm it is about. */
-static const char *done_text(enum verdict v)
+/* Advice after a verdict; "%c" stands for the letter of the arm. */
+static const char *verdict_text(enum verdict v)
 {
     static const char *const TEXTS[] = {
         [VERDICT_NONE] = "no verdict on %c: too few blocks were kept",
         [VERDICT_BETTER] =
-            "%c wins. p pushes the result; check quality before you switch if it changes answers",
-        [VERDICT_WORSE] = "keep A. a proposes other configurations",
-        [VERDICT_EQUIVALENT] = "no difference beyond the margin: choose by memory and quality",
-        [VERDICT_NEGLIGIBLE] = "a real difference, but below the margin: choose by memory and quality",
+            "%c wins. p pushes the result; check its quality before you switch if it changes answers",
+        [VERDICT_WORSE] = "keep A. a ranks other configurations",
+        [VERDICT_EQUIVALENT] = "no difference beyond the margin: decide by memory and quality",
+        [VERDICT_NEGLIGIBLE] = "a difference exists but is below the margin: decide by memory and quality",
         [VERDICT_INCONCLUSIVE] =
-            "not decided within the budget: give it more time (--budget) or a calmer machine",
-        [VERDICT_INVALID] = "the measurement cannot be trusted: the log (5) says what disturbed it",
+            "undecided within the budget: allow more time (--budget) or use a quieter machine",
+        [VERDICT_INVALID] = "the measurement is not valid: the log (9) says what disturbed it",
     };
     return (size_t)v < COUNT_OF(TEXTS) ? TEXTS[v] : "";
 }
 
-static void done_words(char *buf, size_t size, const char *text, int letter)
+static void put_arm_letter(char *buf, size_t size, const char *text, int letter)
 {
     const char *at = strstr(text, "%c");
     if (at)
@@ -381,35 +382,35 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
     if (!s->experiment_known) {
         snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
     } else if (x->phase == PHASE_DONE) {
-        done_words(buf, size, done_text(x->verdict), 'A' + MAX(x->headline, 1));
+        put_arm_letter(buf, size, verdict_text(x->verdict), 'A' + MAX(x->headline, 1));
     } else if (x->phase == PHASE_FAILED) {
-        snprintf(buf, size, "b with another configuration, or r to try this one again");
+        snprintf(buf, size, "b starts another one, r tries this one again");
     } else if (x->phase == PHASE_STOPPED || !s->experiment_live) {
-        snprintf(buf, size, "every finished cell is kept: r resumes run %lld", (long long)x->run_id);
+        snprintf(buf, size, "finished cells are kept: r resumes run %lld", (long long)x->run_id);
     } else if (x->paused_since_ms || x->pausing) {
         snprintf(buf, size,
-                 x->pausing ? "the cell that runs is finished first; P goes on"
-                            : "nothing is measured, the arms' memory is free: P goes on");
+                 x->pausing ? "pauses after the running cell; P continues"
+                            : "paused: no process of the arms is running. P continues");
     } else if (x->phase < PHASE_BLOCKS) {
         snprintf(buf, size, "%s",
                  x->phase == PHASE_WARMUP
-                     ? "warming up until the rate has settled; then A against A, to know the noise"
-                     : "first A against A, to know the noise; then the comparison");
+                     ? "warming up until the rate is stable; then A against A, to measure the noise"
+                     : "first A against A, to measure the noise; then the comparison");
     } else if (x->phase == PHASE_CONFIRM) {
         snprintf(buf, size,
-                 "%c leads: measured again on fresh blocks, because the best of several looks too good",
+                 "%c leads: confirming on new blocks, because the best of several arms is overestimated",
                  'A' + MAX(x->headline, 1));
     } else if (x->blocks_needed == 0) {
-        snprintf(buf, size, "decided: the last cells finish");
+        snprintf(buf, size, "decided: the last cells are finishing");
     } else if (x->blocks_needed > 0) {
         snprintf(buf, size, "about %d more block%s", x->blocks_needed, x->blocks_needed == 1 ? "" : "s");
     } else {
-        snprintf(buf, size, "more blocks are needed before anything can be said");
+        snprintf(buf, size, "more blocks are needed for an estimate");
     }
     return buf;
 }
 
-/* Rows a line of the log takes: wrapped where there is room for it, cut where there is not. */
+/* Log lines are wrapped in a box of at least this width and cut in a narrower one. */
 enum { LOG_WRAP_FROM = 60 };
 
 static struct rect log_text_area(struct rect area, int y)
@@ -421,7 +422,8 @@ static struct rect log_text_area(struct rect area, int y)
 static int log_rows(struct grid *g, struct rect area, const struct log_line *l)
 {
     if (area.w < LOG_WRAP_FROM) return 1;
-    struct rect nowhere = { g->w, 0, log_text_area(area, 0).w, 8 }; /* outside: measures without drawing */
+    struct rect nowhere = { g->w, 0, log_text_area(area, 0).w,
+                            8 }; /* off the grid: counts rows without drawing */
     return MAX(grid_wrap(g, nowhere, ROLE_TEXT, l->text), 1);
 }
 
@@ -429,7 +431,7 @@ void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int ba
 {
     static const enum role ROLES[] = { ROLE_DIM, ROLE_TEXT, ROLE_WARN, ROLE_ERROR, ROLE_DIM };
     static const char *const MARKS[] = { " ", " ", "!", "✕", " " };
-    if (s->log_count == 0) grid_wrap(g, area, ROLE_DIM, "nothing has happened yet");
+    if (s->log_count == 0) grid_wrap(g, area, ROLE_DIM, "no messages yet");
     int last = MAX(s->log_count - back, 0), first = last, rows = 0;
     while (first > 0 && rows + log_rows(g, area, &s->log[first - 1]) <= area.h)
         rows += log_rows(g, area, &s->log[--first]);

@@ -1,4 +1,5 @@
-/* tui/views/quality.c - what each way of storing the model loses, and in which of its tensors. */
+/* tui/views/quality.c - the quality lost by each method of storing the model, and the sensitivity of its
+ * tensors. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 enum { CONFIG = 15, REFERENCE = 14, KLD = 10, BOUNDS = 22, TOP1 = 8, PPL = 9, CHANGE = 8, PLOT = 18 };
 
-/* Where intervals are drawn, one row each, over an axis that all share. */
+/* The part of each row where its interval is drawn; all rows share the axis. */
 struct strip {
     int columns; /* 0: no room */
     struct axis axis;
@@ -23,7 +24,7 @@ static struct figure show_nats(double v)
     return f;
 }
 
-/* A lower bound of 0 has no place on a logarithmic axis: it runs off its left end. */
+/* A lower bound near 0 would stretch the logarithmic axis, so it does not count. */
 static struct axis loss_axis(const struct quality_results *q)
 {
     struct axis a = { .lo = NAN, .hi = NAN, .log = true, .show = show_nats };
@@ -75,7 +76,7 @@ static void method_row(struct grid *g, struct rect in, int row, const struct str
     pen_field_right(&p, CHANGE, style, q ? figure_change(log(q->ppl_ratio.estimate)).text : "");
 }
 
-/* All figures of the selected one, with their intervals. */
+/* All figures of the selected row, with intervals. */
 static void method_details(struct grid *g, struct rect in, const struct quality_result *q)
 {
     char text[600];
@@ -90,26 +91,27 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
     grid_wrap(g, in, ROLE_DIM, text);
 }
 
-static void no_methods(struct grid *g, struct rect in, const struct snapshot *s)
+static void draw_no_methods(struct grid *g, struct rect in, const struct snapshot *s)
 {
     const struct quality_results *q = &s->quality;
     grid_wrap(g, in, q->error[0] ? ROLE_ERROR : ROLE_DIM,
               q->error[0]         ? q->error
-              : !s->model_path[0] ? "no model yet: m chooses one"
-              : q->count < 0      ? "reading what was measured"
-                                  : "n/a: nobody has measured what a method costs this model. The command "
-                                    "below compares a method's predictions with the model's own, token by "
-                                    "token, on a text: ! runs it, or b with quality=TEXT after the workload.");
+              : !s->model_path[0] ? "no model is loaded: m chooses one"
+              : q->count < 0
+                  ? "reading the database"
+                  : "n/a: the quality of no method was measured on this model. The command "
+                    "below compares the predictions of a method with those of the original "
+                    "model, token by token, on a text. ! runs it; an A/B (b) can measure it, too.");
 }
 
 static void box_methods(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct quality_results *q = &s->quality;
     struct rect in = grid_box(g, area,
-                              "Quality of methods: KL divergence of predictions, the least loss first",
+                              "Quality of methods: KL divergence of predictions, smallest loss first",
                               snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
     if (q->count <= 0) {
-        no_methods(g, in, s);
+        draw_no_methods(g, in, s);
         return;
     }
     const int details = in.h >= 7 ? MIN(in.h / 3, in.w < 110 ? 4 : 3) : 0;
@@ -126,18 +128,18 @@ static void box_methods(struct grid *g, struct rect area, const struct snapshot 
 
 /* ---------------------------------------------------------------- tensors */
 
-static const char *kind_name(const void *of, int row)
+static const char *kind_name(const void *data, int row)
 {
-    return ((const struct sensitivity_map *)of)->kind[row];
+    return ((const struct sensitivity_map *)data)->kind[row];
 }
 
-static double kind_loss(const void *of, int row, int column)
+static double kind_loss(const void *data, int row, int column)
 {
-    return (double)((const struct sensitivity_map *)of)->loss[row][column];
+    return (double)((const struct sensitivity_map *)data)->loss[row][column];
 }
 
-/* The map of the format that the selected method stores, else the first. */
-static const struct sensitivity_map *map_of(const struct snapshot *s, const struct ui *u)
+/* The map of the selected method's format, else the first one. */
+static const struct sensitivity_map *selected_map(const struct snapshot *s, const struct ui *u)
 {
     const struct sensitivity *all = &s->sensitivity;
     const int row = u->selected[VIEW_QUALITY];
@@ -149,12 +151,12 @@ static const struct sensitivity_map *map_of(const struct snapshot *s, const stru
 
 static void box_layers(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    const struct sensitivity_map *m = map_of(s, u);
+    const struct sensitivity_map *m = selected_map(s, u);
     char title[160] = "Sensitivity by tensor and layer", note[160] = "";
     if (s->sensitivity.maps) {
         int row = -1, column = -1;
         char name[64];
-        snprintf(title, sizeof title, "Sensitivity: KL divergence when one tensor alone is %s", m->format);
+        snprintf(title, sizeof title, "Sensitivity: KL divergence with a single tensor in %s", m->format);
         if (sensitivity_most(m, &row, &column))
             snprintf(note, sizeof note, "most: %s, %.2e nats",
                      sensitivity_name(m, row, column, name, sizeof name), (double)m->loss[row][column]);
@@ -162,7 +164,8 @@ static void box_layers(struct grid *g, struct rect area, const struct snapshot *
         const int basis = in.h > m->kinds + 1 ? 1 : 0;
         struct pen p = pen_at(g, in, 0, in.h - 1);
         if (basis) {
-            pen_put(&p, ROLE_DIM, "the model as a whole, then layer by layer; measured on ");
+            pen_put(&p, ROLE_DIM,
+                    "first column: tensors outside of layers; then layer by layer; measured on ");
             pen_field(&p, pen_left(&p), ROLE_DIM, s->sensitivity.basis);
         }
         chart_heat(g, rect_rows(in, 0, in.h - basis),

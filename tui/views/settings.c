@@ -1,5 +1,5 @@
-/* tui/views/settings.c - every key of a config line: what it is now, what it may be, and why not here. Rows
- * are KNOBS. */
+/* tui/views/settings.c - every key of a config line: its value in each arm, what it may be, and what this
+ * machine or model rules out. The rows are KNOBS. */
 #include "tui/views/parts.h"
 
 #include <inttypes.h>
@@ -10,8 +10,8 @@
 
 enum { KEY_COLUMNS = 17, VALUE_COLUMNS = 14, CHOICES_SHOWN = 128 };
 
-/* What the arm runs with, as resolved by its worker; else what was asked; else the default. */
-static const char *value_of(const struct snapshot *s, int arm, enum knob_id id)
+/* The value the arm's worker resolved; before that the requested one; otherwise the default. */
+static const char *arm_value(const struct snapshot *s, int arm, enum knob_id id)
 {
     const struct experiment_state *x = &s->experiment;
     if (!s->experiment_known || arm >= experiment_arms(x)) return KNOBS[id].otherwise;
@@ -20,13 +20,13 @@ static const char *value_of(const struct snapshot *s, int arm, enum knob_id id)
     return v && *v ? v : KNOBS[id].otherwise;
 }
 
-/* ---------------------------------------------------------------- why not */
+/* ---------------------------------------------------------------- impossible values */
 
 static const char *refuse_isa(const struct snapshot *s, const char *value)
 {
     for (size_t i = 0; s->machine_known && i < ISA_LEVEL_COUNT; i++)
         if (!strcmp(ISA_LEVELS[i].name, value) && (ISA_LEVELS[i].bits & ~s->machine.isa))
-            return "this machine has no such instructions";
+            return "this machine lacks these instructions";
     return "";
 }
 
@@ -37,7 +37,7 @@ static const char *refuse_recipe(const struct snapshot *s, const char *value)
     return "";
 }
 
-/* Why a choice cannot be had on this machine with this model; "" it can. */
+/* Why a value is impossible on this machine with this model; "" when it is possible. */
 static const char *choice_refusal(const struct snapshot *s, enum knob_id id, const char *value)
 {
     switch (id) {
@@ -48,23 +48,23 @@ static const char *choice_refusal(const struct snapshot *s, enum knob_id id, con
     }
 }
 
-/* What this machine and model say to a number's range, in words. Returns buf. */
+/* A useful limit of a number on this machine or for this model. Returns buf. */
 static const char *number_note(const struct snapshot *s, enum knob_id id, char *buf, size_t size)
 {
     buf[0] = '\0';
     if (id == KNOB_THREADS && s->machine_known)
         snprintf(buf, size,
-                 "this machine has %d cores, %d processors: more threads would wait for each other",
+                 "this machine has %d cores and %d logical CPUs: more threads only wait for each other",
                  s->machine.cores, s->machine.processors);
     if (id == KNOB_CTX && s->model.arch[0])
-        snprintf(buf, size, "the model was trained on %" PRId64 " tokens: beyond them its answers get worse",
+        snprintf(buf, size, "the model was trained on %" PRId64 " tokens: longer contexts give worse answers",
                  s->model.ctx_train);
     return buf;
 }
 
 /* ---------------------------------------------------------------- rows */
 
-static const char *range_text(enum knob_id id, char *buf, size_t size)
+static const char *knob_range(enum knob_id id, char *buf, size_t size)
 {
     const struct knob *k = &KNOBS[id];
     const char *names[CHOICES_SHOWN];
@@ -78,7 +78,7 @@ static const char *range_text(enum knob_id id, char *buf, size_t size)
     return buf;
 }
 
-static const char *work_text(unsigned work)
+static const char *knob_work(unsigned work)
 {
     return work == FOR_TRAIN                            ? "training"
            : (work & FOR_ALL) == FOR_ALL                ? "everything"
@@ -88,7 +88,7 @@ static const char *work_text(unsigned work)
                                                         : "speed";
 }
 
-/* Wider screens say more: what it matters for, the flag, then all of the range. */
+/* id -1: the heading. Wide screens also show what the key affects and its flag. */
 static void knob_row(struct grid *g, struct rect in, int row, const struct snapshot *s, int id, bool chosen)
 {
     const bool head = id < 0;
@@ -100,23 +100,26 @@ static void knob_row(struct grid *g, struct rect in, int row, const struct snaps
     const int arms = s->experiment_known ? 2 : 1;
     bool differ = false;
     for (int arm = 0; arm < arms; arm++) {
-        const char *v = head ? (arms == 1 ? "default" : arm ? "B" : "A") : value_of(s, arm, (enum knob_id)id);
-        if (!head && arm) differ = strcmp(v, value_of(s, 0, (enum knob_id)id)) != 0;
+        const char *v = head ? (arms == 1 ? "default"
+                                : arm     ? "B"
+                                          : "A")
+                             : arm_value(s, arm, (enum knob_id)id);
+        if (!head && arm) differ = strcmp(v, arm_value(s, 0, (enum knob_id)id)) != 0;
         pen_field(&p, VALUE_COLUMNS - 1, differ ? style | STYLE_BOLD : style, *v ? v : "-");
         pen_put(&p, style, " ");
     }
     if (arms > 1) pen_field(&p, 2, (unsigned)ROLE_KEY | (chosen ? STYLE_REVERSE : 0u), differ ? "≠" : "");
-    if (in.w >= 110) pen_field(&p, 16, style, head ? "matters for" : work_text(k->matters_for));
+    if (in.w >= 110) pen_field(&p, 16, style, head ? "affects" : knob_work(k->matters_for));
     if (in.w >= 110) pen_field(&p, 6, style, head ? "flag" : k->flag ? k->flag : "");
-    pen_field(&p, pen_left(&p), style, head ? "may be" : range_text((enum knob_id)id, range, sizeof range));
+    pen_field(&p, pen_left(&p), style, head ? "range" : knob_range((enum knob_id)id, range, sizeof range));
 }
 
-static void box_list(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
+static void box_settings(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     struct rect in = grid_box(g, area,
-                              s->experiment_known ? "Settings of a config line: as the arms run with them"
+                              s->experiment_known ? "Settings of a config line: values in the running arms"
                                                   : "Settings of a config line",
-                              "Enter: an A/B with this setting");
+                              "Enter opens an A/B with this setting");
     const int rows = in.h - 1, chosen = u->selected[VIEW_SETTINGS];
     const int top = MAX(MIN(chosen - rows / 2, KNOB_COUNT - rows), 0);
     knob_row(g, in, 0, s, -1, false);
@@ -126,28 +129,28 @@ static void box_list(struct grid *g, struct rect area, const struct snapshot *s,
     }
 }
 
-/* ---------------------------------------------------------------- the selected one */
+/* ---------------------------------------------------------------- details of the selected key */
 
-/* Its choices, those that cannot be had marked and dim; then why, each reason once. Returns the rows used. */
+/* The values of the key, impossible ones marked and dim; then each reason once. Returns the rows used. */
 static int draw_choices(struct grid *g, struct rect in, const struct snapshot *s, enum knob_id id)
 {
-    const char *names[CHOICES_SHOWN], *why[4] = { 0 };
+    const char *names[CHOICES_SHOWN], *reason[4] = { 0 };
     const size_t n = MIN(knob_choices(id, names, CHOICES_SHOWN), (size_t)CHOICES_SHOWN);
     char text[300];
-    int whys = 0, y;
+    int reasons = 0, y;
     struct pen p = pen_at(g, in, 0, 0);
     for (size_t i = 0; i < n; i++) {
         const char *no = choice_refusal(s, id, names[i]);
         snprintf(text, sizeof text, "%s%s ", *no ? "✕" : "", names[i]);
         if (p.x > 0 && p.x + text_columns(text) > in.w) p = pen_at(g, in, 0, p.y + 1);
         pen_put(&p, *no ? ROLE_DIM : ROLE_TEXT, text);
-        bool told = !*no;
-        for (int k = 0; k < whys && !told; k++) told = !strcmp(why[k], no);
-        if (!told && whys < (int)COUNT_OF(why)) why[whys++] = no;
+        bool listed = !*no;
+        for (int k = 0; k < reasons && !listed; k++) listed = !strcmp(reason[k], no);
+        if (!listed && reasons < (int)COUNT_OF(reason)) reason[reasons++] = no;
     }
     y = n ? p.y + 1 : 0;
-    for (int k = 0; k < whys && y < in.h; k++) {
-        snprintf(text, sizeof text, "✕ %.280s", why[k]);
+    for (int k = 0; k < reasons && y < in.h; k++) {
+        snprintf(text, sizeof text, "✕ %.280s", reason[k]);
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN, text);
     }
     return y;
@@ -162,10 +165,10 @@ static void box_detail(struct grid *g, struct rect area, const struct snapshot *
     int y = grid_wrap(g, in, ROLE_TEXT, k->help);
     if (k->changes_answers)
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN,
-                       "changes answers: not recommended without a measurement of quality");
+                       "changes answers: recommended only after its quality was measured");
     if (k->kind == VALUE_INT) {
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_DIM,
-                       range_text((enum knob_id)i, text, sizeof text));
+                       knob_range((enum knob_id)i, text, sizeof text));
         grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_TEXT,
                   number_note(s, (enum knob_id)i, text, sizeof text));
     }
@@ -177,6 +180,6 @@ void view_settings(struct grid *g, struct rect body, const struct snapshot *s, c
     struct rect box[SETTINGS_PANES];
     layout_settings(body, box);
     panes_place(g, box, SETTINGS_PANES, body, u);
-    box_list(g, box[SETTINGS_LIST], s, u);
+    box_settings(g, box[SETTINGS_LIST], s, u);
     box_detail(g, box[SETTINGS_DETAIL], s, u);
 }

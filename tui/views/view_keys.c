@@ -1,14 +1,14 @@
-/* tui/views/view_keys.c - what the keys do that belong to one view: in the lower edge of its last box, where
- * they take no room from anything. The footer has those that are the same everywhere. */
+/* tui/views/view_keys.c - the keys that only one view has, on the lower edge of its last box. The footer
+ * shows the keys that work everywhere. */
 #include "tui/views/parts.h"
 
-enum { KEYS_OF_A_VIEW = 8, LINE = 0x2500 };
+enum { KEYS_PER_VIEW = 8, LINE = 0x2500 };
 
 struct view_key {
     enum action action;
     const char *word;
 };
-static const struct view_key OF_VIEW[VIEW_COUNT][KEYS_OF_A_VIEW] = {
+static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
     [VIEW_LIVE] = { { DO_MODEL, "model" }, { DO_TUNE, "tune" }, { DO_QUANTIZE, "quantize" } },
     [VIEW_AB] = { { DO_REPORT, "report" },
                   { DO_APPLY, "apply" },
@@ -17,7 +17,7 @@ static const struct view_key OF_VIEW[VIEW_COUNT][KEYS_OF_A_VIEW] = {
                   { DO_COPY, "copy command" } },
     [VIEW_ADVICE] = { { DO_VERIFY, "verify" },
                       { DO_APPLY, "apply" },
-                      { DO_OPEN, "look at its A/B" },
+                      { DO_OPEN, "open as A/B" },
                       { DO_TUNE, "tune" },
                       { DO_COPY, "copy command" } },
     [VIEW_HISTORY] = { { DO_OPEN, "open" },
@@ -32,12 +32,12 @@ static const struct view_key OF_VIEW[VIEW_COUNT][KEYS_OF_A_VIEW] = {
     [VIEW_LOG] = { { DO_OUTPUT, "last output" }, { DO_COPY, "copy command" } },
 };
 
-static int columns_of(const struct view_key *k)
+static int view_key_columns(const struct view_key *k)
 {
     return text_columns(key_of_action(k->action)->name) + 1 + text_columns(k->word) + 2;
 }
 
-/* The straight line at the right end of the lowest row: [*from, *to). */
+/* The straight part of the border at the right end of the lowest row: columns [*from, *to). */
 static void free_edge(const struct grid *g, struct rect body, int *from, int *to)
 {
     const int y = body.y + body.h - 1;
@@ -52,11 +52,11 @@ void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const
 {
     int from, to, used = 1, n = 0;
     char why[300];
-    const struct view_key *keys = OF_VIEW[u->view];
+    const struct view_key *keys = VIEW_KEYS[u->view];
     if (body.h < 2 || body.w < 2) return;
     free_edge(g, body, &from, &to);
-    while (n < KEYS_OF_A_VIEW && keys[n].word && used + columns_of(&keys[n]) <= to - from)
-        used += columns_of(&keys[n++]);
+    while (n < KEYS_PER_VIEW && keys[n].word && used + view_key_columns(&keys[n]) <= to - from)
+        used += view_key_columns(&keys[n++]);
     if (!n) return;
     struct pen p = pen_at(g, (struct rect){ to - used, body.y + body.h - 1, used, 1 }, 0, 0);
     pen_put(&p, ROLE_TEXT, " ");

@@ -1,4 +1,4 @@
-/* tui/views/write.c - A on the left and B on the right continue a prompt: what the difference feels like. */
+/* tui/views/write.c - two configurations continue a prompt side by side, A on the left, B on the right. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -6,9 +6,9 @@
 
 #include "advisor/experiment/experiment.h"
 
-/* ---------------------------------------------------------------- text with a mark in it */
+/* ---------------------------------------------------------------- text with a mark */
 
-/* A text in three parts: the prompt, what both wrote, and what only this arm did. */
+/* A text in three parts: the prompt, what both arms wrote, and what only this arm wrote. */
 struct passage {
     const char *text;
     int same_from, own_from; /* bytes; own_from may be past the end */
@@ -20,8 +20,8 @@ static unsigned style_at(const struct passage *p, int at)
     return at >= p->own_from ? p->own : at >= p->same_from ? (unsigned)ROLE_TEXT : (unsigned)ROLE_DIM;
 }
 
-/* Bytes of one row of `columns`, with the blank or line break it ends at; breaks between words where it can.
- */
+/* Bytes of text that fill one row of `columns`, including the blank or newline at its end. Breaks between
+ * words if possible. */
 static int row_bytes(const char *text, int columns)
 {
     int at = 0, x = 0, word = 0;
@@ -39,7 +39,7 @@ static int row_bytes(const char *text, int columns)
     return at;
 }
 
-/* The rows that `area` has room for, the last ones of the text: where it is being written. */
+/* Draw the last rows of the text that fit into `area`: new text appears there. */
 static void draw_passage(struct grid *g, struct rect area, const struct passage *p)
 {
     enum { ROWS = 4096 };
@@ -70,10 +70,10 @@ static void draw_passage(struct grid *g, struct rect area, const struct passage 
 static const char *ended_text(const struct sidebyside_arm *a)
 {
     return !a->ended                      ? ""
-           : !strcmp(a->ended, "limit")   ? "as long as was asked for"
-           : !strcmp(a->ended, "context") ? "its context is full"
-           : !strcmp(a->ended, "room")    ? "longer than can be shown"
-                                          : "came to an end";
+           : !strcmp(a->ended, "limit")   ? "reached the token limit"
+           : !strcmp(a->ended, "context") ? "the context is full"
+           : !strcmp(a->ended, "room")    ? "too long to show"
+                                          : "end of text";
 }
 
 static void row_state(struct grid *g, struct rect in, const struct sidebyside_arm *a)
@@ -85,9 +85,9 @@ static void row_state(struct grid *g, struct rect in, const struct sidebyside_ar
         pen_printf(&p, ROLE_TEXT, "loading %s",
                    isfinite(a->loaded_ratio) ? figure_percent(a->loaded_ratio).text : "");
         break;
-    case SIDEBYSIDE_WAITING: pen_put(&p, ROLE_DIM, "○ loaded; waits for the other"); break;
-    case SIDEBYSIDE_READING: pen_put(&p, ROLE_TITLE, "● reads the prompt"); break;
-    case SIDEBYSIDE_WRITING: pen_put(&p, ROLE_TITLE, "● writes"); break;
+    case SIDEBYSIDE_WAITING: pen_put(&p, ROLE_DIM, "○ loaded; waiting for the other"); break;
+    case SIDEBYSIDE_READING: pen_put(&p, ROLE_TITLE, "● processing the prompt"); break;
+    case SIDEBYSIDE_WRITING: pen_put(&p, ROLE_TITLE, "● writing"); break;
     case SIDEBYSIDE_DONE: pen_printf(&p, ROLE_TEXT, "✓ %s", ended_text(a)); break;
     case SIDEBYSIDE_STOPPED: pen_put(&p, ROLE_WARN, "○ stopped"); break;
     case SIDEBYSIDE_FAILED: pen_put(&p, ROLE_ERROR, "✕ failed"); break;
@@ -105,7 +105,7 @@ static void row_rate(struct grid *g, struct rect in, const struct sidebyside_arm
     struct pen p = pen_at(g, in, 0, 0);
     pen_field(&p, 6, isfinite(a->tok_s) ? ROLE_TEXT | STYLE_BOLD : ROLE_DIM, figure_number(a->tok_s).text);
     pen_put(&p, ROLE_DIM, " tok/s");
-    pen_value(&p, "  read ", figure_seconds(a->prefill_s).text);
+    pen_value(&p, "  prefill ", figure_seconds(a->prefill_s).text);
     if (pen_left(&p) > 34) pen_value(&p, "  loaded ", figure_seconds(a->load_s).text);
     const int bar = MIN(12, pen_left(&p) - 1);
     if (bar < 3) return;
@@ -134,14 +134,14 @@ static void box_arm(struct grid *g, struct rect area, const struct snapshot *s, 
     }
     const int from = snprintf(text, sizeof text, "%s", w->prompt);
     snprintf(text + from, sizeof text - (size_t)from, "%s", a->text);
-    const int own = from + w->same_bytes; /* the mark stands at a word, not at the blank before it */
+    const int own = from + w->same_bytes; /* put the mark at a word, not at the blank before it */
     const int at = own + (int)strspn(text + own, " \n");
     draw_passage(g, page, &(struct passage){ text, from, w->differ ? at : INT32_MAX, role });
 }
 
 /* ---------------------------------------------------------------- both */
 
-/* The words that begin where the texts part. */
+/* The word at which the texts begin to differ. */
 static const char *next_word(const struct sidebyside_state *w, int arm, char *buf, size_t size)
 {
     const char *at = w->arm[arm].text + w->same_bytes;
@@ -152,15 +152,15 @@ static const char *next_word(const struct sidebyside_state *w, int arm, char *bu
     return buf;
 }
 
-static void draw_parting(struct pen *p, const struct sidebyside_state *w)
+static void draw_difference(struct pen *p, const struct sidebyside_state *w)
 {
     char a[32], b[32];
     const int n = w->same_tokens;
     if (!w->differ) {
-        pen_printf(p, ROLE_TEXT, "≈ alike so far: %d token%s", n, n == 1 ? "" : "s");
+        pen_printf(p, ROLE_TEXT, "≈ identical so far: %d token%s", n, n == 1 ? "" : "s");
         return;
     }
-    pen_printf(p, ROLE_TEXT, "▸ alike for %d token%s, then ", n, n == 1 ? "" : "s");
+    pen_printf(p, ROLE_TEXT, "▸ same for %d token%s, then ", n, n == 1 ? "" : "s");
     pen_printf(p, ROLE_ARM_A | STYLE_BOLD, "A: %s", next_word(w, 0, a, sizeof a));
     pen_put(p, ROLE_TEXT, "   ");
     pen_printf(p, ROLE_ARM_B | STYLE_BOLD, "B: %s", next_word(w, 1, b, sizeof b));
@@ -172,22 +172,22 @@ static void box_both(struct grid *g, struct rect area, const struct snapshot *s)
     struct rect in = grid_box(g, area, "Side by side", NULL);
     if (!s->write_known) {
         grid_wrap(g, in, ROLE_TEXT,
-                  "w: type a prompt and two configurations, and watch them continue it side by side");
+                  "w asks for a prompt and two configurations, which then continue it side by side");
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
-    draw_parting(&p, w);
+    draw_difference(&p, w);
     const double a = w->arm[0].tok_s, b = w->arm[1].tok_s;
     if (a > 0 && b > 0 && pen_left(&p) > 28) {
         pen_put(&p, ROLE_TEXT, "   ");
-        pen_printf(&p, ROLE_DIM, "B/A %.2f in speed", b / a);
+        pen_printf(&p, ROLE_DIM, "speed B/A %.2f", b / a);
     }
     p = pen_at(g, in, 0, 1);
     pen_field(&p, pen_left(&p), ROLE_DIM,
-              "they take turns of 0.1 s, each with the whole machine; b measures it: this only shows");
+              "the arms alternate every 0.1 s, each with the whole machine; for a measurement use b");
     p = pen_at(g, in, 0, 2);
     pen_field(&p, pen_left(&p), ROLE_DIM,
-              w->running ? "s stops them" : "w: another prompt; the likeliest token is taken each time");
+              w->running ? "s stops both" : "w starts another; both take the most likely token");
 }
 
 void view_write(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
