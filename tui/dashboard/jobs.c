@@ -47,7 +47,7 @@ enum err_code jobs_open(struct jobs **out, struct background *background, struct
 {
     *out = NULL;
     struct jobs *q = calloc(1, sizeof *q);
-    if (!q) return err_set(why, ERR_NOMEM, "no memory for a background thread");
+    if (!q) return err_set(why, ERR_NOMEM, "not enough memory for a background thread");
     q->background = background;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->changed, NULL);

@@ -1,5 +1,5 @@
-/* tui/dashboard/jobs_forms.c - what forms offer, looked up: files and what each of them is, and what the
- * loader says to a config line before anything is loaded. Only headers are read. */
+/* tui/dashboard/jobs_forms.c - data for the suggestions of forms: the files of a folder and what each one is,
+ * stored baselines, and memory and speed estimates for config lines. Only headers of model files are read. */
 #include "tui/dashboard/background.h"
 
 #include <dirent.h>
@@ -16,8 +16,8 @@
 
 /* ---------------------------------------------------------------- one file */
 
-/* What a GGUF file is: a model that runs here, statistics for quantizing, or neither, with the reason. */
-static void describe_gguf(struct file_entry *e, const char *path)
+/* Find out whether a GGUF file is a model that runs here, calibration statistics, or neither, and why. */
+static void file_describe_gguf(struct file_entry *e, const char *path)
 {
     struct err why = { 0 };
     struct gguf *g = NULL;
@@ -33,7 +33,7 @@ static void describe_gguf(struct file_entry *e, const char *path)
     const struct gguf_string type = gguf_get_string(g, "general.type");
     if (gguf_string_is(type, "imatrix")) {
         e->kind = FILE_CALIBRATION;
-        snprintf(e->trouble, sizeof e->trouble, "statistics of a calibration: no model");
+        snprintf(e->trouble, sizeof e->trouble, "activation statistics (qdyno calibrate), not a model");
     } else if (model_shape_read(&shape, g, &why)) {
         e->kind = FILE_NO_MODEL;
         snprintf(e->trouble, sizeof e->trouble, "%.*s", (int)sizeof e->trouble - 1, why.message);
@@ -52,26 +52,26 @@ static void describe_gguf(struct file_entry *e, const char *path)
 
 /* ---------------------------------------------------------------- a folder */
 
-/* "model-00002-of-00003.gguf" belongs to the first part, which stands for all. */
-static bool is_later_part(const char *name)
+/* A split model is listed once, by its first part: "model-00002-of-00003.gguf" is skipped. */
+static bool file_is_later_part(const char *name)
 {
     const size_t tail = strlen("-00001-of-00001.gguf"), n = strlen(name);
     int part, of;
     return n > tail && sscanf(name + n - tail, "-%5d-of-%5d.gguf", &part, &of) == 2 && part > 1;
 }
 
-static int rank(const struct file_entry *e)
+static int file_rank(const struct file_entry *e)
 {
     return !strcmp(e->name, "../") ? 0 : e->kind == FILE_FOLDER ? 1 : e->kind == FILE_MODEL ? 2 : 3;
 }
 
-static int by_name(const void *a, const void *b)
+static int file_by_name(const void *a, const void *b)
 {
     const struct file_entry *x = a, *y = b;
-    return rank(x) != rank(y) ? rank(x) - rank(y) : strcasecmp(x->name, y->name);
+    return file_rank(x) != file_rank(y) ? file_rank(x) - file_rank(y) : strcasecmp(x->name, y->name);
 }
 
-static bool entry_of(struct file_entry *e, int dir, const char *name)
+static bool file_entry_read(struct file_entry *e, int dir, const char *name)
 {
     struct stat st;
     if (strlen(name) >= sizeof e->name - 1 || fstatat(dir, name, &st, 0)) return false;
@@ -85,8 +85,8 @@ static bool entry_of(struct file_entry *e, int dir, const char *name)
     return S_ISDIR(st.st_mode) || S_ISREG(st.st_mode);
 }
 
-/* Everything in it, to be sorted before what there is no room for is left out. */
-static enum err_code list(struct file_entry **out, int *n, const char *path, struct err *why)
+/* All entries of a folder, sorted. The caller frees *out and drops what it has no room for. */
+static enum err_code folder_list(struct file_entry **out, int *n, const char *path, struct err *why)
 {
     int cap = 0;
     DIR *dir = opendir(path);
@@ -95,22 +95,22 @@ static enum err_code list(struct file_entry **out, int *n, const char *path, str
     if (!dir) return err_set(why, ERR_IO, "%s: %s", path, strerror(errno));
     for (struct dirent *d; (d = readdir(dir));) {
         if (d->d_name[0] == '.' && strcmp(d->d_name, "..") != 0) continue;
-        if (is_later_part(d->d_name)) continue;
+        if (file_is_later_part(d->d_name)) continue;
         if (*n == cap) {
             cap = MAX(64, 2 * cap);
             struct file_entry *more = reallocarray(*out, (size_t)cap, sizeof *more);
             if (!more) break;
             *out = more;
         }
-        if (entry_of(&(*out)[*n], dirfd(dir), d->d_name)) (*n)++;
+        if (file_entry_read(&(*out)[*n], dirfd(dir), d->d_name)) (*n)++;
     }
     closedir(dir);
-    if (*n) qsort(*out, (size_t)*n, sizeof **out, by_name);
+    if (*n) qsort(*out, (size_t)*n, sizeof **out, file_by_name);
     return ERR_OK;
 }
 
-/* False: another folder is wanted by now. */
-static bool publish(struct background *b, const struct folder *f, int64_t number)
+/* Publish the folder unless another one was requested meanwhile (false). */
+static bool folder_publish(struct background *b, const struct folder *f, int64_t number)
 {
     pthread_mutex_lock(&b->lock);
     const bool wanted = b->folder_wanted == number;
@@ -119,7 +119,7 @@ static bool publish(struct background *b, const struct folder *f, int64_t number
     return wanted;
 }
 
-static void place_put(struct folder *f, const char *as_known, const char *note)
+static void place_add(struct folder *f, const char *as_known, const char *note)
 {
     struct stat st;
     char path[PATH_MAX];
@@ -137,43 +137,43 @@ static void place_put(struct folder *f, const char *as_known, const char *note)
     f->count++;
 }
 
-/* The file a run was measured on, as its spec has it. */
-static void place_of_run(struct folder *f, const struct run_row *r)
+/* Add the model file that a stored run used. */
+static void place_add_run(struct folder *f, const struct run_row *r)
 {
     json_t *spec = NULL;
     if (!r->spec_json || json_parse(&spec, r->spec_json, strlen(r->spec_json), NULL)) return;
     const char *path = json_get_str(spec, "model", "");
-    if (*path) place_put(f, path, "measured before");
+    if (*path) place_add(f, path, "measured before");
     json_decref(spec);
 }
 
-static void places(struct background *b, struct folder *f)
+static void folder_list_places(struct background *b, struct folder *f)
 {
     enum { RUNS = 200 };
     char *path = NULL, here[512];
     struct db *d = NULL;
     struct run_row *rows = NULL;
     int n = 0;
-    if (!file_share(&path, "models/bundled.gguf", NULL)) place_put(f, path, "comes with qdyno");
+    if (!file_share(&path, "models/bundled.gguf", NULL)) place_add(f, path, "bundled with qdyno");
     free(path);
     if (!db_open(&d, b->db_path, NULL) && db_run_find(d, NULL, RUNS, &rows, &n, NULL)) n = 0;
     for (int i = 0; i < n; i++) {
-        place_of_run(f, &rows[i]);
+        place_add_run(f, &rows[i]);
         run_row_free(&rows[i]);
     }
     free(rows);
     db_close(d);
-    if (getcwd(here, sizeof here)) place_put(f, here, "this folder");
-    if (getenv("HOME")) place_put(f, getenv("HOME"), "home");
-    place_put(f, "/", "everything");
+    if (getcwd(here, sizeof here)) place_add(f, here, "this folder");
+    if (getenv("HOME")) place_add(f, getenv("HOME"), "home");
+    place_add(f, "/", "root folder");
 }
 
-static void read_folder(struct folder *f, const char *path)
+static void folder_read(struct folder *f, const char *path)
 {
     struct err why = { 0 };
     struct file_entry *all = NULL;
     int n = 0;
-    if (list(&all, &n, path, &why))
+    if (folder_list(&all, &n, path, &why))
         snprintf(f->error, sizeof f->error, "%.*s", (int)sizeof f->error - 1, why.message);
     f->count = MIN(n, (int)FOLDER_ENTRIES);
     f->left_out = n - f->count;
@@ -185,24 +185,25 @@ void job_list_folder(struct background *b, const struct job *j)
 {
     struct folder *f = calloc(1, sizeof *f);
     if (!f) {
-        background_announce(b, true, "no memory for a folder");
+        background_announce(b, true, "not enough memory for a folder");
         return;
     }
     snprintf(f->path, sizeof f->path, "%.*s", (int)sizeof f->path - 1, j->text[0]);
     if (f->path[0])
-        read_folder(f, f->path);
+        folder_read(f, f->path);
     else
-        places(b, f);
+        folder_list_places(b, f);
     f->read = true;
-    bool wanted = publish(b, f, j->id);
-    for (int i = 0; i < f->count && wanted; i++) { /* names first, what they are as it is found out */
+    bool wanted = folder_publish(b, f, j->id);
+    for (int i = 0; i < f->count && wanted;
+         i++) { /* the names are published first, then each file as its header is read */
         struct file_entry *e = &f->entry[i];
         char path[1024];
         if (e->known) continue;
         snprintf(path, sizeof path, "%s%s", f->path, e->name);
-        describe_gguf(e, path);
+        file_describe_gguf(e, path);
         e->known = true;
-        wanted = publish(b, f, j->id);
+        wanted = folder_publish(b, f, j->id);
     }
     free(f);
 }
@@ -215,7 +216,8 @@ void background_read_baselines(struct background *b, struct db *d)
     struct baseline_row *rows = NULL;
     struct baseline_list found = { .count = 0 };
     int n = 0;
-    if (db_baseline_list(d, &rows, &n, &why)) return; /* forms then offer none, and the command says why */
+    if (db_baseline_list(d, &rows, &n, &why))
+        return; /* forms then suggest none; the command itself reports the error */
     for (int i = 0; i < n && found.count < BASELINES_KNOWN; i++, found.count++) {
         snprintf(found.row[i].name, sizeof found.row[i].name, "%s", rows[i].name);
         snprintf(found.row[i].about, sizeof found.row[i].about, "%.80s of %.40s, %.30s", rows[i].config,
@@ -227,14 +229,15 @@ void background_read_baselines(struct background *b, struct db *d)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* ---------------------------------------------------------------- lines */
+/* ---------------------------------------------------------------- estimates for config lines */
 
-struct judging {
+struct estimate_for {
     const struct gguf *g;
     int ctx, sequences;
 };
 
-static void judge(const struct judging *x, const char *line, int64_t *bytes, char *refusal, size_t size)
+static void estimate_memory(const struct estimate_for *x, const char *line, int64_t *bytes, char *refusal,
+                            size_t size)
 {
     struct config c;
     struct memory_plan plan;
@@ -242,7 +245,7 @@ static void judge(const struct judging *x, const char *line, int64_t *bytes, cha
     *bytes = -1;
     enum err_code rc = config_parse(&c, strcmp(line, "default") ? line : "", &why);
     if (rc || *config_text(&c, KNOB_MODEL))
-        return; /* the form says so itself; another file is another plan */
+        return; /* the form shows parse errors; a line with model= is about another file */
     rc = recipe_plan_memory(&plan, x->g, &c, x->ctx, x->sequences, &why);
     if (rc)
         snprintf(refusal, size, "%s", why.message);
@@ -250,12 +253,12 @@ static void judge(const struct judging *x, const char *line, int64_t *bytes, cha
         *bytes = plan.total;
 }
 
-static void judge_line(struct line_estimates *out, const struct judging *x, const struct snapshot *s)
+static void estimate_line(struct line_estimates *out, const struct estimate_for *x, const struct snapshot *s)
 {
     struct config c;
     struct prediction p;
     struct err why;
-    judge(x, out->text, &out->total_bytes, out->refusal, sizeof out->refusal);
+    estimate_memory(x, out->text, &out->total_bytes, out->refusal, sizeof out->refusal);
     out->decode_tok_s = out->low = out->high = NAN;
     if (out->total_bytes < 0 || !s->machine_known || !s->ceilings_known) return;
     if (config_parse(&c, strcmp(out->text, "default") ? out->text : "", &why) ||
@@ -267,7 +270,8 @@ static void judge_line(struct line_estimates *out, const struct judging *x, cons
     out->high = p.decode_high;
 }
 
-static void judge_offers(struct line_estimates *out, const struct judging *x, const struct suggestions *c)
+static void estimate_variants(struct line_estimates *out, const struct estimate_for *x,
+                              const struct suggestions *c)
 {
     char line[2 * FORM_TEXT];
     for (int i = 0; i < c->n && out->count < LINES_ESTIMATED; i++) {
@@ -276,8 +280,8 @@ static void judge_offers(struct line_estimates *out, const struct judging *x, co
         snprintf(line, sizeof line, "%.*s%s%s", c->from, out->text, one->text, out->text + c->to);
         memset(&out->variant[out->count], 0, sizeof out->variant[0]);
         snprintf(out->variant[out->count].text, sizeof out->variant[0].text, "%s", one->text);
-        judge(x, line, &out->variant[out->count].total_bytes, out->variant[out->count].refusal,
-              sizeof out->variant[0].refusal);
+        estimate_memory(x, line, &out->variant[out->count].total_bytes, out->variant[out->count].refusal,
+                        sizeof out->variant[0].refusal);
         out->count++;
     }
 }
@@ -293,7 +297,7 @@ void job_estimate_lines(struct background *b, const struct job *j)
     struct err why;
     if (s && c && out && form && !gguf_open(&g, j->text[1], &why)) {
         const bool known = !workload_parse(&w, j->text[2], &why) && !w.train;
-        const struct judging x = { g, known ? workload_ctx(&w) : 0, known ? workload_sequences(&w) : 1 };
+        const struct estimate_for x = { g, known ? workload_ctx(&w) : 0, known ? workload_sequences(&w) : 1 };
         background_copy(b, s);
         form_show(form, FORM_AB, (const char *const[FORM_FIELDS]){ j->text[0] });
         form->field[0].cursor = (int)j->id;
@@ -306,8 +310,8 @@ void job_estimate_lines(struct background *b, const struct job *j)
                                                          .folder = &s->folder,
                                                          .baselines = &s->baselines,
                                                          .estimates = &s->estimates });
-        judge_line(out, &x, s);
-        judge_offers(out, &x, c);
+        estimate_line(out, &x, s);
+        estimate_variants(out, &x, c);
         pthread_mutex_lock(&b->lock);
         b->known.estimates = *out;
         pthread_mutex_unlock(&b->lock);

@@ -1,7 +1,8 @@
-/* tui/dashboard/jobs_results.c - what the database holds about the model on screen, over all runs: quality of
- * methods, requests and their latencies, sensitivity of tensors. Rows say which model they are of by its
- * hash. A small file is hashed for it; a large one, which would take minutes, is found by where it was when
- * it was run. */
+/* tui/dashboard/jobs_results.c - reads what the database holds about the model on screen, over all runs:
+ * quality, request latencies, sensitivity of tensors.
+ *
+ * Rows name their model by its hash. Small model files are hashed to find them. Hashing a large file would
+ * take minutes, so its rows are found by the path it had when it was run. */
 #include "tui/dashboard/background.h"
 
 #include <limits.h>
@@ -13,7 +14,7 @@
 
 enum { MODELS = 64, MOST_CELLS = 400 };
 
-struct reading {
+struct result_reader {
     struct db *d;
     const char *path;
     char real[PATH_MAX]; /* of the model on screen */
@@ -29,10 +30,11 @@ struct reading {
     } gathered[LOAD_RESULTS];
 };
 
-/* Recipes that were made of a file have hashes of their own, and its path. */
-static enum err_code on_model(void *ctx, const char *sha256, const char *path, struct err *why)
+/* Collect the hashes of all models at this path: quantized results of a file have their own hash but its
+ * path. */
+static enum err_code result_on_model(void *ctx, const char *sha256, const char *path, struct err *why)
 {
-    struct reading *r = ctx;
+    struct result_reader *r = ctx;
     char real[PATH_MAX];
     (void)why;
     const bool same = !strcmp(path, r->path) || (*r->real && realpath(path, real) && !strcmp(real, r->real));
@@ -40,8 +42,8 @@ static enum err_code on_model(void *ctx, const char *sha256, const char *path, s
     return ERR_OK;
 }
 
-/* Once for a file: models that only other commands have seen are in no run. */
-static void add_own_hash(struct background *b, struct reading *r, int64_t bytes)
+/* Hash the file itself, once: a model that was never run here has no row with its path. */
+static void result_add_own_hash(struct background *b, struct result_reader *r, int64_t bytes)
 {
     enum { SMALL = 256 << 20 };
     struct gguf *g = NULL;
@@ -60,16 +62,17 @@ static void add_own_hash(struct background *b, struct reading *r, int64_t bytes)
 
 /* ---------------------------------------------------------------- quality */
 
-static bool same_question(const struct quality_result *a, const struct quality_result *b)
+/* Whether two results answer the same question, so that only the newer one counts. */
+static bool quality_same_question(const struct quality_result *a, const struct quality_result *b)
 {
     return !strcmp(a->config, b->config) && !strcmp(a->reference, b->reference) &&
            !strcmp(a->text, b->text) && a->ctx == b->ctx && a->windows == b->windows;
 }
 
-/* Cells come newest first: an older answer to the same question is left out. */
-static enum err_code on_quality(void *ctx, const struct model_cell *c, struct err *why)
+/* Cells come newest first, so an older result for the same question is skipped. */
+static enum err_code result_on_quality(void *ctx, const struct model_cell *c, struct err *why)
 {
-    struct quality_results *q = &((struct reading *)ctx)->quality;
+    struct quality_results *q = &((struct result_reader *)ctx)->quality;
     struct quality known;
     json_t *o = NULL;
     (void)why;
@@ -84,19 +87,20 @@ static enum err_code on_quality(void *ctx, const struct model_cell *c, struct er
                                 .top1 = known.top1,
                                 .ppl = known.ppl,
                                 .ppl_ratio = known.ppl_ratio };
-    const char *reference = json_is_string(json_object_get(o, "reference")) ? json_get_str(o, "reference", "")
-                                                                            : c->first_config; /* of an A/B */
+    const char *reference = json_is_string(json_object_get(o, "reference"))
+                                ? json_get_str(o, "reference", "")
+                                : c->first_config; /* quality of an A/B is measured against arm A */
     snprintf(l.config, sizeof l.config, "%.159s", c->config);
     snprintf(l.reference, sizeof l.reference, "%.95s", reference);
     snprintf(l.text, sizeof l.text, "%.63s", known.text);
     json_decref(o);
     bool fresh = known.known && isfinite(l.kld.estimate);
-    for (int i = 0; i < q->count && fresh; i++) fresh = !same_question(&q->line[i], &l);
+    for (int i = 0; i < q->count && fresh; i++) fresh = !quality_same_question(&q->line[i], &l);
     if (fresh) q->line[q->count++] = l;
     return ERR_OK;
 }
 
-static int by_loss(const void *a, const void *b)
+static int quality_by_loss(const void *a, const void *b)
 {
     const double x = ((const struct quality_result *)a)->kld.estimate,
                  y = ((const struct quality_result *)b)->kld.estimate;
@@ -105,7 +109,7 @@ static int by_loss(const void *a, const void *b)
 
 /* ---------------------------------------------------------------- requests */
 
-static int line_of(struct reading *r, const struct model_requests *c)
+static int load_result_find(struct result_reader *r, const struct model_requests *c)
 {
     struct load_results *l = &r->load;
     for (int i = 0; i < l->lines; i++)
@@ -120,7 +124,7 @@ static int line_of(struct reading *r, const struct model_requests *c)
     return l->lines++;
 }
 
-static bool append(float **list, int *n, const float *more, int count)
+static bool floats_append(float **list, int *n, const float *more, int count)
 {
     float *grown = count > 0 ? realloc(*list, (size_t)(*n + count) * sizeof *grown) : *list;
     if (count <= 0) return true;
@@ -131,31 +135,31 @@ static bool append(float **list, int *n, const float *more, int count)
     return true;
 }
 
-static void sum_up(double *tokens, double *seconds, float more_tokens, float more_seconds)
+static void add_rate(double *tokens, double *seconds, float more_tokens, float more_seconds)
 {
     if (!isfinite(more_seconds) || more_seconds <= 0) return;
     *tokens += (double)more_tokens;
     *seconds += (double)more_seconds;
 }
 
-static enum err_code on_requests(void *ctx, const struct model_requests *c, struct err *why)
+static enum err_code result_on_requests(void *ctx, const struct model_requests *c, struct err *why)
 {
-    struct reading *r = ctx;
-    const int i = line_of(r, c);
+    struct result_reader *r = ctx;
+    const int i = load_result_find(r, c);
     if (i < 0) return ERR_OK;
     struct gathered *g = &r->gathered[i];
     r->load.line[i].requests += c->n;
-    bool good = append(&g->itl, &g->n_itl, c->itl, c->n_itl);
+    bool good = floats_append(&g->itl, &g->n_itl, c->itl, c->n_itl);
     for (int k = 0; k < c->n && good; k++) {
         const struct request_figures *f = &c->figures[k];
-        good = append(&g->ttft, &g->n_ttft, &f->ttft_s, 1);
-        sum_up(&g->prompt_tokens, &g->prefill_s, f->prompt_tokens, f->prefill_s);
-        sum_up(&g->gen_tokens, &g->decode_s, f->gen_tokens, f->decode_s);
+        good = floats_append(&g->ttft, &g->n_ttft, &f->ttft_s, 1);
+        add_rate(&g->prompt_tokens, &g->prefill_s, f->prompt_tokens, f->prefill_s);
+        add_rate(&g->gen_tokens, &g->decode_s, f->gen_tokens, f->decode_s);
     }
-    return good ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for latencies");
+    return good ? ERR_OK : err_set(why, ERR_NOMEM, "not enough memory for latencies");
 }
 
-static void finish_lines(struct reading *r)
+static void load_results_finish(struct result_reader *r)
 {
     for (int i = 0; i < LOAD_RESULTS; i++) {
         struct gathered *g = &r->gathered[i];
@@ -173,8 +177,8 @@ static void finish_lines(struct reading *r)
 
 /* ---------------------------------------------------------------- sensitivity */
 
-/* "blk.12.ffn_down.weight": "ffn_down" of column 13; others as a whole are in column 0. */
-static int column_of(const char *tensor, char *kind, size_t size)
+/* "blk.12.ffn_down.weight" is kind "ffn_down", column 13; tensors outside of layers are in column 0. */
+static int sensitivity_column(const char *tensor, char *kind, size_t size)
 {
     int layer = -1, used = 0;
     if (sscanf(tensor, "blk.%d.%n", &layer, &used) < 1 || !used) {
@@ -186,7 +190,7 @@ static int column_of(const char *tensor, char *kind, size_t size)
     return layer + 1;
 }
 
-static struct sensitivity_map *map_for(struct sensitivity *s, const char *format)
+static struct sensitivity_map *sensitivity_map_find(struct sensitivity *s, const char *format)
 {
     for (int i = 0; i < s->maps; i++)
         if (!strcmp(s->map[i].format, format)) return &s->map[i];
@@ -196,7 +200,7 @@ static struct sensitivity_map *map_for(struct sensitivity *s, const char *format
     return m;
 }
 
-static int kind_for(struct sensitivity_map *m, const char *kind)
+static int sensitivity_kind_find(struct sensitivity_map *m, const char *kind)
 {
     for (int i = 0; i < m->kinds; i++)
         if (!strcmp(m->kind[i], kind)) return i;
@@ -206,38 +210,40 @@ static int kind_for(struct sensitivity_map *m, const char *kind)
     return m->kinds++;
 }
 
-static void put_loss(struct sensitivity *s, const struct sensitivity_row *r)
+static void sensitivity_put(struct sensitivity *s, const struct sensitivity_row *r)
 {
     char kind[sizeof s->map[0].kind[0]];
-    struct sensitivity_map *m = map_for(s, r->format);
-    const int column = column_of(r->tensor, kind, sizeof kind), row = m ? kind_for(m, kind) : -1;
+    struct sensitivity_map *m = sensitivity_map_find(s, r->format);
+    const int column = sensitivity_column(r->tensor, kind, sizeof kind),
+              row = m ? sensitivity_kind_find(m, kind) : -1;
     if (row < 0 || column >= SENSITIVITY_LAYERS) return;
     m->loss[row][column] = (float)r->kld;
     m->layers = MAX(m->layers, column + 1);
 }
 
-static enum err_code read_sensitivity(struct reading *r, const char *sha256, struct err *why)
+static enum err_code sensitivity_read(struct result_reader *r, const char *sha256, struct err *why)
 {
     struct sensitivity_row *rows = NULL;
     int n = 0;
     const enum err_code rc = db_sensitivity_list(r->d, sha256, NULL, &rows, &n, why);
-    for (int i = 0; i < n; i++) put_loss(&r->sensitivity, &rows[i]);
+    for (int i = 0; i < n; i++) sensitivity_put(&r->sensitivity, &rows[i]);
     if (n) snprintf(r->sensitivity.basis, sizeof r->sensitivity.basis, "%s", rows[0].basis);
     free(rows);
     return rc;
 }
 
-/* ---------------------------------------------------------------- all of it */
+/* ---------------------------------------------------------------- everything about one model */
 
-static enum err_code read_all(struct background *b, struct reading *r, int64_t bytes, struct err *why)
+static enum err_code results_read(struct background *b, struct result_reader *r, int64_t bytes,
+                                  struct err *why)
 {
-    enum err_code rc = db_model_list(r->d, on_model, r, why);
-    if (!rc) add_own_hash(b, r, bytes);
+    enum err_code rc = db_model_list(r->d, result_on_model, r, why);
+    if (!rc) result_add_own_hash(b, r, bytes);
     for (int i = 0; i < r->models && !rc; i++) {
         const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS };
-        rc = db_model_cells(r->d, &q, on_quality, r, why);
-        if (!rc) rc = db_model_requests(r->d, &q, on_requests, r, why);
-        if (!rc && !r->sensitivity.maps) rc = read_sensitivity(r, r->sha[i], why);
+        rc = db_model_cells(r->d, &q, result_on_quality, r, why);
+        if (!rc) rc = db_model_requests(r->d, &q, result_on_requests, r, why);
+        if (!rc && !r->sensitivity.maps) rc = sensitivity_read(r, r->sha[i], why);
     }
     return rc;
 }
@@ -246,7 +252,7 @@ void background_read_results(struct background *b, struct db *d)
 {
     char path[sizeof b->known.model_path];
     struct err why = { 0 };
-    struct reading *r = calloc(1, sizeof *r);
+    struct result_reader *r = calloc(1, sizeof *r);
     pthread_mutex_lock(&b->lock);
     memcpy(path, b->known.model_path, sizeof path);
     const int64_t bytes = b->known.model.arch[0] ? b->known.model.weight_bytes : -1;
@@ -258,14 +264,14 @@ void background_read_results(struct background *b, struct db *d)
     r->d = d;
     r->path = path;
     if (!realpath(path, r->real)) r->real[0] = '\0';
-    const bool bad = read_all(b, r, bytes, &why) != ERR_OK;
-    finish_lines(r);
-    qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], by_loss);
+    const bool bad = results_read(b, r, bytes, &why) != ERR_OK;
+    load_results_finish(r);
+    qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], quality_by_loss);
     if (!r->sensitivity.maps)
         snprintf(
             r->sensitivity.missing, sizeof r->sensitivity.missing,
-            "n/a: which tensors of this model are sensitive was not measured. qdyno recipe measures it, one "
-            "tensor after the other, and makes a recipe of it.");
+            "n/a: the sensitivity of this model's tensors was not measured. qdyno recipe measures it, one "
+            "tensor after the other, and builds a recipe from it.");
     if (bad) {
         snprintf(r->quality.error, sizeof r->quality.error, "%.199s", why.message);
         snprintf(r->load.error, sizeof r->load.error, "%.199s", why.message);

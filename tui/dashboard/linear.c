@@ -1,4 +1,5 @@
-/* tui/dashboard/linear.c - changes into sentences, lines into keys. Pure functions of the frame. */
+/* tui/dashboard/linear.c - reports changes as lines of text, and turns typed lines into keys. Pure functions
+ * of the frame. */
 #include "tui/dashboard/linear.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
 
-static void say(struct str *out, int64_t unix_ms, const char *fmt, ...)
+/* Append one line with the time of day. */
+static void print_line(struct str *out, int64_t unix_ms, const char *fmt, ...)
 {
     char text[2048];
     va_list args;
@@ -19,15 +21,15 @@ static void say(struct str *out, int64_t unix_ms, const char *fmt, ...)
 
 /* ---------------------------------------------------------------- machine, model, advice */
 
-static void tell_machine(struct linear_reported *t, const struct snapshot *s, struct str *out)
+static void report_machine(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     char line[160];
     if (!s->machine_known || t->machine) return;
     t->machine = true;
-    say(out, s->unix_ms, "machine: %s", machine_short(&s->machine, line, sizeof line));
+    print_line(out, s->unix_ms, "machine: %s", machine_short(&s->machine, line, sizeof line));
 }
 
-static void tell_model(struct linear_reported *t, const struct snapshot *s, struct str *out)
+static void report_model(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     const struct model_shape *m = &s->model;
     const bool read = m->arch[0] || s->model_error[0];
@@ -36,41 +38,42 @@ static void tell_model(struct linear_reported *t, const struct snapshot *s, stru
     t->model_read = true;
     memcpy(t->model, s->model_path, sizeof t->model);
     if (s->model_error[0])
-        say(out, s->unix_ms, "model: %s", s->model_error);
+        print_line(out, s->unix_ms, "model: %s", s->model_error);
     else
-        say(out, s->unix_ms, "model: %s: %s, %sM parameters, %s in %s", s->model_path, m->arch,
-            figure_number((double)m->params / 1e6).text, figure_bytes(m->weight_bytes).text,
-            m->dominant_format);
-    if (snapshot_random_weights(s)) say(out, s->unix_ms, "%s", RANDOM_WEIGHTS_TEXT);
+        print_line(out, s->unix_ms, "model: %s: %s, %sM parameters, %s in %s", s->model_path, m->arch,
+                   figure_number((double)m->params / 1e6).text, figure_bytes(m->weight_bytes).text,
+                   m->dominant_format);
+    if (snapshot_random_weights(s)) print_line(out, s->unix_ms, "%s", RANDOM_WEIGHTS_TEXT);
 }
 
-static void say_advice(const struct snapshot *s, struct str *out)
+static void print_advice(const struct snapshot *s, struct str *out)
 {
     for (int i = 0; i < s->advice_count; i++) {
         const struct advice *a = &s->advice[i];
         const struct prediction *p = &a->prediction;
-        say(out, s->unix_ms, "advice %d: %s: decode %s tok/s (%s to %s), %s; %s", i + 1, a->line,
-            figure_number(p->decode_tok_s).text, figure_number(p->decode_low).text,
-            figure_number(p->decode_high).text, figure_bytes(p->plan.total).text, a->reason);
+        print_line(out, s->unix_ms, "advice %d: %s: decode %s tok/s (%s to %s), %s; %s", i + 1, a->line,
+                   figure_number(p->decode_tok_s).text, figure_number(p->decode_low).text,
+                   figure_number(p->decode_high).text, figure_bytes(p->plan.total).text, a->reason);
     }
 }
 
-/* A state without its percentage: it is told when it becomes another one, not when it moves. */
-static void tell_advice(struct linear_reported *t, const struct snapshot *s, struct str *out)
+/* Reports a new state of the advice once; the percentage in it is cut off, because it changes all the time.
+ */
+static void report_advice(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     char state[sizeof t->advice_state];
     snprintf(state, sizeof state, "%.*s", (int)strcspn(s->advice_state, ",:"), s->advice_state);
     if (strcmp(state, t->advice_state) != 0) {
-        if (state[0]) say(out, s->unix_ms, "advice: %s", state);
+        if (state[0]) print_line(out, s->unix_ms, "advice: %s", state);
         memcpy(t->advice_state, state, sizeof state);
     }
-    if (s->advice_count != t->advice_count) say_advice(s, out);
+    if (s->advice_count != t->advice_count) print_advice(s, out);
     t->advice_count = s->advice_count;
 }
 
 /* ---------------------------------------------------------------- experiment */
 
-static void say_effect(const struct experiment_state *x, int arm, struct str *text)
+static void append_effect(const struct experiment_state *x, int arm, struct str *text)
 {
     const struct comparison *c = experiment_comparison(x, arm);
     const struct mark m = verdict_mark(experiment_verdict(x, arm));
@@ -80,52 +83,53 @@ static void say_effect(const struct experiment_state *x, int arm, struct str *te
                    figure_change(c->effect.lower).text, figure_change(c->effect.upper).text);
 }
 
-static void say_end(const struct snapshot *s, struct str *out)
+static void print_end(const struct snapshot *s, struct str *out)
 {
     const struct experiment_state *x = &s->experiment;
     struct str text = { 0 };
     if (x->phase == PHASE_FAILED) {
-        say(out, s->unix_ms, "run %lld failed: %s", (long long)x->run_id, x->error);
+        print_line(out, s->unix_ms, "run %lld failed: %s", (long long)x->run_id, x->error);
         return;
     }
     for (int k = 1; k < experiment_arms(x) && x->phase == PHASE_DONE; k++) {
         str_append(&text, k > 1 ? "; " : "");
-        say_effect(x, k, &text);
+        append_effect(x, k, &text);
     }
     if (x->reason[0]) str_printf(&text, "%s%s", text.len ? "; " : "", x->reason);
-    say(out, s->unix_ms, "run %lld %s: %s; %d blocks, %d discarded, A against A %s", (long long)x->run_id,
-        phase_mark(s).word, text.len ? str_text(&text) : "no verdict", x->blocks, x->discarded,
-        isfinite(x->noise_floor) ? figure_percent(x->noise_floor).text : "unknown");
+    print_line(out, s->unix_ms, "run %lld %s: %s; %d blocks, %d discarded, A against A %s",
+               (long long)x->run_id, phase_mark(s).word, text.len ? str_text(&text) : "no verdict", x->blocks,
+               x->discarded, isfinite(x->noise_floor) ? figure_percent(x->noise_floor).text : "unknown");
     str_free(&text);
 }
 
-static void say_begin(const struct snapshot *s, struct str *out)
+static void print_begin(const struct snapshot *s, struct str *out)
 {
     const struct experiment_state *x = &s->experiment;
     char workload[600];
     struct str arms = { 0 };
     for (int k = 0; k < experiment_arms(x); k++)
         str_printf(&arms, "%s%c %s", k ? ", " : "", 'A' + k, x->arm[k].line);
-    say(out, s->unix_ms, "run %lld: %s, on %s", (long long)x->run_id, str_text(&arms),
-        workload_line(&x->spec.workload, workload, sizeof workload));
+    print_line(out, s->unix_ms, "run %lld: %s, on %s", (long long)x->run_id, str_text(&arms),
+               workload_line(&x->spec.workload, workload, sizeof workload));
     str_free(&arms);
 }
 
-static void tell_experiment(struct linear_reported *t, const struct snapshot *s, struct str *out)
+static void report_experiment(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     const struct experiment_state *x = &s->experiment;
-    if (s->experiment_starting && !t->starting) say(out, s->unix_ms, "an experiment is about to start");
+    if (s->experiment_starting && !t->starting)
+        print_line(out, s->unix_ms, "an experiment is about to start");
     t->starting = s->experiment_starting;
     if (!s->experiment_known) return;
     const bool fresh = !t->experiment || t->run_id != x->run_id;
-    if (fresh && x->run_id) say_begin(s, out);
+    if (fresh && x->run_id) print_begin(s, out);
     if (fresh || t->phase != x->phase) {
         if (x->phase >= PHASE_DONE)
-            say_end(s, out);
+            print_end(s, out);
         else
-            say(out, s->unix_ms, "%s", phase_mark(s).word);
+            print_line(out, s->unix_ms, "%s", phase_mark(s).word);
     } else if (t->verdict != x->verdict && x->phase < PHASE_DONE) {
-        say(out, s->unix_ms, "so far: %s", verdict_mark(x->verdict).word);
+        print_line(out, s->unix_ms, "so far: %s", verdict_mark(x->verdict).word);
     }
     t->experiment = x->run_id != 0;
     t->run_id = x->run_id;
@@ -135,142 +139,147 @@ static void tell_experiment(struct linear_reported *t, const struct snapshot *s,
 
 /* ---------------------------------------------------------------- log, lists, questions */
 
-static bool same_line(const struct log_line *a, const struct log_line *b)
+static bool log_line_equal(const struct log_line *a, const struct log_line *b)
 {
     return a->unix_ms == b->unix_ms && !strcmp(a->text, b->text);
 }
 
-static void tell_log(struct linear_reported *t, const struct snapshot *s, struct str *out)
+static void report_log(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     int from = s->log_count;
-    while (from > 0 && !same_line(&s->log[from - 1], &t->last)) from--;
-    for (int i = from; i < s->log_count; i++) say(out, s->log[i].unix_ms, "%s", s->log[i].text);
+    while (from > 0 && !log_line_equal(&s->log[from - 1], &t->last)) from--;
+    for (int i = from; i < s->log_count; i++) print_line(out, s->log[i].unix_ms, "%s", s->log[i].text);
     if (s->log_count) t->last = s->log[s->log_count - 1];
 }
 
-static void say_quality(const struct snapshot *s, struct str *out)
+static void print_quality(const struct snapshot *s, struct str *out)
 {
     for (int i = 0; i < s->quality.count; i++) {
         const struct quality_result *q = &s->quality.line[i];
-        say(out, s->unix_ms,
+        print_line(
+            out, s->unix_ms,
             "%s against %s: KL divergence %.3g nats, from %.3g to %.3g; same top-1 %.1f%%; perplexity %.4g",
             q->config, q->reference, q->kld.estimate, q->kld.lower, q->kld.upper, 100 * q->top1.estimate,
             q->ppl.estimate);
     }
-    if (s->quality.count <= 0) say(out, s->unix_ms, "no quality of this model was measured");
+    if (s->quality.count <= 0) print_line(out, s->unix_ms, "the quality of this model was not measured");
     for (int k = 0; k < s->sensitivity.maps; k++) {
         const struct sensitivity_map *m = &s->sensitivity.map[k];
         char name[64];
         int row, column;
         if (sensitivity_most(m, &row, &column))
-            say(out, s->unix_ms, "the most sensitive in %s: %s, %.2e nats", m->format,
-                sensitivity_name(m, row, column, name, sizeof name), (double)m->loss[row][column]);
+            print_line(out, s->unix_ms, "most sensitive tensor in %s: %s, %.2e nats", m->format,
+                       sensitivity_name(m, row, column, name, sizeof name), (double)m->loss[row][column]);
     }
 }
 
-static void say_load(const struct snapshot *s, struct str *out)
+static void print_load(const struct snapshot *s, struct str *out)
 {
     for (int i = 0; i < s->load.lines; i++) {
         const struct load_result *l = &s->load.line[i];
-        say(out, s->unix_ms, "%s, %s: %lld requests; TTFT p50 %s p99 %s; ITL p50 %s p99 %s; decode %s tok/s",
-            l->workload, l->config, (long long)l->requests, figure_seconds(l->ttft.p50).text,
-            figure_seconds(l->ttft.p99).text, figure_seconds(l->itl.p50).text,
-            figure_seconds(l->itl.p99).text, figure_number(l->decode_tok_s).text);
+        print_line(out, s->unix_ms,
+                   "%s, %s: %lld requests; TTFT p50 %s p99 %s; ITL p50 %s p99 %s; decode %s tok/s",
+                   l->workload, l->config, (long long)l->requests, figure_seconds(l->ttft.p50).text,
+                   figure_seconds(l->ttft.p99).text, figure_seconds(l->itl.p50).text,
+                   figure_seconds(l->itl.p99).text, figure_number(l->decode_tok_s).text);
     }
-    if (s->load.lines <= 0) say(out, s->unix_ms, "no request to this model was measured");
+    if (s->load.lines <= 0) print_line(out, s->unix_ms, "no requests to this model were measured");
 }
 
-static void tell_view(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
-                      struct str *out)
+static void report_view(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
+                        struct str *out)
 {
     const bool came = u->view != t->view;
     if (u->view == VIEW_HISTORY && (came || s->run_count != t->runs)) {
         for (int i = 0; i < s->run_count; i++) {
             const struct run_line *r = &s->run[i];
-            say(out, s->unix_ms, "run %lld of %s: %s, %s %s %s", (long long)r->id,
-                figure_date(r->started_ms).text, r->label[0] ? r->label : r->model, r->kind, r->state,
-                r->verdict);
+            print_line(out, s->unix_ms, "run %lld of %s: %s, %s %s %s", (long long)r->id,
+                       figure_date(r->started_ms).text, r->label[0] ? r->label : r->model, r->kind, r->state,
+                       r->verdict);
         }
-        if (s->run_count == 0) say(out, s->unix_ms, "no runs");
+        if (s->run_count == 0) print_line(out, s->unix_ms, "no runs");
     }
-    if (u->view == VIEW_ADVICE && came) say_advice(s, out);
-    if (u->view == VIEW_QUALITY && came) say_quality(s, out);
-    if (u->view == VIEW_LOAD && came) say_load(s, out);
+    if (u->view == VIEW_ADVICE && came) print_advice(s, out);
+    if (u->view == VIEW_QUALITY && came) print_quality(s, out);
+    if (u->view == VIEW_LOAD && came) print_load(s, out);
     for (int i = 0; u->view == VIEW_MODEL && came && i < s->summary.groups; i++) {
         const struct tensor_group *g = &s->summary.group[i];
-        say(out, s->unix_ms, "%s: %d of %s, %s, %s", g->name, g->count, g->shape, g->format,
-            figure_bytes(g->bytes).text);
+        print_line(out, s->unix_ms, "%s: %d of %s, %s, %s", g->name, g->count, g->shape, g->format,
+                   figure_bytes(g->bytes).text);
     }
     t->view = u->view;
     t->runs = s->run_count;
 }
 
-/* What a command wrote, where somebody asked for it. */
-static void tell_page(struct linear_reported *t, const struct snapshot *s, struct str *out)
+/* The output of a command, if it was started to show it. */
+static void report_page(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     if (t->page == s->page.number) return;
     t->page = s->page.number;
-    for (int i = 0; s->page.opens && i < s->page.count; i++) say(out, s->unix_ms, "%s", s->page.line[i].text);
+    for (int i = 0; s->page.opens && i < s->page.count; i++)
+        print_line(out, s->unix_ms, "%s", s->page.line[i].text);
 }
 
-static void tell_questions(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
-                           struct str *out)
+static void report_questions(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
+                             struct str *out)
 {
     const struct form *f = &u->form;
     const struct form_field *field = &f->field[f->focus];
     const bool open = f->kind != FORM_CLOSED && f->kind != FORM_PALETTE;
-    if (u->confirm_quit && !t->confirm_quit) say(out, s->unix_ms, "%s y or n", ui_quit_question(s));
+    if (u->confirm_quit && !t->confirm_quit) print_line(out, s->unix_ms, "%s y or n", ui_quit_question(s));
     t->confirm_quit = u->confirm_quit;
     if (u->question.text[0] && !t->question)
-        say(out, s->unix_ms, "%s y or n: qdyno %s", u->question.text, u->question.line);
+        print_line(out, s->unix_ms, "%s y or n: qdyno %s", u->question.text, u->question.line);
     t->question = u->question.text[0] != '\0';
     if (open && (f->kind != t->form || f->focus != t->focus || strcmp(field->error, t->form_error) != 0)) {
-        if (field->error[0] && field->text[0]) say(out, s->unix_ms, "%s", field->error);
-        say(out, s->unix_ms, "%s: %s? empty: %s; a full stop leaves", FORMS[f->kind].title,
-            FORMS[f->kind].field[f->focus].label, field->text[0] ? field->text : "nothing");
+        if (field->error[0] && field->text[0]) print_line(out, s->unix_ms, "%s", field->error);
+        print_line(out, s->unix_ms, "%s: %s? (empty line: %s; \".\" closes the form)", FORMS[f->kind].title,
+                   FORMS[f->kind].field[f->focus].label, field->text[0] ? field->text : "nothing");
     }
     t->form = f->kind;
     t->focus = f->focus;
     memcpy(t->form_error, field->error, sizeof t->form_error);
 }
 
-/* Whole, when both are done: words that come one by one cannot be listened to. */
-static void tell_write(struct linear_reported *t, const struct snapshot *s, struct str *out)
+/* Reports the texts when both are complete: a screen reader cannot follow single words. */
+static void report_write(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     const struct sidebyside_state *w = &s->write;
     if (!s->write_known) return;
     if (t->write_begun_ms != w->started_ms)
-        say(out, s->unix_ms, "A %s and B %s write", w->arm[0].line, w->arm[1].line);
+        print_line(out, s->unix_ms, "A %s and B %s are writing", w->arm[0].line, w->arm[1].line);
     t->write_begun_ms = w->started_ms;
-    if (w->running || t->write_told_ms == w->started_ms) return;
-    t->write_told_ms = w->started_ms;
+    if (w->running || t->write_reported_ms == w->started_ms) return;
+    t->write_reported_ms = w->started_ms;
     for (int i = 0; i < SIDEBYSIDE_ARMS; i++) {
         const struct sidebyside_arm *a = &w->arm[i];
-        char text[1500]; /* a line: what would move a cursor is a blank */
+        char text[1500]; /* one line: control characters become blanks */
         snprintf(text, sizeof text, "%s%s", a->phase == SIDEBYSIDE_FAILED ? a->error : w->prompt,
                  a->phase == SIDEBYSIDE_FAILED ? "" : a->text);
         for (char *p = text; *p; p++) *p = (unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p;
-        say(out, s->unix_ms, "%c, %d tokens, %s tokens/s: %s", 'A' + i, a->tokens,
-            figure_number(a->tok_s).text, text);
+        print_line(out, s->unix_ms, "%c, %d tokens, %s tokens/s: %s", 'A' + i, a->tokens,
+                   figure_number(a->tok_s).text, text);
     }
-    say(out, s->unix_ms, w->differ ? "alike for %d tokens, then they differ" : "alike: %d tokens",
-        w->same_tokens);
+    print_line(out, s->unix_ms,
+               w->differ ? "the texts are the same for %d tokens, then differ"
+                         : "the texts are the same: %d tokens",
+               w->same_tokens);
 }
 
 void linear_report(struct linear_reported *t, const struct snapshot *s, const struct ui *u, struct str *out)
 {
-    tell_machine(t, s, out);
-    tell_model(t, s, out);
-    tell_log(t, s, out);
-    tell_advice(t, s, out);
-    tell_experiment(t, s, out);
-    tell_write(t, s, out);
-    tell_view(t, s, u, out);
-    tell_page(t, s, out);
+    report_machine(t, s, out);
+    report_model(t, s, out);
+    report_log(t, s, out);
+    report_advice(t, s, out);
+    report_experiment(t, s, out);
+    report_write(t, s, out);
+    report_view(t, s, u, out);
+    report_page(t, s, out);
     if (u->message[0] && strcmp(u->message, t->message) != 0 && strcmp(u->message, t->last.text) != 0)
-        say(out, s->unix_ms, "%s", u->message);
+        print_line(out, s->unix_ms, "%s", u->message);
     memcpy(t->message, u->message, sizeof t->message);
-    tell_questions(t, s, u, out);
+    report_questions(t, s, u, out);
 }
 
 void linear_status(const struct snapshot *s, struct str *out)
@@ -281,74 +290,74 @@ void linear_status(const struct snapshot *s, struct str *out)
         str_printf(&text, "%s, block %d, %d kept", phase_mark(s).word, MAX(x->block, 0) + 1, x->blocks);
         if (x->blocks > 1) {
             str_append(&text, "; so far ");
-            say_effect(x, MAX(x->headline, 1), &text);
+            append_effect(x, MAX(x->headline, 1), &text);
         }
         if (isfinite(x->eta_s)) str_printf(&text, "; %s left", figure_duration(x->eta_s).text);
     } else {
         str_append(&text, phase_mark(s).word);
     }
-    say(out, s->unix_ms, "%s; processors %s busy, %s of memory used", str_text(&text),
-        figure_percent(s->sensor[METRIC_CPU_BUSY]).text,
-        isnan(s->sensor[METRIC_MEM_USED]) ? "an unknown part"
-                                          : figure_bytes((int64_t)s->sensor[METRIC_MEM_USED]).text);
+    print_line(out, s->unix_ms, "%s; CPU %s busy, %s of memory used", str_text(&text),
+               figure_percent(s->sensor[METRIC_CPU_BUSY]).text,
+               isnan(s->sensor[METRIC_MEM_USED]) ? "an unknown part"
+                                                 : figure_bytes((int64_t)s->sensor[METRIC_MEM_USED]).text);
     str_free(&text);
 }
 
 /* ---------------------------------------------------------------- lines in */
 
-struct typing {
+struct key_buffer {
     int *keys;
     int n, max;
 };
 
-static void type(struct typing *t, int key)
+static void press(struct key_buffer *t, int key)
 {
     if (t->n < t->max) t->keys[t->n++] = key;
 }
 
-static void type_text(struct typing *t, const char *text)
+static void press_text(struct key_buffer *t, const char *text)
 {
     size_t left = strlen(text), used;
     uint32_t code;
     for (; (used = str_utf8_next(text, left, &code)) > 0; text += used, left -= used)
-        if (code >= 0x20) type(t, (int)code);
+        if (code >= 0x20) press(t, (int)code);
 }
 
-/* An answer to the form's question: then the next question, or the form is done. */
-static void type_answer(struct typing *t, const char *line, const struct form *f)
+/* The answer for the focused field, then the key for the next field or for accepting the form. */
+static void press_answer(struct key_buffer *t, const char *line, const struct form *f)
 {
     if (!strcmp(line, ".")) {
-        type(t, UI_KEY_ESC);
+        press(t, UI_KEY_ESC);
         return;
     }
     if (*line) {
-        type(t, UI_CTRL('e')); /* to the end, so that all before it goes */
-        type(t, UI_CTRL('u'));
-        type(t, UI_CTRL('k'));
-        type_text(t, line);
+        press(t, UI_CTRL('e')); /* delete the old text: go to the end, delete to the start and to the end */
+        press(t, UI_CTRL('u'));
+        press(t, UI_CTRL('k'));
+        press_text(t, line);
     }
-    type(t, f->focus + 1 < FORMS[f->kind].fields ? UI_KEY_TAB : UI_KEY_ENTER);
+    press(t, f->focus + 1 < FORMS[f->kind].fields ? UI_KEY_TAB : UI_KEY_ENTER);
 }
 
 int linear_keys(const char *line, const struct ui *u, int *keys, int max)
 {
-    struct typing t = { keys, 0, max };
+    struct key_buffer t = { keys, 0, max };
     if (u->confirm_quit || u->question.text[0]) {
-        type(&t, *line == 'y' ? 'y' : 'n');
+        press(&t, *line == 'y' ? 'y' : 'n');
         return t.n;
     }
     if (u->form.kind != FORM_CLOSED) {
-        type_answer(&t, line, &u->form);
+        press_answer(&t, line, &u->form);
         return t.n;
     }
     if (!*line) return 0;
     for (size_t i = 0; i < KEY_COUNT; i++)
         if (!strcmp(KEYS[i].name, line)) {
-            type(&t, KEYS[i].key[0]);
+            press(&t, KEYS[i].key[0]);
             return t.n;
         }
-    type(&t, key_of_action(DO_PALETTE)->key[0]);
-    type_text(&t, line);
-    type(&t, UI_KEY_ENTER);
+    press(&t, key_of_action(DO_PALETTE)->key[0]);
+    press_text(&t, line);
+    press(&t, UI_KEY_ENTER);
     return t.n;
 }

@@ -1,11 +1,11 @@
-/* tui/dashboard/preferences.c - the file of settings. */
+/* tui/dashboard/preferences.c - reads and writes the file of preferences. */
 #include "tui/dashboard/preferences.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static char *settings_path(struct err *why)
+static char *preferences_path(struct err *why)
 {
     char *folder;
     struct str path = { 0 };
@@ -15,7 +15,7 @@ static char *settings_path(struct err *why)
     return str_take(&path);
 }
 
-static char *trim(char *text)
+static char *preferences_trim(char *text)
 {
     text += strspn(text, " \t");
     size_t n = strlen(text);
@@ -24,23 +24,23 @@ static char *trim(char *text)
     return text;
 }
 
-/* What is wrong with a line, NULL when nothing is. */
-static const char *line_read(struct preferences *s, char *line)
+/* Apply one line to *s. Returns what was expected if the line is wrong, else NULL. */
+static const char *preferences_read_line(struct preferences *s, char *line)
 {
     line[strcspn(line, "#")] = '\0';
-    char *key = trim(line), *equals = strchr(key, '=');
+    char *key = preferences_trim(line), *equals = strchr(key, '=');
     if (!*key) return NULL;
-    if (!equals) return "want key = value";
+    if (!equals) return "expected key = value";
     *equals = '\0';
-    const char *value = trim(equals + 1);
-    key = trim(key);
+    const char *value = preferences_trim(equals + 1);
+    key = preferences_trim(key);
     if (!strcmp(key, "mouse")) {
-        if (strcmp(value, "on") && strcmp(value, "off")) return "want mouse = on or off";
+        if (strcmp(value, "on") && strcmp(value, "off")) return "expected mouse = on or off";
         s->mouse = !strcmp(value, "on");
         return NULL;
     }
-    if (strcmp(key, "theme")) return "want theme or mouse";
-    if (!*value) return "want the name of a theme, or a path";
+    if (strcmp(key, "theme")) return "unknown key: expected theme or mouse";
+    if (!*value) return "expected the name of a theme, or a path";
     free(s->theme);
     s->theme = strdup(value);
     return NULL;
@@ -49,20 +49,20 @@ static const char *line_read(struct preferences *s, char *line)
 enum err_code preferences_read(struct preferences *out, struct err *why)
 {
     enum { LIMIT = 1 << 16 };
-    struct err nowhere; /* no home: nothing was kept there either */
+    struct err ignored; /* without a home folder there is no file */
     *out = (struct preferences){ .theme = strdup("default"), .mouse = true };
-    char *path = settings_path(&nowhere), *text = NULL;
-    enum err_code rc = out->theme ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for settings");
+    char *path = preferences_path(&ignored), *text = NULL;
+    enum err_code rc = out->theme ? ERR_OK : err_set(why, ERR_NOMEM, "not enough memory for the preferences");
     if (!rc && path && !access(path, F_OK)) rc = file_read(&text, NULL, path, LIMIT, why);
     int number = 0;
     for (char *line = text, *next; !rc && line; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
         number++;
-        const char *wrong = line_read(out, line);
+        const char *wrong = preferences_read_line(out, line);
         if (wrong) rc = err_set(why, ERR_FORMAT, "'%s', line %d: %s", path, number, wrong);
     }
-    if (!rc && !out->theme) rc = err_set(why, ERR_NOMEM, "no memory for settings");
+    if (!rc && !out->theme) rc = err_set(why, ERR_NOMEM, "not enough memory for the preferences");
     free(text);
     free(path);
     return rc;
@@ -77,7 +77,7 @@ void preferences_done(struct preferences *s)
 enum err_code preferences_write(char **path, const struct preferences *s, struct err *why)
 {
     struct atomic_file f = { 0 };
-    *path = settings_path(why);
+    *path = preferences_path(why);
     if (!*path) return why ? why->code : ERR_IO;
     enum err_code rc = atomic_file_open(&f, *path, why);
     if (!rc) {

@@ -1,19 +1,20 @@
-/* tui/dashboard/preferences.h - what the dashboard remembers from one time to the next: only what a person
- * asked it to keep, in $XDG_CONFIG_HOME/qdyno/dashboard.conf, as lines "key = value" that can be edited. */
-#ifndef QDYNO_TUI_SETTINGS_H
-#define QDYNO_TUI_SETTINGS_H
+/* tui/dashboard/preferences.h - theme and mouse, saved by key W in $XDG_CONFIG_HOME/qdyno/dashboard.conf as
+ * lines "key = value". Nothing is saved automatically. Internal to the dashboard. */
+#ifndef QDYNO_TUI_PREFERENCES_H
+#define QDYNO_TUI_PREFERENCES_H
 
 #include "base/base.h"
 
 struct preferences {
-    char *theme; /* name or path; owned by what was read */
+    char *theme; /* name or path; owned when filled by preferences_read() */
     bool mouse;
 };
-/* The defaults where there is no file. Errors: ERR_IO, ERR_NOMEM; ERR_FORMAT names the line and what it
- * should be. preferences_done in any case. */
+/* Without a file, *out holds the defaults. Call preferences_done() in any case. Errors: ERR_IO, ERR_NOMEM;
+ * ERR_FORMAT names the line and what was expected. */
 enum err_code preferences_read(struct preferences *out, struct err *why);
 void preferences_done(struct preferences *s);
-/* Replaces the file as a whole; *path: where it is, owned (NULL on error). */
+/* Replace the whole file. *path: where it is; owned by the caller, NULL on error. Errors: ERR_IO, ERR_NOMEM.
+ */
 enum err_code preferences_write(char **path, const struct preferences *s, struct err *why);
 
 #endif

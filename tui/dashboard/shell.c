@@ -1,7 +1,6 @@
-/* tui/dashboard/shell.c - words, a child process, its lines. */
+/* tui/dashboard/shell.c - runs a child process and passes its lines on. */
 #include "tui/dashboard/shell.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -29,18 +28,20 @@ bool task_progress_read(struct task_progress *out, const char *line)
 
 /* ---------------------------------------------------------------- the process */
 
-static enum err_code start(const struct shell_run *r, int out, pid_t *pid, struct err *why)
+static enum err_code shell_start(const struct shell_run *r, int out, pid_t *pid, struct err *why)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t none;
     extern char **environ;
-    if (posix_spawn_file_actions_init(&files)) return err_set(why, ERR_NOMEM, "no memory for a command");
+    if (posix_spawn_file_actions_init(&files))
+        return err_set(why, ERR_NOMEM, "not enough memory for a command");
     if (posix_spawnattr_init(&attr)) {
         posix_spawn_file_actions_destroy(&files);
-        return err_set(why, ERR_NOMEM, "no memory for a command");
+        return err_set(why, ERR_NOMEM, "not enough memory for a command");
     }
-    sigemptyset(&none); /* ours are blocked: the screen reads them from a descriptor */
+    sigemptyset(
+        &none); /* the dashboard blocks signals because it reads them from a descriptor; the child must not */
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, out, 1);
     posix_spawn_file_actions_adddup2(&files, out, 2);
@@ -54,8 +55,8 @@ static enum err_code start(const struct shell_run *r, int out, pid_t *pid, struc
     return bad ? err_set(why, ERR_IO, "cannot start '%s': %s", r->argv[0], strerror(bad)) : ERR_OK;
 }
 
-/* Whole lines; a longer one comes in pieces. */
-static void tell_lines(const struct shell_run *r, int fd)
+/* Call r->line for each line until the pipe closes. A line longer than the buffer arrives in pieces. */
+static void shell_read_lines(const struct shell_run *r, int fd)
 {
     char buf[1024];
     size_t have = 0;
@@ -85,11 +86,11 @@ enum err_code shell_run(const struct shell_run *r, int *status, struct err *why)
     int ends[2], how = 0;
     pid_t pid;
     if (pipe2(ends, O_CLOEXEC)) return err_set(why, ERR_IO, "cannot make a pipe: %s", strerror(errno));
-    enum err_code rc = start(r, ends[1], &pid, why);
+    enum err_code rc = shell_start(r, ends[1], &pid, why);
     close(ends[1]);
     if (!rc) {
         r->started(r->ctx, pid);
-        tell_lines(r, ends[0]);
+        shell_read_lines(r, ends[0]);
         while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
         *status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
     }

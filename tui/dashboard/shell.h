@@ -1,25 +1,25 @@
-/* tui/dashboard/shell.h - any command of the command line, run from the dashboard: another process of the
- * same program, whose lines go to the log and which can be cancelled. */
+/* tui/dashboard/shell.h - runs a command of the command line as another process of the same program. Internal
+ * to the dashboard. */
 #ifndef QDYNO_TUI_SHELL_H
 #define QDYNO_TUI_SHELL_H
 
 #include "tui/frame/frame.h"
 
-/* Started in a process group of its own, without input; what it writes, to both streams, is told line by
- * line.
- */
+/* The process gets a process group of its own and no input. Its standard output and error are passed on line
+ * by line. */
 struct shell_run {
-    const char *program; /* NULL: this one */
-    char *const *argv;   /* [0]: its name */
+    const char *program; /* NULL: this program */
+    char *const *argv;   /* argv[0] is its name */
     void (*line)(void *ctx, const char *text);
-    void (*started)(void *ctx, int pid); /* from then on until the end it may be signalled */
+    void (*started)(void *ctx, int pid); /* the pid may be signalled from now until shell_run() returns */
     void *ctx;
 };
-/* Waits for its end. *status: its exit status, or 128 + the signal that ended it. Errors: ERR_IO, ERR_NOMEM
- * when it could not be started. */
+/* Run it and wait for its end. *status: the exit status, or 128 + the number of the signal that ended it.
+ * Errors: ERR_IO, ERR_NOMEM when it could not be started. */
 enum err_code shell_run(const struct shell_run *r, int *status, struct err *why);
 
-/* Read a progress line of `--progress json` (tui/cli/progress.h). False: the line is something else. */
+/* Read a line that a command wrote under --progress=json (tui/cli/lib/progress.h). False: it is something
+ * else. */
 bool task_progress_read(struct task_progress *out, const char *line);
 
 #endif

@@ -1,4 +1,4 @@
-/* tui/widgets/charts.c - planes: from values to cells, and the marks on them. */
+/* tui/widgets/charts.c - planes: axes, the mapping from values to cells, and marks. */
 #include "tui/widgets/widgets.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ struct axis axis_around(struct axis a)
     return a;
 }
 
-/* 0 at lo, 1 at hi; NAN where the axis has no such place. */
+/* Position of a value on the axis: 0 at lo, 1 at hi; NAN for values a logarithmic axis cannot show. */
 static double axis_part(const struct axis *a, double v)
 {
     if (a->log) return v > 0 ? log(v / a->lo) / log(a->hi / a->lo) : NAN;
@@ -51,13 +51,13 @@ static void draw_axis_y(const struct plane *p, struct rect area)
     for (int row = 0; row < p->at.h; row++) grid_put(p->g, area, PLANE_LEFT - 1, row, 0x2502, ROLE_BORDER);
     const int steps = MAX(MIN((p->at.h - 1) / 4, 4), 1);
     for (int i = 0; i <= steps && p->at.h > 1; i++) label_y(p, area, (p->at.h - 1) * i / steps);
-    if (!p->y.name || p->at.h < 3) return; /* below the topmost label */
+    if (!p->y.name || p->at.h < 3) return; /* the name goes below the topmost label */
     struct pen pen = pen_at(p->g, area, 0, 1);
     pen_field_right(&pen, PLANE_LEFT - 2, ROLE_DIM, p->y.name);
 }
 
-/* The last label keeps its place with the axis's name behind it; others stand under theirs where there is
- * room. */
+/* Labels along the lower edge. The last one is followed by the name of the axis; the others are centred below
+ * their ticks if they fit. */
 static void draw_axis_x(const struct plane *p, struct rect area)
 {
     const int row = p->at.h, steps = MAX(MIN((p->at.w - 1) / 20, 6), 1);
@@ -107,14 +107,14 @@ bool plane_holds(const struct plane *p, double x, double y)
     return a >= 0 && a <= 1 && b >= 0 && b <= 1; /* false for NAN */
 }
 
-/* Column or row, the edge for what lies outside. */
+/* Column or row of a position; outside of the plane: its edge. */
 static int place(const struct axis *a, double v, int cells, bool downwards)
 {
     const double part = MIN(MAX(axis_part(a, v), 0.0), 1.0);
     return (int)lround((downwards ? 1 - part : part) * (cells - 1));
 }
 
-/* A dot among those that the cell has already. */
+/* Add a dot to those the cell has already. */
 static void add_dot(struct grid *g, struct rect at, int dot_x, int dot_y, unsigned style)
 {
     static const uint8_t BITS[4][2] = { { 0x01, 0x08 }, { 0x02, 0x10 }, { 0x04, 0x20 }, { 0x40, 0x80 } };
@@ -122,7 +122,7 @@ static void add_dot(struct grid *g, struct rect at, int dot_x, int dot_y, unsign
     if (gx < 0 || gy < 0 || gx >= g->w || gy >= g->h) return;
     const uint32_t there = g->cells[gy * g->w + gx].code;
     const uint32_t base = there > 0x2800 && there <= 0x28ff ? there : 0x2800;
-    if (there != ' ' && base == 0x2800) return; /* a mark lies there */
+    if (there != ' ' && base == 0x2800) return; /* the cell holds a mark */
     grid_put(g, at, x, y, base | BITS[dot_y % 4][dot_x % 2], style);
 }
 

@@ -1,4 +1,4 @@
-/* tui/widgets/charts_shapes.c - what has a shape of its own: values over time, distributions, heat maps. */
+/* tui/widgets/charts_shapes.c - charts with a layout of their own: timelines, histograms, heat maps. */
 #include "tui/widgets/widgets.h"
 
 #include <math.h>
@@ -69,7 +69,7 @@ static void draw_columns(struct grid *g, struct rect at, const struct latency_hi
     }
 }
 
-/* "p95┐" above its place; one that would lie over its neighbour moves aside. */
+/* "p95┐" above its position; labels that would overlap are moved apart. */
 static void draw_percentiles(struct grid *g, struct rect row, const struct latency_histogram *l)
 {
     static const char *const NAMES[] = { "p50", "p95", "p99" };
@@ -142,11 +142,11 @@ enum { SHADE_COUNT = COUNT_OF(SHADES), NAME_COLUMNS = 14, HEAT_SCALE = 1 };
 
 struct heat_range {
     double lo, hi;
-    bool cut; /* there is less than lo */
+    bool cut; /* some values are below lo */
 };
 
-/* One value that is almost nothing would make all others look alike: what is less than a ten-thousandth of
- * the largest counts as that. */
+/* Range of the shades. A tiny value would give all others the same shade, so lo is at least a ten-thousandth
+ * of the largest value. */
 static struct heat_range heat_range(const struct heat *h)
 {
     enum { DECADES = 10000 };

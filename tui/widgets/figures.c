@@ -1,4 +1,4 @@
-/* tui/widgets/figures.c - numbers as people read them. */
+/* tui/widgets/figures.c - numbers formatted for people. */
 #include "tui/widgets/widgets.h"
 
 #include <math.h>

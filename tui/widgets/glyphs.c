@@ -1,6 +1,6 @@
-/* tui/widgets/glyphs.c - what to draw where the pretty character cannot be shown.
+/* tui/widgets/glyphs.c - ASCII replacements for characters that a terminal cannot show.
  *
- * Stand-ins are one column each, so a screen looks the same in shape on a console of 1985. */
+ * Each replacement is one column wide, so layouts are the same at every glyph level. */
 #include "tui/widgets/widgets.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ uint32_t glyph_at_level(uint32_t code, enum glyph_level level)
     if (level != GLYPHS_ASCII) return iswprint((wint_t)code) ? code : 0xfffd;
     for (size_t i = 0; i < COUNT_OF(STAND_INS); i++)
         if (STAND_INS[i].code == code) return (uint32_t)STAND_INS[i].ascii;
-    if (code >= 0x2588 && code <= 0x258b) return '#'; /* more than half of a meter's cell */
+    if (code >= 0x2588 && code <= 0x258b) return '#'; /* more than half of a cell in a meter */
     if (code >= 0x258c && code <= 0x258f) return '-';
     return '?';
 }

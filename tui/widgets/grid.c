@@ -1,7 +1,7 @@
-/* tui/widgets/grid.c - cells, clipping, and the drawing primitives above them.
+/* tui/widgets/grid.c - cells, clipping, and the drawing primitives built on them.
  *
- * Everything ends in grid_put(), which is the only place that writes a cell: clipping and wide characters are
- * right everywhere if they are right there. */
+ * All drawing ends in grid_put(), the only function that writes a cell, so clipping and wide characters are
+ * handled in one place. */
 #include "tui/widgets/widgets.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ struct rect grid_area(const struct grid *g)
     return (struct rect){ 0, 0, g->w, g->h };
 }
 
-/* Columns of one code point after its stand-in was chosen: 1 or 2; 0 for marks that join the cell before. */
+/* Columns of a code point after its replacement was chosen: 1 or 2; 0 for combining marks. */
 static int code_columns(uint32_t code)
 {
     if (code < 0x7f) return 1;
@@ -74,7 +74,7 @@ static int code_columns(uint32_t code)
     return w < 0 ? 1 : w;
 }
 
-/* Overwriting half of a wide character leaves the other half meaningless: make it a blank. */
+/* When half of a wide character is overwritten, blank the other half. */
 static void cell_release(struct grid *g, int x, int y)
 {
     struct cell *c = &g->cells[y * g->w + x];
@@ -201,7 +201,7 @@ void pen_meter(struct pen *p, int columns, double ratio, unsigned style)
 
 /* ---------------------------------------------------------------- graphs */
 
-/* Dots of a column in a braille cell, from the bottom up, left then right. */
+/* Braille dots of the left and right column of a cell, from the bottom up. */
 static const uint8_t BRAILLE_DOTS[2][4] = { { 0x40, 0x04, 0x02, 0x01 }, { 0x80, 0x20, 0x10, 0x08 } };
 
 struct graph_scale {

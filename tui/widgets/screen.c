@@ -1,4 +1,4 @@
-/* tui/widgets/screen.c - ncurses, held at arm's length. */
+/* tui/widgets/screen.c - the terminal, driven through ncurses. */
 #define NCURSES_WIDECHAR 1
 #include "tui/widgets/widgets.h"
 
@@ -26,7 +26,7 @@ struct screen {
     struct theme theme;
     bool mouse;
     int pointer_x, pointer_y; /* of the last click or wheel */
-    struct grid shown;        /* what the terminal has; cells NULL: nothing known */
+    struct grid shown;        /* what the terminal shows; cells NULL: unknown */
 };
 
 /* ---------------------------------------------------------------- opening */
@@ -38,17 +38,17 @@ static enum err_code terminal_check(struct err *why)
     if (!isatty(0) || !isatty(1))
         return err_set(
             why, ERR_ABSENT,
-            "the dashboard wants a terminal on standard input and output; without one use commands "
+            "the dashboard needs a terminal on standard input and output; without one use commands "
             "such as qdyno ab, or qdyno --frames 1");
     if (!term || !*term)
         return err_set(
             why, ERR_ABSENT,
-            "TERM is not set: try TERM=xterm-256color qdyno, or qdyno --linear, which needs lines only");
+            "TERM is not set: try TERM=xterm-256color qdyno, or qdyno --linear, which only prints lines");
     if (setupterm(term, 1, &status) == ERR)
         return err_set(
             why, ERR_ABSENT,
-            "no description of the terminal '%s' on this machine: try TERM=xterm-256color qdyno (or install "
-            "ncurses-term), or qdyno --linear, which needs lines only",
+            "this machine has no terminfo entry for the terminal '%s': try TERM=xterm-256color qdyno (or install "
+            "ncurses-term), or qdyno --linear, which only prints lines",
             term);
     const char *move = tigetstr("cup");
     bool able = move && move != (char *)-1 && *move;
@@ -56,7 +56,7 @@ static enum err_code terminal_check(struct err *why)
     if (able) return ERR_OK;
     return err_set(
         why, ERR_ABSENT,
-        "the terminal '%s' cannot place its cursor: try TERM=xterm-256color qdyno, or qdyno --linear, which needs lines only",
+        "the terminal '%s' cannot place its cursor: try TERM=xterm-256color qdyno, or qdyno --linear, which only prints lines",
         term);
 }
 
@@ -67,7 +67,7 @@ static enum err_code signals_take(struct screen *s, struct err *why)
     sigemptyset(&set);
     for (size_t i = 0; i < COUNT_OF(WANTED); i++) sigaddset(&set, WANTED[i]);
     s->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (s->signals < 0) return err_set(why, ERR_IO, "cannot watch for signals: %s", strerror(errno));
+    if (s->signals < 0) return err_set(why, ERR_IO, "cannot receive signals: %s", strerror(errno));
     sigaddset(&set, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &set, &s->old_mask);
     s->masked = true;
@@ -94,7 +94,7 @@ void screen_theme(struct screen *s, const struct theme *theme)
     screen_redraw(s);
 }
 
-/* Presses only: waiting whether one becomes a double click would make every click late. */
+/* Only presses are reported: waiting for a possible double click would delay every click. */
 void screen_mouse(struct screen *s, bool on)
 {
     s->mouse = on;
@@ -110,14 +110,14 @@ void screen_pointer(const struct screen *s, int *x, int *y)
 
 static void modes_set(void)
 {
-    raw(); /* Ctrl-C and Ctrl-Z are keys: signals would hit the workers too */
+    raw(); /* Ctrl-C and Ctrl-Z arrive as keys: as signals they would also hit the workers */
     noecho();
     nonl();
     intrflush(stdscr, FALSE);
     keypad(stdscr, TRUE);
     nodelay(stdscr, TRUE);
     scrollok(stdscr, FALSE);
-    curs_set(0); /* terminals that cannot say no */
+    curs_set(0); /* fails harmlessly where the cursor cannot be hidden */
 }
 
 enum err_code screen_open(struct screen **out, bool color, struct err *why)
@@ -125,7 +125,7 @@ enum err_code screen_open(struct screen **out, bool color, struct err *why)
     enum err_code rc;
     *out = NULL;
     struct screen *s = calloc(1, sizeof *s);
-    if (!s) return err_set(why, ERR_NOMEM, "no memory for the screen");
+    if (!s) return err_set(why, ERR_NOMEM, "not enough memory for the screen");
     s->signals = -1;
     if ((rc = terminal_check(why))) goto fail;
     if ((rc = signals_take(s, why))) goto fail;
@@ -133,7 +133,8 @@ enum err_code screen_open(struct screen **out, bool color, struct err *why)
     s->glyphs = glyph_level_choose(nl_langinfo(CODESET), getenv("TERM"), getenv("QDYNO_GLYPHS"));
     s->curses = newterm(NULL, stdout, stdin);
     if (!s->curses) {
-        rc = err_set(why, ERR_ABSENT, "the terminal '%s' cannot be driven: try TERM=xterm-256color qdyno",
+        rc = err_set(why, ERR_ABSENT,
+                     "the terminal '%s' cannot show the dashboard: try TERM=xterm-256color qdyno",
                      getenv("TERM"));
         goto fail;
     }
@@ -176,11 +177,11 @@ enum glyph_level screen_glyphs(const struct screen *s)
 
 static void style_set(const struct screen *s, unsigned style)
 {
-    unsigned wanted = theme_attributes(&s->theme, style, s->colors);
+    unsigned shown_style = theme_attributes(&s->theme, style, s->colors);
     attr_t attributes = A_NORMAL;
-    if (wanted & STYLE_BOLD) attributes |= A_BOLD;
-    if (wanted & STYLE_REVERSE) attributes |= A_REVERSE;
-    if (wanted & STYLE_UNDERLINE) attributes |= A_UNDERLINE;
+    if (shown_style & STYLE_BOLD) attributes |= A_BOLD;
+    if (shown_style & STYLE_REVERSE) attributes |= A_REVERSE;
+    if (shown_style & STYLE_UNDERLINE) attributes |= A_UNDERLINE;
     short pair = s->colors == COLORS_MONO ? 0 : (short)((style & STYLE_ROLE) + 1);
     attr_set(attributes, pair, NULL);
 }
@@ -277,7 +278,7 @@ static void resize_follow(void)
         resizeterm(size.ws_row, size.ws_col);
 }
 
-static void come_back(struct screen *s)
+static void screen_resume(struct screen *s)
 {
     reset_prog_mode();
     modes_set();
@@ -294,17 +295,17 @@ void screen_suspend(struct screen *s)
     sigaddset(&stop, SIGTSTP);
     def_prog_mode();
     endwin();
-    /* The whole group, so that a script around us stops too. SIGTSTP, not SIGSTOP: where no shell could ever
-     * continue us (the only program of a tmux window) the kernel ignores it. */
+    /* Stop the whole process group, so that a calling script stops, too. SIGTSTP and not SIGSTOP: where no
+     * shell could continue the program (the only one of a tmux window), the kernel ignores SIGTSTP. */
     sigaction(SIGTSTP, &plain, &old);
     pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
     kill(0, SIGTSTP);
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
     sigaction(SIGTSTP, &old, NULL);
-    come_back(s);
+    screen_resume(s);
 }
 
-/* What pending signals ask for; SCREEN_TIMEOUT when nothing. */
+/* The event of a pending signal; SCREEN_TIMEOUT for none. */
 static enum screen_event signals_read(struct screen *s, int *key)
 {
     enum screen_event event = SCREEN_TIMEOUT;
@@ -316,10 +317,11 @@ static enum screen_event signals_read(struct screen *s, int *key)
             event = SCREEN_RESIZE;
             break;
         case SIGTSTP:
-            *key = UI_CTRL('z'); /* the same wish as the key: who draws knows whether anything is timed */
+            *key = UI_CTRL(
+                'z'); /* handled like the key: the dashboard may have to pause an experiment first */
             return SCREEN_KEY;
         case SIGCONT:
-            come_back(s);
+            screen_resume(s);
             event = SCREEN_RESIZE;
             break;
         default: return SCREEN_END;
@@ -328,7 +330,7 @@ static enum screen_event signals_read(struct screen *s, int *key)
     return event;
 }
 
-/* A key ncurses has waiting, or SCREEN_TIMEOUT. */
+/* A key that ncurses has buffered, or SCREEN_TIMEOUT. */
 static enum screen_event key_read(struct screen *s, int *key)
 {
     wint_t code;
@@ -373,7 +375,8 @@ bool screen_copy(struct screen *s, const char *text)
 {
     (void)s;
     const char *term = getenv("TERM");
-    if (!term || !strcmp(term, "linux") || str_starts(term, "vt")) return false; /* consoles have none */
+    if (!term || !strcmp(term, "linux") || str_starts(term, "vt"))
+        return false; /* consoles have no clipboard */
     struct str all = { 0 };
     str_append(&all, "\033]52;c;");
     base64_put(&all, text);

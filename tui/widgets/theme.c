@@ -1,4 +1,4 @@
-/* tui/widgets/theme.c - the default theme, one row per role, and those that are files. */
+/* tui/widgets/theme.c - the default theme, one row per role, and theme files. */
 #include "tui/widgets/widgets.h"
 
 #include <dirent.h>
@@ -69,7 +69,7 @@ static const struct {
     unsigned style;
 } ATTRIBUTES[] = { { "bold", STYLE_BOLD }, { "underline", STYLE_UNDERLINE }, { "reverse", STYLE_REVERSE } };
 
-/* A number below `limit`; "-": -1, where that is allowed. */
+/* Parse a number below `limit`; "-" gives -1 where that is allowed. */
 static bool number_read(const char *word, int base, long limit, bool may_be_none, long *out)
 {
     char *end;
@@ -88,7 +88,7 @@ static int role_find(const char *name)
     return -1;
 }
 
-/* "role rgb 256 16 attributes": what is wrong, NULL when nothing is. */
+/* Apply a line "role rgb 256 16 attributes". Returns what was expected if it is wrong, else NULL. */
 static const char *row_read(struct theme *t, char *line)
 {
     char *save = NULL, *word[4];
@@ -96,19 +96,22 @@ static const char *row_read(struct theme *t, char *line)
     line[strcspn(line, "#")] = '\0';
     for (int i = 0; i < 4; i++) {
         word[i] = strtok_r(i ? NULL : line, " \t\r", &save);
-        if (!word[i]) return i ? "want: role, direct colour, one of 256, one of 16, attributes" : NULL;
+        if (!word[i])
+            return i ? "expected: role, 24-bit colour, colour of 256, colour of 16, attributes" : NULL;
     }
     const int role = role_find(word[0]);
-    if (role < 0) return "no such role (the names: docs/dashboard.md)";
-    if (!number_read(word[1], 16, 1 << 24, true, &rgb)) return "want a direct colour such as 5fafff, or -";
-    if (!number_read(word[2], 10, 256, true, &c256)) return "want a colour from 0 to 255, or -";
-    if (!number_read(word[3], 10, 16, true, &c16)) return "want a colour from 0 to 15, or -";
-    if ((rgb < 0) != (c256 < 0) || (rgb < 0) != (c16 < 0)) return "- stands for all three colours or none";
+    if (role < 0) return "unknown role (docs/dashboard.md lists the roles)";
+    if (!number_read(word[1], 16, 1 << 24, true, &rgb))
+        return "expected a 24-bit colour such as 5fafff, or -";
+    if (!number_read(word[2], 10, 256, true, &c256)) return "expected a colour from 0 to 255, or -";
+    if (!number_read(word[3], 10, 16, true, &c16)) return "expected a colour from 0 to 15, or -";
+    if ((rgb < 0) != (c256 < 0) || (rgb < 0) != (c16 < 0))
+        return "- must be used for all three colours or for none";
     unsigned mono = 0;
     for (char *w; (w = strtok_r(NULL, " \t\r", &save));) {
         size_t i = 0;
         while (i < COUNT_OF(ATTRIBUTES) && strcmp(w, ATTRIBUTES[i].name)) i++;
-        if (i == COUNT_OF(ATTRIBUTES)) return "want attributes bold, underline, reverse";
+        if (i == COUNT_OF(ATTRIBUTES)) return "expected attributes bold, underline or reverse";
         mono |= ATTRIBUTES[i].style;
     }
     t->row[role] = (struct theme_row){ rgb < 0 ? 0 : (uint32_t)rgb, (int16_t)c256, (int16_t)c16, mono };
@@ -142,7 +145,7 @@ enum err_code theme_read(struct theme *out, const char *path, struct err *why)
 
 enum { FOLDERS = 2 };
 
-/* Where themes may be, a person's own first; NULL where there is none. free() each. */
+/* The folders of themes, the personal one first; NULL for one that does not exist. The caller frees each. */
 static void theme_folders(char *folder[FOLDERS])
 {
     struct err absent;
@@ -197,8 +200,8 @@ static enum err_code no_theme(const char *name, struct err *why)
     struct str list = { 0 };
     const int n = theme_names(names, MOST);
     for (int i = 0; i < n; i++) str_printf(&list, "%s%s", i ? ", " : "", names[i]);
-    err_set(why, ERR_USAGE, "no theme '%s'; there are %s; or give a file's path, with a slash", name,
-            str_text(&list));
+    err_set(why, ERR_USAGE, "unknown theme '%s': expected one of %s, or the path of a file, with a slash",
+            name, str_text(&list));
     str_free(&list);
     return ERR_USAGE;
 }

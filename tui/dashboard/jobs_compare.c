@@ -1,0 +1,153 @@
+/* tui/dashboard/jobs_compare.c - compares two runs and writes the comparison as a text page. */
+#include "tui/dashboard/background.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/experiment/experiment.h"
+#include "advisor/history/history.h"
+#include "advisor/run/run.h"
+
+static const char *compared_unit(const struct compared *c)
+{
+    return METRICS[c->metric].unit;
+}
+
+static void page_put_rates(struct text_page *p, const struct compared *c)
+{
+    text_page_put(p, PAGE_PLAIN, "   first   %s %s  [%s, %s]   %d units",
+                  figure_number(c->rate_before.estimate).text, compared_unit(c),
+                  figure_number(c->rate_before.lower).text, figure_number(c->rate_before.upper).text,
+                  c->n_before);
+    text_page_put(p, PAGE_PLAIN, "   second  %s %s  [%s, %s]   %d units",
+                  figure_number(c->rate_after.estimate).text, compared_unit(c),
+                  figure_number(c->rate_after.lower).text, figure_number(c->rate_after.upper).text,
+                  c->n_after);
+}
+
+static enum page_tone verdict_tone(enum verdict v)
+{
+    return v == VERDICT_BETTER                                                      ? PAGE_GOOD
+           : v == VERDICT_WORSE                                                     ? PAGE_BAD
+           : v == VERDICT_NONE || v == VERDICT_INCONCLUSIVE || v == VERDICT_INVALID ? PAGE_UNSURE
+                                                                                    : PAGE_PLAIN;
+}
+
+static void page_put_pair(struct text_page *p, const struct compared *c)
+{
+    const struct result *one = c->before ? c->before : c->after;
+    const char *other = c->before && c->after && strcmp(c->before->config, c->after->config)
+                            ? c->after->config
+                            : NULL;
+    text_page_put(p, PAGE_HEAD, "%.100s%s%.100s   %.60s%s%s", one->config[0] ? one->config : "default",
+                  other ? " → " : "", other ? other : "", one->workload,
+                  c->metric < METRIC_COUNT ? "   " : "",
+                  c->metric < METRIC_COUNT ? METRICS[c->metric].name : "");
+    if (!c->before || !c->after || c->metric == METRIC_COUNT) {
+        text_page_put(p, PAGE_DIM, "   not compared: %s",
+                      c->reason[0] ? c->reason : "only one of the runs measured it");
+        return;
+    }
+    const struct mark m = verdict_mark(c->verdict);
+    page_put_rates(p, c);
+    text_page_put(p, verdict_tone(c->verdict), "   %s [%s, %s]   %s %s%s%s",
+                  figure_change(c->effect.estimate).text, figure_change(c->effect.lower).text,
+                  figure_change(c->effect.upper).text, m.glyph, m.word, c->reason[0] ? ": " : "", c->reason);
+    if (isfinite(c->normalized.estimate))
+        text_page_put(p, PAGE_DIM,
+                      "   %s [%s, %s] after correction by the canary, a fixed workload run with both",
+                      figure_change(c->normalized.estimate).text, figure_change(c->normalized.lower).text,
+                      figure_change(c->normalized.upper).text);
+}
+
+static void page_put_changes(struct text_page *p, const struct results *before, const struct results *after)
+{
+    if (!before->capsule || !after->capsule) {
+        text_page_put(
+            p, PAGE_DIM,
+            "What changed between them is unknown: one run has no capsule (reproducibility record).");
+        return;
+    }
+    json_t *diff = capsule_diff(before->capsule, after->capsule, NULL), *c;
+    size_t i;
+    text_page_put(p, PAGE_HEAD,
+                  json_array_size(diff) ? "Changed between the runs"
+                                        : "No recorded condition changed between the runs");
+    json_array_foreach(diff, i, c)
+    {
+        struct str text = { 0 };
+        json_t *one = json_array();
+        json_array_append(one, c);
+        capsule_diff_text(&text, one, 1);
+        text_page_put(p, PAGE_PLAIN, "   %s", str_text(&text));
+        json_decref(one);
+        str_free(&text);
+    }
+    json_decref(diff);
+}
+
+static double run_margin(const struct run_row *run)
+{
+    json_t *spec = NULL;
+    double margin = NAN;
+    if (run->spec_json && !json_parse(&spec, run->spec_json, strlen(run->spec_json), NULL))
+        margin = json_get_num(spec, "margin", NAN);
+    json_decref(spec);
+    return margin > 0 ? margin : 0.01; /* the default of `qdyno compare` */
+}
+
+static void page_put_run(struct text_page *p, const char *which, const struct results *r)
+{
+    text_page_put(p, PAGE_PLAIN, "%s: run %lld   %s   %s   %s   %s", which, (long long)r->run.id,
+                  figure_date(r->run.started_ms).text, r->run.kind, r->run.label, r->run.model_name);
+}
+
+static enum err_code page_put_comparison(struct text_page *p, const struct results run[2], struct err *why)
+{
+    struct compared *rows = NULL;
+    int n = 0;
+    const double margin = run_margin(&run[0].run);
+    enum err_code rc = compare_runs(&rows, &n, &run[0], &run[1], NULL, margin, why);
+    if (rc) return rc;
+    page_put_run(p, "first ", &run[0]);
+    page_put_run(p, "second", &run[1]);
+    text_page_put(p, PAGE_PLAIN, "%s", "");
+    for (int i = 0; i < n; i++) page_put_pair(p, &rows[i]);
+    if (!n) text_page_put(p, PAGE_UNSURE, "The runs have no measurement in common.");
+    text_page_put(p, PAGE_PLAIN, "%s", "");
+    page_put_changes(p, &run[0], &run[1]);
+    text_page_put(p, PAGE_PLAIN, "%s", "");
+    text_page_put(
+        p, PAGE_DIM,
+        "Margin %.3g %%. The runs were made at different times, so the difference includes everything",
+        margin * 100);
+    text_page_put(p, PAGE_DIM,
+                  "else that changed in between. For a decision measure both now: b starts an A/B.");
+    free(rows);
+    return ERR_OK;
+}
+
+void job_compare_runs(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct results run[2] = { { .n = 0 }, { .n = 0 } };
+    const int64_t id[2] = { j->id, j->other_id };
+    struct text_page *p = calloc(1, sizeof *p);
+    enum err_code rc = p ? db_open(&d, b->db_path, &why)
+                         : err_set(&why, ERR_NOMEM, "not enough memory for the comparison");
+    for (int i = 0; i < 2 && !rc; i++) rc = results_read(&run[i], d, id[i], &why);
+    if (!rc) rc = page_put_comparison(p, run, &why);
+    for (int i = 0; i < 2; i++) results_free(&run[i]);
+    db_close(d);
+    if (rc) {
+        background_announce(b, true, "compare: %s", why.message);
+    } else {
+        p->opens = true;
+        snprintf(p->title, sizeof p->title, "Run %lld compared with run %lld", (long long)j->other_id,
+                 (long long)j->id);
+        background_publish_page(b, p);
+    }
+    free(p);
+}

@@ -1,0 +1,166 @@
+/* tui/dashboard/jobs_database.c - jobs that read and write runs: the history, one run, and starting an
+ * experiment. */
+#include "tui/dashboard/background.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/experiment/experiment.h"
+
+static struct run_line run_line_of(const struct run_row *r)
+{
+    struct run_line l = { .id = r->id, .started_ms = r->started_ms, .effect_ratio = r->effect_ratio };
+    snprintf(l.kind, sizeof l.kind, "%s", r->kind);
+    snprintf(l.state, sizeof l.state, "%s", r->state);
+    snprintf(l.verdict, sizeof l.verdict, "%s", r->verdict);
+    snprintf(l.label, sizeof l.label, "%s", r->label);
+    snprintf(l.model, sizeof l.model, "%s", r->model_name);
+    snprintf(l.workload, sizeof l.workload, "%.*s", (int)sizeof l.workload - 1, r->workload);
+    return l;
+}
+
+/* Log alerts that a `qdyno watch` process has raised for this machine, each once. */
+static void history_log_alerts(struct background *b, struct db *d)
+{
+    enum { MOST = 16 };
+    struct err why;
+    struct alert_row *rows = NULL;
+    int n = 0;
+    if (db_alert_list(d, NULL, true, MOST, &rows, &n, &why))
+        background_log(b, LOG_WARN, "alerts: %s", why.message);
+    for (int i = n - 1; i >= 0; i--) { /* the oldest first */
+        if (rows[i].id <= b->alert_logged) continue;
+        b->alert_logged = rows[i].id;
+        background_log(b, LOG_WARN, "alert %s%s%s: %s", rows[i].name, *rows[i].subject ? " " : "",
+                       rows[i].subject, rows[i].text);
+    }
+    free(rows);
+}
+
+void job_read_history(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct run_row *rows = NULL;
+    int n = 0;
+    enum err_code rc = db_open(&d, b->db_path, &why);
+    if (rc == ERR_OK) rc = db_run_find(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
+    int spooled = rc ? -1 : db_spool_count(d);
+    if (rc == ERR_OK) history_log_alerts(b, d);
+    if (rc == ERR_OK) background_read_results(b, d);
+    if (rc == ERR_OK) background_read_baselines(b, d);
+    pthread_mutex_lock(&b->lock);
+    struct snapshot *s = &b->known;
+    snprintf(s->run_error, sizeof s->run_error, "%s", rc ? why.message : "");
+    s->run_count = rc ? 0 : MIN(n, (int)SNAPSHOT_RUNS);
+    for (int i = 0; i < s->run_count; i++) s->run[i] = run_line_of(&rows[i]);
+    s->spool_count = spooled;
+    pthread_mutex_unlock(&b->lock);
+    for (int i = 0; i < n; i++) run_row_free(&rows[i]);
+    free(rows);
+    db_close(d);
+}
+
+void job_load_run(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct experiment_state *state = calloc(1, sizeof *state);
+    enum err_code rc = state ? db_open(&d, b->db_path, &why)
+                             : err_set(&why, ERR_NOMEM, "not enough memory for the run");
+    if (rc == ERR_OK) rc = experiment_load(state, d, j->id, &why);
+    db_close(d);
+    if (rc) {
+        background_announce(b, true, "run %lld: %s", (long long)j->id, why.message);
+        free(state);
+        return;
+    }
+    pthread_mutex_lock(&b->lock);
+    free(b->loaded);
+    b->loaded = state;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* "1%" or "0.01" as a ratio; NAN if it is neither. */
+static double ratio_parse(const char *text)
+{
+    double v = NAN;
+    char number[32];
+    const size_t n = strlen(text);
+    const bool percent = n && text[n - 1] == '%';
+    snprintf(number, sizeof number, "%.*s", (int)(percent ? n - 1 : n), text);
+    return str_to_double(number, &v) ? (percent ? v / 100 : v) : (double)NAN;
+}
+
+/* The path of the text for the quality measurement: "yes" is the bundled one. */
+static enum err_code start_quality_text(char *out, size_t size, const char *text, struct err *why)
+{
+    char *bundled = NULL;
+    enum err_code rc = ERR_OK;
+    if (!*text) return ERR_OK;
+    if (strcmp(text, "yes"))
+        form_path(text, out, size);
+    else if (!(rc = file_share(&bundled, "text/sample.txt", why)))
+        snprintf(out, size, "%s", bundled);
+    free(bundled);
+    return rc;
+}
+
+/* Margin, budget and quality; an empty text leaves the default. */
+static enum err_code start_options(struct experiment_spec *spec, const struct job *j, struct err *why)
+{
+    enum { CHUNKS = 64 }; /* as `ab --quality` */
+    double seconds;
+    const double margin = ratio_parse(j->text[START_MARGIN]);
+    if (margin > 0) spec->margin = margin;
+    if (str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
+    spec->quality_chunks = CHUNKS;
+    return start_quality_text(spec->quality_file, sizeof spec->quality_file, j->text[START_QUALITY], why);
+}
+
+static enum err_code start_spec(struct experiment_spec *spec, const struct job *j, struct err *why)
+{
+    *spec = (struct experiment_spec){
+        .arms = JOB_ARMS, .margin = 0.01, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
+    };
+    if (j->id) return ERR_OK;
+    static const enum start_text ARMS[] = { START_A, START_B, START_MORE };
+    enum err_code rc = workload_parse(&spec->workload, j->text[START_WORKLOAD], why);
+    if (!spec->workload.train)
+        snprintf(spec->model, sizeof spec->model, "%s",
+                 j->text[START_MODEL]); /* a training workload has no model file */
+    spec->arms = j->text[START_MORE][0] ? JOB_ARMS + 1 : JOB_ARMS;
+    for (int arm = 0; rc == ERR_OK && arm < spec->arms; arm++) {
+        const char *line = j->text[ARMS[arm]];
+        rc = config_parse(&spec->config[arm], strcmp(line, "default") ? line : "", why);
+    }
+    return rc ? rc : start_options(spec, j, why);
+}
+
+/* A job, because opening the database may have to wait for another qdyno process. */
+void job_start_experiment(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct experiment *x = NULL;
+    struct experiment_spec *spec = malloc(sizeof *spec);
+    pthread_mutex_lock(&b->lock);
+    struct machine m = b->known.machine;
+    bool known = b->known.machine_known;
+    struct sampler_thread *sampler = b->sampler;
+    pthread_mutex_unlock(&b->lock);
+    enum err_code rc = spec ? ERR_OK : err_set(&why, ERR_NOMEM, "not enough memory for an experiment");
+    if (rc == ERR_OK && !known)
+        rc = err_set(&why, ERR_ABSENT, "the machine could not be detected: see the log");
+    if (rc == ERR_OK) rc = start_spec(spec, j, &why);
+    struct experiment_deps deps = {
+        .db_path = b->db_path, .sampler = sampler, .machine = &m, .log = &b->log
+    };
+    if (rc == ERR_OK) rc = experiment_start(&x, spec, &deps, &why);
+    free(spec);
+    if (rc) background_announce(b, true, "A/B: %s", why.message);
+    pthread_mutex_lock(&b->lock);
+    b->started = x;
+    b->known.experiment_starting = false;
+    pthread_mutex_unlock(&b->lock);
+}

@@ -1,0 +1,230 @@
+/* tui/dashboard/jobs_machine.c - jobs about the machine and the model: detecting, measuring limits, reading a
+ * model, advice.
+ *
+ * Every job works on local copies without the lock and publishes the result under it. */
+#include "tui/dashboard/background.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/outcome/outcome.h"
+#include "advisor/predict/predict.h"
+#include "tui/forms/forms.h"
+
+/* ---------------------------------------------------------------- machine */
+
+void job_detect_machine(struct background *b, const struct job *j)
+{
+    (void)j;
+    struct err why = { 0 };
+    struct machine m;
+    struct machine_ceilings c;
+    struct sampler_thread *sampler = NULL;
+    struct sampler_periods periods = { 0 };
+    bool found = false;
+    bool detected = machine_detect(&m, "", &why) == ERR_OK;
+    if (!detected) background_log(b, LOG_ERROR, "machine: %s", why.message);
+    if (detected && ceilings_load(&c, m.id, &found, &why))
+        background_log(b, LOG_WARN, "limits: %s", why.message);
+    pthread_mutex_lock(&b->lock);
+    if (detected) b->known.machine = m;
+    b->known.machine_known = detected;
+    if (detected && found) b->known.ceilings = c;
+    b->known.ceilings_known = detected && found;
+    pthread_mutex_unlock(&b->lock);
+    const char *settings = getenv("QDYNO_PERIODS");
+    if ((settings && sampler_periods_parse(&periods, settings, &why)) ||
+        sampler_start_periods(&sampler, "", 100, &periods, &why))
+        background_log(b, LOG_WARN, "sensors: %s", why.message);
+    pthread_mutex_lock(&b->lock);
+    b->sampler = sampler;
+    b->sampler_tried = true;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* ---------------------------------------------------------------- model */
+
+void job_read_model(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct gguf *g = NULL;
+    struct model_shape shape = { 0 };
+    struct model_summary *ledger = calloc(1, sizeof *ledger);
+    enum err_code rc = ledger ? gguf_open(&g, j->text[0], &why)
+                              : err_set(&why, ERR_NOMEM, "not enough memory for the model");
+    if (rc == ERR_OK) rc = model_shape_read(&shape, g, &why);
+    if (rc == ERR_OK) model_summary_make(ledger, g, &shape);
+    struct recipe_list *recipes = calloc(1, sizeof *recipes);
+    if (recipes && rc == ERR_OK) recipe_list_make(recipes, g);
+    gguf_close(g);
+    pthread_mutex_lock(&b->lock);
+    snprintf(b->known.model_path, sizeof b->known.model_path, "%s", j->text[0]);
+    snprintf(b->known.model_error, sizeof b->known.model_error, "%s", rc ? why.message : "");
+    b->known.model = rc ? (struct model_shape){ 0 } : shape;
+    if (ledger) b->known.summary = *ledger;
+    if (recipes) b->known.recipes = *recipes;
+    b->known.applied[0] = '\0';
+    b->known.advice_count = 0; /* it was about another model */
+    b->known.advice_error[0] = '\0';
+    pthread_mutex_unlock(&b->lock);
+    if (rc)
+        background_announce(b, true, "%s", why.message);
+    else if (shape.random_weights)
+        background_log(b, LOG_WARN, "%s", RANDOM_WEIGHTS_TEXT);
+    free(recipes);
+    free(ledger);
+    if (!rc) background_read_applied(b);
+    struct db *d = NULL;
+    if (!rc && !db_open(&d, b->db_path, &why))
+        background_read_results(b, d); /* if the database cannot be opened, the history shows the error */
+    db_close(d);
+}
+
+/* ---------------------------------------------------------------- advice */
+
+static void advice_set_state(struct background *b, const char *text, bool probing)
+{
+    pthread_mutex_lock(&b->lock);
+    snprintf(b->known.advice_state, sizeof b->known.advice_state, "%s", text);
+    b->known.probing = probing;
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void probe_progress(void *ctx, const char *what, double done)
+{
+    char text[96];
+    snprintf(text, sizeof text, "measuring this machine: %.50s, %.0f %%", what, done * 100);
+    advice_set_state(ctx, text, true);
+}
+
+/* Mean share of the CPUs used by other programs since `from_ns`; NAN when unknown. */
+static double other_programs_busy(struct background *b, int64_t from_ns)
+{
+    enum { MOST = 512 };
+    struct sampler_thread *sampler = background_sampler(b, NULL);
+    struct sample *window = sampler ? malloc(MOST * sizeof *window) : NULL;
+    int n = window ? sampler_window(sampler, from_ns, clock_ns(), window, MOST) : 0, known = 0;
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        double v = window[i].value[METRIC_OTHERS_BUSY];
+        if (isnan(v)) continue;
+        sum += v;
+        known++;
+    }
+    free(window);
+    return known ? sum / known : NAN;
+}
+
+static enum err_code advice_probe(struct background *b, const struct machine *m, struct machine_ceilings *c,
+                                  struct err *why)
+{
+    uint32_t isa;
+    enum err_code rc = isa_usable(&isa, why);
+    if (rc) return rc;
+    int64_t from = clock_ns();
+    advice_set_state(b, "measuring this machine", true);
+    rc = machine_probe(c, isa, 0, probe_progress, b, why);
+    if (rc) return rc;
+    struct err unsaved;
+    double others = other_programs_busy(b, from);
+    /* Limits measured while other programs ran are too low and would spoil later predictions: they are used
+     * now but not stored. */
+    if (others > 0.1)
+        background_log(
+            b, LOG_WARN,
+            "the measured limits are too low, because other programs used %.0f %% of the CPUs; not stored",
+            others * 100);
+    else if (ceilings_save(c, m->id, &unsaved))
+        background_log(b, LOG_WARN, "the measured limits could not be stored: %s", unsaved.message);
+    pthread_mutex_lock(&b->lock);
+    b->known.ceilings = *c;
+    b->known.ceilings_known = true;
+    pthread_mutex_unlock(&b->lock);
+    background_log(b, LOG_INFO, "limits measured: reads %.1f GB/s with %d threads", c->read_bytes_s_all / 1e9,
+                   c->threads_all);
+    return ERR_OK;
+}
+
+/* Load the correction model (residuals of earlier predictions) and the measured KL divergences of
+ * configurations. Without a database the advice uses the cost model alone. */
+static struct correction *advice_read_history(struct answer_klds *answer_klds, struct background *b,
+                                              const char *model, const struct machine *m,
+                                              const struct machine_ceilings *c)
+{
+    struct correction *correction = NULL;
+    struct db *d = NULL;
+    struct err why;
+    enum err_code rc = db_open(&d, b->db_path, &why);
+    if (!rc) rc = correction_load(&correction, d, m->id, c, &why);
+    if (!rc) rc = answer_klds_load(answer_klds, d, model, &why);
+    db_close(d);
+    if (rc) background_log(b, LOG_WARN, "advice does not use past runs: %s", why.message);
+    return correction;
+}
+
+void job_advise(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct advice *list = NULL;
+    int n = 0;
+    pthread_mutex_lock(&b->lock);
+    struct machine m = b->known.machine;
+    struct machine_ceilings c = b->known.ceilings;
+    bool machine_known = b->known.machine_known, known = b->known.ceilings_known;
+    pthread_mutex_unlock(&b->lock);
+    enum err_code rc = machine_known
+                           ? ERR_OK
+                           : err_set(&why, ERR_ABSENT, "the machine could not be detected: see the log");
+    if (rc == ERR_OK && !known) rc = advice_probe(b, &m, &c, &why);
+    advice_set_state(b, "computing advice", false);
+    struct answer_klds answer_klds = { 0 };
+    struct correction *correction = rc ? NULL : advice_read_history(&answer_klds, b, j->text[0], &m, &c);
+    if (rc == ERR_OK)
+        rc = advise(&list, &n, j->text[0], &m, &c,
+                    &(struct advise_options){
+                        .goal = GOAL_BALANCED, .correction = correction, .answer_klds = &answer_klds },
+                    &why);
+    correction_free(correction);
+    answer_klds_free(&answer_klds);
+    pthread_mutex_lock(&b->lock);
+    struct snapshot *s = &b->known;
+    s->advice_count = rc ? 0 : MIN(n, (int)SNAPSHOT_ADVICE);
+    for (int i = 0; i < s->advice_count; i++) s->advice[i] = list[i];
+    snprintf(s->advice_error, sizeof s->advice_error, "%s",
+             rc       ? why.message
+             : n == 0 ? "no configuration fits this machine"
+                      : "");
+    s->advice_state[0] = '\0';
+    s->probing = false;
+    pthread_mutex_unlock(&b->lock);
+    free(list);
+    if (rc) background_announce(b, true, "advice: %s", why.message);
+}
+
+void job_predict_limits(struct background *b, const struct job *j)
+{
+    pthread_mutex_lock(&b->lock);
+    struct machine m = b->known.machine;
+    struct machine_ceilings c = b->known.ceilings;
+    bool known = b->known.machine_known && b->known.ceilings_known;
+    pthread_mutex_unlock(&b->lock);
+    for (int arm = 0; arm < JOB_ARMS; arm++) {
+        struct err why = { 0 };
+        struct config config;
+        struct prediction p = { .decode_limit_tok_s = NAN, .prefill_limit_tok_s = NAN };
+        struct gguf *g = NULL;
+        bool good = known && config_parse(&config, j->text[arm], &why) == ERR_OK;
+        const char *own = good ? config_text(&config, KNOB_MODEL) : "";
+        if (good && gguf_open(&g, own && *own ? own : j->text[2], &why) == ERR_OK &&
+            predict(&p, g, &config, &m, &c, &(struct predict_for){ .ctx = 0 }, &why))
+            p.decode_limit_tok_s = p.prefill_limit_tok_s = NAN;
+        gguf_close(g);
+        pthread_mutex_lock(&b->lock);
+        b->known.decode_limit[arm] = p.decode_limit_tok_s;
+        b->known.prefill_limit[arm] = p.prefill_limit_tok_s;
+        pthread_mutex_unlock(&b->lock);
+    }
+}
