@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -33,6 +34,16 @@
 
 /* Two strings are equal; prints both. */
 #define CHECK_STR(a, b) assert_string_equal(a, b)
+
+/* `text` contains `part`; prints both. Not inlined: gcc would warn about empty texts that it can see. */
+__attribute__((noinline, unused)) static int check_contains(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+#define CHECK_CONTAINS(text, part)                                                                           \
+    do {                                                                                                     \
+        if (!check_contains((text), (part))) fail_msg("%s: no '%s' in: %s", #text, (part), (text));          \
+    } while (0)
 
 /* |a - b| <= tolerance; fails for NaN; prints the numbers. */
 #define CHECK_NEAR(a, b, tolerance)                                                                          \

@@ -1,7 +1,5 @@
-/* tests/tui/fixture_results.c - what the database and the engine told about the fixture's model: quality,
- * latencies, sensitivity, the cache. Curves by simple formulas, so that a reader sees in a golden screen
- * where they come from.
- */
+/* tests/tui/fixture_results.c - stored results of the fixture's model: quality, latencies, sensitivity, the
+ * KV cache. The values come from simple formulas, so that a reader can check a golden screen. */
 #include "tests/tui/fixture.h"
 
 #include <math.h>

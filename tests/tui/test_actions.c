@@ -18,11 +18,11 @@ static void an_experiment_starts_from_its_form(void **state)
     struct snapshot *s = fixture_idle();
     struct ui u = { .view = VIEW_LIVE };
     struct effect e = press(&u, s, 'b');
-    CHECK(e.requests == 0);
-    CHECK(u.form.kind == FORM_AB);
+    CHECK_EQ(e.requests, 0);
+    CHECK_EQ(u.form.kind, FORM_AB);
     e = press(&u, s, UI_KEY_ENTER);
     CHECK(e.requests & REQUEST_START_EXPERIMENT);
-    CHECK(u.form.kind == FORM_CLOSED);
+    CHECK_EQ(u.form.kind, FORM_CLOSED);
     assert_string_equal(e.job.text[START_A], u.form.field[AB_A].text);
     assert_string_equal(e.job.text[START_MODEL], s->model_path);
     assert_string_equal(e.job.text[START_QUALITY], ""); /* "no" in the form */
@@ -37,17 +37,17 @@ static void a_running_experiment_is_stopped_and_paused(void **state)
     struct ui u = { .view = VIEW_LIVE, .waiting_to_start = true };
     s->write.running = false;
     struct effect e = press(&u, s, 's');
-    CHECK(e.requests == REQUEST_STOP_EXPERIMENT);
+    CHECK_EQ(e.requests, REQUEST_STOP_EXPERIMENT);
     CHECK(!u.waiting_to_start);
     e = press(&u, s, 'P');
-    CHECK(e.requests == REQUEST_PAUSE_EXPERIMENT);
+    CHECK_EQ(e.requests, REQUEST_PAUSE_EXPERIMENT);
     s->experiment.paused_since_ms = 1;
     e = press(&u, s, 'P');
-    CHECK(e.requests == REQUEST_CONTINUE_EXPERIMENT);
+    CHECK_EQ(e.requests, REQUEST_CONTINUE_EXPERIMENT);
     e = press(&u, s, 'b'); /* two at once would disturb each other */
     CHECK(e.is_error);
-    CHECK(u.form.kind == FORM_CLOSED);
-    CHECK(strstr(e.message, "s stops it") != NULL);
+    CHECK_EQ(u.form.kind, FORM_CLOSED);
+    CHECK_CONTAINS(e.message, "s stops it");
     free(s);
 }
 
@@ -56,10 +56,10 @@ static void quitting_asks_while_something_runs(void **state)
     (void)state;
     struct snapshot *idle = fixture_idle(), *running = fixture_running();
     struct ui u = { .view = VIEW_LIVE };
-    CHECK(press(&u, idle, 'q').requests == REQUEST_QUIT);
-    CHECK(press(&u, running, 'q').requests == 0);
+    CHECK_EQ(press(&u, idle, 'q').requests, REQUEST_QUIT);
+    CHECK_EQ(press(&u, running, 'q').requests, 0);
     CHECK(u.confirm_quit);
-    CHECK(press(&u, running, 'n').requests == 0);
+    CHECK_EQ(press(&u, running, 'n').requests, 0);
     CHECK(!u.confirm_quit);
     press(&u, running, 'q');
     CHECK(press(&u, running, 'y').requests == (REQUEST_STOP_EXPERIMENT | REQUEST_QUIT));
@@ -73,16 +73,16 @@ static void what_cannot_be_undone_asks(void **state)
     struct snapshot *s = fixture_done(VERDICT_BETTER);
     struct ui u = { .view = VIEW_ADVICE };
     struct effect e = press(&u, s, 'A');
-    CHECK(e.requests == 0);
+    CHECK_EQ(e.requests, 0);
     CHECK(str_starts(u.question.line, "apply -m "));
     e = press(&u, s, 'x');
     CHECK(e.is_error); /* only y and n answer */
     e = press(&u, s, 'n');
-    CHECK(e.requests == 0);
+    CHECK_EQ(e.requests, 0);
     CHECK(!u.question.text[0]);
     press(&u, s, 'A');
     e = press(&u, s, 'y');
-    CHECK(e.requests == REQUEST_RUN_COMMAND);
+    CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
     CHECK(str_starts(e.command, "qdyno apply -m "));
     free(s);
 }
@@ -93,15 +93,15 @@ static void views_read_the_database_again(void **state)
     struct snapshot *s = fixture_done(VERDICT_BETTER);
     struct ui u = { .view = VIEW_LIVE, .filter = "q8_0" };
     struct effect e = press(&u, s, '4');
-    CHECK(u.view == VIEW_HISTORY);
+    CHECK_EQ(u.view, VIEW_HISTORY);
     CHECK(e.job.run == job_read_history);
-    CHECK(e.queue == QUEUE_DATABASE);
+    CHECK_EQ(e.queue, QUEUE_DATABASE);
     assert_string_equal(e.job.text[0], "q8_0");
     e = press(&u, s, UI_KEY_ESC); /* first the filter goes, then the view */
     CHECK(e.job.run == job_read_history);
     assert_string_equal(u.filter, "");
     press(&u, s, UI_KEY_ESC);
-    CHECK(u.view == VIEW_LIVE);
+    CHECK_EQ(u.view, VIEW_LIVE);
     CHECK(press(&u, s, 0x2603).is_error); /* a key without an action */
     free(s);
 }

@@ -1,8 +1,8 @@
-/* Proves: a folder is told as what its files are, with the reason for those that are of no use; offers of a
- * line are judged by the loader; a command beside the dashboard tells how far it is, what it wrote is kept,
- * its end is told as it was, and cancelling it is an interrupt that lets it keep what it has.
+/* Proves: jobs describe the files of a folder, with the reason for files that cannot be used; estimates for
+ * config lines are those of the loader's plan; a command reports its progress, keeps its output and announces
+ * how it ended; cancelling it sends an interrupt, so that it can keep what it has done.
  *
- * Commands run this very program: with arguments it plays the command. */
+ * Commands run this very program: with arguments it acts as the command. */
 #include "tests/check.h"
 #include "tui/dashboard/background.h"
 #include "tui/forms/forms.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static const char MODEL[] = TEST_SOURCE_DIR "/share/models/bundled.gguf";
-static char folder[] = "/tmp/qdyno-board-XXXXXX";
+static char folder[] = "/tmp/qdyno-test-XXXXXX";
 
 static void copy_file(const char *from, const char *to, size_t most)
 {
@@ -26,7 +26,9 @@ static void copy_file(const char *from, const char *to, size_t most)
     CHECK_OK(file_read(&bytes, &n, from, 1 << 28, &why));
     snprintf(path, sizeof path, "%s/%s", folder, to);
     FILE *f = fopen(path, "w");
-    CHECK(f && fwrite(bytes, 1, MIN(n, most), f) == MIN(n, most) && !fclose(f));
+    CHECK(f);
+    CHECK(fwrite(bytes, 1, MIN(n, most), f) == MIN(n, most));
+    CHECK(!fclose(f));
     free(bytes);
 }
 
@@ -44,7 +46,7 @@ static void read_folder(struct background *b, const char *path)
     job_list_folder(b, &j);
 }
 
-static struct background *board_new(void)
+static struct background *background_new(void)
 {
     struct background *b;
     struct err why;
@@ -62,37 +64,53 @@ static void folders(void **state)
         print_message("SKIPPED: no bundled model\n");
         skip();
     }
-    struct background *b = board_new();
+    struct background *b = background_new();
     snprintf(path, sizeof path, "%s/sub", folder);
     CHECK(mkdir(path, 0700) == 0);
     copy_file(MODEL, "model.gguf", SIZE_MAX);
     copy_file(MODEL, "cut.gguf", 5000);
-    copy_file(MODEL, "big-00002-of-00003.gguf", 5000); /* a part: its first one stands for it */
+    copy_file(MODEL, "big-00002-of-00003.gguf", 5000); /* a later part of a split file is not listed */
     copy_file(__FILE__, "notes.txt", SIZE_MAX);
     copy_file(__FILE__, ".hidden.gguf", SIZE_MAX);
     snprintf(path, sizeof path, "%s/", folder);
     read_folder(b, path);
     const struct folder *f = &b->known.folder;
-    CHECK(f->read && !f->error[0] && !strcmp(f->path, path));
+    CHECK(f->read);
+    CHECK(!f->error[0]);
+    CHECK_STR(f->path, path);
     assert_string_equal(f->entry[0].name, "../");
-    CHECK(entry(f, "sub/") && entry(f, "sub/")->kind == FILE_FOLDER);
+    CHECK(entry(f, "sub/"));
+    CHECK_EQ(entry(f, "sub/")->kind, FILE_FOLDER);
     const struct file_entry *e = entry(f, "model.gguf");
-    CHECK(e && e->known && e->kind == FILE_MODEL && !e->trouble[0] && e->needs_bytes > e->bytes);
+    CHECK(e);
+    CHECK(e->known);
+    CHECK_EQ(e->kind, FILE_MODEL);
+    CHECK(!e->trouble[0]);
+    CHECK(e->needs_bytes > e->bytes);
     assert_string_equal(e->arch, "llama");
     e = entry(f, "cut.gguf");
-    CHECK(e && e->known && e->kind == FILE_NO_MODEL && e->trouble[0] && e->needs_bytes == -1);
-    CHECK(entry(f, "notes.txt") && entry(f, "notes.txt")->kind == FILE_OTHER);
-    CHECK(!entry(f, ".hidden.gguf") && !entry(f, "big-00002-of-00003.gguf"));
+    CHECK(e);
+    CHECK(e->known);
+    CHECK_EQ(e->kind, FILE_NO_MODEL);
+    CHECK(e->trouble[0]);
+    CHECK(e->needs_bytes == -1);
+    CHECK(entry(f, "notes.txt"));
+    CHECK_EQ(entry(f, "notes.txt")->kind, FILE_OTHER);
+    CHECK(!entry(f, ".hidden.gguf"));
+    CHECK(!entry(f, "big-00002-of-00003.gguf"));
     read_folder(b, "/nowhere/");
-    CHECK(f->read && f->count == 0 && strstr(f->error, "/nowhere/"));
-    /* another folder is wanted before this one is looked at: it stays what it was */
+    CHECK(f->read);
+    CHECK_EQ(f->count, 0);
+    CHECK_CONTAINS(f->error, "/nowhere/");
+    /* a newer request cancels this one: the published folder stays the same */
     struct job late = { .id = background_want_folder(b) };
     snprintf(late.text[0], sizeof late.text[0], "%s", path);
     background_want_folder(b);
     job_list_folder(b, &late);
     assert_string_equal(f->path, "/nowhere/");
-    read_folder(b, ""); /* the places: always some */
-    CHECK(f->count > 0 && entry(f, "/"));
+    read_folder(b, ""); /* the list of places is never empty */
+    CHECK(f->count > 0);
+    CHECK(entry(f, "/"));
     background_close(b);
 }
 
@@ -100,7 +118,7 @@ static void lines_are_judged(void **state)
 {
     (void)state;
     if (access(MODEL, R_OK)) skip();
-    struct background *b = board_new();
+    struct background *b = background_new();
     struct job model = { .run = job_read_model }, j = { .id = 4 };
     snprintf(model.text[0], sizeof model.text[0], "%s", MODEL);
     job_read_model(b, &model);
@@ -112,21 +130,25 @@ static void lines_are_judged(void **state)
         same += o->identity;
         CHECK(o->file_bytes > 0 || o->identity || o->refusal[0]);
     }
-    CHECK(made > 10 && same == 1); /* f16, which the file is */
+    CHECK(made > 10);
+    CHECK(same == 1); /* f16, the format of the file */
     snprintf(j.text[0], sizeof j.text[0], "ctk=");
     snprintf(j.text[1], sizeof j.text[1], "%s", MODEL);
     snprintf(j.text[2], sizeof j.text[2], "tg64");
     job_estimate_lines(b, &j);
     const struct line_estimates *said = &b->known.estimates;
     assert_string_equal(said->text, "ctk=");
-    CHECK(said->cursor == 4 && said->count > 3 && said->total_bytes == -1);
+    CHECK_EQ(said->cursor, 4);
+    CHECK(said->count > 3);
+    CHECK(said->total_bytes == -1);
     int64_t f32 = 0, f16 = 0;
     for (int i = 0; i < said->count; i++) {
         if (!strcmp(said->variant[i].text, "f32")) f32 = said->variant[i].total_bytes;
         if (!strcmp(said->variant[i].text, "f16")) f16 = said->variant[i].total_bytes;
         CHECK(said->variant[i].total_bytes > 0 || said->variant[i].refusal[0]);
     }
-    CHECK(f32 > f16 && f16 > 0); /* wider keys take more */
+    CHECK(f32 > f16);
+    CHECK(f16 > 0); /* wider KV types need more */
     background_close(b);
 }
 
@@ -181,36 +203,50 @@ static void command(struct background *b, const char *line, const char *makes, i
     snprintf(j.text[2], sizeof j.text[2], "%s", makes);
     snprintf(b->known.command, sizeof b->known.command, "%s", line);
     job_run_command(b, &j);
-    CHECK(!b->known.command[0] && !b->command_pid && !b->known.task_known); /* nothing of it is left */
+    CHECK(!b->known.command[0]);
+    CHECK(!b->command_pid);
+    CHECK(!b->known.task_known); /* nothing of the command is left */
 }
 
 static void commands(void **state)
 {
     (void)state;
-    struct background *b = board_new();
+    struct background *b = background_new();
     char news[256];
     bool bad;
     command(b, "fake ok", "", 1);
-    CHECK(b->known.page.number == 1 && b->known.page.opens && b->known.page.count == 2);
-    assert_string_equal(b->known.page.line[0].text, "| a | table |"); /* progress is no output */
-    CHECK(background_take_message(b, news, sizeof news, &bad) && !bad && strstr(news, "done"));
+    CHECK_EQ(b->known.page.number, 1);
+    CHECK(b->known.page.opens);
+    CHECK_EQ(b->known.page.count, 2);
+    assert_string_equal(b->known.page.line[0].text, "| a | table |"); /* progress lines are not output */
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(!bad);
+    CHECK_CONTAINS(news, "finished");
     command(b, "fake ok", "/tmp/x.html", 0);
-    CHECK(b->known.page.number == 2 && !b->known.page.opens);
-    CHECK(background_take_message(b, news, sizeof news, &bad) && !bad &&
-          strstr(news, "/tmp/x.html is written"));
-    command(b, "fake worse", "", 0); /* an answer, not a failure */
-    CHECK(background_take_message(b, news, sizeof news, &bad) && !bad && strstr(news, "status 1"));
+    CHECK_EQ(b->known.page.number, 2);
+    CHECK(!b->known.page.opens);
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(!bad);
+    CHECK_CONTAINS(news, "/tmp/x.html has been written");
+    command(b, "fake worse", "", 0); /* status 1 is an answer, not a failure */
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(!bad);
+    CHECK_CONTAINS(news, "status 1");
     command(b, "fake bad", "/tmp/x.html", 0);
-    CHECK(background_take_message(b, news, sizeof news, &bad) && bad && !strcmp(news, "the last line"));
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(bad);
+    CHECK_STR(news, "the last line");
     command(b, "fake 'open", "", 0);
-    CHECK(background_take_message(b, news, sizeof news, &bad) && bad && strstr(news, "quote"));
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(bad);
+    CHECK_CONTAINS(news, "quote");
     background_close(b);
 }
 
 static void cancelled(void **state)
 {
     (void)state;
-    struct waiting w = { .b = board_new() };
+    struct waiting w = { .b = background_new() };
     char news[256];
     bool bad, told = false;
     pthread_t thread;
@@ -223,10 +259,13 @@ static void cancelled(void **state)
         pthread_mutex_unlock(&w.b->lock);
         clock_sleep_ns(10000000);
     }
-    CHECK(told && background_cancel_command(w.b));
+    CHECK(told);
+    CHECK(background_cancel_command(w.b));
     pthread_join(thread, NULL);
-    CHECK(background_take_message(w.b, news, sizeof news, &bad) && !bad); /* asked for: no error */
-    CHECK(strstr(news, "cancelled") && strstr(news, "kept"));
+    CHECK(background_take_message(w.b, news, sizeof news, &bad));
+    CHECK(!bad); /* a requested cancel is not an error */
+    CHECK_CONTAINS(news, "cancelled");
+    CHECK_CONTAINS(news, "kept");
     background_close(w.b);
 }
 

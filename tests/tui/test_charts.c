@@ -1,7 +1,7 @@
-/* Proves: a value lies where its axis says, on linear and logarithmic axes and at every glyph level; what is
- * outside or unknown is not drawn; percentiles stand where the bins say, and are unknown where too few values
- * support them; a heat map's shades follow its values, joined columns show the largest; nothing is drawn
- * outside the area. */
+/* Proves: a value is drawn where its axis says, on linear and logarithmic axes and at every glyph level;
+ * values outside of the axis or unknown are not drawn; percentiles match the bins and are unknown when too
+ * few values support them; shades of a heat map follow its values, and merged columns show the largest;
+ * nothing is drawn outside of the area. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
 #include "tui/widgets/widgets.h"
@@ -37,20 +37,29 @@ static void marks_lie_where_axes_say(void **state)
     (void)state;
     struct grid g = screen(PLANE_LEFT + 41, PLANE_BOTTOM + 11, GLYPHS_BRAILLE);
     const struct plane p = plane_open(&g, grid_area(&g), LINEAR, DECADES);
-    CHECK(p.at.w == 41 && p.at.h == 11 && p.at.x == PLANE_LEFT && p.at.y == 0);
+    CHECK_EQ(p.at.w, 41);
+    CHECK_EQ(p.at.h, 11);
+    CHECK_EQ(p.at.x, PLANE_LEFT);
+    CHECK_EQ(p.at.y, 0);
     plane_mark(&p, 0, 1, 'a', ROLE_TEXT);
     plane_mark(&p, 100, 10000, 'b', ROLE_TEXT);
     plane_mark(&p, 50, 100, 'c', ROLE_TEXT);
-    plane_mark(&p, 25, 1e9, 'd', ROLE_TEXT); /* beyond: at the edge */
-    plane_mark(&p, 75, NAN, 'e', ROLE_TEXT); /* unknown: nowhere */
-    plane_mark(&p, 75, -1, 'f', ROLE_TEXT);  /* no place on a logarithmic axis */
-    CHECK(at(&g, PLANE_LEFT, 10) == 'a' && at(&g, PLANE_LEFT + 40, 0) == 'b');
-    CHECK(at(&g, PLANE_LEFT + 20, 5) == 'c' && at(&g, PLANE_LEFT + 10, 0) == 'd');
-    for (int i = 0; i < g.w * g.h; i++) CHECK(g.cells[i].code != 'e' && g.cells[i].code != 'f');
+    plane_mark(&p, 25, 1e9, 'd', ROLE_TEXT); /* outside: marked at the edge */
+    plane_mark(&p, 75, NAN, 'e', ROLE_TEXT); /* unknown: not drawn */
+    plane_mark(&p, 75, -1, 'f', ROLE_TEXT);  /* negative on a logarithmic axis: not drawn */
+    CHECK(at(&g, PLANE_LEFT, 10) == 'a');
+    CHECK(at(&g, PLANE_LEFT + 40, 0) == 'b');
+    CHECK(at(&g, PLANE_LEFT + 20, 5) == 'c');
+    CHECK(at(&g, PLANE_LEFT + 10, 0) == 'd');
+    for (int i = 0; i < g.w * g.h; i++) {
+        CHECK(g.cells[i].code != 'e');
+        CHECK(g.cells[i].code != 'f');
+    }
     struct str text = { 0 };
     grid_text(&g, &text);
-    CHECK(strstr(str_text(&text), "10000") && strstr(str_text(&text), "100 u") &&
-          strstr(str_text(&text), " v"));
+    CHECK_CONTAINS(str_text(&text), "10000");
+    CHECK_CONTAINS(str_text(&text), "100 u");
+    CHECK_CONTAINS(str_text(&text), " v");
     str_free(&text);
     grid_close(&g);
 }
@@ -66,10 +75,13 @@ static void lines_are_whole(void **state)
         for (int x = 0; x < 20; x++) {
             int drawn = 0;
             for (int y = 0; y < 8; y++) drawn += at(&g, PLANE_LEFT + x, y) != ' ';
-            CHECK(drawn >= 1 && drawn <= 2);
+            CHECK(drawn >= 1);
+            CHECK(drawn <= 2);
         }
-        CHECK(at(&g, PLANE_LEFT, 7) != ' ' && at(&g, PLANE_LEFT + 19, 0) != ' ');
-        CHECK(at(&g, PLANE_LEFT, 0) == ' ' && at(&g, PLANE_LEFT + 19, 7) == ' ');
+        CHECK(at(&g, PLANE_LEFT, 7) != ' ');
+        CHECK(at(&g, PLANE_LEFT + 19, 0) != ' ');
+        CHECK(at(&g, PLANE_LEFT, 0) == ' ');
+        CHECK(at(&g, PLANE_LEFT + 19, 7) == ' ');
         grid_close(&g);
     }
     struct grid g = screen(PLANE_LEFT + 10, PLANE_BOTTOM + 2, GLYPHS_BRAILLE);
@@ -86,13 +98,14 @@ static void small_areas_draw_nothing(void **state)
     (void)state;
     struct grid g = screen(PLANE_LEFT + 7, 6, GLYPHS_BRAILLE);
     const struct plane p = plane_open(&g, grid_area(&g), LINEAR, LINEAR);
-    CHECK(p.at.w == 0 && !plane_holds(&p, 50, 50));
+    CHECK_EQ(p.at.w, 0);
+    CHECK(!plane_holds(&p, 50, 50));
     plane_line(&p, (const double[]){ 0, 0 }, (const double[]){ 100, 100 }, ROLE_TEXT);
     plane_whisker_x(&p, 0, 100, 50, ROLE_TEXT);
     plane_mark(&p, 50, 50, 'x', ROLE_TEXT);
     for (int i = 0; i < g.w * g.h; i++) CHECK(g.cells[i].code == ' ');
     const struct axis bad = { .lo = NAN, .hi = NAN, .show = show };
-    CHECK(plane_open(&g, grid_area(&g), bad, LINEAR).at.w == 0);
+    CHECK_EQ(plane_open(&g, grid_area(&g), bad, LINEAR).at.w, 0);
     grid_close(&g);
 }
 
@@ -107,7 +120,10 @@ static void percentiles(void **state)
     v[1001] = 0;
     v[1002] = -1;
     latency_histogram_make(&l, v, 1003);
-    CHECK(l.n == 1000 && l.lo > 0 && l.lo < 1e-3 && l.hi > 1);
+    CHECK_EQ(l.n, 1000);
+    CHECK(l.lo > 0);
+    CHECK(l.lo < 1e-3);
+    CHECK(l.hi > 1);
     CHECK_NEAR(l.p50, 0.5, 2e-3);
     CHECK_NEAR(l.p95, 0.95, 2e-3);
     CHECK_NEAR(l.p99, 0.99, 2e-3);
@@ -117,11 +133,15 @@ static void percentiles(void **state)
         sum += l.bin[i];
         if (l.lo * pow(l.hi / l.lo, (i + 1.0) / LATENCY_BINS) <= 0.5) below += l.bin[i];
     }
-    CHECK(sum == 1000 && below > 430 && below <= 500);
-    latency_histogram_make(&l, v, 5); /* too few to say more than how many there are */
-    CHECK(l.n == 5 && isnan(l.p50) && isnan(l.p99));
+    CHECK(sum == 1000);
+    CHECK(below > 430);
+    CHECK(below <= 500);
+    latency_histogram_make(&l, v, 5); /* too few for any quantile */
+    CHECK_EQ(l.n, 5);
+    CHECK(isnan(l.p50));
+    CHECK(isnan(l.p99));
     latency_histogram_make(&l, v, 0);
-    CHECK(l.n == 0);
+    CHECK_EQ(l.n, 0);
 }
 
 static void distributions_are_drawn(void **state)
@@ -140,16 +160,19 @@ static void distributions_are_drawn(void **state)
         full += at(&g, x, 2) == 0x2588;
         columns += any;
     }
-    CHECK(full == 1 && columns == 2);
+    CHECK(full == 1);
+    CHECK(columns == 2);
     struct str text = { 0 };
     grid_text(&g, &text);
-    CHECK(strstr(str_text(&text), "ITL p50 10.0ms") && strstr(str_text(&text), "p99 100ms"));
+    CHECK_CONTAINS(str_text(&text), "ITL p50 10.0ms");
+    CHECK_CONTAINS(str_text(&text), "p99 100ms");
     str_clear(&text);
     grid_clear(&g);
     latency_histogram_make(&l, v, 0);
     chart_latency(&g, grid_area(&g), "ITL", &l, ROLE_GRAPH);
     grid_text(&g, &text);
-    CHECK(strstr(str_text(&text), "n/a") && !strstr(str_text(&text), "p50"));
+    CHECK_CONTAINS(str_text(&text), "n/a");
+    CHECK(!strstr(str_text(&text), "p50"));
     str_free(&text);
     grid_close(&g);
 }
@@ -176,12 +199,15 @@ static void heat(void **state)
     chart_heat(&g, grid_area(&g), &h);
     static const uint32_t SHADES[] = { 0xb7, 0x2591, 0x2592, 0x2593, 0x2588 };
     for (int i = 0; i < 5; i++) CHECK(at(&g, 14 + i, 0) == SHADES[i]);
-    CHECK(at(&g, 14 + 5, 0) == ' '); /* unknown is not the least */
-    CHECK(at(&g, 14 + 6, 0) == 0xb7 && at(&g, 14, 1) == 0x2588);
+    CHECK(at(&g, 14 + 5, 0) == ' '); /* unknown is blank, not the lowest shade */
+    CHECK(at(&g, 14 + 6, 0) == 0xb7);
+    CHECK(at(&g, 14, 1) == 0x2588);
     grid_close(&g);
-    g = screen(14 + 4, 3, GLYPHS_ASCII); /* two columns joined: the larger one shows */
+    g = screen(14 + 4, 3, GLYPHS_ASCII); /* two columns merged: the larger value shows */
     chart_heat(&g, grid_area(&g), &h);
-    CHECK(at(&g, 14, 0) == ':' && at(&g, 14 + 2, 0) == '#' && at(&g, 14, 1) == '#');
+    CHECK(at(&g, 14, 0) == ':');
+    CHECK(at(&g, 14 + 2, 0) == '#');
+    CHECK(at(&g, 14, 1) == '#');
     CHECK(at(&g, 14 + 3, 0) == '.');
     grid_close(&g);
 }
@@ -200,7 +226,8 @@ static void timelines(void **state)
     }
     struct str text = { 0 };
     grid_text(&g, &text);
-    CHECK(strstr(str_text(&text), "now") && strstr(str_text(&text), "-0:10"));
+    CHECK_CONTAINS(str_text(&text), "now");
+    CHECK_CONTAINS(str_text(&text), "-0:10");
     str_free(&text);
     grid_close(&g);
 }

@@ -40,11 +40,12 @@ static void frames_without_a_terminal(void **state)
     CHECK_OK(run_captured(&o, text, sizeof text, &why));
     int frames = 1;
     for (const char *p = text; (p = strchr(p, '\f')); p++) frames++;
-    CHECK(frames == 12);
+    CHECK_EQ(frames, 12);
     const char *last = strrchr(text, '\f');
-    CHECK(strstr(last, "Machine") && strstr(last, "q quit"));
-    CHECK(strstr(last, "/nonexistent/model.gguf") != NULL); /* what is wrong is said */
-    CHECK(strstr(last, "MEM") != NULL);
+    CHECK_CONTAINS(last, "Machine");
+    CHECK_CONTAINS(last, "q quit");
+    CHECK_CONTAINS(last, "/nonexistent/model.gguf"); /* the error names the file */
+    CHECK_CONTAINS(last, "MEM");
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     CHECK(system(command) == 0);
@@ -57,11 +58,11 @@ static void no_terminal(void **state)
     struct dashboard_options o = { .db_path = ":memory:" };
     int saved = dup(0), null = open("/dev/null", O_RDONLY);
     dup2(null, 0);
-    CHECK(dashboard_run(&o, &why) == ERR_ABSENT);
+    CHECK_EQ(dashboard_run(&o, &why), ERR_ABSENT);
     dup2(saved, 0);
     close(saved);
     close(null);
-    CHECK(strstr(why.message, "terminal") != NULL);
+    CHECK_CONTAINS(why.message, "terminal");
 }
 
 int main(void)

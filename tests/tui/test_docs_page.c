@@ -1,8 +1,7 @@
-/* Proves: the frames in docs/dashboard.md are the golden ones, so that the page cannot go stale. A block that
- * begins with "```text NAME" is tests/golden/NAME.txt; there are at least six of them, one for each way of
- * looking.
+/* Proves: the frames in docs/dashboard.md equal the golden files, so the page cannot become outdated. A block
+ * that begins with "```text NAME" holds tests/golden/NAME.txt; there are at least six.
  *
- * QDYNO_UPDATE_GOLDEN=1 writes the page anew from the golden files (after the tests that write those). */
+ * QDYNO_UPDATE_GOLDEN=1 rewrites the page from the golden files (after the tests that write those). */
 #include "base/base.h"
 #include "tests/check.h"
 
@@ -54,7 +53,9 @@ static void frames_are_golden(void **state)
     CHECK(frames >= 6);
     if (getenv("QDYNO_UPDATE_GOLDEN")) {
         FILE *f = fopen(PAGE, "w");
-        CHECK(f && fputs(want, f) >= 0 && fclose(f) == 0);
+        CHECK(f);
+        CHECK(fputs(want, f) >= 0);
+        CHECK(fclose(f) == 0);
     } else if (strcmp(page, want)) {
         size_t at = 0, line = 1;
         for (; page[at] == want[at]; at++) line += page[at] == '\n';

@@ -1,5 +1,5 @@
-/* Proves: what is typed arrives, editing keys do what shells taught, errors come from the config parser while
- * typing, and a bad form is never accepted. */
+/* Proves: typed text arrives in the field; editing keys act as in a shell; errors come from the config parser
+ * while typing; an invalid form is never accepted. */
 #include "tests/check.h"
 #include "tui/forms/forms.h"
 #include "tui/widgets/widgets.h"
@@ -18,13 +18,15 @@ static void good_form(void **state)
     (void)state;
     struct form f;
     form_show(&f, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
-    CHECK(f.kind == FORM_AB && f.focus == 0);
+    CHECK_EQ(f.kind, FORM_AB);
+    CHECK_EQ(f.focus, 0);
     for (int i = 0; i < 3; i++) assert_string_equal(f.field[i].error, "");
-    CHECK(form_key(&f, UI_KEY_TAB) == FORM_EDITED && f.focus == 1);
+    CHECK_EQ(form_key(&f, UI_KEY_TAB), FORM_EDITED);
+    CHECK_EQ(f.focus, 1);
     type(&f, ",threads=1");
     assert_string_equal(f.field[1].text, "q8_0,threads=1");
-    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_ACCEPTED);
-    CHECK(form_key(&f, UI_KEY_ESC) == FORM_LEFT);
+    CHECK_EQ(form_key(&f, UI_KEY_ENTER), FORM_ACCEPTED);
+    CHECK_EQ(form_key(&f, UI_KEY_ESC), FORM_LEFT);
 }
 
 static void errors_while_typing(void **state)
@@ -32,9 +34,10 @@ static void errors_while_typing(void **state)
     (void)state;
     struct form f;
     form_show(&f, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0,tread=2", "tg64" });
-    assert_non_null(strstr(f.field[1].error, "threads")); /* the nearest spelling */
-    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
-    CHECK(f.focus == 1 && f.tried);
+    assert_non_null(strstr(f.field[1].error, "threads")); /* suggests the nearest key */
+    CHECK_EQ(form_key(&f, UI_KEY_ENTER), FORM_EDITED);
+    CHECK_EQ(f.focus, 1);
+    CHECK(f.tried);
     form_key(&f, UI_CTRL('u'));
     assert_string_equal(f.field[1].text, "");
     assert_string_not_equal(f.field[1].error, "");
@@ -43,8 +46,9 @@ static void errors_while_typing(void **state)
     form_key(&f, UI_KEY_TAB);
     form_key(&f, UI_CTRL('w'));
     type(&f, "xx9");
-    CHECK(form_key(&f, '\r') == FORM_EDITED);
-    CHECK(f.focus == 2 && f.field[2].error[0]);
+    CHECK_EQ(form_key(&f, '\r'), FORM_EDITED);
+    CHECK_EQ(f.focus, 2);
+    CHECK(f.field[2].error[0]);
 }
 
 static void editing(void **state)
@@ -66,12 +70,12 @@ static void editing(void **state)
     form_key(&f, UI_CTRL('k'));
     assert_string_equal(f.field[0].text, "ñ-");
     for (int i = 0; i < 10; i++) form_key(&f, UI_KEY_LEFT);
-    CHECK(f.field[0].cursor == 0);
+    CHECK_EQ(f.field[0].cursor, 0);
     form_key(&f, UI_KEY_BACKSPACE);
     assert_string_equal(f.field[0].text, "ñ-");
-    form_key(&f, UI_KEY_F1); /* no text */
+    form_key(&f, UI_KEY_F1); /* not a character */
     assert_string_equal(f.field[0].text, "ñ-");
-    for (int i = 0; i < 2000; i++) form_key(&f, 0x65e5); /* full is full */
+    for (int i = 0; i < 2000; i++) form_key(&f, 0x65e5); /* stops at the end of the field */
     CHECK(strlen(f.field[0].text) < FORM_TEXT);
     for (int i = 0; i < 3000; i++) form_key(&f, UI_KEY_DELETE);
 }
@@ -95,14 +99,14 @@ static void other_forms(void **state)
     (void)state;
     struct form f;
     form_show(&f, FORM_PUSH, (const char *const[FORM_FIELDS]){ "ftp://x", NULL, NULL });
-    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
+    CHECK_EQ(form_key(&f, UI_KEY_ENTER), FORM_EDITED);
     form_show(&f, FORM_PUSH, (const char *const[FORM_FIELDS]){ "http://127.0.0.1:9091", NULL, NULL });
-    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_ACCEPTED);
+    CHECK_EQ(form_key(&f, UI_KEY_ENTER), FORM_ACCEPTED);
     form_show(&f, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/nonexistent.gguf", NULL, NULL });
-    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
+    CHECK_EQ(form_key(&f, UI_KEY_ENTER), FORM_EDITED);
     assert_non_null(strstr(f.field[0].error, "/nonexistent.gguf"));
     form_show(&f, FORM_FILTER, NULL);
-    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_ACCEPTED); /* empty: no filter */
+    CHECK_EQ(form_key(&f, UI_KEY_ENTER), FORM_ACCEPTED); /* empty: no filter */
 }
 
 int main(void)

@@ -1,9 +1,7 @@
-/* Proves: every view is painted exactly so, at three sizes and three colour levels: direct colour with
- * braille, 16 colours with blocks, none in ASCII. The files of tests/golden/frames are what a terminal would
- * get: `cat` shows them.
+/* Proves: the bytes sent to a terminal for each view, at three sizes and three colour levels: 24-bit colour
+ * with braille, 16 colours with blocks, no colours in ASCII. `cat` shows the files of tests/golden/frames.
  *
- * When a view was changed on purpose: QDYNO_UPDATE_GOLDEN=1 ./test_frames writes them anew; look at them
- * before you commit. */
+ * After an intended change: QDYNO_UPDATE_GOLDEN=1 ./test_frames rewrites them; look at the difference. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
 #include "tui/widgets/widgets.h"
@@ -96,7 +94,9 @@ static void check_golden(const char *path, const char *got)
     struct err why;
     if (getenv("QDYNO_UPDATE_GOLDEN")) {
         FILE *f = fopen(path, "w");
-        CHECK(f && fputs(got, f) >= 0 && fclose(f) == 0);
+        CHECK(f);
+        CHECK(fputs(got, f) >= 0);
+        CHECK(fclose(f) == 0);
         return;
     }
     char *want = NULL;

@@ -1,5 +1,5 @@
-/* Proves: drawing never leaves the grid or the rectangle it was given; wide characters are whole or absent;
- * meters and graphs show what their numbers say, at every glyph level, and unknown is never drawn as zero. */
+/* Proves: drawing never leaves the grid or its rectangle; wide characters are drawn whole or not at all;
+ * meters and graphs match their numbers at every glyph level; an unknown value is never drawn as zero. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
 #include "tui/widgets/widgets.h"
@@ -31,7 +31,7 @@ static void clipping(void **state)
     struct rect area = { 1, 1, 3, 1 };
     struct pen p = pen_at(&g, area, 0, 0);
     pen_put(&p, ROLE_TEXT, "abcdefgh");
-    CHECK(p.x == 8);
+    CHECK_EQ(p.x, 8);
     for (int y = -2; y < 5; y++)
         for (int x = -2; x < 9; x++) grid_put(&g, (struct rect){ 2, 0, 1, 1 }, x, y, 'z', ROLE_TEXT);
     grid_put(&g, (struct rect){ -5, -5, 100, 100 }, 4, 4, 'n', ROLE_TEXT);
@@ -47,9 +47,9 @@ static void wide_characters(void **state)
     struct grid g = open_grid(4, 2, GLYPHS_BRAILLE);
     struct pen p = pen_at(&g, grid_area(&g), 0, 0);
     pen_put(&p, ROLE_TEXT, "a日本");
-    check_text(&g, "a日\n\n"); /* the second one has one column left: not drawn at all */
+    check_text(&g, "a日\n\n"); /* a wide character with one column left is not drawn */
     CHECK(g.cells[2].code == 0);
-    grid_put(&g, grid_area(&g), 2, 0, 'x', ROLE_TEXT); /* half of the wide one */
+    grid_put(&g, grid_area(&g), 2, 0, 'x', ROLE_TEXT); /* overwrites half of the wide character */
     check_text(&g, "a x\n\n");
     CHECK(text_columns("a日e\xcc\x81") == 4);
     grid_close(&g);
@@ -61,8 +61,10 @@ static void controls_and_broken_text(void **state)
     struct grid g = open_grid(12, 1, GLYPHS_BRAILLE);
     struct pen p = pen_at(&g, grid_area(&g), 0, 0);
     pen_put(&p, ROLE_TEXT, "a\x1b[31mb\n\xff");
-    for (int i = 0; i < g.w; i++)
-        CHECK(g.cells[i].code >= 0x20 && (g.cells[i].code < 0x7f || g.cells[i].code >= 0xa0));
+    for (int i = 0; i < g.w; i++) {
+        CHECK(g.cells[i].code >= 0x20);
+        CHECK((g.cells[i].code < 0x7f || g.cells[i].code >= 0xa0));
+    }
     grid_close(&g);
 }
 
@@ -72,10 +74,10 @@ static void fields(void **state)
     struct grid g = open_grid(16, 1, GLYPHS_BRAILLE);
     struct pen p = pen_at(&g, grid_area(&g), 0, 0);
     pen_field(&p, 5, ROLE_TEXT, "configuration");
-    CHECK(p.x == 5);
+    CHECK_EQ(p.x, 5);
     pen_field_right(&p, 5, ROLE_TEXT, "12");
     pen_field(&p, 4, ROLE_TEXT, "abcd");
-    CHECK(p.x == 14);
+    CHECK_EQ(p.x, 14);
     check_text(&g, "conf…   12abcd\n");
     grid_close(&g);
 }
@@ -85,7 +87,10 @@ static void boxes(void **state)
     (void)state;
     struct grid g = open_grid(14, 3, GLYPHS_BRAILLE);
     struct rect in = grid_box(&g, grid_area(&g), "Title", "note");
-    CHECK(in.x == 2 && in.y == 1 && in.w == 10 && in.h == 1);
+    CHECK_EQ(in.x, 2);
+    CHECK_EQ(in.y, 1);
+    CHECK_EQ(in.w, 10);
+    CHECK_EQ(in.h, 1);
     check_text(&g, "┌─ Title ────┐\n│            │\n└─ note ─────┘\n");
     grid_close(&g);
     g = open_grid(14, 3, GLYPHS_ASCII);
@@ -100,7 +105,7 @@ static void meters(void **state)
     struct grid g = open_grid(10, 1, GLYPHS_BRAILLE);
     struct pen p = pen_at(&g, grid_area(&g), 0, 0);
     pen_meter(&p, 4, 0.625, ROLE_METER);
-    CHECK(p.x == 4);
+    CHECK_EQ(p.x, 4);
     pen_put(&p, ROLE_TEXT, "|");
     pen_meter(&p, 2, NAN, ROLE_METER);
     pen_meter(&p, 2, 99, ROLE_METER);
@@ -120,7 +125,7 @@ static void graphs(void **state)
     const struct graph graph = { v, COUNT_OF(v), 0, 1, ROLE_GRAPH };
     struct grid g = open_grid(4, 1, GLYPHS_BRAILLE);
     grid_graph(&g, grid_area(&g), &graph);
-    /* Zero is one dot, never nothing; NAN is a gap; the newest pair is at the right. */
+    /* Zero draws one dot; NAN is a gap; the newest pair is at the right. */
     check_text(&g, "⣀⣴⡇⣇\n");
     grid_close(&g);
     g = open_grid(8, 1, GLYPHS_BLOCKS);
@@ -136,18 +141,20 @@ static void graphs(void **state)
 static void glyph_levels(void **state)
 {
     (void)state;
-    CHECK(glyph_level_choose("UTF-8", "xterm", NULL) == GLYPHS_BRAILLE);
-    CHECK(glyph_level_choose("utf8", NULL, NULL) == GLYPHS_BRAILLE);
-    CHECK(glyph_level_choose("UTF-8", "linux", NULL) == GLYPHS_BLOCKS);
-    CHECK(glyph_level_choose("ANSI_X3.4-1968", "xterm", NULL) == GLYPHS_ASCII);
-    CHECK(glyph_level_choose("ISO-8859-1", "xterm", "braille") ==
-          GLYPHS_ASCII); /* cannot be shown: not forced */
-    CHECK(glyph_level_choose("UTF-8", "xterm", "ascii") == GLYPHS_ASCII);
-    CHECK(glyph_level_choose("UTF-8", "xterm", "nonsense") == GLYPHS_BRAILLE);
-    CHECK(glyph_level_choose(NULL, NULL, NULL) == GLYPHS_ASCII);
-    /* Every mark of state keeps a meaning of its own in ASCII. */
-    CHECK(glyph_at_level(0x25b2, GLYPHS_ASCII) == '^' && glyph_at_level(0x25bc, GLYPHS_ASCII) == 'v');
-    CHECK(glyph_at_level(0x2248, GLYPHS_ASCII) == '=' && glyph_at_level(0x2715, GLYPHS_ASCII) == 'x');
+    CHECK_EQ(glyph_level_choose("UTF-8", "xterm", NULL), GLYPHS_BRAILLE);
+    CHECK_EQ(glyph_level_choose("utf8", NULL, NULL), GLYPHS_BRAILLE);
+    CHECK_EQ(glyph_level_choose("UTF-8", "linux", NULL), GLYPHS_BLOCKS);
+    CHECK_EQ(glyph_level_choose("ANSI_X3.4-1968", "xterm", NULL), GLYPHS_ASCII);
+    CHECK_EQ(glyph_level_choose("ISO-8859-1", "xterm", "braille"),
+             GLYPHS_ASCII); /* never more than the terminal can show */
+    CHECK_EQ(glyph_level_choose("UTF-8", "xterm", "ascii"), GLYPHS_ASCII);
+    CHECK_EQ(glyph_level_choose("UTF-8", "xterm", "nonsense"), GLYPHS_BRAILLE);
+    CHECK_EQ(glyph_level_choose(NULL, NULL, NULL), GLYPHS_ASCII);
+    /* Marks of different states stay different in ASCII. */
+    CHECK(glyph_at_level(0x25b2, GLYPHS_ASCII) == '^');
+    CHECK(glyph_at_level(0x25bc, GLYPHS_ASCII) == 'v');
+    CHECK(glyph_at_level(0x2248, GLYPHS_ASCII) == '=');
+    CHECK(glyph_at_level(0x2715, GLYPHS_ASCII) == 'x');
     for (uint32_t code = 0; code < 0x3000; code++) CHECK(glyph_at_level(code, GLYPHS_ASCII) < 0x7f);
 }
 
@@ -200,9 +207,9 @@ static void impossible_sizes(void **state)
     (void)state;
     struct grid g;
     struct err why = { 0 };
-    CHECK(grid_open(&g, 0, 10, GLYPHS_ASCII, &why) == ERR_USAGE);
-    CHECK(grid_open(&g, 10, -1, GLYPHS_ASCII, &why) == ERR_USAGE);
-    CHECK(grid_open(&g, 5000, 10, GLYPHS_ASCII, &why) == ERR_USAGE);
+    CHECK_EQ(grid_open(&g, 0, 10, GLYPHS_ASCII, &why), ERR_USAGE);
+    CHECK_EQ(grid_open(&g, 10, -1, GLYPHS_ASCII, &why), ERR_USAGE);
+    CHECK_EQ(grid_open(&g, 5000, 10, GLYPHS_ASCII, &why), ERR_USAGE);
     grid_close(&g);
 }
 

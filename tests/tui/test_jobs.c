@@ -1,5 +1,5 @@
-/* Proves: jobs run in order on their own thread, a full queue says so, closing waits for what runs but not
- * for longer than asked; the log keeps its newest lines, and has each alert of a watch once. */
+/* Proves: jobs run in order on their own thread; a full queue refuses a job; closing waits for the running
+ * job, but not longer than asked; the log keeps its newest lines and has each alert of `qdyno watch` once. */
 #include "tests/check.h"
 #include "tui/dashboard/background.h"
 
@@ -36,7 +36,8 @@ static void in_order(void **state)
     CHECK(!jobs_idle(q));
     int put = 0;
     for (int i = 0; i < 40; i++) put += jobs_put(q, &(struct job){ .run = note, .id = 2 + i });
-    CHECK(put >= 8 && put < 40); /* bounded */
+    CHECK(put >= 8);
+    CHECK(put < 40); /* bounded */
     gate = true;
     for (int i = 0; i < 5000 && !jobs_idle(q); i++) clock_sleep_ns(1000000);
     CHECK(count == put + 1);
@@ -55,12 +56,13 @@ static void log_keeps_the_newest(void **state)
     for (int i = 0; i < 200; i++) log_write(&b->log, LOG_INFO, "line %d", i);
     background_announce(b, true, "%0400d", 7);
     background_copy(b, &s);
-    CHECK(s.log_count == SNAPSHOT_LOG);
+    CHECK_EQ(s.log_count, SNAPSHOT_LOG);
     assert_string_equal(s.log[SNAPSHOT_LOG - 2].text, "line 199");
-    CHECK(s.log[SNAPSHOT_LOG - 1].level == LOG_ERROR);
+    CHECK_EQ(s.log[SNAPSHOT_LOG - 1].level, LOG_ERROR);
     char news[256];
     bool bad = false;
-    CHECK(background_take_message(b, news, sizeof news, &bad) && bad);
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(bad);
     CHECK(!background_take_message(b, news, sizeof news, &bad));
     background_close(b);
 }

@@ -1,5 +1,5 @@
-/* Proves: no key is bound twice, every action has exactly one row and is in the help; refusals and commands
- * say what this screen means. */
+/* Proves: no key is bound twice; every action has exactly one row, and the help lists it; refusals and
+ * equivalent commands use the values on screen. */
 #include "tests/check.h"
 #include "advisor/experiment/experiment.h"
 #include "tests/tui/fixture.h"
@@ -25,13 +25,18 @@ static void every_action_has_one_row(void **state)
     int rows[ACTION_COUNT] = { 0 };
     for (size_t i = 0; i < KEY_COUNT; i++) {
         rows[KEYS[i].action]++;
-        CHECK(KEYS[i].help && *KEYS[i].help && KEYS[i].name && *KEYS[i].name && KEYS[i].key[0]);
+        CHECK(KEYS[i].help);
+        CHECK(*KEYS[i].help);
+        CHECK(KEYS[i].name);
+        CHECK(*KEYS[i].name);
+        CHECK(KEYS[i].key[0]);
         CHECK(key_find(KEYS[i].key[0]) == &KEYS[i]);
         CHECK(key_of_action(KEYS[i].action) == &KEYS[i]);
     }
     CHECK(rows[DO_NOTHING] == 0);
     for (int a = DO_NOTHING + 1; a < ACTION_COUNT; a++) CHECK(rows[a] == 1);
-    CHECK(!key_find(0) && !key_find('x'));
+    CHECK(!key_find(0));
+    CHECK(!key_find('x'));
 }
 
 /* A key that says "$ qdyno X" must not teach a command that is not there. */
@@ -75,7 +80,7 @@ static void refusals(void **state)
     assert_string_equal(refusal(DO_RESUME, &u, done), "");
     u.selected[VIEW_HISTORY] = 3; /* run 9 is a bench */
     assert_string_not_equal(refusal(DO_RESUME, &u, done), "");
-    assert_string_equal(refusal(DO_OPEN, &u, done), ""); /* it is read as text */
+    assert_string_equal(refusal(DO_OPEN, &u, done), ""); /* shown as text */
     snprintf(done->command, sizeof done->command, "quantize");
     assert_non_null(strstr(refusal(DO_OPEN, &u, done), "X cancels"));
     assert_non_null(strstr(refusal(DO_QUANTIZE, &u, done), "X cancels"));
@@ -105,7 +110,7 @@ static void commands(void **state)
     u.selected[VIEW_HISTORY] = 4;
     assert_string_equal(equivalent_command(DO_RESUME, &u, s, buf, sizeof buf), "qdyno ab --resume 8");
     assert_string_equal(equivalent_command(DO_OPEN, &u, s, buf, sizeof buf), "qdyno show 8");
-    /* What a shell would take apart is quoted. */
+    /* Characters special to a shell are quoted. */
     snprintf(s->model_path, sizeof s->model_path, "/my models/it's;rm.gguf");
     assert_string_equal(equivalent_command(DO_ADVISE, &u, s, buf, sizeof buf),
                         "qdyno advise -m '/my models/it'\\''s;rm.gguf'");

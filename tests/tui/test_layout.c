@@ -1,5 +1,5 @@
-/* Proves: at every size the boxes of every view lie inside the body, do not overlap, and leave nothing of it
- * unused; 80x24 is big enough for every line the live view must hold. */
+/* Proves: at every size the boxes of each view lie inside the body, do not overlap and cover it; 80x24 holds
+ * every line of the live view. */
 #include "tests/check.h"
 #include "tui/views/layout.h"
 #include "tui/views/views.h"
@@ -13,9 +13,12 @@ static void check_boxes(struct rect body, const struct rect *box, int n)
 {
     int area = 0;
     for (int i = 0; i < n; i++) {
-        CHECK(box[i].w >= 0 && box[i].h >= 0);
-        CHECK(box[i].x >= body.x && box[i].x + box[i].w <= body.x + body.w);
-        CHECK(box[i].y >= body.y && box[i].y + box[i].h <= body.y + body.h);
+        CHECK(box[i].w >= 0);
+        CHECK(box[i].h >= 0);
+        CHECK(box[i].x >= body.x);
+        CHECK(box[i].x + box[i].w <= body.x + body.w);
+        CHECK(box[i].y >= body.y);
+        CHECK(box[i].y + box[i].h <= body.y + body.h);
         area += box[i].w * box[i].h;
         for (int j = 0; j < i; j++) CHECK(!overlap(box[i], box[j]));
     }
@@ -46,12 +49,15 @@ static void every_size(void **state)
                 struct rect advice[ADVICE_PANES];
                 layout_advice(l.body, rows, advice);
                 check_boxes(l.body, advice, ADVICE_PANES);
-                CHECK(advice[ADVICE_DETAILS].h >= 9 && advice[ADVICE_LIST].h >= MIN(rows + 3, 11));
+                CHECK(advice[ADVICE_DETAILS].h >= 9);
+                CHECK(advice[ADVICE_LIST].h >= MIN(rows + 3, 11));
             }
             for (int arms = 2; arms <= 8; arms += 3) {
                 layout_ab(l.body, arms, ab);
                 check_boxes(l.body, ab, AB_PANES);
-                CHECK(ab[AB_ARMS].h >= 7 && ab[AB_EFFECT].h >= 6 && ab[AB_VERDICT].h >= 6);
+                CHECK(ab[AB_ARMS].h >= 7);
+                CHECK(ab[AB_EFFECT].h >= 6);
+                CHECK(ab[AB_VERDICT].h >= 6);
             }
         }
 }
@@ -62,10 +68,15 @@ static void smallest_holds_everything(void **state)
     struct rect live[LIVE_PANES], ab[AB_PANES];
     struct layout l = layout_frame(VIEW_MIN_W, VIEW_MIN_H);
     layout_live(l.body, live);
-    CHECK(live[LIVE_MACHINE].h >= 6 && live[LIVE_ENGINE].h >= 6); /* 4 lines and a frame */
-    CHECK(live[LIVE_AB].h >= 7 && live[LIVE_ADVICE].h >= 4 && live[LIVE_LOG].h >= 4);
+    CHECK(live[LIVE_MACHINE].h >= 6);
+    CHECK(live[LIVE_ENGINE].h >= 6); /* 4 lines and a frame */
+    CHECK(live[LIVE_AB].h >= 7);
+    CHECK(live[LIVE_ADVICE].h >= 4);
+    CHECK(live[LIVE_LOG].h >= 4);
     layout_ab(l.body, 2, ab);
-    CHECK(ab[AB_ARMS].h >= 7 && ab[AB_EFFECT].h >= 6 && ab[AB_VERDICT].h >= 6);
+    CHECK(ab[AB_ARMS].h >= 7);
+    CHECK(ab[AB_EFFECT].h >= 6);
+    CHECK(ab[AB_VERDICT].h >= 6);
 }
 
 static void more_rows_show_more(void **state)
@@ -74,7 +85,10 @@ static void more_rows_show_more(void **state)
     struct rect small[LIVE_PANES], large[LIVE_PANES];
     layout_live(layout_frame(80, 24).body, small);
     layout_live(layout_frame(200, 60).body, large);
-    for (int i = 0; i < LIVE_PANES; i++) CHECK(large[i].h > small[i].h && large[i].w > small[i].w);
+    for (int i = 0; i < LIVE_PANES; i++) {
+        CHECK(large[i].h > small[i].h);
+        CHECK(large[i].w > small[i].w);
+    }
 }
 
 int main(void)

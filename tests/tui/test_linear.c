@@ -1,5 +1,5 @@
-/* Proves: without a screen every change is one line, said once; a verdict comes with its interval in words;
- * lines become the keys that a person would press. */
+/* Proves: without a screen each change is reported once, as one line; a verdict is reported with its
+ * interval; typed lines become the keys that a person would press. */
 #include "tests/check.h"
 #include "advisor/experiment/experiment.h"
 #include "tests/tui/fixture.h"
@@ -17,7 +17,7 @@ static char *tell(struct linear_reported *t, const struct snapshot *s, const str
     char *text = strdup(str_text(&out));
     str_free(&out);
     for (const char *p = text; *p; p++)
-        CHECK(*p == '\n' || (unsigned char)*p >= 0x20); /* no cursor, no colour */
+        CHECK(*p == '\n' || (unsigned char)*p >= 0x20); /* no escape sequences */
     return text;
 }
 
@@ -37,19 +37,18 @@ static void two_that_write(void **state)
     struct ui u = { .view = VIEW_LIVE };
     struct snapshot *s = fixture_running();
     s->write.running = true;
-    check_says(&t, s, &u, "A q8_0,threads=2 and B q4_0,threads=2 write");
+    check_says(&t, s, &u, "A q8_0,threads=2 and B q4_0,threads=2 are writing");
     check_says(&t, s, &u, NULL);
     s->write.running = false;
     char *text = tell(&t, s, &u);
-    CHECK(strstr(
-        text,
-        "A, 19 tokens, 24.1 tokens/s: Once upon a time there was a small dog who lived in a red house"));
-    CHECK(strstr(text, "B, 30 tokens, 38.2 tokens/s: ") &&
-          strstr(text, "alike for 8 tokens, then they differ"));
+    CHECK_CONTAINS(
+        text, "A, 19 tokens, 24.1 tokens/s: Once upon a time there was a small dog who lived in a red house");
+    CHECK_CONTAINS(text, "B, 30 tokens, 38.2 tokens/s: ");
+    CHECK_CONTAINS(text, "the texts are the same for 8 tokens, then differ");
     free(text);
     check_says(&t, s, &u, NULL);
-    s->write.started_ms++; /* another one, that ended between two frames */
-    check_says(&t, s, &u, "alike for 8 tokens");
+    s->write.started_ms++; /* another run, which started and ended between two frames */
+    check_says(&t, s, &u, "the same for 8 tokens");
     free(s);
 }
 
@@ -60,10 +59,11 @@ static void changes_are_said_once(void **state)
     struct ui u = { .view = VIEW_LIVE };
     struct snapshot *empty = fixture_empty(), *idle = fixture_idle(), *running = fixture_running(),
                     *done = fixture_done(VERDICT_BETTER), *failed = fixture_failed();
-    check_says(&t, empty, &u, NULL); /* nothing is known, nothing is said */
+    check_says(&t, empty, &u, NULL); /* nothing is known, so nothing is reported */
     char *text = tell(&t, idle, &u);
-    CHECK(strstr(text, "machine: Xeon") && strstr(text, "model: /models/stories15M-f16.gguf: llama"));
-    CHECK(strstr(text, "limits measured")); /* the log */
+    CHECK_CONTAINS(text, "machine: Xeon");
+    CHECK_CONTAINS(text, "model: /models/stories15M-f16.gguf: llama");
+    CHECK_CONTAINS(text, "limits measured"); /* the log */
     free(text);
     check_says(&t, idle, &u, NULL);
     check_says(&t, running, &u, "running A/B");
@@ -76,8 +76,8 @@ static void changes_are_said_once(void **state)
     check_says(&t, done, &u, "blk.*.attn_k: 6 of 288 x 288, f16");
     u.view = VIEW_HISTORY;
     check_says(&t, done, &u, "run 12 of ");
-    snprintf(u.message, sizeof u.message, "that key does nothing");
-    check_says(&t, done, &u, "that key does nothing");
+    snprintf(u.message, sizeof u.message, "this key has no action");
+    check_says(&t, done, &u, "this key has no action");
     check_says(&t, done, &u, NULL);
     free(empty);
     free(idle);
@@ -95,31 +95,38 @@ static void questions_and_answers(void **state)
     int keys[64];
     free(tell(&t, s, &u));
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
-    check_says(&t, s, &u, "arm A? empty: default");
+    check_says(&t, s, &u, "arm A? (empty line: default");
     const char *const answers[] = { "f16", "q4_0,treads=2", "", "", "", "", "" };
     for (size_t a = 0; a < COUNT_OF(answers); a++) {
         enum form_event event = FORM_EDITED;
         const int n = linear_keys(answers[a], &u, keys, COUNT_OF(keys));
         for (int i = 0; i < n; i++) event = form_key(&u.form, keys[i]);
-        CHECK(event == FORM_EDITED); /* the last one is refused: arm B cannot be */
+        CHECK_EQ(event, FORM_EDITED); /* the last Enter is refused, because arm B is invalid */
     }
     assert_string_equal(u.form.field[0].text, "f16");
-    assert_string_equal(u.form.field[2].text, "tg64"); /* an empty answer keeps it */
+    assert_string_equal(u.form.field[2].text, "tg64"); /* an empty answer keeps the value */
     assert_string_equal(u.form.field[AB_BUDGET].text, "5m");
-    CHECK(u.form.focus == 1);
+    CHECK_EQ(u.form.focus, 1);
     check_says(&t, s, &u, "did you mean threads");
-    CHECK(linear_keys(".", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == UI_KEY_ESC);
+    CHECK_EQ(linear_keys(".", &u, keys, COUNT_OF(keys)), 1);
+    CHECK_EQ(keys[0], UI_KEY_ESC);
     form_hide(&u.form);
-    CHECK(linear_keys("", &u, keys, COUNT_OF(keys)) == 0);
-    CHECK(linear_keys("q", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == 'q');
-    CHECK(linear_keys("Esc", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == UI_KEY_ESC);
-    CHECK(linear_keys("thr", &u, keys, COUNT_OF(keys)) == 5 && keys[0] == ':' && keys[4] == UI_KEY_ENTER);
-    CHECK(linear_keys("threads", &u, keys, 3) == 3); /* never beyond its room */
+    CHECK_EQ(linear_keys("", &u, keys, COUNT_OF(keys)), 0);
+    CHECK_EQ(linear_keys("q", &u, keys, COUNT_OF(keys)), 1);
+    CHECK(keys[0] == 'q');
+    CHECK_EQ(linear_keys("Esc", &u, keys, COUNT_OF(keys)), 1);
+    CHECK_EQ(keys[0], UI_KEY_ESC);
+    CHECK_EQ(linear_keys("thr", &u, keys, COUNT_OF(keys)), 5);
+    CHECK(keys[0] == ':');
+    CHECK_EQ(keys[4], UI_KEY_ENTER);
+    CHECK_EQ(linear_keys("threads", &u, keys, 3), 3); /* at most `max` keys */
     snprintf(u.question.text, sizeof u.question.text, "Replace it?");
     snprintf(u.question.line, sizeof u.question.line, "quantize a b --force");
     check_says(&t, s, &u, "Replace it? y or n: qdyno quantize a b --force");
-    CHECK(linear_keys("y", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == 'y');
-    CHECK(linear_keys("what", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == 'n');
+    CHECK_EQ(linear_keys("y", &u, keys, COUNT_OF(keys)), 1);
+    CHECK(keys[0] == 'y');
+    CHECK_EQ(linear_keys("what", &u, keys, COUNT_OF(keys)), 1);
+    CHECK(keys[0] == 'n');
     u.question.text[0] = '\0';
     s->page.number = 1;
     s->page.opens = true;
@@ -127,8 +134,10 @@ static void questions_and_answers(void **state)
     check_says(&t, s, &u, "what it wrote");
     u.confirm_quit = true;
     check_says(&t, s, &u, "y or n");
-    CHECK(linear_keys("yes", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == 'y');
-    CHECK(linear_keys("", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == 'n');
+    CHECK_EQ(linear_keys("yes", &u, keys, COUNT_OF(keys)), 1);
+    CHECK(keys[0] == 'y');
+    CHECK_EQ(linear_keys("", &u, keys, COUNT_OF(keys)), 1);
+    CHECK(keys[0] == 'n');
     free(s);
 }
 
@@ -138,10 +147,11 @@ static void where_things_stand(void **state)
     struct str out = { 0 };
     struct snapshot *running = fixture_running(), *empty = fixture_empty();
     linear_status(running, &out);
-    CHECK(strstr(str_text(&out), "running A/B, block 9") && strstr(str_text(&out), "0:41 left"));
+    CHECK_CONTAINS(str_text(&out), "running A/B, block 9");
+    CHECK_CONTAINS(str_text(&out), "0:41 left");
     str_clear(&out);
     linear_status(empty, &out);
-    CHECK(strstr(str_text(&out), "idle; processors n/a busy, an unknown part of memory used"));
+    CHECK_CONTAINS(str_text(&out), "idle; CPU n/a busy, an unknown part of memory used");
     str_free(&out);
     free(running);
     free(empty);

@@ -1,6 +1,5 @@
-/* Proves: the model view's figures are those of the file and of the loader's plan: groups hold every tensor
- * once, their bytes add up, layers are told as one, and memory grows with context and with the cache's type.
- */
+/* Proves: the summary of a model matches its file and the loader's plan: each tensor is in one group, the
+ * bytes add up, layers are combined, and memory grows with the context length and the size of the KV type. */
 #include "tests/check.h"
 #include "tui/frame/frame.h"
 #include "engine/synth/synth.h"
@@ -20,7 +19,9 @@ static void check_groups(const struct model_summary *l, const struct gguf *g, co
         params += t->params;
         CHECK(i == 0 || t->bytes <= l->group[i - 1].bytes); /* the largest first */
         if (str_starts(t->name, "blk.*.")) CHECK(t->count == s->layers);
-        CHECK(!strstr(t->name, ".weight") && *t->shape && *t->format);
+        CHECK(!strstr(t->name, ".weight"));
+        CHECK(*t->shape);
+        CHECK(*t->format);
     }
     assert_int_equal(tensors + l->left_out, gguf_tensor_count(g));
     assert_int_equal(bytes + l->left_out_bytes, l->bytes);
@@ -29,7 +30,8 @@ static void check_groups(const struct model_summary *l, const struct gguf *g, co
 
 static void check_plans(const struct model_summary *l, const struct gguf *g, const struct model_shape *s)
 {
-    CHECK(l->contexts >= 1 && l->context[l->contexts - 1] == s->ctx_train);
+    CHECK(l->contexts >= 1);
+    CHECK(l->context[l->contexts - 1] == s->ctx_train);
     for (int k = 0; k < l->caches; k++)
         for (int i = 0; i < l->contexts; i++) {
             struct config c;
@@ -65,7 +67,8 @@ static void figures_are_the_files(void **state)
         CHECK_OK(gguf_open(&g, path, &why));
         CHECK_OK(model_shape_read(&s, g, &why));
         model_summary_make(l, g, &s);
-        CHECK(l->groups > 5 && l->left_out == 0);
+        CHECK(l->groups > 5);
+        CHECK_EQ(l->left_out, 0);
         check_groups(l, g, &s);
         check_plans(l, g, &s);
         CHECK(l->kv_bytes_per_token[0] > l->kv_bytes_per_token[1]); /* f32 over f16 */

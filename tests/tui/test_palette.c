@@ -1,5 +1,5 @@
-/* Proves: the palette finds keys, settings and commands by a few of their letters, the nearest first; what is
- * not there is not found; results never exceed their room; clicks land on what is drawn on top. */
+/* Proves: the palette finds keys, settings and commands by a few of their letters, the best match first;
+ * results never exceed their array; a click reaches what is drawn on top. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
 #include "tui/views/views.h"
@@ -23,7 +23,7 @@ static void scores(void **state)
     (void)state;
     CHECK(palette_score("", "anything") == 0);
     CHECK(palette_score("xyz", "threads") < 0);
-    CHECK(palette_score("sdaerht", "threads") < 0); /* in order only */
+    CHECK(palette_score("sdaerht", "threads") < 0); /* letters must be in order */
     CHECK(palette_score("thr", "threads") > palette_score("thr", "attahar"));
     CHECK(palette_score("ab", "new A/B") > palette_score("ab", "table"));
     CHECK(palette_score("ab", "ab") > palette_score("ab", "ab-more"));
@@ -38,11 +38,12 @@ static void finds(void **state)
     assert_string_equal(first("quant"), "quantize");
     assert_string_equal(first("history"), "show history");
     assert_string_equal(first("next th"), "next theme");
-    assert_string_equal(first("perplexity"), "show quality"); /* by its explanation */
+    assert_string_equal(first("perplexity"), "show quality"); /* found in the help text */
     assert_string_equal(first("qqqq"), "");
     struct palette_entry found[3];
     CHECK(palette_find("", COMMANDS_HERE, 3, found, 3) == 3);
-    CHECK(found[0].kind == PALETTE_KEY && found[0].key == &KEYS[0]); /* nothing typed: as in the table */
+    CHECK_EQ(found[0].kind, PALETTE_KEY);
+    CHECK(found[0].key == &KEYS[0]); /* nothing typed: the order of the table */
     CHECK(palette_find("e", COMMANDS_HERE, 3, found, 1) == 1);
     CHECK(palette_find("e", COMMANDS_HERE, 3, found, 0) == 0);
 }
@@ -85,24 +86,30 @@ static void clicks(void **state)
     CHECK_OK(grid_open(&g, 120, 36, GLYPHS_BRAILLE, &why));
     view_draw(&g, s, &u);
     struct hit h = hit_on(&g, "advise");
-    CHECK(h.kind == HIT_ACTION && h.what == DO_ADVISE);
+    CHECK_EQ(h.kind, HIT_ACTION);
+    CHECK_EQ(h.what, DO_ADVISE);
     h = hit_on(&g, "quit");
-    CHECK(h.kind == HIT_ACTION && h.what == DO_QUIT);
+    CHECK_EQ(h.kind, HIT_ACTION);
+    CHECK_EQ(h.what, DO_QUIT);
     char row[32];
     snprintf(row, sizeof row, " %lld ", (long long)s->run[2].id);
     h = hit_on(&g, row);
-    CHECK(h.kind == HIT_ROW && h.what == 2);
-    CHECK(grid_hit_at(&g, 500, 500).kind == HIT_NOTHING && grid_hit_at(&g, -1, 0).kind == HIT_NOTHING);
+    CHECK_EQ(h.kind, HIT_ROW);
+    CHECK(h.what == 2);
+    CHECK_EQ(grid_hit_at(&g, 500, 500).kind, HIT_NOTHING);
+    CHECK_EQ(grid_hit_at(&g, -1, 0).kind, HIT_NOTHING);
     form_show(&u.form, FORM_PALETTE, (const char *const[FORM_FIELDS]){ "quant", NULL, NULL });
     view_draw(&g, s, &u);
     h = hit_on(&g, "a model file by a recipe");
-    CHECK(h.kind == HIT_ENTRY && h.what == 1);   /* behind the key of the same name */
-    CHECK(hit_on(&g, "quit").kind == HIT_CLOSE); /* what lies under the palette is out of reach */
+    CHECK_EQ(h.kind, HIT_ENTRY);
+    CHECK(h.what == 1);                           /* after the key with the same name */
+    CHECK_EQ(hit_on(&g, "quit").kind, HIT_CLOSE); /* the palette covers what is below */
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     view_draw(&g, s, &u);
     h = hit_on(&g, "workload  ✓");
-    CHECK(h.kind == HIT_FIELD && h.what == 2);
-    CHECK(hit_on(&g, "quit").kind == HIT_NOTHING);
+    CHECK_EQ(h.kind, HIT_FIELD);
+    CHECK(h.what == 2);
+    CHECK_EQ(hit_on(&g, "quit").kind, HIT_NOTHING);
     grid_close(&g);
     free(s);
 }

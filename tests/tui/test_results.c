@@ -1,6 +1,6 @@
-/* Proves: what the board reads of a model is that of the file on screen and of no other, the newest answer to
- * each question, the least loss first; requests are counted by workload and config with the percentiles of
- * all of them; the sensitivity of a tensor stands in the row of its kind and the column of its layer. */
+/* Proves: the results read from the database are those of the model on screen only, the newest one for each
+ * question, smallest loss first; requests are counted by workload and config, with percentiles over all of
+ * them; a sensitivity is in the row of its kind and the column of its layer. */
 #include "tests/check.h"
 #include "advisor/stats/stats.h"
 #include "tests/db/temp.h"
@@ -88,7 +88,7 @@ static void quality_of_this_model(void **state)
     put_quality(d, mine, "q4_0", 0.02, false);
     put_quality(d, mine, "q8_0", 0.001, false);
     put_quality(d, mine, "q2_K", 0.3, true);     /* discarded */
-    put_quality(d, recipe, "q4_0", 0.03, false); /* the same question, asked later */
+    put_quality(d, recipe, "q4_0", 0.03, false); /* the same question, measured later */
     put_quality(d, other, "q6_K", 0.0001, false);
     db_close(d);
     board_of(&s, t, "/models/mine.gguf");
@@ -96,7 +96,9 @@ static void quality_of_this_model(void **state)
     assert_string_equal(s.quality.line[0].config, "q8_0");
     assert_string_equal(s.quality.line[1].config, "q4_0");
     const struct quality_result *l = &s.quality.line[0];
-    CHECK(l->run_id == mine && l->windows == 10 && l->ctx == 512);
+    CHECK(l->run_id == mine);
+    CHECK(l->windows == 10);
+    CHECK(l->ctx == 512);
     assert_string_equal(l->reference, "default");
     assert_string_equal(l->text, "t.txt");
     CHECK_NEAR(l->kld.estimate, 0.001, 1e-12);
@@ -104,8 +106,10 @@ static void quality_of_this_model(void **state)
     CHECK_NEAR(l->ppl.estimate, exp(1.5), 1e-9);
     CHECK_NEAR(l->top1.lower, 0.8, 1e-12);
     board_of(&s, t, "/models/nobody.gguf");
-    CHECK(s.quality.count == 0 && s.load.lines == 0 && s.sensitivity.maps == 0);
-    CHECK(strstr(s.sensitivity.missing, "n/a"));
+    CHECK_EQ(s.quality.count, 0);
+    CHECK_EQ(s.load.lines, 0);
+    CHECK_EQ(s.sensitivity.maps, 0);
+    CHECK_CONTAINS(s.sensitivity.missing, "n/a");
 }
 
 static void requests_by_workload(void **state)
@@ -127,7 +131,10 @@ static void requests_by_workload(void **state)
     const struct load_result *l = &s.load.line[1];
     assert_string_equal(l->config, "q8_0");
     assert_string_equal(l->workload, "pp25+tg5@b4");
-    CHECK(l->sequences == 4 && l->requests == 20 && l->ttft.n == 20 && l->itl.n == 100);
+    CHECK(l->sequences == 4);
+    CHECK_EQ(l->requests, 20);
+    CHECK_EQ(l->ttft.n, 20);
+    CHECK_EQ(l->itl.n, 100);
     CHECK_NEAR(l->ttft.p50, 0.195, 0.06);
     CHECK_NEAR(l->itl.p50, 0.02, 1e-6);
     CHECK(isnan(l->ttft.p99));
@@ -152,13 +159,15 @@ static void sensitivity_by_layer(void **state)
     assert_int_equal(s.sensitivity.maps, 2);
     const struct sensitivity_map *m = &s.sensitivity.map[0];
     assert_string_equal(m->format, "q4_K");
-    CHECK(m->kinds == 2 && m->layers == 13);
+    CHECK_EQ(m->kinds, 2);
+    CHECK_EQ(m->layers, 13);
     assert_string_equal(m->kind[0], "ffn_down");
     assert_string_equal(m->kind[1], "output");
     CHECK_NEAR((double)m->loss[0][1], 0.01, 1e-6);
     CHECK_NEAR((double)m->loss[0][12], 0.02, 1e-6);
     CHECK_NEAR((double)m->loss[1][0], 0.03, 1e-6);
-    CHECK(isnan(m->loss[0][2]) && isnan(m->loss[1][1]));
+    CHECK(isnan(m->loss[0][2]));
+    CHECK(isnan(m->loss[1][1]));
     assert_string_equal(s.sensitivity.map[1].format, "q3_K");
 }
 

@@ -1,5 +1,5 @@
-/* Proves: a line is taken apart as a shell would, without doing what only a shell does; a command's lines
- * come whole from both streams, its end is told as it was, and it ends when its group is interrupted. */
+/* Proves: a line is split into words as a shell does, without other shell features; the lines of a command
+ * arrive whole from both streams; its exit status is reported; an interrupt of its process group ends it. */
 #include "tests/check.h"
 #include "tui/dashboard/shell.h"
 
@@ -42,7 +42,8 @@ static void words(void **state)
     char many[] = "a b c d", *argv[4];
     int n;
     struct err why;
-    CHECK(shell_words_split(many, argv, 4, &n, &why) == ERR_USAGE && strstr(why.message, "more than 3"));
+    CHECK_EQ(shell_words_split(many, argv, 4, &n, &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "more than 3");
 }
 
 struct heard {
@@ -109,10 +110,12 @@ static void cannot_start(void **state)
     struct heard h = { .count = 0 };
     struct err why;
     int status;
-    CHECK(shell_run(
-              &(struct shell_run){
-                  .program = "/nowhere/none", .argv = argv, .line = on_line, .started = on_start, .ctx = &h },
-              &status, &why) == ERR_IO);
+    CHECK_EQ(
+        shell_run(
+            &(struct shell_run){
+                .program = "/nowhere/none", .argv = argv, .line = on_line, .started = on_start, .ctx = &h },
+            &status, &why),
+        ERR_IO);
     CHECK(h.pid == 0);
 }
 
@@ -123,11 +126,16 @@ static void progress(void **state)
     struct task_progress p;
     CHECK(task_progress_read(&p, "{\"schema\":\"qdyno.progress/1\",\"text\":\"q4_K  42 %\",\"done\":0.42,"
                                  "\"rate\":7.5e7,\"unit\":\"weights/s\",\"left_s\":12}"));
-    CHECK(p.done == 0.42 && p.rate == 7.5e7 && p.left_s == 12);
+    CHECK(p.done == 0.42);
+    CHECK(p.rate == 7.5e7);
+    CHECK(p.left_s == 12);
     assert_string_equal(p.unit, "weights/s");
     assert_string_equal(p.text, "q4_K  42 %");
     CHECK(task_progress_read(&p, "{\"schema\":\"qdyno.progress/1\",\"text\":\"calibrating\",\"done\":null}"));
-    CHECK(isnan(p.done) && isnan(p.rate) && isnan(p.left_s) && !p.unit[0]);
+    CHECK(isnan(p.done));
+    CHECK(isnan(p.rate));
+    CHECK(isnan(p.left_s));
+    CHECK(!p.unit[0]);
     CHECK(!task_progress_read(&p, "{\"schema\":\"qdyno.quantize/1\"}"));
     CHECK(!task_progress_read(&p, "{ half an object"));
     CHECK(!task_progress_read(&p, "qdyno quantize: no such file"));

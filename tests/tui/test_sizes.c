@@ -1,7 +1,7 @@
-/* Proves: at every size from 1x1 to 250x80 no view writes outside its grid (canaries around the cells, and
+/* Proves: at every size from 1x1 to 250x80 no view writes outside of its grid (guard cells around it, and
  * address sanitizers in that build), every wide character is whole, no two panes overlap, no pane leaves the
- * body, and nothing is written over a pane's frame; the pane that fills the screen is alone there. Drawn from
- * the snapshots that are hardest to fit. */
+ * body, and nothing is drawn over the frame of a pane; a zoomed pane is the only one. Uses the snapshots with
+ * the longest texts. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
 #include "tui/views/parts.h"
@@ -22,8 +22,10 @@ static void check_cells(const struct cell *all, int w, int h)
     for (int i = 0; i < w * h; i++) {
         if (cells[i].code == CANARY.code || (cells[i].style & STYLE_ROLE) >= ROLE_COUNT)
             fail_msg("%dx%d: cell %d is not drawn right", w, h, i);
-        if (cells[i].code == 0)
-            CHECK(i % w > 0 && cells[i - 1].code >= 0x1100); /* right half of a wide one */
+        if (cells[i].code == 0) {
+            CHECK(i % w > 0);
+            CHECK(cells[i - 1].code >= 0x1100);
+        } /* right half of a wide one */
     }
 }
 

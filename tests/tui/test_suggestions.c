@@ -1,6 +1,6 @@
-/* Proves: what is offered for a word is what may stand there, each with its reason where it may not; taking
- * an offer leaves a line that the parser takes; files are offered as what they are; the history is sorted and
- * marked as it says; overlays draw exactly their golden files. */
+/* Proves: each suggestion is valid at the cursor, or has the reason why not; taking it gives a line that the
+ * parser accepts; files are described correctly; the history is sorted and marked as its title says; overlays
+ * equal their golden files. */
 #include "tests/check.h"
 #include "advisor/experiment/experiment.h"
 #include "tests/tui/fixture.h"
@@ -54,13 +54,17 @@ static void an_arm_from_offers(void **state)
     offer(&u, s, FORM_AB, AB_B, "");
     take(&u, s, "gptq");
     take(&u, s, "gptq,");
-    CHECK(find("bits=") && find("threads=") && !find("q4_0")); /* one recipe is enough */
+    CHECK(find("bits="));
+    CHECK(find("threads="));
+    CHECK(!find("q4_0")); /* the line has a recipe already */
     take(&u, s, "bits=");
     take(&u, s, "3");
     take(&u, s, "3,");
     CHECK(!find("bits="));
     take(&u, s, "threads=");
-    CHECK(find("2") && strstr(find("2")->about, "all cores") && !find("1024"));
+    CHECK(find("2"));
+    CHECK_CONTAINS(find("2")->about, "all cores");
+    CHECK(!find("1024"));
     take(&u, s, "2");
     assert_string_equal(u.form.field[AB_B].text, "gptq,bits=3,threads=2");
     assert_string_equal(u.form.field[AB_B].error, "");
@@ -80,16 +84,19 @@ static void reasons(void **state)
     int impossible = 0;
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) {
         const struct suggestion *c = find(ISA_LEVELS[i].name);
-        CHECK(c && !!(ISA_LEVELS[i].bits & ~usable) == !!c->refusal[0]);
+        CHECK(c);
+        CHECK(!!(ISA_LEVELS[i].bits & ~usable) == !!c->refusal[0]);
         impossible += c && c->refusal[0];
     }
     CHECK(impossible > 0); /* no machine has all of x86 and ARM */
     offer(&u, s, FORM_AB, AB_A, "amp");
-    CHECK(find("amp=") && strstr(find("amp=")->refusal, "train"));
+    CHECK(find("amp="));
+    CHECK_CONTAINS(find("amp=")->refusal, "train");
     form_put(&u.form, AB_WORKLOAD, "train20");
     ui_suggestions(&offered, &u, s);
-    CHECK(find("amp=") && !find("amp=")->refusal[0]);
-    /* what the loader said about this very line stands beside its word, and beside no other line */
+    CHECK(find("amp="));
+    CHECK(!find("amp=")->refusal[0]);
+    /* estimates are shown only for the exact line they were made for */
     offer(&u, s, FORM_AB, AB_A, "ctk=");
     snprintf(s->estimates.text, sizeof s->estimates.text, "ctk=");
     s->estimates.cursor = 4;
@@ -126,13 +133,18 @@ static void offers_are_true(void **state)
         }
     }
     offer(&u, s, FORM_QUANTIZE, 0, "");
-    CHECK(find("q4_K") && find("awq") && find("q4_K_M") && !find("threads=")); /* no part of a recipe */
+    CHECK(find("q4_K"));
+    CHECK(find("awq"));
+    CHECK(find("q4_K_M"));
+    CHECK(!find("threads=")); /* not part of a recipe */
     offer(&u, s, FORM_AB, AB_WORKLOAD, "tg64");
-    CHECK(find("pp512") && find("tg64")); /* a whole one is to be replaced */
+    CHECK(find("pp512"));
+    CHECK(find("tg64")); /* a complete word: all others are suggested */
     offer(&u, s, FORM_AB, AB_WORKLOAD, "tg1");
-    CHECK(find("tg128") && !find("pp512"));
+    CHECK(find("tg128"));
+    CHECK(!find("pp512"));
     offer(&u, s, FORM_CLOSED, 0, "");
-    CHECK(offered.n == 0);
+    CHECK_EQ(offered.n, 0);
     free(s);
 }
 
@@ -176,18 +188,24 @@ static void files(void **state)
     char path[64];
     folder_fill(&s->folder);
     offer(&u, s, FORM_MODEL, 0, "/models/");
-    CHECK(suggestions_folder(&u.form, path, sizeof path) && !strcmp(path, "/models/"));
-    CHECK(offered.files && find("old/")->more && find("mixture.gguf")->refusal[0] && !find("notes.txt"));
+    CHECK(suggestions_folder(&u.form, path, sizeof path));
+    CHECK_STR(path, "/models/");
+    CHECK(offered.files);
+    CHECK(find("old/")->more);
+    CHECK(find("mixture.gguf")->refusal[0]);
+    CHECK(!find("notes.txt"));
     take(&u, s, "stories15M-f16.gguf");
     assert_string_equal(u.form.field[0].text, "/models/stories15M-f16.gguf");
     offer(&u, s, FORM_MODEL, 0, "/models/70B");
-    CHECK(offered.n == 1); /* found by any part of its name */
+    CHECK_EQ(offered.n, 1); /* found by any part of its name */
     offer(&u, s, FORM_MODEL, 0, "/elsewhere/");
-    CHECK(offered.n == 0); /* another folder was read */
+    CHECK_EQ(offered.n, 0); /* the folder on hand is another one */
     offer(&u, s, FORM_MODEL, 0, "");
-    CHECK(suggestions_folder(&u.form, path, sizeof path) && !*path); /* the places */
+    CHECK(suggestions_folder(&u.form, path, sizeof path));
+    CHECK(!*path); /* the list of places */
     offer(&u, s, FORM_QUANTIZE, 1, "/models/");
-    CHECK(find("notes.txt") && !find("stories15M-f16.gguf"));
+    CHECK(find("notes.txt"));
+    CHECK(!find("stories15M-f16.gguf"));
     free(s);
 }
 
@@ -200,7 +218,7 @@ static void sorted_and_marked(void **state)
     struct ui u = { .view = VIEW_HISTORY };
     int rows[SNAPSHOT_RUNS];
     int64_t id[MARKED];
-    for (int by = 0; by < HISTORY_ORDERS; by++) { /* always all of them */
+    for (int by = 0; by < HISTORY_ORDERS; by++) { /* every run is in every order */
         bool seen[SNAPSHOT_RUNS] = { false };
         u.order = (enum history_order)by;
         ui_history(&u, s, rows);
@@ -211,18 +229,25 @@ static void sorted_and_marked(void **state)
     }
     u.order = BY_EFFECT;
     ui_history(&u, s, rows);
-    for (int i = 1; i < s->run_count; i++) { /* falling, the unknown last */
+    for (int i = 1; i < s->run_count; i++) { /* largest effect first, unknown last */
         const double a = s->run[rows[i - 1]].effect_ratio, b = s->run[rows[i]].effect_ratio;
         CHECK(isnan(b) || a >= b);
     }
-    CHECK(s->run[rows[0]].id == 7 && ui_run(&u, s)->id == 7 && ui_run_id(&u, s) == 7);
+    CHECK(s->run[rows[0]].id == 7);
+    CHECK(ui_run(&u, s)->id == 7);
+    CHECK(ui_run_id(&u, s) == 7);
     CHECK(!ui_compared(&u, s, id));
     u.marked[0] = 11;
-    CHECK(ui_mark(&u, 11) == 1 && !ui_mark(&u, 7) && !ui_mark(&u, 0));
-    CHECK(ui_compared(&u, s, id) && id[0] == 7 &&
-          id[1] == 11); /* the marked and the selected, the older first */
+    CHECK_EQ(ui_mark(&u, 11), 1);
+    CHECK(!ui_mark(&u, 7));
+    CHECK(!ui_mark(&u, 0));
+    CHECK(ui_compared(&u, s, id));
+    CHECK(id[0] == 7);
+    CHECK(id[1] == 11); /* the marked and the selected, the older first */
     u.marked[1] = 8;
-    CHECK(ui_compared(&u, s, id) && id[0] == 8 && id[1] == 11);
+    CHECK(ui_compared(&u, s, id));
+    CHECK(id[0] == 8);
+    CHECK(id[1] == 11);
     char buf[200];
     assert_string_equal(equivalent_command(DO_COMPARE, &u, s, buf, sizeof buf), "qdyno compare 8 11");
     assert_string_equal(equivalent_command(DO_APPLY, &u, s, buf, sizeof buf), "qdyno apply --run 7");
@@ -320,7 +345,9 @@ static void check_golden(const char *name, const struct snapshot *s, const struc
     snprintf(path, sizeof path, "%s/tests/golden/tui_%s_%dx%d.txt", TEST_SOURCE_DIR, name, w, h);
     if (getenv("QDYNO_UPDATE_GOLDEN")) {
         FILE *f = fopen(path, "w");
-        CHECK(f && fputs(str_text(&text), f) >= 0 && fclose(f) == 0);
+        CHECK(f);
+        CHECK(fputs(str_text(&text), f) >= 0);
+        CHECK(fclose(f) == 0);
     } else {
         CHECK_OK(file_read(&want, NULL, path, 1 << 20, &why));
         if (strcmp(want, str_text(&text))) fail_msg("%s differs; drawn now:\n%s", path, str_text(&text));

@@ -1,5 +1,6 @@
-/* Proves: the colour level follows the terminal and NO_COLOR; every role has a look at every level; without
- * colours the roles that carry state differ by attributes; better and worse differ for colour-blind eyes. */
+/* Proves: the colour level follows the terminal and NO_COLOR; every role has a style at every level; without
+ * colours the roles of states differ by attributes; better and worse differ for colour-blind eyes; errors in
+ * files name their line. */
 #include "tests/check.h"
 #include "tui/dashboard/preferences.h"
 #include "tui/widgets/widgets.h"
@@ -11,15 +12,15 @@
 static void levels(void **state)
 {
     (void)state;
-    CHECK(color_level_choose(1 << 24, true, true) == COLORS_DIRECT);
-    CHECK(color_level_choose(1 << 24, false, true) == COLORS_256); /* many colours, but not as RGB numbers */
-    CHECK(color_level_choose(256, false, true) == COLORS_256);
-    CHECK(color_level_choose(88, false, true) == COLORS_16);
-    CHECK(color_level_choose(16, false, true) == COLORS_16);
-    CHECK(color_level_choose(8, false, true) == COLORS_8);
-    CHECK(color_level_choose(0, false, true) == COLORS_MONO);
-    CHECK(color_level_choose(-1, false, true) == COLORS_MONO);
-    CHECK(color_level_choose(1 << 24, true, false) == COLORS_MONO); /* NO_COLOR wins */
+    CHECK_EQ(color_level_choose(1 << 24, true, true), COLORS_DIRECT);
+    CHECK_EQ(color_level_choose(1 << 24, false, true), COLORS_256); /* many colours, but not as RGB numbers */
+    CHECK_EQ(color_level_choose(256, false, true), COLORS_256);
+    CHECK_EQ(color_level_choose(88, false, true), COLORS_16);
+    CHECK_EQ(color_level_choose(16, false, true), COLORS_16);
+    CHECK_EQ(color_level_choose(8, false, true), COLORS_8);
+    CHECK_EQ(color_level_choose(0, false, true), COLORS_MONO);
+    CHECK_EQ(color_level_choose(-1, false, true), COLORS_MONO);
+    CHECK_EQ(color_level_choose(1 << 24, true, false), COLORS_MONO); /* NO_COLOR wins */
 }
 
 static void every_role_at_every_level(void **state)
@@ -31,7 +32,8 @@ static void every_role_at_every_level(void **state)
     for (int level = COLORS_MONO; level <= COLORS_DIRECT; level++)
         for (int role = 0; role < ROLE_COUNT; role++) {
             int32_t color = theme_color(&THEME_DEFAULT, (enum role)role, (enum color_level)level);
-            CHECK(color >= -1 && color < LIMIT[level]);
+            CHECK(color >= -1);
+            CHECK(color < LIMIT[level]);
             CHECK(color != 0 || level == COLORS_DIRECT); /* black on black */
             CHECK(ROLE_NAMES[role] != NULL);
         }
@@ -46,9 +48,13 @@ static void without_colour(void **state)
              worse = theme_attributes(&THEME_DEFAULT, ROLE_WORSE, COLORS_MONO);
     unsigned plain = theme_attributes(&THEME_DEFAULT, ROLE_TEXT, COLORS_MONO),
              error = theme_attributes(&THEME_DEFAULT, ROLE_ERROR, COLORS_MONO);
-    CHECK(better != worse && better != plain && worse != plain && error != plain && error != worse);
-    CHECK(theme_attributes(&THEME_DEFAULT, ROLE_TEXT | STYLE_REVERSE, COLORS_MONO) == STYLE_REVERSE);
-    CHECK(theme_attributes(&THEME_DEFAULT, ROLE_TEXT | STYLE_REVERSE, COLORS_256) == STYLE_REVERSE);
+    CHECK(better != worse);
+    CHECK(better != plain);
+    CHECK(worse != plain);
+    CHECK(error != plain);
+    CHECK(error != worse);
+    CHECK_EQ(theme_attributes(&THEME_DEFAULT, ROLE_TEXT | STYLE_REVERSE, COLORS_MONO), STYLE_REVERSE);
+    CHECK_EQ(theme_attributes(&THEME_DEFAULT, ROLE_TEXT | STYLE_REVERSE, COLORS_256), STYLE_REVERSE);
     CHECK(theme_attributes(&THEME_DEFAULT, ROLE_WORSE, COLORS_256) == 0);
 }
 
@@ -67,7 +73,9 @@ static void write_file(const char *name, const char *text)
     char path[256];
     snprintf(path, sizeof path, "%s/qdyno/%s", folder, name);
     FILE *f = fopen(path, "w");
-    CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+    CHECK(f);
+    CHECK(fputs(text, f) >= 0);
+    CHECK(fclose(f) == 0);
 }
 
 /* What is shipped can be read, differs from the default, and keeps better from worse without a hue: they
@@ -95,13 +103,13 @@ static void theme_files(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *message; /* NULL: good */
+        const char *text, *message; /* message NULL: the file is valid */
     } CASES[] = {
         { "# nothing\n\n", NULL },
         { "better ff0000 9 1 bold reverse # loud\r\n  dim - - -", NULL },
-        { "beter ff0000 9 1", "line 1: no such role" },
-        { "\nbetter ff0000 9", "line 2: want: role" },
-        { "better 1ff0000 9 1", "direct colour" },
+        { "beter ff0000 9 1", "line 1: unknown role" },
+        { "\nbetter ff0000 9", "line 2: expected: role" },
+        { "better 1ff0000 9 1", "24-bit colour" },
         { "better ff0000 256 1", "0 to 255" },
         { "better ff0000 9 16", "0 to 15" },
         { "better ff0000 9 -1", "0 to 15" },
@@ -115,14 +123,19 @@ static void theme_files(void **state)
         const enum err_code rc = theme_find(&t, "mine", &why);
         CHECK(rc == (CASES[i].message ? ERR_FORMAT : ERR_OK));
         if (rc && !strstr(why.message, CASES[i].message)) fail_msg("case %zu: %s", i, why.message);
-        if (rc) CHECK(!memcmp(&t, &THEME_DEFAULT, sizeof t)); /* never half of one */
+        if (rc)
+            CHECK(!memcmp(&t, &THEME_DEFAULT,
+                          sizeof t)); /* a bad file gives the default, not half of the file */
         if (i != 1) continue;
-        CHECK(t.row[ROLE_BETTER].rgb == 0xff0000 && t.row[ROLE_BETTER].mono == (STYLE_BOLD | STYLE_REVERSE));
+        CHECK(t.row[ROLE_BETTER].rgb == 0xff0000);
+        CHECK(t.row[ROLE_BETTER].mono == (STYLE_BOLD | STYLE_REVERSE));
         CHECK(theme_color(&t, ROLE_DIM, COLORS_DIRECT) == -1);
-        CHECK(t.row[ROLE_WORSE].rgb == THEME_DEFAULT.row[ROLE_WORSE].rgb); /* not named: as ever */
+        CHECK(t.row[ROLE_WORSE].rgb ==
+              THEME_DEFAULT.row[ROLE_WORSE].rgb); /* roles not in the file keep the default */
     }
-    CHECK(theme_find(&t, "nobody", &why) == ERR_USAGE && strstr(why.message, "default, "));
-    CHECK(theme_find(&t, "/nowhere/x.theme", &why) == ERR_IO);
+    CHECK_EQ(theme_find(&t, "nobody", &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "default, ");
+    CHECK_EQ(theme_find(&t, "/nowhere/x.theme", &why), ERR_IO);
 }
 
 static void kept_settings(void **state)
@@ -133,19 +146,22 @@ static void kept_settings(void **state)
     char *path;
     write_file("dashboard.conf", "theme=light # as on paper\n mouse = off\n\n");
     CHECK_OK(preferences_read(&s, &why));
-    CHECK(!strcmp(s.theme, "light") && !s.mouse);
+    CHECK_STR(s.theme, "light");
+    CHECK(!s.mouse);
     preferences_done(&s);
     CHECK_OK(
         preferences_write(&path, &(struct preferences){ .theme = (char[]){ "dark" }, .mouse = true }, &why));
-    CHECK(strstr(path, "dashboard.conf") != NULL);
+    CHECK_CONTAINS(path, "dashboard.conf");
     free(path);
     CHECK_OK(preferences_read(&s, &why));
-    CHECK(!strcmp(s.theme, "dark") && s.mouse);
+    CHECK_STR(s.theme, "dark");
+    CHECK(s.mouse);
     preferences_done(&s);
     static const char *const BAD[] = { "theme", "mouse = maybe", "colour = red", "theme =" };
     for (size_t i = 0; i < COUNT_OF(BAD); i++) {
         write_file("dashboard.conf", BAD[i]);
-        CHECK(preferences_read(&s, &why) == ERR_FORMAT && strstr(why.message, "line 1: want"));
+        CHECK_EQ(preferences_read(&s, &why), ERR_FORMAT);
+        CHECK_CONTAINS(why.message, "line 1: expected");
         preferences_done(&s);
     }
 }

@@ -127,9 +127,8 @@ static enum err_code start_spec(struct experiment_spec *spec, const struct job *
     if (j->id) return ERR_OK;
     static const enum start_text ARMS[] = { START_A, START_B, START_MORE };
     enum err_code rc = workload_parse(&spec->workload, j->text[START_WORKLOAD], why);
-    if (!spec->workload.train)
-        snprintf(spec->model, sizeof spec->model, "%s",
-                 j->text[START_MODEL]); /* a training workload has no model file */
+    if (!spec->workload.train) /* training starts from random weights, without a model file */
+        snprintf(spec->model, sizeof spec->model, "%s", j->text[START_MODEL]);
     spec->arms = j->text[START_MORE][0] ? JOB_ARMS + 1 : JOB_ARMS;
     for (int arm = 0; rc == ERR_OK && arm < spec->arms; arm++) {
         const char *line = j->text[ARMS[arm]];

@@ -195,8 +195,8 @@ void job_list_folder(struct background *b, const struct job *j)
         folder_list_places(b, f);
     f->read = true;
     bool wanted = folder_publish(b, f, j->id);
-    for (int i = 0; i < f->count && wanted;
-         i++) { /* the names are published first, then each file as its header is read */
+    /* The names are published first, then each file as its header is read. */
+    for (int i = 0; i < f->count && wanted; i++) {
         struct file_entry *e = &f->entry[i];
         char path[1024];
         if (e->known) continue;
@@ -216,8 +216,8 @@ void background_read_baselines(struct background *b, struct db *d)
     struct baseline_row *rows = NULL;
     struct baseline_list found = { .count = 0 };
     int n = 0;
-    if (db_baseline_list(d, &rows, &n, &why))
-        return; /* forms then suggest none; the command itself reports the error */
+    /* After an error forms suggest none; the command itself reports it. */
+    if (db_baseline_list(d, &rows, &n, &why)) return;
     for (int i = 0; i < n && found.count < BASELINES_KNOWN; i++, found.count++) {
         snprintf(found.row[i].name, sizeof found.row[i].name, "%s", rows[i].name);
         snprintf(found.row[i].about, sizeof found.row[i].about, "%.80s of %.40s, %.30s", rows[i].config,

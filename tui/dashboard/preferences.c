@@ -39,7 +39,7 @@ static const char *preferences_read_line(struct preferences *s, char *line)
         s->mouse = !strcmp(value, "on");
         return NULL;
     }
-    if (strcmp(key, "theme")) return "unknown key: expected theme or mouse";
+    if (strcmp(key, "theme")) return "expected theme or mouse";
     if (!*value) return "expected the name of a theme, or a path";
     free(s->theme);
     s->theme = strdup(value);

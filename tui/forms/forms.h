@@ -75,7 +75,7 @@ enum action {
     ACTION_COUNT
 };
 
-/* One row per action: the footer, the help, the palette, dispatch and docs/dashboard.md are loops over it. */
+/* One row per action: the footer, the help and the palette are loops over this table. */
 struct key_binding {
     enum action action;
     int key[3];          /* key codes (widgets.h); 0: unused */

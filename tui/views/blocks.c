@@ -6,7 +6,7 @@
 
 #include "advisor/experiment/experiment.h"
 
-/* A sequence is told by its letter; colours repeat. */
+/* The letter identifies a sequence; colours repeat. */
 static unsigned block_style(char owner)
 {
     static const enum role ROLES[] = { ROLE_ARM_A, ROLE_ARM_B, ROLE_GRAPH, ROLE_METER, ROLE_TITLE, ROLE_KEY };

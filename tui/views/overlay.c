@@ -208,8 +208,8 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     char title[160], note[96];
     struct suggestions c;
     ui_suggestions(&c, u, s);
-    snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title,
-             f->chosen >= 0 ? "takes it" : d->go, d->fields > 1 ? "Tab next, " : "");
+    snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->chosen >= 0 ? "take" : d->go,
+             d->fields > 1 ? "Tab next, " : "");
     snprintf(note, sizeof note, "%sCtrl-Y copies the command", c.n ? "↑ ↓ select   " : "");
     struct rect area = layout_drawer(body, form_rows(d, &c, body.h));
     grid_fill(g, area, ' ', ROLE_TEXT);

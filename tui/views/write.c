@@ -184,7 +184,7 @@ static void box_both(struct grid *g, struct rect area, const struct snapshot *s)
     }
     p = pen_at(g, in, 0, 1);
     pen_field(&p, pen_left(&p), ROLE_DIM,
-              "the arms alternate every 0.1 s, each with the whole machine; for a measurement use b");
+              "the arms take turns of 0.1 s with the whole machine; b measures them");
     p = pen_at(g, in, 0, 2);
     pen_field(&p, pen_left(&p), ROLE_DIM,
               w->running ? "s stops both" : "w starts another; both take the most likely token");

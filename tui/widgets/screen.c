@@ -317,8 +317,8 @@ static enum screen_event signals_read(struct screen *s, int *key)
             event = SCREEN_RESIZE;
             break;
         case SIGTSTP:
-            *key = UI_CTRL(
-                'z'); /* handled like the key: the dashboard may have to pause an experiment first */
+            /* Handled like the key: the dashboard may have to pause an experiment first. */
+            *key = UI_CTRL('z');
             return SCREEN_KEY;
         case SIGCONT:
             screen_resume(s);
