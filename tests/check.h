@@ -36,13 +36,13 @@
 #define CHECK_STR(a, b) assert_string_equal(a, b)
 
 /* `text` contains `part`; prints both. Not inlined: gcc would warn about empty texts that it can see. */
-__attribute__((noinline, unused)) static int check_contains(const char *text, const char *part)
+__attribute__((noinline, unused)) static int check_text_has(const char *text, const char *part)
 {
     return strstr(text, part) != NULL;
 }
 #define CHECK_CONTAINS(text, part)                                                                           \
     do {                                                                                                     \
-        if (!check_contains((text), (part))) fail_msg("%s: no '%s' in: %s", #text, (part), (text));          \
+        if (!check_text_has((text), (part))) fail_msg("%s: no '%s' in: %s", #text, (part), (text));          \
     } while (0)
 
 /* |a - b| <= tolerance; fails for NaN; prints the numbers. */

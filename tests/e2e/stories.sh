@@ -40,7 +40,7 @@ else
   skip "no trained model: the bundled one"
   cp "$("$QDYNO" info -o json 2>/dev/null | sed -n 's/.*"path": *"\([^"]*\)".*/\1/p' | head -1)" "$T/models/stories.gguf" || finish
 fi
-URL=http://127.0.0.1:$(free_port) pushed='kept, will be tried'
+URL=http://127.0.0.1:$(free_port) pushed='stored, will be retried'
 if have prometheus-pushgateway; then
   prometheus-pushgateway --web.listen-address="${URL#http://}" --persistence.file="$T/gateway.data" >"$T/gateway.log" 2>&1 &
   pids+=($!)
@@ -119,7 +119,7 @@ press Space
 press j
 press Space
 press c
-wait_for 20 'Run 2 seen from run 1'
+wait_for 20 'Run 2 compared with run 1'
 press Escape
 
 story 'push a result'
@@ -133,17 +133,17 @@ wait_for 15 "$pushed"
 
 story 'export a report'
 press e
-wait_for 5 'Export a report'
+wait_for 5 'Write a report'
 press C-u
 type_ "$T/report.html"
 press Enter
 for _ in $(seq 150); do [ -s "$T/report.html" ] && break; sleep 0.1; done
 grep -q '</html>' "$T/report.html" 2>/dev/null || fail "no report was written"
-wait_for 10 'report.html is'
+wait_for 10 'report.html has been written'
 
 story 'quantize'
 press Q
-wait_for 5 'Make a quantized file'
+wait_for 5 'Write a quantized file'
 press C-u
 type_ q8_0
 press Tab Tab
@@ -151,12 +151,12 @@ press C-u
 type_ "$T/small.gguf"
 press Enter
 for _ in $(seq 150); do [ -s "$T/small.gguf" ] && break; sleep 0.1; done
-wait_for 15 'small.gguf is'
+wait_for 15 'small.gguf has been written'
 expect 0 info -m "$T/small.gguf" && says out 'q8_0'
 
 story 'watch two configurations write'
 press w
-wait_for 5 'Watch two'
+wait_for 5 'Continue a prompt'
 press C-u
 type_ 'One day'
 press Tab C-u
@@ -165,8 +165,8 @@ press Tab C-u
 type_ q4_0
 press Enter
 wait_for 20 'tok/s'
-wait_for 30 'alike for|alike so far'
-wait_for 60 'w: another prompt'
+wait_for 30 'same for|identical so far'
+wait_for 60 'w starts another'
 press z
 wait_for 3 'fills the screen'
 press Escape
@@ -178,7 +178,7 @@ wait_for 90 'yes' || finish # a row of the table: it fits
 press A
 wait_for 5 'Apply .*\?'
 press y
-wait_for 15 'apply is done'
+wait_for 15 'apply has finished'
 "$QDYNO" run -m "$T/models/stories.gguf" -p x -n 2 >"$T/out" 2>"$T/err" || fail "what was applied does not run"
 press 3
 press v

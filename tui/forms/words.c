@@ -25,7 +25,7 @@ enum err_code shell_words_split(char *line, char **argv, int max, int *n, struct
         }
         if (quote) return err_set(why, ERR_USAGE, "a quote (%c) is not closed", quote);
         const bool more = *in != '\0';
-        *out++ = '\0'; /* at or before `in`: words only get shorter */
+        *out++ = '\0'; /* `out` never passes `in`: quotes and backslashes are dropped */
         in += more;
     }
     argv[*n] = NULL;

@@ -12,7 +12,6 @@
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
-#include "db/db.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"

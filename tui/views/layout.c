@@ -18,8 +18,8 @@ struct layout layout_frame(int w, int h)
 void layout_live(struct rect body, struct rect box[LIVE_PANES])
 {
     int extra = MAX(body.h - 21, 0);
-    int top = 6 + MIN(extra / 3, 12);              /* machine and engine: cores and limits as rows come */
-    int ab = 7 + MIN((extra - (top - 6)) / 2, 16); /* the A/B strip grows a plot */
+    int top = 6 + MIN(extra / 3, 12); /* machine and engine: extra rows show limits, cores and charts */
+    int ab = 7 + MIN((extra - (top - 6)) / 2, 16); /* extra rows of the A/B show the effect plot */
     int low = MAX(body.h - top - ab, 0);
     int left = body.w * 45 / 100, advice = body.w * 55 / 100;
     box[LIVE_MACHINE] = (struct rect){ body.x, body.y, left, top };

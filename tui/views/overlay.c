@@ -34,7 +34,7 @@ static void cover_clicks(struct grid *g, enum hit_kind kind)
 
 /* ---------------------------------------------------------------- suggestions */
 
-/* Its end, where it is longer than there is room for: of paths that says the most. */
+/* Write a text that may be too long: its end is shown, because the end of a path says the most. */
 static void pen_tail(struct pen *p, int columns, unsigned style, const char *text)
 {
     uint32_t code;

@@ -18,7 +18,7 @@ static struct figure say(const char *fmt, ...)
     return f;
 }
 
-/* Decimals that leave three digits. */
+/* The number of decimals that gives three significant digits. */
 static int decimals(double v)
 {
     v = fabs(v);

@@ -26,7 +26,7 @@ enum err_code grid_open(struct grid *g, int w, int h, enum glyph_level glyphs, s
 {
     *g = (struct grid){ .glyphs = glyphs };
     if (w < 1 || h < 1 || w > GRID_MAX || h > GRID_MAX)
-        return err_set(why, ERR_USAGE, "a screen of %dx%d: want 1x1 to %dx%d", w, h, GRID_MAX, GRID_MAX);
+        return err_set(why, ERR_USAGE, "screen size %dx%d: expected 1x1 to %dx%d", w, h, GRID_MAX, GRID_MAX);
     g->cells = calloc((size_t)w * (size_t)h, sizeof *g->cells);
     if (!g->cells) return err_set(why, ERR_NOMEM, "no memory for a screen of %dx%d", w, h);
     g->w = w;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the dashboard costs: time to its first frame, processor time while nothing happens and while an A/B runs, memory.
+"""Measures the dashboard: time to the first frame, CPU time while idle and during an A/B, and memory.
 
     dashboard.py --qdyno FILE [--starts 20] [--seconds 20] [--size 120x36] [-o json]
 
-A terminal of its own (a pseudo-terminal), a throwaway HOME, the bundled model. The first frame is complete when its last
-line, the keys, has been written; the time runs from the fork. Of an A/B only the dashboard's own process is counted,
-not its workers. Nothing is asserted: times belong to the machine they were measured on.
+Runs in a pseudo-terminal with a temporary HOME and the bundled model. The first frame counts as complete when its last
+line, the footer with the keys, has been written; time is measured from the fork. During an A/B only the process of the
+dashboard is counted, not its workers. Nothing is asserted, because times depend on the machine.
 """
 import argparse, fcntl, json, os, pty, select, shutil, signal, statistics, struct, tempfile, termios, time
 
@@ -33,7 +33,7 @@ def read_until(fd, want, seconds, seen=b""):
 
 
 def drain(fd, seconds):
-    """Read for so long; bytes seen."""
+    """Read for `seconds`; return the number of bytes read."""
     n, until = 0, time.monotonic() + seconds
     while time.monotonic() < until:
         ready, _, _ = select.select([fd], [], [], max(until - time.monotonic(), 0))
