@@ -1,8 +1,8 @@
-/* advisor/outcome/scrape.c - see outcome.h.
+/* advisor/outcome/scrape.c - the scrape page (outcome.h).
  *
- * The database is opened for each look and only read, so a page never stands in the way of a measurement and
- * follows a file that was replaced. A look that fails or takes too long changes nothing: the page repeats
- * what it knew, and says so. */
+ * The database is opened for each page and only read, so a page never blocks a measurement, and it follows a
+ * file that was replaced. When reading fails or takes too long, the page repeats its previous values and says
+ * so. */
 #include "advisor/outcome/outcome.h"
 
 #include <math.h>
@@ -20,21 +20,21 @@ struct scrape {
     char *db_path; /* NULL: the default place */
     struct sampler_thread *sampler;
     const struct machine *machine;
-    struct readings readings; /* large: kept here */
+    struct readings readings; /* large */
 
     bool up;
     struct err absence;
     dev_t device;
-    ino_t inode; /* of the file that was counted */
+    ino_t inode; /* identity of the file whose requests were counted */
     struct request_totals totals;
     struct outcome outcomes[OUTCOMES_MAX];
     struct count_row runs[COUNTS_MAX], cells[COUNTS_MAX];
     int n_outcomes, n_runs, n_cells;
     double canary_read, canary_ops, canary_time;
-    struct watch_told watch;
+    struct watch_export watch;
 };
 
-/* Another file under the same name: what was counted in the old one is over. */
+/* The database was replaced by another file: start counting again. */
 static void notice_file(struct scrape *s, const char *path)
 {
     struct stat st;
@@ -43,7 +43,7 @@ static void notice_file(struct scrape *s, const char *path)
     s->inode = st.st_ino;
     memset(&s->totals, 0, sizeof(s->totals));
     s->n_outcomes = 0;
-    watch_told_free(&s->watch);
+    watch_export_free(&s->watch);
 }
 
 static enum err_code read_canary(struct scrape *s, struct db *d, struct err *why)
@@ -56,7 +56,7 @@ static enum err_code read_canary(struct scrape *s, struct db *d, struct err *why
     return rc;
 }
 
-/* limit_s 0: as long as it takes. */
+/* limit_s 0: no limit. */
 static enum err_code look(struct scrape *s, double limit_s, struct err *why)
 {
     struct db *d = NULL;
@@ -69,7 +69,7 @@ static enum err_code look(struct scrape *s, double limit_s, struct err *why)
     if (!rc) rc = db_cell_counts(d, s->cells, COUNTS_MAX, &s->n_cells, why);
     if (!rc) rc = read_canary(s, d, why);
     if (!rc) rc = outcomes_latest(s->outcomes, &s->n_outcomes, d, why);
-    if (!rc) rc = watch_told_read(&s->watch, d, s->machine->id, why);
+    if (!rc) rc = watch_export_read(&s->watch, d, s->machine->id, why);
     db_close(d);
     return rc;
 }
@@ -88,7 +88,7 @@ enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampl
     if (s && db_path) s->db_path = strdup(db_path);
     if (!s || (db_path && !s->db_path)) {
         free(s);
-        return err_set(why, ERR_NOMEM, "no memory for a page");
+        return err_set(why, ERR_NOMEM, "out of memory for a page");
     }
     s->sampler = sampler;
     s->machine = machine;
@@ -101,7 +101,7 @@ enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampl
 void scrape_close(struct scrape *s)
 {
     if (!s) return;
-    watch_told_free(&s->watch);
+    watch_export_free(&s->watch);
     free(s->db_path);
     free(s);
 }
@@ -126,7 +126,7 @@ static void tell_database(const struct scrape *s, const struct family_sink *to)
     family_value(to, FAMILY_CANARY_OPS, NULL, 0, s->canary_ops);
     family_value(to, FAMILY_CANARY_TIME, NULL, 0, s->canary_time);
     outcomes_tell(s->outcomes, s->n_outcomes, OUTCOME_ALONE, to);
-    watch_told_tell(&s->watch, to);
+    watch_export_write(&s->watch, to);
 }
 
 void scrape_tell(struct scrape *s, const struct family_sink *to)

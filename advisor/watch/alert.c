@@ -1,16 +1,16 @@
-/* advisor/watch/alert.c - the tables of watch.h, and what a person changes in them.
+/* advisor/watch/alert.c - the tables of watch.h, and the user's changes to them.
  *
- * Thresholds are those of the field's habit (a fifth off the baseline, 80 % busy, 5 % errors, 90 % of
- * memory); each can be set. `for_s` is long where a moment means nothing (a busy processor) and none where
- * one event is enough (a memory error); `clear` is far enough from the threshold that a value beside it is
- * one alert and not twenty. */
+ * The thresholds follow common practice (20 % below the baseline, 80 % busy, 5 % errors, 90 % of memory);
+ * each can be set. `for_s` is long where a short peak is harmless (a busy CPU) and zero where one event is
+ * enough (a memory error). `clear` is far enough from the threshold that a value that fluctuates around it
+ * raises one alert, not twenty. */
 #include "advisor/watch/watch.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SENSOR_S = 60 }; /* a gap longer than that is time nobody saw */
+enum { SENSOR_S = 60 }; /* a longer gap between two values counts as unobserved */
 
 const struct signal SIGNALS[SIGNAL_COUNT] = {
     [SIGNAL_PERFORMANCE] = { "performance", ALERT_UNIT_RATIO, SUBJECT_WORKLOAD, INFINITY,
@@ -59,9 +59,9 @@ const struct signal SIGNALS[SIGNAL_COUNT] = {
 const char *const GRADES[] = { "info", "warning", "critical", NULL };
 
 enum {
-    QUIETLY = ACTION_TELL,
-    SPOKEN = ACTION_TELL | ACTION_NOTIFY,
-    LOUDLY = ACTION_TELL | ACTION_NOTIFY | ACTION_BELL,
+    QUIETLY = ACTION_REPORT,
+    SPOKEN = ACTION_REPORT | ACTION_NOTIFY,
+    LOUDLY = ACTION_REPORT | ACTION_NOTIFY | ACTION_BELL,
 };
 
 const struct alert ALERTS[ALERT_COUNT] = {
@@ -216,7 +216,7 @@ void alert_rules_default(struct alert_rules *r)
     memcpy(r->row, ALERTS, sizeof r->row);
 }
 
-static const char WANTED[] = "want NAME=THRESHOLD, NAME=THRESHOLD:FOR or NAME=off";
+static const char WANTED[] = "expected NAME=THRESHOLD, NAME=THRESHOLD:FOR or NAME=off";
 
 static enum err_code find_name(int *row, const char *name, struct err *why)
 {
@@ -230,7 +230,7 @@ static enum err_code find_name(int *row, const char *name, struct err *why)
     return err_set(why, ERR_USAGE, "no alert is called '%s': qdyno watch --print-alerts lists them", name);
 }
 
-/* A threshold in the signal's own unit; what it is said to want for the message. */
+/* Parse a threshold in the signal's unit; *want: what the error message should ask for. */
 static bool read_threshold(enum alert_unit unit, const char *text, double *out, const char **want)
 {
     char *percent, number[32];
@@ -253,7 +253,7 @@ static bool read_threshold(enum alert_unit unit, const char *text, double *out, 
     case ALERT_UNIT_SECONDS:
         *want = "a time such as 90s, 5m or 24h";
         return str_to_seconds(text, out) && *out >= 0;
-    case ALERT_UNIT_YES: *want = "only off: it has no threshold"; return false;
+    case ALERT_UNIT_YES: *want = "only off, because it has no threshold"; return false;
     default: break;
     }
     *want = unit == ALERT_UNIT_CELSIUS ? "degrees Celsius such as 85" : "a number";
@@ -280,10 +280,11 @@ enum err_code alert_rules_set(struct alert_rules *r, const char *text, struct er
     if ((duration = strchr(threshold, ':'))) {
         *duration++ = '\0';
         if (!str_to_seconds(duration, &a.for_s) || !isfinite(a.for_s) || a.for_s < 0)
-            return err_set(why, ERR_USAGE, "'%s': '%s' is no time; want e.g. 30s, 5m", text, duration);
+            return err_set(why, ERR_USAGE, "'%s': '%s' is not a duration; expected e.g. 30s, 5m", text,
+                           duration);
     }
     if (!read_threshold(SIGNALS[a.signal].unit, threshold, &a.threshold, &want))
-        return err_set(why, ERR_USAGE, "'%s': alert '%s' wants %s", text, a.name, want);
+        return err_set(why, ERR_USAGE, "'%s': alert '%s' expects %s", text, a.name, want);
     a.clear = ALERTS[row].threshold > 0 ? a.threshold * (ALERTS[row].clear / ALERTS[row].threshold)
                                         : a.threshold;
     r->row[row] = a;
@@ -303,7 +304,8 @@ enum err_code alert_rules_read(struct alert_rules *r, const char *path, struct e
         line[strcspn(line, "#")] = '\0';
         const char *word = strtok_r(line, " \t\r", &save),
                    *more = word ? strtok_r(NULL, " \t\r", &save) : NULL;
-        if (more) rc = err_set(why, ERR_USAGE, "'%s' behind '%s': one setting a line", more, word);
+        if (more)
+            rc = err_set(why, ERR_USAGE, "unexpected '%s' after '%s': one setting per line", more, word);
         if (!rc && word) rc = alert_rules_set(r, word, why);
         if (rc) err_prefix(why, "%s, line %d", path, number);
     }

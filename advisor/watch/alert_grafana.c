@@ -1,9 +1,8 @@
-/* advisor/watch/alert_grafana.c - a Grafana board as a table of panels: what runs here and how fast, what the
- * machine does, what goes wrong, and how things were over weeks.
+/* advisor/watch/alert_grafana.c - writes a Grafana board from a table of panels: models and their speed, the
+ * state of the machine, failures, and trends over weeks.
  *
- * How often a panel is worth asking follows what it shows: performance every second, resources every five,
- * errors every minute, trends every half minute at least (a panel's `interval`: asking more often repeats
- * samples). */
+ * Each panel's `interval` limits how often it is queried: performance every second, resources every five,
+ * errors every minute, trends every 30 s at least. Querying more often would only repeat samples. */
 #include "advisor/watch/watch.h"
 
 #include <stdlib.h>
@@ -20,7 +19,7 @@ struct query {
 struct panel {
     const char *title; /* expressions NULL: the heading of a row of panels */
     const char *type;  /* "timeseries" "stat" "table" */
-    const char *unit;  /* Grafana's: "percentunit" "bytes" "celsius" ... */
+    const char *unit;  /* Grafana's name: "percentunit" "bytes" "celsius" ... */
     const char *interval;
     int width, height;
     const char *help;
@@ -287,7 +286,7 @@ static json_t *field_defaults(const struct panel *p)
     json_put_str(defaults, "unit", p->unit);
     if (!strcmp(p->type, "timeseries")) {
         json_put_str(custom, "drawStyle", "line");
-        json_put_bool(custom, "spanNulls", false); /* a gap is a time of which nothing is known */
+        json_put_bool(custom, "spanNulls", false); /* leave gaps: nothing is known there */
         json_put_int(custom, "fillOpacity", 0);
     }
     json_put(defaults, "custom", custom);
@@ -331,7 +330,7 @@ static json_t *panel_model(const struct panel *p, int id, int x, int y)
     return o;
 }
 
-/* Left to right, a new line where the next does not fit. */
+/* Place panels from left to right; start a new line when one does not fit. */
 static json_t *panels(void)
 {
     json_t *list = json_array();
@@ -363,7 +362,7 @@ static json_t *variable(const char *name, const char *label, const char *type, c
     json_put_bool(o, "includeAll", true);
     json_put_str(o, "allValue", ".*");
     json_put_bool(o, "multi", true);
-    json_put_int(o, "refresh", 2); /* when the time range changes */
+    json_put_int(o, "refresh", 2); /* refresh when the time range changes */
     json_put_int(o, "sort", 1);
     return o;
 }
@@ -406,9 +405,9 @@ enum err_code board_write(struct str *out, struct err *why)
     json_put(o, "panels", panels());
     char *text = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     json_decref(o);
-    if (!text) return err_set(why, ERR_NOMEM, "no memory for a board");
+    if (!text) return err_set(why, ERR_NOMEM, "out of memory for a board");
     str_append(out, text);
     str_append(out, "\n");
     free(text);
-    return out->failed ? err_set(why, ERR_NOMEM, "no memory for a board") : ERR_OK;
+    return out->failed ? err_set(why, ERR_NOMEM, "out of memory for a board") : ERR_OK;
 }

@@ -1,4 +1,5 @@
-/* advisor/watch/alert_state.c - when an alert begins and ends: see watch.h. */
+/* advisor/watch/alert_state.c - decides when an alert begins and ends (watch.h): hysteresis and minimum
+ * durations. */
 #include "advisor/watch/watch.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ static bool is_clear(const struct alert *a, double v)
     return a->side == SIDE_ABOVE ? v <= a->clear : v >= a->clear;
 }
 
-/* Seconds since the last value, as far as they may be counted on. */
+/* Seconds since the previous value; 0 when it is too old to be assumed constant in between. */
 static double seconds_seen(const struct alert *a, const struct alert_state *s, int64_t t_ns)
 {
     const double dt = s->known ? (double)(t_ns - s->last_ns) * 1e-9 : 0;

@@ -1,17 +1,17 @@
-/* advisor/watch/tell.c - what the watch of this machine said last, for scrape pages, files and pushes:
- * whoever tells it needs the database only, not the watch. */
+/* advisor/watch/export.c - exports the latest state of this machine's watch to metric families, for scrape
+ * pages, files and pushes. It reads the database only, so the watch need not run in this process. */
 #include "advisor/watch/watch.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How the stored value of a signal is told. */
+/* The family of each stored value. */
 static const struct {
     const char *stored;
     enum family_id family;
-    bool of_subject, loss; /* a loss is told as what is left */
-} TOLD[] = {
+    bool of_subject, loss; /* `loss`: exported as the share that remains */
+} EXPORTED[] = {
     { "performance", FAMILY_WATCH_PERFORMANCE, true, true },
     { "canary", FAMILY_WATCH_CANARY, false, true },
     { "errors", FAMILY_WATCH_ERRORS, false, false },
@@ -21,18 +21,18 @@ static const struct {
     { "disk", FAMILY_WATCH_DISK_AVAILABLE, false, false },
 };
 
-static void tell_values(const struct watch_value *v, int n, const struct family_sink *to)
+static void values_export(const struct watch_value *v, int n, const struct family_sink *to)
 {
-    for (size_t k = 0; k < COUNT_OF(TOLD); k++)
+    for (size_t k = 0; k < COUNT_OF(EXPORTED); k++)
         for (int i = 0; i < n; i++) {
-            if (strcmp(v[i].signal, TOLD[k].stored)) continue;
+            if (strcmp(v[i].signal, EXPORTED[k].stored)) continue;
             const struct label subject = { "subject", v[i].subject };
-            family_value(to, TOLD[k].family, &subject, TOLD[k].of_subject,
-                         TOLD[k].loss ? 1 - v[i].value : v[i].value);
+            family_value(to, EXPORTED[k].family, &subject, EXPORTED[k].of_subject,
+                         EXPORTED[k].loss ? 1 - v[i].value : v[i].value);
         }
 }
 
-static void tell_alerts(const struct alert_row *rows, int n, const struct family_sink *to)
+static void alerts_export(const struct alert_row *rows, int n, const struct family_sink *to)
 {
     for (int i = 0; i < n; i++) {
         const struct label labels[] = { { "alert", rows[i].name },
@@ -42,32 +42,32 @@ static void tell_alerts(const struct alert_row *rows, int n, const struct family
     }
 }
 
-enum err_code watch_told_read(struct watch_told *t, struct db *d, const char *machine, struct err *why)
+enum err_code watch_export_read(struct watch_export *t, struct db *d, const char *machine, struct err *why)
 {
-    struct watch_told new = { 0 };
+    struct watch_export new = { 0 };
     enum err_code rc = db_watch_value_list(d, machine, &new.value, &new.values, why);
     if (!rc) rc = db_alert_list(d, machine, true, ALERT_INSTANCES, &new.alert, &new.alerts, why);
     if (rc) {
-        watch_told_free(&new);
+        watch_export_free(&new);
         return rc;
     }
     new.waiting = db_notice_count(d, NULL);
-    watch_told_free(t);
+    watch_export_free(t);
     *t = new;
     return ERR_OK;
 }
 
-void watch_told_tell(const struct watch_told *t, const struct family_sink *to)
+void watch_export_write(const struct watch_export *t, const struct family_sink *to)
 {
-    if (!t->values) return; /* no watch here */
-    tell_values(t->value, t->values, to);
-    tell_alerts(t->alert, t->alerts, to);
+    if (!t->values) return; /* no watch on this machine */
+    values_export(t->value, t->values, to);
+    alerts_export(t->alert, t->alerts, to);
     family_value(to, FAMILY_WATCH_NOTICES, NULL, 0, t->waiting < 0 ? NAN : t->waiting);
 }
 
-void watch_told_free(struct watch_told *t)
+void watch_export_free(struct watch_export *t)
 {
     free(t->value);
     free(t->alert);
-    *t = (struct watch_told){ 0 };
+    *t = (struct watch_export){ 0 };
 }
