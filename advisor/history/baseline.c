@@ -1,4 +1,4 @@
-/* advisor/history/baseline.c - see history.h. */
+/* advisor/history/baseline.c - stores baselines, and builds the experiment that checks one (history.h). */
 #include "advisor/history/history.h"
 
 #include <inttypes.h>
@@ -12,15 +12,14 @@ enum err_code model_check(const char *path, const char *want, struct err *why)
     struct gguf *file;
     char hex[HASH_HEX];
     if (gguf_open(&file, path, why)) {
-        err_prefix(why, "the model is gone or cannot be read");
+        err_prefix(why, "the model file is missing or cannot be read");
         return ERR_FORMAT;
     }
     enum err_code rc = gguf_hash(file, hex, why);
     gguf_close(file);
     if (rc || !*want || !strcmp(want, hex)) return rc;
     return err_set(why, ERR_FORMAT,
-                   "'%s' is not the model it was: its SHA-256 is %.12s, it was %.12s; put that file back, or "
-                   "measure anew",
+                   "'%s' is another model than before: its SHA-256 is %.12s, expected %.12s; restore that file, or measure again",
                    path, hex, want);
 }
 
@@ -54,8 +53,8 @@ static enum err_code pick(const struct result **out, const struct results *r, in
     }
     if (found == 1) return ERR_OK;
     if (found)
-        return err_set(why, ERR_USAGE, "run %" PRId64 " has several workloads: say which with -w", r->run.id);
-    return err_set(why, ERR_USAGE, "run %" PRId64 " kept no result of arm %c%s%s", r->run.id,
+        return err_set(why, ERR_USAGE, "run %" PRId64 " has several workloads: choose one with -w", r->run.id);
+    return err_set(why, ERR_USAGE, "run %" PRId64 " has no result of arm %c%s%s", r->run.id,
                    'A' + MAX(arm, 0), workload ? " on " : "", workload ? workload : "");
 }
 
@@ -79,13 +78,14 @@ enum err_code baseline_of_run(struct baseline_row *out, const struct results *r,
     if (rc) return rc;
     if (metric == METRIC_COUNT) metric = result_main_metric(x);
     if (metric == METRIC_COUNT || isnan(result_mean(x, metric)))
-        return err_set(why, ERR_USAGE, "run %" PRId64 " measured nothing to be a champion by", r->run.id);
+        return err_set(why, ERR_USAGE, "run %" PRId64 " has no result that a baseline could be made of", r->run.id);
     const char *path = model_path_of(r, x->config);
     struct workload w;
-    const bool trains = !workload_parse(&w, x->workload, NULL) && w.train; /* from nothing: no file */
+    /* trained from scratch: there is no model file */
+    const bool trains = !workload_parse(&w, x->workload, NULL) && w.train;
     if (!*path && !trains)
         return err_set(why, ERR_USAGE,
-                       "run %" PRId64 " does not say which file its model was: give the config line and -m",
+                       "run %" PRId64 " does not name its model's file: give the config line and -m",
                        r->run.id);
     snprintf(out->config, sizeof out->config, "%s", x->config);
     snprintf(out->workload, sizeof out->workload, "%s", x->workload);
@@ -106,7 +106,7 @@ enum err_code baseline_of_config(struct baseline_row *out, const struct config *
 {
     struct experiment_spec *s = calloc(1, sizeof *s);
     struct gguf *file = NULL;
-    if (!s) return err_set(why, ERR_NOMEM, "no memory for a baseline");
+    if (!s) return err_set(why, ERR_NOMEM, "out of memory for a baseline");
     s->workload = *w;
     s->metric = metric;
     snprintf(s->model, sizeof s->model, "%s", model_path);
@@ -144,7 +144,7 @@ static void line_without_model(const struct config *c, char *buf, size_t size)
     config_line(&rest, buf, size);
 }
 
-/* A line's own model= beats what it is given here. */
+/* a line's own model= overrides the model given here */
 static enum err_code give_model(struct config *c, const char *path, struct err *why)
 {
     return *config_text(c, KNOB_MODEL) ? ERR_OK : config_set(c, KNOBS[KNOB_MODEL].key, path, why);
@@ -158,7 +158,7 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
     enum err_code rc = config_parse(&out->config[0], b->config, why);
     if (!rc) rc = workload_parse(&out->workload, b->workload, why);
     if (!rc && !(out->metric = metric_find(b->metric)))
-        rc = err_set(why, ERR_FORMAT, "its metric '%s' is unknown to this version", b->metric);
+        rc = err_set(why, ERR_FORMAT, "its metric '%s' is unknown to this version of qdyno", b->metric);
     if (rc) {
         err_prefix(why, "baseline '%s'", b->name);
         return rc;
@@ -171,7 +171,7 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
     out->arms = 2;
     out->config[1] = *challenger;
     out->margin = b->margin;
-    /* a model for a workload that trains is refused when the experiment starts */
+    /* the experiment itself refuses a model for a workload that trains */
     snprintf(out->model, sizeof out->model, "%s",
              trains && challenger_model ? challenger_model : b->model_path);
     const char *own = config_text(challenger, KNOB_MODEL), *model = *own               ? own
@@ -183,8 +183,7 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
     if (one_model && !strcmp(one, other))
         return err_set(
             why, ERR_USAGE,
-            "the challenger is the champion of '%s' itself (%s on the same model): name another config, "
-            "or another model with -m",
+            "the challenger equals the champion of '%s' (%s on the same model): name another config, or another model with -m",
             b->name, one);
     if (one_model) return ERR_OK;
     rc = give_model(&out->config[0], b->model_path, why);

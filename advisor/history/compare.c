@@ -1,4 +1,4 @@
-/* advisor/history/compare.c - see history.h. */
+/* advisor/history/compare.c - compares two finished runs (history.h). */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* On each side: two values have one degree of freedom for their spread, and show nothing. */
+/* per side: two values have one degree of freedom, too few for an interval */
 enum { LEAST_UNITS = 3 };
 static const double ALPHA = 0.05;
 
@@ -14,7 +14,7 @@ static const struct interval UNKNOWN = { (double)NAN, (double)NAN, (double)NAN }
 
 static enum err_code no_memory(struct err *why)
 {
-    return err_set(why, ERR_NOMEM, "no memory to compare two runs");
+    return err_set(why, ERR_NOMEM, "out of memory for a comparison");
 }
 
 enum verdict compare_verdict(struct interval effect95, struct interval effect90, double margin)
@@ -45,12 +45,12 @@ static struct interval natural(struct interval logs)
 
 static bool same_work(const struct result *a, const struct result *b)
 {
-    /* the hash of what was asked; old or foreign cells have none, then its name */
+    /* The hash of the workload. Old or imported cells have none: then its name. */
     return *a->work_hash && *b->work_hash ? !strcmp(a->work_hash, b->work_hash)
                                           : !strcmp(a->workload, b->workload);
 }
 
-/* The partner of `a` that nobody has taken; lines before places. */
+/* Find the partner of `a` that is not taken yet: the same config line first, otherwise the same arm. */
 static int partner(const struct result *a, const struct results *of, const bool *taken)
 {
     for (int by_line = 1; by_line >= 0; by_line--)
@@ -87,7 +87,7 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
     canary_of_pair(c, before, after, better);
     c->verdict = VERDICT_INCONCLUSIVE;
     if (MIN(c->n_before, c->n_after) < LEAST_UNITS)
-        snprintf(c->reason, sizeof c->reason, "%d and %d blocks or repetitions: at least %d on each side",
+        snprintf(c->reason, sizeof c->reason, "%d and %d blocks or repetitions: expected at least %d on each side",
                  c->n_before, c->n_after, LEAST_UNITS);
     else
         c->verdict = compare_verdict(c->effect, c->effect90, margin);
@@ -98,7 +98,7 @@ static struct compared alone(const struct result *before, const struct result *a
     struct compared c = { .before = before, .after = after, .metric = METRIC_COUNT };
     c.rate_before = c.rate_after = c.effect = c.effect90 = c.normalized = UNKNOWN;
     c.p = c.p_family = c.canary = NAN;
-    snprintf(c.reason, sizeof c.reason, "only the %s run has it", before ? "first" : "second");
+    snprintf(c.reason, sizeof c.reason, "only the %s run measured it", before ? "first" : "second");
     return c;
 }
 
@@ -113,20 +113,21 @@ static struct compared pair(const struct result *before, const struct result *af
                              ? NAN
                              : result_mean(before, c.metric) + result_mean(after, c.metric);
     if (isnan(known))
-        snprintf(c.reason, sizeof c.reason, "%s was not measured in both",
+        snprintf(c.reason, sizeof c.reason, "%s was not measured in both runs",
                  c.metric == METRIC_COUNT ? "nothing" : METRICS[c.metric].name);
     else
         compare_pair(&c, scratch, of_before, of_after, margin);
     return c;
 }
 
-/* Of twenty pairs without a difference one would look like one: what does not hold for the family is not
- * claimed. p: scratch of [n]. */
+/* Among twenty pairs without a difference, one would be claimed by chance: claims must hold after Holm's
+ * correction for all pairs. p: scratch of [n]. */
 static void correct(struct compared *c, int n, double *p)
 {
     int pairs = 0, k = 0;
     for (int i = 0; i < n; i++)
-        if (c[i].verdict != VERDICT_NONE) p[pairs++] = c[i].p; /* what is no pair is no member */
+        /* a row without a partner is not in the family */
+        if (c[i].verdict != VERDICT_NONE) p[pairs++] = c[i].p;
     stats_holm(p, pairs, p);
     for (int i = 0; i < n; i++) {
         if (c[i].verdict == VERDICT_NONE) continue;
@@ -207,8 +208,8 @@ static bool was_confirmed(const struct result *r)
     return false;
 }
 
-/* d[i] = ln of arm k - ln of arm 0 in every block that both have; of a race's winner only the blocks that
- * measured it again, because being chosen made the others look better. Returns how many. */
+/* d[i] = ln(arm k) - ln(arm 0) of every block that has both. For a race's winner only the blocks that
+ * measured it again count, because the selection biases the others upwards. Returns their number. */
 static int block_effects(const struct results *r, int arm, enum metric_id metric, double *d)
 {
     const struct result *a = arm_result(r, 0), *k = arm_result(r, arm);

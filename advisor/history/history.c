@@ -1,4 +1,4 @@
-/* advisor/history/history.c - see history.h. */
+/* advisor/history/history.c - collects series of runs from the database and analyses them (history.h). */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 static enum err_code no_memory(struct err *why)
 {
-    return err_set(why, ERR_NOMEM, "no memory for the history");
+    return err_set(why, ERR_NOMEM, "out of memory for the history");
 }
 
 static bool belongs(const struct history_series *s, const struct results *r, const struct result *x,
@@ -98,7 +98,7 @@ static enum err_code add_result(struct history *h, const struct results *r, cons
     return ERR_OK;
 }
 
-/* A machine's own series: the canary of every run, whatever was measured beside it. */
+/* The machine's own series: the canary of every run, whatever the run measured. */
 static enum err_code add_canary(struct history *h, const struct results *r, enum metric_id metric,
                                 struct err *why)
 {
@@ -176,7 +176,7 @@ void history_free(struct history *h)
 
 /* ---------------------------------------------------------------- judging */
 
-/* Known levels without gaps, and where they stand in the series. */
+/* Levels without gaps, and their indices in the series. */
 struct known {
     double *level, *z, *scratch;
     int *place, n;
@@ -224,7 +224,7 @@ static enum err_code find_changes(struct history_findings *f, const struct histo
     return f->change ? ERR_OK : no_memory(why);
 }
 
-/* From the last change on: a CUSUM that ran through one would still be shouting about it. */
+/* Only from the last change point on: a CUSUM over a change would alarm about it for ever. */
 static void find_alarm(struct history_findings *f, const struct known *k)
 {
     int from = 0;
@@ -236,7 +236,7 @@ static void find_alarm(struct history_findings *f, const struct known *k)
     f->cusum.since = k->place[from + f->cusum.since];
 }
 
-/* The metric by which point `at` is farthest from the others, in robust standard deviations. scratch: [3 n].
+/* The metric in which point `at` is farthest from the others, in robust standard deviations. scratch: [3 n].
  */
 static struct history_outlier farthest(const struct history_series *s, int at, double *scratch)
 {
@@ -252,7 +252,7 @@ static struct history_outlier farthest(const struct history_series *s, int at, d
     return far;
 }
 
-/* Metrics that differ among the runs: one that none has, or all alike, is no dimension. */
+/* Metrics that differ among the runs; one that no run has, or that never varies, is no dimension. */
 static int dimensions(const struct history_series *s)
 {
     int n = 0;
@@ -267,8 +267,8 @@ static int dimensions(const struct history_series *s)
     return n;
 }
 
-/* The forest sees combinations, but the farthest of a few dozen runs of pure noise is isolated as well: z
- * says whether it is far in anything. */
+/* The forest detects unusual combinations, but in a few dozen runs of pure noise the farthest is isolated as
+ * well: a run also needs a large z in some metric. */
 static enum err_code find_outliers(struct history_findings *f, const struct history_series *s,
                                    struct err *why)
 {

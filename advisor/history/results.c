@@ -1,4 +1,4 @@
-/* advisor/history/results.c - see history.h. */
+/* advisor/history/results.c - reads a run's results from its cells (history.h). */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 struct reader {
     struct results *out;
-    int64_t cell_id; /* the canary being read */
+    int64_t cell_id; /* sums of the canary being read */
     int canaries[RESULT_METRICS];
     double first[RESULT_METRICS], last[RESULT_METRICS];
 };
@@ -26,7 +26,7 @@ static bool counts(const char *phase)
 
 static enum err_code no_memory(struct err *why)
 {
-    return err_set(why, ERR_NOMEM, "no memory for the results of a run");
+    return err_set(why, ERR_NOMEM, "out of memory for the results of a run");
 }
 
 static struct result *result_at(struct results *r, const struct value_row *v)
@@ -46,7 +46,7 @@ static struct result *result_at(struct results *r, const struct value_row *v)
     return new;
 }
 
-/* Cells of one block are one observation; cells outside blocks are one each. `id` tells those apart. */
+/* Cells of one block form one unit; a cell outside blocks is a unit of its own, told apart by `id`. */
 static struct result_unit *unit_at(struct result *r, const struct value_row *v, bool same_cell)
 {
     const bool confirm = !strcmp(v->phase, CONFIRM);

@@ -1,8 +1,9 @@
-/* advisor/history/series_isolation.c - isolation forest: a run whose metrics together look like no other's,
- * although each alone might pass. Random cuts separate what is unusual after few of them.
+/* advisor/history/series_isolation.c - isolation forest (Liu, Ting, Zhou 2008): detects a run whose metrics
+ * are unusual in combination, although each one alone may be ordinary. Random cuts isolate an unusual vector
+ * after few cuts.
  *
- * Trees are never stored: the depth at which one vector ends is found by splitting the sample on the way
- * down, which is all that a score needs. */
+ * Trees are not stored. The depth of a vector is found by splitting the sample on the way down, which is all
+ * that a score needs. */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -18,12 +19,12 @@ double isolation_depth(double n)
     return 2 * (log(n - 1) + EULER) - 2 * (n - 1) / n;
 }
 
-/* One tree over `sample` (indices into x): a node is a range of it. */
+/* One tree over `sample` (indices into x); a node is a range of it. */
 struct forest {
     const double *x;
-    int n, dims, limit; /* limit: depth at which cutting stops */
+    int n, dims, limit; /* maximum depth */
     int *sample;
-    double *depth; /* [n] sum over trees */
+    double *depth; /* [n] sum of depths over the trees */
     uint64_t random;
 };
 
@@ -37,8 +38,8 @@ static double at(const struct forest *f, int i, int dim)
     return f->x[(size_t)i * (size_t)f->dims + (size_t)dim];
 }
 
-/* A dimension in which the node's vectors differ, each of those as likely, and a place between their
- * extremes; false when the vectors are all the same. */
+/* Choose a dimension in which the node's vectors differ, uniformly, and a value between their extremes. False
+ * when all vectors are equal. */
 static bool choose_cut(struct forest *f, const int *node, int n, int *dim, double *place)
 {
     *dim = 0;
@@ -50,7 +51,8 @@ static bool choose_cut(struct forest *f, const int *node, int n, int *dim, doubl
             low = fmin(low, at(f, node[i], d));
             high = fmax(high, at(f, node[i], d));
         }
-        if (!(high > low) || unit(f) * ++differing >= 1) continue; /* the k-th is taken with 1 / k */
+        /* reservoir sampling: take the k-th with probability 1 / k */
+        if (!(high > low) || unit(f) * ++differing >= 1) continue;
         *dim = d;
         least = low;
         most = high;
@@ -59,7 +61,7 @@ static bool choose_cut(struct forest *f, const int *node, int n, int *dim, doubl
     return differing > 0;
 }
 
-/* Those below the cut first; returns how many. */
+/* Move the vectors below the cut to the front; returns their number. */
 static int partition(const struct forest *f, int *node, int n, int dim, double place)
 {
     int below = 0;
@@ -72,7 +74,7 @@ static int partition(const struct forest *f, int *node, int n, int dim, double p
     return below;
 }
 
-/* Grow one node and send down it every vector, in the sample or not. */
+/* Split one node, and pass every vector down, whether it is in the sample or not. */
 static void descend(struct forest *f, int *node, int n, int *visitors, int visiting, int depth)
 {
     int dim;
@@ -94,7 +96,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* x with its unknown values replaced; `column` is scratch of [n]. A column without any value becomes 0. */
+/* Copy x with unknown values replaced by the column's median; 0 in a column without values. `column`: scratch
+ * of [n]. */
 static void fill_unknown(double *to, const double *x, int n, int dims, double *column)
 {
     for (int d = 0; d < dims; d++) {
@@ -111,7 +114,7 @@ static void grow(struct forest *f, int *visitors, int size)
 {
     for (int t = 0; t < TREES; t++) {
         for (int i = 0; i < f->n; i++) f->sample[i] = visitors[i] = i;
-        for (int i = 0; i < size; i++) { /* the first `size` of a shuffle: a sample without replacement */
+        for (int i = 0; i < size; i++) { /* the first `size` of a shuffle: sampling without replacement */
             const int k = i + (int)(unit(f) * (f->n - i));
             const int moved = f->sample[i];
             f->sample[i] = f->sample[k];
@@ -144,7 +147,7 @@ enum err_code series_isolation(double *score, const double *x, int n, int dims, 
         grow(&f, sample + n, size);
         for (int i = 0; i < n; i++) score[i] = exp2(-f.depth[i] / TREES / isolation_depth(size));
     } else {
-        rc = err_set(why, ERR_NOMEM, "no memory for the outliers of %d vectors", n);
+        rc = err_set(why, ERR_NOMEM, "out of memory for the outliers of %d vectors", n);
     }
     free(filled);
     free(column);

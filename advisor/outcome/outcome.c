@@ -1,7 +1,7 @@
 /* advisor/outcome/outcome.c - a finished run as samples of FAMILIES_OUTCOME.
  *
- * An outcome is replaced as a whole by the next run of the same experiment on the same machine; run ids and
- * hashes stand only in _info samples. What cannot be known is not told. */
+ * The next run of the same experiment on the same machine replaces an outcome as a whole. Run ids and hashes
+ * appear only in _info samples. Unknown values are left out. */
 #include "advisor/outcome/outcome.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static const char *model_name(const struct experiment_state *s)
     return file_name(s->spec.model);
 }
 
-/* Labels name files, never paths: the same question from another folder is the same question. */
+/* Labels hold file names without paths: the same question asked in another folder is the same question. */
 static void short_workload(const struct experiment_state *s, char *buf, size_t size)
 {
     struct workload w = s->spec.workload;
@@ -42,7 +42,7 @@ static void short_line(const struct experiment_state *s, int arm, char *buf, siz
     config_line(&c, buf, size);
 }
 
-/* Stable over runs: the same question on the same model is the same group. */
+/* Stable over runs: the same question about the same model is the same group. */
 static void experiment_name(const struct experiment_state *s, char *buf, size_t size)
 {
     char workload[576], line[CONFIG_LINE];
@@ -63,7 +63,7 @@ static bool succeeded(const struct run_row *r)
     return !strcmp(r->state, "done") && strcmp(r->verdict, "invalid");
 }
 
-/* When this experiment last ended with a usable verdict, this run or an earlier one; NAN when never. */
+/* When this experiment last ended with a valid verdict, in this run or an earlier one; NAN: never. */
 static double last_success(struct db *d, const struct run_row *row)
 {
     struct run_row *rows = NULL;
@@ -132,8 +132,8 @@ enum err_code outcome_load(struct outcome *out, struct db *d, int64_t run_id, st
     struct run_row row = { 0 };
     enum err_code rc = db_run_get(d, run_id, &row, why);
     if (rc) return rc;
-    struct experiment_state *s = malloc(sizeof(*s)); /* large */
-    rc = s ? experiment_load(s, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    struct experiment_state *s = malloc(sizeof(*s)); /* large, so not on the stack */
+    rc = s ? experiment_load(s, d, run_id, why) : err_set(why, ERR_NOMEM, "out of memory for a run");
     if (!rc) {
         *out = (struct outcome){ .run_id = run_id };
         experiment_name(s, out->experiment, sizeof(out->experiment));
@@ -165,8 +165,8 @@ static const struct outcome *find_run(const struct outcome *o, int n, int64_t ru
     return NULL;
 }
 
-/* Two runs of one experiment have the same label, metric, workload and machine: a cheap look before the
- * expensive one. Files of the same name in different folders pass it, and are told apart by nothing. */
+/* Are two runs of the same experiment? Compares label, metric, workload and machine, before the expensive
+ * loading. Files with the same name in different folders are not distinguished. */
 static bool may_be_new(const struct run_row *rows, int i)
 {
     for (int k = 0; k < i; k++)
@@ -183,8 +183,8 @@ enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct d
     enum { LOOK_AT = 200 }; /* of the newest runs */
     struct run_row *rows = NULL;
     int n_rows = 0, n_now = 0;
-    struct outcome *now = calloc(OUTCOMES_MAX + 1, sizeof(*now)); /* one more to load into */
-    if (!now) return err_set(why, ERR_NOMEM, "no memory for outcomes");
+    struct outcome *now = calloc(OUTCOMES_MAX + 1, sizeof(*now)); /* one more, to load into */
+    if (!now) return err_set(why, ERR_NOMEM, "out of memory for outcomes");
     enum err_code rc = db_run_list(d, "ab", LOOK_AT, &rows, &n_rows, why);
     for (int i = 0; i < n_rows && n_now < OUTCOMES_MAX && !rc; i++) {
         if (strcmp(rows[i].kind, "ab") || strcmp(rows[i].state, "done") || !may_be_new(rows, i)) continue;
@@ -225,7 +225,7 @@ static void add(struct label_list *l, const char *name, const char *value)
     l->label[l->n++] = (struct label){ name, value };
 }
 
-/* The labels every sample of an outcome begins with. */
+/* The labels that every sample of an outcome begins with. */
 static struct label_list labels_of(const struct outcome *o, enum outcome_labels kind)
 {
     struct label_list l = { .n = 0 };
@@ -236,10 +236,10 @@ static struct label_list labels_of(const struct outcome *o, enum outcome_labels 
     return l;
 }
 
-/* Numbers of a whole outcome: where from, and whether metric and workload stand beside. */
+/* Values of a whole outcome: offset, and whether the labels metric and workload are added. */
 static const struct {
     enum family_id family;
-    bool compared; /* labels metric and workload */
+    bool compared; /* add the labels metric and workload */
     const char *label, *value;
     size_t offset;
 } NUMBERS[] = {
@@ -262,10 +262,10 @@ static const struct {
 #undef NUMBER
 };
 
-/* Numbers of each arm. */
+/* Values of each arm. */
 static const struct {
     enum family_id family;
-    size_t offset; /* in arm[] */
+    size_t offset; /* offset in arm[] */
 } ARM_NUMBERS[] = {
 #define NUMBER(FAMILY, FIELD)                                                                                \
     {                                                                                                        \
@@ -326,7 +326,7 @@ static void tell_verdict(const struct outcome *o, enum outcome_labels kind, cons
 static void tell_models(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
 {
     for (int i = 0; i < o->arms; i++) {
-        if (!*o->arm[i].sha256_8) continue; /* it never answered */
+        if (!*o->arm[i].sha256_8) continue; /* it never returned a result */
         struct label_list l = labels_of(o, kind);
         add(&l, "arm", arm_letter(i));
         add(&l, "model", o->arm[i].model);
@@ -350,7 +350,8 @@ static void tell_run(const struct outcome *o, enum outcome_labels kind, const st
 void outcomes_tell(const struct outcome *o, int n, enum outcome_labels labels, const struct family_sink *to)
 {
     for (int i = 0; i < n; i++) tell_models(&o[i], labels, to);
-    for (int f = FAMILY_AB_EFFECT; f < FAMILY_EXPERIMENT_INFO; f++) /* all samples of a family together */
+    /* all samples of a family must be adjacent */
+    for (int f = FAMILY_AB_EFFECT; f < FAMILY_EXPERIMENT_INFO; f++)
         for (int i = 0; i < n; i++) {
             tell_numbers(&o[i], labels, (enum family_id)f, to);
             tell_arms(&o[i], labels, (enum family_id)f, to);
@@ -371,7 +372,7 @@ enum err_code outcome_text(char **out, const struct outcome *o, const struct mac
     if (e.bad.code)
         rc = err_set(why, e.bad.code, "the exposition of run %lld: %s", (long long)o->run_id, e.bad.message);
     *out = rc ? NULL : str_take(&e.text);
-    if (!rc && !*out) rc = err_set(why, ERR_NOMEM, "no memory for the exposition of a run");
+    if (!rc && !*out) rc = err_set(why, ERR_NOMEM, "out of memory for the exposition of a run");
     exposition_free(&e);
     return rc;
 }
@@ -381,7 +382,7 @@ enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const
 {
     struct outcome *o = malloc(sizeof(*o));
     *out = NULL;
-    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "out of memory for a run");
     if (!rc) rc = outcome_text(out, o, machine, why);
     free(o);
     return rc;

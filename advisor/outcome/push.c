@@ -1,9 +1,9 @@
-/* advisor/outcome/push.c - outcomes on their way to a Pushgateway, and away from it again.
+/* advisor/outcome/push.c - sends outcomes to a Pushgateway, and deletes them there.
  *
- * Everything goes through the spool, which is written before the network is tried: a gateway, a network or a
- * process that dies on the way loses nothing. One process sends at a time (db_spool_hold), so a body is never
- * on its way twice at once, and an old one never overtakes a newer one of its group. A PUT replaces its
- * group, so one that arrived but was not noted any more, sent again, still counts once. */
+ * Every body is spooled before the network is tried, so a gateway, a network or a process that fails loses
+ * nothing. One process sends at a time (db_spool_hold): a body is never sent twice concurrently, and an old
+ * one never overtakes a newer one of its group. A PUT replaces its group, so a body that is sent again after
+ * an unrecorded success does no harm. */
 #include "advisor/outcome/outcome.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void put_path(json_t *o, const char *key, const char *value)
     if (value) json_put_str(o, key, value);
 }
 
-/* All of a target but its secrets. */
+/* A target without its secrets. */
 static char *target_document(const struct push_target *t)
 {
     json_t *o = json_object(), *grouping = json_array();
@@ -46,7 +46,7 @@ static char *target_document(const struct push_target *t)
     return text;
 }
 
-/* What became of a body that was sent under our hold, in the spool. */
+/* Record in the spool the result of sending a body. The caller holds the spool. */
 static void note_failure(struct db *d, const struct spool_row *row, const struct err *bad)
 {
     const int64_t wait = MIN((int64_t)BACK_OFF_FIRST_MS << MIN(row->attempts, 20), BACK_OFF_MOST_MS);
@@ -54,8 +54,8 @@ static void note_failure(struct db *d, const struct spool_row *row, const struct
     (void)db_spool_failed(d, row->id, clock_unix_ms() + wait, bad->message, &ignored);
 }
 
-/* Send what waits for this group: ours, or a newer one that took its place. Nothing there: another process
- * was faster, and it has arrived. */
+/* Send what waits for this group: our body, or a newer one that replaced it. Nothing there: another process
+ * has sent it. */
 static enum err_code send_group(struct db *d, const struct push_target *target, const char *url,
                                 bool *spooled, struct err *why)
 {
@@ -74,7 +74,7 @@ static enum err_code send_group(struct db *d, const struct push_target *target, 
         if (*spooled)
             note_failure(d, &row, &bad);
         else
-            (void)db_spool_done(d, row.id, &ignored); /* refused for good: it is said now */
+            (void)db_spool_done(d, row.id, &ignored); /* refused permanently: report it now */
         if (why) *why = bad;
     }
     spool_row_free(&row);
@@ -87,7 +87,7 @@ static enum err_code spool_then_send(struct db *d, const struct push_target *tar
     char *url = NULL, *text = NULL;
     const double timeout_s = target->auth.timeout_s > 0 ? target->auth.timeout_s : 10;
     enum err_code rc = push_url(&url, target, why);
-    if (!rc && !(text = target_document(target))) rc = err_set(why, ERR_NOMEM, "no memory for a push");
+    if (!rc && !(text = target_document(target))) rc = err_set(why, ERR_NOMEM, "out of memory for a push");
     if (!rc && (rc = db_spool_put(d, url, text, body, why))) err_prefix(why, "nothing was sent");
     if (!rc) {
         *spooled = true;
@@ -103,7 +103,7 @@ static enum err_code spool_then_send(struct db *d, const struct push_target *tar
     return rc;
 }
 
-/* When it was tried, for the run's trace; that this cannot be noted is no reason to fail. */
+/* Record the time of the attempt for the run's trace; a failure to record it is ignored. */
 static void note_push(struct db *d, int64_t run_id, struct moment begun, const struct err *bad)
 {
     struct err ignored;
@@ -118,10 +118,10 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
     char *body = NULL;
     *spooled = false;
     struct outcome *o = malloc(sizeof(*o));
-    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "out of memory for a run");
     if (!rc) rc = outcome_text(&body, o, machine, why);
     if (!rc) {
-        /* The machine of the run, not of whoever pushes it. */
+        /* The machine that ran the run, not the one that pushes it. */
         const struct label grouping[] = { { "experiment", o->experiment }, { "machine", o->machine } };
         target->job = JOB;
         target->grouping = grouping;
@@ -131,7 +131,7 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
         rc = spool_then_send(d, target, body, spooled, &bad);
         note_push(d, run_id, begun, &bad);
         if (rc && why) *why = bad;
-        target->grouping = NULL; /* it points into this frame */
+        target->grouping = NULL; /* it points into this stack frame */
         target->n_grouping = 0;
     }
     free(body);
@@ -139,7 +139,7 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
     return rc;
 }
 
-/* A spooled target again, with the caller's secrets if they are meant for the same gateway. `o` must outlive
+/* A spooled target with the caller's secrets, provided that they belong to the same gateway. `o` must outlive
  * *t; labels: room for `most`. */
 static enum err_code target_read(struct push_target *t, struct label *labels, int most, const json_t *o,
                                  const struct push_target *auth, struct err *why)
@@ -161,7 +161,7 @@ static enum err_code target_read(struct push_target *t, struct label *labels, in
         const char *name = json_string_value(json_array_get(pair, 0));
         const char *value = json_string_value(json_array_get(pair, 1));
         if (!name || !value || t->n_grouping == most)
-            return err_set(why, ERR_FORMAT, "a spooled push has a bad grouping key");
+            return err_set(why, ERR_FORMAT, "a spooled push has an invalid grouping key");
         labels[t->n_grouping++] = (struct label){ name, value };
     }
     if (!t->url) return err_set(why, ERR_FORMAT, "a spooled push has no url");
@@ -191,7 +191,7 @@ static enum err_code send_spooled(struct db *d, const struct spool_row *row, con
     return rc;
 }
 
-/* A row that fails moves behind the others, so going round once is `count` steps. */
+/* A row that fails moves to the end, so one pass takes `count` steps. */
 static enum err_code send_due(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
                               struct err *why)
 {
@@ -205,7 +205,7 @@ static enum err_code send_due(struct db *d, const struct push_target *auth, bool
         struct err bad = { 0 };
         rc = send_spooled(d, &row, auth, &bad);
         *sent += !rc;
-        /* Refused ones are kept, too: the reason may be another group's type, and stands in the row. */
+        /* Refused bodies are kept, too: the reason may lie in another group's metric type; the row holds it. */
         if (rc) note_failure(d, &row, &bad);
         if (rc && !worst) {
             worst = rc;

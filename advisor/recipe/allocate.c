@@ -1,4 +1,4 @@
-/* advisor/recipe/allocate.c - see recipe.h. */
+/* advisor/recipe/allocate.c - allocates bytes to items with a Lagrange multiplier (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <inttypes.h>
@@ -21,7 +21,8 @@ bool choice_is_efficient(const struct item *item, int k)
         if (i == k || !is_offered(a)) continue;
         const bool twin = a->bytes == c->bytes && a->cost == c->cost;
         if (twin ? i < k : a->bytes <= c->bytes && a->cost <= c->cost) return false;
-        for (int j = 0; j < item->n && a->bytes < c->bytes; j++) { /* above the line from a to b? */
+        /* does it lie above the line from a to b? */
+        for (int j = 0; j < item->n && a->bytes < c->bytes; j++) {
             const struct cost_choice *b = &item->choice[j];
             if (!is_offered(b) || b->bytes <= c->bytes) continue;
             const double share = (double)(c->bytes - a->bytes) / (double)(b->bytes - a->bytes);
@@ -31,7 +32,7 @@ bool choice_is_efficient(const struct item *item, int k)
     return true;
 }
 
-/* What cost + lambda * bytes is smallest for; of equals the smaller. -1: the item offers nothing. */
+/* The choice with the smallest cost + lambda * bytes; the smaller one of equals. -1: the item offers none. */
 static int best_at(const struct item *item, double lambda)
 {
     int best = -1;
@@ -48,7 +49,7 @@ static int best_at(const struct item *item, double lambda)
     return best;
 }
 
-/* The smallest there is, the cheapest of those. */
+/* The smallest choice, the cheapest of equals. */
 static int smallest(const struct item *item)
 {
     int best = -1;
@@ -80,7 +81,7 @@ static struct allocation at(struct item *items, int n, double lambda)
     return total(items, n, lambda);
 }
 
-/* The lambda at which `enough` turns from false (small lambda: many bytes) to true, from above. `enough` is
+/* Bisect the lambda at which `enough` turns from false (small lambda: many bytes) to true. `enough` is
  * monotonic: bytes fall with lambda, costs rise. */
 struct target {
     int64_t bytes;
@@ -93,7 +94,7 @@ static bool is_small_enough(const struct allocation *a, const struct target *t)
     return t->by_bytes ? a->bytes <= t->bytes : a->cost > t->cost;
 }
 
-/* Lambdas low and high on either side of the turn, as near as doubles are worth. */
+/* low and high enclose the turn, down to the precision of doubles */
 static void bisect(struct item *items, int n, const struct target *t, double *low, double *high)
 {
     *low = 0;
@@ -109,7 +110,7 @@ static void bisect(struct item *items, int n, const struct target *t, double *lo
     }
 }
 
-/* Spend what is left: again and again the single change that saves most cost a byte and still fits. */
+/* Spend the remaining bytes: repeat the single change that fits and saves the most cost per byte. */
 static void fill(struct item *items, int n, struct allocation *a, int64_t limit)
 {
     for (;;) {
@@ -133,7 +134,8 @@ static void fill(struct item *items, int n, struct allocation *a, int64_t limit)
     }
 }
 
-/* Save what is not needed: the single change that saves most bytes for its cost and still keeps the limit. */
+/* Save unneeded bytes: repeat the single change that stays within the cost limit and saves the most bytes per
+ * cost. */
 static void trim(struct item *items, int n, struct allocation *a, double limit)
 {
     for (;;) {
@@ -161,7 +163,7 @@ static enum err_code check(const struct item *items, int n, struct err *why)
 {
     for (int i = 0; i < n; i++)
         if (smallest(&items[i]) < 0)
-            return err_set(why, ERR_USAGE, "item %d offers no choice of known cost", i);
+            return err_set(why, ERR_USAGE, "item %d offers no choice with a known cost", i);
     return ERR_OK;
 }
 
@@ -173,10 +175,10 @@ enum err_code allocate_bytes(struct allocation *out, struct item *items, int n, 
     if (rc) return rc;
     *out = at(items, n, INFINITY);
     if (out->bytes > limit)
-        return err_set(why, ERR_FIT, "the smallest there is takes %" PRId64 " bytes, the limit is %" PRId64,
+        return err_set(why, ERR_FIT, "the smallest choices take %" PRId64 " bytes, the limit is %" PRId64,
                        out->bytes, limit);
     *out = at(items, n, 0);
-    if (out->bytes <= limit) return ERR_OK; /* the best of all fits */
+    if (out->bytes <= limit) return ERR_OK; /* the best choices of all fit */
     bisect(items, n, &(struct target){ .bytes = limit, .by_bytes = true }, &low, &high);
     *out = at(items, n, high);
     if (out->bytes > limit) *out = at(items, n, INFINITY);
@@ -191,7 +193,7 @@ enum err_code allocate_cost(struct allocation *out, struct item *items, int n, d
     if (rc) return rc;
     *out = at(items, n, 0);
     if (!(out->cost <= limit))
-        return err_set(why, ERR_FIT, "the most exact there is costs %.4g, the limit is %.4g", out->cost,
+        return err_set(why, ERR_FIT, "the most exact choices cost %.4g, the limit is %.4g", out->cost,
                        limit);
     bisect(items, n, &(struct target){ .cost = limit }, &low, &high);
     *out = at(items, n, low);

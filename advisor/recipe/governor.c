@@ -1,4 +1,5 @@
-/* advisor/recipe/governor.c - see recipe.h: the rule, and the loop that serves by it. */
+/* advisor/recipe/governor.c - switches between loaded configurations by a rule, and serves requests with them
+ * (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <math.h>
@@ -11,10 +12,10 @@
 
 const struct governor_signal_row GOVERNOR_SIGNALS[] = {
     [GOVERN_ITL] = { "itl", "seconds", "time between tokens, 95th percentile of a request", -1, true },
-    [GOVERN_TTFT] = { "ttft", "seconds", "time to the first token", -1, true },
-    [GOVERN_DECODE] = { "decode", "tokens/s", "tokens a second while generating", 1, true },
-    [GOVERN_MEMORY] = { "memory", "bytes", "memory that is still available on the machine", 1, false },
-    [GOVERN_POWER] = { "power", "watts", "power of the processors", -1, true },
+    [GOVERN_TTFT] = { "ttft", "seconds", "time to first token", -1, true },
+    [GOVERN_DECODE] = { "decode", "tokens/s", "decoded tokens per second", 1, true },
+    [GOVERN_MEMORY] = { "memory", "bytes", "memory available on the machine", 1, false },
+    [GOVERN_POWER] = { "power", "watts", "power of the CPUs", -1, true },
 };
 
 enum err_code governor_rule_parse(struct governor_rule *r, const char *text, struct err *why)
@@ -34,8 +35,7 @@ enum err_code governor_rule_parse(struct governor_rule *r, const char *text, str
     if (r->signal == GOVERN_MEMORY && (good = str_to_bytes(equals + 1, &bytes))) r->limit = (double)bytes;
     if (good && r->limit > 0 && isfinite(r->limit)) return ERR_OK;
     return err_set(why, ERR_USAGE,
-                   "rule '%.60s': want itl=TIME, ttft=TIME, decode=TOKENS/S, memory=BYTES or power=WATTS, "
-                   "e.g. itl=20ms or memory=2G",
+                   "rule '%.60s': expected itl=TIME, ttft=TIME, decode=TOKENS/S, memory=BYTES or power=WATTS, e.g. itl=20ms or memory=2G",
                    text);
 }
 
@@ -47,7 +47,7 @@ void governor_init(struct governor_state *s, int levels)
     for (int i = 0; i < GOVERNOR_LEVELS; i++) s->usual[i] = NAN;
 }
 
-/* Beyond the limit by a factor: above 1 is bad. */
+/* value / limit (or the inverse): above 1 violates the rule */
 static double strain(const struct governor_rule *r, double value)
 {
     return GOVERNOR_SIGNALS[r->signal].better < 0 ? value / r->limit : r->limit / value;
@@ -90,11 +90,12 @@ int governor_step(struct governor_state *s, const struct governor_rule *r, doubl
     s->within = x < 1 - r->hysteresis ? s->within + 1 : 0;
     if (s->beyond >= r->down_after && s->level + 1 < s->levels) return step_down(s, r, value, reason);
     if (!s->level || s->within < r->up_after << s->patience[s->level - 1]) return s->level;
-    /* What the step costs was seen before: here it would cost the same share more. */
+    /* Predicted value after a step up: the current one, times the ratio that was measured between the two
+     * levels. */
     const double there = s->usual[s->level - 1], here = s->usual[s->level];
     const bool known = GOVERNOR_SIGNALS[r->signal].paid_by_level && !isnan(there);
     const double ratio = GOVERNOR_SIGNALS[r->signal].better < 0 ? there / here : here / there;
-    /* `there` was mostly seen under the strain that made us leave: it counts half */
+    /* the value at the other level was mostly measured under the load that made us leave it: it counts half */
     if (known && x * sqrt(fmax(ratio, 1)) > 1) return s->level;
     return step_up(s, r, value, reason);
 }
@@ -111,10 +112,10 @@ struct governing {
     struct arm *arm[GOVERNOR_LEVELS];
     struct sample *window;
     struct sample_row *stored;
-    double recent[8]; /* the number of the last requests */
+    double recent[8]; /* latest requests */
     int n_recent;
     double after_sum;
-    int after_n, open_switch; /* of the switch whose effect is being seen; -1 */
+    int after_n, open_switch; /* index of the switch whose effect is being measured; -1: none */
 };
 
 static bool on_event(void *ctx, const json_t *event)
@@ -148,7 +149,7 @@ static double percentile_95(const float *itl, int n)
     return stats_latency_quantile(copy, n, 0.95);
 }
 
-/* The most it may be where too few tokens were made for a percentile: their mean. */
+/* With too few tokens for a percentile, use their mean. */
 static double signal_of(const struct governing *g, const struct measured_cell *c)
 {
     double row[METRIC_SENSOR_COUNT], core[1];
@@ -241,7 +242,7 @@ static enum err_code tell_switch(struct governing *g, const struct governor_swit
     return db_event_add(g->db, g->run.id, isnan(s->after) ? "switch" : "effect", text, why);
 }
 
-/* The first requests after a switch say what it did. */
+/* The effect of a switch is the mean over the first requests after it. */
 static enum err_code see_effect(struct governing *g, double value, bool at_once, struct err *why)
 {
     enum { SEEN = 4 };
@@ -274,7 +275,7 @@ static enum err_code switch_to(struct governing *g, int from, const char *reason
     g->open_switch = slot;
     g->after_sum = 0;
     g->after_n = g->n_recent = 0;
-    if (g->o->rule.signal == GOVERN_MEMORY) { /* what is not used gives its memory back */
+    if (g->o->rule.signal == GOVERN_MEMORY) { /* release the memory of levels that are not in use */
         arm_close(g->arm[from]);
         g->arm[from] = NULL;
         g->out->level[from].loaded = false;
@@ -302,7 +303,7 @@ static enum err_code begin(struct governing *g, struct err *why)
              config_line(g->o->config[0], config, sizeof config), g->o->levels - 1);
     workload_line(&g->o->workload, r->workload, sizeof r->workload);
     enum err_code rc = line ? db_machine_put(g->db, g->o->machine->id, line, why)
-                            : err_set(why, ERR_NOMEM, "no memory to describe a machine");
+                            : err_set(why, ERR_NOMEM, "out of memory for the machine's description");
     free(line);
     if (!rc) rc = db_run_insert(g->db, r, why);
     g->started = !rc;
@@ -356,17 +357,17 @@ static enum err_code serve_all(struct governing *g, struct err *why)
 static enum err_code check(const struct governor_options *o, struct err *why)
 {
     if (o->levels < 2 || o->levels > GOVERNOR_LEVELS)
-        return err_set(why, ERR_USAGE, "%d configurations: want 2 to %d, the most exact first", o->levels,
+        return err_set(why, ERR_USAGE, "%d configurations: expected 2 to %d, the most exact first", o->levels,
                        GOVERNOR_LEVELS);
     if (*o->workload.eval_file || o->workload.train || (!o->workload.gen && !o->workload.prompt))
-        return err_set(why, ERR_USAGE, "a request is a workload such as pp128+tg32");
+        return err_set(why, ERR_USAGE, "expected requests such as pp128+tg32");
     if ((o->rule.signal == GOVERN_ITL || o->rule.signal == GOVERN_DECODE) && !o->workload.gen)
-        return err_set(why, ERR_USAGE, "rule %s needs requests that generate",
+        return err_set(why, ERR_USAGE, "rule %s needs requests that generate tokens",
                        GOVERNOR_SIGNALS[o->rule.signal].name);
     if (o->rule.signal == GOVERN_TTFT && !o->workload.prompt)
         return err_set(why, ERR_USAGE, "rule ttft needs requests with a prompt, such as pp128+tg32");
     if (o->requests <= 0 && !(o->for_s > 0))
-        return err_set(why, ERR_USAGE, "want a number of requests or a time");
+        return err_set(why, ERR_USAGE, "expected a number of requests or a duration");
     return ERR_OK;
 }
 
@@ -376,7 +377,7 @@ enum err_code governor_run(struct governor_result *out, const struct governor_op
     memset(out, 0, sizeof *out);
     for (int i = 0; i < GOVERNOR_LEVELS; i++) out->level[i].signal = NAN;
     enum err_code rc = check(o, why);
-    if (!rc && !g) rc = err_set(why, ERR_NOMEM, "no memory to govern");
+    if (!rc && !g) rc = err_set(why, ERR_NOMEM, "out of memory for the governor");
     if (rc) {
         free(g);
         return rc;
@@ -387,13 +388,13 @@ enum err_code governor_run(struct governor_result *out, const struct governor_op
     governor_init(&g->state, o->levels);
     g->window = calloc(WINDOW_SAMPLES, sizeof *g->window);
     g->stored = calloc(WINDOW_STORED, sizeof *g->stored);
-    if (!g->window || !g->stored) rc = err_set(why, ERR_NOMEM, "no memory for samples");
+    if (!g->window || !g->stored) rc = err_set(why, ERR_NOMEM, "out of memory for samples");
     if (!rc) rc = db_open(&g->db, o->db_path, why);
     if (!rc) rc = load_all(g, why);
     if (!rc) rc = begin(g, why);
     if (!rc) rc = serve_all(g, why);
     out->stopped = g->cancelled;
-    if (rc == ERR_CANCELLED && g->cancelled) rc = ERR_OK; /* in the middle of a request */
+    if (rc == ERR_CANCELLED && g->cancelled) rc = ERR_OK; /* the request was interrupted */
     if (g->started)
         db_run_finish(g->db, g->run.id,
                       rc             ? "failed"

@@ -1,12 +1,12 @@
-/* advisor/recipe/rules.c - see recipe.h. */
+/* advisor/recipe/rules.c - writes formats of single tensors as rules of a config line (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the rules alone: with the base format in front a whole line stays below what databases and workers keep.
- */
+/* of the rules alone: with the base format, the whole line stays below the limit of the database and of
+ * workers */
 enum { RULES_MAX = 480 };
 
 bool recipe_rules_part(const char *tensor, char part[64], int *layer)
@@ -21,10 +21,10 @@ bool recipe_rules_part(const char *tensor, char part[64], int *layer)
     return in_layer && tail;
 }
 
-/* A tensor with its name taken apart once. */
+/* A tensor with its name parsed once. */
 struct named {
     char part[64];
-    int layer, group; /* group: index of the first tensor of the same part */
+    int layer, group; /* group: index of the first tensor with the same part */
     const struct format *format;
 };
 
@@ -44,7 +44,7 @@ static struct named *take_apart(const struct assigned *a, int n)
     return t;
 }
 
-/* How many of the group have that format. */
+/* How many tensors of the group have that format. */
 static int count(const struct named *t, int n, int group, const struct format *f)
 {
     int found = 0;
@@ -52,7 +52,7 @@ static int count(const struct named *t, int n, int group, const struct format *f
     return found;
 }
 
-/* What most tensors of the group have; of equals the one met first. */
+/* The format of most tensors of the group; of equals the first one met. */
 static const struct format *majority(const struct named *t, int n, int group)
 {
     const struct format *best = t[group].format;
@@ -69,7 +69,7 @@ static bool has_layer(const struct named *t, int n, const struct named *like, in
     return false;
 }
 
-/* "0-3+7": the layers in which the group has this one's format. */
+/* "0-3+7": the layers where the group has this tensor's format. */
 static void put_layers(struct str *s, const struct named *t, int n, const struct named *like)
 {
     int last = -1;
@@ -87,7 +87,7 @@ static void put_layers(struct str *s, const struct named *t, int n, const struct
     }
 }
 
-/* Is this the first of its group with its format? Rules are written where one is met first. */
+/* Is this the first tensor of its group with its format? It writes the rule. */
 static bool is_first(const struct named *t, int i)
 {
     for (int j = 0; j < i; j++)
@@ -95,8 +95,8 @@ static bool is_first(const struct named *t, int i)
     return true;
 }
 
-/* The rules behind one base format: layers that differ from their group's majority, then groups that differ
- * from the base. The first rule that fits counts, so the narrow ones stand first. */
+/* The rules for one base format: first layers that differ from their group's majority, then groups that
+ * differ from the base. The first matching rule counts, so the narrow ones come first. */
 static void put_rules(struct str *s, const struct named *t, int n, const struct format *base)
 {
     for (int i = 0; i < n; i++) {

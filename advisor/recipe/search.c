@@ -1,4 +1,4 @@
-/* advisor/recipe/search.c - see recipe.h. */
+/* advisor/recipe/search.c - searches a mixed recipe and checks it against the uniform ones (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <inttypes.h>
@@ -21,9 +21,9 @@ struct search {
     struct item *items;
     struct assigned *assigned;
     struct model *reference;
-    struct logit_cache logit_cache; /* of the text that was read last */
+    struct logit_cache logit_cache; /* hash of the text that was read last */
     int ctx;
-    int64_t most; /* bytes of weights that the target allows; 0: those of the mixed recipe */
+    int64_t most; /* bytes of weights that the target allows; 0: as many as the mixed recipe takes */
     const char *doing;
     double window[2][WINDOWS_MAX];
 };
@@ -47,7 +47,7 @@ static enum err_code read_text(char **text, size_t *n, const char *file, const c
     return rc;
 }
 
-/* With one text of the user's own, half of it searches and the other half checks. */
+/* With a text of the user, its first half is for the search and its second half for the check. */
 static enum err_code read_texts(struct search *x, struct err *why)
 {
     size_t n = 0, m = 0;
@@ -73,7 +73,7 @@ static enum err_code plan_of(struct quantize_plan *p, const struct search *x, co
     return rc ? rc : quantize_plan_init(p, x->s.source, &c, why);
 }
 
-/* Bytes of the tensors that are chosen for, under a plan. */
+/* Bytes of the searched tensors in a memory estimate. */
 static int64_t chosen_bytes(const struct search *x, const struct quantize_plan *p)
 {
     int64_t bytes = 0;
@@ -83,17 +83,17 @@ static int64_t chosen_bytes(const struct search *x, const struct quantize_plan *
     return bytes;
 }
 
-/* What the chosen tensors may take together. */
+/* Bytes that the searched tensors may take together. */
 static enum err_code byte_limit(int64_t *limit, struct search *x, struct err *why)
 {
     struct quantize_plan p = { 0 };
     enum err_code rc = plan_of(&p, x, x->o->like ? x->o->like : x->s.format[0]->name, why);
     const int64_t chosen = rc ? 0 : chosen_bytes(x, &p);
     *limit = x->o->like ? chosen : x->o->bytes - (p.file_bytes - chosen);
-    x->most = p.bytes - chosen + *limit; /* what a uniform recipe may take to be beaten */
+    x->most = p.bytes - chosen + *limit; /* the size up to which uniform recipes compete */
     quantize_plan_done(&p);
     if (!rc && *limit <= 0)
-        rc = err_set(why, ERR_FIT, "a file of %" PRId64 " bytes has no room for weights here", x->o->bytes);
+        rc = err_set(why, ERR_FIT, "a file of %" PRId64 " bytes is too small for the weights here", x->o->bytes);
     return rc;
 }
 
@@ -115,7 +115,7 @@ static int64_t taken_bytes(const struct search *x)
     return bytes;
 }
 
-/* The choice that most tensors of the same part have. */
+/* The choice of most tensors with the same part. */
 static int part_majority(const struct search *x, int of)
 {
     int votes[ALLOCATE_CHOICES] = { 0 }, best = x->items[of].taken, layer;
@@ -130,8 +130,8 @@ static int part_majority(const struct search *x, int of)
     return best;
 }
 
-/* One tensor joins the format of most of its part: the one for which that costs least and stays within the
- * limit; else one that becomes smaller. False: there is none left. */
+/* Shorten the rules: give one tensor the choice of most of its part, where that costs least and stays within
+ * the limit; otherwise a smaller choice. False: no change is left. */
 static bool simplify(struct search *x, int64_t limit)
 {
     int best = -1, to = -1;
@@ -158,7 +158,7 @@ static enum err_code write_line(struct search *x, int64_t limit, char line[RECIP
         assign(x);
         if (recipe_rules_line(x->assigned, x->s.n, line)) return ERR_OK;
         if (!simplify(x, limit))
-            return err_set(why, ERR_FIT, "the mix takes more rules than a config line can hold (%d bytes)",
+            return err_set(why, ERR_FIT, "the recipe needs more rules than a config line can hold (%d bytes)",
                            CONFIG_VALUE - 1);
     }
 }
@@ -185,7 +185,7 @@ static bool go_on_making(void *arg, const char *phase, double done)
     return !x->o->progress || x->o->progress(x->o->progress_ctx, phase, (int)(100 * done), 100);
 }
 
-/* The recipe's line with how the model runs. */
+/* The recipe's line with the runtime settings. */
 static enum err_code config_of(struct config *c, const struct search *x, const char *line, struct err *why)
 {
     enum err_code rc = config_parse(c, line, why);
@@ -253,8 +253,8 @@ static enum err_code check_one(struct recipe_figures *f, double *window, struct 
 
 /* ---------------------------------------------------------------- the search */
 
-/* Single costs do not quite add up: the target that the sum must meet is corrected by what all of them
- * together were measured to cost, a few times at most. */
+/* The costs of single tensors do not add up exactly: the target for their sum is corrected by the measured
+ * cost of all together, a few times at most. */
 static enum err_code for_kld(struct search *x, struct err *why)
 {
     enum { ROUNDS = 4 };
@@ -265,7 +265,7 @@ static enum err_code for_kld(struct search *x, struct err *why)
     for (int i = 0; i < ROUNDS; i++) {
         enum err_code rc = allocate_cost(&a, x->items, x->s.n, ask, why);
         if (rc && i == 0) return err_prefix(why, "KL divergence");
-        if (rc) break; /* no mix is that exact by the sum: keep what there is */
+        if (rc) break; /* no mix reaches it by the sum: keep the current one */
         struct recipe_figures f = { .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
         rc = write_line(x, INT64_MAX, f.line, why);
         if (!rc) rc = sizes(&f, x, why);
@@ -304,8 +304,8 @@ static enum err_code for_bytes(struct search *x, struct err *why)
     return rc;
 }
 
-/* Every uniform format of at most the mixed one's size, the largest two and the one that gave the size: the
- * one that is nearest to the model on the text that checks is the one to beat. */
+/* Choose the uniform competitors: the two largest formats of at most the mixed recipe's size, and the one
+ * that defined the size. The one closest to the model on the check text is the one to beat. */
 static enum err_code best_uniform(struct search *x, struct err *why)
 {
     enum { TRIED = 3 };
@@ -342,7 +342,7 @@ static void judge(struct search *x)
     const int n = (int)MIN(f->windows, (int64_t)WINDOWS_MAX);
     f->difference = (struct interval){ NAN, NAN, NAN };
     if (!*f->uniform.line) {
-        snprintf(f->reason, sizeof f->reason, "no uniform format is that small: there is nothing to beat");
+        snprintf(f->reason, sizeof f->reason, "no uniform format is that small, so there is nothing to beat");
         f->beats = true;
         return;
     }
@@ -352,8 +352,8 @@ static void judge(struct search *x)
     if (f->beats) return;
     snprintf(
         f->reason, sizeof f->reason,
-        "not beaten: on %d windows that took no part in the choice %s is %s (%+.2g nats a token [%+.2g, %+.2g])",
-        n, f->uniform.line, f->difference.estimate > 0 ? "nearer to the model" : "not surely worse",
+        "not better: on the %d windows of the check text, %s is %s (%+.2g nats per token [%+.2g, %+.2g])",
+        n, f->uniform.line, f->difference.estimate > 0 ? "closer to the model" : "not proven worse",
         f->difference.estimate, f->difference.lower, f->difference.upper);
 }
 
@@ -363,11 +363,11 @@ static enum err_code check_target(const struct recipe_search *o, struct err *why
     for (int k = KNOB_METHOD; k <= KNOB_TENSORS; k++)
         if (o->config->given[k])
             return err_set(why, ERR_USAGE,
-                           "%s is what is searched for: the config may only say how the model runs",
+                           "the recipe %s cannot be given: it is what the search looks for; -C may only set how the model runs",
                            KNOBS[k].key);
     if (targets == 1 && !(o->kld <= 0)) return ERR_OK;
     return err_set(why, ERR_USAGE,
-                   "want one target: a size in bytes, that of a uniform format, or a KL divergence > 0");
+                   "expected one target: a size in bytes, the size of a uniform format, or a KL divergence > 0");
 }
 
 static enum err_code search_measure(struct search *x, struct err *why)
@@ -419,7 +419,7 @@ enum err_code recipe_search(struct recipe_found *out, const struct recipe_search
 {
     struct search *x = calloc(1, sizeof *x);
     *out = (struct recipe_found){ .predicted_kld = NAN, .search_kld = NAN };
-    if (!x) return err_set(why, ERR_NOMEM, "no memory to search");
+    if (!x) return err_set(why, ERR_NOMEM, "out of memory for a search");
     x->o = o;
     x->out = out;
     x->ctx = o->ctx > 0 ? o->ctx : CTX;

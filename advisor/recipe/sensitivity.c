@@ -1,4 +1,5 @@
-/* advisor/recipe/sensitivity.c - see recipe.h. */
+/* advisor/recipe/sensitivity.c - measures what each tensor costs in each format, and estimates what was not
+ * measured (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <math.h>
@@ -25,17 +26,17 @@ static enum err_code read_formats(struct sensitivities *s, const char *words, st
     for (char *word = strtok_r(copy, " ,", &rest); word; word = strtok_r(NULL, " ,", &rest)) {
         const struct format *f = format_find(word);
         if (!f || !f->encode || !f->decode)
-            return err_set(why, ERR_USAGE, "format '%.40s' cannot be made and run here", word);
+            return err_set(why, ERR_USAGE, "format '%.40s' cannot be both made and run here", word);
         if (s->formats == ALLOCATE_CHOICES - 1)
-            return err_set(why, ERR_USAGE, "more than %d formats to choose from", ALLOCATE_CHOICES - 1);
+            return err_set(why, ERR_USAGE, "expected at most %d formats to choose from", ALLOCATE_CHOICES - 1);
         s->format[s->formats++] = f;
     }
-    if (!s->formats) return err_set(why, ERR_USAGE, "no format to choose from");
-    s->format[s->formats++] = NULL; /* as the file has it */
+    if (!s->formats) return err_set(why, ERR_USAGE, "expected at least one format to choose from");
+    s->format[s->formats++] = NULL; /* left in floats */
     return ERR_OK;
 }
 
-/* Would a uniform recipe touch it? Then a mixed one has to say what becomes of it. */
+/* Would a uniform recipe quantize it? Then a mixed one must choose a format for it. */
 static bool is_converted(const struct sensitivities *s, const struct gguf_tensor *t)
 {
     struct config c;
@@ -61,7 +62,7 @@ static void describe(struct sensitive_tensor *x, const struct sensitivities *s, 
         x->kld[k] = x->kld_se[k] = x->nmse[k] = NAN;
         if (s->format[k]) continue;
         x->kld[k] = x->kld_se[k] = x->nmse[k] = 0;
-        x->measured[k] = true; /* 11 bits of every weight, or all: nothing that shows */
+        x->measured[k] = true; /* f16 keeps 11 significant bits of every weight: no measurable difference */
     }
 }
 
@@ -77,8 +78,7 @@ static enum err_code list_tensors(struct sensitivities *s, struct err *why)
         if (!is_float(t->format))
             return err_set(
                 why, ERR_USAGE,
-                "tensor '%s' is quantized already (%s): want the model in f32, f16 or bf16, a second "
-                "rounding would hide in the first",
+                "tensor '%s' is already quantized (%s): give the model in f32, f16 or bf16, because a second rounding error would hide in the first",
                 t->name, t->format->name);
         struct sensitive_tensor *x = &s->tensor[s->n++];
         describe(x, s, t);
@@ -89,10 +89,10 @@ static enum err_code list_tensors(struct sensitivities *s, struct err *why)
     }
     return some ? ERR_OK
                 : err_set(why, ERR_USAGE,
-                          "no matrix of this model has rows that fill blocks of these formats");
+                          "no matrix of this model has rows that fill the blocks of these formats");
 }
 
-/* Same basis, comparable figures. */
+/* Measurements are comparable if they have the same basis. */
 static void name_basis(struct sensitivities *s, const struct sensitivity_options *o)
 {
     snprintf(s->basis, sizeof s->basis, "text %s, %lld windows of %d, precision %s", o->text.name,
@@ -191,8 +191,9 @@ static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, st
     return keep(a, x, k, why);
 }
 
-/* One format of every tensor before a second of any: with one, the others can be estimated. The middle of the
- * list first, then outwards, so that estimates reach as short as they can. */
+/* Measure one format of every tensor before a second one of any: one measurement allows estimates of the
+ * others. Start with the middle of the list, then outwards, so that estimates extrapolate as little as
+ * possible. */
 static enum err_code ask_all(struct asking *a, struct err *why)
 {
     struct sensitivities *s = a->s;
@@ -237,8 +238,8 @@ static enum err_code measure(struct sensitivities *s, const struct sensitivity_o
 
 /* ---------------------------------------------------------------- what was not asked */
 
-/* KL divergence per weight and squared relative error, over all that was measured: for tensors that cannot be
- * asked. */
+/* Mean KL divergence per weight and squared relative error over all measurements, for tensors that cannot be
+ * measured. */
 static double usual_rate(const struct sensitivities *s)
 {
     double kld = 0, error = 0;
@@ -252,7 +253,7 @@ static double usual_rate(const struct sensitivities *s)
     return error > 0 ? kld / error : NAN;
 }
 
-/* The measured format of this tensor whose error is nearest; -1: none. */
+/* The measured format of this tensor with the closest error; -1: none. */
 static int nearest(const struct sensitivities *s, const struct sensitive_tensor *x, int k)
 {
     int best = -1;
@@ -293,7 +294,7 @@ enum err_code sensitivities_measure(struct sensitivities *out, const struct sens
     if (!rc) rc = measure(out, o, why);
     if (!rc) estimate(out);
     if (!rc && !out->measured)
-        rc = err_set(why, ERR_USAGE, "the time was too short for a single measurement: raise --budget");
+        rc = err_set(why, ERR_USAGE, "the budget was too short for a single measurement: raise --budget");
     return rc;
 }
 
