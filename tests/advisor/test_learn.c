@@ -1,6 +1,7 @@
-/* Proves: without past runs a prediction is the model's, within its interval; runs correct what is like them,
- * less what is less like them, and narrow the interval where they agree; the order of runs does not matter; a
- * systematic error is found; intervals hold nine in ten of what follows the model; accuracy counts right. */
+/* Proves: without earlier runs a prediction is the cost model's, within its interval; residuals correct
+ * similar configs, less similar ones less, and narrow the interval where they agree; the order of runs does
+ * not matter; a systematic error is found; 90 % intervals hold nine in ten of values drawn from the model;
+ * accuracy counts correctly. */
 #include <math.h>
 
 #include "tests/advisor/fake.h"
@@ -88,7 +89,8 @@ static double width(struct estimate e)
 static void nothing_learned_is_the_model_alone(void **state)
 {
     const struct estimate e = ask(*state, traits("q4_0", 3, ""), 100, 0.1);
-    CHECK(e.value == 100 && e.runs == 0);
+    CHECK_NEAR(e.value, 100, 0);
+    CHECK_NEAR(e.runs, 0, 0);
     CHECK_NEAR(e.high, 100 * exp(1.645 * 0.1), 1e-9);
     CHECK_NEAR(e.low, 100 * exp(-1.645 * 0.1), 1e-9);
     CHECK(isnan(ask(*state, traits("q4_0", 3, ""), NAN, 0.1).value));
@@ -103,17 +105,22 @@ static void what_is_like_a_run_learns_most(void **state)
                           threads = ask(t, traits("q4_0", 3, "threads=1"), 100, 0.1),
                           recipe = ask(t, traits("q8_0", 3, "threads=1"), 100, 0.1),
                           other = ask(t, traits("q8_0", 9, "threads=1"), 100, 0.1);
-    CHECK(same.value < threads.value && threads.value < recipe.value && recipe.value < other.value);
-    CHECK(fabs(same.value - 90) < 1.5 && other.value < 100);
-    CHECK(width(same) < 0.6 * width(before) && width(same) < width(other) && same.runs == 4);
-    /* another basis has nothing to do with it */
+    CHECK_LT(same.value, threads.value);
+    CHECK_LT(threads.value, recipe.value);
+    CHECK_LT(recipe.value, other.value);
+    CHECK_LT(fabs(same.value - 90), 1.5);
+    CHECK_LT(other.value, 100);
+    CHECK_LT(width(same), 0.6 * width(before));
+    CHECK_LT(width(same), width(other));
+    CHECK_NEAR(same.runs, 4, 0);
+    /* another basis is not affected */
     t->ceilings.kernels.measured = true;
     t->ceilings.kernels.measured_unix_ms = 78;
     CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
     correction_basis(&t->ceilings, t->basis, sizeof t->basis);
     teach(t, traits("q4_0", 3, "threads=2"), 50, 45);
-    CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value < 100);
-    t->ceilings.kernels.measured_unix_ms++; /* kernels were timed anew */
+    CHECK_LT(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
+    t->ceilings.kernels.measured_unix_ms++; /* kernels were timed again */
     CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
 }
 
@@ -136,15 +143,15 @@ static void the_order_of_runs_does_not_matter(void **state)
     CHECK_NEAR(e[0].high / e[1].high, 1, 1e-9);
 }
 
-/* A number between -1 and 1. */
+/* A random number between -1 and 1. */
 static double toss(uint64_t *seed)
 {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
     return (double)(*seed >> 11) * 0x1p-52 - 1;
 }
 
-/* Machines whose model is wrong by a factor of their own, and by one of each recipe: shown half of their
- * configurations, the others are predicted. */
+/* Machines whose model errs by a factor of their own and one per recipe: half of the configurations are
+ * recorded, the others are predicted. */
 static void unseen_configurations_lie_in_their_intervals(void **state)
 {
     static const char *const RECIPES[] = { "q4_0", "q8_0", "q4_K", "q6_K", "f16", "q5_0" };
@@ -172,9 +179,9 @@ static void unseen_configurations_lie_in_their_intervals(void **state)
                     close += fabs(e.value / truth - 1) <= 0.10;
                 }
     }
-    CHECK(n == 72);
-    CHECK(in >= 0.85 * n);
-    CHECK(close >= 0.9 * n);
+    CHECK_NEAR(n, 72, 0);
+    CHECK_LE(0.85 * n, in);
+    CHECK_LE(0.9 * n, close);
 }
 
 static void accuracy_counts(void **state)
@@ -182,21 +189,27 @@ static void accuracy_counts(void **state)
     (void)state;
     struct accuracy a[ACCURACY_MAX];
     struct residual_row rows[5] = {
-        { .predicted = 105, .low = 90, .high = 120, .measured = 100 },  /* within 10 % */
-        { .predicted = 85, .low = 80, .high = 99, .measured = 100 },    /* within 20 %, beside its interval */
-        { .predicted = 150, .low = 50, .high = 250, .measured = 100 },  /* far off, and said so */
-        { .predicted = NAN, .low = NAN, .high = NAN, .measured = 100 }, /* nothing was told */
+        { .predicted = 105, .low = 90, .high = 120, .measured = 100 }, /* within 10 % */
+        /* within 20 %, outside its interval */
+        { .predicted = 85, .low = 80, .high = 99, .measured = 100 },
+        /* far off, but inside its wide interval */
+        { .predicted = 150, .low = 50, .high = 250, .measured = 100 },
+        { .predicted = NAN, .low = NAN, .high = NAN, .measured = 100 }, /* there was no prediction */
         { .predicted = 10, .low = 9, .high = 11, .measured = 10 },
     };
     for (int i = 0; i < 5; i++)
         snprintf(rows[i].metric, sizeof rows[i].metric, "%s", i < 4 ? "decode_tok_s" : "load_s");
     assert_int_equal(accuracy_of(a, rows, 5), 2);
-    CHECK(a[0].n == 3 && a[0].within_10 == 1 && a[0].within_20 == 2 && a[0].in_interval == 2);
+    CHECK_NEAR(a[0].n, 3, 0);
+    CHECK_NEAR(a[0].within_10, 1, 0);
+    CHECK_NEAR(a[0].within_20, 2, 0);
+    CHECK_NEAR(a[0].in_interval, 2, 0);
     CHECK_NEAR(a[0].median_error, 0.15, 1e-12);
-    CHECK(a[1].n == 1 && a[1].within_10 == 1);
+    CHECK_NEAR(a[1].n, 1, 0);
+    CHECK_NEAR(a[1].within_10, 1, 0);
 }
 
-/* Memory that is slower than it was measured is what models that wait for it have in common. */
+/* Models that wait for memory share an error when memory is slower than it was measured. */
 static void waiting_for_memory_is_learned_by_its_share(void **state)
 {
     struct teaching *t = *state;
@@ -207,19 +220,23 @@ static void waiting_for_memory_is_learned_by_its_share(void **state)
     const struct estimate waits = ask(t, traits_of("q8_0", 5, "threads=1", 0.9), 100, 0.1),
                           thinks = ask(t, traits_of("q8_0", 5, "threads=1", 0.1), 100, 0.1),
                           others = ask(t, traits_of("q8_0", 5, "threads=2", 0.9), 100, 0.1);
-    CHECK(waits.value < 92.5 && thinks.value > 94 && thinks.value < 100);
-    CHECK(waits.value < others.value && others.value < thinks.value);
-    CHECK(width(waits) > width(thinks)); /* as memory is now, it may not be when this runs */
+    CHECK_LT(waits.value, 92.5);
+    CHECK_LT(94, thinks.value);
+    CHECK_LT(thinks.value, 100);
+    CHECK_LT(waits.value, others.value);
+    CHECK_LT(others.value, thinks.value);
+    CHECK_LT(width(thinks), width(waits)); /* the next run may meet other memory conditions */
 }
 
-/* A run beside which memory was looked at says more of everything else. */
+/* A run with probed memory tells more about everything else. */
 static void a_known_memory_is_less_noise(void **state)
 {
     struct teaching *t = *state;
     const struct residual_traits blind = traits_of("bf16", 3, "threads=1", 0.9),
                                  seen = traits_at("bf16", 3, "threads=1", 0.9, 0.7);
-    CHECK(!blind.conditions.memory_ratio && seen.conditions.memory_ratio == 0.7 &&
-          strstr(seen.text, " pace=0.700"));
+    CHECK(!blind.conditions.memory_ratio);
+    CHECK_NEAR(seen.conditions.memory_ratio, 0.7, 0);
+    CHECK(strstr(seen.text, " pace=0.700"));
     teach(t, blind, 50, 40);
     const double after_blind = ask(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1).value;
     struct err why = { 0 };
@@ -227,10 +244,11 @@ static void a_known_memory_is_less_noise(void **state)
     teach(t, seen, 50, 40);
     const struct estimate e = ask(t, traits_at("q8_0", 3, "threads=1", 0.9, 0.7), 100, 0.1),
                           unknown = ask(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1);
-    CHECK(e.value < after_blind && width(e) < width(unknown));
+    CHECK_LT(e.value, after_blind);
+    CHECK_LT(width(e), width(unknown));
 }
 
-/* One run that says what no other does moves none of them by much; several that agree are no outliers. */
+/* One outlier changes no prediction much; several runs that agree are no outliers. */
 static void what_no_other_run_says_counts_little(void **state)
 {
     static const char *const RECIPES[] = { "q4_0", "q8_0", "q4_K", "q6_K", "f16", "q5_0" };
@@ -243,16 +261,17 @@ static void what_no_other_run_says_counts_little(void **state)
         }
     const struct residual_traits like = traits("q5_K", 3, "threads=2"), same = traits("q4_1", 3, "threads=2");
     const struct estimate before = ask(t, like, 100, 0.1);
-    CHECK(before.value > 93 && before.value < 96);
+    CHECK_LT(93, before.value);
+    CHECK_LT(before.value, 96);
     teach(t, same, 50, 100);
     const struct estimate after = ask(t, like, 100, 0.1);
     CHECK_NEAR(after.value / before.value, 1, 0.01);
-    CHECK(width(after) < 1.2 * width(before));
+    CHECK_LT(width(after), 1.2 * width(before));
     for (int i = 0; i < 4; i++) teach(t, same, 50, 100);
-    CHECK(ask(t, same, 100, 0.1).value > 150); /* they agree with each other */
+    CHECK_LT(150, ask(t, same, 100, 0.1).value); /* they agree with each other */
 }
 
-/* A run whose repetitions differ much teaches little. */
+/* A run whose repetitions scatter has less weight. */
 static void repetitions_say_how_much_a_run_teaches(void **state)
 {
     static const struct model_shape SHAPE = { .arch = "llama", .params = 3 };
@@ -266,13 +285,17 @@ static void repetitions_say_how_much_a_run_teaches(void **state)
         residual_traits_of(&given, &SHAPE, &c,
                            &(struct residual_work){
                                .depth = 64, .threads = 1, .noise = 0.1 * i, .conditions = { 0.9, 0.8 } });
-        CHECK(given.conditions.core_ratio == 0.8 && !strstr(given.text, " noise=") == !i);
+        CHECK_NEAR(given.conditions.core_ratio, 0.8, 0);
+        CHECK(!strstr(given.text, " noise=") == !i);
         CHECK_NEAR(given.noise, 0.1 * i, 1e-12);
         CHECK_OK(db_residual_clear(t->d, "m", &why));
         teach(t, given, 50, 40);
         value[i] = ask(t, traits("q4_0", 3, "threads=1"), 100, 0.1).value;
     }
-    CHECK(80 < value[0] && value[0] < value[1] - 1 && value[1] < value[2] - 1 && value[2] < 100);
+    CHECK_LT(80, value[0]);
+    CHECK_LT(value[0], value[1] - 1);
+    CHECK_LT(value[1], value[2] - 1);
+    CHECK_LT(value[2], 100);
 }
 
 int main(void)
