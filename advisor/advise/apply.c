@@ -57,7 +57,7 @@ static void header_get(const char *text, const char *key, char *out, size_t size
     }
 }
 
-static enum err_code read_file(struct applied *out, const char *path, struct err *why)
+static enum err_code config_file_parse(struct applied *out, const char *path, struct err *why)
 {
     char *text, number[24];
     enum err_code rc = file_read(&text, NULL, path, FILE_LIMIT, why);
@@ -87,7 +87,8 @@ static void model_word(const char *model_path, char *out, size_t size)
 }
 
 /* FOLDER/MODEL.conf, or FOLDER/MODEL-1a2b3c4d.conf with the first digits of the model's hash. */
-static enum err_code path_of(char path[4096], const char *model_path, const char *sha256, struct err *why)
+static enum err_code config_file_path(char path[4096], const char *model_path, const char *sha256,
+                                      struct err *why)
 {
     char word[256], *folder;
     model_word(model_path, word, sizeof word);
@@ -114,7 +115,7 @@ static bool has_namesakes(const char *plain)
     return found;
 }
 
-static enum err_code hash_of(const char *model_path, char sha256[HASH_HEX], struct err *why)
+static enum err_code file_model_hash(const char *model_path, char sha256[HASH_HEX], struct err *why)
 {
     struct gguf *g = NULL;
     enum err_code rc = gguf_open(&g, model_path, why);
@@ -129,17 +130,17 @@ enum err_code apply_read(struct applied *out, const char *model_path, bool *foun
 {
     char plain[4096], exact[4096], sha256[HASH_HEX];
     *found = false;
-    enum err_code rc = path_of(plain, model_path, NULL, why);
+    enum err_code rc = config_file_path(plain, model_path, NULL, why);
     if (rc) return rc;
     const bool none = access(plain, F_OK) && errno == ENOENT;
     snprintf(out->path, sizeof out->path, "%s", plain);
     if (none && !has_namesakes(plain)) return ERR_OK; /* in the usual case the model need not be read */
-    rc = hash_of(model_path, sha256, why);
-    if (!rc) rc = path_of(exact, model_path, sha256, why);
+    rc = file_model_hash(model_path, sha256, why);
+    if (!rc) rc = config_file_path(exact, model_path, sha256, why);
     if (rc) return rc;
     const bool own = !access(exact, F_OK);
     if (none && !own) return ERR_OK;
-    rc = read_file(out, own ? exact : plain, why);
+    rc = config_file_parse(out, own ? exact : plain, why);
     if (rc) return rc;
     *found = own || !*out->model_sha256 || !strcmp(out->model_sha256, sha256);
     if (!*found) snprintf(out->path, sizeof out->path, "%s", exact);
@@ -149,7 +150,7 @@ enum err_code apply_read(struct applied *out, const char *model_path, bool *foun
 /* ---------------------------------------------------------------- writing */
 
 /* Could the model be loaded with this config, as far as its header tells? */
-static enum err_code check(const struct apply_request *r, struct err *why)
+static enum err_code config_check_model(const struct apply_request *r, struct err *why)
 {
     struct gguf *g = NULL;
     struct memory_plan plan;
@@ -161,7 +162,7 @@ static enum err_code check(const struct apply_request *r, struct err *why)
     return rc;
 }
 
-static void put_comment(FILE *f, const char *key, const char *text)
+static void comment_append(FILE *f, const char *key, const char *text)
 {
     if (!*text) return;
     fprintf(f, "# %s: ", key);
@@ -169,21 +170,21 @@ static void put_comment(FILE *f, const char *key, const char *text)
     fputc('\n', f);
 }
 
-static void put_file(FILE *f, const struct applied *a, const char *model_path)
+static void config_file_write(FILE *f, const struct applied *a, const char *model_path)
 {
     char number[24] = "";
     fputs("# written by qdyno; run, bench and the dashboard use the last line by default\n", f);
-    put_comment(f, "file", model_path);
-    put_comment(f, "model", a->model_sha256);
-    put_comment(f, "machine", a->machine);
-    put_comment(f, "when", a->when);
+    comment_append(f, "file", model_path);
+    comment_append(f, "model", a->model_sha256);
+    comment_append(f, "machine", a->machine);
+    comment_append(f, "when", a->when);
     if (a->run_id) snprintf(number, sizeof number, "%lld", (long long)a->run_id);
-    put_comment(f, "run", number);
-    put_comment(f, "because", a->because);
+    comment_append(f, "run", number);
+    comment_append(f, "because", a->because);
     fprintf(f, "%s\n", a->line);
 }
 
-static enum err_code keep_previous(const char *path, struct err *why)
+static enum err_code previous_keep(const char *path, struct err *why)
 {
     struct str previous = { 0 };
     if (access(path, F_OK)) return ERR_OK;
@@ -201,8 +202,8 @@ enum err_code apply_write(struct applied *out, const struct apply_request *r, st
     struct atomic_file f;
     struct applied old, a = { .run_id = r->run_id };
     bool found;
-    enum err_code rc = check(r, why);
-    if (!rc) rc = hash_of(r->model_path, a.model_sha256, why);
+    enum err_code rc = config_check_model(r, why);
+    if (!rc) rc = file_model_hash(r->model_path, a.model_sha256, why);
     if (rc) return rc;
     struct err broken = { 0 }; /* an unreadable file is replaced, and kept as the previous one */
     rc = apply_read(&old, r->model_path, &found, &broken);
@@ -216,10 +217,10 @@ enum err_code apply_write(struct applied *out, const struct apply_request *r, st
     if (r->machine) snprintf(a.machine, sizeof a.machine, "%s", r->machine->id);
     snprintf(a.because, sizeof a.because, "%s", r->because ? r->because : "chosen by hand");
     clock_iso8601(clock_unix_ms(), a.when, sizeof a.when);
-    rc = keep_previous(a.path, why);
+    rc = previous_keep(a.path, why);
     if (!rc) rc = atomic_file_open(&f, a.path, why);
     if (rc) return rc;
-    put_file(f.stream, &a, r->model_path);
+    config_file_write(f.stream, &a, r->model_path);
     rc = atomic_file_commit(&f, why);
     if (!rc && out) *out = a;
     return rc;

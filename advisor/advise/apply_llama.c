@@ -27,7 +27,7 @@ static const struct lost {
     { KNOB_HANDICAP, "only for tests of qdyno" },
 };
 
-static void note(struct str *s, const char *key, const char *value, const char *what)
+static void notes_append(struct str *s, const char *key, const char *value, const char *what)
 {
     if (s->len) str_append(s, "; ");
     str_printf(s, "%s=%s: %s", key, value, what);
@@ -82,7 +82,7 @@ static void recipe_line(const struct config *c, char *out, size_t size)
     config_line(&only, out, size);
 }
 
-static void put_runtime(struct str *out, const struct config *c)
+static void runtime_append(struct str *out, const struct config *c)
 {
     if (config_int(c, KNOB_THREADS)) str_printf(out, " -t %s", config_text(c, KNOB_THREADS));
     if (config_int(c, KNOB_CTX)) str_printf(out, " -c %s", config_text(c, KNOB_CTX));
@@ -133,10 +133,10 @@ enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *mo
     }
     str_append(out, "llama-server -m ");
     word_append(out, made);
-    put_runtime(out, c);
+    runtime_append(out, c);
     for (size_t i = 0; i < COUNT_OF(LOST); i++)
         if (c->given[LOST[i].knob] && strcmp(config_text(c, LOST[i].knob), KNOBS[LOST[i].knob].otherwise))
-            note(notes, KNOBS[LOST[i].knob].key, config_text(c, LOST[i].knob), LOST[i].what);
+            notes_append(notes, KNOBS[LOST[i].knob].key, config_text(c, LOST[i].knob), LOST[i].what);
     return out->failed || notes->failed ? err_set(why, ERR_NOMEM, "out of memory for a command line")
                                         : ERR_OK;
 }

@@ -18,14 +18,15 @@ enum err_code model_check(const char *path, const char *want, struct err *why)
     enum err_code rc = gguf_hash(file, hex, why);
     gguf_close(file);
     if (rc || !*want || !strcmp(want, hex)) return rc;
-    return err_set(why, ERR_FORMAT,
-                   "'%s' is another model than before: its SHA-256 is %.12s, expected %.12s; restore that file, or measure again",
-                   path, hex, want);
+    return err_set(
+        why, ERR_FORMAT,
+        "'%s' is another model than before: its SHA-256 is %.12s, expected %.12s; restore that file, or measure again",
+        path, hex, want);
 }
 
 /* ---------------------------------------------------------------- from a run */
 
-static const struct result *best_arm(const struct results *r, enum metric_id metric, const char *workload)
+static const struct result *run_best_arm(const struct results *r, enum metric_id metric, const char *workload)
 {
     const int better = METRICS[metric].better < 0 ? -1 : 1;
     const struct result *best = NULL;
@@ -37,12 +38,12 @@ static const struct result *best_arm(const struct results *r, enum metric_id met
     return best;
 }
 
-static enum err_code pick(const struct result **out, const struct results *r, int arm, const char *workload,
-                          enum metric_id metric, struct err *why)
+static enum err_code result_pick(const struct result **out, const struct results *r, int arm,
+                                 const char *workload, enum metric_id metric, struct err *why)
 {
     int found = 0;
     if (arm < 0 && !strcmp(r->run.verdict, verdict_name(VERDICT_BETTER)) && metric != METRIC_COUNT) {
-        *out = best_arm(r, metric, workload);
+        *out = run_best_arm(r, metric, workload);
         if (*out) return ERR_OK;
     }
     for (int i = 0; i < r->n; i++) {
@@ -53,12 +54,13 @@ static enum err_code pick(const struct result **out, const struct results *r, in
     }
     if (found == 1) return ERR_OK;
     if (found)
-        return err_set(why, ERR_USAGE, "run %" PRId64 " has several workloads: choose one with -w", r->run.id);
+        return err_set(why, ERR_USAGE, "run %" PRId64 " has several workloads: choose one with -w",
+                       r->run.id);
     return err_set(why, ERR_USAGE, "run %" PRId64 " has no result of arm %c%s%s", r->run.id,
                    'A' + MAX(arm, 0), workload ? " on " : "", workload ? workload : "");
 }
 
-static const char *model_path_of(const struct results *r, const char *line)
+static const char *run_model_path(const struct results *r, const char *line)
 {
     const json_t *lines = json_object_get(r->capsule, "config"),
                  *models = json_object_get(r->capsule, "model");
@@ -74,12 +76,13 @@ enum err_code baseline_of_run(struct baseline_row *out, const struct results *r,
     const struct result *x = NULL;
     const struct metric *m = metric_find(r->run.metric);
     enum metric_id metric = m ? (enum metric_id)(m - METRICS) : METRIC_COUNT;
-    enum err_code rc = pick(&x, r, arm, workload, metric, why);
+    enum err_code rc = result_pick(&x, r, arm, workload, metric, why);
     if (rc) return rc;
     if (metric == METRIC_COUNT) metric = result_main_metric(x);
     if (metric == METRIC_COUNT || isnan(result_mean(x, metric)))
-        return err_set(why, ERR_USAGE, "run %" PRId64 " has no result that a baseline could be made of", r->run.id);
-    const char *path = model_path_of(r, x->config);
+        return err_set(why, ERR_USAGE, "run %" PRId64 " has no result that a baseline could be made of",
+                       r->run.id);
+    const char *path = run_model_path(r, x->config);
     struct workload w;
     /* trained from scratch: there is no model file */
     const bool trains = !workload_parse(&w, x->workload, NULL) && w.train;
@@ -131,7 +134,7 @@ enum err_code baseline_of_config(struct baseline_row *out, const struct config *
 
 /* ---------------------------------------------------------------- the experiment */
 
-static bool same_file(const char *a, const char *b)
+static bool is_same_file(const char *a, const char *b)
 {
     char x[PATH_MAX], y[PATH_MAX];
     return !strcmp(a, b) || (realpath(a, x) && realpath(b, y) && !strcmp(x, y));
@@ -145,7 +148,7 @@ static void line_without_model(const struct config *c, char *buf, size_t size)
 }
 
 /* a line's own model= overrides the model given here */
-static enum err_code give_model(struct config *c, const char *path, struct err *why)
+static enum err_code spec_set_model(struct config *c, const char *path, struct err *why)
 {
     return *config_text(c, KNOB_MODEL) ? ERR_OK : config_set(c, KNOBS[KNOB_MODEL].key, path, why);
 }
@@ -177,7 +180,7 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
     const char *own = config_text(challenger, KNOB_MODEL), *model = *own               ? own
                                                                     : challenger_model ? challenger_model
                                                                                        : b->model_path;
-    const bool one_model = trains || same_file(model, b->model_path);
+    const bool one_model = trains || is_same_file(model, b->model_path);
     line_without_model(&out->config[0], one, sizeof one);
     line_without_model(challenger, other, sizeof other);
     if (one_model && !strcmp(one, other))
@@ -186,6 +189,6 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
             "the challenger equals the champion of '%s' (%s on the same model): name another config, or another model with -m",
             b->name, one);
     if (one_model) return ERR_OK;
-    rc = give_model(&out->config[0], b->model_path, why);
-    return rc ? rc : give_model(&out->config[1], model, why);
+    rc = spec_set_model(&out->config[0], b->model_path, why);
+    return rc ? rc : spec_set_model(&out->config[1], model, why);
 }

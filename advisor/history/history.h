@@ -179,7 +179,7 @@ const char *results_model(const struct results *r, const char *config);
 struct history_point {
     int64_t run_id, started_ms;
     int units;
-    double y, se;                  /* mean ln(metric) as measured; standard error (NAN for one unit) */
+    double y, se; /* mean ln(metric) as measured; standard error (NAN for one unit) */
     /* ln of the canary figure that normalizes it, with its sign; 0: none needed, NAN: unknown */
     double canary;
     double level;                  /* what is analysed: +-(y - canary); NAN when that is unknown */
@@ -270,12 +270,13 @@ struct compared {
     struct interval effect, effect90;        /* log ratio after / before, positive: better */
     /* for the hypothesis of no difference; adjusted for all pairs of the two runs (Holm) */
     double p, p_family;
-    /* log ratio of the canary figures that normalize the metric, with its sign; 0: none needed, NAN: unknown */
+    /* log ratio of the canary figures that normalize the metric, with its sign; 0: none needed, NAN: unknown
+     */
     double canary;
     /* effect divided by the canary's; NAN unknown. Does not include the canary's own error. */
     struct interval normalized;
-    enum verdict verdict;       /* of the effect; NONE when either value is missing */
-    char reason[160];           /* why there is no effect; "" otherwise */
+    enum verdict verdict; /* of the effect; NONE when either value is missing */
+    char reason[160];     /* why there is no effect; "" otherwise */
 };
 /* Pair every result of `before` with one of `after`: the same config line and workload, otherwise the same
  * arm and workload. Results without a partner have a row of their own. metric NULL: the main one of each

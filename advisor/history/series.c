@@ -18,7 +18,7 @@ void series_moving_average(const double *x, int n, int window, double *out)
     }
 }
 
-static int by_value(const void *a, const void *b)
+static int double_compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -30,7 +30,7 @@ static double median(const double *x, int n, double *sorted)
     int known = 0;
     for (int i = 0; i < n; i++)
         if (!isnan(x[i])) sorted[known++] = x[i];
-    qsort(sorted, (size_t)known, sizeof *sorted, by_value);
+    qsort(sorted, (size_t)known, sizeof *sorted, double_compare);
     return stats_quantile_sorted(sorted, known, 0.5);
 }
 

@@ -22,7 +22,7 @@ struct distances {
     double *within; /* [n][n+1]: sum over pairs i < j of [a, b) at a * (n+1) + b */
 };
 
-static double within(const struct distances *d, int a, int b)
+static double pair_mean(const struct distances *d, int a, int b)
 {
     return d->within[(size_t)a * ((size_t)d->n + 1) + (size_t)b];
 }
@@ -37,7 +37,7 @@ static enum err_code distances_open(struct distances *d, const double *x, int n,
         double to_b = 0; /* sum of |x_i - x_b| over i in [a, b) */
         for (int a = b; a >= 0; a--) {
             to_b += fabs(x[a] - x[b]);
-            d->within[(size_t)a * row + (size_t)b + 1] = (a < b ? within(d, a, b) : 0) + to_b;
+            d->within[(size_t)a * row + (size_t)b + 1] = (a < b ? pair_mean(d, a, b) : 0) + to_b;
         }
     }
     return ERR_OK;
@@ -48,8 +48,8 @@ static double divergence(const struct distances *d, int from, int tau, int to)
 {
     const double n = tau - from, m = to - tau;
     if (n < 2 || m < 2) return NAN;
-    const double left = within(d, from, tau), right = within(d, tau, to);
-    const double cross = within(d, from, to) - left - right;
+    const double left = pair_mean(d, from, tau), right = pair_mean(d, tau, to);
+    const double cross = pair_mean(d, from, to) - left - right;
     return n * m / (n + m) * (2 * cross / (n * m) - 2 * left / (n * (n - 1)) - 2 * right / (m * (m - 1)));
 }
 
@@ -79,7 +79,7 @@ static bool is_change(const struct search *s, int from, int tau, int to, struct 
 
 /* The best split of [from, to). The right part may end before `to`, otherwise a level that came and went
  * would be averaged with what followed. */
-static bool best_cut(const struct search *s, int from, int to, int *tau, int *kappa)
+static bool split_best(const struct search *s, int from, int to, int *tau, int *kappa)
 {
     const int least = s->rule->min_segment;
     double best = 0;
@@ -95,26 +95,26 @@ static bool best_cut(const struct search *s, int from, int to, int *tau, int *ka
     return *tau >= 0;
 }
 
-static void search(struct search *s, int from, int to)
+static void changes_search(struct search *s, int from, int to)
 {
     int tau, kappa;
     struct change c;
-    if (!best_cut(s, from, to, &tau, &kappa) || !is_change(s, from, tau, kappa, &c)) return;
+    if (!split_best(s, from, to, &tau, &kappa) || !is_change(s, from, tau, kappa, &c)) return;
     s->cut[s->cuts++] = tau;
-    search(s, from, tau);
-    search(s, tau, to);
+    changes_search(s, from, tau);
+    changes_search(s, tau, to);
 }
 
-static int by_place(const void *a, const void *b)
+static int change_compare(const void *a, const void *b)
 {
     return *(const int *)a - *(const int *)b;
 }
 
 /* Between its neighbours a point may be less significant than in the range that was searched. Remove the
  * weakest one until all remaining points are significant. */
-static int prune(struct search *s, int n, struct change *out)
+static int changes_prune(struct search *s, int n, struct change *out)
 {
-    qsort(s->cut, (size_t)s->cuts, sizeof *s->cut, by_place);
+    qsort(s->cut, (size_t)s->cuts, sizeof *s->cut, change_compare);
     for (;;) {
         int weakest = -1;
         for (int i = 0; i < s->cuts; i++) {
@@ -136,7 +136,8 @@ enum err_code series_changes(struct change **out, int *count, const double *x, i
     if (n > LONGEST)
         return err_set(why, ERR_USAGE, "a series of %d values: at most %d can be searched for changes", n,
                        LONGEST);
-    if (rule->min_segment < 2) return err_set(why, ERR_USAGE, "a segment of %d values: expected at least 2", rule->min_segment);
+    if (rule->min_segment < 2)
+        return err_set(why, ERR_USAGE, "a segment of %d values: expected at least 2", rule->min_segment);
     if (n < 2 * rule->min_segment) return ERR_OK;
     struct search s = { .x = x, .rule = rule };
     enum err_code rc = distances_open(&s.d, x, n, why);
@@ -144,8 +145,8 @@ enum err_code series_changes(struct change **out, int *count, const double *x, i
     s.cut = malloc((size_t)n * sizeof *s.cut);
     struct change *changes = malloc((size_t)n * sizeof *changes);
     if (s.cut && changes) {
-        search(&s, 0, n);
-        *count = prune(&s, n, changes);
+        changes_search(&s, 0, n);
+        *count = changes_prune(&s, n, changes);
     } else {
         rc = err_set(why, ERR_NOMEM, "out of memory for the change points of %d values", n);
     }

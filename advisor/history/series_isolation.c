@@ -28,19 +28,19 @@ struct forest {
     uint64_t random;
 };
 
-static double unit(struct forest *f)
+static double random_unit(struct forest *f)
 {
     return (double)(stats_random(&f->random) >> 11) * 0x1p-53;
 }
 
-static double at(const struct forest *f, int i, int dim)
+static double value_at(const struct forest *f, int i, int dim)
 {
     return f->x[(size_t)i * (size_t)f->dims + (size_t)dim];
 }
 
 /* Choose a dimension in which the node's vectors differ, uniformly, and a value between their extremes. False
  * when all vectors are equal. */
-static bool choose_cut(struct forest *f, const int *node, int n, int *dim, double *place)
+static bool cut_choose(struct forest *f, const int *node, int n, int *dim, double *place)
 {
     *dim = 0;
     double least = 0, most = 0;
@@ -48,25 +48,25 @@ static bool choose_cut(struct forest *f, const int *node, int n, int *dim, doubl
     for (int d = 0; d < f->dims; d++) {
         double low = INFINITY, high = -INFINITY;
         for (int i = 0; i < n; i++) {
-            low = fmin(low, at(f, node[i], d));
-            high = fmax(high, at(f, node[i], d));
+            low = fmin(low, value_at(f, node[i], d));
+            high = fmax(high, value_at(f, node[i], d));
         }
         /* reservoir sampling: take the k-th with probability 1 / k */
-        if (!(high > low) || unit(f) * ++differing >= 1) continue;
+        if (!(high > low) || random_unit(f) * ++differing >= 1) continue;
         *dim = d;
         least = low;
         most = high;
     }
-    *place = least + unit(f) * (most - least);
+    *place = least + random_unit(f) * (most - least);
     return differing > 0;
 }
 
 /* Move the vectors below the cut to the front; returns their number. */
-static int partition(const struct forest *f, int *node, int n, int dim, double place)
+static int sample_partition(const struct forest *f, int *node, int n, int dim, double place)
 {
     int below = 0;
     for (int i = 0; i < n; i++) {
-        if (!(at(f, node[i], dim) < place)) continue;
+        if (!(value_at(f, node[i], dim) < place)) continue;
         const int moved = node[i];
         node[i] = node[below];
         node[below++] = moved;
@@ -75,22 +75,22 @@ static int partition(const struct forest *f, int *node, int n, int dim, double p
 }
 
 /* Split one node, and pass every vector down, whether it is in the sample or not. */
-static void descend(struct forest *f, int *node, int n, int *visitors, int visiting, int depth)
+static void tree_descend(struct forest *f, int *node, int n, int *visitors, int visiting, int depth)
 {
     int dim;
     double place;
     if (!visiting) return;
-    if (n <= 1 || depth >= f->limit || !choose_cut(f, node, n, &dim, &place)) {
+    if (n <= 1 || depth >= f->limit || !cut_choose(f, node, n, &dim, &place)) {
         for (int i = 0; i < visiting; i++) f->depth[visitors[i]] += depth + isolation_depth(n);
         return;
     }
-    const int below = partition(f, node, n, dim, place);
-    const int visiting_below = partition(f, visitors, visiting, dim, place);
-    descend(f, node, below, visitors, visiting_below, depth + 1);
-    descend(f, node + below, n - below, visitors + visiting_below, visiting - visiting_below, depth + 1);
+    const int below = sample_partition(f, node, n, dim, place);
+    const int visiting_below = sample_partition(f, visitors, visiting, dim, place);
+    tree_descend(f, node, below, visitors, visiting_below, depth + 1);
+    tree_descend(f, node + below, n - below, visitors + visiting_below, visiting - visiting_below, depth + 1);
 }
 
-static int by_value(const void *a, const void *b)
+static int double_compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -104,23 +104,23 @@ static void fill_unknown(double *to, const double *x, int n, int dims, double *c
         int known = 0;
         for (int i = 0; i < n; i++)
             if (!isnan(x[i * dims + d])) column[known++] = x[i * dims + d];
-        qsort(column, (size_t)known, sizeof *column, by_value);
+        qsort(column, (size_t)known, sizeof *column, double_compare);
         const double middle = known ? stats_quantile_sorted(column, known, 0.5) : 0;
         for (int i = 0; i < n; i++) to[i * dims + d] = isnan(x[i * dims + d]) ? middle : x[i * dims + d];
     }
 }
 
-static void grow(struct forest *f, int *visitors, int size)
+static void tree_grow(struct forest *f, int *visitors, int size)
 {
     for (int t = 0; t < TREES; t++) {
         for (int i = 0; i < f->n; i++) f->sample[i] = visitors[i] = i;
         for (int i = 0; i < size; i++) { /* the first `size` of a shuffle: sampling without replacement */
-            const int k = i + (int)(unit(f) * (f->n - i));
+            const int k = i + (int)(random_unit(f) * (f->n - i));
             const int moved = f->sample[i];
             f->sample[i] = f->sample[k];
             f->sample[k] = moved;
         }
-        descend(f, f->sample, size, visitors, f->n, 0);
+        tree_descend(f, f->sample, size, visitors, f->n, 0);
     }
 }
 
@@ -144,7 +144,7 @@ enum err_code series_isolation(double *score, const double *x, int n, int dims, 
                             .random = seed,
                             .limit = (int)ceil(log2(size)) };
         for (int i = 0; i < n; i++) f.depth[i] = 0;
-        grow(&f, sample + n, size);
+        tree_grow(&f, sample + n, size);
         for (int i = 0; i < n; i++) score[i] = exp2(-f.depth[i] / TREES / isolation_depth(size));
     } else {
         rc = err_set(why, ERR_NOMEM, "out of memory for the outliers of %d vectors", n);

@@ -82,7 +82,7 @@ static double last_success(struct db *d, const struct run_row *row)
     return at;
 }
 
-static void set_effect(struct outcome *o, const struct experiment_state *s)
+static void outcome_set_effect(struct outcome *o, const struct experiment_state *s)
 {
     const bool turned = s->spec.metric && s->spec.metric->better < 0;
     const struct comparison *c = experiment_headline(s);
@@ -99,7 +99,7 @@ static void set_effect(struct outcome *o, const struct experiment_state *s)
     o->verdict = s->verdict;
 }
 
-static void set_arms(struct outcome *o, const struct experiment_state *s)
+static void outcome_set_arms(struct outcome *o, const struct experiment_state *s)
 {
     o->arms = s->spec.arms;
     for (int i = 0; i < o->arms; i++) {
@@ -117,8 +117,8 @@ static void set_arms(struct outcome *o, const struct experiment_state *s)
     }
 }
 
-static void set_times(struct outcome *o, const struct experiment_state *s, struct db *d,
-                      const struct run_row *row)
+static void outcome_set_times(struct outcome *o, const struct experiment_state *s, struct db *d,
+                              const struct run_row *row)
 {
     o->last_run = (double)(row->ended_ms ? row->ended_ms : row->started_ms) * 1e-3;
     o->last_success = last_success(d, row);
@@ -140,9 +140,9 @@ enum err_code outcome_load(struct outcome *out, struct db *d, int64_t run_id, st
         short_workload(s, out->workload, sizeof(out->workload));
         snprintf(out->machine, sizeof(out->machine), "%s", s->machine_id);
         snprintf(out->metric, sizeof(out->metric), "%s", s->spec.metric ? s->spec.metric->name : "");
-        set_effect(out, s);
-        set_arms(out, s);
-        set_times(out, s, d, &row);
+        outcome_set_effect(out, s);
+        outcome_set_arms(out, s);
+        outcome_set_times(out, s, d, &row);
     }
     free(s);
     run_row_free(&row);
@@ -158,7 +158,7 @@ static bool is_there(const struct outcome *o, int n, const struct outcome *x)
     return false;
 }
 
-static const struct outcome *find_run(const struct outcome *o, int n, int64_t run_id)
+static const struct outcome *outcome_find(const struct outcome *o, int n, int64_t run_id)
 {
     for (int i = 0; i < n; i++)
         if (o[i].run_id == run_id) return &o[i];
@@ -167,7 +167,7 @@ static const struct outcome *find_run(const struct outcome *o, int n, int64_t ru
 
 /* Are two runs of the same experiment? Compares label, metric, workload and machine, before the expensive
  * loading. Files with the same name in different folders are not distinguished. */
-static bool may_be_new(const struct run_row *rows, int i)
+static bool outcome_may_be_new(const struct run_row *rows, int i)
 {
     for (int k = 0; k < i; k++)
         if (!strcmp(rows[k].state, "done") && !strcmp(rows[k].kind, "ab") &&
@@ -187,8 +187,9 @@ enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct d
     if (!now) return err_set(why, ERR_NOMEM, "out of memory for outcomes");
     enum err_code rc = db_run_list(d, "ab", LOOK_AT, &rows, &n_rows, why);
     for (int i = 0; i < n_rows && n_now < OUTCOMES_MAX && !rc; i++) {
-        if (strcmp(rows[i].kind, "ab") || strcmp(rows[i].state, "done") || !may_be_new(rows, i)) continue;
-        const struct outcome *known = find_run(out, *n, rows[i].id);
+        if (strcmp(rows[i].kind, "ab") || strcmp(rows[i].state, "done") || !outcome_may_be_new(rows, i))
+            continue;
+        const struct outcome *known = outcome_find(out, *n, rows[i].id);
         struct outcome *o = &now[n_now];
         if (known)
             *o = *known;
@@ -220,18 +221,18 @@ struct label_list {
     int n;
 };
 
-static void add(struct label_list *l, const char *name, const char *value)
+static void label_add(struct label_list *l, const char *name, const char *value)
 {
     l->label[l->n++] = (struct label){ name, value };
 }
 
 /* The labels that every sample of an outcome begins with. */
-static struct label_list labels_of(const struct outcome *o, enum outcome_labels kind)
+static struct label_list outcome_labels(const struct outcome *o, enum outcome_labels kind)
 {
     struct label_list l = { .n = 0 };
     if (kind == OUTCOME_ALONE) {
-        add(&l, "experiment", o->experiment);
-        add(&l, "machine", o->machine);
+        label_add(&l, "experiment", o->experiment);
+        label_add(&l, "machine", o->machine);
     }
     return l;
 }
@@ -286,78 +287,78 @@ static double number_at(const void *base, size_t offset)
     return v;
 }
 
-static void tell_numbers(const struct outcome *o, enum outcome_labels kind, enum family_id f,
-                         const struct family_sink *to)
+static void numbers_export(const struct outcome *o, enum outcome_labels kind, enum family_id f,
+                           const struct family_sink *to)
 {
     for (size_t i = 0; i < COUNT_OF(NUMBERS); i++) {
         if (NUMBERS[i].family != f) continue;
-        struct label_list l = labels_of(o, kind);
-        if (NUMBERS[i].compared) add(&l, "metric", o->metric);
-        if (NUMBERS[i].compared) add(&l, "workload", o->workload);
-        if (NUMBERS[i].label) add(&l, NUMBERS[i].label, NUMBERS[i].value);
+        struct label_list l = outcome_labels(o, kind);
+        if (NUMBERS[i].compared) label_add(&l, "metric", o->metric);
+        if (NUMBERS[i].compared) label_add(&l, "workload", o->workload);
+        if (NUMBERS[i].label) label_add(&l, NUMBERS[i].label, NUMBERS[i].value);
         family_value(to, f, l.label, l.n, number_at(o, NUMBERS[i].offset));
     }
 }
 
-static void tell_arms(const struct outcome *o, enum outcome_labels kind, enum family_id f,
-                      const struct family_sink *to)
+static void arms_export(const struct outcome *o, enum outcome_labels kind, enum family_id f,
+                        const struct family_sink *to)
 {
     for (size_t i = 0; i < COUNT_OF(ARM_NUMBERS); i++)
         for (int a = 0; a < o->arms && ARM_NUMBERS[i].family == f; a++) {
-            struct label_list l = labels_of(o, kind);
-            add(&l, "metric", o->metric);
-            add(&l, "workload", o->workload);
-            add(&l, "arm", arm_letter(a));
+            struct label_list l = outcome_labels(o, kind);
+            label_add(&l, "metric", o->metric);
+            label_add(&l, "workload", o->workload);
+            label_add(&l, "arm", arm_letter(a));
             family_value(to, f, l.label, l.n, number_at(&o->arm[a], ARM_NUMBERS[i].offset));
         }
 }
 
-static void tell_verdict(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+static void verdict_export(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
 {
     for (int v = VERDICT_BETTER; v <= VERDICT_INVALID; v++) {
-        struct label_list l = labels_of(o, kind);
-        add(&l, "metric", o->metric);
-        add(&l, "workload", o->workload);
-        add(&l, "verdict", verdict_name((enum verdict)v));
+        struct label_list l = outcome_labels(o, kind);
+        label_add(&l, "metric", o->metric);
+        label_add(&l, "workload", o->workload);
+        label_add(&l, "verdict", verdict_name((enum verdict)v));
         family_value(to, FAMILY_AB_VERDICT, l.label, l.n, (int)o->verdict == v);
     }
 }
 
-static void tell_models(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+static void models_export(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
 {
     for (int i = 0; i < o->arms; i++) {
         if (!*o->arm[i].sha256_8) continue; /* it never returned a result */
-        struct label_list l = labels_of(o, kind);
-        add(&l, "arm", arm_letter(i));
-        add(&l, "model", o->arm[i].model);
-        add(&l, "arch", o->arm[i].arch);
-        add(&l, "quant", o->arm[i].quant);
-        add(&l, "recipe", o->arm[i].recipe);
-        add(&l, "sha256_8", o->arm[i].sha256_8);
+        struct label_list l = outcome_labels(o, kind);
+        label_add(&l, "arm", arm_letter(i));
+        label_add(&l, "model", o->arm[i].model);
+        label_add(&l, "arch", o->arm[i].arch);
+        label_add(&l, "quant", o->arm[i].quant);
+        label_add(&l, "recipe", o->arm[i].recipe);
+        label_add(&l, "sha256_8", o->arm[i].sha256_8);
         family_value(to, FAMILY_MODEL_INFO, l.label, l.n, 1);
     }
 }
 
-static void tell_run(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+static void run_export(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
 {
     char id[24];
-    struct label_list l = labels_of(o, kind);
+    struct label_list l = outcome_labels(o, kind);
     snprintf(id, sizeof(id), "%lld", (long long)o->run_id);
-    add(&l, "run", id);
+    label_add(&l, "run", id);
     family_value(to, FAMILY_EXPERIMENT_INFO, l.label, l.n, 1);
 }
 
 void outcomes_tell(const struct outcome *o, int n, enum outcome_labels labels, const struct family_sink *to)
 {
-    for (int i = 0; i < n; i++) tell_models(&o[i], labels, to);
+    for (int i = 0; i < n; i++) models_export(&o[i], labels, to);
     /* all samples of a family must be adjacent */
     for (int f = FAMILY_AB_EFFECT; f < FAMILY_EXPERIMENT_INFO; f++)
         for (int i = 0; i < n; i++) {
-            tell_numbers(&o[i], labels, (enum family_id)f, to);
-            tell_arms(&o[i], labels, (enum family_id)f, to);
-            if (f == FAMILY_AB_VERDICT) tell_verdict(&o[i], labels, to);
+            numbers_export(&o[i], labels, (enum family_id)f, to);
+            arms_export(&o[i], labels, (enum family_id)f, to);
+            if (f == FAMILY_AB_VERDICT) verdict_export(&o[i], labels, to);
         }
-    for (int i = 0; i < n; i++) tell_run(&o[i], labels, to);
+    for (int i = 0; i < n; i++) run_export(&o[i], labels, to);
 }
 
 enum err_code outcome_text(char **out, const struct outcome *o, const struct machine *machine,
@@ -382,7 +383,8 @@ enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const
 {
     struct outcome *o = malloc(sizeof(*o));
     *out = NULL;
-    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "out of memory for a run");
+    enum err_code rc = o ? outcome_load(o, d, run_id, why)
+                         : err_set(why, ERR_NOMEM, "out of memory for a run");
     if (!rc) rc = outcome_text(out, o, machine, why);
     free(o);
     return rc;

@@ -110,7 +110,7 @@ void trace_free(struct trace *t); /* {0} is fine */
 /* Push: sends a run to an OpenTelemetry collector, its trace and its outcome as metrics. */
 
 struct trace_target {
-    const char *base; /* "http://host:4318"; NULL: the environment's (telemetry/otlp) */
+    const char *base;             /* "http://host:4318"; NULL: the environment's (telemetry/otlp) */
     const struct http_auth *auth; /* NULL: only the environment's */
 };
 struct trace_sent {

@@ -35,7 +35,7 @@ struct scrape {
 };
 
 /* The database was replaced by another file: start counting again. */
-static void notice_file(struct scrape *s, const char *path)
+static void file_check_identity(struct scrape *s, const char *path)
 {
     struct stat st;
     if (stat(path, &st) || (st.st_dev == s->device && st.st_ino == s->inode)) return;
@@ -46,7 +46,7 @@ static void notice_file(struct scrape *s, const char *path)
     watch_export_free(&s->watch);
 }
 
-static enum err_code read_canary(struct scrape *s, struct db *d, struct err *why)
+static enum err_code canary_read(struct scrape *s, struct db *d, struct err *why)
 {
     int64_t at_ms = 0;
     enum err_code rc = db_latest(d, CANARY_PHASE, METRICS[METRIC_CANARY_READ].name, &s->canary_read, &at_ms,
@@ -57,27 +57,27 @@ static enum err_code read_canary(struct scrape *s, struct db *d, struct err *why
 }
 
 /* limit_s 0: no limit. */
-static enum err_code look(struct scrape *s, double limit_s, struct err *why)
+static enum err_code database_read(struct scrape *s, double limit_s, struct err *why)
 {
     struct db *d = NULL;
     enum err_code rc = db_open_reader(&d, s->db_path, LOCK_WAIT_MS, why);
     if (rc) return rc;
-    notice_file(s, db_path(d));
+    file_check_identity(s, db_path(d));
     if (limit_s > 0) db_deadline(d, clock_ns() + (int64_t)(limit_s * 1e9));
     rc = request_totals_update(&s->totals, d, why);
     if (!rc) rc = db_run_counts(d, s->runs, COUNTS_MAX, &s->n_runs, why);
     if (!rc) rc = db_cell_counts(d, s->cells, COUNTS_MAX, &s->n_cells, why);
-    if (!rc) rc = read_canary(s, d, why);
+    if (!rc) rc = canary_read(s, d, why);
     if (!rc) rc = outcomes_latest(s->outcomes, &s->n_outcomes, d, why);
     if (!rc) rc = watch_export_read(&s->watch, d, s->machine->id, why);
     db_close(d);
     return rc;
 }
 
-static void look_again(struct scrape *s, double limit_s)
+static void database_refresh(struct scrape *s, double limit_s)
 {
     s->absence = (struct err){ 0 };
-    s->up = !look(s, limit_s, &s->absence);
+    s->up = !database_read(s, limit_s, &s->absence);
 }
 
 enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampler_thread *sampler,
@@ -93,7 +93,7 @@ enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampl
     s->sampler = sampler;
     s->machine = machine;
     s->canary_read = s->canary_ops = s->canary_time = NAN;
-    look_again(s, 0);
+    database_refresh(s, 0);
     *out = s;
     return ERR_OK;
 }
@@ -111,7 +111,7 @@ const char *scrape_absence(const struct scrape *s)
     return s->up ? "" : s->absence.message;
 }
 
-static void tell_database(const struct scrape *s, const struct family_sink *to)
+static void database_export(const struct scrape *s, const struct family_sink *to)
 {
     family_value(to, FAMILY_DATABASE_UP, NULL, 0, s->up);
     for (int i = 0; i < s->n_runs; i++)
@@ -131,10 +131,10 @@ static void tell_database(const struct scrape *s, const struct family_sink *to)
 
 void scrape_tell(struct scrape *s, const struct family_sink *to)
 {
-    look_again(s, LOOK_S);
+    database_refresh(s, LOOK_S);
     readings_take(&s->readings, s->sampler, s->machine);
     readings_export(&s->readings, to);
-    tell_database(s, to);
+    database_export(s, to);
 }
 
 enum err_code scrape_page(void *ctx, struct str *body, struct err *why)

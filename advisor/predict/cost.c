@@ -494,7 +494,7 @@ static double kv_sharing_factor(const struct cost *c, const struct format *f, do
 
 /* Attention of one row: seconds per cached token and element of a head, at least `least` (the memory's
  * limit). Heads that share K and V wait for them once. */
-static double attend_one(struct cost *c, const struct cost_attention *a, double least)
+static double attention_one_s(struct cost *c, const struct cost_attention *a, double least)
 {
     const struct kernel_times *t = &c->ceilings->kernels;
     const int k = (int)(a->k - FORMATS), v = (int)(a->v - FORMATS);
@@ -513,7 +513,7 @@ static double attend_one(struct cost *c, const struct cost_attention *a, double 
     return fmax(4 / (cost_operations(c, "f32_fma") * SHARES.attend) * c->compute_slowdown, least);
 }
 
-static double attend_many(struct cost *c, const struct cost_attention *a)
+static double attention_many_s(struct cost *c, const struct cost_attention *a)
 {
     const float(*f16)[2] = c->ceilings->kernels.attend_many[FORMAT_F16];
     const double ratio = (double)f16[c->variant][1] / (double)f16[KERNEL_VARIANT_AUTO][1];
@@ -544,7 +544,7 @@ double cost_attention(struct cost *c, const struct cost_attention *a)
     }
     const int threads = threads_for_call(c, WORK_DOTS, 2 * pairs * elements);
     const double least = a->n * bytes / c->bandwidth / (pairs * elements);
-    const double s = pairs * elements * (a->many ? attend_many(c, a) : attend_one(c, a, least));
+    const double s = pairs * elements * (a->many ? attention_many_s(c, a) : attention_one_s(c, a, least));
     c->threads = threads;
     return s;
 }

@@ -33,7 +33,7 @@ bool choice_is_efficient(const struct item *item, int k)
 }
 
 /* The choice with the smallest cost + lambda * bytes; the smaller one of equals. -1: the item offers none. */
-static int best_at(const struct item *item, double lambda)
+static int item_best_choice(const struct item *item, double lambda)
 {
     int best = -1;
     double least = INFINITY;
@@ -50,7 +50,7 @@ static int best_at(const struct item *item, double lambda)
 }
 
 /* The smallest choice, the cheapest of equals. */
-static int smallest(const struct item *item)
+static int item_smallest(const struct item *item)
 {
     int best = -1;
     for (int i = 0; i < item->n; i++) {
@@ -63,7 +63,7 @@ static int smallest(const struct item *item)
 
 /* ---------------------------------------------------------------- all of them */
 
-static struct allocation total(const struct item *items, int n, double lambda)
+static struct allocation items_total(const struct item *items, int n, double lambda)
 {
     struct allocation a = { .lambda = lambda };
     for (int i = 0; i < n; i++) {
@@ -74,11 +74,11 @@ static struct allocation total(const struct item *items, int n, double lambda)
     return a;
 }
 
-static struct allocation at(struct item *items, int n, double lambda)
+static struct allocation items_at(struct item *items, int n, double lambda)
 {
     for (int i = 0; i < n; i++)
-        items[i].taken = isinf(lambda) ? smallest(&items[i]) : best_at(&items[i], lambda);
-    return total(items, n, lambda);
+        items[i].taken = isinf(lambda) ? item_smallest(&items[i]) : item_best_choice(&items[i], lambda);
+    return items_total(items, n, lambda);
 }
 
 /* Bisect the lambda at which `enough` turns from false (small lambda: many bytes) to true. `enough` is
@@ -95,23 +95,23 @@ static bool is_small_enough(const struct allocation *a, const struct target *t)
 }
 
 /* low and high enclose the turn, down to the precision of doubles */
-static void bisect(struct item *items, int n, const struct target *t, double *low, double *high)
+static void lambda_bisect(struct item *items, int n, const struct target *t, double *low, double *high)
 {
     *low = 0;
     *high = 1e-18;
     for (int i = 0; i < 400; i++, *high *= 2) {
-        const struct allocation a = at(items, n, *high);
+        const struct allocation a = items_at(items, n, *high);
         if (is_small_enough(&a, t)) break;
     }
     for (int i = 0; i < 200 && *high - *low > 1e-15 * *high; i++) {
         const double middle = 0.5 * (*low + *high);
-        const struct allocation a = at(items, n, middle);
+        const struct allocation a = items_at(items, n, middle);
         *(is_small_enough(&a, t) ? high : low) = middle;
     }
 }
 
 /* Spend the remaining bytes: repeat the single change that fits and saves the most cost per byte. */
-static void fill(struct item *items, int n, struct allocation *a, int64_t limit)
+static void bytes_spend(struct item *items, int n, struct allocation *a, int64_t limit)
 {
     for (;;) {
         int item = -1, to = -1;
@@ -130,13 +130,13 @@ static void fill(struct item *items, int n, struct allocation *a, int64_t limit)
             }
         if (item < 0) return;
         items[item].taken = to;
-        *a = total(items, n, a->lambda);
+        *a = items_total(items, n, a->lambda);
     }
 }
 
 /* Save unneeded bytes: repeat the single change that stays within the cost limit and saves the most bytes per
  * cost. */
-static void trim(struct item *items, int n, struct allocation *a, double limit)
+static void bytes_save(struct item *items, int n, struct allocation *a, double limit)
 {
     for (;;) {
         int item = -1, to = -1;
@@ -155,14 +155,14 @@ static void trim(struct item *items, int n, struct allocation *a, double limit)
             }
         if (item < 0) return;
         items[item].taken = to;
-        *a = total(items, n, a->lambda);
+        *a = items_total(items, n, a->lambda);
     }
 }
 
-static enum err_code check(const struct item *items, int n, struct err *why)
+static enum err_code items_check(const struct item *items, int n, struct err *why)
 {
     for (int i = 0; i < n; i++)
-        if (smallest(&items[i]) < 0)
+        if (item_smallest(&items[i]) < 0)
             return err_set(why, ERR_USAGE, "item %d offers no choice with a known cost", i);
     return ERR_OK;
 }
@@ -171,32 +171,31 @@ enum err_code allocate_bytes(struct allocation *out, struct item *items, int n, 
                              struct err *why)
 {
     double low, high;
-    enum err_code rc = check(items, n, why);
+    enum err_code rc = items_check(items, n, why);
     if (rc) return rc;
-    *out = at(items, n, INFINITY);
+    *out = items_at(items, n, INFINITY);
     if (out->bytes > limit)
         return err_set(why, ERR_FIT, "the smallest choices take %" PRId64 " bytes, the limit is %" PRId64,
                        out->bytes, limit);
-    *out = at(items, n, 0);
+    *out = items_at(items, n, 0);
     if (out->bytes <= limit) return ERR_OK; /* the best choices of all fit */
-    bisect(items, n, &(struct target){ .bytes = limit, .by_bytes = true }, &low, &high);
-    *out = at(items, n, high);
-    if (out->bytes > limit) *out = at(items, n, INFINITY);
-    fill(items, n, out, limit);
+    lambda_bisect(items, n, &(struct target){ .bytes = limit, .by_bytes = true }, &low, &high);
+    *out = items_at(items, n, high);
+    if (out->bytes > limit) *out = items_at(items, n, INFINITY);
+    bytes_spend(items, n, out, limit);
     return ERR_OK;
 }
 
 enum err_code allocate_cost(struct allocation *out, struct item *items, int n, double limit, struct err *why)
 {
     double low, high;
-    enum err_code rc = check(items, n, why);
+    enum err_code rc = items_check(items, n, why);
     if (rc) return rc;
-    *out = at(items, n, 0);
+    *out = items_at(items, n, 0);
     if (!(out->cost <= limit))
-        return err_set(why, ERR_FIT, "the most exact choices cost %.4g, the limit is %.4g", out->cost,
-                       limit);
-    bisect(items, n, &(struct target){ .cost = limit }, &low, &high);
-    *out = at(items, n, low);
-    trim(items, n, out, limit);
+        return err_set(why, ERR_FIT, "the most exact choices cost %.4g, the limit is %.4g", out->cost, limit);
+    lambda_bisect(items, n, &(struct target){ .cost = limit }, &low, &high);
+    *out = items_at(items, n, low);
+    bytes_save(items, n, out, limit);
     return ERR_OK;
 }

@@ -155,15 +155,15 @@ struct recipe_search {
     const struct config *config; /* runtime settings, without a recipe */
     const char *formats;         /* NULL: SENSITIVITY_FORMATS */
     /* one of these three is given */
-    const char *like;                   /* the size of this uniform format: "q4_K" */
-    int64_t bytes;                      /* size of the file, at most; 0: not given */
-    double kld;                         /* KL divergence on the search text, at most; NAN: not given */
+    const char *like; /* the size of this uniform format: "q4_K" */
+    int64_t bytes;    /* size of the file, at most; 0: not given */
+    double kld;       /* KL divergence on the search text, at most; NAN: not given */
     /* NULL: the bundled calibration text, and the bundled held-out text. With text_file alone, its second
      * half is the check. */
     const char *text_file, *check_file;
-    int ctx;                            /* 0: 256 */
-    int64_t windows, check_windows;     /* windows of the search and of the check; 0: 12 and 32 */
-    double budget_s;                    /* seconds for measuring sensitivities */
+    int ctx;                        /* 0: 256 */
+    int64_t windows, check_windows; /* windows of the search and of the check; 0: 12 and 32 */
+    double budget_s;                /* seconds for measuring sensitivities */
     struct db *db;
     const struct log *log;
     bool (*progress)(void *ctx, const char *what, int done, int of);

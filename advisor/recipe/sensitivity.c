@@ -19,7 +19,7 @@ static bool is_float(const struct format *f)
     return f == &FORMATS[FORMAT_F32] || f == &FORMATS[FORMAT_F16] || f == &FORMATS[FORMAT_BF16];
 }
 
-static enum err_code read_formats(struct sensitivities *s, const char *words, struct err *why)
+static enum err_code formats_read(struct sensitivities *s, const char *words, struct err *why)
 {
     char copy[256], *rest = NULL;
     snprintf(copy, sizeof copy, "%s", words ? words : SENSITIVITY_FORMATS);
@@ -28,7 +28,8 @@ static enum err_code read_formats(struct sensitivities *s, const char *words, st
         if (!f || !f->encode || !f->decode)
             return err_set(why, ERR_USAGE, "format '%.40s' cannot be both made and run here", word);
         if (s->formats == ALLOCATE_CHOICES - 1)
-            return err_set(why, ERR_USAGE, "expected at most %d formats to choose from", ALLOCATE_CHOICES - 1);
+            return err_set(why, ERR_USAGE, "expected at most %d formats to choose from",
+                           ALLOCATE_CHOICES - 1);
         s->format[s->formats++] = f;
     }
     if (!s->formats) return err_set(why, ERR_USAGE, "expected at least one format to choose from");
@@ -50,7 +51,8 @@ const struct format *sensitive_float(const struct gguf_tensor *t)
     return t->format == &FORMATS[FORMAT_F32] ? &FORMATS[FORMAT_F16] : t->format;
 }
 
-static void describe(struct sensitive_tensor *x, const struct sensitivities *s, const struct gguf_tensor *t)
+static void tensor_describe(struct sensitive_tensor *x, const struct sensitivities *s,
+                            const struct gguf_tensor *t)
 {
     int64_t rows = 1;
     for (int d = 1; d < t->dims; d++) rows *= t->shape[d];
@@ -66,7 +68,7 @@ static void describe(struct sensitive_tensor *x, const struct sensitivities *s, 
     }
 }
 
-static enum err_code list_tensors(struct sensitivities *s, struct err *why)
+static enum err_code tensors_list(struct sensitivities *s, struct err *why)
 {
     const int64_t all = gguf_tensor_count(s->source);
     bool some = false;
@@ -81,7 +83,7 @@ static enum err_code list_tensors(struct sensitivities *s, struct err *why)
                 "tensor '%s' is already quantized (%s): give the model in f32, f16 or bf16, because a second rounding error would hide in the first",
                 t->name, t->format->name);
         struct sensitive_tensor *x = &s->tensor[s->n++];
-        describe(x, s, t);
+        tensor_describe(x, s, t);
         for (int k = 0; k + 1 < s->formats; k++) {
             s->of += x->bytes[k] >= 0;
             some |= x->bytes[k] >= 0 && x->swappable;
@@ -99,7 +101,7 @@ static void name_basis(struct sensitivities *s, const struct sensitivity_options
              (long long)o->windows, o->ctx, config_text(o->config, KNOB_PRECISION));
 }
 
-static void recall(struct sensitivities *s, const struct sensitivity_row *rows, int n)
+static void pairs_restore(struct sensitivities *s, const struct sensitivity_row *rows, int n)
 {
     for (int r = 0; r < n; r++)
         for (int i = 0; i < s->n; i++)
@@ -114,18 +116,19 @@ static void recall(struct sensitivities *s, const struct sensitivity_row *rows, 
             }
 }
 
-static enum err_code prepare(struct sensitivities *s, const struct sensitivity_options *o, struct err *why)
+static enum err_code sensitivities_prepare(struct sensitivities *s, const struct sensitivity_options *o,
+                                           struct err *why)
 {
     struct sensitivity_row *rows = NULL;
     int n = 0;
-    enum err_code rc = read_formats(s, o->formats, why);
+    enum err_code rc = formats_read(s, o->formats, why);
     if (!rc) rc = gguf_open(&s->source, o->model_path, why);
     if (!rc) rc = model_identity(s->source, s->model_sha256, why);
-    if (!rc) rc = list_tensors(s, why);
+    if (!rc) rc = tensors_list(s, why);
     if (rc) return rc;
     name_basis(s, o);
     if (o->db) rc = db_sensitivity_list(o->db, s->model_sha256, s->basis, &rows, &n, why);
-    recall(s, rows, n);
+    pairs_restore(s, rows, n);
     free(rows);
     return rc;
 }
@@ -142,14 +145,14 @@ struct asking {
     int done;
 };
 
-static bool go_on(void *arg, int64_t chunk, int64_t of, double nll)
+static bool measure_progress(void *arg, int64_t chunk, int64_t of, double nll)
 {
     const struct asking *a = arg;
     (void)chunk, (void)of, (void)nll;
     return !a->o->progress || a->o->progress(a->o->progress_ctx, a->what, a->done, a->s->of);
 }
 
-static enum err_code open_one(struct model **out, const struct asking *a, struct err *why)
+static enum err_code model_open_as_is(struct model **out, const struct asking *a, struct err *why)
 {
     const struct model_options m = {
         .gguf = a->s->source, .config = a->o->config, .ctx = a->o->ctx, .sequences = 1, .log = a->o->log
@@ -157,7 +160,8 @@ static enum err_code open_one(struct model **out, const struct asking *a, struct
     return shapes_model_open(out, &m, why);
 }
 
-static enum err_code keep(const struct asking *a, const struct sensitive_tensor *x, int k, struct err *why)
+static enum err_code pair_store(const struct asking *a, const struct sensitive_tensor *x, int k,
+                                struct err *why)
 {
     struct sensitivity_row row = {
         .bytes = x->bytes[k], .kld = x->kld[k], .kld_se = x->kld_se[k], .nmse = x->nmse[k]
@@ -170,7 +174,7 @@ static enum err_code keep(const struct asking *a, const struct sensitive_tensor 
     return db_sensitivity_put(a->o->db, &row, why);
 }
 
-static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, struct err *why)
+static enum err_code pair_measure(struct asking *a, struct sensitive_tensor *x, int k, struct err *why)
 {
     struct divergence d;
     const struct substitution substitution = { x->source->name, a->s->format[k] };
@@ -178,7 +182,7 @@ static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, st
                                     .n = a->o->text.n,
                                     .ctx = a->o->ctx,
                                     .max_chunks = a->o->windows,
-                                    .progress = go_on,
+                                    .progress = measure_progress,
                                     .arg = a,
                                     .logit_cache = &a->logit_cache };
     snprintf(a->what, sizeof a->what, "%s in %s", substitution.tensor, substitution.format->name);
@@ -188,13 +192,13 @@ static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, st
     x->kld_se[k] = d.kld_se;
     x->measured[k] = true;
     a->done++;
-    return keep(a, x, k, why);
+    return pair_store(a, x, k, why);
 }
 
 /* Measure one format of every tensor before a second one of any: one measurement allows estimates of the
  * others. Start with the middle of the list, then outwards, so that estimates extrapolate as little as
  * possible. */
-static enum err_code ask_all(struct asking *a, struct err *why)
+static enum err_code pairs_measure(struct asking *a, struct err *why)
 {
     struct sensitivities *s = a->s;
     const int n = s->formats - 1, middle = (n - 1) / 2;
@@ -206,7 +210,7 @@ static enum err_code ask_all(struct asking *a, struct err *why)
             const double spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
             if (x->bytes[k] < 0 || !x->swappable || x->measured[k]) continue;
             if (spent > a->o->budget_s) return ERR_OK;
-            rc = ask(a, x, k, why);
+            rc = pair_measure(a, x, k, why);
         }
     }
     return rc;
@@ -221,15 +225,16 @@ static bool is_complete(const struct sensitivities *s)
     return true;
 }
 
-static enum err_code measure(struct sensitivities *s, const struct sensitivity_options *o, struct err *why)
+static enum err_code sensitivities_run(struct sensitivities *s, const struct sensitivity_options *o,
+                                       struct err *why)
 {
     struct asking a = { .o = o, .s = s, .begun_ns = clock_ns() };
     if (is_complete(s)) return ERR_OK;
     for (int t = 0; t < s->n; t++)
         for (int k = 0; k + 1 < s->formats; k++) a.done += s->tensor[t].measured[k];
-    enum err_code rc = open_one(&a.reference, &a, why);
-    if (!rc) rc = open_one(&a.candidate, &a, why);
-    if (!rc) rc = ask_all(&a, why);
+    enum err_code rc = model_open_as_is(&a.reference, &a, why);
+    if (!rc) rc = model_open_as_is(&a.candidate, &a, why);
+    if (!rc) rc = pairs_measure(&a, why);
     logit_cache_done(&a.logit_cache);
     model_close(a.reference);
     model_close(a.candidate);
@@ -254,7 +259,7 @@ static double usual_rate(const struct sensitivities *s)
 }
 
 /* The measured format of this tensor with the closest error; -1: none. */
-static int nearest(const struct sensitivities *s, const struct sensitive_tensor *x, int k)
+static int format_nearest(const struct sensitivities *s, const struct sensitive_tensor *x, int k)
 {
     int best = -1;
     double least = INFINITY;
@@ -267,7 +272,7 @@ static int nearest(const struct sensitivities *s, const struct sensitive_tensor 
     return best;
 }
 
-static void estimate(struct sensitivities *s)
+static void pairs_estimate(struct sensitivities *s)
 {
     const double rate = usual_rate(s);
     s->measured = s->estimated = 0;
@@ -279,7 +284,7 @@ static void estimate(struct sensitivities *s)
                 s->measured++;
                 continue;
             }
-            const int i = nearest(s, x, k);
+            const int i = format_nearest(s, x, k);
             x->kld[k] = i >= 0 ? x->kld[i] * s->format[k]->max_nmse / s->format[i]->max_nmse
                                : rate * s->format[k]->max_nmse * (double)x->bytes[s->formats - 1];
             s->estimated += isfinite(x->kld[k]);
@@ -290,9 +295,9 @@ enum err_code sensitivities_measure(struct sensitivities *out, const struct sens
                                     struct err *why)
 {
     *out = (struct sensitivities){ 0 };
-    enum err_code rc = prepare(out, o, why);
-    if (!rc) rc = measure(out, o, why);
-    if (!rc) estimate(out);
+    enum err_code rc = sensitivities_prepare(out, o, why);
+    if (!rc) rc = sensitivities_run(out, o, why);
+    if (!rc) pairs_estimate(out);
     if (!rc && !out->measured)
         rc = err_set(why, ERR_USAGE, "the budget was too short for a single measurement: raise --budget");
     return rc;

@@ -183,7 +183,7 @@ static double confirm_reserve_s(const struct tuning *t)
     return t->task.o->search_only || needed > 0.5 * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
 }
 
-static enum err_code race(struct tuning *t, struct err *why)
+static enum err_code race_run(struct tuning *t, struct err *why)
 {
     enum { TIMINGS_MAX = 3 }; /* with a confirmation, further timings of the leader are left to it */
     enum err_code rc = ERR_OK;
@@ -403,7 +403,7 @@ static bool confirm_has_time(struct tuning *t, int *second)
     return false;
 }
 
-static enum err_code confirm(struct tuning *t, struct err *why)
+static enum err_code confirm_run_all(struct tuning *t, struct err *why)
 {
     int winner = -1, second = -1;
     struct experiment_spec *spec = calloc(1, sizeof *spec);
@@ -532,8 +532,8 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
     if (!rc) {
         rc = tune_run_begin(t, why);
         if (!rc && o->resume_id) rc = tune_restore(t, why);
-        if (!rc) rc = race(t, why);
-        if (!rc) rc = confirm(t, why);
+        if (!rc) rc = race_run(t, why);
+        if (!rc) rc = confirm_run_all(t, why);
         rc = search_finish(t, rc, why);
     }
     search_free(t);

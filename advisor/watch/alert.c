@@ -218,7 +218,7 @@ void alert_rules_default(struct alert_rules *r)
 
 static const char WANTED[] = "expected NAME=THRESHOLD, NAME=THRESHOLD:FOR or NAME=off";
 
-static enum err_code find_name(int *row, const char *name, struct err *why)
+static enum err_code name_find(int *row, const char *name, struct err *why)
 {
     const char *names[ALERT_COUNT];
     for (*row = 0; *row < ALERT_COUNT; ++*row) {
@@ -231,7 +231,7 @@ static enum err_code find_name(int *row, const char *name, struct err *why)
 }
 
 /* Parse a threshold in the signal's unit; *want: what the error message should ask for. */
-static bool read_threshold(enum alert_unit unit, const char *text, double *out, const char **want)
+static bool threshold_parse(enum alert_unit unit, const char *text, double *out, const char **want)
 {
     char *percent, number[32];
     int64_t bytes;
@@ -270,7 +270,7 @@ enum err_code alert_rules_set(struct alert_rules *r, const char *text, struct er
         return err_set(why, ERR_USAGE, "'%s': %s", text, WANTED);
     snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
     snprintf(threshold, sizeof threshold, "%s", equals + 1);
-    enum err_code rc = find_name(&row, name, why);
+    enum err_code rc = name_find(&row, name, why);
     if (rc) return rc;
     if (!strcmp(threshold, "off")) {
         r->off[row] = true;
@@ -283,7 +283,7 @@ enum err_code alert_rules_set(struct alert_rules *r, const char *text, struct er
             return err_set(why, ERR_USAGE, "'%s': '%s' is not a duration; expected e.g. 30s, 5m", text,
                            duration);
     }
-    if (!read_threshold(SIGNALS[a.signal].unit, threshold, &a.threshold, &want))
+    if (!threshold_parse(SIGNALS[a.signal].unit, threshold, &a.threshold, &want))
         return err_set(why, ERR_USAGE, "'%s': alert '%s' expects %s", text, a.name, want);
     a.clear = ALERTS[row].threshold > 0 ? a.threshold * (ALERTS[row].clear / ALERTS[row].threshold)
                                         : a.threshold;

@@ -22,7 +22,7 @@ static double seconds_seen(const struct alert *a, const struct alert_state *s, i
     return dt > 0 && dt <= SIGNALS[a->signal].stands_s ? dt : 0;
 }
 
-static enum alert_change go_to(struct alert_state *s, enum alert_phase phase, enum alert_change change)
+static enum alert_change state_set(struct alert_state *s, enum alert_phase phase, enum alert_change change)
 {
     s->phase = phase;
     s->held = false;
@@ -44,9 +44,9 @@ enum alert_change alert_step(const struct alert *a, struct alert_state *s, int64
     s->last_ns = t_ns;
     s->value = value;
     if (s->phase == ALERT_FIRING)
-        return wanted && s->held_s >= a->keep_s ? go_to(s, ALERT_QUIET, CHANGE_RESOLVED) : CHANGE_NONE;
-    if (!wanted) return s->phase == ALERT_PENDING ? go_to(s, ALERT_QUIET, CHANGE_CALM) : CHANGE_NONE;
-    if (s->held_s >= a->for_s) return go_to(s, ALERT_FIRING, CHANGE_FIRING);
+        return wanted && s->held_s >= a->keep_s ? state_set(s, ALERT_QUIET, CHANGE_RESOLVED) : CHANGE_NONE;
+    if (!wanted) return s->phase == ALERT_PENDING ? state_set(s, ALERT_QUIET, CHANGE_CALM) : CHANGE_NONE;
+    if (s->held_s >= a->for_s) return state_set(s, ALERT_FIRING, CHANGE_FIRING);
     if (s->phase == ALERT_PENDING) return CHANGE_NONE;
     s->phase = ALERT_PENDING;
     return CHANGE_PENDING;
