@@ -19,9 +19,11 @@ static const struct goal_row {
     const char *name;
     double speed, quality, memory, energy;
 } GOALS[] = {
-    [GOAL_BALANCED] = { "balanced", 1.0, 1.0, 0.30, 0 },  [GOAL_SPEED] = { "speed", 1.0, 0.10, 0.02, 0 },
-    [GOAL_QUALITY] = { "quality", 0.05, 200.0, 0.02, 0 }, [GOAL_MEMORY] = { "memory", 0.05, 0.10, 1.0, 0 },
-    [GOAL_ENERGY] = { "energy", 0.20, 0.30, 0.05, 1.0 },
+    [GOAL_BALANCED] = { .name = "balanced", .speed = 1.0, .quality = 1.0, .memory = 0.30, .energy = 0 },
+    [GOAL_SPEED] = { .name = "speed", .speed = 1.0, .quality = 0.10, .memory = 0.02, .energy = 0 },
+    [GOAL_QUALITY] = { .name = "quality", .speed = 0.05, .quality = 200.0, .memory = 0.02, .energy = 0 },
+    [GOAL_MEMORY] = { .name = "memory", .speed = 0.05, .quality = 0.10, .memory = 1.0, .energy = 0 },
+    [GOAL_ENERGY] = { .name = "energy", .speed = 0.20, .quality = 0.30, .memory = 0.05, .energy = 1.0 },
 };
 
 const char *goal_name(enum goal g)
@@ -54,7 +56,7 @@ struct adviser {
     int n, cap;
 };
 
-/* ---------------------------------------------------------------- the space */
+/* ---------------------------------------------------------------- candidates */
 
 static bool is_full_precision(const char *format)
 {
@@ -135,7 +137,7 @@ static bool candidate_config(struct config *c, const char *recipe, const char *k
     return !threads || !config_set(c, "threads", text, &ignored);
 }
 
-/* ---------------------------------------------------------------- the ranking */
+/* ---------------------------------------------------------------- score */
 
 static double format_noise(const char *name)
 {
@@ -175,7 +177,9 @@ static bool changes_answers(const struct config *c)
  * last. */
 static const struct {
     double unlikely, out_of_reach, unknown_loss, too_lossy, does_not_fit;
-} PENALTIES = { 100, 1000, 2500, 5000, 10000 };
+} PENALTIES = {
+    .unlikely = 100, .out_of_reach = 1000, .unknown_loss = 2500, .too_lossy = 5000, .does_not_fit = 10000
+};
 
 static double kld_penalty(const struct adviser *a, double kld)
 {
@@ -219,7 +223,7 @@ static int advice_compare(const void *x, const void *y)
     return strcmp(a->line, b->line);
 }
 
-/* ---------------------------------------------------------------- the words */
+/* ---------------------------------------------------------------- reasons, cautions, checks */
 
 static void reason_append(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void reason_append(struct str *s, const char *fmt, ...)
@@ -394,7 +398,7 @@ static void advice_set_check(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
-/* ---------------------------------------------------------------- all of it */
+/* ---------------------------------------------------------------- the list */
 
 /* Another precision is a candidate only if it is predicted faster by 5 %, or if the goal is quality. */
 static bool precision_helps(const struct adviser *a, const struct config *c, const struct prediction *p)

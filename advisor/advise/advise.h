@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
 
-/* ---------------------------------------------------------------- apply */
+/* ---------------------------------------------------------------- config file of a model */
 
 /* The config file of a model: the configuration that `run`, `bench` and the dashboard use by default. `tune`
  * writes it, or a person.
@@ -58,7 +58,7 @@ enum err_code config_file_read(struct config *out, const char *path, struct err 
 enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *model_path,
                               const struct config *c, struct err *why);
 
-/* ---------------------------------------------------------------- advise */
+/* ---------------------------------------------------------------- ranked configurations */
 
 /* Ranked configurations for a machine, with predictions, reasons and checks. */
 

@@ -33,7 +33,7 @@ static void finding_set_ab(struct rule_finding *f, const struct rule_case *c, co
     str_free(&s);
 }
 
-/* ---------------------------------------------------------------- what a case is */
+/* ---------------------------------------------------------------- properties of a case */
 
 static const struct gpu_identity *case_gpu(const struct rule_case *c, const char *vendor)
 {
@@ -186,7 +186,7 @@ static bool rule_no_device(struct rule_finding *f, const struct rule_case *c)
     return true;
 }
 
-/* ---------------------------------------------------------------- processors */
+/* ---------------------------------------------------------------- CPUs */
 
 static bool rule_amx(struct rule_finding *f, const struct rule_case *c)
 {
@@ -368,23 +368,29 @@ static const struct {
     const char *name, *about;
     bool (*apply)(struct rule_finding *f, const struct rule_case *c);
 } RULES[] = {
-    { "device", "a GPU of a described machine", rule_no_device },
-    { "fp8", "NVIDIA, by compute capability", rule_fp8 },
-    { "tensor-cores", "NVIDIA, by compute capability", rule_tensor_cores },
-    { "tf32", "NVIDIA from 8.0 on, f32 files", rule_tf32 },
-    { "rocm", "AMD GPUs", rule_rocm },
-    { "xmx", "Intel GPUs with matrix engines", rule_xmx },
-    { "unified-memory", "GPUs that share the machine's memory", rule_unified },
-    { "several-gpus", "two or more GPUs", rule_several_gpus },
-    { "amx", "CPUs with AMX", rule_amx },
-    { "vnni", "8-bit dot products without AMX", rule_vnni },
-    { "numa", "two or more NUMA nodes", rule_numa },
-    { "threads", "containers, and cores with several hardware threads", rule_threads },
-    { "narrow-memory", "machines that read less than 20 GB/s", rule_narrow_memory },
-    { "memory-accuracy", "files of 16 or 32 bits: format by memory and goal", rule_memory_by_accuracy },
-    { "kv-cache", "KV caches of at least a third of the weights", rule_cache_share },
-    { "quantized", "files that are already quantized", rule_quantized_already },
-    { "steady", "laptops on battery, frequency governors", rule_steady },
+    { .name = "device", .about = "a GPU of a described machine", .apply = rule_no_device },
+    { .name = "fp8", .about = "NVIDIA, by compute capability", .apply = rule_fp8 },
+    { .name = "tensor-cores", .about = "NVIDIA, by compute capability", .apply = rule_tensor_cores },
+    { .name = "tf32", .about = "NVIDIA from 8.0 on, f32 files", .apply = rule_tf32 },
+    { .name = "rocm", .about = "AMD GPUs", .apply = rule_rocm },
+    { .name = "xmx", .about = "Intel GPUs with matrix engines", .apply = rule_xmx },
+    { .name = "unified-memory", .about = "GPUs that share the machine's memory", .apply = rule_unified },
+    { .name = "several-gpus", .about = "two or more GPUs", .apply = rule_several_gpus },
+    { .name = "amx", .about = "CPUs with AMX", .apply = rule_amx },
+    { .name = "vnni", .about = "8-bit dot products without AMX", .apply = rule_vnni },
+    { .name = "numa", .about = "two or more NUMA nodes", .apply = rule_numa },
+    { .name = "threads",
+      .about = "containers, and cores with several hardware threads",
+      .apply = rule_threads },
+    { .name = "narrow-memory", .about = "machines that read less than 20 GB/s", .apply = rule_narrow_memory },
+    { .name = "memory-accuracy",
+      .about = "files of 16 or 32 bits: format by memory and goal",
+      .apply = rule_memory_by_accuracy },
+    { .name = "kv-cache",
+      .about = "KV caches of at least a third of the weights",
+      .apply = rule_cache_share },
+    { .name = "quantized", .about = "files that are already quantized", .apply = rule_quantized_already },
+    { .name = "steady", .about = "laptops on battery, frequency governors", .apply = rule_steady },
 };
 _Static_assert(COUNT_OF(RULES) <= RULES_MAX, "every rule may apply");
 

@@ -174,7 +174,7 @@ void history_free(struct history *h)
     *h = (struct history){ 0 };
 }
 
-/* ---------------------------------------------------------------- judging */
+/* ---------------------------------------------------------------- analysis */
 
 /* Levels without gaps, and their indices in the series. */
 struct known {

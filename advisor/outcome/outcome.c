@@ -56,7 +56,7 @@ static void experiment_name(const struct experiment_state *s, char *buf, size_t 
         snprintf(buf + n, size - n, ", %s of %s", s->spec.metric ? s->spec.metric->name : "", workload);
 }
 
-/* ---------------------------------------------------------------- what a run concluded */
+/* ---------------------------------------------------------------- conclusion of a run */
 
 static bool succeeded(const struct run_row *r)
 {
@@ -149,7 +149,7 @@ enum err_code outcome_load(struct outcome *out, struct db *d, int64_t run_id, st
     return rc;
 }
 
-/* ---------------------------------------------------------------- the newest of each */
+/* ---------------------------------------------------------------- newest run of each experiment */
 
 static bool is_there(const struct outcome *o, int n, const struct outcome *x)
 {
@@ -207,7 +207,7 @@ enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct d
     return rc;
 }
 
-/* ---------------------------------------------------------------- as samples */
+/* ---------------------------------------------------------------- samples */
 
 static const char *arm_letter(int i)
 {

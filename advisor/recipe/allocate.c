@@ -61,7 +61,7 @@ static int item_smallest(const struct item *item)
     return best;
 }
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- all items */
 
 static struct allocation items_total(const struct item *items, int n, double lambda)
 {

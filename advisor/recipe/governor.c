@@ -105,7 +105,7 @@ int governor_step(struct governor_state *s, const struct governor_rule *r, doubl
     return governor_step_up(s, r, value, reason);
 }
 
-/* ---------------------------------------------------------------- the loop */
+/* ---------------------------------------------------------------- requests */
 
 struct governing {
     const struct governor_options *o;

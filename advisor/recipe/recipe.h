@@ -16,7 +16,7 @@
 #include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
 
-/* ---------------------------------------------------------------- allocate */
+/* ---------------------------------------------------------------- allocation */
 
 /* Allocation: choose a format for each tensor so that the sum of costs is smallest within a limit on bytes.
  *
@@ -56,7 +56,7 @@ enum err_code allocate_cost(struct allocation *out, struct item *items, int n, d
 /* Does choice k lie on the item's lower convex hull of (bytes, cost)? */
 bool choice_is_efficient(const struct item *item, int k);
 
-/* ---------------------------------------------------------------- recipe_rules */
+/* ---------------------------------------------------------------- rules */
 
 /* Rules: writes one format per tensor as a config line that is short enough to be one. Pure. */
 
@@ -75,7 +75,7 @@ bool recipe_rules_line(const struct assigned *a, int n, char line[RECIPE_LINE]);
  * of layers. False: the name has another form, and the whole name is the part. */
 bool recipe_rules_part(const char *tensor, char part[64], int *layer);
 
-/* ---------------------------------------------------------------- sensitivity */
+/* ---------------------------------------------------------------- sensitivities */
 
 /* Sensitivities: the KL divergence of the model's predictions on a text when one tensor alone is stored in
  * another format.
@@ -142,7 +142,7 @@ const struct format *sensitive_float(const struct gguf_tensor *t);
  */
 enum err_code sensitivities_items(struct item **items, const struct sensitivities *s, struct err *why);
 
-/* ---------------------------------------------------------------- recipe_search */
+/* ---------------------------------------------------------------- search */
 
 /* Search: a mixed recipe that beats every uniform one of its size, or the statement that none was found.
  *
@@ -214,9 +214,8 @@ enum governor_signal { GOVERN_ITL, GOVERN_TTFT, GOVERN_DECODE, GOVERN_MEMORY, GO
 struct governor_signal_row {
     const char *name, *unit, *help; /* "itl": as in --rule itl=20ms */
     int better;                     /* -1: less is better */
-    bool
-        /* the value depends on the level, so the value measured at a level predicts it there */
-        paid_by_level;
+    /* the value depends on the level, so the value measured at a level predicts it there */
+    bool paid_by_level;
 };
 extern const struct governor_signal_row GOVERNOR_SIGNALS[GOVERN_SIGNALS];
 

@@ -98,7 +98,7 @@ static enum err_code byte_limit(int64_t *limit, struct search *x, struct err *wh
     return rc;
 }
 
-/* ---------------------------------------------------------------- from an allocation to a line */
+/* ---------------------------------------------------------------- the config line */
 
 static void tensors_assign(struct search *x)
 {
@@ -172,7 +172,7 @@ static double kld_sum(const struct search *x)
     return sum;
 }
 
-/* ---------------------------------------------------------------- comparing with the model as it is */
+/* ---------------------------------------------------------------- measuring recipes */
 
 static bool eval_progress(void *arg, int64_t chunk, int64_t of, double nll)
 {

@@ -12,7 +12,7 @@
 
 const char SENSITIVITY_FORMATS[] = "q2_K q3_K q4_K q5_K q6_K q4_0 q5_0 q8_0";
 
-/* ---------------------------------------------------------------- what there is to ask */
+/* ---------------------------------------------------------------- tensors and formats */
 
 static bool is_float(const struct format *f)
 {
@@ -133,7 +133,7 @@ static enum err_code sensitivities_prepare(struct sensitivities *s, const struct
     return rc;
 }
 
-/* ---------------------------------------------------------------- asking */
+/* ---------------------------------------------------------------- measuring */
 
 struct asking {
     const struct sensitivity_options *o;
@@ -241,7 +241,7 @@ static enum err_code sensitivities_run(struct sensitivities *s, const struct sen
     return rc;
 }
 
-/* ---------------------------------------------------------------- what was not asked */
+/* ---------------------------------------------------------------- estimating */
 
 /* Mean KL divergence per weight and squared relative error over all measurements, for tensors that cannot be
  * measured. */

@@ -186,7 +186,7 @@ static void space_drop_duplicates(struct tune_space *s, const struct gguf *g)
     }
 }
 
-/* ---------------------------------------------------------------- as somebody asked */
+/* ---------------------------------------------------------------- a space given by the user */
 
 static enum err_code dim_parse_value(struct tune_dim *d, const char *value, struct err *why)
 {

@@ -17,7 +17,7 @@ static const double IMPROVEMENT_MIN = 0.003, IMPROVEMENT_MIN_UNCONFIRMED = 0.001
 /* a candidate with a smaller predicted chance to stay within the limits is pruned */
 static const double FEASIBLE_MIN = 0.02;
 
-/* ---------------------------------------------------------------- before anything is measured */
+/* ---------------------------------------------------------------- prune */
 
 static enum err_code config_predict(struct prediction *p, const struct tuning *t, const struct config *c,
                                     struct err *why)
@@ -137,7 +137,7 @@ static enum err_code search_prepare(struct tuning *t, struct err *why)
     return rc;
 }
 
-/* ---------------------------------------------------------------- the race */
+/* ---------------------------------------------------------------- race */
 
 /* Windows of text for one quality measurement in the race: 1/25 of the budget at the predicted prefill rate,
  * for both models together. */
@@ -229,7 +229,7 @@ static enum err_code finalists_measure(struct tuning *t, int *winner, int *secon
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- the confirmation */
+/* ---------------------------------------------------------------- confirm */
 
 static enum err_code confirm_spec(struct experiment_spec *s, const struct tuning *t, int winner, int second,
                                   struct err *why)
@@ -439,7 +439,7 @@ static enum err_code confirm_run_all(struct tuning *t, struct err *why)
     return rc;
 }
 
-/* ---------------------------------------------------------------- all of it */
+/* ---------------------------------------------------------------- result */
 
 static int candidate_compare(const void *x, const void *y)
 {

@@ -52,7 +52,7 @@ enum alert_change alert_step(const struct alert *a, struct alert_state *s, int64
     return CHANGE_PENDING;
 }
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- all alerts */
 
 struct alert_instance *alerts_instance(struct alerts *a, int rule, const char *subject)
 {

@@ -12,13 +12,13 @@ static const struct {
     enum family_id family;
     bool of_subject, loss; /* `loss`: exported as the share that remains */
 } EXPORTED[] = {
-    { "performance", FAMILY_WATCH_PERFORMANCE, true, true },
-    { "canary", FAMILY_WATCH_CANARY, false, true },
-    { "errors", FAMILY_WATCH_ERRORS, false, false },
-    { "quality", FAMILY_WATCH_KL_DIVERGENCE, true, false },
-    { "round", FAMILY_WATCH_LAST_ROUND, false, false },
-    { "success", FAMILY_WATCH_LAST_SUCCESS, false, false },
-    { "disk", FAMILY_WATCH_DISK_AVAILABLE, false, false },
+    { .stored = "performance", .family = FAMILY_WATCH_PERFORMANCE, .of_subject = true, .loss = true },
+    { .stored = "canary", .family = FAMILY_WATCH_CANARY, .of_subject = false, .loss = true },
+    { .stored = "errors", .family = FAMILY_WATCH_ERRORS, .of_subject = false, .loss = false },
+    { .stored = "quality", .family = FAMILY_WATCH_KL_DIVERGENCE, .of_subject = true, .loss = false },
+    { .stored = "round", .family = FAMILY_WATCH_LAST_ROUND, .of_subject = false, .loss = false },
+    { .stored = "success", .family = FAMILY_WATCH_LAST_SUCCESS, .of_subject = false, .loss = false },
+    { .stored = "disk", .family = FAMILY_WATCH_DISK_AVAILABLE, .of_subject = false, .loss = false },
 };
 
 static void values_export(const struct watch_value *v, int n, const struct family_sink *to)

@@ -37,8 +37,7 @@ struct watch_schedule {
     int64_t due_ns, next_round_ns; /* by the schedule; after postponing */
     int postponed_in_row;
     bool measuring, stopped;
-    double
-        success_s; /* Unix time of the last successful measurement, or of the first watch on this machine */
+    double success_s; /* Unix time of the last successful measurement; at first, of the first watch here */
 };
 
 /* The failure that was reported last. Written by watch.c. */

@@ -35,7 +35,7 @@ void subject_set(struct watch_own_item *item)
              config_line(&c, line, sizeof line));
 }
 
-/* ---------------------------------------------------------------- what is usual */
+/* ---------------------------------------------------------------- references */
 
 /* Running mean of ln(value) over the first rounds; NAN before the first. ln_value updates it, unless it is
  * NAN or more than 0.2 away from the mean. */

@@ -16,10 +16,14 @@ enum {
     TROUBLE_S = 600
 };
 
-const char *const WATCH_KINDS[] = { "start",  "round",    "postponed", "failed", "pending",
-                                    "firing", "resolved", "rollback",  "notice", "trouble" };
+const char *const WATCH_KINDS[] = {
+    [WATCH_START] = "start",       [WATCH_ROUND] = "round",       [WATCH_POSTPONED] = "postponed",
+    [WATCH_FAILED] = "failed",     [WATCH_PENDING] = "pending",   [WATCH_FIRING] = "firing",
+    [WATCH_RESOLVED] = "resolved", [WATCH_ROLLBACK] = "rollback", [WATCH_NOTICE] = "notice",
+    [WATCH_TROUBLE] = "trouble",
+};
 
-/* ---------------------------------------------------------------- telling */
+/* ---------------------------------------------------------------- events */
 
 void watch_report(struct watch *w, enum watch_kind kind, enum alert_grade grade, json_t *about,
                   const char *fmt, ...)
@@ -59,7 +63,7 @@ bool watch_continues(struct watch *w)
     return !w->schedule.stopped;
 }
 
-/* ---------------------------------------------------------------- numbers that last */
+/* ---------------------------------------------------------------- stored values */
 
 double watch_value_get(struct watch *w, const char *what, const char *subject)
 {
@@ -289,7 +293,7 @@ enum err_code watch_sampler_restart(struct watch *w, int tick_ms, struct err *wh
     return sampler_start_periods(&w->sampler, w->setup.o.root, tick_ms, w->setup.o.periods, why);
 }
 
-/* ---------------------------------------------------------------- opening */
+/* ---------------------------------------------------------------- open and close */
 
 static const char *option_copy(struct watch *w, const char *text)
 {
@@ -483,7 +487,7 @@ void watch_close(struct watch *w)
     free(w);
 }
 
-/* ---------------------------------------------------------------- stepping */
+/* ---------------------------------------------------------------- step */
 
 /* Rates need two readings, so they are missing at first. Sensors that the machine lacks are not waited for.
  */

@@ -9,7 +9,7 @@
 #include "advisor/history/history.h"
 #include "base/base.h"
 
-/* ---------------------------------------------------------------- alert */
+/* ---------------------------------------------------------------- alerts */
 
 /* ALERTS: the conditions worth an alert on a machine that runs models, and the state machine that decides
  * when one begins and ends.
@@ -18,7 +18,7 @@
  * threshold means the same everywhere. Pure: no clock, no files. An unknown value (NAN) neither begins nor
  * ends an alert; a sensor that stays unknown has an alert of its own (`blind`). */
 
-/* ---------------------------------------------------------------- what is looked at */
+/* ---------------------------------------------------------------- signals */
 
 enum signal_id {
     SIGNAL_PERFORMANCE, /* from here on: one value per round */
@@ -73,7 +73,7 @@ struct signal {
 };
 extern const struct signal SIGNALS[SIGNAL_COUNT]; /* indexed by enum signal_id */
 
-/* ---------------------------------------------------------------- what is said about it */
+/* ---------------------------------------------------------------- the table of alerts */
 
 enum alert_grade { GRADE_INFO, GRADE_WARNING, GRADE_CRITICAL };
 extern const char *const GRADES[]; /* "info" "warning" "critical", NULL */
@@ -121,7 +121,7 @@ const char *alert_value_text(enum signal_id s, double value, char *buf, size_t s
 /* "92.1 % of memory is in use (limit 90 %)". Returns buf. */
 const char *alert_text(const struct alert *a, double value, char *buf, size_t size);
 
-/* ---------------------------------------------------------------- when */
+/* ---------------------------------------------------------------- state of one alert */
 
 enum alert_phase { ALERT_QUIET, ALERT_PENDING, ALERT_FIRING };
 struct alert_state { /* {0} is a quiet alert */
@@ -143,7 +143,7 @@ enum alert_change {
  * only if both are known and at most the signal's stands_s apart. A clock that steps back counts nothing. */
 enum alert_change alert_step(const struct alert *a, struct alert_state *s, int64_t t_ns, double value);
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- state of all alerts */
 
 struct alert_instance {
     int rule; /* index into alert_rules */
@@ -180,7 +180,7 @@ double alerts_unknown_s(const struct alerts *a, enum signal_id signal, int64_t t
 /* The highest grade that fires; -1: none. */
 int alerts_highest(const struct alerts *a);
 
-/* ---------------------------------------------------------------- alert_export */
+/* ---------------------------------------------------------------- Prometheus and Grafana */
 
 /* The same alerts for Prometheus and Grafana: a rule file and a board, generated from ALERTS and the exported
  * families. share/monitoring/ holds their output. */
@@ -203,7 +203,7 @@ const char *board_expression(int index);
  * last. */
 const char *recorded_name(int index);
 
-/* ---------------------------------------------------------------- watch */
+/* ---------------------------------------------------------------- the watch */
 
 /* The watch: monitors one machine unattended. It reads the sensors all the time, measures its items now and
  * then, compares them with a baseline, and sends alerts (docs/alerts.md).
