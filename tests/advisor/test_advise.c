@@ -153,7 +153,7 @@ static void what_is_not_measured_is_not_predicted(void **state)
 
 /* Between one thread and all, the measured counts are the limit; a file on one of several nodes is read at
  * that node's speed. */
-static void bandwidth_goes_by_threads_and_nodes(void **state)
+static void bandwidth_depends_on_threads_and_nodes(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -395,7 +395,7 @@ static void make_minute_model(struct bench *b)
 }
 
 /* Work of one thread is probed with one thread. */
-static void threads_that_decode_are_known(void **state)
+static void decode_threads_are_predicted(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -439,7 +439,7 @@ static void short_rows_take_longer(void **state)
     CHECK_NEAR((1 / predicted(b, "", 64).decode_tok_s - before) / (rows * 5e-9), 1, 0.01);
 }
 
-static void the_machine_is_watched_where_kernels_were_timed(void **state)
+static void conditions_need_kernel_times(void **state)
 {
     struct bench *b = *state;
     struct conditions_probe w;
@@ -475,7 +475,7 @@ static void the_machine_is_watched_where_kernels_were_timed(void **state)
 }
 
 /* The probe leaves the CPU that it measured, so the process finds it free. */
-static void who_looked_steps_aside(void **state)
+static void the_probe_leaves_the_cpu(void **state)
 {
     enum { TIMES = 8 };
     struct bench *b = *state;
@@ -567,7 +567,7 @@ static void every_advice_parses_explains_and_warns(void **state)
     free(list);
 }
 
-static void each_goal_puts_first_what_it_asks_for(void **state)
+static void each_goal_ranks_by_its_weights(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -591,7 +591,7 @@ static void each_goal_puts_first_what_it_asks_for(void **state)
     CHECK(!goal_parse("fast", &g));
 }
 
-static void limits_and_targets_are_said(void **state)
+static void limits_and_targets_are_explained(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -621,7 +621,7 @@ static void limits_and_targets_are_said(void **state)
 
 /* Ranks first: within the limit by measurement, or no changed answers; then unmeasured; then above the limit.
  */
-static void a_limit_of_loss_wants_a_measurement(void **state)
+static void a_quality_limit_prefers_measured_configs(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -654,7 +654,7 @@ static void a_limit_of_loss_wants_a_measurement(void **state)
     free(list);
 }
 
-static void a_quantized_file_is_left_as_it_is(void **state)
+static void a_quantized_file_is_not_quantized_again(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "q4_0");
@@ -675,20 +675,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ADVISE_TEST(a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic),
         ADVISE_TEST(what_is_not_measured_is_not_predicted),
-        ADVISE_TEST(bandwidth_goes_by_threads_and_nodes),
+        ADVISE_TEST(bandwidth_depends_on_threads_and_nodes),
         ADVISE_TEST(disturbed_ceilings_and_caches),
         ADVISE_TEST(precision_chooses_the_arithmetic),
         ADVISE_TEST(timed_kernels_add_up),
-        ADVISE_TEST(threads_that_decode_are_known),
+        ADVISE_TEST(decode_threads_are_predicted),
         ADVISE_TEST(short_rows_take_longer),
-        ADVISE_TEST(the_machine_is_watched_where_kernels_were_timed),
-        ADVISE_TEST(who_looked_steps_aside),
+        ADVISE_TEST(conditions_need_kernel_times),
+        ADVISE_TEST(the_probe_leaves_the_cpu),
         ADVISE_TEST(energy_and_load_are_known_or_unknown),
         ADVISE_TEST(every_advice_parses_explains_and_warns),
-        ADVISE_TEST(each_goal_puts_first_what_it_asks_for),
-        ADVISE_TEST(limits_and_targets_are_said),
-        ADVISE_TEST(a_limit_of_loss_wants_a_measurement),
-        ADVISE_TEST(a_quantized_file_is_left_as_it_is),
+        ADVISE_TEST(each_goal_ranks_by_its_weights),
+        ADVISE_TEST(limits_and_targets_are_explained),
+        ADVISE_TEST(a_quality_limit_prefers_measured_configs),
+        ADVISE_TEST(a_quantized_file_is_not_quantized_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

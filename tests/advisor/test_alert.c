@@ -166,7 +166,7 @@ static void settings_come_from_a_file(void **state)
     CHECK_EQ(alert_rules_read(&r, path, &why), ERR_IO);
 }
 
-static void values_are_told_in_their_unit(void **state)
+static void values_are_printed_in_their_unit(void **state)
 {
     (void)state;
     char buf[128];
@@ -345,7 +345,7 @@ static int feed(struct alerts *a, enum signal_id signal, const char *subject, do
         out);
 }
 
-static void rules_and_subjects_are_apart(void **state)
+static void rules_and_subjects_are_independent(void **state)
 {
     (void)state;
     static struct alerts a;
@@ -405,7 +405,7 @@ static void a_lost_sensor_is_noticed(void **state)
     CHECK(isnan(alerts_unknown_s(&a, SIGNAL_PERFORMANCE, INT64_MAX)));
 }
 
-static void there_is_room_for_so_many(void **state)
+static void instances_are_limited(void **state)
 {
     (void)state;
     static struct alerts a;
@@ -430,13 +430,13 @@ int main(void)
         cmocka_unit_test(settings_are_read),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(settings_come_from_a_file),
-        cmocka_unit_test(values_are_told_in_their_unit),
+        cmocka_unit_test(values_are_printed_in_their_unit),
         cmocka_unit_test(series_fire_and_end),
         cmocka_unit_test(rounds_may_have_a_duration),
-        cmocka_unit_test(rules_and_subjects_are_apart),
+        cmocka_unit_test(rules_and_subjects_are_independent),
         cmocka_unit_test(a_rule_that_is_off_is_silent),
         cmocka_unit_test(a_lost_sensor_is_noticed),
-        cmocka_unit_test(there_is_room_for_so_many),
+        cmocka_unit_test(instances_are_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

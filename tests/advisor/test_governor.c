@@ -63,7 +63,7 @@ static void down_and_up(void **state)
 }
 
 /* For a rate, with the known cost of the exact level: no step up that would violate the limit again. */
-static void knows_what_a_step_costs(void **state)
+static void the_cost_of_a_step_is_learned(void **state)
 {
     (void)state;
     const struct governor_rule r = rule_of("decode=100");
@@ -88,7 +88,7 @@ static int swings(const struct governor_rule *r, int requests)
     return n;
 }
 
-static void does_not_swing(void **state)
+static void it_does_not_oscillate(void **state)
 {
     (void)state;
     const struct governor_rule r = rule_of("memory=2G");
@@ -101,7 +101,7 @@ static void does_not_swing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(rules), cmocka_unit_test(down_and_up),
-                                        cmocka_unit_test(knows_what_a_step_costs),
-                                        cmocka_unit_test(does_not_swing) };
+                                        cmocka_unit_test(the_cost_of_a_step_is_learned),
+                                        cmocka_unit_test(it_does_not_oscillate) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,7 @@ static struct db *fresh(void)
 
 /* ---------------------------------------------------------------- results */
 
-static void results_count_what_counts(void **state)
+static void only_valid_cells_are_results(void **state)
 {
     (void)state;
     struct err why;
@@ -254,7 +254,7 @@ static void partners_by_line_then_by_place(void **state)
     two_done(&t);
 }
 
-static void a_family_claims_less(void **state)
+static void holm_correction_claims_less(void **state)
 {
     (void)state;
     struct err why;
@@ -328,7 +328,7 @@ static enum reproduction again(const struct plan *a, const struct plan *b, int *
     return verdict;
 }
 
-static void effects_come_again_or_not(void **state)
+static void effects_are_reproduced_or_not(void **state)
 {
     (void)state;
     int n;
@@ -347,7 +347,7 @@ static void effects_come_again_or_not(void **state)
     assert_string_equal(reproduction_name(NOT_REPRODUCED), "not reproduced");
 }
 
-static void a_winner_counts_as_it_was_confirmed(void **state)
+static void a_winner_counts_by_its_confirmation(void **state)
 {
     (void)state;
     struct err why;
@@ -571,7 +571,7 @@ static void a_slow_machine_is_no_regression(void **state)
     db_close(d);
 }
 
-static void what_is_unknown_is_not_judged(void **state)
+static void unknown_values_are_not_analysed(void **state)
 {
     (void)state;
     struct err why;
@@ -616,17 +616,17 @@ static void what_is_unknown_is_not_judged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_count_what_counts),
+        cmocka_unit_test(only_valid_cells_are_results),
         cmocka_unit_test(a_difference_is_found_and_normalized),
         cmocka_unit_test(partners_by_line_then_by_place),
-        cmocka_unit_test(a_family_claims_less),
+        cmocka_unit_test(holm_correction_claims_less),
         cmocka_unit_test(verdicts_by_their_intervals),
-        cmocka_unit_test(effects_come_again_or_not),
-        cmocka_unit_test(a_winner_counts_as_it_was_confirmed),
+        cmocka_unit_test(effects_are_reproduced_or_not),
+        cmocka_unit_test(a_winner_counts_by_its_confirmation),
         cmocka_unit_test(a_champion_comes_from_a_run),
         cmocka_unit_test(a_planted_regression_is_found),
         cmocka_unit_test(a_slow_machine_is_no_regression),
-        cmocka_unit_test(what_is_unknown_is_not_judged),
+        cmocka_unit_test(unknown_values_are_not_analysed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ struct bench {
     struct watch *w;
 };
 
-static void hear(void *ctx, const struct watch_event *e)
+static void event_record(void *ctx, const struct watch_event *e)
 {
     struct bench *b = ctx;
     b->counts[e->kind]++;
@@ -37,7 +37,7 @@ static bool proceed(void *ctx)
     return !((struct bench *)ctx)->stop;
 }
 
-static void all_off_but(struct alert_rules *r, const char *first, const char *second)
+static void rules_enable_only(struct alert_rules *r, const char *first, const char *second)
 {
     alert_rules_default(r);
     for (int i = 0; i < ALERT_COUNT; i++)
@@ -62,7 +62,8 @@ static int bench_open(void **state)
                                    .repetitions = 3,
                                    .once = true,
                                    .even_if_busy = true };
-    all_off_but(&b->o.rules, "performance", "errors"); /* the state of the test machine does not matter */
+    rules_enable_only(&b->o.rules, "performance",
+                      "errors"); /* the state of the test machine does not matter */
     b->item.config = fake_config("rate=1000+noise=0.001");
     if (workload_parse(&b->item.workload, "tg8", &why)) return -1;
     *state = b;
@@ -84,7 +85,7 @@ static struct watch_summary round_of(struct bench *b)
 {
     struct err why;
     struct watch_summary s;
-    const struct watch_host host = { b, hear, proceed };
+    const struct watch_host host = { b, event_record, proceed };
     memset(b->counts, 0, sizeof b->counts);
     str_clear(&b->said);
     CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
@@ -94,7 +95,7 @@ static struct watch_summary round_of(struct bench *b)
     return s;
 }
 
-static void heard(struct bench *b, const char *what)
+static void expect_event(struct bench *b, const char *what)
 {
     if (!strstr(str_text(&b->said), what)) fail_msg("'%s' was not said:\n%s", what, str_text(&b->said));
 }
@@ -195,7 +196,7 @@ static void sensors_become_signals(void **state)
     CHECK_NEAR(value_of(out, n, SIGNAL_MEMORY, ""), 0.95, 1e-12);
 }
 
-static void a_suggestion_counts(void **state)
+static void the_suggestion_is_computed(void **state)
 {
     (void)state;
     char buf[192];
@@ -205,7 +206,7 @@ static void a_suggestion_counts(void **state)
 
 /* ---------------------------------------------------------------- rounds */
 
-static void it_learns_what_is_usual(void **state)
+static void usual_values_are_learned(void **state)
 {
     struct bench *b = *state;
     struct watch_summary s = round_of(b);
@@ -214,13 +215,13 @@ static void it_learns_what_is_usual(void **state)
     CHECK_NEAR(s.unjudged, 1, 0);
     CHECK(!s.failed);
     CHECK(!s.postponed);
-    heard(b, "nothing to compare with yet");
+    expect_event(b, "nothing to compare with yet");
     CHECK_NEAR(s.highest, -1, 0);
     s = round_of(b);
     CHECK_NEAR(s.measured, 1, 0);
     CHECK(!s.unjudged);
     CHECK_NEAR(s.highest, -1, 0);
-    heard(b, "against its own first rounds");
+    expect_event(b, "against its own first rounds");
     CHECK(!b->counts[WATCH_FIRING]);
     CHECK(!b->counts[WATCH_TROUBLE]);
 }
@@ -234,19 +235,19 @@ static void a_slow_round_fires_once_and_ends(void **state)
     CHECK_EQ(s.highest, GRADE_WARNING);
     CHECK_NEAR(b->counts[WATCH_FIRING], 1, 0);
     CHECK_NEAR(firing(b), 1, 0);
-    heard(b, "firing performance fake:rate=1000");
-    heard(b, "performance is 33.3 % below its baseline (limit 20 %)");
+    expect_event(b, "firing performance fake:rate=1000");
+    expect_event(b, "performance is 33.3 % below its baseline (limit 20 %)");
     s = round_of(b); /* a restart */
     CHECK_EQ(s.highest, GRADE_WARNING);
     CHECK(!b->counts[WATCH_FIRING]);
     CHECK(!b->counts[WATCH_RESOLVED]);
-    heard(b, "1 still firing");
+    expect_event(b, "1 still firing");
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1000));
     s = round_of(b);
     CHECK_NEAR(s.highest, -1, 0);
     CHECK_NEAR(b->counts[WATCH_RESOLVED], 1, 0);
     CHECK_NEAR(firing(b), 0, 0);
-    heard(b, "resolved, now ");
+    expect_event(b, "resolved, now ");
 }
 
 static void forgetting_learns_anew(void **state)
@@ -260,7 +261,7 @@ static void forgetting_learns_anew(void **state)
     CHECK_NEAR(s.highest, -1, 0);
 }
 
-static void what_is_not_watched_any_more_ends(void **state)
+static void alerts_of_removed_workloads_end(void **state)
 {
     struct bench *b = *state;
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
@@ -293,15 +294,15 @@ static void set_baseline(struct bench *b, const char *line, double value)
     snprintf(b->item.baseline.machine, sizeof b->item.baseline.machine, "%s", b->machine.id);
 }
 
-static void a_baseline_is_what_it_is_compared_with(void **state)
+static void the_baseline_is_the_reference(void **state)
 {
     struct bench *b = *state;
     set_baseline(b, "model=fake:rate=1000+noise=0.001", 4000);
     struct watch_summary s = round_of(b);
     CHECK_EQ(s.highest, GRADE_WARNING);
     CHECK(!s.unjudged);
-    heard(b, "-75");
-    heard(b, "against baseline best");
+    expect_event(b, "-75");
+    expect_event(b, "against baseline best");
     b->item.baseline.value = 990;
     s = round_of(b);
     CHECK_NEAR(s.highest, -1, 0);
@@ -321,7 +322,7 @@ static void failures_are_counted(void **state)
     CHECK_NEAR(s.failed, 1, 0);
     CHECK(!s.measured);
     CHECK_EQ(s.highest, GRADE_WARNING);
-    heard(b, "firing errors: 100 % of the last measurements failed");
+    expect_event(b, "firing errors: 100 % of the last measurements failed");
     b->item.config = fake_config("open=fit"); /* the model cannot be loaded */
     s = round_of(b);
     CHECK_NEAR(s.failed, 1, 0);
@@ -342,7 +343,7 @@ static void failures_are_counted(void **state)
     db_close(d);
 }
 
-static void another_measurement_comes_first(void **state)
+static void another_measurement_postpones_the_round(void **state)
 {
     struct bench *b = *state;
     struct db *d;
@@ -353,9 +354,9 @@ static void another_measurement_comes_first(void **state)
     CHECK_NEAR(s.postponed, 1, 0);
     CHECK(!s.measured);
     CHECK(!s.rounds);
-    heard(b, "another measurement is running");
+    expect_event(b, "another measurement is running");
     struct watch *second;
-    const struct watch_host host = { b, hear, proceed };
+    const struct watch_host host = { b, event_record, proceed };
     db_run_release(d);
     CHECK_OK(db_watch_hold(d, &why));
     CHECK_EQ(watch_open(&second, &b->o, &host, &why), ERR_USAGE);
@@ -376,7 +377,7 @@ static void a_stop_leaves_no_half_run(void **state)
     struct db *d;
     struct run_row *runs;
     int n;
-    const struct watch_host host = { b, hear, stop_in_the_cell };
+    const struct watch_host host = { b, event_record, stop_in_the_cell };
     b->item.config = fake_config("rate=1000+sleep_ms=2000");
     CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
     CHECK(!watch_step(b->w));
@@ -396,12 +397,12 @@ static void a_stop_leaves_no_half_run(void **state)
 static void quality_beyond_its_limit_fires(void **state)
 {
     struct bench *b = *state;
-    all_off_but(&b->o.rules, "quality", "quality");
+    rules_enable_only(&b->o.rules, "quality", "quality");
     b->item.config = fake_config("rate=1000+kld=0.2+kld_se=0.01");
     b->o.reference = "model=fake:rate=1";
     struct watch_summary s = round_of(b);
     CHECK_EQ(s.highest, GRADE_WARNING);
-    heard(b, "KL divergence from the reference is 0.2 nats");
+    expect_event(b, "KL divergence from the reference is 0.2 nats");
 }
 
 /* ---------------------------------------------------------------- rollback */
@@ -434,11 +435,11 @@ static void a_rollback_where_it_helps(void **state)
     b->o.rollback = path;
     struct watch_summary s = round_of(b);
     CHECK(s.highest == GRADE_CRITICAL || s.highest == GRADE_WARNING);
-    heard(b, "rolled back to model=fake:rate=1000,threads=1: it is 150 %");
+    expect_event(b, "rolled back to model=fake:rate=1000,threads=1: it is 150 %");
     says(path, "threads=1");
     says(previous, "# mine\nmodel=fake:rate=400,threads=2\n");
     s = round_of(b);
-    heard(b, "the rollback helped: +150");
+    expect_event(b, "the rollback helped: +150");
     CHECK_NEAR(s.highest, -1, 0);
     CHECK_NEAR(firing(b), 0, 0); /* the slow config's alert ended with it */
     round_of(b);
@@ -454,7 +455,7 @@ static void no_rollback_where_the_machine_is_slow(void **state)
     set_baseline(b, "model=fake:rate=404,threads=1", 1000);
     b->o.rollback = path;
     round_of(b);
-    heard(b, "not rolled back: the champion");
+    expect_event(b, "not rolled back: the champion");
     says(path, "threads=2");
     CHECK_LE(1, firing(b));
 }
@@ -465,7 +466,7 @@ static void rollbacks_that_cannot_be_are_refused(void **state)
     struct err why;
     struct watch *w;
     char path[300];
-    const struct watch_host host = { b, hear, proceed };
+    const struct watch_host host = { b, event_record, proceed };
     snprintf(path, sizeof path, "%s/none.conf", b->dir);
     b->o.rollback = path;
     CHECK_EQ(watch_open(&w, &b->o, &host, &why), ERR_USAGE);
@@ -491,10 +492,10 @@ static void notices_wait_for_their_receiver(void **state)
     b->o.webhook = "http://127.0.0.1:1/none"; /* no server listens on port 1 */
     round_of(b);
     CHECK_NEAR(b->counts[WATCH_NOTICE], 1, 0);
-    heard(b, "the webhook does not accept notices");
+    expect_event(b, "the webhook does not accept notices");
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1000));
     round_of(b);
-    heard(b, "1 notices wait");
+    expect_event(b, "1 notices wait");
     CHECK_OK(db_open(&d, b->db, &why));
     assert_int_equal(db_notice_count(d, b->o.webhook), 2);
     CHECK_OK(db_notice_next(d, b->o.webhook, INT64_MAX, &n, &found, &why));
@@ -506,13 +507,13 @@ static void notices_wait_for_their_receiver(void **state)
 }
 
 /* The database refuses an alert: the notice is sent at once, and a failure to send it is reported. */
-static void an_alert_that_cannot_be_kept_is_told_at_once(void **state)
+static void an_alert_that_cannot_be_stored_is_sent_at_once(void **state)
 {
     struct bench *b = *state;
     struct db *d;
     struct err why;
     struct alert_row other = { .name = "performance", .grade = "warning", .since_ms = 1 };
-    const struct watch_host host = { b, hear, proceed };
+    const struct watch_host host = { b, event_record, proceed };
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
     b->o.webhook = "http://127.0.0.1:1/none";
@@ -525,7 +526,7 @@ static void an_alert_that_cannot_be_kept_is_told_at_once(void **state)
     watch_close(b->w);
     CHECK_NEAR(b->counts[WATCH_FIRING], 1, 0);
     CHECK_NEAR(b->counts[WATCH_TROUBLE], 1, 0);
-    heard(b, "neither be stored nor sent, and is lost: cannot reach");
+    expect_event(b, "neither be stored nor sent, and is lost: cannot reach");
     db_close(d);
 }
 
@@ -564,7 +565,7 @@ static void documents_have_their_fields(void **state)
     json_decref(o);
 }
 
-static void the_last_values_are_told(void **state)
+static void the_latest_values_are_exported(void **state)
 {
     struct bench *b = *state;
     struct db *d;
@@ -604,23 +605,23 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, bench_open, bench_close)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sensors_become_signals),
-        cmocka_unit_test(a_suggestion_counts),
-        T(it_learns_what_is_usual),
+        cmocka_unit_test(the_suggestion_is_computed),
+        T(usual_values_are_learned),
         T(a_slow_round_fires_once_and_ends),
         T(forgetting_learns_anew),
-        T(what_is_not_watched_any_more_ends),
-        T(a_baseline_is_what_it_is_compared_with),
+        T(alerts_of_removed_workloads_end),
+        T(the_baseline_is_the_reference),
         T(failures_are_counted),
-        T(another_measurement_comes_first),
+        T(another_measurement_postpones_the_round),
         T(a_stop_leaves_no_half_run),
         T(quality_beyond_its_limit_fires),
         T(a_rollback_where_it_helps),
         T(no_rollback_where_the_machine_is_slow),
         T(rollbacks_that_cannot_be_are_refused),
         T(notices_wait_for_their_receiver),
-        T(an_alert_that_cannot_be_kept_is_told_at_once),
+        T(an_alert_that_cannot_be_stored_is_sent_at_once),
         cmocka_unit_test(documents_have_their_fields),
-        T(the_last_values_are_told),
+        T(the_latest_values_are_exported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

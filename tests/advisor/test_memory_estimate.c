@@ -38,7 +38,7 @@ static const struct shape_file SHAPE = { .arch = "llama",
                                          .vocab = 1000,
                                          .ctx = 2048 };
 
-static struct memory_estimate ledger_of(const char *path, const struct shape_file *s, int64_t ctx)
+static struct memory_estimate estimate_of(const char *path, const struct shape_file *s, int64_t ctx)
 {
     struct memory_estimate l;
     struct gguf *g = NULL;
@@ -53,7 +53,7 @@ static struct memory_estimate ledger_of(const char *path, const struct shape_fil
 static void shared_heads_and_the_plan(void **state)
 {
     const struct at *a = *state;
-    const struct memory_estimate l = ledger_of(a->path, &SHAPE, 1024);
+    const struct memory_estimate l = estimate_of(a->path, &SHAPE, 1024);
     /* two heads of 64: K in f16, V in blocks of 34 bytes for 32 */
     assert_int_equal(l.kv_bytes_per_token, 4 * (2 * 64 * 2 + 2 * 2 * 34));
     assert_int_equal(l.kv_bytes, 1024 * l.kv_bytes_per_token);
@@ -85,15 +85,15 @@ static void windows_and_experts(void **state)
     /* in an architecture that this engine does not know, every layer has the window */
     s.arch = "some-new-one";
     s.window = 256;
-    const struct memory_estimate w = ledger_of(a->path, &s, 1024);
+    const struct memory_estimate w = estimate_of(a->path, &s, 1024);
     CHECK_NEAR(w.windowed_layers, 4, 0);
     CHECK_NEAR(w.window, 256, 0);
     assert_int_equal(w.kv_window_bytes, w.kv_bytes / 4);
     s = SHAPE;
     s.experts = 8;
     s.experts_used = 2;
-    const struct memory_estimate e = ledger_of(a->path, &s, 1024);
-    const struct memory_estimate plain = ledger_of(a->path, &SHAPE, 1024);
+    const struct memory_estimate e = estimate_of(a->path, &s, 1024);
+    const struct memory_estimate plain = estimate_of(a->path, &SHAPE, 1024);
     const int64_t expert = 2 * 3 * 512 * 1024, router = 4 * 512 * 8;
     assert_int_equal(e.expert_bytes, 4 * 8 * expert);
     assert_int_equal(e.weight_bytes, plain.weight_bytes + 4 * (7 * expert + router));

@@ -7,7 +7,7 @@
 #include "tests/advisor/fake.h"
 #include "advisor/predict/predict.h"
 
-struct teaching {
+struct correction_fixture {
     struct db *d;
     struct machine_ceilings ceilings;
     char basis[64];
@@ -15,7 +15,7 @@ struct teaching {
 
 static int set_up(void **state)
 {
-    struct teaching *t = calloc(1, sizeof *t);
+    struct correction_fixture *t = calloc(1, sizeof *t);
     struct err why = { 0 };
     if (!t) return -1;
     t->ceilings.measured_unix_ms = 77;
@@ -27,7 +27,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct teaching *t = *state;
+    struct correction_fixture *t = *state;
     db_close(t->d);
     free(t);
     return 0;
@@ -60,7 +60,8 @@ static struct residual_traits traits(const char *recipe, int layers, const char 
     return traits_of(recipe, layers, line, 0);
 }
 
-static void teach(struct teaching *t, struct residual_traits given, double untaught, double measured)
+static void residual_insert(struct correction_fixture *t, struct residual_traits given, double untaught,
+                            double measured)
 {
     struct err why = { 0 };
     struct residual_row r = { .untaught = untaught, .predicted = untaught, .measured = measured };
@@ -71,7 +72,8 @@ static void teach(struct teaching *t, struct residual_traits given, double untau
     CHECK_OK(db_residual_insert(t->d, &r, &why));
 }
 
-static struct estimate ask(struct teaching *t, struct residual_traits given, double untaught, double sd)
+static struct estimate estimate_get(struct correction_fixture *t, struct residual_traits given,
+                                    double untaught, double sd)
 {
     struct correction *l = NULL;
     struct err why = { 0 };
@@ -86,25 +88,25 @@ static double width(struct estimate e)
     return log(e.high / e.low);
 }
 
-static void nothing_learned_is_the_model_alone(void **state)
+static void without_residuals_nothing_is_corrected(void **state)
 {
-    const struct estimate e = ask(*state, traits("q4_0", 3, ""), 100, 0.1);
+    const struct estimate e = estimate_get(*state, traits("q4_0", 3, ""), 100, 0.1);
     CHECK_NEAR(e.value, 100, 0);
     CHECK_NEAR(e.runs, 0, 0);
     CHECK_NEAR(e.high, 100 * exp(1.645 * 0.1), 1e-9);
     CHECK_NEAR(e.low, 100 * exp(-1.645 * 0.1), 1e-9);
-    CHECK(isnan(ask(*state, traits("q4_0", 3, ""), NAN, 0.1).value));
+    CHECK(isnan(estimate_get(*state, traits("q4_0", 3, ""), NAN, 0.1).value));
 }
 
-static void what_is_like_a_run_learns_most(void **state)
+static void similar_configs_are_corrected_most(void **state)
 {
-    struct teaching *t = *state;
-    const struct estimate before = ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1);
-    for (int i = 0; i < 4; i++) teach(t, traits("q4_0", 3, "threads=2"), 50, 45); /* a tenth less */
-    const struct estimate same = ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1),
-                          threads = ask(t, traits("q4_0", 3, "threads=1"), 100, 0.1),
-                          recipe = ask(t, traits("q8_0", 3, "threads=1"), 100, 0.1),
-                          other = ask(t, traits("q8_0", 9, "threads=1"), 100, 0.1);
+    struct correction_fixture *t = *state;
+    const struct estimate before = estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1);
+    for (int i = 0; i < 4; i++) residual_insert(t, traits("q4_0", 3, "threads=2"), 50, 45); /* a tenth less */
+    const struct estimate same = estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1),
+                          threads = estimate_get(t, traits("q4_0", 3, "threads=1"), 100, 0.1),
+                          recipe = estimate_get(t, traits("q8_0", 3, "threads=1"), 100, 0.1),
+                          other = estimate_get(t, traits("q8_0", 9, "threads=1"), 100, 0.1);
     CHECK_LT(same.value, threads.value);
     CHECK_LT(threads.value, recipe.value);
     CHECK_LT(recipe.value, other.value);
@@ -116,17 +118,17 @@ static void what_is_like_a_run_learns_most(void **state)
     /* another basis is not affected */
     t->ceilings.kernels.measured = true;
     t->ceilings.kernels.measured_unix_ms = 78;
-    CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
+    CHECK(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
     correction_basis(&t->ceilings, t->basis, sizeof t->basis);
-    teach(t, traits("q4_0", 3, "threads=2"), 50, 45);
-    CHECK_LT(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
+    residual_insert(t, traits("q4_0", 3, "threads=2"), 50, 45);
+    CHECK_LT(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
     t->ceilings.kernels.measured_unix_ms++; /* kernels were timed again */
-    CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
+    CHECK(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
 }
 
 static void the_order_of_runs_does_not_matter(void **state)
 {
-    struct teaching *t = *state;
+    struct correction_fixture *t = *state;
     const double measured[4] = { 40, 44, 60, 52 };
     const char *recipe[4] = { "q4_0", "q8_0", "q4_K", "q6_K" };
     struct estimate e[2];
@@ -135,9 +137,9 @@ static void the_order_of_runs_does_not_matter(void **state)
         CHECK_OK(db_residual_clear(t->d, "m", &why));
         for (int i = 0; i < 4; i++) {
             const int k = turn ? 3 - i : i;
-            teach(t, traits(recipe[k], 3, ""), 50, measured[k]);
+            residual_insert(t, traits(recipe[k], 3, ""), 50, measured[k]);
         }
-        e[turn] = ask(t, traits("q5_K", 3, ""), 100, 0.1);
+        e[turn] = estimate_get(t, traits("q5_K", 3, ""), 100, 0.1);
     }
     CHECK_NEAR(e[0].value / e[1].value, 1, 1e-9);
     CHECK_NEAR(e[0].high / e[1].high, 1, 1e-9);
@@ -155,7 +157,7 @@ static double toss(uint64_t *seed)
 static void unseen_configurations_lie_in_their_intervals(void **state)
 {
     static const char *const RECIPES[] = { "q4_0", "q8_0", "q4_K", "q6_K", "f16", "q5_0" };
-    struct teaching *t = *state;
+    struct correction_fixture *t = *state;
     struct err why = { 0 };
     uint64_t seed = 5;
     int in = 0, close = 0, n = 0;
@@ -171,9 +173,9 @@ static void unseen_configurations_lie_in_their_intervals(void **state)
                     snprintf(line, sizeof line, "threads=%d", th);
                     const double truth = 80 * exp(machines + recipes[r] + 0.02 * toss(&seed));
                     const bool shown = (r + (size_t)th) % 2;
-                    if (!phase && shown) teach(t, traits(RECIPES[r], 3, line), 80, truth);
+                    if (!phase && shown) residual_insert(t, traits(RECIPES[r], 3, line), 80, truth);
                     if (!phase || shown) continue;
-                    const struct estimate e = ask(t, traits(RECIPES[r], 3, line), 80, 0.1);
+                    const struct estimate e = estimate_get(t, traits(RECIPES[r], 3, line), 80, 0.1);
                     n++;
                     in += truth >= e.low && truth <= e.high;
                     close += fabs(e.value / truth - 1) <= 0.10;
@@ -210,16 +212,16 @@ static void accuracy_counts(void **state)
 }
 
 /* Models that wait for memory share an error when memory is slower than it was measured. */
-static void waiting_for_memory_is_learned_by_its_share(void **state)
+static void memory_errors_apply_by_memory_share(void **state)
 {
-    struct teaching *t = *state;
+    struct correction_fixture *t = *state;
     for (int i = 0; i < 3; i++) {
-        teach(t, traits_of("bf16", 3, "threads=1", 0.9), 50, 40);
-        teach(t, traits_of("q4_0", 4, "threads=1", 0.1), 50, 49);
+        residual_insert(t, traits_of("bf16", 3, "threads=1", 0.9), 50, 40);
+        residual_insert(t, traits_of("q4_0", 4, "threads=1", 0.1), 50, 49);
     }
-    const struct estimate waits = ask(t, traits_of("q8_0", 5, "threads=1", 0.9), 100, 0.1),
-                          thinks = ask(t, traits_of("q8_0", 5, "threads=1", 0.1), 100, 0.1),
-                          others = ask(t, traits_of("q8_0", 5, "threads=2", 0.9), 100, 0.1);
+    const struct estimate waits = estimate_get(t, traits_of("q8_0", 5, "threads=1", 0.9), 100, 0.1),
+                          thinks = estimate_get(t, traits_of("q8_0", 5, "threads=1", 0.1), 100, 0.1),
+                          others = estimate_get(t, traits_of("q8_0", 5, "threads=2", 0.9), 100, 0.1);
     CHECK_LT(waits.value, 92.5);
     CHECK_LT(94, thinks.value);
     CHECK_LT(thinks.value, 100);
@@ -229,53 +231,53 @@ static void waiting_for_memory_is_learned_by_its_share(void **state)
 }
 
 /* A run with probed memory tells more about everything else. */
-static void a_known_memory_is_less_noise(void **state)
+static void probed_memory_reduces_noise(void **state)
 {
-    struct teaching *t = *state;
+    struct correction_fixture *t = *state;
     const struct residual_traits blind = traits_of("bf16", 3, "threads=1", 0.9),
                                  seen = traits_at("bf16", 3, "threads=1", 0.9, 0.7);
     CHECK(!blind.conditions.memory_ratio);
     CHECK_NEAR(seen.conditions.memory_ratio, 0.7, 0);
     CHECK(strstr(seen.text, " pace=0.700"));
-    teach(t, blind, 50, 40);
-    const double after_blind = ask(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1).value;
+    residual_insert(t, blind, 50, 40);
+    const double after_blind = estimate_get(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1).value;
     struct err why = { 0 };
     CHECK_OK(db_residual_clear(t->d, "m", &why));
-    teach(t, seen, 50, 40);
-    const struct estimate e = ask(t, traits_at("q8_0", 3, "threads=1", 0.9, 0.7), 100, 0.1),
-                          unknown = ask(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1);
+    residual_insert(t, seen, 50, 40);
+    const struct estimate e = estimate_get(t, traits_at("q8_0", 3, "threads=1", 0.9, 0.7), 100, 0.1),
+                          unknown = estimate_get(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1);
     CHECK_LT(e.value, after_blind);
     CHECK_LT(width(e), width(unknown));
 }
 
 /* One outlier changes no prediction much; several runs that agree are no outliers. */
-static void what_no_other_run_says_counts_little(void **state)
+static void outliers_have_little_weight(void **state)
 {
     static const char *const RECIPES[] = { "q4_0", "q8_0", "q4_K", "q6_K", "f16", "q5_0" };
-    struct teaching *t = *state;
+    struct correction_fixture *t = *state;
     for (size_t r = 0; r < COUNT_OF(RECIPES); r++)
         for (int th = 1; th <= 2; th++) {
             char line[16];
             snprintf(line, sizeof line, "threads=%d", th);
-            teach(t, traits(RECIPES[r], 3, line), 50, 47 + 0.3 * (double)((r + (size_t)th) % 3));
+            residual_insert(t, traits(RECIPES[r], 3, line), 50, 47 + 0.3 * (double)((r + (size_t)th) % 3));
         }
     const struct residual_traits like = traits("q5_K", 3, "threads=2"), same = traits("q4_1", 3, "threads=2");
-    const struct estimate before = ask(t, like, 100, 0.1);
+    const struct estimate before = estimate_get(t, like, 100, 0.1);
     CHECK_LT(93, before.value);
     CHECK_LT(before.value, 96);
-    teach(t, same, 50, 100);
-    const struct estimate after = ask(t, like, 100, 0.1);
+    residual_insert(t, same, 50, 100);
+    const struct estimate after = estimate_get(t, like, 100, 0.1);
     CHECK_NEAR(after.value / before.value, 1, 0.01);
     CHECK_LT(width(after), 1.2 * width(before));
-    for (int i = 0; i < 4; i++) teach(t, same, 50, 100);
-    CHECK_LT(150, ask(t, same, 100, 0.1).value); /* they agree with each other */
+    for (int i = 0; i < 4; i++) residual_insert(t, same, 50, 100);
+    CHECK_LT(150, estimate_get(t, same, 100, 0.1).value); /* they agree with each other */
 }
 
 /* A run whose repetitions scatter has less weight. */
-static void repetitions_say_how_much_a_run_teaches(void **state)
+static void scattered_runs_have_less_weight(void **state)
 {
     static const struct model_shape SHAPE = { .arch = "llama", .params = 3 };
-    struct teaching *t = *state;
+    struct correction_fixture *t = *state;
     struct err why = { 0 };
     struct config c;
     double value[3];
@@ -289,8 +291,8 @@ static void repetitions_say_how_much_a_run_teaches(void **state)
         CHECK(!strstr(given.text, " noise=") == !i);
         CHECK_NEAR(given.noise, 0.1 * i, 1e-12);
         CHECK_OK(db_residual_clear(t->d, "m", &why));
-        teach(t, given, 50, 40);
-        value[i] = ask(t, traits("q4_0", 3, "threads=1"), 100, 0.1).value;
+        residual_insert(t, given, 50, 40);
+        value[i] = estimate_get(t, traits("q4_0", 3, "threads=1"), 100, 0.1).value;
     }
     CHECK_LT(80, value[0]);
     CHECK_LT(value[0], value[1] - 1);
@@ -302,11 +304,15 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(nothing_learned_is_the_model_alone),         T(what_is_like_a_run_learns_most),
-        T(the_order_of_runs_does_not_matter),          T(unseen_configurations_lie_in_their_intervals),
-        T(waiting_for_memory_is_learned_by_its_share), T(a_known_memory_is_less_noise),
-        T(repetitions_say_how_much_a_run_teaches),     T(accuracy_counts),
-        T(what_no_other_run_says_counts_little),
+        T(without_residuals_nothing_is_corrected),
+        T(similar_configs_are_corrected_most),
+        T(the_order_of_runs_does_not_matter),
+        T(unseen_configurations_lie_in_their_intervals),
+        T(memory_errors_apply_by_memory_share),
+        T(probed_memory_reduces_noise),
+        T(scattered_runs_have_less_weight),
+        T(accuracy_counts),
+        T(outliers_have_little_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
