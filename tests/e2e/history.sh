@@ -129,8 +129,8 @@ expect 5 replay "$id" && says err 'missing or cannot be read'
 expect 0 synth --shape tiny -R f32 "$T/champion.gguf" && expect 0 synth --shape tiny -R q8_0 "$T/other.gguf"
 expect 0 baseline set release -m "$T/champion.gguf" -w tg8 --margin 2% -o json &&
   json 'd["rows"][0]["config"] == "default" and d["rows"][0]["margin_ratio"] == 0.02 and len(d["rows"][0]["model_sha256"]) == 64'
-expect 4 baseline check && says err 'the champion of .release. itself'
-expect 4 baseline check "model=$T/champion.gguf" && says err 'the champion of .release. itself'
+expect 4 baseline check && says err 'equals the champion of .release.'
+expect 4 baseline check "model=$T/champion.gguf" && says err 'equals the champion of .release.'
 status_in "0 1 2 3" baseline check threads=1 --budget 4s -o json &&
   json 'd["schema"] == "qdyno.baseline_check/1" and d["baseline"]["name"] == "release" and d["verdict"]' &&
   json '[r["config"] for r in d["rows"]] == ["default", "threads=1"]'
