@@ -1,10 +1,10 @@
-/* advisor/advise/advise.c - configurations for this machine, ranked for a goal, each with its reason and the
+/* advisor/advise/advise.c - ranks configurations for a machine and a goal, each with its reason and the
  * command that checks it.
  *
- * The candidates are read from KNOBS and FORMATS, the figures from predict(): nothing is looked up by a
- * machine's name. What a candidate does to quality is told where earlier runs measured it
- * (predict/predict.h), and decides where there is a limit; the only stand-in used for ranking is the rounding
- * error its format is documented with, and every answer-changing candidate that was not measured says so. */
+ * Candidates are all combinations of KNOBS and FORMATS that could help; their figures come from predict().
+ * Nothing depends on a machine's name. A candidate that changes answers is shown with its measured KL
+ * divergence where an earlier run measured it, and limits apply to it; otherwise its text says that it was
+ * not measured. The ranking uses the documented rounding error of formats in its place. */
 #include "advisor/advise/advise.h"
 
 #include <math.h>
@@ -14,14 +14,16 @@
 
 #include "advisor/advise/word.h"
 
-/* How much a goal cares, in units of "a factor e". */
+/* Weights of the score, per unit of ln(ratio). */
 static const struct goal_row {
     const char *name;
     double speed, quality, memory, energy;
 } GOALS[] = {
-    [GOAL_BALANCED] = { "balanced", 1.0, 1.0, 0.30, 0 },  [GOAL_SPEED] = { "speed", 1.0, 0.10, 0.02, 0 },
-    [GOAL_QUALITY] = { "quality", 0.05, 200.0, 0.02, 0 }, [GOAL_MEMORY] = { "memory", 0.05, 0.10, 1.0, 0 },
-    [GOAL_ENERGY] = { "energy", 0.20, 0.30, 0.05, 1.0 },
+    [GOAL_BALANCED] = { .name = "balanced", .speed = 1.0, .quality = 1.0, .memory = 0.30, .energy = 0 },
+    [GOAL_SPEED] = { .name = "speed", .speed = 1.0, .quality = 0.10, .memory = 0.02, .energy = 0 },
+    [GOAL_QUALITY] = { .name = "quality", .speed = 0.05, .quality = 200.0, .memory = 0.02, .energy = 0 },
+    [GOAL_MEMORY] = { .name = "memory", .speed = 0.05, .quality = 0.10, .memory = 1.0, .energy = 0 },
+    [GOAL_ENERGY] = { .name = "energy", .speed = 0.20, .quality = 0.30, .memory = 0.05, .energy = 1.0 },
 };
 
 const char *goal_name(enum goal g)
@@ -47,41 +49,43 @@ struct adviser {
     const struct machine_ceilings *ceilings;
     const struct advise_options *o;
     int ctx;
-    bool on_gpu;                 /* the candidates of now */
-    struct prediction reference; /* of the file as it is, default settings, where it runs best */
+    bool on_gpu; /* whether the current candidates run on the GPU */
+    /* the unchanged file with default settings, on the device that runs it best */
+    struct prediction reference;
     struct advice *list;
     int n, cap;
 };
 
-/* ---------------------------------------------------------------- the space */
+/* ---------------------------------------------------------------- candidates */
 
 static bool is_full_precision(const char *format)
 {
     return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
 }
 
-/* Half of a model's numbers is more than any rounding may cost: ternary formats, which take 0.66 of N(0,1),
- * are for models that were trained in them. */
-static const double WORST_NMSE = 0.5;
+/* Ternary formats have an NMSE of 0.66 on N(0,1) weights. They are only useful for models that were trained
+ * in them. */
+static const double NMSE_MAX = 0.5;
 
-/* Recipes the engine can make from this file: its own, and if it is full precision, what is smaller. */
-static int recipes(const struct adviser *a, const char *out[], int most)
+/* Recipes worth a candidate: the file's own format and, if that has full precision, every smaller format. */
+static int candidate_recipes(const struct adviser *a, const char *out[], int most)
 {
     int n = 0;
-    out[n++] = ""; /* the file's own */
+    out[n++] = ""; /* the file's own format */
     const struct format *own = format_find(a->shape.dominant_format);
     if (!own || !is_full_precision(own->name)) return n;
     for (int i = 0; i < FORMAT_COUNT && n < most; i++) {
         const struct format *f = &FORMATS[i];
-        if (f->encode && f->decode && f->max_nmse <= WORST_NMSE &&
+        if (f->encode && f->decode && f->max_nmse <= NMSE_MAX &&
             format_bits_per_weight(f) < format_bits_per_weight(own))
             out[n++] = f->name;
     }
     return n;
 }
 
-/* All (0), and fewer: where memory is the limit half of the cores may be enough, and leave room. */
-static int thread_counts(const struct machine *m, int out[], int most)
+/* All threads (0), and fewer: when memory bandwidth is the limit, half of the cores may reach it and leave
+ * the others free. */
+static int candidate_threads(const struct machine *m, int out[], int most)
 {
     int n = 0;
     out[n++] = 0;
@@ -89,8 +93,8 @@ static int thread_counts(const struct machine *m, int out[], int most)
     return n;
 }
 
-/* Is there a cache type of fewer bits (or as many) and a smaller error? */
-static bool is_beaten(const char *name)
+/* Is there a KV type with at most as many bits and a smaller error? */
+static bool kv_is_dominated(const char *name)
 {
     const struct format *f = format_find(name);
     for (const char *const *k = KNOBS[KNOB_CTK].choices; k && *k; k++) {
@@ -103,8 +107,8 @@ static bool is_beaten(const char *name)
     return false;
 }
 
-/* Cache types worth a candidate: smaller than the default, or more exact where quality is the goal. */
-static int kv_types(const struct adviser *a, const char *out[], int most)
+/* KV types worth a candidate: smaller than the default, or more exact if the goal is quality. */
+static int candidate_kv_types(const struct adviser *a, const char *out[], int most)
 {
     const char *otherwise = KNOBS[KNOB_CTK].otherwise;
     const double usual = format_bits_per_weight(format_find(otherwise));
@@ -114,14 +118,14 @@ static int kv_types(const struct adviser *a, const char *out[], int most)
         const struct format *f = format_find(*k);
         if (!f) continue;
         const double bits = format_bits_per_weight(f);
-        if (is_beaten(*k)) continue;
+        if (kv_is_dominated(*k)) continue;
         if (bits < usual || (bits > usual && a->o->goal == GOAL_QUALITY)) out[n++] = *k;
     }
     return n;
 }
 
-static bool candidate(struct config *c, const char *recipe, const char *kv, const char *precision,
-                      int threads)
+static bool candidate_config(struct config *c, const char *recipe, const char *kv, const char *precision,
+                             int threads)
 {
     struct err ignored;
     char text[16];
@@ -133,7 +137,7 @@ static bool candidate(struct config *c, const char *recipe, const char *kv, cons
     return !threads || !config_set(c, "threads", text, &ignored);
 }
 
-/* ---------------------------------------------------------------- the ranking */
+/* ---------------------------------------------------------------- score */
 
 static double format_noise(const char *name)
 {
@@ -141,16 +145,17 @@ static double format_noise(const char *name)
     return f && f->max_nmse > 0 ? sqrt(f->max_nmse) : 0; /* relative error of a value, as documented */
 }
 
-/* The stand-in for quality loss against the file as it is. */
-static double noise(const struct config *c)
+/* Estimated loss of quality relative to the unchanged file, in units of the score; used when nothing was
+ * measured. */
+static double quality_estimate(const struct config *c)
 {
     const char *format = config_text(c, KNOB_FORMAT);
     const double weights = strcmp(format, "file") ? format_noise(format) : 0;
     const double kv = 0.5 *
                           (format_noise(config_text(c, KNOB_CTK)) + format_noise(config_text(c, KNOB_CTV))) -
                       format_noise(KNOBS[KNOB_CTK].otherwise);
-    /* kernels/README.md: activations rounded to 8 bits in blocks, NMSE about 3e-5. "auto" does so only with
-     * weights that are rounded more coarsely than that. */
+    /* Activations quantized to 8 bits in blocks have an NMSE of about 3e-5 (kernels/README.md). With
+     * precision=auto this happens only for weights whose own error is larger. */
     const double activations = strcmp(config_text(c, KNOB_PRECISION), "medium") ? 0 : sqrt(3e-5);
     return 4 * (weights + activations) + 2 * kv;
 }
@@ -158,7 +163,7 @@ static double noise(const struct config *c)
 static double log_gain(double now, double reference)
 {
     const double r = now / reference;
-    return r > 0 && isfinite(r) ? log(r) : 0; /* unknown counts for nothing */
+    return r > 0 && isfinite(r) ? log(r) : 0; /* an unknown ratio does not count */
 }
 
 static bool changes_answers(const struct config *c)
@@ -168,55 +173,60 @@ static bool changes_answers(const struct config *c)
     return false;
 }
 
-/* Points of the score that put what misses a limit behind all that do not: the worst misses last. */
+/* Points subtracted for missed limits: enough to rank every such candidate below all others, the worst miss
+ * last. */
 static const struct {
     double unlikely, out_of_reach, unknown_loss, too_lossy, does_not_fit;
-} MISSES = { 100, 1000, 2500, 5000, 10000 };
+} PENALTIES = {
+    .unlikely = 100, .out_of_reach = 1000, .unknown_loss = 2500, .too_lossy = 5000, .does_not_fit = 10000
+};
 
-static double loss_misses(const struct adviser *a, double kld)
+static double kld_penalty(const struct adviser *a, double kld)
 {
     if (!(a->o->kld_limit > 0) || kld <= a->o->kld_limit) return 0;
-    return isnan(kld) ? MISSES.unknown_loss : MISSES.too_lossy;
+    return isnan(kld) ? PENALTIES.unknown_loss : PENALTIES.too_lossy;
 }
 
-static double score(const struct adviser *a, const struct config *c, const struct prediction *p)
+static double advice_score(const struct adviser *a, const struct config *c, const struct prediction *p)
 {
     const struct goal_row *g = &GOALS[a->o->goal];
     const struct prediction *r = &a->reference;
     double s = 0;
     s += g->speed * (0.8 * log_gain(p->decode_tok_s, r->decode_tok_s) +
                      0.2 * log_gain(p->prefill_tok_s, r->prefill_tok_s));
-    s -= g->quality * noise(c);
-    /* what grows with the model and the context; working buffers follow threads and batch */
+    s -= g->quality * quality_estimate(c);
+    /* the part of the memory estimate that grows with model and context; working buffers depend on threads
+     * and batch */
     s -= g->memory * log_gain((double)(p->plan.weights + p->plan.kv), (double)(r->plan.weights + r->plan.kv));
-    /* Where nothing is known of power, bytes moved stand for energy: they are most of a decode step's. */
+    /* Without a power reading, bytes read per token stand for energy: reading memory is most of a decode
+     * step's energy. */
     s -= g->energy *
          (isnan(p->token_j) || isnan(r->token_j)
               ? log_gain((double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth,
                          (double)r->plan.decode_read_bytes + (double)r->plan.kv_bytes_per_token * r->depth)
               : log_gain(p->token_j, r->token_j));
-    for (int k = 0; k < KNOB_COUNT; k++) s -= 0.002 * c->given[k]; /* of two equals the plainer line */
-    if (a->o->target_tok_s > 0) { /* out of reach, less than likely, likely */
+    for (int k = 0; k < KNOB_COUNT; k++) s -= 0.002 * c->given[k]; /* prefer fewer settings among equals */
+    if (a->o->target_tok_s > 0) { /* the target is out of reach, or reached with less than even odds */
         if (!(p->decode_high >= a->o->target_tok_s))
-            s -= MISSES.out_of_reach;
+            s -= PENALTIES.out_of_reach;
         else if (!(p->decode_tok_s >= a->o->target_tok_s))
-            s -= MISSES.unlikely;
+            s -= PENALTIES.unlikely;
     }
-    if (!p->fits) s -= MISSES.does_not_fit;
+    if (!p->fits) s -= PENALTIES.does_not_fit;
     return s;
 }
 
-static int by_score(const void *x, const void *y)
+static int advice_compare(const void *x, const void *y)
 {
     const struct advice *a = x, *b = y;
     if (a->score != b->score) return a->score < b->score ? 1 : -1;
     return strcmp(a->line, b->line);
 }
 
-/* ---------------------------------------------------------------- the words */
+/* ---------------------------------------------------------------- reasons, cautions, checks */
 
-static void add_reason(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add_reason(struct str *s, const char *fmt, ...)
+static void reason_append(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void reason_append(struct str *s, const char *fmt, ...)
 {
     char text[192];
     va_list args;
@@ -227,23 +237,24 @@ static void add_reason(struct str *s, const char *fmt, ...)
     str_append(s, text);
 }
 
-static enum err_code predict_it(const struct adviser *a, struct prediction *p, const struct config *c,
-                                bool on_gpu, struct err *why)
+static enum err_code advice_predict(const struct adviser *a, struct prediction *p, const struct config *c,
+                                    bool on_gpu, struct err *why)
 {
     return predict(p, a->g, c, a->machine, a->ceilings,
-                   &(struct predict_for){ .ctx = a->ctx, .on_gpu = on_gpu, .correction = a->o->correction }, why);
+                   &(struct predict_for){ .ctx = a->ctx, .on_gpu = on_gpu, .correction = a->o->correction },
+                   why);
 }
 
-/* The same configuration with one key otherwise. */
-static bool predict_with(const struct adviser *a, struct prediction *p, const struct config *c,
-                         const char *key, const char *value)
+/* Predict the same config with one key changed. */
+static bool advice_predict_with(const struct adviser *a, struct prediction *p, const struct config *c,
+                                const char *key, const char *value)
 {
     struct config other = *c;
     struct err ignored;
-    return !config_set(&other, key, value, &ignored) && !predict_it(a, p, &other, a->on_gpu, &ignored);
+    return !config_set(&other, key, value, &ignored) && !advice_predict(a, p, &other, a->on_gpu, &ignored);
 }
 
-static void say_why(const struct adviser *a, struct advice *v)
+static void advice_set_reason(const struct adviser *a, struct advice *v)
 {
     const struct prediction *p = &v->prediction, *r = &a->reference;
     char now[16], then[16];
@@ -252,85 +263,92 @@ static void say_why(const struct adviser *a, struct advice *v)
     str_from_bytes(r->plan.decode_read_bytes, then, sizeof(then));
     if (strcmp(config_text(&v->config, KNOB_FORMAT), "file")) {
         if (p->in_cache)
-            add_reason(&s, "%s of weights instead of %s, all in the cache: measure what it brings", now,
-                       then);
+            reason_append(
+                &s,
+                "%s of weights per token instead of %s, all in the cache: the gain is uncertain, measure it",
+                now, then);
         else if (p->decode_bound_by_memory)
-            add_reason(&s, "decode is bound by memory: %s a token instead of %s, about %.1f times the speed",
-                       now, then, p->decode_tok_s / r->decode_tok_s);
+            reason_append(
+                &s, "decode is limited by memory: %s per token instead of %s, about %.1f times the speed",
+                now, then, p->decode_tok_s / r->decode_tok_s);
         else
-            add_reason(&s, "%s a token instead of %s: arithmetic is the limit then", now, then);
+            reason_append(&s, "%s per token instead of %s, but arithmetic becomes the limit", now, then);
     }
     if (v->config.given[KNOB_CTK] || v->config.given[KNOB_CTV]) {
         str_from_bytes(p->plan.kv, now, sizeof(now));
         str_from_bytes(r->plan.kv, then, sizeof(then));
-        add_reason(&s, "KV cache %s instead of %s at %d tokens", now, then, p->plan.ctx);
+        reason_append(&s, "KV cache of %s instead of %s at %d tokens", now, then, p->plan.ctx);
     }
     struct prediction other;
     if (v->config.given[KNOB_PRECISION] &&
-        predict_with(a, &other, &v->config, "precision", KNOBS[KNOB_PRECISION].otherwise))
-        add_reason(&s, "%s products: prefill about %.1f times as fast, decode %.1f",
-                   config_text(&v->config, KNOB_PRECISION), p->prefill_tok_s / other.prefill_tok_s,
-                   p->decode_tok_s / other.decode_tok_s);
+        advice_predict_with(a, &other, &v->config, "precision", KNOBS[KNOB_PRECISION].otherwise))
+        reason_append(&s, "precision=%s: prefill about %.1f times as fast, decode %.1f times",
+                      config_text(&v->config, KNOB_PRECISION), p->prefill_tok_s / other.prefill_tok_s,
+                      p->decode_tok_s / other.decode_tok_s);
     const int threads = (int)config_int(&v->config, KNOB_THREADS);
-    if (threads && predict_with(a, &other, &v->config, "threads", "0"))
-        add_reason(&s, "%d of %d cores reach %.0f %% of the decode rate of all", threads, a->machine->cores,
-                   100 * p->decode_tok_s / other.decode_tok_s);
+    if (threads && advice_predict_with(a, &other, &v->config, "threads", "0"))
+        reason_append(&s, "%d of %d cores reach %.0f %% of the decode rate of all cores", threads,
+                      a->machine->cores, 100 * p->decode_tok_s / other.decode_tok_s);
     if (!s.len) {
         if (p->in_cache)
-            add_reason(&s, "the file as it is: %s of weights stay in the cache, so arithmetic is the limit",
-                       now);
+            reason_append(
+                &s, "the unchanged file: its %s of weights stay in the cache, so arithmetic is the limit",
+                now);
         else
-            add_reason(&s, "the file as it is: each token reads %s, bound by %s", now,
-                       p->decode_bound_by_memory ? "memory" : "arithmetic");
+            reason_append(&s, "the unchanged file: each token reads %s, and %s is the limit", now,
+                          p->decode_bound_by_memory ? "memory" : "arithmetic");
     }
     snprintf(v->reason, sizeof(v->reason), "%s", str_text(&s));
     str_free(&s);
 }
 
-static const struct answer_kld *measured_loss(const struct adviser *a, const struct config *c)
+static const struct answer_kld *advice_measured_kld(const struct adviser *a, const struct config *c)
 {
     return a->o->answer_klds ? answer_klds_find(a->o->answer_klds, c) : NULL;
 }
 
-static void say_loss(const struct adviser *a, const struct advice *v, struct str *s)
+static void reason_add_kld(const struct adviser *a, const struct advice *v, struct str *s)
 {
     if (!changes_answers(&v->config)) return;
-    const struct answer_kld *l = measured_loss(a, &v->config);
+    const struct answer_kld *l = advice_measured_kld(a, &v->config);
     if (!l)
-        add_reason(s,
-                   "changes answers: quality is not measured (qdyno eval -f TEXT -C CONFIG --ref default)");
+        reason_append(
+            s,
+            "changes answers: quality not measured (measure it: qdyno eval -f TEXT -C CONFIG --ref default)");
     else
-        add_reason(s, "changes answers: KL divergence %.2g nats, measured by run %lld%s", l->kld,
-                   (long long)l->run_id, loss_misses(a, l->kld) > 0 ? ": more than the limit" : "");
+        reason_append(s, "changes answers: KL divergence %.2g nats, measured by run %lld%s", l->kld,
+                      (long long)l->run_id, kld_penalty(a, l->kld) > 0 ? ", above the limit" : "");
 }
 
-static void say_caution(const struct adviser *a, struct advice *v)
+static void advice_set_caution(const struct adviser *a, struct advice *v)
 {
     struct str s = { 0 };
     char need[16], have[16];
     if (!v->prediction.fits)
-        add_reason(&s, "does not fit: needs %s of %s",
-                   str_from_bytes(v->prediction.plan.total, need, sizeof(need)),
-                   str_from_bytes(a->o->memory_limit > 0
-                                      ? a->o->memory_limit
-                                      : predict_memory(a->machine, a->ceilings, v->prediction.on_gpu),
-                                  have, sizeof(have)));
+        reason_append(&s, "does not fit: needs %s, available %s",
+                      str_from_bytes(v->prediction.plan.total, need, sizeof(need)),
+                      str_from_bytes(a->o->memory_limit > 0
+                                         ? a->o->memory_limit
+                                         : predict_memory(a->machine, a->ceilings, v->prediction.on_gpu),
+                                     have, sizeof(have)));
     if (v->prediction.on_gpu)
-        add_reason(&s, "on the GPU, by its maker's figures: not measured, and not by qdyno");
+        reason_append(&s, "predicted for the GPU from its vendor's figures; qdyno did not measure it");
     if (a->o->target_tok_s > 0 && v->prediction.decode_high < a->o->target_tok_s)
-        add_reason(&s, "cannot reach %.3g tokens/s here", a->o->target_tok_s);
+        reason_append(&s, "cannot reach %.3g tokens/s here", a->o->target_tok_s);
     else if (a->o->target_tok_s > 0 && v->prediction.decode_low < a->o->target_tok_s)
-        add_reason(&s, "%s miss %.3g tokens/s",
-                   v->prediction.decode_tok_s < a->o->target_tok_s ? "will probably" : "may",
-                   a->o->target_tok_s);
-    say_loss(a, v, &s);
-    if (a->shape.random_weights) add_reason(&s, "random weights: quality figures mean nothing");
+        reason_append(&s, "%s miss %.3g tokens/s",
+                      v->prediction.decode_tok_s < a->o->target_tok_s ? "will probably" : "may",
+                      a->o->target_tok_s);
+    reason_add_kld(a, v, &s);
+    if (a->shape.random_weights)
+        reason_append(&s, "the model has random weights: quality figures mean nothing");
     snprintf(v->caution, sizeof(v->caution), "%s", str_text(&s));
     str_free(&s);
 }
 
-/* Our engine runs on processors only: another program checks it, with a file that we make. */
-static void say_gpu_check(const struct adviser *a, struct advice *v)
+/* qdyno's own engine computes on CPUs, so another program has to check a GPU candidate, with a file that
+ * qdyno makes. */
+static void advice_set_gpu_check(const struct adviser *a, struct advice *v)
 {
     struct str s = { 0 };
     const char *format = config_text(&v->config, KNOB_FORMAT);
@@ -358,12 +376,12 @@ static void say_gpu_check(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
-static void say_check(const struct adviser *a, struct advice *v)
+static void advice_set_check(const struct adviser *a, struct advice *v)
 {
     struct str s = { 0 };
     const bool is_reference = !strcmp(v->line, "default");
     if (v->prediction.on_gpu) {
-        say_gpu_check(a, v);
+        advice_set_gpu_check(a, v);
         return;
     }
     str_append(&s, is_reference ? "qdyno bench -m " : "qdyno ab -m ");
@@ -380,37 +398,36 @@ static void say_check(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
-/* ---------------------------------------------------------------- all of it */
+/* ---------------------------------------------------------------- the list */
 
-/* Another precision is worth a candidate where something becomes faster by it, or where quality is the goal.
- */
+/* Another precision is a candidate only if it is predicted faster by 5 %, or if the goal is quality. */
 static bool precision_helps(const struct adviser *a, const struct config *c, const struct prediction *p)
 {
     struct prediction usual;
     if (!c->given[KNOB_PRECISION]) return true;
-    if (!predict_with(a, &usual, c, "precision", KNOBS[KNOB_PRECISION].otherwise)) return false;
+    if (!advice_predict_with(a, &usual, c, "precision", KNOBS[KNOB_PRECISION].otherwise)) return false;
     return p->decode_tok_s > 1.05 * usual.decode_tok_s || p->prefill_tok_s > 1.05 * usual.prefill_tok_s ||
            a->o->goal == GOAL_QUALITY;
 }
 
-static double loss_of(const struct adviser *a, const struct config *c)
+static double advice_kld(const struct adviser *a, const struct config *c)
 {
     if (!changes_answers(c)) return 0;
-    const struct answer_kld *l = measured_loss(a, c);
+    const struct answer_kld *l = advice_measured_kld(a, c);
     return l ? l->kld : NAN;
 }
 
-static enum err_code consider(struct adviser *a, const struct config *c, struct err *why)
+static enum err_code candidate_add(struct adviser *a, const struct config *c, struct err *why)
 {
     struct prediction p;
-    struct err impossible; /* a combination the model's shape does not allow is no candidate */
-    if (predict_it(a, &p, c, a->on_gpu, &impossible)) return ERR_OK;
+    struct err impossible; /* a combination that the model's shape does not allow is skipped */
+    if (advice_predict(a, &p, c, a->on_gpu, &impossible)) return ERR_OK;
     if (!precision_helps(a, c, &p)) return ERR_OK;
     if (a->o->memory_limit > 0) p.fits = p.plan.total <= a->o->memory_limit;
     if (a->n == a->cap) {
         const int cap = a->cap ? 2 * a->cap : 64;
         struct advice *grown = realloc(a->list, (size_t)cap * sizeof(*grown));
-        if (!grown) return err_set(why, ERR_NOMEM, "no memory for advice");
+        if (!grown) return err_set(why, ERR_NOMEM, "out of memory for advice");
         a->list = grown;
         a->cap = cap;
     }
@@ -419,16 +436,16 @@ static enum err_code consider(struct adviser *a, const struct config *c, struct 
     v->config = *c;
     v->prediction = p;
     config_line(c, v->line, sizeof(v->line));
-    v->kld = loss_of(a, c);
-    v->score = score(a, c, &p) - loss_misses(a, v->kld);
-    say_why(a, v);
-    say_caution(a, v);
-    say_check(a, v);
+    v->kld = advice_kld(a, c);
+    v->score = advice_score(a, c, &p) - kld_penalty(a, v->kld);
+    advice_set_reason(a, v);
+    advice_set_caution(a, v);
+    advice_set_check(a, v);
     return ERR_OK;
 }
 
-/* Formats that programs for GPUs read: GGUF's own, and fp8 where the GPU multiplies it. */
-static bool is_for_gpus(const struct adviser *a, const char *recipe)
+/* Recipes that GPU programs can read: GGUF's own formats, and fp8 on GPUs that multiply it. */
+static bool recipe_runs_on_gpus(const struct adviser *a, const char *recipe)
 {
     const struct format *f = format_find(recipe);
     if (!*recipe) return true;
@@ -436,36 +453,37 @@ static bool is_for_gpus(const struct adviser *a, const char *recipe)
                  (a->ceilings->gpu.fp8_ops_s > 0 && f == &FORMATS[FORMAT_FP8_E4M3]));
 }
 
-/* A GPU has no threads and precisions of ours to choose. */
-static enum err_code consider_gpu(struct adviser *a, struct err *why)
+/* On a GPU, threads and precision are not ours to choose. */
+static enum err_code gpu_candidates_add(struct adviser *a, struct err *why)
 {
     const char *recipe[FORMAT_COUNT + 1], *kv[FORMAT_COUNT + 1];
-    const int n_recipes = recipes(a, recipe, COUNT_OF(recipe)), n_kv = kv_types(a, kv, COUNT_OF(kv));
+    const int n_recipes = candidate_recipes(a, recipe, COUNT_OF(recipe)),
+              n_kv = candidate_kv_types(a, kv, COUNT_OF(kv));
     enum err_code rc = ERR_OK;
     a->on_gpu = true;
     for (int i = 0; i < n_recipes * n_kv && !rc; i++) {
         struct config c;
         const char *format = recipe[i / n_kv];
-        if (is_for_gpus(a, format) && format_find(kv[i % n_kv])->ggml_type < FORMAT_OWN_TYPES &&
-            candidate(&c, format, kv[i % n_kv], KNOBS[KNOB_PRECISION].otherwise, 0))
-            rc = consider(a, &c, why);
+        if (recipe_runs_on_gpus(a, format) && format_find(kv[i % n_kv])->ggml_type < FORMAT_OWN_TYPES &&
+            candidate_config(&c, format, kv[i % n_kv], KNOBS[KNOB_PRECISION].otherwise, 0))
+            rc = candidate_add(a, &c, why);
     }
     return rc;
 }
 
-/* Weights that are rounded meet rounded inputs anyway (auto is medium there); exact products of them are
- * slower, and for those who want quality. */
-static bool is_choice(const struct adviser *a, const char *recipe, const char *precision)
+/* With quantized weights, auto already quantizes the activations (medium); exact products of quantized
+ * weights are slower and only serve quality. */
+static bool precision_is_candidate(const struct adviser *a, const char *recipe, const char *precision)
 {
     const bool whole = is_full_precision(*recipe ? recipe : a->shape.dominant_format);
     if (!strcmp(precision, "auto")) return true;
     return strcmp(precision, "medium") ? whole || a->o->goal == GOAL_QUALITY : whole;
 }
 
-static enum err_code consider_all(struct adviser *a, struct err *why)
+static enum err_code candidates_add(struct adviser *a, struct err *why)
 {
     if (a->ceilings->gpu.read_bytes_s > 0) {
-        enum err_code rc = consider_gpu(a, why);
+        enum err_code rc = gpu_candidates_add(a, why);
         if (rc) return rc;
     }
     a->on_gpu = false;
@@ -473,17 +491,17 @@ static enum err_code consider_all(struct adviser *a, struct err *why)
     static const char *const PRECISION[] = { "auto", "highest", "medium" };
     const char *recipe[FORMAT_COUNT + 1], *kv[FORMAT_COUNT + 1];
     int threads[3];
-    const int n_recipes = recipes(a, recipe, COUNT_OF(recipe));
-    const int n_threads = thread_counts(a->machine, threads, COUNT_OF(threads));
-    const int n_kv = kv_types(a, kv, COUNT_OF(kv)), n_precisions = COUNT_OF(PRECISION);
+    const int n_recipes = candidate_recipes(a, recipe, COUNT_OF(recipe));
+    const int n_threads = candidate_threads(a->machine, threads, COUNT_OF(threads));
+    const int n_kv = candidate_kv_types(a, kv, COUNT_OF(kv)), n_precisions = COUNT_OF(PRECISION);
     const int all = n_recipes * n_kv * n_precisions * n_threads;
-    for (int i = 0; i < all; i++) { /* i counts through all combinations */
+    for (int i = 0; i < all; i++) { /* i enumerates all combinations */
         struct config c;
         const int t = i % n_threads, p = i / n_threads % n_precisions;
         const int k = i / n_threads / n_precisions % n_kv, r = i / n_threads / n_precisions / n_kv;
-        if (!is_choice(a, recipe[r], PRECISION[p])) continue;
-        if (!candidate(&c, recipe[r], kv[k], PRECISION[p], threads[t])) continue;
-        enum err_code rc = consider(a, &c, why);
+        if (!precision_is_candidate(a, recipe[r], PRECISION[p])) continue;
+        if (!candidate_config(&c, recipe[r], kv[k], PRECISION[p], threads[t])) continue;
+        enum err_code rc = candidate_add(a, &c, why);
         if (rc) return rc;
     }
     return ERR_OK;
@@ -499,8 +517,8 @@ static enum err_code adviser_open(struct adviser *a, struct err *why)
     struct config plain;
     config_default(&plain);
     a->on_gpu = a->ceilings->gpu.read_bytes_s > 0;
-    rc = predict_it(a, &a->reference, &plain, a->on_gpu, why);
-    if (!rc && a->on_gpu && !a->reference.fits) rc = predict_it(a, &a->reference, &plain, false, why);
+    rc = advice_predict(a, &a->reference, &plain, a->on_gpu, why);
+    if (!rc && a->on_gpu && !a->reference.fits) rc = advice_predict(a, &a->reference, &plain, false, why);
     return rc;
 }
 
@@ -511,13 +529,13 @@ enum err_code advise(struct advice **out, int *n, const char *model_path, const 
     *out = NULL;
     *n = 0;
     enum err_code rc = adviser_open(&a, why);
-    if (!rc) rc = consider_all(&a, why);
+    if (!rc) rc = candidates_add(&a, why);
     gguf_close(a.g);
     if (rc) {
         free(a.list);
         return rc;
     }
-    if (a.n) qsort(a.list, (size_t)a.n, sizeof(*a.list), by_score);
+    if (a.n) qsort(a.list, (size_t)a.n, sizeof(*a.list), advice_compare);
     *out = a.list;
     *n = a.n;
     return ERR_OK;

@@ -1,4 +1,5 @@
-/* advisor/advise/advise.h - the public header of advisor/advise/. */
+/* advisor/advise/advise.h - recommended configurations for a machine, rules of thumb with evidence, and the
+ * config file that keeps a choice. Public header of advisor/advise/. */
 #ifndef QDYNO_ADVISOR_ADVISE_H
 #define QDYNO_ADVISOR_ADVISE_H
 
@@ -9,32 +10,32 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 
-/* ---------------------------------------------------------------- apply */
+/* ---------------------------------------------------------------- config file of a model */
 
-/* the configuration a model runs with on this machine: a small file that tune and people
- * write, and that `run`, `bench` and the dashboard read where nothing else is asked for.
+/* The config file of a model: the configuration that `run`, `bench` and the dashboard use by default. `tune`
+ * writes it, or a person.
  *
- * One file a model, $XDG_CONFIG_HOME/qdyno/MODEL.conf (MODEL-1a2b3c4d.conf when another model of that name
- * has taken it). Lines that begin with # are comments, of which "# key: value" are read back; the last other
- * line is the config line. A file written by hand may be that line alone. */
+ * There is one file per model, $XDG_CONFIG_HOME/qdyno/MODEL.conf (MODEL-1a2b3c4d.conf if another model with
+ * that name has the first). Lines that begin with # are comments; those of the form "# key: value" are read
+ * back. The last other line is the config line. A file written by hand may consist of that line alone. */
 
 struct applied {
     struct config config;
-    char line[2048];                          /* the same as text */
-    char path[4096];                          /* of the file */
-    char model_sha256[HASH_HEX], machine[16]; /* it was made for; "" when the file does not say */
-    char because[256], when[32];              /* likewise */
-    int64_t run_id;                           /* that proved it, 0: none named */
+    char line[2048];                          /* the same as a config line */
+    char path[4096];                          /* path of the file */
+    char model_sha256[HASH_HEX], machine[16]; /* machine it was made for; "" when the file does not say */
+    char because[256], when[32];              /* "" when the file does not say */
+    int64_t run_id;                           /* run that proved it; 0: none given */
 };
 
-/* What is kept for this model. *found false (ERR_OK): nothing. Nothing is created. Errors: ERR_IO (there, but
- * unreadable), ERR_FORMAT and ERR_USAGE (no config line, or one that cannot be: names the file), those of
- * gguf_open when a file may be this model's and the model cannot be read. */
+/* Read the config kept for this model. *found false (ERR_OK): there is none. Creates nothing. Errors: ERR_IO
+ * (the file exists but cannot be read); ERR_FORMAT, ERR_USAGE (no config line, or an invalid one; names the
+ * file); those of gguf_open when the model must be read to identify it. */
 enum err_code apply_read(struct applied *out, const char *model_path, bool *found, struct err *why);
 
-/* Keep a config for this model: whole or not at all; what was there before is MODEL.conf.previous. The config
- * must make sense for the model (its memory plan can be computed), and names no model of its own. machine may
- * be NULL. Fills *out (may be NULL). */
+/* Keep a config for this model, atomically; the previous file becomes MODEL.conf.previous. The config must be
+ * valid for the model (its memory estimate is computed) and must not name a model itself. machine may be
+ * NULL. Fills *out (may be NULL). */
 struct apply_request {
     const char *model_path;
     const struct config *config;
@@ -44,22 +45,23 @@ struct apply_request {
 };
 enum err_code apply_write(struct applied *out, const struct apply_request *r, struct err *why);
 
-/* Nothing is kept for it any more. *removed false: nothing was. */
+/* Remove the config kept for this model. *removed false: there was none. */
 enum err_code apply_remove(const char *model_path, bool *removed, struct err *why);
 
-/* The config line a file holds: the last line that is neither empty nor a comment. ERR_FORMAT: none. */
+/* Find the config line in a file: the last line that is neither empty nor a comment. Errors: ERR_FORMAT when
+ * there is none; as file_read, config_parse. */
 enum err_code config_file_read(struct config *out, const char *path, struct err *why);
 
-/* The llama.cpp command lines that come nearest: one to run (a server), with a `qdyno quantize` in front
- * where the recipe makes a new file. notes: settings that have no equivalent there, and why that may matter;
- * "" when all have. ERR_ABSENT: the recipe or the KV type exists here only (says which); errors of gguf_open
+/* The llama.cpp command lines closest to a config: one that runs a server, preceded by a `qdyno quantize` if
+ * the recipe makes a new file. notes: settings without an equivalent there, and their effect; "" when there
+ * are none. Errors: ERR_ABSENT when llama.cpp has no such recipe or KV type (names it); those of gguf_open
  * and of the recipe. */
 enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *model_path,
                               const struct config *c, struct err *why);
 
-/* ---------------------------------------------------------------- advise */
+/* ---------------------------------------------------------------- ranked configurations */
 
-/* configurations for this machine, predicted, each with reason and check. */
+/* Ranked configurations for a machine, with predictions, reasons and checks. */
 
 enum goal { GOAL_BALANCED, GOAL_SPEED, GOAL_QUALITY, GOAL_MEMORY, GOAL_ENERGY };
 const char *goal_name(enum goal g);
@@ -70,50 +72,53 @@ struct advice {
     char line[CONFIG_LINE];
     struct prediction prediction;
     double score;
-    char reason[256];  /* "decode is bandwidth-bound here: half the bytes, near twice the speed" */
-    char caution[256]; /* "changes answers: quality not measured yet"; "" when none */
-    double kld;        /* nats a token lost against the file as it is: 0 without a loss, NAN: not measured */
-    char check[768];   /* the command that checks it */
+    char reason[256];  /* "decode is limited by memory: half the bytes, about twice the speed" */
+    char caution[256]; /* "changes answers: quality not measured"; "" when there is nothing to note */
+    /* KL divergence against the unchanged file, nats per token: 0 when answers are the same, NAN: not
+     * measured */
+    double kld;
+    char check[768]; /* the command that checks it by measurement */
 };
 struct advise_options {
     enum goal goal;
-    int64_t memory_limit;        /* 0: what the machine has */
-    double kld_limit;            /* 0: none. Else what loses more is last, what was not measured before it */
+    int64_t memory_limit; /* 0: the machine's memory */
+    /* 0: none. Otherwise candidates above it rank last, and unmeasured ones before them */
+    double kld_limit;
     const struct answer_klds *answer_klds; /* of the model; NULL: nothing was measured */
-    double target_tok_s;         /* of decoding; 0: none */
-    int ctx;                     /* 0: 4096 or the model's own when smaller */
-    const struct correction *correction; /* of the machine; NULL: nothing was learned */
+    double target_tok_s;                   /* decode rate to reach; 0: none */
+    int ctx;                               /* 0: 4096, or the model's own if smaller */
+    const struct correction *correction;   /* of the machine; NULL: no earlier runs */
 };
-/* Ranked best first; *out: free(). Of a machine whose GPU's ceilings are known (a description) there are
- * configs for the GPU, too: prediction.on_gpu. */
+/* Rank configurations, best first. *out: free(). If GPU ceilings are known (a machine description), there are
+ * candidates for the GPU, too: prediction.on_gpu. Errors: as gguf_open; ERR_NOMEM. */
 enum err_code advise(struct advice **out, int *n, const char *model_path, const struct machine *machine,
                      const struct machine_ceilings *ceilings, const struct advise_options *o,
                      struct err *why);
 
 /* ---------------------------------------------------------------- rules */
 
-/* advice that follows from what a machine is, not from a prediction: hardware x model x
- * goal -> what to do, why, what that rests on, and the command that checks it. */
+/* Rules: advice that follows from the hardware, the model and the goal alone, without a prediction. Each
+ * finding has its reason, its evidence, and the command that checks it. */
 
 struct rule_case {
     const char *model; /* path, for the command */
     const struct model_shape *shape;
     const struct machine *machine;
     const struct machine_ceilings *ceilings;
-    const struct prediction *reference; /* of the file as it is */
+    const struct prediction *reference; /* of the unchanged file */
     enum goal goal;
-    int64_t memory_limit; /* 0: what the machine has */
+    int64_t memory_limit; /* 0: the machine's memory */
 };
-/* One rule's word on one case. */
+/* The result of one rule for one case. */
 struct rule_finding {
     const char *rule; /* its name in RULES */
     char advice[256], reason[320], evidence[256];
-    char check[768]; /* "" where only the machine itself could tell */
+    char check[768]; /* "" when it can only be checked on the machine itself */
 };
 enum { RULES_MAX = 32 };
-/* Fills those that apply, in the order of the table; returns how many. */
+/* Evaluate all rules in the order of the table. Returns the number of findings written to out. */
 int rules_apply(struct rule_finding out[RULES_MAX], const struct rule_case *c);
-/* For help and tests: the names of all rules and when they apply; NULL beyond the last. */
+/* Names of all rules and when they apply, for help and tests; NULL past the last. */
 const char *rule_name(int i);
 const char *rule_about(int i);
 

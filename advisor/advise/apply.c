@@ -1,4 +1,4 @@
-/* advisor/advise/apply.c - see advise.h. */
+/* advisor/advise/apply.c - reads and writes the config file of a model (advise.h). */
 #include "advisor/advise/advise.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
@@ -15,7 +15,7 @@ enum { FILE_LIMIT = 1 << 16 };
 
 /* ---------------------------------------------------------------- reading */
 
-/* The last line that is neither empty nor a comment; NULL: none. Cuts `text` up. */
+/* The last line that is neither empty nor a comment; NULL: none. Writes NUL bytes into `text`. */
 static char *last_line(char *text)
 {
     char *line, *last = NULL;
@@ -34,13 +34,14 @@ enum err_code config_file_read(struct config *out, const char *path, struct err 
     if (rc) return rc;
     const char *line = last_line(text);
     rc = line ? config_parse(out, line, why)
-              : err_set(why, ERR_FORMAT, "there is no config line in it: want one such as q8_0,threads=2");
+              : err_set(why, ERR_FORMAT,
+                        "expected a config line such as q8_0,threads=2, but found only comments");
     if (rc) err_prefix(why, "'%s'", path);
     free(text);
     return rc;
 }
 
-/* What stands behind "# key: " on a line of its own, "" when nothing does. */
+/* The value of the comment line "# key: value"; "" when there is none. */
 static void header_get(const char *text, const char *key, char *out, size_t size)
 {
     char mark[32];
@@ -56,7 +57,7 @@ static void header_get(const char *text, const char *key, char *out, size_t size
     }
 }
 
-static enum err_code read_file(struct applied *out, const char *path, struct err *why)
+static enum err_code config_file_parse(struct applied *out, const char *path, struct err *why)
 {
     char *text, number[24];
     enum err_code rc = file_read(&text, NULL, path, FILE_LIMIT, why);
@@ -77,7 +78,7 @@ static enum err_code read_file(struct applied *out, const char *path, struct err
 
 /* ---------------------------------------------------------------- which file */
 
-/* What the model is called: its file without folder and ending. */
+/* A model's name: its file name without folder and extension. */
 static void model_word(const char *model_path, char *out, size_t size)
 {
     const char *slash = strrchr(model_path, '/');
@@ -85,8 +86,9 @@ static void model_word(const char *model_path, char *out, size_t size)
     if (str_ends(out, ".gguf")) out[strlen(out) - 5] = '\0';
 }
 
-/* FOLDER/MODEL.conf, or with the beginning of the hash: FOLDER/MODEL-1a2b3c4d.conf. */
-static enum err_code path_of(char path[4096], const char *model_path, const char *sha256, struct err *why)
+/* FOLDER/MODEL.conf, or FOLDER/MODEL-1a2b3c4d.conf with the first digits of the model's hash. */
+static enum err_code config_file_path(char path[4096], const char *model_path, const char *sha256,
+                                      struct err *why)
 {
     char word[256], *folder;
     model_word(model_path, word, sizeof word);
@@ -98,7 +100,7 @@ static enum err_code path_of(char path[4096], const char *model_path, const char
     return n < 4096 ? ERR_OK : err_set(why, ERR_USAGE, "the path of the config file is too long");
 }
 
-/* Is something kept for another model of that name? `plain`: FOLDER/MODEL.conf. */
+/* Does the file `plain` (FOLDER/MODEL.conf) belong to another model with the same name? */
 static bool has_namesakes(const char *plain)
 {
     const char *name = strrchr(plain, '/') + 1;
@@ -113,7 +115,7 @@ static bool has_namesakes(const char *plain)
     return found;
 }
 
-static enum err_code hash_of(const char *model_path, char sha256[HASH_HEX], struct err *why)
+static enum err_code file_model_hash(const char *model_path, char sha256[HASH_HEX], struct err *why)
 {
     struct gguf *g = NULL;
     enum err_code rc = gguf_open(&g, model_path, why);
@@ -122,23 +124,23 @@ static enum err_code hash_of(const char *model_path, char sha256[HASH_HEX], stru
     return rc;
 }
 
-/* The file that is this model's, else *found false and the path to write to. A file that names no model
- * counts as the model's: somebody wrote it by hand. */
+/* Find the file of this model; otherwise *found is false and `path` is where to write it. A file that names
+ * no model was written by hand and counts as the model's. */
 enum err_code apply_read(struct applied *out, const char *model_path, bool *found, struct err *why)
 {
     char plain[4096], exact[4096], sha256[HASH_HEX];
     *found = false;
-    enum err_code rc = path_of(plain, model_path, NULL, why);
+    enum err_code rc = config_file_path(plain, model_path, NULL, why);
     if (rc) return rc;
     const bool none = access(plain, F_OK) && errno == ENOENT;
     snprintf(out->path, sizeof out->path, "%s", plain);
-    if (none && !has_namesakes(plain)) return ERR_OK; /* the usual case costs no look at the model */
-    rc = hash_of(model_path, sha256, why);
-    if (!rc) rc = path_of(exact, model_path, sha256, why);
+    if (none && !has_namesakes(plain)) return ERR_OK; /* in the usual case the model need not be read */
+    rc = file_model_hash(model_path, sha256, why);
+    if (!rc) rc = config_file_path(exact, model_path, sha256, why);
     if (rc) return rc;
     const bool own = !access(exact, F_OK);
     if (none && !own) return ERR_OK;
-    rc = read_file(out, own ? exact : plain, why);
+    rc = config_file_parse(out, own ? exact : plain, why);
     if (rc) return rc;
     *found = own || !*out->model_sha256 || !strcmp(out->model_sha256, sha256);
     if (!*found) snprintf(out->path, sizeof out->path, "%s", exact);
@@ -147,20 +149,20 @@ enum err_code apply_read(struct applied *out, const char *model_path, bool *foun
 
 /* ---------------------------------------------------------------- writing */
 
-/* Would it load, as far as headers tell? */
-static enum err_code check(const struct apply_request *r, struct err *why)
+/* Could the model be loaded with this config, as far as its header tells? */
+static enum err_code config_check_model(const struct apply_request *r, struct err *why)
 {
     struct gguf *g = NULL;
     struct memory_plan plan;
     if (r->config->given[KNOB_MODEL])
-        return err_set(why, ERR_USAGE, "a config that is kept for a model names no model= of its own");
+        return err_set(why, ERR_USAGE, "the config of a model cannot name another one: remove model=");
     enum err_code rc = gguf_open(&g, r->model_path, why);
     if (!rc) rc = recipe_plan_memory(&plan, g, r->config, 0, 1, why);
     gguf_close(g);
     return rc;
 }
 
-static void put_comment(FILE *f, const char *key, const char *text)
+static void comment_append(FILE *f, const char *key, const char *text)
 {
     if (!*text) return;
     fprintf(f, "# %s: ", key);
@@ -168,28 +170,26 @@ static void put_comment(FILE *f, const char *key, const char *text)
     fputc('\n', f);
 }
 
-static void put_file(FILE *f, const struct applied *a, const char *model_path)
+static void config_file_write(FILE *f, const struct applied *a, const char *model_path)
 {
     char number[24] = "";
-    fputs(
-        "# written by qdyno; run, bench and the dashboard use the last line where nothing else is asked for\n",
-        f);
-    put_comment(f, "file", model_path);
-    put_comment(f, "model", a->model_sha256);
-    put_comment(f, "machine", a->machine);
-    put_comment(f, "when", a->when);
+    fputs("# written by qdyno; run, bench and the dashboard use the last line by default\n", f);
+    comment_append(f, "file", model_path);
+    comment_append(f, "model", a->model_sha256);
+    comment_append(f, "machine", a->machine);
+    comment_append(f, "when", a->when);
     if (a->run_id) snprintf(number, sizeof number, "%lld", (long long)a->run_id);
-    put_comment(f, "run", number);
-    put_comment(f, "because", a->because);
+    comment_append(f, "run", number);
+    comment_append(f, "because", a->because);
     fprintf(f, "%s\n", a->line);
 }
 
-static enum err_code keep_previous(const char *path, struct err *why)
+static enum err_code previous_keep(const char *path, struct err *why)
 {
     struct str previous = { 0 };
     if (access(path, F_OK)) return ERR_OK;
     str_printf(&previous, "%s.previous", path);
-    enum err_code rc = previous.failed ? err_set(why, ERR_NOMEM, "no memory for a path") : ERR_OK;
+    enum err_code rc = previous.failed ? err_set(why, ERR_NOMEM, "out of memory for a path") : ERR_OK;
     unlink(str_text(&previous));
     if (!rc && link(path, str_text(&previous)))
         rc = err_set(why, ERR_IO, "%s: %s", str_text(&previous), strerror(errno));
@@ -202,10 +202,10 @@ enum err_code apply_write(struct applied *out, const struct apply_request *r, st
     struct atomic_file f;
     struct applied old, a = { .run_id = r->run_id };
     bool found;
-    enum err_code rc = check(r, why);
-    if (!rc) rc = hash_of(r->model_path, a.model_sha256, why);
+    enum err_code rc = config_check_model(r, why);
+    if (!rc) rc = file_model_hash(r->model_path, a.model_sha256, why);
     if (rc) return rc;
-    struct err broken = { 0 }; /* a file nobody can read is replaced, and kept as the previous one */
+    struct err broken = { 0 }; /* an unreadable file is replaced, and kept as the previous one */
     rc = apply_read(&old, r->model_path, &found, &broken);
     if (rc && rc != ERR_FORMAT && rc != ERR_USAGE) {
         if (why) *why = broken;
@@ -217,10 +217,10 @@ enum err_code apply_write(struct applied *out, const struct apply_request *r, st
     if (r->machine) snprintf(a.machine, sizeof a.machine, "%s", r->machine->id);
     snprintf(a.because, sizeof a.because, "%s", r->because ? r->because : "chosen by hand");
     clock_iso8601(clock_unix_ms(), a.when, sizeof a.when);
-    rc = keep_previous(a.path, why);
+    rc = previous_keep(a.path, why);
     if (!rc) rc = atomic_file_open(&f, a.path, why);
     if (rc) return rc;
-    put_file(f.stream, &a, r->model_path);
+    config_file_write(f.stream, &a, r->model_path);
     rc = atomic_file_commit(&f, why);
     if (!rc && out) *out = a;
     return rc;

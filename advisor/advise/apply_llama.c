@@ -1,8 +1,8 @@
-/* advisor/advise/apply_llama.c - tune here, deploy there: a config as llama.cpp's own command line.
+/* advisor/advise/apply_llama.c - translates a config to llama.cpp's command line.
  *
- * Only what means the same is translated. A format or cache type that exists here alone has no equivalent,
- * and saying so is the answer; settings that change how this program computes, and not what is computed, are
- * told as notes. */
+ * Only settings with the same meaning are translated. A format or cache type that llama.cpp does not have is
+ * an error that says so. Settings that change how this program computes, but not what it computes, become
+ * notes. */
 #include "advisor/advise/advise.h"
 
 #include <string.h>
@@ -10,24 +10,24 @@
 #include "advisor/advise/word.h"
 #include "engine/quant/quant.h"
 
-/* Their names of cache types are ours, where they have them. */
+/* cache types that both programs have, under the same name */
 static const char *const THEIR_KV = "f32 f16 bf16 q8_0 q4_0";
 
-/* Settings without a counterpart, and what is lost. */
+/* Settings without a counterpart, and what llama.cpp does instead. */
 static const struct lost {
     enum knob_id knob;
     const char *what;
 } LOST[] = {
-    { KNOB_PRECISION, "it multiplies as its build does" },
-    { KNOB_ACT, "it chooses the activations' format itself" },
-    { KNOB_ISA, "its build decides" },
+    { KNOB_PRECISION, "llama.cpp chooses it when it is built" },
+    { KNOB_ACT, "llama.cpp chooses the activations' format itself" },
+    { KNOB_ISA, "llama.cpp chooses it when it is built" },
     { KNOB_AFFINITY, "see --cpu-mask and --cpu-strict" },
     { KNOB_HUGEPAGES, "none there" },
     { KNOB_PREFETCH, "nearest: --mlock, or --no-mmap to read all at the start" },
-    { KNOB_HANDICAP, "for tests of this program" },
+    { KNOB_HANDICAP, "only for tests of qdyno" },
 };
 
-static void note(struct str *s, const char *key, const char *value, const char *what)
+static void notes_append(struct str *s, const char *key, const char *value, const char *what)
 {
     if (s->len) str_append(s, "; ");
     str_printf(s, "%s=%s: %s", key, value, what);
@@ -39,7 +39,7 @@ static bool leaves_plain_file(const struct params *p)
            (p->method->act && p->method->act(p).kind == INPUT_FREE && !p->method->companions);
 }
 
-/* Will the recipe's file be one that others read? */
+/* Can other programs read the file that this recipe makes? */
 static enum err_code check_recipe(const struct gguf *g, const struct config *c, struct err *why)
 {
     struct quantize_plan plan = { 0 };
@@ -48,12 +48,12 @@ static enum err_code check_recipe(const struct gguf *g, const struct config *c, 
     for (int64_t i = 0; i < plan.count && !rc; i++) {
         const struct tensor_plan *t = &plan.tensors[i];
         if (t->format->ggml_type >= FORMAT_OWN_TYPES)
-            rc = err_set(why, ERR_ABSENT, "no llama.cpp equivalent: it has no format %s (tensor %s)",
-                         t->format->name, t->source->name);
+            rc = err_set(why, ERR_ABSENT, "llama.cpp has no format %s (tensor %s)", t->format->name,
+                         t->source->name);
     }
     if (!rc && !leaves_plain_file(&p))
         rc = err_set(why, ERR_ABSENT,
-                     "no llama.cpp equivalent: what %s keeps beside its weights is read by this program only",
+                     "llama.cpp cannot read the companion tensors that %s stores beside the weights",
                      p.method->name);
     quantize_plan_done(&plan);
     return rc;
@@ -64,12 +64,11 @@ static enum err_code check_kv(const struct config *c, struct err *why)
     static const enum knob_id KV[] = { KNOB_CTK, KNOB_CTV };
     for (size_t i = 0; i < COUNT_OF(KV); i++)
         if (!str_has_word(THEIR_KV, config_text(c, KV[i])))
-            return err_set(why, ERR_ABSENT, "no llama.cpp equivalent: it has no KV cache of %s",
-                           config_text(c, KV[i]));
+            return err_set(why, ERR_ABSENT, "llama.cpp has no KV cache of %s", config_text(c, KV[i]));
     return ERR_OK;
 }
 
-/* The recipe part of the line alone. */
+/* The recipe part of a config line. */
 static void recipe_line(const struct config *c, char *out, size_t size)
 {
     static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
@@ -83,7 +82,7 @@ static void recipe_line(const struct config *c, char *out, size_t size)
     config_line(&only, out, size);
 }
 
-static void put_runtime(struct str *out, const struct config *c)
+static void runtime_append(struct str *out, const struct config *c)
 {
     if (config_int(c, KNOB_THREADS)) str_printf(out, " -t %s", config_text(c, KNOB_THREADS));
     if (config_int(c, KNOB_CTX)) str_printf(out, " -c %s", config_text(c, KNOB_CTX));
@@ -91,11 +90,11 @@ static void put_runtime(struct str *out, const struct config *c)
         str_printf(out, " -b %s -ub %s", config_text(c, KNOB_BATCH), config_text(c, KNOB_BATCH));
     if (c->given[KNOB_CTK]) str_printf(out, " -ctk %s", config_text(c, KNOB_CTK));
     if (c->given[KNOB_CTV]) str_printf(out, " -ctv %s", config_text(c, KNOB_CTV));
-    /* it refuses to quantize V without flash attention */
+    /* llama.cpp refuses to quantize V without flash attention */
     if (format_bits_per_weight(format_find(config_text(c, KNOB_CTV))) < 16) str_append(out, " -fa on");
 }
 
-/* In the folder one stands in. */
+/* in the current folder */
 static void made_name(const char *model_path, const struct config *c, char *out, size_t size)
 {
     char recipe[3 * CONFIG_VALUE];
@@ -134,9 +133,10 @@ enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *mo
     }
     str_append(out, "llama-server -m ");
     word_append(out, made);
-    put_runtime(out, c);
+    runtime_append(out, c);
     for (size_t i = 0; i < COUNT_OF(LOST); i++)
         if (c->given[LOST[i].knob] && strcmp(config_text(c, LOST[i].knob), KNOBS[LOST[i].knob].otherwise))
-            note(notes, KNOBS[LOST[i].knob].key, config_text(c, LOST[i].knob), LOST[i].what);
-    return out->failed || notes->failed ? err_set(why, ERR_NOMEM, "no memory for a command line") : ERR_OK;
+            notes_append(notes, KNOBS[LOST[i].knob].key, config_text(c, LOST[i].knob), LOST[i].what);
+    return out->failed || notes->failed ? err_set(why, ERR_NOMEM, "out of memory for a command line")
+                                        : ERR_OK;
 }

@@ -1,7 +1,7 @@
-/* advisor/advise/rules.c - one table of rules.
+/* advisor/advise/rules.c - the table of rules.
  *
- * A rule looks at a case and either has nothing to say or fills its finding. Figures in the words come from
- * the case, never from a list of machines. */
+ * A rule reads a case and either returns false or fills its finding. All figures in its text come from the
+ * case, never from a list of machines. */
 #include "advisor/advise/advise.h"
 
 #include <math.h>
@@ -11,63 +11,65 @@
 #include "advisor/advise/word.h"
 #include "engine/plan/plan.h"
 
-static void say(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void say(char *to, size_t size, const char *fmt, ...)
+static void text_set(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void text_set(char *to, size_t size, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
     vsnprintf(to, size, fmt, args);
     va_end(args);
 }
-#define SAY(field, ...) say(field, sizeof(field), __VA_ARGS__)
+#define SET(field, ...) text_set(field, sizeof(field), __VA_ARGS__)
 
 /* "qdyno ab -m MODEL A B -w WORK" */
-static void check_ab(struct rule_finding *f, const struct rule_case *c, const char *arms, const char *work)
+static void finding_set_ab(struct rule_finding *f, const struct rule_case *c, const char *arms,
+                           const char *work)
 {
     struct str s = { 0 };
     str_append(&s, "qdyno ab -m ");
     word_append(&s, c->model);
     str_printf(&s, " %s -w %s", arms, work);
-    SAY(f->check, "%s", str_text(&s));
+    SET(f->check, "%s", str_text(&s));
     str_free(&s);
 }
 
-/* ---------------------------------------------------------------- what a case is */
+/* ---------------------------------------------------------------- properties of a case */
 
-static const struct gpu_identity *gpu_of(const struct rule_case *c, const char *vendor)
+static const struct gpu_identity *case_gpu(const struct rule_case *c, const char *vendor)
 {
     for (int i = 0; i < c->machine->gpus; i++)
         if (!strcmp(c->machine->gpu[i].vendor, vendor)) return &c->machine->gpu[i];
     return NULL;
 }
 
-/* 89 of compute capability 8.9; -1: no NVIDIA GPU, or unknown. */
-static int capability(const struct rule_case *c)
+/* Compute capability times ten (89 for 8.9); -1: no NVIDIA GPU, or unknown. */
+static int case_capability(const struct rule_case *c)
 {
-    const struct gpu_identity *u = gpu_of(c, "nvidia");
+    const struct gpu_identity *u = case_gpu(c, "nvidia");
     return u && u->compute_major >= 0 ? 10 * u->compute_major + MAX(u->compute_minor, 0) : -1;
 }
 
-static bool has(const struct rule_case *c, uint32_t bits)
+static bool case_has_isa(const struct rule_case *c, uint32_t bits)
 {
     return (c->machine->isa & bits) == bits;
 }
 
-/* Advice for the processor is beside the point where a GPU computes. */
-static bool on_gpu(const struct rule_case *c)
+/* Rules for the CPU do not apply when a GPU computes. */
+static bool case_on_gpu(const struct rule_case *c)
 {
     return c->ceilings->gpu.read_bytes_s > 0;
 }
 
-static int64_t memory_of(const struct rule_case *c)
+static int64_t case_memory(const struct rule_case *c)
 {
     if (c->memory_limit > 0) return c->memory_limit;
-    if (on_gpu(c) && !c->ceilings->gpu.unified && c->machine->gpus) return c->machine->gpu[0].memory_bytes;
+    if (case_on_gpu(c) && !c->ceilings->gpu.unified && c->machine->gpus)
+        return c->machine->gpu[0].memory_bytes;
     return c->machine->memory_available_bytes > 0 ? c->machine->memory_available_bytes
                                                   : c->machine->memory_bytes;
 }
 
-static bool is_quantized(const struct rule_case *c)
+static bool case_is_quantized(const struct rule_case *c)
 {
     const struct format *f = format_find(c->shape->dominant_format);
     return f && format_bits_per_weight(f) < 16;
@@ -77,52 +79,50 @@ static bool is_quantized(const struct rule_case *c)
 
 static bool rule_fp8(struct rule_finding *f, const struct rule_case *c)
 {
-    const int cc = capability(c);
+    const int cc = case_capability(c);
     if (cc < 0) return false;
-    SAY(f->evidence, "compute capability %d.%d; FP8 products begin at 8.9", cc / 10, cc % 10);
+    SET(f->evidence, "compute capability %d.%d; FP8 products exist from 8.9 on", cc / 10, cc % 10);
     if (cc >= 89) {
-        SAY(f->advice, "FP8 (fp8_e4m3) is worth a trial beside q8_0 on this GPU");
-        SAY(f->reason,
-            "its matrix units multiply FP8 themselves: half the bytes of f16, and up to twice its rate in prefill "
-            "and in large batches; one sequence gains by the bytes alone");
+        SET(f->advice, "try FP8 (fp8_e4m3) beside q8_0 on this GPU");
+        SET(f->reason,
+            "its matrix units multiply FP8 directly: half the bytes of f16, and up to twice its rate in prefill and large batches; a single sequence gains only from the bytes");
     } else {
-        SAY(f->advice, "no FP8 on this GPU: choose q8_0 or int8 where 8 bits are wanted");
-        SAY(f->reason,
-            "before 8.9 there are no FP8 products: such weights are turned into f16 first, for the bytes alone");
+        SET(f->advice, "do not use FP8 on this GPU: choose q8_0 or int8 for 8 bits");
+        SET(f->reason,
+            "there are no FP8 products before 8.9: such weights are converted to f16 first, so only the bytes are saved");
     }
-    check_ab(f, c, "q8_0 fp8_e4m3 --quality", "pp512");
+    finding_set_ab(f, c, "q8_0 fp8_e4m3 --quality", "pp512");
     return true;
 }
 
 static bool rule_tensor_cores(struct rule_finding *f, const struct rule_case *c)
 {
-    const int cc = capability(c);
+    const int cc = case_capability(c);
     if (cc < 0) return false;
-    SAY(f->evidence, "compute capability %d.%d", cc / 10, cc % 10);
+    SET(f->evidence, "compute capability %d.%d", cc / 10, cc % 10);
     if (cc >= 80) {
-        SAY(f->advice, "bf16 or f16 for what is not quantized");
-        SAY(f->reason, "tensor cores take both from 8.0 on; bf16 keeps the range of f32");
+        SET(f->advice, "use bf16 or f16 for tensors that are not quantized");
+        SET(f->reason, "tensor cores support both from 8.0 on; bf16 has the range of f32");
     } else if (cc >= 70) {
-        SAY(f->advice, "f16, not bf16, for what is not quantized");
-        SAY(f->reason,
-            "its tensor cores take f16 only (7.x): bf16 would run without them, several times slower in prefill");
+        SET(f->advice, "use f16, not bf16, for tensors that are not quantized");
+        SET(f->reason,
+            "its tensor cores (7.x) support f16 only: bf16 products would run without them, several times slower in prefill");
     } else {
-        SAY(f->advice, "integer formats (q8_0, q4_0) rather than f16");
-        SAY(f->reason, "no tensor cores before 7.0");
+        SET(f->advice, "use integer formats (q8_0, q4_0) rather than f16");
+        SET(f->reason, "no tensor cores before 7.0");
     }
     return true;
 }
 
 static bool rule_tf32(struct rule_finding *f, const struct rule_case *c)
 {
-    if (capability(c) < 80 || strcmp(c->shape->dominant_format, "f32")) return false;
-    SAY(f->advice, "let f32 products use TF32 (here: precision=high stands for it)");
-    SAY(f->reason,
-        "the file is f32: TF32 rounds inputs to 10 bits of mantissa and multiplies on tensor cores, about %.0f "
-        "times the f32 rate",
+    if (case_capability(c) < 80 || strcmp(c->shape->dominant_format, "f32")) return false;
+    SET(f->advice, "let f32 products use TF32 (qdyno's equivalent is precision=high)");
+    SET(f->reason,
+        "the file is f32: TF32 rounds inputs to 10 bits of mantissa and multiplies on tensor cores, at about %.0f times the f32 rate",
         fmax(1, c->ceilings->gpu.tf32_ops_s / c->ceilings->gpu.f32_ops_s));
-    SAY(f->evidence, "TF32 exists from compute capability 8.0 on; rates of the machine's description");
-    check_ab(f, c, "precision=highest precision=high --quality", "pp512");
+    SET(f->evidence, "TF32 exists from compute capability 8.0 on; rates from the machine's description");
+    finding_set_ab(f, c, "precision=highest precision=high --quality", "pp512");
     return true;
 }
 
@@ -130,24 +130,23 @@ static bool rule_tf32(struct rule_finding *f, const struct rule_case *c)
 
 static bool rule_rocm(struct rule_finding *f, const struct rule_case *c)
 {
-    if (!gpu_of(c, "amd")) return false;
-    SAY(f->advice,
-        "4 bits as GPTQ, AWQ or a GGUF block format; 16 bits as f16; no FP8, no bitsandbytes kernels to count on");
-    SAY(f->reason,
-        "what ROCm programs have kernels for are integer groups and GGUF blocks; CDNA 2 and RDNA 3 have no FP8 products");
-    SAY(f->evidence, "an AMD GPU; quality of the two on this model is what the command measures");
-    check_ab(f, c, "gptq,bits=4 awq,bits=4 q4_K --quality", "tg64");
+    if (!case_gpu(c, "amd")) return false;
+    SET(f->advice,
+        "for 4 bits use GPTQ, AWQ or a GGUF block format; for 16 bits f16; do not rely on FP8 or bitsandbytes kernels");
+    SET(f->reason,
+        "ROCm programs have kernels for integer groups and GGUF blocks; CDNA 2 and RDNA 3 have no FP8 products");
+    SET(f->evidence, "an AMD GPU; the command measures the quality of the formats on this model");
+    finding_set_ab(f, c, "gptq,bits=4 awq,bits=4 q4_K --quality", "tg64");
     return true;
 }
 
 static bool rule_xmx(struct rule_finding *f, const struct rule_case *c)
 {
-    if (!gpu_of(c, "intel") || !(c->ceilings->gpu.int8_ops_s > 0)) return false;
-    SAY(f->advice, "q4_0 or q8_0, 16 bits as f16");
-    SAY(f->reason,
-        "XMX multiplies int8 at twice its f16 rate; SYCL and Vulkan programs have their fastest kernels for the "
-        "simple block formats");
-    SAY(f->evidence, "an Intel GPU with matrix engines in the machine's description");
+    if (!case_gpu(c, "intel") || !(c->ceilings->gpu.int8_ops_s > 0)) return false;
+    SET(f->advice, "use q4_0 or q8_0; for 16 bits f16");
+    SET(f->reason,
+        "XMX multiplies int8 at twice its f16 rate; SYCL and Vulkan programs have their fastest kernels for the simple block formats");
+    SET(f->evidence, "an Intel GPU with matrix engines in the machine's description");
     return true;
 }
 
@@ -155,95 +154,88 @@ static bool rule_unified(struct rule_finding *f, const struct rule_case *c)
 {
     char bytes[16];
     if (!c->ceilings->gpu.unified) return false;
-    SAY(f->advice, "plan with %s: model and cache share the memory with the system",
+    SET(f->advice, "plan with %s: model and KV cache share the memory with the system",
         str_from_bytes(c->machine->memory_bytes / 4 * 3, bytes, sizeof bytes));
-    SAY(f->reason,
-        "unified memory needs no copies, so the GPU can take what the processor has; the system keeps about a "
-        "quarter from it. f16 and int8 are its formats, decode follows the bytes");
-    SAY(f->evidence, "unified memory; %s of it",
+    SET(f->reason,
+        "unified memory needs no copies, so the GPU can use most of it; the system keeps about a quarter. f16 and int8 are its formats, and the decode rate depends on the bytes per token");
+    SET(f->evidence, "unified memory; %s of it",
         str_from_bytes(c->machine->memory_bytes, bytes, sizeof bytes));
     return true;
 }
 
 static bool rule_several_gpus(struct rule_finding *f, const struct rule_case *c)
 {
-    if (c->machine->gpus < 2 || !on_gpu(c)) return false;
-    SAY(f->advice,
-        "%d GPUs: layers split over them hold a larger model, and do not decode one sequence faster",
+    if (c->machine->gpus < 2 || !case_on_gpu(c)) return false;
+    SET(f->advice,
+        "%d GPUs: splitting layers over them fits a larger model, but does not decode one sequence faster",
         c->machine->gpus);
-    SAY(f->reason, "one token passes through the GPUs in turn, each at its own bandwidth");
-    SAY(f->evidence, "%d GPUs listed; rates here are those of one", c->machine->gpus);
+    SET(f->reason, "a token passes through the GPUs one after another, each at its own bandwidth");
+    SET(f->evidence, "%d GPUs listed; the rates here are those of one", c->machine->gpus);
     return true;
 }
 
 static bool rule_no_device(struct rule_finding *f, const struct rule_case *c)
 {
-    if (!on_gpu(c)) return false;
-    SAY(f->advice, "read the GPU's figures as what programs for it reach, and measure there");
-    SAY(f->reason,
-        "qdyno's own engine computes on processors only: nothing of this was measured by it, so the interval is "
-        "wide");
-    SAY(f->evidence,
-        "the maker's bandwidth and matrix rates, times a guess of what such programs reach (docs/advisor.md)");
-    SAY(f->check, "llama-bench -m FILE.gguf -ngl 99 -p 512 -n 64");
+    if (!case_on_gpu(c)) return false;
+    SET(f->advice, "take the GPU's figures as what GPU programs may reach, and measure there");
+    SET(f->reason,
+        "qdyno's own engine computes on CPUs only: it measured none of these figures, so the interval is wide");
+    SET(f->evidence,
+        "the vendor's bandwidth and matrix rates times the assumed efficiency of GPU programs (docs/advisor.md)");
+    SET(f->check, "llama-bench -m FILE.gguf -ngl 99 -p 512 -n 64");
     return true;
 }
 
-/* ---------------------------------------------------------------- processors */
+/* ---------------------------------------------------------------- CPUs */
 
 static bool rule_amx(struct rule_finding *f, const struct rule_case *c)
 {
     const bool exact = !strcmp(c->shape->dominant_format, "f32");
-    if (on_gpu(c) || !has(c, ISA_AMX)) return false;
-    SAY(f->advice, exact ? "precision=medium for this f32 file, or a bf16 copy of it"
-                         : "leave precision=auto: prompts run on the tiles");
-    SAY(f->reason,
+    if (case_on_gpu(c) || !case_has_isa(c, ISA_AMX)) return false;
+    SET(f->advice, exact ? "use precision=medium for this f32 file, or convert it to bf16"
+                         : "keep precision=auto: prompts already use the AMX tiles");
+    SET(f->reason,
         exact
-            ? "f32 weights keep f32 products by default; the tiles take bf16, an order of magnitude faster in "
-              "prefill"
-            : "quantized and bf16 weights are unpacked to bf16 tiles (int8: integer tiles); f16 takes three "
-              "products to stay exact, bf16 one");
-    SAY(f->evidence, "AMX among the machine's instruction sets");
-    check_ab(f, c, exact ? "default precision=medium --quality" : "default isa=avx512vnni", "pp512");
+            ? "f32 weights use f32 products by default; AMX tiles multiply bf16, an order of magnitude faster in prefill"
+            : "quantized and bf16 weights are unpacked to bf16 tiles (int8 to integer tiles); f16 needs three products to stay exact, bf16 one");
+    SET(f->evidence, "AMX is among the machine's instruction sets");
+    finding_set_ab(f, c, exact ? "default precision=medium --quality" : "default isa=avx512vnni", "pp512");
     return true;
 }
 
 static bool rule_vnni(struct rule_finding *f, const struct rule_case *c)
 {
-    if (on_gpu(c) || has(c, ISA_AMX) ||
-        !(has(c, ISA_AVX512VNNI) || has(c, ISA_AVXVNNI) || has(c, ISA_DOTPROD)))
+    if (case_on_gpu(c) || case_has_isa(c, ISA_AMX) ||
+        !(case_has_isa(c, ISA_AVX512VNNI) || case_has_isa(c, ISA_AVXVNNI) || case_has_isa(c, ISA_DOTPROD)))
         return false;
-    SAY(f->advice, "formats that are dotted as 8-bit integers: q8_0, q4_0, q4_K; act=int8 for prompts");
-    SAY(f->reason,
-        "%s multiplies four 8-bit pairs where f32 multiplies one: rounding activations to 8 bits costs little "
-        "and prompts gain most",
-        has(c, ISA_DOTPROD) ? "the dot product extension" : "VNNI");
-    SAY(f->evidence, "the machine's instruction sets, no matrix tiles");
-    check_ab(f, c, "default act=int8 --quality", "pp512");
+    SET(f->advice, "use formats with 8-bit integer dot products: q8_0, q4_0, q4_K; and act=int8 for prompts");
+    SET(f->reason,
+        "%s multiplies four 8-bit pairs in the time of one f32 pair: quantizing activations to 8 bits costs little quality, and prompts gain most",
+        case_has_isa(c, ISA_DOTPROD) ? "the dot product extension" : "VNNI");
+    SET(f->evidence, "the machine's instruction sets; it has no matrix tiles");
+    finding_set_ab(f, c, "default act=int8 --quality", "pp512");
     return true;
 }
 
 static bool rule_numa(struct rule_finding *f, const struct rule_case *c)
 {
-    if (on_gpu(c) || c->machine->numa_nodes < 2) return false;
-    SAY(f->advice,
-        "try affinity=spread with all cores against the cores of one node, and interleave the file's pages "
-        "(numactl --interleave=all)");
-    SAY(f->reason,
-        "pages of the file lie on the node that read them first: threads of %d nodes then share one node's "
-        "memory channels",
+    if (case_on_gpu(c) || c->machine->numa_nodes < 2) return false;
+    SET(f->advice,
+        "compare affinity=spread on all cores with the cores of one node, and interleave the file's pages (numactl --interleave=all)");
+    SET(f->reason,
+        "the pages of a file lie on the node that read them first, so threads of %d nodes share one node's memory channels",
         c->machine->numa_nodes);
     const double node = ceilings_node_bytes_s(c->ceilings);
     if (node > 0)
-        SAY(f->evidence,
-            "%d NUMA nodes: all threads read %.3g GB/s of what lies on one, %.3g GB/s of what lies beside each",
+        SET(f->evidence,
+            "%d NUMA nodes: all threads read %.3g GB/s from the memory of one node, %.3g GB/s from their own nodes",
             c->machine->numa_nodes, node * 1e-9, c->ceilings->read_bytes_s_all * 1e-9);
     else
-        SAY(f->evidence, "%d NUMA nodes, %d cores", c->machine->numa_nodes, c->machine->cores);
+        SET(f->evidence, "%d NUMA nodes, %d cores", c->machine->numa_nodes, c->machine->cores);
     char arms[96];
     snprintf(arms, sizeof arms, "affinity=spread threads=%d,affinity=compact",
              MAX(c->machine->cores / c->machine->numa_nodes, 1));
-    check_ab(f, c, arms, "tg64");
+    finding_set_ab(f, c, arms, "tg64");
     return true;
 }
 
@@ -251,81 +243,83 @@ static bool rule_threads(struct rule_finding *f, const struct rule_case *c)
 {
     const struct machine *m = c->machine;
     char arms[64];
-    if (on_gpu(c)) return false;
+    if (case_on_gpu(c)) return false;
     if (m->cgroup_cpus >= 1 && m->cgroup_cpus < m->cores) {
-        SAY(f->advice, "threads=%d: this container may use %.3g processors", (int)m->cgroup_cpus,
+        SET(f->advice, "use threads=%d: this container may use %.3g CPUs", (int)m->cgroup_cpus,
             m->cgroup_cpus);
-        SAY(f->reason, "more threads than processors wait for each other in every product");
-        SAY(f->evidence, "control group limit %.3g, %d cores", m->cgroup_cpus, m->cores);
+        SET(f->reason, "with more threads than CPUs, the threads wait for each other in every product");
+        SET(f->evidence, "control group limit of %.3g CPUs, %d cores", m->cgroup_cpus, m->cores);
         snprintf(arms, sizeof arms, "threads=%d threads=%d", (int)m->cgroup_cpus, m->cores);
     } else if (m->processors > m->cores && m->cores > 1) {
-        SAY(f->advice, "threads=%d (one a core, the default), not %d", m->cores, m->processors);
-        SAY(f->reason,
-            "two threads of a core share its vector units and its way to memory: nothing is won, and waiting gets longer");
-        SAY(f->evidence, "%d cores with %d hardware threads", m->cores, m->processors);
+        SET(f->advice, "use threads=%d (one per core, the default), not %d", m->cores, m->processors);
+        SET(f->reason,
+            "two threads of a core share its vector units and its memory path: nothing is gained, and threads wait longer for each other");
+        SET(f->evidence, "%d cores with %d hardware threads", m->cores, m->processors);
         snprintf(arms, sizeof arms, "default threads=%d", m->processors);
     } else {
         return false;
     }
-    check_ab(f, c, arms, "tg64");
+    finding_set_ab(f, c, arms, "tg64");
     return true;
 }
 
 static bool rule_narrow_memory(struct rule_finding *f, const struct rule_case *c)
 {
     const double bandwidth = c->ceilings->read_bytes_s_all;
-    if (on_gpu(c) || !(bandwidth > 0) || bandwidth >= 20e9) return false;
-    SAY(f->advice, "4 bits, and a model of at most %.2g GB of weights for 10 tokens/s",
+    if (case_on_gpu(c) || !(bandwidth > 0) || bandwidth >= 20e9) return false;
+    SET(f->advice, "use 4 bits, and a model with at most %.2g GB of weights for 10 tokens/s",
         0.9 * bandwidth / 10 * 1e-9);
-    SAY(f->reason, "every token reads all weights once, and this machine reads %.3g GB/s", bandwidth * 1e-9);
-    SAY(f->evidence, "read bandwidth, all threads");
-    check_ab(f, c, "default q4_0 --quality", "tg64");
-    return !is_quantized(c);
+    SET(f->reason, "each token reads all weights once, and this machine reads %.3g GB/s", bandwidth * 1e-9);
+    SET(f->evidence, "read bandwidth of all threads");
+    finding_set_ab(f, c, "default q4_0 --quality", "tg64");
+    return !case_is_quantized(c);
 }
 
 /* ---------------------------------------------------------------- memory and accuracy */
 
-/* Memory that is tight or ample, by accuracy that is wanted: what to choose. */
+/* What to choose by available memory (tight or ample) and goal. */
 static bool rule_memory_by_accuracy(struct rule_finding *f, const struct rule_case *c)
 {
-    const int64_t have = memory_of(c);
+    const int64_t have = case_memory(c);
     char need[16], room[16];
-    if (have <= 0 || is_quantized(c)) return false;
+    if (have <= 0 || case_is_quantized(c)) return false;
     const double share = (double)c->reference->plan.total / (double)have;
     const bool tight = share > 0.9, ample = share < 0.5;
     const bool exact = c->goal == GOAL_QUALITY, fast = c->goal == GOAL_SPEED || c->goal == GOAL_ENERGY;
     static const struct {
         const char *advice, *reason, *arms;
     } MATRIX[3][3] = {
-        /* tight: exact, balanced, fast or small */
-        { { "q6_K, or q5_K with an importance matrix", "the largest that fits loses least",
+        /* memory is tight; by goal: quality, balanced, speed or memory */
+        { { "q6_K, or q5_K with an importance matrix", "the largest format that fits loses the least quality",
             "q6_K q5_K --quality" },
-          { "q4_K with an importance matrix, or awq/gptq at 4 bits",
-            "4 bits that were chosen by what the model does with them lose less than rounding does (docs/methods.md)",
+          { "q4_K with an importance matrix, or awq or gptq with 4 bits",
+            "4 bits chosen with calibration data lose less quality than plain rounding (docs/methods.md)",
             "q4_K awq,bits=4 --quality" },
-          { "q4_0 or q3_K, kv=q8_0", "bytes are speed; below 4 bits look at quality first",
+          { "q4_0 or q3_K, with kv=q8_0", "fewer bytes are faster; below 4 bits check the quality first",
             "q4_0 q3_K,kv=q8_0 --quality" } },
-        /* neither */
-        { { "q8_0", "half the bytes of 16 bits, and a loss at the edge of what can be measured",
+        /* memory is neither tight nor ample */
+        { { "q8_0", "half the bytes of 16 bits, with a barely measurable loss of quality",
             "default q8_0 --quality" },
           { "q5_K or q4_K",
-            "the knee of the curve: below it every bit costs more quality than the one before",
+            "the knee of the curve: each further bit removed costs more quality than the one before",
             "q5_K q4_K --quality" },
-          { "q4_K or q4_0", "fewest bytes a token without leaving 4 bits", "q4_K q4_0 --quality" } },
-        /* ample */
-        { { "the file as it is; q8_0 if speed matters at all", "there is no need to lose anything",
+          { "q4_K or q4_0", "fewest bytes per token with 4 bits", "q4_K q4_0 --quality" } },
+        /* memory is ample */
+        { { "the unchanged file; q8_0 if speed matters at all", "memory does not require any loss",
             "default q8_0 --quality" },
-          { "q8_0, q4_K when speed matters more", "memory is no reason to quantize here, bandwidth is",
+          { "q8_0; q4_K if speed matters more",
+            "memory does not require quantization here, but bandwidth makes it useful",
             "q8_0 q4_K --quality" },
-          { "q4_0 or q4_K", "memory is ample, bandwidth never is", "q8_0 q4_0 --quality" } },
+          { "q4_0 or q4_K", "memory is ample, but bandwidth still limits the speed",
+            "q8_0 q4_0 --quality" } },
     };
     const int row = tight ? 0 : ample ? 2 : 1, column = exact ? 0 : fast || c->goal == GOAL_MEMORY ? 2 : 1;
-    SAY(f->advice, "%s", MATRIX[row][column].advice);
-    SAY(f->reason, "%s", MATRIX[row][column].reason);
-    SAY(f->evidence, "as it is the model takes %s of %s; goal %s",
+    SET(f->advice, "%s", MATRIX[row][column].advice);
+    SET(f->reason, "%s", MATRIX[row][column].reason);
+    SET(f->evidence, "the unchanged model takes %s of %s; goal %s",
         str_from_bytes(c->reference->plan.total, need, sizeof need), str_from_bytes(have, room, sizeof room),
         goal_name(c->goal));
-    check_ab(f, c, MATRIX[row][column].arms, "tg64");
+    finding_set_ab(f, c, MATRIX[row][column].arms, "tg64");
     return true;
 }
 
@@ -334,23 +328,23 @@ static bool rule_cache_share(struct rule_finding *f, const struct rule_case *c)
     const struct memory_plan *p = &c->reference->plan;
     char kv[16], weights[16];
     if (p->kv * 3 < p->weights) return false;
-    SAY(f->advice, "kv=q8_0 before smaller weights");
-    SAY(f->reason,
-        "the KV cache takes %s beside %s of weights at %d tokens: 8 bits halve it at a loss that is hardly measurable",
+    SET(f->advice, "set kv=q8_0 before choosing smaller weights");
+    SET(f->reason,
+        "the KV cache takes %s beside %s of weights at %d tokens: 8 bits halve it with a barely measurable loss",
         str_from_bytes(p->kv, kv, sizeof kv), str_from_bytes(p->weights, weights, sizeof weights), p->ctx);
-    SAY(f->evidence, "the loader's own plan");
-    check_ab(f, c, "default kv=q8_0 --quality", "tg64@d512");
+    SET(f->evidence, "the memory estimate");
+    finding_set_ab(f, c, "default kv=q8_0 --quality", "tg64@d512");
     return true;
 }
 
 static bool rule_quantized_already(struct rule_finding *f, const struct rule_case *c)
 {
-    if (!is_quantized(c)) return false;
-    SAY(f->advice, "to try other formats start from the f16 or bf16 original");
-    SAY(f->reason,
-        "this file is %s: quantizing it again adds its loss to the new one, so only settings are varied here",
+    if (!case_is_quantized(c)) return false;
+    SET(f->advice, "start from the f16 or bf16 original to try other formats");
+    SET(f->reason,
+        "this file is %s: quantizing it again would add to its loss, so only settings are varied here",
         c->shape->dominant_format);
-    SAY(f->evidence, "the file's own tensors");
+    SET(f->evidence, "the formats of the file's tensors");
     return true;
 }
 
@@ -359,12 +353,12 @@ static bool rule_steady(struct rule_finding *f, const struct rule_case *c)
     const struct machine *m = c->machine;
     const bool slow = *m->governor && strcmp(m->governor, "performance") && strcmp(m->governor, "schedutil");
     if (!m->on_battery && !slow) return false;
-    SAY(f->advice,
+    SET(f->advice,
         m->on_battery
-            ? "plug in before you measure"
-            : "set the performance governor before you measure: cpupower frequency-set -g performance");
-    SAY(f->reason, "clocks that follow the load make the same work take different times");
-    SAY(f->evidence, m->on_battery ? "on battery" : "governor %s", m->governor);
+            ? "connect the power supply before measuring"
+            : "set the performance governor before measuring: cpupower frequency-set -g performance");
+    SET(f->reason, "when the clock follows the load, the same work takes different times");
+    SET(f->evidence, m->on_battery ? "on battery" : "governor %s", m->governor);
     return true;
 }
 
@@ -374,23 +368,29 @@ static const struct {
     const char *name, *about;
     bool (*apply)(struct rule_finding *f, const struct rule_case *c);
 } RULES[] = {
-    { "device", "a GPU of a described machine", rule_no_device },
-    { "fp8", "NVIDIA, by compute capability", rule_fp8 },
-    { "tensor-cores", "NVIDIA, by compute capability", rule_tensor_cores },
-    { "tf32", "NVIDIA from 8.0 on, f32 files", rule_tf32 },
-    { "rocm", "AMD GPUs", rule_rocm },
-    { "xmx", "Intel GPUs with matrix engines", rule_xmx },
-    { "unified-memory", "GPUs that share the machine's memory", rule_unified },
-    { "several-gpus", "two GPUs and more", rule_several_gpus },
-    { "amx", "processors with AMX", rule_amx },
-    { "vnni", "8-bit dot products without AMX", rule_vnni },
-    { "numa", "two memory nodes and more", rule_numa },
-    { "threads", "containers, and cores with several threads", rule_threads },
-    { "narrow-memory", "processors that read less than 20 GB/s", rule_narrow_memory },
-    { "memory-accuracy", "files of 16 or 32 bits: memory by accuracy", rule_memory_by_accuracy },
-    { "kv-cache", "caches of a third of the weights and more", rule_cache_share },
-    { "quantized", "files that are quantized already", rule_quantized_already },
-    { "steady", "battery, governors", rule_steady },
+    { .name = "device", .about = "a GPU of a described machine", .apply = rule_no_device },
+    { .name = "fp8", .about = "NVIDIA, by compute capability", .apply = rule_fp8 },
+    { .name = "tensor-cores", .about = "NVIDIA, by compute capability", .apply = rule_tensor_cores },
+    { .name = "tf32", .about = "NVIDIA from 8.0 on, f32 files", .apply = rule_tf32 },
+    { .name = "rocm", .about = "AMD GPUs", .apply = rule_rocm },
+    { .name = "xmx", .about = "Intel GPUs with matrix engines", .apply = rule_xmx },
+    { .name = "unified-memory", .about = "GPUs that share the machine's memory", .apply = rule_unified },
+    { .name = "several-gpus", .about = "two or more GPUs", .apply = rule_several_gpus },
+    { .name = "amx", .about = "CPUs with AMX", .apply = rule_amx },
+    { .name = "vnni", .about = "8-bit dot products without AMX", .apply = rule_vnni },
+    { .name = "numa", .about = "two or more NUMA nodes", .apply = rule_numa },
+    { .name = "threads",
+      .about = "containers, and cores with several hardware threads",
+      .apply = rule_threads },
+    { .name = "narrow-memory", .about = "machines that read less than 20 GB/s", .apply = rule_narrow_memory },
+    { .name = "memory-accuracy",
+      .about = "files of 16 or 32 bits: format by memory and goal",
+      .apply = rule_memory_by_accuracy },
+    { .name = "kv-cache",
+      .about = "KV caches of at least a third of the weights",
+      .apply = rule_cache_share },
+    { .name = "quantized", .about = "files that are already quantized", .apply = rule_quantized_already },
+    { .name = "steady", .about = "laptops on battery, frequency governors", .apply = rule_steady },
 };
 _Static_assert(COUNT_OF(RULES) <= RULES_MAX, "every rule may apply");
 

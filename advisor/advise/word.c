@@ -1,4 +1,4 @@
-/* advisor/advise/word.c - see word.h. */
+/* advisor/advise/word.c - quotes words for a shell (word.h). */
 #include "advisor/advise/word.h"
 
 #include <string.h>

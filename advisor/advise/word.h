@@ -1,10 +1,10 @@
-/* advisor/advise/word.h - command lines that a person can paste into a shell. Inside advisor/ only. */
+/* advisor/advise/word.h - command lines that can be pasted into a shell. Internal to advisor/advise/. */
 #ifndef QDYNO_ADVISOR_WORD_H
 #define QDYNO_ADVISOR_WORD_H
 
 #include "base/base.h"
 
-/* A word as a shell reads it: quoted where it has to be. */
+/* Append a word, quoted if the shell would interpret it. */
 void word_append(struct str *s, const char *word);
 
 #endif

@@ -1,4 +1,4 @@
-/* advisor/history/baseline.c - see history.h. */
+/* advisor/history/baseline.c - stores baselines, and builds the experiment that checks one (history.h). */
 #include "advisor/history/history.h"
 
 #include <inttypes.h>
@@ -12,21 +12,21 @@ enum err_code model_check(const char *path, const char *want, struct err *why)
     struct gguf *file;
     char hex[HASH_HEX];
     if (gguf_open(&file, path, why)) {
-        err_prefix(why, "the model is gone or cannot be read");
+        err_prefix(why, "the model file is missing or cannot be read");
         return ERR_FORMAT;
     }
     enum err_code rc = gguf_hash(file, hex, why);
     gguf_close(file);
     if (rc || !*want || !strcmp(want, hex)) return rc;
-    return err_set(why, ERR_FORMAT,
-                   "'%s' is not the model it was: its SHA-256 is %.12s, it was %.12s; put that file back, or "
-                   "measure anew",
-                   path, hex, want);
+    return err_set(
+        why, ERR_FORMAT,
+        "'%s' is another model than before: its SHA-256 is %.12s, expected %.12s; restore that file, or measure again",
+        path, hex, want);
 }
 
 /* ---------------------------------------------------------------- from a run */
 
-static const struct result *best_arm(const struct results *r, enum metric_id metric, const char *workload)
+static const struct result *run_best_arm(const struct results *r, enum metric_id metric, const char *workload)
 {
     const int better = METRICS[metric].better < 0 ? -1 : 1;
     const struct result *best = NULL;
@@ -38,12 +38,12 @@ static const struct result *best_arm(const struct results *r, enum metric_id met
     return best;
 }
 
-static enum err_code pick(const struct result **out, const struct results *r, int arm, const char *workload,
-                          enum metric_id metric, struct err *why)
+static enum err_code result_pick(const struct result **out, const struct results *r, int arm,
+                                 const char *workload, enum metric_id metric, struct err *why)
 {
     int found = 0;
     if (arm < 0 && !strcmp(r->run.verdict, verdict_name(VERDICT_BETTER)) && metric != METRIC_COUNT) {
-        *out = best_arm(r, metric, workload);
+        *out = run_best_arm(r, metric, workload);
         if (*out) return ERR_OK;
     }
     for (int i = 0; i < r->n; i++) {
@@ -54,12 +54,13 @@ static enum err_code pick(const struct result **out, const struct results *r, in
     }
     if (found == 1) return ERR_OK;
     if (found)
-        return err_set(why, ERR_USAGE, "run %" PRId64 " has several workloads: say which with -w", r->run.id);
-    return err_set(why, ERR_USAGE, "run %" PRId64 " kept no result of arm %c%s%s", r->run.id,
+        return err_set(why, ERR_USAGE, "run %" PRId64 " has several workloads: choose one with -w",
+                       r->run.id);
+    return err_set(why, ERR_USAGE, "run %" PRId64 " has no result of arm %c%s%s", r->run.id,
                    'A' + MAX(arm, 0), workload ? " on " : "", workload ? workload : "");
 }
 
-static const char *model_path_of(const struct results *r, const char *line)
+static const char *run_model_path(const struct results *r, const char *line)
 {
     const json_t *lines = json_object_get(r->capsule, "config"),
                  *models = json_object_get(r->capsule, "model");
@@ -75,17 +76,19 @@ enum err_code baseline_of_run(struct baseline_row *out, const struct results *r,
     const struct result *x = NULL;
     const struct metric *m = metric_find(r->run.metric);
     enum metric_id metric = m ? (enum metric_id)(m - METRICS) : METRIC_COUNT;
-    enum err_code rc = pick(&x, r, arm, workload, metric, why);
+    enum err_code rc = result_pick(&x, r, arm, workload, metric, why);
     if (rc) return rc;
     if (metric == METRIC_COUNT) metric = result_main_metric(x);
     if (metric == METRIC_COUNT || isnan(result_mean(x, metric)))
-        return err_set(why, ERR_USAGE, "run %" PRId64 " measured nothing to be a champion by", r->run.id);
-    const char *path = model_path_of(r, x->config);
+        return err_set(why, ERR_USAGE, "run %" PRId64 " has no result that a baseline could be made of",
+                       r->run.id);
+    const char *path = run_model_path(r, x->config);
     struct workload w;
-    const bool trains = !workload_parse(&w, x->workload, NULL) && w.train; /* from nothing: no file */
+    /* trained from scratch: there is no model file */
+    const bool trains = !workload_parse(&w, x->workload, NULL) && w.train;
     if (!*path && !trains)
         return err_set(why, ERR_USAGE,
-                       "run %" PRId64 " does not say which file its model was: give the config line and -m",
+                       "run %" PRId64 " does not name its model's file: give the config line and -m",
                        r->run.id);
     snprintf(out->config, sizeof out->config, "%s", x->config);
     snprintf(out->workload, sizeof out->workload, "%s", x->workload);
@@ -106,7 +109,7 @@ enum err_code baseline_of_config(struct baseline_row *out, const struct config *
 {
     struct experiment_spec *s = calloc(1, sizeof *s);
     struct gguf *file = NULL;
-    if (!s) return err_set(why, ERR_NOMEM, "no memory for a baseline");
+    if (!s) return err_set(why, ERR_NOMEM, "out of memory for a baseline");
     s->workload = *w;
     s->metric = metric;
     snprintf(s->model, sizeof s->model, "%s", model_path);
@@ -131,7 +134,7 @@ enum err_code baseline_of_config(struct baseline_row *out, const struct config *
 
 /* ---------------------------------------------------------------- the experiment */
 
-static bool same_file(const char *a, const char *b)
+static bool is_same_file(const char *a, const char *b)
 {
     char x[PATH_MAX], y[PATH_MAX];
     return !strcmp(a, b) || (realpath(a, x) && realpath(b, y) && !strcmp(x, y));
@@ -144,8 +147,8 @@ static void line_without_model(const struct config *c, char *buf, size_t size)
     config_line(&rest, buf, size);
 }
 
-/* A line's own model= beats what it is given here. */
-static enum err_code give_model(struct config *c, const char *path, struct err *why)
+/* a line's own model= overrides the model given here */
+static enum err_code spec_set_model(struct config *c, const char *path, struct err *why)
 {
     return *config_text(c, KNOB_MODEL) ? ERR_OK : config_set(c, KNOBS[KNOB_MODEL].key, path, why);
 }
@@ -158,7 +161,7 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
     enum err_code rc = config_parse(&out->config[0], b->config, why);
     if (!rc) rc = workload_parse(&out->workload, b->workload, why);
     if (!rc && !(out->metric = metric_find(b->metric)))
-        rc = err_set(why, ERR_FORMAT, "its metric '%s' is unknown to this version", b->metric);
+        rc = err_set(why, ERR_FORMAT, "its metric '%s' is unknown to this version of qdyno", b->metric);
     if (rc) {
         err_prefix(why, "baseline '%s'", b->name);
         return rc;
@@ -171,22 +174,21 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
     out->arms = 2;
     out->config[1] = *challenger;
     out->margin = b->margin;
-    /* a model for a workload that trains is refused when the experiment starts */
+    /* the experiment itself refuses a model for a workload that trains */
     snprintf(out->model, sizeof out->model, "%s",
              trains && challenger_model ? challenger_model : b->model_path);
     const char *own = config_text(challenger, KNOB_MODEL), *model = *own               ? own
                                                                     : challenger_model ? challenger_model
                                                                                        : b->model_path;
-    const bool one_model = trains || same_file(model, b->model_path);
+    const bool one_model = trains || is_same_file(model, b->model_path);
     line_without_model(&out->config[0], one, sizeof one);
     line_without_model(challenger, other, sizeof other);
     if (one_model && !strcmp(one, other))
         return err_set(
             why, ERR_USAGE,
-            "the challenger is the champion of '%s' itself (%s on the same model): name another config, "
-            "or another model with -m",
+            "the challenger equals the champion of '%s' (%s on the same model): name another config, or another model with -m",
             b->name, one);
     if (one_model) return ERR_OK;
-    rc = give_model(&out->config[0], b->model_path, why);
-    return rc ? rc : give_model(&out->config[1], model, why);
+    rc = spec_set_model(&out->config[0], b->model_path, why);
+    return rc ? rc : spec_set_model(&out->config[1], model, why);
 }

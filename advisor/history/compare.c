@@ -1,4 +1,4 @@
-/* advisor/history/compare.c - see history.h. */
+/* advisor/history/compare.c - compares two finished runs (history.h). */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* On each side: two values have one degree of freedom for their spread, and show nothing. */
+/* per side: two values have one degree of freedom, too few for an interval */
 enum { LEAST_UNITS = 3 };
 static const double ALPHA = 0.05;
 
@@ -14,7 +14,7 @@ static const struct interval UNKNOWN = { (double)NAN, (double)NAN, (double)NAN }
 
 static enum err_code no_memory(struct err *why)
 {
-    return err_set(why, ERR_NOMEM, "no memory to compare two runs");
+    return err_set(why, ERR_NOMEM, "out of memory for a comparison");
 }
 
 enum verdict compare_verdict(struct interval effect95, struct interval effect90, double margin)
@@ -26,17 +26,17 @@ enum verdict compare_verdict(struct interval effect95, struct interval effect90,
     return differs ? VERDICT_NEGLIGIBLE : VERDICT_INCONCLUSIVE;
 }
 
-static struct interval turned(struct interval i, int better)
+static struct interval interval_turned(struct interval i, int better)
 {
     return better < 0 ? (struct interval){ -i.estimate, -i.upper, -i.lower } : i;
 }
 
-static struct interval shifted(struct interval i, double by)
+static struct interval interval_shifted(struct interval i, double by)
 {
     return (struct interval){ i.estimate + by, i.lower + by, i.upper + by };
 }
 
-static struct interval natural(struct interval logs)
+static struct interval metric_sign_apply(struct interval logs)
 {
     return (struct interval){ exp(logs.estimate), exp(logs.lower), exp(logs.upper) };
 }
@@ -45,13 +45,13 @@ static struct interval natural(struct interval logs)
 
 static bool same_work(const struct result *a, const struct result *b)
 {
-    /* the hash of what was asked; old or foreign cells have none, then its name */
+    /* The hash of the workload. Old or imported cells have none: then its name. */
     return *a->work_hash && *b->work_hash ? !strcmp(a->work_hash, b->work_hash)
                                           : !strcmp(a->workload, b->workload);
 }
 
-/* The partner of `a` that nobody has taken; lines before places. */
-static int partner(const struct result *a, const struct results *of, const bool *taken)
+/* Find the partner of `a` that is not taken yet: the same config line first, otherwise the same arm. */
+static int result_partner(const struct result *a, const struct results *of, const bool *taken)
 {
     for (int by_line = 1; by_line >= 0; by_line--)
         for (int i = 0; i < of->n; i++) {
@@ -68,7 +68,7 @@ static void canary_of_pair(struct compared *c, const struct results *before, con
     const bool same = !strcmp(before->canary_work, after->canary_work);
     const double a = results_canary(before, c->metric), b = results_canary(after, c->metric);
     c->canary = a == 0 && b == 0 ? 0 : same ? better * (b - a) : NAN;
-    c->normalized = shifted(c->effect, -c->canary);
+    c->normalized = interval_shifted(c->effect, -c->canary);
 }
 
 static void compare_pair(struct compared *c, double *scratch, const struct results *before,
@@ -78,55 +78,57 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
     const int better = METRICS[c->metric].better < 0 ? -1 : 1;
     c->n_before = result_values(c->before, c->metric, a, NULL);
     c->n_after = result_values(c->after, c->metric, b, NULL);
-    c->rate_before = natural(stats_t_interval(a, c->n_before, 0.95));
-    c->rate_after = natural(stats_t_interval(b, c->n_after, 0.95));
+    c->rate_before = metric_sign_apply(stats_t_interval(a, c->n_before, 0.95));
+    c->rate_after = metric_sign_apply(stats_t_interval(b, c->n_after, 0.95));
     const struct two_samples t = series_test(a, c->n_before, b, c->n_after, SPREAD_OWN);
-    c->effect = turned(two_samples_interval(&t, 0.95), better);
-    c->effect90 = turned(two_samples_interval(&t, 0.90), better);
+    c->effect = interval_turned(two_samples_interval(&t, 0.95), better);
+    c->effect90 = interval_turned(two_samples_interval(&t, 0.90), better);
     c->p = c->p_family = t.p;
     canary_of_pair(c, before, after, better);
     c->verdict = VERDICT_INCONCLUSIVE;
     if (MIN(c->n_before, c->n_after) < LEAST_UNITS)
-        snprintf(c->reason, sizeof c->reason, "%d and %d blocks or repetitions: at least %d on each side",
-                 c->n_before, c->n_after, LEAST_UNITS);
+        snprintf(c->reason, sizeof c->reason,
+                 "%d and %d blocks or repetitions: expected at least %d on each side", c->n_before,
+                 c->n_after, LEAST_UNITS);
     else
         c->verdict = compare_verdict(c->effect, c->effect90, margin);
 }
 
-static struct compared alone(const struct result *before, const struct result *after)
+static struct compared row_alone(const struct result *before, const struct result *after)
 {
     struct compared c = { .before = before, .after = after, .metric = METRIC_COUNT };
     c.rate_before = c.rate_after = c.effect = c.effect90 = c.normalized = UNKNOWN;
     c.p = c.p_family = c.canary = NAN;
-    snprintf(c.reason, sizeof c.reason, "only the %s run has it", before ? "first" : "second");
+    snprintf(c.reason, sizeof c.reason, "only the %s run measured it", before ? "first" : "second");
     return c;
 }
 
-static struct compared pair(const struct result *before, const struct result *after,
-                            const struct metric *metric, double *scratch, const struct results *of_before,
-                            const struct results *of_after, double margin)
+static struct compared rows_pair(const struct result *before, const struct result *after,
+                                 const struct metric *metric, double *scratch,
+                                 const struct results *of_before, const struct results *of_after,
+                                 double margin)
 {
-    struct compared c = alone(before, after);
+    struct compared c = row_alone(before, after);
     c.reason[0] = '\0';
     c.metric = metric ? (enum metric_id)(metric - METRICS) : result_main_metric(before);
     const double known = c.metric == METRIC_COUNT
                              ? NAN
                              : result_mean(before, c.metric) + result_mean(after, c.metric);
     if (isnan(known))
-        snprintf(c.reason, sizeof c.reason, "%s was not measured in both",
+        snprintf(c.reason, sizeof c.reason, "%s was not measured in both runs",
                  c.metric == METRIC_COUNT ? "nothing" : METRICS[c.metric].name);
     else
         compare_pair(&c, scratch, of_before, of_after, margin);
     return c;
 }
 
-/* Of twenty pairs without a difference one would look like one: what does not hold for the family is not
- * claimed. p: scratch of [n]. */
-static void correct(struct compared *c, int n, double *p)
+/* Among twenty pairs without a difference, one would be claimed by chance: claims must hold after Holm's
+ * correction for all pairs. p: scratch of [n]. */
+static void rows_correct(struct compared *c, int n, double *p)
 {
     int pairs = 0, k = 0;
-    for (int i = 0; i < n; i++)
-        if (c[i].verdict != VERDICT_NONE) p[pairs++] = c[i].p; /* what is no pair is no member */
+    for (int i = 0; i < n; i++) /* a row without a partner is not in the family */
+        if (c[i].verdict != VERDICT_NONE) p[pairs++] = c[i].p;
     stats_holm(p, pairs, p);
     for (int i = 0; i < n; i++) {
         if (c[i].verdict == VERDICT_NONE) continue;
@@ -155,15 +157,15 @@ enum err_code compare_runs(struct compared **out, int *n, const struct results *
     *n = 0;
     if (rows && taken && scratch) {
         for (int i = 0; i < before->n; i++) {
-            const int k = partner(&before->result[i], after, taken);
+            const int k = result_partner(&before->result[i], after, taken);
             if (k >= 0) taken[k] = true;
-            rows[(*n)++] = k < 0 ? alone(&before->result[i], NULL)
-                                 : pair(&before->result[i], &after->result[k], metric, scratch, before, after,
-                                        margin);
+            rows[(*n)++] = k < 0 ? row_alone(&before->result[i], NULL)
+                                 : rows_pair(&before->result[i], &after->result[k], metric, scratch, before,
+                                             after, margin);
         }
         for (int i = 0; i < after->n; i++)
-            if (!taken[i]) rows[(*n)++] = alone(NULL, &after->result[i]);
-        correct(rows, *n, scratch);
+            if (!taken[i]) rows[(*n)++] = row_alone(NULL, &after->result[i]);
+        rows_correct(rows, *n, scratch);
         *out = rows;
         rows = NULL;
     } else {
@@ -207,8 +209,8 @@ static bool was_confirmed(const struct result *r)
     return false;
 }
 
-/* d[i] = ln of arm k - ln of arm 0 in every block that both have; of a race's winner only the blocks that
- * measured it again, because being chosen made the others look better. Returns how many. */
+/* d[i] = ln(arm k) - ln(arm 0) of every block that has both. For a race's winner only the blocks that
+ * measured it again count, because the selection biases the others upwards. Returns their number. */
 static int block_effects(const struct results *r, int arm, enum metric_id metric, double *d)
 {
     const struct result *a = arm_result(r, 0), *k = arm_result(r, arm);
@@ -225,7 +227,7 @@ static int block_effects(const struct results *r, int arm, enum metric_id metric
     return n;
 }
 
-static void reproduce(struct reproduced *r, const double *before, const double *after, double margin)
+static void arm_reproduce(struct reproduced *r, const double *before, const double *after, double margin)
 {
     r->before = stats_t_interval(before, r->n_before, 0.95);
     r->after = stats_t_interval(after, r->n_after, 0.95);
@@ -259,7 +261,7 @@ enum err_code compare_effects(struct reproduced **out, int *n, const struct resu
         r->arm = k;
         r->n_before = block_effects(before, k, id, d);
         r->n_after = block_effects(after, k, id, d + units);
-        reproduce(r, d, d + units, margin);
+        arm_reproduce(r, d, d + units, margin);
     }
     const bool ok = d && *out;
     double p[EXPERIMENT_ARMS];

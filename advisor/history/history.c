@@ -1,4 +1,4 @@
-/* advisor/history/history.c - see history.h. */
+/* advisor/history/history.c - collects series of runs from the database and analyses them (history.h). */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -11,11 +11,11 @@
 
 static enum err_code no_memory(struct err *why)
 {
-    return err_set(why, ERR_NOMEM, "no memory for the history");
+    return err_set(why, ERR_NOMEM, "out of memory for the history");
 }
 
-static bool belongs(const struct history_series *s, const struct results *r, const struct result *x,
-                    const char *sha)
+static bool point_belongs(const struct history_series *s, const struct results *r, const struct result *x,
+                          const char *sha)
 {
     return !s->canary && !strcmp(s->work_hash, x->work_hash) && !strcmp(s->config, x->config) &&
            !strcmp(s->workload, x->workload) && !strcmp(s->machine, r->run.machine) &&
@@ -36,7 +36,7 @@ static struct history_series *series_of(struct history *h, const struct results 
 {
     const char *sha = results_model(r, x->config);
     for (int i = 0; i < h->n; i++)
-        if (belongs(&h->series[i], r, x, sha)) return &h->series[i];
+        if (point_belongs(&h->series[i], r, x, sha)) return &h->series[i];
     struct history_series *s = series_new(h);
     if (!s) return NULL;
     snprintf(s->machine, sizeof s->machine, "%s", r->run.machine);
@@ -69,7 +69,7 @@ static double standard_error(const struct result *x, enum metric_id metric)
     return se;
 }
 
-static enum err_code add_result(struct history *h, const struct results *r, const struct result *x,
+static enum err_code result_add(struct history *h, const struct results *r, const struct result *x,
                                 const struct history_want *want, struct err *why)
 {
     struct history_series *s = series_of(h, r, x);
@@ -98,8 +98,8 @@ static enum err_code add_result(struct history *h, const struct results *r, cons
     return ERR_OK;
 }
 
-/* A machine's own series: the canary of every run, whatever was measured beside it. */
-static enum err_code add_canary(struct history *h, const struct results *r, enum metric_id metric,
+/* The machine's own series: the canary of every run, whatever the run measured. */
+static enum err_code canary_add(struct history *h, const struct results *r, enum metric_id metric,
                                 struct err *why)
 {
     const double y = r->canary[metric - METRIC_SENSOR_COUNT];
@@ -128,24 +128,24 @@ static enum err_code add_canary(struct history *h, const struct results *r, enum
     return ERR_OK;
 }
 
-static enum err_code add_canaries(struct history *h, const struct results *r, const struct metric *asked,
+static enum err_code canaries_add(struct history *h, const struct results *r, const struct metric *asked,
                                   struct err *why)
 {
     static const enum metric_id CANARIES[] = { METRIC_CANARY_READ, METRIC_CANARY_OPS };
     enum err_code rc = ERR_OK;
     for (size_t i = 0; i < COUNT_OF(CANARIES) && !rc; i++)
-        if (!asked || asked == &METRICS[CANARIES[i]]) rc = add_canary(h, r, CANARIES[i], why);
+        if (!asked || asked == &METRICS[CANARIES[i]]) rc = canary_add(h, r, CANARIES[i], why);
     return rc;
 }
 
-static enum err_code add_run(struct history *h, struct db *d, int64_t id, const struct history_want *want,
+static enum err_code run_add(struct history *h, struct db *d, int64_t id, const struct history_want *want,
                              struct err *why)
 {
     struct results r;
     enum err_code rc = results_read(&r, d, id, why);
     if (rc) return rc;
-    for (int i = 0; i < r.n && !rc; i++) rc = add_result(h, &r, &r.result[i], want, why);
-    if (!rc) rc = add_canaries(h, &r, want->metric, why);
+    for (int i = 0; i < r.n && !rc; i++) rc = result_add(h, &r, &r.result[i], want, why);
+    if (!rc) rc = canaries_add(h, &r, want->metric, why);
     results_free(&r);
     return rc;
 }
@@ -157,7 +157,7 @@ enum err_code history_read(struct history *out, struct db *d, const struct histo
     int n = 0;
     *out = (struct history){ 0 };
     enum err_code rc = db_run_find(d, want->filter, want->limit, &runs, &n, why);
-    for (int i = n - 1; i >= 0 && !rc; i--) rc = add_run(out, d, runs[i].id, want, why); /* oldest first */
+    for (int i = n - 1; i >= 0 && !rc; i--) rc = run_add(out, d, runs[i].id, want, why); /* oldest first */
     for (int i = 0; i < n; i++) run_row_free(&runs[i]);
     free(runs);
     if (rc) history_free(out);
@@ -174,15 +174,15 @@ void history_free(struct history *h)
     *h = (struct history){ 0 };
 }
 
-/* ---------------------------------------------------------------- judging */
+/* ---------------------------------------------------------------- analysis */
 
-/* Known levels without gaps, and where they stand in the series. */
+/* Levels without gaps, and their indices in the series. */
 struct known {
     double *level, *z, *scratch;
     int *place, n;
 };
 
-static enum err_code known_open(struct known *k, const struct history_series *s, struct err *why)
+static enum err_code known_levels_open(struct known *k, const struct history_series *s, struct err *why)
 {
     const size_t n = (size_t)MAX(s->n, 1);
     *k = (struct known){ .level = malloc(3 * n * sizeof *k->level), .place = malloc(n * sizeof *k->place) };
@@ -201,7 +201,7 @@ static enum err_code known_open(struct known *k, const struct history_series *s,
     return ERR_OK;
 }
 
-static enum err_code find_changes(struct history_findings *f, const struct history_series *s,
+static enum err_code changes_find(struct history_findings *f, const struct history_series *s,
                                   const struct known *k, double min_effect, struct err *why)
 {
     struct change *c;
@@ -224,8 +224,8 @@ static enum err_code find_changes(struct history_findings *f, const struct histo
     return f->change ? ERR_OK : no_memory(why);
 }
 
-/* From the last change on: a CUSUM that ran through one would still be shouting about it. */
-static void find_alarm(struct history_findings *f, const struct known *k)
+/* Only from the last change point on: a CUSUM over a change would alarm about it for ever. */
+static void alarm_find(struct history_findings *f, const struct known *k)
 {
     int from = 0;
     while (f->changes && k->place[from] < f->change[f->changes - 1].change.at) from++;
@@ -236,9 +236,9 @@ static void find_alarm(struct history_findings *f, const struct known *k)
     f->cusum.since = k->place[from + f->cusum.since];
 }
 
-/* The metric by which point `at` is farthest from the others, in robust standard deviations. scratch: [3 n].
+/* The metric in which point `at` is farthest from the others, in robust standard deviations. scratch: [3 n].
  */
-static struct history_outlier farthest(const struct history_series *s, int at, double *scratch)
+static struct history_outlier metric_farthest(const struct history_series *s, int at, double *scratch)
 {
     struct history_outlier far = { at, METRIC_COUNT, 0 };
     double *x = scratch, *z = x + s->n, *sorted = z + s->n;
@@ -252,8 +252,8 @@ static struct history_outlier farthest(const struct history_series *s, int at, d
     return far;
 }
 
-/* Metrics that differ among the runs: one that none has, or all alike, is no dimension. */
-static int dimensions(const struct history_series *s)
+/* Metrics that differ among the runs; one that no run has, or that never varies, is no dimension. */
+static int metrics_varying(const struct history_series *s)
 {
     int n = 0;
     for (int m = 0; m < RESULT_METRICS; m++) {
@@ -267,14 +267,14 @@ static int dimensions(const struct history_series *s)
     return n;
 }
 
-/* The forest sees combinations, but the farthest of a few dozen runs of pure noise is isolated as well: z
- * says whether it is far in anything. */
-static enum err_code find_outliers(struct history_findings *f, const struct history_series *s,
+/* The forest detects unusual combinations, but in a few dozen runs of pure noise the farthest is isolated as
+ * well: a run also needs a large z in some metric. */
+static enum err_code outliers_find(struct history_findings *f, const struct history_series *s,
                                    struct err *why)
 {
     enum { DIMS = RESULT_METRICS };
     for (int i = 0; i < s->n; i++) f->isolation[i] = NAN;
-    if (s->n < HISTORY_VECTORS || dimensions(s) < HISTORY_DIMENSIONS) return ERR_OK;
+    if (s->n < HISTORY_VECTORS || metrics_varying(s) < HISTORY_DIMENSIONS) return ERR_OK;
     const size_t n = (size_t)s->n;
     double *x = malloc(n * DIMS * sizeof *x), *scratch = malloc(3 * n * sizeof *scratch);
     f->outlier = malloc(n * sizeof *f->outlier);
@@ -283,7 +283,7 @@ static enum err_code find_outliers(struct history_findings *f, const struct hist
     if (!rc) rc = series_isolation(f->isolation, x, s->n, DIMS, 1, why);
     for (int i = 0; i < s->n && !rc; i++) {
         if (!(f->isolation[i] > HISTORY_OUTLIER)) continue;
-        const struct history_outlier far = farthest(s, i, scratch);
+        const struct history_outlier far = metric_farthest(s, i, scratch);
         if (fabs(far.z) > HISTORY_UNUSUAL) f->outlier[f->outliers++] = far;
     }
     free(x);
@@ -297,7 +297,7 @@ enum err_code history_detect(struct history_findings *out, const struct history_
     const size_t n = (size_t)MAX(s->n, 1);
     struct known k;
     *out = (struct history_findings){ .cusum = { .alarm = -1, .since = -1 } };
-    enum err_code rc = known_open(&k, s, why);
+    enum err_code rc = known_levels_open(&k, s, why);
     if (rc) return rc;
     out->known = k.n;
     out->average = malloc(3 * n * sizeof *out->average);
@@ -311,11 +311,11 @@ enum err_code history_detect(struct history_findings *out, const struct history_
         for (int i = 0; i < k.n; i++) out->average[k.place[i]] = k.z[i];
         series_robust_z(k.level, k.n, k.scratch, k.z);
         for (int i = 0; i < k.n; i++) out->z[k.place[i]] = k.z[i];
-        rc = find_outliers(out, s, why);
+        rc = outliers_find(out, s, why);
     }
     out->judged = k.n >= HISTORY_LEAST;
-    if (!rc && out->judged) rc = find_changes(out, s, &k, min_effect, why);
-    if (!rc && out->judged) find_alarm(out, &k);
+    if (!rc && out->judged) rc = changes_find(out, s, &k, min_effect, why);
+    if (!rc && out->judged) alarm_find(out, &k);
     free(k.level);
     free(k.place);
     if (rc) history_findings_free(out);

@@ -1,4 +1,4 @@
-/* advisor/history/results.c - see history.h. */
+/* advisor/history/results.c - reads a run's results from its cells (history.h). */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -9,14 +9,14 @@
 
 struct reader {
     struct results *out;
-    int64_t cell_id; /* the canary being read */
+    int64_t cell_id; /* sums of the canary being read */
     int canaries[RESULT_METRICS];
     double first[RESULT_METRICS], last[RESULT_METRICS];
 };
 
 static const char CONFIRM[] = "confirm";
 
-static bool counts(const char *phase)
+static bool cell_counts(const char *phase)
 {
     static const char *const PHASES[] = { "block", CONFIRM, "bench", "eval" };
     for (size_t i = 0; i < COUNT_OF(PHASES); i++)
@@ -26,7 +26,7 @@ static bool counts(const char *phase)
 
 static enum err_code no_memory(struct err *why)
 {
-    return err_set(why, ERR_NOMEM, "no memory for the results of a run");
+    return err_set(why, ERR_NOMEM, "out of memory for the results of a run");
 }
 
 static struct result *result_at(struct results *r, const struct value_row *v)
@@ -46,7 +46,7 @@ static struct result *result_at(struct results *r, const struct value_row *v)
     return new;
 }
 
-/* Cells of one block are one observation; cells outside blocks are one each. `id` tells those apart. */
+/* Cells of one block form one unit; a cell outside blocks is a unit of its own, told apart by `id`. */
 static struct result_unit *unit_at(struct result *r, const struct value_row *v, bool same_cell)
 {
     const bool confirm = !strcmp(v->phase, CONFIRM);
@@ -68,7 +68,7 @@ static struct result_unit *unit_at(struct result *r, const struct value_row *v, 
     return new;
 }
 
-static void add_canary(struct reader *r, const struct value_row *v, int metric)
+static void canary_add(struct reader *r, const struct value_row *v, int metric)
 {
     struct results *out = r->out;
     const double y = log(v->value);
@@ -79,16 +79,16 @@ static void add_canary(struct reader *r, const struct value_row *v, int metric)
     out->canary[metric] = n ? out->canary[metric] + (y - out->canary[metric]) / (n + 1) : y;
 }
 
-static enum err_code add_value(void *ctx, const struct value_row *v, struct err *why)
+static enum err_code unit_add(void *ctx, const struct value_row *v, struct err *why)
 {
     struct reader *r = ctx;
     const bool canary = !strcmp(v->phase, CANARY_PHASE);
-    if (!canary && !counts(v->phase)) return ERR_OK;
+    if (!canary && !cell_counts(v->phase)) return ERR_OK;
     const struct metric *m = metric_find(v->metric);
     if (!m || m->kind != METRIC_CELL || !(v->value > 0) || isinf(v->value)) return ERR_OK;
     const int metric = (int)(m - METRICS) - METRIC_SENSOR_COUNT;
     if (canary) {
-        add_canary(r, v, metric);
+        canary_add(r, v, metric);
         return ERR_OK;
     }
     struct result *result = result_at(r->out, v);
@@ -108,7 +108,7 @@ enum err_code results_read(struct results *out, struct db *d, int64_t run_id, st
     for (int i = 0; i < RESULT_METRICS; i++) out->canary[i] = out->canary_drift[i] = NAN;
     enum err_code rc = db_run_get(d, run_id, &out->run, why);
     if (!rc) rc = capsule_load(&out->capsule, d, run_id, why);
-    if (!rc) rc = db_value_list(d, run_id, add_value, &r, why);
+    if (!rc) rc = db_value_list(d, run_id, unit_add, &r, why);
     for (int i = 0; i < RESULT_METRICS; i++)
         if (r.canaries[i] > 1) out->canary_drift[i] = r.last[i] - r.first[i];
     if (rc) results_free(out);

@@ -1,4 +1,4 @@
-/* advisor/history/series.c - the plain tools for a series: see history.h. */
+/* advisor/history/series.c - moving average, robust z, CUSUM, two-sample test and urgency (history.h). */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -18,19 +18,19 @@ void series_moving_average(const double *x, int n, int window, double *out)
     }
 }
 
-static int by_value(const void *a, const void *b)
+static int double_compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* Median of the known values of x; `sorted` is overwritten. */
+/* Median of the known values of x; overwrites `sorted`. */
 static double median(const double *x, int n, double *sorted)
 {
     int known = 0;
     for (int i = 0; i < n; i++)
         if (!isnan(x[i])) sorted[known++] = x[i];
-    qsort(sorted, (size_t)known, sizeof *sorted, by_value);
+    qsort(sorted, (size_t)known, sizeof *sorted, double_compare);
     return stats_quantile_sorted(sorted, known, 0.5);
 }
 
@@ -53,7 +53,7 @@ void series_robust_z(const double *x, int n, double *scratch, double *z)
 
 void series_self_starting_z(const double *x, int n, double *z)
 {
-    double mean = 0, squares = 0; /* of the k known values so far (Welford 1962) */
+    double mean = 0, squares = 0; /* mean and sum of squares of the k known values so far (Welford 1962) */
     int k = 0;
     for (int i = 0; i < n; i++) {
         z[i] = NAN;
@@ -61,7 +61,7 @@ void series_self_starting_z(const double *x, int n, double *z)
         const double sd = k > 1 ? sqrt(squares / (k - 1)) : 0;
         if (sd > 0) {
             const double t = sqrt(k / (k + 1.0)) * (x[i] - mean) / sd;
-            /* by the lower tail, where the distribution function keeps its digits */
+            /* computed from the lower tail, where the distribution function keeps its precision */
             z[i] = copysign(stats_normal_quantile(stats_t_cdf(-fabs(t), k - 1)), t);
         }
         k++;
@@ -110,11 +110,11 @@ struct two_samples series_test(const double *a, int na, const double *b, int nb,
         const double va = sum_of_squares(a, na) / (na - 1) / na, vb = sum_of_squares(b, nb) / (nb - 1) / nb;
         t.se = sqrt(va + vb);
         t.df = (va + vb) * (va + vb) / (va * va / (na - 1) + vb * vb / (nb - 1));
-        if (va + vb == 0) t.df = na + nb - 2; /* no spread at all: any number says the same */
+        if (va + vb == 0) t.df = na + nb - 2; /* all values are equal */
     }
     if (t.se > 0)
         t.p = 2 * stats_t_cdf(-fabs(t.difference) / t.se, t.df);
-    else if (t.se == 0) /* values without noise, such as bytes: any difference is one */
+    else if (t.se == 0) /* values without noise, such as bytes: any difference is significant */
         t.p = t.difference == 0 ? 1 : 0;
     return t;
 }
@@ -136,7 +136,7 @@ const char *priority_name(enum priority p)
 enum priority repair_priority(double effect, double p)
 {
     static const struct {
-        double loss; /* as a share: at least */
+        double loss; /* smallest loss, as a share */
         enum priority sure, firm, fair;
     } RULES[] = {
         { 0.10, PRIORITY_HIGH, PRIORITY_HIGH, PRIORITY_MEDIUM },

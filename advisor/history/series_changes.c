@@ -1,9 +1,9 @@
-/* advisor/history/series_changes.c - where the level of a series changed: E-divisive (Matteson and James
- * 2014) with the significance test that Hunter (Fleming et al. 2023) put in place of permutations, because it
- * is exact enough for a level and deterministic.
+/* advisor/history/series_changes.c - change points of a series: E-divisive (Matteson and James 2014), with
+ * the t test that Hunter (Fleming et al. 2023) uses in place of permutations, because it is deterministic and
+ * precise enough for a level.
  *
- * Sums of |x_i - x_j| over all pairs inside [a, b) are kept for every a and b, so that the divergence of any
- * cut costs three look-ups. */
+ * The sums of |x_i - x_j| over all pairs inside [a, b) are tabulated for every a and b, so that the
+ * divergence of any split takes three look-ups. */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ struct distances {
     double *within; /* [n][n+1]: sum over pairs i < j of [a, b) at a * (n+1) + b */
 };
 
-static double within(const struct distances *d, int a, int b)
+static double pair_mean(const struct distances *d, int a, int b)
 {
     return d->within[(size_t)a * ((size_t)d->n + 1) + (size_t)b];
 }
@@ -32,24 +32,24 @@ static enum err_code distances_open(struct distances *d, const double *x, int n,
     const size_t row = (size_t)n + 1;
     d->n = n;
     d->within = calloc((size_t)n * row, sizeof *d->within);
-    if (!d->within) return err_set(why, ERR_NOMEM, "no memory for the changes of %d values", n);
+    if (!d->within) return err_set(why, ERR_NOMEM, "out of memory for the change points of %d values", n);
     for (int b = 0; b < n; b++) {
         double to_b = 0; /* sum of |x_i - x_b| over i in [a, b) */
         for (int a = b; a >= 0; a--) {
             to_b += fabs(x[a] - x[b]);
-            d->within[(size_t)a * row + (size_t)b + 1] = (a < b ? within(d, a, b) : 0) + to_b;
+            d->within[(size_t)a * row + (size_t)b + 1] = (a < b ? pair_mean(d, a, b) : 0) + to_b;
         }
     }
     return ERR_OK;
 }
 
-/* Of cutting [from, tau) from [tau, to). */
+/* Divergence of the split of [from, to) at tau. */
 static double divergence(const struct distances *d, int from, int tau, int to)
 {
     const double n = tau - from, m = to - tau;
     if (n < 2 || m < 2) return NAN;
-    const double left = within(d, from, tau), right = within(d, tau, to);
-    const double cross = within(d, from, to) - left - right;
+    const double left = pair_mean(d, from, tau), right = pair_mean(d, tau, to);
+    const double cross = pair_mean(d, from, to) - left - right;
     return n * m / (n + m) * (2 * cross / (n * m) - 2 * left / (n * (n - 1)) - 2 * right / (m * (m - 1)));
 }
 
@@ -77,9 +77,9 @@ static bool is_change(const struct search *s, int from, int tau, int to, struct 
     return t.p < s->rule->alpha && fabs(t.difference) >= s->rule->min_effect;
 }
 
-/* The best cut of [from, to), where the right part may end before `to`: a level that came and went would
- * otherwise hide in the mean of what followed. */
-static bool best_cut(const struct search *s, int from, int to, int *tau, int *kappa)
+/* The best split of [from, to). The right part may end before `to`, otherwise a level that came and went
+ * would be averaged with what followed. */
+static bool split_best(const struct search *s, int from, int to, int *tau, int *kappa)
 {
     const int least = s->rule->min_segment;
     double best = 0;
@@ -95,26 +95,26 @@ static bool best_cut(const struct search *s, int from, int to, int *tau, int *ka
     return *tau >= 0;
 }
 
-static void search(struct search *s, int from, int to)
+static void changes_search(struct search *s, int from, int to)
 {
     int tau, kappa;
     struct change c;
-    if (!best_cut(s, from, to, &tau, &kappa) || !is_change(s, from, tau, kappa, &c)) return;
+    if (!split_best(s, from, to, &tau, &kappa) || !is_change(s, from, tau, kappa, &c)) return;
     s->cut[s->cuts++] = tau;
-    search(s, from, tau);
-    search(s, tau, to);
+    changes_search(s, from, tau);
+    changes_search(s, tau, to);
 }
 
-static int by_place(const void *a, const void *b)
+static int change_compare(const void *a, const void *b)
 {
     return *(const int *)a - *(const int *)b;
 }
 
-/* Between its neighbours a point may say less than in the range that was searched: the weakest goes until all
- * that are left hold. */
-static int prune(struct search *s, int n, struct change *out)
+/* Between its neighbours a point may be less significant than in the range that was searched. Remove the
+ * weakest one until all remaining points are significant. */
+static int changes_prune(struct search *s, int n, struct change *out)
 {
-    qsort(s->cut, (size_t)s->cuts, sizeof *s->cut, by_place);
+    qsort(s->cut, (size_t)s->cuts, sizeof *s->cut, change_compare);
     for (;;) {
         int weakest = -1;
         for (int i = 0; i < s->cuts; i++) {
@@ -136,7 +136,8 @@ enum err_code series_changes(struct change **out, int *count, const double *x, i
     if (n > LONGEST)
         return err_set(why, ERR_USAGE, "a series of %d values: at most %d can be searched for changes", n,
                        LONGEST);
-    if (rule->min_segment < 2) return err_set(why, ERR_USAGE, "a segment of %d values", rule->min_segment);
+    if (rule->min_segment < 2)
+        return err_set(why, ERR_USAGE, "a segment of %d values: expected at least 2", rule->min_segment);
     if (n < 2 * rule->min_segment) return ERR_OK;
     struct search s = { .x = x, .rule = rule };
     enum err_code rc = distances_open(&s.d, x, n, why);
@@ -144,10 +145,10 @@ enum err_code series_changes(struct change **out, int *count, const double *x, i
     s.cut = malloc((size_t)n * sizeof *s.cut);
     struct change *changes = malloc((size_t)n * sizeof *changes);
     if (s.cut && changes) {
-        search(&s, 0, n);
-        *count = prune(&s, n, changes);
+        changes_search(&s, 0, n);
+        *count = changes_prune(&s, n, changes);
     } else {
-        rc = err_set(why, ERR_NOMEM, "no memory for the changes of %d values", n);
+        rc = err_set(why, ERR_NOMEM, "out of memory for the change points of %d values", n);
     }
     free(s.cut);
     free(s.d.within);

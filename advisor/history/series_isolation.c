@@ -1,8 +1,9 @@
-/* advisor/history/series_isolation.c - isolation forest: a run whose metrics together look like no other's,
- * although each alone might pass. Random cuts separate what is unusual after few of them.
+/* advisor/history/series_isolation.c - isolation forest (Liu, Ting, Zhou 2008): detects a run whose metrics
+ * are unusual in combination, although each one alone may be ordinary. Random cuts isolate an unusual vector
+ * after few cuts.
  *
- * Trees are never stored: the depth at which one vector ends is found by splitting the sample on the way
- * down, which is all that a score needs. */
+ * Trees are not stored. The depth of a vector is found by splitting the sample on the way down, which is all
+ * that a score needs. */
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -18,28 +19,28 @@ double isolation_depth(double n)
     return 2 * (log(n - 1) + EULER) - 2 * (n - 1) / n;
 }
 
-/* One tree over `sample` (indices into x): a node is a range of it. */
+/* One tree over `sample` (indices into x); a node is a range of it. */
 struct forest {
     const double *x;
-    int n, dims, limit; /* limit: depth at which cutting stops */
+    int n, dims, limit; /* maximum depth */
     int *sample;
-    double *depth; /* [n] sum over trees */
+    double *depth; /* [n] sum of depths over the trees */
     uint64_t random;
 };
 
-static double unit(struct forest *f)
+static double random_unit(struct forest *f)
 {
     return (double)(stats_random(&f->random) >> 11) * 0x1p-53;
 }
 
-static double at(const struct forest *f, int i, int dim)
+static double value_at(const struct forest *f, int i, int dim)
 {
     return f->x[(size_t)i * (size_t)f->dims + (size_t)dim];
 }
 
-/* A dimension in which the node's vectors differ, each of those as likely, and a place between their
- * extremes; false when the vectors are all the same. */
-static bool choose_cut(struct forest *f, const int *node, int n, int *dim, double *place)
+/* Choose a dimension in which the node's vectors differ, uniformly, and a value between their extremes. False
+ * when all vectors are equal. */
+static bool cut_choose(struct forest *f, const int *node, int n, int *dim, double *place)
 {
     *dim = 0;
     double least = 0, most = 0;
@@ -47,24 +48,25 @@ static bool choose_cut(struct forest *f, const int *node, int n, int *dim, doubl
     for (int d = 0; d < f->dims; d++) {
         double low = INFINITY, high = -INFINITY;
         for (int i = 0; i < n; i++) {
-            low = fmin(low, at(f, node[i], d));
-            high = fmax(high, at(f, node[i], d));
+            low = fmin(low, value_at(f, node[i], d));
+            high = fmax(high, value_at(f, node[i], d));
         }
-        if (!(high > low) || unit(f) * ++differing >= 1) continue; /* the k-th is taken with 1 / k */
+        /* reservoir sampling: take the k-th with probability 1 / k */
+        if (!(high > low) || random_unit(f) * ++differing >= 1) continue;
         *dim = d;
         least = low;
         most = high;
     }
-    *place = least + unit(f) * (most - least);
+    *place = least + random_unit(f) * (most - least);
     return differing > 0;
 }
 
-/* Those below the cut first; returns how many. */
-static int partition(const struct forest *f, int *node, int n, int dim, double place)
+/* Move the vectors below the cut to the front; returns their number. */
+static int sample_partition(const struct forest *f, int *node, int n, int dim, double place)
 {
     int below = 0;
     for (int i = 0; i < n; i++) {
-        if (!(at(f, node[i], dim) < place)) continue;
+        if (!(value_at(f, node[i], dim) < place)) continue;
         const int moved = node[i];
         node[i] = node[below];
         node[below++] = moved;
@@ -72,52 +74,53 @@ static int partition(const struct forest *f, int *node, int n, int dim, double p
     return below;
 }
 
-/* Grow one node and send down it every vector, in the sample or not. */
-static void descend(struct forest *f, int *node, int n, int *visitors, int visiting, int depth)
+/* Split one node, and pass every vector down, whether it is in the sample or not. */
+static void tree_descend(struct forest *f, int *node, int n, int *visitors, int visiting, int depth)
 {
     int dim;
     double place;
     if (!visiting) return;
-    if (n <= 1 || depth >= f->limit || !choose_cut(f, node, n, &dim, &place)) {
+    if (n <= 1 || depth >= f->limit || !cut_choose(f, node, n, &dim, &place)) {
         for (int i = 0; i < visiting; i++) f->depth[visitors[i]] += depth + isolation_depth(n);
         return;
     }
-    const int below = partition(f, node, n, dim, place);
-    const int visiting_below = partition(f, visitors, visiting, dim, place);
-    descend(f, node, below, visitors, visiting_below, depth + 1);
-    descend(f, node + below, n - below, visitors + visiting_below, visiting - visiting_below, depth + 1);
+    const int below = sample_partition(f, node, n, dim, place);
+    const int visiting_below = sample_partition(f, visitors, visiting, dim, place);
+    tree_descend(f, node, below, visitors, visiting_below, depth + 1);
+    tree_descend(f, node + below, n - below, visitors + visiting_below, visiting - visiting_below, depth + 1);
 }
 
-static int by_value(const void *a, const void *b)
+static int double_compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* x with its unknown values replaced; `column` is scratch of [n]. A column without any value becomes 0. */
+/* Copy x with unknown values replaced by the column's median; 0 in a column without values. `column`: scratch
+ * of [n]. */
 static void fill_unknown(double *to, const double *x, int n, int dims, double *column)
 {
     for (int d = 0; d < dims; d++) {
         int known = 0;
         for (int i = 0; i < n; i++)
             if (!isnan(x[i * dims + d])) column[known++] = x[i * dims + d];
-        qsort(column, (size_t)known, sizeof *column, by_value);
+        qsort(column, (size_t)known, sizeof *column, double_compare);
         const double middle = known ? stats_quantile_sorted(column, known, 0.5) : 0;
         for (int i = 0; i < n; i++) to[i * dims + d] = isnan(x[i * dims + d]) ? middle : x[i * dims + d];
     }
 }
 
-static void grow(struct forest *f, int *visitors, int size)
+static void tree_grow(struct forest *f, int *visitors, int size)
 {
     for (int t = 0; t < TREES; t++) {
         for (int i = 0; i < f->n; i++) f->sample[i] = visitors[i] = i;
-        for (int i = 0; i < size; i++) { /* the first `size` of a shuffle: a sample without replacement */
-            const int k = i + (int)(unit(f) * (f->n - i));
+        for (int i = 0; i < size; i++) { /* the first `size` of a shuffle: sampling without replacement */
+            const int k = i + (int)(random_unit(f) * (f->n - i));
             const int moved = f->sample[i];
             f->sample[i] = f->sample[k];
             f->sample[k] = moved;
         }
-        descend(f, f->sample, size, visitors, f->n, 0);
+        tree_descend(f, f->sample, size, visitors, f->n, 0);
     }
 }
 
@@ -141,10 +144,10 @@ enum err_code series_isolation(double *score, const double *x, int n, int dims, 
                             .random = seed,
                             .limit = (int)ceil(log2(size)) };
         for (int i = 0; i < n; i++) f.depth[i] = 0;
-        grow(&f, sample + n, size);
+        tree_grow(&f, sample + n, size);
         for (int i = 0; i < n; i++) score[i] = exp2(-f.depth[i] / TREES / isolation_depth(size));
     } else {
-        rc = err_set(why, ERR_NOMEM, "no memory for the outliers of %d vectors", n);
+        rc = err_set(why, ERR_NOMEM, "out of memory for the outliers of %d vectors", n);
     }
     free(filled);
     free(column);

@@ -1,7 +1,7 @@
 /* advisor/outcome/outcome.c - a finished run as samples of FAMILIES_OUTCOME.
  *
- * An outcome is replaced as a whole by the next run of the same experiment on the same machine; run ids and
- * hashes stand only in _info samples. What cannot be known is not told. */
+ * The next run of the same experiment on the same machine replaces an outcome as a whole. Run ids and hashes
+ * appear only in _info samples. Unknown values are left out. */
 #include "advisor/outcome/outcome.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static const char *model_name(const struct experiment_state *s)
     return file_name(s->spec.model);
 }
 
-/* Labels name files, never paths: the same question from another folder is the same question. */
+/* Labels hold file names without paths: the same question asked in another folder is the same question. */
 static void short_workload(const struct experiment_state *s, char *buf, size_t size)
 {
     struct workload w = s->spec.workload;
@@ -42,7 +42,7 @@ static void short_line(const struct experiment_state *s, int arm, char *buf, siz
     config_line(&c, buf, size);
 }
 
-/* Stable over runs: the same question on the same model is the same group. */
+/* Stable over runs: the same question about the same model is the same group. */
 static void experiment_name(const struct experiment_state *s, char *buf, size_t size)
 {
     char workload[576], line[CONFIG_LINE];
@@ -56,14 +56,14 @@ static void experiment_name(const struct experiment_state *s, char *buf, size_t 
         snprintf(buf + n, size - n, ", %s of %s", s->spec.metric ? s->spec.metric->name : "", workload);
 }
 
-/* ---------------------------------------------------------------- what a run concluded */
+/* ---------------------------------------------------------------- conclusion of a run */
 
 static bool succeeded(const struct run_row *r)
 {
     return !strcmp(r->state, "done") && strcmp(r->verdict, "invalid");
 }
 
-/* When this experiment last ended with a usable verdict, this run or an earlier one; NAN when never. */
+/* When this experiment last ended with a valid verdict, in this run or an earlier one; NAN: never. */
 static double last_success(struct db *d, const struct run_row *row)
 {
     struct run_row *rows = NULL;
@@ -82,7 +82,7 @@ static double last_success(struct db *d, const struct run_row *row)
     return at;
 }
 
-static void set_effect(struct outcome *o, const struct experiment_state *s)
+static void outcome_set_effect(struct outcome *o, const struct experiment_state *s)
 {
     const bool turned = s->spec.metric && s->spec.metric->better < 0;
     const struct comparison *c = experiment_headline(s);
@@ -99,7 +99,7 @@ static void set_effect(struct outcome *o, const struct experiment_state *s)
     o->verdict = s->verdict;
 }
 
-static void set_arms(struct outcome *o, const struct experiment_state *s)
+static void outcome_set_arms(struct outcome *o, const struct experiment_state *s)
 {
     o->arms = s->spec.arms;
     for (int i = 0; i < o->arms; i++) {
@@ -117,8 +117,8 @@ static void set_arms(struct outcome *o, const struct experiment_state *s)
     }
 }
 
-static void set_times(struct outcome *o, const struct experiment_state *s, struct db *d,
-                      const struct run_row *row)
+static void outcome_set_times(struct outcome *o, const struct experiment_state *s, struct db *d,
+                              const struct run_row *row)
 {
     o->last_run = (double)(row->ended_ms ? row->ended_ms : row->started_ms) * 1e-3;
     o->last_success = last_success(d, row);
@@ -132,24 +132,24 @@ enum err_code outcome_load(struct outcome *out, struct db *d, int64_t run_id, st
     struct run_row row = { 0 };
     enum err_code rc = db_run_get(d, run_id, &row, why);
     if (rc) return rc;
-    struct experiment_state *s = malloc(sizeof(*s)); /* large */
-    rc = s ? experiment_load(s, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    struct experiment_state *s = malloc(sizeof(*s)); /* large, so not on the stack */
+    rc = s ? experiment_load(s, d, run_id, why) : err_set(why, ERR_NOMEM, "out of memory for a run");
     if (!rc) {
         *out = (struct outcome){ .run_id = run_id };
         experiment_name(s, out->experiment, sizeof(out->experiment));
         short_workload(s, out->workload, sizeof(out->workload));
         snprintf(out->machine, sizeof(out->machine), "%s", s->machine_id);
         snprintf(out->metric, sizeof(out->metric), "%s", s->spec.metric ? s->spec.metric->name : "");
-        set_effect(out, s);
-        set_arms(out, s);
-        set_times(out, s, d, &row);
+        outcome_set_effect(out, s);
+        outcome_set_arms(out, s);
+        outcome_set_times(out, s, d, &row);
     }
     free(s);
     run_row_free(&row);
     return rc;
 }
 
-/* ---------------------------------------------------------------- the newest of each */
+/* ---------------------------------------------------------------- newest run of each experiment */
 
 static bool is_there(const struct outcome *o, int n, const struct outcome *x)
 {
@@ -158,16 +158,16 @@ static bool is_there(const struct outcome *o, int n, const struct outcome *x)
     return false;
 }
 
-static const struct outcome *find_run(const struct outcome *o, int n, int64_t run_id)
+static const struct outcome *outcome_find(const struct outcome *o, int n, int64_t run_id)
 {
     for (int i = 0; i < n; i++)
         if (o[i].run_id == run_id) return &o[i];
     return NULL;
 }
 
-/* Two runs of one experiment have the same label, metric, workload and machine: a cheap look before the
- * expensive one. Files of the same name in different folders pass it, and are told apart by nothing. */
-static bool may_be_new(const struct run_row *rows, int i)
+/* Are two runs of the same experiment? Compares label, metric, workload and machine, before the expensive
+ * loading. Files with the same name in different folders are not distinguished. */
+static bool outcome_may_be_new(const struct run_row *rows, int i)
 {
     for (int k = 0; k < i; k++)
         if (!strcmp(rows[k].state, "done") && !strcmp(rows[k].kind, "ab") &&
@@ -183,12 +183,13 @@ enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct d
     enum { LOOK_AT = 200 }; /* of the newest runs */
     struct run_row *rows = NULL;
     int n_rows = 0, n_now = 0;
-    struct outcome *now = calloc(OUTCOMES_MAX + 1, sizeof(*now)); /* one more to load into */
-    if (!now) return err_set(why, ERR_NOMEM, "no memory for outcomes");
+    struct outcome *now = calloc(OUTCOMES_MAX + 1, sizeof(*now)); /* one more, to load into */
+    if (!now) return err_set(why, ERR_NOMEM, "out of memory for outcomes");
     enum err_code rc = db_run_list(d, "ab", LOOK_AT, &rows, &n_rows, why);
     for (int i = 0; i < n_rows && n_now < OUTCOMES_MAX && !rc; i++) {
-        if (strcmp(rows[i].kind, "ab") || strcmp(rows[i].state, "done") || !may_be_new(rows, i)) continue;
-        const struct outcome *known = find_run(out, *n, rows[i].id);
+        if (strcmp(rows[i].kind, "ab") || strcmp(rows[i].state, "done") || !outcome_may_be_new(rows, i))
+            continue;
+        const struct outcome *known = outcome_find(out, *n, rows[i].id);
         struct outcome *o = &now[n_now];
         if (known)
             *o = *known;
@@ -206,7 +207,7 @@ enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct d
     return rc;
 }
 
-/* ---------------------------------------------------------------- as samples */
+/* ---------------------------------------------------------------- samples */
 
 static const char *arm_letter(int i)
 {
@@ -220,26 +221,26 @@ struct label_list {
     int n;
 };
 
-static void add(struct label_list *l, const char *name, const char *value)
+static void label_add(struct label_list *l, const char *name, const char *value)
 {
     l->label[l->n++] = (struct label){ name, value };
 }
 
-/* The labels every sample of an outcome begins with. */
-static struct label_list labels_of(const struct outcome *o, enum outcome_labels kind)
+/* The labels that every sample of an outcome begins with. */
+static struct label_list outcome_labels(const struct outcome *o, enum outcome_labels kind)
 {
     struct label_list l = { .n = 0 };
     if (kind == OUTCOME_ALONE) {
-        add(&l, "experiment", o->experiment);
-        add(&l, "machine", o->machine);
+        label_add(&l, "experiment", o->experiment);
+        label_add(&l, "machine", o->machine);
     }
     return l;
 }
 
-/* Numbers of a whole outcome: where from, and whether metric and workload stand beside. */
+/* Values of a whole outcome: offset, and whether the labels metric and workload are added. */
 static const struct {
     enum family_id family;
-    bool compared; /* labels metric and workload */
+    bool compared; /* add the labels metric and workload */
     const char *label, *value;
     size_t offset;
 } NUMBERS[] = {
@@ -262,10 +263,10 @@ static const struct {
 #undef NUMBER
 };
 
-/* Numbers of each arm. */
+/* Values of each arm. */
 static const struct {
     enum family_id family;
-    size_t offset; /* in arm[] */
+    size_t offset; /* offset in arm[] */
 } ARM_NUMBERS[] = {
 #define NUMBER(FAMILY, FIELD)                                                                                \
     {                                                                                                        \
@@ -286,77 +287,78 @@ static double number_at(const void *base, size_t offset)
     return v;
 }
 
-static void tell_numbers(const struct outcome *o, enum outcome_labels kind, enum family_id f,
-                         const struct family_sink *to)
+static void numbers_export(const struct outcome *o, enum outcome_labels kind, enum family_id f,
+                           const struct family_sink *to)
 {
     for (size_t i = 0; i < COUNT_OF(NUMBERS); i++) {
         if (NUMBERS[i].family != f) continue;
-        struct label_list l = labels_of(o, kind);
-        if (NUMBERS[i].compared) add(&l, "metric", o->metric);
-        if (NUMBERS[i].compared) add(&l, "workload", o->workload);
-        if (NUMBERS[i].label) add(&l, NUMBERS[i].label, NUMBERS[i].value);
+        struct label_list l = outcome_labels(o, kind);
+        if (NUMBERS[i].compared) label_add(&l, "metric", o->metric);
+        if (NUMBERS[i].compared) label_add(&l, "workload", o->workload);
+        if (NUMBERS[i].label) label_add(&l, NUMBERS[i].label, NUMBERS[i].value);
         family_value(to, f, l.label, l.n, number_at(o, NUMBERS[i].offset));
     }
 }
 
-static void tell_arms(const struct outcome *o, enum outcome_labels kind, enum family_id f,
-                      const struct family_sink *to)
+static void arms_export(const struct outcome *o, enum outcome_labels kind, enum family_id f,
+                        const struct family_sink *to)
 {
     for (size_t i = 0; i < COUNT_OF(ARM_NUMBERS); i++)
         for (int a = 0; a < o->arms && ARM_NUMBERS[i].family == f; a++) {
-            struct label_list l = labels_of(o, kind);
-            add(&l, "metric", o->metric);
-            add(&l, "workload", o->workload);
-            add(&l, "arm", arm_letter(a));
+            struct label_list l = outcome_labels(o, kind);
+            label_add(&l, "metric", o->metric);
+            label_add(&l, "workload", o->workload);
+            label_add(&l, "arm", arm_letter(a));
             family_value(to, f, l.label, l.n, number_at(&o->arm[a], ARM_NUMBERS[i].offset));
         }
 }
 
-static void tell_verdict(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+static void verdict_export(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
 {
     for (int v = VERDICT_BETTER; v <= VERDICT_INVALID; v++) {
-        struct label_list l = labels_of(o, kind);
-        add(&l, "metric", o->metric);
-        add(&l, "workload", o->workload);
-        add(&l, "verdict", verdict_name((enum verdict)v));
+        struct label_list l = outcome_labels(o, kind);
+        label_add(&l, "metric", o->metric);
+        label_add(&l, "workload", o->workload);
+        label_add(&l, "verdict", verdict_name((enum verdict)v));
         family_value(to, FAMILY_AB_VERDICT, l.label, l.n, (int)o->verdict == v);
     }
 }
 
-static void tell_models(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+static void models_export(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
 {
     for (int i = 0; i < o->arms; i++) {
-        if (!*o->arm[i].sha256_8) continue; /* it never answered */
-        struct label_list l = labels_of(o, kind);
-        add(&l, "arm", arm_letter(i));
-        add(&l, "model", o->arm[i].model);
-        add(&l, "arch", o->arm[i].arch);
-        add(&l, "quant", o->arm[i].quant);
-        add(&l, "recipe", o->arm[i].recipe);
-        add(&l, "sha256_8", o->arm[i].sha256_8);
+        if (!*o->arm[i].sha256_8) continue; /* it never returned a result */
+        struct label_list l = outcome_labels(o, kind);
+        label_add(&l, "arm", arm_letter(i));
+        label_add(&l, "model", o->arm[i].model);
+        label_add(&l, "arch", o->arm[i].arch);
+        label_add(&l, "quant", o->arm[i].quant);
+        label_add(&l, "recipe", o->arm[i].recipe);
+        label_add(&l, "sha256_8", o->arm[i].sha256_8);
         family_value(to, FAMILY_MODEL_INFO, l.label, l.n, 1);
     }
 }
 
-static void tell_run(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+static void run_export(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
 {
     char id[24];
-    struct label_list l = labels_of(o, kind);
+    struct label_list l = outcome_labels(o, kind);
     snprintf(id, sizeof(id), "%lld", (long long)o->run_id);
-    add(&l, "run", id);
+    label_add(&l, "run", id);
     family_value(to, FAMILY_EXPERIMENT_INFO, l.label, l.n, 1);
 }
 
 void outcomes_tell(const struct outcome *o, int n, enum outcome_labels labels, const struct family_sink *to)
 {
-    for (int i = 0; i < n; i++) tell_models(&o[i], labels, to);
-    for (int f = FAMILY_AB_EFFECT; f < FAMILY_EXPERIMENT_INFO; f++) /* all samples of a family together */
+    for (int i = 0; i < n; i++) models_export(&o[i], labels, to);
+    /* all samples of a family must be adjacent */
+    for (int f = FAMILY_AB_EFFECT; f < FAMILY_EXPERIMENT_INFO; f++)
         for (int i = 0; i < n; i++) {
-            tell_numbers(&o[i], labels, (enum family_id)f, to);
-            tell_arms(&o[i], labels, (enum family_id)f, to);
-            if (f == FAMILY_AB_VERDICT) tell_verdict(&o[i], labels, to);
+            numbers_export(&o[i], labels, (enum family_id)f, to);
+            arms_export(&o[i], labels, (enum family_id)f, to);
+            if (f == FAMILY_AB_VERDICT) verdict_export(&o[i], labels, to);
         }
-    for (int i = 0; i < n; i++) tell_run(&o[i], labels, to);
+    for (int i = 0; i < n; i++) run_export(&o[i], labels, to);
 }
 
 enum err_code outcome_text(char **out, const struct outcome *o, const struct machine *machine,
@@ -371,7 +373,7 @@ enum err_code outcome_text(char **out, const struct outcome *o, const struct mac
     if (e.bad.code)
         rc = err_set(why, e.bad.code, "the exposition of run %lld: %s", (long long)o->run_id, e.bad.message);
     *out = rc ? NULL : str_take(&e.text);
-    if (!rc && !*out) rc = err_set(why, ERR_NOMEM, "no memory for the exposition of a run");
+    if (!rc && !*out) rc = err_set(why, ERR_NOMEM, "out of memory for the exposition of a run");
     exposition_free(&e);
     return rc;
 }
@@ -381,7 +383,8 @@ enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const
 {
     struct outcome *o = malloc(sizeof(*o));
     *out = NULL;
-    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    enum err_code rc = o ? outcome_load(o, d, run_id, why)
+                         : err_set(why, ERR_NOMEM, "out of memory for a run");
     if (!rc) rc = outcome_text(out, o, machine, why);
     free(o);
     return rc;

@@ -1,9 +1,9 @@
-/* advisor/outcome/push.c - outcomes on their way to a Pushgateway, and away from it again.
+/* advisor/outcome/push.c - sends outcomes to a Pushgateway, and deletes them there.
  *
- * Everything goes through the spool, which is written before the network is tried: a gateway, a network or a
- * process that dies on the way loses nothing. One process sends at a time (db_spool_lock), so a body is never
- * on its way twice at once, and an old one never overtakes a newer one of its group. A PUT replaces its
- * group, so one that arrived but was not noted any more, sent again, still counts once. */
+ * Every body is spooled before the network is tried, so a gateway, a network or a process that fails loses
+ * nothing. One process sends at a time (db_spool_lock): a body is never sent twice concurrently, and an old
+ * one never overtakes a newer one of its group. A PUT replaces its group, so a body that is sent again after
+ * an unrecorded success does no harm. */
 #include "advisor/outcome/outcome.h"
 
 #include <stdlib.h>
@@ -18,12 +18,12 @@ static const char JOB[] = "qdyno";
 
 /* ---------------------------------------------------------------- push and spool */
 
-static void put_path(json_t *o, const char *key, const char *value)
+static void path_append(json_t *o, const char *key, const char *value)
 {
     if (value) json_put_str(o, key, value);
 }
 
-/* All of a target but its secrets. */
+/* A target without its secrets. */
 static char *target_document(const struct push_target *t)
 {
     json_t *o = json_object(), *grouping = json_array();
@@ -36,9 +36,9 @@ static char *target_document(const struct push_target *t)
         json_array_append_new(grouping, pair);
     }
     json_put(o, "grouping", grouping);
-    put_path(o, "ca_file", t->auth.ca_file);
-    put_path(o, "cert_file", t->auth.cert_file);
-    put_path(o, "key_file", t->auth.key_file);
+    path_append(o, "ca_file", t->auth.ca_file);
+    path_append(o, "cert_file", t->auth.cert_file);
+    path_append(o, "key_file", t->auth.key_file);
     json_put_bool(o, "insecure", t->auth.insecure);
     json_put_num(o, "timeout_s", t->auth.timeout_s);
     char *text = json_line(o);
@@ -46,17 +46,17 @@ static char *target_document(const struct push_target *t)
     return text;
 }
 
-/* What became of a body that was sent under our hold, in the spool. */
-static void note_failure(struct db *d, const struct spool_row *row, const struct err *bad)
+/* Record in the spool the result of sending a body. The caller holds the spool. */
+static void failure_record(struct db *d, const struct spool_row *row, const struct err *bad)
 {
     const int64_t wait = MIN((int64_t)BACK_OFF_FIRST_MS << MIN(row->attempts, 20), BACK_OFF_MOST_MS);
     struct err ignored;
     (void)db_spool_failed(d, row->id, clock_unix_ms() + wait, bad->message, &ignored);
 }
 
-/* Send what waits for this group: ours, or a newer one that took its place. Nothing there: another process
- * was faster, and it has arrived. */
-static enum err_code send_group(struct db *d, const struct push_target *target, const char *url,
+/* Send what waits for this group: our body, or a newer one that replaced it. Nothing there: another process
+ * has sent it. */
+static enum err_code group_send(struct db *d, const struct push_target *target, const char *url,
                                 bool *spooled, struct err *why)
 {
     struct spool_row row = { 0 };
@@ -72,9 +72,9 @@ static enum err_code send_group(struct db *d, const struct push_target *target, 
         struct err ignored;
         *spooled = rc == ERR_ABSENT;
         if (*spooled)
-            note_failure(d, &row, &bad);
+            failure_record(d, &row, &bad);
         else
-            (void)db_spool_done(d, row.id, &ignored); /* refused for good: it is said now */
+            (void)db_spool_done(d, row.id, &ignored); /* refused permanently: report it now */
         if (why) *why = bad;
     }
     spool_row_free(&row);
@@ -87,14 +87,14 @@ static enum err_code spool_then_send(struct db *d, const struct push_target *tar
     char *url = NULL, *text = NULL;
     const double timeout_s = target->auth.timeout_s > 0 ? target->auth.timeout_s : 10;
     enum err_code rc = push_url(&url, target, why);
-    if (!rc && !(text = target_document(target))) rc = err_set(why, ERR_NOMEM, "no memory for a push");
+    if (!rc && !(text = target_document(target))) rc = err_set(why, ERR_NOMEM, "out of memory for a push");
     if (!rc && (rc = db_spool_put(d, url, text, body, why))) err_prefix(why, "nothing was sent");
     if (!rc) {
         *spooled = true;
         rc = db_spool_lock(d, (int64_t)(HOLD_TIMEOUTS * timeout_s * 1e3), why);
         if (!rc) {
             *spooled = false;
-            rc = send_group(d, target, url, spooled, why);
+            rc = group_send(d, target, url, spooled, why);
             db_spool_unlock(d);
         }
     }
@@ -103,8 +103,8 @@ static enum err_code spool_then_send(struct db *d, const struct push_target *tar
     return rc;
 }
 
-/* When it was tried, for the run's trace; that this cannot be noted is no reason to fail. */
-static void note_push(struct db *d, int64_t run_id, struct moment begun, const struct err *bad)
+/* Record the time of the attempt for the run's trace; a failure to record it is ignored. */
+static void push_record(struct db *d, int64_t run_id, struct moment begun, const struct err *bad)
 {
     struct err ignored;
     struct span_row span = span_until_now("push", begun, bad->message);
@@ -118,10 +118,11 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
     char *body = NULL;
     *spooled = false;
     struct outcome *o = malloc(sizeof(*o));
-    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    enum err_code rc = o ? outcome_load(o, d, run_id, why)
+                         : err_set(why, ERR_NOMEM, "out of memory for a run");
     if (!rc) rc = outcome_text(&body, o, machine, why);
     if (!rc) {
-        /* The machine of the run, not of whoever pushes it. */
+        /* The machine that ran the run, not the one that pushes it. */
         const struct label grouping[] = { { "experiment", o->experiment }, { "machine", o->machine } };
         target->job = JOB;
         target->grouping = grouping;
@@ -129,9 +130,9 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
         struct err bad = { 0 };
         const struct moment begun = moment_now();
         rc = spool_then_send(d, target, body, spooled, &bad);
-        note_push(d, run_id, begun, &bad);
+        push_record(d, run_id, begun, &bad);
         if (rc && why) *why = bad;
-        target->grouping = NULL; /* it points into this frame */
+        target->grouping = NULL; /* it points into this stack frame */
         target->n_grouping = 0;
     }
     free(body);
@@ -139,7 +140,7 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
     return rc;
 }
 
-/* A spooled target again, with the caller's secrets if they are meant for the same gateway. `o` must outlive
+/* A spooled target with the caller's secrets, provided that they belong to the same gateway. `o` must outlive
  * *t; labels: room for `most`. */
 static enum err_code target_read(struct push_target *t, struct label *labels, int most, const json_t *o,
                                  const struct push_target *auth, struct err *why)
@@ -161,7 +162,7 @@ static enum err_code target_read(struct push_target *t, struct label *labels, in
         const char *name = json_string_value(json_array_get(pair, 0));
         const char *value = json_string_value(json_array_get(pair, 1));
         if (!name || !value || t->n_grouping == most)
-            return err_set(why, ERR_FORMAT, "a spooled push has a bad grouping key");
+            return err_set(why, ERR_FORMAT, "a spooled push has an invalid grouping key");
         labels[t->n_grouping++] = (struct label){ name, value };
     }
     if (!t->url) return err_set(why, ERR_FORMAT, "a spooled push has no url");
@@ -173,7 +174,7 @@ static enum err_code target_read(struct push_target *t, struct label *labels, in
     return ERR_OK;
 }
 
-static enum err_code send_spooled(struct db *d, const struct spool_row *row, const struct push_target *auth,
+static enum err_code spooled_send(struct db *d, const struct spool_row *row, const struct push_target *auth,
                                   struct err *why)
 {
     json_t *o = NULL;
@@ -191,8 +192,8 @@ static enum err_code send_spooled(struct db *d, const struct spool_row *row, con
     return rc;
 }
 
-/* A row that fails moves behind the others, so going round once is `count` steps. */
-static enum err_code send_due(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
+/* A row that fails moves to the end, so one pass takes `count` steps. */
+static enum err_code due_send(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
                               struct err *why)
 {
     enum err_code worst = ERR_OK;
@@ -203,10 +204,11 @@ static enum err_code send_due(struct db *d, const struct push_target *auth, bool
         if (rc) return rc;
         if (!found) break;
         struct err bad = { 0 };
-        rc = send_spooled(d, &row, auth, &bad);
+        rc = spooled_send(d, &row, auth, &bad);
         *sent += !rc;
-        /* Refused ones are kept, too: the reason may be another group's type, and stands in the row. */
-        if (rc) note_failure(d, &row, &bad);
+        /* Refused bodies are kept, too: the reason may lie in another group's metric type; the row holds it.
+         */
+        if (rc) failure_record(d, &row, &bad);
         if (rc && !worst) {
             worst = rc;
             if (why) *why = bad;
@@ -223,14 +225,14 @@ enum err_code outcome_flush(struct db *d, const struct push_target *auth, bool i
     if (db_spool_count(d) == 0) return ERR_OK;
     enum err_code rc = db_spool_lock(d, 0, why);
     if (rc) return rc == ERR_ABSENT ? ERR_OK : rc;
-    rc = send_due(d, auth, ignore_back_off, sent, why);
+    rc = due_send(d, auth, ignore_back_off, sent, why);
     db_spool_unlock(d);
     return rc;
 }
 
 /* ---------------------------------------------------------------- prune */
 
-static enum err_code delete_group(struct db *d, const struct push_target *target, const char *url,
+static enum err_code group_delete(struct db *d, const struct push_target *target, const char *url,
                                   struct err *why)
 {
     enum err_code rc = push_delete_url(target, url, NULL, why);
@@ -251,7 +253,7 @@ enum err_code outcome_prune(struct db *d, const struct push_target *target, cons
         enum prune_fate fate = PRUNE_KEPT;
         if (groups[i].last_ms < spec->before_ms) {
             fate = spec->dry_run ? PRUNE_WOULD : PRUNE_DELETED;
-            if (!spec->dry_run) rc = delete_group(d, target, groups[i].url, why);
+            if (!spec->dry_run) rc = group_delete(d, target, groups[i].url, why);
         }
         if (!rc && spec->said) spec->said(spec->ctx, &groups[i], fate);
     }

@@ -1,8 +1,8 @@
-/* advisor/outcome/scrape.c - see outcome.h.
+/* advisor/outcome/scrape.c - the scrape page (outcome.h).
  *
- * The database is opened for each look and only read, so a page never stands in the way of a measurement and
- * follows a file that was replaced. A look that fails or takes too long changes nothing: the page repeats
- * what it knew, and says so. */
+ * The database is opened for each page and only read, so a page never blocks a measurement, and it follows a
+ * file that was replaced. When reading fails or takes too long, the page repeats its previous values and says
+ * so. */
 #include "advisor/outcome/outcome.h"
 
 #include <math.h>
@@ -20,22 +20,22 @@ struct scrape {
     char *db_path; /* NULL: the default place */
     struct sampler_thread *sampler;
     const struct machine *machine;
-    struct readings readings; /* large: kept here */
+    struct readings readings; /* large */
 
     bool up;
     struct err absence;
     dev_t device;
-    ino_t inode; /* of the file that was counted */
+    ino_t inode; /* identity of the file whose requests were counted */
     struct request_totals totals;
     struct outcome outcomes[OUTCOMES_MAX];
     struct count_row runs[COUNTS_MAX], cells[COUNTS_MAX];
     int n_outcomes, n_runs, n_cells;
     double canary_read, canary_ops, canary_time;
-    struct watch_told watch;
+    struct watch_export watch;
 };
 
-/* Another file under the same name: what was counted in the old one is over. */
-static void notice_file(struct scrape *s, const char *path)
+/* The database was replaced by another file: start counting again. */
+static void file_check_identity(struct scrape *s, const char *path)
 {
     struct stat st;
     if (stat(path, &st) || (st.st_dev == s->device && st.st_ino == s->inode)) return;
@@ -43,10 +43,10 @@ static void notice_file(struct scrape *s, const char *path)
     s->inode = st.st_ino;
     memset(&s->totals, 0, sizeof(s->totals));
     s->n_outcomes = 0;
-    watch_told_free(&s->watch);
+    watch_export_free(&s->watch);
 }
 
-static enum err_code read_canary(struct scrape *s, struct db *d, struct err *why)
+static enum err_code canary_read(struct scrape *s, struct db *d, struct err *why)
 {
     int64_t at_ms = 0;
     enum err_code rc = db_latest(d, CANARY_PHASE, METRICS[METRIC_CANARY_READ].name, &s->canary_read, &at_ms,
@@ -56,28 +56,28 @@ static enum err_code read_canary(struct scrape *s, struct db *d, struct err *why
     return rc;
 }
 
-/* limit_s 0: as long as it takes. */
-static enum err_code look(struct scrape *s, double limit_s, struct err *why)
+/* limit_s 0: no limit. */
+static enum err_code database_read(struct scrape *s, double limit_s, struct err *why)
 {
     struct db *d = NULL;
     enum err_code rc = db_open_reader(&d, s->db_path, LOCK_WAIT_MS, why);
     if (rc) return rc;
-    notice_file(s, db_path(d));
+    file_check_identity(s, db_path(d));
     if (limit_s > 0) db_deadline(d, clock_ns() + (int64_t)(limit_s * 1e9));
     rc = request_totals_update(&s->totals, d, why);
     if (!rc) rc = db_run_counts(d, s->runs, COUNTS_MAX, &s->n_runs, why);
     if (!rc) rc = db_cell_counts(d, s->cells, COUNTS_MAX, &s->n_cells, why);
-    if (!rc) rc = read_canary(s, d, why);
+    if (!rc) rc = canary_read(s, d, why);
     if (!rc) rc = outcomes_latest(s->outcomes, &s->n_outcomes, d, why);
-    if (!rc) rc = watch_told_read(&s->watch, d, s->machine->id, why);
+    if (!rc) rc = watch_export_read(&s->watch, d, s->machine->id, why);
     db_close(d);
     return rc;
 }
 
-static void look_again(struct scrape *s, double limit_s)
+static void database_refresh(struct scrape *s, double limit_s)
 {
     s->absence = (struct err){ 0 };
-    s->up = !look(s, limit_s, &s->absence);
+    s->up = !database_read(s, limit_s, &s->absence);
 }
 
 enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampler_thread *sampler,
@@ -88,12 +88,12 @@ enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampl
     if (s && db_path) s->db_path = strdup(db_path);
     if (!s || (db_path && !s->db_path)) {
         free(s);
-        return err_set(why, ERR_NOMEM, "no memory for a page");
+        return err_set(why, ERR_NOMEM, "out of memory for a page");
     }
     s->sampler = sampler;
     s->machine = machine;
     s->canary_read = s->canary_ops = s->canary_time = NAN;
-    look_again(s, 0);
+    database_refresh(s, 0);
     *out = s;
     return ERR_OK;
 }
@@ -101,7 +101,7 @@ enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampl
 void scrape_close(struct scrape *s)
 {
     if (!s) return;
-    watch_told_free(&s->watch);
+    watch_export_free(&s->watch);
     free(s->db_path);
     free(s);
 }
@@ -111,7 +111,7 @@ const char *scrape_absence(const struct scrape *s)
     return s->up ? "" : s->absence.message;
 }
 
-static void tell_database(const struct scrape *s, const struct family_sink *to)
+static void database_export(const struct scrape *s, const struct family_sink *to)
 {
     family_value(to, FAMILY_DATABASE_UP, NULL, 0, s->up);
     for (int i = 0; i < s->n_runs; i++)
@@ -126,15 +126,15 @@ static void tell_database(const struct scrape *s, const struct family_sink *to)
     family_value(to, FAMILY_CANARY_OPS, NULL, 0, s->canary_ops);
     family_value(to, FAMILY_CANARY_TIME, NULL, 0, s->canary_time);
     outcomes_tell(s->outcomes, s->n_outcomes, OUTCOME_ALONE, to);
-    watch_told_tell(&s->watch, to);
+    watch_export_write(&s->watch, to);
 }
 
 void scrape_tell(struct scrape *s, const struct family_sink *to)
 {
-    look_again(s, LOOK_S);
+    database_refresh(s, LOOK_S);
     readings_take(&s->readings, s->sampler, s->machine);
     readings_export(&s->readings, to);
-    tell_database(s, to);
+    database_export(s, to);
 }
 
 enum err_code scrape_page(void *ctx, struct str *body, struct err *why)

@@ -1,4 +1,4 @@
-/* advisor/outcome/text.h - the body of a push. Inside advisor/ only. */
+/* advisor/outcome/text.h - the body of a push. Internal to advisor/outcome/. */
 #ifndef QDYNO_ADVISOR_OUTCOME_TEXT_H
 #define QDYNO_ADVISOR_OUTCOME_TEXT_H
 

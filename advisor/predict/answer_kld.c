@@ -24,7 +24,7 @@ void answer_line(const struct config *c, char *out, size_t size)
     config_line(&only, out, size);
 }
 
-static const struct answer_kld *find(const struct answer_klds *l, const char *answer)
+static const struct answer_kld *answer_find(const struct answer_klds *l, const char *answer)
 {
     for (int i = 0; i < l->n; i++)
         if (!strcmp(l->row[i].answer, answer)) return &l->row[i];
@@ -33,7 +33,7 @@ static const struct answer_kld *find(const struct answer_klds *l, const char *an
 
 /* Is the cell's KL divergence relative to the model file without changes? Always in a tuning run; in an A/B
  * run when arm A is the default config; an eval stores its reference config. */
-static bool is_against_the_file(const struct model_cell *c)
+static bool is_relative_to_file(const struct model_cell *c)
 {
     json_t *o = NULL;
     bool yes = !strcmp(c->kind, "tune");
@@ -44,15 +44,15 @@ static bool is_against_the_file(const struct model_cell *c)
     return yes;
 }
 
-static enum err_code on_cell(void *ctx, const struct model_cell *c, struct err *why)
+static enum err_code cell_add(void *ctx, const struct model_cell *c, struct err *why)
 {
     struct answer_klds *l = ctx;
     struct config config;
     struct answer_kld row = { .kld = c->value, .run_id = c->run_id };
-    if (!is_against_the_file(c) || config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL])
+    if (!is_relative_to_file(c) || config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL])
         return ERR_OK;
     answer_line(&config, row.answer, sizeof row.answer);
-    if (!strcmp(row.answer, "default") || find(l, row.answer)) return ERR_OK;
+    if (!strcmp(row.answer, "default") || answer_find(l, row.answer)) return ERR_OK;
     struct answer_kld *grown = realloc(l->row, ((size_t)l->n + 1) * sizeof *grown);
     if (!grown) return err_set(why, ERR_NOMEM, "out of memory while loading earlier KL divergences");
     l->row = grown;
@@ -66,7 +66,7 @@ struct search {
     const char *path;
     bool found;
 };
-static enum err_code on_model(void *ctx, const char *sha256, const char *path, struct err *why)
+static enum err_code model_check_path(void *ctx, const char *sha256, const char *path, struct err *why)
 {
     struct search *s = ctx;
     char *real = realpath(path, NULL);
@@ -82,14 +82,14 @@ enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char
     char sha256[HASH_HEX], *real = realpath(model_path, NULL);
     struct search s = { .path = real ? real : model_path };
     *out = (struct answer_klds){ 0 };
-    enum err_code rc = db_model_list(d, on_model, &s, why);
+    enum err_code rc = db_model_list(d, model_check_path, &s, why);
     free(real);
     if (rc || !s.found) return rc;
     rc = gguf_open(&g, model_path, why);
     if (!rc) rc = model_identity(g, sha256, why);
     if (!rc)
-        rc = db_model_cells(d, &(struct model_query){ sha256, METRICS[METRIC_KLD].name, CELLS_MOST }, on_cell,
-                            out, why);
+        rc = db_model_cells(d, &(struct model_query){ sha256, METRICS[METRIC_KLD].name, CELLS_MOST },
+                            cell_add, out, why);
     gguf_close(g);
     return rc;
 }
@@ -104,5 +104,5 @@ const struct answer_kld *answer_klds_find(const struct answer_klds *l, const str
 {
     char answer[CONFIG_LINE];
     answer_line(c, answer, sizeof answer);
-    return find(l, answer);
+    return answer_find(l, answer);
 }

@@ -24,10 +24,13 @@ static const struct {
     const char *name;
     double weight;
 } RESIDUAL_TRAITS[TRAIT_COUNT] = {
-    [TRAIT_MODEL] = { "model", 0.17 },       [TRAIT_RECIPE] = { "recipe", 0.08 },
-    [TRAIT_THREADS] = { "threads", 0.03 },   [TRAIT_KV] = { "kv", 0.03 },
-    [TRAIT_PRODUCTS] = { "products", 0.13 }, [TRAIT_MEMORY] = { "memory", 0.03 },
-    [TRAIT_WORK] = { "work", 0.07 },
+    [TRAIT_MODEL] = { .name = "model", .weight = 0.17 },
+    [TRAIT_RECIPE] = { .name = "recipe", .weight = 0.08 },
+    [TRAIT_THREADS] = { .name = "threads", .weight = 0.03 },
+    [TRAIT_KV] = { .name = "kv", .weight = 0.03 },
+    [TRAIT_PRODUCTS] = { .name = "products", .weight = 0.13 },
+    [TRAIT_MEMORY] = { .name = "memory", .weight = 0.03 },
+    [TRAIT_WORK] = { .name = "work", .weight = 0.07 },
 };
 static const double MACHINE_WEIGHT = 0.17;
 /* Additional shared variance when two runs agree in both traits of a pair. Example: each recipe's kernels
@@ -48,7 +51,7 @@ static const double NOISE_SD = 0.032, MEMORY_NOISE_SD = 0.12, PROBED_NOISE_SD = 
 static const double PROBE_NOISE_SHARE = 0.2;
 static const double Z_90 = 1.645;
 
-/* ---------------------------------------------------------------- what runs have in common */
+/* ---------------------------------------------------------------- traits that runs share */
 
 static int power_of_four(int n)
 {
@@ -140,7 +143,7 @@ static double trait_covariance(const struct residual_traits *a, const struct res
     return sum;
 }
 
-/* ---------------------------------------------------------------- loading */
+/* ---------------------------------------------------------------- loading residuals */
 
 /* The residuals of one metric. `factor`: lower Cholesky factor L of the covariance with noise, in units of
  * the prior variance. `alpha`: K^-1 observed. */
@@ -345,7 +348,7 @@ void correction_free(struct correction *l)
     free(l);
 }
 
-/* ---------------------------------------------------------------- asking */
+/* ---------------------------------------------------------------- correcting a prediction */
 
 /* Variance of one unit of covariance: the mean of the prior variance and of the observed squared residuals,
  * where the prior counts as four observations. */
@@ -379,7 +382,7 @@ struct estimate correction_estimate(const struct correction *l, const char *metr
     return e;
 }
 
-/* ---------------------------------------------------------------- how good predictions were */
+/* ---------------------------------------------------------------- accuracy of past predictions */
 
 static struct accuracy *accuracy_row(struct accuracy out[ACCURACY_MAX], int *count, const char *metric)
 {

@@ -14,20 +14,20 @@
 static const struct {
     double stream; /* of read bandwidth: GEMV, weights in memory */
     /* GEMV, weights in a cache: of 8-bit dot products, or of f32 when the weights are floats */
-    double gemv_s;
+    double one_row;
     double few_rows; /* the same with 4 to 16 rows */
     double attend;   /* attention of one row: of f32 arithmetic */
     double attend_many;
-} SHARES = { 0.93, 0.075, 0.20, 0.10, 0.25 };
+} SHARES = { .stream = 0.93, .one_row = 0.075, .few_rows = 0.20, .attend = 0.10, .attend_many = 0.25 };
 /* Share of an arithmetic ceiling that GEMM reaches after unpacking and packing. */
 static const struct {
     const char *ceiling;
     double share;
-} MANY_ROWS[] = { { "bf16_tile", 0.30 },
-                  { "int8_tile", 0.20 },
-                  { "bf16_dot", 0.50 },
-                  { "int8_dot", 0.25 },
-                  { "f32_fma", 0.60 } };
+} MANY_ROWS[] = { { .ceiling = "bf16_tile", .share = 0.30 },
+                  { .ceiling = "int8_tile", .share = 0.20 },
+                  { .ceiling = "bf16_dot", .share = 0.50 },
+                  { .ceiling = "int8_dot", .share = 0.25 },
+                  { .ceiling = "f32_fma", .share = 0.60 } };
 /* Share of the bandwidth of all memory nodes that remains when threads of every node read one mapped file.
  * Used when that was not measured. */
 static const double NUMA_SHARE = 0.6;
@@ -39,7 +39,7 @@ static const double REGION_S = 3e-6, GLUE_S = 6e-6, GLUE_ELEMENT_S = 1.5e-9, EDG
  * measured no GPU. Programs and cards differ widely, so the interval is wide. */
 static const struct {
     double stream, many, attend, launch_s;
-} GPU_SHARES = { 0.50, 0.40, 0.15, 5e-6 };
+} GPU_SHARES = { .stream = 0.50, .many = 0.40, .attend = 0.15, .launch_s = 5e-6 };
 
 static double positive_or_nan(double v)
 {
@@ -155,7 +155,7 @@ int64_t cost_cache_bytes(const struct machine *m)
     return MAX(m->cache_bytes[2], l2);
 }
 
-/* ---------------------------------------------------------------- carrying measured times over */
+/* ---------------------------------------------------------------- interpolating measured times */
 
 /* Seconds with c->threads threads from the times of one thread and of all (Amdahl's law: a serial part plus a
  * part divided by the thread count). `scaling`: time of one / time of all, used when one thread was not
@@ -256,7 +256,7 @@ static double product_assumed_s(const struct cost *c, const struct format *f, in
                        (c->options.precision == PRECISION_AUTO && f == &FORMATS[FORMAT_F16]);
     if (split && !strcmp(gemm_ceiling_name(c, f), "bf16_tile"))
         share /= 3; /* split into three products for more precision */
-    const double one = few / SHARES.gemv_s;
+    const double one = few / SHARES.one_row;
     const double many = fmin(n * few / SHARES.few_rows, n * 2 / (share * cost_gemm_operations(c, f)));
     return fmax(one, many);
 }
@@ -494,7 +494,7 @@ static double kv_sharing_factor(const struct cost *c, const struct format *f, do
 
 /* Attention of one row: seconds per cached token and element of a head, at least `least` (the memory's
  * limit). Heads that share K and V wait for them once. */
-static double attend_one(struct cost *c, const struct cost_attention *a, double least)
+static double attention_one_s(struct cost *c, const struct cost_attention *a, double least)
 {
     const struct kernel_times *t = &c->ceilings->kernels;
     const int k = (int)(a->k - FORMATS), v = (int)(a->v - FORMATS);
@@ -513,7 +513,7 @@ static double attend_one(struct cost *c, const struct cost_attention *a, double 
     return fmax(4 / (cost_operations(c, "f32_fma") * SHARES.attend) * c->compute_slowdown, least);
 }
 
-static double attend_many(struct cost *c, const struct cost_attention *a)
+static double attention_many_s(struct cost *c, const struct cost_attention *a)
 {
     const float(*f16)[2] = c->ceilings->kernels.attend_many[FORMAT_F16];
     const double ratio = (double)f16[c->variant][1] / (double)f16[KERNEL_VARIANT_AUTO][1];
@@ -544,7 +544,7 @@ double cost_attention(struct cost *c, const struct cost_attention *a)
     }
     const int threads = threads_for_call(c, WORK_DOTS, 2 * pairs * elements);
     const double least = a->n * bytes / c->bandwidth / (pairs * elements);
-    const double s = pairs * elements * (a->many ? attend_many(c, a) : attend_one(c, a, least));
+    const double s = pairs * elements * (a->many ? attention_many_s(c, a) : attention_one_s(c, a, least));
     c->threads = threads;
     return s;
 }

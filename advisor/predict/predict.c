@@ -72,7 +72,7 @@ int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k
  * for the models that were measured. */
 static const double PROGRAM_BYTES = 12.4 * (1 << 20);
 
-/* ---------------------------------------------------------------- work */
+/* ---------------------------------------------------------------- sums of operations */
 
 struct work {
     struct cost cost;

@@ -11,7 +11,7 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 
-/* ---------------------------------------------------------------- conditions */
+/* ---------------------------------------------------------------- machine conditions */
 
 /* Current machine conditions: speed of memory and cores beside a run, relative to the time when the kernels
  * were timed on this machine.
@@ -50,7 +50,7 @@ void conditions_probe_restart(struct conditions_probe *w);
 void conditions_probe_run(struct conditions_probe *w, int pid);
 struct conditions conditions_probe_result(const struct conditions_probe *w);
 
-/* ---------------------------------------------------------------- losses */
+/* ---------------------------------------------------------------- measured KL divergences */
 
 /* KL divergences that earlier runs measured of one model, relative to the unchanged model file, by the config
  * settings that change answers. */
@@ -79,7 +79,7 @@ void answer_klds_free(struct answer_klds *l);
 /* Borrowed; NULL: not measured. */
 const struct answer_kld *answer_klds_find(const struct answer_klds *l, const struct config *c);
 
-/* ---------------------------------------------------------------- learn */
+/* ---------------------------------------------------------------- correction */
 
 /* Correction of predictions by earlier runs.
  *
@@ -154,7 +154,7 @@ enum { ACCURACY_MAX = 8 };
 /* Returns the number of metrics filled. */
 int accuracy_of(struct accuracy out[ACCURACY_MAX], const struct residual_row *rows, int n);
 
-/* ---------------------------------------------------------------- predict */
+/* ---------------------------------------------------------------- prediction */
 
 /* Prediction of a config's speed, energy and memory before it is tried.
  *
@@ -218,7 +218,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
 /* Bytes of memory that a model may use there; -1: unknown. */
 int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k, bool on_gpu);
 
-/* ---------------------------------------------------------------- teach */
+/* ---------------------------------------------------------------- residuals */
 
 /* Residuals of finished runs, which correct later predictions. */
 

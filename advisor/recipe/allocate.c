@@ -1,4 +1,4 @@
-/* advisor/recipe/allocate.c - see recipe.h. */
+/* advisor/recipe/allocate.c - allocates bytes to items with a Lagrange multiplier (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <inttypes.h>
@@ -21,7 +21,8 @@ bool choice_is_efficient(const struct item *item, int k)
         if (i == k || !is_offered(a)) continue;
         const bool twin = a->bytes == c->bytes && a->cost == c->cost;
         if (twin ? i < k : a->bytes <= c->bytes && a->cost <= c->cost) return false;
-        for (int j = 0; j < item->n && a->bytes < c->bytes; j++) { /* above the line from a to b? */
+        /* does it lie above the line from a to b? */
+        for (int j = 0; j < item->n && a->bytes < c->bytes; j++) {
             const struct cost_choice *b = &item->choice[j];
             if (!is_offered(b) || b->bytes <= c->bytes) continue;
             const double share = (double)(c->bytes - a->bytes) / (double)(b->bytes - a->bytes);
@@ -31,8 +32,8 @@ bool choice_is_efficient(const struct item *item, int k)
     return true;
 }
 
-/* What cost + lambda * bytes is smallest for; of equals the smaller. -1: the item offers nothing. */
-static int best_at(const struct item *item, double lambda)
+/* The choice with the smallest cost + lambda * bytes; the smaller one of equals. -1: the item offers none. */
+static int item_best_choice(const struct item *item, double lambda)
 {
     int best = -1;
     double least = INFINITY;
@@ -48,8 +49,8 @@ static int best_at(const struct item *item, double lambda)
     return best;
 }
 
-/* The smallest there is, the cheapest of those. */
-static int smallest(const struct item *item)
+/* The smallest choice, the cheapest of equals. */
+static int item_smallest(const struct item *item)
 {
     int best = -1;
     for (int i = 0; i < item->n; i++) {
@@ -60,9 +61,9 @@ static int smallest(const struct item *item)
     return best;
 }
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- all items */
 
-static struct allocation total(const struct item *items, int n, double lambda)
+static struct allocation items_total(const struct item *items, int n, double lambda)
 {
     struct allocation a = { .lambda = lambda };
     for (int i = 0; i < n; i++) {
@@ -73,14 +74,14 @@ static struct allocation total(const struct item *items, int n, double lambda)
     return a;
 }
 
-static struct allocation at(struct item *items, int n, double lambda)
+static struct allocation items_at(struct item *items, int n, double lambda)
 {
     for (int i = 0; i < n; i++)
-        items[i].taken = isinf(lambda) ? smallest(&items[i]) : best_at(&items[i], lambda);
-    return total(items, n, lambda);
+        items[i].taken = isinf(lambda) ? item_smallest(&items[i]) : item_best_choice(&items[i], lambda);
+    return items_total(items, n, lambda);
 }
 
-/* The lambda at which `enough` turns from false (small lambda: many bytes) to true, from above. `enough` is
+/* Bisect the lambda at which `enough` turns from false (small lambda: many bytes) to true. `enough` is
  * monotonic: bytes fall with lambda, costs rise. */
 struct target {
     int64_t bytes;
@@ -93,24 +94,24 @@ static bool is_small_enough(const struct allocation *a, const struct target *t)
     return t->by_bytes ? a->bytes <= t->bytes : a->cost > t->cost;
 }
 
-/* Lambdas low and high on either side of the turn, as near as doubles are worth. */
-static void bisect(struct item *items, int n, const struct target *t, double *low, double *high)
+/* low and high enclose the turn, down to the precision of doubles */
+static void lambda_bisect(struct item *items, int n, const struct target *t, double *low, double *high)
 {
     *low = 0;
     *high = 1e-18;
     for (int i = 0; i < 400; i++, *high *= 2) {
-        const struct allocation a = at(items, n, *high);
+        const struct allocation a = items_at(items, n, *high);
         if (is_small_enough(&a, t)) break;
     }
     for (int i = 0; i < 200 && *high - *low > 1e-15 * *high; i++) {
         const double middle = 0.5 * (*low + *high);
-        const struct allocation a = at(items, n, middle);
+        const struct allocation a = items_at(items, n, middle);
         *(is_small_enough(&a, t) ? high : low) = middle;
     }
 }
 
-/* Spend what is left: again and again the single change that saves most cost a byte and still fits. */
-static void fill(struct item *items, int n, struct allocation *a, int64_t limit)
+/* Spend the remaining bytes: repeat the single change that fits and saves the most cost per byte. */
+static void bytes_spend(struct item *items, int n, struct allocation *a, int64_t limit)
 {
     for (;;) {
         int item = -1, to = -1;
@@ -129,12 +130,13 @@ static void fill(struct item *items, int n, struct allocation *a, int64_t limit)
             }
         if (item < 0) return;
         items[item].taken = to;
-        *a = total(items, n, a->lambda);
+        *a = items_total(items, n, a->lambda);
     }
 }
 
-/* Save what is not needed: the single change that saves most bytes for its cost and still keeps the limit. */
-static void trim(struct item *items, int n, struct allocation *a, double limit)
+/* Save unneeded bytes: repeat the single change that stays within the cost limit and saves the most bytes per
+ * cost. */
+static void bytes_save(struct item *items, int n, struct allocation *a, double limit)
 {
     for (;;) {
         int item = -1, to = -1;
@@ -153,15 +155,15 @@ static void trim(struct item *items, int n, struct allocation *a, double limit)
             }
         if (item < 0) return;
         items[item].taken = to;
-        *a = total(items, n, a->lambda);
+        *a = items_total(items, n, a->lambda);
     }
 }
 
-static enum err_code check(const struct item *items, int n, struct err *why)
+static enum err_code items_check(const struct item *items, int n, struct err *why)
 {
     for (int i = 0; i < n; i++)
-        if (smallest(&items[i]) < 0)
-            return err_set(why, ERR_USAGE, "item %d offers no choice of known cost", i);
+        if (item_smallest(&items[i]) < 0)
+            return err_set(why, ERR_USAGE, "item %d offers no choice with a known cost", i);
     return ERR_OK;
 }
 
@@ -169,32 +171,31 @@ enum err_code allocate_bytes(struct allocation *out, struct item *items, int n, 
                              struct err *why)
 {
     double low, high;
-    enum err_code rc = check(items, n, why);
+    enum err_code rc = items_check(items, n, why);
     if (rc) return rc;
-    *out = at(items, n, INFINITY);
+    *out = items_at(items, n, INFINITY);
     if (out->bytes > limit)
-        return err_set(why, ERR_FIT, "the smallest there is takes %" PRId64 " bytes, the limit is %" PRId64,
+        return err_set(why, ERR_FIT, "the smallest choices take %" PRId64 " bytes, the limit is %" PRId64,
                        out->bytes, limit);
-    *out = at(items, n, 0);
-    if (out->bytes <= limit) return ERR_OK; /* the best of all fits */
-    bisect(items, n, &(struct target){ .bytes = limit, .by_bytes = true }, &low, &high);
-    *out = at(items, n, high);
-    if (out->bytes > limit) *out = at(items, n, INFINITY);
-    fill(items, n, out, limit);
+    *out = items_at(items, n, 0);
+    if (out->bytes <= limit) return ERR_OK; /* the best choices of all fit */
+    lambda_bisect(items, n, &(struct target){ .bytes = limit, .by_bytes = true }, &low, &high);
+    *out = items_at(items, n, high);
+    if (out->bytes > limit) *out = items_at(items, n, INFINITY);
+    bytes_spend(items, n, out, limit);
     return ERR_OK;
 }
 
 enum err_code allocate_cost(struct allocation *out, struct item *items, int n, double limit, struct err *why)
 {
     double low, high;
-    enum err_code rc = check(items, n, why);
+    enum err_code rc = items_check(items, n, why);
     if (rc) return rc;
-    *out = at(items, n, 0);
+    *out = items_at(items, n, 0);
     if (!(out->cost <= limit))
-        return err_set(why, ERR_FIT, "the most exact there is costs %.4g, the limit is %.4g", out->cost,
-                       limit);
-    bisect(items, n, &(struct target){ .cost = limit }, &low, &high);
-    *out = at(items, n, low);
-    trim(items, n, out, limit);
+        return err_set(why, ERR_FIT, "the most exact choices cost %.4g, the limit is %.4g", out->cost, limit);
+    lambda_bisect(items, n, &(struct target){ .cost = limit }, &low, &high);
+    *out = items_at(items, n, low);
+    bytes_save(items, n, out, limit);
     return ERR_OK;
 }

@@ -1,4 +1,5 @@
-/* advisor/recipe/governor.c - see recipe.h: the rule, and the loop that serves by it. */
+/* advisor/recipe/governor.c - switches between loaded configurations by a rule, and serves requests with them
+ * (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <math.h>
@@ -11,10 +12,10 @@
 
 const struct governor_signal_row GOVERNOR_SIGNALS[] = {
     [GOVERN_ITL] = { "itl", "seconds", "time between tokens, 95th percentile of a request", -1, true },
-    [GOVERN_TTFT] = { "ttft", "seconds", "time to the first token", -1, true },
-    [GOVERN_DECODE] = { "decode", "tokens/s", "tokens a second while generating", 1, true },
-    [GOVERN_MEMORY] = { "memory", "bytes", "memory that is still available on the machine", 1, false },
-    [GOVERN_POWER] = { "power", "watts", "power of the processors", -1, true },
+    [GOVERN_TTFT] = { "ttft", "seconds", "time to first token", -1, true },
+    [GOVERN_DECODE] = { "decode", "tokens/s", "decoded tokens per second", 1, true },
+    [GOVERN_MEMORY] = { "memory", "bytes", "memory available on the machine", 1, false },
+    [GOVERN_POWER] = { "power", "watts", "power of the CPUs", -1, true },
 };
 
 enum err_code governor_rule_parse(struct governor_rule *r, const char *text, struct err *why)
@@ -33,10 +34,10 @@ enum err_code governor_rule_parse(struct governor_rule *r, const char *text, str
     if (r->signal == GOVERN_DECODE || r->signal == GOVERN_POWER) good = str_to_double(equals + 1, &r->limit);
     if (r->signal == GOVERN_MEMORY && (good = str_to_bytes(equals + 1, &bytes))) r->limit = (double)bytes;
     if (good && r->limit > 0 && isfinite(r->limit)) return ERR_OK;
-    return err_set(why, ERR_USAGE,
-                   "rule '%.60s': want itl=TIME, ttft=TIME, decode=TOKENS/S, memory=BYTES or power=WATTS, "
-                   "e.g. itl=20ms or memory=2G",
-                   text);
+    return err_set(
+        why, ERR_USAGE,
+        "rule '%.60s': expected itl=TIME, ttft=TIME, decode=TOKENS/S, memory=BYTES or power=WATTS, e.g. itl=20ms or memory=2G",
+        text);
 }
 
 /* ---------------------------------------------------------------- the rule */
@@ -47,13 +48,13 @@ void governor_init(struct governor_state *s, int levels)
     for (int i = 0; i < GOVERNOR_LEVELS; i++) s->usual[i] = NAN;
 }
 
-/* Beyond the limit by a factor: above 1 is bad. */
-static double strain(const struct governor_rule *r, double value)
+/* value / limit (or the inverse): above 1 violates the rule */
+static double rule_strain(const struct governor_rule *r, double value)
 {
     return GOVERNOR_SIGNALS[r->signal].better < 0 ? value / r->limit : r->limit / value;
 }
 
-static int move(struct governor_state *s, int by)
+static int governor_move(struct governor_state *s, int by)
 {
     s->level += by;
     s->climbed = by < 0;
@@ -61,45 +62,50 @@ static int move(struct governor_state *s, int by)
     return s->level;
 }
 
-static int step_down(struct governor_state *s, const struct governor_rule *r, double value, char reason[160])
+static int governor_step_down(struct governor_state *s, const struct governor_rule *r, double value,
+                              char reason[160])
 {
     const struct governor_signal_row *g = &GOVERNOR_SIGNALS[r->signal];
     if (s->climbed && s->since <= 2 * r->up_after && s->patience[s->level] < 6) s->patience[s->level]++;
     snprintf(reason, 160, "%s %.4g %s, limit %.4g, %d requests in a row", g->name, value, g->unit, r->limit,
              s->beyond);
-    return move(s, 1);
+    return governor_move(s, 1);
 }
 
-static int step_up(struct governor_state *s, const struct governor_rule *r, double value, char reason[160])
+static int governor_step_up(struct governor_state *s, const struct governor_rule *r, double value,
+                            char reason[160])
 {
     const struct governor_signal_row *g = &GOVERNOR_SIGNALS[r->signal];
     snprintf(reason, 160, "%s %.4g %s is well within %.4g, %d requests in a row", g->name, value, g->unit,
              r->limit, s->within);
-    return move(s, -1);
+    return governor_move(s, -1);
 }
 
 int governor_step(struct governor_state *s, const struct governor_rule *r, double value, char reason[160])
 {
     reason[0] = '\0';
     if (!(value > 0)) return s->level;
-    const double x = strain(r, value);
+    const double x = rule_strain(r, value);
     double *usual = &s->usual[s->level];
     *usual = isnan(*usual) ? value : 0.8 * *usual + 0.2 * value;
     s->since++;
     s->beyond = x > 1 ? s->beyond + 1 : 0;
     s->within = x < 1 - r->hysteresis ? s->within + 1 : 0;
-    if (s->beyond >= r->down_after && s->level + 1 < s->levels) return step_down(s, r, value, reason);
+    if (s->beyond >= r->down_after && s->level + 1 < s->levels)
+        return governor_step_down(s, r, value, reason);
     if (!s->level || s->within < r->up_after << s->patience[s->level - 1]) return s->level;
-    /* What the step costs was seen before: here it would cost the same share more. */
+    /* Predicted value after a step up: the current one, times the ratio that was measured between the two
+     * levels. */
     const double there = s->usual[s->level - 1], here = s->usual[s->level];
     const bool known = GOVERNOR_SIGNALS[r->signal].paid_by_level && !isnan(there);
     const double ratio = GOVERNOR_SIGNALS[r->signal].better < 0 ? there / here : here / there;
-    /* `there` was mostly seen under the strain that made us leave: it counts half */
+    /* the value at the other level was mostly measured under the load that made us leave it: it counts half
+     */
     if (known && x * sqrt(fmax(ratio, 1)) > 1) return s->level;
-    return step_up(s, r, value, reason);
+    return governor_step_up(s, r, value, reason);
 }
 
-/* ---------------------------------------------------------------- the loop */
+/* ---------------------------------------------------------------- requests */
 
 struct governing {
     const struct governor_options *o;
@@ -111,13 +117,13 @@ struct governing {
     struct arm *arm[GOVERNOR_LEVELS];
     struct sample *window;
     struct sample_row *stored;
-    double recent[8]; /* the number of the last requests */
+    double recent[8]; /* latest requests */
     int n_recent;
     double after_sum;
-    int after_n, open_switch; /* of the switch whose effect is being seen; -1 */
+    int after_n, open_switch; /* index of the switch whose effect is being measured; -1: none */
 };
 
-static bool on_event(void *ctx, const json_t *event)
+static bool arm_progress(void *ctx, const json_t *event)
 {
     struct governing *g = ctx;
     (void)event;
@@ -125,7 +131,7 @@ static bool on_event(void *ctx, const json_t *event)
     return !g->cancelled;
 }
 
-static enum err_code load(struct governing *g, int level, struct err *why)
+static enum err_code level_load(struct governing *g, int level, struct err *why)
 {
     if (g->arm[level]) return ERR_OK;
     const struct arm_spec spec = { .model = g->o->model_path,
@@ -134,7 +140,7 @@ static enum err_code load(struct governing *g, int level, struct err *why)
                                    .sequences = workload_sequences(&g->o->workload),
                                    .program = g->o->program,
                                    .log = g->o->log };
-    const enum err_code rc = arm_open(&g->arm[level], &spec, on_event, g, why);
+    const enum err_code rc = arm_open(&g->arm[level], &spec, arm_progress, g, why);
     g->out->level[level].loaded = !rc;
     return rc;
 }
@@ -148,8 +154,8 @@ static double percentile_95(const float *itl, int n)
     return stats_latency_quantile(copy, n, 0.95);
 }
 
-/* The most it may be where too few tokens were made for a percentile: their mean. */
-static double signal_of(const struct governing *g, const struct measured_cell *c)
+/* With too few tokens for a percentile, use their mean. */
+static double request_signal(const struct governing *g, const struct measured_cell *c)
 {
     double row[METRIC_SENSOR_COUNT], core[1];
     switch (g->o->rule.signal) {
@@ -168,7 +174,7 @@ static double signal_of(const struct governing *g, const struct measured_cell *c
     return row[METRIC_MEM_AVAILABLE];
 }
 
-static enum err_code store_request(struct governing *g, struct measured_cell *c, int samples, struct err *why)
+static enum err_code request_store(struct governing *g, struct measured_cell *c, int samples, struct err *why)
 {
     struct cell_row row = { .run_id = g->run.id, .arm = g->state.level, .block = -1 };
     snprintf(row.phase, sizeof row.phase, "serve");
@@ -177,7 +183,7 @@ static enum err_code store_request(struct governing *g, struct measured_cell *c,
     return cell_insert(g->db, &row, c, g->stored, stored, why);
 }
 
-static enum err_code serve(struct governing *g, double *value, struct err *why)
+static enum err_code request_serve(struct governing *g, double *value, struct err *why)
 {
     char work[640];
     struct measured_cell c = { 0 };
@@ -188,20 +194,20 @@ static enum err_code serve(struct governing *g, double *value, struct err *why)
                                   .repeats = 1,
                                   .seed = g->o->seed + (uint64_t)g->out->requests,
                                   .sampler = g->o->sampler,
-                                  .event = on_event,
+                                  .event = arm_progress,
                                   .ctx = g };
     enum err_code rc = cell_take(&c, &ask, g->window, &samples, why);
     if (!rc) {
         struct governor_figures *f = &g->out->level[g->state.level];
-        *value = signal_of(g, &c);
+        *value = request_signal(g, &c);
         f->requests++;
         f->tokens += (int64_t)(c.field[FIELD_GEN_TOKENS] > 0 ? c.field[FIELD_GEN_TOKENS] : 0);
         f->seconds += c.seconds;
-        f->beyond += *value > 0 && strain(&g->o->rule, *value) > 1;
+        f->beyond += *value > 0 && rule_strain(&g->o->rule, *value) > 1;
         if (*value > 0)
             f->signal = isnan(f->signal) ? *value : f->signal + (*value - f->signal) / (double)f->requests;
         g->out->requests++;
-        rc = store_request(g, &c, samples, why);
+        rc = request_store(g, &c, samples, why);
     }
     free(c.itl);
     return rc;
@@ -216,7 +222,7 @@ static double recent_mean(const struct governing *g)
     return g->n_recent ? sum / g->n_recent : NAN;
 }
 
-static void remember(struct governing *g, double value)
+static void value_remember(struct governing *g, double value)
 {
     if (!(value > 0)) return;
     if (g->n_recent == (int)COUNT_OF(g->recent))
@@ -225,7 +231,7 @@ static void remember(struct governing *g, double value)
     g->recent[g->n_recent++] = value;
 }
 
-static enum err_code tell_switch(struct governing *g, const struct governor_switch *s, struct err *why)
+static enum err_code switch_report(struct governing *g, const struct governor_switch *s, struct err *why)
 {
     char text[1600], from[CONFIG_LINE], to[CONFIG_LINE];
     config_line(g->o->config[s->from], from, sizeof from);
@@ -241,8 +247,8 @@ static enum err_code tell_switch(struct governing *g, const struct governor_swit
     return db_event_add(g->db, g->run.id, isnan(s->after) ? "switch" : "effect", text, why);
 }
 
-/* The first requests after a switch say what it did. */
-static enum err_code see_effect(struct governing *g, double value, bool at_once, struct err *why)
+/* The effect of a switch is the mean over the first requests after it. */
+static enum err_code switch_update_effect(struct governing *g, double value, bool at_once, struct err *why)
 {
     enum { SEEN = 4 };
     if (g->open_switch < 0) return ERR_OK;
@@ -254,14 +260,14 @@ static enum err_code see_effect(struct governing *g, double value, bool at_once,
     struct governor_switch *s = &g->out->sw[g->open_switch];
     s->after = g->after_sum / g->after_n;
     g->open_switch = -1;
-    return tell_switch(g, s, why);
+    return switch_report(g, s, why);
 }
 
-static enum err_code switch_to(struct governing *g, int from, const char *reason, struct err *why)
+static enum err_code level_switch(struct governing *g, int from, const char *reason, struct err *why)
 {
     const int to = g->state.level, slot = MIN(g->out->switches, GOVERNOR_SWITCHES - 1);
     struct governor_switch *s = &g->out->sw[slot];
-    enum err_code rc = see_effect(g, NAN, true, why);
+    enum err_code rc = switch_update_effect(g, NAN, true, why);
     if (rc) return rc;
     *s = (struct governor_switch){ .from = from,
                                    .to = to,
@@ -274,19 +280,19 @@ static enum err_code switch_to(struct governing *g, int from, const char *reason
     g->open_switch = slot;
     g->after_sum = 0;
     g->after_n = g->n_recent = 0;
-    if (g->o->rule.signal == GOVERN_MEMORY) { /* what is not used gives its memory back */
+    if (g->o->rule.signal == GOVERN_MEMORY) { /* release the memory of levels that are not in use */
         arm_close(g->arm[from]);
         g->arm[from] = NULL;
         g->out->level[from].loaded = false;
-        rc = load(g, to, why);
+        rc = level_load(g, to, why);
         if (rc) return rc;
     }
-    return tell_switch(g, s, why);
+    return switch_report(g, s, why);
 }
 
 /* ---------------------------------------------------------------- the run */
 
-static enum err_code begin(struct governing *g, struct err *why)
+static enum err_code governor_run_begin(struct governing *g, struct err *why)
 {
     struct run_row *r = &g->run;
     const char *slash = strrchr(g->o->model_path, '/');
@@ -302,7 +308,7 @@ static enum err_code begin(struct governing *g, struct err *why)
              config_line(g->o->config[0], config, sizeof config), g->o->levels - 1);
     workload_line(&g->o->workload, r->workload, sizeof r->workload);
     enum err_code rc = line ? db_machine_put(g->db, g->o->machine->id, line, why)
-                            : err_set(why, ERR_NOMEM, "no memory to describe a machine");
+                            : err_set(why, ERR_NOMEM, "out of memory for the machine's description");
     free(line);
     if (!rc) rc = db_run_insert(g->db, r, why);
     g->started = !rc;
@@ -310,11 +316,11 @@ static enum err_code begin(struct governing *g, struct err *why)
     return rc;
 }
 
-static enum err_code load_all(struct governing *g, struct err *why)
+static enum err_code levels_load(struct governing *g, struct err *why)
 {
     const bool all = g->o->rule.signal != GOVERN_MEMORY;
     for (int i = 0; i < (all ? g->o->levels : 1); i++) {
-        const enum err_code rc = load(g, i, why);
+        const enum err_code rc = level_load(g, i, why);
         if (rc) return err_prefix(why, "configuration %d", i + 1);
     }
     return ERR_OK;
@@ -325,11 +331,11 @@ static void wait_until(struct governing *g, int64_t at_ns)
     while (!g->cancelled && clock_ns() < at_ns) {
         const struct timespec t = { 0, (long)MIN(at_ns - clock_ns() + 1, (int64_t)50000000) };
         nanosleep(&t, NULL);
-        on_event(g, NULL);
+        arm_progress(g, NULL);
     }
 }
 
-static enum err_code serve_all(struct governing *g, struct err *why)
+static enum err_code requests_serve(struct governing *g, struct err *why)
 {
     const int64_t begun = clock_ns(),
                   end = g->o->for_s > 0 ? begun + (int64_t)(g->o->for_s * 1e9) : INT64_MAX;
@@ -340,33 +346,33 @@ static enum err_code serve_all(struct governing *g, struct err *why)
         const int level = g->state.level;
         char reason[160];
         double value = NAN;
-        rc = serve(g, &value, why);
+        rc = request_serve(g, &value, why);
         if (rc) break;
-        remember(g, value);
-        rc = see_effect(g, value, false, why);
+        value_remember(g, value);
+        rc = switch_update_effect(g, value, false, why);
         if (g->o->told) g->cancelled |= !g->o->told(g->o->ctx, NULL, level, value);
         if (!rc && governor_step(&g->state, &g->o->rule, value, reason) != level)
-            rc = switch_to(g, level, reason, why);
+            rc = level_switch(g, level, reason, why);
         if (!rc && g->o->every_s > 0) wait_until(g, MIN(next, end));
     }
-    if (!rc) rc = see_effect(g, NAN, true, why);
+    if (!rc) rc = switch_update_effect(g, NAN, true, why);
     return rc;
 }
 
-static enum err_code check(const struct governor_options *o, struct err *why)
+static enum err_code govern_options_check(const struct governor_options *o, struct err *why)
 {
     if (o->levels < 2 || o->levels > GOVERNOR_LEVELS)
-        return err_set(why, ERR_USAGE, "%d configurations: want 2 to %d, the most exact first", o->levels,
+        return err_set(why, ERR_USAGE, "%d configurations: expected 2 to %d, the most exact first", o->levels,
                        GOVERNOR_LEVELS);
     if (*o->workload.eval_file || o->workload.train || (!o->workload.gen && !o->workload.prompt))
-        return err_set(why, ERR_USAGE, "a request is a workload such as pp128+tg32");
+        return err_set(why, ERR_USAGE, "expected requests such as pp128+tg32");
     if ((o->rule.signal == GOVERN_ITL || o->rule.signal == GOVERN_DECODE) && !o->workload.gen)
-        return err_set(why, ERR_USAGE, "rule %s needs requests that generate",
+        return err_set(why, ERR_USAGE, "rule %s needs requests that generate tokens",
                        GOVERNOR_SIGNALS[o->rule.signal].name);
     if (o->rule.signal == GOVERN_TTFT && !o->workload.prompt)
         return err_set(why, ERR_USAGE, "rule ttft needs requests with a prompt, such as pp128+tg32");
     if (o->requests <= 0 && !(o->for_s > 0))
-        return err_set(why, ERR_USAGE, "want a number of requests or a time");
+        return err_set(why, ERR_USAGE, "expected a number of requests or a duration");
     return ERR_OK;
 }
 
@@ -375,8 +381,8 @@ enum err_code governor_run(struct governor_result *out, const struct governor_op
     struct governing *g = calloc(1, sizeof *g);
     memset(out, 0, sizeof *out);
     for (int i = 0; i < GOVERNOR_LEVELS; i++) out->level[i].signal = NAN;
-    enum err_code rc = check(o, why);
-    if (!rc && !g) rc = err_set(why, ERR_NOMEM, "no memory to govern");
+    enum err_code rc = govern_options_check(o, why);
+    if (!rc && !g) rc = err_set(why, ERR_NOMEM, "out of memory for the governor");
     if (rc) {
         free(g);
         return rc;
@@ -387,13 +393,13 @@ enum err_code governor_run(struct governor_result *out, const struct governor_op
     governor_init(&g->state, o->levels);
     g->window = calloc(WINDOW_SAMPLES, sizeof *g->window);
     g->stored = calloc(WINDOW_STORED, sizeof *g->stored);
-    if (!g->window || !g->stored) rc = err_set(why, ERR_NOMEM, "no memory for samples");
+    if (!g->window || !g->stored) rc = err_set(why, ERR_NOMEM, "out of memory for samples");
     if (!rc) rc = db_open(&g->db, o->db_path, why);
-    if (!rc) rc = load_all(g, why);
-    if (!rc) rc = begin(g, why);
-    if (!rc) rc = serve_all(g, why);
+    if (!rc) rc = levels_load(g, why);
+    if (!rc) rc = governor_run_begin(g, why);
+    if (!rc) rc = requests_serve(g, why);
     out->stopped = g->cancelled;
-    if (rc == ERR_CANCELLED && g->cancelled) rc = ERR_OK; /* in the middle of a request */
+    if (rc == ERR_CANCELLED && g->cancelled) rc = ERR_OK; /* the request was interrupted */
     if (g->started)
         db_run_finish(g->db, g->run.id,
                       rc             ? "failed"

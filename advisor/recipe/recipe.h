@@ -1,4 +1,5 @@
-/* advisor/recipe/recipe.h - the public header of advisor/recipe/. */
+/* advisor/recipe/recipe.h - mixed-precision recipes (sensitivity of tensors, allocation of bytes, search) and
+ * the governor. Public header of advisor/recipe/. */
 #ifndef QDYNO_ADVISOR_RECIPE_H
 #define QDYNO_ADVISOR_RECIPE_H
 
@@ -16,15 +17,14 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 
-/* ---------------------------------------------------------------- allocate */
+/* ---------------------------------------------------------------- allocation */
 
-/* which tensor gets which format, when bytes are short: the choice with the smallest sum
- * of costs.
+/* Allocation: choose a format for each tensor so that the sum of costs is smallest within a limit on bytes.
  *
- * Each item has choices of known size and cost (KL divergence when it alone is stored so). Minimizing the sum
- * of costs under a sum of bytes with a multiplier lambda separates: every item takes what makes cost + lambda
- * * bytes smallest, which is a corner of its own lower convex hull; one lambda serves all (Everett 1963;
- * Shoham & Gersho 1988). What the last step leaves of the bytes is spent on the best of the remaining single
+ * Each item offers choices of known size and cost (the KL divergence when that tensor alone is stored so). A
+ * Lagrange multiplier lambda separates the problem: every item takes the choice with the smallest cost +
+ * lambda * bytes, which is a corner of its lower convex hull, and one lambda serves all items (Everett 1963;
+ * Shoham and Gersho 1988). The bytes that the last step leaves unused are spent on the best remaining single
  * changes. Pure. */
 
 enum { ALLOCATE_CHOICES = 16 };
@@ -36,131 +36,135 @@ struct cost_choice {
 
 struct item {
     struct cost_choice choice[ALLOCATE_CHOICES];
-    int n;     /* choices */
-    int taken; /* out: index of the choice */
+    int n;     /* number of choices */
+    int taken; /* out: index of the chosen one */
 };
 
 struct allocation {
     int64_t bytes;
-    double cost, lambda; /* lambda: cost a byte, at the last step */
+    double cost, lambda; /* cost per byte at the last step */
 };
 
-/* The smallest cost with at most `limit` bytes: fills item[].taken. ERR_FIT when even the smallest choices
- * are more (says both numbers); ERR_USAGE when an item offers nothing. */
+/* Minimize the cost with at most `limit` bytes; fills item[].taken. Errors: ERR_FIT when the smallest choices
+ * exceed the limit (with both numbers); ERR_USAGE when an item offers no choice. */
 enum err_code allocate_bytes(struct allocation *out, struct item *items, int n, int64_t limit,
                              struct err *why);
 
-/* The fewest bytes with a sum of costs of at most `limit`. ERR_FIT when even the best choices cost more. */
+/* Minimize the bytes with a cost of at most `limit`. Errors: ERR_FIT when the most exact choices cost more;
+ * ERR_USAGE as above. */
 enum err_code allocate_cost(struct allocation *out, struct item *items, int n, double limit, struct err *why);
 
-/* Is choice k of the item on its lower convex hull of (bytes, cost)? */
+/* Does choice k lie on the item's lower convex hull of (bytes, cost)? */
 bool choice_is_efficient(const struct item *item, int k);
 
-/* ---------------------------------------------------------------- recipe_rules */
+/* ---------------------------------------------------------------- rules */
 
-/* one format a tensor, as a config line that is short enough to be one. Pure. */
+/* Rules: writes one format per tensor as a config line that is short enough to be one. Pure. */
 
 struct assigned {
     const char *tensor; /* "blk.3.ffn_down.weight" */
     const struct format *format;
 };
 
-/* "q4_K,tensors=ffn_down@0-3+7:q6_K;token_embd:q8_0": the base format that makes it shortest, then rules for
- * what differs. False when it is longer than a value of a config line may be; *line is cut off then. */
+/* Write e.g. "q4_K,tensors=ffn_down@0-3+7:q6_K;token_embd:q8_0": the base format that makes it shortest, then
+ * rules for the tensors that differ. False when it exceeds the length of a config value; *line is truncated
+ * then. */
 enum { RECIPE_LINE = CONFIG_VALUE + 64 };
 bool recipe_rules_line(const struct assigned *a, int n, char line[RECIPE_LINE]);
 
-/* The part of a tensor's name that rules are by: "ffn_down" of "blk.3.ffn_down.weight"; *layer -1 outside of
- * layers. False: the name is of another kind (then its whole name is its part). */
+/* The part of a tensor's name that rules match: "ffn_down" of "blk.3.ffn_down.weight"; *layer is -1 outside
+ * of layers. False: the name has another form, and the whole name is the part. */
 bool recipe_rules_part(const char *tensor, char part[64], int *layer);
 
-/* ---------------------------------------------------------------- sensitivity */
+/* ---------------------------------------------------------------- sensitivities */
 
-/* what each tensor of a model costs in each format, measured: KL divergence of the
- * model's predictions on real text when that tensor alone is stored so.
+/* Sensitivities: the KL divergence of the model's predictions on a text when one tensor alone is stored in
+ * another format.
  *
- * Every figure is in the database as soon as it is measured, so a killed search goes on where it was and the
- * dashboard can show it. Tensors and formats that the time did not suffice for are estimated from what was
- * measured of the same tensor, in proportion to the squared rounding error the formats are documented with,
- * and say so. */
+ * Every value is stored as soon as it is measured, so a killed search can be resumed, and the dashboard can
+ * show it. Pairs of tensor and format that the budget did not cover are estimated from the tensor's measured
+ * formats, in proportion to the documented squared error (NMSE) of the formats, and marked as estimated. */
 
-/* The formats a recipe is mixed of where nobody says: as others read them. */
+/* The formats of a mixed recipe by default: those that other programs read, too. */
 extern const char SENSITIVITY_FORMATS[]; /* space-separated */
 
 struct text_part {
     const char *text; /* borrowed */
     size_t n;
-    char name[16]; /* of its bytes: the beginning of their hash */
+    char name[16]; /* first digits of the text's hash */
 };
 
 struct sensitive_tensor {
     const struct gguf_tensor *source; /* borrowed from `source` below */
-    int64_t bytes[ALLOCATE_CHOICES];  /* in each format; -1: its rows do not fill the blocks */
-    double kld[ALLOCATE_CHOICES], kld_se[ALLOCATE_CHOICES], nmse[ALLOCATE_CHOICES]; /* NAN unknown */
+    int64_t bytes[ALLOCATE_CHOICES];  /* by format; -1: its rows do not fill the format's blocks */
+    /* by format; NAN unknown */
+    double kld[ALLOCATE_CHOICES], kld_se[ALLOCATE_CHOICES], nmse[ALLOCATE_CHOICES];
     bool measured[ALLOCATE_CHOICES];
-    bool swappable; /* a matrix that can be exchanged by itself; experts in one tensor cannot */
+    bool swappable; /* a matrix that can be exchanged alone; tensors that hold several experts cannot */
 };
 
 struct sensitivities {
     struct gguf *source;
     char model_sha256[HASH_HEX], basis[96];
-    const struct format *format[ALLOCATE_CHOICES]; /* the last is "in floats": NULL, sensitive_float */
+    /* the last one means "left in floats": NULL, see sensitive_float */
+    const struct format *format[ALLOCATE_CHOICES];
     int formats;
     struct sensitive_tensor *tensor;
     int n;
-    int measured, estimated, of; /* pairs of tensor and format */
+    int measured, estimated, of; /* number of pairs of tensor and format */
 };
 
 struct sensitivity_options {
     const char *model_path;
-    const struct config *config; /* how it runs (threads, precision); its recipe part must be empty */
+    const struct config *config; /* runtime settings (threads, precision); its recipe part must be empty */
     const char *formats;         /* space-separated; NULL: SENSITIVITY_FORMATS */
     struct text_part text;
-    int ctx; /* of a window */
+    int ctx; /* tokens per window */
     int64_t windows;
-    double budget_s; /* no new measurement begins beyond it */
-    struct db *db;   /* borrowed; NULL: nothing is kept */
+    double budget_s; /* no measurement begins after it */
+    struct db *db;   /* borrowed; NULL: nothing is stored */
     const struct log *log;
-    /* what is being measured, done of all; false cancels. May be NULL. */
+    /* Called with what is measured and the share done; false cancels. May be NULL. */
     bool (*progress)(void *ctx, const char *what, int done, int of);
     void *progress_ctx;
 };
-/* The tensors and what is known of them: from the database, then measured. sensitivities_free in any case.
- * Errors: those of model_open and eval_substitution; ERR_USAGE when the file is quantized already (a second
- * rounding would hide in the first) or no tensor takes any of the formats; ERR_CANCELLED. */
+/* List the tensors, load known sensitivities from the database, and measure the others. sensitivities_free in
+ * any case. Errors: those of model_open and eval_substitution; ERR_USAGE when the file is already quantized
+ * (the second rounding error would hide in the first) or no tensor takes any of the formats; ERR_CANCELLED.
+ */
 enum err_code sensitivities_measure(struct sensitivities *out, const struct sensitivity_options *o,
                                     struct err *why);
 void sensitivities_free(struct sensitivities *s);
 
-/* What a tensor is stored in when it is left in floats: as the file has it, f16 instead of f32. */
+/* The format of a tensor that is left in floats: the file's own, but f16 for f32. */
 const struct format *sensitive_float(const struct gguf_tensor *t);
 
-/* As items to allocate: choice k is format[k], of cost kld. *items: free(). */
+/* As items to allocate: choice k is format[k], its cost the KL divergence. *items: free(). Errors: ERR_NOMEM.
+ */
 enum err_code sensitivities_items(struct item **items, const struct sensitivities *s, struct err *why);
 
-/* ---------------------------------------------------------------- recipe_search */
+/* ---------------------------------------------------------------- search */
 
-/* a recipe of single tensors that beats every uniform one of its size, or the
- * honest answer that it does not.
+/* Search: a mixed recipe that beats every uniform one of its size, or the statement that none was found.
  *
- * Sensitivities (advisor/sensitivity.h) say what each tensor costs alone, a Lagrangian allocation
- * (advisor/allocate.h) says who gets the bytes, and a text that took no part in the choice says whether it
- * was worth it: the mixed recipe and the uniform ones of at most its size are made and compared with the
- * model as it is, window by window. */
+ * Sensitivities give the cost of each tensor in each format, the allocation distributes the bytes, and a text
+ * that was not used for either checks the result: the mixed recipe and the uniform ones of at most its size
+ * are made and compared with the unchanged model, window by window. */
 
 struct recipe_search {
     const char *model_path;
-    const struct config *config; /* how it runs; no recipe in it */
+    const struct config *config; /* runtime settings, without a recipe */
     const char *formats;         /* NULL: SENSITIVITY_FORMATS */
-    /* one of these three */
-    const char *like;                   /* as large as this uniform format makes the model: "q4_K" */
-    int64_t bytes;                      /* of the file, at most; 0: not asked */
-    double kld;                         /* on the search text, at most; NAN: not asked */
-    const char *text_file, *check_file; /* NULL: the bundled calibration text and the bundled held-out one;
-                                           with text_file alone its second half is what checks */
-    int ctx;                            /* 0: 256 */
-    int64_t windows, check_windows;     /* 0: 12 and 32 */
-    double budget_s;                    /* of measuring sensitivities */
+    /* one of these three is given */
+    const char *like; /* the size of this uniform format: "q4_K" */
+    int64_t bytes;    /* size of the file, at most; 0: not given */
+    double kld;       /* KL divergence on the search text, at most; NAN: not given */
+    /* NULL: the bundled calibration text, and the bundled held-out text. With text_file alone, its second
+     * half is the check. */
+    const char *text_file, *check_file;
+    int ctx;                        /* 0: 256 */
+    int64_t windows, check_windows; /* windows of the search and of the check; 0: 12 and 32 */
+    double budget_s;                /* seconds for measuring sensitivities */
     struct db *db;
     const struct log *log;
     bool (*progress)(void *ctx, const char *what, int done, int of);
@@ -168,41 +172,42 @@ struct recipe_search {
 };
 
 struct recipe_figures {
-    char line[RECIPE_LINE]; /* "" : none */
+    char line[RECIPE_LINE]; /* "": none */
     int64_t bytes;          /* of the weights */
     int64_t file_bytes;
-    double kld, kld_se, top1_ratio; /* on the text that checks; NAN unknown */
+    double kld, kld_se, top1_ratio; /* on the check text; NAN unknown */
 };
 
 struct recipe_found {
     char model_sha256[HASH_HEX], basis[96];
     int tensors, measured, estimated, of;
-    struct recipe_figures mixed, uniform; /* uniform: the best one of at most the size asked for */
-    double predicted_kld;                 /* sum of single costs */
-    double search_kld;                    /* of all together on the text that was searched on */
-    /* ln of the ratio of their KL divergences, window by window; negative: the mixed one is nearer to the
+    struct recipe_figures mixed, uniform; /* the best uniform recipe of at most that size */
+    double predicted_kld;                 /* sum of the single sensitivities */
+    double search_kld;                    /* of all tensors together, on the search text */
+    /* ln of the ratio of their KL divergences, window by window; negative: the mixed recipe is closer to the
      * model */
     struct interval difference;
-    int64_t windows;     /* that were checked */
-    bool beats;          /* the interval excludes 0 on the good side: the mixed recipe is recommended */
-    bool random_weights; /* then none of this means anything for answers */
-    char reason[256];    /* why not, "" otherwise */
+    int64_t windows;     /* number of windows checked */
+    bool beats;          /* the interval excludes 0 on the better side: the mixed recipe is recommended */
+    bool random_weights; /* the results then say nothing about quality */
+    char reason[256];    /* why it does not beat; "" otherwise */
 };
 
-/* Errors: those of sensitivities_measure and quantize; ERR_USAGE for a target that is none; ERR_FIT when no
- * mix reaches the target (says the nearest); ERR_CANCELLED. Not being better is no error: see beats. */
+/* Search a recipe. A recipe that is not better is no error (see beats). Errors: those of
+ * sensitivities_measure and quantize; ERR_USAGE for an invalid target; ERR_FIT when no mix reaches the target
+ * (with the closest); ERR_CANCELLED. */
 enum err_code recipe_search(struct recipe_found *out, const struct recipe_search *o, struct err *why);
 
 /* ---------------------------------------------------------------- governor */
 
-/* dynamic precision: several configurations of one model loaded, from the most exact to
- * the cheapest, and a rule that says which one answers the next request.
+/* Governor (dynamic precision): several configurations of one model are loaded, from the most exact to the
+ * cheapest, and a rule chooses which one serves the next request.
  *
- * The rule watches one number (a latency, a rate, memory, power) against a limit. Beyond it for some requests
- * in a row: one step cheaper. Well within it for many in a row: one step back to exactness, unless what that
- * step is known to cost would break the limit again. A step back that had to be taken back waits twice as
- * long the next time, so that load at the edge does not make it swing. Every switch is an event of the run,
- * with what it did to the number. */
+ * The rule compares one value (a latency, a rate, memory, power) with a limit. If it is violated for some
+ * requests in a row, the governor takes a step to a cheaper level. If it is met with a margin for many in a
+ * row, it takes a step back, unless the known cost of that step would violate the limit again. A step back
+ * that had to be undone waits twice as long the next time, so that load near the limit does not cause
+ * oscillation. Every switch is an event of the run, with its effect on the value. */
 
 enum { GOVERNOR_LEVELS = 8 };
 
@@ -210,20 +215,20 @@ enum governor_signal { GOVERN_ITL, GOVERN_TTFT, GOVERN_DECODE, GOVERN_MEMORY, GO
 struct governor_signal_row {
     const char *name, *unit, *help; /* "itl": as in --rule itl=20ms */
     int better;                     /* -1: less is better */
-    bool
-        paid_by_level; /* the number depends on the level: what it was there is what it will be about again */
+    /* the value depends on the level, so the value measured at a level predicts it there */
+    bool paid_by_level;
 };
 extern const struct governor_signal_row GOVERNOR_SIGNALS[GOVERN_SIGNALS];
 
 struct governor_rule {
     enum governor_signal signal;
     double limit;      /* in seconds, tokens/s, bytes, watts */
-    double hysteresis; /* how far within the limit counts as well within: 0.15 */
-    int down_after;    /* requests beyond the limit in a row before a step down: 3 */
-    int up_after;      /* requests well within it before a step up: 12 */
+    double hysteresis; /* margin: how far within the limit a step up needs: 0.15 */
+    int down_after;    /* violations in a row before a step down: 3 */
+    int up_after;      /* requests within the margin in a row before a step up: 12 */
 };
-/* "itl=20ms", "ttft=300ms", "decode=30", "memory=2G" (at least so much free), "power=25". Defaults for the
- * rest. ERR_USAGE with what is allowed. */
+/* Parse "itl=20ms", "ttft=300ms", "decode=30", "memory=2G" (at least this much available) or "power=25";
+ * defaults for the rest. Errors: ERR_USAGE with what is allowed. */
 enum err_code governor_rule_parse(struct governor_rule *r, const char *text, struct err *why);
 
 /* ---------------------------------------------------------------- the rule (pure) */
@@ -232,46 +237,45 @@ struct governor_state {
     int level, levels;             /* 0: the most exact */
     int beyond, within;            /* requests in a row */
     int since;                     /* requests since the last switch */
-    int patience[GOVERNOR_LEVELS]; /* how often a step up to this level was taken back lately */
-    double usual[GOVERNOR_LEVELS]; /* of the number at that level, a mean that forgets; NAN unknown */
+    int patience[GOVERNOR_LEVELS]; /* how many recent steps up to this level had to be undone */
+    double usual[GOVERNOR_LEVELS]; /* value at that level, exponentially smoothed; NAN unknown */
     bool climbed;                  /* the last switch was a step up */
 };
 void governor_init(struct governor_state *s, int levels);
-/* One request said `value` (NAN: nothing). The level for the next one; *reason (of size 160) says why it
- * changed. */
+/* Feed the value of one request (NAN: unknown). Returns the level for the next one; *reason (size 160) says
+ * why it changes. */
 int governor_step(struct governor_state *s, const struct governor_rule *r, double value, char reason[160]);
 
 /* ---------------------------------------------------------------- the loop */
 
 struct governor_switch {
     int from, to;
-    int64_t unix_ms, request; /* before which request */
+    int64_t unix_ms, request; /* number of the request that it precedes */
     char reason[160];
     double before,
-        after; /* mean of the number over the requests next to it; after: NAN until there were some */
+        after; /* mean of the value over the neighbouring requests; after: NAN until there were some */
 };
 struct governor_figures { /* of one level */
     int64_t requests, tokens, beyond;
-    double seconds, signal; /* mean of the number, NAN */
+    double seconds, signal; /* mean of the value; NAN */
     bool loaded;
 };
 struct governor_options {
     const char *model_path;
     const struct config *config[GOVERNOR_LEVELS]; /* the most exact first */
     int levels;
-    struct workload workload; /* of a request */
+    struct workload workload; /* per request */
     struct governor_rule rule;
-    int64_t requests; /* 0: until `for_s` */
-    double for_s;     /* 0: until `requests` */
-    double every_s;   /* a request begins that long after the one before, at the earliest */
+    int64_t requests; /* 0: limited by for_s only */
+    double for_s;     /* 0: limited by requests only */
+    double every_s;   /* seconds between the starts of two requests, at least */
     uint64_t seed;
     const struct machine *machine;
     const char *db_path;
-    struct sampler_thread *sampler; /* borrowed; NULL: no memory and power */
+    struct sampler_thread *sampler; /* borrowed; NULL: memory and power are unknown */
     const char *program;
     const struct log *log;
-    /* Each switch as it happens, and again when its effect is known; then of every request (s NULL). false:
-     * stop. */
+    /* Called for each switch, again when its effect is known, and for every request (s NULL). False: stop. */
     bool (*told)(void *ctx, const struct governor_switch *s, int level, double value);
     void *ctx;
 };
@@ -280,12 +284,12 @@ struct governor_result {
     int64_t run_id, requests;
     struct governor_figures level[GOVERNOR_LEVELS];
     struct governor_switch sw[GOVERNOR_SWITCHES];
-    int switches; /* of which the first GOVERNOR_SWITCHES are kept here, all of them in the database */
+    int switches; /* the first GOVERNOR_SWITCHES of them are kept here; the database has all */
     bool stopped;
 };
-/* Loads all levels (under a memory rule only those in use), serves, switches. Errors: ERR_USAGE, those of
- * arm_open for the level in use; a level that cannot be loaded otherwise is left out with a warning in the
- * log. */
+/* Load the levels (under a memory rule only those in use), serve requests, switch. A level other than the
+ * current one that cannot be loaded is left out with a warning in the log. Errors: ERR_USAGE; those of
+ * arm_open for the level in use. */
 enum err_code governor_run(struct governor_result *out, const struct governor_options *o, struct err *why);
 
 /* ---------------------------------------------------------------- recovery */

@@ -1,4 +1,4 @@
-/* advisor/recipe/search.c - see recipe.h. */
+/* advisor/recipe/search.c - searches a mixed recipe and checks it against the uniform ones (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <inttypes.h>
@@ -21,16 +21,16 @@ struct search {
     struct item *items;
     struct assigned *assigned;
     struct model *reference;
-    struct logit_cache logit_cache; /* of the text that was read last */
+    struct logit_cache logit_cache; /* hash of the text that was read last */
     int ctx;
-    int64_t most; /* bytes of weights that the target allows; 0: those of the mixed recipe */
+    int64_t most; /* bytes of weights that the target allows; 0: as many as the mixed recipe takes */
     const char *doing;
     double window[2][WINDOWS_MAX];
 };
 
 /* ---------------------------------------------------------------- the texts */
 
-static void name_part(struct text_part *p, const char *text, size_t n)
+static void tensor_part(struct text_part *p, const char *text, size_t n)
 {
     char hex[HASH_HEX];
     hash_bytes(text, n, hex);
@@ -38,7 +38,7 @@ static void name_part(struct text_part *p, const char *text, size_t n)
     snprintf(p->name, sizeof p->name, "%.12s", hex);
 }
 
-static enum err_code read_text(char **text, size_t *n, const char *file, const char *bundled, struct err *why)
+static enum err_code text_read(char **text, size_t *n, const char *file, const char *bundled, struct err *why)
 {
     char *path = NULL;
     enum err_code rc = file ? ERR_OK : file_share(&path, bundled, why);
@@ -47,33 +47,33 @@ static enum err_code read_text(char **text, size_t *n, const char *file, const c
     return rc;
 }
 
-/* With one text of the user's own, half of it searches and the other half checks. */
-static enum err_code read_texts(struct search *x, struct err *why)
+/* With a text of the user, its first half is for the search and its second half for the check. */
+static enum err_code texts_read(struct search *x, struct err *why)
 {
     size_t n = 0, m = 0;
     const struct recipe_search *o = x->o;
-    enum err_code rc = read_text(&x->text, &n, o->text_file, CALIBRATION_TEXT, why);
+    enum err_code rc = text_read(&x->text, &n, o->text_file, CALIBRATION_TEXT, why);
     const bool halves = o->text_file && !o->check_file;
-    if (!rc && !halves) rc = read_text(&x->check, &m, o->check_file, EVAL_TEXT, why);
+    if (!rc && !halves) rc = text_read(&x->check, &m, o->check_file, EVAL_TEXT, why);
     if (rc) return rc;
     size_t half = n / 2;
     while (halves && half < n && x->text[half] != '\n' && x->text[half] != ' ') half++;
-    name_part(&x->on, x->text, halves ? half : n);
-    name_part(&x->for_check, halves ? x->text + half : x->check, halves ? n - half : m);
+    tensor_part(&x->on, x->text, halves ? half : n);
+    tensor_part(&x->for_check, halves ? x->text + half : x->check, halves ? n - half : m);
     return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- targets */
 
-static enum err_code plan_of(struct quantize_plan *p, const struct search *x, const char *line,
-                             struct err *why)
+static enum err_code recipe_plan(struct quantize_plan *p, const struct search *x, const char *line,
+                                 struct err *why)
 {
     struct config c;
     enum err_code rc = config_parse(&c, line, why);
     return rc ? rc : quantize_plan_init(p, x->s.source, &c, why);
 }
 
-/* Bytes of the tensors that are chosen for, under a plan. */
+/* Bytes of the searched tensors in a memory estimate. */
 static int64_t chosen_bytes(const struct search *x, const struct quantize_plan *p)
 {
     int64_t bytes = 0;
@@ -83,23 +83,24 @@ static int64_t chosen_bytes(const struct search *x, const struct quantize_plan *
     return bytes;
 }
 
-/* What the chosen tensors may take together. */
+/* Bytes that the searched tensors may take together. */
 static enum err_code byte_limit(int64_t *limit, struct search *x, struct err *why)
 {
     struct quantize_plan p = { 0 };
-    enum err_code rc = plan_of(&p, x, x->o->like ? x->o->like : x->s.format[0]->name, why);
+    enum err_code rc = recipe_plan(&p, x, x->o->like ? x->o->like : x->s.format[0]->name, why);
     const int64_t chosen = rc ? 0 : chosen_bytes(x, &p);
     *limit = x->o->like ? chosen : x->o->bytes - (p.file_bytes - chosen);
-    x->most = p.bytes - chosen + *limit; /* what a uniform recipe may take to be beaten */
+    x->most = p.bytes - chosen + *limit; /* the size up to which uniform recipes compete */
     quantize_plan_done(&p);
     if (!rc && *limit <= 0)
-        rc = err_set(why, ERR_FIT, "a file of %" PRId64 " bytes has no room for weights here", x->o->bytes);
+        rc = err_set(why, ERR_FIT, "a file of %" PRId64 " bytes is too small for the weights here",
+                     x->o->bytes);
     return rc;
 }
 
-/* ---------------------------------------------------------------- from an allocation to a line */
+/* ---------------------------------------------------------------- the config line */
 
-static void assign(struct search *x)
+static void tensors_assign(struct search *x)
 {
     for (int t = 0; t < x->s.n; t++) {
         const struct gguf_tensor *source = x->s.tensor[t].source;
@@ -115,7 +116,7 @@ static int64_t taken_bytes(const struct search *x)
     return bytes;
 }
 
-/* The choice that most tensors of the same part have. */
+/* The choice of most tensors with the same part. */
 static int part_majority(const struct search *x, int of)
 {
     int votes[ALLOCATE_CHOICES] = { 0 }, best = x->items[of].taken, layer;
@@ -130,9 +131,9 @@ static int part_majority(const struct search *x, int of)
     return best;
 }
 
-/* One tensor joins the format of most of its part: the one for which that costs least and stays within the
- * limit; else one that becomes smaller. False: there is none left. */
-static bool simplify(struct search *x, int64_t limit)
+/* Shorten the rules: give one tensor the choice of most of its part, where that costs least and stays within
+ * the limit; otherwise a smaller choice. False: no change is left. */
+static bool rules_simplify(struct search *x, int64_t limit)
 {
     int best = -1, to = -1;
     double least = INFINITY;
@@ -152,41 +153,43 @@ static bool simplify(struct search *x, int64_t limit)
     return true;
 }
 
-static enum err_code write_line(struct search *x, int64_t limit, char line[RECIPE_LINE], struct err *why)
+static enum err_code recipe_write_line(struct search *x, int64_t limit, char line[RECIPE_LINE],
+                                       struct err *why)
 {
     for (;;) {
-        assign(x);
+        tensors_assign(x);
         if (recipe_rules_line(x->assigned, x->s.n, line)) return ERR_OK;
-        if (!simplify(x, limit))
-            return err_set(why, ERR_FIT, "the mix takes more rules than a config line can hold (%d bytes)",
+        if (!rules_simplify(x, limit))
+            return err_set(why, ERR_FIT, "the recipe needs more rules than a config line can hold (%d bytes)",
                            CONFIG_VALUE - 1);
     }
 }
 
-static double predicted(const struct search *x)
+static double kld_sum(const struct search *x)
 {
     double sum = 0;
     for (int t = 0; t < x->s.n; t++) sum += x->items[t].choice[x->items[t].taken].cost;
     return sum;
 }
 
-/* ---------------------------------------------------------------- comparing with the model as it is */
+/* ---------------------------------------------------------------- measuring recipes */
 
-static bool go_on(void *arg, int64_t chunk, int64_t of, double nll)
+static bool eval_progress(void *arg, int64_t chunk, int64_t of, double nll)
 {
     const struct search *x = arg;
     (void)nll;
     return !x->o->progress || x->o->progress(x->o->progress_ctx, x->doing, (int)chunk, (int)of);
 }
 
-static bool go_on_making(void *arg, const char *phase, double done)
+static bool quantize_progress(void *arg, const char *phase, double done)
 {
     const struct search *x = arg;
     return !x->o->progress || x->o->progress(x->o->progress_ctx, phase, (int)(100 * done), 100);
 }
 
-/* The recipe's line with how the model runs. */
-static enum err_code config_of(struct config *c, const struct search *x, const char *line, struct err *why)
+/* The recipe's line with the runtime settings. */
+static enum err_code recipe_config(struct config *c, const struct search *x, const char *line,
+                                   struct err *why)
 {
     enum err_code rc = config_parse(c, line, why);
     for (int k = 0; k < KNOB_COUNT && !rc; k++)
@@ -197,24 +200,24 @@ static enum err_code config_of(struct config *c, const struct search *x, const c
     return rc;
 }
 
-static enum err_code compare(struct divergence *d, double *window, struct search *x, const char *line,
-                             const struct text_part *text, int64_t windows, struct err *why)
+static enum err_code recipe_compare(struct divergence *d, double *window, struct search *x, const char *line,
+                                    const struct text_part *text, int64_t windows, struct err *why)
 {
     struct config c;
     struct model *m = NULL;
-    enum err_code rc = config_of(&c, x, line, why);
+    enum err_code rc = recipe_config(&c, x, line, why);
     struct model_options open = { .path = x->o->model_path,
                                   .config = &c,
                                   .ctx = x->ctx,
                                   .sequences = 1,
                                   .log = x->o->log,
-                                  .progress = go_on_making,
+                                  .progress = quantize_progress,
                                   .progress_arg = x };
     const struct eval_request r = { .text = text->text,
                                     .n = text->n,
                                     .ctx = x->ctx,
                                     .max_chunks = windows,
-                                    .progress = go_on,
+                                    .progress = eval_progress,
                                     .arg = x,
                                     .window_kld = window,
                                     .window_room = window ? WINDOWS_MAX : 0,
@@ -226,23 +229,23 @@ static enum err_code compare(struct divergence *d, double *window, struct search
     return rc;
 }
 
-static enum err_code sizes(struct recipe_figures *f, const struct search *x, struct err *why)
+static enum err_code search_sizes(struct recipe_figures *f, const struct search *x, struct err *why)
 {
     struct quantize_plan p = { 0 };
-    enum err_code rc = plan_of(&p, x, f->line, why);
+    enum err_code rc = recipe_plan(&p, x, f->line, why);
     f->bytes = p.bytes;
     f->file_bytes = p.file_bytes;
     quantize_plan_done(&p);
     return rc;
 }
 
-static enum err_code check_one(struct recipe_figures *f, double *window, struct search *x, int64_t *windows,
-                               struct err *why)
+static enum err_code recipe_check(struct recipe_figures *f, double *window, struct search *x,
+                                  int64_t *windows, struct err *why)
 {
     struct divergence d;
     const int64_t most = x->o->check_windows > 0 ? MIN(x->o->check_windows, (int64_t)WINDOWS_MAX)
                                                  : (int64_t)CHECK_WINDOWS;
-    enum err_code rc = compare(&d, window, x, f->line, &x->for_check, most, why);
+    enum err_code rc = recipe_compare(&d, window, x, f->line, &x->for_check, most, why);
     if (rc) return rc;
     f->kld = d.kld_mean;
     f->kld_se = d.kld_se;
@@ -253,9 +256,9 @@ static enum err_code check_one(struct recipe_figures *f, double *window, struct 
 
 /* ---------------------------------------------------------------- the search */
 
-/* Single costs do not quite add up: the target that the sum must meet is corrected by what all of them
- * together were measured to cost, a few times at most. */
-static enum err_code for_kld(struct search *x, struct err *why)
+/* The costs of single tensors do not add up exactly: the target for their sum is corrected by the measured
+ * cost of all together, a few times at most. */
+static enum err_code search_for_kld(struct search *x, struct err *why)
 {
     enum { ROUNDS = 4 };
     struct divergence d;
@@ -265,15 +268,17 @@ static enum err_code for_kld(struct search *x, struct err *why)
     for (int i = 0; i < ROUNDS; i++) {
         enum err_code rc = allocate_cost(&a, x->items, x->s.n, ask, why);
         if (rc && i == 0) return err_prefix(why, "KL divergence");
-        if (rc) break; /* no mix is that exact by the sum: keep what there is */
+        if (rc) break; /* no mix reaches it by the sum: keep the current one */
         struct recipe_figures f = { .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
-        rc = write_line(x, INT64_MAX, f.line, why);
-        if (!rc) rc = sizes(&f, x, why);
-        if (!rc) rc = compare(&d, NULL, x, f.line, &x->on, x->o->windows > 0 ? x->o->windows : WINDOWS, why);
+        rc = recipe_write_line(x, INT64_MAX, f.line, why);
+        if (!rc) rc = search_sizes(&f, x, why);
+        if (!rc)
+            rc = recipe_compare(&d, NULL, x, f.line, &x->on, x->o->windows > 0 ? x->o->windows : WINDOWS,
+                                why);
         if (rc) return rc;
         if (d.kld_mean <= x->o->kld && f.bytes < best.bytes) {
             best = f;
-            x->out->predicted_kld = predicted(x);
+            x->out->predicted_kld = kld_sum(x);
             x->out->search_kld = d.kld_mean;
         }
         const double ratio = x->o->kld / fmax(d.kld_mean, 1e-12);
@@ -287,25 +292,25 @@ static enum err_code for_kld(struct search *x, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code for_bytes(struct search *x, struct err *why)
+static enum err_code search_for_bytes(struct search *x, struct err *why)
 {
     struct divergence d;
     struct allocation a;
     int64_t limit;
     enum err_code rc = byte_limit(&limit, x, why);
     if (!rc) rc = allocate_bytes(&a, x->items, x->s.n, limit, why);
-    if (!rc) rc = write_line(x, limit, x->out->mixed.line, why);
-    if (!rc) rc = sizes(&x->out->mixed, x, why);
-    if (!rc) x->out->predicted_kld = predicted(x);
+    if (!rc) rc = recipe_write_line(x, limit, x->out->mixed.line, why);
+    if (!rc) rc = search_sizes(&x->out->mixed, x, why);
+    if (!rc) x->out->predicted_kld = kld_sum(x);
     if (!rc)
-        rc = compare(&d, NULL, x, x->out->mixed.line, &x->on, x->o->windows > 0 ? x->o->windows : WINDOWS,
-                     why);
+        rc = recipe_compare(&d, NULL, x, x->out->mixed.line, &x->on,
+                            x->o->windows > 0 ? x->o->windows : WINDOWS, why);
     if (!rc) x->out->search_kld = d.kld_mean;
     return rc;
 }
 
-/* Every uniform format of at most the mixed one's size, the largest two and the one that gave the size: the
- * one that is nearest to the model on the text that checks is the one to beat. */
+/* Choose the uniform competitors: the two largest formats of at most the mixed recipe's size, and the one
+ * that defined the size. The one closest to the model on the check text is the one to beat. */
 static enum err_code best_uniform(struct search *x, struct err *why)
 {
     enum { TRIED = 3 };
@@ -318,7 +323,7 @@ static enum err_code best_uniform(struct search *x, struct err *why)
         if (!FORMATS[i].encode || !FORMATS[i].decode || FORMATS[i].ggml_type >= FORMAT_OWN_TYPES) continue;
         *f = (struct recipe_figures){ .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
         snprintf(f->line, sizeof f->line, "%s", FORMATS[i].name);
-        if (sizes(f, x, NULL) || f->bytes > MAX(x->out->mixed.bytes, x->most)) continue;
+        if (search_sizes(f, x, NULL) || f->bytes > MAX(x->out->mixed.bytes, x->most)) continue;
         n++;
     }
     for (int tried = 0; tried < TRIED; tried++) {
@@ -326,7 +331,7 @@ static enum err_code best_uniform(struct search *x, struct err *why)
         for (int i = 0; i < n; i++)
             if (isnan(found[i].kld) && (!largest || found[i].bytes > largest->bytes)) largest = &found[i];
         if (!largest) break;
-        enum err_code rc = check_one(largest, window, x, &windows, why);
+        enum err_code rc = recipe_check(largest, window, x, &windows, why);
         if (rc) return rc;
         if (*x->out->uniform.line && !(largest->kld < x->out->uniform.kld)) continue;
         x->out->uniform = *largest;
@@ -335,14 +340,14 @@ static enum err_code best_uniform(struct search *x, struct err *why)
     return ERR_OK;
 }
 
-static void judge(struct search *x)
+static void search_judge(struct search *x)
 {
     struct recipe_found *f = x->out;
     double d[WINDOWS_MAX];
     const int n = (int)MIN(f->windows, (int64_t)WINDOWS_MAX);
     f->difference = (struct interval){ NAN, NAN, NAN };
     if (!*f->uniform.line) {
-        snprintf(f->reason, sizeof f->reason, "no uniform format is that small: there is nothing to beat");
+        snprintf(f->reason, sizeof f->reason, "no uniform format is that small, so there is nothing to beat");
         f->beats = true;
         return;
     }
@@ -352,22 +357,24 @@ static void judge(struct search *x)
     if (f->beats) return;
     snprintf(
         f->reason, sizeof f->reason,
-        "not beaten: on %d windows that took no part in the choice %s is %s (%+.2g nats a token [%+.2g, %+.2g])",
-        n, f->uniform.line, f->difference.estimate > 0 ? "nearer to the model" : "not surely worse",
+        "not better: on the %d windows of the check text, %s is %s (%+.2g nats per token [%+.2g, %+.2g])", n,
+        f->uniform.line, f->difference.estimate > 0 ? "closer to the model" : "not proven worse",
         f->difference.estimate, f->difference.lower, f->difference.upper);
 }
 
-static enum err_code check_target(const struct recipe_search *o, struct err *why)
+static enum err_code target_check(const struct recipe_search *o, struct err *why)
 {
     const int targets = (o->like != NULL) + (o->bytes > 0) + !isnan(o->kld);
     for (int k = KNOB_METHOD; k <= KNOB_TENSORS; k++)
         if (o->config->given[k])
-            return err_set(why, ERR_USAGE,
-                           "%s is what is searched for: the config may only say how the model runs",
-                           KNOBS[k].key);
+            return err_set(
+                why, ERR_USAGE,
+                "the recipe %s cannot be given: it is what the search looks for; -C may only set how the model runs",
+                KNOBS[k].key);
     if (targets == 1 && !(o->kld <= 0)) return ERR_OK;
-    return err_set(why, ERR_USAGE,
-                   "want one target: a size in bytes, that of a uniform format, or a KL divergence > 0");
+    return err_set(
+        why, ERR_USAGE,
+        "expected one target: a size in bytes, the size of a uniform format, or a KL divergence > 0");
 }
 
 static enum err_code search_measure(struct search *x, struct err *why)
@@ -402,16 +409,16 @@ static enum err_code search_run(struct search *x, struct err *why)
     const struct model_options reference = {
         .path = x->o->model_path, .config = x->o->config, .ctx = x->ctx, .sequences = 1, .log = x->o->log
     };
-    enum err_code rc = check_target(x->o, why);
-    if (!rc) rc = read_texts(x, why);
+    enum err_code rc = target_check(x->o, why);
+    if (!rc) rc = texts_read(x, why);
     if (!rc) rc = search_measure(x, why);
     if (!rc) rc = shapes_model_open(&x->reference, &reference, why);
     if (rc) return rc;
     x->out->random_weights = model_shape(x->reference)->random_weights;
-    rc = isnan(x->o->kld) ? for_bytes(x, why) : for_kld(x, why);
-    if (!rc) rc = check_one(&x->out->mixed, x->window[0], x, &x->out->windows, why);
+    rc = isnan(x->o->kld) ? search_for_bytes(x, why) : search_for_kld(x, why);
+    if (!rc) rc = recipe_check(&x->out->mixed, x->window[0], x, &x->out->windows, why);
     if (!rc) rc = best_uniform(x, why);
-    if (!rc) judge(x);
+    if (!rc) search_judge(x);
     return rc;
 }
 
@@ -419,7 +426,7 @@ enum err_code recipe_search(struct recipe_found *out, const struct recipe_search
 {
     struct search *x = calloc(1, sizeof *x);
     *out = (struct recipe_found){ .predicted_kld = NAN, .search_kld = NAN };
-    if (!x) return err_set(why, ERR_NOMEM, "no memory to search");
+    if (!x) return err_set(why, ERR_NOMEM, "out of memory for a search");
     x->o = o;
     x->out = out;
     x->ctx = o->ctx > 0 ? o->ctx : CTX;

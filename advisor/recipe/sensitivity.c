@@ -1,4 +1,5 @@
-/* advisor/recipe/sensitivity.c - see recipe.h. */
+/* advisor/recipe/sensitivity.c - measures what each tensor costs in each format, and estimates what was not
+ * measured (recipe.h). */
 #include "advisor/recipe/recipe.h"
 
 #include <math.h>
@@ -11,31 +12,32 @@
 
 const char SENSITIVITY_FORMATS[] = "q2_K q3_K q4_K q5_K q6_K q4_0 q5_0 q8_0";
 
-/* ---------------------------------------------------------------- what there is to ask */
+/* ---------------------------------------------------------------- tensors and formats */
 
 static bool is_float(const struct format *f)
 {
     return f == &FORMATS[FORMAT_F32] || f == &FORMATS[FORMAT_F16] || f == &FORMATS[FORMAT_BF16];
 }
 
-static enum err_code read_formats(struct sensitivities *s, const char *words, struct err *why)
+static enum err_code formats_read(struct sensitivities *s, const char *words, struct err *why)
 {
     char copy[256], *rest = NULL;
     snprintf(copy, sizeof copy, "%s", words ? words : SENSITIVITY_FORMATS);
     for (char *word = strtok_r(copy, " ,", &rest); word; word = strtok_r(NULL, " ,", &rest)) {
         const struct format *f = format_find(word);
         if (!f || !f->encode || !f->decode)
-            return err_set(why, ERR_USAGE, "format '%.40s' cannot be made and run here", word);
+            return err_set(why, ERR_USAGE, "format '%.40s' cannot be both made and run here", word);
         if (s->formats == ALLOCATE_CHOICES - 1)
-            return err_set(why, ERR_USAGE, "more than %d formats to choose from", ALLOCATE_CHOICES - 1);
+            return err_set(why, ERR_USAGE, "expected at most %d formats to choose from",
+                           ALLOCATE_CHOICES - 1);
         s->format[s->formats++] = f;
     }
-    if (!s->formats) return err_set(why, ERR_USAGE, "no format to choose from");
-    s->format[s->formats++] = NULL; /* as the file has it */
+    if (!s->formats) return err_set(why, ERR_USAGE, "expected at least one format to choose from");
+    s->format[s->formats++] = NULL; /* left in floats */
     return ERR_OK;
 }
 
-/* Would a uniform recipe touch it? Then a mixed one has to say what becomes of it. */
+/* Would a uniform recipe quantize it? Then a mixed one must choose a format for it. */
 static bool is_converted(const struct sensitivities *s, const struct gguf_tensor *t)
 {
     struct config c;
@@ -49,7 +51,8 @@ const struct format *sensitive_float(const struct gguf_tensor *t)
     return t->format == &FORMATS[FORMAT_F32] ? &FORMATS[FORMAT_F16] : t->format;
 }
 
-static void describe(struct sensitive_tensor *x, const struct sensitivities *s, const struct gguf_tensor *t)
+static void tensor_describe(struct sensitive_tensor *x, const struct sensitivities *s,
+                            const struct gguf_tensor *t)
 {
     int64_t rows = 1;
     for (int d = 1; d < t->dims; d++) rows *= t->shape[d];
@@ -61,11 +64,11 @@ static void describe(struct sensitive_tensor *x, const struct sensitivities *s, 
         x->kld[k] = x->kld_se[k] = x->nmse[k] = NAN;
         if (s->format[k]) continue;
         x->kld[k] = x->kld_se[k] = x->nmse[k] = 0;
-        x->measured[k] = true; /* 11 bits of every weight, or all: nothing that shows */
+        x->measured[k] = true; /* f16 keeps 11 significant bits of every weight: no measurable difference */
     }
 }
 
-static enum err_code list_tensors(struct sensitivities *s, struct err *why)
+static enum err_code tensors_list(struct sensitivities *s, struct err *why)
 {
     const int64_t all = gguf_tensor_count(s->source);
     bool some = false;
@@ -77,11 +80,10 @@ static enum err_code list_tensors(struct sensitivities *s, struct err *why)
         if (!is_float(t->format))
             return err_set(
                 why, ERR_USAGE,
-                "tensor '%s' is quantized already (%s): want the model in f32, f16 or bf16, a second "
-                "rounding would hide in the first",
+                "tensor '%s' is already quantized (%s): give the model in f32, f16 or bf16, because a second rounding error would hide in the first",
                 t->name, t->format->name);
         struct sensitive_tensor *x = &s->tensor[s->n++];
-        describe(x, s, t);
+        tensor_describe(x, s, t);
         for (int k = 0; k + 1 < s->formats; k++) {
             s->of += x->bytes[k] >= 0;
             some |= x->bytes[k] >= 0 && x->swappable;
@@ -89,17 +91,17 @@ static enum err_code list_tensors(struct sensitivities *s, struct err *why)
     }
     return some ? ERR_OK
                 : err_set(why, ERR_USAGE,
-                          "no matrix of this model has rows that fill blocks of these formats");
+                          "no matrix of this model has rows that fill the blocks of these formats");
 }
 
-/* Same basis, comparable figures. */
+/* Measurements are comparable if they have the same basis. */
 static void name_basis(struct sensitivities *s, const struct sensitivity_options *o)
 {
     snprintf(s->basis, sizeof s->basis, "text %s, %lld windows of %d, precision %s", o->text.name,
              (long long)o->windows, o->ctx, config_text(o->config, KNOB_PRECISION));
 }
 
-static void recall(struct sensitivities *s, const struct sensitivity_row *rows, int n)
+static void pairs_restore(struct sensitivities *s, const struct sensitivity_row *rows, int n)
 {
     for (int r = 0; r < n; r++)
         for (int i = 0; i < s->n; i++)
@@ -114,23 +116,24 @@ static void recall(struct sensitivities *s, const struct sensitivity_row *rows, 
             }
 }
 
-static enum err_code prepare(struct sensitivities *s, const struct sensitivity_options *o, struct err *why)
+static enum err_code sensitivities_prepare(struct sensitivities *s, const struct sensitivity_options *o,
+                                           struct err *why)
 {
     struct sensitivity_row *rows = NULL;
     int n = 0;
-    enum err_code rc = read_formats(s, o->formats, why);
+    enum err_code rc = formats_read(s, o->formats, why);
     if (!rc) rc = gguf_open(&s->source, o->model_path, why);
     if (!rc) rc = model_identity(s->source, s->model_sha256, why);
-    if (!rc) rc = list_tensors(s, why);
+    if (!rc) rc = tensors_list(s, why);
     if (rc) return rc;
     name_basis(s, o);
     if (o->db) rc = db_sensitivity_list(o->db, s->model_sha256, s->basis, &rows, &n, why);
-    recall(s, rows, n);
+    pairs_restore(s, rows, n);
     free(rows);
     return rc;
 }
 
-/* ---------------------------------------------------------------- asking */
+/* ---------------------------------------------------------------- measuring */
 
 struct asking {
     const struct sensitivity_options *o;
@@ -142,14 +145,14 @@ struct asking {
     int done;
 };
 
-static bool go_on(void *arg, int64_t chunk, int64_t of, double nll)
+static bool measure_progress(void *arg, int64_t chunk, int64_t of, double nll)
 {
     const struct asking *a = arg;
     (void)chunk, (void)of, (void)nll;
     return !a->o->progress || a->o->progress(a->o->progress_ctx, a->what, a->done, a->s->of);
 }
 
-static enum err_code open_one(struct model **out, const struct asking *a, struct err *why)
+static enum err_code model_open_as_is(struct model **out, const struct asking *a, struct err *why)
 {
     const struct model_options m = {
         .gguf = a->s->source, .config = a->o->config, .ctx = a->o->ctx, .sequences = 1, .log = a->o->log
@@ -157,7 +160,8 @@ static enum err_code open_one(struct model **out, const struct asking *a, struct
     return shapes_model_open(out, &m, why);
 }
 
-static enum err_code keep(const struct asking *a, const struct sensitive_tensor *x, int k, struct err *why)
+static enum err_code pair_store(const struct asking *a, const struct sensitive_tensor *x, int k,
+                                struct err *why)
 {
     struct sensitivity_row row = {
         .bytes = x->bytes[k], .kld = x->kld[k], .kld_se = x->kld_se[k], .nmse = x->nmse[k]
@@ -170,7 +174,7 @@ static enum err_code keep(const struct asking *a, const struct sensitive_tensor 
     return db_sensitivity_put(a->o->db, &row, why);
 }
 
-static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, struct err *why)
+static enum err_code pair_measure(struct asking *a, struct sensitive_tensor *x, int k, struct err *why)
 {
     struct divergence d;
     const struct substitution substitution = { x->source->name, a->s->format[k] };
@@ -178,7 +182,7 @@ static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, st
                                     .n = a->o->text.n,
                                     .ctx = a->o->ctx,
                                     .max_chunks = a->o->windows,
-                                    .progress = go_on,
+                                    .progress = measure_progress,
                                     .arg = a,
                                     .logit_cache = &a->logit_cache };
     snprintf(a->what, sizeof a->what, "%s in %s", substitution.tensor, substitution.format->name);
@@ -188,12 +192,13 @@ static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, st
     x->kld_se[k] = d.kld_se;
     x->measured[k] = true;
     a->done++;
-    return keep(a, x, k, why);
+    return pair_store(a, x, k, why);
 }
 
-/* One format of every tensor before a second of any: with one, the others can be estimated. The middle of the
- * list first, then outwards, so that estimates reach as short as they can. */
-static enum err_code ask_all(struct asking *a, struct err *why)
+/* Measure one format of every tensor before a second one of any: one measurement allows estimates of the
+ * others. Start with the middle of the list, then outwards, so that estimates extrapolate as little as
+ * possible. */
+static enum err_code pairs_measure(struct asking *a, struct err *why)
 {
     struct sensitivities *s = a->s;
     const int n = s->formats - 1, middle = (n - 1) / 2;
@@ -205,7 +210,7 @@ static enum err_code ask_all(struct asking *a, struct err *why)
             const double spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
             if (x->bytes[k] < 0 || !x->swappable || x->measured[k]) continue;
             if (spent > a->o->budget_s) return ERR_OK;
-            rc = ask(a, x, k, why);
+            rc = pair_measure(a, x, k, why);
         }
     }
     return rc;
@@ -220,25 +225,26 @@ static bool is_complete(const struct sensitivities *s)
     return true;
 }
 
-static enum err_code measure(struct sensitivities *s, const struct sensitivity_options *o, struct err *why)
+static enum err_code sensitivities_run(struct sensitivities *s, const struct sensitivity_options *o,
+                                       struct err *why)
 {
     struct asking a = { .o = o, .s = s, .begun_ns = clock_ns() };
     if (is_complete(s)) return ERR_OK;
     for (int t = 0; t < s->n; t++)
         for (int k = 0; k + 1 < s->formats; k++) a.done += s->tensor[t].measured[k];
-    enum err_code rc = open_one(&a.reference, &a, why);
-    if (!rc) rc = open_one(&a.candidate, &a, why);
-    if (!rc) rc = ask_all(&a, why);
+    enum err_code rc = model_open_as_is(&a.reference, &a, why);
+    if (!rc) rc = model_open_as_is(&a.candidate, &a, why);
+    if (!rc) rc = pairs_measure(&a, why);
     logit_cache_done(&a.logit_cache);
     model_close(a.reference);
     model_close(a.candidate);
     return rc;
 }
 
-/* ---------------------------------------------------------------- what was not asked */
+/* ---------------------------------------------------------------- estimating */
 
-/* KL divergence per weight and squared relative error, over all that was measured: for tensors that cannot be
- * asked. */
+/* Mean KL divergence per weight and squared relative error over all measurements, for tensors that cannot be
+ * measured. */
 static double usual_rate(const struct sensitivities *s)
 {
     double kld = 0, error = 0;
@@ -252,8 +258,8 @@ static double usual_rate(const struct sensitivities *s)
     return error > 0 ? kld / error : NAN;
 }
 
-/* The measured format of this tensor whose error is nearest; -1: none. */
-static int nearest(const struct sensitivities *s, const struct sensitive_tensor *x, int k)
+/* The measured format of this tensor with the closest error; -1: none. */
+static int format_nearest(const struct sensitivities *s, const struct sensitive_tensor *x, int k)
 {
     int best = -1;
     double least = INFINITY;
@@ -266,7 +272,7 @@ static int nearest(const struct sensitivities *s, const struct sensitive_tensor 
     return best;
 }
 
-static void estimate(struct sensitivities *s)
+static void pairs_estimate(struct sensitivities *s)
 {
     const double rate = usual_rate(s);
     s->measured = s->estimated = 0;
@@ -278,7 +284,7 @@ static void estimate(struct sensitivities *s)
                 s->measured++;
                 continue;
             }
-            const int i = nearest(s, x, k);
+            const int i = format_nearest(s, x, k);
             x->kld[k] = i >= 0 ? x->kld[i] * s->format[k]->max_nmse / s->format[i]->max_nmse
                                : rate * s->format[k]->max_nmse * (double)x->bytes[s->formats - 1];
             s->estimated += isfinite(x->kld[k]);
@@ -289,11 +295,11 @@ enum err_code sensitivities_measure(struct sensitivities *out, const struct sens
                                     struct err *why)
 {
     *out = (struct sensitivities){ 0 };
-    enum err_code rc = prepare(out, o, why);
-    if (!rc) rc = measure(out, o, why);
-    if (!rc) estimate(out);
+    enum err_code rc = sensitivities_prepare(out, o, why);
+    if (!rc) rc = sensitivities_run(out, o, why);
+    if (!rc) pairs_estimate(out);
     if (!rc && !out->measured)
-        rc = err_set(why, ERR_USAGE, "the time was too short for a single measurement: raise --budget");
+        rc = err_set(why, ERR_USAGE, "the budget was too short for a single measurement: raise --budget");
     return rc;
 }
 

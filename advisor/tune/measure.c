@@ -270,7 +270,7 @@ enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct 
     return rc ? rc : answer_store(t, &a, seconds, &failed, why);
 }
 
-/* ---------------------------------------------------------------- the run and its past */
+/* ---------------------------------------------------------------- the run in the database */
 
 static struct tune_candidate *candidate_find(const struct tuning *t, const char *line, int *at)
 {

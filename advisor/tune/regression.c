@@ -57,7 +57,7 @@ void tune_regression_free(struct tune_regression *b)
 }
 
 /* Indices of the unknowns whose sum a configuration is. Returns their number. */
-static int terms(const struct tune_regression *b, const int at[TUNE_DIMS], int term[TUNE_DIMS + 1])
+static int config_terms(const struct tune_regression *b, const int at[TUNE_DIMS], int term[TUNE_DIMS + 1])
 {
     term[0] = 0;
     for (int d = 0; d < b->dims; d++) term[d + 1] = b->first[d] + at[d];
@@ -67,7 +67,7 @@ static int terms(const struct tune_regression *b, const int at[TUNE_DIMS], int t
 void tune_regression_add(struct tune_regression *b, const int at[TUNE_DIMS], double y, double sd)
 {
     int term[TUNE_DIMS + 1];
-    const int n = terms(b, at, term);
+    const int n = config_terms(b, at, term);
     const size_t p = (size_t)b->p;
     double told = 0, spread = b->own2 + sd * sd;
     for (int i = 0; i < n; i++) told += b->mean[term[i]];
@@ -86,7 +86,7 @@ void tune_regression_estimate(const struct tune_regression *b, const int at[TUNE
                               double *sd)
 {
     int term[TUNE_DIMS + 1];
-    const int n = terms(b, at, term);
+    const int n = config_terms(b, at, term);
     const size_t p = (size_t)b->p;
     double m = 0, v = b->own2;
     for (int i = 0; i < n; i++) {

@@ -28,25 +28,25 @@ static bool is_searched(enum knob_id k)
     }
 }
 
-static void add(struct tune_dim *d, const char *value)
+static void dim_add_value(struct tune_dim *d, const char *value)
 {
     for (int i = 0; i < d->n; i++)
         if (!strcmp(d->value[i], value)) return;
     if (d->n < TUNE_VALUES) snprintf(d->value[d->n++], sizeof d->value[0], "%s", value);
 }
 
-static struct tune_dim *begin(struct tune_space *s, const char *key, const char *otherwise,
-                              bool changes_answers)
+static struct tune_dim *dim_begin(struct tune_space *s, const char *key, const char *otherwise,
+                                  bool changes_answers)
 {
     struct tune_dim *d = &s->dim[s->dims];
     *d = (struct tune_dim){ .changes_answers = changes_answers };
     snprintf(d->key, sizeof d->key, "%s", key);
-    add(d, otherwise);
+    dim_add_value(d, otherwise);
     return d;
 }
 
 /* Close the dimension: one with a single value is dropped. */
-static void end(struct tune_space *s)
+static void dim_end(struct tune_space *s)
 {
     if (s->dim[s->dims].n > 1) s->dims++;
 }
@@ -58,34 +58,34 @@ static bool is_full_precision(const char *format)
 
 /* Formats that the file can be converted to. Ternary formats are left out: their quantization error exceeds
  * WORST_NMSE unless the model was trained in them. */
-static void add_recipes(struct tune_space *s, const struct gguf *g)
+static void space_add_recipes(struct tune_space *s, const struct gguf *g)
 {
     static const double WORST_NMSE = 0.1;
     struct model_shape shape;
     struct err ignored;
-    struct tune_dim *d = begin(s, "recipe", "file", true);
+    struct tune_dim *d = dim_begin(s, "recipe", "file", true);
     const bool floats = !model_shape_read(&shape, g, &ignored) && is_full_precision(shape.dominant_format);
     const struct format *own = floats ? format_find(shape.dominant_format) : NULL;
     for (int i = 0; own && i < FORMAT_COUNT; i++)
         if (FORMATS[i].encode && FORMATS[i].decode && FORMATS[i].max_nmse <= WORST_NMSE &&
             format_bits_per_weight(&FORMATS[i]) < format_bits_per_weight(own))
-            add(d, FORMATS[i].name);
-    end(s);
+            dim_add_value(d, FORMATS[i].name);
+    dim_end(s);
 }
 
-static void add_threads(struct tune_space *s, const struct machine *m)
+static void space_add_threads(struct tune_space *s, const struct machine *m)
 {
     char text[24];
-    struct tune_dim *d = begin(s, KNOBS[KNOB_THREADS].key, KNOBS[KNOB_THREADS].otherwise, false);
+    struct tune_dim *d = dim_begin(s, KNOBS[KNOB_THREADS].key, KNOBS[KNOB_THREADS].otherwise, false);
     for (int t = 1; t < m->cores; t *= 2) {
         snprintf(text, sizeof text, "%d", t);
-        add(d, text);
+        dim_add_value(d, text);
     }
     if (m->cores > 3) { /* all but one core */
         snprintf(text, sizeof text, "%d", m->cores - 1);
-        add(d, text);
+        dim_add_value(d, text);
     }
-    end(s);
+    dim_end(s);
 }
 
 /* Values more exact than the default are slower and larger: they are tried only when the goal is quality. */
@@ -98,32 +98,32 @@ static bool is_worth_trying(enum knob_id k, const char *value, bool for_quality)
     return k != KNOB_PRECISION || (strcmp(value, "highest") && strcmp(value, "high"));
 }
 
-static void add_knob(struct tune_space *s, enum knob_id k, const struct machine *m)
+static void space_add_knob(struct tune_space *s, enum knob_id k, const struct machine *m)
 {
     const char *names[TUNE_VALUES];
     const bool kv = k == KNOB_CTK;
     if (k == KNOB_THREADS) {
-        add_threads(s, m);
+        space_add_threads(s, m);
         return;
     }
-    struct tune_dim *d = begin(s, kv ? "kv" : KNOBS[k].key, KNOBS[k].otherwise, KNOBS[k].changes_answers);
+    struct tune_dim *d = dim_begin(s, kv ? "kv" : KNOBS[k].key, KNOBS[k].otherwise, KNOBS[k].changes_answers);
     if (k == KNOB_BATCH) {
-        add(d, "128");
-        add(d, "2048");
+        dim_add_value(d, "128");
+        dim_add_value(d, "2048");
     }
     const size_t n = MIN(knob_choices(k, names, COUNT_OF(names)), COUNT_OF(names));
     for (size_t i = 0; i < n; i++)
-        if (is_worth_trying(k, names[i], s->for_quality)) add(d, names[i]);
-    end(s);
+        if (is_worth_trying(k, names[i], s->for_quality)) dim_add_value(d, names[i]);
+    dim_end(s);
 }
 
-static unsigned work_of(const struct workload *w)
+static unsigned workload_use(const struct workload *w)
 {
     return (w->prompt > 0 ? (unsigned)FOR_PREFILL : 0) | (w->gen > 0 ? (unsigned)FOR_DECODE : 0);
 }
 
 /* While the space exceeds TUNE_CANDIDATES, drop the last dimension that does not change answers. */
-static void cut(struct tune_space *s)
+static void space_shrink(struct tune_space *s)
 {
     while (tune_space_size(s) > TUNE_CANDIDATES && s->dims > 1) {
         int last = s->dims - 1;
@@ -138,7 +138,7 @@ static void cut(struct tune_space *s)
 
 /* True for the file's own numbers and for plain rounding: then a tensor that keeps its format keeps its
  * numbers. */
-static bool is_plain(const struct config *c)
+static bool is_plain_rounding(const struct config *c)
 {
     const char *method = config_text(c, KNOB_METHOD);
     return !strcmp(method, KNOBS[KNOB_METHOD].otherwise) || !strcmp(method, "rtn");
@@ -146,7 +146,7 @@ static bool is_plain(const struct config *c)
 
 /* Do two recipes give every tensor the same format by the same method? In small models the rows of many
  * tensors do not fit the blocks of most formats, and recipes fall back to the same one. */
-static bool makes_the_same(const struct gguf *g, const char *a, const char *b)
+static bool recipes_make_same_file(const struct gguf *g, const char *a, const char *b)
 {
     struct config c[2];
     const char *recipe[2] = { a, b };
@@ -162,20 +162,20 @@ static bool makes_the_same(const struct gguf *g, const char *a, const char *b)
         if (made != recipe_tensor_format(&c[1], g, t, NULL)) return false;
         is_moved |= made != t->format;
     }
-    if (!is_moved && is_plain(&c[0]) && is_plain(&c[1])) return true;
+    if (!is_moved && is_plain_rounding(&c[0]) && is_plain_rounding(&c[1])) return true;
     /* other methods choose other numbers for the same format, depending on their parameters */
     return !strcmp(config_text(&c[0], KNOB_METHOD), config_text(&c[1], KNOB_METHOD)) &&
            !strcmp(config_text(&c[0], KNOB_PARAMS), config_text(&c[1], KNOB_PARAMS));
 }
 
-static void drop_doubles(struct tune_space *s, const struct gguf *g)
+static void space_drop_duplicates(struct tune_space *s, const struct gguf *g)
 {
     struct tune_dim *d = s->dim;
     while (d < s->dim + s->dims && strcmp(d->key, "recipe")) d++;
     if (!g || d == s->dim + s->dims) return;
     for (int i = 1; i < d->n; i++) {
         int k = 0;
-        while (k < i && !makes_the_same(g, d->value[i], d->value[k])) k++;
+        while (k < i && !recipes_make_same_file(g, d->value[i], d->value[k])) k++;
         if (k == i) continue;
         const size_t n = strlen(s->doubles);
         snprintf(s->doubles + n, sizeof s->doubles - n, "%s%s as %s", n ? ", " : "", d->value[i],
@@ -186,9 +186,9 @@ static void drop_doubles(struct tune_space *s, const struct gguf *g)
     }
 }
 
-/* ---------------------------------------------------------------- as somebody asked */
+/* ---------------------------------------------------------------- a space given by the user */
 
-static enum err_code add_value(struct tune_dim *d, const char *value, struct err *why)
+static enum err_code dim_parse_value(struct tune_dim *d, const char *value, struct err *why)
 {
     struct config c;
     config_default(&c);
@@ -200,7 +200,7 @@ static enum err_code add_value(struct tune_dim *d, const char *value, struct err
     if (strlen(value) >= sizeof d->value[0])
         return err_set(why, ERR_USAGE, "--space %s=%s: longer than %zu bytes", d->key, value,
                        sizeof d->value[0] - 1);
-    add(d, value);
+    dim_add_value(d, value);
     return ERR_OK;
 }
 
@@ -211,7 +211,7 @@ static bool key_changes_answers(const char *key)
     return true; /* "recipe" and "kv" */
 }
 
-static enum err_code read_space(struct tune_space *s, const char *asked, struct err *why)
+static enum err_code space_parse(struct tune_space *s, const char *asked, struct err *why)
 {
     char *copy = strdup(asked), *rest = NULL;
     enum err_code rc = copy ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the search space");
@@ -229,7 +229,7 @@ static enum err_code read_space(struct tune_space *s, const char *asked, struct 
                                 .unpredicted = !strcmp(word, KNOBS[KNOB_DEVICE].key) };
         snprintf(d->key, sizeof d->key, "%s", word);
         for (char *v = strtok_r(equals + 1, "|", &more); v && !rc; v = strtok_r(NULL, "|", &more))
-            rc = add_value(d, v, why);
+            rc = dim_parse_value(d, v, why);
         if (!rc && !d->n) rc = err_set(why, ERR_USAGE, "--space %s=: expected at least one value", d->key);
     }
     free(copy);
@@ -246,16 +246,16 @@ enum err_code tune_space(struct tune_space *out, const struct gguf *g, const str
     config_default(&out->base);
     out->for_quality = goal == GOAL_QUALITY;
     if (asked) {
-        const enum err_code rc = read_space(out, asked, why);
-        if (!rc) drop_doubles(out, g);
+        const enum err_code rc = space_parse(out, asked, why);
+        if (!rc) space_drop_duplicates(out, g);
         return rc;
     }
-    add_recipes(out, g);
+    space_add_recipes(out, g);
     for (int k = 0; k < KNOB_COUNT && out->dims < TUNE_DIMS - 1; k++)
-        if (is_searched((enum knob_id)k) && KNOBS[k].matters_for & work_of(w))
-            add_knob(out, (enum knob_id)k, m);
-    drop_doubles(out, g);
-    cut(out);
+        if (is_searched((enum knob_id)k) && KNOBS[k].matters_for & workload_use(w))
+            space_add_knob(out, (enum knob_id)k, m);
+    space_drop_duplicates(out, g);
+    space_shrink(out);
     return ERR_OK;
 }
 
@@ -275,7 +275,7 @@ void tune_space_at(int at[TUNE_DIMS], const struct tune_space *s, int64_t i)
 }
 
 /* Reset the recipe knobs to the file's own format, whatever the base config says. */
-static void forget_recipe(struct config *c)
+static void config_reset_recipe(struct config *c)
 {
     static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
     for (size_t i = 0; i < COUNT_OF(RECIPE); i++) config_unset(c, RECIPE[i]);
@@ -290,7 +290,7 @@ bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i
     for (int d = 0; d < s->dims; d++) {
         const char *key = s->dim[d].key, *value = s->dim[d].value[at[d]];
         const bool recipe = !strcmp(key, "recipe");
-        if (recipe) forget_recipe(out);
+        if (recipe) config_reset_recipe(out);
         if ((!recipe || strcmp(value, "file")) && config_set(out, key, value, &ignored)) return false;
     }
     for (int k = 0; k < KNOB_COUNT; k++) /* a knob at its default is not part of the line */

@@ -19,7 +19,7 @@ enum { CELLS = 4 }; /* per timing, at most */
  * further cell. */
 static const double CELL_SHARE = 0.0025, TIMING_SHARE = 0.02;
 
-/* ---------------------------------------------------------------- the machine */
+/* ---------------------------------------------------------------- machine conditions */
 
 /* Probe the machine conditions while the candidate is idle. Zeros: no reference for its thread count. */
 static struct conditions conditions_measure(struct tuning *t, const struct tune_candidate *of, int pid)
@@ -69,7 +69,7 @@ double tune_normalization(const struct tune_task *task, const struct config *c,
     return isfinite(factor) && factor > 0 ? factor : 1;
 }
 
-/* ---------------------------------------------------------------- what it teaches */
+/* ---------------------------------------------------------------- noise and updates */
 
 /* The machine changed at an unknown moment between the two probes: a uniform distribution over the cell,
  * whose standard deviation is the range / sqrt(12). */

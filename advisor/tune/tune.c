@@ -17,7 +17,7 @@ static const double IMPROVEMENT_MIN = 0.003, IMPROVEMENT_MIN_UNCONFIRMED = 0.001
 /* a candidate with a smaller predicted chance to stay within the limits is pruned */
 static const double FEASIBLE_MIN = 0.02;
 
-/* ---------------------------------------------------------------- before anything is measured */
+/* ---------------------------------------------------------------- prune */
 
 static enum err_code config_predict(struct prediction *p, const struct tuning *t, const struct config *c,
                                     struct err *why)
@@ -137,7 +137,7 @@ static enum err_code search_prepare(struct tuning *t, struct err *why)
     return rc;
 }
 
-/* ---------------------------------------------------------------- the race */
+/* ---------------------------------------------------------------- race */
 
 /* Windows of text for one quality measurement in the race: 1/25 of the budget at the predicted prefill rate,
  * for both models together. */
@@ -183,7 +183,7 @@ static double confirm_reserve_s(const struct tuning *t)
     return t->task.o->search_only || needed > 0.5 * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
 }
 
-static enum err_code race(struct tuning *t, struct err *why)
+static enum err_code race_run(struct tuning *t, struct err *why)
 {
     enum { TIMINGS_MAX = 3 }; /* with a confirmation, further timings of the leader are left to it */
     enum err_code rc = ERR_OK;
@@ -229,7 +229,7 @@ static enum err_code finalists_measure(struct tuning *t, int *winner, int *secon
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- the confirmation */
+/* ---------------------------------------------------------------- confirm */
 
 static enum err_code confirm_spec(struct experiment_spec *s, const struct tuning *t, int winner, int second,
                                   struct err *why)
@@ -403,7 +403,7 @@ static bool confirm_has_time(struct tuning *t, int *second)
     return false;
 }
 
-static enum err_code confirm(struct tuning *t, struct err *why)
+static enum err_code confirm_run_all(struct tuning *t, struct err *why)
 {
     int winner = -1, second = -1;
     struct experiment_spec *spec = calloc(1, sizeof *spec);
@@ -439,7 +439,7 @@ static enum err_code confirm(struct tuning *t, struct err *why)
     return rc;
 }
 
-/* ---------------------------------------------------------------- all of it */
+/* ---------------------------------------------------------------- result */
 
 static int candidate_compare(const void *x, const void *y)
 {
@@ -532,8 +532,8 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
     if (!rc) {
         rc = tune_run_begin(t, why);
         if (!rc && o->resume_id) rc = tune_restore(t, why);
-        if (!rc) rc = race(t, why);
-        if (!rc) rc = confirm(t, why);
+        if (!rc) rc = race_run(t, why);
+        if (!rc) rc = confirm_run_all(t, why);
         rc = search_finish(t, rc, why);
     }
     search_free(t);

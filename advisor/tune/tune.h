@@ -48,7 +48,7 @@ bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i
 /* at[dims]: the index of its value in each dimension. */
 void tune_space_at(int at[TUNE_DIMS], const struct tune_space *s, int64_t i);
 
-/* ---------------------------------------------------------------- what is known */
+/* ---------------------------------------------------------------- regression */
 
 /* Bayesian linear regression of ln(measured / predicted) on knob values: one unknown for each value of each
  * dimension, so a measurement informs all configurations that share a value with it. Prior standard
@@ -127,8 +127,8 @@ struct tune_candidate {
 
 struct tune_result {
     int64_t run_id, confirm_run; /* 0: none */
-    int64_t space, fitting, raced,
-        judged; /* number of configurations: all; after pruning; timed; answers measured */
+    /* number of configurations: all; after pruning; timed; answers measured */
+    int64_t space, fitting, raced, judged;
     char left_out[128], doubles[256];
     struct tune_candidate current, winner, runner_up; /* line "": none */
     struct config keep;          /* the winner if it wins, otherwise the current configuration */

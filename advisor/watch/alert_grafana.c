@@ -1,9 +1,8 @@
-/* advisor/watch/alert_grafana.c - a Grafana board as a table of panels: what runs here and how fast, what the
- * machine does, what goes wrong, and how things were over weeks.
+/* advisor/watch/alert_grafana.c - writes a Grafana board from a table of panels: models and their speed, the
+ * state of the machine, failures, and trends over weeks.
  *
- * How often a panel is worth asking follows what it shows: performance every second, resources every five,
- * errors every minute, trends every half minute at least (a panel's `interval`: asking more often repeats
- * samples). */
+ * Each panel's `interval` limits how often it is queried: performance every second, resources every five,
+ * errors every minute, trends every 30 s at least. Querying more often would only repeat samples. */
 #include "advisor/watch/watch.h"
 
 #include <stdlib.h>
@@ -20,21 +19,21 @@ struct query {
 struct panel {
     const char *title; /* expressions NULL: the heading of a row of panels */
     const char *type;  /* "timeseries" "stat" "table" */
-    const char *unit;  /* Grafana's: "percentunit" "bytes" "celsius" ... */
+    const char *unit;  /* Grafana's name: "percentunit" "bytes" "celsius" ... */
     const char *interval;
     int width, height;
     const char *help;
     struct query query[EXPRESSIONS];
 };
 static const struct panel PANELS[] = {
-    { .title = "What fires" },
+    { .title = "Firing alerts" },
     { "Alerts of the watch",
       "table",
       "short",
       ERRORS,
       12,
       6,
-      "what `qdyno watch` says fires on each machine",
+      "alerts that `qdyno watch` reports on each machine",
       { { "qdyno_watch_alert_firing" HERE, "" } } },
     { "Alerts of Prometheus",
       "table",
@@ -42,7 +41,7 @@ static const struct panel PANELS[] = {
       ERRORS,
       12,
       6,
-      "what the rule file's rules say",
+      "alerts of the Prometheus rules",
       { { "ALERTS{alertname=~\"Qdyno.*\", instance=~\"$instance\"}", "" } } },
     { "Performance against the baseline",
       "timeseries",
@@ -77,7 +76,7 @@ static const struct panel PANELS[] = {
       PERFORMANCE,
       8,
       8,
-      "tokens a second of time spent decoding, over the last hour",
+      "tokens per second of decode time, over the last hour",
       { { "instance_model_workload:qdyno_decode_tokens:rate1h" HERE, "{{model}} {{workload}}" } } },
     { "Prefill",
       "timeseries",
@@ -85,7 +84,7 @@ static const struct panel PANELS[] = {
       PERFORMANCE,
       8,
       8,
-      "prompt tokens a second of time spent on prompts, over the last hour",
+      "prompt tokens per second of prefill time, over the last hour",
       { { "instance_model_workload:qdyno_prefill_tokens:rate1h" HERE, "{{model}} {{workload}}" } } },
     { "Time to the first token",
       "timeseries",
@@ -122,7 +121,7 @@ static const struct panel PANELS[] = {
       TREND,
       16,
       8,
-      "as they were pushed: B seen from A",
+      "as pushed: B relative to A",
       { { "qdyno_ab_verdict{machine=~\"$machine\"} == 1", "" } } },
 
     { .title = "Resources" },
@@ -132,7 +131,7 @@ static const struct panel PANELS[] = {
       RESOURCES,
       8,
       8,
-      "busy, stolen by the hypervisor, waited for",
+      "busy, stolen by the hypervisor, share of time waited for",
       { { "qdyno_cpu_busy_ratio" HERE, "{{instance}} busy" },
         { "qdyno_cpu_steal_ratio" HERE, "{{instance}} stolen" },
         { "qdyno_psi_cpu_ratio" HERE, "{{instance}} waiting" } } },
@@ -142,7 +141,7 @@ static const struct panel PANELS[] = {
       RESOURCES,
       8,
       8,
-      "in use, of the nearer limit; waited for",
+      "in use, by the tighter limit; share of time waited for",
       { { "instance:qdyno_memory_used:ratio" HERE, "{{instance}} in use" },
         { "qdyno_psi_memory_ratio" HERE, "{{instance}} waiting" } } },
     { "Memory traffic",
@@ -151,7 +150,7 @@ static const struct panel PANELS[] = {
       RESOURCES,
       8,
       8,
-      "over the memory bus, where the processor counts it",
+      "over the memory bus, if the CPU counts it",
       { { "qdyno_mem_read_bytes_per_second" HERE, "{{instance}} read" },
         { "qdyno_mem_write_bytes_per_second" HERE, "{{instance}} written" } } },
     { "Clock",
@@ -160,7 +159,7 @@ static const struct panel PANELS[] = {
       RESOURCES,
       8,
       8,
-      "mean of the processors, and the GPUs' cores",
+      "mean of the CPUs, and the GPUs' cores",
       { { "qdyno_cpu_frequency_hertz" HERE, "{{instance}}" },
         { "qdyno_gpu_clock_hertz{instance=~\"$instance\", domain=\"core\"}",
           "{{instance}} GPU {{device}}" } } },
@@ -170,7 +169,7 @@ static const struct panel PANELS[] = {
       RESOURCES,
       8,
       8,
-      "the hottest processor, each GPU",
+      "the hottest CPU, each GPU",
       { { "qdyno_cpu_temperature_celsius" HERE, "{{instance}}" },
         { "qdyno_gpu_temperature_celsius{instance=~\"$instance\", sensor=\"gpu\"}",
           "{{instance}} GPU {{device}}" } } },
@@ -201,7 +200,7 @@ static const struct panel PANELS[] = {
       RESOURCES,
       8,
       8,
-      "memory that comes back from disk: speeds mean nothing then",
+      "memory read back from disk: speeds are meaningless then",
       { { "qdyno_swap_in_bytes_per_second" HERE, "{{instance}} in" },
         { "qdyno_swap_out_bytes_per_second" HERE, "{{instance}} out" } } },
     { "Why GPUs are slowed down",
@@ -221,7 +220,7 @@ static const struct panel PANELS[] = {
       TREND,
       12,
       8,
-      "a fixed piece of work against its usual speed: what changes here is the machine",
+      "speed of the canary, a fixed reference workload, relative to its usual speed: a change here is a change of the machine",
       { { "qdyno_watch_canary_ratio" HERE, "{{instance}}" } } },
     { "Effects of experiments",
       "timeseries",
@@ -287,7 +286,7 @@ static json_t *field_defaults(const struct panel *p)
     json_put_str(defaults, "unit", p->unit);
     if (!strcmp(p->type, "timeseries")) {
         json_put_str(custom, "drawStyle", "line");
-        json_put_bool(custom, "spanNulls", false); /* a gap is a time of which nothing is known */
+        json_put_bool(custom, "spanNulls", false); /* leave gaps: nothing is known there */
         json_put_int(custom, "fillOpacity", 0);
     }
     json_put(defaults, "custom", custom);
@@ -331,7 +330,7 @@ static json_t *panel_model(const struct panel *p, int id, int x, int y)
     return o;
 }
 
-/* Left to right, a new line where the next does not fit. */
+/* Place panels from left to right; start a new line when one does not fit. */
 static json_t *panels(void)
 {
     json_t *list = json_array();
@@ -363,7 +362,7 @@ static json_t *variable(const char *name, const char *label, const char *type, c
     json_put_bool(o, "includeAll", true);
     json_put_str(o, "allValue", ".*");
     json_put_bool(o, "multi", true);
-    json_put_int(o, "refresh", 2); /* when the time range changes */
+    json_put_int(o, "refresh", 2); /* refresh when the time range changes */
     json_put_int(o, "sort", 1);
     return o;
 }
@@ -387,8 +386,9 @@ enum err_code board_write(struct str *out, struct err *why)
            *refresh = json_array();
     json_put_str(o, "title", "qdyno");
     json_put_str(o, "uid", "qdyno");
-    json_put_str(o, "description",
-                 "What language models do on these machines. Written by `qdyno watch --print-board`.");
+    json_put_str(
+        o, "description",
+        "Language models on these machines: speed, resources, failures, trends. Written by `qdyno watch --print-board`.");
     json_array_append_new(tags, json_string("qdyno"));
     json_put(o, "tags", tags);
     json_put_int(o, "schemaVersion", 37);
@@ -406,9 +406,9 @@ enum err_code board_write(struct str *out, struct err *why)
     json_put(o, "panels", panels());
     char *text = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     json_decref(o);
-    if (!text) return err_set(why, ERR_NOMEM, "no memory for a board");
+    if (!text) return err_set(why, ERR_NOMEM, "out of memory for a board");
     str_append(out, text);
     str_append(out, "\n");
     free(text);
-    return out->failed ? err_set(why, ERR_NOMEM, "no memory for a board") : ERR_OK;
+    return out->failed ? err_set(why, ERR_NOMEM, "out of memory for a board") : ERR_OK;
 }

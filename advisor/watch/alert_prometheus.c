@@ -1,8 +1,8 @@
-/* advisor/watch/alert_prometheus.c - ALERTS as a Prometheus rule file.
+/* advisor/watch/alert_prometheus.c - writes ALERTS as a Prometheus rule file.
  *
- * Hysteresis, which Prometheus does not have, is an alert that goes on while it fires and the value is past
- * `clear`; keep_s is its keep_firing_for. The machine's own watch knows more (what it does itself, what is
- * usual) and needs no server; these rules see many machines at once, and that one of them is gone. */
+ * Prometheus has no hysteresis: the rules emulate it with an expression that stays true while the alert fires
+ * and the value is past `clear`. keep_s becomes keep_firing_for. The machine's own watch knows more (its own
+ * load, usual values) and needs no server; these rules cover many machines and detect one that is gone. */
 #include "advisor/watch/watch.h"
 
 #include <ctype.h>
@@ -17,12 +17,12 @@
 static const struct record {
     const char *name, *expression;
 } RECORDS[] = {
-    /* of two limits, the machine's and its control group's, the nearer */
+    /* the larger share of the two limits, the machine's and its control group's */
     { MEMORY_RATIO, "qdyno_cgroup_mem_used_bytes / qdyno_cgroup_mem_limit_bytes\n"
                     "  > qdyno_mem_used_bytes / (qdyno_mem_used_bytes + qdyno_mem_available_bytes)\n"
                     "or qdyno_mem_used_bytes / (qdyno_mem_used_bytes + qdyno_mem_available_bytes)" },
     { GPU_MEMORY_RATIO, "qdyno_gpu_memory_used_bytes / qdyno_gpu_memory_total_bytes" },
-    /* tokens per second of time spent on them, not of wall time */
+    /* tokens per second of processing time, not of wall time */
     { DECODE_RATE, "rate(qdyno_generated_tokens_total[1h]) / (rate(qdyno_generate_seconds_total[1h]) > 0)" },
     { PREFILL_RATE, "rate(qdyno_prompt_tokens_total[1h]) / (rate(qdyno_prompt_seconds_total[1h]) > 0)" },
 };
@@ -32,7 +32,7 @@ const char *recorded_name(int index)
     return index >= 0 && index < (int)COUNT_OF(RECORDS) ? RECORDS[index].name : NULL;
 }
 
-/* Reasons that a machine's owner can do something about; a test holds it against GPU_THROTTLES. */
+/* Throttle reasons that the machine's owner can remedy; a test compares them with GPU_THROTTLES. */
 #define HELD_REASONS "thermal|hw_thermal|hw_slowdown|power_brake|current|reliability|sync_boost|other"
 
 static const char *const EXPRESSIONS[SIGNAL_COUNT] = {
@@ -60,7 +60,7 @@ static const char *const EXPRESSIONS[SIGNAL_COUNT] = {
     [SIGNAL_GPU_LOST] = "qdyno_gpu_lost",
     [SIGNAL_DISK] = "qdyno_watch_disk_available_bytes",
     [SIGNAL_STALE] = "time() - qdyno_watch_last_success_timestamp_seconds",
-    [SIGNAL_BLIND] = NULL, /* what is not known is not exported: see `up` and absent() */
+    [SIGNAL_BLIND] = NULL, /* unknown values are not exported: see `up` and absent() */
 };
 
 const char *signal_promql(enum signal_id s)
@@ -86,7 +86,7 @@ const char *alert_prometheus_name(const struct alert *a, char *buf, size_t size)
 
 /* ---------------------------------------------------------------- YAML */
 
-/* A double-quoted scalar. */
+/* Append a YAML double-quoted scalar. */
 static void quoted(struct str *out, const char *text)
 {
     str_append(out, "\"");
@@ -97,7 +97,7 @@ static void quoted(struct str *out, const char *text)
     str_append(out, "\"");
 }
 
-/* A block scalar, every line indented. */
+/* Append a YAML block scalar, every line indented. */
 static void block(struct str *out, const char *indent, const char *text)
 {
     while (*text) {
@@ -116,7 +116,7 @@ static void duration(struct str *out, const char *key, double seconds)
         str_printf(out, "        %s: %.0fs\n", key, ceil(seconds));
 }
 
-/* How Prometheus' templates write a value of that unit. */
+/* A value of that unit in Prometheus' template language. */
 static const char *value_template(enum alert_unit unit)
 {
     switch (unit) {
@@ -184,7 +184,7 @@ static void alerting_rule(struct str *out, const struct alert *a)
     str_append(out, "\n");
 }
 
-/* One group: its rules are evaluated in order, so that alerts see what was recorded just before. */
+/* A single group: Prometheus evaluates its rules in order, so alerts see the values recorded just before. */
 void alert_rules_write(struct str *out, const struct alert_rules *r)
 {
     str_append(

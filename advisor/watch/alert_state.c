@@ -1,4 +1,5 @@
-/* advisor/watch/alert_state.c - when an alert begins and ends: see watch.h. */
+/* advisor/watch/alert_state.c - decides when an alert begins and ends (watch.h): hysteresis and minimum
+ * durations. */
 #include "advisor/watch/watch.h"
 
 #include <math.h>
@@ -14,14 +15,14 @@ static bool is_clear(const struct alert *a, double v)
     return a->side == SIDE_ABOVE ? v <= a->clear : v >= a->clear;
 }
 
-/* Seconds since the last value, as far as they may be counted on. */
+/* Seconds since the previous value; 0 when it is too old to be assumed constant in between. */
 static double seconds_seen(const struct alert *a, const struct alert_state *s, int64_t t_ns)
 {
     const double dt = s->known ? (double)(t_ns - s->last_ns) * 1e-9 : 0;
     return dt > 0 && dt <= SIGNALS[a->signal].stands_s ? dt : 0;
 }
 
-static enum alert_change go_to(struct alert_state *s, enum alert_phase phase, enum alert_change change)
+static enum alert_change state_set(struct alert_state *s, enum alert_phase phase, enum alert_change change)
 {
     s->phase = phase;
     s->held = false;
@@ -43,15 +44,15 @@ enum alert_change alert_step(const struct alert *a, struct alert_state *s, int64
     s->last_ns = t_ns;
     s->value = value;
     if (s->phase == ALERT_FIRING)
-        return wanted && s->held_s >= a->keep_s ? go_to(s, ALERT_QUIET, CHANGE_RESOLVED) : CHANGE_NONE;
-    if (!wanted) return s->phase == ALERT_PENDING ? go_to(s, ALERT_QUIET, CHANGE_CALM) : CHANGE_NONE;
-    if (s->held_s >= a->for_s) return go_to(s, ALERT_FIRING, CHANGE_FIRING);
+        return wanted && s->held_s >= a->keep_s ? state_set(s, ALERT_QUIET, CHANGE_RESOLVED) : CHANGE_NONE;
+    if (!wanted) return s->phase == ALERT_PENDING ? state_set(s, ALERT_QUIET, CHANGE_CALM) : CHANGE_NONE;
+    if (s->held_s >= a->for_s) return state_set(s, ALERT_FIRING, CHANGE_FIRING);
     if (s->phase == ALERT_PENDING) return CHANGE_NONE;
     s->phase = ALERT_PENDING;
     return CHANGE_PENDING;
 }
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- all alerts */
 
 struct alert_instance *alerts_instance(struct alerts *a, int rule, const char *subject)
 {

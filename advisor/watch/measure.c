@@ -1,6 +1,6 @@
-/* advisor/watch/measure.c - one config on one workload, measured and stored as a run of kind "watch": a
- * process of its own, a cell to warm up, then cells until enough of them were undisturbed, canaries before
- * and after. Its cells are stored as those of a bench, so history and results read them like any other. */
+/* advisor/watch/measure.c - measures one config on one workload and stores it as a run of kind "watch": a new
+ * process, warm-up cells, cells until enough were undisturbed, and a canary before and after. The cells are
+ * stored like those of `bench`, so history and results read them, too. */
 #include "advisor/watch/parts.h"
 
 #include <math.h>
@@ -16,10 +16,11 @@ struct work {
     struct watch *w;
     const struct watch_own_item *item;
     const struct config *config;
-    struct measurement_of *out;
+    struct item_measurement *out;
     char line[CONFIG_LINE], workload[576];
-    struct arm *arm;   /* NULL: it could not be opened */
-    struct db *holder; /* says that we measure; the watch's own handle says that we watch */
+    struct arm *arm; /* NULL: it could not be opened */
+    /* holds the lock "a measurement runs"; the watch's own handle holds "a watch runs" */
+    struct db *holder;
     struct run_row run;
     double sum;
     struct span_load load;
@@ -29,37 +30,37 @@ static bool on_event(void *ctx, const json_t *event)
 {
     struct work *k = ctx;
     (void)event;
-    watch_look(k->w);
-    return watch_goes_on(k->w);
+    watch_read_sensors(k->w);
+    return watch_continues(k->w);
 }
 
-static enum err_code put_model(struct work *k, const char *path, struct err *why)
+static enum err_code model_store(struct work *k, const char *path, struct err *why)
 {
     const json_t *about = arm_description(k->arm);
     const char *sha = json_get_str(about, "sha256", "");
     if (!*sha) return ERR_OK;
     char *described = json_line(about);
     const enum err_code rc = described ? db_model_put(k->w->db, sha, k->run.model_name, path, described, why)
-                                       : err_set(why, ERR_NOMEM, "no memory to describe a model");
+                                       : err_set(why, ERR_NOMEM, "out of memory for the model's description");
     snprintf(k->run.model_sha256, sizeof k->run.model_sha256, "%s", sha);
     snprintf(k->out->sha256, sizeof k->out->sha256, "%s", sha);
     free(described);
     return rc;
 }
 
-static enum err_code put_machine(struct work *k, struct err *why)
+static enum err_code machine_store(struct work *k, struct err *why)
 {
-    json_t *machine = machine_to_json(&k->w->machine);
+    json_t *machine = machine_to_json(&k->w->setup.machine);
     char *line = json_line(machine);
-    const enum err_code rc = line ? db_machine_put(k->w->db, k->w->machine.id, line, why)
-                                  : err_set(why, ERR_NOMEM, "no memory to describe a machine");
-    snprintf(k->run.machine, sizeof k->run.machine, "%s", k->w->machine.id);
+    const enum err_code rc = line ? db_machine_put(k->w->db, k->w->setup.machine.id, line, why)
+                                  : err_set(why, ERR_NOMEM, "out of memory for the machine's description");
+    snprintf(k->run.machine, sizeof k->run.machine, "%s", k->w->setup.machine.id);
     json_decref(machine);
     free(line);
     return rc;
 }
 
-static enum err_code put_capsule(struct work *k, struct err *why)
+static enum err_code run_capsule_store(struct work *k, struct err *why)
 {
     struct config resolved;
     const json_t *keys = json_object_get(arm_description(k->arm), "config");
@@ -68,12 +69,14 @@ static enum err_code put_capsule(struct work *k, struct err *why)
                                .model_name = k->run.model_name,
                                .sha256 = k->run.model_sha256 };
     if (keys && !config_from_json(&resolved, keys, NULL)) arm.resolved = &resolved;
-    return capsule_store(k->w->db, k->run.id,
-                         &(struct capsule_of){ &k->w->machine, k->w->o.root, k->w->o.program, &arm, 1 }, why);
+    return capsule_store(
+        k->w->db, k->run.id,
+        &(struct capsule_of){ &k->w->setup.machine, k->w->setup.o.root, k->w->setup.o.program, &arm, 1 },
+        why);
 }
 
-/* The run's row; of one whose model cannot even be opened, too: it is a failure that counts. */
-static enum err_code begin_run(struct work *k, struct err *why)
+/* Insert the run's row, also when the model cannot be opened: the failure counts. */
+static enum err_code run_begin(struct work *k, struct err *why)
 {
     const char *path = k->item->item.model, *slash = strrchr(path, '/');
     snprintf(k->run.kind, sizeof k->run.kind, "%s", KIND);
@@ -82,22 +85,23 @@ static enum err_code begin_run(struct work *k, struct err *why)
     snprintf(k->run.label, sizeof k->run.label, "%s", k->line);
     snprintf(k->run.metric, sizeof k->run.metric, "%s", k->item->metric->name);
     snprintf(k->run.model_name, sizeof k->run.model_name, "%s", slash ? slash + 1 : path);
-    k->run.seed = k->w->o.seed;
+    k->run.seed = k->w->setup.o.seed;
     k->run.effect_ratio = NAN;
-    enum err_code rc = put_machine(k, why);
-    if (!rc && k->arm) rc = put_model(k, path, why);
+    enum err_code rc = machine_store(k, why);
+    if (!rc && k->arm) rc = model_store(k, path, why);
     if (!rc) rc = db_run_insert(k->w->db, &k->run, why);
     if (rc) return rc;
     k->out->run_id = k->run.id;
-    rc = db_open(&k->holder, k->w->o.db_path, why);
+    rc = db_open(&k->holder, k->w->setup.o.db_path, why);
     if (!rc) rc = db_run_lock(k->holder, k->run.id, why);
-    if (!rc && k->arm) rc = put_capsule(k, why);
+    if (!rc && k->arm) rc = run_capsule_store(k, why);
     k->load.description = k->arm ? arm_description(k->arm) : NULL;
     return rc ? rc : spans_store_load(k->w->db, k->run.id, 0, &k->load, why);
 }
 
-/* The faster of two looks: whatever disturbed the other was no change of the machine. */
-static enum err_code canary(struct work *k, enum canary_when when, struct err *why)
+/* Measure a canary and keep the faster of the two, figure by figure: a disturbance of one is not a change of
+ * the machine. */
+static enum err_code canary_take(struct work *k, enum canary_when when, struct err *why)
 {
     struct canary c, *best = &k->out->canary;
     canary_measure(&c);
@@ -107,44 +111,44 @@ static enum err_code canary(struct work *k, enum canary_when when, struct err *w
     return canary_store(k->w->db, k->run.id, when, &c, why);
 }
 
-static enum err_code store(struct work *k, struct measured_cell *c, int samples, const struct err *failed,
-                           struct err *why)
+static enum err_code cell_store(struct work *k, struct measured_cell *c, int samples,
+                                const struct err *failed, struct err *why)
 {
     struct cell_row row = { .run_id = k->run.id, .block = -1 };
     snprintf(row.phase, sizeof row.phase, "%s", PHASE);
     snprintf(row.config, sizeof row.config, "%s", k->line);
     snprintf(row.error, sizeof row.error, "%s", failed ? failed->message : "");
-    const int stored = cell_thin(k->w->window, samples, c->begun_ns, k->w->stored);
-    return cell_insert(k->w->db, &row, c, k->w->stored, stored, why);
+    const int stored = cell_thin(k->w->scratch.window, samples, c->begun_ns, k->w->scratch.stored);
+    return cell_insert(k->w->db, &row, c, k->w->scratch.stored, stored, why);
 }
 
-static void judge(struct work *k, struct measured_cell *c, int samples)
+static void cell_check(struct work *k, struct measured_cell *c, int samples)
 {
     json_t *o = json_object();
     json_put_num(o, "major_faults", c->field[FIELD_MAJOR_FAULTS]);
     json_put_str(o, "device", json_get_str(arm_description(k->arm), "device", "cpu"));
-    if (!k->w->o.even_if_busy)
-        contamination_reason(k->w->window, samples, o, NAN, c->discard, sizeof c->discard);
+    if (!k->w->setup.o.even_if_busy)
+        contamination_reason(k->w->scratch.window, samples, o, NAN, c->discard, sizeof c->discard);
     json_decref(o);
 }
 
-/* One timed cell; kept or not, it is in the database. */
-static enum err_code one_cell(struct work *k, int repeats, struct err *why)
+/* Measure one timed cell and store it, whether it is discarded or not. */
+static enum err_code cell_measure(struct work *k, int repeats, struct err *why)
 {
     const struct cell_ask ask = { .arm = k->arm,
                                   .workload = k->workload,
                                   .repeats = repeats,
-                                  .seed = k->w->o.seed,
+                                  .seed = k->w->setup.o.seed,
                                   .sampler = k->w->sampler,
                                   .event = on_event,
                                   .ctx = k };
     struct measured_cell c;
     struct err stored = { 0 };
     int samples = 0;
-    enum err_code rc = cell_take(&c, &ask, k->w->window, &samples, why);
+    enum err_code rc = cell_take(&c, &ask, k->w->scratch.window, &samples, why);
     if (rc != ERR_CANCELLED) {
-        if (!rc) judge(k, &c, samples);
-        if (store(k, &c, samples, rc ? why : NULL, &stored)) watch_trouble(k->w, &stored);
+        if (!rc) cell_check(k, &c, samples);
+        if (cell_store(k, &c, samples, rc ? why : NULL, &stored)) watch_report_trouble(k->w, &stored);
     }
     const double value = c.value[k->item->metric - METRICS];
     if (!rc && *c.discard) {
@@ -154,40 +158,41 @@ static enum err_code one_cell(struct work *k, int repeats, struct err *why)
         k->out->cells++;
         k->sum += log(value);
     } else if (!rc) {
-        rc = err_set(why, ERR_INTERNAL, "a cell of %s gave no value of %s", k->workload,
+        rc = err_set(why, ERR_INTERNAL, "a cell of %s returned no value of %s", k->workload,
                      k->item->metric->name);
     }
     free(c.itl);
     return rc;
 }
 
-/* The first runs once, untimed, and says how often the workload must run to last; the second settles. */
-static enum err_code warm_up(struct work *k, int *repeats, struct err *why)
+/* The first cell runs once, to find out how many repetitions make it long enough; the second one lets the
+ * speed settle. */
+static enum err_code cells_warm_up(struct work *k, int *repeats, struct err *why)
 {
     enum err_code rc = ERR_OK;
     *repeats = 1;
     for (int i = 0; i < 2 && !rc; i++) {
-        const struct cell_ask ask = { k->arm, k->workload, *repeats, k->w->o.seed, NULL, on_event, k };
+        const struct cell_ask ask = { k->arm, k->workload, *repeats, k->w->setup.o.seed, NULL, on_event, k };
         struct measured_cell c;
         int samples;
-        rc = cell_take(&c, &ask, k->w->window, &samples, why);
+        rc = cell_take(&c, &ask, k->w->scratch.window, &samples, why);
         if (!i) *repeats = cell_repeats(c.seconds, CELL_LEAST_S);
         free(c.itl);
     }
     return rc;
 }
 
-static enum err_code cells(struct work *k, struct err *why)
+static enum err_code cells_measure(struct work *k, struct err *why)
 {
-    const int wanted = k->w->o.repetitions;
+    const int wanted = k->w->setup.o.repetitions;
     int repeats;
-    enum err_code rc = warm_up(k, &repeats, why);
+    enum err_code rc = cells_warm_up(k, &repeats, why);
     if (k->w->sampler) sampler_monitor_process(k->w->sampler, arm_pid(k->arm));
-    for (int i = 0; i < 3 * wanted && k->out->cells < wanted && !rc; i++) rc = one_cell(k, repeats, why);
+    for (int i = 0; i < 3 * wanted && k->out->cells < wanted && !rc; i++) rc = cell_measure(k, repeats, why);
     return rc;
 }
 
-static enum err_code open_arm(struct work *k, struct err *why)
+static enum err_code work_arm_open(struct work *k, struct err *why)
 {
     const struct workload *load = &k->item->item.workload;
     const struct arm_spec spec = { .model = k->item->item.model,
@@ -195,15 +200,15 @@ static enum err_code open_arm(struct work *k, struct err *why)
                                    .ctx = config_int(k->config, KNOB_CTX) ? 0 : workload_ctx(load),
                                    .sequences = workload_sequences(load),
                                    .train = load->train > 0,
-                                   .program = k->w->o.program,
-                                   .log = &k->w->log };
+                                   .program = k->w->setup.o.program,
+                                   .log = &k->w->setup.log };
     const struct moment begun = moment_now();
     const enum err_code rc = arm_open(&k->arm, &spec, on_event, k, why);
     k->load = (struct span_load){ .begun = begun, .seconds = (double)(clock_ns() - begun.clock_ns) * 1e-9 };
     return rc;
 }
 
-static void finish_run(struct work *k)
+static void run_finish(struct work *k)
 {
     static const char *const STATES[] = { [MEASURED] = "done",
                                           [MEASURE_DISTURBED] = "stopped",
@@ -220,14 +225,14 @@ static void finish_run(struct work *k)
     char *line = json_line(o);
     json_decref(o);
     if (db_run_finish(k->w->db, k->run.id, STATES[k->out->how], "", NAN, line, &why))
-        watch_trouble(k->w, &why);
+        watch_report_trouble(k->w, &why);
     free(line);
 }
 
-static void conclude(struct work *k, enum err_code rc, const struct err *why)
+static void measurement_conclude(struct work *k, enum err_code rc, const struct err *why)
 {
-    struct measurement_of *m = k->out;
-    const bool enough = m->cells >= (k->w->o.repetitions + 1) / 2;
+    struct item_measurement *m = k->out;
+    const bool enough = m->cells >= (k->w->setup.o.repetitions + 1) / 2;
     m->how = rc == ERR_CANCELLED ? MEASURE_STOPPED
              : rc                ? MEASURE_FAILED
              : enough            ? MEASURED
@@ -241,24 +246,24 @@ static void conclude(struct work *k, enum err_code rc, const struct err *why)
 }
 
 void measure_item(struct watch *w, const struct watch_own_item *item, const struct config *config,
-                  struct measurement_of *out)
+                  struct item_measurement *out)
 {
     struct err why = { 0 };
     struct work k = { .w = w, .item = item, .config = config, .out = out };
-    *out = (struct measurement_of){ .ln_value = NAN, .canary = { NAN, NAN, "", NAN } };
+    *out = (struct item_measurement){ .ln_value = NAN, .canary = { NAN, NAN, "", NAN } };
     config_line(config, k.line, sizeof k.line);
     workload_line(&item->item.workload, k.workload, sizeof k.workload);
-    const enum err_code opened = open_arm(&k, &why);
+    const enum err_code opened = work_arm_open(&k, &why);
     struct err begin = { 0 };
     k.load.error = opened ? why.message : "";
-    enum err_code rc = opened == ERR_CANCELLED ? opened : begin_run(&k, &begin);
+    enum err_code rc = opened == ERR_CANCELLED ? opened : run_begin(&k, &begin);
     if (rc && !opened) why = begin;
     if (opened) rc = opened;
-    if (!rc) rc = canary(&k, CANARY_START, &why);
-    if (!rc) rc = cells(&k, &why);
+    if (!rc) rc = canary_take(&k, CANARY_START, &why);
+    if (!rc) rc = cells_measure(&k, &why);
     arm_close(k.arm);
-    if (!rc) rc = canary(&k, CANARY_END, &why);
-    conclude(&k, rc, &why);
-    if (out->run_id) finish_run(&k);
+    if (!rc) rc = canary_take(&k, CANARY_END, &why);
+    measurement_conclude(&k, rc, &why);
+    if (out->run_id) run_finish(&k);
     db_close(k.holder);
 }

@@ -1,8 +1,8 @@
-/* advisor/watch/notify.c - telling others: a webhook, and Prometheus' Alertmanager.
+/* advisor/watch/notify.c - sends alerts to a webhook and to Prometheus' Alertmanager.
  *
- * A webhook gets one document per beginning and end of an alert, in order, each until it is taken: they wait
- * in the database. Alertmanager wants to hear again and again what fires, and takes silence for the end: it
- * is told the whole state every minute, and needs no queue. */
+ * A webhook gets one document when an alert begins and one when it ends, in order. Each waits in the database
+ * until the server accepts it. Alertmanager expects firing alerts to be repeated and treats silence as the
+ * end: it gets the complete state every minute and needs no queue. */
 #include "advisor/watch/watch.h"
 #include "advisor/watch/parts.h"
 
@@ -11,24 +11,25 @@
 #include <string.h>
 
 enum {
-    AT_ONCE = 4, /* notices of one step: the sensors are not to wait for the network */
+    AT_ONCE = 4, /* notices per step: sensors must not wait for the network */
     FIRST_RETRY_S = 5,
     LAST_RETRY_S = 300,
-    AGAIN_S = 60,              /* Alertmanager hears of us so often */
-    ALIVE_MS = 5 * 60 * 1000,  /* and takes what fires for over when it did not for so long */
-    ENDED_MS = 15 * 60 * 1000, /* how long it is told of what ended, as Prometheus does */
+    AGAIN_S = 60, /* interval of the state for Alertmanager */
+    /* a firing alert expires at Alertmanager this long after the last repetition */
+    ALIVE_MS = 5 * 60 * 1000,
+    ENDED_MS = 15 * 60 * 1000, /* how long an ended alert is still sent, as Prometheus does */
     ALERTS_MOST = 256,
 };
 
 /* ---------------------------------------------------------------- documents */
 
-static void put_time(json_t *o, const char *key, int64_t unix_ms)
+static void json_put_time(json_t *o, const char *key, int64_t unix_ms)
 {
     char when[32];
     json_put_str(o, key, unix_ms ? clock_iso8601(unix_ms, when, sizeof when) : NULL);
 }
 
-static json_t *labels_of(const struct machine *m, const struct alert_row *row)
+static json_t *labels_json(const struct machine *m, const struct alert_row *row)
 {
     json_t *o = json_object();
     char name[64];
@@ -41,7 +42,7 @@ static json_t *labels_of(const struct machine *m, const struct alert_row *row)
     return o;
 }
 
-static void put_summary(json_t *o, const struct alert_row *row, const struct alert *a)
+static void json_put_summary(json_t *o, const struct alert_row *row, const struct alert *a)
 {
     char text[512];
     snprintf(text, sizeof text, "%s%s%s", row->subject, *row->subject ? ": " : "", row->text);
@@ -59,15 +60,15 @@ json_t *notice_document(const struct machine *m, const struct alert_row *row, co
     json_put_str(o, "alert", row->name);
     json_put_str(o, "severity", row->grade);
     json_put_str(o, "signal", SIGNALS[a->signal].name);
-    json_put(o, "labels", labels_of(m, row));
+    json_put(o, "labels", labels_json(m, row));
     json_put_num(o, "value", row->value);
     json_put_num(o, "threshold", row->threshold);
     json_put_str(o, "comparison", a->side == SIDE_ABOVE ? "above" : "below");
     json_put_num(o, "for_s", a->for_s);
-    put_time(o, "since", row->since_ms);
-    put_time(o, "ended", row->ended_ms);
+    json_put_time(o, "since", row->since_ms);
+    json_put_time(o, "ended", row->ended_ms);
     json_put_str(o, "reason", *row->ended ? row->ended : NULL);
-    put_summary(o, row, a);
+    json_put_summary(o, row, a);
     json_put_str(o, "suggestion", *suggestion ? suggestion : NULL);
     json_put_str(o, "machine", row->machine);
     json_put_str(o, "host", m->host);
@@ -83,11 +84,11 @@ json_t *alertmanager_document(const struct machine *m, const struct alert_row *r
         if (!a || !(a->actions & ACTION_NOTIFY)) continue;
         if (rows[i].ended_ms && now_ms - rows[i].ended_ms > ENDED_MS) continue;
         json_t *o = json_object(), *about = json_object();
-        json_put(o, "labels", labels_of(m, &rows[i]));
-        put_summary(about, &rows[i], a);
+        json_put(o, "labels", labels_json(m, &rows[i]));
+        json_put_summary(about, &rows[i], a);
         json_put(o, "annotations", about);
-        put_time(o, "startsAt", rows[i].since_ms);
-        put_time(o, "endsAt", rows[i].ended_ms ? rows[i].ended_ms : now_ms + ALIVE_MS);
+        json_put_time(o, "startsAt", rows[i].since_ms);
+        json_put_time(o, "endsAt", rows[i].ended_ms ? rows[i].ended_ms : now_ms + ALIVE_MS);
         json_array_append_new(list, o);
     }
     return list;
@@ -95,81 +96,81 @@ json_t *alertmanager_document(const struct machine *m, const struct alert_row *r
 
 /* ---------------------------------------------------------------- sending */
 
-static enum err_code post(const struct watch *w, const char *url, const char *body, double *retry_after_s,
-                          struct err *why)
+static enum err_code receiver_post(const struct watch *w, const char *url, const char *body,
+                                   double *retry_after_s, struct err *why)
 {
     const struct http_request r = { .method = "POST",
                                     .url = url,
                                     .content_type = "application/json",
                                     .body = body,
                                     .n_body = strlen(body),
-                                    .auth = &w->auth,
+                                    .auth = &w->setup.auth,
                                     .retry_after_s = retry_after_s };
     return http_send(&r, NULL, why);
 }
 
-/* Said when it begins to fail and when it works again, not each time. */
-static void say_change(struct watch *w, bool *down, const char *whom, const struct err *why)
+/* Report when sending starts to fail and when it works again, not every failure. */
+static void receiver_set_state(struct watch *w, bool *down, const char *whom, const struct err *why)
 {
     const bool was = *down;
     *down = why != NULL;
     if (*down == was) return;
     if (why)
-        watch_say(w, WATCH_NOTICE, GRADE_WARNING, NULL, "%s cannot be told now, tried again: %s", whom,
-                  why->message);
+        watch_report(w, WATCH_NOTICE, GRADE_WARNING, NULL, "%s does not accept notices, will retry: %s", whom,
+                     why->message);
     else
-        watch_say(w, WATCH_NOTICE, GRADE_INFO, NULL, "%s takes notices again", whom);
+        watch_report(w, WATCH_NOTICE, GRADE_INFO, NULL, "%s accepts notices again", whom);
 }
 
-static double back_off_s(int attempts, double asked_s)
+static double retry_delay_s(int attempts, double asked_s)
 {
     double s = FIRST_RETRY_S;
     for (int i = 0; i < attempts && s < LAST_RETRY_S; i++) s *= 2;
     return fmax(fmin(s, LAST_RETRY_S), isnan(asked_s) ? 0 : fmin(asked_s, 3600));
 }
 
-/* True when another may follow at once. */
-static bool send_notice(struct watch *w, const struct notice_row *n)
+/* True when the next notice may follow at once. */
+static bool notice_send(struct watch *w, const struct notice_row *n)
 {
     struct err why, stored;
     double retry_after_s = NAN;
-    enum err_code rc = post(w, n->url, n->body, &retry_after_s, &why), kept;
+    enum err_code rc = receiver_post(w, n->url, n->body, &retry_after_s, &why), kept;
     if (!rc) {
-        say_change(w, &w->notify_down, "the webhook", NULL);
+        receiver_set_state(w, &w->receivers.webhook_down, "the webhook", NULL);
         kept = db_notice_done(w->db, n->id, &stored);
-    } else if (rc == ERR_USAGE) { /* for good: it would be refused again */
-        watch_say(w, WATCH_NOTICE, GRADE_WARNING, NULL, "a notice was refused and is not sent again: %s",
-                  why.message);
+    } else if (rc == ERR_USAGE) { /* permanent: the server would refuse it again */
+        watch_report(w, WATCH_NOTICE, GRADE_WARNING, NULL,
+                     "a notice was refused and will not be sent again: %s", why.message);
         kept = db_notice_refused(w->db, n->id, why.message, &stored);
     } else {
-        const int64_t next = clock_unix_ms() + (int64_t)(1e3 * back_off_s(n->attempts, retry_after_s));
-        say_change(w, &w->notify_down, "the webhook", &why);
+        const int64_t next = clock_unix_ms() + (int64_t)(1e3 * retry_delay_s(n->attempts, retry_after_s));
+        receiver_set_state(w, &w->receivers.webhook_down, "the webhook", &why);
         kept = db_notice_failed(w->db, n->id, next, why.message, &stored);
     }
-    if (kept) watch_trouble(w, &stored);
+    if (kept) watch_report_trouble(w, &stored);
     return !kept && (!rc || rc == ERR_USAGE);
 }
 
 void notify_now(struct watch *w, const struct notice_row *n)
 {
     struct err why;
-    if (post(w, n->url, n->body, NULL, &why))
-        watch_say(w, WATCH_NOTICE, GRADE_WARNING, NULL,
-                  "a notice could neither be kept nor told, it is lost: %s", why.message);
+    if (receiver_post(w, n->url, n->body, NULL, &why))
+        watch_report(w, WATCH_NOTICE, GRADE_WARNING, NULL,
+                     "a notice could neither be stored nor sent, and is lost: %s", why.message);
 }
 
 static void webhook_step(struct watch *w)
 {
-    bool more = w->o.webhook != NULL;
+    bool more = w->setup.o.webhook != NULL;
     for (int i = 0; i < AT_ONCE && more; i++) {
         struct notice_row n = { 0 };
         struct err why;
         bool found;
-        if (db_notice_next(w->db, w->o.webhook, clock_unix_ms(), &n, &found, &why)) {
-            watch_trouble(w, &why);
+        if (db_notice_next(w->db, w->setup.o.webhook, clock_unix_ms(), &n, &found, &why)) {
+            watch_report_trouble(w, &why);
             return;
         }
-        more = found && send_notice(w, &n);
+        more = found && notice_send(w, &n);
         notice_row_free(&n);
     }
 }
@@ -181,21 +182,22 @@ static void alertmanager_step(struct watch *w)
     struct str url = { 0 };
     int n;
     const int64_t now = clock_ns();
-    if (!w->o.alertmanager || now < w->alertmanager_ns) return;
-    w->alertmanager_ns = now + AGAIN_S * INT64_C(1000000000);
-    enum err_code rc = db_alert_list(w->db, w->machine.id, false, ALERTS_MOST, &rows, &n, &why);
+    if (!w->setup.o.alertmanager || now < w->receivers.alertmanager_ns) return;
+    w->receivers.alertmanager_ns = now + AGAIN_S * INT64_C(1000000000);
+    enum err_code rc = db_alert_list(w->db, w->setup.machine.id, false, ALERTS_MOST, &rows, &n, &why);
     if (rc) {
-        watch_trouble(w, &why);
+        watch_report_trouble(w, &why);
         return;
     }
-    json_t *list = alertmanager_document(&w->machine, rows, n, clock_unix_ms());
+    json_t *list = alertmanager_document(&w->setup.machine, rows, n, clock_unix_ms());
     char *body = json_line(list);
-    const size_t base = strlen(w->o.alertmanager);
+    const size_t base = strlen(w->setup.o.alertmanager);
     str_printf(&url, "%.*s/api/v2/alerts",
-               (int)(base && w->o.alertmanager[base - 1] == '/' ? base - 1 : base), w->o.alertmanager);
+               (int)(base && w->setup.o.alertmanager[base - 1] == '/' ? base - 1 : base),
+               w->setup.o.alertmanager);
     if (json_array_size(list) && body && !url.failed) {
-        rc = post(w, str_text(&url), body, NULL, &why);
-        say_change(w, &w->alertmanager_down, "Alertmanager", rc ? &why : NULL);
+        rc = receiver_post(w, str_text(&url), body, NULL, &why);
+        receiver_set_state(w, &w->receivers.alertmanager_down, "Alertmanager", rc ? &why : NULL);
     }
     str_free(&url);
     free(body);

@@ -1,129 +1,151 @@
-/* advisor/watch/parts.h - what the files of one watch share. Inside advisor/ only.
- *
- *   watch.c         open, step, close; telling; what a restart needs
- *   sense.c   sensors into signals (pure)
- *   round.c   a round: when, what, compared with what
- *   measure.c one config on one workload, measured and stored as a run
- *   notify.c  webhook and Alertmanager
- *   roll.c    back to the champion's configuration */
+/* advisor/watch/parts.h - what the files of advisor/watch/ share. A watch is one struct watch of parts; each
+ * part names the file that writes it. */
 #ifndef QDYNO_ADVISOR_WATCH_PARTS_H
 #define QDYNO_ADVISOR_WATCH_PARTS_H
 
-#include "advisor/run/run.h"
 #include "advisor/advise/advise.h"
+#include "advisor/run/run.h"
 #include "advisor/watch/watch.h"
 #include "db/db.h"
 
-enum { TICK_MS = 1000, MEASURE_TICK_MS = 100 }; /* of the sampler: between rounds, and in them */
+enum { TICK_MS = 1000, MEASURE_TICK_MS = 100 }; /* the sampler's interval: between rounds, and during them */
 enum { SUBJECT = 160 };
+/* Names of values in the database. */
 #define ROLLED_BACK "rolled back"
-#define USUAL       "usual " /* opens the names under which usual values are kept */
+#define USUAL       "usual " /* prefix of usual values */
 
 struct watch_own_item {
     struct watch_item item;
-    char subject[SUBJECT]; /* "stories.gguf tg32 q8_0": of the config it has now */
+    char subject[SUBJECT]; /* "stories.gguf tg32 q8_0": with its current config */
     const struct metric *metric;
 };
 
-struct watch {
-    struct watch_options o; /* strings point to what is kept below */
+/* What was asked. Constant after watch_open. */
+struct watch_setup {
+    struct watch_options o; /* its strings point into `kept` */
     char *kept[8];
     int n_kept;
     struct http_auth auth;
-    struct watch_host host;
     struct machine machine;
-    struct watch_own_item item[WATCH_ITEMS];
-    int items;
-    struct config reference;
+    struct config reference; /* o.reference, parsed */
     struct log log;
-    struct db *db;
-    struct sampler_thread *sampler; /* NULL: no sensors */
-    struct alerts alerts;
-    struct watch_summary summary;
-    bool measuring, stopped;
+};
+
+/* When things happened, and when they are due. Times on clock_ns. Written by watch.c and round.c. */
+struct watch_schedule {
     int64_t sensed_ns, next_tick_ns;
-    int64_t due_ns, next_round_ns; /* as scheduled; and after postponing */
-    char trouble[512];             /* what was said last, and until when not again */
-    int64_t trouble_again_ns;
-    double success_s; /* Unix time of the last success, or of the first watch here */
-    double psi_cpu;   /* as last seen */
-    /* of rounds */
+    int64_t due_ns, next_round_ns; /* by the schedule; after postponing */
+    int postponed_in_row;
+    bool measuring, stopped;
+    double success_s; /* Unix time of the last successful measurement; at first, of the first watch here */
+};
+
+/* The failure that was reported last. Written by watch.c. */
+struct watch_trouble {
+    char text[512];
+    int64_t again_ns; /* not repeated before */
+};
+
+/* State of the receivers of notices. Private to notify.c; watch.c sets alertmanager_ns to 0 to send at once.
+ */
+struct watch_receivers {
+    bool webhook_down, alertmanager_down;
+    int64_t alertmanager_ns; /* next repetition; 0: at once */
+};
+
+/* Scratch of one cell. Private to measure.c, allocated by watch.c. */
+struct watch_scratch {
     struct sample *window;     /* [WINDOW_SAMPLES] */
     struct sample_row *stored; /* [WINDOW_STORED] */
-    int postponed_in_row;
-    /* of notices */
-    bool notify_down;        /* of the webhook */
-    int64_t alertmanager_ns; /* when it is to hear of us again; 0: at once */
-    bool alertmanager_down;
-    /* of a rollback: what was measured before it, to say whether it helped; NAN: none is open */
-    double rolled_from_ln;
+};
+
+struct watch {
+    struct watch_setup setup;
+    struct watch_host host;
+    struct watch_own_item item[WATCH_ITEMS]; /* round.c follows the config of item 0 */
+    int items;
+    struct db *db;
+    struct sampler_thread *sampler; /* NULL: no sensors */
+    struct alerts alerts;           /* written by watch.c */
+    struct watch_summary summary;   /* written by watch.c and round.c */
+    struct watch_schedule schedule;
+    struct watch_trouble trouble;
+    struct watch_receivers receivers;
+    struct watch_scratch scratch;
+    double psi_cpu;        /* CPU pressure of the last reading; NAN unknown */
+    double rolled_from_ln; /* ln(value) before a rollback that is not yet evaluated; NAN: none. Written by
+                              roll.c */
 };
 
 /* ---------------------------------------------------------------- watch.c */
 
-/* Tells the host. about: the reference is taken; NULL: an empty one. */
-void watch_say(struct watch *w, enum watch_kind kind, enum alert_grade grade, json_t *about, const char *fmt,
-               ...) __attribute__((format(printf, 5, 6)));
-/* The database refused something: said, and gone on. */
-void watch_trouble(struct watch *w, const struct err *why);
-/* A value of a signal: alerts, events, notices. */
+/* Send an event to the host. about: its reference is taken; NULL: an empty object. */
+void watch_report(struct watch *w, enum watch_kind kind, enum alert_grade grade, json_t *about,
+                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* Report a failure that the watch survives. */
+void watch_report_trouble(struct watch *w, const struct err *why);
+/* Feed a value of a signal to its alerts; sends events and notices. */
 void watch_feed(struct watch *w, enum signal_id signal, const char *subject, double value);
-/* The same of a signal of rounds; stored, so that others can tell it. */
+/* The same for a value of a round, which is also stored for export. */
 void watch_feed_stored(struct watch *w, enum signal_id signal, const char *subject, double value);
-/* Those that fire for a subject end, for another reason than a good value. */
+/* End the firing alerts of a subject for another reason than a good value. */
 void watch_end_alerts_of(struct watch *w, const char *subject, const char *ended);
-/* Mean of a sensor over the last seconds, NAN unknown. */
+/* Mean of a sensor over the last `seconds`; NAN: no samples. */
 double watch_mean(const struct watch *w, enum metric_id metric, double seconds);
-double disk_free(const struct watch *w); /* bytes, where the database lies; NAN unknown */
-/* Sensors into alerts, at most once a second. */
-void watch_look(struct watch *w);
-bool watch_goes_on(struct watch *w);
-/* A number kept in the database under a name that is no signal's; NAN when there is none. */
-double watch_recall(struct watch *w, const char *what, const char *subject);
-void watch_keep(struct watch *w, const char *what, const char *subject, double value);
-enum err_code watch_sampler_at(struct watch *w, int tick_ms, struct err *why);
+double watch_disk_free(const struct watch *w); /* bytes free on the database's file system; NAN unknown */
+/* Read the sensors and feed their signals, at most once a second. */
+void watch_read_sensors(struct watch *w);
+bool watch_continues(struct watch *w); /* false once the host asked to stop */
+/* A number stored in the database under a name that no signal has; NAN when there is none. */
+double watch_value_get(struct watch *w, const char *what, const char *subject);
+void watch_value_put(struct watch *w, const char *what, const char *subject, double value);
+/* Restart the sampler with this interval. */
+enum err_code watch_sampler_restart(struct watch *w, int tick_ms, struct err *why);
 
-/* ---------------------------------------------------------------- sense.c */
+/* ---------------------------------------------------------------- sense.c: pure */
 
-struct senses {
+/* One reading of all sensors. */
+struct sensor_state {
     double row[METRIC_SENSOR_COUNT];
-    const struct gpu_reading *gpu;
+    const struct gpu_reading *gpu; /* [gpus] */
     int gpus;
     double disk_free_bytes, stale_s; /* NAN unknown */
-    bool measuring;                  /* the processors are busy with our own work */
+    bool measuring;                  /* our own work keeps the CPUs busy */
 };
-struct sense {
+struct signal_value {
     enum signal_id signal;
-    char subject[24]; /* "" the machine, "gpu0" */
+    char subject[24]; /* "": the machine; "gpu0" */
     double value;
 };
-enum { SENSES_MAX = SIGNAL_COUNT + 7 * MACHINE_GPUS };
-int senses_read(const struct senses *s, struct sense out[SENSES_MAX]);
-/* How much more machine would bring a busy one down to 65 %, from busy share and waiting for processors (NAN
- * unknown): text for people. Returns buf. */
+enum { SIGNAL_VALUES_MAX = SIGNAL_COUNT + 7 * MACHINE_GPUS };
+/* Returns the number of values written to out. */
+int signals_from_sensors(const struct sensor_state *s, struct signal_value out[SIGNAL_VALUES_MAX]);
+/* Text: how much more capacity would reduce the load to 65 %. From the busy share and the share of time that
+ * programs wait for CPUs (NAN unknown). Returns buf. */
 const char *scale_suggestion(double busy, double waiting, char *buf, size_t size);
 
 /* ---------------------------------------------------------------- measure.c */
 
 enum measured { MEASURED, MEASURE_DISTURBED, MEASURE_FAILED, MEASURE_STOPPED };
-struct measurement_of {
+struct item_measurement {
     enum measured how;
     int64_t run_id;
-    double ln_value; /* mean over kept cells; NAN */
+    double ln_value; /* mean over the kept cells; NAN unless MEASURED */
     int cells, discarded;
-    struct canary canary; /* the faster of the two beside it, each figure for itself */
+    struct canary canary; /* the faster of the two, figure by figure */
     char reason[512];     /* why it is not MEASURED */
-    enum err_code code;   /* MEASURE_FAILED */
+    enum err_code code;   /* of MEASURE_FAILED */
     char sha256[HASH_HEX];
 };
-/* One config on the item's workload, as a run of kind "watch". */
+/* Measure one config on the item's workload, as a run of kind "watch". */
 void measure_item(struct watch *w, const struct watch_own_item *item, const struct config *config,
-                  struct measurement_of *out);
+                  struct item_measurement *out);
 
 /* ---------------------------------------------------------------- round.c */
 
-/* Measures all items when it is time and the machine is free. */
+/* Measure all items, or postpone the round while the machine is not free. */
 void round_step(struct watch *w);
+/* Set the item's subject from its model, workload and config. */
 void subject_set(struct watch_own_item *item);
 
 /* ---------------------------------------------------------------- notify.c */
@@ -132,20 +154,22 @@ enum notice_status { NOTICE_FIRING, NOTICE_RESOLVED };
 /* The document of one alert, schema qdyno.alert/1. New reference. */
 json_t *notice_document(const struct machine *m, const struct alert_row *row, const struct alert *a,
                         enum notice_status s, const char *suggestion);
-/* What Alertmanager's API takes, of alerts that fire or ended lately; now_ms: those that fire are kept alive
- * until a while later. New reference. */
+/* The body of Alertmanager's POST /api/v2/alerts: alerts that fire or ended recently. Firing ones expire a
+ * while after now_ms unless they are repeated. New reference. */
 json_t *alertmanager_document(const struct machine *m, const struct alert_row *rows, int n, int64_t now_ms);
+/* Send what is due. */
 void notify_step(struct watch *w);
-/* One that the database did not take (a full disk is when notices matter): sent now or never. */
+/* Send a notice that the database did not accept (such as on a full disk): now or never. */
 void notify_now(struct watch *w, const struct notice_row *n);
 
 /* ---------------------------------------------------------------- roll.c */
 
-/* After item 0 was measured: goes back to its champion when it is too slow and the champion is not; says in
- * the round after whether that helped. */
+/* After item 0 was measured: roll back if it is too slow and its champion is not. In the next round, report
+ * whether that helped. */
 void roll_step(struct watch *w, double ln_now);
-/* Writes the champion's line to o.rollback, what was there to .previous. */
+/* Write the champion's line to o.rollback, and its previous content to FILE.previous. Errors: ERR_NOMEM, as
+ * atomic_file_*. */
 enum err_code roll_back(struct watch *w, const char *because, struct err *why);
-bool is_champion(const struct watch_own_item *item); /* is its config its baseline's? */
+bool is_champion(const struct watch_own_item *item); /* does it run its baseline's config? */
 
 #endif

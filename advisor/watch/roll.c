@@ -1,8 +1,8 @@
-/* advisor/watch/roll.c - back to the champion's configuration, when that would help.
+/* advisor/watch/roll.c - returns to the baseline's configuration (the champion) when that helps.
  *
- * The file holds what runs now, as `qdyno tune` writes it. When it is too slow, the champion is measured
- * beside it, now: a machine that became slow is slow with every configuration, and going back would only hide
- * what somebody chose. The next round says whether it helped. */
+ * The rollback file holds the configuration that runs now, as `qdyno tune` writes it. When it is too slow,
+ * the champion is measured now, too: on a machine that became slow, every configuration is slow, and a
+ * rollback would only hide the cause. The next round reports whether the rollback helped. */
 #include "advisor/watch/parts.h"
 
 #include <math.h>
@@ -14,13 +14,13 @@ enum { FILE_LIMIT = 1 << 16 };
 bool is_champion(const struct watch_own_item *item)
 {
     struct config champion, running = item->item.config;
-    if (config_parse(&champion, item->item.baseline.config, NULL)) return true; /* nothing to go back to */
+    if (config_parse(&champion, item->item.baseline.config, NULL)) return true; /* nothing to return to */
     config_unset(&running, KNOB_MODEL);
     config_unset(&champion, KNOB_MODEL);
     return config_same(&running, &champion);
 }
 
-static enum err_code copy_file(const char *from, const char *to, struct err *why)
+static enum err_code file_copy(const char *from, const char *to, struct err *why)
 {
     char *text;
     size_t n;
@@ -41,20 +41,20 @@ enum err_code roll_back(struct watch *w, const char *because, struct err *why)
     struct atomic_file f;
     char when[32];
     struct str previous = { 0 };
-    str_printf(&previous, "%s.previous", w->o.rollback);
-    enum err_code rc = previous.failed ? err_set(why, ERR_NOMEM, "no memory for a path")
-                                       : copy_file(w->o.rollback, str_text(&previous), why);
-    if (!rc) rc = atomic_file_open(&f, w->o.rollback, why);
+    str_printf(&previous, "%s.previous", w->setup.o.rollback);
+    enum err_code rc = previous.failed ? err_set(why, ERR_NOMEM, "out of memory for a path")
+                                       : file_copy(w->setup.o.rollback, str_text(&previous), why);
+    if (!rc) rc = atomic_file_open(&f, w->setup.o.rollback, why);
     if (!rc) {
         fprintf(f.stream, "# %s, %s: back to the champion of baseline %s: %s\n%s\n", b->model_name,
                 clock_iso8601(clock_unix_ms(), when, sizeof when), b->name, because, b->config);
         rc = atomic_file_commit(&f, why);
     }
     str_free(&previous);
-    return rc ? err_prefix(why, "the rollback failed, '%s' is as it was", w->o.rollback) : ERR_OK;
+    return rc ? err_prefix(why, "the rollback failed, '%s' is unchanged", w->setup.o.rollback) : ERR_OK;
 }
 
-static bool too_slow(const struct watch *w)
+static bool item_is_too_slow(const struct watch *w)
 {
     for (int i = 0; i < w->alerts.n; i++) {
         const struct alert_instance *x = &w->alerts.instance[i];
@@ -66,8 +66,8 @@ static bool too_slow(const struct watch *w)
     return false;
 }
 
-/* Half of what makes the alert fire: less would not end it. */
-static double worth_it(const struct watch *w)
+/* Half of the loss that fires the alert: a smaller gain would not end it. */
+static double gain_min(const struct watch *w)
 {
     double least = 1;
     for (int i = 0; i < ALERT_COUNT; i++)
@@ -76,58 +76,58 @@ static double worth_it(const struct watch *w)
     return least / 2;
 }
 
-static void consider(struct watch *w, double ln_now)
+static void roll_consider(struct watch *w, double ln_now)
 {
     struct err why = { 0 };
     struct config champion;
-    struct measurement_of m;
+    struct item_measurement m;
     const struct watch_own_item *item = &w->item[0];
     char because[128];
     if (config_parse(&champion, item->item.baseline.config, &why)) {
-        watch_trouble(w, &why);
+        watch_report_trouble(w, &why);
         return;
     }
     measure_item(w, item, &champion, &m);
     if (m.how == MEASURE_STOPPED) return;
     if (m.how != MEASURED) {
-        watch_say(w, WATCH_ROLLBACK, GRADE_WARNING, NULL,
-                  "not rolled back: the champion %s could not be measured: %s", item->item.baseline.config,
-                  m.reason);
+        watch_report(w, WATCH_ROLLBACK, GRADE_WARNING, NULL,
+                     "not rolled back: the champion %s could not be measured: %s", item->item.baseline.config,
+                     m.reason);
         return;
     }
     const int better = item->metric->better < 0 ? -1 : 1;
     const double gain = exp(better * (m.ln_value - ln_now)) - 1;
-    if (!(gain > worth_it(w))) {
-        watch_say(
+    if (!(gain > gain_min(w))) {
+        watch_report(
             w, WATCH_ROLLBACK, GRADE_INFO, NULL,
-            "not rolled back: the champion %s, measured now, differs by %+.1f %% only: it is not the configuration",
+            "not rolled back: the champion %s, measured now, differs by only %+.1f %%: the configuration is not the cause",
             item->item.baseline.config, 100 * gain);
         return;
     }
     snprintf(because, sizeof because, "it is %.0f %% faster now", 100 * gain);
     if (roll_back(w, because, &why)) {
-        watch_trouble(w, &why);
+        watch_report_trouble(w, &why);
         return;
     }
     w->rolled_from_ln = ln_now;
-    watch_keep(w, ROLLED_BACK, "", ln_now);
-    watch_say(
+    watch_value_put(w, ROLLED_BACK, "", ln_now);
+    watch_report(
         w, WATCH_ROLLBACK, GRADE_WARNING, NULL,
-        "rolled back to %s: %s than %s; the file before is %s.previous; the next round says whether it helped",
-        item->item.baseline.config, because, item->subject, w->o.rollback);
+        "rolled back to %s: %s than %s; the previous file is %s.previous; the next round reports whether it helped",
+        item->item.baseline.config, because, item->subject, w->setup.o.rollback);
 }
 
 void roll_step(struct watch *w, double ln_now)
 {
     const struct watch_own_item *item = &w->item[0];
     const int better = item->metric->better < 0 ? -1 : 1;
-    if (!w->o.rollback) return;
+    if (!w->setup.o.rollback) return;
     if (!isnan(w->rolled_from_ln) && is_champion(item)) {
         const double gain = exp(better * (ln_now - w->rolled_from_ln)) - 1;
-        watch_say(w, WATCH_ROLLBACK, gain > 0 ? GRADE_INFO : GRADE_WARNING, NULL, "the rollback %s: %+.1f %%",
-                  gain > worth_it(w) ? "helped" : "did not help", 100 * gain);
+        watch_report(w, WATCH_ROLLBACK, gain > 0 ? GRADE_INFO : GRADE_WARNING, NULL,
+                     "the rollback %s: %+.1f %%", gain > gain_min(w) ? "helped" : "did not help", 100 * gain);
         w->rolled_from_ln = NAN;
-        watch_keep(w, ROLLED_BACK, "", NAN);
+        watch_value_put(w, ROLLED_BACK, "", NAN);
     }
-    if (too_slow(w) && !is_champion(item)) consider(w, ln_now);
+    if (item_is_too_slow(w) && !is_champion(item)) roll_consider(w, ln_now);
 }

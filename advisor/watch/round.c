@@ -1,9 +1,10 @@
-/* advisor/watch/round.c - a round: is it time, is the machine free, what did each item do, and what is that
- * compared with?
+/* advisor/watch/round.c - one round: is it due, is the machine free, what does each item measure, and how
+ * does that compare with its reference?
  *
- * A champion's number and a machine's usual speed are kept from another day. That is weak ground for a
- * verdict (docs/ab.md measures both sides now) and good ground for an alarm of a fifth, provided the canary
- * says whether the machine itself changed; what looks too slow is measured twice before it is said. */
+ * The reference, a baseline's value or the usual speed of this machine, was measured on another day. That is
+ * too weak for a verdict (docs/ab.md measures both sides now), but good enough to alert on a loss of a fifth,
+ * provided that the canary tells whether the machine itself changed. An item that looks too slow is measured
+ * a second time before an alert. */
 #include "advisor/watch/parts.h"
 
 #include <math.h>
@@ -13,9 +14,9 @@
 #include "advisor/experiment/experiment.h"
 
 enum { USUAL_ROUNDS = 5, ATTEMPTS = 20, RETRY_S = 120, QUIET_S = 10 };
-static const double BUSY_OTHERS = 0.10; /* as contamination.c: cells would be discarded */
+static const double BUSY_OTHERS = 0.10; /* as in contamination.c: such cells would be discarded */
 
-static int sign_of(const struct metric *m)
+static int metric_sign(const struct metric *m)
 {
     return m->better < 0 ? -1 : 1;
 }
@@ -34,27 +35,28 @@ void subject_set(struct watch_own_item *item)
              config_line(&c, line, sizeof line));
 }
 
-/* ---------------------------------------------------------------- what is usual */
+/* ---------------------------------------------------------------- references */
 
-/* The mean of the first rounds, NAN before the first. Learnt from ln_value unless that is NAN; values far off
- * are not learnt from. */
-static double usual(struct watch *w, const char *what, const char *subject, double ln_value)
+/* Running mean of ln(value) over the first rounds; NAN before the first. ln_value updates it, unless it is
+ * NAN or more than 0.2 away from the mean. */
+static double usual_update(struct watch *w, const char *what, const char *subject, double ln_value)
 {
     char mean_key[32], n_key[32];
     snprintf(mean_key, sizeof mean_key, USUAL "%s", what);
     snprintf(n_key, sizeof n_key, USUAL "%.20s n", what);
-    const double mean = watch_recall(w, mean_key, subject), kept = watch_recall(w, n_key, subject),
+    const double mean = watch_value_get(w, mean_key, subject), kept = watch_value_get(w, n_key, subject),
                  n = isnan(mean) || isnan(kept) ? 0 : kept;
     const bool near = n < 1 || fabs(ln_value - mean) < 0.2;
     if (n < USUAL_ROUNDS && !isnan(ln_value) && near) {
-        watch_keep(w, mean_key, subject, n < 1 ? ln_value : mean + (ln_value - mean) / (n + 1));
-        watch_keep(w, n_key, subject, n + 1);
+        watch_value_put(w, mean_key, subject, n < 1 ? ln_value : mean + (ln_value - mean) / (n + 1));
+        watch_value_put(w, n_key, subject, n + 1);
     }
     return n < 1 ? NAN : mean;
 }
 
-/* A champion without a number has its own first rounds, whatever runs now. */
-static double champion_usual(struct watch *w, const struct watch_own_item *item, double ln_value)
+/* A baseline without a value on this machine: its own first rounds are the reference, whatever config runs
+ * now. */
+static double champion_usual_update(struct watch *w, const struct watch_own_item *item, double ln_value)
 {
     struct watch_own_item *champion = malloc(sizeof *champion);
     double ln = NAN;
@@ -62,44 +64,45 @@ static double champion_usual(struct watch *w, const struct watch_own_item *item,
     *champion = *item;
     if (!config_parse(&champion->item.config, item->item.baseline.config, NULL)) {
         subject_set(champion);
-        ln = usual(w, "value", champion->subject, is_champion(item) ? ln_value : NAN);
+        ln = usual_update(w, "value", champion->subject, is_champion(item) ? ln_value : NAN);
     }
     free(champion);
     return ln;
 }
 
-/* ln of what the item is compared with; NAN: nothing yet. */
-static double reference(struct watch *w, const struct watch_own_item *item, double ln_value, char *from,
-                        size_t size)
+/* ln of the reference; NAN: none yet. `from` says where it comes from. */
+static double reference_find(struct watch *w, const struct watch_own_item *item, double ln_value, char *from,
+                             size_t size)
 {
     const struct baseline_row *b = &item->item.baseline;
-    if (item->item.has_baseline && b->value > 0 && (!*b->machine || !strcmp(b->machine, w->machine.id))) {
+    if (item->item.has_baseline && b->value > 0 &&
+        (!*b->machine || !strcmp(b->machine, w->setup.machine.id))) {
         snprintf(from, size, "baseline %s", b->name);
         return log(b->value);
     }
     if (item->item.has_baseline) {
         snprintf(from, size, "the first rounds of baseline %s", b->name);
-        return champion_usual(w, item, ln_value);
+        return champion_usual_update(w, item, ln_value);
     }
-    snprintf(from, size, "its first rounds");
-    return usual(w, "value", item->subject, ln_value);
+    snprintf(from, size, "its own first rounds");
+    return usual_update(w, "value", item->subject, ln_value);
 }
 
 /* ---------------------------------------------------------------- one item */
 
 struct item_round {
-    struct measurement_of m;
-    double ln_reference, loss; /* share below it; NAN */
+    struct item_measurement m;
+    double ln_reference, loss; /* share below the reference; NAN: unknown */
     char from[96];
 };
 
-static double loss_of(const struct metric *metric, double ln_value, double ln_reference)
+static double loss_ratio(const struct metric *metric, double ln_value, double ln_reference)
 {
-    return 1 - exp(sign_of(metric) * (ln_value - ln_reference));
+    return 1 - exp(metric_sign(metric) * (ln_value - ln_reference));
 }
 
-/* The least loss that would fire. */
-static double least_loss(const struct watch *w)
+/* The smallest loss that any enabled alert fires at. */
+static double alert_loss_min(const struct watch *w)
 {
     double least = INFINITY;
     for (int i = 0; i < ALERT_COUNT; i++)
@@ -108,7 +111,7 @@ static double least_loss(const struct watch *w)
     return least;
 }
 
-static void say_round(struct watch *w, const struct watch_own_item *item, const struct item_round *r)
+static void round_report(struct watch *w, const struct watch_own_item *item, const struct item_round *r)
 {
     char against[160];
     json_t *o = json_object();
@@ -129,35 +132,36 @@ static void say_round(struct watch *w, const struct watch_own_item *item, const 
         snprintf(against, sizeof against, "the first: nothing to compare with yet");
     else
         snprintf(against, sizeof against, "%+.1f %% against %s", 100 * (ratio - 1), r->from);
-    watch_say(w, WATCH_ROUND, GRADE_INFO, o, "%s: %s %.5g %s, %s", item->subject, item->metric->name, value,
-              item->metric->unit, against);
+    watch_report(w, WATCH_ROUND, GRADE_INFO, o, "%s: %s %.5g %s, %s", item->subject, item->metric->name,
+                 value, item->metric->unit, against);
 }
 
-static void measure_again(struct watch *w, const struct watch_own_item *item, struct item_round *r)
+static void item_measure_again(struct watch *w, const struct watch_own_item *item, struct item_round *r)
 {
-    struct measurement_of again;
+    struct item_measurement again;
     measure_item(w, item, &item->item.config, &again);
-    if (again.how != MEASURED) return; /* the first stands */
-    const double loss = loss_of(item->metric, again.ln_value, r->ln_reference);
+    if (again.how != MEASURED) return; /* keep the first measurement */
+    const double loss = loss_ratio(item->metric, again.ln_value, r->ln_reference);
     if (!(loss < r->loss)) return;
     r->m = again;
     r->loss = loss;
 }
 
-static void measured(struct watch *w, struct watch_own_item *item, struct item_round *r)
+static void item_measured(struct watch *w, struct watch_own_item *item, struct item_round *r)
 {
-    r->ln_reference = reference(w, item, r->m.ln_value, r->from, sizeof r->from);
-    r->loss = loss_of(item->metric, r->m.ln_value, r->ln_reference);
-    if (r->loss > least_loss(w)) measure_again(w, item, r);
+    r->ln_reference = reference_find(w, item, r->m.ln_value, r->from, sizeof r->from);
+    r->loss = loss_ratio(item->metric, r->m.ln_value, r->ln_reference);
+    if (r->loss > alert_loss_min(w)) item_measure_again(w, item, r);
     w->summary.measured++;
     w->summary.unjudged += isnan(r->ln_reference);
-    w->success_s = (double)clock_unix_ms() * 1e-3;
-    watch_keep(w, "success", "", w->success_s);
-    say_round(w, item, r);
+    w->schedule.success_s = (double)clock_unix_ms() * 1e-3;
+    watch_value_put(w, "success", "", w->schedule.success_s);
+    round_report(w, item, r);
     watch_feed_stored(w, SIGNAL_PERFORMANCE, item->subject, r->loss);
 }
 
-static void not_measured(struct watch *w, const struct watch_own_item *item, const struct measurement_of *m)
+static void item_not_measured(struct watch *w, const struct watch_own_item *item,
+                              const struct item_measurement *m)
 {
     json_t *o = json_object();
     json_put_str(o, "subject", item->subject);
@@ -165,11 +169,11 @@ static void not_measured(struct watch *w, const struct watch_own_item *item, con
     json_put_str(o, "reason", m->reason);
     if (m->how == MEASURE_FAILED) {
         w->summary.failed++;
-        watch_say(w, WATCH_FAILED, GRADE_WARNING, o, "%s: %s", item->subject, m->reason);
+        watch_report(w, WATCH_FAILED, GRADE_WARNING, o, "%s: %s", item->subject, m->reason);
     } else {
         w->summary.postponed++;
-        watch_say(w, WATCH_POSTPONED, GRADE_INFO, o, "%s: disturbed, so not counted: %s", item->subject,
-                  m->reason);
+        watch_report(w, WATCH_POSTPONED, GRADE_INFO, o,
+                     "%s: the measurement was disturbed and is not counted: %s", item->subject, m->reason);
     }
     watch_feed(w, SIGNAL_PERFORMANCE, item->subject, NAN);
 }
@@ -183,11 +187,12 @@ static void canary_add(struct canary *best, const struct canary *c)
     best->ops_s = fmax(best->ops_s, c->ops_s);
 }
 
-static void judge_canary(struct watch *w, const struct canary *c)
+static void canary_check(struct watch *w, const struct canary *c)
 {
     if (!*c->work) return;
-    const double read = usual(w, METRICS[METRIC_CANARY_READ].name, c->work, log(c->read_bytes_s)),
-                 ops = c->ops_s > 0 ? usual(w, METRICS[METRIC_CANARY_OPS].name, c->work, log(c->ops_s)) : NAN;
+    const double read = usual_update(w, METRICS[METRIC_CANARY_READ].name, c->work, log(c->read_bytes_s)),
+                 ops = c->ops_s > 0 ? usual_update(w, METRICS[METRIC_CANARY_OPS].name, c->work, log(c->ops_s))
+                                    : NAN;
     const double loss = fmax(1 - exp(log(c->read_bytes_s) - read), 1 - exp(log(c->ops_s) - ops));
     if (!isnan(loss)) watch_feed_stored(w, SIGNAL_CANARY, "", loss);
 }
@@ -195,76 +200,78 @@ static void judge_canary(struct watch *w, const struct canary *c)
 static bool quality_event(void *ctx, const json_t *event)
 {
     (void)event;
-    watch_look(ctx);
-    return watch_goes_on(ctx);
+    watch_read_sensors(ctx);
+    return watch_continues(ctx);
 }
 
-static void judge_quality(struct watch *w, const struct watch_own_item *item)
+static void quality_check(struct watch *w, const struct watch_own_item *item)
 {
     struct quality q = { 0 };
     struct err why = { 0 };
-    const struct arm_spec arm = {
-        .model = item->item.model, .config = &item->item.config, .program = w->o.program, .log = &w->log
-    };
-    struct quality_spec spec = { .chunks = w->o.quality_chunks ? w->o.quality_chunks : 4,
+    const struct arm_spec arm = { .model = item->item.model,
+                                  .config = &item->item.config,
+                                  .program = w->setup.o.program,
+                                  .log = &w->setup.log };
+    struct quality_spec spec = { .chunks = w->setup.o.quality_chunks ? w->setup.o.quality_chunks : 4,
                                  .model = item->item.model,
-                                 .reference = &w->reference };
+                                 .reference = &w->setup.reference };
     enum err_code rc = quality_measure(&q, &arm, &spec, quality_event, w, &why);
     if (rc == ERR_CANCELLED) return;
     if (rc || !q.known) {
-        watch_say(w, WATCH_FAILED, GRADE_WARNING, NULL, "%s: its quality is unknown: %s", item->subject,
-                  rc ? why.message : q.missing);
+        watch_report(w, WATCH_FAILED, GRADE_WARNING, NULL, "%s: its quality could not be measured: %s",
+                     item->subject, rc ? why.message : q.missing);
         return;
     }
     watch_feed_stored(w, SIGNAL_QUALITY, item->subject, q.kld.estimate);
 }
 
-/* Another config in the file is another thing to watch: what fires for the one before is over. */
-static void follow_file(struct watch *w, struct watch_own_item *item)
+/* Read the rollback file again. A changed config is a different workload, so the alerts of the previous one
+ * end. */
+static void item_follow_file(struct watch *w, struct watch_own_item *item)
 {
     struct err why;
     struct config c;
     char was[SUBJECT];
-    if (!w->o.rollback || item != &w->item[0]) return;
-    if (config_file_read(&c, w->o.rollback, &why)) {
-        watch_trouble(w, &why);
+    if (!w->setup.o.rollback || item != &w->item[0]) return;
+    if (config_file_read(&c, w->setup.o.rollback, &why)) {
+        watch_report_trouble(w, &why);
         return;
     }
     snprintf(was, sizeof was, "%s", item->subject);
     item->item.config = c;
     subject_set(item);
     if (!strcmp(was, item->subject)) return;
-    watch_say(w, WATCH_ROUND, GRADE_INFO, NULL, "%s now says: %s", w->o.rollback, item->subject);
+    watch_report(w, WATCH_ROUND, GRADE_INFO, NULL, "%s now holds: %s", w->setup.o.rollback, item->subject);
     watch_end_alerts_of(w, was, "another configuration runs now");
 }
 
-static void item_round(struct watch *w, struct watch_own_item *item, struct canary *canary)
+static void item_run(struct watch *w, struct watch_own_item *item, struct canary *canary)
 {
     struct item_round r = { .ln_reference = NAN, .loss = NAN };
-    follow_file(w, item);
+    item_follow_file(w, item);
     measure_item(w, item, &item->item.config, &r.m);
     if (r.m.how == MEASURE_STOPPED) return;
     if (r.m.how == MEASURED)
-        measured(w, item, &r);
+        item_measured(w, item, &r);
     else
-        not_measured(w, item, &r.m);
+        item_not_measured(w, item, &r.m);
     canary_add(canary, &r.m.canary);
     if (r.m.how == MEASURED && item == &w->item[0]) roll_step(w, r.m.ln_value);
-    if (w->o.reference && r.m.how == MEASURED && watch_goes_on(w)) judge_quality(w, item);
+    if (w->setup.o.reference && r.m.how == MEASURED && watch_continues(w)) quality_check(w, item);
 }
 
 /* ---------------------------------------------------------------- the round */
 
-static void judge_errors(struct watch *w)
+static void errors_check(struct watch *w)
 {
     struct run_row *runs = NULL;
     struct err why;
     int n = 0, seen = 0, failed = 0;
-    if (db_run_list(w->db, "watch", 4 * ATTEMPTS, &runs, &n, &why)) watch_trouble(w, &why);
+    if (db_run_list(w->db, "watch", 4 * ATTEMPTS, &runs, &n, &why)) watch_report_trouble(w, &why);
     for (int i = 0; i < n; i++) {
         const bool ended = !strcmp(runs[i].state, "done") || !strcmp(runs[i].state, "failed");
         if (ended && seen < ATTEMPTS && !strcmp(runs[i].kind, "watch") &&
-            !strcmp(runs[i].machine, w->machine.id)) {
+            !strcmp(runs[i].machine, w->setup.machine.id)) {
             seen++;
             failed += !strcmp(runs[i].state, "failed");
         }
@@ -274,67 +281,68 @@ static void judge_errors(struct watch *w)
     if (seen) watch_feed_stored(w, SIGNAL_ERRORS, "", (double)failed / seen);
 }
 
-/* Why nothing should be measured now; "" when it may. */
-static const char *obstacle(struct watch *w, char *buf, size_t size)
+/* Why no measurement may start now; "" when it may. */
+static const char *round_obstacle(struct watch *w, char *buf, size_t size)
 {
     int pid;
     const double busy = watch_mean(w, METRIC_OTHERS_BUSY, QUIET_S);
     buf[0] = '\0';
-    if (db_run_is_locked(w->db, &pid)) /* never two measurements at once, whatever was asked */
-        snprintf(buf, size, "another measurement runs (process %d)", pid);
-    else if (busy > BUSY_OTHERS && !w->o.even_if_busy)
-        snprintf(buf, size, "other programs use %.0f %% of the processors", 100 * busy);
+    if (db_run_is_locked(w->db, &pid)) /* never two measurements at once, not even with even_if_busy */
+        snprintf(buf, size, "another measurement is running (process %d)", pid);
+    else if (busy > BUSY_OTHERS && !w->setup.o.even_if_busy)
+        snprintf(buf, size, "other programs use %.0f %% of the CPUs", 100 * busy);
     return buf;
 }
 
-static void postpone(struct watch *w, const char *why)
+static void round_postpone(struct watch *w, const char *why)
 {
-    const double retry_s = fmin(w->o.every_s / 4, RETRY_S);
+    const double retry_s = fmin(w->setup.o.every_s / 4, RETRY_S);
     char when[48];
     w->summary.postponed++;
-    if (!w->postponed_in_row++) { /* said once, not every two minutes of a busy night */
+    if (!w->schedule.postponed_in_row++) { /* report it once, not on every retry of a busy night */
         json_t *o = json_object();
         json_put_str(o, "reason", why);
         alert_value_text(SIGNAL_STALE, retry_s, when, sizeof when);
-        watch_say(w, WATCH_POSTPONED, GRADE_INFO, o, "nothing is measured now: %s; %s%s", why,
-                  w->o.once ? "try later" : "tried again every ", w->o.once ? "" : when);
+        watch_report(w, WATCH_POSTPONED, GRADE_INFO, o, "the round is postponed: %s; %s%s", why,
+                     w->setup.o.once ? "try later" : "next try every ", w->setup.o.once ? "" : when);
     }
-    w->next_round_ns = clock_ns() + (int64_t)(retry_s * 1e9);
+    w->schedule.next_round_ns = clock_ns() + (int64_t)(retry_s * 1e9);
 }
 
-static void measure_all(struct watch *w)
+static void round_measure(struct watch *w)
 {
     struct err why;
     struct canary canary = { NAN, NAN, "", NAN };
-    w->measuring = true;
-    if (watch_sampler_at(w, MEASURE_TICK_MS, &why)) watch_trouble(w, &why);
-    for (int i = 0; i < w->items && watch_goes_on(w); i++) item_round(w, &w->item[i], &canary);
+    w->schedule.measuring = true;
+    if (watch_sampler_restart(w, MEASURE_TICK_MS, &why)) watch_report_trouble(w, &why);
+    for (int i = 0; i < w->items && watch_continues(w); i++) item_run(w, &w->item[i], &canary);
     if (!w->items) canary_measure(&canary);
-    if (watch_sampler_at(w, TICK_MS, &why)) watch_trouble(w, &why);
-    w->measuring = false;
-    for (int i = 0; i < SIGNAL_COUNT; i++) /* what we did not look at meanwhile was not lost */
+    if (watch_sampler_restart(w, TICK_MS, &why)) watch_report_trouble(w, &why);
+    w->schedule.measuring = false;
+    /* sensors were not read during the round: restart their timeouts */
+    for (int i = 0; i < SIGNAL_COUNT; i++)
         if (w->alerts.known_ns[i]) w->alerts.known_ns[i] = clock_ns();
-    if (!watch_goes_on(w)) return;
+    if (!watch_continues(w)) return;
     w->summary.rounds++;
-    judge_canary(w, &canary);
-    if (w->items) judge_errors(w);
-    watch_keep(w, "round", "", (double)clock_unix_ms() * 1e-3);
-    watch_keep(w, SIGNALS[SIGNAL_DISK].name, "", disk_free(w));
+    canary_check(w, &canary);
+    if (w->items) errors_check(w);
+    watch_value_put(w, "round", "", (double)clock_unix_ms() * 1e-3);
+    watch_value_put(w, SIGNALS[SIGNAL_DISK].name, "", watch_disk_free(w));
 }
 
 void round_step(struct watch *w)
 {
     char why[128];
-    const int64_t every = (int64_t)(w->o.every_s * 1e9);
-    if (*obstacle(w, why, sizeof why)) {
-        postpone(w, why);
+    const int64_t every = (int64_t)(w->setup.o.every_s * 1e9);
+    if (*round_obstacle(w, why, sizeof why)) {
+        round_postpone(w, why);
         return;
     }
-    w->postponed_in_row = 0;
-    measure_all(w);
-    w->due_ns += every; /* of the schedule, not of the end: no drift */
+    w->schedule.postponed_in_row = 0;
+    round_measure(w);
+    w->schedule.due_ns += every; /* from the schedule, not from now, so that rounds do not drift */
     const int64_t now = clock_ns();
-    if (w->due_ns <= now)
-        w->due_ns += (now - w->due_ns) / every * every + every; /* missed: not made up for */
-    w->next_round_ns = w->due_ns;
+    if (w->schedule.due_ns <= now)
+        w->schedule.due_ns += (now - w->schedule.due_ns) / every * every + every; /* skip missed rounds */
+    w->schedule.next_round_ns = w->schedule.due_ns;
 }

@@ -1,4 +1,5 @@
-/* advisor/watch/watch.h - the public header of advisor/watch/. */
+/* advisor/watch/watch.h - alerts on a machine's signals, their export to Prometheus and Grafana, and the
+ * unattended watch. Public header of advisor/watch/. */
 #ifndef QDYNO_ADVISOR_WATCH_H
 #define QDYNO_ADVISOR_WATCH_H
 
@@ -8,23 +9,23 @@
 #include "advisor/history/history.h"
 #include "base/base.h"
 
-/* ---------------------------------------------------------------- alert */
+/* ---------------------------------------------------------------- alerts */
 
-/* ALERTS: what is worth telling somebody about a machine that runs models, in one table,
- * and the state machine that decides when.
+/* ALERTS: the conditions worth an alert on a machine that runs models, and the state machine that decides
+ * when one begins and ends.
  *
- * `qdyno watch` feeds it; the Prometheus rule file and the Grafana board (advisor/alert_export.h) are made
- * from the same rows, so a threshold means the same everywhere. Pure: no clock, no files. A value that is not
- * known (NAN) neither starts nor ends an alert; one that stays unknown is an alert of its own (`blind`). */
+ * `qdyno watch` feeds it. The Prometheus rule file and the Grafana board are made from the same rows, so a
+ * threshold means the same everywhere. Pure: no clock, no files. An unknown value (NAN) neither begins nor
+ * ends an alert; a sensor that stays unknown has an alert of its own (`blind`). */
 
-/* ---------------------------------------------------------------- what is looked at */
+/* ---------------------------------------------------------------- signals */
 
 enum signal_id {
-    SIGNAL_PERFORMANCE, /* from here on: once a round */
+    SIGNAL_PERFORMANCE, /* from here on: one value per round */
     SIGNAL_ERRORS,
     SIGNAL_CANARY,
     SIGNAL_QUALITY,
-    SIGNAL_BUSY, /* from here on: sensors, as often as they are read */
+    SIGNAL_BUSY, /* from here on: sensors, one value per reading */
     SIGNAL_MEMORY,
     SIGNAL_SWAP_USED,
     SIGNAL_SWAP_IN,
@@ -45,12 +46,12 @@ enum signal_id {
     SIGNAL_BLIND,
     SIGNAL_COUNT
 };
-/* What one value is about, beside the machine: label `subject` of its alerts. */
+/* What a value belongs to: the label `subject` of its alerts. */
 enum subject_kind {
-    SUBJECT_MACHINE,  /* there is one: "" */
+    SUBJECT_MACHINE,  /* "": the machine itself */
     SUBJECT_WORKLOAD, /* "tg32 q8_0" */
     SUBJECT_GPU,      /* "gpu0" */
-    SUBJECT_SIGNAL,   /* name of another signal */
+    SUBJECT_SIGNAL,   /* name of the signal that is missing */
 };
 enum alert_unit {
     ALERT_UNIT_RATIO,
@@ -67,33 +68,33 @@ struct signal {
     const char *name; /* "memory" */
     enum alert_unit unit;
     enum subject_kind subject;
-    double stands_s;    /* how long a value may be taken to hold until the next: INFINITY for rounds */
+    double stands_s;    /* seconds that a value may be assumed to hold; INFINITY for values of rounds */
     const char *phrase; /* "%s of memory is in use" */
 };
 extern const struct signal SIGNALS[SIGNAL_COUNT]; /* indexed by enum signal_id */
 
-/* ---------------------------------------------------------------- what is said about it */
+/* ---------------------------------------------------------------- the table of alerts */
 
 enum alert_grade { GRADE_INFO, GRADE_WARNING, GRADE_CRITICAL };
 extern const char *const GRADES[]; /* "info" "warning" "critical", NULL */
 
-enum alert_side { SIDE_ABOVE, SIDE_BELOW }; /* of the threshold, where it is bad */
+enum alert_side { SIDE_ABOVE, SIDE_BELOW }; /* side of the threshold that is bad */
 
-enum {                       /* actions a row allows */
-       ACTION_TELL = 1,      /* a line on the screen and in the log */
+enum {                       /* what may be done when a row fires */
+       ACTION_REPORT = 1,    /* a line on the screen and in the log */
        ACTION_BELL = 2,      /* the terminal's bell */
        ACTION_NOTIFY = 4,    /* webhook, Alertmanager */
-       ACTION_ROLL_BACK = 8, /* the champion's configuration */
-       ACTION_SUGGEST = 16,  /* how to scale, as text */
+       ACTION_ROLL_BACK = 8, /* return to the baseline's configuration */
+       ACTION_SUGGEST = 16,  /* suggest how to scale, as text */
 };
 
 struct alert {
     const char *name; /* "memory": --alert memory=95% */
     enum signal_id signal;
     enum alert_side side;
-    double threshold, clear; /* the alert ends on the good side of `clear`: hysteresis */
-    double for_s;            /* bad for so long before it fires */
-    double keep_s;           /* good for so long before it ends */
+    double threshold, clear; /* hysteresis: the alert ends on the good side of `clear` */
+    double for_s;            /* fires after being bad for this long */
+    double keep_s;           /* ends after being good for this long */
     enum alert_grade grade;
     unsigned actions;
     const char *meaning, *todo;
@@ -102,16 +103,17 @@ enum { ALERT_COUNT = 27 };
 extern const struct alert ALERTS[ALERT_COUNT];
 const struct alert *alert_find(const char *name);
 
-/* The rows as a person set them. */
+/* The rows with the user's settings. */
 struct alert_rules {
     struct alert row[ALERT_COUNT]; /* in the order of ALERTS */
     bool off[ALERT_COUNT];
 };
 void alert_rules_default(struct alert_rules *r);
-/* "memory=95%", "memory=95%:2m", "memory=off". `clear` keeps its proportion to the threshold. ERR_USAGE names
- * what is wrong and the nearest name. */
+/* Parse "memory=95%", "memory=95%:2m" or "memory=off". `clear` keeps its ratio to the threshold. Errors:
+ * ERR_USAGE with the invalid part and the nearest name. */
 enum err_code alert_rules_set(struct alert_rules *r, const char *text, struct err *why);
-/* One such setting a line; # begins a comment. Errors: as file_read and alert_rules_set, with the line. */
+/* Parse a file with one setting per line; # begins a comment. Errors: as file_read and alert_rules_set, with
+ * the line number. */
 enum err_code alert_rules_read(struct alert_rules *r, const char *path, struct err *why);
 
 /* "92.1 %", "812M", "3h 5m": a value in the signal's unit; "n/a". Returns buf. */
@@ -119,101 +121,103 @@ const char *alert_value_text(enum signal_id s, double value, char *buf, size_t s
 /* "92.1 % of memory is in use (limit 90 %)". Returns buf. */
 const char *alert_text(const struct alert *a, double value, char *buf, size_t size);
 
-/* ---------------------------------------------------------------- when */
+/* ---------------------------------------------------------------- state of one alert */
 
 enum alert_phase { ALERT_QUIET, ALERT_PENDING, ALERT_FIRING };
-struct alert_state { /* {0} is a quiet one */
+struct alert_state { /* {0} is a quiet alert */
     enum alert_phase phase;
-    bool known;      /* a value was seen, and none unknown since */
+    bool known;      /* the latest value was not NAN */
     bool held;       /* it was on the side that the phase waits for */
-    int64_t last_ns; /* when */
-    double held_s;   /* known to be on that side for so long, without a break */
-    double value;    /* the last known */
+    int64_t last_ns; /* time of that value */
+    double held_s;   /* seconds on that side without interruption */
+    double value;    /* the latest known value */
 };
 enum alert_change {
     CHANGE_NONE,
     CHANGE_PENDING,
-    CHANGE_CALM /* was pending */,
+    CHANGE_CALM /* from pending back to quiet */,
     CHANGE_FIRING,
     CHANGE_RESOLVED
 };
-/* A value at a time of a monotonic clock. Time counts toward for_s and keep_s only between two values that
- * were known, at most stands_s of the signal apart; a clock that steps back counts nothing. */
+/* Feed a value at a time of a monotonic clock. The time between two values counts toward for_s and keep_s
+ * only if both are known and at most the signal's stands_s apart. A clock that steps back counts nothing. */
 enum alert_change alert_step(const struct alert *a, struct alert_state *s, int64_t t_ns, double value);
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- state of all alerts */
 
 struct alert_instance {
-    int rule; /* row of alert_rules */
+    int rule; /* index into alert_rules */
     char subject[160];
     struct alert_state state;
-    int64_t since_ms; /* firing since, wall clock; 0 */
-    int64_t id;       /* of its row in the database while it fires; 0 */
+    int64_t since_ms; /* wall clock; 0: not firing */
+    int64_t id;       /* of its row in the database while it fires; 0: none */
 };
 struct alert_event {
     enum alert_change change;
-    struct alert_instance *instance; /* until the next feed */
+    struct alert_instance *instance; /* valid until the next feed */
 };
-enum { ALERT_INSTANCES = 512, SIGNAL_RULES = 2 /* rows of ALERTS for one signal, at most */ };
-struct alerts { /* {0} but for `rules` is one that has seen nothing */
+enum { ALERT_INSTANCES = 512, SIGNAL_RULES = 2 /* largest number of rows of ALERTS per signal */ };
+struct alerts { /* {0} with `rules` set is the start */
     struct alert_rules rules;
-    bool at_once; /* one look only: for_s and keep_s do not count */
+    bool at_once; /* decide by one value: for_s and keep_s do not apply */
     struct alert_instance instance[ALERT_INSTANCES];
     int n;
-    int64_t known_ns[SIGNAL_COUNT]; /* when a signal had its last known value; 0: never */
+    int64_t known_ns[SIGNAL_COUNT]; /* time of the signal's latest known value; 0: never */
 };
-/* The rule's instance for that subject, made when there is none. NULL when there are too many. */
+/* The rule's instance for that subject, created when missing. NULL: ALERT_INSTANCES are in use. */
 struct alert_instance *alerts_instance(struct alerts *a, int rule, const char *subject);
-/* A value of one signal to all its rules; returns how many changes it made, into out. */
+/* Feed a value to all rules of its signal. Returns the number of changes written to out. */
 struct alert_feed {
     enum signal_id signal;
-    const char *subject; /* "" the machine */
+    const char *subject; /* "": the machine */
     int64_t t_ns, unix_ms;
     double value;
 };
 int alerts_feed(struct alerts *a, const struct alert_feed *f, struct alert_event out[SIGNAL_RULES]);
-/* For SIGNAL_BLIND: seconds since a sensor that was known once is unknown; NAN for one that never was, and
- * for what is no sensor. */
+/* For SIGNAL_BLIND: seconds since a sensor's latest known value. NAN when it was never known, and for signals
+ * that are no sensors. */
 double alerts_unknown_s(const struct alerts *a, enum signal_id signal, int64_t t_ns);
-/* The highest grade that fires, -1 none. */
+/* The highest grade that fires; -1: none. */
 int alerts_highest(const struct alerts *a);
 
-/* ---------------------------------------------------------------- alert_export */
+/* ---------------------------------------------------------------- Prometheus and Grafana */
 
-/* the same alerts for those who have Prometheus and Grafana: a rule file and a
- * board, made from ALERTS and the exported families. What ships in share/monitoring/ is what these write. */
+/* The same alerts for Prometheus and Grafana: a rule file and a board, generated from ALERTS and the exported
+ * families. share/monitoring/ holds their output. */
 
-/* "QdynoMemoryCritical": what the alert is called in Prometheus and Alertmanager. Returns buf. */
+/* The alert's name in Prometheus and Alertmanager: "QdynoMemoryCritical". Returns buf. */
 const char *alert_prometheus_name(const struct alert *a, char *buf, size_t size);
 
-/* The signal in PromQL, from exported families; NULL: Prometheus knows it in its own way. */
+/* The signal as a PromQL expression of exported families; NULL: Prometheus detects it by itself. */
 const char *signal_promql(enum signal_id s);
 
-/* A rule file: recording rules, then an alerting rule for each row that is not off. */
+/* Write a rule file: recording rules, then an alerting rule for each enabled row. */
 void alert_rules_write(struct str *out, const struct alert_rules *r);
 
-/* A board's JSON model: panels in rows, a variable for the data source and one for the instance. */
+/* Write a board as Grafana's JSON: rows of panels, variables for data source and instance. Errors: ERR_NOMEM.
+ */
 enum err_code board_write(struct str *out, struct err *why);
-/* Every expression of the board, as it stands there; NULL past the last. */
+/* Every expression of the board; NULL past the last. */
 const char *board_expression(int index);
-/* The rules' own names that the board may use: "instance:qdyno_memory_used:ratio"; NULL past the last. */
+/* Names of the recording rules, which the board may use: "instance:qdyno_memory_used:ratio"; NULL past the
+ * last. */
 const char *recorded_name(int index);
 
-/* ---------------------------------------------------------------- watch */
+/* ---------------------------------------------------------------- the watch */
 
-/* an unattended look at one machine: sensors all the time, measurements now and then,
- * compared with a baseline, and somebody told when it matters (docs/alerts.md).
+/* The watch: monitors one machine unattended. It reads the sensors all the time, measures its items now and
+ * then, compares them with a baseline, and sends alerts (docs/alerts.md).
  *
- * One thread of the caller's: it steps the watch when watch_next_ns says so. What fires, what is yet to be
- * told, and what values are usual here lie in the database, so that a restart neither repeats nor forgets.
- * Never two measurements at once, and none while other programs keep the machine busy. */
+ * It runs in one thread of the caller, which calls watch_step at the time that watch_next_ns returns. Firing
+ * alerts, unsent notices and usual values are stored in the database, so that a restart neither repeats nor
+ * loses them. It never runs two measurements at once, and none while other programs keep the machine busy. */
 
 /* One config on one workload, measured every round. */
 struct watch_item {
-    char model[512]; /* "" where the workload trains, or the config names one */
+    char model[512]; /* "": the workload trains, or the config names a model */
     struct config config;
     struct workload workload;
-    bool has_baseline; /* else its own first rounds are what it is compared with */
+    bool has_baseline; /* otherwise its own first rounds are the reference */
     struct baseline_row baseline;
 };
 enum { WATCH_ITEMS = 8 };
@@ -224,83 +228,88 @@ struct watch_options {
     const struct machine *machine;
     const char *program; /* worker binary, NULL: self */
     const struct log *log;
-    const struct watch_item *item; /* copied, like the strings below */
+    const struct watch_item *item; /* copied, as are the strings below */
     int items;
     struct alert_rules rules;
-    double every_s;  /* from one round to the next */
-    int repetitions; /* cells of a round */
+    double every_s;  /* interval of rounds */
+    int repetitions; /* cells per round */
     uint64_t seed;
-    bool once;            /* one round, at once; minimum durations of alerts do not count */
-    bool even_if_busy;    /* measure although other programs keep the processors busy */
-    bool forget;          /* what was usual here is usual no more: learn anew */
-    const char *rollback; /* NULL: never; else the file that holds the config line of item 0, as `tune` writes
-                             it: when item 0 is too slow and its baseline's champion is faster now, the
-                             champion's line is written there and what it held to FILE.previous */
-    const char *reference;    /* config line: quality of the items against it is measured, too; NULL: not */
-    int quality_chunks;       /* windows of that; 0: 4 */
-    const char *webhook;      /* NULL: none. JSON of schema qdyno.alert/1 by POST, in order, until taken */
-    const char *alertmanager; /* NULL: none; base address: POST /api/v2/alerts */
-    const struct http_auth *auth; /* of both; NULL: {0} */
-    /* how often sensors are read, outlives the watch; NULL: defaults */
+    bool once;         /* one round, now; minimum durations of alerts do not apply */
+    bool even_if_busy; /* measure even while other programs use the CPUs */
+    bool forget;       /* discard the usual values and learn them again */
+    /* NULL: never. Otherwise the file with the config line of item 0, as `tune` writes it. When item 0 is too
+     * slow and its baseline's champion is faster now, the champion's line is written there and the previous
+     * content to FILE.previous. */
+    const char *rollback;
+    /* config line; measure the KL divergence of the items against it, too; NULL: do not */
+    const char *reference;
+    int quality_chunks; /* windows of text for that; 0: 4 */
+    /* NULL: none. POST of qdyno.alert/1 documents, in order, each until it is accepted */
+    const char *webhook;
+    const char *alertmanager;     /* NULL: none. Base address for POST /api/v2/alerts */
+    const struct http_auth *auth; /* for both; NULL: {0} */
+    /* reading intervals of sensors, must outlive the watch; NULL: defaults */
     const struct sampler_periods *periods;
 };
 
-/* What happened. A line for people, a document for programs. */
+/* An event: text for people, a document for programs. */
 enum watch_kind {
     WATCH_START,
     WATCH_ROUND,     /* an item was measured */
-    WATCH_POSTPONED, /* a round was not begun, or could not be finished for disturbance */
+    WATCH_POSTPONED, /* a round was not started, or not finished because of disturbances */
     WATCH_FAILED,    /* a measurement failed */
-    WATCH_PENDING,   /* an alert waits for its minimum duration, or calmed down before */
+    WATCH_PENDING,   /* an alert waits for its minimum duration, or became quiet before */
     WATCH_FIRING,
     WATCH_RESOLVED,
     WATCH_ROLLBACK,
-    WATCH_NOTICE, /* telling somebody else failed, or works again */
-    WATCH_TROUBLE /* of the watch itself: its database, its sensors */
+    WATCH_NOTICE, /* sending notices fails, or works again */
+    WATCH_TROUBLE /* the watch's own database or sensors fail */
 };
 extern const char *const WATCH_KINDS[]; /* "start" "round" ... */
 struct watch_event {
     enum watch_kind kind;
     int64_t unix_ms;
-    enum alert_grade grade; /* of alerts; else info, or warning where something went wrong */
-    bool bell;              /* worth a sound */
+    enum alert_grade grade; /* of alerts; otherwise info, or warning for failures */
+    bool bell;              /* ring the terminal's bell */
     char text[768];
-    json_t *about; /* object: the same for programs; borrowed */
+    json_t *about; /* object with the same content for programs; borrowed */
 };
 struct watch_host {
     void *ctx;
     void (*tell)(void *ctx, const struct watch_event *e);
-    bool (*go_on)(void *ctx); /* asked several times a second while something is measured; false: end it */
+    bool (*go_on)(void *ctx); /* called several times a second during a measurement; false: end the watch */
 };
 
 struct watch;
-/* Checks what can be checked now, so that it does not fail at night. Errors: ERR_USAGE (another watch has the
- * database, a rollback without a baseline), those of db_open, sampler_start, model_check, config_parse. */
+/* Open a watch. It checks everything that can be checked now, so that it does not fail later. Errors:
+ * ERR_USAGE (another watch uses the database, a rollback without a baseline); those of db_open,
+ * sampler_start, model_check, config_parse. */
 enum err_code watch_open(struct watch **out, const struct watch_options *o, const struct watch_host *host,
                          struct err *why);
-/* Look at the sensors, decide, tell, and measure when a round is due (seconds to minutes). Troubles are
- * events and end nothing. False: go_on said so. */
+/* Read the sensors, evaluate alerts, send notices, and measure when a round is due (takes seconds to
+ * minutes). Failures become events; none ends the watch. False: go_on returned false. */
 bool watch_step(struct watch *w);
-int64_t watch_next_ns(const struct watch *w); /* on clock_ns: when to step again */
+int64_t watch_next_ns(const struct watch *w); /* time of the next step, on clock_ns */
 void watch_close(struct watch *w);            /* NULL is fine */
 
-/* How the rounds so far ended, and what fires now. */
+/* Results of all rounds so far, and the highest firing grade. */
 struct watch_summary {
-    int rounds, measured, unjudged, postponed, failed; /* of items; unjudged: nothing to compare with yet */
-    int highest;                                       /* enum alert_grade that fires, -1 none */
+    /* numbers of items; unjudged: without a reference yet */
+    int rounds, measured, unjudged, postponed, failed;
+    int highest; /* enum alert_grade; -1: none fires */
 };
 void watch_summary(const struct watch *w, struct watch_summary *out);
-struct sampler_thread *watch_sampler(const struct watch *w); /* borrowed; another one after a step */
+struct sampler_thread *watch_sampler(const struct watch *w); /* borrowed; may be another one after a step */
 
-/* What a watch on this machine said last, from the database: FAMILY_WATCH_*. {0} says nothing. */
-struct watch_told {
-    struct watch_value *value; /* owned: watch_told_free */
-    struct alert_row *alert;   /* that fire; owned */
+/* The latest state of a machine's watch, from the database, for FAMILY_WATCH_*. {0} exports nothing. */
+struct watch_export {
+    struct watch_value *value; /* owned: watch_export_free */
+    struct alert_row *alert;   /* firing; owned */
     int values, alerts, waiting;
 };
-/* *t holds something else only when all of it could be read: then what it held is freed. */
-enum err_code watch_told_read(struct watch_told *t, struct db *d, const char *machine, struct err *why);
-void watch_told_tell(const struct watch_told *t, const struct family_sink *to);
-void watch_told_free(struct watch_told *t);
+/* Replaces *t (and frees its previous content) only when everything could be read. Errors: as db_*. */
+enum err_code watch_export_read(struct watch_export *t, struct db *d, const char *machine, struct err *why);
+void watch_export_write(const struct watch_export *t, const struct family_sink *to);
+void watch_export_free(struct watch_export *t);
 
 #endif

@@ -1,5 +1,5 @@
-/* tests/advisor/shape_file.h - a model file of any size that takes no room: a true header, and a hole where
- * the weights would be. For what looks at shapes only. */
+/* tests/advisor/shape_file.h - writes a model file of any size that takes no space: a valid header, and a
+ * hole where the weights would be. For tests that read shapes only. */
 #ifndef QDYNO_TESTS_SHAPE_FILE_H
 #define QDYNO_TESTS_SHAPE_FILE_H
 
@@ -46,7 +46,7 @@ static inline void shape_put_f32(FILE *f, const char *arch, const char *key, flo
     shape_put(f, &v, 4);
 }
 
-/* Appends one tensor's entry; returns where the next one's bytes begin. */
+/* Append one tensor's entry; returns the offset of the next one. */
 static inline uint64_t shape_put_tensor(FILE *f, const char *name, const struct format *format,
                                         const int64_t shape[3], uint64_t at)
 {

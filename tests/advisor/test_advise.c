@@ -1,6 +1,6 @@
-/* Proves: limits are the roofline worked by hand, predictions stay below, unknown where a ceiling is unknown;
- * advice is ranked by its goal, fits what it says it fits, warns about changed answers, and hands out
- * commands that parse. */
+/* Proves: limits equal the roofline worked by hand, predictions stay below them, and are unknown where a
+ * ceiling is unknown; advice is ranked by its goal, fits what it claims to fit, warns about changed answers,
+ * and prints commands that parse. */
 #include "tests/advisor/fake.h"
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
@@ -87,31 +87,41 @@ static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
     const struct prediction p = predicted(b, "", 512);
-    CHECK(p.plan.decode_read_bytes > 1000000 && p.plan.kv_bytes_per_token > 0 && p.plan.flops_per_token > 0);
+    CHECK_LT(1000000, p.plan.decode_read_bytes);
+    CHECK_LT(0, p.plan.kv_bytes_per_token);
+    CHECK_LT(0, p.plan.flops_per_token);
     assert_int_equal(p.depth, 64); /* an eighth of 512 */
-    CHECK(!p.in_cache && p.decode_bound_by_memory && p.fits);
+    CHECK(!p.in_cache);
+    CHECK(p.decode_bound_by_memory);
+    CHECK(p.fits);
     const double bytes = (double)p.plan.decode_read_bytes + 64.0 * (double)p.plan.kv_bytes_per_token;
     CHECK_NEAR(p.decode_limit_tok_s / (10e9 / bytes), 1, 1e-12);
-    CHECK(p.decode_low < p.decode_tok_s && p.decode_low > 0 && p.decode_tok_s <= p.decode_high);
-    CHECK(p.decode_high <= p.decode_limit_tok_s && p.assumed && !p.runs);
-    /* precision=highest: f32 arithmetic of an instruction set the machine has: 4e11, not 8e11, not the tiles
-     */
+    CHECK_LT(p.decode_low, p.decode_tok_s);
+    CHECK_LT(0, p.decode_low);
+    CHECK_LE(p.decode_tok_s, p.decode_high);
+    CHECK_LE(p.decode_high, p.decode_limit_tok_s);
+    CHECK(p.assumed);
+    CHECK(!p.runs);
+    /* precision=highest: f32 arithmetic of an instruction set that the machine has: 4e11, not 8e11 and not
+     * the tiles */
     CHECK_NEAR(p.prefill_limit_tok_s / (4e11 / p.plan.flops_per_token), 1, 1e-12);
 
     const struct prediction one = predicted(b, "threads=1", 512);
     CHECK_NEAR(one.decode_limit_tok_s / (6e9 / bytes), 1, 1e-12);
     CHECK_NEAR(one.prefill_limit_tok_s / (1e11 / p.plan.flops_per_token), 1, 1e-12);
     const struct prediction two = predicted(b, "threads=2", 512);
-    CHECK_NEAR(two.decode_limit_tok_s, p.decode_limit_tok_s, 1e-9); /* 2 x 6 is more than all have: 10 */
+    /* 2 x 6 exceeds the ceiling of all threads: 10 */
+    CHECK_NEAR(two.decode_limit_tok_s, p.decode_limit_tok_s, 1e-9);
     const struct prediction busy = predicted_for(
         b, "", &(struct predict_for){ .ctx = 512, .conditions.memory_ratio = 0.5 });
-    CHECK_NEAR(busy.decode_limit_tok_s / p.decode_limit_tok_s, 0.5, 1e-12); /* memory at half its pace */
+    CHECK_NEAR(busy.decode_limit_tok_s / p.decode_limit_tok_s, 0.5, 1e-12); /* memory at half its speed */
     const struct prediction small = predicted(b, "q4_0", 512);
-    CHECK(small.decode_limit_tok_s > 3 * p.decode_limit_tok_s && small.decode_tok_s > 1.5 * p.decode_tok_s &&
-          small.plan.total < p.plan.total);
+    CHECK_LT(3 * p.decode_limit_tok_s, small.decode_limit_tok_s);
+    CHECK_LT(1.5 * p.decode_tok_s, small.decode_tok_s);
+    CHECK_LT(small.plan.total, p.plan.total);
 
-    /* Side by side: weights are read once, each sequence's cache for itself; far more of them are bound by
-     * arithmetic. */
+    /* Sequences side by side: weights are read once, each sequence reads its own cache; arithmetic becomes
+     * the limit. */
     const double kv = (double)p.plan.kv_bytes_per_token;
     const struct prediction four = predicted_for(
         b, "", &(struct predict_for){ .ctx = 512, .depth = 100, .sequences = 4 });
@@ -131,16 +141,19 @@ static void what_is_not_measured_is_not_predicted(void **state)
     make_model(b, "m.gguf", "f32");
     b->ceilings.read_bytes_s_1 = b->ceilings.read_bytes_s_all = NAN;
     struct prediction p = predicted(b, "", 512);
-    CHECK(isnan(p.decode_tok_s) && isnan(p.decode_low) && isnan(p.decode_limit_tok_s));
+    CHECK(isnan(p.decode_tok_s));
+    CHECK(isnan(p.decode_low));
+    CHECK(isnan(p.decode_limit_tok_s));
     b->ceilings.read_bytes_s_all = 10e9;
     b->ceilings.count = 0;
     p = predicted(b, "", 512);
-    CHECK(isnan(p.prefill_tok_s) && isnan(p.decode_tok_s));
+    CHECK(isnan(p.prefill_tok_s));
+    CHECK(isnan(p.decode_tok_s));
 }
 
-/* Between one thread and all the measured counts are the limit; a file on one of several nodes is read at
- * that node's pace. */
-static void bandwidth_goes_by_threads_and_nodes(void **state)
+/* Between one thread and all, the measured counts are the limit; a file on one of several nodes is read at
+ * that node's speed. */
+static void bandwidth_depends_on_threads_and_nodes(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -150,7 +163,7 @@ static void bandwidth_goes_by_threads_and_nodes(void **state)
     b->ceilings.read[0].threads = 4;
     b->ceilings.read[0].bytes_s = 20e9;
     b->ceilings.read[1].threads = 8;
-    b->ceilings.read[1].bytes_s = 44e9; /* more than 16 reach */
+    b->ceilings.read[1].bytes_s = 44e9; /* exceeds the value at 16 */
     const struct prediction all = predicted(b, "", 512);
     static const struct {
         const char *line;
@@ -171,9 +184,10 @@ static void bandwidth_goes_by_threads_and_nodes(void **state)
     b->ceilings.node[0].all_bytes_s = 9e9;
     b->ceilings.node[1].all_bytes_s = 11e9;
     const struct prediction known = predicted(b, "", 512);
-    CHECK(guessed.decode_tok_s < all.decode_tok_s && known.decode_tok_s < 0.6 * guessed.decode_tok_s);
-    CHECK(known.decode_high / known.decode_low < guessed.decode_high / guessed.decode_low);
-    b->ceilings.node[1].all_bytes_s = NAN; /* not known of every node: not known */
+    CHECK_LT(guessed.decode_tok_s, all.decode_tok_s);
+    CHECK_LT(known.decode_tok_s, 0.6 * guessed.decode_tok_s);
+    CHECK_LT(known.decode_high / known.decode_low, guessed.decode_high / guessed.decode_low);
+    b->ceilings.node[1].all_bytes_s = NAN; /* unknown for one node: unknown for all */
     CHECK_NEAR(predicted(b, "", 512).decode_tok_s, guessed.decode_tok_s, 1e-9);
 }
 
@@ -181,14 +195,14 @@ static void disturbed_ceilings_and_caches(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
-    b->ceilings.read_bytes_s_all = 5e9; /* less than one thread alone: disturbed */
+    b->ceilings.read_bytes_s_all = 5e9; /* less than one thread alone: the measurement was disturbed */
     const struct prediction p = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
     CHECK_NEAR(p.decode_limit_tok_s, one.decode_limit_tok_s, 1e-9);
     b->machine.cache_bytes[2] = 1 << 30;
     const struct prediction cached = predicted(b, "", 512);
     CHECK(cached.in_cache);
-    CHECK(cached.decode_limit_tok_s > cached.decode_tok_s); /* memory is no limit then */
-    CHECK(cached.decode_high / cached.decode_low > p.decode_high / p.decode_low); /* nobody timed it there */
+    CHECK_LT(cached.decode_tok_s, cached.decode_limit_tok_s); /* memory does not limit then */
+    CHECK_LT(p.decode_high / p.decode_low, cached.decode_high / cached.decode_low); /* not timed there */
 }
 
 static void precision_chooses_the_arithmetic(void **state)
@@ -197,7 +211,7 @@ static void precision_chooses_the_arithmetic(void **state)
     make_model(b, "m.gguf", "f32");
     const struct prediction exact = predicted(b, "precision=highest", 512),
                             coarse = predicted(b, "precision=medium", 512);
-    CHECK_NEAR(coarse.prefill_tok_s, exact.prefill_tok_s, 0); /* no tiles on this machine */
+    CHECK_NEAR(coarse.prefill_tok_s, exact.prefill_tok_s, 0); /* this machine has no tiles */
     b->machine.isa |= ISA_AVX512 | ISA_AVX512VNNI | ISA_AVX512BF16 | ISA_AMX;
     if (strcmp(
             matmul_ceiling(&FORMATS[FORMAT_F32],
@@ -207,9 +221,9 @@ static void precision_chooses_the_arithmetic(void **state)
         skip();
     }
     const struct prediction tiles = predicted(b, "precision=medium", 512);
-    CHECK(tiles.prefill_limit_tok_s > 4 * exact.prefill_limit_tok_s &&
-          tiles.prefill_tok_s > exact.prefill_tok_s);
-    CHECK(tiles.prefill_limit_tok_s <= 2e13 / tiles.plan.flops_per_token * (1 + 1e-12));
+    CHECK_LT(4 * exact.prefill_limit_tok_s, tiles.prefill_limit_tok_s);
+    CHECK_LT(exact.prefill_tok_s, tiles.prefill_tok_s);
+    CHECK_LE(tiles.prefill_limit_tok_s, 2e13 / tiles.plan.flops_per_token * (1 + 1e-12));
     const struct prediction still = predicted(b, "precision=highest", 512);
     CHECK_NEAR(still.prefill_limit_tok_s, 2 * exact.prefill_limit_tok_s,
                1e-6); /* AVX-512 for f32, no tiles */
@@ -217,7 +231,7 @@ static void precision_chooses_the_arithmetic(void **state)
     CHECK_NEAR(barred.prefill_limit_tok_s, exact.prefill_limit_tok_s, 0);
 }
 
-/* Every kernel takes what a child can multiply: so a pass is worked by hand. */
+/* Every kernel time is a round number, so that a pass can be worked by hand. */
 static void time_kernels(struct kernel_times *k)
 {
     k->measured = true;
@@ -239,14 +253,14 @@ static void time_kernels(struct kernel_times *k)
     }
 }
 
-/* By the times above. All products of the model are large enough for all four threads. */
+/* With the times above. All products of the model are large enough for all four threads. */
 static double product_seconds(const struct model_product *p, int n)
 {
     const double weights = (double)p->rows * (double)p->cols;
     return weights * 1e-10 * n + 1e-5 * weights / (double)p->together;
 }
 
-/* One thread, which takes twice as long, where a call is too small to wake others for. */
+/* A call that is too small for several threads runs on one, which takes twice as long. */
 static double looking_seconds(const struct model_shape *s, double pairs)
 {
     const double width = (double)s->heads * s->head_dim_k, slow = 2 * pairs * width < 65536 ? 2 : 1;
@@ -259,8 +273,8 @@ static double glue_seconds(const struct model_shape *s, int n)
     return slow * s->layers * (1e-5 + 1e-9 * elements);
 }
 
-/* A model in cores' own caches takes what small matrices take, and something for each row; the first token of
- * a run what it takes from memory. */
+/* A model in the cores' own caches takes the times of small matrices plus an overhead per row; the first
+ * token of a run takes the times from memory. */
 static void caches_and_rows_count(struct bench *b, double weights, double rows, double rest)
 {
     struct kernel_times *k = &b->ceilings.kernels;
@@ -292,7 +306,7 @@ static void timed_kernels_add_up(void **state)
     struct err why = { 0 };
     make_model(b, "m.gguf", "f16");
     time_kernels(&b->ceilings.kernels);
-    b->ceilings.read_bytes_s_1 = 1e12; /* no limit in the way */
+    b->ceilings.read_bytes_s_1 = 1e12; /* the limit does not cap it */
     b->ceilings.read_bytes_s_all = 1e12;
     CHECK_OK(gguf_open(&g, b->model, &why));
     config_default(&c);
@@ -302,32 +316,36 @@ static void timed_kernels_add_up(void **state)
     for (int i = 0; i < o.n; i++) {
         const struct model_product *p = &o.product[i];
         const int ends = p->part == PRODUCT_OUTPUT ? p->count : p->part == PRODUCT_LATE ? p->last : 0;
-        CHECK(p->together >= MAX(p->rows * p->cols, 65536));
+        CHECK_LE(MAX(p->rows * p->cols, 65536), p->together);
         weights += p->count * (double)p->rows * (double)p->cols;
         rows += p->count * (double)p->rows;
         products += p->count * product_seconds(p, 1);
-        /* a prompt of 512: whole layers for all rows, but the last one and the output for one */
+        /* a prompt of 512: all rows pass the layers, but only one row the end of the last one and the output
+         */
         pass += (p->count - ends) * product_seconds(p, 512) + ends * product_seconds(p, 1);
     }
-    CHECK(weights > 1e6 && pass > 100 * products);
+    CHECK_LT(1e6, weights);
+    CHECK_LT(100 * products, pass);
     const struct model_shape *s = &o.shape;
     const double logits = 0.8e-9 * (double)s->vocab, pairs = looking_seconds(s, 64);
     const double step = products + glue_seconds(s, 1) + pairs + logits;
     const struct prediction p = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
-    CHECK(!p.assumed && p.runs == 0);
+    CHECK(!p.assumed);
+    CHECK_NEAR(p.runs, 0, 0);
     CHECK_NEAR(p.decode_tok_s * step, 1, 1e-3);
     CHECK_NEAR(one.decode_tok_s * (step + products), 1, 1e-3);
-    /* of four threads two: what halves with all is halved between one and two */
+    /* two of four threads: time that halves with all is halved halfway between one and two */
     const struct prediction two = predicted(b, "threads=2", 512);
-    CHECK(two.decode_tok_s > one.decode_tok_s && two.decode_tok_s < p.decode_tok_s);
+    CHECK_LT(one.decode_tok_s, two.decode_tok_s);
+    CHECK_LT(two.decode_tok_s, p.decode_tok_s);
     pass += glue_seconds(s, 512) + looking_seconds(s, 512 * 256.5);
     CHECK_NEAR(p.prefill_tok_s * pass / 512, 1, 2e-3);
-    /* deeper is slower, side by side is faster in sum, and what was timed is told closer */
+    /* deeper is slower; side by side is faster in sum; with kernel times the interval is narrower */
     const struct predict_for deep = { .ctx = 512, .depth = 500 }, four = { .ctx = 512, .sequences = 4 };
-    CHECK(predicted_for(b, "", &deep).decode_tok_s < p.decode_tok_s);
-    CHECK(predicted_for(b, "", &four).decode_tok_s > p.decode_tok_s);
-    /* From memory a weight takes thrice as long, and so does the row that is looked at. Half the pace doubles
-     * that, and nothing else; where cores have half their speed, too, all has doubled. */
+    CHECK_LT(predicted_for(b, "", &deep).decode_tok_s, p.decode_tok_s);
+    CHECK_LT(p.decode_tok_s, predicted_for(b, "", &four).decode_tok_s);
+    /* From memory a weight takes three times as long, and so does the memory probe. Half the memory speed
+     * doubles the wait and nothing else; with half the core speed as well, everything doubles. */
     for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.stream[f][1] = 3e-10f;
     b->ceilings.kernels.memory_speed[1] = 1 / 3e-10f;
     const double stream = weights * 3e-10, from_memory = step - weights * 1e-10 + stream;
@@ -337,13 +355,15 @@ static void timed_kernels_add_up(void **state)
     CHECK_NEAR(predicted(b, "", 512).decode_tok_s * from_memory, 1, 1e-3);
     const struct prediction waits = predicted_for(b, "", &slow), half = predicted_for(b, "", &shared);
     CHECK_NEAR(waits.decode_tok_s * (from_memory + stream), 1, 1e-3);
-    CHECK(half.decode_tok_s < waits.decode_tok_s);
+    CHECK_LT(half.decode_tok_s, waits.decode_tok_s);
     CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits), 1, 1e-3);
-    CHECK(half.prefill_tok_s > 0.5 * p.prefill_tok_s && half.prefill_tok_s < 0.6 * p.prefill_tok_s &&
-          waits.prefill_tok_s > 0.6 * p.prefill_tok_s); /* floats: to the power of 0.85 */
-    CHECK(half.decode_work.conditions.core_ratio == 0.5 && !waits.decode_work.conditions.core_ratio);
-    /* So do the tokens that a row looks at: where fewer heads share K and V, each waits longer. Computing and
-     * waiting hide each other but for what fourth powers leave. */
+    CHECK_LT(0.5 * p.prefill_tok_s, half.prefill_tok_s);
+    CHECK_LT(half.prefill_tok_s, 0.6 * p.prefill_tok_s);
+    CHECK_LT(0.6 * p.prefill_tok_s, waits.prefill_tok_s); /* floats: to the power of 0.85 */
+    CHECK_NEAR(half.decode_work.conditions.core_ratio, 0.5, 0);
+    CHECK(!waits.decode_work.conditions.core_ratio);
+    /* The same for cached tokens: with fewer heads sharing K and V, each waits longer. Arithmetic and waiting
+     * overlap, except for what the sum of fourth powers leaves. */
     for (int f = 0; f < FORMAT_COUNT; f++)
         for (int t = 0; t < 2; t++) b->ceilings.kernels.attend_far[f][t] = t ? 2e-10f : 4e-10f;
     const double alone = (double)s->kv_heads / s->heads * KERNEL_HEADS / KERNEL_KV_HEADS,
@@ -354,10 +374,11 @@ static void timed_kernels_add_up(void **state)
     caches_and_rows_count(b, weights, rows, step - weights * 1e-10);
     b->ceilings.kernels = (struct kernel_times){ 0 };
     const struct prediction guess = predicted(b, "", 512);
-    CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);
+    CHECK(guess.assumed);
+    CHECK_LT(p.decode_high / p.decode_low, guess.decode_high / guess.decode_low);
 }
 
-/* Everything in it is too small for a second thread. */
+/* Every call is too small for a second thread. */
 static void make_minute_model(struct bench *b)
 {
     static const struct shape_file MINUTE = { .arch = "llama",
@@ -373,8 +394,8 @@ static void make_minute_model(struct bench *b)
     shape_file_write(b->model, &MINUTE);
 }
 
-/* What one thread does alone is watched by what one thread sees. */
-static void threads_that_decode_are_known(void **state)
+/* Work of one thread is probed with one thread. */
+static void decode_threads_are_predicted(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -386,7 +407,8 @@ static void threads_that_decode_are_known(void **state)
     assert_int_equal(alone.prefill_work.threads, 4);
 }
 
-/* Rows of 64 weights by what was timed for them; of 128, which is halfway to 256 in octaves, half of that. */
+/* Rows of 64 weights take the time measured for them; rows of 128 lie halfway to 256 on a logarithmic scale
+ * and take half of the overhead. */
 static void short_rows_take_longer(void **state)
 {
     struct bench *b = *state;
@@ -411,13 +433,13 @@ static void short_rows_take_longer(void **state)
         CHECK(p->cols == 64 || p->cols == 128);
         rows += p->count * (double)p->rows * (p->cols == 64 ? 1 : 0.5);
     }
-    CHECK(rows > 1000);
+    CHECK_LT(1000, rows);
     const double before = 1 / predicted(b, "", 64).decode_tok_s;
     for (int i = 0; i < FORMAT_COUNT * 2; i++) k->row_short[i / 2][i % 2] = 7e-9f;
     CHECK_NEAR((1 / predicted(b, "", 64).decode_tok_s - before) / (rows * 5e-9), 1, 0.01);
 }
 
-static void the_machine_is_watched_where_kernels_were_timed(void **state)
+static void conditions_need_kernel_times(void **state)
 {
     struct bench *b = *state;
     struct conditions_probe w;
@@ -426,30 +448,34 @@ static void the_machine_is_watched_where_kernels_were_timed(void **state)
     b->ceilings.threads_all = 4;
     CHECK_OK(conditions_probe_open(&w, 4, &b->ceilings, &why));
     conditions_probe_run(&w, getpid());
-    CHECK(!conditions_probe_result(&w).memory_ratio &&
-          !conditions_probe_result(&w).core_ratio); /* they never were */
+    CHECK(!conditions_probe_result(&w).memory_ratio);
+    CHECK(!conditions_probe_result(&w).core_ratio); /* there is no reference */
     conditions_probe_close(&w);
     b->ceilings.kernels.memory_speed[0] = b->ceilings.kernels.memory_speed[1] = 1e9f;
     b->ceilings.kernels.compute_speed[0] = b->ceilings.kernels.compute_speed[1] = 1e10f;
     CHECK_OK(conditions_probe_open(&w, 2, &b->ceilings, &why));
-    CHECK(!w.pace); /* not with two of four */
+    CHECK(!w.pace); /* no reference for two of four threads */
     conditions_probe_close(&w);
     CHECK_OK(isa_usable(&isa, &why));
     for (int i = 0; i < 2 && isa == isa_detect(); i++) {
         CHECK_OK(conditions_probe_open(&w, i ? 1 : 4, &b->ceilings, &why));
-        CHECK(!conditions_probe_result(&w).memory_ratio && !conditions_probe_result(&w).core_ratio);
+        CHECK(!conditions_probe_result(&w).memory_ratio);
+        CHECK(!conditions_probe_result(&w).core_ratio);
         conditions_probe_run(&w, getpid());
         const struct conditions now = conditions_probe_result(&w);
-        CHECK(now.memory_ratio > 1e-3 && now.memory_ratio < 1e3 && now.core_ratio > 1e-4 &&
-              now.core_ratio < 1e4);
+        CHECK_LT(1e-3, now.memory_ratio);
+        CHECK_LT(now.memory_ratio, 1e3);
+        CHECK_LT(1e-4, now.core_ratio);
+        CHECK_LT(now.core_ratio, 1e4);
         conditions_probe_restart(&w);
-        CHECK(!conditions_probe_result(&w).memory_ratio && !conditions_probe_result(&w).core_ratio);
+        CHECK(!conditions_probe_result(&w).memory_ratio);
+        CHECK(!conditions_probe_result(&w).core_ratio);
         conditions_probe_close(&w);
     }
 }
 
-/* A process that was looked at finds its processor free: whoever looked has left it. */
-static void who_looked_steps_aside(void **state)
+/* The probe leaves the CPU that it measured, so the process finds it free. */
+static void the_probe_leaves_the_cpu(void **state)
 {
     enum { TIMES = 8 };
     struct bench *b = *state;
@@ -464,7 +490,7 @@ static void who_looked_steps_aside(void **state)
     CHECK_OK(conditions_probe_open(&w, 1, &b->ceilings, &why));
     if (CPU_COUNT(&all) < 2 || !w.pace) {
         conditions_probe_close(&w);
-        skip(); /* nowhere to go, or QDYNO_ISA holds kernels back */
+        skip(); /* a single CPU, or QDYNO_ISA restricts kernels */
     }
     for (int i = 0; i < TIMES; i++) {
         const int before = sched_getcpu();
@@ -473,7 +499,7 @@ static void who_looked_steps_aside(void **state)
         assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
         CHECK(CPU_EQUAL(&all, &after));
     }
-    CHECK(moved > TIMES / 2); /* others may move us, too */
+    CHECK_LT(TIMES / 2, moved); /* the scheduler may also move it */
     conditions_probe_close(&w);
 }
 
@@ -482,13 +508,17 @@ static void energy_and_load_are_known_or_unknown(void **state)
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
     const struct prediction dark = predicted(b, "", 512);
-    CHECK(isnan(dark.token_j) && dark.token_uncorrected_j > 0 && dark.load_s > 0);
+    CHECK(isnan(dark.token_j));
+    CHECK_LT(0, dark.token_uncorrected_j);
+    CHECK_LT(0, dark.load_s);
     b->ceilings.power_watts = 100;
     const struct prediction lit = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
     CHECK_NEAR(lit.token_j * lit.decode_tok_s, 100, 5);
-    CHECK(one.token_j * one.decode_tok_s < 60); /* a quarter of the cores, and what is no core */
-    CHECK(predicted(b, "hugepages=all", 512).load_s > lit.load_s); /* copies */
-    CHECK(lit.peak_bytes > (double)lit.plan.total && lit.peak_low_bytes < lit.peak_bytes);
+    /* a quarter of the cores, plus the power of everything else */
+    CHECK_LT(one.token_j * one.decode_tok_s, 60);
+    CHECK_LT(lit.load_s, predicted(b, "hugepages=all", 512).load_s); /* huge pages copy the weights */
+    CHECK_LT((double)lit.plan.total, lit.peak_bytes);
+    CHECK_LT(lit.peak_low_bytes, lit.peak_bytes);
 }
 
 static struct advice *advised(struct bench *b, const struct advise_options *o, int *n)
@@ -496,8 +526,8 @@ static struct advice *advised(struct bench *b, const struct advise_options *o, i
     struct advice *list = NULL;
     struct err why = { 0 };
     CHECK_OK(advise(&list, n, b->model, &b->machine, &b->ceilings, o, &why));
-    CHECK(*n > 0);
-    for (int i = 0; i + 1 < *n; i++) CHECK(list[i].score >= list[i + 1].score);
+    CHECK_LT(0, *n);
+    for (int i = 0; i + 1 < *n; i++) CHECK_LE(list[i + 1].score, list[i].score);
     return list;
 }
 
@@ -519,8 +549,9 @@ static void every_advice_parses_explains_and_warns(void **state)
         struct config c;
         struct err why = { 0 };
         CHECK_OK(config_parse(&c, list[i].line, &why));
-        CHECK(*list[i].reason && *list[i].check);
-        CHECK(strstr(list[i].check, "it'\\''s a model.gguf'")); /* as a shell reads it */
+        CHECK(*list[i].reason);
+        CHECK(*list[i].check);
+        CHECK(strstr(list[i].check, "it'\\''s a model.gguf'")); /* quoted for a shell */
         CHECK(strstr(list[i].caution, "random weights"));
         CHECK(changes_answers(&c) == (strstr(list[i].caution, "changes answers") != NULL));
         if (!strcmp(list[i].line, "default")) {
@@ -536,30 +567,31 @@ static void every_advice_parses_explains_and_warns(void **state)
     free(list);
 }
 
-static void each_goal_puts_first_what_it_asks_for(void **state)
+static void each_goal_ranks_by_its_weights(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
     int n;
     struct advice *list = advised(b, &(struct advise_options){ .goal = GOAL_MEMORY, .ctx = 512 }, &n);
-    for (int i = 1; i < n; i++) CHECK(list[0].prediction.plan.weights <= list[i].prediction.plan.weights);
+    for (int i = 1; i < n; i++) CHECK_LE(list[0].prediction.plan.weights, list[i].prediction.plan.weights);
     free(list);
     list = advised(b, &(struct advise_options){ .goal = GOAL_SPEED, .ctx = 512 }, &n);
     for (int i = 1; i < n; i++)
-        CHECK(list[0].prediction.decode_tok_s >= 0.95 * list[i].prediction.decode_tok_s);
+        CHECK_LE(0.95 * list[i].prediction.decode_tok_s, list[0].prediction.decode_tok_s);
     free(list);
     list = advised(b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512 }, &n);
     CHECK(!strcmp(config_text(&list[0].config, KNOB_FORMAT), "file"));
     free(list);
     for (int g = GOAL_BALANCED; g <= GOAL_ENERGY; g++) {
         enum goal back;
-        CHECK(goal_parse(goal_name((enum goal)g), &back) && (int)back == g);
+        CHECK(goal_parse(goal_name((enum goal)g), &back));
+        CHECK((int)back == g);
     }
     enum goal g;
     CHECK(!goal_parse("fast", &g));
 }
 
-static void limits_and_targets_are_said(void **state)
+static void limits_and_targets_are_explained(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -567,10 +599,11 @@ static void limits_and_targets_are_said(void **state)
     const int64_t whole = predicted(b, "", 512).plan.total;
     struct advice *list = advised(
         b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512, .memory_limit = whole / 2 }, &n);
-    CHECK(list[0].prediction.fits && list[0].prediction.plan.total <= whole / 2);
+    CHECK(list[0].prediction.fits);
+    CHECK_LE(list[0].prediction.plan.total, whole / 2);
     bool refused = false;
     for (int i = 0; i < n; i++) {
-        if (list[i].prediction.fits) CHECK(!refused); /* what does not fit comes last */
+        if (list[i].prediction.fits) CHECK(!refused); /* what does not fit ranks last */
         if (!list[i].prediction.fits) {
             refused = true;
             CHECK(strstr(list[i].caution, "does not fit"));
@@ -581,13 +614,14 @@ static void limits_and_targets_are_said(void **state)
     const double twice = 1.6 * predicted(b, "", 512).decode_high;
     list = advised(b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512, .target_tok_s = twice },
                    &n);
-    CHECK(list[0].prediction.decode_high >= twice);
+    CHECK_LE(twice, list[0].prediction.decode_high);
     CHECK(strstr(list[n - 1].caution, "cannot reach"));
     free(list);
 }
 
-/* What was measured within the limit, or changes nothing; what nobody measured; what loses more. */
-static void a_limit_of_loss_wants_a_measurement(void **state)
+/* Ranks first: within the limit by measurement, or no changed answers; then unmeasured; then above the limit.
+ */
+static void a_quality_limit_prefers_measured_configs(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
@@ -604,19 +638,23 @@ static void a_limit_of_loss_wants_a_measurement(void **state)
                              !list[i].config.given[KNOB_PRECISION];
         const char *format = config_text(&list[i].config, KNOB_FORMAT);
         const int now = isnan(list[i].kld) ? 1 : list[i].kld > 0.02 ? 2 : 0;
-        CHECK(now >= tier);
+        CHECK_LE(tier, now);
         seen[tier = now]++;
         CHECK(!now == (is_kept && (!strcmp(format, "file") || !strcmp(format, "q8_0"))));
         CHECK((now == 2) == (is_kept && !strcmp(format, "q4_0")));
-        if (now == 2)
-            CHECK(strstr(list[i].caution, "run 8") && strstr(list[i].caution, "more than the limit"));
+        if (now == 2) {
+            CHECK(strstr(list[i].caution, "run 8"));
+            CHECK(strstr(list[i].caution, "above the limit"));
+        }
         if (now == 1) CHECK(strstr(list[i].caution, "not measured"));
     }
-    CHECK(seen[0] && seen[1] && seen[2]);
+    CHECK(seen[0]);
+    CHECK(seen[1]);
+    CHECK(seen[2]);
     free(list);
 }
 
-static void a_quantized_file_is_left_as_it_is(void **state)
+static void a_quantized_file_is_not_quantized_again(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "q4_0");
@@ -637,20 +675,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ADVISE_TEST(a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic),
         ADVISE_TEST(what_is_not_measured_is_not_predicted),
-        ADVISE_TEST(bandwidth_goes_by_threads_and_nodes),
+        ADVISE_TEST(bandwidth_depends_on_threads_and_nodes),
         ADVISE_TEST(disturbed_ceilings_and_caches),
         ADVISE_TEST(precision_chooses_the_arithmetic),
         ADVISE_TEST(timed_kernels_add_up),
-        ADVISE_TEST(threads_that_decode_are_known),
+        ADVISE_TEST(decode_threads_are_predicted),
         ADVISE_TEST(short_rows_take_longer),
-        ADVISE_TEST(the_machine_is_watched_where_kernels_were_timed),
-        ADVISE_TEST(who_looked_steps_aside),
+        ADVISE_TEST(conditions_need_kernel_times),
+        ADVISE_TEST(the_probe_leaves_the_cpu),
         ADVISE_TEST(energy_and_load_are_known_or_unknown),
         ADVISE_TEST(every_advice_parses_explains_and_warns),
-        ADVISE_TEST(each_goal_puts_first_what_it_asks_for),
-        ADVISE_TEST(limits_and_targets_are_said),
-        ADVISE_TEST(a_limit_of_loss_wants_a_measurement),
-        ADVISE_TEST(a_quantized_file_is_left_as_it_is),
+        ADVISE_TEST(each_goal_ranks_by_its_weights),
+        ADVISE_TEST(limits_and_targets_are_explained),
+        ADVISE_TEST(a_quality_limit_prefers_measured_configs),
+        ADVISE_TEST(a_quantized_file_is_not_quantized_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-/* Proves: every row of ALERTS is complete and ends on the good side of its threshold; thresholds are read in
- * the unit of their signal, and refused with what is wanted; an alert fires after its minimum duration and
- * not before, ends with hysteresis, survives flapping, gaps, unknown values and steps of the clock; rules of
- * one signal are apart, subjects are apart, a sensor that is lost is noticed. */
+/* Proves: every row of ALERTS is complete and clears on the good side of its threshold; thresholds are parsed
+ * in the unit of their signal, and errors say what is expected; an alert fires after its minimum duration and
+ * not before, ends with hysteresis, and survives flapping, gaps, unknown values and clock steps; rules of one
+ * signal and subjects are independent; a lost sensor is detected. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,20 +15,34 @@ static void rows_are_complete(void **state)
 {
     (void)state;
     int of_signal[SIGNAL_COUNT] = { 0 };
-    for (int i = 0; i < SIGNAL_COUNT; i++)
-        CHECK(SIGNALS[i].name && *SIGNALS[i].name && SIGNALS[i].phrase && SIGNALS[i].stands_s > 0);
+    for (int i = 0; i < SIGNAL_COUNT; i++) {
+        CHECK(SIGNALS[i].name);
+        CHECK(*SIGNALS[i].name);
+        CHECK(SIGNALS[i].phrase);
+        CHECK_LT(0, SIGNALS[i].stands_s);
+    }
     for (int i = 0; i < ALERT_COUNT; i++) {
         const struct alert *a = &ALERTS[i];
-        CHECK(a->name && *a->name && a->meaning && *a->meaning && a->todo && *a->todo);
+        CHECK(a->name);
+        CHECK(*a->name);
+        CHECK(a->meaning);
+        CHECK(*a->meaning);
+        CHECK(a->todo);
+        CHECK(*a->todo);
         CHECK(alert_find(a->name) == a); /* names are unique */
-        CHECK(a->for_s >= 0 && a->keep_s >= 0 && a->threshold >= 0);
+        CHECK_LE(0, a->for_s);
+        CHECK_LE(0, a->keep_s);
+        CHECK_LE(0, a->threshold);
         CHECK(a->side == SIDE_ABOVE ? a->clear <= a->threshold : a->clear >= a->threshold);
-        CHECK(a->actions & ACTION_TELL);
+        CHECK(a->actions & ACTION_REPORT);
         CHECK(!(a->actions & ACTION_NOTIFY) == (a->grade == GRADE_INFO));
         CHECK(!(a->actions & ACTION_BELL) == (a->grade != GRADE_CRITICAL));
         of_signal[a->signal]++;
     }
-    for (int i = 0; i < SIGNAL_COUNT; i++) CHECK(of_signal[i] >= 1 && of_signal[i] <= SIGNAL_RULES);
+    for (int i = 0; i < SIGNAL_COUNT; i++) {
+        CHECK_LE(1, of_signal[i]);
+        CHECK_LE(of_signal[i], SIGNAL_RULES);
+    }
 }
 
 static void a_higher_grade_comes_later(void **state)
@@ -44,7 +58,7 @@ static void a_higher_grade_comes_later(void **state)
         }
 }
 
-/* The thresholds that users were promised. */
+/* The thresholds that the documentation promises. */
 static void defaults_are_as_promised(void **state)
 {
     (void)state;
@@ -73,16 +87,20 @@ static void settings_are_read(void **state)
     CHECK_NEAR(row_of(&r, "memory")->threshold, 0.95, 1e-12);
     CHECK_NEAR(row_of(&r, "memory")->clear, 0.95 * 0.85 / 0.90, 1e-12);
     CHECK(row_of(&r, "memory")->for_s == 120);
-    CHECK_OK(alert_rules_set(&r, "memory=0.5", &why)); /* the last counts, whole */
-    CHECK(row_of(&r, "memory")->threshold == 0.5 && row_of(&r, "memory")->for_s == 30);
+    /* the last setting replaces the earlier one completely */
+    CHECK_OK(alert_rules_set(&r, "memory=0.5", &why));
+    CHECK(row_of(&r, "memory")->threshold == 0.5);
+    CHECK(row_of(&r, "memory")->for_s == 30);
     CHECK_OK(alert_rules_set(&r, "disk=8G", &why));
-    CHECK(row_of(&r, "disk")->threshold == 8.0 * (1 << 30) && row_of(&r, "disk")->clear > 8.0 * (1 << 30));
+    CHECK(row_of(&r, "disk")->threshold == 8.0 * (1 << 30));
+    CHECK(row_of(&r, "disk")->clear > 8.0 * (1 << 30));
     CHECK_OK(alert_rules_set(&r, "cpu_temperature=75:1m", &why));
     CHECK(row_of(&r, "cpu_temperature")->threshold == 75);
     CHECK_OK(alert_rules_set(&r, "stale=2h", &why));
     CHECK(row_of(&r, "stale")->threshold == 7200);
     CHECK_OK(alert_rules_set(&r, "cpu_throttle=2", &why));
-    CHECK(row_of(&r, "cpu_throttle")->threshold == 2 && row_of(&r, "cpu_throttle")->clear == 2);
+    CHECK(row_of(&r, "cpu_throttle")->threshold == 2);
+    CHECK(row_of(&r, "cpu_throttle")->clear == 2);
     CHECK_OK(alert_rules_set(&r, "battery=off", &why));
     CHECK(r.off[alert_find("battery") - ALERTS]);
     CHECK_OK(alert_rules_set(&r, "steal=1%", &why));
@@ -95,21 +113,29 @@ static void bad_settings_are_refused(void **state)
     static const struct {
         const char *text, *says;
     } BAD[] = {
-        { "memory", "NAME=THRESHOLD" },      { "=95%", "NAME=THRESHOLD" },
-        { "memory=", "NAME=THRESHOLD" },     { "memry=95%", "did you mean 'memory'" },
-        { "zzzzzzzz=1", "--print-alerts" },  { "memory=95", "a share such as" },
-        { "memory=nan", "a share such as" }, { "memory=9%5", "a share such as" },
-        { "memory=-1%", "a share such as" }, { "memory=95%:soon", "'soon' is no time" },
-        { "memory=95%:", "is no time" },     { "disk=lots", "bytes such as" },
-        { "battery=1", "only off" },         { "stale=yesterday", "a time such as" },
-        { "gpu_ecc=inf", "a number" },       { "cpu_temperature=hot", "degrees Celsius" },
+        { "memory", "NAME=THRESHOLD" },
+        { "=95%", "NAME=THRESHOLD" },
+        { "memory=", "NAME=THRESHOLD" },
+        { "memry=95%", "did you mean 'memory'" },
+        { "zzzzzzzz=1", "--print-alerts" },
+        { "memory=95", "a share such as" },
+        { "memory=nan", "a share such as" },
+        { "memory=9%5", "a share such as" },
+        { "memory=-1%", "a share such as" },
+        { "memory=95%:soon", "'soon' is not a duration" },
+        { "memory=95%:", "is not a duration" },
+        { "disk=lots", "bytes such as" },
+        { "battery=1", "only off" },
+        { "stale=yesterday", "a time such as" },
+        { "gpu_ecc=inf", "a number" },
+        { "cpu_temperature=hot", "degrees Celsius" },
     };
     for (size_t i = 0; i < COUNT_OF(BAD); i++) {
         struct err why;
         struct alert_rules r, was;
         alert_rules_default(&r);
         was = r;
-        CHECK(alert_rules_set(&r, BAD[i].text, &why) == ERR_USAGE);
+        CHECK_EQ(alert_rules_set(&r, BAD[i].text, &why), ERR_USAGE);
         if (!strstr(why.message, BAD[i].says)) fail_msg("%s: '%s'", BAD[i].text, why.message);
         CHECK(!memcmp(&r, &was, sizeof r));
     }
@@ -124,28 +150,32 @@ static void settings_come_from_a_file(void **state)
     const int fd = mkstemp(path);
     static const char GOOD[] = "# ours\n\n  memory=80%:1m   # early\r\nbattery=off\n";
     static const char BAD[] = "memory=80%\nbusy=70% steal=1%\n";
-    CHECK(fd >= 0 && write(fd, GOOD, sizeof GOOD - 1) == sizeof GOOD - 1);
+    CHECK_LE(0, fd);
+    CHECK(write(fd, GOOD, sizeof GOOD - 1) == sizeof GOOD - 1);
     alert_rules_default(&r);
     CHECK_OK(alert_rules_read(&r, path, &why));
-    CHECK(row_of(&r, "memory")->threshold == 0.80 && row_of(&r, "memory")->for_s == 60);
+    CHECK(row_of(&r, "memory")->threshold == 0.80);
+    CHECK(row_of(&r, "memory")->for_s == 60);
     CHECK(r.off[alert_find("battery") - ALERTS]);
-    CHECK(!ftruncate(fd, 0) && pwrite(fd, BAD, sizeof BAD - 1, 0) == sizeof BAD - 1);
-    CHECK(alert_rules_read(&r, path, &why) == ERR_USAGE && strstr(why.message, "line 2"));
+    CHECK(!ftruncate(fd, 0));
+    CHECK(pwrite(fd, BAD, sizeof BAD - 1, 0) == sizeof BAD - 1);
+    CHECK_EQ(alert_rules_read(&r, path, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "line 2"));
     close(fd);
     unlink(path);
-    CHECK(alert_rules_read(&r, path, &why) == ERR_IO);
+    CHECK_EQ(alert_rules_read(&r, path, &why), ERR_IO);
 }
 
-static void values_are_told_in_their_unit(void **state)
+static void values_are_printed_in_their_unit(void **state)
 {
     (void)state;
     char buf[128];
     assert_string_equal(alert_text(alert_find("memory"), 0.921, buf, sizeof buf),
                         "92.1 % of memory is in use (limit 90 %)");
     assert_string_equal(alert_text(alert_find("disk"), 512 << 20, buf, sizeof buf),
-                        "512M are free where the database lies (limit 1.00G)");
+                        "512M are free on the database's file system (limit 1.00G)");
     assert_string_equal(alert_text(alert_find("battery"), 1, buf, sizeof buf),
-                        "the machine runs from its battery");
+                        "the machine runs on battery");
     assert_string_equal(alert_text(alert_find("stale"), 90000, buf, sizeof buf),
                         "no measurement succeeded for 25 h (limit 24 h)");
     assert_string_equal(alert_value_text(SIGNAL_BLIND, NAN, buf, sizeof buf), "n/a");
@@ -153,8 +183,7 @@ static void values_are_told_in_their_unit(void **state)
 
 /* ---------------------------------------------------------------- time series */
 
-/* Above 0.9 for 30 s fires, 0.85 and less for 10 s ends it. A step is a second, a value and what it must
- * change. */
+/* Fires after 30 s above 0.9, ends after 10 s at 0.85 or less. A step: second, value, expected change. */
 struct step {
     double t, value;
     enum alert_change want;
@@ -163,7 +192,7 @@ enum { STEPS = 24 };
 static const struct {
     const char *name;
     const char *alert;
-    struct step step[STEPS]; /* ends with t -1 */
+    struct step step[STEPS]; /* t = -1 ends the list */
 } SERIES[] = {
     { "fires after 30 s, ends after 10 s",
       "memory",
@@ -202,7 +231,7 @@ static const struct {
         { 40, 0.87, CHANGE_NONE },
         { 100, 0.87, CHANGE_NONE },
         { 101, 0.85, CHANGE_NONE },
-        { 105, 0.86, CHANGE_NONE }, /* not good for 10 s */
+        { 105, 0.86, CHANGE_NONE }, /* not good for 10 s yet */
         { 106, 0.85, CHANGE_NONE },
         { 115, 0.85, CHANGE_NONE },
         { 116, 0.85, CHANGE_RESOLVED },
@@ -213,7 +242,7 @@ static const struct {
         { 20, 0.95, CHANGE_NONE }, /* 20 s */
         { 25, NAN, CHANGE_NONE },
         { 35, NAN, CHANGE_NONE },
-        { 45, 0.95, CHANGE_NONE }, /* nothing is known of 20..45 */
+        { 45, 0.95, CHANGE_NONE }, /* unknown from 20 to 45 */
         { 54, 0.95, CHANGE_NONE },
         { 55, 0.95, CHANGE_FIRING },
         { -1, 0, CHANGE_NONE } } },
@@ -261,7 +290,7 @@ static const struct {
       "disk_critical",
       { { 0, 5e9, CHANGE_NONE },
         { 1, 50 << 20, CHANGE_FIRING },
-        { 2, 150 << 20, CHANGE_NONE }, /* over the threshold, not over clear */
+        { 2, 150 << 20, CHANGE_NONE }, /* below the threshold, above clear */
         { 20, 150 << 20, CHANGE_NONE },
         { 21, 1e9, CHANGE_NONE },
         { 31, 1e9, CHANGE_RESOLVED },
@@ -291,7 +320,7 @@ static void series_fire_and_end(void **state)
     }
 }
 
-/* A minimum duration on what is measured once a round. */
+/* A minimum duration for a value that is measured once per round. */
 static void rounds_may_have_a_duration(void **state)
 {
     (void)state;
@@ -301,9 +330,9 @@ static void rounds_may_have_a_duration(void **state)
     alert_rules_default(&r);
     CHECK_OK(alert_rules_set(&r, "performance=10%:1h", &why));
     const struct alert *a = row_of(&r, "performance");
-    CHECK(alert_step(a, &s, 0, 0.2) == CHANGE_PENDING);
-    CHECK(alert_step(a, &s, 1800 * INT64_C(1000000000), 0.2) == CHANGE_NONE);
-    CHECK(alert_step(a, &s, 3600 * INT64_C(1000000000), 0.2) == CHANGE_FIRING);
+    CHECK_EQ(alert_step(a, &s, 0, 0.2), CHANGE_PENDING);
+    CHECK_EQ(alert_step(a, &s, 1800 * INT64_C(1000000000), 0.2), CHANGE_NONE);
+    CHECK_EQ(alert_step(a, &s, 3600 * INT64_C(1000000000), 0.2), CHANGE_FIRING);
 }
 
 /* ---------------------------------------------------------------- all of them */
@@ -316,22 +345,25 @@ static int feed(struct alerts *a, enum signal_id signal, const char *subject, do
         out);
 }
 
-static void rules_and_subjects_are_apart(void **state)
+static void rules_and_subjects_are_independent(void **state)
 {
     (void)state;
     static struct alerts a;
     struct alert_event e[SIGNAL_RULES];
     memset(&a, 0, sizeof a);
     alert_rules_default(&a.rules);
-    CHECK(alerts_highest(&a) == -1);
-    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu0", 0, 0.95, e) == 1 && e[0].change == CHANGE_PENDING);
-    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu1", 0, 0.99, e) == 2); /* both grades begin to wait */
-    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu1", 10, 0.99, e) == 1 && e[0].change == CHANGE_FIRING);
+    CHECK_NEAR(alerts_highest(&a), -1, 0);
+    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu0", 0, 0.95, e) == 1);
+    CHECK_EQ(e[0].change, CHANGE_PENDING);
+    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu1", 0, 0.99, e) == 2); /* both grades become pending */
+    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu1", 10, 0.99, e) == 1);
+    CHECK_EQ(e[0].change, CHANGE_FIRING);
     assert_string_equal(e[0].instance->subject, "gpu1");
     assert_string_equal(a.rules.row[e[0].instance->rule].name, "gpu_memory_critical");
-    CHECK(e[0].instance->since_ms == 15000);
-    CHECK(alerts_highest(&a) == GRADE_CRITICAL);
-    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu0", 30, 0.95, e) == 1 && e[0].change == CHANGE_FIRING);
+    CHECK_NEAR(e[0].instance->since_ms, 15000, 0);
+    CHECK_EQ(alerts_highest(&a), GRADE_CRITICAL);
+    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu0", 30, 0.95, e) == 1);
+    CHECK_EQ(e[0].change, CHANGE_FIRING);
     assert_string_equal(e[0].instance->subject, "gpu0");
 }
 
@@ -342,12 +374,14 @@ static void a_rule_that_is_off_is_silent(void **state)
     static struct alerts a;
     struct alert_event e[SIGNAL_RULES];
     memset(&a, 0, sizeof a);
-    a.at_once = true; /* one look: minimum durations do not count */
+    a.at_once = true; /* a single observation: minimum durations do not apply */
     alert_rules_default(&a.rules);
     CHECK_OK(alert_rules_set(&a.rules, "memory=off", &why));
-    CHECK(feed(&a, SIGNAL_MEMORY, "", 0, 0.99, e) == 1 && e[0].change == CHANGE_FIRING);
+    CHECK(feed(&a, SIGNAL_MEMORY, "", 0, 0.99, e) == 1);
+    CHECK_EQ(e[0].change, CHANGE_FIRING);
     assert_string_equal(a.rules.row[e[0].instance->rule].name, "memory_critical");
-    CHECK(feed(&a, SIGNAL_MEMORY, "", 1, 0.5, e) == 1 && e[0].change == CHANGE_RESOLVED);
+    CHECK(feed(&a, SIGNAL_MEMORY, "", 1, 0.5, e) == 1);
+    CHECK_EQ(e[0].change, CHANGE_RESOLVED);
 }
 
 static void a_lost_sensor_is_noticed(void **state)
@@ -359,17 +393,19 @@ static void a_lost_sensor_is_noticed(void **state)
     alert_rules_default(&a.rules);
     CHECK(isnan(alerts_unknown_s(&a, SIGNAL_STEAL, 100)));
     feed(&a, SIGNAL_STEAL, "", 10, NAN, e);
-    CHECK(isnan(alerts_unknown_s(&a, SIGNAL_STEAL, 20 * INT64_C(1000000000)))); /* never was there */
+    CHECK(isnan(alerts_unknown_s(&a, SIGNAL_STEAL, 20 * INT64_C(1000000000)))); /* it was never known */
     feed(&a, SIGNAL_STEAL, "", 30, 0.0, e);
     feed(&a, SIGNAL_STEAL, "", 40, NAN, e);
     const double s = alerts_unknown_s(&a, SIGNAL_STEAL, 700 * INT64_C(1000000000));
     CHECK_NEAR(s, 670, 1e-9);
-    CHECK(feed(&a, SIGNAL_BLIND, "steal", 700, s, e) == 1 && e[0].change == CHANGE_FIRING);
+    CHECK(feed(&a, SIGNAL_BLIND, "steal", 700, s, e) == 1);
+    CHECK_EQ(e[0].change, CHANGE_FIRING);
     feed(&a, SIGNAL_PERFORMANCE, "x", 0, 0.0, e);
-    CHECK(isnan(alerts_unknown_s(&a, SIGNAL_PERFORMANCE, INT64_MAX))); /* rounds: `stale` says that */
+    /* values of rounds: `stale` covers them */
+    CHECK(isnan(alerts_unknown_s(&a, SIGNAL_PERFORMANCE, INT64_MAX)));
 }
 
-static void there_is_room_for_so_many(void **state)
+static void instances_are_limited(void **state)
 {
     (void)state;
     static struct alerts a;
@@ -381,7 +417,8 @@ static void there_is_room_for_so_many(void **state)
         snprintf(subject, sizeof subject, "w%d", i);
         feed(&a, SIGNAL_QUALITY, subject, 0, 1, e);
     }
-    CHECK(a.n == ALERT_INSTANCES && !alerts_instance(&a, 0, "one more"));
+    CHECK_EQ(a.n, ALERT_INSTANCES);
+    CHECK(!alerts_instance(&a, 0, "one more"));
 }
 
 int main(void)
@@ -393,13 +430,13 @@ int main(void)
         cmocka_unit_test(settings_are_read),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(settings_come_from_a_file),
-        cmocka_unit_test(values_are_told_in_their_unit),
+        cmocka_unit_test(values_are_printed_in_their_unit),
         cmocka_unit_test(series_fire_and_end),
         cmocka_unit_test(rounds_may_have_a_duration),
-        cmocka_unit_test(rules_and_subjects_are_apart),
+        cmocka_unit_test(rules_and_subjects_are_independent),
         cmocka_unit_test(a_rule_that_is_off_is_silent),
         cmocka_unit_test(a_lost_sensor_is_noticed),
-        cmocka_unit_test(there_is_room_for_so_many),
+        cmocka_unit_test(instances_are_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-/* Proves: what ships in share/monitoring/ is what the tables say; every name in every expression of the
- * rules and the board is an exported family with the labels it is asked by, or a recording rule; reasons of
- * throttling are those of the GPUs' table; the board's model has what Grafana wants, and its panels do not
- * overlap; an alert that is off has no rule, and a threshold that was set is the rule's. */
+/* Proves: share/monitoring/ holds what the tables generate; every name in every expression of rules and board
+ * is an exported family with the labels it is queried by, or a recording rule; throttle reasons agree with
+ * the GPUs' table; the board's JSON has what Grafana requires, and its panels do not overlap; a disabled
+ * alert has no rule, and a changed threshold is the rule's. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static bool is_recorded(const char *name, size_t n)
     return false;
 }
 
-/* The labels a selector asks by: those of the family, or of every scrape. */
+/* The labels a selector may use: those of the family, and those of every scrape. */
 static void check_labels(const char *selector, const struct family *f, const char *expression)
 {
     static const char SCRAPED[] = "instance job machine experiment";
@@ -63,7 +63,7 @@ static int check_names(const char *expression)
     int found = 0;
     for (const char *at = expression; *at;) {
         if (!isalpha((unsigned char)*at)) {
-            if (*at == '"') { /* a matcher's value is no name */
+            if (*at == '"') { /* a matcher's value is not a name */
                 at = strchr(at + 1, '"');
                 CHECK(at);
             }
@@ -91,13 +91,13 @@ static void expressions_name_what_is_exported(void **state)
     int signals = 0, panels = 0;
     for (int i = 0; i < SIGNAL_COUNT; i++)
         if (signal_promql((enum signal_id)i)) {
-            CHECK(check_names(signal_promql((enum signal_id)i)) >= 1);
+            CHECK_LE(1, check_names(signal_promql((enum signal_id)i)));
             signals++;
         }
     assert_int_equal(signals, SIGNAL_COUNT - 1); /* all but `blind` */
     for (; board_expression(panels); panels++)
         if (!check_names(board_expression(panels))) CHECK(strstr(board_expression(panels), "ALERTS{"));
-    CHECK(panels >= 20);
+    CHECK_LE(20, panels);
 }
 
 static void reasons_are_those_of_the_table(void **state)
@@ -155,14 +155,16 @@ static void settings_reach_the_rules(void **state)
     alert_rules_write(&text, &r);
     CHECK(strstr(str_text(&text), "instance:qdyno_memory_used:ratio > 0.5\n"));
     const char *rule = strstr(str_text(&text), "- alert: QdynoMemory\n");
-    CHECK(rule && strstr(rule, "        for: 2m\n") < strstr(rule, "- alert: QdynoMemoryCritical"));
-    CHECK(!strstr(str_text(&text), "QdynoBattery") && !strstr(str_text(&text), "QdynoBlind"));
+    CHECK(rule);
+    CHECK(strstr(rule, "        for: 2m\n") < strstr(rule, "- alert: QdynoMemoryCritical"));
+    CHECK(!strstr(str_text(&text), "QdynoBattery"));
+    CHECK(!strstr(str_text(&text), "QdynoBlind"));
     CHECK(strstr(str_text(&text), "- alert: QdynoDiskCritical\n"));
     CHECK(strstr(str_text(&text), "qdyno_watch_disk_available_bytes < 1073741824\n"));
     str_free(&text);
 }
 
-/* The page lists every alert with its grade: a row of a table, alone or with its other grade. */
+/* The page lists every alert with its grade, alone or in a row with its other grade. */
 static void the_page_lists_every_alert(void **state)
 {
     (void)state;
@@ -209,7 +211,8 @@ static void the_board_is_a_board(void **state)
     int seen[COUNT_OF(INTERVALS)] = { 0 };
     CHECK_OK(board_write(&text, &why));
     CHECK_OK(json_parse(&o, str_text(&text), text.len, &why));
-    CHECK(json_get_int(o, "schemaVersion", 0) >= 36 && *json_get_str(o, "uid", ""));
+    CHECK_LE(36, json_get_int(o, "schemaVersion", 0));
+    CHECK(*json_get_str(o, "uid", ""));
     const json_t *variables = json_object_get(json_object_get(o, "templating"), "list");
     assert_string_equal(json_get_str(json_array_get(variables, 0), "type", ""), "datasource");
     assert_string_equal(json_get_str(json_array_get(variables, 1), "name", ""), "instance");
@@ -219,8 +222,13 @@ static void the_board_is_a_board(void **state)
     for (size_t i = 0; i < n; i++) {
         const json_t *p = json_array_get(panels, i);
         const struct place a = place_of(p);
-        CHECK(json_get_int(p, "id", 0) == (int64_t)i + 1 && *json_get_str(p, "title", ""));
-        CHECK(a.x >= 0 && a.y >= 0 && a.w > 0 && a.h > 0 && a.x + a.w <= 24);
+        CHECK(json_get_int(p, "id", 0) == (int64_t)i + 1);
+        CHECK(*json_get_str(p, "title", ""));
+        CHECK_LE(0, a.x);
+        CHECK_LE(0, a.y);
+        CHECK_LT(0, a.w);
+        CHECK_LT(0, a.h);
+        CHECK_LE(a.x + a.w, 24);
         for (size_t k = 0; k < i; k++) {
             const struct place b = place_of(json_array_get(panels, k));
             CHECK(a.x >= b.x + b.w || b.x >= a.x + a.w || a.y >= b.y + b.h || b.y >= a.y + a.h);
@@ -228,10 +236,10 @@ static void the_board_is_a_board(void **state)
         if (!strcmp(json_get_str(p, "type", ""), "row")) continue;
         for (size_t k = 0; k < COUNT_OF(INTERVALS); k++)
             seen[k] += !strcmp(json_get_str(p, "interval", ""), INTERVALS[k]);
-        CHECK(json_array_size(json_object_get(p, "targets")) >= 1);
+        CHECK_LE(1, json_array_size(json_object_get(p, "targets")));
         assert_string_equal(json_get_str(json_object_get(p, "datasource"), "uid", ""), "${datasource}");
     }
-    for (size_t k = 0; k < COUNT_OF(INTERVALS); k++) CHECK(seen[k] >= 1);
+    for (size_t k = 0; k < COUNT_OF(INTERVALS); k++) CHECK_LE(1, seen[k]);
     json_decref(o);
     str_free(&text);
 }

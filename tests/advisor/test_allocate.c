@@ -1,6 +1,6 @@
-/* Proves: the allocation of bytes keeps its limit, is never better than the best of all combinations and
- * worse by no more than one item's step; a cost target likewise; a hull by hand; rules say exactly what was
- * assigned, and are read back as that by the recipe itself. */
+/* Proves: the allocation keeps its limit, is never better than the best of all combinations, and worse by at
+ * most one item's step; the same for a cost target; a convex hull worked by hand; rules give exactly the
+ * assigned formats when the recipe parses them. */
 #include <math.h>
 
 #include "advisor/recipe/recipe.h"
@@ -10,7 +10,8 @@
 static void hull_by_hand(void **state)
 {
     (void)state;
-    /* (10, 8) (20, 4) on it; (15, 7) above the line between; (25, 4) beaten by (20, 4); (40, 0) on it */
+    /* (10, 8) and (20, 4) are on the hull; (15, 7) lies above the line between them; (20, 4) dominates (25,
+     * 4); (40, 0) is on it */
     const struct item x = { .choice = { { 10, 8 }, { 20, 4 }, { 15, 7 }, { 25, 4 }, { 40, 0 }, { 5, NAN } },
                             .n = 6 };
     const bool want[] = { true, true, false, false, true, false };
@@ -24,7 +25,7 @@ static uint64_t next(uint64_t *s)
     return *s >> 33;
 }
 
-/* Larger is cheaper, as formats are, with some that are simply bad. */
+/* Larger choices cost less, as with formats, and some are dominated. */
 static void draw(struct item *items, int n, uint64_t *seed)
 {
     for (int i = 0; i < n; i++) {
@@ -38,7 +39,7 @@ static void draw(struct item *items, int n, uint64_t *seed)
     }
 }
 
-/* All 4^n combinations: the least cost within `bytes`, and the fewest bytes within `cost`. */
+/* All 4^n combinations: the lowest cost within `bytes`, and the fewest bytes within `cost`. */
 static void brute(const struct item *items, int n, int64_t bytes, double cost, double *least, int64_t *fewest)
 {
     *least = INFINITY;
@@ -49,7 +50,7 @@ static void brute(const struct item *items, int n, int64_t bytes, double cost, d
         for (int i = 0; i < n; i++) {
             const struct cost_choice *x = &items[i].choice[c >> 2 * i & 3];
             b += x->bytes;
-            y += x->cost; /* NAN is no combination */
+            y += x->cost; /* a NAN cost is not offered */
         }
         if (b <= bytes && y < *least) *least = y;
         if (y <= cost && b < *fewest) *fewest = b;
@@ -86,12 +87,13 @@ static void near_the_best(void **state)
             continue;
         }
         assert_int_equal(rc, ERR_OK);
-        CHECK(a.bytes <= limit);
-        CHECK(a.cost >= least - 1e-9 && a.cost <= least + largest_cost(items, ITEMS));
+        CHECK_LE(a.bytes, limit);
+        CHECK_LE(least - 1e-9, a.cost);
+        CHECK_LE(a.cost, least + largest_cost(items, ITEMS));
         exact += a.cost < least * 1.02;
     }
-    CHECK(exact > ROUNDS / 2); /* and usually it is the best there is */
-    CHECK(refused > 0);
+    CHECK_LT(ROUNDS / 2, exact); /* and usually it equals the best one */
+    CHECK_LT(0, refused);
 }
 
 static void cost_target(void **state)
@@ -114,8 +116,9 @@ static void cost_target(void **state)
             continue;
         }
         assert_int_equal(rc, ERR_OK);
-        CHECK(a.cost <= limit);
-        CHECK(a.bytes >= fewest && a.bytes <= fewest + 500);
+        CHECK_LE(a.cost, limit);
+        CHECK_LE(fewest, a.bytes);
+        CHECK_LE(a.bytes, fewest + 500);
     }
 }
 
@@ -180,7 +183,7 @@ static void too_many_rules(void **state)
     struct assigned a[TENSORS];
     char line[RECIPE_LINE];
     for (int i = 0; i < TENSORS; i++) {
-        snprintf(name[i], sizeof name[i], "blk.%d.part_%d.weight", i / 2, i); /* no two are alike */
+        snprintf(name[i], sizeof name[i], "blk.%d.part_%d.weight", i / 2, i); /* all are different */
         a[i] = (struct assigned){ name[i], format_find(i % 2 ? "q4_K" : "q6_K") };
     }
     CHECK(!recipe_rules_line(a, TENSORS, line));

@@ -1,6 +1,6 @@
-/* Proves: a step down needs its requests in a row, a step up many; in between nothing happens; a step up that
- * had to be taken back waits longer, so that load at the edge does not make it swing; unknown values move
- * nothing; rules are read and refused. */
+/* Proves: a step down needs its number of requests in a row, a step up many; nothing happens in between; a
+ * step up that had to be undone waits longer the next time, so that load near the limit does not oscillate;
+ * unknown values change nothing; rules are parsed, and errors refused. */
 #include <math.h>
 #include <string.h>
 
@@ -22,10 +22,15 @@ static void rules(void **state)
                                        "=3",  "",     "decode=0", "decode=nan" };
     struct governor_rule r = rule_of("itl=20ms");
     struct err why;
-    CHECK(r.signal == GOVERN_ITL && r.limit == 0.02 && r.down_after > 0 && r.up_after > r.down_after);
+    CHECK_EQ(r.signal, GOVERN_ITL);
+    CHECK_NEAR(r.limit, 0.02, 0);
+    CHECK_LT(0, r.down_after);
+    CHECK_LT(r.down_after, r.up_after);
     r = rule_of("memory=2G");
-    CHECK(r.signal == GOVERN_MEMORY && r.limit == 2147483648.0);
-    CHECK(rule_of("decode=30").limit == 30 && rule_of("power=25").signal == GOVERN_POWER);
+    CHECK_EQ(r.signal, GOVERN_MEMORY);
+    CHECK_NEAR(r.limit, 2147483648.0, 0);
+    CHECK(rule_of("decode=30").limit == 30);
+    CHECK(rule_of("power=25").signal == GOVERN_POWER);
     for (size_t i = 0; i < COUNT_OF(BAD); i++)
         if (governor_rule_parse(&r, BAD[i], &why) != ERR_USAGE) fail_msg("'%s' was taken", BAD[i]);
 }
@@ -49,23 +54,25 @@ static void down_and_up(void **state)
     assert_int_equal(feed(&s, &r, 0.030, r.down_after - 1), 0);
     assert_int_equal(feed(&s, &r, NAN, 50), 0);
     assert_int_equal(governor_step(&s, &r, 0.030, reason), 1);
-    CHECK(strstr(reason, "itl") && strstr(reason, "in a row"));
-    assert_int_equal(feed(&s, &r, 0.019, 500), 1); /* within the limit, and not well within it */
-    CHECK(feed(&s, &r, 0.004, r.up_after - 1) == 1);
+    CHECK(strstr(reason, "itl"));
+    CHECK(strstr(reason, "in a row"));
+    assert_int_equal(feed(&s, &r, 0.019, 500), 1); /* within the limit, but not by the margin */
+    CHECK_NEAR(feed(&s, &r, 0.004, r.up_after - 1), 1, 0);
     assert_int_equal(governor_step(&s, &r, 0.004, reason), 0);
-    assert_int_equal(feed(&s, &r, 0.5, 100), 2); /* and never beyond the cheapest */
+    assert_int_equal(feed(&s, &r, 0.5, 100), 2); /* never beyond the cheapest */
 }
 
-/* More is better, and what it costs to be exact is known: no step up that would break the limit again. */
-static void knows_what_a_step_costs(void **state)
+/* For a rate, with the known cost of the exact level: no step up that would violate the limit again. */
+static void the_cost_of_a_step_is_learned(void **state)
 {
     (void)state;
     const struct governor_rule r = rule_of("decode=100");
     struct governor_state s;
     governor_init(&s, 2);
-    assert_int_equal(feed(&s, &r, 20, r.down_after), 1); /* 20 tokens/s when exact */
-    assert_int_equal(feed(&s, &r, 150, 1000), 1);        /* 150 when cheap: exact would be near 20 */
-    assert_int_equal(feed(&s, &r, 4000, 1000), 0);       /* the machine is free again */
+    assert_int_equal(feed(&s, &r, 20, r.down_after), 1); /* 20 tokens/s at the exact level */
+    /* 150 at the cheap level: the exact one would be near 20 */
+    assert_int_equal(feed(&s, &r, 150, 1000), 1);
+    assert_int_equal(feed(&s, &r, 4000, 1000), 0); /* the machine is idle again */
 }
 
 static int swings(const struct governor_rule *r, int requests)
@@ -74,26 +81,27 @@ static int swings(const struct governor_rule *r, int requests)
     char reason[160];
     int n = 0;
     governor_init(&s, 2);
-    for (int i = 0; i < requests; i++) { /* memory: too little whenever the large one is loaded */
+    for (int i = 0; i < requests; i++) { /* memory: violated whenever the large level is loaded */
         const int level = s.level;
         n += governor_step(&s, r, s.level ? 3e9 : 1e9, reason) != level;
     }
     return n;
 }
 
-static void does_not_swing(void **state)
+static void it_does_not_oscillate(void **state)
 {
     (void)state;
     const struct governor_rule r = rule_of("memory=2G");
     const int cycle = r.up_after + r.down_after, n = swings(&r, 200 * cycle);
-    CHECK(n > 2 && n < 20); /* without patience it would be 400 */
+    CHECK_LT(2, n);
+    CHECK_LT(n, 20); /* without the back-off it would be 400 */
     assert_int_equal(n, swings(&r, 200 * cycle));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(rules), cmocka_unit_test(down_and_up),
-                                        cmocka_unit_test(knows_what_a_step_costs),
-                                        cmocka_unit_test(does_not_swing) };
+                                        cmocka_unit_test(the_cost_of_a_step_is_learned),
+                                        cmocka_unit_test(it_does_not_oscillate) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
-/* Proves, on databases made here: results are read by block and by repetition, without what does not count;
- * two runs are compared as scipy compares them, paired by line before place, with the canary's share taken
- * out; an effect that came again is reproduced and one that did not is not; a champion is taken from a run as
- * asked; a regression planted among runs is found at its run, with what changed on the machine, and one that
- * the canary shared is not; outliers and alarms. */
+/* Proves, on databases made here: results are read by block and by repetition, without cells that do not
+ * count; two runs are compared as scipy compares them, paired by config line first, normalized by the canary;
+ * an effect that repeats is reproduced, another is not; a baseline is made from the requested result of a
+ * run; a planted regression is found at its run with the change of the machine, unless the canary shares it;
+ * outliers and alarms. */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct plan {
     double rate[2];      /* decode_tok_s */
     double noise;        /* standard deviation of a cell's log */
     int blocks;
-    double canary;       /* factor on both canary speeds; 0: none recorded */
+    double canary;       /* factor on both canary figures; 0: no canary */
     const char *capsule; /* NULL: none */
     const char *machine, *kind;
     double memory; /* peak_rss_bytes; 0: not measured */
@@ -109,7 +109,7 @@ static struct db *fresh(void)
 
 /* ---------------------------------------------------------------- results */
 
-static void results_count_what_counts(void **state)
+static void only_valid_cells_are_results(void **state)
 {
     (void)state;
     struct err why;
@@ -118,7 +118,7 @@ static void results_count_what_counts(void **state)
     p.noise = 0;
     const int64_t run = put_run(d, &p);
     struct cell_row c = { .run_id = run, .arm = 0, .block = 3, .phase = "control", .config = "f32" };
-    put_cell(d, &c, "decode_tok_s", 7, "ttft_s", 1); /* the control is no result */
+    put_cell(d, &c, "decode_tok_s", 7, "ttft_s", 1); /* control blocks are no result */
     c = (struct cell_row){ .run_id = run, .arm = 1, .block = -1, .phase = "warmup", .config = "q8_0" };
     put_cell(d, &c, "decode_tok_s", 7, "ttft_s", 1);
     CHECK_OK(db_block_discard(d, run, 2, "block", "steal", &why));
@@ -132,23 +132,23 @@ static void results_count_what_counts(void **state)
     assert_string_equal(r.result[1].workload, "tg64");
     CHECK_NEAR(result_mean(&r.result[0], METRIC_DECODE_RATE), log(100), 1e-12);
     CHECK_NEAR(result_mean(&r.result[1], METRIC_DECODE_RATE), log(120), 1e-12);
-    CHECK(isnan(result_mean(&r.result[1], METRIC_TTFT)) &&
-          isnan(result_mean(&r.result[0], METRIC_PEAK_MEMORY)));
-    CHECK(result_main_metric(&r.result[0]) == METRIC_DECODE_RATE);
+    CHECK(isnan(result_mean(&r.result[1], METRIC_TTFT)));
+    CHECK(isnan(result_mean(&r.result[0], METRIC_PEAK_MEMORY)));
+    CHECK_EQ(result_main_metric(&r.result[0]), METRIC_DECODE_RATE);
     CHECK_NEAR(results_canary(&r, METRIC_DECODE_RATE), log(1e10), 1e-12);
     CHECK_NEAR(results_canary(&r, METRIC_TTFT), -log(1e11), 1e-12);
-    CHECK(results_canary(&r, METRIC_PEAK_MEMORY) == 0);
-    CHECK(r.canary_drift[METRIC_CANARY_READ - METRIC_SENSOR_COUNT] == 0);
+    CHECK_NEAR(results_canary(&r, METRIC_PEAK_MEMORY), 0, 0);
+    CHECK_NEAR(r.canary_drift[METRIC_CANARY_READ - METRIC_SENSOR_COUNT], 0, 0);
     assert_string_equal(results_model(&r, "q8_0"), "feed");
     results_free(&r);
 
     p.kind = "bench";
     p.canary = 0;
     CHECK_OK(results_read(&r, d, put_run(d, &p), &why));
-    assert_int_equal(r.result[0].units, 16); /* each repetition by itself */
+    assert_int_equal(r.result[0].units, 16); /* each repetition is a unit */
     CHECK(isnan(results_canary(&r, METRIC_DECODE_RATE)));
     results_free(&r);
-    CHECK(results_read(&r, d, 99, &why) == ERR_USAGE);
+    CHECK_EQ(results_read(&r, d, 99, &why), ERR_USAGE);
     db_close(d);
 }
 
@@ -186,20 +186,23 @@ static void a_difference_is_found_and_normalized(void **state)
     struct plan a = plan_of(100, 120, 1), b = plan_of(90, 120, 2);
     struct two t = compare(&a, &b);
     assert_int_equal(t.n, 2);
-    CHECK(t.row[0].verdict == VERDICT_WORSE && t.row[0].n_before == 8 && t.row[0].n_after == 8);
+    CHECK_EQ(t.row[0].verdict, VERDICT_WORSE);
+    CHECK_NEAR(t.row[0].n_before, 8, 0);
+    CHECK_NEAR(t.row[0].n_after, 8, 0);
     CHECK_NEAR(t.row[0].effect.estimate, log(0.9), 0.01);
-    CHECK(t.row[0].effect.lower < t.row[0].effect.estimate && t.row[0].effect.upper < 0);
+    CHECK_LT(t.row[0].effect.lower, t.row[0].effect.estimate);
+    CHECK_LT(t.row[0].effect.upper, 0);
     CHECK_NEAR(t.row[0].rate_before.estimate, 100, 1);
     CHECK_NEAR(t.row[0].normalized.estimate, t.row[0].effect.estimate, 1e-12);
-    CHECK(t.row[1].verdict == VERDICT_EQUIVALENT);
-    CHECK(compare_worst(t.row, t.n) == VERDICT_WORSE);
-    CHECK(compare_worst(t.row + 1, 1) == VERDICT_EQUIVALENT);
-    CHECK(compare_worst(t.row, 0) == VERDICT_INVALID);
+    CHECK_EQ(t.row[1].verdict, VERDICT_EQUIVALENT);
+    CHECK_EQ(compare_worst(t.row, t.n), VERDICT_WORSE);
+    CHECK_EQ(compare_worst(t.row + 1, 1), VERDICT_EQUIVALENT);
+    CHECK_EQ(compare_worst(t.row, 0), VERDICT_INVALID);
     two_done(&t);
 
-    b.canary = 0.9; /* the whole machine was a tenth slower: normalized, arm A did not change and B gained */
+    b.canary = 0.9; /* the whole machine was 10 % slower: normalized, arm A did not change and B improved */
     t = compare(&a, &b);
-    CHECK(t.row[0].verdict == VERDICT_WORSE); /* as it was measured */
+    CHECK_EQ(t.row[0].verdict, VERDICT_WORSE); /* as measured */
     CHECK_NEAR(t.row[0].canary, log(0.9), 1e-12);
     CHECK_NEAR(t.row[0].normalized.estimate, 0, 0.01);
     CHECK_NEAR(t.row[1].normalized.estimate, -log(0.9), 0.01);
@@ -207,7 +210,8 @@ static void a_difference_is_found_and_normalized(void **state)
 
     b.canary = 0;
     t = compare(&a, &b);
-    CHECK(isnan(t.row[0].canary) && isnan(t.row[0].normalized.estimate));
+    CHECK(isnan(t.row[0].canary));
+    CHECK(isnan(t.row[0].normalized.estimate));
     two_done(&t);
 }
 
@@ -215,38 +219,42 @@ static void partners_by_line_then_by_place(void **state)
 {
     (void)state;
     struct plan a = plan_of(100, 120, 1), b = plan_of(120, 100, 2);
-    b.line[0] = "q8_0"; /* the same two, the other way round */
+    b.line[0] = "q8_0"; /* the same runs in reverse order */
     b.line[1] = "f32";
     struct two t = compare(&a, &b);
     assert_int_equal(t.n, 2);
     assert_string_equal(t.row[0].after->config, "f32");
-    CHECK(t.row[0].verdict == VERDICT_EQUIVALENT && t.row[1].verdict == VERDICT_EQUIVALENT);
+    CHECK_EQ(t.row[0].verdict, VERDICT_EQUIVALENT);
+    CHECK_EQ(t.row[1].verdict, VERDICT_EQUIVALENT);
     two_done(&t);
 
     b = plan_of(100, 150, 3);
-    b.line[1] = "q4_K"; /* another config in the same place */
+    b.line[1] = "q4_K"; /* another config at the same position */
     t = compare(&a, &b);
     assert_int_equal(t.n, 2);
     assert_string_equal(t.row[1].before->config, "q8_0");
     assert_string_equal(t.row[1].after->config, "q4_K");
-    CHECK(t.row[1].verdict == VERDICT_BETTER);
+    CHECK_EQ(t.row[1].verdict, VERDICT_BETTER);
     two_done(&t);
 
     b.line[1] = NULL; /* one arm only */
     b.kind = "bench";
     t = compare(&a, &b);
     assert_int_equal(t.n, 2);
-    CHECK(t.row[1].verdict == VERDICT_NONE && !t.row[1].after && strstr(t.row[1].reason, "only the first"));
+    CHECK_EQ(t.row[1].verdict, VERDICT_NONE);
+    CHECK(!t.row[1].after);
+    CHECK(strstr(t.row[1].reason, "only the first"));
     two_done(&t);
 
     b = plan_of(100, 120, 4);
     b.blocks = 2;
     t = compare(&a, &b);
-    CHECK(t.row[0].verdict == VERDICT_INCONCLUSIVE && strstr(t.row[0].reason, "at least 3"));
+    CHECK_EQ(t.row[0].verdict, VERDICT_INCONCLUSIVE);
+    CHECK(strstr(t.row[0].reason, "at least 3"));
     two_done(&t);
 }
 
-static void a_family_claims_less(void **state)
+static void holm_correction_claims_less(void **state)
 {
     (void)state;
     struct err why;
@@ -257,7 +265,7 @@ static void a_family_claims_less(void **state)
         p.blocks = 0;
         run[r] = put_run(d, &p);
         for (int arm = 0; arm < 20; arm++)
-            for (int b = 0; b < 6; b++) { /* of twenty configs the first differs */
+            for (int b = 0; b < 6; b++) { /* only the first of twenty configs differs */
                 const double noise = 0.01 * (b - 2.5), shift = arm ? 0 : r * 0.0244;
                 struct cell_row c = {
                     .run_id = run[r], .arm = arm, .block = b, .phase = "block", .work_hash = "w"
@@ -273,14 +281,16 @@ static void a_family_claims_less(void **state)
     assert_int_equal(t.n, 20);
     /* scipy.stats.ttest_ind(x, x - 0.0244, equal_var=False) of x = 0.01 * (0 .. 5) */
     CHECK_NEAR(t.row[0].p, 0.0474489310018548, 1e-12);
-    CHECK(t.row[0].effect.upper < 0); /* alone it would be a loss */
+    CHECK_LT(t.row[0].effect.upper, 0); /* by itself it would count as a loss */
     CHECK_NEAR(t.row[0].p_family, 20 * t.row[0].p, 1e-12);
-    CHECK(t.row[0].verdict == VERDICT_INCONCLUSIVE && strstr(t.row[0].reason, "20 differences"));
+    CHECK_EQ(t.row[0].verdict, VERDICT_INCONCLUSIVE);
+    CHECK(strstr(t.row[0].reason, "20 differences"));
     free(t.row);
     for (int i = 1; i < 20; i++) free(t.before.result[i].unit), free(t.after.result[i].unit);
-    t.before.n = t.after.n = 1; /* and so it is */
+    t.before.n = t.after.n = 1; /* with two configs it still does */
     CHECK_OK(compare_runs(&t.row, &t.n, &t.before, &t.after, NULL, 0.01, &why));
-    CHECK(t.n == 1 && t.row[0].verdict == VERDICT_WORSE);
+    CHECK_NEAR(t.n, 1, 0);
+    CHECK_EQ(t.row[0].verdict, VERDICT_WORSE);
     two_done(&t);
 }
 
@@ -309,7 +319,8 @@ static enum reproduction again(const struct plan *a, const struct plan *b, int *
     struct reproduced *r;
     CHECK_OK(compare_effects(&r, n, &t.before, &t.after, &METRICS[METRIC_DECODE_RATE], 0.01, &why));
     const enum reproduction verdict = r[0].verdict;
-    CHECK(r[0].arm == 1 && r[0].n_before == 8);
+    CHECK_NEAR(r[0].arm, 1, 0);
+    CHECK_NEAR(r[0].n_before, 8, 0);
     CHECK_NEAR(r[0].before.estimate, log(a->rate[1] / a->rate[0]), 0.02);
     CHECK_NEAR(r[0].after.estimate - r[0].before.estimate, r[0].difference.estimate, 1e-12);
     free(r);
@@ -317,25 +328,26 @@ static enum reproduction again(const struct plan *a, const struct plan *b, int *
     return verdict;
 }
 
-static void effects_come_again_or_not(void **state)
+static void effects_are_reproduced_or_not(void **state)
 {
     (void)state;
     int n;
     const struct plan a = plan_of(100, 120, 1);
-    struct plan b = plan_of(80, 96, 2); /* a slower day, the same ratio */
-    CHECK(again(&a, &b, &n) == REPRODUCED && n == 1);
+    struct plan b = plan_of(80, 96, 2); /* a slower day with the same ratio */
+    CHECK_EQ(again(&a, &b, &n), REPRODUCED);
+    CHECK_NEAR(n, 1, 0);
     b = plan_of(100, 110, 3);
-    CHECK(again(&a, &b, &n) == NOT_REPRODUCED);
+    CHECK_EQ(again(&a, &b, &n), NOT_REPRODUCED);
     b = plan_of(100, 120, 4);
     b.noise = 0.1;
-    CHECK(again(&a, &b, &n) == REPRODUCTION_UNKNOWN);
+    CHECK_EQ(again(&a, &b, &n), REPRODUCTION_UNKNOWN);
     b = plan_of(100, 120, 5);
     b.blocks = 2;
-    CHECK(again(&a, &b, &n) == REPRODUCTION_UNKNOWN);
+    CHECK_EQ(again(&a, &b, &n), REPRODUCTION_UNKNOWN);
     assert_string_equal(reproduction_name(NOT_REPRODUCED), "not reproduced");
 }
 
-static void a_winner_counts_as_it_was_confirmed(void **state)
+static void a_winner_counts_by_its_confirmation(void **state)
 {
     (void)state;
     struct err why;
@@ -344,10 +356,10 @@ static void a_winner_counts_as_it_was_confirmed(void **state)
     struct plan p = plan_of(100, 120, 1);
     const int64_t first = put_run(d, &p);
     p.seed = 2;
-    p.rate[1] = 112; /* the second time it is measured */
+    p.rate[1] = 112; /* the measurement after the race */
     const int64_t second = put_run(d, &p);
     for (int64_t run = first; run <= second;
-         run++) /* confirmed at 112 in both, in blocks numbered from 0 again */
+         run++) /* confirmed at 112 in both, with blocks numbered from 0 again */
         for (int b = 0; b < 6; b++)
             for (int arm = 0; arm < 2; arm++) {
                 struct cell_row c = {
@@ -361,11 +373,13 @@ static void a_winner_counts_as_it_was_confirmed(void **state)
     struct reproduced *r;
     CHECK_OK(results_read(&a, d, first, &why));
     CHECK_OK(results_read(&b, d, second, &why));
-    assert_int_equal(a.result[1].units, 14); /* blocks of one number in two phases are two observations */
+    assert_int_equal(a.result[1].units, 14); /* blocks with the same number in two phases are two units */
     CHECK_OK(compare_effects(&r, &n, &a, &b, &METRICS[METRIC_DECODE_RATE], 0.01, &why));
-    CHECK(n == 1 && r[0].n_before == 6 && r[0].n_after == 6);
-    CHECK_NEAR(r[0].before.estimate, log(1.12), 0.002); /* not the 1.2 that made it win */
-    CHECK(r[0].verdict == REPRODUCED);
+    CHECK_NEAR(n, 1, 0);
+    CHECK_NEAR(r[0].n_before, 6, 0);
+    CHECK_NEAR(r[0].n_after, 6, 0);
+    CHECK_NEAR(r[0].before.estimate, log(1.12), 0.002); /* not the 1.2 by which it was selected */
+    CHECK_EQ(r[0].verdict, REPRODUCED);
     free(r);
     results_free(&a);
     results_free(&b);
@@ -389,7 +403,7 @@ static void a_champion_comes_from_a_run(void **state)
     p.capsule = TWO_MODELS;
     const int64_t run = put_run(d, &p);
     CHECK_OK(results_read(&r, d, run, &why));
-    CHECK_OK(baseline_of_run(&b, &r, -1, NULL, &why)); /* no verdict that B is better: A */
+    CHECK_OK(baseline_of_run(&b, &r, -1, NULL, &why)); /* no verdict `better`, so arm A */
     assert_string_equal(b.config, "f32");
     results_free(&r);
     CHECK_OK(db_run_finish(d, run, "done", "better", 1.2, "{}", &why));
@@ -404,22 +418,25 @@ static void a_champion_comes_from_a_run(void **state)
     CHECK(b.run_id == run);
     CHECK_OK(baseline_of_run(&b, &r, 0, "tg64", &why));
     assert_string_equal(b.config, "f32");
-    CHECK(baseline_of_run(&b, &r, 2, NULL, &why) == ERR_USAGE && strstr(why.message, "arm C"));
-    CHECK(baseline_of_run(&b, &r, 0, "pp512", &why) == ERR_USAGE && strstr(why.message, "on pp512"));
+    CHECK_EQ(baseline_of_run(&b, &r, 2, NULL, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "arm C"));
+    CHECK(baseline_of_run(&b, &r, 0, "pp512", &why) == ERR_USAGE);
+    CHECK(strstr(why.message, "on pp512"));
 
     struct experiment_spec *s = calloc(1, sizeof *s);
     struct config c;
     config_default(&c);
     CHECK_OK(baseline_of_run(&b, &r, 0, NULL, &why));
     b.margin = 0.01;
-    CHECK(baseline_spec(s, &b, &c, NULL, &why) == ERR_FORMAT &&
-          strstr(why.message, "champion of baseline 'x'"));
+    CHECK_EQ(baseline_spec(s, &b, &c, NULL, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "champion of baseline 'x'"));
     free(s);
     results_free(&r);
 
-    p.capsule = NULL; /* nobody knows which file it was */
+    p.capsule = NULL; /* the file is unknown */
     CHECK_OK(results_read(&r, d, put_run(d, &p), &why));
-    CHECK(baseline_of_run(&b, &r, 0, NULL, &why) == ERR_USAGE && strstr(why.message, "give the config line"));
+    CHECK_EQ(baseline_of_run(&b, &r, 0, NULL, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "give the config line"));
     results_free(&r);
     db_close(d);
 }
@@ -432,7 +449,7 @@ static void a_champion_comes_from_a_run(void **state)
 
 enum { RUNS = 20, AT = 12 };
 
-/* Twenty runs; from the thirteenth on arm B is 8 % slower, and the kernel another. */
+/* Twenty runs; from the thirteenth on, arm B is 8 % slower and the kernel is another one. */
 static void plant(struct db *d, double before, double after, double canary_after)
 {
     for (int i = 0; i < RUNS; i++) {
@@ -470,37 +487,48 @@ static void a_planted_regression_is_found(void **state)
     struct history_findings f;
     plant(d, 120, 110, 1);
     read_history(&h, d, false, NULL);
-    assert_int_equal(h.n, 4); /* two configs, and the machine's two canaries */
+    assert_int_equal(h.n, 4); /* two configs, and the machine's two canary series */
     const struct history_series *s = series_named(&h, "q8_0");
     assert_int_equal(s->n, RUNS);
-    CHECK(s->metric == METRIC_DECODE_RATE && s->point[0].run_id == 1 && s->point[0].units == 8);
-    CHECK(s->point[0].se > 0 && s->point[0].se < 0.01);
+    CHECK_EQ(s->metric, METRIC_DECODE_RATE);
+    CHECK_NEAR(s->point[0].run_id, 1, 0);
+    CHECK_NEAR(s->point[0].units, 8, 0);
+    CHECK_LT(0, s->point[0].se);
+    CHECK_LT(s->point[0].se, 0.01);
     CHECK_OK(history_detect(&f, s, 0.01, &why));
-    CHECK(f.judged && f.known == RUNS);
+    CHECK(f.judged);
+    CHECK_EQ(f.known, RUNS);
     assert_int_equal(f.changes, 1);
     assert_int_equal(f.change[0].change.at, AT);
     CHECK_NEAR(f.change[0].change.effect, log(110.0 / 120), 0.02);
-    CHECK(f.change[0].change.p < 1e-4 && f.change[0].priority >= PRIORITY_MEDIUM);
-    assert_int_equal(json_array_size(f.change[0].what), 1); /* the kernel, and nothing of the other arm */
+    CHECK_LT(f.change[0].change.p, 1e-4);
+    CHECK_LE(PRIORITY_MEDIUM, f.change[0].priority);
+    assert_int_equal(json_array_size(f.change[0].what), 1); /* the kernel; the other arm did not change */
     assert_string_equal(json_get_str(json_array_get(f.change[0].what, 0), "after", ""), "6.9.1");
     assert_int_equal(f.outliers, 1);
-    CHECK(f.outlier[0].at == 5 && f.outlier[0].metric == METRIC_PEAK_MEMORY && f.outlier[0].z > 50);
-    CHECK(f.isolation[5] > HISTORY_OUTLIER);
-    CHECK(isfinite(f.average[0]) && f.average[RUNS - 1] < f.average[AT - 1] - 0.05);
-    CHECK(f.cusum.alarm < 0 || f.cusum.alarm > AT); /* it starts anew at the change */
+    CHECK_NEAR(f.outlier[0].at, 5, 0);
+    CHECK_EQ(f.outlier[0].metric, METRIC_PEAK_MEMORY);
+    CHECK_LT(50, f.outlier[0].z);
+    CHECK_LT(HISTORY_OUTLIER, f.isolation[5]);
+    CHECK(isfinite(f.average[0]));
+    CHECK_LT(f.average[RUNS - 1], f.average[AT - 1] - 0.05);
+    CHECK(f.cusum.alarm < 0 || f.cusum.alarm > AT); /* the CUSUM restarts at the change */
     history_findings_free(&f);
 
-    CHECK_OK(history_detect(&f, series_named(&h, "f32"), 0.01, &why)); /* the arm that nobody touched */
-    CHECK(f.judged && f.changes == 0);
+    CHECK_OK(history_detect(&f, series_named(&h, "f32"), 0.01, &why)); /* the arm that did not change */
+    CHECK(f.judged);
+    CHECK_NEAR(f.changes, 0, 0);
     history_findings_free(&f);
-    CHECK_OK(history_detect(&f, s, 0.2, &why));       /* smaller than what matters */
-    CHECK(f.changes == 0 && f.cusum.direction == -1); /* the alarm sees it all the same */
+    CHECK_OK(history_detect(&f, s, 0.2, &why)); /* below the smallest effect that matters */
+    CHECK_NEAR(f.changes, 0, 0);
+    CHECK_NEAR(f.cusum.direction, -1, 0); /* the alarm still reports it */
     history_findings_free(&f);
     history_free(&h);
 
-    read_history(&h, d, false, &METRICS[METRIC_PEAK_MEMORY]); /* less is better, and needs no canary */
+    read_history(&h, d, false, &METRICS[METRIC_PEAK_MEMORY]); /* less is better, and it is not normalized */
     s = series_named(&h, "q8_0");
-    CHECK(s->metric == METRIC_PEAK_MEMORY && s->point[0].canary == 0);
+    CHECK_EQ(s->metric, METRIC_PEAK_MEMORY);
+    CHECK_NEAR(s->point[0].canary, 0, 0);
     CHECK_NEAR(s->point[0].level, -s->point[0].y, 1e-12);
     history_free(&h);
     db_close(d);
@@ -513,32 +541,37 @@ static void a_slow_machine_is_no_regression(void **state)
     struct db *d = fresh();
     struct history h;
     struct history_findings f;
-    plant(d, 120, 108, 0.9); /* the canary fell by a tenth as well */
+    plant(d, 120, 108, 0.9); /* the canary dropped by 10 %, too */
     read_history(&h, d, false, NULL);
     CHECK_OK(history_detect(&f, series_named(&h, "q8_0"), 0.01, &why));
-    CHECK(f.judged && f.changes == 0);
+    CHECK(f.judged);
+    CHECK_NEAR(f.changes, 0, 0);
     history_findings_free(&f);
-    const struct history_series *canary = series_named(&h, "read 64M"); /* it is one of the machine */
-    CHECK(canary->canary && canary->n == RUNS);
+    const struct history_series *canary = series_named(&h, "read 64M"); /* it is a change of the machine */
+    CHECK(canary->canary);
+    CHECK_EQ(canary->n, RUNS);
     CHECK_OK(history_detect(&f, canary, 0.01, &why));
-    CHECK(f.changes == 1 && f.change[0].change.at == AT && f.change[0].priority == PRIORITY_HIGH);
+    CHECK_NEAR(f.changes, 1, 0);
+    CHECK_EQ(f.change[0].change.at, AT);
+    CHECK_EQ(f.change[0].priority, PRIORITY_HIGH);
     CHECK_NEAR(f.change[0].change.effect, log(0.9), 1e-12);
-    assert_int_equal(json_array_size(f.change[0].what),
-                     1); /* the kernel; whose arms those were is no matter */
+    assert_int_equal(json_array_size(f.change[0].what), 1); /* the kernel; the runs' arms do not matter */
     history_findings_free(&f);
     history_free(&h);
-    read_history(&h, d, false, &METRICS[METRIC_CANARY_OPS]); /* asked for alone */
-    CHECK(h.series[h.n - 1].canary && h.series[h.n - 1].metric == METRIC_CANARY_OPS);
+    read_history(&h, d, false, &METRICS[METRIC_CANARY_OPS]); /* requested explicitly */
+    CHECK(h.series[h.n - 1].canary);
+    CHECK_EQ(h.series[h.n - 1].metric, METRIC_CANARY_OPS);
     history_free(&h);
-    read_history(&h, d, true, NULL); /* as it was measured there is one */
+    read_history(&h, d, true, NULL); /* as measured there is a change */
     CHECK_OK(history_detect(&f, series_named(&h, "q8_0"), 0.01, &why));
-    CHECK(f.changes == 1 && f.change[0].change.at == AT);
+    CHECK_NEAR(f.changes, 1, 0);
+    CHECK_EQ(f.change[0].change.at, AT);
     history_findings_free(&f);
     history_free(&h);
     db_close(d);
 }
 
-static void what_is_unknown_is_not_judged(void **state)
+static void unknown_values_are_not_analysed(void **state)
 {
     (void)state;
     struct err why;
@@ -552,23 +585,30 @@ static void what_is_unknown_is_not_judged(void **state)
         put_run(d, &p);
     }
     read_history(&h, d, false, NULL);
-    assert_int_equal(h.n, 8); /* machines do not mix: two configs and two canaries of each */
-    CHECK(isnan(h.series[0].point[1].level) && isfinite(h.series[0].point[0].level));
+    assert_int_equal(h.n, 8); /* machines are separate: two configs and two canaries each */
+    CHECK(isnan(h.series[0].point[1].level));
+    CHECK(isfinite(h.series[0].point[0].level));
     CHECK_OK(history_detect(&f, &h.series[0], 0.01, &why));
-    CHECK(!f.judged && f.known == 4 && f.changes == 0 && f.cusum.alarm == -1);
-    CHECK(isnan(f.average[1]) && isnan(f.z[1]) && isfinite(f.z[2]));
+    CHECK(!f.judged);
+    CHECK_NEAR(f.known, 4, 0);
+    CHECK_NEAR(f.changes, 0, 0);
+    CHECK_NEAR(f.cusum.alarm, -1, 0);
+    CHECK(isnan(f.average[1]));
+    CHECK(isnan(f.z[1]));
+    CHECK(isfinite(f.z[2]));
     history_findings_free(&f);
     history_free(&h);
     read_history(&h, d, true, NULL);
     CHECK_OK(history_detect(&f, &h.series[0], 0.01, &why));
-    CHECK(f.judged && f.known == 8);
+    CHECK(f.judged);
+    CHECK_NEAR(f.known, 8, 0);
     history_findings_free(&f);
     history_free(&h);
     db_close(d);
 
     d = fresh();
     read_history(&h, d, false, NULL);
-    CHECK(h.n == 0);
+    CHECK_NEAR(h.n, 0, 0);
     history_free(&h);
     db_close(d);
 }
@@ -576,17 +616,17 @@ static void what_is_unknown_is_not_judged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_count_what_counts),
+        cmocka_unit_test(only_valid_cells_are_results),
         cmocka_unit_test(a_difference_is_found_and_normalized),
         cmocka_unit_test(partners_by_line_then_by_place),
-        cmocka_unit_test(a_family_claims_less),
+        cmocka_unit_test(holm_correction_claims_less),
         cmocka_unit_test(verdicts_by_their_intervals),
-        cmocka_unit_test(effects_come_again_or_not),
-        cmocka_unit_test(a_winner_counts_as_it_was_confirmed),
+        cmocka_unit_test(effects_are_reproduced_or_not),
+        cmocka_unit_test(a_winner_counts_by_its_confirmation),
         cmocka_unit_test(a_champion_comes_from_a_run),
         cmocka_unit_test(a_planted_regression_is_found),
         cmocka_unit_test(a_slow_machine_is_no_regression),
-        cmocka_unit_test(what_is_unknown_is_not_judged),
+        cmocka_unit_test(unknown_values_are_not_analysed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

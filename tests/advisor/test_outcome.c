@@ -1,6 +1,6 @@
-/* Proves: the pushed body has the promised names and says nothing that is not known; a push that cannot be
- * sent is spooled without secrets, retried with a growing pause, and sent once the gateway is there. The
- * gateway here is a thread that answers as one; the real program is met in tests/e2e. */
+/* Proves: the pushed body has the documented names and leaves out what is unknown; a push that cannot be sent
+ * is spooled without secrets, retried with a growing back-off, and sent once the gateway is reachable. The
+ * gateway here is a thread; tests/e2e uses the real program. */
 #include "tests/advisor/fake.h"
 
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@ struct gateway {
     pthread_t thread;
     atomic_bool stop;
     atomic_int status, requests;
-    char last[65536]; /* the last request; read after gateway_stop */
+    char last[65536]; /* the latest request; read after gateway_stop */
 };
 
 static void serve_one(struct gateway *g, int c)
@@ -56,14 +56,15 @@ static void *gateway_thread(void *arg)
     return NULL;
 }
 
-/* A listening port; nobody answers before gateway_start. */
+/* Open a listening port; nothing answers before gateway_start. */
 static void gateway_bind(struct gateway *g)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t size = sizeof(at);
     memset(g, 0, sizeof(*g));
     g->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(g->fd >= 0 && !bind(g->fd, (struct sockaddr *)&at, sizeof(at)));
+    CHECK_LE(0, g->fd);
+    CHECK(!bind(g->fd, (struct sockaddr *)&at, sizeof(at)));
     CHECK(!getsockname(g->fd, (struct sockaddr *)&at, &size));
     g->port = ntohs(at.sin_port);
     atomic_store(&g->status, 200);
@@ -123,7 +124,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A finished run of eight blocks of equal arms; `verdict` as it was reached. Returns its id. */
+/* Insert a finished run with eight blocks of equal arms and this verdict. Returns its id. */
 static int64_t put_run_of(struct bench *b, const char *verdict, const char *workload, const char *line_b)
 {
     struct err why = { 0 };
@@ -148,7 +149,7 @@ static int64_t put_run_of(struct bench *b, const char *verdict, const char *work
     CHECK_OK(db_run_insert(b->db, &row, &why));
     free(row.spec_json);
     static const int ORDER[] = { 0, 1, 1, 0 };
-    for (int i = 0; i < 32; i++) { /* the order of the coin is what the cells say: rates by arm, both alike */
+    for (int i = 0; i < 32; i++) { /* cells in the order of the coin, with the same rate for both arms */
         struct cell_row c = { .run_id = row.id, .block = i / 4, .slot = i % 4, .seconds = 0.1 };
         c.arm = ORDER[i % 4];
         const struct measurement m = { "decode_tok_s", "tokens/s", 100 };
@@ -199,7 +200,7 @@ static void the_body_has_the_promised_names(void **state)
         value_of(body,
                  "qdyno_ab_decode_tokens_per_second{metric=\"decode_tok_s\",workload=\"tg64\",arm=\"a\"} "),
         100, 1e-9);
-    /* no control, no energy, no prefill: no sample, not a 0 or a NaN */
+    /* no control, energy or prefill: no sample, rather than 0 or NaN */
     static const char *const NONE[] = { "\nqdyno_ab_noise_floor_ratio{", "\nqdyno_ab_joules_per_token{",
                                         "\nqdyno_ab_prefill_tokens_per_second{", "NaN", "nan" };
     for (size_t i = 0; i < COUNT_OF(NONE); i++) CHECK(!strstr(body, NONE[i]));
@@ -237,7 +238,7 @@ static void an_invalid_run_keeps_the_last_success(void **state)
     const char *success = "\nqdyno_experiment_last_success_timestamp_seconds ";
     const char *last = "\nqdyno_experiment_last_run_timestamp_seconds ";
     CHECK_NEAR(value_of(bad, success), value_of(good, success), 1e-6);
-    CHECK(value_of(bad, last) > value_of(good, last));
+    CHECK_LT(value_of(good, last), value_of(bad, last));
     free(good);
     free(bad);
 }
@@ -251,12 +252,14 @@ static void a_push_goes_to_a_stable_group(void **state)
     const int64_t id = put_run(b, "equivalent");
     gateway_start(&b->gateway);
     CHECK_OK(outcome_push(b->db, id, &b->machine, &t, &spooled, &why));
-    CHECK(!spooled && db_spool_count(b->db) == 0);
+    CHECK(!spooled);
+    CHECK_NEAR(db_spool_count(b->db), 0, 0);
     gateway_stop(&b->gateway);
     CHECK(!strncmp(b->gateway.last, "PUT /metrics/job/qdyno/experiment", 33));
     CHECK(strstr(b->gateway.last, "/machine/0123456789ab HTTP/"));
     CHECK(strstr(b->gateway.last, "qdyno_ab_effect_ratio"));
-    CHECK(!strstr(b->gateway.last, "run%20") && !strstr(b->gateway.last, "/run/"));
+    CHECK(!strstr(b->gateway.last, "run%20"));
+    CHECK(!strstr(b->gateway.last, "/run/"));
 }
 
 static void without_a_network_it_waits_in_the_spool(void **state)
@@ -269,18 +272,21 @@ static void without_a_network_it_waits_in_the_spool(void **state)
     };
     const int64_t id = put_run(b, "equivalent");
     assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_ABSENT);
-    CHECK(spooled && db_spool_count(b->db) == 1);
-    /* Again: the group's newest body is enough. */
+    CHECK(spooled);
+    CHECK_NEAR(db_spool_count(b->db), 1, 0);
+    /* A second push replaces the group's waiting body. */
     assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_ABSENT);
     assert_int_equal(db_spool_count(b->db), 1);
 
     struct spool_row row;
     bool found;
     CHECK_OK(db_spool_next(b->db, INT64_MAX, &row, &found, &why));
-    CHECK(found && !strstr(row.target_json, "hunter2") && !strstr(row.target_json, "me\""));
+    CHECK(found);
+    CHECK(!strstr(row.target_json, "hunter2"));
+    CHECK(!strstr(row.target_json, "me\""));
     spool_row_free(&row);
 
-    /* Still nobody there: the pause grows, and before its end nothing is tried. */
+    /* The gateway is still unreachable: the back-off grows, and nothing is tried before it ends. */
     int sent = -1;
     int64_t wait = 0;
     for (int i = 0; i < 3; i++) {
@@ -289,7 +295,8 @@ static void without_a_network_it_waits_in_the_spool(void **state)
         assert_int_equal(sent, 0);
         CHECK_OK(db_spool_next(b->db, INT64_MAX, &row, &found, &why));
         assert_int_equal(row.attempts, i + 2); /* after the push itself */
-        CHECK(row.next_try_ms - before >= 2 * wait && row.next_try_ms - before >= 30000);
+        CHECK_LE(2 * wait, row.next_try_ms - before);
+        CHECK_LE(30000, row.next_try_ms - before);
         CHECK(*row.last_error);
         wait = row.next_try_ms - clock_unix_ms();
         spool_row_free(&row);
@@ -338,7 +345,8 @@ static void a_refusal_is_shown_and_not_spooled(void **state)
     assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_USAGE);
     gateway_stop(&b->gateway);
     CHECK(strstr(why.message, "word")); /* the gateway's own text */
-    CHECK(!spooled && db_spool_count(b->db) == 0);
+    CHECK(!spooled);
+    CHECK_NEAR(db_spool_count(b->db), 0, 0);
 }
 
 struct sender {
@@ -364,7 +372,7 @@ static void *send_what_waits(void *arg)
     return NULL;
 }
 
-/* Several processes meet the same spool: each body goes out once, and nobody fails for it. */
+/* Several processes use the same spool: each body is sent once, and none of them fails. */
 static void many_senders_send_each_body_once(void **state)
 {
     enum { SENDERS = 4, BODIES = 5 };
@@ -403,7 +411,8 @@ struct fates {
 static void count_fate(void *ctx, const struct group_row *g, enum prune_fate fate)
 {
     struct fates *f = ctx;
-    CHECK(strstr(g->url, "/metrics/job/qdyno/") && g->last_ms > 0);
+    CHECK(strstr(g->url, "/metrics/job/qdyno/"));
+    CHECK_LT(0, g->last_ms);
     f->kept += fate == PRUNE_KEPT;
     f->deleted += fate == PRUNE_DELETED;
     f->would += fate == PRUNE_WOULD;
@@ -424,22 +433,26 @@ static void only_our_old_groups_are_pruned(void **state)
     CHECK_OK(db_group_put(b->db, "http://elsewhere/metrics/job/qdyno/experiment/x", &why));
     struct prune_spec young = { .before_ms = clock_unix_ms() - 3600 * 1000, .said = count_fate, .ctx = &f };
     CHECK_OK(outcome_prune(b->db, &t, &young, &why));
-    CHECK(f.kept == 2 && !f.deleted && !f.would);
+    CHECK_NEAR(f.kept, 2, 0);
+    CHECK(!f.deleted);
+    CHECK(!f.would);
     struct prune_spec all = {
         .before_ms = clock_unix_ms() + 1000, .dry_run = true, .said = count_fate, .ctx = &f
     };
     CHECK_OK(outcome_prune(b->db, &t, &all, &why));
-    CHECK(f.would == 2 && !f.deleted);
-    assert_int_equal(atomic_load(&b->gateway.requests), 2); /* the two pushes, nothing since */
+    CHECK_NEAR(f.would, 2, 0);
+    CHECK(!f.deleted);
+    assert_int_equal(atomic_load(&b->gateway.requests), 2); /* the two pushes and nothing else */
     all.dry_run = false;
     CHECK_OK(outcome_prune(b->db, &t, &all, &why));
-    CHECK_OK(outcome_prune(b->db, &t, &all, &why)); /* again: nothing left to do */
+    CHECK_OK(outcome_prune(b->db, &t, &all, &why)); /* a second call has nothing to do */
     gateway_stop(&b->gateway);
     assert_int_equal(f.deleted, 2);
     assert_int_equal(atomic_load(&b->gateway.requests), 4);
     CHECK(!strncmp(b->gateway.last, "DELETE /metrics/job/qdyno/experiment", 36));
     CHECK_OK(db_group_list(b->db, "", &groups, &n, &why));
-    CHECK(n == 1 && strstr(groups[0].url, "elsewhere"));
+    CHECK_NEAR(n, 1, 0);
+    CHECK(strstr(groups[0].url, "elsewhere"));
     free(groups);
 }
 
@@ -450,21 +463,25 @@ static void the_newest_of_each_experiment(void **state)
     struct err why = { 0 };
     int n = 0;
     CHECK_OK(outcomes_latest(o, &n, b->db, &why));
-    CHECK(n == 0);
+    CHECK_NEAR(n, 0, 0);
     put_run_of(b, "better", "tg64", "q8_0");
     const int64_t second = put_run_of(b, "worse", "tg64", "q8_0");
     const int64_t other = put_run_of(b, "better", "tg64", "q4_0");
     CHECK_OK(outcomes_latest(o, &n, b->db, &why));
-    CHECK(n == 2 && o[0].run_id == other && o[1].run_id == second);
+    CHECK_NEAR(n, 2, 0);
+    CHECK(o[0].run_id == other);
+    CHECK(o[1].run_id == second);
     const int64_t third = put_run_of(b, "equivalent", "tg64", "q4_0");
     CHECK_OK(outcomes_latest(o, &n, b->db, &why));
-    CHECK(n == 2 && o[0].run_id == third && o[1].run_id == second);
+    CHECK_NEAR(n, 2, 0);
+    CHECK(o[0].run_id == third);
+    CHECK(o[1].run_id == second);
     struct exposition e = { 0 };
     const struct family_sink to = exposition_sink(&e);
     outcomes_tell(o, n, OUTCOME_ALONE, &to);
-    CHECK(e.bad.code == ERR_OK);
-    CHECK(strstr(str_text(&e.text), "qdyno_ab_verdict{experiment=\"") &&
-          strstr(str_text(&e.text), "machine=\"0123456789ab\""));
+    CHECK_EQ(e.bad.code, ERR_OK);
+    CHECK(strstr(str_text(&e.text), "qdyno_ab_verdict{experiment=\""));
+    CHECK(strstr(str_text(&e.text), "machine=\"0123456789ab\""));
     exposition_free(&e);
 }
 

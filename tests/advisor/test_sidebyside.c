@@ -1,5 +1,5 @@
-/* Proves: two arms write by turns and neither starves; where their texts part is found at a token's
- * beginning; an arm that fails leaves the other writing; stopping ends both at once. */
+/* Proves: two arms generate in turns and neither starves; the position where their texts diverge is the
+ * beginning of a token; a failing arm does not stop the other; stopping ends both at once. */
 #include "tests/advisor/fake.h"
 
 #include <math.h>
@@ -35,14 +35,16 @@ static void they_take_turns(void **state)
     snprintf(b, sizeof b, "name=b+log=%s+write=was.a.small.dot.who.sat", path);
     const struct sidebyside_state s = run(a, b, 6);
     CHECK_OK(file_read(&order, NULL, path, 100, &why));
-    assert_string_equal(order, "abababababab"); /* the fake asks before every word */
+    assert_string_equal(order, "abababababab"); /* the fake worker asks before every word */
     free(order);
     assert_string_equal(s.arm[0].text, " was a small dog who sat");
     assert_string_equal(s.arm[1].text, " was a small dot who sat");
     assert_int_equal(s.arm[0].phase, SIDEBYSIDE_DONE);
     assert_int_equal(s.arm[0].tokens, 6);
     CHECK_NEAR(s.arm[0].tok_s, 5 / 0.06, 1e-9);
-    CHECK(s.arm[0].load_s >= 0.05 && s.random_weights && s.differ);
+    CHECK_LE(0.05, s.arm[0].load_s);
+    CHECK(s.random_weights);
+    CHECK(s.differ);
     assert_int_equal(s.same_tokens, 3);
     assert_int_equal(s.same_bytes, strlen(" was a small"));
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
@@ -56,11 +58,11 @@ static void where_texts_part(void **state)
     CHECK(!s.differ);
     assert_int_equal(s.same_tokens, 3);
     assert_string_equal(s.arm[0].ended, "end of text");
-    s = run("write=a.b", "write=a.b.c", 8); /* the end is a word, too */
+    s = run("write=a.b", "write=a.b.c", 8); /* the end of the text counts as a word */
     CHECK(s.differ);
     assert_int_equal(s.same_tokens, 2);
     assert_int_equal(s.same_bytes, strlen(" a b"));
-    s = run("write=a.b.c.d", "write=a.b.c.e", 3); /* not known: both stopped before */
+    s = run("write=a.b.c.d", "write=a.b.c.e", 3); /* unknown: both stopped before */
     CHECK(!s.differ);
     assert_string_equal(s.arm[0].ended, "limit");
     s = run("write=x", "write=y", 3);
@@ -77,7 +79,7 @@ static void one_that_fails_leaves_the_other(void **state)
     assert_non_null(strstr(s.arm[0].error, "needs 9G"));
     assert_int_equal(s.arm[1].phase, SIDEBYSIDE_DONE);
     assert_string_equal(s.arm[1].text, " a b c");
-    s = run("write=a.b.c.d", "write=a.b.c.d+at=3+do=crash+say=dead", 8); /* killed while it writes */
+    s = run("write=a.b.c.d", "write=a.b.c.d+at=3+do=crash+say=dead", 8); /* killed while it generates */
     assert_int_equal(s.arm[0].phase, SIDEBYSIDE_DONE);
     assert_int_equal(s.arm[0].tokens, 4);
     assert_int_equal(s.arm[1].phase, SIDEBYSIDE_FAILED);
@@ -103,7 +105,9 @@ static void stopping(void **state)
     sidebyside_state(s, &now);
     assert_int_equal(now.arm[0].phase, SIDEBYSIDE_STOPPED);
     assert_int_equal(now.arm[1].phase, SIDEBYSIDE_STOPPED);
-    CHECK(now.arm[0].tokens < 26 && !now.arm[0].works && !now.arm[1].works);
+    CHECK_LT(now.arm[0].tokens, 26);
+    CHECK(!now.arm[0].works);
+    CHECK(!now.arm[1].works);
     sidebyside_close(s);
     CHECK_OK(sidebyside_start(&s, &spec, &why));
     sidebyside_close(s); /* at once */

@@ -97,7 +97,8 @@ static void regression_learns_values(void **state)
     double mean, sd, before, sd_before;
     CHECK_OK(tune_regression_open(&b, &s, 0.5, 0.3, 0.01, &why));
     tune_regression_estimate(b, (int[TUNE_DIMS]){ 2, 1 }, &before, &sd_before);
-    CHECK(before == 0 && fabs(sd_before - sqrt(0.25 + 2 * 0.09 + 1e-4)) < 1e-12);
+    CHECK_NEAR(before, 0, 0);
+    CHECK_LT(fabs(sd_before - sqrt(0.25 + 2 * 0.09 + 1e-4)), 1e-12);
     for (int round = 0; round < 3;
          round++) { /* y = 0.1 + first {0, 0.2, -0.3} + second {0, 0.5}, never (2, 1) */
         tune_regression_add(b, (int[TUNE_DIMS]){ 0, 0 }, 0.1, 0.01);
@@ -106,18 +107,22 @@ static void regression_learns_values(void **state)
         tune_regression_add(b, (int[TUNE_DIMS]){ 0, 1 }, 0.6, 0.01);
     }
     tune_regression_estimate(b, (int[TUNE_DIMS]){ 2, 1 }, &mean, &sd);
-    CHECK(fabs(mean - 0.3) < 0.02 && sd < 0.05 && sd < sd_before / 5);
+    CHECK_LT(fabs(mean - 0.3), 0.02);
+    CHECK_LT(sd, 0.05);
+    CHECK_LT(sd, sd_before / 5);
     tune_regression_free(b);
 }
 
 static void expected_improvement_by_formula(void **state)
 {
     (void)state;
-    CHECK(fabs(expected_improvement(1, 1, 1) - 0.3989422804) < 1e-9); /* sd times the density at 0 */
-    CHECK(fabs(expected_improvement(0, 1, 1) - 0.0833154706) <
-          1e-9); /* by hand: -1 * 0.1586552539 + 0.2419707245 */
-    CHECK(expected_improvement(2, 0, 1.5) == 0.5 && expected_improvement(1, 0, 1.5) == 0);
-    CHECK(expected_improvement(0, 0.1, 10) >= 0 && expected_improvement(0, 0.1, 10) < 1e-12);
+    CHECK_LT(fabs(expected_improvement(1, 1, 1) - 0.3989422804), 1e-9); /* sd times the density at 0 */
+    CHECK_LT(fabs(expected_improvement(0, 1, 1) - 0.0833154706),
+             1e-9); /* by hand: -1 * 0.1586552539 + 0.2419707245 */
+    CHECK_NEAR(expected_improvement(2, 0, 1.5), 0.5, 0);
+    CHECK_NEAR(expected_improvement(1, 0, 1.5), 0, 0);
+    CHECK_LE(0, expected_improvement(0, 0.1, 10));
+    CHECK_LT(expected_improvement(0, 0.1, 10), 1e-12);
 }
 
 static double draw(uint64_t *seed)
@@ -175,7 +180,7 @@ static void search_finds_the_best(void **state)
         good += truth[pick] > top - 0.05;
         tune_regression_free(b);
     }
-    CHECK(good >= ROUNDS * 9 / 10); /* at random 24 of 96 would be within 5 % half of the time */
+    CHECK_LE(ROUNDS * 9 / 10, good); /* at random 24 of 96 would be within 5 % half of the time */
 }
 
 /* Four candidates: the current configuration; a faster one, measured completely; one that is faster still but
@@ -283,7 +288,8 @@ static void disturbances_are_normalized(void **state)
     const struct tune_cell sure = tune_cell_normalize(factor, factor, 10),
                            doubtful = tune_cell_normalize(factor, 1, 10);
     CHECK_NEAR(sure.ln_normalized, log(rate), 1e-9);
-    CHECK(sure.sd == 0 && sure.rate == 10);
+    CHECK_NEAR(sure.sd, 0, 0);
+    CHECK_NEAR(sure.rate, 10, 0);
     CHECK_NEAR(doubtful.ln_normalized, 0.5 * log(rate * 10), 1e-9); /* halfway */
     CHECK_NEAR(doubtful.sd, log(rate / 10) / sqrt(12), 1e-9);
     gguf_close(task.file);
@@ -301,7 +307,9 @@ static void uncertain_cells_have_less_weight(void **state)
     struct tune_cell cell[] = { { 100, 3, 0 }, { 100, 3, 0 }, { 60, 2.7, 0.2 }, { 100, 3, 0 } };
     const struct tune_timing seen = tune_timing_combine(&t.noise, cell, 4);
     CHECK_NEAR(seen.rate, 90, 1e-9);
-    CHECK(fabs(log(seen.normalized_rate) - 3) < 0.002 && seen.sd > 0.02 && seen.sd < 0.03);
+    CHECK_LT(fabs(log(seen.normalized_rate) - 3), 0.002);
+    CHECK_LT(0.02, seen.sd);
+    CHECK_LT(seen.sd, 0.03);
     cell[2].sd = 0;
     const struct tune_timing blind = tune_timing_combine(&t.noise, cell, 4);
     CHECK_NEAR(log(blind.normalized_rate), 2.925, 1e-9);
@@ -316,8 +324,11 @@ static void uncertain_cells_have_less_weight(void **state)
         assert_int_equal(c.timings, i + 1);
         CHECK(!i || c.normalized_sd < sd);
     }
-    CHECK(t.noise.dispersion > 2 && c.normalized_rate > 20.4 && c.normalized_rate < 21.4 && c.rate == 20);
-    CHECK(c.normalized_sd > 0.02 / sqrt(8) * 1.2);
+    CHECK_LT(2, t.noise.dispersion);
+    CHECK_LT(20.4, c.normalized_rate);
+    CHECK_LT(c.normalized_rate, 21.4);
+    CHECK_NEAR(c.rate, 20, 0);
+    CHECK_LT(0.02 / sqrt(8) * 1.2, c.normalized_sd);
 }
 
 int main(void)

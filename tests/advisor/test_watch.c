@@ -1,9 +1,9 @@
-/* Proves: sensors become signals as promised (the tighter of two limits, each GPU by itself, nothing of our
- * own load); a watch learns what is usual, fires when a round is slower than that or than its baseline,
- * measures twice first, tells it once however often it restarts, and ends it; failures, postponements and
- * stops are told apart and leave no half run; a rollback happens only where the champion is faster now, keeps
- * the file before, and is judged by the next round; notices wait in order for their receiver; documents have
- * their promised fields. */
+/* Proves: sensors become signals (the tighter of two limits, one per GPU, without our own load); a watch
+ * learns usual values, fires when a round is slower than them or than its baseline, measures twice first,
+ * reports an alert once in spite of restarts, and ends it; failures, postponements and stops are
+ * distinguished and leave no half-finished run; a rollback happens only if the champion is faster now, keeps
+ * the previous file, and is evaluated in the next round; notices wait in order for their receiver; documents
+ * have their fields. */
 #include <math.h>
 
 #include "advisor/watch/parts.h"
@@ -23,7 +23,7 @@ struct bench {
     struct watch *w;
 };
 
-static void hear(void *ctx, const struct watch_event *e)
+static void event_record(void *ctx, const struct watch_event *e)
 {
     struct bench *b = ctx;
     b->counts[e->kind]++;
@@ -37,7 +37,7 @@ static bool proceed(void *ctx)
     return !((struct bench *)ctx)->stop;
 }
 
-static void all_off_but(struct alert_rules *r, const char *first, const char *second)
+static void rules_enable_only(struct alert_rules *r, const char *first, const char *second)
 {
     alert_rules_default(r);
     for (int i = 0; i < ALERT_COUNT; i++)
@@ -62,7 +62,8 @@ static int bench_open(void **state)
                                    .repetitions = 3,
                                    .once = true,
                                    .even_if_busy = true };
-    all_off_but(&b->o.rules, "performance", "errors"); /* what the machine of the test does is not tested */
+    rules_enable_only(&b->o.rules, "performance",
+                      "errors"); /* the state of the test machine does not matter */
     b->item.config = fake_config("rate=1000+noise=0.001");
     if (workload_parse(&b->item.workload, "tg8", &why)) return -1;
     *state = b;
@@ -84,7 +85,7 @@ static struct watch_summary round_of(struct bench *b)
 {
     struct err why;
     struct watch_summary s;
-    const struct watch_host host = { b, hear, proceed };
+    const struct watch_host host = { b, event_record, proceed };
     memset(b->counts, 0, sizeof b->counts);
     str_clear(&b->said);
     CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
@@ -94,7 +95,7 @@ static struct watch_summary round_of(struct bench *b)
     return s;
 }
 
-static void heard(struct bench *b, const char *what)
+static void expect_event(struct bench *b, const char *what)
 {
     if (!strstr(str_text(&b->said), what)) fail_msg("'%s' was not said:\n%s", what, str_text(&b->said));
 }
@@ -128,7 +129,7 @@ static const char SUBJECT_OF_ITEM[] = "fake:rate=1000+noise=0.001 tg8 default";
 
 /* ---------------------------------------------------------------- sensors */
 
-static double value_of(const struct sense *s, int n, enum signal_id signal, const char *subject)
+static double value_of(const struct signal_value *s, int n, enum signal_id signal, const char *subject)
 {
     for (int i = 0; i < n; i++)
         if (s[i].signal == signal && !strcmp(s[i].subject, subject)) return s[i].value;
@@ -138,7 +139,7 @@ static double value_of(const struct sense *s, int n, enum signal_id signal, cons
 static void sensors_become_signals(void **state)
 {
     (void)state;
-    struct sense out[SENSES_MAX];
+    struct signal_value out[SIGNAL_VALUES_MAX];
     struct gpu_reading gpu[2] = { { .index = 0,
                                     .busy_ratio = 0.5,
                                     .mem_used_bytes = 3e9,
@@ -156,62 +157,73 @@ static void sensors_become_signals(void **state)
                                     .ecc_uncorrected = 2,
                                     .throttle_known = true,
                                     .throttle_reasons = GPU_THROTTLE_HW_THERMAL } };
-    struct senses in = { .gpu = gpu, .gpus = 2, .disk_free_bytes = 5e9, .stale_s = NAN };
+    struct sensor_state in = { .gpu = gpu, .gpus = 2, .disk_free_bytes = 5e9, .stale_s = NAN };
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) in.row[i] = NAN;
-    int n = senses_read(&in, out);
-    CHECK(n <= SENSES_MAX && isnan(value_of(out, n, SIGNAL_MEMORY, "")));
+    int n = signals_from_sensors(&in, out);
+    CHECK_LE(n, SIGNAL_VALUES_MAX);
+    CHECK(isnan(value_of(out, n, SIGNAL_MEMORY, "")));
     in.row[METRIC_MEM_USED] = 6e9;
     in.row[METRIC_MEM_AVAILABLE] = 2e9;
     in.row[METRIC_CPU_BUSY] = 0.4;
     in.row[METRIC_CPU_STEAL] = 0.01;
-    n = senses_read(&in, out);
+    n = signals_from_sensors(&in, out);
     CHECK_NEAR(value_of(out, n, SIGNAL_MEMORY, ""), 0.75, 1e-12);
     CHECK_NEAR(value_of(out, n, SIGNAL_BUSY, ""), 0.4, 1e-12);
     CHECK_NEAR(value_of(out, n, SIGNAL_STEAL, ""), 0.01, 1e-12);
     CHECK_NEAR(value_of(out, n, SIGNAL_DISK, ""), 5e9, 1);
-    in.row[METRIC_CGROUP_MEM_USED] = 0.95e9; /* a container's own limit is nearer */
+    in.row[METRIC_CGROUP_MEM_USED] = 0.95e9; /* the container's own limit is tighter */
     in.row[METRIC_CGROUP_MEM_LIMIT] = 1e9;
     in.row[METRIC_CGROUP_CPU] = 1.8;
     in.row[METRIC_CGROUP_CPU_LIMIT] = 2;
-    n = senses_read(&in, out);
+    n = signals_from_sensors(&in, out);
     CHECK_NEAR(value_of(out, n, SIGNAL_MEMORY, ""), 0.95, 1e-12);
     CHECK_NEAR(value_of(out, n, SIGNAL_BUSY, ""), 0.9, 1e-12);
 
     CHECK_NEAR(value_of(out, n, SIGNAL_GPU_MEMORY, "gpu0"), 0.75, 1e-12);
-    CHECK(value_of(out, n, SIGNAL_GPU_THROTTLE, "gpu0") == 0); /* idle and a power limit are none */
+    /* idle and power cap do not count as throttling */
+    CHECK(value_of(out, n, SIGNAL_GPU_THROTTLE, "gpu0") == 0);
     CHECK(value_of(out, n, SIGNAL_GPU_POWER_CAP, "gpu0") == 1);
-    CHECK(isnan(value_of(out, n, SIGNAL_GPU_ECC, "gpu0")) && value_of(out, n, SIGNAL_GPU_LOST, "gpu0") == 0);
-    CHECK(value_of(out, n, SIGNAL_GPU_THROTTLE, "gpu1") == 1 &&
-          value_of(out, n, SIGNAL_GPU_ECC, "gpu1") == 2);
-    CHECK(isnan(value_of(out, n, SIGNAL_GPU_MEMORY, "gpu1")) &&
-          value_of(out, n, SIGNAL_GPU_LOST, "gpu1") == 1);
-    in.measuring = true; /* our own load is no news */
-    n = senses_read(&in, out);
-    CHECK(isnan(value_of(out, n, SIGNAL_BUSY, "")) && isnan(value_of(out, n, SIGNAL_GPU_BUSY, "gpu0")));
+    CHECK(isnan(value_of(out, n, SIGNAL_GPU_ECC, "gpu0")));
+    CHECK(value_of(out, n, SIGNAL_GPU_LOST, "gpu0") == 0);
+    CHECK(value_of(out, n, SIGNAL_GPU_THROTTLE, "gpu1") == 1);
+    CHECK(value_of(out, n, SIGNAL_GPU_ECC, "gpu1") == 2);
+    CHECK(isnan(value_of(out, n, SIGNAL_GPU_MEMORY, "gpu1")));
+    CHECK(value_of(out, n, SIGNAL_GPU_LOST, "gpu1") == 1);
+    in.measuring = true; /* our own load is ignored */
+    n = signals_from_sensors(&in, out);
+    CHECK(isnan(value_of(out, n, SIGNAL_BUSY, "")));
+    CHECK(isnan(value_of(out, n, SIGNAL_GPU_BUSY, "gpu0")));
     CHECK_NEAR(value_of(out, n, SIGNAL_MEMORY, ""), 0.95, 1e-12);
 }
 
-static void a_suggestion_counts(void **state)
+static void the_suggestion_is_computed(void **state)
 {
     (void)state;
     char buf[192];
     CHECK(strstr(scale_suggestion(0.91, NAN, buf, sizeof buf), "91 % busy: about 1.4 times"));
-    CHECK(strstr(scale_suggestion(0.91, 0.5, buf, sizeof buf), "waiting: about 2.1 times"));
+    CHECK(strstr(scale_suggestion(0.91, 0.5, buf, sizeof buf), "wait for CPUs: about 2.1 times"));
 }
 
 /* ---------------------------------------------------------------- rounds */
 
-static void it_learns_what_is_usual(void **state)
+static void usual_values_are_learned(void **state)
 {
     struct bench *b = *state;
     struct watch_summary s = round_of(b);
-    CHECK(s.rounds == 1 && s.measured == 1 && s.unjudged == 1 && !s.failed && !s.postponed);
-    heard(b, "nothing to compare with yet");
-    CHECK(s.highest == -1);
+    CHECK_NEAR(s.rounds, 1, 0);
+    CHECK_NEAR(s.measured, 1, 0);
+    CHECK_NEAR(s.unjudged, 1, 0);
+    CHECK(!s.failed);
+    CHECK(!s.postponed);
+    expect_event(b, "nothing to compare with yet");
+    CHECK_NEAR(s.highest, -1, 0);
     s = round_of(b);
-    CHECK(s.measured == 1 && !s.unjudged && s.highest == -1);
-    heard(b, "against its first rounds");
-    CHECK(!b->counts[WATCH_FIRING] && !b->counts[WATCH_TROUBLE]);
+    CHECK_NEAR(s.measured, 1, 0);
+    CHECK(!s.unjudged);
+    CHECK_NEAR(s.highest, -1, 0);
+    expect_event(b, "against its own first rounds");
+    CHECK(!b->counts[WATCH_FIRING]);
+    CHECK(!b->counts[WATCH_TROUBLE]);
 }
 
 static void a_slow_round_fires_once_and_ends(void **state)
@@ -220,16 +232,22 @@ static void a_slow_round_fires_once_and_ends(void **state)
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
     struct watch_summary s = round_of(b);
-    CHECK(s.highest == GRADE_WARNING && b->counts[WATCH_FIRING] == 1 && firing(b) == 1);
-    heard(b, "firing performance fake:rate=1000");
-    heard(b, "performance is 33.3 % below its baseline (limit 20 %)");
+    CHECK_EQ(s.highest, GRADE_WARNING);
+    CHECK_NEAR(b->counts[WATCH_FIRING], 1, 0);
+    CHECK_NEAR(firing(b), 1, 0);
+    expect_event(b, "firing performance fake:rate=1000");
+    expect_event(b, "performance is 33.3 % below its baseline (limit 20 %)");
     s = round_of(b); /* a restart */
-    CHECK(s.highest == GRADE_WARNING && !b->counts[WATCH_FIRING] && !b->counts[WATCH_RESOLVED]);
-    heard(b, "1 still fire");
+    CHECK_EQ(s.highest, GRADE_WARNING);
+    CHECK(!b->counts[WATCH_FIRING]);
+    CHECK(!b->counts[WATCH_RESOLVED]);
+    expect_event(b, "1 still firing");
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1000));
     s = round_of(b);
-    CHECK(s.highest == -1 && b->counts[WATCH_RESOLVED] == 1 && firing(b) == 0);
-    heard(b, "over, now ");
+    CHECK_NEAR(s.highest, -1, 0);
+    CHECK_NEAR(b->counts[WATCH_RESOLVED], 1, 0);
+    CHECK_NEAR(firing(b), 0, 0);
+    expect_event(b, "resolved, now ");
 }
 
 static void forgetting_learns_anew(void **state)
@@ -239,29 +257,30 @@ static void forgetting_learns_anew(void **state)
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
     b->o.forget = true;
     const struct watch_summary s = round_of(b);
-    CHECK(s.unjudged == 1 && s.highest == -1);
+    CHECK_NEAR(s.unjudged, 1, 0);
+    CHECK_NEAR(s.highest, -1, 0);
 }
 
-static void what_is_not_watched_any_more_ends(void **state)
+static void alerts_of_removed_workloads_end(void **state)
 {
     struct bench *b = *state;
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
     round_of(b);
-    CHECK(firing(b) == 1);
+    CHECK_NEAR(firing(b), 1, 0);
     b->item.config = fake_config("rate=1001");
     b->o.webhook = "http://127.0.0.1:1/none";
     round_of(b);
-    CHECK(firing(b) == 0);
+    CHECK_NEAR(firing(b), 0, 0);
     struct db *d;
     struct err why;
     struct alert_row *rows;
     int n;
     CHECK_OK(db_open(&d, b->db, &why));
     CHECK_OK(db_alert_list(d, NULL, false, 10, &rows, &n, &why));
-    CHECK(n == 1);
-    assert_string_equal(rows[0].ended, "not watched any more");
-    assert_int_equal(db_notice_count(d, NULL), 1); /* who was told that it fires is told that it is over */
+    CHECK_NEAR(n, 1, 0);
+    assert_string_equal(rows[0].ended, "its workload is not watched any more");
+    assert_int_equal(db_notice_count(d, NULL), 1); /* the receiver of the firing notice also gets its end */
     free(rows);
     db_close(d);
 }
@@ -275,22 +294,24 @@ static void set_baseline(struct bench *b, const char *line, double value)
     snprintf(b->item.baseline.machine, sizeof b->item.baseline.machine, "%s", b->machine.id);
 }
 
-static void a_baseline_is_what_it_is_compared_with(void **state)
+static void the_baseline_is_the_reference(void **state)
 {
     struct bench *b = *state;
     set_baseline(b, "model=fake:rate=1000+noise=0.001", 4000);
     struct watch_summary s = round_of(b);
-    CHECK(s.highest == GRADE_WARNING && !s.unjudged);
-    heard(b, "-75");
-    heard(b, "against baseline best");
+    CHECK_EQ(s.highest, GRADE_WARNING);
+    CHECK(!s.unjudged);
+    expect_event(b, "-75");
+    expect_event(b, "against baseline best");
     b->item.baseline.value = 990;
     s = round_of(b);
-    CHECK(s.highest == -1);
+    CHECK_NEAR(s.highest, -1, 0);
     snprintf(b->item.baseline.machine, sizeof b->item.baseline.machine,
-             "elsewhere"); /* another machine's number */
+             "elsewhere"); /* a value of another machine */
     b->item.baseline.value = 4000;
     s = round_of(b);
-    CHECK(s.highest == -1 && s.unjudged == 1);
+    CHECK_NEAR(s.highest, -1, 0);
+    CHECK_NEAR(s.unjudged, 1, 0);
 }
 
 static void failures_are_counted(void **state)
@@ -298,11 +319,14 @@ static void failures_are_counted(void **state)
     struct bench *b = *state;
     b->item.config = fake_config("rate=1000+at=4+do=crash");
     struct watch_summary s = round_of(b);
-    CHECK(s.failed == 1 && !s.measured && s.highest == GRADE_WARNING);
-    heard(b, "firing errors: 100 % of the last measurements failed");
-    b->item.config = fake_config("open=fit"); /* cannot even be loaded */
+    CHECK_NEAR(s.failed, 1, 0);
+    CHECK(!s.measured);
+    CHECK_EQ(s.highest, GRADE_WARNING);
+    expect_event(b, "firing errors: 100 % of the last measurements failed");
+    b->item.config = fake_config("open=fit"); /* the model cannot be loaded */
     s = round_of(b);
-    CHECK(s.failed == 1 && b->counts[WATCH_FAILED] == 1);
+    CHECK_NEAR(s.failed, 1, 0);
+    CHECK_NEAR(b->counts[WATCH_FAILED], 1, 0);
     struct db *d;
     struct err why;
     struct run_row *runs;
@@ -319,7 +343,7 @@ static void failures_are_counted(void **state)
     db_close(d);
 }
 
-static void another_measurement_comes_first(void **state)
+static void another_measurement_postpones_the_round(void **state)
 {
     struct bench *b = *state;
     struct db *d;
@@ -327,13 +351,16 @@ static void another_measurement_comes_first(void **state)
     CHECK_OK(db_open(&d, b->db, &why));
     CHECK_OK(db_run_lock(d, 1, &why));
     const struct watch_summary s = round_of(b);
-    CHECK(s.postponed == 1 && !s.measured && !s.rounds);
-    heard(b, "another measurement runs");
+    CHECK_NEAR(s.postponed, 1, 0);
+    CHECK(!s.measured);
+    CHECK(!s.rounds);
+    expect_event(b, "another measurement is running");
     struct watch *second;
-    const struct watch_host host = { b, hear, proceed };
+    const struct watch_host host = { b, event_record, proceed };
     db_unlock(d);
     CHECK_OK(db_watch_lock(d, &why));
-    CHECK(watch_open(&second, &b->o, &host, &why) == ERR_USAGE && !second);
+    CHECK_EQ(watch_open(&second, &b->o, &host, &why), ERR_USAGE);
+    CHECK(!second);
     db_close(d);
 }
 
@@ -350,12 +377,13 @@ static void a_stop_leaves_no_half_run(void **state)
     struct db *d;
     struct run_row *runs;
     int n;
-    const struct watch_host host = { b, hear, stop_in_the_cell };
+    const struct watch_host host = { b, event_record, stop_in_the_cell };
     b->item.config = fake_config("rate=1000+sleep_ms=2000");
     CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
     CHECK(!watch_step(b->w));
     watch_close(b->w);
-    CHECK(!b->counts[WATCH_FAILED] && !b->counts[WATCH_FIRING]);
+    CHECK(!b->counts[WATCH_FAILED]);
+    CHECK(!b->counts[WATCH_FIRING]);
     CHECK_OK(db_open(&d, b->db, &why));
     CHECK_OK(db_run_list(d, NULL, 10, &runs, &n, &why));
     for (int i = 0; i < n; i++) {
@@ -369,12 +397,12 @@ static void a_stop_leaves_no_half_run(void **state)
 static void quality_beyond_its_limit_fires(void **state)
 {
     struct bench *b = *state;
-    all_off_but(&b->o.rules, "quality", "quality");
+    rules_enable_only(&b->o.rules, "quality", "quality");
     b->item.config = fake_config("rate=1000+kld=0.2+kld_se=0.01");
     b->o.reference = "model=fake:rate=1";
     struct watch_summary s = round_of(b);
-    CHECK(s.highest == GRADE_WARNING);
-    heard(b, "KL divergence from the reference is 0.2 nats");
+    CHECK_EQ(s.highest, GRADE_WARNING);
+    expect_event(b, "KL divergence from the reference is 0.2 nats");
 }
 
 /* ---------------------------------------------------------------- rollback */
@@ -407,14 +435,15 @@ static void a_rollback_where_it_helps(void **state)
     b->o.rollback = path;
     struct watch_summary s = round_of(b);
     CHECK(s.highest == GRADE_CRITICAL || s.highest == GRADE_WARNING);
-    heard(b, "rolled back to model=fake:rate=1000,threads=1: it is 150 %");
+    expect_event(b, "rolled back to model=fake:rate=1000,threads=1: it is 150 %");
     says(path, "threads=1");
     says(previous, "# mine\nmodel=fake:rate=400,threads=2\n");
     s = round_of(b);
-    heard(b, "the rollback helped: +150");
-    CHECK(s.highest == -1 && firing(b) == 0); /* the slow config's alert ended with it */
+    expect_event(b, "the rollback helped: +150");
+    CHECK_NEAR(s.highest, -1, 0);
+    CHECK_NEAR(firing(b), 0, 0); /* the slow config's alert ended with it */
     round_of(b);
-    CHECK(!b->counts[WATCH_ROLLBACK]); /* said once */
+    CHECK(!b->counts[WATCH_ROLLBACK]); /* reported once */
 }
 
 static void no_rollback_where_the_machine_is_slow(void **state)
@@ -426,9 +455,9 @@ static void no_rollback_where_the_machine_is_slow(void **state)
     set_baseline(b, "model=fake:rate=404,threads=1", 1000);
     b->o.rollback = path;
     round_of(b);
-    heard(b, "not rolled back: the champion");
+    expect_event(b, "not rolled back: the champion");
     says(path, "threads=2");
-    CHECK(firing(b) >= 1);
+    CHECK_LE(1, firing(b));
 }
 
 static void rollbacks_that_cannot_be_are_refused(void **state)
@@ -437,14 +466,16 @@ static void rollbacks_that_cannot_be_are_refused(void **state)
     struct err why;
     struct watch *w;
     char path[300];
-    const struct watch_host host = { b, hear, proceed };
+    const struct watch_host host = { b, event_record, proceed };
     snprintf(path, sizeof path, "%s/none.conf", b->dir);
     b->o.rollback = path;
-    CHECK(watch_open(&w, &b->o, &host, &why) == ERR_USAGE && strstr(why.message, "baseline set"));
+    CHECK_EQ(watch_open(&w, &b->o, &host, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "baseline set"));
     set_baseline(b, "threads=1", 1000);
-    CHECK(watch_open(&w, &b->o, &host, &why) == ERR_IO);
+    CHECK_EQ(watch_open(&w, &b->o, &host, &why), ERR_IO);
     write_file(path, "# nothing\n\n");
-    CHECK(watch_open(&w, &b->o, &host, &why) == ERR_FORMAT && strstr(why.message, "no config line"));
+    CHECK_EQ(watch_open(&w, &b->o, &host, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "expected a config line"));
 }
 
 /* ---------------------------------------------------------------- telling others */
@@ -458,41 +489,44 @@ static void notices_wait_for_their_receiver(void **state)
     bool found;
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
-    b->o.webhook = "http://127.0.0.1:1/none"; /* nobody listens on port 1 */
+    b->o.webhook = "http://127.0.0.1:1/none"; /* no server listens on port 1 */
     round_of(b);
-    CHECK(b->counts[WATCH_NOTICE] == 1);
-    heard(b, "the webhook cannot be told now");
+    CHECK_NEAR(b->counts[WATCH_NOTICE], 1, 0);
+    expect_event(b, "the webhook does not accept notices");
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1000));
     round_of(b);
-    heard(b, "1 notices wait");
+    expect_event(b, "1 notices wait");
     CHECK_OK(db_open(&d, b->db, &why));
     assert_int_equal(db_notice_count(d, b->o.webhook), 2);
     CHECK_OK(db_notice_next(d, b->o.webhook, INT64_MAX, &n, &found, &why));
-    CHECK(found && strstr(n.body, "\"status\":\"firing\"") && n.attempts >= 1);
+    CHECK(found);
+    CHECK(strstr(n.body, "\"status\":\"firing\""));
+    CHECK_LE(1, n.attempts);
     notice_row_free(&n);
     db_close(d);
 }
 
-/* A database that does not take an alert: told at once instead, and what cannot be is said to be lost. */
-static void an_alert_that_cannot_be_kept_is_told_at_once(void **state)
+/* The database refuses an alert: the notice is sent at once, and a failure to send it is reported. */
+static void an_alert_that_cannot_be_stored_is_sent_at_once(void **state)
 {
     struct bench *b = *state;
     struct db *d;
     struct err why;
     struct alert_row other = { .name = "performance", .grade = "warning", .since_ms = 1 };
-    const struct watch_host host = { b, hear, proceed };
+    const struct watch_host host = { b, event_record, proceed };
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
     b->o.webhook = "http://127.0.0.1:1/none";
     CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
-    CHECK_OK(db_open(&d, b->db, &why)); /* somebody else's row stands in the way */
+    CHECK_OK(db_open(&d, b->db, &why)); /* a row with the same id is in the way */
     snprintf(other.machine, sizeof other.machine, "%s", b->machine.id);
     snprintf(other.subject, sizeof other.subject, "%s", SUBJECT_OF_ITEM);
     CHECK_OK(db_alert_begin(d, &other, NULL, 0, &why));
     watch_step(b->w);
     watch_close(b->w);
-    CHECK(b->counts[WATCH_FIRING] == 1 && b->counts[WATCH_TROUBLE] == 1);
-    heard(b, "neither be kept nor told, it is lost: cannot reach");
+    CHECK_NEAR(b->counts[WATCH_FIRING], 1, 0);
+    CHECK_NEAR(b->counts[WATCH_TROUBLE], 1, 0);
+    expect_event(b, "neither be stored nor sent, and is lost: cannot reach");
     db_close(d);
 }
 
@@ -512,7 +546,8 @@ static void documents_have_their_fields(void **state)
     assert_string_equal(json_get_str(o, "summary", ""), "gpu0: 95 % of it");
     assert_string_equal(json_get_str(o, "since", ""), "2023-11-14T22:13:20Z");
     assert_string_equal(json_get_str(o, "suggestion", ""), "more of it");
-    CHECK(json_get_num(o, "value", NAN) == 0.95 && json_is_null(json_object_get(o, "ended")));
+    CHECK(json_get_num(o, "value", NAN) == 0.95);
+    CHECK(json_is_null(json_object_get(o, "ended")));
     json_t *labels = json_object_get(o, "labels");
     assert_string_equal(json_get_str(labels, "alertname", ""), "QdynoGpuMemory");
     assert_string_equal(json_get_str(labels, "host", ""), "box");
@@ -521,7 +556,7 @@ static void documents_have_their_fields(void **state)
     struct alert_row rows[3] = { row, row, row };
     const int64_t now = row.since_ms + 3600000;
     rows[1].ended_ms = now - 60000;
-    rows[2].ended_ms = now - 3000000; /* long over */
+    rows[2].ended_ms = now - 3000000; /* ended long ago */
     o = alertmanager_document(&m, rows, 3, now);
     assert_int_equal(json_array_size(o), 2);
     assert_string_equal(json_get_str(json_array_get(o, 0), "startsAt", ""), "2023-11-14T22:13:20Z");
@@ -530,35 +565,36 @@ static void documents_have_their_fields(void **state)
     json_decref(o);
 }
 
-static void the_last_values_are_told(void **state)
+static void the_latest_values_are_exported(void **state)
 {
     struct bench *b = *state;
     struct db *d;
     struct err why;
     struct exposition e = { 0 };
-    struct watch_told told = { 0 };
+    struct watch_export told = { 0 };
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
     round_of(b);
     CHECK_OK(db_open(&d, b->db, &why));
     struct family_sink sink = exposition_sink(&e);
-    CHECK_OK(watch_told_read(&told, d, b->machine.id, &why));
-    watch_told_tell(&told, &sink);
+    CHECK_OK(watch_export_read(&told, d, b->machine.id, &why));
+    watch_export_write(&told, &sink);
     CHECK(!e.bad.code);
     const char *page = str_text(&e.text);
     const char *ratio = strstr(
         page, "qdyno_watch_performance_ratio{subject=\"fake:rate=1000+noise=0.001 tg8 default\"} 0.66");
     if (!ratio) fail_msg("%s", page);
     CHECK(strstr(page, "qdyno_watch_alert_firing{alert=\"performance\",severity=\"warning\""));
-    CHECK(strstr(page, "\nqdyno_watch_errors_ratio 0\n") &&
-          strstr(page, "\nqdyno_watch_notices_waiting 0\n"));
+    CHECK(strstr(page, "\nqdyno_watch_errors_ratio 0\n"));
+    CHECK(strstr(page, "\nqdyno_watch_notices_waiting 0\n"));
     CHECK(strstr(page, "\nqdyno_watch_last_success_timestamp_seconds 1"));
     exposition_free(&e);
     e = (struct exposition){ 0 };
     sink = exposition_sink(&e);
-    CHECK_OK(watch_told_read(&told, d, "another", &why)); /* no watch there: nothing is told */
-    watch_told_tell(&told, &sink);
-    watch_told_free(&told);
+    /* no watch on this machine: nothing is exported */
+    CHECK_OK(watch_export_read(&told, d, "another", &why));
+    watch_export_write(&told, &sink);
+    watch_export_free(&told);
     assert_string_equal(str_text(&e.text), "");
     exposition_free(&e);
     db_close(d);
@@ -569,23 +605,23 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, bench_open, bench_close)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sensors_become_signals),
-        cmocka_unit_test(a_suggestion_counts),
-        T(it_learns_what_is_usual),
+        cmocka_unit_test(the_suggestion_is_computed),
+        T(usual_values_are_learned),
         T(a_slow_round_fires_once_and_ends),
         T(forgetting_learns_anew),
-        T(what_is_not_watched_any_more_ends),
-        T(a_baseline_is_what_it_is_compared_with),
+        T(alerts_of_removed_workloads_end),
+        T(the_baseline_is_the_reference),
         T(failures_are_counted),
-        T(another_measurement_comes_first),
+        T(another_measurement_postpones_the_round),
         T(a_stop_leaves_no_half_run),
         T(quality_beyond_its_limit_fires),
         T(a_rollback_where_it_helps),
         T(no_rollback_where_the_machine_is_slow),
         T(rollbacks_that_cannot_be_are_refused),
         T(notices_wait_for_their_receiver),
-        T(an_alert_that_cannot_be_kept_is_told_at_once),
+        T(an_alert_that_cannot_be_stored_is_sent_at_once),
         cmocka_unit_test(documents_have_their_fields),
-        T(the_last_values_are_told),
+        T(the_latest_values_are_exported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,17 +120,17 @@ status_in "0 1 2 3" replay "$id" --budget 4s -o json &&
 [ "$(sql "SELECT count(DISTINCT seed) FROM run WHERE id IN ($id, $id + 1)")" = 1 ] || fail "the replay has another seed"
 runs=$(sql 'SELECT count(*) FROM run')
 printf x >>"$MODEL_COPY"
-expect 5 replay "$id" && says err 'is not the model it was'
+expect 5 replay "$id" && says err 'is another model than before'
 mv "$MODEL_COPY" "$T/elsewhere.gguf"
-expect 5 replay "$id" && says err 'gone or cannot be read'
+expect 5 replay "$id" && says err 'missing or cannot be read'
 [ "$(sql 'SELECT count(*) FROM run')" = "$runs" ] || fail "a refused replay left a run behind"
 
 # ---- baselines
 expect 0 synth --shape tiny -R f32 "$T/champion.gguf" && expect 0 synth --shape tiny -R q8_0 "$T/other.gguf"
 expect 0 baseline set release -m "$T/champion.gguf" -w tg8 --margin 2% -o json &&
   json 'd["rows"][0]["config"] == "default" and d["rows"][0]["margin_ratio"] == 0.02 and len(d["rows"][0]["model_sha256"]) == 64'
-expect 4 baseline check && says err 'the champion of .release. itself'
-expect 4 baseline check "model=$T/champion.gguf" && says err 'the champion of .release. itself'
+expect 4 baseline check && says err 'equals the champion of .release.'
+expect 4 baseline check "model=$T/champion.gguf" && says err 'equals the champion of .release.'
 status_in "0 1 2 3" baseline check threads=1 --budget 4s -o json &&
   json 'd["schema"] == "qdyno.baseline_check/1" and d["baseline"]["name"] == "release" and d["verdict"]' &&
   json '[r["config"] for r in d["rows"]] == ["default", "threads=1"]'
@@ -139,7 +139,7 @@ status_in "0 1 2 3" baseline check release -m "$T/other.gguf" --budget 4s -o jso
 expect 0 baseline set nightly "$id" -o json && json 'd["rows"][0]["run"] == '"$id"' and d["rows"][0]["metric"] == "decode_tok_s" and d["rows"][0]["value"] > 0'
 expect 0 baseline set nightly "$id" --arm B -o json && json '"precision=highest" in d["rows"][0]["config"]'
 expect 0 baseline list -o json && json '[r["name"] for r in d["rows"]] == ["nightly", "release"]'
-expect 5 baseline check nightly && says err 'gone or cannot be read' # its model was moved
+expect 5 baseline check nightly && says err 'missing or cannot be read' # its model was moved
 expect 4 baseline check && says err 'one of nightly, release'
 expect 4 baseline check weekly && says err "no baseline 'weekly'"
 expect 4 baseline set x 9999 && says err 'no run 9999'

@@ -52,10 +52,10 @@ else
   [ ! -e "$T/mix.conf" ] && [ ! -e "$T/mix.gguf" ] || fail "a recipe that is not better was written"
 fi
 expect 4 recipe --kld 0.1 --size 3M && says err 'one target'
-expect 4 recipe --like q4_K -C q8_0 && says err 'searched for'
+expect 4 recipe --like q4_K -C q8_0 && says err 'search looks for'
 expect 6 recipe --size 100K --formats q2_K --windows 2 --check-windows 2 -c 64 --budget 20s && says err 'limit'
 "$QDYNO" synth --shape tiny -R q8_0 "$T/q8.gguf" >/dev/null 2>&1
-expect 4 recipe -m "$T/q8.gguf" --like q4_0 && says err 'quantized already'
+expect 4 recipe -m "$T/q8.gguf" --like q4_0 && says err 'already quantized'
 
 # an artificially slow level: the governor must leave it and print the effect
 expect 0 govern handicap=100,threads=1 q4_0,threads=1 --rule decode=1000000 -n 9 -w tg8 -o json &&

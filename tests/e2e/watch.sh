@@ -30,10 +30,10 @@ expect 4 watch --once --alerts "$T/bad" && says err 'line 1'
 
 # ---- --once
 expect 2 "${watch[@]}" --once -w tg16 && says out 'nothing to compare with yet'
-expect 0 "${watch[@]}" --once -w tg16 --alert performance=99% && says out 'against its first rounds'
+expect 0 "${watch[@]}" --once -w tg16 --alert performance=99% && says out 'against its own first rounds'
 expect 1 "${watch[@]}" --once -w tg16 --alert memory=1% --alert performance=99% && says out 'firing +warning: memory: .* of memory is in use \(limit 1 %\)'
 expect 1 "${watch[@]}" --once --alert memory=1% && ! grep -q ' firing ' "$T/out" || fail "a second run tells again"
-expect 0 "${watch[@]}" --once && says out 'resolved .*memory: switched off' && says out '0 still fire'
+expect 0 "${watch[@]}" --once && says out 'resolved .*memory: switched off' && says out '0 still firing'
 expect 0 watch --list -o json && json 'len(d["rows"]) == 1 and d["rows"][0]["alert"] == "memory" and d["rows"][0]["reason"] == "switched off"'
 expect 0 history -o json && json 'all(r["kind"] == "watch" and r["state"] == "done" for r in d["rows"]) and len(d["rows"]) == 3'
 
@@ -41,7 +41,7 @@ expect 0 history -o json && json 'all(r["kind"] == "watch" and r["state"] == "do
 if have python3; then
   port=$(free_port)
   hook=http://127.0.0.1:$port/hook
-  expect 1 "${watch[@]}" --once --alert memory=1% --webhook "$hook" && says out 'cannot be told now'
+  expect 1 "${watch[@]}" --once --alert memory=1% --webhook "$hook" && says out 'does not accept notices'
   expect 0 "${watch[@]}" --once --alert memory=100% --webhook "$hook" && says out 'resolved .*memory'
   cat >"$T/hook.py" <<'PY'
 import http.server, json, sys

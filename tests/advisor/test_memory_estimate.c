@@ -1,5 +1,6 @@
-/* Proves: a ledger adds up what is worked by hand: shared heads, windows, experts of which some work on a
- * token; of a shape that is no file; and agrees with the loader's own plan where there is one. */
+/* Proves: the memory estimate equals sums worked by hand (shared heads, sliding windows, experts of which
+ * some are active per token), also for a shape without a file, and agrees with the loader's own plan where
+ * there is one. */
 #include "tests/advisor/shape_file.h"
 #include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
@@ -37,7 +38,7 @@ static const struct shape_file SHAPE = { .arch = "llama",
                                          .vocab = 1000,
                                          .ctx = 2048 };
 
-static struct memory_estimate ledger_of(const char *path, const struct shape_file *s, int64_t ctx)
+static struct memory_estimate estimate_of(const char *path, const struct shape_file *s, int64_t ctx)
 {
     struct memory_estimate l;
     struct gguf *g = NULL;
@@ -52,15 +53,18 @@ static struct memory_estimate ledger_of(const char *path, const struct shape_fil
 static void shared_heads_and_the_plan(void **state)
 {
     const struct at *a = *state;
-    const struct memory_estimate l = ledger_of(a->path, &SHAPE, 1024);
+    const struct memory_estimate l = estimate_of(a->path, &SHAPE, 1024);
     /* two heads of 64: K in f16, V in blocks of 34 bytes for 32 */
     assert_int_equal(l.kv_bytes_per_token, 4 * (2 * 64 * 2 + 2 * 2 * 34));
     assert_int_equal(l.kv_bytes, 1024 * l.kv_bytes_per_token);
     assert_int_equal(l.kv_window_bytes, l.kv_bytes);
-    CHECK(l.kv_heads == 2 && l.heads == 8 && !l.experts && !l.windowed_layers);
+    CHECK_NEAR(l.kv_heads, 2, 0);
+    CHECK_NEAR(l.heads, 8, 0);
+    CHECK(!l.experts);
+    CHECK(!l.windowed_layers);
     const int64_t layer = 2 * (512 * 512 * 2 + 2 * 512 * 128 + 3 * 512 * 1024) + 2 * 4 * 512;
     assert_int_equal(l.weight_bytes, 4 * layer + 2 * 2 * 512 * 1000 + 4 * 512);
-    assert_int_equal(l.read_bytes, l.weight_bytes - 2 * 512 * 999); /* of the embedding one row */
+    assert_int_equal(l.read_bytes, l.weight_bytes - 2 * 512 * 999); /* one row of the embedding */
     struct gguf *g = NULL;
     struct config c;
     struct memory_plan p;
@@ -78,21 +82,25 @@ static void windows_and_experts(void **state)
 {
     const struct at *a = *state;
     struct shape_file s = SHAPE;
-    s.arch = "some-new-one"; /* what this engine does not know has a window in every layer */
+    /* in an architecture that this engine does not know, every layer has the window */
+    s.arch = "some-new-one";
     s.window = 256;
-    const struct memory_estimate w = ledger_of(a->path, &s, 1024);
-    CHECK(w.windowed_layers == 4 && w.window == 256);
+    const struct memory_estimate w = estimate_of(a->path, &s, 1024);
+    CHECK_NEAR(w.windowed_layers, 4, 0);
+    CHECK_NEAR(w.window, 256, 0);
     assert_int_equal(w.kv_window_bytes, w.kv_bytes / 4);
     s = SHAPE;
     s.experts = 8;
     s.experts_used = 2;
-    const struct memory_estimate e = ledger_of(a->path, &s, 1024);
-    const struct memory_estimate plain = ledger_of(a->path, &SHAPE, 1024);
+    const struct memory_estimate e = estimate_of(a->path, &s, 1024);
+    const struct memory_estimate plain = estimate_of(a->path, &SHAPE, 1024);
     const int64_t expert = 2 * 3 * 512 * 1024, router = 4 * 512 * 8;
     assert_int_equal(e.expert_bytes, 4 * 8 * expert);
     assert_int_equal(e.weight_bytes, plain.weight_bytes + 4 * (7 * expert + router));
     assert_int_equal(e.read_bytes, plain.read_bytes + 4 * (expert + router));
-    CHECK(e.experts == 8 && e.experts_used == 2 && e.kv_bytes == plain.kv_bytes);
+    CHECK_NEAR(e.experts, 8, 0);
+    CHECK_NEAR(e.experts_used, 2, 0);
+    CHECK(e.kv_bytes == plain.kv_bytes);
 }
 
 static void shapes_that_are_no_file(void **state)
@@ -113,7 +121,7 @@ static void shapes_that_are_no_file(void **state)
     CHECK_OK(memory_estimate_read(&file, g, 512, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_F16], &why));
     gguf_close(g);
     assert_int_equal(l.kv_bytes, file.kv_bytes);
-    CHECK_NEAR((double)l.weight_bytes / (double)file.weight_bytes, 1, 0.01); /* but for its last norm */
+    CHECK_NEAR((double)l.weight_bytes / (double)file.weight_bytes, 1, 0.01); /* except for its last norm */
 }
 
 int main(void)
