@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "telemetry/metrics/metrics.h"
 #include "tests/check.h"
 #include "advisor/advise/advise.h"
 
