@@ -41,8 +41,8 @@ static const char *distrust(const struct experiment_state *s, int arm)
 /* Of memory the highest that was seen, which is what must fit. */
 static struct interval figure_of(const struct experiment_arm *a, int metric)
 {
-    if (metric != METRIC_PEAK_MEMORY || a->peak_rss_bytes < 0) return a->mean[metric - METRIC_SENSOR_COUNT];
-    const double peak = (double)a->peak_rss_bytes;
+    const double peak = a->value[METRIC_PEAK_MEMORY];
+    if (metric != METRIC_PEAK_MEMORY || isnan(peak)) return a->mean[metric - METRIC_SENSOR_COUNT];
     return (struct interval){ peak, peak, peak };
 }
 

@@ -287,18 +287,15 @@ struct experiment_arm {
     int threads;
     bool merged_known;
     struct config merged; /* every key as it was resolved */
-    /* Geometric means over kept cells (blocks if there are any, else control, else warm-up), so that the
-     * quotient of two rates is the effect; NAN when not measured. */
-    double rate; /* of the metric */
-    double prefill_tok_s, decode_tok_s, ttft_s, itl_p50_s, itl_p99_s, perplexity;
-    double itl_p95_s, load_s, joules_per_token;
-    double train_tok_s, train_loss; /* of workloads that train */
-    double rss_after_bytes;         /* between steps of training; else when a cell has ended */
-    /* Geometric means again, of every metric; bounds by Student's t over blocks at 95 %, at every
-     * look at once; NAN below five. */
+    /* By enum metric_id: the values of its kept cells, combined as METRICS[].combine says (cells of blocks if
+     * there are any, else of the control, else of the warm-up). NAN: not measured, and for every sensor. */
+    double value[METRIC_COUNT];
+    double rate;             /* geometric mean of the compared metric; NAN when not measured */
+    double joules_per_token; /* NAN without a power sensor */
+    /* Geometric means of every metric. Bounds: Student's t over blocks at 95 %, valid at all interim analyses
+     * together; NAN with fewer than five blocks. */
     struct interval mean[CELL_METRICS];
-    int itl_samples;         /* pooled over kept cells; a percentile they cannot support is NAN */
-    int64_t peak_rss_bytes;  /* -1 unknown */
+    int itl_samples;         /* token latencies in value[METRIC_ITL_*]; too few for a percentile: it is NAN */
     struct memory_plan plan; /* total -1 until known */
     int cells;
 };
@@ -337,6 +334,8 @@ enum experiment_phase {
     PHASE_STOPPED,
     PHASE_FAILED
 };
+extern const char
+    *const EXPERIMENT_PHASES[]; /* by phase, as in documents: "loading" "warmup" "control" ... */
 
 /* How full the session that runs is: as the worker told last (engine/worker/worker.h, "occupancy"). */
 enum { OCCUPANCY_CELLS = 1024 };

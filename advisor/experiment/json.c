@@ -6,8 +6,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-static const char *const PHASES[] = {
+const char *const EXPERIMENT_PHASES[] = {
     [PHASE_LOADING] = "loading", [PHASE_WARMUP] = "warmup",   [PHASE_QUALITY] = "quality",
     [PHASE_CONTROL] = "control", [PHASE_BLOCKS] = "blocks",   [PHASE_CONFIRM] = "confirm",
     [PHASE_DONE] = "done",       [PHASE_STOPPED] = "stopped", [PHASE_FAILED] = "failed",
@@ -35,29 +36,22 @@ static json_t *numbers(const double *x, int n)
     return list;
 }
 
-static void put_bytes(json_t *o, const char *key, int64_t bytes)
+/* Negative: unknown. */
+static void put_count(json_t *o, const char *key, int64_t n)
 {
-    if (bytes < 0)
+    if (n < 0)
         json_put(o, key, json_null());
     else
-        json_put_int(o, key, bytes);
+        json_put_int(o, key, n);
 }
 
-static json_t *plan_document(const struct memory_plan *p)
+/* A metric of an arm under its own name: bytes as a whole number. */
+static void put_metric(json_t *o, const struct experiment_arm *a, enum metric_id id)
 {
-    if (p->total < 0) return json_null();
-    json_t *o = json_object();
-    put_bytes(o, "weights", p->weights);
-    put_bytes(o, "kv", p->kv);
-    put_bytes(o, "compute", p->compute);
-    put_bytes(o, "scratch", p->scratch);
-    put_bytes(o, "total", p->total);
-    put_bytes(o, "device", p->device);
-    json_put_int(o, "gpu_layers", p->gpu_layers);
-    put_bytes(o, "kv_bytes_per_token", p->kv_bytes_per_token);
-    put_bytes(o, "decode_read_bytes", p->decode_read_bytes);
-    json_put_num(o, "flops_per_token", p->flops_per_token);
-    return o;
+    if (strcmp(METRICS[id].unit, "bytes"))
+        json_put_num(o, METRICS[id].name, a->value[id]);
+    else
+        put_count(o, METRICS[id].name, metric_bytes(a->value[id]));
 }
 
 static void put_text(json_t *o, const char *key, const char *text)
@@ -79,26 +73,26 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     put_text(o, "dominant_format", a->dominant_format);
     put_text(o, "isa", a->isa);
     put_text(o, "device", a->device);
-    put_bytes(o, "threads", a->threads);
+    put_count(o, "threads", a->threads);
     put_text(o, "error", a->error);
     json_put_num(o, "rate", a->rate);
-    json_put_num(o, "prefill_tok_s", a->prefill_tok_s);
-    json_put_num(o, "decode_tok_s", a->decode_tok_s);
-    json_put_num(o, "ttft_s", a->ttft_s);
-    json_put_num(itl, "p50", a->itl_p50_s);
-    json_put_num(itl, "p95", a->itl_p95_s);
-    json_put_num(itl, "p99", a->itl_p99_s); /* null below 459 tokens: fewer cannot bound it */
+    put_metric(o, a, METRIC_PREFILL_RATE);
+    put_metric(o, a, METRIC_DECODE_RATE);
+    put_metric(o, a, METRIC_TTFT);
+    json_put_num(itl, "p50", a->value[METRIC_ITL_P50]);
+    json_put_num(itl, "p95", a->value[METRIC_ITL_P95]);
+    json_put_num(itl, "p99", a->value[METRIC_ITL_P99]); /* null below 459 tokens: fewer cannot bound it */
     json_put_int(itl, "samples", a->itl_samples);
     json_put(o, "itl_s", itl);
-    json_put_num(o, "perplexity", a->perplexity);
-    json_put_num(o, "load_s", a->load_s);
+    put_metric(o, a, METRIC_PERPLEXITY);
+    put_metric(o, a, METRIC_LOAD_TIME);
     json_put_num(o, "joules_per_token", a->joules_per_token);
-    put_bytes(o, "peak_rss_bytes", a->peak_rss_bytes);
-    json_put_num(o, "rss_after_bytes", a->rss_after_bytes);
-    json_put_num(o, "train_tok_s", a->train_tok_s);
-    json_put_num(o, "train_loss", a->train_loss);
+    put_metric(o, a, METRIC_PEAK_MEMORY);
+    put_metric(o, a, METRIC_MEMORY_AFTER);
+    put_metric(o, a, METRIC_TRAIN_RATE);
+    put_metric(o, a, METRIC_TRAIN_LOSS);
     json_put_int(o, "cells", a->cells);
-    json_put(o, "plan", plan_document(&a->plan));
+    json_put(o, "plan", a->plan.total < 0 ? json_null() : memory_plan_to_json(&a->plan));
     return o;
 }
 
@@ -144,7 +138,7 @@ static json_t *comparisons_document(const struct experiment_state *s, int better
         json_put_str(o, "verdict", c->verdict ? verdict_name(c->verdict) : NULL);
         put_text(o, "reason", c->reason);
         json_put_int(o, "blocks", c->blocks);
-        put_bytes(o, "blocks_needed", c->blocks_needed);
+        put_count(o, "blocks_needed", c->blocks_needed);
         json_put(o, "dropped_after", c->dropped ? json_integer(c->dropped_at) : json_null());
         put_comparison(o, c, better);
         json_put(o, "quality", quality_to_json(&c->quality));
@@ -198,7 +192,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
         json_put_int(o, "run", s->run_id);
     else
         json_put(o, "run", json_null());
-    json_put_str(o, "state", PHASES[s->phase]);
+    json_put_str(o, "state", EXPERIMENT_PHASES[s->phase]);
     put_text(o, "error", s->error);
     json_put_str(o, "verdict", s->verdict ? verdict_name(s->verdict) : NULL); /* headline seen from A */
     json_put_str(o, "headline", headline);
@@ -217,7 +211,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     json_put_int(o, "blocks", s->blocks);
     json_put_int(o, "blocks_planned", s->planned_blocks);
     json_put_int(o, "discarded", s->discarded);
-    put_bytes(o, "blocks_needed", s->blocks_needed);
+    put_count(o, "blocks_needed", s->blocks_needed);
     json_put_int(o, "cell_repeats", s->cell_repeats);
     json_put(o, "comparisons", comparisons_document(s, better));
     claims_joint(&joint, s);

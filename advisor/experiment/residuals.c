@@ -20,8 +20,8 @@ enum err_code residuals_record_experiment(struct db *d, const struct experiment_
                               .model = *named ? named : s->spec.model,
                               .config = &s->spec.config[i],
                               .workload = w,
-                              .decode_tok_s = arm->decode_tok_s,
-                              .prefill_tok_s = arm->prefill_tok_s,
+                              .decode_tok_s = arm->value[METRIC_DECODE_RATE],
+                              .prefill_tok_s = arm->value[METRIC_PREFILL_RATE],
                               .peak_bytes = NAN, /* of two models' buffers some are never filled */
                               .load_s = NAN,     /* recipes may have been made in it */
                               .token_j = NAN,

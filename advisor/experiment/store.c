@@ -133,25 +133,19 @@ static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct e
     if (spec->metric) a->rate = geometric_mean(t, (enum metric_id)(spec->metric - METRICS));
     for (int m = 0; m < CELL_METRICS; m++)
         a->mean[m].estimate = geometric_mean(t, (enum metric_id)(METRIC_SENSOR_COUNT + m));
-    a->prefill_tok_s = geometric_mean(t, METRIC_PREFILL_RATE);
-    a->decode_tok_s = geometric_mean(t, METRIC_DECODE_RATE);
-    a->ttft_s = geometric_mean(t, METRIC_TTFT);
-    a->perplexity = geometric_mean(t, METRIC_PERPLEXITY);
-    a->train_tok_s = geometric_mean(t, METRIC_TRAIN_RATE);
-    a->train_loss = geometric_mean(t, METRIC_TRAIN_LOSS);
-    a->rss_after_bytes = geometric_mean(t, METRIC_MEMORY_AFTER);
+    for (int m = METRIC_SENSOR_COUNT; m < METRIC_COUNT; m++) {
+        if (METRICS[m].combine == COMBINE_GEOMETRIC_MEAN) a->value[m] = geometric_mean(t, (enum metric_id)m);
+        if (METRICS[m].combine == COMBINE_POOLED_QUANTILE) /* sorts the latencies: their order is not used */
+            a->value[m] = stats_latency_quantile(t->itl, t->n_itl, METRICS[m].quantile);
+    }
     const int tokens = repeats * workload_sequences(&spec->workload) *
                        (spec->workload.prompt + spec->workload.gen);
-    a->joules_per_token = tokens > 0 ? geometric_mean(t, METRIC_ENERGY) / tokens : NAN;
+    a->joules_per_token = tokens > 0 ? a->value[METRIC_ENERGY] / tokens : NAN;
     a->itl_samples = t->n_itl;
-    /* sorts the pool; its order means nothing */
-    a->itl_p50_s = stats_latency_quantile(t->itl, t->n_itl, 0.50);
-    a->itl_p95_s = stats_latency_quantile(t->itl, t->n_itl, 0.95);
-    a->itl_p99_s = stats_latency_quantile(t->itl, t->n_itl, 0.99);
-    double peak = NAN;
+    double peak = NAN; /* warm-up and control use memory, too */
     for (int i = 0; i < CELL_PHASES_COUNT; i++)
         if (tiers[i].cells) peak = fmax(peak, tiers[i].peak_bytes);
-    if (peak > 0) a->peak_rss_bytes = (int64_t)peak;
+    if (peak > 0) a->value[METRIC_PEAK_MEMORY] = peak;
 }
 
 void ledger_summarize(const struct ledger *l, struct experiment_state *s)
@@ -199,10 +193,8 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec)
         for (int m = 0; m < CELL_METRICS; m++) a->mean[m] = (struct interval){ NAN, NAN, NAN };
         config_line(&spec->config[i], a->line, sizeof(a->line));
         config_recipe(&spec->config[i], a->recipe, sizeof(a->recipe));
-        a->rate = a->prefill_tok_s = a->decode_tok_s = a->ttft_s = a->perplexity = NAN;
-        a->itl_p50_s = a->itl_p95_s = a->itl_p99_s = a->load_s = a->joules_per_token = NAN;
-        a->train_tok_s = a->train_loss = a->rss_after_bytes = NAN;
-        a->peak_rss_bytes = -1;
+        for (int m = 0; m < METRIC_COUNT; m++) a->value[m] = NAN;
+        a->rate = a->joules_per_token = NAN;
         a->threads = -1;
         a->plan.total = -1;
     }
@@ -220,21 +212,6 @@ void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, 
     s->events++;
 }
 
-static void read_plan(struct memory_plan *p, const json_t *o)
-{
-    if (!json_is_object(o)) return;
-    p->weights = json_get_int(o, "weights", -1);
-    p->kv = json_get_int(o, "kv", -1);
-    p->compute = json_get_int(o, "compute", -1);
-    p->scratch = json_get_int(o, "scratch", -1);
-    p->total = json_get_int(o, "total", -1);
-    p->device = json_get_int(o, "device", 0);
-    p->gpu_layers = (int)json_get_int(o, "gpu_layers", 0);
-    p->kv_bytes_per_token = json_get_int(o, "kv_bytes_per_token", -1);
-    p->decode_read_bytes = json_get_int(o, "decode_read_bytes", -1);
-    p->flops_per_token = json_get_num(o, "flops_per_token", NAN);
-}
-
 void arm_describe(struct experiment_arm *a, const json_t *d)
 {
     snprintf(a->model_name, sizeof(a->model_name), "%s", json_get_str(d, "name", ""));
@@ -246,11 +223,11 @@ void arm_describe(struct experiment_arm *a, const json_t *d)
     const char *recipe = json_get_str(d, "recipe", "");
     if (*recipe) snprintf(a->recipe, sizeof(a->recipe), "%s", recipe);
     a->threads = (int)json_get_int(d, "threads", -1);
-    a->load_s = json_get_num(d, "load_s", NAN);
+    a->value[METRIC_LOAD_TIME] = json_get_num(d, METRICS[METRIC_LOAD_TIME].name, NAN);
     struct err ignored;
     a->merged_known = json_object_get(d, "config") &&
                       !config_from_json(&a->merged, json_object_get(d, "config"), &ignored);
-    read_plan(&a->plan, json_object_get(d, "plan"));
+    (void)memory_plan_from_json(&a->plan, json_object_get(d, "plan"));
 }
 
 /* ---------------------------------------------------------------- one cell in */

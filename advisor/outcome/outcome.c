@@ -105,10 +105,7 @@ static void outcome_set_arms(struct outcome *o, const struct experiment_state *s
     for (int i = 0; i < o->arms; i++) {
         const struct experiment_arm *a = &s->arm[i];
         o->arm[i].joules_per_token = a->joules_per_token;
-        o->arm[i].prefill_tok_s = a->prefill_tok_s;
-        o->arm[i].decode_tok_s = a->decode_tok_s;
-        o->arm[i].ttft_s = a->ttft_s;
-        o->arm[i].peak_bytes = a->peak_rss_bytes > 0 ? (double)a->peak_rss_bytes : (double)NAN;
+        memcpy(o->arm[i].value, a->value, sizeof(a->value));
         snprintf(o->arm[i].model, sizeof(o->arm[i].model), "%s", a->model_name);
         snprintf(o->arm[i].arch, sizeof(o->arm[i].arch), "%s", a->arch);
         snprintf(o->arm[i].quant, sizeof(o->arm[i].quant), "%s", a->dominant_format);
@@ -263,21 +260,15 @@ static const struct {
 #undef NUMBER
 };
 
-/* Values of each arm. */
+/* Metrics that are exported for each arm. */
 static const struct {
     enum family_id family;
-    size_t offset; /* offset in arm[] */
-} ARM_NUMBERS[] = {
-#define NUMBER(FAMILY, FIELD)                                                                                \
-    {                                                                                                        \
-        FAMILY_AB_##FAMILY, offsetof(struct outcome, arm[0].FIELD) - offsetof(struct outcome, arm)           \
-    }
-    NUMBER(JOULES_PER_TOKEN, joules_per_token),
-    NUMBER(PREFILL_RATE, prefill_tok_s),
-    NUMBER(DECODE_RATE, decode_tok_s),
-    NUMBER(TIME_TO_FIRST_TOKEN, ttft_s),
-    NUMBER(PEAK_MEMORY, peak_bytes),
-#undef NUMBER
+    enum metric_id metric;
+} ARM_METRICS[] = {
+    { FAMILY_AB_PREFILL_RATE, METRIC_PREFILL_RATE },
+    { FAMILY_AB_DECODE_RATE, METRIC_DECODE_RATE },
+    { FAMILY_AB_TIME_TO_FIRST_TOKEN, METRIC_TTFT },
+    { FAMILY_AB_PEAK_MEMORY, METRIC_PEAK_MEMORY },
 };
 
 static double number_at(const void *base, size_t offset)
@@ -300,17 +291,25 @@ static void numbers_export(const struct outcome *o, enum outcome_labels kind, en
     }
 }
 
+/* NAN where the family is none of an arm, which is then not exported. */
+static double arm_value(const struct outcome *o, int arm, enum family_id f)
+{
+    if (f == FAMILY_AB_JOULES_PER_TOKEN) return o->arm[arm].joules_per_token;
+    for (size_t i = 0; i < COUNT_OF(ARM_METRICS); i++)
+        if (ARM_METRICS[i].family == f) return o->arm[arm].value[ARM_METRICS[i].metric];
+    return (double)NAN;
+}
+
 static void arms_export(const struct outcome *o, enum outcome_labels kind, enum family_id f,
                         const struct family_sink *to)
 {
-    for (size_t i = 0; i < COUNT_OF(ARM_NUMBERS); i++)
-        for (int a = 0; a < o->arms && ARM_NUMBERS[i].family == f; a++) {
-            struct label_list l = outcome_labels(o, kind);
-            label_add(&l, "metric", o->metric);
-            label_add(&l, "workload", o->workload);
-            label_add(&l, "arm", arm_letter(a));
-            family_value(to, f, l.label, l.n, number_at(&o->arm[a], ARM_NUMBERS[i].offset));
-        }
+    for (int a = 0; a < o->arms; a++) {
+        struct label_list l = outcome_labels(o, kind);
+        label_add(&l, "metric", o->metric);
+        label_add(&l, "workload", o->workload);
+        label_add(&l, "arm", arm_letter(a));
+        family_value(to, f, l.label, l.n, arm_value(o, a, f));
+    }
 }
 
 static void verdict_export(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)

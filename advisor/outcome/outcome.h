@@ -31,7 +31,7 @@ struct outcome {
     double last_run, last_success, duration; /* Unix seconds, Unix seconds, seconds */
     int arms;
     struct {
-        double joules_per_token, prefill_tok_s, decode_tok_s, ttft_s, peak_bytes;
+        double value[METRIC_COUNT], joules_per_token; /* as in struct experiment_arm */
         char model[128], arch[32], quant[16], recipe[160], sha256_8[9];
     } arm[EXPERIMENT_ARMS];
 };

@@ -124,23 +124,6 @@ static const struct {
     { "gen_ai.response.time_to_first_chunk", "ttft_s", false },
 };
 
-/* Our own: figures of a cell go by the name of their metric. */
-static const char *const CELL_KEYS[METRIC_COUNT] = {
-    [METRIC_PREFILL_RATE] = "qdyno.prefill_tok_s",
-    [METRIC_DECODE_RATE] = "qdyno.decode_tok_s",
-    [METRIC_ITL_P50] = "qdyno.itl_p50_s",
-    [METRIC_ITL_P95] = "qdyno.itl_p95_s",
-    [METRIC_ITL_P99] = "qdyno.itl_p99_s",
-    [METRIC_PEAK_MEMORY] = "qdyno.peak_rss_bytes",
-    [METRIC_ENERGY] = "qdyno.energy_j",
-    [METRIC_PERPLEXITY] = "qdyno.perplexity",
-    [METRIC_KLD] = "qdyno.kld_mean",
-    [METRIC_CANARY_READ] = "qdyno.canary_read_bytes_s",
-    [METRIC_CANARY_OPS] = "qdyno.canary_ops_s",
-    [METRIC_TRAIN_RATE] = "qdyno.train_tok_s",
-    [METRIC_TRAIN_LOSS] = "qdyno.train_loss",
-};
-
 struct figures {
     double gen_ai[COUNT_OF(GEN_AI)], own[METRIC_COUNT];
     bool is_eval, is_training;
@@ -333,8 +316,12 @@ static void put_figures(struct builder *b, struct bag *bag, const struct cell_ro
             else
                 put_num(bag, GEN_AI[i].key, f->gen_ai[i]);
     }
+    char key[64];
     for (int i = 0; i < METRIC_COUNT; i++)
-        if (CELL_KEYS[i]) put_num(bag, CELL_KEYS[i], f->own[i]);
+        if (METRICS[i].traced && !isnan(f->own[i])) {
+            snprintf(key, sizeof(key), "qdyno.%s", METRICS[i].name);
+            put_num(bag, keep(b, key), f->own[i]);
+        }
 }
 
 /* How often the workload ran in it; 0 unknown. */

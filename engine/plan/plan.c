@@ -2,6 +2,7 @@
  * model. */
 #include "engine/plan/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -376,4 +377,44 @@ enum err_code memory_plan_check(const struct memory_plan *p, const char *device,
 {
     const enum err_code rc = strcmp(device, "cpu") ? plan_check_device(p, device, why) : ERR_OK;
     return rc ? rc : plan_check_host(p, available, why);
+}
+
+/* ---------------------------------------------------------------- JSON */
+
+static const struct json_field PLAN_FIELDS[] = {
+    JSON_FIELD(struct memory_plan, weights, "weights", COUNT),
+    JSON_FIELD(struct memory_plan, kv, "kv", COUNT),
+    JSON_FIELD(struct memory_plan, compute, "compute", COUNT),
+    JSON_FIELD(struct memory_plan, scratch, "scratch", COUNT),
+    JSON_FIELD(struct memory_plan, total, "total", COUNT),
+    JSON_FIELD(struct memory_plan, device, "device", COUNT),
+    JSON_FIELD(struct memory_plan, gpu_layers, "gpu_layers", INT),
+    JSON_FIELD(struct memory_plan, kv_bytes_per_token, "kv_bytes_per_token", COUNT),
+    JSON_FIELD(struct memory_plan, decode_read_bytes, "decode_read_bytes", COUNT),
+    JSON_FIELD(struct memory_plan, flops_per_token, "flops_per_token", NUM),
+    JSON_FIELD(struct memory_plan, ctx, "ctx", INT),
+    JSON_FIELD(struct memory_plan, batch, "batch", INT),
+    JSON_FIELD(struct memory_plan, sequences, "sequences", INT),
+};
+
+json_t *memory_plan_to_json(const struct memory_plan *p)
+{
+    json_t *o = json_object();
+    json_put_fields(o, PLAN_FIELDS, COUNT_OF(PLAN_FIELDS), p);
+    return o;
+}
+
+bool memory_plan_from_json(struct memory_plan *out, const json_t *object)
+{
+    if (!json_is_object(object)) return false;
+    *out = (struct memory_plan){ .weights = -1,
+                                 .kv = -1,
+                                 .compute = -1,
+                                 .scratch = -1,
+                                 .total = -1,
+                                 .kv_bytes_per_token = -1,
+                                 .decode_read_bytes = -1,
+                                 .flops_per_token = (double)NAN };
+    json_get_fields(object, PLAN_FIELDS, COUNT_OF(PLAN_FIELDS), out);
+    return true;
 }

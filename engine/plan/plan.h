@@ -47,6 +47,11 @@ struct memory_plan {
  * run with), ERR_ABSENT (isa), ERR_FIT (2^60 bytes or more), ERR_NOMEM. */
 enum err_code plan_memory(struct memory_plan *out, const struct gguf *g, const struct config *c,
                           const struct recipe_view *view, int ctx, int sequences, struct err *why);
+/* A plan as a JSON object, for the worker's answer and for documents. New reference. */
+json_t *memory_plan_to_json(const struct memory_plan *p);
+/* The reverse: false when `object` is no object, and *out is unchanged. Members it lacks are unknown: -1, 0 on
+ * a device, NAN for flops_per_token. */
+bool memory_plan_from_json(struct memory_plan *out, const json_t *object);
 /* ERR_FIT, with the bytes needed and available: the host's part exceeds `available` (-1: unknown), or the
  * device's part exceeds the device's memory. device: the config's value. */
 enum err_code memory_plan_check(const struct memory_plan *p, const char *device, int64_t available,

@@ -32,25 +32,6 @@ bool worker_report_open(void *arg, const char *phase, double done)
     return worker_progress(p->w, phase, (int64_t)(1000 * done), 1000, (double)(now - p->started_ns) * 1e-9);
 }
 
-static json_t *plan_json(const struct memory_plan *p)
-{
-    json_t *o = json_object();
-    json_put_int(o, "weights", p->weights);
-    json_put_int(o, "kv", p->kv);
-    json_put_int(o, "compute", p->compute);
-    json_put_int(o, "scratch", p->scratch);
-    json_put_int(o, "total", p->total);
-    json_put_int(o, "device", p->device);
-    json_put_int(o, "gpu_layers", p->gpu_layers);
-    json_put_int(o, "kv_bytes_per_token", p->kv_bytes_per_token);
-    json_put_int(o, "decode_read_bytes", p->decode_read_bytes);
-    json_put_num(o, "flops_per_token", p->flops_per_token);
-    json_put_int(o, "ctx", p->ctx);
-    json_put_int(o, "batch", p->batch);
-    json_put_int(o, "sequences", p->sequences);
-    return o;
-}
-
 static json_t *memory_json(const struct model *m)
 {
     struct model_memory got;
@@ -102,7 +83,7 @@ static json_t *describe_open(const struct worker *w, double load_s)
     json_put_int(o, "ctx", model_ctx(m));
     json_put_bool(o, "random_weights", s->random_weights);
     json_put_str(o, "dominant_format", s->dominant_format);
-    json_put(o, "plan", plan_json(model_plan(m)));
+    json_put(o, "plan", memory_plan_to_json(model_plan(m)));
     json_put(o, "memory", memory_json(m));
     json_put_num(o, "load_s", load_s);
     int64_t from_ns, to_ns;

@@ -4,6 +4,9 @@
 #ifndef QDYNO_TELEMETRY_METRICS_H
 #define QDYNO_TELEMETRY_METRICS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 enum metric_kind {
     METRIC_SENSOR, /* read by the sampler, period_ms apart */
     METRIC_CELL,   /* one value per cell, reported by the worker or computed from its samples */
@@ -100,6 +103,21 @@ enum metric_id {
     METRIC_COUNT
 };
 
+/* How the values that an arm's cells give for one metric become the one value of that arm. */
+enum metric_combine {
+    COMBINE_GEOMETRIC_MEAN,  /* so that the quotient of two arms' values is the effect between them */
+    COMBINE_LARGEST,         /* the largest value of any cell: what must fit */
+    COMBINE_POOLED_QUANTILE, /* `quantile` of the token latencies of all cells together */
+    COMBINE_LOADING,         /* no value of cells: the arm reports it once, when its model is loaded */
+};
+
+/* How tables print a metric. bytes are printed in binary units, and scale and digits do not count. */
+struct metric_column {
+    const char *title; /* column heading, with the printed unit where the name does not say it */
+    double scale;      /* printed value = scale * value: 1e3 prints seconds as milliseconds; 0 means 1 */
+    int digits;        /* digits after the decimal point */
+};
+
 struct metric {
     const char *name; /* in scripts and the database: "decode_tok_s", "cpu_busy_ratio" */
     const char *unit; /* base unit: "seconds" "bytes" "ratio" "celsius" "hertz" "watts" "joules"
@@ -112,8 +130,17 @@ struct metric {
     int least_ms;       /* shortest period that still says something new: the sensor's own resolution */
     const char *source; /* row of SOURCES that fills it in, or the start of several: "gpu_" */
     const char *reads;  /* where the value comes from, for people: "/proc/stat" */
+    /* cells only */
+    enum metric_combine combine;
+    double quantile;             /* of COMBINE_POOLED_QUANTILE: 0 to 1 */
+    struct metric_column column; /* title NULL: no table prints it */
+    bool traced; /* an attribute of a cell's span in OpenTelemetry traces: "qdyno." and the name */
 };
-extern const struct metric METRICS[METRIC_COUNT]; /* indexed by enum metric_id */
-const struct metric *metric_find(const char *name);
+extern const struct metric METRICS[METRIC_COUNT];   /* indexed by enum metric_id */
+const struct metric *metric_find(const char *name); /* NULL when there is none of that name */
+
+/* A metric's value as a whole number of bytes, for printing: -1 when it is unknown (NAN or negative),
+ * INT64_MAX when it is larger than that. */
+int64_t metric_bytes(double value);
 
 #endif

@@ -67,7 +67,8 @@ static void check_reload(const struct bench *b)
         assert_int_equal(x->cells, y->cells);
         if (!isnan(y->rate)) CHECK_NEAR(x->rate, y->rate, 1e-9 * y->rate);
         assert_int_equal(x->itl_samples, y->itl_samples);
-        if (!isnan(y->itl_p99_s)) CHECK_NEAR(x->itl_p99_s, y->itl_p99_s, 1e-12);
+        if (!isnan(y->value[METRIC_ITL_P99]))
+            CHECK_NEAR(x->value[METRIC_ITL_P99], y->value[METRIC_ITL_P99], 1e-12);
         if (y->cells) assert_int_equal(x->plan.total, y->plan.total);
     }
     free(t);
@@ -94,7 +95,7 @@ static void ten_percent_faster_is_better(void **state)
     CHECK(b->s.control_blocks == 3 || b->s.control_blocks == 6);
     CHECK(b->s.noise_floor > 0 && b->s.noise_floor < 0.05);
     CHECK(b->s.random_weights);
-    CHECK(b->s.arm[0].itl_samples >= 459 && !isnan(b->s.arm[0].itl_p99_s));
+    CHECK(b->s.arm[0].itl_samples >= 459 && !isnan(b->s.arm[0].value[METRIC_ITL_P99]));
     CHECK(b->s.cell_repeats > 1);
     check_reload(b);
 }

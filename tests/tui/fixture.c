@@ -193,13 +193,12 @@ static void arm_fill(struct experiment_arm *a, const char *line, const char *rec
     PUT(a->line, line);
     PUT(a->recipe, recipe);
     a->ready = true;
-    a->rate = a->decode_tok_s = decode;
-    a->prefill_tok_s = NAN;
-    a->ttft_s = 0.31;
-    a->itl_p50_s = 1 / decode;
-    a->itl_p99_s = 1.2 / decode;
-    a->perplexity = NAN;
-    a->peak_rss_bytes = weights + (110LL << 20);
+    for (int m = 0; m < METRIC_COUNT; m++) a->value[m] = NAN;
+    a->rate = a->value[METRIC_DECODE_RATE] = decode;
+    a->value[METRIC_TTFT] = 0.31;
+    a->value[METRIC_ITL_P50] = 1 / decode;
+    a->value[METRIC_ITL_P99] = 1.2 / decode;
+    a->value[METRIC_PEAK_MEMORY] = (double)(weights + (110LL << 20));
     a->plan.weights = weights;
     a->plan.kv = 30LL << 20;
     a->plan.compute = 36LL << 20;
@@ -450,7 +449,7 @@ struct snapshot *fixture_extreme(void)
     s->write.arm[0].tok_s = 1e300;
     x->arm[0].rate = 1e300;
     x->arm[1].rate = -1e-300;
-    x->arm[1].peak_rss_bytes = INT64_MAX;
+    x->arm[1].value[METRIC_PEAK_MEMORY] = (double)INT64_MAX;
     x->eta_s = 1e18;
     x->blocks = x->comparison[1].blocks = EXPERIMENT_BLOCKS;
     for (int i = 0; i < EXPERIMENT_BLOCKS; i++) x->comparison[1].d[i] = (i % 7 - 3) * 1e3;

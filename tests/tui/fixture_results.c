@@ -113,7 +113,7 @@ void fixture_measured(struct snapshot *s)
         p->kv_bytes_per_token = 6912;
         p->batch = 512;
     }
-    s->experiment.arm[0].prefill_tok_s = 9100;
+    s->experiment.arm[0].value[METRIC_PREFILL_RATE] = 9100;
 }
 
 /* As many rows as there can be, values without bounds, names without end. */

@@ -59,13 +59,14 @@ static void arm_fill(struct report_source *s, int arm, const char *line, double 
     PUT(a->isa, "avx512vnni");
     PUT(a->device, "cpu");
     a->threads = 2;
-    a->rate = a->decode_tok_s = rate;
-    a->prefill_tok_s = a->joules_per_token = a->perplexity = NAN;
-    a->ttft_s = 0.0031;
-    a->itl_p50_s = 1 / rate;
-    a->itl_p95_s = 1.1 / rate;
-    a->itl_p99_s = 1.3 / rate;
-    a->peak_rss_bytes = (arm ? 22LL : 31LL) << 20;
+    for (int m = 0; m < METRIC_COUNT; m++) a->value[m] = NAN;
+    a->rate = a->value[METRIC_DECODE_RATE] = rate;
+    a->joules_per_token = NAN;
+    a->value[METRIC_TTFT] = 0.0031;
+    a->value[METRIC_ITL_P50] = 1 / rate;
+    a->value[METRIC_ITL_P95] = 1.1 / rate;
+    a->value[METRIC_ITL_P99] = 1.3 / rate;
+    a->value[METRIC_PEAK_MEMORY] = (double)((arm ? 22LL : 31LL) << 20);
     a->plan = (struct memory_plan){
         .weights = 15 << 20, .kv = 1 << 20, .compute = 3 << 20, .scratch = 1 << 20, .total = 20 << 20
     };

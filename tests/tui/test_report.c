@@ -201,9 +201,9 @@ static void nothing_known(void **state)
     s->state.verdict = VERDICT_NONE;
     for (int a = 0; a < 2; a++) {
         struct experiment_arm *x = &s->state.arm[a];
-        x->rate = x->decode_tok_s = x->prefill_tok_s = x->ttft_s = NAN;
-        x->itl_p50_s = x->itl_p95_s = x->itl_p99_s = x->perplexity = x->joules_per_token = NAN;
-        x->peak_rss_bytes = x->plan.total = -1;
+        for (int m = 0; m < METRIC_COUNT; m++) x->value[m] = NAN;
+        x->rate = x->joules_per_token = NAN;
+        x->plan.total = -1;
         x->threads = -1;
         x->model_name[0] = x->sha256[0] = x->recipe[0] = '\0';
     }

@@ -55,17 +55,17 @@ static const struct column COLUMNS[] = {
     { .name = "arm", .title = "arm" },
     { .name = "config", .title = "config" },
     { .name = "rate", .kind = COLUMN_NUM },
-    { .name = "prefill_tok_s", .title = "prefill tok/s", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "decode_tok_s", .title = "decode tok/s", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "ttft_s", .title = "TTFT ms", .kind = COLUMN_NUM, .scale = 1e3, .digits = 2 },
-    { .name = "itl_p50_s", .title = "ITL p50 ms", .kind = COLUMN_NUM, .scale = 1e3, .digits = 2 },
-    { .name = "itl_p95_s", .title = "p95 ms", .kind = COLUMN_NUM, .scale = 1e3, .digits = 2 },
-    { .name = "itl_p99_s", .title = "p99 ms", .kind = COLUMN_NUM, .scale = 1e3, .digits = 2 },
-    { .name = "perplexity", .title = "perplexity", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "train_tok_s", .title = "training tok/s", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "train_loss", .title = "loss", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "peak_rss_bytes", .title = "peak memory", .kind = COLUMN_BYTES },
-    { .name = "rss_after_bytes", .kind = COLUMN_BYTES },
+    METRIC_COLUMN(METRIC_PREFILL_RATE),
+    METRIC_COLUMN(METRIC_DECODE_RATE),
+    METRIC_COLUMN(METRIC_TTFT),
+    METRIC_COLUMN(METRIC_ITL_P50),
+    METRIC_COLUMN(METRIC_ITL_P95),
+    METRIC_COLUMN(METRIC_ITL_P99),
+    METRIC_COLUMN(METRIC_PERPLEXITY),
+    METRIC_COLUMN(METRIC_TRAIN_RATE),
+    METRIC_COLUMN(METRIC_TRAIN_LOSS),
+    METRIC_COLUMN(METRIC_PEAK_MEMORY),
+    METRIC_COLUMN(METRIC_MEMORY_AFTER),
     { .name = "energy_j_token", .title = "J/token", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "cells", .title = "cells", .kind = COLUMN_INT },
     { .name = "error", .title = "error" },
@@ -115,17 +115,7 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     json_put_str(row, "arm", (char[]){ (char)('A' + i), 0 });
     json_put_str(row, "config", x->line);
     json_put_num(row, "rate", x->rate);
-    json_put_num(row, "prefill_tok_s", x->prefill_tok_s);
-    json_put_num(row, "decode_tok_s", x->decode_tok_s);
-    json_put_num(row, "ttft_s", x->ttft_s);
-    json_put_num(row, "itl_p50_s", x->itl_p50_s);
-    json_put_num(row, "itl_p95_s", x->itl_p95_s);
-    json_put_num(row, "itl_p99_s", x->itl_p99_s);
-    json_put_num(row, "perplexity", x->perplexity);
-    json_put_num(row, "train_tok_s", x->train_tok_s);
-    json_put_num(row, "train_loss", x->train_loss);
-    if (x->peak_rss_bytes >= 0) json_put_int(row, "peak_rss_bytes", x->peak_rss_bytes);
-    if (isfinite(x->rss_after_bytes)) json_put_int(row, "rss_after_bytes", (int64_t)x->rss_after_bytes);
+    table_put_metrics(t, row, x->value);
     json_put_num(row, "energy_j_token", x->joules_per_token);
     json_put_int(row, "cells", x->cells);
     json_put_str(row, "error", *x->error ? x->error : NULL);
@@ -230,8 +220,6 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
 
 static void ab_show_progress(struct progress *p, const struct experiment_state *s)
 {
-    static const char *const PHASES[] = { "loading", "warm-up", "control", "block", "confirm",
-                                          "quality", "done",    "stopped", "failed" };
     char eta[32] = "", effect[64] = "";
     if (isfinite(s->eta_s))
         snprintf(eta, sizeof eta, "  ETA %d:%02d", (int)s->eta_s / 60, (int)s->eta_s % 60);
@@ -240,28 +228,8 @@ static void ab_show_progress(struct progress *p, const struct experiment_state *
         snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", percent(e.estimate), percent(e.lower),
                  percent(e.upper));
     const char letter[2] = { s->running_arm < 0 ? 0 : (char)('A' + s->running_arm), 0 };
-    progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", PHASES[s->phase], s->block + 1, letter, s->cell_phase,
+    progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", EXPERIMENT_PHASES[s->phase], s->block + 1, letter, s->cell_phase,
                   s->cell_done, s->cell_of, effect, eta);
-}
-
-/* Records the residuals of the predictions for this run. A failure is only logged: the verdict stays valid.
- */
-static void record_residuals(const struct cli_global *g, const struct experiment_state *s,
-                             const struct machine *m)
-{
-    struct machine_ceilings c;
-    struct db *d = NULL;
-    struct err why = { 0 };
-    uint32_t usable;
-    bool known = false;
-    if (isa_usable(&usable, &why) || usable != isa_detect())
-        return; /* QDYNO_ISA hides a part of the machine */
-    if (ceilings_load(&c, m->id, &known, &why) || !known) return;
-    enum err_code rc = db_open(&d, g->db_path, &why);
-    if (!rc) rc = residuals_record_experiment(d, s, m, &c, &why);
-    db_close(d);
-    if (rc)
-        log_write(&g->log, LOG_WARN, "the prediction residuals of this run were not stored: %s", why.message);
 }
 
 enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,
@@ -302,7 +270,6 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
     experiment_close(x);
     sampler_stop(sampler);
     cli_pause_end(&pause);
-    if (!rc) record_residuals(g, out, &m);
     return rc;
 }
 

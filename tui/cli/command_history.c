@@ -124,18 +124,18 @@ static const struct column CELL_COLUMNS[] = {
     { .name = "arm", .title = "arm" },
     { .name = "config", .title = "config" },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "prefill_tok_s", .title = "prefill tok/s", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "decode_tok_s", .title = "decode tok/s", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "perplexity", .title = "perplexity", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "peak_rss_bytes", .title = "peak memory", .kind = COLUMN_BYTES },
+    METRIC_COLUMN(METRIC_PREFILL_RATE),
+    METRIC_COLUMN(METRIC_DECODE_RATE),
+    METRIC_COLUMN(METRIC_PERPLEXITY),
+    METRIC_COLUMN(METRIC_PEAK_MEMORY),
     { .name = "discarded", .title = "discarded", .kind = COLUMN_BOOL },
     { .name = "discard_reason", .title = "reason" },
     { .name = "error", .title = "error" },
 };
 
-static void put_cell(json_t *row, struct db *d, const struct cell_row *c)
+static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
 {
-    static const enum metric_id SHOWN[] = { METRIC_PREFILL_RATE, METRIC_DECODE_RATE, METRIC_PERPLEXITY };
+    json_t *row = table_row(t);
     char arm[2] = { (char)('A' + c->arm % 26), 0 };
     json_put_int(row, "cell", c->id);
     json_put_str(row, "phase", c->phase);
@@ -146,10 +146,13 @@ static void put_cell(json_t *row, struct db *d, const struct cell_row *c)
     json_put_str(row, "arm", c->arm < 0 ? NULL : arm); /* the canary belongs to no arm */
     json_put_str(row, "config", c->config);
     json_put_num(row, "seconds", c->seconds);
-    for (size_t i = 0; i < COUNT_OF(SHOWN); i++)
-        json_put_num(row, METRICS[SHOWN[i]].name, db_measurement_get(d, c->id, METRICS[SHOWN[i]].name));
-    double peak = db_measurement_get(d, c->id, METRICS[METRIC_PEAK_MEMORY].name);
-    if (peak > 0) json_put_int(row, "peak_rss_bytes", (int64_t)peak);
+    double value[METRIC_COUNT];
+    for (int m = 0; m < METRIC_COUNT; m++) value[m] = (double)NAN;
+    for (int i = 0; i < t->n_columns; i++) {
+        const struct metric *m = t->columns[i].metric;
+        if (m) value[m - METRICS] = db_measurement_get(d, c->id, m->name);
+    }
+    table_put_metrics(t, row, value);
     json_put_bool(row, "discarded", c->discarded);
     json_put_str(row, "discard_reason", *c->discard_reason ? c->discard_reason : NULL);
     json_put_str(row, "error", *c->error ? c->error : NULL);
@@ -162,7 +165,7 @@ static enum err_code show_cells(struct table *t, struct db *d, const struct run_
     int n = 0;
     enum err_code rc = db_cell_list(d, run->id, &cells, &n, why);
     table_init(t, "qdyno.cells/1", CELL_COLUMNS, COUNT_OF(CELL_COLUMNS));
-    for (int i = 0; i < n && !rc; i++) put_cell(table_row(t), d, &cells[i]);
+    for (int i = 0; i < n && !rc; i++) put_cell(t, d, &cells[i]);
     if (!rc && !n) table_note(t, "the run has no finished cell");
     free(cells);
     return rc;

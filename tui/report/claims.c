@@ -86,7 +86,8 @@ void section_quality(struct report *r, const struct report_source *s)
     content_add(r, CONTENT_SECTION, "Quality");
     for (int k = 1; k < report_arms(s) && !known; k++)
         if (s->state.comparison[k].quality.known) known = &s->state.comparison[k].quality;
-    for (int a = 0; a < report_arms(s); a++) perplexity = perplexity || isfinite(s->state.arm[a].perplexity);
+    for (int a = 0; a < report_arms(s); a++)
+        perplexity = perplexity || isfinite(s->state.arm[a].value[METRIC_PERPLEXITY]);
     if (known)
         divergence_table(r, s, known);
     else if (*s->state.spec.quality_file)

@@ -66,13 +66,13 @@ struct cost {
 
 static struct interval memory_of(const struct report_source *s, int arm)
 {
-    const int64_t bytes = s->state.arm[arm].peak_rss_bytes;
+    const int64_t bytes = metric_bytes(s->state.arm[arm].value[METRIC_PEAK_MEMORY]);
     return (struct interval){ bytes >= 0 ? (double)bytes : (double)NAN, NAN, NAN };
 }
 
 static struct interval perplexity_of(const struct report_source *s, int arm)
 {
-    return (struct interval){ s->state.arm[arm].perplexity, NAN, NAN };
+    return (struct interval){ s->state.arm[arm].value[METRIC_PERPLEXITY], NAN, NAN };
 }
 
 static struct interval energy_of(const struct report_source *s, int arm)

@@ -171,13 +171,15 @@ static void arms_table(struct report *r, const struct report_source *s)
     bool known[FIGURES] = { false };
     for (int a = 0; a < report_arms(s); a++) {
         const struct experiment_arm *x = &s->state.arm[a];
-        const char *const of[FIGURES] = {
-            number_text(r, x->prefill_tok_s), number_text(r, x->decode_tok_s),
-            seconds_text(r, x->ttft_s),       seconds_text(r, x->itl_p50_s),
-            seconds_text(r, x->itl_p95_s),    seconds_text(r, x->itl_p99_s),
-            bytes_text(r, x->peak_rss_bytes), number_text(r, x->joules_per_token),
-            number_text(r, x->perplexity)
-        };
+        const char *const of[FIGURES] = { number_text(r, x->value[METRIC_PREFILL_RATE]),
+                                          number_text(r, x->value[METRIC_DECODE_RATE]),
+                                          seconds_text(r, x->value[METRIC_TTFT]),
+                                          seconds_text(r, x->value[METRIC_ITL_P50]),
+                                          seconds_text(r, x->value[METRIC_ITL_P95]),
+                                          seconds_text(r, x->value[METRIC_ITL_P99]),
+                                          bytes_text(r, metric_bytes(x->value[METRIC_PEAK_MEMORY])),
+                                          number_text(r, x->joules_per_token),
+                                          number_text(r, x->value[METRIC_PERPLEXITY]) };
         for (int i = 0; i < FIGURES; i++) {
             value[a][i] = of[i];
             known[i] = known[i] || strcmp(of[i], "unknown");
@@ -220,13 +222,16 @@ static void card_table(struct report *r, const struct report_source *s)
     t->columns = 5;
     for (int a = 0; a < report_arms(s); a++) {
         const struct comparison *c = a == x->headline ? experiment_headline(x) : report_comparison(s, a);
-        const bool memory = x->arm[a].peak_rss_bytes >= 0 && report_metric(s) != &METRICS[METRIC_PEAK_MEMORY];
+        const bool memory = x->arm[a].value[METRIC_PEAK_MEMORY] >= 0 &&
+                            report_metric(s) != &METRICS[METRIC_PEAK_MEMORY];
         struct content_row *row = content_row(r, t);
         row->cell[0] = report_arm_name(a);
         row->cell[1] = content_plain(r, x->arm[a].line);
         row->cell[2] = x->arm[a].failed ? "did not run" : report_value(r, report_metric(s), x->arm[a].rate);
         row->cell[3] = a && c->blocks ? report_percent(r, s, c->effect.estimate) : "";
-        row->cell[4] = memory ? content_printf(r, "peak %s", figure_bytes(x->arm[a].peak_rss_bytes).text)
+        row->cell[4] = memory ? content_printf(
+                                    r, "peak %s",
+                                    figure_bytes(metric_bytes(x->arm[a].value[METRIC_PEAK_MEMORY])).text)
                               : "";
     }
     r->card_table = t;

@@ -19,31 +19,31 @@ static struct figure show_rate(const struct experiment_arm *a)
 }
 static struct figure show_prefill(const struct experiment_arm *a)
 {
-    return figure_number(a->prefill_tok_s);
+    return figure_number(a->value[METRIC_PREFILL_RATE]);
 }
 static struct figure show_decode(const struct experiment_arm *a)
 {
-    return figure_number(a->decode_tok_s);
+    return figure_number(a->value[METRIC_DECODE_RATE]);
 }
 static struct figure show_ttft(const struct experiment_arm *a)
 {
-    return figure_seconds(a->ttft_s);
+    return figure_seconds(a->value[METRIC_TTFT]);
 }
 static struct figure show_p50(const struct experiment_arm *a)
 {
-    return figure_seconds(a->itl_p50_s);
+    return figure_seconds(a->value[METRIC_ITL_P50]);
 }
 static struct figure show_p99(const struct experiment_arm *a)
 {
-    return figure_seconds(a->itl_p99_s);
+    return figure_seconds(a->value[METRIC_ITL_P99]);
 }
 static struct figure show_ppl(const struct experiment_arm *a)
 {
-    return figure_number(a->perplexity);
+    return figure_number(a->value[METRIC_PERPLEXITY]);
 }
 static struct figure show_peak(const struct experiment_arm *a)
 {
-    return figure_bytes(a->peak_rss_bytes);
+    return figure_bytes(metric_bytes(a->value[METRIC_PEAK_MEMORY]));
 }
 static struct figure show_weights(const struct experiment_arm *a)
 {
@@ -121,7 +121,7 @@ static void row_challenger(struct grid *g, struct rect in, int row, const struct
         return;
     }
     pen_field_right(&p, RATE, ROLE_TEXT, figure_number(a->rate).text);
-    pen_field_right(&p, PEAK, ROLE_TEXT, figure_bytes(a->peak_rss_bytes).text);
+    pen_field_right(&p, PEAK, ROLE_TEXT, figure_bytes(metric_bytes(a->value[METRIC_PEAK_MEMORY])).text);
     if (!arm) return;
     pen_put(&p, ROLE_TEXT, "  ");
     const int verdict_from = p.x;

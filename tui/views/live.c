@@ -174,7 +174,7 @@ static void row_rate(struct grid *g, struct rect in, int row, const struct snaps
 static void row_memory(struct grid *g, struct rect in, int row, const struct experiment_arm *a)
 {
     struct pen p = pen_at(g, in, 0, row);
-    pen_value(&p, "peak ", figure_bytes(a ? a->peak_rss_bytes : -1).text);
+    pen_value(&p, "peak ", figure_bytes(a ? metric_bytes(a->value[METRIC_PEAK_MEMORY]) : -1).text);
     if (!a || a->plan.total <= 0) return;
     pen_printf(&p, ROLE_DIM, " = weights %s", figure_bytes(a->plan.weights).text);
     pen_printf(&p, ROLE_DIM, ", KV %s", figure_bytes(a->plan.kv).text);
@@ -209,15 +209,15 @@ static void box_engine(struct grid *g, struct rect area, const struct snapshot *
     if (a) snprintf(title, sizeof title, "Engine: arm %c", 'A' + arm);
     struct rect in = grid_box(g, area, title, NULL);
     row_rate(g, in, 0, s,
-             &(struct rate_row){ "decode", "decode", &s->decode, a ? a->decode_tok_s : NAN,
+             &(struct rate_row){ "decode", "decode", &s->decode, a ? a->value[METRIC_DECODE_RATE] : NAN,
                                  a ? s->decode_limit[arm] : NAN, " of reads" });
     row_rate(g, in, 1, s,
-             &(struct rate_row){ "prefill", "prefill", &s->prefill, a ? a->prefill_tok_s : NAN,
+             &(struct rate_row){ "prefill", "prefill", &s->prefill, a ? a->value[METRIC_PREFILL_RATE] : NAN,
                                  a ? s->prefill_limit[arm] : NAN, " of math" });
     struct pen p = pen_at(g, in, 0, 2);
-    pen_value(&p, "TTFT ", figure_seconds(a ? a->ttft_s : NAN).text);
-    pen_value(&p, "  ITL p50 ", figure_seconds(a ? a->itl_p50_s : NAN).text);
-    pen_value(&p, " p99 ", figure_seconds(a ? a->itl_p99_s : NAN).text);
+    pen_value(&p, "TTFT ", figure_seconds(a ? a->value[METRIC_TTFT] : NAN).text);
+    pen_value(&p, "  ITL p50 ", figure_seconds(a ? a->value[METRIC_ITL_P50] : NAN).text);
+    pen_value(&p, " p99 ", figure_seconds(a ? a->value[METRIC_ITL_P99] : NAN).text);
     row_memory(g, in, 3, a);
     rows_model(g, rect_rows(in, 4, in.h - 4), s);
     const struct axis rate = { .lo = 0, .hi = NAN, .name = "decode", .show = figure_number },
@@ -251,7 +251,8 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     char text[48];
     snprintf(text, sizeof text, "%s %s", figure_number(a->rate).text, rate ? "tok/s" : metric->unit);
     pen_field_right(&p, RATE_COLUMNS, ROLE_TEXT, isfinite(a->rate) ? text : "n/a");
-    pen_field_right(&p, BYTES_COLUMNS, ROLE_TEXT, figure_bytes(a->peak_rss_bytes).text);
+    pen_field_right(&p, BYTES_COLUMNS, ROLE_TEXT,
+                    figure_bytes(metric_bytes(a->value[METRIC_PEAK_MEMORY])).text);
     pen_put(&p, ROLE_TEXT, "  ");
     if (arm) draw_verdict(&p, &s->experiment, arm);
 }

@@ -96,14 +96,14 @@ static struct roof_point decode_point(const struct experiment_arm *a, const stru
     const double flops = a->plan.flops_per_token * sequences,
                  bytes = (double)a->plan.decode_read_bytes +
                          sequences * held * (double)a->plan.kv_bytes_per_token;
-    return (struct roof_point){ flops / bytes, a->plan.flops_per_token * a->decode_tok_s };
+    return (struct roof_point){ flops / bytes, a->plan.flops_per_token * a->value[METRIC_DECODE_RATE] };
 }
 
 static struct roof_point prefill_point(const struct experiment_arm *a, const struct workload *w)
 {
     const double rows = MIN((double)a->plan.batch, (double)w->prompt * MAX(w->sequences, 1));
     return (struct roof_point){ rows * a->plan.flops_per_token / (double)a->plan.decode_read_bytes,
-                                a->plan.flops_per_token * a->prefill_tok_s };
+                                a->plan.flops_per_token * a->value[METRIC_PREFILL_RATE] };
 }
 
 static struct figure show_ops(double v)
@@ -162,9 +162,9 @@ static int roof_marks(const struct experiment_state *x, struct roof_mark *out)
         const struct experiment_arm *a = &x->arm[arm];
         const unsigned style = (unsigned)(arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD;
         if (a->plan.total <= 0 || !(a->plan.flops_per_token > 0)) continue;
-        if (isfinite(a->decode_tok_s))
+        if (isfinite(a->value[METRIC_DECODE_RATE]))
             out[n++] = (struct roof_mark){ decode_point(a, &x->spec.workload), 'A' + (uint32_t)arm, style };
-        if (isfinite(a->prefill_tok_s))
+        if (isfinite(a->value[METRIC_PREFILL_RATE]))
             out[n++] = (struct roof_mark){ prefill_point(a, &x->spec.workload), 'a' + (uint32_t)arm, style };
     }
     return n;

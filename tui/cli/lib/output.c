@@ -8,9 +8,22 @@
 
 enum { REAL_DIGITS = 10 };
 
+static struct column column_of_metric(const struct metric *m)
+{
+    return (struct column){ .name = m->name,
+                            .title = m->column.title,
+                            .kind = strcmp(m->unit, "bytes") ? COLUMN_NUM : COLUMN_BYTES,
+                            .scale = m->column.scale,
+                            .digits = m->column.digits,
+                            .metric = m };
+}
+
+/* Without memory for its columns a table is empty: writing it then fails with ERR_NOMEM or prints nothing. */
 void table_init(struct table *t, const char *schema, const struct column *columns, int n_columns)
 {
-    *t = (struct table){ .schema = schema, .columns = columns, .n_columns = n_columns };
+    *t = (struct table){ .schema = schema, .columns = calloc((size_t)n_columns + 1, sizeof *columns) };
+    for (int c = 0; t->columns && c < n_columns; c++)
+        t->columns[t->n_columns++] = columns[c].metric ? column_of_metric(columns[c].metric) : columns[c];
     t->rows = json_array();
     t->extra = json_object();
 }
@@ -37,7 +50,21 @@ void table_done(struct table *t)
     json_decref(t->rows);
     json_decref(t->extra);
     str_free(&t->notes);
+    free(t->columns);
     *t = (struct table){ 0 };
+}
+
+void table_put_metrics(const struct table *t, json_t *row, const double *value)
+{
+    for (int c = 0; c < t->n_columns; c++) {
+        const struct metric *m = t->columns[c].metric;
+        if (!m) continue;
+        const double v = value[m - METRICS];
+        if (t->columns[c].kind != COLUMN_BYTES)
+            json_put_num(row, m->name, v);
+        else if (metric_bytes(v) >= 0)
+            json_put_int(row, m->name, metric_bytes(v));
+    }
 }
 
 static const json_t *cell(const struct table *t, size_t row, int column)

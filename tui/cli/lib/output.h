@@ -17,11 +17,17 @@ struct column {
     double scale;    /* COLUMN_NUM in md: factor, e.g. 1e3 for ms from s; 0 means 1 */
     int digits;      /* COLUMN_NUM in md: digits after the point */
     const char *sql; /* column type in -o sql; NULL: chosen by kind */
+    /* A column of a metric takes everything above from its row in METRICS: METRIC_COLUMN(METRIC_TTFT). */
+    const struct metric *metric;
 };
+#define METRIC_COLUMN(id)                                                                                    \
+    {                                                                                                        \
+        .metric = &METRICS[id]                                                                               \
+    }
 
 struct table {
     const char *schema; /* "qdyno.bench/1"; "bench" also names the SQL table */
-    const struct column *columns;
+    struct column *columns; /* owned: those given to table_init, metrics filled in */
     int n_columns;
     bool record;      /* one row only: md is a list of properties, JSON has no "rows" */
     json_t *rows;     /* array of objects */
@@ -32,6 +38,8 @@ struct table {
 void table_init(struct table *t, const char *schema, const struct column *columns, int n_columns);
 /* Adds a row, to be filled with json_put_*. Borrowed. */
 json_t *table_row(struct table *t);
+/* Adds the value of each metric that has a column: value[METRIC_COUNT], by enum metric_id. */
+void table_put_metrics(const struct table *t, json_t *row, const double *value);
 /* Adds a line below the md table. */
 void table_note(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void table_done(struct table *t);
