@@ -61,6 +61,8 @@ enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct meas
     if (!rc && n_samples) rc = samples_insert(d, c->id, samples, n_samples, why);
     if (!rc && itl && n_itl) rc = itl_insert(d, c->id, itl, n_itl, why);
     if (!rc && c->requests && c->requests->n) rc = requests_insert(d, c->id, c->requests, why);
+    for (int i = 0; i < c->n_spans; i++) c->spans[i].cell_id = c->id;
+    if (!rc && c->spans) rc = spans_insert(d, c->spans, c->n_spans, why);
     return db_end(d, rc, STORE_CELL, why);
 }
 

@@ -106,6 +106,7 @@ struct request_rows {
     int sequences, n;
     struct request_figures *figures; /* [n], borrowed */
 };
+struct span_row;
 struct cell_row {
     int64_t id, run_id;
     int arm;         /* 0 = A */
@@ -117,9 +118,12 @@ struct cell_row {
     char work_hash[24], output_hash[24];
     int64_t started_ms;
     double seconds;
-    char error[256];                     /* "": it ran without an error */
-    char worker_json[4096];              /* what the worker really ran, without raw samples */
-    const struct request_rows *requests; /* borrowed; NULL: none. db_cell_list leaves it NULL */
+    char error[256];        /* "": it ran without an error */
+    char worker_json[4096]; /* what the worker really ran, without raw samples */
+    /* Stored with the cell in the same transaction. Borrowed; NULL: none. db_cell_list leaves them NULL. */
+    const struct request_rows *requests;
+    struct span_row *spans; /* [n_spans]; db_cell_insert fills in their ids and cell_id */
+    int n_spans;
 };
 /* Fills c->id. itl: raw inter-token latencies in seconds (may be NULL). */
 enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct measurement *m, int n_m,

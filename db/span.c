@@ -12,14 +12,20 @@ static const struct column SPAN_COLUMNS[] = {
 };
 static const struct table SPAN = TABLE("span", span_row, SPAN_COLUMNS);
 
+static const char STORE_SPANS[] = "store spans";
+
+enum err_code spans_insert(struct db *d, struct span_row *rows, int n, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < n && !rc; i++) rc = table_insert(d, &SPAN, &rows[i], STORE_SPANS, why);
+    return rc;
+}
+
 enum err_code db_span_insert(struct db *d, struct span_row *rows, int n, struct err *why)
 {
-    static const char DOING[] = "store spans";
     if (!n) return ERR_OK;
-    enum err_code rc = db_begin(d, DOING, why);
-    if (rc) return rc;
-    for (int i = 0; i < n && !rc; i++) rc = table_insert(d, &SPAN, &rows[i], DOING, why);
-    return db_end(d, rc, DOING, why);
+    enum err_code rc = db_begin(d, STORE_SPANS, why);
+    return rc ? rc : db_end(d, spans_insert(d, rows, n, why), STORE_SPANS, why);
 }
 
 enum err_code db_span_list(struct db *d, int64_t run_id, struct span_row **rows, int *n, struct err *why)

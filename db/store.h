@@ -93,7 +93,8 @@ struct table_query {
 enum err_code table_list(struct db *d, const struct table_query *q, void **rows, int *n, struct err *why,
                          const char *types, ...);
 
-/* request.c. Called within the transaction of db_cell_insert. */
+/* request.c and span.c. Called within the transaction of db_cell_insert. */
+enum err_code spans_insert(struct db *d, struct span_row *rows, int n, struct err *why);
 enum err_code requests_insert(struct db *d, int64_t cell_id, const struct request_rows *r, struct err *why);
 
 /* The migrations in schema.c: step i updates version i to i + 1. */

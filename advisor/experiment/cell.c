@@ -23,43 +23,40 @@ static void show_cell(struct experiment *x, const struct cell_place *p)
     state_done(x);
 }
 
-/* Run, observe, store. FLOW_DISCARDED when the rules say so; *c is the caller's (free c->itl). */
+/* Measures a cell and stores it. FLOW_DISCARDED when the machine was disturbed; free(c->itl) in any case. */
 static enum flow cell_do(struct experiment *x, const struct cell_place *p, struct measured_cell *c)
 {
     show_cell(x, p);
     char workload[576];
     workload_line(&x->state.spec.workload, workload, sizeof(workload));
-    const struct cell_ask ask = { .arm = x->process[p->process],
-                                  .workload = workload,
-                                  .repeats = x->state.cell_repeats,
-                                  .seed = x->state.spec.seed,
-                                  .sampler = x->sampler,
-                                  .event = experiment_event,
-                                  .ctx = x };
-    struct err why = { 0 };
-    int n = 0;
-    enum err_code rc = cell_take(c, &ask, x->window, &n, &why);
-    if (rc == ERR_CANCELLED) return FLOW_STOPPED;
-
-    if (!rc && p->phase != CELL_WARMUP) {
-        json_t *o = json_object();
-        json_put_num(o, "major_faults", c->field[FIELD_MAJOR_FAULTS]);
-        json_put_str(o, "device", x->state.arm[p->arm].device);
-        contamination_reason(x->window, n, o, x->state.control_frequency, c->discard, sizeof(c->discard));
-        json_decref(o);
-    }
+    const bool warmup = p->phase == CELL_WARMUP;
+    json_t *echo = cell_echo(&x->state, warmup ? arm_description(x->process[p->process]) : NULL);
+    const struct run_cell what = { .arm = x->process[p->process],
+                                   .workload = workload,
+                                   .repeats = x->state.cell_repeats,
+                                   .seed = x->state.spec.seed,
+                                   .event = experiment_event,
+                                   .ctx = x,
+                                   .contamination = warmup ? CONTAMINATION_IGNORED : CONTAMINATION_DISCARDS,
+                                   .control_frequency = x->state.control_frequency,
+                                   .sample_conditions = p->last,
+                                   .place = { .arm = p->arm,
+                                              .block = p->block,
+                                              .slot = p->slot,
+                                              .phase = CELL_PHASES[p->phase],
+                                              .config = x->state.arm[p->arm].line,
+                                              .echo = echo } };
+    const enum err_code rc = run_cell(&x->run, &what, c, &x->why);
+    json_decref(echo);
+    if (rc) return rc == ERR_CANCELLED ? FLOW_STOPPED : FLOW_BROKEN;
     if (x->sampler) {
         x->overhead_sum += sampler_cost_ratio(x->sampler) * c->seconds;
         x->overhead_s += c->seconds;
     }
     x->ledger.cell_seconds += c->seconds;
     x->ledger.cells++;
-    const int stored = cell_thin(x->window, n, c->begun_ns, x->stored);
-    const json_t *description = p->phase == CELL_WARMUP ? arm_description(x->process[p->process]) : NULL;
-    if (store_cell(x->db, &x->state, p, c, x->stored, stored, rc ? why.message : "", description, &x->why))
-        return FLOW_BROKEN;
-    if (rc) return arm_gave_up(x, p->arm, &why);
-    if (*c->discard) return FLOW_DISCARDED;
+    if (c->failure.code) return arm_gave_up(x, p->arm, &c->failure);
+    if (c->discarded) return FLOW_DISCARDED;
 
     if (!*x->ledger.work_hash) {
         snprintf(x->ledger.work_hash, sizeof(x->ledger.work_hash), "%s", c->work_hash);
@@ -90,7 +87,7 @@ enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *v
         ledger_summarize(&x->ledger, s);
         state_done(x);
     }
-    free(c.itl);
+    cell_done(&c);
     return f;
 }
 
@@ -142,11 +139,19 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
         /* the control compares two processes, as the blocks do */
         const int process = phase == CELL_CONTROL && x->fresh == FRESH_BLOCK ? b.place[i] : arm;
         f = process_prepare(x, process, arm);
-        if (f == FLOW_ON) f = cell_do(x, &(struct cell_place){ arm, process, block, i, phase }, &cell[i]);
+        if (f == FLOW_ON)
+            f = cell_do(x,
+                        &(struct cell_place){ .arm = arm,
+                                              .process = process,
+                                              .block = block,
+                                              .slot = i,
+                                              .phase = phase,
+                                              .last = i == 2 * b.arms - 1 },
+                        &cell[i]);
         b.value[i] = cell[i].value;
         b.itl[i] = cell[i].itl;
         b.n_itl[i] = cell[i].n_itl;
-        if (f == FLOW_DISCARDED) f = block_discard(x, phase, block, cell[i].discard);
+        if (f == FLOW_DISCARDED) f = block_discard(x, phase, block, cell[i].disturbed);
     }
     if (f == FLOW_ON) {
         if (!block_keep(x, &b)) f = FLOW_INVALID;
@@ -158,7 +163,7 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
         else if (f == FLOW_PAUSED)
             f = FLOW_ON; /* the next one takes its place */
     }
-    for (int i = 0; i < BLOCK_CELLS; i++) free(cell[i].itl);
+    for (int i = 0; i < BLOCK_CELLS; i++) cell_done(&cell[i]);
     x->at.block = -1;
     return f;
 }

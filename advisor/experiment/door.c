@@ -80,11 +80,8 @@ static enum err_code experiment_new(struct experiment *x, const struct experimen
         x->log = *deps->log;
     else
         x->log.level = LOG_QUIET;
-    x->window = malloc(WINDOW_SAMPLES * sizeof(*x->window));
-    x->stored = malloc(WINDOW_STORED * sizeof(*x->stored));
     x->program = deps->program ? strdup(deps->program) : NULL;
-    if (!x->window || !x->stored || (deps->program && !x->program))
-        return err_set(why, ERR_NOMEM, "no memory for an experiment");
+    if (deps->program && !x->program) return err_set(why, ERR_NOMEM, "no memory for an experiment");
     enum err_code rc = db_open(&x->db, deps->db_path, why);
     if (rc) return rc;
     struct experiment_spec resolved = *spec;
@@ -165,11 +162,10 @@ void experiment_close(struct experiment *x)
     experiment_stop(x);
     if (x->joinable) pthread_join(x->thread, NULL);
     for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->process[i]);
+    run_close(&x->run);
     db_close(x->db);
     ledger_free(&x->ledger);
     free(x->early);
-    free(x->window);
-    free(x->stored);
     free(x->program);
     pthread_cond_destroy(&x->changed);
     pthread_mutex_destroy(&x->lock);

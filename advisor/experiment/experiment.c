@@ -2,7 +2,7 @@
  *
  * Everybody else sees copies of the state. The thread is its only writer, so it reads it without the lock; a
  * change is made between state_edit() and state_done(), which also wakes those who wait. */
-#include "advisor/experiment/capsule.h"
+#include "advisor/experiment/parts.h"
 #include "advisor/experiment/experiment.h"
 
 #include <math.h>
@@ -101,29 +101,6 @@ static bool any_arm(const struct experiment *x)
 
 /* ---------------------------------------------------------------- the run's row */
 
-static enum err_code put_models(struct experiment *x)
-{
-    const struct experiment_state *s = &x->state;
-    for (int i = 0; i < s->spec.arms; i++) {
-        const struct experiment_arm *a = &s->arm[i];
-        if (!*a->sha256) continue;
-        const char *path = config_text(&s->spec.config[i], KNOB_MODEL);
-        json_t *o = json_object();
-        json_put_str(o, "name", a->model_name);
-        json_put_str(o, "arch", a->arch);
-        json_put_str(o, "dominant_format", a->dominant_format);
-        json_put_bool(o, "random_weights", s->random_weights);
-        char *text = json_line(o);
-        json_decref(o);
-        if (!text) return err_set(&x->why, ERR_NOMEM, "no memory to describe a model");
-        enum err_code rc = db_model_put(x->db, a->sha256, a->model_name, *path ? path : s->spec.model, text,
-                                        &x->why);
-        free(text);
-        if (rc) return rc;
-    }
-    return ERR_OK;
-}
-
 static const char *file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -139,46 +116,96 @@ static void label_of(const struct experiment_state *s, char *buf, size_t size)
         n += snprintf(buf + n, size - (size_t)n, "%s%.*s", i ? " vs " : "", room, s->arm[i].line);
 }
 
+/* What is stored with an arm's model. The answer of its process is gone by now where memory holds one process
+ * at a time. New reference; NULL when the arm never answered. */
+static json_t *model_description(const struct experiment_state *s, const struct experiment_arm *a)
+{
+    if (!*a->sha256) return NULL;
+    json_t *o = json_object();
+    json_put_str(o, "name", a->model_name);
+    json_put_str(o, "arch", a->arch);
+    json_put_str(o, "dominant_format", a->dominant_format);
+    json_put_bool(o, "random_weights", s->random_weights);
+    return o;
+}
+
+static struct capsule_arm capsule_arm_of(const struct experiment_state *s, int i, const json_t *description)
+{
+    const struct experiment_arm *a = &s->arm[i];
+    const char *own = config_text(&s->spec.config[i], KNOB_MODEL);
+    const char *path = *own ? own : s->spec.model;
+    return (struct capsule_arm){ .line = a->line,
+                                 .resolved = a->merged_known ? &a->merged : NULL,
+                                 .model_path = path,
+                                 .model_name = *a->model_name ? a->model_name : file_name(path),
+                                 .sha256 = a->sha256,
+                                 .description = description };
+}
+
+/* Conditions are probed by as many threads as do the work of arm A. Unknown conditions are no reason to lose
+ * the measurement. */
+static void conditions_open(struct experiment *x)
+{
+    const struct experiment_spec *spec = &x->state.spec;
+    const char *own = config_text(&spec->config[0], KNOB_MODEL);
+    const struct run_timing t = { .model = *own ? own : spec->model,
+                                  .config = &spec->config[0],
+                                  .workload = &spec->workload };
+    struct err why;
+    if (run_conditions_open(&x->run, &t, &why))
+        log_write(&x->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", why.message);
+}
+
+/* The run's row, or that of the run that is resumed. */
+static enum err_code experiment_begin_run(struct experiment *x)
+{
+    const struct experiment_state *s = &x->state;
+    struct capsule_arm arm[EXPERIMENT_ARMS];
+    json_t *description[EXPERIMENT_ARMS];
+    char workload[576], label[128];
+    bool known = false;
+    label_of(s, label, sizeof(label));
+    for (int i = 0; i < s->spec.arms; i++) {
+        description[i] = model_description(s, &s->arm[i]);
+        arm[i] = capsule_arm_of(s, i, description[i]);
+    }
+    json_t *spec = experiment_spec_to_json(&s->spec);
+    char *spec_json = json_line(spec);
+    (void)ceilings_load(&x->ceilings, x->machine.id, &known, NULL);
+    const struct run_spec run = { .kind = "ab",
+                                  .workload = workload_line(&s->spec.workload, workload, sizeof(workload)),
+                                  .label = label,
+                                  .metric = s->spec.metric->name,
+                                  .spec_json = spec_json,
+                                  .seed = s->spec.seed,
+                                  .resume_id = s->run_id,
+                                  .machine = &x->machine,
+                                  .ceilings = known ? &x->ceilings : NULL,
+                                  .sampler = x->sampler,
+                                  .program = x->program,
+                                  .arm = arm,
+                                  .arms = s->spec.arms };
+    const enum err_code rc = run_begin(&x->run, x->db, &run, &x->why);
+    for (int i = 0; i < s->spec.arms; i++) json_decref(description[i]);
+    json_decref(spec);
+    free(spec_json);
+    if (!rc) conditions_open(x);
+    return rc;
+}
+
 static enum err_code put_run(struct experiment *x)
 {
-    if (x->state.run_id) return db_run_reopen(x->db, x->state.run_id, &x->why);
-    const struct experiment_state *s = &x->state;
-    json_t *machine = machine_to_json(&x->machine);
-    char *machine_text = json_line(machine);
-    json_decref(machine);
-    enum err_code rc = db_machine_put(x->db, x->machine.id, machine_text ? machine_text : "{}", &x->why);
-    free(machine_text);
-    if (!rc) rc = put_models(x);
-    if (rc) return rc;
-
-    const struct experiment_arm *known = &s->arm[0];
-    for (int i = 1; i < s->spec.arms && !*known->sha256; i++) known = &s->arm[i];
-    struct run_row row = { .seed = s->spec.seed, .effect_ratio = NAN };
-    snprintf(row.kind, sizeof(row.kind), "ab");
-    snprintf(row.state, sizeof(row.state), "running");
-    snprintf(row.machine, sizeof(row.machine), "%s", x->machine.id);
-    snprintf(row.model_sha256, sizeof(row.model_sha256), "%s", known->sha256);
-    snprintf(row.model_name, sizeof(row.model_name), "%.127s",
-             *known->model_name ? known->model_name : file_name(s->spec.model));
-    workload_line(&s->spec.workload, row.workload, sizeof(row.workload));
-    label_of(s, row.label, sizeof(row.label));
-    snprintf(row.metric, sizeof(row.metric), "%s", s->spec.metric->name);
-    json_t *spec = experiment_spec_to_json(&s->spec);
-    row.spec_json = json_line(spec);
-    json_decref(spec);
-    rc = db_run_insert(x->db, &row, &x->why);
-    if (!rc) rc = db_run_lock(x->db, row.id, &x->why);
-    free(row.spec_json);
-    if (rc) return rc;
+    const bool resumed = x->state.run_id != 0;
+    const enum err_code rc = experiment_begin_run(x);
+    if (rc || resumed) return rc;
     struct experiment_state *e = state_edit(x);
-    e->run_id = row.id;
-    e->started_ms = row.started_ms;
+    e->run_id = x->run.row.id;
+    e->started_ms = x->run.row.started_ms;
     state_done(x);
     experiment_spans_early(x);
-    if ((rc = experiment_capsule(x))) return rc;
     struct err ignored;
-    for (int i = 0; i < s->events; i++) /* what was said before there was a run */
-        (void)db_event_add(x->db, row.id, s->event[i].kind, s->event[i].text, &ignored);
+    for (int i = 0; i < e->events; i++) /* events from before the run had a row */
+        (void)db_event_add(x->db, e->run_id, e->event[i].kind, e->event[i].text, &ignored);
     return ERR_OK;
 }
 
@@ -442,26 +469,34 @@ static void finish(struct experiment *x, enum flow f)
     const struct experiment_state *s = &x->state;
     if (s->verdict)
         experiment_tell(x, "verdict", "%s%s%s", verdict_name(s->verdict), *s->reason ? ": " : "", s->reason);
-    if (s->run_id && x->db) {
-        json_t *o = experiment_to_json(s);
-        char *text = json_line(o);
-        json_decref(o);
-        const double effect = experiment_headline(s)->effect.estimate;
-        const double log_ratio = s->spec.metric->better < 0 ? -effect : effect;
-        struct err why;
-        if (db_run_finish(x->db, s->run_id, name, verdict_name(s->verdict), exp(log_ratio), text, &why)) {
-            struct experiment_state *e = state_edit(x);
-            e->phase = PHASE_FAILED;
-            e->error_code = why.code;
-            snprintf(e->error, sizeof(e->error), "%s", why.message);
-            state_done(x);
-        }
-        free(text);
+    json_t *document = experiment_to_json(s);
+    const double effect = experiment_headline(s)->effect.estimate;
+    const struct run_outcome outcome = { .state = name,
+                                         .verdict = verdict_name(s->verdict),
+                                         .effect_ratio = exp(s->spec.metric->better < 0 ? -effect : effect),
+                                         .document = document };
+    struct err why;
+    if (run_finish(&x->run, &outcome, &why)) {
+        struct experiment_state *e = state_edit(x);
+        e->phase = PHASE_FAILED;
+        e->error_code = why.code;
+        snprintf(e->error, sizeof(e->error), "%s", why.message);
+        state_done(x);
+    } else if (experiment_residuals(x, &why)) { /* no reason to lose a verdict */
+        log_write(&x->log, LOG_WARN, "prediction residuals of run %lld were not stored: %s",
+                  (long long)s->run_id, why.message);
     }
+    json_decref(document);
     if (x->db) db_unlock(x->db); /* others may go on with it, while this handle still shows it */
     pthread_mutex_lock(&x->lock);
     x->finished = true;
     state_done(x);
+}
+
+/* Nothing without sensors: what is not observed is not compared over time. */
+static enum err_code canary(struct experiment *x, enum canary_when when)
+{
+    return x->sampler ? run_canary(&x->run, when, &x->why) : ERR_OK;
 }
 
 static enum flow carry_out(struct experiment *x)
@@ -474,11 +509,11 @@ static enum flow carry_out(struct experiment *x)
     if (f != FLOW_INVALID) f = warm_up(x);
     if (f != FLOW_ON) return f;
     processes_plan(x);
-    if (experiment_canary(x, CANARY_START)) return FLOW_BROKEN;
+    if (canary(x, CANARY_START)) return FLOW_BROKEN;
     f = run_control(x);
     if (f == FLOW_ON && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);
     if (f == FLOW_ON) f = confirm_winner(x);
-    if (f == FLOW_ON && experiment_canary(x, CANARY_END)) return FLOW_BROKEN;
+    if (f == FLOW_ON && canary(x, CANARY_END)) return FLOW_BROKEN;
     if (f == FLOW_ON || f == FLOW_INVALID) { /* quality does not depend on a quiet machine */
         const enum flow measured = quality_run(x);
         if (measured != FLOW_ON) f = measured;

@@ -435,12 +435,6 @@ enum err_code experiment_load(struct experiment_state *out, struct db *d, int64_
 /* Full result as one JSON document (schema "qdyno.ab/1"). New reference. */
 json_t *experiment_to_json(const struct experiment_state *s);
 
-/* ---------------------------------------------------------------- residuals */
-
-/* The same of every arm of an experiment that came to its end; of others nothing. */
-enum err_code residuals_record_experiment(struct db *d, const struct experiment_state *s, const struct machine *machine,
-                              const struct machine_ceilings *ceilings, struct err *why);
-
 /* ---------------------------------------------------------------- claims */
 
 /* what an experiment found, put before a gate and before the joint verdict: which figure

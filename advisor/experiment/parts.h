@@ -59,6 +59,7 @@ double judge_margin(const struct experiment_state *s);
 struct cell_place {
     int arm, process, block, slot; /* block -1: outside blocks */
     enum cell_phase phase;
+    bool last; /* of its block: the machine's conditions are sampled after it, so between blocks */
 };
 
 /* Log ratios to A of every metric of cells, block by block: kept beside the state, which shows intervals. */
@@ -117,9 +118,12 @@ void arm_describe(struct experiment_arm *a, const json_t *description);
  * marked discarded (for resuming); otherwise they are only left out. */
 enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct db *d, int64_t run_id,
                             bool discard_open, struct err *why);
-enum err_code store_cell(struct db *d, const struct experiment_state *s, const struct cell_place *place,
-                         const struct measured_cell *c, const struct sample_row *samples, int n_samples,
-                         const char *error, const json_t *description, struct err *why);
+/* What is stored beside a cell: how often it repeated the workload, and the answer `description` with which
+ * its process opened (NULL: not with this cell). New reference. */
+json_t *cell_echo(const struct experiment_state *s, const json_t *description);
+/* Stores by how much the predictions for each arm missed what the run measured. Nothing for a run that did
+ * not finish, evaluates or trains. */
+enum err_code experiment_residuals(struct experiment *x, struct err *why);
 
 /* ---------------------------------------------------------------- the running experiment */
 
@@ -143,6 +147,8 @@ struct experiment {
 
     /* of the thread alone */
     struct db *db;
+    struct run run;                       /* row.id 0 until the arms are loaded */
+    struct machine_ceilings ceilings;     /* of this machine; zeros when it was never probed */
     struct arm *process[EXPERIMENT_ARMS]; /* that of each arm; in a control of new processes: A and A again */
     enum fresh fresh;
     double start_s[EXPERIMENT_ARMS],
@@ -151,8 +157,6 @@ struct experiment {
     struct span_row *early;      /* [n_early] spans from before the run had a row */
     int n_early;
     struct cell_place at;        /* what spans belong to now: block -1 outside of blocks */
-    struct sample *window;       /* scratch of one cell: [WINDOW_SAMPLES] */
-    struct sample_row *stored;   /* scratch of one cell: [WINDOW_STORED] */
     int64_t begun_ns, paused_ns; /* the latter: in pauses that are over */
     double blocks_begun_s;       /* on the clock of experiment_elapsed */
     bool race_over;

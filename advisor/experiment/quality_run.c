@@ -38,24 +38,17 @@ static enum err_code measure(struct experiment *x, int arm, struct quality *q, s
     return quality_measure(q, &candidate, &spec, on_event, x, why);
 }
 
-static enum err_code store(struct experiment *x, int arm, int64_t started_ms, double seconds)
+static enum err_code quality_store(struct experiment *x, int arm, struct measured_cell *c)
 {
     const struct quality *q = &x->state.comparison[arm].quality;
-    struct cell_row row = {
-        .run_id = x->state.run_id, .arm = arm, .block = -1, .started_ms = started_ms, .seconds = seconds
-    };
-    const struct measurement kld = { METRICS[METRIC_KLD].name, METRICS[METRIC_KLD].unit, q->kld.estimate };
     json_t *o = quality_to_json(q);
-    char *line = json_line(o);
+    const struct run_place place = {
+        .arm = arm, .block = -1, .phase = PHASE, .config = x->state.arm[arm].line, .echo = o
+    };
+    if (q->known) c->value[METRIC_KLD] = q->kld.estimate;
+    const enum err_code rc = run_store(&x->run, &place, c, &x->why);
     json_decref(o);
-    const bool fits = line && strlen(line) < sizeof(row.worker_json);
-    if (fits) snprintf(row.worker_json, sizeof(row.worker_json), "%s", line);
-    free(line);
-    if (!fits) return err_set(&x->why, ERR_INTERNAL, "figures of quality do not fit their column");
-    snprintf(row.phase, sizeof(row.phase), "%s", PHASE);
-    snprintf(row.config, sizeof(row.config), "%s", x->state.arm[arm].line);
-    snprintf(row.error, sizeof(row.error), "%s", q->missing);
-    return db_cell_insert(x->db, &row, &kld, q->known, NULL, 0, NULL, 0, &x->why);
+    return rc;
 }
 
 /* A reference that does not fit or a text that is too short is a result: quality stays unknown, and says why.
@@ -64,13 +57,16 @@ static enum flow one_arm(struct experiment *x, int arm)
 {
     struct quality q;
     struct err why = { 0 };
-    const int64_t begun_ms = clock_unix_ms(), t0 = clock_ns();
+    struct measured_cell c;
     struct experiment_state *s = state_edit(x);
     s->running_arm = arm;
     state_done(x);
+    run_measure_begin(&x->run, &c, 0);
     const enum err_code rc = measure(x, arm, &q, &why);
+    run_measure_end(&x->run, &c);
     if (rc == ERR_CANCELLED) return FLOW_STOPPED;
     if (rc) snprintf(q.missing, sizeof(q.missing), "%s", why.message);
+    c.failure = why; /* code 0 when there is none */
     s = state_edit(x);
     s->comparison[arm].quality = q;
     state_done(x);
@@ -79,7 +75,7 @@ static enum flow one_arm(struct experiment *x, int arm)
     else
         experiment_tell(x, PHASE, "quality of arm %c: KLD %.3g nats over %lld windows of %s", 'A' + arm,
                         q.kld.estimate, (long long)q.figures.candidate.chunks, q.text);
-    return store(x, arm, begun_ms, (double)(clock_ns() - t0) * 1e-9) ? FLOW_BROKEN : FLOW_ON;
+    return quality_store(x, arm, &c) ? FLOW_BROKEN : FLOW_ON;
 }
 
 enum flow quality_run(struct experiment *x)

@@ -1,32 +1,35 @@
 /* advisor/experiment/residuals.c - records prediction residuals for each arm of a finished experiment. */
-#include "advisor/experiment/experiment.h"
+#include "advisor/experiment/parts.h"
 
 #include <math.h>
 
-enum err_code residuals_record_experiment(struct db *d, const struct experiment_state *s, const struct machine *machine,
-                              const struct machine_ceilings *ceilings, struct err *why)
+enum err_code experiment_residuals(struct experiment *x, struct err *why)
 {
+    const struct experiment_state *s = &x->state;
     const struct workload *w = &s->spec.workload;
+    uint32_t usable;
     enum err_code rc = ERR_OK;
     if (s->phase != PHASE_DONE || s->blocks < 1 || *w->eval_file || w->train) return ERR_OK;
-    for (int i = 0; i < MAX(s->spec.arms, 2) && !rc; i++) {
+    if (!x->run.ceilings || isa_usable(&usable, why) || usable != isa_detect()) return ERR_OK;
+    for (int i = 0; i < s->spec.arms && !rc; i++) {
         const struct experiment_arm *arm = &s->arm[i];
         const char *named = config_text(&s->spec.config[i], KNOB_MODEL);
         if (arm->failed) continue;
-        rc = residuals_record(
-            d,
-            &(struct run_observation){ .machine = machine,
-                              .ceilings = ceilings,
-                              .model = *named ? named : s->spec.model,
-                              .config = &s->spec.config[i],
-                              .workload = w,
-                              .decode_tok_s = arm->value[METRIC_DECODE_RATE],
-                              .prefill_tok_s = arm->value[METRIC_PREFILL_RATE],
-                              .peak_bytes = NAN, /* of two models' buffers some are never filled */
-                              .load_s = NAN,     /* recipes may have been made in it */
-                              .token_j = NAN,
-                              .run_id = s->run_id },
-            why);
+        const struct run_observation l = {
+            .machine = &x->machine,
+            .ceilings = x->run.ceilings,
+            .model = *named ? named : s->spec.model,
+            .config = &s->spec.config[i],
+            .workload = w,
+            .decode_tok_s = arm->value[METRIC_DECODE_RATE],
+            .prefill_tok_s = arm->value[METRIC_PREFILL_RATE],
+            .peak_bytes = NAN, /* with two arms in memory, some of their buffers are never filled */
+            .load_s = NAN,     /* loading may have included quantizing a recipe */
+            .token_j = NAN,
+            .conditions = run_conditions(&x->run),
+            .run_id = s->run_id,
+        };
+        rc = residuals_record(x->db, &l, why);
     }
     return rc;
 }

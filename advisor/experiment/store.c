@@ -232,38 +232,12 @@ void arm_describe(struct experiment_arm *a, const json_t *d)
 
 /* ---------------------------------------------------------------- one cell in */
 
-/* What ran, short enough for its column: whole, or without the longest parts, never cut in the middle. */
-static void echo_text(char *buf, size_t size, const struct experiment_state *s, const json_t *description)
+json_t *cell_echo(const struct experiment_state *s, const json_t *description)
 {
-    static const char *const DROP[] = { NULL, "config", "plan", "name" };
-    json_t *o = json_object(), *open = description ? json_deep_copy(description) : NULL;
+    json_t *o = json_object();
     json_put_int(o, "repeats", s->cell_repeats);
-    if (open) json_put(o, "open", open);
-    buf[0] = 0;
-    for (size_t i = 0; i < COUNT_OF(DROP) && !*buf; i++) {
-        if (DROP[i] && open) json_object_del(open, DROP[i]);
-        char *line = json_line(o);
-        if (line && strlen(line) < size) snprintf(buf, size, "%s", line);
-        free(line);
-    }
-    json_decref(o);
-}
-
-enum err_code store_cell(struct db *d, const struct experiment_state *s, const struct cell_place *place,
-                         const struct measured_cell *c, const struct sample_row *samples, int n_samples,
-                         const char *error, const json_t *description, struct err *why)
-{
-    struct cell_row row = {
-        .run_id = s->run_id,
-        .arm = place->arm,
-        .block = place->block,
-        .slot = place->slot,
-    };
-    snprintf(row.phase, sizeof(row.phase), "%s", CELL_PHASES[place->phase]);
-    snprintf(row.config, sizeof(row.config), "%s", s->arm[place->arm].line);
-    snprintf(row.error, sizeof(row.error), "%s", error);
-    echo_text(row.worker_json, sizeof(row.worker_json), s, description);
-    return cell_insert(d, &row, c, samples, n_samples, why);
+    if (description) json_put(o, "open", json_deep_copy(description));
+    return o;
 }
 
 void experiment_spans(struct experiment *x, int arm, struct span_row *rows, int n)

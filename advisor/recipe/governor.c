@@ -112,12 +112,12 @@ struct governing {
     struct governor_result *out;
     struct governor_state state;
     struct db *db;
-    struct run_row run;
-    bool started, cancelled;
+    struct run run;
+    bool cancelled;
     struct arm *arm[GOVERNOR_LEVELS];
-    struct sample *window;
-    struct sample_row *stored;
-    double recent[8]; /* latest requests */
+    struct cell_tally tally[GOVERNOR_LEVELS];
+    struct machine_ceilings ceilings;
+    double recent[8]; /* the number of the last requests */
     int n_recent;
     double after_sum;
     int after_n, open_switch; /* index of the switch whose effect is being measured; -1: none */
@@ -140,8 +140,14 @@ static enum err_code level_load(struct governing *g, int level, struct err *why)
                                    .sequences = workload_sequences(&g->o->workload),
                                    .program = g->o->program,
                                    .log = g->o->log };
-    const enum err_code rc = arm_open(&g->arm[level], &spec, arm_progress, g, why);
+    const struct moment begun = moment_now();
+    enum err_code rc = arm_open(&g->arm[level], &spec, arm_progress, g, why);
     g->out->level[level].loaded = !rc;
+    if (!rc && g->run.row.id) {
+        const double seconds = (double)(clock_ns() - begun.clock_ns) * 1e-9;
+        const struct span_load opened = { begun, seconds, arm_description(g->arm[level]), "" };
+        rc = run_arm_opened(&g->run, level, &opened, why);
+    }
     return rc;
 }
 
@@ -174,29 +180,30 @@ static double request_signal(const struct governing *g, const struct measured_ce
     return row[METRIC_MEM_AVAILABLE];
 }
 
-static enum err_code request_store(struct governing *g, struct measured_cell *c, int samples, struct err *why)
-{
-    struct cell_row row = { .run_id = g->run.id, .arm = g->state.level, .block = -1 };
-    snprintf(row.phase, sizeof row.phase, "serve");
-    config_line(g->o->config[g->state.level], row.config, sizeof row.config);
-    const int stored = cell_thin(g->window, samples, c->begun_ns, g->stored);
-    return cell_insert(g->db, &row, c, g->stored, stored, why);
-}
-
 static enum err_code request_serve(struct governing *g, double *value, struct err *why)
 {
     char work[640];
     struct measured_cell c = { 0 };
-    int samples = 0;
     workload_line(&g->o->workload, work, sizeof work);
-    const struct cell_ask ask = { .arm = g->arm[g->state.level],
-                                  .workload = work,
-                                  .repeats = 1,
-                                  .seed = g->o->seed + (uint64_t)g->out->requests,
-                                  .sampler = g->o->sampler,
-                                  .event = arm_progress,
-                                  .ctx = g };
-    enum err_code rc = cell_take(&c, &ask, g->window, &samples, why);
+    const int level = g->state.level;
+    char line[CONFIG_LINE];
+    const struct run_cell what = { .arm = g->arm[level],
+                                   .workload = work,
+                                   .seed = g->o->seed + (uint64_t)g->out->requests,
+                                   .event = arm_progress,
+                                   .ctx = g,
+                                   .contamination = CONTAMINATION_NOTED,
+                                   .control_frequency = NAN,
+                                   .place = {
+                                       .arm = level,
+                                       .block = -1,
+                                       .phase = "serve",
+                                       .config = config_line(g->o->config[level], line, sizeof line) } };
+    enum err_code rc = run_cell(&g->run, &what, &c, why);
+    if (!rc && c.failure.code) {
+        *why = c.failure;
+        rc = c.failure.code;
+    }
     if (!rc) {
         struct governor_figures *f = &g->out->level[g->state.level];
         *value = request_signal(g, &c);
@@ -207,9 +214,9 @@ static enum err_code request_serve(struct governing *g, double *value, struct er
         if (*value > 0)
             f->signal = isnan(f->signal) ? *value : f->signal + (*value - f->signal) / (double)f->requests;
         g->out->requests++;
-        rc = request_store(g, &c, samples, why);
+        rc = tally_add(&g->tally[level], &c, why);
     }
-    free(c.itl);
+    cell_done(&c);
     return rc;
 }
 
@@ -244,7 +251,7 @@ static enum err_code switch_report(struct governing *g, const struct governor_sw
                  GOVERNOR_SIGNALS[g->o->rule.signal].name, s->before,
                  GOVERNOR_SIGNALS[g->o->rule.signal].unit, s->after, 100 * (s->after / s->before - 1));
     if (g->o->told) g->cancelled |= !g->o->told(g->o->ctx, s, s->to, s->after);
-    return db_event_add(g->db, g->run.id, isnan(s->after) ? "switch" : "effect", text, why);
+    return db_event_add(g->db, g->run.row.id, isnan(s->after) ? "switch" : "effect", text, why);
 }
 
 /* The effect of a switch is the mean over the first requests after it. */
@@ -292,28 +299,62 @@ static enum err_code level_switch(struct governing *g, int from, const char *rea
 
 /* ---------------------------------------------------------------- the run */
 
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static struct run_timing timing_of(const struct governing *g, int level)
+{
+    return (struct run_timing){ .model = g->o->model_path,
+                                .config = g->o->config[level],
+                                .workload = &g->o->workload,
+                                .tally = &g->tally[level],
+                                .description = g->arm[level] ? arm_description(g->arm[level]) : NULL };
+}
+
 static enum err_code governor_run_begin(struct governing *g, struct err *why)
 {
-    struct run_row *r = &g->run;
-    const char *slash = strrchr(g->o->model_path, '/');
-    json_t *machine = machine_to_json(g->o->machine);
-    char *line = json_line(machine), config[CONFIG_LINE];
-    json_decref(machine);
-    *r = (struct run_row){ .seed = g->o->seed, .effect_ratio = NAN };
-    snprintf(r->kind, sizeof r->kind, "govern");
-    snprintf(r->state, sizeof r->state, "running");
-    snprintf(r->machine, sizeof r->machine, "%s", g->o->machine->id);
-    snprintf(r->model_name, sizeof r->model_name, "%s", slash ? slash + 1 : g->o->model_path);
-    snprintf(r->label, sizeof r->label, "%.100s and %d more",
-             config_line(g->o->config[0], config, sizeof config), g->o->levels - 1);
-    workload_line(&g->o->workload, r->workload, sizeof r->workload);
-    enum err_code rc = line ? db_machine_put(g->db, g->o->machine->id, line, why)
-                            : err_set(why, ERR_NOMEM, "out of memory for the machine's description");
-    free(line);
-    if (!rc) rc = db_run_insert(g->db, r, why);
-    g->started = !rc;
-    g->out->run_id = r->id;
+    char work[640], label[128], line[GOVERNOR_LEVELS][CONFIG_LINE];
+    struct capsule_arm arm[GOVERNOR_LEVELS];
+    for (int i = 0; i < g->o->levels; i++)
+        arm[i] = (struct capsule_arm){ .line = config_line(g->o->config[i], line[i], sizeof line[i]),
+                                       .model_path = g->o->model_path,
+                                       .model_name = file_name(g->o->model_path),
+                                       .description = g->arm[i] ? arm_description(g->arm[i]) : NULL };
+    snprintf(label, sizeof label, "%.100s and %d more", line[0], g->o->levels - 1);
+    bool known = false;
+    (void)ceilings_load(&g->ceilings, g->o->machine->id, &known, NULL);
+    const struct run_spec spec = { .kind = "govern",
+                                   .workload = workload_line(&g->o->workload, work, sizeof work),
+                                   .label = label,
+                                   .seed = g->o->seed,
+                                   .has_canary = g->o->sampler != NULL,
+                                   .machine = g->o->machine,
+                                   .ceilings = known ? &g->ceilings : NULL,
+                                   .sampler = g->o->sampler,
+                                   .program = g->o->program,
+                                   .arm = arm,
+                                   .arms = g->o->levels };
+    const enum err_code rc = run_begin(&g->run, g->db, &spec, why);
+    g->out->run_id = g->run.row.id;
+    const struct run_timing t = timing_of(g, 0);
+    if (!rc && !run_conditions_open(&g->run, &t, NULL)) run_conditions_sample(&g->run, arm_pid(g->arm[0]));
     return rc;
+}
+
+/* By how much predictions for the levels missed. What cannot be stored is no failure of the run. */
+static void store_residuals(struct governing *g)
+{
+    run_conditions_sample(&g->run, 0);
+    for (int i = 0; i < g->o->levels; i++) {
+        const struct run_timing t = timing_of(g, i);
+        struct err why;
+        if (run_residuals(&g->run, &t, &why) && g->o->log)
+            log_write(g->o->log, LOG_WARN, "prediction residuals of run %lld were not stored: %s",
+                      (long long)g->run.row.id, why.message);
+    }
 }
 
 static enum err_code levels_load(struct governing *g, struct err *why)
@@ -391,25 +432,23 @@ enum err_code governor_run(struct governor_result *out, const struct governor_op
     g->out = out;
     g->open_switch = -1;
     governor_init(&g->state, o->levels);
-    g->window = calloc(WINDOW_SAMPLES, sizeof *g->window);
-    g->stored = calloc(WINDOW_STORED, sizeof *g->stored);
-    if (!g->window || !g->stored) rc = err_set(why, ERR_NOMEM, "out of memory for samples");
     if (!rc) rc = db_open(&g->db, o->db_path, why);
     if (!rc) rc = levels_load(g, why);
     if (!rc) rc = governor_run_begin(g, why);
     if (!rc) rc = requests_serve(g, why);
     out->stopped = g->cancelled;
-    if (rc == ERR_CANCELLED && g->cancelled) rc = ERR_OK; /* the request was interrupted */
-    if (g->started)
-        db_run_finish(g->db, g->run.id,
-                      rc             ? "failed"
-                      : out->stopped ? "stopped"
-                                     : "done",
-                      "", NAN, NULL, NULL);
+    if (rc == ERR_CANCELLED && g->cancelled) rc = ERR_OK; /* in the middle of a request */
+    if (!rc && g->run.row.id) store_residuals(g);
+    const struct run_outcome outcome = { .state = rc             ? "failed"
+                                                  : out->stopped ? "stopped"
+                                                                 : "done",
+                                         .effect_ratio = NAN };
+    const enum err_code ended = run_finish(&g->run, &outcome, rc ? NULL : why);
+    if (!rc) rc = ended;
     for (int i = 0; i < o->levels; i++) arm_close(g->arm[i]);
+    for (int i = 0; i < o->levels; i++) tally_free(&g->tally[i]);
+    run_close(&g->run);
     db_close(g->db);
-    free(g->window);
-    free(g->stored);
     free(g);
     return rc;
 }

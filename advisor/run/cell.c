@@ -29,6 +29,8 @@ static const struct {
     [FIELD_NLL] = { "nll", AVERAGE },
     [FIELD_NLL_SE] = { "nll_se", AVERAGE },
     [FIELD_SCORED] = { "scored_tokens", LARGEST },
+    [FIELD_KLD_SE] = { "kld_se", AVERAGE },
+    [FIELD_PPL_RATIO] = { "ppl_ratio", AVERAGE },
     [FIELD_TRAIN_S] = { "train_s", SUM },
     [FIELD_TRAIN_TOKENS] = { "train_tokens", SUM },
     [FIELD_TRAIN_LOSS] = { "train_loss", AVERAGE },
@@ -91,10 +93,9 @@ static double sensor_mean(const struct sample *s, int n, int metric)
     return k ? sum / k : NAN;
 }
 
-static void cell_values(struct measured_cell *c, const struct sample *samples, int n)
+/* What follows from the worker's fields. */
+static void cell_derive(struct measured_cell *c)
 {
-    for (int i = 0; i < METRIC_COUNT; i++)
-        c->value[i] = i < METRIC_SENSOR_COUNT ? sensor_mean(samples, n, i) : NAN;
     c->value[METRIC_PREFILL_RATE] = quotient(c->field[FIELD_PROMPT_TOKENS], c->field[FIELD_PREFILL_S]);
     c->value[METRIC_DECODE_RATE] = quotient(c->field[FIELD_GEN_TOKENS], c->field[FIELD_DECODE_S]);
     c->value[METRIC_TTFT] = c->field[FIELD_TTFT_S];
@@ -103,9 +104,9 @@ static void cell_values(struct measured_cell *c, const struct sample *samples, i
     c->value[METRIC_TRAIN_RATE] = quotient(c->field[FIELD_TRAIN_TOKENS], c->field[FIELD_TRAIN_S]);
     c->value[METRIC_TRAIN_LOSS] = c->field[FIELD_TRAIN_LOSS];
     c->value[METRIC_MEMORY_AFTER] = c->field[FIELD_RSS_BYTES];
-    c->value[METRIC_ITL_P50] = stats_latency_quantile(c->itl, c->n_itl, 0.50);
-    c->value[METRIC_ITL_P95] = stats_latency_quantile(c->itl, c->n_itl, 0.95);
-    c->value[METRIC_ITL_P99] = stats_latency_quantile(c->itl, c->n_itl, 0.99);
+    for (int m = METRIC_SENSOR_COUNT; m < METRIC_COUNT; m++)
+        if (METRICS[m].combine == COMBINE_POOLED_QUANTILE)
+            c->value[m] = stats_latency_quantile(c->itl, c->n_itl, METRICS[m].quantile);
 }
 
 int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_row *out)
@@ -142,30 +143,55 @@ static enum err_code run_repeats(struct measured_cell *c, const struct cell_ask 
         if (rc) return rc;
         const bool ok = cell_add(c, answer, i);
         c->n_spans = spans_read(c->spans, c->n_spans, COUNT_OF(c->spans), answer, begun);
-        json_decref(answer);
-        if (!ok) return err_set(why, ERR_CANCELLED, "no memory for the latencies of a cell");
+        json_object_del(answer, "itl_s");
+        json_decref(c->answer);
+        c->answer = answer;
+        if (!ok) return err_set(why, ERR_NOMEM, "no memory for the latencies of a cell");
     }
     return ERR_OK;
+}
+
+void cell_init(struct measured_cell *c)
+{
+    *c = (struct measured_cell){ .n_spans = 1 };
+    for (int f = 0; f < FIELD_COUNT; f++) c->field[f] = NAN;
+    for (int m = 0; m < METRIC_COUNT; m++) c->value[m] = NAN;
+}
+
+void cell_done(struct measured_cell *c)
+{
+    free(c->itl);
+    json_decref(c->answer);
+    *c = (struct measured_cell){ 0 };
+}
+
+void cell_clock_start(struct measured_cell *c)
+{
+    const struct moment now = moment_now();
+    c->started_ms = now.unix_ns / 1000000;
+    c->begun = now;
+    c->begun_ns = now.clock_ns;
+}
+
+void cell_clock_stop(struct measured_cell *c, struct sampler_thread *sampler, struct sample *window, int *n)
+{
+    c->spans[0] = span_until_now("cell", c->begun, NULL);
+    const int64_t took_ns = c->spans[0].ended_ns - c->spans[0].begun_ns;
+    c->seconds = (double)took_ns * 1e-9;
+    *n = sampler ? sampler_window(sampler, c->begun_ns, c->begun_ns + took_ns, window, WINDOW_SAMPLES) : 0;
+    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) c->value[m] = sensor_mean(window, *n, m);
 }
 
 enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, struct sample *window, int *n,
                         struct err *why)
 {
-    *c = (struct measured_cell){ .n_spans = 1 };
-    for (int f = 0; f < FIELD_COUNT; f++) c->field[f] = NAN;
+    cell_init(c);
     arm_watch(ask->arm, ask->sampler);
-    const struct moment begun = moment_now();
-    const enum err_code rc = run_repeats(c, ask, begun, why);
-    c->spans[0] = span_until_now("cell", begun, NULL);
-    const int64_t took_ns = c->spans[0].ended_ns - c->spans[0].begun_ns;
-    c->started_ms = begun.unix_ns / 1000000;
-    c->begun_ns = begun.clock_ns;
-    c->seconds = (double)took_ns * 1e-9;
-    *n = ask->sampler
-             ? sampler_window(ask->sampler, c->begun_ns, c->begun_ns + took_ns, window, WINDOW_SAMPLES)
-             : 0;
+    cell_clock_start(c);
+    const enum err_code rc = run_repeats(c, ask, c->begun, why);
+    cell_clock_stop(c, ask->sampler, window, n);
     if (ask->sampler) sampler_select_gpu(ask->sampler, NULL);
-    cell_values(c, window, *n);
+    cell_derive(c);
     c->value[METRIC_ENERGY] = arm_energy(ask->arm, window, *n, 1, c->seconds);
     return rc;
 }
@@ -190,23 +216,22 @@ static const struct {
     { FIELD_NLL, "nll_nats", "nats" },
     { FIELD_NLL_SE, "nll_se_nats", "nats" },
     { FIELD_SCORED, "scored_tokens", "tokens" },
+    { FIELD_KLD_SE, "kld_se_nats", "nats" },
+    { FIELD_PPL_RATIO, "ppl_ratio", "" },
     { FIELD_TRAIN_S, "train_seconds", "seconds" },
     { FIELD_TRAIN_TOKENS, "train_tokens", "tokens" },
 };
 
-static enum err_code spans_insert(struct db *d, const struct cell_row *row, const struct measured_cell *c,
-                                  struct err *why)
+/* The spans of a cell, with the run, arm and block that its row names. */
+static void spans_place(struct span_row *spans, const struct cell_row *row, const struct measured_cell *c)
 {
-    struct span_row spans[COUNT_OF(c->spans)];
     for (int i = 0; i < c->n_spans; i++) {
         spans[i] = c->spans[i];
         spans[i].run_id = row->run_id;
-        spans[i].cell_id = row->id;
         spans[i].arm = row->arm;
         spans[i].block = row->block;
         snprintf(spans[i].phase, sizeof(spans[i].phase), "%s", row->phase);
     }
-    return db_span_insert(d, spans, c->n_spans, why);
 }
 
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measured_cell *c,
@@ -228,16 +253,22 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measu
         m[n++] = (struct measurement){ CELL_USUAL_RATE, "tokens/s", c->usual_rate };
         m[n++] = (struct measurement){ CELL_USUAL_SD, "ratio", c->usual_sd };
     }
-    row->discarded = *c->discard != 0;
+    row->discarded = c->discarded;
     row->started_ms = c->started_ms;
     row->seconds = c->seconds;
-    snprintf(row->discard_reason, sizeof(row->discard_reason), "%s", c->discard);
+    snprintf(row->discard_reason, sizeof(row->discard_reason), "%s", c->discarded ? c->disturbed : "");
     snprintf(row->work_hash, sizeof(row->work_hash), "%s", c->work_hash);
     snprintf(row->output_hash, sizeof(row->output_hash), "%s", c->output_hash);
     struct request_rows requests = c->requests;
     requests.figures = (struct request_figures *)c->request; /* read only */
     row->requests = &requests;
-    enum err_code rc = db_cell_insert(d, row, m, n, samples, n_samples, c->itl, c->n_itl, why);
+    struct span_row spans[COUNT_OF(c->spans)];
+    spans_place(spans, row, c);
+    row->spans = spans;
+    row->n_spans = c->n_spans;
+    const enum err_code rc = db_cell_insert(d, row, m, n, samples, n_samples, c->itl, c->n_itl, why);
     row->requests = NULL;
-    return rc ? rc : spans_insert(d, row, c, why);
+    row->spans = NULL;
+    row->n_spans = 0;
+    return rc;
 }

@@ -166,6 +166,8 @@ enum field {
     FIELD_NLL,
     FIELD_NLL_SE,
     FIELD_SCORED,
+    FIELD_KLD_SE, /* of quality: standard error of METRIC_KLD; perplexity over the reference's */
+    FIELD_PPL_RATIO,
     FIELD_TRAIN_S,
     FIELD_TRAIN_TOKENS,
     FIELD_TRAIN_LOSS,
@@ -176,11 +178,16 @@ enum field {
 struct measured_cell {
     double field[FIELD_COUNT];  /* NAN unknown */
     double value[METRIC_COUNT]; /* by enum metric_id; sensors: mean over the cell; NAN unknown */
-    float *itl;                 /* owned: free() */
+    float *itl;                 /* owned: seconds between tokens */
     int n_itl;
+    json_t *answer;               /* owned: the worker's last answer without its latencies; NULL: none */
     struct request_rows requests; /* its figures are below; n 0: the workload has no requests */
     struct request_figures request[CELL_REPEATS_MAX];
-    char work_hash[24], output_hash[24], discard[160];
+    char work_hash[24], output_hash[24];
+    struct err failure;  /* code not 0: the arm failed, and this says how */
+    char disturbed[160]; /* what disturbed the machine meanwhile (contamination_reason); "" nothing */
+    bool discarded;      /* it does not count because of that */
+    struct moment begun;
     int64_t started_ms, begun_ns;          /* wall clock; clock_ns */
     struct span_row spans[1 + SPANS_MOST]; /* when it and its phases ran; the first is the cell itself */
     int n_spans;
@@ -203,7 +210,7 @@ struct cell_ask {
     arm_event_fn *event;
     void *ctx;
 };
-/* Run and observe. *c is filled as far as it came, also on failure; free c->itl. window: [WINDOW_SAMPLES],
+/* Run and observe. *c is filled as far as it came, also on failure; cell_done. window: [WINDOW_SAMPLES],
  * the samples of the cell; *n of them. Errors: those of arm_cell. */
 enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, struct sample *window, int *n,
                         struct err *why);
@@ -214,9 +221,19 @@ int cell_repeats(double seconds, double least_s);
 /* A window's samples as rows, evenly thinned: at most WINDOW_STORED of them, into out. Returns the count. */
 int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_row *out);
 
-/* Into the database: values, latencies, hashes and spans are the cell's, where it stands is the row's. */
+/* Stores a cell with its measurements, samples, latencies, requests and spans in one transaction. Run, arm,
+ * block, slot, phase, config, error and worker_json are the caller's in *row; everything else comes from *c.
+ */
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measured_cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why);
+
+void cell_done(struct measured_cell *c); /* frees what it owns; fine for a zeroed one */
+/* The parts of cell_take, for what is measured in this process: everything unknown; the clocks start; the
+ * clocks stop, and the samples since cell_clock_start go to window[WINDOW_SAMPLES] and, as means, to
+ * c->value. */
+void cell_init(struct measured_cell *c);
+void cell_clock_start(struct measured_cell *c);
+void cell_clock_stop(struct measured_cell *c, struct sampler_thread *sampler, struct sample *window, int *n);
 
 /* ---------------------------------------------------------------- capsule */
 
@@ -236,6 +253,9 @@ struct capsule_arm {
     const char *line;                             /* the config line as given */
     const struct config *resolved;                /* as the worker merged it; NULL unknown */
     const char *model_path, *model_name, *sha256; /* "" unknown */
+    /* What its process answered when it opened: run_begin stores it with the model, and takes sha256 and
+     * resolved from it. NULL: nothing is known. */
+    const json_t *description;
 };
 struct capsule_of {
     const struct machine *machine;
@@ -324,5 +344,163 @@ void request_totals_tell(const struct request_totals *t, const struct family_sin
  * (experiment rules table). */
 const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
                                  double control_frequency, char *buf, size_t size);
+
+/* ---------------------------------------------------------------- tally */
+
+/* Totals over the repetitions of one config on one workload, as `bench`, `watch` and `govern` make them. */
+enum { TALLY_RATES = 64 };
+struct tally_totals {
+    int n;                                            /* repetitions */
+    double prefill[TALLY_RATES], decode[TALLY_RATES]; /* tokens/s of the first ones; NAN: none */
+    double prompt_tokens, prefill_s, gen_tokens, decode_s, ttft_s, energy_j;
+    double peak_bytes; /* largest; 0 unknown */
+};
+struct cell_tally {
+    struct tally_totals all;
+    struct tally_totals undisturbed; /* only these correct the prediction model */
+    float *itl;                      /* owned: seconds between tokens, of all repetitions */
+    int n_itl;
+};
+/* A cell counts as undisturbed when c->disturbed is empty. ERR_NOMEM. */
+enum err_code tally_add(struct cell_tally *t, const struct measured_cell *c, struct err *why);
+void tally_free(struct cell_tally *t);
+/* By enum metric_id, over all repetitions: rates are total tokens over total seconds, latencies are pooled,
+ * times and energy are means, memory is the largest. NAN: not measured. Sorts t->itl. */
+void tally_values(struct cell_tally *t, double value[METRIC_COUNT]);
+int tally_rates(const struct tally_totals *s); /* how many of the rates are in the arrays */
+double tally_prefill_rate(const struct tally_totals *s);
+double tally_decode_rate(const struct tally_totals *s);
+/* Standard error of the logarithm of the mean of rates[n]; 0 for fewer than two, which say nothing of it. */
+double rates_noise(const double *rates, int n);
+
+/* ---------------------------------------------------------------- a run */
+
+/* Everything that measures goes through these calls, so that every run leaves the same behind: its row, a
+ * reproducibility record (the capsule), a canary at both ends, and for each cell in one transaction the
+ * measurements, the samples of all sensors, the token latencies, the spans and the machine's conditions.
+ *
+ *   run_begin           row, machine, models, capsule, first canary
+ *   run_arm_opened      a process has loaded its config: model, capsule, how long loading took
+ *   run_cell            measures a cell in an arm's process and stores it
+ *   run_measure_begin, _end, run_store   the same for what this process measures itself
+ *   run_residuals       what a prediction missed by
+ *   run_finish          last canary, state, verdict, outcome
+ *   run_close           frees; fine after any failure, and for a zeroed struct run
+ *
+ * Not thread-safe: one thread per run. */
+struct run_spec {
+    const char *kind;             /* "ab" "bench" "eval" "tune" "watch" "govern" */
+    const char *workload, *label; /* label: the configs, for lists of runs */
+    const char *metric;           /* NULL: none is compared */
+    const char *spec_json;        /* what is needed to resume or replay the run; NULL */
+    uint64_t seed;
+    int64_t resume_id;                       /* 0: a new run; else its row and capsule are kept */
+    bool has_canary;                         /* measure it in run_begin and run_finish */
+    const struct machine *machine;           /* borrowed until run_close */
+    const struct machine_ceilings *ceilings; /* likewise; NULL unknown: no conditions and no residuals */
+    struct sampler_thread *sampler;          /* likewise; NULL: no sensors */
+    const char *root, *program;              /* likewise; as in struct capsule_of; root NULL: "" */
+    struct db *holder; /* whose handle holds the run (db_run_lock); NULL: the one that stores it */
+    const struct capsule_arm *arm; /* [arms], at least one */
+    int arms;
+};
+struct run {
+    struct db *db;      /* borrowed */
+    struct run_row row; /* row.id 0: it has no row yet */
+    const struct machine *machine;
+    const struct machine_ceilings *ceilings;
+    struct sampler_thread *sampler;
+    const char *root, *program;
+    bool has_canary;
+    struct canary canary[2]; /* by enum canary_when; NAN until measured */
+    struct run_arm *arm;     /* owned: [arms] */
+    int arms;
+    struct conditions_probe conditions;
+    struct sample *window; /* owned: [WINDOW_SAMPLES], of the last cell */
+    int samples;           /* in it */
+    struct sample_row *stored;
+};
+
+/* *r needs run_close also after an error. With row.id set it needs run_finish, too. Errors: ERR_NOMEM; as
+ * db_*; ERR_USAGE when another process measures the run that is to be resumed. */
+enum err_code run_begin(struct run *r, struct db *db, const struct run_spec *s, struct err *why);
+/* `load`: from the start of the process to its answer; its description NULL: it failed. */
+enum err_code run_arm_opened(struct run *r, int arm, const struct span_load *load, struct err *why);
+
+/* Where a cell belongs in its run. */
+struct run_place {
+    int arm, block, slot; /* block -1: outside blocks */
+    const char *phase;    /* "warmup" "block" "bench" "quality" ... */
+    const char *config;   /* its line */
+    const json_t *echo;   /* stored beside the cell (run_echo_text); NULL: the worker's answer */
+};
+enum run_contamination {
+    CONTAMINATION_IGNORED,  /* warm-up: nothing depends on it */
+    CONTAMINATION_NOTED,    /* c->disturbed says why, and the cell counts */
+    CONTAMINATION_DISCARDS, /* and the cell does not count */
+};
+struct run_cell {
+    struct arm *arm;
+    const char *workload;
+    int repeats; /* of the workload without a break, 1 to CELL_REPEATS_MAX; 0: 1 */
+    uint64_t seed;
+    arm_event_fn *event;
+    void *ctx;
+    enum run_contamination contamination;
+    double control_frequency; /* hertz: a clock well below it disturbs; NAN: unknown */
+    bool sample_conditions;   /* 40 ms of probing after the cell */
+    struct run_place place;
+};
+/* Measures and stores. A cell whose arm fails is stored with the reason, and the call succeeds:
+ * c->failure.code says so. cell_done in any case. Errors: ERR_CANCELLED, with nothing stored; as db_*. */
+enum err_code run_cell(struct run *r, const struct run_cell *what, struct measured_cell *c, struct err *why);
+/* Measures and stores nothing: caches fill, pages are mapped, and c->seconds says how long the work takes.
+ * Errors: as arm_cell. */
+enum err_code run_warm_up(struct run *r, const struct run_cell *what, struct measured_cell *c,
+                          struct err *why);
+
+/* Around work that this process or one of its own (pid) does: *c is emptied, then filled with times and
+ * samples. The caller adds its values, and stores. */
+void run_measure_begin(struct run *r, struct measured_cell *c, int pid);
+void run_measure_end(struct run *r, struct measured_cell *c);
+enum err_code run_store(struct run *r, const struct run_place *p, const struct measured_cell *c,
+                        struct err *why);
+/* A document for a text column of `size` bytes: whole if it fits, else without the members that take most
+ * room, and never cut in the middle. */
+void run_echo_text(char *buf, size_t size, const json_t *document);
+
+/* One config on one workload, after its repetitions. */
+struct run_timing {
+    const char *model; /* path */
+    const struct config *config;
+    const struct workload *workload;
+    const struct cell_tally *tally;
+    const json_t *description; /* of its process */
+};
+/* Predicts `t` without past runs: limits, threads and work. False when the machine's ceilings are unknown or
+ * the model cannot be read. */
+bool run_predict(const struct run *r, const struct run_timing *t, struct prediction *out);
+/* The machine's conditions (predict.h) are probed from now on, by as many threads as do that work: t->tally
+ * is not read. Nothing is probed for training and evaluation, and where run_predict says nothing. Errors: as
+ * conditions_probe_open; the run can go on without. */
+enum err_code run_conditions_open(struct run *r, const struct run_timing *t, struct err *why);
+void run_conditions_sample(struct run *r, int pid);    /* 40 ms, while nothing of ours works */
+struct conditions run_conditions(const struct run *r); /* of all samples since run_conditions_open */
+/* Stores by how much the prediction missed what was measured, for the correction model. Stores nothing when
+ * more than half of the repetitions were disturbed, QDYNO_ISA hides instructions of this machine, or
+ * run_predict predicts nothing. */
+enum err_code run_residuals(struct run *r, const struct run_timing *t, struct err *why);
+
+enum err_code run_canary(struct run *r, enum canary_when when, struct err *why);
+
+struct run_outcome {
+    const char *state;      /* "done" "stopped" "failed" */
+    const char *verdict;    /* NULL: none */
+    double effect_ratio;    /* NAN: none */
+    const json_t *document; /* NULL: none */
+};
+/* Nothing when the run has no row. The state is stored even when the canary cannot be. */
+enum err_code run_finish(struct run *r, const struct run_outcome *o, struct err *why);
+void run_close(struct run *r);
 
 #endif

@@ -227,19 +227,14 @@ static enum err_code quality_compare(struct divergence *d, struct tuning *t, con
     return rc;
 }
 
-static enum err_code answer_store(struct tuning *t, const struct tune_answer *a, double seconds,
-                                  const struct err *failed, struct err *why)
+static enum err_code answer_store(struct tuning *t, const struct tune_answer *a, struct measured_cell *c,
+                                  struct err *why)
 {
-    struct cell_row row = {
-        .run_id = t->record.run.id, .block = -1, .seconds = seconds, .started_ms = clock_unix_ms()
-    };
-    const struct measurement m[] = { { METRICS[METRIC_KLD].name, METRICS[METRIC_KLD].unit, a->kld },
-                                     { "kld_se_nats", "nats", a->kld_se },
-                                     { "ppl_ratio", "", a->ppl_ratio } };
-    snprintf(row.phase, sizeof row.phase, "%s", QUALITY);
-    snprintf(row.config, sizeof row.config, "%s", a->line);
-    snprintf(row.error, sizeof row.error, "%s", failed->code ? failed->message : "");
-    return db_cell_insert(t->record.db, &row, m, a->failed ? 0 : (int)COUNT_OF(m), NULL, 0, NULL, 0, why);
+    const struct run_place place = { .block = -1, .phase = QUALITY, .config = a->line };
+    c->value[METRIC_KLD] = a->kld; /* NAN where it could not be measured */
+    c->field[FIELD_KLD_SE] = a->kld_se;
+    c->field[FIELD_PPL_RATIO] = a->ppl_ratio;
+    return run_store(&t->record.run, &place, c, why);
 }
 
 enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct err *why)
@@ -248,13 +243,15 @@ enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct 
     struct divergence d;
     struct err failed = { 0 };
     struct config said;
-    const int64_t t0 = clock_ns();
+    struct measured_cell c;
     enum err_code rc = tune_config(&said, t, &t->known.list[i], why);
     if (rc) return rc;
     answer_line(&said, a.line, sizeof a.line);
     if (!tune_report(t, "answers of", a.line)) return err_set(why, ERR_CANCELLED, "stopped");
     if ((rc = config_parse(&said, a.line, why))) return rc;
+    run_measure_begin(&t->record.run, &c, 0);
     rc = quality_compare(&d, t, &said, windows, &failed);
+    run_measure_end(&t->record.run, &c);
     if (rc == ERR_CANCELLED) return err_set(why, ERR_CANCELLED, "stopped");
     a.failed = rc != ERR_OK;
     if (!rc) {
@@ -264,10 +261,10 @@ enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct 
     } else {
         snprintf(t->known.list[i].error, sizeof t->known.list[i].error, "%s", failed.message);
     }
-    const double seconds = (double)(clock_ns() - t0) * 1e-9;
-    tune_add_cost(t, i, &t->costs.quality, seconds);
+    c.failure = failed; /* code 0 when there is none */
+    tune_add_cost(t, i, &t->costs.quality, c.seconds);
     rc = answer_add(t, i, &a, why);
-    return rc ? rc : answer_store(t, &a, seconds, &failed, why);
+    return rc ? rc : answer_store(t, &a, &c, why);
 }
 
 /* ---------------------------------------------------------------- the run in the database */
@@ -313,38 +310,10 @@ enum err_code tune_restore(struct tuning *t, struct err *why)
 {
     struct cell_row *cells = NULL;
     int n = 0;
-    enum err_code rc = db_cell_list(t->record.db, t->record.run.id, &cells, &n, why);
+    enum err_code rc = db_cell_list(t->record.db, t->record.run.row.id, &cells, &n, why);
     for (int i = 0; i < n && !rc; i++) rc = cell_restore(t, &cells[i], why);
     free(cells);
-    return rc ? rc : db_event_list(t->record.db, t->record.run.id, event_restore, t, why);
-}
-
-static enum err_code run_identify(struct tuning *t, struct err *why)
-{
-    char sha256[HASH_HEX];
-    const char *slash = strrchr(t->task.o->model_path, '/');
-    json_t *machine = machine_to_json(t->task.o->machine);
-    char *line = json_line(machine);
-    enum err_code rc = line ? db_machine_put(t->record.db, t->task.o->machine->id, line, why)
-                            : err_set(why, ERR_NOMEM, "out of memory for the machine's description");
-    json_decref(machine);
-    free(line);
-    snprintf(t->record.run.model_name, sizeof t->record.run.model_name, "%s",
-             slash ? slash + 1 : t->task.o->model_path);
-    if (!rc) rc = model_identity(t->task.file, sha256, why);
-    json_t *model = json_object();
-    json_put_str(model, "name", t->task.shape.name);
-    json_put_str(model, "arch", t->task.shape.arch);
-    json_put_int(model, "params", t->task.shape.params);
-    line = json_line(model);
-    json_decref(model);
-    if (!rc && line)
-        rc = db_model_put(t->record.db, sha256, t->record.run.model_name, t->task.o->model_path, line, why);
-    free(line);
-    if (rc) return rc;
-    snprintf(t->record.run.machine, sizeof t->record.run.machine, "%s", t->task.o->machine->id);
-    snprintf(t->record.run.model_sha256, sizeof t->record.run.model_sha256, "%s", sha256);
-    return ERR_OK;
+    return rc ? rc : db_event_list(t->record.db, t->record.run.row.id, event_restore, t, why);
 }
 
 static char *run_spec_json(const struct tuning *t)
@@ -382,7 +351,8 @@ static bool is_same_search(const char *then, const char *now)
     return same;
 }
 
-static enum err_code run_check_resumed(struct tuning *t, struct err *why)
+static enum err_code run_check_resumed(struct tuning *t, const char *spec_json, const char *sha256,
+                                       struct err *why)
 {
     struct run_row old = { 0 };
     const long long id = (long long)t->task.o->resume_id;
@@ -393,8 +363,7 @@ static enum err_code run_check_resumed(struct tuning *t, struct err *why)
     if (!rc && !strcmp(old.state, "done"))
         rc = err_set(why, ERR_USAGE, "--resume %lld: that search is finished: qdyno show %lld prints it", id,
                      id);
-    if (!rc && (!is_same_search(old.spec_json, t->record.run.spec_json) ||
-                strcmp(old.model_sha256, t->record.run.model_sha256)))
+    if (!rc && (!is_same_search(old.spec_json, spec_json) || strcmp(old.model_sha256, sha256)))
         rc = err_set(
             why, ERR_USAGE,
             "--resume %lld: that search had other options (%s, %s): repeat its command, only the budget may differ",
@@ -403,29 +372,51 @@ static enum err_code run_check_resumed(struct tuning *t, struct err *why)
     return rc;
 }
 
+/* What is stored with the model. New reference. */
+static json_t *model_description(const struct tune_task *task)
+{
+    json_t *o = json_object();
+    json_put_str(o, "name", task->shape.name);
+    json_put_str(o, "arch", task->shape.arch);
+    json_put_int(o, "params", task->shape.params);
+    return o;
+}
+
 enum err_code tune_run_begin(struct tuning *t, struct err *why)
 {
-    struct run_row *r = &t->record.run;
-    *r = (struct run_row){ .seed = t->task.o->seed, .effect_ratio = NAN };
-    snprintf(r->kind, sizeof r->kind, "tune");
-    snprintf(r->state, sizeof r->state, "running");
-    snprintf(r->label, sizeof r->label, "%s", t->known.list[0].line);
-    snprintf(r->metric, sizeof r->metric, "%s", t->task.metric->name);
-    workload_line(&t->task.o->workload, r->workload, sizeof r->workload);
-    enum err_code rc = run_identify(t, why);
+    const struct tune_options *o = t->task.o;
+    char work[576], sha256[HASH_HEX];
+    const char *slash = strrchr(o->model_path, '/');
+    enum err_code rc = model_identity(t->task.file, sha256, why);
     if (rc) return rc;
-    r->spec_json = run_spec_json(t);
-    if (t->task.o->resume_id) {
-        r->id = t->task.o->resume_id;
-        rc = run_check_resumed(t, why);
-        if (!rc) rc = db_run_lock(t->record.db, r->id, why);
-        if (!rc) rc = db_run_reopen(t->record.db, r->id, why);
-    } else {
-        rc = db_run_insert(t->record.db, r, why);
-        if (!rc) rc = db_run_lock(t->record.db, r->id, why);
-    }
+    json_t *model = model_description(&t->task);
+    char *spec_json = run_spec_json(t);
+    const struct capsule_arm arm = { .line = t->known.list[0].line,
+                                     .model_path = o->model_path,
+                                     .model_name = slash ? slash + 1 : o->model_path,
+                                     .sha256 = sha256,
+                                     .description = model };
+    const struct run_spec run = { .kind = "tune",
+                                  .workload = workload_line(&o->workload, work, sizeof work),
+                                  .label = t->known.list[0].line,
+                                  .metric = t->task.metric->name,
+                                  .spec_json = spec_json,
+                                  .seed = o->seed,
+                                  .resume_id = o->resume_id,
+                                  .has_canary = o->sampler != NULL,
+                                  .machine = o->machine,
+                                  .ceilings = o->ceilings,
+                                  .sampler = o->sampler,
+                                  .program = o->program,
+                                  .arm = &arm,
+                                  .arms = 1 };
+    if (o->resume_id) rc = run_check_resumed(t, spec_json, sha256, why);
+    if (!rc && o->resume_id) rc = db_run_lock(t->record.db, o->resume_id, why); /* before it is reopened */
+    if (!rc) rc = run_begin(&t->record.run, t->record.db, &run, why);
+    json_decref(model);
+    free(spec_json);
     t->record.started = !rc;
-    t->out->run_id = rc ? 0 : r->id;
+    t->out->run_id = rc ? 0 : t->record.run.row.id;
     return rc;
 }
 

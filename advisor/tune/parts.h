@@ -62,7 +62,7 @@ struct tune_noise {
 /* The run in the database. Written by measure.c. */
 struct tune_record {
     struct db *db;
-    struct run_row run;
+    struct run run;
     bool started;        /* the run has a row, which this process holds */
     double spent_before; /* seconds, by earlier resumptions */
     int64_t begun_ns;
@@ -77,11 +77,9 @@ struct tune_quality {
     size_t text_n;
 };
 
-/* What timing keeps open. Private to speed.c, but for its allocation. */
+/* What timing keeps open. Private to speed.c. */
 struct tune_scratch {
     struct conditions_probe *probe[2]; /* for one thread, for all; opened when first needed */
-    struct sample *window;             /* [WINDOW_SAMPLES] */
-    struct sample_row *stored;         /* [WINDOW_STORED] */
 };
 
 struct tuning {

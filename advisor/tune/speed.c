@@ -157,21 +157,20 @@ struct timing {
     struct config config;
     struct arm *arm;
     struct measured_cell cell; /* of the last cell that ran */
-    int samples;               /* its samples, in t->scratch.window */
     char work[640];
 };
 
 static enum err_code timing_run_cell(struct timing *l, int repeats, double *rate, struct err *why)
 {
-    const struct cell_ask ask = { .arm = l->arm,
-                                  .workload = l->work,
-                                  .repeats = repeats,
-                                  .seed = l->t->task.o->seed,
-                                  .sampler = l->t->task.o->sampler,
-                                  .event = tune_event,
-                                  .ctx = l->t };
-    free(l->cell.itl);
-    const enum err_code rc = cell_take(&l->cell, &ask, l->t->scratch.window, &l->samples, why);
+    const struct run_cell what = { .arm = l->arm,
+                                   .workload = l->work,
+                                   .repeats = repeats,
+                                   .seed = l->t->task.o->seed,
+                                   .event = tune_event,
+                                   .ctx = l->t };
+    cell_done(&l->cell);
+    const enum err_code rc = run_warm_up(&l->t->record.run, &what, &l->cell,
+                                         why); /* timing_store stores it */
     *rate = l->cell.value[l->t->task.metric - METRICS];
     return rc || *rate > 0 ? rc : err_set(why, ERR_INTERNAL, "the cell returned no rate");
 }
@@ -219,15 +218,12 @@ static enum err_code timing_store(struct timing *l, const struct tune_timing *no
                                   struct err *why)
 {
     struct tuning *t = l->t;
-    struct cell_row row = { .run_id = t->record.run.id, .block = -1 };
-    snprintf(row.phase, sizeof row.phase, "%s", TUNE_RACE);
-    snprintf(row.config, sizeof row.config, "%s", l->c->line);
-    snprintf(row.error, sizeof row.error, "%s", failed->code ? failed->message : "");
-    const int stored = cell_thin(t->scratch.window, l->samples, l->cell.begun_ns, t->scratch.stored);
+    const struct run_place place = { .block = -1, .phase = TUNE_RACE, .config = l->c->line };
+    l->cell.failure = *failed;
     l->cell.value[t->task.metric - METRICS] = now->rate;
     l->cell.usual_rate = now->normalized_rate;
     l->cell.usual_sd = now->sd;
-    return cell_insert(t->record.db, &row, &l->cell, t->scratch.stored, stored, why);
+    return run_store(&t->record.run, &place, &l->cell, why);
 }
 
 void tune_restore_timing(struct tuning *t, struct tune_candidate *c, int64_t cell_id)
@@ -273,6 +269,8 @@ enum err_code tune_measure_speed(struct tuning *t, int i, struct err *why)
     const int64_t t0 = clock_ns();
     if (!l) return err_set(why, ERR_NOMEM, "out of memory for a timing");
     *l = (struct timing){ .t = t, .c = c };
+    cell_init(&l->cell);
+    cell_clock_start(&l->cell); /* a timing whose process does not start is stored, too */
     enum err_code rc = tune_config(&l->config, t, c, why);
     if (!rc && !tune_report(t, "speed of", c->line)) rc = err_set(why, ERR_CANCELLED, "stopped");
     if (!rc) {
@@ -288,7 +286,7 @@ enum err_code tune_measure_speed(struct tuning *t, int i, struct err *why)
             rc = timing_store(l, &now, &failed, why);
         }
     }
-    free(l->cell.itl);
+    cell_done(&l->cell);
     free(l);
     return rc;
 }

@@ -130,10 +130,6 @@ static enum err_code search_prepare(struct tuning *t, struct err *why)
     if (!rc) rc = tune_regression_open(&t->known.kld, &t->task.space, 2, 0.8, 0.4, why);
     if (!rc) rc = candidates_list(t, why);
     if (!rc) rc = candidates_prune(t, why);
-    t->scratch.window = calloc(WINDOW_SAMPLES, sizeof *t->scratch.window);
-    t->scratch.stored = calloc(WINDOW_STORED, sizeof *t->scratch.stored);
-    if (!rc && (!t->scratch.window || !t->scratch.stored))
-        rc = err_set(why, ERR_NOMEM, "out of memory for samples");
     return rc;
 }
 
@@ -274,8 +270,8 @@ static enum err_code confirm_record(struct tuning *t, int64_t run_id, struct err
     if (t->record.confirm_run == run_id || !run_id) return ERR_OK;
     t->record.confirm_run = t->out->confirm_run = run_id;
     snprintf(text, sizeof text, "%lld", (long long)run_id);
-    enum err_code rc = db_event_add(t->record.db, t->record.run.id, "confirm", text, why);
-    return rc ? rc : db_link_put(t->record.db, run_id, t->record.run.id, "confirm", "", why);
+    enum err_code rc = db_event_add(t->record.db, t->record.run.row.id, "confirm", text, why);
+    return rc ? rc : db_link_put(t->record.db, run_id, t->record.run.row.id, "confirm", "", why);
 }
 
 static bool confirm_progress(const struct tuning *t, const struct experiment_state *s)
@@ -484,15 +480,14 @@ static enum err_code search_finish(struct tuning *t, enum err_code rc, struct er
     json_put_str(o, "candidate", r->winner.line);
     json_put_str(o, "because", r->because);
     json_put_int(o, "confirm_run", r->confirm_run);
-    char *line = json_line(o);
+    const struct run_outcome outcome = { .state = r->stopped ? "stopped"
+                                                  : rc       ? "failed"
+                                                             : "done",
+                                         .verdict = r->wins ? verdict_name(VERDICT_BETTER) : NULL,
+                                         .effect_ratio = exp(r->effect.estimate),
+                                         .document = o };
+    const enum err_code kept = run_finish(&t->record.run, &outcome, rc ? NULL : why);
     json_decref(o);
-    const enum err_code kept = db_run_finish(t->record.db, t->record.run.id,
-                                             r->stopped ? "stopped"
-                                             : rc       ? "failed"
-                                                        : "done",
-                                             r->wins ? verdict_name(VERDICT_BETTER) : "",
-                                             exp(r->effect.estimate), line, rc ? NULL : why);
-    free(line);
     return rc ? rc : kept;
 }
 
@@ -500,7 +495,7 @@ static void search_free(struct tuning *t)
 {
     tune_release(t);
     if (t->record.db && t->record.started) db_unlock(t->record.db);
-    run_row_free(&t->record.run);
+    run_close(&t->record.run);
     db_close(t->record.db);
     gguf_close(t->task.file);
     correction_free(t->task.correction);
@@ -508,8 +503,6 @@ static void search_free(struct tuning *t)
     tune_regression_free(t->known.kld);
     free(t->known.list);
     free(t->known.answer);
-    free(t->scratch.window);
-    free(t->scratch.stored);
     free(t);
 }
 

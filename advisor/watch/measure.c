@@ -18,10 +18,11 @@ struct work {
     const struct config *config;
     struct item_measurement *out;
     char line[CONFIG_LINE], workload[576];
-    struct arm *arm; /* NULL: it could not be opened */
-    /* holds the lock "a measurement runs"; the watch's own handle holds "a watch runs" */
-    struct db *holder;
-    struct run_row run;
+    struct arm *arm;   /* NULL: it could not be opened */
+    struct db *holder; /* says that we measure; the watch's own handle says that we watch */
+    struct run run;
+    struct machine_ceilings *ceilings; /* owned */
+    struct cell_tally tally;
     double sum;
     struct span_load load;
 };
@@ -34,152 +35,130 @@ static bool on_event(void *ctx, const json_t *event)
     return watch_continues(k->w);
 }
 
-static enum err_code model_store(struct work *k, const char *path, struct err *why)
+static const char *file_name(const char *path)
 {
-    const json_t *about = arm_description(k->arm);
-    const char *sha = json_get_str(about, "sha256", "");
-    if (!*sha) return ERR_OK;
-    char *described = json_line(about);
-    const enum err_code rc = described ? db_model_put(k->w->db, sha, k->run.model_name, path, described, why)
-                                       : err_set(why, ERR_NOMEM, "out of memory for the model's description");
-    snprintf(k->run.model_sha256, sizeof k->run.model_sha256, "%s", sha);
-    snprintf(k->out->sha256, sizeof k->out->sha256, "%s", sha);
-    free(described);
-    return rc;
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
-static enum err_code machine_store(struct work *k, struct err *why)
+/* The run's row, also when the model could not be opened: that failure counts. */
+static enum err_code measurement_begin(struct work *k, struct err *why)
 {
-    json_t *machine = machine_to_json(&k->w->setup.machine);
-    char *line = json_line(machine);
-    const enum err_code rc = line ? db_machine_put(k->w->db, k->w->setup.machine.id, line, why)
-                                  : err_set(why, ERR_NOMEM, "out of memory for the machine's description");
-    snprintf(k->run.machine, sizeof k->run.machine, "%s", k->w->setup.machine.id);
-    json_decref(machine);
-    free(line);
-    return rc;
+    const char *path = k->item->item.model;
+    const json_t *about = k->arm ? arm_description(k->arm) : NULL;
+    const struct capsule_arm arm = {
+        .line = k->line, .model_path = path, .model_name = file_name(path), .description = about
+    };
+    bool known = false;
+    k->ceilings = calloc(1, sizeof *k->ceilings);
+    if (!k->ceilings) return err_set(why, ERR_NOMEM, "no memory for a measurement");
+    (void)ceilings_load(k->ceilings, k->w->setup.machine.id, &known, NULL);
+    enum err_code rc = db_open(&k->holder, k->w->setup.o.db_path, why);
+    const struct run_spec spec = { .kind = KIND,
+                                   .workload = k->workload,
+                                   .label = k->line,
+                                   .metric = k->item->metric->name,
+                                   .seed = k->w->setup.o.seed,
+                                   .has_canary = k->arm != NULL,
+                                   .machine = &k->w->setup.machine,
+                                   .ceilings = known ? k->ceilings : NULL,
+                                   .sampler = k->w->sampler,
+                                   .root = k->w->setup.o.root,
+                                   .program = k->w->setup.o.program,
+                                   .holder = k->holder, /* the watch's own handle holds the watch */
+                                   .arm = &arm,
+                                   .arms = 1 };
+    if (!rc) rc = run_begin(&k->run, k->w->db, &spec, why);
+    k->out->run_id = k->run.row.id;
+    snprintf(k->out->sha256, sizeof k->out->sha256, "%s", json_get_str(about, "sha256", ""));
+    k->load.description = about;
+    return rc ? rc : run_arm_opened(&k->run, 0, &k->load, why);
 }
 
-static enum err_code run_capsule_store(struct work *k, struct err *why)
+/* The faster of the two canaries of a run: what disturbed the other was no change of the machine. */
+static struct canary best_canary(const struct run *r)
 {
-    struct config resolved;
-    const json_t *keys = json_object_get(arm_description(k->arm), "config");
-    struct capsule_arm arm = { .line = k->line,
-                               .model_path = k->item->item.model,
-                               .model_name = k->run.model_name,
-                               .sha256 = k->run.model_sha256 };
-    if (keys && !config_from_json(&resolved, keys, NULL)) arm.resolved = &resolved;
-    return capsule_store(
-        k->w->db, k->run.id,
-        &(struct capsule_of){ &k->w->setup.machine, k->w->setup.o.root, k->w->setup.o.program, &arm, 1 },
-        why);
+    struct canary best = r->canary[CANARY_START];
+    const struct canary *end = &r->canary[CANARY_END];
+    best.read_bytes_s = fmax(best.read_bytes_s, end->read_bytes_s); /* fmax ignores one NAN */
+    best.ops_s = fmax(best.ops_s, end->ops_s);
+    if (!*best.work) snprintf(best.work, sizeof best.work, "%s", end->work);
+    return best;
 }
 
-/* Insert the run's row, also when the model cannot be opened: the failure counts. */
-static enum err_code run_begin(struct work *k, struct err *why)
+static struct run_cell cell_of(struct work *k, int repeats)
 {
-    const char *path = k->item->item.model, *slash = strrchr(path, '/');
-    snprintf(k->run.kind, sizeof k->run.kind, "%s", KIND);
-    snprintf(k->run.state, sizeof k->run.state, "running");
-    snprintf(k->run.workload, sizeof k->run.workload, "%s", k->workload);
-    snprintf(k->run.label, sizeof k->run.label, "%s", k->line);
-    snprintf(k->run.metric, sizeof k->run.metric, "%s", k->item->metric->name);
-    snprintf(k->run.model_name, sizeof k->run.model_name, "%s", slash ? slash + 1 : path);
-    k->run.seed = k->w->setup.o.seed;
-    k->run.effect_ratio = NAN;
-    enum err_code rc = machine_store(k, why);
-    if (!rc && k->arm) rc = model_store(k, path, why);
-    if (!rc) rc = db_run_insert(k->w->db, &k->run, why);
-    if (rc) return rc;
-    k->out->run_id = k->run.id;
-    rc = db_open(&k->holder, k->w->setup.o.db_path, why);
-    if (!rc) rc = db_run_lock(k->holder, k->run.id, why);
-    if (!rc && k->arm) rc = run_capsule_store(k, why);
-    k->load.description = k->arm ? arm_description(k->arm) : NULL;
-    return rc ? rc : spans_store_load(k->w->db, k->run.id, 0, &k->load, why);
+    return (struct run_cell){ .arm = k->arm,
+                              .workload = k->workload,
+                              .repeats = repeats,
+                              .seed = k->w->setup.o.seed,
+                              .event = on_event,
+                              .ctx = k,
+                              .contamination = k->w->setup.o.even_if_busy ? CONTAMINATION_NOTED
+                                                                          : CONTAMINATION_DISCARDS,
+                              .control_frequency = NAN,
+                              .sample_conditions = true,
+                              .place = { .block = -1, .phase = PHASE, .config = k->line } };
 }
 
-/* Measure a canary and keep the faster of the two, figure by figure: a disturbance of one is not a change of
- * the machine. */
-static enum err_code canary_take(struct work *k, enum canary_when when, struct err *why)
-{
-    struct canary c, *best = &k->out->canary;
-    canary_measure(&c);
-    best->read_bytes_s = fmax(best->read_bytes_s, c.read_bytes_s);
-    best->ops_s = fmax(best->ops_s, c.ops_s);
-    snprintf(best->work, sizeof best->work, "%s", c.work);
-    return canary_store(k->w->db, k->run.id, when, &c, why);
-}
-
-static enum err_code cell_store(struct work *k, struct measured_cell *c, int samples,
-                                const struct err *failed, struct err *why)
-{
-    struct cell_row row = { .run_id = k->run.id, .block = -1 };
-    snprintf(row.phase, sizeof row.phase, "%s", PHASE);
-    snprintf(row.config, sizeof row.config, "%s", k->line);
-    snprintf(row.error, sizeof row.error, "%s", failed ? failed->message : "");
-    const int stored = cell_thin(k->w->scratch.window, samples, c->begun_ns, k->w->scratch.stored);
-    return cell_insert(k->w->db, &row, c, k->w->scratch.stored, stored, why);
-}
-
-static void cell_check(struct work *k, struct measured_cell *c, int samples)
-{
-    json_t *o = json_object();
-    json_put_num(o, "major_faults", c->field[FIELD_MAJOR_FAULTS]);
-    json_put_str(o, "device", json_get_str(arm_description(k->arm), "device", "cpu"));
-    if (!k->w->setup.o.even_if_busy)
-        contamination_reason(k->w->scratch.window, samples, o, NAN, c->discard, sizeof c->discard);
-    json_decref(o);
-}
-
-/* Measure one timed cell and store it, whether it is discarded or not. */
+/* One timed cell; kept or not, it is in the database. */
 static enum err_code cell_measure(struct work *k, int repeats, struct err *why)
 {
-    const struct cell_ask ask = { .arm = k->arm,
-                                  .workload = k->workload,
-                                  .repeats = repeats,
-                                  .seed = k->w->setup.o.seed,
-                                  .sampler = k->w->sampler,
-                                  .event = on_event,
-                                  .ctx = k };
+    const struct run_cell what = cell_of(k, repeats);
     struct measured_cell c;
     struct err stored = { 0 };
-    int samples = 0;
-    enum err_code rc = cell_take(&c, &ask, k->w->scratch.window, &samples, why);
-    if (rc != ERR_CANCELLED) {
-        if (!rc) cell_check(k, &c, samples);
-        if (cell_store(k, &c, samples, rc ? why : NULL, &stored)) watch_report_trouble(k->w, &stored);
-    }
+    enum err_code rc = run_cell(&k->run, &what, &c, &stored);
+    if (rc && rc != ERR_CANCELLED) watch_report_trouble(k->w, &stored);
+    rc = c.failure.code;
+    if (rc) *why = c.failure;
     const double value = c.value[k->item->metric - METRICS];
-    if (!rc && *c.discard) {
+    if (!rc && c.discarded) {
         k->out->discarded++;
-        snprintf(k->out->reason, sizeof k->out->reason, "%s", c.discard);
+        snprintf(k->out->reason, sizeof k->out->reason, "%s", c.disturbed);
     } else if (!rc && value > 0) {
         k->out->cells++;
         k->sum += log(value);
+        rc = tally_add(&k->tally, &c, why);
     } else if (!rc) {
-        rc = err_set(why, ERR_INTERNAL, "a cell of %s returned no value of %s", k->workload,
+        rc = err_set(why, ERR_INTERNAL, "a cell of %s gave no value of %s", k->workload,
                      k->item->metric->name);
     }
-    free(c.itl);
+    cell_done(&c);
     return rc;
 }
 
-/* The first cell runs once, to find out how many repetitions make it long enough; the second one lets the
- * speed settle. */
+/* The first run of the workload is not timed, and says how often it must run to last; the second settles
+ * caches and clocks. */
 static enum err_code cells_warm_up(struct work *k, int *repeats, struct err *why)
 {
     enum err_code rc = ERR_OK;
     *repeats = 1;
     for (int i = 0; i < 2 && !rc; i++) {
-        const struct cell_ask ask = { k->arm, k->workload, *repeats, k->w->setup.o.seed, NULL, on_event, k };
+        const struct run_cell what = cell_of(k, *repeats);
         struct measured_cell c;
-        int samples;
-        rc = cell_take(&c, &ask, k->w->scratch.window, &samples, why);
+        rc = run_warm_up(&k->run, &what, &c, why);
         if (!i) *repeats = cell_repeats(c.seconds, CELL_LEAST_S);
-        free(c.itl);
+        cell_done(&c);
     }
     return rc;
+}
+
+static struct run_timing timing_of(const struct work *k)
+{
+    return (struct run_timing){ .model = k->item->item.model,
+                                .config = k->config,
+                                .workload = &k->item->item.workload,
+                                .tally = &k->tally,
+                                .description = k->arm ? arm_description(k->arm) : NULL };
+}
+
+/* A prediction that cannot be corrected is no reason to lose a round. */
+static void store_residuals(struct work *k)
+{
+    const struct run_timing t = timing_of(k);
+    struct err why;
+    if (t.workload->train || *t.workload->eval_file) return;
+    if (run_residuals(&k->run, &t, &why)) watch_report_trouble(k->w, &why);
 }
 
 static enum err_code cells_measure(struct work *k, struct err *why)
@@ -187,8 +166,12 @@ static enum err_code cells_measure(struct work *k, struct err *why)
     const int wanted = k->w->setup.o.repetitions;
     int repeats;
     enum err_code rc = cells_warm_up(k, &repeats, why);
-    if (k->w->sampler) sampler_monitor_process(k->w->sampler, arm_pid(k->arm));
+    const struct run_timing t = timing_of(k);
+    struct err unknown;
+    if (!rc && run_conditions_open(&k->run, &t, &unknown)) watch_report_trouble(k->w, &unknown);
+    run_conditions_sample(&k->run, arm_pid(k->arm));
     for (int i = 0; i < 3 * wanted && k->out->cells < wanted && !rc; i++) rc = cell_measure(k, repeats, why);
+    if (!rc) store_residuals(k);
     return rc;
 }
 
@@ -208,7 +191,7 @@ static enum err_code work_arm_open(struct work *k, struct err *why)
     return rc;
 }
 
-static void run_finish(struct work *k)
+static void measurement_finish(struct work *k)
 {
     static const char *const STATES[] = { [MEASURED] = "done",
                                           [MEASURE_DISTURBED] = "stopped",
@@ -222,11 +205,9 @@ static void run_finish(struct work *k)
     json_put_int(o, "cells", k->out->cells);
     json_put_int(o, "discarded_cells", k->out->discarded);
     json_put_str(o, "reason", *k->out->reason ? k->out->reason : NULL);
-    char *line = json_line(o);
+    const struct run_outcome outcome = { STATES[k->out->how], NULL, NAN, o };
+    if (run_finish(&k->run, &outcome, &why)) watch_report_trouble(k->w, &why);
     json_decref(o);
-    if (db_run_finish(k->w->db, k->run.id, STATES[k->out->how], "", NAN, line, &why))
-        watch_report_trouble(k->w, &why);
-    free(line);
 }
 
 static void measurement_conclude(struct work *k, enum err_code rc, const struct err *why)
@@ -256,14 +237,17 @@ void measure_item(struct watch *w, const struct watch_own_item *item, const stru
     const enum err_code opened = work_arm_open(&k, &why);
     struct err begin = { 0 };
     k.load.error = opened ? why.message : "";
-    enum err_code rc = opened == ERR_CANCELLED ? opened : run_begin(&k, &begin);
+    enum err_code rc = opened == ERR_CANCELLED ? opened : measurement_begin(&k, &begin);
     if (rc && !opened) why = begin;
     if (opened) rc = opened;
-    if (!rc) rc = canary_take(&k, CANARY_START, &why);
     if (!rc) rc = cells_measure(&k, &why);
     arm_close(k.arm);
-    if (!rc) rc = canary_take(&k, CANARY_END, &why);
+    k.arm = NULL;
     measurement_conclude(&k, rc, &why);
-    if (out->run_id) run_finish(&k);
+    if (out->run_id) measurement_finish(&k);
+    if (out->run_id) out->canary = best_canary(&k.run);
+    run_close(&k.run);
+    tally_free(&k.tally);
+    free(k.ceilings);
     db_close(k.holder);
 }

@@ -53,12 +53,6 @@ struct watch_receivers {
     int64_t alertmanager_ns; /* next repetition; 0: at once */
 };
 
-/* Scratch of one cell. Private to measure.c, allocated by watch.c. */
-struct watch_scratch {
-    struct sample *window;     /* [WINDOW_SAMPLES] */
-    struct sample_row *stored; /* [WINDOW_STORED] */
-};
-
 struct watch {
     struct watch_setup setup;
     struct watch_host host;
@@ -71,7 +65,6 @@ struct watch {
     struct watch_schedule schedule;
     struct watch_trouble trouble;
     struct watch_receivers receivers;
-    struct watch_scratch scratch;
     double psi_cpu;        /* CPU pressure of the last reading; NAN unknown */
     double rolled_from_ln; /* ln(value) before a rollback that is not yet evaluated; NAN: none. Written by
                               roll.c */

@@ -318,9 +318,6 @@ static enum err_code options_copy(struct watch *w, const struct watch_options *o
         if (was && !*texts[i]) return err_set(why, ERR_NOMEM, "out of memory for a watch");
     }
     if (!w->setup.o.root) w->setup.o.root = "";
-    w->scratch.window = calloc(WINDOW_SAMPLES, sizeof *w->scratch.window);
-    w->scratch.stored = calloc(WINDOW_STORED, sizeof *w->scratch.stored);
-    if (!w->scratch.window || !w->scratch.stored) return err_set(why, ERR_NOMEM, "out of memory for a watch");
     w->setup.o.repetitions = MAX(1, o->repetitions);
     w->alerts.rules = o->rules;
     w->alerts.at_once = o->once;
@@ -482,8 +479,6 @@ void watch_close(struct watch *w)
     sampler_stop(w->sampler);
     db_close(w->db);
     for (int i = 0; i < w->setup.n_kept; i++) free(w->setup.kept[i]);
-    free(w->scratch.window);
-    free(w->scratch.stored);
     free(w);
 }
 

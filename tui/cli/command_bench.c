@@ -7,17 +7,14 @@
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
 #include "advisor/stats/stats.h"
+#include "db/db.h"
 #include "engine/config/config.h"
-#include "engine/gguf/gguf.h"
-#include "kernels/kernels.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
-#include "tui/cli/record.h"
-#include "tui/cli/tally.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_BENCH[] = {
@@ -71,7 +68,7 @@ const struct column BENCH_COLUMNS[] = {
 };
 const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
 
-enum { WORKLOADS_MAX = 256, SAMPLES_MAX = 6000 };
+enum { WORKLOADS_MAX = 256 };
 static const double LIMIT_SLACK = 1.05;      /* ceilings are measured within a few percent */
 static const double CONDITIONS_SLACK = 0.85; /* below, others on the host use memory or cores, too */
 
@@ -82,9 +79,8 @@ struct bench {
     struct machine_ceilings ceilings;
     bool ceilings_known;
     struct sampler_thread *sampler;
-    struct conditions_probe conditions;
-    struct sample *window; /* [SAMPLES_MAX] */
-    struct recorder recorder;
+    struct db *db;
+    struct run run; /* row.id 0 until the first config has loaded */
     struct table table;
     struct workload workload[WORKLOADS_MAX];
     int n_workloads, repetitions, ctx;
@@ -174,136 +170,82 @@ static enum err_code plan_work(struct bench *b, struct err *why)
     return rc;
 }
 
-static enum err_code one_cell(struct bench *b, struct arm *arm, struct tally *t, bool warmup, struct err *why)
+static struct run_cell cell_of(struct bench *b, struct arm *arm)
 {
-    json_t *answer = NULL;
-    char reason[160];
-    int64_t from = clock_ns(), started = clock_unix_ms();
-    enum err_code rc = arm_cell(arm, b->label, b->g->seed, &answer, on_event, b, why);
-    int64_t to = clock_ns();
-    if (warmup) {
-        json_decref(answer);
-        return rc;
-    }
-    int n = b->sampler ? sampler_window(b->sampler, from, to, b->window, SAMPLES_MAX) : 0;
-    struct recorded_cell cell = { .arm = b->config_i,
-                                  .config = b->line,
-                                  .answer = answer,
-                                  .error = rc ? why->message : NULL,
-                                  .started_ms = started,
-                                  .seconds = (double)(to - from) * 1e-9,
-                                  .samples = b->window,
-                                  .n_samples = n,
-                                  .start_ns = from };
-    cell.energy_j = arm_energy(arm, b->window, n, 2, cell.seconds);
-    if (rc != ERR_CANCELLED) {
-        struct err db_why = { 0 };
-        if (recorder_cell(&b->recorder, &cell, &db_why)) {
-            if (!rc) *why = db_why;
-            rc = rc ? rc : db_why.code;
-        }
-    }
-    const bool disturbed = !rc && *contamination_reason(b->window, n, answer, NAN, reason, sizeof reason);
-    if (disturbed) log_write(&b->g->log, LOG_INFO, "%s %s: %s", b->line, b->label, reason);
-    if (!rc) rc = tally_add(t, answer, cell.energy_j, disturbed, why);
-    json_decref(answer);
+    return (struct run_cell){
+        .arm = arm,
+        .workload = b->label,
+        .seed = b->g->seed,
+        .event = on_event,
+        .ctx = b,
+        .contamination = CONTAMINATION_NOTED,
+        .control_frequency = NAN,
+        .sample_conditions = true,
+        .place = { .arm = b->config_i, .block = -1, .phase = b->run.row.kind, .config = b->line }
+    };
+}
+
+static enum err_code warm_up(struct bench *b, struct arm *arm, struct err *why)
+{
+    const struct run_cell what = cell_of(b, arm);
+    struct measured_cell c;
+    const enum err_code rc = run_warm_up(&b->run, &what, &c, why);
+    cell_done(&c);
     return rc;
 }
 
-/* False: nothing can be said. */
-static bool foretell(struct prediction *p, struct bench *b, const struct workload *w)
+/* One repetition. Errors: those of the arm as well as those of the database. */
+static enum err_code one_cell(struct bench *b, struct arm *arm, struct cell_tally *t, struct err *why)
 {
-    struct gguf *file = NULL;
-    if (!b->ceilings_known || gguf_open(&file, b->model, NULL)) return false;
-    const struct predict_for what = predict_for_workload(w);
-    const enum err_code rc = predict(p, file, &b->configs[b->config_i], &b->machine, &b->ceilings, &what,
-                                     NULL);
-    gguf_close(file);
-    return !rc;
+    const struct run_cell what = cell_of(b, arm);
+    struct measured_cell c;
+    enum err_code rc = run_cell(&b->run, &what, &c, why);
+    if (!rc && c.failure.code) {
+        *why = c.failure;
+        rc = c.failure.code;
+    }
+    if (!rc && *c.disturbed) log_write(&b->g->log, LOG_INFO, "%s %s: %s", b->line, b->label, c.disturbed);
+    if (!rc) rc = tally_add(t, &c, why);
+    cell_done(&c);
+    return rc;
 }
 
-static void put_shares(json_t *row, const struct prediction *p, double prefill, double decode)
+static struct run_timing timing_of(const struct bench *b, const struct workload *w,
+                                   const struct cell_tally *t, const struct arm *arm)
 {
-    json_put_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, prefill / p->prefill_limit_tok_s);
-    json_put_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, decode / p->decode_limit_tok_s);
-}
-
-/* By the threads that do the work: of a model that one thread decodes alone the others' processors say
- * nothing. */
-static void watch_conditions(struct bench *b, const struct prediction *p, const struct workload *w)
-{
-    const int threads = w->prompt ? p->prefill_work.threads : p->decode_threads;
-    struct err unseen; /* a figure more or less: what was asked for runs without it */
-    if (conditions_probe_open(&b->conditions, threads, &b->ceilings, &unseen))
-        log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unseen.message);
+    return (struct run_timing){ .model = b->model,
+                                .config = &b->configs[b->config_i],
+                                .workload = w,
+                                .tally = t,
+                                .description = arm_description(arm) };
 }
 
 static void put_conditions(const struct bench *b, json_t *row)
 {
-    const struct conditions now = conditions_probe_result(&b->conditions);
+    const struct conditions now = run_conditions(&b->run);
     json_put_num(row, "memory_ratio", now.memory_ratio > 0 ? now.memory_ratio : NAN);
     json_put_num(row, "core_ratio", now.core_ratio > 0 ? now.core_ratio : NAN);
 }
 
-/* p: what was foretold; NULL: nothing. */
-static void put_tally(struct bench *b, json_t *row, struct tally *t, const struct workload *w,
-                      const struct prediction *p)
+/* The figures of a row. p: the prediction, for the shares of the machine's limit; NULL: none. */
+static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const struct workload *w,
+                      const struct prediction *p, const json_t *about)
 {
-    const struct sums *all = &t->all;
-    const double prefill = sums_prefill_rate(all), decode = sums_decode_rate(all);
-    json_put_num(row, "prefill_tok_s", prefill);
-    json_put_num(row, "prefill_sd_tok_s", stats_sd(all->prefill, sums_kept(all)));
-    json_put_num(row, "decode_tok_s", decode);
-    json_put_num(row, "decode_sd_tok_s", stats_sd(all->decode, sums_kept(all)));
-    if (b->side_by_side) json_put_num(row, "decode_seq_tok_s", decode / workload_sequences(w));
-    json_put_num(row, "ttft_s", all->ttft_s / all->n);
-    json_put_num(row, "itl_p50_s", stats_latency_quantile(t->itl, t->n_itl, 0.50));
-    json_put_num(row, "itl_p95_s", stats_latency_quantile(t->itl, t->n_itl, 0.95));
-    json_put_num(row, "itl_p99_s", stats_latency_quantile(t->itl, t->n_itl, 0.99));
-    if (all->peak > 0) json_put_int(row, "peak_rss_bytes", (int64_t)all->peak);
-    json_put_num(row, "energy_j", all->energy_j / all->n);
+    const struct tally_totals *all = &t->all;
+    double value[METRIC_COUNT];
+    tally_values(t, value);
+    value[METRIC_LOAD_TIME] = json_get_num(about, METRICS[METRIC_LOAD_TIME].name, NAN);
+    if (p) {
+        value[METRIC_LIMIT_SHARE_PREFILL] = value[METRIC_PREFILL_RATE] / p->prefill_limit_tok_s;
+        value[METRIC_LIMIT_SHARE_DECODE] = value[METRIC_DECODE_RATE] / p->decode_limit_tok_s;
+    }
+    table_put_metrics(&b->table, row, value);
+    json_put_num(row, "prefill_sd_tok_s", stats_sd(all->prefill, tally_rates(all)));
+    json_put_num(row, "decode_sd_tok_s", stats_sd(all->decode, tally_rates(all)));
+    if (b->side_by_side)
+        json_put_num(row, "decode_seq_tok_s", value[METRIC_DECODE_RATE] / workload_sequences(w));
     put_conditions(b, row);
-    json_put_int(row, "disturbed", all->n - t->quiet.n);
-    if (p) put_shares(row, p, prefill, decode);
-}
-
-/* Opening that quantized first says nothing about opening. */
-static bool made_recipe(const json_t *about)
-{
-    const json_t *spans = json_object_get(about, "spans");
-    for (size_t i = 0; i < json_array_size(spans); i++)
-        if (!strcmp(json_get_str(json_array_get(spans, i), "name", ""), "quantize")) return true;
-    return false;
-}
-
-/* What this teaches the next prediction. Repetitions that were disturbed, or that QDYNO_ISA held back, teach
- * nothing; where they are more than half, what was looked at between them is not of the others. */
-static enum err_code learn(struct bench *b, const struct tally *t, const struct workload *w,
-                           const json_t *about, struct err *why)
-{
-    const struct sums *q = &t->quiet;
-    uint32_t usable;
-    if (!b->ceilings_known || 2 * q->n < t->all.n || isa_usable(&usable, why) || usable != isa_detect())
-        return ERR_OK;
-    const int64_t batch = config_int(&b->configs[b->config_i], KNOB_BATCH);
-    const bool decodes = q->gen_tokens > 0 && !q->prompt_tokens && !w->depth; /* and nothing else */
-    const struct run_observation l = { .machine = &b->machine,
-                                       .ceilings = &b->ceilings,
-                                       .model = b->model,
-                                       .config = &b->configs[b->config_i],
-                                       .workload = w,
-                                       .decode_tok_s = sums_decode_rate(q),
-                                       .prefill_tok_s = sums_prefill_rate(q),
-                                       /* buffers that were not filled are not there yet */
-                                       .peak_bytes = w->prompt + w->depth >= batch ? q->peak : NAN,
-                                       .load_s = made_recipe(about) ? NAN
-                                                                    : json_get_num(about, "load_s", NAN),
-                                       .token_j = decodes ? q->energy_j / q->gen_tokens : NAN,
-                                       .decode_noise = rates_noise(q->decode, sums_kept(q)),
-                                       .prefill_noise = rates_noise(q->prefill, sums_kept(q)),
-                                       .conditions = conditions_probe_result(&b->conditions),
-                                       .run_id = b->recorder.run.id };
-    return residuals_record(b->recorder.db, &l, why);
+    json_put_int(row, "disturbed", all->n - t->undisturbed.n);
 }
 
 static json_t *new_row(struct bench *b)
@@ -332,50 +274,74 @@ static void put_memory(json_t *row, const json_t *memory)
 
 static enum err_code one_workload(struct bench *b, struct arm *arm, const struct workload *w, struct err *why)
 {
-    struct tally t = { 0 };
+    struct cell_tally t = { 0 };
+    const struct run_timing timing = timing_of(b, w, &t, arm);
     const json_t *about = arm_description(arm);
     enum err_code rc = ERR_OK;
+    struct err unknown;
     struct prediction p;
-    const bool foretold = foretell(&p, b, w);
+    const bool predicted = run_predict(&b->run, &timing, &p);
     b->repetition = 0;
-    if (!args_has(b->a, "--no-warmup")) rc = one_cell(b, arm, &t, true, why);
-    if (foretold) watch_conditions(b, &p, w);
-    conditions_probe_run(&b->conditions, arm_pid(arm));
-    for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++) {
-        rc = one_cell(b, arm, &t, false, why);
-        conditions_probe_run(&b->conditions, arm_pid(arm));
-    }
+    if (!args_has(b->a, "--no-warmup")) rc = warm_up(b, arm, why);
+    if (run_conditions_open(&b->run, &timing, &unknown))
+        log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unknown.message);
+    run_conditions_sample(&b->run, arm_pid(arm));
+    for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++)
+        rc = one_cell(b, arm, &t, why);
     if (t.all.n) {
         json_t *row = new_row(b);
         json_put_int(row, "repetitions", t.all.n);
-        put_tally(b, row, &t, w, foretold ? &p : NULL);
-        json_put_num(row, "load_s", json_get_num(about, "load_s", NAN));
+        put_tally(b, row, &t, w, predicted ? &p : NULL, about);
         int64_t plan = json_get_int(json_object_get(about, "plan"), "total", -1);
         if (plan >= 0) json_put_int(row, "plan_bytes", plan);
         put_memory(row, json_object_get(about, "memory"));
         json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
         if (rc) json_put_str(row, "error", why->message);
         b->ok++;
-        if (!rc) rc = learn(b, &t, w, about, why);
+        if (!rc) rc = run_residuals(&b->run, &timing, why);
         if (rc && !b->first.code) b->first = *why;
     } else if (rc) {
         failed(b, why);
     }
-    conditions_probe_close(&b->conditions);
     tally_free(&t);
     return rc;
 }
 
-static enum err_code start_run(struct bench *b, struct arm *arm, struct err *why)
+/* All configs of the grid are arms of the run; `opened` is the first that has loaded. */
+static enum err_code begin_run(struct bench *b, const json_t *opened, struct err *why)
 {
+    struct named {
+        char line[2048], *path;
+    } *named = calloc((size_t)b->n_configs, sizeof *named);
+    struct capsule_arm *arm = calloc((size_t)b->n_configs, sizeof *arm);
     struct str work = { 0 }, label = { 0 };
-    char buf[640], line[2048];
+    char buf[640];
+    enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "no memory to begin a run");
     for (int i = 0; i < b->n_workloads; i++)
         str_printf(&work, "%s%s", i ? " " : "", workload_line(&b->workload[i], buf, sizeof buf));
-    for (int i = 0; i < b->n_configs; i++)
-        str_printf(&label, "%s%s", i ? " | " : "", config_line(&b->configs[i], line, sizeof line));
-    enum err_code rc = recorder_start(&b->recorder, &b->machine, arm_description(arm), b->model,
-                                      str_text(&work), str_text(&label), b->g->seed, why);
+    for (int i = 0; i < b->n_configs && !rc; i++) {
+        config_line(&b->configs[i], named[i].line, sizeof named[i].line);
+        str_printf(&label, "%s%s", i ? " | " : "", named[i].line);
+        rc = cli_config_model(&named[i].path, b->a, &b->configs[i], why);
+        arm[i] = (struct capsule_arm){ .line = named[i].line,
+                                       .model_path = named[i].path,
+                                       .model_name = named[i].path ? cli_base_name(named[i].path) : "",
+                                       .description = i == b->config_i ? opened : NULL };
+    }
+    const struct run_spec spec = { .kind = "bench",
+                                   .workload = str_text(&work),
+                                   .label = str_text(&label),
+                                   .seed = b->g->seed,
+                                   .has_canary = true,
+                                   .machine = &b->machine,
+                                   .ceilings = b->ceilings_known ? &b->ceilings : NULL,
+                                   .sampler = b->sampler,
+                                   .arm = arm,
+                                   .arms = b->n_configs };
+    if (!rc) rc = run_begin(&b->run, b->db, &spec, why);
+    for (int i = 0; named && i < b->n_configs; i++) free(named[i].path);
+    free(named);
+    free(arm);
     str_free(&work);
     str_free(&label);
     return rc;
@@ -407,11 +373,10 @@ static enum err_code one_arm(struct bench *b, struct err *why)
         b->workload_i = last;
         return ERR_OK;
     }
-    arm_watch(arm, b->sampler);
-    rc = start_run(b, arm, why);
+    if (!b->run.row.id) rc = begin_run(b, arm_description(arm), why);
     if (!rc)
-        rc = spans_store_load(b->recorder.db, b->recorder.run.id, b->config_i,
-                              &(struct span_load){ begun, load_s, arm_description(arm), "" }, why);
+        rc = run_arm_opened(&b->run, b->config_i,
+                            &(struct span_load){ begun, load_s, arm_description(arm), "" }, why);
     for (; b->workload_i < last && !rc; b->workload_i++) {
         const struct workload *w = &b->workload[b->workload_i];
         b->label = workload_line(w, buf, sizeof buf);
@@ -450,10 +415,10 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
         beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
                   json_get_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, 0) > LIMIT_SLACK;
     }
-    if (b->recorder.started) {
-        json_put_int(b->table.extra, "run", b->recorder.run.id);
-        table_note(&b->table, "run %lld; again: qdyno show %lld", (long long)b->recorder.run.id,
-                   (long long)b->recorder.run.id);
+    if (b->run.row.id) {
+        json_put_int(b->table.extra, "run", b->run.row.id);
+        table_note(&b->table, "run %lld; again: qdyno show %lld", (long long)b->run.row.id,
+                   (long long)b->run.row.id);
     }
     if (!b->ceilings_known)
         table_note(&b->table, "share of the machine's limit: run `qdyno detect --probe` once");
@@ -474,15 +439,17 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
                    100 * cores);
     if (random) table_note(&b->table, "%s", RANDOM_WEIGHTS);
     json_put_str(b->table.extra, "machine", b->machine.id);
-    if (recorder_finish(&b->recorder,
-                        rc      ? "stopped"
-                        : b->ok ? "done"
-                                : "failed",
-                        &b->table, &db_why) &&
-        !rc) {
+    json_t *document = table_document(&b->table);
+    const struct run_outcome outcome = { .state = rc      ? "stopped"
+                                                  : b->ok ? "done"
+                                                          : "failed",
+                                         .effect_ratio = NAN,
+                                         .document = document };
+    if (run_finish(&b->run, &outcome, &db_why) && !rc) {
         rc = db_why.code;
         *why = db_why;
     }
+    json_decref(document);
     if (some && b->ok) cli_print(b->g, b->a, &b->table, EXIT_DONE);
     if (rc) return cli_fail(b->a, why);
     return b->ok ? EXIT_DONE : cli_fail(b->a, &b->first);
@@ -500,15 +467,13 @@ int command_bench(const struct cli_global *g, const struct cli_args *a)
     enum err_code rc = plan_work(b, &why);
     if (!rc) rc = cli_machine(g, PROBE_CACHED, &b->machine, &b->ceilings, &b->ceilings_known, &why);
     if (!rc) rc = cli_sampler(&b->sampler, a, &why);
-    if (!rc) rc = recorder_open(&b->recorder, g, "bench", &why);
-    b->window = calloc(SAMPLES_MAX, sizeof *b->window);
-    if (!rc && !b->window) rc = err_set(&why, ERR_NOMEM, "no memory for samples");
+    if (!rc) rc = db_open(&b->db, g->db_path, &why);
     for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = one_config(b, &why);
     int status = finish(b, rc, &why);
     sampler_stop(b->sampler);
-    recorder_close(&b->recorder);
+    run_close(&b->run);
+    db_close(b->db);
     table_done(&b->table);
-    free(b->window);
     free(b->configs);
     free(b);
     return status;

@@ -4,16 +4,20 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
+#include "db/db.h"
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/model/model.h"
 #include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
+#include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/record.h"
+#include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_EVAL[] = {
@@ -79,7 +83,9 @@ struct eval {
     const struct cli_global *g;
     const struct cli_args *a;
     struct machine machine;
-    struct recorder recorder;
+    struct sampler_thread *sampler;
+    struct db *db;
+    struct run run; /* row.id 0 until the first model is open */
     struct table table;
     struct progress progress;
     char *text;
@@ -121,6 +127,12 @@ static json_t *new_row(struct eval *e, const char *path)
     json_put_str(row, "file", e->file);
     json_put_int(row, "ctx", e->ctx);
     return row;
+}
+
+static void failed(struct eval *e, const char *path, const struct err *why)
+{
+    json_put_str(new_row(e, path), "error", why->message);
+    if (!e->first.code) e->first = *why;
 }
 
 /* One config's figures. */
@@ -197,36 +209,79 @@ static void put_result(struct eval *e, const char *path, const struct evaluation
     e->ok++;
 }
 
-/* The run and its cell, in the words the recorder knows. */
-static enum err_code record(struct eval *e, const char *path, struct model *m, const struct evaluation *r,
-                            struct err *why)
+/* All configs are arms of the run; model `m` of config_i is the first that is open. */
+static enum err_code begin_run(struct eval *e, const json_t *opened, struct err *why)
 {
-    char hex[HASH_HEX], workload[600];
+    struct named {
+        char line[2048], *path;
+    } *named = calloc((size_t)e->n_configs, sizeof *named);
+    struct capsule_arm *arm = calloc((size_t)e->n_configs, sizeof *arm);
+    char workload[600];
+    enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "no memory to begin a run");
+    snprintf(workload, sizeof workload, "eval:%s", e->file);
+    for (int i = 0; i < e->n_configs && !rc; i++) {
+        config_line(&e->configs[i], named[i].line, sizeof named[i].line);
+        rc = cli_config_model(&named[i].path, e->a, &e->configs[i], why);
+        arm[i] = (struct capsule_arm){ .line = named[i].line,
+                                       .model_path = named[i].path,
+                                       .model_name = named[i].path ? cli_base_name(named[i].path) : "",
+                                       .description = i == e->config_i ? opened : NULL };
+    }
+    const struct run_spec spec = { .kind = "eval", /* no canary: a perplexity does not depend on speed */
+                                   .workload = workload,
+                                   .label = e->line,
+                                   .seed = e->g->seed,
+                                   .machine = &e->machine,
+                                   .sampler = e->sampler,
+                                   .arm = arm,
+                                   .arms = e->n_configs };
+    if (!rc) rc = run_begin(&e->run, e->db, &spec, why);
+    for (int i = 0; named && i < e->n_configs; i++) free(named[i].path);
+    free(named);
+    free(arm);
+    return rc;
+}
+
+/* The run knows the model of this config from now on, and how long loading it took. */
+static enum err_code model_opened(struct eval *e, const struct model *m, struct moment begun, struct err *why)
+{
+    char hex[HASH_HEX];
     enum err_code rc = model_source_identity(m, hex, why);
     if (rc) return rc;
-    snprintf(workload, sizeof workload, "eval:%s", e->file);
-    json_t *about = json_object(), *answer = json_object();
+    const double seconds = (double)(clock_ns() - begun.clock_ns) * 1e-9;
+    json_t *about = json_object();
     json_put_str(about, "sha256", hex);
     json_put_str(about, "name", model_shape(m)->name);
     json_put_str(about, "arch", model_shape(m)->arch);
-    json_put_str(answer, "workload", workload);
-    json_put_int(answer, "ctx", e->ctx);
-    perplexity_put_json(answer, &r->ppl);
-    if (e->ref.model) {
-        json_put_str(answer, "reference", e->ref.line);
-        json_put_str(answer, "reference_model", cli_base_name(e->ref.path));
-        put_quality(answer, &r->quality);
-    }
-    rc = recorder_start(&e->recorder, &e->machine, about, path, workload, e->line, e->g->seed, why);
-    struct recorded_cell cell = { .arm = e->config_i,
-                                  .config = e->line,
-                                  .answer = answer,
-                                  .started_ms = clock_unix_ms() - (int64_t)(r->seconds * 1e3),
-                                  .seconds = r->seconds,
-                                  .energy_j = NAN };
-    if (!rc) rc = recorder_cell(&e->recorder, &cell, why);
+    const struct span_load load = { begun, seconds, about, "" };
+    if (!e->run.row.id) rc = begin_run(e, about, why);
+    if (!rc) rc = run_arm_opened(&e->run, e->config_i, &load, why);
     json_decref(about);
-    json_decref(answer);
+    return rc;
+}
+
+/* The cell of one config. What it said of itself is stored beside it, as the worker's answers are. */
+static enum err_code store_cell(struct eval *e, const struct evaluation *r, struct measured_cell *c,
+                                struct err *why)
+{
+    json_t *echo = json_object();
+    json_put_str(echo, "workload", e->run.row.workload);
+    json_put_int(echo, "ctx", e->ctx);
+    if (!c->failure.code) {
+        perplexity_put_json(echo, &r->ppl);
+        c->value[METRIC_PERPLEXITY] = r->ppl.ppl;
+    }
+    if (e->ref.model && !c->failure.code) {
+        json_put_str(echo, "reference", e->ref.line);
+        json_put_str(echo, "reference_model", cli_base_name(e->ref.path));
+        put_quality(echo, &r->quality);
+        c->value[METRIC_KLD] = json_get_num(echo, METRICS[METRIC_KLD].name, NAN);
+    }
+    const struct run_place place = {
+        .arm = e->config_i, .block = -1, .phase = "eval", .config = e->line, .echo = echo
+    };
+    const enum err_code rc = run_store(&e->run, &place, c, why);
+    json_decref(echo);
     return rc;
 }
 
@@ -274,27 +329,49 @@ static enum err_code open_reference(struct eval *e, struct err *why)
     return rc ? err_prefix(why, "--ref %s", line) : ERR_OK;
 }
 
+/* Measures and stores; what cannot be measured is stored as a failed cell. Errors: ERR_CANCELLED; as db_*. */
+static enum err_code evaluate(struct eval *e, const char *path, struct model *m, int64_t start_ns,
+                              struct err *why)
+{
+    struct evaluation r = { .seconds = NAN };
+    struct measured_cell c;
+    run_measure_begin(&e->run, &c, getpid());
+    enum err_code rc = measure(e, m, &r, &c.failure);
+    c.failure.code = rc;
+    run_measure_end(&e->run, &c);
+    if (rc == ERR_CANCELLED) {
+        *why = c.failure;
+        return rc;
+    }
+    r.seconds = (double)(clock_ns() - start_ns) * 1e-9;
+    if (rc) {
+        failed(e, path, &c.failure);
+    } else {
+        put_result(e, path, &r, model_shape(m)->random_weights);
+    }
+    return store_cell(e, &r, &c, why);
+}
+
 static enum err_code one_config(struct eval *e, struct err *why)
 {
     struct config *c = &e->configs[e->config_i];
     struct model *m = NULL;
-    struct evaluation r = { .seconds = NAN };
+    struct err opening = { 0 };
     char *path = NULL;
     config_line(c, e->line, sizeof e->line);
     enum err_code rc = cli_config_model(&path, e->a, c, why);
     if (rc) return rc;
     progress_show(&e->progress, "%d/%d %s  loading", e->config_i + 1, e->n_configs, e->line);
     struct model_options o = { .path = path, .config = c, .ctx = e->ctx, .sequences = 1, .log = &e->g->log };
-    int64_t start = clock_ns();
-    rc = shapes_model_open(&m, &o, why);
-    if (!rc) rc = measure(e, m, &r, why);
-    r.seconds = (double)(clock_ns() - start) * 1e-9;
+    const struct moment begun = moment_now();
+    rc = shapes_model_open(&m, &o, &opening);
     if (!rc) {
-        put_result(e, path, &r, model_shape(m)->random_weights);
-        rc = record(e, path, m, &r, why);
-    } else if (rc != ERR_CANCELLED) {
-        json_put_str(new_row(e, path), "error", why->message);
-        if (!e->first.code) e->first = *why;
+        rc = model_opened(e, m, begun, why);
+        if (!rc) rc = evaluate(e, path, m, begun.clock_ns, why);
+    } else if (rc == ERR_CANCELLED) {
+        *why = opening;
+    } else {
+        failed(e, path, &opening);
         rc = ERR_OK; /* a config that cannot run is a row, not the end */
     }
     model_close(m);
@@ -306,13 +383,18 @@ static int finish(struct eval *e, enum err_code rc, struct err *why)
 {
     struct err db_why = { 0 };
     progress_clear(&e->progress);
-    if (e->recorder.started) json_put_int(e->table.extra, "run", e->recorder.run.id);
+    if (e->run.row.id) json_put_int(e->table.extra, "run", e->run.row.id);
     json_put_str(e->table.extra, "machine", e->machine.id);
     if (e->random) table_note(&e->table, "%s", RANDOM_WEIGHTS);
-    if (recorder_finish(&e->recorder, rc ? "stopped" : "done", &e->table, &db_why) && !rc) {
+    json_t *document = table_document(&e->table);
+    const struct run_outcome outcome = { .state = rc ? "stopped" : "done",
+                                         .effect_ratio = NAN,
+                                         .document = document };
+    if (run_finish(&e->run, &outcome, &db_why) && !rc) {
         rc = db_why.code;
         *why = db_why;
     }
+    json_decref(document);
     if (e->ok) cli_print(e->g, e->a, &e->table, EXIT_DONE);
     if (rc) return cli_fail(e->a, why);
     return e->ok ? EXIT_DONE : cli_fail(e->a, &e->first);
@@ -339,10 +421,13 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = cli_configs(&e->configs, &e->n_configs, a, &why);
     if (!rc) rc = open_reference(e, &why);
     if (!rc) rc = cli_machine(g, PROBE_CACHED, &e->machine, &unused, &known, &why);
-    if (!rc) rc = recorder_open(&e->recorder, g, "eval", &why);
+    if (!rc) rc = cli_sampler(&e->sampler, NULL, &why);
+    if (!rc) rc = db_open(&e->db, g->db_path, &why);
     for (e->config_i = 0; e->config_i < e->n_configs && !rc; e->config_i++) rc = one_config(e, &why);
     int status = finish(e, rc, &why);
-    recorder_close(&e->recorder);
+    run_close(&e->run);
+    sampler_stop(e->sampler);
+    db_close(e->db);
     table_done(&e->table);
     logit_cache_done(&e->logit_cache);
     model_close(e->ref.model);

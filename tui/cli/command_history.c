@@ -10,7 +10,6 @@
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/runs.h"
-#include "tui/cli/record.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_HISTORY[] = {
@@ -156,6 +155,22 @@ static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
     json_put_bool(row, "discarded", c->discarded);
     json_put_str(row, "discard_reason", *c->discard_reason ? c->discard_reason : NULL);
     json_put_str(row, "error", *c->error ? c->error : NULL);
+}
+
+/* The table that a finished run stored as its outcome. ERR_USAGE when it never finished. */
+static enum err_code recorded_table(struct table *t, const struct run_row *run, struct err *why)
+{
+    json_t *outcome = NULL;
+    if (!run->outcome_json)
+        return err_set(why, ERR_USAGE, "run %lld (%s) has no table: its state is '%s'", (long long)run->id,
+                       run->kind, run->state);
+    enum err_code rc = json_parse(&outcome, run->outcome_json, strlen(run->outcome_json), why);
+    if (rc) return err_prefix(why, "outcome of run %lld", (long long)run->id);
+    json_t *rows = json_object_get(outcome, "rows"), *extra = json_object_get(outcome, "extra");
+    if (json_is_array(rows)) json_array_extend(t->rows, rows);
+    if (json_is_object(extra)) json_object_update(t->extra, extra);
+    json_decref(outcome);
+    return ERR_OK;
 }
 
 /* A run without a stored table: prints its cells. */

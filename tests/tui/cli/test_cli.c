@@ -9,7 +9,7 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
-#include "tui/cli/record.h"
+#include "tui/cli/lib/lib.h"
 
 /* Calls cli_parse with the words of a line. A "~" becomes a blank inside a word. */
 static enum err_code parse(struct cli_global *g, struct cli_args *a, const char *line, struct err *why)

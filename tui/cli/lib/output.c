@@ -54,6 +54,15 @@ void table_done(struct table *t)
     *t = (struct table){ 0 };
 }
 
+json_t *table_document(const struct table *t)
+{
+    json_t *o = json_object();
+    json_put_str(o, "schema", t->schema);
+    json_object_set(o, "rows", t->rows);
+    json_object_set(o, "extra", t->extra);
+    return o;
+}
+
 void table_put_metrics(const struct table *t, json_t *row, const double *value)
 {
     for (int c = 0; c < t->n_columns; c++) {

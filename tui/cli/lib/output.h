@@ -44,6 +44,8 @@ void table_put_metrics(const struct table *t, json_t *row, const double *value);
 void table_note(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void table_done(struct table *t);
 
+/* Schema, rows and extra as one document, from which `show` prints the table again. New reference. */
+json_t *table_document(const struct table *t);
 /* Errors: ERR_NOMEM. Write errors appear when the caller closes `out`. */
 enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why);
 
