@@ -1,5 +1,5 @@
-/* qdyno bench: a grid of configs × workloads, each config in a worker of its own, so that peak memory belongs
- * to one config and a config that dies is a row that says so. */
+/* qdyno bench: times a grid of configs and workloads. Each config runs in its own worker process, so that
+ * the peak memory belongs to one config, and a config that fails becomes a row with its error. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +20,15 @@
 const struct cli_flag FLAGS_BENCH[] = {
     FLAG_MODEL_ROW,
     { .name = "-p", .alias = "--n-prompt", .value = "N,...", .kind = FLAG_INTS, .max = 1 << 24,
-      .help = "prompt lengths to time; 0 none; default 512" },
+      .help = "prompt lengths to time; 0: none; default 512" },
     { .name = "-n", .alias = "--n-gen", .value = "N,...", .kind = FLAG_INTS, .max = 1 << 24,
-      .help = "numbers of tokens to generate; 0 none; default 128" },
+      .help = "numbers of tokens to generate; 0: none; default 128" },
     { .name = "-d", .alias = "--n-depth", .value = "N,...", .kind = FLAG_INTS, .max = 1 << 24,
-      .help = "tokens already in the cache; default 0" },
+      .help = "tokens already in the context; default 0" },
     { .name = "-npl", .alias = "--n-parallel", .value = "N,...", .kind = FLAG_INTS, .min = 1, .max = 1 << 16,
-      .help = "sequences that run side by side; default 1" },
+      .help = "number of parallel sequences; default 1" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .many = true,
-      .help = "instead of -p, -n, -d and -npl: e.g. pp512+tg128@d4096@b16" },
+      .help = "workload instead of -p, -n, -d and -npl, e.g. pp512+tg128@d4096@b16" },
     FLAG_CONFIGS_ROW,
     { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
       .help = "timed repetitions; default 5" },
@@ -69,8 +69,9 @@ const struct column BENCH_COLUMNS[] = {
 const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
 
 enum { WORKLOADS_MAX = 256 };
-static const double LIMIT_SLACK = 1.05;      /* ceilings are measured within a few percent */
-static const double CONDITIONS_SLACK = 0.85; /* below, others on the host use memory or cores, too */
+static const double LIMIT_SLACK = 1.05; /* the limits are measured within a few percent */
+static const double CONDITIONS_SLACK =
+    0.85; /* below this share, other programs on the host use memory or cores */
 
 struct bench {
     const struct cli_global *g;
@@ -87,7 +88,7 @@ struct bench {
     bool side_by_side; /* some workload has more than one sequence */
     struct config *configs;
     int n_configs, ok;
-    /* now */
+    /* current position in the grid */
     int config_i, workload_i, repetition;
     char line[2048], model[4096];
     const char *label;
@@ -105,38 +106,42 @@ static bool on_event(void *ctx, const json_t *event)
     return !cli_is_interrupted(b->g);
 }
 
-static enum err_code add_workload(struct bench *b, const char *text, struct err *why)
+static enum err_code bench_add_workload(struct bench *b, const char *text, struct err *why)
 {
     struct workload w;
     enum err_code rc = workload_parse(&w, text, why);
     if (rc) return rc;
-    if (*w.eval_file) return err_set(why, ERR_USAGE, "-w %s: `qdyno eval` does that", text);
-    if (w.train) return err_set(why, ERR_USAGE, "-w %s: `qdyno ab` compares settings of training", text);
+    if (*w.eval_file)
+        return err_set(why, ERR_USAGE, "-w %s: expected a timed workload; `qdyno eval` scores texts", text);
+    if (w.train)
+        return err_set(why, ERR_USAGE,
+                       "-w %s: expected a timed workload; `qdyno ab` compares settings of training", text);
     if (b->n_workloads == WORKLOADS_MAX)
-        return err_set(why, ERR_USAGE, "more than %d workloads", WORKLOADS_MAX);
+        return err_set(why, ERR_USAGE, "the grid has more than %d workloads: give fewer values",
+                       WORKLOADS_MAX);
     b->workload[b->n_workloads++] = w;
     b->ctx = MAX(b->ctx, workload_ctx(&w));
     b->side_by_side |= workload_sequences(&w) > 1;
     return ERR_OK;
 }
 
-static enum err_code named_workloads(struct bench *b, const char **names, int n, struct err *why)
+static enum err_code bench_add_named(struct bench *b, const char **names, int n, struct err *why)
 {
     enum err_code rc = ERR_OK;
     if (args_has(b->a, "-p") || args_has(b->a, "-n") || args_has(b->a, "-d") || args_has(b->a, "-npl"))
         return err_set(why, ERR_USAGE, "-w names the whole workload: leave -p, -n, -d and -npl out");
-    for (int i = 0; i < n && !rc; i++) rc = add_workload(b, names[i], why);
+    for (int i = 0; i < n && !rc; i++) rc = bench_add_workload(b, names[i], why);
     return rc;
 }
 
-/* One of the grid, unless it has nothing to time. */
-static enum err_code grid_cell(struct bench *b, const struct workload *w, struct err *why)
+/* Adds a workload of the grid, unless it has nothing to time. */
+static enum err_code grid_add(struct bench *b, const struct workload *w, struct err *why)
 {
     char line[64];
-    return w->prompt || w->gen ? add_workload(b, workload_line(w, line, sizeof line), why) : ERR_OK;
+    return w->prompt || w->gen ? bench_add_workload(b, workload_line(w, line, sizeof line), why) : ERR_OK;
 }
 
-static enum err_code grid_workloads(struct bench *b, struct err *why)
+static enum err_code bench_add_grid(struct bench *b, struct err *why)
 {
     int64_t p[64], n[64], d[64], l[64];
     int np = args_ints(b->a, "-p", "512", p, 64), nn = args_ints(b->a, "-n", "128", n, 64),
@@ -147,30 +152,31 @@ static enum err_code grid_workloads(struct bench *b, struct err *why)
         struct workload w = base;
         for (int i = 0; i < np && !rc; i++) {
             w.prompt = (int)p[i];
-            rc = grid_cell(b, &w, why);
+            rc = grid_add(b, &w, why);
         }
         w = base;
         for (int i = 0; i < nn && !rc; i++) {
             w.gen = (int)n[i];
-            rc = grid_cell(b, &w, why);
+            rc = grid_add(b, &w, why);
         }
     }
-    if (!rc && !b->n_workloads) rc = err_set(why, ERR_USAGE, "-p 0 and -n 0 leave nothing to time");
+    if (!rc && !b->n_workloads)
+        rc = err_set(why, ERR_USAGE, "-p 0 and -n 0 leave nothing to time: give one of them a value above 0");
     return rc;
 }
 
-static enum err_code plan_work(struct bench *b, struct err *why)
+static enum err_code bench_init(struct bench *b, struct err *why)
 {
     const char *names[ARGS_GIVEN];
     int n = args_all(b->a, "-w", names, ARGS_GIVEN);
-    enum err_code rc = n ? named_workloads(b, names, n, why) : grid_workloads(b, why);
+    enum err_code rc = n ? bench_add_named(b, names, n, why) : bench_add_grid(b, why);
     if (!rc) rc = cli_configs(&b->configs, &b->n_configs, b->a, why);
     if (!rc) rc = cli_applied_config(&b->configs[0], b->g, b->a, why);
     b->repetitions = (int)args_int(b->a, "-r", 5);
     return rc;
 }
 
-static struct run_cell cell_of(struct bench *b, struct arm *arm)
+static struct run_cell bench_cell_spec(struct bench *b, struct arm *arm)
 {
     return (struct run_cell){
         .arm = arm,
@@ -185,19 +191,19 @@ static struct run_cell cell_of(struct bench *b, struct arm *arm)
     };
 }
 
-static enum err_code warm_up(struct bench *b, struct arm *arm, struct err *why)
+static enum err_code bench_warm_up(struct bench *b, struct arm *arm, struct err *why)
 {
-    const struct run_cell what = cell_of(b, arm);
+    const struct run_cell what = bench_cell_spec(b, arm);
     struct measured_cell c;
     const enum err_code rc = run_warm_up(&b->run, &what, &c, why);
     cell_done(&c);
     return rc;
 }
 
-/* One repetition. Errors: those of the arm as well as those of the database. */
-static enum err_code one_cell(struct bench *b, struct arm *arm, struct cell_tally *t, struct err *why)
+/* Runs one repetition. Errors: those of the arm and of the database. */
+static enum err_code bench_cell(struct bench *b, struct arm *arm, struct cell_tally *t, struct err *why)
 {
-    const struct run_cell what = cell_of(b, arm);
+    const struct run_cell what = bench_cell_spec(b, arm);
     struct measured_cell c;
     enum err_code rc = run_cell(&b->run, &what, &c, why);
     if (!rc && c.failure.code) {
@@ -210,8 +216,8 @@ static enum err_code one_cell(struct bench *b, struct arm *arm, struct cell_tall
     return rc;
 }
 
-static struct run_timing timing_of(const struct bench *b, const struct workload *w,
-                                   const struct cell_tally *t, const struct arm *arm)
+static struct run_timing bench_timing(const struct bench *b, const struct workload *w,
+                                      const struct cell_tally *t, const struct arm *arm)
 {
     return (struct run_timing){ .model = b->model,
                                 .config = &b->configs[b->config_i],
@@ -248,7 +254,7 @@ static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const 
     json_put_int(row, "disturbed", all->n - t->undisturbed.n);
 }
 
-static json_t *new_row(struct bench *b)
+static json_t *bench_new_row(struct bench *b)
 {
     json_t *row = table_row(&b->table);
     json_put_str(row, "model", cli_base_name(b->model));
@@ -258,13 +264,13 @@ static json_t *new_row(struct bench *b)
     return row;
 }
 
-static void failed(struct bench *b, const struct err *why)
+static void bench_add_failure(struct bench *b, const struct err *why)
 {
-    json_put_str(new_row(b), "error", why->message);
+    json_put_str(bench_new_row(b), "error", why->message);
     if (!b->first.code) b->first = *why;
 }
 
-/* What the kernel gave, not what was asked for. */
+/* Huge pages and prefetching as the kernel provided them, which may differ from the request. */
 static void put_memory(json_t *row, const json_t *memory)
 {
     const int64_t huge = json_get_int(memory, "huge_bytes", -1);
@@ -272,24 +278,25 @@ static void put_memory(json_t *row, const json_t *memory)
     json_put_num(row, "prefetch_s", json_get_num(memory, "prefetch_s", NAN));
 }
 
-static enum err_code one_workload(struct bench *b, struct arm *arm, const struct workload *w, struct err *why)
+static enum err_code bench_workload(struct bench *b, struct arm *arm, const struct workload *w,
+                                    struct err *why)
 {
     struct cell_tally t = { 0 };
-    const struct run_timing timing = timing_of(b, w, &t, arm);
+    const struct run_timing timing = bench_timing(b, w, &t, arm);
     const json_t *about = arm_description(arm);
     enum err_code rc = ERR_OK;
     struct err unknown;
     struct prediction p;
     const bool predicted = run_predict(&b->run, &timing, &p);
     b->repetition = 0;
-    if (!args_has(b->a, "--no-warmup")) rc = warm_up(b, arm, why);
+    if (!args_has(b->a, "--no-warmup")) rc = bench_warm_up(b, arm, why);
     if (run_conditions_open(&b->run, &timing, &unknown))
         log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unknown.message);
     run_conditions_sample(&b->run, arm_pid(arm));
     for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++)
-        rc = one_cell(b, arm, &t, why);
+        rc = bench_cell(b, arm, &t, why);
     if (t.all.n) {
-        json_t *row = new_row(b);
+        json_t *row = bench_new_row(b);
         json_put_int(row, "repetitions", t.all.n);
         put_tally(b, row, &t, w, predicted ? &p : NULL, about);
         int64_t plan = json_get_int(json_object_get(about, "plan"), "total", -1);
@@ -301,14 +308,15 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
         if (!rc) rc = run_residuals(&b->run, &timing, why);
         if (rc && !b->first.code) b->first = *why;
     } else if (rc) {
-        failed(b, why);
+        bench_add_failure(b, why);
     }
     tally_free(&t);
     return rc;
 }
 
-/* All configs of the grid are arms of the run; `opened` is the first that has loaded. */
-static enum err_code begin_run(struct bench *b, const json_t *opened, struct err *why)
+/* Starts the run, with all configs of the grid as its arms. opened: description of the first loaded config.
+ */
+static enum err_code bench_begin_run(struct bench *b, const json_t *opened, struct err *why)
 {
     struct named {
         char line[2048], *path;
@@ -316,7 +324,7 @@ static enum err_code begin_run(struct bench *b, const json_t *opened, struct err
     struct capsule_arm *arm = calloc((size_t)b->n_configs, sizeof *arm);
     struct str work = { 0 }, label = { 0 };
     char buf[640];
-    enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "no memory to begin a run");
+    enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
     for (int i = 0; i < b->n_workloads; i++)
         str_printf(&work, "%s%s", i ? " " : "", workload_line(&b->workload[i], buf, sizeof buf));
     for (int i = 0; i < b->n_configs && !rc; i++) {
@@ -347,9 +355,9 @@ static enum err_code begin_run(struct bench *b, const json_t *opened, struct err
     return rc;
 }
 
-/* The workloads from b->workload_i on that run in the same number of sequences: a worker of their own, so
- * that memory is that of this number. */
-static enum err_code one_arm(struct bench *b, struct err *why)
+/* Runs the workloads from b->workload_i on that have the same number of sequences. They get their own worker,
+ * because its memory depends on this number. */
+static enum err_code bench_arm(struct bench *b, struct err *why)
 {
     struct config *c = &b->configs[b->config_i];
     struct arm *arm = NULL;
@@ -357,7 +365,7 @@ static enum err_code one_arm(struct bench *b, struct err *why)
     const int sequences = workload_sequences(&b->workload[b->workload_i]);
     int last = b->workload_i;
     while (last < b->n_workloads && workload_sequences(&b->workload[last]) == sequences) last++;
-    /* 0: the config names a context of its own, and memory and speed are to be those of that one */
+    /* 0: the config sets its own context, and memory and speed belong to that one */
     struct arm_spec spec = { .model = b->model,
                              .config = c,
                              .ctx = config_int(c, KNOB_CTX) ? 0 : b->ctx,
@@ -369,26 +377,26 @@ static enum err_code one_arm(struct bench *b, struct err *why)
     const double load_s = (double)(clock_ns() - begun.clock_ns) * 1e-9;
     if (rc == ERR_CANCELLED) return rc;
     if (rc) {
-        failed(b, why);
+        bench_add_failure(b, why);
         b->workload_i = last;
         return ERR_OK;
     }
-    if (!b->run.row.id) rc = begin_run(b, arm_description(arm), why);
+    if (!b->run.row.id) rc = bench_begin_run(b, arm_description(arm), why);
     if (!rc)
         rc = run_arm_opened(&b->run, b->config_i,
                             &(struct span_load){ begun, load_s, arm_description(arm), "" }, why);
     for (; b->workload_i < last && !rc; b->workload_i++) {
         const struct workload *w = &b->workload[b->workload_i];
         b->label = workload_line(w, buf, sizeof buf);
-        if (one_workload(b, arm, w, why) == ERR_CANCELLED || cli_is_interrupted(b->g))
+        if (bench_workload(b, arm, w, why) == ERR_CANCELLED || cli_is_interrupted(b->g))
             rc = err_set(why, ERR_CANCELLED, "interrupted");
     }
     arm_close(arm);
     return rc;
 }
 
-/* Only a broken database or Ctrl-C ends the whole grid: everything else is a row. */
-static enum err_code one_config(struct bench *b, struct err *why)
+/* Runs one config. Only a database error or Ctrl-C ends the grid; other errors become rows. */
+static enum err_code bench_config(struct bench *b, struct err *why)
 {
     struct config *c = &b->configs[b->config_i];
     char *path = NULL;
@@ -397,11 +405,11 @@ static enum err_code one_config(struct bench *b, struct err *why)
     if (rc) return rc;
     snprintf(b->model, sizeof b->model, "%s", path);
     free(path);
-    for (b->workload_i = 0; b->workload_i < b->n_workloads && !rc;) rc = one_arm(b, why);
+    for (b->workload_i = 0; b->workload_i < b->n_workloads && !rc;) rc = bench_arm(b, why);
     return rc;
 }
 
-static int finish(struct bench *b, enum err_code rc, struct err *why)
+static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
 {
     struct err db_why = { 0 };
     progress_clear(&b->progress);
@@ -417,26 +425,27 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
     }
     if (b->run.row.id) {
         json_put_int(b->table.extra, "run", b->run.row.id);
-        table_note(&b->table, "run %lld; again: qdyno show %lld", (long long)b->run.row.id,
+        table_note(&b->table, "run %lld; to print it again: qdyno show %lld", (long long)b->run.row.id,
                    (long long)b->run.row.id);
     }
     if (!b->ceilings_known)
-        table_note(&b->table, "share of the machine's limit: run `qdyno detect --probe` once");
+        table_note(&b->table, "for shares of the machine's limits run `qdyno detect --probe` once");
     if (beyond)
-        table_note(&b->table,
-                   "a rate lies above the machine's limit: the weights stay in a cache, or the limit was "
-                   "measured while the machine was busy (qdyno detect --probe)");
+        table_note(
+            &b->table,
+            "a rate is above the machine's limit: the weights fit in a cache, or the limit was measured "
+            "while the machine was busy (repeat `qdyno detect --probe`)");
     if (memory < CONDITIONS_SLACK)
         table_note(
             &b->table,
-            "weights came from memory at %.0f %% of the speed that was usual when kernels were timed: what "
-            "waits for them was slower by as much",
+            "memory delivered weights at %.0f %% of the speed during `qdyno detect --kernels`, so decoding was slower",
             100 * memory);
     if (cores < CONDITIONS_SLACK)
-        table_note(&b->table,
-                   "the cores multiplied at %.0f %% of the speed they had when kernels were timed: something "
-                   "else ran on them, or their clock is lower",
-                   100 * cores);
+        table_note(
+            &b->table,
+            "the cores computed at %.0f %% of the speed during `qdyno detect --kernels`: other programs ran "
+            "on them, or their clock was lower",
+            100 * cores);
     if (random) table_note(&b->table, "%s", RANDOM_WEIGHTS);
     json_put_str(b->table.extra, "machine", b->machine.id);
     json_t *document = table_document(&b->table);
@@ -464,12 +473,12 @@ int command_bench(const struct cli_global *g, const struct cli_args *a)
     b->a = a;
     table_init(&b->table, "qdyno.bench/1", BENCH_COLUMNS, (int)BENCH_COLUMN_COUNT);
     progress_init(&b->progress, g);
-    enum err_code rc = plan_work(b, &why);
+    enum err_code rc = bench_init(b, &why);
     if (!rc) rc = cli_machine(g, PROBE_CACHED, &b->machine, &b->ceilings, &b->ceilings_known, &why);
     if (!rc) rc = cli_sampler(&b->sampler, a, &why);
     if (!rc) rc = db_open(&b->db, g->db_path, &why);
-    for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = one_config(b, &why);
-    int status = finish(b, rc, &why);
+    for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = bench_config(b, &why);
+    int status = bench_finish(b, rc, &why);
     sampler_stop(b->sampler);
     run_close(&b->run);
     db_close(b->db);

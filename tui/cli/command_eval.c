@@ -1,6 +1,6 @@
-/* qdyno eval: perplexity of a text under each config, with an error that respects that tokens of one window
- * belong together; with --ref also what each config's predictions lose against a reference's, token by token.
- */
+/* qdyno eval: perplexity of a text under each config, with an error whose unit is the window, because
+ * tokens of one window are correlated. With --ref also the difference of the predictions from those of a
+ * reference, token by token. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +25,12 @@ const struct cli_flag FLAGS_EVAL[] = {
     { .name = "-f", .alias = "--file", .value = "TEXT",
       .help = "text file to score; default: the bundled held-out stories" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
-      .help = "tokens of a window; default 512" },
+      .help = "tokens per window; default 512" },
     { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
-      .help = "score N windows at most; default all" },
+      .help = "score at most N windows; default: all" },
     FLAG_CONFIGS_ROW,
     { .name = "--ref", .value = "CONFIG",
-      .help = "compare every config's predictions with this one's (KL divergence)" },
+      .help = "compare the predictions of every config with those of this one (KL divergence)" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -97,9 +97,9 @@ struct eval {
     struct {
         struct model *model; /* NULL without --ref; open for all configs */
         char line[2048], *path;
-        bool told; /* its own figures are in the table's extra */
+        bool printed; /* its own values are in `extra` of the table */
     } ref;
-    struct logit_cache logit_cache; /* what ref says of the text */
+    struct logit_cache logit_cache; /* the logits of ref on the text */
     bool random;
     struct err first;
 };
@@ -119,7 +119,7 @@ static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
     return !cli_is_interrupted(e->g);
 }
 
-static json_t *new_row(struct eval *e, const char *path)
+static json_t *eval_new_row(struct eval *e, const char *path)
 {
     json_t *row = table_row(&e->table);
     json_put_str(row, "model", cli_base_name(path));
@@ -129,20 +129,20 @@ static json_t *new_row(struct eval *e, const char *path)
     return row;
 }
 
-static void failed(struct eval *e, const char *path, const struct err *why)
+static void eval_add_failure(struct eval *e, const char *path, const struct err *why)
 {
-    json_put_str(new_row(e, path), "error", why->message);
+    json_put_str(eval_new_row(e, path), "error", why->message);
     if (!e->first.code) e->first = *why;
 }
 
-/* One config's figures. */
+/* The results of one config. */
 struct evaluation {
     struct perplexity ppl;
     struct quality quality; /* with --ref */
     double seconds;
 };
 
-/* Figures of a row, flat as columns are; of what is nested only the list of depths. */
+/* Copies the quality values into the row. Of nested values only the list of depths is copied. */
 static void put_quality(json_t *row, const struct quality *q)
 {
     const struct greedy_divergence *g = &q->figures.greedy;
@@ -159,7 +159,7 @@ static void put_quality(json_t *row, const struct quality *q)
     json_put_int(row, "first_divergence_limit", g->limit);
 }
 
-/* Where in the window it is lost, and when a reader would see it: a line each under the table. */
+/* Notes the KL divergence by depth in the window, and after how many tokens greedy texts differ. */
 static void note_quality(struct eval *e, const struct quality *q)
 {
     const struct divergence *d = &q->figures;
@@ -171,16 +171,16 @@ static void note_quality(struct eval *e, const struct quality *q)
                        d->depth[i].to - 1, d->depth[i].mean);
     table_note(&e->table, "%s: KLD at depth %s", e->line, str_text(&line));
     if (g->prompts)
-        table_note(&e->table, "%s: greedy texts differ within %d tokens after %d of %d prompts%s", e->line,
+        table_note(&e->table, "%s: greedy texts of %d tokens differ for %d of %d prompts%s", e->line,
                    g->limit, g->diverged, g->prompts,
-                   isnan(g->median) ? ", so the median is more than that" : "");
+                   isnan(g->median) ? ", so the median first difference is later" : "");
     str_free(&line);
 }
 
-/* The reference's own perplexity comes with the first comparison. */
+/* Adds the perplexity of the reference, once, from the first comparison. */
 static void put_reference(struct eval *e, const struct perplexity *p)
 {
-    if (e->ref.told) return;
+    if (e->ref.printed) return;
     json_t *ref = json_object();
     json_put_str(ref, "model", cli_base_name(e->ref.path));
     json_put_str(ref, "config", e->ref.line);
@@ -188,14 +188,14 @@ static void put_reference(struct eval *e, const struct perplexity *p)
     json_put(e->table.extra, "reference", ref);
     table_note(&e->table, "reference %s: perplexity %.4f", e->ref.line, p->ppl);
     if (p->chunks > 1)
-        table_note(&e->table, "+-: one standard error; perplexity ratio from .. to: 95 %%, paired");
+        table_note(&e->table, "+-: one standard error; perplexity ratio from .. to: paired 95 %% interval");
     e->random |= model_shape(e->ref.model)->random_weights;
-    e->ref.told = true;
+    e->ref.printed = true;
 }
 
 static void put_result(struct eval *e, const char *path, const struct evaluation *r, bool random)
 {
-    json_t *row = new_row(e, path);
+    json_t *row = eval_new_row(e, path);
     perplexity_put_json(row, &r->ppl);
     if (e->ref.model) {
         put_quality(row, &r->quality);
@@ -209,15 +209,15 @@ static void put_result(struct eval *e, const char *path, const struct evaluation
     e->ok++;
 }
 
-/* All configs are arms of the run; model `m` of config_i is the first that is open. */
-static enum err_code begin_run(struct eval *e, const json_t *opened, struct err *why)
+/* Starts the run, with all configs as its arms. opened: description of the first loaded model. */
+static enum err_code eval_begin_run(struct eval *e, const json_t *opened, struct err *why)
 {
     struct named {
         char line[2048], *path;
     } *named = calloc((size_t)e->n_configs, sizeof *named);
     struct capsule_arm *arm = calloc((size_t)e->n_configs, sizeof *arm);
     char workload[600];
-    enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "no memory to begin a run");
+    enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
     snprintf(workload, sizeof workload, "eval:%s", e->file);
     for (int i = 0; i < e->n_configs && !rc; i++) {
         config_line(&e->configs[i], named[i].line, sizeof named[i].line);
@@ -242,8 +242,9 @@ static enum err_code begin_run(struct eval *e, const json_t *opened, struct err 
     return rc;
 }
 
-/* The run knows the model of this config from now on, and how long loading it took. */
-static enum err_code model_opened(struct eval *e, const struct model *m, struct moment begun, struct err *why)
+/* Stores the identity of the model of this config and its loading time in the run. */
+static enum err_code eval_model_opened(struct eval *e, const struct model *m, struct moment begun,
+                                       struct err *why)
 {
     char hex[HASH_HEX];
     enum err_code rc = model_source_identity(m, hex, why);
@@ -254,15 +255,15 @@ static enum err_code model_opened(struct eval *e, const struct model *m, struct 
     json_put_str(about, "name", model_shape(m)->name);
     json_put_str(about, "arch", model_shape(m)->arch);
     const struct span_load load = { begun, seconds, about, "" };
-    if (!e->run.row.id) rc = begin_run(e, about, why);
+    if (!e->run.row.id) rc = eval_begin_run(e, about, why);
     if (!rc) rc = run_arm_opened(&e->run, e->config_i, &load, why);
     json_decref(about);
     return rc;
 }
 
-/* The cell of one config. What it said of itself is stored beside it, as the worker's answers are. */
-static enum err_code store_cell(struct eval *e, const struct evaluation *r, struct measured_cell *c,
-                                struct err *why)
+/* Stores the cell of one config, with its results as JSON. */
+static enum err_code eval_store_cell(struct eval *e, const struct evaluation *r, struct measured_cell *c,
+                                     struct err *why)
 {
     json_t *echo = json_object();
     json_put_str(echo, "workload", e->run.row.workload);
@@ -285,7 +286,7 @@ static enum err_code store_cell(struct eval *e, const struct evaluation *r, stru
     return rc;
 }
 
-static enum err_code measure(struct eval *e, struct model *m, struct evaluation *r, struct err *why)
+static enum err_code eval_measure(struct eval *e, struct model *m, struct evaluation *r, struct err *why)
 {
     const struct eval_request q = { .text = e->text,
                                     .n = e->n,
@@ -306,9 +307,9 @@ static enum err_code measure(struct eval *e, struct model *m, struct evaluation 
     return ERR_OK;
 }
 
-/* --ref: opened once, before the first config. Knob flags hold for it as for -C lines, unless they are lists:
- * those make several candidates, and there is one reference. */
-static enum err_code open_reference(struct eval *e, struct err *why)
+/* Opens the model of --ref once, before the first config. Config flags apply to it, too, unless they list
+ * several values, because there is only one reference. */
+static enum err_code eval_open_reference(struct eval *e, struct err *why)
 {
     const char *line = args_text(e->a, "--ref", NULL);
     struct cli_args single = *e->a;
@@ -329,14 +330,15 @@ static enum err_code open_reference(struct eval *e, struct err *why)
     return rc ? err_prefix(why, "--ref %s", line) : ERR_OK;
 }
 
-/* Measures and stores; what cannot be measured is stored as a failed cell. Errors: ERR_CANCELLED; as db_*. */
-static enum err_code evaluate(struct eval *e, const char *path, struct model *m, int64_t start_ns,
+/* Measures one config and stores the result; an error of the measurement becomes a failed cell. Errors:
+ * ERR_CANCELLED, those of the database. */
+static enum err_code eval_run(struct eval *e, const char *path, struct model *m, int64_t start_ns,
                               struct err *why)
 {
     struct evaluation r = { .seconds = NAN };
     struct measured_cell c;
     run_measure_begin(&e->run, &c, getpid());
-    enum err_code rc = measure(e, m, &r, &c.failure);
+    enum err_code rc = eval_measure(e, m, &r, &c.failure);
     c.failure.code = rc;
     run_measure_end(&e->run, &c);
     if (rc == ERR_CANCELLED) {
@@ -345,14 +347,14 @@ static enum err_code evaluate(struct eval *e, const char *path, struct model *m,
     }
     r.seconds = (double)(clock_ns() - start_ns) * 1e-9;
     if (rc) {
-        failed(e, path, &c.failure);
+        eval_add_failure(e, path, &c.failure);
     } else {
         put_result(e, path, &r, model_shape(m)->random_weights);
     }
-    return store_cell(e, &r, &c, why);
+    return eval_store_cell(e, &r, &c, why);
 }
 
-static enum err_code one_config(struct eval *e, struct err *why)
+static enum err_code eval_config(struct eval *e, struct err *why)
 {
     struct config *c = &e->configs[e->config_i];
     struct model *m = NULL;
@@ -366,20 +368,20 @@ static enum err_code one_config(struct eval *e, struct err *why)
     const struct moment begun = moment_now();
     rc = shapes_model_open(&m, &o, &opening);
     if (!rc) {
-        rc = model_opened(e, m, begun, why);
-        if (!rc) rc = evaluate(e, path, m, begun.clock_ns, why);
+        rc = eval_model_opened(e, m, begun, why);
+        if (!rc) rc = eval_run(e, path, m, begun.clock_ns, why);
     } else if (rc == ERR_CANCELLED) {
         *why = opening;
     } else {
-        failed(e, path, &opening);
-        rc = ERR_OK; /* a config that cannot run is a row, not the end */
+        eval_add_failure(e, path, &opening);
+        rc = ERR_OK; /* a config that cannot run becomes a row */
     }
     model_close(m);
     free(path);
     return rc;
 }
 
-static int finish(struct eval *e, enum err_code rc, struct err *why)
+static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
 {
     struct err db_why = { 0 };
     progress_clear(&e->progress);
@@ -419,12 +421,12 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     if (bundled) e->file = bundled;
     if (!rc) rc = file_read(&e->text, &e->n, e->file, LIMIT, &why);
     if (!rc) rc = cli_configs(&e->configs, &e->n_configs, a, &why);
-    if (!rc) rc = open_reference(e, &why);
+    if (!rc) rc = eval_open_reference(e, &why);
     if (!rc) rc = cli_machine(g, PROBE_CACHED, &e->machine, &unused, &known, &why);
     if (!rc) rc = cli_sampler(&e->sampler, NULL, &why);
     if (!rc) rc = db_open(&e->db, g->db_path, &why);
-    for (e->config_i = 0; e->config_i < e->n_configs && !rc; e->config_i++) rc = one_config(e, &why);
-    int status = finish(e, rc, &why);
+    for (e->config_i = 0; e->config_i < e->n_configs && !rc; e->config_i++) rc = eval_config(e, &why);
+    int status = eval_finish(e, rc, &why);
     run_close(&e->run);
     sampler_stop(e->sampler);
     db_close(e->db);
