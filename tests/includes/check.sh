@@ -1,19 +1,30 @@
 #!/usr/bin/env bash
-# check.sh ROOT - keeps the house plan true (docs/architecture.md): prints every line that breaks it, exit 1.
+# check.sh ROOT - checks that the tree has the structure that docs/architecture.md describes. Prints every line that
+# breaks a rule; exit status 1 when there is one.
 #
-#   top      the top level holds the rooms and the usual papers, nothing else
-#   up       includes go down only; engine, telemetry and db do not know each other
-#   door     another room is entered by <room>/<room>.h or <room>/<sub>/<sub>.h
-#   path     "..." includes are written from the root; rooms do not include tests
-#   mark     no unfinished-work marks, no disabled code, no flags that break NaN or portability
+#   top      the top level holds the modules and the usual files, nothing else
+#   up       a module includes lower modules only; engine, telemetry and db do not include each other. Inside a module,
+#            a submodule includes lower submodules only (the order is in the table below)
+#   header   another module or submodule is included through its public header: <module>/<module>.h or
+#            <module>/<submodule>/<submodule>.h
+#   path     "..." includes are written from the root; modules do not include tests
+#   readme   every submodule has a README.md that names each of its source files
+#   mark     no unfinished-work marks, no disabled code, no compiler flags that break NaN or portability
 #
-# Tests of a room (tests/<room>/, tests/bench/<room>/) may open that room's inside, everything else by doors.
+# Tests of a module (tests/<module>/, tests/bench/<module>/) may include its internal headers.
 set -euo pipefail
 root=$(cd "$1" && pwd)
 cd "$root"
 
-rooms="base kernels engine telemetry db advisor tui"
-allowed_top="$rooms tests share docs dev CMakeLists.txt README.md CHANGELOG.md CONTRIBUTING.md LICENSE"
+modules="base kernels engine telemetry db advisor tui"
+# Submodules, lowest first. Those on one line may not include each other unless one is further left.
+submodules="
+engine: gguf text config arch synth plan model quant eval train worker
+telemetry: sysfs metrics gpu machine sensors probe recording http export otlp
+advisor: stats predict run experiment advise history recipe tune watch outcome
+tui: widgets forms frame views report dashboard cli
+"
+allowed_top="$modules tests share docs dev CMakeLists.txt README.md CHANGELOG.md CONTRIBUTING.md LICENSE"
 
 top_names() {
     # What is checked in or would be: build folders are ignored, and so is a checkout without git.
@@ -28,29 +39,55 @@ check_top() {
     local name
     top_names | while read -r name; do
         [[ " $allowed_top " == *" $name "* ]] ||
-            echo "top: '$name' is not in the plan (rooms: $rooms)"
+            echo "top: '$name' is not part of the plan (modules: $modules)"
     done
 }
 
 check_includes() {
     local folder folders=()
-    for folder in $rooms tests; do [ -d "$folder" ] && folders+=("$folder"); done
+    for folder in $modules tests; do [ -d "$folder" ] && folders+=("$folder"); done
     find "${folders[@]}" -name '*.[ch]' -print0 | LC_ALL=C sort -z | xargs -0 grep -Hn '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' |
-        awk -F: '
+        awk -F: -v submodules="$submodules" '
         BEGIN { split("base:0 kernels:1 engine:2 telemetry:2 db:2 advisor:3 tui:4", pairs, " ")
-                for (i in pairs) { split(pairs[i], p, ":"); rank[p[1]] = p[2] } }
+                for (i in pairs) { split(pairs[i], p, ":"); rank[p[1]] = p[2] }
+                n = split(submodules, lines, "\n")
+                for (i = 1; i <= n; i++) {
+                    m = split(lines[i], name, " ")
+                    sub(/:$/, "", name[1])
+                    for (j = 2; j <= m; j++) order[name[1] "/" name[j]] = j
+                } }
         {
             match($0, /"[^"]*"/)
             what = substr($0, RSTART + 1, RLENGTH - 2); from = $1 ":" $2
             n = split($1, at, "/"); m = split(what, to, "/")
-            test = (at[1] == "tests"); room = test ? (at[2] in rank ? at[2] : at[3]) : at[1]
+            test = (at[1] == "tests"); module = test ? (at[2] in rank ? at[2] : at[3]) : at[1]
             if (to[1] == "tests" && test) next
-            if (!(to[1] in rank) || m < 2) { print "path: " from " includes \"" what "\": write it from the root, <room>/..."; next }
-            if (to[1] == room) next
-            door = (m == 2 && to[2] == to[1] ".h") || (m == 3 && to[3] == to[2] ".h")
-            if (!door) print "door: " from " enters " to[1] " by \"" what "\": want " to[1] "/" to[1] ".h"
-            if ((room in rank) && rank[to[1]] >= rank[room]) print "up: " from " in " room " includes \"" what "\""
+            if (!(to[1] in rank) || m < 2) { print "path: " from " includes \"" what "\": write it from the root, <module>/..."; next }
+            public = (m == 2 && to[2] == to[1] ".h") || (m == 3 && to[3] == to[2] ".h")
+            if (to[1] == module) { # inside one module: only submodules have rules
+                here = at[1] "/" at[2]; there = to[1] "/" to[2]
+                if (test || n < 3 || m < 3 || here == there || !(here in order) || !(there in order)) next
+                if (!public) print "header: " from " includes \"" what "\": include " there "/" to[2] ".h"
+                if (order[there] >= order[here]) print "up: " from " includes \"" what "\", which is not below " here
+                next
+            }
+            if (!public) print "header: " from " includes \"" what "\": include the public header of that (sub)module"
+            if ((module in rank) && rank[to[1]] >= rank[module]) print "up: " from " in " module " includes \"" what "\""
         }'
+}
+
+# Submodules are folders with sources inside a module. A README names a file as `name.c`, `name.h` or `name.[ch]`.
+check_readmes() {
+    local folder file name
+    for folder in engine/*/ telemetry/*/ advisor/*/ tui/*/ kernels/*/ kernels/*/*/; do
+        folder=${folder%/}
+        compgen -G "$folder/*.[ch]" >/dev/null || continue
+        [ -f "$folder/README.md" ] || { echo "readme: $folder has no README.md"; continue; }
+        for file in "$folder"/*.[ch]; do
+            name=${file##*/}
+            grep -qF -e "$name" -e "${name%.*}.[ch]" "$folder/README.md" || echo "readme: $folder/README.md does not name $name"
+        done
+    done
 }
 
 # The words are put together here so that this file does not hold them.
@@ -67,7 +104,7 @@ check_marks() {
         done
 }
 
-found=$(check_top; check_includes || true; check_marks)
+found=$(check_top; check_includes || true; check_readmes; check_marks)
 [ -z "$found" ] && exit 0
 printf '%s\n' "$found"
 exit 1

@@ -15,6 +15,7 @@ put base/err.h '#include <stdio.h>'
 put kernels/kernels.h '#include "base/base.h"'
 put engine/engine.h '#include "kernels/kernels.h"' '#include "engine/parts.h"'
 put engine/quant/quant.h '#include "engine/engine.h"'
+put engine/quant/README.md '* `quant.[ch]`: methods'
 put advisor/advisor.h '#include "engine/quant/quant.h"' '#include "db/db.h"'
 put db/db.h '#include "base/base.h"'
 put tests/db/test_db.c '#include "db/inside.h"' '#include "tests/check.h"' '#include "base/base.h"'
@@ -31,18 +32,25 @@ put attic/old.c 'int x;'
 put base/up.c '#include "kernels/kernels.h"'
 put engine/peer.c '# include "db/db.h"'
 put advisor/inside.c '#include "engine/parts.h"'
+put engine/gguf/gguf.h '#include "engine/quant/quant.h"'
+put engine/eval/eval.c '#include "engine/quant/inside.h"'
+put engine/eval/README.md '* `other.c`: something else'
 put tui/near.c '#include "theme.h"'
 put tui/tests.c '#include "tests/check.h"'
 put tests/db/peek.c '#include "engine/parts.h"'
 put kernels/mark.c '/* TO''DO: later */' '#if 0' '#endif' '#if 01 < X' 'mkstemp("XX''XXXX");'
 put kernels/CMakeLists.txt 'add_compile_options(-ffast-ma''th)'
-want="top: 'attic' is not in the plan (rooms: base kernels engine telemetry db advisor tui)
+want="top: 'attic' is not part of the plan (modules: base kernels engine telemetry db advisor tui)
 up: base/up.c:1 in base includes \"kernels/kernels.h\"
 up: engine/peer.c:1 in engine includes \"db/db.h\"
-door: advisor/inside.c:1 enters engine by \"engine/parts.h\": want engine/engine.h
-path: tui/near.c:1 includes \"theme.h\": write it from the root, <room>/...
-path: tui/tests.c:1 includes \"tests/check.h\": write it from the root, <room>/...
-door: tests/db/peek.c:1 enters engine by \"engine/parts.h\": want engine/engine.h
+header: advisor/inside.c:1 includes \"engine/parts.h\": include the public header of that (sub)module
+up: engine/gguf/gguf.h:1 includes \"engine/quant/quant.h\", which is not below engine/gguf
+header: engine/eval/eval.c:1 includes \"engine/quant/inside.h\": include engine/quant/quant.h
+readme: engine/gguf has no README.md
+readme: engine/eval/README.md does not name eval.c
+path: tui/near.c:1 includes \"theme.h\": write it from the root, <module>/...
+path: tui/tests.c:1 includes \"tests/check.h\": write it from the root, <module>/...
+header: tests/db/peek.c:1 includes \"engine/parts.h\": include the public header of that (sub)module
 up: tests/db/peek.c:1 in db includes \"engine/parts.h\"
 mark: kernels/CMakeLists.txt:1:add_compile_options(-ffast-ma""th)
 mark: kernels/mark.c:1:/* TO""DO: later */
