@@ -1,7 +1,7 @@
 /* advisor/experiment/cell.c - one timed cell on one arm, and the block of them that is the unit of
  * comparison.
  *
- * A cell runs the workload `cell_repeats` times without a break (run/run.h): the same count for all arms. */
+ * A cell runs the workload `cell_repeats` times without a pause (run/run.h), equally often for all arms. */
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
@@ -23,15 +23,15 @@ static void show_cell(struct experiment *x, const struct cell_place *p)
     state_done(x);
 }
 
-/* Measures a cell and stores it. FLOW_DISCARDED when the machine was disturbed; free(c->itl) in any case. */
+/* Measures a cell and stores it. FLOW_DISCARDED when the machine was disturbed; cell_done(c) in any case. */
 static enum flow cell_do(struct experiment *x, const struct cell_place *p, struct measured_cell *c)
 {
     show_cell(x, p);
     char workload[576];
     workload_line(&x->state.spec.workload, workload, sizeof(workload));
     const bool warmup = p->phase == CELL_WARMUP;
-    json_t *echo = cell_echo(&x->state, warmup ? arm_description(x->process[p->process]) : NULL);
-    const struct run_cell what = { .arm = x->process[p->process],
+    json_t *echo = cell_echo(&x->state, warmup ? arm_description(x->pool.process[p->process]) : NULL);
+    const struct run_cell what = { .arm = x->pool.process[p->process],
                                    .workload = workload,
                                    .repeats = x->state.cell_repeats,
                                    .seed = x->state.spec.seed,
@@ -50,41 +50,41 @@ static enum flow cell_do(struct experiment *x, const struct cell_place *p, struc
     json_decref(echo);
     if (rc) return rc == ERR_CANCELLED ? FLOW_STOPPED : FLOW_BROKEN;
     if (x->sampler) {
-        x->overhead_sum += sampler_cost_ratio(x->sampler) * c->seconds;
-        x->overhead_s += c->seconds;
+        x->cost.sampler_sum += sampler_cost_ratio(x->sampler) * c->seconds;
+        x->cost.seconds += c->seconds;
     }
-    x->ledger.cell_seconds += c->seconds;
-    x->ledger.cells++;
-    if (c->failure.code) return arm_gave_up(x, p->arm, &c->failure);
+    x->totals.cell_seconds += c->seconds;
+    x->totals.cells++;
+    if (c->failure.code) return arm_fail(x, p->arm, &c->failure);
     if (c->discarded) return FLOW_DISCARDED;
 
-    if (!*x->ledger.work_hash) {
-        snprintf(x->ledger.work_hash, sizeof(x->ledger.work_hash), "%s", c->work_hash);
-    } else if (*c->work_hash && strcmp(c->work_hash, x->ledger.work_hash)) {
+    if (!*x->totals.work_hash) {
+        snprintf(x->totals.work_hash, sizeof(x->totals.work_hash), "%s", c->work_hash);
+    } else if (*c->work_hash && strcmp(c->work_hash, x->totals.work_hash)) {
         struct experiment_state *s = state_edit(x);
         snprintf(s->reason, sizeof(s->reason),
-                 "the arms do not do the same work: arm %c was asked work %s, the first cell %s "
-                 "(different vocabularies give different prompts)",
-                 'A' + p->arm, c->work_hash, x->ledger.work_hash);
+                 "the arms do not do the same work: arm %c had work %s, the first cell %s "
+                 "(models with different vocabularies get different prompts)",
+                 'A' + p->arm, c->work_hash, x->totals.work_hash);
         state_done(x);
         return FLOW_INVALID;
     }
-    return FLOW_ON;
+    return FLOW_CONTINUE;
 }
 
 enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value)
 {
     enum flow f = process_start(x, arm, arm);
-    if (f == FLOW_ARM) return arm_gave_up(x, arm, &x->why);
+    if (f == FLOW_ARM) return arm_fail(x, arm, &x->why);
     if (f) return f;
     struct measured_cell c = { 0 };
     f = cell_do(x, &(struct cell_place){ .arm = arm, .process = arm, .block = -1, .phase = CELL_WARMUP }, &c);
-    if (f == FLOW_ON || f == FLOW_INVALID) { /* measured, whether comparable or not */
-        *seconds = x->cell_s[arm] = c.seconds;
+    if (f == FLOW_CONTINUE || f == FLOW_INVALID) { /* it was measured, even if the arms cannot be compared */
+        *seconds = x->pool.cell_s[arm] = c.seconds;
         *value = c.value[x->state.spec.metric - METRICS];
-        ledger_keep(&x->ledger, arm, CELL_WARMUP, c.value, c.itl, c.n_itl);
+        totals_add_cell(&x->totals, arm, CELL_WARMUP, c.value, c.itl, c.n_itl);
         struct experiment_state *s = state_edit(x);
-        ledger_summarize(&x->ledger, s);
+        totals_summarize(&x->totals, s);
         state_done(x);
     }
     cell_done(&c);
@@ -93,15 +93,15 @@ enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *v
 
 /* ---------------------------------------------------------------- one block */
 
-/* False when the compared metric has no value in one of its cells. */
+/* Adds a complete block. False when one of its cells has no value of the compared metric. */
 static bool block_keep(struct experiment *x, const struct block_values *b)
 {
     struct experiment_state *s = state_edit(x);
-    const bool kept = ledger_block(&x->ledger, s, b);
+    const bool kept = totals_add_block(&x->totals, s, b);
     if (kept && b->phase == CELL_CONTROL) judge_control(s);
     if (kept && b->phase != CELL_CONTROL) judge_numbers(s);
-    if (!kept) snprintf(s->reason, sizeof(s->reason), "a cell gave no value of %s", s->spec.metric->name);
-    ledger_summarize(&x->ledger, s);
+    if (!kept) snprintf(s->reason, sizeof(s->reason), "a cell has no value of %s", s->spec.metric->name);
+    totals_summarize(&x->totals, s);
     state_done(x);
     return kept;
 }
@@ -116,30 +116,30 @@ static enum flow block_discard(struct experiment *x, enum cell_phase phase, int 
     else
         s->discarded++;
     state_done(x);
-    experiment_tell(x, "discard", "%s %d discarded: %s", phase == CELL_CONTROL ? "control block" : "block",
-                    block + 1, reason);
+    experiment_log_event(x, "discard", "%s %d discarded: %s",
+                         phase == CELL_CONTROL ? "control block" : "block", block + 1, reason);
     return FLOW_DISCARDED;
 }
 
 enum flow block_run(struct experiment *x, enum cell_phase phase)
 {
-    const int block = x->ledger.next_block[phase]++;
-    x->at = (struct cell_place){ .block = block, .phase = phase };
+    const int block = x->totals.next_block[phase]++;
+    x->spans.at = (struct cell_place){ .block = block, .phase = phase };
     struct block_values b = { .phase = phase };
     struct measured_cell cell[BLOCK_CELLS] = { 0 };
-    enum flow f = FLOW_ON;
+    enum flow f = FLOW_CONTINUE;
     b.arms = arms_live(&x->state, phase, b.arm);
     block_order(x->state.spec.seed, phase, block, b.arms, b.place);
-    if (x->fresh == FRESH_BLOCK) processes_end(x);
-    for (int i = 0; i < 2 * b.arms && f == FLOW_ON; i++) {
+    if (x->pool.lifetime == LIFETIME_BLOCK) processes_end(x);
+    for (int i = 0; i < 2 * b.arms && f == FLOW_CONTINUE; i++) {
         const int arm = b.arm[b.place[i]];
-        f = experiment_rest(x);
-        if (f == FLOW_PAUSED && !i) f = FLOW_ON; /* nothing of this block had run */
-        if (f != FLOW_ON) break;
-        /* the control compares two processes, as the blocks do */
-        const int process = phase == CELL_CONTROL && x->fresh == FRESH_BLOCK ? b.place[i] : arm;
+        f = experiment_wait_while_paused(x);
+        if (f == FLOW_PAUSED && !i) f = FLOW_CONTINUE; /* no cell of this block was interrupted */
+        if (f != FLOW_CONTINUE) break;
+        /* the control uses two processes, as blocks do */
+        const int process = phase == CELL_CONTROL && x->pool.lifetime == LIFETIME_BLOCK ? b.place[i] : arm;
         f = process_prepare(x, process, arm);
-        if (f == FLOW_ON)
+        if (f == FLOW_CONTINUE)
             f = cell_do(x,
                         &(struct cell_place){ .arm = arm,
                                               .process = process,
@@ -153,17 +153,18 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
         b.n_itl[i] = cell[i].n_itl;
         if (f == FLOW_DISCARDED) f = block_discard(x, phase, block, cell[i].disturbed);
     }
-    if (f == FLOW_ON) {
+    if (f == FLOW_CONTINUE) {
         if (!block_keep(x, &b)) f = FLOW_INVALID;
     } else if (f != FLOW_DISCARDED && f != FLOW_BROKEN) {
-        /* cut short by a stop, a pause or a failed arm: no contamination, but no comparison either */
+        /* interrupted by a stop, a pause or a failed arm: the block does not count, although nothing
+         * disturbed it */
         const char *reason = f == FLOW_PAUSED ? BLOCK_PAUSED : BLOCK_INTERRUPTED;
         if (db_block_discard(x->db, x->state.run_id, block, CELL_PHASES[phase], reason, &x->why))
             f = FLOW_BROKEN;
         else if (f == FLOW_PAUSED)
-            f = FLOW_ON; /* the next one takes its place */
+            f = FLOW_CONTINUE; /* the next block replaces it */
     }
     for (int i = 0; i < BLOCK_CELLS; i++) cell_done(&cell[i]);
-    x->at.block = -1;
+    x->spans.at.block = -1;
     return f;
 }

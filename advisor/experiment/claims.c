@@ -1,4 +1,4 @@
-/* claims.c - see experiment.h. */
+/* advisor/experiment/claims.c - the figures that gates and the joint verdict are about (experiment.h). */
 #include "advisor/experiment/experiment.h"
 
 #include <math.h>
@@ -13,13 +13,14 @@ static int arms_of(const struct experiment_state *s)
     return s->spec.arms ? s->spec.arms : 2;
 }
 
-/* Of a race's winner the fresh blocks count, because the others made it the winner. */
+/* The comparison that counts for an arm. For a race's winner it is the confirmation, because the other blocks
+ * chose it. */
 static const struct comparison *comparison_of(const struct experiment_state *s, int arm)
 {
     return s->confirming && arm == s->headline ? &s->confirmation : &s->comparison[arm];
 }
 
-/* Log ratios, positive is better, as the ratio of the metric itself. */
+/* Converts log ratios, positive is better, to ratios of the metric itself. */
 static struct interval ratio_of(struct interval gain, int metric)
 {
     if (METRICS[metric].better >= 0)
@@ -29,7 +30,7 @@ static struct interval ratio_of(struct interval gain, int metric)
 
 /* ---------------------------------------------------------------- figures of a gate */
 
-/* Why nothing measured in cells can be believed, NULL when it can. */
+/* Why no measurement of cells is valid; NULL when they are valid. */
 static const char *distrust(const struct experiment_state *s, int arm)
 {
     const struct comparison *c = comparison_of(s, arm);
@@ -38,7 +39,7 @@ static const char *distrust(const struct experiment_state *s, int arm)
     return NULL;
 }
 
-/* Of memory the highest that was seen, which is what must fit. */
+/* An arm's mean with its interval. For memory it is the largest value, because that must fit. */
 static struct interval figure_of(const struct experiment_arm *a, int metric)
 {
     const double peak = a->value[METRIC_PEAK_MEMORY];
@@ -72,7 +73,7 @@ static void with_interval(struct gate_value *v, struct interval i)
     v->absolute = i;
 }
 
-/* "More than the limit" where half of the prompts never differed: an interval without an end. */
+/* When half of the prompts never differed, the median is above the limit: an interval without upper bound. */
 static void from_greedy(const struct greedy_divergence *g, struct gate_value *v)
 {
     if (g->prompts > 0 && isnan(g->median))

@@ -1,4 +1,4 @@
-/* advisor/experiment/door.c - begin or resume a comparison, look at it, wait, stop. */
+/* advisor/experiment/door.c - starting or resuming an experiment, reading its state, waiting, stopping. */
 #include "advisor/experiment/parts.h"
 #include "advisor/experiment/experiment.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Is there something that more blocks may settle? A verdict, or the gate. */
+/* Whether more blocks may still decide something: the verdict or the gate. */
 static bool is_open(const struct run_row *row)
 {
     json_t *o = NULL;
@@ -21,15 +21,15 @@ static bool is_open(const struct run_row *row)
     return open;
 }
 
-/* Continue a run: its own spec, its kept blocks. */
+/* Continues a run with its own specification and kept blocks. */
 static enum err_code resume(struct experiment *x, const struct experiment_spec *given, struct err *why)
 {
     const int64_t run_id = given->resume_id;
     struct run_row row = { 0 };
-    enum err_code rc = db_run_get(x->db, run_id, &row, why); /* is there one? */
+    enum err_code rc = db_run_get(x->db, run_id, &row, why); /* fails when there is no such run */
     run_row_free(&row);
     if (!rc) rc = db_run_lock(x->db, run_id, why);
-    if (!rc) rc = db_run_get(x->db, run_id, &row, why); /* as the last one to hold it left it */
+    if (!rc) rc = db_run_get(x->db, run_id, &row, why); /* again, now that no other process can change it */
     if (rc) return rc;
     if (strcmp(row.kind, "ab"))
         rc = err_set(why, ERR_USAGE, "run %lld is a %s: only an experiment can be resumed", (long long)run_id,
@@ -46,7 +46,7 @@ static enum err_code resume(struct experiment *x, const struct experiment_spec *
         rc = json_parse(&o, row.spec_json ? row.spec_json : "", row.spec_json ? strlen(row.spec_json) : 0,
                         why);
     if (!rc) rc = experiment_spec_from_json(&spec, o, why);
-    /* how long it may take is of today, not of the run */
+    /* time and number of blocks are those of this session */
     if (!rc && given->budget_s > 0) spec.budget_s = given->budget_s;
     if (!rc && given->max_blocks > 0) spec.max_blocks = given->max_blocks;
     if (!rc) rc = spec_resolve(&spec, why);
@@ -54,10 +54,10 @@ static enum err_code resume(struct experiment *x, const struct experiment_spec *
     if (!rc) {
         spec.resume_id = run_id;
         state_init(&x->state, &spec);
-        rc = store_rebuild(&x->state, &x->ledger, x->db, run_id, true, why);
+        rc = state_rebuild(&x->state, &x->totals, x->db, run_id, true, why);
         x->state.started_ms = row.started_ms;
-        x->state.paused_since_ms = 0;                                       /* of a process that is gone */
-        for (int i = 0; i < spec.arms; i++) x->state.arm[i].failed = false; /* it may run now */
+        x->state.paused_since_ms = 0; /* a pause ended with the process that made it */
+        for (int i = 0; i < spec.arms; i++) x->state.arm[i].failed = false; /* it gets another chance */
     }
     run_row_free(&row);
     return rc;
@@ -90,7 +90,7 @@ static enum err_code experiment_new(struct experiment *x, const struct experimen
     state_init(&x->state, &resolved);
     if (spec->resume_id) rc = resume(x, spec, why);
     snprintf(x->state.machine_id, sizeof(x->state.machine_id), "%s", x->machine.id);
-    x->begun_ns = clock_ns();
+    x->clock.begun_ns = clock_ns();
     return rc;
 }
 
@@ -100,7 +100,7 @@ enum err_code experiment_start(struct experiment **out, const struct experiment_
     *out = NULL;
     struct experiment *x = calloc(1, sizeof(*x));
     if (!x) return err_set(why, ERR_NOMEM, "no memory for an experiment");
-    x->at.block = -1;
+    x->spans.at.block = -1;
     enum err_code rc = experiment_new(x, spec, deps, why);
     if (!rc && (errno = pthread_create(&x->thread, NULL, experiment_thread, x)))
         rc = err_set(why, ERR_INTERNAL, "cannot start the experiment's thread: %s", strerror(errno));
@@ -161,11 +161,11 @@ void experiment_close(struct experiment *x)
     if (!x) return;
     experiment_stop(x);
     if (x->joinable) pthread_join(x->thread, NULL);
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->process[i]);
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->pool.process[i]);
     run_close(&x->run);
     db_close(x->db);
-    ledger_free(&x->ledger);
-    free(x->early);
+    totals_free(&x->totals);
+    free(x->spans.early);
     free(x->program);
     pthread_cond_destroy(&x->changed);
     pthread_mutex_destroy(&x->lock);

@@ -1,7 +1,7 @@
 /* advisor/experiment/experiment.c - the thread that carries one comparison from loading to verdict.
  *
- * Everybody else sees copies of the state. The thread is its only writer, so it reads it without the lock; a
- * change is made between state_edit() and state_done(), which also wakes those who wait. */
+ * Other threads get copies of the state. This thread is its only writer, so it reads it without the lock. It
+ * changes the state between state_edit() and state_done(), which wakes waiting threads. */
 #include "advisor/experiment/parts.h"
 #include "advisor/experiment/experiment.h"
 
@@ -24,7 +24,7 @@ void state_done(struct experiment *x)
     pthread_mutex_unlock(&x->lock);
 }
 
-void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ...)
+void experiment_log_event(struct experiment *x, const char *kind, const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -41,16 +41,16 @@ void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ..
 
 double experiment_elapsed(const struct experiment *x)
 {
-    return (double)(clock_ns() - x->begun_ns - x->paused_ns) * 1e-9;
+    return (double)(clock_ns() - x->clock.begun_ns - x->clock.paused_ns) * 1e-9;
 }
 
-enum flow experiment_rest(struct experiment *x)
+enum flow experiment_wait_while_paused(struct experiment *x)
 {
     if (atomic_load(&x->stop)) return FLOW_STOPPED;
-    if (!atomic_load(&x->pause)) return FLOW_ON;
+    if (!atomic_load(&x->pause)) return FLOW_CONTINUE;
     const int64_t begun = clock_ns();
-    processes_end(x); /* their memory, too, is for somebody else now */
-    experiment_tell(x, "pause", "paused: nothing is measured, the arms' processes have ended");
+    processes_end(x); /* a pause frees their memory as well */
+    experiment_log_event(x, "pause", "paused: the arms' processes have ended and nothing is measured");
     struct experiment_state *s = state_edit(x);
     s->running_arm = -1;
     s->cell_phase[0] = 0;
@@ -60,12 +60,12 @@ enum flow experiment_rest(struct experiment *x)
     state_done(x);
     while (atomic_load(&x->pause) && !atomic_load(&x->stop)) clock_sleep_ns(50000000);
     const int64_t paused_ns = clock_ns() - begun;
-    x->paused_ns += paused_ns;
+    x->clock.paused_ns += paused_ns;
     s = state_edit(x);
     s->paused_since_ms = 0;
     s->paused_s += (double)paused_ns * 1e-9;
     state_done(x);
-    experiment_tell(x, "continue", "the pause is over after %.1f s", (double)paused_ns * 1e-9);
+    experiment_log_event(x, "continue", "continued after a pause of %.1f s", (double)paused_ns * 1e-9);
     return atomic_load(&x->stop) ? FLOW_STOPPED : FLOW_PAUSED;
 }
 
@@ -85,7 +85,7 @@ static bool time_is_up(const struct experiment *x)
 
 /* ---------------------------------------------------------------- arms */
 
-/* Something can still be compared. */
+/* Whether A and at least one challenger still run. */
 static bool arms_remain(const struct experiment *x)
 {
     int arm[EXPERIMENT_ARMS];
@@ -107,7 +107,7 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* "A vs B vs C": as much of each line as there is room for. */
+/* "A vs B vs C" for lists of runs, with as much of each line as fits. */
 static void label_of(const struct experiment_state *s, char *buf, size_t size)
 {
     const int room = (int)size / s->spec.arms - 5;
@@ -116,8 +116,8 @@ static void label_of(const struct experiment_state *s, char *buf, size_t size)
         n += snprintf(buf + n, size - (size_t)n, "%s%.*s", i ? " vs " : "", room, s->arm[i].line);
 }
 
-/* What is stored with an arm's model. The answer of its process is gone by now where memory holds one process
- * at a time. New reference; NULL when the arm never answered. */
+/* What is stored with an arm's model. It is made from the state, because the process and its answer are gone
+ * by now where memory holds one process at a time. New reference; NULL when the arm never answered. */
 static json_t *model_description(const struct experiment_state *s, const struct experiment_arm *a)
 {
     if (!*a->sha256) return NULL;
@@ -142,7 +142,7 @@ static struct capsule_arm capsule_arm_of(const struct experiment_state *s, int i
                                  .description = description };
 }
 
-/* Conditions are probed by as many threads as do the work of arm A. Unknown conditions are no reason to lose
+/* Starts sampling the machine's conditions with the threads that arm A uses. Failing to do so does not stop
  * the measurement. */
 static void conditions_open(struct experiment *x)
 {
@@ -156,7 +156,7 @@ static void conditions_open(struct experiment *x)
         log_write(&x->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", why.message);
 }
 
-/* The run's row, or that of the run that is resumed. */
+/* Creates the run in the database, or reopens the one to resume. */
 static enum err_code experiment_begin_run(struct experiment *x)
 {
     const struct experiment_state *s = &x->state;
@@ -193,7 +193,7 @@ static enum err_code experiment_begin_run(struct experiment *x)
     return rc;
 }
 
-static enum err_code put_run(struct experiment *x)
+static enum err_code run_open(struct experiment *x)
 {
     const bool resumed = x->state.run_id != 0;
     const enum err_code rc = experiment_begin_run(x);
@@ -213,8 +213,9 @@ static enum err_code put_run(struct experiment *x)
 
 enum { WARMUP_LEAST = 4, WARMUP_MOST = 12 };
 
-/* Settled when MSER, which finds the prefix that hurts the mean most, would keep at least three cells and
- * drop fewer than half. How many it drops is told; none of them counts in any case. */
+/* Whether the rate of warm-up cells has settled: MSER (stats.h), applied to their logarithms, drops fewer
+ * than half of the cells and keeps at least three. *drop: how many it drops. No warm-up cell counts in any
+ * case. */
 static bool has_settled(const double *value, int n, int *drop)
 {
     double y[WARMUP_MOST];
@@ -223,9 +224,9 @@ static bool has_settled(const double *value, int n, int *drop)
     return n >= WARMUP_LEAST && *drop >= 0 && 2 * *drop < n && n - *drop >= 3;
 }
 
-/* One arm's cells that are not measured against anything: caches, clocks and pages settle, and failures show.
- * The first says how long a cell is. No arm gets more than its share of a tenth of the budget, and every arm
- * at least one. */
+/* Runs warm-up cells of one arm: caches, clocks and pages settle, and failures show before the comparison.
+ * With `more` false only one cell, whose length decides how often a cell repeats the workload. All arms
+ * together get at most a tenth of the budget, but each at least one cell. */
 static enum flow warm_up_arm(struct experiment *x, int arm, bool more, double *shortest)
 {
     const struct experiment_spec *spec = &x->state.spec;
@@ -236,7 +237,7 @@ static enum flow warm_up_arm(struct experiment *x, int arm, bool more, double *s
     bool settled = false;
     while (n < most && !settled) {
         if (n && !spec->warmup_cells && experiment_elapsed(x) >= until) break;
-        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
+        if (experiment_wait_while_paused(x) == FLOW_STOPPED) return FLOW_STOPPED;
         const enum flow f = cell_warm_up(x, arm, &seconds, &value[n]);
         if (!n) *shortest = fmin(*shortest, seconds);
         if (f) return f;
@@ -244,16 +245,16 @@ static enum flow warm_up_arm(struct experiment *x, int arm, bool more, double *s
         settled = !spec->warmup_cells && has_settled(value, n, &drop);
     }
     if (more && !spec->warmup_cells)
-        experiment_tell(x, "warmup", "arm %c: %d warm-up cells, %s", 'A' + arm, n,
-                        !settled ? "not surely settled"
-                        : drop   ? "the first were slower or faster and the rest is level"
-                                 : "level from the first");
-    return FLOW_ON;
+        experiment_log_event(x, "warmup", "arm %c: %d warm-up cells, %s", 'A' + arm, n,
+                             !settled ? "their rate has not settled for certain"
+                             : drop   ? "their rate settled after the first ones"
+                                      : "their rate was settled from the first");
+    return FLOW_CONTINUE;
 }
 
 static enum flow warm_up_round(struct experiment *x, bool more, double *shortest)
 {
-    enum flow worst = FLOW_ON;
+    enum flow worst = FLOW_CONTINUE;
     for (int i = 0; i < x->state.spec.arms; i++) {
         if (x->state.arm[i].failed) {
             worst = FLOW_ARM;
@@ -261,45 +262,45 @@ static enum flow warm_up_round(struct experiment *x, bool more, double *shortest
         }
         const enum flow f = warm_up_arm(x, i, more, shortest);
         if (f == FLOW_ARM)
-            worst = f; /* the others are still measured */
+            worst = f; /* the other arms are still measured */
         else if (f)
             return f;
     }
     return worst;
 }
 
-/* First a cell of each, whose length says how often a cell must repeat its workload to last a quarter of a
- * second in every arm; then as many as it takes to settle. */
+/* First one cell per arm: the shortest decides how often a cell repeats the workload, so that cells of every
+ * arm last a quarter of a second. Then as many cells as it takes to settle. */
 static enum flow warm_up(struct experiment *x)
 {
     enter(x, PHASE_WARMUP);
     const bool resumed = x->state.blocks || x->state.control_blocks;
     double shortest = INFINITY, ignored = INFINITY;
     enum flow f = warm_up_round(x, false, &shortest);
-    if (f == FLOW_ARM && arms_remain(x)) f = FLOW_ON;
-    if (!resumed && f == FLOW_ON && shortest > 0 && isfinite(shortest)) {
+    if (f == FLOW_ARM && arms_remain(x)) f = FLOW_CONTINUE;
+    if (!resumed && f == FLOW_CONTINUE && shortest > 0 && isfinite(shortest)) {
         struct experiment_state *s = state_edit(x);
         s->cell_repeats = cell_repeats(shortest, CELL_LEAST_S);
         state_done(x);
     }
-    if (f == FLOW_ON && x->state.spec.warmup_cells != 1) f = warm_up_round(x, true, &ignored);
-    return f == FLOW_ARM && arms_remain(x) ? FLOW_ON : f;
+    if (f == FLOW_CONTINUE && x->state.spec.warmup_cells != 1) f = warm_up_round(x, true, &ignored);
+    return f == FLOW_ARM && arms_remain(x) ? FLOW_CONTINUE : f;
 }
 
 static void estimate_end(struct experiment *x, int blocks_left)
 {
     struct experiment_state *s = state_edit(x);
-    const int cells = x->ledger.cells;
+    const int cells = x->totals.cells;
     int arm[EXPERIMENT_ARMS];
     const int per_block = 2 * arms_live(s, CELL_BLOCK, arm);
     s->elapsed_s = experiment_elapsed(x);
     if (cells > 0 && blocks_left >= 0)
-        s->eta_s = fmin(x->ledger.cell_seconds / cells * per_block * blocks_left,
+        s->eta_s = fmin(x->totals.cell_seconds / cells * per_block * blocks_left,
                         fmax(0, s->spec.budget_s - s->elapsed_s));
     state_done(x);
 }
 
-/* What disturbed a block is often still there a moment later. */
+/* Waits after a discarded block: its disturbance is often still there a second later. */
 static void pause_after_discard(const struct experiment *x)
 {
     for (int i = 0; x->sampler && i < 10 && !atomic_load(&x->stop); i++) clock_sleep_ns(100000000);
@@ -316,13 +317,13 @@ static enum flow give_up(struct experiment *x, const char *fmt, int a, int b)
 static enum flow run_control(struct experiment *x)
 {
     if (x->state.spec.control_blocks < 0) {
-        experiment_tell(x, "control", "no control was asked for: the noise floor is unknown");
-        return FLOW_ON;
+        experiment_log_event(x, "control", "no A/A control was requested: the noise floor is unknown");
+        return FLOW_CONTINUE;
     }
     enter(x, PHASE_CONTROL);
     while (x->state.control_blocks < control_wanted(&x->state) && !time_is_up(x)) {
         const enum flow f = block_run(x, CELL_CONTROL);
-        if (f != FLOW_ON && f != FLOW_DISCARDED) return f;
+        if (f != FLOW_CONTINUE && f != FLOW_DISCARDED) return f;
         if (f == FLOW_DISCARDED) {
             const int most = MAX(3, x->state.spec.control_blocks);
             if (x->state.control_discarded > most)
@@ -335,14 +336,15 @@ static enum flow run_control(struct experiment *x)
     }
     const struct experiment_state *s = &x->state;
     if (s->control_blocks >= 2)
-        experiment_tell(x, "control", "A against itself over %d blocks: %+.2f %% +- %.2f %%%s",
-                        s->control_blocks, 100 * expm1(s->control.estimate), 100 * s->noise_floor,
-                        s->control_failed ? ": biased, nothing can be compared here now" : "");
-    return s->control_failed ? FLOW_INVALID : FLOW_ON;
+        experiment_log_event(
+            x, "control", "A/A control, %d blocks: A differs from itself by %+.2f %% +- %.2f %%%s",
+            s->control_blocks, 100 * expm1(s->control.estimate), 100 * s->noise_floor,
+            s->control_failed ? "; this bias is too large to compare anything on this machine now" : "");
+    return s->control_failed ? FLOW_INVALID : FLOW_CONTINUE;
 }
 
-/* How many blocks to expect, from the control's spread. An expectation: the run ends when its intervals
- * decide. */
+/* Computes and reports the expected number of blocks from the control's spread. It does not limit the run,
+ * which ends when its intervals decide. */
 static void plan_once(struct experiment *x)
 {
     struct experiment_state *s = &x->state;
@@ -354,16 +356,17 @@ static void plan_once(struct experiment *x)
     s = state_edit(x);
     s->planned_blocks = n;
     state_done(x);
-    experiment_tell(x, "plan",
-                    "about %d blocks expected, at most %d: spread %.2f %% a block, margin %.2f %%, smallest "
-                    "effect that can be found %.2f %%",
-                    n, s->spec.max_blocks, 100 * sd, 100 * s->spec.margin, 100 * s->mde);
+    experiment_log_event(
+        x, "plan",
+        "about %d blocks expected, at most %d: standard deviation %.2f %% per block, margin %.2f %%, "
+        "smallest detectable effect %.2f %%",
+        n, s->spec.max_blocks, 100 * sd, 100 * s->spec.margin, 100 * s->mde);
 }
 
-/* A race may take two thirds of the blocks' time; the rest belongs to its winner. */
+/* A race may use two thirds of the time for blocks; the rest is for confirming its winner. */
 static bool race_time_is_up(const struct experiment *x)
 {
-    const double begun = x->blocks_begun_s, whole = x->state.spec.budget_s - begun;
+    const double begun = x->clock.blocks_begun_s, whole = x->state.spec.budget_s - begun;
     return x->state.spec.race && experiment_elapsed(x) - begun >= whole * 2 / 3;
 }
 
@@ -373,13 +376,15 @@ static bool phase_is_over(struct experiment *x, enum cell_phase phase)
     const int kept = phase == CELL_CONFIRM ? s->confirmation.blocks : s->blocks;
     const int aim = s->planned_blocks ? s->planned_blocks : s->spec.min_blocks;
     if (kept >= s->spec.max_blocks) return true;
-    if (s->discarded >= 3 && 4 * s->discarded > MAX(aim, s->blocks)) return true; /* the verdict says so */
+    if (s->discarded >= 3 && 4 * s->discarded > MAX(aim, s->blocks))
+        return true; /* the verdict will be "invalid" for that reason */
     if (phase == CELL_BLOCK && s->spec.race ? race_time_is_up(x) || x->race_over
                                             : judge_is_decided(s) && claims_gate_settled(s))
         return true;
     if (!time_is_up(x)) return false;
-    experiment_tell(x, "budget", "the budget of %.0f s ended after %d blocks, about %d were expected",
-                    s->spec.budget_s, kept, aim);
+    experiment_log_event(x, "budget",
+                         "the time budget of %.0f s was used up after %d blocks; about %d were expected",
+                         s->spec.budget_s, kept, aim);
     return true;
 }
 
@@ -392,36 +397,38 @@ static void race_look(struct experiment *x)
     state_done(x);
     for (int k = 1; k < s->spec.arms; k++)
         if (s->comparison[k].dropped && !was[k])
-            experiment_tell(x, "race", "arm %c (%.80s) cannot win any more and is left out", 'A' + k,
-                            s->arm[k].line);
+            experiment_log_event(x, "race", "arm %c (%.80s) can no longer win and leaves the race", 'A' + k,
+                                 s->arm[k].line);
 }
 
 static enum flow run_blocks(struct experiment *x, enum cell_phase phase)
 {
     enter(x, phase == CELL_CONFIRM ? PHASE_CONFIRM : PHASE_BLOCKS);
-    x->blocks_begun_s = experiment_elapsed(x);
+    x->clock.blocks_begun_s = experiment_elapsed(x);
     while (plan_once(x), !phase_is_over(x, phase)) {
         enum flow f = block_run(x, phase);
         if (f == FLOW_ARM && arms_remain(x) &&
             !(phase == CELL_CONFIRM && x->state.arm[x->state.headline].failed))
-            f = FLOW_ON; /* the others go on */
-        if (f != FLOW_ON && f != FLOW_DISCARDED) return f;
+            f = FLOW_CONTINUE; /* the other arms are still compared */
+        if (f != FLOW_CONTINUE && f != FLOW_DISCARDED) return f;
         if (f == FLOW_DISCARDED) pause_after_discard(x);
-        if (f == FLOW_ON && phase == CELL_BLOCK && x->state.spec.race) race_look(x);
+        if (f == FLOW_CONTINUE && phase == CELL_BLOCK && x->state.spec.race) race_look(x);
         estimate_end(x, x->state.blocks_needed);
     }
-    return FLOW_ON;
+    return FLOW_CONTINUE;
 }
 
-/* A race chooses, so what it says about the winner is too good: the winner is measured again, and only that
- * counts. Where A itself leads there is nothing to confirm: choosing flattered its challengers. */
+/* Choosing the best arm exaggerates its effect, so the winner of a race is measured again and only that
+ * counts. When A leads there is nothing to confirm: the exaggeration favoured its challengers. */
 static enum flow confirm_winner(struct experiment *x)
 {
     const struct experiment_state *s = &x->state;
     const struct comparison *c = &s->comparison[s->headline];
-    if (!s->spec.race || !c->blocks || s->arm[s->headline].failed || c->effect.upper < 0) return FLOW_ON;
-    experiment_tell(x, "race", "arm %c (%.80s) leads after %d blocks: measured again, against A alone",
-                    'A' + s->headline, s->arm[s->headline].line, s->blocks);
+    if (!s->spec.race || !c->blocks || s->arm[s->headline].failed || c->effect.upper < 0)
+        return FLOW_CONTINUE;
+    experiment_log_event(x, "race",
+                         "arm %c (%.80s) leads after %d blocks; it is now measured again, against A only",
+                         'A' + s->headline, s->arm[s->headline].line, s->blocks);
     state_edit(x)->confirming = true;
     state_done(x);
     return run_blocks(x, CELL_CONFIRM);
@@ -429,7 +436,8 @@ static enum flow confirm_winner(struct experiment *x)
 
 /* ---------------------------------------------------------------- the end */
 
-/* From how the last step ended to phase, verdict and the state's name in the database. */
+/* Sets phase and verdict from how the last step ended. Returns the name of the run's state in the database.
+ */
 static const char *conclude(struct experiment *x, enum flow f)
 {
     struct experiment_state *s = state_edit(x);
@@ -441,7 +449,7 @@ static const char *conclude(struct experiment *x, enum flow f)
     s->eta_s = 0;
     s->elapsed_s = experiment_elapsed(x);
     s->ended_ms = clock_unix_ms();
-    if (x->overhead_s > 0) s->overhead_ratio = x->overhead_sum / x->overhead_s;
+    if (x->cost.seconds > 0) s->overhead_ratio = x->cost.sampler_sum / x->cost.seconds;
     s->phase = PHASE_DONE;
     if (f == FLOW_STOPPED) {
         s->phase = PHASE_STOPPED;
@@ -468,7 +476,8 @@ static void finish(struct experiment *x, enum flow f)
     const char *name = conclude(x, f);
     const struct experiment_state *s = &x->state;
     if (s->verdict)
-        experiment_tell(x, "verdict", "%s%s%s", verdict_name(s->verdict), *s->reason ? ": " : "", s->reason);
+        experiment_log_event(x, "verdict", "%s%s%s", verdict_name(s->verdict), *s->reason ? ": " : "",
+                             s->reason);
     json_t *document = experiment_to_json(s);
     const double effect = experiment_headline(s)->effect.estimate;
     const struct run_outcome outcome = { .state = name,
@@ -482,18 +491,19 @@ static void finish(struct experiment *x, enum flow f)
         e->error_code = why.code;
         snprintf(e->error, sizeof(e->error), "%s", why.message);
         state_done(x);
-    } else if (experiment_residuals(x, &why)) { /* no reason to lose a verdict */
+    } else if (experiment_residuals(x, &why)) { /* the verdict stays valid */
         log_write(&x->log, LOG_WARN, "prediction residuals of run %lld were not stored: %s",
                   (long long)s->run_id, why.message);
     }
     json_decref(document);
-    if (x->db) db_unlock(x->db); /* others may go on with it, while this handle still shows it */
+    if (x->db)
+        db_unlock(x->db); /* another process may resume the run while this handle still reads it */
     pthread_mutex_lock(&x->lock);
     x->finished = true;
     state_done(x);
 }
 
-/* Nothing without sensors: what is not observed is not compared over time. */
+/* Without sensors there is no canary: such runs are not compared over time. */
 static enum err_code canary(struct experiment *x, enum canary_when when)
 {
     return x->sampler ? run_canary(&x->run, when, &x->why) : ERR_OK;
@@ -504,19 +514,19 @@ static enum flow carry_out(struct experiment *x)
     enter(x, PHASE_LOADING);
     enum flow f = processes_load(x);
     if (f == FLOW_STOPPED) return f;
-    if (put_run(x)) return FLOW_BROKEN;
+    if (run_open(x)) return FLOW_BROKEN;
     if (!any_arm(x)) return FLOW_ARM;
     if (f != FLOW_INVALID) f = warm_up(x);
-    if (f != FLOW_ON) return f;
+    if (f != FLOW_CONTINUE) return f;
     processes_plan(x);
     if (canary(x, CANARY_START)) return FLOW_BROKEN;
     f = run_control(x);
-    if (f == FLOW_ON && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);
-    if (f == FLOW_ON) f = confirm_winner(x);
-    if (f == FLOW_ON && canary(x, CANARY_END)) return FLOW_BROKEN;
-    if (f == FLOW_ON || f == FLOW_INVALID) { /* quality does not depend on a quiet machine */
+    if (f == FLOW_CONTINUE && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);
+    if (f == FLOW_CONTINUE) f = confirm_winner(x);
+    if (f == FLOW_CONTINUE && canary(x, CANARY_END)) return FLOW_BROKEN;
+    if (f == FLOW_CONTINUE || f == FLOW_INVALID) { /* quality can be measured on a busy machine, too */
         const enum flow measured = quality_run(x);
-        if (measured != FLOW_ON) f = measured;
+        if (measured != FLOW_CONTINUE) f = measured;
     }
     return f;
 }
@@ -525,6 +535,6 @@ void *experiment_thread(void *arg)
 {
     struct experiment *x = arg;
     finish(x, carry_out(x));
-    processes_end(x); /* here, not in close: a worker dies with the thread that started it */
+    processes_end(x); /* here and not in experiment_close: a worker ends with the thread that started it */
     return NULL;
 }

@@ -21,13 +21,12 @@
 
 /* ---------------------------------------------------------------- quality */
 
-/* what a challenger's predictions lose against the reference's, as a statement with
- * intervals.
+/* How far a challenger's predictions are from the reference's, with intervals.
  *
- * The engine counts (engine/eval/eval.h); here stands what may be said. Deterministic: repeats would give the
- * same figures, so the errors are those of the text being a sample, windows being what was drawn. */
+ * The engine computes the figures (engine/eval/eval.h). They are deterministic, so repeating the measurement
+ * gives nothing: the intervals express that the text is a sample, whose independent units are windows. */
 
-/* A value; {0} is "not measured". */
+/* {0} means "not measured". */
 struct quality {
     bool known;
     char missing[160];         /* why it is unknown although it was asked for; "" otherwise */
@@ -39,32 +38,32 @@ struct quality {
     struct interval top1;      /* share of positions with the same most likely token */
     struct interval ppl;       /* the challenger's perplexity */
     struct interval ppl_ratio; /* of the challenger's perplexity to A's, paired by token */
-    /* Is one of the two right about the next token more often? Exact, two-sided; takes positions as
-     * independent, which those of one window are not: read it as a lower bound. */
+    /* Exact two-sided p of McNemar's test: does one of the two predict the next token right more often? It
+     * treats positions as independent, which those of one window are not, so the true p is larger. */
     double mcnemar_p;
 };
 
-/* The statement about figures. */
+/* Computes the intervals from the figures. */
 void quality_of(struct quality *q, const struct divergence *figures, const char *text, int ctx);
 
 /* Keys as `qdyno eval -o json`; null when not known. New reference. From JSON: known is false for null. */
 json_t *quality_to_json(const struct quality *q);
 void quality_from_json(struct quality *q, const json_t *object);
 
-/* Opens the arm described by `arm` (its ctx is replaced by the window's) in a process of its own, the
- * reference beside it, and closes both: do it when no cell needs quiet or the memory. Events come with phase
+/* Opens the arm described by `arm` (with the window's context) in a process of its own and the reference in
+ * the same process, compares them, and closes both. Do not call it while a cell is timed. Events have phase
  * "load", "quantize", "eval" and "greedy"; returning false from `event` cancels. Errors: as arm_open and
- * eval_divergence (names the side), ERR_FIT when both together do not fit in memory, ERR_CANCELLED. */
+ * eval_divergence, which name the model; ERR_FIT when both do not fit in memory together; ERR_CANCELLED. */
 enum err_code quality_measure(struct quality *q, const struct arm_spec *arm, const struct quality_spec *spec,
                               arm_event_fn *event, void *ctx, struct err *why);
 
 /* ---------------------------------------------------------------- gate */
 
-/* conditions for scripts: `decode_tok_s >= 0.98*A and kld_mean < 0.02`.
+/* A gate is a condition for scripts: `decode_tok_s >= 0.98*A and kld_mean < 0.02`.
  *
- * A claim about a measured number is true, false, or not known yet: a term passes when the whole interval of
- * its figure satisfies it and fails when the whole interval violates it. Figures without an interval (they
- * are the same every time) decide at once. Pure: no figures are looked up here, the caller brings them.
+ * A term passes when the whole interval of its figure satisfies it, fails when the whole interval violates
+ * it, and is undecided otherwise. Figures without an interval, which are the same every time, decide at once.
+ * The functions are pure: the caller supplies the figures.
  *
  *   gate  = and { "or" and }          and = not { "and" not }          not = "not" not | "(" gate ")" | term
  *   term  = NAME OP bound             OP  = "<" | "<=" | ">" | ">="
@@ -219,11 +218,12 @@ json_t *joint_to_json(const struct joint *j);
 
 /* ---------------------------------------------------------------- experiment */
 
-/* the paired comparison: control, palindromic blocks, contamination, verdict.
+/* The paired comparison of two to eight arms: A/A control, blocks in mirrored random order, verdict.
  *
- * Runs in a thread of its own; everybody else sees copies of `struct experiment_state`. Each cell is in the
- * database before the next begins, so a killed run resumes. Two to eight arms; every verdict is about one of
- * them seen from A, arm 0. The intervals hold at every look at once, so the run stops when they decide. */
+ * An experiment runs in a thread of its own; other threads get copies of `struct experiment_state`. Each cell
+ * is stored before the next begins, so a killed run can be resumed. Every verdict is about one arm as seen
+ * from A, arm 0. The intervals are valid at all interim analyses together, so the run stops when they decide.
+ */
 
 enum verdict {
     VERDICT_NONE,
@@ -234,44 +234,45 @@ enum verdict {
     VERDICT_INCONCLUSIVE,
     VERDICT_INVALID
 };
-const char *verdict_name(enum verdict v); /* "better" ...; "" for NONE: B seen from A */
-enum verdict verdict_parse(const char *name);
+const char *verdict_name(enum verdict v);     /* "better": the arm is better than A; "" for NONE */
+enum verdict verdict_parse(const char *name); /* NONE for an unknown name */
 
 enum { EXPERIMENT_ARMS = 8, EXPERIMENT_BLOCKS = 256, EXPERIMENT_EVENTS = 64 };
-enum { CELL_METRICS = METRIC_COUNT - METRIC_SENSOR_COUNT }; /* what a cell gives, in the order of METRICS */
+enum { CELL_METRICS = METRIC_COUNT - METRIC_SENSOR_COUNT }; /* metrics of cells, in the order of METRICS */
 
-/* What a block of cells runs in: processes of its own where starting them costs no more than its cells
- * (AUTO), in any case (NEW), or those the run began with (KEPT). */
+/* The processes of a block: new ones where starting them takes no longer than its cells (AUTO), always new
+ * ones (NEW), or those that the run began with (KEPT). */
 enum processes { PROCESSES_AUTO, PROCESSES_NEW, PROCESSES_KEPT };
 extern const char *const PROCESSES[];             /* "auto" "new" "kept", NULL */
-enum processes processes_parse(const char *name); /* AUTO for what is none */
+enum processes processes_parse(const char *name); /* AUTO for an unknown name */
 
 struct experiment_spec {
-    char model[512]; /* path; "" when both configs name one */
+    char model[512]; /* path; "" when all configs name one */
     int arms;        /* 0: 2 */
     struct config config[EXPERIMENT_ARMS];
     struct workload workload;
     const struct metric *metric; /* NULL: decode rate if the workload decodes, else prefill rate */
-    double margin;               /* log-ratio that matters: 0.01 */
+    double margin;               /* smallest log ratio that matters, e.g. 0.01 */
     double budget_s;             /* 0: 5 minutes; no new block starts beyond it */
     int min_blocks, max_blocks;  /* 0: 6 and 64 */
-    int control_blocks; /* A/A blocks before the comparison; 0: 3; -1: none (verdicts say "no control") */
-    int warmup_cells;   /* of each arm; 0: until their rate has settled */
+    int control_blocks;          /* A/A blocks before the comparison; 0: 3; -1: none */
+    int warmup_cells;            /* of each arm; 0: until their rate has settled */
     enum processes processes;
-    bool race; /* leave out arms that cannot win, then measure the winner afresh against A */
-    /* quality of every challenger with A as reference; "" : not asked. 0: windows of 512, and all of them */
+    bool race; /* drop arms that cannot win, then measure the winner again against A */
+    /* text for the quality of every challenger against A; "": not requested. ctx 0: 512 tokens; chunks 0: all
+     */
     char quality_file[512];
     int quality_ctx, quality_chunks;
-    double kld_margin; /* mean KL divergence that still counts as no loss, nats; 0: 0.02 */
-    char gate[512];    /* what must hold, advisor/gate.h; "": nothing */
+    double kld_margin; /* largest mean KL divergence that counts as no loss, nats; 0: 0.02 */
+    char gate[512];    /* see "gate" above; "": none */
     uint64_t seed;
     int64_t resume_id; /* 0: a new run */
 };
-/* Zeros become defaults; ERR_USAGE on what cannot be. */
+/* Replaces zeros by defaults. ERR_USAGE for an impossible specification. */
 enum err_code spec_resolve(struct experiment_spec *s, struct err *why);
 /* A sign-flip permutation test cannot reach a level of 5 % with fewer blocks: 2 / 2^6 = 3 %. */
 enum { BLOCKS_FOR_A_CLAIM = 6 };
-/* What is compared when the spec names no metric. */
+/* The metric that is compared when the specification names none. */
 const struct metric *experiment_default_metric(const struct workload *w);
 json_t *experiment_spec_to_json(const struct experiment_spec *s);
 enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why);
@@ -280,13 +281,13 @@ struct experiment_arm {
     char line[CONFIG_LINE]; /* config line as given */
     char recipe[160];
     bool ready, failed;
-    char error[512];    /* why it failed: a result */
+    char error[512];    /* why it failed */
     enum err_code code; /* of that failure */
-    /* what really runs, from the worker's answer; "" and -1 until it answered */
+    /* from the worker's answer when it opened; "" and -1 before */
     char model_name[128], arch[32], sha256[HASH_HEX], dominant_format[16], isa[96], device[16];
     int threads;
     bool merged_known;
-    struct config merged; /* every key as it was resolved */
+    struct config merged; /* every setting as the worker resolved it */
     /* By enum metric_id: the values of its kept cells, combined as METRICS[].combine says (cells of blocks if
      * there are any, else of the control, else of the warm-up). NAN: not measured, and for every sensor. */
     double value[METRIC_COUNT];
@@ -300,27 +301,27 @@ struct experiment_arm {
     int cells;
 };
 
-/* Arm k against A, from the blocks in which both ran. Log ratios of the compared metric, positive: k is
- * better by METRICS.better. */
+/* Arm k against A, from the blocks in which both ran. Effects are log ratios of the compared metric, with the
+ * sign turned so that positive means that k is better (METRICS[].better). */
 struct comparison {
     int blocks;
     double d[EXPERIMENT_BLOCKS]; /* one per kept block */
-    /* Valid at every look at once (stats_anytime_interval), and over the whole family of challengers (Holm):
-     * with one challenger 95 %. effect90 is the pair of one-sided tests of equivalence. */
+    /* Valid at all interim analyses together (stats_anytime_interval) and over the family of challengers
+     * (Holm): 95 % with one challenger. effect90 is for the two one-sided tests of equivalence. */
     struct interval effect, effect90;
-    double alpha;     /* of `effect`: 0.05, less in a family */
-    double e, e_sign; /* evidence against "no difference" (stats_coin_evalue; signs alone); 20 is 1 in 20 */
-    double p;         /* valid at any time: 1 / the largest e of any look, at most 1 */
-    /* companions: honest for one look only; not used for the verdict. NAN until the end of the run */
+    double alpha;     /* error probability of `effect`: 0.05, less with several challengers */
+    double e, e_sign; /* e-values against "no difference": stats_coin_evalue, and of signs alone */
+    double p;         /* stats_anytime_p */
+    /* companions: valid for a single analysis, never used for the verdict; NAN until the run ends */
     struct interval fixed, hodges_lehmann;
     double permutation_p, lag1;
     struct interval by_metric[CELL_METRICS]; /* as effect, at 95 %; NAN unknown */
-    struct quality quality;                  /* A is the reference; once, after the blocks */
-    bool dropped;                            /* left out of the race */
-    int dropped_at;                          /* after so many blocks */
+    struct quality quality;                  /* against A; measured once, after the blocks */
+    bool dropped;                            /* out of the race, ... */
+    int dropped_at;                          /* ... after this many blocks */
     enum verdict verdict;
     char reason[256];  /* why it is invalid or inconclusive, "" otherwise */
-    int blocks_needed; /* about how many more, 0 when decided, -1 unknown */
+    int blocks_needed; /* estimate of further blocks; 0: decided, -1: unknown */
 };
 
 enum experiment_phase {
@@ -328,7 +329,7 @@ enum experiment_phase {
     PHASE_WARMUP,
     PHASE_CONTROL,
     PHASE_BLOCKS,
-    PHASE_CONFIRM, /* the winner of a race, against A, on blocks of its own */
+    PHASE_CONFIRM, /* the winner of a race against A, on new blocks */
     PHASE_QUALITY,
     PHASE_DONE,
     PHASE_STOPPED,
@@ -337,17 +338,17 @@ enum experiment_phase {
 extern const char
     *const EXPERIMENT_PHASES[]; /* by phase, as in documents: "loading" "warmup" "control" ... */
 
-/* How full the session that runs is: as the worker told last (engine/worker/worker.h, "occupancy"). */
+/* KV cache of the running session, from the worker's last "occupancy" line (engine/worker). */
 enum { OCCUPANCY_CELLS = 1024 };
 struct occupancy {
-    int arm;                        /* whose; -1: nobody told yet */
+    int arm;                        /* the arm it belongs to; -1: not known yet */
     int blocks, used, block_tokens; /* of the KV cache */
-    int rows, batch;                /* of the last forward pass, and at most */
-    int step;                       /* blocks that a character of map stands for */
-    char map[OCCUPANCY_CELLS + 1];  /* '.' free, else the sequence: 0-9 a-z, '+' later ones */
+    int rows, batch;                /* of the last forward pass; the largest possible */
+    int step;                       /* cache blocks per character of map */
+    char map[OCCUPANCY_CELLS + 1]; /* '.' free, else the sequence that uses it: 0-9 a-z, '+' for later ones */
 };
 
-/* A value: copied under the lock, then immutable. */
+/* A copy of the state, taken under the lock. */
 struct experiment_state {
     int64_t run_id; /* 0 until the arms are loaded */
     enum experiment_phase phase;
@@ -359,18 +360,18 @@ struct experiment_state {
                        */
     struct experiment_spec spec;
     struct experiment_arm arm[EXPERIMENT_ARMS];
-    /* now */
+    /* the running cell */
     int running_arm, block, slot; /* -1 between cells */
     char cell_phase[16];          /* "load" "prefill" "decode" "quantize" "eval" */
     int cell_done, cell_of;
     double live_tok_s; /* of the running cell so far, NAN */
     struct occupancy occupancy;
     double elapsed_s, eta_s; /* without pauses; eta NAN when unknown */
-    /* somebody asked to wait */
-    bool pausing;            /* asked for: the cell that runs is finished first */
+    /* pauses */
+    bool pausing;            /* requested; the running cell is finished first */
     int64_t paused_since_ms; /* unix; 0: not paused */
-    int pauses;              /* begun so far */
-    double paused_s;         /* of those that are over */
+    int pauses;              /* number so far */
+    double paused_s;         /* seconds, of the pauses that are over */
     /* control */
     int control_blocks;
     int control_discarded;
@@ -381,16 +382,16 @@ struct experiment_state {
     double mde;                          /* smallest detectable effect with max_blocks, NAN */
     bool control_failed;
     int blocks, discarded; /* kept and discarded, of comparison and confirmation */
-    int planned_blocks;    /* about how many the control's spread asks for; 0 until known */
+    int planned_blocks;    /* expected number, from the control's spread; 0 until known */
     struct comparison comparison[EXPERIMENT_ARMS]; /* by arm; [0] is unused */
-    int headline;                   /* the arm that the run's verdict is about: B, the best, the winner */
-    bool confirming;                /* `confirmation` has taken the place of comparison[headline] */
-    struct comparison confirmation; /* of a race's winner, on fresh blocks */
+    int headline; /* arm that the run's verdict is about: B, the best challenger, or the winner of a race */
+    bool confirming;                /* `confirmation` replaces comparison[headline] */
+    struct comparison confirmation; /* of a race's winner, on new blocks */
     enum verdict verdict;           /* of the run */
     char reason[256];               /* why it is invalid or inconclusive, "" otherwise */
     int blocks_needed;              /* about how many more, 0 when decided, -1 unknown */
     bool random_weights;
-    double overhead_ratio; /* of sampler thread during cells, share of one core */
+    double overhead_ratio; /* cost of the sampler during cells, share of one core */
     int events;
     struct {
         int64_t unix_ms;
@@ -406,33 +407,35 @@ struct experiment_deps {
     const char *program; /* worker binary, NULL: self */
     const struct log *log;
 };
-/* Errors: ERR_USAGE when the spec cannot be (metric the workload does not give, bounds, resuming a finished
- * or foreign run); everything later is in the state. */
+/* *out is the caller's (experiment_close). Errors: ERR_USAGE for a wrong specification (metric that the
+ * workload does not measure, bounds, resuming a finished run or one of another machine), ERR_NOMEM, as
+ * db_open. Everything that fails later is in the state. */
 enum err_code experiment_start(struct experiment **out, const struct experiment_spec *spec,
                                const struct experiment_deps *deps, struct err *why);
 void experiment_state(struct experiment *x, struct experiment_state *out);
-/* Wait until something changed since `*version` or timeout_ms passed; updates *version. */
+/* Waits until the state has changed since `*version` or timeout_ms have passed; updates *version. */
 void experiment_wait(struct experiment *x, int64_t *version, int timeout_ms);
 bool experiment_finished(struct experiment *x);
-void experiment_stop(struct experiment *x); /* asks; resumable later by run id */
-/* Wait, or go on. It takes effect between two cells: nothing timed spans a pause, a block that it cuts is not
- * counted and runs again. The arms' processes end, so that the machine is free meanwhile; the time does not
- * count against the budget, and the run's events say when. */
+void experiment_stop(struct experiment *x); /* requests a stop; the run can be resumed by its id */
+/* Pauses (wait true) or continues. A pause begins after the running cell: no timed work spans it, and a block
+ * that it interrupts runs again. The arms' processes end, so that the machine is free meanwhile. The time
+ * does not count against the budget; events record it. */
 void experiment_pause(struct experiment *x, bool wait);
 void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
 
 /* The comparison that the run's verdict is about. */
 const struct comparison *experiment_headline(const struct experiment_state *s);
 
-/* The pure part: every comparison's intervals and verdict, and the run's, from d[], discarded,
- * control_failed, arm[].failed and the spec's margin. May be called after every block: what it says holds at
- * all looks together. Needs 6 blocks for any claim. An invalid run's reason that is already set is kept. */
+/* Computes the intervals and verdicts of all comparisons and of the run (pure): from d[], discarded,
+ * control_failed, arm[].failed and the margin. May be called after every block, because the results are valid
+ * at all interim analyses together. Keeps the reason of an invalid run that is already set. */
 void experiment_judge(struct experiment_state *s);
 
-/* What a finished (or running) run says, rebuilt from the database alone. */
+/* Rebuilds the state of a finished or running run from the database. Errors: ERR_USAGE when the run is no
+ * experiment; ERR_NOMEM; as db_*. */
 enum err_code experiment_load(struct experiment_state *out, struct db *d, int64_t run_id, struct err *why);
 
-/* Full result as one JSON document (schema "qdyno.ab/1"). New reference. */
+/* The result as a JSON document, "qdyno.ab/1" (docs/documents.md). New reference. */
 json_t *experiment_to_json(const struct experiment_state *s);
 
 /* ---------------------------------------------------------------- claims */
@@ -461,11 +464,11 @@ json_t *claims_gate_json(const struct experiment_state *s);
 
 /* ---------------------------------------------------------------- sidebyside */
 
-/* two configurations continue the same prompt, watched while they write.
+/* Two configurations continue the same prompt side by side, for the dashboard.
  *
- * They work by turns of a tenth of a second (of one step, where that takes longer), so each has the whole
- * machine while it works: its rate is what it would be alone, and the faster one gets ahead. Both take the
- * likeliest token, so that where they differ it is the configurations' doing. This shows; `ab` measures. */
+ * They take turns of a tenth of a second (or one step, if that takes longer), so each has the whole machine
+ * during its turn and runs at the rate it has alone. Both always take the most likely token, so differences
+ * between the texts come from the configurations. This is a demonstration; `ab` measures. */
 
 enum { SIDEBYSIDE_ARMS = 2, SIDEBYSIDE_TOKENS = 512, SIDEBYSIDE_TEXT = 16384 };
 
@@ -480,11 +483,11 @@ struct sidebyside_spec {
 
 enum sidebyside_phase {
     SIDEBYSIDE_LOADING,
-    SIDEBYSIDE_WAITING, /* loaded; the other is not yet */
-    SIDEBYSIDE_READING, /* the prompt */
+    SIDEBYSIDE_WAITING, /* loaded, and waiting for the other to load */
+    SIDEBYSIDE_READING, /* processing the prompt */
     SIDEBYSIDE_WRITING,
     SIDEBYSIDE_DONE,
-    SIDEBYSIDE_STOPPED, /* somebody asked */
+    SIDEBYSIDE_STOPPED, /* on request */
     SIDEBYSIDE_FAILED
 };
 
@@ -493,7 +496,7 @@ struct sidebyside_arm {
     char line[CONFIG_LINE]; /* config line as given */
     char error[512];        /* FAILED */
     const char *ended;      /* DONE: "limit" "end of text" "context" "room" (of `text`) */
-    bool works;             /* has the machine now */
+    bool works;             /* it is its turn */
     int tokens;             /* written */
     double loaded_ratio;    /* while LOADING; NAN unknown */
     double load_s;          /* NAN until loaded */
@@ -512,9 +515,9 @@ struct sidebyside_state {
     bool running;       /* an arm is not at its end */
     bool random_weights;
     struct sidebyside_arm arm[SIDEBYSIDE_ARMS];
-    int same_tokens; /* at the beginning, alike in both so far */
-    int same_bytes;  /* of `text`: to there */
-    bool differ;     /* what follows there is not the same; else it is not known yet */
+    int same_tokens; /* tokens at the beginning that are equal in both texts */
+    int same_bytes;  /* the same in bytes of `text` */
+    bool differ;     /* the texts differ after them; false: not known yet */
 };
 
 struct sidebyside;
@@ -527,8 +530,8 @@ bool sidebyside_finished(struct sidebyside *s); /* no process is left */
 void sidebyside_stop(struct sidebyside *s);     /* asks */
 void sidebyside_close(struct sidebyside *s);    /* stop, join, free; NULL is fine */
 
-/* Where two texts part: fills same_tokens, same_bytes and differ from the arms' texts. begin[k][i]: byte at
- * which token i of arm k begins. Pure. */
+/* Finds where the two texts differ: fills same_tokens, same_bytes and differ. begin[k][i]: byte at which
+ * token i of arm k begins. Pure. */
 void sidebyside_compare(struct sidebyside_state *s, int begin[SIDEBYSIDE_ARMS][SIDEBYSIDE_TOKENS]);
 
 #endif

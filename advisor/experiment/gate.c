@@ -1,5 +1,5 @@
-/* gate.c - judging: see experiment.h. Three values and one more: "invalid" is an undecided whose reason is
- * that the figure cannot be trusted, and it matters only where the rest leaves the whole undecided. */
+/* advisor/experiment/gate.c - deciding a gate (experiment.h) in three-valued logic. "invalid" is a kind of
+ * undecided: the figure cannot be trusted. It shows only when the other terms leave the whole undecided. */
 #include "advisor/experiment/experiment.h"
 
 #include <math.h>
@@ -37,15 +37,15 @@ static bool has_bounds(struct interval i)
     return !isnan(i.lower) && !isnan(i.upper);
 }
 
-/* About how many more until the interval is short enough, were estimate and spread to stay: half widths
- * shrink as the root of the count. */
+/* Estimate of further blocks or windows until the interval decides, if estimate and spread stay: half widths
+ * shrink with the square root of the count. */
 static double missing_count(const struct gate_value *v, struct interval i, double bound)
 {
     const double distance = fabs(i.estimate - bound),
                  half = bound > i.estimate ? i.upper - i.estimate : i.estimate - i.lower;
     if (v->n < 1 || !(distance > 0) || !isfinite(half)) return NAN;
     const double times_wider = half / distance;
-    return fmax(1, ceil(v->n * (times_wider * times_wider - 1) - 1e-6)); /* less than rounding */
+    return fmax(1, ceil(v->n * (times_wider * times_wider - 1) - 1e-6)); /* tolerance for rounding */
 }
 
 static void undecided(struct gate_row *r, const struct gate_value *v)
@@ -72,7 +72,7 @@ static void judge_term(struct gate_row *r, const struct gate_term *t, const stru
 {
     *r = (struct gate_row){ .value = v->value, .interval = UNKNOWN };
     r->bound = t->offset + (t->scale != 0 ? t->scale * v->a : 0);
-    /* Against A by the paired ratio, whose noise is less than that of either side. */
+    /* comparisons with A use the paired ratio, which is less noisy than either value */
     r->interval = t->scale != 0 && has_bounds(v->ratio) ? times(v->ratio, v->a) : v->absolute;
     if (v->exact && !has_bounds(r->interval)) r->interval = (struct interval){ v->value, v->value, v->value };
     const bool low = satisfies(r->interval.lower, t->op, r->bound),

@@ -1,6 +1,6 @@
-/* gate_parse.c - a gate's text into its tree: recursive descent, one function for each line of the grammar in
- * experiment.h. A script's condition must never mean something else than was written: nothing is guessed, and
- * an error says where, what was expected and which name is near. */
+/* advisor/experiment/gate_parse.c - parses a gate: recursive descent, with one function for each line of the
+ * grammar in experiment.h. Nothing is guessed: an error names its position, what was expected there, and the
+ * nearest valid name. */
 #include "advisor/experiment/experiment.h"
 
 #include <ctype.h>
@@ -95,7 +95,7 @@ static const char *name_of(const struct gate_term *t)
     return t->metric >= 0 ? METRICS[t->metric].name : GATE_NAMES[t->figure].name;
 }
 
-/* Quality first: KLD is a metric of cells, too, and means the same. */
+/* names of quality come first: kld_mean is a metric of cells as well */
 static bool find_name(struct gate_term *t, const char *name)
 {
     t->metric = -1;
@@ -145,8 +145,8 @@ static enum err_code parse_op(struct parser *p, struct gate_term *t)
 
 static const struct {
     const char *name;
-    double factor;       /* of the figure's unit */
-    double factor_bytes; /* where that is bytes */
+    double factor;       /* value in the figure's base unit */
+    double factor_bytes; /* the same for figures in bytes */
     bool time;
 } UNITS[] = {
     { "k", 1e3, 1024.0, false },
@@ -158,7 +158,7 @@ static const struct {
     { "s", 1, 0, true },
 };
 
-/* A unit right behind a number, and what it makes of it. */
+/* Parses a unit directly after a number and applies it. */
 static enum err_code parse_unit(struct parser *p, const struct gate_term *t, double *factor, bool *percent)
 {
     const char *unit = unit_of(t);
@@ -185,7 +185,7 @@ static enum err_code parse_unit(struct parser *p, const struct gate_term *t, dou
                                                : "us, ms, s or % behind a number, or nothing");
 }
 
-/* Length of [sign] digits [. digits] [e [sign] digits]; 0 when none: no hexadecimal, no "inf". */
+/* Length of a number: [sign] digits [. digits] [e [sign] digits]; 0: none. Hexadecimal and "inf" are none. */
 static size_t number_length(const char *s)
 {
     size_t n = *s == '-' || *s == '+', digits = 0;
@@ -216,7 +216,7 @@ static enum err_code parse_number(struct parser *p, const struct gate_term *t, d
     return rc;
 }
 
-/* Does A's figure say anything? A is its own reference. */
+/* Whether a comparison with A makes sense for this figure: in quality figures A is the reference itself. */
 static enum err_code check_a(struct parser *p, const struct gate_term *t)
 {
     if (t->metric >= 0 || t->figure == GATE_PPL) return ERR_OK;
@@ -247,7 +247,7 @@ static enum err_code parse_bound(struct parser *p, struct gate_term *t)
     return take_word(p, "A") ? ERR_OK : expected(p, "A");
 }
 
-/* "decode_tok_s >= 0.98*A": runs of spaces are one. */
+/* Copies a term as written, with each run of spaces as one space. */
 static void tidy(char *to, size_t size, const char *from, const char *end)
 {
     size_t n = 0;

@@ -1,4 +1,4 @@
-/* joint.c - see experiment.h. */
+/* advisor/experiment/joint.c - one verdict over speed, memory, energy and quality (experiment.h). */
 #include "advisor/experiment/experiment.h"
 
 #include <math.h>
@@ -35,16 +35,16 @@ const char *joint_relation_name(enum joint_relation r)
 
 /* ---------------------------------------------------------------- one axis */
 
-/* What an interval of gains says, as claims that can be put together. All false: nothing. */
+/* The claims that an interval of gains allows; several may hold. All false: none. */
 struct claim {
     bool measured, better, worse, no_worse, no_better;
 };
 
-/* A divergence excludes 0 as soon as one bit differs, so for quality only the margin can be what matters. */
+/* Any difference in bits makes a divergence exclude 0, so for quality a bound must exceed the margin. */
 static struct claim claim_of(struct interval g, double margin, enum joint_axis axis)
 {
     struct claim c = { .measured = !isnan(g.estimate) };
-    const double least = axis == JOINT_QUALITY ? margin : 0; /* what a bound must be beyond */
+    const double least = axis == JOINT_QUALITY ? margin : 0; /* that a bound must exceed */
     c.better = g.lower > least && g.estimate > margin;       /* all false for NAN */
     c.worse = g.upper < -least && g.estimate < -margin;
     c.no_worse = g.lower >= -margin || c.better;
@@ -70,8 +70,8 @@ static struct interval gain_between(const struct joint_input *in, int i, int j, 
 
 /* ---------------------------------------------------------------- two arms */
 
-/* An axis that nobody could measure says nothing against either; one that was measured and is open leaves the
- * relation open, and so does speed in any case: without it there is no verdict over everything. */
+/* An axis that was measured for neither arm does not count. An axis that is open leaves the relation open,
+ * and so does an unmeasured speed: without it there is no joint verdict. */
 static enum joint_relation relation_of(const struct joint_input *in, int i, int j)
 {
     bool better = false, worse = false, no_worse = true, no_better = true;
@@ -108,7 +108,8 @@ static double percent(double log_ratio)
     return 100 * expm1(log_ratio);
 }
 
-/* Gains are turned back into the metric itself: less time to the first token is a gain and a minus. */
+/* Prints a gain as the change of the metric itself: less time to the first token is a gain, printed with a
+ * minus. */
 static struct interval of_metric(struct interval gain, int metric)
 {
     if (METRICS[metric].better >= 0) return gain;

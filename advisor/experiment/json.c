@@ -1,5 +1,5 @@
-/* advisor/experiment/json.c - the whole result as one document, schema "qdyno.ab/1". Unknown is null. Effects
- * are given as B/A of the metric itself; whether more is better stands beside it. */
+/* advisor/experiment/json.c - the result as a document, schema "qdyno.ab/1" (docs/documents.md lists its
+ * keys). Unknown is null. Effects are B/A of the metric itself; "better" says whether more is better. */
 #include "advisor/experiment/experiment.h"
 #include "advisor/experiment/parts.h"
 
@@ -14,10 +14,11 @@ const char *const EXPERIMENT_PHASES[] = {
     [PHASE_DONE] = "done",       [PHASE_STOPPED] = "stopped", [PHASE_FAILED] = "failed",
 };
 
-static const char STOPPING[] = "a look after every block: intervals hold at all looks together (evidence "
-                               "from the coin of the blocks), so the run ends when they decide";
+static const char STOPPING[] =
+    "an interim analysis after every block: intervals are valid at all analyses together "
+    "(evidence from the random order of blocks), so the run ends when they decide";
 
-/* The interval of log ratios "positive is better" as an interval of B/A. */
+/* Converts an interval of log ratios, positive is better, to one of B/A. */
 static json_t *ratio_interval(struct interval i, int better, double confidence)
 {
     const bool turned = better < 0;
@@ -81,7 +82,7 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     put_metric(o, a, METRIC_TTFT);
     json_put_num(itl, "p50", a->value[METRIC_ITL_P50]);
     json_put_num(itl, "p95", a->value[METRIC_ITL_P95]);
-    json_put_num(itl, "p99", a->value[METRIC_ITL_P99]); /* null below 459 tokens: fewer cannot bound it */
+    json_put_num(itl, "p99", a->value[METRIC_ITL_P99]); /* null below 459 tokens, which cannot bound it */
     json_put_int(itl, "samples", a->itl_samples);
     json_put(o, "itl_s", itl);
     put_metric(o, a, METRIC_PERPLEXITY);
@@ -96,7 +97,7 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     return o;
 }
 
-/* What is said beside the interval that decides; honest for one look only. */
+/* The companions of the verdict; each is valid for a single analysis only. */
 static json_t *companions_document(const struct comparison *c, int better)
 {
     json_t *o = json_object();
@@ -107,7 +108,7 @@ static json_t *companions_document(const struct comparison *c, int better)
     return o;
 }
 
-/* The figures of one comparison, into the object that is about it. */
+/* Adds the figures of one comparison to its object. */
 static void put_comparison(json_t *o, const struct comparison *c, int better)
 {
     json_put(o, "effect", ratio_interval(c->effect, better, 1 - c->alpha));
@@ -194,9 +195,10 @@ json_t *experiment_to_json(const struct experiment_state *s)
         json_put(o, "run", json_null());
     json_put_str(o, "state", EXPERIMENT_PHASES[s->phase]);
     put_text(o, "error", s->error);
-    json_put_str(o, "verdict", s->verdict ? verdict_name(s->verdict) : NULL); /* headline seen from A */
+    json_put_str(o, "verdict",
+                 s->verdict ? verdict_name(s->verdict) : NULL); /* of the headline arm, as seen from A */
     json_put_str(o, "headline", headline);
-    json_put_bool(o, "confirmed", s->confirming); /* on blocks that did not choose it */
+    json_put_bool(o, "confirmed", s->confirming); /* the winner was measured again on new blocks */
     put_text(o, "reason", s->reason);
     json_put_str(o, "metric", s->spec.metric ? s->spec.metric->name : NULL);
     json_put_str(o, "unit", s->spec.metric ? s->spec.metric->unit : NULL);

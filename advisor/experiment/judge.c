@@ -1,8 +1,9 @@
-/* advisor/experiment/judge.c - from block effects to verdicts. Pure: the same numbers, the same verdict.
+/* advisor/experiment/judge.c - from block effects to verdicts (pure).
  *
- * Intervals and evidence are valid at every look at once (stats/anytime.c), so the thread may look after each
- * block and stop when they decide. A family of challengers shares the 5 %: Holm's step-down, by the level of
- * each interval. docs/ab.md explains it to users, docs/statistics.md shows by simulation that it holds. */
+ * Intervals and evidence are valid at all interim analyses together (stats/anytime.c), so the run is judged
+ * after each block and stops when it is decided. Several challengers share an error probability of 5 %:
+ * Holm's step-down sets the level of each interval. docs/ab.md explains verdicts to users, and
+ * docs/statistics.md shows their error rates by simulation. */
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
@@ -31,7 +32,7 @@ enum verdict verdict_parse(const char *name)
     return VERDICT_NONE;
 }
 
-enum { SENSIBLE_BLOCKS = 4096 }; /* beyond, "about N more" is only "many" */
+enum { SENSIBLE_BLOCKS = 4096 }; /* no estimate of further blocks beyond this */
 
 double judge_margin(const struct experiment_state *s)
 {
@@ -53,7 +54,7 @@ static bool excludes_zero(struct interval i)
     return i.lower > 0 || i.upper < 0; /* false for NAN */
 }
 
-/* Smallest effect that n blocks find 4 times in 5 when every look counts, were noise normal. */
+/* The smallest effect that n blocks find with 80 % power, for normal noise. */
 static double smallest_effect(double sd, int n)
 {
     return (stats_anytime_factor(n, 1, 0.05) + stats_normal_quantile(0.8)) * sd / sqrt(n);
@@ -65,19 +66,19 @@ void judge_control(struct experiment_state *s)
     s->control = stats_t_interval(s->control_d, n, 0.95);
     s->noise_floor = n < 2 ? NAN : 0.5 * (s->control.upper - s->control.lower);
     s->mde = smallest_effect(stats_sd(s->control_d, n), most_blocks(s));
-    /* A bias that cannot matter is none: a metric almost without noise (memory) would otherwise fail by a
-     * page, and one quiet experiment in fifty by chance. */
+    /* A bias far below the margin is tolerated: a metric almost without noise (memory) would otherwise fail
+     * by a page, and one quiet experiment in fifty by chance. */
     s->control_failed = n >= control_wanted(s) && excludes_zero(s->control) &&
                         fabs(s->control.estimate) > 0.25 * judge_margin(s);
 }
 
 /* ---------------------------------------------------------------- numbers */
 
-/* Blocks until an anytime interval is about `half` wide on each side, were noise normal. */
+/* The number of blocks after which the interval has about this half width, for normal noise. */
 static int blocks_for_half(double sd, double half, double alpha)
 {
     if (!(half > 0)) return SENSIBLE_BLOCKS;
-    int low = BLOCKS_FOR_A_CLAIM, high = SENSIBLE_BLOCKS; /* the width falls with n */
+    int low = BLOCKS_FOR_A_CLAIM, high = SENSIBLE_BLOCKS; /* the width falls with n: bisection */
     while (low < high) {
         const int n = (low + high) / 2;
         if (stats_anytime_factor(n, 1, alpha) * sd / sqrt(n) <= half)
@@ -88,8 +89,8 @@ static int blocks_for_half(double sd, double half, double alpha)
     return low;
 }
 
-/* About how many more blocks until one of the claims becomes possible, were the estimate and the spread to
- * stay: an interval that excludes 0, or the interval of equivalence inside the margin. */
+/* Estimate of further blocks until a claim becomes possible, if estimate and spread stay as they are: an
+ * interval that excludes 0, or an interval of equivalence within the margin. */
 static int blocks_until_claim(const struct comparison *c, double margin)
 {
     const double sd = stats_sd(c->d, c->blocks), size = fabs(c->effect.estimate);
@@ -115,9 +116,9 @@ static void numbers_of(struct comparison *c, double alpha, double margin)
     c->blocks_needed = blocks_until_claim(c, margin);
 }
 
-/* Holm's step-down in terms of levels: the strongest evidence must pass alpha / m, the next alpha / (m - 1)
- * and so on; the first that does not pass ends it, and the weaker ones keep its level, at which they cannot
- * pass. What failed to run is still a member of the family. */
+/* Holm's step-down as levels of intervals: the strongest evidence must pass alpha / m, the next alpha / (m -
+ * 1) and so on. The first that does not pass ends the steps; the weaker ones get its level, at which they do
+ * not pass either. An arm that failed still counts as a member of the family. */
 static void holm_levels(const struct experiment_state *s, double level[EXPERIMENT_ARMS])
 {
     const int m = s->spec.arms - 1;
@@ -144,7 +145,7 @@ void judge_numbers(struct experiment_state *s)
     double level[EXPERIMENT_ARMS];
     holm_levels(s, level);
     for (int k = 1; k < s->spec.arms; k++) numbers_of(&s->comparison[k], level[k], judge_margin(s));
-    /* The winner was chosen on other blocks than these: one claim, no family. */
+    /* The winner was chosen on other blocks: this is a single claim, without a family. */
     if (s->confirming) numbers_of(&s->confirmation, 0.05, judge_margin(s));
     const struct comparison *c = experiment_headline(s);
     if (isnan(s->mde)) s->mde = smallest_effect(stats_sd(c->d, c->blocks), most_blocks(s));
@@ -167,7 +168,7 @@ void judge_companions(struct experiment_state *s)
 
 /* ---------------------------------------------------------------- verdicts */
 
-/* The first reason why no verdict of the run can stand; false when there is none. */
+/* Writes the first reason why the whole run is invalid. False when there is none. */
 static bool invalid_reason(const struct experiment_state *s, char *buf, size_t size)
 {
     if (s->arm[0].failed) {
@@ -199,7 +200,7 @@ static enum verdict claim(const struct comparison *c, double m)
     return VERDICT_INCONCLUSIVE;
 }
 
-/* The verdict on one comparison by its numbers alone. */
+/* Sets verdict, reason and blocks_needed of one comparison from its intervals. */
 static void judge_one(struct comparison *c, double margin)
 {
     c->reason[0] = 0;
@@ -207,12 +208,13 @@ static void judge_one(struct comparison *c, double margin)
     if (c->verdict != VERDICT_INCONCLUSIVE) {
         c->blocks_needed = 0;
     } else if (c->blocks < BLOCKS_FOR_A_CLAIM) {
-        snprintf(c->reason, sizeof(c->reason), "%d of the %d blocks that any claim needs", c->blocks,
+        snprintf(c->reason, sizeof(c->reason), "only %d blocks; a claim needs at least %d", c->blocks,
                  BLOCKS_FOR_A_CLAIM);
     } else {
-        snprintf(c->reason, sizeof(c->reason),
-                 "the interval neither excludes 0 nor stays within the margin; about %d more blocks",
-                 c->blocks_needed);
+        snprintf(
+            c->reason, sizeof(c->reason),
+            "the interval neither excludes 0 nor lies within the margin; about %d more blocks would decide",
+            c->blocks_needed);
     }
 }
 
@@ -235,7 +237,7 @@ static void judge_arm(struct experiment_state *s, int k)
     judge_invalid(c, reason);
 }
 
-/* Of several challengers the run's verdict is about the best that ran: "is there anything better than A?" */
+/* With several challengers the run's verdict is about the best: "is anything better than A?" */
 static int best_arm(const struct experiment_state *s)
 {
     int best = 1;
@@ -274,7 +276,8 @@ void experiment_judge(struct experiment_state *s)
 static bool is_settled(const struct experiment_state *s, const struct comparison *c)
 {
     if (c->blocks < MAX(s->spec.min_blocks, BLOCKS_FOR_A_CLAIM)) return false;
-    const enum verdict v = claim(c, judge_margin(s)); /* negligible may still become better or equivalent */
+    const enum verdict v = claim(
+        c, judge_margin(s)); /* "negligible" may still become "better" or "equivalent" */
     return v == VERDICT_BETTER || v == VERDICT_WORSE || v == VERDICT_EQUIVALENT;
 }
 
@@ -288,7 +291,8 @@ bool judge_is_decided(const struct experiment_state *s)
 
 /* ---------------------------------------------------------------- racing */
 
-/* Differences of two arms' effects, block by block: both were measured against the same A. Arm 0 is A. */
+/* Differences between the effects of two arms, block by block; both are relative to the same A. Arm 0 is A.
+ */
 static struct interval between(const struct experiment_state *s, int k, int leader, double confidence)
 {
     double d[EXPERIMENT_BLOCKS];
@@ -303,14 +307,15 @@ bool judge_race(struct experiment_state *s)
     const int family = s->spec.arms - 1;
     const double m = judge_margin(s);
     int leader = 0, running = 0;
-    double most = 0; /* A's effect on itself */
+    double most = 0; /* the effect of A relative to itself */
     for (int k = 1; k <= family; k++) {
         const struct comparison *c = &s->comparison[k];
         if (c->dropped || s->arm[k].failed || !(c->effect.estimate > most)) continue;
         most = c->effect.estimate;
         leader = k;
     }
-    bool alike = true; /* whoever is left is as good as the leader: more blocks would only rank twins */
+    bool alike =
+        true; /* all remaining arms are equivalent to the leader: more blocks would not change the choice */
     for (int k = 1; k <= family; k++) {
         struct comparison *c = &s->comparison[k];
         if (c->dropped || s->arm[k].failed) continue;

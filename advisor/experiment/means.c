@@ -1,12 +1,12 @@
-/* advisor/experiment/means.c - what one arm does by itself, with an interval: for conditions that name a
- * number ("decode_tok_s >= 30"). Cells of a block share a moment, so blocks are what is counted. No coin
- * stands behind one arm alone: its interval is of Student's t model, but valid at every look, since a gate
- * may end the run. */
+/* advisor/experiment/means.c - the mean of each arm with an interval, for gates that compare with a number
+ * ("decode_tok_s >= 30"). The independent units are blocks, because cells of a block share the machine's
+ * conditions. Randomization says nothing about a single arm, so the interval assumes Student's t model; it is
+ * valid at all interim analyses, because a gate may end the run. */
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
 
-/* The mean of the logs of an arm's cells of this block; NAN when one is unknown or not positive. */
+/* Mean of the logarithms of an arm's cells in this block; NAN when a value is unknown or not positive. */
 static double block_mean(const struct block_values *b, int k, int metric)
 {
     double sum = 0;
@@ -20,7 +20,7 @@ static double block_mean(const struct block_values *b, int k, int metric)
     return sum / n;
 }
 
-void means_keep(struct ledger *l, const struct block_values *b)
+void means_keep(struct run_totals *l, const struct block_values *b)
 {
     if (b->phase != CELL_BLOCK) return;
     for (int k = 0; k < b->arms; k++) {

@@ -1,97 +1,88 @@
-/* advisor/experiment/parts.h - what the files of one experiment share. Inside advisor/ only.
+/* advisor/experiment/parts.h - what the files of one running experiment share. Private to
+ * advisor/experiment/.
  *
- *   experiment.c        the thread: load, warm up, control, compare, race, confirm, finish
- *   door.c   begin, resume, look, wait, stop
- *   process.c  the processes of the arms
- *   cell.c   one cell, one block
- *   plan.c   the spec, the order of blocks, how many
- *   judge.c  numbers and verdict (pure)
- *   store.c  the ledger of kept cells, and rebuilding it from the database
- *   json.c   the result as a document
- *   means.c  an arm's own figures, with intervals
- *   quality_run.c  quality of the challengers, after the blocks
- *   contamination.c     what disqualifies a cell */
+ * README.md lists the files. struct experiment is divided by who writes: other threads read only `shared`. */
 #ifndef QDYNO_ADVISOR_EXPERIMENT_PARTS_H
 #define QDYNO_ADVISOR_EXPERIMENT_PARTS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "advisor/run/run.h"
 #include "advisor/experiment/experiment.h"
+#include "advisor/run/run.h"
 
 enum { BLOCK_CELLS = 2 * EXPERIMENT_ARMS }; /* at most */
 
-/* ---------------------------------------------------------------- plan */
+/* ---------------------------------------------------------------- plan.c */
 
 enum cell_phase { CELL_WARMUP, CELL_CONTROL, CELL_BLOCK, CELL_CONFIRM, CELL_PHASES_COUNT };
 extern const char *const CELL_PHASES[]; /* as in the database */
 
-/* The order in which `arms` run in a block: a permutation by a coin of seed, phase and number alone, then the
- * same reversed, so that a linear drift cancels between any two. place[slot] in 0..arms, 2 * arms slots; two
- * arms make ABBA or BAAB. */
+/* The order in which `arms` run in a block: a random permutation that depends on seed, phase and block number
+ * only, followed by its reverse, so that a linear drift cancels between any two arms. place[slot] is in
+ * 0..arms-1, for 2 * arms slots; two arms give ABBA or BAAB. */
 void block_order(uint64_t seed, enum cell_phase phase, int block, int arms, int place[BLOCK_CELLS]);
-/* Log ratio of what stands at place k to what stands at place 0, positive when k is better: the means of the
- * logs of their two cells. NAN when a value is not a positive number. */
+/* The effect of a block: the mean log value of the two cells at place k minus that of place 0, positive when
+ * k is better. NAN when a value is not a positive number. */
 double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS], int arms, int k,
                     int better);
-/* The arms that still run, ascending, A first; their number. */
+/* Fills arm[] with the arms that still run in this phase, ascending, A first, and returns their number. */
 int arms_live(const struct experiment_state *s, enum cell_phase phase, int arm[EXPERIMENT_ARMS]);
-/* About how many blocks a spread asks for, within the spec's bounds: an effect of the size of the margin is
- * found 4 times in 5. */
+/* The number of blocks, within the bounds of the specification, with which an effect of the size of the
+ * margin is found with 80 % power when block effects have standard deviation sd. */
 int plan_blocks(const struct experiment_spec *s, double sd);
-/* Kept control blocks wanted, given those there are: doubled once when the first look excludes 0. */
+/* The number of control blocks to keep: doubled once when the first interval excludes 0. */
 int control_wanted(const struct experiment_state *s);
 
-/* ---------------------------------------------------------------- judge */
+/* ---------------------------------------------------------------- judge.c (pure) */
 
 void judge_control(struct experiment_state *s);          /* control, noise_floor, mde, control_failed */
 void judge_numbers(struct experiment_state *s);          /* intervals and e-values; no verdict */
-void judge_companions(struct experiment_state *s);       /* what is told beside them, at the end */
-bool judge_is_decided(const struct experiment_state *s); /* nothing is left to find out */
-/* Racing: leaves out every arm that is surely worse than the leader; true when the race is over. */
+void judge_companions(struct experiment_state *s);       /* companions of the verdict, when the run ends */
+bool judge_is_decided(const struct experiment_state *s); /* no comparison is inconclusive */
+/* Drops every arm that is certainly worse than the leader of a race. True when the race is over. */
 bool judge_race(struct experiment_state *s);
 double judge_margin(const struct experiment_state *s);
 
-/* ---------------------------------------------------------------- cells and their ledger */
+/* ---------------------------------------------------------------- totals over kept cells (store.c, means.c)
+ */
 
-/* Where a cell stands in its run, for the database. */
+/* Where a cell belongs in the run. */
 struct cell_place {
     int arm, process, block, slot; /* block -1: outside blocks */
     enum cell_phase phase;
-    bool last; /* of its block: the machine's conditions are sampled after it, so between blocks */
+    bool last; /* of its block: the machine's conditions are sampled after it */
 };
 
-/* Log ratios to A of every metric of cells, block by block: kept beside the state, which shows intervals. */
+/* For each metric of cells and each kept block: log ratio to A, or the log mean of an arm. NAN unknown. */
 struct effects {
     int blocks;
-    double d[CELL_METRICS][EXPERIMENT_BLOCKS]; /* NAN unknown */
+    double d[CELL_METRICS][EXPERIMENT_BLOCKS];
 };
-/* Kept cells of one arm in one tier: enough for the means the state shows. */
-struct totals {
+/* Sums over the kept cells of one arm in one phase. */
+struct phase_totals {
     int cells;
     double log_sum[CELL_METRICS];
     int n[CELL_METRICS];
-    double peak_bytes; /* largest, NAN */
-    float *itl;
+    double peak_bytes; /* largest; NAN unknown */
+    float *itl;        /* owned: [n_itl] seconds between tokens */
     int n_itl, cap_itl;
 };
-struct ledger {
-    struct totals arm[EXPERIMENT_ARMS][CELL_PHASES_COUNT];
-    struct effects effects[EXPERIMENT_ARMS]; /* [0]: the confirmation's */
-    struct effects means[EXPERIMENT_ARMS];   /* d: log means of the arm's own cells */
-    int next_block[CELL_PHASES_COUNT];   /* number of the next block of a phase: numbers are never reused */
-    double frequency[EXPERIMENT_BLOCKS]; /* of control cells */
+struct run_totals {
+    struct phase_totals arm[EXPERIMENT_ARMS][CELL_PHASES_COUNT];
+    struct effects effects[EXPERIMENT_ARMS]; /* log ratios to A; [0]: of the confirmation */
+    struct effects means[EXPERIMENT_ARMS];   /* log means of the arm's own cells */
+    int next_block[CELL_PHASES_COUNT];       /* number of the next block; numbers are never reused */
+    double frequency[EXPERIMENT_BLOCKS];     /* hertz, of control cells */
     int n_frequency;
-    double cell_seconds; /* time spent so far, by all cells of the run; and their number */
-    int cells;
-    char work_hash[24]; /* "" until the first cell */
+    double cell_seconds; /* of all cells of the run */
+    int cells;           /* number of these */
+    char work_hash[24];  /* of the first cell; "" before */
 };
-void ledger_free(struct ledger *l);
-void ledger_keep(struct ledger *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
-                 const float *itl, int n_itl);
-/* A kept block: its effects into the state's comparisons and the ledger, its cells into the means. cell[i] at
- * place[i] of the arms arm[0..arms). False when the compared metric has no value in one of them. */
+void totals_free(struct run_totals *l);
+void totals_add_cell(struct run_totals *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
+                     const float *itl, int n_itl);
+/* The cells of a kept block. Cell i belongs to arm[place[i]]. */
 struct block_values {
     enum cell_phase phase;
     int arms, arm[EXPERIMENT_ARMS], place[BLOCK_CELLS];
@@ -99,27 +90,30 @@ struct block_values {
     const float *itl[BLOCK_CELLS];
     int n_itl[BLOCK_CELLS];
 };
-bool ledger_block(struct ledger *l, struct experiment_state *s, const struct block_values *b);
-/* The arms' figures in the state, from the ledger. */
-void ledger_summarize(const struct ledger *l, struct experiment_state *s);
-/* The means of a kept block's arms into the ledger, and what bounds they give. */
-void means_keep(struct ledger *l, const struct block_values *b);
+/* Adds the block's effects to the comparisons of the state and its cells to the totals. False, with nothing
+ * added, when a cell has no value of the compared metric. */
+bool totals_add_block(struct run_totals *l, struct experiment_state *s, const struct block_values *b);
+/* Fills the arms' figures in the state. */
+void totals_summarize(const struct run_totals *l, struct experiment_state *s);
+/* Adds the log means of a block's arms; and the intervals that these give. */
+void means_keep(struct run_totals *l, const struct block_values *b);
 void means_bounds(const struct effects *e, struct interval mean[CELL_METRICS]);
 
-/* ---------------------------------------------------------------- the database */
+/* ---------------------------------------------------------------- the database (store.c) */
 
-/* Why a block does not count although nothing disturbed it. */
+/* Reasons in the database of blocks that were cut short, not disturbed. */
 extern const char BLOCK_INTERRUPTED[], BLOCK_PAUSED[];
 void state_init(struct experiment_state *s, const struct experiment_spec *spec);
-/* The oldest falls out. */
+/* Appends an event; the oldest is dropped when there is no room. */
 void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, const char *text);
+/* Fills the arm from the answer with which its process opened. */
 void arm_describe(struct experiment_arm *a, const json_t *description);
-/* State and ledger as the cells of the database tell them. `discard_open`: blocks that a kill cut short are
- * marked discarded (for resuming); otherwise they are only left out. */
-enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct db *d, int64_t run_id,
+/* Rebuilds state and totals from the cells in the database. Blocks that a kill interrupted are left out, and
+ * with `discard_open` (for resuming) also marked as discarded. */
+enum err_code state_rebuild(struct experiment_state *s, struct run_totals *l, struct db *d, int64_t run_id,
                             bool discard_open, struct err *why);
-/* What is stored beside a cell: how often it repeated the workload, and the answer `description` with which
- * its process opened (NULL: not with this cell). New reference. */
+/* The document stored beside a cell: how often it repeated the workload, and the answer `description` with
+ * which its process opened (NULL: not with this cell). New reference. */
 json_t *cell_echo(const struct experiment_state *s, const json_t *description);
 /* Stores by how much the predictions for each arm missed what the run measured. Nothing for a run that did
  * not finish, evaluates or trains. */
@@ -127,91 +121,103 @@ enum err_code experiment_residuals(struct experiment *x, struct err *why);
 
 /* ---------------------------------------------------------------- the running experiment */
 
-/* How long a process lives: the whole run, a block, or one cell, where memory holds one arm at a time. */
-enum fresh { FRESH_RUN, FRESH_BLOCK, FRESH_CELL };
+/* How long a process lives: the whole run, a block, or one cell (where memory holds one arm at a time). */
+enum lifetime { LIFETIME_RUN, LIFETIME_BLOCK, LIFETIME_CELL };
 
 struct experiment {
+    /* Shared with other threads. The experiment's thread is the only writer of the state. */
     pthread_t thread;
+    bool joinable;
     pthread_mutex_t lock; /* guards state, version, finished */
     pthread_cond_t changed;
     int64_t version;
     bool finished;
     struct experiment_state state;
+    atomic_bool stop, pause; /* requests */
 
-    atomic_bool stop, pause;
-    bool joinable;
+    /* Set before the thread starts, then constant. */
     char *program;
     struct sampler_thread *sampler;
     struct machine machine;
     struct log log;
 
-    /* of the thread alone */
+    /* Of the experiment's thread alone. */
     struct db *db;
-    struct run run;                       /* row.id 0 until the arms are loaded */
-    struct machine_ceilings ceilings;     /* of this machine; zeros when it was never probed */
-    struct arm *process[EXPERIMENT_ARMS]; /* that of each arm; in a control of new processes: A and A again */
-    enum fresh fresh;
-    double start_s[EXPERIMENT_ARMS],
-        cell_s[EXPERIMENT_ARMS]; /* of the last start and warm-up cell of each arm */
-    struct ledger ledger;        /* large */
-    struct span_row *early;      /* [n_early] spans from before the run had a row */
-    int n_early;
-    struct cell_place at;        /* what spans belong to now: block -1 outside of blocks */
-    int64_t begun_ns, paused_ns; /* the latter: in pauses that are over */
-    double blocks_begun_s;       /* on the clock of experiment_elapsed */
+    struct run run;                   /* row.id 0 until the arms are loaded */
+    struct machine_ceilings ceilings; /* of this machine; zeros when it was never probed */
+    struct run_totals totals;         /* large */
+    struct err why;                   /* of FLOW_BROKEN and FLOW_ARM */
     bool race_over;
-    int64_t shown_ns;                /* of the last live update */
-    double overhead_sum, overhead_s; /* sampler's cost, weighted by cell seconds */
-    struct err why;
+    struct {                                  /* written by process.c */
+        struct arm *process[EXPERIMENT_ARMS]; /* one per arm; in a control of new processes: A and A again */
+        enum lifetime lifetime;
+        double start_s[EXPERIMENT_ARMS]; /* duration of the last start of each arm */
+        double cell_s[EXPERIMENT_ARMS];  /* and of its last warm-up cell */
+    } pool;
+    struct {                    /* written by store.c and cell.c */
+        struct span_row *early; /* [n_early] spans from before the run had a row */
+        int n_early;
+        struct cell_place at; /* the cell that spans belong to now */
+    } spans;
+    struct {                         /* written by experiment.c */
+        int64_t begun_ns, paused_ns; /* start; sum of finished pauses */
+        double blocks_begun_s;       /* on the clock of experiment_elapsed */
+        int64_t shown_ns;            /* last update of the running cell in the state */
+    } clock;
+    struct {
+        double sampler_sum, seconds; /* cost of the sampler, weighted by cell seconds */
+    } cost;
 };
 
 void *experiment_thread(void *arg); /* the experiment; for pthread_create */
 
 /* How a step ended. */
 enum flow {
-    FLOW_ON,
-    FLOW_DISCARDED, /* this block does not count */
-    FLOW_PAUSED,    /* there was a pause, now over: what it cut does not count */
-    FLOW_STOPPED,   /* somebody asked */
+    FLOW_CONTINUE,
+    FLOW_DISCARDED, /* the block was disturbed and does not count */
+    FLOW_PAUSED,    /* there was a pause; a block that it interrupted does not count */
+    FLOW_STOPPED,   /* a stop was requested */
     FLOW_ARM,       /* an arm failed: state.arm[].failed */
-    FLOW_INVALID,   /* cannot be compared: state.reason */
-    FLOW_BROKEN     /* the workbench itself: x->why */
+    FLOW_INVALID,   /* the arms cannot be compared: state.reason */
+    FLOW_BROKEN     /* the program itself failed: x->why */
 };
 
-/* The thread is the only writer of the state: it reads it freely, and writes between these two. */
+/* The state is changed between these two calls: the first takes the lock, the second wakes waiting threads.
+ */
 struct experiment_state *state_edit(struct experiment *x);
 void state_done(struct experiment *x);
-void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ...)
+/* Adds an event to the state, the database and the log. */
+void experiment_log_event(struct experiment *x, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Spans of an arm, of the block that runs, into the database: at once, or with the run's row. What cannot be
- * stored is not told, and that is all: it is no reason to lose the measurement. */
+/* Stores spans of an arm: at once, or with the run's row if it has none yet. Errors are ignored: a span that
+ * cannot be stored is no reason to lose the measurement. */
 void experiment_spans(struct experiment *x, int arm, struct span_row *rows, int n);
-/* Those that had to wait. */
-void experiment_spans_early(struct experiment *x);
+void experiment_spans_early(struct experiment *x); /* those that waited for the row */
 
-/* Between two cells: waits while somebody wants a pause. FLOW_ON: nobody did; FLOW_PAUSED or FLOW_STOPPED. */
-enum flow experiment_rest(struct experiment *x);
-/* Of arm_open and what an arm is asked: keeps the screen alive, and ends the wait when somebody asks to stop.
- */
+/* Between two cells: waits while a pause is requested. FLOW_CONTINUE: there was none. */
+enum flow experiment_wait_while_paused(struct experiment *x);
+/* The callback of arms: updates the state, and cancels the request when a stop is requested. */
 bool experiment_event(void *ctx, const json_t *event);
-/* One of each arm; sets x->fresh to what memory allows. */
+/* Starts one process per arm and sets the lifetime to what memory allows. */
 enum flow processes_load(struct experiment *x);
-/* Sets x->fresh to what the spec asks and loading costs, after warm-up. */
+/* After warm-up: sets the lifetime by the specification and the cost of starting. */
 void processes_plan(struct experiment *x);
-/* The arm's process runs after it; FLOW_ARM: x->why says why not, and the caller decides what that means. */
+/* Makes sure that the arm's process runs. FLOW_ARM: x->why says why it does not. */
 enum flow process_start(struct experiment *x, int process, int arm);
-/* The same, and it has run once, untimed. */
+/* The same, and lets it run the workload once, untimed. */
 enum flow process_prepare(struct experiment *x, int process, int arm);
 void processes_end(struct experiment *x);
-enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why);
-/* One warm-up cell; its length, and its value of the compared metric. */
+/* Records the failure of an arm. FLOW_ARM, or FLOW_STOPPED when it was cancelled. */
+enum flow arm_fail(struct experiment *x, int arm, const struct err *why);
+/* One warm-up cell: its duration and its value of the compared metric. */
 enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value);
 enum flow block_run(struct experiment *x, enum cell_phase phase);
-double experiment_elapsed(const struct experiment *x);
-/* Quality of every challenger that has none yet, where the spec asks for it. Closes the arms. */
+double experiment_elapsed(const struct experiment *x); /* seconds without pauses */
+/* Measures quality for every challenger that has none yet, if the specification asks for it. Ends the arms'
+ * processes. */
 enum flow quality_run(struct experiment *x);
-/* True when the cell is one of quality: it is in the state then. */
+/* Reads a stored cell of quality into the state. False: the cell is none. */
 bool quality_rebuild(struct experiment_state *s, const struct cell_row *c);
 
 #endif

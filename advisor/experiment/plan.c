@@ -1,5 +1,5 @@
-/* advisor/experiment/plan.c - what is decided before anything is measured: the spec with its defaults, the
- * order of the cells in every block, and the number of blocks. */
+/* advisor/experiment/plan.c - decisions before anything is measured: the specification with its defaults, the
+ * order of cells in every block, and the expected number of blocks. */
 #include "advisor/experiment/parts.h"
 
 #include <inttypes.h>
@@ -59,7 +59,7 @@ const struct metric *experiment_default_metric(const struct workload *w)
                                     : METRIC_PREFILL_RATE];
 }
 
-/* Settings that mean something to the workload, and arms that train on the same rows. */
+/* ERR_USAGE for settings without a meaning for the workload, and for arms that train on different rows. */
 static enum err_code arms_check(const struct experiment_spec *s, struct err *why)
 {
     const int64_t first = config_int(&s->config[0], KNOB_TRAIN_BATCH) *
@@ -84,7 +84,7 @@ static enum err_code arms_check(const struct experiment_spec *s, struct err *why
 
 enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
 {
-    char whole[PATH_MAX]; /* a run is resumed and replayed from other folders */
+    char whole[PATH_MAX]; /* absolute: a run may be resumed or replayed from another folder */
     if (*s->model && realpath(s->model, whole) && strlen(whole) < sizeof(s->model))
         memcpy(s->model, whole, strlen(whole) + 1);
     if (!s->metric) s->metric = experiment_default_metric(&s->workload);
@@ -119,7 +119,7 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
     return ERR_OK;
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014): one well-mixed word per counter value. */
+/* splitmix64 (Steele, Lea, Flood 2014): a random number for each value of a counter. */
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -156,7 +156,7 @@ double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS
 int arms_live(const struct experiment_state *s, enum cell_phase phase, int arm[EXPERIMENT_ARMS])
 {
     int n = 0;
-    if (phase == CELL_CONTROL) { /* A, in both places */
+    if (phase == CELL_CONTROL) { /* A at both places */
         arm[n++] = 0;
         arm[n++] = 0;
         return n;
@@ -179,7 +179,7 @@ int control_wanted(const struct experiment_state *s)
 {
     const int n = s->spec.control_blocks;
     if (n < 2 || s->control_blocks < n) return MAX(n, 0);
-    /* One look in twenty excludes 0 by chance. A real bias survives as many blocks again; chance does not. */
+    /* One control in twenty excludes 0 by chance. A real bias is still there after twice the blocks. */
     const struct interval first = stats_t_interval(s->control_d, n, 0.95);
     return first.lower > 0 || first.upper < 0 ? MIN(2 * n, EXPERIMENT_BLOCKS) : n;
 }
@@ -242,7 +242,7 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     json_put_num(o, "kld_margin", s->kld_margin);
     json_put_str(o, "gate", *s->gate ? s->gate : NULL);
     snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
-    json_put_str(o, "seed", seed); /* text: JSON readers lose the low bits of 64 */
+    json_put_str(o, "seed", seed); /* as text: many JSON readers lose the low bits of 64-bit integers */
     return o;
 }
 
@@ -273,7 +273,8 @@ enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t 
     s->max_blocks = (int)json_get_int(object, "max_blocks", 0);
     s->control_blocks = (int)json_get_int(object, "control_blocks", 0);
     s->warmup_cells = (int)json_get_int(object, "warmup_cells", 0);
-    s->processes = processes_parse(json_get_str(object, "processes", "kept")); /* as runs once were */
+    s->processes = processes_parse(
+        json_get_str(object, "processes", "kept")); /* the default when old runs were made */
     s->race = json_get_bool(object, "race", false);
     snprintf(s->quality_file, sizeof(s->quality_file), "%s", json_get_str(object, "quality_file", ""));
     s->quality_ctx = (int)json_get_int(object, "quality_ctx", 0);

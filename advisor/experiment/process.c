@@ -1,9 +1,9 @@
 /* advisor/experiment/process.c - the processes that the arms run in.
  *
- * Where a process happens to lie in memory makes it a few percent faster or slower than its twin, for as long
- * as it lives: a comparison of two processes that live for the whole run measures that, too, and more blocks
- * only make it surer of it. So every block gets new ones where loading costs no more than measuring
- * (docs/statistics.md has the figures). */
+ * The placement of a process in memory makes it up to a few percent faster or slower than another process of
+ * the same config, for as long as it lives. A comparison of two processes that live for the whole run would
+ * include that difference, whatever the number of blocks. So each block starts new processes, unless loading
+ * takes longer than measuring (docs/statistics.md, "New processes in every block"). */
 #include "advisor/experiment/parts.h"
 #include "engine/quant/quant.h"
 
@@ -32,8 +32,8 @@ bool experiment_event(void *ctx, const json_t *event)
     struct experiment *x = ctx;
     const int64_t now = clock_ns();
     /* The screen redraws at most ten times a second; the lock is not taken more often than that. */
-    if (event ? now - x->shown_ns >= 50000000 : now - x->shown_ns >= 100000000) {
-        x->shown_ns = now;
+    if (event ? now - x->clock.shown_ns >= 50000000 : now - x->clock.shown_ns >= 100000000) {
+        x->clock.shown_ns = now;
         struct experiment_state *s = state_edit(x);
         s->elapsed_s = experiment_elapsed(x);
         if (event && !strcmp(json_get_str(event, "event", ""), "progress")) {
@@ -53,9 +53,9 @@ void processes_end(struct experiment *x)
 {
     bool any = false;
     for (int i = 0; i < EXPERIMENT_ARMS; i++) {
-        any = any || x->process[i];
-        arm_close(x->process[i]);
-        x->process[i] = NULL;
+        any = any || x->pool.process[i];
+        arm_close(x->pool.process[i]);
+        x->pool.process[i] = NULL;
     }
     if (!any) return;
     struct experiment_state *s = state_edit(x);
@@ -63,7 +63,7 @@ void processes_end(struct experiment *x)
     state_done(x);
 }
 
-enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why)
+enum flow arm_fail(struct experiment *x, int arm, const struct err *why)
 {
     if (why->code == ERR_CANCELLED) return FLOW_STOPPED;
     struct experiment_state *s = state_edit(x);
@@ -72,9 +72,9 @@ enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why)
     s->arm[arm].code = why->code;
     snprintf(s->arm[arm].error, sizeof(s->arm[arm].error), "%s", why->message);
     state_done(x);
-    experiment_tell(x, "arm", "arm %c failed: %s", 'A' + arm, why->message);
-    arm_close(x->process[arm]);
-    x->process[arm] = NULL;
+    experiment_log_event(x, "arm", "arm %c failed: %s", 'A' + arm, why->message);
+    arm_close(x->pool.process[arm]);
+    x->pool.process[arm] = NULL;
     return FLOW_ARM;
 }
 
@@ -84,7 +84,7 @@ static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
     return (struct arm_spec){
         .model = s->model,
         .config = &s->config[arm],
-        /* a context named in the line is part of what is compared: 0 leaves it to the config */
+        /* 0: the context is set in the config line, as part of what is compared */
         .ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload),
         .sequences = workload_sequences(&s->workload),
         .train = s->workload.train > 0,
@@ -95,8 +95,8 @@ static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
 
 enum flow process_start(struct experiment *x, int process, int arm)
 {
-    if (x->fresh == FRESH_CELL) processes_end(x);
-    if (x->process[process]) return FLOW_ON;
+    if (x->pool.lifetime == LIFETIME_CELL) processes_end(x);
+    if (x->pool.process[process]) return FLOW_CONTINUE;
     struct experiment_state *s = state_edit(x);
     s->running_arm = arm;
     s->cell_done = s->cell_of = 0;
@@ -107,32 +107,33 @@ enum flow process_start(struct experiment *x, int process, int arm)
     struct err why = { 0 };
     struct span_row spans[1 + SPANS_MOST];
     const struct moment begun = moment_now();
-    const enum err_code rc = arm_open(&x->process[process], &spec, experiment_event, x, &why);
+    const enum err_code rc = arm_open(&x->pool.process[process], &spec, experiment_event, x, &why);
     spans[0] = span_until_now("load", begun, rc ? why.message : NULL);
-    const json_t *description = rc ? NULL : arm_description(x->process[process]);
+    const json_t *description = rc ? NULL : arm_description(x->pool.process[process]);
     experiment_spans(x, arm, spans, spans_read(spans, 1, COUNT_OF(spans), description, begun));
     if (rc) {
         x->why = why;
-        return why.code == ERR_CANCELLED ? FLOW_STOPPED : FLOW_ARM; /* the caller decides what it means */
+        return why.code == ERR_CANCELLED ? FLOW_STOPPED
+                                         : FLOW_ARM; /* the caller decides how to handle the failure */
     }
-    x->start_s[arm] = (double)(spans[0].ended_ns - spans[0].begun_ns) * 1e-9;
+    x->pool.start_s[arm] = (double)(spans[0].ended_ns - spans[0].begun_ns) * 1e-9;
     const char *sha256 = json_get_str(description, "sha256", "");
     const bool same = !*s->arm[arm].sha256 || !strcmp(s->arm[arm].sha256, sha256);
     s = state_edit(x);
     if (!same)
         snprintf(s->reason, sizeof(s->reason),
-                 "the model of arm %c is not the one the run began with: %.8s, was %.8s", 'A' + arm, sha256,
-                 s->arm[arm].sha256);
+                 "the model file of arm %c has changed since the run began: its hash is %.8s, it was %.8s",
+                 'A' + arm, sha256, s->arm[arm].sha256);
     s->arm[arm].ready = true;
     arm_describe(&s->arm[arm], description);
     s->random_weights = s->random_weights || json_get_bool(description, "random_weights", false);
     state_done(x);
-    return same ? FLOW_ON : FLOW_INVALID;
+    return same ? FLOW_CONTINUE : FLOW_INVALID;
 }
 
 /* ---------------------------------------------------------------- all of them */
 
-/* Bytes a new process could have now. -1 unknown. */
+/* Bytes of memory that a new process could have now; -1 unknown. */
 static int64_t arms_memory_available(const struct experiment *x)
 {
     double row[METRIC_SENSOR_COUNT];
@@ -146,7 +147,7 @@ static int64_t arms_memory_available(const struct experiment *x)
     return bytes;
 }
 
-/* What an arm will need, before any worker exists. False when the file cannot be planned from here. */
+/* Computes the memory plan of an arm before its process starts. False when that is impossible. */
 static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, int arm)
 {
     const char *path = config_text(&s->config[arm], KNOB_MODEL);
@@ -160,7 +161,7 @@ static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, i
     return ok;
 }
 
-/* On the device of an arm: what all that run there need at once. */
+/* Whether the device of an arm has room for all arms that run on it. */
 static bool device_holds(const struct experiment_spec *s, const struct memory_plan plan[EXPERIMENT_ARMS],
                          int arm)
 {
@@ -168,7 +169,7 @@ static bool device_holds(const struct experiment_spec *s, const struct memory_pl
     double sum = 0;
     for (int i = 0; i < s->arms; i++)
         if (!strcmp(config_text(&s->config[i], KNOB_DEVICE), device)) sum += (double)plan[i].device;
-    if (!arm) sum = fmax(sum, 2 * (double)plan[0].device); /* the control */
+    if (!arm) sum = fmax(sum, 2 * (double)plan[0].device); /* the control runs A twice */
     return plan[arm].device_room < 0 || sum <= (double)plan[arm].device_room;
 }
 
@@ -179,7 +180,7 @@ static bool arms_fit_together(const struct experiment *x)
     struct memory_plan plan[EXPERIMENT_ARMS];
     double sum = 0;
     for (int i = 0; i < s->arms; i++) {
-        if (!arm_plan(&plan[i], s, i)) return true; /* unknown: try; ERR_FIT will tell */
+        if (!arm_plan(&plan[i], s, i)) return true; /* unknown: try it; ERR_FIT shows when it does not fit */
         sum += (double)plan[i].host;
     }
     for (int i = 0; i < s->arms; i++)
@@ -189,22 +190,27 @@ static bool arms_fit_together(const struct experiment *x)
 
 enum flow processes_load(struct experiment *x)
 {
-    x->fresh = arms_fit_together(x) ? FRESH_RUN : FRESH_CELL;
-    if (x->fresh == FRESH_CELL)
-        experiment_tell(x, "plan", "memory holds one arm at a time: each cell loads its arm anew, untimed");
-    enum flow worst = FLOW_ON;
+    x->pool.lifetime = arms_fit_together(x) ? LIFETIME_RUN : LIFETIME_CELL;
+    if (x->pool.lifetime == LIFETIME_CELL)
+        experiment_log_event(
+            x, "plan",
+            "memory is too small for all arms at once: each cell loads its arm again; loading is not timed");
+    enum flow worst = FLOW_CONTINUE;
     for (int i = 0; i < x->state.spec.arms; i++) {
-        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
+        if (experiment_wait_while_paused(x) == FLOW_STOPPED) return FLOW_STOPPED;
         enum flow f = process_start(x, i, i);
-        const bool crowded = x->why.code == ERR_FIT || x->why.code == ERR_NOMEM; /* a device says so late */
-        if (f == FLOW_ARM && crowded && i && x->fresh != FRESH_CELL && !x->state.arm[0].failed) {
-            x->fresh = FRESH_CELL; /* perhaps it fits alone */
+        const bool crowded = x->why.code == ERR_FIT ||
+                             x->why.code == ERR_NOMEM; /* devices report it only when loading */
+        if (f == FLOW_ARM && crowded && i && x->pool.lifetime != LIFETIME_CELL && !x->state.arm[0].failed) {
+            x->pool.lifetime = LIFETIME_CELL; /* try one process at a time */
             f = process_start(x, i, i);
-            if (f == FLOW_ON)
-                experiment_tell(x, "plan", "arm %c fits only alone: each cell loads its arm anew, untimed",
-                                'A' + i);
+            if (f == FLOW_CONTINUE)
+                experiment_log_event(
+                    x, "plan",
+                    "arm %c does not fit in memory beside the others: each cell loads its arm again; loading is not timed",
+                    'A' + i);
         }
-        if (f == FLOW_ARM) f = arm_gave_up(x, i, &x->why);
+        if (f == FLOW_ARM) f = arm_fail(x, i, &x->why);
         if (f == FLOW_STOPPED || f == FLOW_INVALID) return f;
         if (f == FLOW_ARM) worst = f;
     }
@@ -215,55 +221,57 @@ void processes_plan(struct experiment *x)
 {
     const struct experiment_state *s = &x->state;
     double start_s = 0, cells_s = 0;
-    if (x->fresh == FRESH_CELL) return;
+    if (x->pool.lifetime == LIFETIME_CELL) return;
     for (int i = 0; i < s->spec.arms; i++) {
         if (s->arm[i].failed) continue;
-        start_s += x->start_s[i];
-        cells_s += 2 * fmax(x->cell_s[i], CELL_LEAST_S);
+        start_s += x->pool.start_s[i];
+        cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
     }
     const bool cheap = start_s <= cells_s;
-    x->fresh = s->spec.processes == PROCESSES_KEPT || (s->spec.processes == PROCESSES_AUTO && !cheap)
-                   ? FRESH_RUN
-                   : FRESH_BLOCK;
-    if (x->fresh == FRESH_BLOCK)
-        experiment_tell(x, "plan",
-                        "every block in new processes: where their memory lies is noise, not effect");
+    x->pool.lifetime = s->spec.processes == PROCESSES_KEPT || (s->spec.processes == PROCESSES_AUTO && !cheap)
+                           ? LIFETIME_RUN
+                           : LIFETIME_BLOCK;
+    if (x->pool.lifetime == LIFETIME_BLOCK)
+        experiment_log_event(
+            x, "plan", "each block starts new processes, so that memory placement averages out over blocks");
     else if (s->spec.processes == PROCESSES_KEPT)
-        experiment_tell(x, "plan",
-                        "processes are kept, as asked: where their memory lies counts as the arms'");
+        experiment_log_event(
+            x, "plan",
+            "processes are kept for the whole run, as requested: the effect includes their memory placement");
     else
-        experiment_tell(x, "plan",
-                        "processes are kept: starting them takes %.1f s, a block's cells %.1f s; where their "
-                        "memory lies counts as the arms' (quantize to a file first, or --processes new)",
-                        start_s, cells_s);
+        experiment_log_event(
+            x, "plan",
+            "processes are kept for the whole run: starting them takes %.1f s, a block's cells %.1f s; the "
+            "effect includes memory placement (see --processes)",
+            start_s, cells_s);
 }
 
-/* A new process reads its weights and touches its memory once before it is timed, in all arms alike. */
+/* Runs the workload once, untimed, so that a new process has read its weights and touched its memory. */
 static enum flow settle(struct experiment *x, int process, int arm)
 {
     struct workload w = x->state.spec.workload;
     char line[576];
     json_t *answer = NULL;
     struct err why = { 0 };
-    if (*w.eval_file) return FLOW_ON; /* its figure is no time */
-    w.depth = 0;                      /* the cell fills the cache before its clock starts, anyway */
+    if (*w.eval_file) return FLOW_CONTINUE; /* the result does not depend on time */
+    w.depth = 0;                            /* a timed cell fills the cache before its clock starts */
     w.gen = MIN(w.gen, 8);
     w.train = MIN(w.train, 1);
     workload_line(&w, line, sizeof(line));
     const struct moment begun = moment_now();
-    const enum err_code rc = arm_cell(x->process[process], line, x->state.spec.seed, &answer,
+    const enum err_code rc = arm_cell(x->pool.process[process], line, x->state.spec.seed, &answer,
                                       experiment_event, x, &why);
     struct span_row span = span_until_now("settle", begun, rc ? why.message : NULL);
     experiment_spans(x, arm, &span, 1);
-    if (rc) return arm_gave_up(x, arm, &why);
+    if (rc) return arm_fail(x, arm, &why);
     json_decref(answer);
-    return FLOW_ON;
+    return FLOW_CONTINUE;
 }
 
 enum flow process_prepare(struct experiment *x, int process, int arm)
 {
-    const bool kept = x->fresh != FRESH_CELL && x->process[process];
+    const bool kept = x->pool.lifetime != LIFETIME_CELL && x->pool.process[process];
     enum flow f = process_start(x, process, arm);
-    if (f == FLOW_ARM) return arm_gave_up(x, arm, &x->why);
+    if (f == FLOW_ARM) return arm_fail(x, arm, &x->why);
     return f || kept ? f : settle(x, process, arm);
 }

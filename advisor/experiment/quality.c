@@ -1,11 +1,11 @@
-/* quality.c - see experiment.h. */
+/* advisor/experiment/quality.c - how far a challenger's predictions are from A's (experiment.h). */
 #include "advisor/experiment/experiment.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* mean +- t * se with as many degrees of freedom as there are windows beyond one. */
+/* mean +- t * se, with (windows - 1) degrees of freedom. */
 static struct interval around(double mean, double se, int64_t windows)
 {
     const double half = windows > 1 ? stats_t_quantile(0.975, (double)(windows - 1)) * se : NAN;

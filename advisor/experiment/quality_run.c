@@ -1,7 +1,6 @@
-/* advisor/experiment/quality_run.c - quality measured inside the experiment: once for each challenger, after
- * the blocks, because its figures are the same every time. The arms' processes end first: what is measured
- * here is not their speed, and their memory may be needed. Stored as a cell outside of blocks, so that a
- * resumed run does not measure it again and `show` finds it. */
+/* advisor/experiment/quality_run.c - measures quality once per challenger, after the blocks, because the
+ * figures are the same every time. The arms' processes end first, since their memory may be needed. The
+ * result is stored as a cell outside of blocks, so a resumed run does not measure it again. */
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
@@ -51,8 +50,8 @@ static enum err_code quality_store(struct experiment *x, int arm, struct measure
     return rc;
 }
 
-/* A reference that does not fit or a text that is too short is a result: quality stays unknown, and says why.
- */
+/* Measures and stores the quality of one arm. When the reference does not fit or the text is too short,
+ * quality stays unknown with that reason, and the run goes on. */
 static enum flow one_arm(struct experiment *x, int arm)
 {
     struct quality q;
@@ -71,25 +70,25 @@ static enum flow one_arm(struct experiment *x, int arm)
     s->comparison[arm].quality = q;
     state_done(x);
     if (rc)
-        experiment_tell(x, PHASE, "quality of arm %c is unknown: %s", 'A' + arm, why.message);
+        experiment_log_event(x, PHASE, "quality of arm %c is unknown: %s", 'A' + arm, why.message);
     else
-        experiment_tell(x, PHASE, "quality of arm %c: KLD %.3g nats over %lld windows of %s", 'A' + arm,
-                        q.kld.estimate, (long long)q.figures.candidate.chunks, q.text);
-    return quality_store(x, arm, &c) ? FLOW_BROKEN : FLOW_ON;
+        experiment_log_event(x, PHASE, "quality of arm %c: KLD %.3g nats over %lld windows of %s", 'A' + arm,
+                             q.kld.estimate, (long long)q.figures.candidate.chunks, q.text);
+    return quality_store(x, arm, &c) ? FLOW_BROKEN : FLOW_CONTINUE;
 }
 
 enum flow quality_run(struct experiment *x)
 {
-    if (!*x->state.spec.quality_file || x->state.arm[0].failed) return FLOW_ON;
+    if (!*x->state.spec.quality_file || x->state.arm[0].failed) return FLOW_CONTINUE;
     struct experiment_state *s = state_edit(x);
     s->phase = PHASE_QUALITY;
     s->block = s->slot = -1;
     state_done(x);
     processes_end(x);
-    enum flow f = FLOW_ON;
-    for (int k = 1; k < s->spec.arms && f == FLOW_ON; k++) {
+    enum flow f = FLOW_CONTINUE;
+    for (int k = 1; k < s->spec.arms && f == FLOW_CONTINUE; k++) {
         const struct comparison *c = &x->state.comparison[k];
-        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
+        if (experiment_wait_while_paused(x) == FLOW_STOPPED) return FLOW_STOPPED;
         if (!x->state.arm[k].failed && !c->dropped && !c->quality.known) f = one_arm(x, k);
     }
     return f;

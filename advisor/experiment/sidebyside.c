@@ -1,5 +1,5 @@
-/* advisor/experiment/sidebyside.c - two workers, two threads that wait for them, and one machine that they
- * take turns at. */
+/* advisor/experiment/sidebyside.c - two workers that take turns, and a thread for each that waits for its
+ * answers. */
 #include "advisor/experiment/experiment.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct writer {
 };
 
 struct sidebyside {
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t changed;
     struct sidebyside_state state;
     int begin[SIDEBYSIDE_ARMS][SIDEBYSIDE_TOKENS]; /* byte of the text at which each token begins */
@@ -50,7 +50,7 @@ static int tokens_within(const struct sidebyside_arm *a, const int *begin, int b
     return n;
 }
 
-/* One that came to the end of its text said something else than the other, which goes on. */
+/* If one text has ended and the other goes on, they differ at the end of the shorter one. */
 static bool goes_beyond(const struct sidebyside_arm *ended, const struct sidebyside_arm *other)
 {
     return ended->ended && !strcmp(ended->ended, END_OF_TEXT) && other->text_bytes > ended->text_bytes;
@@ -64,14 +64,14 @@ void sidebyside_compare(struct sidebyside_state *s, int begin[SIDEBYSIDE_ARMS][S
     while (same < most && a->text[same] == b->text[same]) same++;
     s->differ = same < most || goes_beyond(a, b) || goes_beyond(b, a);
     s->same_tokens = tokens_within(a, begin[0], same);
-    /* The mark stands at the beginning of the token that differs, not inside of it. */
+    /* the difference is reported at the start of the token that differs */
     const int at = s->same_tokens < a->tokens ? begin[0][s->same_tokens] : a->text_bytes;
     s->same_bytes = MIN(at, same);
 }
 
 /* ---------------------------------------------------------------- turns */
 
-/* Under the lock: wait until the machine is free and it is not the other's turn. False: stop. */
+/* Under the lock: waits until it is this arm's turn. False: stop. */
 static bool machine_take(struct sidebyside *s, int arm)
 {
     const int other = 1 - arm;
@@ -92,7 +92,7 @@ static void machine_give(struct sidebyside *s, int arm)
     pthread_cond_broadcast(&s->changed);
 }
 
-/* ---------------------------------------------------------------- what the workers say */
+/* ---------------------------------------------------------------- events of the workers */
 
 /* False when the text has no room for it. */
 static bool take_token(struct sidebyside *s, int arm, const json_t *event)
@@ -100,7 +100,8 @@ static bool take_token(struct sidebyside *s, int arm, const json_t *event)
     struct sidebyside_arm *a = &s->state.arm[arm];
     const char *text = json_get_str(event, "text", "");
     const int bytes = (int)strlen(text);
-    const bool counts = !json_is_null(json_object_get(event, "token")); /* else the rest of a character */
+    const bool counts = !json_is_null(
+        json_object_get(event, "token")); /* otherwise these are the last bytes of a character */
     if (a->text_bytes + bytes >= SIDEBYSIDE_TEXT || (counts && a->tokens == SIDEBYSIDE_TOKENS)) {
         a->ended = "room";
         return false;
@@ -157,13 +158,13 @@ static enum err_code arm_loads(struct writer *w, struct arm **out, struct err *w
     const struct arm_spec spec = {
         .model = s->state.model,
         .config = config,
-        /* a token is a byte at least; a context that the line names is part of what is shown */
+        /* a token has at least one byte; 0: the config line sets the context */
         .ctx = config_int(config, KNOB_CTX) ? 0 : (int)strlen(s->state.prompt) + s->state.limit + 8,
         .sequences = 1,
         .program = s->program,
         .log = &s->log,
     };
-    pthread_mutex_lock(&s->lock); /* one after the other: loading, too, wants the whole machine */
+    pthread_mutex_lock(&s->lock); /* one loads after the other: loading uses the whole machine */
     const bool on = machine_take(s, w->arm);
     pthread_mutex_unlock(&s->lock);
     const int64_t begun = clock_ns();
@@ -178,7 +179,7 @@ static enum err_code arm_loads(struct writer *w, struct arm **out, struct err *w
     }
     s->loaded++;
     machine_give(s, w->arm);
-    /* A begins, whichever thread is the first */
+    /* A begins, whichever thread is ready first */
     for (int i = 0; s->loaded == SIDEBYSIDE_ARMS && i < SIDEBYSIDE_ARMS; i++)
         s->wants[i] = s->state.arm[i].phase == SIDEBYSIDE_WAITING;
     while (s->loaded < SIDEBYSIDE_ARMS && !atomic_load(&s->stop)) pthread_cond_wait(&s->changed, &s->lock);
@@ -203,7 +204,7 @@ static void *writer_thread(void *arg)
         a->ended = !strcmp(stop, "eos") ? END_OF_TEXT : !strcmp(stop, "context") ? "context" : "limit";
     }
     arm_ends(s, w->arm, rc, &why);
-    machine_give(s, w->arm); /* before the process has ended: the other need not wait for that */
+    machine_give(s, w->arm); /* before the process ends, so that the other arm need not wait for it */
     pthread_mutex_unlock(&s->lock);
     json_decref(answer);
     arm_close(arm);
@@ -214,7 +215,7 @@ static void *writer_thread(void *arg)
     return NULL;
 }
 
-/* ---------------------------------------------------------------- the door */
+/* ---------------------------------------------------------------- public functions */
 
 static enum err_code check_spec(const struct sidebyside_spec *spec, struct err *why)
 {

@@ -1,5 +1,5 @@
-/* advisor/experiment/store.c - the ledger of kept cells, how a cell goes into the database, and the way back:
- * a killed run goes on, and history shows a run, from the rows alone. */
+/* advisor/experiment/store.c - totals of kept cells, and rebuilding a run from its rows in the database, to
+ * resume it or to show it. */
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
@@ -9,20 +9,20 @@
 
 const char BLOCK_INTERRUPTED[] = "interrupted", BLOCK_PAUSED[] = "paused";
 
-/* ---------------------------------------------------------------- ledger */
+/* ---------------------------------------------------------------- totals */
 
-void ledger_free(struct ledger *l)
+void totals_free(struct run_totals *l)
 {
     for (int a = 0; a < EXPERIMENT_ARMS; a++)
         for (int p = 0; p < CELL_PHASES_COUNT; p++) free(l->arm[a][p].itl);
 }
 
-static void keep_itl(struct totals *t, const float *itl, int n)
+static void keep_itl(struct phase_totals *t, const float *itl, int n)
 {
     if (t->n_itl + n > t->cap_itl) {
         const int cap = MAX(2 * t->cap_itl, t->n_itl + n);
         float *grown = realloc(t->itl, (size_t)cap * sizeof(*grown));
-        if (!grown) return; /* a percentile over fewer tokens: itl_samples says how many */
+        if (!grown) return; /* the percentile is then over fewer tokens; itl_samples says how many */
         t->itl = grown;
         t->cap_itl = cap;
     }
@@ -30,10 +30,10 @@ static void keep_itl(struct totals *t, const float *itl, int n)
     t->n_itl += n;
 }
 
-void ledger_keep(struct ledger *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
-                 const float *itl, int n_itl)
+void totals_add_cell(struct run_totals *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
+                     const float *itl, int n_itl)
 {
-    struct totals *t = &l->arm[arm][phase];
+    struct phase_totals *t = &l->arm[arm][phase];
     if (!t->cells) t->peak_bytes = NAN;
     t->cells++;
     for (int i = 0; i < CELL_METRICS; i++) {
@@ -55,7 +55,8 @@ static int by_double(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The compared metric decides whether a block counts; another one that is unknown is only unknown. */
+/* Adds the block's effects on all metrics of challenger k. Unknown values are allowed here: only the compared
+ * metric decides whether a block counts. */
 static void keep_effects(struct effects *e, const struct block_values *b, int k)
 {
     double value[BLOCK_CELLS];
@@ -78,8 +79,8 @@ static void intervals_of(const struct effects *e, struct interval to[CELL_METRIC
     }
 }
 
-/* Places 1.. of a kept block into their comparisons; false when the compared metric has no value. */
-static bool keep_comparisons(struct ledger *l, struct experiment_state *s, const struct block_values *b)
+/* Adds a kept block to the comparisons of its challengers. False when the compared metric has no value. */
+static bool keep_comparisons(struct run_totals *l, struct experiment_state *s, const struct block_values *b)
 {
     const int metric = (int)(s->spec.metric - METRICS);
     double value[BLOCK_CELLS], d[EXPERIMENT_ARMS];
@@ -107,27 +108,27 @@ static bool keep_comparisons(struct ledger *l, struct experiment_state *s, const
     return true;
 }
 
-bool ledger_block(struct ledger *l, struct experiment_state *s, const struct block_values *b)
+bool totals_add_block(struct run_totals *l, struct experiment_state *s, const struct block_values *b)
 {
     if (!s->spec.metric || !keep_comparisons(l, s, b)) return false;
     means_keep(l, b);
     for (int i = 0; i < 2 * b->arms; i++)
-        ledger_keep(l, b->arm[b->place[i]], b->phase, b->value[i], b->itl[i], b->n_itl[i]);
+        totals_add_cell(l, b->arm[b->place[i]], b->phase, b->value[i], b->itl[i], b->n_itl[i]);
     return true;
 }
 
-static double geometric_mean(const struct totals *t, enum metric_id id)
+static double geometric_mean(const struct phase_totals *t, enum metric_id id)
 {
     const int i = (int)id - METRIC_SENSOR_COUNT;
     return t->n[i] ? exp(t->log_sum[i] / t->n[i]) : NAN;
 }
 
-static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct experiment_arm *a,
+static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], struct experiment_arm *a,
                           const struct experiment_spec *spec, int repeats)
 {
     int tier = CELL_BLOCK;
     while (tier > CELL_WARMUP && !tiers[tier].cells) tier--;
-    const struct totals *t = &tiers[tier];
+    const struct phase_totals *t = &tiers[tier];
     a->cells = t->cells;
     if (!t->cells) return;
     if (spec->metric) a->rate = geometric_mean(t, (enum metric_id)(spec->metric - METRICS));
@@ -148,7 +149,7 @@ static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct e
     if (peak > 0) a->value[METRIC_PEAK_MEMORY] = peak;
 }
 
-void ledger_summarize(const struct ledger *l, struct experiment_state *s)
+void totals_summarize(const struct run_totals *l, struct experiment_state *s)
 {
     for (int i = 0; i < s->spec.arms; i++) {
         summarize_arm(l->arm[i], &s->arm[i], &s->spec, MAX(1, s->cell_repeats));
@@ -230,7 +231,7 @@ void arm_describe(struct experiment_arm *a, const json_t *d)
     (void)memory_plan_from_json(&a->plan, json_object_get(d, "plan"));
 }
 
-/* ---------------------------------------------------------------- one cell in */
+/* ---------------------------------------------------------------- storing */
 
 json_t *cell_echo(const struct experiment_state *s, const json_t *description)
 {
@@ -246,36 +247,37 @@ void experiment_spans(struct experiment *x, int arm, struct span_row *rows, int 
     for (int i = 0; i < n; i++) {
         rows[i].run_id = x->state.run_id;
         rows[i].arm = arm;
-        rows[i].block = x->at.block;
-        snprintf(rows[i].phase, sizeof(rows[i].phase), "%s", x->at.block < 0 ? "" : CELL_PHASES[x->at.phase]);
+        rows[i].block = x->spans.at.block;
+        snprintf(rows[i].phase, sizeof(rows[i].phase), "%s",
+                 x->spans.at.block < 0 ? "" : CELL_PHASES[x->spans.at.phase]);
     }
     if (x->state.run_id) {
         (void)db_span_insert(x->db, rows, n, &ignored);
         return;
     }
-    struct span_row *more = realloc(x->early, (size_t)(x->n_early + n) * sizeof(*more));
+    struct span_row *more = realloc(x->spans.early, (size_t)(x->spans.n_early + n) * sizeof(*more));
     if (!more) return;
-    x->early = more;
-    memcpy(x->early + x->n_early, rows, (size_t)n * sizeof(*rows));
-    x->n_early += n;
+    x->spans.early = more;
+    memcpy(x->spans.early + x->spans.n_early, rows, (size_t)n * sizeof(*rows));
+    x->spans.n_early += n;
 }
 
 void experiment_spans_early(struct experiment *x)
 {
     struct err ignored;
-    for (int i = 0; i < x->n_early; i++) x->early[i].run_id = x->state.run_id;
-    (void)db_span_insert(x->db, x->early, x->n_early, &ignored);
-    x->n_early = 0;
+    for (int i = 0; i < x->spans.n_early; i++) x->spans.early[i].run_id = x->state.run_id;
+    (void)db_span_insert(x->db, x->spans.early, x->spans.n_early, &ignored);
+    x->spans.n_early = 0;
 }
 
-/* ---------------------------------------------------------------- and out again */
+/* ---------------------------------------------------------------- rebuilding */
 
 struct block_rows {
-    int n; /* cells in a row that belong together */
+    int n; /* consecutive cells of one block */
     bool discarded, interrupted;
 };
 
-/* Cells of one block follow each other (one experiment writes in order); look at those from `i` on. */
+/* The block that begins at cell i: an experiment writes the cells of a block one after the other. */
 static struct block_rows block_at(const struct cell_row *cells, int i, int n)
 {
     struct block_rows b = { 0 };
@@ -289,7 +291,7 @@ static struct block_rows block_at(const struct cell_row *cells, int i, int n)
     return b;
 }
 
-/* A stored cell's figures again. */
+/* The measurements of a stored cell. */
 struct reading {
     double value[METRIC_COUNT];
     float *itl; /* owned: reading_done */
@@ -316,8 +318,8 @@ static void reading_done(struct reading *r, int n)
     for (int i = 0; i < n; i++) free(r[i].itl);
 }
 
-/* Which arms a stored block ran: ascending, with the place of every cell. Two arms of a control are both A,
- * and only the coin knows which was which. False when it was cut short. */
+/* Finds which arms a stored block ran, ascending, and the place of every cell. In a control both arms are A,
+ * so the places come from the seeded order. False when the block is incomplete. */
 static bool block_arms(struct block_values *b, const struct experiment_state *s, const struct cell_row *c,
                        int n)
 {
@@ -341,8 +343,8 @@ static bool block_arms(struct block_values *b, const struct experiment_state *s,
     return n == 2 * b->arms && b->arms >= 2 && b->arm[0] == 0;
 }
 
-/* A whole block of kept cells: its effects and its share in the arms' means. */
-static enum err_code rebuild_block(struct experiment_state *s, struct ledger *l, struct db *d,
+/* Adds a complete block of kept cells to comparisons and totals. */
+static enum err_code rebuild_block(struct experiment_state *s, struct run_totals *l, struct db *d,
                                    const struct cell_row *c, struct block_values *b, struct err *why)
 {
     struct reading r[BLOCK_CELLS] = { 0 };
@@ -354,9 +356,9 @@ static enum err_code rebuild_block(struct experiment_state *s, struct ledger *l,
         b->n_itl[i] = r[i].n_itl;
     }
     if (!rc) {
-        /* A race is run again from its blocks: who was left out, and which arm the confirmation is of. */
+        /* Repeats the decisions of a race: which arms left it, and which arm was confirmed. */
         if (b->phase == CELL_CONFIRM) s->headline = b->arm[1];
-        (void)ledger_block(l, s, b);
+        (void)totals_add_block(l, s, b);
         if (b->phase == CELL_BLOCK && s->spec.race) {
             judge_numbers(s);
             (void)judge_race(s);
@@ -366,7 +368,7 @@ static enum err_code rebuild_block(struct experiment_state *s, struct ledger *l,
     return rc;
 }
 
-static enum err_code rebuild_warmup(struct experiment_state *s, struct ledger *l, struct db *d,
+static enum err_code rebuild_warmup(struct experiment_state *s, struct run_totals *l, struct db *d,
                                     const struct cell_row *c, struct err *why)
 {
     if (c->arm < 0 || c->arm >= EXPERIMENT_ARMS) return ERR_OK;
@@ -384,12 +386,12 @@ static enum err_code rebuild_warmup(struct experiment_state *s, struct ledger *l
     }
     struct reading r = { 0 };
     enum err_code rc = read_cell(d, c->id, &r, why);
-    if (!rc) ledger_keep(l, c->arm, CELL_WARMUP, r.value, r.itl, r.n_itl);
+    if (!rc) totals_add_cell(l, c->arm, CELL_WARMUP, r.value, r.itl, r.n_itl);
     reading_done(&r, 1);
     return rc;
 }
 
-/* Phases of other kinds (a later version's) are CELL_WARMUP: they are no comparison. */
+/* Unknown phases, of a later version, are treated as CELL_WARMUP: they are not compared. */
 static enum cell_phase phase_named(const char *name)
 {
     for (int p = CELL_CONTROL; p < CELL_PHASES_COUNT; p++)
@@ -397,14 +399,14 @@ static enum cell_phase phase_named(const char *name)
     return CELL_WARMUP;
 }
 
-static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l, struct db *d,
+static enum err_code rebuild_cells(struct experiment_state *s, struct run_totals *l, struct db *d,
                                    const struct cell_row *cells, int n, bool discard_open, struct err *why)
 {
     enum err_code rc = ERR_OK;
     for (int i = 0; i < n && !rc;) {
         const struct cell_row *c = &cells[i];
         if (!*l->work_hash) snprintf(l->work_hash, sizeof(l->work_hash), "%s", c->work_hash);
-        if (c->block < 0) { /* outside of blocks, as other kinds of measurement are */
+        if (c->block < 0) { /* outside of blocks: warm-up, canary, quality */
             if (!quality_rebuild(s, c) && !strcmp(c->phase, CELL_PHASES[CELL_WARMUP]))
                 rc = rebuild_warmup(s, l, d, c, why);
             l->cell_seconds += c->seconds;
@@ -415,7 +417,7 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l,
         const enum cell_phase phase = phase_named(c->phase);
         const struct block_rows b = block_at(cells, i, n);
         struct block_values values = { .phase = phase };
-        if (phase == CELL_WARMUP) { /* not of a block */
+        if (phase == CELL_WARMUP) { /* an unknown phase */
             i += b.n;
             continue;
         }
@@ -450,7 +452,7 @@ static void rebuild_event(void *ctx, int64_t unix_ms, const char *kind, const ch
     }
 }
 
-enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct db *d, int64_t run_id,
+enum err_code state_rebuild(struct experiment_state *s, struct run_totals *l, struct db *d, int64_t run_id,
                             bool discard_open, struct err *why)
 {
     struct cell_row *cells = NULL;
@@ -464,12 +466,12 @@ enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct
     judge_control(s);
     judge_numbers(s);
     judge_companions(s);
-    ledger_summarize(l, s);
+    totals_summarize(l, s);
     return ERR_OK;
 }
 
-/* What only the outcome knows: everything else comes from the rows. Failures first, since verdicts stand on
- * them; the run's own words last, as they were told. */
+/* What only the stored outcome knows; everything else comes from the rows. Failures are read before judging,
+ * because verdicts depend on them, and texts afterwards, as they were printed. */
 static void read_failures(struct experiment_state *s, const json_t *outcome)
 {
     for (int i = 0; i < s->spec.arms; i++) {
@@ -516,17 +518,17 @@ static enum err_code load_row(struct experiment_state *out, struct db *d, const 
     json_decref(o);
     if (rc) return err_prefix(why, "run %lld in the database", (long long)row->id);
     state_init(out, &spec);
-    struct ledger *ledger = calloc(1, sizeof(*ledger));
-    if (!ledger) return err_set(why, ERR_NOMEM, "no memory to read a run");
-    rc = store_rebuild(out, ledger, d, row->id, false, why);
-    ledger_free(ledger);
-    free(ledger);
+    struct run_totals *totals = calloc(1, sizeof(*totals));
+    if (!totals) return err_set(why, ERR_NOMEM, "no memory to read a run");
+    rc = state_rebuild(out, totals, d, row->id, false, why);
+    totals_free(totals);
+    free(totals);
     if (rc) return rc;
     snprintf(out->machine_id, sizeof(out->machine_id), "%s", row->machine);
     out->started_ms = row->started_ms;
     out->ended_ms = row->ended_ms;
     out->phase = phase_of(row, out);
-    if (out->phase >= PHASE_DONE) out->paused_since_ms = 0; /* it was stopped in a pause */
+    if (out->phase >= PHASE_DONE) out->paused_since_ms = 0; /* it was stopped during a pause */
     json_t *outcome = NULL;
     if (row->outcome_json && !json_parse(&outcome, row->outcome_json, strlen(row->outcome_json), NULL)) {
         read_failures(out, outcome);

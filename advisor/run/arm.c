@@ -1,4 +1,4 @@
-/* advisor/run/arm.c - one side of a comparison, whatever kind it is. All work is in the kind's table. */
+/* advisor/run/arm.c - arms (run.h). Each call goes to the functions of the arm's kind. */
 #include "advisor/run/run.h"
 
 #include <math.h>
@@ -95,7 +95,7 @@ enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_
     json_t *r = json_object();
     json_put_str(r, "op", "cell");
     json_put_str(r, "workload", workload);
-    json_put_int(r, "seed", (int64_t)seed); /* the same 64 bits on the other side */
+    json_put_int(r, "seed", (int64_t)seed); /* the worker reads the same 64 bits as unsigned */
     return arm_request(a, r, answer, event, ctx, why);
 }
 

@@ -1,7 +1,7 @@
-/* advisor/run/arm_kind.h - what a kind of arm must be able to do. Inside advisor/ only.
+/* advisor/run/arm_kind.h - the functions of a kind of arm. Private to advisor/run/.
  *
- * Adding one (an HTTP endpoint, another engine's binary) is a file with one such table, and a way for
- * arm_open to choose it. */
+ * A new kind (an HTTP endpoint, another engine's binary) is a file with one such table, which arm_open
+ * chooses. */
 #ifndef QDYNO_ADVISOR_ARM_KIND_H
 #define QDYNO_ADVISOR_ARM_KIND_H
 

@@ -1,10 +1,10 @@
 /* advisor/run/arm_worker.c - an arm in a child process: `PROGRAM worker --fd 3`, JSON lines over a
  * socketpair.
  *
- * The child may crash, be killed for memory or talk nonsense at any moment; each of these ends in an error
- * with the child's own last words, never in a hang and never in our own death. Its stdout and stderr go to a
- * pipe that is drained while we wait (a full pipe would stop the child), so nothing it prints can spoil a
- * screen or a JSON document. */
+ * The child may crash, be killed for memory or send garbage at any time. Each of these ends in an error that
+ * quotes the child's last output, never in a hang or in the end of this process. Its stdout and stderr go to
+ * a pipe, which is drained while waiting, because a full pipe would stop the child. So nothing that it prints
+ * can damage the screen or a JSON document. */
 #include "advisor/run/arm_kind.h"
 #include "advisor/run/run.h"
 
@@ -26,20 +26,20 @@ extern char **environ;
 enum {
     TICK_MS = 100,
     CHILD_FD = 3,
-    LINE_LIMIT = 64 << 20,  /* an answer holds a float per token at most: far below */
-    LAST_WORDS = 2048,      /* of stderr, kept */
+    LINE_LIMIT = 64 << 20,  /* bytes; an answer holds at most a number per token, far less */
+    LAST_WORDS = 2048,      /* bytes of the child's output that are kept */
     CLOSE_MS = 2000,        /* from "close" to SIGKILL */
     CANCEL_MS = 5000,       /* from "cancel" to SIGKILL */
-    LAST_WORDS_SHOWN = 200, /* in a message */
+    LAST_WORDS_SHOWN = 200, /* bytes of it in an error message */
 };
 
 struct worker {
     int fd, err_fd; /* -1: closed */
     pid_t pid;      /* 0: reaped */
     int status;     /* of waitpid, once pid is 0 */
-    bool killed;    /* by us */
+    bool killed;    /* by this process */
     int64_t next_id;
-    struct str in; /* received, not yet a line */
+    struct str in; /* received bytes of an incomplete line */
     char words[LAST_WORDS + 1];
     size_t words_len;
     const struct log *log;
@@ -53,7 +53,7 @@ static void fd_close(int *fd)
     *fd = -1;
 }
 
-/* Away from 0..CHILD_FD, so that the dup2 calls in the child cannot overwrite what they still need. */
+/* Moves a descriptor above CHILD_FD, so that the dup2 calls in the child do not overwrite it. */
 static bool fd_lift(int *fd)
 {
     int high = fcntl(*fd, F_DUPFD_CLOEXEC, 10);
@@ -79,7 +79,7 @@ static enum err_code spawn_child(struct worker *w, const char *program, int chil
     posix_spawn_file_actions_adddup2(&files, child_fd, CHILD_FD);
     posix_spawn_file_actions_addclosefrom_np(&files, CHILD_FD + 1);
 
-    /* Its own process group: Ctrl-C is for us to handle; the worker is told to stop, not shot. */
+    /* Its own process group: Ctrl-C reaches only this process, which then asks the worker to stop. */
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
@@ -99,7 +99,7 @@ static enum err_code spawn_child(struct worker *w, const char *program, int chil
     return err_set(why, ERR_INTERNAL, "cannot start the worker '%s': %s", program, strerror(rc));
 }
 
-/* When memory runs out the kernel should take the arm, not the workbench. Best effort. */
+/* Raises the child's OOM score: when memory runs out, the kernel kills the arm first. Errors are ignored. */
 static void prefer_as_oom_victim(pid_t pid)
 {
     char path[64];
@@ -156,7 +156,7 @@ static void drain_words(struct worker *w)
     fd_close(&w->err_fd);
 }
 
-/* The end of what it printed, one line, printable; "" when it said nothing. */
+/* The end of the child's output as one printable line; "" when there was none. */
 static const char *last_words(const struct worker *w, char *buf, size_t size)
 {
     size_t end = w->words_len;
@@ -171,14 +171,14 @@ static const char *last_words(const struct worker *w, char *buf, size_t size)
     return buf;
 }
 
-/* True when the child is reaped, within timeout_ms. */
+/* Waits up to timeout_ms for the child to end. True when it has been reaped. */
 static bool reap(struct worker *w, int timeout_ms)
 {
     const int64_t until = clock_ns() + (int64_t)timeout_ms * 1000000;
     while (w->pid) {
         const pid_t got = waitpid(w->pid, &w->status, WNOHANG);
         if (got == w->pid || (got < 0 && errno != EINTR)) {
-            if (got < 0) w->status = 0; /* someone else reaped it: how it ended is unknown */
+            if (got < 0) w->status = 0; /* another part of the program reaped it: its status is unknown */
             w->pid = 0;
             break;
         }
@@ -198,7 +198,7 @@ static void kill_child(struct worker *w)
     reap(w, 10000);
 }
 
-/* The channel is broken: find out how the child ended and say so. */
+/* The connection is broken: reports how the child ended. */
 static enum err_code died(struct worker *w, struct err *why)
 {
     fd_close(&w->fd);
@@ -225,7 +225,7 @@ static enum err_code send_line(struct worker *w, const json_t *object, struct er
     char *line = json_line(object);
     if (!line) return err_set(why, ERR_NOMEM, "no memory for a request");
     size_t n = strlen(line), at = 0;
-    line[n++] = '\n'; /* over the terminator: from here on it is bytes with a length */
+    line[n++] = '\n'; /* replaces the terminator: the line is sent by its length */
     enum err_code rc = ERR_OK;
     while (at < n && !rc) {
         const ssize_t k = send(w->fd, line + at, n - at, MSG_NOSIGNAL);
@@ -256,16 +256,16 @@ static enum err_code code_of(const char *name)
     return ERR_INTERNAL;
 }
 
-/* One wait for an answer. */
+/* The state of waiting for one answer. */
 struct waiting {
     int64_t id;
     arm_event_fn *event;
     void *ctx;
-    int64_t last_call_ns, cancelled_ns; /* cancelled 0: not */
+    int64_t last_call_ns, cancelled_ns; /* cancelled_ns 0: not cancelled */
     json_t *answer;
 };
 
-/* A request that nobody answers: about the one that runs. */
+/* Sends a message that has no answer: "cancel" or "go", about the running request. */
 static enum err_code send_word(struct worker *w, const char *op, struct err *why)
 {
     json_t *word = json_object();
@@ -276,7 +276,7 @@ static enum err_code send_word(struct worker *w, const char *op, struct err *why
     return rc;
 }
 
-/* The callback, and "cancel" once it says no; to one that asks for its turn, "go". */
+/* Calls the callback. Sends "cancel" when it returns false, and "go" in answer to the event "turn". */
 static enum err_code tell(struct worker *w, struct waiting *q, const json_t *event, struct err *why)
 {
     const bool asks = event && !strcmp(json_get_str(event, "event", ""), "turn");
@@ -301,7 +301,7 @@ static enum err_code take_line(struct worker *w, struct waiting *q, const char *
     }
     enum err_code rc = ERR_OK;
     if (json_get_int(o, "id", -1) != q->id) {
-        /* an answer to a request we gave up on */
+        /* the late answer to a cancelled request */
     } else if (json_object_get(o, "event")) {
         rc = tell(w, q, o, why);
     } else if (json_is_true(json_object_get(o, "ok"))) {
@@ -314,7 +314,7 @@ static enum err_code take_line(struct worker *w, struct waiting *q, const char *
     return rc;
 }
 
-/* Every whole line received so far. */
+/* Handles every complete line received so far. */
 static enum err_code take_lines(struct worker *w, struct waiting *q, struct err *why)
 {
     enum err_code rc = ERR_OK;
@@ -396,7 +396,8 @@ static void worker_close(void *state)
         struct err ignored;
         (void)send_line(w, bye, &ignored);
         json_decref(bye);
-        if (w->fd >= 0) shutdown(w->fd, SHUT_WR); /* end of file says the same to one that missed it */
+        if (w->fd >= 0)
+            shutdown(w->fd, SHUT_WR); /* end of file also makes the worker close, if it missed the request */
     }
     if (!reap(w, CLOSE_MS)) kill_child(w);
     fd_close(&w->fd);

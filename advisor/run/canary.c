@@ -1,4 +1,4 @@
-/* advisor/run/canary.c - see run.h. */
+/* advisor/run/canary.c - the fixed reference workload at the start and end of a run (run.h). */
 #include "advisor/run/run.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ static const double READ_SECONDS = 0.12, OPS_SECONDS = 0.10;
 void canary_measure(struct canary *out)
 {
     const int threads = threadpool_default_threads();
-    /* whatever QDYNO_ISA hides from the kernels */
+    /* independent of QDYNO_ISA, so that canaries stay comparable */
     const struct ceiling *c = ceiling_widest("f32_fma", isa_detect());
     const int64_t start = clock_ns();
     *out = (struct canary){ NAN, NAN, "", NAN };
@@ -37,16 +37,9 @@ enum err_code canary_store(struct db *d, int64_t run_id, enum canary_when when, 
     return db_cell_insert(d, &row, m, COUNT_OF(m), NULL, 0, NULL, 0, why);
 }
 
-enum err_code canary_record(struct db *d, int64_t run_id, enum canary_when when, struct err *why)
-{
-    struct canary c;
-    canary_measure(&c);
-    return canary_store(d, run_id, when, &c, why);
-}
-
 enum metric_id canary_of(enum metric_id metric, int *sign)
 {
-    /* Decoding streams the weights, prefill multiplies with them: docs/history.md. */
+    /* Decoding is limited by reading weights, prefill by arithmetic (docs/history.md). */
     static const struct {
         enum metric_id metric, canary;
         int sign;

@@ -1,4 +1,4 @@
-/* advisor/run/capsule.c - see run.h. */
+/* advisor/run/capsule.c - the reproducibility record of a run, and the differences of two (run.h). */
 #include "advisor/run/run.h"
 
 #include <glob.h>
@@ -14,17 +14,18 @@ static const char *const GROUPS[] = { "machine", "kernel",      "governor", "mic
 
 static json_t *machine_group(const struct machine *m)
 {
-    /* what another group says, and what is different at every look */
+    /* members that other groups contain, and memory, which changes all the time */
     static const char *const ELSEWHERE[] = { "schema", "kernel", "governor", "memory_available_bytes" };
     json_t *o = machine_to_json(m);
     char isa[256];
     for (size_t i = 0; i < COUNT_OF(ELSEWHERE); i++) json_object_del(o, ELSEWHERE[i]);
-    json_put_str(o, "isa", isa_names(m->isa, isa, sizeof isa)); /* one thing, not a list of places */
+    json_put_str(o, "isa",
+                 isa_names(m->isa, isa, sizeof isa)); /* as one text, so that a difference is a single line */
     return o;
 }
 
-/* The file behind libopenblas.so.0, whose name says its version. It is not loaded to be asked: that would
- * start its threads. */
+/* The file behind libopenblas.so.0, whose name contains the version. The library is not loaded for that,
+ * because it would start its threads. */
 static void openblas_file(char *buf, size_t size)
 {
     static const char *const PLACES[] = { "/usr/local/lib/libopenblas.so.0", "/usr/lib/*/libopenblas.so.0",
@@ -73,7 +74,7 @@ static json_t *program_group(const char *program)
     return o;
 }
 
-/* Not set is a state of its own, and not unknown: "". */
+/* Variables that are not set are "": that is known, while null would mean unknown. */
 static json_t *environment_group(void)
 {
     static const char *const NAMES[] = {
@@ -96,7 +97,7 @@ static void put_text(json_t *o, const char *key, const char *text)
 
 static json_t *model_of(const struct capsule_arm *a)
 {
-    char whole[PATH_MAX]; /* what it was called from one folder says nothing in another */
+    char whole[PATH_MAX]; /* absolute: a relative path means nothing in another folder */
     json_t *o = json_object();
     put_text(o, "name", a->model_name);
     put_text(o, "path", realpath(a->model_path, whole) ? whole : a->model_path);
@@ -108,7 +109,7 @@ static json_t *config_of(const struct capsule_arm *a)
 {
     json_t *o = a->resolved ? config_to_json(a->resolved) : json_object(), *out = json_object();
     json_put_str(out, "line", a->line);
-    json_object_del(o, KNOBS[KNOB_MODEL].key); /* the group `model` says it better */
+    json_object_del(o, KNOBS[KNOB_MODEL].key); /* the group `model` contains it */
     json_object_update(out, o);
     json_decref(o);
     return out;
@@ -170,7 +171,8 @@ static void append_key(char *to, size_t size, const char *prefix, const char *ke
     snprintf(to, size, "%.150s%s%.80s", prefix, *prefix ? "." : "", key);
 }
 
-/* Every leaf below `value` into `flat`, "A.threads": members by name, array items by letter. */
+/* Adds every leaf below `value` to `flat`, with keys like "A.threads": members by name, array items by
+ * letter. */
 static void flatten(json_t *flat, const char *prefix, const json_t *value)
 {
     char key[256];
@@ -229,7 +231,7 @@ static void diff_group(json_t *diff, const char *group, const json_t *before, co
     json_decref(b);
 }
 
-/* The arm with that line; the last one if there is none, so that a difference shows. */
+/* The arm with that config line; if there is none, the last one, so that the difference shows. */
 static const json_t *arm_of(const json_t *capsule, const char *group, const char *line)
 {
     const json_t *list = json_object_get(capsule, "config");

@@ -1,4 +1,4 @@
-/* advisor/run/cell.c - see run.h. */
+/* advisor/run/cell.c - one timed cell: its repeats, its values, its rows in the database (run.h). */
 #include "advisor/run/run.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static bool cell_add_itl(struct measured_cell *c, const json_t *list)
     return true;
 }
 
-/* Fold one answer into the cell; `done` answers are in it already. */
+/* Combines one answer with the cell, which already contains `done` answers. False without memory. */
 static bool cell_add(struct measured_cell *c, const json_t *answer, int done)
 {
     for (int f = 0; f < FIELD_COUNT; f++) {
@@ -61,7 +61,7 @@ static bool cell_add(struct measured_cell *c, const json_t *answer, int done)
         if (!done)
             *to = v;
         else if (FIELDS[f].merge == SUM)
-            *to += v; /* unknown once is unknown: NAN stays */
+            *to += v; /* NAN once is NAN for the cell */
         else if (FIELDS[f].merge == LARGEST)
             *to = v > *to ? v : *to;
         else
@@ -93,7 +93,7 @@ static double sensor_mean(const struct sample *s, int n, int metric)
     return k ? sum / k : NAN;
 }
 
-/* What follows from the worker's fields. */
+/* Computes the metrics that follow from the worker's fields and latencies. */
 static void cell_derive(struct measured_cell *c)
 {
     c->value[METRIC_PREFILL_RATE] = quotient(c->field[FIELD_PROMPT_TOKENS], c->field[FIELD_PREFILL_S]);
@@ -133,7 +133,7 @@ int cell_repeats(double seconds, double least_s)
     return (int)fmin(fmax(ceil(least_s / seconds), 1), CELL_REPEATS_MAX);
 }
 
-/* The work itself: fills fields and latencies. */
+/* Runs the repeats and combines their answers. */
 static enum err_code run_repeats(struct measured_cell *c, const struct cell_ask *ask, struct moment begun,
                                  struct err *why)
 {
@@ -198,7 +198,7 @@ enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, str
 
 /* ---------------------------------------------------------------- into the database */
 
-/* Figures beside METRICS, under their own names. */
+/* Fields that are stored under names of their own, beside METRICS. */
 static const struct {
     enum field field;
     const char *metric, *unit;
@@ -222,7 +222,7 @@ static const struct {
     { FIELD_TRAIN_TOKENS, "train_tokens", "tokens" },
 };
 
-/* The spans of a cell, with the run, arm and block that its row names. */
+/* Copies the spans of a cell and adds run, arm, block and phase of its row. */
 static void spans_place(struct span_row *spans, const struct cell_row *row, const struct measured_cell *c)
 {
     for (int i = 0; i < c->n_spans; i++) {

@@ -1,7 +1,7 @@
-/* advisor/run/contamination.c - what disqualifies a cell. The rules were fixed before any outcome was seen
- * and are about the machine only: a cell is never dropped for being slow. A sensor this machine lacks is no
- * rule.
- */
+/* advisor/run/contamination.c - the rules that say when the machine disturbed a cell.
+ *
+ * They were fixed before any result was seen and are about the machine only: a cell is never discarded
+ * because it was slow. A sensor that this machine lacks makes no rule. */
 #include "advisor/run/run.h"
 
 #include <math.h>
@@ -14,20 +14,20 @@
 
 enum statistic { MEAN, MEDIAN, MAXIMUM, SPREAD /* maximum - minimum */ };
 
-/* Disqualified when the statistic over the cell is above `above` (or below `below_control` times its median
- * over the control cells, for the clock). */
+/* A cell is disturbed when the statistic of the metric over its samples is above `above`, or, for the clock,
+ * below `below_control` times the median of the control cells. */
 static const struct rule {
     enum metric_id metric;
     enum statistic statistic;
-    double above;         /* NAN: not this kind of rule */
-    double below_control; /* NAN: not this kind of rule */
+    double above;         /* NAN: no upper limit */
+    double below_control; /* NAN: no lower limit */
     bool gpu;             /* only for cells that ran on one */
     bool ticks;           /* the kernel counts it in whole clock ticks: one tick more is allowed */
-    const char *text;     /* what happened; the value and the limit are added */
-    double shown_times;   /* value in the text = value times this */
+    const char *text;     /* message; value and limit are appended */
+    double shown_times;   /* factor on value and limit in the message */
     const char *unit;
 } CONTAMINATION[] = {
-    /* A virtual processor that was taken away: 1 % of a cell is as large as the default margin. */
+    /* time of virtual CPUs taken by the hypervisor: 1 % of a cell is as much as the default margin */
     { METRIC_CPU_STEAL, MEAN, 0.01, NAN, false, true, "the hypervisor took processor time", 100, " %" },
     { METRIC_CPU_FREQUENCY, MEDIAN, NAN, 0.95, false, false, "the clock dropped", 1e-9, " GHz" },
     { METRIC_CPU_THROTTLE, MAXIMUM, 0, NAN, false, false, "a processor slowed down for heat", 1, "/s" },
@@ -48,7 +48,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* NAN when no sample has the metric. */
+/* The statistic of a metric over the samples; NAN when no sample has it. */
 static double over_samples(const struct sample *s, int n, enum metric_id metric, enum statistic what)
 {
     double *v = malloc((size_t)MAX(n, 1) * sizeof(*v));
@@ -68,8 +68,8 @@ static double over_samples(const struct sample *s, int n, enum metric_id metric,
     return r;
 }
 
-/* What one clock tick of one processor is of all processor time in the window: a short cell on a small
- * machine has so few that a single one, charged for a moment, would look like several per cent. */
+/* The share of one clock tick of one CPU in all CPU time of the window. In a short cell on a small machine a
+ * single tick is already several percent. */
 static double one_tick(const struct sample *s, int n)
 {
     const double ticks_a_second = (double)sysconf(_SC_CLK_TCK) * (double)sysconf(_SC_NPROCESSORS_ONLN);
@@ -82,7 +82,7 @@ const char *contamination_reason(const struct sample *samples, int n, const json
                                  double control_frequency, char *buf, size_t size)
 {
     buf[0] = 0;
-    /* The worker counts its own faults: exact, and there even for a cell shorter than a tick. */
+    /* the worker counts its own faults exactly, also in cells shorter than a tick */
     const double faults = json_get_num(cell_answer, "major_faults", NAN);
     if (faults > 0) {
         snprintf(buf, size, "%.0f major page faults: memory was read from disk", faults);
@@ -97,7 +97,7 @@ const char *contamination_reason(const struct sample *samples, int n, const json
         const double limit = low        ? r->below_control * control_frequency
                              : r->ticks ? r->above + one_tick(samples, n)
                                         : r->above;
-        if (low ? !(got < limit) : !(got > limit)) continue; /* NAN on either side: no rule */
+        if (low ? !(got < limit) : !(got > limit)) continue; /* not exceeded, or one side is NAN */
         snprintf(buf, size, "%s: %.3g%s, limit %.3g%s", r->text, got * r->shown_times, r->unit,
                  limit * r->shown_times, r->unit);
         return buf;

@@ -1,7 +1,7 @@
-/* advisor/run/requests.c - see run.h.
+/* advisor/run/requests.c - totals and histograms over all requests in the database (run.h).
  *
- * A cell's sequences run side by side: each is a request of its own, and all of them took as long. Their
- * tokens add up, the seconds are of the wall. */
+ * The sequences of a cell run side by side. Each counts as a request, and all take the same time: tokens are
+ * summed over sequences, seconds are wall-clock time. */
 #include "advisor/run/run.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ bool request_read(struct request_rows *rows, struct request_figures *f, const js
     const double prefill_s = json_get_num(answer, "prefill_s", NAN),
                  decode_s = json_get_num(answer, "decode_s", NAN);
     const bool scores = json_is_number(
-        json_object_get(answer, "scored_tokens")); /* reads text, answers none */
+        json_object_get(answer, "scored_tokens")); /* evaluation scores text and generates none */
     if (scores || !(prefill_s > 0 || decode_s > 0)) return false;
     snprintf(rows->model, sizeof(rows->model), "%s", json_get_str(answer, "model", ""));
     snprintf(rows->workload, sizeof(rows->workload), "%s", json_get_str(answer, "workload", ""));
@@ -44,7 +44,7 @@ static struct request_series *series_of(struct request_totals *t, const char *mo
     return s;
 }
 
-/* In order of request_series.histogram. */
+/* in the order of request_series.histogram */
 static const enum family_id HISTOGRAMS[REQUEST_HISTOGRAMS] = {
     FAMILY_TIME_TO_FIRST_TOKEN, FAMILY_INTER_TOKEN_LATENCY, FAMILY_TIME_PER_OUTPUT_TOKEN,
     FAMILY_REQUEST_DURATION,    FAMILY_PREFILL_SECONDS,     FAMILY_DECODE_SECONDS,

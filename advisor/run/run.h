@@ -17,35 +17,37 @@
 
 /* ---------------------------------------------------------------- shapes */
 
-/* what was measured of this machine's devices, for every model that is opened here. */
+/* Work-group shapes that were measured as the fastest on this machine's OpenCL devices. */
 
-/* Shapes of all OpenCL devices (kernels.h, opencl_shapes_measure), for a config that runs on one; NULL:
- * nothing. free(). A store that cannot be read now costs speed, never an answer. */
+/* The stored shapes of all OpenCL devices (kernels.h, opencl_shapes_measure) as text, for a config that runs
+ * on one. NULL: there are none, or the store cannot be read; the model then runs slower, with the same
+ * result. The caller frees it. */
 char *shapes_of(const struct config *c);
 
-/* model_open in those shapes; options->shapes is not looked at. Processes of arms are sent them instead. */
+/* As model_open, with those shapes; options->shapes is ignored. Arms' processes get the shapes in their
+ * request to open. */
 enum err_code shapes_model_open(struct model **out, const struct model_options *options, struct err *why);
 
 /* ---------------------------------------------------------------- arm */
 
-/* one side of a comparison behind one small interface: open, describe, run cell, close.
+/* An arm runs one config: open, describe, run cells, close.
  *
- * Ours is a worker process (`qdyno worker`); other kinds (an HTTP endpoint, another engine's binary) are
- * further tables of the same functions. An arm that crashes, is killed for memory or meets a bad file is a
- * result, not the end. */
+ * It is a worker process (`qdyno worker`). Other kinds, such as an HTTP endpoint or another engine's binary,
+ * are further tables of the same functions (arm_kind.h). An arm that crashes, is killed for memory or meets a
+ * bad file returns an error, which callers report as a result. */
 
 struct arm;
 
-/* Called from the thread that waits for an answer, for each "progress"/"token" line and at least every 100 ms
- * (event NULL): returning false cancels the request. */
+/* Called by the thread that waits for an answer: for each "progress" or "token" line of the worker, and at
+ * least every 100 ms with event NULL. Returning false cancels the request. */
 typedef bool arm_event_fn(void *ctx, const json_t *event);
 
 struct arm_spec {
-    const char *model; /* -m: used when the config names none */
+    const char *model; /* path; used when the config names no model */
     const struct config *config;
-    int ctx;             /* context to open with, in each of */
-    int sequences;       /* that many; 0 means 1 */
-    bool train;          /* no model: cells train one from nothing */
+    int ctx;             /* tokens of context of each sequence */
+    int sequences;       /* that run side by side; 0 means 1 */
+    bool train;          /* no model is loaded: cells train a new one */
     const char *program; /* NULL: /proc/self/exe */
     const struct log *log;
 };
@@ -59,32 +61,34 @@ void arm_close(struct arm *a); /* asks, waits 2 s, then kills; NULL is fine */
 int arm_pid(const struct arm *a);
 const json_t *arm_description(const struct arm *a); /* the open answer; borrowed */
 
-/* Whether it runs on a GPU: then energy and utilization are that device's. */
+/* Whether the arm runs on a GPU: energy and utilization are then those of that device. */
 bool arm_on_gpu(const struct arm *a);
-/* METRIC_PROC_* are of its process from now on, METRIC_GPU_* of the GPU it runs on: unknown where no sensor
- * has that PCI address. An arm on the processor leaves them to all GPUs. NULL sampler: nothing. */
+/* Directs the sampler at the arm: METRIC_PROC_* are of its process from now on, METRIC_GPU_* of the GPU it
+ * runs on (unknown where no sensor has that PCI address), or of all GPUs for an arm on the CPU. A NULL
+ * sampler is fine. */
 void arm_watch(const struct arm *a, struct sampler_thread *sampler);
-/* Joules a window took: mean power of the processors, where that is metered, and of the GPU it ran on, times
- * the time. NAN: fewer than `least` readings of a meter, or none of the GPU. */
+/* Energy of a time window in joules: the mean power of the CPU packages and of the GPU the arm runs on, times
+ * `seconds`. NAN with fewer than `least` samples of a power sensor. */
 double arm_energy(const struct arm *a, const struct sample *samples, int n, int least, double seconds);
 
-/* One request; *answer owned (json_decref). Errors: the worker's own code and message; ERR_INTERNAL / ERR_FIT
- * when it died (then only arm_close is left). */
+/* Runs the workload once in the arm's process. *answer is the caller's (json_decref). Errors: the worker's
+ * own code and message; ERR_INTERNAL or ERR_FIT when it died, and then only arm_close may follow;
+ * ERR_CANCELLED. */
 enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
                        arm_event_fn *event, void *ctx, struct err *why);
 
-/* With turn_s the callback is asked by the event "turn" before the first step, and whenever so much time was
- * worked: the arm rests for as long as it takes to answer. */
+/* With turn_s the worker sends the event "turn" before the first step and after every turn_s of work, and
+ * waits until the callback returns. */
 struct generate_spec {
     const char *prompt;
     int n;
-    double temp;   /* 0: the likeliest token */
-    double turn_s; /* 0: never asks */
+    double temp;   /* temperature of sampling; 0: always the most likely token */
+    double turn_s; /* seconds of work between two "turn" events; 0: no such events */
 };
 enum err_code arm_generate(struct arm *a, const struct generate_spec *spec, json_t **answer,
                            arm_event_fn *event, void *ctx, struct err *why);
 
-/* What the arm's predictions lose against a reference's, which its process opens beside it
+/* Compares the arm's predictions with those of a reference model, which its process opens as well
  * (engine/worker/worker.h, op "quality"). */
 struct quality_spec {
     const char *file;  /* text; NULL or "": the bundled one */
@@ -98,35 +102,29 @@ enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t
 
 /* ---------------------------------------------------------------- span */
 
-/* noting when a part of a run began and ended (db.h, span_row), for telling it later
- * (advisor/trace.h).
+/* A span records when a part of a run began and ended (db.h, span_row). advisor/outcome exports spans as a
+ * trace.
  *
- * Durations are measured by the monotonic clock; the wall clock is read once, where a part begins. So what
- * lies inside a part stays inside, whatever somebody does to the wall clock meanwhile. */
+ * The wall clock is read once, at the beginning of a part; durations come from the monotonic clock. Nested
+ * spans therefore stay nested when somebody sets the wall clock in the meantime. */
 
-enum {
-    SPANS_MOST = 8
-}; /* of one answer or cell that are kept: a cell may repeat a short workload 256 times */
+enum { SPANS_MOST = 8 }; /* spans kept of one answer or cell: a cell may repeat a short workload 256 times */
 
-/* One moment on both clocks. */
+/* The same instant on both clocks, in nanoseconds. */
 struct moment {
     int64_t unix_ns, clock_ns;
 };
 struct moment moment_now(void);
 
-/* From `begun` until now. arm and block -1; name and error cut to fit, error NULL: none. */
+/* A span from `begun` until now, with arm and block -1. name and error are cut to fit; error NULL: none. */
 struct span_row span_until_now(const char *name, struct moment begun, const char *error);
 
-/* The "spans" of a worker's answer (engine/worker/worker.h) that lie between `begun` and now, behind rows[n]
- * of rows[most]. Returns their number with them. What lies elsewhere or ends before it begins is another
- * clock's, and not told. */
+/* Appends the "spans" of a worker's answer (engine/worker/worker.h) at rows[n] of rows[most], and returns the
+ * new number. Spans outside the time from `begun` until now, or with an end before their beginning, are left
+ * out: they were measured by another clock. */
 int spans_read(struct span_row *rows, int n, int most, const json_t *answer, struct moment begun);
 
-/* The same of a cell that is stored (row->id) and took row->seconds from `begun`: the cell, and the spans of
- * its answer, into the database. */
-enum err_code spans_store_cell(struct db *d, const struct cell_row *row, const json_t *answer,
-                               struct moment begun, struct err *why);
-/* How a process was loaded: from `begun` on, for `seconds`. */
+/* The start of an arm's process: from `begun` on, for `seconds`. */
 struct span_load {
     struct moment begun;
     double seconds;
@@ -138,17 +136,15 @@ enum err_code spans_store_load(struct db *d, int64_t run_id, int arm, const stru
 
 /* ---------------------------------------------------------------- cell */
 
-/* one timed cell: a workload run without a break until it lasts, seen by the sensors, and
- * the row it becomes. Inside advisor/ only.
- *
- * Short workloads (a tiny model) would otherwise end between two ticks of the sensors and be mostly clock
- * noise: their tokens and seconds are summed over repeats, which are not replicates. */
+/* A cell is one timed run of a config on a workload. A short workload is repeated within the cell without a
+ * pause, because otherwise it would end between two sensor readings and clock noise would dominate its time.
+ * Tokens and seconds are summed over the repeats, which do not count as independent measurements. */
 
 enum { CELL_REPEATS_MAX = 256 };
 enum { WINDOW_SAMPLES = 6000, WINDOW_STORED = 64 * METRIC_SENSOR_COUNT };
-#define CELL_LEAST_S 0.25 /* a workload is repeated inside the cell until it lasts so long, usually */
+#define CELL_LEAST_S 0.25 /* seconds that the repeats of a workload within a cell last together, usually */
 
-/* The worker's figures in a cell answer, besides hashes and latencies. */
+/* Numbers in the worker's answer to "cell" (engine/worker/worker.h), and of quality. */
 enum field {
     FIELD_PREFILL_S,
     FIELD_DECODE_S,
@@ -174,7 +170,7 @@ enum field {
     FIELD_COUNT
 };
 
-/* What one cell gave, over all its repeats. */
+/* What was measured in one cell, over all its repeats. */
 struct measured_cell {
     double field[FIELD_COUNT];  /* NAN unknown */
     double value[METRIC_COUNT]; /* by enum metric_id; sensors: mean over the cell; NAN unknown */
@@ -192,9 +188,9 @@ struct measured_cell {
     struct span_row spans[1 + SPANS_MOST]; /* when it and its phases ran; the first is the cell itself */
     int n_spans;
     double seconds;
-    struct conditions beside; /* the machine; zeros: nobody looked */
-    double usual_rate;        /* tokens/s that it would have been on the usual machine; 0: nobody says */
-    double usual_sd;          /* of its logarithm */
+    struct conditions beside; /* of the machine during the cell; zeros: not sampled */
+    double usual_rate;        /* tokens/s expected under usual conditions; 0: not computed */
+    double usual_sd;          /* standard deviation of its logarithm */
 };
 #define CELL_MEMORY_RATIO "memory_ratio" /* its measurements in the database */
 #define CELL_CORE_RATIO   "core_ratio"
@@ -210,15 +206,16 @@ struct cell_ask {
     arm_event_fn *event;
     void *ctx;
 };
-/* Run and observe. *c is filled as far as it came, also on failure; cell_done. window: [WINDOW_SAMPLES],
- * the samples of the cell; *n of them. Errors: those of arm_cell. */
+/* Runs the workload and samples the sensors. *c is filled as far as it came, also on failure; cell_done.
+ * window: [WINDOW_SAMPLES], the samples of the cell; *n of them. Errors: those of arm_cell. */
 enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, struct sample *window, int *n,
                         struct err *why);
 
-/* How often a workload must run so that a cell of it lasts `least_s`, when one run lasts `seconds`. */
+/* How many repeats make a cell last `least_s` when one run of the workload lasts `seconds`. */
 int cell_repeats(double seconds, double least_s);
 
-/* A window's samples as rows, evenly thinned: at most WINDOW_STORED of them, into out. Returns the count. */
+/* Samples as rows for the database, evenly thinned for each sensor to at most WINDOW_STORED rows together,
+ * into out. Returns their number. */
 int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_row *out);
 
 /* Stores a cell with its measurements, samples, latencies, requests and spans in one transaction. Run, arm,
@@ -237,17 +234,17 @@ void cell_clock_stop(struct measured_cell *c, struct sampler_thread *sampler, st
 
 /* ---------------------------------------------------------------- capsule */
 
-/* what a run was made of, taken when it starts: enough to understand it a year later, to
- * repeat it, and to say what changed between two of them.
+/* The capsule is the reproducibility record of a run, taken at its start: everything needed to understand the
+ * run a year later, to repeat it, and to say what changed between two runs.
  *
- * A document of groups, each a subject somebody changes on purpose or by accident:
+ * It is a JSON document of groups:
  *   machine      hardware, limits, power source (what it is)
  *   kernel, governor, microcode   how it is set up (telemetry's machine_state_to_json)
  *   library      what the program runs on: C library, OpenBLAS, GPU drivers
  *   program      version, compiler, SHA-256 of the binary that ran the cells
  *   environment  variables that change what is measured
  *   model, config   of each arm: file and hash; the line and every key as it was resolved
- * The spec stands in the run's own row, raw samples in its cells. Unknown is null. */
+ * The specification is in the run's own row, and raw samples are in its cells. Unknown is null. */
 
 struct capsule_arm {
     const char *line;                             /* the config line as given */
@@ -269,29 +266,29 @@ enum err_code capsule_store(struct db *d, int64_t run_id, const struct capsule_o
 /* *out: new reference; NULL when the run has none (older than capsules). ERR_FORMAT when it is damaged. */
 enum err_code capsule_load(json_t **out, struct db *d, int64_t run_id, struct err *why);
 
-/* What is not the same: array of { group, key, before, after }, in the order of the groups above; a key of an
- * arm reads "A.threads". Values as they stand in the capsules, null: unknown. line not NULL: of model and
- * config only the arm with that config line counts, on either side, and with "" none. Either capsule NULL:
- * empty. New reference. */
+/* The differences of two capsules: an array of { group, key, before, after } in the order of the groups
+ * above; keys of arms look like "A.threads"; null is unknown. With `line` not NULL, only the arm with that
+ * config line is compared in the groups model and config, and with "" none. Empty when either capsule is
+ * NULL. New reference. */
 json_t *capsule_diff(const json_t *before, const json_t *after, const char *line);
-/* "kernel.release 6.1.0 -> 6.9.1; ..." of at most `most` changes, how many more after them. Appended. */
+/* Appends the first `most` differences as text, "kernel.release 6.1.0 -> 6.9.1; ...", and how many more there
+ * are. */
 void capsule_diff_text(struct str *out, const json_t *diff, int most);
 
 /* ---------------------------------------------------------------- canary */
 
-/* a small piece of work that is always the same, run at the start and the end of every
- * run.
+/* The canary is a fixed reference workload, measured at the start and at the end of every run.
  *
- * What changes a machine from one week to the next (clocks, microcode, neighbours in the same house) changes
- * the canary as well; what is left after dividing by it is the program's and the model's. It reads 64 MiB
- * over and over and multiplies from registers, on as many threads as qdyno uses by default, a quarter of a
- * second together. It is no ceiling of the machine: 64 MiB may lie in a cache. */
+ * Whatever changes a machine from one week to the next (clocks, microcode, other programs on the same host)
+ * changes the canary as well. Dividing a rate by it leaves the changes that the program and the model caused.
+ * It reads 64 MiB repeatedly and multiplies from registers, on qdyno's default number of threads, for a
+ * quarter of a second together. It does not measure the machine's bandwidth: a cache may hold 64 MiB. */
 
 #define CANARY_PHASE "canary" /* of its cells: arm and block -1, slot 0 at the start, 1 at the end */
 
 struct canary {
     double read_bytes_s, ops_s; /* NAN: not measured */
-    char work[96];              /* what it did: only equal works compare */
+    char work[96];              /* description of the work; only equal works may be compared */
     double seconds;
 };
 void canary_measure(struct canary *out);
@@ -299,21 +296,18 @@ void canary_measure(struct canary *out);
 enum canary_when { CANARY_START, CANARY_END };
 enum err_code canary_store(struct db *d, int64_t run_id, enum canary_when when, const struct canary *c,
                            struct err *why);
-/* Measure it now and store it with the run. */
-enum err_code canary_record(struct db *d, int64_t run_id, enum canary_when when, struct err *why);
 
-/* What a metric of cells is divided by to be comparable over time: the id of a canary metric, and *sign +1
- * where more of it makes more of the metric (rates), -1 where it makes less (times). METRIC_COUNT: nothing
- * (bytes, perplexities). */
+/* The canary metric that a metric of cells is divided by to be comparable over time. *sign: +1 where the
+ * metric grows with the canary (rates), -1 where it falls (times). METRIC_COUNT: none (bytes, perplexity). */
 enum metric_id canary_of(enum metric_id metric, int *sign);
 
 /* ---------------------------------------------------------------- requests */
 
-/* every request that was ever measured, as totals and histograms.
+/* Totals and histograms over all requests that were ever measured, for the scrape page.
  *
- * Cells store what each of their requests took (db/request.c); here they are counted, series by series of
- * model and workload, cell by cell as they come: a scrape reads only what is new. Counts are exact. Cells
- * from before requests were stored contribute nothing. */
+ * Each cell stores how long its requests took (db/request.c). They are counted here by model and workload. A
+ * scrape reads only cells that are new since the last one. Cells from before requests were stored are not
+ * counted. */
 
 /* One answer of a worker to "cell" as a request: model, workload and sequences into *rows (they are the same
  * for all of a cell), figures into *f. False: it was none (evaluation, training). */

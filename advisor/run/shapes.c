@@ -1,4 +1,4 @@
-/* advisor/run/shapes.c - see run.h. */
+/* advisor/run/shapes.c - measured OpenCL work-group shapes for models that are opened (run.h). */
 #include "advisor/run/run.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* advisor/run/span.c - when a part of a run began and ended: see run.h. */
+/* advisor/run/span.c - when the parts of a run began and ended (run.h). */
 #include "advisor/run/run.h"
 
 #include <stdio.h>
@@ -45,22 +45,6 @@ int spans_read(struct span_row *rows, int n, int most, const json_t *answer, str
 static int64_t nanoseconds(double seconds)
 {
     return seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
-}
-
-enum err_code spans_store_cell(struct db *d, const struct cell_row *row, const json_t *answer,
-                               struct moment begun, struct err *why)
-{
-    struct span_row spans[1 + SPANS_MOST];
-    spans[0] = span_of("cell", begun, begun.clock_ns, begun.clock_ns + nanoseconds(row->seconds));
-    const int n = spans_read(spans, 1, COUNT_OF(spans), answer, begun);
-    for (int i = 0; i < n; i++) {
-        spans[i].run_id = row->run_id;
-        spans[i].cell_id = row->id;
-        spans[i].arm = row->arm;
-        spans[i].block = row->block;
-        snprintf(spans[i].phase, sizeof(spans[i].phase), "%s", row->phase);
-    }
-    return db_span_insert(d, spans, n, why);
 }
 
 enum err_code spans_store_load(struct db *d, int64_t run_id, int arm, const struct span_load *load,

@@ -1,6 +1,7 @@
-/* advisor/stats/anytime.c - evidence that may be looked at after every block, and families of claims. People
- * watch a run and want it to end when it is clear; a t interval looked at forty times excludes 0 by chance
- * far more often than once in twenty. */
+/* advisor/stats/anytime.c - evidence that may be computed after every block, and families of claims.
+ *
+ * A run is analysed after every block and ends when its result is clear. An ordinary t interval does not
+ * allow that: computed forty times, it excludes 0 by chance far more often than once in twenty. */
 #include "advisor/stats/stats.h"
 
 #include <math.h>
@@ -41,14 +42,14 @@ double stats_anytime_factor(int n, double g, double alpha)
 
 /* ---------------------------------------------------------------- the coin's evidence */
 
-/* What Student's t model (g = 1) makes of n values with this sum and sum of squares is q^(-n/2), up to a
- * factor. */
+/* The likelihood of n values with this sum and sum of squares under Student's t model (g = 1) is q^(-n/2), up
+ * to a factor that does not depend on them. Source: docs/statistics.md, "Evidence". */
 static double model_q(double squares, double sum, int n)
 {
     return (1 + n) * squares - sum * sum;
 }
 
-/* r^(k/2) for r >= 0: k is small, pow would be most of the time of an interval. */
+/* r^(k/2) for r >= 0 by repeated squaring: pow would take most of the time of an interval. */
 static double half_power(double r, int k)
 {
     double power = k & 1 ? sqrt(r) : 1;
@@ -57,9 +58,9 @@ static double half_power(double r, int k)
     return power;
 }
 
-/* The bets so far. */
+/* The state of the bet after some blocks. */
 struct coin {
-    double sizes, signs; /* what each half of the stake has become */
+    double sizes, signs; /* factor by which each half of the stake has grown */
     double sum, squares;
     int n, plus, minus;
 };
@@ -72,7 +73,8 @@ static void coin_bet(struct coin *c, double d)
     c->squares += d * d;
     const double q = model_q(c->squares, c->sum + d, c->n), mirrored = model_q(c->squares, c->sum - d, c->n);
     c->sum += d;
-    if (mirrored > 0) c->sizes *= 2 / (1 + half_power(q / mirrored, c->n)); /* else all are 0: no bet */
+    if (mirrored > 0)
+        c->sizes *= 2 / (1 + half_power(q / mirrored, c->n)); /* else every value is 0: no bet */
     c->plus += d > 0;
     c->minus += d < 0;
     /* stats_sign_evalue of these counts, over that of one block less */
@@ -81,7 +83,7 @@ static void coin_bet(struct coin *c, double d)
 
 static double coin_value(const struct coin *c)
 {
-    return 0.5 * (c->sizes + c->signs) + 0 * c->sum; /* NAN in, NAN out */
+    return 0.5 * (c->sizes + c->signs) + 0 * c->sum; /* a NAN among the values stays visible */
 }
 
 static struct coin coin_bets(const double *x, int n, double null)
@@ -114,7 +116,7 @@ double stats_anytime_p(const double *x, int n)
     return isnan(c.sum) ? NAN : 1 / most;
 }
 
-/* Evidence of n equal blocks: no bet can win more. */
+/* The largest evidence that n blocks can give: all are equal. */
 static double coin_most(int n)
 {
     struct coin c = COIN_START;
@@ -130,9 +132,10 @@ int stats_anytime_fewest(double alpha)
     return n;
 }
 
-/* Between an effect that is not refuted and one that is: the place where evidence reaches the level, to a
- * millionth of its distance from `origin`. Secants of the logarithm; halving whenever one gained little,
- * which it does where evidence jumps because an effect passes a value. */
+/* Root search between an effect that is not refuted (`inside`) and one that is (`outside`): where the
+ * evidence reaches `level`, to a millionth of the distance from `origin`. Secant steps on the logarithm, and
+ * a halving step after each one that gained little: evidence jumps where an effect passes one of the values.
+ */
 static double coin_crossing(const double *x, int n, double inside, double outside, double origin,
                             double level)
 {
@@ -156,8 +159,8 @@ static double coin_crossing(const double *x, int n, double inside, double outsid
 }
 
 /* The farthest effect on one side that is not refuted. Evidence mostly rises outwards but may dip where an
- * outlier changes sides, so the walk goes on: until signs alone refute, which agree ever more from there, or
- * it is past every value. */
+ * outlier changes its sign, so the search does not end at the first refuted effect: it ends when signs alone
+ * refute (farther out they only agree more) or when it has passed every value. */
 static double coin_bound(const double *x, int n, double within, double step, double level)
 {
     enum { STEPS = 400 };
@@ -187,14 +190,14 @@ struct interval stats_anytime_interval(const double *x, int n, double confidence
     if (isnan(sd) || !(confidence > 0 && confidence < 1) || coin_most(n) < level) return out;
     if (sd == 0) return (struct interval){ out.estimate, out.estimate, out.estimate };
     double within = out.estimate, least = coin_evalue(x, n, within);
-    for (int i = 0; i < n && least >= level; i++) { /* rare: an outlier has dragged the mean off the rest */
+    for (int i = 0; i < n && least >= level; i++) { /* rare: an outlier pulls the mean away from the rest */
         const double e = coin_evalue(x, n, x[i]);
         if (e < least) within = x[i];
         least = fmin(least, e);
     }
     if (least >= level) return out;
-    /* Half of what Student's t would say: nearly always inside, and where not, the first step is the bound.
-     */
+    /* Half the width of Student's t interval: nearly always inside ours; where it is not, the first step is
+     * already the bound. */
     const double step = 0.5 * stats_anytime_factor(n, 1, 1 - confidence) * sd / sqrt(n);
     const double below = coin_bound(x, n, within, -step, level),
                  above = coin_bound(x, n, within, step, level);
@@ -205,9 +208,9 @@ struct interval stats_anytime_interval(const double *x, int n, double confidence
 
 /* ---------------------------------------------------------------- planning */
 
-/* Of n blocks, would this effect show with that power? Student's factor is the coin's within 2 per cent, but
- * for the fewest blocks there can be, where the coin's interval is 1.3 times as wide (both simulated, normal
- * noise). */
+/* Whether n blocks show this effect with that power. Student's factor agrees with the width of
+ * stats_anytime_interval within 2 %, except at the smallest possible number of blocks, where the interval
+ * is 1.3 times as wide (both simulated with normal noise). */
 static bool effect_shows(double sd, double effect, int n, double alpha, double power)
 {
     const double factor = stats_anytime_factor(n, 1, alpha) * (n == stats_anytime_fewest(alpha) ? 1.3 : 1);
@@ -235,13 +238,7 @@ int stats_anytime_blocks_for(double sd, double effect, double confidence, double
     return high;
 }
 
-/* ---------------------------------------------------------------- planned looks, many claims */
-
-double stats_obrien_fleming(double fraction, double alpha)
-{
-    if (!(fraction > 0 && fraction <= 1)) return NAN;
-    return erfc(stats_normal_quantile(1 - 0.5 * alpha) / sqrt(2 * fraction));
-}
+/* ---------------------------------------------------------------- families of claims */
 
 void stats_holm(const double *p, int k, double *adjusted)
 {
@@ -250,7 +247,7 @@ void stats_holm(const double *p, int k, double *adjusted)
     if (k > MEMBERS) k = MEMBERS;
     for (int i = 0; i < k; i++) own[i] = p[i];
     for (int i = 0; i < k; i++) {
-        adjusted[i] = own[i]; /* a NAN stays */
+        adjusted[i] = own[i]; /* NAN stays NAN */
         /* The largest of (k - rank) p over the members not above this one. */
         for (int j = 0; j < k; j++) {
             if (!(own[j] <= own[i])) continue;

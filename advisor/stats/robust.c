@@ -1,5 +1,5 @@
-/* advisor/stats/robust.c - what stands beside the interval of the mean and assumes less about the noise:
- * ranks, sign flips, resampling. When they disagree with it, a few blocks carry the result. */
+/* advisor/stats/robust.c - companions of the verdict that assume less about the noise: ranks and sign flips.
+ * When they disagree with it, a few blocks carry the result. */
 #include "advisor/stats/stats.h"
 
 #include <math.h>
@@ -29,8 +29,8 @@ uint64_t stats_random(uint64_t *state)
 
 /* ---------------------------------------------------------------- ranks */
 
-/* How many Walsh averages may be cut off at either end: the largest k with P(T <= k-1) <= tail, T the
- * signed-rank sum of n differences without a preference. 0: none. */
+/* How many Walsh averages may be cut off at either end: the largest k with P(T <= k-1) <= tail, where T is
+ * the signed-rank sum of n differences that are symmetric around 0. 0: none. */
 static int signed_rank_cut(int n, double tail)
 {
     enum { EXACT = 60, SUMS = EXACT * (EXACT + 1) / 2 + 1 };
@@ -39,7 +39,9 @@ static int signed_rank_cut(int n, double tail)
         const double sd = sqrt(n * (n + 1.0) * (2.0 * n + 1) / 24);
         return (int)floor(0.5 * sums + 0.5 + stats_normal_quantile(tail) * sd);
     }
-    double chance[SUMS] = { 1 }; /* of each sum: every rank is in it or not, by a fair coin */
+    double chance[SUMS] = {
+        1
+    }; /* of each sum: a fair coin decides for every rank whether it is in the sum */
     for (int rank = 1, most = 0; rank <= n; rank++) {
         most += rank;
         for (int s = most; s >= 0; s--) chance[s] = 0.5 * (chance[s] + (s >= rank ? chance[s - rank] : 0));
@@ -98,7 +100,7 @@ static double sign_flips_exact(const double *x, int n, double least)
     const int half = n / 2, lefts = signed_sums(x, half, left),
               rights = signed_sums(x + half, n - half, right);
     int64_t beyond = 0;
-    for (int i = 0, j = rights; i < lefts; i++) { /* as left grows, ever more of right reach the sum */
+    for (int i = 0, j = rights; i < lefts; i++) { /* the larger left[i], the more of right reach the sum */
         while (j > 0 && left[i] + right[j - 1] >= least) j--;
         beyond += rights - j;
     }
@@ -132,45 +134,4 @@ double stats_permutation_p(const double *x, int n, uint64_t seed)
     const double least = fabs(sum) - 1e-12 * size;
     if (least <= 0) return 1;
     return n <= EXACT_SIGNS ? sign_flips_exact(x, n, least) : sign_flips_drawn(x, n, least, seed);
-}
-
-/* ---------------------------------------------------------------- bootstrap */
-
-enum { RESAMPLES = 9999, BOOTSTRAP_BLOCKS = 20 };
-
-/* Where in the sorted resamples a bound at normal quantile z lies, corrected for bias and skewness. */
-static double bca_level(double bias, double acceleration, double z)
-{
-    const double at = bias + z;
-    return stats_normal_cdf(bias + at / (1 - acceleration * at));
-}
-
-struct interval stats_bca(const double *x, int n, double confidence, uint64_t seed)
-{
-    struct interval out = { stats_mean(x, n), NAN, NAN };
-    if (n < BOOTSTRAP_BLOCKS || any_nan(x, n) || !(confidence > 0 && confidence < 1)) return out;
-    double squares = 0, cubes = 0; /* the jackknife of a mean is its deviations */
-    for (int i = 0; i < n; i++) {
-        const double d = x[i] - out.estimate;
-        squares += d * d;
-        cubes += d * d * d;
-    }
-    if (squares == 0) return (struct interval){ out.estimate, out.estimate, out.estimate };
-    double *mean = malloc(RESAMPLES * sizeof *mean);
-    if (!mean) return out;
-    double below = 0;
-    for (int r = 0; r < RESAMPLES; r++) {
-        double sum = 0;
-        for (int i = 0; i < n; i++) sum += x[(stats_random(&seed) >> 32) * (uint64_t)n >> 32];
-        mean[r] = sum / n;
-        below += mean[r] < out.estimate ? 1 : mean[r] == out.estimate ? 0.5 : 0;
-    }
-    qsort(mean, RESAMPLES, sizeof *mean, ascending);
-    const double bias = stats_normal_quantile(below / RESAMPLES);
-    const double acceleration = cubes / (6 * pow(squares, 1.5));
-    const double z = stats_normal_quantile(0.5 + 0.5 * confidence);
-    out.lower = stats_quantile_sorted(mean, RESAMPLES, bca_level(bias, acceleration, -z));
-    out.upper = stats_quantile_sorted(mean, RESAMPLES, bca_level(bias, acceleration, z));
-    free(mean);
-    return out;
 }

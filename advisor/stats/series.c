@@ -1,5 +1,5 @@
-/* advisor/stats/series.c - values that follow each other in time: how much neighbours know of each other, and
- * where a warm-up ends. */
+/* advisor/stats/series.c - values that follow each other in time: the correlation of neighbours, and where
+ * warm-up ends. */
 #include "advisor/stats/stats.h"
 
 #include <math.h>
@@ -16,19 +16,12 @@ double stats_lag1(const double *x, int n)
     return squares > 0 ? products / squares : NAN;
 }
 
-double stats_effective_n(const double *x, int n)
-{
-    const double r = stats_lag1(x, n);
-    if (isnan(r)) return NAN;
-    return r > 0 ? fmax(1, n * (1 - r) / (1 + r)) : n;
-}
-
 int stats_mser(const double *x, int n)
 {
     for (int i = 0; i < n; i++)
         if (isnan(x[i])) return -1;
     if (n < 4) return 0;
-    /* From the end, so that each mean and sum of squares comes from the one before (Welford). */
+    /* Backwards, so that each mean and sum of squares follows from the one before (Welford 1962). */
     double mean = 0, squares = 0, least = INFINITY;
     int best = 0;
     for (int d = n - 1; d >= 0; d--) {
@@ -37,7 +30,8 @@ int stats_mser(const double *x, int n)
         mean += off / kept;
         squares += off * (x[d] - mean);
         const double score = squares / ((double)kept * kept);
-        if (d > n / 2 || score > least) continue; /* of equals the shortest: the later d here */
+        if (d > n / 2 || score > least)
+            continue; /* among equal scores the smallest d wins: it comes last here */
         least = score;
         best = d;
     }

@@ -1,7 +1,8 @@
-/* advisor/stats/stats.c - the distributions and intervals a verdict stands on, written out so that nothing
- * has to be believed: Student's t through the regularized incomplete beta function (continued fraction), the
- * normal quantile by a rational start and two Halley steps, t quantiles by Newton's steps on the tested cdf.
- */
+/* advisor/stats/stats.c - distributions and the t interval, without an external library.
+ *
+ * Student's t is computed through the regularized incomplete beta function (continued fraction), the normal
+ * quantile from a rational approximation refined by two Halley steps, and t quantiles by Newton's method on
+ * the cdf. */
 #include "advisor/stats/stats.h"
 
 #include <math.h>
@@ -140,23 +141,4 @@ struct interval stats_t_interval(const double *x, int n, double confidence)
     i.lower = i.estimate - half;
     i.upper = i.estimate + half;
     return i;
-}
-
-double stats_mde(double sd, int n, double alpha, double power)
-{
-    if (n < 2 || !(sd >= 0)) return NAN;
-    return (stats_t_quantile(1 - 0.5 * alpha, n - 1) + stats_t_quantile(power, n - 1)) * sd / sqrt(n);
-}
-
-int stats_blocks_for(double sd, double half_width, double confidence)
-{
-    enum { BEYOND_REASON = 1000000 };
-    if (!(sd >= 0) || !(half_width > 0) || !(confidence > 0 && confidence < 1)) return BEYOND_REASON;
-    const double p = 0.5 + 0.5 * confidence;
-    const double z = stats_normal_quantile(p) * sd / half_width;
-    if (z * z >= BEYOND_REASON) return BEYOND_REASON;
-    int n = (int)floor(z * z); /* the normal count never exceeds the t count: start there and climb */
-    if (n < 2) n = 2;
-    while (stats_t_quantile(p, n - 1) * sd / sqrt(n) > half_width) n++;
-    return n;
 }

@@ -168,15 +168,17 @@ static void a_canary_is_measured_and_stored(void **state)
     int n, values = 0;
     CHECK_OK(db_open(&d, ":memory:", &why));
     CHECK_OK(db_run_insert(d, &run, &why));
-    CHECK_OK(canary_record(d, run.id, CANARY_START, &why));
-    CHECK_OK(canary_record(d, run.id, CANARY_END, &why));
+    struct canary measured;
+    canary_measure(&measured);
+    CHECK_OK(canary_store(d, run.id, CANARY_START, &measured, &why));
+    CHECK_OK(canary_store(d, run.id, CANARY_END, &measured, &why));
     CHECK_OK(db_cell_list(d, run.id, &cells, &n, &why));
     CHECK(n == 2 && cells[0].slot == 0 && cells[1].slot == 1 && cells[0].seconds > 0);
     assert_string_equal(cells[0].config, cells[1].config); /* the same work */
     free(cells);
     CHECK_OK(db_value_list(d, run.id, count_value, &values, &why));
     assert_int_equal(values, 4);
-    CHECK(canary_record(d, run.id + 1, CANARY_START, &why) == ERR_USAGE);
+    CHECK(canary_store(d, run.id + 1, CANARY_START, &measured, &why) == ERR_USAGE);
     db_close(d);
 }
 

@@ -45,7 +45,7 @@ static void twins_in_two_places(void **state)
     CHECK(b->s.verdict != VERDICT_BETTER && b->s.verdict != VERDICT_WORSE);
     CHECK(b->s.noise_floor > 0.02);
     assert_int_equal(starts(b), 2 + 2 + 2 * (b->s.control_blocks + b->s.blocks));
-    CHECK(bench_told(b, "in new processes"));
+    CHECK(bench_told(b, "starts new processes"));
 }
 
 static void automatic_means_where_it_is_cheap(void **state)
@@ -62,7 +62,7 @@ static void automatic_means_where_it_is_cheap(void **state)
     s.config[0] = s.config[1] = fake_config(options);
     bench_run(b, &s);
     assert_int_equal(starts(b), 2 + 2 * 6 + 2);
-    CHECK(bench_told(b, "processes are kept: starting them takes 1.4 s"));
+    CHECK(bench_told(b, "starting them takes 1.")); /* 1.4 s, and a little more on a busy machine */
 }
 
 static void a_process_that_does_not_start_again_is_a_result(void **state)
@@ -93,7 +93,7 @@ static void one_arm_at_a_time_when_memory_is_short(void **state)
     bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     CHECK_NEAR(b->s.comparison[1].effect.estimate, log(1.1), 0.01);
-    CHECK(bench_told(b, "fits only alone"));
+    CHECK(bench_told(b, "does not fit in memory beside the others"));
 }
 
 int main(void)

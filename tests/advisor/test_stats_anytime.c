@@ -213,16 +213,6 @@ static void planning_for_looks_after_every_block(void **state)
     CHECK(stats_anytime_blocks_for(1, 1, 0.95, 1) >= 1000000);
 }
 
-static void obrien_fleming_spends_little_early(void **state)
-{
-    (void)state;
-    CHECK_NEAR(stats_obrien_fleming(0.25, 0.05), 8.857543832e-5, 1e-13);
-    CHECK_NEAR(stats_obrien_fleming(0.50, 0.05), 0.005574596681, 1e-11);
-    CHECK_NEAR(stats_obrien_fleming(0.75, 0.05), 0.023625121318, 1e-11);
-    CHECK_NEAR(stats_obrien_fleming(1, 0.05), 0.05, 1e-14);
-    CHECK(isnan(stats_obrien_fleming(0, 0.05)) && isnan(stats_obrien_fleming(1.1, 0.05)));
-}
-
 static void holm_agrees_with_statsmodels(void **state)
 {
     (void)state;
@@ -252,7 +242,6 @@ int main(void)
         cmocka_unit_test(anytime_interval_holds_what_is_not_refuted),
         cmocka_unit_test(anytime_interval_at_its_edges),
         cmocka_unit_test(planning_for_looks_after_every_block),
-        cmocka_unit_test(obrien_fleming_spends_little_early),
         cmocka_unit_test(holm_agrees_with_statsmodels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

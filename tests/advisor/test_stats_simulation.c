@@ -1,6 +1,6 @@
-/* Proves, on a small scale what ./dev bench stats counts on a large one: with a look after every block,
- * verdicts on simulated experiments of a known truth are wrong no more often than they say, under noise that
- * breaks a t interval, and effects are found as planned. Fixed seeds. */
+/* Proves, on a small scale what ./dev bench stats counts on a large one: with an interim analysis after every
+ * block, verdicts on simulated experiments of a known truth are wrong no more often than they say, under
+ * noise that breaks a t interval, and effects are found as planned. Fixed seeds. */
 #include "tests/check.h"
 
 #include <math.h>

@@ -75,6 +75,7 @@ expect 0 bench -p 32 -n 8 -r 2 -t 1,2 -C default -C q8_0 -o json &&
   json 'all(0 < (r["decode_limit_share"] or r["prefill_limit_share"]) for r in d["rows"])'
 cp "$T/out" "$T/bench.json"
 expect 0 show 1 -o json && json 'd["rows"] == json.load(open("'"$T"'/bench.json"))["rows"]'
+expect 0 show 1 --capsule -o json && json 'len(d["capsule"]["config"]) == 4 and all(m["sha256"] for m in d["capsule"]["model"])'
 expect 0 history -o json && json 'd["rows"][0]["kind"] == "bench" and d["rows"][0]["state"] == "done"'
 expect 0 bench -p 16 -n 8 -npl 1,4 -r 1 -t 2 -o json &&
   json '[x["workload"] for x in d["rows"]] == ["pp16", "tg8", "pp16@b4", "tg8@b4"]' &&

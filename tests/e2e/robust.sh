@@ -95,7 +95,7 @@ keys C-z
 wait_for 15 'Stopped'
 keys -l fg
 keys Enter
-wait_for 30 'the pause is over after'
+wait_for 30 'continued after a pause of'
 
 # a database that another process locks: reported, and the screen never waits for it
 if [ -n "$PYTHON" ]; then
