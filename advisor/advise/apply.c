@@ -155,7 +155,8 @@ static enum err_code config_check_model(const struct apply_request *r, struct er
     struct gguf *g = NULL;
     struct memory_plan plan;
     if (r->config->given[KNOB_MODEL])
-        return err_set(why, ERR_USAGE, "the config of a model cannot name another one: remove model=");
+        return err_set(why, ERR_USAGE,
+                       "a config that is applied to a model cannot name another model: remove model=...");
     enum err_code rc = gguf_open(&g, r->model_path, why);
     if (!rc) rc = recipe_plan_memory(&plan, g, r->config, 0, 1, why);
     gguf_close(g);

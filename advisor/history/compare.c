@@ -114,9 +114,11 @@ static struct compared rows_pair(const struct result *before, const struct resul
     const double known = c.metric == METRIC_COUNT
                              ? NAN
                              : result_mean(before, c.metric) + result_mean(after, c.metric);
-    if (isnan(known))
-        snprintf(c.reason, sizeof c.reason, "%s was not measured in both runs",
-                 c.metric == METRIC_COUNT ? "nothing" : METRICS[c.metric].name);
+    if (c.metric == METRIC_COUNT)
+        snprintf(c.reason, sizeof c.reason, "the first run measured no metric");
+    else if (isnan(known))
+        snprintf(c.reason, sizeof c.reason, "%s is missing in at least one of the two runs",
+                 METRICS[c.metric].name);
     else
         compare_pair(&c, scratch, of_before, of_after, margin);
     return c;

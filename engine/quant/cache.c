@@ -117,8 +117,8 @@ static enum err_code calibration_hash(char hash[HASH_HEX], const struct config *
     return rc && path[0] ? err_prefix(why, "calib=%s", path) : rc;
 }
 
-/* File name of a cached copy: "<sha256 of source, recipe, calibration and version>.gguf". hash: SHA-256 of the
- * source. */
+/* File name of a cached copy: "<sha256 of source, recipe, calibration and version>.gguf". hash: SHA-256 of
+ * the source. */
 static enum err_code cache_name(char name[HASH_HEX + 8], const char *hash, const struct config *c,
                                 struct err *why)
 {

@@ -26,7 +26,7 @@ enum {
 /* Statistics of one input while it is being collected, beyond those in struct calibration_input. */
 struct gathered {
     double *squares, *magnitudes; /* [cols] sums of x^2 and of |x| */
-    struct growing growing;
+    struct growing_histogram growing;
     struct symmetric symmetric;
     double growing_count[HISTOGRAM_BINS], symmetric_count[SYMMETRIC_BINS_MAX];
 };
@@ -104,7 +104,7 @@ static void collect_count_rows(void *arg, int member, int size)
     const int from = (int)((int64_t)b->n * member / size), to = (int)((int64_t)b->n * (member + 1) / size);
     memset(bins, 0, (size_t)(HISTOGRAM_BINS + g->symmetric.bins) * sizeof *bins);
     for (int r = from; r < to; r++) {
-        growing_count(&g->growing, b->x + r * b->stride, b->cols, bins);
+        growing_histogram_count(&g->growing, b->x + r * b->stride, b->cols, bins);
         symmetric_count(&g->symmetric, b->x + r * b->stride, b->cols, bins + HISTOGRAM_BINS);
     }
 }
@@ -146,7 +146,7 @@ static struct calibration_input *collect_add_input(struct collect *k, const stru
         return NULL;
     }
     more[c->input_count - 1] = g;
-    growing_init(&g->growing, g->growing_count);
+    growing_histogram_init(&g->growing, g->growing_count);
     symmetric_init(&g->symmetric, g->symmetric_count);
     g->squares = arena_alloc(a, (size_t)b->cols * sizeof(double));
     g->magnitudes = arena_alloc(a, (size_t)b->cols * sizeof(double));
@@ -190,7 +190,7 @@ static void collect_observe(void *ctx, const struct layer_input *b)
     in->batch_min[k->sequence] = low;
     in->batch_max[k->sequence] = high;
     in->count += b->n;
-    growing_reserve(&k->gathered[k->input]->growing, low, high);
+    growing_histogram_reserve(&k->gathered[k->input]->growing, low, high);
     symmetric_reserve(&k->gathered[k->input]->symmetric, low, high);
     threadpool_run(k->pool, collect_count_rows, k);
     collect_add_bins(k);

@@ -12,15 +12,15 @@ enum { CHUNK = 64 };
 
 /* ---------------------------------------------------------------- histogram over the range of the data */
 
-void growing_init(struct growing *h, double *count)
+void growing_histogram_init(struct growing_histogram *h, double *count)
 {
-    *h = (struct growing){ .low = INFINITY, .high = -INFINITY, .count = count };
+    *h = (struct growing_histogram){ .low = INFINITY, .high = -INFINITY, .count = count };
     memset(count, 0, HISTOGRAM_BINS * sizeof *count);
 }
 
 /* Spread the old bins, of HISTOGRAM_UPSAMPLE fine cells each, over new bins of d fine cells each. The first
  * old cell is fine cell number `start`. Each new bin gets the part of an old count that overlaps it. */
-static void growing_spread(double *count, int64_t start, int64_t d)
+static void growing_histogram_spread(double *count, int64_t start, int64_t d)
 {
     double old[HISTOGRAM_BINS];
     memcpy(old, count, sizeof old);
@@ -36,7 +36,7 @@ static void growing_spread(double *count, int64_t start, int64_t d)
     }
 }
 
-void growing_reserve(struct growing *h, float low, float high)
+void growing_histogram_reserve(struct growing_histogram *h, float low, float high)
 {
     if (h->low > h->high || h->low == h->high) { /* no data, or a single value so far: start again */
         memset(h->count, 0, HISTOGRAM_BINS * sizeof *h->count);
@@ -62,12 +62,12 @@ void growing_reserve(struct growing *h, float low, float high)
         return;
     }
     const int64_t start = (int64_t)rintf((h->low - low) / width);
-    growing_spread(h->count, start, (int64_t)ratio);
+    growing_histogram_spread(h->count, start, (int64_t)ratio);
     h->low = low;
     h->high = high + (ratio * bins_width - (high - low));
 }
 
-void growing_count(const struct growing *h, const float *x, int64_t n, uint32_t *counts)
+void growing_histogram_count(const struct growing_histogram *h, const float *x, int64_t n, uint32_t *counts)
 {
     const float low = h->low, range = h->high - h->low;
     if (!(range > 0)) { /* all data has one value */

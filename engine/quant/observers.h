@@ -14,7 +14,7 @@
 /* Histogram over [low, high], the extremes of all data seen so far (HistogramObserver). When the range grows,
  * bins widen and old counts are spread over the new bins, which makes counts fractional. */
 enum { HISTOGRAM_BINS = 2048, HISTOGRAM_UPSAMPLE = 128 };
-struct growing {
+struct growing_histogram {
     float low, high; /* low > high: no data yet */
     double *count;   /* [HISTOGRAM_BINS], borrowed */
 };
@@ -30,16 +30,16 @@ struct symmetric {
 };
 
 /* Initialize an empty histogram. `count` is the caller's memory and is cleared. */
-void growing_init(struct growing *h, double *count);
+void growing_histogram_init(struct growing_histogram *h, double *count);
 void symmetric_init(struct symmetric *h, double *count);
 
 /* Extend the range to a batch with these extremes (finite), before counting its values. */
-void growing_reserve(struct growing *h, float low, float high);
+void growing_histogram_reserve(struct growing_histogram *h, float low, float high);
 void symmetric_reserve(struct symmetric *h, float low, float high);
 
 /* Count n values within the reserved range in counts [bins of h]. Each thread has its own counts; the caller
  * adds them to h->count afterwards. */
-void growing_count(const struct growing *h, const float *x, int64_t n, uint32_t *counts);
+void growing_histogram_count(const struct growing_histogram *h, const float *x, int64_t n, uint32_t *counts);
 void symmetric_count(const struct symmetric *h, const float *x, int64_t n, uint32_t *counts);
 
 #endif

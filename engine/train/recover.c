@@ -121,8 +121,8 @@ static enum err_code models_check(struct network_shape *s, const struct gguf *or
     if (gguf_get_string(quantized, "qdyno.act").data)
         return err_set(
             why, ERR_USAGE,
-            "this model cannot be recovered: it quantizes activations, too, which the trainer's network "
-            "does not; want a method that quantizes weights alone");
+            "this model cannot be trained to recover quality: its activations are quantized as well, which "
+            "training does not support; use a method that quantizes weights only");
     return ERR_OK;
 }
 

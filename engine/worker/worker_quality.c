@@ -45,8 +45,8 @@ enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t availa
     char need[16], more[16], have[16];
     if (available < 0 || wanted + mapped <= available) return ERR_OK;
     return err_set(why, ERR_FIT,
-                   "the reference needs %s of memory beside the %s of the open model's file, %s are "
-                   "available: use a smaller reference, or a smaller window",
+                   "not enough memory: the reference model needs %s, the loaded model's file %s, but only %s "
+                   "are available: use a smaller reference model or a shorter window (-c)",
                    str_from_bytes(wanted, need, sizeof need), str_from_bytes(mapped, more, sizeof more),
                    str_from_bytes(available, have, sizeof have));
 }

@@ -36,8 +36,10 @@ static enum err_code period_set(struct sampler_periods *p, char *setting, struct
     int64_t ms;
     char *equals = strchr(setting, '=');
     if (!equals)
-        return err_set(why, ERR_USAGE, "period '%s': expected SENSOR=MS, e.g. cpu_temperature_celsius=1000",
-                       setting);
+        return err_set(
+            why, ERR_USAGE,
+            "sampling period '%s': expected SENSOR=MS (milliseconds), e.g. cpu_temperature_celsius=1000",
+            setting);
     *equals = '\0';
     enum err_code rc = sensor_find(&id, setting, why);
     if (rc) return rc;

@@ -138,7 +138,7 @@ mkdir "$T/one" "$T/two" && cp "$T/q8.gguf" "$T/one/same.gguf" && cp "$T/random.g
 expect 0 apply threads=1 -m "$T/one/same.gguf" && expect 0 apply threads=2 -m "$T/two/same.gguf" && expect 0 apply --remove -m "$T/one/same.gguf"
 expect 0 apply -m "$T/two/same.gguf" -o json && json 'd["config"] == "threads=2"'
 expect 0 apply -m "$T/one/same.gguf" -o json && json 'd["config"] is None'
-expect 4 apply model=x.gguf && says err 'cannot name another one'
+expect 4 apply model=x.gguf && says err 'cannot name another model'
 expect 0 tune --budget 5s --dry-run -m "$T/q8.gguf" && [ ! -e "$XDG_CONFIG_HOME/qdyno/q8.conf" ] || fail "--dry-run wrote"
 expect 5 -m "$T/none.gguf" && says err 'no terminal' # what `qdyno` alone says without one
 

@@ -16,7 +16,7 @@ static float random_unit(uint64_t *state)
     return (float)random_u32(state) * 0x1p-31f - 1;
 }
 
-static void add_growing(struct growing *h, const float *x, int64_t n)
+static void add_growing(struct growing_histogram *h, const float *x, int64_t n)
 {
     uint32_t bins[HISTOGRAM_BINS] = { 0 };
     float low = x[0], high = x[0];
@@ -24,8 +24,8 @@ static void add_growing(struct growing *h, const float *x, int64_t n)
         low = fminf(low, x[i]);
         high = fmaxf(high, x[i]);
     }
-    growing_reserve(h, low, high);
-    growing_count(h, x, n, bins);
+    growing_histogram_reserve(h, low, high);
+    growing_histogram_count(h, x, n, bins);
     for (int i = 0; i < HISTOGRAM_BINS; i++) h->count[i] += bins[i];
 }
 
@@ -58,11 +58,11 @@ static void test_growing(void **state)
     static double count[HISTOGRAM_BINS], before[HISTOGRAM_BINS];
     static float x[N];
     uint64_t seed = 5;
-    struct growing h;
-    growing_init(&h, count);
+    struct growing_histogram h;
+    growing_histogram_init(&h, count);
     for (int batch = 0; batch < 6; batch++) {
         for (int i = 0; i < N; i++) x[i] = random_unit(&seed) * (1 + (float)batch * 0.37f) + 0.2f;
-        const struct growing old = h;
+        const struct growing_histogram old = h;
         memcpy(before, count, sizeof count);
         add_growing(&h, x, N);
         CHECK_NEAR(total(count, HISTOGRAM_BINS), N * (batch + 1.0), 1e-6 * N);
@@ -74,7 +74,7 @@ static void test_growing(void **state)
         for (int64_t i = 0; i < 2048 * 128; i++) fine[start + i] = before[i / 128] / 128;
         static uint32_t fresh[HISTOGRAM_BINS];
         memset(fresh, 0, sizeof fresh);
-        growing_count(&h, x, N, fresh);
+        growing_histogram_count(&h, x, N, fresh);
         for (int64_t i = 0; i < 2048; i++) {
             double want = fresh[i];
             for (int64_t k = 0; k < d; k++) want += fine[i * d + k];
@@ -150,19 +150,19 @@ static void test_golden_histogram(void **state)
     static double count[HISTOGRAM_BINS];
     char path[4096];
     struct file_map want;
-    struct growing h;
+    struct growing_histogram h;
     int64_t n;
     SHARED_OR_SKIP(path, "quant-golden/peers/observers/histogram_single.f32");
     CHECK_OK(file_map(&want, path, &why));
     float *x = golden_activations(&n);
-    growing_init(&h, count);
+    growing_histogram_init(&h, count);
     add_growing(&h, x, n);
     assert_int_equal(want.size, sizeof(float) * HISTOGRAM_BINS);
     for (int i = 0; i < HISTOGRAM_BINS; i++)
         CHECK((float)count[i] == ((const float *)(const void *)want.data)[i]);
     CHECK(h.low == -98.3125f);
     CHECK(h.high == 119.25f); /* manifest.json: histogram_single_batch */
-    growing_init(&h, count);
+    growing_histogram_init(&h, count);
     for (int i = 0; i < 4; i++) add_growing(&h, x + i * n / 4, n / 4);
     CHECK(h.low == -98.3125f);
     CHECK(h.high == 119.56103515625f); /* histogram_quint8: four batches */

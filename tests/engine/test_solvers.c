@@ -473,14 +473,14 @@ static void growing_histogram_is_pytorchs(void **state)
     static double count[HISTOGRAM_BINS];
     LOAD("in/activation.f16", halves);
     for (int i = 0; i < 4 * BATCH; i++) x[i] = f16_to_f32(halves[i]);
-    struct growing h;
-    growing_init(&h, count);
+    struct growing_histogram h;
+    growing_histogram_init(&h, count);
     for (const float *batch = x; batch < x + 4 * BATCH; batch += BATCH) {
         uint32_t fresh[HISTOGRAM_BINS] = { 0 };
         float low = batch[0], high = batch[0];
         for (int i = 1; i < BATCH; i++) low = fminf(low, batch[i]), high = fmaxf(high, batch[i]);
-        growing_reserve(&h, low, high);
-        growing_count(&h, batch, BATCH, fresh);
+        growing_histogram_reserve(&h, low, high);
+        growing_histogram_count(&h, batch, BATCH, fresh);
         for (int i = 0; i < HISTOGRAM_BINS; i++) count[i] += fresh[i];
     }
     CHECK(h.low == -98.3125f);

@@ -47,7 +47,7 @@ static void a_running_experiment_is_stopped_and_paused(void **state)
     e = press(&u, s, 'b'); /* two at once would disturb each other */
     CHECK(e.is_error);
     CHECK_EQ(u.form.kind, FORM_CLOSED);
-    CHECK_CONTAINS(e.message, "s stops it");
+    CHECK_CONTAINS(e.message, "press s to stop it");
     free(s);
 }
 

@@ -66,7 +66,7 @@ static void refusals(void **state)
                     *done = fixture_done(VERDICT_BETTER);
     assert_non_null(strstr(refusal(DO_NEW_AB, &u, empty), "no model"));
     assert_string_equal(refusal(DO_NEW_AB, &u, idle), "");
-    assert_non_null(strstr(refusal(DO_NEW_AB, &u, running), "s stops it"));
+    assert_non_null(strstr(refusal(DO_NEW_AB, &u, running), "press s to stop it"));
     assert_string_equal(refusal(DO_STOP, &u, running), "");
     assert_string_not_equal(refusal(DO_STOP, &u, done), "");
     assert_string_not_equal(refusal(DO_PUSH, &u, idle), "");

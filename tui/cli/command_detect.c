@@ -328,7 +328,7 @@ static int other_machine_show(const struct cli_global *g, const struct cli_args 
         args_has(a, "--record")) {
         err_set(
             &why, ERR_USAGE,
-            "--machine shows another machine; --probe, --kernels, --shapes and --record are for this one");
+            "--machine describes another machine, so it cannot be combined with --probe, --kernels, --shapes or --record, which measure this one");
         return cli_fail(a, &why);
     }
     if (other_machine_open(&d, path, &why)) return cli_fail(a, &why);

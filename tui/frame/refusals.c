@@ -24,7 +24,7 @@ static bool writing_runs(const struct snapshot *s)
 static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
-    if (snapshot_is_running(s)) return "an experiment is running: s stops it";
+    if (snapshot_is_running(s)) return "an experiment is running: press s to stop it";
     if (u->waiting_to_start || s->experiment_starting) return "an experiment is about to start";
     if (s->command[0]) return COMMAND_RUNS;
     if (writing_runs(s)) return WRITING_RUNS;
@@ -107,7 +107,7 @@ static const char *refuse_write(const struct ui *u, const struct snapshot *s)
     (void)u;
     if (writing_runs(s)) return WRITING_RUNS;
     if (snapshot_is_running(s) && !s->experiment.paused_since_ms)
-        return "it would disturb the experiment: P pauses the experiment, s stops it";
+        return "it would disturb the experiment: press P to pause it, s to stop it";
     if (s->experiment_starting) return "an experiment is about to start";
     if (s->command[0]) return COMMAND_RUNS;
     return s->probing ? "the machine is being measured: wait until that has ended" : refuse_no_model(s);
@@ -132,7 +132,7 @@ static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
 static const char *refuse_model(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
-    return snapshot_is_running(s) ? "an experiment is running on this model: s stops it" : "";
+    return snapshot_is_running(s) ? "an experiment is running on this model: press s to stop it" : "";
 }
 
 static const char *refuse_mark(const struct ui *u, const struct snapshot *s)
