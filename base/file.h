@@ -29,8 +29,8 @@ void file_unmap(struct file_map *m);
 
 /* The current state of the mapped file. ERR_IO. */
 enum err_code file_map_state(const struct file_map *m, struct file_state *out, struct err *why);
-/* ERR_FORMAT: the content changed since the file was mapped (another size or modification time). Replacing the
- * file at its path, or deleting it, is not a change, because the mapping keeps the opened file. */
+/* ERR_FORMAT: the content changed since the file was mapped (another size or modification time). Replacing
+ * the file at its path, or deleting it, is not a change, because the mapping keeps the opened file. */
 enum err_code file_map_check(const struct file_map *m, struct err *why);
 
 /* Reads a whole file, NUL-terminated; the caller frees *out. *size (may be NULL) is without the terminator.

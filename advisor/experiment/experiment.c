@@ -496,8 +496,7 @@ static void finish(struct experiment *x, enum flow f)
                   (long long)s->run_id, why.message);
     }
     json_decref(document);
-    if (x->db)
-        db_unlock(x->db); /* another process may resume the run while this handle still reads it */
+    if (x->db) db_unlock(x->db); /* another process may resume the run while this handle still reads it */
     pthread_mutex_lock(&x->lock);
     x->finished = true;
     state_done(x);

@@ -23,7 +23,8 @@ enum err_code conditions_probe_open(struct conditions_probe *w, int threads,
         return ERR_OK;
     const struct backend_options o = { .threads = threads, .isa = isa, .precision = PRECISION_AUTO };
     enum err_code rc = backend_open(&w->backend, "cpu", &o, why);
-    if (!rc) rc = backend_reserve(w->backend, &(struct backend_work){ .rows = 1, .cols = SPEED_PROBE_COLS }, why);
+    if (!rc)
+        rc = backend_reserve(w->backend, &(struct backend_work){ .rows = 1, .cols = SPEED_PROBE_COLS }, why);
     return rc ? rc : speed_probe_open(&w->pace, w->backend, why);
 }
 

@@ -29,8 +29,8 @@ struct conditions {
 
 enum { CONDITIONS_READINGS = 512 };
 struct conditions_probe {
-    struct backend *backend; /* owned */
-    struct speed_probe *pace;      /* owned; NULL: no reference for this thread count, the probe does nothing */
+    struct backend *backend;  /* owned */
+    struct speed_probe *pace; /* owned; NULL: no reference for this thread count, the probe does nothing */
     int threads;
     double read_reference_s, compute_reference_s; /* seconds per weight when the kernels were timed */
     /* ring of the latest readings since the restart, seconds per weight */

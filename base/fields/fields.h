@@ -1,4 +1,5 @@
-/* base/fields/fields.h - tables that say which members of a struct travel as JSON, used in both directions. */
+/* base/fields/fields.h - tables that say which members of a struct travel as JSON, used in both directions.
+ */
 #ifndef QDYNO_BASE_FIELDS_H
 #define QDYNO_BASE_FIELDS_H
 

@@ -49,8 +49,8 @@ enum err_code plan_memory(struct memory_plan *out, const struct gguf *g, const s
                           const struct recipe_view *view, int ctx, int sequences, struct err *why);
 /* A plan as a JSON object, for the worker's answer and for documents. New reference. */
 json_t *memory_plan_to_json(const struct memory_plan *p);
-/* The reverse: false when `object` is no object, and *out is unchanged. Members it lacks are unknown: -1, 0 on
- * a device, NAN for flops_per_token. */
+/* The reverse: false when `object` is no object, and *out is unchanged. Members it lacks are unknown: -1, 0
+ * on a device, NAN for flops_per_token. */
 bool memory_plan_from_json(struct memory_plan *out, const json_t *object);
 /* ERR_FIT, with the bytes needed and available: the host's part exceeds `available` (-1: unknown), or the
  * device's part exceeds the device's memory. device: the config's value. */

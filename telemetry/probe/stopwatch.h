@@ -1,9 +1,9 @@
 /* telemetry/probe/stopwatch.h - times work on a machine whose speed varies (internal to telemetry/probe).
  *
  * Memory and cores are shared with other programs, so the speed of the machine changes from second to second,
- * by half and more. The stopwatch therefore runs a speed probe (kernels/speed_probe.c: a GEMV in q8_0) before and
- * after each run of the work and reports times relative to it. README.md, "Correction to a reference state",
- * has the formulas. */
+ * by half and more. The stopwatch therefore runs a speed probe (kernels/speed_probe.c: a GEMV in q8_0) before
+ * and after each run of the work and reports times relative to it. README.md, "Correction to a reference
+ * state", has the formulas. */
 #ifndef QDYNO_TELEMETRY_STOPWATCH_H
 #define QDYNO_TELEMETRY_STOPWATCH_H
 
@@ -23,8 +23,8 @@ double samples_median(const struct samples *all);
 
 /* All probe results are seconds per weight. */
 struct stopwatch {
-    struct speed_probe *probe;    /* owned */
-    double first_compute_s; /* compute probe when the stopwatch was opened */
+    struct speed_probe *probe; /* owned */
+    double first_compute_s;    /* compute probe when the stopwatch was opened */
     int computes;
     double compute_s[STOPWATCH_PROBES]; /* compute probes around computing work: one usual value per timing */
     int memories;

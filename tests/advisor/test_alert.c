@@ -174,8 +174,7 @@ static void values_are_printed_in_their_unit(void **state)
                         "92.1 % of memory is in use (limit 90 %)");
     assert_string_equal(alert_text(alert_find("disk"), 512 << 20, buf, sizeof buf),
                         "512M are free on the database's file system (limit 1.00G)");
-    assert_string_equal(alert_text(alert_find("battery"), 1, buf, sizeof buf),
-                        "the machine runs on battery");
+    assert_string_equal(alert_text(alert_find("battery"), 1, buf, sizeof buf), "the machine runs on battery");
     assert_string_equal(alert_text(alert_find("stale"), 90000, buf, sizeof buf),
                         "no measurement succeeded for 25 h (limit 24 h)");
     assert_string_equal(alert_value_text(SIGNAL_BLIND, NAN, buf, sizeof buf), "n/a");

@@ -78,7 +78,7 @@ sql "UPDATE measurement SET value = (SELECT m.value FROM measurement m JOIN cell
 expect 1 --db "$DB" compare 3 2 && says out 'worse' && says out 'no recorded change'
 expect 0 --db "$DB" compare 2 3 -o json && json 'd["verdict"] == "better"'
 expect 0 --db "$DB" compare 3 3 -o json && json 'd["verdict"] == "equivalent" and d["rows"][0]["effect_ratio"] == 1'
-expect 3 --db "$DB" compare 2 3 --metric ttft_s && says out 'ttft_s was not measured in both'
+expect 3 --db "$DB" compare 2 3 --metric ttft_s && says out 'ttft_s is missing in at least one'
 expect 5 --db "$DB" replay 3 && says err 'run 3'
 
 # ---- runs on this machine: each has a capsule and a canary

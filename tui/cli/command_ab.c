@@ -228,8 +228,8 @@ static void ab_show_progress(struct progress *p, const struct experiment_state *
         snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", percent(e.estimate), percent(e.lower),
                  percent(e.upper));
     const char letter[2] = { s->running_arm < 0 ? 0 : (char)('A' + s->running_arm), 0 };
-    progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", EXPERIMENT_PHASES[s->phase], s->block + 1, letter, s->cell_phase,
-                  s->cell_done, s->cell_of, effect, eta);
+    progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", EXPERIMENT_PHASES[s->phase], s->block + 1, letter,
+                  s->cell_phase, s->cell_done, s->cell_of, effect, eta);
 }
 
 enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,

@@ -1,5 +1,5 @@
-/* kernels/isa/gemv/dot_ref.h - the reference GEMV kernel for every format: decode a piece of a weight row and multiply
- * it in binary64. It is slow and simple; tests compare all other GEMV kernels with it. */
+/* kernels/isa/gemv/dot_ref.h - the reference GEMV kernel for every format: decode a piece of a weight row and
+ * multiply it in binary64. It is slow and simple; tests compare all other GEMV kernels with it. */
 #ifndef QDYNO_KERNELS_ISA_GEMV_DOT_REF_H
 #define QDYNO_KERNELS_ISA_GEMV_DOT_REF_H
 

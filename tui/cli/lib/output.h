@@ -26,7 +26,7 @@ struct column {
     }
 
 struct table {
-    const char *schema; /* "qdyno.bench/1"; "bench" also names the SQL table */
+    const char *schema;     /* "qdyno.bench/1"; "bench" also names the SQL table */
     struct column *columns; /* owned: those given to table_init, metrics filled in */
     int n_columns;
     bool record;      /* one row only: md is a list of properties, JSON has no "rows" */
