@@ -19,7 +19,7 @@ struct value_rule {
 
 struct value {
     int64_t whole;           /* VALUE_INT; VALUE_BOOL 0 or 1; VALUE_CHOICE: index of the name */
-    double real;             /* VALUE_REAL */
+    double real;             /* VALUE_REAL; VALUE_INT: the same number; else NAN */
     char text[CONFIG_VALUE]; /* canonical spelling: "Q8_0" -> "q8_0", "08" -> "8", "yes" -> "true" */
 };
 

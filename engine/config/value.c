@@ -106,6 +106,7 @@ bool value_parse(struct value *out, const struct value_rule *rule, const char *t
         if (listed ? rule_find(rule, text, out->text) < 0
                    : (double)out->whole < rule->min || (double)out->whole > rule->max)
             return false;
+        out->real = (double)out->whole;
         snprintf(out->text, sizeof out->text, "%" PRId64, out->whole);
         return true;
     case VALUE_REAL:
