@@ -95,7 +95,7 @@ static void test_training_grammar(void **state)
                   { "train20", "trim_every=1,train_batch=4,accumulate=4", NULL },
                   { "train20", "q8_0", "format=q8_0 does not matter for train20" },
                   { "train20", "ctx=64", "keys that do: threads isa amp train_optimizer checkpoint_every" },
-                  { "train20", "model=x.gguf", "model=x.gguf means nothing" },
+                  { "train20", "model=x.gguf", "model=x.gguf does not matter" },
                   { "tg4", "q8_0,threads=1", NULL },
                   { "tg4", "amp=bf16", "amp=bf16 is a setting for training, and tg4 does not train" },
                   { "eval:x", "trim_every=1", "trim_every=1 is a setting for training" } };
