@@ -335,7 +335,7 @@ void request_totals_tell(const struct request_totals *t, const struct family_sin
 /* ---------------------------------------------------------------- contamination */
 
 /* Why a window of samples disqualifies a cell: "" when it does not. Rules are fixed in CONTAMINATION
- * (experiment rules table). */
+ * (CONTAMINATION in contamination.c). */
 const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
                                  double control_frequency, char *buf, size_t size);
 

@@ -42,7 +42,8 @@ struct model_options {
     const char *path; /* the model when the config has no model= */
     /* An open file, used instead of any path; it must outlive the model. May be NULL. */
     const struct gguf *gguf;
-    bool apart; /* for engine/layers.h: layers run one at a time, with one cache; model_forward is not used */
+    bool apart; /* for engine/model/layers.c: layers run one at a time, with one cache; model_forward is not
+                   used */
     const struct config *config;
     int ctx;               /* 0: config's ctx, else the model's training context (at most 4096) */
     int sequences;         /* 0 means 1 */

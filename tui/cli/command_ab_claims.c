@@ -1,4 +1,4 @@
-/* ab_claims.c - see ab_claims.h. */
+/* command_ab_claims.c - see ab_claims.h. */
 #include "tui/cli/command_ab_claims.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* kernels/isa/encode/lanes_avx2.h - the interface of lanes.h with AVX2: eight lanes. */
+/* kernels/isa/encode/lanes_avx2.h - the interface of search_lanes.h with AVX2: eight lanes. */
 #ifndef QDYNO_KERNELS_ISA_ENCODE_LANES_AVX2_H
 #define QDYNO_KERNELS_ISA_ENCODE_LANES_AVX2_H
 

@@ -1,5 +1,5 @@
-/* kernels/isa/encode/lanes_avx512.h - the interface of lanes.h with AVX-512: sixteen lanes, masks in their
- * own registers. */
+/* kernels/isa/encode/lanes_avx512.h - the interface of search_lanes.h with AVX-512: sixteen lanes, masks in
+ * their own registers. */
 #ifndef QDYNO_KERNELS_ISA_ENCODE_LANES_AVX512_H
 #define QDYNO_KERNELS_ISA_ENCODE_LANES_AVX512_H
 

@@ -1,5 +1,5 @@
-/* kernels/isa/encode/lanes_v128.h - the interface of lanes.h with 128-bit vectors: four lanes. Include an
- * implementation of isa/v128.h first. */
+/* kernels/isa/encode/lanes_v128.h - the interface of search_lanes.h with 128-bit vectors: four lanes. Include
+ * an implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_ISA_ENCODE_LANES_V128_H
 #define QDYNO_KERNELS_ISA_ENCODE_LANES_V128_H
 
