@@ -55,7 +55,7 @@ static void put_metric(json_t *o, const struct experiment_arm *a, enum metric_id
         put_count(o, METRICS[id].name, metric_bytes(a->value[id]));
 }
 
-static void put_text(json_t *o, const char *key, const char *text)
+static void experiment_put_text(json_t *o, const char *key, const char *text)
 {
     json_put_str(o, key, *text ? text : NULL);
 }
@@ -66,16 +66,16 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     const char name[2] = { (char)('a' + index), 0 };
     json_put_str(o, "arm", name);
     json_put_str(o, "config", a->line);
-    put_text(o, "recipe", a->recipe);
+    experiment_put_text(o, "recipe", a->recipe);
     json_put(o, "merged", a->merged_known ? config_to_json(&a->merged) : json_null());
-    put_text(o, "model", a->model_name);
-    put_text(o, "arch", a->arch);
-    put_text(o, "sha256", a->sha256);
-    put_text(o, "dominant_format", a->dominant_format);
-    put_text(o, "isa", a->isa);
-    put_text(o, "device", a->device);
+    experiment_put_text(o, "model", a->model_name);
+    experiment_put_text(o, "arch", a->arch);
+    experiment_put_text(o, "sha256", a->sha256);
+    experiment_put_text(o, "dominant_format", a->dominant_format);
+    experiment_put_text(o, "isa", a->isa);
+    experiment_put_text(o, "device", a->device);
     put_count(o, "threads", a->threads);
-    put_text(o, "error", a->error);
+    experiment_put_text(o, "error", a->error);
     json_put_num(o, "rate", a->rate);
     put_metric(o, a, METRIC_PREFILL_RATE);
     put_metric(o, a, METRIC_DECODE_RATE);
@@ -137,13 +137,13 @@ static json_t *comparisons_document(const struct experiment_state *s, int better
         json_put_str(o, "arm", name);
         json_put_str(o, "config", s->arm[k].line);
         json_put_str(o, "verdict", c->verdict ? verdict_name(c->verdict) : NULL);
-        put_text(o, "reason", c->reason);
+        experiment_put_text(o, "reason", c->reason);
         json_put_int(o, "blocks", c->blocks);
         put_count(o, "blocks_needed", c->blocks_needed);
         json_put(o, "dropped_after", c->dropped ? json_integer(c->dropped_at) : json_null());
         put_comparison(o, c, better);
         json_put(o, "quality", quality_to_json(&c->quality));
-        put_text(o, "quality_missing", c->quality.missing);
+        experiment_put_text(o, "quality_missing", c->quality.missing);
         json_array_append_new(list, o);
     }
     return list;
@@ -194,12 +194,12 @@ json_t *experiment_to_json(const struct experiment_state *s)
     else
         json_put(o, "run", json_null());
     json_put_str(o, "state", EXPERIMENT_PHASES[s->phase]);
-    put_text(o, "error", s->error);
+    experiment_put_text(o, "error", s->error);
     json_put_str(o, "verdict",
                  s->verdict ? verdict_name(s->verdict) : NULL); /* of the headline arm, as seen from A */
     json_put_str(o, "headline", headline);
     json_put_bool(o, "confirmed", s->confirming); /* the winner was measured again on new blocks */
-    put_text(o, "reason", s->reason);
+    experiment_put_text(o, "reason", s->reason);
     json_put_str(o, "metric", s->spec.metric ? s->spec.metric->name : NULL);
     json_put_str(o, "unit", s->spec.metric ? s->spec.metric->unit : NULL);
     json_put_int(o, "better", better);
@@ -223,7 +223,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     for (int i = 0; i < s->spec.arms; i++) json_array_append_new(arms, arm_document(&s->arm[i], i));
     json_put(o, "arms", arms);
     json_put_bool(o, "random_weights", s->random_weights);
-    put_text(o, "machine", s->machine_id);
+    experiment_put_text(o, "machine", s->machine_id);
     snprintf(seed, sizeof(seed), "%" PRIu64, s->spec.seed);
     json_put_str(o, "seed", seed);
     put_time(o, "started", s->started_ms);

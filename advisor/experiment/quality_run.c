@@ -10,7 +10,7 @@
 
 static const char PHASE[] = "quality"; /* of the cell, as in the database */
 
-static bool on_event(void *ctx, const json_t *event)
+static bool quality_run_on_event(void *ctx, const json_t *event)
 {
     struct experiment *x = ctx;
     if (event) {
@@ -34,7 +34,7 @@ static enum err_code measure(struct experiment *x, int arm, struct quality *q, s
                                        .chunks = s->quality_chunks,
                                        .model = s->model,
                                        .reference = &s->config[0] };
-    return quality_measure(q, &candidate, &spec, on_event, x, why);
+    return quality_measure(q, &candidate, &spec, quality_run_on_event, x, why);
 }
 
 static enum err_code quality_store(struct experiment *x, int arm, struct measured_cell *c)

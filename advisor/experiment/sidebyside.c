@@ -116,7 +116,7 @@ static bool take_token(struct sidebyside *s, int arm, const json_t *event)
     return true;
 }
 
-static bool on_event(void *ctx, const json_t *event)
+static bool sidebyside_on_event(void *ctx, const json_t *event)
 {
     const struct writer *w = ctx;
     struct sidebyside *s = w->both;
@@ -168,7 +168,8 @@ static enum err_code arm_loads(struct writer *w, struct arm **out, struct err *w
     const bool on = machine_take(s, w->arm);
     pthread_mutex_unlock(&s->lock);
     const int64_t begun = clock_ns();
-    enum err_code rc = on ? arm_open(out, &spec, on_event, w, why) : err_set(why, ERR_CANCELLED, "cancelled");
+    enum err_code rc = on ? arm_open(out, &spec, sidebyside_on_event, w, why)
+                          : err_set(why, ERR_CANCELLED, "cancelled");
     pthread_mutex_lock(&s->lock);
     struct sidebyside_arm *a = &s->state.arm[w->arm];
     if (!rc) {
@@ -196,7 +197,7 @@ static void *writer_thread(void *arg)
     json_t *answer = NULL;
     enum err_code rc = arm_loads(w, &arm, &why);
     const struct generate_spec spec = { .prompt = s->state.prompt, .n = s->state.limit, .turn_s = TURN_S };
-    if (!rc) rc = arm_generate(arm, &spec, &answer, on_event, w, &why);
+    if (!rc) rc = arm_generate(arm, &spec, &answer, sidebyside_on_event, w, &why);
     pthread_mutex_lock(&s->lock);
     struct sidebyside_arm *a = &s->state.arm[w->arm];
     if (!rc) {

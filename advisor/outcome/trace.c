@@ -46,7 +46,7 @@ static struct otlp_attribute *put(struct bag *bag, const char *key, enum otlp_ty
     return a;
 }
 
-static void put_text(struct builder *b, struct bag *bag, const char *key, const char *text)
+static void trace_put_text(struct builder *b, struct bag *bag, const char *key, const char *text)
 {
     if (*text) put(bag, key, OTLP_STRING)->string = keep(b, text);
 }
@@ -156,8 +156,8 @@ static const char *arm_name(int arm)
 
 static void put_arm(struct builder *b, struct bag *bag, int arm, const char *config)
 {
-    put_text(b, bag, "qdyno.arm", arm_name(arm));
-    put_text(b, bag, "qdyno.config", config);
+    trace_put_text(b, bag, "qdyno.arm", arm_name(arm));
+    trace_put_text(b, bag, "qdyno.config", config);
 }
 
 /* ---------------------------------------------------------------- events */
@@ -238,7 +238,7 @@ static void put_outcome(struct builder *b, struct bag *bag)
         { "qdyno.effect.upper_ratio", o->upper },      { "qdyno.effect.confidence_ratio", o->confidence },
         { "qdyno.noise_floor_ratio", o->noise_floor }, { "qdyno.kld_mean_nats", o->kld_mean },
     };
-    put_text(b, bag, "qdyno.experiment", o->experiment);
+    trace_put_text(b, bag, "qdyno.experiment", o->experiment);
     for (size_t i = 0; i < COUNT_OF(FIGURES); i++) put_num(bag, FIGURES[i].key, FIGURES[i].value);
     put_int(bag, "qdyno.blocks.kept", (int64_t)o->blocks);
     put_int(bag, "qdyno.blocks.discarded", (int64_t)o->discarded);
@@ -252,15 +252,15 @@ static enum err_code add_run(struct builder *b, struct db *d, struct err *why)
     if (r->started_ms) covers(&b->trace->spans[root], r->started_ms * 1000000, r->started_ms * 1000000);
     if (r->ended_ms) covers(&b->trace->spans[root], r->ended_ms * 1000000, r->ended_ms * 1000000);
     put_int(&bag, "qdyno.run.id", r->id);
-    put_text(b, &bag, "qdyno.run.kind", r->kind);
-    put_text(b, &bag, "qdyno.run.state", r->state);
-    put_text(b, &bag, "qdyno.machine.id", r->machine);
-    put_text(b, &bag, "qdyno.workload", r->workload);
-    put_text(b, &bag, "qdyno.metric", r->metric);
+    trace_put_text(b, &bag, "qdyno.run.kind", r->kind);
+    trace_put_text(b, &bag, "qdyno.run.state", r->state);
+    trace_put_text(b, &bag, "qdyno.machine.id", r->machine);
+    trace_put_text(b, &bag, "qdyno.workload", r->workload);
+    trace_put_text(b, &bag, "qdyno.metric", r->metric);
     put_int(&bag, "qdyno.seed", (int64_t)r->seed);
-    put_text(b, &bag, "qdyno.verdict", r->verdict);
-    put_text(b, &bag, "gen_ai.request.model", r->model_name);
-    put_text(b, &bag, "qdyno.model.sha256", r->model_sha256);
+    trace_put_text(b, &bag, "qdyno.verdict", r->verdict);
+    trace_put_text(b, &bag, "gen_ai.request.model", r->model_name);
+    trace_put_text(b, &bag, "qdyno.model.sha256", r->model_sha256);
     put_arms(b, &bag);
     put_outcome(b, &bag);
     close_span(b, root, &bag);
@@ -288,10 +288,10 @@ static int block_of(struct builder *b, const char *phase, int block)
         if (c->discarded && !reason) reason = c->discard_reason;
         if (*c->error) reason = c->error;
     }
-    put_text(b, &bag, "qdyno.block.phase", phase);
+    trace_put_text(b, &bag, "qdyno.block.phase", phase);
     put_int(&bag, "qdyno.block.number", block + 1); /* as events say it */
     put(&bag, "qdyno.block.kept", OTLP_BOOL)->truth = first && !reason;
-    if (reason) put_text(b, &bag, "qdyno.block.discard_reason", reason);
+    if (reason) trace_put_text(b, &bag, "qdyno.block.discard_reason", reason);
     close_span(b, span, &bag);
     if (reason) fails(b, span, *reason ? reason : "discarded");
     return span;
@@ -307,9 +307,9 @@ static bool generates(const struct figures *f)
 static void put_figures(struct builder *b, struct bag *bag, const struct cell_row *c, const struct figures *f)
 {
     if (generates(f)) {
-        put_text(b, bag, "gen_ai.operation.name", GEN_AI_OPERATION);
-        put_text(b, bag, "gen_ai.provider.name", GEN_AI_PROVIDER);
-        put_text(b, bag, "gen_ai.request.model", model_of(b, c->arm));
+        trace_put_text(b, bag, "gen_ai.operation.name", GEN_AI_OPERATION);
+        trace_put_text(b, bag, "gen_ai.provider.name", GEN_AI_PROVIDER);
+        trace_put_text(b, bag, "gen_ai.request.model", model_of(b, c->arm));
         for (size_t i = 0; i < COUNT_OF(GEN_AI); i++)
             if (GEN_AI[i].is_count && !isnan(f->gen_ai[i]))
                 put_int(bag, GEN_AI[i].key, (int64_t)f->gen_ai[i]);
@@ -363,13 +363,13 @@ static enum err_code add_cell(struct builder *b, struct db *d, int index, const 
     covers(s, from, exact ? exact->ended_ns : from + (int64_t)(c->seconds * 1e9));
     if (generates(&f)) s->kind = OTLP_KIND_CLIENT; /* of a model in another process */
     put_arm(b, &bag, c->arm, c->config);
-    put_text(b, &bag, "qdyno.cell.phase", c->phase);
+    trace_put_text(b, &bag, "qdyno.cell.phase", c->phase);
     put_int(&bag, "qdyno.cell.slot", c->slot);
     const int64_t repeats = repeats_of(c);
     if (repeats > 0) put_int(&bag, "qdyno.cell.repeats", repeats);
-    put_text(b, &bag, "qdyno.output_hash", c->output_hash);
+    trace_put_text(b, &bag, "qdyno.output_hash", c->output_hash);
     put_figures(b, &bag, c, &f);
-    if (*c->error) put_text(b, &bag, "error.type", "arm_failed");
+    if (*c->error) trace_put_text(b, &bag, "error.type", "arm_failed");
     close_span(b, span, &bag);
     if (c->discarded) discarded(b, span, *c->discard_reason ? c->discard_reason : "discarded");
     if (*c->error) fails(b, span, c->error);
@@ -444,8 +444,8 @@ static void add_row(struct builder *b, const struct span_row *row)
     const int span = span_new(b, parent, row->name, path);
     covers(&b->trace->spans[span], row->begun_ns, row->ended_ns);
     if (row->arm >= 0) put_arm(b, &bag, row->arm, "");
-    if (!row->cell_id) put_text(b, &bag, "gen_ai.request.model", model_of(b, row->arm));
-    if (*row->error) put_text(b, &bag, "error.type", "arm_failed");
+    if (!row->cell_id) trace_put_text(b, &bag, "gen_ai.request.model", model_of(b, row->arm));
+    if (*row->error) trace_put_text(b, &bag, "error.type", "arm_failed");
     close_span(b, span, &bag);
     if (*row->error) fails(b, span, row->error);
 }

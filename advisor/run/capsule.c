@@ -90,7 +90,7 @@ static json_t *environment_group(void)
     return o;
 }
 
-static void put_text(json_t *o, const char *key, const char *text)
+static void capsule_put_text(json_t *o, const char *key, const char *text)
 {
     json_put_str(o, key, text && *text ? text : NULL);
 }
@@ -99,9 +99,9 @@ static json_t *model_of(const struct capsule_arm *a)
 {
     char whole[PATH_MAX]; /* absolute: a relative path means nothing in another folder */
     json_t *o = json_object();
-    put_text(o, "name", a->model_name);
-    put_text(o, "path", realpath(a->model_path, whole) ? whole : a->model_path);
-    put_text(o, "sha256", a->sha256);
+    capsule_put_text(o, "name", a->model_name);
+    capsule_put_text(o, "path", realpath(a->model_path, whole) ? whole : a->model_path);
+    capsule_put_text(o, "sha256", a->sha256);
     return o;
 }
 

@@ -27,7 +27,7 @@ struct work {
     struct span_load load;
 };
 
-static bool on_event(void *ctx, const json_t *event)
+static bool measure_on_event(void *ctx, const json_t *event)
 {
     struct work *k = ctx;
     (void)event;
@@ -92,7 +92,7 @@ static struct run_cell cell_of(struct work *k, int repeats)
                               .workload = k->workload,
                               .repeats = repeats,
                               .seed = k->w->setup.o.seed,
-                              .event = on_event,
+                              .event = measure_on_event,
                               .ctx = k,
                               .contamination = k->w->setup.o.even_if_busy ? CONTAMINATION_NOTED
                                                                           : CONTAMINATION_DISCARDS,
@@ -186,7 +186,7 @@ static enum err_code work_arm_open(struct work *k, struct err *why)
                                    .program = k->w->setup.o.program,
                                    .log = &k->w->setup.log };
     const struct moment begun = moment_now();
-    const enum err_code rc = arm_open(&k->arm, &spec, on_event, k, why);
+    const enum err_code rc = arm_open(&k->arm, &spec, measure_on_event, k, why);
     k->load = (struct span_load){ .begun = begun, .seconds = (double)(clock_ns() - begun.clock_ns) * 1e-9 };
     return rc;
 }

@@ -96,7 +96,7 @@ struct bench {
     struct err first; /* the first failure */
 };
 
-static bool on_event(void *ctx, const json_t *event)
+static bool bench_on_event(void *ctx, const json_t *event)
 {
     struct bench *b = ctx;
     if (event)
@@ -182,7 +182,7 @@ static struct run_cell bench_cell_spec(struct bench *b, struct arm *arm)
         .arm = arm,
         .workload = b->label,
         .seed = b->g->seed,
-        .event = on_event,
+        .event = bench_on_event,
         .ctx = b,
         .contamination = CONTAMINATION_NOTED,
         .control_frequency = NAN,
@@ -373,7 +373,7 @@ static enum err_code bench_arm(struct bench *b, struct err *why)
                              .log = &b->g->log };
     b->label = "load";
     const struct moment begun = moment_now();
-    enum err_code rc = arm_open(&arm, &spec, on_event, b, why);
+    enum err_code rc = arm_open(&arm, &spec, bench_on_event, b, why);
     const double load_s = (double)(clock_ns() - begun.clock_ns) * 1e-9;
     if (rc == ERR_CANCELLED) return rc;
     if (rc) {

@@ -144,7 +144,7 @@ struct calibrating {
     int64_t start;
 };
 
-static bool on_progress(void *ctx, double done)
+static bool calibrate_on_progress(void *ctx, double done)
 {
     struct calibrating *w = ctx;
     const double seconds = (double)(clock_ns() - w->start) * 1e-9;
@@ -210,7 +210,7 @@ static enum err_code calibration_make(const struct cli_global *g, const struct c
                                                             ? PRECISION_HIGHEST
                                                             : PRECISION_HIGH,
                                            .memory = args_bytes(a, "--memory", 0),
-                                           .progress = on_progress,
+                                           .progress = calibrate_on_progress,
                                            .progress_ctx = &w,
                                            .log = &g->log };
     enum err_code rc = gguf_open(&model, a->arg[0], why);

@@ -72,7 +72,7 @@ struct fit {
     struct err first;
 };
 
-static bool on_event(void *ctx, const json_t *event)
+static bool fit_on_event(void *ctx, const json_t *event)
 {
     struct fit *f = ctx;
     if (event)
@@ -106,9 +106,9 @@ static enum err_code fit_load(struct fit *f, json_t *row, const char *path, cons
     json_t *answer = NULL;
     char workload[64];
     struct arm_spec spec = { .model = path, .config = c, .ctx = plan->ctx, .log = &f->g->log };
-    enum err_code rc = arm_open(&arm, &spec, on_event, f, why);
+    enum err_code rc = arm_open(&arm, &spec, fit_on_event, f, why);
     snprintf(workload, sizeof workload, "pp%d", MAX(1, plan->ctx - 1));
-    if (!rc) rc = arm_cell(arm, workload, f->g->seed, &answer, on_event, f, why);
+    if (!rc) rc = arm_cell(arm, workload, f->g->seed, &answer, fit_on_event, f, why);
     if (!rc) {
         int64_t peak = json_get_int(answer, "peak_rss_bytes", -1);
         if (peak >= 0) json_put_int(row, "actual_bytes", peak);

@@ -52,7 +52,7 @@ static json_t *row_at(const struct detector *x, const char *finding, int point)
     return row;
 }
 
-static void put_text(json_t *row, const char *key, struct str *text)
+static void history_detect_put_text(json_t *row, const char *key, struct str *text)
 {
     json_put_str(row, key, text->len ? str_text(text) : NULL);
     str_free(text);
@@ -69,11 +69,11 @@ static void put_change(const struct detector *x, const struct history_change *c)
         str_append(&text, "> 99.9999 %");
     else
         str_printf(&text, "%.4f %%", 100 * (1 - c->change.p));
-    put_text(row, "confidence", &text);
+    history_detect_put_text(row, "confidence", &text);
     json_put_str(row, "priority", priority_name(c->priority));
     capsule_diff_text(&text, c->what, SHOWN);
     if (!text.len) str_append(&text, "no recorded change");
-    put_text(row, "what", &text);
+    history_detect_put_text(row, "what", &text);
     json_put(row, "changes", json_incref(c->what));
 }
 
@@ -100,7 +100,7 @@ static void put_alarm(const struct detector *x)
                  exp(x->better * (mean_level(x->s, c->since, x->s->n) - mean_level(x->s, from, c->since))));
     str_printf(&text, "drifting %s since run %lld", c->direction > 0 ? "better" : "worse",
                (long long)x->s->point[c->since].run_id);
-    put_text(row, "what", &text);
+    history_detect_put_text(row, "what", &text);
 }
 
 static void put_outlier(const struct detector *x, const struct history_outlier *o)
@@ -109,7 +109,7 @@ static void put_outlier(const struct detector *x, const struct history_outlier *
     struct str text = { 0 };
     json_put_num(row, "score", x->f->isolation[o->at]);
     str_printf(&text, "largest deviation: %s, z %+.1f", METRICS[o->metric].name, o->z);
-    put_text(row, "what", &text);
+    history_detect_put_text(row, "what", &text);
 }
 
 /* ---------------------------------------------------------------- JSON series */

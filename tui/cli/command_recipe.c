@@ -87,7 +87,7 @@ struct searching {
     const char *written, *gguf;
 };
 
-static bool on_progress(void *ctx, const char *what, int done, int of)
+static bool recipe_on_progress(void *ctx, const char *what, int done, int of)
 {
     struct searching *x = ctx;
     progress_show(&x->progress, "%s %d/%d", what, done, of);
@@ -138,7 +138,7 @@ static enum err_code searching_run(struct searching *x, struct err *why)
                                      .budget_s = args_num(a, "--budget", 600),
                                      .db = d,
                                      .log = &x->g->log,
-                                     .progress = on_progress,
+                                     .progress = recipe_on_progress,
                                      .progress_ctx = x };
     if (!rc) rc = recipe_search(&x->found, &o, why);
     progress_clear(&x->progress);

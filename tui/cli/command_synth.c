@@ -102,7 +102,7 @@ static enum err_code find_format(const struct format **out, const char *name, st
     return rc;
 }
 
-static void on_progress(void *ctx, double done)
+static void synth_on_progress(void *ctx, double done)
 {
     progress_report(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
                     "writing %.0f %%", done * 100);
@@ -117,7 +117,7 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     struct synth_options o = { .arch = args_text(a, "--arch", "llama"),
                                .seed = g->seed,
                                .threads = (int)args_int(a, "-t", threadpool_default_threads()),
-                               .progress = on_progress,
+                               .progress = synth_on_progress,
                                .ctx = &p };
     progress_init(&p, g);
     enum err_code rc = find_shape(&o.shape, shape, &why);

@@ -128,7 +128,7 @@ struct train_monitor {
     const struct cli_global *g;
 };
 
-static bool on_progress(void *ctx, const struct train_progress *p)
+static bool train_on_progress(void *ctx, const struct train_progress *p)
 {
     struct train_monitor *w = ctx;
     progress_report(&w->progress,
@@ -232,7 +232,7 @@ int command_train(const struct cli_global *g, const struct cli_args *a)
     struct train_report r = { 0 };
     struct train_options o = train_defaults();
     enum err_code rc = options_read(&o, g, a, &why);
-    o.progress = on_progress;
+    o.progress = train_on_progress;
     o.ctx = &w;
     if (!rc && !a->n)
         rc = err_set(&why, ERR_USAGE, "expected OUT, the file to write: qdyno train model.gguf");

@@ -109,7 +109,7 @@ struct tuner {
     char doing[160];
 };
 
-static bool on_progress(void *ctx, const char *doing, double share)
+static bool tune_on_progress(void *ctx, const char *doing, double share)
 {
     struct tuner *t = ctx;
     if (doing) snprintf(t->doing, sizeof t->doing, "%s", doing);
@@ -155,7 +155,7 @@ static enum err_code tuner_search(struct tuner *t, struct err *why)
                               .ceilings = &t->ceilings,
                               .db_path = t->g->db_path,
                               .log = &t->g->log,
-                              .progress = on_progress,
+                              .progress = tune_on_progress,
                               .ctx = t };
     goal_parse(args_text(a, "--goal", "balanced"), &o.goal);
     enum err_code rc = workload_parse(&o.workload, args_text(a, "-w", "tg64"), why);

@@ -118,7 +118,7 @@ static void line_write(FILE *out, const struct watch_event *e)
 }
 
 /* Callback for each event of the watch. */
-static void on_event(void *ctx, const struct watch_event *e)
+static void watch_on_event(void *ctx, const struct watch_event *e)
 {
     struct lines *l = ctx;
     const bool programs = l->g->output == OUTPUT_JSONL;
@@ -397,7 +397,7 @@ static int watch_run(struct lines *l, const struct watch_options *o, struct watc
     struct err why = { 0 };
     struct watch *w;
     struct watch_summary s;
-    const struct watch_host host = { l, on_event, shall_continue };
+    const struct watch_host host = { l, watch_on_event, shall_continue };
     if (watch_open(&w, o, &host, &why)) return cli_fail(a, &why);
     for (bool on = true; on;) {
         on = watch_step(w) && !o->once;

@@ -66,8 +66,8 @@ void xml_text(struct str *out, const char *text)
     }
 }
 
-static void put_text(struct str *out, double x, double y, const char *anchor, const char *class,
-                     const char *text)
+static void plot_svg_put_text(struct str *out, double x, double y, const char *anchor, const char *class,
+                              const char *text)
 {
     str_printf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"%s\">", x, y, anchor, class);
     xml_text(out, text);
@@ -345,14 +345,14 @@ static void draw_axes(struct str *out, const struct frame *f, const struct plot 
     str_printf(out, "<path class=\"axis\" fill=\"none\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", f->x, f->y, foot,
                f->x + f->w);
     for (int i = 0; i < f->ty.n; i++)
-        put_text(out, f->x - 7, at_y(f, f->ty.at[i]) + 4, "end", "dim", f->ty.text[i]);
+        plot_svg_put_text(out, f->x - 7, at_y(f, f->ty.at[i]) + 4, "end", "dim", f->ty.text[i]);
     for (int i = 0; i < f->tx.n; i++) {
         /* keep a text at the end of the axis inside the picture */
         const double half = text_width(f->tx.text[i]) / 2, end = f->x + f->w + 12;
         const double x = fmin(at_x(f, f->tx.at[i]), end - half);
-        put_text(out, x, foot + 16, "middle", "dim", f->tx.text[i]);
+        plot_svg_put_text(out, x, foot + 16, "middle", "dim", f->tx.text[i]);
     }
-    if (p->x.title) put_text(out, f->x + f->w, foot + 16 + ROW, "end", "dim", p->x.title);
+    if (p->x.title) plot_svg_put_text(out, f->x + f->w, foot + 16 + ROW, "end", "dim", p->x.title);
     str_append(out, "\n");
 }
 
@@ -388,7 +388,7 @@ static void draw_legend(struct str *out, const struct plot *p, double x, double 
         str_printf(out, "<g class=\"h%d\">", l->hue);
         draw_swatch(out, l, x + at, y);
         str_append(out, "</g>");
-        put_text(out, x + at + 23, y + 4, "start", "", l->name);
+        plot_svg_put_text(out, x + at + 23, y + 4, "start", "", l->name);
         at += w;
     }
     str_append(out, "\n");
@@ -417,7 +417,7 @@ static void put_label(struct str *out, struct frame *f, const struct box *wish, 
         if (!is_free(f, wish[i])) continue;
         f->box[f->placed++] = wish[i];
         str_printf(out, "<g class=\"h%d\">", hue);
-        put_text(out, wish[i].x, wish[i].y + 11, "start", "halo", label);
+        plot_svg_put_text(out, wish[i].x, wish[i].y + 11, "start", "halo", label);
         str_append(out, "</g>");
         return;
     }
@@ -488,11 +488,11 @@ double plot_svg(struct str *out, const struct plot *p, double x, double y, doubl
     double head = y + 14;
     str_append(out, "<g>\n");
     if (p->title) {
-        put_text(out, x, head, "start", "head", p->title);
+        plot_svg_put_text(out, x, head, "start", "head", p->title);
         head += ROW + 4;
     }
     draw_legend(out, p, x, head - 4, width);
-    if (p->y.title) put_text(out, x, f.y - 9, "start", "dim", p->y.title);
+    if (p->y.title) plot_svg_put_text(out, x, f.y - 9, "start", "dim", p->y.title);
     draw_grid(out, &f, p);
     str_printf(out,
                "<clipPath id=\"%s\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/></clipPath>\n"

@@ -113,7 +113,7 @@ static enum err_code load_cells(struct reader *r, struct db *d, struct err *why)
     return rc;
 }
 
-static void on_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
+static void source_on_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
 {
     struct reader *r = ctx;
     struct report_source *s = r->s;
@@ -202,7 +202,7 @@ enum err_code report_load(struct report_source **out, struct db *d, int64_t run_
     if (!rc) rc = load_capsule(&r, d, why);
     if (!rc) rc = load_cells(&r, d, why);
     r.room = 0;
-    if (!rc) rc = db_event_list(d, run_id, on_event, &r, why);
+    if (!rc) rc = db_event_list(d, run_id, source_on_event, &r, why);
     if (!rc && r.failed) rc = err_set(why, ERR_NOMEM, "out of memory for run %lld", (long long)run_id);
     run_row_free(&run);
     s->written_ms = clock_unix_ms();

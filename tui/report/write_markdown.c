@@ -15,7 +15,7 @@ static bool is_markup(const char *text, const char *at)
 }
 
 /* Copies code spans and escapes everything else. In a table cell also "|" inside code is escaped. */
-static void put_text(struct str *out, const char *text, bool cell)
+static void write_markdown_put_text(struct str *out, const char *text, bool cell)
 {
     bool code = false;
     for (const char *at = text; *at; at++) {
@@ -37,7 +37,7 @@ static void put_row(struct str *out, const struct content_table *t, const char *
     str_append(out, "|");
     for (int i = 0; i < t->columns; i++) {
         str_append(out, " ");
-        put_text(out, cell[i] ? cell[i] : "", true);
+        write_markdown_put_text(out, cell[i] ? cell[i] : "", true);
         str_append(out, " |");
     }
     str_append(out, "\n");
@@ -47,7 +47,7 @@ static void put_table(struct str *out, const struct content_table *t)
 {
     if (!t->first) return;
     if (t->caption) {
-        put_text(out, t->caption, false);
+        write_markdown_put_text(out, t->caption, false);
         str_append(out, "\n\n");
     }
     put_row(out, t, t->head);
@@ -82,10 +82,10 @@ static int plot_rows(const struct plot *p)
 static void put_figure(struct str *out, const struct figure_plots *f)
 {
     str_append(out, "### ");
-    put_text(out, f->title, false);
+    write_markdown_put_text(out, f->title, false);
     str_append(out, "\n\n");
     if (f->reading) {
-        put_text(out, f->reading, false);
+        write_markdown_put_text(out, f->reading, false);
         str_append(out, "\n\n");
     }
     for (int i = 0; i < f->plots; i++) {
@@ -100,7 +100,7 @@ static void put_figure(struct str *out, const struct figure_plots *f)
 static void put_paragraph(struct str *out, const char *before, const char *text)
 {
     str_append(out, before);
-    put_text(out, text, false);
+    write_markdown_put_text(out, text, false);
     str_append(out, "\n\n");
 }
 
@@ -108,7 +108,7 @@ void write_markdown(struct str *out, const struct report *r)
 {
     put_paragraph(out, "# ", r->title);
     str_append(out, "**");
-    put_text(out, r->mark, false);
+    write_markdown_put_text(out, r->mark, false);
     str_append(out, "** ");
     put_paragraph(out, "", r->subtitle);
     for (const struct content *c = r->first; c; c = c->next) {
