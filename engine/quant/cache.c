@@ -57,7 +57,7 @@ static bool cache_entries_add(struct cache_entries *e, const char *name, const s
     }
     char *copy = strdup(name);
     if (!copy) return false;
-    e->list[e->count++] = (struct cache_entry){ .name = copy, .bytes = st->st_size, .used = st->st_mtim };
+    e->list[e->count++] = (struct cache_entry){ .name = copy, .bytes = st->st_size, .used = st->st_atim };
     return true;
 }
 
@@ -201,7 +201,10 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
     /* A copy that records another source is removed, not used: an older program could file it under the wrong
      * model. */
     if (!copy_is_of(str_text(&file), source_hash)) unlink(str_text(&file));
-    if (utimensat(AT_FDCWD, str_text(&file), NULL, 0)) { /* not cached; else this marks it as just used */
+    /* A copy that is there is marked as just used by its access time. Its modification time stays: another
+     * process may have it open, and takes a new one for a change of the content (file_map_check). */
+    const struct timespec used_now[2] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
+    if (utimensat(AT_FDCWD, str_text(&file), used_now, 0)) {
         cache_make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit, lock >= 0);
         rc = quantize_file(str_text(&file), source, o, why);
     }

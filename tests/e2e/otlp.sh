@@ -96,7 +96,7 @@ expect 4 push 1 && says err 'no spans of yours'
 echo 'partial 7 too old' >"$T/second/plan"
 expect 4 push 1 && says err '7 rejected: too old'
 echo html >"$T/second/plan"
-expect 4 push 1 && says err 'is it the address of one'
+expect 4 push 1 && says err 'is it the address of a collector'
 echo 500 >"$T/second/plan"
 expect 4 push 1
 echo '503 3600' >"$T/second/plan"

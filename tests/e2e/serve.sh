@@ -37,7 +37,7 @@ shows '^qdyno_database_up 0$' && shows '^qdyno_mem_used_bytes ' && shows '^qdyno
 [ "$(curl -sI --max-time 20 -o "$T/out" -w '%{http_code}' "$page/metrics")" = 200 ] && says out '^Content-Type: text/plain; version=0.0.4'
 expect 7 serve-metrics --port "${page##*:}" && says err 'another program uses this port'
 expect 4 serve-metrics --port 70000
-expect 4 serve-metrics --port 0 --listen example.com && says err 'no address'
+expect 4 serve-metrics --port 0 --listen example.com && says err 'not a numeric address'
 expect 4 serve-metrics --port 0 --listen 192.0.2.77 && says err 'not an address of this machine'
 
 # new measurements appear on the page

@@ -105,7 +105,7 @@ pids+=("$daemon")
 running() { "$QDYNO" history -o jsonl 2>/dev/null | head -1 | grep -q '"running"'; }
 for _ in $(seq 100); do running && break; sleep 0.1; done
 running || fail "no measurement begins"
-expect 4 watch --once && says err 'a watch uses'
+expect 4 watch --once && says err 'a watch already uses'
 kill -TERM "$daemon" && wait "$daemon"
 status=$?
 [ $status = 0 ] || fail "SIGTERM in a cell: status $status, want 0"
