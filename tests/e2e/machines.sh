@@ -46,7 +46,7 @@ expect 5 detect --machine "$T/bad" && says err 'bad/files.txt: line 1: expected 
 expect 5 detect --machine "$T/nowhere"
 printf '/proc/../../../../%s/escaped\n x\n' "$T" >"$T/bad/files.txt"
 expect 5 detect --machine "$T/bad" && says err 'is not below /proc' && [ ! -e "$T/escaped" ] || fail "a file left its folder"
-expect 4 detect --machine "$T/box" --probe && says err '--record are for this one'
+expect 4 detect --machine "$T/box" --probe && says err '--record, which measure this one'
 expect 4 detect --private && says err '--private needs --record DIR'
 
 finish

@@ -8,7 +8,7 @@
 
 static _Atomic int64_t ran[64];
 static _Atomic int count;
-static _Atomic bool gate;
+static _Atomic bool gate, started; /* started: a job waits for the gate */
 
 static void note(struct background *b, const struct job *j)
 {
@@ -18,6 +18,7 @@ static void note(struct background *b, const struct job *j)
 
 static void wait_for_gate(struct background *b, const struct job *j)
 {
+    started = true;
     while (!gate) clock_sleep_ns(1000000);
     note(b, j);
 }
@@ -29,11 +30,12 @@ static void in_order(void **state)
     struct background *b;
     struct jobs *q;
     count = 0;
-    gate = false;
+    gate = started = false;
     CHECK_OK(background_open(&b, ":memory:", &why));
     CHECK_OK(jobs_open(&q, b, &why));
     CHECK(jobs_put(q, &(struct job){ .run = wait_for_gate, .id = 1 }));
     CHECK(!jobs_idle(q));
+    while (!started) clock_sleep_ns(1000000); /* it has left the queue: no place becomes free meanwhile */
     int put = 0;
     for (int i = 0; i < 40; i++) put += jobs_put(q, &(struct job){ .run = note, .id = 2 + i });
     CHECK(put >= 8);
