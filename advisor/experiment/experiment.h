@@ -444,7 +444,8 @@ json_t *experiment_to_json(const struct experiment_state *s);
  * is meant, which interval goes with it, and whether it can be trusted. Pure. */
 
 /* The gate for one challenger (arm 1 or higher). What is compared with A is judged by the paired interval,
- * which is valid at every interim analysis; a bound that is a number by the interval of the arm's own blocks. */
+ * which is valid at every interim analysis; a bound that is a number by the interval of the arm's own blocks.
+ */
 void claims_gate(const struct gate *g, const struct experiment_state *s, int arm, struct gate_result *out);
 
 /* All challengers together: each must pass. */

@@ -110,7 +110,7 @@ static void test_int8(void **state)
     if (!has_device()) skip();
     for_entries(true, check_int8);
     assert_in_range(int8_runs, 15, 1000); /* 18 with the models of tests/data alone */
-    CHECK_LE(int8_runs / 4, int8_equal); /* seen: 25 of 39 */
+    CHECK_LE(int8_runs / 4, int8_equal);  /* seen: 25 of 39 */
 }
 
 int main(void)
