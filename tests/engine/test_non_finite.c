@@ -164,7 +164,7 @@ static void architectures(void **state)
 {
     (void)state;
     static const char *const FILES[] = { "arch-golden/gemma2.gguf", "arch-golden/gpt2.gguf",
-                                         "arch-golden/gptneox.gguf", "arch-golden/qwen2.gguf" };
+                                         "arch-golden/gptneox-parallel.gguf", "arch-golden/qwen2.gguf" };
     static const char *const LINES[] = { "threads=1", "threads=1,kv=fp8_e4m3" };
     for (size_t f = 0; f < COUNT_OF(FILES); f++) {
         char path[4096];
