@@ -10,7 +10,10 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/name_index.h"
 #include "base/numa.h"
+#include "base/process.h"
+#include "base/sink.h"
 #include "base/threadpool.h"
 
 /* Number of elements of an array (not of a pointer). */

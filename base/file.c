@@ -108,69 +108,133 @@ enum err_code file_read(char **out, size_t *size, const char *path, size_t limit
     return rc;
 }
 
-enum err_code atomic_file_open(struct atomic_file *f, const char *path, struct err *why)
+/* Does `path` name a file that cannot be replaced by another: a device, FIFO, socket or folder? Follows
+ * symbolic links. *mode: the permissions of an existing regular file, else those of a new one. */
+static bool is_special(const char *path, mode_t *mode)
 {
-    *f = (struct atomic_file){ 0 };
+    struct stat st;
+    const mode_t mask = umask(0);
+    umask(mask);
+    *mode = 0666 & ~mask;
+    if (stat(path, &st)) return false;
+    if (S_ISREG(st.st_mode)) *mode = st.st_mode & 0777;
+    return !S_ISREG(st.st_mode);
+}
+
+/* The path that the symbolic links at `path` lead to, which need not exist; the caller frees *out. */
+static enum err_code follow_links(char **out, const char *path, struct err *why)
+{
+    enum { LINKS_MAX = 40 };
+    char at[PATH_MAX], link[PATH_MAX];
+    int n = snprintf(at, sizeof at, "%s", path), links = 0;
+    ssize_t length;
+    *out = NULL;
+    for (; n < (int)sizeof at && (length = readlink(at, link, sizeof link - 1)) >= 0; links++) {
+        if (links == LINKS_MAX) return err_set(why, ERR_IO, "too many symbolic links at '%s'", path);
+        link[length] = '\0';
+        const char *slash = strrchr(at, '/');
+        struct str next = { 0 };
+        if (link[0] != '/' && slash) str_append_n(&next, at, (size_t)(slash + 1 - at));
+        str_append(&next, link);
+        n = snprintf(at, sizeof at, "%s", str_text(&next));
+        str_free(&next);
+    }
+    if (n >= (int)sizeof at) return err_set(why, ERR_IO, "path too long: '%s'", path);
+    *out = strdup(at);
+    return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
+}
+
+/* Sets f->path, the file to replace, and f->temp beside it: `path` with `ending`. */
+static enum err_code name_files(struct atomic_file *f, const char *path, const char *ending, struct err *why)
+{
     struct str temp = { 0 };
-    str_printf(&temp, "%s.tmp.XXXXXX", path);
-    f->path = strdup(path);
+    const enum err_code rc = follow_links(&f->path, path, why);
+    if (rc) return rc;
+    str_printf(&temp, "%s%s", f->path, ending);
     f->temp = str_take(&temp);
-    if (!f->path || !f->temp) {
-        free(f->path);
-        free(f->temp);
-        *f = (struct atomic_file){ 0 };
-        return err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
-    }
-    int fd = mkostemp(f->temp, O_CLOEXEC);
-    if (fd >= 0) {
-        mode_t mask = umask(0);
-        umask(mask);
-        fchmod(fd, 0666 & ~mask); /* mkostemp creates with mode 0600; use the usual mode */
-        f->stream = fdopen(fd, "wb");
-        if (f->stream) return ERR_OK;
-        close(fd);
-        unlink(f->temp);
-    }
-    enum err_code rc = err_set(why, ERR_IO, "cannot create a file next to '%s': %s", path, strerror(errno));
-    free(f->path);
-    free(f->temp);
-    *f = (struct atomic_file){ 0 };
+    return f->temp ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
+}
+
+/* Opens what cannot be replaced for writing in place; then f->temp is NULL. */
+static enum err_code open_in_place(struct atomic_file *f, const char *path, struct err *why)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    f->stream = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    f->path = f->stream ? strdup(path) : NULL;
+    if (f->path) return ERR_OK;
+    const enum err_code rc = err_set(why, ERR_IO, "cannot write to '%s': %s", path, strerror(errno));
+    if (fd >= 0 && !f->stream) close(fd);
+    atomic_file_abort(f);
     return rc;
 }
 
-/* Sets path and temp of f. False: out of memory. */
-static bool name_partial(struct atomic_file *f, const char *path)
+enum err_code atomic_file_open(struct atomic_file *f, const char *path, struct err *why)
 {
-    struct str temp = { 0 };
-    str_printf(&temp, "%s.partial", path);
-    *f = (struct atomic_file){ .path = strdup(path), .temp = str_take(&temp), .keep = true };
-    return f->path && f->temp;
+    mode_t mode;
+    *f = (struct atomic_file){ 0 };
+    if (is_special(path, &mode)) return open_in_place(f, path, why);
+    enum err_code rc = name_files(f, path, ".tmp.XXXXXX", why);
+    if (!rc) {
+        const int fd = mkostemp(f->temp, O_CLOEXEC); /* a new file with mode 0600; follows no link */
+        if (fd >= 0 && !fchmod(fd, mode) && (f->stream = fdopen(fd, "wb"))) return ERR_OK;
+        rc = err_set(why, ERR_IO, "cannot create a file next to '%s': %s", path, strerror(errno));
+        if (fd >= 0) close(fd);
+        f->keep = fd < 0; /* nothing was created */
+    }
+    atomic_file_abort(f);
+    return rc;
+}
+
+/* Opens the partial file, or creates it, and locks it. Somebody else may have placed a link or a FIFO there.
+ * Returns the descriptor; -1: *why says why. */
+static int partial_open(const struct atomic_file *f, mode_t mode, struct err *why)
+{
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    struct stat st, now;
+    int fd = open(f->temp, flags | O_CREAT | O_EXCL, 0600);
+    const bool created = fd >= 0;
+    if (!created && errno == EEXIST) fd = open(f->temp, flags);
+    if (fd < 0 && errno == ELOOP)
+        err_set(why, ERR_IO, "'%s' is a symbolic link, expected a regular file: delete it", f->temp);
+    else if (fd < 0 || fstat(fd, &st) || (created && fchmod(fd, mode)))
+        err_set(why, ERR_IO, "cannot create a file next to '%s': %s", f->path, strerror(errno));
+    else if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink > 1)
+        err_set(why, ERR_IO, "'%s' is not a regular file of this user with one name: delete it", f->temp);
+    else if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        err_set(why, ERR_IO,
+                "'%s' is being written by another process: wait for its end, or write to another file",
+                f->path);
+    else if (lstat(f->temp, &now) || now.st_ino != st.st_ino || now.st_dev != st.st_dev)
+        err_set(why, ERR_IO, "'%s' was just written by another process: start again to replace it", f->path);
+    else
+        return fd;
+    if (fd >= 0) close(fd);
+    return -1;
 }
 
 enum err_code atomic_file_resume(struct atomic_file *f, const char *path, struct err *why)
 {
-    if (!name_partial(f, path)) {
-        atomic_file_abort(f);
-        return err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
-    }
-    const int fd = open(f->temp, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-        err_set(why, ERR_IO, "'%s' is being written by another process", f->temp);
-    } else {
+    mode_t mode;
+    *f = (struct atomic_file){ .keep = true };
+    enum err_code rc = is_special(path, &mode)
+                           ? err_set(why, ERR_IO, "'%s' is not a regular file: it cannot be resumed", path)
+                           : name_files(f, path, ".partial", why);
+    if (!rc) {
+        const int fd = partial_open(f, mode, why);
         f->stream = fd >= 0 ? fdopen(fd, "r+b") : NULL;
         if (f->stream) return ERR_OK;
-        err_set(why, ERR_IO, "cannot create a file next to '%s': %s", path, strerror(errno));
+        rc = fd < 0 ? ERR_IO : err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
+        if (fd >= 0) close(fd);
     }
-    if (fd >= 0) close(fd);
     atomic_file_abort(f);
-    return ERR_IO;
+    return rc;
 }
 
 enum err_code atomic_file_commit(struct atomic_file *f, struct err *why)
 {
-    bool bad = ferror(f->stream) || fflush(f->stream) || fsync(fileno(f->stream));
+    bool bad = ferror(f->stream) || fflush(f->stream) || (f->temp && fsync(fileno(f->stream)));
     int cause = errno;
-    if (!bad && rename(f->temp, f->path)) {
+    if (!bad && f->temp && rename(f->temp, f->path)) {
         bad = true;
         cause = errno;
     }
@@ -210,6 +274,13 @@ enum err_code file_make_dirs(const char *path, struct err *why)
     }
 }
 
+void file_make_private(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) || st.st_uid != geteuid() || !(st.st_mode & 077)) return;
+    (void)chmod(path, st.st_mode & 07700); /* on a file system without permissions there is nothing to take */
+}
+
 enum err_code file_place(char **out, enum file_place place, struct err *why)
 {
     static const struct {
@@ -230,6 +301,7 @@ enum err_code file_place(char **out, enum file_place place, struct err *why)
         return err_set(why, ERR_IO, "neither %s nor HOME is set: no place for qdyno's files",
                        PLACES[place].variable);
     enum err_code rc = file_make_dirs(str_text(&path), why);
+    if (!rc) file_make_private(str_text(&path));
     if (!rc && !(*out = str_take(&path))) rc = err_set(why, ERR_NOMEM, "out of memory");
     str_free(&path);
     return rc;

@@ -37,16 +37,16 @@ enum err_code file_map_check(const struct file_map *m, struct err *why);
  * ERR_FORMAT: longer than `limit` bytes. Works for /proc and /sys, whose files do not report their size. */
 enum err_code file_read(char **out, size_t *size, const char *path, size_t limit, struct err *why);
 
-/* Writes a temporary file next to `path` and renames it, so readers see either the old or the new file.
- *   atomic_file_open -> write to f.stream -> atomic_file_commit (fsync + rename) or atomic_file_abort. */
+/* Writes a temporary file next to `path` and renames it: readers see the old or the new file. Follows links;
+ * a device or FIFO is written in place. Open, write to f.stream, then commit (fsync, rename) or abort. */
 struct atomic_file {
     FILE *stream;
-    char *path, *temp;
-    bool keep; /* atomic_file_abort keeps the temporary file */
+    char *path, *temp; /* temp NULL: written in place */
+    bool keep;         /* atomic_file_abort keeps the temporary file */
 };
 enum err_code atomic_file_open(struct atomic_file *f, const char *path, struct err *why);
-/* The same with the temporary file PATH.partial, which atomic_file_abort keeps and the next call opens again,
- * for reading and writing from its start. ERR_IO: another process has it open. */
+/* The same with PATH.partial, which atomic_file_abort keeps and the next call opens again, for reading and
+ * writing from its start. ERR_IO: another process has it open; it is a link or another user's. */
 enum err_code atomic_file_resume(struct atomic_file *f, const char *path, struct err *why);
 enum err_code atomic_file_commit(struct atomic_file *f,
                                  struct err *why); /* on error removes the temporary file */
@@ -55,8 +55,13 @@ void atomic_file_abort(struct atomic_file *f);     /* no effect after commit and
 /* Like mkdir -p: no error if the folder exists. */
 enum err_code file_make_dirs(const char *path, struct err *why);
 
-/* $XDG_DATA_HOME/qdyno, $XDG_CACHE_HOME/qdyno, $XDG_CONFIG_HOME/qdyno or their defaults; creates the folder.
- * The caller frees *out. ERR_IO: neither the variable nor HOME is set, or the folder cannot be created. */
+/* Takes the permissions of group and others from a file or folder of this user. Those of another user, and
+ * one that does not exist, stay as they are. */
+void file_make_private(const char *path);
+
+/* $XDG_DATA_HOME/qdyno, $XDG_CACHE_HOME/qdyno, $XDG_CONFIG_HOME/qdyno or their defaults; creates the folder,
+ * and makes it private, because databases and logs may hold what others must not read. The caller frees *out.
+ * ERR_IO: neither the variable nor HOME is set, or the folder cannot be created. */
 enum file_place { FILE_DATA, FILE_CACHE, FILE_CONFIG };
 enum err_code file_place(char **out, enum file_place place, struct err *why);
 

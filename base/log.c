@@ -1,7 +1,10 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/sink.h"
 
 static const char *const LEVEL_NAMES[] = { "debug", "info", "warn", "error", "quiet" };
 
@@ -19,8 +22,10 @@ void log_write(const struct log *log, enum log_level level, const char *fmt, ...
 static void stream_sink(void *ctx, enum log_level level, const char *line)
 {
     static const char *const PREFIX[] = { "debug: ", "", "warning: ", "error: " };
-    fprintf(ctx, "qdyno: %s%s\n", PREFIX[level],
-            line); /* a single call is atomic, because stdio locks the stream */
+    char *safe = sink_text(SINK_TERMINAL, line);
+    /* a single call is atomic, because stdio locks the stream */
+    fprintf(ctx, "qdyno: %s%s\n", PREFIX[level], safe ? safe : "out of memory for a message");
+    free(safe);
 }
 
 struct log log_to_stream(FILE *stream, enum log_level level)

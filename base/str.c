@@ -275,6 +275,17 @@ size_t str_utf8_next(const char *s, size_t n, uint32_t *code_point)
     return len;
 }
 
+size_t str_utf8_unfinished(const char *s, size_t n)
+{
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        const unsigned char ch = (unsigned char)s[n - back];
+        if ((ch & 0xc0) == 0x80) continue; /* a continuation byte: look further back */
+        const size_t length = ch >= 0xf0 ? 4 : ch >= 0xe0 ? 3 : ch >= 0xc0 ? 2 : 1;
+        return length > back ? back : 0;
+    }
+    return 0;
+}
+
 size_t str_utf8_put(uint32_t c, char out[4])
 {
     if (c < 0x80) {

@@ -62,6 +62,9 @@ const char *str_nearest(const char *word, const char *const *names, size_t count
 /* Decodes one code point of s[0..n). Returns the bytes used; 1 and U+FFFD when malformed, 0 when n is 0. */
 size_t str_utf8_next(const char *s, size_t n, uint32_t *code_point);
 
+/* Number of bytes (0 to 3) at the end of s[0..n) that begin a character whose other bytes are missing. */
+size_t str_utf8_unfinished(const char *s, size_t n);
+
 /* Encodes a code point; returns how many bytes (1 to 4) were written to out. */
 size_t str_utf8_put(uint32_t code_point, char out[4]);
 

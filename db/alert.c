@@ -147,9 +147,17 @@ enum err_code db_notice_next(struct db *d, const char *url, int64_t now_ms, stru
     };
     const enum err_code rc = db_execute(d, &call, why, "t", url);
     str_free(&sql);
-    *found = r.found && !rc && out->next_try_ms <= now_ms;
+    *found = r.found && !rc && (out->next_try_ms <= now_ms || out->next_try_ms - now_ms > DB_RETRY_MOST_MS);
     if (!*found) notice_row_free(out);
     return rc;
+}
+
+enum err_code db_notice_rename(struct db *d, const char *from, const char *to, struct err *why)
+{
+    return db_execute(
+        d,
+        &(struct db_call){ .doing = "rename a receiver", .sql = "UPDATE notice SET url = ?2 WHERE url = ?1" },
+        why, "tt", from, to);
 }
 
 static enum err_code notice_update(struct db *d, const char *sql, int64_t ms, const char *error, int64_t id,

@@ -107,6 +107,17 @@ enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const ch
                       why, "tiit", reason, run_id, (int64_t)block, phase);
 }
 
+enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *except, const char *except2,
+                             struct err *why)
+{
+    return db_execute(
+        d,
+        &(struct db_call){ .doing = "keep disturbed blocks",
+                           .sql = "UPDATE cell SET discarded = 0 WHERE run_id = ? AND block >= 0"
+                                  " AND error = '' AND discard_reason NOT IN (?, ?)" },
+        why, "itt", run_id, except, except2);
+}
+
 enum err_code db_cell_list(struct db *d, int64_t run_id, struct cell_row **cells, int *n, struct err *why)
 {
     const struct table_query q = { .table = &CELL,

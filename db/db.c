@@ -6,9 +6,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { LOCK_WAIT_MS = 5000, LOCK_RETRY_MS = 20 };
+enum { LOCK_WAIT_MS = 5000, LOCK_RETRY_MS = 20, SCHEMA_NAME = 160 };
 
 static enum err_code read_int(void *ctx, sqlite3_stmt *row, struct err *why)
 {
@@ -25,6 +26,32 @@ static enum err_code number_read(struct db *d, const char *sql, int64_t *out, st
         "");
 }
 
+static enum err_code read_name(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    char *name = ctx;
+    (void)why;
+    snprintf(name, SCHEMA_NAME, "%s", (const char *)sqlite3_column_text(row, 0));
+    return ERR_OK;
+}
+
+/* A foreign file can define what we take for a table as a query that never ends, or that has effects. */
+static enum err_code check_tables_only(struct db *d, struct err *why)
+{
+    char name[SCHEMA_NAME] = "";
+    const struct db_call call = { .doing = "read the schema",
+                                  .sql = "SELECT type || ' ' || name FROM sqlite_schema WHERE type NOT IN "
+                                         "('table', 'index') OR sql LIKE 'create virtual%' LIMIT 1",
+                                  .row = read_name,
+                                  .ctx = name };
+    enum err_code rc = db_execute(d, &call, why, "");
+    if (rc || !*name) return rc;
+    return err_set(
+        why, ERR_FORMAT,
+        "database '%s' contains the %s: expected only tables and indexes, as qdyno creates them; name "
+        "another file with --db",
+        d->path, name);
+}
+
 /* Checks that the file is a database of ours, and reads its version; 0: the file is empty. */
 static enum err_code identify(struct db *d, int64_t *version, struct err *why)
 {
@@ -39,12 +66,18 @@ static enum err_code identify(struct db *d, int64_t *version, struct err *why)
                        "'%s' is another program's database (expected application id %d, found %lld); name "
                        "another file with --db",
                        d->path, (int)SCHEMA_APPLICATION_ID, (long long)application);
+    if (*version < 0 || (*version == 0 && tables))
+        return err_set(
+            why, ERR_FORMAT,
+            "database '%s' has version %lld, expected 1 to %d: it is damaged; restore a copy or name "
+            "another file with --db",
+            d->path, (long long)*version, SCHEMA_VERSION);
     if (*version > SCHEMA_VERSION)
         return err_set(why, ERR_FORMAT,
                        "database '%s' has version %lld, this qdyno supports up to %d: update qdyno or name "
                        "another file with --db",
                        d->path, (long long)*version, SCHEMA_VERSION);
-    return ERR_OK;
+    return check_tables_only(d, why);
 }
 
 static enum err_code run_script(struct db *d, const char *sql, const char *doing, struct err *why)
@@ -140,6 +173,21 @@ static enum err_code db_path_choose(char **out, const char *path, struct err *wh
     return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory opening the database");
 }
 
+/* A new file is created with mode 0600; existing files of this user become private. mknod, because closing a
+ * descriptor of the file would release the locks that other handles of this process have on it. */
+static void database_make_private(const char *path)
+{
+    static const char *const ENDINGS[] = { "", "-wal", "-shm", "-holds" };
+    if (!*path || !strcmp(path, ":memory:")) return;
+    (void)mknod(path, S_IFREG | 0600, 0); /* a failure is reported when SQLite opens the file */
+    for (size_t i = 0; i < COUNT_OF(ENDINGS); i++) {
+        struct str file = { 0 };
+        str_printf(&file, "%s%s", path, ENDINGS[i]);
+        if (!file.failed) file_make_private(str_text(&file));
+        str_free(&file);
+    }
+}
+
 enum err_code db_open(struct db **out, const char *path, struct err *why)
 {
     *out = NULL;
@@ -150,6 +198,7 @@ enum err_code db_open(struct db **out, const char *path, struct err *why)
     int64_t version = 0;
     enum err_code rc;
     if ((rc = db_path_choose(&d->path, path, why))) goto fail;
+    database_make_private(d->path);
     bool read_only = !access(d->path, F_OK) && access(d->path, W_OK);
     int flags = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     rc = connect(d, d->path, flags, &version, why);

@@ -17,9 +17,10 @@ enum { DB_CONFIG_LINE = 2048 }; /* bytes of a config line: CONFIG_LINE of engine
 struct db;
 
 /* Opens the database; creates or migrates it if necessary. path NULL: $XDG_DATA_HOME/qdyno/qdyno.db;
- * ":memory:" is possible. A read-only file can be opened, too; writing then fails with ERR_IO. *out:
- * db_close. Errors: ERR_IO (cannot open, or locked longer than 5 s), ERR_FORMAT (not a database, another
- * program's, or a newer version). */
+ * ":memory:" is possible. Only the user may read and write the file: its permissions are set when it is
+ * created, and when its owner opens it. A read-only file can be opened, too; writing then fails with ERR_IO.
+ * *out: db_close. Errors: ERR_IO (cannot open, or locked longer than 5 s), ERR_FORMAT (not a database,
+ * another program's, or a newer version). */
 enum err_code db_open(struct db **out, const char *path, struct err *why);
 /* Opens the database for reading only: creates, migrates and writes nothing, and waits at most wait_ms for
  * locks. Errors as for db_open; ERR_ABSENT: no such file; ERR_FORMAT also for an older version. */
@@ -81,6 +82,27 @@ enum err_code db_run_list(struct db *d, const char *filter, int limit, struct ru
 enum err_code db_run_find(struct db *d, const char *filter, int limit, struct run_row **rows, int *n,
                           struct err *why);
 enum err_code db_filter_check(const char *filter, struct err *why);
+
+/* Labels of a run: KEY=VALUE pairs of the user, such as the commit that was measured. */
+enum { RUN_LABELS = 16, LABEL_KEY = 64, LABEL_VALUE = 256 }; /* bytes with the final zero */
+struct run_labels {
+    int n;
+    struct {
+        char key[LABEL_KEY], value[LABEL_VALUE];
+    } label[RUN_LABELS];
+};
+/* Adds "KEY=VALUE". ERR_USAGE: a key that is not [a-zA-Z_][a-zA-Z0-9_]*, an empty or too long value, a value
+ * with control characters or invalid UTF-8, a key that is already there, too many labels. */
+enum err_code run_labels_add(struct run_labels *l, const char *text, struct err *why);
+const char *run_labels_find(const struct run_labels *l,
+                            const char *key); /* the value; NULL: none. Borrowed */
+/* Stores all labels of a new run, or none. */
+enum err_code db_labels_put(struct db *d, int64_t run_id, const struct run_labels *l, struct err *why);
+/* The labels of a run, by key. */
+enum err_code db_labels_get(struct db *d, int64_t run_id, struct run_labels *out, struct err *why);
+/* db_run_find among the runs that have all of these labels; labels NULL: all runs. */
+enum err_code db_run_find_labeled(struct db *d, const char *filter, const struct run_labels *labels,
+                                  int limit, struct run_row **rows, int *n, struct err *why);
 
 /* ---------------------------------------------------------------- cells */
 
@@ -185,6 +207,10 @@ enum err_code db_cell_counts(struct db *d, struct count_row *out, int max, int *
 enum err_code db_latest(struct db *d, const char *phase, const char *metric, double *value, int64_t *unix_ms,
                         struct err *why);
 enum err_code db_run_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why);
+/* Marks the cells of all discarded blocks of a run as kept, unless one failed or their reason is `except` or
+ * `except2`. The reasons stay. */
+enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *except, const char *except2,
+                             struct err *why);
 /* Marks all cells of a stored block as discarded. */
 enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
                                struct err *why);
@@ -278,6 +304,10 @@ enum err_code db_baseline_put(struct db *d, struct baseline_row *b, struct err *
 /* Ordered by name. */
 enum err_code db_baseline_list(struct db *d, struct baseline_row **rows, int *n, struct err *why);
 
+/* The longest pause between two attempts to send something that is stored. A stored time that is further
+ * ahead was written before the clock was set back, and counts as due. */
+enum { DB_RETRY_MOST_MS = 3600 * 1000 };
+
 /* ---------------------------------------------------------------- push spool */
 
 /* Pushes that could not be sent yet, one per group: a newer body replaces an older one, as PUT would on the
@@ -292,14 +322,16 @@ struct spool_row {
 void spool_row_free(struct spool_row *r);
 enum err_code db_spool_put(struct db *d, const char *group_url, const char *target_json, const char *body,
                            struct err *why);
-enum err_code db_spool_next(struct db *d, int64_t now_ms, struct spool_row *out, bool *found,
-                            struct err *why);
+/* The pushes that are due; now_ms INT64_MAX: all. The one that has waited longest is first. The caller frees
+ * *rows after spool_row_free of each. */
+enum err_code db_spool_list(struct db *d, int64_t now_ms, struct spool_row **rows, int *n, struct err *why);
 /* The push that waits for a group, if any. */
 enum err_code db_spool_find(struct db *d, const char *group_url, struct spool_row *out, bool *found,
                             struct err *why);
-/* Locks sending, so that no body is sent twice or after a newer one, until db_spool_unlock, db_close or the
- * end of the process. Waits up to wait_ms. ERR_ABSENT: another process is still sending. */
-enum err_code db_spool_lock(struct db *d, int64_t wait_ms, struct err *why);
+/* Locks sending to one gateway, given by its address, so that no body is sent twice or after a newer one,
+ * until db_spool_unlock, db_close or the end of the process. A handle locks one gateway at a time. Waits up
+ * to wait_ms. ERR_ABSENT: another process is still sending to it. */
+enum err_code db_spool_lock(struct db *d, const char *gateway, int64_t wait_ms, struct err *why);
 void db_spool_unlock(struct db *d);
 /* After a successful push: deletes it from the spool and stores that we created the group. */
 enum err_code db_spool_sent(struct db *d, int64_t id, const char *group_url, struct err *why);
@@ -333,7 +365,8 @@ struct alert_row {
 struct notice_row {
     int64_t id, alert_id;
     char kind[16];    /* "webhook" "alertmanager" */
-    char *url, *body; /* without secrets; owned by rows that were read: notice_row_free */
+    char *url, *body; /* the receiver, by a name without secrets, and the document; owned by rows that were
+                         read: notice_row_free */
     int attempts;
     int64_t next_try_ms, refused_ms; /* refused_ms: when it was refused; it is not retried */
     char last_error[256];
@@ -349,9 +382,11 @@ enum err_code db_alert_end(struct db *d, int64_t id, const char *ended, struct n
 enum err_code db_alert_list(struct db *d, const char *machine, bool firing_only, int limit,
                             struct alert_row **rows, int *n, struct err *why);
 /* The oldest notice for an address, if it is due. Notices are delivered in order: one that is not due yet
- * blocks those after it. */
+ * blocks those after it. Stored times: see DB_RETRY_MOST_MS. */
 enum err_code db_notice_next(struct db *d, const char *url, int64_t now_ms, struct notice_row *out,
                              bool *found, struct err *why);
+/* Renames a receiver: its waiting notices then belong to `to`. */
+enum err_code db_notice_rename(struct db *d, const char *from, const char *to, struct err *why);
 enum err_code db_notice_failed(struct db *d, int64_t id, int64_t next_try_ms, const char *error,
                                struct err *why);
 enum err_code db_notice_refused(struct db *d, int64_t id, const char *error, struct err *why);

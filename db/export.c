@@ -13,6 +13,7 @@ static const struct {
     { "model", "sha256 = (SELECT model_sha256 FROM run WHERE id = ?)", true },
     { "run", "id = ?", false },
     { "capsule", "run_id = ?", false },
+    { "run_label", "run_id = ?", false },
     { "cell", "run_id = ?", false },
     { "measurement", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
     { "sample", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
@@ -28,7 +29,6 @@ static void append_value(struct str *out, sqlite3_stmt *row, int i)
 {
     char number[32];
     const unsigned char *bytes;
-    char *quoted;
     switch (sqlite3_column_type(row, i)) {
     case SQLITE_NULL: str_append(out, "NULL"); break;
     case SQLITE_INTEGER: str_printf(out, "%lld", (long long)sqlite3_column_int64(row, i)); break;
@@ -46,12 +46,11 @@ static void append_value(struct str *out, sqlite3_stmt *row, int i)
         str_append(out, "'");
         break;
     default:
-        quoted = sqlite3_mprintf("%Q", sqlite3_column_text(row, i));
-        if (quoted)
-            str_append(out, quoted);
+        bytes = sqlite3_column_text(row, i);
+        if (bytes)
+            sink_append(out, SINK_SQL, (const char *)bytes, (size_t)sqlite3_column_bytes(row, i));
         else
             out->failed = true;
-        sqlite3_free(quoted);
     }
 }
 

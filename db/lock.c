@@ -1,5 +1,5 @@
 /* db/lock.c - exclusive locks between processes: for measuring a run, for the watch, and for sending spooled
- * results.
+ * results to one gateway.
  *
  * If two processes continued one run, each would discard the other's unfinished block. So a run is locked by
  * one database handle. A lock is a byte range of the file "<database>-holds", locked in the kernel; it ends
@@ -15,22 +15,35 @@
 #include <unistd.h>
 
 enum {
-    LOCK_FILE_MODE = 0666, /* less the umask: who may write the database may lock its runs */
+    LOCK_FILE_MODE = 0600, /* as the database */
     LOCK_WAIT_STEP_MS = 20
 };
 
-/* Byte ranges of the file. Run ids start at 1, so the first record is free for two other locks. */
+/* Byte ranges of the file. Run ids start at 1, so the first record is free for the watch. One byte beyond all
+ * runs, and beyond the end of the file, stands for a gateway; nothing is written there. */
 struct range {
     int64_t start;
-    int size; /* of a process id with a newline */
+    int size; /* of a process id with a newline; 1: not recorded */
 };
 enum { LOCK_RECORD = 16 };
 static const struct range WATCH = { .start = 0, .size = LOCK_RECORD / 2 };
-static const struct range SENDER = { .start = LOCK_RECORD / 2, .size = LOCK_RECORD / 2 };
+static const int64_t GATEWAYS_START = INT64_C(1) << 40;
 
 static struct range run_range(int64_t run_id)
 {
     return (struct range){ .start = run_id * LOCK_RECORD, .size = LOCK_RECORD };
+}
+
+/* Of two gateways with the same byte, which is improbable, one is sent to at a time. */
+static struct range gateway_range(const char *gateway)
+{
+    char hex[HASH_HEX];
+    unsigned slot = 0;
+    size_t n = strlen(gateway);
+    while (n && gateway[n - 1] == '/') n--;
+    hash_bytes(gateway, n, hex);
+    (void)sscanf(hex, "%6x", &slot);
+    return (struct range){ .start = GATEWAYS_START + slot, .size = 1 };
 }
 
 /* The absolute path, which is the same whatever name the file was opened with. "": a database in memory,
@@ -79,6 +92,8 @@ static enum err_code lock_try(struct db *d, struct range r, bool *locked, int *p
     if (rc) return rc;
     struct flock range = range_flock(r, F_WRLCK);
     if (!fcntl(d->lock_file, F_OFD_SETLK, &range)) {
+        *locked = r.size == 1;
+        if (*locked) return ERR_OK;
         char record[LOCK_RECORD + 1];
         snprintf(record, sizeof record, "%-*d\n", r.size - 1, (int)getpid());
         *locked = pwrite(d->lock_file, record, (size_t)r.size, r.start) == r.size;
@@ -108,10 +123,12 @@ enum err_code db_run_lock(struct db *d, int64_t run_id, struct err *why)
     int pid;
     enum err_code rc = lock_try(d, run_range(run_id), &locked, &pid, why);
     if (rc || locked) return rc;
-    return err_set(why, ERR_USAGE,
-                   "run %" PRId64
-                   " is being measured by %s: wait until it ends, or stop it, before continuing the run",
-                   run_id, process_name(pid, name));
+    return err_set(
+        why, ERR_USAGE,
+        "run %" PRId64
+        " is being measured by %s: wait until the run ends, or stop that process, before continuing "
+        "the run",
+        run_id, process_name(pid, name));
 }
 
 enum err_code db_watch_lock(struct db *d, struct err *why)
@@ -128,7 +145,9 @@ enum err_code db_watch_lock(struct db *d, struct err *why)
 
 bool db_run_is_locked(struct db *d, int *pid)
 {
-    struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_RECORD };
+    struct flock range = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_RECORD, .l_len = GATEWAYS_START - LOCK_RECORD
+    };
     *pid = 0;
     if (!*absolute_path(d) || (d->lock_file < 0 && lock_file_open(d, NULL)) ||
         fcntl(d->lock_file, F_OFD_GETLK, &range) || range.l_type == F_UNLCK)
@@ -137,25 +156,28 @@ bool db_run_is_locked(struct db *d, int *pid)
     return true;
 }
 
-enum err_code db_spool_lock(struct db *d, int64_t wait_ms, struct err *why)
+enum err_code db_spool_lock(struct db *d, const char *gateway, int64_t wait_ms, struct err *why)
 {
-    char name[32];
+    const struct range range = gateway_range(gateway);
     bool locked = false;
     int pid;
     for (int64_t waited = 0;; waited += LOCK_WAIT_STEP_MS) {
-        enum err_code rc = lock_try(d, SENDER, &locked, &pid, why);
+        enum err_code rc = lock_try(d, range, &locked, &pid, why);
+        if (!rc && locked) d->sending_at = range.start;
         if (rc || locked) return rc;
         if (waited >= wait_ms)
-            return err_set(why, ERR_ABSENT, "%s is sending results and has not finished yet",
-                           process_name(pid, name));
+            return err_set(why, ERR_ABSENT,
+                           "another process is sending results to %s and has not finished yet", gateway);
         clock_sleep_ns(LOCK_WAIT_STEP_MS * 1000000LL);
     }
 }
 
 void db_spool_unlock(struct db *d)
 {
-    struct flock range = range_flock(SENDER, F_UNLCK);
-    if (d->lock_file >= 0) (void)fcntl(d->lock_file, F_OFD_SETLK, &range); /* closing would release it, too */
+    struct flock range = range_flock((struct range){ .start = d->sending_at, .size = 1 }, F_UNLCK);
+    if (d->lock_file >= 0 && d->sending_at)
+        (void)fcntl(d->lock_file, F_OFD_SETLK, &range); /* closing would release it, too */
+    d->sending_at = 0;
 }
 
 void db_unlock(struct db *d)

@@ -134,5 +134,11 @@ const char *const SCHEMA_STEPS[] = {
 
     /* 11 -> 12: the speed of cores during a run. */
     "ALTER TABLE residual ADD COLUMN core_ratio REAL;",
+
+    /* 12 -> 13: labels of runs, KEY=VALUE pairs of the user. */
+    "CREATE TABLE run_label("
+    "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, key TEXT NOT NULL, value TEXT NOT NULL,"
+    "  PRIMARY KEY(run_id, key)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX run_label_value ON run_label(key, value);",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

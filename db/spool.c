@@ -41,19 +41,16 @@ static enum err_code spool_first(void *ctx, sqlite3_stmt *row, struct err *why)
     return table_read(&SPOOL, r->out, row, why);
 }
 
-enum err_code db_spool_next(struct db *d, int64_t now_ms, struct spool_row *out, bool *found, struct err *why)
+enum err_code db_spool_list(struct db *d, int64_t now_ms, struct spool_row **rows, int *n, struct err *why)
 {
-    struct spool_reader r = { .out = out };
-    struct str sql = { 0 };
-    memset(out, 0, sizeof *out);
-    table_select(&sql, &SPOOL, "WHERE next_try_ms <= ? ORDER BY next_try_ms, id LIMIT 1");
-    enum err_code rc = db_execute(
-        d,
-        &(struct db_call){ .doing = "read the spool", .sql = str_text(&sql), .row = spool_first, .ctx = &r },
-        why, "i", now_ms);
-    str_free(&sql);
-    if (rc) spool_row_free(out);
-    *found = r.found && !rc;
+    const struct table_query q = { .table = &SPOOL,
+                                   .doing = "read the spool",
+                                   .tail = "WHERE next_try_ms <= ?1 OR next_try_ms > ?2"
+                                           " ORDER BY next_try_ms <= ?1, next_try_ms, id" };
+    const int64_t latest_ms = MIN(now_ms, INT64_MAX - DB_RETRY_MOST_MS) + DB_RETRY_MOST_MS;
+    void *list;
+    const enum err_code rc = table_list(d, &q, &list, n, why, "ii", now_ms, latest_ms);
+    *rows = list;
     return rc;
 }
 

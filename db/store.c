@@ -36,6 +36,11 @@ static const struct {
       .code = ERR_USAGE,
       .advice = "the run, machine or model it refers to is not stored" },
     { .sqlite = SQLITE_CONSTRAINT, .code = ERR_USAGE },
+    /* our statements are right, so a table or column is missing or there twice */
+    { .sqlite = SQLITE_ERROR,
+      .code = ERR_FORMAT,
+      .advice = "its tables are not those of its version: it is damaged; restore a copy or name another file "
+                "with --db" },
 };
 
 /* The errno of the last failed write to the log. SQLite reports "disk I/O error" for everything but ENOSPC,

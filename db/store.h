@@ -11,6 +11,7 @@ struct db {
     sqlite3 *handle;
     char *path;
     int lock_file;       /* file descriptor of lock.c; -1: not open */
+    int64_t sending_at;  /* first byte of the lock of db_spool_lock in that file; 0: not locked */
     int wait_ms;         /* how long to wait for locks of other processes */
     int64_t deadline_ns; /* when running statements are interrupted; 0: never */
 };

@@ -20,20 +20,21 @@ enum {
     PARTIALS_PER_THREAD = 256, /* limit of partial results (vectors) */
 };
 
-static int64_t padded(int head_dim)
+static int64_t head_dim_padded(int head_dim)
 {
     return round_up(head_dim, 32);
 }
 
 int64_t attention_thread_bytes(const struct kernel_set *k, int head_dim)
 {
-    const int64_t f32 = attention_f32_bytes(padded(head_dim));
-    return k->attend.attend ? MAX(f32, attention_tiles_bytes(padded(head_dim))) : f32;
+    const int64_t f32 = attention_f32_bytes(head_dim_padded(head_dim));
+    return k->attend.attend ? MAX(f32, attention_tiles_bytes(head_dim_padded(head_dim))) : f32;
 }
 
 int64_t attention_shared_bytes(int threads, int head_dim)
 {
-    return threads * PARTIALS_PER_THREAD * (PARTIAL_HEAD + padded(head_dim)) * (int64_t)sizeof(float);
+    return threads * PARTIALS_PER_THREAD * (PARTIAL_HEAD + head_dim_padded(head_dim)) *
+           (int64_t)sizeof(float);
 }
 
 /* ---------------------------------------------------------------- dividing the work */

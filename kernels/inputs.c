@@ -155,6 +155,8 @@ struct input_range {
     float low, high, unused[14]; /* one cache line per thread */
 };
 
+/* Byte offsets of the fields of struct inputs in the shared scratch memory for quantized inputs. The scales
+ * begin at 0. SLIVER (kernel_set.h): tokens that are packed and multiplied together. */
 struct inputs_layout {
     int64_t scale, range, marked, outlier, end;
 };

@@ -31,8 +31,8 @@ struct inputs {
     int outlier_count;  /* set by inputs_combine */
     /* In shared memory: */
     float *scale;              /* [n rounded up to SLIVER] scale of each token; NULL: the kind has none */
-    struct input_range *range; /* [threads] */
-    _Atomic uint64_t *marked;  /* [cols / 64] bit set of columns with outliers */
+    struct input_range *range; /* [threads] least and largest input that each thread has seen */
+    _Atomic uint64_t *marked;  /* [cols / 64, rounded up] bit set of columns with outliers */
     int32_t *outlier;          /* [outlier_count] their indexes, ascending; valid one barrier after
                                   inputs_combine */
     uint8_t *shared;           /* rest of the shared memory, for the driver */

@@ -38,10 +38,12 @@ static inline void q8_sums16(const int8_t *q, const float *d, int64_t n, float *
     }
 }
 
-/* GEMV kernel: y[i][r] = dot(x row i, weight row r) for i < n <= DOT_X, r < rows.
+/* GEMV kernel: y[i][r] = dot(x row i, weight row r) for i < n <= DOT_X, r < rows. Kernels call a function
+ * ..._unrolled with n as a constant, so that the compiler keeps the sums of all rows of x in registers.
  *   w  [rows] rows of blocks, row_bytes apart, any alignment; nothing after a row is read
- *   x  [n][cols] f32, read by dot_f32;  q: the same activations in 8 bits, read by dot_q8 (cols a multiple of
- * 32) y  [n][rows] f32, overwritten */
+ *   x  [n][cols] f32, read by dot_f32
+ *   q  the same activations in 8 bits, read by dot_q8; cols is a multiple of 32
+ *   y  [n][rows] f32, overwritten */
 struct dot {
     const uint8_t *w;
     int64_t row_bytes;

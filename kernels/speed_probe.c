@@ -10,24 +10,24 @@
 enum { WIDE = SPEED_PROBE_COLS, MATRICES = SPEED_PROBE_BYTES / (WIDE * WIDE / 32 * 34) };
 /* Fills the weights: this byte yields an ordinary small number both as a scale and as a code (no subnormals,
  * no NaN, which would slow down arithmetic). */
-enum { BANK_BYTE = 0x2c };
+enum { UNCACHED_BYTE = 0x2c };
 enum { NEAR_ROWS = 128, COMPUTE_NS = 100000 };
 
 struct speed_probe {
     struct backend *backend; /* borrowed */
     struct weight weight[MATRICES];
     int bound;
-    uint8_t *bank;   /* [SPEED_PROBE_BYTES] */
-    float *x, *y;    /* [WIDE] */
-    struct act_q8 q; /* of x */
-    double *speed;   /* [threads] weights/s of the last core measurement */
+    uint8_t *uncached; /* [SPEED_PROBE_BYTES] */
+    float *x, *y;      /* [WIDE] */
+    struct act_q8 q;   /* of x */
+    double *speed;     /* [threads] weights/s of the last core measurement */
 };
 
 void speed_probe_close(struct speed_probe *p)
 {
     if (!p) return;
     for (int i = 0; i < p->bound; i++) backend_weight_release(p->backend, &p->weight[i]);
-    if (p->bank) munmap(p->bank, SPEED_PROBE_BYTES);
+    if (p->uncached) munmap(p->uncached, SPEED_PROBE_BYTES);
     free(p->x);
     free(p->y);
     free(p->q.q);
@@ -52,13 +52,13 @@ static enum err_code speed_probe_allocate(struct speed_probe *p, struct err *why
     if (!p->q.q || !p->q.d || !p->speed) return err_set(why, ERR_NOMEM, "out of memory for the speed probe");
     p->q.sum = p->q.d + WIDE / Q8_BLOCK;
     ((const struct cpu *)p->backend)->k.vec.quantize_q8(p->x, WIDE, p->q.q, p->q.d, p->q.sum);
-    p->bank = mmap(NULL, SPEED_PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p->bank == MAP_FAILED) {
-        p->bank = NULL;
+    p->uncached = mmap(NULL, SPEED_PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p->uncached == MAP_FAILED) {
+        p->uncached = NULL;
         return err_set(why, ERR_NOMEM, "out of memory: the speed probe needs %d MB", SPEED_PROBE_BYTES >> 20);
     }
-    madvise(p->bank, SPEED_PROBE_BYTES, MADV_HUGEPAGE); /* only a hint */
-    memset(p->bank, BANK_BYTE, SPEED_PROBE_BYTES);
+    madvise(p->uncached, SPEED_PROBE_BYTES, MADV_HUGEPAGE); /* only a hint */
+    memset(p->uncached, UNCACHED_BYTE, SPEED_PROBE_BYTES);
     return ERR_OK;
 }
 
@@ -72,7 +72,7 @@ static void compute_member(void *arg, int member, int size)
     const struct format_kernels *kernels = &b->k.format[FORMAT_Q8_0];
     dot_fn *dot = kernels->dot_q8 ? kernels->dot_q8 : kernels->dot_f32;
     float y[NEAR_ROWS];
-    const struct dot d = { .w = p->bank,
+    const struct dot d = { .w = p->uncached,
                            .row_bytes = format_row_bytes(&FORMATS[FORMAT_Q8_0], WIDE),
                            .rows = NEAR_ROWS,
                            .cols = WIDE,
@@ -111,7 +111,7 @@ enum err_code speed_probe_open(struct speed_probe **out, struct backend *backend
     enum err_code rc = speed_probe_allocate(p, why);
     for (; p->bound < MATRICES && !rc; p->bound += !rc)
         rc = backend_weight_bind(backend, &p->weight[p->bound], f, WIDE, WIDE, NULL,
-                                 p->bank + p->bound * WIDE * format_row_bytes(f, WIDE), why);
+                                 p->uncached + p->bound * WIDE * format_row_bytes(f, WIDE), why);
     if (rc)
         speed_probe_close(p);
     else

@@ -10,13 +10,14 @@
 #include <unistd.h>
 
 #include "tui/cli/cli.h"
+#include "tui/cli/lib/lib.h"
 
 enum { MANY_FILES = 1 << 14 };
 
 static volatile sig_atomic_t interrupted;
 
 /* The first signal requests a stop; the second one ends the process. */
-static void on_interrupt(int signal_number)
+static void main_on_interrupt(int signal_number)
 {
     if (interrupted) {
         signal(signal_number, SIG_DFL);
@@ -27,7 +28,7 @@ static void on_interrupt(int signal_number)
 
 static void signals_install(void)
 {
-    struct sigaction act = { .sa_handler = on_interrupt };
+    struct sigaction act = { .sa_handler = main_on_interrupt };
     sigemptyset(&act.sa_mask);
     act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
@@ -70,7 +71,7 @@ static int stdout_close(int status)
     return why == ENOSPC || why == EDQUOT || why == EFBIG ? EXIT_NO_FIT : status ? status : EXIT_INTERNAL;
 }
 
-static int run(int argc, char **argv)
+static int main_run(int argc, char **argv)
 {
     const char *no_color = getenv("NO_COLOR");
     struct cli_global g = { .output = OUTPUT_MD,
@@ -81,8 +82,7 @@ static int run(int argc, char **argv)
     struct cli_args a;
     struct err why = { 0 };
     if (cli_parse(&g, &a, argc, argv, &why)) {
-        fprintf(stderr, "qdyno: %s\n", why.message);
-        return exit_status_of(why.code);
+        return cli_fail(NULL, &why);
     }
     if (g.version) {
         printf("qdyno %s\n", QDYNO_VERSION);
@@ -104,5 +104,5 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, ""); /* numbers stay in the C locale */
     signals_install();
     allow_many_files();
-    return stdout_close(run(argc, argv));
+    return stdout_close(main_run(argc, argv));
 }

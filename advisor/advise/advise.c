@@ -346,8 +346,8 @@ static void advice_set_caution(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
-/* qdyno's own engine computes on CPUs, so another program has to check a GPU candidate, with a file that
- * qdyno makes. */
+/* The candidate's figures are of GPU programs, so such a program has to check it, with a file that qdyno
+ * makes. */
 static void advice_set_gpu_check(const struct adviser *a, struct advice *v)
 {
     struct str s = { 0 };

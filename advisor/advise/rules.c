@@ -179,7 +179,7 @@ static bool rule_no_device(struct rule_finding *f, const struct rule_case *c)
     if (!case_on_gpu(c)) return false;
     SET(f->advice, "take the GPU's figures as what GPU programs may reach, and measure there");
     SET(f->reason,
-        "qdyno's own engine computes on CPUs only: it measured none of these figures, so the interval is wide");
+        "these figures are of GPU programs: qdyno's engine runs on GPUs through OpenCL (device=opencl:0), which was not measured on this machine, so the interval is wide");
     SET(f->evidence,
         "the vendor's bandwidth and matrix rates times the assumed efficiency of GPU programs (docs/advisor.md)");
     SET(f->check, "llama-bench -m FILE.gguf -ngl 99 -p 512 -n 64");

@@ -23,14 +23,37 @@ static void show_cell(struct experiment *x, const struct cell_place *p)
     state_done(x);
 }
 
-/* Measures a cell and stores it. FLOW_DISCARDED when the machine was disturbed; cell_done(c) in any case. */
+enum flow cell_account(struct experiment *x, int arm, struct measured_cell *c)
+{
+    if (x->sampler) {
+        x->cost.sampler_sum += sampler_cost_ratio(x->sampler) * c->seconds;
+        x->cost.seconds += c->seconds;
+    }
+    x->totals.cell_seconds += c->seconds;
+    x->totals.cells++;
+    if (c->failure.code) return arm_fail(x, arm, &c->failure);
+    if (!*x->totals.work_hash) {
+        snprintf(x->totals.work_hash, sizeof(x->totals.work_hash), "%s", c->work_hash);
+    } else if (*c->work_hash && strcmp(c->work_hash, x->totals.work_hash)) {
+        struct experiment_state *s = state_edit(x);
+        snprintf(s->reason, sizeof(s->reason),
+                 "the arms do not do the same work: arm %c had work %s, the first cell %s "
+                 "(models with different vocabularies get different prompts)",
+                 'A' + arm, c->work_hash, x->totals.work_hash);
+        state_done(x);
+        return FLOW_INVALID;
+    }
+    return FLOW_CONTINUE;
+}
+
+/* Measures a cell and stores it. cell_done(c) in any case. */
 static enum flow cell_do(struct experiment *x, const struct cell_place *p, struct measured_cell *c)
 {
     show_cell(x, p);
     char workload[576];
     workload_line(&x->state.spec.workload, workload, sizeof(workload));
     const bool warmup = p->phase == CELL_WARMUP;
-    json_t *echo = cell_echo(&x->state, warmup ? arm_description(x->pool.process[p->process]) : NULL);
+    json_t *echo = cell_echo(&x->state, 0, warmup ? arm_description(x->pool.process[p->process]) : NULL);
     const struct run_cell what = { .arm = x->pool.process[p->process],
                                    .workload = workload,
                                    .repeats = x->state.cell_repeats,
@@ -49,27 +72,7 @@ static enum flow cell_do(struct experiment *x, const struct cell_place *p, struc
     const enum err_code rc = run_cell(&x->run, &what, c, &x->why);
     json_decref(echo);
     if (rc) return rc == ERR_CANCELLED ? FLOW_STOPPED : FLOW_BROKEN;
-    if (x->sampler) {
-        x->cost.sampler_sum += sampler_cost_ratio(x->sampler) * c->seconds;
-        x->cost.seconds += c->seconds;
-    }
-    x->totals.cell_seconds += c->seconds;
-    x->totals.cells++;
-    if (c->failure.code) return arm_fail(x, p->arm, &c->failure);
-    if (c->discarded) return FLOW_DISCARDED;
-
-    if (!*x->totals.work_hash) {
-        snprintf(x->totals.work_hash, sizeof(x->totals.work_hash), "%s", c->work_hash);
-    } else if (*c->work_hash && strcmp(c->work_hash, x->totals.work_hash)) {
-        struct experiment_state *s = state_edit(x);
-        snprintf(s->reason, sizeof(s->reason),
-                 "the arms do not do the same work: arm %c had work %s, the first cell %s "
-                 "(models with different vocabularies get different prompts)",
-                 'A' + p->arm, c->work_hash, x->totals.work_hash);
-        state_done(x);
-        return FLOW_INVALID;
-    }
-    return FLOW_CONTINUE;
+    return cell_account(x, p->arm, c);
 }
 
 enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value)
@@ -97,65 +100,95 @@ enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *v
 static bool block_keep(struct experiment *x, const struct block_values *b)
 {
     struct experiment_state *s = state_edit(x);
+    s->elapsed_s = experiment_elapsed(x);
     const bool kept = totals_add_block(&x->totals, s, b);
-    if (kept && b->phase == CELL_CONTROL) judge_control(s);
+    totals_summarize(&x->totals, s);
+    estimand_use(s, estimand_choose(s));
+    totals_summarize(&x->totals, s);
+    judge_control(s);
     if (kept && b->phase != CELL_CONTROL) judge_numbers(s);
     if (!kept) snprintf(s->reason, sizeof(s->reason), "a cell has no value of %s", s->spec.metric->name);
-    totals_summarize(&x->totals, s);
     state_done(x);
     return kept;
 }
 
-static enum flow block_discard(struct experiment *x, enum cell_phase phase, int block, const char *reason)
+/* Records what disturbed a complete block: it counts only for the estimand "as the machine is". */
+static enum err_code block_mark_disturbed(struct experiment *x, enum cell_phase phase, int block,
+                                          const char *reason)
 {
     if (db_block_discard(x->db, x->state.run_id, block, CELL_PHASES[phase], reason, &x->why))
-        return FLOW_BROKEN;
-    struct experiment_state *s = state_edit(x);
-    if (phase == CELL_CONTROL)
-        s->control_discarded++;
-    else
-        s->discarded++;
-    state_done(x);
-    experiment_log_event(x, "discard", "%s %d discarded: %s",
+        return x->why.code;
+    experiment_log_event(x, "discard", "%s %d was disturbed: %s",
                          phase == CELL_CONTROL ? "control block" : "block", block + 1, reason);
-    return FLOW_DISCARDED;
+    return ERR_OK;
+}
+
+/* The cells of a block one after the other, two of each arm. */
+static enum flow block_in_cells(struct experiment *x, struct block_values *b, int block,
+                                struct measured_cell cell[BLOCK_CELLS])
+{
+    enum flow f = FLOW_CONTINUE;
+    b->cells = 2 * b->arms;
+    for (int i = 0; i < b->cells && f == FLOW_CONTINUE; i++) {
+        const int arm = b->arm[b->place[i]];
+        f = experiment_wait_while_paused(x);
+        if (f == FLOW_PAUSED && !i) f = FLOW_CONTINUE; /* no cell of this block was interrupted */
+        if (f != FLOW_CONTINUE) break;
+        /* the control uses two processes, as blocks do */
+        const bool two = b->phase == CELL_CONTROL && x->pool.lifetime == LIFETIME_BLOCK;
+        const struct cell_place place = { .arm = arm,
+                                          .process = two ? b->place[i] : arm,
+                                          .block = block,
+                                          .slot = i,
+                                          .phase = b->phase,
+                                          .last = i == b->cells - 1 };
+        f = process_prepare(x, place.process, arm);
+        if (f == FLOW_CONTINUE) f = cell_do(x, &place, &cell[i]);
+    }
+    return f;
+}
+
+/* What the measured cells of a complete block say. */
+static enum flow block_finish(struct experiment *x, struct block_values *b, int block,
+                              const struct measured_cell cell[BLOCK_CELLS])
+{
+    const char *reason = NULL;
+    for (int i = 0; i < b->cells; i++) {
+        b->value[i] = cell[i].value;
+        b->itl[i] = cell[i].itl;
+        b->n_itl[i] = cell[i].n_itl;
+        b->others[i] = cell[i].others_running;
+        b->turn_ratio[i] = cell[i].turn_log_ratio;
+        x->totals.switch_s += cell[i].switch_s;
+        x->totals.switch_tokens += cell[i].switch_tokens;
+        if (cell[i].switch_tokens > 0) {
+            x->totals.turn_s += cell[i].field[FIELD_DECODE_S];
+            x->totals.turn_tokens += cell[i].field[FIELD_GEN_TOKENS];
+        }
+        if (!reason && cell[i].discarded) reason = cell[i].disturbed;
+    }
+    b->disturbed = x->clock.last_disturbed = reason != NULL;
+    if (reason && block_mark_disturbed(x, b->phase, block, reason)) return FLOW_BROKEN;
+    return block_keep(x, b) ? FLOW_CONTINUE : FLOW_INVALID;
 }
 
 enum flow block_run(struct experiment *x, enum cell_phase phase)
 {
     const int block = x->totals.next_block[phase]++;
+    const double begun = experiment_elapsed(x);
     x->spans.at = (struct cell_place){ .block = block, .phase = phase };
     struct block_values b = { .phase = phase };
     struct measured_cell cell[BLOCK_CELLS] = { 0 };
-    enum flow f = FLOW_CONTINUE;
     b.arms = arms_live(&x->state, phase, b.arm);
     block_order(x->state.spec.seed, phase, block, b.arms, b.place);
     if (x->pool.lifetime == LIFETIME_BLOCK) processes_end(x);
-    for (int i = 0; i < 2 * b.arms && f == FLOW_CONTINUE; i++) {
-        const int arm = b.arm[b.place[i]];
-        f = experiment_wait_while_paused(x);
-        if (f == FLOW_PAUSED && !i) f = FLOW_CONTINUE; /* no cell of this block was interrupted */
-        if (f != FLOW_CONTINUE) break;
-        /* the control uses two processes, as blocks do */
-        const int process = phase == CELL_CONTROL && x->pool.lifetime == LIFETIME_BLOCK ? b.place[i] : arm;
-        f = process_prepare(x, process, arm);
-        if (f == FLOW_CONTINUE)
-            f = cell_do(x,
-                        &(struct cell_place){ .arm = arm,
-                                              .process = process,
-                                              .block = block,
-                                              .slot = i,
-                                              .phase = phase,
-                                              .last = i == 2 * b.arms - 1 },
-                        &cell[i]);
-        b.value[i] = cell[i].value;
-        b.itl[i] = cell[i].itl;
-        b.n_itl[i] = cell[i].n_itl;
-        if (f == FLOW_DISCARDED) f = block_discard(x, phase, block, cell[i].disturbed);
-    }
+    enum flow f = block_runs_in_turns(x, phase) ? block_in_turns(x, &b, block, cell)
+                                                : block_in_cells(x, &b, block, cell);
     if (f == FLOW_CONTINUE) {
-        if (!block_keep(x, &b)) f = FLOW_INVALID;
-    } else if (f != FLOW_DISCARDED && f != FLOW_BROKEN) {
+        x->totals.blocks_s += experiment_elapsed(x) - begun;
+        x->totals.timed_blocks++;
+        f = block_finish(x, &b, block, cell);
+    } else if (f != FLOW_BROKEN) {
         /* interrupted by a stop, a pause or a failed arm: the block does not count, although nothing
          * disturbed it */
         const char *reason = f == FLOW_PAUSED ? BLOCK_PAUSED : BLOCK_INTERRUPTED;

@@ -137,6 +137,23 @@ void claims_gate(const struct gate *g, const struct experiment_state *s, int arm
     gate_judge(g, lookup, &of, out);
 }
 
+static void lookup_quality(void *ctx, const struct gate_term *t, struct gate_value *v)
+{
+    const struct quality *q = ctx;
+    if (t->metric == METRIC_PERPLEXITY)
+        from_quality(q, GATE_PPL, v);
+    else if (t->metric < 0 && GATE_NAMES[t->figure].quality)
+        from_quality(q, t->figure, v);
+    else
+        v->missing = "nothing was timed";
+}
+
+void claims_gate_quality(const struct gate *g, const struct quality *q, struct gate_result *out)
+{
+    struct quality copy = *q;
+    gate_judge(g, lookup_quality, &copy, out);
+}
+
 enum gate_outcome claims_gate_all(const struct gate *g, const struct experiment_state *s)
 {
     enum gate_outcome all = GATE_PASS;
@@ -190,7 +207,10 @@ void claims_joint(struct joint *out, const struct experiment_state *s)
     const bool trusted = s->verdict != VERDICT_INVALID;
     struct joint_input in = { .arms = arms_of(s),
                               .margin = { m, m, m, s->spec.kld_margin > 0 ? s->spec.kld_margin : KLD_MARGIN },
-                              .metric = { speed_metric(s), METRIC_PEAK_MEMORY, METRIC_ENERGY, -1 } };
+                              .metric = { speed_metric(s), METRIC_PEAK_MEMORY, METRIC_ENERGY, -1 },
+                              .invalid = trusted             ? NULL
+                                         : s->control_failed ? "the A/A control failed"
+                                                             : "the run is invalid" };
     for (int k = 0; k < in.arms; k++) {
         const struct comparison *c = comparison_of(s, k);
         in.label[k] = s->arm[k].line;

@@ -76,6 +76,7 @@ static enum err_code experiment_new(struct experiment *x, const struct experimen
     atomic_init(&x->pause, false);
     x->sampler = deps->sampler;
     x->machine = *deps->machine;
+    if (deps->labels) x->labels = *deps->labels;
     if (deps->log)
         x->log = *deps->log;
     else
@@ -161,7 +162,7 @@ void experiment_close(struct experiment *x)
     if (!x) return;
     experiment_stop(x);
     if (x->joinable) pthread_join(x->thread, NULL);
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->pool.process[i]);
+    for (size_t i = 0; i < COUNT_OF(x->pool.process); i++) arm_close(x->pool.process[i]);
     run_close(&x->run);
     db_close(x->db);
     totals_free(&x->totals);

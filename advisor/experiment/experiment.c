@@ -126,6 +126,7 @@ static json_t *model_description(const struct experiment_state *s, const struct 
     json_put_str(o, "arch", a->arch);
     json_put_str(o, "dominant_format", a->dominant_format);
     json_put_bool(o, "random_weights", s->random_weights);
+    json_put_bool(o, "answers_unverified", s->answers_unverified);
     return o;
 }
 
@@ -183,6 +184,7 @@ static enum err_code experiment_begin_run(struct experiment *x)
                                   .ceilings = known ? &x->ceilings : NULL,
                                   .sampler = x->sampler,
                                   .program = x->program,
+                                  .labels = &x->labels,
                                   .arm = arm,
                                   .arms = s->spec.arms };
     const enum err_code rc = run_begin(&x->run, x->db, &run, &x->why);
@@ -290,28 +292,33 @@ static enum flow warm_up(struct experiment *x)
 static void estimate_end(struct experiment *x, int blocks_left)
 {
     struct experiment_state *s = state_edit(x);
-    const int cells = x->totals.cells;
-    int arm[EXPERIMENT_ARMS];
-    const int per_block = 2 * arms_live(s, CELL_BLOCK, arm);
     s->elapsed_s = experiment_elapsed(x);
-    if (cells > 0 && blocks_left >= 0)
-        s->eta_s = fmin(x->totals.cell_seconds / cells * per_block * blocks_left,
-                        fmax(0, s->spec.budget_s - s->elapsed_s));
+    if (s->block_s > 0 && blocks_left >= 0)
+        s->eta_s = fmin(s->block_s * blocks_left, fmax(0, s->spec.budget_s - s->elapsed_s));
     state_done(x);
 }
 
-/* Waits after a discarded block: its disturbance is often still there a second later. */
-static void pause_after_discard(const struct experiment *x)
+/* Whether no further block fits into the budget, which is kept within a tenth. */
+static bool block_is_too_late(const struct experiment *x)
 {
-    for (int i = 0; x->sampler && i < 10 && !atomic_load(&x->stop); i++) clock_sleep_ns(100000000);
+    const double next = x->state.block_s > 0 ? x->state.block_s : 0;
+    return time_is_up(x) || experiment_elapsed(x) + next > 1.1 * x->state.spec.budget_s;
 }
 
-static enum flow give_up(struct experiment *x, const char *fmt, int a, int b)
+/* Reports that the estimand in use has changed. */
+static void note_estimand(struct experiment *x, enum estimand before)
 {
-    struct experiment_state *s = state_edit(x);
-    snprintf(s->reason, sizeof(s->reason), fmt, a, b);
-    state_done(x);
-    return FLOW_INVALID;
+    const struct experiment_state *s = &x->state;
+    const int all = s->control_all.blocks + s->complete;
+    if (s->estimand == before) return;
+    if (s->estimand == ESTIMAND_LOADED)
+        experiment_log_event(x, "estimand",
+                             "most of %d blocks were disturbed: what is estimated is now the speed on this "
+                             "machine as it is, with its load, from all blocks",
+                             all);
+    else
+        experiment_log_event(x, "estimand",
+                             "what is estimated is again the speed undisturbed, from quiet blocks");
 }
 
 static enum flow run_control(struct experiment *x)
@@ -321,19 +328,14 @@ static enum flow run_control(struct experiment *x)
         return FLOW_CONTINUE;
     }
     enter(x, PHASE_CONTROL);
-    while (x->state.control_blocks < control_wanted(&x->state) && !time_is_up(x)) {
+    while (x->state.control_blocks < control_wanted(&x->state) && !block_is_too_late(x)) {
+        const enum estimand before = x->state.estimand;
         const enum flow f = block_run(x, CELL_CONTROL);
-        if (f != FLOW_CONTINUE && f != FLOW_DISCARDED) return f;
-        if (f == FLOW_DISCARDED) {
-            const int most = MAX(3, x->state.spec.control_blocks);
-            if (x->state.control_discarded > most)
-                return give_up(x, "the machine is too busy for a control: %d of %d blocks were disturbed",
-                               x->state.control_discarded,
-                               x->state.control_discarded + x->state.control_blocks);
-            pause_after_discard(x);
-        }
+        if (f != FLOW_CONTINUE) return f;
+        note_estimand(x, before);
         estimate_end(x, control_wanted(&x->state) - x->state.control_blocks + x->state.spec.min_blocks);
     }
+    process_end(x, TWIN);
     const struct experiment_state *s = &x->state;
     if (s->control_blocks >= 2)
         experiment_log_event(
@@ -376,12 +378,11 @@ static bool phase_is_over(struct experiment *x, enum cell_phase phase)
     const int kept = phase == CELL_CONFIRM ? s->confirmation.blocks : s->blocks;
     const int aim = s->planned_blocks ? s->planned_blocks : s->spec.min_blocks;
     if (kept >= s->spec.max_blocks) return true;
-    if (s->discarded >= 3 && 4 * s->discarded > MAX(aim, s->blocks))
-        return true; /* the verdict will be "invalid" for that reason */
+    if (s->complete >= EXPERIMENT_BLOCKS) return true; /* no room for more */
     if (phase == CELL_BLOCK && s->spec.race ? race_time_is_up(x) || x->race_over
                                             : judge_is_decided(s) && claims_gate_settled(s))
         return true;
-    if (!time_is_up(x)) return false;
+    if (!block_is_too_late(x)) return false;
     experiment_log_event(x, "budget",
                          "the time budget of %.0f s was used up after %d blocks; about %d were expected",
                          s->spec.budget_s, kept, aim);
@@ -406,13 +407,14 @@ static enum flow run_blocks(struct experiment *x, enum cell_phase phase)
     enter(x, phase == CELL_CONFIRM ? PHASE_CONFIRM : PHASE_BLOCKS);
     x->clock.blocks_begun_s = experiment_elapsed(x);
     while (plan_once(x), !phase_is_over(x, phase)) {
+        const enum estimand before = x->state.estimand;
         enum flow f = block_run(x, phase);
+        note_estimand(x, before);
         if (f == FLOW_ARM && arms_remain(x) &&
             !(phase == CELL_CONFIRM && x->state.arm[x->state.headline].failed))
             f = FLOW_CONTINUE; /* the other arms are still compared */
-        if (f != FLOW_CONTINUE && f != FLOW_DISCARDED) return f;
-        if (f == FLOW_DISCARDED) pause_after_discard(x);
-        if (f == FLOW_CONTINUE && phase == CELL_BLOCK && x->state.spec.race) race_look(x);
+        if (f != FLOW_CONTINUE) return f;
+        if (phase == CELL_BLOCK && x->state.spec.race) race_look(x);
         estimate_end(x, x->state.blocks_needed);
     }
     return FLOW_CONTINUE;
@@ -485,6 +487,11 @@ static void finish(struct experiment *x, enum flow f)
                                          .effect_ratio = exp(s->spec.metric->better < 0 ? -effect : effect),
                                          .document = document };
     struct err why;
+    /* in the database "discarded" means: does not count for the result */
+    if (s->run_id && s->estimand == ESTIMAND_LOADED &&
+        db_blocks_keep(x->db, s->run_id, BLOCK_INTERRUPTED, BLOCK_PAUSED, &why))
+        log_write(&x->log, LOG_WARN, "disturbed blocks of run %lld stay marked as discarded: %s",
+                  (long long)s->run_id, why.message);
     if (run_finish(&x->run, &outcome, &why)) {
         struct experiment_state *e = state_edit(x);
         e->phase = PHASE_FAILED;
@@ -502,10 +509,56 @@ static void finish(struct experiment *x, enum flow f)
     state_done(x);
 }
 
+static bool still_waiting(void *ctx, const char *reason, double waited_s)
+{
+    struct experiment *x = ctx;
+    struct experiment_state *s = state_edit(x);
+    snprintf(s->cell_phase, sizeof(s->cell_phase), "wait quiet");
+    state_done(x);
+    if (waited_s < 1) experiment_log_event(x, "wait", "waiting for a quiet machine: %s", reason);
+    return !atomic_load(&x->stop);
+}
+
+/* Waits for a quiet machine as long as the specification says. This time does not count against the budget.
+ */
+static enum flow wait_until_quiet(struct experiment *x)
+{
+    const double most = x->state.spec.wait_quiet_s;
+    if (!(most > 0) || !x->sampler) return FLOW_CONTINUE;
+    const int64_t begun = clock_ns();
+    const bool quiet = run_wait_quiet(x->sampler, most, still_waiting, x);
+    const int64_t waited = clock_ns() - begun;
+    x->clock.paused_ns += waited;
+    experiment_log_event(
+        x, "wait", quiet ? "the machine is quiet after %.0f s" : "not quiet after %.0f s: measuring anyway",
+        (double)waited * 1e-9);
+    return atomic_load(&x->stop) ? FLOW_STOPPED : FLOW_CONTINUE;
+}
+
 /* Without sensors there is no canary: such runs are not compared over time. */
 static enum err_code canary(struct experiment *x, enum canary_when when)
 {
     return x->sampler ? run_canary(&x->run, when, &x->why) : ERR_OK;
+}
+
+/* Says at the start when the budget is too short for a claim: the control, and seven blocks that agree. */
+static void check_budget(struct experiment *x)
+{
+    const struct experiment_state *s = &x->state;
+    double cells_s = 0, starts_s = 0;
+    for (int i = 0; i < s->spec.arms; i++) {
+        if (s->arm[i].failed) continue;
+        cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
+        starts_s += x->pool.lifetime == LIFETIME_RUN ? 0 : x->pool.start_s[i];
+    }
+    const int blocks = MAX(s->spec.control_blocks, 0) + stats_anytime_fewest(0.05);
+    const double needed = blocks * (cells_s + starts_s), left = s->spec.budget_s - experiment_elapsed(x);
+    if (needed <= left) return;
+    experiment_log_event(
+        x, "budget",
+        "the budget is probably too short for a verdict: a claim needs at least %d blocks with "
+        "the control, about %.0f s; %.0f s are left",
+        blocks, ceil(needed), fmax(left, 0));
 }
 
 static enum flow carry_out(struct experiment *x)
@@ -515,9 +568,12 @@ static enum flow carry_out(struct experiment *x)
     if (f == FLOW_STOPPED) return f;
     if (run_open(x)) return FLOW_BROKEN;
     if (!any_arm(x)) return FLOW_ARM;
+    if (f != FLOW_INVALID && wait_until_quiet(x) == FLOW_STOPPED) return FLOW_STOPPED;
     if (f != FLOW_INVALID) f = warm_up(x);
     if (f != FLOW_CONTINUE) return f;
+    if (experiment_is_exact(&x->state.spec)) return quality_run(x);
     processes_plan(x);
+    check_budget(x);
     if (canary(x, CANARY_START)) return FLOW_BROKEN;
     f = run_control(x);
     if (f == FLOW_CONTINUE && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);

@@ -117,6 +117,11 @@ struct gate {
 /* Errors: ERR_USAGE: position (from 1), what was expected there, the nearest valid name. */
 enum err_code gate_parse(struct gate *g, const char *text, struct err *why);
 bool gate_needs_quality(const struct gate *g);
+/* The name of the first figure that only timed cells or an A/A control give; NULL: all figures come from
+ * evaluating a text (those of GATE_NAMES that need quality, and the perplexity). Static. */
+const char *gate_timed_figure(const struct gate *g);
+/* The name of the first figure that compares with a reference; NULL: none does. Static. */
+const char *gate_compared_figure(const struct gate *g);
 
 /* What is known of one figure of the arm that is judged. */
 struct gate_value {
@@ -177,6 +182,7 @@ struct joint_input {
     struct interval gain[JOINT_ARMS][JOINT_AXES];
     double margin[JOINT_AXES]; /* > 0, in the axis's unit */
     int metric[JOINT_AXES];    /* enum metric_id behind it; quality: -1 */
+    const char *invalid; /* why the run has no verdict: "the A/A control failed"; NULL: it has one. Static */
 };
 
 enum joint_word {
@@ -246,6 +252,25 @@ enum processes { PROCESSES_AUTO, PROCESSES_NEW, PROCESSES_KEPT };
 extern const char *const PROCESSES[];             /* "auto" "new" "kept", NULL */
 enum processes processes_parse(const char *name); /* AUTO for an unknown name */
 
+/* What is estimated, and so which blocks count. The order of the arms in a block is a fair coin, and load
+ * that does not know the coin favours no arm: it makes intervals wider, not wrong. So disturbed blocks may be
+ * left out, to learn the speed on an undisturbed machine, but need not be. */
+enum estimand {
+    ESTIMAND_EITHER, /* quiet if it can be had within the budget, else loaded */
+    ESTIMAND_QUIET,  /* speed undisturbed: blocks that pass the contamination rules */
+    ESTIMAND_LOADED, /* speed on this machine as it is: all blocks */
+    ESTIMANDS_COUNT
+};
+extern const char *const ESTIMANDS[];           /* "either" "quiet" "loaded", NULL */
+enum estimand estimand_parse(const char *name); /* EITHER for an unknown name */
+
+/* Whether the arms of a block run in turns of about BLOCK_TURN_S or one whole cell after the other: in turns
+ * while the machine is disturbed (AUTO), always where possible (ON), never (OFF). */
+enum turns_mode { TURNS_AUTO, TURNS_ON, TURNS_OFF };
+extern const char *const TURNS[];              /* "auto" "on" "off", NULL */
+enum turns_mode turns_parse(const char *name); /* AUTO for an unknown name */
+#define BLOCK_TURN_S 0.05
+
 struct experiment_spec {
     char model[512]; /* path; "" when all configs name one */
     int arms;        /* 0: 2 */
@@ -254,11 +279,14 @@ struct experiment_spec {
     const struct metric *metric; /* NULL: decode rate if the workload decodes, else prefill rate */
     double margin;               /* smallest log ratio that matters, e.g. 0.01 */
     double budget_s;             /* 0: 5 minutes; no new block starts beyond it */
-    int min_blocks, max_blocks;  /* 0: 6 and 64 */
+    int min_blocks, max_blocks;  /* 0: 6 and 256 */
     int control_blocks;          /* A/A blocks before the comparison; 0: 3; -1: none */
     int warmup_cells;            /* of each arm; 0: until their rate has settled */
     enum processes processes;
-    bool race; /* drop arms that cannot win, then measure the winner again against A */
+    enum estimand estimand;
+    enum turns_mode turns;
+    double wait_quiet_s; /* wait so long for a quiet machine before the first measurement; 0: do not wait */
+    bool race;           /* drop arms that cannot win, then measure the winner again against A */
     /* text for the quality of every challenger against A; "": not requested. ctx 0: 512 tokens; chunks 0: all
      */
     char quality_file[512];
@@ -303,9 +331,26 @@ struct experiment_arm {
 
 /* Arm k against A, from the blocks in which both ran. Effects are log ratios of the compared metric, with the
  * sign turned so that positive means that k is better (METRICS[].better). */
-struct comparison {
+struct block_series { /* all complete blocks, in the order in which they ran */
     int blocks;
-    double d[EXPERIMENT_BLOCKS]; /* one per kept block */
+    double d[EXPERIMENT_BLOCKS];    /* log ratio, positive is better */
+    double load[EXPERIMENT_BLOCKS]; /* other runnable tasks beside the arm minus beside A; NAN: no turns */
+    bool disturbed[EXPERIMENT_BLOCKS];
+    int incomplete; /* disturbed blocks without effect: versions before estimands ended those early */
+};
+/* What the blocks of one estimand say. */
+struct estimand_result {
+    int blocks;
+    struct interval effect; /* as comparison.effect, at the same alpha */
+    double e, p;
+};
+
+struct comparison {
+    struct block_series all;
+    /* the blocks of the estimand in use; of ESTIMAND_LOADED adjusted for `load` (stats_adjust) */
+    int blocks;
+    double d[EXPERIMENT_BLOCKS];
+    struct estimand_result by_estimand[ESTIMANDS_COUNT]; /* QUIET and LOADED, whichever is in use */
     /* Valid at all interim analyses together (stats_anytime_interval) and over the family of challengers
      * (Holm): 95 % with one challenger. effect90 is for the two one-sided tests of equivalence. */
     struct interval effect, effect90;
@@ -348,6 +393,13 @@ struct occupancy {
     char map[OCCUPANCY_CELLS + 1]; /* '.' free, else the sequence that uses it: 0-9 a-z, '+' for later ones */
 };
 
+/* What other programs did to the machine, mean over cells; NAN unknown. */
+struct machine_load {
+    double others_busy; /* share of all processor time */
+    double steal;       /* share that the hypervisor took */
+    double stalled;     /* share of time in which a task waited for a processor (pressure stall) */
+};
+
 /* A copy of the state, taken under the lock. */
 struct experiment_state {
     int64_t run_id; /* 0 until the arms are loaded */
@@ -368,11 +420,18 @@ struct experiment_state {
     struct occupancy occupancy;
     double elapsed_s, eta_s; /* without pauses; eta NAN when unknown */
     /* pauses */
-    bool pausing;            /* requested; the running cell is finished first */
-    int64_t paused_since_ms; /* unix; 0: not paused */
-    int pauses;              /* number so far */
-    double paused_s;         /* seconds, of the pauses that are over */
+    bool pausing;                              /* requested; the running cell is finished first */
+    int64_t paused_since_ms;                   /* unix; 0: not paused */
+    int pauses;                                /* number so far */
+    double paused_s;                           /* seconds, of the pauses that are over */
+    enum estimand estimand;                    /* in use: QUIET or LOADED */
+    double block_s;                            /* mean duration of a block so far, NAN */
+    struct machine_load load[ESTIMANDS_COUNT]; /* during the blocks of each estimand */
+    double switch_cost; /* first token after a change of turns, relative to the others, log; NAN: no turns */
+    double
+        load_reacts; /* mean difference of other runnable tasks beside the headline arm and beside A; NAN */
     /* control */
+    struct block_series control_all;
     int control_blocks;
     int control_discarded;
     double control_d[EXPERIMENT_BLOCKS]; /* log ratio per kept control block */
@@ -381,21 +440,22 @@ struct experiment_state {
     double noise_floor;                  /* half width, NAN */
     double mde;                          /* smallest detectable effect with max_blocks, NAN */
     bool control_failed;
-    int blocks, discarded; /* kept and discarded, of comparison and confirmation */
-    int planned_blocks;    /* expected number, from the control's spread; 0 until known */
+    int blocks, discarded;   /* of comparison and confirmation: counted by the estimand in use, and not */
+    int complete, disturbed; /* complete blocks of comparison and confirmation, and how many were disturbed */
+    int planned_blocks;      /* expected number, from the control's spread; 0 until known */
     struct comparison comparison[EXPERIMENT_ARMS]; /* by arm; [0] is unused */
     int headline; /* arm that the run's verdict is about: B, the best challenger, or the winner of a race */
-    bool confirming;                /* `confirmation` replaces comparison[headline] */
-    struct comparison confirmation; /* of a race's winner, on new blocks */
-    enum verdict verdict;           /* of the run */
-    char reason[256];               /* why it is invalid or inconclusive, "" otherwise */
-    int blocks_needed;              /* about how many more, 0 when decided, -1 unknown */
-    bool random_weights;
-    double overhead_ratio; /* cost of the sampler during cells, share of one core */
+    bool confirming;                         /* `confirmation` replaces comparison[headline] */
+    struct comparison confirmation;          /* of a race's winner, on new blocks */
+    enum verdict verdict;                    /* of the run */
+    char reason[256];                        /* why it is invalid or inconclusive, "" otherwise */
+    int blocks_needed;                       /* about how many more, 0 when decided, -1 unknown */
+    bool random_weights, answers_unverified; /* of any arm */
+    double overhead_ratio;                   /* cost of the sampler during cells, share of one core */
     int events;
     struct {
         int64_t unix_ms;
-        char kind[12], text[160];
+        char kind[12], text[320];
     } event[EXPERIMENT_EVENTS]; /* newest last */
 };
 
@@ -406,6 +466,7 @@ struct experiment_deps {
     const struct machine *machine;
     const char *program; /* worker binary, NULL: self */
     const struct log *log;
+    const struct run_labels *labels; /* of a new run; NULL: none */
 };
 /* *out is the caller's (experiment_close). Errors: ERR_USAGE for a wrong specification (metric that the
  * workload does not measure, bounds, resuming a finished run or one of another machine), ERR_NOMEM, as
@@ -448,6 +509,10 @@ json_t *experiment_to_json(const struct experiment_state *s);
  */
 void claims_gate(const struct gate *g, const struct experiment_state *s, int arm, struct gate_result *out);
 
+/* The gate for predictions that were compared without timing, as `eval --ref` does. Figures for which
+ * gate_timed_figure is not NULL are unknown, so they leave a condition undecided. */
+void claims_gate_quality(const struct gate *g, const struct quality *q, struct gate_result *out);
+
 /* All challengers together: each must pass. */
 enum gate_outcome claims_gate_all(const struct gate *g, const struct experiment_state *s);
 
@@ -463,76 +528,36 @@ void claims_joint(struct joint *out, const struct experiment_state *s);
  * reference. */
 json_t *claims_gate_json(const struct experiment_state *s);
 
-/* ---------------------------------------------------------------- sidebyside */
+/* ---------------------------------------------------------------- usual claims about quantization */
 
-/* Two configurations continue the same prompt side by side, for the dashboard.
- *
- * They take turns of a tenth of a second (or one step, if that takes longer), so each has the whole machine
- * during its turn and runs at the rate it has alone. Both always take the most likely token, so differences
- * between the texts come from the configurations. This is a demonstration; `ab` measures. */
-
-enum { SIDEBYSIDE_ARMS = 2, SIDEBYSIDE_TOKENS = 512, SIDEBYSIDE_TEXT = 16384 };
-
-struct sidebyside_spec {
-    const char *model; /* used when a config names none; "": the bundled one */
-    struct config config[SIDEBYSIDE_ARMS];
-    const char *prompt;  /* not empty */
-    int tokens;          /* to write at most, 1 to SIDEBYSIDE_TOKENS */
-    const char *program; /* worker binary, NULL: self */
-    const struct log *log;
+enum quant_arm { QUANT_16BIT, QUANT_8BIT, QUANT_4BIT, QUANT_ARMS };
+extern const char *const QUANT_CLAIM_ARMS[QUANT_ARMS]; /* recipes; the first is the reference */
+enum quant_figure { QUANT_WEIGHT_BYTES, QUANT_DECODE_RATE };
+#define QUANT_FASTER_FROM 1.5
+#define QUANT_FASTER_TO   3.0
+/* The figure of `arm` divided by that of the 16-bit arm is claimed to lie in from..to. */
+struct quant_claim {
+    const char *text;
+    enum quant_arm arm;
+    enum quant_figure figure;
+    double from, to;
 };
+extern const struct quant_claim QUANT_CLAIMS[];
+extern const int QUANT_CLAIM_COUNT;
 
-enum sidebyside_phase {
-    SIDEBYSIDE_LOADING,
-    SIDEBYSIDE_WAITING, /* loaded, and waiting for the other to load */
-    SIDEBYSIDE_READING, /* processing the prompt */
-    SIDEBYSIDE_WRITING,
-    SIDEBYSIDE_DONE,
-    SIDEBYSIDE_STOPPED, /* on request */
-    SIDEBYSIDE_FAILED
+/* Makes a spec, whose configs are QUANT_CLAIM_ARMS, measure decoding until the claims are decided. */
+void quant_claims_spec(struct experiment_spec *s);
+
+/* Confirmed: the whole interval lies in the claimed range; refuted: no part of it does. */
+enum quant_outcome { QUANT_CONFIRMED, QUANT_REFUTED, QUANT_NOT_DECIDED };
+const char *quant_outcome_name(enum quant_outcome o);
+struct quant_judgement {
+    enum quant_outcome outcome;
+    struct interval ratio; /* to the 16-bit arm; bounds equal the estimate where it is exact; NAN unknown */
+    char reason[512];      /* why it is not decided, "" otherwise */
 };
-
-struct sidebyside_arm {
-    enum sidebyside_phase phase;
-    char line[CONFIG_LINE]; /* config line as given */
-    char error[512];        /* FAILED */
-    const char *ended;      /* DONE: "limit" "end of text" "context" "room" (of `text`) */
-    bool works;             /* it is its turn */
-    int tokens;             /* written */
-    double loaded_ratio;    /* while LOADING; NAN unknown */
-    double load_s;          /* NAN until loaded */
-    double prefill_s;       /* reading the prompt, work only; NAN until read */
-    double decode_s;        /* work only */
-    double tok_s;           /* of the tokens after the first, NAN before */
-    int text_bytes;
-    char text[SIDEBYSIDE_TEXT]; /* UTF-8, a whole number of tokens */
-};
-
-/* A value: copied under the lock. */
-struct sidebyside_state {
-    char model[512], prompt[512];
-    int64_t started_ms; /* unix */
-    int limit;          /* tokens */
-    bool running;       /* an arm is not at its end */
-    bool random_weights;
-    struct sidebyside_arm arm[SIDEBYSIDE_ARMS];
-    int same_tokens; /* tokens at the beginning that are equal in both texts */
-    int same_bytes;  /* the same in bytes of `text` */
-    bool differ;     /* the texts differ after them; false: not known yet */
-};
-
-struct sidebyside;
-
-/* Begins in two threads of its own; *out owned. Errors: ERR_USAGE (prompt, tokens), ERR_NOMEM, ERR_INTERNAL.
- * What happens to an arm is in its state. */
-enum err_code sidebyside_start(struct sidebyside **out, const struct sidebyside_spec *spec, struct err *why);
-void sidebyside_state(struct sidebyside *s, struct sidebyside_state *out);
-bool sidebyside_finished(struct sidebyside *s); /* no process is left */
-void sidebyside_stop(struct sidebyside *s);     /* asks */
-void sidebyside_close(struct sidebyside *s);    /* stop, join, free; NULL is fine */
-
-/* Finds where the two texts differ: fills same_tokens, same_bytes and differ. begin[k][i]: byte at which
- * token i of arm k begins. Pure. */
-void sidebyside_compare(struct sidebyside_state *s, int begin[SIDEBYSIDE_ARMS][SIDEBYSIDE_TOKENS]);
+/* Judges one claim by an experiment that quant_claims_spec specified. Pure. */
+void quant_claim_judge(const struct quant_claim *c, const struct experiment_state *s,
+                       struct quant_judgement *out);
 
 #endif

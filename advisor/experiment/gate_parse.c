@@ -343,6 +343,28 @@ enum err_code gate_parse(struct gate *g, const char *text, struct err *why)
     return !rc && *p.at ? expected(&p, "'and', 'or' or the end") : rc;
 }
 
+static bool is_evaluated(const struct gate_term *t)
+{
+    return t->metric < 0 ? GATE_NAMES[t->figure].quality : t->metric == METRIC_PERPLEXITY;
+}
+
+const char *gate_timed_figure(const struct gate *g)
+{
+    for (int i = 0; i < g->terms; i++)
+        if (!is_evaluated(&g->term[i])) return name_of(&g->term[i]);
+    return NULL;
+}
+
+const char *gate_compared_figure(const struct gate *g)
+{
+    for (int i = 0; i < g->terms; i++) {
+        const struct gate_term *t = &g->term[i];
+        const bool absolute = t->metric >= 0 || t->figure == GATE_PPL || t->figure == GATE_NOISE_FLOOR;
+        if (!absolute || t->scale != 0) return name_of(t);
+    }
+    return NULL;
+}
+
 bool gate_needs_quality(const struct gate *g)
 {
     for (int i = 0; i < g->terms; i++)

@@ -137,7 +137,7 @@ static void say_ratio(struct str *s, const struct joint_input *in, int arm, int 
     if (word == JOINT_UNMEASURED && axis != JOINT_SPEED) return;
     if (s->len) str_append(s, ", ");
     switch (word) {
-    case JOINT_UNMEASURED: str_append(s, "speed not measured"); break;
+    case JOINT_UNMEASURED: str_append(s, in->invalid ? "speed not compared" : "speed not measured"); break;
     case JOINT_BETTER:
     case JOINT_WORSE:
         str_printf(s, "%+.*f %% %s", fabs(percent(g.estimate)) < 10, percent(g.estimate), noun);
@@ -178,10 +178,12 @@ static const char *conclusion(enum joint_relation r)
 static void say(struct joint *j, const struct joint_input *in, int arm)
 {
     struct str s = { 0 };
+    const char *begin = in->invalid ? "no verdict, because " : "",
+               *end = in->invalid ? in->invalid : conclusion(j->relation[arm][0]);
     for (int axis = 0; axis < JOINT_QUALITY; axis++) say_ratio(&s, in, arm, axis, j->word[arm][axis]);
     say_quality(&s, in, j->word[arm][JOINT_QUALITY]);
-    snprintf(j->sentence[arm], sizeof(j->sentence[arm]), "%.120s: %s: %s",
-             in->label[arm] ? in->label[arm] : "", str_text(&s), conclusion(j->relation[arm][0]));
+    snprintf(j->sentence[arm], sizeof(j->sentence[arm]), "%.120s: %s: %s%s",
+             in->label[arm] ? in->label[arm] : "", str_text(&s), begin, end);
     str_free(&s);
 }
 

@@ -108,6 +108,32 @@ static json_t *companions_document(const struct comparison *c, int better)
     return o;
 }
 
+static json_t *load_document(const struct machine_load *l)
+{
+    json_t *o = json_object();
+    json_put_num(o, "others_busy_ratio", l->others_busy);
+    json_put_num(o, "steal_ratio", l->steal);
+    json_put_num(o, "cpu_stalled_ratio", l->stalled);
+    return o;
+}
+
+/* What the blocks of each estimand say, and what the load was during them. */
+static json_t *estimands_document(const struct experiment_state *s, const struct comparison *c, int better)
+{
+    json_t *all = json_object();
+    for (int e = ESTIMAND_QUIET; e <= ESTIMAND_LOADED; e++) {
+        const struct estimand_result *x = &c->by_estimand[e];
+        json_t *o = json_object();
+        json_put_int(o, "blocks", x->blocks);
+        json_put(o, "effect", ratio_interval(x->effect, better, 1 - c->alpha));
+        json_put_num(o, "e_value", x->e);
+        json_put_num(o, "p_anytime", x->p);
+        json_put(o, "load", load_document(&s->load[e]));
+        json_put(all, ESTIMANDS[e], o);
+    }
+    return all;
+}
+
 /* Adds the figures of one comparison to its object. */
 static void put_comparison(json_t *o, const struct comparison *c, int better)
 {
@@ -142,6 +168,7 @@ static json_t *comparisons_document(const struct experiment_state *s, int better
         put_count(o, "blocks_needed", c->blocks_needed);
         json_put(o, "dropped_after", c->dropped ? json_integer(c->dropped_at) : json_null());
         put_comparison(o, c, better);
+        json_put(o, "estimands", estimands_document(s, c, better));
         json_put(o, "quality", quality_to_json(&c->quality));
         experiment_put_text(o, "quality_missing", c->quality.missing);
         json_array_append_new(list, o);
@@ -206,6 +233,10 @@ json_t *experiment_to_json(const struct experiment_state *s)
     json_put_str(o, "model", s->spec.model);
     json_put_str(o, "workload", workload_line(&s->spec.workload, workload, sizeof(workload)));
     put_comparison(o, c, better);
+    json_put_str(o, "estimand", ESTIMANDS[s->estimand]); /* what the verdict is about */
+    json_put(o, "estimands", estimands_document(s, c, better));
+    json_put_num(o, "load_reacts_tasks", s->load_reacts);
+    json_put_num(o, "switch_cost_ratio", exp(s->switch_cost));
     json_put_num(o, "margin", s->spec.margin);
     json_put_num(o, "noise_floor_ratio", s->noise_floor);
     json_put_num(o, "mde_ratio", s->mde);
@@ -213,6 +244,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     json_put_int(o, "blocks", s->blocks);
     json_put_int(o, "blocks_planned", s->planned_blocks);
     json_put_int(o, "discarded", s->discarded);
+    json_put_int(o, "disturbed", s->disturbed);
     put_count(o, "blocks_needed", s->blocks_needed);
     json_put_int(o, "cell_repeats", s->cell_repeats);
     json_put(o, "comparisons", comparisons_document(s, better));
@@ -223,6 +255,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     for (int i = 0; i < s->spec.arms; i++) json_array_append_new(arms, arm_document(&s->arm[i], i));
     json_put(o, "arms", arms);
     json_put_bool(o, "random_weights", s->random_weights);
+    json_put_bool(o, "answers_unverified", s->answers_unverified);
     experiment_put_text(o, "machine", s->machine_id);
     snprintf(seed, sizeof(seed), "%" PRIu64, s->spec.seed);
     json_put_str(o, "seed", seed);

@@ -39,11 +39,6 @@ double judge_margin(const struct experiment_state *s)
     return s->spec.margin > 0 ? s->spec.margin : 0.01;
 }
 
-static int most_blocks(const struct experiment_state *s)
-{
-    return s->spec.max_blocks > 0 ? s->spec.max_blocks : 64;
-}
-
 const struct comparison *experiment_headline(const struct experiment_state *s)
 {
     return s->confirming ? &s->confirmation : &s->comparison[MAX(s->headline, 1)];
@@ -65,11 +60,12 @@ void judge_control(struct experiment_state *s)
     const int n = s->control_blocks;
     s->control = stats_t_interval(s->control_d, n, 0.95);
     s->noise_floor = n < 2 ? NAN : 0.5 * (s->control.upper - s->control.lower);
-    s->mde = smallest_effect(stats_sd(s->control_d, n), most_blocks(s));
-    /* A bias far below the margin is tolerated: a metric almost without noise (memory) would otherwise fail
-     * by a page, and one quiet experiment in fifty by chance. */
-    s->control_failed = n >= control_wanted(s) && excludes_zero(s->control) &&
-                        fabs(s->control.estimate) > 0.25 * judge_margin(s);
+    s->mde = smallest_effect(stats_sd(s->control_d, n), estimand_most_blocks(s));
+    /* A bias far below the margin cannot turn a verdict: a metric almost without noise (memory) would
+     * otherwise fail by a page. */
+    const double tolerated = 0.25 * judge_margin(s);
+    s->control_failed = n >= control_wanted(s) &&
+                        (s->control.lower > tolerated || s->control.upper < -tolerated);
 }
 
 /* ---------------------------------------------------------------- numbers */
@@ -116,6 +112,19 @@ static void numbers_of(struct comparison *c, double alpha, double margin)
     c->blocks_needed = blocks_until_claim(c, margin);
 }
 
+/* What each estimand says: one of the two is the one in use. */
+static void estimates_of(struct comparison *c, const struct block_series *control)
+{
+    for (int e = ESTIMAND_QUIET; e <= ESTIMAND_LOADED; e++) {
+        double d[EXPERIMENT_BLOCKS];
+        const int n = series_select(&c->all, control, (enum estimand)e, d);
+        c->by_estimand[e] = (struct estimand_result){ .blocks = n,
+                                                      .effect = stats_anytime_interval(d, n, 1 - c->alpha),
+                                                      .e = stats_coin_evalue(d, n),
+                                                      .p = stats_anytime_p(d, n) };
+    }
+}
+
 /* Holm's step-down as levels of intervals: the strongest evidence must pass alpha / m, the next alpha / (m -
  * 1) and so on. The first that does not pass ends the steps; the weaker ones get its level, at which they do
  * not pass either. An arm that failed still counts as a member of the family. */
@@ -140,16 +149,81 @@ static void holm_levels(const struct experiment_state *s, double level[EXPERIMEN
     }
 }
 
+static enum verdict claim(const struct comparison *c, double m)
+{
+    if (excludes_zero(c->effect) && fabs(c->effect.estimate) > m)
+        return c->effect.estimate > 0 ? VERDICT_BETTER : VERDICT_WORSE;
+    if (c->effect90.lower >= -m && c->effect90.upper <= m) return VERDICT_EQUIVALENT;
+    if (excludes_zero(c->effect)) return VERDICT_NEGLIGIBLE;
+    return VERDICT_INCONCLUSIVE;
+}
+
+/* ---------------------------------------------------------------- figures without noise */
+
+bool experiment_is_exact(const struct experiment_spec *s)
+{
+    return *s->workload.eval_file && s->metric == &METRICS[METRIC_PERPLEXITY];
+}
+
+/* Perplexity is the same every time: the effect comes from one evaluation of each arm, paired by token, and
+ * its interval says that the text is a sample, whose independent units are windows. */
+static void exact_numbers(struct comparison *c)
+{
+    static const struct interval UNKNOWN = { NAN, NAN, NAN };
+    const struct interval ratio = c->quality.ppl_ratio; /* to A, less is better */
+    c->effect = c->effect90 = UNKNOWN;
+    c->blocks_needed = 0;
+    if (!c->quality.known) return;
+    c->effect = (struct interval){ -log(ratio.estimate), -log(ratio.upper), -log(ratio.lower) };
+    if (ratio.estimate == 1 && c->quality.figures.kld_max == 0) c->effect.lower = c->effect.upper = 0;
+    const double narrower = stats_normal_quantile(0.95) / stats_normal_quantile(0.975);
+    c->effect90.estimate = c->effect.estimate;
+    c->effect90.lower = c->effect.estimate - narrower * (c->effect.estimate - c->effect.lower);
+    c->effect90.upper = c->effect.estimate + narrower * (c->effect.upper - c->effect.estimate);
+    c->by_metric[METRIC_PERPLEXITY - METRIC_SENSOR_COUNT] = c->effect;
+}
+
+static void exact_judge(struct comparison *c, double margin)
+{
+    c->verdict = claim(c, margin);
+    if (c->verdict != VERDICT_INCONCLUSIVE) return;
+    if (!c->quality.known)
+        snprintf(c->reason, sizeof(c->reason), "the texts could not be compared: %s", c->quality.missing);
+    else if (isnan(c->effect.lower))
+        snprintf(c->reason, sizeof(c->reason), "the text is a single window: there is no interval");
+    else
+        snprintf(c->reason, sizeof(c->reason),
+                 "the interval neither excludes 0 nor lies within the margin: a longer text would decide");
+}
+
+static double mean_known(const double *x, int n)
+{
+    double sum = 0;
+    int known = 0;
+    for (int i = 0; i < n; i++) {
+        if (isnan(x[i])) continue;
+        sum += x[i];
+        known++;
+    }
+    return known ? sum / known : NAN;
+}
+
 void judge_numbers(struct experiment_state *s)
 {
+    if (experiment_is_exact(&s->spec)) {
+        for (int k = 1; k < s->spec.arms; k++) exact_numbers(&s->comparison[k]);
+        s->blocks_needed = 0;
+        return;
+    }
     double level[EXPERIMENT_ARMS];
     holm_levels(s, level);
     for (int k = 1; k < s->spec.arms; k++) numbers_of(&s->comparison[k], level[k], judge_margin(s));
     /* The winner was chosen on other blocks: this is a single claim, without a family. */
     if (s->confirming) numbers_of(&s->confirmation, 0.05, judge_margin(s));
     const struct comparison *c = experiment_headline(s);
-    if (isnan(s->mde)) s->mde = smallest_effect(stats_sd(c->d, c->blocks), most_blocks(s));
+    if (isnan(s->mde)) s->mde = smallest_effect(stats_sd(c->d, c->blocks), estimand_most_blocks(s));
     s->blocks_needed = c->blocks_needed;
+    s->load_reacts = mean_known(c->all.load, c->all.blocks);
 }
 
 static void companions_of(struct comparison *c, uint64_t seed)
@@ -162,8 +236,13 @@ static void companions_of(struct comparison *c, uint64_t seed)
 
 void judge_companions(struct experiment_state *s)
 {
-    for (int k = 1; k < s->spec.arms; k++) companions_of(&s->comparison[k], s->spec.seed);
-    if (s->confirming) companions_of(&s->confirmation, s->spec.seed);
+    for (int k = 1; k < s->spec.arms; k++) {
+        companions_of(&s->comparison[k], s->spec.seed);
+        estimates_of(&s->comparison[k], &s->control_all);
+    }
+    if (!s->confirming) return;
+    companions_of(&s->confirmation, s->spec.seed);
+    estimates_of(&s->confirmation, &s->control_all);
 }
 
 /* ---------------------------------------------------------------- verdicts */
@@ -182,40 +261,43 @@ static bool invalid_reason(const struct experiment_state *s, char *buf, size_t s
             100 * expm1(s->control.estimate), 100 * expm1(s->control.lower), 100 * expm1(s->control.upper));
         return true;
     }
-    const int all = s->blocks + s->discarded;
-    if (5 * s->discarded > all) { /* more than 20 % */
-        snprintf(buf, size, "%d of %d blocks were disturbed and discarded (at most 1 in 5 may be)",
-                 s->discarded, all);
-        return true;
-    }
     return false;
 }
 
-static enum verdict claim(const struct comparison *c, double m)
+/* Why a comparison is inconclusive: what it could have shown, and what would decide. */
+static void inconclusive_reason(const struct experiment_state *s, const struct comparison *c, char *buf,
+                                size_t size)
 {
-    if (excludes_zero(c->effect) && fabs(c->effect.estimate) > m)
-        return c->effect.estimate > 0 ? VERDICT_BETTER : VERDICT_WORSE;
-    if (c->effect90.lower >= -m && c->effect90.upper <= m) return VERDICT_EQUIVALENT;
-    if (excludes_zero(c->effect)) return VERDICT_NEGLIGIBLE;
-    return VERDICT_INCONCLUSIVE;
+    const char *which = s->estimand == ESTIMAND_QUIET && s->discarded ? "undisturbed " : "";
+    if (c->blocks < BLOCKS_FOR_A_CLAIM) {
+        snprintf(buf, size, "only %d %sblocks; a claim needs at least %d", c->blocks, which,
+                 BLOCKS_FOR_A_CLAIM);
+        return;
+    }
+    int n = snprintf(buf, size,
+                     "the interval neither excludes 0 nor lies within the margin; these %d %sblocks could "
+                     "have shown a difference of %.1f %%; about %d more blocks would decide",
+                     c->blocks, which, 100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)),
+                     c->blocks_needed);
+    /* undisturbed blocks come only as often as they did */
+    const double each = s->block_s * (s->blocks > 0 ? (double)s->complete / s->blocks : NAN);
+    if (n > 0 && (size_t)n < size && each > 0)
+        snprintf(buf + n, size - (size_t)n, " (%.0f s at this load)", ceil(each * c->blocks_needed));
 }
 
 /* Sets verdict, reason and blocks_needed of one comparison from its intervals. */
-static void judge_one(struct comparison *c, double margin)
+static void judge_one(const struct experiment_state *s, struct comparison *c)
 {
     c->reason[0] = 0;
-    c->verdict = c->blocks < BLOCKS_FOR_A_CLAIM ? VERDICT_INCONCLUSIVE : claim(c, margin);
-    if (c->verdict != VERDICT_INCONCLUSIVE) {
-        c->blocks_needed = 0;
-    } else if (c->blocks < BLOCKS_FOR_A_CLAIM) {
-        snprintf(c->reason, sizeof(c->reason), "only %d blocks; a claim needs at least %d", c->blocks,
-                 BLOCKS_FOR_A_CLAIM);
-    } else {
-        snprintf(
-            c->reason, sizeof(c->reason),
-            "the interval neither excludes 0 nor lies within the margin; about %d more blocks would decide",
-            c->blocks_needed);
+    if (experiment_is_exact(&s->spec)) {
+        exact_judge(c, judge_margin(s));
+        return;
     }
+    c->verdict = c->blocks < BLOCKS_FOR_A_CLAIM ? VERDICT_INCONCLUSIVE : claim(c, judge_margin(s));
+    if (c->verdict != VERDICT_INCONCLUSIVE)
+        c->blocks_needed = 0;
+    else
+        inconclusive_reason(s, c, c->reason, sizeof(c->reason));
 }
 
 static void judge_invalid(struct comparison *c, const char *reason)
@@ -230,7 +312,7 @@ static void judge_arm(struct experiment_state *s, int k)
     struct comparison *c = &s->comparison[k];
     char reason[sizeof(c->reason)];
     if (!s->arm[k].failed) {
-        judge_one(c, judge_margin(s));
+        judge_one(s, c);
         return;
     }
     snprintf(reason, sizeof(reason), "arm %c failed: %.200s", 'A' + k, s->arm[k].error);
@@ -243,8 +325,7 @@ static int best_arm(const struct experiment_state *s)
     int best = 1;
     double most = -INFINITY;
     for (int k = 1; k < s->spec.arms; k++) {
-        const double v = s->comparison[k].blocks && !s->arm[k].failed ? s->comparison[k].effect.estimate
-                                                                      : -INFINITY;
+        const double v = s->arm[k].failed ? -INFINITY : s->comparison[k].effect.estimate;
         if (v > most) {
             most = v;
             best = k;
@@ -263,7 +344,7 @@ void experiment_judge(struct experiment_state *s)
         judge_arm(s, k);
         if (invalid && !s->arm[k].failed) judge_invalid(&s->comparison[k], reason);
     }
-    if (s->confirming) judge_one(&s->confirmation, judge_margin(s));
+    if (s->confirming) judge_one(s, &s->confirmation);
     if (s->confirming && invalid) judge_invalid(&s->confirmation, reason);
     const struct comparison *c = experiment_headline(s);
     s->verdict = c->verdict;

@@ -11,7 +11,7 @@ static double block_mean(const struct block_values *b, int k, int metric)
 {
     double sum = 0;
     int n = 0;
-    for (int i = 0; i < 2 * b->arms; i++) {
+    for (int i = 0; i < b->cells; i++) {
         if (b->place[i] != k) continue;
         const double value = b->value[i][metric];
         sum += value > 0 ? log(value) : NAN;
@@ -27,17 +27,23 @@ void means_keep(struct run_totals *l, const struct block_values *b)
         struct effects *e = &l->means[b->arm[k]];
         if (e->blocks == EXPERIMENT_BLOCKS) continue;
         for (int m = 0; m < CELL_METRICS; m++) e->d[m][e->blocks] = block_mean(b, k, METRIC_SENSOR_COUNT + m);
-        e->blocks++;
+        e->disturbed[e->blocks++] = b->disturbed;
     }
 }
 
-void means_bounds(const struct effects *e, struct interval mean[CELL_METRICS])
+int effects_select(const struct effects *e, enum estimand use, int metric, double d[EXPERIMENT_BLOCKS])
+{
+    int n = 0;
+    for (int i = 0; i < e->blocks; i++)
+        if (!isnan(e->d[metric][i]) && (use == ESTIMAND_LOADED || !e->disturbed[i])) d[n++] = e->d[metric][i];
+    return n;
+}
+
+void means_bounds(const struct effects *e, enum estimand use, struct interval mean[CELL_METRICS])
 {
     for (int m = 0; m < CELL_METRICS; m++) {
         double known[EXPERIMENT_BLOCKS];
-        int n = 0;
-        for (int i = 0; i < e->blocks; i++)
-            if (!isnan(e->d[m][i])) known[n++] = e->d[m][i];
+        const int n = effects_select(e, use, m, known);
         const double half = stats_anytime_factor(n, 1, 0.05) * stats_sd(known, n) / sqrt(n);
         const double middle = isfinite(half) ? stats_mean(known, n) : NAN;
         mean[m].lower = exp(middle - half);

@@ -12,19 +12,34 @@
 #include "advisor/run/run.h"
 
 enum { BLOCK_CELLS = 2 * EXPERIMENT_ARMS }; /* at most */
+enum { TWIN = EXPERIMENT_ARMS };            /* the process of a second A */
 
 /* ---------------------------------------------------------------- plan.c */
 
 enum cell_phase { CELL_WARMUP, CELL_CONTROL, CELL_BLOCK, CELL_CONFIRM, CELL_PHASES_COUNT };
 extern const char *const CELL_PHASES[]; /* as in the database */
 
+/* Appends a block; a full series stays as it is. */
+void series_add(struct block_series *s, double d, double load, bool disturbed);
+/* The block effects that count for an estimand, in d[EXPERIMENT_BLOCKS]: those of undisturbed blocks, or all,
+ * adjusted for load with coefficients from `control` (NULL: none) and earlier blocks. Returns their number.
+ */
+int series_select(const struct block_series *s, const struct block_series *control, enum estimand e,
+                  double d[EXPERIMENT_BLOCKS]);
+/* Which estimand to use from now on; depends on the disturbances and the budget, never on an effect. */
+enum estimand estimand_choose(const struct experiment_state *s);
+/* Uses the estimand: selects the blocks of all comparisons and of the control. */
+void estimand_use(struct experiment_state *s, enum estimand e);
+/* The number of blocks that the budget allows, those that were measured included. */
+int estimand_most_blocks(const struct experiment_state *s);
+
 /* The order in which `arms` run in a block: a random permutation that depends on seed, phase and block number
  * only, followed by its reverse, so that a linear drift cancels between any two arms. place[slot] is in
  * 0..arms-1, for 2 * arms slots; two arms give ABBA or BAAB. */
 void block_order(uint64_t seed, enum cell_phase phase, int block, int arms, int place[BLOCK_CELLS]);
-/* The effect of a block: the mean log value of the two cells at place k minus that of place 0, positive when
- * k is better. NAN when a value is not a positive number. */
-double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS], int arms, int k,
+/* The effect of a block of `cells` cells: the mean log value of the cells at place k minus that of place 0,
+ * positive when k is better. NAN when a value is not a positive number. */
+double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS], int cells, int k,
                     int better);
 /* Fills arm[] with the arms that still run in this phase, ascending, A first, and returns their number. */
 int arms_live(const struct experiment_state *s, enum cell_phase phase, int arm[EXPERIMENT_ARMS]);
@@ -43,8 +58,10 @@ bool judge_is_decided(const struct experiment_state *s); /* no comparison is inc
 /* Drops every arm that is certainly worse than the leader of a race. True when the race is over. */
 bool judge_race(struct experiment_state *s);
 double judge_margin(const struct experiment_state *s);
+/* The compared metric is the same every time (perplexity): it is computed once, without blocks. */
+bool experiment_is_exact(const struct experiment_spec *s);
 
-/* ---------------------------------------------------------------- totals over kept cells (store.c, means.c)
+/* ---------------------------------------------------------------- totals over cells (totals.c, means.c)
  */
 
 /* Where a cell belongs in the run. */
@@ -57,6 +74,7 @@ struct cell_place {
 /* For each metric of cells and each kept block: log ratio to A, or the log mean of an arm. NAN unknown. */
 struct effects {
     int blocks;
+    bool disturbed[EXPERIMENT_BLOCKS];
     double d[CELL_METRICS][EXPERIMENT_BLOCKS];
 };
 /* Sums over the kept cells of one arm in one phase. */
@@ -69,22 +87,36 @@ struct phase_totals {
     int n_itl, cap_itl;
 };
 struct run_totals {
-    struct phase_totals arm[EXPERIMENT_ARMS][CELL_PHASES_COUNT];
+    /* of undisturbed blocks, and of all */
+    struct phase_totals arm[ESTIMANDS_COUNT][EXPERIMENT_ARMS][CELL_PHASES_COUNT];
+    struct load_sum {
+        double sum[3];
+        int n[3];
+    } load[ESTIMANDS_COUNT];
+    double switch_s, switch_tokens; /* first tokens after a change of turns */
+    double turn_s, turn_tokens;     /* and the other tokens of these cells */
+    double blocks_s;                /* wall-clock time of complete blocks of any phase */
+    int timed_blocks;
     struct effects effects[EXPERIMENT_ARMS]; /* log ratios to A; [0]: of the confirmation */
     struct effects means[EXPERIMENT_ARMS];   /* log means of the arm's own cells */
     int next_block[CELL_PHASES_COUNT];       /* number of the next block; numbers are never reused */
     double frequency[EXPERIMENT_BLOCKS];     /* hertz, of control cells */
     int n_frequency;
-    double cell_seconds; /* of all cells of the run */
+    double cell_seconds; /* of all cells of the run, without waiting for turns */
     int cells;           /* number of these */
     char work_hash[24];  /* of the first cell; "" before */
 };
 void totals_free(struct run_totals *l);
+/* A warm-up cell: it counts for both estimands. */
 void totals_add_cell(struct run_totals *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
                      const float *itl, int n_itl);
-/* The cells of a kept block. Cell i belongs to arm[place[i]]. */
+/* The cells of a complete block, two of each arm or, in turns, one. Cell i belongs to arm[place[i]]. */
 struct block_values {
     enum cell_phase phase;
+    bool disturbed;
+    int cells;
+    double others[BLOCK_CELLS];     /* other runnable tasks beside each cell; NAN unknown */
+    double turn_ratio[BLOCK_CELLS]; /* measured_cell.turn_log_ratio */
     int arms, arm[EXPERIMENT_ARMS], place[BLOCK_CELLS];
     const double *value[BLOCK_CELLS]; /* [METRIC_COUNT] */
     const float *itl[BLOCK_CELLS];
@@ -97,7 +129,9 @@ bool totals_add_block(struct run_totals *l, struct experiment_state *s, const st
 void totals_summarize(const struct run_totals *l, struct experiment_state *s);
 /* Adds the log means of a block's arms; and the intervals that these give. */
 void means_keep(struct run_totals *l, const struct block_values *b);
-void means_bounds(const struct effects *e, struct interval mean[CELL_METRICS]);
+void means_bounds(const struct effects *e, enum estimand use, struct interval mean[CELL_METRICS]);
+/* The values of one metric in the blocks of an estimand, without unknown ones. Returns their number. */
+int effects_select(const struct effects *e, enum estimand use, int metric, double d[EXPERIMENT_BLOCKS]);
 
 /* ---------------------------------------------------------------- the database (store.c) */
 
@@ -112,9 +146,10 @@ void arm_describe(struct experiment_arm *a, const json_t *description);
  * with `discard_open` (for resuming) also marked as discarded. */
 enum err_code state_rebuild(struct experiment_state *s, struct run_totals *l, struct db *d, int64_t run_id,
                             bool discard_open, struct err *why);
-/* The document stored beside a cell: how often it repeated the workload, and the answer `description` with
- * which its process opened (NULL: not with this cell). New reference. */
-json_t *cell_echo(const struct experiment_state *s, const json_t *description);
+/* The document stored beside a cell: how often it repeated the workload (in turns with others: turns_repeats;
+ * 0: alone), and the answer `description` with which its process opened (NULL: not with this cell). New
+ * reference. */
+json_t *cell_echo(const struct experiment_state *s, int turns_repeats, const json_t *description);
 /* Stores by how much the predictions for each arm missed what the run measured. Nothing for a run that did
  * not finish, evaluates or trains. */
 enum err_code experiment_residuals(struct experiment *x, struct err *why);
@@ -140,6 +175,7 @@ struct experiment {
     struct sampler_thread *sampler;
     struct machine machine;
     struct log log;
+    struct run_labels labels;
 
     /* Of the experiment's thread alone. */
     struct db *db;
@@ -148,8 +184,10 @@ struct experiment {
     struct run_totals totals;         /* large */
     struct err why;                   /* of FLOW_BROKEN and FLOW_ARM */
     bool race_over;
-    struct {                                  /* written by process.c */
-        struct arm *process[EXPERIMENT_ARMS]; /* one per arm; in a control of new processes: A and A again */
+    struct { /* written by process.c */
+        /* one per arm; in a control of new processes: A and A again. [TWIN]: A again, in a control with kept
+         * processes that runs in turns */
+        struct arm *process[EXPERIMENT_ARMS + 1];
         enum lifetime lifetime;
         double start_s[EXPERIMENT_ARMS]; /* duration of the last start of each arm */
         double cell_s[EXPERIMENT_ARMS];  /* and of its last warm-up cell */
@@ -163,6 +201,7 @@ struct experiment {
         int64_t begun_ns, paused_ns; /* start; sum of finished pauses */
         double blocks_begun_s;       /* on the clock of experiment_elapsed */
         int64_t shown_ns;            /* last update of the running cell in the state */
+        bool last_disturbed;         /* the last block */
     } clock;
     struct {
         double sampler_sum, seconds; /* cost of the sampler, weighted by cell seconds */
@@ -174,12 +213,11 @@ void *experiment_thread(void *arg); /* the experiment; for pthread_create */
 /* How a step ended. */
 enum flow {
     FLOW_CONTINUE,
-    FLOW_DISCARDED, /* the block was disturbed and does not count */
-    FLOW_PAUSED,    /* there was a pause; a block that it interrupted does not count */
-    FLOW_STOPPED,   /* a stop was requested */
-    FLOW_ARM,       /* an arm failed: state.arm[].failed */
-    FLOW_INVALID,   /* the arms cannot be compared: state.reason */
-    FLOW_BROKEN     /* the program itself failed: x->why */
+    FLOW_PAUSED,  /* there was a pause; a block that it interrupted does not count */
+    FLOW_STOPPED, /* a stop was requested */
+    FLOW_ARM,     /* an arm failed: state.arm[].failed */
+    FLOW_INVALID, /* the arms cannot be compared: state.reason */
+    FLOW_BROKEN   /* the program itself failed: x->why */
 };
 
 /* The state is changed between these two calls: the first takes the lock, the second wakes waiting threads.
@@ -205,6 +243,9 @@ enum flow processes_load(struct experiment *x);
 void processes_plan(struct experiment *x);
 /* Makes sure that the arm's process runs. FLOW_ARM: x->why says why it does not. */
 enum flow process_start(struct experiment *x, int process, int arm);
+/* Whether memory has room for one more process of A beside those that run. */
+bool twin_fits(const struct experiment *x);
+void process_end(struct experiment *x, int process);
 /* The same, and lets it run the workload once, untimed. */
 enum flow process_prepare(struct experiment *x, int process, int arm);
 void processes_end(struct experiment *x);
@@ -213,6 +254,12 @@ enum flow arm_fail(struct experiment *x, int arm, const struct err *why);
 /* One warm-up cell: its duration and its value of the compared metric. */
 enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value);
 enum flow block_run(struct experiment *x, enum cell_phase phase);
+/* The cells of a block in turns, one of each arm (turns.c). As the loop over cells in block_run. */
+bool block_runs_in_turns(const struct experiment *x, enum cell_phase phase);
+enum flow block_in_turns(struct experiment *x, struct block_values *b, int block,
+                         struct measured_cell cell[BLOCK_CELLS]);
+/* What a measured cell says about the run: cost, totals, failure, equal work. */
+enum flow cell_account(struct experiment *x, int arm, struct measured_cell *c);
 double experiment_elapsed(const struct experiment *x); /* seconds without pauses */
 /* Measures quality for every challenger that has none yet, if the specification asks for it. Ends the arms'
  * processes. */

@@ -11,6 +11,8 @@
 
 const char *const CELL_PHASES[] = { "warmup", "control", "block", "confirm" };
 const char *const PROCESSES[] = { "auto", "new", "kept", NULL };
+const char *const ESTIMANDS[] = { "either", "quiet", "loaded", NULL };
+const char *const TURNS[] = { "auto", "on", "off", NULL };
 
 /* What a workload must contain for a cell to give a metric. */
 enum { GIVES_PREFILL = 1, GIVES_DECODE = 2, GIVES_EVAL = 4, GIVES_TRAIN = 8, GIVES_ANY = 16 };
@@ -73,7 +75,7 @@ static enum err_code arms_check(const struct experiment_spec *s, struct err *why
             return err_set(
                 why, ERR_USAGE,
                 "a step of arm A has %" PRId64 " rows, one of arm %c %" PRId64
-                ": want train_batch times accumulate to be the same, so that both do the same work",
+                ": expected train_batch times accumulate to be the same, so that both do the same work",
                 first, 'A' + i, rows);
     }
     if (s->workload.train && *s->model)
@@ -92,30 +94,38 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
     if (rc) return rc;
     if (!s->arms) s->arms = 2;
     if (s->arms < 2 || s->arms > EXPERIMENT_ARMS)
-        return err_set(why, ERR_USAGE, "%d arms: want 2 to %d", s->arms, EXPERIMENT_ARMS);
+        return err_set(why, ERR_USAGE, "%d arms: expected 2 to %d", s->arms, EXPERIMENT_ARMS);
     if ((rc = arms_check(s, why))) return rc;
     if (s->race && s->arms < 3)
-        return err_set(why, ERR_USAGE, "a race wants three arms or more: two are compared as they are");
+        return err_set(why, ERR_USAGE,
+                       "a race needs three arms or more, found two: name a third arm or leave out --race");
     if (s->warmup_cells < 0 || s->warmup_cells > 64)
-        return err_set(why, ERR_USAGE, "%d warm-up cells: want 1 to 64, or 0 for as many as it takes",
+        return err_set(why, ERR_USAGE, "%d warm-up cells: expected 1 to 64, or 0 for as many as it takes",
                        s->warmup_cells);
     if (s->margin == 0) s->margin = 0.01;
     if (!(s->margin > 0 && s->margin < 1))
-        return err_set(why, ERR_USAGE, "a margin of %g: want more than 0 and less than 1 (0.01 is 1 %%)",
+        return err_set(why, ERR_USAGE, "a margin of %g: expected more than 0 and less than 1 (0.01 is 1 %%)",
                        s->margin);
     if (s->budget_s == 0) s->budget_s = 300;
     if (!(s->budget_s > 0))
-        return err_set(why, ERR_USAGE, "a budget of %g seconds: want more than 0", s->budget_s);
+        return err_set(why, ERR_USAGE, "a budget of %g seconds: expected more than 0", s->budget_s);
     if (!s->min_blocks) s->min_blocks = BLOCKS_FOR_A_CLAIM;
-    if (!s->max_blocks) s->max_blocks = MAX(64, s->min_blocks);
+    if (!s->max_blocks) s->max_blocks = EXPERIMENT_BLOCKS;
     if (s->min_blocks < BLOCKS_FOR_A_CLAIM || s->max_blocks < s->min_blocks ||
         s->max_blocks > EXPERIMENT_BLOCKS)
-        return err_set(why, ERR_USAGE, "%d to %d blocks: want %d <= least <= most <= %d", s->min_blocks,
+        return err_set(why, ERR_USAGE, "%d to %d blocks: expected %d <= least <= most <= %d", s->min_blocks,
                        s->max_blocks, BLOCKS_FOR_A_CLAIM, EXPERIMENT_BLOCKS);
+    if (experiment_is_exact(s)) { /* nothing is timed: one evaluation of each arm, compared token by token */
+        snprintf(s->quality_file, sizeof(s->quality_file), "%s", s->workload.eval_file);
+        s->quality_ctx = s->workload.eval_ctx;
+        s->quality_chunks = 0;
+        s->control_blocks = -1;
+        s->warmup_cells = 1;
+    }
     if (!s->control_blocks) s->control_blocks = 3;
     if (s->control_blocks < -1 || s->control_blocks == 1 || s->control_blocks > EXPERIMENT_BLOCKS / 2)
-        return err_set(why, ERR_USAGE, "%d control blocks: want 2 to %d, or -1 for none", s->control_blocks,
-                       EXPERIMENT_BLOCKS / 2);
+        return err_set(why, ERR_USAGE, "%d control blocks: expected 2 to %d, or -1 for none",
+                       s->control_blocks, EXPERIMENT_BLOCKS / 2);
     return ERR_OK;
 }
 
@@ -141,15 +151,18 @@ void block_order(uint64_t seed, enum cell_phase phase, int block, int arms, int 
     for (int i = 0; i < arms; i++) place[2 * arms - 1 - i] = place[i];
 }
 
-double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS], int arms, int k,
+double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS], int cells, int k,
                     int better)
 {
-    double d = 0;
-    for (int i = 0; i < 2 * arms; i++) {
+    double sum[2] = { 0 };
+    int n[2] = { 0 };
+    for (int i = 0; i < cells; i++) {
         if (place[i] != k && place[i] != 0) continue;
         if (!(value[i] > 0) || isinf(value[i])) return NAN;
-        d += (place[i] == k ? 0.5 : -0.5) * log(value[i]);
+        sum[place[i] == k] += log(value[i]);
+        n[place[i] == k]++;
     }
+    const double d = n[0] && n[1] ? sum[1] / n[1] - sum[0] / n[0] : NAN;
     return better < 0 ? -d : d;
 }
 
@@ -210,11 +223,27 @@ static enum err_code config_undocument(struct config *c, const json_t *o, struct
     return ERR_OK;
 }
 
+/* The index of a name in a list that ends with NULL; 0 for an unknown name. */
+static int name_index(const char *const *names, const char *name)
+{
+    for (int i = 0; names[i]; i++)
+        if (!strcmp(name, names[i])) return i;
+    return 0;
+}
+
 enum processes processes_parse(const char *name)
 {
-    for (int i = 0; PROCESSES[i]; i++)
-        if (!strcmp(name, PROCESSES[i])) return (enum processes)i;
-    return PROCESSES_AUTO;
+    return (enum processes)name_index(PROCESSES, name);
+}
+
+enum estimand estimand_parse(const char *name)
+{
+    return (enum estimand)name_index(ESTIMANDS, name);
+}
+
+enum turns_mode turns_parse(const char *name)
+{
+    return (enum turns_mode)name_index(TURNS, name);
 }
 
 json_t *experiment_spec_to_json(const struct experiment_spec *s)
@@ -235,6 +264,8 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     json_put_int(o, "control_blocks", s->control_blocks);
     json_put_int(o, "warmup_cells", s->warmup_cells);
     json_put_str(o, "processes", PROCESSES[s->processes]);
+    json_put_str(o, "estimand", ESTIMANDS[s->estimand]);
+    json_put_str(o, "turns", TURNS[s->turns]);
     json_put_bool(o, "race", s->race);
     json_put_str(o, "quality_file", *s->quality_file ? s->quality_file : NULL);
     json_put_int(o, "quality_ctx", s->quality_ctx);
@@ -275,6 +306,9 @@ enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t 
     s->warmup_cells = (int)json_get_int(object, "warmup_cells", 0);
     s->processes = processes_parse(
         json_get_str(object, "processes", "kept")); /* the default when old runs were made */
+    /* Before estimands were recorded, only undisturbed blocks counted. */
+    s->estimand = estimand_parse(json_get_str(object, "estimand", "quiet"));
+    s->turns = turns_parse(json_get_str(object, "turns", "off"));
     s->race = json_get_bool(object, "race", false);
     snprintf(s->quality_file, sizeof(s->quality_file), "%s", json_get_str(object, "quality_file", ""));
     s->quality_ctx = (int)json_get_int(object, "quality_ctx", 0);

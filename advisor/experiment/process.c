@@ -49,13 +49,18 @@ bool experiment_event(void *ctx, const json_t *event)
     return !atomic_load(&x->stop);
 }
 
+void process_end(struct experiment *x, int process)
+{
+    arm_close(x->pool.process[process]);
+    x->pool.process[process] = NULL;
+}
+
 void processes_end(struct experiment *x)
 {
     bool any = false;
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+    for (size_t i = 0; i < COUNT_OF(x->pool.process); i++) {
         any = any || x->pool.process[i];
-        arm_close(x->pool.process[i]);
-        x->pool.process[i] = NULL;
+        process_end(x, (int)i);
     }
     if (!any) return;
     struct experiment_state *s = state_edit(x);
@@ -127,6 +132,7 @@ enum flow process_start(struct experiment *x, int process, int arm)
     s->arm[arm].ready = true;
     arm_describe(&s->arm[arm], description);
     s->random_weights = s->random_weights || json_get_bool(description, "random_weights", false);
+    s->answers_unverified = s->answers_unverified || json_get_bool(description, "answers_unverified", false);
     state_done(x);
     return same ? FLOW_CONTINUE : FLOW_INVALID;
 }
@@ -186,6 +192,14 @@ static bool arms_fit_together(const struct experiment *x)
     for (int i = 0; i < s->arms; i++)
         if (!device_holds(s, plan, i)) return false;
     return have < 0 || fmax(sum, 2 * (double)plan[0].host) <= 0.9 * (double)have;
+}
+
+bool twin_fits(const struct experiment *x)
+{
+    const int64_t have = arms_memory_available(x);
+    struct memory_plan plan;
+    if (!arm_plan(&plan, &x->state.spec, 0)) return false;
+    return (have < 0 || (double)plan.host <= 0.9 * (double)have) && plan.device <= 0;
 }
 
 enum flow processes_load(struct experiment *x)

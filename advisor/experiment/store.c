@@ -1,5 +1,5 @@
-/* advisor/experiment/store.c - totals of kept cells, and rebuilding a run from its rows in the database, to
- * resume it or to show it. */
+/* advisor/experiment/store.c - the state of a run, and rebuilding it from its rows in the database, to resume
+ * it or to show it. */
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
@@ -9,159 +9,6 @@
 
 const char BLOCK_INTERRUPTED[] = "interrupted", BLOCK_PAUSED[] = "paused";
 
-/* ---------------------------------------------------------------- totals */
-
-void totals_free(struct run_totals *l)
-{
-    for (int a = 0; a < EXPERIMENT_ARMS; a++)
-        for (int p = 0; p < CELL_PHASES_COUNT; p++) free(l->arm[a][p].itl);
-}
-
-static void keep_itl(struct phase_totals *t, const float *itl, int n)
-{
-    if (t->n_itl + n > t->cap_itl) {
-        const int cap = MAX(2 * t->cap_itl, t->n_itl + n);
-        float *grown = realloc(t->itl, (size_t)cap * sizeof(*grown));
-        if (!grown) return; /* the percentile is then over fewer tokens; itl_samples says how many */
-        t->itl = grown;
-        t->cap_itl = cap;
-    }
-    if (n) memcpy(t->itl + t->n_itl, itl, (size_t)n * sizeof(*itl));
-    t->n_itl += n;
-}
-
-void totals_add_cell(struct run_totals *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
-                     const float *itl, int n_itl)
-{
-    struct phase_totals *t = &l->arm[arm][phase];
-    if (!t->cells) t->peak_bytes = NAN;
-    t->cells++;
-    for (int i = 0; i < CELL_METRICS; i++) {
-        const double v = value[METRIC_SENSOR_COUNT + i];
-        if (!(v > 0)) continue;
-        t->log_sum[i] += log(v);
-        t->n[i]++;
-    }
-    t->peak_bytes = fmax(t->peak_bytes, value[METRIC_PEAK_MEMORY]); /* fmax ignores one NAN */
-    if (itl) keep_itl(t, itl, n_itl);
-    const double f = value[METRIC_CPU_FREQUENCY];
-    if (phase == CELL_CONTROL && f > 0 && l->n_frequency < EXPERIMENT_BLOCKS)
-        l->frequency[l->n_frequency++] = f;
-}
-
-static int by_double(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Adds the block's effects on all metrics of challenger k. Unknown values are allowed here: only the compared
- * metric decides whether a block counts. */
-static void keep_effects(struct effects *e, const struct block_values *b, int k)
-{
-    double value[BLOCK_CELLS];
-    for (int m = 0; m < CELL_METRICS; m++) {
-        for (int i = 0; i < 2 * b->arms; i++) value[i] = b->value[i][METRIC_SENSOR_COUNT + m];
-        e->d[m][e->blocks] = block_effect(value, b->place, b->arms, k,
-                                          METRICS[METRIC_SENSOR_COUNT + m].better);
-    }
-    e->blocks++;
-}
-
-static void intervals_of(const struct effects *e, struct interval to[CELL_METRICS])
-{
-    for (int m = 0; m < CELL_METRICS; m++) {
-        double known[EXPERIMENT_BLOCKS];
-        int n = 0;
-        for (int i = 0; i < e->blocks; i++)
-            if (!isnan(e->d[m][i])) known[n++] = e->d[m][i];
-        to[m] = stats_anytime_interval(known, n, 0.95);
-    }
-}
-
-/* Adds a kept block to the comparisons of its challengers. False when the compared metric has no value. */
-static bool keep_comparisons(struct run_totals *l, struct experiment_state *s, const struct block_values *b)
-{
-    const int metric = (int)(s->spec.metric - METRICS);
-    double value[BLOCK_CELLS], d[EXPERIMENT_ARMS];
-    for (int i = 0; i < 2 * b->arms; i++) value[i] = b->value[i][metric];
-    for (int k = 1; k < b->arms; k++) {
-        d[k] = block_effect(value, b->place, b->arms, k, s->spec.metric->better);
-        if (isnan(d[k])) return false;
-    }
-    if (b->phase == CELL_CONTROL) {
-        if (s->control_blocks == EXPERIMENT_BLOCKS) return true;
-        s->control_d[s->control_blocks++] = d[1];
-        return true;
-    }
-    s->confirming = s->confirming || b->phase == CELL_CONFIRM;
-    s->blocks++;
-    for (int k = 1; k < b->arms; k++) {
-        const bool confirms = b->phase == CELL_CONFIRM;
-        struct comparison *c = confirms ? &s->confirmation : &s->comparison[b->arm[k]];
-        struct effects *e = &l->effects[confirms ? 0 : b->arm[k]];
-        if (c->blocks == EXPERIMENT_BLOCKS) continue;
-        c->d[c->blocks++] = d[k];
-        keep_effects(e, b, k);
-        intervals_of(e, c->by_metric);
-    }
-    return true;
-}
-
-bool totals_add_block(struct run_totals *l, struct experiment_state *s, const struct block_values *b)
-{
-    if (!s->spec.metric || !keep_comparisons(l, s, b)) return false;
-    means_keep(l, b);
-    for (int i = 0; i < 2 * b->arms; i++)
-        totals_add_cell(l, b->arm[b->place[i]], b->phase, b->value[i], b->itl[i], b->n_itl[i]);
-    return true;
-}
-
-static double geometric_mean(const struct phase_totals *t, enum metric_id id)
-{
-    const int i = (int)id - METRIC_SENSOR_COUNT;
-    return t->n[i] ? exp(t->log_sum[i] / t->n[i]) : NAN;
-}
-
-static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], struct experiment_arm *a,
-                          const struct experiment_spec *spec, int repeats)
-{
-    int tier = CELL_BLOCK;
-    while (tier > CELL_WARMUP && !tiers[tier].cells) tier--;
-    const struct phase_totals *t = &tiers[tier];
-    a->cells = t->cells;
-    if (!t->cells) return;
-    if (spec->metric) a->rate = geometric_mean(t, (enum metric_id)(spec->metric - METRICS));
-    for (int m = 0; m < CELL_METRICS; m++)
-        a->mean[m].estimate = geometric_mean(t, (enum metric_id)(METRIC_SENSOR_COUNT + m));
-    for (int m = METRIC_SENSOR_COUNT; m < METRIC_COUNT; m++) {
-        if (METRICS[m].combine == COMBINE_GEOMETRIC_MEAN) a->value[m] = geometric_mean(t, (enum metric_id)m);
-        if (METRICS[m].combine == COMBINE_POOLED_QUANTILE) /* sorts the latencies: their order is not used */
-            a->value[m] = stats_latency_quantile(t->itl, t->n_itl, METRICS[m].quantile);
-    }
-    const int tokens = repeats * workload_sequences(&spec->workload) *
-                       (spec->workload.prompt + spec->workload.gen);
-    a->joules_per_token = tokens > 0 ? a->value[METRIC_ENERGY] / tokens : NAN;
-    a->itl_samples = t->n_itl;
-    double peak = NAN; /* warm-up and control use memory, too */
-    for (int i = 0; i < CELL_PHASES_COUNT; i++)
-        if (tiers[i].cells) peak = fmax(peak, tiers[i].peak_bytes);
-    if (peak > 0) a->value[METRIC_PEAK_MEMORY] = peak;
-}
-
-void totals_summarize(const struct run_totals *l, struct experiment_state *s)
-{
-    for (int i = 0; i < s->spec.arms; i++) {
-        summarize_arm(l->arm[i], &s->arm[i], &s->spec, MAX(1, s->cell_repeats));
-        means_bounds(&l->means[i], s->arm[i].mean);
-    }
-    if (!l->n_frequency) return;
-    double sorted[EXPERIMENT_BLOCKS];
-    memcpy(sorted, l->frequency, (size_t)l->n_frequency * sizeof(*sorted));
-    qsort(sorted, (size_t)l->n_frequency, sizeof(*sorted), by_double);
-    s->control_frequency = stats_quantile_sorted(sorted, l->n_frequency, 0.5);
-}
-
 /* ---------------------------------------------------------------- state */
 
 static void comparison_init(struct comparison *c)
@@ -169,6 +16,8 @@ static void comparison_init(struct comparison *c)
     const struct interval unknown = { NAN, NAN, NAN };
     c->effect = c->effect90 = c->fixed = c->hodges_lehmann = unknown;
     for (int m = 0; m < CELL_METRICS; m++) c->by_metric[m] = unknown;
+    for (int e = 0; e < ESTIMANDS_COUNT; e++)
+        c->by_estimand[e] = (struct estimand_result){ 0, unknown, 1, 1 };
     c->e = c->e_sign = c->p = 1;
     c->permutation_p = c->lag1 = NAN;
     c->alpha = 0.05;
@@ -185,6 +34,9 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec)
     s->running_arm = s->block = s->slot = -1;
     s->occupancy.arm = -1;
     s->live_tok_s = s->eta_s = s->noise_floor = s->mde = s->control_frequency = s->overhead_ratio = NAN;
+    s->block_s = s->switch_cost = s->load_reacts = NAN;
+    s->estimand = spec->estimand == ESTIMAND_LOADED ? ESTIMAND_LOADED : ESTIMAND_QUIET;
+    for (int e = 0; e < ESTIMANDS_COUNT; e++) s->load[e] = (struct machine_load){ NAN, NAN, NAN };
     s->control = (struct interval){ NAN, NAN, NAN };
     s->blocks_needed = -1;
     s->cell_repeats = 1;
@@ -233,10 +85,14 @@ void arm_describe(struct experiment_arm *a, const json_t *d)
 
 /* ---------------------------------------------------------------- storing */
 
-json_t *cell_echo(const struct experiment_state *s, const json_t *description)
+json_t *cell_echo(const struct experiment_state *s, int turns_repeats, const json_t *description)
 {
     json_t *o = json_object();
-    json_put_int(o, "repeats", s->cell_repeats);
+    json_put_int(o, "repeats", turns_repeats ? turns_repeats : s->cell_repeats);
+    if (turns_repeats) { /* a cell in turns may repeat the workload more often than one alone */
+        json_put_bool(o, "turns", true);
+        json_put_int(o, "repeats_alone", s->cell_repeats);
+    }
     if (description) json_put(o, "open", json_deep_copy(description));
     return o;
 }
@@ -274,7 +130,7 @@ void experiment_spans_early(struct experiment *x)
 
 struct block_rows {
     int n; /* consecutive cells of one block */
-    bool discarded, interrupted;
+    bool discarded, disturbed, interrupted;
 };
 
 /* The block that begins at cell i: an experiment writes the cells of a block one after the other. */
@@ -285,6 +141,7 @@ static struct block_rows block_at(const struct cell_row *cells, int i, int n)
          k++) {
         b.n++;
         b.discarded = b.discarded || cells[k].discarded || *cells[k].error;
+        b.disturbed = b.disturbed || cells[k].discarded || *cells[k].discard_reason;
         b.interrupted = b.interrupted || !strcmp(cells[k].discard_reason, BLOCK_INTERRUPTED) ||
                         !strcmp(cells[k].discard_reason, BLOCK_PAUSED) || *cells[k].error;
     }
@@ -293,8 +150,8 @@ static struct block_rows block_at(const struct cell_row *cells, int i, int n)
 
 /* The measurements of a stored cell. */
 struct reading {
-    double value[METRIC_COUNT];
-    float *itl; /* owned: reading_done */
+    double value[METRIC_COUNT], others, turn_ratio; /* as in struct block_values */
+    float *itl;                                     /* owned: reading_done */
     int n_itl;
 };
 
@@ -303,11 +160,14 @@ static void read_measurement(void *ctx, const char *metric, const char *unit, do
     (void)unit;
     struct reading *r = ctx;
     const struct metric *m = metric_find(metric);
+    if (!strcmp(metric, CELL_OTHERS)) r->others = value;
+    if (!strcmp(metric, CELL_TURN_RATIO)) r->turn_ratio = value;
     if (m) r->value[m - METRICS] = value;
 }
 
 static enum err_code read_cell(struct db *d, int64_t id, struct reading *r, struct err *why)
 {
+    r->others = r->turn_ratio = NAN;
     for (int i = 0; i < METRIC_COUNT; i++) r->value[i] = NAN;
     enum err_code rc = db_itl_get(d, id, &r->itl, &r->n_itl, why);
     return rc ? rc : db_measurement_list(d, id, read_measurement, r, why);
@@ -319,28 +179,32 @@ static void reading_done(struct reading *r, int n)
 }
 
 /* Finds which arms a stored block ran, ascending, and the place of every cell. In a control both arms are A,
- * so the places come from the seeded order. False when the block is incomplete. */
+ * so the places come from the seeded order. Blocks have two cells of each arm, or one in turns. False when
+ * the block is incomplete. */
 static bool block_arms(struct block_values *b, const struct experiment_state *s, const struct cell_row *c,
-                       int n)
+                       int n, bool in_turns)
 {
     int count[EXPERIMENT_ARMS] = { 0 };
     if (b->phase == CELL_CONTROL) {
         b->arms = 2;
         b->arm[0] = b->arm[1] = 0;
         block_order(s->spec.seed, b->phase, c[0].block, 2, b->place);
-        return n == 4;
+        b->cells = n;
+        return n == 4 || (n == 2 && in_turns);
     }
+    const int each = in_turns ? 1 : 2;
     for (int i = 0; i < n && i < BLOCK_CELLS; i++)
         if (c[i].arm >= 0 && c[i].arm < s->spec.arms) count[c[i].arm]++;
     b->arms = 0;
     for (int k = 0; k < s->spec.arms; k++) {
-        if (count[k] != 0 && count[k] != 2) return false;
+        if (count[k] != 0 && count[k] != each) return false;
         if (count[k]) b->arm[b->arms++] = k;
     }
     for (int i = 0; i < n && i < BLOCK_CELLS; i++)
         for (int k = 0; k < b->arms; k++)
             if (b->arm[k] == c[i].arm) b->place[i] = k;
-    return n == 2 * b->arms && b->arms >= 2 && b->arm[0] == 0;
+    b->cells = n;
+    return n == each * b->arms && b->arms >= 2 && b->arm[0] == 0;
 }
 
 /* Adds a complete block of kept cells to comparisons and totals. */
@@ -349,8 +213,10 @@ static enum err_code rebuild_block(struct experiment_state *s, struct run_totals
 {
     struct reading r[BLOCK_CELLS] = { 0 };
     enum err_code rc = ERR_OK;
-    for (int i = 0; i < 2 * b->arms && !rc; i++) {
+    for (int i = 0; i < b->cells && !rc; i++) {
         rc = read_cell(d, c[i].id, &r[i], why);
+        b->others[i] = r[i].others;
+        b->turn_ratio[i] = r[i].turn_ratio;
         b->value[i] = r[i].value;
         b->itl[i] = r[i].itl;
         b->n_itl[i] = r[i].n_itl;
@@ -377,6 +243,7 @@ static enum err_code rebuild_warmup(struct experiment_state *s, struct run_total
         const json_t *open = json_object_get(echo, "open");
         if (open) arm_describe(&s->arm[c->arm], open);
         s->random_weights = s->random_weights || json_get_bool(open, "random_weights", false);
+        s->answers_unverified = s->answers_unverified || json_get_bool(open, "answers_unverified", false);
         json_decref(echo);
     }
     if (*c->error) {
@@ -397,6 +264,18 @@ static enum cell_phase phase_named(const char *name)
     for (int p = CELL_CONTROL; p < CELL_PHASES_COUNT; p++)
         if (!strcmp(name, CELL_PHASES[p])) return (enum cell_phase)p;
     return CELL_WARMUP;
+}
+
+/* A disturbed block of a version that ended such blocks early. */
+static void rebuild_incomplete(struct experiment_state *s, enum cell_phase phase)
+{
+    if (phase == CELL_CONTROL) {
+        s->control_all.incomplete++;
+    } else {
+        s->complete++;
+        s->disturbed++;
+    }
+    estimand_use(s, s->estimand);
 }
 
 static enum err_code rebuild_cells(struct experiment_state *s, struct run_totals *l, struct db *d,
@@ -425,13 +304,18 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct run_totals
         for (int k = 0; k < b.n; k++) l->cell_seconds += cells[i + k].seconds;
         l->cells += b.n;
         json_t *echo = NULL;
-        if (!json_parse(&echo, c->worker_json, strlen(c->worker_json), NULL))
-            s->cell_repeats = (int)json_get_int(echo, "repeats", s->cell_repeats);
+        bool in_turns = false;
+        if (!json_parse(&echo, c->worker_json, strlen(c->worker_json), NULL)) {
+            const int64_t repeats = json_get_int(echo, "repeats", s->cell_repeats);
+            s->cell_repeats = (int)json_get_int(echo, "repeats_alone", repeats);
+            in_turns = json_get_bool(echo, "turns", false);
+        }
         json_decref(echo);
-        if (!b.discarded && block_arms(&values, s, c, b.n))
+        values.disturbed = b.disturbed;
+        if (!b.interrupted && block_arms(&values, s, c, b.n, in_turns))
             rc = rebuild_block(s, l, d, c, &values, why);
         else if (b.discarded && !b.interrupted)
-            (*(phase == CELL_CONTROL ? &s->control_discarded : &s->discarded))++;
+            rebuild_incomplete(s, phase);
         else if (!b.discarded && discard_open)
             rc = db_block_discard(d, s->run_id, c->block, c->phase, BLOCK_INTERRUPTED, why);
         i += b.n;
@@ -463,10 +347,10 @@ enum err_code state_rebuild(struct experiment_state *s, struct run_totals *l, st
     free(cells);
     if (!rc) rc = db_event_list(d, run_id, rebuild_event, s, why);
     if (rc) return rc;
+    totals_summarize(l, s);
     judge_control(s);
     judge_numbers(s);
     judge_companions(s);
-    totals_summarize(l, s);
     return ERR_OK;
 }
 
@@ -518,19 +402,26 @@ static enum err_code load_row(struct experiment_state *out, struct db *d, const 
     json_decref(o);
     if (rc) return err_prefix(why, "run %lld in the database", (long long)row->id);
     state_init(out, &spec);
+    json_t *outcome = NULL;
+    if (row->outcome_json && json_parse(&outcome, row->outcome_json, strlen(row->outcome_json), NULL))
+        outcome = NULL;
+    const enum estimand used = estimand_parse(json_get_str(outcome, "estimand", ""));
+    if (used) out->estimand = used;
     struct run_totals *totals = calloc(1, sizeof(*totals));
-    if (!totals) return err_set(why, ERR_NOMEM, "no memory to read a run");
-    rc = state_rebuild(out, totals, d, row->id, false, why);
-    totals_free(totals);
+    if (!totals) rc = err_set(why, ERR_NOMEM, "no memory to read a run");
+    if (!rc) rc = state_rebuild(out, totals, d, row->id, false, why);
+    if (totals) totals_free(totals);
     free(totals);
-    if (rc) return rc;
+    if (rc) {
+        json_decref(outcome);
+        return rc;
+    }
     snprintf(out->machine_id, sizeof(out->machine_id), "%s", row->machine);
     out->started_ms = row->started_ms;
     out->ended_ms = row->ended_ms;
     out->phase = phase_of(row, out);
     if (out->phase >= PHASE_DONE) out->paused_since_ms = 0; /* it was stopped during a pause */
-    json_t *outcome = NULL;
-    if (row->outcome_json && !json_parse(&outcome, row->outcome_json, strlen(row->outcome_json), NULL)) {
+    if (outcome) {
         read_failures(out, outcome);
         if (out->phase == PHASE_DONE) experiment_judge(out);
         read_words(out, outcome);

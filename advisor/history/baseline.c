@@ -88,7 +88,9 @@ enum err_code baseline_of_run(struct baseline_row *out, const struct results *r,
     const bool trains = !workload_parse(&w, x->workload, NULL) && w.train;
     if (!*path && !trains)
         return err_set(why, ERR_USAGE,
-                       "run %" PRId64 " does not name its model's file: give the config line and -m",
+                       "run %" PRId64
+                       " does not name its model's file: give the config and the file instead of the "
+                       "run: qdyno baseline set NAME CONFIG -m FILE",
                        r->run.id);
     snprintf(out->config, sizeof out->config, "%s", x->config);
     snprintf(out->workload, sizeof out->workload, "%s", x->workload);

@@ -156,7 +156,7 @@ enum err_code history_read(struct history *out, struct db *d, const struct histo
     struct run_row *runs = NULL;
     int n = 0;
     *out = (struct history){ 0 };
-    enum err_code rc = db_run_find(d, want->filter, want->limit, &runs, &n, why);
+    enum err_code rc = db_run_find_labeled(d, want->filter, want->labels, want->limit, &runs, &n, why);
     for (int i = n - 1; i >= 0 && !rc; i--) rc = run_add(out, d, runs[i].id, want, why); /* oldest first */
     for (int i = 0; i < n; i++) run_row_free(&runs[i]);
     free(runs);

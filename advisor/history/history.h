@@ -200,10 +200,11 @@ struct history {
     int n;
 };
 struct history_want {
-    const char *filter;          /* as db_run_list; NULL all */
-    int limit;                   /* number of newest runs to read */
-    const struct metric *metric; /* NULL: the main metric of each series */
-    bool raw;                    /* do not divide by the canary */
+    const char *filter;              /* as db_run_list; NULL all */
+    const struct run_labels *labels; /* only runs with all of these; NULL all */
+    int limit;                       /* number of newest runs to read */
+    const struct metric *metric;     /* NULL: the main metric of each series */
+    bool raw;                        /* do not divide by the canary */
 };
 /* Collect series, each oldest first. Without a requested metric, the canaries of each machine are series,
  * too: they show what the normalization removed from the others. A run whose canary did other work than the

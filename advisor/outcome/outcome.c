@@ -140,6 +140,7 @@ enum err_code outcome_load(struct outcome *out, struct db *d, int64_t run_id, st
         outcome_set_effect(out, s);
         outcome_set_arms(out, s);
         outcome_set_times(out, s, d, &row);
+        rc = db_labels_get(d, run_id, &out->labels, why);
     }
     free(s);
     run_row_free(&row);
@@ -347,7 +348,17 @@ static void run_export(const struct outcome *o, enum outcome_labels kind, const 
     family_value(to, FAMILY_EXPERIMENT_INFO, l.label, l.n, 1);
 }
 
-void outcomes_tell(const struct outcome *o, int n, enum outcome_labels labels, const struct family_sink *to)
+static void labels_export(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+{
+    for (int i = 0; i < o->labels.n; i++) {
+        struct label_list l = outcome_labels(o, kind);
+        label_add(&l, "key", o->labels.label[i].key);
+        label_add(&l, "value", o->labels.label[i].value);
+        family_value(to, FAMILY_RUN_LABEL_INFO, l.label, l.n, 1);
+    }
+}
+
+void outcomes_export(const struct outcome *o, int n, enum outcome_labels labels, const struct family_sink *to)
 {
     for (int i = 0; i < n; i++) models_export(&o[i], labels, to);
     /* all samples of a family must be adjacent */
@@ -358,6 +369,7 @@ void outcomes_tell(const struct outcome *o, int n, enum outcome_labels labels, c
             if (f == FAMILY_AB_VERDICT) verdict_export(&o[i], labels, to);
         }
     for (int i = 0; i < n; i++) run_export(&o[i], labels, to);
+    for (int i = 0; i < n; i++) labels_export(&o[i], labels, to);
 }
 
 enum err_code outcome_text(char **out, const struct outcome *o, const struct machine *machine,
@@ -366,7 +378,7 @@ enum err_code outcome_text(char **out, const struct outcome *o, const struct mac
     struct exposition e = { 0 };
     const struct family_sink to = exposition_sink(&e);
     enum err_code rc = ERR_OK;
-    outcomes_tell(o, 1, OUTCOME_IN_GROUP, &to);
+    outcomes_export(o, 1, OUTCOME_IN_GROUP, &to);
     build_export(machine->isa, &to);
     host_export(machine, &to);
     if (e.bad.code)

@@ -20,6 +20,7 @@
 enum { OUTCOME_NAME = 1024, OUTCOMES_MAX = 16 };
 struct outcome {
     int64_t run_id;
+    struct run_labels labels;
     /* Stable over runs: the same question (model, arms, metric, workload) on the same machine is the same
      * experiment. Files are identified by name, without path. */
     char experiment[OUTCOME_NAME], machine[16];
@@ -45,7 +46,8 @@ enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct d
 /* Write outcomes to a sink, family by family. grouped: experiment and machine are labels of the pushed group;
  * otherwise of every sample. */
 enum outcome_labels { OUTCOME_IN_GROUP, OUTCOME_ALONE };
-void outcomes_tell(const struct outcome *o, int n, enum outcome_labels labels, const struct family_sink *to);
+void outcomes_export(const struct outcome *o, int n, enum outcome_labels labels,
+                     const struct family_sink *to);
 
 /* The exposition text of a run (names: docs/monitoring.md). free(). Errors: ERR_USAGE when there is no such
  * run; ERR_NOMEM. */
@@ -56,15 +58,16 @@ enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const
 
 /* PUT the run's outcome; its group is job + experiment + machine. The body is spooled first, so a failure
  * loses nothing: on ERR_ABSENT it stays spooled (*spooled true) and the error is still returned; a body that
- * the server refuses permanently is removed. Only one process sends at a time. target: url and auth; job and
- * grouping are set here. Errors: those of http_send; ERR_FIT, ERR_IO when it cannot be spooled (then nothing
- * was sent: a group that is not recorded could never be pruned). */
+ * the server refuses permanently is removed. Only one process sends to a gateway at a time. target: url, auth
+ * and deadline; job and grouping are set here. Errors: those of http_send; ERR_FIT, ERR_IO when it cannot be
+ * spooled (then nothing was sent: a group that is not recorded could never be pruned). */
 enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *machine,
                            struct push_target *target, bool *spooled, struct err *why);
 
-/* Send what is due in the spool; *sent is the number sent. The back-off doubles from 30 s to 1 h. Secrets
- * come from `auth`, the spool has none. If another process is sending, there is nothing to do, which is no
- * error. */
+/* Send what is due in the spool; *sent is the number sent. The back-off doubles from 30 s to 1 h. Rows for
+ * the gateway auth->url are sent with auth->auth, all others without credentials, as the spool has none. What
+ * cannot be sent before auth->deadline_ns stays spooled. auth NULL: no credentials and no deadline. A gateway
+ * to which another process is sending is left to that process, which is no error. */
 enum err_code outcome_flush(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
                             struct err *why);
 
@@ -116,6 +119,7 @@ void trace_free(struct trace *t); /* {0} is fine */
 struct trace_target {
     const char *base;             /* "http://host:4318"; NULL: the environment's (telemetry/otlp) */
     const struct http_auth *auth; /* NULL: only the environment's */
+    int64_t deadline_ns;          /* clock_ns; all requests end by then. 0: no common limit */
 };
 struct trace_sent {
     int spans, points;
@@ -170,7 +174,7 @@ enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampl
 void scrape_close(struct scrape *s); /* NULL is fine */
 /* Write all samples to the sink. Not thread-safe. If the database does not answer, its previous samples are
  * repeated. */
-void scrape_tell(struct scrape *s, const struct family_sink *to);
+void scrape_export(struct scrape *s, const struct family_sink *to);
 /* Why the database did not answer the last time; "" when it did. Borrowed. */
 const char *scrape_absence(const struct scrape *s);
 /* A page_fn; ctx is a struct scrape. */

@@ -1,9 +1,9 @@
 /* advisor/outcome/push.c - sends outcomes to a Pushgateway, and deletes them there.
  *
  * Every body is spooled before the network is tried, so a gateway, a network or a process that fails loses
- * nothing. One process sends at a time (db_spool_lock): a body is never sent twice concurrently, and an old
- * one never overtakes a newer one of its group. A PUT replaces its group, so a body that is sent again after
- * an unrecorded success does no harm. */
+ * nothing. One process sends to a gateway at a time (db_spool_lock): a body is never sent twice concurrently,
+ * and an old one never overtakes a newer one of its group. A PUT replaces its group, so a body that is sent
+ * again after an unrecorded success does no harm. */
 #include "advisor/outcome/outcome.h"
 
 #include <stdlib.h>
@@ -12,9 +12,29 @@
 #include "advisor/outcome/text.h"
 #include "advisor/run/run.h"
 
-enum { BACK_OFF_FIRST_MS = 30 * 1000, BACK_OFF_MOST_MS = 3600 * 1000, HOLD_TIMEOUTS = 3 };
+enum { BACK_OFF_FIRST_MS = 30 * 1000, BACK_OFF_MOST_MS = DB_RETRY_MOST_MS, HOLD_TIMEOUTS = 3 };
 
 static const char JOB[] = "qdyno";
+static const double DEFAULT_TIMEOUT_S = 10, SHORTEST_S = 0.01;
+
+static double timeout_of(const struct push_target *t)
+{
+    return t->auth.timeout_s > 0 ? t->auth.timeout_s : DEFAULT_TIMEOUT_S;
+}
+
+/* Seconds until the deadline of the target, at most `most_s`. */
+static double seconds_left(const struct push_target *t, double most_s)
+{
+    return t->deadline_ns ? MIN(most_s, (double)(t->deadline_ns - clock_ns()) * 1e-9) : most_s;
+}
+
+/* Limits the next request by the target's deadline. */
+static enum err_code deadline_apply(struct push_target *t, struct err *why)
+{
+    t->auth.timeout_s = seconds_left(t, timeout_of(t));
+    if (t->auth.timeout_s >= SHORTEST_S) return ERR_OK;
+    return err_set(why, ERR_ABSENT, "no time left to send to %s: give more with --timeout", t->url);
+}
 
 /* ---------------------------------------------------------------- push and spool */
 
@@ -65,7 +85,9 @@ static enum err_code group_send(struct db *d, const struct push_target *target, 
     enum err_code rc = db_spool_find(d, url, &row, &found, why);
     if (rc || !found) return rc;
     struct err bad = { 0 };
-    rc = push_put(target, row.body, &status, &bad);
+    struct push_target now = *target;
+    rc = deadline_apply(&now, &bad);
+    if (!rc) rc = push_put(&now, row.body, &status, &bad);
     if (!rc) {
         rc = db_spool_sent(d, row.id, url, why);
     } else {
@@ -85,13 +107,13 @@ static enum err_code spool_then_send(struct db *d, const struct push_target *tar
                                      bool *spooled, struct err *why)
 {
     char *url = NULL, *text = NULL;
-    const double timeout_s = target->auth.timeout_s > 0 ? target->auth.timeout_s : 10;
     enum err_code rc = push_url(&url, target, why);
     if (!rc && !(text = target_document(target))) rc = err_set(why, ERR_NOMEM, "out of memory for a push");
     if (!rc && (rc = db_spool_put(d, url, text, body, why))) err_prefix(why, "nothing was sent");
     if (!rc) {
         *spooled = true;
-        rc = db_spool_lock(d, (int64_t)(HOLD_TIMEOUTS * timeout_s * 1e3), why);
+        rc = db_spool_lock(d, target->url,
+                           (int64_t)(seconds_left(target, HOLD_TIMEOUTS * timeout_of(target)) * 1e3), why);
         if (!rc) {
             *spooled = false;
             rc = group_send(d, target, url, spooled, why);
@@ -140,8 +162,9 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
     return rc;
 }
 
-/* A spooled target with the caller's secrets, provided that they belong to the same gateway. `o` must outlive
- * *t; labels: room for `most`. */
+/* A spooled target. For the caller's own gateway the caller's credentials, certificates and --insecure apply,
+ * all of them and nothing stored: a password must not be sent with less verification than it was given for.
+ * Other gateways get no credentials. `o` must outlive *t; labels: room for `most`. */
 static enum err_code target_read(struct push_target *t, struct label *labels, int most, const json_t *o,
                                  const struct push_target *auth, struct err *why)
 {
@@ -166,68 +189,85 @@ static enum err_code target_read(struct push_target *t, struct label *labels, in
         labels[t->n_grouping++] = (struct label){ name, value };
     }
     if (!t->url) return err_set(why, ERR_FORMAT, "a spooled push has no url");
-    if (auth && (!auth->url || !strcmp(auth->url, t->url))) {
-        t->auth.user = auth->auth.user;
-        t->auth.password = auth->auth.password;
-        t->auth.bearer = auth->auth.bearer;
+    if (auth) {
+        t->deadline_ns = auth->deadline_ns;
+        if (auth->url && !strcmp(auth->url, t->url)) t->auth = auth->auth;
     }
     return ERR_OK;
 }
 
+/* Sends a row whose gateway this handle has locked, unless another process has handled it since it was
+ * listed. */
+static enum err_code locked_send(struct db *d, const struct spool_row *listed, struct push_target *t,
+                                 const char *url, bool *sent, struct err *why)
+{
+    struct spool_row row = { 0 };
+    struct err bad = { 0 };
+    int status = 0;
+    bool found;
+    enum err_code rc = db_spool_find(d, url, &row, &found, why);
+    if (!rc && found && row.id == listed->id && row.attempts == listed->attempts) {
+        rc = deadline_apply(t, &bad);
+        if (!rc) {
+            rc = push_put(t, row.body, &status, &bad);
+            /* Refused bodies are kept, too: the reason may lie in another group's metric type; the row holds
+             * it. */
+            if (rc) failure_record(d, &row, &bad);
+        }
+        if (!rc && !(rc = db_spool_sent(d, row.id, url, &bad))) *sent = true;
+        if (rc && why) *why = bad;
+    }
+    spool_row_free(&row);
+    return rc;
+}
+
+/* While another process sends to the same gateway, the row is left to it. */
 static enum err_code spooled_send(struct db *d, const struct spool_row *row, const struct push_target *auth,
-                                  struct err *why)
+                                  bool *sent, struct err *why)
 {
     json_t *o = NULL;
     struct label labels[8];
     struct push_target t;
     char *url = NULL;
-    int status = 0;
     enum err_code rc = json_parse(&o, row->target_json, strlen(row->target_json), why);
     if (!rc) rc = target_read(&t, labels, COUNT_OF(labels), o, auth, why);
     if (!rc) rc = push_url(&url, &t, why);
-    if (!rc) rc = push_put(&t, row->body, &status, why);
-    if (!rc) rc = db_spool_sent(d, row->id, url, why);
+    if (!rc) {
+        rc = db_spool_lock(d, t.url, 0, why);
+        if (!rc)
+            rc = locked_send(d, row, &t, url, sent, why);
+        else if (rc == ERR_ABSENT)
+            rc = ERR_OK;
+        db_spool_unlock(d);
+    } else {
+        failure_record(d, row, why);
+    }
     free(url);
     json_decref(o);
     return rc;
 }
 
-/* A row that fails moves to the end, so one pass takes `count` steps. */
-static enum err_code due_send(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
-                              struct err *why)
+enum err_code outcome_flush(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
+                            struct err *why)
 {
-    enum err_code worst = ERR_OK;
-    for (int left = db_spool_count(d); left > 0; left--) {
-        struct spool_row row = { 0 };
-        bool found;
-        enum err_code rc = db_spool_next(d, ignore_back_off ? INT64_MAX : clock_unix_ms(), &row, &found, why);
-        if (rc) return rc;
-        if (!found) break;
+    struct spool_row *rows = NULL;
+    int n = 0;
+    *sent = 0;
+    enum err_code worst = db_spool_list(d, ignore_back_off ? INT64_MAX : clock_unix_ms(), &rows, &n, why);
+    for (int i = 0; i < n; i++) {
         struct err bad = { 0 };
-        rc = spooled_send(d, &row, auth, &bad);
-        *sent += !rc;
-        /* Refused bodies are kept, too: the reason may lie in another group's metric type; the row holds it.
-         */
-        if (rc) failure_record(d, &row, &bad);
+        bool done = false;
+        const bool late = auth && seconds_left(auth, DEFAULT_TIMEOUT_S) < SHORTEST_S;
+        const enum err_code rc = late ? ERR_OK : spooled_send(d, &rows[i], auth, &done, &bad);
+        *sent += done;
         if (rc && !worst) {
             worst = rc;
             if (why) *why = bad;
         }
-        spool_row_free(&row);
+        spool_row_free(&rows[i]);
     }
+    free(rows);
     return worst;
-}
-
-enum err_code outcome_flush(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
-                            struct err *why)
-{
-    *sent = 0;
-    if (db_spool_count(d) == 0) return ERR_OK;
-    enum err_code rc = db_spool_lock(d, 0, why);
-    if (rc) return rc == ERR_ABSENT ? ERR_OK : rc;
-    rc = due_send(d, auth, ignore_back_off, sent, why);
-    db_spool_unlock(d);
-    return rc;
 }
 
 /* ---------------------------------------------------------------- prune */
@@ -248,7 +288,7 @@ enum err_code outcome_prune(struct db *d, const struct push_target *target, cons
     const struct push_target job = { .url = target->url, .job = JOB };
     enum err_code rc = push_url(&prefix, &job, why); /* ".../metrics/job/qdyno" */
     if (!rc) rc = db_group_list(d, prefix, &groups, &n, why);
-    if (!rc) rc = db_spool_lock(d, HOLD_TIMEOUTS * 10 * 1000, why);
+    if (!rc) rc = db_spool_lock(d, target->url, (int64_t)(HOLD_TIMEOUTS * timeout_of(target) * 1e3), why);
     for (int i = 0; i < n && !rc; i++) {
         enum prune_fate fate = PRUNE_KEPT;
         if (groups[i].last_ms < spec->before_ms) {

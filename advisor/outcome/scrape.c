@@ -125,11 +125,11 @@ static void database_export(const struct scrape *s, const struct family_sink *to
     family_value(to, FAMILY_CANARY_READ, NULL, 0, s->canary_read);
     family_value(to, FAMILY_CANARY_OPS, NULL, 0, s->canary_ops);
     family_value(to, FAMILY_CANARY_TIME, NULL, 0, s->canary_time);
-    outcomes_tell(s->outcomes, s->n_outcomes, OUTCOME_ALONE, to);
+    outcomes_export(s->outcomes, s->n_outcomes, OUTCOME_ALONE, to);
     watch_export_write(&s->watch, to);
 }
 
-void scrape_tell(struct scrape *s, const struct family_sink *to)
+void scrape_export(struct scrape *s, const struct family_sink *to)
 {
     database_refresh(s, LOOK_S);
     readings_take(&s->readings, s->sampler, s->machine);
@@ -141,7 +141,7 @@ enum err_code scrape_page(void *ctx, struct str *body, struct err *why)
 {
     struct exposition e = { 0 };
     const struct family_sink to = exposition_sink(&e);
-    scrape_tell(ctx, &to);
+    scrape_export(ctx, &to);
     enum err_code rc = ERR_OK;
     if (e.bad.code) rc = err_set(why, e.bad.code, "%s", e.bad.message);
     if (!rc) str_append_n(body, str_text(&e.text), e.text.len);

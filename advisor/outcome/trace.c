@@ -1,4 +1,4 @@
-/* advisor/outcome/trace.c - from the rows of a run to its tree of spans. See outcome.h. */
+/* advisor/outcome/trace.c - builds the tree of spans of a run from its database rows (outcome.h). */
 #include "advisor/outcome/outcome.h"
 
 #include <limits.h>
@@ -11,10 +11,10 @@
 
 /* ---------------------------------------------------------------- a tree under construction */
 
-enum { BAG = 48 };
-/* Attributes of one span, until it is closed. */
-struct bag {
-    struct otlp_attribute at[BAG];
+enum { BAG_SIZE = 48 };
+/* Collects the attributes of one span; span_set_attributes copies them to the span. */
+struct attribute_bag {
+    struct otlp_attribute at[BAG_SIZE];
     int n;
 };
 
@@ -23,45 +23,45 @@ struct builder {
     const struct run_row *run;
     int *parent; /* [most] index of each span's parent, -1: a root */
     int most;
-    char identity[256];            /* what ids are made of */
-    const struct outcome *outcome; /* NULL: not an experiment, or one without figures */
+    char identity[256];            /* the text that all ids are derived from */
+    const struct outcome *outcome; /* NULL: not an experiment, or its results could not be loaded */
     const struct cell_row *cell;
-    int *node; /* [cells] the span of each cell, -1: it has no times */
+    int *node; /* [cells] index of the span of each cell; -1: the cell has no times and no span */
     int cells;
     bool failed; /* out of memory */
 };
 
-static const char *keep(struct builder *b, const char *text)
+static const char *builder_strdup(struct builder *b, const char *text)
 {
     const char *copy = arena_strdup(&b->trace->memory, text);
     b->failed = b->failed || !copy;
     return copy;
 }
 
-static struct otlp_attribute *put(struct bag *bag, const char *key, enum otlp_type type)
+static struct otlp_attribute *bag_add(struct attribute_bag *bag, const char *key, enum otlp_type type)
 {
-    struct otlp_attribute *a = &bag->at[MIN(bag->n, BAG - 1)];
-    bag->n = MIN(bag->n + 1, BAG);
+    struct otlp_attribute *a = &bag->at[MIN(bag->n, BAG_SIZE - 1)];
+    bag->n = MIN(bag->n + 1, BAG_SIZE);
     *a = (struct otlp_attribute){ .key = key, .type = type };
     return a;
 }
 
-static void trace_put_text(struct builder *b, struct bag *bag, const char *key, const char *text)
+static void bag_put_text(struct builder *b, struct attribute_bag *bag, const char *key, const char *text)
 {
-    if (*text) put(bag, key, OTLP_STRING)->string = keep(b, text);
+    if (*text) bag_add(bag, key, OTLP_STRING)->string = builder_strdup(b, text);
 }
 
-static void put_int(struct bag *bag, const char *key, int64_t value)
+static void bag_put_int(struct attribute_bag *bag, const char *key, int64_t value)
 {
-    put(bag, key, OTLP_INT)->integer = value;
+    bag_add(bag, key, OTLP_INT)->integer = value;
 }
 
-static void put_num(struct bag *bag, const char *key, double value)
+static void bag_put_num(struct attribute_bag *bag, const char *key, double value)
 {
-    if (!isnan(value)) put(bag, key, OTLP_DOUBLE)->number = value;
+    if (!isnan(value)) bag_add(bag, key, OTLP_DOUBLE)->number = value;
 }
 
-static void id_of(const struct builder *b, const char *path, uint8_t *id, size_t size)
+static void id_derive(const struct builder *b, const char *path, uint8_t *id, size_t size)
 {
     char text[512], hex[HASH_HEX];
     snprintf(text, sizeof(text), "%s %s", b->identity, path);
@@ -72,28 +72,31 @@ static void id_of(const struct builder *b, const char *path, uint8_t *id, size_t
     }
 }
 
-/* A span below `parent` (-1: the run itself). path: unique within the run, the same in every telling. Returns
- * its index. */
+/* Adds a span with the given parent (-1: none) and returns its index. path: unique within the run; the span
+ * id is derived from it, so that it is the same whenever the trace is built. */
 static int span_new(struct builder *b, int parent, const char *name, const char *path)
 {
     struct trace *t = b->trace;
     const int i = t->n++;
     struct otlp_span *s = &t->spans[i];
-    *s = (struct otlp_span){ .name = keep(b, name), .kind = OTLP_KIND_INTERNAL, .begun_ns = UINT64_MAX };
-    id_of(b, "trace", s->trace_id, sizeof(s->trace_id));
-    id_of(b, path, s->span_id, sizeof(s->span_id));
+    *s = (struct otlp_span){ .name = builder_strdup(b, name),
+                             .kind = OTLP_KIND_INTERNAL,
+                             .begun_ns = UINT64_MAX };
+    id_derive(b, "trace", s->trace_id, sizeof(s->trace_id));
+    id_derive(b, path, s->span_id, sizeof(s->span_id));
     if (parent >= 0) memcpy(s->parent_id, t->spans[parent].span_id, sizeof(s->parent_id));
     b->parent[i] = parent;
     return i;
 }
 
-static void covers(struct otlp_span *s, int64_t begun_ns, int64_t ended_ns)
+/* Extends the span so that it contains this time. */
+static void span_extend(struct otlp_span *s, int64_t begun_ns, int64_t ended_ns)
 {
     s->begun_ns = MIN(s->begun_ns, (uint64_t)begun_ns);
     s->ended_ns = MAX(s->ended_ns, (uint64_t)ended_ns);
 }
 
-static void close_span(struct builder *b, int i, const struct bag *bag)
+static void span_set_attributes(struct builder *b, int i, const struct attribute_bag *bag)
 {
     struct otlp_attribute *a = arena_alloc(&b->trace->memory, (size_t)MAX(bag->n, 1) * sizeof(*a));
     b->failed = b->failed || !a;
@@ -103,17 +106,18 @@ static void close_span(struct builder *b, int i, const struct bag *bag)
     b->trace->spans[i].n_attributes = bag->n;
 }
 
-static void fails(struct builder *b, int i, const char *message)
+static void span_fail(struct builder *b, int i, const char *message)
 {
     b->trace->spans[i].status = OTLP_STATUS_ERROR;
-    b->trace->spans[i].message = keep(b, message);
+    b->trace->spans[i].message = builder_strdup(b, message);
 }
 
 /* ---------------------------------------------------------------- attributes */
 
-/* By the semantic conventions for generative AI as in the Python package opentelemetry-semantic-conventions
- * 0.66b2 ("Development" there: they may still change); from which measurement of a cell. A cell that repeats
- * its workload tells sums of tokens and the mean time to the first. */
+/* Attributes of the semantic conventions for generative AI, and the measurement that each one comes from. The
+ * names are those of the Python package opentelemetry-semantic-conventions 0.66b2, which has them as
+ * "Development": they may still change. For a cell that repeats its workload, token counts are sums over the
+ * repeats, and the time to the first token is their mean. */
 static const char GEN_AI_OPERATION[] = "text_completion", GEN_AI_PROVIDER[] = "qdyno";
 static const struct {
     const char *key, *metric;
@@ -129,7 +133,7 @@ struct figures {
     bool is_eval, is_training;
 };
 
-static void take_figure(void *ctx, const char *metric, const char *unit, double value)
+static void figures_add(void *ctx, const char *metric, const char *unit, double value)
 {
     struct figures *f = ctx;
     (void)unit;
@@ -141,46 +145,46 @@ static void take_figure(void *ctx, const char *metric, const char *unit, double 
     f->is_training = f->is_training || !strcmp(metric, "train_tokens");
 }
 
-static const char *model_of(const struct builder *b, int arm)
+static const char *arm_model(const struct builder *b, int arm)
 {
     const struct outcome *o = b->outcome;
     return o && arm >= 0 && arm < o->arms && *o->arm[arm].model ? o->arm[arm].model : b->run->model_name;
 }
 
-/* "A" to "H"; "" of none. */
+/* "A" to "H"; "" if the cell belongs to no arm. */
 static const char *arm_name(int arm)
 {
     static const char NAMES[EXPERIMENT_ARMS][2] = { "A", "B", "C", "D", "E", "F", "G", "H" };
     return arm >= 0 && arm < EXPERIMENT_ARMS ? NAMES[arm] : "";
 }
 
-static void put_arm(struct builder *b, struct bag *bag, int arm, const char *config)
+static void bag_put_arm(struct builder *b, struct attribute_bag *bag, int arm, const char *config)
 {
-    trace_put_text(b, bag, "qdyno.arm", arm_name(arm));
-    trace_put_text(b, bag, "qdyno.config", config);
+    bag_put_text(b, bag, "qdyno.arm", arm_name(arm));
+    bag_put_text(b, bag, "qdyno.config", config);
 }
 
 /* ---------------------------------------------------------------- events */
 
-static void add_event(struct builder *b, int span, struct otlp_event *room, const char *name, int64_t time_ns,
-                      const char *text)
+static void span_add_event(struct builder *b, int span, struct otlp_event *room, const char *name,
+                           int64_t time_ns, const char *text)
 {
     struct otlp_span *s = &b->trace->spans[span];
     struct otlp_attribute *a = arena_alloc(&b->trace->memory, sizeof(*a));
     b->failed = b->failed || !a;
     if (!a) return;
-    *a = (struct otlp_attribute){ .key = "qdyno.text", .string = keep(b, text) };
-    room[s->n_events++] = (struct otlp_event){ keep(b, name), (uint64_t)time_ns, a, 1 };
+    *a = (struct otlp_attribute){ .key = "qdyno.text", .string = builder_strdup(b, text) };
+    room[s->n_events++] = (struct otlp_event){ builder_strdup(b, name), (uint64_t)time_ns, a, 1 };
     s->events = room;
 }
 
-/* A block or cell that does not count: an error, and an event where it ended. */
-static void discarded(struct builder *b, int span, const char *reason)
+/* Marks a block or cell that was discarded: error status, and an event at its end. */
+static void span_discard(struct builder *b, int span, const char *reason)
 {
     struct otlp_event *room = arena_alloc(&b->trace->memory, sizeof(*room));
     b->failed = b->failed || !room;
-    fails(b, span, reason);
-    if (room) add_event(b, span, room, "discarded", (int64_t)b->trace->spans[span].ended_ns, reason);
+    span_fail(b, span, reason);
+    if (room) span_add_event(b, span, room, "discarded", (int64_t)b->trace->spans[span].ended_ns, reason);
 }
 
 struct event_list {
@@ -189,29 +193,29 @@ struct event_list {
     int n, most;
 };
 
-static void take_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
+static void event_list_add(void *ctx, int64_t unix_ms, const char *kind, const char *text)
 {
     struct event_list *l = ctx;
-    if (l->n == l->most) return; /* a run that is going on may have more of them by now */
-    if (l->room) add_event(l->b, 0, l->room, kind, unix_ms * 1000000, text);
+    if (l->n == l->most) return; /* a running experiment may have added events since they were counted */
+    if (l->room) span_add_event(l->b, 0, l->room, kind, unix_ms * 1000000, text);
     l->n++;
 }
 
-static enum err_code add_events(struct builder *b, struct db *d, struct err *why)
+static enum err_code builder_add_events(struct builder *b, struct db *d, struct err *why)
 {
     struct event_list l = { .b = b, .most = INT_MAX };
-    enum err_code rc = db_event_list(d, b->run->id, take_event, &l, why);
+    enum err_code rc = db_event_list(d, b->run->id, event_list_add, &l, why);
     if (rc || !l.n) return rc;
     l.room = arena_alloc(&b->trace->memory, (size_t)l.n * sizeof(*l.room));
     if (!l.room) return err_set(why, ERR_NOMEM, "no memory for the events of a run");
     l.most = l.n;
     l.n = 0;
-    return db_event_list(d, b->run->id, take_event, &l, why);
+    return db_event_list(d, b->run->id, event_list_add, &l, why);
 }
 
-/* ---------------------------------------------------------------- the run, its blocks */
+/* ---------------------------------------------------------------- run and blocks */
 
-static void put_arms(struct builder *b, struct bag *bag)
+static void bag_put_arms(struct builder *b, struct attribute_bag *bag)
 {
     const char **lines = arena_alloc(&b->trace->memory, EXPERIMENT_ARMS * sizeof(*lines));
     int n = 0;
@@ -219,14 +223,14 @@ static void put_arms(struct builder *b, struct bag *bag)
     for (int arm = 0; arm < EXPERIMENT_ARMS && lines; arm++) {
         int i = 0;
         while (i < b->cells && b->cell[i].arm != arm) i++;
-        if (i < b->cells) lines[n++] = keep(b, b->cell[i].config);
+        if (i < b->cells) lines[n++] = builder_strdup(b, b->cell[i].config);
     }
-    struct otlp_attribute *a = put(bag, "qdyno.arms", OTLP_STRINGS);
+    struct otlp_attribute *a = bag_add(bag, "qdyno.arms", OTLP_STRINGS);
     a->strings = lines;
     a->n = n;
 }
 
-static void put_outcome(struct builder *b, struct bag *bag)
+static void bag_put_outcome(struct builder *b, struct attribute_bag *bag)
 {
     const struct outcome *o = b->outcome;
     if (!o) return;
@@ -238,46 +242,46 @@ static void put_outcome(struct builder *b, struct bag *bag)
         { "qdyno.effect.upper_ratio", o->upper },      { "qdyno.effect.confidence_ratio", o->confidence },
         { "qdyno.noise_floor_ratio", o->noise_floor }, { "qdyno.kld_mean_nats", o->kld_mean },
     };
-    trace_put_text(b, bag, "qdyno.experiment", o->experiment);
-    for (size_t i = 0; i < COUNT_OF(FIGURES); i++) put_num(bag, FIGURES[i].key, FIGURES[i].value);
-    put_int(bag, "qdyno.blocks.kept", (int64_t)o->blocks);
-    put_int(bag, "qdyno.blocks.discarded", (int64_t)o->discarded);
+    bag_put_text(b, bag, "qdyno.experiment", o->experiment);
+    for (size_t i = 0; i < COUNT_OF(FIGURES); i++) bag_put_num(bag, FIGURES[i].key, FIGURES[i].value);
+    bag_put_int(bag, "qdyno.blocks.kept", (int64_t)o->blocks);
+    bag_put_int(bag, "qdyno.blocks.discarded", (int64_t)o->discarded);
 }
 
-static enum err_code add_run(struct builder *b, struct db *d, struct err *why)
+static enum err_code builder_add_run(struct builder *b, struct db *d, struct err *why)
 {
     const struct run_row *r = b->run;
-    struct bag bag = { .n = 0 };
+    struct attribute_bag bag = { .n = 0 };
     const int root = span_new(b, -1, strcmp(r->kind, "ab") ? r->kind : "experiment", "run");
-    if (r->started_ms) covers(&b->trace->spans[root], r->started_ms * 1000000, r->started_ms * 1000000);
-    if (r->ended_ms) covers(&b->trace->spans[root], r->ended_ms * 1000000, r->ended_ms * 1000000);
-    put_int(&bag, "qdyno.run.id", r->id);
-    trace_put_text(b, &bag, "qdyno.run.kind", r->kind);
-    trace_put_text(b, &bag, "qdyno.run.state", r->state);
-    trace_put_text(b, &bag, "qdyno.machine.id", r->machine);
-    trace_put_text(b, &bag, "qdyno.workload", r->workload);
-    trace_put_text(b, &bag, "qdyno.metric", r->metric);
-    put_int(&bag, "qdyno.seed", (int64_t)r->seed);
-    trace_put_text(b, &bag, "qdyno.verdict", r->verdict);
-    trace_put_text(b, &bag, "gen_ai.request.model", r->model_name);
-    trace_put_text(b, &bag, "qdyno.model.sha256", r->model_sha256);
-    put_arms(b, &bag);
-    put_outcome(b, &bag);
-    close_span(b, root, &bag);
-    if (!strcmp(r->state, "failed")) fails(b, root, "the run failed");
-    return add_events(b, d, why);
+    if (r->started_ms) span_extend(&b->trace->spans[root], r->started_ms * 1000000, r->started_ms * 1000000);
+    if (r->ended_ms) span_extend(&b->trace->spans[root], r->ended_ms * 1000000, r->ended_ms * 1000000);
+    bag_put_int(&bag, "qdyno.run.id", r->id);
+    bag_put_text(b, &bag, "qdyno.run.kind", r->kind);
+    bag_put_text(b, &bag, "qdyno.run.state", r->state);
+    bag_put_text(b, &bag, "qdyno.machine.id", r->machine);
+    bag_put_text(b, &bag, "qdyno.workload", r->workload);
+    bag_put_text(b, &bag, "qdyno.metric", r->metric);
+    bag_put_int(&bag, "qdyno.seed", (int64_t)r->seed);
+    bag_put_text(b, &bag, "qdyno.verdict", r->verdict);
+    bag_put_text(b, &bag, "gen_ai.request.model", r->model_name);
+    bag_put_text(b, &bag, "qdyno.model.sha256", r->model_sha256);
+    bag_put_arms(b, &bag);
+    bag_put_outcome(b, &bag);
+    span_set_attributes(b, root, &bag);
+    if (!strcmp(r->state, "failed")) span_fail(b, root, "the run failed");
+    return builder_add_events(b, d, why);
 }
 
-/* The block that a row of this phase and number belongs to: found, or made. */
-static int block_of(struct builder *b, const char *phase, int block)
+/* Index of the span of this phase and block; adds the span if it does not exist. */
+static int block_span(struct builder *b, const char *phase, int block)
 {
     char path[64];
     uint8_t id[OTLP_SPAN_ID];
     const struct cell_row *first = NULL;
-    struct bag bag = { .n = 0 };
+    struct attribute_bag bag = { .n = 0 };
     const char *reason = NULL;
     snprintf(path, sizeof(path), "block/%s/%d", phase, block);
-    id_of(b, path, id, sizeof(id));
+    id_derive(b, path, id, sizeof(id));
     for (int i = b->trace->n - 1; i > 0; i--)
         if (!memcmp(b->trace->spans[i].span_id, id, sizeof(id))) return i;
     const int span = span_new(b, 0, "block", path);
@@ -288,44 +292,45 @@ static int block_of(struct builder *b, const char *phase, int block)
         if (c->discarded && !reason) reason = c->discard_reason;
         if (*c->error) reason = c->error;
     }
-    trace_put_text(b, &bag, "qdyno.block.phase", phase);
-    put_int(&bag, "qdyno.block.number", block + 1); /* as events say it */
-    put(&bag, "qdyno.block.kept", OTLP_BOOL)->truth = first && !reason;
-    if (reason) trace_put_text(b, &bag, "qdyno.block.discard_reason", reason);
-    close_span(b, span, &bag);
-    if (reason) fails(b, span, *reason ? reason : "discarded");
+    bag_put_text(b, &bag, "qdyno.block.phase", phase);
+    bag_put_int(&bag, "qdyno.block.number", block + 1); /* counted from 1, as in events */
+    bag_add(&bag, "qdyno.block.kept", OTLP_BOOL)->truth = first && !reason;
+    if (reason) bag_put_text(b, &bag, "qdyno.block.discard_reason", reason);
+    span_set_attributes(b, span, &bag);
+    if (reason) span_fail(b, span, *reason ? reason : "discarded");
     return span;
 }
 
 /* ---------------------------------------------------------------- cells */
 
-static bool generates(const struct figures *f)
+static bool figures_are_generation(const struct figures *f)
 {
     return !f->is_eval && !f->is_training && (f->gen_ai[0] > 0 || f->gen_ai[1] > 0);
 }
 
-static void put_figures(struct builder *b, struct bag *bag, const struct cell_row *c, const struct figures *f)
+static void bag_put_figures(struct builder *b, struct attribute_bag *bag, const struct cell_row *c,
+                            const struct figures *f)
 {
-    if (generates(f)) {
-        trace_put_text(b, bag, "gen_ai.operation.name", GEN_AI_OPERATION);
-        trace_put_text(b, bag, "gen_ai.provider.name", GEN_AI_PROVIDER);
-        trace_put_text(b, bag, "gen_ai.request.model", model_of(b, c->arm));
+    if (figures_are_generation(f)) {
+        bag_put_text(b, bag, "gen_ai.operation.name", GEN_AI_OPERATION);
+        bag_put_text(b, bag, "gen_ai.provider.name", GEN_AI_PROVIDER);
+        bag_put_text(b, bag, "gen_ai.request.model", arm_model(b, c->arm));
         for (size_t i = 0; i < COUNT_OF(GEN_AI); i++)
             if (GEN_AI[i].is_count && !isnan(f->gen_ai[i]))
-                put_int(bag, GEN_AI[i].key, (int64_t)f->gen_ai[i]);
+                bag_put_int(bag, GEN_AI[i].key, (int64_t)f->gen_ai[i]);
             else
-                put_num(bag, GEN_AI[i].key, f->gen_ai[i]);
+                bag_put_num(bag, GEN_AI[i].key, f->gen_ai[i]);
     }
     char key[64];
     for (int i = 0; i < METRIC_COUNT; i++)
         if (METRICS[i].traced && !isnan(f->own[i])) {
             snprintf(key, sizeof(key), "qdyno.%s", METRICS[i].name);
-            put_num(bag, keep(b, key), f->own[i]);
+            bag_put_num(bag, builder_strdup(b, key), f->own[i]);
         }
 }
 
-/* How often the workload ran in it; 0 unknown. */
-static int64_t repeats_of(const struct cell_row *c)
+/* How often the workload ran in the cell; 0: unknown. */
+static int64_t cell_row_repeats(const struct cell_row *c)
 {
     json_t *o = NULL;
     if (json_parse(&o, c->worker_json, strlen(c->worker_json), NULL)) return 0;
@@ -334,52 +339,53 @@ static int64_t repeats_of(const struct cell_row *c)
     return n;
 }
 
-/* `exact`: its own span row, NULL: none (an older run): to the millisecond then. */
-static enum err_code add_cell(struct builder *b, struct db *d, int index, const struct span_row *exact,
-                              struct err *why)
+/* exact: the row with the cell's times. NULL for runs of older versions, which recorded none: the times are
+ * then those of the cell row, in milliseconds. */
+static enum err_code builder_add_cell(struct builder *b, struct db *d, int index,
+                                      const struct span_row *exact, struct err *why)
 {
     const struct cell_row *c = &b->cell[index];
     struct figures f = { .is_eval = false };
-    struct bag bag = { .n = 0 };
+    struct attribute_bag bag = { .n = 0 };
     char name[160], path[64];
     if (!exact && (!c->started_ms || isnan(c->seconds))) return ERR_OK;
     for (size_t i = 0; i < COUNT_OF(GEN_AI); i++) f.gen_ai[i] = (double)NAN;
     for (int i = 0; i < METRIC_COUNT; i++) f.own[i] = (double)NAN;
-    enum err_code rc = db_measurement_list(d, c->id, take_figure, &f, why);
+    enum err_code rc = db_measurement_list(d, c->id, figures_add, &f, why);
     if (rc) return rc;
     snprintf(path, sizeof(path), "cell/%lld", (long long)c->id);
-    if (generates(&f))
-        snprintf(name, sizeof(name), "%s %s", GEN_AI_OPERATION, model_of(b, c->arm));
+    if (figures_are_generation(&f))
+        snprintf(name, sizeof(name), "%s %s", GEN_AI_OPERATION, arm_model(b, c->arm));
     else
         snprintf(name, sizeof(name), "%s",
                  f.is_training  ? "train"
                  : f.is_eval    ? "eval"
                  : c->block < 0 ? c->phase
                                 : "cell");
-    const int parent = c->block < 0 ? 0 : block_of(b, c->phase, c->block),
+    const int parent = c->block < 0 ? 0 : block_span(b, c->phase, c->block),
               span = span_new(b, parent, name, path);
     struct otlp_span *s = &b->trace->spans[span];
     const int64_t from = exact ? exact->begun_ns : c->started_ms * 1000000;
-    covers(s, from, exact ? exact->ended_ns : from + (int64_t)(c->seconds * 1e9));
-    if (generates(&f)) s->kind = OTLP_KIND_CLIENT; /* of a model in another process */
-    put_arm(b, &bag, c->arm, c->config);
-    trace_put_text(b, &bag, "qdyno.cell.phase", c->phase);
-    put_int(&bag, "qdyno.cell.slot", c->slot);
-    const int64_t repeats = repeats_of(c);
-    if (repeats > 0) put_int(&bag, "qdyno.cell.repeats", repeats);
-    trace_put_text(b, &bag, "qdyno.output_hash", c->output_hash);
-    put_figures(b, &bag, c, &f);
-    if (*c->error) trace_put_text(b, &bag, "error.type", "arm_failed");
-    close_span(b, span, &bag);
-    if (c->discarded) discarded(b, span, *c->discard_reason ? c->discard_reason : "discarded");
-    if (*c->error) fails(b, span, c->error);
+    span_extend(s, from, exact ? exact->ended_ns : from + (int64_t)(c->seconds * 1e9));
+    if (figures_are_generation(&f)) s->kind = OTLP_KIND_CLIENT; /* the model runs in another process */
+    bag_put_arm(b, &bag, c->arm, c->config);
+    bag_put_text(b, &bag, "qdyno.cell.phase", c->phase);
+    bag_put_int(&bag, "qdyno.cell.slot", c->slot);
+    const int64_t repeats = cell_row_repeats(c);
+    if (repeats > 0) bag_put_int(&bag, "qdyno.cell.repeats", repeats);
+    bag_put_text(b, &bag, "qdyno.output_hash", c->output_hash);
+    bag_put_figures(b, &bag, c, &f);
+    if (*c->error) bag_put_text(b, &bag, "error.type", "arm_failed");
+    span_set_attributes(b, span, &bag);
+    if (c->discarded) span_discard(b, span, *c->discard_reason ? c->discard_reason : "discarded");
+    if (*c->error) span_fail(b, span, c->error);
     b->node[index] = span;
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- what ran in them */
+/* ---------------------------------------------------------------- recorded spans */
 
-/* Cells are in order of their ids. -1: none. */
+/* Index of the cell with this id, by bisection, because cells are sorted by id. -1: there is none. */
 static int cell_index(const struct builder *b, int64_t id)
 {
     int from = 0, to = b->cells;
@@ -393,21 +399,21 @@ static int cell_index(const struct builder *b, int64_t id)
     return from < b->cells && b->cell[from].id == id ? from : -1;
 }
 
-/* A push is later than its run, perhaps by days: a trace of its own, that says which run it is of. */
-static void add_push(struct builder *b, const struct span_row *row, const char *path)
+/* Adds a push as a trace of its own that is linked to the run, because a push may happen days after it. */
+static void builder_add_push(struct builder *b, const struct span_row *row, const char *path)
 {
-    struct bag bag = { .n = 0 };
+    struct attribute_bag bag = { .n = 0 };
     const int span = span_new(b, -1, row->name, path);
     struct otlp_span *s = &b->trace->spans[span];
     s->linked = true;
     memcpy(s->link_trace_id, s->trace_id, sizeof(s->link_trace_id));
     memcpy(s->link_span_id, b->trace->spans[0].span_id, sizeof(s->link_span_id));
-    id_of(b, path, s->trace_id, sizeof(s->trace_id));
+    id_derive(b, path, s->trace_id, sizeof(s->trace_id));
     s->kind = OTLP_KIND_CLIENT;
-    covers(s, row->begun_ns, row->ended_ns);
-    put_int(&bag, "qdyno.run.id", b->run->id);
-    close_span(b, span, &bag);
-    if (*row->error) fails(b, span, row->error);
+    span_extend(s, row->begun_ns, row->ended_ns);
+    bag_put_int(&bag, "qdyno.run.id", b->run->id);
+    span_set_attributes(b, span, &bag);
+    if (*row->error) span_fail(b, span, row->error);
 }
 
 static bool is_quantize(const struct span_row *row)
@@ -415,7 +421,7 @@ static bool is_quantize(const struct span_row *row)
     return !strcmp(row->name, "quantize");
 }
 
-/* The load that a quantization was part of; -1: none. */
+/* Index of the load span that contains this quantization; -1: none. */
 static int load_around(const struct builder *b, const struct span_row *row)
 {
     for (int i = b->trace->n - 1; i > 0; i--) {
@@ -427,47 +433,47 @@ static int load_around(const struct builder *b, const struct span_row *row)
     return -1;
 }
 
-static void add_row(struct builder *b, const struct span_row *row)
+static void builder_add_row(struct builder *b, const struct span_row *row)
 {
     char path[64];
-    struct bag bag = { .n = 0 };
+    struct attribute_bag bag = { .n = 0 };
     const int cell = row->cell_id ? cell_index(b, row->cell_id) : -1;
     snprintf(path, sizeof(path), "span/%lld", (long long)row->id);
     if (!strcmp(row->name, "cell") || row->begun_ns > row->ended_ns) return;
     if (!strcmp(row->name, "push")) {
-        add_push(b, row, path);
+        builder_add_push(b, row, path);
         return;
     }
     if (row->cell_id && (cell < 0 || b->node[cell] < 0)) return;
     int parent = row->cell_id ? b->node[cell] : is_quantize(row) ? load_around(b, row) : -1;
-    if (parent < 0) parent = row->block < 0 ? 0 : block_of(b, row->phase, row->block);
+    if (parent < 0) parent = row->block < 0 ? 0 : block_span(b, row->phase, row->block);
     const int span = span_new(b, parent, row->name, path);
-    covers(&b->trace->spans[span], row->begun_ns, row->ended_ns);
-    if (row->arm >= 0) put_arm(b, &bag, row->arm, "");
-    if (!row->cell_id) trace_put_text(b, &bag, "gen_ai.request.model", model_of(b, row->arm));
-    if (*row->error) trace_put_text(b, &bag, "error.type", "arm_failed");
-    close_span(b, span, &bag);
-    if (*row->error) fails(b, span, row->error);
+    span_extend(&b->trace->spans[span], row->begun_ns, row->ended_ns);
+    if (row->arm >= 0) bag_put_arm(b, &bag, row->arm, "");
+    if (!row->cell_id) bag_put_text(b, &bag, "gen_ai.request.model", arm_model(b, row->arm));
+    if (*row->error) bag_put_text(b, &bag, "error.type", "arm_failed");
+    span_set_attributes(b, span, &bag);
+    if (*row->error) span_fail(b, span, row->error);
 }
 
-/* Children stand behind their parents: from the last to the first, each makes room for itself. A span without
- * any time (a run of which nothing was recorded) is none. */
-static void make_room(struct builder *b)
+/* Extends every parent to contain its children. Children come after their parents in the array, so one pass
+ * from the last span to the first suffices. Removes the span of a run for which no time was recorded. */
+static void parents_extend(struct builder *b)
 {
     struct otlp_span *s = b->trace->spans;
     for (int i = b->trace->n - 1; i > 0; i--) {
         if (b->parent[i] < 0 || s[i].begun_ns > s[i].ended_ns) continue;
-        covers(&s[b->parent[i]], (int64_t)s[i].begun_ns, (int64_t)s[i].ended_ns);
+        span_extend(&s[b->parent[i]], (int64_t)s[i].begun_ns, (int64_t)s[i].ended_ns);
     }
     if (b->trace->n == 1 && s[0].begun_ns > s[0].ended_ns) b->trace->n = 0;
 }
 
-/* ---------------------------------------------------------------- all of it */
+/* ---------------------------------------------------------------- the whole trace */
 
-static enum err_code add_all(struct builder *b, struct db *d, const struct span_row *rows, int n,
-                             struct err *why)
+static enum err_code builder_add_all(struct builder *b, struct db *d, const struct span_row *rows, int n,
+                                     struct err *why)
 {
-    enum err_code rc = add_run(b, d, why);
+    enum err_code rc = builder_add_run(b, d, why);
     for (int i = 0; i < b->cells; i++) b->node[i] = -1;
     const struct span_row **exact = calloc((size_t)MAX(b->cells, 1), sizeof(*exact));
     if (!exact) return err_set(why, ERR_NOMEM, "no memory for a trace");
@@ -475,24 +481,26 @@ static enum err_code add_all(struct builder *b, struct db *d, const struct span_
         const int cell = strcmp(rows[i].name, "cell") ? -1 : cell_index(b, rows[i].cell_id);
         if (cell >= 0) exact[cell] = &rows[i];
     }
-    for (int i = 0; i < b->cells && !rc; i++) rc = add_cell(b, d, i, exact[i], why);
-    for (int inner = 0; inner < 2; inner++) /* loads before what ran in them */
+    for (int i = 0; i < b->cells && !rc; i++) rc = builder_add_cell(b, d, i, exact[i], why);
+    for (int inner = 0; inner < 2; inner++) /* quantizations last, because their parents are the load spans */
         for (int i = 0; i < n && !rc; i++)
-            if (is_quantize(&rows[i]) == inner) add_row(b, &rows[i]);
+            if (is_quantize(&rows[i]) == inner) builder_add_row(b, &rows[i]);
     free(exact);
-    make_room(b);
+    parents_extend(b);
     return rc;
 }
 
-/* Whose run it is, and which: a database may be copied or made anew, and numbers begin at 1 everywhere. */
-static void identify(struct builder *b)
+/* Ids are derived from machine, start time, run id, seed and model. The run id alone is not unique, because
+ * every database counts from 1. */
+static void builder_identify(struct builder *b)
 {
     snprintf(b->identity, sizeof(b->identity), "qdyno/1 %s %lld %lld %llu %s", b->run->machine,
              (long long)b->run->started_ms, (long long)b->run->id, (unsigned long long)b->run->seed,
              b->run->model_sha256);
 }
 
-static enum err_code speaker(struct trace *t, struct db *d, const struct run_row *run, struct err *why)
+/* Finds the resource of the trace: the machine and the program version that measured the run. */
+static enum err_code resource_find(struct trace *t, struct db *d, const struct run_row *run, struct err *why)
 {
     char *text = NULL;
     json_t *machine = NULL, *capsule = NULL;
@@ -510,7 +518,7 @@ static enum err_code speaker(struct trace *t, struct db *d, const struct run_row
     return rc;
 }
 
-static enum err_code build(struct builder *b, struct db *d, struct err *why)
+static enum err_code builder_run(struct builder *b, struct db *d, struct err *why)
 {
     struct span_row *rows = NULL;
     struct cell_row *cells = NULL;
@@ -518,14 +526,14 @@ static enum err_code build(struct builder *b, struct db *d, struct err *why)
     enum err_code rc = db_cell_list(d, b->run->id, &cells, &b->cells, why);
     if (!rc) rc = db_span_list(d, b->run->id, &rows, &n, why);
     b->cell = cells;
-    b->most = 1 + 2 * (b->cells + n); /* each may bring its block along */
+    b->most = 1 + 2 * (b->cells + n); /* each may add the span of its block */
     b->trace->spans = arena_alloc(&b->trace->memory, (size_t)b->most * sizeof(*b->trace->spans));
     b->parent = arena_alloc(&b->trace->memory, (size_t)b->most * sizeof(*b->parent));
     b->node = arena_alloc(&b->trace->memory, (size_t)MAX(b->cells, 1) * sizeof(*b->node));
     if (!rc && (!b->trace->spans || !b->parent || !b->node))
         rc = err_set(why, ERR_NOMEM, "no memory for a trace of %d spans", b->most);
-    identify(b);
-    if (!rc) rc = add_all(b, d, rows, n, why);
+    builder_identify(b);
+    if (!rc) rc = builder_add_all(b, d, rows, n, why);
     if (!rc && b->failed) rc = err_set(why, ERR_NOMEM, "no memory for a trace of %d spans", b->most);
     free(rows);
     free(cells);
@@ -542,10 +550,10 @@ enum err_code trace_build(struct trace *out, struct db *d, int64_t run_id, struc
     struct outcome *outcome = malloc(sizeof(*outcome));
     struct builder b = { .trace = out, .run = &run };
     if (!outcome) rc = err_set(why, ERR_NOMEM, "no memory for a run");
-    /* a run without an outcome (a bench, one that was killed early) has a trace all the same */
+    /* a run without an outcome, such as a bench or an experiment that was killed early, also has a trace */
     if (!rc && !strcmp(run.kind, "ab") && !outcome_load(outcome, d, run_id, &ignored)) b.outcome = outcome;
-    if (!rc) rc = speaker(out, d, &run, why);
-    if (!rc) rc = build(&b, d, why);
+    if (!rc) rc = resource_find(out, d, &run, why);
+    if (!rc) rc = builder_run(&b, d, why);
     free(outcome);
     run_row_free(&run);
     if (rc) trace_free(out);

@@ -1,4 +1,4 @@
-/* advisor/outcome/trace_push.c - a run to an OpenTelemetry collector. See outcome.h. */
+/* advisor/outcome/trace_push.c - sends a run to an OpenTelemetry collector (outcome.h). */
 #include "advisor/outcome/outcome.h"
 
 #include <stdio.h>
@@ -7,10 +7,11 @@
 
 #include "advisor/run/run.h"
 
-/* Of one request: collectors limit bodies (otelcol to 20 MiB), and a span of ours is well below 2 KiB. */
+/* Spans per request. Collectors limit the size of a body (otelcol: 20 MiB), and one span has less than 2 KiB.
+ */
 enum { REQUEST_SPANS = 2000 };
 
-static const char NOTED[] = ""; /* the url under which waits what the environment's collector is to get */
+static const char ENVIRONMENT_URL[] = ""; /* key of runs that wait for the collector of the environment */
 
 static enum err_code send_body(const struct otlp_target *t, struct str *body, struct trace_sent *sent,
                                struct err *why)
@@ -37,27 +38,27 @@ static enum err_code send_trace(const struct otlp_target *t, const struct trace 
     return rc;
 }
 
-/* Requests of one arm, out of all that the database lists. */
+/* Selects the requests of one arm from those that the database lists. */
 struct arm_requests {
-    const struct cell_row *cell; /* [n] of the run, in order of ids */
+    const struct cell_row *cell; /* [n] cells of the run, sorted by id */
     int n, at, arm;
     struct request_totals *totals;
 };
 
-static enum err_code count_request(void *ctx, const struct cell_requests *c, struct err *why)
+static enum err_code arm_requests_add(void *ctx, const struct cell_requests *c, struct err *why)
 {
     struct arm_requests *a = ctx;
     while (a->at < a->n && a->cell[a->at].id < c->cell_id) a->at++;
-    if (a->at == a->n) return err_set(why, ERR_CANCELLED, "the rest is of later runs");
+    if (a->at == a->n) return err_set(why, ERR_CANCELLED, "the remaining requests belong to later runs");
     const struct cell_row *cell = &a->cell[a->at];
     const bool counts = cell->block >= 0 && !cell->discarded && !*cell->error;
     if (cell->id == c->cell_id && cell->arm == a->arm && counts) request_totals_add(a->totals, c);
     return ERR_OK;
 }
 
-/* Totals and latency histograms of each arm, over the cells that count. */
-static enum err_code tell_requests(struct otlp_batch *b, struct db *d, const struct outcome *o,
-                                   struct err *why)
+/* Adds request totals and latency histograms of each arm, over the cells that were kept. */
+static enum err_code export_requests(struct otlp_batch *b, struct db *d, const struct outcome *o,
+                                     struct err *why)
 {
     static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
     struct cell_row *cells = NULL;
@@ -72,7 +73,7 @@ static enum err_code tell_requests(struct otlp_batch *b, struct db *d, const str
                                         { "arm", LETTERS[a.arm] } };
         memset(a.totals, 0, sizeof(*a.totals));
         a.at = 0;
-        rc = db_request_list(d, cells[0].id - 1, count_request, &a, why);
+        rc = db_request_list(d, cells[0].id - 1, arm_requests_add, &a, why);
         if (rc == ERR_CANCELLED) rc = ERR_OK;
         memcpy(b->common, labels, sizeof(labels));
         b->n_common = COUNT_OF(labels);
@@ -84,7 +85,7 @@ static enum err_code tell_requests(struct otlp_batch *b, struct db *d, const str
     return rc;
 }
 
-/* The outcome as it stands, now: when the run ended is a metric of its own. */
+/* Sends the outcome with the current time; the time when the run ended is a metric of its own. */
 static enum err_code send_metrics(struct db *d, const struct otlp_target *t, const struct outcome *o,
                                   const struct trace *trace, struct trace_sent *sent, struct err *why)
 {
@@ -93,8 +94,8 @@ static enum err_code send_metrics(struct db *d, const struct otlp_target *t, con
     const struct family_sink sink = otlp_sink(&b);
     const struct otlp_resource *who = &trace->who.resource;
     if (trace->n) b.requests_begun_ns = trace->spans[0].begun_ns;
-    outcomes_tell(o, 1, OUTCOME_ALONE, &sink);
-    enum err_code rc = tell_requests(&b, d, o, why);
+    outcomes_export(o, 1, OUTCOME_ALONE, &sink);
+    enum err_code rc = export_requests(&b, d, o, why);
     if (!rc && b.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
     const int points = rc ? 0 : otlp_metrics_encode(&body, who, b.metrics, b.n);
     if (points) rc = send_body(t, &body, sent, why);
@@ -104,7 +105,7 @@ static enum err_code send_metrics(struct db *d, const struct otlp_target *t, con
     return rc;
 }
 
-/* NULL in *out: the run is no experiment. */
+/* *out is NULL if the run is not an experiment. */
 static enum err_code load_outcome(struct outcome **out, struct db *d, int64_t run_id, struct err *why)
 {
     struct run_row run = { 0 };
@@ -127,7 +128,7 @@ static enum err_code send_run(struct db *d, int64_t run_id, const struct otlp_ta
     enum err_code rc = trace_build(&trace, d, run_id, why), trace_rc = ERR_OK;
     if (!rc) rc = load_outcome(&outcome, d, run_id, why);
     if (!rc && to[OTLP_TRACES].url) trace_rc = send_trace(&to[OTLP_TRACES], &trace, sent, &refused);
-    /* a collector that wants no traces may want the metrics; one that is not there wants nothing */
+    /* a collector that refuses traces may accept metrics; one that cannot be reached accepts neither */
     if (!rc && outcome && to[OTLP_METRICS].url && trace_rc != ERR_ABSENT)
         rc = send_metrics(d, &to[OTLP_METRICS], outcome, &trace, sent, why);
     if (trace_rc) {
@@ -144,10 +145,12 @@ static enum err_code find_targets(struct otlp_target to[OTLP_SIGNALS], const str
 {
     enum err_code rc = otlp_target_find(&to[OTLP_TRACES], OTLP_TRACES, from->base, from->auth, why);
     if (!rc) rc = otlp_target_find(&to[OTLP_METRICS], OTLP_METRICS, from->base, from->auth, why);
+    for (int i = 0; i < OTLP_SIGNALS; i++) to[i].deadline_ns = from->deadline_ns;
     if (!rc && !to[OTLP_TRACES].url && !to[OTLP_METRICS].url)
-        rc = err_set(why, ERR_USAGE,
-                     "no collector is named: want --otlp URL (or OTEL_EXPORTER_OTLP_ENDPOINT), e.g. --otlp "
-                     "http://localhost:4318");
+        rc = err_set(
+            why, ERR_USAGE,
+            "no collector is named: expected --otlp URL (or OTEL_EXPORTER_OTLP_ENDPOINT), e.g. --otlp "
+            "http://localhost:4318");
     return rc;
 }
 
@@ -159,7 +162,7 @@ static void targets_done(struct otlp_target to[OTLP_SIGNALS])
 enum err_code trace_push(struct db *d, int64_t run_id, const struct trace_target *to, struct trace_sent *sent,
                          struct err *why)
 {
-    const char *url = to->base ? to->base : NOTED;
+    const char *url = to->base ? to->base : ENVIRONMENT_URL;
     struct otlp_target targets[OTLP_SIGNALS] = { 0 };
     struct err bad = { 0 };
     *sent = (struct trace_sent){ 0 };
@@ -183,12 +186,13 @@ enum err_code trace_flush(struct db *d, const struct trace_target *to, int *n, s
     int count = 0;
     struct trace_sent sent;
     *n = 0;
-    enum err_code rc = db_trace_due_list(d, to->base ? to->base : NOTED, &runs, &count, why);
+    enum err_code rc = db_trace_due_list(d, to->base ? to->base : ENVIRONMENT_URL, &runs, &count, why);
     for (int i = 0; i < count && rc != ERR_ABSENT; i++) {
         struct err bad = { 0 }, ignored;
         const enum err_code one = trace_push(d, runs[i], to, &sent, &bad);
         *n += !one;
-        if (one == ERR_USAGE) (void)db_trace_due_done(d, runs[i], to->base ? to->base : NOTED, &ignored);
+        if (one == ERR_USAGE)
+            (void)db_trace_due_done(d, runs[i], to->base ? to->base : ENVIRONMENT_URL, &ignored);
         if (one && !rc && why) *why = bad;
         if (one && (!rc || one == ERR_ABSENT)) rc = one;
     }

@@ -1,4 +1,4 @@
-/* advisor/outcome/trace_run.c - one generation as a trace. See outcome.h. */
+/* advisor/outcome/trace_run.c - sends the trace of one generation (outcome.h). */
 #include "advisor/outcome/outcome.h"
 
 #include <math.h>
@@ -10,15 +10,15 @@
 
 enum { RUN, LOAD, QUANTIZE, COMPLETION, PREFILL, DECODE, SPANS };
 
-struct story {
+struct generation_spans {
     struct otlp_span span[SPANS];
-    bool told[SPANS];
+    bool present[SPANS];
     char name[160], identity[128];
     struct otlp_attribute run[4], completion[8];
     const char *finish[1];
 };
 
-static void id_of(const struct story *s, int which, uint8_t *id, size_t size)
+static void id_derive(const struct generation_spans *s, int which, uint8_t *id, size_t size)
 {
     char text[160], hex[HASH_HEX];
     snprintf(text, sizeof(text), "%s %d", s->identity, which);
@@ -30,9 +30,9 @@ static void id_of(const struct story *s, int which, uint8_t *id, size_t size)
     }
 }
 
-/* A parent lasts from the first to the last of what is in it: told after it, from the inside out. */
-static void tell(struct story *s, int which, int parent, const char *name, struct trace_time t,
-                 struct moment now)
+/* Adds a span, unless its part did not run (t.to_ns 0). parent == which: the root. */
+static void generation_add_span(struct generation_spans *s, int which, int parent, const char *name,
+                                struct trace_time t, struct moment now)
 {
     struct otlp_span *span = &s->span[which];
     if (!t.to_ns) return;
@@ -40,30 +40,31 @@ static void tell(struct story *s, int which, int parent, const char *name, struc
     span->kind = OTLP_KIND_INTERNAL;
     span->begun_ns = (uint64_t)(now.unix_ns + t.from_ns - now.clock_ns);
     span->ended_ns = (uint64_t)(now.unix_ns + t.to_ns - now.clock_ns);
-    id_of(s, SPANS, span->trace_id, sizeof(span->trace_id));
-    id_of(s, which, span->span_id, sizeof(span->span_id));
-    if (parent != which) id_of(s, parent, span->parent_id, sizeof(span->parent_id));
-    s->told[which] = true;
+    id_derive(s, SPANS, span->trace_id, sizeof(span->trace_id));
+    id_derive(s, which, span->span_id, sizeof(span->span_id));
+    if (parent != which) id_derive(s, parent, span->parent_id, sizeof(span->parent_id));
+    s->present[which] = true;
 }
 
-static struct trace_time around(struct trace_time a, struct trace_time b)
+/* The shortest time that contains both. */
+static struct trace_time time_union(struct trace_time a, struct trace_time b)
 {
     if (!a.to_ns || !b.to_ns) return a.to_ns ? a : b;
     return (struct trace_time){ MIN(a.from_ns, b.from_ns), MAX(a.to_ns, b.to_ns) };
 }
 
-static struct otlp_attribute text(const char *key, const char *value)
+static struct otlp_attribute text_attribute(const char *key, const char *value)
 {
     return (struct otlp_attribute){ .key = key, .string = *value ? value : NULL };
 }
 
-static void describe(struct story *s, const struct trace_generation *g)
+static void generation_set_attributes(struct generation_spans *s, const struct trace_generation *g)
 {
     struct otlp_attribute *a = s->completion;
     int n = 0;
-    a[n++] = text("gen_ai.operation.name", "text_completion");
-    a[n++] = text("gen_ai.provider.name", "qdyno");
-    a[n++] = text("gen_ai.request.model", g->model);
+    a[n++] = text_attribute("gen_ai.operation.name", "text_completion");
+    a[n++] = text_attribute("gen_ai.provider.name", "qdyno");
+    a[n++] = text_attribute("gen_ai.request.model", g->model);
     a[n++] = (struct otlp_attribute){ "gen_ai.usage.input_tokens", OTLP_INT, .integer = g->input_tokens };
     a[n++] = (struct otlp_attribute){ "gen_ai.usage.output_tokens", OTLP_INT, .integer = g->output_tokens };
     const double first_s = g->first_token_ns && g->prefill.to_ns
@@ -76,18 +77,18 @@ static void describe(struct story *s, const struct trace_generation *g)
     s->span[COMPLETION].attributes = a;
     s->span[COMPLETION].n_attributes = n;
     s->span[COMPLETION].kind = OTLP_KIND_CLIENT;
-    s->run[0] = text("qdyno.config", g->config);
-    s->run[1] = text("gen_ai.request.model", g->model);
+    s->run[0] = text_attribute("qdyno.config", g->config);
+    s->run[1] = text_attribute("gen_ai.request.model", g->model);
     s->span[RUN].attributes = s->run;
     s->span[RUN].n_attributes = 2;
     if (!*g->error) return;
-    s->run[s->span[RUN].n_attributes++] = text("error.type", "run_failed");
+    s->run[s->span[RUN].n_attributes++] = text_attribute("error.type", "run_failed");
     s->span[RUN].status = OTLP_STATUS_ERROR;
     s->span[RUN].message = g->error;
 }
 
-static enum err_code send_story(struct story *s, const struct machine *m, const struct otlp_target *t,
-                                struct trace_sent *sent, struct err *why)
+static enum err_code generation_send(struct generation_spans *s, const struct machine *m,
+                                     const struct otlp_target *t, struct trace_sent *sent, struct err *why)
 {
     struct otlp_span spans[SPANS];
     struct otlp_identity who = { 0 };
@@ -95,7 +96,7 @@ static enum err_code send_story(struct story *s, const struct machine *m, const 
     struct str body = { 0 };
     int n = 0;
     for (int i = 0; i < SPANS; i++)
-        if (s->told[i]) spans[n++] = s->span[i];
+        if (s->present[i]) spans[n++] = s->span[i];
     enum err_code rc = otlp_identify(&who, m, QDYNO_VERSION, why);
     if (!rc) {
         otlp_traces_encode(&body, &who.resource, spans, n);
@@ -111,11 +112,12 @@ static enum err_code send_story(struct story *s, const struct machine *m, const 
 enum err_code trace_generation_send(const struct trace_generation *g, const struct machine *m,
                                     const struct trace_target *to, struct trace_sent *sent, struct err *why)
 {
-    struct story s = { .told = { false } };
+    struct generation_spans s = { .present = { false } };
     struct otlp_target t;
     const struct moment now = moment_now();
     *sent = (struct trace_sent){ 0 };
-    const struct trace_time completion = around(g->prefill, g->decode), run = around(g->load, completion);
+    const struct trace_time completion = time_union(g->prefill, g->decode),
+                            run = time_union(g->load, completion);
     if (!run.to_ns) return ERR_OK; /* nothing ran */
     enum err_code rc = otlp_target_find(&t, OTLP_TRACES, to->base, to->auth, why);
     if (rc) return rc;
@@ -123,14 +125,14 @@ enum err_code trace_generation_send(const struct trace_generation *g, const stru
     snprintf(s.identity, sizeof(s.identity), "qdyno run %s %lld %d", m->id,
              (long long)(now.unix_ns + run.from_ns - now.clock_ns), (int)getpid());
     snprintf(s.name, sizeof(s.name), "text_completion%s%.128s", *g->model ? " " : "", g->model);
-    tell(&s, RUN, RUN, "run", run, now);
-    tell(&s, LOAD, RUN, "load", g->load, now);
-    tell(&s, QUANTIZE, LOAD, "quantize", g->quantize, now);
-    tell(&s, COMPLETION, RUN, s.name, completion, now);
-    tell(&s, PREFILL, COMPLETION, "prefill", g->prefill, now);
-    tell(&s, DECODE, COMPLETION, "decode", g->decode, now);
-    describe(&s, g);
-    rc = send_story(&s, m, &t, sent, why);
+    generation_add_span(&s, RUN, RUN, "run", run, now);
+    generation_add_span(&s, LOAD, RUN, "load", g->load, now);
+    generation_add_span(&s, QUANTIZE, LOAD, "quantize", g->quantize, now);
+    generation_add_span(&s, COMPLETION, RUN, s.name, completion, now);
+    generation_add_span(&s, PREFILL, COMPLETION, "prefill", g->prefill, now);
+    generation_add_span(&s, DECODE, COMPLETION, "decode", g->decode, now);
+    generation_set_attributes(&s, g);
+    rc = generation_send(&s, m, &t, sent, why);
     otlp_target_done(&t);
     return rc;
 }

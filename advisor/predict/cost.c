@@ -464,18 +464,20 @@ static double mean_of_k_v(const struct cost *c, const float k[2], const float v[
     return 0.5 * (time_at_threads(c, k, c->threads_all) + time_at_threads(c, v, c->threads_all));
 }
 
-/* Attention time per element of a head of `dim` elements. Shorter heads cost more per element: interpolates
- * ln(seconds) over ln(dim) between KERNEL_HEAD_DIM and the narrow heads that were timed. */
-static double attention_head_s(const struct cost *c, const float usual[2], const float narrow[2],
+/* Attention time per element of a head of `dim` elements. wide, narrow: measured with heads of
+ * KERNEL_HEAD_DIM and of kernel_narrow_dim elements; [0] one thread, [1] all threads. Narrower heads cost
+ * more per element: interpolates ln(seconds) over ln(dim) between the two. Heads narrower than the narrow
+ * ones take the same time in total as these. */
+static double attention_head_s(const struct cost *c, const float wide[2], const float narrow[2],
                                const struct format *f, int dim)
 {
-    const int few = kernel_narrow_dim(f);
-    const double wide = time_at_threads(c, usual, c->threads_all);
-    const double short_ones = time_at_threads(c, narrow, c->threads_all);
-    if (isnan(short_ones) || dim >= KERNEL_HEAD_DIM || few >= KERNEL_HEAD_DIM) return wide;
-    if (dim <= few) return short_ones * few / dim;
-    const double share = log((double)dim / few) / log((double)KERNEL_HEAD_DIM / few);
-    return exp((1 - share) * log(short_ones) + share * log(wide));
+    const int narrow_dim = kernel_narrow_dim(f);
+    const double wide_s = time_at_threads(c, wide, c->threads_all);
+    const double narrow_s = time_at_threads(c, narrow, c->threads_all);
+    if (isnan(narrow_s) || dim >= KERNEL_HEAD_DIM || narrow_dim >= KERNEL_HEAD_DIM) return wide_s;
+    if (dim <= narrow_dim) return narrow_s * narrow_dim / dim;
+    const double share = log((double)dim / narrow_dim) / log((double)KERNEL_HEAD_DIM / narrow_dim);
+    return exp((1 - share) * log(narrow_s) + share * log(wide_s));
 }
 
 static const double TIMED_KV_SHARE = (double)KERNEL_KV_HEADS / KERNEL_HEADS;

@@ -110,7 +110,7 @@ struct residual_traits {
 };
 /* What was run, for the correction. When others use the memory, work slows down in proportion to its memory
  * share; when others use the cores, the rest slows down. If both were probed beside the run, the prediction
- * accounts for them, and the residual tells more about the other traits. */
+ * accounts for them, and the residual says more about the other traits. */
 struct residual_work {
     int depth, batch, sequences, threads; /* threads that really ran */
     double memory_share;                  /* share of the predicted time that waits for memory, 0 to 1 */

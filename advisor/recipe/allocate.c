@@ -175,7 +175,8 @@ enum err_code allocate_bytes(struct allocation *out, struct item *items, int n, 
     if (rc) return rc;
     *out = items_at(items, n, INFINITY);
     if (out->bytes > limit)
-        return err_set(why, ERR_FIT, "the smallest choices take %" PRId64 " bytes, the limit is %" PRId64,
+        return err_set(why, ERR_FIT,
+                       "the smallest format for every matrix takes %" PRId64 " bytes; the limit is %" PRId64,
                        out->bytes, limit);
     *out = items_at(items, n, 0);
     if (out->bytes <= limit) return ERR_OK; /* the best choices of all fit */

@@ -11,11 +11,30 @@
 #include "advisor/stats/stats.h"
 
 const struct governor_signal_row GOVERNOR_SIGNALS[] = {
-    [GOVERN_ITL] = { "itl", "seconds", "time between tokens, 95th percentile of a request", -1, true },
-    [GOVERN_TTFT] = { "ttft", "seconds", "time to first token", -1, true },
-    [GOVERN_DECODE] = { "decode", "tokens/s", "decoded tokens per second", 1, true },
-    [GOVERN_MEMORY] = { "memory", "bytes", "memory available on the machine", 1, false },
-    [GOVERN_POWER] = { "power", "watts", "power of the CPUs", -1, true },
+    [GOVERN_ITL] = { .name = "itl",
+                     .unit = "seconds",
+                     .help = "time between tokens, 95th percentile of a request",
+                     .better = -1,
+                     .paid_by_level = true },
+    [GOVERN_TTFT] = { .name = "ttft",
+                      .unit = "seconds",
+                      .help = "time to first token",
+                      .better = -1,
+                      .paid_by_level = true },
+    [GOVERN_DECODE] = { .name = "decode",
+                        .unit = "tokens/s",
+                        .help = "decoded tokens per second",
+                        .better = 1,
+                        .paid_by_level = true },
+    [GOVERN_MEMORY] = { .name = "memory",
+                        .unit = "bytes",
+                        .help = "memory available on the machine",
+                        .better = 1 },
+    [GOVERN_POWER] = { .name = "power",
+                       .unit = "watts",
+                       .help = "power of the CPUs",
+                       .better = -1,
+                       .paid_by_level = true },
 };
 
 enum err_code governor_rule_parse(struct governor_rule *r, const char *text, struct err *why)
@@ -335,6 +354,7 @@ static enum err_code governor_run_begin(struct governing *g, struct err *why)
                                    .ceilings = known ? &g->ceilings : NULL,
                                    .sampler = g->o->sampler,
                                    .program = g->o->program,
+                                   .labels = g->o->labels,
                                    .arm = arm,
                                    .arms = g->o->levels };
     const enum err_code rc = run_begin(&g->run, g->db, &spec, why);
@@ -413,7 +433,8 @@ static enum err_code govern_options_check(const struct governor_options *o, stru
     if (o->rule.signal == GOVERN_TTFT && !o->workload.prompt)
         return err_set(why, ERR_USAGE, "rule ttft needs requests with a prompt, such as pp128+tg32");
     if (o->requests <= 0 && !(o->for_s > 0))
-        return err_set(why, ERR_USAGE, "expected a number of requests or a duration");
+        return err_set(why, ERR_USAGE,
+                       "expected a number of requests (-n 100) or a duration (--for 30s, --for 5m)");
     return ERR_OK;
 }
 

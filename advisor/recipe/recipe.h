@@ -190,7 +190,8 @@ struct recipe_found {
     int64_t windows;     /* number of windows checked */
     bool beats;          /* the interval excludes 0 on the better side: the mixed recipe is recommended */
     bool random_weights; /* the results then say nothing about quality */
-    char reason[256];    /* why it does not beat; "" otherwise */
+    bool answers_unverified;
+    char reason[256]; /* why it does not beat; "" otherwise */
 };
 
 /* Search a recipe. A recipe that is not better is no error (see beats). Errors: those of
@@ -272,7 +273,8 @@ struct governor_options {
     uint64_t seed;
     const struct machine *machine;
     const char *db_path;
-    struct sampler_thread *sampler; /* borrowed; NULL: memory and power are unknown */
+    const struct run_labels *labels; /* of the run; NULL: none */
+    struct sampler_thread *sampler;  /* borrowed; NULL: memory and power are unknown */
     const char *program;
     const struct log *log;
     /* Called for each switch, again when its effect is known, and for every request (s NULL). False: stop. */
@@ -317,6 +319,7 @@ struct recovery_job {
     const char *quantized, *path;
     const char *calib; /* a text, whose last fifth is used only for measuring; "": generated stories */
     int threads;
+    bool force; /* run models with unknown parts (force=on) */
     uint64_t seed;
     const struct log *log;
     bool (*progress)(void *ctx, const struct recovery_progress *p); /* returns false to stop; may be NULL */

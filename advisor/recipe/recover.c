@@ -184,8 +184,8 @@ static enum err_code divergence_measure(struct divergence *out, const struct rec
     struct config config;
     struct model_shape shape;
     struct model *original = NULL, *candidate = NULL;
-    char line[32];
-    snprintf(line, sizeof line, "threads=%d", j->threads);
+    char line[48];
+    snprintf(line, sizeof line, "threads=%d,force=%s", j->threads, j->force ? "on" : "off");
     enum err_code rc = config_parse(&config, line, why);
     if (!rc) rc = model_shape_read(&shape, j->original, why);
     if (rc) return rc;

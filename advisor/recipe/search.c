@@ -415,6 +415,7 @@ static enum err_code search_run(struct search *x, struct err *why)
     if (!rc) rc = shapes_model_open(&x->reference, &reference, why);
     if (rc) return rc;
     x->out->random_weights = model_shape(x->reference)->random_weights;
+    x->out->answers_unverified = model_shape(x->reference)->unknown > 0;
     rc = isnan(x->o->kld) ? search_for_bytes(x, why) : search_for_kld(x, why);
     if (!rc) rc = recipe_check(&x->out->mixed, x->window[0], x, &x->out->windows, why);
     if (!rc) rc = best_uniform(x, why);

@@ -1,19 +1,19 @@
 /* advisor/run/arm_worker.c - an arm in a child process: `PROGRAM worker --fd 3`, JSON lines over a
  * socketpair.
  *
- * The child may crash, be killed for memory or send garbage at any time. Each of these ends in an error that
- * quotes the child's last output, never in a hang or in the end of this process. Its stdout and stderr go to
- * a pipe, which is drained while waiting, because a full pipe would stop the child. So nothing that it prints
- * can damage the screen or a JSON document. */
+ * The child may crash, hang, be stopped, be killed for memory or send garbage at any time. Each of these ends
+ * in an error that quotes the child's last output, never in a hang or in the end of this process. Its stdout
+ * and stderr go to a pipe, which is drained while waiting, because a full pipe would stop the child. So
+ * nothing that it prints can damage the screen or a JSON document. */
 #include "advisor/run/arm_kind.h"
 #include "advisor/run/run.h"
+#include "advisor/run/watchdog.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum {
     TICK_MS = 100,
-    CHILD_FD = 3,
     LINE_LIMIT = 64 << 20,  /* bytes; an answer holds at most a number per token, far less */
     LAST_WORDS = 2048,      /* bytes of the child's output that are kept */
     CLOSE_MS = 2000,        /* from "close" to SIGKILL */
@@ -42,6 +39,7 @@ struct worker {
     struct str in; /* received bytes of an incomplete line */
     char words[LAST_WORDS + 1];
     size_t words_len;
+    struct watchdog watchdog;
     const struct log *log;
 };
 
@@ -53,50 +51,18 @@ static void fd_close(int *fd)
     *fd = -1;
 }
 
-/* Moves a descriptor above CHILD_FD, so that the dup2 calls in the child do not overwrite it. */
-static bool fd_lift(int *fd)
-{
-    int high = fcntl(*fd, F_DUPFD_CLOEXEC, 10);
-    if (high < 0) return false;
-    close(*fd);
-    *fd = high;
-    return true;
-}
-
 static enum err_code spawn_child(struct worker *w, const char *program, int child_fd, int child_err,
                                  struct err *why)
 {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    if (posix_spawn_file_actions_init(&files)) return err_set(why, ERR_NOMEM, "no memory to start a worker");
-    if (posix_spawnattr_init(&attr)) {
-        posix_spawn_file_actions_destroy(&files);
-        return err_set(why, ERR_NOMEM, "no memory to start a worker");
-    }
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, child_err, 1);
-    posix_spawn_file_actions_adddup2(&files, child_err, 2);
-    posix_spawn_file_actions_adddup2(&files, child_fd, CHILD_FD);
-    posix_spawn_file_actions_addclosefrom_np(&files, CHILD_FD + 1);
-
-    /* Its own process group: Ctrl-C reaches only this process, which then asks the worker to stop. */
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setsigdefault(&attr, &all);
-    posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-
     char fd_text[16];
-    snprintf(fd_text, sizeof(fd_text), "%d", CHILD_FD);
+    snprintf(fd_text, sizeof(fd_text), "%d", PROCESS_CHANNEL_FD);
     char *argv[] = { (char *)program, "worker", "--fd", fd_text, NULL };
-    int rc = posix_spawn(&w->pid, program, &files, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
-    if (!rc) return ERR_OK;
-    w->pid = 0;
-    return err_set(why, ERR_INTERNAL, "cannot start the worker '%s': %s", program, strerror(rc));
+    const struct process_spec start = {
+        .program = program, .argv = argv, .output_fd = child_err, .channel_fd = child_fd
+    };
+    struct err cause = { 0 };
+    return process_spawn(&w->pid, &start, &cause) ? err_set(why, ERR_INTERNAL, "worker: %s", cause.message)
+                                                  : ERR_OK;
 }
 
 /* Raises the child's OOM score: when memory runs out, the kernel kills the arm first. Errors are ignored. */
@@ -115,8 +81,7 @@ static enum err_code worker_start(struct worker *w, const char *program, struct 
 {
     int pair[2] = { -1, -1 }, words[2] = { -1, -1 };
     enum err_code rc = ERR_OK;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) || pipe2(words, O_CLOEXEC) ||
-        !fd_lift(&pair[0]) || !fd_lift(&pair[1]) || !fd_lift(&words[0]) || !fd_lift(&words[1])) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) || pipe2(words, O_CLOEXEC)) {
         rc = err_set(why, ERR_INTERNAL, "cannot make a channel to a worker: %s", strerror(errno));
     } else {
         fcntl(pair[0], F_SETFL, O_NONBLOCK);
@@ -218,6 +183,16 @@ static enum err_code died(struct worker *w, struct err *why)
                    WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1, sep, said);
 }
 
+/* Kills a worker that hangs. */
+static enum err_code check_alive(struct worker *w, struct err *why)
+{
+    const enum err_code rc = w->pid ? watchdog_check(&w->watchdog, w->pid, why) : ERR_OK;
+    if (!rc) return rc;
+    kill_child(w);
+    fd_close(&w->fd);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- lines */
 
 static enum err_code send_line(struct worker *w, const json_t *object, struct err *why)
@@ -235,7 +210,7 @@ static enum err_code send_line(struct worker *w, const json_t *object, struct er
             struct pollfd p = { .fd = w->fd, .events = POLLOUT };
             poll(&p, 1, TICK_MS);
             drain_words(w);
-            if (p.revents & (POLLERR | POLLHUP)) rc = died(w, why);
+            rc = p.revents & (POLLERR | POLLHUP) ? died(w, why) : check_alive(w, why);
         } else if (errno != EINTR) {
             rc = died(w, why);
         }
@@ -282,6 +257,7 @@ static enum err_code tell(struct worker *w, struct waiting *q, const json_t *eve
     const bool asks = event && !strcmp(json_get_str(event, "event", ""), "turn");
     const bool on = !q->event || q->cancelled_ns || q->event(q->ctx, event);
     q->last_call_ns = clock_ns();
+    watchdog_skip(&w->watchdog); /* "turn" waits for other workers here */
     if (on) return asks && !q->cancelled_ns ? send_word(w, "go", why) : ERR_OK;
     q->cancelled_ns = q->last_call_ns;
     return send_word(w, "cancel", why);
@@ -303,6 +279,7 @@ static enum err_code take_line(struct worker *w, struct waiting *q, const char *
     if (json_get_int(o, "id", -1) != q->id) {
         /* the late answer to a cancelled request */
     } else if (json_object_get(o, "event")) {
+        watchdog_heard(&w->watchdog);
         rc = tell(w, q, o, why);
     } else if (json_is_true(json_object_get(o, "ok"))) {
         q->answer = json_incref(o);
@@ -357,6 +334,8 @@ static enum err_code wait_answer(struct worker *w, struct waiting *q, struct err
         poll(p, 2, TICK_MS);
         if (p[1].revents) drain_words(w);
         if (p[0].revents && (rc = receive(w, why))) return rc;
+        /* before the callback, whose time does not count */
+        if (!q->cancelled_ns && (rc = check_alive(w, why))) return rc;
         const int64_t now = clock_ns();
         if (now - q->last_call_ns >= (int64_t)TICK_MS * 1000000 && (rc = tell(w, q, NULL, why))) return rc;
         if (q->cancelled_ns && now - q->cancelled_ns > (int64_t)CANCEL_MS * 1000000) {
@@ -376,9 +355,14 @@ static enum err_code worker_request(void *state, json_t *request, json_t **answe
     struct worker *w = state;
     if (w->fd < 0) return err_set(why, ERR_INTERNAL, "the worker of this arm is gone");
     struct waiting q = { .id = ++w->next_id, .event = event, .ctx = ctx, .last_call_ns = clock_ns() };
+    char what[640];
+    snprintf(what, sizeof(what), "%s %s", json_get_str(request, "op", ""),
+             json_get_str(request, "workload", ""));
     json_put_int(request, "id", q.id);
+    watchdog_begin(&w->watchdog, what);
     enum err_code rc = send_line(w, request, why);
     if (!rc) rc = wait_answer(w, &q, why);
+    if (!rc) watchdog_answered(&w->watchdog);
     if (rc)
         json_decref(q.answer);
     else
@@ -414,10 +398,11 @@ static enum err_code worker_open(void **state, json_t **description, const struc
                                  arm_event_fn *event, void *ctx, struct err *why)
 {
     struct worker *w = calloc(1, sizeof(*w));
-    if (!w) return err_set(why, ERR_NOMEM, "no memory for an arm");
+    if (!w) return err_set(why, ERR_NOMEM, "out of memory starting the worker process");
     w->fd = w->err_fd = -1;
     w->log = spec->log;
-    *state = w;
+    w->watchdog.least_s = spec->silence_s;
+    *state = w; /* after an error, too, the caller closes it */
     enum err_code rc = worker_start(w, spec->program ? spec->program : "/proc/self/exe", why);
     if (rc) return rc;
 
@@ -435,7 +420,8 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     json_put_str(request, "config", str_text(&line));
     json_put_int(request, "ctx", spec->ctx);
     json_put_int(request, "sequences", MAX(spec->sequences, 1));
-    char *shapes = shapes_of(spec->config);
+    char *shapes = shapes_of(
+        spec->config); /* the fastest OpenCL work-group shapes measured earlier (run.h) */
     if (shapes) json_put_str(request, "shapes", shapes);
     rc = worker_request(w, request, description, event, ctx, why);
     json_decref(request);

@@ -158,7 +158,7 @@ enum err_code capsule_load(json_t **out, struct db *d, int64_t run_id, struct er
     if (!rc && !json_is_object(*out)) {
         json_decref(*out);
         *out = NULL;
-        rc = err_set(why, ERR_FORMAT, "want an object");
+        rc = err_set(why, ERR_FORMAT, "expected an object");
     }
     if (rc) err_prefix(why, "capsule of run %lld", (long long)run_id);
     return rc;

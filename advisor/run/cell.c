@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/run/cell_parts.h"
 #include "advisor/stats/stats.h"
 
 enum merge { SUM, LARGEST, AVERAGE };
@@ -52,6 +53,21 @@ static bool cell_add_itl(struct measured_cell *c, const json_t *list)
     return true;
 }
 
+static bool cell_add_turns(struct measured_cell *c, const json_t *answer)
+{
+    const json_t *list = json_object_get(answer, "turn_s");
+    const size_t n = json_array_size(list), prefill = (size_t)json_get_int(answer, "prefill_turns", 0);
+    if (!n) return true;
+    struct cell_turn *grown = realloc(c->turn, ((size_t)c->n_turns + n) * sizeof(*grown));
+    if (!grown) return false;
+    c->turn = grown;
+    for (size_t i = 0; i < n; i++)
+        c->turn[c->n_turns++] = (struct cell_turn){
+            .seconds = (float)json_number_value(json_array_get(list, i)), .prefill = i < prefill
+        };
+    return true;
+}
+
 /* Combines one answer with the cell, which already contains `done` answers. False without memory. */
 static bool cell_add(struct measured_cell *c, const json_t *answer, int done)
 {
@@ -73,7 +89,7 @@ static bool cell_add(struct measured_cell *c, const json_t *answer, int done)
         snprintf(c->work_hash, sizeof(c->work_hash), "%s", work);
         snprintf(c->output_hash, sizeof(c->output_hash), "%s", json_get_str(answer, "output_hash", ""));
     }
-    return cell_add_itl(c, json_object_get(answer, "itl_s"));
+    return cell_add_turns(c, answer) && cell_add_itl(c, json_object_get(answer, "itl_s"));
 }
 
 static double quotient(double a, double b)
@@ -94,7 +110,7 @@ static double sensor_mean(const struct sample *s, int n, int metric)
 }
 
 /* Computes the metrics that follow from the worker's fields and latencies. */
-static void cell_derive(struct measured_cell *c)
+void cell_derive(struct measured_cell *c)
 {
     c->value[METRIC_PREFILL_RATE] = quotient(c->field[FIELD_PROMPT_TOKENS], c->field[FIELD_PREFILL_S]);
     c->value[METRIC_DECODE_RATE] = quotient(c->field[FIELD_GEN_TOKENS], c->field[FIELD_DECODE_S]);
@@ -133,17 +149,19 @@ int cell_repeats(double seconds, double least_s)
     return (int)fmin(fmax(ceil(least_s / seconds), 1), CELL_REPEATS_MAX);
 }
 
-/* Runs the repeats and combines their answers. */
-static enum err_code run_repeats(struct measured_cell *c, const struct cell_ask *ask, struct moment begun,
-                                 struct err *why)
+enum err_code cell_run_repeats(struct measured_cell *c, const struct cell_ask *ask, struct err *why)
 {
     for (int i = 0; i < MIN(MAX(1, ask->repeats), CELL_REPEATS_MAX); i++) {
         json_t *answer = NULL;
-        enum err_code rc = arm_cell(ask->arm, ask->workload, ask->seed, &answer, ask->event, ask->ctx, why);
+        enum err_code rc = arm_cell_in_turns(ask->arm, ask->workload, ask->seed, ask->turn, &answer,
+                                             ask->event, ask->ctx, why);
         if (rc) return rc;
         const bool ok = cell_add(c, answer, i);
-        c->n_spans = spans_read(c->spans, c->n_spans, COUNT_OF(c->spans), answer, begun);
+        c->switch_s += json_get_num(answer, "skipped_s", 0);
+        c->switch_tokens += json_get_num(answer, "skipped_tokens", 0);
+        c->n_spans = spans_read(c->spans, c->n_spans, COUNT_OF(c->spans), answer, c->begun);
         json_object_del(answer, "itl_s");
+        json_object_del(answer, "turn_s");
         json_decref(c->answer);
         c->answer = answer;
         if (!ok) return err_set(why, ERR_NOMEM, "no memory for the latencies of a cell");
@@ -153,7 +171,7 @@ static enum err_code run_repeats(struct measured_cell *c, const struct cell_ask 
 
 void cell_init(struct measured_cell *c)
 {
-    *c = (struct measured_cell){ .n_spans = 1 };
+    *c = (struct measured_cell){ .n_spans = 1, .others_running = NAN, .turn_log_ratio = NAN };
     for (int f = 0; f < FIELD_COUNT; f++) c->field[f] = NAN;
     for (int m = 0; m < METRIC_COUNT; m++) c->value[m] = NAN;
 }
@@ -161,6 +179,7 @@ void cell_init(struct measured_cell *c)
 void cell_done(struct measured_cell *c)
 {
     free(c->itl);
+    free(c->turn);
     json_decref(c->answer);
     *c = (struct measured_cell){ 0 };
 }
@@ -188,7 +207,7 @@ enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, str
     cell_init(c);
     arm_watch(ask->arm, ask->sampler);
     cell_clock_start(c);
-    const enum err_code rc = run_repeats(c, ask, c->begun, why);
+    const enum err_code rc = cell_run_repeats(c, ask, why);
     cell_clock_stop(c, ask->sampler, window, n);
     if (ask->sampler) sampler_select_gpu(ask->sampler, NULL);
     cell_derive(c);
@@ -237,7 +256,7 @@ static void spans_place(struct span_row *spans, const struct cell_row *row, cons
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measured_cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why)
 {
-    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 4];
+    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 6];
     int n = 0;
     for (int i = 0; i < METRIC_COUNT; i++)
         if (!isnan(c->value[i]))
@@ -253,6 +272,8 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measu
         m[n++] = (struct measurement){ CELL_USUAL_RATE, "tokens/s", c->usual_rate };
         m[n++] = (struct measurement){ CELL_USUAL_SD, "ratio", c->usual_sd };
     }
+    if (!isnan(c->others_running)) m[n++] = (struct measurement){ CELL_OTHERS, "tasks", c->others_running };
+    if (!isnan(c->turn_log_ratio)) m[n++] = (struct measurement){ CELL_TURN_RATIO, "", c->turn_log_ratio };
     row->discarded = c->discarded;
     row->started_ms = c->started_ms;
     row->seconds = c->seconds;

@@ -138,7 +138,8 @@ enum err_code run_begin(struct run *r, struct db *db, const struct run_spec *s, 
     if (!rc) rc = s->resume_id ? db_run_reopen(db, s->resume_id, why) : row_insert(r, s, why);
     if (rc) return rc;
     if (s->resume_id) r->row.id = s->resume_id;
-    rc = db_run_lock(s->holder ? s->holder : db, r->row.id, why);
+    if (s->labels && !s->resume_id) rc = db_labels_put(db, r->row.id, s->labels, why);
+    if (!rc) rc = db_run_lock(s->holder ? s->holder : db, r->row.id, why);
     if (!rc && !s->resume_id) rc = capsule_update(r, why); /* a resumed run keeps the one of its beginning */
     if (!rc && r->has_canary) rc = run_canary(r, CANARY_START, why);
     return rc;
@@ -206,6 +207,17 @@ enum err_code run_warm_up(struct run *r, const struct run_cell *what, struct mea
     return cell_take(c, &ask, r->window, &r->samples, why);
 }
 
+/* What follows a measured cell: was the machine disturbed, how fast is it now, and its rows. */
+static enum err_code cell_finish(struct run *r, const struct run_cell *what, struct measured_cell *c,
+                                 struct err *why)
+{
+    if (!c->failure.code && what->contamination != CONTAMINATION_IGNORED) cell_judge(r, what, c);
+    c->discarded = *c->disturbed && what->contamination == CONTAMINATION_DISCARDS;
+    if (what->sample_conditions) run_conditions_sample(r, arm_pid(what->arm));
+    c->beside = run_conditions(r);
+    return run_store(r, &what->place, c, why);
+}
+
 enum err_code run_cell(struct run *r, const struct run_cell *what, struct measured_cell *c, struct err *why)
 {
     enum err_code rc = run_warm_up(r, what, c, &c->failure);
@@ -214,11 +226,31 @@ enum err_code run_cell(struct run *r, const struct run_cell *what, struct measur
         *why = c->failure;
         return rc;
     }
-    if (!rc && what->contamination != CONTAMINATION_IGNORED) cell_judge(r, what, c);
-    c->discarded = *c->disturbed && what->contamination == CONTAMINATION_DISCARDS;
-    if (what->sample_conditions) run_conditions_sample(r, arm_pid(what->arm));
-    c->beside = run_conditions(r);
-    return run_store(r, &what->place, c, why);
+    return cell_finish(r, what, c, why);
+}
+
+enum err_code run_cells_in_turns(struct run *r, const struct run_cell *what, int n,
+                                 const struct run_turns *turns, struct measured_cell *c, struct err *why)
+{
+    struct cell_ask ask[CELLS_IN_TURNS];
+    if (n < 1 || n > CELLS_IN_TURNS)
+        return err_set(why, ERR_USAGE, "%d cells in turns: expected 1 to %d", n, CELLS_IN_TURNS);
+    for (int i = 0; i < n; i++) ask[i] = ask_of(r, &what[i]);
+    cells_take_in_turns(c, ask, n, turns->length, r->window, &r->samples);
+    bool failed = false, cancelled = false;
+    for (int i = 0; i < n; i++) {
+        failed = failed || (c[i].failure.code && c[i].failure.code != ERR_CANCELLED);
+        cancelled = cancelled || c[i].failure.code == ERR_CANCELLED;
+    }
+    if (cancelled && !failed) return err_set(why, ERR_CANCELLED, "cancelled");
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < n && !rc; i++)
+        if (c[i].failure.code != ERR_CANCELLED) {
+            if (i != turns->reference)
+                c[i].turn_log_ratio = turns_log_speedup(&c[turns->reference], &c[i], turns->prefill);
+            rc = cell_finish(r, &what[i], &c[i], why);
+        }
+    return rc;
 }
 
 void run_measure_begin(struct run *r, struct measured_cell *c, int pid)

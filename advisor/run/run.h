@@ -49,11 +49,15 @@ struct arm_spec {
     int sequences;       /* that run side by side; 0 means 1 */
     bool train;          /* no model is loaded: cells train a new one */
     const char *program; /* NULL: /proc/self/exe */
+    /* A worker that sends nothing and uses no CPU time for this long is killed, unless the same request
+     * was silent for long before; 0: 60 s. */
+    double silence_s;
     const struct log *log;
 };
 
 /* Starts the process and loads the config. *out owned: arm_close. Errors: as model_open says in the worker;
- * ERR_FIT when the worker was killed for memory; ERR_INTERNAL when it died otherwise (signal named). */
+ * ERR_FIT when the worker was killed for memory; ERR_INTERNAL when it died otherwise (signal named), or when
+ * it hung or was stopped, and so was killed. The same holds for all requests. */
 enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,
                        struct err *why);
 void arm_close(struct arm *a); /* asks, waits 2 s, then kills; NULL is fine */
@@ -76,6 +80,16 @@ double arm_energy(const struct arm *a, const struct sample *samples, int n, int 
  * ERR_CANCELLED. */
 enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
                        arm_event_fn *event, void *ctx, struct err *why);
+
+/* How arms use the machine alternately: a turn lasts so many decode steps, or forward passes of the prompt.
+ * {0}: no turns. */
+struct turn_length {
+    int steps, passes;
+};
+/* The same in turns: the worker sends the event "turn" before each turn and waits until the callback returns.
+ */
+enum err_code arm_cell_in_turns(struct arm *a, const char *workload, uint64_t seed, struct turn_length turn,
+                                json_t **answer, arm_event_fn *event, void *ctx, struct err *why);
 
 /* With turn_s the worker sends the event "turn" before the first step and after every turn_s of work, and
  * waits until the callback returns. */
@@ -191,11 +205,22 @@ struct measured_cell {
     struct conditions beside; /* of the machine during the cell; zeros: not sampled */
     double usual_rate;        /* tokens/s expected under usual conditions; 0: not computed */
     double usual_sd;          /* standard deviation of its logarithm */
+    double others_running;    /* mean number of other runnable tasks in its turns; NAN: unknown, no turns */
+    /* Owned: [n_turns] seconds of each turn; turn i of every cell is the same work. NULL: no turns. */
+    struct cell_turn {
+        float seconds;
+        bool prefill;
+    } * turn;
+    int n_turns;
+    double turn_log_ratio; /* of the compared metric, this arm over A (turns_log_speedup); NAN: unknown */
+    double switch_s, switch_tokens; /* decode time and tokens left out after a change of turns; 0: none */
 };
 #define CELL_MEMORY_RATIO "memory_ratio" /* its measurements in the database */
 #define CELL_CORE_RATIO   "core_ratio"
 #define CELL_USUAL_RATE   "usual_rate"
 #define CELL_USUAL_SD     "usual_sd"
+#define CELL_OTHERS       "others_running"
+#define CELL_TURN_RATIO   "turn_log_ratio"
 
 struct cell_ask {
     struct arm *arm;
@@ -205,11 +230,32 @@ struct cell_ask {
     struct sampler_thread *sampler; /* NULL: no sensors */
     arm_event_fn *event;
     void *ctx;
+    struct turn_length turn; /* of cells_take_in_turns, which sets it */
 };
 /* Runs the workload and samples the sensors. *c is filled as far as it came, also on failure; cell_done.
  * window: [WINDOW_SAMPLES], the samples of the cell; *n of them. Errors: those of arm_cell. */
 enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, struct sample *window, int *n,
                         struct err *why);
+
+/* One cell of each of `n` arms (at most CELLS_IN_TURNS) at the same time, in turns: cell 0, 1, ... n-1, then
+ * n-1, ... 0, starting at another cell each round. A disturbance of the machine that lasts longer than a turn
+ * then meets every cell. The figures contain only the time of the cell's own turns; sensors describe the time
+ * of all together, and energy stays unknown. Fills c[i].failure; when one fails, the others are cancelled
+ * (ERR_CANCELLED). cell_done for each. */
+enum { CELLS_IN_TURNS = 8 };
+void cells_take_in_turns(struct measured_cell *c, const struct cell_ask *ask, int n, struct turn_length turn,
+                         struct sample *window, int *samples);
+/* How much faster the turns of cell b were than the same turns of cell a: the median of the log ratios of
+ * their times, of prefill or of decode turns. Other programs delay single turns by up to several times their
+ * length, which the median of pairs that ran one after the other hardly shows. NAN: fewer than three. */
+double turns_log_speedup(const struct measured_cell *a, const struct measured_cell *b, bool prefill);
+/* The length of turns of about `turn_s` for a config that needs prefill_s and decode_s (NAN or 0: no such
+ * phase) for the whole workload, in batches of `batch` rows. */
+struct turn_length turn_length_for(const struct workload *w, int batch, double prefill_s, double decode_s,
+                                   double turn_s);
+/* The number of tasks on this machine that run or wait for a processor, without the calling thread. NAN:
+ * unknown. */
+double others_running(void);
 
 /* How many repeats make a cell last `least_s` when one run of the workload lasts `seconds`. */
 int cell_repeats(double seconds, double least_s);
@@ -339,6 +385,12 @@ void request_totals_tell(const struct request_totals *t, const struct family_sin
 const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
                                  double control_frequency, char *buf, size_t size);
 
+/* Waits until nothing has disturbed the machine for a second (the same rules), at most `most_s`. `waiting` is
+ * called every quarter of a second while something does, with what it is; returning false ends the wait.
+ * True: the machine is quiet. */
+typedef bool run_wait_fn(void *ctx, const char *reason, double waited_s);
+bool run_wait_quiet(struct sampler_thread *sampler, double most_s, run_wait_fn *waiting, void *ctx);
+
 /* ---------------------------------------------------------------- tally */
 
 /* Totals over the repetitions of one config on one workload, as `bench`, `watch` and `govern` make them. */
@@ -394,6 +446,7 @@ struct run_spec {
     const struct machine_ceilings *ceilings; /* likewise; NULL unknown: no conditions and no residuals */
     struct sampler_thread *sampler;          /* likewise; NULL: no sensors */
     const char *root, *program;              /* likewise; as in struct capsule_of; root NULL: "" */
+    const struct run_labels *labels;         /* of the new run; NULL: none. Borrowed by run_begin */
     struct db *holder; /* whose handle holds the run (db_run_lock); NULL: the one that stores it */
     const struct capsule_arm *arm; /* [arms], at least one */
     int arms;
@@ -431,7 +484,7 @@ struct run_place {
 enum run_contamination {
     CONTAMINATION_IGNORED,  /* warm-up: nothing depends on it */
     CONTAMINATION_NOTED,    /* c->disturbed says why, and the cell counts */
-    CONTAMINATION_DISCARDS, /* and the cell does not count */
+    CONTAMINATION_DISCARDS, /* and the cell is marked: whether it counts depends on what is estimated */
 };
 struct run_cell {
     struct arm *arm;
@@ -448,6 +501,17 @@ struct run_cell {
 /* Measures and stores. A cell whose arm fails is stored with the reason, and the call succeeds:
  * c->failure.code says so. cell_done in any case. Errors: ERR_CANCELLED, with nothing stored; as db_*. */
 enum err_code run_cell(struct run *r, const struct run_cell *what, struct measured_cell *c, struct err *why);
+/* The same for one cell of each of `n` arms at the same time, in turns (cells_take_in_turns), each compared
+ * with cell `reference` by the turns of prefill or decode (turn_log_ratio). The cells are stored in the order
+ * of `what`, also when an arm failed, but not those that were cancelled for that reason (c[i].failure.code).
+ */
+struct run_turns {
+    struct turn_length length;
+    int reference;
+    bool prefill;
+};
+enum err_code run_cells_in_turns(struct run *r, const struct run_cell *what, int n,
+                                 const struct run_turns *turns, struct measured_cell *c, struct err *why);
 /* Measures and stores nothing: caches fill, pages are mapped, and c->seconds says how long the work takes.
  * Errors: as arm_cell. */
 enum err_code run_warm_up(struct run *r, const struct run_cell *what, struct measured_cell *c,

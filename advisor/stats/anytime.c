@@ -22,8 +22,9 @@ double stats_t_evalue(const double *x, int n, double g)
 {
     if (!(g > 0)) return NAN;
     if (n < 2) return n == 1 && isnan(x[0]) ? NAN : 1;
-    /* With t = sqrt(n) mean / sd, 1 + t^2/(n-1) is `total`/within, and 1 + t^2/((n-1)(1+ng)) is
-     * `shrunk`/within: written without within, equal values need no case of their own. */
+    /* With t = sqrt(n) mean / sd: 1 + t^2/(n-1) = total/within, and 1 + t^2/((n-1)(1+ng)) = shrunk/within.
+     * The formula needs only the ratio total/shrunk, so it also works when all values are equal (within = 0).
+     */
     const double mean = stats_mean(x, n), sd = stats_sd(x, n);
     const double within = sd * sd * (n - 1), between = n * mean * mean;
     const double total = within + between, shrunk = within + between / (1 + n * g);
@@ -35,12 +36,12 @@ double stats_anytime_factor(int n, double g, double alpha)
 {
     if (!(g > 0) || !(alpha > 0 && alpha < 1)) return NAN;
     if (n < 2) return INFINITY;
-    /* e < 1/alpha solved for r = t^2/(n-1): (1 + r) < k (1 + r/(1+ng)). */
+    /* The inequality e < 1/alpha, solved for r = t^2/(n-1): (1 + r) < k (1 + r/(1+ng)). */
     const double k = exp((log1p(n * g) - 2 * log(alpha)) / n), room = 1 - k / (1 + n * g);
     return room > 0 ? sqrt((n - 1) * (k - 1) / room) : INFINITY;
 }
 
-/* ---------------------------------------------------------------- the coin's evidence */
+/* ---------------------------------------------------------------- evidence from the random order */
 
 /* The likelihood of n values with this sum and sum of squares under Student's t model (g = 1) is q^(-n/2), up
  * to a factor that does not depend on them. Source: docs/statistics.md, "Evidence". */
@@ -49,7 +50,8 @@ static double model_q(double squares, double sum, int n)
     return (1 + n) * squares - sum * sum;
 }
 
-/* r^(k/2) for r >= 0 by repeated squaring: pow would take most of the time of an interval. */
+/* r^(k/2) for r >= 0 by repeated squaring. With pow(), most of the time of an interval would be spent here.
+ */
 static double half_power(double r, int k)
 {
     double power = k & 1 ? sqrt(r) : 1;
@@ -58,9 +60,9 @@ static double half_power(double r, int k)
     return power;
 }
 
-/* The state of the bet after some blocks. */
+/* The state of the bet after some blocks. Half of the stake is bet on sizes, half on signs (stats.h). */
 struct coin {
-    double sizes, signs; /* factor by which each half of the stake has grown */
+    double sizes, signs; /* the factor by which each half of the stake has grown */
     double sum, squares;
     int n, plus, minus;
 };
@@ -74,16 +76,18 @@ static void coin_bet(struct coin *c, double d)
     const double q = model_q(c->squares, c->sum + d, c->n), mirrored = model_q(c->squares, c->sum - d, c->n);
     c->sum += d;
     if (mirrored > 0)
-        c->sizes *= 2 / (1 + half_power(q / mirrored, c->n)); /* else every value is 0: no bet */
+        c->sizes *= 2 /
+                    (1 + half_power(q / mirrored, c->n)); /* otherwise all values are 0 and nothing is bet */
     c->plus += d > 0;
     c->minus += d < 0;
-    /* stats_sign_evalue of these counts, over that of one block less */
+    /* stats_sign_evalue with this block divided by that without it */
     if (d != 0) c->signs *= 2.0 * (d > 0 ? c->plus : c->minus) / (c->plus + c->minus + 1);
 }
 
 static double coin_value(const struct coin *c)
 {
-    return 0.5 * (c->sizes + c->signs) + 0 * c->sum; /* a NAN among the values stays visible */
+    return 0.5 * (c->sizes + c->signs) +
+           0 * c->sum; /* adding 0 * sum makes the result NAN if a value is NAN */
 }
 
 static struct coin coin_bets(const double *x, int n, double null)
@@ -93,7 +97,7 @@ static struct coin coin_bets(const double *x, int n, double null)
     return c;
 }
 
-/* stats_coin_evalue of x - null. */
+/* stats_coin_evalue of the values minus `null`, the effect that is tested. */
 static double coin_evalue(const double *x, int n, double null)
 {
     const struct coin c = coin_bets(x, n, null);
@@ -116,7 +120,7 @@ double stats_anytime_p(const double *x, int n)
     return isnan(c.sum) ? NAN : 1 / most;
 }
 
-/* The largest evidence that n blocks can give: all are equal. */
+/* The largest evidence that n blocks can give, which is that of equal values. */
 static double coin_most(int n)
 {
     struct coin c = COIN_START;
@@ -132,10 +136,10 @@ int stats_anytime_fewest(double alpha)
     return n;
 }
 
-/* Root search between an effect that is not refuted (`inside`) and one that is (`outside`): where the
- * evidence reaches `level`, to a millionth of the distance from `origin`. Secant steps on the logarithm, and
- * a halving step after each one that gained little: evidence jumps where an effect passes one of the values.
- */
+/* Finds the effect at which the evidence reaches `level`, between an effect that is not refuted (`inside`)
+ * and one that is (`outside`), to a millionth of the distance from `origin`. The search takes secant steps on
+ * the logarithm of the evidence. After a step that narrowed the range by less than half it bisects, because
+ * the evidence jumps where the effect passes one of the values. */
 static double coin_crossing(const double *x, int n, double inside, double outside, double origin,
                             double level)
 {
@@ -144,7 +148,7 @@ static double coin_crossing(const double *x, int n, double inside, double outsid
     for (int i = 0; i < 60 && fabs(outside - inside) > 1e-6 * fabs(outside - origin); i++) {
         const double width = fabs(outside - inside);
         double share = halve || isinf(low) || isinf(high) ? 0.5 : low / (low - high);
-        share = fmin(fmax(share, 0.02), 0.98); /* a step on each side of a good guess closes the bracket */
+        share = fmin(fmax(share, 0.02), 0.98); /* at least 2 % from each end, so that both ends move */
         const double at = inside + share * (outside - inside), v = log(coin_evalue(x, n, at) / level);
         if (v < 0) {
             inside = at;
@@ -158,9 +162,10 @@ static double coin_crossing(const double *x, int n, double inside, double outsid
     return outside;
 }
 
-/* The farthest effect on one side that is not refuted. Evidence mostly rises outwards but may dip where an
- * outlier changes its sign, so the search does not end at the first refuted effect: it ends when signs alone
- * refute (farther out they only agree more) or when it has passed every value. */
+/* Finds the effect farthest from `within` on one side that is not refuted. The evidence mostly rises with the
+ * distance, but it may fall again where the difference from an outlier changes its sign. So the search goes
+ * on after the first refuted effect. It ends when the signs alone refute the effect, because farther away
+ * even more signs agree, or when it has passed all values. */
 static double coin_bound(const double *x, int n, double within, double step, double level)
 {
     enum { STEPS = 400 };
@@ -190,14 +195,15 @@ struct interval stats_anytime_interval(const double *x, int n, double confidence
     if (isnan(sd) || !(confidence > 0 && confidence < 1) || coin_most(n) < level) return out;
     if (sd == 0) return (struct interval){ out.estimate, out.estimate, out.estimate };
     double within = out.estimate, least = coin_evalue(x, n, within);
-    for (int i = 0; i < n && least >= level; i++) { /* rare: an outlier pulls the mean away from the rest */
+    for (int i = 0; i < n && least >= level;
+         i++) { /* rare: an outlier moved the mean away from the other values, so start at one of these */
         const double e = coin_evalue(x, n, x[i]);
         if (e < least) within = x[i];
         least = fmin(least, e);
     }
     if (least >= level) return out;
-    /* Half the width of Student's t interval: nearly always inside ours; where it is not, the first step is
-     * already the bound. */
+    /* The first step is a quarter of the expected width of the interval, so it is nearly always inside it.
+     * If it is outside, coin_bound searches between `within` and this step. */
     const double step = 0.5 * stats_anytime_factor(n, 1, 1 - confidence) * sd / sqrt(n);
     const double below = coin_bound(x, n, within, -step, level),
                  above = coin_bound(x, n, within, step, level);
@@ -208,7 +214,7 @@ struct interval stats_anytime_interval(const double *x, int n, double confidence
 
 /* ---------------------------------------------------------------- planning */
 
-/* Whether n blocks show this effect with that power. Student's factor agrees with the width of
+/* Whether n blocks find an effect of this size with that power. stats_anytime_factor agrees with the width of
  * stats_anytime_interval within 2 %, except at the smallest possible number of blocks, where the interval
  * is 1.3 times as wide (both simulated with normal noise). */
 static bool effect_shows(double sd, double effect, int n, double alpha, double power)
@@ -223,7 +229,8 @@ int stats_anytime_blocks_for(double sd, double effect, double confidence, double
         return BEYOND_REASON;
     const double alpha = 1 - confidence;
     int low = stats_anytime_fewest(alpha), high = low;
-    while (!effect_shows(sd, effect, high, alpha, power)) { /* the half width falls with n */
+    while (
+        !effect_shows(sd, effect, high, alpha, power)) { /* terminates, because the half width falls with n */
         if (high >= BEYOND_REASON) return BEYOND_REASON;
         low = high;
         high *= 2;
@@ -248,7 +255,7 @@ void stats_holm(const double *p, int k, double *adjusted)
     for (int i = 0; i < k; i++) own[i] = p[i];
     for (int i = 0; i < k; i++) {
         adjusted[i] = own[i]; /* NAN stays NAN */
-        /* The largest of (k - rank) p over the members not above this one. */
+        /* Holm: the largest of (k - rank) p over all members whose p is at most this one. */
         for (int j = 0; j < k; j++) {
             if (!(own[j] <= own[i])) continue;
             int before = 0;

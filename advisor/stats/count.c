@@ -9,8 +9,8 @@ int stats_samples_for_quantile(double p, double confidence, int slow)
 {
     enum { BEYOND_REASON = 1000000000 };
     if (!(p > 0 && p < 1) || !(confidence > 0 && confidence < 1) || slow < 0) return BEYOND_REASON;
-    /* The cdf falls with n, so bisection finds the smallest n. The factor compensates that 1 - 0.99 is not
-     * exactly 0.01 in binary: a bound that is met exactly must not be missed by a rounding error. */
+    /* The cdf falls with n, so bisection finds the smallest n. In binary, 1 - 0.99 is not exactly 0.01; the
+     * factor prevents that a bound which is met exactly is missed because of that. */
     const double risk = (1 - confidence) * (1 + 1e-12);
     int64_t low = slow, high = (int64_t)slow + 1;
     while (!(stats_binomial_cdf(slow, high, 1 - p) <= risk)) {

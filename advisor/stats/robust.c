@@ -1,5 +1,5 @@
-/* advisor/stats/robust.c - companions of the verdict that assume less about the noise: ranks and sign flips.
- * When they disagree with it, a few blocks carry the result. */
+/* advisor/stats/robust.c - estimates reported beside the verdict that assume less about the noise: ranks and
+ * sign flips. If they disagree with the verdict, it depends on a few blocks. */
 #include "advisor/stats/stats.h"
 
 #include <math.h>
@@ -39,9 +39,8 @@ static int signed_rank_cut(int n, double tail)
         const double sd = sqrt(n * (n + 1.0) * (2.0 * n + 1) / 24);
         return (int)floor(0.5 * sums + 0.5 + stats_normal_quantile(tail) * sd);
     }
-    double chance[SUMS] = {
-        1
-    }; /* of each sum: a fair coin decides for every rank whether it is in the sum */
+    /* Probability of each rank sum, if every rank is included with probability one half. */
+    double chance[SUMS] = { 1 };
     for (int rank = 1, most = 0; rank <= n; rank++) {
         most += rank;
         for (int s = most; s >= 0; s--) chance[s] = 0.5 * (chance[s] + (s >= rank ? chance[s - rank] : 0));
@@ -77,7 +76,7 @@ struct interval stats_hodges_lehmann(const double *x, int n, double confidence)
 
 enum { EXACT_SIGNS = 20, DRAWS = 9999 };
 
-/* Every signed sum of x[0..n), ascending; 2^n of them. */
+/* Writes all 2^n sums of x[0..n) with every combination of signs to out, ascending. Returns 2^n. */
 static int signed_sums(const double *x, int n, double *out)
 {
     out[0] = 0;
@@ -93,7 +92,7 @@ static int signed_sums(const double *x, int n, double *out)
     return count;
 }
 
-/* The sums of two halves meet in the middle: 2 x 1024 sums instead of a million. */
+/* Enumerates the sums of each half of the values and combines them: 2 x 1024 sums instead of a million. */
 static double sign_flips_exact(const double *x, int n, double least)
 {
     double left[1 << (EXACT_SIGNS / 2)], right[1 << (EXACT_SIGNS / 2)];
@@ -104,7 +103,8 @@ static double sign_flips_exact(const double *x, int n, double least)
         while (j > 0 && left[i] + right[j - 1] >= least) j--;
         beyond += rights - j;
     }
-    return 2 * (double)beyond / ((double)lefts * rights); /* the mirror image of each is as far */
+    return 2 * (double)beyond /
+           ((double)lefts * rights); /* times two: flipping all signs gives a sum of the same size */
 }
 
 static double sign_flips_drawn(const double *x, int n, double least, uint64_t seed)
@@ -130,7 +130,7 @@ double stats_permutation_p(const double *x, int n, uint64_t seed)
         sum += x[i];
         size += fabs(x[i]);
     }
-    /* The same sum in another order differs in its last digits; it must count as reached. */
+    /* Adding the same values in another order changes the last digits, so allow for rounding. */
     const double least = fabs(sum) - 1e-12 * size;
     if (least <= 0) return 1;
     return n <= EXACT_SIGNS ? sign_flips_exact(x, n, least) : sign_flips_drawn(x, n, least, seed);

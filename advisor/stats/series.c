@@ -21,7 +21,8 @@ int stats_mser(const double *x, int n)
     for (int i = 0; i < n; i++)
         if (isnan(x[i])) return -1;
     if (n < 4) return 0;
-    /* Backwards, so that each mean and sum of squares follows from the one before (Welford 1962). */
+    /* From the end, so that each mean and sum of squares can be updated from the previous one (Welford 1962).
+     */
     double mean = 0, squares = 0, least = INFINITY;
     int best = 0;
     for (int d = n - 1; d >= 0; d--) {
@@ -31,7 +32,7 @@ int stats_mser(const double *x, int n)
         squares += off * (x[d] - mean);
         const double score = squares / ((double)kept * kept);
         if (d > n / 2 || score > least)
-            continue; /* among equal scores the smallest d wins: it comes last here */
+            continue; /* `>`: of equal scores, the smallest d is kept, because it comes last */
         least = score;
         best = d;
     }

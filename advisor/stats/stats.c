@@ -19,7 +19,7 @@ double stats_sd(const double *x, int n)
 {
     if (n < 2) return NAN;
     const double mean = stats_mean(x, n);
-    double sum = 0; /* two passes: the textbook one-pass form cancels when the mean is large */
+    double sum = 0; /* two passes, because sum(x^2) - n*mean^2 loses all digits when the mean is large */
     for (int i = 0; i < n; i++) sum += (x[i] - mean) * (x[i] - mean);
     return sqrt(sum / (n - 1));
 }
@@ -50,14 +50,14 @@ double stats_normal_quantile(double p)
                          (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))));
     for (int i = 0; i < 2; i++) { /* Halley: cubic convergence, 4.5e-4 -> below 1e-10 -> machine precision */
         const double density = exp(-0.5 * z * z) / sqrt(2 * M_PI);
-        if (!(density > 0)) break; /* far tail beyond what a double can refine */
+        if (!(density > 0)) break; /* so far in the tail that the density underflows */
         const double u = (stats_normal_cdf(z) - q) / density;
         z -= u / (1 + 0.5 * z * u);
     }
     return p < 0.5 ? z : -z;
 }
 
-/* Continued fraction of I_x(a,b), modified Lentz. Converges fast for x < (a+1)/(a+b+2). */
+/* Continued fraction of I_x(a,b) by the modified Lentz method. Converges fast for x < (a+1)/(a+b+2). */
 static double beta_fraction(double a, double b, double x)
 {
     const double tiny = 1e-300;
@@ -118,7 +118,8 @@ double stats_t_quantile(double p, double df)
     if (p == 0) return -INFINITY;
     if (p == 1) return INFINITY;
     if (p == 0.5) return 0;
-    if (p > 0.5) return -stats_t_quantile(1 - p, df); /* the lower tail keeps its digits */
+    if (p > 0.5)
+        return -stats_t_quantile(1 - p, df); /* small probabilities have more digits than those near 1 */
     /* Below the median the cdf is convex and the normal quantile lies right of t's, so Newton's steps all go
      * left and never overshoot. */
     int sign;

@@ -31,7 +31,7 @@ struct interval stats_t_interval(const double *x, int n, double confidence);
 /* ---------------------------------------------------------------- interim analyses (anytime.c) */
 
 /* An e-value measures evidence against "no difference". Under "no difference" the chance that it ever reaches
- * 1/alpha is at most alpha, whenever and however often one looks at it (Ville 1939; Shafer 2021). So 20
+ * 1/alpha is at most alpha, however many interim analyses are made (Ville 1939; Shafer 2021). So 20
  * corresponds to 5 %, and 1 / (the largest value so far) is a p value. */
 
 /* The evidence that decides a comparison. x: block effects, in the order in which the blocks ran.
@@ -41,7 +41,7 @@ struct interval stats_t_interval(const double *x, int n, double confidence);
  * correlation, periodic interference, heavy tails). Half of the stake is bet on sizes: before each block
  * Student's t model (g = 1) predicts which sign a difference of that size has, and its odds are the bet, a
  * conditional likelihood ratio and so a martingale. The other half is bet on signs alone
- * (stats_sign_evalue), which a few disturbed blocks cannot drown. 1 for n < 2. */
+ * (stats_sign_evalue), on which a few disturbed blocks have little influence. 1 for n < 2. */
 double stats_coin_evalue(const double *x, int n);
 /* 1 / the largest stats_coin_evalue after any of the n blocks, at most 1: a p value that is valid at every
  * interim analysis. */
@@ -74,10 +74,23 @@ double stats_anytime_factor(int n, double g, double alpha);
  * stays NAN and counts as a member without evidence. adjusted[k] may be p. */
 void stats_holm(const double *p, int k, double *adjusted);
 
+/* ---------------------------------------------------------------- covariates (adjust.c) */
+
+/* Block effects d[n] and what was different beside the two arms in the same blocks, c[n]: NAN unknown. */
+struct paired_series {
+    const double *d, *c;
+    int n;
+};
+/* out[x->n] = d - beta c, where the coefficient of each block comes from `control` (NULL: none) and earlier
+ * blocks of x. The signs of the results without a difference between the arms are fair coins, as those of d
+ * (adjust.c has the theorem), and their variance is smaller by the share that c explains. out = d where c is
+ * NAN, and as long as no coefficient is convincing. */
+void stats_adjust(const struct paired_series *x, const struct paired_series *control, double *out);
+
 /* ---------------------------------------------------------------- companions (robust.c) */
 
 /* Companions are reported beside the verdict and assume less about the noise. Each is valid for a single
- * analysis only. When they disagree with the verdict, a few blocks carry it. */
+ * analysis only. If they disagree with the verdict, it depends on a few blocks. */
 
 /* Median of the n(n+1)/2 averages of pairs (Walsh averages), with the interval of Wilcoxon's signed-rank
  * test: exact up to n = 60, normal beyond. Bounds NAN where n is too small for the confidence (under 6 at 95

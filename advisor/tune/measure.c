@@ -210,7 +210,8 @@ static enum err_code quality_compare(struct divergence *d, struct tuning *t, con
     struct config as_is;
     struct model *m = NULL;
     config_default(&as_is);
-    enum err_code rc = quality_text_read(t, why);
+    enum err_code rc = config_set(&as_is, "force", config_text(c, KNOB_FORCE), why);
+    if (!rc) rc = quality_text_read(t, why);
     if (!rc && !t->quality.original) rc = quality_model_open(&t->quality.original, t, &as_is, why);
     if (!rc) rc = quality_model_open(&m, t, c, why);
     if (!rc) {
@@ -408,6 +409,7 @@ enum err_code tune_run_begin(struct tuning *t, struct err *why)
                                   .ceilings = o->ceilings,
                                   .sampler = o->sampler,
                                   .program = o->program,
+                                  .labels = o->labels,
                                   .arm = &arm,
                                   .arms = 1 };
     if (o->resume_id) rc = run_check_resumed(t, spec_json, sha256, why);

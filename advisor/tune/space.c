@@ -8,8 +8,8 @@
 
 #include "engine/quant/quant.h"
 
-/* Not searched: keys that only abbreviate others, decisions of the user (device, context), restrictions
- * (isa), and test aids (handicap). */
+/* Not searched: keys that only abbreviate others, decisions of the user (device, context, force),
+ * restrictions (isa), and test aids (handicap). */
 static bool is_searched(enum knob_id k)
 {
     switch (k) {
@@ -23,6 +23,7 @@ static bool is_searched(enum knob_id k)
     case KNOB_DEVICE:
     case KNOB_CTX:
     case KNOB_CTV: /* together with ctk, as "kv" */
+    case KNOB_FORCE:
     case KNOB_HANDICAP: return false;
     default: return true;
     }

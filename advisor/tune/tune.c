@@ -118,6 +118,7 @@ static enum err_code search_prepare(struct tuning *t, struct err *why)
     if (rc) return rc;
     t->task.space.base = *o->current;
     t->out->random_weights = t->task.shape.random_weights;
+    t->out->answers_unverified = t->task.shape.unknown > 0;
     snprintf(t->out->left_out, sizeof t->out->left_out, "%s", t->task.space.left_out);
     snprintf(t->out->doubles, sizeof t->out->doubles, "%s", t->task.space.doubles);
     for (int d = 0; d < t->task.space.dims; d++)
@@ -290,7 +291,8 @@ static enum err_code confirm_run_experiment(struct tuning *t, const struct exper
                                           .sampler = t->task.o->sampler,
                                           .machine = t->task.o->machine,
                                           .program = t->task.o->program,
-                                          .log = t->task.o->log };
+                                          .log = t->task.o->log,
+                                          .labels = t->task.o->labels };
     int64_t version = 0;
     bool asked = false;
     enum err_code rc = experiment_start(&x, spec, &deps, why);

@@ -94,9 +94,10 @@ struct tune_options {
     bool search_only;  /* skip the confirmation: the result is the race's best candidate */
     const struct machine *machine;
     const struct machine_ceilings *ceilings;
-    const char *db_path;            /* NULL: default */
-    struct sampler_thread *sampler; /* borrowed; NULL: no sensors */
-    const char *program;            /* worker binary, NULL: this program */
+    const char *db_path;             /* NULL: default */
+    const struct run_labels *labels; /* of the runs that it makes; NULL: none */
+    struct sampler_thread *sampler;  /* borrowed; NULL: no sensors */
+    const char *program;             /* worker binary, NULL: this program */
     const struct log *log;
     /* Called with the current activity and the share of the budget used; false stops. May be NULL. */
     bool (*progress)(void *ctx, const char *doing, double share);
@@ -143,7 +144,7 @@ struct tune_result {
     double seconds, search_s; /* spent, over all resumptions */
     bool wins;                /* the winner is proven better and should be kept */
     bool stopped;             /* can be resumed with resume_id = run_id */
-    bool random_weights;
+    bool random_weights, answers_unverified;
     char because[512];
 };
 /* Search. A candidate that fails is a result. *out: tune_result_free, also after an error. Errors: ERR_USAGE

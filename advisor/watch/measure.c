@@ -65,6 +65,7 @@ static enum err_code measurement_begin(struct work *k, struct err *why)
                                    .sampler = k->w->sampler,
                                    .root = k->w->setup.o.root,
                                    .program = k->w->setup.o.program,
+                                   .labels = k->w->setup.o.labels,
                                    .holder = k->holder, /* the watch's own handle holds the watch */
                                    .arm = &arm,
                                    .arms = 1 };

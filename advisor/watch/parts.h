@@ -3,10 +3,14 @@
 #ifndef QDYNO_ADVISOR_WATCH_PARTS_H
 #define QDYNO_ADVISOR_WATCH_PARTS_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "advisor/advise/advise.h"
 #include "advisor/run/run.h"
 #include "advisor/watch/watch.h"
 #include "db/db.h"
+#include "telemetry/http/http.h"
 
 enum { TICK_MS = 1000, MEASURE_TICK_MS = 100 }; /* the sampler's interval: between rounds, and during them */
 enum { SUBJECT = 160 };
@@ -20,12 +24,15 @@ struct watch_own_item {
     const struct metric *metric;
 };
 
+enum { WEBHOOK_NAME = HTTP_SHOWN_MAX + 32 };
+
 /* What was asked. Constant after watch_open. */
 struct watch_setup {
     struct watch_options o; /* its strings point into `kept` */
     char *kept[8];
     int n_kept;
     struct http_auth auth;
+    char webhook_name[WEBHOOK_NAME]; /* of o.webhook; "" none */
     struct machine machine;
     struct config reference; /* o.reference, parsed */
     struct log log;
@@ -37,7 +44,7 @@ struct watch_schedule {
     int64_t due_ns, next_round_ns; /* by the schedule; after postponing */
     int postponed_in_row;
     bool measuring, stopped;
-    double success_s; /* Unix time of the last successful measurement; at first, of the first watch here */
+    int64_t success_ns; /* the last successful measurement, on clock_ns; at first, of the first watch here */
 };
 
 /* The failure that was reported last. Written by watch.c. */
@@ -46,14 +53,18 @@ struct watch_trouble {
     int64_t again_ns; /* not repeated before */
 };
 
-/* State of the receivers of notices. Private to notify.c; watch.c sets alertmanager_ns to 0 to send at once.
- */
+/* State of the receivers of notices, and the thread that sends during a round. Private to notify.c; watch.c
+ * sets alertmanager_ns to 0 to send at once. */
 struct watch_receivers {
     bool webhook_down, alertmanager_down;
-    int64_t alertmanager_ns; /* next repetition; 0: at once */
+    _Atomic int64_t alertmanager_ns; /* next repetition; 0: at once */
+    pthread_t thread;
+    bool sending;     /* the thread runs */
+    atomic_bool stop; /* it shall end */
 };
 
 struct watch {
+    pthread_mutex_t reporting; /* one event at a time; recursive, because reporting a failure is an event */
     struct watch_setup setup;
     struct watch_host host;
     struct watch_own_item item[WATCH_ITEMS]; /* round.c follows the config of item 0 */
@@ -72,7 +83,8 @@ struct watch {
 
 /* ---------------------------------------------------------------- watch.c */
 
-/* Send an event to the host. about: its reference is taken; NULL: an empty object. */
+/* Send an event to the host; also from the thread that sends notices. about: its reference is taken; NULL: an
+ * empty object. */
 void watch_report(struct watch *w, enum watch_kind kind, enum alert_grade grade, json_t *about,
                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 /* Report a failure that the watch survives. */
@@ -150,8 +162,17 @@ json_t *notice_document(const struct machine *m, const struct alert_row *row, co
 /* The body of Alertmanager's POST /api/v2/alerts: alerts that fire or ended recently. Firing ones expire a
  * while after now_ms unless they are repeated. New reference. */
 json_t *alertmanager_document(const struct machine *m, const struct alert_row *rows, int n, int64_t now_ms);
-/* Send what is due. */
-void notify_step(struct watch *w);
+/* The name of a webhook in the database. The path of a webhook often is its password, so the name has only
+ * the host, for people, and a hash that identifies the address. Returns buf. */
+const char *webhook_name(const char *url, char buf[WEBHOOK_NAME]);
+/* Prepare sending. Errors: as db_*. */
+enum err_code notify_open(struct watch *w, struct err *why);
+/* Send what is due, as `db` says. */
+void notify_step(struct watch *w, struct db *db);
+/* Between these calls a thread sends what is due, because a measurement keeps the watch from doing so.
+ * notify_end waits for the request that is being sent. */
+void notify_begin(struct watch *w);
+void notify_end(struct watch *w);
 /* Send a notice that the database did not accept (such as on a full disk): now or never. */
 void notify_now(struct watch *w, const struct notice_row *n);
 

@@ -3,7 +3,7 @@
  *
  * The reference, a baseline's value or the usual speed of this machine, was measured on another day. That is
  * too weak for a verdict (docs/ab.md measures both sides now), but good enough to alert on a loss of a fifth,
- * provided that the canary tells whether the machine itself changed. An item that looks too slow is measured
+ * provided that the canary shows whether the machine itself changed. An item that looks too slow is measured
  * a second time before an alert. */
 #include "advisor/watch/parts.h"
 
@@ -128,8 +128,9 @@ static void round_report(struct watch *w, const struct watch_own_item *item, con
     json_put_int(o, "discarded_cells", r->m.discarded);
     json_put_num(o, "canary_read_bytes_s", r->m.canary.read_bytes_s);
     json_put_num(o, "canary_ops_s", r->m.canary.ops_s);
+    json_put_bool(o, "enough_history", !isnan(r->ln_reference));
     if (isnan(r->ln_reference))
-        snprintf(against, sizeof against, "the first: nothing to compare with yet");
+        snprintf(against, sizeof against, "not enough history yet (0 of 1): nothing to compare with yet");
     else
         snprintf(against, sizeof against, "%+.1f %% against %s", 100 * (ratio - 1), r->from);
     watch_report(w, WATCH_ROUND, GRADE_INFO, o, "%s: %s %.5g %s, %s", item->subject, item->metric->name,
@@ -154,8 +155,8 @@ static void item_measured(struct watch *w, struct watch_own_item *item, struct i
     if (r->loss > alert_loss_min(w)) item_measure_again(w, item, r);
     w->summary.measured++;
     w->summary.unjudged += isnan(r->ln_reference);
-    w->schedule.success_s = (double)clock_unix_ms() * 1e-3;
-    watch_value_put(w, "success", "", w->schedule.success_s);
+    w->schedule.success_ns = clock_ns();
+    watch_value_put(w, "success", "", (double)clock_unix_ms() * 1e-3);
     round_report(w, item, r);
     watch_feed_stored(w, SIGNAL_PERFORMANCE, item->subject, r->loss);
 }
@@ -281,6 +282,20 @@ static void errors_check(struct watch *w)
     if (seen) watch_feed_stored(w, SIGNAL_ERRORS, "", (double)failed / seen);
 }
 
+static bool has_waited_enough(const struct watch *w)
+{
+    const double most = w->setup.o.wait_quiet_s;
+    return most > 0 && (double)(clock_ns() - w->schedule.due_ns) * 1e-9 >= most;
+}
+
+static bool round_waits(void *ctx, const char *reason, double waited_s)
+{
+    struct watch *w = ctx;
+    (void)reason;
+    (void)waited_s;
+    return watch_continues(w);
+}
+
 /* Why no measurement may start now; "" when it may. */
 static const char *round_obstacle(struct watch *w, char *buf, size_t size)
 {
@@ -289,7 +304,7 @@ static const char *round_obstacle(struct watch *w, char *buf, size_t size)
     buf[0] = '\0';
     if (db_run_is_locked(w->db, &pid)) /* never two measurements at once, not even with even_if_busy */
         snprintf(buf, size, "another measurement is running (process %d)", pid);
-    else if (busy > BUSY_OTHERS && !w->setup.o.even_if_busy)
+    else if (busy > BUSY_OTHERS && !w->setup.o.even_if_busy && !has_waited_enough(w))
         snprintf(buf, size, "other programs use %.0f %% of the CPUs", 100 * busy);
     return buf;
 }
@@ -315,8 +330,10 @@ static void round_measure(struct watch *w)
     struct canary canary = { NAN, NAN, "", NAN };
     w->schedule.measuring = true;
     if (watch_sampler_restart(w, MEASURE_TICK_MS, &why)) watch_report_trouble(w, &why);
+    notify_begin(w);
     for (int i = 0; i < w->items && watch_continues(w); i++) item_run(w, &w->item[i], &canary);
     if (!w->items) canary_measure(&canary);
+    notify_end(w);
     if (watch_sampler_restart(w, TICK_MS, &why)) watch_report_trouble(w, &why);
     w->schedule.measuring = false;
     /* sensors were not read during the round: restart their timeouts */
@@ -334,6 +351,9 @@ void round_step(struct watch *w)
 {
     char why[128];
     const int64_t every = (int64_t)(w->setup.o.every_s * 1e9);
+    /* a single round waits here; repeated rounds try again later */
+    if (w->setup.o.once && w->setup.o.wait_quiet_s > 0)
+        (void)run_wait_quiet(watch_sampler(w), w->setup.o.wait_quiet_s, round_waits, w);
     if (*round_obstacle(w, why, sizeof why)) {
         round_postpone(w, why);
         return;

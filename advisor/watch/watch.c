@@ -43,18 +43,32 @@ void watch_report(struct watch *w, enum watch_kind kind, enum alert_grade grade,
     json_put_str(e.about, "event", WATCH_KINDS[kind]);
     json_put_str(e.about, "severity", GRADES[grade]);
     json_put_str(e.about, "text", e.text);
-    w->host.tell(w->host.ctx, &e);
+    pthread_mutex_lock(&w->reporting);
+    w->host.on_event(w->host.ctx, &e);
+    pthread_mutex_unlock(&w->reporting);
     json_decref(e.about);
 }
 
 void watch_report_trouble(struct watch *w, const struct err *why)
 {
     const int64_t now = clock_ns();
+    pthread_mutex_lock(&w->reporting);
     /* a locked database fails every second: report it once in ten minutes */
-    if (!strcmp(w->trouble.text, why->message) && now < w->trouble.again_ns) return;
-    snprintf(w->trouble.text, sizeof w->trouble.text, "%s", why->message);
-    w->trouble.again_ns = now + TROUBLE_S * INT64_C(1000000000);
-    watch_report(w, WATCH_TROUBLE, GRADE_WARNING, NULL, "%s", why->message);
+    if (strcmp(w->trouble.text, why->message) || now >= w->trouble.again_ns) {
+        snprintf(w->trouble.text, sizeof w->trouble.text, "%s", why->message);
+        w->trouble.again_ns = now + TROUBLE_S * INT64_C(1000000000);
+        watch_report(w, WATCH_TROUBLE, GRADE_WARNING, NULL, "%s", why->message);
+    }
+    pthread_mutex_unlock(&w->reporting);
+}
+
+static void reporting_init(struct watch *w)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&w->reporting, &attr);
+    pthread_mutexattr_destroy(&attr);
 }
 
 bool watch_continues(struct watch *w)
@@ -120,7 +134,7 @@ static int alert_notice(struct notice_row *n, const struct watch *w, const struc
 {
     if (!w->setup.o.webhook || !(a->actions & ACTION_NOTIFY)) return 0;
     json_t *o = notice_document(&w->setup.machine, row, a, status, suggestion);
-    *n = (struct notice_row){ .kind = "webhook", .url = (char *)w->setup.o.webhook, .body = json_line(o) };
+    *n = (struct notice_row){ .kind = "webhook", .url = (char *)w->setup.webhook_name, .body = json_line(o) };
     json_decref(o);
     return n->body != NULL;
 }
@@ -226,7 +240,7 @@ double watch_disk_free(const struct watch *w)
 
 static double stale_s(const struct watch *w)
 {
-    return (double)clock_unix_ms() * 1e-3 - w->schedule.success_s;
+    return (double)(clock_ns() - w->schedule.success_ns) * 1e-9;
 }
 
 /* Mean of each sensor over the last `seconds`; NAN without samples. */
@@ -290,7 +304,7 @@ enum err_code watch_sampler_restart(struct watch *w, int tick_ms, struct err *wh
 {
     sampler_stop(w->sampler);
     w->sampler = NULL;
-    return sampler_start_periods(&w->sampler, w->setup.o.root, tick_ms, w->setup.o.periods, why);
+    return sampler_start(&w->sampler, w->setup.o.root, tick_ms, w->setup.o.periods, why);
 }
 
 /* ---------------------------------------------------------------- open and close */
@@ -419,11 +433,11 @@ static enum err_code values_restore(struct watch *w, struct err *why)
         if (str_starts(rows[i].signal, USUAL)) watch_value_put(w, rows[i].signal, rows[i].subject, NAN);
     free(rows);
     if (rc) return rc;
-    w->schedule.success_s = watch_value_get(w, "success", "");
+    const double now_s = (double)clock_unix_ms() * 1e-3, success_s = watch_value_get(w, "success", "");
+    /* a time after now was stored before the clock was set back */
+    w->schedule.success_ns = clock_ns() - (int64_t)(1e9 * fmax(isnan(success_s) ? 0 : now_s - success_s, 0));
     w->rolled_from_ln = watch_value_get(w, ROLLED_BACK, "");
-    if (!isnan(w->schedule.success_s)) return ERR_OK;
-    w->schedule.success_s = (double)clock_unix_ms() * 1e-3;
-    watch_value_put(w, "success", "", w->schedule.success_s);
+    if (isnan(success_s)) watch_value_put(w, "success", "", now_s);
     return ERR_OK;
 }
 
@@ -434,7 +448,7 @@ static void start_report(struct watch *w, int still)
     int on = 0;
     if (w->items) snprintf(what, sizeof what, "%d workload%s", w->items, w->items == 1 ? "" : "s");
     for (int i = 0; i < ALERT_COUNT; i++) on += !w->alerts.rules.off[i];
-    const int notices = w->setup.o.webhook ? db_notice_count(w->db, w->setup.o.webhook) : 0;
+    const int notices = w->setup.o.webhook ? db_notice_count(w->db, w->setup.webhook_name) : 0;
     if (notices > 0) snprintf(waiting, sizeof waiting, ", %d notices wait to be sent", notices);
     alert_value_text(SIGNAL_STALE, w->setup.o.every_s, every, sizeof every);
     watch_report(w, WATCH_START, GRADE_INFO, NULL, "%s%s%s, %d kinds of alerts, %d still firing%s", what,
@@ -448,6 +462,7 @@ enum err_code watch_open(struct watch **out, const struct watch_options *o, cons
     int still = 0;
     *out = NULL;
     if (!w) return err_set(why, ERR_NOMEM, "out of memory for a watch");
+    reporting_init(w);
     w->host = *host;
     w->psi_cpu = w->rolled_from_ln = NAN;
     w->summary.highest = -1;
@@ -460,6 +475,7 @@ enum err_code watch_open(struct watch **out, const struct watch_options *o, cons
     if (!rc && o->reference) rc = config_parse(&w->setup.reference, o->reference, why);
     if (!rc) rc = db_open(&w->db, o->db_path, why);
     if (!rc) rc = db_watch_lock(w->db, why);
+    if (!rc) rc = notify_open(w, why);
     if (!rc) rc = values_restore(w, why);
     if (!rc) rc = alerts_restore(w, &still, why);
     if (!rc) rc = watch_sampler_restart(w, o->once ? MEASURE_TICK_MS : TICK_MS, why);
@@ -479,6 +495,7 @@ void watch_close(struct watch *w)
     sampler_stop(w->sampler);
     db_close(w->db);
     for (int i = 0; i < w->setup.n_kept; i++) free(w->setup.kept[i]);
+    pthread_mutex_destroy(&w->reporting);
     free(w);
 }
 
@@ -503,7 +520,7 @@ bool watch_step(struct watch *w)
         round_step(w);
         if (w->setup.o.once && w->items) watch_feed(w, SIGNAL_STALE, "", stale_s(w));
     }
-    if (watch_continues(w)) notify_step(w);
+    if (watch_continues(w)) notify_step(w, w->db);
     w->schedule.next_tick_ns += tick;
     /* late: skip the missed ticks instead of catching up */
     if (w->schedule.next_tick_ns < clock_ns()) w->schedule.next_tick_ns = clock_ns() + tick;

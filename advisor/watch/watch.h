@@ -223,8 +223,9 @@ struct watch_item {
 enum { WATCH_ITEMS = 8 };
 
 struct watch_options {
-    const char *db_path; /* NULL: default */
-    const char *root;    /* of /proc and /sys: "" */
+    const char *db_path;             /* NULL: default */
+    const struct run_labels *labels; /* of the runs that it makes; NULL: none. Borrowed until watch_close */
+    const char *root;                /* of /proc and /sys: "" */
     const struct machine *machine;
     const char *program; /* worker binary, NULL: self */
     const struct log *log;
@@ -234,7 +235,9 @@ struct watch_options {
     double every_s;  /* interval of rounds */
     int repetitions; /* cells per round */
     uint64_t seed;
-    bool once;         /* one round, now; minimum durations of alerts do not apply */
+    bool once; /* one round, now; minimum durations of alerts do not apply */
+    double
+        wait_quiet_s; /* postpone a round at most so long because of other programs; 0: as long as it takes */
     bool even_if_busy; /* measure even while other programs use the CPUs */
     bool forget;       /* discard the usual values and learn them again */
     /* NULL: never. Otherwise the file with the config line of item 0, as `tune` writes it. When item 0 is too
@@ -276,7 +279,7 @@ struct watch_event {
 };
 struct watch_host {
     void *ctx;
-    void (*tell)(void *ctx, const struct watch_event *e);
+    void (*on_event)(void *ctx, const struct watch_event *e);
     bool (*go_on)(void *ctx); /* called several times a second during a measurement; false: end the watch */
 };
 

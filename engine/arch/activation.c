@@ -61,7 +61,7 @@ static enum err_code companion_read(float **values, int64_t *size, const struct 
     if (!t) return ERR_OK;
     *size = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
     if (t->format != companion_format(what) || (want >= 0 && *size != want))
-        return err_set(why, ERR_FORMAT, "tensor '%s': want %lld values of %s, found %lld of %s", t->name,
+        return err_set(why, ERR_FORMAT, "tensor '%s': expected %lld values of %s, found %lld of %s", t->name,
                        (long long)(want >= 0 ? want : *size), companion_format(what)->name, (long long)*size,
                        t->format->name);
     *values = malloc((size_t)*size * sizeof(float));
@@ -74,20 +74,25 @@ static enum err_code companion_read(float **values, int64_t *size, const struct 
     return ERR_OK;
 }
 
-/* Convert to indexes: whole numbers from 0 to below - 1, each at most once. *out owned. */
+/* Convert the companion tensor `list` of a matrix to column numbers: whole numbers from 0 to below - 1, each
+ * at most once. *out owned. */
 static enum err_code indexes_from(const int32_t **out, const float *values, int64_t n, int64_t below,
-                                  const char *matrix, struct err *why)
+                                  const char *matrix, enum companion_kind list, struct err *why)
 {
+    char name[160];
     int32_t *index = malloc((size_t)n * sizeof *index + 1);
     bool *seen = calloc((size_t)below, sizeof *seen);
     enum err_code rc = index && seen ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for '%s'", matrix);
     for (int64_t i = 0; i < n && !rc; i++) {
         const float v = values[i];
-        if (!(v >= 0 && v < (float)below) || v != floorf(v) || seen[(int64_t)v])
+        const bool valid = v >= 0 && v < (float)below && v == floorf(v);
+        if (!valid || seen[(int64_t)v])
             rc = err_set(
                 why, ERR_FORMAT,
-                "tensor '%s': its list of columns contains %g, expected distinct whole numbers below %lld",
-                matrix, (double)v, (long long)below);
+                "tensor '%s': value %lld is %g, which %s; expected different whole numbers from 0 to "
+                "%lld (columns of '%s')",
+                companion_name(matrix, list, name, sizeof name), (long long)i, (double)v,
+                valid ? "occurs twice" : "is no column", (long long)below - 1, matrix);
         if (rc) break;
         seen[(int64_t)v] = true;
         index[i] = (int32_t)v;
@@ -103,7 +108,7 @@ static enum err_code order_read(struct input_scheme *s, const struct gguf *g, co
     float *values;
     int64_t n = 0;
     enum err_code rc = companion_read(&values, &n, g, m, COMPANION_ORDER, m->shape[0], why);
-    if (!rc && values) rc = indexes_from(&s->order, values, n, m->shape[0], m->name, why);
+    if (!rc && values) rc = indexes_from(&s->order, values, n, m->shape[0], m->name, COMPANION_ORDER, why);
     free(values);
     if (!rc)
         rc = companion_read(&values, &n, g, m, COMPANION_DIVISORS, m->shape[0], why);
@@ -150,7 +155,8 @@ static enum err_code outliers_read(struct input_scheme *s, const struct gguf *g,
          weights->bytes != n * m->shape[1] * 2))
         rc = err_set(why, ERR_FORMAT, "tensor '%s': %lld outlier columns without their weights", m->name,
                      (long long)n);
-    if (!rc && values) rc = indexes_from(&s->outliers, values, n, m->shape[0], m->name, why);
+    if (!rc && values)
+        rc = indexes_from(&s->outliers, values, n, m->shape[0], m->name, COMPANION_OUTLIERS, why);
     for (int64_t i = 1; i < n && !rc; i++)
         if (s->outliers[i] <= s->outliers[i - 1])
             rc = err_set(why, ERR_FORMAT, "tensor '%s': outlier columns are not in ascending order", m->name);

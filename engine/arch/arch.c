@@ -9,42 +9,51 @@
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
 
+#define MATRIX(text, inputs, outputs)                                                                        \
+    {                                                                                                        \
+        .name = text, .cols = inputs, .rows = outputs                                                        \
+    }
+#define VECTOR(text, numbers)                                                                                \
+    {                                                                                                        \
+        .name = text, .cols = numbers, .rows = DIM_NONE                                                      \
+    }
+
 const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
-    [SLOT_TOKEN_EMBD] = { "token_embd.weight", DIM_EMBD, DIM_VOCAB },
-    [SLOT_POSITION_EMBD] = { "position_embd.weight", DIM_EMBD, DIM_CTX },
-    [SLOT_OUTPUT_NORM] = { "output_norm.weight", DIM_EMBD, DIM_NONE },
-    [SLOT_OUTPUT_NORM_B] = { "output_norm.bias", DIM_EMBD, DIM_NONE },
-    [SLOT_OUTPUT] = { "output.weight", DIM_EMBD, DIM_VOCAB },
-    [SLOT_OUTPUT_B] = { "output.bias", DIM_VOCAB, DIM_NONE },
-    [SLOT_ROPE_FREQS] = { "rope_freqs.weight", DIM_ROPE, DIM_NONE },
-    [SLOT_ROPE_LONG] = { "rope_factors_long.weight", DIM_ROPE, DIM_NONE },
-    [SLOT_ROPE_SHORT] = { "rope_factors_short.weight", DIM_ROPE, DIM_NONE },
-    [SLOT_ATTN_NORM] = { "attn_norm.weight", DIM_EMBD, DIM_NONE },
-    [SLOT_ATTN_NORM_B] = { "attn_norm.bias", DIM_EMBD, DIM_NONE },
-    [SLOT_ATTN_NORM_2] = { "attn_norm_2.weight", DIM_EMBD, DIM_NONE },
-    [SLOT_ATTN_NORM_2_B] = { "attn_norm_2.bias", DIM_EMBD, DIM_NONE },
-    [SLOT_Q] = { "attn_q.weight", DIM_EMBD, DIM_Q },
-    [SLOT_Q_B] = { "attn_q.bias", DIM_Q, DIM_NONE },
-    [SLOT_K] = { "attn_k.weight", DIM_EMBD, DIM_K },
-    [SLOT_K_B] = { "attn_k.bias", DIM_K, DIM_NONE },
-    [SLOT_V] = { "attn_v.weight", DIM_EMBD, DIM_V },
-    [SLOT_V_B] = { "attn_v.bias", DIM_V, DIM_NONE },
-    [SLOT_QKV] = { "attn_qkv.weight", DIM_EMBD, DIM_QKV },
-    [SLOT_QKV_B] = { "attn_qkv.bias", DIM_QKV, DIM_NONE },
-    [SLOT_Q_NORM] = { "attn_q_norm.weight", DIM_Q_NORM, DIM_NONE },
-    [SLOT_K_NORM] = { "attn_k_norm.weight", DIM_K_NORM, DIM_NONE },
-    [SLOT_ATTN_OUT] = { "attn_output.weight", DIM_ATTN, DIM_EMBD },
-    [SLOT_ATTN_OUT_B] = { "attn_output.bias", DIM_EMBD, DIM_NONE },
-    [SLOT_POST_ATTN_NORM] = { "post_attention_norm.weight", DIM_EMBD, DIM_NONE },
-    [SLOT_FFN_NORM] = { "ffn_norm.weight", DIM_EMBD, DIM_NONE },
-    [SLOT_FFN_NORM_B] = { "ffn_norm.bias", DIM_EMBD, DIM_NONE },
-    [SLOT_GATE] = { "ffn_gate.weight", DIM_EMBD, DIM_FF },
-    [SLOT_GATE_B] = { "ffn_gate.bias", DIM_FF, DIM_NONE },
-    [SLOT_UP] = { "ffn_up.weight", DIM_EMBD, DIM_UP },
-    [SLOT_UP_B] = { "ffn_up.bias", DIM_UP, DIM_NONE },
-    [SLOT_DOWN] = { "ffn_down.weight", DIM_FF, DIM_EMBD },
-    [SLOT_DOWN_B] = { "ffn_down.bias", DIM_EMBD, DIM_NONE },
-    [SLOT_POST_FFN_NORM] = { "post_ffw_norm.weight", DIM_EMBD, DIM_NONE },
+    [SLOT_TOKEN_EMBD] = MATRIX("token_embd.weight", DIM_EMBD, DIM_VOCAB),
+    [SLOT_POSITION_EMBD] = MATRIX("position_embd.weight", DIM_EMBD, DIM_CTX),
+    [SLOT_OUTPUT_NORM] = VECTOR("output_norm.weight", DIM_EMBD),
+    [SLOT_OUTPUT_NORM_B] = VECTOR("output_norm.bias", DIM_EMBD),
+    [SLOT_OUTPUT] = MATRIX("output.weight", DIM_EMBD, DIM_VOCAB),
+    [SLOT_OUTPUT_B] = VECTOR("output.bias", DIM_VOCAB),
+    [SLOT_ROPE_FREQS] = VECTOR("rope_freqs.weight", DIM_ROPE),
+    [SLOT_ROPE_LONG] = VECTOR("rope_factors_long.weight", DIM_ROPE),
+    [SLOT_ROPE_SHORT] = VECTOR("rope_factors_short.weight", DIM_ROPE),
+    [SLOT_ATTN_NORM] = VECTOR("attn_norm.weight", DIM_EMBD),
+    [SLOT_ATTN_NORM_B] = VECTOR("attn_norm.bias", DIM_EMBD),
+    [SLOT_ATTN_NORM_2] = VECTOR("attn_norm_2.weight", DIM_EMBD),
+    [SLOT_ATTN_NORM_2_B] = VECTOR("attn_norm_2.bias", DIM_EMBD),
+    [SLOT_Q] = MATRIX("attn_q.weight", DIM_EMBD, DIM_Q),
+    [SLOT_Q_B] = VECTOR("attn_q.bias", DIM_Q),
+    [SLOT_K] = MATRIX("attn_k.weight", DIM_EMBD, DIM_K),
+    [SLOT_K_B] = VECTOR("attn_k.bias", DIM_K),
+    [SLOT_V] = MATRIX("attn_v.weight", DIM_EMBD, DIM_V),
+    [SLOT_V_B] = VECTOR("attn_v.bias", DIM_V),
+    [SLOT_QKV] = MATRIX("attn_qkv.weight", DIM_EMBD, DIM_QKV),
+    [SLOT_QKV_B] = VECTOR("attn_qkv.bias", DIM_QKV),
+    [SLOT_Q_NORM] = VECTOR("attn_q_norm.weight", DIM_Q_NORM),
+    [SLOT_K_NORM] = VECTOR("attn_k_norm.weight", DIM_K_NORM),
+    [SLOT_ATTN_OUT] = MATRIX("attn_output.weight", DIM_ATTN, DIM_EMBD),
+    [SLOT_ATTN_OUT_B] = VECTOR("attn_output.bias", DIM_EMBD),
+    [SLOT_POST_ATTN_NORM] = VECTOR("post_attention_norm.weight", DIM_EMBD),
+    [SLOT_FFN_NORM] = VECTOR("ffn_norm.weight", DIM_EMBD),
+    [SLOT_FFN_NORM_B] = VECTOR("ffn_norm.bias", DIM_EMBD),
+    [SLOT_GATE] = MATRIX("ffn_gate.weight", DIM_EMBD, DIM_FF),
+    [SLOT_GATE_B] = VECTOR("ffn_gate.bias", DIM_FF),
+    [SLOT_UP] = MATRIX("ffn_up.weight", DIM_EMBD, DIM_UP),
+    [SLOT_UP_B] = VECTOR("ffn_up.bias", DIM_UP),
+    [SLOT_DOWN] = MATRIX("ffn_down.weight", DIM_FF, DIM_EMBD),
+    [SLOT_DOWN_B] = VECTOR("ffn_down.bias", DIM_EMBD),
+    [SLOT_POST_FFN_NORM] = VECTOR("post_ffw_norm.weight", DIM_EMBD),
 };
 _Static_assert(SLOT_COUNT <= 64, "slots are bits of a uint64_t");
 
@@ -155,6 +164,7 @@ const struct arch ARCHS[] = {
       .qk_norm = QK_NORM_HEAD,
       .embedding_root = true,
       .window_period = 6,
+      .window_rope_plain = true,
       .window_rope_base = 10000,
       .wide_query_layers = 62 },
     { .name = "olmo2",
@@ -163,7 +173,9 @@ const struct arch ARCHS[] = {
       .norm = NORM_RMS,
       .rope = ROPE_HALVES,
       .act = ACT_SILU,
-      .qk_norm = QK_NORM_ROW },
+      .qk_norm = QK_NORM_ROW,
+      .window_period = 4, /* OLMo 3; OLMo 2 has no window */
+      .window_rope_plain = true },
     { .name = "granite",
       .need = LLAMA_LIKE,
       .may = MAY_ENDS | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B),
@@ -235,12 +247,12 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
     *out = t;
     if (!t) {
         if (!(a->need & SLOT_BIT(slot))) return ERR_OK;
-        return err_set(why, ERR_FORMAT, "tensor '%s': want [%s], file has none of this name", name, want);
+        return err_set(why, ERR_FORMAT, "tensor '%s': expected [%s], file has none of this name", name, want);
     }
     const bool fits = t->shape[0] == cols && t->shape[1] == rows && t->shape[2] == 1 && t->shape[3] == 1;
     if (!fits) {
         shape_text(have, sizeof have, t);
-        return err_set(why, ERR_FORMAT, "tensor '%s': want [%s], file has [%s]", name, want, have);
+        return err_set(why, ERR_FORMAT, "tensor '%s': expected [%s], file has [%s]", name, want, have);
     }
     if (!t->format->decode)
         return err_set(why, ERR_FORMAT, "tensor '%s' is %s, and no kernel runs this format yet", name,

@@ -23,12 +23,16 @@ struct model_shape {
     int64_t embd, ff, vocab, ctx_train;
     int64_t params;           /* elements of all tensors */
     int64_t weight_bytes;     /* tensor bytes in the file */
-    char dominant_format[16]; /* the format most weight bytes are in: "q4_0" */
+    char dominant_format[16]; /* the format most weight bytes are in: "q4_0"; "unsupported": tensors without
+                                 one */
     bool tied_output;
     bool random_weights; /* qdyno.synthetic: the weights are random, so quality figures mean nothing */
+    int unknown; /* metadata keys and tensors that may change answers and that the forward pass does not use
+                    (arch_unknown). A model that has any runs only with force=on, and then its answers are
+                    unverified */
 };
-/* Errors: ERR_FORMAT (unknown architecture: the message lists the known ones; a key is missing or out of
- * range). */
+/* Works on files of gguf_open_any_type, too. Errors: ERR_FORMAT (unknown architecture: the message lists the
+ * known ones; a key is missing or out of range). */
 enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, struct err *why);
 const char *const *model_architectures(void); /* NULL-terminated */
 
@@ -123,9 +127,12 @@ struct arch {
     bool gate_in_up;         /* one matrix contains the rows of gate, then those of up */
     bool embedding_root;     /* token embeddings are multiplied by sqrt(embd) */
     bool logits_divided;     /* logits are divided by logit_scale, not multiplied */
-    int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th */
-    int window;              /* default when the metadata gives none */
-    double window_rope_base; /* RoPE base of layers with a window, without scaling; 0: as other layers */
+    int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th.
+                                attention.sliding_window_pattern of a file replaces it */
+    int window;              /* default when the metadata gives none; 0: no layer has a window then */
+    bool window_rope_plain;  /* RoPE of layers with a window is not scaled, and its base is rope.freq_base_swa
+                              */
+    double window_rope_base; /* default of rope.freq_base_swa; 0: as rope.freq_base */
     float attn_softcap, logit_softcap; /* defaults; 0: none */
     int wide_query_layers; /* a model with this many layers scales q by 1/sqrt(embd / heads) instead of
                               1/sqrt(head size) */
@@ -133,6 +140,71 @@ struct arch {
 extern const struct arch ARCHS[];
 extern const size_t ARCH_COUNT;
 const struct arch *arch_find(struct gguf_string name); /* NULL when unknown */
+
+/* ---------------------------------------------------------------- metadata */
+
+/* Metadata keys under the prefix of an architecture ("llama."). ARCH_KEYS gives their names and says whether
+ * the forward pass uses them. A key of a file that is not here is unknown. */
+enum arch_key {
+    META_BLOCK_COUNT,
+    META_EMBEDDING_LENGTH,
+    META_FEED_FORWARD_LENGTH,
+    META_CONTEXT_LENGTH,
+    META_HEAD_COUNT,
+    META_HEAD_COUNT_KV,
+    META_KEY_LENGTH,
+    META_VALUE_LENGTH,
+    META_EXPERT_COUNT,
+    META_RMS_EPSILON,
+    META_LAYER_EPSILON,
+    META_PARALLEL_RESIDUAL,
+    META_ROPE_DIMENSIONS,
+    META_ROPE_BASE,
+    META_ROPE_BASE_WINDOW,
+    META_ROPE_SCALE_LINEAR,
+    META_ROPE_SCALING_TYPE,
+    META_ROPE_FACTOR,
+    META_ROPE_ATTN_FACTOR,
+    META_ROPE_CTX_ORIGINAL,
+    META_YARN_BETA_FAST,
+    META_YARN_BETA_SLOW,
+    META_WINDOW,
+    META_WINDOW_PATTERN,
+    META_ATTN_SCALE,
+    META_ATTN_SOFTCAP,
+    META_LOGIT_SOFTCAP,
+    META_LOGIT_SCALE,
+    META_EMBEDDING_SCALE,
+    META_RESIDUAL_SCALE,
+    META_READ_COUNT /* the keys above are read by name; the other rows of ARCH_KEYS need no name here */
+};
+
+struct arch_key_row {
+    const char *name; /* without the prefix */
+    bool harmless;    /* cannot change the logits, whatever its value is */
+    /* Does the forward pass use the key in this file? NULL: never. */
+    bool (*used)(const struct arch *a, const struct gguf *g);
+    double neutral; /* the value that says the same as a missing key, accepted where the key is not used;
+                       NAN: none */
+};
+extern const struct arch_key_row ARCH_KEYS[]; /* the first META_READ_COUNT rows indexed by enum arch_key */
+extern const size_t ARCH_KEY_COUNT;
+
+enum { ARCH_KEY_NAME = 128 }; /* bytes of the longest full key */
+/* Write the full key, "llama.block_count", to buf. Returns buf. */
+const char *arch_key_name(char buf[ARCH_KEY_NAME], const char *arch, enum arch_key key);
+
+/* The mark of everything that such a model computes, for screens and tables. */
+extern const char ANSWERS_UNVERIFIED[];
+
+/* Append one message per metadata key under the prefix and per tensor that is neither used nor harmless:
+ * its name, what was expected and what the file has. Returns their number. `out` may be NULL. Works on files
+ * of gguf_open_any_type, too. */
+int arch_unknown(struct str *out, const struct arch *a, const struct model_shape *s, const struct gguf *g);
+
+/* Refuse a model with anything unknown. ERR_FORMAT: the message names the first such key or tensor and says
+ * that force=on goes on. */
+enum err_code arch_check_known(const struct model_shape *s, const struct gguf *g, struct err *why);
 
 /* Hyperparameters from the metadata that only the forward pass needs. */
 struct hyper {
@@ -143,12 +215,16 @@ struct hyper {
     double yarn_beta_fast, yarn_beta_slow, rope_attn_factor;
     int64_t rope_ctx_original;
     bool parallel;
-    int window; /* 0: none */
+    int window, window_period; /* both 0: no layer has a window. Period as in struct arch */
+    double window_rope_base;   /* RoPE base of layers with a window, without scaling; 0: as other layers */
     float attn_scale, attn_softcap, logit_softcap, logit_scale, embedding_scale, residual_scale;
 };
 /* `s`: of the same file (model_shape_read). ERR_FORMAT: an unknown RoPE scaling, or a value out of range. */
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
                          struct err *why);
+
+/* Does layer `layer` attend to the last h->window tokens only? */
+bool hyper_layer_has_window(const struct hyper *h, int layer);
 
 enum { ARCH_NAME = 96 }; /* bytes of the longest full tensor name */
 /* Write the full tensor name, "blk.3.attn_q.weight", to buf. */

@@ -11,26 +11,19 @@
 
 enum { LAYERS_MAX = 4096, HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
 
-/* Write "llama.key" to buf. Returns buf. */
-static const char *shape_key(char buf[128], const char *arch, const char *key)
-{
-    snprintf(buf, 128, "%s.%s", arch, key);
-    return buf;
-}
-
 /* Read a size from 1 to max. otherwise < 0: the key is required. */
-static enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *arch, const char *name,
+static enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *arch, enum arch_key name,
                                      int64_t max, int64_t otherwise, struct err *why)
 {
-    char key[128];
-    const struct gguf_kv *kv = gguf_kv_find(g, shape_key(key, arch, name));
+    char key[ARCH_KEY_NAME];
+    const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, arch, name));
     if (!kv && otherwise < 0) return err_set(why, ERR_FORMAT, "metadata '%s' is missing", key);
     *out = kv ? gguf_get_int(g, key, -1) : otherwise;
     if (kv && kv->type == GGUF_ARRAY)
         return err_set(why, ERR_FORMAT, "metadata '%s' differs by layer, which is not supported", key);
     if (*out < 1 || *out > max)
-        return err_set(why, ERR_FORMAT, "metadata '%s': want 1 to %lld, file has %lld", key, (long long)max,
-                       (long long)*out);
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 1 to %lld, file has %lld", key,
+                       (long long)max, (long long)*out);
     return ERR_OK;
 }
 
@@ -44,19 +37,22 @@ static enum err_code arch_error(struct gguf_string name, struct err *why)
     return rc;
 }
 
+/* Accepts tensors without a format: they count in the sums. */
 static void shape_read_tensor_sums(struct model_shape *out, const struct gguf *g)
 {
-    int64_t by_format[FORMAT_COUNT] = { 0 };
+    enum { NO_FORMAT = FORMAT_COUNT };
+    int64_t by_format[FORMAT_COUNT + 1] = { 0 };
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         out->params += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
         out->weight_bytes += t->bytes;
-        by_format[t->format - FORMATS] += t->bytes;
+        by_format[t->format ? t->format - FORMATS : NO_FORMAT] += t->bytes;
     }
     int most = 0;
-    for (int f = 1; f < FORMAT_COUNT; f++)
+    for (int f = 1; f <= NO_FORMAT; f++)
         if (by_format[f] > by_format[most]) most = f;
-    snprintf(out->dominant_format, sizeof out->dominant_format, "%s", FORMATS[most].name);
+    snprintf(out->dominant_format, sizeof out->dominant_format, "%s",
+             most == NO_FORMAT ? "unsupported" : FORMATS[most].name);
 }
 
 static enum err_code shape_read_heads(struct model_shape *out, const struct arch *a, const struct gguf *g,
@@ -64,29 +60,25 @@ static enum err_code shape_read_heads(struct model_shape *out, const struct arch
 {
     int64_t heads, kv_heads, dim_k, dim_v, rope;
     enum err_code rc;
-    if ((rc = shape_read_size(&heads, g, a->name, "attention.head_count", HEADS_MAX, -1, why))) return rc;
-    if ((rc = shape_read_size(&kv_heads, g, a->name, "attention.head_count_kv", HEADS_MAX, heads, why)))
-        return rc;
+    if ((rc = shape_read_size(&heads, g, a->name, META_HEAD_COUNT, HEADS_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&kv_heads, g, a->name, META_HEAD_COUNT_KV, HEADS_MAX, heads, why))) return rc;
     if (heads % kv_heads)
         return err_set(why, ERR_FORMAT, "%lld attention heads cannot share %lld KV heads evenly",
                        (long long)heads, (long long)kv_heads);
-    char key[128];
-    const bool given = gguf_kv_find(g, shape_key(key, a->name, "attention.key_length"));
+    char key[ARCH_KEY_NAME];
+    const bool given = gguf_kv_find(g, arch_key_name(key, a->name, META_KEY_LENGTH));
     if (!given && out->embd % heads)
         return err_set(why, ERR_FORMAT,
                        "embedding_length %lld is not a multiple of %lld heads and '%s' is missing",
                        (long long)out->embd, (long long)heads, key);
     const int64_t even = MAX(out->embd / heads, 1);
-    if ((rc = shape_read_size(&dim_k, g, a->name, "attention.key_length", HEAD_DIM_MAX, even, why)))
-        return rc;
-    if ((rc = shape_read_size(&dim_v, g, a->name, "attention.value_length", HEAD_DIM_MAX, even, why)))
-        return rc;
-    if ((rc = shape_read_size(&rope, g, a->name, "rope.dimension_count", HEAD_DIM_MAX, dim_k, why)))
-        return rc;
+    if ((rc = shape_read_size(&dim_k, g, a->name, META_KEY_LENGTH, HEAD_DIM_MAX, even, why))) return rc;
+    if ((rc = shape_read_size(&dim_v, g, a->name, META_VALUE_LENGTH, HEAD_DIM_MAX, even, why))) return rc;
+    if ((rc = shape_read_size(&rope, g, a->name, META_ROPE_DIMENSIONS, HEAD_DIM_MAX, dim_k, why))) return rc;
     if (a->rope != ROPE_NONE && (rope > dim_k || rope % 2))
         return err_set(
             why, ERR_FORMAT,
-            "metadata '%s.rope.dimension_count': want an even number up to the head size %lld, file has %lld",
+            "metadata '%s.rope.dimension_count': expected an even number up to the head size %lld, file has %lld",
             a->name, (long long)dim_k, (long long)rope);
     if (heads * MAX(dim_k, dim_v) > WIDTH_MAX)
         return err_set(why, ERR_FORMAT, "%lld heads of size %lld exceed %d columns", (long long)heads,
@@ -108,23 +100,23 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
         return err_set(why, ERR_FORMAT, "metadata 'general.architecture' is missing: not a model");
     if (!a) return arch_error(arch, why);
 
-    char key[128];
-    if (gguf_get_int(g, shape_key(key, a->name, "expert_count"), 0) > 0)
+    char key[ARCH_KEY_NAME];
+    if (gguf_get_int(g, arch_key_name(key, a->name, META_EXPERT_COUNT), 0) > 0)
         return err_set(why, ERR_FORMAT, "mixture-of-experts models ('%s' > 0) are not supported", key);
 
     int64_t layers;
     enum err_code rc;
-    if ((rc = shape_read_size(&layers, g, a->name, "block_count", LAYERS_MAX, -1, why))) return rc;
-    if ((rc = shape_read_size(&out->embd, g, a->name, "embedding_length", WIDTH_MAX, -1, why))) return rc;
-    if ((rc = shape_read_size(&out->ff, g, a->name, "feed_forward_length", WIDTH_MAX, -1, why))) return rc;
-    if ((rc = shape_read_size(&out->ctx_train, g, a->name, "context_length", CTX_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&layers, g, a->name, META_BLOCK_COUNT, LAYERS_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&out->embd, g, a->name, META_EMBEDDING_LENGTH, WIDTH_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&out->ff, g, a->name, META_FEED_FORWARD_LENGTH, WIDTH_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&out->ctx_train, g, a->name, META_CONTEXT_LENGTH, CTX_MAX, -1, why))) return rc;
     out->layers = (int)layers;
     if ((rc = shape_read_heads(out, a, g, why))) return rc;
 
     const struct gguf_tensor *embd = gguf_tensor_find(g, "token_embd.weight");
     if (!embd)
         return err_set(why, ERR_FORMAT,
-                       "tensor 'token_embd.weight': want [%lld,vocabulary], file has none of this name",
+                       "tensor 'token_embd.weight': expected [%lld,vocabulary], file has none of this name",
                        (long long)out->embd);
     if (embd->shape[1] > INT32_MAX)
         return err_set(why, ERR_FORMAT, "vocabulary of %lld is out of range", (long long)embd->shape[1]);
@@ -137,69 +129,128 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     out->tied_output = !gguf_tensor_find(g, "output.weight");
     out->random_weights = gguf_get_bool(g, "qdyno.synthetic", false);
     shape_read_tensor_sums(out, g);
+    out->unknown = arch_unknown(NULL, a, out, g);
     return ERR_OK;
 }
 
 /* NULL-terminated names of the rows of ARCHS, which C cannot compute at compile time. */
 enum { NAMES_MAX = 64 };
 static const char *arch_names[NAMES_MAX];
-static pthread_once_t arch_names_made = PTHREAD_ONCE_INIT;
+static pthread_once_t arch_names_once = PTHREAD_ONCE_INIT;
 
-static void make_arch_names(void)
+static void arch_names_fill(void)
 {
     for (size_t i = 0; i < ARCH_COUNT && i + 1 < NAMES_MAX; i++) arch_names[i] = ARCHS[i].name;
 }
 
 const char *const *model_architectures(void)
 {
-    pthread_once(&arch_names_made, make_arch_names);
+    pthread_once(&arch_names_once, arch_names_fill);
     return arch_names;
 }
 
 /* Read a number that must be positive and finite if the key exists. */
 static enum err_code hyper_read_positive(double *out, const struct gguf *g, const char *arch,
-                                         const char *name, double otherwise, struct err *why)
+                                         enum arch_key name, double otherwise, struct err *why)
 {
-    char key[128];
-    *out = gguf_get_num(g, shape_key(key, arch, name), otherwise);
+    char key[ARCH_KEY_NAME];
+    *out = gguf_get_num(g, arch_key_name(key, arch, name), otherwise);
     if (!(*out > 0) || !isfinite(*out))
-        return err_set(why, ERR_FORMAT, "metadata '%s': want a positive number, file has %g", key, *out);
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected a positive number, file has %g", key, *out);
     return ERR_OK;
 }
 
 static enum err_code hyper_read_rope(struct hyper *out, const struct model_shape *s, const struct gguf *g,
                                      struct err *why)
 {
-    char key[128];
+    char key[ARCH_KEY_NAME];
     const char *arch = out->arch->name;
     enum err_code rc;
-    if ((rc = hyper_read_positive(&out->rope_base, g, arch, "rope.freq_base", 10000, why))) return rc;
+    if ((rc = hyper_read_positive(&out->rope_base, g, arch, META_ROPE_BASE, 10000, why))) return rc;
     /* Older files use scale_linear. A stored factor of 0 means "no scaling". */
-    const double old = gguf_get_num(g, shape_key(key, arch, "rope.scale_linear"), 0);
-    const double factor = gguf_get_num(g, shape_key(key, arch, "rope.scaling.factor"), old);
+    const double old = gguf_get_num(g, arch_key_name(key, arch, META_ROPE_SCALE_LINEAR), 0);
+    const double factor = gguf_get_num(g, arch_key_name(key, arch, META_ROPE_FACTOR), old);
     out->rope_factor = factor == 0 ? 1 : factor;
     if (!(out->rope_factor > 0) || !isfinite(out->rope_factor))
-        return err_set(why, ERR_FORMAT, "metadata '%s': want a positive number, file has %g", key, factor);
-    if ((rc = hyper_read_positive(&out->rope_attn_factor, g, arch, "rope.scaling.attn_factor", 1, why)))
-        return rc;
-    out->rope_ctx_original = gguf_get_int(g, shape_key(key, arch, "rope.scaling.original_context_length"),
-                                          s->ctx_train);
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected a positive number, file has %g", key,
+                       factor);
+    if ((rc = hyper_read_positive(&out->rope_attn_factor, g, arch, META_ROPE_ATTN_FACTOR, 1, why))) return rc;
+    out->rope_ctx_original = gguf_get_int(g, arch_key_name(key, arch, META_ROPE_CTX_ORIGINAL), s->ctx_train);
     if (out->rope_ctx_original < 1)
-        return err_set(why, ERR_FORMAT, "metadata '%s': want at least 1, file has %lld", key,
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected at least 1, file has %lld", key,
                        (long long)out->rope_ctx_original);
-    out->yarn_beta_fast = 32;
-    out->yarn_beta_slow = 1;
+    if ((rc = hyper_read_positive(&out->yarn_beta_fast, g, arch, META_YARN_BETA_FAST, 32, why))) return rc;
+    if ((rc = hyper_read_positive(&out->yarn_beta_slow, g, arch, META_YARN_BETA_SLOW, 1, why))) return rc;
 
-    const struct gguf_string type = gguf_get_string(g, shape_key(key, arch, "rope.scaling.type"));
+    const struct gguf_string type = gguf_get_string(g, arch_key_name(key, arch, META_ROPE_SCALING_TYPE));
     if (!type.data || gguf_string_is(type, "linear") || gguf_string_is(type, "longrope")) return ERR_OK;
     if (gguf_string_is(type, "none"))
         out->rope_factor = 1;
     else if (gguf_string_is(type, "yarn"))
         out->yarn = true;
     else
-        return err_set(why, ERR_FORMAT, "metadata '%s': want none, linear, yarn or longrope, file has '%.*s'",
-                       key, (int)MIN(type.len, 64), type.data);
+        return err_set(why, ERR_FORMAT,
+                       "metadata '%s': expected none, linear, yarn or longrope, file has '%.*s'", key,
+                       (int)MIN(type.len, 64), type.data);
     return ERR_OK;
+}
+
+/* Does a list that says for each layer whether it has a window follow the rule "all but each period-th"? */
+static bool window_list_is(const struct gguf_kv *list, int period)
+{
+    for (uint64_t l = 0; l < list->count; l++) {
+        const bool window = period == 1 || (period > 1 && l % (uint64_t)period != (uint64_t)period - 1);
+        if ((gguf_kv_num(list, l) != 0) != window) return false;
+    }
+    return true;
+}
+
+/* The period that attention.sliding_window_pattern gives, as a number or as a list of the layers. */
+static enum err_code hyper_read_window_period(int *period, const struct arch *a, const struct model_shape *s,
+                                              const struct gguf *g, struct err *why)
+{
+    char key[ARCH_KEY_NAME];
+    const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, a->name, META_WINDOW_PATTERN));
+    *period = a->window_period;
+    if (!kv) return ERR_OK;
+    if (kv->type != GGUF_ARRAY) {
+        const int64_t n = gguf_get_int(g, key, -1);
+        if (n < 0 || n > LAYERS_MAX)
+            return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %d, file has another value", key,
+                           LAYERS_MAX);
+        *period = (int)n;
+        return ERR_OK;
+    }
+    if (kv->count != (uint64_t)s->layers)
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu",
+                       key, s->layers, (unsigned long long)kv->count);
+    for (*period = 0; *period <= s->layers; ++*period)
+        if (window_list_is(kv, *period)) return ERR_OK;
+    return err_set(why, ERR_FORMAT,
+                   "metadata '%s': expected windows in all layers but each n-th one, file has another order",
+                   key);
+}
+
+static enum err_code hyper_read_window(struct hyper *out, const struct model_shape *s, const struct gguf *g,
+                                       struct err *why)
+{
+    const struct arch *a = out->arch;
+    char key[ARCH_KEY_NAME];
+    if (!a->window_period) return ERR_OK;
+    const int64_t window = gguf_get_int(g, arch_key_name(key, a->name, META_WINDOW), a->window);
+    enum err_code rc = hyper_read_window_period(&out->window_period, a, s, g, why);
+    if (rc) return rc;
+    out->window = out->window_period > 0 && window > 0 && window < INT32_MAX ? (int)window : 0;
+    if (!out->window) out->window_period = 0;
+    if (!out->window || !a->window_rope_plain) return ERR_OK;
+    return hyper_read_positive(&out->window_rope_base, g, a->name, META_ROPE_BASE_WINDOW,
+                               a->window_rope_base > 0 ? a->window_rope_base : out->rope_base, why);
+}
+
+bool hyper_layer_has_window(const struct hyper *h, int layer)
+{
+    return h->window_period == 1 ||
+           (h->window_period > 1 && layer % h->window_period != h->window_period - 1);
 }
 
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
@@ -208,46 +259,39 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
     *out = (struct hyper){ 0 };
     const struct arch *a = out->arch = arch_find(gguf_get_string(g, "general.architecture"));
     if (!a) return err_set(why, ERR_INTERNAL, "hyper_read before model_shape_read");
-    char key[128];
-    const char *eps_key = a->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
-                                              : "attention.layer_norm_epsilon";
-    const double eps = gguf_get_num(g, shape_key(key, a->name, eps_key), NAN);
+    char key[ARCH_KEY_NAME];
+    const enum arch_key eps_key = a->norm == NORM_RMS ? META_RMS_EPSILON : META_LAYER_EPSILON;
+    const double eps = gguf_get_num(g, arch_key_name(key, a->name, eps_key), NAN);
     if (!(eps >= 0 && eps < 1))
-        return err_set(why, ERR_FORMAT, "metadata '%s': want a small number, file has %s", key,
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected a small number, file has %s", key,
                        gguf_kv_find(g, key) ? "one out of range" : "none");
     out->eps = (float)eps;
-    if (a->rope != ROPE_NONE) {
-        enum err_code rc = hyper_read_rope(out, s, g, why);
-        if (rc) return rc;
-    }
+    enum err_code rc = a->rope == ROPE_NONE ? ERR_OK : hyper_read_rope(out, s, g, why);
+    if (rc) return rc;
     out->parallel = a->residual == RESIDUAL_PARALLEL ||
                     (a->residual == RESIDUAL_BY_KEY &&
-                     gguf_get_bool(g, shape_key(key, a->name, "use_parallel_residual"), true));
-    const int64_t window = a->window_period
-                               ? gguf_get_int(g, shape_key(key, a->name, "attention.sliding_window"),
-                                              a->window)
-                               : 0;
-    out->window = window > 0 && window < INT32_MAX ? (int)window : 0;
+                     gguf_get_bool(g, arch_key_name(key, a->name, META_PARALLEL_RESIDUAL), true));
+    if ((rc = hyper_read_window(out, s, g, why))) return rc;
 
     const struct {
-        const char *key;
+        enum arch_key key;
         size_t at;
         float otherwise;
     } SCALES[] = {
-        { "attention.scale", offsetof(struct hyper, attn_scale), 0 },
-        { "attn_logit_softcapping", offsetof(struct hyper, attn_softcap), a->attn_softcap },
-        { "final_logit_softcapping", offsetof(struct hyper, logit_softcap), a->logit_softcap },
-        { "logit_scale", offsetof(struct hyper, logit_scale), 1 },
-        { "embedding_scale", offsetof(struct hyper, embedding_scale), 1 },
-        { "residual_scale", offsetof(struct hyper, residual_scale), 1 },
+        { META_ATTN_SCALE, offsetof(struct hyper, attn_scale), 0 },
+        { META_ATTN_SOFTCAP, offsetof(struct hyper, attn_softcap), a->attn_softcap },
+        { META_LOGIT_SOFTCAP, offsetof(struct hyper, logit_softcap), a->logit_softcap },
+        { META_LOGIT_SCALE, offsetof(struct hyper, logit_scale), 1 },
+        { META_EMBEDDING_SCALE, offsetof(struct hyper, embedding_scale),
+          a->embedding_root ? sqrtf((float)s->embd) : 1 },
+        { META_RESIDUAL_SCALE, offsetof(struct hyper, residual_scale), 1 },
     };
     for (size_t i = 0; i < COUNT_OF(SCALES); i++)
         *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(
-            g, shape_key(key, a->name, SCALES[i].key), SCALES[i].otherwise);
+            g, arch_key_name(key, a->name, SCALES[i].key), SCALES[i].otherwise);
     const bool wide = a->wide_query_layers == s->layers;
     if (out->attn_scale == 0)
         out->attn_scale = 1.0f / sqrtf(wide ? (float)s->embd / (float)s->heads : (float)s->head_dim_k);
     if (a->logits_divided) out->logit_scale = 1.0f / out->logit_scale;
-    if (a->embedding_root) out->embedding_scale = sqrtf((float)s->embd);
     return ERR_OK;
 }

@@ -91,9 +91,25 @@ enum err_code config_resolve_int(struct config *c, enum knob_id id, int64_t valu
     return config_put(c, id, text, why);
 }
 
-static const char *method_first_param(const struct method *m)
+/* The first value of a method's parameter, alone, with which the method makes `format`, as "name=value".
+ * Returns buf; "other parameters": no value of one parameter does. */
+static const char *param_for_format(const struct method *m, const char *format, char *buf, size_t size)
 {
-    return method_params(m) ? method_params(m)[0].name : "it has none";
+    const struct param *first = method_params(m);
+    for (const struct param *q = first; q && q->name; q++) {
+        char values[256], *rest = NULL;
+        snprintf(values, sizeof values, "%s",
+                 q->kind == VALUE_BOOL ? "true false"
+                 : q->choices          ? q->choices
+                                       : "");
+        for (char *v = strtok_r(values, " ", &rest); v; v = strtok_r(NULL, " ", &rest)) {
+            snprintf(buf, size, "%s=%s", q->name, v);
+            const char *made = method_format(&(struct params){ .method = m, .given = buf });
+            if (made && !strcmp(made, format)) return buf;
+        }
+    }
+    snprintf(buf, size, "other parameters");
+    return buf;
 }
 
 /* Method, parameters and format must agree. */
@@ -103,11 +119,13 @@ static enum err_code config_check_method(const struct config *c, struct err *why
     const char *format = config_text(c, KNOB_FORMAT);
     enum err_code rc = params_check_all(&p, why);
     if (rc || !p.method || !strcmp(format, "file")) return rc;
+    char hint[96];
     if (method_decides_format(p.method) && strcmp(config_implied_format(c), format))
         return err_set(why, ERR_USAGE,
                        "method %s with these parameters makes %s, not %s: leave the format out and choose it "
                        "by the parameters (%s)",
-                       method_name(p.method), config_implied_format(c), format, method_first_param(p.method));
+                       method_name(p.method), config_implied_format(c), format,
+                       param_for_format(p.method, format, hint, sizeof hint));
     const char *makes = method_formats(p.method);
     if (makes && !str_has_word(makes, format))
         return err_set(why, ERR_USAGE, "method %s cannot make %s; it makes %s", method_name(p.method), format,
@@ -180,8 +198,11 @@ static enum err_code recipe_error(const char *word, struct err *why)
     for (int i = 0; i < KNOB_COUNT; i++)
         if (!strcasecmp(word, KNOBS[i].key))
             return err_set(why, ERR_USAGE, "'%s' needs a value: write %s=VALUE", word, KNOBS[i].key);
-    return err_set(why, ERR_USAGE, "'%.40s' is neither key=value nor a recipe; want a format or method: %s",
-                   word, choices_text(word, names, both, text, sizeof text));
+    if (str_ends(word, ".gguf"))
+        return err_set(why, ERR_USAGE, "'%s' is a file, expected a config: write model=%s", word, word);
+    return err_set(why, ERR_USAGE,
+                   "'%.40s' is neither key=value nor a recipe; expected a format or method: %s", word,
+                   choices_text(word, names, both, text, sizeof text));
 }
 
 /* method | format | method:format. Parts that are not written come out as "". */
@@ -227,7 +248,8 @@ static void item_add(struct item *it, enum knob_id id, const char *value)
     snprintf(it->value[it->count++], CONFIG_VALUE, "%s", value);
 }
 
-/* A word that stands for a method and one of its parameters: q4_K_M is gguf,type=q4_K_M. */
+/* A word that is the value of a method's shorthand parameter: q4_K_M is gguf,type=q4_K_M. The first method
+ * that accepts it is taken. */
 static bool item_shorthand(struct item *it, const char *word)
 {
     char value[CONFIG_VALUE], pair[CONFIG_VALUE];

@@ -35,6 +35,7 @@ enum knob_id {
     KNOB_HUGEPAGES,        /* buffers off all: the enum huge_pages */
     KNOB_REPACK,           /* off on */
     KNOB_PREFETCH,         /* off willneed populate: the enum prefetch */
+    KNOB_FORCE,            /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
     KNOB_HANDICAP,         /* artificial slowdown of each step, in percent */
     KNOB_AMP,              /* from here on for workloads that train: the enum amp */
     KNOB_OPTIMIZER,        /* the enum optimizer */
@@ -55,6 +56,7 @@ enum prefetch {
 };                                                   /* what to do with mapped weights while loading */
 enum amp { AMP_OFF, AMP_BF16, AMP_FP16, AMP_COUNT }; /* mixed precision of training */
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_MUON, OPTIMIZER_COUNT };
+extern const char *const PRECISION_NAMES[]; /* indexed by enum precision (kernels.h), NULL-terminated */
 extern const char *const AMP_NAMES[];       /* "off" "bf16" "fp16", NULL-terminated */
 extern const char *const OPTIMIZER_NAMES[]; /* "adamw" "muon", NULL-terminated */
 
@@ -80,8 +82,9 @@ struct knob {
     bool changes_answers;  /* may not be recommended without a quality measurement */
     unsigned matters_for;  /* FOR_* bits */
     const char *flag;      /* llama.cpp-style short flag "-t", or NULL */
-    const char *unit;      /* "tokens", "threads", or ""; "%": the value may be written "3%" */
-    const char *help;      /* one line */
+    const char *bare; /* what "--KEY" without "=VALUE" means on the command line; NULL: a value follows */
+    const char *unit; /* "tokens", "threads", or ""; "%": the value may be written "3%" */
+    const char *help; /* one line */
 };
 extern const struct knob KNOBS[KNOB_COUNT]; /* indexed by enum knob_id */
 
@@ -191,8 +194,9 @@ const struct method *method_find(const char *name); /* NULL when unknown; case-i
 const char *method_name(const struct method *m);
 const struct param *method_params(const struct method *m); /* up to the row whose name is NULL; NULL: none */
 const char *method_formats(const struct method *m); /* space-separated, NULL: any that has an encoder */
-const char *method_shorthand(
-    const struct method *m); /* a parameter whose choices are recipes by themselves ("q4_K_M"); NULL: none */
+/* The parameter whose value alone, as a recipe ("q4_K_M"), selects the method; NULL: none. The first method
+ * that accepts the value is taken. */
+const char *method_shorthand(const struct method *m);
 bool method_decides_format(const struct method *m); /* its parameters say the format */
 /* The format of a recipe that names the method only; NULL: it must name one. */
 const char *method_format(const struct params *p);

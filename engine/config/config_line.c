@@ -142,7 +142,7 @@ enum err_code config_from_json(struct config *c, const json_t *object, struct er
             snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
             text = number;
         }
-        if (!text) return err_set(why, ERR_USAGE, "config key '%.40s': want text or a whole number", key);
+        if (!text) return err_set(why, ERR_USAGE, "config key '%.40s': expected text or a whole number", key);
         enum err_code rc = config_set(c, key, text, why);
         if (rc) return rc;
     }

@@ -14,11 +14,11 @@ static const char *const AFFINITIES[] = {
 };
 static const char *const DEVICES[] = { "cpu",      "opencl:0", "opencl:1", "opencl:2", "opencl:3",
                                        "opencl:4", "opencl:5", "opencl:6", "opencl:7", NULL };
-static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
-                                          [PRECISION_HIGH] = "high",
-                                          [PRECISION_MEDIUM] = "medium",
-                                          [PRECISION_AUTO] = "auto",
-                                          NULL };
+const char *const PRECISION_NAMES[] = { [PRECISION_HIGHEST] = "highest",
+                                        [PRECISION_HIGH] = "high",
+                                        [PRECISION_MEDIUM] = "medium",
+                                        [PRECISION_AUTO] = "auto",
+                                        NULL };
 static const char *const ACTIVATIONS[] = {
     [ACTIVATIONS_AUTO] = "auto", [ACTIVATIONS_INT8] = "int8", [ACTIVATIONS_INT8_TOKEN] = "int8_token", NULL
 };
@@ -123,7 +123,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                               "number of layers on the device, from the first; -1 (auto) = as many as fit in its memory" },
     [KNOB_PRECISION] = { .key = "precision",
                          .kind = VALUE_CHOICE,
-                         .choices = PRECISIONS,
+                         .choices = PRECISION_NAMES,
                          .otherwise = "auto",
                          .changes_answers = true,
                          .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
@@ -199,6 +199,15 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .unit = "",
                         .help =
                             "read weights ahead: willneed = ask the kernel to, populate = read and map them while loading" },
+    [KNOB_FORCE] = { .key = "force",
+                     .kind = VALUE_CHOICE,
+                     .choices = OFF_ON,
+                     .otherwise = "off",
+                     .matters_for = FOR_ALL,
+                     .bare = "on",
+                     .unit = "",
+                     .help =
+                         "on = run a model file although it has metadata or tensors that qdyno does not know; its answers are then marked as unverified" },
     [KNOB_HANDICAP] = { .key = "handicap",
                         .kind = VALUE_INT,
                         .min = 0,
@@ -324,7 +333,8 @@ enum err_code recipe_format_check(const char *name, const struct format **out, s
         return ERR_OK;
     }
     return err_set(why, ERR_USAGE, "format '%.40s' %s: %s", name,
-                   f ? "is known but has no encoder; formats with one are" : "does not exist; want one of",
+                   f ? "is known but has no encoder; formats with one are"
+                     : "does not exist; expected one of",
                    choices_text(f ? "" : name, names, MIN(l.count, CHOICES_MAX), text, sizeof text));
 }
 
@@ -376,6 +386,6 @@ enum err_code knob_parse(enum knob_id id, const char *value, struct value *out, 
     const char *text = k->kind == VALUE_INT ? knob_number_text(id, value, number, sizeof number) : value;
     if (value_parse(out, &rule, text)) return ERR_OK;
     if (id == KNOB_FORMAT && format_find(value)) return recipe_format_check(value, &f, why);
-    return err_set(why, ERR_USAGE, "%s=%.40s: want %s", k->key, value,
+    return err_set(why, ERR_USAGE, "%s=%.40s: expected %s", k->key, value,
                    value_wanted(&rule, value, wanted, sizeof wanted));
 }

@@ -52,7 +52,7 @@ static enum err_code param_parse(struct value *out, const struct method *m, cons
     if (!p) return param_error(m, name, why);
     const struct value_rule rule = param_rule(p);
     if (value_parse(out, &rule, value)) return ERR_OK;
-    return err_set(why, ERR_USAGE, "%s=%.40s: %s wants %s", p->name, value, method_name(m),
+    return err_set(why, ERR_USAGE, "%s=%.40s: %s expects %s", p->name, value, method_name(m),
                    value_wanted(&rule, value, wanted, sizeof wanted));
 }
 
@@ -100,7 +100,8 @@ enum err_code params_parse(const char *value, char *out, struct err *why)
         if (equals) *equals = '\0';
         const char *name = param_name(pair);
         if (!equals || !equals[1] || strpbrk(equals + 1, " ,\"=\t\r\n"))
-            return err_set(why, ERR_USAGE, "params: '%.60s' is not a pair: want NAME=VALUE;NAME=VALUE", pair);
+            return err_set(why, ERR_USAGE, "params: '%.60s' is not a pair: expected NAME=VALUE;NAME=VALUE",
+                           pair);
         if (!name) return err_set(why, ERR_USAGE, "params: no method has a parameter '%.60s'", pair);
         enum err_code rc = params_merge(out, name, equals + 1, why);
         if (rc) return rc;

@@ -53,7 +53,7 @@ static enum err_code rule_check(const char *rule, size_t n, struct str *out, str
     if (!rule_is_pattern(rule, left))
         return err_set(
             why, ERR_USAGE,
-            "tensors: '%.*s' is not a rule: want PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?, or PATTERN@LAYERS, layers like 0-3+7",
+            "tensors: '%.*s' is not a rule: expected PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?, or PATTERN@LAYERS, layers like 0-3+7",
             (int)MIN(n, 60), rule);
     if (rules_contain(str_text(out), rule, left))
         return err_set(why, ERR_USAGE, "tensors: two rules for '%.*s'", (int)left, rule);

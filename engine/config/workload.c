@@ -7,7 +7,7 @@
 enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
 
 static const char GRAMMAR[] =
-    "want ppN, tgN or ppN+tgN, followed by @dN for tokens already in the cache and @bN for sequences that run "
+    "expected ppN, tgN or ppN+tgN, followed by @dN for tokens already in the cache and @bN for sequences that run "
     "side by side; or eval:FILE[@cN]; or trainN: N steps of training from scratch";
 
 /* Read a number from `least` to TOKENS_MAX at *at and advance *at. */
@@ -117,7 +117,7 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
     if (!w->train)
         return err_set(
             why, ERR_USAGE,
-            "%s=%s is a setting for training, and %s does not train: want a workload such as train20",
+            "%s=%s is a setting for training, and %s does not train: expected a workload such as train20",
             stray->key, value, line);
     struct str keys = { 0 };
     for (int i = 0; i < KNOB_COUNT; i++)

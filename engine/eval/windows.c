@@ -61,8 +61,8 @@ enum err_code windows_cut(struct windows *w, const struct model *m, const struct
     struct tokenizer_info info = { 0 };
     *w = (struct windows){ .ctx = r->ctx, .bos = -1 };
     if (r->ctx < 4 || r->ctx > model_ctx(m))
-        return err_set(why, ERR_USAGE, "windows of %d tokens: want 4 to %d, the session's context", r->ctx,
-                       model_ctx(m));
+        return err_set(why, ERR_USAGE, "windows of %d tokens: expected 4 to %d, the session's context",
+                       r->ctx, model_ctx(m));
     enum err_code rc = windows_tokenize(&w->ids, m, r, why);
     if (rc) return rc;
     if (w->ids.n < 2 * (int64_t)r->ctx)

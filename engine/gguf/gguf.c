@@ -12,76 +12,27 @@
 #include "engine/gguf/gguf_internal.h"
 #include "kernels/kernels.h"
 
-/* Hash table with open addressing from names to indexes: a slot contains index + 1, 0 is free. At most half
- * of the slots are used. */
-struct name_table {
-    int64_t *slots;
-    uint64_t mask;
-};
-
 struct gguf {
     char *path;
     struct arena memory;
     struct gguf_shard *shards;
     int shard_count;
+    bool any_type;               /* accept tensors of types without a row in FORMATS */
     struct gguf_tensor *tensors; /* of all shards, in their order */
     int64_t tensor_count;
-    struct name_table keys, names;
+    struct name_index keys, names; /* of the first shard's metadata; of tensors */
 };
 
-/* ---------------------------------------------------------------- hashed names */
+/* ---------------------------------------------------------------- names */
 
-static uint64_t name_hash(const char *s, size_t n)
+static enum err_code name_add(struct name_index *x, struct gguf_string name, int64_t i, const char *what,
+                              struct err *why)
 {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-    return h ^ h >> 32;
-}
-
-static bool table_init(struct name_table *t, struct arena *memory, int64_t count)
-{
-    uint64_t size = 8;
-    while (size < (uint64_t)count * 2) size *= 2;
-    t->mask = size - 1;
-    t->slots = arena_alloc(memory, size * sizeof *t->slots);
-    return t->slots != NULL;
-}
-
-static struct gguf_string key_name(const struct gguf *g, int64_t i)
-{
-    return g->shards[0].kv[i].key;
-}
-
-static struct gguf_string tensor_name(const struct gguf *g, int64_t i)
-{
-    return (struct gguf_string){ g->tensors[i].name, strlen(g->tensors[i].name) };
-}
-
-typedef struct gguf_string name_fn(const struct gguf *g, int64_t i);
-
-/* The slot of `name`, or the free slot where it would be inserted. */
-static int64_t *table_slot(const struct name_table *t, const struct gguf *g, name_fn *name_of,
-                           struct gguf_string name)
-{
-    for (uint64_t at = name_hash(name.data, name.len);; at++) {
-        int64_t *slot = &t->slots[at & t->mask];
-        if (!*slot) return slot;
-        struct gguf_string have = name_of(g, *slot - 1);
-        if (have.len == name.len && !memcmp(have.data, name.data, name.len)) return slot;
-    }
-}
-
-static enum err_code table_fill(struct name_table *t, struct gguf *g, name_fn *name_of, int64_t count,
-                                const char *what, struct err *why)
-{
-    if (!table_init(t, &g->memory, count)) return err_set(why, ERR_NOMEM, "out of memory for names");
-    for (int64_t i = 0; i < count; i++) {
-        struct gguf_string name = name_of(g, i);
-        int64_t *slot = table_slot(t, g, name_of, name);
-        if (*slot)
-            return err_set(why, ERR_FORMAT, "%s '%.*s' occurs twice", what, (int)MIN(name.len, 80),
-                           name.data);
-        *slot = i + 1;
+    switch (name_index_add(x, name.data, name.len, i)) {
+    case NAME_NO_MEMORY: return err_set(why, ERR_NOMEM, "out of memory for names");
+    case NAME_KNOWN:
+        return err_set(why, ERR_FORMAT, "%s '%.*s' occurs twice", what, (int)MIN(name.len, 80), name.data);
+    case NAME_ADDED: break;
     }
     return ERR_OK;
 }
@@ -109,7 +60,7 @@ static enum err_code shard_check(const struct gguf_shard *s, int number, int cou
         if (!no && !gguf_string_is(kv->key, "split.count")) continue;
         double want = no ? number : count, have = kv->type == GGUF_ARRAY ? NAN : gguf_kv_num(kv, 0);
         if (have != want)
-            return err_set(why, ERR_FORMAT, "%s is %g, want %g: the files do not belong together",
+            return err_set(why, ERR_FORMAT, "%s is %g, expected %g: the files do not belong together",
                            no ? "split.no" : "split.count", have, want);
     }
     return ERR_OK;
@@ -122,6 +73,7 @@ static enum err_code shard_open(struct gguf *g, int number, const char *path, st
     if (rc) return rc; /* the message names the path already */
     s->data = s->map.data;
     s->size = s->map.size;
+    s->any_type = g->any_type;
     rc = gguf_shard_parse(s, &g->memory, why);
     if (!rc && number > 0) rc = shard_check(s, number, g->shard_count, why);
     if (rc) err_prefix(why, "'%s'", path);
@@ -144,7 +96,7 @@ static enum err_code shards_count(struct gguf *g, struct err *why)
                        g->path, no + 1, count, count);
     if (!named || name_no != 1 || name_count != count)
         return err_set(why, ERR_FORMAT,
-                       "'%s' is the first of %" PRId64 " files: want it named NAME-00001-of-%05" PRId64
+                       "'%s' is the first of %" PRId64 " files: expected the name NAME-00001-of-%05" PRId64
                        ".gguf, or the others cannot be found",
                        g->path, count, count);
     g->shard_count = (int)count;
@@ -188,20 +140,25 @@ static enum err_code tensors_merge(struct gguf *g, struct err *why)
         for (int i = 0; i < g->shard_count; i++)
             for (int64_t j = 0; j < g->shards[i].tensor_count; j++) *to++ = g->shards[i].tensors[j];
     }
-    enum err_code rc = table_fill(&g->names, g, tensor_name, g->tensor_count, "tensor", why);
+    enum err_code rc = ERR_OK;
+    for (int64_t i = 0; i < g->tensor_count && !rc; i++) {
+        const char *name = g->tensors[i].name;
+        rc = name_add(&g->names, (struct gguf_string){ name, strlen(name) }, i, "tensor", why);
+    }
     if (rc) err_prefix(why, "'%s'", g->path);
     return rc;
 }
 
 /* ---------------------------------------------------------------- open, close */
 
-static struct gguf *gguf_new(const char *path)
+static struct gguf *gguf_new(const char *path, bool any_type)
 {
     struct gguf *g = calloc(1, sizeof *g);
     if (!g) return NULL;
     g->path = strdup(path);
     g->shards = calloc(1, sizeof *g->shards);
     g->shard_count = 1;
+    g->any_type = any_type;
     if (!g->path || !g->shards) {
         gguf_close(g);
         return NULL;
@@ -211,15 +168,17 @@ static struct gguf *gguf_new(const char *path)
 
 static enum err_code keys_index(struct gguf *g, struct err *why)
 {
-    enum err_code rc = table_fill(&g->keys, g, key_name, g->shards[0].kv_count, "metadata key", why);
+    enum err_code rc = ERR_OK;
+    for (int64_t i = 0; i < g->shards[0].kv_count && !rc; i++)
+        rc = name_add(&g->keys, g->shards[0].kv[i].key, i, "metadata key", why);
     if (rc) err_prefix(why, "'%s'", g->path);
     return rc;
 }
 
-enum err_code gguf_open(struct gguf **out, const char *path, struct err *why)
+static enum err_code file_open(struct gguf **out, const char *path, bool any_type, struct err *why)
 {
     *out = NULL;
-    struct gguf *g = gguf_new(path);
+    struct gguf *g = gguf_new(path, any_type);
     if (!g) return err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
     enum err_code rc;
     if ((rc = shard_open(g, 0, path, why))) goto fail;
@@ -234,13 +193,15 @@ fail:
     return rc;
 }
 
-enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size, struct err *why)
+static enum err_code memory_open(struct gguf **out, const void *bytes, size_t size, bool any_type,
+                                 struct err *why)
 {
     *out = NULL;
-    struct gguf *g = gguf_new("(memory)");
+    struct gguf *g = gguf_new("(memory)", any_type);
     if (!g) return err_set(why, ERR_NOMEM, "out of memory");
     g->shards[0].data = bytes;
     g->shards[0].size = size;
+    g->shards[0].any_type = any_type;
     enum err_code rc;
     if ((rc = gguf_shard_parse(&g->shards[0], &g->memory, why))) goto fail;
     if ((rc = keys_index(g, why))) goto fail;
@@ -254,12 +215,44 @@ fail:
     return rc;
 }
 
+enum err_code gguf_open(struct gguf **out, const char *path, struct err *why)
+{
+    return file_open(out, path, false, why);
+}
+
+enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size, struct err *why)
+{
+    return memory_open(out, bytes, size, false, why);
+}
+
+enum err_code gguf_open_any_type(struct gguf **out, const char *path, struct err *why)
+{
+    return file_open(out, path, true, why);
+}
+
+enum err_code gguf_open_memory_any_type(struct gguf **out, const void *bytes, size_t size, struct err *why)
+{
+    return memory_open(out, bytes, size, true, why);
+}
+
+enum err_code gguf_check_types(const struct gguf *g, struct err *why)
+{
+    for (int64_t i = 0; i < g->tensor_count; i++)
+        if (!g->tensors[i].format) {
+            gguf_type_error(&g->tensors[i], why);
+            return err_prefix(why, "'%s'", g->path);
+        }
+    return ERR_OK;
+}
+
 void gguf_close(struct gguf *g)
 {
     if (!g) return;
     for (int i = 0; g->shards && i < g->shard_count; i++) file_unmap(&g->shards[i].map);
     free(g->shards);
     free(g->path);
+    name_index_free(&g->keys);
+    name_index_free(&g->names);
     arena_free(&g->memory);
     free(g);
 }
@@ -300,8 +293,8 @@ const struct gguf_kv *gguf_kv_at(const struct gguf *g, int64_t i)
 
 const struct gguf_kv *gguf_kv_find(const struct gguf *g, const char *key)
 {
-    int64_t i = *table_slot(&g->keys, g, key_name, (struct gguf_string){ key, strlen(key) });
-    return i ? &g->shards[0].kv[i - 1] : NULL;
+    const int64_t i = name_index_find(&g->keys, key, strlen(key));
+    return i >= 0 ? &g->shards[0].kv[i] : NULL;
 }
 
 int64_t gguf_tensor_count(const struct gguf *g)
@@ -316,8 +309,8 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i)
 
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name)
 {
-    int64_t i = *table_slot(&g->names, g, tensor_name, (struct gguf_string){ name, strlen(name) });
-    return i ? &g->tensors[i - 1] : NULL;
+    const int64_t i = name_index_find(&g->names, name, strlen(name));
+    return i >= 0 ? &g->tensors[i] : NULL;
 }
 
 enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why)

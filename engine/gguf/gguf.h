@@ -49,11 +49,13 @@ struct gguf_kv {
 
 struct gguf_tensor {
     const char *name;            /* NUL-terminated copy, owned by the gguf */
-    const struct format *format; /* every type FORMATS knows; others are refused on open */
-    int dims;                    /* 1 to 4 */
-    int64_t shape[4];            /* shape[0] is the row length (fastest); unused ones are 1 */
+    const struct format *format; /* a row of FORMATS; NULL only in files of gguf_open_any_type */
+    uint32_t type;               /* its number in the file */
+    const char *type_name; /* of the format, else in ggml or in this file; NULL: the number has no name */
+    int dims;              /* 1 to 4 */
+    int64_t shape[4];      /* shape[0] is the row length (fastest); unused ones are 1 */
     const unsigned char *data;
-    int64_t bytes;
+    int64_t bytes; /* without a format: up to the next tensor or the end of the file, padding included */
 };
 
 struct gguf;
@@ -66,6 +68,12 @@ struct gguf;
 enum err_code gguf_open(struct gguf **out, const char *path, struct err *why);
 /* The same for bytes in memory, which must outlive *out. A shard of several is ERR_FORMAT. */
 enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size, struct err *why);
+/* The same for descriptions of a file that cannot run: tensors of types without a row in FORMATS are
+ * accepted, and their format is NULL. Give such a file only to functions that say so. */
+enum err_code gguf_open_any_type(struct gguf **out, const char *path, struct err *why);
+enum err_code gguf_open_memory_any_type(struct gguf **out, const void *bytes, size_t size, struct err *why);
+/* ERR_FORMAT: a tensor has no format. The message is the one with which gguf_open refuses the file. */
+enum err_code gguf_check_types(const struct gguf *g, struct err *why);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
 const char *gguf_path(const struct gguf *g);

@@ -21,6 +21,7 @@ struct gguf_shard {
     const unsigned char *data;
     size_t size;
     struct file_map map; /* owns data; {0} when the bytes are borrowed */
+    bool any_type;       /* accept tensors of types without a row in FORMATS */
     int version;
     struct gguf_kv *kv;
     int64_t kv_count;
@@ -31,6 +32,9 @@ struct gguf_shard {
 /* Parse shard->data; all arrays are allocated from `memory`. The caller checks for names that occur
  * twice. ERR_FORMAT, ERR_NOMEM. */
 enum err_code gguf_shard_parse(struct gguf_shard *shard, struct arena *memory, struct err *why);
+
+/* Refuse a tensor without a format. Always ERR_FORMAT: the message names the tensor and its type. */
+enum err_code gguf_type_error(const struct gguf_tensor *t, struct err *why);
 
 /* Bytes of one value of a scalar type other than string; 0 for strings, arrays and unknown types. */
 size_t gguf_type_size(enum gguf_type type);

@@ -128,7 +128,7 @@ static enum err_code kv_check_bools(const struct gguf_kv *kv, enum gguf_type typ
 {
     if (type != GGUF_BOOL) return ERR_OK;
     for (uint64_t i = 0; i < kv->count; i++)
-        if (kv->data[i] > 1) return err_set(why, ERR_FORMAT, "a bool is %d: want 0 or 1", kv->data[i]);
+        if (kv->data[i] > 1) return err_set(why, ERR_FORMAT, "a bool is %d: expected 0 or 1", kv->data[i]);
     return ERR_OK;
 }
 
@@ -216,61 +216,64 @@ static struct gguf_string own_format_name(const struct gguf_shard *s, uint32_t t
     return (struct gguf_string){ 0 };
 }
 
-/* Our own formats: the number is only valid in this file, the name identifies the format. */
-static enum err_code own_format_find(const struct format **out, const struct gguf_shard *s, uint32_t type,
-                                     struct err *why)
+/* Numbers that only the fork ik_llama.cpp gives to types (its ggml.h). The error message names the fork. */
+static const struct {
+    uint32_t first, last;
+} FORK_TYPES[] = { { 97, 99 }, { 133, 158 }, { 200, 299 }, { 335, 399 } };
+
+static bool type_is_of_fork(uint32_t type)
 {
-    char name[32];
-    const struct gguf_string text = own_format_name(s, type);
-    if (!text.len)
-        return err_set(why, ERR_FORMAT,
-                       "weight type %" PRIu32 " is not a ggml type, and metadata '" GGUF_OWN_FORMATS
-                       "' does not name it",
-                       type);
-    *out = format_find(text_printable(text, name, sizeof name));
-    if (*out) return ERR_OK;
-    return err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 "), which this version does not know",
-                   name, type);
+    for (size_t i = 0; i < COUNT_OF(FORK_TYPES); i++)
+        if (type >= FORK_TYPES[i].first && type <= FORK_TYPES[i].last) return true;
+    return false;
 }
 
-static enum err_code type_error(uint32_t type, struct err *why)
+enum err_code gguf_type_error(const struct gguf_tensor *t, struct err *why)
 {
-    for (size_t i = 0; i < COUNT_OF(OTHER_TYPES); i++)
-        if (OTHER_TYPES[i].type == type)
-            return err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 ") are not supported",
-                           OTHER_TYPES[i].name, type);
-    return err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows", type);
+    char name[80];
+    const bool own = t->type >= FORMAT_OWN_TYPES;
+    if (own && t->type_name)
+        err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 "), which this version does not know",
+                t->type_name, t->type);
+    else if (own)
+        err_set(why, ERR_FORMAT,
+                "weight type %" PRIu32 " is not a ggml type, and metadata '" GGUF_OWN_FORMATS
+                "' does not name it",
+                t->type);
+    else if (t->type_name)
+        err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 ") are not supported", t->type_name, t->type);
+    else
+        err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows%s", t->type,
+                type_is_of_fork(t->type) ? "; ik_llama.cpp, a fork of llama.cpp, uses this number: "
+                                           "use a file that llama.cpp reads"
+                                         : "");
+    const struct gguf_string text = { t->name, strlen(t->name) };
+    return err_prefix(why, "tensor '%s'", text_printable(text, name, sizeof name));
 }
 
-static enum err_code tensor_read_format(struct cursor *c, const struct gguf_shard *s,
-                                        const struct format **out, struct err *why)
+/* Format and name of a type. Numbers of our own formats are only valid in this file: there, the name
+ * identifies the format. */
+static enum err_code tensor_find_format(struct gguf_tensor *t, const struct gguf_shard *s,
+                                        struct arena *memory, struct err *why)
 {
-    const uint32_t type = cursor_u32(c);
-    if (c->cut) return cursor_error(c, why, "its type");
-    if (type >= FORMAT_OWN_TYPES) return own_format_find(out, s, type, why);
-    *out = format_by_ggml_type(type);
-    return *out ? ERR_OK : type_error(type, why);
-}
-
-/* Shape and type of a tensor, and the bytes its data takes. All products are checked. */
-static enum err_code tensor_read_shape(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
-                                       struct err *why)
-{
-    uint32_t dims = cursor_u32(c);
-    if (c->cut) return cursor_error(c, why, "its header");
-    if (dims < 1 || dims > GGUF_DIMS_MAX)
-        return err_set(why, ERR_FORMAT, "%" PRIu32 " dimensions: want 1 to %d", dims, GGUF_DIMS_MAX);
-    t->dims = (int)dims;
-    int64_t elements = 1;
-    for (int i = 0; i < GGUF_DIMS_MAX; i++) {
-        uint64_t n = i < t->dims ? cursor_length(c) : 1;
-        if (c->cut) return cursor_error(c, why, "its shape");
-        if (n < 1 || n > INT64_MAX || __builtin_mul_overflow(elements, (int64_t)n, &elements))
-            return err_set(why, ERR_FORMAT, "dimension %d is %" PRIu64 ": no file can hold that", i, n);
-        t->shape[i] = (int64_t)n;
+    if (t->type < FORMAT_OWN_TYPES) {
+        t->format = format_by_ggml_type(t->type);
+        if (t->format) t->type_name = t->format->name;
+        for (size_t i = 0; !t->format && i < COUNT_OF(OTHER_TYPES); i++)
+            if (OTHER_TYPES[i].type == t->type) t->type_name = OTHER_TYPES[i].name;
+        return ERR_OK;
     }
-    const enum err_code rc = tensor_read_format(c, s, &t->format, why);
-    if (rc) return rc;
+    char name[32];
+    const struct gguf_string text = own_format_name(s, t->type);
+    if (!text.len) return ERR_OK;
+    t->format = format_find(text_printable(text, name, sizeof name));
+    t->type_name = t->format ? t->format->name : arena_strndup(memory, name, strlen(name));
+    return t->type_name ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the name of a type");
+}
+
+/* The bytes that a tensor's data takes. All products are checked. */
+static enum err_code tensor_count_bytes(struct gguf_tensor *t, int64_t elements, struct err *why)
+{
     if (t->shape[0] % t->format->block_weights)
         return err_set(why, ERR_FORMAT,
                        "rows of %" PRId64 " do not fill whole %s blocks of %" PRIu32 " weights", t->shape[0],
@@ -282,6 +285,27 @@ static enum err_code tensor_read_shape(struct cursor *c, const struct gguf_shard
         __builtin_add_overflow(blocks, tails, &t->bytes))
         return err_set(why, ERR_FORMAT, "%" PRId64 " weights: no file can hold that", elements);
     return ERR_OK;
+}
+
+/* Shape and type number of a tensor, and the product of its sizes. */
+static enum err_code tensor_read_shape(struct cursor *c, struct gguf_tensor *t, int64_t *elements,
+                                       struct err *why)
+{
+    uint32_t dims = cursor_u32(c);
+    *elements = 1;
+    if (c->cut) return cursor_error(c, why, "its header");
+    if (dims < 1 || dims > GGUF_DIMS_MAX)
+        return err_set(why, ERR_FORMAT, "%" PRIu32 " dimensions: expected 1 to %d", dims, GGUF_DIMS_MAX);
+    t->dims = (int)dims;
+    for (int i = 0; i < GGUF_DIMS_MAX; i++) {
+        uint64_t n = i < t->dims ? cursor_length(c) : 1;
+        if (c->cut) return cursor_error(c, why, "its shape");
+        if (n < 1 || n > INT64_MAX || __builtin_mul_overflow(*elements, (int64_t)n, elements))
+            return err_set(why, ERR_FORMAT, "dimension %d is %" PRIu64 ": no file can hold that", i, n);
+        t->shape[i] = (int64_t)n;
+    }
+    t->type = cursor_u32(c);
+    return c->cut ? cursor_error(c, why, "its type") : ERR_OK;
 }
 
 /* Read one tensor header; *offset is relative to the data section. */
@@ -296,7 +320,11 @@ static enum err_code tensor_read_header(struct cursor *c, const struct gguf_shar
                        GGUF_NAME_MAX);
     t->name = arena_strndup(memory, text.data, text.len);
     if (!t->name) return err_set(why, ERR_NOMEM, "out of memory for a tensor's name");
-    enum err_code rc = tensor_read_shape(c, s, t, why);
+    int64_t elements;
+    enum err_code rc = tensor_read_shape(c, t, &elements, why);
+    if (!rc) rc = tensor_find_format(t, s, memory, why);
+    if (!rc && !t->format && !s->any_type) return gguf_type_error(t, why);
+    if (!rc && t->format) rc = tensor_count_bytes(t, elements, why);
     if (!rc) {
         *offset = cursor_u64(c);
         if (c->cut) rc = cursor_error(c, why, "its offset");
@@ -316,14 +344,25 @@ static int span_order(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Refuse tensors that share bytes: no writer produces them, but a damaged directory does. */
-static enum err_code shard_check_overlap(const struct gguf_shard *s, struct span *spans, struct err *why)
+/* Place tensor i of `spans`, which are sorted. Refuses tensors that share bytes: no writer produces them, but
+ * a damaged directory does. `room`: bytes of the data section. */
+static enum err_code tensor_place(const struct gguf_shard *s, struct span *spans, int64_t i, uint64_t room,
+                                  struct err *why)
 {
-    qsort(spans, (size_t)s->tensor_count, sizeof *spans, span_order);
-    for (int64_t i = 1; i < s->tensor_count; i++)
-        if (spans[i].from < spans[i - 1].to)
-            return err_set(why, ERR_FORMAT, "tensors '%.80s' and '%.80s' lie over each other",
-                           s->tensors[spans[i - 1].index].name, s->tensors[spans[i].index].name);
+    struct gguf_tensor *t = &s->tensors[spans[i].index];
+    const uint64_t offset = spans[i].from;
+    if (!t->format && offset < room)
+        t->bytes = (int64_t)((i + 1 < s->tensor_count ? MIN(spans[i + 1].from, room) : room) - offset);
+    const uint64_t bytes = (uint64_t)t->bytes;
+    if (offset > room || bytes > room - offset || (!t->format && offset == room))
+        return err_set(why, ERR_FORMAT,
+                       "tensor '%.80s' needs %" PRIu64 " bytes at %" PRIu64 ", the file has %" PRIu64
+                       " bytes of weights: it is cut off or damaged",
+                       t->name, MAX(bytes, 1), offset, room);
+    spans[i].to = offset + MAX(bytes, 1);
+    if (i && offset < spans[i - 1].to)
+        return err_set(why, ERR_FORMAT, "tensors '%.80s' and '%.80s' lie over each other",
+                       s->tensors[spans[i - 1].index].name, t->name);
     return ERR_OK;
 }
 
@@ -332,22 +371,18 @@ static enum err_code shard_place_tensors(struct cursor *c, struct gguf_shard *s,
 {
     uint64_t start = ((uint64_t)c->at + alignment - 1) / alignment * alignment;
     uint64_t room = start < c->size ? c->size - start : 0;
+    qsort(spans, (size_t)s->tensor_count, sizeof *spans, span_order);
     for (int64_t i = 0; i < s->tensor_count; i++) {
-        struct gguf_tensor *t = &s->tensors[i];
-        uint64_t offset = spans[i].from, bytes = (uint64_t)t->bytes;
-        if (offset % alignment)
+        struct gguf_tensor *t = &s->tensors[spans[i].index];
+        if (spans[i].from % alignment)
             return err_set(why, ERR_FORMAT,
-                           "tensor '%.80s' begins at %" PRIu64 ": want a multiple of %" PRIu64, t->name,
-                           offset, alignment);
-        if (offset > room || bytes > room - offset)
-            return err_set(why, ERR_FORMAT,
-                           "tensor '%.80s' wants %" PRIu64 " bytes at %" PRIu64 ", the file has %" PRIu64
-                           " bytes of weights: it is cut off or damaged",
-                           t->name, bytes, offset, room);
-        spans[i].to = offset + bytes;
-        t->data = s->data + start + offset;
+                           "tensor '%.80s' begins at %" PRIu64 ": expected a multiple of %" PRIu64, t->name,
+                           spans[i].from, alignment);
+        const enum err_code rc = tensor_place(s, spans, i, room, why);
+        if (rc) return rc;
+        t->data = s->data + start + spans[i].from;
     }
-    return shard_check_overlap(s, spans, why);
+    return ERR_OK;
 }
 
 static enum err_code shard_read_tensors(struct cursor *c, struct gguf_shard *s, uint64_t count,
@@ -380,7 +415,8 @@ static enum err_code shard_alignment(const struct gguf_shard *s, uint64_t *out, 
         uint32_t v = 0;
         if (s->kv[i].type == GGUF_U32) memcpy(&v, s->kv[i].data, sizeof v);
         if (v == 0 || v & (v - 1) || v > GGUF_ALIGNMENT_MAX)
-            return err_set(why, ERR_FORMAT, "general.alignment is %s %" PRIu32 ": want u32, a power of two",
+            return err_set(why, ERR_FORMAT,
+                           "general.alignment is %s %" PRIu32 ": expected u32, a power of two",
                            gguf_type_name(s->kv[i].type), v);
         *out = v;
     }
@@ -392,8 +428,9 @@ enum err_code gguf_shard_parse(struct gguf_shard *s, struct arena *memory, struc
     struct cursor c = { .data = s->data, .size = s->size, .length_bytes = 8 };
     uint32_t magic = cursor_u32(&c), version = cursor_u32(&c);
     if (!c.cut && magic != GGUF_MAGIC)
-        return err_set(why, ERR_FORMAT, "not a GGUF file: it begins with %02x %02x %02x %02x, want \"GGUF\"",
-                       s->data[0], s->data[1], s->data[2], s->data[3]);
+        return err_set(why, ERR_FORMAT,
+                       "not a GGUF file: it begins with %02x %02x %02x %02x, expected \"GGUF\"", s->data[0],
+                       s->data[1], s->data[2], s->data[3]);
     if (!c.cut && version != 0 && (version & 0xffff) == 0)
         return err_set(why, ERR_FORMAT, "a big-endian GGUF file: only little-endian ones are read");
     if (!c.cut && (version < 1 || version > 3))

@@ -26,6 +26,7 @@ struct gguf_writer {
     int64_t key_count, key_cap;
     struct planned *tensors;
     int64_t tensor_count, tensor_cap;
+    struct name_index key_index, tensor_index;
     int64_t data_bytes;  /* of the data section, padding included */
     int64_t data_offset; /* of that section in the file */
     int64_t current;     /* tensor that is being written */
@@ -35,7 +36,7 @@ struct gguf_writer {
 /* GGML_MAX_NAME of the programs that read our files is 64, with the terminating NUL. */
 enum { WRITE_NAME_MAX = 63 };
 
-static int64_t padded(int64_t n)
+static int64_t data_padded(int64_t n)
 {
     return (n + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
 }
@@ -43,6 +44,17 @@ static int64_t padded(int64_t n)
 static void writer_fail(struct gguf_writer *w, enum err_code code, const char *what, const char *name)
 {
     if (!w->failed.code) err_set(&w->failed, code, "writing '%s': %s '%s'", w->file.path, what, name);
+}
+
+/* Index a name, which stays valid with the writer; one that is known already fails the writer. */
+static void writer_index(struct gguf_writer *w, struct name_index *x, const char *name, int64_t i,
+                         const char *twice)
+{
+    switch (name_index_add(x, name, strlen(name), i)) {
+    case NAME_ADDED: break;
+    case NAME_KNOWN: writer_fail(w, ERR_USAGE, twice, name); break;
+    case NAME_NO_MEMORY: writer_fail(w, ERR_NOMEM, "out of memory for", name); break;
+    }
 }
 
 /* Make room for one more element. On failure the old array stays valid. */
@@ -103,8 +115,7 @@ static bool writer_begin_kv(struct gguf_writer *w, struct gguf_string key, enum 
     }
     if (w->streaming) writer_fail(w, ERR_USAGE, "metadata declared after the weights began:", name);
     if (!key.len) writer_fail(w, ERR_USAGE, "an empty metadata key", name);
-    for (int64_t i = 0; i < w->key_count; i++)
-        if (!strcmp(w->keys[i], name)) writer_fail(w, ERR_USAGE, "metadata key put twice:", name);
+    writer_index(w, &w->key_index, name, w->key_count, "metadata key put twice:");
     w->keys[w->key_count++] = name;
     if (w->failed.code) return false;
     uint32_t id = type;
@@ -217,8 +228,6 @@ enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, co
     if (bytes < 0) writer_fail(w, ERR_USAGE, "no whole blocks or an impossible shape in tensor", name);
     if (!name[0] || strlen(name) > WRITE_NAME_MAX)
         writer_fail(w, ERR_USAGE, "a tensor's name of 0 or over 63 bytes:", name);
-    for (int64_t i = 0; i < w->tensor_count; i++)
-        if (!strcmp(w->tensors[i].name, name)) writer_fail(w, ERR_USAGE, "tensor declared twice:", name);
     if (w->failed.code) return w->failed.code;
 
     char *copy = strdup(name);
@@ -227,6 +236,7 @@ enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, co
         writer_fail(w, ERR_NOMEM, "out of memory for tensor", name);
         return w->failed.code;
     }
+    writer_index(w, &w->tensor_index, copy, w->tensor_count, "tensor declared twice:");
     w->tensors[w->tensor_count++] = (struct planned){ copy, format, bytes, w->data_bytes, 0 };
     uint32_t rank = (uint32_t)dims, type = format->ggml_type;
     uint64_t offset = (uint64_t)w->data_bytes;
@@ -235,7 +245,7 @@ enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, co
     str_append_n(&w->headers, shape, (size_t)dims * sizeof *shape);
     str_append_n(&w->headers, &type, sizeof type);
     str_append_n(&w->headers, &offset, sizeof offset);
-    w->data_bytes += padded(bytes);
+    w->data_bytes += data_padded(bytes);
     return writer_status(w);
 }
 
@@ -305,7 +315,7 @@ static void writer_write_header(struct gguf_writer *w)
     str_append_n(&header, w->kv.data, w->kv.len);
     str_append_n(&header, w->headers.data, w->headers.len);
     static const char ZEROS[GGUF_ALIGNMENT];
-    str_append_n(&header, ZEROS, (size_t)(padded((int64_t)header.len) - (int64_t)header.len));
+    str_append_n(&header, ZEROS, (size_t)(data_padded((int64_t)header.len) - (int64_t)header.len));
     if (header.failed) writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
     w->streaming = true;
     w->data_offset = (int64_t)header.len;
@@ -323,9 +333,8 @@ static enum err_code writer_error(const struct gguf_writer *w, struct err *why)
 static struct planned *writer_find_tensor(struct gguf_writer *w, const char *tensor)
 {
     if (!w->failed.code && !w->streaming) writer_write_header(w);
-    for (int64_t i = 0; i < w->tensor_count; i++)
-        if (!strcmp(w->tensors[i].name, tensor)) return &w->tensors[i];
-    return NULL;
+    const int64_t i = name_index_find(&w->tensor_index, tensor, strlen(tensor));
+    return i >= 0 ? &w->tensors[i] : NULL;
 }
 
 bool gguf_writer_finished(struct gguf_writer *w, const char *tensor)
@@ -358,7 +367,7 @@ static void writer_finish_tensor(struct gguf_writer *w)
         writer_seek(w, writer_marks_offset(w) + w->current);
         writer_emit(w, &MARK, 1);
     }
-    writer_seek(w, w->data_offset + t->offset + padded(t->bytes));
+    writer_seek(w, w->data_offset + t->offset + data_padded(t->bytes));
     w->current++;
 }
 
@@ -411,6 +420,8 @@ void gguf_writer_abort(struct gguf_writer *w)
     for (int64_t i = 0; i < w->key_count; i++) free(w->keys[i]);
     for (int64_t i = 0; i < w->tensor_count; i++) free(w->tensors[i].name);
     free(w->keys);
+    name_index_free(&w->key_index);
+    name_index_free(&w->tensor_index);
     free(w->tensors);
     str_free(&w->kv);
     str_free(&w->headers);

@@ -23,8 +23,8 @@ struct pass {
 
 static const struct bound NOTHING; /* stands for an absent tensor */
 
-static void norm_rows(const struct pass *p, const float *x, float *y, const struct bound *w,
-                      const struct bound *bias)
+static void pass_norm_rows(const struct pass *p, const float *x, float *y, const struct bound *w,
+                           const struct bound *bias)
 {
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd;
@@ -43,7 +43,7 @@ static void norm_rows(const struct pass *p, const float *x, float *y, const stru
 /* RMS norm of q or k, in place, over the whole row of heads or over each head. Heads of a row are adjacent,
  * rows are `stride` floats apart; norms of single heads loop over rows or over heads, whichever needs fewer
  * calls. */
-static void norm_heads(const struct pass *p, float *x, int heads, const struct bound *w)
+static void pass_norm_heads(const struct pass *p, float *x, int heads, const struct bound *w)
 {
     const struct model *m = p->m;
     const bool whole = m->hyper.arch->qk_norm == QK_NORM_ROW, by_row = !whole && p->n < heads;
@@ -64,7 +64,7 @@ static void norm_heads(const struct pass *p, float *x, int heads, const struct b
     }
 }
 
-static void rope_rows(const struct pass *p, const struct layer *l, float *x, int heads)
+static void pass_rope_rows(const struct pass *p, const struct layer *l, float *x, int heads)
 {
     const struct model *m = p->m;
     backend_rope(p->site->backend, &(struct rope){ .x = x,
@@ -79,22 +79,22 @@ static void rope_rows(const struct pass *p, const struct layer *l, float *x, int
                                                    .pos = m->lists.pos });
 }
 
-static struct matmul product(const struct pass *p, const struct bound *w, const struct bound *bias,
-                             const float *x, int64_t x_stride)
+static struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,
+                                  const float *x, int64_t x_stride)
 {
     return (struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias->v };
 }
 
 /* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x. */
-static void observer_call(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
-                          const float *x, int64_t stride)
+static void pass_call_observer(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
+                               const float *x, int64_t stride)
 {
     const struct observer *w = &p->m->observer;
     if (w->see) w->see(w->ctx, l ? (int)(l - p->m->layers) : -1, slots, count, x, stride, p->n);
 }
 
 /* h -> qkv: q, k and v side by side, by one fused matrix or by three. */
-static void project_qkv(const struct pass *p, const struct layer *l, const float *h)
+static void pass_project_qkv(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct model *m = p->m;
     const struct arch *a = m->hyper.arch;
@@ -105,37 +105,37 @@ static void project_qkv(const struct pass *p, const struct layer *l, const float
     struct matmul mm[3];
     int64_t at = 0;
     for (int i = 0; i < count; i++) {
-        mm[i] = product(p, layer_slot(l, slots[i]), layer_slot(l, (enum slot)(slots[i] + 1)), h,
-                        m->shape.embd);
+        mm[i] = pass_product(p, layer_slot(l, slots[i]), layer_slot(l, (enum slot)(slots[i] + 1)), h,
+                             m->shape.embd);
         mm[i].y = p->b.qkv + at;
         mm[i].y_stride = m->widths.qkv;
         at += arch_dim(ARCH_SLOTS[slots[i]].rows, a, &m->shape);
     }
-    observer_call(p, l, slots, count, h, m->shape.embd);
+    pass_call_observer(p, l, slots, count, h, m->shape.embd);
     backend_matmul(p->site->backend, mm, count);
 }
 
 /* The matrix that computed the queries. */
-static const struct bound *projection(const struct layer *l)
+static const struct bound *layer_query_matrix(const struct layer *l)
 {
     const struct bound *fused = layer_slot(l, SLOT_QKV);
     return fused->w.data ? fused : layer_slot(l, SLOT_Q);
 }
 
 /* Store k and v in the KV cache and compute attention: qkv -> attn. */
-static void run_attention_kernel(const struct pass *p, const struct layer *l)
+static void pass_run_attention(const struct pass *p, const struct layer *l)
 {
     const struct model *m = p->m;
     const struct model_shape *s = &m->shape;
     const struct arch *a = m->hyper.arch;
     float *q = p->b.qkv, *k = q + arch_dim(DIM_Q, a, s), *v = k + arch_dim(DIM_K, a, s);
     if (a->qk_norm != QK_NORM_NONE) {
-        norm_heads(p, q, s->heads, layer_slot(l, SLOT_Q_NORM));
-        norm_heads(p, k, s->kv_heads, layer_slot(l, SLOT_K_NORM));
+        pass_norm_heads(p, q, s->heads, layer_slot(l, SLOT_Q_NORM));
+        pass_norm_heads(p, k, s->kv_heads, layer_slot(l, SLOT_K_NORM));
     }
     if (a->rope != ROPE_NONE) {
-        rope_rows(p, l, q, s->heads);
-        rope_rows(p, l, k, s->kv_heads);
+        pass_rope_rows(p, l, q, s->heads);
+        pass_rope_rows(p, l, k, s->kv_heads);
     }
     backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
                                                            .k = k,
@@ -157,13 +157,13 @@ static void run_attention_kernel(const struct pass *p, const struct layer *l)
                                            .scale = m->hyper.attn_scale,
                                            .softcap = m->hyper.attn_softcap,
                                            .window = l->window,
-                                           .weight_format = projection(l)->w.format,
+                                           .weight_format = layer_query_matrix(l)->w.format,
                                            .y = p->b.attn,
                                            .y_stride = m->widths.attn });
 }
 
 /* x += scale * norm(mm); norm and scale are optional. h is free at this point and takes the product. */
-static void add_to_stream(const struct pass *p, struct matmul mm, const struct bound *post_norm)
+static void pass_add_to_stream(const struct pass *p, struct matmul mm, const struct bound *post_norm)
 {
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd;
@@ -173,7 +173,7 @@ static void add_to_stream(const struct pass *p, struct matmul mm, const struct b
     mm.y_stride = embd;
     backend_matmul(p->site->backend, &mm, 1);
     if (plain) return;
-    if (post_norm->v) norm_rows(p, p->b.h, p->b.h, post_norm, &NOTHING);
+    if (post_norm->v) pass_norm_rows(p, p->b.h, p->b.h, post_norm, &NOTHING);
     const struct weight rows = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = embd, .data = p->b.h };
     backend_gather(p->site->backend, &(struct gather){ .table = &rows,
                                                        .ids = m->lists.every,
@@ -184,28 +184,30 @@ static void add_to_stream(const struct pass *p, struct matmul mm, const struct b
                                                        .scale = m->hyper.residual_scale });
 }
 
-static void add_attention(const struct pass *p, const struct layer *l)
+static void pass_add_attention(const struct pass *p, const struct layer *l)
 {
     const struct bound *w = layer_slot(l, SLOT_ATTN_OUT), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
-    observer_call(p, l, (const enum slot[]){ SLOT_ATTN_OUT }, 1, p->b.attn, p->m->widths.attn);
-    add_to_stream(p, product(p, w, bias, p->b.attn, p->m->widths.attn), layer_slot(l, SLOT_POST_ATTN_NORM));
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_ATTN_OUT }, 1, p->b.attn, p->m->widths.attn);
+    pass_add_to_stream(p, pass_product(p, w, bias, p->b.attn, p->m->widths.attn),
+                       layer_slot(l, SLOT_POST_ATTN_NORM));
 }
 
 /* x += down(act(gate(h)) * up(h)), or x += down(act(up(h))) without a gate. */
-static void add_feed_forward(const struct pass *p, const struct layer *l, const float *h)
+static void pass_add_feed_forward(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct model *m = p->m;
     const int64_t ff = m->shape.ff, stride = m->widths.ff;
     const bool gate = layer_slot(l, SLOT_GATE)->w.data, gated = stride > ff;
-    struct gated g = { .up = product(p, layer_slot(l, SLOT_UP), layer_slot(l, SLOT_UP_B), h, m->shape.embd),
+    struct gated g = { .up = pass_product(p, layer_slot(l, SLOT_UP), layer_slot(l, SLOT_UP_B), h,
+                                          m->shape.embd),
                        .act = m->hyper.arch->act,
                        .y = p->b.ff,
                        .y_stride = stride };
-    observer_call(p, l, (const enum slot[]){ SLOT_UP, SLOT_GATE }, gate ? 2 : 1, h, m->shape.embd);
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_UP, SLOT_GATE }, gate ? 2 : 1, h, m->shape.embd);
     g.up.y = p->b.ff + (gate ? ff : 0);
     g.up.y_stride = stride;
     if (gate) {
-        g.gate = product(p, layer_slot(l, SLOT_GATE), layer_slot(l, SLOT_GATE_B), h, m->shape.embd);
+        g.gate = pass_product(p, layer_slot(l, SLOT_GATE), layer_slot(l, SLOT_GATE_B), h, m->shape.embd);
         g.gate.y = p->b.ff;
         g.gate.y_stride = stride;
         backend_gated(p->site->backend, &g);
@@ -221,8 +223,8 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
                                                                .y_stride = stride });
     }
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
-    observer_call(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
-    add_to_stream(p, product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
+    pass_add_to_stream(p, pass_product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
 }
 
 /* Copy the requested rows out of p->n rows of `width`, as a look-up in a table of f32 rows. */
@@ -253,47 +255,49 @@ static void pass_drop_unwanted(struct pass *p)
 
 /* Attention and feed-forward both read the layer's input, so the second one's input is normed before x
  * changes. */
-static void run_parallel(struct pass *p, const struct layer *l, bool last)
+static void pass_run_parallel_layer(struct pass *p, const struct layer *l, bool last)
 {
     const struct bound *second = layer_slot(l, SLOT_ATTN_NORM_2);
-    norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B));
+    pass_norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B));
     if (second->v) { /* attention has a norm of its own; the first one belongs to the feed-forward */
-        norm_rows(p, p->b.x, p->b.attn, second, layer_slot(l, SLOT_ATTN_NORM_2_B));
-        project_qkv(p, l, p->b.attn);
+        pass_norm_rows(p, p->b.x, p->b.attn, second, layer_slot(l, SLOT_ATTN_NORM_2_B));
+        pass_project_qkv(p, l, p->b.attn);
     } else {
-        project_qkv(p, l, p->b.h);
+        pass_project_qkv(p, l, p->b.h);
     }
     if (layer_slot(l, SLOT_FFN_NORM)->v)
-        norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B));
-    run_attention_kernel(p, l);
+        pass_norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B));
+    pass_run_attention(p, l);
     if (last && p->wanted == 0) return;
-    add_attention(p, l);
-    add_feed_forward(p, l, p->b.h);
+    pass_add_attention(p, l);
+    pass_add_feed_forward(p, l, p->b.h);
 }
 
 /* The input of half a layer: normed, or x itself if the norm comes after the half. */
 static const float *pass_norm_input(const struct pass *p, const struct bound *w, const struct bound *bias)
 {
     if (!w->v) return p->b.x;
-    norm_rows(p, p->b.x, p->b.h, w, bias);
+    pass_norm_rows(p, p->b.x, p->b.h, w, bias);
     return p->b.h;
 }
 
-static void run_layer(struct pass *p, const struct layer *l, bool last)
+static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
 {
     if (p->m->hyper.parallel) {
-        run_parallel(p, l, last);
+        pass_run_parallel_layer(p, l, last);
         return;
     }
-    project_qkv(p, l, pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
-    run_attention_kernel(p, l);
+    pass_project_qkv(p, l,
+                     pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
+    pass_run_attention(p, l);
     if (last && p->wanted < p->n) pass_drop_unwanted(p);
     if (p->n == 0) return;
-    add_attention(p, l);
-    add_feed_forward(p, l, pass_norm_input(p, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B)));
+    pass_add_attention(p, l);
+    pass_add_feed_forward(p, l,
+                          pass_norm_input(p, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B)));
 }
 
-static void finish_logits(const struct model *m, float *logits, int64_t n)
+static void logits_finish(const struct model *m, float *logits, int64_t n)
 {
     const float scale = m->hyper.logit_scale, cap = m->hyper.logit_softcap;
     if (scale != 1)
@@ -303,7 +307,7 @@ static void finish_logits(const struct model *m, float *logits, int64_t n)
 }
 
 /* x -> h: the input of the output matrix, of the requested rows only. */
-static void norm_output(struct pass *p)
+static void pass_norm_output(struct pass *p)
 {
     const struct model *m = p->m;
     if (p->wanted < p->n) { /* the last layer did not drop the others */
@@ -313,15 +317,15 @@ static void norm_output(struct pass *p)
         p->b.h = b.x;
         p->n = p->wanted;
     }
-    norm_rows(p, p->b.x, p->b.h, &m->global[SLOT_OUTPUT_NORM], &m->global[SLOT_OUTPUT_NORM_B]);
-    observer_call(p, NULL, (const enum slot[]){ m->shape.tied_output ? SLOT_TOKEN_EMBD : SLOT_OUTPUT }, 1,
-                  p->b.h, m->shape.embd);
+    pass_norm_rows(p, p->b.x, p->b.h, &m->global[SLOT_OUTPUT_NORM], &m->global[SLOT_OUTPUT_NORM_B]);
+    pass_call_observer(p, NULL, (const enum slot[]){ m->shape.tied_output ? SLOT_TOKEN_EMBD : SLOT_OUTPUT },
+                       1, p->b.h, m->shape.embd);
 }
 
 /* ---------------------------------------------------------------- values that are not finite */
 
 /* Record the first row of this forward pass with an infinity or NaN. `row`: its index in the batch. */
-static void note_not_finite(const struct pass *p, int row)
+static void pass_note_not_finite(const struct pass *p, int row)
 {
     struct not_finite *f = &p->m->not_finite;
     if (f->found) return;
@@ -330,21 +334,21 @@ static void note_not_finite(const struct pass *p, int row)
 
 /* Record row `row` if x contains an infinity or NaN. kernels_largest_magnitude compares bits, so NaN is the
  * largest. */
-static void check_row(const struct pass *p, const float *x, int64_t n, int row)
+static void pass_check_row(const struct pass *p, const float *x, int64_t n, int row)
 {
-    if (!isfinite(kernels_largest_magnitude(x, n))) note_not_finite(p, row);
+    if (!isfinite(kernels_largest_magnitude(x, n))) pass_note_not_finite(p, row);
 }
 
 /* Check the hidden states of all rows before the last layer drops rows without requested logits. Their keys
  * and values stay in the KV cache, and an 8-bit cache would hide an infinity. On a device with the output
  * matrix, the search for the largest value detects it. */
-static void check_hidden(const struct pass *p)
+static void pass_check_hidden(const struct pass *p)
 {
     enum { PIECE = 2048 };
     struct model *m = p->m;
     const int64_t embd = m->shape.embd;
     if (p->site == &m->sites[SITE_HOST]) {
-        for (int i = 0; i < p->n; i++) check_row(p, p->b.x + i * embd, embd, i);
+        for (int i = 0; i < p->n; i++) pass_check_row(p, p->b.x + i * embd, embd, i);
         return;
     }
     for (int i = 0; i < p->n && p->b.best; i += (int)m->widths.logit_rows) {
@@ -359,14 +363,14 @@ static void check_hidden(const struct pass *p)
                                                      .out = p->b.best });
         backend_read(p->site->backend, first, p->b.best, (size_t)n * sizeof *first);
         for (int j = 0; j < n; j++)
-            if (isnan(first[j].value)) note_not_finite(p, i + j);
+            if (isnan(first[j].value)) pass_note_not_finite(p, i + j);
     }
     const int64_t all = p->b.best ? 0 : p->n * embd;
     for (int64_t at = 0; at < all;) { /* a device without the output matrix: copy to the host */
         float piece[PIECE];
         const int64_t n = MIN((int64_t)PIECE, embd - at % embd);
         backend_read(p->site->backend, piece, p->b.x + at, (size_t)n * sizeof *piece);
-        check_row(p, piece, n, (int)(at / embd));
+        pass_check_row(p, piece, n, (int)(at / embd));
         at += n;
     }
 }
@@ -374,7 +378,7 @@ static void check_hidden(const struct pass *p)
 /* Take over n rows of logits: append them to the host's copy, or, for model_forward_best, find only the
  * largest of each row, on the device unless the host must finish them. i0: index of the first of them among
  * the requested rows. Their values are checked before the host changes them. */
-static void take_logits(const struct pass *p, int i0, int n)
+static void pass_take_logits(const struct pass *p, int i0, int n)
 {
     struct model *m = p->m;
     struct ranked first[LOGIT_ROWS_MAX] = { 0 };
@@ -390,38 +394,38 @@ static void take_logits(const struct pass *p, int i0, int n)
     } else {
         float *host = m->logits + m->logits_count * vocab;
         backend_read(p->site->backend, host, p->b.logits, (size_t)(n * vocab) * sizeof(float));
-        for (int i = 0; i < n; i++) check_row(p, host + i * vocab, vocab, row[i]);
-        finish_logits(m, host, n * vocab);
+        for (int i = 0; i < n; i++) pass_check_row(p, host + i * vocab, vocab, row[i]);
+        logits_finish(m, host, n * vocab);
         top.x = host;
         top.out = first;
         if (m->best) top_rows(&top);
     }
     for (int i = 0; i < n && m->best; i++) {
-        if (isnan(first[i].value)) note_not_finite(p, row[i]);
+        if (isnan(first[i].value)) pass_note_not_finite(p, row[i]);
         m->best[m->logits_count + i] = first[i].id;
     }
     m->logits_count += n;
 }
 
 /* h -> logits, at most logit_rows rows at a time. */
-static void run_output(const struct pass *p)
+static void pass_run_output(const struct pass *p)
 {
     struct model *m = p->m;
     const struct bound *w = m->shape.tied_output ? &m->global[SLOT_TOKEN_EMBD] : &m->global[SLOT_OUTPUT];
     const int64_t vocab = m->shape.vocab;
     for (int i = 0; i < p->wanted; i += (int)m->widths.logit_rows) {
         const int n = (int)MIN(p->wanted - i, m->widths.logit_rows);
-        struct matmul mm = product(p, w, &m->global[SLOT_OUTPUT_B], p->b.h + i * m->shape.embd,
-                                   m->shape.embd);
+        struct matmul mm = pass_product(p, w, &m->global[SLOT_OUTPUT_B], p->b.h + i * m->shape.embd,
+                                        m->shape.embd);
         mm.n = n;
         mm.y = p->b.logits;
         mm.y_stride = vocab;
         backend_matmul(p->site->backend, &mm, 1);
-        take_logits(p, i, n);
+        pass_take_logits(p, i, n);
     }
 }
 
-static void embed(const struct pass *p)
+static void pass_embed(const struct pass *p)
 {
     const struct model *m = p->m;
     struct gather g = { .table = &m->global[SLOT_TOKEN_EMBD].w,
@@ -470,16 +474,16 @@ void forward_pass(struct model *m, const struct batch_row *rows, int n)
         m->lists.slots[i] = kv_slot(&m->cache, rows[i].seq, rows[i].pos);
         if (rows[i].logits) m->lists.wanted[p.wanted++] = i;
     }
-    embed(&p);
+    pass_embed(&p);
     for (int l = 0; l < m->shape.layers; l++) {
         pass_move(&p, l);
-        if (l == m->shape.layers - 1 && p.wanted < p.n) check_hidden(&p);
-        run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
+        if (l == m->shape.layers - 1 && p.wanted < p.n) pass_check_hidden(&p);
+        pass_run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
     }
     if (!p.wanted) return;
     pass_move(&p, -1);
-    norm_output(&p);
-    run_output(&p);
+    pass_norm_output(&p);
+    pass_run_output(&p);
 }
 
 void forward_part(struct model *m, enum forward_part part, int layer, int n)
@@ -488,15 +492,15 @@ void forward_part(struct model *m, enum forward_part part, int layer, int n)
     p.wanted = n;
     const struct layer *l = &m->layers[layer];
     switch (part) {
-    case FORWARD_EMBED: embed(&p); break;
-    case FORWARD_LAYER: run_layer(&p, l, false); break;
+    case FORWARD_EMBED: pass_embed(&p); break;
+    case FORWARD_LAYER: pass_run_layer(&p, l, false); break;
     case FORWARD_ATTENTION:
-        project_qkv(&p, l, p.b.h);
-        run_attention_kernel(&p, l);
-        add_attention(&p, l);
+        pass_project_qkv(&p, l, p.b.h);
+        pass_run_attention(&p, l);
+        pass_add_attention(&p, l);
         break;
-    case FORWARD_FEED_FORWARD: add_feed_forward(&p, l, p.b.h); break;
-    case FORWARD_OUTPUT_NORM: norm_output(&p); break;
-    case FORWARD_OUTPUT: run_output(&p); break;
+    case FORWARD_FEED_FORWARD: pass_add_feed_forward(&p, l, p.b.h); break;
+    case FORWARD_OUTPUT_NORM: pass_norm_output(&p); break;
+    case FORWARD_OUTPUT: pass_run_output(&p); break;
     }
 }

@@ -26,20 +26,16 @@ struct layers {
 
 /* ---------------------------------------------------------------- opening */
 
-static enum err_code open_model(struct layers *l, const struct layers_options *o, struct err *why)
+static enum err_code layers_open_model(struct layers *l, const struct layers_options *o, struct err *why)
 {
-    static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
-                                              [PRECISION_HIGH] = "high",
-                                              [PRECISION_MEDIUM] = "medium",
-                                              [PRECISION_AUTO] = "auto" };
     struct model_shape shape;
     char line[160];
     struct config c;
     enum err_code rc = model_shape_read(&shape, l->gguf, why);
     if (rc) return rc;
     const int tokens = o->tokens > 0 ? o->tokens : (int)MIN(TOKENS_DEFAULT, shape.ctx_train);
-    snprintf(line, sizeof line, "precision=%s,ctk=f32,ctv=f32,threads=%d,ctx=%d,batch=%d",
-             PRECISIONS[o->precision], o->threads, tokens, tokens);
+    snprintf(line, sizeof line, "precision=%s,ctk=f32,ctv=f32,threads=%d,ctx=%d,batch=%d,force=%s",
+             PRECISION_NAMES[o->precision], o->threads, tokens, tokens, o->force ? "on" : "off");
     if ((rc = config_parse(&c, line, why))) return rc;
     return model_open(
         &l->m, &(struct model_options){ .gguf = l->gguf, .apart = true, .config = &c, .log = o->log }, why);
@@ -52,7 +48,7 @@ enum err_code layers_open(struct layers **out, const struct gguf *g, const struc
     struct layers *l = calloc(1, sizeof *l);
     if (!l) return err_set(why, ERR_NOMEM, "out of memory");
     l->gguf = g;
-    enum err_code rc = open_model(l, o, why);
+    enum err_code rc = layers_open_model(l, o, why);
     if (rc) goto fail;
     struct model *m = l->m;
     const int tokens = m->session.batch;
@@ -110,9 +106,9 @@ struct threadpool *layers_threads(const struct layers *l)
 static enum err_code layers_check(const struct layers *l, int layer, int n, struct err *why)
 {
     if (layer < 0 || layer >= layers_count(l))
-        return err_set(why, ERR_USAGE, "layer %d: want 0 to %d", layer, layers_count(l) - 1);
+        return err_set(why, ERR_USAGE, "layer %d: expected 0 to %d", layer, layers_count(l) - 1);
     if (n < 1 || n > layers_tokens(l))
-        return err_set(why, ERR_USAGE, "a sequence of %d tokens: want 1 to %d", n, layers_tokens(l));
+        return err_set(why, ERR_USAGE, "a sequence of %d tokens: expected 1 to %d", n, layers_tokens(l));
     return ERR_OK;
 }
 
@@ -150,7 +146,8 @@ enum err_code layers_embed(struct layers *l, const int32_t *ids, int n, float *x
     enum err_code rc = layers_check(l, 0, n, why);
     for (int i = 0; i < n && !rc; i++)
         if (ids[i] < 0 || ids[i] >= m->shape.vocab)
-            rc = err_set(why, ERR_USAGE, "token %d: want 0 to %lld", ids[i], (long long)m->shape.vocab - 1);
+            rc = err_set(why, ERR_USAGE, "token %d: expected 0 to %lld", ids[i],
+                         (long long)m->shape.vocab - 1);
     if (rc) return rc;
     memcpy(m->lists.ids, ids, (size_t)n * sizeof *ids);
     forward_part(m, FORWARD_EMBED, 0, n);
@@ -239,7 +236,7 @@ enum err_code layers_replace(struct layers *l, const char *tensor, const struct 
     const struct gguf_tensor *t = gguf_tensor_find(l->gguf, tensor);
     if (!t) return err_set(why, ERR_USAGE, "the model has no tensor '%s'", tensor);
     if (t->dims < 2 && f != &FORMATS[FORMAT_F32])
-        return err_set(why, ERR_USAGE, "tensor '%s' is a vector: want f32, not %s", tensor, f->name);
+        return err_set(why, ERR_USAGE, "tensor '%s' is a vector: expected f32, not %s", tensor, f->name);
     if (t->shape[0] % f->block_weights)
         return err_set(why, ERR_USAGE, "tensor '%s': rows of %lld weights do not fill blocks of %s", tensor,
                        (long long)t->shape[0], f->name);

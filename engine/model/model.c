@@ -19,6 +19,7 @@ static enum err_code read_plan(struct model *m, const struct model_options *o, s
 {
     enum err_code rc;
     if ((rc = model_shape_read(&m->shape, m->gguf, why))) return rc;
+    if (!config_choice(&m->config, KNOB_FORCE) && (rc = arch_check_known(&m->shape, m->gguf, why))) return rc;
     if ((rc = hyper_read(&m->hyper, &m->shape, m->gguf, why))) return rc;
     if ((rc = session_resolve(&m->session, &m->shape, m->hyper.arch, &m->config, o->ctx, o->sequences, why)))
         return rc;
@@ -349,17 +350,17 @@ void model_truncate(struct model *m, int seq, int from)
 }
 
 /* Check that every row is in range, and that positions continue at the end of each sequence's cache. */
-static enum err_code check_rows(struct model *m, const struct batch_row *rows, int n, int *wanted,
-                                struct err *why)
+static enum err_code batch_check_rows(struct model *m, const struct batch_row *rows, int n, int *wanted,
+                                      struct err *why)
 {
     memcpy(m->expected, m->cache.lengths, (size_t)m->session.sequences * sizeof *m->expected);
     *wanted = 0;
     for (int i = 0; i < n; i++) {
         const struct batch_row *r = &rows[i];
         if (r->seq < 0 || r->seq >= m->session.sequences)
-            return err_set(why, ERR_USAGE, "sequence %d: want 0 to %d", r->seq, m->session.sequences - 1);
+            return err_set(why, ERR_USAGE, "sequence %d: expected 0 to %d", r->seq, m->session.sequences - 1);
         if (r->token < 0 || r->token >= m->shape.vocab)
-            return err_set(why, ERR_USAGE, "token %d: want 0 to %lld", r->token,
+            return err_set(why, ERR_USAGE, "token %d: expected 0 to %lld", r->token,
                            (long long)m->shape.vocab - 1);
         if (r->pos >= m->session.ctx)
             return err_set(why, ERR_USAGE, "position %d is outside the context of %d tokens", r->pos,
@@ -373,7 +374,7 @@ static enum err_code check_rows(struct model *m, const struct batch_row *rows, i
     return ERR_OK;
 }
 
-static enum err_code make_room(struct model *m, int wanted, struct err *why)
+static enum err_code model_make_room(struct model *m, int wanted, struct err *why)
 {
     if (wanted > m->logits_cap) {
         float *more = realloc(m->logits, (size_t)wanted * (size_t)m->shape.vocab * sizeof(float));
@@ -400,8 +401,8 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
 {
     int wanted;
     enum err_code rc;
-    if ((rc = check_rows(m, rows, n, &wanted, why))) return rc;
-    if ((rc = make_room(m, best && model_logits_are_raw(m) ? 0 : wanted, why))) return rc;
+    if ((rc = batch_check_rows(m, rows, n, &wanted, why))) return rc;
+    if ((rc = model_make_room(m, best && model_logits_are_raw(m) ? 0 : wanted, why))) return rc;
     m->logits_count = 0;
     m->best = best;
     m->rows = MIN(n, m->session.batch);

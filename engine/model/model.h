@@ -156,6 +156,7 @@ struct layers_options {
     int threads;              /* 0: all physical cores */
     int tokens;               /* of the longest sequence; 0: 512, or the training context if that is less */
     enum precision precision; /* 0: PRECISION_HIGHEST */
+    bool force;               /* run a model with unknown parts (force=on) */
     const struct log *log;    /* may be NULL */
 };
 

@@ -35,6 +35,7 @@ static bool memo_path(struct str *path, const struct file_state *st)
     str_printf(path, "%s/hashes", folder);
     free(folder);
     if (path->failed || file_make_dirs(str_text(path), NULL)) return false;
+    file_make_private(str_text(path));
     str_printf(path, "/%s", key);
     return !path->failed;
 }
@@ -59,7 +60,7 @@ static void memo_write(const char *path, const char *hex)
     struct atomic_file f;
     if (atomic_file_open(&f, path, NULL)) return;
     fputs(hex, f.stream);
-    atomic_file_commit(&f, NULL);
+    if (!atomic_file_commit(&f, NULL)) file_make_private(path);
 }
 
 enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct err *why)

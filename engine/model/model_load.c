@@ -147,9 +147,9 @@ static enum err_code load_rope(struct model *m, struct err *why)
         if (!(factors[i] > 0))
             rc = err_set(why, ERR_FORMAT, "tensor '%s': factor %d is %g", t->name, i, (double)factors[i]);
     if (!rc) rope_frequencies(m->rope_freq, &m->rope_magnitude[0], &m->hyper, m->shape.rope_dims, factors);
-    if (!rc && m->hyper.arch->window_rope_base > 0) {
+    if (!rc && m->hyper.window_rope_base > 0) {
         struct hyper near = m->hyper; /* layers with a window see short contexts only: no RoPE scaling */
-        near.rope_base = m->hyper.arch->window_rope_base;
+        near.rope_base = m->hyper.window_rope_base;
         near.rope_factor = 1;
         near.yarn = false;
         rope_frequencies(m->rope_freq + m->shape.rope_dims / 2, &m->rope_magnitude[1], &near,
@@ -176,18 +176,16 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
     if ((rc = load_rope(m, why))) return rc;
 
     for (int l = 0; l < m->shape.layers; l++) {
-        const int period = a->window_period;
-        const bool all_seen = period == 0 || (period > 1 && l % period == period - 1);
-        m->layers[l].window = all_seen ? 0 : m->hyper.window;
-        m->layers[l].rope = !all_seen && a->window_rope_base > 0;
+        const bool window = hyper_layer_has_window(&m->hyper, l);
+        m->layers[l].window = window ? m->hyper.window : 0;
+        m->layers[l].rope = window && m->hyper.window_rope_base > 0;
     }
-    for (int64_t i = 0; i < gguf_tensor_count(m->gguf); i++) {
-        const char *name = gguf_tensor_at(m->gguf, i)->name;
-        int layer;
-        enum slot slot;
-        if (!companion_is(name) && !arch_slot_find(&layer, &slot, a, &m->shape, name))
-            log_write(log, LOG_WARN, "tensor '%s' is not part of a %s model and is ignored", name, a->name);
-    }
+    if (!m->shape.unknown) return ERR_OK;
+    struct str all = { 0 };
+    arch_unknown(&all, a, &m->shape, m->gguf);
+    log_write(log, LOG_WARN, "answers unverified, these parts of the model are not used:\n%s",
+              str_text(&all));
+    str_free(&all);
     return ERR_OK;
 }
 

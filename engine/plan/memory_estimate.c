@@ -35,19 +35,19 @@ static void estimate_cache(struct memory_estimate *l, int64_t dim_k, int64_t dim
     l->total = l->weight_bytes + l->kv_bytes;
 }
 
-/* Which layers have the window is known for the architectures of ARCHS; for others all layers are assumed to
- * have it. */
-static void estimate_read_window(struct memory_estimate *l, const struct gguf *g, const char *name,
-                                 struct gguf_string arch)
+/* Which layers have the window is known for models that this engine can run; for others all layers are
+ * assumed to have it. */
+static void estimate_read_window(struct memory_estimate *l, const struct gguf *g, const char *name)
 {
-    const struct arch *a = arch_find(arch);
-    l->window = (int)key_int(g, name, "attention.sliding_window", a ? a->window : 0);
-    if (l->window <= 0 || (a && !a->window_period)) {
-        l->window = 0;
+    struct model_shape s;
+    struct hyper h;
+    if (model_shape_read(&s, g, NULL) || hyper_read(&h, &s, g, NULL)) {
+        l->window = (int)MAX(key_int(g, name, "attention.sliding_window", 0), 0);
+        l->windowed_layers = l->window ? l->layers : 0;
         return;
     }
-    const int period = a ? a->window_period : 1;
-    l->windowed_layers = period == 1 ? l->layers : l->layers - l->layers / period;
+    l->window = h.window;
+    for (int i = 0; i < s.layers; i++) l->windowed_layers += hyper_layer_has_window(&h, i);
 }
 
 static void estimate_read_tensors(struct memory_estimate *l, const struct gguf *g)
@@ -87,12 +87,12 @@ enum err_code memory_estimate_read(struct memory_estimate *out, const struct ggu
         embd > INT64_C(1) << 26 || out->kv_heads > 65536)
         return err_set(
             why, ERR_FORMAT,
-            "'%s': want embedding_length, block_count and attention.head_count, found %lld, %d, %d", name,
+            "'%s': expected embedding_length, block_count and attention.head_count, found %lld, %d, %d", name,
             (long long)embd, out->layers, out->heads);
     out->experts = (int)MAX(key_int(g, name, "expert_count", 0), 0);
     out->experts_used = (int)MIN(MAX(key_int(g, name, "expert_used_count", out->experts), 0), out->experts);
     out->ctx = ctx > 0 ? ctx : MIN(MAX(out->ctx_train, 1), (int64_t)CTX_USUAL);
-    estimate_read_window(out, g, name, arch);
+    estimate_read_window(out, g, name);
     estimate_read_tensors(out, g);
     const int64_t even = embd / out->heads;
     estimate_cache(out, MIN(key_int(g, name, "attention.key_length", even), 65536),

@@ -67,12 +67,12 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
     return operations_add(g->out, &p, why);
 }
 
-/* Number of layers with a window; model_load.c assigns windows by the same rule. */
+/* Number of layers with a window. */
 static int windowed_layers(const struct hyper *h, const struct model_shape *s)
 {
-    const int period = h->arch->window_period;
-    if (h->window <= 0 || period <= 0) return 0;
-    return period == 1 ? s->layers : s->layers - s->layers / period;
+    int count = 0;
+    for (int l = 0; l < s->layers; l++) count += hyper_layer_has_window(h, l);
+    return count;
 }
 
 enum err_code plan_operations(struct model_operations *out, const struct gguf *g, const struct config *c,

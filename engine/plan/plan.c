@@ -42,15 +42,17 @@ static enum err_code session_resolve_device(struct model_session *out, const str
     if (strcmp(out->device, "cpu")) {
         out->gpu_layers = (int)MIN(wanted, (int64_t)s->layers);
         if (!wanted)
-            return err_set(why, ERR_USAGE,
-                           "gpu_layers=0 uses no layer of device=%s: want 1 or more, -1 for all that fit, or "
-                           "device=cpu",
-                           out->device);
+            return err_set(
+                why, ERR_USAGE,
+                "gpu_layers=0 uses no layer of device=%s: expected 1 or more, -1 for all that fit, or "
+                "device=cpu",
+                out->device);
         return ERR_OK;
     }
     out->gpu_layers = 0;
     if (wanted <= 0) return ERR_OK;
-    return err_set(why, ERR_USAGE, "gpu_layers=%lld, but device=cpu: want device=opencl:0 (`qdyno detect`)",
+    return err_set(why, ERR_USAGE,
+                   "gpu_layers=%lld, but device=cpu: expected device=opencl:0 (`qdyno detect`)",
                    (long long)wanted);
 }
 

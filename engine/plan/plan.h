@@ -111,7 +111,8 @@ struct memory_estimate {
     int64_t kv_bytes_per_token;
     int64_t total; /* weights and cache */
 };
-/* ctx 0: the training context, at most 4096. k, v: formats of the cache. ERR_FORMAT: a key is missing. */
+/* Works on files of gguf_open_any_type, too. ctx 0: the training context, at most 4096. k, v: formats of the
+ * cache. ERR_FORMAT: a key is missing. */
 enum err_code memory_estimate_read(struct memory_estimate *out, const struct gguf *g, int64_t ctx,
                                    const struct format *k, const struct format *v, struct err *why);
 /* For a model of this shape with all matrices in `format` (f16 where rows do not fill its blocks). */

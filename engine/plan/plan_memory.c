@@ -23,8 +23,9 @@ static int64_t lines_field(const char *text, const char *name, int64_t unit)
     return -1;
 }
 
-/* The number in a file. -1: no file, "max", or a number beyond any machine (cgroup v1 writes one for "no
- * limit"). */
+/* The number in the file root/dir/name. root: "", or the folder of a recorded machine in tests. Every failure
+ * is -1, because then no limit is known: no file, "max", or a number beyond any machine (cgroup v1 writes one
+ * for "no limit"). */
 static int64_t file_number(const char *root, const char *dir, const char *name)
 {
     char path[PATH_SIZE], *text;

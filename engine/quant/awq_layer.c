@@ -96,7 +96,7 @@ static void scale_search_observe(void *ctx, const struct layer_input *in)
     e->tokens += in->n;
 }
 
-static float *floats(int64_t n)
+static float *floats_new(int64_t n)
 {
     return calloc((size_t)MAX(n, 1), sizeof(float));
 }
@@ -109,19 +109,20 @@ static enum err_code scale_search_alloc(struct scale_search *e, struct err *why)
     const int64_t all = (int64_t)s->count * s->tokens * s->width;
     const bool single = fold_has_single_consumer(f);
     enum err_code rc = ERR_OK;
-    bool there = (e->inputs = floats(f->n)) && (e->shares = floats(f->n)) &&
+    bool there = (e->inputs = floats_new(f->n)) && (e->shares = floats_new(f->n)) &&
                  (e->sums = calloc((size_t)f->n, sizeof *e->sums));
     for (int i = 0; i < f->consumer_count && there && !rc; i++) {
         const struct layer_matrix *m = f->consumers[i];
         if (!m->converts) continue;
-        there = (e->trials[i] = floats(m->job.rows * m->job.cols));
+        there = (e->trials[i] = floats_new(m->job.rows * m->job.cols));
         rc = awq_options_of(&m->job, &e->o[i], why);
     }
     if (there && single)
-        there = (e->gram = floats(f->n * f->n)) && (e->product = floats(f->consumers[0]->job.rows * f->n));
+        there = (e->gram = floats_new(f->n * f->n)) &&
+                (e->product = floats_new(f->consumers[0]->job.rows * f->n));
     if (there && !single)
-        there = (e->h = floats(all)) && (e->want = floats(all)) &&
-                (e->got = floats((int64_t)s->tokens * s->width));
+        there = (e->h = floats_new(all)) && (e->want = floats_new(all)) &&
+                (e->got = floats_new((int64_t)s->tokens * s->width));
     return there || rc ? rc
                        : err_set(why, ERR_NOMEM, "awq: out of memory for %s in layer %d", f->input,
                                  e->work->job->layer);
@@ -202,7 +203,7 @@ static enum err_code scale_search_run_blocks(const struct scale_search *e, const
     if (!forward) return layers_attention(job->model, job->layer, h, s->tokens, y, why);
     if (!attention) return layers_feed_forward(job->model, job->layer, h, s->tokens, y, why);
     const int64_t n = s->tokens * s->width;
-    float *other = floats(n);
+    float *other = floats_new(n);
     enum err_code rc = other ? layers_attention(job->model, job->layer, h, s->tokens, y, why)
                              : err_set(why, ERR_NOMEM, "awq: out of memory");
     if (!rc) rc = layers_feed_forward(job->model, job->layer, h, s->tokens, other, why);
@@ -276,7 +277,7 @@ static enum err_code scale_search_run(struct scale_search *e, struct work_part p
     for (int i = f->consumer_count; i-- > 0;)
         if (e->trials[i]) o = &e->o[i];
     enum err_code rc = samples_run(e->work->job, SAMPLES_KEEP, scale_search_observe, e, part, why);
-    float *scales = floats(f->n);
+    float *scales = floats_new(f->n);
     if (!rc && !scales) rc = err_set(why, ERR_NOMEM, "awq: out of memory");
     if (!rc) scale_search_means(e);
     if (!rc && fold_has_single_consumer(f)) {
@@ -399,7 +400,7 @@ static enum err_code clip_inputs_alloc(struct clip_inputs *inputs, struct err *w
         const enum err_code rc = awq_options_of(&m->job, &c->o, why);
         if (rc) return rc;
         if (!matrix_is_clipped(m) || !params_bool(&job->params, "apply_clip")) continue;
-        c->gram = floats(m->job.cols * c->o.group_size);
+        c->gram = floats_new(m->job.cols * c->o.group_size);
         if (!c->gram) return err_set(why, ERR_NOMEM, "awq: out of memory for '%s'", m->job.name);
     }
     return ERR_OK;

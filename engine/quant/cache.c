@@ -96,7 +96,7 @@ static enum err_code cache_limit(int64_t *limit, struct err *why)
     const char *asked = getenv("QDYNO_CACHE_LIMIT");
     *limit = CACHE_LIMIT_DEFAULT;
     if (!asked || !asked[0] || str_to_bytes(asked, limit)) return ERR_OK;
-    return err_set(why, ERR_USAGE, "QDYNO_CACHE_LIMIT='%.40s': want a size such as 500M or 20G", asked);
+    return err_set(why, ERR_USAGE, "QDYNO_CACHE_LIMIT='%.40s': expected a size such as 500M or 20G", asked);
 }
 
 /* Hash of the calibration that the config's method uses; "" if it uses none. */
@@ -156,7 +156,7 @@ static int cache_lock(const char *folder)
 {
     struct str path = { 0 };
     str_printf(&path, "%s/" LOCK, folder);
-    const int fd = path.failed ? -1 : open(str_text(&path), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    const int fd = path.failed ? -1 : open(str_text(&path), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     str_free(&path);
     while (fd >= 0 && flock(fd, LOCK_EX)) {
         if (errno == EINTR) continue;
@@ -192,6 +192,7 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
     if ((rc = model_identity(source, source_hash, why))) goto done;
     if ((rc = cache_name(name, source_hash, o->config, why))) goto done;
     if ((rc = file_make_dirs(str_text(&folder), why))) goto done;
+    file_make_private(str_text(&folder));
     str_printf(&file, "%s/%s", str_text(&folder), name);
     if (folder.failed || file.failed) {
         rc = err_set(why, ERR_NOMEM, "out of memory");
@@ -208,6 +209,7 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
         cache_make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit, lock >= 0);
         rc = quantize_file(str_text(&file), source, o, why);
     }
+    if (!rc) file_make_private(str_text(&file));
     if (lock >= 0) close(lock);
     if (!rc && !(*path = str_take(&file))) rc = err_set(why, ERR_NOMEM, "out of memory");
 done:

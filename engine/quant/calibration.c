@@ -26,6 +26,7 @@ void calibration_close(struct calibration *c)
 {
     if (!c) return;
     arena_free(&c->memory);
+    name_index_free(&c->listed);
     free(c);
 }
 
@@ -71,6 +72,16 @@ struct calibration_input *calibration_add(struct calibration *c, const char *con
     if (!allocated) return NULL;
     c->input_count++;
     return in;
+}
+
+enum err_code calibration_list(struct calibration *c, const char *const *names, int count, struct err *why)
+{
+    for (int i = 0; i < count; i++) switch (name_index_add(&c->listed, names[i], strlen(names[i]), 0)) {
+        case NAME_NO_MEMORY: return err_set(why, ERR_NOMEM, "out of memory for a calibration");
+        case NAME_KNOWN: return err_set(why, ERR_FORMAT, "the calibration contains '%.80s' twice", names[i]);
+        case NAME_ADDED: break;
+        }
+    return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- checking and finishing */

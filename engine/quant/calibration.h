@@ -91,6 +91,7 @@ struct calibration_options {
               * that the text gives at least two sequences */
     int64_t tokens; /* use at most this many, in whole sequences; 0: CALIBRATION_TOKENS, below 0: all */
     enum precision precision; /* of matrix products; 0: PRECISION_HIGHEST */
+    bool force;               /* run a model with unknown parts (force=on) */
     int64_t memory;           /* limit for activations in bytes; 0: a quarter of the free memory */
     bool (*progress)(void *ctx, double done); /* 0..1, may be NULL; false cancels (ERR_CANCELLED) */
     void *progress_ctx;

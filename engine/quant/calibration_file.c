@@ -264,13 +264,15 @@ static enum err_code calibration_read_input(struct calibration *c, const struct 
     if (!text) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
     for (char *n = strtok_r(text, " ", &rest); n && count < READERS_MAX; n = strtok_r(NULL, " ", &rest))
         names[count++] = n;
-    const struct gguf_tensor *sums = count ? gguf_find_floats(g, names[0], ".in_sum2", -1, 1, why) : NULL;
     if (!count)
         return err_set(why, ERR_FORMAT, "'%s': an input of the calibration names no matrix", gguf_path(g));
+    enum err_code rc = calibration_list(c, names, count, why);
+    if (rc) return err_prefix(why, "'%s'", gguf_path(g));
+    const struct gguf_tensor *sums = gguf_find_floats(g, names[0], ".in_sum2", -1, 1, why);
     if (!sums) return ERR_FORMAT;
     struct calibration_input *in = calibration_add(c, names, count, sums->shape[0], c->sequences);
     if (!in) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
-    enum err_code rc = input_read_sums(in, g, why);
+    rc = input_read_sums(in, g, why);
     return rc ? rc : input_read_parts(c, in, g, why);
 }
 
@@ -290,8 +292,8 @@ static enum err_code calibration_read_ids(struct calibration *c, const struct gg
     memcpy(c->ids, ids->data, (size_t)ids->count * sizeof *c->ids);
     for (uint64_t i = 0; i < ids->count; i++)
         if (c->ids[i] < 0)
-            return err_set(why, ERR_FORMAT, "'%s': token id %" PRIu64 " is %d, want 0 or more", gguf_path(g),
-                           i, c->ids[i]);
+            return err_set(why, ERR_FORMAT, "'%s': token id %" PRIu64 " is %d, expected 0 or more",
+                           gguf_path(g), i, c->ids[i]);
     return ERR_OK;
 }
 

@@ -21,6 +21,7 @@ struct calibration {
         int input;
     } * names;
     int name_count;
+    struct name_index listed; /* while a file is read: names of the matrices so far */
 };
 
 /* The per-column arrays of an input, in the order they have in the file: mean_abs, max_abs, min, max. */
@@ -32,6 +33,11 @@ float **calibration_column(struct calibration_input *in, int i);
 struct calibration *calibration_new(void);
 struct calibration_input *calibration_add(struct calibration *c, const char *const *tensors, int count,
                                           int64_t cols, int64_t batches);
+
+/* Note matrices that a file lists, before anything is read for them: a list that repeats one name a million
+ * times must not become a million copies of its statistics. The names must outlive the calibration.
+ * ERR_FORMAT: one is listed already; ERR_NOMEM. */
+enum err_code calibration_list(struct calibration *c, const char *const *names, int count, struct err *why);
 
 /* Call once all inputs are added: computes means from sums, sorts names, checks all values. ERR_FORMAT: no
  * inputs, a matrix listed twice, impossible values; ERR_NOMEM. */

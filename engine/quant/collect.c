@@ -305,7 +305,7 @@ static enum err_code collect_cut_text(struct collect *k, const struct gguf *g,
             rc = err_set(why, ERR_FORMAT, "the tokenizer produced id %d, but the vocabulary has only %lld",
                          ids.ids[i], (long long)shape->vocab);
     if (!rc && ids.n < 2 * SEQUENCE_MIN)
-        rc = err_set(why, ERR_USAGE, "the calibration text has %lld tokens, want at least %d",
+        rc = err_set(why, ERR_USAGE, "the calibration text has %lld tokens, expected at least %d",
                      (long long)ids.n, 2 * SEQUENCE_MIN);
     if (!rc) {
         const int64_t ctx = k->options->ctx > 0 ? k->options->ctx : CALIBRATION_CTX,
@@ -342,6 +342,7 @@ static enum err_code collect_begin(struct collect *k, const struct gguf *g,
     const struct layers_options o = { .threads = MAX(k->options->threads, 0),
                                       .tokens = c->tokens,
                                       .precision = k->options->precision,
+                                      .force = k->options->force,
                                       .log = k->options->log };
     if ((rc = layers_open(&k->layers, g, &o, why))) return rc;
     k->pool = layers_threads(k->layers);

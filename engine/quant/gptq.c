@@ -15,7 +15,7 @@
 struct gptq_factor {
     struct linear_algebra *la;
     struct gptq_options o;
-    int64_t cols, group, dead_count;
+    int64_t cols, group;
     double damp;
     int32_t *walk;    /* [cols]: the i-th column to be quantized is input walk[i] */
     bool *dead;       /* [cols], by input: it was 0 in all samples */
@@ -26,20 +26,23 @@ struct gptq_factor {
 enum err_code gptq_check(const struct gptq_options *o, int64_t cols, struct err *why)
 {
     if (o->bits != 2 && o->bits != 3 && o->bits != 4 && o->bits != 8)
-        return err_set(why, ERR_USAGE, "gptq: bits is %d, want 2, 3, 4 or 8", o->bits);
+        return err_set(why, ERR_USAGE, "gptq: bits is %d, expected 2, 3, 4 or 8", o->bits);
     if (o->group_size != -1 && (o->group_size < 1 || cols % o->group_size))
-        return err_set(why, ERR_USAGE, "gptq: group_size is %lld, want -1 or a divisor of the %lld inputs",
+        return err_set(why, ERR_USAGE,
+                       "gptq: group_size is %lld, expected -1 or a divisor of the %lld inputs",
                        (long long)o->group_size, (long long)cols);
     if (!(o->damp_percent > 0 && o->damp_percent < 1))
-        return err_set(why, ERR_USAGE, "gptq: damp_percent is %g, want more than 0 and less than 1",
+        return err_set(why, ERR_USAGE, "gptq: damp_percent is %g, expected more than 0 and less than 1",
                        o->damp_percent);
     if (!(o->damp_auto_increment >= 0 && o->damp_auto_increment < 1))
-        return err_set(why, ERR_USAGE, "gptq: damp_auto_increment is %g, want 0 to 1",
+        return err_set(why, ERR_USAGE, "gptq: damp_auto_increment is %g, expected 0 to 1",
                        o->damp_auto_increment);
     if (!(o->mse >= 0 && o->mse <= 16))
-        return err_set(why, ERR_USAGE, "gptq: mse is %g, want 0 (off) or an exponent such as 2.4", o->mse);
+        return err_set(why, ERR_USAGE, "gptq: mse is %g, expected 0 (off) or an exponent such as 2.4",
+                       o->mse);
     if (o->blocksize < 1)
-        return err_set(why, ERR_USAGE, "gptq: blocksize is %lld, want 1 or more", (long long)o->blocksize);
+        return err_set(why, ERR_USAGE, "gptq: blocksize is %lld, expected 1 or more",
+                       (long long)o->blocksize);
     if (o->desc_act && o->act_group_aware)
         return err_set(why, ERR_USAGE,
                        "gptq: desc_act and act_group_aware exclude each other: both set the column order");
@@ -100,6 +103,7 @@ static enum err_code factor_choose_order(struct gptq_factor *f, const float *hes
 /* Find dead inputs, whose diagonal is 0. The diagonal must be finite, not negative, and not all zero. */
 static enum err_code factor_find_dead(struct gptq_factor *f, const float *hessian, struct err *why)
 {
+    int64_t dead = 0;
     for (int64_t k = 0; k < f->cols; k++) {
         const float d = hessian[k * f->cols + k];
         if (!(d >= 0 && d < INFINITY))
@@ -108,9 +112,9 @@ static enum err_code factor_find_dead(struct gptq_factor *f, const float *hessia
                            "NaN or infinity",
                            (double)d, (long long)k);
         f->dead[k] = d == 0;
-        f->dead_count += d == 0;
+        dead += d == 0;
     }
-    if (f->dead_count == f->cols)
+    if (dead == f->cols)
         return err_set(why, ERR_FORMAT,
                        "gptq: all %lld inputs are 0 for the whole calibration text, so no weight matters; "
                        "use rtn for this matrix",
@@ -228,11 +232,6 @@ void gptq_factor_free(struct gptq_factor *f)
 double gptq_factor_damp(const struct gptq_factor *f)
 {
     return f->damp;
-}
-
-int64_t gptq_factor_dead(const struct gptq_factor *f)
-{
-    return f->dead_count;
 }
 
 const int32_t *gptq_factor_order(const struct gptq_factor *f)
@@ -466,7 +465,7 @@ static enum err_code weights_check(const float *w, int64_t rows, int64_t cols, s
     for (int64_t i = 0; i < rows * cols; i++)
         if (!(fabsf(w[i]) <= 1e30f))
             return err_set(why, ERR_FORMAT,
-                           "gptq: weight [%lld][%lld] is %g, want a magnitude of at most 1e30",
+                           "gptq: weight [%lld][%lld] is %g, expected a magnitude of at most 1e30",
                            (long long)(i / cols), (long long)(i % cols), (double)w[i]);
     return ERR_OK;
 }

@@ -41,13 +41,11 @@ struct gptq_factor;
  * to 1), ERR_NOMEM. */
 enum err_code gptq_factor_new(struct gptq_factor **out, struct linear_algebra *la, const float *hessian,
                               int64_t cols, const struct gptq_options *o, struct err *why);
-void gptq_factor_free(struct gptq_factor *f);          /* NULL is fine */
-double gptq_factor_damp(const struct gptq_factor *f);  /* damp_percent that was finally used */
-int64_t gptq_factor_dead(const struct gptq_factor *f); /* number of inputs that were 0 in all samples */
+void gptq_factor_free(struct gptq_factor *f);         /* NULL is fine */
+double gptq_factor_damp(const struct gptq_factor *f); /* damp_percent that was finally used */
 /* [cols]: stored column i is input order[i]; NULL: columns are stored in their original order. Borrowed. */
 const int32_t *gptq_factor_order(const struct gptq_factor *f);
 
-/* The result: w[row][order[i]] = scales[row][i / group] * (codes[row][i] - zeros[row][i / group]). */
 /* The result: weight w[row][order[i]] is scales[row][i / group] * (codes[row][i] - zeros[row][i / group]). */
 struct gptq_codes {
     uint8_t *codes; /* [rows][cols], in the stored order */

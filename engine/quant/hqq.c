@@ -136,17 +136,6 @@ enum err_code hqq_solve(const float *w, int64_t n, const struct hqq_options *o, 
     return ERR_OK;
 }
 
-void hqq_codes(const float *w, int64_t n, const struct hqq_options *o, const struct hqq_group *groups,
-               uint8_t *codes)
-{
-    const int64_t count = n / o->group;
-    const float most = (float)((1 << o->bits) - 1);
-    for (int64_t i = 0; i < n; i++) {
-        const struct hqq_group *g = &groups[o->axis == 1 ? i / o->group : i % count];
-        codes[i] = (uint8_t)round_within(w[i] * g->per_unit + g->zero, most);
-    }
-}
-
 /* ---------------------------------------------------------------- row of METHODS */
 
 static const struct param HQQ_PARAMS[] = {

@@ -34,10 +34,6 @@ struct hqq_group {
 enum err_code hqq_solve(const float *w, int64_t n, const struct hqq_options *o, struct threadpool *pool,
                         struct hqq_group *groups, struct err *why);
 
-/* Codes of w [n] with these groups: codes [n]. */
-void hqq_codes(const float *w, int64_t n, const struct hqq_options *o, const struct hqq_group *groups,
-               uint8_t *codes);
-
 /* Shrinkage operator of the lp norm: sgn(e) * max(|e| - |e|^(lp_norm - 1) / beta, 0). shrink_floor: below
  * this |e| the result is 0, which holds for most weights. */
 float shrink(float e, double lp_norm, double beta);

@@ -57,6 +57,8 @@ static enum err_code imatrix_parse_entry(struct calibration *c, struct cursor *a
     if (at->truncated || !name || !name[0] || !values || calls < 0)
         return err_set(why, ERR_FORMAT, "'%s': entry %d of the importance matrix is truncated or damaged",
                        path, entry + 1);
+    const enum err_code rc = calibration_list(c, &name, 1, why);
+    if (rc) return err_prefix(why, "'%s'", path);
     struct calibration_input *in = calibration_add(c, &name, 1, n, 0);
     if (!in) return err_set(why, ERR_NOMEM, "out of memory for '%s'", path);
     in->count = MAX(calls, 1); /* very old files store means and a count of 0 */

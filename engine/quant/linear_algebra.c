@@ -58,7 +58,7 @@ static enum err_code linear_algebra_bind(struct linear_algebra *la, const char *
     for (size_t i = 0; i < COUNT_OF(SYMBOLS); i++) {
         void *address = dlsym(la->library, SYMBOLS[i].symbol);
         if (!address)
-            return err_set(why, ERR_ABSENT, "'%s' has no function %s: want OpenBLAS with LAPACK", path,
+            return err_set(why, ERR_ABSENT, "'%s' has no function %s: expected OpenBLAS with LAPACK", path,
                            SYMBOLS[i].symbol);
         memcpy(SYMBOLS[i].slot, &address, sizeof address); /* POSIX: function pointers fit into void * */
     }

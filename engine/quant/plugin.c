@@ -84,6 +84,20 @@ static bool word_is_taken(const char *word)
     return format_find(word) != NULL;
 }
 
+static enum err_code name_check(const char *what, const char *name, struct err *why)
+{
+    if (!text_is_word(name))
+        return err_set(why, ERR_FORMAT,
+                       "the %s name '%s' must begin with a lower-case letter, consist of lower-case letters, "
+                       "digits and _, and have at most %d characters",
+                       what, name, WORD_MAX);
+    if (word_is_taken(name))
+        return err_set(why, ERR_FORMAT,
+                       "the %s name '%s' is reserved: it is a key, a format or a keyword of config lines",
+                       what, name);
+    return ERR_OK;
+}
+
 /* Copy a text field of the description. ERR_FORMAT: missing, too long, or not one printable line. */
 static enum err_code plugin_read_line(struct plugin *p, const char **out, const json_t *o, const char *key,
                                       const char *otherwise, struct err *why)
@@ -145,12 +159,12 @@ static enum err_code plugin_read_formats(struct plugin *p, const json_t *o, stru
     if (!json_get_str(o, "formats", NULL) && !codes) return plugin_set_all_formats(p, why);
     enum err_code rc = plugin_read_line(p, &p->method.formats, o, "formats", NULL, why);
     if (!rc)
-        rc = check_words(p->method.formats, plugin_makes_format, p,
-                         codes
-                             ? "cannot be produced from codes: want u4_g64 and other group formats, int8 or "
-                               "fp8_*"
-                             : "is not a format that can be encoded",
-                         why);
+        rc = check_words(
+            p->method.formats, plugin_makes_format, p,
+            codes ? "cannot be produced from codes: expected u4_g64 and other group formats, int8 or "
+                    "fp8_*"
+                  : "is not a format that can be encoded",
+            why);
     if (rc) return rc;
     p->method.default_format = arena_strndup(&p->memory, p->method.formats, strcspn(p->method.formats, " "));
     return p->method.default_format ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
@@ -182,10 +196,7 @@ static enum err_code plugin_read_parameter(struct plugin *p, struct param *q, co
     enum err_code rc = plugin_read_line(p, &q->name, o, "name", NULL, why);
     const char *known = rc ? NULL : param_name(q->name);
     if (rc) return rc;
-    if (!text_is_word(q->name) || word_is_taken(q->name))
-        return err_set(why, ERR_FORMAT,
-                       "the name '%s' is reserved or not a word of lower-case letters, digits and _",
-                       q->name);
+    if ((rc = name_check("parameter", q->name, why))) return rc;
     if (known && strcmp(known, q->name))
         return err_set(why, ERR_FORMAT, "%s is called %s in all other methods: use that name", q->name,
                        known);
@@ -231,10 +242,10 @@ static enum err_code plugin_read_kinds(struct plugin *p, const json_t *o, struct
                                                    [QDYNO_CALIBRATION_NEEDED] = CALIBRATION_NEEDED };
     const int64_t answer = json_get_int(o, "answer", -1), need = json_get_int(o, "calibration", -1);
     if (answer != QDYNO_WEIGHTS && answer != QDYNO_CODES)
-        return err_set(why, ERR_FORMAT, "its answer is %lld, want QDYNO_WEIGHTS or QDYNO_CODES",
+        return err_set(why, ERR_FORMAT, "its answer is %lld, expected QDYNO_WEIGHTS or QDYNO_CODES",
                        (long long)answer);
     if (need < 0 || need >= (int64_t)COUNT_OF(NEEDS))
-        return err_set(why, ERR_FORMAT, "its calibration is %lld, want one of QDYNO_CALIBRATION_*",
+        return err_set(why, ERR_FORMAT, "its calibration is %lld, expected one of QDYNO_CALIBRATION_*",
                        (long long)need);
     if (!json_get_bool(o, "encodes", false)) return err_set(why, ERR_FORMAT, "it has no function encode");
     p->answer = answer == QDYNO_CODES ? QDYNO_CODES : QDYNO_WEIGHTS;
@@ -252,10 +263,7 @@ enum err_code plugin_from_json(struct plugin **out, const char *path, const json
     if (rc) return rc;
     if (!(p->path = arena_strdup(&p->memory, path))) rc = err_set(why, ERR_NOMEM, "out of memory");
     if (!rc) rc = plugin_read_line(p, &m->name, o, "name", NULL, why);
-    if (!rc && (!text_is_word(m->name) || word_is_taken(m->name)))
-        rc = err_set(why, ERR_FORMAT,
-                     "the method name '%s' is reserved or not a word of lower-case letters, digits and _",
-                     m->name);
+    if (!rc) rc = name_check("method", m->name, why);
     if (!rc && method_find(m->name))
         rc = err_set(why, ERR_FORMAT, "a method called %s already exists", m->name);
     if (!rc) rc = plugin_read_line(p, &m->help, o, "help", NULL, why);

@@ -9,7 +9,6 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,7 +29,8 @@ enum err_code plugin_patience(int64_t *ns, struct err *why)
     const char *text = getenv("QDYNO_PLUGIN_TIMEOUT");
     double seconds = PATIENCE_S;
     if (text && text[0] && (!str_to_seconds(text, &seconds) || !(seconds > 0 && seconds < 1e8)))
-        return err_set(why, ERR_USAGE, "QDYNO_PLUGIN_TIMEOUT='%.40s': want a time such as 90s or 5m", text);
+        return err_set(why, ERR_USAGE, "QDYNO_PLUGIN_TIMEOUT='%.40s': expected a time such as 90s or 5m",
+                       text);
     *ns = (int64_t)(seconds * 1e9);
     return ERR_OK;
 }
@@ -84,8 +84,7 @@ static void child_detach(int fd, pid_t parent)
 {
     static const int SIGNALS[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGINT, SIGTERM, SIGPIPE };
     sigset_t none;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(EXIT_FAILURE);
+    process_die_with_parent(parent);
     for (size_t i = 0; i < COUNT_OF(SIGNALS); i++) signal(SIGNALS[i], SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

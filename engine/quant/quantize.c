@@ -47,9 +47,8 @@ static enum err_code unit_check(const struct gguf_tensor *t, const struct format
     if (!format_is_float(t->format))
         return err_set(
             why, ERR_USAGE,
-            "tensor '%s' is already quantized (%s): quantizing it again to %s would hide the first rounding; "
-            "use an f32, "
-            "f16 or bf16 file",
+            "tensor '%s' is already quantized (%s): if it were quantized again to %s, the loss of the first "
+            "quantization would not appear in the reported error; use an f32, f16 or bf16 file",
             t->name, t->format->name, format->name);
     if (!format->encode)
         return err_set(why, ERR_USAGE, "tensor '%s': %s has no encoder, so it can be read but not written",

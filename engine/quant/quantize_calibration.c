@@ -27,6 +27,7 @@ enum err_code quantize_calibrate(struct quantization *q, struct err *why)
     if (m->samples) m->samples(&q->params, &count, &tokens);
     const struct calibration_options o = { .path = path,
                                            .threads = q->options->threads,
+                                           .force = config_choice(q->options->config, KNOB_FORCE),
                                            .ctx = tokens,
                                            .tokens = (int64_t)count * tokens,
                                            .progress = calibration_progress,

@@ -56,7 +56,7 @@ static enum err_code tensor_read_indexes(int64_t **out, const struct gguf_tensor
     if (!*out) rc = err_set(why, ERR_NOMEM, "out of memory to compare '%s'", t->name);
     for (int64_t i = 0; i < n && !rc; i++) {
         if (!(values[i] >= 0 && values[i] < (float)cols))
-            rc = err_set(why, ERR_FORMAT, "tensor '%s' names column %g, want 0 to %lld", t->name,
+            rc = err_set(why, ERR_FORMAT, "tensor '%s' names column %g, expected 0 to %lld", t->name,
                          (double)values[i], (long long)cols - 1);
         else
             (*out)[i] = (int64_t)values[i];

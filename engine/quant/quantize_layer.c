@@ -169,6 +169,7 @@ static enum err_code layer_run_embed(struct layer_run *r, const struct quantizat
     const struct layers_options o = { .threads = q->options->threads,
                                       .tokens = s->tokens,
                                       .precision = PRECISION_HIGH,
+                                      .force = config_choice(q->options->config, KNOB_FORCE),
                                       .log = q->options->log };
     if (!rc) rc = layers_open(&r->model, q->source, &o, why);
     s->width = rc ? 0 : layers_width(r->model);

@@ -145,19 +145,6 @@ enum err_code quanto_solve(const float *w, int64_t n, const struct quanto_option
     return rc;
 }
 
-void quanto_codes(const float *w, int64_t n, const struct quanto_options *o,
-                  const struct quanto_group *groups, uint8_t *codes)
-{
-    const float most = (float)((1 << o->bits) - 1);
-    for (int64_t i = 0; i < n; i++) {
-        const struct quanto_group *g = &groups[i / o->group];
-        const float code = o->zeropoint
-                               ? round_within(round_between(w[i] / g->scale, -4096, 4096) + g->shift, most)
-                               : group_code(w[i], g, most);
-        codes[i] = (uint8_t)code;
-    }
-}
-
 /* ---------------------------------------------------------------- row of METHODS */
 
 static const struct param QUANTO_PARAMS[] = {

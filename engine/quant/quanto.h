@@ -34,8 +34,4 @@ struct quanto_group {
 enum err_code quanto_solve(const float *w, int64_t n, const struct quanto_options *o, struct threadpool *pool,
                            struct quanto_group *groups, struct err *why);
 
-/* Codes of w [n] with these groups: codes [n]. */
-void quanto_codes(const float *w, int64_t n, const struct quanto_options *o,
-                  const struct quanto_group *groups, uint8_t *codes);
-
 #endif

@@ -31,7 +31,7 @@ struct affine symmetric_observed(struct range r, int least, int most)
 
 /* ---------------------------------------------------------------- least squared error */
 
-static double cubed(double v)
+static double cube_of(double v)
 {
     return v * v * v;
 }
@@ -39,7 +39,7 @@ static double cubed(double v)
 /* Integral of d^2 from p to q: squared error of values spread evenly over these distances. */
 static double squares_integral(double p, double q)
 {
-    return (cubed(q) - cubed(p)) / 3;
+    return (cube_of(q) - cube_of(p)) / 3;
 }
 
 /* Squared error of rounding all values to 256 levels over bins start..end, including values outside. */

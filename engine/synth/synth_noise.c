@@ -24,7 +24,7 @@ static double exp_minus(double y)
     return sum;
 }
 
-static double density(double x)
+static double normal_density(double x)
 {
     return 0.39894228040143267794 * exp_minus(x * x / 2); /* 1/sqrt(2 pi) */
 }
@@ -37,7 +37,7 @@ static double half_probability(double x)
         term = term * (x * x) / (2 * k + 1);
         sum += term;
     }
-    return sum * density(x);
+    return sum * normal_density(x);
 }
 
 void noise_init(struct noise *n)
@@ -46,14 +46,14 @@ void noise_init(struct noise *n)
     for (int i = 0; i < HALF;
          i++) { /* the quantile in the middle of each step of 1/65536, from the centre outwards */
         double want = (i + 0.5) / (2 * HALF);
-        for (int s = 0; s < NEWTON_STEPS; s++) x += (want - half_probability(x)) / density(x);
+        for (int s = 0; s < NEWTON_STEPS; s++) x += (want - half_probability(x)) / normal_density(x);
         n->quantile[HALF + i] = (float)x;
         n->quantile[HALF - 1 - i] = (float)-x;
     }
 }
 
 /* The output function of SplitMix64: neighbouring inputs give unrelated outputs. */
-static uint64_t mix(uint64_t z)
+static uint64_t bits_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -63,9 +63,9 @@ static uint64_t mix(uint64_t z)
 void noise_fill(const struct noise *n, struct noise_stream at, float *out, int64_t count, float mean,
                 float deviation)
 {
-    uint64_t state = mix(mix(mix(at.seed + 0x9e3779b97f4a7c15u) ^ at.tensor) ^ at.row);
+    uint64_t state = bits_mix(bits_mix(bits_mix(at.seed + 0x9e3779b97f4a7c15u) ^ at.tensor) ^ at.row);
     for (int64_t i = 0; i < count; i += 4) {
-        uint64_t bits = mix(state += 0x9e3779b97f4a7c15u);
+        uint64_t bits = bits_mix(state += 0x9e3779b97f4a7c15u);
         int part = (int)MIN(count - i, 4);
         for (int j = 0; j < part; j++, bits >>= 16)
             out[i + j] = mean + deviation * n->quantile[bits & 0xffff];

@@ -79,7 +79,7 @@ static size_t word_text(const struct words *w, const char *space, char *out)
     return n;
 }
 
-static void put_specials(struct gguf_writer *w, uint32_t bos, uint32_t eos)
+static void writer_put_specials(struct gguf_writer *w, uint32_t bos, uint32_t eos)
 {
     gguf_writer_put_u32(w, "tokenizer.ggml.bos_token_id", bos);
     gguf_writer_put_u32(w, "tokenizer.ggml.eos_token_id", eos);
@@ -87,8 +87,8 @@ static void put_specials(struct gguf_writer *w, uint32_t bos, uint32_t eos)
 
 static enum err_code too_small(int64_t size, int64_t least, struct err *why)
 {
-    return err_set(why, ERR_USAGE, "a vocabulary of %" PRId64 " is too small: want at least %" PRId64, size,
-                   least);
+    return err_set(why, ERR_USAGE, "a vocabulary of %" PRId64 " is too small: expected at least %" PRId64,
+                   size, least);
 }
 
 /* ---------------------------------------------------------------- SPM */
@@ -128,7 +128,7 @@ enum err_code synth_vocab_spm(struct gguf_writer *w, int64_t size, struct err *w
         gguf_writer_put_strings(w, "tokenizer.ggml.tokens", p.texts, (uint64_t)size);
         gguf_writer_put_array(w, "tokenizer.ggml.scores", GGUF_F32, p.scores, (uint64_t)size);
         gguf_writer_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, p.types, (uint64_t)size);
-        put_specials(w, 1, 2);
+        writer_put_specials(w, 1, 2);
         gguf_writer_put_u32(w, "tokenizer.ggml.unknown_token_id", 0);
         gguf_writer_put_bool(w, "tokenizer.ggml.add_bos_token", true);
         gguf_writer_put_bool(w, "tokenizer.ggml.add_eos_token", false);
@@ -185,7 +185,7 @@ enum err_code synth_vocab_bpe(struct gguf_writer *w, int64_t size, const char *p
         gguf_writer_put_strings(w, "tokenizer.ggml.tokens", p.texts, (uint64_t)size);
         gguf_writer_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, p.types, (uint64_t)size);
         gguf_writer_put_strings(w, "tokenizer.ggml.merges", rules.texts, (uint64_t)rules.n);
-        put_specials(w, (uint32_t)size - 1, (uint32_t)size - 1);
+        writer_put_specials(w, (uint32_t)size - 1, (uint32_t)size - 1);
         gguf_writer_put_bool(w, "tokenizer.ggml.add_bos_token", false);
     }
     pool_free(&p);

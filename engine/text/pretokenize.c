@@ -24,34 +24,42 @@
 
 enum { PATTERNS_MAX = 4 };
 
+/* What matching one piece of text may cost: backtracking steps, and memory of the interpreter in KiB. */
+enum { STEPS_MOST = 10000000, HEAP_KIB_MOST = 256 << 10 };
+
 struct family {
     struct pre_info info;
     const char *patterns[PATTERNS_MAX];
 };
 
 static const struct family FAMILIES[] = {
-    { { "gpt-2", false, false }, { GPT2 } },
-    { { "phi-2", false, false }, { GPT2 } },
-    { { "mpt", false, false }, { GPT2 } },
-    { { "olmo", false, false }, { GPT2 } },
-    { { "jais", false, false }, { GPT2 } },
-    { { "starcoder", false, false }, { "\\p{N}", GPT2 } },
-    { { "refact", false, false }, { "\\p{N}", GPT2 } },
-    { { "command-r", false, false }, { "\\p{N}", GPT2 } },
-    { { "smollm", false, false }, { "\\p{N}", GPT2 } },
-    { { "codeshell", false, false }, { "\\p{N}", GPT2 } },
-    { { "exaone", false, false }, { "\\p{N}", GPT2 } },
-    { { "llama-bpe", true, true }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { { "llama-v3", true, true }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { { "llama3", true, true }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { { "falcon3", true, true }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { { "dbrx", false, false }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { { "smaug-bpe", false, false }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { { "qwen2", false, false }, { LLAMA3_LIKE("\\p{N}") } },
-    { { "deepseek-r1-qwen", false, false }, { LLAMA3_LIKE("\\p{N}") } },
-    { { "megrez", false, false }, { LLAMA3_LIKE("\\p{N}") } },
-    { { "stablelm2", false, false }, { LLAMA3_LIKE("\\p{N}") } },
-    { { "default", false, false }, { "[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]" } },
+    { .info = { .name = "gpt-2" }, .patterns = { GPT2 } },
+    { .info = { .name = "phi-2" }, .patterns = { GPT2 } },
+    { .info = { .name = "mpt" }, .patterns = { GPT2 } },
+    { .info = { .name = "olmo" }, .patterns = { GPT2 } },
+    { .info = { .name = "jais" }, .patterns = { GPT2 } },
+    { .info = { .name = "starcoder" }, .patterns = { "\\p{N}", GPT2 } },
+    { .info = { .name = "refact" }, .patterns = { "\\p{N}", GPT2 } },
+    { .info = { .name = "command-r" }, .patterns = { "\\p{N}", GPT2 } },
+    { .info = { .name = "smollm" }, .patterns = { "\\p{N}", GPT2 } },
+    { .info = { .name = "codeshell" }, .patterns = { "\\p{N}", GPT2 } },
+    { .info = { .name = "exaone" }, .patterns = { "\\p{N}", GPT2 } },
+    { .info = { .name = "llama-bpe", .whole_words = true, .add_bos = true },
+      .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { .info = { .name = "llama-v3", .whole_words = true, .add_bos = true },
+      .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { .info = { .name = "llama3", .whole_words = true, .add_bos = true },
+      .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { .info = { .name = "falcon3", .whole_words = true, .add_bos = true },
+      .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { .info = { .name = "dbrx" }, .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { .info = { .name = "smaug-bpe" }, .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { .info = { .name = "qwen2" }, .patterns = { LLAMA3_LIKE("\\p{N}") } },
+    { .info = { .name = "deepseek-r1-qwen" }, .patterns = { LLAMA3_LIKE("\\p{N}") } },
+    { .info = { .name = "megrez" }, .patterns = { LLAMA3_LIKE("\\p{N}") } },
+    { .info = { .name = "stablelm2" }, .patterns = { LLAMA3_LIKE("\\p{N}") } },
+    { .info = { .name = "default" },
+      .patterns = { "[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]" } },
 };
 
 struct pretokenizer {
@@ -129,7 +137,7 @@ struct ends {
     size_t count, cap;
 };
 
-static bool push_end(struct ends *e, size_t end)
+static bool ends_push(struct ends *e, size_t end)
 {
     if (e->count == e->cap) {
         size_t cap = e->cap ? e->cap * 2 : 256;
@@ -143,40 +151,62 @@ static bool push_end(struct ends *e, size_t end)
 }
 
 /* Cut into runs of valid UTF-8, which PCRE2 may see, and single invalid bytes, which it may not. */
-static bool split_valid(struct ends *out, const char *text, size_t n)
+static bool ends_split_valid(struct ends *out, const char *text, size_t n)
 {
     for (size_t i = 0, start = 0; i < n;) {
         uint32_t c;
         size_t used = str_utf8_next(text + i, n - i, &c);
         bool stray = c == 0xfffd && used == 1;
-        if (stray && i > start && !push_end(out, i)) return false;
+        if (stray && i > start && !ends_push(out, i)) return false;
         i += used;
         if (stray) start = i;
-        if ((stray || i == n) && !push_end(out, i)) return false;
+        if ((stray || i == n) && !ends_push(out, i)) return false;
     }
     return true;
 }
 
+struct matcher {
+    pcre2_match_data *data;
+    pcre2_match_context *limits;
+};
+
+static bool matcher_open(struct matcher *m)
+{
+    m->data = pcre2_match_data_create(1, NULL);
+    m->limits = pcre2_match_context_create(NULL);
+    if (!m->data || !m->limits) return false;
+    pcre2_set_match_limit(m->limits, STEPS_MOST);
+    pcre2_set_depth_limit(m->limits, STEPS_MOST);
+    pcre2_set_heap_limit(m->limits, HEAP_KIB_MOST);
+    return true;
+}
+
+static void matcher_close(struct matcher *m)
+{
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->limits);
+}
+
 /* Apply one pattern to one piece: the matches and the text between them become the new pieces. */
-static int split_piece(const pcre2_code *code, pcre2_match_data *data, const char *text, size_t from,
-                       size_t to, struct ends *out)
+static int ends_split_piece(const pcre2_code *code, const struct matcher *m, const char *text, size_t from,
+                            size_t to, struct ends *out)
 {
     size_t done = 0, n = to - from;
     PCRE2_SPTR piece = (PCRE2_SPTR)text + from;
     while (done < n) {
-        int rc = pcre2_match(code, piece, n, done, PCRE2_NO_UTF_CHECK, data, NULL);
+        int rc = pcre2_match(code, piece, n, done, PCRE2_NO_UTF_CHECK, m->data, m->limits);
         if (rc ==
             PCRE2_ERROR_JIT_STACKLIMIT) /* a very long word: the interpreter has its stack on the heap */
-            rc = pcre2_match(code, piece, n, done, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, NULL);
+            rc = pcre2_match(code, piece, n, done, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data, m->limits);
         if (rc == PCRE2_ERROR_NOMATCH) break;
         if (rc < 0) return rc;
-        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(data);
+        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(m->data);
         if (at[1] <= at[0]) return PCRE2_ERROR_INTERNAL; /* no pattern of ours matches the empty string */
-        if (at[0] > done && !push_end(out, from + at[0])) return PCRE2_ERROR_NOMEMORY;
-        if (!push_end(out, from + at[1])) return PCRE2_ERROR_NOMEMORY;
+        if (at[0] > done && !ends_push(out, from + at[0])) return PCRE2_ERROR_NOMEMORY;
+        if (!ends_push(out, from + at[1])) return PCRE2_ERROR_NOMEMORY;
         done = at[1];
     }
-    return done < n && !push_end(out, to) ? PCRE2_ERROR_NOMEMORY : 0;
+    return done < n && !ends_push(out, to) ? PCRE2_ERROR_NOMEMORY : 0;
 }
 
 static bool is_stray(const char *text, size_t from, size_t to)
@@ -185,19 +215,37 @@ static bool is_stray(const char *text, size_t from, size_t to)
     return to - from == 1 && str_utf8_next(text + from, 1, &c) == 1 && c == 0xfffd;
 }
 
-static int split_all(const pcre2_code *code, const char *text, const struct ends *in, struct ends *out)
+static int ends_split_all(const pcre2_code *code, const char *text, const struct ends *in, struct ends *out)
 {
-    int rc = 0;
-    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-    if (!data) return PCRE2_ERROR_NOMEMORY;
+    struct matcher m;
+    int rc = matcher_open(&m) ? 0 : PCRE2_ERROR_NOMEMORY;
     for (size_t i = 0, from = 0; !rc && i < in->count; from = in->at[i++]) {
         if (!is_stray(text, from, in->at[i]))
-            rc = split_piece(code, data, text, from, in->at[i], out);
-        else if (!push_end(out, in->at[i]))
+            rc = ends_split_piece(code, &m, text, from, in->at[i], out);
+        else if (!ends_push(out, in->at[i]))
             rc = PCRE2_ERROR_NOMEMORY;
     }
-    pcre2_match_data_free(data);
+    matcher_close(&m);
     return rc;
+}
+
+static bool is_limit(int bad)
+{
+    return bad == PCRE2_ERROR_MATCHLIMIT || bad == PCRE2_ERROR_DEPTHLIMIT || bad == PCRE2_ERROR_HEAPLIMIT ||
+           bad == PCRE2_ERROR_JIT_STACKLIMIT;
+}
+
+static enum err_code split_error(const struct pretokenizer *p, size_t n, int bad, struct err *why)
+{
+    PCRE2_UCHAR message[128] = "";
+    if (bad == PCRE2_ERROR_NOMEMORY) return err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
+    if (is_limit(bad))
+        return err_set(why, ERR_FORMAT,
+                       "the text has a word or a run of spaces that is too long for pre-tokenizer '%s': "
+                       "expected text with shorter ones (%zu bytes in all)",
+                       p->family->info.name, n);
+    pcre2_get_error_message(bad, message, sizeof message);
+    return err_set(why, ERR_INTERNAL, "pre-tokenizer '%s': %s", p->family->info.name, (char *)message);
 }
 
 enum err_code pretokenizer_split(const struct pretokenizer *p, const char *text, size_t n, size_t **ends,
@@ -206,20 +254,16 @@ enum err_code pretokenizer_split(const struct pretokenizer *p, const char *text,
     struct ends now = { 0 };
     *ends = NULL;
     *count = 0;
-    int bad = split_valid(&now, text, n) ? 0 : PCRE2_ERROR_NOMEMORY;
+    int bad = ends_split_valid(&now, text, n) ? 0 : PCRE2_ERROR_NOMEMORY;
     for (int i = 0; !bad && i < p->code_count; i++) {
         struct ends next = { 0 };
-        bad = split_all(p->codes[i], text, &now, &next);
+        bad = ends_split_all(p->codes[i], text, &now, &next);
         free(now.at);
         now = next;
     }
     if (bad) {
-        PCRE2_UCHAR message[128] = "out of memory";
         free(now.at);
-        if (bad == PCRE2_ERROR_NOMEMORY)
-            return err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
-        pcre2_get_error_message(bad, message, sizeof message);
-        return err_set(why, ERR_INTERNAL, "pre-tokenizer '%s': %s", p->family->info.name, (char *)message);
+        return split_error(p, n, bad, why);
     }
     *ends = now.at;
     *count = now.count;

@@ -31,20 +31,20 @@ struct sampler {
 
 /* ---------------------------------------------------------------- random numbers: xoshiro256** */
 
-static uint64_t rotate(uint64_t x, int by)
+static uint64_t bits_rotate_left(uint64_t x, int by)
 {
     return (x << by) | (x >> (64 - by));
 }
 
 static uint64_t random_next(uint64_t s[4])
 {
-    const uint64_t result = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
+    const uint64_t result = bits_rotate_left(s[1] * 5, 7) * 9, t = s[1] << 17;
     s[2] ^= s[0];
     s[3] ^= s[1];
     s[1] ^= s[2];
     s[0] ^= s[3];
     s[2] ^= t;
-    s[3] = rotate(s[3], 45);
+    s[3] = bits_rotate_left(s[3], 45);
     return result;
 }
 
@@ -71,17 +71,17 @@ static enum err_code sampler_check_options(const struct sampler_options *o, int3
 {
     if (n_vocab < 1) return err_set(why, ERR_USAGE, "a vocabulary of %d tokens cannot be sampled", n_vocab);
     if (!(o->temperature >= 0) || !isfinite(o->temperature))
-        return err_set(why, ERR_USAGE, "temperature %g: want 0 (greedy) or more", (double)o->temperature);
-    if (o->top_k < 0) return err_set(why, ERR_USAGE, "top-k %d: want 0 (off) or more", o->top_k);
+        return err_set(why, ERR_USAGE, "temperature %g: expected 0 (greedy) or more", (double)o->temperature);
+    if (o->top_k < 0) return err_set(why, ERR_USAGE, "top-k %d: expected 0 (off) or more", o->top_k);
     if (!(o->top_p > 0 && o->top_p <= 1))
-        return err_set(why, ERR_USAGE, "top-p %g: want more than 0, at most 1 (off)", (double)o->top_p);
+        return err_set(why, ERR_USAGE, "top-p %g: expected more than 0, at most 1 (off)", (double)o->top_p);
     if (!(o->min_p >= 0 && o->min_p <= 1))
-        return err_set(why, ERR_USAGE, "min-p %g: want 0 (off) to 1", (double)o->min_p);
+        return err_set(why, ERR_USAGE, "min-p %g: expected 0 (off) to 1", (double)o->min_p);
     if (!(o->repeat_penalty > 0) || !isfinite(o->repeat_penalty))
-        return err_set(why, ERR_USAGE, "repeat penalty %g: want more than 0, 1 is off",
+        return err_set(why, ERR_USAGE, "repeat penalty %g: expected more than 0, 1 is off",
                        (double)o->repeat_penalty);
     if (o->repeat_last < 0 || o->repeat_last > 1 << 24)
-        return err_set(why, ERR_USAGE, "repeat window %d: want 0 to %d tokens", o->repeat_last, 1 << 24);
+        return err_set(why, ERR_USAGE, "repeat window %d: expected 0 to %d tokens", o->repeat_last, 1 << 24);
     return ERR_OK;
 }
 

@@ -13,6 +13,7 @@
 
 /* Hash index of borrowed byte strings: texts[i] -> i. The first one of equal texts wins. */
 struct text_index {
+    struct hash_key key; /* the texts come from a file */
     const struct gguf_string *texts;
     int32_t *slots; /* i + 1; 0 is free */
     uint32_t mask;

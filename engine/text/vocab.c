@@ -16,6 +16,7 @@ bool text_index_init(struct text_index *x, struct arena *memory, const struct gg
 {
     uint64_t size = 16;
     while (size < (uint64_t)count * 2) size *= 2;
+    hash_key_make(&x->key);
     x->texts = texts;
     x->mask = (uint32_t)(size - 1);
     x->slots = arena_alloc(memory, size * sizeof *x->slots);
@@ -24,9 +25,7 @@ bool text_index_init(struct text_index *x, struct arena *memory, const struct gg
 
 static int32_t *slot_of(const struct text_index *x, const char *text, size_t n)
 {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
-    for (uint32_t at = (uint32_t)(h ^ h >> 32);; at++) {
+    for (uint32_t at = (uint32_t)hash_keyed(&x->key, text, n);; at++) {
         int32_t *slot = &x->slots[at & x->mask];
         if (!*slot) return slot;
         struct gguf_string have = x->texts[*slot - 1];
@@ -91,8 +90,8 @@ static enum err_code vocab_array(const struct gguf_kv **out, const struct gguf *
     const struct gguf_kv *kv = *out = gguf_kv_find(g, key);
     if (!kv) return ERR_OK;
     if (kv->type != GGUF_ARRAY || kv->element == GGUF_STRING || kv->count != (uint64_t)n)
-        return err_set(why, ERR_FORMAT, "%s: want %" PRId32 " numbers, one per token; it has %" PRIu64, key,
-                       n, kv->count);
+        return err_set(why, ERR_FORMAT, "%s: expected %" PRId32 " numbers, one per token; it has %" PRIu64,
+                       key, n, kv->count);
     return ERR_OK;
 }
 
@@ -107,8 +106,8 @@ static enum err_code vocab_load_scores_and_types(struct vocab *v, const struct g
         v->scores[i] = isnan(score) ? -INFINITY : (float)score;
         if (!(type >= 0 && type < TOKEN_TYPE_COUNT))
             rc = err_set(why, ERR_FORMAT,
-                         "tokenizer.ggml.token_type: token %" PRId32 " is of type %g, want 0 to %d", i, type,
-                         TOKEN_TYPE_COUNT - 1);
+                         "tokenizer.ggml.token_type: token %" PRId32 " is of type %g, expected 0 to %d", i,
+                         type, TOKEN_TYPE_COUNT - 1);
         else
             v->types[i] = (uint8_t)type;
     }

@@ -74,7 +74,7 @@ static size_t name_length(const char *s)
 static enum err_code reader_slot(struct reader *r, int *slot)
 {
     size_t n = name_length(r->at);
-    if (!n) return reader_error(r, "want a name");
+    if (!n) return reader_error(r, "expected a name");
     *slot = corpus_slot(r->c, r->at, n);
     if (*slot < 0) return reader_error(r, "too many variables");
     r->at += n;
@@ -138,13 +138,13 @@ static enum err_code reader_choice(struct reader *r, int slot)
     if (op->kind == OP_DRAW) {
         enum err_code rc = reader_sum(r, &op->a);
         if (rc) return rc;
-        if (strncmp(r->at, "..", 2)) return reader_error(r, "want '..'");
+        if (strncmp(r->at, "..", 2)) return reader_error(r, "expected '..'");
         r->at += 2;
         return reader_sum(r, &op->b);
     }
     size_t n = name_length(r->at);
     op->rule = rule_find(r->c, r->at, n);
-    if (op->rule < 0 || !r->c->rules[op->rule].words) return reader_error(r, "want a rule of words");
+    if (op->rule < 0 || !r->c->rules[op->rule].words) return reader_error(r, "expected a rule of words");
     r->at += n;
     return ERR_OK;
 }
@@ -155,7 +155,7 @@ static enum err_code reader_assignment(struct reader *r)
     int slot;
     enum err_code rc = reader_slot(r, &slot);
     if (rc) return rc;
-    if (*r->at++ != '=') return reader_error(r, "want '='");
+    if (*r->at++ != '=') return reader_error(r, "expected '='");
     const char *range = strstr(r->at, "..");
     if (range && range < strchr(r->at, '}')) return reader_choice(r, slot);
     struct grammar_sum sum;
@@ -207,7 +207,7 @@ static enum err_code reader_braces(struct reader *r)
     } else {
         rc = reader_output(r);
     }
-    if (!rc && *r->at++ != '}') rc = reader_error(r, "want '}'");
+    if (!rc && *r->at++ != '}') rc = reader_error(r, "expected '}'");
     return rc;
 }
 
@@ -264,11 +264,11 @@ static enum err_code reader_condition(struct reader *r)
     enum err_code rc = reader_sum(r, &a);
     if (rc) return rc;
     char compare = *r->at;
-    if (!compare || !strchr("<>=", compare)) return reader_error(r, "want <, > or =");
+    if (!compare || !strchr("<>=", compare)) return reader_error(r, "expected <, > or =");
     r->at++;
     rc = reader_sum(r, &b);
     if (rc) return rc;
-    if (*r->at++ != '?') return reader_error(r, "want '?'");
+    if (*r->at++ != '?') return reader_error(r, "expected '?'");
     int unless = r->c->op_count, jump = -1;
     struct op *op = op_new(r->c, OP_UNLESS);
     if (!op) return reader_no_memory(r);
@@ -288,7 +288,7 @@ static enum err_code reader_condition(struct reader *r)
         if (rc) return rc;
         r->c->ops[jump].jump = r->c->op_count;
     }
-    return *r->at++ == ')' ? ERR_OK : reader_error(r, "want ')'");
+    return *r->at++ == ')' ? ERR_OK : reader_error(r, "expected ')'");
 }
 
 /* Split a word into its fields. */

@@ -1,7 +1,7 @@
 /* The llama architecture forwards and backwards.
  *
- *   mid = x + Wo attention(rope(Wq h), rope(Wk h), Wv h),   h = norm(x)
- *   x'  = mid + Wdown (silu(Wgate h) * Wup h),              h = norm(mid)
+ *   after_attention = x + Wo attention(rope(Wq h), rope(Wk h), Wv h),   h = norm(x)
+ *   x'  = after_attention + Wdown (silu(Wgate h) * Wup h),              h = norm(after_attention)
  *
  * The results of norms and of the gated product are cheap, so the backward pass computes them again instead
  * of storing them. */
@@ -116,13 +116,13 @@ static void layer_forward(struct network *n, int l)
     network_rope(n, a->q, n->o.shape.heads, 1);
     network_rope(n, a->k, n->o.shape.kv_heads, 1);
     attention_forward(n, a);
-    memcpy(a->mid, n->x[l], (size_t)wide * sizeof *a->mid);
-    matrix_forward(n, tensor_index(l, T_ATTN_OUT), a->attn, a->mid, true);
-    norm_forward(n, a->mid, tensor_index(l, T_FFN_NORM), n->normed);
+    memcpy(a->after_attention, n->x[l], (size_t)wide * sizeof *a->after_attention);
+    matrix_forward(n, tensor_index(l, T_ATTN_OUT), a->attn, a->after_attention, true);
+    norm_forward(n, a->after_attention, tensor_index(l, T_FFN_NORM), n->normed);
     matrix_forward(n, tensor_index(l, T_GATE), n->normed, a->gate, false);
     matrix_forward(n, tensor_index(l, T_UP), n->normed, a->up, false);
     rows_swiglu(n->products.pool, a->gate, a->up, n->gated, n->tokens * n->o.shape.ff);
-    memcpy(n->x[l + 1], a->mid, (size_t)wide * sizeof *a->mid);
+    memcpy(n->x[l + 1], a->after_attention, (size_t)wide * sizeof *a->after_attention);
     matrix_forward(n, tensor_index(l, T_DOWN), n->gated, n->x[l + 1], true);
 }
 
@@ -136,13 +136,13 @@ static void feed_forward_backward(struct network *n, int l)
     matrix_add_gradient(n, tensor_index(l, T_DOWN), n->dx);
     matrix_backward(n, tensor_index(l, T_DOWN), n->dx, n->dgated, false);
     rows_swiglu_back(n->products.pool, a->gate, a->up, n->dgated, elements);
-    norm_forward(n, a->mid, tensor_index(l, T_FFN_NORM), n->normed);
+    norm_forward(n, a->after_attention, tensor_index(l, T_FFN_NORM), n->normed);
     network_set_input(n, n->normed, n->o.shape.embd);
     matrix_add_gradient(n, tensor_index(l, T_GATE), a->gate);
     matrix_add_gradient(n, tensor_index(l, T_UP), a->up);
     matrix_backward(n, tensor_index(l, T_GATE), a->gate, n->dnormed, false);
     matrix_backward(n, tensor_index(l, T_UP), a->up, n->dnormed, true);
-    norm_backward(n, a->mid, tensor_index(l, T_FFN_NORM));
+    norm_backward(n, a->after_attention, tensor_index(l, T_FFN_NORM));
 }
 
 /* Backward pass of the attention block of layer l. */

@@ -16,7 +16,9 @@ struct prepared {
 
 /* Activations that a layer keeps for the backward pass, all [tokens][...]. */
 struct layer_kept {
-    float *q, *k, *v, *attn, *mid, *gate, *up;
+    float *q, *k, *v, *attn;
+    float *after_attention; /* the layer's input plus the output of attention */
+    float *gate, *up;
 };
 
 struct network {

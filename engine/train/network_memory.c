@@ -42,7 +42,7 @@ static enum err_code network_check_shape(const struct network_options *o, struct
                        "and key-value heads must divide heads",
                        s->layers, s->embd, s->heads, s->kv_heads, s->ff, s->vocab, s->ctx, o->batch);
     if (o->checkpoint_every < 0 || o->checkpoint_every > s->layers)
-        return err_set(why, ERR_USAGE, "checkpoint_every is %d and the model has %d layers: want 0 to %d",
+        return err_set(why, ERR_USAGE, "checkpoint_every is %d and the model has %d layers: expected 0 to %d",
                        o->checkpoint_every, s->layers, s->layers);
     return ERR_OK;
 }
@@ -84,86 +84,87 @@ enum err_code network_describe(struct network *n, struct err *why)
 
 /* ---------------------------------------------------------------- memory */
 
-/* Cuts pieces from a block of memory; with base NULL it only counts bytes. */
-struct carver {
+/* Hands out pieces of one block of memory for activations; with base NULL it only counts bytes. */
+struct activation_arena {
     char *base;
     int64_t used;
 };
 
-static void *carver_take(struct carver *c, int64_t bytes)
+static void *arena_take(struct activation_arena *a, int64_t bytes)
 {
-    void *p = c->base ? c->base + c->used : NULL;
-    c->used += (bytes + 63) / 64 * 64;
+    void *p = a->base ? a->base + a->used : NULL;
+    a->used += (bytes + 63) / 64 * 64;
     return p;
 }
 
-static float *carver_floats(struct carver *c, int64_t n)
+static float *arena_floats(struct activation_arena *a, int64_t n)
 {
-    return carver_take(c, n * (int64_t)sizeof(float));
+    return arena_take(a, n * (int64_t)sizeof(float));
 }
 
-static void carver_operand(struct carver *c, const struct network *n, struct operand *o, int64_t elements)
+static void place_operand(struct activation_arena *a, const struct network *n, struct operand *o,
+                          int64_t elements)
 {
-    o->store = carver_take(c, operand_bytes(n->o.amp, 1, elements));
+    o->store = arena_take(a, operand_bytes(n->o.amp, 1, elements));
 }
 
-/* Place the activations that a layer keeps. */
-static void carver_kept(struct carver *c, const struct network *n, struct layer_kept *a)
+/* Place the activations that a layer keeps for the backward pass. */
+static void place_kept(struct activation_arena *a, const struct network *n, struct layer_kept *kept)
 {
     const int64_t t = n->tokens, embd = n->o.shape.embd, ff = n->o.shape.ff;
-    a->q = carver_floats(c, t * embd);
-    a->k = carver_floats(c, t * n->kv);
-    a->v = carver_floats(c, t * n->kv);
-    a->attn = carver_floats(c, t * embd);
-    a->mid = carver_floats(c, t * embd);
-    a->gate = carver_floats(c, t * ff);
-    a->up = carver_floats(c, t * ff);
+    kept->q = arena_floats(a, t * embd);
+    kept->k = arena_floats(a, t * n->kv);
+    kept->v = arena_floats(a, t * n->kv);
+    kept->attn = arena_floats(a, t * embd);
+    kept->after_attention = arena_floats(a, t * embd);
+    kept->gate = arena_floats(a, t * ff);
+    kept->up = arena_floats(a, t * ff);
 }
 
 /* With checkpoints, layers l, l + every, l + 2 every ... share memory, except for the input of each segment.
  */
-static void carver_layers(struct carver *c, struct network *n)
+static void place_layers(struct activation_arena *a, struct network *n)
 {
     const int layers = n->o.shape.layers, every = n->o.checkpoint_every ? n->o.checkpoint_every : layers;
     for (int l = 0; l <= layers; l++)
         if (l % every == 0 || l < every || l == layers)
-            n->x[l] = carver_floats(c, n->tokens * n->o.shape.embd);
+            n->x[l] = arena_floats(a, n->tokens * n->o.shape.embd);
         else
             n->x[l] = n->x[l % every];
     for (int l = 0; l < layers; l++)
         if (l < every)
-            carver_kept(c, n, &n->kept[l]);
+            place_kept(a, n, &n->kept[l]);
         else
             n->kept[l] = n->kept[l % every];
 }
 
 /* Place all activations and scratch; the order decides the layout. */
-static void carver_all(struct carver *c, struct network *n)
+static void place_all(struct activation_arena *a, struct network *n)
 {
     const struct network_shape *s = &n->o.shape;
     const int64_t t = n->tokens, ctx = s->ctx, widest = MAX(MAX(s->embd, s->ff), s->vocab);
-    carver_layers(c, n);
-    n->normed = carver_floats(c, t * s->embd);
-    n->gated = carver_floats(c, t * s->ff);
-    n->dx = carver_floats(c, t * s->embd);
-    n->dnormed = carver_floats(c, t * s->embd);
-    n->dgated = carver_floats(c, t * s->ff);
-    n->dq = carver_floats(c, t * s->embd);
-    n->dk = carver_floats(c, t * n->kv);
-    n->dv = carver_floats(c, t * n->kv);
-    n->dattn = carver_floats(c, t * s->embd);
-    n->logits = carver_floats(c, t * s->vocab);
-    n->inverse = carver_floats(c, t);
-    n->losses = carver_take(c, t * (int64_t)sizeof(double));
-    n->scores = carver_floats(c, ctx * ctx);
-    n->dscores = carver_floats(c, ctx * ctx);
-    n->turned_scores = carver_floats(c, ctx * ctx);
-    carver_operand(c, n, &n->input, t * MAX(s->embd, s->ff));
-    carver_operand(c, n, &n->keys, ctx * n->head_dim);
-    carver_operand(c, n, &n->values, ctx * n->head_dim);
+    place_layers(a, n);
+    n->normed = arena_floats(a, t * s->embd);
+    n->gated = arena_floats(a, t * s->ff);
+    n->dx = arena_floats(a, t * s->embd);
+    n->dnormed = arena_floats(a, t * s->embd);
+    n->dgated = arena_floats(a, t * s->ff);
+    n->dq = arena_floats(a, t * s->embd);
+    n->dk = arena_floats(a, t * n->kv);
+    n->dv = arena_floats(a, t * n->kv);
+    n->dattn = arena_floats(a, t * s->embd);
+    n->logits = arena_floats(a, t * s->vocab);
+    n->inverse = arena_floats(a, t);
+    n->losses = arena_take(a, t * (int64_t)sizeof(double));
+    n->scores = arena_floats(a, ctx * ctx);
+    n->dscores = arena_floats(a, ctx * ctx);
+    n->turned_scores = arena_floats(a, ctx * ctx);
+    place_operand(a, n, &n->input, t * MAX(s->embd, s->ff));
+    place_operand(a, n, &n->keys, ctx * n->head_dim);
+    place_operand(a, n, &n->values, ctx * n->head_dim);
     /* every matrix is also transposed, for its backward operand */
-    n->products.turned = carver_floats(c, MAX(t * widest, widest * MAX(s->embd, s->ff)));
-    if (n->o.amp == AMP_FP16) n->products.rounded = carver_floats(c, t * widest);
+    n->products.turned = arena_floats(a, MAX(t * widest, widest * MAX(s->embd, s->ff)));
+    if (n->o.amp == AMP_FP16) n->products.rounded = arena_floats(a, t * widest);
 }
 
 /* Allocate weights, gradients and their operands for products. */
@@ -190,18 +191,18 @@ static enum err_code network_allocate_parameters(struct network *n, struct err *
 /* Count the bytes of all activations, allocate them, and place them. */
 static enum err_code network_allocate_activations(struct network *n, struct err *why)
 {
-    struct carver count = { 0 };
+    struct activation_arena count = { 0 };
     n->x = calloc((size_t)n->o.shape.layers + 1, sizeof *n->x);
     n->kept = calloc((size_t)n->o.shape.layers, sizeof *n->kept);
     if (!n->x || !n->kept) return err_set(why, ERR_NOMEM, "out of memory for a network");
-    carver_all(&count, n);
+    place_all(&count, n);
     n->memory = mmap(NULL, (size_t)count.used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (n->memory == MAP_FAILED) {
         n->memory = NULL;
         return err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " bytes of activations", count.used);
     }
     n->memory_bytes = count.used;
-    carver_all(&(struct carver){ .base = n->memory }, n);
+    place_all(&(struct activation_arena){ .base = n->memory }, n);
     return ERR_OK;
 }
 

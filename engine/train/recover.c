@@ -228,12 +228,13 @@ static enum err_code recover_options_check(const struct recover_options *o, int 
         o->amp == AMP_FP16)
         return err_set(why, ERR_USAGE,
                        "recovery of %" PRId64
-                       " steps of %d rows at rate %g: want at least one step and one row, a "
+                       " steps of %d rows at rate %g: expected at least one step and one row, a "
                        "rate between 0 and 1, amp off or bf16",
                        o->steps, o->batch, o->rate);
     if (o->n < 2 * ctx)
         return err_set(why, ERR_USAGE,
-                       "the training text has %" PRId64 " tokens and a row has %d: want at least two rows",
+                       "the training text has %" PRId64
+                       " tokens and a row has %d: expected at least two rows",
                        o->n, ctx);
     return ERR_OK;
 }

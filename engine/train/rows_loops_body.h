@@ -8,7 +8,7 @@
 
 enum { LANES = 16 };
 
-static float dot(const float *a, const float *b, int64_t n)
+static float row_dot(const float *a, const float *b, int64_t n)
 {
     float part[LANES] = { 0 };
     int64_t i = 0;
@@ -45,7 +45,7 @@ static inline float fast_exp(float x)
 }
 
 /* The largest of n > 0 numbers. Partial maxima, because the compiler would compare one after the other. */
-static float largest(const float *x, int64_t n)
+static float row_largest(const float *x, int64_t n)
 {
     float part[LANES];
     int64_t i = 0;
@@ -61,7 +61,7 @@ static float largest(const float *x, int64_t n)
 
 static float inverse_rms(const float *x, int64_t cols, float eps)
 {
-    return 1 / sqrtf(dot(x, x, cols) / (float)cols + eps);
+    return 1 / sqrtf(row_dot(x, x, cols) / (float)cols + eps);
 }
 
 static void norm_share(const void *arg, int64_t from, int64_t to)
@@ -147,9 +147,9 @@ static void rope_share(const void *arg, int64_t from, int64_t to)
 /* ---------------------------------------------------------------- attention's softmax */
 
 /* Replace x by exp(scale * (x - peak)); returns the sum. */
-static float exponentials(float *restrict x, int64_t n, float scale)
+static float row_exp_sum(float *restrict x, int64_t n, float scale)
 {
-    const float peak = largest(x, n);
+    const float peak = row_largest(x, n);
     float part[LANES] = { 0 };
     for (int64_t i = 0; i < n; i++) x[i] = fast_exp(scale * (x[i] - peak));
     int64_t i = 0;
@@ -169,7 +169,7 @@ static void softmax_share(const void *arg, int64_t from, int64_t to)
     for (int64_t k = from; k < to; k++) {
         const int64_t i = k % 2 ? p->n - 1 - k / 2 : k / 2;
         float *restrict s = p->s + i * p->n;
-        const float total = exponentials(s, i + 1, p->scale), inverse = 1 / total;
+        const float total = row_exp_sum(s, i + 1, p->scale), inverse = 1 / total;
         for (int64_t j = 0; j <= i; j++) s[j] *= inverse;
         memset(s + i + 1, 0, (size_t)(p->n - i - 1) * sizeof *s);
     }
@@ -182,7 +182,7 @@ static void softmax_back_share(const void *arg, int64_t from, int64_t to)
         const int64_t i = k % 2 ? q->n - 1 - k / 2 : k / 2;
         const float *p = q->p + i * q->n;
         float *restrict d = q->s + i * q->n;
-        const float mean = dot(p, d, i + 1);
+        const float mean = row_dot(p, d, i + 1);
         for (int64_t j = 0; j <= i; j++) d[j] = p[j] * (d[j] - mean) * q->scale;
         memset(d + i + 1, 0, (size_t)(q->n - i - 1) * sizeof *d);
     }
@@ -201,7 +201,7 @@ static void cross_entropy_share(const void *arg, int64_t from, int64_t to)
             if (p->scale != 0) memset(z, 0, (size_t)p->cols * sizeof *z);
             continue;
         }
-        const float peak = largest(z, p->cols);
+        const float peak = row_largest(z, p->cols);
         float part[LANES] = { 0 };
         const float wanted = z[target] - peak;
         int64_t c0 = 0;
@@ -221,7 +221,7 @@ static void cross_entropy_share(const void *arg, int64_t from, int64_t to)
 /* Sum of e^(z - peak) over a row; *peak is its maximum. */
 static double whole_exponentials(const float *z, int64_t n, float *peak)
 {
-    const float most = largest(z, n);
+    const float most = row_largest(z, n);
     float part[LANES] = { 0 };
     int64_t c0 = 0;
     for (; c0 + LANES <= n; c0 += LANES)
@@ -304,7 +304,7 @@ static void adam_share(const void *arg, int64_t from, int64_t to)
 typedef float wide __attribute__((vector_size(4 * WIDE)));
 typedef int wide_int __attribute__((vector_size(4 * WIDE)));
 
-static inline wide load(const float *x)
+static inline wide wide_load(const float *x)
 {
     wide v;
     memcpy(&v, x, sizeof v);
@@ -321,7 +321,7 @@ static inline void turn_block(const float *x, int64_t x_stride, float *out, int6
         low[j] = j / 2 + j % 2 * WIDE;
         high[j] = low[j] + WIDE / 2;
     }
-    for (int i = 0; i < WIDE; i++) a[i] = load(x + i * x_stride);
+    for (int i = 0; i < WIDE; i++) a[i] = wide_load(x + i * x_stride);
     for (int round = 1; round < WIDE; round *= 2) {
         for (int i = 0; i < WIDE / 2; i++) {
             b[2 * i] = __builtin_shuffle(a[i], a[i + WIDE / 2], low);
@@ -371,5 +371,5 @@ const struct rows_loops ROWS_LOOPS = {
     .mix = mix_share,
     .turn = turn_share,
     .adam = adam_share,
-    .dot = dot,
+    .dot = row_dot,
 };

@@ -223,12 +223,15 @@ static enum err_code train_options_check(const struct train_options *o, struct e
     const struct adam_options *a = &o->adam;
     if (o->steps < 1 || o->steps > 1 << 24 || o->accumulate < 1 || o->save_every < 1 || o->warmup < 0 ||
         o->trim_every < 0 || o->vocabulary_stories < 1 || o->exam_stories < 1)
-        return err_set(why, ERR_USAGE,
-                       "steps, accumulate, save-every and the numbers of stories must be at least 1");
+        return err_set(
+            why, ERR_USAGE,
+            "--steps (at most %d), --accumulate, --save-every, --exam and the number of vocabulary stories "
+            "must be at least 1, --warmup and --trim-every at least 0",
+            1 << 24);
     if (!(a->rate > 0 && a->rate < 1 && a->weight_decay >= 0 && a->weight_decay < 10 && a->clip >= 0))
         return err_set(
             why, ERR_USAGE,
-            "learning rate %g, weight decay %g, clip %g: want a rate between 0 and 1, a decay from 0 "
+            "learning rate %g, weight decay %g, clip %g: expected a rate between 0 and 1, a decay from 0 "
             "to 10 and a clip of 0 or more",
             a->rate, a->weight_decay, a->clip);
     if (o->format != &FORMATS[FORMAT_F16] && o->format != &FORMATS[FORMAT_F32])

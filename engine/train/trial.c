@@ -174,7 +174,7 @@ enum err_code trial_run(struct trial *t, struct trial_result *out, int steps, ui
     struct train_rows r = { 0 };
     *out = (struct trial_result){ .steps = steps, .first_loss = NAN, .loss = NAN };
     if (steps < 1 || steps > t->o.steps)
-        return err_set(why, ERR_USAGE, "%d steps: want 1 to %" PRId64, steps, t->o.steps);
+        return err_set(why, ERR_USAGE, "%d steps: expected 1 to %" PRId64, steps, t->o.steps);
     const int64_t rows = (int64_t)t->o.batch * t->o.accumulate;
     enum err_code rc = trial_begin(t, seed, why);
     if (!rc) rc = train_rows_open(&r, rows, t->o.shape.ctx, why);

@@ -105,6 +105,7 @@ struct pair {
 };
 
 struct pairs {
+    struct hash_key key; /* the text comes from a file */
     struct pair *slots;
     uint64_t mask;
     int64_t count;
@@ -113,9 +114,7 @@ struct pairs {
 /* The slot of a pair in the hash table, or an empty one. */
 static struct pair *pair_slot(const struct pairs *p, const char *text, int len)
 {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (int i = 0; i < len; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
-    for (uint64_t at = h ^ h >> 32;; at++) {
+    for (uint64_t at = hash_keyed(&p->key, text, (size_t)len);; at++) {
         struct pair *s = &p->slots[at & p->mask];
         if (!s->text || (s->len == len && !memcmp(s->text, text, (size_t)len))) return s;
     }
@@ -245,9 +244,10 @@ enum err_code vocabulary_train(struct vocabulary *out, const char *text, size_t 
 {
     struct words w = { 0 };
     struct pairs p = { 0 };
+    hash_key_make(&p.key);
     *out = (struct vocabulary){ 0 };
     if (tokens < VOCABULARY_LEAST || tokens > 1 << 20)
-        return err_set(why, ERR_USAGE, "a vocabulary of %" PRId64 " tokens: want %d to %d", tokens,
+        return err_set(why, ERR_USAGE, "a vocabulary of %" PRId64 " tokens: expected %d to %d", tokens,
                        VOCABULARY_LEAST, 1 << 20);
     enum err_code rc = ERR_OK;
     if (!words_collect(&w, text, n) || !vocabulary_reserve(out, &w, &p, tokens) ||

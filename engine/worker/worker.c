@@ -212,7 +212,8 @@ static enum err_code serve_one(struct worker *w, const json_t *request, struct e
     for (size_t i = 0; i < COUNT_OF(OPS); i++)
         if (!strcmp(OPS[i].op, op)) return OPS[i].run(w, request, why);
     return err_set(why, ERR_USAGE,
-                   "request '%.40s' is not known: want open, cell, generate, quality, cancel or close", op);
+                   "request '%.40s' is not known: expected open, cell, generate, quality, cancel or close",
+                   op);
 }
 
 /* False after "close". */

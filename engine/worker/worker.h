@@ -9,8 +9,9 @@
  *         Load a model. shapes: optional, measured kernel choices (struct backend_options).
  *   {"id":1,"op":"open","train":true,"config":LINE}
  *         No model: each cell trains one from scratch.
- *   {"id":2,"op":"cell","workload":"tg64","seed":7}
- *         One timed run.
+ *   {"id":2,"op":"cell","workload":"tg64","seed":7,"turn_steps":8,"turn_passes":1}
+ *         One timed run. turn_*: optional; before each turn of so many decode steps, or forward
+ *         passes of the prompt, the worker waits for "go".
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0,"turn_s":0.1}
  *         turn_s: optional; after so many seconds of work (whole steps) the worker waits for "go".
  *         So two workers can use the whole machine alternately.
@@ -32,14 +33,15 @@
  *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}
  *         s: seconds of work since prefill.
  *   {"id":3,"event":"turn"}
- *         The worker waits for "go"; also before the first step.
+ *         The worker waits for "go"; also before the first step. Of generate and cell.
  *   {"id":2,"ok":true,...}
  *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
  *
  * Fields of results; an unknown value is null:
  *
  * - open: what really runs: config (all keys), recipe, arch, name, params, sha256, isa, inputs, device, gpu,
- *   threads, pinned, ctx, random_weights, dominant_format, load_s
+ *   threads, pinned, ctx, random_weights, answers_unverified (force=on ran a file with unknown parts),
+ *   dominant_format, load_s
  *
  * - plan, in open: {weights, kv, compute, scratch, total, device, gpu_layers, kv_bytes_per_token,
  *   decode_read_bytes, flops_per_token}
@@ -53,11 +55,14 @@
  * - resource use: cpu_s, peak_rss_bytes, rss_bytes, major_faults, minor_faults, voluntary_switches,
  *   involuntary_switches
  *
+ * - cell in turns, also: turn_s [one per turn], prefill_turns, skipped_s, skipped_tokens (struct cell_result)
+ *
  * - cell that trains: workload, train_s, steps, skipped_steps, train_tokens, first_loss, train_loss,
  *   parameter_bytes, activation_bytes, optimizer_bytes, work_hash, output_hash, and resource use (the peak
  *   memory is that of this cell alone)
  *
- * - quality: quality {file, ctx, figures of engine/eval/eval.h}, random_weights, seconds
+ * - quality: quality {file, ctx, figures of engine/eval/eval.h}, random_weights, answers_unverified,
+ *   seconds
  *
  * Results of open and cell can have "spans":[{"name":"quantize","from_ns":,"to_ns":}, ...]: when their phases
  * ran (quantize, fill, prefill, decode, eval, train), by the monotonic clock that all processes share.
@@ -82,6 +87,7 @@ enum err_code worker_serve(int fd, const struct log *log, struct err *why);
  * model's tokenizer (pseudo-random ids without one), a different part for each sequence; decoding is greedy
  * and ignores end-of-text. Sequences share the batches of prefill and decode in lockstep: one row of each
  * sequence per batch. */
+enum { TURN_STEPS_TO_SKIP = 4 };
 struct cell_span {
     const char *name;       /* "fill" (KV cache up to the depth, not timed) "prefill" "decode" "eval" */
     int64_t from_ns, to_ns; /* clock_ns */
@@ -90,22 +96,41 @@ struct cell_result {
     double prefill_s, decode_s; /* NAN: the workload has no such phase */
     double ttft_s;              /* time until every sequence has its first token; NAN without prefill */
     double load_s;
-    int prompt_tokens, gen_tokens;  /* sums over all sequences */
-    int steps;                      /* decode steps: each produced one token per sequence */
-    float *itl_s;                   /* [steps] inter-token latencies; owned: cell_result_free */
+    int prompt_tokens, gen_tokens; /* sums over all sequences */
+    int steps;                     /* decode steps: each produced one token per sequence */
+    float *itl_s;                  /* [steps] inter-token latencies; owned: cell_result_free */
+    /* The first decode step of a turn finds its weights displaced from the caches by the other worker. With
+     * at least TURN_STEPS_TO_SKIP steps in a turn it is left out of decode_s, gen_tokens, steps and itl_s. */
+    double skipped_s;
+    int skipped_tokens;
     double perplexity, nll, nll_se; /* eval only, else NAN */
     int64_t scored_tokens;
     struct cell_span spans[3]; /* when its phases ran, including time in the progress callback */
     int n_spans;
-    char work_hash[17];   /* of prompt ids, depth and lengths: equal hashes mean the same work */
-    char output_hash[17]; /* of generated ids: equal hashes mean the same output */
+    /* Owned: [turns] seconds of work in each turn, without what was skipped. Turn i of two workers is the
+     * same part of the workload. NULL: the cell ran without interruption. */
+    float *turn_s;
+    int turns, prefill_turns; /* the first prefill_turns are of the prompt, the others of decode */
+    char work_hash[17];       /* of prompt ids, depth and lengths: equal hashes mean the same work */
+    char output_hash[17];     /* of generated ids: equal hashes mean the same output */
 };
 void cell_result_free(struct cell_result *r);
 
-/* Called at most every 100 ms with the tokens done in this phase; returning false cancels (ERR_CANCELLED).
- * May be NULL. */
-typedef bool cell_progress_fn(void *ctx, const char *phase, int done, int of, double seconds);
+/* What a cell calls while it runs. Time in these functions is not part of the cell's figures. */
+struct cell_hooks {
+    /* At most every 100 ms, with the tokens done in this phase; returning false cancels (ERR_CANCELLED).
+     * NULL: not called. */
+    bool (*progress)(void *ctx, const char *phase, int done, int of, double seconds);
+    /* Turns, for workers that use the machine alternately: called before each turn, and returns when the turn
+     * begins; false cancels. NULL: the cell runs without interruption. A turn lasts turn_steps decode steps
+     * or turn_passes forward passes of the prompt, so the same workload has the same turns in every worker.
+     */
+    bool (*turn)(void *ctx);
+    int turn_steps, turn_passes;
+    void *ctx;
+};
+/* hooks NULL: none. */
 enum err_code cell_run(struct cell_result *out, struct model *m, const struct workload *w, uint64_t seed,
-                       cell_progress_fn *progress, void *ctx, struct err *why);
+                       const struct cell_hooks *hooks, struct err *why);
 
 #endif

@@ -81,7 +81,7 @@ static enum err_code open_reference(struct quality_run *q, const json_t *about, 
     return check_both_fit(q->w->model, q->reference, available, why);
 }
 
-static void send_quality(struct quality_run *q, const struct divergence *d, int ctx)
+static void quality_run_send(struct quality_run *q, const struct divergence *d, int ctx)
 {
     json_t *o = channel_ok(&q->w->channel), *figures = divergence_to_json(d);
     const char *slash = strrchr(q->path, '/');
@@ -90,6 +90,8 @@ static void send_quality(struct quality_run *q, const struct divergence *d, int 
     json_put(o, "quality", figures);
     json_put_bool(o, "random_weights",
                   model_shape(q->w->model)->random_weights || model_shape(q->reference)->random_weights);
+    json_put_bool(o, "answers_unverified",
+                  model_shape(q->w->model)->unknown || model_shape(q->reference)->unknown);
     json_put_num(o, "seconds", (double)(clock_ns() - q->started_ns) * 1e-9);
     channel_send(&q->w->channel, o);
 }
@@ -125,7 +127,7 @@ enum err_code worker_quality(struct worker *w, const json_t *request, struct err
         r.arg = &q;
         rc = eval_divergence(&d, q.reference, w->model, &r, why);
     }
-    if (!rc) send_quality(&q, &d, r.ctx);
+    if (!rc) quality_run_send(&q, &d, r.ctx);
     model_close(q.reference);
     free(q.text);
     free(q.path);

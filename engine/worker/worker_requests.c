@@ -82,6 +82,7 @@ static json_t *describe_open(const struct worker *w, double load_s)
     json_put_bool(o, "pinned", info.pinned);
     json_put_int(o, "ctx", model_ctx(m));
     json_put_bool(o, "random_weights", s->random_weights);
+    json_put_bool(o, "answers_unverified", s->unknown > 0);
     json_put_str(o, "dominant_format", s->dominant_format);
     json_put(o, "plan", memory_plan_to_json(model_plan(m)));
     json_put(o, "memory", memory_json(m));
@@ -209,6 +210,15 @@ static bool cell_report_progress(void *arg, const char *phase, int done, int of,
     return !channel_stop(&w->channel);
 }
 
+/* Tells the parent that a turn is over, and waits until it may begin the next. */
+static bool cell_wait_turn(void *arg)
+{
+    struct worker *w = arg;
+    if (channel_stop(&w->channel)) return false;
+    channel_send(&w->channel, channel_event(&w->channel, "turn"));
+    return channel_wait_go(&w->channel);
+}
+
 static json_t *cell_json(const struct worker *w, const struct workload *load, const struct cell_result *r)
 {
     char line[600];
@@ -225,6 +235,14 @@ static json_t *cell_json(const struct worker *w, const struct workload *load, co
     json_put_int(o, "gen_tokens", r->gen_tokens);
     for (int i = 0; i < r->steps; i++) json_array_append_new(itl, json_num((double)r->itl_s[i]));
     json_put(o, "itl_s", itl);
+    if (r->turns) {
+        json_t *turns = json_array();
+        for (int i = 0; i < r->turns; i++) json_array_append_new(turns, json_num((double)r->turn_s[i]));
+        json_put(o, "turn_s", turns);
+        json_put_int(o, "prefill_turns", r->prefill_turns);
+        json_put_num(o, "skipped_s", r->skipped_s);
+        json_put_int(o, "skipped_tokens", r->skipped_tokens);
+    }
     json_put_num(o, "perplexity", r->perplexity);
     json_put_num(o, "nll", r->nll);
     json_put_num(o, "nll_se", r->nll_se);
@@ -250,8 +268,17 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
     if (!w->trial && (rc = worker_needs_model(w, why))) return rc;
     if ((rc = workload_parse(&load, json_get_str(request, "workload", ""), why))) return rc;
     if (w->trial || load.train) return worker_train(w, &load, seed, why);
+    const int64_t steps = json_get_int(request, "turn_steps", 0),
+                  passes = json_get_int(request, "turn_passes", 0);
+    if (steps < 0 || steps > INT32_MAX || passes < 0 || passes > INT32_MAX)
+        return err_set(why, ERR_USAGE, "turn_steps and turn_passes: expected 0 to 2^31-1");
+    const struct cell_hooks hooks = { .progress = cell_report_progress,
+                                      .turn = steps || passes ? cell_wait_turn : NULL,
+                                      .turn_steps = (int)steps,
+                                      .turn_passes = (int)passes,
+                                      .ctx = w };
     const struct usage before = usage_now();
-    if ((rc = cell_run(&result, w->model, &load, seed, cell_report_progress, w, why))) return rc;
+    if ((rc = cell_run(&result, w->model, &load, seed, &hooks, why))) return rc;
     json_t *o = cell_json(w, &load, &result);
     usage_put(o, before);
     cell_result_free(&result);
@@ -276,21 +303,9 @@ struct generation {
     const char *stop;               /* why generation ended: "limit" "eos" "context" "cancelled" */
 };
 
-/* Number of bytes (0 to 3) of an incomplete UTF-8 character at the end of s[0..n). */
-static size_t utf8_incomplete_tail(const char *s, size_t n)
-{
-    for (size_t back = 1; back <= 3 && back <= n; back++) {
-        const unsigned char ch = (unsigned char)s[n - back];
-        if ((ch & 0xc0) == 0x80) continue; /* a continuation byte: look further back */
-        const size_t length = ch >= 0xf0 ? 4 : ch >= 0xe0 ? 3 : ch >= 0xc0 ? 2 : 1;
-        return length > back ? back : 0;
-    }
-    return 0;
-}
-
 static void generation_send_token(struct generation *g, int32_t id, bool last)
 {
-    const size_t keep = last ? 0 : utf8_incomplete_tail(str_text(&g->held), g->held.len);
+    const size_t keep = last ? 0 : str_utf8_unfinished(str_text(&g->held), g->held.len);
     struct str out = { 0 }, rest = { 0 };
     str_append_n(&out, str_text(&g->held), g->held.len - keep);
     str_append_n(&rest, str_text(&g->held) + g->held.len - keep, keep);
@@ -317,7 +332,7 @@ static enum err_code generation_read_sampling(struct sampler_options *o, const j
     const int64_t top_k = json_get_int(r, "top_k", o->top_k),
                   last = json_get_int(r, "repeat_last", o->repeat_last);
     if (top_k < 0 || top_k > INT32_MAX || last < 0 || last > INT32_MAX)
-        return err_set(why, ERR_USAGE, "top_k and repeat_last: want 0 to 2^31-1");
+        return err_set(why, ERR_USAGE, "top_k and repeat_last: expected 0 to 2^31-1");
     o->top_k = (int)top_k;
     o->repeat_last = (int)last;
     return ERR_OK;
@@ -438,11 +453,12 @@ enum err_code worker_generate(struct worker *w, const json_t *request, struct er
                        "this model has no tokenizer that can be used: no text can be generated");
     const char *prompt = json_get_str(request, "prompt", "");
     const int64_t n = json_get_int(request, "n", 64);
-    if (n < 0 || n > INT32_MAX) return err_set(why, ERR_USAGE, "n=%lld: want 0 or more tokens", (long long)n);
+    if (n < 0 || n > INT32_MAX)
+        return err_set(why, ERR_USAGE, "n=%lld: expected 0 or more tokens", (long long)n);
     g.limit = (int)n;
     const double turn_s = json_get_num(request, "turn_s", 0);
     if (!(turn_s >= 0 && turn_s <= 3600))
-        return err_set(why, ERR_USAGE, "turn_s=%g: want 0 to 3600 seconds", turn_s);
+        return err_set(why, ERR_USAGE, "turn_s=%g: expected 0 to 3600 seconds", turn_s);
     g.turn_ns = (int64_t)(turn_s * 1e9);
     if ((rc = generation_read_sampling(&options, request, why))) return rc;
     g.greedy = sampler_is_greedy(&options);

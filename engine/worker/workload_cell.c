@@ -22,8 +22,10 @@ struct cell {
     struct cell_result *out;
     struct model *m;
     const struct workload *w;
-    cell_progress_fn *progress;
-    void *ctx;
+    struct cell_hooks hooks;
+    int turn_left;     /* decode steps or passes until the turn ends */
+    int turn_room;     /* of out->turn_s */
+    bool turn_started; /* no decode step was done in this turn yet */
     int sequences;
     int32_t *prompt;        /* [sequences][prompt_count] ids */
     int prompt_count;       /* depth + max(prompt, 1) */
@@ -38,15 +40,46 @@ static enum err_code cell_report(struct cell *c, const char *phase, int done, in
                                  struct err *why)
 {
     const int64_t now = clock_ns();
-    if (!c->progress || (done < of && now - c->reported_ns < REPORT_NS)) return ERR_OK;
+    if (!c->hooks.progress || (done < of && now - c->reported_ns < REPORT_NS)) return ERR_OK;
     c->reported_ns = now;
-    if (c->progress(c->ctx, phase, done, of, seconds)) return ERR_OK;
+    if (c->hooks.progress(c->hooks.ctx, phase, done, of, seconds)) return ERR_OK;
     return err_set(why, ERR_CANCELLED, "cancelled");
+}
+
+/* Before a decode step or a forward pass of the prompt: waits for the next turn when this one is used up.
+ * `length`: steps or passes of a turn. */
+static enum err_code cell_take_turn(struct cell *c, int length, struct err *why)
+{
+    if (!c->hooks.turn || c->turn_left-- > 0) return ERR_OK;
+    if (!c->hooks.turn(c->hooks.ctx)) return err_set(why, ERR_CANCELLED, "cancelled");
+    c->turn_left = MAX(length, 1) - 1;
+    c->turn_started = true;
+    if (c->out->turns == c->turn_room) { /* there is one for each step and pass */
+        const int room = MAX(64, 2 * c->turn_room);
+        float *grown = realloc(c->out->turn_s, (size_t)room * sizeof *grown);
+        if (!grown) return err_set(why, ERR_NOMEM, "out of memory for the times of turns");
+        c->out->turn_s = grown;
+        c->turn_room = room;
+    }
+    c->out->turn_s[c->out->turns++] = 0;
+    return ERR_OK;
+}
+
+/* The next step or pass begins a new turn. */
+static void cell_end_turn(struct cell *c)
+{
+    c->turn_left = 0;
+}
+
+/* Adds work to the time of the current turn. */
+static void cell_add_to_turn(struct cell *c, double seconds)
+{
+    if (c->out->turns) c->out->turn_s[c->out->turns - 1] += (float)seconds;
 }
 
 /* ---------------------------------------------------------------- the work */
 
-static uint64_t mix(uint64_t x)
+static uint64_t bits_mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15ULL;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -79,7 +112,7 @@ static enum err_code cell_make_prompt(const struct cell *c, int32_t *prompt, con
     if (bos >= 0) prompt[at++] = bos;
     for (int64_t i = 0; at < c->prompt_count; i++) {
         const int32_t id = text->n ? text->ids[(start + (uint64_t)i) % (uint64_t)text->n]
-                                   : (int32_t)(mix(start + (uint64_t)i) % (uint64_t)vocab);
+                                   : (int32_t)(bits_mix(start + (uint64_t)i) % (uint64_t)vocab);
         if (id >= vocab)
             return err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", id,
                            (long long)vocab);
@@ -100,8 +133,8 @@ static enum err_code cell_make_prompts(struct cell *c, uint64_t seed, struct err
         if (info.add_bos) bos = info.bos;
         rc = sample_ids(&text, t, why);
     }
-    uint64_t start = mix(seed);
-    for (int s = 0; s < c->sequences && !rc; s++, start = mix(start))
+    uint64_t start = bits_mix(seed);
+    for (int s = 0; s < c->sequences && !rc; s++, start = bits_mix(start))
         rc = cell_make_prompt(c, c->prompt + (int64_t)s * c->prompt_count, &text, bos, start, why);
     token_list_free(&text);
     return rc;
@@ -148,34 +181,54 @@ static enum err_code cell_prefill(struct cell *c, const char *phase, int from, i
                                              .logits = first && pos == to - 1 };
             chosen += c->rows[i].logits;
         }
+        enum err_code rc = cell_take_turn(c, c->hooks.turn_passes, why);
+        if (rc) return rc;
         const int64_t start = clock_ns();
-        enum err_code rc = model_forward_best(c->m, c->rows, n, c->token + before, why);
+        rc = model_forward_best(c->m, c->rows, n, c->token + before, why);
         handicap_wait(model_config(c->m), start);
-        *seconds += (double)(clock_ns() - start) * 1e-9;
+        const double took = (double)(clock_ns() - start) * 1e-9;
+        *seconds += took;
+        cell_add_to_turn(c, took);
         if (!rc) rc = cell_report(c, phase, at + n, all, *seconds, why);
         if (rc) return rc;
     }
     return ERR_OK;
 }
 
+/* Adds the time of decode step i. The first step of a long turn does not count (struct cell_result). */
+static void cell_count_step(struct cell *c, double seconds)
+{
+    struct cell_result *out = c->out;
+    const bool skip = c->turn_started && c->hooks.turn_steps >= TURN_STEPS_TO_SKIP;
+    c->turn_started = false;
+    if (skip) {
+        out->skipped_s += seconds;
+        out->skipped_tokens += c->sequences;
+        return;
+    }
+    cell_add_to_turn(c, seconds);
+    out->itl_s[out->steps++] = (float)seconds;
+    out->decode_s += seconds;
+    out->gen_tokens += c->sequences;
+}
+
 /* Decode; c->token contains the token at position `pos` of every sequence. */
 static enum err_code cell_decode(struct cell *c, int pos, struct err *why)
 {
-    struct cell_result *out = c->out;
-    out->decode_s = 0; /* sum of the steps, without the time of the progress callback between them */
+    c->out->decode_s = 0; /* sum of the steps, without the time of the hooks between them */
     for (int i = 0; i < c->w->gen; i++) {
+        enum err_code rc = cell_take_turn(c, c->hooks.turn_steps, why);
+        if (rc) return rc;
         const int64_t start = clock_ns();
         for (int s = 0; s < c->sequences; s++)
             c->rows[s] = (struct batch_row){ .token = c->token[s], .pos = pos + i, .seq = s, .logits = true };
-        enum err_code rc = model_forward_best(c->m, c->rows, c->sequences, c->token, why);
+        rc = model_forward_best(c->m, c->rows, c->sequences, c->token, why);
         if (rc) return rc;
         handicap_wait(model_config(c->m), start);
-        out->itl_s[i] = (float)((double)(clock_ns() - start) * 1e-9);
-        out->decode_s += (double)out->itl_s[i];
-        out->steps = i + 1;
-        out->gen_tokens = out->steps * c->sequences;
+        cell_count_step(c, (double)(clock_ns() - start) * 1e-9);
         for (int s = 0; s < c->sequences; s++) c->output[(int64_t)s * c->w->gen + i] = c->token[s];
-        rc = cell_report(c, "decode", out->gen_tokens, c->w->gen * c->sequences, out->decode_s, why);
+        rc = cell_report(c, "decode", (i + 1) * c->sequences, c->w->gen * c->sequences, c->out->decode_s,
+                         why);
         if (rc) return rc;
     }
     return ERR_OK;
@@ -194,16 +247,21 @@ static enum err_code cell_run_tokens(struct cell *c, struct err *why)
     enum err_code rc;
     if ((rc = cell_prefill(c, "load", 0, w->depth, false, &ignored, why))) return rc;
     if (w->depth) cell_put_span(c, "fill", start);
+    cell_end_turn(c);
+    c->out->turns = 0; /* filling the cache is not measured */
     for (int s = 0; s < c->sequences; s++) c->token[s] = c->prompt[(int64_t)s * c->prompt_count + w->depth];
     if (w->prompt) {
         double seconds;
         start = clock_ns();
         if ((rc = cell_prefill(c, "prefill", w->depth, w->depth + w->prompt, true, &seconds, why))) return rc;
-        c->out->ttft_s = (double)(clock_ns() - start) * 1e-9;
+        /* in turns, waiting for the others is not part of the time to the first token */
+        c->out->ttft_s = c->hooks.turn ? seconds : (double)(clock_ns() - start) * 1e-9;
         c->out->prefill_s = seconds;
         c->out->prompt_tokens = w->prompt * c->sequences;
         cell_put_span(c, "prefill", start);
     }
+    cell_end_turn(c);
+    c->out->prefill_turns = c->out->turns;
     if (!w->gen) return ERR_OK;
     start = clock_ns();
     if ((rc = cell_decode(c, w->depth + w->prompt, why))) return rc;
@@ -230,8 +288,9 @@ static enum err_code cell_alloc(struct cell *c, struct err *why)
 static void cell_hash_output(struct cell *c)
 {
     struct str s = { 0 };
-    str_append_n(&s, c->output, (size_t)c->out->gen_tokens * sizeof *c->output);
-    if (c->out->gen_tokens) hash_short(c->out->output_hash, &s);
+    const size_t tokens = (size_t)c->w->gen * (size_t)c->sequences;
+    str_append_n(&s, c->output, tokens * sizeof *c->output);
+    if (tokens) hash_short(c->out->output_hash, &s);
     str_free(&s);
 }
 
@@ -276,7 +335,7 @@ static enum err_code cell_run_eval(struct cell *c, struct err *why)
 }
 
 enum err_code cell_run(struct cell_result *out, struct model *m, const struct workload *w, uint64_t seed,
-                       cell_progress_fn *progress, void *ctx, struct err *why)
+                       const struct cell_hooks *hooks, struct err *why)
 {
     *out = (struct cell_result){ .prefill_s = NAN,
                                  .decode_s = NAN,
@@ -285,9 +344,8 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
                                  .perplexity = NAN,
                                  .nll = NAN,
                                  .nll_se = NAN };
-    struct cell c = {
-        .out = out, .m = m, .w = w, .sequences = workload_sequences(w), .progress = progress, .ctx = ctx
-    };
+    struct cell c = { .out = out, .m = m, .w = w, .sequences = workload_sequences(w) };
+    if (hooks) c.hooks = *hooks;
     if (workload_ctx(w) > model_ctx(m))
         return err_set(why, ERR_USAGE, "the workload needs a context of %d tokens, this session has %d",
                        workload_ctx(w), model_ctx(m));
@@ -322,5 +380,6 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
 void cell_result_free(struct cell_result *r)
 {
     free(r->itl_s);
-    r->itl_s = NULL;
+    free(r->turn_s);
+    r->itl_s = r->turn_s = NULL;
 }

@@ -124,8 +124,8 @@ ALWAYS_INLINE __m256 exp_avx2(__m256 x)
 typedef __m256 load8_fn(const uint8_t *row, int64_t i);
 typedef float load1_fn(const uint8_t *row, int64_t i);
 
-ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *load1, const int weight_bytes,
-                                const int n)
+ALWAYS_INLINE void dot_floats_unrolled(const struct dot *d, load8_fn *load8, load1_fn *load1,
+                                       const int weight_bytes, const int n)
 {
     enum { STEP = 8, UNROLL = 2, CHAINS = 4 };
     for (int r = 0; r < d->rows; r++) {
@@ -168,17 +168,18 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *
 ALWAYS_INLINE void dot_floats(const struct dot *d, load8_fn *load8, load1_fn *load1, const int weight_bytes)
 {
     switch (d->n) {
-    case 1: dot_floats_n(d, load8, load1, weight_bytes, 1); break;
-    case 2: dot_floats_n(d, load8, load1, weight_bytes, 2); break;
-    case 3: dot_floats_n(d, load8, load1, weight_bytes, 3); break;
-    case 4: dot_floats_n(d, load8, load1, weight_bytes, 4); break;
+    case 1: dot_floats_unrolled(d, load8, load1, weight_bytes, 1); break;
+    case 2: dot_floats_unrolled(d, load8, load1, weight_bytes, 2); break;
+    case 3: dot_floats_unrolled(d, load8, load1, weight_bytes, 3); break;
+    case 4: dot_floats_unrolled(d, load8, load1, weight_bytes, 4); break;
     }
 }
 
 /* Load one block of 32 weights as scaled floats. */
 typedef void load32_fn(const uint8_t *block, __m256 out[4]);
 
-ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int block_bytes, const int n)
+ALWAYS_INLINE void dot_blocks_unrolled(const struct dot *d, load32_fn *load, const int block_bytes,
+                                       const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
@@ -206,10 +207,10 @@ ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int 
 ALWAYS_INLINE void dot_blocks(const struct dot *d, load32_fn *load, const int block_bytes)
 {
     switch (d->n) {
-    case 1: dot_blocks_n(d, load, block_bytes, 1); break;
-    case 2: dot_blocks_n(d, load, block_bytes, 2); break;
-    case 3: dot_blocks_n(d, load, block_bytes, 3); break;
-    case 4: dot_blocks_n(d, load, block_bytes, 4); break;
+    case 1: dot_blocks_unrolled(d, load, block_bytes, 1); break;
+    case 2: dot_blocks_unrolled(d, load, block_bytes, 2); break;
+    case 3: dot_blocks_unrolled(d, load, block_bytes, 3); break;
+    case 4: dot_blocks_unrolled(d, load, block_bytes, 4); break;
     }
 }
 

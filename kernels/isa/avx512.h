@@ -95,7 +95,8 @@ ALWAYS_INLINE __m512 exp_avx512(__m512 x)
 typedef __m512 load16_fn(const uint8_t *row, int64_t i, __mmask16 lanes);
 
 /* Multiply n rows of x (a constant at every call) with one weight row after another. */
-ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int weight_bytes, const int n)
+ALWAYS_INLINE void dot_floats_unrolled(const struct dot *d, load16_fn *load, const int weight_bytes,
+                                       const int n)
 {
     enum { STEP = 16, UNROLL = 4 };
     for (int r = 0; r < d->rows; r++) {
@@ -135,17 +136,18 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int 
 ALWAYS_INLINE void dot_floats(const struct dot *d, load16_fn *load, const int weight_bytes)
 {
     switch (d->n) {
-    case 1: dot_floats_n(d, load, weight_bytes, 1); break;
-    case 2: dot_floats_n(d, load, weight_bytes, 2); break;
-    case 3: dot_floats_n(d, load, weight_bytes, 3); break;
-    case 4: dot_floats_n(d, load, weight_bytes, 4); break;
+    case 1: dot_floats_unrolled(d, load, weight_bytes, 1); break;
+    case 2: dot_floats_unrolled(d, load, weight_bytes, 2); break;
+    case 3: dot_floats_unrolled(d, load, weight_bytes, 3); break;
+    case 4: dot_floats_unrolled(d, load, weight_bytes, 4); break;
     }
 }
 
 /* Load one block of 32 weights as scaled floats. */
 typedef void load32_fn(const uint8_t *block, __m512 out[2]);
 
-ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int block_bytes, const int n)
+ALWAYS_INLINE void dot_blocks_unrolled(const struct dot *d, load32_fn *load, const int block_bytes,
+                                       const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
@@ -172,10 +174,10 @@ ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int 
 ALWAYS_INLINE void dot_blocks(const struct dot *d, load32_fn *load, const int block_bytes)
 {
     switch (d->n) {
-    case 1: dot_blocks_n(d, load, block_bytes, 1); break;
-    case 2: dot_blocks_n(d, load, block_bytes, 2); break;
-    case 3: dot_blocks_n(d, load, block_bytes, 3); break;
-    case 4: dot_blocks_n(d, load, block_bytes, 4); break;
+    case 1: dot_blocks_unrolled(d, load, block_bytes, 1); break;
+    case 2: dot_blocks_unrolled(d, load, block_bytes, 2); break;
+    case 3: dot_blocks_unrolled(d, load, block_bytes, 3); break;
+    case 4: dot_blocks_unrolled(d, load, block_bytes, 4); break;
     }
 }
 

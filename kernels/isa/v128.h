@@ -1,4 +1,4 @@
-/* kernels/isa/v128.h - the interface of 128-bit vectors, over which SSE4.1 and NEON kernels are written once.
+/* kernels/isa/v128.h - an interface of 128-bit vectors, so that kernels for SSE4.1 and NEON are written once.
  *
  * A file of an ISA includes the implementation for that ISA (v128_sse41.h, v128_neon.h, v128_dotprod.h),
  * which ends with this header, and then the kernels' headers (*_v128.h). V128(name) appends the ISA's suffix
@@ -10,36 +10,40 @@
  *
  *   load_f32x4 store_f32x4 load_u8 store_s8 unaligned, 16 bytes
  *   load4_s8                                four signed bytes, widened
- *   load_f16 load_bf16                      four numbers of 2 bytes to f32; subnormals and infinities kept
- *   gather_f16(p, stride) load_one_f16      four f16 numbers `stride` bytes apart; one
- *   all_f32                                 one number in every lane
+ *   load_f16 load_bf16                      four 16-bit floats to f32; subnormals and infinities are kept
+ *   gather_f16(p, stride)                   four f16 numbers that are `stride` bytes apart, to f32
+ *   load_one_f16                            one f16 number to f32
+ *   all_f32                                 copy a number to every lane
  *   fma_f32(a, b, c)                        a * b + c, rounded once or twice
  *   max_f32 min_f32                         the second operand where either is NaN
  *   root_f32                                the square root
- *   round_f32 nearest_s32 f32_of_s32        to even; to an integer; from one
- *   sum_of_f32 max_of_f32                   over the lanes
- *   transpose_4x4                           in place
- *   swap_pairs double_low double_high       lanes 1 0 3 2; 0 0 1 1; 2 2 3 3
- *   sums_of_four_f32                        as sums_of_four below, of floats
- *   f32_of_s8 s8_of_s32                     16 bytes to 16 floats; 16 integers to bytes, saturated
- *   f32_of_planes                           16 floats from their first, second, third and fourth bytes
- *   look_up(table, index)                   table[index] by lane, index < 16
- *   mul_u8                                  modulo 256
+ *   round_f32                               round to a whole number, ties to even; stays f32
+ *   nearest_s32 f32_of_s32                  the same as an integer; convert an integer to f32
+ *   sum_of_f32 max_of_f32                   the sum or maximum of the four lanes
+ *   transpose_4x4                           transpose four vectors in place
+ *   swap_pairs double_low double_high       reorder lanes to 1 0 3 2; 0 0 1 1; 2 2 3 3
+ *   sums_of_four_f32(v)                     lane i: the sum of v[i]'s lanes
+ *   f32_of_s8 s8_of_s32                     16 signed bytes to f32; 16 integers to bytes, saturated
+ *   f32_of_planes(plane)                    16 f32; plane[b] has byte b of each
+ *   look_up(table, index)                   in each byte lane table[index], index < 16
+ *   mul_u8                                  products of bytes, modulo 256
  *
- * and products of 16 unsigned (small, <= 63) or signed bytes with signed ones that are never -128, summed as
- * far as the instructions do it by themselves (`products`; which products share a lane is left open, sums of
- * all lanes are what counts):
+ * It also supplies dot products of bytes. The second operand is signed and never -128. The type `products`
+ * holds partial sums as the instructions of the ISA produce them: which products share a lane differs between
+ * ISAs, so kernels may only use the sum of all lanes.
  *
- *   multiply_small multiply_signed          16 products
- *   multiply_small_2                        32 products
- *   fold                                    products to s32 in four lanes
- *   fold_signed_2                           fold of 32 signed products
- *   subscales_of(bytes, n)                  n (8 or 16) signed bytes, made ready for
- *   fold_scaled(sum, products, s, j)        sum + fold(products) * (byte j), j a constant after inlining
+ *   multiply_small                          16 products of unsigned bytes <= 63 with signed bytes
+ *   multiply_signed                         16 products of signed bytes
+ *   multiply_small_2                        as multiply_small, 32 products
+ *   fold                                    add up products to four lanes of s32
+ *   fold_signed_2                           fold of 32 products of signed bytes
+ *   subscales_of(bytes, n)                  prepare n (8 or 16) signed bytes as scales for fold_scaled
+ *   fold_scaled(sum, products, s, j)        sum + fold(products) * scale j; j is a constant after inlining
  *   sums_of_four(v)                         lane i: the sum of v[i]'s lanes
  *
- * Also V128_TILE_ROWS x V128_TILE_VECTORS, how many results of a product stay in registers, and keep_f32 and
- * keep_u8, which pin a register for measuring ceilings. */
+ * It defines V128_TILE_ROWS and V128_TILE_VECTORS, the number of rows and vectors of results that the GEMM
+ * tile keeps in registers. keep_f32 and keep_u8 force a value into a register, so that the compiler cannot
+ * remove the loops that measure ceilings. */
 #ifndef QDYNO_KERNELS_ISA_V128_H
 #define QDYNO_KERNELS_ISA_V128_H
 

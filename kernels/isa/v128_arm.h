@@ -18,7 +18,7 @@ typedef uint16x8_t u16x8;
 typedef int8x16_t s8x16;
 typedef uint8x16_t u8x16;
 
-/* Thirty-two registers: more results at once. */
+/* Rows and vectors of results that the GEMM tile keeps in registers. ARM has 32 registers. */
 enum { V128_TILE_ROWS = 6, V128_TILE_VECTORS = 4 };
 
 /* ---------------------------------------------------------------- memory */
@@ -88,12 +88,12 @@ ALWAYS_INLINE f32x4 fma_f32(f32x4 a, f32x4 b, f32x4 c)
     return vfmaq_f32(c, a, b);
 }
 
-/* fmax would give NaN where either is one. */
 ALWAYS_INLINE f32x4 root_f32(f32x4 v)
 {
     return vsqrtq_f32(v);
 }
 
+/* The instruction fmax returns NaN if either operand is NaN; v128.h requires the second operand. */
 ALWAYS_INLINE f32x4 max_f32(f32x4 a, f32x4 b)
 {
     return vbslq_f32(vcgtq_f32(a, b), a, b);

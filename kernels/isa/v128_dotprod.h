@@ -7,7 +7,7 @@
 #define V128(name)       name##_dotprod
 #define V128_TABLE(name) name##_DOTPROD
 
-typedef s32x4 products; /* each lane the sum of four */
+typedef s32x4 products; /* each lane is the sum of four products, or eight after multiply_small_2 */
 
 ALWAYS_INLINE products multiply_signed(u8x16 codes, s8x16 q)
 {

@@ -1,4 +1,4 @@
-/* kernels/isa/v128_neon.h - the 128-bit interface (v128.h) with what every 64-bit ARM has. */
+/* kernels/isa/v128_neon.h - the 128-bit interface (v128.h) with instructions of every 64-bit ARM. */
 #ifndef QDYNO_KERNELS_ISA_V128_NEON_H
 #define QDYNO_KERNELS_ISA_V128_NEON_H
 
@@ -7,7 +7,7 @@
 #define V128(name)       name##_neon
 #define V128_TABLE(name) name##_NEON
 
-typedef s16x8 products; /* each lane the sum of two */
+typedef s16x8 products; /* each lane is the sum of two or, after multiply_small_2, four products */
 
 ALWAYS_INLINE products multiply_signed(u8x16 codes, s8x16 q)
 {

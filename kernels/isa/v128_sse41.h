@@ -1,5 +1,5 @@
-/* kernels/isa/v128_sse41.h - the 128-bit interface (v128.h) with SSE4.1. No fused multiply-add, no 16-bit
- * floats and sixteen registers: what the processors of 2008 to 2013 have. */
+/* kernels/isa/v128_sse41.h - the 128-bit interface (v128.h) with SSE4.1, for x86 processors of 2008 to 2013.
+ * These have sixteen registers, no fused multiply-add and no conversion of 16-bit floats. */
 #ifndef QDYNO_KERNELS_ISA_V128_SSE41_H
 #define QDYNO_KERNELS_ISA_V128_SSE41_H
 
@@ -20,7 +20,7 @@ typedef uint16_t u16x8 __attribute__((vector_size(16)));
 typedef int8_t s8x16 __attribute__((vector_size(16)));
 typedef uint8_t u8x16 __attribute__((vector_size(16)));
 
-/* The small product keeps this many rows by vectors of results in registers. */
+/* Rows and vectors of results that the GEMM tile keeps in registers. */
 enum { V128_TILE_ROWS = 6, V128_TILE_VECTORS = 2 };
 
 /* ---------------------------------------------------------------- memory */
@@ -59,13 +59,14 @@ ALWAYS_INLINE f32x4 all_f32(float x)
 
 /* ---------------------------------------------------------------- 16-bit floats */
 
-/* Four in 32-bit lanes, the same bits as half_to_float but for the quiet bit of NaN. A subnormal is an
- * integer times 2^-24; multiplying one as it stands would make the processor stumble. */
+/* Convert four f16 numbers in 32-bit lanes. The result has the bits of half_to_float except for the quiet bit
+ * of NaN. A subnormal f16 is an integer times 2^-24 and is converted as such: arithmetic with subnormal f32
+ * operands is slow on these processors. */
 ALWAYS_INLINE f32x4 f32_of_f16(u32x4 h)
 {
     const s32x4 magnitude = (s32x4)(h & 0x7fff), sign = (s32x4)((h & 0x8000) << 16);
-    const s32x4 endless = (magnitude > 0x7bff) & 0x7f800000;
-    const s32x4 normal = ((magnitude << 13) + ((127 - 15) << 23)) | endless;
+    const s32x4 infinite = (magnitude > 0x7bff) & 0x7f800000;
+    const s32x4 normal = ((magnitude << 13) + ((127 - 15) << 23)) | infinite;
     const f32x4 tiny = _mm_mul_ps(_mm_cvtepi32_ps((__m128i)magnitude), all_f32(0x1p-24f));
     const f32x4 v = _mm_blendv_ps((f32x4)normal, tiny, (f32x4)(magnitude < 0x400));
     return _mm_or_ps(v, (f32x4)sign);
@@ -197,7 +198,8 @@ ALWAYS_INLINE u8x16 look_up(u8x16 table, u8x16 index)
     return (u8x16)_mm_shuffle_epi8((__m128i)table, (__m128i)index);
 }
 
-/* In 16-bit lanes: the lower byte of a product needs only the lower byte, the upper one alone stays alone. */
+/* SSE4.1 has no product of bytes, so this multiplies 16-bit lanes. The lower byte of a lane's product depends
+ * only on the lower bytes. The upper bytes are multiplied separately, with zeros below them. */
 ALWAYS_INLINE u8x16 mul_u8(u8x16 a, u8x16 b)
 {
     const u16x8 even = ((u16x8)a * (u16x8)b) & 0xff, odd = ((u16x8)a & 0xff00) * ((u16x8)b >> 8);
@@ -206,14 +208,14 @@ ALWAYS_INLINE u8x16 mul_u8(u8x16 a, u8x16 b)
 
 /* ---------------------------------------------------------------- products of bytes */
 
-typedef s16x8 products; /* each lane the sum of two */
+typedef s16x8 products; /* each lane is the sum of two products */
 
 ALWAYS_INLINE products multiply_small(u8x16 codes, s8x16 q)
 {
     return (s16x8)_mm_maddubs_epi16((__m128i)codes, (__m128i)q);
 }
 
-/* pmaddubsw wants one unsigned side: |code| times q with the sign of the code. */
+/* pmaddubsw needs an unsigned operand: code * q = |code| * (q with the sign of code). */
 ALWAYS_INLINE products multiply_signed(u8x16 codes, s8x16 q)
 {
     return (s16x8)_mm_maddubs_epi16(_mm_abs_epi8((__m128i)codes), _mm_sign_epi8((__m128i)q, (__m128i)codes));
@@ -258,7 +260,7 @@ ALWAYS_INLINE s32x4 sums_of_four(const s32x4 v[4])
                                  _mm_hadd_epi32((__m128i)v[2], (__m128i)v[3]));
 }
 
-/* The compiler has to have *v in a register here, and may assume nothing about it: for ceilings. */
+/* For measuring ceilings: the compiler must keep *v in a register and cannot assume anything about it. */
 ALWAYS_INLINE void keep_f32(f32x4 *v)
 {
     __asm__ volatile("" : "+x"(*v));

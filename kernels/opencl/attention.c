@@ -141,7 +141,7 @@ struct row_block {
     int run, run_from, run_to; /* first row; positions */
 };
 
-static void see_rows(const struct attention *p, int row, int end, int *from, int *to)
+static void rows_visible_range(const struct attention *p, int row, int end, int *from, int *to)
 {
     *from = INT32_MAX, *to = 0;
     for (; row < end; row++) {
@@ -160,18 +160,18 @@ static bool block_before(const struct cutting *c, struct row_block *r)
     if (r->run_ends) {
         for (r->run = end - 1; r->run > 0 && p->seq[r->run - 1] == p->seq[end - 1];) r->run--;
         r->path = end - r->run <= c->few_rows ? FEW : MANY;
-        see_rows(p, r->run, end, &r->run_from, &r->run_to);
+        rows_visible_range(p, r->run, end, &r->run_from, &r->run_to);
     }
     const struct way *w = &c->way[r->path];
     r->row = MAX(r->run, end - w->rows_a_piece);
     r->rows = end - r->row;
-    see_rows(p, r->row, end, &r->from, &r->to);
+    rows_visible_range(p, r->row, end, &r->from, &r->to);
     r->stretches = (int)((r->to - r->from + w->chunk - 1) / w->chunk);
     return true;
 }
 
 /* Count pieces, partial results, merges and table entries for the current chunk sizes. */
-static void count(struct cutting *c)
+static void cutting_count(struct cutting *c)
 {
     const struct attention *p = c->p;
     struct row_block r = { .row = p->n };
@@ -211,14 +211,15 @@ static void choose_chunks(struct cutting *c, const struct opencl *o)
     static const int GROUPS[PATHS] = { GROUPS_FEW, GROUPS_MANY }, LEAST[PATHS] = { TILE, 4 * TILE };
     const struct kv_layer *kv = c->p->kv;
     const int64_t units = o->device.compute_units > 0 ? o->device.compute_units : UNITS_GUESS;
-    count(c);
+    cutting_count(c);
     for (int i = 0; i < PATHS; i++) {
         struct way *w = &c->way[i];
         const int64_t fair = w->tokens * kv->kv_heads * w->parts / (units * GROUPS[i]);
         w->chunk = MAX((fair + TILE - 1) / TILE * TILE, (int64_t)LEAST[i]);
     }
-    for (count(c); c->slots * slot_bytes(kv->v_dim) > o->scratch_bytes || c->most_stretches > STRETCHES_MAX;
-         count(c))
+    for (cutting_count(c);
+         c->slots * slot_bytes(kv->v_dim) > o->scratch_bytes || c->most_stretches > STRETCHES_MAX;
+         cutting_count(c))
         for (int i = 0; i < PATHS; i++) c->way[i].chunk *= 2;
 }
 
@@ -268,7 +269,7 @@ static void write_block(const struct cutting *c, const struct row_block *r, int3
 }
 
 /* Plan and pieces of each path, rows to merge, positions, tables. */
-static void write_all(struct cutting *c, int32_t *ints, int64_t merges_at)
+static void cutting_write_plan(struct cutting *c, int32_t *ints, int64_t merges_at)
 {
     const struct attention *p = c->p;
     const int bt = p->kv->block_tokens;
@@ -366,7 +367,7 @@ void opencl_attention(struct backend *b, const struct attention *p)
     assert(ints <= INT32_MAX && c.slots <= INT32_MAX);
     int32_t *host = room_for(o, p, ints);
     if (!host) return;
-    write_all(&c, host, merges_at);
+    cutting_write_plan(&c, host, merges_at);
     cl_mem mem = opencl_mirror(o, host, (size_t)ints * sizeof *host);
     for (int i = 0; i < PATHS; i++) run_path(o, &c, (enum path)i, mem);
     run_merge(o, &c, mem, merges_at);

@@ -48,7 +48,7 @@ static double best_of(const struct trial *t, double seconds)
 /* ---------------------------------------------------------------- streams */
 
 /* Items of a GPU run side by side and want neighbouring bytes at once; those of a processor one by one. */
-static double stream(const struct trial *t)
+static double trial_stream(const struct trial *t)
 {
     const struct opencl_kernel k = { 1 << SOURCE_CEILINGS, t->options, t->kernel };
     const size_t share = (size_t)t->bytes / 16 / t->items;
@@ -65,7 +65,7 @@ static double stream(const struct trial *t)
 }
 
 /* Allocate two buffers, as large as possible. Returns false if that fails. */
-static bool take_buffers(struct trial *t)
+static bool trial_alloc_buffers(struct trial *t)
 {
     const struct device_info *d = &t->o->device;
     const int64_t step = (int64_t)t->items * 16 * READS_AT_ONCE;
@@ -123,7 +123,7 @@ static void measure_copies(struct trial t, struct device_ceilings *out, double s
 
 /* ---------------------------------------------------------------- arithmetic */
 
-static double multiply(const struct trial *t)
+static double trial_multiply(const struct trial *t)
 {
     const struct opencl_kernel k = { 1 << SOURCE_DOT | 1 << SOURCE_CEILINGS, t->options, t->kernel };
     const struct opencl_arg args[] = { ARG_MEM(opencl_place(t->o, t->to).mem), ARG_INT(t->rounds),
@@ -138,20 +138,21 @@ static double measure_arithmetic(struct trial t, const char *kernel, const char 
 {
     t.kernel = kernel;
     t.options = options;
-    t.run = multiply;
+    t.run = trial_multiply;
     double took;
-    for (t.rounds = FIRST_ROUNDS; (took = multiply(&t)) < RUN_SECONDS && t.rounds < 1 << 24;) t.rounds *= 2;
+    for (t.rounds = FIRST_ROUNDS; (took = trial_multiply(&t)) < RUN_SECONDS && t.rounds < 1 << 24;)
+        t.rounds *= 2;
     if (isnan(took)) return NAN;
     t.work = (double)t.items * t.rounds * each;
     return best_of(&t, seconds);
 }
 
-static void measure(struct opencl *o, struct device_ceilings *out, double seconds)
+static void ceilings_measure(struct opencl *o, struct device_ceilings *out, double seconds)
 {
     const int units = o->device.compute_units > 0 ? o->device.compute_units : UNITS_GUESS;
     struct trial t = { .o = o, .options = "", .items = (size_t)units * GROUPS * ITEMS };
-    if (!take_buffers(&t)) return;
-    t.run = stream;
+    if (!trial_alloc_buffers(&t)) return;
+    t.run = trial_stream;
     t.kernel = "read_all";
     t.work = (double)t.bytes;
     out->read_bytes_s = best_of(&t, seconds);
@@ -176,7 +177,7 @@ enum err_code opencl_ceilings(struct device_ceilings *out, const char *device, d
     if (strncmp(device, "opencl:", 7)) return err_set(why, ERR_USAGE, "%s is no OpenCL device", device);
     enum err_code rc = backend_open(&b, device, &(struct backend_options){ .threads = 1 }, why);
     if (rc) return rc;
-    measure(opencl_of(b), out, seconds);
+    ceilings_measure(opencl_of(b), out, seconds);
     rc = backend_finish(b, why);
     backend_close(b);
     return rc;

@@ -1,8 +1,9 @@
 /* Kernels that reach the limits of a device: sequential reads and copies, and multiply-adds in registers
  * (dot4: dot.cl). */
 
-/* Every item takes `share` pieces of 16 bytes (a multiple of 8), the first of them at begin * its number,
- * each `step` behind the one before: side by side with its neighbours', or one after the other. */
+/* Every item reads `share` pieces of 16 bytes (share: a multiple of 8). Item i reads the pieces i * begin,
+ * i * begin + step, i * begin + 2 * step, ... On a GPU neighbouring items read neighbouring pieces; on a CPU
+ * each item reads consecutive pieces. */
 kernel void read_all(global const uint4 *x, ulong share, ulong begin, ulong step, global uint *out)
 {
     uint4 sums[8];

@@ -56,12 +56,12 @@ static void pci_of(cl_device_id id, char *out, size_t size)
     }
 }
 
-static bool has(const char *extensions, const char *name)
+static bool extensions_have(const char *extensions, const char *name)
 {
     return str_has_word(extensions, name);
 }
 
-static void describe(struct device_info *d, cl_device_id id, int index)
+static void device_describe(struct device_info *d, cl_device_id id, int index)
 {
     char extensions[8192] = "";
     cl_platform_id platform = NULL;
@@ -81,13 +81,15 @@ static void describe(struct device_info *d, cl_device_id id, int index)
     d->gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
     d->shares_memory = number_of(id, CL_DEVICE_HOST_UNIFIED_MEMORY) > 0 ||
                        number_of(id, NV_INTEGRATED_MEMORY) > 0;
-    d->fp16 = has(extensions, "cl_khr_fp16");
-    d->fp64 = has(extensions, "cl_khr_fp64");
+    d->fp16 = extensions_have(extensions, "cl_khr_fp16");
+    d->fp64 = extensions_have(extensions, "cl_khr_fp64");
     /* The extension is written against OpenCL 3.0; its functions are declared there only. */
-    d->int_dot = has(extensions, "cl_khr_integer_dot_product") && !strncmp(d->version, "OpenCL 3", 8);
+    d->int_dot = extensions_have(extensions, "cl_khr_integer_dot_product") &&
+                 !strncmp(d->version, "OpenCL 3", 8);
     d->dp4a = number_of(id, NV_COMPUTE_MAJOR) * 10 + number_of(id, NV_COMPUTE_MINOR) >= 61;
-    d->bf16 = has(extensions, "cl_intel_bfloat16_conversions");
-    d->subgroups = has(extensions, "cl_khr_subgroups") || number_of(id, CL_DEVICE_MAX_NUM_SUB_GROUPS) > 0;
+    d->bf16 = extensions_have(extensions, "cl_intel_bfloat16_conversions");
+    d->subgroups = extensions_have(extensions, "cl_khr_subgroups") ||
+                   number_of(id, CL_DEVICE_MAX_NUM_SUB_GROUPS) > 0;
     const int64_t warp = number_of(id, NV_WARP_SIZE), wave = number_of(id, AMD_WAVEFRONT_WIDTH);
     d->subgroup_size = (int)MAX(warp, wave);
     d->compute_units = (int)number_of(id, CL_DEVICE_MAX_COMPUTE_UNITS);
@@ -126,7 +128,7 @@ struct listing {
 static bool list_one(void *ctx, cl_device_id id, int index)
 {
     struct listing *l = ctx;
-    if (index < l->most) describe(&l->out[index], id, index);
+    if (index < l->most) device_describe(&l->out[index], id, index);
     l->count++;
     return true;
 }
@@ -145,12 +147,12 @@ struct search {
     bool found;
 };
 
-static bool find_one(void *ctx, cl_device_id id, int index)
+static bool search_visit_device(void *ctx, cl_device_id id, int index)
 {
     struct search *s = ctx;
     s->seen++;
     if (index != s->wanted) return true;
-    describe(s->info, id, index);
+    device_describe(s->info, id, index);
     *s->id = id;
     s->found = true;
     return false;
@@ -161,9 +163,9 @@ enum err_code device_find(struct device_info *out, cl_device_id *id, const char 
     int64_t wanted = -1;
     if (!str_starts(device, "opencl:") || !str_to_i64(device + strlen("opencl:"), &wanted) || wanted < 0 ||
         wanted > 999)
-        return err_set(why, ERR_USAGE, "device=%s: want opencl:0, opencl:1 ...", device);
+        return err_set(why, ERR_USAGE, "device=%s: expected opencl:0, opencl:1 ...", device);
     struct search s = { .info = out, .id = id, .wanted = (int)wanted };
-    each_device(find_one, &s);
+    each_device(search_visit_device, &s);
     if (s.found) return ERR_OK;
     if (!s.seen)
         return err_set(why, ERR_ABSENT,

@@ -32,10 +32,10 @@ typedef uint4 low_bits;
 #elif LOW == 32
 typedef float8 low_bits;
 #else
-typedef uint low_bits; /* LOW == 2: what lies above 16 bits is not of this chunk */
+typedef uint low_bits; /* LOW == 2: only the lower 16 bits belong to this chunk */
 #endif
 
-/* What the codes of a table stand for: floats, or signed bytes. */
+/* The entries of a table: floats, or signed bytes for products of integers. */
 #ifdef INT8
 typedef uint table_number;
 #define TABLE_NUMBER(v) ((uint)(int)(v)&255u)
@@ -46,7 +46,7 @@ typedef float table_number;
 
 struct chunk {
     low_bits low;
-    uint high; /* bits above 8 * HIGH are not of this chunk */
+    uint high; /* only the lower 8 * HIGH bits belong to this chunk */
 };
 
 struct weights {
@@ -55,7 +55,7 @@ struct weights {
     local const table_number *table;
 };
 
-/* A matrix among the parameters of a kernel, and as one thing. */
+/* The parameters of a kernel that describe a matrix, and the struct weights made from them. */
 #define WEIGHTS_PARAMETERS(w)                                                                                \
     global const uchar *w, const ulong w##_low, const ulong w##_high, const ulong w##_fine,                  \
         const ulong w##_coarse
@@ -84,10 +84,10 @@ constant float VALUES[16] = { 0.0f,          0.00520833349f, 0.666666687f,  1.0f
                               -0.25f };
 #endif
 
-/* Work items look up different entries at a time, which constant memory does one after another: a copy in
- * local memory. First in a kernel, by all items of a group. */
+/* Copy the table to local memory. Items look up different entries at the same time, which constant memory
+ * would serve one after another. All items of a group must execute this, at the beginning of a kernel. */
 #if defined VALUES_IQ4 || defined VALUES_MXFP4 || defined VALUES_NF4 || defined VALUES_FP4
-#define TABLE_TAKE(name)                                                                                     \
+#define TABLE_LOAD(name)                                                                                     \
     local table_number name[16];                                                                             \
     {                                                                                                        \
         const uint items = get_local_size(0) * get_local_size(1);                                            \
@@ -97,7 +97,7 @@ constant float VALUES[16] = { 0.0f,          0.00520833349f, 0.666666687f,  1.0f
     barrier(CLK_LOCAL_MEM_FENCE)
 #define LOOKED_UP
 #else
-#define TABLE_TAKE(name) local const table_number *const name = 0
+#define TABLE_LOAD(name) local const table_number *const name = 0
 #endif
 
 /* ---------------------------------------------------------------- codes */
@@ -107,6 +107,7 @@ float half_of(const ushort bits)
     return vload_half(0, (const private half *)&bits);
 }
 
+/* Eight fields of `each` bits as eight integers. */
 uint8 spread(const uint bits, const uint each)
 {
     const uint8 at = (uint8)(0, 1, 2, 3, 4, 5, 6, 7) * each;
@@ -115,7 +116,7 @@ uint8 spread(const uint bits, const uint each)
 
 #ifndef INT8
 
-/* The eight codes as whole numbers. */
+/* The eight codes of a chunk as integers. */
 #if LOW <= 8
 uint8 chunk_codes(const struct chunk *c)
 {
@@ -130,8 +131,9 @@ uint8 chunk_codes(const struct chunk *c)
 }
 #endif
 
-/* What they mean, before the scale. Whole numbers become floats by their place in the mantissa of 2^23,
- * which is faster than a conversion and as exact. */
+/* The eight values of a chunk, before the scale is applied. An integer code below 2^23 becomes a float by
+ * setting it as the mantissa of 2^23 and subtracting 2^23 (+ BIAS), which is exact and faster than a
+ * conversion. */
 float8 chunk_values(const struct chunk *c, local const float *table)
 {
 #if LOW == 32
@@ -143,7 +145,8 @@ float8 chunk_values(const struct chunk *c, local const float *table)
     const uint4 even = c->low << 16, odd = c->low & 0xffff0000u;
     const float4 a = as_float4(even), b = as_float4(odd);
     return (float8)(a.x, b.x, a.y, b.y, a.z, b.z, a.w, b.w);
-#elif defined VALUES_E4M3 /* an f16 one bit further down, with exponents biased by 7, not 15 */
+#elif defined VALUES_E4M3
+    /* Shifted left by 7 bits, a code is an f16; its exponent bias of 15 instead of 7 is corrected by 2^8. */
     const uint8 code = chunk_codes(c);
     const ushort8 bits = convert_ushort8((code & 0x80) << 8 | (code & 0x7f) << 7);
     return vload_half8(0, (const private half *)&bits) * 256.0f;
@@ -211,7 +214,7 @@ void unit_load(const struct weights *w, const uint row, const uint unit, struct 
 
 /* ---------------------------------------------------------------- scales */
 
-/* ADDS: the second number of shared_of counts. SHARED: the first does. */
+/* ADDS: weights have an addend (a minimum or zero point). SHARED: the fine plane contains scales. */
 #if defined SHARED_HALF_MIN || defined SHARED_HALF_ZERO || defined SHARED_K_MIN || defined SHARED_K_NIBBLES
 #define ADDS
 #endif
@@ -219,8 +222,8 @@ void unit_load(const struct weights *w, const uint row, const uint unit, struct 
 #define SHARED
 #endif
 
-/* (scale, add) of a chunk, 1 and 0 where a row or nobody has one. */
-float2 shared_of(const struct weights *w, const uint row, const uint chunk)
+/* (scale, add) of a chunk: weight = scale * value + add. (1, 0) for formats without a fine plane. */
+float2 scale_and_add(const struct weights *w, const uint row, const uint chunk)
 {
 #ifdef SHARED
     const ulong at = (ulong)row * (w->units * UNIT / SPAN) + chunk / (SPAN / 8);
@@ -233,11 +236,12 @@ float2 shared_of(const struct weights *w, const uint row, const uint chunk)
 #elif defined SHARED_HALF_MIN
     const ushort2 v = ((global const ushort2 *)w->fine)[at];
     return (float2)(half_of(v.x), half_of(v.y));
-#elif defined SHARED_HALF_ZERO /* exact products: so one rounding is left, as in (code - zero) * scale */
+#elif defined SHARED_HALF_ZERO
+    /* Both products are exact in f32, so only the sum rounds, as in (code - zero) * scale. */
     const ushort2 v = ((global const ushort2 *)w->fine)[at];
     const float scale = half_of(v.x);
     return (float2)(scale, -(half_of(v.y) * scale));
-#elif defined SHARED_POWER     /* half of 2^(e - 127): subnormal for the two smallest e */
+#elif defined SHARED_POWER /* half of 2^(e - 127): subnormal for the two smallest e */
     const uint e = w->fine[at];
     return (float2)(as_float(e >= 2 ? (e - 1) << 23 : 0x00200000u << e), 0);
 #elif defined SHARED_FLOAT
@@ -258,7 +262,7 @@ float2 shared_of(const struct weights *w, const uint row, const uint chunk)
 #endif
 }
 
-/* What a row's products are multiplied by in the end. */
+/* The scale of a whole row, by which its sums of products are multiplied; 1 for formats without one. */
 float row_scale(const struct weights *w, const uint row)
 {
 #ifdef SHARED_ROW
@@ -270,18 +274,18 @@ float row_scale(const struct weights *w, const uint row)
 
 #ifndef INT8
 
-/* Weights 8 * chunk.. of a row, as decode makes them. */
+/* The eight weights of a chunk of a row, bit for bit those of FORMATS[].decode. */
 float8 chunk_weights(const struct weights *w, const uint row, const uint chunk)
 {
 #pragma OPENCL FP_CONTRACT OFF
     const struct chunk c = chunk_load(w, row, chunk);
     const float8 values = chunk_values(&c, w->table);
 #if defined ADDS
-    const float2 s = shared_of(w, row, chunk);
+    const float2 s = scale_and_add(w, row, chunk);
     const float8 scaled = values * s.x;
     return scaled + s.y;
 #elif defined SHARED
-    return values * shared_of(w, row, chunk).x;
+    return values * scale_and_add(w, row, chunk).x;
 #elif defined SHARED_ROW
     return values * row_scale(w, row);
 #else

@@ -13,19 +13,20 @@
 #define ITEMS   64
 #define DIM_MAX 1024
 
-/* a / b, correctly rounded: division on devices may be off by two units, but the stored bytes must not depend
- * on that. */
+/* a / b, correctly rounded. The division of a device may be off by 2.5 units in the last place, and the
+ * stored bytes must not depend on the device: one Newton step with the remainder corrects the quotient. */
 float divide(float a, float b)
 {
     const float q = a / b, rest = fma(-q, b, a);
-    return isfinite(rest) && rest != 0 ? fma(rest, 1 / b, q) : q; /* 0 would lose its sign */
+    /* Adding a remainder of 0 would turn -0 into 0. */
+    return isfinite(rest) && rest != 0 ? fma(rest, 1 / b, q) : q;
 }
 
 ushort half_bits(float x)
 {
     const uint u = as_uint(x);
     const int a = u & 0x7fffffff;
-    /* below 2^-14: adding 0.5 leaves units of 2^-24, rounded by the addition itself */
+    /* below 2^-14 (subnormal f16): floats near 0.5 are multiples of 2^-24, so adding 0.5 rounds to these */
     const int small = as_int(as_float(a) + 0.5f) - 0x3f000000;
     int h = (a - ((127 - 15) << 23) + 0xfff + (a >> 13 & 1)) >> 13;
     h = a < 0x38800000 ? small : h;
@@ -43,15 +44,15 @@ ushort bhalf_bits(float x)
 uchar fp8_bits(float x, int cut, int bias, float least_normal, float per_unit, int largest_code)
 {
     const uint u = as_uint(x), a = u & 0x7fffffff;
-    /* 1.5 * 2^23 leaves units of 1, rounded by the addition itself */
+    /* subnormal codes: floats near 1.5 * 2^23 are whole numbers, so adding that rounds to a whole number */
     const int small = as_int(as_float(a) * per_unit + 12582912.0f) & 0xff;
     const int normal = (int)((a + (1u << (cut - 1)) - 1 + (a >> cut & 1)) >> cut) - bias;
     const int code = as_float(a) < least_normal ? small : normal;
     return (u >> 24 & 0x80) | min(code, largest_code);
 }
 
-/* Each store_* function writes a row of dim numbers from local memory, with all items of the group. most: the
- * bits of each item's largest magnitude. */
+/* Each store_* function writes a row of dim numbers from local memory, with all items of the group. most
+ * [ITEMS]: the largest magnitude among the numbers of each item, as the bits of a float. */
 void store_f32(local const float *x, local const int *most, int dim, global uchar *row)
 {
     for (int i = get_local_id(0); i < dim; i += ITEMS) ((global float *)row)[i] = x[i];
@@ -67,7 +68,8 @@ void store_bf16(local const float *x, local const int *most, int dim, global uch
     for (int i = get_local_id(0); i < dim; i += ITEMS) ((global ushort *)row)[i] = bhalf_bits(x[i]);
 }
 
-/* 17 words of 16 bits a block: every item finds the scale of its own block. */
+/* A block is 17 words of 16 bits: the scale and 32 codes. An item writes single words, so it computes the
+ * scale of each block for itself. */
 void store_q8_0(local const float *x, local const int *most, int dim, global uchar *row)
 {
     for (int i = get_local_id(0); i < dim / 32 * 17; i += ITEMS) {
@@ -87,7 +89,7 @@ int q4_0_code(float x, float by)
     return min((int)(x * by + 8.5f), 15);
 }
 
-/* 9 words a block. The first of the largest magnitudes becomes code 0. */
+/* A block is 9 words of 16 bits. d = extreme / -8: the first number of the largest magnitude gets code 0. */
 void store_q4_0(local const float *x, local const int *most, int dim, global uchar *row)
 {
     for (int i = get_local_id(0); i < dim / 32 * 9; i += ITEMS) {
@@ -127,7 +129,7 @@ void store_fp8_e5m2(local const float *x, local const int *most, int dim, global
     if (!get_local_id(0)) vstore4(as_uchar4(scale), 0, row + dim);
 }
 
-/* By their numbers in GGUF files. */
+/* format: struct format.ggml_type. */
 void store(int format, local const float *x, local const int *most, int dim, global uchar *row)
 {
     switch (format) {
@@ -185,8 +187,9 @@ kernel void kv_store(global const uchar *k_buffer, ulong k_at, long k_stride, in
 #define BYTES_fp8_e4m3(dim) ((dim) + 4)
 #define BYTES_fp8_e5m2(dim) ((dim) + 4)
 
-/* load8: numbers at.. of a row (at a multiple of 8); those behind dim are 0. Rows of a multiple of 8 numbers
- * are as aligned as their widest load. Formats with a scale for a row leave it out: row_scale has it. */
+/* load8_*: the eight numbers of a row from index `at` (a multiple of 8); numbers past dim are 0. If dim is a
+ * multiple of 8, rows are aligned for vector loads. Formats with one scale per row return numbers without
+ * that scale; fp8_row_scale reads it. */
 float8 load8_f32(global const uchar *row, int at, int dim)
 {
     global const float *p = (global const float *)row + at;
@@ -219,7 +222,7 @@ float8 load8_bf16(global const uchar *row, int at, int dim)
     return vload8(0, v);
 }
 
-/* Blocks of 34 and 18 bytes: their codes are aligned to 2. */
+/* Blocks have 34 and 18 bytes, so codes are only aligned to 2 bytes. */
 float8 load8_q8_0(global const uchar *row, int at, int dim)
 {
     global const uchar *block = row + at / 32 * 34;
@@ -239,14 +242,16 @@ uchar8 load8_codes(global const uchar *row, int at, int dim)
 {
     uchar v[8];
     if (dim % 8 == 0) {
-        global const uint *p = (global const uint *)(row + at); /* rows end in 4 bytes more */
+        /* A row has dim + 4 bytes, so it is aligned to 4. */
+        global const uint *p = (global const uint *)(row + at);
         return as_uchar8((uint2)(p[0], p[1]));
     }
     for (int i = 0; i < 8; i++) v[i] = at + i < dim ? row[at + i] : 0;
     return vload8(0, v);
 }
 
-/* Codes without their sign to f32: normal ones by moving the bits, the others are multiples of a unit. */
+/* fp8 codes to f32. Normal codes: shift exponent and mantissa to their place in an f32 and correct the
+ * exponent bias. Subnormal codes are multiples of `unit`. The sign bit is added to both. */
 float8 fp8_values(uchar8 codes, int cut, uint bias, float unit)
 {
     const uint8 c = convert_uint8(codes), magnitude = c & 0x7f;

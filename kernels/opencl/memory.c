@@ -10,7 +10,7 @@
 
 enum { PAGE = 4096 };
 
-static size_t reserved(size_t bytes)
+static size_t region_reserved_bytes(size_t bytes)
 {
     return (bytes / PAGE + 2) * PAGE; /* at least one page after the end, so that the address past the end
                                          still belongs to the region */
@@ -42,7 +42,7 @@ struct opencl_place opencl_place(const struct opencl *o, const void *address)
 /* Create a buffer of zeros. Drivers delay the real allocation until the first use; the buffer is written
  * here, so that lack of memory is detected where it can be reported. If that loses the device, the failure is
  * stored. */
-static cl_mem zeroed(struct opencl *o, size_t bytes)
+static cl_mem buffer_new_zeroed(struct opencl *o, size_t bytes)
 {
     static const cl_uchar ZERO = 0;
     cl_int code = 0;
@@ -72,12 +72,13 @@ void *opencl_alloc(struct backend *b, size_t bytes)
     struct opencl *o = opencl_of(b);
     if (!opencl_ok(o) || bytes > SIZE_MAX / 2) return NULL;
     struct region r = { .bytes = MAX(bytes, (size_t)16) };
-    r.address = mmap(NULL, reserved(r.bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    r.address = mmap(NULL, region_reserved_bytes(r.bytes), PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (r.address == MAP_FAILED) return NULL;
-    r.mem = zeroed(o, r.bytes);
+    r.mem = buffer_new_zeroed(o, r.bytes);
     if (r.mem && add_region(o, &r)) return r.address;
     if (r.mem) clReleaseMemObject(r.mem);
-    munmap(r.address, reserved(r.bytes));
+    munmap(r.address, region_reserved_bytes(r.bytes));
     return NULL;
 }
 
@@ -87,7 +88,7 @@ void opencl_free(struct backend *b, void *p)
     const int i = region_before(o, p);
     assert(i >= 0 && o->regions[i].address == (char *)p);
     clReleaseMemObject(o->regions[i].mem); /* enqueued commands hold a reference until they complete */
-    munmap(o->regions[i].address, reserved(o->regions[i].bytes));
+    munmap(o->regions[i].address, region_reserved_bytes(o->regions[i].bytes));
     memmove(o->regions + i, o->regions + i + 1, (size_t)(o->region_count - i - 1) * sizeof *o->regions);
     o->region_count--;
 }

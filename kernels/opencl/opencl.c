@@ -75,8 +75,8 @@ static enum err_code opencl_finish(struct backend *b, struct err *why)
 }
 
 /* The kernel with its arguments, or NULL. */
-static cl_kernel prepare(struct opencl *o, const struct opencl_kernel *k, const struct opencl_arg *args,
-                         int count)
+static cl_kernel kernel_prepare(struct opencl *o, const struct opencl_kernel *k,
+                                const struct opencl_arg *args, int count)
 {
     if (!opencl_ok(o)) return NULL;
     cl_kernel kernel = opencl_kernel(o, k);
@@ -88,7 +88,7 @@ static cl_kernel prepare(struct opencl *o, const struct opencl_kernel *k, const 
 void opencl_run(struct opencl *o, const struct opencl_kernel *k, const size_t global[3],
                 const size_t local[3], const struct opencl_arg *args, int count)
 {
-    cl_kernel kernel = prepare(o, k, args, count);
+    cl_kernel kernel = kernel_prepare(o, k, args, count);
     if (!kernel) return;
     opencl_fail(o, clEnqueueNDRangeKernel(o->queue, kernel, 3, NULL, global, local, 0, NULL, NULL), k->name);
 }
@@ -99,7 +99,7 @@ double opencl_time(struct opencl *o, const struct opencl_kernel *k, const size_t
     cl_event event = NULL;
     cl_ulong from = 0, to = 0;
     cl_int code = 0;
-    cl_kernel kernel = prepare(o, k, args, count);
+    cl_kernel kernel = kernel_prepare(o, k, args, count);
     if (!kernel) return (double)NAN;
     if (!(code = clEnqueueNDRangeKernel(o->queue, kernel, 3, NULL, global, local, 0, NULL, &event))) {
         code = clWaitForEvents(1, &event);

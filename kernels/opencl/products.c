@@ -9,7 +9,7 @@
 #include "kernels/opencl/products.h"
 
 enum { OPTIONS_MAX = 320 };
-enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, EVEN_X = 4 }; /* as in products.cl */
+enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, ALIGNED_X = 4 }; /* as in products.cl */
 
 /* A kernel of the program of a format. */
 struct variant {
@@ -57,7 +57,7 @@ static enum product_kind kind_of(const struct opencl *o, const struct matmul *m)
     return (enum product_kind)(kind + integers);
 }
 
-static bool even(const void *x, int64_t stride)
+static bool rows_are_aligned(const void *x, int64_t stride)
 {
     return (uintptr_t)x % 16 == 0 && stride % 4 == 0;
 }
@@ -66,7 +66,7 @@ enum { PRODUCT_ARGS = WEIGHT_ARGS + 14 };
 static void product_args(struct opencl *o, const struct matmul *m, struct opencl_arg out[PRODUCT_ARGS])
 {
     const int flags = (m->bias ? HAS_BIAS : 0) | (m->residual ? HAS_RESIDUAL : 0) |
-                      (even(m->x, m->x_stride) ? EVEN_X : 0);
+                      (rows_are_aligned(m->x, m->x_stride) ? ALIGNED_X : 0);
     const struct opencl_arg args[] = { ARG_INT(m->w->rows),   ARG_INT(m->w->cols),       ARG_INT(m->n),
                                        ARG_INT(flags),        ARG_PLACE(o, m->x),        ARG_INT(m->x_stride),
                                        ARG_PLACE(o, m->bias), ARG_PLACE(o, m->residual), ARG_PLACE(o, m->y),

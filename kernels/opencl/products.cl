@@ -1,12 +1,16 @@
-/* products.cl - y = x * w^T, and rows of a table as they are.
+/* products.cl - matrix products y = x * w^T, the look-up of rows in a table, and activation quantization.
  *
- * Few rows of x: gemv. A team of LANES items dots ROWS rows of weights with N rows of x: the items take a
- * unit of weights each, whose bytes lie side by side, and add up what they have in a tree; WAYS teams make a
- * group. Many rows of x: gemm. A group makes TM x TN results from tiles of TK inputs in local memory, each
- * item RM x RN of them in registers, so that weights are decoded once a tile.
+ * gemv computes products with few rows of x. A team of LANES work items multiplies ROWS rows of weights with
+ * N rows of x. Each item reads one unit of weights at a time; neighbouring items read neighbouring units. At
+ * the end the team adds its partial sums in a tree. A work group consists of WAYS teams.
  *
- * All buffers are global bytes with an offset, sums f32. HALF_TILES keeps the tiles of weights in f16 (not
- * those of x, which may be beyond its range). INT8: integers.cl, which follows, multiplies. */
+ * gemm computes products with many rows of x. A work group computes TM x TN results from tiles of TK inputs
+ * in local memory; each item keeps RM x RN results in registers. So a group decodes each weight once per
+ * tile.
+ *
+ * A buffer is passed as global bytes with an offset. Sums are f32. HALF_TILES stores the tiles of weights in
+ * f16, but not those of x, whose values may exceed the range of f16. With INT8, integers.cl (which is
+ * compiled after this file) multiplies the operands as integers. */
 
 #ifdef FP_FAST_FMAF
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
@@ -14,20 +18,21 @@
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* Before loops over what shall stay in registers: an array that is indexed by a variable cannot. */
+/* For loops over arrays that must stay in registers: only arrays with constant indexes can. */
 #define UNROLLED _Pragma("unroll")
 
 #define FLOATS(name)    global const uchar *name##_bytes, const ulong name##_at
 #define FLOATS_OF(name) ((global const float *)(name##_bytes + name##_at))
 
-/* How the inputs of a matrix are rearranged (struct input_scheme), and what else is to be done. */
+/* Flags: the matrix reorders or divides its inputs (struct input_scheme); the result is added to y. */
 enum { ORDERED = 1, DIVIDED = 2, ADDED = 4 };
 
 /* ---------------------------------------------------------------- a product */
 
-enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, EVEN_X = 4 /* rows of x begin at multiples of 16 bytes */ };
+enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, ALIGNED_X = 4 /* rows of x begin at multiples of 16 bytes */ };
 
-/* x[n][cols], y[n][rows], rows x_stride and y_stride apart; residual as y, which it may be. */
+/* x [n][cols] and y [n][rows]; rows are x_stride and y_stride floats apart. residual has the layout of y and
+ * may be the same memory. */
 struct product {
     uint rows, cols, n, flags, x_stride, y_stride;
     global const float *x, *bias, *residual;
@@ -43,11 +48,11 @@ struct product {
             (global float *)(y_bytes + y_at)                                                                 \
     }
 
-/* Inputs k .. k + 7 of a row; behind cols there are zeros. */
+/* Inputs k..k + 7 of a row of x. Inputs past the end of the row are 0. */
 float8 inputs_at(const struct product *p, const uint token, const uint k)
 {
     global const float *x = p->x + (ulong)token * p->x_stride;
-    if ((p->flags & EVEN_X) && k + 8 <= p->cols) {
+    if ((p->flags & ALIGNED_X) && k + 8 <= p->cols) {
         global const float4 *v = (global const float4 *)(x + k);
         return (float8)(v[0], v[1]);
     }
@@ -56,7 +61,8 @@ float8 inputs_at(const struct product *p, const uint token, const uint k)
     return (float8)(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 }
 
-void deliver(const struct product *p, const uint token, const uint row, float sum)
+/* Write one result to y, after adding the bias and the residual. Results outside the matrix are dropped. */
+void store_result(const struct product *p, const uint token, const uint row, float sum)
 {
     const ulong place = (ulong)token * p->y_stride + row;
     if (row >= p->rows || token >= p->n) return;
@@ -69,7 +75,7 @@ void deliver(const struct product *p, const uint token, const uint row, float su
 
 #ifdef N
 
-/* Chunks under one scale, within a unit. */
+/* A run: the chunks of a unit that share one scale. RUN is their number. */
 #if defined SHARED && SPAN < UNIT
 #define RUN (SPAN / 8)
 #else
@@ -88,22 +94,24 @@ float dot_add(const float8 a, const float8 b, float sum)
     return MULTIPLY_ADD(a.s7, b.s7, sum);
 }
 
-/* STAGED: a team's units of x pass through local memory, where all teams of the group read them; items a unit
- * apart would reach for as many lines of a cache. There a unit is one float4 longer, so that the units of
- * neighbours begin in different banks. */
+/* With STAGED, the group first copies the inputs to local memory, where all its teams read them. Without it,
+ * the items of a team read x one unit apart, and each read touches another cache line. In local memory a unit
+ * is padded by one float4, so that the units of neighbouring items begin in different banks. */
 #define X_UNIT (UNIT / 4 + 1)
 #define X_ROW  (LANES * X_UNIT)
 
 #ifdef INT8
 
-/* integers.cl: of x that are codes in global memory. */
+/* Defined in integers.cl. It reads the codes of x from global memory and ignores the parameter x. */
 void unit_dot(const struct weights *w, const uint *row, const struct product *p, local const float4 *x,
               const uint unit, float acc[ROWS][N]);
 
 #else
 
-/* One unit of ROWS rows of weights and as many inputs of N rows of x, a run at a time. Scales that are only
- * multiplied by wait for the sum of a run; where something is added to weights, too, that would cancel. */
+/* Multiply one unit of ROWS rows of weights with the inputs of N rows of x and add the products to acc.
+ * Formats without a minimum apply the scale once to the sum of a run: scale * sum(code * x). Formats with a
+ * minimum (ADDS) compute each weight first, because scale * sum(code * x) + add * sum(x) would lose digits by
+ * cancellation. */
 void unit_dot(const struct weights *w, const uint *row, const struct product *p, local const float4 *x,
               const uint unit, float acc[ROWS][N])
 {
@@ -115,7 +123,7 @@ void unit_dot(const struct weights *w, const uint *row, const struct product *p,
         float2 s[ROWS];
         UNROLLED for (uint r = 0; r < ROWS; r++)
         {
-            s[r] = shared_of(w, row[r], unit * CHUNKS + run);
+            s[r] = scale_and_add(w, row[r], unit * CHUNKS + run);
             UNROLLED for (uint t = 0; t < N; t++) part[r][t] = 0;
         }
         UNROLLED for (uint i = run; i < run + RUN; i++)
@@ -149,6 +157,7 @@ void unit_dot(const struct weights *w, const uint *row, const struct product *p,
 
 #endif
 
+/* Groups: WAYS * ROWS rows of weights each. */
 kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void gemv(WEIGHTS_PARAMETERS(w),
                                                                        const uint units, PRODUCT_PARAMETERS)
 {
@@ -158,7 +167,7 @@ kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void gemv(WEIGHTS_P
 #else
     local float4 *const x_units = 0;
 #endif
-    TABLE_TAKE(table);
+    TABLE_LOAD(table);
     const struct weights weights = WEIGHTS_OF(w, units, table);
     const struct product p = PRODUCT_OF;
     const uint lane = get_local_id(0), way = get_local_id(1);
@@ -172,7 +181,7 @@ kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void gemv(WEIGHTS_P
     }
     for (uint first = 0; first < units; first += LANES) {
 #ifdef STAGED
-        barrier(CLK_LOCAL_MEM_FENCE); /* those before are done with */
+        barrier(CLK_LOCAL_MEM_FENCE); /* all items have read the previous units */
         for (uint i = way * LANES + lane; i < N * LANES * CHUNKS; i += WAYS * LANES) {
             const uint t = i / (LANES * CHUNKS), chunk = i % (LANES * CHUNKS);
             const float8 v = t < n ? inputs_at(&p, t, (first * CHUNKS + chunk) * 8) : (float8)(0);
@@ -191,7 +200,7 @@ kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void gemv(WEIGHTS_P
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = lane; i < ROWS * N; i += LANES) {
         const uint r = row0 + i / N;
-        deliver(&p, i % N, r, sums[i][way][0] * row_scale(&weights, min(r, rows - 1)));
+        store_result(&p, i % N, r, sums[i][way][0] * row_scale(&weights, min(r, rows - 1)));
     }
 }
 
@@ -217,8 +226,8 @@ typedef float w_number;
 #endif
 #define X_PUT(place, v) *(place) = v
 
-/* A tile is [TK][width + 1]: the one number more spreads the eight rows of a chunk over different banks of
- * local memory. Chunk c of its column m is v. */
+/* Write the eight numbers v of chunk c to column m of a tile. A tile is [TK][width + 1]: the padding of one
+ * number puts the eight rows of a chunk in different banks of local memory. */
 #define TILE_PUT(PUT, tile, width, m, c, v)                                                                  \
     PUT(tile + (8 * c) * (width + 1) + m, v.s0);                                                             \
     PUT(tile + (8 * c + 1) * (width + 1) + m, v.s1);                                                         \
@@ -229,8 +238,8 @@ typedef float w_number;
     PUT(tile + (8 * c + 6) * (width + 1) + m, v.s6);                                                         \
     PUT(tile + (8 * c + 7) * (width + 1) + m, v.s7)
 
-/* The products of what lies in the tiles, an input after the other. An item's rows lie TM / RM and TN / RN
- * apart, so that neighbours in a group read neighbours. */
+/* Add the products of the two tiles to acc, one input after the other. The rows of an item are TM / RM and
+ * TN / RN apart, so that neighbouring items read neighbouring numbers. */
 void tile_multiply(local const w_number *w_tile, local const float *x_tile, float acc[RN][RM])
 {
     for (uint i = 0; i < TK; i++) {
@@ -247,7 +256,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(WEIGHTS_PARA
 {
     local w_number w_tile[TK * (TM + 1)];
     local float x_tile[TK * (TN + 1)];
-    TABLE_TAKE(table);
+    TABLE_LOAD(table);
     const struct weights weights = WEIGHTS_OF(w, units, table);
     const struct product p = PRODUCT_OF;
     const uint item = get_local_id(0), m0 = item % (TM / RM), t0 = item / (TM / RM);
@@ -257,14 +266,14 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(WEIGHTS_PARA
     for (uint k = 0; k < units * UNIT; k += TK) {
         for (uint i = item; i < TM * (TK / 8); i += ITEMS) {
             const uint c = i % (TK / 8), m = i / (TK / 8), chunk = k / 8 + c;
-            const bool there = row0 + m < rows && chunk < units * CHUNKS;
-            const float8 v = there ? chunk_weights(&weights, row0 + m, chunk) : (float8)(0);
+            const bool exists = row0 + m < rows && chunk < units * CHUNKS;
+            const float8 v = exists ? chunk_weights(&weights, row0 + m, chunk) : (float8)(0);
             TILE_PUT(W_PUT, w_tile, TM, m, c, v);
         }
         for (uint i = item; i < TN * (TK / 8); i += ITEMS) {
             const uint c = i % (TK / 8), t = i / (TK / 8);
-            const bool there = token0 + t < n;
-            const float8 v = there ? inputs_at(&p, token0 + t, k + 8 * c) : (float8)(0);
+            const bool exists = token0 + t < n;
+            const float8 v = exists ? inputs_at(&p, token0 + t, k + 8 * c) : (float8)(0);
             TILE_PUT(X_PUT, x_tile, TN, t, c, v);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -272,7 +281,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(WEIGHTS_PARA
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     UNROLLED for (uint t = 0; t < RN; t++) UNROLLED for (uint m = 0; m < RM; m++)
-        deliver(&p, token0 + t0 + t * (TN / RN), row0 + m0 + m * (TM / RM), acc[t][m]);
+        store_result(&p, token0 + t0 + t * (TN / RN), row0 + m0 + m * (TM / RM), acc[t][m]);
 }
 
 #endif
@@ -280,15 +289,17 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(WEIGHTS_PARA
 
 /* ---------------------------------------------------------------- rows of a table */
 
-/* In the program of single rows, whose work it begins. */
+/* Compiled into the program for single rows of x: a forward pass over one token begins with a look-up. */
 #if defined N && N == 1 && !defined INT8
 
-/* y[i] = row ids[i] (* scale) (+ y[i]), a chunk an item; in the order of x where the matrix has its own. */
+/* y[i] = scale * row ids[i] of the table, plus y[i] with ADDED. With ORDERED and DIVIDED, the reordering and
+ * division of the columns are undone, so that the numbers are those of the original table. Items: one chunk
+ * each; rows. */
 kernel void gather(WEIGHTS_PARAMETERS(w), const uint units, const uint cols, global const int *ids,
                    global uchar *y_bytes, const ulong y_at, const uint y_stride, const float scale,
                    const uint flags, FLOATS(order), FLOATS(divide))
 {
-    TABLE_TAKE(table);
+    TABLE_LOAD(table);
     const struct weights weights = WEIGHTS_OF(w, units, table);
     const uint chunk = get_global_id(0), i = get_global_id(1);
     if (chunk >= units * CHUNKS) return;
@@ -307,7 +318,7 @@ kernel void gather(WEIGHTS_PARAMETERS(w), const uint units, const uint cols, glo
 #endif
 #ifndef LOW
 
-/* The same from f32 rows that lie as they were made, not as planes. */
+/* The same for a table of plain f32 rows, which are not split into planes. */
 kernel void gather_plain(FLOATS(table), const uint cols, global const int *ids, global uchar *y_bytes,
                          const ulong y_at, const uint y_stride, const float scale, const uint flags)
 {
@@ -320,15 +331,17 @@ kernel void gather_plain(FLOATS(table), const uint cols, global const int *ids, 
 
 #define PREPARE_ITEMS 128
 
-/* x / by to the last bit but in rare cases, whatever the device's division is worth. */
+/* x / by, correctly rounded except in rare cases. Division in OpenCL may be off by 2.5 units in the last
+ * place; one Newton step with the remainder corrects it: q + (x - q * by) / by. */
 float divided(const float x, const float by)
 {
     const float q = x / by, exact = fma(fma(-q, by, x), 1 / by, q);
-    return fabs(q) < 0x1p100f ? exact : q; /* infinity misses by infinity */
+    return fabs(q) < 0x1p100f ? exact : q; /* with an infinite q the remainder is NaN */
 }
 
-/* To nearest, ties to even, with `drop` bits of the mantissa gone; below `normal` the unit is that of a sum
- * with `magic`. NaN stays. */
+/* Round v to a float whose mantissa has `drop` bits fewer: to nearest, ties to even, at most `largest`. Below
+ * `normal`, the smallest normal number of that format, the spacing is constant: (v + magic) - magic rounds to
+ * the spacing of floats near `magic`. NaN stays NaN. */
 float rounded(const float v, const uint drop, const float normal, const float magic, const float largest)
 {
     const uint u = as_uint(v), bits = u & 0x7fffffffu, half_unit = (1u << (drop - 1)) - 1;
@@ -337,12 +350,18 @@ float rounded(const float v, const uint drop, const float normal, const float ma
     return isnan(v) ? v : copysign(min(r, largest), v);
 }
 
-/* How numbers of x are rounded: to whole steps, or to floats of fewer bits. */
+/* How numbers of x are rounded: not at all, to whole multiples of the scale, or to floats with fewer bits. */
 enum { ROUND_NOT, ROUND_STEPS, ROUND_FLOATS };
 
-/* x as a matrix wants it, a group a row: input k is number order[k] of x, divided by divide of that number,
- * then rounded relative to `scale`, or where that is 0 to the row's largest magnitude (from `least` to
- * `limit`) / steps. Steps lie between low and high; `multiply`: by the reciprocal. */
+/* Apply the activation quantization that a matrix prescribes (struct input_scheme) and write the rounded
+ * values as f32. A work group handles one row of x:
+ *
+ *   v    = x[order[k]] / divide[order[k]]        (each part only with its flag)
+ *   y[k] = by * rounded(v / by)
+ *
+ * by is `scale`, or, if that is 0, clamp(largest magnitude of the row, least, limit) / steps. ROUND_STEPS
+ * clamps v / by to low..high before rounding. With `multiply`, v / by is computed as v * (1 / by), as some
+ * methods do. */
 kernel __attribute__((reqd_work_group_size(PREPARE_ITEMS, 1, 1))) void
 prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOATS(order), FLOATS(divide),
         global uchar *y_bytes, const ulong y_at, const uint y_stride, const uint mode, const float scale,
@@ -355,7 +374,7 @@ prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOAT
     global float *y = (global float *)(y_bytes + y_at) + (ulong)row * y_stride;
     float by = scale;
     if (mode != ROUND_NOT && scale == 0) {
-        uint top = 0; /* magnitudes compare as their bits do, NaN above all */
+        uint top = 0; /* magnitudes have the order of their bits as integers; NaN is the largest */
         for (uint k = item; k < cols; k += PREPARE_ITEMS) {
             const float v = flags & DIVIDED ? divided(in[k], FLOATS_OF(divide)[k]) : in[k];
             top = max(top, as_uint(v) & 0x7fffffffu);
@@ -384,10 +403,14 @@ prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOAT
 
 #define CODES_ITEMS 64
 
-/* x as what integers.cl multiplies: bytes q of 32 inputs under one scale d (to the bit those of the CPU's
- * act=int8), [n][cols], and behind them [n][cols / 32] of d and the two sums of 16 bytes each, as shorts. The
- * bytes of a word are inputs `apart` from each other, as the codes of weights are that are masked from one
- * word. An item 4 inputs; cols a multiple of 32. */
+/* Quantize x to 8 bits for integers.cl. Every block of 32 inputs has one scale d = (largest magnitude) / 127
+ * and the codes q = round(x * (127 / largest magnitude)), bit for bit those of act=int8 on a CPU.
+ *
+ *   y: codes [n][cols], then [n][cols / 32] pairs of d (f32) and the sums of the first and last 16 codes (two
+ *      16-bit integers in one word)
+ *
+ * The four codes of a word are inputs that are `apart` inputs from each other: signed_codes (integers.cl)
+ * masks the codes of weights from a word in this order. Items: 4 inputs each. cols: a multiple of 32. */
 kernel __attribute__((reqd_work_group_size(CODES_ITEMS, 1, 1))) void
 codes(FLOATS(x), const uint x_stride, const uint cols, const uint n, const uint apart, global uchar *y_bytes,
       const ulong y_at)
@@ -396,7 +419,8 @@ codes(FLOATS(x), const uint x_stride, const uint cols, const uint n, const uint 
     local char bytes[4 * CODES_ITEMS];
     const uint item = get_local_id(0), row = get_group_id(1), k = 4 * get_global_id(0);
     const float4 v = k < cols ? vload4(0, FLOATS_OF(x) + (ulong)row * x_stride + k) : (float4)(0);
-    const uint4 size = as_uint4(v) & 0x7fffffffu; /* magnitudes compare as their bits do, NaN above all */
+    /* Magnitudes have the order of their bits as integers; NaN is the largest. */
+    const uint4 size = as_uint4(v) & 0x7fffffffu;
     uint top = max(max(size.x, size.y), max(size.z, size.w));
     tops[item] = top;
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -56,7 +56,7 @@ static char *path_of(const char *identity)
 
 /* A cache file contains the identity, a NUL byte and the binary. A damaged file is ignored and written again.
  */
-static cl_program load(const struct opencl *o, const char *path, const char *identity)
+static cl_program binary_load(const struct opencl *o, const char *path, const char *identity)
 {
     char *bytes = NULL;
     size_t size = 0;
@@ -79,7 +79,7 @@ static cl_program load(const struct opencl *o, const char *path, const char *ide
 
 /* Store a binary. Parallel runs may store the same one, so each writes a file with a unique name and renames
  * it. Failures are ignored: they cost time only. */
-static void keep(cl_program p, const char *path, const char *identity)
+static void binary_store(cl_program p, const char *path, const char *identity)
 {
     size_t size = 0;
     struct atomic_file f = { 0 };
@@ -107,7 +107,7 @@ static void fail_build(struct opencl *o, cl_program p, const char *options, cl_i
     free(log);
 }
 
-static cl_program compile(struct opencl *o, uint32_t sources, const char *options)
+static cl_program program_compile(struct opencl *o, uint32_t sources, const char *options)
 {
     const char *text[SOURCE_COUNT];
     size_t size[SOURCE_COUNT];
@@ -148,8 +148,8 @@ static cl_program program_of(struct opencl *o, uint32_t sources, const char *opt
         err_set(&o->failed, ERR_NOMEM, "out of memory for a program");
     } else {
         char *path = path_of(identity);
-        p = load(o, path, identity);
-        if (!p && (p = compile(o, sources, options))) keep(p, path, identity);
+        p = binary_load(o, path, identity);
+        if (!p && (p = program_compile(o, sources, options))) binary_store(p, path, identity);
         free(path);
     }
     free(identity);

@@ -7,13 +7,13 @@
 #include "kernels/opencl/opencl.h"
 
 /* The key of a line: device and driver, because another driver may compile other code. */
-static void put_key(struct str *out, const struct device_info *d)
+static void device_put_key(struct str *out, const struct device_info *d)
 {
     str_printf(out, "%s|%s|%s", d->platform, d->model, d->driver);
 }
 
 /* The text after this device's key in `all`, up to the end of the line; NULL if there is no such line. */
-static const char *line_of(const char *all, const char *key)
+static const char *text_find_line(const char *all, const char *key)
 {
     const size_t n = strlen(key);
     for (const char *p = all; *p; p += strcspn(p, "\n"), p += *p == '\n')
@@ -23,7 +23,7 @@ static const char *line_of(const char *all, const char *key)
 
 /* Apply a line. A name or shape that this build does not know comes from another build; the default shape is
  * used then. */
-static void use_one(struct opencl *o, const char *pair, size_t n)
+static void tuning_use_pair(struct opencl *o, const char *pair, size_t n)
 {
     char text[2 * OPENCL_TUNING_TEXT], name[OPENCL_TUNING_TEXT];
     snprintf(text, sizeof text, "%.*s", (int)MIN(n, sizeof text - 1), pair);
@@ -38,11 +38,11 @@ static void use_one(struct opencl *o, const char *pair, size_t n)
 void opencl_shapes_use(struct opencl *o, const char *all)
 {
     struct str key = { 0 };
-    put_key(&key, &o->device);
-    const char *p = all ? line_of(all, str_text(&key)) : NULL;
+    device_put_key(&key, &o->device);
+    const char *p = all ? text_find_line(all, str_text(&key)) : NULL;
     while (p && *p && *p != '\n') {
         const size_t n = strcspn(p, ";\n");
-        use_one(o, p, n);
+        tuning_use_pair(o, p, n);
         p += n + (p[n] == ';');
     }
     str_free(&key);
@@ -56,7 +56,7 @@ enum err_code opencl_shapes_measure(char **out, const char *device,
     enum err_code rc = backend_open(&b, device, &(struct backend_options){ .threads = 1 }, why);
     *out = NULL;
     if (rc) return rc;
-    put_key(&line, &opencl_of(b)->device);
+    device_put_key(&line, &opencl_of(b)->device);
     for (int i = 0; i < OPENCL_TUNINGS && !rc; i++) {
         char text[OPENCL_TUNING_TEXT] = "", name[OPENCL_TUNING_TEXT];
         int count;

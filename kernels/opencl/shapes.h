@@ -11,7 +11,7 @@
 #include "base/base.h"
 
 /* Formats with the same bits per weight, which have the same best shape. */
-enum weight_family { FAMILY_32, FAMILY_16, FAMILY_8, FAMILY_4, FAMILY_2, FAMILY_COUNT };
+enum weight_family { FAMILY_32, FAMILY_16, FAMILY_8, FAMILY_4, FAMILY_2, WEIGHT_FAMILY_COUNT };
 
 /* Kinds of products by rows of x: one, up to 8, up to 32, more. The first two use gemv, the others gemm. Then
  * the same with integers (act=int8), for formats with at most 8 bits. */
@@ -39,14 +39,14 @@ struct opencl_shape {
 
 /* One shape for each kind of product and family; all zeros: not measured, use the default. */
 struct opencl_tuning {
-    struct opencl_shape shapes[PRODUCT_KIND_COUNT][FAMILY_COUNT];
+    struct opencl_shape shapes[PRODUCT_KIND_COUNT][WEIGHT_FAMILY_COUNT];
 };
 
 /* ---------------------------------------------------------------- for callers that measure and keep */
 
 struct backend;
 
-enum { OPENCL_TUNINGS = PRODUCT_KIND_COUNT * FAMILY_COUNT, OPENCL_TUNING_TEXT = 64 };
+enum { OPENCL_TUNINGS = PRODUCT_KIND_COUNT * WEIGHT_FAMILY_COUNT, OPENCL_TUNING_TEXT = 64 };
 
 /* "product.one.4bit", "product.one_int8.4bit", of tuning 0 <= i < OPENCL_TUNINGS. Returns buf. */
 const char *opencl_tuning_name(int i, char *buf, size_t size);

@@ -1,21 +1,24 @@
-/* The largest numbers of a row, in order. Numbers become keys that compare as integers; a group sorts a chunk
- * of keys and passes the first of them on, until one group has seen them all. */
+/* The k largest numbers of a row and their indexes, in descending order. Each number becomes a 64-bit key,
+ * whose order as an integer is the order of the result. A group finds the k largest keys of a chunk and
+ * writes them to scratch memory; the next launch does the same with these keys, until one group has processed
+ * the whole row. */
 
 #define ITEMS 256
-#define CHUNK 1024 /* keys of a group */
-#define EACH  (CHUNK / ITEMS)
+#define CHUNK 1024            /* keys of a group */
+#define EACH  (CHUNK / ITEMS) /* keys of an item */
 
-/* Larger numbers first, infinities and NaN before all of them as NaN, of equals the one with the smaller index;
- * 0 is nobody's. */
+/* The key of a number: larger numbers have larger keys, and among equal numbers the smaller index does.
+ * Infinities and NaN have the largest keys, so that a row with one of them yields NaN first. No number has
+ * the key 0, which stands for absent numbers. */
 ulong key_of(float x, uint index)
 {
     const uint u = as_uint(x), magnitude = u & 0x7fffffff;
-    const uint bits = magnitude ? u : 0; /* -0 is no smaller than 0 */
+    const uint bits = magnitude ? u : 0; /* -0 equals 0 */
     const uint order = magnitude >= 0x7f800000 ? 0xffffffff : bits >> 31 ? ~bits : bits | 0x80000000;
     return (ulong)order << 32 | ~index;
 }
 
-/* The number and its index again, 8 bytes as struct ranked. */
+/* Convert a key back to the number and its index, in the layout of struct ranked (8 bytes). */
 uint2 ranked_of(ulong key)
 {
     const uint order = key >> 32;
@@ -23,15 +26,17 @@ uint2 ranked_of(ulong key)
     return (uint2)(bits, ~(uint)key);
 }
 
-/* Key i of a row: of its numbers, or of the keys that groups passed on. */
+/* Key i of a row of numbers or, with from_keys, of keys from the previous launch; 0 past its end. */
 ulong load(global const uchar *row, int from_keys, long i, long count)
 {
     if (i >= count) return 0;
     return from_keys ? ((global const ulong *)row)[i] : key_of(((global const float *)row)[i], i);
 }
 
-/* Groups: chunks; rows. x: numbers or keys, `count` a row, x_stride bytes apart; y: k keys of each group, or
- * (one group) what they stand for; y_stride bytes between rows. */
+/* Sort chunks of a row and write the k largest keys of each. Groups: chunks; rows.
+ *   x  `count` numbers or keys per row, rows x_stride bytes apart
+ *   y  k keys of each group; with is_last (one group per row) the k numbers and indexes; rows y_stride
+ *      bytes apart */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 top_some(global const uchar *x, ulong x_at, long x_stride, int from_keys, int count, int k, global uchar *y,
          ulong y_at, long y_stride, int is_last)
@@ -42,7 +47,7 @@ top_some(global const uchar *x, ulong x_at, long x_stride, int from_keys, int co
     for (int i = 0; i < EACH; i++)
         keys[id + i * ITEMS] = load(x + x_at + row * x_stride, from_keys, first + id + i * ITEMS, count);
     barrier(CLK_LOCAL_MEM_FENCE);
-    /* Bitonic: runs of `size` keys, each second one backwards. */
+    /* Bitonic sort: merge into sorted runs of `size` keys, every second one in ascending order. */
     for (int size = 2; size <= CHUNK; size *= 2) {
         for (int apart = size / 2; apart; apart /= 2) {
             for (int i = 0; i < EACH / 2; i++) {
@@ -65,7 +70,7 @@ top_some(global const uchar *x, ulong x_at, long x_stride, int from_keys, int co
     }
 }
 
-/* The same for k = 1, without sorting. */
+/* The same for k = 1: a maximum needs no sorting. */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void top_one(global const uchar *x, ulong x_at,
                                                                        long x_stride, int from_keys,
                                                                        int count, int k, global uchar *y,

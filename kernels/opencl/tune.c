@@ -13,9 +13,20 @@ enum { TILE_INT8 = 12 /* words of 32 inputs in integers.cl: codes, two scales, t
 enum { KINDS = PRODUCT_ONE_INT8 /* by rows of x; of floats, then of integers */ };
 
 static const char *const KIND_NAMES[PRODUCT_KIND_COUNT] = {
-    "one", "few", "narrow", "wide", "one_int8", "few_int8", "narrow_int8", "wide_int8"
+    [PRODUCT_ONE] = "one",
+    [PRODUCT_FEW] = "few",
+    [PRODUCT_NARROW] = "narrow",
+    [PRODUCT_WIDE] = "wide",
+    [PRODUCT_ONE_INT8] = "one_int8",
+    [PRODUCT_FEW_INT8] = "few_int8",
+    [PRODUCT_NARROW_INT8] = "narrow_int8",
+    [PRODUCT_WIDE_INT8] = "wide_int8",
 };
-static const char *const FAMILY_NAMES[FAMILY_COUNT] = { "32bit", "16bit", "8bit", "4bit", "2bit" };
+static const char *const FAMILY_NAMES[WEIGHT_FAMILY_COUNT] = { [FAMILY_32] = "32bit",
+                                                               [FAMILY_16] = "16bit",
+                                                               [FAMILY_8] = "8bit",
+                                                               [FAMILY_4] = "4bit",
+                                                               [FAMILY_2] = "2bit" };
 
 /* The candidate shapes. The first one marked for the kind of device is its default: for GPUs a shape without
  * weaknesses, for CPUs one that drivers compile quickly. */
@@ -25,84 +36,105 @@ struct candidate {
     struct opencl_shape shape;
 };
 static const struct candidate ONE[] = {
-    { GPU, { .lanes = 32, .ways = 4, .rows = 2, .staged = true } },
-    { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 1, .staged = true } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 4, .staged = true } },
-    { GPU, { .lanes = 32, .ways = 8, .rows = 1, .staged = true } },
-    { GPU, { .lanes = 64, .ways = 4, .rows = 2, .staged = true } },
-    { GPU, { .lanes = 16, .ways = 8, .rows = 2, .staged = true } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 1 } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
-    { GPU, { .lanes = 64, .ways = 2, .rows = 2 } },
-    { GPU, { .lanes = 128, .ways = 1, .rows = 2 } },
-    { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 2, .staged = true } },
+    { .devices = CPU, .shape = { .lanes = 8, .ways = 1, .rows = 1 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 1, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 4, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 8, .rows = 1, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 64, .ways = 4, .rows = 2, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 16, .ways = 8, .rows = 2, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 1 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 4 } },
+    { .devices = GPU, .shape = { .lanes = 64, .ways = 2, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 128, .ways = 1, .rows = 2 } },
+    { .devices = CPU, .shape = { .lanes = 4, .ways = 1, .rows = 2 } },
 };
 static const struct candidate FEW[] = {
-    { GPU, { .lanes = 16, .ways = 8, .rows = 2, .staged = true } },
-    { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
-    { GPU, { .lanes = 16, .ways = 8, .rows = 1, .staged = true } },
-    { GPU, { .lanes = 16, .ways = 8, .rows = 4, .staged = true } },
-    { GPU, { .lanes = 16, .ways = 4, .rows = 4, .staged = true } },
-    { GPU, { .lanes = 8, .ways = 16, .rows = 2, .staged = true } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
-    { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 16, .ways = 8, .rows = 2, .staged = true } },
+    { .devices = CPU, .shape = { .lanes = 8, .ways = 1, .rows = 1 } },
+    { .devices = GPU, .shape = { .lanes = 16, .ways = 8, .rows = 1, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 16, .ways = 8, .rows = 4, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 16, .ways = 4, .rows = 4, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 8, .ways = 16, .rows = 2, .staged = true } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 4 } },
+    { .devices = CPU, .shape = { .lanes = 4, .ways = 1, .rows = 2 } },
 };
 static const struct candidate NARROW[] = {
-    { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 2 } },  { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
-    { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 1 } },  { GPU, { .tm = 64, .tn = 32, .rm = 4, .rn = 4 } },
-    { GPU, { .tm = 128, .tn = 16, .rm = 4, .rn = 4 } }, { GPU, { .tm = 32, .tn = 16, .rm = 2, .rn = 2 } },
-    { GPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 16, .rm = 4, .rn = 2 } },
+    { .devices = CPU, .shape = { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 16, .rm = 4, .rn = 1 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 32, .rm = 4, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 128, .tn = 16, .rm = 4, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 32, .tn = 16, .rm = 2, .rn = 2 } },
+    { .devices = GPU, .shape = { .tm = 32, .tn = 32, .rm = 2, .rn = 4 } },
 };
 static const struct candidate WIDE[] = {
-    { GPU, { .tm = 64, .tn = 64, .rm = 4, .rn = 4 } },
-    { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
-    { GPU, { .tm = 128, .tn = 64, .rm = 8, .rn = 4 } },
-    { GPU, { .tm = 64, .tn = 128, .rm = 4, .rn = 8 } },
-    { GPU, { .tm = 128, .tn = 128, .rm = 8, .rn = 8 } },
-    { GPU, { .tm = 64, .tn = 64, .rm = 8, .rn = 4 } },
-    { GPU, { .tm = 64, .tn = 64, .rm = 4, .rn = 4, .half_tiles = true } },
-    { GPU, { .tm = 128, .tn = 128, .rm = 8, .rn = 8, .half_tiles = true } },
-    { CPU, { .tm = 16, .tn = 32, .rm = 2, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 64, .rm = 4, .rn = 4 } },
+    { .devices = CPU, .shape = { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
+    { .devices = GPU, .shape = { .tm = 128, .tn = 64, .rm = 8, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 128, .rm = 4, .rn = 8 } },
+    { .devices = GPU, .shape = { .tm = 128, .tn = 128, .rm = 8, .rn = 8 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 64, .rm = 8, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 64, .rm = 4, .rn = 4, .half_tiles = true } },
+    { .devices = GPU, .shape = { .tm = 128, .tn = 128, .rm = 8, .rn = 8, .half_tiles = true } },
+    { .devices = CPU, .shape = { .tm = 16, .tn = 32, .rm = 2, .rn = 4 } },
 };
 static const struct candidate ONE_INT8[] = {
-    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } },  { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 1 } },  { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
-    { GPU, { .lanes = 32, .ways = 8, .rows = 1 } },  { GPU, { .lanes = 64, .ways = 2, .rows = 2 } },
-    { GPU, { .lanes = 16, .ways = 8, .rows = 2 } },  { GPU, { .lanes = 128, .ways = 1, .rows = 2 } },
-    { GPU, { .lanes = 128, .ways = 1, .rows = 1 } }, { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 2 } },
+    { .devices = CPU, .shape = { .lanes = 8, .ways = 1, .rows = 1 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 1 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 4 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 8, .rows = 1 } },
+    { .devices = GPU, .shape = { .lanes = 64, .ways = 2, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 16, .ways = 8, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 128, .ways = 1, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 128, .ways = 1, .rows = 1 } },
+    { .devices = CPU, .shape = { .lanes = 4, .ways = 1, .rows = 2 } },
 };
 static const struct candidate FEW_INT8[] = {
-    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } }, { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 1 } }, { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
-    { GPU, { .lanes = 16, .ways = 8, .rows = 2 } }, { GPU, { .lanes = 64, .ways = 2, .rows = 2 } },
-    { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 2 } },
+    { .devices = CPU, .shape = { .lanes = 8, .ways = 1, .rows = 1 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 1 } },
+    { .devices = GPU, .shape = { .lanes = 32, .ways = 4, .rows = 4 } },
+    { .devices = GPU, .shape = { .lanes = 16, .ways = 8, .rows = 2 } },
+    { .devices = GPU, .shape = { .lanes = 64, .ways = 2, .rows = 2 } },
+    { .devices = CPU, .shape = { .lanes = 4, .ways = 1, .rows = 2 } },
 };
 static const struct candidate NARROW_INT8[] = {
-    { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 2 } },  { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
-    { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 1 } },  { GPU, { .tm = 64, .tn = 32, .rm = 4, .rn = 4 } },
-    { GPU, { .tm = 128, .tn = 16, .rm = 4, .rn = 4 } }, { GPU, { .tm = 32, .tn = 16, .rm = 2, .rn = 2 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 16, .rm = 4, .rn = 2 } },
+    { .devices = CPU, .shape = { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 16, .rm = 4, .rn = 1 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 32, .rm = 4, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 128, .tn = 16, .rm = 4, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 32, .tn = 16, .rm = 2, .rn = 2 } },
 };
 static const struct candidate WIDE_INT8[] = {
-    { GPU, { .tm = 64, .tn = 64, .rm = 4, .rn = 4 } },  { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
-    { GPU, { .tm = 128, .tn = 64, .rm = 8, .rn = 4 } }, { GPU, { .tm = 128, .tn = 128, .rm = 8, .rn = 8 } },
-    { GPU, { .tm = 64, .tn = 64, .rm = 8, .rn = 4 } },  { GPU, { .tm = 64, .tn = 128, .rm = 4, .rn = 8 } },
-    { CPU, { .tm = 16, .tn = 32, .rm = 2, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 64, .rm = 4, .rn = 4 } },
+    { .devices = CPU, .shape = { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
+    { .devices = GPU, .shape = { .tm = 128, .tn = 64, .rm = 8, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 128, .tn = 128, .rm = 8, .rn = 8 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 64, .rm = 8, .rn = 4 } },
+    { .devices = GPU, .shape = { .tm = 64, .tn = 128, .rm = 4, .rn = 8 } },
+    { .devices = CPU, .shape = { .tm = 16, .tn = 32, .rm = 2, .rn = 4 } },
 };
+#define CANDIDATE_LIST(array)                                                                                \
+    {                                                                                                        \
+        .all = array, .count = COUNT_OF(array)                                                               \
+    }
 static const struct {
     const struct candidate *all;
     size_t count;
 } CANDIDATES[PRODUCT_KIND_COUNT] = {
-    [PRODUCT_ONE] = { ONE, COUNT_OF(ONE) },
-    [PRODUCT_FEW] = { FEW, COUNT_OF(FEW) },
-    [PRODUCT_NARROW] = { NARROW, COUNT_OF(NARROW) },
-    [PRODUCT_WIDE] = { WIDE, COUNT_OF(WIDE) },
-    [PRODUCT_ONE_INT8] = { ONE_INT8, COUNT_OF(ONE_INT8) },
-    [PRODUCT_FEW_INT8] = { FEW_INT8, COUNT_OF(FEW_INT8) },
-    [PRODUCT_NARROW_INT8] = { NARROW_INT8, COUNT_OF(NARROW_INT8) },
-    [PRODUCT_WIDE_INT8] = { WIDE_INT8, COUNT_OF(WIDE_INT8) },
+    [PRODUCT_ONE] = CANDIDATE_LIST(ONE),
+    [PRODUCT_FEW] = CANDIDATE_LIST(FEW),
+    [PRODUCT_NARROW] = CANDIDATE_LIST(NARROW),
+    [PRODUCT_WIDE] = CANDIDATE_LIST(WIDE),
+    [PRODUCT_ONE_INT8] = CANDIDATE_LIST(ONE_INT8),
+    [PRODUCT_FEW_INT8] = CANDIDATE_LIST(FEW_INT8),
+    [PRODUCT_NARROW_INT8] = CANDIDATE_LIST(NARROW_INT8),
+    [PRODUCT_WIDE_INT8] = CANDIDATE_LIST(WIDE_INT8),
 };
 
 static bool is_int8(enum product_kind kind)
@@ -153,7 +185,7 @@ static bool is_few(enum product_kind kind)
 }
 
 /* Whether the device has room for the groups of that shape, and products.cl can be cut so. */
-static bool fits(const struct opencl *o, enum product_kind kind, const struct opencl_shape *s)
+static bool shape_fits(const struct opencl *o, enum product_kind kind, const struct opencl_shape *s)
 {
     const struct device_info *d = &o->device;
     const bool int8 = is_int8(kind);
@@ -176,20 +208,20 @@ static bool fits(const struct opencl *o, enum product_kind kind, const struct op
 
 /* ---------------------------------------------------------------- names and texts */
 
-static enum product_kind kind_at(int i)
+static enum product_kind tuning_kind(int i)
 {
-    return (enum product_kind)(i / FAMILY_COUNT);
+    return (enum product_kind)(i / WEIGHT_FAMILY_COUNT);
 }
 
 const char *opencl_tuning_name(int i, char *buf, size_t size)
 {
-    snprintf(buf, size, "product.%s.%s", KIND_NAMES[kind_at(i)], FAMILY_NAMES[i % FAMILY_COUNT]);
+    snprintf(buf, size, "product.%s.%s", KIND_NAMES[tuning_kind(i)], FAMILY_NAMES[i % WEIGHT_FAMILY_COUNT]);
     return buf;
 }
 
 bool opencl_tuning_is_used(int i)
 {
-    return !is_int8(kind_at(i)) || i % FAMILY_COUNT >= FAMILY_8;
+    return !is_int8(tuning_kind(i)) || i % WEIGHT_FAMILY_COUNT >= FAMILY_8;
 }
 
 static void shape_text(const struct opencl_shape *s, char text[OPENCL_TUNING_TEXT])
@@ -215,10 +247,10 @@ enum err_code opencl_tuning_use(struct backend *b, int i, const char *text, stru
     if (strcmp(again, text))
         return err_set(why, ERR_FORMAT, "%s: '%s' is no shape", opencl_tuning_name(i, name, sizeof name),
                        text);
-    if (!opencl_tuning_is_used(i) || !fits(o, kind_at(i), &s))
+    if (!opencl_tuning_is_used(i) || !shape_fits(o, tuning_kind(i), &s))
         return err_set(why, ERR_FORMAT, "%s: %s cannot run '%s'", opencl_tuning_name(i, name, sizeof name),
                        o->device.name, text);
-    o->tuning.shapes[kind_at(i)][i % FAMILY_COUNT] = s;
+    o->tuning.shapes[tuning_kind(i)][i % WEIGHT_FAMILY_COUNT] = s;
     return ERR_OK;
 }
 
@@ -236,13 +268,15 @@ enum { TIMES = 9 };
 
 static enum err_code bench_make(struct opencl *o, int i, struct bench *t, struct err *why)
 {
-    static const enum format_id FORMAT_OF[FAMILY_COUNT] = { FORMAT_F32, FORMAT_F16, FORMAT_Q8_0, FORMAT_Q4_0,
-                                                            FORMAT_Q2_K };
+    static const enum format_id FORMAT_OF[WEIGHT_FAMILY_COUNT] = { FORMAT_F32, FORMAT_F16, FORMAT_Q8_0,
+                                                                   FORMAT_Q4_0, FORMAT_Q2_K };
     static const int N[KINDS] = { 1, FEW_N, 16, 512 };
     enum { SIDE = 4096, SIDE_CPU = 512, N_CPU = 64, BEYOND_CACHES = 256 << 20 };
     const int64_t side = o->device.gpu ? SIDE : SIDE_CPU;
-    const int rows = N[kind_at(i) % KINDS], n = o->device.gpu ? rows : MIN(rows, (int)N_CPU);
-    t->w = (struct weight){ .format = &FORMATS[FORMAT_OF[i % FAMILY_COUNT]], .rows = side, .cols = side };
+    const int rows = N[tuning_kind(i) % KINDS], n = o->device.gpu ? rows : MIN(rows, (int)N_CPU);
+    t->w = (struct weight){ .format = &FORMATS[FORMAT_OF[i % WEIGHT_FAMILY_COUNT]],
+                            .rows = side,
+                            .cols = side };
     t->bytes = round_up(opencl_weight_bytes(t->w.format, side, side, 0), 1 << 12);
     t->matrices = o->device.gpu ? (int)(BEYOND_CACHES / t->bytes) + 1 : 1;
     t->weights = opencl_alloc(&o->base, (size_t)(t->bytes * t->matrices));
@@ -284,7 +318,7 @@ enum err_code opencl_tune(struct backend *b, int i, char text[OPENCL_TUNING_TEXT
                           struct opencl_trial *trials, int most, int *count, struct err *why)
 {
     struct opencl *o = opencl_of(b);
-    const enum product_kind kind = kind_at(i);
+    const enum product_kind kind = tuning_kind(i);
     struct bench t = { 0 };
     double best = INFINITY;
     enum err_code rc = bench_make(o, i, &t, why);
@@ -296,11 +330,11 @@ enum err_code opencl_tune(struct backend *b, int i, char text[OPENCL_TUNING_TEXT
         if (!(c->devices & device_kind(o)) || (shape.half_tiles && !o->device.fp16)) continue;
         struct opencl_trial trial = { .seconds = NAN };
         shape_text(&shape, trial.text);
-        if (fits(o, kind, &shape)) trial.seconds = bench_run(o, &t, &shape);
+        if (shape_fits(o, kind, &shape)) trial.seconds = bench_run(o, &t, &shape);
         if (*count < most) trials[(*count)++] = trial;
         if (trial.seconds < best) {
             best = trial.seconds;
-            o->tuning.shapes[kind][i % FAMILY_COUNT] = shape;
+            o->tuning.shapes[kind][i % WEIGHT_FAMILY_COUNT] = shape;
             strcpy(text, trial.text);
         }
         /* one that cannot run is none; only a lost device ends this */

@@ -1,13 +1,14 @@
-/* Norms, rotations and activations: everything between the products. All sums are f32; a work item adds few
- * numbers, and groups add by halves, so that the error grows with the logarithm of a row's length and with
- * the numbers of one item, not with the length. Nothing may be contracted: what rounds is written. */
+/* Normalization, rotary embeddings and activation functions. Sums are f32. Each work item adds a few numbers
+ * sequentially, and the group then adds the items' sums in a tree. So the rounding error grows with the
+ * numbers per item and the logarithm of the items, not with the length of the row. Contraction to fused
+ * multiply-adds is disabled, so that only the operations that are written round. */
 #pragma OPENCL FP_CONTRACT OFF
 
 /* ---------------------------------------------------------------- norms */
 
-#define NORM_ITEMS 256 /* of a group, at most; a power of two */
+#define NORM_ITEMS 256 /* largest number of items in a group, which is a power of two */
 
-/* The sums of a over the group, for all of its items. */
+/* The sums of both components of a over the group. All items get the result. */
 float2 group_sum(float2 a, local float2 *sums)
 {
     const int id = get_local_id(0);
@@ -21,7 +22,8 @@ float2 group_sum(float2 a, local float2 *sums)
     return sums[0];
 }
 
-/* Sum of (x - about)^2, and of x - about where that is wanted. Four of each, to add in shorter chains. */
+/* This item's share of the sums over a row: (sum of (x - about)^2, sum of x - about). Each is kept in four
+ * partial sums, whose additions do not wait for each other. */
 float2 item_sums(global const float *x, int cols, float about)
 {
     float squares[4] = { 0, 0, 0, 0 }, plain[4] = { 0, 0, 0, 0 };
@@ -37,9 +39,16 @@ float2 item_sums(global const float *x, int cols, float about)
                     (plain[0] + plain[1]) + (plain[2] + plain[3]));
 }
 
-/* A group makes one row. layer: LayerNorm, else RMS norm. The mean is found in two steps: what the first one
- * rounds off shows in the sum of differences from it, which are small, and so does its part in the squares.
- */
+/* Normalize one row per group: with `layer` LayerNorm, else RMS norm.
+ *
+ *   y = (x - mean) / sqrt(power + eps) * w + bias;  power: mean of (x - mean)^2 (RMS norm: mean = 0)
+ *
+ * LayerNorm computes the mean in two steps, because the first sum has a rounding error:
+ *
+ *   first = sum(x) / cols,  rest = sum(x - first) / cols,  mean = first + rest
+ *   power = sum((x - first)^2) / cols - rest^2
+ *
+ * The differences from `first` are small, so the second sum is accurate. */
 kernel void norm(global const uchar *x_buffer, ulong x_at, long x_stride, global const uchar *w_buffer,
                  ulong w_at, global const uchar *bias_buffer, ulong bias_at, int has_bias, int layer,
                  int cols, float eps, global uchar *y_buffer, ulong y_at, long y_stride)
@@ -70,9 +79,10 @@ kernel void norm(global const uchar *x_buffer, ulong x_at, long x_stride, global
 
 /* ---------------------------------------------------------------- rope */
 
-#define ROPE_HEADS 4 /* that share the sine and cosine of an item */
+#define ROPE_HEADS 4 /* heads per item, for which it computes one sine and cosine */
 
-/* An item rotates one pair of some heads of one row. Items: pairs, within them rows of heads. */
+/* An item rotates the pair `pair` of up to ROPE_HEADS heads of one row: (a, b) becomes (a cos - b sin,
+ * a sin + b cos). Items: pairs (fastest), parts of the heads, rows. */
 kernel void rope(global uchar *x_buffer, ulong x_at, long x_stride, int n, int heads, int head_dim, int pairs,
                  int half_split, float magnitude, global const float *freq, global const int *pos)
 {
@@ -96,7 +106,7 @@ kernel void rope(global uchar *x_buffer, ulong x_at, long x_stride, int n, int h
 
 /* ---------------------------------------------------------------- activation */
 
-/* As enum activation. */
+/* The values of enum activation. */
 #define SILU      0
 #define GELU_TANH 1
 #define GELU_ERF  2
@@ -104,13 +114,14 @@ kernel void rope(global uchar *x_buffer, ulong x_at, long x_stride, int n, int h
 float activated(int act, float g)
 {
     if (act == SILU) return g / (1 + exp(-g));
-    if (act == GELU_TANH) /* (1 + tanh(u)) / 2 without the cancellation; 2 * sqrt(2 / pi) */
-        return g / (1 + exp(-1.5957691216057308f * (g + 0.044715f * g * g * g)));
-    if (act == GELU_ERF) return 0.5f * g * erfc(-g * 0.7071067811865475f); /* 1 + erf would cancel */
+    /* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), without cancellation; 2 * sqrt(2 / pi) = 1.596 */
+    if (act == GELU_TANH) return g / (1 + exp(-1.5957691216057308f * (g + 0.044715f * g * g * g)));
+    /* 1 + erf(v) = erfc(-v), without cancellation */
+    if (act == GELU_ERF) return 0.5f * g * erfc(-g * 0.7071067811865475f);
     return g > 0 ? g : 0;
 }
 
-/* y may be gate. Items: columns; rows. */
+/* y = act(gate), times up with has_up. y may be the same memory as gate. Items: columns; rows. */
 kernel void activate(int act, global const uchar *gate_buffer, ulong gate_at, global const uchar *up_buffer,
                      ulong up_at, int has_up, long stride, int cols, global uchar *y_buffer, ulong y_at,
                      long y_stride)

@@ -28,20 +28,21 @@ struct bits {
     uint8_t at, count, bytes;
 };
 
-typedef void fine_fn(const uint8_t *block, uint8_t *out);
+typedef void scales_fn(const uint8_t *block, uint8_t *out);
 
-struct held {
-    struct bits low, high;       /* of a code; high.count 0: none */
-    const char *values;          /* what codes mean: VALUES_... of formats.cl */
-    int bias;                    /* offset that is subtracted from the codes */
-    const char *shared;          /* SHARED_... */
-    uint16_t span;               /* weights per fine scale; 0: none */
-    uint8_t fine_at, fine_bytes; /* of a block, in the block, unless `fine` makes them */
-    uint8_t coarse_at, coarse_bytes;
-    fine_fn *fine;
-    bool is_signed; /* codes are signed bytes: made unsigned */
-    /* Formats that are first converted to another one with the same numbers. */
-    enum format_id as;
+/* How the blocks of a format are split into the planes that formats.cl reads. */
+struct plane_layout {
+    struct bits low, high; /* bits of a code for the low and the high plane; high.count 0: no high plane */
+    const char *values;    /* what codes mean: VALUES_... of formats.cl */
+    int bias;              /* offset that is subtracted from the codes */
+    const char *scales;    /* how scales are encoded: SHARED_... of formats.cl */
+    uint16_t span;         /* weights per scale of the fine plane; 0: no fine plane */
+    uint8_t fine_at, fine_bytes; /* bytes of a block that the fine plane gets, unless `fine` computes them */
+    uint8_t coarse_at, coarse_bytes; /* bytes of a block that the coarse plane gets */
+    scales_fn *fine;                 /* computes the fine_bytes bytes of the fine plane from a block */
+    bool is_signed;                  /* codes are signed bytes; the device gets code + 128 */
+    /* For formats that are first converted to another format that represents the same numbers. */
+    enum format_id converted_format;
     void (*convert)(const void *blocks, void *out, int64_t weights);
 };
 
@@ -68,7 +69,7 @@ static void iq4_xs_fine(const uint8_t *block, uint8_t *out)
 }
 
 /* Convert nf4_dq to nf4 (and fp4_dq to fp4) by computing the nested scales, bit for bit. */
-static void unnest(const void *blocks, void *out, int64_t weights)
+static void nested_scales_expand(const void *blocks, void *out, int64_t weights)
 {
     const uint8_t *in = blocks;
     uint8_t *to = out;
@@ -80,122 +81,183 @@ static void unnest(const void *blocks, void *out, int64_t weights)
         }
 }
 
-#define NOTHING                                                                                              \
+#define CODE_BITS(offset, bits, run)                                                                         \
     {                                                                                                        \
-        0                                                                                                    \
+        .at = offset, .count = bits, .bytes = run                                                            \
     }
-static const struct held HELD[FORMAT_COUNT] = {
-    /* low, high, values, bias, shared, span, fine: at, bytes; coarse: at, bytes; fine */
-    [FORMAT_F32] = { { 0, 32, 1 }, NOTHING, "FLOAT", 0, "NONE" },
-    [FORMAT_F16] = { { 0, 16, 1 }, NOTHING, "HALF", 0, "NONE" },
-    [FORMAT_BF16] = { { 0, 16, 1 }, NOTHING, "BHALF", 0, "NONE" },
-    [FORMAT_Q8_0] = { { 2, 8, 1 }, NOTHING, "NUMBER", 128, "HALF", 32, 0, 2, .is_signed = true },
-    [FORMAT_Q4_0] = { { 2, 4, 16 }, NOTHING, "NUMBER", 8, "HALF", 32, 0, 2 },
-    [FORMAT_Q4_1] = { { Q4_1_CODES, 4, 16 }, NOTHING, "NUMBER", 0, "HALF_MIN", 32, 0, 4 },
-    [FORMAT_Q5_0] = { { Q5_0_CODES, 4, 16 }, { Q5_0_HIGH, 1, 1 }, "NUMBER", Q5_0_BIAS, "HALF", 32, 0, 2 },
-    [FORMAT_Q5_1] = { { Q5_1_CODES, 4, 16 }, { Q5_1_HIGH, 1, 1 }, "NUMBER", 0, "HALF_MIN", 32, 0, 4 },
-    [FORMAT_Q2_K] = { { Q2_K_CODES, 2, 32 },
-                      NOTHING,
-                      "NUMBER",
-                      0,
-                      "K_NIBBLES",
-                      16,
-                      Q2_K_SCALES,
-                      16,
-                      Q2_K_D,
-                      4 },
-    [FORMAT_Q3_K] = { { Q3_K_CODES, 2, 32 },
-                      { Q3_K_HIGH, 1, 32 },
-                      "NUMBER",
-                      4,
-                      "K",
-                      16,
-                      0,
-                      16,
-                      Q3_K_D,
-                      2,
-                      q3_k_fine },
-    [FORMAT_Q4_K] = { { Q4_K_CODES, 4, 32 }, NOTHING, "NUMBER", 0, "K_MIN", 32, 0, 16, Q4_K_D, 4, q4_k_fine },
-    [FORMAT_Q5_K] = { { Q5_K_CODES, 4, 32 },
-                      { Q5_K_HIGH, 1, 32 },
-                      "NUMBER",
-                      0,
-                      "K_MIN",
-                      32,
-                      0,
-                      16,
-                      Q4_K_D,
-                      4,
-                      q4_k_fine },
-    [FORMAT_Q6_K] = { { Q6_K_LOW, 4, 64 },
-                      { Q6_K_HIGH, 2, 32 },
-                      "NUMBER",
-                      32,
-                      "K",
-                      16,
-                      Q6_K_SCALES,
-                      16,
-                      Q6_K_D,
-                      2 },
-    [FORMAT_IQ4_NL] = { { IQ4_NL_CODES, 4, 16 }, NOTHING, "IQ4", 0, "HALF", 32, 0, 2 },
-    [FORMAT_IQ4_XS] = { { IQ4_XS_CODES, 4, 16 }, NOTHING, "IQ4", 0, "K", 32, 0, 8, IQ4_XS_D, 2, iq4_xs_fine },
-    [FORMAT_TQ1_0] = { .as = FORMAT_TQ2_0, .convert = tq1_0_to_tq2_0 },
-    [FORMAT_TQ2_0] = { { 0, 2, 32 }, NOTHING, "NUMBER", TQ_BIAS, "HALF", TQ_BLOCK, TQ2_0_D, 2 },
-    [FORMAT_MXFP4] = { { MXFP4_CODES, 4, 16 }, NOTHING, "MXFP4", 0, "POWER", 32, 0, 1 },
-    [FORMAT_FP8_E4M3] = { { 0, 8, 1 }, NOTHING, "E4M3", 0, "ROW" },
-    [FORMAT_FP8_E5M2] = { { 0, 8, 1 }, NOTHING, "E5M2", 0, "ROW" },
-    [FORMAT_FP8_E4M3_B128] = { { 0, 8, 1 }, NOTHING, "E4M3", 0, "FLOAT", FP8_BLOCK, FP8_BLOCK, 4 },
-    [FORMAT_INT8] = { { 0, 8, 1 }, NOTHING, "NUMBER", 128, "ROW", .is_signed = true },
-#define GROUP_HIGH(bits, size)                                                                               \
-    {                                                                                                        \
-        GROUP_THIRD_BITS(size), (bits) == 3, 1                                                               \
-    }
-#define GROUP(name, NAME, bits, size)                                                                        \
-    [FORMAT_##NAME] = { { GROUP_CODES, (bits) == 3 ? 2 : (bits), (bits) == 8 ? 1 : GROUP_UNIT_BYTES },       \
-                        GROUP_HIGH(bits, size),                                                              \
-                        "NUMBER",                                                                            \
-                        0,                                                                                   \
-                        "HALF_ZERO",                                                                         \
-                        size,                                                                                \
-                        0,                                                                                   \
-                        4 },
-    GROUP_FORMATS(GROUP)[FORMAT_NF4] = { { PLAIN_CODES, 4, 16 }, NOTHING, "NF4", 0, "FLOAT", UNIT, 0, 4 },
-    [FORMAT_FP4] = { { PLAIN_CODES, 4, 16 }, NOTHING, "FP4", 0, "FLOAT", UNIT, 0, 4 },
-    [FORMAT_NF4_DQ] = { .as = FORMAT_NF4, .convert = unnest },
-    [FORMAT_FP4_DQ] = { .as = FORMAT_FP4, .convert = unnest },
+static const struct plane_layout PLANE_LAYOUTS[FORMAT_COUNT] = {
+    [FORMAT_F32] = { .low = CODE_BITS(0, 32, 1), .values = "FLOAT", .scales = "NONE" },
+    [FORMAT_F16] = { .low = CODE_BITS(0, 16, 1), .values = "HALF", .scales = "NONE" },
+    [FORMAT_BF16] = { .low = CODE_BITS(0, 16, 1), .values = "BHALF", .scales = "NONE" },
+    [FORMAT_Q8_0] = { .low = CODE_BITS(2, 8, 1),
+                      .values = "NUMBER",
+                      .bias = 128,
+                      .scales = "HALF",
+                      .span = 32,
+                      .fine_bytes = 2,
+                      .is_signed = true },
+    [FORMAT_Q4_0] = { .low = CODE_BITS(2, 4, 16),
+                      .values = "NUMBER",
+                      .bias = 8,
+                      .scales = "HALF",
+                      .span = 32,
+                      .fine_bytes = 2 },
+    [FORMAT_Q4_1] = { .low = CODE_BITS(Q4_1_CODES, 4, 16),
+                      .values = "NUMBER",
+                      .scales = "HALF_MIN",
+                      .span = 32,
+                      .fine_bytes = 4 },
+    [FORMAT_Q5_0] = { .low = CODE_BITS(Q5_0_CODES, 4, 16),
+                      .high = CODE_BITS(Q5_0_HIGH, 1, 1),
+                      .values = "NUMBER",
+                      .bias = Q5_0_BIAS,
+                      .scales = "HALF",
+                      .span = 32,
+                      .fine_bytes = 2 },
+    [FORMAT_Q5_1] = { .low = CODE_BITS(Q5_1_CODES, 4, 16),
+                      .high = CODE_BITS(Q5_1_HIGH, 1, 1),
+                      .values = "NUMBER",
+                      .scales = "HALF_MIN",
+                      .span = 32,
+                      .fine_bytes = 4 },
+    [FORMAT_Q2_K] = { .low = CODE_BITS(Q2_K_CODES, 2, 32),
+                      .values = "NUMBER",
+                      .scales = "K_NIBBLES",
+                      .span = 16,
+                      .fine_at = Q2_K_SCALES,
+                      .fine_bytes = 16,
+                      .coarse_at = Q2_K_D,
+                      .coarse_bytes = 4 },
+    [FORMAT_Q3_K] = { .low = CODE_BITS(Q3_K_CODES, 2, 32),
+                      .high = CODE_BITS(Q3_K_HIGH, 1, 32),
+                      .values = "NUMBER",
+                      .bias = 4,
+                      .scales = "K",
+                      .span = 16,
+                      .fine_bytes = 16,
+                      .coarse_at = Q3_K_D,
+                      .coarse_bytes = 2,
+                      .fine = q3_k_fine },
+    [FORMAT_Q4_K] = { .low = CODE_BITS(Q4_K_CODES, 4, 32),
+                      .values = "NUMBER",
+                      .scales = "K_MIN",
+                      .span = 32,
+                      .fine_bytes = 16,
+                      .coarse_at = Q4_K_D,
+                      .coarse_bytes = 4,
+                      .fine = q4_k_fine },
+    [FORMAT_Q5_K] = { .low = CODE_BITS(Q5_K_CODES, 4, 32),
+                      .high = CODE_BITS(Q5_K_HIGH, 1, 32),
+                      .values = "NUMBER",
+                      .scales = "K_MIN",
+                      .span = 32,
+                      .fine_bytes = 16,
+                      .coarse_at = Q4_K_D,
+                      .coarse_bytes = 4,
+                      .fine = q4_k_fine },
+    [FORMAT_Q6_K] = { .low = CODE_BITS(Q6_K_LOW, 4, 64),
+                      .high = CODE_BITS(Q6_K_HIGH, 2, 32),
+                      .values = "NUMBER",
+                      .bias = 32,
+                      .scales = "K",
+                      .span = 16,
+                      .fine_at = Q6_K_SCALES,
+                      .fine_bytes = 16,
+                      .coarse_at = Q6_K_D,
+                      .coarse_bytes = 2 },
+    [FORMAT_IQ4_NL] = { .low = CODE_BITS(IQ4_NL_CODES, 4, 16),
+                        .values = "IQ4",
+                        .scales = "HALF",
+                        .span = 32,
+                        .fine_bytes = 2 },
+    [FORMAT_IQ4_XS] = { .low = CODE_BITS(IQ4_XS_CODES, 4, 16),
+                        .values = "IQ4",
+                        .scales = "K",
+                        .span = 32,
+                        .fine_bytes = 8,
+                        .coarse_at = IQ4_XS_D,
+                        .coarse_bytes = 2,
+                        .fine = iq4_xs_fine },
+    [FORMAT_TQ1_0] = { .converted_format = FORMAT_TQ2_0, .convert = tq1_0_to_tq2_0 },
+    [FORMAT_TQ2_0] = { .low = CODE_BITS(0, 2, 32),
+                       .values = "NUMBER",
+                       .bias = TQ_BIAS,
+                       .scales = "HALF",
+                       .span = TQ_BLOCK,
+                       .fine_at = TQ2_0_D,
+                       .fine_bytes = 2 },
+    [FORMAT_MXFP4] = { .low = CODE_BITS(MXFP4_CODES, 4, 16),
+                       .values = "MXFP4",
+                       .scales = "POWER",
+                       .span = 32,
+                       .fine_bytes = 1 },
+    [FORMAT_FP8_E4M3] = { .low = CODE_BITS(0, 8, 1), .values = "E4M3", .scales = "ROW" },
+    [FORMAT_FP8_E5M2] = { .low = CODE_BITS(0, 8, 1), .values = "E5M2", .scales = "ROW" },
+    [FORMAT_FP8_E4M3_B128] = { .low = CODE_BITS(0, 8, 1),
+                               .values = "E4M3",
+                               .scales = "FLOAT",
+                               .span = FP8_BLOCK,
+                               .fine_at = FP8_BLOCK,
+                               .fine_bytes = 4 },
+    [FORMAT_INT8] = { .low = CODE_BITS(0, 8, 1),
+                      .values = "NUMBER",
+                      .bias = 128,
+                      .scales = "ROW",
+                      .is_signed = true },
+    [FORMAT_NF4] = { .low = CODE_BITS(PLAIN_CODES, 4, 16),
+                     .values = "NF4",
+                     .scales = "FLOAT",
+                     .span = UNIT,
+                     .fine_bytes = 4 },
+    [FORMAT_FP4] = { .low = CODE_BITS(PLAIN_CODES, 4, 16),
+                     .values = "FP4",
+                     .scales = "FLOAT",
+                     .span = UNIT,
+                     .fine_bytes = 4 },
+    [FORMAT_NF4_DQ] = { .converted_format = FORMAT_NF4, .convert = nested_scales_expand },
+    [FORMAT_FP4_DQ] = { .converted_format = FORMAT_FP4, .convert = nested_scales_expand },
+#define GROUP(name, NAME, group_bits, size)                                                                  \
+    [FORMAT_##NAME] = { .low = CODE_BITS(GROUP_CODES, (group_bits) == 3 ? 2 : (group_bits),                  \
+                                         (group_bits) == 8 ? 1 : GROUP_UNIT_BYTES),                          \
+                        .high = CODE_BITS(GROUP_THIRD_BITS(size), (group_bits) == 3, 1),                     \
+                        .values = "NUMBER",                                                                  \
+                        .scales = "HALF_ZERO",                                                               \
+                        .span = size,                                                                        \
+                        .fine_bytes = 4 },
+    GROUP_FORMATS(GROUP)
 };
 
 /* ---------------------------------------------------------------- layout */
 
 enum { LOW, HIGH, FINE, COARSE }; /* planes */
 
-/* The format whose blocks are split into planes: f, or the one it is converted to. */
-static const struct format *taken_apart(const struct format *f)
+/* The format whose blocks are split into planes: f, or the format that f is first converted to. */
+static const struct format *device_format(const struct format *f)
 {
-    const struct held *h = &HELD[f - FORMATS];
-    return h->convert ? &FORMATS[h->as] : f;
+    const struct plane_layout *l = &PLANE_LAYOUTS[f - FORMATS];
+    return l->convert ? &FORMATS[l->converted_format] : f;
 }
 
-static const struct held *held_of(const struct format *f)
+static const struct plane_layout *format_layout(const struct format *f)
 {
-    return &HELD[taken_apart(f) - FORMATS];
+    return &PLANE_LAYOUTS[device_format(f) - FORMATS];
 }
 
-static bool has_row_scale(const struct held *h)
+static bool layout_has_row_scale(const struct plane_layout *l)
 {
-    return !strcmp(h->shared, "ROW");
+    return !strcmp(l->scales, "ROW");
 }
 
 struct planes opencl_planes(const struct format *f, int64_t rows, int64_t cols)
 {
-    const struct held *h = held_of(f);
-    const int64_t unit = h->low.count > 8 ? 8 : h->low.count == 8 ? 16 : 32;
+    const struct plane_layout *l = format_layout(f);
+    const int64_t unit = l->low.count > 8 ? 8 : l->low.count == 8 ? 16 : 32;
     struct planes p = { .units = (cols + unit - 1) / unit };
-    p.row_bytes[LOW] = p.units * unit * h->low.count / 8;
-    p.row_bytes[HIGH] = p.units * unit * h->high.count / 8;
-    p.row_bytes[FINE] = cols / taken_apart(f)->block_weights * h->fine_bytes;
-    p.row_bytes[COARSE] = has_row_scale(h) ? (int64_t)sizeof(float)
-                                           : cols / taken_apart(f)->block_weights * h->coarse_bytes;
+    p.row_bytes[LOW] = p.units * unit * l->low.count / 8;
+    p.row_bytes[HIGH] = p.units * unit * l->high.count / 8;
+    p.row_bytes[FINE] = cols / device_format(f)->block_weights * l->fine_bytes;
+    p.row_bytes[COARSE] = layout_has_row_scale(l) ? (int64_t)sizeof(float)
+                                                  : cols / device_format(f)->block_weights * l->coarse_bytes;
     for (int i = 0; i < PLANE_COUNT; i++) {
         p.at[i] = p.end;
         p.end = round_up(p.end + rows * p.row_bytes[i], PLANE_ALIGN);
@@ -230,7 +292,7 @@ const void *opencl_divide(const struct weight *w)
 
 enum weight_family opencl_family(const struct format *f)
 {
-    switch (held_of(f)->low.count) {
+    switch (format_layout(f)->low.count) {
     case 32: return FAMILY_32;
     case 16: return FAMILY_16;
     case 8: return FAMILY_8;
@@ -242,17 +304,17 @@ enum weight_family opencl_family(const struct format *f)
 int opencl_code_bits(const struct format *f)
 {
     static const char *const WHOLE[] = { "NUMBER", "IQ4", "MXFP4" };
-    const struct held *h = held_of(f);
+    const struct plane_layout *l = format_layout(f);
     for (size_t i = 0; i < COUNT_OF(WHOLE); i++)
-        if (!strcmp(h->values, WHOLE[i])) return h->low.count;
+        if (!strcmp(l->values, WHOLE[i])) return l->low.count;
     return 0;
 }
 
 const char *opencl_format_options(const struct format *f, char *buf, size_t size)
 {
-    const struct held *h = held_of(f);
+    const struct plane_layout *l = format_layout(f);
     const int used = snprintf(buf, size, "-DLOW=%d -DHIGH=%d -DVALUES_%s -DBIAS=%d -DSHARED_%s -DSPAN=%d",
-                              h->low.count, h->high.count, h->values, h->bias, h->shared, h->span);
+                              l->low.count, l->high.count, l->values, l->bias, l->scales, l->span);
     assert(used > 0 && (size_t)used < size);
     (void)used;
     return buf;
@@ -260,13 +322,13 @@ const char *opencl_format_options(const struct format *f, char *buf, size_t size
 
 /* ---------------------------------------------------------------- splitting blocks */
 
-static uint64_t each_byte(unsigned b)
+static uint64_t byte_repeat(unsigned b)
 {
     return 0x0101010101010101u * b;
 }
 
 /* The lowest `count` bits of eight bytes, side by side. */
-static uint64_t squeeze(uint64_t codes, int count)
+static uint64_t bits_pack(uint64_t codes, int count)
 {
     const int gap = 8 - count;
     const uint64_t two = (1u << 2 * count) - 1, four = ((uint64_t)1 << 4 * count) - 1;
@@ -286,7 +348,7 @@ static uint64_t chunk_bits(const uint8_t *block, const struct bits *b, int i)
     const int period = b->bytes * 8 / b->count;
     const int first = i / period * b->bytes + i % b->bytes, shift = i % period / b->bytes * b->count;
     memcpy(&v, block + b->at + first, sizeof v);
-    return squeeze(v >> shift & each_byte((1u << b->count) - 1), b->count);
+    return bits_pack(v >> shift & byte_repeat((1u << b->count) - 1), b->count);
 }
 
 struct upload {
@@ -299,34 +361,34 @@ struct upload {
 };
 
 /* Block number `at` of a row whose planes begin at out. */
-static void block_split(const struct held *h, const struct format *f, const uint8_t *block, int64_t at,
-                        uint8_t *const out[PLANE_COUNT])
+static void block_split(const struct plane_layout *l, const struct format *f, const uint8_t *block,
+                        int64_t at, uint8_t *const out[PLANE_COUNT])
 {
-    const uint64_t flip = h->is_signed ? each_byte(0x80) : 0;
+    const uint64_t flip = l->is_signed ? byte_repeat(0x80) : 0;
     const int chunks = (int)f->block_weights / 8;
     for (int c = 0; c < chunks; c++) {
-        const uint64_t low = chunk_bits(block, &h->low, 8 * c) ^ flip;
-        memcpy(out[LOW] + (at * chunks + c) * h->low.count, &low, h->low.count);
-        if (!h->high.count) continue;
-        const uint64_t high = chunk_bits(block, &h->high, 8 * c);
-        memcpy(out[HIGH] + (at * chunks + c) * h->high.count, &high, h->high.count);
+        const uint64_t low = chunk_bits(block, &l->low, 8 * c) ^ flip;
+        memcpy(out[LOW] + (at * chunks + c) * l->low.count, &low, l->low.count);
+        if (!l->high.count) continue;
+        const uint64_t high = chunk_bits(block, &l->high, 8 * c);
+        memcpy(out[HIGH] + (at * chunks + c) * l->high.count, &high, l->high.count);
     }
-    if (h->fine)
-        h->fine(block, out[FINE] + at * h->fine_bytes);
+    if (l->fine)
+        l->fine(block, out[FINE] + at * l->fine_bytes);
     else
-        memcpy(out[FINE] + at * h->fine_bytes, block + h->fine_at, h->fine_bytes);
-    memcpy(out[COARSE] + at * h->coarse_bytes, block + h->coarse_at, h->coarse_bytes);
+        memcpy(out[FINE] + at * l->fine_bytes, block + l->fine_at, l->fine_bytes);
+    memcpy(out[COARSE] + at * l->coarse_bytes, block + l->coarse_at, l->coarse_bytes);
 }
 
-static void row_split(const struct upload *u, const uint8_t *row, uint8_t *const out[PLANE_COUNT])
+static void upload_split_row(const struct upload *u, const uint8_t *row, uint8_t *const out[PLANE_COUNT])
 {
     enum { MADE = 256 }; /* bytes of a block's weights in another format */
-    const struct format *f = u->w->format, *as = taken_apart(f);
-    const struct held *h = held_of(f);
+    const struct format *f = u->w->format, *as = device_format(f);
+    const struct plane_layout *l = format_layout(f);
     const int64_t span = format_span_bytes(f, u->w->cols);
     const uint32_t each = f->block_weights / as->block_weights; /* blocks that one becomes */
     uint8_t made[MADE];
-    if (has_row_scale(h)) memcpy(out[COARSE], row + span, sizeof(float));
+    if (layout_has_row_scale(l)) memcpy(out[COARSE], row + span, sizeof(float));
     if (f->block_weights == 1) {
         memcpy(out[LOW], row, (size_t)span);
         memset(out[LOW] + span, 0, (size_t)(u->planes.row_bytes[LOW] - span));
@@ -336,15 +398,15 @@ static void row_split(const struct upload *u, const uint8_t *row, uint8_t *const
     for (int64_t b = 0; b < u->w->cols / f->block_weights; b++) {
         const uint8_t *block = row + b * f->block_bytes;
         if (f != as) {
-            HELD[f - FORMATS].convert(block, made, f->block_weights);
+            PLANE_LAYOUTS[f - FORMATS].convert(block, made, f->block_weights);
             block = made;
         }
         for (uint32_t i = 0; i < each; i++)
-            block_split(h, as, block + i * as->block_bytes, b * each + i, out);
+            block_split(l, as, block + i * as->block_bytes, b * each + i, out);
     }
 }
 
-static void rows_split(void *arg, int member, int size)
+static void upload_split_rows(void *arg, int member, int size)
 {
     const struct upload *u = arg;
     const int64_t row_bytes = format_row_bytes(u->w->format, u->w->cols);
@@ -353,14 +415,14 @@ static void rows_split(void *arg, int member, int size)
     for (int64_t r = from; r < to; r++) {
         uint8_t *out[PLANE_COUNT];
         for (int i = 0; i < PLANE_COUNT; i++) out[i] = u->piece[i] + r * u->planes.row_bytes[i];
-        row_split(u, u->host + (u->row0 + r) * row_bytes, out);
+        upload_split_row(u, u->host + (u->row0 + r) * row_bytes, out);
     }
 }
 
 /* ---------------------------------------------------------------- sending */
 
 /* Send the rows in pieces, so that the host never holds a second copy of a large matrix. */
-static enum err_code send_rows(struct upload *u, struct err *why)
+static enum err_code upload_send_rows(struct upload *u, struct err *why)
 {
     enum { PIECE_BYTES = 8 << 20 };
     struct backend *b = &u->o->base;
@@ -375,7 +437,7 @@ static enum err_code send_rows(struct upload *u, struct err *why)
         u->rows = MIN(most, u->w->rows - u->row0);
         uint8_t *at = piece;
         for (int i = 0; i < PLANE_COUNT; at += u->rows * u->planes.row_bytes[i], i++) u->piece[i] = at;
-        threadpool_run(b->pool, rows_split, u);
+        threadpool_run(b->pool, upload_split_rows, u);
         for (int i = 0; i < PLANE_COUNT; i++)
             opencl_write(b, (char *)u->w->owned + u->planes.at[i] + u->row0 * u->planes.row_bytes[i],
                          u->piece[i], (size_t)(u->rows * u->planes.row_bytes[i]));
@@ -405,7 +467,7 @@ enum err_code opencl_bind(struct backend *b, struct weight *out, const struct fo
             o->device.name, format->name, (long long)rows, (long long)cols, (long long)bytes,
             (long long)o->device.memory_bytes, (long long)o->device.alloc_bytes);
     struct upload u = { .o = o, .w = &w, .host = host, .planes = opencl_planes(format, rows, cols) };
-    enum err_code rc = send_rows(&u, why);
+    enum err_code rc = upload_send_rows(&u, why);
     if (!rc && opencl_order(&w))
         opencl_write(b, (void *)opencl_order(&w), input->order, (size_t)cols * sizeof *input->order);
     if (!rc && opencl_divide(&w))

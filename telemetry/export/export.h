@@ -116,6 +116,7 @@ enum family_id {
     FAMILY_EXPERIMENT_LAST_SUCCESS,
     FAMILY_EXPERIMENT_DURATION,
     FAMILY_EXPERIMENT_INFO,
+    FAMILY_RUN_LABEL_INFO,
     /* state of an unattended `qdyno watch` */
     FAMILY_WATCH_PERFORMANCE,
     FAMILY_WATCH_CANARY,
@@ -189,8 +190,8 @@ struct exposition {
     struct str names; /* all families so far, "\nname\n" */
     struct err bad;   /* the first misuse (invalid name, repeated family); nothing is written after it */
 };
-/* type: "gauge" "counter" "histogram". */
-void exposition_family(struct exposition *e, const char *name, const char *type, const char *help);
+/* Begins a family: writes its HELP and TYPE lines. */
+void exposition_family(struct exposition *e, const char *name, enum family_type type, const char *help);
 /* Writes no sample for NAN, because absent data has no sample. Infinity is written as +Inf. */
 void exposition_sample(struct exposition *e, const struct label *labels, int n, double value);
 /* Writes _bucket (cumulative, +Inf last), _sum and _count of one series. */
@@ -236,14 +237,15 @@ struct push_target {
     const struct label *grouping; /* further grouping labels, in stable order */
     int n_grouping;
     struct http_auth auth;
+    int64_t deadline_ns; /* clock_ns; advisor/outcome ends all requests by then. 0: no common limit */
 };
 /* The address of the group: ".../metrics/job/qdyno/experiment@base64/…". The caller frees *out. ERR_USAGE:
  * bad URL or label name. */
 enum err_code push_url(char **out, const struct push_target *t, struct err *why);
-/* PUT replaces all metrics of the group, DELETE removes the group. *status and errors as for http_send. */
+/* Replaces all metrics of the group (PUT). *status and errors as for http_send. */
 enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why);
-enum err_code push_delete(const struct push_target *t, int *status, struct err *why);
-/* Deletes a group by its address from push_url; of t only auth is used. */
+/* Deletes a group by its address from push_url; of t only auth is used. *status and errors as for http_send.
+ */
 enum err_code push_delete_url(const struct push_target *t, const char *url, int *status, struct err *why);
 
 /* ---------------------------------------------------------------- scrape server */

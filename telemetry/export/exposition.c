@@ -60,17 +60,12 @@ static bool name_is_taken(const struct exposition *e, const char *name)
     return taken;
 }
 
-void exposition_family(struct exposition *e, const char *name, const char *type, const char *help)
+void exposition_family(struct exposition *e, const char *name, enum family_type type, const char *help)
 {
     if (e->bad.code) return;
-    const bool histogram = !strcmp(type, "histogram");
+    const bool histogram = type == FAMILY_HISTOGRAM;
     if (!name_is_valid(name) || strlen(name) + sizeof "_bucket" > sizeof e->family) {
         err_set(&e->bad, ERR_INTERNAL, "'%s' is not a valid metric name", name);
-        return;
-    }
-    if (strcmp(type, "gauge") && strcmp(type, "counter") && !histogram) {
-        err_set(&e->bad, ERR_INTERNAL, "metric '%s': expected type gauge, counter or histogram, got '%s'",
-                name, type);
         return;
     }
     struct str names = { 0 };
@@ -91,7 +86,7 @@ void exposition_family(struct exposition *e, const char *name, const char *type,
         e->is_histogram = histogram;
         str_printf(&e->text, "# HELP %s ", name);
         append_escaped(&e->text, help, false);
-        str_printf(&e->text, "\n# TYPE %s %s\n", name, type);
+        str_printf(&e->text, "\n# TYPE %s %s\n", name, FAMILY_TYPE_NAMES[type]);
         e->opened = e->text.len ? e->text.len - 1 : 0; /* including the newline before its first sample */
     }
     str_free(&names);

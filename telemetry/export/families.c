@@ -275,6 +275,8 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         "", "seconds", "duration of the experiment" },
     [FAMILY_EXPERIMENT_INFO] = { "qdyno_experiment_info", FAMILIES_OUTCOME, FAMILY_GAUGE,
         "run", "", "1; the label is the run's number in qdyno history" },
+    [FAMILY_RUN_LABEL_INFO] = { "qdyno_run_label_info", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        "key value", "", "1; one sample for each label of the run (--label)" },
 
     [FAMILY_WATCH_PERFORMANCE] = { "qdyno_watch_performance_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
         "subject", "ratio", "last round of a watched workload divided by its baseline; less than 1 is worse" },
@@ -331,7 +333,7 @@ void family_value(const struct family_sink *to, enum family_id f, const struct l
 static void exposition_open(struct exposition *e, enum family_id f)
 {
     if (!strcmp(e->family, FAMILIES[f].name)) return;
-    exposition_family(e, FAMILIES[f].name, FAMILY_TYPE_NAMES[FAMILIES[f].type], family_help(f));
+    exposition_family(e, FAMILIES[f].name, FAMILIES[f].type, family_help(f));
 }
 
 static void exposition_value(void *ctx, enum family_id f, const struct label *labels, int n, double value)

@@ -108,26 +108,15 @@ static enum err_code push_request(const struct push_target *t, const char *metho
     return http_send(&r, status, why);
 }
 
-static enum err_code push_group_request(const struct push_target *t, const char *method, const char *body,
-                                        int *status, struct err *why)
+enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why)
 {
     char *url;
     if (status) *status = 0;
     enum err_code rc = push_url(&url, t, why);
     if (rc) return rc;
-    rc = push_request(t, method, url, body, status, why);
+    rc = push_request(t, "PUT", url, body, status, why);
     free(url);
     return rc;
-}
-
-enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why)
-{
-    return push_group_request(t, "PUT", body, status, why);
-}
-
-enum err_code push_delete(const struct push_target *t, int *status, struct err *why)
-{
-    return push_group_request(t, "DELETE", NULL, status, why);
 }
 
 enum err_code push_delete_url(const struct push_target *t, const char *url, int *status, struct err *why)

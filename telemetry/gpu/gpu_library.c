@@ -48,7 +48,7 @@ static enum err_code library_load(struct gpu_library *l, struct err *why)
 
 /* ---------------------------------------------------------------- recorded answers */
 
-static enum err_code recording_load(struct gpu_library *l, const char *root, struct err *why)
+static enum err_code library_load_recording(struct gpu_library *l, const char *root, struct err *why)
 {
     char path[4096], *text = NULL;
     size_t n;
@@ -72,12 +72,12 @@ static enum err_code recording_load(struct gpu_library *l, const char *root, str
 }
 
 /* Libraries use numbers above INT64_MAX for "not available"; in JSON they are null. */
-static uint64_t number_from_json(const json_t *v)
+static uint64_t answer_number_from_json(const json_t *v)
 {
     return json_is_integer(v) ? (uint64_t)json_integer_value(v) : UINT64_MAX;
 }
 
-static json_t *number_to_json(uint64_t v)
+static json_t *answer_number_to_json(uint64_t v)
 {
     return v <= INT64_MAX ? json_integer((json_int_t)v) : json_null();
 }
@@ -102,19 +102,19 @@ static int answer_from_json(const json_t *v, const struct gpu_query *q, struct g
         json_array_foreach(v, i, pair)
         {
             if (out->count + 2 > ANSWER_VALUES) break;
-            out->value[out->count++] = number_from_json(json_array_get(pair, 0));
-            out->value[out->count++] = number_from_json(json_array_get(pair, 1));
+            out->value[out->count++] = answer_number_from_json(json_array_get(pair, 0));
+            out->value[out->count++] = answer_number_from_json(json_array_get(pair, 1));
         }
         return 0;
     }
     if (!q->part[1]) {
         if (!json_is_integer(v)) return LIBRARY_NO_ANSWER;
-        out->value[0] = number_from_json(v);
+        out->value[0] = answer_number_from_json(v);
         return 0;
     }
     if (!json_is_object(v)) return LIBRARY_NO_ANSWER;
     for (int i = 0; i < ANSWER_PARTS && q->part[i]; i++)
-        out->value[i] = number_from_json(json_object_get(v, q->part[i]));
+        out->value[i] = answer_number_from_json(json_object_get(v, q->part[i]));
     return 0;
 }
 
@@ -125,7 +125,7 @@ struct seen {
     int count;
 };
 
-static uint64_t masked_pid(struct seen *seen, uint64_t pid)
+static uint64_t seen_mask_pid(struct seen *seen, uint64_t pid)
 {
     int i = 0;
     while (i < seen->count && seen->pid[i] != pid) i++;
@@ -146,17 +146,17 @@ static json_t *answer_to_json(const struct gpu_query *q, const struct gpu_answer
         json_t *list = json_array();
         for (int i = 0; i + 1 < a->count; i += 2) {
             json_t *pair = json_array();
-            const uint64_t pid = seen && q->secret ? masked_pid(seen, a->value[i]) : a->value[i];
-            json_array_append_new(pair, number_to_json(pid));
-            json_array_append_new(pair, number_to_json(a->value[i + 1]));
+            const uint64_t pid = seen && q->secret ? seen_mask_pid(seen, a->value[i]) : a->value[i];
+            json_array_append_new(pair, answer_number_to_json(pid));
+            json_array_append_new(pair, answer_number_to_json(a->value[i + 1]));
             json_array_append_new(list, pair);
         }
         return list;
     }
-    if (!q->part[1]) return number_to_json(a->value[0]);
+    if (!q->part[1]) return answer_number_to_json(a->value[0]);
     json_t *parts = json_object();
     for (int i = 0; i < ANSWER_PARTS && q->part[i]; i++)
-        json_put(parts, q->part[i], number_to_json(a->value[i]));
+        json_put(parts, q->part[i], answer_number_to_json(a->value[i]));
     return parts;
 }
 
@@ -169,7 +169,7 @@ enum err_code gpu_library_open(struct gpu_library **out, const struct gpu_librar
     struct gpu_library *l = calloc(1, sizeof *l);
     if (!l) return err_set(why, ERR_NOMEM, "out of memory opening the library of %s", kind->name);
     l->kind = kind;
-    const enum err_code rc = *root ? recording_load(l, root, why) : library_load(l, why);
+    const enum err_code rc = *root ? library_load_recording(l, root, why) : library_load(l, why);
     if (rc) {
         gpu_library_close(l);
         return rc;

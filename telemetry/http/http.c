@@ -7,40 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { SHOWN_MAX = 300 };
 static const double DEFAULT_TIMEOUT_S = 10;
-
-/* ---------------------------------------------------------------- address */
-
-enum err_code http_url_check(const char *what, const char *url, enum http_url_kind kind, struct err *why)
-{
-    static const struct {
-        CURLUPart part;
-        enum http_url_kind from; /* forbidden for this kind and stricter ones */
-        const char *what;
-    } FORBIDDEN[] = {
-        /* the address is stored in logs and in the list of unsent results */
-        { CURLUPART_USER, HTTP_URL_ANY, "a user name: give user and password as options instead" },
-        { CURLUPART_QUERY, HTTP_URL_BASE, "a '?query'" },
-        { CURLUPART_FRAGMENT, HTTP_URL_BASE, "a '#fragment'" },
-    };
-    if (!url || (!str_starts(url, "http://") && !str_starts(url, "https://")))
-        return err_set(why, ERR_USAGE, "%s '%s': expected an address such as http://host:9091", what,
-                       url ? url : "");
-    CURLU *u = curl_url();
-    if (!u) return err_set(why, ERR_NOMEM, "out of memory");
-    CURLUcode bad = curl_url_set(u, CURLUPART_URL, url, 0);
-    enum err_code rc = ERR_OK;
-    if (bad) rc = err_set(why, ERR_USAGE, "%s '%s': %s", what, url, curl_url_strerror(bad));
-    for (size_t i = 0; !rc && i < COUNT_OF(FORBIDDEN); i++) {
-        char *text = NULL;
-        if (kind >= FORBIDDEN[i].from && !curl_url_get(u, FORBIDDEN[i].part, &text, 0))
-            rc = err_set(why, ERR_USAGE, "the address of a %s cannot have %s", what, FORBIDDEN[i].what);
-        curl_free(text);
-    }
-    curl_url_cleanup(u);
-    return rc;
-}
 
 /* ---------------------------------------------------------------- response */
 
@@ -53,7 +20,8 @@ static void curl_start(void)
 
 struct exchange {
     CURL *curl;
-    char shown[SHOWN_MAX]; /* the URL without its query */
+    enum http_url_part part; /* of addresses, that messages show */
+    char shown[HTTP_SHOWN_MAX];
     struct str reply;
     char problem[CURL_ERROR_SIZE];
     double timeout_s;
@@ -82,6 +50,13 @@ static const char *reply_line(const struct str *reply, char *line, size_t size)
     return out ? line : "no text";
 }
 
+/* Such a server has not accepted anything; the right one may be there later. */
+static enum err_code not_http(const struct exchange *x, const char *text, struct err *why)
+{
+    return err_set(why, ERR_ABSENT, "%s does not answer with HTTP/1.x or HTTP/2 (%s): is it the right port?",
+                   x->shown, text);
+}
+
 /* The error for a transfer that failed below HTTP: ERR_ABSENT if retrying may help, else ERR_USAGE. */
 static enum err_code transfer_error(CURLcode code, const struct exchange *x, bool showed_cert,
                                     struct err *why)
@@ -99,26 +74,33 @@ static enum err_code transfer_error(CURLcode code, const struct exchange *x, boo
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_ISSUER_ERROR:
-    case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT: return err_set(why, ERR_USAGE, "cannot send to %s: %s", url, text);
+    case CURLE_UNSUPPORTED_PROTOCOL: /* the URL has been checked, so it is the response that is not HTTP */
+    case CURLE_WEIRD_SERVER_REPLY: return not_http(x, text, why);
     case CURLE_OPERATION_TIMEDOUT:
-        return err_set(why, ERR_ABSENT, "no response from %s within %g s: %s", url, x->timeout_s, text);
+        return err_set(why, ERR_ABSENT, "no response from %s within %.3g s: %s", url, x->timeout_s, text);
     default: return err_set(why, ERR_ABSENT, "cannot reach %s: %s%s", url, text, hint);
     }
 }
 
 static enum err_code status_check(const struct exchange *x, long status, struct err *why)
 {
-    char *location = NULL, line[SHOWN_MAX];
+    char *location = NULL, line[HTTP_SHOWN_MAX], shown[HTTP_SHOWN_MAX];
+    long version = 0;
+    curl_easy_getinfo(x->curl, CURLINFO_HTTP_VERSION, &version);
+    if (version != CURL_HTTP_VERSION_1_0 && version != CURL_HTTP_VERSION_1_1 &&
+        version != CURL_HTTP_VERSION_2_0)
+        return not_http(x, "unknown version", why);
     if (status >= 200 && status < 300) return ERR_OK;
     if (status >= 300 && status < 400) {
         curl_easy_getinfo(x->curl, CURLINFO_REDIRECT_URL, &location);
         return err_set(why, ERR_USAGE,
                        "%s answers %ld and redirects to '%s': redirects are not followed; give the server's "
                        "own address",
-                       x->shown, status, location ? location : "nowhere");
+                       x->shown, status, location ? http_url_shown(location, x->part, shown) : "nowhere");
     }
-    bool later = status >= 500 || status == 408 || status == 429; /* overloaded: retry later */
+    /* overloaded, or no final response: retry later */
+    bool later = status >= 500 || status < 200 || status == 408 || status == 429;
     return err_set(why, later ? ERR_ABSENT : ERR_USAGE, "%s %s (HTTP %ld): %s", x->shown,
                    later                            ? "is unavailable now"
                    : status == 401 || status == 403 ? "denies access"
@@ -127,6 +109,61 @@ static enum err_code status_check(const struct exchange *x, long status, struct 
 }
 
 /* ---------------------------------------------------------------- request */
+
+/* Can the value of this header, "Name: value", be a secret? */
+static bool header_is_secret(const char *header)
+{
+    static const char *const WORDS[] = { "auth", "key", "token", "secret", "password", "cookie" };
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(header, ":"), header);
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
+        if (strcasestr(name, WORDS[i])) return true;
+    return false;
+}
+
+static bool has_credentials(const struct http_request *r, const struct http_auth *a)
+{
+    bool some = a->user || a->bearer;
+    for (int i = 0; i < HTTP_HEADERS && r->headers[i]; i++) some |= header_is_secret(r->headers[i]);
+    return some;
+}
+
+/* Credentials go to another host only over verified TLS, unless the user asked for less. */
+static enum err_code credentials_check(const struct exchange *x, const struct http_request *r,
+                                       const struct http_auth *a, struct err *why)
+{
+    const bool encrypted = str_starts(r->url, "https://");
+    if ((encrypted && !a->insecure) || a->insecure_credentials || !has_credentials(r, a) ||
+        http_url_is_loopback(r->url))
+        return ERR_OK;
+    return err_set(why, ERR_USAGE,
+                   "nothing was sent to %s: %s, so a password or token could be read by others; use an https "
+                   "address whose certificate can be verified (--ca FILE), or allow it with "
+                   "--insecure-credentials or QDYNO_INSECURE_CREDENTIALS=1",
+                   x->shown, encrypted ? "its certificate is not verified" : "http is not encrypted");
+}
+
+/* Overwrites a secret of the request that the server repeats in its response, which messages quote. */
+static void reply_hide(struct str *reply, const char *secret)
+{
+    enum { SHORTEST = 4 }; /* shorter texts occur by chance */
+    const size_t n = secret ? strlen(secret) : 0;
+    char *at = reply->data;
+    if (n < SHORTEST || !at) return;
+    while ((at = memmem(at, reply->len - (size_t)(at - reply->data), secret, n))) memset(at, '*', n);
+}
+
+static void reply_hide_secrets(struct str *reply, const struct http_request *r, const struct http_auth *a)
+{
+    const char *host = strstr(r->url, "://") + 3, *path = strchr(host, '/'), *query = strchr(host, '?');
+    reply_hide(reply, a->password);
+    reply_hide(reply, a->bearer);
+    if (query) reply_hide(reply, query + 1);
+    if (r->secret_path && path) reply_hide(reply, path);
+    for (int i = 0; i < HTTP_HEADERS && r->headers[i]; i++)
+        if (header_is_secret(r->headers[i]))
+            reply_hide(reply, r->headers[i] + strcspn(r->headers[i], ":") + 2);
+}
 
 static void auth_set(CURL *c, const struct http_auth *a)
 {
@@ -181,6 +218,8 @@ static enum err_code exchange_perform(struct exchange *x, const struct http_requ
     curl_easy_setopt(c, CURLOPT_USERAGENT, "qdyno/" QDYNO_VERSION);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(c, CURLOPT_HTTP09_ALLOWED, 0L); /* a response without a status delivers nothing */
+    if (http_url_is_loopback(r->url)) curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L); /* other threads are running */
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)MAX(1, x->timeout_s * 1e3));
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, x->timeout_s * 500));
@@ -193,6 +232,7 @@ static enum err_code exchange_perform(struct exchange *x, const struct http_requ
     if (code) return transfer_error(code, x, a->cert_file != NULL, why);
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &http);
     *status = (int)http;
+    reply_hide_secrets(&x->reply, r, a);
     if (r->reply) str_append_n(r->reply, str_text(&x->reply), x->reply.len);
     curl_off_t pause = 0;
     if (r->retry_after_s && !curl_easy_getinfo(c, CURLINFO_RETRY_AFTER, &pause) && pause > 0)
@@ -211,8 +251,11 @@ enum err_code http_send(const struct http_request *r, int *status, struct err *w
         return err_set(why, ERR_USAGE, "give either user and password or a bearer token, not both");
     enum err_code rc = http_url_check("server", r->url, HTTP_URL_ANY, why);
     if (rc) return rc;
-    struct exchange x = { .timeout_s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_TIMEOUT_S };
-    snprintf(x.shown, sizeof x.shown, "%.*s", (int)strcspn(r->url, "?#"), r->url);
+    struct exchange x = { .timeout_s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_TIMEOUT_S,
+                          .part = r->secret_path ? HTTP_SHOW_HOST : HTTP_SHOW_PATH };
+    http_url_shown(r->url, x.part, x.shown);
+    rc = credentials_check(&x, r, a, why);
+    if (rc) return rc;
     pthread_once(&curl_once, curl_start);
     struct curl_slist *headers = headers_new(r);
     x.curl = curl_easy_init();

@@ -2,7 +2,7 @@
  *
  * Pushes, exports and webhooks are all sent with http_send, so passwords, certificates, timeouts and
  * redirects are handled the same way everywhere. Implemented with libcurl, which reads the usual proxy
- * variables. */
+ * variables; loopback addresses are never reached through a proxy. */
 #ifndef QDYNO_TELEMETRY_HTTP_H
 #define QDYNO_TELEMETRY_HTTP_H
 
@@ -16,7 +16,10 @@ struct http_auth {
     const char *user, *password;                /* basic authentication; NULL: none */
     const char *bearer;                         /* bearer token; NULL: none. Not together with user */
     const char *ca_file, *cert_file, *key_file; /* TLS; NULL: system CAs, no client certificate */
-    bool insecure;    /* do not verify certificates; set only when the user asked for it */
+    bool insecure; /* do not verify certificates; set only when the user asked for it */
+    /* send user, password, token and secret headers also to another host over http or with `insecure`; set
+     * only when the user asked for it */
+    bool insecure_credentials;
     double timeout_s; /* for the whole exchange; 0: 10 s. Connecting may take at most half of it */
 };
 
@@ -24,6 +27,7 @@ enum { HTTP_HEADERS = 8, HTTP_REPLY_MAX = 1 << 16 };
 struct http_request {
     const char *method; /* "GET" "PUT" "POST" "DELETE" */
     const char *url;    /* http or https, without user name and password */
+    bool secret_path;   /* the path of the URL is a secret, as a webhook's: messages show only the host */
     const char *content_type;
     const void *body; /* [n_body]; NULL: none */
     size_t n_body;
@@ -34,17 +38,36 @@ struct http_request {
     double *retry_after_s;             /* NULL: not wanted. Otherwise the server's Retry-After; NAN: none */
 };
 /* Sends a request and checks the response. *status (may be NULL): the HTTP status, 0 without a response. Does
- * not follow redirects, because data sent to another address than the configured one was not delivered.
- * Messages name the URL without its query, which may hold a key, and quote the server. Thread-safe.
- * Errors: ERR_ABSENT  unreachable, timeout, HTTP 5xx, 408 or 429: retrying later may succeed
- *         ERR_USAGE   any other 4xx, a redirect, or an invalid certificate: retrying is useless
+ * not follow redirects, because data sent to another address than the configured one was not delivered, and
+ * its credentials were not meant for that address. Messages name the URL as http_url_shown does and quote the
+ * server, without the secrets of the request that it may repeat. Thread-safe.
+ * Errors: ERR_ABSENT  unreachable, timeout, no valid HTTP response, HTTP 5xx, 408 or 429: retrying later may
+ *                     succeed
+ *         ERR_USAGE   any other 4xx, a redirect, an invalid certificate, or credentials that would be sent
+ *                     without verified encryption: retrying is useless
  *         ERR_NOMEM */
 enum err_code http_send(const struct http_request *r, int *status, struct err *why);
+
+/* ---------------------------------------------------------------- addresses (url.c) */
 
 /* Checks that `url` is a valid address without a user name, because addresses are stored in databases and
  * logs. HTTP_URL_BASE: a path will be appended, so there must be no query and no fragment. `what` begins the
  * error message: "gateway". Errors: ERR_USAGE, ERR_NOMEM. */
 enum http_url_kind { HTTP_URL_ANY, HTTP_URL_BASE };
 enum err_code http_url_check(const char *what, const char *url, enum http_url_kind kind, struct err *why);
+
+/* The part of an address that may be printed and stored: scheme, host, port and, with HTTP_SHOW_PATH, the
+ * path. Neither user name and password nor the query appear. It is safe for text that is no valid address:
+ * whatever cannot be told from a password is left out. Every address that is printed before it was checked,
+ * or whose path or query may hold a secret, goes through this function. Returns buf. */
+enum http_url_part { HTTP_SHOW_PATH, HTTP_SHOW_HOST };
+enum { HTTP_SHOWN_MAX = 300 };
+const char *http_url_shown(const char *url, enum http_url_part part, char buf[HTTP_SHOWN_MAX]);
+
+/* True if the host is this machine: localhost, 127.0.0.0/8 or ::1. */
+bool http_url_is_loopback(const char *url);
+
+/* True if the environment allows http_auth.insecure_credentials: QDYNO_INSECURE_CREDENTIALS=1. */
+bool http_insecure_credentials(void);
 
 #endif

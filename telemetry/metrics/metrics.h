@@ -95,7 +95,7 @@ enum metric_id {
     METRIC_KLD,
     METRIC_LIMIT_SHARE_PREFILL,
     METRIC_LIMIT_SHARE_DECODE,
-    METRIC_CANARY_READ, /* of the fixed work beside every run (advisor/run/run.h), in cells of its own */
+    METRIC_CANARY_READ, /* of the canary, which has cells of its own (advisor/run/run.h) */
     METRIC_CANARY_OPS,
     METRIC_TRAIN_RATE,
     METRIC_TRAIN_LOSS,
@@ -106,7 +106,7 @@ enum metric_id {
 /* How the values that an arm's cells give for one metric become the one value of that arm. */
 enum metric_combine {
     COMBINE_GEOMETRIC_MEAN,  /* so that the quotient of two arms' values is the effect between them */
-    COMBINE_LARGEST,         /* the largest value of any cell: what must fit */
+    COMBINE_LARGEST,         /* the largest value of any cell, because that much memory is needed */
     COMBINE_POOLED_QUANTILE, /* `quantile` of the token latencies of all cells together */
     COMBINE_LOADING,         /* no value of cells: the arm reports it once, when its model is loaded */
 };

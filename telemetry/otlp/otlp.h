@@ -103,6 +103,7 @@ struct otlp_target {
     char *url;                   /* owned */
     char *headers[OTLP_HEADERS]; /* "name: value", owned; may hold secrets */
     struct http_auth auth;       /* strings borrowed from the options or the environment */
+    int64_t deadline_ns;         /* clock_ns; requests end by then. 0: only auth.timeout_s limits them */
 };
 void otlp_target_done(struct otlp_target *t); /* {0} is fine */
 
@@ -187,8 +188,5 @@ struct otlp_live {
 };
 enum err_code otlp_metrics_send(const struct otlp_target *t, const struct otlp_live *live,
                                 struct otlp_answer *answer, struct err *why);
-/* otlp_metrics_send for the values of readings_export. */
-enum err_code otlp_readings_send(const struct otlp_target *t, const struct readings *r,
-                                 struct otlp_answer *answer, struct err *why);
 
 #endif

@@ -60,7 +60,7 @@ static const char *conventional_name(enum family_id f)
     return name && !strchr(name, '(') ? name : NULL;
 }
 
-static const char *ucum(const char *unit)
+static const char *unit_to_ucum(const char *unit)
 {
     for (size_t i = 0; i < COUNT_OF(UNITS); i++)
         if (!strcmp(UNITS[i].unit, unit)) return UNITS[i].ucum;
@@ -107,7 +107,7 @@ static struct otlp_metric *metric_open(struct otlp_batch *b, enum family_id f)
     }
     struct otlp_metric *m = &b->metrics[b->n++];
     *m = (struct otlp_metric){ .name = name,
-                               .unit = ucum(family_unit(f)),
+                               .unit = unit_to_ucum(family_unit(f)),
                                .description = family_help(f),
                                .type = TYPES[FAMILIES[f].type] };
     for (size_t i = 0; theirs && i < COUNT_OF(INSTRUMENTS); i++) {
@@ -327,16 +327,4 @@ enum err_code otlp_metrics_send(const struct otlp_target *t, const struct otlp_l
     otlp_identity_free(&identity);
     str_free(&body);
     return rc;
-}
-
-static void readings_collect(void *ctx, const struct family_sink *to)
-{
-    readings_export(ctx, to);
-}
-
-enum err_code otlp_readings_send(const struct otlp_target *t, const struct readings *r,
-                                 struct otlp_answer *answer, struct err *why)
-{
-    const struct otlp_live live = { .machine = r->machine, .collect = readings_collect, .ctx = (void *)r };
-    return otlp_metrics_send(t, &live, answer, why);
 }

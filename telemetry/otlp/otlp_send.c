@@ -188,6 +188,7 @@ enum err_code otlp_target_find(struct otlp_target *t, enum otlp_signal signal, c
 {
     *t = (struct otlp_target){ 0 };
     if (auth) t->auth = *auth;
+    t->auth.insecure_credentials |= http_insecure_credentials();
     enum err_code rc = target_find_url(&t->url, signal, base, why);
     if (!rc && t->url) rc = target_find_auth(t, signal, why);
     if (!rc && t->url) rc = target_find_headers(t, signal, why);
@@ -276,12 +277,12 @@ static bool status_is_temporary(int status)
 static enum err_code response_check(const struct otlp_target *t, enum err_code rc, int status,
                                     const struct str *reply, struct otlp_answer *answer, struct err *why)
 {
-    const int shown = (int)strcspn(t->url, "?#");
-    char words[256];
+    char words[256], shown[HTTP_SHOWN_MAX];
+    http_url_shown(t->url, HTTP_SHOW_PATH, shown);
     if (rc) {
         if (!status) return rc;
         if (refusal_parse(words, sizeof words, reply))
-            rc = err_set(why, rc, "%.*s %s (HTTP %d): %s", shown, t->url,
+            rc = err_set(why, rc, "%s %s (HTTP %d): %s", shown,
                          status_is_temporary(status) ? "is unavailable now" : "refuses the request", status,
                          words);
         /* by the specification only those four may be retried */
@@ -294,10 +295,10 @@ static enum err_code response_check(const struct otlp_target *t, enum err_code r
     if (!otlp_answer_parse(answer, str_text(reply), reply->len))
         return err_set(
             why, ERR_USAGE,
-            "%.*s answers with status %d, but not with an OTLP response: is it the address of a collector?",
-            shown, t->url, status);
+            "%s answers with status %d, but not with an OTLP response: is it the address of a collector?",
+            shown, status);
     if (answer->rejected)
-        return err_set(why, ERR_USAGE, "%.*s accepted only a part, %lld rejected: %s", shown, t->url,
+        return err_set(why, ERR_USAGE, "%s accepted only a part, %lld rejected: %s", shown,
                        (long long)answer->rejected, *answer->message ? answer->message : "no reason given");
     return ERR_OK;
 }
@@ -305,8 +306,11 @@ static enum err_code response_check(const struct otlp_target *t, enum err_code r
 enum err_code otlp_send(const struct otlp_target *t, const struct str *body, struct otlp_answer *answer,
                         struct err *why)
 {
-    const double limit_s = t->auth.timeout_s > 0 ? t->auth.timeout_s : DEFAULT_TIMEOUT_S;
     const int64_t begun = clock_ns();
+    double limit_s = t->auth.timeout_s > 0 ? t->auth.timeout_s : DEFAULT_TIMEOUT_S;
+    if (t->deadline_ns) limit_s = MIN(limit_s, (double)(t->deadline_ns - begun) * 1e-9);
+    if (limit_s <= 0)
+        return err_set(why, ERR_ABSENT, "no time left to send to %s: give more with --timeout", t->url);
     struct otlp_answer ignored;
     struct http_auth auth = t->auth;
     double pause_s, left_s = limit_s, doubling_s = FIRST_PAUSE_S;

@@ -170,9 +170,11 @@ enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *objec
     const json_t *rows = json_object_get(object, "arithmetic");
     if (!json_is_object(object) || !json_is_array(rows) ||
         json_get_int(object, "schema", -1) != CEILINGS_SCHEMA)
-        return err_set(why, ERR_FORMAT,
-                       "measured ceilings: expected an object of schema %d with 'arithmetic'",
-                       CEILINGS_SCHEMA);
+        return err_set(
+            why, ERR_FORMAT,
+            "the measured limits of the machine ('ceilings'): expected an object of schema %d with "
+            "'arithmetic'; measure them again on that machine with `qdyno detect --probe`",
+            CEILINGS_SCHEMA);
     if (json_array_size(rows) > CEILINGS_MAX)
         return err_set(why, ERR_FORMAT, "measured ceilings: %zu rows, at most %d are possible",
                        json_array_size(rows), CEILINGS_MAX);
@@ -253,6 +255,7 @@ enum err_code ceilings_save(const struct machine_ceilings *c, const char *machin
     else if (!(rc = atomic_file_open(&f, path, why))) {
         fprintf(f.stream, "%s\n", line);
         rc = atomic_file_commit(&f, why);
+        if (!rc) file_make_private(path);
     }
     free(line);
     free(path);

@@ -16,7 +16,7 @@
 enum { PASSES = STOPWATCH_SAMPLES / STOPWATCH_RUNS };
 static const double DEFAULT_SECONDS = 55, READ_S = 0.05;
 /* A byte that is a small normal number in every floating-point and scale format: no denormals, no NAN. */
-enum { BANK_BYTE = 0x2c };
+enum { UNCACHED_BYTE = 0x2c };
 
 /* Reports progress. False when the user cancelled or the time is used up. */
 static bool bench_has_time(struct bench *b, const char *what)
@@ -60,7 +60,7 @@ static void streams_to_reference(struct bench *b, int t, const struct memory_con
     }
 }
 
-static void scale(float *s, double by)
+static void time_scale(float *s, double by)
 {
     *s = (float)((double)*s * by);
 }
@@ -79,24 +79,25 @@ static void kernel_times_to_reference(struct bench *b, int t)
         const struct format *format = &FORMATS[f];
         for (int v = 0; v < KERNEL_VARIANTS; v++) {
             for (int r = 0; r < KERNEL_ROWS; r++)
-                scale(&k->product[f][v][r][t],
-                      pow(by, probe_load_sensitivity(b, format, v, KERNEL_ROWS_AT[r])));
-            scale(&k->attend_many[f][v][t], by_attention);
+                time_scale(&k->product[f][v][r][t],
+                           pow(by, probe_load_sensitivity(b, format, v, KERNEL_ROWS_AT[r])));
+            time_scale(&k->attend_many[f][v][t], by_attention);
         }
-        scale(&k->edge[f][t], pow(by, probe_load_sensitivity(b, format, KERNEL_VARIANT_AUTO, PROBE_ROWS)));
-        scale(&k->attend_one[f][t], by);
-        scale(&k->narrow_one[f][t], by);
-        scale(&k->apart_one[f][t], by);
-        scale(&k->narrow_many[f][t], by_attention);
+        time_scale(&k->edge[f][t],
+                   pow(by, probe_load_sensitivity(b, format, KERNEL_VARIANT_AUTO, PROBE_ROWS)));
+        time_scale(&k->attend_one[f][t], by);
+        time_scale(&k->narrow_one[f][t], by);
+        time_scale(&k->apart_one[f][t], by);
+        time_scale(&k->narrow_many[f][t], by_attention);
         /* the call overhead is part of the measured time of a small matrix; at most 90 % of it is removed */
         k->near[f][t] = fmaxf(k->near[f][t] - k->region[t] / KERNEL_NEAR_WEIGHTS, 0.1f * k->near[f][t]);
-        scale(&k->near[f][t], by);
-        scale(&k->row[f][t], by);
-        scale(&k->row_short[f][t], by);
+        time_scale(&k->near[f][t], by);
+        time_scale(&k->row[f][t], by);
+        time_scale(&k->row_short[f][t], by);
     }
-    scale(&k->region[t], by);
-    scale(&k->glue[t], by);
-    scale(&k->glue_element[t], by);
+    time_scale(&k->region[t], by);
+    time_scale(&k->glue[t], by);
+    time_scale(&k->glue_element[t], by);
     const struct memory_conditions conditions = { .usual_s = stopwatch_usual_memory_s(w),
                                                   .slower = fmax(stopwatch_usual_beside_s(w) / best_s, 1) };
     streams_to_reference(b, t, &conditions);
@@ -175,7 +176,7 @@ static enum err_code bench_variant(struct bench *b, enum kernel_variant v, int t
     return ERR_OK;
 }
 
-static void numbers_fill(float *x, int64_t n)
+static void normal_fill(float *x, int64_t n)
 {
     uint64_t seed = 88172645463325252u;
     for (int64_t i = 0; i < n; i++) {
@@ -193,19 +194,19 @@ static enum err_code bench_allocate(struct bench *b, struct err *why)
     const size_t rows = sizeof(float) * PROBE_ROWS * PROBE_WIDE;
     b->x = aligned_alloc(64, rows);
     b->y = aligned_alloc(64, rows);
-    b->small = aligned_alloc(64, sizeof(float) * PROBE_WIDE * PROBE_WIDE);
-    b->numbers = aligned_alloc(64, sizeof(float) * PROBE_WIDE);
-    b->bank = mmap(NULL, (size_t)PROBE_BANK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                   0);
-    if (b->bank == MAP_FAILED) b->bank = NULL;
-    if (!b->x || !b->y || !b->small || !b->numbers || !b->bank)
-        return err_set(why, ERR_NOMEM, "measuring kernel times needs 600 MB of memory");
-    /* Times measured with huge pages predict a model's decoding within 3 % (four formats); with small pages
-     * they are up to 4 % too long. */
-    madvise(b->bank, (size_t)PROBE_BANK_BYTES, MADV_HUGEPAGE); /* only a hint */
-    memset(b->bank, BANK_BYTE, (size_t)PROBE_BANK_BYTES);
-    numbers_fill(b->numbers, PROBE_WIDE);
-    for (int64_t i = 0; i < (int64_t)PROBE_ROWS * PROBE_WIDE; i++) b->x[i] = b->numbers[i % PROBE_WIDE];
+    b->matrix = aligned_alloc(64, sizeof(float) * PROBE_WIDE * PROBE_WIDE);
+    b->normal_row = aligned_alloc(64, sizeof(float) * PROBE_WIDE);
+    b->uncached = mmap(NULL, (size_t)PROBE_UNCACHED_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b->uncached == MAP_FAILED) b->uncached = NULL;
+    if (!b->x || !b->y || !b->matrix || !b->normal_row || !b->uncached)
+        return err_set(why, ERR_NOMEM, "timing the compute kernels needs 600 MB of memory");
+    /* The speed of small pages depends on where in physical memory they are. Times measured with huge pages
+     * predict a model's decoding within 3 % (four formats); with small pages they are up to 4 % too long. */
+    madvise(b->uncached, (size_t)PROBE_UNCACHED_BYTES, MADV_HUGEPAGE); /* only a hint */
+    memset(b->uncached, UNCACHED_BYTE, (size_t)PROBE_UNCACHED_BYTES);
+    normal_fill(b->normal_row, PROBE_WIDE);
+    for (int64_t i = 0; i < (int64_t)PROBE_ROWS * PROBE_WIDE; i++) b->x[i] = b->normal_row[i % PROBE_WIDE];
     return ERR_OK;
 }
 
@@ -217,7 +218,7 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
         .out = out, .isa = isa_usable_bits, .threads = { 1, all }, .progress = progress, .ctx = ctx
     };
     memset(out, 0, sizeof *out);
-    out->stream_bytes = PROBE_BANK_BYTES;
+    out->stream_bytes = PROBE_UNCACHED_BYTES;
     enum err_code rc = bench_allocate(&b, why);
     const int last = all > 1 ? 0 : 1;
     for (int t = last; t < 2 && !rc; t++) {
@@ -238,9 +239,9 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
     }
     free(b.x);
     free(b.y);
-    free(b.small);
-    free(b.numbers);
-    if (b.bank) munmap(b.bank, (size_t)PROBE_BANK_BYTES);
+    free(b.matrix);
+    free(b.normal_row);
+    if (b.uncached) munmap(b.uncached, (size_t)PROBE_UNCACHED_BYTES);
     if (!rc && b.cancelled) rc = err_set(why, ERR_CANCELLED, "interrupted");
     out->measured = !rc;
     out->measured_unix_ms = clock_unix_ms();

@@ -11,7 +11,7 @@
 enum {
     PROBE_WIDE = KERNEL_COLS, /* columns and rows of a matrix, as in a model of 1e9 weights */
     PROBE_ROWS = 512,         /* the most rows of activations */
-    PROBE_BANK_BYTES = 256 << 20,
+    PROBE_UNCACHED_BYTES = 256 << 20,
     PROBE_SHAPES = 3,     /* of small matrices */
     PROBE_ATTENTIONS = 3, /* variants of attention with one row */
 };
@@ -26,10 +26,10 @@ struct bench {
     void *ctx;
     bool cancelled;
 
-    float *x, *y;   /* [PROBE_ROWS][PROBE_WIDE] activations and results */
-    uint8_t *small; /* one matrix of PROBE_WIDE x PROBE_WIDE in any format */
-    uint8_t *bank;  /* [PROBE_BANK_BYTES] matrices that do not fit in caches */
-    float *numbers; /* [PROBE_WIDE] from an approximate N(0, 1) */
+    float *x, *y;      /* [PROBE_ROWS][PROBE_WIDE] activations and results */
+    uint8_t *matrix;   /* one matrix of PROBE_WIDE x PROBE_WIDE in any format */
+    uint8_t *uncached; /* [PROBE_UNCACHED_BYTES] matrices that do not fit in caches */
+    float *normal_row; /* [PROBE_WIDE] from an approximate N(0, 1) */
 
     struct backend *backend[2]; /* with default settings; variants open their own while they are timed */
     struct stopwatch *stopwatch[2];

@@ -180,7 +180,7 @@ void probe_glue(struct bench *b, struct backend *backend, int t)
                                     .x_stride = PROBE_WIDE,
                                     .n = n,
                                     .cols = PROBE_WIDE,
-                                    .w = b->numbers,
+                                    .w = b->normal_row,
                                     .eps = 1e-5f,
                                     .y = b->y,
                                     .y_stride = PROBE_WIDE };

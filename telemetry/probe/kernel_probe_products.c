@@ -38,7 +38,7 @@ static void weights_fill(const struct bench *b, const struct format *f, uint8_t 
                          int64_t cols)
 {
     const int64_t bytes = format_row_bytes(f, cols);
-    format_encode_rows(f, b->numbers, to, 1, cols);
+    format_encode_rows(f, b->normal_row, to, 1, cols);
     for (int64_t i = 1; i < rows; i++) memcpy(to + i * bytes, to, (size_t)bytes);
 }
 
@@ -65,14 +65,14 @@ double probe_load_sensitivity(const struct bench *b, const struct format *f, enu
     return kernel_load_sensitivity(f, &o, rows);
 }
 
-/* Prepares one product with a matrix in b->small, bound to *w (backend_weight_release). False when the format
- * does not allow this shape. */
+/* Prepares one product with a matrix in b->matrix, bound to *w (backend_weight_release). False when the
+ * format does not allow this shape. */
 static bool product_open(struct product *p, struct weight *w, struct bench *b, struct backend *backend,
                          const struct format *f, struct shape shape)
 {
     if (shape.cols % f->block_weights) return false;
-    weights_fill(b, f, b->small, shape.rows, shape.cols);
-    if (backend_weight_bind(backend, w, f, shape.rows, shape.cols, NULL, b->small, NULL)) return false;
+    weights_fill(b, f, b->matrix, shape.rows, shape.cols);
+    if (backend_weight_bind(backend, w, f, shape.rows, shape.cols, NULL, b->matrix, NULL)) return false;
     *p = (struct product){
         .backend = backend,
         .m = { .x = b->x, .x_stride = shape.cols, .n = shape.n, .y = b->y, .y_stride = shape.rows },
@@ -95,13 +95,13 @@ static double product_s(struct bench *b, struct backend *backend, const struct f
     return s;
 }
 
-/* The bank holds as many matrices as fit in PROBE_BANK_BYTES, which exceeds the caches. Its bytes are not
- * valid weights of the format; speed does not depend on their values. */
+/* The uncached memory holds as many matrices as fit in PROBE_UNCACHED_BYTES, which exceeds the caches. Its
+ * bytes are not valid weights of the format; speed does not depend on their values. */
 void probe_stream(struct bench *b, struct backend *backend, int f, int t)
 {
     const struct format *format = &FORMATS[f];
     const int64_t bytes = format_row_bytes(format, PROBE_WIDE) * PROBE_WIDE;
-    const int n = (int)(PROBE_BANK_BYTES / bytes);
+    const int n = (int)(PROBE_UNCACHED_BYTES / bytes);
     struct weight *w = calloc((size_t)n, sizeof *w);
     if (!w) return;
     struct product p = {
@@ -110,7 +110,7 @@ void probe_stream(struct bench *b, struct backend *backend, int f, int t)
         .weights = w,
     };
     while (p.n < n && !backend_weight_bind(backend, &w[p.n], format, PROBE_WIDE, PROBE_WIDE, NULL,
-                                           b->bank + p.n * bytes, NULL))
+                                           b->uncached + p.n * bytes, NULL))
         p.n++;
     if (p.n == n)
         stopwatch_time_memory(b->stopwatch[t], backend, &b->stream[f][t], product_run, &p,

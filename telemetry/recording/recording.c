@@ -29,7 +29,7 @@ struct observation {
 
 /* Shortens /proc/cpuinfo: of all blocks after the first, only lines that differ from the first are kept.
  * Otherwise a machine with a hundred processors would repeat the same flags a hundred times. */
-static void shorten_cpuinfo(const char *text, size_t n, struct str *out)
+static void cpuinfo_shorten(const char *text, size_t n, struct str *out)
 {
     const char *blank = memmem(text, n, "\n\n", 2);
     const size_t first = blank ? (size_t)(blank - text) + 1 : n;
@@ -47,7 +47,7 @@ static void shorten_cpuinfo(const char *text, size_t n, struct str *out)
 }
 
 /* Shortens /proc/stat: the line of interrupts has thousands of counters, of which only the sum is kept. */
-static void shorten_stat(const char *text, size_t n, struct str *out)
+static void stat_shorten(const char *text, size_t n, struct str *out)
 {
     const char *line = memmem(text, n, "\nintr ", 6);
     const char *sum = line ? memchr(line + 6, ' ', n - (size_t)(line + 6 - text)) : NULL;
@@ -68,7 +68,7 @@ static void observation_read(void *ctx, const char *path, const void *bytes, siz
     const char *kept = bytes;
     size_t size = n;
     if (!strcmp(path, "/proc/cpuinfo") || !strcmp(path, "/proc/stat")) {
-        (path[6] == 'c' ? shorten_cpuinfo : shorten_stat)(bytes, n, &shorter);
+        (path[6] == 'c' ? cpuinfo_shorten : stat_shorten)(bytes, n, &shorter);
         kept = str_text(&shorter);
         size = shorter.len;
     }
@@ -115,7 +115,8 @@ static enum err_code observation_run(struct observation *l, struct err *why)
 
 /* ---------------------------------------------------------------- writing */
 
-static enum err_code write_text(const char *dir, const char *name, const char *text, struct err *why)
+static enum err_code recording_write_text(const char *dir, const char *name, const char *text,
+                                          struct err *why)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -126,16 +127,16 @@ static enum err_code write_text(const char *dir, const char *name, const char *t
                                 : err_set(why, ERR_IO, "cannot write '%s': %s", path, strerror(errno));
 }
 
-static enum err_code write_json(const char *dir, const char *name, json_t *value, struct err *why)
+static enum err_code recording_write_json(const char *dir, const char *name, json_t *value, struct err *why)
 {
     char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     if (!text) return err_set(why, ERR_NOMEM, "out of memory recording");
-    const enum err_code rc = write_text(dir, name, text, why);
+    const enum err_code rc = recording_write_text(dir, name, text, why);
     free(text);
     return rc;
 }
 
-static enum err_code write_libraries(const char *dir, bool private, struct err *why)
+static enum err_code recording_write_libraries(const char *dir, bool private, struct err *why)
 {
     enum err_code rc = ERR_OK;
     for (int i = 0; i < GPU_VENDOR_COUNT && !rc; i++) {
@@ -143,7 +144,7 @@ static enum err_code write_libraries(const char *dir, bool private, struct err *
         char name[64];
         if (!answers) continue;
         snprintf(name, sizeof name, "%s.json", gpu_library_name(i));
-        rc = write_json(dir, name, answers, why);
+        rc = recording_write_json(dir, name, answers, why);
         json_decref(answers);
     }
     return rc;
@@ -170,27 +171,27 @@ static json_t *recording_about(bool private, struct err *why)
     return o;
 }
 
-static enum err_code write_all(const char *dir, struct observation *l, const json_t *ceilings,
-                               struct err *why)
+static enum err_code recording_write_all(const char *dir, struct observation *l, const json_t *ceilings,
+                                         struct err *why)
 {
     struct str text = { 0 };
     str_append(&text, "# Files of a machine, as qdyno read them: see docs/machines.md for this format.\n");
     recorded_files_write(&l->files, &text);
     enum err_code rc = l->files.failed ? err_set(why, ERR_NOMEM, "out of memory recording") : ERR_OK;
-    if (!rc) rc = write_text(dir, "files.txt", str_text(&text), why);
+    if (!rc) rc = recording_write_text(dir, "files.txt", str_text(&text), why);
     str_free(&text);
-    if (!rc) rc = write_libraries(dir, l->private, why);
+    if (!rc) rc = recording_write_libraries(dir, l->private, why);
     json_t *cpuid = machine_cpuid_to_json();
-    if (!rc && cpuid) rc = write_json(dir, "cpuid.json", cpuid, why);
+    if (!rc && cpuid) rc = recording_write_json(dir, "cpuid.json", cpuid, why);
     json_decref(cpuid);
     if (!rc && ceilings) {
         json_t *copy = json_copy((json_t *)(uintptr_t)ceilings); /* jansson's copy only reads */
-        rc = write_json(dir, "ceilings.json", copy, why);
+        rc = recording_write_json(dir, "ceilings.json", copy, why);
         json_decref(copy);
     }
     if (rc) return rc;
     json_t *o = recording_about(l->private, why);
-    rc = o ? write_json(dir, RECORDING_ABOUT, o, why) : ERR_IO;
+    rc = o ? recording_write_json(dir, RECORDING_ABOUT, o, why) : ERR_IO;
     json_decref(o);
     return rc;
 }
@@ -220,7 +221,7 @@ enum err_code recording_make(const char *dir, bool private, const json_t *ceilin
     if (!rc && !mkdtemp(temp))
         rc = err_set(why, ERR_IO, "cannot create a folder next to '%s': %s", dir, strerror(errno));
     else if (!rc) {
-        rc = write_all(temp, &l, ceilings, why);
+        rc = recording_write_all(temp, &l, ceilings, why);
         if (!rc && (chmod(temp, 0755) || rename(temp, dir)))
             rc = err_set(why, ERR_IO, "cannot rename the recording to '%s': %s", dir, strerror(errno));
         if (rc) tree_remove(temp);
@@ -234,7 +235,8 @@ enum err_code recording_make(const char *dir, bool private, const json_t *ceilin
 enum { PACKED_LIMIT = 64 << 20 };
 
 /* Makes a JSON document of the recording visible under the same name below the unpacked root. */
-static enum err_code link_document(const char *dir, const char *root, const char *name, struct err *why)
+static enum err_code recording_link_document(const char *dir, const char *root, const char *name,
+                                             struct err *why)
 {
     char from[PATH_MAX], full[PATH_MAX], to[PATH_MAX];
     snprintf(from, sizeof from, "%s/%s", dir, name);
@@ -244,14 +246,14 @@ static enum err_code link_document(const char *dir, const char *root, const char
                : ERR_OK;
 }
 
-static enum err_code link_documents(const char *dir, const char *root, struct err *why)
+static enum err_code recording_link_documents(const char *dir, const char *root, struct err *why)
 {
-    enum err_code rc = link_document(dir, root, RECORDING_ABOUT, why);
+    enum err_code rc = recording_link_document(dir, root, RECORDING_ABOUT, why);
     for (int i = 0; i < GPU_VENDOR_COUNT && !rc; i++) {
         char name[64];
         if (!gpu_library_name(i)) continue;
         snprintf(name, sizeof name, "%s.json", gpu_library_name(i));
-        rc = link_document(dir, root, name, why);
+        rc = recording_link_document(dir, root, name, why);
     }
     return rc;
 }
@@ -279,13 +281,13 @@ static enum err_code recording_unpack(struct recording *r, const char *dir, cons
     r->temporary = true;
     rc = strlen(text) == n ? recorded_files_unpack(text, r->root, why)
                            : err_set(why, ERR_FORMAT, "the file contains a NUL byte");
-    if (!rc) rc = link_documents(dir, r->root, why);
+    if (!rc) rc = recording_link_documents(dir, r->root, why);
     free(text);
     return rc ? err_prefix(why, "%s", packed) : ERR_OK;
 }
 
 /* Reads a JSON document of the recording; *out stays NULL when it does not exist. */
-static enum err_code read_json(json_t **out, const char *dir, const char *name, struct err *why)
+static enum err_code recording_read_json(json_t **out, const char *dir, const char *name, struct err *why)
 {
     char path[PATH_MAX], *text = NULL;
     size_t n;
@@ -302,8 +304,8 @@ enum err_code recording_open(struct recording *out, const char *dir, struct err 
     char packed[PATH_MAX];
     *out = (struct recording){ 0 };
     if (strlen(dir) >= sizeof packed / 2) return err_set(why, ERR_IO, "path too long: '%s'", dir);
-    enum err_code rc = read_json(&out->about, dir, RECORDING_ABOUT, why);
-    if (!rc) rc = read_json(&out->ceilings, dir, "ceilings.json", why);
+    enum err_code rc = recording_read_json(&out->about, dir, RECORDING_ABOUT, why);
+    if (!rc) rc = recording_read_json(&out->ceilings, dir, "ceilings.json", why);
     snprintf(packed, sizeof packed, "%s/files.txt", dir);
     if (!rc && !access(packed, F_OK)) {
         rc = recording_unpack(out, dir, packed, why);

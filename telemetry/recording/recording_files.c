@@ -86,12 +86,12 @@ void recorded_files_free(struct recorded_files *f)
 
 /* ---------------------------------------------------------------- writing */
 
-static int by_path(const void *a, const void *b)
+static int files_by_path(const void *a, const void *b)
 {
     return strverscmp(((const struct recorded_file *)a)->path, ((const struct recorded_file *)b)->path);
 }
 
-static bool is_text(const struct recorded_file *f)
+static bool file_is_text(const struct recorded_file *f)
 {
     for (size_t i = 0; i < f->size; i++) {
         const unsigned char c = (unsigned char)f->bytes[i];
@@ -112,7 +112,7 @@ static bool path_is_of_processor(const char *path, long *cpu, const char **rest)
     return true;
 }
 
-static bool same_content(const struct recorded_file *a, const struct recorded_file *b)
+static bool file_has_same_content(const struct recorded_file *a, const struct recorded_file *b)
 {
     return !a->bytes == !b->bytes && a->size == b->size &&
            (!a->bytes || !memcmp(a->bytes, b->bytes, a->size));
@@ -137,7 +137,7 @@ static void number_list_add(struct number_list *l, long n)
 
 /* Writes the path of file `at`. If files of the same name of other processors have the same content, one path
  * stands for all of them and they are marked done. */
-static void write_path(const struct recorded_files *f, size_t at, bool *done, struct str *out)
+static void files_write_path(const struct recorded_files *f, size_t at, bool *done, struct str *out)
 {
     long cpu, other;
     const char *rest, *other_rest;
@@ -149,7 +149,7 @@ static void write_path(const struct recorded_files *f, size_t at, bool *done, st
     int n = 0;
     for (size_t i = at; i < f->count; i++) {
         if (done[i] || !path_is_of_processor(f->file[i].path, &other, &other_rest) ||
-            strcmp(rest, other_rest) || !same_content(&f->file[at], &f->file[i]))
+            strcmp(rest, other_rest) || !file_has_same_content(&f->file[at], &f->file[i]))
             continue;
         number_list_add(&list, other);
         done[i] = true;
@@ -163,9 +163,9 @@ static void write_path(const struct recorded_files *f, size_t at, bool *done, st
     str_free(&list.text);
 }
 
-static void write_content(const struct recorded_file *f, struct str *out)
+static void file_write_content(const struct recorded_file *f, struct str *out)
 {
-    if (!is_text(f)) {
+    if (!file_is_text(f)) {
         for (size_t i = 0; i < f->size; i++)
             str_printf(out, "%s%02x", i % 48 ? "" : i ? "\n:" : ":", (unsigned char)f->bytes[i]);
         str_append(out, "\n");
@@ -191,17 +191,17 @@ void recorded_files_write(struct recorded_files *f, struct str *out)
         f->failed = true;
         return;
     }
-    qsort(f->file, f->count, sizeof *f->file, by_path);
+    qsort(f->file, f->count, sizeof *f->file, files_by_path);
     for (size_t i = 0; i < f->count; i++) {
         const size_t n = strlen(f->file[i].path);
         const bool has_below = i + 1 < f->count && str_starts(f->file[i + 1].path, f->file[i].path) &&
                                f->file[i + 1].path[n] == '/';
         if (done[i] || (!f->file[i].bytes && has_below))
             continue; /* a folder with files in it needs no entry */
-        write_path(f, i, done, out);
+        files_write_path(f, i, done, out);
         if (f->file[i].bytes) {
             str_append(out, "\n");
-            write_content(&f->file[i], out);
+            file_write_content(&f->file[i], out);
         } else {
             str_append(out, "/\n");
         }
@@ -344,7 +344,10 @@ enum err_code recorded_files_unpack(const char *text, const char *root, struct e
                 str_append(&u.content, "\n");
             }
         } else if (n && *p != '#') {
-            rc = err_set(why, ERR_FORMAT, "line %d: expected a path, or content after a space", u.line);
+            rc = err_set(
+                why, ERR_FORMAT,
+                "line %d: expected a path (begins with /) or content (begins with a space; hexadecimal: with a colon)",
+                u.line);
         }
         p += n + (p[n] == '\n');
     }

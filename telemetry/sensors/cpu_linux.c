@@ -39,7 +39,7 @@ struct cpu {
 
 /* Parses "user nice system idle iowait irq softirq steal ..." of /proc/stat. The columns after steal are
  * guest time, which is already part of user time. */
-static bool times_parse(const char *p, double v[8])
+static bool core_times_parse(const char *p, double v[8])
 {
     for (int i = 0; i < 8; i++) {
         char *end;
@@ -56,7 +56,7 @@ static bool times_parse(const char *p, double v[8])
 }
 
 /* The increase of `part` divided by that of `total` since the last call; NAN on the first call. */
-static double ratio_since(struct core_times *was, double part, double total)
+static double core_times_ratio(struct core_times *was, double part, double total)
 {
     double d_part = part - was->busy, d_total = total - was->total;
     bool known = was->total > 0;
@@ -67,7 +67,7 @@ static double ratio_since(struct core_times *was, double part, double total)
 }
 
 /* Grows the arrays per processor to hold at least n + 1 elements. */
-static bool cores_reserve(struct cpu *c, struct sensors *s, int n)
+static bool cpu_reserve_cores(struct cpu *c, struct sensors *s, int n)
 {
     if (n < c->core_cap && n < s->cores_cap) return true;
     int cap = MAX(64, 2 * n);
@@ -86,7 +86,7 @@ static bool cores_reserve(struct cpu *c, struct sensors *s, int n)
     return true;
 }
 
-static void stat_sample(struct cpu *c, struct sensors *s, double *row)
+static void cpu_sample_stat(struct cpu *c, struct sensors *s, double *row)
 {
     int cores = 0;
     s->busy_s = s->total_s = NAN;
@@ -95,16 +95,17 @@ static void stat_sample(struct cpu *c, struct sensors *s, double *row)
          line = strtok_r(NULL, "\n", &save)) {
         double v[8], total = 0;
         char *p = line + strcspn(line, " ");
-        if (!times_parse(p + strspn(p, " "), v)) continue;
+        if (!core_times_parse(p + strspn(p, " "), v)) continue;
         for (int i = 0; i < 8; i++) total += v[i];
         double busy = v[0] + v[1] + v[2] + v[5] + v[6]; /* without idle, iowait and steal */
         if (line[3] == ' ') {
             s->busy_s = busy * c->tick_s;
             s->total_s = total * c->tick_s;
-            if (s->due[METRIC_CPU_BUSY]) row[METRIC_CPU_BUSY] = ratio_since(&c->was, busy, total);
-            if (s->due[METRIC_CPU_STEAL]) row[METRIC_CPU_STEAL] = ratio_since(&c->was_steal, v[7], total);
-        } else if (s->due[METRIC_CPU_BUSY] && cores_reserve(c, s, cores + 1)) {
-            s->core_busy[cores] = ratio_since(&c->core_was[cores], busy, total);
+            if (s->due[METRIC_CPU_BUSY]) row[METRIC_CPU_BUSY] = core_times_ratio(&c->was, busy, total);
+            if (s->due[METRIC_CPU_STEAL])
+                row[METRIC_CPU_STEAL] = core_times_ratio(&c->was_steal, v[7], total);
+        } else if (s->due[METRIC_CPU_BUSY] && cpu_reserve_cores(c, s, cores + 1)) {
+            s->core_busy[cores] = core_times_ratio(&c->core_was[cores], busy, total);
             cores++;
         }
     }
@@ -112,11 +113,11 @@ static void stat_sample(struct cpu *c, struct sensors *s, double *row)
 }
 
 /* Returns the mean clock, and writes each clock to s->core_hertz, in the order of /proc/stat. */
-static double frequency_hertz(struct cpu *c, struct sensors *s)
+static double cpu_frequency_hertz(struct cpu *c, struct sensors *s)
 {
     double sum = 0;
     int n = 0, step = MAX(1, (c->processors + CLOCKS_READ - 1) / CLOCKS_READ);
-    const bool each = c->processors && cores_reserve(c, s, c->processors);
+    const bool each = c->processors && cpu_reserve_cores(c, s, c->processors);
     for (int i = 0; i < c->processors; i += step) {
         double khz = sys_number(s->root, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq",
                                 c->number[i]);
@@ -138,7 +139,7 @@ static double frequency_hertz(struct cpu *c, struct sensors *s)
     return n ? sum / n : NAN;
 }
 
-static double temperature_celsius(struct cpu *c, struct sensors *s)
+static double cpu_temperature_celsius(struct cpu *c, struct sensors *s)
 {
     double hottest = NAN;
     for (int i = 0; i < c->temperatures; i++) {
@@ -148,14 +149,14 @@ static double temperature_celsius(struct cpu *c, struct sensors *s)
     return hottest;
 }
 
-static void temperature_add(struct cpu *c, const char *path)
+static void cpu_add_temperature(struct cpu *c, const char *path)
 {
     if (c->temperatures < (int)COUNT_OF(c->temperature))
         snprintf(c->temperature[c->temperatures++], HWMON_NAME, "%s", path);
 }
 
 /* Adds the chip's package temperature if one is labelled as such, otherwise all its inputs. */
-static void hwmon_add(struct cpu *c, const char *root, const char *hwmon)
+static void cpu_add_hwmon(struct cpu *c, const char *root, const char *hwmon)
 {
     static const char *const LABELS[] = { "Package id", "Tdie", "Tctl" };
     struct sys_list files;
@@ -169,17 +170,17 @@ static void hwmon_add(struct cpu *c, const char *root, const char *hwmon)
             if (!str_starts(label, LABELS[l])) continue;
             snprintf(path, sizeof path, "/sys/class/hwmon/%s/%.*s_input", hwmon,
                      (int)(strlen(files.name[i]) - strlen("_label")), files.name[i]);
-            temperature_add(c, path);
+            cpu_add_temperature(c, path);
             found = true;
         }
     for (int i = 0; i < files.count && !found; i++) {
         if (!str_ends(files.name[i], "_input")) continue;
         snprintf(path, sizeof path, "/sys/class/hwmon/%s/%s", hwmon, files.name[i]);
-        temperature_add(c, path);
+        cpu_add_temperature(c, path);
     }
 }
 
-static void temperatures_find(struct cpu *c, const char *root)
+static void cpu_find_temperatures(struct cpu *c, const char *root)
 {
     static const char *const CHIPS[] = { "coretemp", "k10temp", "zenpower", "cpu_thermal" };
     struct sys_list list;
@@ -188,7 +189,7 @@ static void temperatures_find(struct cpu *c, const char *root)
     for (int i = 0; i < list.count; i++) {
         sys_read(root, name, sizeof name, "/sys/class/hwmon/%s/name", list.name[i]);
         for (size_t k = 0; k < COUNT_OF(CHIPS); k++)
-            if (!strcmp(name, CHIPS[k])) hwmon_add(c, root, list.name[i]);
+            if (!strcmp(name, CHIPS[k])) cpu_add_hwmon(c, root, list.name[i]);
     }
     if (c->temperatures) return;
     sys_list(&list, root, "thermal_zone", "/sys/class/thermal");
@@ -196,13 +197,13 @@ static void temperatures_find(struct cpu *c, const char *root)
         sys_read(root, name, sizeof name, "/sys/class/thermal/%s/type", list.name[i]);
         if (strcmp(name, "x86_pkg_temp") && !str_starts(name, "cpu")) continue;
         snprintf(path, sizeof path, "/sys/class/thermal/%s/temp", list.name[i]);
-        temperature_add(c, path);
+        cpu_add_temperature(c, path);
     }
 }
 
 /* How often cores and packages exceeded their temperature limit since boot, from Intel's counters; NAN: there
  * are no counters. */
-static double throttle_events(const struct cpu *c, const char *root)
+static double cpu_throttle_events(const struct cpu *c, const char *root)
 {
     static const char *const COUNTERS[] = { "core", "package" };
     double sum = NAN;
@@ -241,7 +242,7 @@ static enum err_code cpu_open(void **state, const struct sensors *s, struct err 
     sys_read(s->root, c->text, STAT_BYTES, "/proc/cpuinfo");
     sys_text_field(c->text, "flags", flags, sizeof flags);
     c->measured_mhz = strstr(flags, " aperfmperf") != NULL;
-    temperatures_find(c, s->root);
+    cpu_find_temperatures(c, s->root);
     if (!c->temperatures)
         sensor_absent(s, METRIC_CPU_TEMPERATURE,
                       "no temperature of the processor in hwmon or the thermal zones%s",
@@ -264,11 +265,11 @@ static void cpu_sample(void *state, struct sensors *s, double *row)
 {
     struct cpu *c = state;
     if (s->due[METRIC_CPU_BUSY] || s->due[METRIC_CPU_STEAL] || s->due[METRIC_OTHERS_BUSY])
-        stat_sample(c, s, row);
-    if (s->due[METRIC_CPU_FREQUENCY]) row[METRIC_CPU_FREQUENCY] = frequency_hertz(c, s);
-    if (s->due[METRIC_CPU_TEMPERATURE]) row[METRIC_CPU_TEMPERATURE] = temperature_celsius(c, s);
+        cpu_sample_stat(c, s, row);
+    if (s->due[METRIC_CPU_FREQUENCY]) row[METRIC_CPU_FREQUENCY] = cpu_frequency_hertz(c, s);
+    if (s->due[METRIC_CPU_TEMPERATURE]) row[METRIC_CPU_TEMPERATURE] = cpu_temperature_celsius(c, s);
     if (s->due[METRIC_CPU_THROTTLE])
-        row[METRIC_CPU_THROTTLE] = rate_next(&c->throttle, throttle_events(c, s->root), 0, s->now_ns);
+        row[METRIC_CPU_THROTTLE] = rate_next(&c->throttle, cpu_throttle_events(c, s->root), 0, s->now_ns);
 }
 
 const struct source SOURCE_CPU_LINUX = {

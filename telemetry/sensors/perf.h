@@ -12,9 +12,9 @@ struct perf_event {
     uint32_t type; /* PERF_TYPE_* or the number of a unit in /sys/bus/event_source/devices */
     uint64_t config;
     double scale; /* what one count stands for: 64 bytes, 1 cycle */
-    bool
-        one_of_several; /* hybrid processor: each kind of core has its own counter. One that does not run then
-                           means that the thread is on the other kind, not that counters were multiplexed */
+    /* Hybrid processor: each kind of core has a counter of its own. When this one does not run, the thread is
+     * on a core of the other kind; the counters were not multiplexed, so its count is not extrapolated. */
+    bool one_of_several;
 };
 
 /* Finds an event of the unit `pmu` ("uncore_imc_0"). `event` is the name of a file in its events/ folder, or
@@ -28,7 +28,7 @@ struct perf_sum {
     struct perf_counter {
         int fd;
         double scale;
-        bool one_of_several;
+        bool one_of_several;                    /* as in struct perf_event */
         uint64_t value, enabled_ns, running_ns; /* of the last reading */
     } * counter;                                /* [n] */
     double total; /* sum so far; extrapolated for the time in which a multiplexed counter did not run */

@@ -31,9 +31,9 @@ struct switches {
 struct process {
     struct tree monitored, own;
     double tick_s, page_bytes;
-    struct rate cpu, minor, major, read, write;
-    double others_busy_was, others_total_was; /* seconds; NAN: not read yet */
-    struct switches *thread;                  /* [threads] of the last reading, sorted by tid */
+    struct rate cpu, minor, major, read, write; /* last readings of the monitored tree's counters */
+    double others_busy_was, others_total_was;   /* seconds; NAN: not read yet */
+    struct switches *thread;                    /* [threads] of the last reading, sorted by tid */
     int threads;
     int64_t switches_ns; /* time of the last reading; 0: none */
 };
@@ -42,7 +42,7 @@ struct process {
 
 /* Adds one process to *sum. Its name in parentheses may contain blanks and parentheses itself, so the fields
  * begin after the last ")". */
-static bool stat_parse(const char *text, const struct process *p, struct totals *sum)
+static bool totals_add_stat(const char *text, const struct process *p, struct totals *sum)
 {
     enum { MINFLT = 10, CMINFLT, MAJFLT, CMAJFLT, UTIME, STIME, CUTIME, CSTIME, RSS = 24, FIELDS };
     double v[FIELDS];
@@ -69,7 +69,7 @@ static struct totals tree_totals(const struct tree *t, const struct process *p, 
     char text[1024];
     for (int i = 0; i < t->count; i++) {
         sys_read(root, text, sizeof text, "/proc/%d/stat", t->pid[i]);
-        if (!stat_parse(text, p, &sum) && i == 0) break;
+        if (!totals_add_stat(text, p, &sum) && i == 0) break;
         if (i == t->count - 1) return sum;
     }
     return (struct totals){ NAN, NAN, NAN, NAN };
@@ -77,7 +77,7 @@ static struct totals tree_totals(const struct tree *t, const struct process *p, 
 
 /* ---------------------------------------------------------------- context switches */
 
-static int by_tid(const void *a, const void *b)
+static int switches_by_tid(const void *a, const void *b)
 {
     const struct switches *x = a, *y = b;
     return (x->tid > y->tid) - (x->tid < y->tid);
@@ -104,19 +104,19 @@ static int switches_read(const struct tree *t, const char *root, struct switches
         free(list);
         return -1;
     }
-    qsort(list, (size_t)n, sizeof *list, by_tid);
+    qsort(list, (size_t)n, sizeof *list, switches_by_tid);
     *out = list;
     return n;
 }
 
-static void switches_sample(struct process *p, const struct sensors *s, double *row)
+static void process_sample_switches(struct process *p, const struct sensors *s, double *row)
 {
     struct switches *now = NULL;
     int n = p->monitored.count ? switches_read(&p->monitored, s->root, &now) : 0;
     double voluntary = 0, involuntary = 0, seconds = (double)(s->now_ns - p->switches_ns) / 1e9;
     for (int i = 0; i < n; i++) {
         struct switches zero = { 0 }, *was = p->thread ? bsearch(&now[i], p->thread, (size_t)p->threads,
-                                                                 sizeof *now, by_tid)
+                                                                 sizeof *now, switches_by_tid)
                                                        : NULL;
         if (!was || was->voluntary > now[i].voluntary || was->involuntary > now[i].involuntary)
             was = &zero; /* a new thread (or a reused tid): count from 0 */
@@ -137,7 +137,7 @@ static void switches_sample(struct process *p, const struct sensors *s, double *
 
 /* Bytes read from and written to storage, without what the page cache served. The kernel adds the bytes of
  * children that were waited for to their parent. Only the owner of a process may read these counters. */
-static void io_sample(struct process *p, const struct sensors *s, double *row)
+static void process_sample_io(struct process *p, const struct sensors *s, double *row)
 {
     static const enum metric_id BOTH[] = { METRIC_PROC_READ, METRIC_PROC_WRITE };
     double read = 0, write = 0;
@@ -176,7 +176,7 @@ static bool tree_has(const struct tree *t, int pid)
 
 /* Busy time of all processors minus that of our own process tree. Also stores the latter for
  * METRIC_CGROUP_OTHERS. */
-static void others_sample(struct process *p, struct sensors *s, double *row)
+static void process_sample_others(struct process *p, struct sensors *s, double *row)
 {
     int pid = s->own_pid ? s->own_pid : s->monitored_pid;
     s->own_cpu_s = NAN;
@@ -195,7 +195,7 @@ static void others_sample(struct process *p, struct sensors *s, double *row)
 static void process_sample(void *state, struct sensors *s, double *row)
 {
     struct process *p = state;
-    if (p->monitored.root_pid != s->monitored_pid) { /* rates of another process start again */
+    if (p->monitored.root_pid != s->monitored_pid) { /* another process: its first reading has no rate */
         p->cpu = p->minor = p->major = p->read = p->write = (struct rate){ 0 };
         p->switches_ns = 0;
     }
@@ -212,9 +212,10 @@ static void process_sample(void *state, struct sensors *s, double *row)
             row[METRIC_PROC_MAJOR_FAULTS] = rate_next(&p->major, sum.major, 0, s->now_ns);
     }
     if (s->due[METRIC_PROC_VOLUNTARY_SWITCHES] || s->due[METRIC_PROC_INVOLUNTARY_SWITCHES])
-        switches_sample(p, s, row);
-    if ((s->due[METRIC_PROC_READ] || s->due[METRIC_PROC_WRITE]) && p->monitored.count) io_sample(p, s, row);
-    if (s->due[METRIC_OTHERS_BUSY] || s->due[METRIC_CGROUP_OTHERS]) others_sample(p, s, row);
+        process_sample_switches(p, s, row);
+    if ((s->due[METRIC_PROC_READ] || s->due[METRIC_PROC_WRITE]) && p->monitored.count)
+        process_sample_io(p, s, row);
+    if (s->due[METRIC_OTHERS_BUSY] || s->due[METRIC_CGROUP_OTHERS]) process_sample_others(p, s, row);
 }
 
 static enum err_code process_open(void **state, const struct sensors *s, struct err *why)

@@ -36,7 +36,7 @@ struct sampler_thread {
     struct sample *ring; /* [capacity], oldest at (head - count) */
     int capacity, head, count;
     double latest[METRIC_SENSOR_COUNT];
-    double cores[CORES_MAX], core_hertz[CORES_MAX];
+    double cores[CORES_MAX];
     int n_cores;
     struct energy_reading energy[ENERGY_MAX];
     int energies;
@@ -65,7 +65,6 @@ static void sampler_publish(struct sampler_thread *s, const struct sample *sampl
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++)
         if (due[i]) s->latest[i] = sample->value[i];
     s->n_cores = telemetry_cores(t, s->cores, CORES_MAX);
-    telemetry_core_hertz(t, s->core_hertz, CORES_MAX);
     s->energies = telemetry_energy(t, s->energy, ENERGY_MAX);
     s->n_gpus = telemetry_gpus(t, s->gpu, MACHINE_GPUS);
     s->now_ns = clock_ns();
@@ -130,13 +129,8 @@ static void sampler_free(struct sampler_thread *s)
     free(s);
 }
 
-enum err_code sampler_start(struct sampler_thread **out, const char *root, int tick_ms, struct err *why)
-{
-    return sampler_start_periods(out, root, tick_ms, NULL, why);
-}
-
-enum err_code sampler_start_periods(struct sampler_thread **out, const char *root, int tick_ms,
-                                    const struct sampler_periods *p, struct err *why)
+enum err_code sampler_start(struct sampler_thread **out, const char *root, int tick_ms,
+                            const struct sampler_periods *p, struct err *why)
 {
     *out = NULL;
     if (tick_ms < 10 || tick_ms > 60000)
@@ -257,15 +251,6 @@ int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max
     pthread_mutex_lock(&s->lock);
     int n = MAX(MIN(max, s->energies), 0);
     memcpy(out, s->energy, (size_t)n * sizeof *out);
-    pthread_mutex_unlock(&s->lock);
-    return n;
-}
-
-int sampler_core_hertz(struct sampler_thread *s, double *hertz, int max)
-{
-    pthread_mutex_lock(&s->lock);
-    int n = MAX(MIN(max, s->n_cores), 0);
-    memcpy(hertz, s->core_hertz, (size_t)n * sizeof *hertz);
     pthread_mutex_unlock(&s->lock);
     return n;
 }

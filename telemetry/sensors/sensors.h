@@ -82,10 +82,8 @@ enum err_code sampler_periods_parse(struct sampler_periods *p, const char *setti
  * driver. tick_ms: from 10 to 60000 (usually 100); no sensor is read more often, except that a period in *p
  * below tick_ms shortens the tick. p NULL: the periods in METRICS. *out: sampler_stop.
  * Errors: ERR_USAGE (tick_ms), ERR_NOMEM, ERR_IO when procfs itself cannot be read. */
-enum err_code sampler_start_periods(struct sampler_thread **out, const char *root, int tick_ms,
-                                    const struct sampler_periods *p, struct err *why);
-/* sampler_start_periods with the periods in METRICS. */
-enum err_code sampler_start(struct sampler_thread **out, const char *root, int tick_ms, struct err *why);
+enum err_code sampler_start(struct sampler_thread **out, const char *root, int tick_ms,
+                            const struct sampler_periods *p, struct err *why);
 void sampler_stop(struct sampler_thread *s); /* NULL is fine */
 
 void sampler_monitor_process(struct sampler_thread *s, int pid);    /* see telemetry_monitor_process */
@@ -94,8 +92,7 @@ void sampler_select_gpu(struct sampler_thread *s, const char *bus); /* see telem
 /* The latest known value of each sensor (NAN: none) and each processor's busy share. Returns how many
  * processors were written, at most max_cores. */
 int sampler_latest(struct sampler_thread *s, double row[METRIC_SENSOR_COUNT], double *cores, int max_cores);
-/* As telemetry_core_hertz, telemetry_energy and telemetry_gpus, for the latest sample. */
-int sampler_core_hertz(struct sampler_thread *s, double *hertz, int max);
+/* As telemetry_energy and telemetry_gpus, for the latest sample. */
 int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max);
 int sampler_gpus(struct sampler_thread *s, struct gpu_reading *out, int max);
 /* Copies the samples taken from from_ns to to_ns, oldest first, at most `max`. Returns how many. */

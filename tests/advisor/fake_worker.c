@@ -9,14 +9,15 @@
  *   drift t0       ln(rate) lost per second since t0       seed    of the noise
  *   sleep_ms       time a cell really takes                hash    its work hash
  *   faults_from faults_to   major faults in requests of that range (1 = the first cell)
- *   at do          request number at which to do: crash kill garbage error hang exit bus
+ *   at do          request number at which to do: crash kill garbage error hang spin exit bus
  *   open           same words, while opening, and: fit
  *   alone          FILE: does not fit while another worker holds it
  *   plan           bytes of its memory plan                 say     text on stderr
  *   kld kld_se     of its answer to "quality", which counts as a cell for at, do and sleep_ms
  *   quality        what to do instead, in the same words
  *   write          words it generates, divided by ".": the last is followed by the end of the text
- *   log            FILE that gets a letter (`name`) for every word, when it is written */
+ *   log            FILE that gets a letter (`name`) for every word and every turn of a cell
+ *   turn_ms        time that a turn of a cell really takes */
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
@@ -101,6 +102,7 @@ static void misbehave(const struct fake *f, int64_t id, const char *how)
     if (!strcmp(how, "exit")) exit(9);
     if (!strcmp(how, "hang"))
         for (;;) pause();
+    for (volatile int busy = !strcmp(how, "spin"); busy;) continue;
     if (!strcmp(how, "garbage")) send(f->fd, "Segmentation fault (not JSON)\n", 30, MSG_NOSIGNAL);
     if (!strcmp(how, "error") || !strcmp(how, "fit")) {
         json_t *o = json_object();
@@ -213,8 +215,56 @@ static void progress(struct fake *f, int64_t id, int done, int of)
     put_line(f, o);
 }
 
-static void do_cell(struct fake *f, int64_t id, const char *workload)
+/* The next word of the parent: true for "go", false for "cancel". */
+static bool wait_word(const struct fake *f)
 {
+    char buf[4096];
+    const ssize_t n = recv(f->fd, buf, sizeof(buf), 0);
+    if (n <= 0) exit(0);
+    return memmem(buf, (size_t)n, "\"go\"", 4) != NULL;
+}
+
+static void note_word(const struct fake *f)
+{
+    char path[300], name[8];
+    const int fd = open(option(f, "log", path, sizeof(path)), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
+                        0600);
+    if (fd < 0) return;
+    if (write(fd, option(f, "name", name, sizeof(name)), 1) != 1) exit(65);
+    close(fd);
+}
+
+/* Sends "turn", and waits. False: cancelled, and answered. */
+static bool take_turn(struct fake *f, int64_t id)
+{
+    json_t *turn = answer(id);
+    json_put_str(turn, "event", "turn");
+    json_object_del(turn, "ok");
+    put_line(f, turn);
+    if (wait_word(f)) return true;
+    cancelled(f, id);
+    return false;
+}
+
+/* The turns of a cell: each takes as long as its steps, a letter in the log says when. */
+static bool cell_turns(struct fake *f, int64_t id, json_t *o, int gen, int steps, double step_s)
+{
+    json_t *seconds = json_array();
+    json_put(o, "turn_s", seconds);
+    json_put_int(o, "prefill_turns", 0);
+    for (int done = 0; done < gen; done += steps) {
+        if (!take_turn(f, id)) return false;
+        nap(f, number(f, "turn_ms", 0));
+        note_word(f);
+        json_array_append_new(seconds, json_real(step_s * MIN(steps, gen - done)));
+    }
+    return true;
+}
+
+static void do_cell(struct fake *f, int64_t id, const json_t *request)
+{
+    const char *workload = json_get_str(request, "workload", "");
+    const int steps = (int)json_get_int(request, "turn_steps", 0);
     char how[16], hash[32];
     f->cells++;
     if (f->cells == (int)number(f, "at", 0)) {
@@ -234,6 +284,11 @@ static void do_cell(struct fake *f, int64_t id, const char *workload)
     const double prefill_s = prompt / (number(f, "prefill", 5000) * factor);
     const double decode_s = gen / (number(f, "rate", 1000) * factor);
     for (int i = 0; i < gen; i++) json_array_append_new(itl, json_real(decode_s / gen));
+    if (steps && !cell_turns(f, id, o, gen, steps, decode_s / gen)) {
+        json_decref(o);
+        json_decref(itl);
+        return;
+    }
     json_put_num(o, "prefill_s", prompt ? prefill_s : (double)NAN);
     json_put_num(o, "decode_s", gen ? decode_s : (double)NAN);
     json_put_num(o, "ttft_s", prefill_s + decode_s / MAX(gen, 1));
@@ -276,25 +331,6 @@ static void do_quality(struct fake *f, int64_t id, const json_t *request)
     put_line(f, o);
 }
 
-/* The next word of the parent: true for "go", false for "cancel". */
-static bool wait_word(const struct fake *f)
-{
-    char buf[4096];
-    const ssize_t n = recv(f->fd, buf, sizeof(buf), 0);
-    if (n <= 0) exit(0);
-    return memmem(buf, (size_t)n, "\"go\"", 4) != NULL;
-}
-
-static void note_word(const struct fake *f)
-{
-    char path[300], name[8];
-    const int fd = open(option(f, "log", path, sizeof(path)), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
-                        0600);
-    if (fd < 0) return;
-    if (write(fd, option(f, "name", name, sizeof(name)), 1) != 1) exit(65);
-    close(fd);
-}
-
 static void do_generate(struct fake *f, int64_t id, const json_t *request)
 {
     char words[300], how[16];
@@ -308,17 +344,7 @@ static void do_generate(struct fake *f, int64_t id, const json_t *request)
             misbehave(f, id, option(f, "do", how, sizeof(how)));
             return;
         }
-        json_t *turn = answer(id);
-        json_put_str(turn, "event", "turn");
-        json_object_del(turn, "ok");
-        if (turns)
-            put_line(f, turn);
-        else
-            json_decref(turn);
-        if (turns && !wait_word(f)) {
-            cancelled(f, id);
-            return;
-        }
+        if (turns && !take_turn(f, id)) return;
         nap(f, number(f, "sleep_ms", 0));
         note_word(f);
         const size_t len = strcspn(at, ".");
@@ -344,7 +370,7 @@ static void serve(struct fake *f, const char *line, size_t n)
     const char *op = json_get_str(o, "op", "");
     const int64_t id = json_get_int(o, "id", -1);
     if (!strcmp(op, "open")) do_open(f, id, json_get_str(o, "config", ""));
-    if (!strcmp(op, "cell")) do_cell(f, id, json_get_str(o, "workload", ""));
+    if (!strcmp(op, "cell")) do_cell(f, id, o);
     if (!strcmp(op, "quality")) do_quality(f, id, o);
     if (!strcmp(op, "generate")) do_generate(f, id, o);
     if (!strcmp(op, "close")) exit(0);

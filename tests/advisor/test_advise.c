@@ -141,14 +141,14 @@ static void what_is_not_measured_is_not_predicted(void **state)
     make_model(b, "m.gguf", "f32");
     b->ceilings.read_bytes_s_1 = b->ceilings.read_bytes_s_all = NAN;
     struct prediction p = predicted(b, "", 512);
-    CHECK(isnan(p.decode_tok_s));
-    CHECK(isnan(p.decode_low));
-    CHECK(isnan(p.decode_limit_tok_s));
+    CHECK_NAN(p.decode_tok_s);
+    CHECK_NAN(p.decode_low);
+    CHECK_NAN(p.decode_limit_tok_s);
     b->ceilings.read_bytes_s_all = 10e9;
     b->ceilings.count = 0;
     p = predicted(b, "", 512);
-    CHECK(isnan(p.prefill_tok_s));
-    CHECK(isnan(p.decode_tok_s));
+    CHECK_NAN(p.prefill_tok_s);
+    CHECK_NAN(p.decode_tok_s);
 }
 
 /* Between one thread and all, the measured counts are the limit; a file on one of several nodes is read at
@@ -508,7 +508,7 @@ static void energy_and_load_are_known_or_unknown(void **state)
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
     const struct prediction dark = predicted(b, "", 512);
-    CHECK(isnan(dark.token_j));
+    CHECK_NAN(dark.token_j);
     CHECK_LT(0, dark.token_uncorrected_j);
     CHECK_LT(0, dark.load_s);
     b->ceilings.power_watts = 100;
@@ -551,17 +551,17 @@ static void every_advice_parses_explains_and_warns(void **state)
         CHECK_OK(config_parse(&c, list[i].line, &why));
         CHECK(*list[i].reason);
         CHECK(*list[i].check);
-        CHECK(strstr(list[i].check, "it'\\''s a model.gguf'")); /* quoted for a shell */
-        CHECK(strstr(list[i].caution, "random weights"));
-        CHECK(changes_answers(&c) == (strstr(list[i].caution, "changes answers") != NULL));
+        CHECK_CONTAINS(list[i].check, "it'\\''s a model.gguf'"); /* quoted for a shell */
+        CHECK_CONTAINS(list[i].caution, "random weights");
+        CHECK_EQ(changes_answers(&c), strstr(list[i].caution, "changes answers") != NULL);
         if (!strcmp(list[i].line, "default")) {
             seen_default = true;
             CHECK(!strncmp(list[i].check, "qdyno bench ", 12));
         } else {
             CHECK(!strncmp(list[i].check, "qdyno ab ", 9));
-            CHECK(strstr(list[i].check, "-w tg64@d64"));
+            CHECK_CONTAINS(list[i].check, "-w tg64@d64");
         }
-        for (int k = 0; k < i; k++) CHECK(strcmp(list[i].line, list[k].line) != 0);
+        for (int k = 0; k < i; k++) CHECK_STR_NE(list[i].line, list[k].line);
     }
     CHECK(seen_default);
     free(list);
@@ -580,12 +580,12 @@ static void each_goal_ranks_by_its_weights(void **state)
         CHECK_LE(0.95 * list[i].prediction.decode_tok_s, list[0].prediction.decode_tok_s);
     free(list);
     list = advised(b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512 }, &n);
-    CHECK(!strcmp(config_text(&list[0].config, KNOB_FORMAT), "file"));
+    CHECK_STR(config_text(&list[0].config, KNOB_FORMAT), "file");
     free(list);
     for (int g = GOAL_BALANCED; g <= GOAL_ENERGY; g++) {
         enum goal back;
         CHECK(goal_parse(goal_name((enum goal)g), &back));
-        CHECK((int)back == g);
+        CHECK_EQ((int)back, g);
     }
     enum goal g;
     CHECK(!goal_parse("fast", &g));
@@ -606,7 +606,7 @@ static void limits_and_targets_are_explained(void **state)
         if (list[i].prediction.fits) CHECK(!refused); /* what does not fit ranks last */
         if (!list[i].prediction.fits) {
             refused = true;
-            CHECK(strstr(list[i].caution, "does not fit"));
+            CHECK_CONTAINS(list[i].caution, "does not fit");
         }
     }
     CHECK(refused);
@@ -615,7 +615,7 @@ static void limits_and_targets_are_explained(void **state)
     list = advised(b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512, .target_tok_s = twice },
                    &n);
     CHECK_LE(twice, list[0].prediction.decode_high);
-    CHECK(strstr(list[n - 1].caution, "cannot reach"));
+    CHECK_CONTAINS(list[n - 1].caution, "cannot reach");
     free(list);
 }
 
@@ -640,13 +640,13 @@ static void a_quality_limit_prefers_measured_configs(void **state)
         const int now = isnan(list[i].kld) ? 1 : list[i].kld > 0.02 ? 2 : 0;
         CHECK_LE(tier, now);
         seen[tier = now]++;
-        CHECK(!now == (is_kept && (!strcmp(format, "file") || !strcmp(format, "q8_0"))));
-        CHECK((now == 2) == (is_kept && !strcmp(format, "q4_0")));
+        CHECK_EQ(!now, is_kept && (!strcmp(format, "file") || !strcmp(format, "q8_0")));
+        CHECK_EQ(now == 2, is_kept && !strcmp(format, "q4_0"));
         if (now == 2) {
-            CHECK(strstr(list[i].caution, "run 8"));
-            CHECK(strstr(list[i].caution, "above the limit"));
+            CHECK_CONTAINS(list[i].caution, "run 8");
+            CHECK_CONTAINS(list[i].caution, "above the limit");
         }
-        if (now == 1) CHECK(strstr(list[i].caution, "not measured"));
+        if (now == 1) CHECK_CONTAINS(list[i].caution, "not measured");
     }
     CHECK(seen[0]);
     CHECK(seen[1]);
@@ -660,7 +660,7 @@ static void a_quantized_file_is_not_quantized_again(void **state)
     make_model(b, "m.gguf", "q4_0");
     int n;
     struct advice *list = advised(b, &(struct advise_options){ .goal = GOAL_SPEED, .ctx = 512 }, &n);
-    for (int i = 0; i < n; i++) CHECK(!strcmp(config_text(&list[i].config, KNOB_FORMAT), "file"));
+    for (int i = 0; i < n; i++) CHECK_STR(config_text(&list[i].config, KNOB_FORMAT), "file");
     free(list);
     struct err why = { 0 };
     assert_int_equal(

@@ -29,14 +29,14 @@ static void rows_are_complete(void **state)
         CHECK(*a->meaning);
         CHECK(a->todo);
         CHECK(*a->todo);
-        CHECK(alert_find(a->name) == a); /* names are unique */
+        CHECK_EQ(alert_find(a->name), a); /* names are unique */
         CHECK_LE(0, a->for_s);
         CHECK_LE(0, a->keep_s);
         CHECK_LE(0, a->threshold);
         CHECK(a->side == SIDE_ABOVE ? a->clear <= a->threshold : a->clear >= a->threshold);
         CHECK(a->actions & ACTION_REPORT);
-        CHECK(!(a->actions & ACTION_NOTIFY) == (a->grade == GRADE_INFO));
-        CHECK(!(a->actions & ACTION_BELL) == (a->grade != GRADE_CRITICAL));
+        CHECK_EQ(!(a->actions & ACTION_NOTIFY), a->grade == GRADE_INFO);
+        CHECK_EQ(!(a->actions & ACTION_BELL), a->grade != GRADE_CRITICAL);
         of_signal[a->signal]++;
     }
     for (int i = 0; i < SIGNAL_COUNT; i++) {
@@ -52,7 +52,7 @@ static void a_higher_grade_comes_later(void **state)
         for (int k = 0; k < ALERT_COUNT; k++) {
             const struct alert *low = &ALERTS[i], *high = &ALERTS[k];
             if (low->signal != high->signal || low->grade >= high->grade) continue;
-            CHECK(low->side == high->side);
+            CHECK_EQ(low->side, high->side);
             CHECK(low->side == SIDE_ABOVE ? high->threshold > low->threshold
                                           : high->threshold < low->threshold);
         }
@@ -67,7 +67,7 @@ static void defaults_are_as_promised(void **state)
         double threshold;
     } PROMISED[] = { { "performance", 0.20 }, { "busy", 0.80 }, { "errors", 0.05 }, { "memory", 0.90 } };
     for (size_t i = 0; i < COUNT_OF(PROMISED); i++)
-        CHECK(alert_find(PROMISED[i].name)->threshold == PROMISED[i].threshold);
+        CHECK_EQ(alert_find(PROMISED[i].name)->threshold, PROMISED[i].threshold);
 }
 
 /* ---------------------------------------------------------------- setting */
@@ -86,21 +86,21 @@ static void settings_are_read(void **state)
     CHECK_OK(alert_rules_set(&r, "memory=95%:2m", &why));
     CHECK_NEAR(row_of(&r, "memory")->threshold, 0.95, 1e-12);
     CHECK_NEAR(row_of(&r, "memory")->clear, 0.95 * 0.85 / 0.90, 1e-12);
-    CHECK(row_of(&r, "memory")->for_s == 120);
+    CHECK_EQ(row_of(&r, "memory")->for_s, 120);
     /* the last setting replaces the earlier one completely */
     CHECK_OK(alert_rules_set(&r, "memory=0.5", &why));
-    CHECK(row_of(&r, "memory")->threshold == 0.5);
-    CHECK(row_of(&r, "memory")->for_s == 30);
+    CHECK_EQ(row_of(&r, "memory")->threshold, 0.5);
+    CHECK_EQ(row_of(&r, "memory")->for_s, 30);
     CHECK_OK(alert_rules_set(&r, "disk=8G", &why));
-    CHECK(row_of(&r, "disk")->threshold == 8.0 * (1 << 30));
-    CHECK(row_of(&r, "disk")->clear > 8.0 * (1 << 30));
+    CHECK_EQ(row_of(&r, "disk")->threshold, 8.0 * (1 << 30));
+    CHECK_GT(row_of(&r, "disk")->clear, 8.0 * (1 << 30));
     CHECK_OK(alert_rules_set(&r, "cpu_temperature=75:1m", &why));
-    CHECK(row_of(&r, "cpu_temperature")->threshold == 75);
+    CHECK_EQ(row_of(&r, "cpu_temperature")->threshold, 75);
     CHECK_OK(alert_rules_set(&r, "stale=2h", &why));
-    CHECK(row_of(&r, "stale")->threshold == 7200);
+    CHECK_EQ(row_of(&r, "stale")->threshold, 7200);
     CHECK_OK(alert_rules_set(&r, "cpu_throttle=2", &why));
-    CHECK(row_of(&r, "cpu_throttle")->threshold == 2);
-    CHECK(row_of(&r, "cpu_throttle")->clear == 2);
+    CHECK_EQ(row_of(&r, "cpu_throttle")->threshold, 2);
+    CHECK_EQ(row_of(&r, "cpu_throttle")->clear, 2);
     CHECK_OK(alert_rules_set(&r, "battery=off", &why));
     CHECK(r.off[alert_find("battery") - ALERTS]);
     CHECK_OK(alert_rules_set(&r, "steal=1%", &why));
@@ -151,16 +151,16 @@ static void settings_come_from_a_file(void **state)
     static const char GOOD[] = "# ours\n\n  memory=80%:1m   # early\r\nbattery=off\n";
     static const char BAD[] = "memory=80%\nbusy=70% steal=1%\n";
     CHECK_LE(0, fd);
-    CHECK(write(fd, GOOD, sizeof GOOD - 1) == sizeof GOOD - 1);
+    CHECK_EQ(write(fd, GOOD, sizeof GOOD - 1), sizeof GOOD - 1);
     alert_rules_default(&r);
     CHECK_OK(alert_rules_read(&r, path, &why));
-    CHECK(row_of(&r, "memory")->threshold == 0.80);
-    CHECK(row_of(&r, "memory")->for_s == 60);
+    CHECK_EQ(row_of(&r, "memory")->threshold, 0.80);
+    CHECK_EQ(row_of(&r, "memory")->for_s, 60);
     CHECK(r.off[alert_find("battery") - ALERTS]);
     CHECK(!ftruncate(fd, 0));
-    CHECK(pwrite(fd, BAD, sizeof BAD - 1, 0) == sizeof BAD - 1);
+    CHECK_EQ(pwrite(fd, BAD, sizeof BAD - 1, 0), sizeof BAD - 1);
     CHECK_EQ(alert_rules_read(&r, path, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "line 2"));
+    CHECK_CONTAINS(why.message, "line 2");
     close(fd);
     unlink(path);
     CHECK_EQ(alert_rules_read(&r, path, &why), ERR_IO);
@@ -352,16 +352,16 @@ static void rules_and_subjects_are_independent(void **state)
     memset(&a, 0, sizeof a);
     alert_rules_default(&a.rules);
     CHECK_NEAR(alerts_highest(&a), -1, 0);
-    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu0", 0, 0.95, e) == 1);
+    CHECK_EQ(feed(&a, SIGNAL_GPU_MEMORY, "gpu0", 0, 0.95, e), 1);
     CHECK_EQ(e[0].change, CHANGE_PENDING);
-    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu1", 0, 0.99, e) == 2); /* both grades become pending */
-    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu1", 10, 0.99, e) == 1);
+    CHECK_EQ(feed(&a, SIGNAL_GPU_MEMORY, "gpu1", 0, 0.99, e), 2); /* both grades become pending */
+    CHECK_EQ(feed(&a, SIGNAL_GPU_MEMORY, "gpu1", 10, 0.99, e), 1);
     CHECK_EQ(e[0].change, CHANGE_FIRING);
     assert_string_equal(e[0].instance->subject, "gpu1");
     assert_string_equal(a.rules.row[e[0].instance->rule].name, "gpu_memory_critical");
     CHECK_NEAR(e[0].instance->since_ms, 15000, 0);
     CHECK_EQ(alerts_highest(&a), GRADE_CRITICAL);
-    CHECK(feed(&a, SIGNAL_GPU_MEMORY, "gpu0", 30, 0.95, e) == 1);
+    CHECK_EQ(feed(&a, SIGNAL_GPU_MEMORY, "gpu0", 30, 0.95, e), 1);
     CHECK_EQ(e[0].change, CHANGE_FIRING);
     assert_string_equal(e[0].instance->subject, "gpu0");
 }
@@ -376,10 +376,10 @@ static void a_rule_that_is_off_is_silent(void **state)
     a.at_once = true; /* a single observation: minimum durations do not apply */
     alert_rules_default(&a.rules);
     CHECK_OK(alert_rules_set(&a.rules, "memory=off", &why));
-    CHECK(feed(&a, SIGNAL_MEMORY, "", 0, 0.99, e) == 1);
+    CHECK_EQ(feed(&a, SIGNAL_MEMORY, "", 0, 0.99, e), 1);
     CHECK_EQ(e[0].change, CHANGE_FIRING);
     assert_string_equal(a.rules.row[e[0].instance->rule].name, "memory_critical");
-    CHECK(feed(&a, SIGNAL_MEMORY, "", 1, 0.5, e) == 1);
+    CHECK_EQ(feed(&a, SIGNAL_MEMORY, "", 1, 0.5, e), 1);
     CHECK_EQ(e[0].change, CHANGE_RESOLVED);
 }
 
@@ -390,18 +390,18 @@ static void a_lost_sensor_is_noticed(void **state)
     struct alert_event e[SIGNAL_RULES];
     memset(&a, 0, sizeof a);
     alert_rules_default(&a.rules);
-    CHECK(isnan(alerts_unknown_s(&a, SIGNAL_STEAL, 100)));
+    CHECK_NAN(alerts_unknown_s(&a, SIGNAL_STEAL, 100));
     feed(&a, SIGNAL_STEAL, "", 10, NAN, e);
-    CHECK(isnan(alerts_unknown_s(&a, SIGNAL_STEAL, 20 * INT64_C(1000000000)))); /* it was never known */
+    CHECK_NAN(alerts_unknown_s(&a, SIGNAL_STEAL, 20 * INT64_C(1000000000))); /* it was never known */
     feed(&a, SIGNAL_STEAL, "", 30, 0.0, e);
     feed(&a, SIGNAL_STEAL, "", 40, NAN, e);
     const double s = alerts_unknown_s(&a, SIGNAL_STEAL, 700 * INT64_C(1000000000));
     CHECK_NEAR(s, 670, 1e-9);
-    CHECK(feed(&a, SIGNAL_BLIND, "steal", 700, s, e) == 1);
+    CHECK_EQ(feed(&a, SIGNAL_BLIND, "steal", 700, s, e), 1);
     CHECK_EQ(e[0].change, CHANGE_FIRING);
     feed(&a, SIGNAL_PERFORMANCE, "x", 0, 0.0, e);
     /* values of rounds: `stale` covers them */
-    CHECK(isnan(alerts_unknown_s(&a, SIGNAL_PERFORMANCE, INT64_MAX)));
+    CHECK_NAN(alerts_unknown_s(&a, SIGNAL_PERFORMANCE, INT64_MAX));
 }
 
 static void instances_are_limited(void **state)

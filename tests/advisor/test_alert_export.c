@@ -96,7 +96,7 @@ static void expressions_name_what_is_exported(void **state)
         }
     assert_int_equal(signals, SIGNAL_COUNT - 1); /* all but `blind` */
     for (; board_expression(panels); panels++)
-        if (!check_names(board_expression(panels))) CHECK(strstr(board_expression(panels), "ALERTS{"));
+        if (!check_names(board_expression(panels))) CHECK_CONTAINS(board_expression(panels), "ALERTS{");
     CHECK_LE(20, panels);
 }
 
@@ -113,7 +113,7 @@ static void reasons_are_those_of_the_table(void **state)
             listed = strlen(g->name) == n && !strncmp(word, g->name, n);
             word += n;
         }
-        CHECK(listed == (g->limits && g->bit != GPU_THROTTLE_POWER_CAP));
+        CHECK_EQ(listed, g->limits && g->bit != GPU_THROTTLE_POWER_CAP);
     }
 }
 
@@ -153,14 +153,14 @@ static void settings_reach_the_rules(void **state)
     CHECK_OK(alert_rules_set(&r, "memory=50%:2m", &why));
     CHECK_OK(alert_rules_set(&r, "battery=off", &why));
     alert_rules_write(&text, &r);
-    CHECK(strstr(str_text(&text), "instance:qdyno_memory_used:ratio > 0.5\n"));
+    CHECK_CONTAINS(str_text(&text), "instance:qdyno_memory_used:ratio > 0.5\n");
     const char *rule = strstr(str_text(&text), "- alert: QdynoMemory\n");
     CHECK(rule);
-    CHECK(strstr(rule, "        for: 2m\n") < strstr(rule, "- alert: QdynoMemoryCritical"));
-    CHECK(!strstr(str_text(&text), "QdynoBattery"));
-    CHECK(!strstr(str_text(&text), "QdynoBlind"));
-    CHECK(strstr(str_text(&text), "- alert: QdynoDiskCritical\n"));
-    CHECK(strstr(str_text(&text), "qdyno_watch_disk_available_bytes < 1073741824\n"));
+    CHECK_LT(strstr(rule, "        for: 2m\n"), strstr(rule, "- alert: QdynoMemoryCritical"));
+    CHECK_LACKS(str_text(&text), "QdynoBattery");
+    CHECK_LACKS(str_text(&text), "QdynoBlind");
+    CHECK_CONTAINS(str_text(&text), "- alert: QdynoDiskCritical\n");
+    CHECK_CONTAINS(str_text(&text), "qdyno_watch_disk_available_bytes < 1073741824\n");
     str_free(&text);
 }
 
@@ -222,7 +222,7 @@ static void the_board_is_a_board(void **state)
     for (size_t i = 0; i < n; i++) {
         const json_t *p = json_array_get(panels, i);
         const struct place a = place_of(p);
-        CHECK(json_get_int(p, "id", 0) == (int64_t)i + 1);
+        CHECK_EQ(json_get_int(p, "id", 0), (int64_t)i + 1);
         CHECK(*json_get_str(p, "title", ""));
         CHECK_LE(0, a.x);
         CHECK_LE(0, a.y);

@@ -39,14 +39,14 @@ static void says_what_it_was(void **state)
     const json_t *program = json_object_get(c, "program");
     assert_string_equal(json_get_str(program, "version", ""), QDYNO_VERSION);
     assert_int_equal(strlen(json_get_str(program, "sha256", "")), 64);
-    CHECK(strlen(json_get_str(program, "compiler", "")) > 3);
+    CHECK_GT(strlen(json_get_str(program, "compiler", "")), 3);
     const json_t *config = json_array_get(json_object_get(c, "config"), 0);
     assert_string_equal(json_get_str(config, "line", ""), "q8_0,threads=2");
-    CHECK(json_get_int(config, "threads", 0) == 2); /* resolved, key by key */
+    CHECK_EQ(json_get_int(config, "threads", 0), 2); /* resolved, key by key */
     CHECK(json_object_get(config, "batch"));
     assert_string_equal(json_get_str(json_array_get(json_object_get(c, "model"), 1), "sha256", ""), "feed");
     CHECK(!json_object_get(json_object_get(c, "machine"), "memory_available_bytes"));
-    CHECK(json_get_int(json_object_get(c, "machine"), "cores", 0) == 4);
+    CHECK_EQ(json_get_int(json_object_get(c, "machine"), "cores", 0), 4);
     json_decref(c);
     root_remove(&r);
 }
@@ -94,8 +94,8 @@ static void names_what_changed(void **state)
     json_t *diff = capsule_diff(before, after, NULL);
     struct str text = { 0 };
     capsule_diff_text(&text, diff, 3);
-    CHECK(strstr(str_text(&text), " -> 6.99.0; kernel.mitigations.retbleed n/a -> Mitigation: IBRS; "
-                                  "governor.governor powersave -> performance; 6 more"));
+    CHECK_CONTAINS(str_text(&text), " -> 6.99.0; kernel.mitigations.retbleed n/a -> Mitigation: IBRS; "
+                                    "governor.governor powersave -> performance; 6 more");
     str_free(&text);
     json_decref(diff);
     json_decref(before);
@@ -141,19 +141,22 @@ static void goes_into_the_database_and_back(void **state)
     json_decref(back);
     json_decref(taken);
     CHECK_OK(db_capsule_put(d, run.id, "[1", &why));
-    CHECK(capsule_load(&back, d, run.id, &why) == ERR_FORMAT && strstr(why.message, "capsule of run"));
+    CHECK_EQ(capsule_load(&back, d, run.id, &why), ERR_FORMAT);
+    CHECK_CONTAINS(why.message, "capsule of run");
     CHECK_OK(db_capsule_put(d, run.id, "[1]", &why));
-    CHECK(capsule_load(&back, d, run.id, &why) == ERR_FORMAT && !back);
+    CHECK_EQ(capsule_load(&back, d, run.id, &why), ERR_FORMAT);
+    CHECK(!back);
     db_close(d);
 }
 
 static enum err_code count_value(void *ctx, const struct value_row *v, struct err *why)
 {
     (void)why;
-    CHECK(v->arm == -1 && v->block == -1);
+    CHECK_EQ(v->arm, -1);
+    CHECK_EQ(v->block, -1);
     assert_string_equal(v->phase, CANARY_PHASE);
-    CHECK(v->value > 1e6);
-    CHECK(strstr(v->config, "64M"));
+    CHECK_GT(v->value, 1e6);
+    CHECK_CONTAINS(v->config, "64M");
     ++*(int *)ctx;
     return ERR_OK;
 }
@@ -173,12 +176,15 @@ static void a_canary_is_measured_and_stored(void **state)
     CHECK_OK(canary_store(d, run.id, CANARY_START, &measured, &why));
     CHECK_OK(canary_store(d, run.id, CANARY_END, &measured, &why));
     CHECK_OK(db_cell_list(d, run.id, &cells, &n, &why));
-    CHECK(n == 2 && cells[0].slot == 0 && cells[1].slot == 1 && cells[0].seconds > 0);
+    CHECK_EQ(n, 2);
+    CHECK_EQ(cells[0].slot, 0);
+    CHECK_EQ(cells[1].slot, 1);
+    CHECK_GT(cells[0].seconds, 0);
     assert_string_equal(cells[0].config, cells[1].config); /* the same work */
     free(cells);
     CHECK_OK(db_value_list(d, run.id, count_value, &values, &why));
     assert_int_equal(values, 4);
-    CHECK(canary_store(d, run.id + 1, CANARY_START, &measured, &why) == ERR_USAGE);
+    CHECK_EQ(canary_store(d, run.id + 1, CANARY_START, &measured, &why), ERR_USAGE);
     db_close(d);
 }
 
@@ -186,9 +192,12 @@ static void metrics_know_their_canary(void **state)
 {
     (void)state;
     int sign;
-    CHECK(canary_of(METRIC_DECODE_RATE, &sign) == METRIC_CANARY_READ && sign == 1);
-    CHECK(canary_of(METRIC_TTFT, &sign) == METRIC_CANARY_OPS && sign == -1);
-    CHECK(canary_of(METRIC_PEAK_MEMORY, &sign) == METRIC_COUNT && sign == 0);
+    CHECK_EQ(canary_of(METRIC_DECODE_RATE, &sign), METRIC_CANARY_READ);
+    CHECK_EQ(sign, 1);
+    CHECK_EQ(canary_of(METRIC_TTFT, &sign), METRIC_CANARY_OPS);
+    CHECK_EQ(sign, -1);
+    CHECK_EQ(canary_of(METRIC_PEAK_MEMORY, &sign), METRIC_COUNT);
+    CHECK_EQ(sign, 0);
     for (int i = METRIC_SENSOR_COUNT; i < METRIC_COUNT; i++) { /* more speed of the machine is never worse */
         canary_of((enum metric_id)i, &sign);
         CHECK(sign == 0 || sign == METRICS[i].better);

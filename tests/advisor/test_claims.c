@@ -127,6 +127,39 @@ static void test_doubts(void **state)
     free(s);
 }
 
+/* Predictions that were compared without timing. */
+static void test_quality_alone(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct experiment_state *s = state_of(2);
+    static const struct {
+        const char *text;
+        enum gate_outcome outcome;
+        const char *timed, *compared;
+    } CASES[] = {
+        { "kld_mean < 0.02 and ppl_ratio < 1.013", GATE_PASS, NULL, "kld_mean" },
+        { "kld_mean < 0.005", GATE_FAIL, NULL, "kld_mean" },
+        { "kld_mean < 0.01", GATE_UNDECIDED, NULL, "kld_mean" },
+        { "ppl < 6", GATE_PASS, NULL, NULL },
+        { "perplexity < 6", GATE_PASS, NULL, NULL },
+        { "perplexity <= 1.02*A", GATE_PASS, NULL, "perplexity" },
+        { "ppl < 6 and decode_tok_s > 0", GATE_UNDECIDED, "decode_tok_s", NULL },
+        { "noise_floor < 1%", GATE_UNDECIDED, "noise_floor", NULL },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct gate g;
+        struct gate_result r;
+        CHECK_OK(gate_parse(&g, CASES[i].text, &why));
+        claims_gate_quality(&g, &s->comparison[1].quality, &r);
+        if (r.outcome != CASES[i].outcome) fail_msg("%s: %s", CASES[i].text, gate_outcome_name(r.outcome));
+        const char *timed = gate_timed_figure(&g), *compared = gate_compared_figure(&g);
+        assert_string_equal(timed ? timed : "", CASES[i].timed ? CASES[i].timed : "");
+        assert_string_equal(compared ? compared : "", CASES[i].compared ? CASES[i].compared : "");
+    }
+    free(s);
+}
+
 /* The winner of a race is judged on the blocks that did not make it the winner. */
 static void test_confirmation(void **state)
 {
@@ -192,7 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures), cmocka_unit_test(test_doubts), cmocka_unit_test(test_confirmation),
-        cmocka_unit_test(test_all),     cmocka_unit_test(test_joint),
+        cmocka_unit_test(test_all),     cmocka_unit_test(test_joint),  cmocka_unit_test(test_quality_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

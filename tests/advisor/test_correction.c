@@ -95,7 +95,7 @@ static void without_residuals_nothing_is_corrected(void **state)
     CHECK_NEAR(e.runs, 0, 0);
     CHECK_NEAR(e.high, 100 * exp(1.645 * 0.1), 1e-9);
     CHECK_NEAR(e.low, 100 * exp(-1.645 * 0.1), 1e-9);
-    CHECK(isnan(estimate_get(*state, traits("q4_0", 3, ""), NAN, 0.1).value));
+    CHECK_NAN(estimate_get(*state, traits("q4_0", 3, ""), NAN, 0.1).value);
 }
 
 static void similar_configs_are_corrected_most(void **state)
@@ -118,12 +118,12 @@ static void similar_configs_are_corrected_most(void **state)
     /* another basis is not affected */
     t->ceilings.kernels.measured = true;
     t->ceilings.kernels.measured_unix_ms = 78;
-    CHECK(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
+    CHECK_EQ(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
     correction_basis(&t->ceilings, t->basis, sizeof t->basis);
     residual_insert(t, traits("q4_0", 3, "threads=2"), 50, 45);
     CHECK_LT(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
     t->ceilings.kernels.measured_unix_ms++; /* kernels were timed again */
-    CHECK(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
+    CHECK_EQ(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
 }
 
 static void the_order_of_runs_does_not_matter(void **state)
@@ -238,7 +238,7 @@ static void probed_memory_reduces_noise(void **state)
                                  seen = traits_at("bf16", 3, "threads=1", 0.9, 0.7);
     CHECK(!blind.conditions.memory_ratio);
     CHECK_NEAR(seen.conditions.memory_ratio, 0.7, 0);
-    CHECK(strstr(seen.text, " pace=0.700"));
+    CHECK_CONTAINS(seen.text, " pace=0.700");
     residual_insert(t, blind, 50, 40);
     const double after_blind = estimate_get(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1).value;
     struct err why = { 0 };
@@ -288,7 +288,7 @@ static void scattered_runs_have_less_weight(void **state)
                            &(struct residual_work){
                                .depth = 64, .threads = 1, .noise = 0.1 * i, .conditions = { 0.9, 0.8 } });
         CHECK_NEAR(given.conditions.core_ratio, 0.8, 0);
-        CHECK(!strstr(given.text, " noise=") == !i);
+        CHECK_EQ(!strstr(given.text, " noise="), !i);
         CHECK_NEAR(given.noise, 0.1 * i, 1e-12);
         CHECK_OK(db_residual_clear(t->d, "m", &why));
         residual_insert(t, given, 50, 40);

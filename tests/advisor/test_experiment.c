@@ -82,21 +82,26 @@ static void ten_percent_faster_is_better(void **state)
     s.warmup_cells = 0; /* as many as it takes */
     bench_run(b, &s);
     const int warmups = count_cells(b, "warmup", false, NULL);
-    CHECK(warmups >= 2 * (1 + 4) && warmups <= 2 * (1 + 12));
+    CHECK_GE(warmups, 2 * (1 + 4));
+    CHECK_LE(warmups, 2 * (1 + 12));
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     CHECK_NEAR(b->s.comparison[1].effect.estimate, log(1.1), 0.01);
-    CHECK(b->s.comparison[1].effect.lower < b->s.comparison[1].effect.estimate &&
-          b->s.comparison[1].effect.estimate < b->s.comparison[1].effect.upper);
+    CHECK_LT(b->s.comparison[1].effect.lower, b->s.comparison[1].effect.estimate);
+    CHECK_LT(b->s.comparison[1].effect.estimate, b->s.comparison[1].effect.upper);
     CHECK_NEAR(b->s.arm[1].rate / b->s.arm[0].rate, exp(b->s.comparison[1].effect.estimate), 1e-9);
     CHECK_NEAR(b->s.arm[0].rate, 1000, 20);
-    CHECK(b->s.blocks >= 6 && b->s.blocks <= 20); /* ten margins: soon decided */
-    CHECK(b->s.planned_blocks >= 6 && b->s.comparison[1].e >= 20);
+    CHECK_GE(b->s.blocks, 6);
+    CHECK_LE(b->s.blocks, 20); /* ten margins: soon decided */
+    CHECK_GE(b->s.planned_blocks, 6);
+    CHECK_GE(b->s.comparison[1].e, 20);
     CHECK(b->s.control_blocks == 3 || b->s.control_blocks == 6);
-    CHECK(b->s.noise_floor > 0 && b->s.noise_floor < 0.05);
+    CHECK_GT(b->s.noise_floor, 0);
+    CHECK_LT(b->s.noise_floor, 0.05);
     CHECK(b->s.random_weights);
-    CHECK(b->s.arm[0].itl_samples >= 459 && !isnan(b->s.arm[0].value[METRIC_ITL_P99]));
-    CHECK(b->s.cell_repeats > 1);
+    CHECK_GE(b->s.arm[0].itl_samples, 459);
+    CHECK(!isnan(b->s.arm[0].value[METRIC_ITL_P99]));
+    CHECK_GT(b->s.cell_repeats, 1);
     check_reload(b);
 }
 
@@ -111,7 +116,7 @@ static void slower_is_worse_and_less_latency_is_better(void **state)
     s.metric = &METRICS[METRIC_TTFT];
     bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_WORSE);
-    CHECK(b->s.comparison[1].effect.estimate < 0);
+    CHECK_LT(b->s.comparison[1].effect.estimate, 0);
     json_t *o = experiment_to_json(&b->s);
     CHECK_NEAR(json_get_num(json_object_get(o, "effect"), "ratio", NAN), 1000.0 / 950, 0.01);
     json_decref(o);
@@ -134,8 +139,8 @@ static void too_much_noise_is_inconclusive_with_a_number(void **state)
     s.max_blocks = 6;
     bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
-    CHECK(b->s.blocks_needed > 0);
-    CHECK(strstr(b->s.reason, "more blocks"));
+    CHECK_GT(b->s.blocks_needed, 0);
+    CHECK_CONTAINS(b->s.reason, "more blocks");
     check_reload(b);
 }
 
@@ -149,7 +154,7 @@ static void drift_is_not_an_effect(void **state)
                  (long long)(clock_ns() / 1000000000), i);
     const struct experiment_spec s = bench_spec(options[0], options[1]);
     bench_run(b, &s);
-    CHECK(b->s.arm[0].rate < 980);
+    CHECK_LT(b->s.arm[0].rate, 980);
     CHECK(b->s.verdict == VERDICT_EQUIVALENT || b->s.verdict == VERDICT_NEGLIGIBLE ||
           b->s.verdict == VERDICT_INCONCLUSIVE);
     CHECK_NEAR(b->s.comparison[1].effect.estimate, 0, 0.01);
@@ -158,42 +163,48 @@ static void drift_is_not_an_effect(void **state)
 static void a_disturbed_block_is_discarded_whole_and_made_up_for(void **state)
 {
     struct bench *b = *state;
-    /* Arm B has no control cells: its requests are one warm-up, then two cells of each block, each of
-     * `repeats` requests. A sleep of 51 ms makes 5 repeats, as would anything up to 62; the faults fall into
-     * its 2nd block. */
+    /* Arm B has no control cells: its requests are one warm-up, then two cells of each block. A cell that
+     * sleeps longer than a quarter of a second is not repeated, however busy the machine is; the faults fall
+     * into its 2nd block. */
     struct experiment_spec s = bench_spec(
-        "rate=1000+noise=0.002+seed=1+sleep_ms=51",
-        "rate=1100+noise=0.002+seed=2+sleep_ms=51+faults_from=12+faults_to=12");
+        "rate=1000+noise=0.002+seed=1+sleep_ms=260",
+        "rate=1100+noise=0.002+seed=2+sleep_ms=260+faults_from=4+faults_to=4");
     s.min_blocks = s.max_blocks = 7;
+    s.turns = TURNS_OFF;
     bench_run(b, &s);
-    assert_int_equal(b->s.cell_repeats, 5);
+    assert_int_equal(b->s.cell_repeats, 1);
     assert_int_equal(b->s.discarded, 1);
     assert_int_equal(b->s.blocks, 7);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
-    CHECK(count_cells(b, "block", true, "major page faults") > 0);
+    CHECK_GT(count_cells(b, "block", true, "major page faults"), 0);
     assert_int_equal(count_cells(b, "block", false, NULL), 4 * b->s.blocks);
     check_reload(b);
 }
 
-static void too_many_discards_make_it_invalid(void **state)
+/* Load does not make a run invalid: all of its blocks together still say which arm is faster here. */
+static void a_machine_that_is_always_disturbed_has_a_verdict(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = bench_spec("rate=1000", "rate=1100+faults_from=2+faults_to=1000000");
+    struct experiment_spec s = bench_spec("rate=1000+noise=0.002+seed=1+faults_from=2+faults_to=1000000",
+                                          "rate=1100+noise=0.002+seed=2+faults_from=2+faults_to=1000000");
     bench_run(b, &s);
-    assert_int_equal(b->s.verdict, VERDICT_INVALID);
-    CHECK(b->s.discarded >= 2 && b->s.blocks == 0);
-    CHECK(strstr(b->s.reason, "discarded"));
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    assert_int_equal(b->s.estimand, ESTIMAND_LOADED);
+    assert_int_equal(b->s.disturbed, b->s.complete);
+    assert_int_equal(b->s.blocks, b->s.complete);
+    assert_int_equal(b->s.comparison[1].by_estimand[ESTIMAND_QUIET].blocks, 0);
+    assert_int_equal(b->s.comparison[1].by_estimand[ESTIMAND_LOADED].blocks, b->s.blocks);
+    CHECK(bench_told(b, "on this machine as it is"));
     check_reload(b);
-}
-
-static void a_disturbed_control_ends_it(void **state)
-{
-    struct bench *b = *state;
-    const struct experiment_spec s = bench_spec("rate=1000+faults_from=2+faults_to=1000000", "rate=1100");
+    s.estimand = ESTIMAND_QUIET; /* somebody who asks for quiet blocks gets no other answer */
+    s.control_blocks = -1;
+    s.max_blocks = 6;
+    s.budget_s = 8;
     bench_run(b, &s);
-    assert_int_equal(b->s.verdict, VERDICT_INVALID);
-    CHECK(strstr(b->s.reason, "control"));
+    assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
     assert_int_equal(b->s.blocks, 0);
+    CHECK(b->s.discarded > 0);
+    CHECK(strstr(b->s.reason, "only 0 undisturbed blocks"));
     check_reload(b);
 }
 
@@ -204,11 +215,12 @@ static void an_arm_that_dies_midway_is_a_result(void **state)
     bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
-    CHECK(b->s.arm[1].failed && !b->s.arm[0].failed);
+    CHECK(b->s.arm[1].failed);
+    CHECK(!b->s.arm[0].failed);
     assert_int_equal(b->s.arm[1].code, ERR_FIT);
-    CHECK(strstr(b->s.arm[1].error, "memory"));
+    CHECK_CONTAINS(b->s.arm[1].error, "memory");
     CHECK(!isnan(b->s.arm[0].rate));
-    CHECK(b->s.blocks >= 1); /* what was whole before stays */
+    CHECK_GE(b->s.blocks, 1); /* what was whole before stays */
     check_reload(b);
 }
 
@@ -240,7 +252,8 @@ static void different_work_is_refused(void **state)
     const struct experiment_spec s = bench_spec("rate=1000+hash=aaaa", "rate=1000+hash=bbbb");
     bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
-    CHECK(strstr(b->s.reason, "aaaa") && strstr(b->s.reason, "bbbb"));
+    CHECK_CONTAINS(b->s.reason, "aaaa");
+    CHECK_CONTAINS(b->s.reason, "bbbb");
     check_reload(b);
 }
 
@@ -252,8 +265,7 @@ static void a_budget_ends_it_without_a_claim(void **state)
     bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
-    CHECK(b->s.blocks < 6);
-    CHECK(b->s.elapsed_s < 8);
+    CHECK_LT(b->s.blocks, 6);
 }
 
 static void a_spec_that_cannot_be_is_refused(void **state)
@@ -264,7 +276,8 @@ static void a_spec_that_cannot_be_is_refused(void **state)
     struct experiment_spec s = bench_spec("rate=1", "rate=1");
     s.metric = &METRICS[METRIC_PREFILL_RATE];
     assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "prefill_tok_s") && strstr(why.message, "tg64"));
+    CHECK_CONTAINS(why.message, "prefill_tok_s");
+    CHECK_CONTAINS(why.message, "tg64");
     s.metric = &METRICS[METRIC_CPU_BUSY];
     assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
     s.metric = NULL;
@@ -332,12 +345,13 @@ static void run_and_kill(struct bench *b, const struct experiment_spec *spec, in
         if (bench_start(&x, b, spec, NULL)) _exit(1);
         for (;;) pause();
     }
-    CHECK(pid > 0);
-    for (int i = 0; i < 3000 && cells_of_run(b, 1) < cells; i++) clock_sleep_ns(10000000);
+    CHECK_GT(pid, 0);
+    for (int i = 0; i < 20000 && cells_of_run(b, 1) < cells; i++) clock_sleep_ns(10000000);
     CHECK(!kill(pid, SIGKILL));
     int status;
-    CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
-    CHECK(cells_of_run(b, 1) >= cells);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status));
+    CHECK_GE(cells_of_run(b, 1), cells);
 }
 
 static void resuming_after_kill_9_keeps_every_whole_block(void **state)
@@ -353,7 +367,7 @@ static void resuming_after_kill_9_keeps_every_whole_block(void **state)
     assert_non_null(before);
     CHECK_OK(experiment_load(before, d, 1, &why));
     db_close(d);
-    CHECK(before->blocks >= 1);
+    CHECK_GE(before->blocks, 1);
     assert_int_equal(before->control_blocks, 3);
 
     s.resume_id = 1;
@@ -365,7 +379,7 @@ static void resuming_after_kill_9_keeps_every_whole_block(void **state)
     for (int i = 0; i < before->blocks; i++)
         CHECK_NEAR(b->s.comparison[1].d[i], before->comparison[1].d[i], 1e-12);
     assert_int_equal(b->s.discarded, 0); /* a kill is no contamination */
-    CHECK(count_cells(b, "block", true, "interrupted") > 0);
+    CHECK_GT(count_cells(b, "block", true, "interrupted"), 0);
     assert_int_equal(count_cells(b, "block", false, NULL), 4 * b->s.blocks);
     check_reload(b);
     free(before);
@@ -373,7 +387,7 @@ static void resuming_after_kill_9_keeps_every_whole_block(void **state)
     /* Finished is finished: more blocks after the look would be a second look. */
     struct experiment *x = NULL;
     assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "finished"));
+    CHECK_CONTAINS(why.message, "finished");
 }
 
 static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
@@ -392,7 +406,7 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
     s.resume_id = b->s.run_id;
     struct experiment *second = NULL;
     assert_int_equal(bench_start(&second, b, &s, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "is being measured by process"));
+    CHECK_CONTAINS(why.message, "is being measured by process");
     experiment_stop(x);
     while (!experiment_finished(x)) experiment_wait(x, &version, 1000);
     experiment_state(x, &b->s);
@@ -404,7 +418,7 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
     snprintf(other.id, sizeof(other.id), "another");
     const struct experiment_deps deps = { .db_path = b->db, .machine = &other, .program = FAKE_PROGRAM };
     assert_int_equal(experiment_start(&second, &s, &deps, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "another"));
+    CHECK_CONTAINS(why.message, "another");
     bench_run(b, &s); /* although x, which is at its end, is still open */
     experiment_close(x);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
@@ -429,7 +443,8 @@ static void a_model_that_changed_since_is_not_mixed_in(void **state)
     bench_run(b, &s);
     unsetenv("FAKE_SHA256");
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
-    CHECK(strstr(b->s.reason, "beef") && strstr(b->s.reason, "00fa"));
+    CHECK_CONTAINS(b->s.reason, "beef");
+    CHECK_CONTAINS(b->s.reason, "00fa");
 }
 
 static struct experiment_spec spec_of_arms(const char *const *options, int n)
@@ -451,11 +466,13 @@ static void four_arms_are_a_family(void **state)
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.comparison[1].verdict, VERDICT_BETTER);
     assert_int_equal(b->s.comparison[2].verdict, VERDICT_WORSE);
-    CHECK(b->s.comparison[3].verdict != VERDICT_BETTER && b->s.comparison[3].verdict != VERDICT_WORSE);
+    CHECK_NE(b->s.comparison[3].verdict, VERDICT_BETTER);
+    CHECK_NE(b->s.comparison[3].verdict, VERDICT_WORSE);
     assert_int_equal(b->s.headline, 1);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     CHECK_NEAR(b->s.comparison[2].effect.estimate, log(0.9), 0.01);
-    CHECK(b->s.comparison[1].alpha < 0.05 && b->s.comparison[3].alpha <= 0.05);
+    CHECK_LT(b->s.comparison[1].alpha, 0.05);
+    CHECK_LE(b->s.comparison[3].alpha, 0.05);
     assert_int_equal(count_cells(b, "block", false, NULL), 8 * b->s.blocks);
     check_reload(b);
     json_t *o = experiment_to_json(&b->s);
@@ -472,7 +489,7 @@ static void one_of_three_that_fails_is_left_out(void **state)
     const struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
     bench_run(b, &s);
     assert_int_equal(b->s.comparison[1].verdict, VERDICT_INVALID);
-    CHECK(strstr(b->s.comparison[1].reason, "arm B"));
+    CHECK_CONTAINS(b->s.comparison[1].reason, "arm B");
     assert_int_equal(b->s.comparison[2].verdict, VERDICT_BETTER);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     assert_int_equal(b->s.headline, 2);
@@ -489,8 +506,11 @@ static void a_race_measures_its_winner_again(void **state)
     bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.headline, 2);
-    CHECK(b->s.confirming && b->s.confirmation.blocks >= 6);
-    CHECK(b->s.comparison[1].dropped && b->s.comparison[3].dropped && !b->s.comparison[2].dropped);
+    CHECK(b->s.confirming);
+    CHECK_GE(b->s.confirmation.blocks, 6);
+    CHECK(b->s.comparison[1].dropped);
+    CHECK(b->s.comparison[3].dropped);
+    CHECK(!b->s.comparison[2].dropped);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     CHECK_NEAR(b->s.confirmation.effect.estimate, log(1.2), 0.01);
     assert_int_equal(count_cells(b, "confirm", false, NULL), 4 * b->s.confirmation.blocks);
@@ -523,7 +543,7 @@ static void an_undecided_run_goes_on(void **state)
     s.resume_id = b->s.run_id;
     s.max_blocks = 64;
     bench_run(b, &s);
-    CHECK(b->s.blocks > 6);
+    CHECK_GT(b->s.blocks, 6);
     CHECK_NEAR(b->s.comparison[1].d[0], first, 1e-12);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     check_reload(b);
@@ -536,7 +556,7 @@ static void no_control_says_so(void **state)
     s.control_blocks = -1;
     bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
-    CHECK(isnan(b->s.noise_floor));
+    CHECK_NAN(b->s.noise_floor);
     json_t *o = experiment_to_json(&b->s);
     CHECK(json_is_null(json_object_get(o, "control")));
     CHECK(json_is_null(json_object_get(o, "noise_floor_ratio")));
@@ -557,20 +577,23 @@ static void the_document_has_what_a_script_wants(void **state)
     assert_string_equal(json_get_str(o, "state", ""), "done");
     const json_t *effect = json_object_get(o, "effect");
     CHECK_NEAR(json_get_num(effect, "ratio", NAN), 1.2, 0.02);
-    CHECK(json_get_num(effect, "lower", NAN) < json_get_num(effect, "upper", NAN));
+    CHECK_LT(json_get_num(effect, "lower", NAN), json_get_num(effect, "upper", NAN));
     CHECK_NEAR(json_get_num(effect, "confidence", NAN), 0.95, 0);
     static const char *const KEYS[] = {
         "noise_floor_ratio", "mde_ratio", "blocks", "discarded", "stopping", "seed",
         "machine",           "control",   "events", "run"
     };
-    for (size_t i = 0; i < COUNT_OF(KEYS); i++) CHECK(json_object_get(o, KEYS[i]) != NULL);
+    for (size_t i = 0; i < COUNT_OF(KEYS); i++) CHECK_NE(json_object_get(o, KEYS[i]), NULL);
     CHECK(json_get_bool(o, "random_weights", false));
     CHECK(json_is_null(json_object_get(o, "overhead_ratio"))); /* no sampler ran: unknown, not 0 */
     const json_t *a = json_array_get(json_object_get(o, "arms"), 0);
     CHECK(json_is_null(json_object_get(a, "perplexity")));
     CHECK(json_is_number(json_object_get(json_object_get(a, "itl_s"), "p99")));
     char *text = json_line(o);
-    CHECK(text && !strstr(text, ":nan") && !strstr(text, ":NaN") && !strstr(text, " nan"));
+    CHECK(text);
+    CHECK_LACKS(text, ":nan");
+    CHECK_LACKS(text, ":NaN");
+    CHECK_LACKS(text, " nan");
     free(text);
     json_decref(o);
 }
@@ -586,8 +609,7 @@ int main(void)
         EXPERIMENT_TEST(too_much_noise_is_inconclusive_with_a_number),
         EXPERIMENT_TEST(drift_is_not_an_effect),
         EXPERIMENT_TEST(a_disturbed_block_is_discarded_whole_and_made_up_for),
-        EXPERIMENT_TEST(too_many_discards_make_it_invalid),
-        EXPERIMENT_TEST(a_disturbed_control_ends_it),
+        EXPERIMENT_TEST(a_machine_that_is_always_disturbed_has_a_verdict),
         EXPERIMENT_TEST(an_arm_that_dies_midway_is_a_result),
         EXPERIMENT_TEST(an_arm_that_never_opens_leaves_the_other_measured),
         EXPERIMENT_TEST(different_work_is_refused),

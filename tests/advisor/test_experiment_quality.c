@@ -132,7 +132,7 @@ static void a_run_that_goes_on_does_not_measure_it_again(void **state)
     s.resume_id = b->s.run_id;
     s.max_blocks = 10;
     CHECK_OK(run(b, &s, &why));
-    CHECK(b->s.blocks > 6);
+    CHECK_GT(b->s.blocks, 6);
     CHECK_NEAR(b->s.comparison[1].quality.kld.estimate, 0.01, 0);
     assert_int_equal(quality_cells(b), 1);
 }
@@ -160,7 +160,7 @@ static void an_open_gate_keeps_a_run_going(void **state)
     s.quality_file[0] = 0;
     s.max_blocks = 40;
     CHECK_OK(run(b, &s, &why));
-    CHECK(b->s.blocks < 20);
+    CHECK_LT(b->s.blocks, 20);
     assert_int_equal(outcome_of(&b->s), GATE_PASS);
     s.resume_id = b->s.run_id;
     assert_int_equal(run(b, &s, &why), ERR_USAGE);

@@ -29,8 +29,8 @@ static void rules(void **state)
     r = rule_of("memory=2G");
     CHECK_EQ(r.signal, GOVERN_MEMORY);
     CHECK_NEAR(r.limit, 2147483648.0, 0);
-    CHECK(rule_of("decode=30").limit == 30);
-    CHECK(rule_of("power=25").signal == GOVERN_POWER);
+    CHECK_EQ(rule_of("decode=30").limit, 30);
+    CHECK_EQ(rule_of("power=25").signal, GOVERN_POWER);
     for (size_t i = 0; i < COUNT_OF(BAD); i++)
         if (governor_rule_parse(&r, BAD[i], &why) != ERR_USAGE) fail_msg("'%s' was taken", BAD[i]);
 }
@@ -54,8 +54,8 @@ static void down_and_up(void **state)
     assert_int_equal(feed(&s, &r, 0.030, r.down_after - 1), 0);
     assert_int_equal(feed(&s, &r, NAN, 50), 0);
     assert_int_equal(governor_step(&s, &r, 0.030, reason), 1);
-    CHECK(strstr(reason, "itl"));
-    CHECK(strstr(reason, "in a row"));
+    CHECK_CONTAINS(reason, "itl");
+    CHECK_CONTAINS(reason, "in a row");
     assert_int_equal(feed(&s, &r, 0.019, 500), 1); /* within the limit, but not by the margin */
     CHECK_NEAR(feed(&s, &r, 0.004, r.up_after - 1), 1, 0);
     assert_int_equal(governor_step(&s, &r, 0.004, reason), 0);

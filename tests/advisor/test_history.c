@@ -132,8 +132,8 @@ static void only_valid_cells_are_results(void **state)
     assert_string_equal(r.result[1].workload, "tg64");
     CHECK_NEAR(result_mean(&r.result[0], METRIC_DECODE_RATE), log(100), 1e-12);
     CHECK_NEAR(result_mean(&r.result[1], METRIC_DECODE_RATE), log(120), 1e-12);
-    CHECK(isnan(result_mean(&r.result[1], METRIC_TTFT)));
-    CHECK(isnan(result_mean(&r.result[0], METRIC_PEAK_MEMORY)));
+    CHECK_NAN(result_mean(&r.result[1], METRIC_TTFT));
+    CHECK_NAN(result_mean(&r.result[0], METRIC_PEAK_MEMORY));
     CHECK_EQ(result_main_metric(&r.result[0]), METRIC_DECODE_RATE);
     CHECK_NEAR(results_canary(&r, METRIC_DECODE_RATE), log(1e10), 1e-12);
     CHECK_NEAR(results_canary(&r, METRIC_TTFT), -log(1e11), 1e-12);
@@ -146,7 +146,7 @@ static void only_valid_cells_are_results(void **state)
     p.canary = 0;
     CHECK_OK(results_read(&r, d, put_run(d, &p), &why));
     assert_int_equal(r.result[0].units, 16); /* each repetition is a unit */
-    CHECK(isnan(results_canary(&r, METRIC_DECODE_RATE)));
+    CHECK_NAN(results_canary(&r, METRIC_DECODE_RATE));
     results_free(&r);
     CHECK_EQ(results_read(&r, d, 99, &why), ERR_USAGE);
     db_close(d);
@@ -210,8 +210,8 @@ static void a_difference_is_found_and_normalized(void **state)
 
     b.canary = 0;
     t = compare(&a, &b);
-    CHECK(isnan(t.row[0].canary));
-    CHECK(isnan(t.row[0].normalized.estimate));
+    CHECK_NAN(t.row[0].canary);
+    CHECK_NAN(t.row[0].normalized.estimate);
     two_done(&t);
 }
 
@@ -243,14 +243,14 @@ static void partners_by_line_then_by_place(void **state)
     assert_int_equal(t.n, 2);
     CHECK_EQ(t.row[1].verdict, VERDICT_NONE);
     CHECK(!t.row[1].after);
-    CHECK(strstr(t.row[1].reason, "only the first"));
+    CHECK_CONTAINS(t.row[1].reason, "only the first");
     two_done(&t);
 
     b = plan_of(100, 120, 4);
     b.blocks = 2;
     t = compare(&a, &b);
     CHECK_EQ(t.row[0].verdict, VERDICT_INCONCLUSIVE);
-    CHECK(strstr(t.row[0].reason, "at least 3"));
+    CHECK_CONTAINS(t.row[0].reason, "at least 3");
     two_done(&t);
 }
 
@@ -284,7 +284,7 @@ static void holm_correction_claims_less(void **state)
     CHECK_LT(t.row[0].effect.upper, 0); /* by itself it would count as a loss */
     CHECK_NEAR(t.row[0].p_family, 20 * t.row[0].p, 1e-12);
     CHECK_EQ(t.row[0].verdict, VERDICT_INCONCLUSIVE);
-    CHECK(strstr(t.row[0].reason, "20 differences"));
+    CHECK_CONTAINS(t.row[0].reason, "20 differences");
     free(t.row);
     for (int i = 1; i < 20; i++) free(t.before.result[i].unit), free(t.after.result[i].unit);
     t.before.n = t.after.n = 1; /* with two configs it still does */
@@ -415,13 +415,13 @@ static void a_champion_comes_from_a_run(void **state)
     assert_string_equal(b.workload, "tg64");
     assert_string_equal(b.metric, "decode_tok_s");
     CHECK_NEAR(b.value, 120, 1.5);
-    CHECK(b.run_id == run);
+    CHECK_EQ(b.run_id, run);
     CHECK_OK(baseline_of_run(&b, &r, 0, "tg64", &why));
     assert_string_equal(b.config, "f32");
     CHECK_EQ(baseline_of_run(&b, &r, 2, NULL, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "arm C"));
-    CHECK(baseline_of_run(&b, &r, 0, "pp512", &why) == ERR_USAGE);
-    CHECK(strstr(why.message, "on pp512"));
+    CHECK_CONTAINS(why.message, "arm C");
+    CHECK_EQ(baseline_of_run(&b, &r, 0, "pp512", &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "on pp512");
 
     struct experiment_spec *s = calloc(1, sizeof *s);
     struct config c;
@@ -429,14 +429,14 @@ static void a_champion_comes_from_a_run(void **state)
     CHECK_OK(baseline_of_run(&b, &r, 0, NULL, &why));
     b.margin = 0.01;
     CHECK_EQ(baseline_spec(s, &b, &c, NULL, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "champion of baseline 'x'"));
+    CHECK_CONTAINS(why.message, "champion of baseline 'x'");
     free(s);
     results_free(&r);
 
     p.capsule = NULL; /* the file is unknown */
     CHECK_OK(results_read(&r, d, put_run(d, &p), &why));
     CHECK_EQ(baseline_of_run(&b, &r, 0, NULL, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "give the config line"));
+    CHECK_CONTAINS(why.message, "baseline set NAME CONFIG -m FILE");
     results_free(&r);
     db_close(d);
 }
@@ -586,15 +586,15 @@ static void unknown_values_are_not_analysed(void **state)
     }
     read_history(&h, d, false, NULL);
     assert_int_equal(h.n, 8); /* machines are separate: two configs and two canaries each */
-    CHECK(isnan(h.series[0].point[1].level));
+    CHECK_NAN(h.series[0].point[1].level);
     CHECK(isfinite(h.series[0].point[0].level));
     CHECK_OK(history_detect(&f, &h.series[0], 0.01, &why));
     CHECK(!f.judged);
     CHECK_NEAR(f.known, 4, 0);
     CHECK_NEAR(f.changes, 0, 0);
     CHECK_NEAR(f.cusum.alarm, -1, 0);
-    CHECK(isnan(f.average[1]));
-    CHECK(isnan(f.z[1]));
+    CHECK_NAN(f.average[1]);
+    CHECK_NAN(f.z[1]);
     CHECK(isfinite(f.z[2]));
     history_findings_free(&f);
     history_free(&h);

@@ -164,6 +164,18 @@ static void test_sentences(void **state)
     }
 }
 
+static void test_invalid_runs_have_no_verdict(void **state)
+{
+    (void)state;
+    struct joint_input in = blank(2);
+    struct joint j;
+    in.invalid = "the A/A control failed";
+    in.gain[1][JOINT_QUALITY] = FAITHFUL;
+    joint_of(&j, &in);
+    assert_string_equal(j.sentence[1], "q8_0: speed not compared; quality within 0.02 KLD: "
+                                       "no verdict, because the A/A control failed");
+}
+
 static void test_json(void **state)
 {
     (void)state;
@@ -199,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_relations),
         cmocka_unit_test(test_among_challengers),
         cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_invalid_runs_have_no_verdict),
         cmocka_unit_test(test_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ static void windows_and_experts(void **state)
     assert_int_equal(e.read_bytes, plain.read_bytes + 4 * (expert + router));
     CHECK_NEAR(e.experts, 8, 0);
     CHECK_NEAR(e.experts_used, 2, 0);
-    CHECK(e.kv_bytes == plain.kv_bytes);
+    CHECK_EQ(e.kv_bytes, plain.kv_bytes);
 }
 
 static void shapes_that_are_no_file(void **state)

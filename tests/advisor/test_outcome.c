@@ -1,5 +1,6 @@
 /* Proves: the pushed body has the documented names and leaves out what is unknown; a push that cannot be sent
- * is spooled without secrets, retried with a growing back-off, and sent once the gateway is reachable. The
+ * is spooled without secrets, retried with a growing back-off, and sent once the gateway is reachable;
+ * credentials never go to a redirect or to an unverified server; a flush ends in time. The
  * gateway here is a thread; tests/e2e uses the real program. */
 #include "tests/advisor/fake.h"
 
@@ -8,7 +9,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/outcome/outcome.h"
@@ -20,6 +23,7 @@ struct gateway {
     pthread_t thread;
     atomic_bool stop;
     atomic_int status, requests;
+    const char *raw;  /* instead of a response with the status; NULL: none */
     char last[65536]; /* the latest request; read after gateway_stop */
 };
 
@@ -38,7 +42,8 @@ static void serve_one(struct gateway *g, int c)
     const int status = atomic_load(&g->status);
     snprintf(answer, sizeof(answer), "HTTP/1.1 %d X\r\nContent-Length: 4\r\nConnection: close\r\n\r\nword",
              status);
-    send(c, answer, strlen(answer), MSG_NOSIGNAL);
+    const char *all = g->raw ? g->raw : answer;
+    send(c, all, strlen(all), MSG_NOSIGNAL);
     atomic_fetch_add(&g->requests, 1);
 }
 
@@ -177,6 +182,9 @@ static void the_body_has_the_promised_names(void **state)
     struct err why = { 0 };
     char *body = NULL;
     const int64_t id = put_run(b, "equivalent");
+    struct run_labels labels = { 0 };
+    CHECK_OK(run_labels_add(&labels, "branch=a \"b\"", &why));
+    CHECK_OK(db_labels_put(b->db, id, &labels, &why));
     CHECK_OK(outcome_exposition(&body, b->db, id, &b->machine, &why));
     static const char *const LINES[] = {
         "qdyno_ab_effect_ratio{metric=\"decode_tok_s\",workload=\"tg64\"} 1\n",
@@ -185,6 +193,7 @@ static void the_body_has_the_promised_names(void **state)
         "qdyno_ab_confidence_ratio{metric=\"decode_tok_s\",workload=\"tg64\"} 0.95\n",
         "qdyno_ab_blocks{metric=\"decode_tok_s\",workload=\"tg64\"} 8\n",
         "qdyno_ab_discarded_blocks{metric=\"decode_tok_s\",workload=\"tg64\"} 0\n",
+        "qdyno_run_label_info{key=\"branch\",value=\"a \\\"b\\\"\"} 1\n",
         "verdict=\"equivalent\"} 1\n",
         "verdict=\"better\"} 0\n",
         "verdict=\"invalid\"} 0\n",
@@ -203,7 +212,7 @@ static void the_body_has_the_promised_names(void **state)
     /* no control, energy or prefill: no sample, rather than 0 or NaN */
     static const char *const NONE[] = { "\nqdyno_ab_noise_floor_ratio{", "\nqdyno_ab_joules_per_token{",
                                         "\nqdyno_ab_prefill_tokens_per_second{", "NaN", "nan" };
-    for (size_t i = 0; i < COUNT_OF(NONE); i++) CHECK(!strstr(body, NONE[i]));
+    for (size_t i = 0; i < COUNT_OF(NONE); i++) CHECK_LACKS(body, NONE[i]);
     free(body);
     assert_int_equal(outcome_exposition(&body, b->db, 4711, &b->machine, &why), ERR_USAGE);
     assert_null(body);
@@ -220,9 +229,9 @@ static void no_path_becomes_a_label(void **state)
     gateway_start(&b->gateway);
     CHECK_OK(outcome_push(b->db, id, &b->machine, &t, &spooled, &why));
     gateway_stop(&b->gateway);
-    CHECK(strstr(b->gateway.last, "workload=\"eval:wiki.txt\""));
+    CHECK_CONTAINS(b->gateway.last, "workload=\"eval:wiki.txt\"");
     CHECK(strstr(b->gateway.last, "other.gguf,") || strstr(b->gateway.last, "other.gguf%2C"));
-    CHECK(!strstr(b->gateway.last, "secret"));
+    CHECK_LACKS(b->gateway.last, "secret");
 }
 
 static void an_invalid_run_keeps_the_last_success(void **state)
@@ -256,10 +265,23 @@ static void a_push_goes_to_a_stable_group(void **state)
     CHECK_NEAR(db_spool_count(b->db), 0, 0);
     gateway_stop(&b->gateway);
     CHECK(!strncmp(b->gateway.last, "PUT /metrics/job/qdyno/experiment", 33));
-    CHECK(strstr(b->gateway.last, "/machine/0123456789ab HTTP/"));
-    CHECK(strstr(b->gateway.last, "qdyno_ab_effect_ratio"));
-    CHECK(!strstr(b->gateway.last, "run%20"));
-    CHECK(!strstr(b->gateway.last, "/run/"));
+    CHECK_CONTAINS(b->gateway.last, "/machine/0123456789ab HTTP/");
+    CHECK_CONTAINS(b->gateway.last, "qdyno_ab_effect_ratio");
+    CHECK_LACKS(b->gateway.last, "run%20");
+    CHECK_LACKS(b->gateway.last, "/run/");
+}
+
+/* The only push that waits; spool_row_free. */
+static struct spool_row waiting_row(struct db *d)
+{
+    struct spool_row *rows, row;
+    struct err why;
+    int n;
+    CHECK_OK(db_spool_list(d, INT64_MAX, &rows, &n, &why));
+    CHECK_EQ(n, 1);
+    row = rows[0];
+    free(rows);
+    return row;
 }
 
 static void without_a_network_it_waits_in_the_spool(void **state)
@@ -268,7 +290,7 @@ static void without_a_network_it_waits_in_the_spool(void **state)
     struct err why = { 0 };
     bool spooled = false;
     struct push_target t = {
-        .url = b->url, .auth.user = "me", .auth.password = "hunter2", .auth.timeout_s = 2
+        .url = b->url, .auth.user = "me", .auth.password = "hunter2", .auth.timeout_s = 60
     };
     const int64_t id = put_run(b, "equivalent");
     assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_ABSENT);
@@ -279,11 +301,9 @@ static void without_a_network_it_waits_in_the_spool(void **state)
     assert_int_equal(db_spool_count(b->db), 1);
 
     struct spool_row row;
-    bool found;
-    CHECK_OK(db_spool_next(b->db, INT64_MAX, &row, &found, &why));
-    CHECK(found);
-    CHECK(!strstr(row.target_json, "hunter2"));
-    CHECK(!strstr(row.target_json, "me\""));
+    row = waiting_row(b->db);
+    CHECK_LACKS(row.target_json, "hunter2");
+    CHECK_LACKS(row.target_json, "me\"");
     spool_row_free(&row);
 
     /* The gateway is still unreachable: the back-off grows, and nothing is tried before it ends. */
@@ -293,7 +313,7 @@ static void without_a_network_it_waits_in_the_spool(void **state)
         const int64_t before = clock_unix_ms();
         assert_int_equal(outcome_flush(b->db, NULL, true, &sent, &why), ERR_ABSENT);
         assert_int_equal(sent, 0);
-        CHECK_OK(db_spool_next(b->db, INT64_MAX, &row, &found, &why));
+        row = waiting_row(b->db);
         assert_int_equal(row.attempts, i + 2); /* after the push itself */
         CHECK_LE(2 * wait, row.next_try_ms - before);
         CHECK_LE(30000, row.next_try_ms - before);
@@ -305,13 +325,13 @@ static void without_a_network_it_waits_in_the_spool(void **state)
     assert_int_equal(sent, 0);
 
     gateway_start(&b->gateway);
-    const struct push_target auth = { .auth.user = "me", .auth.password = "hunter2" };
+    const struct push_target auth = { .url = b->url, .auth.user = "me", .auth.password = "hunter2" };
     CHECK_OK(outcome_flush(b->db, &auth, true, &sent, &why));
     gateway_stop(&b->gateway);
     assert_int_equal(sent, 1);
     assert_int_equal(db_spool_count(b->db), 0);
-    CHECK(strstr(b->gateway.last, "Authorization: Basic bWU6aHVudGVyMg==")); /* me:hunter2 */
-    CHECK(strstr(b->gateway.last, "qdyno_ab_blocks"));
+    CHECK_CONTAINS(b->gateway.last, "Authorization: Basic bWU6aHVudGVyMg=="); /* me:hunter2 */
+    CHECK_CONTAINS(b->gateway.last, "qdyno_ab_blocks");
 }
 
 static void secrets_go_to_their_own_gateway_only(void **state)
@@ -320,7 +340,7 @@ static void secrets_go_to_their_own_gateway_only(void **state)
     struct err why = { 0 };
     bool spooled;
     int sent;
-    struct push_target t = { .url = b->url, .auth.timeout_s = 2 };
+    struct push_target t = { .url = b->url, .auth.timeout_s = 60 };
     const int64_t id = put_run(b, "equivalent");
     assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_ABSENT);
     gateway_start(&b->gateway);
@@ -330,7 +350,7 @@ static void secrets_go_to_their_own_gateway_only(void **state)
     CHECK_OK(outcome_flush(b->db, &other, true, &sent, &why));
     gateway_stop(&b->gateway);
     assert_int_equal(sent, 1);
-    CHECK(!strstr(b->gateway.last, "Authorization"));
+    CHECK_LACKS(b->gateway.last, "Authorization");
 }
 
 static void a_refusal_is_shown_and_not_spooled(void **state)
@@ -344,9 +364,160 @@ static void a_refusal_is_shown_and_not_spooled(void **state)
     gateway_start(&b->gateway);
     assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_USAGE);
     gateway_stop(&b->gateway);
-    CHECK(strstr(why.message, "word")); /* the gateway's own text */
+    CHECK_CONTAINS(why.message, "word"); /* the gateway's own text */
     CHECK(!spooled);
     CHECK_NEAR(db_spool_count(b->db), 0, 0);
+}
+
+/* Only a real HTTP status says that the gateway has the outcome. */
+static void a_response_that_is_not_http_loses_nothing(void **state)
+{
+    struct bench *b = *state;
+    struct err why = { 0 };
+    bool spooled = false;
+    struct push_target t = { .url = b->url };
+    b->gateway.raw = "220 mail.example ESMTP, all is delivered and 200 OK\r\n";
+    gateway_start(&b->gateway);
+    assert_int_equal(outcome_push(b->db, put_run(b, "equivalent"), &b->machine, &t, &spooled, &why),
+                     ERR_ABSENT);
+    gateway_stop(&b->gateway);
+    CHECK_CONTAINS(why.message, "does not answer with HTTP");
+    CHECK(spooled);
+    assert_int_equal(db_spool_count(b->db), 1);
+}
+
+static void a_redirect_gets_no_credentials(void **state)
+{
+    struct bench *b = *state;
+    struct err why = { 0 };
+    struct gateway other;
+    char answer[256];
+    bool spooled;
+    struct push_target t = { .url = b->url, .auth.user = "me", .auth.password = "hunter2" };
+    gateway_bind(&other);
+    snprintf(answer, sizeof answer,
+             "HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.2:%d/metrics\r\nContent-Length: 0\r\n\r\n",
+             other.port);
+    b->gateway.raw = answer;
+    gateway_start(&other);
+    gateway_start(&b->gateway);
+    assert_int_equal(outcome_push(b->db, put_run(b, "equivalent"), &b->machine, &t, &spooled, &why),
+                     ERR_USAGE);
+    gateway_stop(&b->gateway);
+    gateway_stop(&other);
+    CHECK_CONTAINS(why.message, "redirects are not followed");
+    assert_int_equal(atomic_load(&other.requests), 0);
+}
+
+/* Stores an outcome for a gateway that never answers. */
+static void put_silent_push(struct bench *b, int fd, int i)
+{
+    struct sockaddr_in at;
+    socklen_t size = sizeof at;
+    char target[256], group[256];
+    struct err why;
+    CHECK(!getsockname(fd, (struct sockaddr *)&at, &size));
+    snprintf(target, sizeof target,
+             "{\"url\": \"http://127.0.0.1:%d/%d\", \"job\": \"qdyno\", \"timeout_s\": 60}",
+             ntohs(at.sin_port), i);
+    snprintf(group, sizeof group, "http://127.0.0.1:%d/%d/metrics/job/qdyno", ntohs(at.sin_port), i);
+    CHECK_OK(db_spool_put(b->db, group, target, "x 1\n", &why));
+}
+
+/* Gateways that do not answer take at most the time that the caller has. */
+static void a_flush_ends_by_its_deadline(void **state)
+{
+    enum { SILENT = 5 };
+    struct bench *b = *state;
+    struct err why;
+    int sent;
+    CHECK(!listen(b->gateway.fd, 64));
+    for (int i = 0; i < SILENT; i++) put_silent_push(b, b->gateway.fd, i);
+    const int64_t begun = clock_ns();
+    const struct push_target auth = { .url = "http://here", .deadline_ns = begun + 400000000 };
+    assert_int_equal(outcome_flush(b->db, &auth, true, &sent, &why), ERR_ABSENT);
+    CHECK_LT((double)(clock_ns() - begun) * 1e-9, 30); /* without it, five times 60 s */
+    assert_int_equal(sent, 0);
+    assert_int_equal(db_spool_count(b->db), SILENT);
+    close(b->gateway.fd);
+}
+
+/* A TLS server with a certificate that nobody has signed, which writes what it receives to `seen`. */
+static pid_t tls_start(const struct bench *b, int *port)
+{
+    char command[1024];
+    struct gateway any;
+    gateway_bind(&any);
+    *port = any.port;
+    close(any.fd);
+    snprintf(command, sizeof command,
+             "cd '%s' && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+             " -subj /CN=t -keyout key.pem -out cert.pem 2>/dev/null",
+             b->dir);
+    CHECK(!system(command));
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && mkfifo input && exec openssl s_server -accept 127.0.0.1:%d -cert cert.pem -key key.pem -quiet <>input >seen 2>&1",
+        b->dir, *port);
+    const pid_t pid = fork();
+    if (!pid) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t)*port),
+                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    for (int i = 0; i < 600; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const bool up = !connect(fd, (struct sockaddr *)&at, sizeof at);
+        close(fd);
+        if (up) return pid;
+        clock_sleep_ns(50000000);
+    }
+    fail_msg("openssl s_server does not start");
+    return pid;
+}
+
+/* An outcome was stored by `push --insecure`. A later push without that flag, but with a password, must not
+ * hand the password to a server that was not verified. */
+static void a_stored_insecure_does_not_apply_to_a_password(void **state)
+{
+    struct bench *b = *state;
+    struct err why;
+    int port, sent;
+    char url[64], target[256], group[256], path[320], *seen = NULL;
+    if (system("command -v openssl >/dev/null 2>&1")) {
+        print_message("SKIPPED: the openssl program is not installed\n");
+        skip();
+    }
+    const pid_t pid = tls_start(b, &port);
+    snprintf(url, sizeof url, "https://127.0.0.1:%d", port);
+    snprintf(target, sizeof target,
+             "{\"url\": \"%s\", \"job\": \"qdyno\", \"insecure\": true, \"timeout_s\": 2}", url);
+    snprintf(group, sizeof group, "%s/metrics/job/qdyno", url);
+    CHECK_OK(db_spool_put(b->db, group, target, "spooled_body 1\n", &why));
+    const struct push_target mine = {
+        .url = url, .auth.user = "me", .auth.password = "hunter2", .auth.timeout_s = 2
+    };
+    CHECK_EQ(outcome_flush(b->db, &mine, true, &sent, &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "certificate");
+    snprintf(path, sizeof path, "%s/seen", b->dir);
+    CHECK_OK(file_read(&seen, NULL, path, 1 << 20, &why));
+    CHECK_LACKS(seen, "Authorization");
+    free(seen);
+    /* the server does show what it gets: without a password the stored settings apply */
+    CHECK_EQ(outcome_flush(b->db, NULL, true, &sent, &why), ERR_ABSENT);
+    clock_sleep_ns(200000000);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    CHECK_OK(file_read(&seen, NULL, path, 1 << 20, &why));
+    CHECK_CONTAINS(seen, "spooled_body 1");
+    free(seen);
+    static const char *const FILES[] = { "seen", "cert.pem", "key.pem", "input" };
+    for (size_t i = 0; i < COUNT_OF(FILES); i++) {
+        snprintf(path, sizeof path, "%s/%s", b->dir, FILES[i]);
+        unlink(path);
+    }
 }
 
 struct sender {
@@ -379,7 +550,7 @@ static void many_senders_send_each_body_once(void **state)
     static const char *const WORKLOADS[BODIES] = { "tg8", "tg16", "tg32", "tg48", "tg64" };
     struct bench *b = *state;
     struct err why = { 0 };
-    struct push_target t = { .url = b->url, .auth.timeout_s = 2 };
+    struct push_target t = { .url = b->url, .auth.timeout_s = 60 };
     struct sender sender[SENDERS];
     bool spooled;
     int sent = 0;
@@ -411,7 +582,7 @@ struct fates {
 static void count_fate(void *ctx, const struct group_row *g, enum prune_fate fate)
 {
     struct fates *f = ctx;
-    CHECK(strstr(g->url, "/metrics/job/qdyno/"));
+    CHECK_CONTAINS(g->url, "/metrics/job/qdyno/");
     CHECK_LT(0, g->last_ms);
     f->kept += fate == PRUNE_KEPT;
     f->deleted += fate == PRUNE_DELETED;
@@ -452,7 +623,7 @@ static void only_our_old_groups_are_pruned(void **state)
     CHECK(!strncmp(b->gateway.last, "DELETE /metrics/job/qdyno/experiment", 36));
     CHECK_OK(db_group_list(b->db, "", &groups, &n, &why));
     CHECK_NEAR(n, 1, 0);
-    CHECK(strstr(groups[0].url, "elsewhere"));
+    CHECK_CONTAINS(groups[0].url, "elsewhere");
     free(groups);
 }
 
@@ -469,19 +640,19 @@ static void the_newest_of_each_experiment(void **state)
     const int64_t other = put_run_of(b, "better", "tg64", "q4_0");
     CHECK_OK(outcomes_latest(o, &n, b->db, &why));
     CHECK_NEAR(n, 2, 0);
-    CHECK(o[0].run_id == other);
-    CHECK(o[1].run_id == second);
+    CHECK_EQ(o[0].run_id, other);
+    CHECK_EQ(o[1].run_id, second);
     const int64_t third = put_run_of(b, "equivalent", "tg64", "q4_0");
     CHECK_OK(outcomes_latest(o, &n, b->db, &why));
     CHECK_NEAR(n, 2, 0);
-    CHECK(o[0].run_id == third);
-    CHECK(o[1].run_id == second);
+    CHECK_EQ(o[0].run_id, third);
+    CHECK_EQ(o[1].run_id, second);
     struct exposition e = { 0 };
     const struct family_sink to = exposition_sink(&e);
-    outcomes_tell(o, n, OUTCOME_ALONE, &to);
+    outcomes_export(o, n, OUTCOME_ALONE, &to);
     CHECK_EQ(e.bad.code, ERR_OK);
-    CHECK(strstr(str_text(&e.text), "qdyno_ab_verdict{experiment=\""));
-    CHECK(strstr(str_text(&e.text), "machine=\"0123456789ab\""));
+    CHECK_CONTAINS(str_text(&e.text), "qdyno_ab_verdict{experiment=\"");
+    CHECK_CONTAINS(str_text(&e.text), "machine=\"0123456789ab\"");
     exposition_free(&e);
 }
 
@@ -496,6 +667,10 @@ int main(void)
         OUTCOME_TEST(without_a_network_it_waits_in_the_spool),
         OUTCOME_TEST(secrets_go_to_their_own_gateway_only),
         OUTCOME_TEST(a_refusal_is_shown_and_not_spooled),
+        OUTCOME_TEST(a_response_that_is_not_http_loses_nothing),
+        OUTCOME_TEST(a_redirect_gets_no_credentials),
+        OUTCOME_TEST(a_flush_ends_by_its_deadline),
+        OUTCOME_TEST(a_stored_insecure_does_not_apply_to_a_password),
         OUTCOME_TEST(many_senders_send_each_body_once),
         OUTCOME_TEST(only_our_old_groups_are_pruned),
         OUTCOME_TEST(the_newest_of_each_experiment),

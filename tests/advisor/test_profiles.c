@@ -86,14 +86,14 @@ static void every_profile_says_where_it_comes_from(void **state)
         CHECK(*p.machine.cpu);
         CHECK_LE(p.ceilings.read_bytes_s_1, p.ceilings.read_bytes_s_all);
         CHECK_LE(2, p.ceilings.count);
-        CHECK((p.machine.gpus > 0) == (p.ceilings.gpu.read_bytes_s > 0));
+        CHECK_EQ(p.machine.gpus > 0, p.ceilings.gpu.read_bytes_s > 0);
         /* it survives writing and parsing */
         struct machine_ceilings again;
         struct err why = { 0 };
         json_t *text = ceilings_to_json(&p.ceilings);
         CHECK_OK(ceilings_from_json(&again, text, &why));
-        CHECK(again.gpu.unified == p.ceilings.gpu.unified);
-        CHECK(again.count == p.ceilings.count);
+        CHECK_EQ(again.gpu.unified, p.ceilings.gpu.unified);
+        CHECK_EQ(again.count, p.ceilings.count);
         json_decref(text);
         json_decref(p.doc);
     }

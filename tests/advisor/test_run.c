@@ -131,7 +131,7 @@ static void a_cell_is_stored_with_all_that_was_measured(void **state)
     struct measured_cell c;
     struct cell_row *rows;
     int n;
-    CHECK_OK(sampler_start(&b.sampler, "", 100, &why));
+    CHECK_OK(sampler_start(&b.sampler, "", 100, NULL, &why));
     begin(&b, "rate=2000+sleep_ms=400", true);
     const struct run_cell what = cell_of(&b);
     CHECK_OK(run_cell(&b.run, &what, &c, &why));
@@ -146,8 +146,8 @@ static void a_cell_is_stored_with_all_that_was_measured(void **state)
     assert_string_equal(rows[0].phase, CANARY_PHASE);
     assert_string_equal(rows[1].phase, "bench");
     assert_string_equal(rows[2].phase, CANARY_PHASE);
-    CHECK(strstr(rows[1].worker_json, "decode_s") != NULL); /* the worker's answer, without latencies */
-    CHECK(strstr(rows[1].worker_json, "itl_s") == NULL);
+    CHECK_CONTAINS(rows[1].worker_json, "decode_s"); /* the worker's answer, without latencies */
+    CHECK_LACKS(rows[1].worker_json, "itl_s");
     CHECK_NEAR(db_measurement_get(b.db, rows[1].id, "decode_tok_s"), 2000, 1e-6);
     struct found found = { 0 };
     CHECK_OK(db_sample_list(b.db, rows[1].id, see_sample, &found, &why));
@@ -156,15 +156,15 @@ static void a_cell_is_stored_with_all_that_was_measured(void **state)
         if (measured != found.metric[m])
             fail_msg("%s: measured %d, samples %d", METRICS[m].name, measured, found.metric[m]);
     }
-    CHECK(found.rows > 0);
+    CHECK_GT(found.rows, 0);
     float *itl;
     int n_itl;
     CHECK_OK(db_itl_get(b.db, rows[1].id, &itl, &n_itl, &why));
-    CHECK(n_itl > 0);
+    CHECK_GT(n_itl, 0);
     free(itl);
     struct span_row *spans;
     CHECK_OK(db_span_list(b.db, b.run.row.id, &spans, &n, &why));
-    CHECK(n >= 1);
+    CHECK_GE(n, 1);
     assert_int_equal(spans[0].cell_id, rows[1].id);
     free(spans);
     free(rows);
@@ -186,7 +186,7 @@ static void an_arm_that_fails_is_a_stored_cell(void **state)
     cell_done(&c);
     CHECK_OK(db_cell_list(b.db, b.run.row.id, &rows, &n, &why));
     assert_int_equal(n, 1);
-    CHECK(strstr(rows[0].error, "tensor 'x' is damaged") != NULL);
+    CHECK_CONTAINS(rows[0].error, "tensor 'x' is damaged");
     free(rows);
     end(&b);
 }
@@ -205,7 +205,7 @@ static void too_little_memory_is_not_a_stop(void **state)
     realloc_refuses = false;
     assert_int_equal(rc, ERR_OK);
     assert_int_equal(c.failure.code, ERR_NOMEM);
-    CHECK(strstr(c.failure.message, "no memory") != NULL);
+    CHECK_CONTAINS(c.failure.message, "no memory");
     cell_done(&c);
     end(&b);
 }

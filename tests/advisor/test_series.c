@@ -29,7 +29,7 @@ static void averages_by_hand(void **state)
     double out[COUNT_OF(x)];
     series_moving_average(x, COUNT_OF(x), 3, out);
     for (size_t i = 0; i < COUNT_OF(WANT); i++) CHECK_NEAR(out[i], WANT[i], 1e-15);
-    CHECK(isnan(out[7])); /* no known value in the window */
+    CHECK_NAN(out[7]); /* no known value in the window */
 }
 
 static void robust_z_as_numpy(void **state)
@@ -54,7 +54,7 @@ static void robust_z_as_numpy(void **state)
 
     const double gaps[] = { 1, NAN, 3, 2 };
     series_robust_z(gaps, 4, scratch, z);
-    CHECK(isnan(z[1]));
+    CHECK_NAN(z[1]);
     CHECK_NEAR(z[2], 1 / 1.4826, 1e-12);
 }
 
@@ -89,14 +89,14 @@ static void self_starting_z_is_normal(void **state)
     const double x[] = { 1, 2, NAN, 3, 2 };
     double z[LONG];
     series_self_starting_z(x, 5, z);
-    CHECK(isnan(z[0]));
-    CHECK(isnan(z[1]));
-    CHECK(isnan(z[2]));
+    CHECK_NAN(z[0]);
+    CHECK_NAN(z[1]);
+    CHECK_NAN(z[2]);
     CHECK_NEAR(z[3], stats_normal_quantile(5.0 / 6), 1e-12);
     CHECK_NEAR(z[4], 0, 1e-12); /* equals the mean of the values before */
     const double same[] = { 4, 4, 4, 5 };
     series_self_starting_z(same, 4, z);
-    CHECK(isnan(z[3])); /* no spread before it */
+    CHECK_NAN(z[3]); /* no spread before it */
 
     int alarms = 0, found = 0, right = 0;
     for (uint64_t seed = 0; seed < 500; seed++) {
@@ -137,8 +137,8 @@ static void tests_as_scipy(void **state)
     CHECK_NEAR(i.lower, -1.2619522490506734, 1e-9);
     CHECK_NEAR(i.upper, -0.4447144176159937, 1e-9);
 
-    CHECK(isnan(series_test(a, 1, b, 3, SPREAD_OWN).p)); /* a single value has no variance */
-    CHECK(isnan(series_test(a, 0, b, 3, SPREAD_POOLED).p));
+    CHECK_NAN(series_test(a, 1, b, 3, SPREAD_OWN).p); /* a single value has no variance */
+    CHECK_NAN(series_test(a, 0, b, 3, SPREAD_POOLED).p);
     const double level[] = { 5, 5, 5 }, other[] = { 6, 6 };
     CHECK_NEAR(series_test(level, 3, other, 2, SPREAD_OWN).p, 0, 0);
     CHECK_NEAR(series_test(level, 3, level, 2, SPREAD_OWN).p, 1, 0);
@@ -153,8 +153,8 @@ static void divergence_as_numpy(void **state)
     CHECK_NEAR(series_divergence(x, 3, 6), 15.0, 1e-12);
     CHECK_NEAR(series_divergence(x, 4, 6), 15.555555555555557, 1e-12);
     CHECK_NEAR(series_divergence(x, 2, 5), 7.2, 1e-12);
-    CHECK(isnan(series_divergence(x, 1, 6)));
-    CHECK(isnan(series_divergence(x, 5, 6)));
+    CHECK_NAN(series_divergence(x, 1, 6));
+    CHECK_NAN(series_divergence(x, 5, 6));
 }
 
 static int changes_of(const double *x, int n, double min_effect, struct change *out, int most)
@@ -275,7 +275,7 @@ static void isolation_as_scikit_learn(void **state)
     CHECK_OK(series_isolation(score, x[0], VECTORS, 2, 7, &why));
     for (int i = 0; i < VECTORS; i++) CHECK_NEAR(score[i], WANT[i], 0.03);
     CHECK_OK(series_isolation(again, x[0], VECTORS, 2, 7, &why));
-    for (int i = 0; i < VECTORS; i++) CHECK(again[i] == score[i]); /* the seed decides */
+    for (int i = 0; i < VECTORS; i++) CHECK_EQ(again[i], score[i]); /* the seed decides */
 }
 
 static void isolation_of_what_is_unknown(void **state)

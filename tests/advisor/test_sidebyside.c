@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "advisor/experiment/experiment.h"
+#include "advisor/sidebyside/sidebyside.h"
 
 static struct sidebyside_state run(const char *a, const char *b, int tokens)
 {
@@ -95,11 +96,13 @@ static void stopping(void **state)
     struct err why = { 0 };
     struct sidebyside_state now;
     struct sidebyside_spec spec = { .prompt = "Once", .tokens = 100, .program = FAKE_PROGRAM };
-    spec.config[0] = fake_config("sleep_ms=20+write=a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v.w.x.y.z");
+    spec.config[0] = fake_config("sleep_ms=400+write=a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v.w.x.y.z");
     spec.config[1] = spec.config[0];
     CHECK_OK(sidebyside_start(&s, &spec, &why));
-    do sidebyside_state(s, &now);
-    while (now.arm[1].tokens < 2);
+    do {
+        clock_sleep_ns(2000000);
+        sidebyside_state(s, &now);
+    } while (now.arm[1].tokens < 2);
     sidebyside_stop(s);
     while (!sidebyside_finished(s)) clock_sleep_ns(1000000);
     sidebyside_state(s, &now);

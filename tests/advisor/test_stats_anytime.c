@@ -34,7 +34,8 @@ static void sign_evalue_stops_where_the_method_says(void **state)
         all += stats_sign_evalue(k, 30) *
                (stats_binomial_cdf(k, 30, 0.5) - stats_binomial_cdf(k - 1, 30, 0.5));
     CHECK_NEAR(all, 1, 1e-11);
-    CHECK(isnan(stats_sign_evalue(-1, 5)) && isnan(stats_sign_evalue(6, 5)));
+    CHECK_NAN(stats_sign_evalue(-1, 5));
+    CHECK_NAN(stats_sign_evalue(6, 5));
 }
 
 static void t_evalue_stops_where_the_method_says(void **state)
@@ -47,9 +48,9 @@ static void t_evalue_stops_where_the_method_says(void **state)
     for (size_t i = 0; i < sizeof(worked) / sizeof(worked[0]); i++) {
         double x[14];
         standardized(x, worked[i].crosses - 1, worked[i].effect);
-        CHECK(stats_t_evalue(x, worked[i].crosses - 1, 1) < 20);
+        CHECK_LT(stats_t_evalue(x, worked[i].crosses - 1, 1), 20);
         standardized(x, worked[i].crosses, worked[i].effect);
-        CHECK(stats_t_evalue(x, worked[i].crosses, 1) >= 20);
+        CHECK_GE(stats_t_evalue(x, worked[i].crosses, 1), 20);
     }
     /* The integral of the noncentral t density over N(0, g), over the central one. */
     CHECK_NEAR(stats_t_evalue(DARWIN, 15, 1), 1.8169477669, 1e-8);
@@ -64,8 +65,8 @@ static void t_evalue_at_its_edges(void **state)
     CHECK_NEAR(stats_t_evalue(same, 1, 1), 1, 0);
     CHECK_NEAR(stats_t_evalue(zero, 4, 1), 1 / sqrt(5), 1e-15); /* t = 0 */
     CHECK_NEAR(stats_t_evalue(same, 5, 1), 36, 1e-11);          /* t infinite: (1 + n)^((n-1)/2) */
-    CHECK(isnan(stats_t_evalue(hole, 3, 1)));
-    CHECK(isnan(stats_t_evalue(same, 5, 0)));
+    CHECK_NAN(stats_t_evalue(hole, 3, 1));
+    CHECK_NAN(stats_t_evalue(same, 5, 0));
     double scaled[15];
     for (int i = 0; i < 15; i++) scaled[i] = 1e-6 * DARWIN[i];
     CHECK_NEAR(stats_t_evalue(scaled, 15, 1), stats_t_evalue(DARWIN, 15, 1), 1e-11);
@@ -74,16 +75,18 @@ static void t_evalue_at_its_edges(void **state)
 static void factor_is_where_the_t_evalue_reaches_its_level(void **state)
 {
     (void)state;
-    CHECK(isinf(stats_anytime_factor(4, 1, 0.05)) && !isinf(stats_anytime_factor(5, 1, 0.05)));
-    CHECK(isinf(stats_anytime_factor(3, 1, 0.10)) && !isinf(stats_anytime_factor(4, 1, 0.10)));
+    CHECK(isinf(stats_anytime_factor(4, 1, 0.05)));
+    CHECK(!isinf(stats_anytime_factor(5, 1, 0.05)));
+    CHECK(isinf(stats_anytime_factor(3, 1, 0.10)));
+    CHECK(!isinf(stats_anytime_factor(4, 1, 0.10)));
     CHECK(isinf(stats_anytime_factor(1, 1, 0.05)));
-    CHECK(isnan(stats_anytime_factor(8, 1, 0)));
+    CHECK_NAN(stats_anytime_factor(8, 1, 0));
     for (int n = 5; n <= 200; n += 13) {
         double x[200];
         const double c = stats_anytime_factor(n, 1, 0.05);
         standardized(x, n, c / sqrt(n));
         CHECK_NEAR(stats_t_evalue(x, n, 1) / 20, 1, 1e-9);
-        CHECK(c > stats_t_quantile(0.975, n - 1)); /* looking often has a price */
+        CHECK_GT(c, stats_t_quantile(0.975, n - 1)); /* looking often has a price */
     }
 }
 
@@ -103,14 +106,16 @@ static void coin_evalue_is_the_bet_its_model_asks_for(void **state)
     CHECK_NEAR(stats_coin_evalue(zero, 9), 1, 1e-15); /* nothing happened, nothing was bet */
     CHECK_NEAR(stats_coin_evalue(x, 1), 1, 1e-15);
     CHECK_NEAR(stats_coin_evalue(x, 0), 1, 1e-15);
-    CHECK(isnan(stats_coin_evalue(hole, 3)) && isnan(stats_anytime_p(hole, 3)));
+    CHECK_NAN(stats_coin_evalue(hole, 3));
+    CHECK_NAN(stats_anytime_p(hole, 3));
     double most = 1;
     for (int i = 0; i <= 15; i++) {
         most = fmax(most, stats_coin_evalue(x, i));
         CHECK_NEAR(stats_anytime_p(x, i) * most, 1, 1e-12);
     }
     x[14] = 1e3; /* evidence against it later does not take back what was seen */
-    CHECK(stats_coin_evalue(x, 15) < most && stats_anytime_p(x, 15) <= 1 / stats_coin_evalue(x, 14));
+    CHECK_LT(stats_coin_evalue(x, 15), most);
+    CHECK_LE(stats_anytime_p(x, 15), 1 / stats_coin_evalue(x, 14));
 }
 
 /* Whatever the sizes, over all sign patterns the evidence is 1 on average, and no more than 1 in 20 ever sees
@@ -140,23 +145,26 @@ static void coin_evalue_is_fair_whatever_the_sizes(void **state)
             if (s == 0) t_reached += t_seen;
         }
         CHECK_NEAR(mean, 1, 1e-12);
-        CHECK(reached > 0 && 20 * reached <= PATTERNS);
+        CHECK_GT(reached, 0);
+        CHECK_LE(20 * reached, PATTERNS);
     }
-    CHECK(t_reached * 1.0 / PATTERNS > 0.035); /* and grows beyond 5 % with more blocks: bench stats */
+    CHECK_GT(t_reached * 1.0 / PATTERNS, 0.035); /* and grows beyond 5 % with more blocks: bench stats */
 }
 
 static void anytime_interval_holds_what_is_not_refuted(void **state)
 {
     (void)state;
-    CHECK(stats_anytime_fewest(0.05) == 7 && stats_anytime_fewest(0.10) == 6);
-    CHECK(isnan(stats_anytime_interval(DARWIN, 6, 0.95).lower));
+    CHECK_EQ(stats_anytime_fewest(0.05), 7);
+    CHECK_EQ(stats_anytime_fewest(0.10), 6);
+    CHECK_NAN(stats_anytime_interval(DARWIN, 6, 0.95).lower);
     CHECK_NEAR(stats_anytime_interval(DARWIN, 6, 0.95).estimate, stats_mean(DARWIN, 6), 0);
     double x[64];
     for (int n = 7; n <= 64; n += 3) {
         standardized(x, n, 1.5);
         if (n % 2) x[n / 2] += 9; /* with and without an outlier */
         const struct interval i = stats_anytime_interval(x, n, 0.95);
-        CHECK(i.lower <= i.estimate && i.estimate <= i.upper);
+        CHECK_LE(i.lower, i.estimate);
+        CHECK_LE(i.estimate, i.upper);
         const double bounds[2] = { i.lower, i.upper }, step = 1e-4 * (i.upper - i.lower);
         for (int side = 0; side < 2; side++) { /* refuted just outside, and ever after; not just inside */
             const double away = side ? step : -step;
@@ -164,7 +172,7 @@ static void anytime_interval_holds_what_is_not_refuted(void **state)
                 double y[64];
                 const double off = k < 1 ? k : exp(0.03 * k);
                 for (int j = 0; j < n; j++) y[j] = x[j] - (bounds[side] + (off + 0.05) * away);
-                CHECK((stats_coin_evalue(y, n) >= 20) == (k >= 0));
+                CHECK_EQ(stats_coin_evalue(y, n) >= 20, k >= 0);
             }
         }
     }
@@ -175,23 +183,28 @@ static void anytime_interval_at_its_edges(void **state)
     (void)state;
     const double same[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };
     const struct interval flat = stats_anytime_interval(same, 8, 0.95);
-    CHECK(flat.lower == 2 && flat.upper == 2);
-    CHECK(isnan(stats_anytime_interval(same, 5, 0.95).upper));
+    CHECK_EQ(flat.lower, 2);
+    CHECK_EQ(flat.upper, 2);
+    CHECK_NAN(stats_anytime_interval(same, 5, 0.95).upper);
     const double hole[8] = { 1, 2, 3, NAN, 5, 6, 7, 8 };
-    CHECK(isnan(stats_anytime_interval(hole, 8, 0.95).lower));
-    CHECK(isnan(stats_anytime_interval(same, 8, 1).lower));
+    CHECK_NAN(stats_anytime_interval(hole, 8, 0.95).lower);
+    CHECK_NAN(stats_anytime_interval(same, 8, 1).lower);
     /* One wild block moves the mean, not what is refuted; the interval still holds its estimate. */
     double x[40];
     standardized(x, 40, 0);
     x[39] = 400;
     const struct interval i = stats_anytime_interval(x, 40, 0.95);
     CHECK_NEAR(i.estimate, stats_mean(x, 40), 1e-12);
-    CHECK(i.lower < 0 && i.lower > -2 && i.upper >= i.estimate && i.upper < 20);
+    CHECK_LT(i.lower, 0);
+    CHECK_GT(i.lower, -2);
+    CHECK_GE(i.upper, i.estimate);
+    CHECK_LT(i.upper, 20);
     /* A regime that turns around in the middle has no constant effect: nothing fits, so nothing is claimed.
      */
     for (int k = 0; k < 40; k++) x[k] = (k < 20 ? 1 : -1) * (1 + 0.01 * sin(k));
     const struct interval none = stats_anytime_interval(x, 40, 0.95);
-    CHECK(!(none.lower > 0) && !(none.upper < 0));
+    CHECK(!(none.lower > 0));
+    CHECK(!(none.upper < 0));
 }
 
 static void planning_for_looks_after_every_block(void **state)
@@ -200,17 +213,18 @@ static void planning_for_looks_after_every_block(void **state)
     const double z = stats_normal_quantile(0.8);
     for (double ratio = 0.3; ratio < 5; ratio *= 1.4) {
         const int n = stats_anytime_blocks_for(ratio, 1, 0.95, 0.8);
-        CHECK(n >= 7 && (stats_anytime_factor(n, 1, 0.05) + z) * ratio / sqrt(n) <= 1);
-        if (n > 8) CHECK((stats_anytime_factor(n - 1, 1, 0.05) + z) * ratio / sqrt(n - 1) > 1);
+        CHECK_GE(n, 7);
+        CHECK_LE((stats_anytime_factor(n, 1, 0.05) + z) * ratio / sqrt(n), 1);
+        if (n > 8) CHECK_GT((stats_anytime_factor(n - 1, 1, 0.05) + z) * ratio / sqrt(n - 1), 1);
     }
     assert_int_equal(stats_anytime_blocks_for(0.38, 1, 0.95, 0.8), 7); /* the fewest must be clear */
     assert_int_equal(stats_anytime_blocks_for(0.41, 1, 0.95, 0.8), 8);
     assert_int_equal(stats_anytime_blocks_for(1, 1, 0.95, 0.8), 19);
     assert_int_equal(stats_anytime_blocks_for(2, 1, 0.95, 0.8), 70);
-    CHECK(stats_anytime_blocks_for(0, 0.01, 0.95, 0.8) == 7);
-    CHECK(stats_anytime_blocks_for(NAN, 0.01, 0.95, 0.8) >= 1000000);
-    CHECK(stats_anytime_blocks_for(1, 1e-9, 0.95, 0.8) >= 1000000);
-    CHECK(stats_anytime_blocks_for(1, 1, 0.95, 1) >= 1000000);
+    CHECK_EQ(stats_anytime_blocks_for(0, 0.01, 0.95, 0.8), 7);
+    CHECK_GE(stats_anytime_blocks_for(NAN, 0.01, 0.95, 0.8), 1000000);
+    CHECK_GE(stats_anytime_blocks_for(1, 1e-9, 0.95, 0.8), 1000000);
+    CHECK_GE(stats_anytime_blocks_for(1, 1, 0.95, 1), 1000000);
 }
 
 static void holm_agrees_with_statsmodels(void **state)
@@ -224,10 +238,11 @@ static void holm_agrees_with_statsmodels(void **state)
     stats_holm(tied, 3, out);
     CHECK_NEAR(out[0], 0.06, 1e-15);
     CHECK_NEAR(out[1], 0.06, 1e-15);
-    CHECK(isnan(out[2]));
+    CHECK_NAN(out[2]);
     double large[] = { 0.6, 0.5 };
     stats_holm(large, 2, large);
-    CHECK(large[0] == 1 && large[1] == 1);
+    CHECK_EQ(large[0], 1);
+    CHECK_EQ(large[1], 1);
 }
 
 int main(void)

@@ -31,12 +31,16 @@ static void hodges_lehmann_agrees_with_scipy(void **state)
     CHECK_NEAR(i.upper, 0.5102062817, 1e-9);
     const double six[] = { 1, 2, 3, 4, 5, 6 };
     i = stats_hodges_lehmann(six, 6, 0.95); /* unanimous at 2/64: all of them, and nothing less, is 95 % */
-    CHECK(i.lower == 1 && i.upper == 6 && i.estimate == 3.5);
+    CHECK_EQ(i.lower, 1);
+    CHECK_EQ(i.upper, 6);
+    CHECK_EQ(i.estimate, 3.5);
     i = stats_hodges_lehmann(six, 5, 0.95);
-    CHECK(i.estimate == 3 && isnan(i.lower) && isnan(i.upper));
+    CHECK_EQ(i.estimate, 3);
+    CHECK_NAN(i.lower);
+    CHECK_NAN(i.upper);
     const double hole[] = { 1, NAN };
-    CHECK(isnan(stats_hodges_lehmann(hole, 2, 0.95).estimate));
-    CHECK(isnan(stats_hodges_lehmann(six, 0, 0.95).estimate));
+    CHECK_NAN(stats_hodges_lehmann(hole, 2, 0.95).estimate);
+    CHECK_NAN(stats_hodges_lehmann(six, 0, 0.95).estimate);
 }
 
 static void sign_flips_agree_with_fisher(void **state)
@@ -47,9 +51,9 @@ static void sign_flips_agree_with_fisher(void **state)
     const double six[] = { 0.01, 0.02, 0.03, 0.01, 0.02, 0.05 };
     CHECK_NEAR(stats_permutation_p(six, 6, 1), 2 / 64.0, 1e-15);
     const double none[] = { 1, -1 }, one[] = { 5 };
-    CHECK(stats_permutation_p(none, 2, 1) == 1);
-    CHECK(stats_permutation_p(one, 1, 1) == 1);
-    CHECK(isnan(stats_permutation_p(one, 0, 1)));
+    CHECK_EQ(stats_permutation_p(none, 2, 1), 1);
+    CHECK_EQ(stats_permutation_p(one, 1, 1), 1);
+    CHECK_NAN(stats_permutation_p(one, 0, 1));
     /* Against counting every pattern, with ties that rounding must not part. */
     for (int n = 1; n <= 12; n++) {
         double x[12], sum = 0;
@@ -71,8 +75,8 @@ static void sign_flips_beyond_twenty_are_drawn(void **state)
     for (int i = 0; i < 28; i++) x[i] = i < 15 ? DARWIN[i] : 0;
     const double p = stats_permutation_p(x, 28, 7);
     CHECK_NEAR(p, 1726 / 32768.0, 4 * sqrt(0.0527 * 0.9473 / 9999)); /* four standard errors */
-    CHECK(p == stats_permutation_p(x, 28, 7));                       /* seeded */
-    CHECK(p != stats_permutation_p(x, 28, 8));
+    CHECK_EQ(p, stats_permutation_p(x, 28, 7));                      /* seeded */
+    CHECK_NE(p, stats_permutation_p(x, 28, 8));
     CHECK_NEAR(stats_permutation_p(x, 20, 7), 1726 / 32768.0, 1e-15); /* the last exact one */
     for (int i = 0; i < 28; i++) x[i] = 1;
     CHECK_NEAR(stats_permutation_p(x, 28, 7), 1e-4, 1e-12); /* never 0: (0 + 1) / (9999 + 1) */
@@ -84,9 +88,12 @@ static void binomial_agrees_with_scipy(void **state)
     CHECK_NEAR(stats_binomial_cdf(3, 10, 0.3), 0.6496107184, 1e-12);
     CHECK_NEAR(stats_binomial_cdf(459, 1000, 0.5), 0.005194065783, 1e-12);
     CHECK_NEAR(stats_binomial_cdf(99940, 100000, 0.999), 0.9999937132948, 1e-11);
-    CHECK(stats_binomial_cdf(-1, 5, 0.5) == 0 && stats_binomial_cdf(5, 5, 0.5) == 1);
-    CHECK(stats_binomial_cdf(2, 5, 0) == 1 && stats_binomial_cdf(2, 5, 1) == 0);
-    CHECK(isnan(stats_binomial_cdf(1, 5, 1.5)) && isnan(stats_binomial_cdf(1, 5, NAN)));
+    CHECK_EQ(stats_binomial_cdf(-1, 5, 0.5), 0);
+    CHECK_EQ(stats_binomial_cdf(5, 5, 0.5), 1);
+    CHECK_EQ(stats_binomial_cdf(2, 5, 0), 1);
+    CHECK_EQ(stats_binomial_cdf(2, 5, 1), 0);
+    CHECK_NAN(stats_binomial_cdf(1, 5, 1.5));
+    CHECK_NAN(stats_binomial_cdf(1, 5, NAN));
 }
 
 static void samples_for_a_percentile_are_mlperf_s(void **state)
@@ -100,12 +107,12 @@ static void samples_for_a_percentile_are_mlperf_s(void **state)
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         const int n = stats_samples_for_quantile(known[i].p, 0.99, known[i].slow);
         assert_int_equal(n, known[i].n);
-        CHECK(stats_binomial_cdf(known[i].slow, n, 1 - known[i].p) <= 0.01);
-        CHECK(stats_binomial_cdf(known[i].slow, n - 1, 1 - known[i].p) > 0.01);
+        CHECK_LE(stats_binomial_cdf(known[i].slow, n, 1 - known[i].p), 0.01);
+        CHECK_GT(stats_binomial_cdf(known[i].slow, n - 1, 1 - known[i].p), 0.01);
     }
     assert_int_equal(stats_samples_for_quantile(0.5, 0.75, 0), 2); /* exact: 1/4 */
-    CHECK(stats_samples_for_quantile(1, 0.99, 0) >= 1000000000);
-    CHECK(stats_samples_for_quantile(0.99, 0.99, -1) >= 1000000000);
+    CHECK_GE(stats_samples_for_quantile(1, 0.99, 0), 1000000000);
+    CHECK_GE(stats_samples_for_quantile(0.99, 0.99, -1), 1000000000);
 }
 
 static void latency_percentiles_need_samples(void **state)
@@ -113,15 +120,15 @@ static void latency_percentiles_need_samples(void **state)
     (void)state;
     float x[700];
     for (int i = 0; i < 700; i++) x[i] = (float)(699 - i); /* unsorted on purpose */
-    CHECK(isnan(stats_latency_quantile(x, 458, 0.99)));
+    CHECK_NAN(stats_latency_quantile(x, 458, 0.99));
     CHECK_NEAR(stats_latency_quantile(x + 700 - 459, 459, 0.99), 0.99 * 458, 1e-3);
-    CHECK(isnan(stats_latency_quantile(x, 89, 0.95)));
+    CHECK_NAN(stats_latency_quantile(x, 89, 0.95));
     CHECK(!isnan(stats_latency_quantile(x, 90, 0.95)));
-    CHECK(isnan(stats_latency_quantile(x, 6, 0.50)));
+    CHECK_NAN(stats_latency_quantile(x, 6, 0.50));
     CHECK(!isnan(stats_latency_quantile(x, 7, 0.50)));
     CHECK_NEAR(stats_latency_quantile(x, 700, 0.50), 349.5, 1e-3);
-    CHECK(isnan(stats_latency_quantile(NULL, 0, 0.50)));
-    CHECK(isnan(stats_latency_quantile(x, 700, 1)));
+    CHECK_NAN(stats_latency_quantile(NULL, 0, 0.50));
+    CHECK_NAN(stats_latency_quantile(x, 700, 1));
 }
 
 static void mcnemar_agrees_with_statsmodels(void **state)
@@ -130,10 +137,12 @@ static void mcnemar_agrees_with_statsmodels(void **state)
     CHECK_NEAR(stats_mcnemar(2, 11), 0.0224609375, 1e-12);
     CHECK_NEAR(stats_mcnemar(40, 62), 0.037066767439, 1e-11);
     CHECK_NEAR(stats_mcnemar(0, 6), 0.03125, 1e-14);
-    CHECK(stats_mcnemar(5, 5) == 1 && stats_mcnemar(0, 0) == 1);
-    CHECK(stats_mcnemar(3, 9) == stats_mcnemar(9, 3));
-    CHECK(stats_mcnemar(400000, 500000) < 1e-100 && stats_mcnemar(400000, 400100) > 0.9);
-    CHECK(isnan(stats_mcnemar(-1, 4)));
+    CHECK_EQ(stats_mcnemar(5, 5), 1);
+    CHECK_EQ(stats_mcnemar(0, 0), 1);
+    CHECK_EQ(stats_mcnemar(3, 9), stats_mcnemar(9, 3));
+    CHECK_LT(stats_mcnemar(400000, 500000), 1e-100);
+    CHECK_GT(stats_mcnemar(400000, 400100), 0.9);
+    CHECK_NAN(stats_mcnemar(-1, 4));
 }
 
 static void neighbours_that_know_of_each_other(void **state)
@@ -146,8 +155,8 @@ static void neighbours_that_know_of_each_other(void **state)
     const double slow[] = { 1, 2, 3, 4, 5, 6 }; /* products 8.75, squares 17.5: 1/2 */
     CHECK_NEAR(stats_lag1(slow, 6), 0.5, 1e-15);
     const double flat[] = { 1, 1, 1, 1 };
-    CHECK(isnan(stats_lag1(flat, 4)));
-    CHECK(isnan(stats_lag1(slow, 2)));
+    CHECK_NAN(stats_lag1(flat, 4));
+    CHECK_NAN(stats_lag1(slow, 2));
 }
 
 static void mser_finds_the_end_of_a_warm_up(void **state)

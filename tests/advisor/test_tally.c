@@ -43,7 +43,7 @@ static void disturbed_repetitions_count_for_no_prediction(void **state)
     CHECK_NEAR(t.undisturbed.peak_bytes, 5, 0);
     CHECK_NEAR(t.all.energy_j, 6, 0);
     CHECK_NEAR(t.undisturbed.energy_j, 4, 0);
-    CHECK(isnan(tally_prefill_rate(&t.all)));
+    CHECK_NAN(tally_prefill_rate(&t.all));
     tally_free(&t);
     assert_null(t.itl);
     assert_int_equal(t.all.n, 0);
@@ -61,8 +61,8 @@ static void values_are_combined_as_their_rows_say(void **state)
     CHECK_NEAR(value[METRIC_PEAK_MEMORY], 9, 0);            /* the largest */
     CHECK_NEAR(value[METRIC_ENERGY], 2, 0);                 /* the mean */
     CHECK_NEAR(value[METRIC_ITL_P50], 0.2, 1e-6);           /* of all latencies together */
-    CHECK(isnan(value[METRIC_PREFILL_RATE]));
-    CHECK(isnan(value[METRIC_PERPLEXITY]));
+    CHECK_NAN(value[METRIC_PREFILL_RATE]);
+    CHECK_NAN(value[METRIC_PERPLEXITY]);
     tally_free(&t);
 }
 

@@ -112,7 +112,9 @@ static int check_nesting(const struct trace *t)
     int roots = 0;
     for (int i = 0; i < t->n; i++) {
         const struct otlp_span *s = &t->spans[i], *parent = parent_of(t, i);
-        CHECK(s->begun_ns && s->begun_ns <= s->ended_ns && *s->name);
+        CHECK(s->begun_ns);
+        CHECK_LE(s->begun_ns, s->ended_ns);
+        CHECK(*s->name);
         roots += !parent;
         if (parent && (parent->begun_ns > s->begun_ns || parent->ended_ns < s->ended_ns))
             fail_msg("%s is not within %s", s->name, parent->name);
@@ -146,7 +148,8 @@ static const struct otlp_attribute *attribute(const struct otlp_span *s, const c
 static void check_text(const struct otlp_span *s, const char *key, const char *want)
 {
     const struct otlp_attribute *a = attribute(s, key);
-    CHECK(a && a->type == OTLP_STRING);
+    CHECK(a);
+    CHECK_EQ(a->type, OTLP_STRING);
     assert_string_equal(a->string, want);
 }
 
@@ -188,8 +191,10 @@ static void a_run_becomes_a_tree(void **state)
     }
     /* the block begins with its first load and ends with its last cell */
     const struct otlp_span *block = nth(&t, "block", 0), *load = nth(&t, "load", 0), *last = nth(&t, CELL, 4);
-    CHECK(block->begun_ns == load->begun_ns && block->ended_ns == last->ended_ns);
-    CHECK(t.spans[0].n_events == 1 && !strcmp(t.spans[0].events[0].name, "control"));
+    CHECK_EQ(block->begun_ns, load->begun_ns);
+    CHECK_EQ(block->ended_ns, last->ended_ns);
+    CHECK_EQ(t.spans[0].n_events, 1);
+    CHECK_STR(t.spans[0].events[0].name, "control");
     trace_free(&t);
     db_close(d);
 }
@@ -205,23 +210,27 @@ static void attributes_say_what_ran(void **state)
     const struct otlp_span *root = &t.spans[0], *cell = nth(&t, "text_completion toy.gguf", 2);
     check_text(root, "qdyno.machine.id", "0123456789ab");
     check_text(root, "qdyno.workload", "pp8+tg64");
-    CHECK(attribute(root, "qdyno.run.id")->type == OTLP_INT &&
-          attribute(root, "qdyno.run.id")->integer == run);
+    CHECK_EQ(attribute(root, "qdyno.run.id")->type, OTLP_INT);
+    CHECK_EQ(attribute(root, "qdyno.run.id")->integer, run);
     const struct otlp_attribute *arms = attribute(root, "qdyno.arms");
-    CHECK(arms && arms->type == OTLP_STRINGS && arms->n == 2 && !strcmp(arms->strings[1], "q8_0"));
-    CHECK(cell->kind == OTLP_KIND_CLIENT && root->kind == OTLP_KIND_INTERNAL);
+    CHECK(arms);
+    CHECK_EQ(arms->type, OTLP_STRINGS);
+    CHECK_EQ(arms->n, 2);
+    CHECK_STR(arms->strings[1], "q8_0");
+    CHECK_EQ(cell->kind, OTLP_KIND_CLIENT);
+    CHECK_EQ(root->kind, OTLP_KIND_INTERNAL);
     check_text(cell, "gen_ai.operation.name", "text_completion");
     check_text(cell, "gen_ai.provider.name", "qdyno");
     check_text(cell, "gen_ai.request.model", "toy.gguf");
     check_text(cell, "qdyno.arm", "B");
     check_text(cell, "qdyno.config", "q8_0");
-    CHECK(attribute(cell, "gen_ai.usage.input_tokens")->type == OTLP_INT);
-    CHECK(attribute(cell, "gen_ai.usage.input_tokens")->integer == 24);
-    CHECK(attribute(cell, "gen_ai.usage.output_tokens")->integer == 192);
-    CHECK(attribute(cell, "gen_ai.response.time_to_first_chunk")->type == OTLP_DOUBLE);
-    CHECK(attribute(cell, "gen_ai.response.time_to_first_chunk")->number == 0.25);
-    CHECK(attribute(cell, "qdyno.cell.repeats")->integer == 3);
-    CHECK(attribute(cell, "qdyno.decode_tok_s")->number == 800);
+    CHECK_EQ(attribute(cell, "gen_ai.usage.input_tokens")->type, OTLP_INT);
+    CHECK_EQ(attribute(cell, "gen_ai.usage.input_tokens")->integer, 24);
+    CHECK_EQ(attribute(cell, "gen_ai.usage.output_tokens")->integer, 192);
+    CHECK_EQ(attribute(cell, "gen_ai.response.time_to_first_chunk")->type, OTLP_DOUBLE);
+    CHECK_EQ(attribute(cell, "gen_ai.response.time_to_first_chunk")->number, 0.25);
+    CHECK_EQ(attribute(cell, "qdyno.cell.repeats")->integer, 3);
+    CHECK_EQ(attribute(cell, "qdyno.decode_tok_s")->number, 800);
     CHECK(!attribute(cell, "qdyno.energy_j")); /* not known */
     /* who measured: the machine of the run */
     bool host = false;
@@ -245,7 +254,8 @@ static void the_same_run_is_the_same_trace(void **state)
     struct str first = { 0 }, second = { 0 };
     otlp_traces_encode(&first, &a.who.resource, a.spans, a.n);
     otlp_traces_encode(&second, &b.who.resource, b.spans, b.n);
-    CHECK(first.len == second.len && !memcmp(first.data, second.data, first.len));
+    CHECK_EQ(first.len, second.len);
+    CHECK(!memcmp(first.data, second.data, first.len));
     CHECK_OK(trace_build(&other, d, put_whole_run(d), &why));
     CHECK(memcmp(a.spans[0].trace_id, other.spans[0].trace_id, OTLP_TRACE_ID));
     CHECK(memcmp(a.spans[1].span_id, other.spans[1].span_id, OTLP_SPAN_ID));
@@ -270,10 +280,12 @@ static void what_does_not_count_is_told(void **state)
     put_span(d, &(struct cell_row){ .run_id = run, .arm = 1, .block = -1, .started_ms = failed.started_ms },
              "load", 600, 700, "does not fit");
     CHECK_OK(trace_build(&t, d, run, &why));
-    CHECK(check_nesting(&t) == 1);
+    CHECK_EQ(check_nesting(&t), 1);
     const struct otlp_span *kept = nth(&t, "block", 0), *gone = nth(&t, "block", 1);
-    CHECK(kept->status == OTLP_STATUS_UNSET && attribute(kept, "qdyno.block.kept")->truth);
-    CHECK(gone->status == OTLP_STATUS_ERROR && !attribute(gone, "qdyno.block.kept")->truth);
+    CHECK_EQ(kept->status, OTLP_STATUS_UNSET);
+    CHECK(attribute(kept, "qdyno.block.kept")->truth);
+    CHECK_EQ(gone->status, OTLP_STATUS_ERROR);
+    CHECK(!attribute(gone, "qdyno.block.kept")->truth);
     assert_string_equal(gone->message, "swap in use");
     check_text(gone, "qdyno.block.discard_reason", "swap in use");
     int discarded = 0, errors = 0;
@@ -286,7 +298,8 @@ static void what_does_not_count_is_told(void **state)
     assert_int_equal(discarded, 4); /* its cells */
     assert_int_equal(errors, 2);
     const struct otlp_span *load = nth(&t, "load", 8);
-    CHECK(load->status == OTLP_STATUS_ERROR && parent_of(&t, (int)(load - t.spans)) == &t.spans[0]);
+    CHECK_EQ(load->status, OTLP_STATUS_ERROR);
+    CHECK_EQ(parent_of(&t, (int)(load - t.spans)), &t.spans[0]);
     assert_string_equal(load->message, "does not fit");
     trace_free(&t);
     db_close(d);
@@ -310,8 +323,11 @@ static void what_was_not_recorded_has_no_span(void **state)
     put_span(d, &unknown, "prefill", 0, 1, "");
     put_span(d, &c, "load", 10, 5, ""); /* ends before it begins */
     CHECK_OK(trace_build(&t, d, run, &why));
-    CHECK(t.n >= 1 && count(&t, "experiment") == 1 && !count(&t, "prefill") && !count(&t, "load"));
-    CHECK(check_nesting(&t) == 1);
+    CHECK_GE(t.n, 1);
+    CHECK_EQ(count(&t, "experiment"), 1);
+    CHECK(!count(&t, "prefill"));
+    CHECK(!count(&t, "load"));
+    CHECK_EQ(check_nesting(&t), 1);
     check_text(&t.spans[0], "qdyno.run.state", "running");
     trace_free(&t);
     assert_int_equal(trace_build(&t, d, run + 1, &why), ERR_USAGE);
@@ -330,12 +346,14 @@ static void a_push_is_a_trace_of_its_own(void **state)
     push.ended_ns = push.begun_ns + SECOND;
     CHECK_OK(db_span_insert(d, &push, 1, &why));
     CHECK_OK(trace_build(&t, d, run, &why));
-    CHECK(check_nesting(&t) == 2);
+    CHECK_EQ(check_nesting(&t), 2);
     const struct otlp_span *s = nth(&t, "push", 0);
-    CHECK(s->linked && !memcmp(s->link_trace_id, t.spans[0].trace_id, OTLP_TRACE_ID));
+    CHECK(s->linked);
+    CHECK(!memcmp(s->link_trace_id, t.spans[0].trace_id, OTLP_TRACE_ID));
     CHECK(!memcmp(s->link_span_id, t.spans[0].span_id, OTLP_SPAN_ID));
     CHECK(memcmp(s->trace_id, t.spans[0].trace_id, OTLP_TRACE_ID));
-    CHECK(s->status == OTLP_STATUS_ERROR && s->kind == OTLP_KIND_CLIENT);
+    CHECK_EQ(s->status, OTLP_STATUS_ERROR);
+    CHECK_EQ(s->kind, OTLP_KIND_CLIENT);
     CHECK(t.spans[0].ended_ns < s->begun_ns ||
           t.spans[0].begun_ns > s->ended_ns); /* and the run is no longer for it */
     trace_free(&t);
@@ -354,7 +372,7 @@ static void others_read_it(void **state)
     trace_free(&t);
     db_close(d);
     otlp_decode("traces", &body, &printed);
-    CHECK(strstr(str_text(&printed), "text_completion toy.gguf"));
+    CHECK_CONTAINS(str_text(&printed), "text_completion toy.gguf");
     str_free(&printed);
 }
 
@@ -418,10 +436,14 @@ static void an_experiment_has_metrics(void **state)
     c = (struct collector){ 0 };
     collector_start(&c, (const char *const[]){ COLLECTOR_OK, COLLECTOR_OK, NULL });
     snprintf(base, sizeof(base), "http://127.0.0.1:%d", c.port);
-    CHECK_OK(trace_push(d, run, &(struct trace_target){ base, NULL }, &sent, &why));
+    CHECK_OK(trace_push(d, run, &(struct trace_target){ .base = base }, &sent, &why));
     collector_stop(&c);
-    CHECK(c.requests == 2 && sent.spans == 1 + 6 + 24 && sent.points > 10 && !sent.kept);
-    CHECK(str_starts(c.request[0], "POST /v1/traces ") && str_starts(c.request[1], "POST /v1/metrics "));
+    CHECK_EQ(c.requests, 2);
+    CHECK_EQ(sent.spans, 1 + 6 + 24);
+    CHECK_GT(sent.points, 10);
+    CHECK(!sent.kept);
+    CHECK(str_starts(c.request[0], "POST /v1/traces "));
+    CHECK(str_starts(c.request[1], "POST /v1/metrics "));
     const char *at = memmem(c.request[1], c.n_request[1], "\r\n\r\n", 4);
     str_append_n(&body, at + 4, c.n_request[1] - (size_t)(at + 4 - c.request[1]));
     db_close(d);
@@ -451,18 +473,23 @@ static void who_is_not_there_is_told_later(void **state)
     const int64_t run = put_whole_run(d);
     unsetenv("OTEL_EXPORTER_OTLP_ENDPOINT");
     assert_int_equal(trace_push(d, run, &(struct trace_target){ 0 }, &sent, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "--otlp URL") && !sent.kept);
-    const struct trace_target nobody = { "http://127.0.0.1:1", NULL };
+    CHECK_CONTAINS(why.message, "--otlp URL");
+    CHECK(!sent.kept);
+    const struct trace_target nobody = { .base = "http://127.0.0.1:1" };
     assert_int_equal(trace_push(d, run, &nobody, &sent, &why), ERR_ABSENT);
-    CHECK(sent.kept && !sent.spans && db_trace_due_count(d) == 1);
+    CHECK(sent.kept);
+    CHECK(!sent.spans);
+    CHECK_EQ(db_trace_due_count(d), 1);
     CHECK_OK(db_trace_due_list(d, nobody.base, &runs, &n, &why));
-    CHECK(n == 1 && runs[0] == run);
+    CHECK_EQ(n, 1);
+    CHECK_EQ(runs[0], run);
     free(runs);
     assert_int_equal(trace_flush(d, &nobody, &n, &why), ERR_ABSENT);
-    CHECK(n == 0 && db_trace_due_count(d) == 1);
-    CHECK_OK(
-        trace_flush(d, &(struct trace_target){ "http://127.0.0.1:2", NULL }, &n, &why)); /* nothing for it */
-    CHECK(n == 0);
+    CHECK_EQ(n, 0);
+    CHECK_EQ(db_trace_due_count(d), 1);
+    CHECK_OK(trace_flush(d, &(struct trace_target){ .base = "http://127.0.0.1:2" }, &n,
+                         &why)); /* nothing for it */
+    CHECK_EQ(n, 0);
     db_close(d);
 }
 

@@ -34,8 +34,8 @@ static void space_as_asked(void **state)
         config_line(&c, line, sizeof line);
         seen += strstr(line, "q4_K") != NULL;
         defaults += !strcmp(line, "threads=1");
-        CHECK(!strstr(line, "kv=f16")); /* a knob at its default is not in the line */
-        CHECK((at[1] == 1) == (strstr(line, "threads=2") != NULL));
+        CHECK_LACKS(line, "kv=f16"); /* a knob at its default is not in the line */
+        CHECK_EQ(at[1] == 1, strstr(line, "threads=2") != NULL);
     }
     assert_int_equal(seen, 4);
     assert_int_equal(defaults, 1);

@@ -1,10 +1,13 @@
 /* Proves: numbers are parsed strictly and in the C locale; sizes are formatted for people; only near words
  * are suggested; invalid UTF-8 is handled; JSON keeps unknown values as null; an aborted file leaves
  * nothing and a committed one is complete. */
+#include <fcntl.h>
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "tests/check.h"
@@ -27,14 +30,14 @@ static void numbers(void **state)
     CHECK(!str_to_u64("-1", &u));
     setlocale(LC_ALL, "de_DE.UTF-8"); /* may be missing: then this proves less, not something wrong */
     CHECK(str_to_double("0.5", &d));
-    CHECK(d == 0.5);
+    CHECK_EQ(d, 0.5);
     CHECK(!str_to_double("0,5", &d));
     char buf[32];
     assert_string_equal(str_from_double(0.1, buf, sizeof buf), "0.1");
     assert_string_equal(str_from_double(NAN, buf, sizeof buf), "null");
     double third = 1.0 / 3, back;
     CHECK(str_to_double(str_from_double(third, buf, sizeof buf), &back));
-    CHECK(back == third);
+    CHECK_EQ(back, third);
     setlocale(LC_ALL, "C");
     CHECK(str_to_bytes("1.5GiB", &i));
     CHECK_EQ(i, 1610612736);
@@ -43,11 +46,11 @@ static void numbers(void **state)
     CHECK(!str_to_bytes("64q", &i));
     CHECK(!str_to_bytes("-1k", &i));
     CHECK(str_to_seconds("250ms", &d));
-    CHECK(d == 0.25);
+    CHECK_EQ(d, 0.25);
     CHECK(str_to_seconds("5m", &d));
-    CHECK(d == 300);
+    CHECK_EQ(d, 300);
     CHECK(str_to_seconds("30d", &d));
-    CHECK(d == 30 * 86400.0);
+    CHECK_EQ(d, 30 * 86400.0);
 }
 
 static void bytes_print(void **state)
@@ -109,12 +112,12 @@ static void json_rules(void **state)
     char *line = json_line(o);
     assert_string_equal(line, "{\"rate\":null,\"bad\":\"a\xEF\xBF\xBDz\",\"n\":3}");
     free(line);
-    CHECK(isnan(json_get_num(o, "rate", NAN)));
+    CHECK_NAN(json_get_num(o, "rate", NAN));
     CHECK_EQ(json_get_int(o, "n", 0), 3);
     CHECK_EQ(json_get_int(o, "absent", 9), 9);
     json_decref(o);
     CHECK_EQ(json_parse(&o, "{\"a\":1} x", 9, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "line 1"));
+    CHECK_CONTAINS(why.message, "line 1");
 }
 
 static void errors(void **state)
@@ -132,13 +135,13 @@ static void atomic_files(void **state)
     (void)state;
     struct err why;
     char dir[] = "/tmp/qdyno-test-XXXXXX", path[64], sub[80];
-    CHECK(mkdtemp(dir) != NULL);
+    CHECK_NE(mkdtemp(dir), NULL);
     snprintf(path, sizeof path, "%s/out", dir);
     struct atomic_file f;
     CHECK_OK(atomic_file_open(&f, path, &why));
     fputs("half", f.stream);
     atomic_file_abort(&f);
-    CHECK(access(path, F_OK) != 0);
+    CHECK_NE(access(path, F_OK), 0);
     CHECK_OK(atomic_file_open(&f, path, &why));
     fputs("whole", f.stream);
     CHECK_OK(atomic_file_commit(&f, &why));
@@ -159,6 +162,100 @@ static void atomic_files(void **state)
     CHECK_OK(file_make_dirs(sub, &why));
     CHECK_OK(file_make_dirs(sub, &why));
     CHECK_EQ(atomic_file_open(&f, "/proc/none/x", &why), ERR_IO);
+}
+
+static ino_t inode_of(const char *path)
+{
+    struct stat st;
+    CHECK_EQ(lstat(path, &st), 0);
+    return st.st_ino;
+}
+
+static void write_word(const char *path, const char *word)
+{
+    struct atomic_file f;
+    struct err why;
+    CHECK_OK(atomic_file_open(&f, path, &why));
+    fputs(word, f.stream);
+    CHECK_OK(atomic_file_commit(&f, &why));
+}
+
+/* Bug: writing to /dev/null, a FIFO or a symbolic link replaced it by a regular file. */
+static void files_that_are_not_replaced(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/qdyno-test-XXXXXX", file[64], link[64], chain[64], fifo[64], dangling[64],
+         text[8] = "";
+    struct stat st;
+    CHECK_NE(mkdtemp(dir), NULL);
+    snprintf(file, sizeof file, "%s/file", dir);
+    snprintf(link, sizeof link, "%s/link", dir);
+    snprintf(chain, sizeof chain, "%s/chain", dir);
+    snprintf(fifo, sizeof fifo, "%s/fifo", dir);
+    snprintf(dangling, sizeof dangling, "%s/dangling", dir);
+    write_word(file, "one");
+    CHECK_EQ(chmod(file, 0640), 0);
+    CHECK_EQ(symlink("file", link), 0);
+    CHECK_EQ(symlink(link, chain), 0);
+    const ino_t before = inode_of(file), of_link = inode_of(link), of_chain = inode_of(chain);
+    write_word(chain, "two");
+    CHECK_EQ(inode_of(link), of_link);
+    CHECK_EQ(inode_of(chain), of_chain);
+    CHECK_NE(inode_of(file), before); /* replaced at once, not rewritten */
+    CHECK_EQ(stat(file, &st), 0);
+    CHECK_EQ(st.st_mode & 0777, 0640);
+    CHECK_EQ(st.st_size, 3);
+    CHECK_EQ(symlink("new", dangling), 0);
+    write_word(dangling, "three");
+    CHECK_EQ(lstat(dangling, &st), 0);
+    CHECK(S_ISLNK(st.st_mode));
+    CHECK_EQ(stat(dangling, &st), 0);
+    CHECK_EQ(st.st_size, 5);
+    CHECK_EQ(mkfifo(fifo, 0600), 0);
+    const int reader = open(fifo, O_RDONLY | O_NONBLOCK);
+    write_word(fifo, "four");
+    CHECK_EQ(read(reader, text, sizeof text), 4);
+    CHECK_STR(text, "four");
+    close(reader);
+    CHECK_EQ(lstat(fifo, &st), 0);
+    CHECK(S_ISFIFO(st.st_mode));
+    struct atomic_file f;
+    struct err why;
+    CHECK_EQ(atomic_file_open(&f, dir, &why), ERR_IO); /* a folder */
+}
+
+/* Bug: a link planted at OUT.partial was followed, and its target overwritten. */
+static void partial_files_of_others(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/qdyno-test-XXXXXX", out[64], partial[64], victim[64];
+    struct atomic_file f, second;
+    struct err why;
+    CHECK_NE(mkdtemp(dir), NULL);
+    snprintf(out, sizeof out, "%s/out", dir);
+    snprintf(partial, sizeof partial, "%s/out.partial", dir);
+    snprintf(victim, sizeof victim, "%s/victim", dir);
+    write_word(victim, "mine");
+    CHECK_EQ(symlink(victim, partial), 0);
+    CHECK_EQ(atomic_file_resume(&f, out, &why), ERR_IO);
+    CHECK_CONTAINS(why.message, "is a symbolic link, expected a regular file");
+    CHECK_EQ(unlink(partial), 0);
+    CHECK_EQ(link(victim, partial), 0); /* a second name of the same file */
+    CHECK_EQ(atomic_file_resume(&f, out, &why), ERR_IO);
+    CHECK_CONTAINS(why.message, "is not a regular file of this user");
+    CHECK_EQ(unlink(partial), 0);
+    CHECK_EQ(mkfifo(partial, 0600), 0);
+    CHECK_EQ(atomic_file_resume(&f, out, &why), ERR_IO);
+    CHECK_EQ(unlink(partial), 0);
+    CHECK_OK(atomic_file_resume(&f, out, &why));
+    CHECK_EQ(atomic_file_resume(&second, out, &why), ERR_IO);
+    CHECK_CONTAINS(why.message, "is being written by another process");
+    fputs("whole", f.stream);
+    CHECK_OK(atomic_file_commit(&f, &why));
+    char *text;
+    CHECK_OK(file_read(&text, NULL, out, 100, &why));
+    CHECK_STR(text, "whole");
+    free(text);
 }
 
 /* Pages of files that this process holds. */
@@ -214,7 +311,7 @@ static void arenas(void **state)
         CHECK((i == 0 || p[i * 7 - 1] == 0));
         memset(p, 0xAA, (size_t)i * 7);
     }
-    CHECK(arena_alloc(&a, SIZE_MAX) == NULL);
+    CHECK_EQ(arena_alloc(&a, SIZE_MAX), NULL);
     assert_string_equal(arena_strdup(&a, "copy"), "copy");
     arena_free(&a);
 }
@@ -222,9 +319,17 @@ static void arenas(void **state)
 int main(void)
 {
     const struct CMUnitTest TESTS[] = {
-        cmocka_unit_test(numbers),      cmocka_unit_test(bytes_print), cmocka_unit_test(spelling),
-        cmocka_unit_test(utf8),         cmocka_unit_test(json_rules),  cmocka_unit_test(errors),
-        cmocka_unit_test(atomic_files), cmocka_unit_test(hashes),      cmocka_unit_test(arenas),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(bytes_print),
+        cmocka_unit_test(spelling),
+        cmocka_unit_test(utf8),
+        cmocka_unit_test(json_rules),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(atomic_files),
+        cmocka_unit_test(files_that_are_not_replaced),
+        cmocka_unit_test(partial_files_of_others),
+        cmocka_unit_test(hashes),
+        cmocka_unit_test(arenas),
     };
     return cmocka_run_group_tests(TESTS, NULL, NULL);
 }

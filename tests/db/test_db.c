@@ -22,7 +22,7 @@ static void run_round_trip(void **state)
     CHECK_LT(0, r.started_ms);
     CHECK(!r.ended_ms);
     CHECK(!r.outcome_json);
-    CHECK(isnan(r.effect_ratio));
+    CHECK_NAN(r.effect_ratio);
     assert_string_equal(r.machine, "m1");
     assert_string_equal(r.verdict, "");
     assert_string_equal(r.spec_json, "{\"a\":1}");
@@ -30,7 +30,7 @@ static void run_round_trip(void **state)
 
     CHECK_OK(db_run_finish(d, id, "done", "better", 1.25, "{\"v\":2}", &why));
     CHECK_OK(db_run_get(d, id, &r, &why));
-    CHECK(r.effect_ratio == 1.25);
+    CHECK_EQ(r.effect_ratio, 1.25);
     CHECK_LE(r.started_ms, r.ended_ms);
     assert_string_equal(r.verdict, "better");
     assert_string_equal(r.state, "done");
@@ -38,8 +38,8 @@ static void run_round_trip(void **state)
     run_row_free(&r);
 
     CHECK_EQ(db_run_get(d, 99, &r, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "no run 99"));
-    CHECK(db_run_finish(d, 99, "done", "", NAN, NULL, &why) == ERR_USAGE);
+    CHECK_CONTAINS(why.message, "no run 99");
+    CHECK_EQ(db_run_finish(d, 99, "done", "", NAN, NULL, &why), ERR_USAGE);
     db_close(d);
 }
 
@@ -51,7 +51,7 @@ static void references_hold(void **state)
     CHECK_OK(db_open(&d, ":memory:", &why));
     struct run_row r = { .kind = "bench", .machine = "nobody" };
     CHECK_EQ(db_run_insert(d, &r, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "machine or model"));
+    CHECK_CONTAINS(why.message, "machine or model");
     r.machine[0] = '\0';
     CHECK_OK(db_run_insert(d, &r, &why)); /* no machine is allowed, a wrong one is not */
     struct cell_row c = { .run_id = r.id + 7 };
@@ -127,9 +127,9 @@ static void cell_round_trip(void **state)
     CHECK_LT(0, c.id);
 
     CHECK_NEAR(db_measurement_get(d, c.id, "decode_tok_s"), 123.4, 0);
-    CHECK(db_measurement_get(d, c.id, "zero") == 0.0);
-    CHECK(isnan(db_measurement_get(d, c.id, "energy_joules")));
-    CHECK(isnan(db_measurement_get(d, c.id, "none")));
+    CHECK_EQ(db_measurement_get(d, c.id, "zero"), 0.0);
+    CHECK_NAN(db_measurement_get(d, c.id, "energy_joules"));
+    CHECK_NAN(db_measurement_get(d, c.id, "none"));
     float *back;
     int n_back;
     CHECK_OK(db_itl_get(d, c.id, &back, &n_back, &why));
@@ -158,7 +158,7 @@ static void cell_round_trip(void **state)
     CHECK_EQ(cells[0].block, 3);
     CHECK_EQ(cells[0].slot, 2);
     CHECK_EQ(cells[0].started_ms, 1234567890123);
-    CHECK(cells[0].seconds == 0.25);
+    CHECK_EQ(cells[0].seconds, 0.25);
     CHECK(cells[0].discarded);
     assert_string_equal(cells[0].discard_reason, "swap in use");
     assert_string_equal(cells[0].config, c.config);
@@ -166,7 +166,7 @@ static void cell_round_trip(void **state)
     assert_string_equal(cells[0].work_hash, "w");
     assert_string_equal(cells[0].output_hash, "o");
     CHECK_EQ(cells[1].block, -1);
-    CHECK(isnan(cells[1].seconds));
+    CHECK_NAN(cells[1].seconds);
     CHECK(!cells[1].discarded);
     assert_string_equal(cells[1].error, "killed");
     free(cells);
@@ -263,7 +263,7 @@ static void capsules_and_links(void **state)
     free(json);
     CHECK_EQ(db_capsule_put(d, 99, "{}", &why), ERR_USAGE); /* of no run */
     CHECK_OK(db_run_sql(d, first, &sql, &why));
-    CHECK(strstr(sql, "INSERT INTO capsule"));
+    CHECK_CONTAINS(sql, "INSERT INTO capsule");
     free(sql);
 
     CHECK_OK(db_link_get(d, second, &l, &found, &why));
@@ -308,9 +308,9 @@ static void champions_by_name(void **state)
     assert_string_equal(rows[0].name, "nightly");
     assert_string_equal(rows[1].name, "release");
     assert_string_equal(rows[1].config, "q4_K");
-    CHECK(rows[1].value == 12.5);
+    CHECK_EQ(rows[1].value, 12.5);
     CHECK_EQ(rows[1].run_id, 77);
-    CHECK(rows[1].margin == 0.01);
+    CHECK_EQ(rows[1].margin, 0.01);
     CHECK_LT(0, rows[1].set_ms);
     CHECK(!*rows[1].model_sha256);
     free(rows);
@@ -384,9 +384,18 @@ static void a_persons_filters(void **state)
     struct run_row *rows;
     int n;
     CHECK_EQ(db_run_find(d, "/q[48/", 10, &rows, &n, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "q[48"));
+    CHECK_CONTAINS(why.message, "q[48");
     CHECK(!rows);
     CHECK(!n);
+    /* exponential time without a limit of steps */
+    struct run_row slow = { .kind = "ab" };
+    memset(slow.label, 'a', sizeof slow.label - 1);
+    CHECK_OK(db_run_insert(d, &slow, &why));
+    CHECK_EQ(db_run_find(d, "/^(a+)+[bc]$/", 10, &rows, &n, &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "too many steps");
+    CHECK(!rows);
+    CHECK(!n);
+    CHECK_EQ(db_filter_check("/(((a{1,255}){1,255}){1,255}){1,255}/", &why), ERR_USAGE);
     CHECK_EQ(db_filter_check("!/(/", &why), ERR_USAGE);
     CHECK_OK(db_filter_check("(", &why)); /* plain text */
     db_close(d);
@@ -404,17 +413,29 @@ static void text_is_cut_between_characters(void **state)
     CHECK_OK(db_spool_put(d, "http://gw/metrics/job/q", "{}", "body 1\n", &why));
     struct spool_row s;
     bool found;
-    CHECK_OK(db_spool_next(d, 1000, &s, &found, &why));
+    CHECK_OK(db_spool_find(d, "http://gw/metrics/job/q", &s, &found, &why));
     CHECK(found);
     CHECK_OK(db_spool_failed(d, s.id, 5000, error, &why));
     spool_row_free(&s);
-    CHECK_OK(db_spool_next(d, 6000, &s, &found, &why));
+    CHECK_OK(db_spool_find(d, "http://gw/metrics/job/q", &s, &found, &why));
     CHECK(found);
     CHECK_EQ(s.attempts, 1);
     CHECK_EQ(s.next_try_ms, 5000);
     CHECK_EQ(strlen(s.last_error), 254);
     spool_row_free(&s);
     db_close(d);
+}
+
+/* Number of pushes that are due. */
+static int spool_due(struct db *d, int64_t now_ms)
+{
+    struct spool_row *rows;
+    struct err why;
+    int n;
+    CHECK_OK(db_spool_list(d, now_ms, &rows, &n, &why));
+    for (int i = 0; i < n; i++) spool_row_free(&rows[i]);
+    free(rows);
+    return n;
 }
 
 static void spool_keeps_the_newest(void **state)
@@ -426,24 +447,27 @@ static void spool_keeps_the_newest(void **state)
     (void)state;
     CHECK_OK(db_open(&d, ":memory:", &why));
     CHECK_EQ(db_spool_count(d), 0);
-    CHECK_OK(db_spool_next(d, INT64_MAX, &s, &found, &why));
-    CHECK(!found);
+    CHECK_EQ(spool_due(d, INT64_MAX), 0);
     CHECK_OK(db_spool_put(d, "http://gw/a", "{\"t\":1}", "one\n", &why));
-    CHECK_OK(db_spool_next(d, 0, &old, &found, &why));
+    CHECK_OK(db_spool_find(d, "http://gw/a", &old, &found, &why));
     CHECK(found);
     CHECK_OK(db_spool_put(d, "http://gw/a", "{\"t\":2}", "two\n", &why)); /* while "one" is on its way */
     CHECK_EQ(db_spool_count(d), 1);
     CHECK_OK(db_spool_done(d, old.id, &why)); /* must not remove "two" */
     CHECK_EQ(db_spool_count(d), 1);
-    CHECK_OK(db_spool_next(d, 0, &s, &found, &why));
+    CHECK_OK(db_spool_find(d, "http://gw/a", &s, &found, &why));
     CHECK(found);
     assert_string_equal(s.body, "two\n");
     assert_string_equal(s.target_json, "{\"t\":2}");
     CHECK_OK(db_spool_failed(d, s.id, 30000, "no route", &why));
     spool_row_free(&s);
-    CHECK_OK(db_spool_next(d, 29999, &s, &found, &why));
-    CHECK(!found); /* not due */
-    CHECK_OK(db_spool_next(d, 30000, &s, &found, &why));
+    CHECK_EQ(spool_due(d, 29999), 0);
+    CHECK_EQ(spool_due(d, 30000), 1);
+    CHECK_EQ(spool_due(d, INT64_MAX), 1);
+    /* the clock was set back: a time that no pause can reach was stored with another clock, and is due */
+    CHECK_EQ(spool_due(d, 30000 - DB_RETRY_MOST_MS), 0);
+    CHECK_EQ(spool_due(d, 30000 - DB_RETRY_MOST_MS - 1), 1);
+    CHECK_OK(db_spool_find(d, "http://gw/a", &s, &found, &why));
     CHECK(found);
     CHECK_EQ(s.attempts, 1);
     assert_string_equal(s.last_error, "no route");
@@ -467,14 +491,17 @@ static void one_process_sends(void **state)
     int n;
     CHECK_OK(db_open(&a, t->file, &why));
     CHECK_OK(db_open(&b, t->file, &why));
-    CHECK_OK(db_spool_lock(a, 0, &why));
-    CHECK_OK(db_spool_lock(a, 0, &why)); /* the owner may lock again */
-    CHECK_EQ(db_spool_lock(b, 30, &why), ERR_ABSENT);
-    CHECK(strstr(why.message, "is sending results"));
+    CHECK_OK(db_spool_lock(a, "http://gw", 0, &why));
+    CHECK_OK(db_spool_lock(a, "http://gw", 0, &why));               /* the owner may lock again */
+    CHECK_EQ(db_spool_lock(b, "http://gw/", 30, &why), ERR_ABSENT); /* the same address */
+    CHECK_CONTAINS(why.message, "is sending results");
+    CHECK(!db_run_is_locked(b, &n));                     /* sending measures nothing */
+    CHECK_OK(db_spool_lock(b, "http://other", 0, &why)); /* a slow gateway does not delay others */
+    db_spool_unlock(b);
     CHECK_OK(db_run_lock(b, 1, &why)); /* another thing */
     db_spool_unlock(a);
-    CHECK_OK(db_spool_lock(b, 0, &why));
-    CHECK_EQ(db_spool_lock(a, 0, &why), ERR_ABSENT);
+    CHECK_OK(db_spool_lock(b, "http://gw", 0, &why));
+    CHECK_EQ(db_spool_lock(a, "http://gw", 0, &why), ERR_ABSENT);
     db_spool_unlock(b);
     CHECK_EQ(db_run_lock(a, 1, &why), ERR_USAGE); /* releasing one lets go of nothing else */
 
@@ -550,10 +577,10 @@ static void requests_come_back(void **state)
     CHECK_OK(db_request_list(d, first.id - 1, take_requests, &seen, &why));
     CHECK_EQ(seen.last.requests.sequences, 2);
     CHECK_EQ(seen.last.requests.n, 2);
-    CHECK(seen.itl[1] == 0.009f);
-    CHECK(seen.figures[0].ttft_s == 0.25f);
-    CHECK(isnan(seen.figures[1].prefill_s));
-    CHECK(seen.figures[1].decode_s == 1.25f);
+    CHECK_EQ(seen.itl[1], 0.009f);
+    CHECK_EQ(seen.figures[0].ttft_s, 0.25f);
+    CHECK_NAN(seen.figures[1].prefill_s);
+    CHECK_EQ(seen.figures[1].decode_s, 1.25f);
     assert_string_equal(seen.last.requests.model, "toy");
     assert_string_equal(seen.last.requests.workload, "pp512+tg64");
     struct count_row counts[4];
@@ -612,9 +639,9 @@ static void export_fills_a_fresh_database(void **state)
     CHECK_OK(db_cell_insert(d, &c, m, 3, s, 1, itl, 2, &why));
     CHECK_OK(db_event_add(d, run, "note", "n", &why));
     CHECK_OK(db_run_sql(d, run, &sql, &why));
-    CHECK(strstr(sql, "INSERT INTO request("));
-    CHECK(strstr(sql, "X'0000003f0000803e'"));
-    CHECK(strstr(sql, "CREATE TABLE IF NOT EXISTS run("));
+    CHECK_CONTAINS(sql, "INSERT INTO request(");
+    CHECK_CONTAINS(sql, "X'0000003f0000803e'");
+    CHECK_CONTAINS(sql, "CREATE TABLE IF NOT EXISTS run(");
     CHECK_EQ(db_run_sql(d, 99, &again, &why), ERR_USAGE);
     CHECK(!again);
     db_close(d);
@@ -638,8 +665,8 @@ static void export_fills_a_fresh_database(void **state)
     sqlite3_close(fresh);
     CHECK_OK(db_open(&d, whole, &why));
     CHECK_OK(db_check(d, &why));
-    CHECK(db_measurement_get(d, c.id, "a") == 0.1);
-    CHECK(isnan(db_measurement_get(d, c.id, "b")));
+    CHECK_EQ(db_measurement_get(d, c.id, "a"), 0.1);
+    CHECK_NAN(db_measurement_get(d, c.id, "b"));
     CHECK(isinf(db_measurement_get(d, c.id, "c")));
     CHECK_OK(db_run_sql(d, run, &again, &why));
     assert_string_equal(again, sql);

@@ -1,7 +1,7 @@
 /* Proves: two processes may write at once and lose nothing; kill -9 during transactions leaves only
  * complete cells; a full disk is ERR_FIT and the handle stays usable; a read-only file can be read;
- * foreign, damaged and newer files are refused with a message; files of versions 1 and 2 are migrated with
- * their rows; two processes may create the same file. */
+ * foreign, damaged and newer files and those with views or triggers are refused with a message; files of
+ * versions 1 and 2 are migrated with their rows; two processes may create the same file. */
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -296,6 +296,42 @@ static void strange_files_are_refused(void **state)
     db_close(d);
     tell(other, "PRAGMA user_version = 99");
     refused(other, ERR_FORMAT, "version 99");
+    tell(other, "PRAGMA user_version = -1"); /* an index below the first step of the schema */
+    refused(other, ERR_FORMAT, "version -1, expected 1 to");
+    tell(other, "PRAGMA user_version = 0"); /* all steps would run again */
+    refused(other, ERR_FORMAT, "version 0, expected 1 to");
+}
+
+/* A table that somebody dropped is damage of the file, not a fault of the program. */
+static void a_missing_table_is_damage(void **state)
+{
+    const struct temp *t = *state;
+    struct err why = { 0 };
+    struct run_row *runs = NULL;
+    struct db *d;
+    int n = 0;
+    CHECK_OK(db_open(&d, t->file, &why));
+    db_close(d);
+    tell(t->file, "PRAGMA foreign_keys = OFF; DROP TABLE run");
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK_EQ(db_run_list(d, NULL, 10, &runs, &n, &why), ERR_FORMAT);
+    CHECK_CONTAINS(why.message, "its tables are not those of its version");
+    db_close(d);
+}
+
+/* Reading the view would never end. */
+static void a_table_that_is_a_query_is_refused(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    CHECK_OK(db_open(&d, t->file, &why));
+    db_close(d);
+    tell(t->file, "CREATE VIEW run_all AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) "
+                  "SELECT id FROM n");
+    refused(t->file, ERR_FORMAT, "contains the view run_all: expected only tables and indexes");
+    tell(t->file, "DROP VIEW run_all; CREATE TRIGGER x AFTER INSERT ON run BEGIN DELETE FROM cell; END");
+    refused(t->file, ERR_FORMAT, "contains the trigger x");
 }
 
 static void damage_is_found(void **state)
@@ -320,7 +356,7 @@ static void damage_is_found(void **state)
     close(fd);
     CHECK_OK(db_open(&d, t->file, &why)); /* the first pages are whole */
     CHECK_EQ(db_check(d, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "move it away"));
+    CHECK_CONTAINS(why.message, "move it away");
     db_close(d);
 }
 
@@ -341,10 +377,10 @@ static void version_1_is_migrated(void **state)
     struct run_row r;
     CHECK_OK(db_run_get(d, 4, &r, &why));
     assert_string_equal(r.label, "f32 vs q8_0");
-    CHECK(r.effect_ratio == 1.31);
+    CHECK_EQ(r.effect_ratio, 1.31);
     run_row_free(&r);
-    CHECK(db_measurement_get(d, 9, "decode_tok_s") == 812.5);
-    CHECK(isnan(db_measurement_get(d, 9, "cell_energy_joules")));
+    CHECK_EQ(db_measurement_get(d, 9, "decode_tok_s"), 812.5);
+    CHECK_NAN(db_measurement_get(d, 9, "cell_energy_joules"));
     CHECK_EQ(db_spool_count(d), 0);
     CHECK_OK(db_spool_put(d, "http://gw/a", "{}", "x\n", &why));
     CHECK_OK(db_check(d, &why));
@@ -365,7 +401,7 @@ static void version_2_is_migrated(void **state)
 
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_LE(3, ask(t->file, "PRAGMA user_version"));
-    CHECK(db_measurement_get(d, 9, "decode_tok_s") == 812.5);
+    CHECK_EQ(db_measurement_get(d, 9, "decode_tok_s"), 812.5);
     CHECK_EQ(db_spool_count(d), 1);
     CHECK_OK(db_capsule_get(d, 4, &text, &why)); /* a run from before: no capsule, and no error */
     assert_null(text);
@@ -392,7 +428,7 @@ static void version_3_is_migrated(void **state)
     CHECK_LE(4, ask(t->file, "PRAGMA user_version"));
     CHECK_OK(db_capsule_get(d, 4, &text, &why));
     CHECK(text);
-    CHECK(strstr(text, "qdyno.capsule/1"));
+    CHECK_CONTAINS(text, "qdyno.capsule/1");
     free(text);
     CHECK_OK(db_span_list(d, 4, &spans, &n, &why)); /* a run from before: none, and no error */
     CHECK_EQ(n, 0);
@@ -453,7 +489,7 @@ static void version_5_is_migrated(void **state)
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'request'"), 0);
     /* a reader changes nothing, and its message says what to do */
     CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "has version 5"));
+    CHECK_CONTAINS(why.message, "has version 5");
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 5);
 
     CHECK_OK(db_open(&d, t->file, &why));
@@ -479,7 +515,7 @@ static void a_reader_only_looks(void **state)
     struct err why;
     struct db *d, *reader;
     CHECK_EQ(db_open_reader(&reader, t->file, 100, &why), ERR_ABSENT);
-    CHECK(strstr(why.message, "no database"));
+    CHECK_CONTAINS(why.message, "no database");
     CHECK(access(t->file, F_OK));
     CHECK_OK(db_open(&d, t->file, &why));
     struct run_row r = { .kind = "bench", .state = "done", .effect_ratio = NAN };
@@ -499,7 +535,7 @@ static void a_reader_only_looks(void **state)
     }
     db_deadline(reader, clock_ns() - 1);
     CHECK_EQ(db_cell_counts(reader, counts, 4, &n, &why), ERR_IO);
-    CHECK(strstr(why.message, "time limit"));
+    CHECK_CONTAINS(why.message, "time limit");
     CHECK_EQ(n, 0);
     db_deadline(reader, 0);
     CHECK_OK(db_cell_counts(reader, counts, 4, &n, &why));
@@ -546,6 +582,8 @@ int main(void)
         T(a_read_only_file_reads),
         T(strange_files_are_refused),
         T(damage_is_found),
+        T(a_missing_table_is_damage),
+        T(a_table_that_is_a_query_is_refused),
         T(version_1_is_migrated),
         T(version_2_is_migrated),
         T(version_3_is_migrated),

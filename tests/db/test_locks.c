@@ -58,7 +58,7 @@ static void one_watch(void **state)
     int pid;
     CHECK_OK(db_watch_lock(a, &why));
     CHECK_EQ(db_watch_lock(b, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "a watch already uses"));
+    CHECK_CONTAINS(why.message, "a watch already uses");
     CHECK(!db_run_is_locked(b, &pid)); /* a watch that waits measures nothing */
     CHECK_OK(db_run_lock(a, 7, &why));
     CHECK(db_run_is_locked(b, &pid));
@@ -134,7 +134,7 @@ static void no_room(void **state)
     snprintf(path, sizeof path, "%s-holds", t->file);
     assert_int_equal(mkdir(path, 0700), 0); /* even root cannot open a folder for writing */
     CHECK_EQ(db_run_lock(d, 1, &why), ERR_IO);
-    CHECK(strstr(why.message, "-holds"));
+    CHECK_CONTAINS(why.message, "-holds");
     db_close(d);
 }
 

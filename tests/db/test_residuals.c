@@ -35,18 +35,18 @@ static void kept_per_machine_and_basis(void **state)
     }
     CHECK_OK(db_residual_list(d, "m1", "new", 1000, &rows, &n, &why));
     assert_int_equal(n, 25);
-    CHECK(rows[0].memory_ratio == 0.99);
-    CHECK(rows[0].core_ratio == 0.495);
-    CHECK(rows[0].foretold == 12);
-    CHECK(rows[0].measured == 99);
-    CHECK(rows[24].measured == 51);
-    CHECK(rows[0].predicted == 11);
+    CHECK_EQ(rows[0].memory_ratio, 0.99);
+    CHECK_EQ(rows[0].core_ratio, 0.495);
+    CHECK_EQ(rows[0].foretold, 12);
+    CHECK_EQ(rows[0].measured, 99);
+    CHECK_EQ(rows[24].measured, 51);
+    CHECK_EQ(rows[0].predicted, 11);
     assert_string_equal(rows[0].metric, "decode_tok_s");
     free(rows);
     CHECK_OK(db_residual_list(d, "m2", NULL, 1000, &rows, &n, &why));
     assert_int_equal(n, 50);
-    CHECK(isnan(rows[49].measured));
-    CHECK(isnan(rows[49].memory_ratio));
+    CHECK_NAN(rows[49].measured);
+    CHECK_NAN(rows[49].memory_ratio);
     free(rows);
     CHECK_OK(db_residual_list(d, "m2", NULL, 3, &rows, &n, &why));
     assert_int_equal(n, 3);
@@ -81,7 +81,7 @@ static void version_7_is_migrated(void **state)
     tell(t->file, text);
     free(text);
     CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "has version 7"));
+    CHECK_CONTAINS(why.message, "has version 7");
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_EQ(db_trace_due_count(d), 1);
     CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &rows, &n, &why));
@@ -101,18 +101,20 @@ static void version_10_is_migrated(void **state)
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_residual_insert(d, &r, &why));
     db_close(d);
-    tell(t->file, "ALTER TABLE residual DROP COLUMN memory_ratio; ALTER TABLE residual DROP COLUMN foretold;"
-                  "ALTER TABLE residual DROP COLUMN core_ratio;"
-                  "PRAGMA user_version = 10");
+    tell(
+        t->file,
+        "DROP TABLE run_label; ALTER TABLE residual DROP COLUMN memory_ratio; ALTER TABLE residual DROP COLUMN foretold;"
+        "ALTER TABLE residual DROP COLUMN core_ratio;"
+        "PRAGMA user_version = 10");
     CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "has version 10"));
+    CHECK_CONTAINS(why.message, "has version 10");
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &rows, &n, &why));
     CHECK_EQ(n, 1);
-    CHECK(rows[0].measured == 3);
-    CHECK(isnan(rows[0].memory_ratio));
-    CHECK(isnan(rows[0].foretold));
-    CHECK(isnan(rows[0].core_ratio));
+    CHECK_EQ(rows[0].measured, 3);
+    CHECK_NAN(rows[0].memory_ratio);
+    CHECK_NAN(rows[0].foretold);
+    CHECK_NAN(rows[0].core_ratio);
     free(rows);
     CHECK_OK(db_check(d, &why));
     db_close(d);

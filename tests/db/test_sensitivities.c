@@ -34,8 +34,8 @@ static void kept_once(void **state)
     CHECK_OK(db_sensitivity_list(d, "abc", "text1", &rows, &n, &why));
     assert_int_equal(n, 2);
     assert_string_equal(rows[1].format, "q4_K"); /* measured last */
-    CHECK(rows[1].kld == 0.02);
-    CHECK(isnan(rows[1].nmse));
+    CHECK_EQ(rows[1].kld, 0.02);
+    CHECK_NAN(rows[1].nmse);
     CHECK_LT(0, rows[1].unix_ms);
     CHECK_EQ(rows[1].bytes, 1000);
     free(rows);
@@ -43,7 +43,7 @@ static void kept_once(void **state)
     CHECK_OK(db_sensitivity_put(d, &r, &why));
     CHECK_OK(db_sensitivity_list(d, "abc", NULL, &rows, &n, &why));
     assert_int_equal(n, 1);
-    CHECK(isnan(rows[0].kld));
+    CHECK_NAN(rows[0].kld);
     assert_string_equal(rows[0].basis, "text2");
     free(rows);
     CHECK_OK(db_sensitivity_list(d, "none", NULL, &rows, &n, &why));
@@ -68,11 +68,11 @@ static void version_8_is_migrated(void **state)
     sqlite3_close(s);
     free(text);
     CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "has version 8"));
+    CHECK_CONTAINS(why.message, "has version 8");
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &residuals, &n, &why));
     CHECK_EQ(n, 1);
-    CHECK(residuals[0].measured == 812.5);
+    CHECK_EQ(residuals[0].measured, 812.5);
     free(residuals);
     CHECK_OK(db_sensitivity_list(d, "abc", NULL, &rows, &n, &why));
     CHECK_EQ(n, 0);

@@ -36,15 +36,17 @@ static void version_9_is_migrated(void **state)
     CHECK_OK(db_open(&d, t->file, &why));
     db_close(d);
     assert_int_equal(sqlite3_open(t->file, &s), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(s,
-                                  "DROP TABLE device_shapes; ALTER TABLE residual DROP COLUMN memory_ratio;"
-                                  "ALTER TABLE residual DROP COLUMN foretold;"
-                                  "ALTER TABLE residual DROP COLUMN core_ratio; PRAGMA user_version = 9",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(
+            s,
+            "DROP TABLE run_label; DROP TABLE device_shapes; ALTER TABLE residual DROP COLUMN memory_ratio;"
+            "ALTER TABLE residual DROP COLUMN foretold;"
+            "ALTER TABLE residual DROP COLUMN core_ratio; PRAGMA user_version = 9",
+            NULL, NULL, NULL),
+        SQLITE_OK);
     sqlite3_close(s);
     CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "has version 9"));
+    CHECK_CONTAINS(why.message, "has version 9");
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_shapes_put(d, "a\tb", &why));
     CHECK_OK(db_shapes_all(d, &all, &why));

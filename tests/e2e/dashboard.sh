@@ -32,15 +32,15 @@ fi
 [ -r "$MODEL" ] || { skip "no trained model: the bundled one"; MODEL=$(dirname "$QDYNO")/share/models/bundled.gguf; }
 
 tm -f /dev/null new-session -d -x 80 -y 24 "'$QDYNO' -m '$MODEL' --url http://127.0.0.1:${port:-1} 2>'$T/err'; echo STATUS \$? >'$T/status'; sleep 1"
-wait_for 10 'Machine' || finish
+wait_for 60 'Machine' || finish
 tm resize-window -x 120 -y 40
-wait_for 5 'Machine'
+wait_for 60 'Machine'
 tm send-keys '?'
-wait_for 5 'help|this list'
+wait_for 60 'help|this list'
 tm send-keys Escape
 sleep 1
 tm send-keys b
-wait_for 5 'New A/B' || finish
+wait_for 60 'New A/B' || finish
 tm send-keys C-u
 tm send-keys -l 'f32'
 tm send-keys Tab C-u
@@ -49,7 +49,7 @@ tm send-keys Tab C-u
 tm send-keys -l 'tg8'
 sleep 0.5
 tm send-keys Enter
-wait_for 20 'running|control|block|A/A' || finish
+wait_for 60 'running|control|block|A/A' || finish
 wait_for 170 'better|worse|equivalent|negligible|inconclusive|invalid' && wait_for 170 '● done|○ idle|done|finished' || true
 state() { "$QDYNO" history -o csv --limit 1 2>/dev/null | sed -n 2p; }
 for _ in $(seq 400); do
@@ -59,15 +59,15 @@ row=$(state)
 case $row in *,ab,done,*) ;; *) fail "the newest run is not a finished A/B: $row" ;; esac
 verdict=$(grep -oE 'better|worse|equivalent|negligible|inconclusive|invalid' <<<"$row" | head -1)
 [ -n "$verdict" ] || fail "the run has no verdict: $row"
-wait_for 5 "${verdict:-verdict}"
+wait_for 60 "${verdict:-verdict}"
 if [ -n "$port" ]; then
   tm send-keys p
-  sleep 1
+  sleep 3
   screen | grep -q 'Push' && tm send-keys Enter
-  for _ in $(seq 50); do curl -fs "http://127.0.0.1:$port/metrics" | grep -q '^qdyno_ab_blocks' && break; sleep 0.2; done
+  for _ in $(seq 300); do curl -fs "http://127.0.0.1:$port/metrics" | grep -q '^qdyno_ab_blocks' && break; sleep 0.2; done
   curl -fs "http://127.0.0.1:$port/metrics" | grep -q '^qdyno_ab_blocks' || { fail "p pushed nothing"; screen; }
 fi
 tm send-keys q
-for _ in $(seq 25); do [ -s "$T/status" ] && break; sleep 0.2; done
+for _ in $(seq 300); do [ -s "$T/status" ] && break; sleep 0.2; done
 [ "$(cat "$T/status" 2>/dev/null)" = "STATUS 0" ] || fail "q did not end the dashboard with status 0: $(cat "$T/status" 2>/dev/null)"
 finish

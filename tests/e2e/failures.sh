@@ -42,6 +42,10 @@ expect 4 help nonsense
 [ ! -e "$T/x" ] && [ ! -e "$T/x.gguf" ] || fail "a refused command left a file behind"
 
 expect 5 info -m "$T/none.gguf" && says err 'none.gguf'
+# a name cannot command the terminal
+expect 5 info -m "$T/no"$'\e[2J\u202e'"model.gguf" && says err 'no\\x1b\[2J\\u202emodel\.gguf'
+! LC_ALL=C grep -q $'\e' "$T/err" || fail 'an error message contains an escape character'
+expect 4 watch --every 99999999d && says err 'at most 36500d'
 expect 5 bench -m "$T/none.gguf" -n 8 -p 0
 expect 5 ab f16 q8_0 -m "$T/none.gguf" -w tg8
 expect 5 eval -f "$T/none.txt"
@@ -102,7 +106,7 @@ rm -f "$T/out"
 "$QDYNO" run -p Hello -n 1000000 -c 16000 --ignore-eos >"$T/out" 2>"$T/err" &
 pid=$!
 pids+=($pid)
-for _ in $(seq 100); do [ -s "$T/out" ] && break; sleep 0.1; done
+for _ in $(seq 600); do [ -s "$T/out" ] && break; sleep 0.1; done
 kill -INT $pid
 wait $pid
 status=$?

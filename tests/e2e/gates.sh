@@ -57,6 +57,28 @@ expect 4 ab default q8_0 --quality="$T/none" -w train2 && says err 'arms that tr
 expect 5 ab default q8_0 --quality="$T/none" && says err 'cannot be read'
 expect 4 ab --resume 1 --gate 'kld_mean < 1' && says err 'leave --gate out'
 
+# a gate about quality alone needs no timing
+EVAL=(eval -c 32 --chunks 6 --ref default)
+expect 0 "${EVAL[@]}" -C q8_0 --gate 'kld_mean < 10 and ppl_ratio < 100' -o json &&
+  json 'list(d)[0] == "summary" and d["summary"]["gate"] == "pass" == d["rows"][0]["gate"] and d["summary"]["exit_status"] == 0' &&
+  json 'd["summary"]["run"] == d["run"] and d["summary"]["lower"] <= d["summary"]["effect"] <= d["summary"]["upper"]' &&
+  json 'd["gate"]["outcome"] == "pass" and [t["outcome"] for t in d["gate"]["arms"][0]["terms"]] == ["pass", "pass"]'
+expect 1 "${EVAL[@]}" -C default -C q4_0 --gate 'kld_mean < 1e-9' -o json &&
+  json '[r["gate"] for r in d["rows"]] == ["pass", "fail"] and d["summary"]["gate"] == "fail" and d["summary"]["exit_status"] == 1'
+expect 2 "${EVAL[@]}" -C q8_0 --gate 'kld_p99 < 1' && says out 'undecided +kld_p99 < 1: the text is too short for it'
+expect 0 eval -c 32 --chunks 6 --gate 'perplexity < 1e9' && says out 'gate: pass'
+expect 4 eval -c 32 --chunks 6 --gate 'kld_mean < 1' && says err 'kld_mean compares with a reference: give --ref'
+expect 4 "${EVAL[@]}" --gate 'decode_tok_s > 1' && says err 'eval times nothing, so decode_tok_s is unknown'
+expect 4 "${EVAL[@]}" --gate 'kld_men < 1' && says err "did you mean 'kld_mean'"
+expect 5 "${EVAL[@]}" -C "model=$T/none.gguf" -C q8_0 --gate 'kld_mean < 10'
+expect 0 baseline set best default
+expect 1 baseline check best q4_0 --gate 'kld_mean < 1e-9' -o json &&
+  json 'd["schema"] == "qdyno.eval/1" and d["baseline"]["name"] == "best" and d["reference"]["config"] and d["summary"]["gate"] == "fail"'
+expect 0 baseline check best q8_0 --gate 'kld_mean < 10'
+expect 0 baseline check best q8_0 --budget 1s --gate 'kld_mean < 10 or decode_tok_s > 0' -o json &&
+  json 'd["schema"] == "qdyno.baseline_check/1" and d["summary"]["gate"] == "pass" and d["summary"]["run"] == d["run"]'
+expect 4 baseline list --gate 'kld_mean < 10' && says err 'no flag of'
+
 if [ -r "$MODEL" ]; then
   # a trained model: q8_0 stays within the limit, q4_0 does not
   expect 0 ab "${FAST[@]}" -m "$MODEL" --quality="$SHARED/text/tinystories-valid-excerpt.txt" --quality-ctx 128 --quality-chunks 24 \

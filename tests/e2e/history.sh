@@ -18,7 +18,7 @@ sql() { python3 -c 'import sqlite3,sys; d=sqlite3.connect(sys.argv[1]); print(*[
 
 # ---- an empty database
 DB=$T/empty.db
-expect 2 --db "$DB" history --detect && says out '0 series examined'
+expect 0 --db "$DB" history --detect && says out '0 series examined' && says out 'not enough history yet \(0 of 6\)'
 expect 4 --db "$DB" history --raw && says err 'needs --detect'
 expect 4 --db "$DB" history --detect --metric decode_toks && says err "did you mean 'decode_tok_s'"
 expect 4 --db "$DB" compare 1 2 && says err 'no run 1'
@@ -62,8 +62,8 @@ expect 1 --db "$DB" history --detect -o json &&
   json 'all(len(s["points"]) == 20 and all(p["normalized"] > 0 for p in s["points"]) for s in d["series"])'
 expect 1 --db "$DB" history --detect && says out 'kernel.release 6.1.0 -> 6.9.1' && says out '\| high '
 expect 0 --db "$DB" history --detect --margin 20% -o json && json 'd["worse"] == 0 and d["judged"] == 2'
-expect 2 --db "$DB" history --detect --limit 5 && says out '2 series with fewer than 6'
-expect 2 --db "$DB" history --detect --metric perplexity
+expect 0 --db "$DB" history --detect --limit 5 && says out '2 series with fewer than 6' && says out 'not enough history yet \([1-5] of 6\)'
+expect 0 --db "$DB" history --detect --metric perplexity -o json && json 'd["enough_history"] is False and d["needed_runs"] == 6'
 expect 0 --db "$DB" history --detect --limit 8 -o json && json 'd["judged"] == 2 and d["worse"] == 0' # all after the change
 expect 0 --db "$DB" history --detect -o csv --margin 20% && expect 0 --db "$DB" history -o json && json 'len(d["rows"]) == 20'
 

@@ -59,7 +59,7 @@ killed() {
   stored=$(look 2>/dev/null | cut -d' ' -f3)
   kill -9 $pid 2>/dev/null
   wait $pid 2>/dev/null
-  for _ in $(seq 50); do
+  for _ in $(seq 600); do
     left=
     for w in $workers; do alive "$w" && left="$left $w"; done
     [ -z "$left" ] && break
@@ -95,7 +95,7 @@ done
 first=$!
 pids+=($first)
 last=$run
-for _ in $(seq 200); do
+for _ in $(seq 2000); do
   read -r run state cells <<<"$(look 2>/dev/null)"
   [ "${run:-0}" -gt "$last" ] && grep -aq "^$first " "$DB-holds" && break
 done

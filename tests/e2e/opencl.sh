@@ -64,6 +64,6 @@ fi
 
 expect 0 doctor -o json && json 'any(r["check"] == "OpenCL" and "opencl:0" in r["found"] for r in d["rows"])'
 # "processor or device?" is a question for measurement: a search takes devices as it takes any other setting
-expect 0 tune --space "device=cpu|opencl:0" -w tg8 --budget 8s --goal speed --dry-run -o json &&
+expect 0 tune --space "device=cpu|opencl:0" -w tg8 --budget 8s --goal speed --search-only -o json &&
   json '{t["config"]: t["tok_s"] is not None and t["tok_s"] > 0 for t in d["tried"]} == {"default": True, "device=opencl:0": True}'
 finish

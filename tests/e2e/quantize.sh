@@ -72,7 +72,7 @@ refused() { # refused STATUS PATTERN ARGUMENTS...: behind `quantize IN $T/no.ggu
 }
 refused 4 'expected -R RECIPE'
 refused 4 'q4_0' -R q4_9
-refused 4 'gptq wants' -R gptq,bits=5
+refused 4 'gptq expects' -R gptq,bits=5
 refused 4 'has no parameter' -R rtn:q8_0,bits=4
 refused 4 'makes u4_g64, not q4_0' -R hqq:q4_0
 refused 4 'not part of a recipe' -R q8_0,threads=2
@@ -106,7 +106,7 @@ for _ in 1 2 3; do
   "$QDYNO" quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" -t 1 >/dev/null 2>&1 &
   pid=$!
   pids+=($pid)
-  for _ in $(seq 400); do # until there are weights behind the header
+  for _ in $(seq 3000); do # until there are weights behind the header
     [ "$(stat -c %b "$T/parts.gguf.partial" 2>/dev/null || echo 0)" -gt $((killed * 1500 + 200)) ] && break
     kill -0 $pid 2>/dev/null || break
     sleep 0.02
@@ -124,8 +124,9 @@ expect 0 quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" && says err 'resuming
 "$QDYNO" quantize "$T/15m.gguf" "$T/stop.gguf" -R "$SLOW" -t 1 >/dev/null 2>"$T/err" &
 pid=$!
 pids+=($pid)
-for _ in $(seq 400); do
+for _ in $(seq 3000); do
   [ "$(stat -c %b "$T/stop.gguf.partial" 2>/dev/null || echo 0)" -gt 200 ] && break
+  kill -0 $pid 2>/dev/null || break
   sleep 0.02
 done
 kill -INT $pid

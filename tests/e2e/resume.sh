@@ -9,7 +9,7 @@ pids+=($pid)
 # Until the first block is in the database, be it of the control. On a machine that others use it may have been
 # discarded: then that it was is what must survive.
 finished=0
-for _ in $(seq 400); do
+for _ in $(seq 1000); do
   if "$QDYNO" show 1 -o json >"$T/out" 2>/dev/null; then
     finished=$(value 'len(d["log_ratios"]) + d["discarded"] + d["control"]["blocks"] + d["control"]["discarded"]')
     [ "${finished:-0}" -ge 1 ] && break
@@ -23,7 +23,7 @@ wait $pid 2>/dev/null
 [ "${finished:-0}" -ge 1 ] || { fail "no block was finished"; finish; }
 [ -n "$workers" ] || fail "no worker was running"
 alive() { case $(ps -o stat= -p "$1" 2>/dev/null) in '' | Z*) return 1 ;; esac; } # a zombie waits for init, no more
-for _ in $(seq 30); do
+for _ in $(seq 600); do
   left=
   for w in $workers; do alive "$w" && left="$left $w"; done
   [ -z "$left" ] && break

@@ -23,7 +23,7 @@ keys() { tm send-keys "$@"; }
 shell_is_whole() {
   keys -l 'stty -a >'"$T/stty"'; echo answer $((40 + 2))'
   keys Enter
-  wait_for 5 '^answer 42' || return 1
+  wait_for 60 '^answer 42' || return 1
   grep -q ' icanon' "$T/stty" && grep -q ' echo ' "$T/stty" || fail "$1: the terminal was not put back"
 }
 dashboard_pid() { pgrep -n -f "^$QDYNO --db" ; }
@@ -34,68 +34,68 @@ start() { # DB
   keys C-l
   keys -l "clear; '$QDYNO' --db '$1' 2>'$T/err'; echo status \$?"
   keys Enter
-  wait_for 20 'Machine'
+  wait_for 60 'Machine'
 }
 
 # Ctrl-Z and fg; also a stop by another process
 start "$T/q.db" || finish
 keys C-z
-wait_for 5 'Stopped' || finish
+wait_for 60 'Stopped' || finish
 shell_is_whole 'Ctrl-Z'
 keys -l fg
 keys Enter
-wait_for 5 'Machine'
+wait_for 60 'Machine'
 pid=$(dashboard_pid)
 kill -TSTP "$pid"
-wait_for 5 'Stopped'
+wait_for 60 'Stopped'
 keys -l fg
 keys Enter
-wait_for 5 'Machine'
+wait_for 60 'Machine'
 kill -STOP "$pid" # what no program can see
-wait_for 5 'Stopped'
+wait_for 60 'Stopped'
 keys -l fg
 keys Enter
-wait_for 5 'Machine'
+wait_for 60 'Machine'
 keys 4
-wait_for 5 'History'
+wait_for 60 'History'
 
 # many resizes
 for i in $(seq 40); do tm resize-window -x $((1 + RANDOM % 200)) -y $((1 + RANDOM % 60)); done
 tm resize-window -x 100 -y 30
 keys 1
-wait_for 5 'Machine'
+wait_for 60 'Machine'
 
 # a killed worker is a result, not an error
 keys b
-wait_for 5 'New A/B'
+wait_for 60 'New A/B'
 keys C-u
 keys -l default
 keys Enter
 killed=
-for _ in $(seq 100); do
+for _ in $(seq 600); do
   worker=$(pgrep -P "$pid" -f 'worker --fd' | head -1)
   [ -n "$worker" ] && kill -9 "$worker" 2>/dev/null && killed=1 && break
   sleep 0.1
 done
 [ -n "$killed" ] || fail "no worker was seen"
-wait_for 20 'killed|invalid|failed'
+wait_for 60 'killed|invalid|failed'
 kill -0 "$pid" 2>/dev/null || fail "the dashboard died with its worker"
 
 # the end by a signal
 kill -TERM "$pid"
-for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
+for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
 kill -0 "$pid" 2>/dev/null && fail "SIGTERM did not end it"
 shell_is_whole 'SIGTERM'
 
 # Ctrl-Z on the command line first pauses between two cells, and the run records it
-keys -l "clear; '$QDYNO' ab default q8_0 -w tg8 --budget 6s --db '$T/ab.db'"
+keys -l "clear; '$QDYNO' ab default q8_0 -w tg8 --budget 20s --db '$T/ab.db'"
 keys Enter
-sleep 1.5
+for _ in $(seq 600); do "$QDYNO" --db "$T/ab.db" history -o csv 2>/dev/null | grep -q ',running,' && break; sleep 0.1; done
 keys C-z
-wait_for 15 'Stopped'
+wait_for 60 'Stopped'
 keys -l fg
 keys Enter
-wait_for 30 'continued after a pause of'
+wait_for 60 'continued after a pause of'
 
 # a database that another process locks: reported, and the screen never waits for it
 if [ -n "$PYTHON" ]; then
@@ -104,42 +104,42 @@ import sqlite3, sys, time
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
 db.execute("BEGIN EXCLUSIVE")
 open(sys.argv[2], "w").close()
-time.sleep(25)
+time.sleep(250)
 PY
   holder=$!
   pids+=($holder)
-  for _ in $(seq 50); do [ -e "$T/held" ] && break; sleep 0.1; done
+  for _ in $(seq 600); do [ -e "$T/held" ] && break; sleep 0.1; done
   start "$T/q.db"
   keys b
-  wait_for 5 'New A/B'
+  wait_for 60 'New A/B'
   keys Enter
   keys 9
   sleep 1
   keys '?'
-  wait_for 3 'this list|Keys'
+  wait_for 60 'this list|Keys'
   keys Escape
-  wait_for 30 'another process has locked it'
+  wait_for 60 'another process has locked it'
   kill "$holder" 2>/dev/null
   wait "$holder" 2>/dev/null
   keys q
-  wait_for 3 'status 0' || { keys y; wait_for 10 'status 0'; }
+  wait_for 60 'status 0' || { keys y; wait_for 60 'status 0'; }
 fi
 
 # a database that cannot be written, as on a full disk
 keys -l "(trap '' XFSZ; ulimit -f 0; clear; '$QDYNO' --db '$T/full.db' 2>'$T/err'; echo status \$?)"
 keys Enter
-wait_for 20 'Machine'
+wait_for 60 'Machine'
 keys 4
-wait_for 10 'full|cannot|disk|large'
+wait_for 60 'full|cannot|disk|large'
 keys q
-wait_for 10 'status 0'
+wait_for 60 'status 0'
 shell_is_whole 'a full disk'
 
 # unsuitable terminals
 for term in no-such-terminal dumb ''; do
   keys -l "clear; TERM='$term' '$QDYNO' 2>&1; echo \"status \$? of '$term'\""
   keys Enter
-  wait_for 5 "^status 7 of '$term'" && screen | tr -d '\n' | grep -q 'TERM=xterm-256color qdyno.*--linear' ||
+  wait_for 60 "^status 7 of '$term'" && screen | tr -d '\n' | grep -q 'TERM=xterm-256color qdyno.*--linear' ||
     fail "TERM='$term' is not told what to do"
 done
 
@@ -147,6 +147,6 @@ done
 start "$T/q.db"
 pid=$(dashboard_pid)
 tm kill-server
-for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
+for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
 kill -0 "$pid" 2>/dev/null && fail "the dashboard outlives its terminal"
 finish

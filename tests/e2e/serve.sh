@@ -10,7 +10,7 @@ serve() {
   "$QDYNO" serve-metrics --port 0 -o json "$@" >"$T/serve" 2>"$T/serve.err" &
   serving=$!
   pids+=("$serving")
-  for _ in $(seq 100); do [ -s "$T/serve" ] && break; sleep 0.1; done
+  for _ in $(seq 600); do [ -s "$T/serve" ] && break; sleep 0.1; done
   page=$(sed -n 's/.*"url": *"\(http[^"]*\)\/metrics".*/\1/p' "$T/serve")
   [ -n "$page" ] || fail "serve-metrics says nothing: $(cat "$T/serve" "$T/serve.err")"
 }
@@ -20,9 +20,9 @@ stops() {
   wait "$serving"
   local got=$?
   [ "$got" = 0 ] || fail "serve-metrics ended by SIG$1 with status $got"
-  curl -fs --max-time 20 "$page/metrics" >/dev/null && fail "somebody still listens"
+  curl -fs --max-time 60 "$page/metrics" >/dev/null && fail "somebody still listens"
 }
-look() { curl -fs --max-time 20 "$page/metrics" >"$T/metrics" || fail "no page"; }
+look() { curl -fs --max-time 60 "$page/metrics" >"$T/metrics" || fail "no page"; }
 shows() { grep -Eq "$1" "$T/metrics" || fail "the page has no '$1'"; }
 
 # without a database: the page has the machine and reports the missing database
@@ -30,11 +30,11 @@ serve
 look
 shows '^qdyno_database_up 0$' && shows '^qdyno_mem_used_bytes ' && shows '^qdyno_build_info\{.*version=' && shows '^process_resident_memory_bytes '
 [ -e "$XDG_DATA_HOME/qdyno/qdyno.db" ] && fail "who only looks made a database"
-[ "$(curl -s --max-time 20 -o "$T/out" -w '%{http_code}' "$page/")" = 200 ] && says out '/metrics'
-[ "$(curl -s --max-time 20 -o /dev/null -w '%{http_code}' "$page/-/healthy")" = 200 ] || fail "not healthy"
-[ "$(curl -s --max-time 20 -o /dev/null -w '%{http_code}' "$page/nowhere")" = 404 ] || fail "/nowhere is somewhere"
-[ "$(curl -s --max-time 20 -o /dev/null -w '%{http_code}' -X POST -d x "$page/metrics")" = 405 ] || fail "POST is taken"
-[ "$(curl -sI --max-time 20 -o "$T/out" -w '%{http_code}' "$page/metrics")" = 200 ] && says out '^Content-Type: text/plain; version=0.0.4'
+[ "$(curl -s --max-time 60 -o "$T/out" -w '%{http_code}' "$page/")" = 200 ] && says out '/metrics'
+[ "$(curl -s --max-time 60 -o /dev/null -w '%{http_code}' "$page/-/healthy")" = 200 ] || fail "not healthy"
+[ "$(curl -s --max-time 60 -o /dev/null -w '%{http_code}' "$page/nowhere")" = 404 ] || fail "/nowhere is somewhere"
+[ "$(curl -s --max-time 60 -o /dev/null -w '%{http_code}' -X POST -d x "$page/metrics")" = 405 ] || fail "POST is taken"
+[ "$(curl -sI --max-time 60 -o "$T/out" -w '%{http_code}' "$page/metrics")" = 200 ] && says out '^Content-Type: text/plain; version=0.0.4'
 expect 7 serve-metrics --port "${page##*:}" && says err 'another program uses this port'
 expect 4 serve-metrics --port 70000
 expect 4 serve-metrics --port 0 --listen example.com && says err 'not a numeric address'
@@ -80,14 +80,14 @@ db = sqlite3.connect(sys.argv[1], isolation_level=None)
 db.execute("PRAGMA locking_mode = EXCLUSIVE")
 db.execute("BEGIN EXCLUSIVE")
 db.execute("CREATE TABLE lock(x)")
-time.sleep(60)
+time.sleep(250)
 PY
   locker=$!
   pids+=("$locker")
-  for _ in $(seq 200); do look; grep -q '^qdyno_database_up 0$' "$T/metrics" && break; sleep 0.1; done
+  for _ in $(seq 600); do look; grep -q '^qdyno_database_up 0$' "$T/metrics" && break; sleep 0.1; done
   shows '^qdyno_database_up 0$' && shows '^qdyno_ab_verdict\{' && shows '^qdyno_generated_tokens_total\{.*\} [1-9]'
   kill "$locker"; wait "$locker" 2>/dev/null
-  for _ in $(seq 200); do look; grep -q '^qdyno_database_up 1$' "$T/metrics" && break; sleep 0.1; done
+  for _ in $(seq 600); do look; grep -q '^qdyno_database_up 1$' "$T/metrics" && break; sleep 0.1; done
   shows '^qdyno_database_up 1$'
 fi
 
@@ -135,7 +135,7 @@ scrape_configs:
 YML
   prometheus --config.file="$T/prometheus.yml" --storage.tsdb.path="$T/tsdb" --web.listen-address="127.0.0.1:$port" >"$T/prometheus.log" 2>&1 &
   pids+=($!)
-  for _ in $(seq 100); do curl -fs --max-time 5 "http://127.0.0.1:$gateway/-/ready" >/dev/null && break; sleep 0.1; done
+  for _ in $(seq 600); do curl -fs --max-time 5 "http://127.0.0.1:$gateway/-/ready" >/dev/null && break; sleep 0.1; done
   expect 0 push 1 --url "http://127.0.0.1:$gateway"
   # ask QUERY PATTERN: until the answer matches
   ask() {

@@ -52,33 +52,33 @@ fi
 cd "$T" || exit 1
 tm -f /dev/null new-session -d -x 110 -y 32 "'$QDYNO' 2>'$T/err'; echo STATUS \$? >'$T/status'; sleep 5"
 story 'a fresh start'
-wait_for 20 'No experiment yet' || finish
+wait_for 60 'No experiment yet' || finish
 
 story 'pick a model'
 press m
-wait_for 5 'Choose a model'
+wait_for 60 'Choose a model'
 press C-u
 type_ "$T/models/"
-wait_for 10 'stories.gguf .*(fits|MB|[0-9]K|[0-9]M)'
+wait_for 60 'stories.gguf .*(fits|MB|[0-9]K|[0-9]M)'
 press Down Down
 press Enter
 press Enter # a folder is gone into, a file is taken
-wait_for 10 'stories.gguf f(32|16) ' || finish
+wait_for 60 'stories.gguf f(32|16) ' || finish
 press Escape
 
 # ab A B: an A/B on a small workload that ends in seconds
 ab() {
   press 1
   press b
-  wait_for 5 'New A/B' || return 1
+  wait_for 60 'New A/B' || return 1
   for text in "$1" "$2" tg4 '' no 2% 5s; do
     press C-u
     type_ "$text"
     press Tab
   done
-  wait_for 3 '✓ 5s'
+  wait_for 60 '✓ 5s'
   press Enter
-  wait_for 15 'loading|warming|control|block|stopped|done' || return 1
+  wait_for 60 'loading|warming|control|block|stopped|done' || return 1
 }
 # waits until that many A/Bs have a verdict
 measured() {
@@ -91,27 +91,27 @@ measured() {
 story 'run an A/B, and see its verdict'
 ab default 'handicap=50%' || finish
 press P # pause, and go on
-wait_for 20 '○ paused'
+wait_for 60 '○ paused'
 press P
-gone 10 '(○ paused|● pausing)'
+gone 60 '(○ paused|● pausing)'
 measured 1
 press 2
-wait_for 5 "$VERDICT"
+wait_for 60 "$VERDICT"
 "$QDYNO" show 1 -o json 2>/dev/null >"$T/out" && json 'd["pauses"] >= 1' # the pause is in the record
 
 story 'filter the history'
 ab default threads=1 || finish
 measured 2
 press 4
-wait_for 5 'handicap'
+wait_for 60 'handicap'
 press /
-wait_for 5 'Filter'
+wait_for 60 'Filter'
 type_ 'threads=1'
 press Enter
-gone 5 'vs handicap'
-wait_for 5 'threads=1'
+gone 60 'vs handicap'
+wait_for 60 'threads=1'
 press Escape
-wait_for 5 'vs handicap'
+wait_for 60 'vs handicap'
 
 story 'compare two runs'
 press g
@@ -119,44 +119,44 @@ press Space
 press j
 press Space
 press c
-wait_for 20 'Run 2 compared with run 1'
+wait_for 60 'Run 2 compared with run 1'
 press Escape
 
 story 'push a result'
 press 4
 press p
-wait_for 5 'Pushgateway'
+wait_for 60 'Pushgateway'
 press C-u
 type_ "$URL"
 press Enter
-wait_for 15 "$pushed"
+wait_for 60 "$pushed"
 
 story 'export a report'
 press e
-wait_for 5 'Write a report'
+wait_for 60 'Write a report'
 press C-u
 type_ "$T/report.html"
 press Enter
-for _ in $(seq 150); do [ -s "$T/report.html" ] && break; sleep 0.1; done
+for _ in $(seq 600); do [ -s "$T/report.html" ] && break; sleep 0.1; done
 grep -q '</html>' "$T/report.html" 2>/dev/null || fail "no report was written"
-wait_for 10 'report.html has been written'
+wait_for 60 'report.html has been written'
 
 story 'quantize'
 press Q
-wait_for 5 'Write a quantized file'
+wait_for 60 'Write a quantized file'
 press C-u
 type_ q8_0
 press Tab Tab
 press C-u
 type_ "$T/small.gguf"
 press Enter
-for _ in $(seq 150); do [ -s "$T/small.gguf" ] && break; sleep 0.1; done
-wait_for 15 'small.gguf has been written'
+for _ in $(seq 600); do [ -s "$T/small.gguf" ] && break; sleep 0.1; done
+wait_for 60 'small.gguf has been written'
 expect 0 info -m "$T/small.gguf" && says out 'q8_0'
 
 story 'watch two configurations write'
 press w
-wait_for 5 'Continue a prompt'
+wait_for 60 'Continue a prompt'
 press C-u
 type_ 'One day'
 press Tab C-u
@@ -164,11 +164,11 @@ type_ default
 press Tab C-u
 type_ q4_0
 press Enter
-wait_for 20 'tok/s'
-wait_for 30 'same for|identical so far'
+wait_for 60 'tok/s'
+wait_for 60 'same for|identical so far'
 wait_for 60 'w starts another'
 press z
-wait_for 3 'fills the screen'
+wait_for 60 'fills the screen'
 press Escape
 
 story 'advice: verify and apply'
@@ -176,19 +176,19 @@ press 3
 press a
 wait_for 90 'yes' || finish # a row of the table: it fits
 press A
-wait_for 5 'Apply .*\?'
+wait_for 60 'Apply .*\?'
 press y
-wait_for 15 'apply has finished'
+wait_for 60 'apply has finished'
 "$QDYNO" run -m "$T/models/stories.gguf" -p x -n 2 >"$T/out" 2>"$T/err" || fail "what was applied does not run"
 press 3
 press v
-wait_for 20 'loading|warming|control|block'
+wait_for 60 'loading|warming|control|block'
 press s
-wait_for 20 'stopped|done'
+wait_for 60 'stopped|done'
 case $(newest) in *,ab,*) ;; *) fail "the advice was not verified by an A/B: $(newest)" ;; esac
 
 story 'leave'
 press q
-for _ in $(seq 50); do [ -s "$T/status" ] && break; sleep 0.1; done
+for _ in $(seq 600); do [ -s "$T/status" ] && break; sleep 0.1; done
 [ "$(cat "$T/status" 2>/dev/null)" = "STATUS 0" ] || fail "q did not end it with status 0: $(cat "$T/status" 2>/dev/null)"
 finish

@@ -17,8 +17,9 @@ expect 0 eval -m "$T/whole.gguf" -f "$T/text" -c 64 -o json
 "$QDYNO" train "$T/parts.gguf" $SMALL >/dev/null 2>"$T/err" &
 pid=$!
 pids+=($pid)
-for _ in $(seq 300); do
+for _ in $(seq 3000); do
   [ -e "$T/parts.gguf.train" ] && [ "$(stat -c %s "$T/parts.gguf.train")" -gt 200000 ] && break
+  kill -0 $pid 2>/dev/null || break
   sleep 0.02
 done
 kill -9 $pid 2>/dev/null

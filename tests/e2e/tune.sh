@@ -9,7 +9,7 @@ search=(tune --space "recipe=file|q8_0|q4_K|q4_0,kv=f16|q8_0,threads=1" -w tg16 
 pid=$!
 pids+=($pid)
 looks() { "$QDYNO" show 1 -o json 2>/dev/null | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' 2>/dev/null; }
-for _ in $(seq 300); do
+for _ in $(seq 600); do
   seen=$(looks)
   [ "${seen:-0}" -ge 3 ] && break
   kill -0 $pid 2>/dev/null || break
@@ -21,14 +21,15 @@ before=$(looks)
 [ "${before:-0}" -ge 3 ] || fail "no look was kept"
 expect 4 tune --space "recipe=file|q8_0,threads=1" -w tg16 -t 1 --resume 1 && says err 'other options'
 expect 4 tune --resume 99 -w tg16
-expect 0 "${search[@]}" --resume 1 &&
+"$QDYNO" "${search[@]}" --resume 1 >"$T/out" 2>"$T/err"
+json 'd["summary"]["exit_status"] == '$?' == (0 if d["winner"] != d["current"] else 2)' &&
   json 'd["run"] == 1 and d["configurations"] == 8 and d["because"] and d["written"] is None' &&
   json 'all(t["tok_s"] > 0 for t in d["tried"]) and any(t["kld"] is not None and t["kld"] > 0 for t in d["tried"])' &&
   json 'd["winner"] in (d["current"], d["candidate"])'
 after=$(looks)
 [ "${after:-0}" -ge "$before" ] || fail "looks were lost: $before before, $after after"
 expect 4 "${search[@]}" --resume 1 && says err 'is finished'
-expect 0 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --budget 4s -o json &&
+expect 2 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --budget 4s -o json &&
   json '"not confirmed" in d["because"] and "budget" in d["because"] and d["candidate"] == "threads=1"' &&
   json 'd["blocks"] == 0 and d["winner"] == d["current"] and d["written"] is None'
 expect 4 tune --space "recipe=q9_0" && says err 'q9_0'

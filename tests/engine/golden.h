@@ -6,7 +6,8 @@
 #include "tests/engine/session.h"
 #include "engine/arch/arch.h"
 
-#define GOLDEN "arch-golden/"
+#define GOLDEN   "arch-golden/"
+#define GOLDEN_2 "arch-golden-2/"
 
 /* One entry of the manifest, with everything it names read. */
 struct entry {
@@ -18,20 +19,20 @@ struct entry {
     struct file_map want;
 };
 
-static inline json_t *read_json(const char *name)
+static inline json_t *read_json(const char *folder, const char *name)
 {
     struct err why = { 0 };
     char path[4096], *text;
     size_t n;
     json_t *value;
-    data_path(path, sizeof path, GOLDEN "%s", name);
+    data_path(path, sizeof path, "%s%s", folder, name);
     CHECK_OK(file_read(&text, &n, path, 1 << 24, &why));
     CHECK_OK(json_parse(&value, text, n, &why));
     free(text);
     return value;
 }
 
-static inline void entry_open(struct entry *e, const json_t *row)
+static inline void entry_open(struct entry *e, const char *folder, const json_t *row)
 {
     struct err why = { 0 };
     char path[4096];
@@ -41,14 +42,14 @@ static inline void entry_open(struct entry *e, const json_t *row)
                          .ctx = (int)json_get_int(row, "n_ctx", 0),
                          .tolerance = json_get_num(row, "tolerance_max_abs", NAN),
                          .nrmse = json_get_num(row, "tolerance_logits_nrmse", NAN) };
-    data_path(e->model, sizeof e->model, GOLDEN "%s", json_get_str(row, "model", ""));
-    json_t *ids = read_json(json_get_str(row, "ids", ""));
+    data_path(e->model, sizeof e->model, "%s%s", folder, json_get_str(row, "model", ""));
+    json_t *ids = read_json(folder, json_get_str(row, "ids", ""));
     e->n = (int)json_array_size(ids);
     assert_in_range(e->n, 1, COUNT_OF(e->ids));
     for (int i = 0; i < e->n; i++) e->ids[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
     json_decref(ids);
     const char *want = json_get_str(row, "exact", json_get_str(row, "logits", ""));
-    data_path(path, sizeof path, GOLDEN "%s", want);
+    data_path(path, sizeof path, "%s%s", folder, want);
     CHECK_OK(file_map(&e->want, path, &why));
 }
 
@@ -74,17 +75,18 @@ static inline bool claimed(const struct entry *e)
 
 typedef void entry_fn(const struct entry *e);
 
-/* Runs fn on every entry that is (or is not) claimed and whose model is here; returns how many entries are
- * (or are not) claimed. tests/data has most of the small models; each one that is missing is printed. */
-static inline int for_entries(bool is_claimed, entry_fn *fn)
+/* Runs fn on every entry of a folder that is (or is not) claimed and whose model is here; returns how many
+ * entries are (or are not) claimed. tests/data has most of the small models; each one that is missing is
+ * printed. */
+static inline int for_entries_of(const char *folder, bool is_claimed, entry_fn *fn)
 {
     int count = 0;
-    json_t *manifest = read_json("manifest.json");
+    json_t *manifest = read_json(folder, "manifest.json");
     for (size_t i = 0; i < json_array_size(manifest); i++) {
         struct entry e;
         const json_t *row = json_array_get(manifest, i);
         char model[4096];
-        data_path(model, sizeof model, GOLDEN "%s", json_get_str(row, "model", ""));
+        data_path(model, sizeof model, "%s%s", folder, json_get_str(row, "model", ""));
         if (access(model, R_OK)) {
             e = (struct entry){ .name = json_get_str(row, "name", ""),
                                 .arch = json_get_str(row, "arch", ""),
@@ -93,7 +95,7 @@ static inline int for_entries(bool is_claimed, entry_fn *fn)
             count += claimed(&e) == is_claimed;
             continue;
         }
-        entry_open(&e, row);
+        entry_open(&e, folder, row);
         if (claimed(&e) == is_claimed) {
             fn(&e);
             count++;
@@ -102,6 +104,11 @@ static inline int for_entries(bool is_claimed, entry_fn *fn)
     }
     json_decref(manifest);
     return count;
+}
+
+static inline int for_entries(bool is_claimed, entry_fn *fn)
+{
+    return for_entries_of(GOLDEN, is_claimed, fn);
 }
 
 /* Feed the entry's ids, `step` at a time, and put all logits into got. */

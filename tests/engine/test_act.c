@@ -90,7 +90,11 @@ static void test_kinds(void **state)
         CHECK_EQ(s->kind, (enum input_kind)k);
         CHECK_NEAR(s->threshold, 6.5f, 0);
         CHECK_NEAR(s->limit, 1200, 0);
-        if (k == INPUT_INT8_STATIC) CHECK(s->scale == 0.125f && s->zero == 117 && s->most == 127);
+        if (k == INPUT_INT8_STATIC) {
+            CHECK_EQ(s->scale, 0.125f);
+            CHECK_EQ(s->zero, 117);
+            CHECK_EQ(s->most, 127);
+        }
         assert_null(read_of(g, "blk.0.attn_k.weight")); /* another format: not the method's */
         act_free(s);
         gguf_close(g);
@@ -110,8 +114,10 @@ static void test_sides(void **state)
     struct input_scheme *s = read_of(g, MATRIX);
     CHECK(s);
     CHECK_EQ(s->kind, INPUT_FREE);
-    for (int i = 0; i < COLS; i++)
-        CHECK(s->order[i] == (i * 5 + 3) % COLS && s->divide[i] == 0.5f + (float)i);
+    for (int i = 0; i < COLS; i++) {
+        CHECK_EQ(s->order[i], (i * 5 + 3) % COLS);
+        CHECK_EQ(s->divide[i], 0.5f + (float)i);
+    }
     act_free(s);
     gguf_close(g);
 
@@ -137,21 +143,21 @@ static void test_refused(void **state)
         struct side side;
         const char *says;
     } CASES[] = {
-        { INPUT_FREE, { COMPANION_ORDER, COLS - 1, { 0 }, false }, "want 32 values" },
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, true }, "want 32 values of f32" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS - 1, { 0 }, false }, "expected 32 values" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, true }, "expected 32 values of f32" },
         { INPUT_FREE,
           { COMPANION_ORDER, COLS, { 0 }, false },
-          "list of columns contains 0" }, /* all the same */
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { 32 }, false }, "contains 32" },
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0.5f }, false }, "contains 0.5" },
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { -1 }, false }, "contains -1" },
+          "order': value 1 is 0, which occurs twice" }, /* all the same */
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 32 }, false }, "is 32, which is no column" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0.5f }, false }, "is 0.5, which is no column" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { -1 }, false }, "is -1, which is no column" },
         { INPUT_FREE, { COMPANION_DIVISORS, COLS, { 0 }, false }, "divisor of its inputs is 0" },
         { INPUT_FREE, { COMPANION_DIVISORS, COLS, { __builtin_inff() }, false }, "not a finite" },
-        { INPUT_INT8_STATIC, { COMPANION_DIVISORS, 1, { 1 }, false }, "want 32 values" },
+        { INPUT_INT8_STATIC, { COMPANION_DIVISORS, 1, { 1 }, false }, "expected 32 values" },
         { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 0, 5, 255 }, false }, "out of range" },
         { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 1, 128, 127 }, false }, "out of range" },
         { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 1, 5, 256 }, false }, "out of range" },
-        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 1, { 1 }, false }, "want 3 values" },
+        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 1, { 1 }, false }, "expected 3 values" },
         { INPUT_INT8_STATIC, { COMPANION_OUTLIERS, 1, { 1 }, false }, "without a scale" },
         { INPUT_INT8_OUTLIERS, { COMPANION_OUTLIERS, 1, { 1 }, false }, "without their weights" },
     };
@@ -164,7 +170,7 @@ static void test_refused(void **state)
         assert_null(s);
         if (!strstr(why.message, CASES[i].says))
             fail_msg("case %zu: '%s', want '%s'", i, why.message, CASES[i].says);
-        CHECK(strstr(why.message, "blk.0.attn_q.weight"));
+        CHECK_CONTAINS(why.message, "blk.0.attn_q.weight");
         gguf_close(g);
     }
 }

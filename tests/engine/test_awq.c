@@ -18,10 +18,10 @@ static void the_group_worked_by_hand(void **state)
     float got[8];
     const struct awq_grid g = awq_grid_of(&DEFAULTS, w, 8);
     CHECK_NEAR(g.scale, 0.05, 1e-9);
-    CHECK(g.zero == 6);
+    CHECK_EQ(g.zero, 6);
     awq_quantize_group(&DEFAULTS, w, got, 8);
     for (int i = 0; i < 8; i++) {
-        CHECK(awq_code(&DEFAULTS, &g, w[i]) == (float)codes[i]);
+        CHECK_EQ(awq_code(&DEFAULTS, &g, w[i]), (float)codes[i]);
         CHECK_NEAR(got[i], values[i], 1e-7);
     }
 }
@@ -33,10 +33,10 @@ static void symmetric_steps_have_the_middle_as_zero(void **state)
     const float w[4] = { 0.7f, -0.35f, 0.1f, -0.72f };
     const struct awq_grid g = awq_grid_of(&o, w, 4);
     CHECK_NEAR(g.scale, 0.72 / 7, 1e-8);
-    CHECK(g.zero == 8);
-    CHECK(awq_code(&o, &g, w[0]) == 15);
-    CHECK(awq_code(&o, &g, w[3]) == 1);
-    CHECK(awq_code(&o, &g, -100) == 0);
+    CHECK_EQ(g.zero, 8);
+    CHECK_EQ(awq_code(&o, &g, w[0]), 15);
+    CHECK_EQ(awq_code(&o, &g, w[3]), 1);
+    CHECK_EQ(awq_code(&o, &g, -100), 0);
 }
 
 /* ---------------------------------------------------------------- the reference's linear layer */
@@ -120,7 +120,7 @@ static void check_codes(const char *variant, const struct awq_options *o, const 
         const float *w = l->w + i * 128;
         const struct awq_grid g = awq_grid_of(o, w, 128);
         CHECK_NEAR(g.scale, step[i], 3e-4 * step[i]); /* the tolerance of the scales */
-        CHECK(g.zero == zero[i]);
+        CHECK_EQ(g.zero, zero[i]);
         int differ = 0;
         for (int k = 0; k < 128; k++) {
             differ += awq_code(o, &g, w[k]) != (float)codes[i * 128 + k];
@@ -270,7 +270,7 @@ static void searches_end_well(void **state)
     assert_int_equal(calls, 20);
     assert_non_null(strstr(why.message, "NaN"));
     CHECK_OK(awq_search(&DEFAULTS, inputs, shares, 2, equal_loss, NULL, s, &ratio, &why));
-    CHECK(ratio == 0); /* the first of several equal losses wins */
+    CHECK_EQ(ratio, 0); /* the first of several equal losses wins */
     assert_int_equal(awq_search(&DEFAULTS, inputs, shares, 2, failing_loss, NULL, s, NULL, &why),
                      ERR_CANCELLED);
 }
@@ -284,11 +284,11 @@ static void zero_groups_and_zero_inputs_stay(void **state)
     CHECK_OK(threadpool_open(&pool, &(struct threadpool_options){ .threads = 1 }, &why));
     float w[8] = { 0, 0, 0, 0, 1, -2, 3, 0.5f }, gram[16] = { 0 }, limits[2];
     CHECK_OK(awq_clip(&o, w, 2, 4, gram, limits, pool, &why));
-    CHECK(limits[0] == 0);
-    CHECK(limits[1] == 3); /* without inputs the first limit wins, which clips nothing */
-    CHECK(w[0] == 0);
-    CHECK(w[5] == -2);
-    CHECK(w[6] == 3);
+    CHECK_EQ(limits[0], 0);
+    CHECK_EQ(limits[1], 3); /* without inputs the first limit wins, which clips nothing */
+    CHECK_EQ(w[0], 0);
+    CHECK_EQ(w[5], -2);
+    CHECK_EQ(w[6], 3);
     threadpool_close(pool);
 }
 

@@ -88,7 +88,7 @@ static void test_growing(void **state)
     CHECK_NEAR(total(count, HISTOGRAM_BINS), 6 * N + 2, 1e-3);
     add_growing(&h, wider, 2);
     CHECK_NEAR(total(count, HISTOGRAM_BINS), 6 * N + 4, 1e-3);
-    CHECK(h.low == -1e30f);
+    CHECK_EQ(h.low, -1e30f);
     CHECK_LE(1e30f, h.high);
 }
 
@@ -103,7 +103,7 @@ static void test_symmetric(void **state)
     symmetric_init(&h, count);
     const float zeros[] = { 0, 0, -0.0f };
     add_symmetric(&h, zeros, 3);
-    CHECK(count[(h.bins - 1) / 2] == 3);
+    CHECK_EQ(count[(h.bins - 1) / 2], 3);
     all = 3;
     for (int batch = 0; batch < 40; batch++) {
         const float scale = expf((float)batch * 0.35f) * 1e-3f;
@@ -114,8 +114,8 @@ static void test_symmetric(void **state)
         const int bins = h.bins;
         add_symmetric(&h, x, COUNT_OF(x));
         all += COUNT_OF(x);
-        CHECK(total(count, h.bins) == all);
-        CHECK(h.bins % 2 == 1);
+        CHECK_EQ(total(count, h.bins), all);
+        CHECK_EQ(h.bins % 2, 1);
         CHECK_LE(h.bins, SYMMETRIC_BINS_MAX);
         CHECK_LE(scale * 0.99f, h.high);
         /* The bin width stays the same or grows by a power of 3. */
@@ -159,13 +159,13 @@ static void test_golden_histogram(void **state)
     add_growing(&h, x, n);
     assert_int_equal(want.size, sizeof(float) * HISTOGRAM_BINS);
     for (int i = 0; i < HISTOGRAM_BINS; i++)
-        CHECK((float)count[i] == ((const float *)(const void *)want.data)[i]);
-    CHECK(h.low == -98.3125f);
-    CHECK(h.high == 119.25f); /* manifest.json: histogram_single_batch */
+        CHECK_EQ((float)count[i], ((const float *)(const void *)want.data)[i]);
+    CHECK_EQ(h.low, -98.3125f);
+    CHECK_EQ(h.high, 119.25f); /* manifest.json: histogram_single_batch */
     growing_histogram_init(&h, count);
     for (int i = 0; i < 4; i++) add_growing(&h, x + i * n / 4, n / 4);
-    CHECK(h.low == -98.3125f);
-    CHECK(h.high == 119.56103515625f); /* histogram_quint8: four batches */
+    CHECK_EQ(h.low, -98.3125f);
+    CHECK_EQ(h.high, 119.56103515625f); /* histogram_quint8: four batches */
     CHECK_NEAR(total(count, HISTOGRAM_BINS), (double)n, 1e-6);
     file_unmap(&want);
     free(x);
@@ -193,7 +193,7 @@ static void recount(void *ctx, const struct layer_input *in)
     assert_non_null(have);
     assert_int_equal(have->cols, in->cols);
     assert_int_equal(have->tensor_count, in->count);
-    for (int t = 0; t < in->count; t++) CHECK(calibration_find(r->c, in->tensors[t]) == have);
+    for (int t = 0; t < in->count; t++) CHECK_EQ(calibration_find(r->c, in->tensors[t]), have);
     struct plain *p = &plain[have - calibration_at(r->c, 0)];
     if (!p->squares) {
         p->squares = calloc((size_t)in->cols, sizeof(double));
@@ -215,8 +215,8 @@ static void recount(void *ctx, const struct layer_input *in)
             high = fmaxf(high, x);
         }
     p->count += in->n;
-    CHECK(have->batch_min[r->sequence] == low);
-    CHECK(have->batch_max[r->sequence] == high);
+    CHECK_EQ(have->batch_min[r->sequence], low);
+    CHECK_EQ(have->batch_max[r->sequence], high);
 }
 
 static void check_plain(const struct calibration_input *in, const struct plain *p)
@@ -225,23 +225,23 @@ static void check_plain(const struct calibration_input *in, const struct plain *
     float low = INFINITY, high = -INFINITY;
     assert_int_equal(in->count, p->count);
     for (int64_t i = 0; i < in->cols; i++) {
-        CHECK(in->sum_squares[i] == (float)p->squares[i]);
-        CHECK(in->mean_square[i] == in->sum_squares[i] / (float)p->count);
-        CHECK(in->mean_abs[i] == (float)(p->magnitudes[i] / (double)p->count));
-        CHECK(in->min[i] == p->low[i]);
-        CHECK(in->max[i] == p->high[i]);
-        CHECK(in->max_abs[i] == fmaxf(-p->low[i], p->high[i]));
+        CHECK_EQ(in->sum_squares[i], (float)p->squares[i]);
+        CHECK_EQ(in->mean_square[i], in->sum_squares[i] / (float)p->count);
+        CHECK_EQ(in->mean_abs[i], (float)(p->magnitudes[i] / (double)p->count));
+        CHECK_EQ(in->min[i], p->low[i]);
+        CHECK_EQ(in->max[i], p->high[i]);
+        CHECK_EQ(in->max_abs[i], fmaxf(-p->low[i], p->high[i]));
         low = fminf(low, p->low[i]);
         high = fmaxf(high, p->high[i]);
     }
     for (int i = 0; i < in->histogram.bins; i++) all += (double)in->histogram.counts[i];
     for (int i = 0; i < in->symmetric.bins; i++) symmetric += (double)in->symmetric.counts[i];
     CHECK_NEAR(all, (double)(p->count * in->cols), 1e-4 * all);
-    CHECK(symmetric == (double)(p->count * in->cols));
-    CHECK(in->histogram.low == low);
+    CHECK_EQ(symmetric, (double)(p->count * in->cols));
+    CHECK_EQ(in->histogram.low, low);
     CHECK_LE(high, in->histogram.high);
     CHECK_LE(fmaxf(-low, high), in->symmetric.high);
-    CHECK(in->symmetric.low == -in->symmetric.high);
+    CHECK_EQ(in->symmetric.low, -in->symmetric.high);
     free(p->squares);
     free(p->magnitudes);
     free(p->low);
@@ -345,7 +345,7 @@ static void check_no_tokenizer(const struct gguf *g)
     CHECK_OK(gguf_open(&bare, place("bare.gguf"), &why));
     const struct calibration_options o = { .path = text_file(), .threads = 1 };
     assert_int_equal(calibration_obtain(&c, bare, &o, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "no usable tokenizer"));
+    CHECK_CONTAINS(why.message, "no usable tokenizer");
     gguf_close(bare);
 }
 
@@ -383,7 +383,7 @@ static void test_refused_collecting(void **state)
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_IO);
     o.path = model; /* a model instead of a calibration */
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "this is a model"));
+    CHECK_CONTAINS(why.message, "this is a model");
     assert_null(c);
 
     check_no_tokenizer(g);
@@ -405,7 +405,7 @@ static void test_refused_collecting(void **state)
     CHECK_OK(gguf_open(&g, broken, &why));
     o = (struct calibration_options){ .path = text_file(), .threads = 2, .ctx = 32 };
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "blk.1.ffn_up.weight"));
+    CHECK_CONTAINS(why.message, "blk.1.ffn_up.weight");
     gguf_close(g);
 }
 

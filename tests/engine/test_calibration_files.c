@@ -23,8 +23,8 @@ static void check_same_input(const struct calibration_input *a, const struct cal
     const struct histogram *h[2][2] = { { &a->histogram, &b->histogram }, { &a->symmetric, &b->symmetric } };
     for (int i = 0; i < 2; i++) {
         assert_int_equal(h[i][0]->bins, h[i][1]->bins);
-        CHECK(h[i][0]->low == h[i][1]->low);
-        CHECK(h[i][0]->high == h[i][1]->high);
+        CHECK_EQ(h[i][0]->low, h[i][1]->low);
+        CHECK_EQ(h[i][0]->high, h[i][1]->high);
         assert_memory_equal(h[i][0]->counts, h[i][1]->counts, (size_t)h[i][0]->bins * sizeof(float));
     }
 }
@@ -113,7 +113,7 @@ static void test_wrong_model(void **state)
     CHECK_OK(gguf_open(&g, synth("llama", 4), &why)); /* same shape, other weights */
     struct calibration_options o = { .path = place("c.gguf"), .threads = 1 };
     assert_int_equal(calibration_obtain(&d, g, &o, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "another model"));
+    CHECK_CONTAINS(why.message, "another model");
     assert_null(d);
     o.path = place("m.dat"); /* an imatrix does not record its model, and its shapes fit */
     CHECK_OK(calibration_obtain(&d, g, &o, &why));
@@ -132,14 +132,14 @@ static void test_wrong_model(void **state)
     CHECK_OK(calibration_finish(e, &why));
     CHECK_OK(gguf_open(&g, synth("llama", 4), &why));
     assert_int_equal(calibration_check(e, g, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "64 columns in this model and 32 in the calibration"));
+    CHECK_CONTAINS(why.message, "64 columns in this model and 32 in the calibration");
     calibration_close(e);
     e = calibration_new();
     name = "layers.0.attention";
     calibration_add(e, &name, 1, 32, 0)->count = 1;
     CHECK_OK(calibration_finish(e, &why));
     assert_int_equal(calibration_check(e, g, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "none of its matrices"));
+    CHECK_CONTAINS(why.message, "none of its matrices");
     calibration_close(e);
     gguf_close(g);
 }
@@ -180,7 +180,7 @@ static void test_damaged(void **state)
             struct calibration_summary about;
             calibration_describe(d, &about);
             assert_in_range(about.inputs, 1, 100);
-            CHECK(calibration_find(d, calibration_at(d, 0)->tensors[0]) == calibration_at(d, 0));
+            CHECK_EQ(calibration_find(d, calibration_at(d, 0)->tensors[0]), calibration_at(d, 0));
             calibration_samples(d, 7, NULL, 0);
             calibration_close(d);
         }
@@ -211,7 +211,7 @@ static void test_bad_numbers(void **state)
         CHECK_OK(calibration_save(c, place("bad.gguf"), &why));
         *PLACES[i] = was;
         assert_int_equal(calibration_load(&d, place("bad.gguf"), &why), ERR_FORMAT);
-        CHECK(strstr(why.message, c->inputs[1].tensors[0]));
+        CHECK_CONTAINS(why.message, c->inputs[1].tensors[0]);
         assert_null(d);
     }
     const float good = c->inputs[0].mean_square[0];
@@ -228,7 +228,36 @@ static void test_bad_numbers(void **state)
     write_bytes(place("new.gguf"), bytes, n);
     free(bytes);
     assert_int_equal(calibration_load(&d, place("new.gguf"), &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "version"));
+    CHECK_CONTAINS(why.message, "version");
+    calibration_close(c);
+}
+
+/* A list that repeats a name is refused before statistics are read for it. */
+static void test_repeated_names(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct calibration *c = collect(synth("llama", 3), 1, 0, 64), *d;
+    const char *first = c->inputs[0].tensors[0];
+    CHECK_OK(calibration_save(c, place("twice.gguf"), &why));
+    size_t n;
+    char *bytes = read_bytes(place("twice.gguf"), &n),
+         *list = memmem(bytes, n, "qdyno.calibration.inputs", 24);
+    assert_non_null(list);
+    /* the list of the second input begins like that of the first: blk.0.attn_q -> blk.0.attn_q of blk.1 */
+    char *second = memmem(list, n - (size_t)(list - bytes), "blk.1.", 6);
+    assert_non_null(second);
+    second[4] = '0';
+    write_bytes(place("twice.gguf"), bytes, n);
+    free(bytes);
+    assert_int_equal(calibration_load(&d, place("twice.gguf"), &why), ERR_FORMAT);
+    CHECK_CONTAINS(why.message, "' twice");
+    CHECK_CONTAINS(why.message, first);
+    struct calibration *seen = calibration_new();
+    CHECK_OK(calibration_list(seen, &first, 1, &why));
+    CHECK_EQ(calibration_list(seen, &first, 1, &why), ERR_FORMAT);
+    CHECK(!seen->input_count);
+    calibration_close(seen);
     calibration_close(c);
 }
 
@@ -237,7 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_imatrix),
         cmocka_unit_test(test_wrong_model), cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_repeated_names),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -21,7 +21,7 @@ static void knob_rows(void **state)
         CHECK_OK(config_set(&c, k->key, k->otherwise, &why)); /* a default is a legal value */
         assert_string_equal(config_text(&c, (enum knob_id)i), k->otherwise);
         for (int j = 0; j < i; j++) {
-            CHECK(strcmp(KNOBS[j].key, k->key) != 0);
+            CHECK_STR_NE(KNOBS[j].key, k->key);
             CHECK(!k->flag || !KNOBS[j].flag || strcmp(k->flag, KNOBS[j].flag));
         }
         const char *names[128];
@@ -156,7 +156,7 @@ static void refused(void **state)
         { "q8_1", "did you mean q8_0?" },
         { "qq", "neither key=value nor a recipe" },
         { "format=q4_1x", "format=q4_1x" },
-        { "kv=f8", "want one of" },
+        { "kv=f8", "expected one of" },
         { "affinity=compct", "did you mean compact?" },
         { "isa=avx3", "isa=avx3" },
         { "precision=low", "highest high medium" },
@@ -185,9 +185,9 @@ static void refused(void **state)
         { "tensors=a:q8_0;;b:f16", "is not a rule" },
         { "model=\"a b", "quote" },
         { "=3", "unknown key" },
-        { "gptq,bits=5", "bits=5: gptq wants one of" },
-        { "gptq,bits=x", "gptq wants one of" },
-        { "gptq,damp_percent=2", "gptq wants a number" },
+        { "gptq,bits=5", "bits=5: gptq expects one of" },
+        { "gptq,bits=x", "gptq expects one of" },
+        { "gptq,damp_percent=2", "gptq expects a number" },
         { "gptq,desc_act=perhaps", "true or false" },
         { "gptq,alpha=0.5", "method gptq has no parameter 'alpha'" },
         { "q8_0,bits=4", "method rtn has no parameter 'bits'; it has none" },
@@ -195,8 +195,8 @@ static void refused(void **state)
         { "gptq,bits=4,bits=3", "given twice" },
         { "gptq,bits=4,wbits=3", "given twice" },
         { "gptq,params=nope=3", "no method has a parameter 'nope'" },
-        { "gptq,params=bits", "want NAME=VALUE" },
-        { "gptq,params=bits=", "want NAME=VALUE" },
+        { "gptq,params=bits", "expected NAME=VALUE" },
+        { "gptq,params=bits=", "expected NAME=VALUE" },
         { "gptq:u3_g64", "choose it by the parameters" },
         { "gptq,format=q4_K", "choose it by the parameters" },
         { "q4_K_X", "neither key=value nor a recipe" },
@@ -221,8 +221,10 @@ static void every_format(void **state)
         enum err_code rc = config_parse(&c, FORMATS[i].name, &why);
         if (FORMATS[i].encode)
             CHECK_OK(rc);
-        else
-            CHECK(rc == ERR_USAGE && strstr(why.message, "has no encoder"));
+        else {
+            CHECK_EQ(rc, ERR_USAGE);
+            CHECK_CONTAINS(why.message, "has no encoder");
+        }
     }
 }
 
@@ -253,8 +255,10 @@ static void method_rows(void **state)
             CHECK(p->help[0]);
             CHECK(p->choices || p->kind == VALUE_BOOL || p->min < p->max);
             assert_string_equal(param_name(p->name), p->name);
-            for (int k = 0; k < KNOB_COUNT; k++)
-                CHECK(strcmp(KNOBS[k].key, p->name) && !is_alias(p, KNOBS[k].key));
+            for (int k = 0; k < KNOB_COUNT; k++) {
+                CHECK_STR_NE(KNOBS[k].key, p->name);
+                CHECK(!is_alias(p, KNOBS[k].key));
+            }
             for (size_t j = 0; j < method_count(); j++)
                 for (const struct param *q = method_at(j)->params; q && q->name; q++)
                     if (is_alias(q, p->name)) fail_msg("%s: %s is an alias of %s", m->name, p->name, q->name);
@@ -276,7 +280,7 @@ static void overlong(void **state)
     memcpy(line, "model=", 6);
     line[sizeof line - 1] = '\0';
     assert_int_equal(config_parse(&c, line, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "longer than 511"));
+    CHECK_CONTAINS(why.message, "longer than 511");
     line[6 + 511] = '\0';
     CHECK_OK(config_parse(&c, line, &why));
     assert_int_equal(strlen(config_text(&c, KNOB_MODEL)), 511);

@@ -18,6 +18,15 @@ static void test_exact(void **state)
     assert_in_range(for_entries(true, check_exact), 32, 100);
 }
 
+/* OLMo 3: windows and plain positions in three of four layers, by a list in the metadata. */
+static void test_window_list(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, GOLDEN_2 "manifest.json");
+    assert_in_range(for_entries_of(GOLDEN_2, true, check_exact), 1, 100);
+}
+
 /* precision=medium may round both operands to bf16 whatever the weights' format is, so a tighter tolerance
  * for f32 or f16 weights does not apply to it. Rounding one operand costs 0.0085 in the peer's two layers
  * (entry llama-gqa-256-BF16): twice that, as everywhere in the manifest, times sqrt(2) for two operands, and
@@ -146,8 +155,9 @@ static void test_version_1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),     cmocka_unit_test(test_medium),  cmocka_unit_test(test_default),
-        cmocka_unit_test(test_f16_cache), cmocka_unit_test(test_refused), cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_exact),       cmocka_unit_test(test_medium),    cmocka_unit_test(test_default),
+        cmocka_unit_test(test_window_list), cmocka_unit_test(test_f16_cache), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_version_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

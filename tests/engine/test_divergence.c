@@ -45,7 +45,9 @@ static void test_position_extremes(void **state)
         row[i] = (float)(seed >> 8) * 0x1p-20f - 8;
     }
     struct position p = position_compare(row, row, COUNT_OF(row), 5);
-    assert_true(p.kld == 0 && p.nll_reference == p.nll_candidate && p.same_top);
+    CHECK_EQ(p.kld, 0);
+    CHECK_EQ(p.nll_reference, p.nll_candidate);
+    CHECK(p.same_top);
     CHECK_NEAR(p.nll_reference, position_surprise(row, COUNT_OF(row), 5), 1e-12);
     const float far[] = { 30000, -30000 }, back[] = { -30000, 30000 }, cut[] = { 0, -INFINITY },
                 even[] = { 0, 0 }, broken[] = { 0, NAN };
@@ -53,9 +55,13 @@ static void test_position_extremes(void **state)
     CHECK_NEAR(position_compare(cut, even, 2, 0).kld, log(2), 1e-12); /* 0 ln 0 is 0 */
     assert_true(isinf(position_compare(even, cut, 2, 0).kld));
     p = position_compare(even, broken, 2, 0);
-    assert_true(isnan(p.kld) && isfinite(p.nll_reference) && isnan(p.nll_candidate));
+    CHECK_NAN(p.kld);
+    CHECK(isfinite(p.nll_reference));
+    CHECK_NAN(p.nll_candidate);
     p = position_compare(broken, even, 2, 0);
-    assert_true(isnan(p.kld) && isnan(p.nll_reference) && isfinite(p.nll_candidate));
+    CHECK_NAN(p.kld);
+    CHECK_NAN(p.nll_reference);
+    CHECK(isfinite(p.nll_candidate));
 }
 
 /* Windows with the same number of positions, each with divergence, agreement and likelihoods. */
@@ -86,7 +92,7 @@ static void test_clustered(void **state)
     CHECK_NEAR(d.kld_mean, 3, 1e-12);
     CHECK_NEAR(d.kld_se, 1, 1e-12);
     CHECK_NEAR(d.kld_max, 5, 0);
-    assert_true(isnan(d.kld_p50)); /* NAN: six values are too few */
+    CHECK_NAN(d.kld_p50); /* NAN: six values are too few */
     /* differences 0.5 0.5 | 1 0 | 2 0: window means 1/2 1/2 1 */
     CHECK_NEAR(d.log_ratio, 2.0 / 3, 1e-12);
     CHECK_NEAR(d.log_ratio_se, 1.0 / 6, 1e-12);
@@ -127,8 +133,12 @@ static void test_agreement(void **state)
     CHECK_NEAR(d.top1_upper, 1, 1e-12);
     /* one window: no standard error */
     d = finish(p, 1, 10);
-    assert_true(isnan(d.kld_se) && isnan(d.top1_se) && isnan(d.top1_lower) && isnan(d.top1_upper) &&
-                isnan(d.log_ratio_se) && isnan(d.candidate.nll_se));
+    CHECK_NAN(d.kld_se);
+    CHECK_NAN(d.top1_se);
+    CHECK_NAN(d.top1_lower);
+    CHECK_NAN(d.top1_upper);
+    CHECK_NAN(d.log_ratio_se);
+    CHECK_NAN(d.candidate.nll_se);
     CHECK_NEAR(d.kld_mean, 1, 1e-12);
 }
 
@@ -152,7 +162,7 @@ static void test_quantiles(void **state)
                      want[] = { CASES[c].p50, CASES[c].p90, CASES[c].p99 };
         for (int i = 0; i < 3; i++) {
             if (isnan(want[i]))
-                assert_true(isnan(got[i]));
+                CHECK_NAN(got[i]);
             else
                 CHECK_NEAR(got[i], want[i], 1e-9);
         }
@@ -210,7 +220,7 @@ static void test_greedy_median(void **state)
         assert_int_equal(g.diverged, CASES[i].diverged);
         assert_int_equal(g.limit, 32);
         if (isnan(CASES[i].median))
-            assert_true(isnan(g.median));
+            CHECK_NAN(g.median);
         else
             CHECK_NEAR(g.median, CASES[i].median, 1e-12);
     }
@@ -235,12 +245,14 @@ static void test_json(void **state)
     assert_int_equal(back.only_candidate_right, d.only_candidate_right);
     assert_int_equal(back.candidate.chunks, 4);
     assert_int_equal(back.greedy.limit, 64);
-    assert_true(isnan(back.kld_p99)); /* null in JSON: 40 values are too few */
+    CHECK_NAN(back.kld_p99); /* null in JSON: 40 values are too few */
     json_decref(o);
     json_decref(again);
     o = json_object(); /* an empty object: all values unknown */
     divergence_from_json(&back, o);
-    assert_true(isnan(back.kld_mean) && isnan(back.depth[0].mean) && back.candidate.chunks == -1);
+    CHECK_NAN(back.kld_mean);
+    CHECK_NAN(back.depth[0].mean);
+    CHECK_EQ(back.candidate.chunks, -1);
     json_decref(o);
 }
 
@@ -296,11 +308,11 @@ static void test_side_by_side(void **state)
     assert_int_equal(d.greedy.prompts, 20);
     assert_int_equal(d.greedy.limit, 32);
     assert_int_equal(d.greedy.diverged, 0);
-    CHECK(d.kld_max == 0);
-    CHECK(d.kld_mean == 0);
-    CHECK(d.top1_ratio == 1);
-    CHECK(d.log_ratio == 0);
-    CHECK(d.log_ratio_se == 0);
+    CHECK_EQ(d.kld_max, 0);
+    CHECK_EQ(d.kld_mean, 0);
+    CHECK_EQ(d.top1_ratio, 1);
+    CHECK_EQ(d.log_ratio, 0);
+    CHECK_EQ(d.log_ratio_se, 0);
     model_close(a);
     model_close(b);
     free(text);
@@ -379,7 +391,7 @@ static struct model *open_changed(void (*change)(char *bytes, size_t n))
     size_t n;
     char *bytes = read_shared(STORIES, &n);
     const int fd = mkstemp(path);
-    assert_true(fd >= 0);
+    CHECK_GE(fd, 0);
     change(bytes, n);
     assert_int_equal(write(fd, bytes, n), n);
     close(fd);
@@ -455,7 +467,7 @@ static void test_refusals(void **state)
         { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "of the text is id" },
         { { .text = text, .n = 4000, .ctx = 64 }, ERR_FORMAT, "candidate: position" },
         { { .text = "Too short.", .n = 10, .ctx = 64 }, ERR_USAGE, "need 128" },
-        { { .text = text, .n = 4000, .ctx = 65 }, ERR_USAGE, "want 4 to 64" },
+        { { .text = text, .n = 4000, .ctx = 65 }, ERR_USAGE, "expected 4 to 64" },
         { { .text = text, .n = 4000, .ctx = 16, .progress = count_until, .arg = &calls },
           ERR_CANCELLED,
           "cancelled" },
@@ -503,7 +515,7 @@ static void test_recall(void **state)
         if (!round) CHECK_OK(eval_divergence(&kept, mute, b, &r, &why));
     }
     r.max_chunks = 6;
-    CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT); /* the fifth window is not cached */
+    CHECK_EQ(eval_divergence(&kept, mute, b, &r, &why), ERR_FORMAT); /* the fifth window is not cached */
     CHECK_OK(eval_divergence(&kept, a, b, &r, &why));
     assert_int_equal(logit_cache.windows, 6);
     r.logit_cache = NULL;
@@ -511,7 +523,7 @@ static void test_recall(void **state)
     CHECK_NEAR(kept.kld_mean, fresh.kld_mean, 0);
     r.logit_cache = &logit_cache;
     r.ctx = 32; /* another window size clears the cache */
-    CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT);
+    CHECK_EQ(eval_divergence(&kept, mute, b, &r, &why), ERR_FORMAT);
     assert_int_equal(logit_cache.windows, 0);
     logit_cache_done(&logit_cache);
     model_close(a);

@@ -111,14 +111,14 @@ static void writer_refuses(void **state)
     gguf_writer_put_u32(w, "k", 1);
     assert_int_equal(gguf_writer_put_u32(w, "k", 2), ERR_USAGE);
     assert_int_equal(gguf_writer_commit(w, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "'k'"));
+    CHECK_CONTAINS(why.message, "'k'");
     CHECK(access(path, F_OK));
 
     CHECK_OK(gguf_writer_open(&w, path, &why));
     declare(w);
     CHECK_OK(gguf_writer_write(w, NORM, 20, &why)); /* of "m", which wants 204 */
     assert_int_equal(gguf_writer_commit(w, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "'m'"));
+    CHECK_CONTAINS(why.message, "'m'");
     CHECK(access(path, F_OK));
 
     CHECK_OK(gguf_writer_open(&w, path, &why));
@@ -206,7 +206,7 @@ static void scalar_types(void **state)
     CHECK_NEAR(gguf_get_num(g, "f32", 0), 0.5, 0);
     CHECK_NEAR(gguf_get_num(g, "i8", 0), -128, 0);
     CHECK_NEAR(gguf_get_num(g, "u64", 7), 7, 0);
-    CHECK(isnan(gguf_get_num(g, "nan", 7))); /* 2^64-1 is no double */
+    CHECK_NAN(gguf_get_num(g, "nan", 7)); /* 2^64-1 is no double */
     CHECK(gguf_get_bool(g, "bool", false));
     CHECK(gguf_get_bool(g, "u8", true));
     CHECK(!gguf_get_bool(g, "u8", false));
@@ -276,7 +276,7 @@ static void false_claims(void **state)
         { "words", 5, 9, 77, 4, "'words'" },
         { "words", 5, 13, UINT64_MAX / 8 + 2, 8, "strings" }, /* count * 8 wraps round to a small number */
         { "words", 5, 21, UINT64_MAX, 8, "'words'" },
-        { "on", 2, 6, 2, 1, "want 0 or 1" },
+        { "on", 2, 6, 2, 1, "expected 0 or 1" },
         { "a\2\0\0\0", 5, 1, 0, 4, "0 dimensions" },
         { "a\2\0\0\0", 5, 1, 5, 4, "5 dimensions" },
         { "a\2\0\0\0", 5, 5, 33, 8, "whole q8_0 blocks" },
@@ -299,7 +299,7 @@ static void false_claims(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         sound_file(&s);
         char *at = memmem(s.data, s.len, CASES[i].what, CASES[i].what_n);
-        CHECK(at != NULL);
+        CHECK_NE(at, NULL);
         memcpy(at + CASES[i].shift, &CASES[i].value, CASES[i].bytes);
         why = (struct err){ 0 };
         if (open_copy(s.data, s.len, &why) != ERR_FORMAT || !strstr(why.message, CASES[i].message))
@@ -378,14 +378,14 @@ static void more_false_claims(void **state)
     put_kv(&s, "k", GGUF_U8, "1", 1);
     put_kv(&s, "k", GGUF_U8, "1", 1);
     assert_int_equal(open_copy(s.data, s.len, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "occurs twice"));
+    CHECK_CONTAINS(why.message, "occurs twice");
     static const uint32_t ALIGNMENTS[] = { 0, 3, 1u << 31, 33 };
     for (size_t i = 0; i < COUNT_OF(ALIGNMENTS); i++) {
         str_clear(&s);
         put_head(&s, 3, 0, 1);
         put_kv(&s, "general.alignment", GGUF_U32, &ALIGNMENTS[i], 4);
         assert_int_equal(open_copy(s.data, s.len, &why), ERR_FORMAT);
-        CHECK(strstr(why.message, "power of two"));
+        CHECK_CONTAINS(why.message, "power of two");
     }
     str_clear(&s); /* another alignment moves the data */
     put_head(&s, 3, 1, 1);
@@ -501,7 +501,7 @@ static void shards(void **state)
     expect_refused(path[0], "split.tensors.count is 4");
     CHECK(!rename(path[1], temp_path("renamed.gguf")));
     CHECK(!rename(path[0], temp_path("renamed.gguf")));
-    expect_refused(temp_path("renamed.gguf"), "want it named");
+    expect_refused(temp_path("renamed.gguf"), "expected the name");
     unlink(temp_path("renamed.gguf"));
     unlink(path[2]);
 }

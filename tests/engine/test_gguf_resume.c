@@ -1,8 +1,10 @@
 /* Proves: tensors can be written in any order; a resuming writer finds the tensors that an aborted or killed
  * one finished, but only with an identical header; the resulting file is the same byte for byte; two writers
- * cannot write one file at the same time. */
+ * cannot write one file at the same time; the time for a file grows with its number of names, not with the
+ * square. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,7 +126,7 @@ static void test_any_order(void **state)
     struct gguf_writer *w = declare(gguf_writer_open, "q8_0");
     write_tensor(w, 1, true);
     assert_int_equal(gguf_writer_commit(w, &why), ERR_USAGE); /* the others are missing */
-    CHECK(strstr(why.message, "missing"));
+    CHECK_CONTAINS(why.message, "missing");
     w = declare(gguf_writer_open, "q8_0");
     assert_int_equal(gguf_writer_select(w, "z", &why), ERR_USAGE);
     gguf_writer_abort(w);
@@ -189,8 +191,52 @@ static void test_two_writers(void **state)
     struct err why = { 0 };
     struct gguf_writer *w = declare(gguf_writer_resume, "q8_0"), *second;
     assert_int_equal(gguf_writer_resume(&second, path, &why), ERR_IO);
-    CHECK(strstr(why.message, "another process"));
+    CHECK_CONTAINS(why.message, "another process");
     gguf_writer_abort(w);
+}
+
+/* CPU time of this process in seconds: it does not depend on other programs. */
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Writing and reading must not compare each name with all others: that took more than a minute here. */
+static void test_many_names(void **state)
+{
+    (void)state;
+    enum { NAMES = 200000, MOST_S = 20 };
+    struct err why = { 0 };
+    struct gguf_writer *w;
+    struct gguf *g;
+    char name[32];
+    const int64_t one[] = { 1 };
+    const float value = 1;
+    const double began = cpu_s();
+    CHECK_OK(gguf_writer_open(&w, path, &why));
+    gguf_writer_put_string(w, "general.architecture", "llama");
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(name, sizeof name, "key.with.a.long.name.%d", i);
+        gguf_writer_put_u32(w, name, (uint32_t)i);
+        assert_int_equal(gguf_writer_add_tensor(w, name, &FORMATS[FORMAT_F32], 1, one), ERR_OK);
+    }
+    for (int i = NAMES - 1; i >= 0; i--) {
+        snprintf(name, sizeof name, "key.with.a.long.name.%d", i);
+        CHECK_OK(gguf_writer_select(w, name, &why));
+        CHECK_OK(gguf_writer_write(w, &value, sizeof value, &why));
+    }
+    CHECK_OK(gguf_writer_commit(w, &why));
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK_EQ(gguf_tensor_count(g), NAMES);
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(name, sizeof name, "key.with.a.long.name.%d", i);
+        CHECK_EQ(gguf_get_int(g, name, -1), i);
+        CHECK_EQ(gguf_tensor_find(g, name), gguf_tensor_at(g, i));
+    }
+    gguf_close(g);
+    CHECK_LE(cpu_s() - began, MOST_S);
 }
 
 int main(void)
@@ -200,6 +246,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_goes_on, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_other_header, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_two_writers, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_many_names, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

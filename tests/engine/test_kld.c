@@ -144,15 +144,15 @@ static void test_itself(void **state)
     for (size_t i = 0; i < COUNT_OF(MODELS); i++) {
         bench_open(&b, MODELS[i]);
         const struct divergence d = compare(&b, "f32,precision=highest,kv=f32,threads=2");
-        CHECK(d.kld_mean == 0);
-        CHECK(d.kld_se == 0);
-        CHECK(d.kld_p50 == 0);
-        CHECK(d.kld_p99 == 0);
-        CHECK(d.kld_max == 0);
-        CHECK(d.top1_ratio == 1);
-        CHECK(d.top1_upper == 1);
-        CHECK(d.log_ratio == 0);
-        CHECK(d.log_ratio_se == 0);
+        CHECK_EQ(d.kld_mean, 0);
+        CHECK_EQ(d.kld_se, 0);
+        CHECK_EQ(d.kld_p50, 0);
+        CHECK_EQ(d.kld_p99, 0);
+        CHECK_EQ(d.kld_max, 0);
+        CHECK_EQ(d.top1_ratio, 1);
+        CHECK_EQ(d.top1_upper, 1);
+        CHECK_EQ(d.log_ratio, 0);
+        CHECK_EQ(d.log_ratio_se, 0);
         assert_int_equal(d.candidate.scored, (i ? 106 : 224) * 63);
     }
     bench_close(&b);

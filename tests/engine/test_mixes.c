@@ -321,8 +321,8 @@ static void names_and_rows_that_fit(void **state)
 {
     (void)state;
     for (size_t i = 0; i < MIX_COUNT; i++) {
-        CHECK(mix_find(MIXES[i].name) == &MIXES[i]);
-        for (size_t j = 0; j < i; j++) CHECK(MIXES[j].file_type != MIXES[i].file_type);
+        CHECK_EQ(mix_find(MIXES[i].name), &MIXES[i]);
+        for (size_t j = 0; j < i; j++) CHECK_NE(MIXES[j].file_type, MIXES[i].file_type);
         for (int64_t cols = 1; cols <= 768; cols++) { /* the format must fit every row length */
             const struct mix_facts facts = {
                 .heads = 8, .kv_heads = 2, .layers = 8, .values = 8, .has_output = cols % 2
@@ -330,7 +330,7 @@ static void names_and_rows_that_fit(void **state)
             static const char *const NAMES[] = { "token_embd.weight", "output.weight", "blk.0.attn_v.weight",
                                                  "blk.7.ffn_down.weight" };
             for (size_t n = 0; n < COUNT_OF(NAMES); n++)
-                CHECK(cols % mix_format(&MIXES[i], &facts, NAMES[n], 7, cols)->block_weights == 0);
+                CHECK_EQ(cols % mix_format(&MIXES[i], &facts, NAMES[n], 7, cols)->block_weights, 0);
         }
     }
     CHECK(mix_find("Q4_K_M"));

@@ -114,7 +114,8 @@ static void each_tensor(const char *source, const char *const *lines, int n_line
     CHECK_OK(gguf_open_memory(&g, bytes, n, &why));
     CHECK_OK(model_shape_read(&shape, g, &why));
     const int fd = mkstemp(damaged);
-    CHECK(fd >= 0 && write(fd, bytes, n) == (ssize_t)n);
+    CHECK_GE(fd, 0);
+    CHECK_EQ(write(fd, bytes, n), (ssize_t)n);
     for (int l = 0; l < n_lines; l++) {
         struct model *reference = session_open(source, lines[l], CTX, 1);
         CHECK_OK(whole_rows(reference, &why)); /* without the value it answers */
@@ -126,9 +127,9 @@ static void each_tensor(const char *source, const char *const *lines, int n_line
                 const off_t at = t->data - (const unsigned char *)bytes;
                 memcpy(block, t->data, sizeof block);
                 poke(block, t->format, VALUES[v]);
-                CHECK(pwrite(fd, block, sizeof block, at) == sizeof block);
+                CHECK_EQ(pwrite(fd, block, sizeof block, at), sizeof block);
                 check_damaged(damaged, t, VALUES[v], lines[l], reference);
-                CHECK(pwrite(fd, t->data, sizeof block, at) == sizeof block);
+                CHECK_EQ(pwrite(fd, t->data, sizeof block, at), sizeof block);
             }
         }
         model_close(reference);
@@ -147,7 +148,7 @@ static void quantized(void **state)
     char path[] = "/tmp/qdyno-test-non-finite-q8-XXXXXX";
     struct err why = { 0 };
     const int fd = mkstemp(path);
-    CHECK(fd >= 0);
+    CHECK_GE(fd, 0);
     close(fd);
     CHECK_OK(synth_write(path,
                          &(struct synth_options){ .arch = "llama",

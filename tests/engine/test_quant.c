@@ -188,7 +188,7 @@ static void test_own_formats(void **state)
                 if (q->format != f) continue;
                 uint8_t *want = malloc((size_t)q->bytes);
                 format_encode_rows(f, (const float *)(const void *)x->data, want, x->shape[1], x->shape[0]);
-                CHECK(q->bytes == format_row_bytes(f, x->shape[0]) * x->shape[1]);
+                CHECK_EQ(q->bytes, format_row_bytes(f, x->shape[0]) * x->shape[1]);
                 if (memcmp(want, q->data, (size_t)q->bytes)) fail_msg("%s: %s", f->name, x->name);
                 free(want);
                 made++;
@@ -197,7 +197,7 @@ static void test_own_formats(void **state)
             gguf_close(to);
         }
         assert_int_equal(quantize(out, again, "q8_0", 1, &why), ERR_USAGE);
-        CHECK(strstr(why.message, f->name));
+        CHECK_CONTAINS(why.message, f->name);
         CHECK_OK(quantize(out, again, "default", 1, &why)); /* copied, with its formats listed again */
         struct gguf *copy = open_file(again);
         CHECK(gguf_string_is(gguf_get_string(copy, "qdyno.formats"), list));
@@ -353,8 +353,8 @@ static void test_cache(void **state)
     SHARED_OR_SKIP(f32, STORIES);
     struct gguf *g = open_file(f32);
     char *q8 = cached(g, "q8_0"), *q4 = cached(g, "q4_0"), *f16 = cached(g, "f16");
-    CHECK(strcmp(q8, q4));
-    CHECK(strcmp(q4, f16));
+    CHECK_STR_NE(q8, q4);
+    CHECK_STR_NE(q4, f16);
     assert_int_equal(stat(q8, &first), 0);
     set_age(q8, 300);
     set_age(q4, 200);

@@ -50,9 +50,10 @@ static void happen(enum event what)
     }
     const int fd = open(model_path, O_WRONLY);
     struct stat st;
-    CHECK(fd >= 0 && !fstat(fd, &st));
+    CHECK_GE(fd, 0);
+    CHECK(!fstat(fd, &st));
     const uint16_t value = 0x3c00;
-    CHECK(pwrite(fd, &value, sizeof value, st.st_size - 4096) == sizeof value);
+    CHECK_EQ(pwrite(fd, &value, sizeof value, st.st_size - 4096), sizeof value);
     CHECK(!close(fd));
 }
 
@@ -91,7 +92,7 @@ static enum err_code worker_like(struct walk *w, const char *line, char hash[HAS
     if (!rc) rc = model_source_identity(m, hash, why);
     at_point(w);
     if (!rc) rc = workload_parse(&work, "pp8+tg8", why);
-    if (!rc) rc = cell_run(&cell, m, &work, 1, NULL, NULL, why);
+    if (!rc) rc = cell_run(&cell, m, &work, 1, NULL, why);
     cell_result_free(&cell);
     at_point(w);
     if (!rc) rc = eval_perplexity(&p, m, text, sizeof text, 64, 18, on_progress, w, why);

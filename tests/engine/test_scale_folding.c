@@ -222,7 +222,7 @@ static void our_own_models_keep_theirs(void **state)
     char path[] = "/tmp/qdyno-test-fold-XXXXXX";
     struct err why = { 0 };
     const int fd = mkstemp(path);
-    assert_true(fd >= 0);
+    CHECK_GE(fd, 0);
     close(fd);
     for (size_t a = 0; a < COUNT_OF(ARCHITECTURES); a++)
         for (size_t s = 0; s < COUNT_OF(SHAPES); s++) {
@@ -262,7 +262,7 @@ static void scales_are_the_references(void **state)
           *maxima = peer_file("smoothquant/act_scales.f32", 4 * PEER_COLS);
     float inputs[PEER_COLS] = { 0 }, weights[PEER_COLS] = { 0 }, s[PEER_COLS];
     smoothquant_weight_max(x, PEER_TOKENS, PEER_COLS, inputs); /* the largest of each column, too */
-    for (int k = 0; k < PEER_COLS; k++) CHECK(inputs[k] == maxima[k]);
+    for (int k = 0; k < PEER_COLS; k++) CHECK_EQ(inputs[k], maxima[k]);
     smoothquant_weight_max(w, PEER_ROWS, PEER_COLS, weights);
     for (size_t i = 0; i < COUNT_OF(RUNS); i++) {
         float *want = peer_file(RUNS[i].file, 4 * PEER_COLS);

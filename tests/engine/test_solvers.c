@@ -23,7 +23,7 @@ static int64_t load(const char *name, void *out, size_t size)
     return (int64_t)n;
 }
 
-#define LOAD(name, array)    CHECK(load(name, array, sizeof(array)) == (int64_t)sizeof(array))
+#define LOAD(name, array)    CHECK_EQ(load(name, array, sizeof(array)), (int64_t)sizeof(array))
 #define GOLDEN_OR_SKIP(path) SHARED_OR_SKIP(path, "quant-golden/peers/manifest.json")
 
 static void load_weight(float *w)
@@ -42,7 +42,23 @@ static struct threadpool *pool_of(int threads)
     return pool;
 }
 
+static uint8_t code_nearest(float v, int bits)
+{
+    return (uint8_t)fminf(fmaxf(rintf(v), 0), (float)((1 << bits) - 1));
+}
+
 /* ---------------------------------------------------------------- hqq */
+
+/* Codes of w [n] as the reference computes them from the groups. */
+static void hqq_codes(const float *w, int64_t n, const struct hqq_options *o, const struct hqq_group *groups,
+                      uint8_t *codes)
+{
+    const int64_t count = n / o->group;
+    for (int64_t i = 0; i < n; i++) {
+        const struct hqq_group *g = &groups[o->axis == 1 ? i / o->group : i % count];
+        codes[i] = code_nearest(w[i] * g->per_unit + g->zero, o->bits);
+    }
+}
 
 static const float EIGHT[8] = { -0.31f, 0.12f, 0.05f, 0.44f, -0.08f, 0, 0.27f, -0.2f };
 
@@ -69,11 +85,11 @@ static void hqq_by_hand(void **state)
         assert_memory_equal(codes, CASES[i].codes, 8);
     }
     threadpool_close(pool);
-    CHECK(shrink(0, 0.7, 10) == 0);
-    CHECK(shrink(0.1f, 0.7, 10) == 0);
+    CHECK_EQ(shrink(0, 0.7, 10), 0);
+    CHECK_EQ(shrink(0.1f, 0.7, 10), 0);
     CHECK_NEAR(shrink(-0.5f, 0.7, 10), -(0.5 - 0.1 * pow(0.5, -0.3)), 1e-7);
     const float floor = shrink_floor(0.7, 10);
-    CHECK(shrink(floor, 0.7, 10) == 0);
+    CHECK_EQ(shrink(floor, 0.7, 10), 0);
     CHECK_LT(0, shrink(1.01f * floor, 0.7, 10));
 }
 
@@ -85,7 +101,7 @@ static void unpack_hqq(const char *name, int bits, int rows, int width, uint8_t 
     static int32_t words[ALL / 8];
     if (bits == 3) {
         const int part = (rows + 9) / 10;
-        CHECK(load(name, words, sizeof words) == (int64_t)part * width * 4);
+        CHECK_EQ(load(name, words, sizeof words), (int64_t)part * width * 4);
         for (int i = 0; i < rows * width; i++) {
             const int row = i / width, from = row / part;
             codes[i] = (uint8_t)(words[row % part * width + i % width] >> (27 - 3 * from) & 7);
@@ -93,7 +109,7 @@ static void unpack_hqq(const char *name, int bits, int rows, int width, uint8_t 
         return;
     }
     const int each = 8 / bits, part = rows / each;
-    CHECK(load(name, bytes, sizeof bytes) == (int64_t)part * width);
+    CHECK_EQ(load(name, bytes, sizeof bytes), (int64_t)part * width);
     for (int i = 0; i < rows * width; i++) {
         const int row = i / width, from = row / part;
         codes[i] = (uint8_t)(bytes[row % part * width + i % width] >> (8 - bits * (from + 1)) &
@@ -137,6 +153,17 @@ static void hqq_is_the_peers(void **state)
 
 /* ---------------------------------------------------------------- quanto */
 
+/* Codes of w [n] as the reference computes them from the groups. */
+static void quanto_codes(const float *w, int64_t n, const struct quanto_options *o,
+                         const struct quanto_group *groups, uint8_t *codes)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const struct quanto_group *g = &groups[i / o->group];
+        codes[i] = code_nearest(
+            o->zeropoint ? rintf(w[i] / g->scale) + g->shift : (w[i] + g->shift) / g->scale, o->bits);
+    }
+}
+
 static const float OTHER_EIGHT[8] = { 0.5f, -1.25f, 3, 0, -0.75f, 2.2f, 1.1f, -2.6f };
 
 static void quanto_by_hand(void **state)
@@ -156,21 +183,21 @@ static void quanto_by_hand(void **state)
         struct quanto_group g;
         uint8_t codes[8];
         CHECK_OK(quanto_solve(OTHER_EIGHT, 8, &o, pool, &g, &why));
-        CHECK(g.scale == CASES[i].scale);
-        CHECK(g.shift == 2.6f);
+        CHECK_EQ(g.scale, CASES[i].scale);
+        CHECK_EQ(g.shift, 2.6f);
         quanto_codes(OTHER_EIGHT, 8, &o, &g, codes);
         assert_memory_equal(codes, CASES[i].codes, 8);
         o.zeropoint = true;
         CHECK_OK(quanto_solve(OTHER_EIGHT, 8, &o, pool, &g, &why));
-        CHECK(g.scale == CASES[i].scale);
-        CHECK(g.shift == (float)CASES[i].zero);
+        CHECK_EQ(g.scale, CASES[i].scale);
+        CHECK_EQ(g.shift, (float)CASES[i].zero);
         quanto_codes(OTHER_EIGHT, 8, &o, &g, codes);
         assert_memory_equal(codes, CASES[i].whole, 8);
     }
     threadpool_close(pool);
     static const int SIZES[][2] = { { 4096, 128 }, { 192, 96 }, { 320, 64 }, { 288, 96 },
                                     { 352, 32 },   { 129, 0 },  { 128, 0 },  { 64, 0 } };
-    for (size_t i = 0; i < COUNT_OF(SIZES); i++) CHECK(quanto_group_size(SIZES[i][0]) == SIZES[i][1]);
+    for (size_t i = 0; i < COUNT_OF(SIZES); i++) CHECK_EQ(quanto_group_size(SIZES[i][0]), SIZES[i][1]);
 }
 
 static void quanto_is_the_peers(void **state)
@@ -202,9 +229,9 @@ static void quanto_is_the_peers(void **state)
                 else
                     LOAD(name, shift);
                 for (int g = 0; g < GROUPS; g++) {
-                    CHECK(groups[g].scale == scale[g]);
+                    CHECK_EQ(groups[g].scale, scale[g]);
                     if (k == 2)
-                        CHECK(groups[g].shift == whole[g]);
+                        CHECK_EQ(groups[g].shift, whole[g]);
                     else
                         CHECK_NEAR(groups[g].shift, shift[g], k == 1 ? 1e-7 : 0);
                 }
@@ -280,27 +307,27 @@ static void nested_statistics(void **state)
     (void)state;
     static const float FIVE[5] = { 0.5f, 0.75f, 1, 0.25f, 0.625f };
     float largest[3], x[192], absmax[3];
-    CHECK(bnb_offset(FIVE, 5) == 0.625f);
-    CHECK(bnb_offset(FIVE, 0) == 0);
+    CHECK_EQ(bnb_offset(FIVE, 5), 0.625f);
+    CHECK_EQ(bnb_offset(FIVE, 0), 0);
     bnb_nested(FIVE, 5, 0.625f, 256, largest);
-    CHECK(largest[0] == 0.375f);
+    CHECK_EQ(largest[0], 0.375f);
     bnb_nested(FIVE, 5, 0.625f, 2, largest);
-    CHECK(largest[0] == 0.125f);
-    CHECK(largest[1] == 0.375f);
-    CHECK(largest[2] == 0);
+    CHECK_EQ(largest[0], 0.125f);
+    CHECK_EQ(largest[1], 0.375f);
+    CHECK_EQ(largest[2], 0);
     for (int i = 0; i < 192; i++) x[i] = (float)(i % 2 ? -i : i);
     bnb_absmax(x, 192, 64, absmax);
-    CHECK(absmax[0] == 63);
-    CHECK(absmax[1] == 127);
-    CHECK(absmax[2] == 191);
+    CHECK_EQ(absmax[0], 63);
+    CHECK_EQ(absmax[1], 127);
+    CHECK_EQ(absmax[2], 191);
     bnb_absmax(x, 192, 128, absmax); /* the last block is shorter */
-    CHECK(absmax[0] == 127);
-    CHECK(absmax[1] == 127);
-    CHECK(absmax[2] == 191);
+    CHECK_EQ(absmax[0], 127);
+    CHECK_EQ(absmax[1], 127);
+    CHECK_EQ(absmax[2], 191);
     bnb_absmax(x, 192, 4096, absmax);
-    CHECK(absmax[0] == 191);
-    CHECK(absmax[1] == 191);
-    CHECK(absmax[2] == 191);
+    CHECK_EQ(absmax[0], 191);
+    CHECK_EQ(absmax[1], 191);
+    CHECK_EQ(absmax[2], 191);
 }
 
 static void nested_is_the_peers(void **state)
@@ -315,10 +342,10 @@ static void nested_is_the_peers(void **state)
     bnb_absmax(w, ALL, 64, absmax);
     assert_memory_equal(absmax, want, sizeof want);
     LOAD("bnb/nf4.b64.dq.offset.f32", offset);
-    CHECK(load("bnb/nf4.b64.dq.absmax2.f32", largest, sizeof largest) == sizeof(float));
+    CHECK_EQ(load("bnb/nf4.b64.dq.absmax2.f32", largest, sizeof largest), sizeof(float));
     CHECK_NEAR(bnb_offset(absmax, ALL / 64), offset[0], 1e-6 * offset[0]);
     bnb_nested(absmax, ALL / 64, offset[0], 256, found);
-    CHECK(found[0] == largest[0]);
+    CHECK_EQ(found[0], largest[0]);
     LOAD("bnb/nf4.b32.absmax.f32", small); /* more than one nested block */
     LOAD("bnb/nf4.b32.dq.offset.f32", offset);
     LOAD("bnb/nf4.b32.dq.absmax2.f32", largest);
@@ -340,14 +367,14 @@ static void rows_by_hand(void **state)
                   { int8_observed_row, 0.0235294122f, { 21, -53, 127, 0, -32, 94, 47, -110 } } };
     int8_t codes[8];
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        CHECK(CASES[i].row(OTHER_EIGHT, 8, codes) == CASES[i].scale);
+        CHECK_EQ(CASES[i].row(OTHER_EIGHT, 8, codes), CASES[i].scale);
         assert_memory_equal(codes, CASES[i].codes, 8);
     }
     static const float W[2][4] = { { 0.0999755859375f, -0.199951171875f, 0.300048828125f, 0.04998779296875f },
                                    { 0.39990234375f, 0.0999755859375f, -0.0999755859375f, -0.25f } };
     static const int8_t CB[2][4] = { { 42, -85, 127, 21 }, { 127, 32, -32, -79 } };
     for (int r = 0; r < 2; r++) {
-        CHECK(llm_int8_row(W[r], 4, codes) == W[r][r == 0 ? 2 : 0] / 127);
+        CHECK_EQ(llm_int8_row(W[r], 4, codes), W[r][r == 0 ? 2 : 0] / 127);
         assert_memory_equal(codes, CB[r], 4);
     }
 }
@@ -364,19 +391,19 @@ static void rows_are_the_peers(void **state)
     LOAD("eetq/codes_KxN.i8", codes);
     LOAD("eetq/scale.f16", halves);
     for (int r = 0; r < N; r++) {
-        CHECK(eetq_row(w + r * K, K, row) == f16_to_f32(halves[r]));
-        for (int k = 0; k < K; k++) CHECK(row[k] == codes[k * N + r]);
+        CHECK_EQ(eetq_row(w + r * K, K, row), f16_to_f32(halves[r]));
+        for (int k = 0; k < K; k++) CHECK_EQ(row[k], codes[k * N + r]);
     }
     LOAD("observers/weight_per_channel.q.i8", codes);
     LOAD("observers/weight_per_channel.scale.f32", scale);
     for (int r = 0; r < N; r++) {
-        CHECK(int8_observed_row(w + r * K, K, row) == scale[r]);
+        CHECK_EQ(int8_observed_row(w + r * K, K, row), scale[r]);
         assert_memory_equal(row, codes + r * K, K);
     }
     LOAD("bnb/int8.CB.i8", codes);
     LOAD("bnb/int8.SCB.f32", scale);
     for (int r = 0; r < N; r++) {
-        CHECK(llm_int8_row(w + r * K, K, row) == scale[r] / 127);
+        CHECK_EQ(llm_int8_row(w + r * K, K, row), scale[r] / 127);
         for (int k = 0; k < K; k++) CHECK_LE(abs(row[k] - codes[r * K + k]), 1); /* ties: see 127 / largest */
     }
 }
@@ -395,13 +422,13 @@ static void hard_int8_rows(void **state)
                 const float scale = ROWS[f](x, 64, codes);
                 CHECK_LT(0, scale);
                 CHECK(isfinite(scale));
-                CHECK(codes[0] == 0);
-                CHECK(codes[63] == 0);
+                CHECK_EQ(codes[0], 0);
+                CHECK_EQ(codes[63], 0);
                 /* f16 keeps nothing below 3e-8, PyTorch no scale below 2^-23: half of that is lost at most.
                  */
                 const double stored = f == 0 ? 128 * 0x1p-25 : 6.1e-8;
                 CHECK_LE(fabs(x[3] - (double)codes[3] * scale), 1.01 / 127 * LARGEST[l] + stored);
-                if (f == 1) CHECK(codes[3] != -128);
+                if (f == 1) CHECK_NE(codes[3], -128);
             }
     float x[8] = { 1e6f, -3e38f, 1, 0, 0, 0, 0, 0 };
     int8_t codes[8];
@@ -410,7 +437,7 @@ static void hard_int8_rows(void **state)
         CHECK(isfinite(scale));
         CHECK_LT(0, scale);
         CHECK_LE(codes[1], -127);
-        CHECK(codes[4] == 0);
+        CHECK_EQ(codes[4], 0);
     }
 }
 
@@ -458,7 +485,7 @@ static void histogram_is_pytorchs(void **state)
     const struct histogram h = { counts, 2048, -98.3125f, 119.25f };
     const struct affine a = affine_observed(range_least_error(&h), 0, 255);
     CHECK_NEAR(a.scale, 0.786114513874054, 1e-7);
-    CHECK(a.zero == 125);
+    CHECK_EQ(a.zero, 125);
 }
 
 /* Four batches that each widen the range. */
@@ -483,15 +510,15 @@ static void growing_histogram_is_pytorchs(void **state)
         growing_histogram_count(&h, batch, BATCH, fresh);
         for (int i = 0; i < HISTOGRAM_BINS; i++) count[i] += fresh[i];
     }
-    CHECK(h.low == -98.3125f);
+    CHECK_EQ(h.low, -98.3125f);
     CHECK_NEAR(h.high, 119.56103515625, 1e-4);
     for (int i = 0; i < HISTOGRAM_BINS; i++) counts[i] = (float)count[i];
     const struct range r = range_least_error(&(struct histogram){ counts, HISTOGRAM_BINS, h.low, h.high });
     const struct affine full = affine_observed(r, 0, 255), reduced = affine_observed(r, 0, 127);
     CHECK_NEAR(full.scale, 0.7859867811203003, 1e-6);
     CHECK_NEAR(reduced.scale, 1.578162431716919, 2e-6);
-    CHECK(full.zero == 125);
-    CHECK(reduced.zero == 62);
+    CHECK_EQ(full.zero, 125);
+    CHECK_EQ(reduced.zero, 62);
 }
 
 static void ranges_of_histograms(void **state)
@@ -502,14 +529,14 @@ static void ranges_of_histograms(void **state)
     const struct histogram h = { COUNTS, 17, -17, 17 };
     struct range r;
     CHECK_OK(range_entropy(&h, 5, &r, &why)); /* half width 2: bins 6..10 of width 2 */
-    CHECK(r.low == -5);
-    CHECK(r.high == 5);
+    CHECK_EQ(r.low, -5);
+    CHECK_EQ(r.high, 5);
     r = range_percentile(&h, 100);
-    CHECK(r.low == -17);
-    CHECK(r.high == 17);
+    CHECK_EQ(r.low, -17);
+    CHECK_EQ(r.high, 17);
     r = range_percentile(&h, 99); /* 473 in all: 2.365 may go at either end: 1 + 0, then 1 + 2 is too many */
-    CHECK(r.low == -13);
-    CHECK(r.high == 15);
+    CHECK_EQ(r.low, -13);
+    CHECK_EQ(r.high, 15);
     static float spread[2048], zeros[2048];
     for (int i = 0; i < 2048; i++) spread[i] = 100; /* a flat histogram is not clipped */
     const struct histogram even = { spread, 2048, -1, 1 };
@@ -525,14 +552,14 @@ static void ranges_of_histograms(void **state)
     CHECK_LT(0.12f, r.high);
     const struct histogram nothing = { zeros, 2048, 0, 0 };
     r = range_least_error(&nothing);
-    CHECK(r.low == 0);
-    CHECK(r.high == 0);
+    CHECK_EQ(r.low, 0);
+    CHECK_EQ(r.high, 0);
     r = range_percentile(&nothing, 99.9);
     CHECK(isfinite(r.low));
     CHECK(isfinite(r.high));
     CHECK_OK(range_entropy(&nothing, 128, &r, &why));
-    CHECK(r.low == 0);
-    CHECK(r.high == 0);
+    CHECK_EQ(r.low, 0);
+    CHECK_EQ(r.high, 0);
 }
 
 int main(void)

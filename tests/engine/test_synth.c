@@ -60,7 +60,7 @@ static void same_bytes(void **state)
         o.seed = 2;
         make(path, &o);
         file_hash(path, other);
-        CHECK(strcmp(one, other) != 0);
+        CHECK_STR_NE(one, other);
     }
     unlink(path);
 }
@@ -69,7 +69,7 @@ static void noise_is_normal(void **state)
 {
     (void)state;
     struct noise *n = malloc(sizeof *n);
-    CHECK(n != NULL);
+    CHECK_NE(n, NULL);
     noise_init(n);
     double sum = 0, square = 0, fourth = 0;
     for (int i = 0; i < 65536; i++) {
@@ -257,17 +257,17 @@ static void refused(void **state)
     temp_path(path, sizeof path, "refused");
     struct synth_options o = options_of("lama", "tiny", FORMAT_F16);
     assert_int_equal(synth_write(path, &o, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "did you mean llama?"));
+    CHECK_CONTAINS(why.message, "did you mean llama?");
     for (int i = 0; i < FORMAT_COUNT; i++) {
         o = options_of("llama", "tiny", (enum format_id)i);
         if (FORMATS[i].encode) continue;
         assert_int_equal(synth_write(path, &o, &why), ERR_USAGE);
-        CHECK(strstr(why.message, "cannot be made yet"));
+        CHECK_CONTAINS(why.message, "cannot be made yet");
     }
     o = options_of("llama", "tiny", FORMAT_F16);
     o.shape = &FEW;
     assert_int_equal(synth_write(path, &o, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "vocabulary of 100"));
+    CHECK_CONTAINS(why.message, "vocabulary of 100");
     o.arch = "gpt2";
     assert_int_equal(synth_write(path, &o, &why), ERR_USAGE);
     o = options_of("llama", "tiny", FORMAT_F16);

@@ -8,6 +8,7 @@
 
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
+#include "engine/text/text_internal.h"
 #include "kernels/kernels.h"
 #include "tests/check.h"
 
@@ -387,6 +388,26 @@ static double encode_seconds(const struct tokenizer *t, const char *text, size_t
     return s;
 }
 
+/* A run of spaces without an end of line costs a backtracking step each. */
+static void more_steps_than_allowed_are_an_error_of_the_text(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct pretokenizer *p;
+    const size_t n = 24 << 20;
+    size_t *ends, count;
+    char *text = malloc(n);
+    assert_non_null(text);
+    memset(text, ' ', n);
+    text[n - 1] = 'x';
+    CHECK_OK(pretokenizer_open(&p, (struct gguf_string){ "llama-bpe", 9 }, &why));
+    CHECK_EQ(pretokenizer_split(p, text, n, &ends, &count, &why), ERR_FORMAT);
+    CHECK_CONTAINS(why.message, "run of spaces that is too long");
+    CHECK(!ends);
+    pretokenizer_close(p);
+    free(text);
+}
+
 static void a_megabyte(void **state)
 {
     (void)state;
@@ -506,7 +527,7 @@ static void refused(void **state)
     expect_refused("llama", NULL, 0, 0, -1, ERR_ABSENT, "no tokenizer");
     expect_refused("bert", NULL, 4, 4, -1, ERR_FORMAT, "'bert'");
     expect_refused("gpt2", "tekken-9", 4, 0, -1, ERR_FORMAT, "'tekken-9'");
-    expect_refused("llama", NULL, 4, 3, -1, ERR_FORMAT, "want 4 numbers");
+    expect_refused("llama", NULL, 4, 3, -1, ERR_FORMAT, "expected 4 numbers");
     expect_refused("llama", NULL, 4, 4, 4, ERR_FORMAT, "bos_token_id is 4");
     expect_refused("llama", NULL, 4, 4, UINT32_MAX, ERR_OK, "");
     expect_refused("llama", NULL, 4, 0, 1, ERR_OK, "");
@@ -516,11 +537,17 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_vocabularies), cmocka_unit_test(qwen2),
-        cmocka_unit_test(pre_tokenizers),        cmocka_unit_test(trained_models),
-        cmocka_unit_test(without_merges),        cmocka_unit_test(any_bytes),
-        cmocka_unit_test(special_tokens),        cmocka_unit_test(a_megabyte),
-        cmocka_unit_test(shared_by_threads),     cmocka_unit_test(refused),
+        cmocka_unit_test(recorded_vocabularies),
+        cmocka_unit_test(qwen2),
+        cmocka_unit_test(pre_tokenizers),
+        cmocka_unit_test(trained_models),
+        cmocka_unit_test(without_merges),
+        cmocka_unit_test(any_bytes),
+        cmocka_unit_test(more_steps_than_allowed_are_an_error_of_the_text),
+        cmocka_unit_test(special_tokens),
+        cmocka_unit_test(a_megabyte),
+        cmocka_unit_test(shared_by_threads),
+        cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void rows_are_complete(void **state)
         CHECK(m->bad);
         CHECK(m->bad[0]);
         CHECK(m->rows || m->tensor || m->layer);
-        CHECK(method_find(m->name) == m);
+        CHECK_EQ(method_find(m->name), m);
         if (m->formats) each_word(m->formats, format_exists, m);
         for (const struct param *p = m->params; p && p->name; p++) {
             struct err why = { 0 };
@@ -73,14 +73,14 @@ static void is_a_mix(const char *word, const struct method *m)
 {
     (void)m;
     CHECK(mix_find(word));
-    CHECK(!strcmp(mix_find(word)->name, word));
+    CHECK_STR(mix_find(word)->name, word);
 }
 
 static void gguf_types_are_the_mixes(void **state)
 {
     (void)state;
     const struct param *type = method_find("gguf")->params;
-    CHECK(!strcmp(type->name, "type"));
+    CHECK_STR(type->name, "type");
     each_word(type->choices, is_a_mix, NULL);
     for (size_t i = 0; i < MIX_COUNT; i++) CHECK(str_has_word(type->choices, MIXES[i].name));
 }
@@ -326,7 +326,7 @@ static void hard_matrices(void **state)
             const double most = shared ? 6e4 : fmax(fabs(row[0]), fabs(row[100]));
             if (!(fabs(m.back[j]) <= 1.5 * most + 1e-6))
                 fail_msg("%s: weight %d is %g, was %g", LINES[i], j, m.back[j], copy[j]);
-            if (j < H_COLS && !strstr(LINES[i], "double_quant")) CHECK(m.back[j] == 0);
+            if (j < H_COLS && !strstr(LINES[i], "double_quant")) CHECK_EQ(m.back[j], 0);
         }
         free_made(&m);
     }
@@ -340,11 +340,11 @@ static void groups_that_f16_cannot_hold(void **state)
     CHECK_LT(0, c.scale);
     CHECK_NEAR(-c.zero * c.scale, 1000, 0.5);
     c = group_stored((struct group_choice){ 1e-12f, 3 });
-    CHECK(c.scale == 0x1p-24f);
-    CHECK(c.zero == 3);
+    CHECK_EQ(c.scale, 0x1p-24f);
+    CHECK_EQ(c.zero, 3);
     c = group_stored((struct group_choice){ 1e9f, 0 });
-    CHECK(c.scale == 65504);
-    CHECK(c.zero == 0);
+    CHECK_EQ(c.scale, 65504);
+    CHECK_EQ(c.zero, 0);
 }
 
 /* ---------------------------------------------------------------- refusals */
@@ -437,11 +437,11 @@ static void static_inputs(void **state)
     struct err why = { 0 };
     struct made m;
     assert_int_equal(make(&m, "int8_static", x, ROWS, COLS, 1, NULL, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "blk.0.ffn_up.weight"));
+    CHECK_CONTAINS(why.message, "blk.0.ffn_up.weight");
     free_made(&m);
     const struct calibration_input imatrix = { .cols = COLS };
     assert_int_equal(make(&m, "quanto,activations=int8", x, ROWS, COLS, 1, &imatrix, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "imatrix"));
+    CHECK_CONTAINS(why.message, "imatrix");
     free_made(&m);
 }
 
@@ -461,24 +461,24 @@ static void kept_columns(void **state)
                                   *weights = job_companion(&m.job, COMPANION_OUTLIER_WEIGHTS);
     CHECK(columns);
     CHECK(weights);
-    CHECK(columns->size == 2);
-    CHECK(weights->size == 2 * ROWS);
-    CHECK(((float *)columns->data)[0] == 7);
-    CHECK(((float *)columns->data)[1] == 511);
+    CHECK_EQ(columns->size, 2);
+    CHECK_EQ(weights->size, 2 * ROWS);
+    CHECK_EQ(((float *)columns->data)[0], 7);
+    CHECK_EQ(((float *)columns->data)[1], 511);
     for (int r = 0; r < ROWS; r++) {
-        CHECK(((uint16_t *)weights->data)[r] == f16_from_f32(copy[r * COLS + 7]));
-        CHECK(((uint16_t *)weights->data)[ROWS + r] == f16_from_f32(copy[r * COLS + 511]));
+        CHECK_EQ(((uint16_t *)weights->data)[r], f16_from_f32(copy[r * COLS + 7]));
+        CHECK_EQ(((uint16_t *)weights->data)[ROWS + r], f16_from_f32(copy[r * COLS + 511]));
     }
     free_made(&m);
     largest[7] = largest[511] = 0; /* no outliers: no companion tensors */
     CHECK_OK(make(&m, "llm_int8,has_fp16_weight=true", x, ROWS, COLS, 1, &in, &why));
-    CHECK(m.job.companions == 0);
+    CHECK_EQ(m.job.companions, 0);
     free_made(&m);
     assert_int_equal(make(&m, "llm_int8,has_fp16_weight=true", x, ROWS, COLS, 1, NULL, &why), ERR_USAGE);
     free_made(&m);
     CHECK_OK(make(&m, "llm_int8", x, ROWS, COLS, 1, NULL,
                   &why)); /* without the parameter no calibration is needed */
-    CHECK(m.job.companions == 0);
+    CHECK_EQ(m.job.companions, 0);
     free_made(&m);
 }
 

@@ -48,7 +48,7 @@ static void test_grammar(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(BAD); i++) {
         if (workload_parse(&w, BAD[i], &why) != ERR_USAGE) fail_msg("'%s' was taken", BAD[i]);
-        assert_non_null(strstr(why.message, "want ppN, tgN"));
+        assert_non_null(strstr(why.message, "expected ppN, tgN"));
     }
 }
 
@@ -80,7 +80,7 @@ static struct cell_result run(struct model *m, const char *text, uint64_t seed)
     struct workload w;
     struct cell_result r;
     CHECK_OK(workload_parse(&w, text, &why));
-    CHECK_OK(cell_run(&r, m, &w, seed, NULL, NULL, &why));
+    CHECK_OK(cell_run(&r, m, &w, seed, NULL, &why));
     return r;
 }
 
@@ -148,8 +148,8 @@ static void test_cell(void **state)
     CHECK_NEAR(sum, a.decode_s, 1e-9);
     CHECK_LT(0, a.prefill_s);
     CHECK_LE(a.prefill_s, a.ttft_s);
-    CHECK(isnan(a.perplexity));
-    CHECK(isnan(a.nll));
+    CHECK_NAN(a.perplexity);
+    CHECK_NAN(a.nll);
     assert_int_equal(model_length(m, 0), 0);
     struct cell_result *const ALL[] = { &a, &b, &c, &d, &again };
     for (size_t i = 0; i < COUNT_OF(ALL); i++) cell_result_free(ALL[i]);
@@ -157,11 +157,11 @@ static void test_cell(void **state)
     /* A phase that was not asked for has no time, not a time of zero. */
     struct cell_result pp = run(m, "pp16", 0), tg = run(m, "tg16", 0);
     CHECK_LT(0, pp.prefill_s);
-    CHECK(isnan(pp.decode_s));
+    CHECK_NAN(pp.decode_s);
     CHECK_EQ(pp.gen_tokens, 0);
     CHECK_EQ(pp.output_hash[0], '\0');
-    CHECK(isnan(tg.prefill_s));
-    CHECK(isnan(tg.ttft_s));
+    CHECK_NAN(tg.prefill_s);
+    CHECK_NAN(tg.ttft_s);
     CHECK_LT(0, tg.decode_s);
     CHECK_EQ(tg.prompt_tokens, 0);
     CHECK_EQ(pp.n_spans, 1);
@@ -251,7 +251,7 @@ static void test_side_by_side(void **state)
     struct workload w;
     struct cell_result r;
     CHECK_OK(workload_parse(&w, "tg4@b7", &why));
-    assert_int_equal(cell_run(&r, m, &w, 0, NULL, NULL, &why), ERR_USAGE);
+    assert_int_equal(cell_run(&r, m, &w, 0, NULL, &why), ERR_USAGE);
     assert_non_null(strstr(why.message, "7 sequences side by side, this session has 6"));
     token_list_free(&words);
     free(sample);
@@ -309,6 +309,63 @@ static bool watch(void *ctx, const char *phase, int done, int of, double seconds
     return !s->stop;
 }
 
+struct turns_seen {
+    int begun, stop_at;
+};
+
+static bool take_turn(void *ctx)
+{
+    struct turns_seen *s = ctx;
+    return ++s->begun != s->stop_at;
+}
+
+/* In turns a cell does the same work, says how long each turn took, and leaves the first step of a long turn
+ * out of its figures. */
+static void test_turns(void **state)
+{
+    (void)state;
+    static const struct {
+        int steps, prefill_turns, decode_turns, skipped;
+    } CASES[] = { { .steps = 1, .prefill_turns = 2, .decode_turns = 10, .skipped = 0 },
+                  { .steps = 3, .prefill_turns = 2, .decode_turns = 4, .skipped = 0 },
+                  { .steps = 5, .prefill_turns = 2, .decode_turns = 2, .skipped = 2 } };
+    struct err why = { 0 };
+    char path[4096];
+    SHARED_OR_SKIP(path, STORIES);
+    struct model *m = session_open(path, EXACT ",batch=16", 256, 1);
+    struct workload w;
+    struct cell_result whole = run(m, "pp32+tg10", 3), r;
+    CHECK_OK(workload_parse(&w, "pp32+tg10", &why));
+    CHECK(!whole.turn_s && whole.turns == 0);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct turns_seen seen = { 0 };
+        const struct cell_hooks hooks = {
+            .turn = take_turn, .turn_steps = CASES[i].steps, .turn_passes = 1, .ctx = &seen
+        };
+        CHECK_OK(cell_run(&r, m, &w, 3, &hooks, &why));
+        CHECK_EQ(r.prefill_turns, CASES[i].prefill_turns);
+        CHECK_EQ(r.turns, CASES[i].prefill_turns + CASES[i].decode_turns);
+        CHECK_EQ(seen.begun, r.turns);
+        CHECK_EQ(r.skipped_tokens, CASES[i].skipped);
+        CHECK_EQ(r.gen_tokens + r.skipped_tokens, 10);
+        CHECK_EQ(r.steps, r.gen_tokens);
+        assert_string_equal(r.work_hash, whole.work_hash);
+        assert_string_equal(r.output_hash, whole.output_hash);
+        double sum = 0;
+        for (int t = 0; t < r.turns; t++) {
+            CHECK(r.turn_s[t] > 0);
+            sum += (double)r.turn_s[t];
+        }
+        CHECK_NEAR(sum, r.prefill_s + r.decode_s, 1e-5);
+        cell_result_free(&r);
+    }
+    struct turns_seen seen = { .stop_at = 4 };
+    const struct cell_hooks hooks = { .turn = take_turn, .turn_steps = 1, .turn_passes = 1, .ctx = &seen };
+    assert_int_equal(cell_run(&r, m, &w, 3, &hooks, &why), ERR_CANCELLED);
+    cell_result_free(&whole);
+    model_close(m);
+}
+
 static void test_progress(void **state)
 {
     (void)state;
@@ -320,7 +377,7 @@ static void test_progress(void **state)
     struct cell_result r;
     struct seen s = { 0 };
     CHECK_OK(workload_parse(&w, "pp32+tg8", &why));
-    CHECK_OK(cell_run(&r, m, &w, 0, watch, &s, &why));
+    CHECK_OK(cell_run(&r, m, &w, 0, &(struct cell_hooks){ .progress = watch, .ctx = &s }, &why));
     CHECK(s.prefill);
     CHECK_LE(2, s.calls);
     CHECK_EQ(s.last, 8);
@@ -328,13 +385,14 @@ static void test_progress(void **state)
     cell_result_free(&r);
 
     s = (struct seen){ .stop = true };
-    assert_int_equal(cell_run(&r, m, &w, 0, watch, &s, &why), ERR_CANCELLED);
+    assert_int_equal(cell_run(&r, m, &w, 0, &(struct cell_hooks){ .progress = watch, .ctx = &s }, &why),
+                     ERR_CANCELLED);
     assert_int_equal(s.calls, 1);
     assert_null(r.itl_s);
     assert_int_equal(model_length(m, 0), 0);
 
     CHECK_OK(workload_parse(&w, "pp300", &why));
-    assert_int_equal(cell_run(&r, m, &w, 0, NULL, NULL, &why), ERR_USAGE);
+    assert_int_equal(cell_run(&r, m, &w, 0, NULL, &why), ERR_USAGE);
     assert_non_null(strstr(why.message, "context of 300 tokens, this session has 256"));
 
     /* Quality through the same door. */
@@ -343,14 +401,14 @@ static void test_progress(void **state)
     snprintf(text, sizeof text, "eval:%s@c256", excerpt);
     CHECK_OK(workload_parse(&w, text, &why));
     s = (struct seen){ 0 };
-    CHECK_OK(cell_run(&r, m, &w, 0, watch, &s, &why));
+    CHECK_OK(cell_run(&r, m, &w, 0, &(struct cell_hooks){ .progress = watch, .ctx = &s }, &why));
     CHECK_LT(1, r.perplexity);
     CHECK_LT(0, r.nll);
     CHECK_LT(0, r.nll_se);
     CHECK_LT(127, r.scored_tokens);
     CHECK_LT(0, s.calls);
     CHECK_LT(0, r.prefill_s);
-    CHECK(isnan(r.decode_s));
+    CHECK_NAN(r.decode_s);
     cell_result_free(&r);
     model_close(m);
 }
@@ -368,7 +426,7 @@ static void test_damaged(void **state)
     memset(bytes + n - 8192, 0xff,
            4096); /* NaN in the last matrix; a NaN in a vector would be refused when loading */
     const int fd = mkstemp(damaged);
-    assert_true(fd >= 0);
+    CHECK_GE(fd, 0);
     assert_int_equal(write(fd, bytes, n), n);
     close(fd);
     free(bytes);
@@ -378,7 +436,7 @@ static void test_damaged(void **state)
         struct workload w;
         struct cell_result r;
         CHECK_OK(workload_parse(&w, TEXTS[i], &why));
-        assert_int_equal(cell_run(&r, m, &w, 1, NULL, NULL, &why), ERR_FORMAT);
+        assert_int_equal(cell_run(&r, m, &w, 1, NULL, &why), ERR_FORMAT);
         assert_non_null(strstr(why.message, "not numbers"));
     }
     model_close(m);
@@ -398,10 +456,15 @@ int main(void)
     fclose(f);
     setenv("QDYNO_SHARE", share, 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grammar),          cmocka_unit_test(test_eval_grammar),
-        cmocka_unit_test(test_training_grammar), cmocka_unit_test(test_cell),
-        cmocka_unit_test(test_same_as_by_hand),  cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_side_by_side),     cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_grammar),
+        cmocka_unit_test(test_eval_grammar),
+        cmocka_unit_test(test_training_grammar),
+        cmocka_unit_test(test_cell),
+        cmocka_unit_test(test_same_as_by_hand),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_damaged),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);

@@ -20,6 +20,10 @@ put advisor/advisor.h '#include "engine/quant/quant.h"' '#include "db/db.h"'
 put db/db.h '#include "base/base.h"'
 put tests/db/test_db.c '#include "db/inside.h"' '#include "tests/check.h"' '#include "base/base.h"'
 put tests/bench/kernels/bench.c '#include "kernels/inside.h"'
+put docs/architecture.md '| module | submodules |' '|---|---|' '| `kernels` | `formats` (some words), `isa` |' \
+    '| `engine` | `gguf`, `quant`, `eval` |' '' '| `engine` | `late` |'
+put kernels/formats/formats.h '#include "kernels/isa/isa.h"'
+put kernels/formats/README.md '* `formats.h`: formats'
 put CMakeLists.txt '# never -march=nat''ive'
 put build/junk.c '#include "nowhere.h"'
 if ! out=$("$check" "$tree") || [ -n "$out" ]; then
@@ -28,12 +32,24 @@ if ! out=$("$check" "$tree") || [ -n "$out" ]; then
     exit 1
 fi
 
+table=$(cat "$tree/docs/architecture.md")
+rm "$tree/docs/architecture.md"
+if "$check" "$tree" >"$tree/out" || ! grep -q "^order: docs/architecture.md has no table '| module | submodules |'" "$tree/out"; then
+    echo "a tree without the table of submodules was accepted, or refused without saying so:"
+    cat "$tree/out"
+    exit 1
+fi
+rm "$tree/out"
+put docs/architecture.md "$table"
+
 put attic/old.c 'int x;'
 put base/up.c '#include "kernels/kernels.h"'
 put engine/peer.c '# include "db/db.h"'
 put advisor/inside.c '#include "engine/parts.h"'
 put engine/gguf/gguf.h '#include "engine/quant/quant.h"'
 put engine/eval/eval.c '#include "engine/quant/inside.h"'
+put engine/late/late.h '#include "engine/engine.h"'
+put engine/late/README.md '* `late.h`: in no table'
 put engine/eval/README.md '* `other.c`: something else'
 put tui/near.c '#include "theme.h"'
 put tui/tests.c '#include "tests/check.h"'
@@ -41,6 +57,7 @@ put tests/db/peek.c '#include "engine/parts.h"'
 put kernels/mark.c '/* TO''DO: later */' '#if 0' '#endif' '#if 01 < X' 'mkstemp("XX''XXXX");'
 put kernels/CMakeLists.txt 'add_compile_options(-ffast-ma''th)'
 want="top: 'attic' is not part of the plan (modules: base kernels engine telemetry db advisor tui)
+order: docs/architecture.md does not list engine/late in its table of submodules
 up: base/up.c:1 in base includes \"kernels/kernels.h\"
 up: engine/peer.c:1 in engine includes \"db/db.h\"
 header: advisor/inside.c:1 includes \"engine/parts.h\": include the public header of that (sub)module

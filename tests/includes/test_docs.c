@@ -13,7 +13,7 @@ static void append_values(struct str *s, int id)
     if (k->kind == VALUE_TEXT) str_append(s, "text");
     if (k->kind == VALUE_INT) str_printf(s, "%lld to %lld", (long long)k->min, (long long)k->max);
     size_t n = knob_choices((enum knob_id)id, names, COUNT_OF(names));
-    CHECK(n <= COUNT_OF(names));
+    CHECK_LE(n, COUNT_OF(names));
     for (size_t i = 0; i < n; i++) str_printf(s, "%s`%s`", i ? " " : "", names[i]);
 }
 

@@ -56,7 +56,7 @@ static inline void *guarded(size_t bytes, size_t skew)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes + skew + page - 1) / page * page;
     uint8_t *p = mmap(NULL, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(p != MAP_FAILED);
+    CHECK_NE(p, MAP_FAILED);
     assert_int_equal(mprotect(p + size, page, PROT_NONE), 0);
     return p + size - bytes - skew;
 }

@@ -37,18 +37,18 @@ static void golden_files(void **state)
         char name[64];
         snprintf(name, sizeof name, "%s.in.f32", INPUTS[i]);
         const int64_t bytes = read_shared(name, x, sizeof x), n = bytes / 4;
-        CHECK(bytes == N * 4);
+        CHECK_EQ(bytes, N * 4);
         for (size_t j = 0; j < COUNT_OF(IDS); j++) {
             const struct format *f = &FORMATS[IDS[j]];
             const int64_t packed = format_row_bytes(f, n);
             snprintf(name, sizeof name, "%s.%s.bin", f->name, INPUTS[i]);
-            CHECK(read_shared(name, want_bytes, sizeof want_bytes) == packed);
+            CHECK_EQ(read_shared(name, want_bytes, sizeof want_bytes), packed);
             f->encode(x, got_bytes, n);
             for (int64_t b = 0; b < packed; b++)
                 if (got_bytes[b] != want_bytes[b])
                     fail_msg("%s byte %d: %02x, want %02x", name, (int)b, got_bytes[b], want_bytes[b]);
             snprintf(name, sizeof name, "%s.%s.deq.f32", f->name, INPUTS[i]);
-            CHECK(read_shared(name, want, sizeof want) == bytes);
+            CHECK_EQ(read_shared(name, want, sizeof want), bytes);
             f->decode(want_bytes, got, n);
             for (int64_t k = 0; k < n; k++)
                 if (bits_of(got[k]) != bits_of(want[k]))
@@ -87,7 +87,7 @@ static void golden_dots_of(const json_t *entry, enum format_id id, const float *
     const bool wide = !strcmp(json_string_value(json_object_get(entry, "pair")), "q8_K");
     const struct isa_level *levels[16];
     const size_t count = levels_here(levels);
-    CHECK(read_shared(file, w, sizeof w) == format_row_bytes(&FORMATS[id], N));
+    CHECK_EQ(read_shared(file, w, sizeof w), format_row_bytes(&FORMATS[id], N));
     FORMATS[id].decode(w, decoded, N);
     for (size_t l = 0; l < count; l++) {
         const struct kernel_set k = kernels_select(levels[l]->bits);
@@ -115,7 +115,7 @@ static void golden_dots(void **state)
     char path[512];
     SHARED_OR_SKIP(path, "quant-golden/gguf/dots.json");
     static float x[COLS];
-    CHECK(read_shared("activation.in.f32", x, sizeof x) == sizeof x);
+    CHECK_EQ(read_shared("activation.in.f32", x, sizeof x), sizeof x);
     json_t *all = json_load_file(path, 0, NULL);
     CHECK(json_is_array(all));
     int seen = 0;
@@ -128,7 +128,7 @@ static void golden_dots(void **state)
             golden_dots_of(entry, IDS[j], x), seen++;
         }
     }
-    CHECK(seen >= (int)COUNT_OF(IDS));
+    CHECK_GE(seen, (int)COUNT_OF(IDS));
     json_decref(all);
 }
 
@@ -244,7 +244,7 @@ static void tables_by_hand(void **state)
     uint8_t block[17];
     x[7] = -1023.99994f;
     FORMATS[FORMAT_MXFP4].encode(x, block, 32);
-    CHECK(block[0] == 135);
+    CHECK_EQ(block[0], 135);
     x[7] = -1023.9f;
     FORMATS[FORMAT_MXFP4].encode(x, block, 32);
     CHECK_EQ(block[0], 134);
@@ -255,8 +255,8 @@ static void tables_by_hand(void **state)
     for (int e = 0; e < 3; e++) {
         block[0] = (uint8_t)e;
         FORMATS[FORMAT_MXFP4].decode(block, x, 32);
-        CHECK(x[0] == ldexpf(1, e - 128));
-        CHECK(x[31] == x[0]);
+        CHECK_EQ(x[0], ldexpf(1, e - 128));
+        CHECK_EQ(x[31], x[0]);
     }
 }
 

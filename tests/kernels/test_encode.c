@@ -46,11 +46,11 @@ static int golden_file(const struct kernel_set *k, const char *level, const stru
     static uint8_t want[GOLDEN * 4], got[GOLDEN * 4];
     char name[64];
     snprintf(name, sizeof name, "%s.in.f32", input);
-    CHECK(read_golden(name, x, sizeof x) == sizeof x);
+    CHECK_EQ(read_golden(name, x, sizeof x), sizeof x);
     snprintf(name, sizeof name, "%s.%s%s.bin", f->name, input, importance ? ".imatrix" : "");
     const int64_t bytes = read_golden(name, want, sizeof want);
     if (bytes < 0) return 0;
-    CHECK(bytes == GOLDEN_ROWS * format_row_bytes(f, GOLDEN_COLS));
+    CHECK_EQ(bytes, GOLDEN_ROWS * format_row_bytes(f, GOLDEN_COLS));
     encode_with(k, f, &(struct encode){ x, importance, got, GOLDEN_ROWS, GOLDEN_COLS });
     if (memcmp(got, want, (size_t)bytes)) fail_msg("%s: %s differs", level, name);
     return 1;
@@ -60,7 +60,7 @@ static void golden_level(const struct kernel_set *k, const char *level)
 {
     static const char *const INPUTS[] = { "uniform", "gauss", "outlier", "edge" };
     static float importance[GOLDEN_COLS];
-    CHECK(read_golden("imatrix.f32", importance, sizeof importance) == sizeof importance);
+    CHECK_EQ(read_golden("imatrix.f32", importance, sizeof importance), sizeof importance);
     int plain = 0, important = 0;
     for (int id = 0; id < FORMAT_COUNT; id++) {
         for (size_t i = 0; i < COUNT_OF(INPUTS) && FORMATS[id].encode; i++) {
@@ -123,7 +123,7 @@ static void compare(const struct kernel_set *k, const char *level, const struct 
 {
     const size_t bytes = (size_t)(e->rows * format_row_bytes(f, e->cols));
     uint8_t *want = malloc(bytes), *got = guarded(bytes, 0);
-    CHECK(want != NULL);
+    CHECK_NE(want, NULL);
     struct encode to = *e;
     const struct kernel_set ref = kernels_select(0);
     to.out = want;
@@ -210,7 +210,7 @@ static void importance_lowers_its_error(void **state)
         const double before = weighted_error(x, plain, w, ROWS, COLS),
                      after = weighted_error(x, important, w, ROWS, COLS);
         print_message("%-6s weighted error %.3g of that without importance\n", f->name, after / before);
-        CHECK(after < 0.9 * before);
+        CHECK_LT(after, 0.9 * before);
         format_encode_weighted(f, x, NULL, same, ROWS, COLS);
         assert_memory_equal(bytes, same, size);
     }
@@ -262,12 +262,12 @@ static void codebooks_with_given_magnitudes(void **state)
         for (int u = 0; u < N / 64; u++) largest[u] = most;
         format_codebook_encode(f, largest, x, got, N);
         f->decode(got, back, N);
-        for (int j = 0; j < N; j++) CHECK(fabsf(x[j] - back[j]) <= 0.17f * most);
+        for (int j = 0; j < N; j++) CHECK_LE(fabsf(x[j] - back[j]), 0.17f * most);
         for (int u = 0; u < N / 64; u++) largest[u] = most / 2;
         format_codebook_encode(f, largest, x, got, N);
         f->decode(got, back, N);
         for (int j = 0; j < N; j++)
-            if (fabsf(x[j]) >= most / 2) CHECK(back[j] == copysignf(most / 2, x[j]));
+            if (fabsf(x[j]) >= most / 2) CHECK_EQ(back[j], copysignf(most / 2, x[j]));
     }
 }
 

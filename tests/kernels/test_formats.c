@@ -10,10 +10,10 @@ static void metric_by_hand(void **state)
     (void)state;
     const float a[] = { 3, 4 }, b[] = { 3, 5 }, broken[] = { 3, NAN }, zero[] = { 0, 0 };
     CHECK_NEAR(nmse(a, b, 2), 1.0 / 25, 1e-15);
-    CHECK(nmse(a, a, 2) == 0);
-    CHECK(nmse(zero, zero, 2) == 0);
+    CHECK_EQ(nmse(a, a, 2), 0);
+    CHECK_EQ(nmse(zero, zero, 2), 0);
     CHECK(!(nmse(a, broken, 2) <= 1));
-    CHECK(nmse(zero, a, 2) > 1e30); /* a wrong answer where 0 is right is an infinite error */
+    CHECK_GT(nmse(zero, a, 2), 1e30); /* a wrong answer where 0 is right is an infinite error */
 }
 
 static void registry(void **state)
@@ -24,12 +24,12 @@ static void registry(void **state)
         CHECK(f->name);
         CHECK(f->block_weights);
         CHECK(f->block_bytes);
-        CHECK(format_find(f->name) == f);
-        CHECK(format_by_ggml_type(f->ggml_type) == f);
-        CHECK(!f->encode == !(f->max_nmse >= 0));
-        CHECK(!f->decode == !f->readme);
-        CHECK(format_span_bytes(f, 4 * (int64_t)f->block_weights) == 4 * (int64_t)f->block_bytes);
-        CHECK(format_row_bytes(f, f->block_weights) == (int64_t)f->block_bytes + f->row_tail_bytes);
+        CHECK_EQ(format_find(f->name), f);
+        CHECK_EQ(format_by_ggml_type(f->ggml_type), f);
+        CHECK_EQ(!f->encode, !(f->max_nmse >= 0));
+        CHECK_EQ(!f->decode, !f->readme);
+        CHECK_EQ(format_span_bytes(f, 4 * (int64_t)f->block_weights), 4 * (int64_t)f->block_bytes);
+        CHECK_EQ(format_row_bytes(f, f->block_weights), (int64_t)f->block_bytes + f->row_tail_bytes);
         CHECK(f->row_tail_bytes == 0 || f->row_tail_bytes == sizeof(float));
         if (f->readme) {
             char path[512];
@@ -37,7 +37,7 @@ static void registry(void **state)
             CHECK(!access(path, R_OK));
         }
     }
-    CHECK(format_find("Q4_k") == &FORMATS[FORMAT_Q4_K]);
+    CHECK_EQ(format_find("Q4_k"), &FORMATS[FORMAT_Q4_K]);
     CHECK(!format_find("q9_9"));
     CHECK(!format_find(NULL));
     CHECK(!format_by_ggml_type(4));
@@ -65,19 +65,19 @@ static void every_f16(void **state)
         const double want = f16_value(h);
         const float got = f16_to_f32((uint16_t)h);
         if (isnan(want)) {
-            CHECK(isnan(got));
-            CHECK(f16_from_f32(got) == ((h & 0x8000) | 0x7e00));
+            CHECK_NAN(got);
+            CHECK_EQ(f16_from_f32(got), (h & 0x8000) | 0x7e00);
             continue;
         }
-        CHECK(got == want);
-        CHECK(!signbit(got) == !(h & 0x8000));
-        CHECK(f16_from_f32(got) == h);
+        CHECK_EQ(got, want);
+        CHECK_EQ(!signbit(got), !(h & 0x8000));
+        CHECK_EQ(f16_from_f32(got), h);
         if ((h & 0x7fff) >= 0x7bff) continue; /* its upper neighbour is infinity: below */
         /* Half way to the next: to even; a hair to either side: to the nearer. */
         const float next = f16_to_f32((uint16_t)(h + 1)), middle = (got + next) / 2;
-        CHECK(f16_from_f32(middle) == (h & 1 ? h + 1 : h));
-        CHECK(f16_from_f32(nextafterf(middle, got)) == h);
-        CHECK(f16_from_f32(nextafterf(middle, next)) == h + 1);
+        CHECK_EQ(f16_from_f32(middle), h & 1 ? h + 1 : h);
+        CHECK_EQ(f16_from_f32(nextafterf(middle, got)), h);
+        CHECK_EQ(f16_from_f32(nextafterf(middle, next)), h + 1);
     }
     CHECK_EQ(f16_from_f32(65519.996f), 0x7bff);
     CHECK_EQ(f16_from_f32(65520), 0x7c00);
@@ -90,16 +90,16 @@ static void every_bf16(void **state)
     (void)state;
     for (unsigned h = 0; h < 65536; h++) {
         const float got = bf16_to_f32((uint16_t)h);
-        CHECK(bits_of(got) == h << 16);
+        CHECK_EQ(bits_of(got), h << 16);
         if (isnan(got)) {
-            CHECK(bf16_from_f32(got) == (h | 0x40));
+            CHECK_EQ(bf16_from_f32(got), h | 0x40);
             continue;
         }
-        CHECK(bf16_from_f32(got) == h);
+        CHECK_EQ(bf16_from_f32(got), h);
         if ((h & 0x7fff) >= 0x7f7f) continue;
-        CHECK(bf16_from_f32(float_of(h << 16 | 0x8000)) == (h & 1 ? h + 1 : h));
-        CHECK(bf16_from_f32(float_of(h << 16 | 0x7fff)) == h);
-        CHECK(bf16_from_f32(float_of(h << 16 | 0x8001)) == h + 1);
+        CHECK_EQ(bf16_from_f32(float_of(h << 16 | 0x8000)), h & 1 ? h + 1 : h);
+        CHECK_EQ(bf16_from_f32(float_of(h << 16 | 0x7fff)), h);
+        CHECK_EQ(bf16_from_f32(float_of(h << 16 | 0x8001)), h + 1);
     }
 }
 
@@ -110,23 +110,23 @@ static void blocks_by_hand(void **state)
     uint8_t q8[34], q4[18];
     FORMATS[FORMAT_Q8_0].encode(x, q8, 32);
     FORMATS[FORMAT_Q4_0].encode(x, q4, 32);
-    for (int i = 0; i < 34; i++) CHECK(q8[i] == 0);
-    CHECK(load_u16(q4) == 0x8000); /* 0 / -8 is minus zero */
-    for (int i = 2; i < 18; i++) CHECK(q4[i] == 0x88);
+    for (int i = 0; i < 34; i++) CHECK_EQ(q8[i], 0);
+    CHECK_EQ(load_u16(q4), 0x8000); /* 0 / -8 is minus zero */
+    for (int i = 2; i < 18; i++) CHECK_EQ(q4[i], 0x88);
 
     /* x[j] = j - 16 but the largest is -16: q4_0 has d = 2 and codes (j - 16) / 2 + 8, halves upwards. */
     for (int j = 0; j < 32; j++) x[j] = (float)(j - 16);
     FORMATS[FORMAT_Q4_0].encode(x, q4, 32);
-    CHECK(load_u16(q4) == 0x4000);
+    CHECK_EQ(load_u16(q4), 0x4000);
     for (int j = 0; j < 16; j++) {
         const int low = (j + 1) / 2, high = MIN(15, (j + 1) / 2 + 8);
-        CHECK(q4[2 + j] == (low | high << 4));
+        CHECK_EQ(q4[2 + j], low | high << 4);
     }
     FORMATS[FORMAT_Q4_0].decode(q4, back, 32);
-    CHECK(back[0] == -16);
-    CHECK(back[1] == -14);
-    CHECK(back[16] == 0);
-    CHECK(back[31] == 14);
+    CHECK_EQ(back[0], -16);
+    CHECK_EQ(back[1], -14);
+    CHECK_EQ(back[16], 0);
+    CHECK_EQ(back[31], 14);
 
     /* 127 as the largest makes d = 1: every integer is its own code, halves round away from zero. */
     for (int j = 0; j < 32; j++) x[j] = (float)(j - 16) + 0.5f;
@@ -134,7 +134,7 @@ static void blocks_by_hand(void **state)
     FORMATS[FORMAT_Q8_0].encode(x, q8, 32);
     CHECK_EQ(load_u16(q8), 0x3c00);
     CHECK_EQ((int8_t)q8[2], 127);
-    for (int j = 1; j < 32; j++) CHECK((int8_t)q8[2 + j] == (j < 16 ? j - 16 : j - 15));
+    for (int j = 1; j < 32; j++) CHECK_EQ((int8_t)q8[2 + j], j < 16 ? j - 16 : j - 15);
 }
 
 static int64_t read_shared(const char *name, void *out, size_t size)
@@ -169,9 +169,9 @@ static void golden_files(void **state)
             const struct format *f = &FORMATS[IDS[j]];
             const int64_t n = bytes / 4, packed = format_row_bytes(f, n);
             snprintf(name, sizeof name, "%s.%s.bin", f->name, INPUTS[i]);
-            CHECK(read_shared(name, want_bytes, sizeof want_bytes) == packed);
+            CHECK_EQ(read_shared(name, want_bytes, sizeof want_bytes), packed);
             snprintf(name, sizeof name, "%s.%s.deq.f32", f->name, INPUTS[i]);
-            CHECK(read_shared(name, want, sizeof want) == bytes);
+            CHECK_EQ(read_shared(name, want, sizeof want), bytes);
             f->encode(x, got_bytes, n);
             assert_memory_equal(got_bytes, want_bytes, (size_t)packed);
             f->decode(want_bytes, got, n);
@@ -179,7 +179,7 @@ static void golden_files(void **state)
             seen++;
         }
     }
-    CHECK(seen == 8);
+    CHECK_EQ(seen, 8);
 }
 
 static void promised_errors(void **state)
@@ -197,8 +197,8 @@ static void promised_errors(void **state)
         format_decode_rows(f, bytes, back, N / COLS, COLS);
         const double error = nmse(x, back, N);
         print_message("%-6s nmse %.3g (limit %.3g)\n", f->name, error, f->max_nmse);
-        CHECK(error <= f->max_nmse);
-        CHECK(error >= f->max_nmse / 2); /* a limit that is far too wide hides a wrong encoder */
+        CHECK_LE(error, f->max_nmse);
+        CHECK_GE(error, f->max_nmse / 2); /* a limit that is far too wide hides a wrong encoder */
     }
 }
 

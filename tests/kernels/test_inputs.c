@@ -272,7 +272,7 @@ static void run_on(const struct fixture *t, struct backend *b, const char *isa, 
                      (int)t->rows, (int)t->cols, t->n, t->order != NULL, worst);
         for (int i = 0; i < t->n; i++)
             for (int64_t j = t->rows; j < t->y_stride; j++)
-                CHECK(y[i * t->y_stride + j] == before[i * t->y_stride + j]);
+                CHECK_EQ(y[i * t->y_stride + j], before[i * t->y_stride + j]);
     }
     backend_weight_release(b, &w);
     free(y);

@@ -40,7 +40,7 @@ static void on_request(void **state)
                                1);
             backend_close(b);
         }
-        CHECK((memcmp(y[0], y[1], sizeof y[0]) == 0) == f);
+        CHECK_EQ(memcmp(y[0], y[1], sizeof y[0]) == 0, f);
         assert_memory_equal(y[1], y[2], sizeof y[0]);
     }
     char names[64], few[8];
@@ -50,7 +50,7 @@ static void on_request(void **state)
     /* Only where rounding is allowed. */
     const struct backend_options exact = { .precision = PRECISION_HIGHEST,
                                            .activations = ACTIVATIONS_INT8_TOKEN };
-    CHECK(inputs_kind(&exact, &FORMATS[FORMAT_INT8], COLS) == INPUT_FREE);
+    CHECK_EQ(inputs_kind(&exact, &FORMATS[FORMAT_INT8], COLS), INPUT_FREE);
 }
 
 /* Products of one x that are handed over together share inputs only where they may, and give the bits that
@@ -166,10 +166,10 @@ static void same_codes(void **state)
                 k.rounding.round(x, N, by, &KINDS[s], rounded_here[1]);
                 assert_memory_equal(rounded_here[0], rounded_here[1], sizeof x);
             }
-            CHECK(k.rounding.largest(x, N) == 3e38f);
+            CHECK_EQ(k.rounding.largest(x, N), 3e38f);
             const float kept = x[N - 1];
             x[N - 1] = NAN;
-            CHECK(isnan(k.rounding.largest(x, N)));
+            CHECK_NAN(k.rounding.largest(x, N));
             x[N - 1] = kept;
         }
     }
@@ -200,7 +200,7 @@ static void not_hidden(void **state)
         CHECK_OK(backend_weight_bind(b, &w, &FORMATS[FORMAT_INT8], ROWS, COLS, &s, bytes, &why));
         backend_matmul(
             b, &(struct matmul){ .w = &w, .x = x, .x_stride = COLS, .n = N, .y = y, .y_stride = ROWS }, 1);
-        for (int j = 0; j < ROWS; j++) CHECK(isnan(y[ROWS + j]));
+        for (int j = 0; j < ROWS; j++) CHECK_NAN(y[ROWS + j]);
         CHECK(s.kind == INPUT_INT8_TENSOR || s.kind == INPUT_INT8_OUTLIERS || !isnan(y[0]));
         backend_close(b);
     }
@@ -250,7 +250,7 @@ static void refused(void **state)
     const struct input_scheme outside = { .order = order };
     struct weight w;
     struct err why = { 0 };
-    CHECK(backend_weight_bind(b, &w, &FORMATS[FORMAT_F32], 1, COLS, &outside, bytes, &why) == ERR_FORMAT);
+    CHECK_EQ(backend_weight_bind(b, &w, &FORMATS[FORMAT_F32], 1, COLS, &outside, bytes, &why), ERR_FORMAT);
     backend_close(b);
 }
 
@@ -303,7 +303,7 @@ static void check_peer(const struct peer *p, const int8_t *codes, int tokens, in
         inputs_combine(&in, 0, 1);
         for (int t = 0; t < tokens; t++) {
             inputs_codes(&in, t, 0, IN, made);
-            for (int k = 0; k < IN; k++) CHECK((uint8_t)(made[k] - bias) == (uint8_t)codes[t * IN + k]);
+            for (int k = 0; k < IN; k++) CHECK_EQ((uint8_t)(made[k] - bias), (uint8_t)codes[t * IN + k]);
         }
         backend_matmul(b, &m, 1);
         for (int i = 0; p->out && i < TOKENS * OUT; i++) CHECK_NEAR(y[i], p->out[i], bound);

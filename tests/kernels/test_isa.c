@@ -11,26 +11,26 @@ static void names(void **state)
     uint32_t bits = 99;
     char text[128];
     CHECK_OK(isa_parse(&bits, "ref", &why));
-    CHECK(bits == 0);
+    CHECK_EQ(bits, 0);
     CHECK_OK(isa_parse(&bits, "avx2", &why));
-    CHECK(bits == (ISA_SSE41 | ISA_AVX2));
+    CHECK_EQ(bits, ISA_SSE41 | ISA_AVX2);
     CHECK_OK(isa_parse(&bits, "AMX", &why));
     CHECK((bits & ISA_AVX512BF16));
     CHECK((bits & ISA_AMX));
     CHECK(!(bits & ISA_NEON));
     CHECK_OK(isa_parse(&bits, "sse41,neon", &why));
-    CHECK(bits == (ISA_SSE41 | ISA_NEON));
+    CHECK_EQ(bits, ISA_SSE41 | ISA_NEON);
     CHECK_EQ(isa_parse(&bits, "avx51", &why), ERR_USAGE);
-    CHECK(strstr(why.message, "avx512"));
+    CHECK_CONTAINS(why.message, "avx512");
     CHECK_EQ(isa_parse(&bits, "", &why), ERR_USAGE);
     CHECK_EQ(isa_parse(&bits, "avx2,", &why), ERR_USAGE);
-    CHECK(bits == (ISA_SSE41 | ISA_NEON)); /* errors leave it alone */
+    CHECK_EQ(bits, ISA_SSE41 | ISA_NEON); /* errors leave it alone */
     assert_string_equal(isa_names(0, text, sizeof text), "ref");
     assert_string_equal(isa_names(ISA_AMX | ISA_AVX2, text, sizeof text), "avx2 amx");
-    CHECK(strlen(isa_names(~0u, text, 8)) < 8);
+    CHECK_LT(strlen(isa_names(~0u, text, 8)), 8);
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) {
         CHECK_OK(isa_parse(&bits, ISA_LEVELS[i].name, &why));
-        CHECK(bits == ISA_LEVELS[i].bits);
+        CHECK_EQ(bits, ISA_LEVELS[i].bits);
     }
 }
 
@@ -43,19 +43,19 @@ static void environment(void **state)
     uint32_t usable, all;
     unsetenv("QDYNO_ISA");
     CHECK_OK(isa_usable(&all, &why));
-    CHECK(all == isa_detect());
+    CHECK_EQ(all, isa_detect());
     setenv("QDYNO_ISA", "ref", 1);
     CHECK_OK(isa_usable(&usable, &why));
-    CHECK(usable == 0);
+    CHECK_EQ(usable, 0);
     setenv("QDYNO_ISA", "all", 1);
     CHECK_OK(isa_usable(&usable, &why));
-    CHECK(usable == all);
+    CHECK_EQ(usable, all);
     setenv("QDYNO_ISA", "neon,amx", 1); /* more than any machine has */
     CHECK_OK(isa_usable(&usable, &why));
     CHECK(!(usable & ~all));
     setenv("QDYNO_ISA", "fast", 1);
     CHECK_EQ(isa_usable(&usable, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "QDYNO_ISA"));
+    CHECK_CONTAINS(why.message, "QDYNO_ISA");
     if (kept)
         setenv("QDYNO_ISA", kept, 1);
     else
@@ -73,13 +73,13 @@ static void sets(void **state)
         CHECK(k.gemm_f32.multiply);
         CHECK(k.gemm_f32.pack);
         for (int f = 0; f < FORMAT_COUNT; f++) {
-            CHECK(!k.format[f].decode == !FORMATS[f].decode);
-            CHECK(!k.format[f].dot_f32 == !FORMATS[f].decode);
+            CHECK_EQ(!k.format[f].decode, !FORMATS[f].decode);
+            CHECK_EQ(!k.format[f].dot_f32, !FORMATS[f].decode);
             if (FORMATS[f].decode && FORMATS[f].block_weights == Q8_BLOCK) CHECK(k.format[f].dot_q8);
         }
         for (int a = 0; a <= ACT_RELU; a++) CHECK(k.vec.activate[a]);
     }
-    CHECK(kernels_select(0).isa == 0);
+    CHECK_EQ(kernels_select(0).isa, 0);
 }
 
 /* A kernel set of a level that this machine has reports it, and has kernels of its own for these formats.
@@ -104,20 +104,20 @@ static void levels_are_real(void **state)
         if (bits & ~usable) continue;
         const struct kernel_set k = kernels_select(bits),
                                 below = kernels_select(bits & ISA_DOTPROD ? ISA_NEON : 0);
-        CHECK(k.isa == bits);
+        CHECK_EQ(k.isa, bits);
         for (size_t i = 0; i < COUNT_OF(IDS); i++) {
             const struct format_kernels *f = &k.format[IDS[i]], *old = &below.format[IDS[i]];
-            CHECK(f->decode != old->decode);
-            CHECK(f->dot_f32 != old->dot_f32);
-            CHECK(!f->dot_q8 == !old->dot_q8);
+            CHECK_NE(f->decode, old->decode);
+            CHECK_NE(f->dot_f32, old->dot_f32);
+            CHECK_EQ(!f->dot_q8, !old->dot_q8);
             CHECK((!f->dot_q8 || f->dot_q8 != old->dot_q8));
         }
         const struct kernel_set ref = kernels_select(0);
-        CHECK(k.tile != ref.tile);
-        CHECK(k.gemm_f32.multiply != ref.gemm_f32.multiply);
-        CHECK(k.vec.quantize_q8 != ref.vec.quantize_q8);
-        CHECK(k.vec.exp_sum != ref.vec.exp_sum);
-        CHECK(k.vec.activate[ACT_SILU] != ref.vec.activate[ACT_SILU]);
+        CHECK_NE(k.tile, ref.tile);
+        CHECK_NE(k.gemm_f32.multiply, ref.gemm_f32.multiply);
+        CHECK_NE(k.vec.quantize_q8, ref.vec.quantize_q8);
+        CHECK_NE(k.vec.exp_sum, ref.vec.exp_sum);
+        CHECK_NE(k.vec.activate[ACT_SILU], ref.vec.activate[ACT_SILU]);
     }
 }
 
@@ -149,15 +149,15 @@ static void ceilings(void **state)
     for (size_t i = 0; i < CEILING_COUNT; i++) {
         const double v = ceiling_ops_s(&CEILINGS[i], usable, 1, 0.005);
         if (CEILINGS[i].needs & ~usable)
-            CHECK(isnan(v));
+            CHECK_NAN(v);
         else {
             CHECK_LT(1e6, v);
             CHECK_LT(v, 1e15);
         }
-        CHECK(kernels_ceiling(&CEILINGS[i]) != NULL);
+        CHECK_NE(kernels_ceiling(&CEILINGS[i]), NULL);
     }
-    CHECK(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 2 }, 8 << 20, 0.005) > 1e6);
-    CHECK(isnan(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 1 }, 0, 0.005)));
+    CHECK_GT(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 2 }, 8 << 20, 0.005), 1e6);
+    CHECK_NAN(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 1 }, 0, 0.005));
     struct speed_probe *pace;
     struct backend *backend;
     struct err why = { 0 };
@@ -171,14 +171,14 @@ static void ceilings(void **state)
     const double compute_s = speed_probe_compute_s(pace, backend);
     CHECK_LT(0, compute_s);
     CHECK_LT(compute_s, 1e-6);
-    CHECK(speed_probe_typical_s((double[]){ 9, 1, 3, 2 }, 4) ==
-          2.5); /* the least and the most are left out */
-    CHECK(speed_probe_typical_s((double[]){ 7 }, 1) == 7);
-    CHECK(isnan(speed_probe_typical_s(NULL, 0)));
-    CHECK(speed_probe_best_s((double[]){ 9, 1, 3, 2, 8, 7, 6, 5, 4, 10 }, 10) ==
-          2); /* one in ten is quicker */
-    CHECK(speed_probe_best_s((double[]){ 7 }, 1) == 7);
-    CHECK(isnan(speed_probe_best_s(NULL, 0)));
+    CHECK_EQ(speed_probe_typical_s((double[]){ 9, 1, 3, 2 }, 4),
+             2.5); /* the least and the most are left out */
+    CHECK_EQ(speed_probe_typical_s((double[]){ 7 }, 1), 7);
+    CHECK_NAN(speed_probe_typical_s(NULL, 0));
+    CHECK_EQ(speed_probe_best_s((double[]){ 9, 1, 3, 2, 8, 7, 6, 5, 4, 10 }, 10),
+             2); /* one in ten is quicker */
+    CHECK_EQ(speed_probe_best_s((double[]){ 7 }, 1), 7);
+    CHECK_NAN(speed_probe_best_s(NULL, 0));
     speed_probe_close(pace);
     speed_probe_close(NULL);
     backend_close(backend);
@@ -189,9 +189,9 @@ static void ceilings(void **state)
     if (isnan(near))
         print_message("SKIPPED: this system places neither pages nor threads\n");
     else
-        CHECK(near > 1e6);
+        CHECK_GT(near, 1e6);
     what.node = numa_count(nodes); /* there is none */
-    CHECK(isnan(ceiling_read_bytes_s(&what, 8 << 20, 0.005)));
+    CHECK_NAN(ceiling_read_bytes_s(&what, 8 << 20, 0.005));
     numa_close(nodes);
 }
 

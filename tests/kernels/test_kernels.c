@@ -214,7 +214,7 @@ static void vector_body(const struct kernel_set *k, const char *name, int64_t n,
         v->norm_layer(a.x, a.w, bias ? a.w : NULL, n, 1e-5f, a.y);
         close_enough("layer", name, &a, 4e-6, 2e-6);
     }
-    CHECK(v->max(a.x, n) == ref.max(a.x, n));
+    CHECK_EQ(v->max(a.x, n), ref.max(a.x, n));
     memcpy(a.want, a.x, (size_t)n * sizeof(float)), memcpy(a.y, a.x, (size_t)n * sizeof(float));
     ref.scale(a.want, n, 0.3f), v->scale(a.y, n, 0.3f);
     close_enough("scale", name, &a, 0, 0);
@@ -265,7 +265,7 @@ static void exponential(void **state)
             const double want = exp(x), error = fabs(v[3] - want) / want * 0x1p23;
             if (!(error <= worst)) worst = error;
         }
-        CHECK(worst <= 2);
+        CHECK_LE(worst, 2);
     }
 }
 

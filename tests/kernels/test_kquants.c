@@ -24,7 +24,7 @@ static void all_are(const struct format *f, const uint8_t *block, float want)
 {
     float x[256];
     f->decode(block, x, 256);
-    for (int i = 0; i < 256; i++) CHECK(x[i] == want);
+    for (int i = 0; i < 256; i++) CHECK_EQ(x[i], want);
 }
 
 /* d = 2 and dmin = 0.5 (f16 0x4000, 0x3800), every scale, minimum and code at values told by the layout. */
@@ -110,7 +110,7 @@ static void zeros(void **state)
         FORMATS[IDS[f]].encode(x, blocks, 512);
         all_are(&FORMATS[IDS[f]], blocks, 0);
         all_are(&FORMATS[IDS[f]], blocks + FORMATS[IDS[f]].block_bytes, 0);
-        CHECK(blocks[2 * FORMATS[IDS[f]].block_bytes] == 0xff);
+        CHECK_EQ(blocks[2 * FORMATS[IDS[f]].block_bytes], 0xff);
     }
 }
 
@@ -136,12 +136,12 @@ static void golden_files(void **state)
     char path[512];
     SHARED_OR_SKIP(path, "quant-golden/gguf/manifest.json");
     for (size_t i = 0; i < COUNT_OF(INPUTS); i++) {
-        CHECK(read_shared("", INPUTS[i], ".in.f32", x, sizeof x) == sizeof x);
+        CHECK_EQ(read_shared("", INPUTS[i], ".in.f32", x, sizeof x), sizeof x);
         for (int j = 0; j < KQUANT_COUNT; j++) {
             const struct format *f = &FORMATS[IDS[j]];
             const int64_t bytes = format_row_bytes(f, N);
-            CHECK(read_shared(f->name, INPUTS[i], ".bin", want_bytes, sizeof want_bytes) == bytes);
-            CHECK(read_shared(f->name, INPUTS[i], ".deq.f32", want, sizeof want) == sizeof want);
+            CHECK_EQ(read_shared(f->name, INPUTS[i], ".bin", want_bytes, sizeof want_bytes), bytes);
+            CHECK_EQ(read_shared(f->name, INPUTS[i], ".deq.f32", want, sizeof want), sizeof want);
             f->encode(x, got_bytes, N);
             if (memcmp(got_bytes, want_bytes, (size_t)bytes)) fail_msg("%s %s: bytes", f->name, INPUTS[i]);
             f->decode(want_bytes, got, N);

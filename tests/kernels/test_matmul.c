@@ -152,7 +152,7 @@ static void run_variants(struct backend *b, const struct fixture *t, enum precis
                      t->f->name, (int)precision, t->n, (int)t->rows, (int)t->cols, variant, v.worst, v.error);
         for (int i = 0; i < t->n; i++) /* what lies between the rows stays */
             for (int64_t j = t->rows; j < t->y_stride; j++)
-                CHECK(y[i * t->y_stride + j] == before[i * t->y_stride + j]);
+                CHECK_EQ(y[i * t->y_stride + j], before[i * t->y_stride + j]);
     }
     free(y);
     free(before);
@@ -391,7 +391,7 @@ static void eight_bits(void **state)
         }
         product_of(usable, ACTIVATIONS_AUTO, &w, x, N, usual);
         const bool tiles = !strcmp(matmul_ceiling(f, &o), "bf16_tile");
-        CHECK(tiles == (memcmp(asked, usual, sizeof asked) != 0));
+        CHECK_EQ(tiles, memcmp(asked, usual, sizeof asked) != 0);
     }
 }
 

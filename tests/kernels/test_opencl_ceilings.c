@@ -32,13 +32,13 @@ static void nobody(void **state)
     (void)state;
     struct err why;
     struct device_ceilings c;
-    CHECK(opencl_ceilings(&c, "cpu", 0.001, &why) == ERR_USAGE);
-    CHECK(strstr(why.message, "cpu"));
-    CHECK(isnan(c.f32_ops_s));
-    CHECK(opencl_ceilings(&c, "opencl:997", 0.001, &why) == ERR_ABSENT);
-    CHECK(isnan(c.read_bytes_s));
-    CHECK(isnan(c.copy_bytes_s));
-    CHECK(isnan(c.to_device_bytes_s));
+    CHECK_EQ(opencl_ceilings(&c, "cpu", 0.001, &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "cpu");
+    CHECK_NAN(c.f32_ops_s);
+    CHECK_EQ(opencl_ceilings(&c, "opencl:997", 0.001, &why), ERR_ABSENT);
+    CHECK_NAN(c.read_bytes_s);
+    CHECK_NAN(c.copy_bytes_s);
+    CHECK_NAN(c.to_device_bytes_s);
 }
 
 int main(void)

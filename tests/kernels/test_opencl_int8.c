@@ -137,7 +137,7 @@ static void check(struct backend *b, const struct format *f, int n, int64_t rows
     const double worst = worst_of(&s, y, true), plain = worst_of(&s, y, false);
     if (!(worst <= 1e-6))
         fail_msg("%s n %d rows %d cols %d: worst %.3g", f->name, n, (int)rows, (int)cols, worst);
-    CHECK(plain > 1e-5); /* as it is not without rounding */
+    CHECK_GT(plain, 1e-5); /* as it is not without rounding */
     scene_free(&s);
     free(y);
 }
@@ -158,7 +158,7 @@ static void every_format(void **state)
         check(b, f, 33, 37, 768, NULL, &r);
         count++;
     }
-    CHECK(count == INTEGER_FORMATS);
+    CHECK_EQ(count, INTEGER_FORMATS);
     backend_close(b);
 }
 
@@ -206,13 +206,16 @@ static void other_shapes(void **state)
         CHECK_OK(opencl_tuning_use(b, at, CASES[i].text, &why));
         CHECK(opencl_tuning_is_used(at));
         check(b, &FORMATS[CASES[i].format], CASES[i].n, 75, 512, NULL, &r);
-        CHECK(opencl_tuning_use(
-                  b, at, CASES[i].n > 8 ? "tm=32 tn=32 rm=2 rn=2 half_tiles" : "lanes=8 ways=1 rows=1 staged",
-                  &why) == ERR_FORMAT);
+        CHECK_EQ(opencl_tuning_use(b, at,
+                                   CASES[i].n > 8 ? "tm=32 tn=32 rm=2 rn=2 half_tiles"
+                                                  : "lanes=8 ways=1 rows=1 staged",
+                                   &why),
+                 ERR_FORMAT);
     }
     for (int i = 0, used = 0; i < OPENCL_TUNINGS; i++) {
         used += opencl_tuning_is_used(i);
-        if (i == OPENCL_TUNINGS - 1) CHECK(used == 4 * FAMILY_COUNT + 4 * (FAMILY_COUNT - FAMILY_8));
+        if (i == OPENCL_TUNINGS - 1)
+            CHECK_EQ(used, 4 * WEIGHT_FAMILY_COUNT + 4 * (WEIGHT_FAMILY_COUNT - FAMILY_8));
     }
     backend_close(b);
 }
@@ -273,7 +276,7 @@ static void made_once(void **state)
     backend_matmul(b, m, COUNT);
     for (int i = 0; i < COUNT; i++) fetched(b, all[i], m[i].y, N * OUT);
     assert_memory_equal(all, one, sizeof all);
-    for (int i = 1; i < COUNT; i++) CHECK(nmse(one[0], one[i], N * OUT) < 0.2); /* q2_K: 0.08 */
+    for (int i = 1; i < COUNT; i++) CHECK_LT(nmse(one[0], one[i], N * OUT), 0.2); /* q2_K: 0.08 */
     backend_close(b);
 }
 
@@ -295,7 +298,7 @@ static void left_alone(void **state)
         struct scene s = { .f = &FORMATS[CASES[i].format], .n = 1, .rows = 7, .cols = 256, .x_stride = 256 };
         scene_make(&s, &r);
         scene_run(b, &s, NULL, NULL, y);
-        CHECK(worst_of(&s, y, false) <= 1e-6);
+        CHECK_LE(worst_of(&s, y, false), 1e-6);
         scene_free(&s);
         backend_close(b);
     }
@@ -327,9 +330,9 @@ static void scratch_as_planned(void **state)
     struct backend_options o = { .threads = 1 };
     const int64_t floats = opencl_product_scratch_bytes(&o, ROWS, COLS);
     o.activations = ACTIVATIONS_INT8;
-    CHECK(opencl_product_scratch_bytes(&o, ROWS, COLS) == floats + ROWS * COLS * 5 / 4);
+    CHECK_EQ(opencl_product_scratch_bytes(&o, ROWS, COLS), floats + ROWS * COLS * 5 / 4);
     const struct backend_work work = { .rows = ROWS, .cols = COLS };
-    CHECK(opencl_scratch_bytes(&o, &work) >= floats + ROWS * COLS * 5 / 4);
+    CHECK_GE(opencl_scratch_bytes(&o, &work), floats + ROWS * COLS * 5 / 4);
 }
 
 int main(void)

@@ -223,7 +223,7 @@ static void check_products(struct backend *b, const struct fixture *t)
                      (int)t->s.cols, variant, worst);
         for (int i = 0; i < t->s.n; i++) /* what lies between the rows stays */
             for (int64_t j = t->s.rows; j < t->y_stride; j++)
-                CHECK(y[i * t->y_stride + j] == t->before[i * t->y_stride + j]);
+                CHECK_EQ(y[i * t->y_stride + j], t->before[i * t->y_stride + j]);
         backend_free(b, there);
     }
     backend_weight_release(b, &w);
@@ -453,9 +453,9 @@ static void refused(void **state)
         const struct input_scheme s = { .kind = KINDS[i] };
         struct weight w;
         struct err why = { 0 };
-        CHECK(backend_weight_bind(b, &w, &FORMATS[FORMAT_INT8], 1, 32, &s, BYTES, &why) == ERR_USAGE);
-        CHECK(strstr(why.message, "device=cpu"));
-        CHECK(strstr(why.message, input_kind_name(KINDS[i])));
+        CHECK_EQ(backend_weight_bind(b, &w, &FORMATS[FORMAT_INT8], 1, 32, &s, BYTES, &why), ERR_USAGE);
+        CHECK_CONTAINS(why.message, "device=cpu");
+        CHECK_CONTAINS(why.message, input_kind_name(KINDS[i]));
     }
     backend_close(b);
 }
@@ -478,9 +478,9 @@ static void bytes_as_planned(void **state)
         backend_describe(b, &before);
         CHECK_OK(backend_weight_bind(b, &w, f, ROWS, COLS, NULL, bytes, &why));
         backend_describe(b, &after);
-        CHECK(after.copied_bytes - before.copied_bytes == planned);
+        CHECK_EQ(after.copied_bytes - before.copied_bytes, planned);
         CHECK_LE(stored * 99 / 100, planned);
-        CHECK(planned <= stored * (id == FORMAT_TQ1_0 ? 123 : 104) / 100);
+        CHECK_LE(planned, stored * (id == FORMAT_TQ1_0 ? 123 : 104) / 100);
         backend_weight_release(b, &w);
     }
     backend_close(b);
@@ -574,19 +574,19 @@ static void measured(void **state)
     int count = 0;
     const int one = tuning_of("product.one.4bit");
     CHECK_OK(opencl_tune(b, one, text, trials, COUNT_OF(trials), &count, &why));
-    CHECK(count >= 2);
+    CHECK_GE(count, 2);
     const struct opencl_trial *best = &trials[0];
     for (int i = 1; i < count; i++)
         if (trials[i].seconds < best->seconds) best = &trials[i];
     assert_string_equal(text, best->text);
-    CHECK(best->seconds > 0);
+    CHECK_GT(best->seconds, 0);
     CHECK_OK(opencl_tuning_use(b, one, text, &why));
     for (size_t i = 0; i < COUNT_OF(BAD); i++) {
         if (opencl_tuning_use(b, one, BAD[i], &why) != ERR_FORMAT)
             fail_msg("'%s' is taken for a shape", BAD[i]);
-        CHECK(strstr(why.message, "product.one.4bit"));
+        CHECK_CONTAINS(why.message, "product.one.4bit");
     }
-    CHECK(opencl_tuning_use(b, tuning_of("product.wide.8bit"), "tm=64 tn=64 rm=5 rn=4", &why) == ERR_FORMAT);
+    CHECK_EQ(opencl_tuning_use(b, tuning_of("product.wide.8bit"), "tm=64 tn=64 rm=5 rn=4", &why), ERR_FORMAT);
     backend_close(b);
 }
 

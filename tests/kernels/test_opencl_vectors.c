@@ -32,7 +32,7 @@ static void check_norm(struct backend *b, const struct norm *how, const float *x
             const double v = (in[j] - mean) / sqrt(power + p.eps), want = v * w[j] + (p.bias ? bias[j] : 0);
             CHECK_NEAR(out[j], want, 1e-6 * fabs(v * w[j]) * (1 + mean_by) + 1e-6 * (1 + mean_by));
         }
-        for (int j = cols; j < stride; j++) CHECK(out[j] == in[j]);
+        for (int j = cols; j < stride; j++) CHECK_EQ(out[j], in[j]);
     }
     backend_free(b, there);
     backend_free(b, w_there);
@@ -93,7 +93,7 @@ static void norms_elsewhere(void **state)
             for (int j = 0; j < COLS; j++) power += pow(x[i * stride + j], 2) / COLS;
             for (int j = 0; j < COLS; j++)
                 CHECK_NEAR(y[i * (COLS + 1) + j], x[i * stride + j] / sqrt(power) * w[j], 4e-6);
-            CHECK(y[i * (COLS + 1) + COLS] == x[i * (COLS + 1) + COLS]);
+            CHECK_EQ(y[i * (COLS + 1) + COLS], x[i * (COLS + 1) + COLS]);
         }
     }
     backend_close(b);
@@ -128,7 +128,7 @@ static void ropes(void **state)
         for (int i = 0; i < N * STRIDE; i++) {
             const int d = i % STRIDE % DIM, row = i / STRIDE;
             if (i % STRIDE >= HEADS * DIM || d >= ROT) {
-                CHECK(y[i] == x[i]);
+                CHECK_EQ(y[i], x[i]);
                 continue;
             }
             const bool second = half ? d >= ROT / 2 : d & 1;
@@ -184,7 +184,7 @@ static void activations(void **state)
                 if (i % STRIDE < COLS)
                     CHECK_NEAR(y[i], want, 2e-6 * fabs(want) + 1e-6 * fabs(by));
                 else
-                    CHECK(y[i] == gate[i]);
+                    CHECK_EQ(y[i], gate[i]);
             }
         }
     }

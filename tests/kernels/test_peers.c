@@ -30,24 +30,24 @@ static void fp8_by_definition(void **state)
     for (size_t k = 0; k < COUNT_OF(KINDS); k++) {
         for (int code = 0; code <= KINDS[k].finite; code++) {
             const float v = KINDS[k].decode((uint8_t)code);
-            CHECK(v == fp8_value(code, KINDS[k].exponent_bits));
-            CHECK(KINDS[k].decode((uint8_t)(code | 0x80)) == -v);
-            CHECK(fp8_from_float(KINDS[k].kind, v) == code);
-            CHECK(fp8_from_float(KINDS[k].kind, -v) == (code | 0x80));
+            CHECK_EQ(v, fp8_value(code, KINDS[k].exponent_bits));
+            CHECK_EQ(KINDS[k].decode((uint8_t)(code | 0x80)), -v);
+            CHECK_EQ(fp8_from_float(KINDS[k].kind, v), code);
+            CHECK_EQ(fp8_from_float(KINDS[k].kind, -v), code | 0x80);
             if (code == KINDS[k].finite) continue;
             const float up = KINDS[k].decode((uint8_t)(code + 1)), middle = (v + up) / 2; /* exact */
-            CHECK(fp8_from_float(KINDS[k].kind, middle) == code + (code & 1));
-            CHECK(fp8_from_float(KINDS[k].kind, nextafterf(middle, 0)) == code);
-            CHECK(fp8_from_float(KINDS[k].kind, nextafterf(middle, up)) == code + 1);
+            CHECK_EQ(fp8_from_float(KINDS[k].kind, middle), code + (code & 1));
+            CHECK_EQ(fp8_from_float(KINDS[k].kind, nextafterf(middle, 0)), code);
+            CHECK_EQ(fp8_from_float(KINDS[k].kind, nextafterf(middle, up)), code + 1);
         }
-        CHECK(fp8_from_float(KINDS[k].kind, INFINITY) == KINDS[k].finite);
-        CHECK(fp8_from_float(KINDS[k].kind, -3e38f) == (KINDS[k].finite | 0x80));
-        CHECK(fp8_from_float(KINDS[k].kind, 1e-45f) == 0);
+        CHECK_EQ(fp8_from_float(KINDS[k].kind, INFINITY), KINDS[k].finite);
+        CHECK_EQ(fp8_from_float(KINDS[k].kind, -3e38f), KINDS[k].finite | 0x80);
+        CHECK_EQ(fp8_from_float(KINDS[k].kind, 1e-45f), 0);
     }
-    CHECK(e4m3_to_float(0x7e) == E4M3_MAX);
-    CHECK(e5m2_to_float(0x7b) == E5M2_MAX);
+    CHECK_EQ(e4m3_to_float(0x7e), E4M3_MAX);
+    CHECK_EQ(e5m2_to_float(0x7b), E5M2_MAX);
     CHECK(isinf(e5m2_to_float(0x7c)));
-    CHECK(isnan(e5m2_to_float(0x7e)));
+    CHECK_NAN(e5m2_to_float(0x7e));
 }
 
 /* A row's scale is its largest magnitude over the format's, the largest weight its largest code. */
@@ -59,24 +59,24 @@ static void fp8_rows(void **state)
     float scale, back[5];
     FORMATS[FORMAT_FP8_E4M3].encode(x, row, 5);
     memcpy(&scale, row + 5, sizeof scale);
-    CHECK(scale == 2.f / 448);
+    CHECK_EQ(scale, 2.f / 448);
     CHECK_EQ(row[1], 0xfe);
     CHECK_EQ(row[0], 0x6e);
     CHECK_EQ(row[2], 0);
     CHECK_EQ(row[4], 0);
     FORMATS[FORMAT_FP8_E4M3].decode(row, back, 5);
-    CHECK(back[1] == 448 * scale * -1);
-    CHECK(back[0] == 112 * scale);
-    CHECK(back[3] == 28 * scale);
-    CHECK(back[4] == 0);
+    CHECK_EQ(back[1], 448 * scale * -1);
+    CHECK_EQ(back[0], 112 * scale);
+    CHECK_EQ(back[3], 28 * scale);
+    CHECK_EQ(back[4], 0);
     FORMATS[FORMAT_FP8_E5M2].encode(x, row, 5);
     memcpy(&scale, row + 5, sizeof scale);
-    CHECK(scale == 2.f / 57344);
+    CHECK_EQ(scale, 2.f / 57344);
     CHECK_EQ(row[1], 0xfb);
     memset(back, 0, sizeof back);
     FORMATS[FORMAT_FP8_E4M3].encode(back, row, 5); /* nothing but zeros */
     memcpy(&scale, row + 5, sizeof scale);
-    CHECK(scale == 1e-12f / 448);
+    CHECK_EQ(scale, 1e-12f / 448);
     CHECK_EQ(row[0], 0);
 }
 
@@ -93,7 +93,7 @@ static int64_t load(const char *name, void *out, size_t size)
     return (int64_t)n;
 }
 
-#define LOAD(name, array) CHECK(load(name, array, sizeof(array)) == (int64_t)sizeof(array))
+#define LOAD(name, array) CHECK_EQ(load(name, array, sizeof(array)), (int64_t)sizeof(array))
 
 static void load_weight(float *w)
 {
@@ -119,7 +119,7 @@ static void int8_is_quantos(void **state)
         assert_memory_equal(row, codes + r * K, K);
         assert_memory_equal(row + K, &scale[r], sizeof scale[r]);
         FORMATS[FORMAT_INT8].decode(row, back, K);
-        for (int k = 0; k < K; k++) CHECK(back[k] == (float)codes[r * K + k] * scale[r]);
+        for (int k = 0; k < K; k++) CHECK_EQ(back[k], (float)codes[r * K + k] * scale[r]);
     }
 }
 
@@ -152,9 +152,9 @@ static void codebooks_are_bitsandbytes(void **state)
     static uint8_t packed[ALL / 2], blocks[ALL / 64 * 36];
     load_weight(w);
     for (size_t b = 0; b < COUNT_OF(BOOKS); b++) {
-        CHECK(load(BOOKS[b].packed, packed, sizeof packed) == sizeof packed);
-        CHECK(load(BOOKS[b].absmax, absmax, sizeof absmax) == sizeof absmax);
-        CHECK(load(BOOKS[b].deq, deq, sizeof deq) == sizeof deq);
+        CHECK_EQ(load(BOOKS[b].packed, packed, sizeof packed), sizeof packed);
+        CHECK_EQ(load(BOOKS[b].absmax, absmax, sizeof absmax), sizeof absmax);
+        CHECK_EQ(load(BOOKS[b].deq, deq, sizeof deq), sizeof deq);
         FORMATS[BOOKS[b].id].encode(w, blocks, ALL);
         FORMATS[BOOKS[b].id].decode(blocks, back, ALL);
         int ties = 0;
@@ -169,7 +169,7 @@ static void codebooks_are_bitsandbytes(void **state)
             CHECK_NEAR(fabs((double)w[i] - back[i]), fabs((double)w[i] - deq[i]), 1e-8);
             ties++;
         }
-        CHECK(ties <= BOOKS[b].ties);
+        CHECK_LE(ties, BOOKS[b].ties);
     }
 }
 
@@ -200,15 +200,15 @@ static void double_quantization_is_bitsandbytes(void **state)
         const uint8_t *block = blocks + i / 256 * 140;
         assert_memory_equal(block, largest, sizeof *largest);
         assert_memory_equal(block + 4, offset, sizeof *offset);
-        CHECK(block[8 + i / 64 % 4] == codes[i / 64]);
-        CHECK(unit_code(block + 12 + i / 64 % 4 * 32, i % 64) == bnb_code(packed, i));
-        CHECK(back[i] == unit[i] * restored[i / 64]);
+        CHECK_EQ(block[8 + i / 64 % 4], codes[i / 64]);
+        CHECK_EQ(unit_code(block + 12 + i / 64 % 4 * 32, i % 64), bnb_code(packed, i));
+        CHECK_EQ(back[i], unit[i] * restored[i / 64]);
     }
     /* By rows, as `encode` does it: other scales, hardly another error. */
     static float by_row[ALL];
     format_encode_rows(f, w, rows, N, K);
     format_decode_rows(f, rows, by_row, N, K);
-    CHECK(nmse(w, by_row, ALL) <= 1.02 * nmse(w, back, ALL));
+    CHECK_LE(nmse(w, by_row, ALL), 1.02 * nmse(w, back, ALL));
     for (int r = 0; r < N; r++) { /* a row's bytes do not depend on its neighbours */
         f->encode(w + r * K, blocks, K);
         assert_memory_equal(blocks, rows + r * 140, 140);
@@ -232,7 +232,7 @@ static void pack_and_compare(const struct peer *p)
     const struct format *f = &FORMATS[p->id];
     const int g = (int)f->block_weights;
     CHECK_LT(0, format_group_bits(f));
-    CHECK(p->groups * g == ALL);
+    CHECK_EQ(p->groups * g, ALL);
     for (int i = 0; i < p->groups; i++) {
         struct group_codes in = { .scale = p->scale[i], .zero = p->zero[i] }, out;
         uint8_t block[132];
@@ -241,12 +241,12 @@ static void pack_and_compare(const struct peer *p)
         format_group_pack(f, &in, block);
         format_group_unpack(f, block, &out);
         assert_memory_equal(out.code, in.code, (size_t)g);
-        CHECK(out.scale == f16_to_f32(f16_from_f32(in.scale)));
-        CHECK(fabs((double)out.zero - in.zero) <= p->zero_error * fabs(in.zero));
+        CHECK_EQ(out.scale, f16_to_f32(f16_from_f32(in.scale)));
+        CHECK_LE(fabs((double)out.zero - in.zero), p->zero_error * fabs(in.zero));
         f->decode(block, back, g);
         for (int k = 0; k < g; k++) {
             const float want = ((float)in.code[k] - in.zero) * in.scale;
-            CHECK(back[k] == (float)(((double)out.code[k] - out.zero) * out.scale)); /* one rounding */
+            CHECK_EQ(back[k], (float)(((double)out.code[k] - out.zero) * out.scale)); /* one rounding */
             const double scale_error = out.scale == in.scale ? 0 : 0x1p-11 * fabs(want);
             const double limit = scale_error + 1.001 * p->zero_error * fabs(in.zero * in.scale) +
                                  0x1p-23 * fabs(want);
@@ -300,9 +300,9 @@ static void gptq(void **state)
         snprintf(name, sizeof name, "gptq/%s.g_idx.i32", KINDS[i].name);
         LOAD(name, group_of);
         snprintf(name, sizeof name, "gptq/%s.scale.f32", KINDS[i].name);
-        CHECK(load(name, scale, sizeof scale) == groups * (int64_t)sizeof *scale);
+        CHECK_EQ(load(name, scale, sizeof scale), groups * (int64_t)sizeof *scale);
         snprintf(name, sizeof name, "gptq/%s.zero.f32", KINDS[i].name);
-        CHECK(load(name, zero, sizeof zero) == groups * (int64_t)sizeof *zero);
+        CHECK_EQ(load(name, zero, sizeof zero), groups * (int64_t)sizeof *zero);
         for (int r = 0; r < N; r++)
             for (int g = 0, n = 0; g < of_row; g++)
                 for (int k = 0; k < K; k++)
@@ -330,7 +330,7 @@ static void hqq(void **state)
     LOAD("hqq/b4.axis1.zero.f32", zero);
     for (int i = 0; i < ALL; i++) code[i] = bytes[i % (ALL / 2)] >> (i < ALL / 2 ? 4 : 0) & 15;
     pack_and_compare(&(struct peer){ "hqq 4", FORMAT_U4_G64, GROUPS, code, scale, zero, 0x1p-11 });
-    CHECK(load("hqq/b2.axis1.packed.u8", bytes, sizeof bytes) == ALL / 4);
+    CHECK_EQ(load("hqq/b2.axis1.packed.u8", bytes, sizeof bytes), ALL / 4);
     LOAD("hqq/b2.axis1.scale.f32", scale);
     LOAD("hqq/b2.axis1.zero.f32", zero);
     for (int i = 0; i < ALL; i++) code[i] = bytes[i % (ALL / 4)] >> (6 - i / (ALL / 4) * 2) & 3;
@@ -391,12 +391,12 @@ static void groups_to_nearest(void **state)
             for (int i = 0; i < n; i++) low = fminf(low, x[i]), high = fmaxf(high, x[i]);
             f->encode(x, block, n);
             format_group_unpack(f, block, &g);
-            CHECK(g.scale == f16_to_f32(f16_from_f32((high - low) / (float)most)));
-            CHECK(g.zero == fmax(0, fmin(most, rint(-low / g.scale))));
+            CHECK_EQ(g.scale, f16_to_f32(f16_from_f32((high - low) / (float)most)));
+            CHECK_EQ(g.zero, fmax(0, fmin(most, rint(-low / g.scale))));
             f->decode(block, back, n);
             for (int i = 0; i < n; i++) {
                 const double want = fmax(0, fmin(most, rint(x[i] / g.scale) + g.zero));
-                CHECK(g.code[i] == want);
+                CHECK_EQ(g.code[i], want);
                 CHECK(round % 10 == 9 ? back[i] > 4 : fabs(back[i] - x[i]) <= 0.51 * g.scale + 0.5 * g.scale);
             }
         }
@@ -418,7 +418,7 @@ static void hard_rows(void **state)
             f->decode(row, back, 512);
             for (int i = 0; i < 512; i++) {
                 CHECK(isfinite(back[i]));
-                if (x[i] == 0) CHECK(back[i] == 0);
+                if (x[i] == 0) CHECK_EQ(back[i], 0);
             }
         }
     }

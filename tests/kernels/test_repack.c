@@ -26,12 +26,12 @@ static void same_numbers(const struct format *f, int64_t cols, int threads, stru
     for (size_t i = 0; i < bytes; i++)
         file[i] = (uint8_t)rng_u32(r); /* scales of all kinds, codes nobody writes */
     CHECK_OK(backend_weight_bind(b, &w, f, ROWS, cols, NULL, file, &why));
-    CHECK(w.format == held);
+    CHECK_EQ(w.format, held);
     CHECK(w.owned);
-    CHECK(w.data == w.owned);
+    CHECK_EQ(w.data, w.owned);
     backend_describe(b, &info);
-    CHECK(info.repacked_bytes == ROWS * format_row_bytes(held, cols));
-    CHECK(info.copied_bytes == info.repacked_bytes);
+    CHECK_EQ(info.repacked_bytes, ROWS * format_row_bytes(held, cols));
+    CHECK_EQ(info.copied_bytes, info.repacked_bytes);
     float *want = malloc((size_t)(ROWS * cols) * sizeof *want),
           *got = malloc((size_t)(ROWS * cols) * sizeof *got);
     format_decode_rows(f, file, want, ROWS, cols);
@@ -52,15 +52,15 @@ static void held_elsewhere(void **state)
     int changed = 0;
     for (int i = 0; i < FORMAT_COUNT; i++) {
         const struct format *f = &FORMATS[i];
-        CHECK(backend_held_format(&not_asked, f) == f);
+        CHECK_EQ(backend_held_format(&not_asked, f), f);
         if (backend_held_format(&asked, f) == f) continue;
         changed++;
         for (size_t c = 0; c < COUNT_OF(COLS); c++)
             for (int threads = 1; threads <= 3; threads++) same_numbers(f, COLS[c], threads, &r);
     }
-    CHECK(changed > 0);
-    CHECK(backend_held_format(&asked, &FORMATS[FORMAT_TQ1_0]) == &FORMATS[FORMAT_TQ2_0]);
-    CHECK(backend_held_format(&asked, &FORMATS[FORMAT_Q4_0]) == &FORMATS[FORMAT_Q4_0]);
+    CHECK_GT(changed, 0);
+    CHECK_EQ(backend_held_format(&asked, &FORMATS[FORMAT_TQ1_0]), &FORMATS[FORMAT_TQ2_0]);
+    CHECK_EQ(backend_held_format(&asked, &FORMATS[FORMAT_Q4_0]), &FORMATS[FORMAT_Q4_0]);
 }
 
 static void in_place_otherwise(void **state)
@@ -75,8 +75,8 @@ static void in_place_otherwise(void **state)
         const enum format_id id = repack ? FORMAT_TQ2_0 : FORMAT_TQ1_0;
         struct backend *b = backend_with(repack, 1, &o);
         CHECK_OK(backend_weight_bind(b, &w, &FORMATS[id], 2, 512, NULL, BYTES, &why));
-        CHECK(w.format == &FORMATS[id]);
-        CHECK(w.data == BYTES);
+        CHECK_EQ(w.format, &FORMATS[id]);
+        CHECK_EQ(w.data, BYTES);
         CHECK(!w.owned);
         backend_describe(b, &info);
         CHECK_EQ(info.copied_bytes, 0);

@@ -35,7 +35,7 @@ static inline void collector_serve(struct collector *c, int peer, int i)
     }
     c->n_request[i] = n;
     const size_t size = strlen(c->replies[i]);
-    CHECK(send(peer, c->replies[i], size, MSG_NOSIGNAL) == (ssize_t)size);
+    CHECK_EQ(send(peer, c->replies[i], size, MSG_NOSIGNAL), (ssize_t)size);
 }
 
 static inline void *collector_main(void *arg)
@@ -57,7 +57,9 @@ static inline void collector_start(struct collector *c, const char *const *repli
     socklen_t size = sizeof a;
     c->replies = replies;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(c->fd >= 0 && !bind(c->fd, (struct sockaddr *)&a, sizeof a) && !listen(c->fd, 4));
+    CHECK_GE(c->fd, 0);
+    CHECK(!bind(c->fd, (struct sockaddr *)&a, sizeof a));
+    CHECK(!listen(c->fd, 4));
     CHECK(!getsockname(c->fd, (struct sockaddr *)&a, &size));
     c->port = ntohs(a.sin_port);
     CHECK(!pthread_create(&c->thread, NULL, collector_main, c));

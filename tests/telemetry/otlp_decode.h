@@ -18,7 +18,9 @@ static inline void otlp_decode(const char *what, struct str *body, struct str *o
     char path[] = "/tmp/qdyno-otlp-XXXXXX", printed[] = "/tmp/qdyno-otlp-XXXXXX";
     const char *named = getenv("QDYNO_TEST_PYTHON"), *python = named ? named : "python3";
     const int fd = mkstemp(path), out_fd = mkstemp(printed);
-    CHECK(fd >= 0 && out_fd >= 0 && write(fd, body->data, body->len) == (ssize_t)body->len);
+    CHECK_GE(fd, 0);
+    CHECK_GE(out_fd, 0);
+    CHECK_EQ(write(fd, body->data, body->len), (ssize_t)body->len);
     close(fd);
     str_free(body);
     const pid_t pid = fork();
@@ -28,7 +30,9 @@ static inline void otlp_decode(const char *what, struct str *body, struct str *o
         _exit(77); /* no python3 */
     }
     int status = 0;
-    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    CHECK_GT(pid, 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFEXITED(status));
     unlink(path);
     unlink(printed);
     char text[4096];

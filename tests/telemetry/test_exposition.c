@@ -12,14 +12,14 @@ static void by_the_letter(void **state)
     (void)state;
     struct exposition e = { 0 };
     setlocale(LC_ALL, "de_DE.UTF-8"); /* where installed: a decimal comma must not get in */
-    exposition_family(&e, "qdyno_ab_effect_ratio", "gauge", "B over A,\nhigher \\ better \"quoted\"");
+    exposition_family(&e, "qdyno_ab_effect_ratio", FAMILY_GAUGE, "B over A,\nhigher \\ better \"quoted\"");
     exposition_sample(&e, (struct label[]){ { "metric", "decode_tok_s" }, { "workload", "tg64" } }, 2, 1.25);
     exposition_sample(&e, (struct label[]){ { "metric", "a\\b\"c\nd" } }, 1, 0.1);
     exposition_sample(&e, (struct label[]){ { "metric", "absent" } }, 1, NAN);
     exposition_sample(&e, (struct label[]){ { "metric", NULL } }, 1, -INFINITY);
-    exposition_family(&e, "qdyno_runs_total", "counter", "");
+    exposition_family(&e, "qdyno_runs_total", FAMILY_COUNTER, "");
     exposition_sample(&e, NULL, 0, 3);
-    exposition_family(&e, "qdyno_big_bytes", "gauge", "µ");
+    exposition_family(&e, "qdyno_big_bytes", FAMILY_GAUGE, "µ");
     exposition_sample(&e, (struct label[]){ { "x", "bad \xff utf8" } }, 1, INFINITY);
     exposition_sample(&e, (struct label[]){ { "x", "y" } }, 1, 1e300);
     setlocale(LC_ALL, "C");
@@ -44,18 +44,18 @@ static void misuse_is_caught(void **state)
 {
     (void)state;
     static const struct {
-        const char *name, *type;
+        const char *name;
+        enum family_type type;
         const char *label[2];
         const char *says;
     } CASES[] = {
-        { "qdyno:x", "gauge", { "a", "b" }, "not a valid metric name" },
-        { "1x", "gauge", { "a", "b" }, "not a valid metric name" },
-        { "", "gauge", { "a", "b" }, "not a valid metric name" },
-        { "x", "summary", { "a", "b" }, "gauge, counter or histogram" },
-        { "x", "gauge", { "a", "a" }, "twice" },
-        { "x", "gauge", { "__name__", "b" }, "not a valid label name" },
-        { "x", "gauge", { "a-b", "b" }, "not a valid label name" },
-        { "x", "gauge", { "", "b" }, "not a valid label name" },
+        { "qdyno:x", FAMILY_GAUGE, { "a", "b" }, "not a valid metric name" },
+        { "1x", FAMILY_GAUGE, { "a", "b" }, "not a valid metric name" },
+        { "", FAMILY_GAUGE, { "a", "b" }, "not a valid metric name" },
+        { "x", FAMILY_GAUGE, { "a", "a" }, "twice" },
+        { "x", FAMILY_GAUGE, { "__name__", "b" }, "not a valid label name" },
+        { "x", FAMILY_GAUGE, { "a-b", "b" }, "not a valid label name" },
+        { "x", FAMILY_GAUGE, { "", "b" }, "not a valid label name" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct exposition e = { 0 };
@@ -65,14 +65,14 @@ static void misuse_is_caught(void **state)
         assert_int_equal(e.bad.code, ERR_INTERNAL);
         if (!strstr(e.bad.message, CASES[i].says)) fail_msg("%s", e.bad.message);
         size_t len = e.text.len;
-        exposition_family(&e, "later", "gauge", "h");
+        exposition_family(&e, "later", FAMILY_GAUGE, "h");
         exposition_sample(&e, NULL, 0, 1);
         assert_int_equal(e.text.len, len); /* nothing is written after a misuse */
         exposition_free(&e);
     }
     struct exposition e = { 0 };
     exposition_sample(&e, NULL, 0, 1);
-    CHECK(strstr(e.bad.message, "before any metric"));
+    CHECK_CONTAINS(e.bad.message, "before any metric");
     exposition_free(&e);
 }
 
@@ -88,7 +88,7 @@ static void histograms_by_the_letter(void **state)
     histogram_add(&h, &EDGES, NAN, 5); /* no observation */
     histogram_add(&h, &EDGES, INFINITY, 5);
     histogram_add(&h, &EDGES, 1, 0);
-    exposition_family(&e, "qdyno_x_seconds", "histogram", "h");
+    exposition_family(&e, "qdyno_x_seconds", FAMILY_HISTOGRAM, "h");
     exposition_histogram(&e, &(struct label){ "m", "a\"b" }, 1, &EDGES, &h);
     exposition_histogram(&e, NULL, 0, &EDGES, &(struct histogram_counts){ .count = 0 });
     CHECK_EQ(e.bad.code, ERR_OK);
@@ -107,7 +107,7 @@ static void histograms_by_the_letter(void **state)
                                            "qdyno_x_seconds_sum 0\n"
                                            "qdyno_x_seconds_count 0\n");
     exposition_histogram(&e, NULL, 0, &EDGES, &h);
-    CHECK(strstr(e.bad.message, "same labels"));
+    CHECK_CONTAINS(e.bad.message, "same labels");
     exposition_free(&e);
 }
 
@@ -116,17 +116,17 @@ static void bad_histograms_are_caught(void **state)
     static const struct histogram_edges EDGES = { 2, { 1, 2 } }, FALLING = { 2, { 2, 1 } },
                                         NONE = { 0, { 0 } };
     static const struct {
-        const char *type;
+        enum family_type type;
         const struct histogram_edges *edges;
         struct histogram_counts h;
         const char *label, *says;
     } CASES[] = {
-        { "gauge", &EDGES, { .count = 0 }, "a", "not a histogram" },
-        { "histogram", &FALLING, { .count = 0 }, "a", "must be ascending" },
-        { "histogram", &NONE, { .count = 0 }, "a", "must be ascending" },
-        { "histogram", &EDGES, { .bucket = { 1 }, .count = 2 }, "a", "add up" },
-        { "histogram", &EDGES, { .bucket = { 1 }, .count = 1, .sum = NAN }, "a", "sum finite" },
-        { "histogram", &EDGES, { .count = 0 }, "le", "not a valid label name" },
+        { FAMILY_GAUGE, &EDGES, { .count = 0 }, "a", "not a histogram" },
+        { FAMILY_HISTOGRAM, &FALLING, { .count = 0 }, "a", "must be ascending" },
+        { FAMILY_HISTOGRAM, &NONE, { .count = 0 }, "a", "must be ascending" },
+        { FAMILY_HISTOGRAM, &EDGES, { .bucket = { 1 }, .count = 2 }, "a", "add up" },
+        { FAMILY_HISTOGRAM, &EDGES, { .bucket = { 1 }, .count = 1, .sum = NAN }, "a", "sum finite" },
+        { FAMILY_HISTOGRAM, &EDGES, { .count = 0 }, "le", "not a valid label name" },
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
@@ -137,13 +137,13 @@ static void bad_histograms_are_caught(void **state)
         exposition_free(&e);
     }
     struct exposition e = { 0 };
-    exposition_family(&e, "x", "histogram", "h");
+    exposition_family(&e, "x", FAMILY_HISTOGRAM, "h");
     exposition_sample(&e, NULL, 0, 1);
-    CHECK(strstr(e.bad.message, "is a histogram"));
+    CHECK_CONTAINS(e.bad.message, "is a histogram");
     exposition_free(&e);
-    exposition_family(&e, "x_count", "gauge", "h");
-    exposition_family(&e, "x", "histogram", "h"); /* its count would be the gauge's sample */
-    CHECK(strstr(e.bad.message, "opened twice"));
+    exposition_family(&e, "x_count", FAMILY_GAUGE, "h");
+    exposition_family(&e, "x", FAMILY_HISTOGRAM, "h"); /* its count would be the gauge's sample */
+    CHECK_CONTAINS(e.bad.message, "opened twice");
     exposition_free(&e);
 }
 
@@ -151,19 +151,19 @@ static void families_and_series_are_unique(void **state)
 {
     (void)state;
     struct exposition e = { 0 };
-    exposition_family(&e, "a_b", "gauge", "h");
-    exposition_family(&e, "a", "gauge", "h"); /* the start of another's name is another name */
+    exposition_family(&e, "a_b", FAMILY_GAUGE, "h");
+    exposition_family(&e, "a", FAMILY_GAUGE, "h"); /* the start of another's name is another name */
     CHECK_EQ(e.bad.code, ERR_OK);
-    exposition_family(&e, "a_b", "gauge", "h");
-    CHECK(strstr(e.bad.message, "'a_b' is opened twice"));
+    exposition_family(&e, "a_b", FAMILY_GAUGE, "h");
+    CHECK_CONTAINS(e.bad.message, "'a_b' is opened twice");
     exposition_free(&e);
-    exposition_family(&e, "a", "gauge", "h");
+    exposition_family(&e, "a", FAMILY_GAUGE, "h");
     exposition_sample(&e, (struct label[]){ { "x", "1" } }, 1, 1);
     exposition_sample(&e, (struct label[]){ { "x", "11" } }, 1, 1);
     exposition_sample(&e, NULL, 0, 1);
     CHECK_EQ(e.bad.code, ERR_OK);
     exposition_sample(&e, (struct label[]){ { "x", "1" } }, 1, 2);
-    CHECK(strstr(e.bad.message, "same labels"));
+    CHECK_CONTAINS(e.bad.message, "same labels");
     exposition_free(&e);
 }
 
@@ -175,14 +175,14 @@ static void promtool_agrees(void **state)
         skip();
     }
     struct exposition e = { 0 };
-    exposition_family(&e, "qdyno_ab_effect_ratio", "gauge",
+    exposition_family(&e, "qdyno_ab_effect_ratio", FAMILY_GAUGE,
                       "Effect, B over A \\ with a backslash\nand a line.");
     exposition_sample(&e, (struct label[]){ { "metric", "decode_tok_s" }, { "workload", "a\"b\\c\nd" } }, 2,
                       1.07);
     exposition_sample(&e, (struct label[]){ { "metric", "é" }, { "workload", "" } }, 2, -INFINITY);
-    exposition_family(&e, "qdyno_ab_blocks", "gauge", "Blocks measured.");
+    exposition_family(&e, "qdyno_ab_blocks", FAMILY_GAUGE, "Blocks measured.");
     exposition_sample(&e, NULL, 0, 12);
-    exposition_family(&e, "qdyno_pushes_total", "counter", "Pushes.");
+    exposition_family(&e, "qdyno_pushes_total", FAMILY_COUNTER, "Pushes.");
     exposition_sample(&e, NULL, 0, 1e15);
     CHECK_EQ(e.bad.code, ERR_OK);
     FILE *p = popen("promtool check metrics", "w");

@@ -100,7 +100,7 @@ static void edges_rise(void **state)
     for (size_t i = 0; i < COUNT_OF(ALL); i++) {
         CHECK_LT(10, ALL[i]->n);
         CHECK_LE(ALL[i]->n, HISTOGRAM_EDGES);
-        CHECK(ALL[i]->edge[0] == 0.0005);
+        CHECK_EQ(ALL[i]->edge[0], 0.0005);
         for (int k = 1; k < ALL[i]->n; k++) CHECK_LT(ALL[i]->edge[k - 1], ALL[i]->edge[k]);
         for (size_t k = 0; k < STOCK[i].n; k++) {
             bool there = false;
@@ -159,15 +159,15 @@ static void a_full_page(void **state)
     readings_export(&r, &to);
     if (e.bad.code) fail_msg("%s", e.bad.message);
     const char *page = str_text(&e.text);
-    CHECK(strstr(page, "\nqdyno_gpu_temperature_celsius{device=\"1\",sensor=\"hotspot\"} 61\n"));
-    CHECK(strstr(page, "\nqdyno_gpu_throttle_seconds_total{device=\"0\",reason=\"power_cap\"} 1.5\n"));
-    CHECK(!strstr(page, "reason=\"idle\"")); /* that is no throttling */
-    CHECK(strstr(page, "\nqdyno_gpu_ecc_errors_total{device=\"0\",kind=\"corrected\"} 3\n"));
-    CHECK(strstr(
+    CHECK_CONTAINS(page, "\nqdyno_gpu_temperature_celsius{device=\"1\",sensor=\"hotspot\"} 61\n");
+    CHECK_CONTAINS(page, "\nqdyno_gpu_throttle_seconds_total{device=\"0\",reason=\"power_cap\"} 1.5\n");
+    CHECK_LACKS(page, "reason=\"idle\""); /* that is no throttling */
+    CHECK_CONTAINS(page, "\nqdyno_gpu_ecc_errors_total{device=\"0\",kind=\"corrected\"} 3\n");
+    CHECK_CONTAINS(
         page,
-        "\nqdyno_gpu_info{device=\"0\",vendor=\"nvidia\",name=\"Fake \\\"GPU\\\" 0\",uuid=\"GPU-0\",bus=\"\"} 1\n"));
-    CHECK(strstr(page, "\nqdyno_cpu_energy_joules_total{domain=\"package-0-dram\"} 10\n"));
-    CHECK(strstr(page, "\nqdyno_host_info{host=\"here\","));
+        "\nqdyno_gpu_info{device=\"0\",vendor=\"nvidia\",name=\"Fake \\\"GPU\\\" 0\",uuid=\"GPU-0\",bus=\"\"} 1\n");
+    CHECK_CONTAINS(page, "\nqdyno_cpu_energy_joules_total{domain=\"package-0-dram\"} 10\n");
+    CHECK_CONTAINS(page, "\nqdyno_host_info{host=\"here\",");
     for (int f = FAMILY_HOST_INFO; f < FAMILY_DATABASE_UP; f++) { /* all families of a machine occur */
         char line[128];
         snprintf(line, sizeof line, "# TYPE %s ", FAMILIES[f].name ? FAMILIES[f].name : "");
@@ -196,8 +196,8 @@ static void the_unknown_is_not_said(void **state)
     r.row[METRIC_MEM_USED] = 5;
     r.sampler_cost_ratio = r.sampler_missed_ticks = NAN;
     process_read(&r.process, 0x7ffffff0); /* no such process */
-    CHECK(isnan(r.process.cpu_seconds));
-    CHECK(isnan(r.process.open_fds));
+    CHECK_NAN(r.process.cpu_seconds);
+    CHECK_NAN(r.process.open_fds);
     readings_export(&r, &to);
     assert_string_equal(str_text(&e.text),
                         "# HELP qdyno_mem_used_bytes memory not available to a new program\n"
@@ -206,7 +206,7 @@ static void the_unknown_is_not_said(void **state)
     process_read(&r.process, 0); /* us */
     CHECK_LT(1e6, r.process.resident_bytes);
     CHECK_LE(3, r.process.open_fds);
-    CHECK(r.process.threads == 1);
+    CHECK_EQ(r.process.threads, 1);
     CHECK_LE(0, r.process.cpu_seconds);
     CHECK_NEAR(r.process.start_time_seconds, (double)clock_unix_ms() * 1e-3, 300);
 }

@@ -52,7 +52,7 @@ static void every_field_of_an_amd_card(void **state)
     CHECK_NEAR(g->mem_total_bytes, 25753026560.0, 0);
     CHECK_NEAR(g->host_mem_used_bytes, 71303168, 0);
     CHECK_NEAR(g->power_watts, 57, 1e-9);
-    CHECK(isnan(g->power_instant_watts));
+    CHECK_NAN(g->power_instant_watts);
     CHECK_NEAR(g->power_limit_watts, 339, 1e-9);
     CHECK_NEAR(g->energy_joules, 131072, 0); /* 2^33 of 2^-16 J */
     CHECK_NEAR(g->temperature_celsius, 44, 1e-9);
@@ -131,12 +131,12 @@ static void gpu_metrics_is_believed_where_it_is_known(void **state)
         sample(&r);
         assert_int_equal(gpu[0].throttle_known, VERSIONS[i].throttle);
         assert_int_equal(!isnan(gpu[0].energy_joules), VERSIONS[i].energy);
-        CHECK(isnan(row[METRIC_GPU_THROTTLE]));
+        CHECK_NAN(row[METRIC_GPU_THROTTLE]);
     }
     metrics_write(&r, 1, 3, UINT64_MAX, UINT64_MAX, 120); /* the driver's value for "not supported" */
     sample(&r);
     CHECK(!gpu[0].throttle_known);
-    CHECK(isnan(gpu[0].energy_joules));
+    CHECK_NAN(gpu[0].energy_joules);
     root_remove(&r);
 }
 
@@ -180,9 +180,9 @@ static void every_field_of_intel_cards(void **state)
     CHECK_NEAR(i915->core_max_hertz, 1250e6, 0);
     CHECK(i915->throttle_known);
     assert_int_equal(i915->throttle_reasons, GPU_THROTTLE_POWER_CAP | GPU_THROTTLE_HW_THERMAL);
-    CHECK(isnan(i915->energy_joules));
-    CHECK(isnan(i915->mem_used_bytes));
-    CHECK(isnan(i915->temperature_celsius));
+    CHECK_NAN(i915->energy_joules);
+    CHECK_NAN(i915->mem_used_bytes);
+    CHECK_NAN(i915->temperature_celsius);
     CHECK_NEAR(xe->core_hertz, 2400e6, 0);
     CHECK_NEAR(xe->core_max_hertz, 2450e6, 0);
     CHECK(xe->throttle_known);
@@ -218,7 +218,7 @@ static void every_field_of_intel_cards(void **state)
     }
     root_write(&r, "sys/class/drm/card1/device/hwmon/hwmon6/power1_max", "0\n"); /* switched off */
     sample(&r);
-    CHECK(isnan(gpu[1].power_limit_watts));
+    CHECK_NAN(gpu[1].power_limit_watts);
     root_remove(&r);
 }
 
@@ -245,7 +245,7 @@ static void figures_of_one_gpu(void **state)
         CHECK_NEAR(row[METRIC_GPU_POWER], gpu[i].power_watts, 1e-9);
         CHECK_NEAR(row[METRIC_GPU_MEM_USED], gpu[i].mem_used_bytes, 0);
         if (isnan(gpu[i].busy_ratio)) /* one that is cut into parts: nor do the others' stand for it */
-            CHECK(isnan(row[METRIC_GPU_BUSY]));
+            CHECK_NAN(row[METRIC_GPU_BUSY]);
         else
             CHECK_NEAR(row[METRIC_GPU_BUSY], gpu[i].busy_ratio, 1e-12);
         sum += row[METRIC_GPU_POWER];
@@ -255,9 +255,9 @@ static void figures_of_one_gpu(void **state)
     for (size_t i = 0; i < COUNT_OF(NOBODYS); i++) {
         telemetry_select_gpu(t, NOBODYS[i]);
         telemetry_sample(t, row);
-        CHECK(isnan(row[METRIC_GPU_POWER]));
-        CHECK(isnan(row[METRIC_GPU_BUSY]));
-        CHECK(isnan(row[METRIC_GPU_THROTTLE]));
+        CHECK_NAN(row[METRIC_GPU_POWER]);
+        CHECK_NAN(row[METRIC_GPU_BUSY]);
+        CHECK_NAN(row[METRIC_GPU_THROTTLE]);
     }
     telemetry_select_gpu(t, NULL);
     telemetry_sample(t, row);
@@ -302,9 +302,9 @@ static void opencl_adds_what_nobody_lists(void **state)
     assert_string_equal(m.id, was.id); /* an installed program is no other machine */
     assert_int_equal(sample(&board), 2);
     CHECK_NEAR(gpu[0].mem_total_bytes, 4e9, 0);
-    CHECK(isnan(gpu[0].mem_used_bytes));
-    CHECK(isnan(gpu[0].busy_ratio));
-    CHECK(isnan(gpu[0].power_watts));
+    CHECK_NAN(gpu[0].mem_used_bytes);
+    CHECK_NAN(gpu[0].busy_ratio);
+    CHECK_NAN(gpu[0].power_watts);
     CHECK(!gpu[0].throttle_known);
     CHECK_EQ(gpu[0].processes, -1);
 
@@ -321,7 +321,7 @@ static void opencl_adds_what_nobody_lists(void **state)
     assert_string_equal(m.gpu[m.gpus - 2].name, "Mali-G610");
     setenv("QDYNO_OPENCL", "libc.so.6", 1);
     m = detect("");
-    for (int i = 0; i < m.gpus; i++) CHECK(strcmp(m.gpu[i].source, "opencl"));
+    for (int i = 0; i < m.gpus; i++) CHECK_STR_NE(m.gpu[i].source, "opencl");
     unsetenv("QDYNO_OPENCL");
 }
 

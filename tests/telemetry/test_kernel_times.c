@@ -54,7 +54,7 @@ static void computing_hides_waiting_and_back(void **state)
     (void)state;
     CHECK_NEAR(kernel_time_together(1e-11, 1e-11) / 1e-11, pow(2, 0.25), 1e-9);
     CHECK_NEAR(kernel_time_together(1e-11, 5e-11) / 5e-11, 1, 1e-3);
-    CHECK(kernel_time_together(0, 3) == 3);
+    CHECK_EQ(kernel_time_together(0, 3), 3);
     for (double waiting = 1; waiting < 10; waiting += 0.7)
         CHECK_NEAR(kernel_time_waiting(kernel_time_together(1, waiting), 1), waiting, 1e-9);
     CHECK_NEAR(kernel_time_waiting(2, 2), 0.1, 1e-12);
@@ -68,8 +68,8 @@ static void many_rows_feel_a_busy_core_less(void **state)
     const struct format *q4 = &FORMATS[FORMAT_Q4_K], *floats = &FORMATS[FORMAT_F32];
     const struct backend_options o = { .isa = 0, .precision = PRECISION_HIGHEST };
     const struct backend_options medium = { .isa = isa_detect(), .precision = PRECISION_AUTO };
-    CHECK(kernel_load_sensitivity(floats, &o, 1) == 1);
-    CHECK(kernel_load_sensitivity(q4, &medium, 1) == 1);
+    CHECK_EQ(kernel_load_sensitivity(floats, &o, 1), 1);
+    CHECK_EQ(kernel_load_sensitivity(q4, &medium, 1), 1);
     for (int n = 2; n < 2000; n *= 2) {
         CHECK_LE(kernel_load_sensitivity(floats, &o, n), kernel_load_sensitivity(floats, &o, n / 2) + 1e-12);
         CHECK_LE(kernel_load_sensitivity(q4, &medium, n), kernel_load_sensitivity(floats, &o, n) + 1e-12);
@@ -110,14 +110,14 @@ static void damaged_text_is_unknown(void **state)
     CHECK_OK(json_parse(&doc, good, strlen(good), &why));
     CHECK_OK(kernel_times_from_json(&k, doc, &why));
     CHECK_LT(0, k.product[FORMAT_Q4_0][0][0][0]);
-    CHECK(k.product[FORMAT_Q4_0][0][0][1] == 0);
-    CHECK(k.product[FORMAT_Q4_0][0][1][1] == 0);
-    CHECK(k.stream[FORMAT_Q4_0][0] == 0);
-    CHECK(k.region[0] == 0);
+    CHECK_EQ(k.product[FORMAT_Q4_0][0][0][1], 0);
+    CHECK_EQ(k.product[FORMAT_Q4_0][0][1][1], 0);
+    CHECK_EQ(k.stream[FORMAT_Q4_0][0], 0);
+    CHECK_EQ(k.region[0], 0);
     json_decref(doc);
     CHECK_OK(json_parse(&doc, "{\"schema\":9}", 12, &why));
     CHECK_EQ(kernel_times_from_json(&k, doc, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "schema 1"));
+    CHECK_CONTAINS(why.message, "schema 1");
     json_decref(doc);
 }
 

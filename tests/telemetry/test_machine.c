@@ -358,7 +358,7 @@ static void bad_json_is_refused_with_a_reason(void **state)
     CHECK_OK(machine_from_json(&m, object, &why));
     CHECK_EQ(m.cores, -1);
     CHECK_EQ(m.memory_bytes, -1);
-    CHECK(isnan(m.cgroup_cpus));
+    CHECK_NAN(m.cgroup_cpus);
     CHECK_EQ(m.gpus, 0);
     CHECK(!m.isa);
     char text[128];
@@ -506,7 +506,7 @@ static void no_proc_is_an_error_that_says_so(void **state)
     struct machine m;
     struct err why = { 0 };
     assert_int_equal(machine_detect(&m, "/nonexistent", &why), ERR_IO);
-    CHECK(strstr(why.message, "/nonexistent/proc/cpuinfo"));
+    CHECK_CONTAINS(why.message, "/nonexistent/proc/cpuinfo");
 }
 
 int main(void)

@@ -68,7 +68,7 @@ static void every_field_of_a_card(void **state)
     CHECK_NEAR(g->memory_busy_ratio, 0.33, 1e-12);
     CHECK_NEAR(g->mem_used_bytes, 200e6, 0);
     CHECK_NEAR(g->mem_total_bytes, 2e9, 0);
-    CHECK(isnan(g->host_mem_used_bytes));
+    CHECK_NAN(g->host_mem_used_bytes);
     CHECK_NEAR(g->power_watts, 100.5, 1e-9);
     CHECK_NEAR(g->power_instant_watts, 210, 1e-9);
     CHECK_NEAR(g->power_limit_watts, 400, 1e-9);
@@ -101,12 +101,12 @@ static void processes_of_a_card(void **state)
     static const int PIDS[] = { 4002, 4004, 4001, 4003 };
     for (int i = 0; i < 4; i++) assert_int_equal(gpu[0].process[i].pid, PIDS[i]);
     CHECK_NEAR(gpu[0].process[0].mem_used_bytes, 300, 0);
-    CHECK(isnan(gpu[0].process[3].mem_used_bytes));
+    CHECK_NAN(gpu[0].process[3].mem_used_bytes);
     sample(FAKE_NVML, "crowd");
     assert_int_equal(gpu[0].processes, -1); /* unknown, not none */
     sample(FAKE_NVML, "denied");
     assert_int_equal(gpu[0].processes, -1);
-    CHECK(isnan(gpu[0].ecc_uncorrected));
+    CHECK_NAN(gpu[0].ecc_uncorrected);
     CHECK_NEAR(gpu[0].power_watts, 200, 1e-9); /* other values are known */
 }
 
@@ -131,8 +131,8 @@ static void traffic_of_the_link(void **state)
     CHECK_OK(telemetry_open(&t, "", &why));
     telemetry_sample(t, row);
     telemetry_gpus(t, gpu, MACHINE_GPUS);
-    CHECK(isnan(gpu[0].pcie_tx_bytes_s));
-    CHECK(isnan(gpu[0].pcie_rx_bytes_s)); /* a first reading is no rate */
+    CHECK_NAN(gpu[0].pcie_tx_bytes_s);
+    CHECK_NAN(gpu[0].pcie_rx_bytes_s); /* a first reading is no rate */
     const int64_t before = clock_ns();
     clock_sleep_ns(20000000);
     telemetry_sample(t, row);
@@ -163,8 +163,8 @@ static void a_card_may_be_lost(void **state)
         telemetry_sample(t, row);
         telemetry_gpus(t, gpu, MACHINE_GPUS);
         CHECK(gpu[1].lost);
-        CHECK(isnan(gpu[1].busy_ratio));
-        CHECK(isnan(gpu[1].mem_total_bytes));
+        CHECK_NAN(gpu[1].busy_ratio);
+        CHECK_NAN(gpu[1].mem_total_bytes);
         CHECK(!gpu[1].throttle_known);
         assert_string_equal(gpu[1].name, "Imaginary GPU 1"); /* who it was stays */
         CHECK(!gpu[0].lost);
@@ -180,7 +180,7 @@ static void a_card_may_be_cut_into_parts(void **state)
     (void)state;
     sample(FAKE_NVML, "mig");
     assert_int_equal(gpu[0].partitions, 3);
-    CHECK(isnan(gpu[0].busy_ratio));
+    CHECK_NAN(gpu[0].busy_ratio);
     CHECK_NEAR(gpu[0].mem_total_bytes, 1e9, 0);
     CHECK_NEAR(row[METRIC_GPU_BUSY], 0.40, 1e-12); /* of the other card */
 }
@@ -212,7 +212,7 @@ static void time_under_a_reason_adds_up(void **state)
     const double most = (double)(clock_ns() - before) / 1e9;
     CHECK_LE(0.02, gpu[1].throttle_seconds[1]);
     CHECK_LE(gpu[1].throttle_seconds[1], most); /* row 1: thermal */
-    CHECK(gpu[1].throttle_seconds[0] == gpu[1].throttle_seconds[1]);
+    CHECK_EQ(gpu[1].throttle_seconds[0], gpu[1].throttle_seconds[1]);
     CHECK_NEAR(gpu[0].throttle_seconds[1], 0, 0);
     telemetry_close(t);
     for (int i = 0; i < GPU_THROTTLE_COUNT; i++) {
@@ -236,7 +236,7 @@ static void two_cards_identified(void **state)
     assert_int_equal(m.gpu[1].compute_major, 9);
     assert_int_equal(m.gpu[1].compute_minor, 1);
     char text[256];
-    CHECK(strstr(machine_short(&m, text, sizeof text), " Imaginary GPU 0 +1"));
+    CHECK_CONTAINS(machine_short(&m, text, sizeof text), " Imaginary GPU 0 +1");
 }
 
 static void what_a_card_lacks_is_left_out(void **state)
@@ -247,9 +247,9 @@ static void what_a_card_lacks_is_left_out(void **state)
     CHECK_NEAR(row[METRIC_GPU_MEM_TOTAL], 3e9, 0);
     CHECK_NEAR(row[METRIC_GPU_POWER], 100.5, 1e-9);
     CHECK_NEAR(gpu[0].mem_used_bytes, 250e6, 0); /* the older call's */
-    CHECK(isnan(gpu[0].busy_ratio));
-    CHECK(isnan(gpu[0].energy_joules));
-    CHECK(isnan(gpu[0].ecc_corrected));
+    CHECK_NAN(gpu[0].busy_ratio);
+    CHECK_NAN(gpu[0].energy_joules);
+    CHECK_NAN(gpu[0].ecc_corrected);
     CHECK(!gpu[0].throttle_known);
     CHECK_EQ(gpu[0].processes, -1);
     CHECK_EQ(gpu[0].pcie_width, -1);
@@ -289,9 +289,9 @@ static void a_thread_shares_its_readings(void **state)
     struct err why;
     setenv("QDYNO_NVML", FAKE_NVML, 1);
     setenv("QDYNO_FAKE_NVML", "many", 1);
-    CHECK_OK(sampler_start(&thread, "", 10, &why));
+    CHECK_OK(sampler_start(&thread, "", 10, NULL, &why));
     gpus = 0;
-    for (int i = 0; i < 2000 && !(gpus == 8 && gpu[7].busy_ratio > 0); i++) {
+    for (int i = 0; i < 20000 && !(gpus == 8 && gpu[7].busy_ratio > 0); i++) {
         gpus = sampler_gpus(thread, gpu, MACHINE_GPUS);
         clock_sleep_ns(5000000);
     }
@@ -321,19 +321,19 @@ static void cards_without_their_library(void **state)
     assert_string_equal(m.gpu[3].bus, "0000:d8:00.0");
     assert_string_equal(m.gpu[3].source, "kernel");
     assert_int_equal(m.gpu[3].memory_bytes, -1);
-    CHECK(strstr(m.gpu[3].trouble, "libnvidia-ml1"));
+    CHECK_CONTAINS(m.gpu[3].trouble, "libnvidia-ml1");
     CHECK_OK(telemetry_open(&t, box.path, &why));
     telemetry_sample(t, row);
     assert_int_equal(telemetry_gpus(t, gpu, MACHINE_GPUS), 4);
-    CHECK(isnan(gpu[0].busy_ratio));
-    CHECK(isnan(gpu[0].mem_total_bytes));
-    CHECK(isnan(row[METRIC_GPU_POWER]));
+    CHECK_NAN(gpu[0].busy_ratio);
+    CHECK_NAN(gpu[0].mem_total_bytes);
+    CHECK_NAN(row[METRIC_GPU_POWER]);
     telemetry_close(t);
     root_write(&board, "sys/class/drm/card0/device/vendor", "0x10de\n");
     root_write(&board, "sys/class/drm/card0/device/uevent", "DRIVER=nouveau\nPCI_ID=10DE:1F82\n");
     CHECK_OK(machine_detect(&m, board.path, &why));
     assert_int_equal(m.gpus, 1);
-    CHECK(strstr(m.gpu[0].trouble, "nouveau"));
+    CHECK_CONTAINS(m.gpu[0].trouble, "nouveau");
     root_remove(&box);
     root_remove(&board);
     /* and the reason why there is no GPU */
@@ -342,7 +342,7 @@ static void cards_without_their_library(void **state)
     CHECK_OK(telemetry_open(&t, "", &why));
     bool denied;
     if (!telemetry_gpus(t, NULL, 0))
-        CHECK(strstr(telemetry_absence(t, METRIC_GPU_POWER, &denied), "modprobe nvidia"));
+        CHECK_CONTAINS(telemetry_absence(t, METRIC_GPU_POWER, &denied), "modprobe nvidia");
     telemetry_close(t);
 }
 
@@ -360,8 +360,8 @@ static void recorded_machines_do_not_mix(void **state)
     assert_int_equal(m.gpus, 0);
     CHECK_OK(telemetry_open(&t, r.path, &why));
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_GPU_BUSY]));
-    CHECK(isnan(row[METRIC_GPU_MEM_TOTAL]));
+    CHECK_NAN(row[METRIC_GPU_BUSY]);
+    CHECK_NAN(row[METRIC_GPU_MEM_TOTAL]);
     telemetry_close(t);
 }
 

@@ -81,18 +81,18 @@ static void names_are_those_of_the_conventions(void **state)
     CHECK_EQ(m->type, OTLP_GAUGE);
     CHECK_STR(m->unit, "1");
     CHECK_EQ(m->n_points, 2);
-    CHECK(m->points[0].value == 0.5);
-    CHECK(m->points[1].value == 0.75);
+    CHECK_EQ(m->points[0].value, 0.5);
+    CHECK_EQ(m->points[1].value, 0.75);
     CHECK(!m->points[0].begun_ns);
     CHECK(*text_of(&m->points[1], "hw.id"));
     CHECK_STR(text_of(&m->points[1], "hw.type"), "gpu");
     CHECK(!*text_of(&m->points[1], "device"));
-    CHECK(strcmp(text_of(&m->points[0], "hw.id"), text_of(&m->points[1], "hw.id")));
+    CHECK_STR_NE(text_of(&m->points[0], "hw.id"), text_of(&m->points[1], "hw.id"));
     m = metric_of(&b, "hw.gpu.memory.usage");
     CHECK(m);
     CHECK_EQ(m->type, OTLP_UP_DOWN);
     CHECK_STR(m->unit, "By");
-    CHECK(m->points[1].value == 2e9);
+    CHECK_EQ(m->points[1].value, 2e9);
     m = metric_of(&b, "qdyno_gpu_power_watts"); /* no name of theirs */
     CHECK(m);
     CHECK_EQ(m->type, OTLP_GAUGE);
@@ -103,7 +103,7 @@ static void names_are_those_of_the_conventions(void **state)
     CHECK(m);
     CHECK_EQ(m->type, OTLP_SUM);
     CHECK_STR(m->unit, "s");
-    CHECK(m->points[0].value == 3);
+    CHECK_EQ(m->points[0].value, 3);
     CHECK_EQ(m->points[0].begun_ns, 1700000000000000000);
     CHECK_EQ(m->points[0].time_ns, 1700000100000000000);
     m = metric_of(&b, "process.paging.faults");
@@ -118,7 +118,7 @@ static void names_are_those_of_the_conventions(void **state)
     m = metric_of(&b, "qdyno_cpu_busy_ratio");
     CHECK(m);
     CHECK_EQ(m->n_points, 1);
-    CHECK(m->points[0].value == 0.25);
+    CHECK_EQ(m->points[0].value, 0.25);
     CHECK(*m->description);
     CHECK(!metric_of(&b, "process.memory.virtual"));
     CHECK(!metric_of(&b, "qdyno_cpu_temperature_celsius"));
@@ -196,7 +196,7 @@ static void histograms_keep_their_buckets(void **state)
     m = metric_of(&b, "qdyno_generated_tokens_total");
     CHECK(m);
     CHECK_EQ(m->n_points, 100);
-    for (int i = 0; i < 100; i++) CHECK(m->points[i].value == i);
+    for (int i = 0; i < 100; i++) CHECK_EQ(m->points[i].value, i);
     otlp_batch_free(&b);
 }
 
@@ -218,8 +218,8 @@ static void others_read_them(void **state)
     otlp_batch_free(&b);
     otlp_identity_free(&who);
     otlp_decode("metrics", &body, &printed);
-    CHECK(strstr(str_text(&printed), "\"service.version\": \"9.9\""));
-    CHECK(strstr(str_text(&printed), "\"histogram\""));
+    CHECK_CONTAINS(str_text(&printed), "\"service.version\": \"9.9\"");
+    CHECK_CONTAINS(str_text(&printed), "\"histogram\"");
     str_free(&printed);
 }
 
@@ -272,13 +272,18 @@ static void who_speaks(void **state)
     otlp_identity_free(&who);
     setenv("OTEL_RESOURCE_ATTRIBUTES", "a=1,nonsense", 1);
     assert_int_equal(otlp_identify(&who, NULL, "1", &why), ERR_USAGE);
-    CHECK(strstr(why.message, "'nonsense'"));
+    CHECK_CONTAINS(why.message, "'nonsense'");
     struct str many = { 0 };
     for (int i = 0; i < 100; i++) str_printf(&many, "a%d=1,", i);
     setenv("OTEL_RESOURCE_ATTRIBUTES", str_text(&many), 1);
     assert_int_equal(otlp_identify(&who, &m, "1", &why), ERR_USAGE);
-    CHECK(strstr(why.message, "too many"));
+    CHECK_CONTAINS(why.message, "too many");
     str_free(&many);
+}
+
+static void readings_collect(void *ctx, const struct family_sink *to)
+{
+    readings_export(ctx, to);
 }
 
 static void readings_are_sent(void **state)
@@ -289,11 +294,12 @@ static void readings_are_sent(void **state)
     struct otlp_target t;
     char base[64];
     struct readings r = some_readings();
+    const struct otlp_live live = { .machine = r.machine, .collect = readings_collect, .ctx = &r };
     c = (struct collector){ 0 };
     collector_start(&c, (const char *const[]){ COLLECTOR_OK, NULL });
     snprintf(base, sizeof base, "http://127.0.0.1:%d", c.port);
     CHECK_OK(otlp_target_find(&t, OTLP_METRICS, base, NULL, &why));
-    CHECK_OK(otlp_readings_send(&t, &r, NULL, &why));
+    CHECK_OK(otlp_metrics_send(&t, &live, NULL, &why));
     collector_stop(&c);
     CHECK(str_starts(c.request[0], "POST /v1/metrics HTTP/1.1\r\n"));
     CHECK(memmem(c.request[0], c.n_request[0], "hw.gpu.utilization", 18));

@@ -70,6 +70,7 @@ static void bad_targets_are_refused(void **state)
         { "http://h:99999", "q", "a", "b", "gateway 'http://h:99999'" },
         { "http://h h", "q", "a", "b", "gateway" },
         { "http://user:secret@h", "q", "a", "b", "user name" },
+        { "http://user:1/secret@h", "q", "a", "b", "user name" },
         { "http://h?x=1", "q", "a", "b", "?query" },
         { "http://h#x", "q", "a", "b", "#fragment" },
         { "http://h", "", "a", "b", "job name" },
@@ -97,7 +98,7 @@ static void bad_targets_are_refused(void **state)
     struct err why = { 0 };
     int status = 5;
     assert_int_equal(push_put(&both, "", &status, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "not both"));
+    CHECK_CONTAINS(why.message, "not both");
     CHECK_EQ(status, 0);
 }
 
@@ -154,6 +155,16 @@ struct answer {
     struct server server;
 };
 
+static enum err_code group_delete(const struct push_target *t, int *status, struct err *why)
+{
+    char *url;
+    enum err_code rc = push_url(&url, t, why);
+    if (rc) return rc;
+    rc = push_delete_url(t, url, status, why);
+    free(url);
+    return rc;
+}
+
 static struct answer push_to(const char *reply, struct push_target t, const char *body)
 {
     static struct answer a; /* large */
@@ -167,7 +178,7 @@ static struct answer push_to(const char *reply, struct push_target t, const char
     t.job = "qdyno";
     assert_int_equal(pthread_create(&thread, NULL, server_main, &a.server), 0);
     int64_t start = clock_ns();
-    a.rc = body ? push_put(&t, body, &a.status, &a.why) : push_delete(&t, &a.status, &a.why);
+    a.rc = body ? push_put(&t, body, &a.status, &a.why) : group_delete(&t, &a.status, &a.why);
     a.seconds = (double)(clock_ns() - start) / 1e9;
     pthread_join(thread, NULL);
     close(a.server.fd);
@@ -183,18 +194,18 @@ static void requests_are_whole(void **state)
     assert_int_equal(a.rc, ERR_OK);
     assert_int_equal(a.status, 200);
     CHECK(str_starts(a.server.request, "PUT /metrics/job/qdyno HTTP/1.1\r\n"));
-    CHECK(strstr(a.server.request, "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n")); /* RFC 7617 */
-    CHECK(strstr(a.server.request, "Content-Type: text/plain; version=0.0.4"));
-    CHECK(!strstr(a.server.request, "Expect:"));
+    CHECK_CONTAINS(a.server.request, "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n"); /* RFC 7617 */
+    CHECK_CONTAINS(a.server.request, "Content-Type: text/plain; version=0.0.4");
+    CHECK_LACKS(a.server.request, "Expect:");
     CHECK(str_ends(a.server.request, "\r\n\r\na 1\n"));
     a = push_to(OK, (struct push_target){ .auth.bearer = "mF_9.B5f-4.1JqM" }, "");
     assert_int_equal(a.rc, ERR_OK);
-    CHECK(strstr(a.server.request, "Authorization: Bearer mF_9.B5f-4.1JqM\r\n"));
+    CHECK_CONTAINS(a.server.request, "Authorization: Bearer mF_9.B5f-4.1JqM\r\n");
     a = push_to("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", (struct push_target){ 0 }, NULL);
     assert_int_equal(a.rc, ERR_OK);
     assert_int_equal(a.status, 202);
     CHECK(str_starts(a.server.request, "DELETE /metrics/job/qdyno HTTP/1.1\r\n"));
-    CHECK(!strstr(a.server.request, "Authorization"));
+    CHECK_LACKS(a.server.request, "Authorization");
     /* a result larger than a socket's buffer arrives whole */
     enum { LARGE = 40000 };
     static char body[LARGE + 1];
@@ -222,18 +233,122 @@ static void answers_are_judged_by_table(void **state)
         { "HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops", ERR_ABSENT, 500, "oops" },
         { "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", ERR_ABSENT, 503, "HTTP 503" },
         { "HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 302,
-          "redirects to 'file:///etc/passwd'" },
+          "redirects to '(18 characters without http://" },
         { "HTTP/1.1 301 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 301,
           "/elsewhere" },
-        { "not HTTP at all", ERR_USAGE, 0, "cannot send to" },
+        { "HTTP/1.1 101 Switching Protocols\r\nContent-Length: 0\r\n\r\n", ERR_ABSENT, 0, "cannot reach" },
+        /* nothing says that these servers have accepted anything */
+        { "not HTTP at all", ERR_ABSENT, 0, "does not answer with HTTP" },
+        { "200 OK\r\n\r\n", ERR_ABSENT, 0, "does not answer with HTTP" },
         { "", ERR_ABSENT, 0, "cannot reach" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        struct answer a = push_to(CASES[i].reply, (struct push_target){ .auth.timeout_s = 5 }, "a 1\n");
+        struct answer a = push_to(CASES[i].reply, (struct push_target){ .auth.timeout_s = 60 }, "a 1\n");
         if (a.rc != CASES[i].rc || a.status != CASES[i].status || !strstr(a.why.message, CASES[i].says))
             fail_msg("case %zu: %d, HTTP %d, %s", i, a.rc, a.status, a.why.message);
-        CHECK(strstr(a.why.message, "http://127.0.0.1:"));
+        CHECK_CONTAINS(a.why.message, "http://127.0.0.1:");
     }
+}
+
+/* A password or token goes to another host only over verified TLS, unless the user allows less. 192.0.2.1 is
+ * reserved for documentation, so nobody answers there. */
+static void credentials_need_verified_tls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url;
+        struct http_auth auth;
+        const char *header;
+        bool refused;
+    } CASES[] = {
+        { "http://192.0.2.1:9", { .bearer = "canary" }, NULL, true },
+        { "http://192.0.2.1:9", { .user = "me", .password = "canary" }, NULL, true },
+        { "http://192.0.2.1:9", { 0 }, "Authorization: canary", true },
+        { "http://192.0.2.1:9", { 0 }, "X-Api-Key: canary", true },
+        { "https://192.0.2.1:9", { .bearer = "canary", .insecure = true }, NULL, true },
+        { "http://127.0.0.1.example.invalid:9", { .bearer = "canary" }, NULL, true },
+        { "https://192.0.2.1:9", { .bearer = "canary" }, NULL, false },
+        { "https://192.0.2.1:9", { .insecure = true }, NULL, false },
+        { "http://192.0.2.1:9", { 0 }, "X-Scope-OrgID: 7", false },
+        { "http://192.0.2.1:9", { .bearer = "canary", .insecure_credentials = true }, NULL, false },
+        { "http://127.0.0.1:1", { .bearer = "canary" }, NULL, false },
+        { "http://localhost:1", { .bearer = "canary" }, NULL, false },
+        { "http://[::1]:1", { .bearer = "canary" }, NULL, false },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct http_auth auth = CASES[i].auth;
+        struct err why = { 0 };
+        auth.timeout_s = 0.1;
+        const struct http_request r = {
+            .method = "PUT", .url = CASES[i].url, .auth = &auth, .headers = { CASES[i].header }
+        };
+        const enum err_code rc = http_send(&r, NULL, &why);
+        if (rc != (CASES[i].refused ? ERR_USAGE : ERR_ABSENT) ||
+            CASES[i].refused != (strstr(why.message, "--insecure-credentials") != NULL))
+            fail_msg("case %zu: %d, %s", i, rc, why.message);
+        CHECK_LACKS(why.message, "canary");
+    }
+}
+
+/* Whatever the address looks like: no message shows what may be a secret in it. */
+static void addresses_are_shown_without_secrets(void **state)
+{
+    (void)state;
+    static const char *const MALFORMED[] = {
+        "http://bob:canary@h:9091", "http://canary@h",           "http:/bob:canary@h",
+        "http:bob:canary@h",        "bob:canary@h:9091",         "htp://bob:canary@h",
+        "http//bob:canary@h",       "HTTP://bob:canary@h",       " http://bob:canary@h",
+        "http://bob:canary",        "http://bob:canary%40h",     "http://bob:ca/canary@h",
+        "http://bob:12/canary@h",   "http://bob:x?canary@h",     "http://bob:x#canary@h",
+        "http://bob:x@canary@h",    "http://bob:canary@[::1",    "http://h/?token=canary",
+        "http://h?canary",          "http://h#canary",           "canary",
+        "http://h h/canary",        "http://bob:canary@base64/", "http://bob:canary@h/x@base64/eA",
+        "https://h:99999/canary",   "https://bob:\ncanary@h",    "https:\\\\bob:canary@h",
+        "https://[canary]/",        "http://canary%40h/",        "http://bob:canary\t@h",
+        "file:///home/canary",      "http://bob:99999canary@h/",
+    };
+    char shown[HTTP_SHOWN_MAX];
+    for (size_t i = 0; i < COUNT_OF(MALFORMED); i++) {
+        struct err why = { 0 };
+        const struct http_request r = { .method = "POST",
+                                        .url = MALFORMED[i],
+                                        .secret_path = true,
+                                        .auth = &(struct http_auth){ .timeout_s = 0.1 } };
+        (void)http_url_check("gateway", MALFORMED[i], HTTP_URL_BASE, &why);
+        if (strstr(why.message, "canary")) fail_msg("'%s' is checked: %s", MALFORMED[i], why.message);
+        if (strstr(http_url_shown(MALFORMED[i], HTTP_SHOW_HOST, shown), "canary"))
+            fail_msg("'%s' is shown as '%s'", MALFORMED[i], shown);
+        (void)http_send(&r, NULL, &why);
+        if (strstr(why.message, "canary")) fail_msg("'%s' is sent to: %s", MALFORMED[i], why.message);
+    }
+    static const struct {
+        const char *url, *path, *host;
+    } WELL[] = {
+        { "http://h:9091", "http://h:9091", "http://h:9091" },
+        { "http://h/", "http://h/", "http://h" },
+        { "https://hooks.example/services/T0/B0/x", "https://hooks.example/services/T0/B0/x",
+          "https://hooks.example/..." },
+        { "http://[::1]:9091/a", "http://[::1]:9091/a", "http://[::1]:9091/..." },
+        { "http://h/metrics/job/q/x@base64/eA", "http://h/metrics/job/q/x@base64/eA", "http://h/..." },
+        { "http://h/a?token=b", "http://h/a...", "http://h/..." },
+    };
+    for (size_t i = 0; i < COUNT_OF(WELL); i++) {
+        assert_string_equal(http_url_shown(WELL[i].url, HTTP_SHOW_PATH, shown), WELL[i].path);
+        assert_string_equal(http_url_shown(WELL[i].url, HTTP_SHOW_HOST, shown), WELL[i].host);
+    }
+}
+
+/* A server that repeats the request in its refusal does not bring a secret into a message. */
+static void a_repeated_secret_is_not_quoted(void **state)
+{
+    (void)state;
+    struct answer a = push_to(
+        "HTTP/1.1 400 Bad\r\nContent-Length: 33\r\n\r\nBearer canary.token is not allowed",
+        (struct push_target){ .auth.bearer = "canary.token" }, "a 1\n");
+    CHECK_EQ(a.rc, ERR_USAGE);
+    CHECK_CONTAINS(a.server.request, "canary.token");
+    CHECK_CONTAINS(a.why.message, "is not allowe");
+    CHECK_LACKS(a.why.message, "canary");
 }
 
 static void a_silent_server_times_out(void **state)
@@ -241,9 +356,8 @@ static void a_silent_server_times_out(void **state)
     (void)state;
     struct answer a = push_to(NULL, (struct push_target){ .auth.timeout_s = 0.4 }, "a 1\n");
     assert_int_equal(a.rc, ERR_ABSENT);
-    CHECK(strstr(a.why.message, "within 0.4 s"));
+    CHECK_CONTAINS(a.why.message, "within 0.4 s");
     CHECK_LE(0.3, a.seconds);
-    CHECK_LT(a.seconds, 5);
     assert_int_equal(a.status, 0);
 }
 
@@ -258,13 +372,13 @@ static void a_closed_port_is_absent(void **state)
     struct push_target t = { .url = url, .job = "q" };
     assert_int_equal(push_put(&t, "a 1\n", &status, &why), ERR_ABSENT);
     assert_int_equal(status, 0);
-    CHECK(strstr(why.message, url));
+    CHECK_CONTAINS(why.message, url);
     t.url = "http://no-such-host.invalid:9091";
     assert_int_equal(push_put(&t, "a 1\n", &status, &why), ERR_ABSENT);
     t.url = url;
     t.auth.ca_file = "/nonexistent/ca.pem";
     snprintf(url, sizeof url, "https://127.0.0.1:%d", port);
-    CHECK(push_put(&t, "a 1\n", &status, &why) != ERR_OK);
+    CHECK_NE(push_put(&t, "a 1\n", &status, &why), ERR_OK);
 }
 
 /* ---------------------------------------------------------------- the real gateway */
@@ -313,7 +427,7 @@ static struct gateway *gateway_run(const char *option, bool (*answers)(const str
         execl(GATEWAY, GATEWAY, listen_arg, "--persistence.file=", option, (char *)NULL);
         _exit(127);
     }
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 2000; i++) {
         clock_sleep_ns(50 * 1000000);
         if (answers(g)) return g;
     }
@@ -370,7 +484,7 @@ static bool has_line(const char *text, const char *const *words)
 /* The gateway answers a DELETE before it acts on it. */
 static void check_goes_away(const struct gateway *g, const char *name)
 {
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 3000; i++) {
         char *text = scrape(g);
         bool there = HAS_LINE(text, name);
         free(text);
@@ -392,10 +506,10 @@ static void a_result_is_put_replaced_and_deleted(void **state)
     struct exposition e = { 0 };
     struct err why;
     int status;
-    exposition_family(&e, "qdyno_ab_effect_ratio", "gauge", "B over A.");
+    exposition_family(&e, "qdyno_ab_effect_ratio", FAMILY_GAUGE, "B over A.");
     exposition_sample(&e, (struct label[]){ { "metric", "decode_tok_s" }, { "workload", "w\"\\\nx" } }, 2,
                       1.25);
-    exposition_family(&e, "qdyno_ab_blocks", "gauge", "Blocks.");
+    exposition_family(&e, "qdyno_ab_blocks", FAMILY_GAUGE, "Blocks.");
     exposition_sample(&e, NULL, 0, 12);
     char *text = scrape(g);
     CHECK(!HAS_LINE(text, "job=")); /* ours alone, and fresh */
@@ -412,7 +526,7 @@ static void a_result_is_put_replaced_and_deleted(void **state)
 
     /* PUT replaces the group: what the second result does not have is gone; other groups stay */
     exposition_free(&e);
-    exposition_family(&e, "qdyno_ab_effect_ratio", "gauge", "B over A.");
+    exposition_family(&e, "qdyno_ab_effect_ratio", FAMILY_GAUGE, "B over A.");
     exposition_sample(&e, (struct label[]){ { "metric", "decode_tok_s" }, { "workload", "tg64" } }, 2, 0.5);
     CHECK_OK(push_put(&t, str_text(&e.text), &status, &why));
     text = scrape(g);
@@ -422,13 +536,13 @@ static void a_result_is_put_replaced_and_deleted(void **state)
     CHECK(HAS_LINE(text, "somebody_else{", "} 1"));
     free(text);
 
-    CHECK_OK(push_delete(&t, &status, &why));
+    CHECK_OK(group_delete(&t, &status, &why));
     assert_int_equal(status, 202);
     check_goes_away(g, "qdyno_ab_effect_ratio{");
     text = scrape(g);
     CHECK(HAS_LINE(text, "somebody_else{"));
     free(text);
-    CHECK_OK(push_delete(&t, &status, &why)); /* deleting nothing is fine */
+    CHECK_OK(group_delete(&t, &status, &why)); /* deleting nothing is fine */
     exposition_free(&e);
 }
 
@@ -455,13 +569,13 @@ static void odd_grouping_values_come_back(void **state)
         char *text = scrape(g);
         if (!HAS_LINE(text, "odd_value{", CASES[i].shown)) fail_msg("'%s' did not come back", CASES[i].value);
         free(text);
-        CHECK_OK(push_delete(&t, NULL, &why));
+        CHECK_OK(group_delete(&t, NULL, &why));
     }
     struct label empty = { "x", "" };
     struct push_target t = { .url = g->url, .job = "odd", .grouping = &empty, .n_grouping = 1 };
     struct err why;
     CHECK_OK(push_put(&t, "odd_value 1\n", NULL, &why));
-    CHECK_OK(push_delete(&t, NULL, &why));
+    CHECK_OK(group_delete(&t, NULL, &why));
     check_goes_away(g, "odd_value{");
 }
 
@@ -474,11 +588,11 @@ static void a_refusal_is_quoted(void **state)
     int status;
     assert_int_equal(push_put(&t, "this is no metric\n", &status, &why), ERR_USAGE);
     assert_int_equal(status, 400);
-    CHECK(strstr(why.message, "text format parsing error")); /* the gateway's own words */
+    CHECK_CONTAINS(why.message, "text format parsing error"); /* the gateway's own words */
     why = (struct err){ 0 };
     assert_int_equal(push_put(&t, "x 1 1700000000000\n", &status, &why), ERR_USAGE); /* a timestamp */
     assert_int_equal(status, 400);
-    CHECK(strstr(why.message, "timestamp"));
+    CHECK_CONTAINS(why.message, "timestamp");
 }
 
 /* ---------------------------------------------------------------- a locked gateway */
@@ -493,117 +607,88 @@ static bool accepts_connections(const struct gateway *g)
     close(fd);
     return ok;
 }
+/* A key, a certificate for 127.0.0.1 only, and the gateway's configuration: it wants TLS, this certificate
+ * from its clients, and the password "test" of the user "lab". */
+static void write_locks(const struct root *r)
+{
+    char command[2 * PATH_MAX];
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=t "
+        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null",
+        r->path);
+    root_run(command);
+    root_write(r, "web.yml",
+               "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"
+               "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: cert.pem\n"
+               "basic_auth_users:\n  lab: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay\n");
+}
+
+struct locked_case {
+    enum { BY_ADDRESS, BY_NAME, WITHOUT_TLS } to;
+    const char *password;  /* of the user "lab"; NULL: no user */
+    const char *ca, *cert; /* NULL: none; "cert.pem" is in the folder of the locks, its key beside it */
+    bool insecure;
+    enum err_code
+        rc; /* ERR_INTERNAL: any but success: TLS 1.3 tells the client after its handshake, or hangs up */
+    int status;
+    const char *says;
+};
+static const struct locked_case LOCKED_CASES[] = {
+    { BY_ADDRESS, "test", "cert.pem", "cert.pem", false, ERR_OK, 200, "" },
+    { BY_ADDRESS, "test", NULL, "cert.pem", true, ERR_OK, 200, "" },
+    { BY_ADDRESS, "test", NULL, "cert.pem", false, ERR_USAGE, 0, "certificate" },
+    { BY_NAME, "test", "cert.pem", "cert.pem", false, ERR_USAGE, 0, "localhost" },
+    { BY_ADDRESS, "test", "cert.pem", NULL, false, ERR_INTERNAL, 0, "may require a client certificate" },
+    { BY_ADDRESS, "tset", "cert.pem", "cert.pem", false, ERR_USAGE, 401, "denies access" },
+    { BY_ADDRESS, NULL, "cert.pem", "cert.pem", false, ERR_USAGE, 401, "HTTP 401" },
+    { BY_ADDRESS, NULL, "/nonexistent.pem", NULL, false, ERR_USAGE, 0, "/nonexistent.pem" },
+    { BY_ADDRESS, NULL, "cert.pem", "/nonexistent.pem", false, ERR_USAGE, 0, "/nonexistent.pem" },
+    { WITHOUT_TLS, NULL, NULL, NULL, false, ERR_USAGE, 400, "HTTP request to an HTTPS server" },
+};
+
+static void check_locked_case(const struct gateway *g, const struct root *r, const struct locked_case *c)
+{
+    char cert[PATH_MAX], key[PATH_MAX], url[64];
+    const bool own = c->cert && *c->cert != '/';
+    struct push_target t = { .url = url, .job = "locked", .auth.insecure = c->insecure };
+    struct err why = { 0 };
+    int status = -1;
+    snprintf(cert, sizeof cert, "%s/cert.pem", r->path);
+    snprintf(key, sizeof key, "%s/key.pem", r->path);
+    snprintf(url, sizeof url, "%s://%s:%d", c->to == WITHOUT_TLS ? "http" : "https",
+             c->to == BY_NAME ? "localhost" : "127.0.0.1", g->port);
+    if (c->password) {
+        t.auth.user = "lab";
+        t.auth.password = c->password;
+    }
+    t.auth.ca_file = c->ca && *c->ca != '/' ? cert : c->ca;
+    t.auth.cert_file = own ? cert : c->cert;
+    t.auth.key_file = own ? key : NULL;
+    const enum err_code rc = push_put(&t, "locked_value 1\n", &status, &why);
+    const bool as_said = c->rc == ERR_INTERNAL ? rc != ERR_OK : rc == c->rc;
+    if (!as_said || status != c->status || !strstr(why.message, c->says))
+        fail_msg("case %d: %d, HTTP %d, %s", (int)(c - LOCKED_CASES), rc, status, why.message);
+    CHECK_LACKS(why.message, "tset");
+}
 
 /* TLS with our own authority, a client certificate and a password: each missing or wrong piece is told apart.
  */
 static void a_locked_gateway(void **state)
 {
     (void)state;
+    char option[PATH_MAX];
     skip_without_gateway(access(GATEWAY, X_OK) ? NULL : GATEWAY);
     if (system("command -v openssl >/dev/null 2>&1")) {
         print_message("SKIPPED: the openssl program is not installed\n");
         skip();
     }
     struct root r = root_empty();
-    char command[2 * PATH_MAX], config[PATH_MAX], cert[PATH_MAX], key[PATH_MAX], option[PATH_MAX], url[64],
-        named[64];
-    snprintf(cert, sizeof cert, "%s/cert.pem", r.path);
-    snprintf(key, sizeof key, "%s/key.pem", r.path);
+    write_locks(&r);
     snprintf(option, sizeof option, "--web.config.file=%s/web.yml", r.path);
-    snprintf(
-        command, sizeof command,
-        "cd '%s' && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=t "
-        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null",
-        r.path);
-    root_run(command);
-    snprintf(
-        config, sizeof config,
-        "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"
-        "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: cert.pem\n"
-        "basic_auth_users:\n  lab: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay\n"); /* "test"
-                                                                                                      */
-    root_write(&r, "web.yml", config);
     struct gateway *g = gateway_run(option, accepts_connections);
     assert_non_null(g);
-    snprintf(url, sizeof url, "https://127.0.0.1:%d", g->port);
-    snprintf(named, sizeof named, "https://localhost:%d", g->port);
-    const struct {
-        struct push_target t;
-        enum err_code
-            rc; /* ERR_INTERNAL: any but success: TLS 1.3 tells the client after its handshake, or hangs up */
-        int status;
-        const char *says;
-    } CASES[] = {
-        { { .url = url,
-            .auth.user = "lab",
-            .auth.password = "test",
-            .auth.ca_file = cert,
-            .auth.cert_file = cert,
-            .auth.key_file = key },
-          ERR_OK,
-          200,
-          "" },
-        { { .url = url,
-            .auth.user = "lab",
-            .auth.password = "test",
-            .auth.insecure = true,
-            .auth.cert_file = cert,
-            .auth.key_file = key },
-          ERR_OK,
-          200,
-          "" },
-        { { .url = url,
-            .auth.user = "lab",
-            .auth.password = "test",
-            .auth.cert_file = cert,
-            .auth.key_file = key },
-          ERR_USAGE,
-          0,
-          "certificate" },
-        { { .url = named,
-            .auth.user = "lab",
-            .auth.password = "test",
-            .auth.ca_file = cert,
-            .auth.cert_file = cert,
-            .auth.key_file = key },
-          ERR_USAGE,
-          0,
-          "localhost" },
-        { { .url = url, .auth.user = "lab", .auth.password = "test", .auth.ca_file = cert },
-          ERR_INTERNAL,
-          0,
-          "may require a client certificate" },
-        { { .url = url,
-            .auth.user = "lab",
-            .auth.password = "tset",
-            .auth.ca_file = cert,
-            .auth.cert_file = cert,
-            .auth.key_file = key },
-          ERR_USAGE,
-          401,
-          "denies access" },
-        { { .url = url, .auth.ca_file = cert, .auth.cert_file = cert, .auth.key_file = key },
-          ERR_USAGE,
-          401,
-          "HTTP 401" },
-        { { .url = url, .auth.ca_file = "/nonexistent.pem" }, ERR_USAGE, 0, "/nonexistent.pem" },
-        { { .url = url, .auth.ca_file = cert, .auth.cert_file = "/nonexistent.pem" },
-          ERR_USAGE,
-          0,
-          "/nonexistent.pem" },
-        { { .url = g->url }, ERR_USAGE, 400, "HTTP request to an HTTPS server" },
-    };
-    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        struct push_target t = CASES[i].t;
-        struct err why = { 0 };
-        int status = -1;
-        t.job = "locked";
-        enum err_code rc = push_put(&t, "locked_value 1\n", &status, &why);
-        bool as_said = CASES[i].rc == ERR_INTERNAL ? rc != ERR_OK : rc == CASES[i].rc;
-        if (!as_said || status != CASES[i].status || !strstr(why.message, CASES[i].says))
-            fail_msg("case %zu: %d, HTTP %d, %s", i, rc, status, why.message);
-        assert_null(strstr(why.message, "tset"));
-    }
+    for (size_t i = 0; i < COUNT_OF(LOCKED_CASES); i++) check_locked_case(g, &r, &LOCKED_CASES[i]);
     void *state_of_it = g;
     gateway_stop(&state_of_it);
     root_remove(&r);
@@ -614,9 +699,15 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     setenv("no_proxy", "*", 1); /* loopback is not reached through a proxy */
     const struct CMUnitTest alone[] = {
-        cmocka_unit_test(values_are_spelled_by_table), cmocka_unit_test(bad_targets_are_refused),
-        cmocka_unit_test(requests_are_whole),          cmocka_unit_test(answers_are_judged_by_table),
-        cmocka_unit_test(a_silent_server_times_out),   cmocka_unit_test(a_closed_port_is_absent),
+        cmocka_unit_test(values_are_spelled_by_table),
+        cmocka_unit_test(bad_targets_are_refused),
+        cmocka_unit_test(requests_are_whole),
+        cmocka_unit_test(answers_are_judged_by_table),
+        cmocka_unit_test(credentials_need_verified_tls),
+        cmocka_unit_test(addresses_are_shown_without_secrets),
+        cmocka_unit_test(a_repeated_secret_is_not_quoted),
+        cmocka_unit_test(a_silent_server_times_out),
+        cmocka_unit_test(a_closed_port_is_absent),
     };
     const struct CMUnitTest gateway[] = {
         cmocka_unit_test(a_result_is_put_replaced_and_deleted),

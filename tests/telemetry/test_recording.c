@@ -137,7 +137,7 @@ static void a_text_that_swells_is_refused(void **state)
     for (int i = 0; i < 4000; i++) str_append(&text, "0123456789");
     str_append(&text, "\n");
     assert_int_equal(recorded_files_unpack(str_text(&text), r.path, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "256 MiB"));
+    CHECK_CONTAINS(why.message, "256 MiB");
     CHECK(!sys_exists(r.path, "/proc")); /* before anything was written */
     str_free(&text);
     root_remove(&r);
@@ -201,8 +201,10 @@ static void private_things_are_masked(void **state)
         const char *want_path = CASES[i].want_path ? CASES[i].want_path : CASES[i].path;
         CHECK(str_starts(str_text(&path), want_path));
         if (str_ends(CASES[i].want, "masked-")) /* and four digits of no meaning */
-            CHECK(str_starts(str_text(&text), CASES[i].want) && !strstr(str_text(&text), "x.scope"));
-        else
+        {
+            CHECK(str_starts(str_text(&text), CASES[i].want));
+            CHECK_LACKS(str_text(&text), "x.scope");
+        } else
             assert_string_equal(str_text(&text), CASES[i].want);
         str_free(&path);
         str_free(&text);
@@ -317,8 +319,8 @@ static void nothing_private_is_kept(void **state)
     gethostname(host, sizeof host);
     struct str line = { 0 };
     str_printf(&line, "\n %s\n", host);
-    CHECK(!strstr(files, str_text(&line)));
-    CHECK(strstr(files, "/proc/sys/kernel/hostname\n masked\n"));
+    CHECK_LACKS(files, str_text(&line));
+    CHECK_CONTAINS(files, "/proc/sys/kernel/hostname\n masked\n");
     for (const char *p = files; (p = strstr(p, "\n/proc/")); p++)
         CHECK(p[7] < '0' || p[7] > '9'); /* no process */
     free(files);
@@ -327,7 +329,7 @@ static void nothing_private_is_kept(void **state)
 
     r = record(true);
     files = read_text(r.path, "files.txt");
-    CHECK(strstr(files, host)); /* as asked for */
+    CHECK_CONTAINS(files, host); /* as asked for */
     free(files);
     record_remove(&r);
 }
@@ -338,7 +340,7 @@ static void a_folder_is_never_overwritten(void **state)
     struct root r = root_empty();
     struct err why = { 0 };
     assert_int_equal(recording_make(r.path, false, NULL, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "already exists"));
+    CHECK_CONTAINS(why.message, "already exists");
     struct stat st;
     CHECK(!stat(r.path, &st));
     char path[PATH_MAX];
@@ -390,12 +392,14 @@ static void answers_of_a_library_replay(void **state)
         assert_string_equal(again[i].bus, live[i].bus);
         assert_int_equal(again[i].throttle_reasons, live[i].throttle_reasons);
         assert_int_equal(again[i].processes, live[i].processes);
-        CHECK(again[i].energy_joules == live[i].energy_joules);
+        CHECK_EQ(again[i].energy_joules, live[i].energy_joules);
     }
     CHECK(str_starts(again[0].uuid, "masked-"));
     CHECK(!str_starts(live[0].uuid, "masked-"));
-    for (int i = 0; i < again[0].process_count; i++)
-        CHECK(again[0].process[i].pid < 10 && live[0].process[i].pid > 1000);
+    for (int i = 0; i < again[0].process_count; i++) {
+        CHECK_LT(again[0].process[i].pid, 10);
+        CHECK_GT(live[0].process[i].pid, 1000);
+    }
     recording_close(&back);
     record_remove(&r);
     unsetenv("QDYNO_NVML");
@@ -431,9 +435,9 @@ static void damaged_answers_mean_no_library(void **state)
         CHECK_OK(telemetry_open(&t, r.path, &why));
         telemetry_sample(t, row);
         assert_int_equal(telemetry_gpus(t, &g, 1), 1);
-        CHECK(isnan(g.busy_ratio));
-        CHECK(isnan(g.power_watts));
-        CHECK(isnan(g.temperature_celsius));
+        CHECK_NAN(g.busy_ratio);
+        CHECK_NAN(g.power_watts);
+        CHECK_NAN(g.temperature_celsius);
         CHECK(!g.throttle_known);
         telemetry_close(t);
     }
@@ -562,9 +566,11 @@ static void shipped_machines_are_sampled(void **state)
         /* counters of a recording never advance, so rates are unknown */
         static const enum metric_id RATES[] = { METRIC_CPU_BUSY, METRIC_CPU_POWER, METRIC_PSI_CPU,
                                                 METRIC_SWAP_IN,  METRIC_DISK_READ, METRIC_NUMA_MISSES };
-        for (size_t k = 0; k < COUNT_OF(RATES); k++) CHECK(isnan(row[RATES[k]]));
-        for (int k = 0; k < m.gpus && !strcmp(NAMES[i], "intel-gpu-laptop"); k++)
-            CHECK(isnan(g[k].busy_ratio) && isnan(g[k].power_watts));
+        for (size_t k = 0; k < COUNT_OF(RATES); k++) CHECK_NAN(row[RATES[k]]);
+        for (int k = 0; k < m.gpus && !strcmp(NAMES[i], "intel-gpu-laptop"); k++) {
+            CHECK_NAN(g[k].busy_ratio);
+            CHECK_NAN(g[k].power_watts);
+        }
         CHECK(isnan(used) ? isnan(row[METRIC_GPU_MEM_USED]) : row[METRIC_GPU_MEM_USED] == used);
         telemetry_close(t);
     }

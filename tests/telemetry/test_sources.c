@@ -51,7 +51,7 @@ static void memory_rates(void **state)
     CHECK_NEAR(row[METRIC_NUMA_HIT], 0.75, 1e-9);
     check_rate(row[METRIC_NUMA_MISSES], 100, s);
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_NUMA_HIT])); /* no page was wanted: no share of them */
+    CHECK_NAN(row[METRIC_NUMA_HIT]); /* no page was wanted: no share of them */
     CHECK_NEAR(row[METRIC_NUMA_MISSES], 0, 0);
     telemetry_close(t);
     root_remove(&r);
@@ -98,14 +98,14 @@ static void disks_count_once(void **state)
     root_write(&r, "proc/diskstats",
                " 259       0 nvme0n1 5000 100 1002000 3000 2000 50 400100 1500 0 7010 4500 0 0 0 0 0 0\n");
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_DISK_READ]));
+    CHECK_NAN(row[METRIC_DISK_READ]);
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_DISK_READ], 0, 0);
     telemetry_close(t);
     root_write(&r, "proc/diskstats", NULL);
     t = open_at(&r);
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_DISK_READ]));
+    CHECK_NAN(row[METRIC_DISK_READ]);
     CHECK(says(t, METRIC_DISK_READ, "/proc/diskstats"));
     telemetry_close(t);
     root_remove(&r);
@@ -129,8 +129,8 @@ static void cstates(void **state)
     check_rate(row[METRIC_CPU_DEEPEST_CSTATE], 0.016 / 8, s);
     root_write(&r, "sys/devices/system/cpu/cpu7/cpuidle/state2/time", NULL); /* gone: no half answers */
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_CPU_CSTATE]));
-    CHECK(isnan(row[METRIC_CPU_DEEPEST_CSTATE]));
+    CHECK_NAN(row[METRIC_CPU_CSTATE]);
+    CHECK_NAN(row[METRIC_CPU_DEEPEST_CSTATE]);
     telemetry_close(t);
     root_remove(&r);
     struct root server = root_get("amx-server");
@@ -176,7 +176,7 @@ static void energy_of_each_domain(void **state)
     }
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
-    CHECK(isnan(joules_of(t, "package-0"))); /* one reading counts nothing */
+    CHECK_NAN(joules_of(t, "package-0")); /* one reading counts nothing */
     struct span s = sample_after(t, row, &r, energy_is_used);
     check_rate(row[METRIC_CPU_POWER], 1.0, s);
     check_rate(row[METRIC_CORES_POWER], 0.6, s);
@@ -193,7 +193,7 @@ static void energy_of_each_domain(void **state)
     CHECK_NEAR(joules_of(t, "package-0-dram"), 0.5, 1e-6);
     root_write(&r, "sys/class/powercap/intel-rapl:0/energy_uj", "garbage\n");
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_CPU_POWER]));
+    CHECK_NAN(row[METRIC_CPU_POWER]);
     CHECK_NEAR(joules_of(t, "package-0"), 2.0, 1e-6); /* what was counted stays counted */
     telemetry_close(t);
     root_remove(&r);
@@ -213,8 +213,8 @@ static void forbidden_energy_says_so(void **state)
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
     if (root_user) assert_int_equal(seteuid(0), 0);
-    CHECK(isnan(row[METRIC_CPU_POWER]));
-    CHECK(isnan(row[METRIC_DRAM_POWER]));
+    CHECK_NAN(row[METRIC_CPU_POWER]);
+    CHECK_NAN(row[METRIC_DRAM_POWER]);
     CHECK(says(t, METRIC_CPU_POWER, "only root"));
     CHECK(says(t, METRIC_DRAM_POWER, "chmod"));
     bool denied = false;
@@ -223,7 +223,7 @@ static void forbidden_energy_says_so(void **state)
     telemetry_close(t);
     t = open_at(&server);
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_CPU_POWER]));
+    CHECK_NAN(row[METRIC_CPU_POWER]);
     CHECK(says(t, METRIC_CPU_POWER, "no RAPL"));
     CHECK(!says(t, METRIC_CPU_POWER, "only root"));
     telemetry_absence(t, METRIC_CPU_POWER, &denied);
@@ -245,7 +245,7 @@ static void storage_of_the_tree(void **state)
     struct root r = root_copy("avx2-laptop");
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_PROC_READ]));
+    CHECK_NAN(row[METRIC_PROC_READ]);
     CHECK(says(t, METRIC_PROC_READ, "no process is monitored"));
     telemetry_monitor_process(t, 100);
     struct span s = sample_after(t, row, &r, tree_reads);
@@ -261,8 +261,8 @@ static void storage_of_the_tree(void **state)
     root_write(&r, "proc/100/io", NULL); /* and the first process, in the middle of things */
     root_write(&r, "proc/100/stat", NULL);
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_PROC_READ]));
-    CHECK(isnan(row[METRIC_PROC_RSS]));
+    CHECK_NAN(row[METRIC_PROC_READ]);
+    CHECK_NAN(row[METRIC_PROC_RSS]);
     telemetry_close(t);
     root_remove(&r);
 }
@@ -310,7 +310,7 @@ static void others_in_the_container(void **state)
     struct root r = root_copy("cgroup-container");
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_CGROUP_OTHERS])); /* whose processes are ours is not known of a recorded machine */
+    CHECK_NAN(row[METRIC_CGROUP_OTHERS]); /* whose processes are ours is not known of a recorded machine */
     root_write(&r, "proc/100/stat", STAT_OF("100"));
     root_write(&r, "proc/100/cgroup", "0::/\n");
     telemetry_monitor_process(t, 100);
@@ -345,9 +345,9 @@ static void version_1_container(void **state)
     CHECK_NEAR(row[METRIC_CGROUP_MEM_USED], 1073741824, 0);
     CHECK_NEAR(row[METRIC_CGROUP_MEM_LIMIT], 4294967296.0, 0);
     check_rate(row[METRIC_CGROUP_CPU], 0.020, s);
-    CHECK(isnan(row[METRIC_CGROUP_CPU_LIMIT]));
-    CHECK(isnan(row[METRIC_CGROUP_THROTTLED])); /* quota -1 */
-    CHECK(isnan(row[METRIC_CGROUP_THROTTLED_TIME]));
+    CHECK_NAN(row[METRIC_CGROUP_CPU_LIMIT]);
+    CHECK_NAN(row[METRIC_CGROUP_THROTTLED]); /* quota -1 */
+    CHECK_NAN(row[METRIC_CGROUP_THROTTLED_TIME]);
     CHECK(says(t, METRIC_CGROUP_CPU_LIMIT, "no control group limits"));
     root_write(&r, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "250000\n"); /* set while we look */
     telemetry_sample(t, row);
@@ -368,7 +368,7 @@ static void nearest_limit_of_all_levels(void **state)
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_CGROUP_MEM_USED], 1073741824, 0); /* no limit: our own group */
-    CHECK(isnan(row[METRIC_CGROUP_MEM_LIMIT]));
+    CHECK_NAN(row[METRIC_CGROUP_MEM_LIMIT]);
     CHECK(says(t, METRIC_CGROUP_MEM_LIMIT, "no control group limits"));
     root_write(&r, "sys/fs/cgroup/user.slice/user-1000.slice/session-2.scope/memory.max", "3221225472\n");
     root_write(&r, "sys/fs/cgroup/user.slice/user-1000.slice/memory.max", "4294967296\n");
@@ -447,7 +447,7 @@ static void large_machines_are_sampled(void **state)
     CHECK_LE(32, known);
     CHECK_LE(known, 64);
     CHECK(!isnan(hertz[0]));
-    CHECK(isnan(hertz[1]));
+    CHECK_NAN(hertz[1]);
     CHECK_NEAR(row[METRIC_CPU_FREQUENCY], sum / known, 1);
     clock_sleep_ns(10 * 1000000);
     telemetry_sample(t, row);

@@ -62,7 +62,7 @@ static void quitting_asks_while_something_runs(void **state)
     CHECK_EQ(press(&u, running, 'n').requests, 0);
     CHECK(!u.confirm_quit);
     press(&u, running, 'q');
-    CHECK(press(&u, running, 'y').requests == (REQUEST_STOP_EXPERIMENT | REQUEST_QUIT));
+    CHECK_EQ(press(&u, running, 'y').requests, REQUEST_STOP_EXPERIMENT | REQUEST_QUIT);
     free(idle);
     free(running);
 }
@@ -94,11 +94,11 @@ static void views_read_the_database_again(void **state)
     struct ui u = { .view = VIEW_LIVE, .filter = "q8_0" };
     struct effect e = press(&u, s, '4');
     CHECK_EQ(u.view, VIEW_HISTORY);
-    CHECK(e.job.run == job_read_history);
+    CHECK_EQ(e.job.run, job_read_history);
     CHECK_EQ(e.queue, QUEUE_DATABASE);
     assert_string_equal(e.job.text[0], "q8_0");
     e = press(&u, s, UI_KEY_ESC); /* first the filter goes, then the view */
-    CHECK(e.job.run == job_read_history);
+    CHECK_EQ(e.job.run, job_read_history);
     assert_string_equal(u.filter, "");
     press(&u, s, UI_KEY_ESC);
     CHECK_EQ(u.view, VIEW_LIVE);

@@ -27,7 +27,7 @@ static void copy_file(const char *from, const char *to, size_t most)
     snprintf(path, sizeof path, "%s/%s", folder, to);
     FILE *f = fopen(path, "w");
     CHECK(f);
-    CHECK(fwrite(bytes, 1, MIN(n, most), f) == MIN(n, most));
+    CHECK_EQ(fwrite(bytes, 1, MIN(n, most), f), MIN(n, most));
     CHECK(!fclose(f));
     free(bytes);
 }
@@ -66,12 +66,12 @@ static void folders(void **state)
     }
     struct background *b = background_new();
     snprintf(path, sizeof path, "%s/sub", folder);
-    CHECK(mkdir(path, 0700) == 0);
+    CHECK_EQ(mkdir(path, 0700), 0);
     copy_file(MODEL, "model.gguf", SIZE_MAX);
     copy_file(MODEL, "cut.gguf", 5000);
     copy_file(MODEL, "big-00002-of-00003.gguf", 5000); /* a later part of a split file is not listed */
-    copy_file(__FILE__, "notes.txt", SIZE_MAX);
-    copy_file(__FILE__, ".hidden.gguf", SIZE_MAX);
+    copy_file(MODEL, "notes.txt", 100);
+    copy_file(MODEL, ".hidden.gguf", 100);
     snprintf(path, sizeof path, "%s/", folder);
     read_folder(b, path);
     const struct folder *f = &b->known.folder;
@@ -86,14 +86,14 @@ static void folders(void **state)
     CHECK(e->known);
     CHECK_EQ(e->kind, FILE_MODEL);
     CHECK(!e->trouble[0]);
-    CHECK(e->needs_bytes > e->bytes);
+    CHECK_GT(e->needs_bytes, e->bytes);
     assert_string_equal(e->arch, "llama");
     e = entry(f, "cut.gguf");
     CHECK(e);
     CHECK(e->known);
     CHECK_EQ(e->kind, FILE_NO_MODEL);
     CHECK(e->trouble[0]);
-    CHECK(e->needs_bytes == -1);
+    CHECK_EQ(e->needs_bytes, -1);
     CHECK(entry(f, "notes.txt"));
     CHECK_EQ(entry(f, "notes.txt")->kind, FILE_OTHER);
     CHECK(!entry(f, ".hidden.gguf"));
@@ -109,7 +109,7 @@ static void folders(void **state)
     job_list_folder(b, &late);
     assert_string_equal(f->path, "/nowhere/");
     read_folder(b, ""); /* the list of places is never empty */
-    CHECK(f->count > 0);
+    CHECK_GT(f->count, 0);
     CHECK(entry(f, "/"));
     background_close(b);
 }
@@ -122,7 +122,7 @@ static void lines_are_judged(void **state)
     struct job model = { .run = job_read_model }, j = { .id = 4 };
     snprintf(model.text[0], sizeof model.text[0], "%s", MODEL);
     job_read_model(b, &model);
-    CHECK(b->known.recipes.count > 20);
+    CHECK_GT(b->known.recipes.count, 20);
     int made = 0, same = 0;
     for (int i = 0; i < b->known.recipes.count; i++) {
         const struct recipe_row *o = &b->known.recipes.row[i];
@@ -130,8 +130,8 @@ static void lines_are_judged(void **state)
         same += o->identity;
         CHECK(o->file_bytes > 0 || o->identity || o->refusal[0]);
     }
-    CHECK(made > 10);
-    CHECK(same == 1); /* f16, the format of the file */
+    CHECK_GT(made, 10);
+    CHECK_EQ(same, 1); /* f16, the format of the file */
     snprintf(j.text[0], sizeof j.text[0], "ctk=");
     snprintf(j.text[1], sizeof j.text[1], "%s", MODEL);
     snprintf(j.text[2], sizeof j.text[2], "tg64");
@@ -139,16 +139,16 @@ static void lines_are_judged(void **state)
     const struct line_estimates *said = &b->known.estimates;
     assert_string_equal(said->text, "ctk=");
     CHECK_EQ(said->cursor, 4);
-    CHECK(said->count > 3);
-    CHECK(said->total_bytes == -1);
+    CHECK_GT(said->count, 3);
+    CHECK_EQ(said->total_bytes, -1);
     int64_t f32 = 0, f16 = 0;
     for (int i = 0; i < said->count; i++) {
         if (!strcmp(said->variant[i].text, "f32")) f32 = said->variant[i].total_bytes;
         if (!strcmp(said->variant[i].text, "f16")) f16 = said->variant[i].total_bytes;
         CHECK(said->variant[i].total_bytes > 0 || said->variant[i].refusal[0]);
     }
-    CHECK(f32 > f16);
-    CHECK(f16 > 0); /* wider KV types need more */
+    CHECK_GT(f32, f16);
+    CHECK_GT(f16, 0); /* wider KV types need more */
     background_close(b);
 }
 
@@ -275,7 +275,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = { cmocka_unit_test(folders), cmocka_unit_test(lines_are_judged),
                                         cmocka_unit_test(commands), cmocka_unit_test(cancelled) };
     char line[64];
-    if (!mkdtemp(folder)) return 1;
+    /* The list of places and commands use the working directory: it is the same wherever the test starts. */
+    if (!mkdtemp(folder) || chdir(folder)) return 1;
     setenv("XDG_CONFIG_HOME", folder, 1);
     setenv("XDG_DATA_HOME", folder, 1);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

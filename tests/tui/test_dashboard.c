@@ -12,7 +12,8 @@ static enum err_code run_captured(const struct dashboard_options *o, char *text,
 {
     char path[] = "/tmp/qdyno-frames-XXXXXX";
     int file = mkstemp(path), saved = dup(1);
-    assert_true(file >= 0 && saved >= 0);
+    CHECK_GE(file, 0);
+    CHECK_GE(saved, 0);
     fflush(stdout);
     dup2(file, 1);
     enum err_code rc = dashboard_run(o, why);
@@ -48,7 +49,7 @@ static void frames_without_a_terminal(void **state)
     CHECK_CONTAINS(last, "MEM");
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", folder);
-    CHECK(system(command) == 0);
+    CHECK_EQ(system(command), 0);
 }
 
 static void no_terminal(void **state)

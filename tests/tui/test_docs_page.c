@@ -50,12 +50,12 @@ static void frames_are_golden(void **state)
     (void)state;
     int frames;
     char *page = file_text(PAGE), *want = page_with_frames(page, &frames);
-    CHECK(frames >= 6);
+    CHECK_GE(frames, 6);
     if (getenv("QDYNO_UPDATE_GOLDEN")) {
         FILE *f = fopen(PAGE, "w");
         CHECK(f);
-        CHECK(fputs(want, f) >= 0);
-        CHECK(fclose(f) == 0);
+        CHECK_GE(fputs(want, f), 0);
+        CHECK_EQ(fclose(f), 0);
     } else if (strcmp(page, want)) {
         size_t at = 0, line = 1;
         for (; page[at] == want[at]; at++) line += page[at] == '\n';

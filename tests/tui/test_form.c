@@ -76,7 +76,7 @@ static void editing(void **state)
     form_key(&f, UI_KEY_F1); /* not a character */
     assert_string_equal(f.field[0].text, "ñ-");
     for (int i = 0; i < 2000; i++) form_key(&f, 0x65e5); /* stops at the end of the field */
-    CHECK(strlen(f.field[0].text) < FORM_TEXT);
+    CHECK_LT(strlen(f.field[0].text), FORM_TEXT);
     for (int i = 0; i < 3000; i++) form_key(&f, UI_KEY_DELETE);
 }
 
@@ -91,7 +91,7 @@ static void hints(void **state)
     assert_non_null(strstr(form_hint(&f, hint, sizeof hint), "spread"));
     f.focus = 2;
     assert_non_null(strstr(form_hint(&f, hint, sizeof hint), "pp512"));
-    CHECK(strlen(form_hint(&f, hint, 8)) < 8);
+    CHECK_LT(strlen(form_hint(&f, hint, 8)), 8);
 }
 
 static void other_forms(void **state)

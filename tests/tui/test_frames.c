@@ -95,8 +95,8 @@ static void check_golden(const char *path, const char *got)
     if (getenv("QDYNO_UPDATE_GOLDEN")) {
         FILE *f = fopen(path, "w");
         CHECK(f);
-        CHECK(fputs(got, f) >= 0);
-        CHECK(fclose(f) == 0);
+        CHECK_GE(fputs(got, f), 0);
+        CHECK_EQ(fclose(f), 0);
         return;
     }
     char *want = NULL;

@@ -48,10 +48,10 @@ static void wide_characters(void **state)
     struct pen p = pen_at(&g, grid_area(&g), 0, 0);
     pen_put(&p, ROLE_TEXT, "a日本");
     check_text(&g, "a日\n\n"); /* a wide character with one column left is not drawn */
-    CHECK(g.cells[2].code == 0);
+    CHECK_EQ(g.cells[2].code, 0);
     grid_put(&g, grid_area(&g), 2, 0, 'x', ROLE_TEXT); /* overwrites half of the wide character */
     check_text(&g, "a x\n\n");
-    CHECK(text_columns("a日e\xcc\x81") == 4);
+    CHECK_EQ(text_columns("a日e\xcc\x81"), 4);
     grid_close(&g);
 }
 
@@ -62,7 +62,7 @@ static void controls_and_broken_text(void **state)
     struct pen p = pen_at(&g, grid_area(&g), 0, 0);
     pen_put(&p, ROLE_TEXT, "a\x1b[31mb\n\xff");
     for (int i = 0; i < g.w; i++) {
-        CHECK(g.cells[i].code >= 0x20);
+        CHECK_GE(g.cells[i].code, 0x20);
         CHECK((g.cells[i].code < 0x7f || g.cells[i].code >= 0xa0));
     }
     grid_close(&g);
@@ -151,11 +151,11 @@ static void glyph_levels(void **state)
     CHECK_EQ(glyph_level_choose("UTF-8", "xterm", "nonsense"), GLYPHS_BRAILLE);
     CHECK_EQ(glyph_level_choose(NULL, NULL, NULL), GLYPHS_ASCII);
     /* Marks of different states stay different in ASCII. */
-    CHECK(glyph_at_level(0x25b2, GLYPHS_ASCII) == '^');
-    CHECK(glyph_at_level(0x25bc, GLYPHS_ASCII) == 'v');
-    CHECK(glyph_at_level(0x2248, GLYPHS_ASCII) == '=');
-    CHECK(glyph_at_level(0x2715, GLYPHS_ASCII) == 'x');
-    for (uint32_t code = 0; code < 0x3000; code++) CHECK(glyph_at_level(code, GLYPHS_ASCII) < 0x7f);
+    CHECK_EQ(glyph_at_level(0x25b2, GLYPHS_ASCII), '^');
+    CHECK_EQ(glyph_at_level(0x25bc, GLYPHS_ASCII), 'v');
+    CHECK_EQ(glyph_at_level(0x2248, GLYPHS_ASCII), '=');
+    CHECK_EQ(glyph_at_level(0x2715, GLYPHS_ASCII), 'x');
+    for (uint32_t code = 0; code < 0x3000; code++) CHECK_LT(glyph_at_level(code, GLYPHS_ASCII), 0x7f);
 }
 
 static void numbers(void **state)
@@ -193,11 +193,11 @@ static void wrapping(void **state)
 {
     (void)state;
     struct grid g = open_grid(10, 3, GLYPHS_BRAILLE);
-    CHECK(grid_wrap(&g, grid_area(&g), ROLE_TEXT, "one two three four five six") == 3);
+    CHECK_EQ(grid_wrap(&g, grid_area(&g), ROLE_TEXT, "one two three four five six"), 3);
     check_text(&g, "one two\nthree four\nfive six\n");
     grid_clear(&g);
-    CHECK(grid_wrap(&g, grid_area(&g), ROLE_TEXT, "") == 0);
-    CHECK(grid_wrap(&g, (struct rect){ 0, 0, 10, 1 }, ROLE_TEXT, "one two three four") == 1);
+    CHECK_EQ(grid_wrap(&g, grid_area(&g), ROLE_TEXT, ""), 0);
+    CHECK_EQ(grid_wrap(&g, (struct rect){ 0, 0, 10, 1 }, ROLE_TEXT, "one two three four"), 1);
     check_text(&g, "one two\n\n\n");
     grid_close(&g);
 }

@@ -30,11 +30,11 @@ static void every_action_has_one_row(void **state)
         CHECK(KEYS[i].name);
         CHECK(*KEYS[i].name);
         CHECK(KEYS[i].key[0]);
-        CHECK(key_find(KEYS[i].key[0]) == &KEYS[i]);
-        CHECK(key_of_action(KEYS[i].action) == &KEYS[i]);
+        CHECK_EQ(key_find(KEYS[i].key[0]), &KEYS[i]);
+        CHECK_EQ(key_of_action(KEYS[i].action), &KEYS[i]);
     }
-    CHECK(rows[DO_NOTHING] == 0);
-    for (int a = DO_NOTHING + 1; a < ACTION_COUNT; a++) CHECK(rows[a] == 1);
+    CHECK_EQ(rows[DO_NOTHING], 0);
+    for (int a = DO_NOTHING + 1; a < ACTION_COUNT; a++) CHECK_EQ(rows[a], 1);
     CHECK(!key_find(0));
     CHECK(!key_find('x'));
 }
@@ -125,10 +125,10 @@ static void selection_stays_in_range(void **state)
         struct ui u = { .view = (enum view)view };
         u.selected[view] = 1000000;
         ui_clamp(&u, s);
-        CHECK(u.selected[view] == MAX(ui_rows(&u, s) - 1, 0));
+        CHECK_EQ(u.selected[view], MAX(ui_rows(&u, s) - 1, 0));
         u.selected[view] = -5;
         ui_clamp(&u, s);
-        CHECK(u.selected[view] == 0);
+        CHECK_EQ(u.selected[view], 0);
     }
     free(s);
 }

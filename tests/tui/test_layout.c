@@ -13,16 +13,16 @@ static void check_boxes(struct rect body, const struct rect *box, int n)
 {
     int area = 0;
     for (int i = 0; i < n; i++) {
-        CHECK(box[i].w >= 0);
-        CHECK(box[i].h >= 0);
-        CHECK(box[i].x >= body.x);
-        CHECK(box[i].x + box[i].w <= body.x + body.w);
-        CHECK(box[i].y >= body.y);
-        CHECK(box[i].y + box[i].h <= body.y + body.h);
+        CHECK_GE(box[i].w, 0);
+        CHECK_GE(box[i].h, 0);
+        CHECK_GE(box[i].x, body.x);
+        CHECK_LE(box[i].x + box[i].w, body.x + body.w);
+        CHECK_GE(box[i].y, body.y);
+        CHECK_LE(box[i].y + box[i].h, body.y + body.h);
         area += box[i].w * box[i].h;
         for (int j = 0; j < i; j++) CHECK(!overlap(box[i], box[j]));
     }
-    CHECK(area == body.w * body.h);
+    CHECK_EQ(area, body.w * body.h);
 }
 
 static void every_size(void **state)
@@ -31,7 +31,7 @@ static void every_size(void **state)
     for (int h = 1; h <= 120; h++)
         for (int w = 1; w <= 300; w++) {
             struct layout l = layout_frame(w, h);
-            CHECK(l.too_small == (w < VIEW_MIN_W || h < VIEW_MIN_H));
+            CHECK_EQ(l.too_small, w < VIEW_MIN_W || h < VIEW_MIN_H);
             if (l.too_small) continue;
             const struct rect frame[] = { l.title, l.body, l.status, l.footer };
             check_boxes((struct rect){ 0, 0, w, h }, frame, 4);
@@ -49,15 +49,15 @@ static void every_size(void **state)
                 struct rect advice[ADVICE_PANES];
                 layout_advice(l.body, rows, advice);
                 check_boxes(l.body, advice, ADVICE_PANES);
-                CHECK(advice[ADVICE_DETAILS].h >= 9);
-                CHECK(advice[ADVICE_LIST].h >= MIN(rows + 3, 11));
+                CHECK_GE(advice[ADVICE_DETAILS].h, 9);
+                CHECK_GE(advice[ADVICE_LIST].h, MIN(rows + 3, 11));
             }
             for (int arms = 2; arms <= 8; arms += 3) {
                 layout_ab(l.body, arms, ab);
                 check_boxes(l.body, ab, AB_PANES);
-                CHECK(ab[AB_ARMS].h >= 7);
-                CHECK(ab[AB_EFFECT].h >= 6);
-                CHECK(ab[AB_VERDICT].h >= 6);
+                CHECK_GE(ab[AB_ARMS].h, 7);
+                CHECK_GE(ab[AB_EFFECT].h, 6);
+                CHECK_GE(ab[AB_VERDICT].h, 6);
             }
         }
 }
@@ -68,15 +68,15 @@ static void smallest_holds_everything(void **state)
     struct rect live[LIVE_PANES], ab[AB_PANES];
     struct layout l = layout_frame(VIEW_MIN_W, VIEW_MIN_H);
     layout_live(l.body, live);
-    CHECK(live[LIVE_MACHINE].h >= 6);
-    CHECK(live[LIVE_ENGINE].h >= 6); /* 4 lines and a frame */
-    CHECK(live[LIVE_AB].h >= 7);
-    CHECK(live[LIVE_ADVICE].h >= 4);
-    CHECK(live[LIVE_LOG].h >= 4);
+    CHECK_GE(live[LIVE_MACHINE].h, 6);
+    CHECK_GE(live[LIVE_ENGINE].h, 6); /* 4 lines and a frame */
+    CHECK_GE(live[LIVE_AB].h, 7);
+    CHECK_GE(live[LIVE_ADVICE].h, 4);
+    CHECK_GE(live[LIVE_LOG].h, 4);
     layout_ab(l.body, 2, ab);
-    CHECK(ab[AB_ARMS].h >= 7);
-    CHECK(ab[AB_EFFECT].h >= 6);
-    CHECK(ab[AB_VERDICT].h >= 6);
+    CHECK_GE(ab[AB_ARMS].h, 7);
+    CHECK_GE(ab[AB_EFFECT].h, 6);
+    CHECK_GE(ab[AB_VERDICT].h, 6);
 }
 
 static void more_rows_show_more(void **state)
@@ -86,8 +86,8 @@ static void more_rows_show_more(void **state)
     layout_live(layout_frame(80, 24).body, small);
     layout_live(layout_frame(200, 60).body, large);
     for (int i = 0; i < LIVE_PANES; i++) {
-        CHECK(large[i].h > small[i].h);
-        CHECK(large[i].w > small[i].w);
+        CHECK_GT(large[i].h, small[i].h);
+        CHECK_GT(large[i].w, small[i].w);
     }
 }
 

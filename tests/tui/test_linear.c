@@ -111,22 +111,22 @@ static void questions_and_answers(void **state)
     CHECK_EQ(linear_keys(".", &u, keys, COUNT_OF(keys)), 1);
     CHECK_EQ(keys[0], UI_KEY_ESC);
     form_hide(&u.form);
-    CHECK_EQ(linear_keys("", &u, keys, COUNT_OF(keys)), 0);
+
     CHECK_EQ(linear_keys("q", &u, keys, COUNT_OF(keys)), 1);
-    CHECK(keys[0] == 'q');
+    CHECK_EQ(keys[0], 'q');
     CHECK_EQ(linear_keys("Esc", &u, keys, COUNT_OF(keys)), 1);
     CHECK_EQ(keys[0], UI_KEY_ESC);
     CHECK_EQ(linear_keys("thr", &u, keys, COUNT_OF(keys)), 5);
-    CHECK(keys[0] == ':');
+    CHECK_EQ(keys[0], ':');
     CHECK_EQ(keys[4], UI_KEY_ENTER);
     CHECK_EQ(linear_keys("threads", &u, keys, 3), 3); /* at most `max` keys */
     snprintf(u.question.text, sizeof u.question.text, "Replace it?");
     snprintf(u.question.line, sizeof u.question.line, "quantize a b --force");
     check_says(&t, s, &u, "Replace it? y or n: qdyno quantize a b --force");
     CHECK_EQ(linear_keys("y", &u, keys, COUNT_OF(keys)), 1);
-    CHECK(keys[0] == 'y');
+    CHECK_EQ(keys[0], 'y');
     CHECK_EQ(linear_keys("what", &u, keys, COUNT_OF(keys)), 1);
-    CHECK(keys[0] == 'n');
+    CHECK_EQ(keys[0], 'n');
     u.question.text[0] = '\0';
     s->page.number = 1;
     s->page.opens = true;
@@ -135,9 +135,40 @@ static void questions_and_answers(void **state)
     u.confirm_quit = true;
     check_says(&t, s, &u, "y or n");
     CHECK_EQ(linear_keys("yes", &u, keys, COUNT_OF(keys)), 1);
-    CHECK(keys[0] == 'y');
+    CHECK_EQ(keys[0], 'y');
     CHECK_EQ(linear_keys("", &u, keys, COUNT_OF(keys)), 1);
-    CHECK(keys[0] == 'n');
+    CHECK_EQ(keys[0], 'n');
+    free(s);
+}
+
+/* Words are never taken as single keys, and only names of the palette start something: "quit" typed over an
+ * open help once pressed q, u, i and t, which started a search of ten minutes. */
+static void words_that_are_no_keys(void **state)
+{
+    (void)state;
+    static const struct palette_command COMMANDS[] = { { "bench", "[CONFIG]", "measure speed" } };
+    const struct ui u = { .view = VIEW_LIVE, .commands = COMMANDS, .command_count = COUNT_OF(COMMANDS) };
+    struct snapshot *s = fixture_idle();
+    struct str out = { 0 };
+    CHECK(linear_answer("help", s, &u, &out));
+    CHECK_CONTAINS(str_text(&out), "q or quit: ");
+    CHECK_CONTAINS(str_text(&out), "t or tune: ");
+    CHECK_CONTAINS(str_text(&out), "bench [CONFIG]: measure speed");
+    CHECK_CONTAINS(str_text(&out), "threads: ");
+    str_clear(&out);
+    CHECK(linear_answer("", s, &u, &out));
+    CHECK_CONTAINS(str_text(&out), "of memory used");
+    static const char *const NOTHING[] = { "tn", "qt", "measure speed", "hello", "Q!" };
+    for (size_t i = 0; i < COUNT_OF(NOTHING); i++) {
+        str_clear(&out);
+        CHECK(linear_answer(NOTHING[i], s, &u, &out));
+        CHECK_CONTAINS(str_text(&out), "is not a command; nothing was done");
+    }
+    str_clear(&out);
+    static const char *const NAMES[] = { "q", "quit", "tune", "thr", "bench", "a/b" };
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) CHECK(!linear_answer(NAMES[i], s, &u, &out));
+    CHECK_EQ(out.len, 0);
+    str_free(&out);
     free(s);
 }
 
@@ -161,9 +192,8 @@ int main(void)
 {
     fixture_environment();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_that_write),
-        cmocka_unit_test(changes_are_said_once),
-        cmocka_unit_test(questions_and_answers),
+        cmocka_unit_test(two_that_write),        cmocka_unit_test(changes_are_said_once),
+        cmocka_unit_test(questions_and_answers), cmocka_unit_test(words_that_are_no_keys),
         cmocka_unit_test(where_things_stand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

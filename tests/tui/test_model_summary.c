@@ -18,8 +18,8 @@ static void check_groups(const struct model_summary *l, const struct gguf *g, co
         bytes += t->bytes;
         params += t->params;
         CHECK(i == 0 || t->bytes <= l->group[i - 1].bytes); /* the largest first */
-        if (str_starts(t->name, "blk.*.")) CHECK(t->count == s->layers);
-        CHECK(!strstr(t->name, ".weight"));
+        if (str_starts(t->name, "blk.*.")) CHECK_EQ(t->count, s->layers);
+        CHECK_LACKS(t->name, ".weight");
         CHECK(*t->shape);
         CHECK(*t->format);
     }
@@ -30,8 +30,8 @@ static void check_groups(const struct model_summary *l, const struct gguf *g, co
 
 static void check_plans(const struct model_summary *l, const struct gguf *g, const struct model_shape *s)
 {
-    CHECK(l->contexts >= 1);
-    CHECK(l->context[l->contexts - 1] == s->ctx_train);
+    CHECK_GE(l->contexts, 1);
+    CHECK_EQ(l->context[l->contexts - 1], s->ctx_train);
     for (int k = 0; k < l->caches; k++)
         for (int i = 0; i < l->contexts; i++) {
             struct config c;
@@ -42,7 +42,7 @@ static void check_plans(const struct model_summary *l, const struct gguf *g, con
             CHECK_OK(config_parse(&c, line, &why));
             const bool can = !recipe_plan_memory(&plan, g, &c, (int)l->context[i], 1, &why);
             assert_int_equal(l->total[k][i], can ? plan.total : -1);
-            if (i && can) CHECK(l->total[k][i] > l->total[k][i - 1]);
+            if (i && can) CHECK_GT(l->total[k][i], l->total[k][i - 1]);
         }
 }
 
@@ -67,11 +67,11 @@ static void figures_are_the_files(void **state)
         CHECK_OK(gguf_open(&g, path, &why));
         CHECK_OK(model_shape_read(&s, g, &why));
         model_summary_make(l, g, &s);
-        CHECK(l->groups > 5);
+        CHECK_GT(l->groups, 5);
         CHECK_EQ(l->left_out, 0);
         check_groups(l, g, &s);
         check_plans(l, g, &s);
-        CHECK(l->kv_bytes_per_token[0] > l->kv_bytes_per_token[1]); /* f32 over f16 */
+        CHECK_GT(l->kv_bytes_per_token[0], l->kv_bytes_per_token[1]); /* f32 over f16 */
         gguf_close(g);
         unlink(path);
         free(l);

@@ -21,13 +21,13 @@ static const char *first(const char *text)
 static void scores(void **state)
 {
     (void)state;
-    CHECK(palette_score("", "anything") == 0);
-    CHECK(palette_score("xyz", "threads") < 0);
-    CHECK(palette_score("sdaerht", "threads") < 0); /* letters must be in order */
-    CHECK(palette_score("thr", "threads") > palette_score("thr", "attahar"));
-    CHECK(palette_score("ab", "new A/B") > palette_score("ab", "table"));
-    CHECK(palette_score("ab", "ab") > palette_score("ab", "ab-more"));
-    CHECK(palette_score("B NEW", "new A/B") > 0); /* words in any order, any case */
+    CHECK_EQ(palette_score("", "anything"), 0);
+    CHECK_LT(palette_score("xyz", "threads"), 0);
+    CHECK_LT(palette_score("sdaerht", "threads"), 0); /* letters must be in order */
+    CHECK_GT(palette_score("thr", "threads"), palette_score("thr", "attahar"));
+    CHECK_GT(palette_score("ab", "new A/B"), palette_score("ab", "table"));
+    CHECK_GT(palette_score("ab", "ab"), palette_score("ab", "ab-more"));
+    CHECK_GT(palette_score("B NEW", "new A/B"), 0); /* words in any order, any case */
 }
 
 static void finds(void **state)
@@ -41,11 +41,11 @@ static void finds(void **state)
     assert_string_equal(first("perplexity"), "show quality"); /* found in the help text */
     assert_string_equal(first("qqqq"), "");
     struct palette_entry found[3];
-    CHECK(palette_find("", COMMANDS_HERE, 3, found, 3) == 3);
+    CHECK_EQ(palette_find("", COMMANDS_HERE, 3, found, 3), 3);
     CHECK_EQ(found[0].kind, PALETTE_KEY);
-    CHECK(found[0].key == &KEYS[0]); /* nothing typed: the order of the table */
-    CHECK(palette_find("e", COMMANDS_HERE, 3, found, 1) == 1);
-    CHECK(palette_find("e", COMMANDS_HERE, 3, found, 0) == 0);
+    CHECK_EQ(found[0].key, &KEYS[0]); /* nothing typed: the order of the table */
+    CHECK_EQ(palette_find("e", COMMANDS_HERE, 3, found, 1), 1);
+    CHECK_EQ(palette_find("e", COMMANDS_HERE, 3, found, 0), 0);
 }
 
 /* Everything there is can be reached by typing its whole name. */
@@ -95,20 +95,20 @@ static void clicks(void **state)
     snprintf(row, sizeof row, " %lld ", (long long)s->run[2].id);
     h = hit_on(&g, row);
     CHECK_EQ(h.kind, HIT_ROW);
-    CHECK(h.what == 2);
+    CHECK_EQ(h.what, 2);
     CHECK_EQ(grid_hit_at(&g, 500, 500).kind, HIT_NOTHING);
     CHECK_EQ(grid_hit_at(&g, -1, 0).kind, HIT_NOTHING);
     form_show(&u.form, FORM_PALETTE, (const char *const[FORM_FIELDS]){ "quant", NULL, NULL });
     view_draw(&g, s, &u);
     h = hit_on(&g, "a model file by a recipe");
     CHECK_EQ(h.kind, HIT_ENTRY);
-    CHECK(h.what == 1);                           /* after the key with the same name */
+    CHECK_EQ(h.what, 1);                          /* after the key with the same name */
     CHECK_EQ(hit_on(&g, "quit").kind, HIT_CLOSE); /* the palette covers what is below */
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     view_draw(&g, s, &u);
     h = hit_on(&g, "workload  ✓");
     CHECK_EQ(h.kind, HIT_FIELD);
-    CHECK(h.what == 2);
+    CHECK_EQ(h.what, 2);
     CHECK_EQ(hit_on(&g, "quit").kind, HIT_NOTHING);
     grid_close(&g);
     free(s);

@@ -43,7 +43,7 @@ static void check_ticks(const struct plot_axis *axis, struct plot_scale s, int m
     for (int i = 0; i < t.n; i++) {
         CHECK_LE(-1e-6, plot_at(&s, t.at[i]));
         CHECK_LE(plot_at(&s, t.at[i]), 1 + 1e-6);
-        CHECK(t.text[i][0] != '\0');
+        CHECK_NE(t.text[i][0], '\0');
         if (!i) continue;
         CHECK_LT(t.at[i - 1], t.at[i]);
         if (!strcmp(t.text[i], t.text[i - 1]))
@@ -110,7 +110,7 @@ static void scales_survive_anything(void **state)
                 struct plot p = { .x = { .low = NAN, .high = NAN, .log = log },
                                   .y = { .low = NAN, .high = NAN } };
                 struct plot_layer *l = plot_layer(&p, &arena, MARK_DOT, 0, 2);
-                CHECK(l != NULL);
+                CHECK_NE(l, NULL);
                 l->point[0].x = VALUES[a];
                 l->point[1].x = VALUES[b];
                 const struct plot_scale s = plot_scale(&p, 'x');
@@ -134,7 +134,7 @@ static void full_plot(struct plot *p, struct arena *a, int n)
     for (int mark = MARK_BOX; mark <= MARK_DOT; mark++)
         for (int hue = 0; hue < HUE_COUNT; hue += 3) {
             struct plot_layer *l = plot_layer(p, a, (enum mark)mark, hue, n);
-            CHECK(l != NULL);
+            CHECK_NE(l, NULL);
             l->name = HOSTILE;
             l->soft = hue % 2;
             for (int i = 0; i < n; i++) {
@@ -185,14 +185,14 @@ static void text_by_hand(void **state)
     (void)state;
     at.y = 2;
     at.label = "two";
-    CHECK(plot_place(&p, &arena, MARK_RULE, HUE_MUTED, at) != NULL);
+    CHECK_NE(plot_place(&p, &arena, MARK_RULE, HUE_MUTED, at), NULL);
     at = PLOT_NOWHERE;
     at.x = 8;
     at.y_low = 1;
     at.y_high = 3;
-    CHECK(plot_place(&p, &arena, MARK_INTERVAL, 1, at) != NULL);
+    CHECK_NE(plot_place(&p, &arena, MARK_INTERVAL, 1, at), NULL);
     struct plot_layer *l = plot_layer(&p, &arena, MARK_DOT, 0, 3);
-    CHECK(l != NULL);
+    CHECK_NE(l, NULL);
     l->name = "dots";
     l->point[0].x = 0, l->point[0].y = 4;
     l->point[1].x = 5, l->point[1].y = NAN; /* unknown: not at 0, not anywhere */
@@ -215,11 +215,11 @@ static void text_by_hand(void **state)
 static void widths_do_not_depend_on_the_locale(void **state)
 {
     (void)state;
-    CHECK(plot_columns("abc") == 3);
-    CHECK(plot_columns("日本") == 4);
-    CHECK(plot_columns("e\xcc\x81") == 1);
-    CHECK(plot_columns("●") == 1);
-    CHECK(plot_columns("\xff") == 1);
+    CHECK_EQ(plot_columns("abc"), 3);
+    CHECK_EQ(plot_columns("日本"), 4);
+    CHECK_EQ(plot_columns("e\xcc\x81"), 1);
+    CHECK_EQ(plot_columns("●"), 1);
+    CHECK_EQ(plot_columns("\xff"), 1);
 }
 
 int main(void)

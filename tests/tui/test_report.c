@@ -22,7 +22,7 @@ static char *written(const struct report_source *s, enum report_format format)
     report_write(&text, r, format);
     report_free(r);
     char *out = str_take(&text);
-    CHECK(out != NULL);
+    CHECK_NE(out, NULL);
     return out;
 }
 
@@ -34,7 +34,7 @@ static void check_markdown(const char *text)
     int columns = 0, titles = 0;
     for (const char *line = text, *end; *line; line = end + 1) {
         end = strchr(line, '\n');
-        CHECK(end != NULL);
+        CHECK_NE(end, NULL);
         if (!fence && !strncmp(line, "```", 3)) {
             ticks = strspn(line, "`");
             fence = true;
@@ -73,7 +73,7 @@ static void check_stands_alone(const char *text)
                                            "<img",    "<iframe", " onload=", "javascript:" };
     for (size_t i = 0; i < COUNT_OF(OUTSIDE); i++)
         if (strstr(text, OUTSIDE[i])) fail_msg("%s in: %.80s", OUTSIDE[i], strstr(text, OUTSIDE[i]));
-    for (const char *at = text; (at = strstr(at, "url(")); at++) CHECK(at[4] == '#');
+    for (const char *at = text; (at = strstr(at, "url(")); at++) CHECK_EQ(at[4], '#');
     for (const char *at = text; (at = strstr(at, "http")); at++)
         if (strncmp(at, "http://www.w3.org/", 18)) fail_msg("%.60s", at);
 }
@@ -146,9 +146,9 @@ static void lower_may_be_better(void **state)
     struct report_source *s = report_fixture(12, 0.2, 0.002);
     s->state.spec.metric = &METRICS[METRIC_PEAK_MEMORY];
     char *text = written(s, REPORT_MD);
-    CHECK(strstr(text, "needs 18."));
-    CHECK(strstr(text, "% less memory than A"));
-    CHECK(strstr(text, "(down is better)"));
+    CHECK_CONTAINS(text, "needs 18.");
+    CHECK_CONTAINS(text, "% less memory than A");
+    CHECK_CONTAINS(text, "(down is better)");
     free(text);
     check_report(s);
     report_source_free(s);
@@ -252,8 +252,8 @@ static void paused_run(void **state)
     for (int i = s->cells / 2; i < s->cells; i++) s->cell[i].start_s += 36000;
     check_report(s);
     char *text = written(s, REPORT_HTML);
-    CHECK(strstr(text, "paused 10.0 h") != NULL);
-    CHECK(strstr(text, "5:00:00") == NULL);
+    CHECK_CONTAINS(text, "paused 10.0 h");
+    CHECK_LACKS(text, "5:00:00");
     free(text);
     report_source_free(s);
 }
@@ -287,8 +287,8 @@ static void hostile_names(void **state)
         for (int k = 0; k < s->events; k++) s->event[k].text = NAMES[i];
         char why[200], *text = written(s, REPORT_HTML);
         if (!xml_is_well_formed(text, why, sizeof why)) fail_msg("%s: %s", NAMES[i], why);
-        CHECK(!strstr(text, "<script"));
-        CHECK(!strstr(text, "<b>"));
+        CHECK_LACKS(text, "<script");
+        CHECK_LACKS(text, "<b>");
         free(text);
         text = written(s, REPORT_SVG);
         if (!xml_is_well_formed(text, why, sizeof why)) fail_msg("%s: %s", NAMES[i], why);
@@ -356,7 +356,9 @@ static void golden(void **state)
     snprintf(path, sizeof path, "%s/tests/golden/report_ab.md", TEST_SOURCE_DIR);
     if (getenv("QDYNO_UPDATE_GOLDEN")) {
         FILE *f = fopen(path, "w");
-        CHECK(f && fputs(got, f) >= 0 && fclose(f) == 0);
+        CHECK(f);
+        CHECK_GE(fputs(got, f), 0);
+        CHECK_EQ(fclose(f), 0);
     } else {
         if (file_read(&want, NULL, path, 1 << 20, &why))
             fail_msg("%s (QDYNO_UPDATE_GOLDEN=1 writes it)", why.message);
@@ -380,7 +382,7 @@ static void endings(void **state)
     CHECK_EQ(f, REPORT_SVG);
     static const char *const BAD[] = { "", ".html", "a.pdf", "html", "a.html.gz", "a.HTML" };
     for (size_t i = 0; i < COUNT_OF(BAD); i++) CHECK_EQ(report_format_of(&f, BAD[i], &why), ERR_USAGE);
-    CHECK(strstr(why.message, ".html, .md or .svg") != NULL);
+    CHECK_CONTAINS(why.message, ".html, .md or .svg");
 }
 
 int main(void)

@@ -96,9 +96,9 @@ static void quality_of_this_model(void **state)
     assert_string_equal(s.quality.line[0].config, "q8_0");
     assert_string_equal(s.quality.line[1].config, "q4_0");
     const struct quality_result *l = &s.quality.line[0];
-    CHECK(l->run_id == mine);
-    CHECK(l->windows == 10);
-    CHECK(l->ctx == 512);
+    CHECK_EQ(l->run_id, mine);
+    CHECK_EQ(l->windows, 10);
+    CHECK_EQ(l->ctx, 512);
     assert_string_equal(l->reference, "default");
     assert_string_equal(l->text, "t.txt");
     CHECK_NEAR(l->kld.estimate, 0.001, 1e-12);
@@ -131,13 +131,13 @@ static void requests_by_workload(void **state)
     const struct load_result *l = &s.load.line[1];
     assert_string_equal(l->config, "q8_0");
     assert_string_equal(l->workload, "pp25+tg5@b4");
-    CHECK(l->sequences == 4);
+    CHECK_EQ(l->sequences, 4);
     CHECK_EQ(l->requests, 20);
     CHECK_EQ(l->ttft.n, 20);
     CHECK_EQ(l->itl.n, 100);
     CHECK_NEAR(l->ttft.p50, 0.195, 0.06);
     CHECK_NEAR(l->itl.p50, 0.02, 1e-6);
-    CHECK(isnan(l->ttft.p99));
+    CHECK_NAN(l->ttft.p99);
     CHECK_NEAR(l->prefill_tok_s, 200, 1e-6);
     CHECK_NEAR(l->decode_tok_s, 80, 1e-6);
 }
@@ -166,8 +166,8 @@ static void sensitivity_by_layer(void **state)
     CHECK_NEAR((double)m->loss[0][1], 0.01, 1e-6);
     CHECK_NEAR((double)m->loss[0][12], 0.02, 1e-6);
     CHECK_NEAR((double)m->loss[1][0], 0.03, 1e-6);
-    CHECK(isnan(m->loss[0][2]));
-    CHECK(isnan(m->loss[1][1]));
+    CHECK_NAN(m->loss[0][2]);
+    CHECK_NAN(m->loss[1][1]);
     assert_string_equal(s.sensitivity.map[1].format, "q3_K");
 }
 

@@ -23,8 +23,8 @@ static void check_cells(const struct cell *all, int w, int h)
         if (cells[i].code == CANARY.code || (cells[i].style & STYLE_ROLE) >= ROLE_COUNT)
             fail_msg("%dx%d: cell %d is not drawn right", w, h, i);
         if (cells[i].code == 0) {
-            CHECK(i % w > 0);
-            CHECK(cells[i - 1].code >= 0x1100);
+            CHECK_GT(i % w, 0);
+            CHECK_GE(cells[i - 1].code, 0x1100);
         } /* right half of a wide one */
     }
 }
@@ -92,7 +92,7 @@ static int draw_size(struct cell *all, const struct snapshot *s, const struct ui
     check_cells(all, w, h);
     const bool covered = u->help || u->form.kind != FORM_CLOSED || u->page;
     const int panes = covered || w < VIEW_MIN_W || h < VIEW_MIN_H ? 0 : check_panes(&g, u);
-    CHECK(g.hits < GRID_HITS); /* room for every place that can be clicked */
+    CHECK_LT(g.hits, GRID_HITS); /* room for every place that can be clicked */
     for (int i = 0; i < g.hits; i++) {
         const struct rect *r = &g.hit[i].at;
         CHECK(r->w <= 0 || r->h <= 0 || (r->x >= 0 && r->y >= 0 && r->x + r->w <= w && r->y + r->h <= h));
@@ -197,7 +197,7 @@ static void every_view(void **state)
                 frames_of_many += draw_size(all, shots[turn % COUNT_OF(shots)], &u, w, h,
                                             (enum glyph_level)(turn % 3)) > 1;
             }
-    CHECK(frames_of_many > 3000); /* panes were there to be checked */
+    CHECK_GT(frames_of_many, 3000); /* panes were there to be checked */
     for (size_t i = 0; i < COUNT_OF(shots); i++) free(shots[i]);
     free(all);
 }

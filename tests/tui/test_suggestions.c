@@ -85,10 +85,10 @@ static void reasons(void **state)
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) {
         const struct suggestion *c = find(ISA_LEVELS[i].name);
         CHECK(c);
-        CHECK(!!(ISA_LEVELS[i].bits & ~usable) == !!c->refusal[0]);
+        CHECK_EQ(!!(ISA_LEVELS[i].bits & ~usable), !!c->refusal[0]);
         impossible += c && c->refusal[0];
     }
-    CHECK(impossible > 0); /* no machine has all of x86 and ARM */
+    CHECK_GT(impossible, 0); /* no machine has all of x86 and ARM */
     offer(&u, s, FORM_AB, AB_A, "amp");
     CHECK(find("amp="));
     CHECK_CONTAINS(find("amp=")->refusal, "train");
@@ -122,7 +122,7 @@ static void offers_are_true(void **state)
     struct snapshot *s = with_recipes();
     for (size_t t = 0; t < COUNT_OF(TEXTS); t++) {
         offer(&u, s, FORM_AB, AB_B, TEXTS[t]);
-        CHECK(offered.n > 0);
+        CHECK_GT(offered.n, 0);
         const struct suggestions all = offered;
         for (int i = 0; i < all.n; i++) {
             if (all.list[i].more) continue;
@@ -233,21 +233,21 @@ static void sorted_and_marked(void **state)
         const double a = s->run[rows[i - 1]].effect_ratio, b = s->run[rows[i]].effect_ratio;
         CHECK(isnan(b) || a >= b);
     }
-    CHECK(s->run[rows[0]].id == 7);
-    CHECK(ui_run(&u, s)->id == 7);
-    CHECK(ui_run_id(&u, s) == 7);
+    CHECK_EQ(s->run[rows[0]].id, 7);
+    CHECK_EQ(ui_run(&u, s)->id, 7);
+    CHECK_EQ(ui_run_id(&u, s), 7);
     CHECK(!ui_compared(&u, s, id));
     u.marked[0] = 11;
     CHECK_EQ(ui_mark(&u, 11), 1);
     CHECK(!ui_mark(&u, 7));
     CHECK(!ui_mark(&u, 0));
     CHECK(ui_compared(&u, s, id));
-    CHECK(id[0] == 7);
-    CHECK(id[1] == 11); /* the marked and the selected, the older first */
+    CHECK_EQ(id[0], 7);
+    CHECK_EQ(id[1], 11); /* the marked and the selected, the older first */
     u.marked[1] = 8;
     CHECK(ui_compared(&u, s, id));
-    CHECK(id[0] == 8);
-    CHECK(id[1] == 11);
+    CHECK_EQ(id[0], 8);
+    CHECK_EQ(id[1], 11);
     char buf[200];
     assert_string_equal(equivalent_command(DO_COMPARE, &u, s, buf, sizeof buf), "qdyno compare 8 11");
     assert_string_equal(equivalent_command(DO_APPLY, &u, s, buf, sizeof buf), "qdyno apply --run 7");
@@ -346,8 +346,8 @@ static void check_golden(const char *name, const struct snapshot *s, const struc
     if (getenv("QDYNO_UPDATE_GOLDEN")) {
         FILE *f = fopen(path, "w");
         CHECK(f);
-        CHECK(fputs(str_text(&text), f) >= 0);
-        CHECK(fclose(f) == 0);
+        CHECK_GE(fputs(str_text(&text), f), 0);
+        CHECK_EQ(fclose(f), 0);
     } else {
         CHECK_OK(file_read(&want, NULL, path, 1 << 20, &why));
         if (strcmp(want, str_text(&text))) fail_msg("%s differs; drawn now:\n%s", path, str_text(&text));

@@ -32,13 +32,13 @@ static void every_role_at_every_level(void **state)
     for (int level = COLORS_MONO; level <= COLORS_DIRECT; level++)
         for (int role = 0; role < ROLE_COUNT; role++) {
             int32_t color = theme_color(&THEME_DEFAULT, (enum role)role, (enum color_level)level);
-            CHECK(color >= -1);
-            CHECK(color < LIMIT[level]);
+            CHECK_GE(color, -1);
+            CHECK_LT(color, LIMIT[level]);
             CHECK(color != 0 || level == COLORS_DIRECT); /* black on black */
-            CHECK(ROLE_NAMES[role] != NULL);
+            CHECK_NE(ROLE_NAMES[role], NULL);
         }
     for (int role = 0; role < ROLE_COUNT; role++)
-        CHECK(theme_color(&THEME_DEFAULT, (enum role)role, COLORS_MONO) == -1);
+        CHECK_EQ(theme_color(&THEME_DEFAULT, (enum role)role, COLORS_MONO), -1);
 }
 
 static void without_colour(void **state)
@@ -48,14 +48,14 @@ static void without_colour(void **state)
              worse = theme_attributes(&THEME_DEFAULT, ROLE_WORSE, COLORS_MONO);
     unsigned plain = theme_attributes(&THEME_DEFAULT, ROLE_TEXT, COLORS_MONO),
              error = theme_attributes(&THEME_DEFAULT, ROLE_ERROR, COLORS_MONO);
-    CHECK(better != worse);
-    CHECK(better != plain);
-    CHECK(worse != plain);
-    CHECK(error != plain);
-    CHECK(error != worse);
+    CHECK_NE(better, worse);
+    CHECK_NE(better, plain);
+    CHECK_NE(worse, plain);
+    CHECK_NE(error, plain);
+    CHECK_NE(error, worse);
     CHECK_EQ(theme_attributes(&THEME_DEFAULT, ROLE_TEXT | STYLE_REVERSE, COLORS_MONO), STYLE_REVERSE);
     CHECK_EQ(theme_attributes(&THEME_DEFAULT, ROLE_TEXT | STYLE_REVERSE, COLORS_256), STYLE_REVERSE);
-    CHECK(theme_attributes(&THEME_DEFAULT, ROLE_WORSE, COLORS_256) == 0);
+    CHECK_EQ(theme_attributes(&THEME_DEFAULT, ROLE_WORSE, COLORS_256), 0);
 }
 
 /* Blue against orange: they must differ in the blue channel and in lightness, not only red against green. */
@@ -63,7 +63,7 @@ static void colour_blind_safe(void **state)
 {
     (void)state;
     uint32_t better = THEME_DEFAULT.row[ROLE_BETTER].rgb, worse = THEME_DEFAULT.row[ROLE_WORSE].rgb;
-    CHECK(abs((int)(better & 0xff) - (int)(worse & 0xff)) > 128);
+    CHECK_GT(abs((int)(better & 0xff) - (int)(worse & 0xff)), 128);
 }
 
 static char folder[64]; /* XDG_CONFIG_HOME of this test */
@@ -74,8 +74,8 @@ static void write_file(const char *name, const char *text)
     snprintf(path, sizeof path, "%s/qdyno/%s", folder, name);
     FILE *f = fopen(path, "w");
     CHECK(f);
-    CHECK(fputs(text, f) >= 0);
-    CHECK(fclose(f) == 0);
+    CHECK_GE(fputs(text, f), 0);
+    CHECK_EQ(fclose(f), 0);
 }
 
 /* What is shipped can be read, differs from the default, and keeps better from worse without a hue: they
@@ -86,16 +86,16 @@ static void shipped_themes(void **state)
     char names[32][THEME_NAME];
     struct err why;
     const int n = theme_names(names, 32);
-    CHECK(n >= 5);
+    CHECK_GE(n, 5);
     assert_string_equal(names[0], "default");
     for (int i = 0; i < n; i++) {
         struct theme t;
         CHECK_OK(theme_find(&t, names[i], &why));
         assert_string_equal(t.name, names[i]);
-        CHECK((i == 0) == !memcmp(t.row, THEME_DEFAULT.row, sizeof t.row));
-        CHECK(t.row[ROLE_BETTER].mono != t.row[ROLE_WORSE].mono);
-        CHECK(t.row[ROLE_BETTER].c16 != t.row[ROLE_WORSE].c16);
-        CHECK(t.row[ROLE_BETTER].c256 != t.row[ROLE_WORSE].c256);
+        CHECK_EQ(i == 0, !memcmp(t.row, THEME_DEFAULT.row, sizeof t.row));
+        CHECK_NE(t.row[ROLE_BETTER].mono, t.row[ROLE_WORSE].mono);
+        CHECK_NE(t.row[ROLE_BETTER].c16, t.row[ROLE_WORSE].c16);
+        CHECK_NE(t.row[ROLE_BETTER].c256, t.row[ROLE_WORSE].c256);
     }
 }
 
@@ -121,17 +121,17 @@ static void theme_files(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         write_file("themes/mine.theme", CASES[i].text);
         const enum err_code rc = theme_find(&t, "mine", &why);
-        CHECK(rc == (CASES[i].message ? ERR_FORMAT : ERR_OK));
+        CHECK_EQ(rc, CASES[i].message ? ERR_FORMAT : ERR_OK);
         if (rc && !strstr(why.message, CASES[i].message)) fail_msg("case %zu: %s", i, why.message);
         if (rc)
             CHECK(!memcmp(&t, &THEME_DEFAULT,
                           sizeof t)); /* a bad file gives the default, not half of the file */
         if (i != 1) continue;
-        CHECK(t.row[ROLE_BETTER].rgb == 0xff0000);
-        CHECK(t.row[ROLE_BETTER].mono == (STYLE_BOLD | STYLE_REVERSE));
-        CHECK(theme_color(&t, ROLE_DIM, COLORS_DIRECT) == -1);
-        CHECK(t.row[ROLE_WORSE].rgb ==
-              THEME_DEFAULT.row[ROLE_WORSE].rgb); /* roles not in the file keep the default */
+        CHECK_EQ(t.row[ROLE_BETTER].rgb, 0xff0000);
+        CHECK_EQ(t.row[ROLE_BETTER].mono, STYLE_BOLD | STYLE_REVERSE);
+        CHECK_EQ(theme_color(&t, ROLE_DIM, COLORS_DIRECT), -1);
+        CHECK_EQ(t.row[ROLE_WORSE].rgb,
+                 THEME_DEFAULT.row[ROLE_WORSE].rgb); /* roles not in the file keep the default */
     }
     CHECK_EQ(theme_find(&t, "nobody", &why), ERR_USAGE);
     CHECK_CONTAINS(why.message, "default, ");

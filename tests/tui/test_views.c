@@ -30,8 +30,8 @@ static void check_golden(const char *name, const char *got)
     if (getenv("QDYNO_UPDATE_GOLDEN")) {
         FILE *f = fopen(path, "w");
         CHECK(f);
-        CHECK(fputs(got, f) >= 0);
-        CHECK(fclose(f) == 0);
+        CHECK_GE(fputs(got, f), 0);
+        CHECK_EQ(fclose(f), 0);
         return;
     }
     char *want = NULL;
@@ -120,7 +120,7 @@ static void golden_form_and_ascii(void **state)
     free(s);
     s = fixture_running();
     text = draw(s, &(struct ui){ 0 }, 80, 24, GLYPHS_ASCII);
-    for (const char *p = text; *p; p++) CHECK((unsigned char)*p < 0x7f);
+    for (const char *p = text; *p; p++) CHECK_LT((unsigned char)*p, 0x7f);
     check_golden("tui_live_ascii_80x24", text);
     free(text);
     free(s);
@@ -163,7 +163,7 @@ static void random_weights_are_named(void **state)
         free(text);
         s->model.random_weights = s->experiment.random_weights = false;
         text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
-        CHECK(!strstr(text, RANDOM_WEIGHTS_TEXT));
+        CHECK_LACKS(text, RANDOM_WEIGHTS_TEXT);
         free(text);
         free(s);
     }
@@ -234,7 +234,7 @@ static void quit_asks_and_refusals_show(void **state)
     free(text);
     u.message_until_ms = s->unix_ms; /* over */
     text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
-    CHECK(!strstr(text, "s stops it first"));
+    CHECK_LACKS(text, "s stops it first");
     CHECK_CONTAINS(text, "$ qdyno ab -m /models/stories15M-f16.gguf");
     free(text);
     free(s);

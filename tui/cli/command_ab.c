@@ -15,8 +15,10 @@
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/pause.h"
 #include "tui/cli/lib/sampling.h"
+#include "tui/cli/lib/trained_context.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_AB[] = {
@@ -31,7 +33,12 @@ const struct cli_flag FLAGS_AB[] = {
     { .name = "--min-blocks", .value = "N", .kind = FLAG_INT, .min = 6, .max = EXPERIMENT_BLOCKS,
       .help = "least number of blocks before a verdict; default 6" },
     { .name = "--max-blocks", .value = "N", .kind = FLAG_INT, .min = 6, .max = EXPERIMENT_BLOCKS,
-      .help = "largest number of blocks; default 64" },
+      .help = "largest number of blocks; default 256" },
+    FLAG_ESTIMAND_ROW,
+    FLAG_WAIT_QUIET_ROW,
+    { .name = "--turns", .value = "auto|on|off", .kind = FLAG_CHOICE, .choices = TURNS,
+      .help = "let the arms take turns of 50 ms in each block, so that other programs disturb all alike; auto "
+              "(default): while the machine is disturbed" },
     { .name = "--control", .value = "N", .kind = FLAG_INT, .max = 64,
       .help = "blocks of the A/A control before the comparison; 0: none; default 3" },
     { .name = "--warmup", .value = "N", .kind = FLAG_INT, .min = 1, .max = 64,
@@ -42,6 +49,7 @@ const struct cli_flag FLAGS_AB[] = {
     AB_CLAIM_FLAGS,
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "continue a run that was stopped, killed or undecided" },
+    FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
@@ -81,6 +89,7 @@ static const struct column COLUMNS[] = {
     { .name = "discarded_blocks", .kind = COLUMN_INT },
     AB_CLAIM_COLUMNS,
     { .name = "random_weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
 static const struct metric *spec_metric(const struct experiment_spec *s)
@@ -120,6 +129,7 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     json_put_int(row, "cells", x->cells);
     json_put_str(row, "error", *x->error ? x->error : NULL);
     json_put_bool(row, "random_weights", s->random_weights);
+    json_put_bool(row, "answers_unverified", s->answers_unverified);
     if (!i) return; /* arm A is the reference: it has no verdict */
     const struct comparison *c = s->confirming && i == s->headline ? &s->confirmation : &s->comparison[i];
     const char *verdict = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
@@ -137,7 +147,7 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     ab_claims_row(row, s, i);
 }
 
-static double percent(double log_ratio)
+static double percent_of_log_ratio(double log_ratio)
 {
     return 100 * (exp(log_ratio) - 1);
 }
@@ -150,8 +160,9 @@ static void note_comparison(struct table *t, const struct experiment_state *s, c
     const char *word = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
     if (isfinite(e.lower))
         table_note(t, "%c against A, %s: %+.2f %% [%+.2f, %+.2f] (%.3g %% at every interim analysis)   %s%s",
-                   'A' + arm, m->name, percent(e.estimate), percent(e.lower), percent(e.upper),
-                   100 * (1 - c->alpha), word, c->dropped ? " (dropped from the race)" : "");
+                   'A' + arm, m->name, percent_of_log_ratio(e.estimate), percent_of_log_ratio(e.lower),
+                   percent_of_log_ratio(e.upper), 100 * (1 - c->alpha), word,
+                   c->dropped ? " (dropped from the race)" : "");
     else
         table_note(t, "%c against A, %s: %s", 'A' + arm, m->name,
                    *word ? word : "too few blocks for an interval");
@@ -173,8 +184,38 @@ static void note_other_methods(struct table *t, const struct experiment_state *s
             t,
             "valid for a single analysis only: t [%+.2f, %+.2f] %%, Hodges-Lehmann %+.2f [%+.2f, %+.2f] %%, permutation p "
             "%.2g",
-            percent(f.lower), percent(f.upper), percent(h.estimate), percent(h.lower), percent(h.upper),
-            c->permutation_p);
+            percent_of_log_ratio(f.lower), percent_of_log_ratio(f.upper), percent_of_log_ratio(h.estimate),
+            percent_of_log_ratio(h.lower), percent_of_log_ratio(h.upper), c->permutation_p);
+}
+
+/* Which blocks the verdict rests on, and what the other estimand says. */
+static void note_blocks(struct table *t, const struct experiment_state *s)
+{
+    const struct comparison *c = experiment_headline(s);
+    const struct machine_load *l = &s->load[s->estimand];
+    const bool loaded = s->estimand == ESTIMAND_LOADED;
+    if (!loaded)
+        table_note(t, "%d blocks kept, %d discarded; margin %.2f %%", s->blocks, s->discarded,
+                   100 * s->spec.margin);
+    else
+        table_note(t,
+                   "speed on this machine as it is, with its load: %d blocks, %d of them disturbed; margin "
+                   "%.2f %%",
+                   s->blocks, s->disturbed, 100 * s->spec.margin);
+    if (!s->disturbed) return;
+    if (loaded && isfinite(l->others_busy))
+        table_note(t, "load meanwhile: other programs used %.0f %% of the processors, the hypervisor %.1f %%",
+                   100 * l->others_busy, isfinite(l->steal) ? 100 * l->steal : 0);
+    const enum estimand other = loaded ? ESTIMAND_QUIET : ESTIMAND_LOADED;
+    const struct estimand_result *o = &c->by_estimand[other];
+    const struct interval e = effect_as_change(s, o->effect);
+    if (isfinite(e.lower))
+        table_note(t, "%s, from %d blocks: %+.2f %% [%+.2f, %+.2f]",
+                   loaded ? "undisturbed" : "as the machine is", o->blocks, percent_of_log_ratio(e.estimate),
+                   percent_of_log_ratio(e.lower), percent_of_log_ratio(e.upper));
+    else
+        table_note(t, "%s: too few blocks (%d) for an interval", loaded ? "undisturbed" : "as the machine is",
+                   o->blocks);
 }
 
 static void note_effect(struct table *t, const struct experiment_state *s)
@@ -186,16 +227,20 @@ static void note_effect(struct table *t, const struct experiment_state *s)
         note_comparison(t, s, &s->confirmation, s->headline);
     }
     if (*s->reason) table_note(t, "%s", s->reason);
+    if (*s->spec.workload.eval_file && !s->complete) { /* the same every time: there are no blocks */
+        table_note(t, "computed once for each arm and compared token by token; margin %.2f %%",
+                   100 * s->spec.margin);
+        return;
+    }
     note_other_methods(t, s);
     if (isfinite(s->noise_floor))
-        table_note(t, "A/A control: +-%.2f %%%s", percent(s->noise_floor),
+        table_note(t, "A/A control: +-%.2f %%%s", percent_of_log_ratio(s->noise_floor),
                    s->control_failed
                        ? "; FAILED: equal configs differ, so this machine is not fit to measure now"
                        : "");
     else
         table_note(t, "no A/A control");
-    table_note(t, "%d blocks kept, %d discarded; margin %.2f %%", s->blocks, s->discarded,
-               100 * s->spec.margin);
+    note_blocks(t, s);
     if (s->verdict == VERDICT_INCONCLUSIVE && s->blocks_needed > 0)
         table_note(t, "about %d more blocks may decide: qdyno ab --resume %lld --budget TIME",
                    s->blocks_needed, (long long)s->run_id);
@@ -214,7 +259,7 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
     if (s->phase == PHASE_FAILED) table_note(t, "failed: %s", s->error);
     if (s->phase == PHASE_STOPPED)
         table_note(t, "stopped; to continue: qdyno ab --resume %lld", (long long)s->run_id);
-    if (s->random_weights) table_note(t, "%s", RANDOM_WEIGHTS);
+    cli_note_cautions(t, s->random_weights, s->answers_unverified);
     table_note(t, "run %lld; to print it again: qdyno show %lld", (long long)s->run_id, (long long)s->run_id);
 }
 
@@ -225,24 +270,27 @@ static void ab_show_progress(struct progress *p, const struct experiment_state *
         snprintf(eta, sizeof eta, "  ETA %d:%02d", (int)s->eta_s / 60, (int)s->eta_s % 60);
     struct interval e = ab_effect(s);
     if (isfinite(e.lower))
-        snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", percent(e.estimate), percent(e.lower),
-                 percent(e.upper));
+        snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", percent_of_log_ratio(e.estimate),
+                 percent_of_log_ratio(e.lower), percent_of_log_ratio(e.upper));
     const char letter[2] = { s->running_arm < 0 ? 0 : (char)('A' + s->running_arm), 0 };
     progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", EXPERIMENT_PHASES[s->phase], s->block + 1, letter,
                   s->cell_phase, s->cell_done, s->cell_of, effect, eta);
 }
 
-enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,
+enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const struct experiment_spec *spec,
                      struct experiment_state *out, struct err *why)
 {
+    struct run_labels labels;
     struct machine m;
     struct sampler_thread *sampler = NULL;
     struct experiment *x = NULL;
     struct progress p;
     struct cli_pause pause;
+    enum err_code rc = cli_labels(&labels, a, why);
+    if (rc) return rc;
     progress_init(&p, g);
     cli_pause_begin(&pause);
-    enum err_code rc = machine_detect(&m, "", why);
+    rc = machine_detect(&m, "", why);
     if (!rc)
         rc = cli_sampler(&sampler, NULL, why); /* without sensors, only the worker detects disturbances */
     if (rc) {
@@ -250,7 +298,7 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
         return rc;
     }
     struct experiment_deps deps = {
-        .db_path = g->db_path, .sampler = sampler, .machine = &m, .log = &g->log
+        .db_path = g->db_path, .sampler = sampler, .machine = &m, .log = &g->log, .labels = &labels
     };
     rc = experiment_start(&x, spec, &deps, why);
     int64_t version = 0;
@@ -325,9 +373,10 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
                                const struct cli_args *a, struct err *why)
 {
     static const char *const FIXED[] = {
-        "-m",       "-w",           "--margin",      "--metric",        "--control",
-        "--warmup", "--race",       "--processes",   "--min-blocks",    "--quality",
-        "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks"
+        "-m",       "-w",           "--margin",      "--metric",         "--control",
+        "--warmup", "--race",       "--processes",   "--min-blocks",     "--quality",
+        "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks", "--estimand",
+        "--turns",  "--label"
     };
     int64_t id = args_int(a, "--resume", 0);
     if (id) {
@@ -350,6 +399,9 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
     s->warmup_cells = (int)args_int(a, "--warmup", s->warmup_cells);
     s->race = s->race || args_has(a, "--race");
     s->processes = processes_parse(args_text(a, "--processes", PROCESSES[s->processes]));
+    s->estimand = estimand_parse(args_text(a, "--estimand", ESTIMANDS[s->estimand]));
+    s->wait_quiet_s = args_num(a, "--wait-quiet", 0);
+    s->turns = turns_parse(args_text(a, "--turns", TURNS[s->turns]));
     if (args_has(a, "--control")) {
         int n = (int)args_int(a, "--control", 0);
         s->control_blocks = n ? n : -1; /* 0 in the spec means the default */
@@ -371,12 +423,49 @@ int ab_status(const struct experiment_state *s)
     return exit_status_of_verdict(s->verdict);
 }
 
+struct summary ab_summary(const struct experiment_state *s, int status)
+{
+    const struct interval e = ab_effect(s);
+    const char *verdict = verdict_name(s->verdict);
+    return (struct summary){ .verdict = *verdict ? verdict : NULL,
+                             .gate = ab_claims_outcome(s),
+                             .effect = { exp(e.estimate), exp(e.lower), exp(e.upper) },
+                             .exit_status = status,
+                             .run = s->run_id };
+}
+
+json_t *ab_document(const struct cli_global *g, const struct experiment_state *s,
+                    const struct summary *summary)
+{
+    json_t *result = experiment_to_json(s), *doc = result;
+    json_put(result, "labels", cli_labels_of_run(g, s->run_id));
+    if (summary) {
+        doc = summary_put_first(summary, result);
+        json_decref(result);
+    }
+    return doc;
+}
+
+/* Compares the contexts of all arms with what their models were trained on; a note names the first one
+ * beyond. */
+static void ab_check_contexts(struct trained_context *out, const struct cli_global *g,
+                              const struct experiment_spec *s)
+{
+    for (int i = 0; i < s->arms; i++) {
+        const char *own = config_text(&s->config[i], KNOB_MODEL);
+        if (trained_context_add(out, *own ? own : s->model, &s->config[i], workload_ctx(&s->workload)))
+            cli_note(g, TRAINED_CONTEXT_NOTE, (long long)out->tokens, (long long)out->trained);
+    }
+}
+
 static int ab_print(const struct cli_global *g, const struct cli_args *a, const struct experiment_state *s,
-                    int status)
+                    const struct trained_context *trained, int status)
 {
     struct err why = { 0 };
     if (g->output == OUTPUT_JSON) {
-        json_t *doc = experiment_to_json(s);
+        const struct summary summary = ab_summary(s, status);
+        json_t *doc = ab_document(g, s, &summary);
+        trained_context_put(doc, trained);
         if (output_json(doc, stdout, &why)) status = cli_fail(a, &why);
         json_decref(doc);
         return status;
@@ -396,11 +485,13 @@ int command_ab(const struct cli_global *g, const struct cli_args *a)
     int status;
     enum err_code rc = s && spec ? ERR_OK : err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc) rc = spec_read(spec, g, a, &why);
-    if (!rc) rc = ab_run(g, spec, s, &why);
+    struct trained_context trained = { 0 };
+    if (!rc) ab_check_contexts(&trained, g, spec);
+    if (!rc) rc = ab_run(g, a, spec, s, &why);
     if (rc)
         status = cli_fail(a, &why);
     else
-        status = ab_print(g, a, s, ab_claims_status(s, ab_status(s)));
+        status = ab_print(g, a, s, &trained, ab_claims_status(s, ab_status(s)));
     free(spec);
     free(s);
     return status;

@@ -2,18 +2,13 @@
 #include "tui/cli/command_ab_claims.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "advisor/experiment/experiment.h"
 #include "engine/eval/eval.h"
-
-enum { CHUNKS = 64, GATES = 32 };
-_Static_assert((int)GATE_PASS == EXIT_DONE && (int)GATE_FAIL == EXIT_WORSE &&
-                   (int)GATE_UNDECIDED == EXIT_INCONCLUSIVE && (int)GATE_INVALID == EXIT_INVALID,
-               "outcomes of a gate are exit statuses");
+#include "tui/cli/lib/gates.h"
 
 /* ---------------------------------------------------------------- flags */
 
@@ -32,29 +27,11 @@ static enum err_code quality_set_file(struct experiment_spec *s, const char *giv
     return rc;
 }
 
-/* Joins several --gate by "and". Each is parsed alone first, so that an error position refers to what the
- * user typed. */
-static enum err_code gate_set(struct experiment_spec *s, struct gate *g, const char *const *text, int n,
-                              struct err *why)
-{
-    struct str all = { 0 };
-    enum err_code rc = ERR_OK;
-    for (int i = 0; i < n && !rc; i++) {
-        rc = gate_parse(g, text[i], why);
-        str_printf(&all, n > 1 ? "%s(%s)" : "%s%s", i ? " and " : "", text[i]);
-    }
-    if (!rc && n > 1) rc = gate_parse(g, str_text(&all), why);
-    if (!rc) snprintf(s->gate, sizeof s->gate, "%s", str_text(&all));
-    str_free(&all);
-    return rc ? err_prefix(why, "--gate") : ERR_OK;
-}
-
 enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why)
 {
-    const char *gates[GATES];
-    struct gate g = { 0 };
-    const int n = args_all(a, "--gate", gates, GATES);
-    enum err_code rc = n ? gate_set(s, &g, gates, n, why) : ERR_OK;
+    struct gate g;
+    enum err_code rc = cli_gate(&g, a, why);
+    if (!rc && g.terms) snprintf(s->gate, sizeof s->gate, "%s", g.text);
     const bool wanted = args_has(a, "--quality") || gate_needs_quality(&g);
     if (!rc && wanted && s->workload.train)
         rc = err_set(
@@ -63,7 +40,7 @@ enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_args *a
     if (!rc && wanted) rc = quality_set_file(s, args_text(a, "--quality", ""), why);
     if (rc || s->resume_id) return rc; /* a resumed run has its own values */
     s->quality_ctx = (int)args_int(a, "--quality-ctx", 0);
-    s->quality_chunks = (int)args_int(a, "--quality-chunks", CHUNKS);
+    s->quality_chunks = (int)args_int(a, "--quality-chunks", QUALITY_CHUNKS);
     s->kld_margin = args_num(a, "--kld-margin", KLD_MARGIN);
     if (!*s->quality_file && (args_has(a, "--quality-ctx") || args_has(a, "--quality-chunks")))
         return err_set(why, ERR_USAGE,
@@ -127,25 +104,6 @@ static void note_quality(struct table *t, const struct experiment_state *s, int 
         g->limit, g->diverged, g->prompts);
 }
 
-static void note_gate(struct table *t, const struct experiment_state *s, const struct gate *g, int arm)
-{
-    struct gate_result r;
-    claims_gate(g, s, arm, &r);
-    table_note(t, "%c gate: %s", 'A' + arm, gate_outcome_name(r.outcome));
-    for (int i = 0; i < r.terms; i++) {
-        const struct gate_row *x = &r.row[i];
-        struct str line = { 0 };
-        str_printf(&line, "  %-9s  %s", gate_outcome_name(x->outcome), g->term[i].text);
-        if (isfinite(x->value)) str_printf(&line, ": %.6g", x->value);
-        if (isfinite(x->interval.lower) && x->interval.lower < x->interval.upper)
-            str_printf(&line, " [%.6g, %.6g]", x->interval.lower, x->interval.upper);
-        if (isfinite(x->value) && isfinite(x->bound)) str_printf(&line, ", bound %.6g", x->bound);
-        if (*x->reason) str_printf(&line, ": %s", x->reason);
-        table_note(t, "%s", str_text(&line));
-        str_free(&line);
-    }
-}
-
 static void note_front(struct table *t, const struct joint *j)
 {
     struct str yes = { 0 }, open = { 0 };
@@ -170,17 +128,32 @@ void ab_claims_note(struct table *t, const struct experiment_state *s)
         if (s->arm[k].failed) continue;
         note_quality(t, s, k);
         table_note(t, "%s", j.sentence[k]);
-        if (gated) note_gate(t, s, &g, k);
+        if (gated) {
+            struct gate_result r;
+            claims_gate(&g, s, k, &r);
+            cli_note_gate(t, (char[]){ (char)('A' + k), 0 }, &g, &r);
+        }
     }
     if (state_arms(s) > 2) note_front(t, &j);
     if (*s->spec.gate && !gated) table_note(t, "this version cannot parse the gate '%s'", s->spec.gate);
 }
 
+/* Whether a gate decides: an error does before any gate, because a missing file fails no gate. */
+static bool gate_decides(struct gate *g, const struct experiment_state *s)
+{
+    for (int i = 0; i < state_arms(s); i++)
+        if (s->arm[i].failed) return false;
+    return s->phase != PHASE_FAILED && state_gate(g, s);
+}
+
+const char *ab_claims_outcome(const struct experiment_state *s)
+{
+    struct gate g;
+    return gate_decides(&g, s) ? gate_outcome_name(claims_gate_all(&g, s)) : NULL;
+}
+
 int ab_claims_status(const struct experiment_state *s, int status)
 {
     struct gate g;
-    if (!state_gate(&g, s)) return status;
-    for (int i = 0; i < state_arms(s); i++)
-        if (s->arm[i].failed) return status; /* the error decides: a missing file fails no gate */
-    return s->phase == PHASE_FAILED ? status : (int)claims_gate_all(&g, s);
+    return gate_decides(&g, s) ? (int)claims_gate_all(&g, s) : status;
 }

@@ -4,7 +4,10 @@
 #define QDYNO_CLI_AB_CLAIMS_H
 
 #include "advisor/experiment/experiment.h"
+#include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/lib.h"
+
+enum { QUALITY_CHUNKS = 64 }; /* default number of windows */
 
 /* Rows of FLAGS_AB. */
 /* clang-format off */
@@ -17,8 +20,7 @@
       .help = "largest number of windows; 0: all; default 64" },                                                  \
     { .name = "--kld-margin", .value = "NATS", .kind = FLAG_NUM, .min = 1e-9, .max = 1e3,                    \
       .help = "largest mean KL divergence that counts as no loss; default 0.02" },                             \
-    { .name = "--gate", .value = "EXPR", .many = true,                                                       \
-      .help = "condition that decides the exit status, e.g. 'decode_tok_s >= 0.98*A and kld_mean < 0.02'" }
+    FLAG_GATE_ROW("decode_tok_s >= 0.98*A and kld_mean < 0.02")
 /* clang-format on */
 
 /* Sets the fields of the spec that these flags give. ERR_USAGE: a gate with a syntax error, whose position is
@@ -40,6 +42,9 @@ void ab_claims_row(json_t *row, const struct experiment_state *s, int arm);
 
 /* Lines under the table: quality, joint verdict, gate. */
 void ab_claims_note(struct table *t, const struct experiment_state *s);
+
+/* The outcome of the gate: "pass"; NULL: there is no gate, or the run failed. */
+const char *ab_claims_outcome(const struct experiment_state *s);
 
 /* The exit status: the outcome of the gate if there is one and the run did not fail, else `status`. */
 int ab_claims_status(const struct experiment_state *s, int status);

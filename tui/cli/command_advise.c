@@ -216,7 +216,8 @@ static void note_model(struct table *t, const char *path)
     struct model_shape shape;
     if (!gguf_open(&file, path, NULL) && !model_shape_read(&shape, file, NULL)) {
         json_put_bool(t->extra, "random_weights", shape.random_weights);
-        if (shape.random_weights) table_note(t, "%s", RANDOM_WEIGHTS);
+        json_put_bool(t->extra, "answers_unverified", shape.unknown > 0);
+        cli_note_cautions(t, shape.random_weights, shape.unknown > 0);
     }
     gguf_close(file);
 }
@@ -237,7 +238,6 @@ struct advising {
 static enum err_code advising_init(struct advising *v, const struct cli_global *g, const struct cli_args *a,
                                    struct err *why)
 {
-    bool known = true;
     struct db *d = NULL;
     v->named = args_text(a, "--machine", NULL);
     enum err_code rc = options_read(&v->o, a, why);
@@ -247,7 +247,7 @@ static enum err_code advising_init(struct advising *v, const struct cli_global *
         v->machine = v->other.machine;
         v->ceilings = v->other.ceilings;
     } else if (!rc) {
-        rc = cli_machine(g, PROBE_IF_MISSING, &v->machine, &v->ceilings, &known, why);
+        rc = cli_machine(g, PROBE_IF_MISSING, &v->machine, &v->ceilings, NULL, why);
     }
     if (!rc) rc = db_open(&d, g->db_path, why);
     if (!rc && !v->named) rc = correction_load(&v->correction, d, v->machine.id, &v->ceilings, why);

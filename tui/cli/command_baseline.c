@@ -9,8 +9,12 @@
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "telemetry/metrics/metrics.h"
+#include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/runs.h"
+#include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_BASELINE[] = {
@@ -26,6 +30,10 @@ const struct cli_flag FLAGS_BASELINE[] = {
     { .name = "--arm", .value = "LETTER", .help = "set: arm of the run to save; default: the better one" },
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "check: start no new block after this time; default 5m" },
+    FLAG_WAIT_QUIET_ROW,
+    FLAG_ESTIMAND_ROW,
+    FLAG_GATE_ROW("kld_mean < 0.02 and ppl_ratio < 1.01"),
+    FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
@@ -179,7 +187,8 @@ static enum err_code check_args_read(const struct baseline_row **b, const char *
     return ERR_USAGE;
 }
 
-static void table_add_check(struct table *t, const struct baseline_row *b, const struct experiment_state *s)
+static void table_add_check(struct table *t, const struct cli_global *g, const struct baseline_row *b,
+                            const struct experiment_state *s)
 {
     char when[32];
     json_t *about = json_object();
@@ -187,6 +196,7 @@ static void table_add_check(struct table *t, const struct baseline_row *b, const
     put_baseline(about, b);
     json_put(t->extra, "baseline", about);
     json_put_int(t->extra, "run", s->run_id);
+    json_put(t->extra, "labels", cli_labels_of_run(g, s->run_id));
     json_put_str(t->extra, "verdict", *verdict_name(s->verdict) ? verdict_name(s->verdict) : NULL);
     json_put_str(t->extra, "reason", *s->reason ? s->reason : NULL);
     table_note(t, "baseline %s: A is the champion, B the challenger; %s", b->name,
@@ -202,11 +212,37 @@ static void table_add_check(struct table *t, const struct baseline_row *b, const
             *b->machine ? b->machine : "n/a", s->arm[0].rate);
 }
 
+/* A gate about quality alone needs no timing: the challenger is evaluated with the champion as reference. */
+static int check_quality(const struct cli_global *g, const struct cli_args *a, const struct baseline_row *b,
+                         const struct experiment_spec *spec, const struct gate *gate)
+{
+    enum { CTX = 512 }; /* and windows: as `ab --quality` */
+    struct err why = { 0 };
+    char *text = NULL;
+    json_t *about = json_object();
+    struct eval_plan plan = { .configs = &spec->config[1],
+                              .n = 1,
+                              .ctx = CTX,
+                              .chunks = QUALITY_CHUNKS,
+                              .ref = &spec->config[0],
+                              .model = *spec->model ? spec->model : NULL,
+                              .gate = *gate,
+                              .baseline = about };
+    put_baseline(about, b);
+    const enum err_code rc = file_share(&text, EVAL_TEXT, &why);
+    plan.file = text;
+    const int status = rc ? cli_fail(a, &why) : eval_plan_run(g, a, &plan);
+    json_decref(about);
+    free(text);
+    return status;
+}
+
 static int baseline_check(const struct cli_global *g, const struct cli_args *a, struct db *d,
                           const struct baseline_row *rows, int n)
 {
     struct err why = { 0 };
     struct config challenger;
+    struct gate gate;
     const struct baseline_row *b;
     const char *line;
     int status = EXIT_INTERNAL;
@@ -216,10 +252,18 @@ static int baseline_check(const struct cli_global *g, const struct cli_args *a, 
     if (!rc) rc = check_args_read(&b, &line, a, rows, n, &why);
     if (!rc) rc = cli_config(&challenger, a, line, &why);
     if (!rc) rc = baseline_spec(spec, b, &challenger, args_text(a, "-m", NULL), &why);
+    if (!rc) rc = cli_gate(&gate, a, &why);
+    if (!rc && gate.terms && !gate_timed_figure(&gate) && !spec->workload.train) {
+        status = check_quality(g, a, b, spec, &gate);
+        goto done;
+    }
+    if (!rc) rc = ab_claims_spec(spec, a, &why);
     if (!rc) {
         spec->seed = g->seed;
         spec->budget_s = args_num(a, "--budget", 0);
-        rc = ab_run(g, spec, s, &why);
+        spec->wait_quiet_s = args_num(a, "--wait-quiet", 0);
+        spec->estimand = estimand_parse(args_text(a, "--estimand", ""));
+        rc = ab_run(g, a, spec, s, &why);
     }
     if (!rc && s->run_id && b->run_id) { /* that run may have been deleted since */
         struct run_row origin;
@@ -233,10 +277,14 @@ static int baseline_check(const struct cli_global *g, const struct cli_args *a, 
     } else {
         struct table t;
         ab_table_fill(&t, s);
-        table_add_check(&t, b, s);
-        status = cli_print(g, a, &t, ab_status(s));
+        table_add_check(&t, g, b, s);
+        status = ab_claims_status(s, ab_status(s));
+        const struct summary summary = ab_summary(s, status);
+        table_summarize(&t, &summary);
+        status = cli_print(g, a, &t, status);
         table_done(&t);
     }
+done:
     free(spec);
     free(s);
     return status;
@@ -256,6 +304,8 @@ int command_baseline(const struct cli_global *g, const struct cli_args *a)
         { .flag = "-m", .verbs = 1u << SET | 1u << TEST }, { .flag = "-w", .verbs = 1u << SET },
         { .flag = "--metric", .verbs = 1u << SET },        { .flag = "--margin", .verbs = 1u << SET },
         { .flag = "--arm", .verbs = 1u << SET },           { .flag = "--budget", .verbs = 1u << TEST },
+        { .flag = "--wait-quiet", .verbs = 1u << TEST },   { .flag = "--estimand", .verbs = 1u << TEST },
+        { .flag = "--gate", .verbs = 1u << TEST },         { .flag = "--label", .verbs = 1u << TEST },
     };
     struct err why = { 0 };
     struct db *d = NULL;

@@ -14,7 +14,9 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
+#include "tui/cli/lib/trained_context.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_BENCH[] = {
@@ -30,9 +32,11 @@ const struct cli_flag FLAGS_BENCH[] = {
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .many = true,
       .help = "workload instead of -p, -n, -d and -npl, e.g. pp512+tg128@d4096@b16" },
     FLAG_CONFIGS_ROW,
+    FLAG_WAIT_QUIET_ROW,
     { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
       .help = "timed repetitions; default 5" },
     { .name = "--no-warmup", .help = "no untimed run before each workload" },
+    FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
@@ -64,6 +68,7 @@ const struct column BENCH_COLUMNS[] = {
     { .name = "core_ratio", .kind = COLUMN_NUM },
     { .name = "disturbed", .title = "disturbed", .kind = COLUMN_INT },
     { .name = "random_weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "error", .title = "error" },
 };
 const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
@@ -81,10 +86,12 @@ struct bench {
     bool ceilings_known;
     struct sampler_thread *sampler;
     struct db *db;
+    struct run_labels labels;
     struct run run; /* row.id 0 until the first config has loaded */
     struct table table;
     struct workload workload[WORKLOADS_MAX];
     int n_workloads, repetitions, ctx;
+    struct trained_context trained;
     bool side_by_side; /* some workload has more than one sequence */
     struct config *configs;
     int n_configs, ok;
@@ -170,7 +177,7 @@ static enum err_code bench_init(struct bench *b, struct err *why)
     const char *names[ARGS_GIVEN];
     int n = args_all(b->a, "-w", names, ARGS_GIVEN);
     enum err_code rc = n ? bench_add_named(b, names, n, why) : bench_add_grid(b, why);
-    if (!rc) rc = cli_configs(&b->configs, &b->n_configs, b->a, why);
+    if (!rc) rc = cli_config_grid(&b->configs, &b->n_configs, b->a, why);
     if (!rc) rc = cli_applied_config(&b->configs[0], b->g, b->a, why);
     b->repetitions = (int)args_int(b->a, "-r", 5);
     return rc;
@@ -303,6 +310,7 @@ static enum err_code bench_workload(struct bench *b, struct arm *arm, const stru
         if (plan >= 0) json_put_int(row, "plan_bytes", plan);
         put_memory(row, json_object_get(about, "memory"));
         json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
+        json_put_bool(row, "answers_unverified", json_get_bool(about, "answers_unverified", false));
         if (rc) json_put_str(row, "error", why->message);
         b->ok++;
         if (!rc) rc = run_residuals(&b->run, &timing, why);
@@ -344,6 +352,7 @@ static enum err_code bench_begin_run(struct bench *b, const json_t *opened, stru
                                    .machine = &b->machine,
                                    .ceilings = b->ceilings_known ? &b->ceilings : NULL,
                                    .sampler = b->sampler,
+                                   .labels = &b->labels,
                                    .arm = arm,
                                    .arms = b->n_configs };
     if (!rc) rc = run_begin(&b->run, b->db, &spec, why);
@@ -404,6 +413,8 @@ static enum err_code bench_config(struct bench *b, struct err *why)
     enum err_code rc = cli_config_model(&path, b->a, c, why);
     if (rc) return rc;
     snprintf(b->model, sizeof b->model, "%s", path);
+    if (trained_context_add(&b->trained, path, c, b->ctx))
+        cli_note(b->g, TRAINED_CONTEXT_NOTE, (long long)b->trained.tokens, (long long)b->trained.trained);
     free(path);
     for (b->workload_i = 0; b->workload_i < b->n_workloads && !rc;) rc = bench_arm(b, why);
     return rc;
@@ -413,11 +424,12 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
 {
     struct err db_why = { 0 };
     progress_clear(&b->progress);
-    bool random = false, beyond = false, some = json_array_size(b->table.rows) > 0;
+    bool random = false, unverified = false, beyond = false, some = json_array_size(b->table.rows) > 0;
     double memory = 1, cores = 1;
     for (size_t i = 0; i < json_array_size(b->table.rows); i++) {
         const json_t *row = json_array_get(b->table.rows, i);
         random |= json_get_bool(row, "random_weights", false);
+        unverified |= json_get_bool(row, "answers_unverified", false);
         memory = fmin(memory, json_get_num(row, "memory_ratio", NAN));
         cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
         beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
@@ -446,8 +458,10 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
             "the cores computed at %.0f %% of the speed during `qdyno detect --kernels`: other programs ran "
             "on them, or their clock was lower",
             100 * cores);
-    if (random) table_note(&b->table, "%s", RANDOM_WEIGHTS);
+    cli_note_cautions(&b->table, random, unverified);
     json_put_str(b->table.extra, "machine", b->machine.id);
+    trained_context_put(b->table.extra, &b->trained);
+    json_put(b->table.extra, "labels", cli_labels_json(&b->labels));
     json_t *document = table_document(&b->table);
     const struct run_outcome outcome = { .state = rc      ? "stopped"
                                                   : b->ok ? "done"
@@ -459,6 +473,10 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
         *why = db_why;
     }
     json_decref(document);
+    const struct summary summary = { .effect = { NAN, NAN, NAN },
+                                     .exit_status = rc ? exit_status_of(rc) : EXIT_DONE,
+                                     .run = b->run.row.id };
+    table_summarize(&b->table, &summary);
     if (some && b->ok) cli_print(b->g, b->a, &b->table, EXIT_DONE);
     if (rc) return cli_fail(b->a, why);
     return b->ok ? EXIT_DONE : cli_fail(b->a, &b->first);
@@ -476,7 +494,9 @@ int command_bench(const struct cli_global *g, const struct cli_args *a)
     enum err_code rc = bench_init(b, &why);
     if (!rc) rc = cli_machine(g, PROBE_CACHED, &b->machine, &b->ceilings, &b->ceilings_known, &why);
     if (!rc) rc = cli_sampler(&b->sampler, a, &why);
+    if (!rc) rc = cli_labels(&b->labels, a, &why);
     if (!rc) rc = db_open(&b->db, g->db_path, &why);
+    if (!rc) cli_wait_quiet(g, a, b->sampler);
     for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = bench_config(b, &why);
     int status = bench_finish(b, rc, &why);
     sampler_stop(b->sampler);

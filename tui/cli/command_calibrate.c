@@ -38,6 +38,7 @@ const struct cli_flag FLAGS_CALIBRATE[] = {
               "faster on CPUs with matrix tiles)" },
     { .name = "--memory", .value = "BYTES", .kind = FLAG_BYTES,
       .help = "memory for activations; default: a quarter of the free memory" },
+    { .name = "--force", .help = "run a model file with metadata or tensors that qdyno does not know" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -57,6 +58,7 @@ static const struct column COLUMNS[] = {
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "tok_s", .title = "tokens/s", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "random_weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
 static const struct column SHOW_COLUMNS[] = {
@@ -156,7 +158,7 @@ static bool calibrate_on_progress(void *ctx, double done)
 }
 
 static int calibration_report(const struct cli_global *g, const struct cli_args *a,
-                              const struct calibration *c, double seconds, bool random_weights)
+                              const struct calibration *c, double seconds, const struct model_shape *shape)
 {
     const char *out = args_text(a, "--out", NULL);
     struct calibration_summary about;
@@ -172,7 +174,8 @@ static int calibration_report(const struct cli_global *g, const struct cli_args 
     put_about(row, c);
     json_put_num(row, "seconds", seconds);
     json_put_num(row, "tok_s", (double)(about.sequences * about.tokens) / seconds);
-    json_put_bool(row, "random_weights", random_weights);
+    json_put_bool(row, "random_weights", shape->random_weights);
+    json_put_bool(row, "answers_unverified", shape->unknown > 0);
     if (about.bundled_text)
         table_note(
             &t,
@@ -182,7 +185,7 @@ static int calibration_report(const struct cli_global *g, const struct cli_args 
             &t,
             "sequences have only %d tokens: the text is too short, or the model was trained on no longer ones",
             about.tokens);
-    if (random_weights) table_note(&t, "%s", RANDOM_WEIGHTS);
+    cli_note_cautions(&t, shape->random_weights, shape->unknown > 0);
     const int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     return status;
@@ -210,6 +213,7 @@ static enum err_code calibration_make(const struct cli_global *g, const struct c
                                                             ? PRECISION_HIGHEST
                                                             : PRECISION_HIGH,
                                            .memory = args_bytes(a, "--memory", 0),
+                                           .force = args_has(a, "--force"),
                                            .progress = calibrate_on_progress,
                                            .progress_ctx = &w,
                                            .log = &g->log };
@@ -222,7 +226,7 @@ static enum err_code calibration_make(const struct cli_global *g, const struct c
     progress_clear(&w.progress);
     if (!rc && out) rc = calibration_save(c, out, why);
     if (!rc && imatrix) rc = imatrix_save(c, imatrix, why);
-    if (!rc) *status = calibration_report(g, a, c, seconds, shape.random_weights);
+    if (!rc) *status = calibration_report(g, a, c, seconds, &shape);
     calibration_close(c);
     gguf_close(model);
     return rc;

@@ -354,7 +354,7 @@ struct measuring {
     struct progress progress;
 };
 
-static bool on_kernel(void *ctx, const char *what, double done)
+static bool detect_on_kernel(void *ctx, const char *what, double done)
 {
     struct measuring *m = ctx;
     progress_show(&m->progress, "timing kernels: %s  %.0f %%", what, 100 * fmin(done, 1));
@@ -366,13 +366,13 @@ static enum err_code measure_kernels(const struct cli_global *g, const struct ma
 {
     struct measuring measuring = { .g = g };
     progress_init(&measuring.progress, g);
-    enum err_code rc = kernel_times_measure(&c->kernels, usable, 0, on_kernel, &measuring, why);
+    enum err_code rc = kernel_times_measure(&c->kernels, usable, 0, detect_on_kernel, &measuring, why);
     progress_clear(&measuring.progress);
     if (rc || usable != isa_detect()) return rc; /* QDYNO_ISA hides a part of the machine */
     return ceilings_save(c, m->id, why);
 }
 
-static bool on_shape(void *ctx, int done, int of)
+static bool detect_on_shape(void *ctx, int done, int of)
 {
     struct measuring *m = ctx;
     progress_show(&m->progress, "timing shapes of matrix products: %d of %d", done, of);
@@ -385,7 +385,7 @@ static enum err_code measure_shapes(const struct cli_global *g, const char *devi
     struct db *d = NULL;
     char *line = NULL;
     progress_init(&measuring.progress, g);
-    enum err_code rc = opencl_shapes_measure(&line, device, on_shape, &measuring, why);
+    enum err_code rc = opencl_shapes_measure(&line, device, detect_on_shape, &measuring, why);
     progress_clear(&measuring.progress);
     if (!rc) rc = db_open(&d, NULL, why);
     if (!rc) rc = db_shapes_put(d, line, why);

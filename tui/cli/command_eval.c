@@ -1,6 +1,7 @@
 /* qdyno eval: perplexity of a text under each config, with an error whose unit is the window, because
  * tokens of one window are correlated. With --ref also the difference of the predictions from those of a
  * reference, token by token. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -31,6 +34,8 @@ const struct cli_flag FLAGS_EVAL[] = {
     FLAG_CONFIGS_ROW,
     { .name = "--ref", .value = "CONFIG",
       .help = "compare the predictions of every config with those of this one (KL divergence)" },
+    FLAG_GATE_ROW("kld_mean < 0.02 and ppl_ratio < 1.01"),
+    FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
@@ -75,6 +80,9 @@ const struct column EVAL_COLUMNS[] = {
     { .name = "depth" },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "random_weights", .kind = COLUMN_BOOL },
+    { .name = "text_fits_model", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    { .name = "gate", .title = "gate" },
     { .name = "error", .title = "error" },
 };
 const size_t EVAL_COLUMN_COUNT = COUNT_OF(EVAL_COLUMNS);
@@ -85,14 +93,20 @@ struct eval {
     struct machine machine;
     struct sampler_thread *sampler;
     struct db *db;
+    struct run_labels labels;
     struct run run; /* row.id 0 until the first model is open */
     struct table table;
     struct progress progress;
     char *text;
     size_t n;
+    const struct eval_plan *plan;
     const char *file;
     int ctx, config_i, n_configs, ok;
-    struct config *configs;
+    bool not_finite; /* a result was infinite or NaN */
+    const struct config *configs;
+    json_t *gates;                  /* outcome of the gate for each config */
+    enum gate_outcome gate_outcome; /* of all configs so far */
+    struct interval effect;         /* perplexity ratio of the first config */
     char line[2048];
     struct {
         struct model *model; /* NULL without --ref; open for all configs */
@@ -100,11 +114,11 @@ struct eval {
         bool printed; /* its own values are in `extra` of the table */
     } ref;
     struct logit_cache logit_cache; /* the logits of ref on the text */
-    bool random;
+    bool random, unverified;
     struct err first;
 };
 
-static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
+static bool eval_on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct eval *e = arg;
     const struct progress_figures at = { .done = (double)chunk / (double)MAX(of, 1),
@@ -138,7 +152,7 @@ static void eval_add_failure(struct eval *e, const char *path, const struct err 
 /* The results of one config. */
 struct evaluation {
     struct perplexity ppl;
-    struct quality quality; /* with --ref */
+    struct quality quality; /* without --ref only its perplexity */
     double seconds;
 };
 
@@ -193,20 +207,67 @@ static void put_reference(struct eval *e, const struct perplexity *p)
     e->ref.printed = true;
 }
 
-static void put_result(struct eval *e, const char *path, const struct evaluation *r, bool random)
+/* A model that gives every token the same probability has the vocabulary's size as its perplexity. */
+static void put_text_fit(struct eval *e, json_t *row, const struct perplexity *p, int64_t vocab)
+{
+    enum { FAR = 2 }; /* random weights scatter a little above the vocabulary's size */
+    const bool fits = p->ppl <= FAR * (double)vocab;
+    json_put_bool(row, "text_fits_model", fits);
+    if (!fits)
+        table_note(
+            &e->table,
+            "%s: text and model do not fit: perplexity %.4g is far above the %lld of guessing among all "
+            "tokens; expected a text in the language of the model, and the model's own tokenizer",
+            e->line, p->ppl, (long long)vocab);
+}
+
+/* Judges the gate on the results of one config. */
+static void put_gate(struct eval *e, json_t *row, const struct evaluation *r)
+{
+    const struct gate *g = &e->plan->gate;
+    struct gate_result out;
+    if (!g->terms) return;
+    claims_gate_quality(g, &r->quality, &out);
+    e->gate_outcome = gate_both(e->gate_outcome, out.outcome);
+    json_put_str(row, "gate", gate_outcome_name(out.outcome));
+    cli_note_gate(&e->table, e->line, g, &out);
+    json_t *one = gate_result_to_json(g, &out);
+    json_object_del(one, "gate");
+    json_put_str(one, "config", e->line);
+    json_array_append_new(e->gates, one);
+}
+
+static void put_result(struct eval *e, const char *path, const struct evaluation *r,
+                       const struct model_shape *shape)
 {
     json_t *row = eval_new_row(e, path);
+    bool random = shape->random_weights, unverified = shape->unknown > 0;
+    put_text_fit(e, row, &r->ppl, shape->vocab);
     perplexity_put_json(row, &r->ppl);
     if (e->ref.model) {
         put_quality(row, &r->quality);
         put_reference(e, &r->quality.figures.reference);
         note_quality(e, &r->quality);
         random |= model_shape(e->ref.model)->random_weights;
+        unverified |= model_shape(e->ref.model)->unknown > 0;
+        if (!e->config_i) e->effect = r->quality.ppl_ratio;
     }
     json_put_num(row, "seconds", r->seconds);
+    put_gate(e, row, r);
     json_put_bool(row, "random_weights", random);
+    json_put_bool(row, "answers_unverified", unverified);
     e->random |= random;
+    e->unverified |= unverified;
     e->ok++;
+}
+
+/* The model file of a config of the plan; the caller frees it. */
+static enum err_code eval_model_path(char **path, const struct eval *e, const struct config *c,
+                                     struct err *why)
+{
+    if (!e->plan->model || *config_text(c, KNOB_MODEL)) return cli_config_model(path, e->a, c, why);
+    *path = strdup(e->plan->model);
+    return *path ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
 /* Starts the run, with all configs as its arms. opened: description of the first loaded model. */
@@ -221,7 +282,7 @@ static enum err_code eval_begin_run(struct eval *e, const json_t *opened, struct
     snprintf(workload, sizeof workload, "eval:%s", e->file);
     for (int i = 0; i < e->n_configs && !rc; i++) {
         config_line(&e->configs[i], named[i].line, sizeof named[i].line);
-        rc = cli_config_model(&named[i].path, e->a, &e->configs[i], why);
+        rc = eval_model_path(&named[i].path, e, &e->configs[i], why);
         arm[i] = (struct capsule_arm){ .line = named[i].line,
                                        .model_path = named[i].path,
                                        .model_name = named[i].path ? cli_base_name(named[i].path) : "",
@@ -233,6 +294,7 @@ static enum err_code eval_begin_run(struct eval *e, const json_t *opened, struct
                                    .seed = e->g->seed,
                                    .machine = &e->machine,
                                    .sampler = e->sampler,
+                                   .labels = &e->labels,
                                    .arm = arm,
                                    .arms = e->n_configs };
     if (!rc) rc = run_begin(&e->run, e->db, &spec, why);
@@ -291,43 +353,52 @@ static enum err_code eval_measure(struct eval *e, struct model *m, struct evalua
     const struct eval_request q = { .text = e->text,
                                     .n = e->n,
                                     .ctx = e->ctx,
-                                    .max_chunks = args_int(e->a, "--chunks", 0),
-                                    .progress = on_chunk,
+                                    .max_chunks = e->plan->chunks,
+                                    .progress = eval_on_chunk,
                                     .arg = e,
                                     .greedy_prompts = GREEDY_PROMPTS,
                                     .greedy_tokens = GREEDY_TOKENS,
                                     .logit_cache = e->n_configs > 1 ? &e->logit_cache : NULL };
     struct divergence d;
-    if (!e->ref.model)
-        return eval_perplexity(&r->ppl, m, q.text, q.n, q.ctx, q.max_chunks, q.progress, q.arg, why);
-    enum err_code rc = eval_divergence(&d, e->ref.model, m, &q, why);
+    enum err_code rc = ERR_OK;
+    if (e->ref.model) {
+        rc = eval_divergence(&d, e->ref.model, m, &q, why);
+    } else { /* nothing is compared: only the perplexity is known */
+        d = (struct divergence){ 0 };
+        rc = eval_perplexity(&d.candidate, m, q.text, q.n, q.ctx, q.max_chunks, q.progress, q.arg, why);
+    }
     if (rc) return rc;
     quality_of(&r->quality, &d, e->file, e->ctx);
     r->ppl = d.candidate;
     return ERR_OK;
 }
 
-/* Opens the model of --ref once, before the first config. Config flags apply to it, too, unless they list
- * several values, because there is only one reference. */
+/* Opens the model of the reference once, before the first config. */
 static enum err_code eval_open_reference(struct eval *e, struct err *why)
 {
-    const char *line = args_text(e->a, "--ref", NULL);
-    struct cli_args single = *e->a;
-    struct config c;
-    if (!line) return ERR_OK;
-    single.knob_count = 0;
-    for (int i = 0; i < e->a->knob_count; i++)
-        if (!strchr(e->a->knob[i].value, ',')) single.knob[single.knob_count++] = e->a->knob[i];
-    enum err_code rc = cli_config(&c, &single, line, why);
-    if (!rc) rc = cli_config_model(&e->ref.path, e->a, &c, why);
-    if (rc) return err_prefix(why, "--ref %s", line);
-    config_line(&c, e->ref.line, sizeof e->ref.line);
+    const struct config *c = e->plan->ref;
+    if (!c) return ERR_OK;
+    config_line(c, e->ref.line, sizeof e->ref.line);
+    enum err_code rc = eval_model_path(&e->ref.path, e, c, why);
     progress_show(&e->progress, "reference %s  loading", e->ref.line);
     struct model_options o = {
-        .path = e->ref.path, .config = &c, .ctx = e->ctx, .sequences = 1, .log = &e->g->log
+        .path = e->ref.path, .config = c, .ctx = e->ctx, .sequences = 1, .log = &e->g->log
     };
-    rc = shapes_model_open(&e->ref.model, &o, why);
-    return rc ? err_prefix(why, "--ref %s", line) : ERR_OK;
+    if (!rc) rc = shapes_model_open(&e->ref.model, &o, why);
+    return rc ? err_prefix(why, "reference %s", e->ref.line) : ERR_OK;
+}
+
+/* ERR_FORMAT: a result is infinite or NaN. */
+static enum err_code eval_check_finite(struct eval *e, const struct evaluation *r, struct err *why)
+{
+    const double kld = e->ref.model ? r->quality.figures.kld_mean : 0;
+    if (isfinite(r->ppl.ppl) && isfinite(kld)) return ERR_OK;
+    e->not_finite = true;
+    return err_set(
+        why, ERR_FORMAT,
+        "the result is not finite (perplexity %g, KL divergence %g): expected a model whose logits "
+        "differ by less than %g; check its file",
+        r->ppl.ppl, kld, log(DBL_MAX));
 }
 
 /* Measures one config and stores the result; an error of the measurement becomes a failed cell. Errors:
@@ -339,6 +410,7 @@ static enum err_code eval_run(struct eval *e, const char *path, struct model *m,
     struct measured_cell c;
     run_measure_begin(&e->run, &c, getpid());
     enum err_code rc = eval_measure(e, m, &r, &c.failure);
+    if (!rc) rc = eval_check_finite(e, &r, &c.failure);
     c.failure.code = rc;
     run_measure_end(&e->run, &c);
     if (rc == ERR_CANCELLED) {
@@ -349,19 +421,19 @@ static enum err_code eval_run(struct eval *e, const char *path, struct model *m,
     if (rc) {
         eval_add_failure(e, path, &c.failure);
     } else {
-        put_result(e, path, &r, model_shape(m)->random_weights);
+        put_result(e, path, &r, model_shape(m));
     }
     return eval_store_cell(e, &r, &c, why);
 }
 
 static enum err_code eval_config(struct eval *e, struct err *why)
 {
-    struct config *c = &e->configs[e->config_i];
+    const struct config *c = &e->configs[e->config_i];
     struct model *m = NULL;
     struct err opening = { 0 };
     char *path = NULL;
     config_line(c, e->line, sizeof e->line);
-    enum err_code rc = cli_config_model(&path, e->a, c, why);
+    enum err_code rc = eval_model_path(&path, e, c, why);
     if (rc) return rc;
     progress_show(&e->progress, "%d/%d %s  loading", e->config_i + 1, e->n_configs, e->line);
     struct model_options o = { .path = path, .config = c, .ctx = e->ctx, .sequences = 1, .log = &e->g->log };
@@ -381,13 +453,37 @@ static enum err_code eval_config(struct eval *e, struct err *why)
     return rc;
 }
 
+/* The exit status. Without an error and with a gate, it is the gate's. */
+static int eval_status(const struct eval *e, enum err_code rc, const struct err *why)
+{
+    if (rc) return exit_status_of(why->code);
+    if (!e->ok || e->not_finite || (e->plan->gate.terms && e->first.code))
+        return exit_status_of(e->first.code);
+    return e->plan->gate.terms ? (int)e->gate_outcome : EXIT_DONE;
+}
+
+static void eval_put_extra(struct eval *e)
+{
+    json_t *gate = json_object();
+    if (e->run.row.id) json_put_int(e->table.extra, "run", e->run.row.id);
+    json_put_str(e->table.extra, "machine", e->machine.id);
+    json_put(e->table.extra, "labels", cli_labels_json(&e->labels));
+    if (e->plan->baseline) json_object_set(e->table.extra, "baseline", e->plan->baseline);
+    if (e->plan->gate.terms) {
+        json_put_str(gate, "gate", e->plan->gate.text);
+        json_put_str(gate, "outcome", gate_outcome_name(e->gate_outcome));
+        json_object_set(gate, "arms", e->gates);
+        json_object_set(e->table.extra, "gate", gate);
+    }
+    json_decref(gate);
+    cli_note_cautions(&e->table, e->random, e->unverified);
+}
+
 static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
 {
     struct err db_why = { 0 };
     progress_clear(&e->progress);
-    if (e->run.row.id) json_put_int(e->table.extra, "run", e->run.row.id);
-    json_put_str(e->table.extra, "machine", e->machine.id);
-    if (e->random) table_note(&e->table, "%s", RANDOM_WEIGHTS);
+    eval_put_extra(e);
     json_t *document = table_document(&e->table);
     const struct run_outcome outcome = { .state = rc ? "stopped" : "done",
                                          .effect_ratio = NAN,
@@ -397,46 +493,107 @@ static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
         *why = db_why;
     }
     json_decref(document);
+    const int status = eval_status(e, rc, why);
+    const bool gated = e->plan->gate.terms && !rc && !e->first.code;
+    const struct summary summary = { .gate = gated ? gate_outcome_name(e->gate_outcome) : NULL,
+                                     .effect = e->effect,
+                                     .exit_status = status,
+                                     .run = e->run.row.id };
+    table_summarize(&e->table, &summary);
     if (e->ok) cli_print(e->g, e->a, &e->table, EXIT_DONE);
     if (rc) return cli_fail(e->a, why);
-    return e->ok ? EXIT_DONE : cli_fail(e->a, &e->first);
+    return e->first.code && status != EXIT_DONE ? cli_fail(e->a, &e->first) : status;
 }
 
-int command_eval(const struct cli_global *g, const struct cli_args *a)
+int eval_plan_run(const struct cli_global *g, const struct cli_args *a, const struct eval_plan *plan)
 {
     enum { LIMIT = 1 << 30 };
     struct err why = { 0 };
-    struct machine_ceilings unused;
-    bool known;
-    char *bundled = NULL;
     struct eval *e = calloc(1, sizeof *e);
     if (!e) return cli_fail_memory(a);
     e->g = g;
     e->a = a;
-    e->file = args_text(a, "-f", NULL);
-    e->ctx = (int)args_int(a, "-c", 512);
+    e->plan = plan;
+    e->file = plan->file;
+    e->ctx = plan->ctx;
+    e->configs = plan->configs;
+    e->n_configs = plan->n;
+    e->gates = json_array();
+    e->effect = (struct interval){ NAN, NAN, NAN };
     table_init(&e->table, "qdyno.eval/1", EVAL_COLUMNS, (int)EVAL_COLUMN_COUNT);
     progress_init(&e->progress, g);
-    enum err_code rc = e->file ? ERR_OK : file_share(&bundled, EVAL_TEXT, &why);
-    if (bundled) e->file = bundled;
-    if (!rc) rc = file_read(&e->text, &e->n, e->file, LIMIT, &why);
-    if (!rc) rc = cli_configs(&e->configs, &e->n_configs, a, &why);
+    enum err_code rc = file_read(&e->text, &e->n, e->file, LIMIT, &why);
     if (!rc) rc = eval_open_reference(e, &why);
-    if (!rc) rc = cli_machine(g, PROBE_CACHED, &e->machine, &unused, &known, &why);
+    if (!rc) rc = machine_detect(&e->machine, "", &why);
     if (!rc) rc = cli_sampler(&e->sampler, NULL, &why);
+    if (!rc) rc = cli_labels(&e->labels, a, &why);
     if (!rc) rc = db_open(&e->db, g->db_path, &why);
     for (e->config_i = 0; e->config_i < e->n_configs && !rc; e->config_i++) rc = eval_config(e, &why);
-    int status = eval_finish(e, rc, &why);
+    const int status = eval_finish(e, rc, &why);
     run_close(&e->run);
     sampler_stop(e->sampler);
     db_close(e->db);
     table_done(&e->table);
+    json_decref(e->gates);
     logit_cache_done(&e->logit_cache);
     model_close(e->ref.model);
     free(e->ref.path);
-    free(bundled);
     free(e->text);
-    free(e->configs);
     free(e);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the command */
+
+/* Parses --ref. Config flags apply to it, too, unless they list several values, because there is only one
+ * reference. */
+static enum err_code read_reference(struct config *out, const struct cli_args *a, const char *line,
+                                    struct err *why)
+{
+    struct cli_args single = *a;
+    single.knob_count = 0;
+    for (int i = 0; i < a->knob_count; i++)
+        if (!strchr(a->knob[i].value, ',')) single.knob[single.knob_count++] = a->knob[i];
+    enum err_code rc = cli_config(out, &single, line, why);
+    return rc ? err_prefix(why, "--ref %s", line) : ERR_OK;
+}
+
+/* ERR_USAGE for a figure that `eval` does not measure. */
+static enum err_code gate_check(const struct gate *g, bool compares, struct err *why)
+{
+    const char *timed = gate_timed_figure(g), *compared = gate_compared_figure(g);
+    if (timed)
+        return err_set(why, ERR_USAGE,
+                       "--gate: eval times nothing, so %s is unknown: expected figures of quality such as "
+                       "kld_mean, ppl_ratio or ppl; `qdyno ab --gate` also takes figures of speed",
+                       timed);
+    if (compared && !compares)
+        return err_set(why, ERR_USAGE, "--gate: %s compares with a reference: give --ref CONFIG", compared);
+    return ERR_OK;
+}
+
+int command_eval(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct config *configs = NULL, ref;
+    char *bundled = NULL;
+    const char *ref_line = args_text(a, "--ref", NULL);
+    struct eval_plan *plan = calloc(1, sizeof *plan);
+    if (!plan) return cli_fail_memory(a);
+    *plan = (struct eval_plan){ .file = args_text(a, "-f", NULL),
+                                .ctx = (int)args_int(a, "-c", 512),
+                                .chunks = args_int(a, "--chunks", 0),
+                                .ref = ref_line ? &ref : NULL };
+    enum err_code rc = cli_gate(&plan->gate, a, &why);
+    if (!rc) rc = gate_check(&plan->gate, ref_line != NULL, &why);
+    if (!rc && !plan->file) rc = file_share(&bundled, EVAL_TEXT, &why);
+    if (bundled) plan->file = bundled;
+    if (!rc) rc = cli_config_grid(&configs, &plan->n, a, &why);
+    if (!rc && ref_line) rc = read_reference(&ref, a, ref_line, &why);
+    plan->configs = configs;
+    const int status = rc ? cli_fail(a, &why) : eval_plan_run(g, a, plan);
+    free(configs);
+    free(bundled);
+    free(plan);
     return status;
 }

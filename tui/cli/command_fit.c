@@ -156,43 +156,44 @@ static int64_t largest_context(const struct fit *f, const struct gguf *g, const 
     return fits;
 }
 
-/* Columns from the shapes alone, for models without a memory plan. */
-static void put_estimate(struct fit *f, json_t *row, const struct memory_estimate *l)
+/* Columns that are computed from the tensor shapes alone, for models without a memory plan. Only weights and
+ * KV cache count, so `fits` and `ctx_most` are optimistic: buffers for activations come on top. */
+static void put_estimate(struct fit *f, json_t *row, const struct memory_estimate *e)
 {
-    json_put_int(row, "ctx", l->ctx);
-    json_put_int(row, "weights_bytes", l->weight_bytes);
-    json_put_int(row, "kv_bytes", l->kv_bytes);
-    json_put_int(row, "total_bytes", l->total);
-    json_put_int(row, "kv_bytes_per_token", l->kv_bytes_per_token);
-    json_put_int(row, "decode_read_bytes", l->read_bytes);
+    json_put_int(row, "ctx", e->ctx);
+    json_put_int(row, "weights_bytes", e->weight_bytes);
+    json_put_int(row, "kv_bytes", e->kv_bytes);
+    json_put_int(row, "total_bytes", e->total);
+    json_put_int(row, "kv_bytes_per_token", e->kv_bytes_per_token);
+    json_put_int(row, "decode_read_bytes", e->read_bytes);
     if (f->available < 0) return;
     json_put_int(row, "available_bytes", f->available);
-    json_put_bool(row, "fits", l->total <= f->available);
-    json_put_int(row, "ctx_most", MAX(0, f->available - l->weight_bytes) / MAX(l->kv_bytes_per_token, 1));
+    json_put_bool(row, "fits", e->total <= f->available);
+    json_put_int(row, "ctx_most", MAX(0, f->available - e->weight_bytes) / MAX(e->kv_bytes_per_token, 1));
 }
 
 /* Columns and notes about shared heads, attention windows and experts. */
-static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *l)
+static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *e)
 {
     char bytes[16], all[16];
-    json_put_int(row, "heads", l->heads);
-    json_put_int(row, "kv_heads", l->kv_heads);
-    if (l->windowed_layers) {
-        json_put_int(row, "kv_window_bytes", l->kv_window_bytes);
+    json_put_int(row, "heads", e->heads);
+    json_put_int(row, "kv_heads", e->kv_heads);
+    if (e->windowed_layers) {
+        json_put_int(row, "kv_window_bytes", e->kv_window_bytes);
         table_note(
             &f->table,
             "%d of %d layers attend to the last %d tokens only: %s instead of %s of KV cache would suffice at %lld tokens",
-            l->windowed_layers, l->layers, l->window, str_from_bytes(l->kv_window_bytes, bytes, sizeof bytes),
-            str_from_bytes(l->kv_bytes, all, sizeof all), (long long)l->ctx);
+            e->windowed_layers, e->layers, e->window, str_from_bytes(e->kv_window_bytes, bytes, sizeof bytes),
+            str_from_bytes(e->kv_bytes, all, sizeof all), (long long)e->ctx);
     }
-    if (!l->experts) return;
-    json_put_int(row, "experts", l->experts);
-    json_put_int(row, "experts_used", l->experts_used);
-    json_put_int(row, "expert_bytes", l->expert_bytes);
+    if (!e->experts) return;
+    json_put_int(row, "experts", e->experts);
+    json_put_int(row, "experts_used", e->experts_used);
+    json_put_int(row, "expert_bytes", e->expert_bytes);
     table_note(&f->table,
                "%d of %d experts work on a token: all %s of weights must be in memory, %s are read per token",
-               l->experts_used, l->experts, str_from_bytes(l->weight_bytes, all, sizeof all),
-               str_from_bytes(l->read_bytes, bytes, sizeof bytes));
+               e->experts_used, e->experts, str_from_bytes(e->weight_bytes, all, sizeof all),
+               str_from_bytes(e->read_bytes, bytes, sizeof bytes));
 }
 
 static const struct format *cache_format(const struct config *c, enum knob_id id)
@@ -205,13 +206,13 @@ static enum err_code fit_by_shapes(struct fit *f, const struct gguf *g, const ch
                                    const struct config *c, int64_t ctx, const struct err *refused,
                                    struct err *why)
 {
-    struct memory_estimate l;
+    struct memory_estimate e;
     char line[2048];
     if (args_has(f->a, "--load") || c->given[KNOB_FORMAT]) {
         *why = *refused;
         return why->code;
     }
-    enum err_code rc = memory_estimate_read(&l, g, ctx, cache_format(c, KNOB_CTK), cache_format(c, KNOB_CTV),
+    enum err_code rc = memory_estimate_read(&e, g, ctx, cache_format(c, KNOB_CTK), cache_format(c, KNOB_CTV),
                                             NULL);
     if (rc) {
         *why = *refused;
@@ -220,18 +221,18 @@ static enum err_code fit_by_shapes(struct fit *f, const struct gguf *g, const ch
     json_t *row = table_row(&f->table);
     json_put_str(row, "model", cli_base_name(path));
     json_put_str(row, "config", config_line(c, line, sizeof line));
-    put_estimate(f, row, &l);
-    put_shape(f, row, &l);
+    put_estimate(f, row, &e);
+    put_shape(f, row, &e);
     table_note(&f->table, "%s: estimated from its shapes, without buffers, because qdyno cannot run it: %s",
                cli_base_name(path), refused->message);
-    f->all_fit &= f->available < 0 || l.total <= f->available;
+    f->all_fit &= f->available < 0 || e.total <= f->available;
     return ERR_OK;
 }
 
 static enum err_code fit_by_plan(struct fit *f, const struct gguf *g, const char *path,
                                  const struct config *c, const struct memory_plan *plan, struct err *why)
 {
-    struct memory_estimate l;
+    struct memory_estimate e;
     char line[2048];
     json_t *row = table_row(&f->table);
     struct err unfit = { 0 };
@@ -246,10 +247,10 @@ static enum err_code fit_by_plan(struct fit *f, const struct gguf *g, const char
     }
     if (!fits) table_note(&f->table, "%s: %s", line, unfit.message);
     f->all_fit &= fits;
-    enum err_code rc = memory_estimate_read(&l, g, plan->ctx, cache_format(c, KNOB_CTK),
+    enum err_code rc = memory_estimate_read(&e, g, plan->ctx, cache_format(c, KNOB_CTK),
                                             cache_format(c, KNOB_CTV), why);
     if (rc) return rc;
-    put_shape(f, row, &l);
+    put_shape(f, row, &e);
     struct err failed = { 0 };
     if (args_has(f->a, "--load") && fit_load(f, row, path, c, plan, &failed)) {
         json_put_str(row, "error", failed.message);
@@ -266,11 +267,14 @@ static enum err_code fit_config(struct fit *f, const struct config *c, int64_t c
     struct err refused = { 0 };
     char *path = NULL;
     enum err_code rc = cli_config_model(&path, f->a, c, why);
-    if (!rc) rc = gguf_open(&file, path, why);
+    if (!rc) rc = gguf_open_any_type(&file, path, why);
     if (!rc) {
         const bool known = !model_shape_read(&shape, file, &refused);
+        const bool runs = known && !gguf_check_types(file, &refused);
         const int64_t usual = known && shape.ctx_train > 0 ? MIN(shape.ctx_train, (int64_t)4096) : 4096;
-        if (!known)
+        if (known) cli_note_unknown(&f->table, &shape, file);
+        cli_note_unsupported(&f->table, file);
+        if (!runs)
             rc = fit_by_shapes(f, file, path, c, ctx, &refused, why);
         else if (!(rc = recipe_plan_memory(&plan, file, c, (int)(ctx ? ctx : usual), 1, why)))
             rc = fit_by_plan(f, file, path, c, &plan, why);
@@ -288,16 +292,16 @@ static enum err_code fit_all_shapes(struct fit *f, const struct config *c, int64
     if (!format)
         return err_set(why, ERR_USAGE, "--models: expected a format of weights such as q4_K, got '%s'", name);
     for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) {
-        struct memory_estimate l;
+        struct memory_estimate e;
         char line[2048];
-        memory_estimate_of(&l, &SYNTH_SHAPES[i], format, ctx, cache_format(c, KNOB_CTK),
+        memory_estimate_of(&e, &SYNTH_SHAPES[i], format, ctx, cache_format(c, KNOB_CTK),
                            cache_format(c, KNOB_CTV));
         json_t *row = table_row(&f->table);
         json_put_str(row, "model", SYNTH_SHAPES[i].name);
         json_put_str(row, "config", strcmp(name, "file") ? config_line(c, line, sizeof line) : "f16");
-        put_estimate(f, row, &l);
-        json_put_int(row, "heads", l.heads);
-        json_put_int(row, "kv_heads", l.kv_heads);
+        put_estimate(f, row, &e);
+        json_put_int(row, "heads", e.heads);
+        json_put_int(row, "kv_heads", e.kv_heads);
     }
     return ERR_OK;
 }
@@ -308,13 +312,11 @@ static enum err_code fit_find_memory(struct fit *f, struct err *why)
     const char *named = args_text(f->a, "--machine", NULL);
     struct other_machine d;
     struct machine m;
-    struct machine_ceilings unused;
-    bool known;
     enum err_code rc;
     if (named && args_has(f->a, "--load"))
         return err_set(why, ERR_USAGE, "--load needs this machine: leave --machine out");
     if (!named) {
-        if ((rc = cli_machine(f->g, PROBE_CACHED, &m, &unused, &known, why))) return rc;
+        if ((rc = machine_detect(&m, "", why))) return rc;
         f->available = m.memory_available_bytes;
         return ERR_OK;
     }
@@ -335,7 +337,7 @@ int command_fit(const struct cli_global *g, const struct cli_args *a)
     table_init(&f.table, "qdyno.fit/1", COLUMNS, COUNT_OF(COLUMNS));
     progress_init(&f.progress, g);
     int n_ctx = args_ints(a, "-c", "0", ctx, COUNT_OF(ctx));
-    enum err_code rc = cli_configs(&configs, &n, a, &why);
+    enum err_code rc = cli_config_grid(&configs, &n, a, &why);
     if (!rc) rc = fit_find_memory(&f, &why);
     for (int i = 0; i < n && !rc; i++)
         for (int k = 0; k < n_ctx && !rc; k++)

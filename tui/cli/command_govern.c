@@ -9,6 +9,7 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -30,6 +31,7 @@ const struct cli_flag FLAGS_GOVERN[] = {
       .help = "requests in a row well within the limit before a step up; default 12" },
     { .name = "--hysteresis", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "distance from the limit that counts as well within; default 15%" },
+    FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
@@ -58,7 +60,7 @@ struct governed {
 };
 
 /* Prints a switch, its effect, or the progress of a request. Returns false after Ctrl-C. */
-static bool on_request(void *ctx, const struct governor_switch *s, int level, double value)
+static bool governed_on_request(void *ctx, const struct governor_switch *s, int level, double value)
 {
     struct governed *x = ctx;
     const struct governor_signal_row *row = &GOVERNOR_SIGNALS[x->o.rule.signal];
@@ -106,7 +108,7 @@ static enum err_code governed_init(struct governed *x, struct err *why)
     o->seed = x->g->seed;
     o->db_path = x->g->db_path;
     o->log = &x->g->log;
-    o->told = on_request;
+    o->told = governed_on_request;
     o->ctx = x;
     return rc;
 }
@@ -148,6 +150,7 @@ static int governed_print(const struct governed *x)
         json_array_append_new(switches, switch_json(x, &r->sw[i]));
     json_put(t.extra, "switches", switches);
     json_put_int(t.extra, "run", r->run_id);
+    json_put(t.extra, "labels", cli_labels_of_run(x->g, r->run_id));
     json_put_str(t.extra, "rule", signal->name);
     json_put_str(t.extra, "unit", signal->unit);
     json_put_num(t.extra, "limit", x->o.rule.limit);
@@ -163,12 +166,15 @@ int command_govern(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     struct sampler_thread *sampler = NULL;
+    struct run_labels labels;
     struct governed *x = calloc(1, sizeof *x);
     if (!x) return cli_fail_memory(a);
     x->g = g;
     x->a = a;
     progress_init(&x->progress, g);
     enum err_code rc = governed_init(x, &why);
+    if (!rc) rc = cli_labels(&labels, a, &why);
+    x->o.labels = &labels;
     if (!rc) rc = cli_sampler(&sampler, NULL, &why);
     x->o.sampler = sampler;
     if (!rc) rc = governor_run(&x->result, &x->o, &why);

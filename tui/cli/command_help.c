@@ -86,7 +86,7 @@ static int dashboard_without_terminal(const struct cli_global *g, const struct c
     const struct cli_flag *budget = NULL;
     for (const struct cli_flag *f = FLAGS_TUNE; f->name; f++)
         if (!strcmp(f->name, "--budget")) budget = f;
-    fprintf(stderr, "qdyno: no terminal for the dashboard; running `qdyno tune --budget 45s` instead\n");
+    cli_note(g, "qdyno: no terminal for the dashboard; running `qdyno tune --budget 45s` instead");
     for (int i = 0; i < a->given_count; i++)
         if (!strcmp(a->given[i].flag->name, "-m")) tune.given[tune.given_count++] = a->given[i];
     tune.given[tune.given_count].flag = budget;

@@ -9,6 +9,7 @@
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
 /* clang-format off */
@@ -16,6 +17,8 @@ const struct cli_flag FLAGS_HISTORY[] = {
     { .name = "--filter", .value = "TEXT",
       .help = "only runs whose configs, model, workload, kind or verdict contain TEXT; !TEXT: runs without "
               "it; /RE/: a regular expression" },
+    { .name = "--label", .value = "KEY=VALUE", .many = true,
+      .help = "only runs with this label (docs/history.md); several must all be there" },
     { .name = "--limit", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000000,
       .help = "the newest N runs; default 20, with --detect 1000" },
     { .name = "--detect", .help = "find changes, drifts and outliers in the results of each config" },
@@ -44,11 +47,13 @@ static const struct column COLUMNS[] = {
     { .name = "machine" },
     { .name = "model_sha256" },
     { .name = "seed" },
+    { .name = "labels", .title = "labels" },
 };
 
-static void put_run(json_t *row, const struct run_row *r)
+static void put_run(json_t *row, struct db *d, const struct run_row *r)
 {
     char when[32], seed[32];
+    struct run_labels labels;
     json_put_int(row, "run", r->id);
     json_put_str(row, "started", clock_iso8601(r->started_ms, when, sizeof when));
     json_put_str(row, "kind", r->kind);
@@ -64,6 +69,8 @@ static void put_run(json_t *row, const struct run_row *r)
     json_put_str(row, "model_sha256", *r->model_sha256 ? r->model_sha256 : NULL);
     snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
     json_put_str(row, "seed", seed); /* as text, because many JSON readers round 64-bit integers */
+    if (db_labels_get(d, r->id, &labels, NULL)) labels.n = 0;
+    if (labels.n) json_put(row, "labels", cli_labels_json(&labels));
 }
 
 /* Flags that need --detect would otherwise be ignored silently. */
@@ -82,10 +89,13 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
     struct db *d = NULL;
     struct run_row *runs = NULL;
     int n = 0;
+    struct run_labels labels;
     enum err_code rc = detect_flags_check(a, &why);
+    if (!rc) rc = cli_labels_given(&labels, a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc)
-        rc = db_run_find(d, args_text(a, "--filter", NULL), (int)args_int(a, "--limit", 20), &runs, &n, &why);
+        rc = db_run_find_labeled(d, args_text(a, "--filter", NULL), &labels, (int)args_int(a, "--limit", 20),
+                                 &runs, &n, &why);
     if (rc) {
         db_close(d);
         return cli_fail(a, &why);
@@ -93,11 +103,12 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
     struct table t;
     table_init(&t, "qdyno.history/1", COLUMNS, COUNT_OF(COLUMNS));
     for (int i = 0; i < n; i++) {
-        put_run(table_row(&t), &runs[i]);
+        put_run(table_row(&t), d, &runs[i]);
         run_row_free(&runs[i]);
     }
     if (!n)
-        table_note(&t, "no runs%s in %s", args_has(a, "--filter") ? " match the filter" : " yet", db_path(d));
+        table_note(&t, "no runs%s in %s", args_has(a, "--filter") || labels.n ? " match the filter" : " yet",
+                   db_path(d));
     int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     free(runs);
@@ -204,7 +215,7 @@ static enum err_code show_ab(const struct cli_global *g, struct table *t, struct
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for run %" PRId64, id);
     enum err_code rc = experiment_load(s, d, id, why);
     if (!rc && g->output == OUTPUT_JSON) {
-        json_t *doc = experiment_to_json(s);
+        json_t *doc = ab_document(g, s, NULL);
         rc = output_json(doc, stdout, why);
         json_decref(doc);
         *printed = true;
@@ -257,12 +268,18 @@ static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, str
     return rc;
 }
 
-static void note_head(struct table *t, const struct run_row *r)
+static void note_head(struct table *t, struct db *d, const struct run_row *r)
 {
     char when[32];
     table_note(t, "run %" PRId64 " (%s, %s) of %s, machine %s, model %.12s", r->id, r->kind, r->state,
                clock_iso8601(r->started_ms, when, sizeof when), *r->machine ? r->machine : "n/a",
                *r->model_sha256 ? r->model_sha256 : "n/a");
+    struct run_labels labels;
+    struct str text = { 0 };
+    if (db_labels_get(d, r->id, &labels, NULL) || !labels.n) return;
+    cli_labels_text(&text, &labels);
+    table_note(t, "labels: %s", str_text(&text));
+    str_free(&text);
 }
 
 int command_show(const struct cli_global *g, const struct cli_args *a)
@@ -284,10 +301,10 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
     if (rc) {
         status = cli_fail(a, &why);
     } else if (!printed) {
-        note_head(&t, &run);
+        note_head(&t, d, &run);
         note_link(&t, d, id);
         json_t *about = json_object();
-        put_run(about, &run);
+        put_run(about, d, &run);
         json_put(t.extra, "run", about);
         status = cli_print(g, a, &t, EXIT_DONE);
     }

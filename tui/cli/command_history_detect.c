@@ -10,6 +10,7 @@
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
 static const struct column COLUMNS[] = {
@@ -165,6 +166,7 @@ static json_t *series_json(const struct detector *x)
 
 struct series_counts {
     int judged, worse, no_canary, short_series, slower;
+    int longest; /* comparable runs of the longest series */
 };
 
 static void series_count(struct series_counts *n, const struct detector *x)
@@ -177,6 +179,7 @@ static void series_count(struct series_counts *n, const struct detector *x)
     n->judged += x->f->judged;
     n->short_series += !x->f->judged;
     n->no_canary += x->s->n - x->f->known;
+    n->longest = MAX(n->longest, x->f->known);
     n->worse += lost;
 }
 
@@ -198,6 +201,9 @@ static enum err_code detect_series(struct table *t, json_t *all, struct series_c
 
 static void table_add_counts(struct table *t, const struct series_counts *n, double min_effect)
 {
+    if (!n->judged)
+        table_note(t, "not enough history yet (%d of %d): a series needs %d comparable runs", n->longest,
+                   HISTORY_LEAST, HISTORY_LEAST);
     table_note(t, "%d series examined; %d of them are now at a worse level than before their last change",
                n->judged, n->worse);
     if (n->slower)
@@ -209,10 +215,11 @@ static void table_add_counts(struct table *t, const struct series_counts *n, dou
         table_note(t, "%d series with fewer than %d comparable runs were not examined", n->short_series,
                    HISTORY_LEAST);
     if (n->no_canary)
-        table_note(t,
-                   "%d results without a comparable canary were left out (--raw includes "
-                   "them as measured)",
-                   n->no_canary);
+        table_note(
+            t,
+            "%d results were left out, because the canary of their run (the fixed reference workload "
+            "that results are divided by) is missing or did other work; --raw includes them as measured",
+            n->no_canary);
     table_note(
         t,
         "methods: changes by E-divisive (3 or more runs on each side, p < 0.001, %.2f %% or more); alarms by CUSUM; "
@@ -222,6 +229,9 @@ static void table_add_counts(struct table *t, const struct series_counts *n, dou
     json_put_int(t->extra, "worse", n->worse);
     json_put_int(t->extra, "canary_worse", n->slower);
     json_put_num(t->extra, "margin", min_effect);
+    json_put_bool(t->extra, "enough_history", n->judged > 0);
+    json_put_int(t->extra, "longest_series", n->longest);
+    json_put_int(t->extra, "needed_runs", HISTORY_LEAST);
 }
 
 int history_detect_print(const struct cli_global *g, const struct cli_args *a)
@@ -231,20 +241,23 @@ int history_detect_print(const struct cli_global *g, const struct cli_args *a)
     struct history h = { 0 };
     struct series_counts n = { 0 };
     struct table t;
+    struct run_labels labels;
     json_t *all = json_array();
     const double min_effect = args_num(a, "--margin", 0.01);
     struct history_want want = { .filter = args_text(a, "--filter", NULL),
+                                 .labels = &labels,
                                  .limit = (int)args_int(a, "--limit", 1000),
                                  .raw = args_has(a, "--raw") };
     table_init(&t, "qdyno.history_detect/1", COLUMNS, COUNT_OF(COLUMNS));
     enum err_code rc = cli_metric(&want.metric, a, &why);
+    if (!rc) rc = cli_labels_given(&labels, a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = history_read(&h, d, &want, &why);
     for (int i = 0; i < h.n && !rc; i++)
         if (h.series[i].n) rc = detect_series(&t, all, &n, &h.series[i], min_effect, &why);
     table_add_counts(&t, &n, min_effect);
     json_put(t.extra, "series", all);
-    const int verdict = n.worse ? EXIT_WORSE : n.judged ? EXIT_DONE : EXIT_INCONCLUSIVE;
+    const int verdict = n.worse ? EXIT_WORSE : EXIT_DONE;
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, verdict);
     table_done(&t);
     history_free(&h);

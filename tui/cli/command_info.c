@@ -1,4 +1,4 @@
-/* qdyno info: describes a model file from its header. */
+/* qdyno info: describes a model file from its header, also with tensors of types that qdyno cannot read. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +45,7 @@ static const struct column COLUMNS[] = {
     { .name = "shards", .title = "shards", .kind = COLUMN_INT },
     { .name = "sha256", .title = "SHA-256" },
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
 static const struct column TENSOR_COLUMNS[] = {
@@ -75,6 +76,7 @@ static void put_shape(json_t *row, const struct model_shape *s)
     json_put_bool(row, "tied_output", s->tied_output);
     json_put_int(row, "weight_bytes", s->weight_bytes);
     json_put_bool(row, "random_weights", s->random_weights);
+    json_put_bool(row, "answers_unverified", s->unknown > 0);
 }
 
 static enum err_code put_tokenizer(json_t *row, const struct gguf *g, struct err *why)
@@ -100,17 +102,11 @@ static void table_add_tensors(struct table *t, const struct gguf *g)
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *x = gguf_tensor_at(g, i);
         json_t *row = table_row(t);
-        char shape[128];
-        int64_t elements = 1;
-        for (int d = 0, at = 0; d < x->dims; d++) {
-            at += snprintf(shape + at, sizeof shape - (size_t)at, "%s%lld", d ? "x" : "",
-                           (long long)x->shape[d]);
-            elements *= x->shape[d];
-        }
+        char shape[SHAPE_TEXT], type[TYPE_TEXT];
         json_put_str(row, "name", x->name);
-        json_put_str(row, "format", x->format->name);
-        json_put_str(row, "shape", shape);
-        json_put_int(row, "elements", elements);
+        json_put_str(row, "format", cli_tensor_type(type, x));
+        json_put_str(row, "shape", cli_tensor_shape(shape, x));
+        json_put_int(row, "elements", x->shape[0] * x->shape[1] * x->shape[2] * x->shape[3]);
         json_put_int(row, "bytes", x->bytes);
     }
 }
@@ -137,7 +133,9 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     }
     if ((rc = gguf_hash(g, hex, why))) return rc;
     json_put_str(row, "sha256", hex);
-    if (shape.random_weights) table_note(t, "%s", RANDOM_WEIGHTS);
+    cli_note_cautions(t, shape.random_weights, shape.unknown > 0);
+    cli_note_unknown(t, &shape, g);
+    cli_note_unsupported(t, g);
     return ERR_OK;
 }
 
@@ -153,7 +151,7 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
     else
         table_init(&t, "qdyno.info/1", COLUMNS, COUNT_OF(COLUMNS));
     enum err_code rc = cli_model(&path, a, &why);
-    if (!rc) rc = gguf_open(&file, path, &why);
+    if (!rc) rc = gguf_open_any_type(&file, path, &why);
     if (!rc && tensors)
         table_add_tensors(&t, file);
     else if (!rc)

@@ -82,9 +82,14 @@ int command_logits(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = ids_parse(&ids, list, &why);
     if (!rc) rc = cli_config(&c, a, args_text(a, "-C", NULL), &why);
     if (!rc) rc = cli_config_model(&path, a, &c, &why);
+    const int64_t ctx = rc ? 0 : config_int(&c, KNOB_CTX);
+    if (!rc && ctx && ctx < ids.n)
+        rc = err_set(&why, ERR_USAGE, "%lld token ids do not fit into ctx=%lld: expected ctx=%lld or more",
+                     (long long)ids.n, (long long)ctx, (long long)ids.n);
     if (!rc) {
+        /* More context than ids changes the logits of models that choose their RoPE factors by it. */
         struct model_options o = {
-            .path = path, .config = &c, .ctx = (int)ids.n, .sequences = 1, .log = &g->log
+            .path = path, .config = &c, .ctx = (int)(ctx ? ctx : ids.n), .sequences = 1, .log = &g->log
         };
         rc = shapes_model_open(&m, &o, &why);
     }

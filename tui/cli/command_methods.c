@@ -100,7 +100,7 @@ static void put_formats(json_t *row, const struct method *m)
     str_free(&names);
 }
 
-static const char *allowed(const struct param *p, char *buf, size_t size)
+static const char *parameter_values_text(const struct param *p, char *buf, size_t size)
 {
     if (p->kind == VALUE_BOOL)
         snprintf(buf, size, "true or false");
@@ -111,7 +111,7 @@ static const char *allowed(const struct param *p, char *buf, size_t size)
     return buf;
 }
 
-static json_t *parameters(const struct method *m)
+static json_t *parameters_to_json(const struct method *m)
 {
     static const char *const KINDS[] = {
         [VALUE_INT] = "integer", [VALUE_REAL] = "number", [VALUE_BOOL] = "boolean", [VALUE_CHOICE] = "choice"
@@ -124,7 +124,7 @@ static json_t *parameters(const struct method *m)
         json_put_str(one, "aliases", p->aliases);
         json_put_str(one, "kind", KINDS[p->kind]);
         json_put_str(one, "default", p->otherwise);
-        json_put_str(one, "allowed", allowed(p, values, sizeof values));
+        json_put_str(one, "allowed", parameter_values_text(p, values, sizeof values));
         json_put_str(one, "help", p->help);
         json_array_append_new(list, one);
     }
@@ -147,7 +147,7 @@ static void put_method(json_t *row, const struct method *m)
     put_bits(row, m);
     json_put_str(row, "calibration", needs);
     json_put_str(row, "layers_only", m->linear_only ? "not quantized" : "quantized like the rest");
-    json_put(row, "parameters", parameters(m));
+    json_put(row, "parameters", parameters_to_json(m));
 }
 
 static void note_parameters(struct table *t, const struct method *m)
@@ -155,7 +155,7 @@ static void note_parameters(struct table *t, const struct method *m)
     char values[256];
     for (const struct param *p = m->params; p && p->name; p++) {
         table_note(t, "  %s=%s   %s%s%s%s", p->name, p->otherwise, p->help, p->kind == VALUE_BOOL ? "" : "; ",
-                   p->kind == VALUE_BOOL ? "" : allowed(p, values, sizeof values),
+                   p->kind == VALUE_BOOL ? "" : parameter_values_text(p, values, sizeof values),
                    p->aliases ? "; also: " : "");
         if (p->aliases) {
             t->notes.len--; /* table_note ended the line, but the aliases belong to it */
@@ -238,6 +238,7 @@ static const struct column COLUMNS[] = {
     { .name = "calibration" },
     { .name = "quantize_s", .title = "seconds to make", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "random_weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "error", .title = "error" },
 };
 
@@ -256,11 +257,11 @@ struct measuring {
     const char *text_name;
     struct model *reference;
     struct logit_cache logit_cache;
-    bool random, rescaled;
+    bool random, unverified, rescaled;
     struct err first;
 };
 
-static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
+static bool measuring_on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct measuring *m = arg;
     progress_report(
@@ -294,7 +295,7 @@ static enum err_code config_evaluate(struct measuring *m, const struct config *c
                                     .n = m->text_bytes,
                                     .ctx = o.ctx,
                                     .max_chunks = args_int(m->a, "--chunks", 0),
-                                    .progress = on_chunk,
+                                    .progress = measuring_on_chunk,
                                     .arg = m,
                                     .logit_cache = m->n_configs > 1 ? &m->logit_cache : NULL };
     enum err_code rc = shapes_model_open(&candidate, &o, why);
@@ -381,6 +382,7 @@ static enum err_code config_measure_plan(struct measuring *m, const struct confi
     json_put_str(row, "config", m->line);
     json_put_str(row, "method", config_text(c, KNOB_METHOD));
     json_put_bool(row, "random_weights", m->random);
+    json_put_bool(row, "answers_unverified", m->unverified);
     recipe_put_plan(row, p);
     if (!rc && !json_get_int(row, "tensors_quantized", 0) && !recipe_is_identity(c, m->source))
         rc = error_no_row_fits(c, why);
@@ -419,7 +421,7 @@ static enum err_code config_measure(struct measuring *m)
     return ERR_OK;
 }
 
-static enum err_code add_line(struct measuring *m, const char *line, struct err *why)
+static enum err_code measuring_add_line(struct measuring *m, const char *line, struct err *why)
 {
     struct config c;
     enum err_code rc = config_parse(&c, line, why);
@@ -429,28 +431,28 @@ static enum err_code add_line(struct measuring *m, const char *line, struct err 
 
 /* The -C lines. Without any: each method with its default parameters; methods that can make every format
  * appear with q8_0 and q4_0. */
-static enum err_code choose_lines(struct measuring *m, const struct method **methods, size_t n,
-                                  struct err *why)
+static enum err_code measuring_choose_lines(struct measuring *m, const struct method **methods, size_t n,
+                                            struct err *why)
 {
     static const char *const ANY[] = { "q8_0", "q4_0" };
     const char *given[ARGS_GIVEN];
     const int count = args_all(m->a, "-C", given, ARGS_GIVEN);
     m->lines = calloc(MAX(n * COUNT_OF(ANY), ARGS_GIVEN), sizeof *m->lines);
     enum err_code rc = m->lines ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the configs");
-    for (int i = 0; i < count && !rc; i++) rc = add_line(m, given[i], why);
+    for (int i = 0; i < count && !rc; i++) rc = measuring_add_line(m, given[i], why);
     for (size_t i = 0; i < n && !count && !rc; i++) {
         const bool fixed = default_format(methods[i]) != NULL;
         for (size_t f = 0; f < (fixed ? 1 : COUNT_OF(ANY)) && !rc; f++) {
             char line[128];
             snprintf(line, sizeof line, "%s%s%s", methods[i]->name, fixed ? "" : ":", fixed ? "" : ANY[f]);
-            rc = add_line(m, line, why);
+            rc = measuring_add_line(m, line, why);
         }
     }
     return rc;
 }
 
 /* Opens the unquantized model, computed in f32 unless a flag sets the precision. */
-static enum err_code open_reference(struct measuring *m, struct err *why)
+static enum err_code measuring_open_reference(struct measuring *m, struct err *why)
 {
     struct config c;
     enum err_code rc = cli_config(&c, m->a, NULL, why);
@@ -463,7 +465,7 @@ static enum err_code open_reference(struct measuring *m, struct err *why)
     return rc ? rc : shapes_model_open(&m->reference, &o, why);
 }
 
-static enum err_code read_text(struct measuring *m, struct err *why)
+static enum err_code measuring_read_text(struct measuring *m, struct err *why)
 {
     enum { LIMIT = 1 << 30 };
     const char *given = args_text(m->a, "-f", NULL);
@@ -473,7 +475,7 @@ static enum err_code read_text(struct measuring *m, struct err *why)
     enum err_code rc = given ? ERR_OK : file_share(&bundled, EVAL_TEXT, why);
     if (!rc) rc = file_read(&m->text, &m->text_bytes, given ? given : bundled, LIMIT, why);
     free(bundled);
-    return rc ? rc : open_reference(m, why);
+    return rc ? rc : measuring_open_reference(m, why);
 }
 
 static enum err_code measuring_init(struct measuring *m, const struct method **methods, size_t n,
@@ -483,13 +485,16 @@ static enum err_code measuring_init(struct measuring *m, const struct method **m
     struct config first;
     enum err_code rc = cli_model(&m->path, m->a, why);
     if (!rc) rc = gguf_open(&m->source, m->path, why);
-    if (!rc) rc = choose_lines(m, methods, n, why);
+    if (!rc) rc = measuring_choose_lines(m, methods, n, why);
     if (!rc) rc = cli_config(&first, m->a, NULL, why);
     if (rc) return rc;
     m->threads = (int)config_int(&first, KNOB_THREADS);
     if (!m->threads) m->threads = threadpool_default_threads();
-    m->random = !model_shape_read(&shape, m->source, NULL) && shape.random_weights;
-    return read_text(m, why);
+    if (!model_shape_read(&shape, m->source, NULL)) {
+        m->random = shape.random_weights;
+        m->unverified = shape.unknown > 0;
+    }
+    return measuring_read_text(m, why);
 }
 
 static int measure_methods(const struct cli_global *g, const struct cli_args *a,
@@ -514,7 +519,7 @@ static int measure_methods(const struct cli_global *g, const struct cli_args *a,
     }
     progress_clear(&m->progress);
     if (m->rescaled) recipe_note_rescaled(&m->table);
-    if (m->random) table_note(&m->table, "%s", RANDOM_WEIGHTS);
+    cli_note_cautions(&m->table, m->random, m->unverified);
     if (m->ok || (rc == ERR_CANCELLED && m->config_i)) cli_print(g, a, &m->table, EXIT_DONE);
     int status = rc ? cli_fail(a, &why) : m->ok ? EXIT_DONE : cli_fail(a, &m->first);
     logit_cache_done(&m->logit_cache);

@@ -15,7 +15,7 @@ const struct cli_flag FLAGS_PRUNE[] = {
       .help = "only groups whose last push is older than this; default 30d" },
     { .name = "--all", .help = "all groups that qdyno pushed, whatever their age" },
     { .name = "--dry-run", .help = "print the groups and delete nothing" },
-    TARGET_FLAGS("QDYNO_PUSH"),
+    TARGET_FLAGS("QDYNO_PUSH", TIMEOUT_OF_REQUEST),
     { .name = NULL },
 };
 /* clang-format on */
@@ -28,7 +28,7 @@ static const struct column COLUMNS[] = {
     { .name = "fate", .title = "result" },
 };
 
-static void on_group(void *ctx, const struct group_row *group, enum prune_fate fate)
+static void prune_on_group(void *ctx, const struct group_row *group, enum prune_fate fate)
 {
     static const char *const FATES[] = {
         [PRUNE_KEPT] = "kept", [PRUNE_DELETED] = "deleted", [PRUNE_WOULD] = "would be deleted"
@@ -61,7 +61,7 @@ int command_prune(const struct cli_global *g, const struct cli_args *a)
         const int64_t before_ms = clock_unix_ms() - (int64_t)(age_s * 1e3);
         const struct prune_spec spec = { .before_ms = args_has(a, "--all") ? INT64_MAX : before_ms,
                                          .dry_run = args_has(a, "--dry-run"),
-                                         .said = on_group,
+                                         .said = prune_on_group,
                                          .ctx = &t };
         rc = outcome_prune(d, &gateway, &spec, &why);
     }

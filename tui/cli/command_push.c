@@ -25,10 +25,12 @@ const struct cli_flag FLAGS_PUSH[] = {
     { .name = "--textfile", .value = "FILE",
       .help = "write the latest outcome of every experiment to this file, which ends in .prom, in the "
               "folder that prometheus-node-exporter reads" },
-    TARGET_FLAGS("QDYNO_PUSH"),
+    TARGET_FLAGS("QDYNO_PUSH", "time for sending in all; what has not been sent then stays stored"),
     { .name = NULL },
 };
 /* clang-format on */
+
+static const double DEFAULT_TIMEOUT_S = 10;
 
 /* The run to push: the given one, or the newest finished A/B. */
 static enum err_code choose_run(int64_t *id, struct db *d, const struct cli_args *a, struct err *why)
@@ -69,8 +71,19 @@ struct push {
     int64_t run;
     struct target to;
     bool to_gateway, to_collector;
+    int64_t begun_ns;
     json_t *row; /* of the table; borrowed */
 };
+
+/* When sending to a receiver ends. --timeout limits both together, so that each has half of it; without the
+ * flag the environment of OpenTelemetry may give the collector more. */
+static int64_t deadline(const struct push *p, bool collector)
+{
+    const double all_s = p->to.auth.timeout_s > 0 ? p->to.auth.timeout_s : DEFAULT_TIMEOUT_S;
+    const double share = !collector && p->to_collector ? 0.5 : 1;
+    if (collector && !(p->to.auth.timeout_s > 0)) return 0;
+    return p->begun_ns + (int64_t)(share * all_s * 1e9);
+}
 
 /* The flags choose the receivers; without --url and --otlp the environment does. */
 static enum err_code choose_receivers(struct push *p, struct err *why)
@@ -89,7 +102,7 @@ static enum err_code choose_receivers(struct push *p, struct err *why)
 
 static enum err_code gateway_send(struct push *p, struct err *why)
 {
-    struct push_target target = { .url = p->to.url, .auth = p->to.auth };
+    struct push_target target = { .url = p->to.url, .auth = p->to.auth, .deadline_ns = deadline(p, false) };
     struct machine m;
     struct err later = { 0 };
     int sent = 0;
@@ -113,7 +126,7 @@ static enum err_code collector_send(struct push *p, struct err *why)
     struct http_auth auth = p->to.auth;
     /* A token from the environment is for the gateway: do not send it to the collector. */
     if (!args_has(p->a, "--bearer-file")) auth.bearer = NULL;
-    const struct trace_target target = { args_text(p->a, "--otlp", NULL), &auth };
+    const struct trace_target target = { args_text(p->a, "--otlp", NULL), &auth, deadline(p, true) };
     struct trace_sent sent;
     struct err later = { 0 };
     int late = 0;
@@ -164,7 +177,7 @@ static int push_textfile(const struct cli_global *g, const struct cli_args *a, c
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = outcomes_latest(latest, &n, d, &why);
     if (!rc && !n) rc = err_set(&why, ERR_USAGE, "there is no finished A/B to report: run `qdyno ab` first");
-    if (!rc) outcomes_tell(latest, n, OUTCOME_ALONE, &to);
+    if (!rc) outcomes_export(latest, n, OUTCOME_ALONE, &to);
     if (!rc && e.bad.code) rc = err_set(&why, e.bad.code, "%s", e.bad.message);
     if (!rc) rc = textfile_replace(path, &e.text, &why);
     if (rc) {
@@ -190,7 +203,7 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
 {
     const char *file = args_text(a, "--textfile", NULL);
     if (file) return push_textfile(g, a, file);
-    struct push p = { .g = g, .a = a };
+    struct push p = { .g = g, .a = a, .begun_ns = clock_ns() };
     struct err why = { 0 }, second = { 0 };
     struct table t;
     table_init(&t, "qdyno.push/1", COLUMNS, COUNT_OF(COLUMNS));

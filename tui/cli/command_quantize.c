@@ -2,10 +2,13 @@
  * anything is written; an interrupted command continues from OUT.partial; the result contains the error of
  * every tensor. */
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -35,7 +38,7 @@ const struct cli_flag FLAGS_QUANTIZE[] = {
               "stories" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "threads; default: all cores" },
-    { .name = "--force", .help = "replace OUT if it exists" },
+    { .name = "--force", .help = "replace OUT if it exists; quantize IN although it has unknown parts" },
     { .name = "--dry-run", .help = "print the format of each tensor and write nothing" },
     { .name = "--tensors", .help = "print one row for each tensor: format, bytes, error" },
     { .name = NULL },
@@ -80,17 +83,19 @@ static const struct column COLUMNS[] = {
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "weights_s", .title = "M weights/s", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 1 },
     { .name = "random_weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
 struct quantizing {
     const struct cli_global *g;
     const struct cli_args *a;
     const char *in, *out;
-    bool recovers;
+    bool recovers; /* --recover: a short training by distillation follows (engine/train/recover.h) */
     struct recovery recovery;
     char made[4096]; /* output of the quantizer: OUT, or with --recover the file to recover from */
     char partial[4096];
-    bool resumes; /* OUT.partial exists */
+    char linked[PATH_MAX]; /* OUT if it was given as a symbolic link */
+    bool resumes;          /* OUT.partial exists */
     struct config config;
     char recipe[3 * CONFIG_VALUE];
     struct gguf *source;
@@ -163,15 +168,42 @@ static enum err_code space_check(const struct quantizing *z, const char *folder,
                    str_from_bytes(there, free_, sizeof free_));
 }
 
+/* OUT may be a symbolic link: the file it leads to is replaced, and partial files are placed next to that. */
+static enum err_code target_follow(struct quantizing *z, struct err *why)
+{
+    struct stat st;
+    if (lstat(z->out, &st) || !S_ISLNK(st.st_mode)) return ERR_OK;
+    if (!realpath(z->out, z->linked))
+        return err_set(why, ERR_IO, "%s is a symbolic link that leads nowhere (%s): expected a file as OUT",
+                       z->out, strerror(errno));
+    z->out = z->linked;
+    return ERR_OK;
+}
+
+/* Does another process hold the lock of the partial file (atomic_file_resume)? */
+static bool target_is_locked(const struct quantizing *z)
+{
+    const int fd = open(z->partial, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return locked;
+}
+
 static enum err_code target_check(struct quantizing *z, struct err *why)
 {
     struct stat st;
     char folder[4096];
+    const enum err_code rc = target_follow(z, why);
+    if (rc) return rc;
     if (strlen(z->out) + sizeof ".unrecovered.partial" > sizeof z->partial)
         return err_set(why, ERR_USAGE, "OUT is too long for a path");
     snprintf(z->made, sizeof z->made, "%s%s", z->out, z->recovers ? ".unrecovered" : "");
     snprintf(z->partial, sizeof z->partial, "%s%s.partial", z->out, z->recovers ? ".unrecovered" : "");
-    z->resumes = !stat(z->partial, &st);
+    z->resumes = !lstat(z->partial, &st) && S_ISREG(st.st_mode);
+    if (target_is_locked(z))
+        return err_set(why, ERR_IO,
+                       "%s is being written by another process: wait for its end, or write to another file",
+                       z->out);
     if (is_source(z, z->out))
         return err_set(why, ERR_USAGE, "%s is also IN: expected another file as OUT", z->out);
     if (!stat(z->out, &st)) {
@@ -199,12 +231,22 @@ static enum err_code recovery_check(const struct quantizing *z, struct err *why)
     return recover_check(z->source, z->source, why);
 }
 
+/* Refuse a model with unknown parts: its quantized file would be refused as well. Architectures that only the
+ * quantizer knows are not checked. */
+static enum err_code source_check(struct quantizing *z, struct err *why)
+{
+    struct model_shape shape;
+    if (args_has(z->a, "--force")) return config_set(&z->config, "force", "on", why);
+    return model_shape_read(&shape, z->source, NULL) ? ERR_OK : arch_check_known(&shape, z->source, why);
+}
+
 static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
     enum err_code rc = recipe_read(z, why);
     if (!rc && z->recovers) rc = recovery_parse(&z->recovery, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = gguf_open(&z->source, z->in, why);
+    if (!rc) rc = source_check(z, why);
     if (!rc && z->recovers) rc = recovery_check(z, why);
     if (!rc && recipe_is_identity(&z->config, z->source))
         rc = err_set(why, ERR_USAGE, "-R %s changes no tensor of %s: expected another recipe",
@@ -247,7 +289,7 @@ static enum err_code quantizing_write(struct quantizing *z, struct err *why)
     progress_clear(&progress);
     if (!rc) return ERR_OK;
     partial_drop(z, rc, pace.done);
-    if (!stat(z->partial, &st) && rc != ERR_USAGE && rc != ERR_FORMAT)
+    if (pace.done > 0 && !stat(z->partial, &st) && rc != ERR_USAGE && rc != ERR_FORMAT)
         err_prefix(why, "%.0f %% done, kept in %s; give the same command again to continue", pace.done * 100,
                    z->partial);
     return rc;
@@ -258,7 +300,7 @@ struct recovery_monitor {
     struct progress progress;
 };
 
-static bool on_recovery(void *ctx, const struct recovery_progress *p)
+static bool quantizing_on_recovery(void *ctx, const struct recovery_progress *p)
 {
     struct recovery_monitor *m = ctx;
     if (p->phase == RECOVERY_TRAINING)
@@ -274,8 +316,8 @@ static bool on_recovery(void *ctx, const struct recovery_progress *p)
     return !cli_is_interrupted(m->g);
 }
 
-/* --recover: trains the quantized file. Only a better result becomes OUT; the quantized file is deleted in
- * any case. */
+/* --recover: trains the quantized file to predict what the original predicts. Only a better result becomes
+ * OUT; the quantized file is deleted in any case. */
 static enum err_code quantizing_recover(struct quantizing *z, struct err *why)
 {
     char path[4096];
@@ -287,9 +329,10 @@ static enum err_code quantizing_recover(struct quantizing *z, struct err *why)
                                       .calib = args_text(z->a, "--calib",
                                                          config_text(&z->config, KNOB_CALIB)),
                                       .threads = z->threads,
+                                      .force = config_choice(&z->config, KNOB_FORCE),
                                       .seed = z->g->seed,
                                       .log = &z->g->log,
-                                      .progress = on_recovery,
+                                      .progress = quantizing_on_recovery,
                                       .ctx = &m };
     progress_init(&m.progress, z->g);
     enum err_code rc = recovery_run(&z->recovery, &job, why);
@@ -346,7 +389,9 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     json_put_int(row, "file_bytes", made ? gguf_file_bytes(made) : z->plan.file_bytes);
     recipe_put_plan(row, &z->plan);
     json_put_int(row, "threads", z->threads);
-    json_put_bool(row, "random_weights", !model_shape_read(&shape, z->source, NULL) && shape.random_weights);
+    const bool known = !model_shape_read(&shape, z->source, NULL);
+    json_put_bool(row, "random_weights", known && shape.random_weights);
+    json_put_bool(row, "answers_unverified", known && shape.unknown);
     json_put_bool(row, "bundled_text",
                   method_needs(&p) == CALIBRATION_NEEDED && !*config_text(&z->config, KNOB_CALIB));
     if (!made) return;
@@ -379,7 +424,7 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         sums = json_object();
     } else {
         table_init(&t, "qdyno.quantize/1", COLUMNS, COUNT_OF(COLUMNS));
-        t.record = true;
+        t.record = t.skip_absent = true;
         sums = table_row(&t);
     }
     put_result(z, sums, made);
@@ -395,7 +440,8 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
                                        : "four fifths of the text, measured on the rest");
     if (json_get_bool(sums, "bundled_text", false))
         table_note(&t, "no --calib given: calibrated on the bundled text");
-    if (json_get_bool(sums, "random_weights", false)) table_note(&t, "%s", RANDOM_WEIGHTS);
+    cli_note_cautions(&t, json_get_bool(sums, "random_weights", false),
+                      json_get_bool(sums, "answers_unverified", false));
     if (!made) table_note(&t, "dry run: nothing was written; bytes are upper limits");
     json_put_bool(t.extra, "dry_run", !made);
     if (tensors) json_put(t.extra, "file", sums);

@@ -40,7 +40,7 @@ const struct cli_flag FLAGS_RECIPE[] = {
       .help = "time for measuring tensors; default 10m" },
     { .name = "--out", .value = "FILE", .help = "write the recipe, for -R @FILE and -C @FILE" },
     { .name = "--gguf", .value = "FILE", .help = "write the quantized model" },
-    { .name = "--force", .help = "replace existing files" },
+    { .name = "--force", .help = "replace existing files; use a model that has unknown parts" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -75,6 +75,7 @@ static const struct column COLUMNS[] = {
     { .name = "written", .title = "written to" },
     { .name = "gguf", .title = "model written to" },
     { .name = "random_weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
 struct searching {
@@ -94,7 +95,7 @@ static bool recipe_on_progress(void *ctx, const char *what, int done, int of)
     return !cli_is_interrupted(x->g);
 }
 
-static bool on_write(void *ctx, double done)
+static bool recipe_on_write(void *ctx, double done)
 {
     struct searching *x = ctx;
     progress_show(&x->progress, "writing the model %.0f %%", 100 * done);
@@ -114,6 +115,7 @@ static enum err_code searching_init(struct searching *x, struct err *why)
     enum err_code rc = target_check(x, "--out", why);
     if (!rc) rc = target_check(x, "--gguf", why);
     if (!rc) rc = cli_config(&x->config, x->a, args_text(x->a, "-C", NULL), why);
+    if (!rc && args_has(x->a, "--force")) rc = config_set(&x->config, "force", "on", why);
     if (!rc) rc = cli_config_model(&x->model, x->a, &x->config, why);
     return rc;
 }
@@ -172,9 +174,10 @@ static enum err_code write_gguf(struct searching *x, struct err *why)
     struct gguf *g = NULL;
     if (!path) return ERR_OK;
     const struct quantize_options o = {
-        .config = &c, .progress = on_write, .ctx = x, .log = &x->g->log, .resume = true
+        .config = &c, .progress = recipe_on_write, .ctx = x, .log = &x->g->log, .resume = true
     };
     enum err_code rc = config_parse(&c, x->found.mixed.line, why);
+    if (!rc) rc = config_set(&c, "force", config_text(&x->config, KNOB_FORCE), why);
     if (!rc) rc = gguf_open(&g, x->model, why);
     if (!rc) rc = quantize_file(path, g, &o, why);
     gguf_close(g);
@@ -231,6 +234,7 @@ static int searching_print(const struct searching *x)
     json_put_str(row, "written", x->written);
     json_put_str(row, "gguf", x->gguf);
     json_put_bool(row, "random_weights", f->random_weights);
+    json_put_bool(row, "answers_unverified", f->answers_unverified);
     if (!f->beats && (args_has(x->a, "--out") || args_has(x->a, "--gguf")))
         table_note(&t, "nothing was written, because the recipe is not better than the uniform format");
     if (f->measured + f->estimated < f->of || f->estimated)
@@ -238,7 +242,7 @@ static int searching_print(const struct searching *x)
             &t,
             "%d of %d costs are estimates; a larger --budget measures them and keeps those already measured",
             f->estimated, f->of);
-    if (f->random_weights) table_note(&t, "%s", RANDOM_WEIGHTS);
+    cli_note_cautions(&t, f->random_weights, f->answers_unverified);
     const int status = cli_print(x->g, x->a, &t, found_status(f));
     table_done(&t);
     return status;

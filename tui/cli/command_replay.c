@@ -9,12 +9,14 @@
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_REPLAY[] = {
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "start no new block after this time; default: the budget of the run" },
+    FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
@@ -75,35 +77,37 @@ static enum err_code models_check(const struct results *then, const struct exper
     return rc;
 }
 
-static void put_ratio(json_t *row, const char *name, struct interval logs, int better)
+/* Adds NAME_ratio, NAME_lower_ratio and NAME_upper_ratio: the arm's metric divided by A's. effect: the
+ * logarithm, positive if the arm is better. sign: -1 if less of the metric is better, else +1. */
+static void put_effect_as_ratio(json_t *row, const char *name, struct interval effect, int sign)
 {
     char key[64];
-    const double low = better < 0 ? logs.upper : logs.lower, high = better < 0 ? logs.lower : logs.upper;
+    const double low = sign < 0 ? effect.upper : effect.lower, high = sign < 0 ? effect.lower : effect.upper;
     snprintf(key, sizeof key, "%s_ratio", name);
-    json_put_num(row, key, exp(better * logs.estimate));
+    json_put_num(row, key, exp(sign * effect.estimate));
     snprintf(key, sizeof key, "%s_lower_ratio", name);
-    json_put_num(row, key, exp(better * low));
+    json_put_num(row, key, exp(sign * low));
     snprintf(key, sizeof key, "%s_upper_ratio", name);
-    json_put_num(row, key, exp(better * high));
+    json_put_num(row, key, exp(sign * high));
 }
 
 static void put_arm(json_t *row, const struct reproduced *r, const struct experiment_state *s)
 {
-    const int better = s->spec.metric->better < 0 ? -1 : 1;
+    const int sign = s->spec.metric->better < 0 ? -1 : 1;
     json_put_str(row, "arm", (char[]){ (char)('A' + r->arm), '\0' });
     json_put_str(row, "config", s->arm[r->arm].line);
     json_put_str(row, "metric", s->spec.metric->name);
     json_put_int(row, "blocks_before", r->n_before);
     json_put_int(row, "blocks_after", r->n_after);
-    put_ratio(row, "effect_before", r->before, better);
-    put_ratio(row, "effect_after", r->after, better);
-    put_ratio(row, "difference", r->difference, better);
+    put_effect_as_ratio(row, "effect_before", r->before, sign);
+    put_effect_as_ratio(row, "effect_after", r->after, sign);
+    put_effect_as_ratio(row, "difference", r->difference, sign);
     json_put_num(row, "p", r->p);
     json_put_str(row, "reproduction", reproduction_name(r->verdict));
 }
 
 /* The verdict over all arms: the weakest one. */
-static enum reproduction overall(const struct reproduced *r, int n)
+static enum reproduction reproduction_overall(const struct reproduced *r, int n)
 {
     enum reproduction all = n ? REPRODUCED : REPRODUCTION_UNKNOWN;
     for (int i = 0; i < n; i++) {
@@ -141,7 +145,7 @@ static enum err_code replay_compare(struct table *t, struct db *d, const struct 
         return rc;
     }
     const char *invalid = not_comparable(then, now);
-    const enum reproduction verdict = overall(rows, n);
+    const enum reproduction verdict = reproduction_overall(rows, n);
     const char *word = *invalid ? verdict_name(VERDICT_INVALID) : reproduction_name(verdict);
     *status = *invalid ? EXIT_INVALID : reproduction_status(verdict);
     rc = db_link_put(d, now->run_id, then->run.id, "replay", word, why);
@@ -156,6 +160,9 @@ static enum err_code replay_compare(struct table *t, struct db *d, const struct 
     json_put_str(t->extra, "verdict", word);
     json_put_str(t->extra, "reason", *invalid ? invalid : NULL);
     cli_run_changes(t, then->capsule, again.capsule);
+    struct summary summary = ab_summary(now, *status);
+    summary.verdict = word;
+    table_summarize(t, &summary);
     free(rows);
     results_free(&again);
     return rc;
@@ -200,7 +207,7 @@ int command_replay(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = models_check(&then, spec, &why);
     if (!rc) {
         spec->budget_s = args_num(a, "--budget", spec->budget_s);
-        rc = ab_run(g, spec, now, &why);
+        rc = ab_run(g, a, spec, now, &why);
     }
     if (!rc && is_over(now)) rc = replay_compare(&t, d, &then, now, &status, &why);
     if (rc)

@@ -20,7 +20,7 @@ static enum err_code report_write_file(const char *path, const struct str *text,
     struct atomic_file f = { 0 };
     enum err_code rc = atomic_file_open(&f, path, why);
     if (rc) return rc;
-    if (fwrite(text->data, 1, text->len, f.stream) != text->len) {
+    if (fwrite(str_text(text), 1, text->len, f.stream) != text->len) {
         atomic_file_abort(&f);
         return err_set(why, ERR_FIT, "--out %s: cannot write the whole file; the disk may be full", path);
     }

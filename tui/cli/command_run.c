@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "advisor/outcome/outcome.h"
 #include "advisor/run/run.h"
@@ -34,6 +35,7 @@ const struct cli_flag FLAGS_RUN[] = {
     { .name = "--repeat-last-n", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
       .help = "number of recent tokens that are penalized" },
     { .name = "--ignore-eos", .help = "do not stop at the end-of-text token" },
+    { .name = "--raw", .help = "print control characters of the model's text to a terminal as they are" },
     { .name = "--otlp", .value = "URL",
       .help = "send the times of load, prefill and decode (no text) to this OpenTelemetry collector, e.g. "
               "http://localhost:4318" },
@@ -51,6 +53,8 @@ struct generation {
     struct str text; /* everything generated */
     int wanted, made;
     bool stream, ignore_eos;
+    bool filter;         /* stdout is a terminal */
+    struct str held;     /* with `filter`: bytes of an unfinished character */
     const char *stopped; /* "length" "eos" "context" "interrupted" */
     double load_s, prefill_s, decode_s;
     struct trace_generation trace; /* for --otlp */
@@ -143,12 +147,30 @@ static enum err_code generation_prefill(struct generation *x, struct err *why)
     return rc;
 }
 
+/* Prints bytes of the model's text. On a terminal a model must not be able to move the cursor or to rewrite
+ * what is on the screen, so control characters are shown instead; a character waits for its last byte. */
+static void generation_write(struct generation *x, const char *text, size_t n, bool last)
+{
+    if (!x->filter) {
+        fwrite(text, 1, n, stdout);
+        return;
+    }
+    struct str safe = { 0 };
+    str_append_n(&x->held, text, n);
+    const size_t keep = last ? 0 : str_utf8_unfinished(str_text(&x->held), x->held.len);
+    sink_append(&safe, SINK_TERMINAL, str_text(&x->held), x->held.len - keep);
+    fwrite(str_text(&safe), 1, safe.len, stdout);
+    if (keep) memmove(x->held.data, x->held.data + x->held.len - keep, keep);
+    x->held.len = keep;
+    str_free(&safe);
+}
+
 static enum err_code generation_emit(struct generation *x, int32_t id, struct err *why)
 {
     size_t before = x->text.len;
     enum err_code rc = tokenizer_piece(model_tokenizer(x->model), id, false, &x->text, why);
     if (!rc && x->stream) {
-        fwrite(x->text.data + before, 1, x->text.len - before, stdout);
+        generation_write(x, str_text(&x->text) + before, x->text.len - before, false);
         fflush(stdout);
     }
     return rc;
@@ -204,21 +226,25 @@ static const struct column COLUMNS[] = {
     { .name = "decode_s", .title = "decode (s)", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "decode_tok_s", .title = "decode (tokens/s)", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
-static int generation_print(const struct generation *x, const struct cli_args *a)
+static int generation_print(struct generation *x, const struct cli_args *a)
 {
     double prefill_rate = x->prefill_s > 0 ? (double)x->prompt.n / x->prefill_s : NAN;
     /* The prefill produces the first token, decoding the others. */
     double decode_rate = x->made > 1 && x->decode_s > 0 ? (x->made - 1) / x->decode_s : NAN;
-    bool random = model_shape(x->model)->random_weights;
+    const bool random = model_shape(x->model)->random_weights,
+               unverified = model_shape(x->model)->unknown > 0;
     if (x->stream) {
+        generation_write(x, "", 0, true);
         putchar('\n');
         fflush(stdout);
         cli_note(x->g,
                  "load %.3f s; prefill %lld tokens %.1f tok/s; decode %d tokens %.1f tok/s; stopped: %s",
                  x->load_s, (long long)x->prompt.n, prefill_rate, x->made, decode_rate, x->stopped);
         if (random) cli_note(x->g, "%s", RANDOM_WEIGHTS);
+        if (unverified) cli_note(x->g, "%s", ANSWERS_UNVERIFIED);
         return EXIT_DONE;
     }
     struct table t;
@@ -235,6 +261,7 @@ static int generation_print(const struct generation *x, const struct cli_args *a
     json_put_num(row, "decode_s", x->decode_s);
     json_put_num(row, "decode_tok_s", decode_rate);
     json_put_bool(row, "random_weights", random);
+    json_put_bool(row, "answers_unverified", unverified);
     int status = cli_print(x->g, a, &t, EXIT_DONE);
     table_done(&t);
     return status;
@@ -249,7 +276,7 @@ static int collector_send(struct generation *x, const struct cli_args *a, const 
     struct err why = { 0 };
     struct machine m;
     struct trace_sent sent = { 0 };
-    const struct trace_target to = { args_text(a, "--otlp", NULL), NULL };
+    const struct trace_target to = { .base = args_text(a, "--otlp", NULL) };
     struct trace_generation *t = &x->trace;
     t->model = x->model ? model_shape(x->model)->name : "";
     t->config = x->model ? config_line(model_config(x->model), line, sizeof line) : "";
@@ -274,6 +301,7 @@ int command_run(const struct cli_global *g, const struct cli_args *a)
     struct generation x = { .g = g,
                             .wanted = (int)args_int(a, "-n", 128),
                             .stream = g->output == OUTPUT_MD,
+                            .filter = isatty(STDOUT_FILENO) && !args_has(a, "--raw"),
                             .ignore_eos = args_has(a, "--ignore-eos") };
     char *text = NULL;
     size_t n = 0;
@@ -289,6 +317,7 @@ int command_run(const struct cli_global *g, const struct cli_args *a)
     model_close(x.model);
     token_list_free(&x.prompt);
     str_free(&x.text);
+    str_free(&x.held);
     free(text);
     return status;
 }

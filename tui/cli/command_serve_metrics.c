@@ -74,7 +74,7 @@ struct sender {
 
 static void page_write(void *ctx, const struct family_sink *to)
 {
-    scrape_tell(ctx, to);
+    scrape_export(ctx, to);
 }
 
 static enum err_code sender_open(struct sender *s, const struct cli_global *g, const struct cli_args *a,
@@ -127,7 +127,7 @@ int command_serve_metrics(const struct cli_global *g, const struct cli_args *a)
     int port = 0, status = EXIT_DONE;
     enum err_code rc = machine_detect(&m, "", &why);
     if (!rc) rc = cli_periods(&periods, a, &why);
-    if (!rc) rc = sampler_start_periods(&sampler, "", 100, &periods, &why);
+    if (!rc) rc = sampler_start(&sampler, "", 100, &periods, &why);
     if (!rc) rc = sender_open(&sender, g, a, sampler, &m, &why);
     if (!rc) rc = scrape_open(&page, g->db_path, sampler, &m, &why);
     if (!rc) {

@@ -91,7 +91,7 @@ static const char *count_text(double v, const char *unit, char *buf, size_t size
 }
 
 /* For people: "1.17G", "43.5 %", "2.10 GHz". */
-static const char *value_text(double v, const char *unit, char *buf, size_t size)
+static const char *sensor_value_text(double v, const char *unit, char *buf, size_t size)
 {
     static const struct {
         const char *unit;
@@ -115,7 +115,7 @@ static const char *value_text(double v, const char *unit, char *buf, size_t size
 }
 
 /* Bytes are written as integers: as reals they would lose their last digits. */
-static void put_value(json_t *row, const char *key, enum metric_id id, double v)
+static void sensor_put_value(json_t *row, const char *key, enum metric_id id, double v)
 {
     if (!isnan(v) && !strcmp(METRICS[id].unit, "bytes"))
         json_put_int(row, key, (int64_t)llround(v));
@@ -124,43 +124,43 @@ static void put_value(json_t *row, const char *key, enum metric_id id, double v)
 }
 
 /* Why there is no value, for a sensor that has none. */
-static const char *absence(const struct telemetry *t, enum metric_id id)
+static const char *absence_text(const struct telemetry *t, enum metric_id id)
 {
     const char *why = telemetry_absence(t, id, NULL);
     if (!strcmp(why, "no process is monitored")) return "no process is monitored: give --pid PID";
     return *why ? why : "no value at present: nothing happened, or a recording has only one state";
 }
 
-static void fill_row(json_t *row, const struct telemetry *t, const struct sampler_periods *p,
-                     enum metric_id id, double v)
+static void table_fill_row(json_t *row, const struct telemetry *t, const struct sampler_periods *p,
+                           enum metric_id id, double v)
 {
     const struct metric *m = &METRICS[id];
     char text[64];
     bool denied;
     telemetry_absence(t, id, &denied);
     json_put_str(row, "name", m->name);
-    put_value(row, "value", id, v);
-    json_put_str(row, "text", isnan(v) ? NULL : value_text(v, m->unit, text, sizeof text));
+    sensor_put_value(row, "value", id, v);
+    json_put_str(row, "text", isnan(v) ? NULL : sensor_value_text(v, m->unit, text, sizeof text));
     json_put_str(row, "unit", m->unit);
     json_put_int(row, "period_ms", p->ms[id] ? p->ms[id] : m->period_ms);
     json_put_int(row, "least_period_ms", m->least_ms);
     json_put_str(row, "source", m->reads);
     json_put_str(row, "state", !isnan(v) ? "ok" : denied ? "denied" : "absent");
-    json_put_str(row, "absent", isnan(v) ? absence(t, id) : NULL);
+    json_put_str(row, "absent", isnan(v) ? absence_text(t, id) : NULL);
     json_put_str(row, "help", m->help);
 }
 
 /* For people: sensors that are missing for the same reason share one note. */
-static void note_absent(struct table *table, const struct telemetry *t, const struct chosen *c,
-                        const double *value)
+static void table_note_absent(struct table *table, const struct telemetry *t, const struct chosen *c,
+                              const double *value)
 {
     for (int i = 0; i < c->n; i++) {
         if (!isnan(value[c->id[i]])) continue;
-        const char *why = absence(t, c->id[i]);
+        const char *why = absence_text(t, c->id[i]);
         struct str names = { 0 };
         bool listed = false;
         for (int k = 0; k < c->n; k++) {
-            if (!isnan(value[c->id[k]]) || strcmp(absence(t, c->id[k]), why)) continue;
+            if (!isnan(value[c->id[k]]) || strcmp(absence_text(t, c->id[k]), why)) continue;
             listed |= k < i;
             str_printf(&names, " %s", METRICS[c->id[k]].name);
         }
@@ -222,7 +222,7 @@ static void note_gpu(struct table *t, const struct gpu_reading *r)
                        !line.len                         ? ""
                        : str_starts(SHOWN[i].what, "of") ? " "
                                                          : ", ",
-                       SHOWN[i].what, value_text(SHOWN[i].value, SHOWN[i].unit, text, sizeof text));
+                       SHOWN[i].what, sensor_value_text(SHOWN[i].value, SHOWN[i].unit, text, sizeof text));
     if (r->throttle_known)
         str_printf(&line, "%sthrottled: %s", line.len ? ", " : "",
                    gpu_throttle_names(r->throttle_reasons, text, sizeof text));
@@ -266,14 +266,14 @@ static int telemetry_print(const struct cli_global *g, const struct cli_args *a,
         const double v = value[c->id[i]];
         have += !isnan(v);
         if (isnan(v) && g->output == OUTPUT_MD) continue; /* listed below the table */
-        fill_row(table_row(&table), t, p, c->id[i], v);
+        table_fill_row(table_row(&table), t, p, c->id[i], v);
     }
     json_put(table.extra, "cores", cores_json(t));
     json_put(table.extra, "energy", energy_json(t));
     json_put(table.extra, "gpus", gpus_json(t, &table));
     json_put_num(table.extra, "read_s", read_s);
     table_note(&table, "%d of %d sensors answer; reading all of them took %.2f ms", have, c->n, read_s * 1e3);
-    note_absent(&table, t, c, value);
+    table_note_absent(&table, t, c, value);
     const int status = cli_print(g, a, &table, EXIT_DONE);
     table_done(&table);
     telemetry_close(t);
@@ -294,14 +294,14 @@ struct follow {
 };
 
 /* Waits until `at`. Returns false after Ctrl-C. */
-static bool wait_until(const struct follow *f, int64_t at_ns)
+static bool follow_wait_until(const struct follow *f, int64_t at_ns)
 {
     for (int64_t left; (left = at_ns - clock_ns()) > 0 && !cli_is_interrupted(f->g);)
         clock_sleep_ns(MIN(left, 20000000));
     return !cli_is_interrupted(f->g);
 }
 
-static double mean_since(const struct follow *f, int n, enum metric_id id, double last)
+static double follow_mean_since(const struct follow *f, int n, enum metric_id id, double last)
 {
     double sum = 0;
     int k = 0;
@@ -314,7 +314,7 @@ static double mean_since(const struct follow *f, int n, enum metric_id id, doubl
 }
 
 /* Writes one row about the time window (from, to]. */
-static enum err_code row_write(struct follow *f, int64_t from_ns, int64_t to_ns, struct err *why)
+static enum err_code follow_write_row(struct follow *f, int64_t from_ns, int64_t to_ns, struct err *why)
 {
     struct table t;
     double last[METRIC_SENSOR_COUNT];
@@ -330,7 +330,7 @@ static enum err_code row_write(struct follow *f, int64_t from_ns, int64_t to_ns,
     json_put_num(row, "monotonic_s", (double)to_ns * 1e-9);
     for (int i = 0; i < f->chosen->n; i++) {
         const enum metric_id id = f->chosen->id[i];
-        put_value(row, METRICS[id].name, id, mean_since(f, n, id, last[id]));
+        sensor_put_value(row, METRICS[id].name, id, follow_mean_since(f, n, id, last[id]));
     }
     const enum err_code rc = (f->rows ? table_write_more : table_write)(&t, f->format, stdout, why);
     table_done(&t);
@@ -361,9 +361,9 @@ static enum err_code follow_loop(struct follow *f, const struct cli_args *a, str
     bool over = false;
     for (int64_t at = start_ns + interval_ns; f->rows < count && at <= end_ns && !rc && !over;
          at += interval_ns) {
-        if (!wait_until(f, at)) break;
+        if (!follow_wait_until(f, at)) break;
         const int64_t now_ns = clock_ns();
-        rc = row_write(f, was_ns, now_ns, why);
+        rc = follow_write_row(f, was_ns, now_ns, why);
         if (!rc) rc = follow_flush(&over, why);
         was_ns = now_ns;
         if (at + interval_ns < now_ns)
@@ -386,7 +386,7 @@ static int telemetry_follow(const struct cli_global *g, const struct cli_args *a
                                            .kind = COLUMN_NUM };
     f.max = 2 * interval_ms / 10 + 16; /* a late row covers more samples */
     f.window = malloc((size_t)f.max * sizeof *f.window);
-    enum err_code rc = f.window ? sampler_start_periods(&f.sampler, root, tick_ms, p, &why)
+    enum err_code rc = f.window ? sampler_start(&f.sampler, root, tick_ms, p, &why)
                                 : err_set(&why, ERR_NOMEM, "out of memory for the samples of a row");
     if (!rc) {
         int64_t missed;

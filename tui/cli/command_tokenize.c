@@ -1,6 +1,7 @@
 /* qdyno tokenize: converts text to token ids and back; ids are one JSON array. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
@@ -66,8 +67,12 @@ static enum err_code print_text(const struct tokenizer *k, const char *text, str
     enum err_code rc = ids_parse(&ids, text, why);
     if (!rc) rc = tokenizer_decode(k, ids.ids, ids.n, true, &out, why);
     if (!rc) {
-        fwrite(str_text(&out), 1, out.len, stdout);
+        struct str safe = { 0 };
+        if (isatty(STDOUT_FILENO)) sink_append(&safe, SINK_TERMINAL, str_text(&out), out.len);
+        const struct str *shown = isatty(STDOUT_FILENO) ? &safe : &out;
+        fwrite(str_text(shown), 1, shown->len, stdout);
         putchar('\n');
+        str_free(&safe);
     }
     token_list_free(&ids);
     str_free(&out);

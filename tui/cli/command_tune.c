@@ -12,11 +12,13 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_TUNE[] = {
     FLAG_MODEL_ROW,
+    FLAG_WAIT_QUIET_ROW,
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS, .help = "time for measuring; default 10m" },
     { .name = "--goal", .value = "GOAL", .kind = FLAG_CHOICE, .choices = GOAL_NAMES,
       .help = "what to optimize; default balanced" },
@@ -37,6 +39,7 @@ const struct cli_flag FLAGS_TUNE[] = {
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "continue a stopped or killed run of the same command" },
     { .name = "--dry-run", .help = "write no config file" },
+    FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
@@ -87,6 +90,7 @@ static const struct column COLUMNS[] = {
     { .name = "search_s", .kind = COLUMN_NUM },
     { .name = "written", .title = "written to" },
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "doubles" },
     { .name = "left_out" },
     /* Always null; kept for scripts of earlier versions, which compared perplexities. */
@@ -128,14 +132,15 @@ static enum err_code limits_read(struct tune_limits *l, const struct cli_args *a
 
 static enum err_code tuner_init(struct tuner *t, struct err *why)
 {
-    bool known;
     enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
+    /* -C or flags come first; without them, the config that an earlier `tune` or `apply` saved for the model
+     */
     if (!rc) rc = cli_applied_config(&t->current, t->g, t->a, why);
     if (!rc) rc = cli_config_model(&t->model, t->a, &t->current, why);
-    config_unset(&t->current, KNOB_MODEL);
+    config_unset(&t->current, KNOB_MODEL); /* every candidate runs t->model */
     if (!rc)
         rc = cli_machine(t->g, args_has(t->a, "--probe") ? PROBE_FRESH : PROBE_IF_MISSING, &t->machine,
-                         &t->ceilings, &known, why);
+                         &t->ceilings, NULL, why);
     return rc;
 }
 
@@ -143,6 +148,7 @@ static enum err_code tuner_search(struct tuner *t, struct err *why)
 {
     struct sampler_thread *sampler = NULL;
     const struct cli_args *a = t->a;
+    struct run_labels labels;
     struct tune_options o = { .model_path = t->model,
                               .current = &t->current,
                               .budget_s = args_num(a, "--budget", 600),
@@ -154,14 +160,17 @@ static enum err_code tuner_search(struct tuner *t, struct err *why)
                               .machine = &t->machine,
                               .ceilings = &t->ceilings,
                               .db_path = t->g->db_path,
+                              .labels = &labels,
                               .log = &t->g->log,
                               .progress = tune_on_progress,
                               .ctx = t };
     goal_parse(args_text(a, "--goal", "balanced"), &o.goal);
     enum err_code rc = workload_parse(&o.workload, args_text(a, "-w", "tg64"), why);
+    if (!rc) rc = cli_labels(&labels, a, why);
     if (!rc) rc = limits_read(&o.limits, a, why);
     if (!rc) rc = cli_sampler(&sampler, NULL, why);
     o.sampler = sampler;
+    if (!rc) cli_wait_quiet(t->g, a, sampler);
     if (!rc) rc = tune(&t->result, &o, why);
     progress_clear(&t->progress);
     sampler_stop(sampler);
@@ -264,6 +273,14 @@ static void note_tried(struct table *t, const struct tune_result *r)
     json_put(t->extra, "tried", tried);
 }
 
+/* Status 2: no config is better than the current one for certain, so nothing was saved. A search without a
+ * comparison (--search-only) was not asked to save anything. */
+static int tuner_status(const struct tuner *t)
+{
+    if (t->result.stopped) return EXIT_INTERRUPTED;
+    return t->result.wins || args_has(t->a, "--search-only") ? EXIT_DONE : EXIT_INCONCLUSIVE;
+}
+
 static int tuner_print(const struct tuner *t)
 {
     struct table out;
@@ -280,18 +297,28 @@ static int tuner_print(const struct tuner *t)
     json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
     json_put_str(row, "written", t->written ? t->kept.path : NULL);
     json_put_bool(row, "random_weights", r->random_weights);
+    json_put_bool(row, "answers_unverified", r->answers_unverified);
     note_tried(&out, r);
     if (*r->doubles)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
-    if (r->random_weights) table_note(&out, "%s", RANDOM_WEIGHTS);
+    cli_note_cautions(&out, r->random_weights, r->answers_unverified);
     if (r->stopped)
         table_note(&out, "to continue: the same command with --resume %lld", (long long)r->run_id);
     if (t->written)
         table_note(
             &out,
             "`qdyno run`, `bench` and the dashboard now use this config; elsewhere give -C applied; -C default ignores it");
-    const int status = cli_print(t->g, t->a, &out, r->stopped ? EXIT_INTERRUPTED : EXIT_DONE);
+    int status = tuner_status(t);
+    const struct summary summary = { .verdict = *verdict_name(r->verdict) ? verdict_name(r->verdict) : NULL,
+                                     .effect = { exp(r->effect.estimate), exp(r->effect.lower),
+                                                 exp(r->effect.upper) },
+                                     .exit_status = status,
+                                     .run = r->run_id };
+    table_summarize(&out, &summary);
+    json_put(out.extra, "labels", cli_labels_of_run(t->g, r->run_id));
+    json_put_str(out.summary, "applied", t->written ? t->kept.path : NULL);
+    status = cli_print(t->g, t->a, &out, status);
     table_done(&out);
     return status;
 }

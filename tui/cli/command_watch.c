@@ -18,6 +18,7 @@
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_watch_export.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/server_flags.h"
 
@@ -49,14 +50,16 @@ const struct cli_flag FLAGS_WATCH[] = {
     { .name = "--webhook", .value = "URL", .help = "POST each alert there as JSON (also: QDYNO_WATCH_URL)" },
     { .name = "--alertmanager", .value = "URL",
       .help = "send alerts to this Alertmanager, e.g. http://localhost:9093" },
-    TARGET_FLAGS("QDYNO_WATCH"),
+    TARGET_FLAGS("QDYNO_WATCH", TIMEOUT_OF_REQUEST),
     WATCH_PAGES_FLAGS,
     FLAG_PERIOD_ROW,
+    FLAG_WAIT_QUIET_ROW,
     { .name = "--log", .value = "FILE", .help = "append the lines to FILE; SIGHUP reopens it" },
     { .name = "--list", .help = "print past alerts, newest first, and how they ended" },
     { .name = "--print-alerts", .help = "print the alerts, their settings and their meanings" },
     { .name = "--print-rules", .help = "print the alerts as a Prometheus rule file" },
     { .name = "--print-board", .help = "print a Grafana dashboard as JSON" },
+    FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
@@ -106,15 +109,18 @@ static void wait_until(struct lines *l, int64_t at_ns)
              (int)MIN(ms,
                       60000)); /* poll ignores a negative descriptor: then this is a sleep that Ctrl-C ends */
     if (l->hangup >= 0 && read(l->hangup, &info, sizeof info) == sizeof info && log_open(l, &why))
-        cli_note(l->g, "qdyno watch: %s; lines still go to the old log file", why.message);
+        cli_note(l->g, "qdyno watch: cannot reopen the log file: %s; still writing to the old one",
+                 why.message);
 }
 
-static void line_write(FILE *out, const struct watch_event *e)
+static void log_write_line(FILE *out, const struct watch_event *e)
 {
     char when[32];
     const bool graded = e->kind == WATCH_FIRING || e->kind == WATCH_RESOLVED;
+    char *text = sink_text(SINK_LINE, e->text);
     fprintf(out, "%s  %-9s %s%s%s\n", clock_iso8601(e->unix_ms, when, sizeof when), WATCH_KINDS[e->kind],
-            graded ? GRADES[e->grade] : "", graded ? ": " : "", e->text);
+            graded ? GRADES[e->grade] : "", graded ? ": " : "", text ? text : "");
+    free(text);
 }
 
 /* Callback for each event of the watch. */
@@ -123,14 +129,15 @@ static void watch_on_event(void *ctx, const struct watch_event *e)
     struct lines *l = ctx;
     const bool programs = l->g->output == OUTPUT_JSONL;
     if (e->kind == WATCH_PENDING && !programs) return; /* people need only alerts that really fire */
-    char *json = programs ? json_line(e->about) : NULL;
+    char *line = programs ? json_line(e->about) : NULL, *json = line ? sink_text(SINK_JSON, line) : NULL;
+    free(line);
     FILE *outs[] = { l->g->quiet ? NULL : stdout, l->log };
     for (size_t i = 0; i < COUNT_OF(outs); i++) {
         if (!outs[i]) continue;
         if (json)
             fprintf(outs[i], "%s\n", json);
         else
-            line_write(outs[i], e);
+            log_write_line(outs[i], e);
         fflush(outs[i]);
     }
     free(json);
@@ -211,7 +218,7 @@ static enum err_code watched_from_lines(struct watched *w, const struct cli_args
     int n = 0;
     int n_works = args_all(a, "-w", works, ARGS_GIVEN);
     if (!n_works) works[n_works++] = "tg32";
-    enum err_code rc = cli_configs(&configs, &n, a, why);
+    enum err_code rc = cli_config_grid(&configs, &n, a, why);
     for (int i = 0; i < n * n_works && !rc; i++) {
         struct watch_item *item = calloc(1, sizeof *item);
         char *model = NULL;
@@ -383,12 +390,11 @@ static int print_text(const struct cli_args *a, const struct alert_rules *r)
 
 /* ---------------------------------------------------------------- the loop */
 
-/* The exit status of --once. */
+/* The exit status of --once. A first round, which has nothing to compare with, is no failure. */
 static int once_status(const struct watch_summary *s)
 {
     if (s->highest >= GRADE_WARNING) return EXIT_WORSE;
-    if (s->postponed || s->failed) return EXIT_INVALID;
-    return s->unjudged ? EXIT_INCONCLUSIVE : EXIT_DONE;
+    return s->postponed || s->failed ? EXIT_INVALID : EXIT_DONE;
 }
 
 static int watch_run(struct lines *l, const struct watch_options *o, struct watch_pages *pages,
@@ -397,7 +403,7 @@ static int watch_run(struct lines *l, const struct watch_options *o, struct watc
     struct err why = { 0 };
     struct watch *w;
     struct watch_summary s;
-    const struct watch_host host = { l, watch_on_event, shall_continue };
+    const struct watch_host host = { .ctx = l, .on_event = watch_on_event, .go_on = shall_continue };
     if (watch_open(&w, o, &host, &why)) return cli_fail(a, &why);
     for (bool on = true; on;) {
         on = watch_step(w) && !o->once;
@@ -448,7 +454,9 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
     struct watch_pages *pages = NULL;
     struct lines l = { .g = g, .log_path = args_text(a, "--log", NULL), .hangup = -1, .bell = isatty(2) };
     struct sampler_periods periods = { 0 };
+    struct run_labels labels;
     struct watch_options o = { .db_path = g->db_path,
+                               .labels = &labels,
                                .root = "",
                                .machine = &m,
                                .log = &g->log,
@@ -457,6 +465,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
                                .seed = g->seed,
                                .periods = &periods,
                                .once = args_has(a, "--once"),
+                               .wait_quiet_s = args_num(a, "--wait-quiet", 0),
                                .even_if_busy = args_has(a, "--even-if-busy"),
                                .forget = args_has(a, "--forget"),
                                .rollback = args_text(a, "--rollback", NULL),
@@ -477,6 +486,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
     o.webhook = target.url;
     o.auth = &target.auth;
     if (!rc) rc = urls_check(&o, &why);
+    if (!rc) rc = cli_labels(&labels, a, &why);
     if (!rc) rc = cli_periods(&periods, a, &why);
     if (!rc) rc = watched_choose(watched, g, a, &why);
     if (!rc) rc = machine_detect(&m, "", &why);

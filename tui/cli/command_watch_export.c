@@ -24,7 +24,7 @@ struct watch_pages {
     const char *textfile, *push;
     struct otlp_target otlp; /* url NULL: none */
     char *bearer;            /* of the gateway; owned, NULL: none */
-    struct watch_export told;
+    struct watch_export watched;
     struct readings readings; /* too large for the stack */
     bool failing[PAGES];
     int64_t due_ns;
@@ -67,7 +67,7 @@ void watch_pages_close(struct watch_pages *p)
 {
     if (!p) return;
     otlp_target_done(&p->otlp);
-    watch_export_free(&p->told);
+    watch_export_free(&p->watched);
     free(p->bearer);
     free(p);
 }
@@ -78,7 +78,7 @@ static void values_write(void *ctx, const struct family_sink *to)
 {
     const struct watch_pages *p = ctx;
     readings_export(&p->readings, to);
-    watch_export_write(&p->told, to);
+    watch_export_write(&p->watched, to);
 }
 
 /* Reads the values of the watch from the database, and the sensors. */
@@ -86,7 +86,7 @@ static enum err_code values_read(struct watch_pages *p, struct sampler_thread *s
 {
     struct db *d = NULL;
     enum err_code rc = db_open(&d, p->g->db_path, why);
-    if (!rc) rc = watch_export_read(&p->told, d, p->machine->id, why);
+    if (!rc) rc = watch_export_read(&p->watched, d, p->machine->id, why);
     db_close(d);
     if (sampler) readings_take(&p->readings, sampler, p->machine);
     return rc;
@@ -127,7 +127,7 @@ static void gateway_push(struct watch_pages *p)
                                         .n_grouping = COUNT_OF(grouping),
                                         .auth = { .bearer = p->bearer } };
     build_export(p->machine->isa, &to);
-    watch_export_write(&p->told, &to);
+    watch_export_write(&p->watched, &to);
     enum err_code rc = db_open(&d, p->g->db_path, &why);
     if (!rc) rc = push_url(&url, &target, &why);
     if (!rc) rc = db_group_put(d, url, &why); /* so that `prune` can delete it */

@@ -48,7 +48,7 @@ const struct command COMMANDS[] = {
                  "needs one earlier `qdyno detect --probe`. A config that cannot run becomes a row with "
                  "its error message. The exit status is that of the error only if no config ran." },
     { .name = "eval", .flags = FLAGS_EVAL, .run = command_eval, .knob_flags = KNOB_FLAGS_GRID,
-      .arguments = "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]... [--ref CONFIG]",
+      .arguments = "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]... [--ref CONFIG] [--gate EXPR]",
       .help = "measure perplexity on a text, and KL divergence from a reference",
       .details = "Perplexity is computed as llama-perplexity does: the text is cut into windows of -c "
                  "tokens and the second half of each window is scored. --ref runs a reference config "
@@ -58,13 +58,22 @@ const struct command COMMANDS[] = {
                  "text alike. The unit of the error estimates is the window, not the token: +- is one "
                  "standard error, from and to are a 95 % interval. Config flags apply to the reference "
                  "too, unless they list several values. p99 is printed if at least 459 positions were "
-                 "scored." },
+                 "scored. --gate takes figures of quality (docs/ab.md) and decides the exit status: 0 "
+                 "passed, 1 failed, 2 undecided. Every config must pass." },
     { .name = "ab", .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
       .help = "compare configs in a paired experiment that ends in a verdict",
       .details = "A, B, ... are config lines. Each verdict says how a config compares with A. `--resume "
                  "ID` continues a run that was stopped, killed or undecided. Workloads: pp512, tg128, "
                  "pp512+tg128@d4096, tg64@b16, eval:FILE." },
+    { .name = "claims", .flags = FLAGS_CLAIMS, .run = command_claims, .min_args = 1, .max_args = 1, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "quant [-m MODEL] [-w tg64] [--budget 5m]",
+      .help = "check usual claims about quantization on this machine",
+      .details = "Compares f16, q8_0 and q4_0 in one experiment, as `ab` does, and judges each claim by the "
+                 "interval of its figure: confirmed if the whole interval lies in the claimed range, refuted "
+                 "if no part of it does, else not decided. Bytes of weights are exact. Status 0: all are "
+                 "confirmed; 1: one is refuted; 2: none is refuted and one is not decided; 3: the "
+                 "measurement is invalid." },
     { .name = "advise", .flags = FLAGS_ADVISE, .run = command_advise,
       .arguments = "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
       .help = "rank configs for this machine by predicted speed, memory and quality" },
@@ -74,7 +83,8 @@ const struct command COMMANDS[] = {
       .details = "Searches all configs that may help, then compares the best one with the current config "
                  "(-C and the settings given) in an A/B. A winner is written to "
                  "$XDG_CONFIG_HOME/qdyno/MODEL.conf. A candidate that can change answers wins only if its "
-                 "perplexity is at most --max-ppl above that of the current config." },
+                 "perplexity is at most --max-ppl above that of the current config. Status 2: nothing won, "
+                 "so nothing was saved." },
     { .name = "apply", .flags = FLAGS_APPLY, .run = command_apply, .max_args = 1,
       .arguments = "[-m MODEL] [CONFIG | --run ID | --remove]",
       .help = "save a config for a model: `run`, `bench` and the dashboard then use it",
@@ -152,7 +162,8 @@ const struct command COMMANDS[] = {
                  "them by the canary (a fixed reference workload timed beside every run), and reports "
                  "changes of level with date, size, confidence, priority and what changed on the machine "
                  "at that time, drifts that may be starting, and outliers. Status 1: some config is now "
-                 "slower or worse than before its last change; 2: too few runs to decide." },
+                 "slower or worse than before its last change. Too few runs are no failure: the status is 0 "
+                 "and the text says how many are missing." },
     { .name = "compare", .flags = FLAGS_COMPARE, .run = command_compare, .min_args = 2, .max_args = 2,
       .arguments = "ID ID [--metric M] [--margin 1%]",
       .help = "compare two past runs: what changed, and whether the results differ",
@@ -216,8 +227,8 @@ const struct command COMMANDS[] = {
                  "to a webhook, to an Alertmanager. Alerts that could not be delivered are kept and sent "
                  "later. A round is postponed while other programs keep the machine busy. The state is in "
                  "the database, so a restart repeats no alert. SIGTERM ends the watch with status 0. "
-                 "--once: 0 no alert, 1 a warning or worse, 2 nothing to compare with yet, 3 not "
-                 "measurable now. Alerts and their thresholds: --print-alerts and docs/alerts.md." },
+                 "--once: 0 no alert, also in the first round, which has nothing to compare with; 1 a "
+                 "warning or worse; 3 not measurable now. Alerts and their thresholds: --print-alerts and docs/alerts.md." },
     { .name = "doctor", .run = command_doctor,
       .arguments = "",
       .help = "check what is installed and usable, and say how to fix the rest" },

@@ -13,14 +13,14 @@
 typedef int command_fn(const struct cli_global *g, const struct cli_args *a);
 
 command_fn command_ab, command_advise, command_apply, command_baseline, command_bench, command_calibrate,
-    command_compare, command_dashboard, command_detect, command_doctor, command_eval, command_fit,
-    command_govern, command_help, command_history, command_info, command_logits, command_methods,
+    command_claims, command_compare, command_dashboard, command_detect, command_doctor, command_eval,
+    command_fit, command_govern, command_help, command_history, command_info, command_logits, command_methods,
     command_prune, command_push, command_quantize, command_recipe, command_replay, command_report,
     command_run, command_serve_metrics, command_show, command_stories, command_synth, command_telemetry,
     command_tokenize, command_train, command_tune, command_watch, command_worker;
 extern const struct cli_flag FLAGS_AB[], FLAGS_ADVISE[], FLAGS_APPLY[], FLAGS_BASELINE[], FLAGS_BENCH[],
-    FLAGS_CALIBRATE[], FLAGS_COMPARE[], FLAGS_DASHBOARD[], FLAGS_DETECT[], FLAGS_EVAL[], FLAGS_FIT[],
-    FLAGS_GOVERN[], FLAGS_HELP[], FLAGS_HISTORY[], FLAGS_INFO[], FLAGS_LOGITS[], FLAGS_METHODS[],
+    FLAGS_CALIBRATE[], FLAGS_CLAIMS[], FLAGS_COMPARE[], FLAGS_DASHBOARD[], FLAGS_DETECT[], FLAGS_EVAL[],
+    FLAGS_FIT[], FLAGS_GOVERN[], FLAGS_HELP[], FLAGS_HISTORY[], FLAGS_INFO[], FLAGS_LOGITS[], FLAGS_METHODS[],
     FLAGS_PRUNE[], FLAGS_PUSH[], FLAGS_QUANTIZE[], FLAGS_RECIPE[], FLAGS_REPLAY[], FLAGS_REPORT[],
     FLAGS_RUN[], FLAGS_SERVE_METRICS[], FLAGS_SHOW[], FLAGS_STORIES[], FLAGS_SYNTH[], FLAGS_TELEMETRY[],
     FLAGS_TOKENIZE[], FLAGS_TRAIN[], FLAGS_TUNE[], FLAGS_WATCH[], FLAGS_WORKER[];
@@ -36,13 +36,33 @@ extern const struct column BENCH_COLUMNS[], EVAL_COLUMNS[];
 extern const size_t BENCH_COLUMN_COUNT, EVAL_COLUMN_COUNT;
 /* ln(B/A) of the metric. Positive means that the number grew, whether or not more is better. */
 struct interval ab_effect(const struct experiment_state *s);
+/* What `eval` measures. All pointers are borrowed. */
+struct eval_plan {
+    const struct config *configs; /* [n] */
+    int n, ctx;                   /* ctx: tokens per window */
+    int64_t chunks;               /* at most; 0: all */
+    const struct config *ref;     /* NULL: compare with nothing */
+    const char *model;            /* of configs that name none; NULL: -m, or the bundled one */
+    const char *file;             /* the text */
+    struct gate gate;             /* terms 0: none */
+    json_t *baseline;             /* member of the document; NULL: none */
+};
+/* Measures, prints the table, and returns the exit status: that of the gate, if there is one. */
+int eval_plan_run(const struct cli_global *g, const struct cli_args *a, const struct eval_plan *plan);
+
+/* The document of a run, with its labels; with a summary if it is not NULL. New reference. */
+json_t *ab_document(const struct cli_global *g, const struct experiment_state *s,
+                    const struct summary *summary);
+/* The summary of a run that ends with this exit status. */
+struct summary ab_summary(const struct experiment_state *s, int status);
 /* The exit status of a finished run. */
 int ab_status(const struct experiment_state *s);
 /* Fills the table of `ab`; table_done by the caller. */
 void ab_table_fill(struct table *t, const struct experiment_state *s);
 
-/* Runs one A/B from start to verdict with progress on stderr. *out is the final state. Ctrl-C stops it. */
-enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,
+/* Runs one A/B, with the labels of the command line, from start to verdict with progress on stderr. *out is
+ * the final state. Ctrl-C stops it. */
+enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const struct experiment_spec *spec,
                      struct experiment_state *out, struct err *why);
 
 #endif

@@ -9,7 +9,8 @@
 
 #include "tui/dashboard/loop.h"
 
-enum { FLUSH_MS = 60000 }; /* between attempts to push what waits for the network */
+/* between attempts to push what waits for the network */
+static const int64_t FLUSH_NS = INT64_C(60000000000);
 
 /* ---------------------------------------------------------------- sensors */
 
@@ -18,10 +19,11 @@ static void collect_sensors(struct dashboard *d)
     struct snapshot *s = d->s;
     struct sampler_thread *sampler = background_sampler(d->background, NULL);
     if (sampler) s->cores = sampler_latest(sampler, s->sensor, s->core_busy, SNAPSHOT_CORES);
-    if (s->unix_ms - d->series_ms >= SNAPSHOT_STEP_MS) {
+    const int64_t now_ns = clock_ns();
+    if (now_ns >= d->series_ns) {
         const bool timing = snapshot_is_timing(s);
         const char *phase = s->experiment.cell_phase;
-        d->series_ms = s->unix_ms;
+        d->series_ns = now_ns + SNAPSHOT_STEP_MS * INT64_C(1000000);
         series_push(&d->cpu, s->sensor[METRIC_CPU_BUSY]);
         series_push(&d->memory,
                     s->machine_known ? s->sensor[METRIC_MEM_USED] / (double)s->machine.memory_bytes : NAN);
@@ -197,10 +199,12 @@ static void open_new_page(struct dashboard *d)
 /* Push again what could not be pushed, while nothing is being measured. */
 static void flush_spool(struct dashboard *d)
 {
-    if (d->s->spool_count <= 0 || d->s->unix_ms - d->flush_ms <= FLUSH_MS) return;
+    if (d->s->spool_count <= 0 || clock_ns() < d->flush_ns) return;
     if (dashboard_is_running(d) || d->options->read_only) return;
-    d->flush_ms = d->s->unix_ms;
-    jobs_put(d->queue[QUEUE_NETWORK], &(struct job){ .run = job_flush_spool });
+    d->flush_ns = clock_ns() + FLUSH_NS;
+    struct job flush = { .run = job_flush_spool };
+    job_put_text(&flush, 0, d->ui.push_url);
+    jobs_put(d->queue[QUEUE_NETWORK], &flush);
 }
 
 void dashboard_collect(struct dashboard *d)
@@ -209,7 +213,9 @@ void dashboard_collect(struct dashboard *d)
     char text[256];
     bool is_error;
     background_copy(d->background, s);
-    s->unix_ms = clock_unix_ms();
+    const int64_t now_ms = clock_unix_ms();
+    if (now_ms < s->unix_ms) d->ui.message_until_ms -= s->unix_ms - now_ms; /* the clock was set back */
+    s->unix_ms = now_ms;
     collect_experiment(d);
     s->write_known = d->write != NULL;
     if (d->write) sidebyside_state(d->write, &s->write);

@@ -84,13 +84,16 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
 
 static void dashboard_close(struct dashboard *d)
 {
-    enum { LEAVE_MS = 300 }; /* how long a running job may delay the exit */
+    /* How long a running job may delay the exit. A cancelled command stores what it has; when its time is up,
+     * it ends with this process (process_spawn). */
+    enum { LEAVE_MS = 300, LEAVE_COMMAND_MS = 8000 };
     bool done = true;
     if (d->experiment) experiment_stop(d->experiment);
     if (d->write) sidebyside_stop(d->write);
     screen_close(d->screen);
-    if (d->background) background_cancel_command(d->background);
-    for (int i = 0; i < QUEUES; i++) done = jobs_close(d->queue[i], LEAVE_MS) && done;
+    const bool cancelled = d->background && background_cancel_command(d->background);
+    const int leave_ms = cancelled ? LEAVE_COMMAND_MS : LEAVE_MS;
+    for (int i = 0; i < QUEUES; i++) done = jobs_close(d->queue[i], leave_ms) && done;
     experiment_close(d->experiment);
     sidebyside_close(d->write);
     if (done) background_close(d->background); /* otherwise a job still uses it until the process ends */

@@ -45,10 +45,11 @@ static void command_on_start(void *ctx, int pid)
     pthread_mutex_unlock(&r->b->lock);
 }
 
-/* Exit statuses 1 to 3 are answers (worse, undecided), not failures. */
-static bool status_is_answer(int status)
+/* True for the exit statuses of a verdict other than success: 1 worse, 2 inconclusive, 3 invalid. The command
+ * itself did not fail. */
+static bool status_is_verdict(int status)
 {
-    return status > 0 && status <= 3;
+    return status >= 1 && status <= 3;
 }
 
 static void command_announce_end(const struct running_command *r, const char *name, const char *makes,
@@ -60,7 +61,7 @@ static void command_announce_end(const struct running_command *r, const char *na
                             !strcmp(name, "quantize") ? ": m loads it, o shows the output" : "");
     else if (!status)
         background_announce(b, false, "qdyno %s has finished: o shows its output", name);
-    else if (status_is_answer(status))
+    else if (status_is_verdict(status))
         background_announce(b, false, "qdyno %s ended with status %d: o shows its output", name, status);
     else if (cancelled)
         background_announce(b, false, "cancelled: %s", r->last[0] ? r->last : name);

@@ -37,7 +37,7 @@ void job_detect_machine(struct background *b, const struct job *j)
     pthread_mutex_unlock(&b->lock);
     const char *settings = getenv("QDYNO_PERIODS");
     if ((settings && sampler_periods_parse(&periods, settings, &why)) ||
-        sampler_start_periods(&sampler, "", 100, &periods, &why))
+        sampler_start(&sampler, "", 100, &periods, &why))
         background_log(b, LOG_WARN, "sensors: %s", why.message);
     pthread_mutex_lock(&b->lock);
     b->sampler = sampler;
@@ -72,8 +72,8 @@ void job_read_model(struct background *b, const struct job *j)
     pthread_mutex_unlock(&b->lock);
     if (rc)
         background_announce(b, true, "%s", why.message);
-    else if (shape.random_weights)
-        background_log(b, LOG_WARN, "%s", RANDOM_WEIGHTS_TEXT);
+    else if (shape.unknown || shape.random_weights)
+        background_log(b, LOG_WARN, "%s", shape.unknown ? ANSWERS_UNVERIFIED : RANDOM_WEIGHTS_TEXT);
     free(recipes);
     free(ledger);
     if (!rc) background_read_applied(b);

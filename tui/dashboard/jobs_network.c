@@ -5,6 +5,8 @@
 
 #include "advisor/outcome/outcome.h"
 
+static const int64_t FLUSH_NS = INT64_C(30000000000); /* other jobs of the network wait meanwhile */
+
 /* As for `qdyno push`, credentials come from the environment and never appear on screen. */
 static struct push_target target_from_environment(const char *url)
 {
@@ -12,7 +14,8 @@ static struct push_target target_from_environment(const char *url)
                                  .auth.user = getenv("QDYNO_PUSH_USER"),
                                  .auth.password = getenv("QDYNO_PUSH_PASSWORD"),
                                  .auth.bearer = getenv("QDYNO_PUSH_BEARER"),
-                                 .auth.ca_file = getenv("QDYNO_PUSH_CA") };
+                                 .auth.ca_file = getenv("QDYNO_PUSH_CA"),
+                                 .auth.insecure_credentials = http_insecure_credentials() };
 }
 
 void job_push(struct background *b, const struct job *j)
@@ -42,11 +45,11 @@ void job_push(struct background *b, const struct job *j)
 
 void job_flush_spool(struct background *b, const struct job *j)
 {
-    (void)j;
     struct err why = { 0 };
     struct db *d = NULL;
     int sent = 0;
-    struct push_target auth = target_from_environment(NULL);
+    struct push_target auth = target_from_environment(j->text[0]);
+    auth.deadline_ns = clock_ns() + FLUSH_NS;
     enum err_code rc = db_open(&d, b->db_path, &why);
     if (rc == ERR_OK) rc = outcome_flush(d, &auth, false, &sent, &why);
     int waiting = d ? db_spool_count(d) : -1;

@@ -2,6 +2,7 @@
  * of the frame. */
 #include "tui/dashboard/linear.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ static void report_model(struct linear_reported *t, const struct snapshot *s, st
         print_line(out, s->unix_ms, "model: %s: %s, %sM parameters, %s in %s", s->model_path, m->arch,
                    figure_number((double)m->params / 1e6).text, figure_bytes(m->weight_bytes).text,
                    m->dominant_format);
-    if (snapshot_random_weights(s)) print_line(out, s->unix_ms, "%s", RANDOM_WEIGHTS_TEXT);
+    if (snapshot_caution(s)) print_line(out, s->unix_ms, "%s", snapshot_caution(s));
 }
 
 static void print_advice(const struct snapshot *s, struct str *out)
@@ -310,54 +311,106 @@ struct key_buffer {
     int n, max;
 };
 
-static void press(struct key_buffer *t, int key)
+static void key_buffer_add(struct key_buffer *t, int key)
 {
     if (t->n < t->max) t->keys[t->n++] = key;
 }
 
-static void press_text(struct key_buffer *t, const char *text)
+static void key_buffer_add_text(struct key_buffer *t, const char *text)
 {
     size_t left = strlen(text), used;
     uint32_t code;
     for (; (used = str_utf8_next(text, left, &code)) > 0; text += used, left -= used)
-        if (code >= 0x20) press(t, (int)code);
+        if (code >= 0x20) key_buffer_add(t, (int)code);
 }
 
 /* The answer for the focused field, then the key for the next field or for accepting the form. */
-static void press_answer(struct key_buffer *t, const char *line, const struct form *f)
+static void key_buffer_add_answer(struct key_buffer *t, const char *line, const struct form *f)
 {
     if (!strcmp(line, ".")) {
-        press(t, UI_KEY_ESC);
+        key_buffer_add(t, UI_KEY_ESC);
         return;
     }
     if (*line) {
-        press(t, UI_CTRL('e')); /* delete the old text: go to the end, delete to the start and to the end */
-        press(t, UI_CTRL('u'));
-        press(t, UI_CTRL('k'));
-        press_text(t, line);
+        key_buffer_add(
+            t, UI_CTRL('e')); /* delete the old text: go to the end, delete to the start and to the end */
+        key_buffer_add(t, UI_CTRL('u'));
+        key_buffer_add(t, UI_CTRL('k'));
+        key_buffer_add_text(t, line);
     }
-    press(t, f->focus + 1 < FORMS[f->kind].fields ? UI_KEY_TAB : UI_KEY_ENTER);
+    key_buffer_add(t, f->focus + 1 < FORMS[f->kind].fields ? UI_KEY_TAB : UI_KEY_ENTER);
+}
+
+/* Whether `text` begins the name or one of its words. */
+static bool name_contains_start(const char *name, const char *text)
+{
+    for (const char *at = name; (at = strcasestr(at, text)); at++)
+        if (at == name || !isalnum((unsigned char)at[-1])) return true;
+    return false;
+}
+
+static bool is_key_name(const char *line)
+{
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (!strcmp(KEYS[i].name, line)) return true;
+    return false;
+}
+
+/* The palette lists whatever resembles the text, because a person looks before pressing Enter. Nobody looks
+ * here, so the text must begin a word of the name. */
+static bool is_palette_name(const char *line, const struct ui *u)
+{
+    struct palette_entry best;
+    return palette_find(line, u->commands, u->command_count, &best, 1) > 0 &&
+           name_contains_start(best.name, line);
+}
+
+static void print_help(const struct snapshot *s, const struct ui *u, struct str *out)
+{
+    print_line(out, s->unix_ms,
+               "help: this list; quit: end the dashboard; an empty line: the status; \".\": close a form");
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (KEYS[i].title)
+            print_line(out, s->unix_ms, "%s or %s: %s", KEYS[i].name, KEYS[i].title, KEYS[i].help);
+    for (int i = 0; i < u->command_count; i++)
+        print_line(out, s->unix_ms, "%s %s: %s", u->commands[i].name, u->commands[i].arguments,
+                   u->commands[i].help);
+    for (int i = 0; i < KNOB_COUNT; i++)
+        print_line(out, s->unix_ms, "%s: start an A/B of this setting: %s", KNOBS[i].key, KNOBS[i].help);
+}
+
+bool linear_answer(const char *line, const struct snapshot *s, const struct ui *u, struct str *out)
+{
+    if (u->confirm_quit || u->question.text[0] || u->form.kind != FORM_CLOSED) return false;
+    if (!*line)
+        linear_status(s, out);
+    else if (!strcmp(line, "help") || !strcmp(line, key_of_action(DO_HELP)->name))
+        print_help(s, u, out);
+    else if (is_key_name(line) || is_palette_name(line, u))
+        return false;
+    else
+        print_line(out, s->unix_ms, "'%s' is not a command; nothing was done: help lists the commands", line);
+    return true;
 }
 
 int linear_keys(const char *line, const struct ui *u, int *keys, int max)
 {
     struct key_buffer t = { keys, 0, max };
     if (u->confirm_quit || u->question.text[0]) {
-        press(&t, *line == 'y' ? 'y' : 'n');
+        key_buffer_add(&t, *line == 'y' ? 'y' : 'n');
         return t.n;
     }
     if (u->form.kind != FORM_CLOSED) {
-        press_answer(&t, line, &u->form);
+        key_buffer_add_answer(&t, line, &u->form);
         return t.n;
     }
-    if (!*line) return 0;
     for (size_t i = 0; i < KEY_COUNT; i++)
         if (!strcmp(KEYS[i].name, line)) {
-            press(&t, KEYS[i].key[0]);
+            key_buffer_add(&t, KEYS[i].key[0]);
             return t.n;
         }
-    press(&t, key_of_action(DO_PALETTE)->key[0]);
-    press_text(&t, line);
-    press(&t, UI_KEY_ENTER);
+    key_buffer_add(&t, key_of_action(DO_PALETTE)->key[0]);
+    key_buffer_add_text(&t, line);
+    key_buffer_add(&t, UI_KEY_ENTER);
     return t.n;
 }

@@ -37,8 +37,12 @@ void linear_report(struct linear_reported *t, const struct snapshot *s, const st
 /* Append one line about the current state: the answer to an empty line. */
 void linear_status(const struct snapshot *s, struct str *out);
 
-/* Turn a typed line into keys (code points or UI_KEY_*), at most `max`. Returns the count; 0: the line is
- * empty and asks for the status. */
+/* Append the answer to a line that needs no key: an empty line (the status), "help", and text that names no
+ * key, setting or command. False: the line is for linear_keys. */
+bool linear_answer(const char *line, const struct snapshot *s, const struct ui *u, struct str *out);
+
+/* Turn a line that linear_answer refused into keys (code points or UI_KEY_*), at most `max`. Returns the
+ * count. The keys are meant for a view, form or question: nothing else may cover the view. */
 int linear_keys(const char *line, const struct ui *u, int *keys, int max);
 
 #endif

@@ -106,7 +106,9 @@ static enum err_code linear_write(struct dashboard *d, struct linear_reported *r
                                   struct err *why)
 {
     linear_report(reported, d->s, &d->ui, out);
-    const bool failed = fputs(str_text(out), stdout) < 0 || fflush(stdout);
+    char *safe = sink_text(SINK_TERMINAL, str_text(out));
+    const bool failed = fputs(safe ? safe : "", stdout) < 0 || fflush(stdout);
+    free(safe);
     str_clear(out);
     return failed ? err_set(why, ERR_IO, "cannot write to standard output") : ERR_OK;
 }
@@ -115,8 +117,9 @@ static void linear_line(struct dashboard *d, char *line, struct str *out)
 {
     int keys[1024];
     line[strcspn(line, "\r\n")] = '\0';
+    d->ui.help = d->ui.page = false; /* they would take the keys of the line */
+    if (linear_answer(line, d->s, &d->ui, out)) return;
     const int n = linear_keys(line, &d->ui, keys, COUNT_OF(keys));
-    if (!n) linear_status(d->s, out);
     for (int i = 0; i < n; i++) loop_key(d, keys[i]);
 }
 

@@ -6,6 +6,7 @@
 #include <limits.h>
 
 #include "advisor/experiment/experiment.h"
+#include "advisor/sidebyside/sidebyside.h"
 #include "tui/dashboard/background.h"
 #include "tui/dashboard/dashboard.h"
 #include "tui/dashboard/effect.h"
@@ -40,7 +41,8 @@ struct dashboard {
     bool paused_by_hand;      /* not by Ctrl-Z */
     struct sidebyside *write; /* running, or the last one; NULL */
     struct series cpu, memory, gpu, decode, prefill;
-    int64_t series_ms, flush_ms; /* when the series grew and the spool was flushed last */
+    int64_t series_ns; /* when the series grow again, on clock_ns */
+    int64_t flush_ns;  /* when to flush the spool again, on clock_ns */
     struct own_cost cost;
     struct form_lookups lookups;
     int64_t page_seen;   /* number of the text page that was opened last */

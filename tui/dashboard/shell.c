@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,33 +25,6 @@ bool task_progress_read(struct task_progress *out, const char *line)
 }
 
 /* ---------------------------------------------------------------- the process */
-
-static enum err_code shell_start(const struct shell_run *r, int out, pid_t *pid, struct err *why)
-{
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t none;
-    extern char **environ;
-    if (posix_spawn_file_actions_init(&files))
-        return err_set(why, ERR_NOMEM, "not enough memory for a command");
-    if (posix_spawnattr_init(&attr)) {
-        posix_spawn_file_actions_destroy(&files);
-        return err_set(why, ERR_NOMEM, "not enough memory for a command");
-    }
-    sigemptyset(
-        &none); /* the dashboard blocks signals because it reads them from a descriptor; the child must not */
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, out, 1);
-    posix_spawn_file_actions_adddup2(&files, out, 2);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    const int bad = posix_spawn(pid, r->program ? r->program : "/proc/self/exe", &files, &attr, r->argv,
-                                environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
-    return bad ? err_set(why, ERR_IO, "cannot start '%s': %s", r->argv[0], strerror(bad)) : ERR_OK;
-}
 
 /* Call r->line for each line until the pipe closes. A line longer than the buffer arrives in pieces. */
 static void shell_read_lines(const struct shell_run *r, int fd)
@@ -86,7 +57,11 @@ enum err_code shell_run(const struct shell_run *r, int *status, struct err *why)
     int ends[2], how = 0;
     pid_t pid;
     if (pipe2(ends, O_CLOEXEC)) return err_set(why, ERR_IO, "cannot make a pipe: %s", strerror(errno));
-    enum err_code rc = shell_start(r, ends[1], &pid, why);
+    const struct process_spec start = { .program = r->program ? r->program : "/proc/self/exe",
+                                        .argv = r->argv,
+                                        .output_fd = ends[1],
+                                        .channel_fd = -1 };
+    enum err_code rc = process_spawn(&pid, &start, why);
     close(ends[1]);
     if (!rc) {
         r->started(r->ctx, pid);

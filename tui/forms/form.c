@@ -251,8 +251,11 @@ static void knob_describe(const struct knob *k, char *buf, size_t size)
         snprintf(buf, size, "%s=%lld..%lld %s: %s (default %s)", k->key, (long long)k->min, (long long)k->max,
                  k->unit, k->help, k->otherwise);
     } else if (k->kind == VALUE_CHOICE && k->choices) {
+        enum {
+            HELP_ROOM = 24
+        }; /* a long list of choices ends early, so that the help begins in the buffer */
         int n = snprintf(buf, size, "%s=", k->key);
-        for (int i = 0; k->choices[i] && n < (int)size - 24; i++)
+        for (int i = 0; k->choices[i] && n < (int)size - HELP_ROOM; i++)
             n += snprintf(buf + n, size - (size_t)n, "%s%s", i ? "|" : "", k->choices[i]);
         if (n < (int)size) snprintf(buf + n, size - (size_t)n, ": %s", k->help);
     } else {

@@ -277,7 +277,7 @@ struct recipe_list {
 };
 /* Every recipe that a single word names, with sizes from the header of `g`; g NULL: the names alone. */
 void recipe_list_make(struct recipe_list *out, const struct gguf *g);
-/* Why this recipe makes no new file; "" when it does, or when only trying would tell. */
+/* Why this recipe makes no new file; "" when it does, or when that is unknown before trying. */
 const char *recipe_refusal(const struct recipe_list *r, const char *name);
 
 /* The baselines stored in the database. */

@@ -294,7 +294,7 @@ static void refuse_invalid_lines(struct builder *m)
 }
 
 /* Memory and refusals from the loader, if the estimates are for exactly this line and cursor. */
-static void add_estimates(struct builder *m)
+static void suggestions_add_estimates(struct builder *m)
 {
     const struct line_estimates *j = m->source->estimates;
     const struct form *f = m->source->form;
@@ -331,7 +331,7 @@ static void suggest_config(struct builder *m)
             suggest_parameter_values(m, key, whole ? "" : equals + 1);
     }
     refuse_invalid_lines(m);
-    if (!m->for_file) add_estimates(m);
+    if (!m->for_file) suggestions_add_estimates(m);
 }
 
 /* ---------------------------------------------------------------- files */
@@ -432,7 +432,7 @@ static const struct word_row FILTERS[] = { { "better", "verdicts" },
                                            { "!failed", "all but failed runs" },
                                            { NULL } };
 
-static const struct word_row *word_rows(enum form_ask ask)
+static const struct word_row *suggest_word_rows(enum form_ask ask)
 {
     switch (ask) {
     case ASK_WORKLOAD: return WORKLOADS;
@@ -490,7 +490,7 @@ void suggestions_make(struct suggestions *out, const struct suggestion_source *s
     out->files = false;
     if (f->kind == FORM_CLOSED) return;
     const enum form_ask ask = form_asks(f);
-    const struct word_row *rows = word_rows(ask);
+    const struct word_row *rows = suggest_word_rows(ask);
     struct builder m = {
         .out = out, .source = source, .text = f->field[f->focus].text, .for_file = ask == ASK_RECIPE
     };

@@ -6,6 +6,7 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
+#include "telemetry/http/http.h"
 
 /* Append `text` as one shell word, quoted if necessary. */
 static void shell_word(struct str *out, const char *text)
@@ -45,7 +46,7 @@ static void ab_options(struct str *out, const struct form *f)
     if (strcmp(f->field[AB_BUDGET].text, "5m")) str_printf(out, " --budget %s", f->field[AB_BUDGET].text);
 }
 
-static void command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct experiment_state *x = &s->experiment;
     char workload[600] = "tg64";
@@ -79,13 +80,15 @@ static void command_ab(struct str *out, const struct ui *u, const struct snapsho
     if (u->form.kind == FORM_AB) ab_options(out, &u->form);
 }
 
-static void command_push(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_push(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
-    shell_word(out, u->form.kind == FORM_PUSH ? u->form.field[0].text : u->push_url[0] ? u->push_url : "URL");
+    const char *url = u->form.kind == FORM_PUSH ? u->form.field[0].text : u->push_url;
+    char shown[HTTP_SHOWN_MAX];
+    shell_word(out, url[0] ? http_url_shown(url, HTTP_SHOW_PATH, shown) : "URL");
 }
 
-static void command_open(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_open(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct advice *a = ui_advice(u, s);
     if (u->view == VIEW_HISTORY)
@@ -100,7 +103,7 @@ static void model_word(struct str *out, const struct snapshot *s)
 }
 
 /* Measures the selected config again; with no row yet, an example that measures the first one. */
-static void command_quality(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_quality(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const int i = u->selected[VIEW_QUALITY];
     const struct quality_result *q = i >= 0 && i < s->quality.count ? &s->quality.line[i] : NULL;
@@ -112,7 +115,7 @@ static void command_quality(struct str *out, const struct ui *u, const struct sn
     shell_word(out, q ? q->reference : "default");
 }
 
-static void command_load(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_load(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const int i = u->selected[VIEW_LOAD];
     str_append(out, "qdyno bench -m ");
@@ -121,7 +124,7 @@ static void command_load(struct str *out, const struct ui *u, const struct snaps
     shell_word(out, i >= 0 && i < s->load.lines ? s->load.line[i].workload : "pp128+tg64@b8");
 }
 
-static void command_quantize(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_quantize(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct form *f = &u->form;
     const bool typed = f->kind == FORM_QUANTIZE;
@@ -134,7 +137,7 @@ static void command_quantize(struct str *out, const struct ui *u, const struct s
     if (*calib) path_word(out, " --calib ", calib);
 }
 
-static void command_calibrate(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_calibrate(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct form *f = &u->form;
     const bool typed = f->kind == FORM_CALIBRATE;
@@ -145,12 +148,12 @@ static void command_calibrate(struct str *out, const struct ui *u, const struct 
 }
 
 /* The run of the open form, else the selected one: the selection may change while a form is open. */
-static long long command_run_id(const struct ui *u, const struct snapshot *s)
+static long long result_run_id(const struct ui *u, const struct snapshot *s)
 {
     return (long long)(u->form.kind != FORM_CLOSED && u->form.about ? u->form.about : ui_run_id(u, s));
 }
 
-static void command_apply(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_apply(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct advice *a = ui_advice(u, s);
     if (!a) {
@@ -163,14 +166,14 @@ static void command_apply(struct str *out, const struct ui *u, const struct snap
     shell_word(out, a->line);
 }
 
-static void command_compare(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_compare(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     int64_t id[MARKED];
     if (ui_compared(u, s, id)) str_printf(out, "qdyno compare %lld %lld", (long long)id[0], (long long)id[1]);
 }
 
 /* One `qdyno run` per arm: each prints the same continuation as the dashboard. */
-static void command_write(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_write(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct form *f = &u->form;
     const bool typed = f->kind == FORM_WRITE;
@@ -190,7 +193,7 @@ static void command_write(struct str *out, const struct ui *u, const struct snap
     }
 }
 
-static void command_tune(struct str *out, const struct ui *u, const struct snapshot *s)
+static void append_command_tune(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct form *f = &u->form;
     str_append(out, "qdyno tune -m ");
@@ -228,9 +231,9 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
 {
     struct str out = { 0 };
     switch (action) {
-    case DO_NEW_AB: command_ab(&out, u, s); break;
-    case DO_PUSH: command_push(&out, u, s); break;
-    case DO_OPEN: command_open(&out, u, s); break;
+    case DO_NEW_AB: append_command_ab(&out, u, s); break;
+    case DO_PUSH: append_command_push(&out, u, s); break;
+    case DO_OPEN: append_command_open(&out, u, s); break;
     case DO_RESUME: str_printf(&out, "qdyno ab --resume %lld", (long long)ui_run_id(u, s)); break;
     case DO_VIEW_AB:
         if (ui_run_id(u, s)) str_printf(&out, "qdyno show %lld", (long long)ui_run_id(u, s));
@@ -251,22 +254,22 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
         str_append(&out, "qdyno info --tensors -m ");
         shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
         break;
-    case DO_WRITE: command_write(&out, u, s); break;
+    case DO_WRITE: append_command_write(&out, u, s); break;
     case DO_VIEW_LIVE: str_append(&out, "qdyno detect"); break;
-    case DO_QUANTIZE: command_quantize(&out, u, s); break;
-    case DO_CALIBRATE: command_calibrate(&out, u, s); break;
+    case DO_QUANTIZE: append_command_quantize(&out, u, s); break;
+    case DO_CALIBRATE: append_command_calibrate(&out, u, s); break;
     case DO_REPORT:
-        str_printf(&out, "qdyno report %lld", command_run_id(u, s));
+        str_printf(&out, "qdyno report %lld", result_run_id(u, s));
         path_word(&out, " --out ", u->form.kind == FORM_REPORT ? u->form.field[0].text : "FILE.html");
         break;
     case DO_BASELINE:
         str_append(&out, "qdyno baseline set ");
         shell_word(&out, u->form.kind == FORM_BASELINE ? u->form.field[0].text : "NAME");
-        str_printf(&out, " %lld", command_run_id(u, s));
+        str_printf(&out, " %lld", result_run_id(u, s));
         break;
-    case DO_TUNE: command_tune(&out, u, s); break;
-    case DO_COMPARE: command_compare(&out, u, s); break;
-    case DO_APPLY: command_apply(&out, u, s); break;
+    case DO_TUNE: append_command_tune(&out, u, s); break;
+    case DO_COMPARE: append_command_compare(&out, u, s); break;
+    case DO_APPLY: append_command_apply(&out, u, s); break;
     case DO_VERIFY:
         if (ui_advice(u, s)) str_append(&out, ui_advice(u, s)->check);
         break;
@@ -274,8 +277,8 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
         path_word(&out, "qdyno dashboard -m ",
                   u->form.kind == FORM_MODEL && !u->form.field[0].error[0] ? u->form.field[0].text : "FILE");
         break;
-    case DO_VIEW_QUALITY: command_quality(&out, u, s); break;
-    case DO_VIEW_LOAD: command_load(&out, u, s); break;
+    case DO_VIEW_QUALITY: append_command_quality(&out, u, s); break;
+    case DO_VIEW_LOAD: append_command_load(&out, u, s); break;
     case DO_VIEW_SETTINGS: str_append(&out, "qdyno help knobs"); break;
     default: break;
     }

@@ -11,6 +11,7 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
+#include "advisor/sidebyside/sidebyside.h"
 #include "advisor/stats/stats.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
@@ -233,8 +234,9 @@ struct snapshot {
  * unknown. */
 double snapshot_limit_share(double rate, double limit);
 
-/* The model, or the model of the experiment, has random weights: quality figures are meaningless. */
-bool snapshot_random_weights(const struct snapshot *s);
+/* What holds for all figures of the model, or of the model of the experiment: its weights are random, or
+ * parts of its file are unknown. NULL: nothing. */
+const char *snapshot_caution(const struct snapshot *s);
 extern const char RANDOM_WEIGHTS_TEXT[];
 
 /* A cell is being timed: drawing has to use as little CPU as possible. */

@@ -8,7 +8,7 @@
 
 /* "blk.17.attn_q.weight" -> "blk.*.attn_q": without the layer number, and without the suffix that nearly all
  * have. */
-static void group_name(char *out, size_t size, const char *name)
+static void summary_group_name(char *out, size_t size, const char *name)
 {
     static const char TAIL[] = ".weight";
     size_t n = strlen(name), used = 0;
@@ -22,7 +22,7 @@ static void group_name(char *out, size_t size, const char *name)
     out[used] = '\0';
 }
 
-static void shape_text(char *out, size_t size, const struct gguf_tensor *t)
+static void summary_shape_text(char *out, size_t size, const struct gguf_tensor *t)
 {
     size_t used = 0;
     *out = '\0';
@@ -34,18 +34,18 @@ static void shape_text(char *out, size_t size, const struct gguf_tensor *t)
 static struct tensor_group *summary_group(struct model_summary *l, const struct gguf_tensor *t)
 {
     struct tensor_group fresh = { .count = 0 };
-    group_name(fresh.name, sizeof fresh.name, t->name);
+    summary_group_name(fresh.name, sizeof fresh.name, t->name);
     snprintf(fresh.format, sizeof fresh.format, "%s", t->format->name);
     for (int i = 0; i < l->groups; i++)
         if (!strcmp(l->group[i].name, fresh.name) && !strcmp(l->group[i].format, fresh.format))
             return &l->group[i];
     if (l->groups == SUMMARY_GROUPS) return NULL;
-    shape_text(fresh.shape, sizeof fresh.shape, t);
+    summary_shape_text(fresh.shape, sizeof fresh.shape, t);
     l->group[l->groups] = fresh;
     return &l->group[l->groups++];
 }
 
-static int group_by_bytes(const void *a, const void *b)
+static int summary_group_by_bytes(const void *a, const void *b)
 {
     const struct tensor_group *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
@@ -67,7 +67,7 @@ static void summary_count_tensors(struct model_summary *l, const struct gguf *g)
         group->params += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
         group->bytes += t->bytes;
     }
-    qsort(l->group, (size_t)l->groups, sizeof l->group[0], group_by_bytes);
+    qsort(l->group, (size_t)l->groups, sizeof l->group[0], summary_group_by_bytes);
 }
 
 /* 512, 2048, 8192 ... and the context length the model was trained for. */

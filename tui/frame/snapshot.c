@@ -13,9 +13,13 @@ double snapshot_limit_share(double rate, double limit)
     return limit > 0 ? rate / limit : NAN;
 }
 
-bool snapshot_random_weights(const struct snapshot *s)
+const char *snapshot_caution(const struct snapshot *s)
 {
-    return s->model.random_weights || (s->experiment_known && s->experiment.random_weights);
+    if (s->model.unknown || (s->experiment_known && s->experiment.answers_unverified))
+        return ANSWERS_UNVERIFIED;
+    return s->model.random_weights || (s->experiment_known && s->experiment.random_weights)
+               ? RANDOM_WEIGHTS_TEXT
+               : NULL;
 }
 
 bool snapshot_is_running(const struct snapshot *s)

@@ -16,7 +16,7 @@
 /* ---------------------------------------------------------------- what was compared */
 
 /* A setting as the worker resolved it, or as requested if the worker never answered. */
-static const char *setting(const struct report_source *s, int arm, enum knob_id id)
+static const char *arm_setting(const struct report_source *s, int arm, enum knob_id id)
 {
     const struct experiment_arm *a = &s->state.arm[arm];
     return config_text(a->merged_known ? &a->merged : &s->state.spec.config[arm], id);
@@ -33,7 +33,8 @@ static void settings_table(struct report *r, const struct report_source *s)
     for (int id = 0; id < KNOB_COUNT; id++) {
         bool differs = false;
         for (int a = 1; a < report_arms(s); a++)
-            differs = differs || strcmp(setting(s, a, (enum knob_id)id), setting(s, 0, (enum knob_id)id));
+            differs = differs ||
+                      strcmp(arm_setting(s, a, (enum knob_id)id), arm_setting(s, 0, (enum knob_id)id));
         if (!differs) continue;
         if (!t) {
             t = content_table(r, "Settings that differ, as resolved by the workers", 1 + report_arms(s));
@@ -43,7 +44,7 @@ static void settings_table(struct report *r, const struct report_source *s)
         struct content_row *row = content_row(r, t);
         row->cell[0] = content_printf(r, "`%s` (%s)", KNOBS[id].key, KNOBS[id].help);
         for (int a = 0; a < report_arms(s); a++)
-            row->cell[1 + a] = setting_text(r, setting(s, a, (enum knob_id)id));
+            row->cell[1 + a] = setting_text(r, arm_setting(s, a, (enum knob_id)id));
     }
     if (!t)
         content_add(r, CONTENT_TEXT,
@@ -136,11 +137,16 @@ void section_compared(struct report *r, const struct report_source *s)
     arm_fact(r, s, t, "weights", arm_recipe);
     arm_fact(r, s, t, "execution", arm_execution);
     arm_fact(r, s, t, "memory plan", arm_plan);
+    if (!s->labels.n) return;
+    t = content_table(r, "Labels of the run", 2);
+    for (int i = 0; i < s->labels.n; i++)
+        content_fact(r, t, content_plain(r, s->labels.label[i].key),
+                     content_plain(r, s->labels.label[i].value));
 }
 
 /* ---------------------------------------------------------------- machine */
 
-static const char *bytes(struct report *r, int64_t n)
+static const char *bytes_or_null(struct report *r, int64_t n)
 {
     return n >= 0 ? content_printf(r, "%s", figure_bytes(n).text) : NULL;
 }
@@ -166,7 +172,7 @@ void section_machine(struct report *r, const struct report_source *s)
     content_fact(r, t, "caches",
                  content_printf(r, "L1d %s and L2 %s per core, L3 %s", figure_bytes(m->cache_bytes[0]).text,
                                 figure_bytes(m->cache_bytes[1]).text, figure_bytes(m->cache_bytes[2]).text));
-    content_fact(r, t, "memory", bytes(r, m->memory_bytes));
+    content_fact(r, t, "memory", bytes_or_null(r, m->memory_bytes));
     for (int i = 0; i < m->gpus && i < MACHINE_GPUS; i++)
         content_fact(r, t, content_printf(r, "GPU %d", i), content_plain(r, m->gpu[i].name));
     if (!m->gpus) content_fact(r, t, "GPU", "none");
@@ -222,11 +228,15 @@ void section_method(struct report *r, const struct report_source *s)
             "in blocks, in a random order (seed %" PRIu64
             ") that the second half of the block reversed, so that a "
             "slow drift of the machine favours no arm. Blocks that something else disturbed (stolen CPU time, "
-            "swapping, lower clocks, other programs) were discarded as a whole and repeated. The rules for that were "
+            "swapping, lower clocks, other programs) %s. The rules for that were "
             "fixed beforehand and do not use the speed of a cell. A was first compared with itself, which shows how "
             "large a difference is noise. After every block the differences were judged with intervals that stay "
             "valid at every interim analysis, so stopping early is allowed.",
-            x->spec.seed));
+            x->spec.seed,
+            x->estimand == ESTIMAND_LOADED
+                ? "count as well, because they were too many to leave out; the arms then "
+                  "took turns of 50 ms, so that a disturbance met all of them"
+                : "were discarded as a whole and repeated"));
     struct content_table *t = content_table(r, "Terms", 2);
     for (size_t i = 0; i < COUNT_OF(WORDS); i++) content_fact(r, t, WORDS[i].word, WORDS[i].meaning);
     if (isfinite(x->overhead_ratio))
@@ -288,7 +298,8 @@ void section_repeat(struct report *r, const struct report_source *s)
     content_add(r, CONTENT_SECTION, "Repeat the experiment");
     content_add(
         r, CONTENT_TEXT,
-        "The first command runs the same experiment anew. The second repeats this run and compares both results:");
+        "The first command starts a new, independent run. The second measures this run again and compares the new "
+        "results with the old ones:");
     str_append(&line, "qdyno ab");
     if (*spec->model) {
         str_append(&line, " -m");
@@ -310,6 +321,7 @@ void section_repeat(struct report *r, const struct report_source *s)
                  s->state.ended_ms
                      ? content_printf(r, "%s", clock_iso8601(s->state.ended_ms, when, sizeof when))
                      : "not finished");
+    /* NULL becomes "unknown" */
     content_fact(r, t, "measured with",
                  *s->version ? content_printf(r, "qdyno %s", content_plain(r, s->version)) : NULL);
     content_fact(r, t, "report written with", "qdyno " QDYNO_VERSION);

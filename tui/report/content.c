@@ -35,7 +35,7 @@ const char *content_plain(struct report *r, const char *text)
     for (; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used) {
         char bytes[4];
         if (code == '`') code = '\'';
-        if (code < 0x20) code = ' ';
+        if (character_is_unsafe(code)) code = code < 0x20 ? ' ' : 0xfffd;
         str_append_n(&s, bytes, str_utf8_put(code, bytes));
     }
     return text_store(r, &s);

@@ -58,9 +58,9 @@ void xml_text(struct str *out, const char *text)
             str_append(out, "&quot;");
         else if (code == '\n' || code == '\t')
             str_append(out, code == '\n' ? "\n" : " ");
-        else if (code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0xd800 && code < 0xe000) ||
-                 code == 0xfffe || code == 0xffff || code > 0x10ffff)
-            str_append(out, "\xef\xbf\xbd"); /* characters that XML forbids */
+        else if (character_is_unsafe(code) || (code >= 0xd800 && code < 0xe000) || code == 0xfffe ||
+                 code == 0xffff || code > 0x10ffff)
+            str_append(out, "\xef\xbf\xbd"); /* characters that XML forbids, or that deceive a reader */
         else
             str_append_n(out, bytes, str_utf8_put(code, bytes));
     }
@@ -163,7 +163,7 @@ static struct frame frame_layout(const struct plot *p, double x, double y, doubl
     return f;
 }
 
-static double clamp(double v, double low, double high)
+static double clamp_between(double v, double low, double high)
 {
     return v < low ? low : v > high ? high : v; /* NaN stays NaN */
 }
@@ -171,12 +171,12 @@ static double clamp(double v, double low, double high)
 /* Positions far outside are clipped anyway; clamping avoids huge numbers, which some renderers reject. */
 static double at_x(const struct frame *f, double v)
 {
-    return f->x + f->w * clamp(plot_at(&f->sx, v), -4, 5);
+    return f->x + f->w * clamp_between(plot_at(&f->sx, v), -4, 5);
 }
 
 static double at_y(const struct frame *f, double v)
 {
-    return f->y + f->h * (1 - clamp(plot_at(&f->sy, v), -4, 5));
+    return f->y + f->h * (1 - clamp_between(plot_at(&f->sy, v), -4, 5));
 }
 
 /* ---------------------------------------------------------------- marks */
@@ -230,10 +230,10 @@ static void draw_boxes(struct str *out, const struct frame *f, const struct plot
         double x0 = at_x(f, p->x_low), x1 = at_x(f, p->x_high), y0 = at_y(f, p->y_high),
                y1 = at_y(f, p->y_low);
         if (!isfinite(x0) && !isfinite(x1) && !isfinite(y0) && !isfinite(y1)) continue;
-        x0 = isfinite(x0) ? clamp(x0, f->x, f->x + f->w) : f->x;
-        x1 = isfinite(x1) ? clamp(x1, f->x, f->x + f->w) : f->x + f->w;
-        y0 = isfinite(y0) ? clamp(y0, f->y, f->y + f->h) : f->y;
-        y1 = isfinite(y1) ? clamp(y1, f->y, f->y + f->h) : f->y + f->h;
+        x0 = isfinite(x0) ? clamp_between(x0, f->x, f->x + f->w) : f->x;
+        x1 = isfinite(x1) ? clamp_between(x1, f->x, f->x + f->w) : f->x + f->w;
+        y0 = isfinite(y0) ? clamp_between(y0, f->y, f->y + f->h) : f->y;
+        y1 = isfinite(y1) ? clamp_between(y1, f->y, f->y + f->h) : f->y + f->h;
         str_printf(out,
                    "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"currentColor\" "
                    "fill-opacity=\"%s\">",

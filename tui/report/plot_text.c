@@ -192,7 +192,7 @@ static void put_canvas(struct str *out, const struct canvas *c)
     }
 }
 
-static const char *swatch(const struct plot_layer *l)
+static const char *legend_mark(const struct plot_layer *l)
 {
     switch (l->mark) {
     case MARK_DOT: return plot_glyph(l->hue);
@@ -217,7 +217,7 @@ static void put_legend(struct str *out, const struct plot *p, int columns)
                 str_append(out, "\n");
                 at = 0;
             }
-            str_printf(out, "%s%s %s", at ? "  " : "", swatch(l), text);
+            str_printf(out, "%s%s %s", at ? "  " : "", legend_mark(l), text);
             at += w;
         }
     }

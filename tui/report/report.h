@@ -40,6 +40,7 @@ struct report_source {
     struct experiment_state state;
     struct machine machine;
     bool machine_known;
+    struct run_labels labels;
     char version[32]; /* of the program that measured; "": unknown */
     /* settings of machine and program at the start of the run: "machine governor" and its value */
     struct report_fact {

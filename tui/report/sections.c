@@ -42,6 +42,9 @@ void section_summary(struct report *r, const struct report_source *s)
     if (x->random_weights)
         content_add(r, CONTENT_WARNING,
                     "The model has random weights: speed and memory are real, quality figures mean nothing.");
+    if (x->answers_unverified)
+        content_add(r, CONTENT_WARNING,
+                    "Answers unverified: parts of the model file are unknown to qdyno, and force=on ran it.");
     if (x->control_failed)
         content_add(
             r, CONTENT_WARNING,
@@ -61,7 +64,11 @@ void section_summary(struct report *r, const struct report_source *s)
     content_fact(r, t, "metric",
                  content_printf(r, "`%s`: %s", report_metric(s)->name, report_metric(s)->help));
     content_fact(r, t, "machine", machine);
-    content_fact(r, t, "blocks", content_printf(r, "%d kept, %d discarded", x->blocks, x->discarded));
+    content_fact(r, t, "blocks",
+                 x->estimand == ESTIMAND_LOADED
+                     ? content_printf(r, "%d, all counted; %d were disturbed by other programs", x->blocks,
+                                      x->disturbed)
+                     : content_printf(r, "%d kept, %d discarded", x->blocks, x->discarded));
     content_fact(r, t, "margin",
                  content_printf(r, "%.3g %%, the smallest difference that matters",
                                 100 * (x->spec.margin > 0 ? x->spec.margin : 0.01)));

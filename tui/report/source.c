@@ -25,7 +25,7 @@ static const char *text_store(struct reader *r, const char *text)
     return kept ? kept : "";
 }
 
-static void on_measurement(void *ctx, const char *name, const char *unit, double value)
+static void source_on_measurement(void *ctx, const char *name, const char *unit, double value)
 {
     struct report_cell *c = ctx;
     const struct metric *m = metric_find(name);
@@ -33,7 +33,7 @@ static void on_measurement(void *ctx, const char *name, const char *unit, double
     if (m) c->value[m - METRICS] = value;
 }
 
-static void on_sample(void *ctx, int64_t t_ns, const char *name, double value)
+static void source_on_sample(void *ctx, int64_t t_ns, const char *name, double value)
 {
     struct reader *r = ctx;
     struct report_cell *c = r->cell;
@@ -60,7 +60,7 @@ static enum report_cell_phase phase_of(const char *name)
     return !strcmp(name, "block") ? REPORT_BLOCK : !strcmp(name, "control") ? REPORT_CONTROL : REPORT_WARMUP;
 }
 
-static enum err_code load_itl(struct reader *r, struct db *d, int64_t id, struct err *why)
+static enum err_code source_load_itl(struct reader *r, struct db *d, int64_t id, struct err *why)
 {
     float *itl = NULL;
     enum err_code rc = db_itl_get(d, id, &itl, &r->cell->itls, why);
@@ -74,8 +74,8 @@ static enum err_code load_itl(struct reader *r, struct db *d, int64_t id, struct
     return ERR_OK;
 }
 
-static enum err_code load_cell(struct reader *r, struct db *d, const struct cell_row *row, int64_t begin_ms,
-                               struct err *why)
+static enum err_code source_load_cell(struct reader *r, struct db *d, const struct cell_row *row,
+                                      int64_t begin_ms, struct err *why)
 {
     struct report_cell *c = r->cell;
     c->arm = row->arm;
@@ -88,12 +88,12 @@ static enum err_code load_cell(struct reader *r, struct db *d, const struct cell
     c->seconds = row->seconds;
     for (int i = 0; i < METRIC_COUNT; i++) c->value[i] = NAN;
     r->room = 0;
-    enum err_code rc = db_measurement_list(d, row->id, on_measurement, c, why);
-    if (!rc) rc = db_sample_list(d, row->id, on_sample, r, why);
-    return rc ? rc : load_itl(r, d, row->id, why);
+    enum err_code rc = db_measurement_list(d, row->id, source_on_measurement, c, why);
+    if (!rc) rc = db_sample_list(d, row->id, source_on_sample, r, why);
+    return rc ? rc : source_load_itl(r, d, row->id, why);
 }
 
-static enum err_code load_cells(struct reader *r, struct db *d, struct err *why)
+static enum err_code source_load_cells(struct reader *r, struct db *d, struct err *why)
 {
     struct report_source *s = r->s;
     struct cell_row *rows = NULL;
@@ -107,7 +107,7 @@ static enum err_code load_cells(struct reader *r, struct db *d, struct err *why)
     for (int i = 1; i < n; i++) begin_ms = rows[i].started_ms < begin_ms ? rows[i].started_ms : begin_ms;
     for (int i = 0; i < n && !rc; i++) {
         r->cell = &s->cell[s->cells++];
-        rc = load_cell(r, d, &rows[i], begin_ms, why);
+        rc = source_load_cell(r, d, &rows[i], begin_ms, why);
     }
     free(rows);
     return rc;
@@ -133,7 +133,7 @@ static void source_on_event(void *ctx, int64_t unix_ms, const char *kind, const 
 
 /* Reads the description of the machine. A missing or unreadable one makes the machine unknown, which is no
  * error. */
-static enum err_code load_machine(struct report_source *s, struct db *d, struct err *why)
+static enum err_code source_load_machine(struct report_source *s, struct db *d, struct err *why)
 {
     char *text = NULL;
     json_t *o = NULL;
@@ -148,7 +148,7 @@ static enum err_code load_machine(struct report_source *s, struct db *d, struct 
 
 enum { FACTS = 96 };
 
-static void add_fact(struct reader *r, const char *group, const char *key, const json_t *value)
+static void source_add_fact(struct reader *r, const char *group, const char *key, const json_t *value)
 {
     struct report_source *s = r->s;
     const char *text = json_string_value(value);
@@ -165,7 +165,7 @@ static void add_fact(struct reader *r, const char *group, const char *key, const
 
 /* Reads settings of the system from the capsule, the reproducibility record of the run. A run without a
  * readable capsule is no error: the report then has no such section. */
-static enum err_code load_capsule(struct reader *r, struct db *d, struct err *why)
+static enum err_code source_load_capsule(struct reader *r, struct db *d, struct err *why)
 {
     struct report_source *s = r->s;
     json_t *capsule = NULL, *group, *value;
@@ -178,7 +178,7 @@ static enum err_code load_capsule(struct reader *r, struct db *d, struct err *wh
     json_object_foreach(capsule, name, group)
     {
         if (!s->fact || !json_is_object(group) || !strcmp(name, "machine")) continue;
-        json_object_foreach(group, key, value) add_fact(r, name, key, value);
+        json_object_foreach(group, key, value) source_add_fact(r, name, key, value);
     }
     json_decref(capsule);
     return ERR_OK;
@@ -198,9 +198,10 @@ enum err_code report_load(struct report_source **out, struct db *d, int64_t run_
             "run %lld is of kind '%s': expected an experiment of `qdyno ab`; `qdyno show %lld` prints this run",
             (long long)run_id, run.kind, (long long)run_id);
     if (!rc) rc = experiment_load(&s->state, d, run_id, why);
-    if (!rc) rc = load_machine(s, d, why);
-    if (!rc) rc = load_capsule(&r, d, why);
-    if (!rc) rc = load_cells(&r, d, why);
+    if (!rc) rc = db_labels_get(d, run_id, &s->labels, why);
+    if (!rc) rc = source_load_machine(s, d, why);
+    if (!rc) rc = source_load_capsule(&r, d, why);
+    if (!rc) rc = source_load_cells(&r, d, why);
     r.room = 0;
     if (!rc) rc = db_event_list(d, run_id, source_on_event, &r, why);
     if (!rc && r.failed) rc = err_set(why, ERR_NOMEM, "out of memory for run %lld", (long long)run_id);

@@ -154,7 +154,7 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     snprintf(title, sizeof title, "Arms   run %lld   %.100s   %.500s   %s", (long long)x->run_id,
              name ? name + 1 : x->spec.model, workload_line(&x->spec.workload, workload, sizeof workload),
              experiment_metric(x)->name);
-    struct rect in = grid_box(g, area, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    struct rect in = grid_box(g, area, title, snapshot_caution(s));
     if (experiment_arms(x) > 2) {
         rows_arms(g, in, s, selected);
         return;
@@ -218,7 +218,7 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     const struct experiment_state *x = &s->experiment;
     struct rect box[AB_PANES];
     if (!s->experiment_known) {
-        struct rect in = grid_box(g, body, "A/B", snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+        struct rect in = grid_box(g, body, "A/B", snapshot_caution(s));
         grid_wrap(
             g, in, ROLE_TEXT,
             "No experiment on screen. b starts one; 4 lists earlier ones (Enter opens one, r resumes a stopped one).");

@@ -61,8 +61,7 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         layout_advice(body, s->advice_count, box);
         panes_place(g, box, ADVICE_PANES, body, u);
     }
-    struct rect in = grid_box(g, box[ADVICE_LIST], "Advice",
-                              snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    struct rect in = grid_box(g, box[ADVICE_LIST], "Advice", snapshot_caution(s));
     if (s->advice_count == 0) {
         const char *text =
             s->advice_state[0] ? s->advice_state
@@ -134,7 +133,7 @@ void view_history(struct grid *g, struct rect body, const struct snapshot *s, co
         snprintf(title, sizeof title, "History: rows that match \"%s\" (Esc shows all)%s", u->filter, by);
     else
         snprintf(title, sizeof title, "History%s", by);
-    struct rect in = grid_box(g, body, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    struct rect in = grid_box(g, body, title, snapshot_caution(s));
     if (s->run_error[0] || s->run_count <= 0) {
         grid_wrap(g, in, s->run_error[0] ? ROLE_ERROR : ROLE_DIM,
                   s->run_error[0]    ? s->run_error

@@ -37,7 +37,7 @@ static void row_gpu(struct grid *g, struct rect in, int row, const struct snapsh
         pen_printf(&p, ROLE_TEXT, " %s", figure_celsius(v[METRIC_GPU_TEMPERATURE]).text);
 }
 
-static struct figure watts(double w)
+static struct figure figure_watts(double w)
 {
     struct figure f = figure_number(w);
     if (isfinite(w)) strncat(f.text, "W", sizeof f.text - strlen(f.text) - 1);
@@ -49,7 +49,7 @@ static void row_power(struct grid *g, struct rect in, int row, const struct snap
     const double *v = s->sensor;
     struct pen p = pen_at(g, in, 0, row);
     double gpu = v[METRIC_GPU_POWER], cpu = v[METRIC_CPU_POWER];
-    pen_value(&p, "PWR ", watts(isnan(cpu) ? gpu : isnan(gpu) ? cpu : cpu + gpu).text);
+    pen_value(&p, "PWR ", figure_watts(isnan(cpu) ? gpu : isnan(gpu) ? cpu : cpu + gpu).text);
     pen_value(&p, "  PSI ", figure_percent(v[METRIC_PSI_CPU]).text);
     pen_value(&p, " mem ", figure_percent(v[METRIC_PSI_MEMORY]).text);
     pen_value(&p, " io ", figure_percent(v[METRIC_PSI_IO]).text);
@@ -287,7 +287,7 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
                  experiment_arms(x) > 2 ? "A/B  %s  %s   %c leads of %d (2: all)" : "A/B  %s  %s",
                  workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name,
                  'A' + MAX(x->headline, 1), experiment_arms(x) - 1);
-    struct rect in = grid_box(g, area, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    struct rect in = grid_box(g, area, title, snapshot_caution(s));
     if (!s->experiment_known) {
         draw_first_steps(g, in);
         return;
@@ -320,8 +320,7 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
 
 static void box_advice(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    struct rect in = grid_box(g, area, "Advice",
-                              s->advice_count && snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    struct rect in = grid_box(g, area, "Advice", s->advice_count ? snapshot_caution(s) : NULL);
     if (s->advice_count == 0) {
         const char *text =
             s->advice_state[0]   ? s->advice_state

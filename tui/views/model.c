@@ -39,7 +39,7 @@ static void box_tensors(struct grid *g, struct rect area, const struct snapshot 
                  figure_number((double)m->params / 1e6).text, figure_bytes(l->bytes).text, m->layers);
     if (l->left_out)
         snprintf(note, sizeof note, "%d more tensors, %s", l->left_out, figure_bytes(l->left_out_bytes).text);
-    if (snapshot_random_weights(s)) snprintf(note, sizeof note, "%s", RANDOM_WEIGHTS_TEXT);
+    if (snapshot_caution(s)) snprintf(note, sizeof note, "%s", snapshot_caution(s));
     struct rect in = grid_box(g, area, title, note[0] ? note : NULL);
     if (!l->groups) {
         grid_wrap(g, in, s->model_error[0] ? ROLE_ERROR : ROLE_DIM,

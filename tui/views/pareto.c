@@ -31,7 +31,7 @@ static struct figure show_nats(double v)
 }
 
 /* A candidate is beaten if another has no larger x and no smaller y, and differs in one of them. */
-static void mark_beaten(struct candidate *candidate, int n)
+static void candidates_mark_beaten(struct candidate *candidate, int n)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
@@ -90,7 +90,7 @@ void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int 
                                              .y_hi = p->decode_high,
                                              .number = i + 1 };
     }
-    mark_beaten(candidate, n);
+    candidates_mark_beaten(candidate, n);
     if (n)
         draw_candidates(g, in, (struct axis){ .name = "memory", .show = show_bytes },
                         (struct axis){ .name = "tok/s", .show = figure_number }, candidate, n, chosen);
@@ -141,7 +141,7 @@ void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot 
     }
     if (without) snprintf(note, sizeof note, "loss of %d not measured", without);
     struct rect in = grid_box(g, area, "Measured KL divergence against predicted speed", note);
-    mark_beaten(candidate, n);
+    candidates_mark_beaten(candidate, n);
     if (n)
         draw_candidates(g, in, (struct axis){ .log = true, .name = "nats", .show = show_nats },
                         (struct axis){ .name = "tok/s", .show = figure_number }, candidate, n, chosen);

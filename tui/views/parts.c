@@ -308,6 +308,11 @@ void draw_control(struct pen *p, const struct experiment_state *x)
         pen_printf(p, ROLE_TEXT, "A/A floor ±%.2g%%", expm1(x->noise_floor) * 100);
     else
         pen_value(p, "A/A floor ", "n/a");
+    if (x->estimand == ESTIMAND_LOADED) {
+        pen_printf(p, ROLE_WARN, "   busy machine: %d of %d blocks disturbed, all count", x->disturbed,
+                   x->complete);
+        return;
+    }
     int bad = x->discarded + x->control_discarded;
     pen_printf(p, bad ? ROLE_WARN : ROLE_TEXT, "   discarded %d of %d blocks", bad,
                bad + x->blocks + MAX(x->control_blocks, 0));

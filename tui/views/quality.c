@@ -109,7 +109,7 @@ static void box_methods(struct grid *g, struct rect area, const struct snapshot 
     const struct quality_results *q = &s->quality;
     struct rect in = grid_box(g, area,
                               "Quality of methods: KL divergence of predictions, smallest loss first",
-                              snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+                              snapshot_caution(s));
     if (q->count <= 0) {
         draw_no_methods(g, in, s);
         return;
@@ -128,7 +128,7 @@ static void box_methods(struct grid *g, struct rect area, const struct snapshot 
 
 /* ---------------------------------------------------------------- tensors */
 
-static const char *kind_name(const void *data, int row)
+static const char *tensor_kind_name(const void *data, int row)
 {
     return ((const struct sensitivity_map *)data)->kind[row];
 }
@@ -169,7 +169,7 @@ static void box_layers(struct grid *g, struct rect area, const struct snapshot *
             pen_field(&p, pen_left(&p), ROLE_DIM, s->sensitivity.basis);
         }
         chart_heat(g, rect_rows(in, 0, in.h - basis),
-                   &(struct heat){ m->kinds, m->layers, kind_name, kind_loss, m, row, column });
+                   &(struct heat){ m->kinds, m->layers, tensor_kind_name, kind_loss, m, row, column });
         return;
     }
     struct rect in = grid_box(g, area, title, NULL);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
+#include "advisor/sidebyside/sidebyside.h"
 
 /* ---------------------------------------------------------------- text with a mark */
 
@@ -15,7 +15,7 @@ struct passage {
     unsigned own;            /* style of the last part */
 };
 
-static unsigned style_at(const struct passage *p, int at)
+static unsigned passage_style_at(const struct passage *p, int at)
 {
     return at >= p->own_from ? p->own : at >= p->same_from ? (unsigned)ROLE_TEXT : (unsigned)ROLE_DIM;
 }
@@ -59,7 +59,7 @@ static void draw_passage(struct grid *g, struct rect area, const struct passage 
             char one[8];
             snprintf(one, sizeof one, "%.*s", used, p->text + at);
             if (at == p->own_from) pen_put(&pen, p->own, "▸");
-            if (code != '\n') pen_put(&pen, style_at(p, at), one);
+            if (code != '\n') pen_put(&pen, passage_style_at(p, at), one);
             at += used;
         }
     }
@@ -67,7 +67,7 @@ static void draw_passage(struct grid *g, struct rect area, const struct passage 
 
 /* ---------------------------------------------------------------- one arm */
 
-static const char *ended_text(const struct sidebyside_arm *a)
+static const char *passage_ended_text(const struct sidebyside_arm *a)
 {
     return !a->ended                      ? ""
            : !strcmp(a->ended, "limit")   ? "reached the token limit"
@@ -88,7 +88,7 @@ static void row_state(struct grid *g, struct rect in, const struct sidebyside_ar
     case SIDEBYSIDE_WAITING: pen_put(&p, ROLE_DIM, "○ loaded; waiting for the other"); break;
     case SIDEBYSIDE_READING: pen_put(&p, ROLE_TITLE, "● processing the prompt"); break;
     case SIDEBYSIDE_WRITING: pen_put(&p, ROLE_TITLE, "● writing"); break;
-    case SIDEBYSIDE_DONE: pen_printf(&p, ROLE_TEXT, "✓ %s", ended_text(a)); break;
+    case SIDEBYSIDE_DONE: pen_printf(&p, ROLE_TEXT, "✓ %s", passage_ended_text(a)); break;
     case SIDEBYSIDE_STOPPED: pen_put(&p, ROLE_WARN, "○ stopped"); break;
     case SIDEBYSIDE_FAILED: pen_put(&p, ROLE_ERROR, "✕ failed"); break;
     }
@@ -123,7 +123,10 @@ static void box_arm(struct grid *g, struct rect area, const struct snapshot *s, 
              !s->write_known ? ""
              : *a->line      ? a->line
                              : "default");
-    struct rect in = grid_box(g, area, title, w->random_weights ? RANDOM_WEIGHTS_TEXT : NULL);
+    struct rect in = grid_box(g, area, title,
+                              w->answers_unverified ? ANSWERS_UNVERIFIED
+                              : w->random_weights   ? RANDOM_WEIGHTS_TEXT
+                                                    : NULL);
     if (!s->write_known) return;
     row_rate(g, in, a, w->limit);
     row_state(g, in, a);
@@ -142,7 +145,7 @@ static void box_arm(struct grid *g, struct rect area, const struct snapshot *s, 
 /* ---------------------------------------------------------------- both */
 
 /* The word at which the texts begin to differ. */
-static const char *next_word(const struct sidebyside_state *w, int arm, char *buf, size_t size)
+static const char *passage_next_word(const struct sidebyside_state *w, int arm, char *buf, size_t size)
 {
     const char *at = w->arm[arm].text + w->same_bytes;
     at += strspn(at, " \n");
@@ -161,9 +164,9 @@ static void draw_difference(struct pen *p, const struct sidebyside_state *w)
         return;
     }
     pen_printf(p, ROLE_TEXT, "▸ same for %d token%s, then ", n, n == 1 ? "" : "s");
-    pen_printf(p, ROLE_ARM_A | STYLE_BOLD, "A: %s", next_word(w, 0, a, sizeof a));
+    pen_printf(p, ROLE_ARM_A | STYLE_BOLD, "A: %s", passage_next_word(w, 0, a, sizeof a));
     pen_put(p, ROLE_TEXT, "   ");
-    pen_printf(p, ROLE_ARM_B | STYLE_BOLD, "B: %s", next_word(w, 1, b, sizeof b));
+    pen_printf(p, ROLE_ARM_B | STYLE_BOLD, "B: %s", passage_next_word(w, 1, b, sizeof b));
 }
 
 static void box_both(struct grid *g, struct rect area, const struct snapshot *s)

@@ -108,7 +108,7 @@ bool plane_holds(const struct plane *p, double x, double y)
 }
 
 /* Column or row of a position; outside of the plane: its edge. */
-static int place(const struct axis *a, double v, int cells, bool downwards)
+static int axis_cell(const struct axis *a, double v, int cells, bool downwards)
 {
     const double part = MIN(MAX(axis_part(a, v), 0.0), 1.0);
     return (int)lround((downwards ? 1 - part : part) * (cells - 1));
@@ -130,10 +130,12 @@ void plane_dot(const struct plane *p, double x, double y, unsigned style)
 {
     if (!plane_holds(p, x, y)) return;
     if (p->g->glyphs == GLYPHS_BRAILLE) {
-        add_dot(p->g, p->at, place(&p->x, x, p->at.w * 2, false), place(&p->y, y, p->at.h * 4, true), style);
+        add_dot(p->g, p->at, axis_cell(&p->x, x, p->at.w * 2, false), axis_cell(&p->y, y, p->at.h * 4, true),
+                style);
         return;
     }
-    grid_put(p->g, p->at, place(&p->x, x, p->at.w, false), place(&p->y, y, p->at.h, true), 0xb7, style);
+    grid_put(p->g, p->at, axis_cell(&p->x, x, p->at.w, false), axis_cell(&p->y, y, p->at.h, true), 0xb7,
+             style);
 }
 
 void plane_line(const struct plane *p, const double from[2], const double to[2], unsigned style)
@@ -152,14 +154,15 @@ void plane_line(const struct plane *p, const double from[2], const double to[2],
 void plane_mark(const struct plane *p, double x, double y, uint32_t code, unsigned style)
 {
     if (p->at.w <= 0 || isnan(axis_part(&p->x, x)) || isnan(axis_part(&p->y, y))) return;
-    grid_put(p->g, p->at, place(&p->x, x, p->at.w, false), place(&p->y, y, p->at.h, true), code, style);
+    grid_put(p->g, p->at, axis_cell(&p->x, x, p->at.w, false), axis_cell(&p->y, y, p->at.h, true), code,
+             style);
 }
 
 void plane_whisker_x(const struct plane *p, double lo, double hi, double y, unsigned style)
 {
     if (p->at.w <= 0 || !isfinite(lo) || !isfinite(hi) || !isfinite(y)) return;
-    const int from = place(&p->x, lo, p->at.w, false), to = place(&p->x, hi, p->at.w, false),
-              row = place(&p->y, y, p->at.h, true);
+    const int from = axis_cell(&p->x, lo, p->at.w, false), to = axis_cell(&p->x, hi, p->at.w, false),
+              row = axis_cell(&p->y, y, p->at.h, true);
     for (int x = from; x <= to; x++) grid_put(p->g, p->at, x, row, 0x2500, style);
     grid_put(p->g, p->at, from, row, 0x251c, style);
     grid_put(p->g, p->at, to, row, 0x2524, style);
@@ -168,7 +171,7 @@ void plane_whisker_x(const struct plane *p, double lo, double hi, double y, unsi
 void plane_whisker_y(const struct plane *p, double x, double lo, double hi, unsigned style)
 {
     if (p->at.w <= 0 || !isfinite(lo) || !isfinite(hi) || !isfinite(x)) return;
-    const int from = place(&p->y, hi, p->at.h, true), to = place(&p->y, lo, p->at.h, true),
-              column = place(&p->x, x, p->at.w, false);
+    const int from = axis_cell(&p->y, hi, p->at.h, true), to = axis_cell(&p->y, lo, p->at.h, true),
+              column = axis_cell(&p->x, x, p->at.w, false);
     for (int y = from; y <= to; y++) grid_put(p->g, p->at, column, y, 0x2502, style);
 }

@@ -40,7 +40,7 @@ void chart_timeline(struct grid *g, struct rect area, const struct timeline *t)
 /* ---------------------------------------------------------------- distributions */
 
 /* Values in the bins from `from` to before `to`. */
-static double mass(const struct latency_histogram *l, double from, double to)
+static double latency_count_between(const struct latency_histogram *l, double from, double to)
 {
     double sum = 0;
     for (int i = MAX((int)from, 0); i < LATENCY_BINS && i < to; i++) {
@@ -60,9 +60,11 @@ static void draw_columns(struct grid *g, struct rect at, const struct latency_hi
 {
     double most = 0;
     for (int x = 0; x < at.w; x++)
-        most = MAX(most, mass(l, (double)x * LATENCY_BINS / at.w, (x + 1.0) * LATENCY_BINS / at.w));
+        most = MAX(
+            most, latency_count_between(l, (double)x * LATENCY_BINS / at.w, (x + 1.0) * LATENCY_BINS / at.w));
     for (int x = 0; x < at.w && most > 0; x++) {
-        const double m = mass(l, (double)x * LATENCY_BINS / at.w, (x + 1.0) * LATENCY_BINS / at.w);
+        const double m = latency_count_between(l, (double)x * LATENCY_BINS / at.w,
+                                               (x + 1.0) * LATENCY_BINS / at.w);
         int left = m > 0 ? MAX((int)lround(m / most * at.h * 8), 1) : 0;
         for (int y = at.h - 1; y >= 0 && left > 0; y--, left -= 8)
             grid_put(g, at, x, y, column_glyph(g, MIN(left, 8)), style);

@@ -130,7 +130,8 @@ int text_columns(const char *text)
     int columns = 0;
     size_t n = strlen(text), used;
     uint32_t code;
-    for (; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used) columns += code_columns(code);
+    for (; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used)
+        columns += code_columns(character_is_unsafe(code) ? 0xfffd : code);
     return columns;
 }
 
@@ -151,7 +152,7 @@ void pen_put(struct pen *p, unsigned style, const char *text)
     size_t n = strlen(text), used;
     uint32_t code;
     for (; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used) {
-        code = glyph_at_level(code, p->g->glyphs);
+        code = glyph_at_level(character_is_unsafe(code) ? 0xfffd : code, p->g->glyphs);
         grid_put(p->g, p->area, p->x, p->y, code, style);
         p->x += code_columns(code);
     }

@@ -13,13 +13,13 @@
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 
-static int by_size(const void *a, const void *b)
+static int latency_by_size(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return x < y ? -1 : x > y;
 }
 
-static int bin_of(const struct latency_histogram *l, double seconds)
+static int latency_bin(const struct latency_histogram *l, double seconds)
 {
     return MAX(0, MIN((int)(log(seconds / l->lo) / log(l->hi / l->lo) * LATENCY_BINS), LATENCY_BINS - 1));
 }
@@ -31,7 +31,7 @@ void latency_histogram_make(struct latency_histogram *l, float *seconds, int n)
     for (int i = 0; i < n; i++)
         if (isfinite(seconds[i]) && seconds[i] > 0) seconds[known++] = seconds[i];
     if (!known) return;
-    qsort(seconds, (size_t)known, sizeof *seconds, by_size);
+    qsort(seconds, (size_t)known, sizeof *seconds, latency_by_size);
     l->n = known;
     l->p50 = stats_latency_quantile(seconds, known, 0.50);
     l->p95 = stats_latency_quantile(seconds, known, 0.95);
@@ -39,5 +39,5 @@ void latency_histogram_make(struct latency_histogram *l, float *seconds, int n)
     l->max = seconds[known - 1];
     l->lo = seconds[0] / 1.1;
     l->hi = l->max * 1.1;
-    for (int i = 0; i < known; i++) l->bin[bin_of(l, seconds[i])]++;
+    for (int i = 0; i < known; i++) l->bin[latency_bin(l, seconds[i])]++;
 }

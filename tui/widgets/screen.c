@@ -186,7 +186,7 @@ static void style_set(const struct screen *s, unsigned style)
     attr_set(attributes, pair, NULL);
 }
 
-static bool same(const struct cell *a, const struct cell *b)
+static bool cells_equal(const struct cell *a, const struct cell *b)
 {
     return a->code == b->code && a->style == b->style;
 }
@@ -199,7 +199,8 @@ static int paint_run(const struct screen *s, const struct grid *g, int x, int y)
     int n = 0, at = x;
     const struct cell *row = g->cells + y * g->w, *old = s->shown.cells + y * g->w;
     unsigned style = row[x].style;
-    for (; at < g->w && n < RUN && row[at].style == style && (!same(&row[at], &old[at]) || row[at].code == 0);
+    for (; at < g->w && n < RUN && row[at].style == style &&
+           (!cells_equal(&row[at], &old[at]) || row[at].code == 0);
          at++)
         if (row[at].code) text[n++] = (wchar_t)row[at].code;
     style_set(s, style);
@@ -226,7 +227,7 @@ void screen_paint(struct screen *s, const struct grid *g)
     for (int y = 0; y < MIN(g->h, h); y++)
         for (int x = 0; x < MIN(g->w, w);) {
             const struct cell *cell = &g->cells[y * g->w + x];
-            bool unchanged = same(cell, &s->shown.cells[y * g->w + x]);
+            bool unchanged = cells_equal(cell, &s->shown.cells[y * g->w + x]);
             x = unchanged || cell->code == 0 ? x + 1 : paint_run(s, g, x, y);
         }
     memcpy(s->shown.cells, g->cells, sizeof *g->cells * (size_t)(g->w * g->h));

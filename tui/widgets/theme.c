@@ -160,7 +160,7 @@ static void theme_folders(char *folder[FOLDERS])
     file_share(&folder[1], "themes", &absent);
 }
 
-static int name_add(char names[][THEME_NAME], int n, int max, const char *file)
+static int theme_add_name(char names[][THEME_NAME], int n, int max, const char *file)
 {
     char name[THEME_NAME];
     const size_t len = strlen(file), tail = strlen(".theme");
@@ -172,7 +172,7 @@ static int name_add(char names[][THEME_NAME], int n, int max, const char *file)
     return n;
 }
 
-static int by_text(const void *a, const void *b)
+static int theme_by_name(const void *a, const void *b)
 {
     return strcmp(a, b);
 }
@@ -185,11 +185,11 @@ int theme_names(char names[][THEME_NAME], int max)
     theme_folders(folder);
     for (int i = 0; i < FOLDERS; i++) {
         DIR *d = folder[i] ? opendir(folder[i]) : NULL;
-        for (struct dirent *e; d && (e = readdir(d));) n = name_add(names, n, max, e->d_name);
+        for (struct dirent *e; d && (e = readdir(d));) n = theme_add_name(names, n, max, e->d_name);
         if (d) closedir(d);
         free(folder[i]);
     }
-    if (n > 1) qsort(names[1], (size_t)(n - 1), THEME_NAME, by_text);
+    if (n > 1) qsort(names[1], (size_t)(n - 1), THEME_NAME, theme_by_name);
     return n;
 }
 

@@ -5,7 +5,7 @@
 #include "kernels/formats/blocks32/values_avx512.h"
 #include "kernels/isa/amx.h"
 
-ALWAYS_INLINE __m512i row32(const struct look_up *f, const uint8_t *row, int64_t i)
+ALWAYS_INLINE __m512i row_load_bf16(const struct look_up *f, const uint8_t *row, int64_t i)
 {
     const uint8_t *block = row + i / 32 * f->bytes;
     __m512 v[2];
@@ -27,7 +27,7 @@ ALWAYS_INLINE __m512i row32(const struct look_up *f, const uint8_t *row, int64_t
     ALWAYS_INLINE __m512i name##_row32(const uint8_t *row, int64_t i, int64_t have)                          \
     {                                                                                                        \
         (void)have;                                                                                          \
-        return row32(&LOOK_UP, row, i);                                                                      \
+        return row_load_bf16(&LOOK_UP, row, i);                                                              \
     }                                                                                                        \
     static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
     {                                                                                                        \

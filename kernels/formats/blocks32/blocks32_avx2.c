@@ -5,7 +5,7 @@
 
 /* Byte j becomes 16 where bit j of the 32-bit word at p is set: each byte gets its byte of the word and tests
  * its bit. */
-ALWAYS_INLINE __m256i fifths(const uint8_t *p)
+ALWAYS_INLINE __m256i fifth_bits(const uint8_t *p)
 {
     const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
@@ -27,13 +27,13 @@ ALWAYS_INLINE __m256i q4_1_codes(const uint8_t *block, int part)
 ALWAYS_INLINE __m256i q5_0_codes(const uint8_t *block, int part)
 {
     (void)part;
-    return _mm256_or_si256(nibbles(block + Q5_0_CODES), fifths(block + Q5_0_HIGH));
+    return _mm256_or_si256(nibbles(block + Q5_0_CODES), fifth_bits(block + Q5_0_HIGH));
 }
 
 ALWAYS_INLINE __m256i q5_1_codes(const uint8_t *block, int part)
 {
     (void)part;
-    return _mm256_or_si256(nibbles(block + Q5_1_CODES), fifths(block + Q5_1_HIGH));
+    return _mm256_or_si256(nibbles(block + Q5_1_CODES), fifth_bits(block + Q5_1_HIGH));
 }
 
 ALWAYS_INLINE __m256i iq4_nl_codes(const uint8_t *block, int part)

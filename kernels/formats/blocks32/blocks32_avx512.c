@@ -3,7 +3,7 @@
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/blocks32/values_avx512.h"
 
-ALWAYS_INLINE void floats(const struct look_up *f, const uint8_t *block, __m512 out[2])
+ALWAYS_INLINE void block_floats(const struct look_up *f, const uint8_t *block, __m512 out[2])
 {
     __m512 v[2];
     f->values(block, v);
@@ -22,12 +22,12 @@ ALWAYS_INLINE void floats(const struct look_up *f, const uint8_t *block, __m512 
     }
 }
 
-ALWAYS_INLINE void decode(const struct look_up *f, const void *blocks, float *x, int64_t n)
+ALWAYS_INLINE void blocks_decode(const struct look_up *f, const void *blocks, float *x, int64_t n)
 {
     const uint8_t *in = blocks;
     for (int64_t i = 0; i < n; i += 32, in += f->bytes) {
         __m512 v[2];
-        floats(f, in, v);
+        block_floats(f, in, v);
         _mm512_storeu_ps(x + i, v[0]);
         _mm512_storeu_ps(x + i + 16, v[1]);
     }
@@ -36,11 +36,11 @@ ALWAYS_INLINE void decode(const struct look_up *f, const void *blocks, float *x,
 #define LOOK_UP_FUNCTIONS(name, LOOK_UP)                                                                     \
     ALWAYS_INLINE void name##_floats(const uint8_t *block, __m512 out[2])                                    \
     {                                                                                                        \
-        floats(&LOOK_UP, block, out);                                                                        \
+        block_floats(&LOOK_UP, block, out);                                                                  \
     }                                                                                                        \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \
-        decode(&LOOK_UP, blocks, x, n);                                                                      \
+        blocks_decode(&LOOK_UP, blocks, x, n);                                                               \
     }                                                                                                        \
     static void name##_dot_f32(const struct dot *d)                                                          \
     {                                                                                                        \

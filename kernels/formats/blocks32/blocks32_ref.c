@@ -15,7 +15,7 @@ static int nibble(const uint8_t *codes, int j)
     return j < PART / 2 ? codes[j] & 15 : codes[j - PART / 2] >> 4;
 }
 
-static int fifth(uint32_t high, int j)
+static int fifth_bit(uint32_t high, int j)
 {
     return (int)(high >> j & 1) << 4;
 }
@@ -33,7 +33,7 @@ static void q5_0_part(const uint8_t *block, int part, struct part *out)
     (void)part;
     out->d = half_to_float(load_u16(block)), out->m = 0;
     for (int j = 0; j < PART; j++)
-        out->code[j] = (int8_t)((nibble(block + Q5_0_CODES, j) | fifth(high, j)) - Q5_0_BIAS);
+        out->code[j] = (int8_t)((nibble(block + Q5_0_CODES, j) | fifth_bit(high, j)) - Q5_0_BIAS);
 }
 
 static void q5_1_part(const uint8_t *block, int part, struct part *out)
@@ -41,7 +41,8 @@ static void q5_1_part(const uint8_t *block, int part, struct part *out)
     const uint32_t high = load_u32(block + Q5_1_HIGH);
     (void)part;
     out->d = half_to_float(load_u16(block)), out->m = half_to_float(load_u16(block + Q5_1_MIN));
-    for (int j = 0; j < PART; j++) out->code[j] = (int8_t)(nibble(block + Q5_1_CODES, j) | fifth(high, j));
+    for (int j = 0; j < PART; j++)
+        out->code[j] = (int8_t)(nibble(block + Q5_1_CODES, j) | fifth_bit(high, j));
 }
 
 static void iq4_nl_part(const uint8_t *block, int part, struct part *out)

@@ -1,14 +1,15 @@
-/* kernels/formats/blocks32/blocks32_v128.h - blocks of 32 weights with 128-bit vectors: how each format's
- * codes become 32 bytes. q8_0 and q4_0 are two more of them. */
+/* kernels/formats/blocks32/blocks32_v128.h - blocks of 32 weights with 128-bit vectors: for each
+ * format, a function that extracts the 32 codes as bytes; isa/gemv/block_dot_v128.h derives the kernels. */
 #ifndef QDYNO_KERNELS_FORMATS_BLOCKS32_BLOCKS32_V128_H
 #define QDYNO_KERNELS_FORMATS_BLOCKS32_BLOCKS32_V128_H
 
 #include "kernels/isa/gemv/block_dot_v128.h"
 #include "kernels/formats/blocks32/layout.h"
 
-/* q8_0 and q4_0: an f16 scale, then the codes. */
+/* A block of q8_0 or q4_0 is an f16 scale, then the codes. */
 enum { HALF_CODES = 2, Q8_0_BYTES = 34, Q4_0_BYTES = 18, Q4_0_BIAS = 8 };
 
+/* The 32 codes in 16 bytes: codes 0..15 are the lower halves of the bytes, 16..31 the upper ones. */
 ALWAYS_INLINE void nibbles(const uint8_t *p, u8x16 out[2])
 {
     const u8x16 bytes = load_u8(p);

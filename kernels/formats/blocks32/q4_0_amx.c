@@ -5,7 +5,7 @@
 enum { BYTES = 18, CODES = 2, RUN = 8 };
 
 /* Convert n blocks of a row (n is a constant at every call) to one row of n tiles. */
-ALWAYS_INLINE void run(const uint8_t *row, uint16_t *out, const int n)
+ALWAYS_INLINE void blocks_unpack(const uint8_t *row, uint16_t *out, const int n)
 {
     const __m512 means = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
     /* Words 0..15 keep their byte, words 16..31 shift the upper code down. vpermw uses five bits of an
@@ -26,7 +26,8 @@ void q4_0_unpack_bf16_amx(const uint8_t *w, int64_t row_bytes, int rows, int64_t
 {
     for (int r = 0; r < rows; r++, w += row_bytes, out += TILE_DEPTH) {
         int64_t b = 0;
-        for (; b + RUN <= k / TILE_DEPTH; b += RUN) run(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, RUN);
-        for (; b < k / TILE_DEPTH; b++) run(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, 1);
+        for (; b + RUN <= k / TILE_DEPTH; b += RUN)
+            blocks_unpack(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, RUN);
+        for (; b < k / TILE_DEPTH; b++) blocks_unpack(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, 1);
     }
 }

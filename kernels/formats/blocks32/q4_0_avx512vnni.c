@@ -13,7 +13,7 @@ ALWAYS_INLINE __m128i codes_of(const uint8_t *block)
 }
 
 /* The last one to three blocks of a row, one at a time. */
-ALWAYS_INLINE float rest(const struct dot *d, const uint8_t *w, int i, int64_t b)
+ALWAYS_INLINE float last_blocks_dot(const struct dot *d, const uint8_t *w, int i, int64_t b)
 {
     float sum = 0;
     for (; b < d->cols / BLOCK; b++) {
@@ -30,7 +30,7 @@ ALWAYS_INLINE float rest(const struct dot *d, const uint8_t *w, int i, int64_t b
     return sum;
 }
 
-ALWAYS_INLINE void dot_n(const struct dot *d, const int n)
+ALWAYS_INLINE void dot_unrolled(const struct dot *d, const int n)
 {
     const __m512i spread = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     const __m512i firsts = _mm512_setr_epi64(0, 1, 4, 5, 8, 9, 12, 13);
@@ -71,7 +71,7 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const int n)
         for (int i = 0; i < n; i++) {
             const __m512 off = _mm512_zextps128_ps512(_mm_mul_ps(offset[i], _mm_set1_ps(8)));
             d->y[i * d->y_stride + r] = _mm512_reduce_add_ps(_mm512_sub_ps(sum[i], off)) +
-                                        rest(d, w, i, groups * GROUP);
+                                        last_blocks_dot(d, w, i, groups * GROUP);
         }
     }
 }
@@ -79,9 +79,9 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const int n)
 void q4_0_dot_q8_avx512vnni(const struct dot *d)
 {
     switch (d->n) {
-    case 1: dot_n(d, 1); break;
-    case 2: dot_n(d, 2); break;
-    case 3: dot_n(d, 3); break;
-    case 4: dot_n(d, 4); break;
+    case 1: dot_unrolled(d, 1); break;
+    case 2: dot_unrolled(d, 2); break;
+    case 3: dot_unrolled(d, 3); break;
+    case 4: dot_unrolled(d, 4); break;
     }
 }

@@ -5,7 +5,7 @@
 enum { BYTES = 34, CODES = 2, RUN = 8 };
 
 /* Convert n blocks of a row (n is a constant at every call) to one row of n tiles. */
-ALWAYS_INLINE void run(const uint8_t *row, uint16_t *out, const int n)
+ALWAYS_INLINE void blocks_unpack(const uint8_t *row, uint16_t *out, const int n)
 {
     float scale[RUN];
     load_8_scales(row, BYTES, n, scale);
@@ -23,7 +23,8 @@ void q8_0_unpack_bf16_amx(const uint8_t *w, int64_t row_bytes, int rows, int64_t
 {
     for (int r = 0; r < rows; r++, w += row_bytes, out += TILE_DEPTH) {
         int64_t b = 0;
-        for (; b + RUN <= k / TILE_DEPTH; b += RUN) run(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, RUN);
-        for (; b < k / TILE_DEPTH; b++) run(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, 1);
+        for (; b + RUN <= k / TILE_DEPTH; b += RUN)
+            blocks_unpack(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, RUN);
+        for (; b < k / TILE_DEPTH; b++) blocks_unpack(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, 1);
     }
 }

@@ -16,7 +16,7 @@ struct look_up {
 
 static const float IQ4_NL_VALUE[16] = { IQ4_NL_VALUES }, MXFP4_VALUE[16] = { MXFP4_VALUES };
 
-ALWAYS_INLINE __m512 ramp(float from)
+ALWAYS_INLINE __m512 ascending_from(float from)
 {
     const __m512 zero_up = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_add_ps(zero_up, _mm512_set1_ps(from));
@@ -24,21 +24,22 @@ ALWAYS_INLINE __m512 ramp(float from)
 
 ALWAYS_INLINE void q4_1_values(const uint8_t *block, __m512 out[2])
 {
-    out[0] = _mm512_add_ps(_mm512_mul_ps(ramp(0), broadcast_f16(block)), broadcast_f16(block + Q4_1_MIN));
+    out[0] = _mm512_add_ps(_mm512_mul_ps(ascending_from(0), broadcast_f16(block)),
+                           broadcast_f16(block + Q4_1_MIN));
 }
 
 ALWAYS_INLINE void q5_0_values(const uint8_t *block, __m512 out[2])
 {
     const __m512 d = broadcast_f16(block);
-    out[0] = _mm512_mul_ps(ramp(-Q5_0_BIAS), d);
-    out[1] = _mm512_mul_ps(ramp(0), d);
+    out[0] = _mm512_mul_ps(ascending_from(-Q5_0_BIAS), d);
+    out[1] = _mm512_mul_ps(ascending_from(0), d);
 }
 
 ALWAYS_INLINE void q5_1_values(const uint8_t *block, __m512 out[2])
 {
     const __m512 d = broadcast_f16(block), m = broadcast_f16(block + Q5_1_MIN);
-    out[0] = _mm512_add_ps(_mm512_mul_ps(ramp(0), d), m);
-    out[1] = _mm512_add_ps(_mm512_mul_ps(ramp(16), d), m);
+    out[0] = _mm512_add_ps(_mm512_mul_ps(ascending_from(0), d), m);
+    out[1] = _mm512_add_ps(_mm512_mul_ps(ascending_from(16), d), m);
 }
 
 ALWAYS_INLINE void iq4_nl_values(const uint8_t *block, __m512 out[2])

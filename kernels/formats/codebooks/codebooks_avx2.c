@@ -31,7 +31,7 @@ ALWAYS_INLINE __m256 look_up(struct values v, __m256i codes)
 }
 
 /* 32 weights from the 16 bytes at p. */
-ALWAYS_INLINE void floats(struct values v, const uint8_t *p, __m256 out[4])
+ALWAYS_INLINE void book_floats(struct values v, const uint8_t *p, __m256 out[4])
 {
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
@@ -41,7 +41,8 @@ ALWAYS_INLINE void floats(struct values v, const uint8_t *p, __m256 out[4])
     }
 }
 
-ALWAYS_INLINE void decode(const float book[16], const void *blocks, float *x, int64_t n, const int nested)
+ALWAYS_INLINE void book_decode(const float book[16], const void *blocks, float *x, int64_t n,
+                               const int nested)
 {
     const uint8_t *in = blocks;
     for (int64_t i = 0; i < n; in += block_bytes(nested)) {
@@ -49,14 +50,15 @@ ALWAYS_INLINE void decode(const float book[16], const void *blocks, float *x, in
             const struct values values = values_of(book, unit_largest(in, u, nested));
             for (int p = 0; p < 2; p++, i += 32) {
                 __m256 v[4];
-                floats(values, unit_codes(in, u, nested) + 16 * p, v);
+                book_floats(values, unit_codes(in, u, nested) + 16 * p, v);
                 for (int j = 0; j < 4; j++) _mm256_storeu_ps(x + i + 8 * j, v[j]);
             }
         }
     }
 }
 
-ALWAYS_INLINE void floats_n(const float book[16], const struct dot *d, const int nested, const int n)
+ALWAYS_INLINE void book_dot_f32_unrolled(const float book[16], const struct dot *d, const int nested,
+                                         const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
@@ -69,7 +71,7 @@ ALWAYS_INLINE void floats_n(const float book[16], const struct dot *d, const int
                 const struct values values = values_of(book, unit_largest(w, u, nested));
                 for (int p = 0; p < 2; p++, k += 32) {
                     __m256 v[4];
-                    floats(values, unit_codes(w, u, nested) + 16 * p, v);
+                    book_floats(values, unit_codes(w, u, nested) + 16 * p, v);
 #pragma GCC unroll 4
                     for (int i = 0; i < n; i++) {
                         const float *x = d->x + i * d->x_stride + k;
@@ -89,13 +91,13 @@ ALWAYS_INLINE void floats_n(const float book[16], const struct dot *d, const int
 /* ---------------------------------------------------------------- 8-bit activations */
 
 /* Pairs of |w| q with the sign of w: 2 * 127 * 127 fits 16 bits. */
-ALWAYS_INLINE __m256i pairs(__m256i w, __m256i q)
+ALWAYS_INLINE __m256i multiply_pairs(__m256i w, __m256i q)
 {
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
 }
 
-ALWAYS_INLINE void products_n(const int8_t bytes[2][16], const int scale, const struct dot *d,
-                              const int nested, const int n)
+ALWAYS_INLINE void book_dot_q8_unrolled(const int8_t bytes[2][16], const int scale, const struct dot *d,
+                                        const int nested, const int n)
 {
     const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)bytes[0]));
     const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)bytes[1]));
@@ -117,8 +119,8 @@ ALWAYS_INLINE void products_n(const int8_t bytes[2][16], const int scale, const 
                 for (int i = 0; i < n; i++) {
                     const __m256i q = _mm256_loadu_si256((const __m256i *)(d->q.q + i * d->q.q_stride + k));
                     const __m256i dots = _mm256_add_epi32(
-                        _mm256_madd_epi16(pairs(a, q), _mm256_set1_epi16(128)),
-                        _mm256_madd_epi16(pairs(b, q), _mm256_set1_epi16(1)));
+                        _mm256_madd_epi16(multiply_pairs(a, q), _mm256_set1_epi16(128)),
+                        _mm256_madd_epi16(multiply_pairs(b, q), _mm256_set1_epi16(1)));
                     const float by = largest * d->q.d[i * d->q.d_stride + k / Q8_BLOCK];
                     sum[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots), _mm256_set1_ps(by), sum[i]);
                 }
@@ -134,24 +136,24 @@ ALWAYS_INLINE void products_n(const int8_t bytes[2][16], const int scale, const 
 #define FUNCTIONS(name, NAME, book, nested)                                                                  \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \
-        decode(book##_VALUE, blocks, x, n, nested);                                                          \
+        book_decode(book##_VALUE, blocks, x, n, nested);                                                     \
     }                                                                                                        \
     static void name##_dot_f32(const struct dot *d)                                                          \
     {                                                                                                        \
         switch (d->n) {                                                                                      \
-        case 1: floats_n(book##_VALUE, d, nested, 1); break;                                                 \
-        case 2: floats_n(book##_VALUE, d, nested, 2); break;                                                 \
-        case 3: floats_n(book##_VALUE, d, nested, 3); break;                                                 \
-        case 4: floats_n(book##_VALUE, d, nested, 4); break;                                                 \
+        case 1: book_dot_f32_unrolled(book##_VALUE, d, nested, 1); break;                                    \
+        case 2: book_dot_f32_unrolled(book##_VALUE, d, nested, 2); break;                                    \
+        case 3: book_dot_f32_unrolled(book##_VALUE, d, nested, 3); break;                                    \
+        case 4: book_dot_f32_unrolled(book##_VALUE, d, nested, 4); break;                                    \
         }                                                                                                    \
     }                                                                                                        \
     static void name##_dot_q8(const struct dot *d)                                                           \
     {                                                                                                        \
         switch (d->n) {                                                                                      \
-        case 1: products_n(book##_BYTES, book##_SCALE, d, nested, 1); break;                                 \
-        case 2: products_n(book##_BYTES, book##_SCALE, d, nested, 2); break;                                 \
-        case 3: products_n(book##_BYTES, book##_SCALE, d, nested, 3); break;                                 \
-        case 4: products_n(book##_BYTES, book##_SCALE, d, nested, 4); break;                                 \
+        case 1: book_dot_q8_unrolled(book##_BYTES, book##_SCALE, d, nested, 1); break;                       \
+        case 2: book_dot_q8_unrolled(book##_BYTES, book##_SCALE, d, nested, 2); break;                       \
+        case 3: book_dot_q8_unrolled(book##_BYTES, book##_SCALE, d, nested, 3); break;                       \
+        case 4: book_dot_q8_unrolled(book##_BYTES, book##_SCALE, d, nested, 4); break;                       \
         }                                                                                                    \
     }
 CODEBOOK_FORMATS(FUNCTIONS)

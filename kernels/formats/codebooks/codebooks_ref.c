@@ -113,7 +113,7 @@ static int code_at(const uint8_t *codes, int i)
     return codes[i / 32 * 16 + i % 16] >> 4 * (i % 32 / 16) & 15;
 }
 
-static void decode(const struct book *b, const uint8_t *in, float *x, int64_t n, int nested)
+static void book_decode(const struct book *b, const uint8_t *in, float *x, int64_t n, int nested)
 {
     for (int64_t i = 0; i < n; in += block_bytes(nested)) {
         for (int u = 0; u < block_units(nested); u++, i += UNIT) {
@@ -158,7 +158,7 @@ static const struct book NF4_BOOK = { { NF4_VALUES }, { NF4_HIGH }, { NF4_LOW },
     }                                                                                                        \
     void name##_decode_ref(const void *blocks, float *x, int64_t n)                                          \
     {                                                                                                        \
-        decode(&book##_BOOK, blocks, x, n, nested);                                                          \
+        book_decode(&book##_BOOK, blocks, x, n, nested);                                                     \
     }                                                                                                        \
     static void name##_dot_f32(const struct dot *d)                                                          \
     {                                                                                                        \

@@ -1,6 +1,7 @@
-/* kernels/formats/codebooks/codebooks_v128.h - codebooks with 128-bit vectors: a look-up yields bytes, so
- * a float takes four of them, and with 8-bit activations a value is two signed bytes. Include an
- * implementation of isa/v128.h first. */
+/* kernels/formats/codebooks/codebooks_v128.h - codebooks (nf4, fp4) with 128-bit vectors. A look-up
+ * yields one byte per lane, so an f32 value takes four look-ups, one for each of its bytes. With 8-bit
+ * activations a value is an integer of two signed bytes, which takes two. Include an implementation of
+ * isa/v128.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_CODEBOOKS_CODEBOOKS_V128_H
 #define QDYNO_KERNELS_FORMATS_CODEBOOKS_CODEBOOKS_V128_H
 
@@ -15,7 +16,7 @@ struct integer_book {
 static const struct integer_book NF4_BOOK = { { NF4_HIGH }, { NF4_LOW }, NF4_SCALE },
                                  FP4_BOOK = { { FP4_HIGH }, { FP4_LOW }, FP4_SCALE };
 
-/* 32 codes of the 16 bytes at p. */
+/* The 32 codes in the 16 bytes at p: the lower halves, then the upper ones. */
 ALWAYS_INLINE void book_codes(const uint8_t *p, u8x16 out[2])
 {
     const u8x16 bytes = load_u8(p);
@@ -25,7 +26,7 @@ ALWAYS_INLINE void book_codes(const uint8_t *p, u8x16 out[2])
 
 /* ---------------------------------------------------------------- floats */
 
-/* Byte b of the sixteen values. */
+/* of[b]: byte b of each of the sixteen values. */
 struct planes {
     u8x16 of[4];
 };
@@ -71,7 +72,8 @@ ALWAYS_INLINE void book_decode(const float values[16], const void *blocks, float
     }
 }
 
-ALWAYS_INLINE void book_dot_f32_n(const float values[16], const struct dot *d, const int nested, const int n)
+ALWAYS_INLINE void book_dot_f32_unrolled(const float values[16], const struct dot *d, const int nested,
+                                         const int n)
 {
     const struct planes book = planes_of(values);
     for (int r = 0; r < d->rows; r++) {
@@ -101,8 +103,8 @@ ALWAYS_INLINE void book_dot_f32_n(const float values[16], const struct dot *d, c
 
 /* ---------------------------------------------------------------- 8-bit activations */
 
-ALWAYS_INLINE void book_dot_q8_n(const struct integer_book *book, const struct dot *d, const int nested,
-                                 const int n)
+ALWAYS_INLINE void book_dot_q8_unrolled(const struct integer_book *book, const struct dot *d,
+                                        const int nested, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
@@ -139,26 +141,26 @@ ALWAYS_INLINE void book_dot_q8_n(const struct integer_book *book, const struct d
 ALWAYS_INLINE void book_dot_f32(const float values[16], const struct dot *d, const int nested)
 {
     if (d->n == DOT_X) {
-        book_dot_f32_n(values, d, nested, DOT_X);
+        book_dot_f32_unrolled(values, d, nested, DOT_X);
         return;
     }
-    if (d->n >= 2) book_dot_f32_n(values, d, nested, 2);
+    if (d->n >= 2) book_dot_f32_unrolled(values, d, nested, 2);
     if (d->n % 2) {
         const struct dot last = last_row(d);
-        book_dot_f32_n(values, &last, nested, 1);
+        book_dot_f32_unrolled(values, &last, nested, 1);
     }
 }
 
 ALWAYS_INLINE void book_dot_q8(const struct integer_book *book, const struct dot *d, const int nested)
 {
     if (d->n == DOT_X) {
-        book_dot_q8_n(book, d, nested, DOT_X);
+        book_dot_q8_unrolled(book, d, nested, DOT_X);
         return;
     }
-    if (d->n >= 2) book_dot_q8_n(book, d, nested, 2);
+    if (d->n >= 2) book_dot_q8_unrolled(book, d, nested, 2);
     if (d->n % 2) {
         const struct dot last = last_row(d);
-        book_dot_q8_n(book, &last, nested, 1);
+        book_dot_q8_unrolled(book, &last, nested, 1);
     }
 }
 

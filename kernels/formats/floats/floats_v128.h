@@ -1,8 +1,8 @@
-/* kernels/formats/floats/floats_v128.h - f32, f16 and bf16 with 128-bit vectors: four weights a load. */
+/* kernels/formats/floats/floats_v128.h - f32, f16 and bf16 with 128-bit vectors, four weights per load. */
 #ifndef QDYNO_KERNELS_FORMATS_FLOATS_FLOATS_V128_H
 #define QDYNO_KERNELS_FORMATS_FLOATS_FLOATS_V128_H
 
-/* Four weights from index i of a row, and one. */
+/* How a format loads four weights, or one, as f32. */
 struct float_kind {
     int weight_bytes;
     f32x4 (*load4)(const uint8_t *p);
@@ -38,9 +38,9 @@ ALWAYS_INLINE void floats_decode(const struct float_kind *f, const void *blocks,
     for (; i < n; i++) x[i] = f->load1(in + i * f->weight_bytes);
 }
 
-/* `unroll` vectors of weights, each with its own sums: the latency of an addition is the limit of one row,
- * registers that of four. */
-ALWAYS_INLINE void floats_dot_n(const struct float_kind *f, const struct dot *d, const int n)
+/* Dot products with n rows of x. `unroll` vectors of weights are processed at once, each with its own sums:
+ * with one row of x, independent sums hide the latency of additions; with more, registers allow only two. */
+ALWAYS_INLINE void floats_dot_unrolled(const struct float_kind *f, const struct dot *d, const int n)
 {
     enum { STEP = 4, CHAINS = 4 };
     const int unroll = n == 1 ? CHAINS : 2;
@@ -82,13 +82,13 @@ ALWAYS_INLINE void floats_dot_n(const struct float_kind *f, const struct dot *d,
 ALWAYS_INLINE void floats_dot(const struct float_kind *f, const struct dot *d)
 {
     if (d->n == DOT_X) {
-        floats_dot_n(f, d, DOT_X);
+        floats_dot_unrolled(f, d, DOT_X);
         return;
     }
-    if (d->n >= 2) floats_dot_n(f, d, 2);
+    if (d->n >= 2) floats_dot_unrolled(f, d, 2);
     if (d->n % 2) {
         const struct dot last = last_row(d);
-        floats_dot_n(f, &last, 1);
+        floats_dot_unrolled(f, &last, 1);
     }
 }
 

@@ -36,7 +36,7 @@ ALWAYS_INLINE float e5m2_load1(const uint8_t *row, int64_t i)
     return e5m2_to_float(row[i]);
 }
 
-ALWAYS_INLINE void decode(const uint8_t *in, float *x, int64_t n, load8_fn *load8, load1_fn *load1)
+ALWAYS_INLINE void row_decode(const uint8_t *in, float *x, int64_t n, load8_fn *load8, load1_fn *load1)
 {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) _mm256_storeu_ps(x + i, load8(in, i));
@@ -45,12 +45,12 @@ ALWAYS_INLINE void decode(const uint8_t *in, float *x, int64_t n, load8_fn *load
 
 static void e4m3_codes(const void *codes, float *x, int64_t n)
 {
-    decode(codes, x, n, e4m3_load8, e4m3_load1);
+    row_decode(codes, x, n, e4m3_load8, e4m3_load1);
 }
 
 static void e5m2_codes(const void *codes, float *x, int64_t n)
 {
-    decode(codes, x, n, e5m2_load8, e5m2_load1);
+    row_decode(codes, x, n, e5m2_load8, e5m2_load1);
 }
 
 ALWAYS_INLINE float b128_scale(const uint8_t *block)
@@ -75,7 +75,7 @@ ALWAYS_INLINE float b128_load1(const uint8_t *row, int64_t i)
 
 static void b128_decode(const void *blocks, float *x, int64_t n)
 {
-    decode(blocks, x, n, b128_load8, b128_load1);
+    row_decode(blocks, x, n, b128_load8, b128_load1);
 }
 
 static void b128_dot_f32(const struct dot *d)

@@ -21,7 +21,7 @@ ALWAYS_INLINE __m512 e5m2_load16(const uint8_t *row, int64_t i, __mmask16 lanes)
     return _mm512_cvtph_ps(_mm256_slli_epi16(wide, 8));
 }
 
-ALWAYS_INLINE void decode(const uint8_t *in, float *x, int64_t n, load16_fn *load)
+ALWAYS_INLINE void row_decode(const uint8_t *in, float *x, int64_t n, load16_fn *load)
 {
     for (int64_t i = 0; i < n; i += 16) {
         const __mmask16 lanes = first_lanes(n - i);
@@ -31,12 +31,12 @@ ALWAYS_INLINE void decode(const uint8_t *in, float *x, int64_t n, load16_fn *loa
 
 static void e4m3_codes(const void *codes, float *x, int64_t n)
 {
-    decode(codes, x, n, e4m3_load16);
+    row_decode(codes, x, n, e4m3_load16);
 }
 
 static void e5m2_codes(const void *codes, float *x, int64_t n)
 {
-    decode(codes, x, n, e5m2_load16);
+    row_decode(codes, x, n, e5m2_load16);
 }
 
 /* Of blocks with a scale each; i is 16 weights from a block's start or more, and so are their ends. */
@@ -50,7 +50,7 @@ ALWAYS_INLINE __m512 b128_load16(const uint8_t *row, int64_t i, __mmask16 lanes)
 
 static void b128_decode(const void *blocks, float *x, int64_t n)
 {
-    decode(blocks, x, n, b128_load16);
+    row_decode(blocks, x, n, b128_load16);
 }
 
 static void b128_dot_f32(const struct dot *d)

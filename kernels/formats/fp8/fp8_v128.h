@@ -1,6 +1,7 @@
-/* kernels/formats/fp8/fp8_v128.h - eight-bit floats with 128-bit vectors: four at a time: the code's bits as
- * a f32's, whose exponent is then right but for its bias. (Subnormal codes become subnormal f32, slow on some
- * processors but far below a row's scale.) Include an implementation of isa/v128.h first. */
+/* kernels/formats/fp8/fp8_v128.h - 8-bit floats with 128-bit vectors, four at a time. Sign, exponent and
+ * mantissa of a code are shifted to their places in an f32, and a multiplication corrects the exponent bias.
+ * (Before it, subnormal codes are subnormal f32, which some processors multiply slowly. Such weights are far
+ * below the scale of a row.) Include an implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_FP8_FP8_V128_H
 #define QDYNO_KERNELS_FORMATS_FP8_FP8_V128_H
 
@@ -9,7 +10,7 @@
 
 ALWAYS_INLINE f32x4 load4_e4m3(const uint8_t *p)
 {
-    return (f32x4)(load4_s8(p) << 20 & (int32_t)0x87f00000) * all_f32(0x1p120f); /* 127 - 7 */
+    return (f32x4)(load4_s8(p) << 20 & (int32_t)0x87f00000) * all_f32(0x1p120f); /* exponent bias 127 - 7 */
 }
 
 ALWAYS_INLINE float load1_e4m3(const uint8_t *p)
@@ -19,9 +20,9 @@ ALWAYS_INLINE float load1_e4m3(const uint8_t *p)
 
 ALWAYS_INLINE f32x4 load4_e5m2(const uint8_t *p)
 {
-    const s32x4 code = load4_s8(p), endless = ((code & 0x7f) > 0x7b) & 0x7f800000;
+    const s32x4 code = load4_s8(p), infinite = ((code & 0x7f) > 0x7b) & 0x7f800000;
     const f32x4 v = (f32x4)(code << 21 & (int32_t)0x8fe00000) * all_f32(0x1p112f); /* 127 - 15 */
-    return (f32x4)((s32x4)v | endless);
+    return (f32x4)((s32x4)v | infinite);
 }
 
 ALWAYS_INLINE float load1_e5m2(const uint8_t *p)

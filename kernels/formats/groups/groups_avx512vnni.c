@@ -4,8 +4,9 @@
 #include "kernels/formats/groups/codes_avx512.h"
 #include "kernels/formats/groups/groups.h"
 
-/* The f16 at `offset` of the blocks that a round of four times 32 weights meets, one for each of the four. */
-ALWAYS_INLINE __m128 four(const uint8_t *p, const int bytes, const int weights)
+/* For each of the four parts of 32 weights in a round, the f16 number of its group. p: that number in the
+ * first group. */
+ALWAYS_INLINE __m128 round_f16(const uint8_t *p, const int bytes, const int weights)
 {
     if (weights == 32) return load_4_scales(p, bytes);
     const uint32_t first = load_u16(p), second = weights == 64 ? load_u16(p + bytes) : first;
@@ -25,11 +26,11 @@ ALWAYS_INLINE __m128 four(const uint8_t *p, const int bytes, const int weights)
     }                                                                                                        \
     ALWAYS_INLINE __m128 name##_scales(const uint8_t *block)                                                 \
     {                                                                                                        \
-        return four(block, GROUP_BYTES(bits, size), size);                                                   \
+        return round_f16(block, GROUP_BYTES(bits, size), size);                                              \
     }                                                                                                        \
     ALWAYS_INLINE __m128 name##_mins(const uint8_t *block)                                                   \
     {                                                                                                        \
-        const __m128 zeros = four(block + GROUP_ZERO, GROUP_BYTES(bits, size), size);                        \
+        const __m128 zeros = round_f16(block + GROUP_ZERO, GROUP_BYTES(bits, size), size);                   \
         return _mm_xor_ps(_mm_mul_ps(zeros, name##_scales(block)), _mm_set1_ps(-0.0f));                      \
     }                                                                                                        \
     static const struct block_kind512 NAME = { GROUP_BYTES(bits, size),                                      \

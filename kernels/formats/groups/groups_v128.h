@@ -1,12 +1,12 @@
-/* kernels/formats/groups/groups_v128.h - groups with 128-bit vectors: how 32 codes become bytes. Include an
- * implementation of isa/v128.h first. */
+/* kernels/formats/groups/groups_v128.h - groups with 128-bit vectors: the function that extracts 32 codes as
+ * bytes. Include an implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_GROUPS_GROUPS_V128_H
 #define QDYNO_KERNELS_FORMATS_GROUPS_GROUPS_V128_H
 
 #include "kernels/isa/gemv/block_dot_v128.h"
 #include "kernels/formats/groups/layout.h"
 
-/* Codes 32 part.. of a group; bits and weights are constants. */
+/* The 32 codes of a part, from code 32 * part of a group on. bits and weights are constants at every call. */
 ALWAYS_INLINE void group_codes(const uint8_t *block, int part, const int bits, const int weights,
                                u8x16 out[2])
 {

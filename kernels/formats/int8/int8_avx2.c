@@ -8,13 +8,13 @@ ALWAYS_INLINE __m256i codes_of(const uint8_t *block, int part)
     return _mm256_loadu_si256((const __m256i *)block);
 }
 
-ALWAYS_INLINE float one(const uint8_t *block)
+ALWAYS_INLINE float block_scale(const uint8_t *block)
 {
     (void)block;
     return 1;
 }
 
-static const struct block_kind INT8 = { INT8_BLOCK, 1, 0, codes_of, products_signed, one, NULL };
+static const struct block_kind INT8 = { INT8_BLOCK, 1, 0, codes_of, products_signed, block_scale, NULL };
 
 BLOCK_KIND_FUNCTIONS(int8, INT8)
 BLOCK_KIND_UNPACK_Q8(int8, INT8)

@@ -9,13 +9,13 @@ ALWAYS_INLINE __m256i codes_of(const uint8_t *block, int part)
     return _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)block), _mm256_set1_epi8((char)0x80));
 }
 
-ALWAYS_INLINE __m128 ones(const uint8_t *block)
+ALWAYS_INLINE __m128 round_scales(const uint8_t *block)
 {
     (void)block;
     return _mm_set1_ps(1);
 }
 
-static const struct block_kind512 INT8 = { INT8_BLOCK, 1, 128, codes_of, ones, NULL, NULL };
+static const struct block_kind512 INT8 = { INT8_BLOCK, 1, 128, codes_of, round_scales, NULL, NULL };
 
 static void int8_dot_q8(const struct dot *d)
 {

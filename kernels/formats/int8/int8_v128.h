@@ -1,4 +1,4 @@
-/* kernels/formats/int8/int8_v128.h - int8 with 128-bit vectors: stored bytes are the codes. Include an
+/* kernels/formats/int8/int8_v128.h - int8 with 128-bit vectors: the stored bytes are the codes. Include an
  * implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_INT8_INT8_V128_H
 #define QDYNO_KERNELS_FORMATS_INT8_INT8_V128_H

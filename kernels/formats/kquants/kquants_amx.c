@@ -7,14 +7,14 @@
 /* The 256 weights of a block, 32 to a row of eight tiles. */
 typedef void k_row_fn(const uint8_t *block, uint16_t *out);
 
-ALWAYS_INLINE void put(uint16_t *out, int tile, __m512i weights)
+ALWAYS_INLINE void tile_put(uint16_t *out, int tile, __m512i weights)
 {
     _mm512_store_si512(out + tile * AMX_TILE_WEIGHTS, weights);
 }
 
 /* A row at a time, so that a block's scales are unpacked once. */
-ALWAYS_INLINE void unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out,
-                          const int block_bytes, k_row_fn *row)
+ALWAYS_INLINE void blocks_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out,
+                                 const int block_bytes, k_row_fn *row)
 {
     enum { TILES = K_BLOCK / TILE_DEPTH };
     for (int64_t i = 0; i < k; i += K_BLOCK, w += block_bytes, out += TILES * AMX_TILE_WEIGHTS) {
@@ -33,7 +33,7 @@ ALWAYS_INLINE void row_computed(const uint8_t *block, uint16_t *out, const struc
     k_unpack(block, shape, scales, codes, &u);
 #pragma GCC unroll 8
     for (int t = 0; t < K_BLOCK / TILE_DEPTH; t++)
-        put(out, t, to_bf16(k_weights16(&u, shape, 2 * t), k_weights16(&u, shape, 2 * t + 1)));
+        tile_put(out, t, to_bf16(k_weights16(&u, shape, 2 * t), k_weights16(&u, shape, 2 * t + 1)));
 }
 
 ALWAYS_INLINE void q3_k_row(const uint8_t *block, uint16_t *out)
@@ -68,10 +68,10 @@ ALWAYS_INLINE void q4_k_row(const uint8_t *block, uint16_t *out)
     for (int c = 0; c < K_CHUNKS; c++) {
         const __m512i words = _mm512_cvtepu8_epi16(
             _mm256_loadu_si256((const __m256i *)(block + Q4_K_CODES + 32 * c)));
-        put(out, 2 * c, _mm512_permutexvar_epi16(words, twice_bf16(values_of(from_0(), &u, 2 * c))));
-        put(out, 2 * c + 1,
-            _mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4),
-                                     twice_bf16(values_of(from_0(), &u, 2 * c + 1))));
+        tile_put(out, 2 * c, _mm512_permutexvar_epi16(words, twice_bf16(values_of(from_0(), &u, 2 * c))));
+        tile_put(out, 2 * c + 1,
+                 _mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4),
+                                          twice_bf16(values_of(from_0(), &u, 2 * c + 1))));
     }
 }
 
@@ -86,7 +86,7 @@ ALWAYS_INLINE void q5_k_row(const uint8_t *block, uint16_t *out)
         const __m512i table = to_bf16(values_of(low, &u, j), values_of(high, &u, j));
         const __m256i codes = j & 1 ? _mm512_extracti64x4_epi64(u.code[j / 2], 1)
                                     : _mm512_castsi512_si256(u.code[j / 2]);
-        put(out, j, _mm512_permutexvar_epi16(_mm512_cvtepu8_epi16(codes), table));
+        tile_put(out, j, _mm512_permutexvar_epi16(_mm512_cvtepu8_epi16(codes), table));
     }
 }
 
@@ -101,7 +101,8 @@ ALWAYS_INLINE void iq4_xs_row(const uint8_t *block, uint16_t *out)
         const __m256i bytes = _mm256_broadcastsi128_si256(
             _mm_loadu_si128((const __m128i *)(block + IQ4_XS_CODES + 16 * j)));
         const __m512i table = twice_bf16(_mm512_mul_ps(values, _mm512_set1_ps(u.scale[j])));
-        put(out, j, _mm512_permutexvar_epi16(_mm512_srlv_epi16(_mm512_cvtepu8_epi16(bytes), shift), table));
+        tile_put(out, j,
+                 _mm512_permutexvar_epi16(_mm512_srlv_epi16(_mm512_cvtepu8_epi16(bytes), shift), table));
     }
 }
 
@@ -122,14 +123,14 @@ ALWAYS_INLINE void q2_k_row(const uint8_t *block, uint16_t *out)
         const __m512i sub = _mm512_inserti64x4(_mm512_set1_epi16((short)(2 * t)),
                                                _mm256_set1_epi16((short)(2 * t + 1)), 1);
         const __m512i index = _mm512_or_si512(_mm512_slli_epi16(_mm512_cvtepu8_epi16(codes), 4), sub);
-        put(out, t, _mm512_permutex2var_epi16(low, index, high));
+        tile_put(out, t, _mm512_permutex2var_epi16(low, index, high));
     }
 }
 
 #define K_UNPACK(name, shape)                                                                                \
     static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
     {                                                                                                        \
-        unpack(w, row_bytes, rows, k, out, shape.block_bytes, name##_row);                                   \
+        blocks_unpack(w, row_bytes, rows, k, out, shape.block_bytes, name##_row);                            \
     }
 K_UNPACK(q2_k, Q2_K_SHAPE)
 K_UNPACK(q3_k, Q3_K_SHAPE)

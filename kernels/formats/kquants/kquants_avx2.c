@@ -16,7 +16,7 @@ ALWAYS_INLINE int chains_of(const int n)
 /* The 256 codes in natural order, unsigned. */
 typedef void k_codes256_fn(const uint8_t *block, __m256i code[PARTS]);
 
-ALWAYS_INLINE __m256i load(const uint8_t *p)
+ALWAYS_INLINE __m256i codes_load(const uint8_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);
 }
@@ -31,18 +31,18 @@ ALWAYS_INLINE __m256i bits_to(__m256i v, const int mask, const int from, const i
 ALWAYS_INLINE void codes_2_bits(const uint8_t *in, __m256i code[PARTS])
 {
 #pragma GCC unroll 8
-    for (int p = 0; p < PARTS; p++) code[p] = bits_to(load(in + p / 4 * 32), 3, p % 4 * 2, 0);
+    for (int p = 0; p < PARTS; p++) code[p] = bits_to(codes_load(in + p / 4 * 32), 3, p % 4 * 2, 0);
 }
 
 ALWAYS_INLINE void codes_4_bits(const uint8_t *in, __m256i code[PARTS])
 {
 #pragma GCC unroll 8
-    for (int p = 0; p < PARTS; p++) code[p] = bits_to(load(in + p / 2 * 32), 15, p % 2 * 4, 0);
+    for (int p = 0; p < PARTS; p++) code[p] = bits_to(codes_load(in + p / 2 * 32), 15, p % 2 * 4, 0);
 }
 
 ALWAYS_INLINE void add_plane(const uint8_t *in, const int shift, __m256i code[PARTS])
 {
-    const __m256i plane = load(in);
+    const __m256i plane = codes_load(in);
 #pragma GCC unroll 8
     for (int p = 0; p < PARTS; p++) code[p] = _mm256_or_si256(code[p], bits_to(plane, 1, p, shift));
 }
@@ -73,8 +73,8 @@ ALWAYS_INLINE void q6_k_codes(const uint8_t *block, __m256i code[PARTS])
 {
 #pragma GCC unroll 8
     for (int p = 0; p < PARTS; p++) {
-        const __m256i low = load(block + Q6_K_LOW + p / 4 * 64 + p % 2 * 32);
-        const __m256i high = load(block + Q6_K_HIGH + p / 4 * 32);
+        const __m256i low = codes_load(block + Q6_K_LOW + p / 4 * 64 + p % 2 * 32);
+        const __m256i high = codes_load(block + Q6_K_HIGH + p / 4 * 32);
         code[p] = _mm256_or_si256(bits_to(low, 15, p % 4 / 2 * 4, 0), bits_to(high, 3, p % 4 * 2, 4));
     }
 }
@@ -105,8 +105,8 @@ ALWAYS_INLINE void floats_of(const uint64_t bytes[2], uint16_t d, const int n, f
     }
 }
 
-ALWAYS_INLINE void unpack(const uint8_t *block, const struct k_shape *shape, k_scales_fn *scales,
-                          k_codes256_fn *codes, struct unpacked *u)
+ALWAYS_INLINE void block_unpack(const uint8_t *block, const struct k_shape *shape, k_scales_fn *scales,
+                                k_codes256_fn *codes, struct unpacked *u)
 {
     struct k_scales s;
     scales(block, &s);
@@ -131,13 +131,13 @@ ALWAYS_INLINE __m256 weights8(const struct unpacked *u, const struct k_shape *sh
     return shape->has_min ? _mm256_sub_ps(product, _mm256_set1_ps(u->min[j])) : product;
 }
 
-ALWAYS_INLINE void decode(const void *blocks, float *x, int64_t n, const struct k_shape *shape,
-                          k_scales_fn *scales, k_codes256_fn *codes)
+ALWAYS_INLINE void blocks_decode(const void *blocks, float *x, int64_t n, const struct k_shape *shape,
+                                 k_scales_fn *scales, k_codes256_fn *codes)
 {
     const uint8_t *block = blocks;
     for (int64_t k = 0; k < n; k += K_BLOCK, block += shape->block_bytes) {
         struct unpacked u;
-        unpack(block, shape, scales, codes, &u);
+        block_unpack(block, shape, scales, codes, &u);
 #pragma GCC unroll 32
         for (int g = 0; g < K_BLOCK / 8; g++) _mm256_storeu_ps(x + k + 8 * g, weights8(&u, shape, g));
     }
@@ -156,8 +156,8 @@ ALWAYS_INLINE void block_dot_f32(const struct unpacked *u, const struct k_shape 
     }
 }
 
-ALWAYS_INLINE void dot_f32_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
-                             k_codes256_fn *codes, const int n)
+ALWAYS_INLINE void k_dot_f32_unrolled(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                                      k_codes256_fn *codes, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *block = d->w + r * d->row_bytes;
@@ -168,7 +168,7 @@ ALWAYS_INLINE void dot_f32_n(const struct dot *d, const struct k_shape *shape, k
             struct unpacked u;
             __m256 sum[DOT_X][CHAINS]; /* of this block, so that long rows stay accurate */
             prefetch_ahead(block, shape->block_bytes);
-            unpack(block, shape, scales, codes, &u);
+            block_unpack(block, shape, scales, codes, &u);
 #pragma GCC unroll 4
             for (int i = 0; i < n; i++)
 #pragma GCC unroll 4
@@ -190,10 +190,10 @@ ALWAYS_INLINE void dot_f32(const struct dot *d, const struct k_shape *shape, k_s
                            k_codes256_fn *codes)
 {
     switch (d->n) {
-    case 1: dot_f32_n(d, shape, scales, codes, 1); break;
-    case 2: dot_f32_n(d, shape, scales, codes, 2); break;
-    case 3: dot_f32_n(d, shape, scales, codes, 3); break;
-    case 4: dot_f32_n(d, shape, scales, codes, 4); break;
+    case 1: k_dot_f32_unrolled(d, shape, scales, codes, 1); break;
+    case 2: k_dot_f32_unrolled(d, shape, scales, codes, 2); break;
+    case 3: k_dot_f32_unrolled(d, shape, scales, codes, 3); break;
+    case 4: k_dot_f32_unrolled(d, shape, scales, codes, 4); break;
     }
 }
 
@@ -268,7 +268,7 @@ ALWAYS_INLINE void block_dot_q8(const struct k_integers *b, const struct k_shape
         const __m256i scale = _mm256_shuffle_epi8(b->scale, lane);
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++) {
-            const __m256i q = load((const uint8_t *)d->q.q + i * d->q.q_stride + k + p * PART);
+            const __m256i q = codes_load((const uint8_t *)d->q.q + i * d->q.q_stride + k + p * PART);
             const __m256 v = _mm256_cvtepi32_ps(part_products(b->code[p], q, scale, by_sign(shape)));
             sum[i][p & 1] = _mm256_fmadd_ps(
                 v, _mm256_broadcast_ss(d->q.d + i * d->q.d_stride + k / Q8_BLOCK + p), sum[i][p & 1]);
@@ -289,8 +289,8 @@ ALWAYS_INLINE void block_dot_q8(const struct k_integers *b, const struct k_shape
     }
 }
 
-ALWAYS_INLINE void k_dot_q8_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
-                              k_codes256_fn *codes, const int n)
+ALWAYS_INLINE void k_dot_q8_unrolled(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                                     k_codes256_fn *codes, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *block = d->w + r * d->row_bytes;
@@ -312,10 +312,10 @@ ALWAYS_INLINE void k_dot_q8(const struct dot *d, const struct k_shape *shape, k_
                             k_codes256_fn *codes)
 {
     switch (d->n) {
-    case 1: k_dot_q8_n(d, shape, scales, codes, 1); break;
-    case 2: k_dot_q8_n(d, shape, scales, codes, 2); break;
-    case 3: k_dot_q8_n(d, shape, scales, codes, 3); break;
-    case 4: k_dot_q8_n(d, shape, scales, codes, 4); break;
+    case 1: k_dot_q8_unrolled(d, shape, scales, codes, 1); break;
+    case 2: k_dot_q8_unrolled(d, shape, scales, codes, 2); break;
+    case 3: k_dot_q8_unrolled(d, shape, scales, codes, 3); break;
+    case 4: k_dot_q8_unrolled(d, shape, scales, codes, 4); break;
     }
 }
 
@@ -357,7 +357,7 @@ ALWAYS_INLINE void unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int6
 #define K_FUNCTIONS(name, shape, scales, codes)                                                              \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \
-        decode(blocks, x, n, &shape, scales, codes);                                                         \
+        blocks_decode(blocks, x, n, &shape, scales, codes);                                                  \
     }                                                                                                        \
     static void name##_dot_f32(const struct dot *d)                                                          \
     {                                                                                                        \

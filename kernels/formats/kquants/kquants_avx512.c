@@ -2,8 +2,8 @@
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/kquants/kquants_avx512.h"
 
-ALWAYS_INLINE void decode(const void *blocks, float *x, int64_t n, const struct k_shape *shape,
-                          k_scales_fn *scales, k_codes512_fn *codes)
+ALWAYS_INLINE void blocks_decode(const void *blocks, float *x, int64_t n, const struct k_shape *shape,
+                                 k_scales_fn *scales, k_codes512_fn *codes)
 {
     const uint8_t *block = blocks;
     for (int64_t k = 0; k < n; k += K_BLOCK, block += shape->block_bytes) {
@@ -14,8 +14,8 @@ ALWAYS_INLINE void decode(const void *blocks, float *x, int64_t n, const struct 
     }
 }
 
-ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
-                         k_codes512_fn *codes, const int n)
+ALWAYS_INLINE void dot_unrolled(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                                k_codes512_fn *codes, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *block = d->w + r * d->row_bytes;
@@ -46,25 +46,25 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_sca
     }
 }
 
-ALWAYS_INLINE void dot(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
-                       k_codes512_fn *codes)
+ALWAYS_INLINE void rows_dot(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                            k_codes512_fn *codes)
 {
     switch (d->n) {
-    case 1: dot_n(d, shape, scales, codes, 1); break;
-    case 2: dot_n(d, shape, scales, codes, 2); break;
-    case 3: dot_n(d, shape, scales, codes, 3); break;
-    case 4: dot_n(d, shape, scales, codes, 4); break;
+    case 1: dot_unrolled(d, shape, scales, codes, 1); break;
+    case 2: dot_unrolled(d, shape, scales, codes, 2); break;
+    case 3: dot_unrolled(d, shape, scales, codes, 3); break;
+    case 4: dot_unrolled(d, shape, scales, codes, 4); break;
     }
 }
 
 #define K_FUNCTIONS(name, shape, scales, codes)                                                              \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \
-        decode(blocks, x, n, &shape, scales, codes);                                                         \
+        blocks_decode(blocks, x, n, &shape, scales, codes);                                                  \
     }                                                                                                        \
     static void name##_dot_f32(const struct dot *d)                                                          \
     {                                                                                                        \
-        dot(d, &shape, scales, codes);                                                                       \
+        rows_dot(d, &shape, scales, codes);                                                                  \
     }
 K_FUNCTIONS(q2_k, Q2_K_SHAPE, q2_k_scales, q2_k_codes512)
 K_FUNCTIONS(q3_k, Q3_K_SHAPE, q3_k_scales, q3_k_codes512)

@@ -70,8 +70,8 @@ ALWAYS_INLINE void block_dot(const struct k_block *b, const struct k_shape *shap
     }
 }
 
-ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
-                         k_codes512_fn *codes, const int n)
+ALWAYS_INLINE void dot_unrolled(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                                k_codes512_fn *codes, const int n)
 {
     enum { ODD_LANES = 0xaaaa };
     const __m512 off_by = _mm512_maskz_mov_ps(shape->sub == 16 ? 0xffff : ODD_LANES,
@@ -99,10 +99,10 @@ ALWAYS_INLINE void dot_q8(const struct dot *d, const struct k_shape *shape, k_sc
                           k_codes512_fn *codes)
 {
     switch (d->n) {
-    case 1: dot_n(d, shape, scales, codes, 1); break;
-    case 2: dot_n(d, shape, scales, codes, 2); break;
-    case 3: dot_n(d, shape, scales, codes, 3); break;
-    case 4: dot_n(d, shape, scales, codes, 4); break;
+    case 1: dot_unrolled(d, shape, scales, codes, 1); break;
+    case 2: dot_unrolled(d, shape, scales, codes, 2); break;
+    case 3: dot_unrolled(d, shape, scales, codes, 3); break;
+    case 4: dot_unrolled(d, shape, scales, codes, 4); break;
     }
 }
 

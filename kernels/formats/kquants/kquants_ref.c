@@ -98,7 +98,7 @@ static void weights_of(const struct k_format *f, const uint8_t *block, struct k_
     for (int i = 0; i < K_BLOCK; i++) w->code[i] = (int16_t)(code[i] - f->shape->bias);
 }
 
-static void decode(const struct k_format *f, const void *blocks, float *x, int64_t n)
+static void blocks_decode(const struct k_format *f, const void *blocks, float *x, int64_t n)
 {
     const uint8_t *block = blocks;
     const int sub = f->shape->sub;
@@ -141,7 +141,7 @@ static void dot_q8(const struct k_format *f, const struct dot *d)
 #define K_REFERENCE(name, at)                                                                                \
     void name##_decode_ref(const void *blocks, float *x, int64_t n)                                          \
     {                                                                                                        \
-        decode(&FORMATS_HERE[at], blocks, x, n);                                                             \
+        blocks_decode(&FORMATS_HERE[at], blocks, x, n);                                                      \
     }                                                                                                        \
     static void name##_dot_f32(const struct dot *d)                                                          \
     {                                                                                                        \

@@ -1,6 +1,7 @@
-/* kernels/formats/kquants/kquants_v128.h - the 256-weight formats with 128-bit vectors: decoding and both
- * dots, in parts of 32 weights, which are one sub-block or two. With 8-bit activations everything inside a
- * part is integers, the sub-blocks' scales included; four parts meet their four activation scales at once. */
+/* kernels/formats/kquants/kquants_v128.h - the k-quant formats (blocks of 256 weights) with 128-bit vectors.
+ * A part is 32 weights, that is one sub-block or two. With 8-bit activations the sums of a part are integers
+ * that include the scales of the sub-blocks. Four parts (a round) are multiplied by their four activation
+ * scales at once. Include an implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_V128_H
 #define QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_V128_H
 
@@ -11,7 +12,7 @@ enum { K_PARTS = 8, K_PART = 32, K_GROUP = 4 /* parts of a round */ };
 struct k_kind {
     const struct k_shape *shape;
     k_scales_fn *scales;
-    /* Codes of part p in natural order, < 64; where k_signed, signed bytes instead, without their bias. */
+    /* Codes of part p in the order of the weights: bytes < 64, or if k_signed, signed bytes without bias. */
     void (*codes)(const uint8_t *block, int p, u8x16 out[2]);
 };
 
@@ -87,6 +88,7 @@ static const struct k_kind K_Q2_K = { &Q2_K_SHAPE, q2_k_scales, q2_k_codes },
 
 /* ---------------------------------------------------------------- to floats */
 
+/* out [n] = by * signed bytes. */
 ALWAYS_INLINE void k_floats_of(const uint64_t bytes[2], float by, const int n, float *out)
 {
     const s8x16 v = (s8x16)(uint64_t __attribute__((vector_size(16)))){ bytes[0], bytes[1] };
@@ -143,7 +145,8 @@ ALWAYS_INLINE void k_decode(const struct k_kind *f, const void *blocks, float *x
     }
 }
 
-/* One block, all rows of x: `sum` of this block, so that long rows keep their accuracy. */
+/* Set sum[i] to the dot product of one block and row i of x. Each block is summed separately before it is
+ * added to the total of a row, which keeps rounding errors small in long rows. */
 typedef void k_block_fn(const struct k_kind *f, const uint8_t *block, const struct dot *d, int64_t k,
                         const int n, f32x4 sum[DOT_X]);
 
@@ -190,8 +193,7 @@ ALWAYS_INLINE s32x4 k_part_products(const struct k_kind *f, const u8x16 code[2],
 struct k_q8 {
     struct subscales scale;
     float d;
-    float off[K_SUBS]; /* of each sub-block, times the sum of its activations, to be taken off: minima, biases
-                        */
+    float off[K_SUBS]; /* minimum, or scale * bias; multiplied by sums of activations and subtracted */
 };
 
 ALWAYS_INLINE bool k_has_off(const struct k_kind *f)
@@ -212,7 +214,7 @@ ALWAYS_INLINE void k_q8_of(const struct k_kind *f, const uint8_t *block, struct 
         k_floats_of(s.scale, u->d * (float)f->shape->bias, subs, u->off);
 }
 
-/* Parts 4g..4g + 3 of a block. */
+/* Add parts 4g..4g + 3 of a block to sum. */
 ALWAYS_INLINE void k_round(const struct k_kind *f, const uint8_t *block, const struct k_q8 *u,
                            const struct dot *d, int64_t k, const int g, const int n, f32x4 sum[DOT_X])
 {
@@ -250,7 +252,8 @@ ALWAYS_INLINE void k_block_q8(const struct k_kind *f, const uint8_t *block, cons
 
 /* ---------------------------------------------------------------- rows */
 
-ALWAYS_INLINE void k_dot_n(const struct k_kind *f, const struct dot *d, k_block_fn *block_dot, const int n)
+ALWAYS_INLINE void k_dot_unrolled(const struct k_kind *f, const struct dot *d, k_block_fn *block_dot,
+                                  const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *block = d->w + r * d->row_bytes;
@@ -272,13 +275,13 @@ ALWAYS_INLINE void k_dot_n(const struct k_kind *f, const struct dot *d, k_block_
 ALWAYS_INLINE void k_dot(const struct k_kind *f, const struct dot *d, k_block_fn *block_dot)
 {
     if (d->n == DOT_X) {
-        k_dot_n(f, d, block_dot, DOT_X);
+        k_dot_unrolled(f, d, block_dot, DOT_X);
         return;
     }
-    if (d->n >= 2) k_dot_n(f, d, block_dot, 2);
+    if (d->n >= 2) k_dot_unrolled(f, d, block_dot, 2);
     if (d->n % 2) {
         const struct dot last = last_row(d);
-        k_dot_n(f, &last, block_dot, 1);
+        k_dot_unrolled(f, &last, block_dot, 1);
     }
 }
 

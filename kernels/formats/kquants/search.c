@@ -33,7 +33,7 @@ static void fit_symmetric(struct fit *f, int n, int nmax, const float *x, const 
     }
 }
 
-static void keep(const struct fit *f, int n, int nmax, uint8_t *code)
+static void fit_store_codes(const struct fit *f, int n, int nmax, uint8_t *code)
 {
     for (int i = 0; i < n; i++) code[i] = (uint8_t)(f->code[i] + nmax);
 }
@@ -56,13 +56,13 @@ float search_symmetric(int n, int nmax, const float *x, const float *w, uint8_t 
     struct fit f;
     w = weights_or_squares(n, x, w, squares);
     fit_symmetric(&f, n, nmax, x, w, (float)-nmax / extreme);
-    keep(&f, n, nmax, code);
+    fit_store_codes(&f, n, nmax, code);
     float scale = f.b != 0 ? f.a / f.b : 0, best = scale * f.a;
     for (int k = -REACH; k <= REACH; k++) {
         if (!k) continue;
         fit_symmetric(&f, n, nmax, x, w, -((float)nmax + 0.1f * (float)k) / extreme);
         if (f.b > 0 && f.a * f.a > best * f.b) {
-            keep(&f, n, nmax, code);
+            fit_store_codes(&f, n, nmax, code);
             scale = f.a / f.b, best = scale * f.a;
         }
     }
@@ -70,7 +70,7 @@ float search_symmetric(int n, int nmax, const float *x, const float *w, uint8_t 
 }
 
 /* The code of one weight that suits the scale the others ask for. True when it changed. */
-static bool improve(struct fit *f, int i, int nmax, float x)
+static bool fit_improve_code(struct fit *f, int i, int nmax, float x)
 {
     const float w = x * x, l = (float)f->code[i];
     float a = f->a - w * x * l;
@@ -97,9 +97,9 @@ float search_symmetric_steps(int n, int nmax, const float *x, uint8_t *code)
     bool changed = true;
     for (int pass = 0; pass < PASSES && changed; pass++) {
         changed = false;
-        for (int i = 0; i < n; i++) changed |= improve(&f, i, nmax, x[i]);
+        for (int i = 0; i < n; i++) changed |= fit_improve_code(&f, i, nmax, x[i]);
     }
-    keep(&f, n, nmax, code);
+    fit_store_codes(&f, n, nmax, code);
     return f.b > 0 ? f.a / f.b : 0;
 }
 
@@ -161,7 +161,7 @@ float search_positive(int n, int nmax, const float *x, const float *w, uint8_t *
         changed = false;
         for (int i = 0; i < n; i++) changed |= improve_positive(&f, i, nmax, x[i], w[i]);
     }
-    keep(&f, n, 0, code);
+    fit_store_codes(&f, n, 0, code);
     return f.b > 0 ? f.a / f.b : 0;
 }
 

@@ -34,7 +34,7 @@ static void tq2_0_part(const uint8_t *block, int part, struct part *out)
 }
 
 /* Returns d; codes 0..2. */
-static float ternary(const float *x, uint8_t *code)
+static float ternary_codes_of(const float *x, uint8_t *code)
 {
     float d = 0;
     for (int j = 0; j < TQ_BLOCK; j++)
@@ -50,7 +50,7 @@ void tq1_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
     uint8_t *out = blocks, code[TQ_BLOCK];
     for (int64_t i = 0; i < n; i += TQ_BLOCK, x += TQ_BLOCK, out += TQ1_0_BYTES) {
-        store_u16(out + TQ1_0_D, half_from_float(ternary(x, code)));
+        store_u16(out + TQ1_0_D, half_from_float(ternary_codes_of(x, code)));
         for (size_t r = 0; r < COUNT_OF(TQ1_0_RUNS); r++) {
             const struct tq1_0_run *run = &TQ1_0_RUNS[r];
             for (int m = 0; m < run->bytes; m++) {
@@ -67,7 +67,7 @@ void tq2_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
     uint8_t *out = blocks, code[TQ_BLOCK];
     for (int64_t i = 0; i < n; i += TQ_BLOCK, x += TQ_BLOCK, out += TQ2_0_BYTES) {
-        store_u16(out + TQ2_0_D, half_from_float(ternary(x, code)));
+        store_u16(out + TQ2_0_D, half_from_float(ternary_codes_of(x, code)));
         for (int j = 0; j < TQ2_0_D; j++) {
             const uint8_t *c = code + j / PART * 4 * PART + j % PART;
             out[j] = (uint8_t)(c[0] | c[PART] << 2 | c[2 * PART] << 4 | c[3 * PART] << 6);

@@ -6,7 +6,7 @@
 #include "kernels/isa/gemv/block_dot_v128.h"
 #include "kernels/formats/ternary/layout.h"
 
-/* The leading trit of byte * power (mod 256): how many of 256/3 and 512/3 it reaches. */
+/* The leading trit of byte * power (mod 256): 0 below 256/3, 1 below 512/3, else 2. */
 ALWAYS_INLINE u8x16 trits(u8x16 bytes, u8x16 powers)
 {
     const u8x16 v = mul_u8(bytes, powers);
@@ -18,8 +18,9 @@ ALWAYS_INLINE u8x16 trits_of_power(u8x16 bytes, uint8_t power)
     return trits(bytes, (u8x16){ 0 } + power);
 }
 
-/* See README.md here: 32 bytes of five trits are parts 0 to 4, 16 bytes of five parts 5, 6 and a half of 7,
- * 4 bytes of four the other half. */
+/* The layout is described in README.md of this folder. Parts 0 to 4 are the five trits of 32 bytes. Parts 5,
+ * 6 and the first half of part 7 are the five trits of 16 bytes; the second half of part 7 is the four trits
+ * of 4 bytes. */
 ALWAYS_INLINE void tq1_0_codes(const uint8_t *block, int part, u8x16 out[2])
 {
     static const uint8_t POWER[5] = { 1, 3, 9, 27, 81 };

@@ -103,8 +103,8 @@ static int count_steps(const struct products *w)
 }
 
 /* c (+)= [a; a2] [b b2], where b2 is the right half of 32 queries. */
-ALWAYS_INLINE void multiply(const uint16_t *a, const uint16_t *a2, const uint16_t *b, const uint16_t *b2,
-                            bool wide)
+ALWAYS_INLINE void tiles_multiply(const uint16_t *a, const uint16_t *a2, const uint16_t *b,
+                                  const uint16_t *b2, bool wide)
 {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
@@ -117,7 +117,7 @@ ALWAYS_INLINE void multiply(const uint16_t *a, const uint16_t *a2, const uint16_
     _tile_dpbf16ps(3, 5, 7);
 }
 
-ALWAYS_INLINE void store(float *c, bool wide)
+ALWAYS_INLINE void tiles_store(float *c, bool wide)
 {
     _tile_stored(0, c, S_STRIDE);
     _tile_stored(2, c + TILE_ROWS * GROUP, S_STRIDE);
@@ -126,7 +126,7 @@ ALWAYS_INLINE void store(float *c, bool wide)
     _tile_stored(3, c + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
 }
 
-ALWAYS_INLINE void load(const float *c, bool wide)
+ALWAYS_INLINE void tiles_load(const float *c, bool wide)
 {
     /* Force earlier vector stores to memory: the tile intrinsics do not declare that they read it. */
     __asm__ volatile("" : : : "memory");
@@ -149,9 +149,9 @@ ALWAYS_INLINE void step_scores(struct products *w)
         _tile_zero(2);
         _tile_zero(3);
     }
-    multiply(k, k + run, q, q + run, wide);
+    tiles_multiply(k, k + run, q, q + run, wide);
     if (++w->step < a->depth) return;
-    store(a->s + (int64_t)w->block * STEP * GROUP, wide);
+    tiles_store(a->s + (int64_t)w->block * STEP * GROUP, wide);
     w->step = 0;
     if (++w->block == a->tokens / STEP) w->scores = NULL, w->block = 0;
 }
@@ -163,10 +163,10 @@ ALWAYS_INLINE void step_values(struct products *w)
     const uint16_t *p = a->p + (int64_t)w->step * 2 * TILE;
     float *o = a->o + (int64_t)w->block * STEP * GROUP;
     const bool wide = a->queries > TILE_ROWS;
-    if (w->step == 0) load(o, wide);
-    multiply(v, v + a->v_stride, p, p + TILE, wide);
+    if (w->step == 0) tiles_load(o, wide);
+    tiles_multiply(v, v + a->v_stride, p, p + TILE, wide);
     if (++w->step < a->tokens / STEP) return;
-    store(o, wide);
+    tiles_store(o, wide);
     w->step = 0;
     if (++w->block == a->v_dim / STEP) w->values = NULL, w->block = 0;
 }
@@ -231,7 +231,7 @@ static void mask_scores(const struct attend *a, int half)
     }
 }
 
-ALWAYS_INLINE __m512 largest(const float *s, int tokens)
+ALWAYS_INLINE __m512 scores_largest(const float *s, int tokens)
 {
     __m512 m[4];
 #pragma GCC unroll 4
@@ -244,11 +244,11 @@ ALWAYS_INLINE __m512 largest(const float *s, int tokens)
 
 /* The peak that is subtracted from all exponents of this block. It only has to prevent overflow, so it
  * changes only when scores exceed it by a lot: rescaling the sums to a new peak costs a pass over them. */
-static __m512 move_peak(const struct attend *a, int half)
+static __m512 scores_peak(const struct attend *a, int half)
 {
     enum { RISE = 8 }; /* sums stay below 2^8 x tokens */
     float *s = a->s + half * 16, *o = a->o + half * 16;
-    const __m512 old = _mm512_loadu_ps(a->peak + half * 16), most = largest(s, a->tokens);
+    const __m512 old = _mm512_loadu_ps(a->peak + half * 16), most = scores_largest(s, a->tokens);
     const __mmask16 rose = _mm512_cmp_ps_mask(most, _mm512_add_ps(old, _mm512_set1_ps(RISE)), _CMP_GT_OQ);
     const __m512 peak = _mm512_mask_mov_ps(old, rose, most);
     if (rose) {
@@ -264,21 +264,21 @@ static __m512 move_peak(const struct attend *a, int half)
                               _mm512_setzero_ps());
 }
 
-/* Scores to weights: tokens 2p and 2p + 1 side by side in row p of a tile, two tiles (one a half) a step. */
 /* Spread `steps` tile products evenly over `chances` iterations of the loop below. */
 struct pace {
     struct products *products;
     int steps, chances, due;
 };
 
-ALWAYS_INLINE void keep_pace(struct pace *c)
+ALWAYS_INLINE void pace_step(struct pace *c)
 {
     for (c->due += c->steps; c->due >= c->chances; c->due -= c->chances) step_products(c->products);
 }
 
-/* Scores to weights: tokens 2p and 2p + 1 side by side in row p of a tile, two tiles (one a half) a step. */
-ALWAYS_INLINE void weights(const struct attend *a, int half, __m512 peak, struct pace *pace,
-                           const bool scaled)
+/* Convert scores to softmax weights in bf16. Row p of a tile contains tokens 2p and 2p + 1 side by side. A
+ * step has two tiles, one for each half of the queries. */
+ALWAYS_INLINE void scores_to_weights(const struct attend *a, int half, __m512 peak, struct pace *pace,
+                                     const bool scaled)
 {
     enum { AT_ONCE = 8 };
     const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23,
@@ -287,7 +287,7 @@ ALWAYS_INLINE void weights(const struct attend *a, int half, __m512 peak, struct
     const float *s = a->s + half * 16;
     for (int i = 0; i < a->tokens; i += AT_ONCE) {
         uint16_t *out = a->p + (i / STEP * 2 + half) * TILE + i % STEP / 2 * TILE_DEPTH;
-        keep_pace(pace);
+        pace_step(pace);
 #pragma GCC unroll 4
         for (int t = 0; t < AT_ONCE; t += 2, s += 2 * GROUP, out += TILE_DEPTH) {
             __m512 u = exp2_short(_mm512_sub_ps(_mm512_loadu_ps(s), peak));
@@ -304,7 +304,8 @@ ALWAYS_INLINE void weights(const struct attend *a, int half, __m512 peak, struct
     _mm512_storeu_ps(a->total + half * 16, _mm512_add_ps(sum[0], sum[1]));
 }
 
-static void soften(const struct attend *a, struct products *meanwhile)
+/* Turn the scores of a block into softmax weights, and compute other tile products `meanwhile`. */
+static void scores_softmax(const struct attend *a, struct products *meanwhile)
 {
     const int halves = a->queries > TILE_ROWS ? 2 : 1;
     struct pace pace = { meanwhile, count_steps(meanwhile), halves * a->tokens / 8, 0 };
@@ -312,11 +313,11 @@ static void soften(const struct attend *a, struct products *meanwhile)
         if (a->k_scale) scale_scores(a, half);
         if (a->softcap > 0) cap_scores(a, half);
         if (a->masked) mask_scores(a, half);
-        const __m512 peak = move_peak(a, half);
+        const __m512 peak = scores_peak(a, half);
         if (a->v_scale)
-            weights(a, half, peak, &pace, true);
+            scores_to_weights(a, half, peak, &pace, true);
         else
-            weights(a, half, peak, &pace, false);
+            scores_to_weights(a, half, peak, &pace, false);
     }
     finish_products(meanwhile);
 }
@@ -327,8 +328,8 @@ static void attend_amx(const struct attend *a, int count)
 {
     finish_products(&(struct products){ .scores = a });
     for (int i = 0; i < count; i++)
-        soften(a + i, &(struct products){ .scores = i + 1 < count ? a + i + 1 : NULL,
-                                          .values = i > 0 ? a + i - 1 : NULL });
+        scores_softmax(a + i, &(struct products){ .scores = i + 1 < count ? a + i + 1 : NULL,
+                                                  .values = i > 0 ? a + i - 1 : NULL });
     finish_products(&(struct products){ .values = a + count - 1 });
 }
 

@@ -49,7 +49,8 @@ ALWAYS_INLINE bool any(lane_mask m)
     return (p[0] | p[1]) != 0;
 }
 
-/* table[number of middles not above v]; the steps from entry to entry are exact. */
+/* table[number of middles <= v]. The differences of neighbouring entries are exact, so adding them yields the
+ * entry itself. */
 ALWAYS_INLINE floats step_of(const float middles[15], const float table[16], floats v)
 {
     floats t = all_f32(table[0]);

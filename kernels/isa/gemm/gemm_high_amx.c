@@ -20,17 +20,17 @@ struct split {
     __m512i high, low;
 };
 
-ALWAYS_INLINE __m512 floats(__m256i bf16)
+ALWAYS_INLINE __m512 bf16_to_floats(__m256i bf16)
 {
     return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16);
 }
 
 /* The low part of infinities and NaN is NaN, so the product becomes NaN. */
-ALWAYS_INLINE struct split split(__m512 a, __m512 b)
+ALWAYS_INLINE struct split split_pair(__m512 a, __m512 b)
 {
     struct split s = { .high = to_bf16(a, b) };
-    const __m512 rest_a = _mm512_sub_ps(a, floats(_mm512_castsi512_si256(s.high)));
-    const __m512 rest_b = _mm512_sub_ps(b, floats(_mm512_extracti64x4_epi64(s.high, 1)));
+    const __m512 rest_a = _mm512_sub_ps(a, bf16_to_floats(_mm512_castsi512_si256(s.high)));
+    const __m512 rest_b = _mm512_sub_ps(b, bf16_to_floats(_mm512_extracti64x4_epi64(s.high, 1)));
     s.low = to_bf16(rest_a, rest_b);
     return s;
 }
@@ -38,7 +38,7 @@ ALWAYS_INLINE struct split split(__m512 a, __m512 b)
 ALWAYS_INLINE struct split split_at(const float *x, int64_t have)
 {
     const __mmask16 first = first_lanes(have), second = first_lanes(have - 16);
-    return split(_mm512_maskz_loadu_ps(first, x), _mm512_maskz_loadu_ps(second, x + 16));
+    return split_pair(_mm512_maskz_loadu_ps(first, x), _mm512_maskz_loadu_ps(second, x + 16));
 }
 
 ALWAYS_INLINE void store_turned(__m512i v[16], uint16_t *tile)

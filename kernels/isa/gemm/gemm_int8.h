@@ -30,11 +30,13 @@ struct q8_sliver {
     int32_t sums[2][SLIVER];
 };
 
-/* How many slices per token and how many vectors `tokens` tokens take with `lanes` lanes. */
+/* How tokens are spread over vectors. */
 struct q8_lanes {
-    int slices, vectors;
+    int slices;  /* lanes of a vector that hold the same token: neighbouring groups of four inputs */
+    int vectors; /* vectors for all tokens */
 };
 
+/* For `tokens` tokens and vectors of `lanes` lanes. */
 static inline struct q8_lanes q8_lanes_for(int tokens, int lanes)
 {
     if (tokens <= lanes / 4) return (struct q8_lanes){ 4, 1 };

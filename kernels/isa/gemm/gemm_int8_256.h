@@ -74,7 +74,7 @@ ALWAYS_INLINE void pack_256(const float *x, int64_t x_stride, int tokens, int k,
     }
 }
 
-ALWAYS_INLINE __m256i weights(const uint8_t *code, const int slices)
+ALWAYS_INLINE __m256i weights_load(const uint8_t *code, const int slices)
 {
     if (slices == 4) return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)code));
     if (slices == 2) {

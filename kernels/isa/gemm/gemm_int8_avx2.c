@@ -64,11 +64,11 @@ ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const s
             q[v] = _mm256_loadu_si256((const __m256i *)(x + (i * s.vectors + v) * VECTOR));
 #pragma GCC unroll 6
         for (int r = 0; r < s.rows; r++) {
-            const __m256i code = weights(&w->code[r0 + r][4 * s.slices * i], s.slices);
+            const __m256i code = weights_load(&w->code[r0 + r][4 * s.slices * i], s.slices);
 #pragma GCC unroll 4
             for (int v = 0; v < s.vectors; v++) sum[r][v] = sums_add(sum[r][v], code, q[v]);
             if (!s.wide) continue;
-            const __m256i high = weights(&w->high[r0 + r][4 * s.slices * i], s.slices);
+            const __m256i high = weights_load(&w->high[r0 + r][4 * s.slices * i], s.slices);
 #pragma GCC unroll 4
             for (int v = 0; v < s.vectors; v++) upper[r][v] = sums_add(upper[r][v], high, q[v]);
         }

@@ -101,7 +101,7 @@ static void find_terms(const struct q8_sliver *x, int blocks, int vectors, const
     }
 }
 
-ALWAYS_INLINE __m512i weights(const uint8_t *code, const int slices)
+ALWAYS_INLINE __m512i weights_load(const uint8_t *code, const int slices)
 {
     if (slices == 4) return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)code));
     if (slices == 2) {
@@ -135,7 +135,7 @@ ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x
                 q[v] = _mm512_loadu_si512(x->q + (i * s.vectors + v) * VECTOR);
 #pragma GCC unroll 8
             for (int r = 0; r < s.rows; r++) {
-                const __m512i code = weights(&w->code[r0 + r][4 * s.slices * i], s.slices);
+                const __m512i code = weights_load(&w->code[r0 + r][4 * s.slices * i], s.slices);
 #pragma GCC unroll 2
                 for (int v = 0; v < s.vectors; v++) dots[r][v] = _mm512_dpbusd_epi32(dots[r][v], code, q[v]);
             }
@@ -222,7 +222,8 @@ ALWAYS_INLINE void group_multiply(const struct q8_chunk *p, const struct q8_grou
 typedef void group_fn(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *terms,
                       float *c);
 
-/* name: vectors, slices */
+/* The names say how many tokens one vector holds: all 16 lanes, or two or four lanes for each token (slices).
+ * wide: 16 tokens in each of two vectors. */
 #define KERNELS(name, V, S)                                                                                  \
     static void name##_32(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *t,    \
                           float *c)                                                                          \
@@ -260,8 +261,8 @@ static group_fn *kernel_for(struct q8_lanes l, const struct q8_kind *kind)
                                                  { sixteen_16, sixteen_16_min } },
                                                { { eight_32, eight_32_min }, { eight_16, eight_16_min } },
                                                { { four_32, four_32_min }, { four_16, four_16_min } } };
-    const int tokens = l.vectors == 2 ? 0 : l.slices == 1 ? 1 : l.slices == 2 ? 2 : 3;
-    return KERNEL[tokens][kind->sub == 16][kind->has_min];
+    const int row = l.vectors == 2 ? 0 : l.slices == 1 ? 1 : l.slices == 2 ? 2 : 3;
+    return KERNEL[row][kind->sub == 16][kind->has_min];
 }
 
 static void chunk_vnni(const struct q8_chunk *p)

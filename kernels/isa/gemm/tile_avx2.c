@@ -7,7 +7,7 @@
 enum { ROWS = 6, WIDTH = 16 };
 
 /* rows and vectors are constants at every call. */
-ALWAYS_INLINE void part(const struct tile *t, int i, int j, const int rows, const int vectors)
+ALWAYS_INLINE void tile_part(const struct tile *t, int i, int j, const int rows, const int vectors)
 {
     const float *a = t->a + i * t->lda, *b = t->b + j;
     __m256 sum[ROWS][2];
@@ -41,27 +41,27 @@ ALWAYS_INLINE void part(const struct tile *t, int i, int j, const int rows, cons
 
 static void part_6x2(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 6, 2);
+    tile_part(t, i, j, 6, 2);
 }
 
 static void part_4x2(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 4, 2);
+    tile_part(t, i, j, 4, 2);
 }
 
 static void part_1x2(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 1, 2);
+    tile_part(t, i, j, 1, 2);
 }
 
 static void part_6x1(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 6, 1);
+    tile_part(t, i, j, 6, 1);
 }
 
 static void part_1x1(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 1, 1);
+    tile_part(t, i, j, 1, 1);
 }
 
 /* The last columns, fewer than a vector. */

@@ -7,7 +7,7 @@
 enum { ROWS = 12, WIDTH = 32 };
 
 /* rows and vectors are constants at every call. */
-ALWAYS_INLINE void part(const struct tile *t, int i, int j, const int rows, const int vectors)
+ALWAYS_INLINE void tile_part(const struct tile *t, int i, int j, const int rows, const int vectors)
 {
     const float *a = t->a + i * t->lda, *b = t->b + j;
     const __mmask16 lanes[2] = { first_lanes(t->n - j), first_lanes(t->n - j - 16) };
@@ -44,37 +44,37 @@ ALWAYS_INLINE void part(const struct tile *t, int i, int j, const int rows, cons
 
 static void part_12x2(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 12, 2);
+    tile_part(t, i, j, 12, 2);
 }
 
 static void part_8x2(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 8, 2);
+    tile_part(t, i, j, 8, 2);
 }
 
 static void part_4x2(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 4, 2);
+    tile_part(t, i, j, 4, 2);
 }
 
 static void part_1x2(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 1, 2);
+    tile_part(t, i, j, 1, 2);
 }
 
 static void part_12x1(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 12, 1);
+    tile_part(t, i, j, 12, 1);
 }
 
 static void part_4x1(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 4, 1);
+    tile_part(t, i, j, 4, 1);
 }
 
 static void part_1x1(const struct tile *t, int i, int j)
 {
-    part(t, i, j, 1, 1);
+    tile_part(t, i, j, 1, 1);
 }
 
 void tile_avx512(const struct tile *t)

@@ -1,5 +1,5 @@
-/* kernels/isa/gemm/tile_v128.h - the small matrix product with 128-bit vectors, after an implementation of
- * v128.h: V128_TILE_ROWS rows by V128_TILE_VECTORS vectors of results in registers. */
+/* kernels/isa/gemm/tile_v128.h - the f32 GEMM tile with 128-bit vectors: V128_TILE_ROWS rows by
+ * V128_TILE_VECTORS vectors of results stay in registers. Include an implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_ISA_GEMM_TILE_V128_H
 #define QDYNO_KERNELS_ISA_GEMM_TILE_V128_H
 
@@ -8,7 +8,8 @@
 
 enum { TILE_LANES = 4, TILE_MORE_ROWS = 2 /* remaining rows are processed in pairs */ };
 
-/* rows and vectors are constants at every call. */
+/* Compute the results of `rows` rows from i on and `vectors` vectors from column j on. Both counts are
+ * constants at every call, so that the loops are unrolled. */
 ALWAYS_INLINE void tile_part(const struct tile *t, int i, int j, const int rows, const int vectors)
 {
     const float *a = t->a + i * t->lda, *b = t->b + j;
@@ -55,6 +56,7 @@ TILE_PART(tile_row_narrow, 1, 1)
 
 typedef void tile_part_fn(const struct tile *t, int i, int j);
 
+/* Compute all rows for the columns from j on: V128_TILE_ROWS at once, then pairs, then single rows. */
 static void tile_columns(const struct tile *t, int j, tile_part_fn *most, tile_part_fn *pair,
                          tile_part_fn *row)
 {
@@ -64,7 +66,7 @@ static void tile_columns(const struct tile *t, int j, tile_part_fn *most, tile_p
     for (; i < t->m; i++) row(t, i, j);
 }
 
-/* The last columns, fewer than a vector. */
+/* The last columns of row i, which do not fill a vector. */
 static void tile_rest(const struct tile *t, int i, int j)
 {
     for (; j < t->n; j++) {

@@ -38,7 +38,7 @@ ALWAYS_INLINE void dot_rows(const struct w8a8_dot *d, int r, const int rows, con
         for (int i = 0; i < n; i++) d->y[i * d->y_stride + r + j] = (float)sum_of_s32(sum[j][i]);
 }
 
-ALWAYS_INLINE void dot_n(const struct w8a8_dot *d, const int n)
+ALWAYS_INLINE void dot_unrolled(const struct w8a8_dot *d, const int n)
 {
     int r = 0;
     for (; r + ROWS <= d->rows; r += ROWS) dot_rows(d, r, ROWS, n);
@@ -48,10 +48,10 @@ ALWAYS_INLINE void dot_n(const struct w8a8_dot *d, const int n)
 void w8a8_dot_avx2(const struct w8a8_dot *d)
 {
     switch (d->n) {
-    case 1: dot_n(d, 1); break;
-    case 2: dot_n(d, 2); break;
-    case 3: dot_n(d, 3); break;
-    case 4: dot_n(d, 4); break;
+    case 1: dot_unrolled(d, 1); break;
+    case 2: dot_unrolled(d, 2); break;
+    case 3: dot_unrolled(d, 3); break;
+    case 4: dot_unrolled(d, 4); break;
     }
 }
 
@@ -62,12 +62,12 @@ enum {
     MIN_ROWS = 15 /* the kernel always computes 16 tokens; with fewer, dot products are as fast */
 };
 
-ALWAYS_INLINE __m256i activations(const uint8_t *code)
+ALWAYS_INLINE __m256i activations_load(const uint8_t *code)
 {
     return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)code));
 }
 
-ALWAYS_INLINE __m256i weights(const uint8_t *code)
+ALWAYS_INLINE __m256i weights_load(const uint8_t *code)
 {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)code));
 }
@@ -77,5 +77,5 @@ ALWAYS_INLINE __m256i add_products(__m256i sum, __m256i x, __m256i w)
     return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
 }
 
-static const struct w8a8_256 HOW = { PER, activations, weights, add_products };
+static const struct w8a8_256 HOW = { PER, activations_load, weights_load, add_products };
 GEMM_W8A8_256(GEMM_W8A8_AVX2, HOW, MIN_ROWS);

@@ -50,7 +50,7 @@ ALWAYS_INLINE void dot_rows(const struct w8a8_dot *d, int r, const int rows, con
     }
 }
 
-ALWAYS_INLINE void dot_n(const struct w8a8_dot *d, const int n)
+ALWAYS_INLINE void dot_unrolled(const struct w8a8_dot *d, const int n)
 {
     int r = 0;
     for (; r + DOT_ROWS <= d->rows; r += DOT_ROWS) dot_rows(d, r, DOT_ROWS, n);
@@ -60,10 +60,10 @@ ALWAYS_INLINE void dot_n(const struct w8a8_dot *d, const int n)
 void w8a8_dot_avx512vnni(const struct w8a8_dot *d)
 {
     switch (d->n) {
-    case 1: dot_n(d, 1); break;
-    case 2: dot_n(d, 2); break;
-    case 3: dot_n(d, 3); break;
-    case 4: dot_n(d, 4); break;
+    case 1: dot_unrolled(d, 1); break;
+    case 2: dot_unrolled(d, 2); break;
+    case 3: dot_unrolled(d, 3); break;
+    case 4: dot_unrolled(d, 4); break;
     }
 }
 
@@ -110,7 +110,7 @@ ALWAYS_INLINE void add_rows(const struct rows *a, const uint8_t *x, int64_t k, c
     }
 }
 
-ALWAYS_INLINE void clear(__m512i sum[STEP_ROWS][2])
+ALWAYS_INLINE void sums_clear(__m512i sum[STEP_ROWS][2])
 {
 #pragma GCC unroll 8
     for (int j = 0; j < STEP_ROWS; j++) sum[j][0] = sum[j][1] = _mm512_setzero_si512();
@@ -124,7 +124,7 @@ ALWAYS_INLINE void multiply_panel(const struct gemm_step *p, const int halves)
                                 .row = W8A8_DEPTH,
                                 .tile = W8A8_TILE };
         __m512i sum[STEP_ROWS][2];
-        clear(sum);
+        sums_clear(sum);
         add_rows(&a, p->sliver, p->k, halves, sum);
 #pragma GCC unroll 8
         for (int j = 0; j < STEP_ROWS; j++)
@@ -149,7 +149,7 @@ ALWAYS_INLINE void few_rows(const struct few_product *p, int r, int64_t stride, 
     int32_t sums[FEW_ROWS];
     const struct gemm_step step = { .c = p->c, .zero = p->zero, .sums = sums };
     __m512i sum[STEP_ROWS][2];
-    clear(sum);
+    sums_clear(sum);
     for (int i = 0; i < u->k; i += KC) {
         const int k = MIN((int)KC, u->k - i);
         const struct rows a = {
@@ -165,8 +165,9 @@ ALWAYS_INLINE void few_rows(const struct few_product *p, int r, int64_t stride, 
         for (int h = 0; h < halves; h++) w8a8_store(&step, r + j, h, sum[j][h]);
 }
 
-/* The second eight may overlap the first; fewer than eight come one by one, as eight times the same. */
-ALWAYS_INLINE void few(const struct few_product *p, const int halves)
+/* Multiply 8 rows of weights at a time. The second 8 may overlap the first. Fewer than 8 rows are processed
+ * one by one, each as 8 equal rows. */
+ALWAYS_INLINE void few_multiply(const struct few_product *p, const int halves)
 {
     const int rows = p->u.rows;
     if (rows >= STEP_ROWS) few_rows(p, 0, p->u.row_bytes, halves);
@@ -177,9 +178,9 @@ ALWAYS_INLINE void few(const struct few_product *p, const int halves)
 static void multiply_few(const struct few_product *p)
 {
     if (p->tokens > TILE_ROWS)
-        few(p, 2);
+        few_multiply(p, 2);
     else
-        few(p, 1);
+        few_multiply(p, 1);
 }
 
 static void pack(const uint8_t *code, int64_t stride, int tokens, int k, void *sliver)

@@ -5,7 +5,7 @@
 
 enum { PER = 4, MIN_ROWS = 8 };
 
-ALWAYS_INLINE __m256i codes(const uint8_t *code)
+ALWAYS_INLINE __m256i codes_load(const uint8_t *code)
 {
     return _mm256_loadu_si256((const __m256i *)code);
 }
@@ -15,5 +15,5 @@ ALWAYS_INLINE __m256i add_products(__m256i sum, __m256i x, __m256i w)
     return _mm256_dpbusd_avx_epi32(sum, x, w);
 }
 
-static const struct w8a8_256 HOW = { PER, codes, codes, add_products };
+static const struct w8a8_256 HOW = { PER, codes_load, codes_load, add_products };
 GEMM_W8A8_256(GEMM_W8A8_AVXVNNI, HOW, MIN_ROWS);

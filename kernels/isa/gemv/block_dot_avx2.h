@@ -61,7 +61,7 @@ ALWAYS_INLINE void kind_decode(const struct block_kind *f, const void *blocks, f
     }
 }
 
-ALWAYS_INLINE void kind_dot_f32_n(const struct block_kind *f, const struct dot *d, const int n)
+ALWAYS_INLINE void kind_dot_f32_unrolled(const struct block_kind *f, const struct dot *d, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
@@ -184,7 +184,7 @@ ALWAYS_INLINE void block_add(const struct block_kind *f, const struct dot *d, co
 }
 
 /* y = sum over parts of scale * (d_x * products) + (min - bias * scale) * sum_x. */
-ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d, const int n)
+ALWAYS_INLINE void kind_dot_q8_unrolled(const struct block_kind *f, const struct dot *d, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
@@ -215,20 +215,20 @@ ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d
 ALWAYS_INLINE void kind_dot_f32(const struct block_kind *f, const struct dot *d)
 {
     switch (d->n) {
-    case 1: kind_dot_f32_n(f, d, 1); break;
-    case 2: kind_dot_f32_n(f, d, 2); break;
-    case 3: kind_dot_f32_n(f, d, 3); break;
-    case 4: kind_dot_f32_n(f, d, 4); break;
+    case 1: kind_dot_f32_unrolled(f, d, 1); break;
+    case 2: kind_dot_f32_unrolled(f, d, 2); break;
+    case 3: kind_dot_f32_unrolled(f, d, 3); break;
+    case 4: kind_dot_f32_unrolled(f, d, 4); break;
     }
 }
 
 ALWAYS_INLINE void kind_dot_q8(const struct block_kind *f, const struct dot *d)
 {
     switch (d->n) {
-    case 1: kind_dot_q8_n(f, d, 1); break;
-    case 2: kind_dot_q8_n(f, d, 2); break;
-    case 3: kind_dot_q8_n(f, d, 3); break;
-    case 4: kind_dot_q8_n(f, d, 4); break;
+    case 1: kind_dot_q8_unrolled(f, d, 1); break;
+    case 2: kind_dot_q8_unrolled(f, d, 2); break;
+    case 3: kind_dot_q8_unrolled(f, d, 3); break;
+    case 4: kind_dot_q8_unrolled(f, d, 4); break;
     }
 }
 

@@ -68,7 +68,7 @@ ALWAYS_INLINE void round_add(const struct block_kind512 *f, const struct dot *d,
     }
 }
 
-ALWAYS_INLINE void kind_dot_vnni_n(const struct block_kind512 *f, const struct dot *d, const int n)
+ALWAYS_INLINE void kind_dot_vnni_unrolled(const struct block_kind512 *f, const struct dot *d, const int n)
 {
     const int64_t parts = d->cols / 32;
     for (int r = 0; r < d->rows; r++) {
@@ -108,10 +108,10 @@ ALWAYS_INLINE void kind_dot_vnni_n(const struct block_kind512 *f, const struct d
 ALWAYS_INLINE void kind_dot_vnni(const struct block_kind512 *f, const struct dot *d)
 {
     switch (d->n) {
-    case 1: kind_dot_vnni_n(f, d, 1); break;
-    case 2: kind_dot_vnni_n(f, d, 2); break;
-    case 3: kind_dot_vnni_n(f, d, 3); break;
-    case 4: kind_dot_vnni_n(f, d, 4); break;
+    case 1: kind_dot_vnni_unrolled(f, d, 1); break;
+    case 2: kind_dot_vnni_unrolled(f, d, 2); break;
+    case 3: kind_dot_vnni_unrolled(f, d, 3); break;
+    case 4: kind_dot_vnni_unrolled(f, d, 4); break;
     }
 }
 

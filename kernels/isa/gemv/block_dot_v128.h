@@ -2,24 +2,25 @@
  * that can expand 32 codes to bytes. A format supplies a struct block_kind of constants, for which everything
  * is inlined.
  *
- * Four parts of 32 weights are processed together (a round): their sums of products become the four lanes of
- * one register, which is multiplied by four scales of activations at once. Include an implementation of
- * isa/v128.h first. */
+ * A part is 32 weights. Four parts (a round) are processed together: their sums of products become the four
+ * lanes of one register, which is then multiplied by the four scales of their activations. Include an
+ * implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_V128_H
 #define QDYNO_KERNELS_ISA_GEMV_BLOCK_DOT_V128_H
 
 enum { PART = 32, GROUP = 4 /* parts of a round */ };
 
-/* weight = scale * (code - bias) (+ min), 32 * parts weights in a block, parts 1, 2 or a multiple of 4. */
+/* weight = scale * (code - bias) + min, where min is optional. A block has 32 * parts weights; parts is 1, 2
+ * or a multiple of 4. */
 struct block_kind {
     int bytes, parts, bias;
     bool is_signed;                                              /* codes -128..127 instead of 0..63 */
-    void (*codes)(const uint8_t *block, int part, u8x16 out[2]); /* in natural order */
-    float (*scale)(const uint8_t *block);                        /* NULL: the f16 at */
-    int scale_at;
-    enum { NO_MIN, MIN, ZERO } min; /* ZERO: an f16 zero point, which makes the minimum -(zero * scale) */
+    void (*codes)(const uint8_t *block, int part, u8x16 out[2]); /* in the order of the weights */
+    float (*scale)(const uint8_t *block);                        /* NULL: an f16 */
+    int scale_at;                                                /* its offset */
+    enum { NO_MIN, MIN, ZERO } min; /* ZERO: the block has an f16 zero point; min = -(zero * scale) */
     int min_at;                     /* offset of the f16 minimum or zero point */
-    bool whole_bytes;               /* codes 0..255 and a zero point: products are of code - 128 */
+    bool whole_bytes;               /* codes are 0..255, with a zero point; code - 128 is multiplied */
 };
 
 ALWAYS_INLINE float kind_scale(const struct block_kind *f, const uint8_t *block)
@@ -34,8 +35,8 @@ ALWAYS_INLINE float kind_min(const struct block_kind *f, const uint8_t *block)
     return f->min == MIN ? m : -(m * kind_scale(f, block));
 }
 
-/* The f16 numbers at offset `at` of the blocks that the four parts of a round belong to: four blocks, two, or
- * one. */
+/* For each of the four parts of a round, the f16 number of its block. w: that number in the first block. A
+ * round covers four blocks, two, or (part of) one. */
 ALWAYS_INLINE f32x4 kind_f16(const struct block_kind *f, const uint8_t *w)
 {
     if (f->parts > 2) return all_f32(load_one_f16(w));
@@ -48,11 +49,11 @@ ALWAYS_INLINE f32x4 kind_scales(const struct block_kind *f, const uint8_t *w)
 {
     if (!f->scale) return kind_f16(f, w + f->scale_at);
     return (f32x4){ f->scale(w), f->scale(w + f->bytes), f->scale(w + 2 * f->bytes),
-                    f->scale(w + 3 * f->bytes) }; /* one part a block */
+                    f->scale(w + 3 * f->bytes) }; /* such formats have one part per block */
 }
 
-/* Add `value` to byte j where bit j of the 32-bit word at p is set: each byte gets its byte of the word and
- * tests its bit. */
+/* Add `value` to code j if bit j of the 32-bit word at p is set, for j < 32. The bits are spread by a look-up
+ * that copies byte j / 8 of the word to lane j, and a mask that selects bit j % 8. */
 ALWAYS_INLINE void add_bits(const uint8_t *p, const uint8_t value, u8x16 out[2])
 {
     const u8x16 bit = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
@@ -99,7 +100,7 @@ ALWAYS_INLINE void kind_decode(const struct block_kind *f, const void *blocks, f
     }
 }
 
-ALWAYS_INLINE void kind_dot_f32_n(const struct block_kind *f, const struct dot *d, const int n)
+ALWAYS_INLINE void kind_dot_f32_unrolled(const struct block_kind *f, const struct dot *d, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
@@ -127,6 +128,7 @@ ALWAYS_INLINE void kind_dot_f32_n(const struct block_kind *f, const struct dot *
 
 /* ---------------------------------------------------------------- 8-bit activations */
 
+/* Sum of code * q over a part, in four lanes. whole_bytes: of (code - 128) * q. */
 ALWAYS_INLINE s32x4 part_products(const struct block_kind *f, const u8x16 code[2], const int8_t *at)
 {
     const s8x16 q[2] = { (s8x16)load_u8(at), (s8x16)load_u8(at + 16) };
@@ -137,13 +139,15 @@ ALWAYS_INLINE s32x4 part_products(const struct block_kind *f, const u8x16 code[2
     return f->is_signed ? fold_signed_2(code, q) : fold(multiply_small_2(code, q));
 }
 
-/* Sums of one weight row, for all rows of x. */
+/* Sums of one row of weights for each row of x: products, corrections by sums of activations, and the parts
+ * that do not fill a round. */
 struct q8_sums {
     f32x4 sum[DOT_X], off[DOT_X];
     float tail[DOT_X];
 };
 
-/* The factor of the sums of activations: min - bias * scale. */
+/* The factor of the sum of activations, min - bias * scale, for each part of a round. whole_bytes has the
+ * bias -128, because code - 128 is multiplied. */
 ALWAYS_INLINE f32x4 kind_per_sum(const struct block_kind *f, const uint8_t *w, f32x4 scale)
 {
     if (f->min == MIN) return kind_f16(f, w + f->min_at);
@@ -151,7 +155,7 @@ ALWAYS_INLINE f32x4 kind_per_sum(const struct block_kind *f, const uint8_t *w, f
     return scale * all_f32((float)-f->bias);
 }
 
-/* The parts b..b + 3 of a row, of which the first is part `first` of its block. */
+/* Add the parts b..b + 3 of a row to its sums. The first of them is part `first` of its block. */
 ALWAYS_INLINE void kind_round(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
                               const int first, struct q8_sums *s, const int n)
 {
@@ -173,7 +177,7 @@ ALWAYS_INLINE void kind_round(const struct block_kind *f, const struct dot *d, c
     }
 }
 
-/* Part p of one of the last blocks of a row. */
+/* Add part p of a block at the end of a row, where fewer parts than a round are left. */
 ALWAYS_INLINE void kind_last(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
                              int p, struct q8_sums *s, const int n)
 {
@@ -188,8 +192,9 @@ ALWAYS_INLINE void kind_last(const struct block_kind *f, const struct dot *d, co
     }
 }
 
-/* y = sum over parts of scale * (d_x * products) + (min - bias * scale) * sum_x. */
-ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d, const int n)
+/* y = sum over parts of scale * d * sum(code * q) + (min - bias * scale) * sum(x). d and sum(x) are those of
+ * the activations (struct act_q8). */
+ALWAYS_INLINE void kind_dot_q8_unrolled(const struct block_kind *f, const struct dot *d, const int n)
 {
     const int blocks = f->parts < GROUP ? GROUP / f->parts : 1, step = f->parts * blocks;
     for (int r = 0; r < d->rows; r++) {
@@ -204,7 +209,7 @@ ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d
 #pragma GCC unroll 2
             for (int p = 0; p < step; p += GROUP) kind_round(f, d, w, b + p, p, &s, n);
         }
-        if (f->parts < GROUP) /* the last blocks, fewer than a round */
+        if (f->parts < GROUP) /* the last blocks, which do not fill a round */
             for (; b < parts; b += f->parts, w += f->bytes)
                 for (int p = 0; p < f->parts; p++) kind_last(f, d, w, b + p, p, &s, n);
 #pragma GCC unroll 4
@@ -217,26 +222,26 @@ ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d
 ALWAYS_INLINE void kind_dot_f32(const struct block_kind *f, const struct dot *d)
 {
     if (d->n == DOT_X) {
-        kind_dot_f32_n(f, d, DOT_X);
+        kind_dot_f32_unrolled(f, d, DOT_X);
         return;
     }
-    if (d->n >= 2) kind_dot_f32_n(f, d, 2);
+    if (d->n >= 2) kind_dot_f32_unrolled(f, d, 2);
     if (d->n % 2) {
         const struct dot last = last_row(d);
-        kind_dot_f32_n(f, &last, 1);
+        kind_dot_f32_unrolled(f, &last, 1);
     }
 }
 
 ALWAYS_INLINE void kind_dot_q8(const struct block_kind *f, const struct dot *d)
 {
     if (d->n == DOT_X) {
-        kind_dot_q8_n(f, d, DOT_X);
+        kind_dot_q8_unrolled(f, d, DOT_X);
         return;
     }
-    if (d->n >= 2) kind_dot_q8_n(f, d, 2);
+    if (d->n >= 2) kind_dot_q8_unrolled(f, d, 2);
     if (d->n % 2) {
         const struct dot last = last_row(d);
-        kind_dot_q8_n(f, &last, 1);
+        kind_dot_q8_unrolled(f, &last, 1);
     }
 }
 

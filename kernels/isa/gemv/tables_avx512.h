@@ -28,7 +28,7 @@ ALWAYS_INLINE void table_decode(const struct table_kind *f, const void *blocks, 
     }
 }
 
-ALWAYS_INLINE void table_dot_n(const struct table_kind *f, const struct dot *d, const int n)
+ALWAYS_INLINE void table_dot_unrolled(const struct table_kind *f, const struct dot *d, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
@@ -59,10 +59,10 @@ ALWAYS_INLINE void table_dot_n(const struct table_kind *f, const struct dot *d, 
 ALWAYS_INLINE void table_dot(const struct table_kind *f, const struct dot *d)
 {
     switch (d->n) {
-    case 1: table_dot_n(f, d, 1); break;
-    case 2: table_dot_n(f, d, 2); break;
-    case 3: table_dot_n(f, d, 3); break;
-    case 4: table_dot_n(f, d, 4); break;
+    case 1: table_dot_unrolled(f, d, 1); break;
+    case 2: table_dot_unrolled(f, d, 2); break;
+    case 3: table_dot_unrolled(f, d, 3); break;
+    case 4: table_dot_unrolled(f, d, 4); break;
     }
 }
 

@@ -1,9 +1,9 @@
-/* Tile products as fast as AMX does them without loading: four independent results. */
+/* The rate of AMX tile products without loads: products into four independent result tiles. */
 #include <immintrin.h>
 
 #include "kernels/isa/isa_kernels.h"
 
-static void begin(void)
+static void tiles_begin(void)
 {
     GEMM_BF16_AMX.begin();
     _tile_zero(0);
@@ -16,7 +16,7 @@ static void begin(void)
 
 double ceiling_bf16_tile_amx(int64_t rounds)
 {
-    begin();
+    tiles_begin();
     for (int64_t i = 0; i < rounds; i++) {
         _tile_dpbf16ps(0, 4, 5);
         _tile_dpbf16ps(1, 4, 5);
@@ -29,7 +29,7 @@ double ceiling_bf16_tile_amx(int64_t rounds)
 
 double ceiling_int8_tile_amx(int64_t rounds)
 {
-    begin();
+    tiles_begin();
     for (int64_t i = 0; i < rounds; i++) {
         _tile_dpbssd(0, 4, 5);
         _tile_dpbssd(1, 4, 5);

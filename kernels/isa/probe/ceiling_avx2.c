@@ -1,4 +1,4 @@
-/* Multiply-adds as fast as AVX2 does them from registers, f32 and 8-bit. */
+/* The rate of f32 and 8-bit multiply-adds with AVX2 whose operands are in registers. */
 #include "kernels/isa/avx2.h"
 #include "kernels/isa/isa_kernels.h"
 
@@ -12,13 +12,13 @@ double ceiling_f32_fma_avx2(int64_t rounds)
 #pragma GCC unroll 12
         for (int j = 0; j < CHAINS; j++) {
             sum[j] = _mm256_fmadd_ps(a, b, sum[j]);
-            __asm__ volatile("" : "+x"(sum[j])); /* the compiler may not fold the rounds */
+            __asm__ volatile("" : "+x"(sum[j])); /* the compiler must not merge rounds */
         }
     }
     return 2.0 * 8 * CHAINS * (double)rounds;
 }
 
-/* Sums stay in 16 bits, as they may for a few products of small codes: two instructions for 32 products. */
+/* Two instructions for 32 products: 16-bit sums are enough for a few products of small codes. */
 double ceiling_int8_dot_avx2(int64_t rounds)
 {
     enum { CHAINS = 8 };

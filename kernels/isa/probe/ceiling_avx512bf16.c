@@ -1,4 +1,4 @@
-/* bf16 dot products as fast as AVX-512 BF16 does them from registers. */
+/* The rate of bf16 dot products with AVX-512 BF16 whose operands are in registers. */
 #include "kernels/isa/avx512.h"
 #include "kernels/isa/isa_kernels.h"
 

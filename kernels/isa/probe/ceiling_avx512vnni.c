@@ -1,4 +1,4 @@
-/* 8-bit dot products as fast as AVX-512 VNNI does them from registers. */
+/* The rate of 8-bit dot products with AVX-512 VNNI whose operands are in registers. */
 #include "kernels/isa/avx512.h"
 #include "kernels/isa/isa_kernels.h"
 

@@ -1,4 +1,4 @@
-/* 8-bit dot products as fast as AVX-VNNI does them from registers. */
+/* The rate of 8-bit dot products with AVX-VNNI whose operands are in registers. */
 #include "kernels/isa/avx2.h"
 #include "kernels/isa/isa_kernels.h"
 

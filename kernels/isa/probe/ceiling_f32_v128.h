@@ -1,5 +1,5 @@
-/* kernels/isa/probe/ceiling_f32_v128.h - multiply-adds of floats as fast as 128-bit vectors do them from
- * registers, after an implementation of v128.h. */
+/* kernels/isa/probe/ceiling_f32_v128.h - the rate of f32 multiply-adds with 128-bit vectors whose operands
+ * are in registers. Include an implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_ISA_PROBE_CEILING_F32_V128_H
 #define QDYNO_KERNELS_ISA_PROBE_CEILING_F32_V128_H
 
@@ -14,7 +14,7 @@ double V128(ceiling_f32_fma)(int64_t rounds)
     for (int64_t i = 0; i < rounds; i++) {
 #pragma GCC unroll 12
         for (int j = 0; j < CHAINS; j++) {
-            keep_f32(&a); /* without a fused instruction, the product is part of every round */
+            keep_f32(&a); /* else, without fused multiply-adds, a * b would be computed only once */
             sum[j] = fma_f32(a, b, sum[j]);
             keep_f32(&sum[j]);
         }

@@ -1,5 +1,5 @@
-/* kernels/isa/probe/ceiling_int8_v128.h - multiply-adds of bytes as fast as 128-bit vectors do them from
- * registers, after an implementation of v128.h. */
+/* kernels/isa/probe/ceiling_int8_v128.h - the rate of 8-bit multiply-adds with 128-bit vectors whose
+ * operands are in registers. Include an implementation of isa/v128.h first. */
 #ifndef QDYNO_KERNELS_ISA_PROBE_CEILING_INT8_V128_H
 #define QDYNO_KERNELS_ISA_PROBE_CEILING_INT8_V128_H
 

@@ -1,4 +1,4 @@
-/* Multiply-adds as fast as plain C gets them: the ceiling of machines without kernels of their own. */
+/* The rate of f32 multiply-adds in plain C: the ceiling of machines for which there are no ISA kernels. */
 #include "kernels/isa/isa_kernels.h"
 
 double ceiling_f32_fma_ref(int64_t rounds)

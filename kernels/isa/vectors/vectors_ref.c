@@ -90,7 +90,7 @@ static void sincos_ref(const float *x, int64_t n, float by, float *sine, float *
     }
 }
 
-static void rotate(float *u, float *v, float sine, float cosine)
+static void pair_rotate(float *u, float *v, float sine, float cosine)
 {
     const float x = *u, y = *v;
     *u = x * cosine - y * sine;
@@ -99,12 +99,12 @@ static void rotate(float *u, float *v, float sine, float cosine)
 
 static void rotate_pairs_ref(float *x, int pairs, const float *sine, const float *cosine)
 {
-    for (int j = 0; j < pairs; j++) rotate(&x[2 * j], &x[2 * j + 1], sine[j], cosine[j]);
+    for (int j = 0; j < pairs; j++) pair_rotate(&x[2 * j], &x[2 * j + 1], sine[j], cosine[j]);
 }
 
 static void rotate_halves_ref(float *x, int pairs, const float *sine, const float *cosine)
 {
-    for (int j = 0; j < pairs; j++) rotate(&x[j], &x[j + pairs], sine[j], cosine[j]);
+    for (int j = 0; j < pairs; j++) pair_rotate(&x[j], &x[j + pairs], sine[j], cosine[j]);
 }
 
 static void silu_ref(const float *gate, const float *up, int64_t n, float *y)

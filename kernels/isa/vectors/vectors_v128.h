@@ -7,7 +7,7 @@
 
 #include "kernels/isa/isa_kernels.h"
 
-enum { LANES = 4, CHAINS = 4 /* sums side by side: an addition takes its time */ };
+enum { LANES = 4, CHAINS = 4 /* independent partial sums hide the latency of additions */ };
 
 static void transpose(const float *src, int64_t src_stride, int rows, int cols, float *dst,
                       int64_t dst_stride)
@@ -38,7 +38,8 @@ static void quantize_q8(const float *x, int64_t n, int8_t *q, float *d, float *s
         for (int u = 0; u < 8; u++) {
             v[u] = load_f32x4(x + LANES * u);
             most = max_f32(most, abs_f32(v[u]));
-            poison = poison + (v[u] - v[u]); /* 0, or NaN where v is not finite: the maximum drops NaN */
+            /* NaN if v is infinite or NaN, else 0, because max_f32 loses a NaN */
+            poison = poison + (v[u] - v[u]);
         }
         const float amax = max_of_f32(most);
         const f32x4 id = all_f32(amax != 0 ? 127 / amax : 0);
@@ -137,7 +138,8 @@ static void scale(float *x, int64_t n, float by)
     for (; i < n; i++) x[i] *= by;
 }
 
-/* Four rows at a time, so that each load of x serves four. The last rows may be the same one. */
+/* Four rows at a time, so that each vector of x is loaded once for four rows. Past the last row, that row is
+ * used again and the results are dropped. */
 static void dots(const float *rows, int64_t stride, int n, int64_t cols, const float *x, float *y)
 {
     const int64_t whole = cols & ~(int64_t)(LANES - 1);
@@ -190,7 +192,7 @@ static void rotate_pairs(float *x, int pairs, const float *sine, const float *co
     VECTORS_REF.rotate[0](x + 2 * j, pairs - j, sine + j, cosine + j);
 }
 
-/* See softcap_avx512. */
+/* tanh: a polynomial for |v| < 0.625, else 1 - 2 / (e^2|v| + 1) with the sign of v (see softcap_avx512). */
 ALWAYS_INLINE f32x4 tanh_f32(f32x4 v)
 {
     const f32x4 a = abs_f32(v), z = v * v, e = exp_f32(a + a), one = all_f32(1);
@@ -208,7 +210,8 @@ static void softcap(float *x, int64_t n, float cap)
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         const f32x4 v = load_f32x4(x + i);
-        store_f32x4(x + i, tanh_f32(v * all_f32(1 / cap)) * all_f32(cap) + (v - v)); /* infinities: NaN */
+        /* v - v turns infinities into NaN */
+        store_f32x4(x + i, tanh_f32(v * all_f32(1 / cap)) * all_f32(cap) + (v - v));
     }
     VECTORS_REF.softcap(x + i, n - i, cap);
 }

@@ -19,6 +19,13 @@ const struct noise NOISES[] = {
     { "all of these", "drift, walk, memory, tails and disturbed cells", .slope = 0.1, .walk = 0.3, .ar = 1,
       .phi = 0.9, .heavy = 1, .disturbed = 0.05 },
     { "rhythm", "every fourth cell is slower: sizes of block effects repeat", .normal = 0.05, .rhythm = 3 },
+    { "AR(1) 0.99", "a cell remembers 99 % of the last: minutes", .ar = 1, .phi = 0.99, .normal = 0.2 },
+    { "spikes", "normal, and one cell in ten is slower by three times that", .normal = 1, .spikes = 0.1 },
+    { "daily", "normal, and a slow wave of 20 times that", .normal = 1, .daily = 20 },
+    { "bursts", "another program that runs in bursts, measured beside the cells", .normal = 0.3, .burst = 3,
+      .on = 2, .off = 3 },
+    { "bursts, unmeasured", "the same, but how often it ran is not known", .normal = 0.3, .burst = 3, .on = 2,
+      .off = 3, .unmeasured = true },
 };
 const int NOISE_COUNT = COUNT_OF(NOISES);
 
@@ -35,6 +42,8 @@ struct source {
     const struct noise *noise;
     uint64_t random;
     double walk, memory;
+    bool on;           /* the other program runs */
+    double left, load; /* cells until that changes; share of the last cell that it ran */
     int64_t cell, phase;
 };
 
@@ -55,12 +64,29 @@ static double student3(struct source *s) /* over its standard deviation, the roo
     return normal(s) / sqrt(a * a + b * b + c * c);
 }
 
+/* The share of the next cell in which the other program runs. */
+static double burst_share(struct source *s)
+{
+    double share = 0, at = 0;
+    while (at < 1) {
+        const double step = fmin(s->left, 1 - at);
+        share += s->on ? step : 0;
+        at += step;
+        if ((s->left -= step) > 0) continue;
+        s->on = !s->on;
+        s->left = -log(uniform(s)) * (s->on ? s->noise->on : s->noise->off);
+    }
+    return share;
+}
+
 static void source_start(struct source *s, const struct noise *n, uint64_t seed, uint64_t number)
 {
     uint64_t state = seed ^ number * 0x9e3779b97f4a7c15u;
     *s = (struct source){ .noise = n, .random = stats_random(&state) };
     s->memory = normal(s); /* the process has been running for ever */
     s->phase = (int64_t)(stats_random(&s->random) & 3);
+    s->load = NAN;
+    if (n->burst > 0) s->left = -log(uniform(s)) * n->off;
 }
 
 /* Log time of the next cell, in units of the scale. */
@@ -77,6 +103,13 @@ static double source_next(struct source *s)
     }
     if (n->heavy > 0) y += n->heavy * student3(s);
     if ((cell + s->phase) % 4 == 0) y += n->rhythm;
+    if (n->spikes > 0 && uniform(s) < n->spikes) y += 3;
+    y += n->daily * sin(2 * M_PI * (double)(cell + 100 * s->phase) / 400);
+    if (n->burst > 0) {
+        const double share = burst_share(s);
+        y += n->burst * share;
+        if (!n->unmeasured) s->load = share + 0.1 * normal(s);
+    }
     return y;
 }
 
@@ -124,19 +157,22 @@ static void block_add(const struct trial *t, struct source *source, uint64_t num
 {
     const enum cell_phase phase = s->confirming ? CELL_CONFIRM : CELL_BLOCK;
     int arm[EXPERIMENT_ARMS], place[BLOCK_CELLS];
-    double rate[BLOCK_CELLS];
+    double rate[BLOCK_CELLS], load[BLOCK_CELLS];
     const int arms = arms_live(s, phase, arm);
     block_order(t->seed + number, phase, block, arms, place);
     for (int i = 0; i < 2 * arms; i++) {
         double slower = t->scale * source_next(source);
         if (t->noise->disturbed > 0 && uniform(source) < t->noise->disturbed) slower += log(1.1);
         rate[i] = exp(t->effect[arm[place[i]]] - slower);
+        load[i] = exp(source->load); /* block_effect takes logarithms */
     }
     for (int k = 1; k < arms; k++) {
         struct comparison *c = s->confirming ? &s->confirmation : &s->comparison[arm[k]];
-        c->d[c->blocks++] = block_effect(rate, place, arms, k, 1);
+        series_add(&c->all, block_effect(rate, place, 2 * arms, k, 1),
+                   block_effect(load, place, 2 * arms, k, 1), false);
     }
-    s->blocks++;
+    s->complete++;
+    estimand_use(s, ESTIMAND_LOADED);
 }
 
 /* What the judge says after this block. Every look counts: a claim that was seen once was made. */

@@ -25,6 +25,12 @@ struct noise {
     double heavy;     /* Student's t with 3 degrees of freedom, standard deviation 1 */
     double rhythm;    /* every fourth cell is this much slower */
     double disturbed; /* share of cells that are slower by 10 %, whatever the scale */
+    double spikes;    /* share of cells that are slower by three times the scale: one-sided */
+    double daily;     /* amplitude of a slow wave with a period of 400 cells */
+    /* Another program that is on and off for exponential times (means in cells) and makes cells slower by
+     * `burst` while it is on. How much of a cell it was on is measured, with errors: the covariate. */
+    double burst, on, off;
+    bool unmeasured; /* there is no covariate */
 };
 extern const struct noise NOISES[];
 extern const int NOISE_COUNT;

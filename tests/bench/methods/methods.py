@@ -237,15 +237,18 @@ It runs `qdyno methods -m MODEL -C RECIPE` for a list of recipes.
 
 | column | meaning |
 |---|---|
+| recipe | the part of a config line that says how weights are stored: `METHOD,PARAMETER=VALUE` or a format ([config.md](config.md)) |
+| quantized | number of tensors stored in the recipe's format |
 | bits | stored bits per weight in the quantized tensors |
 | fell back | tensors stored as f16, because their rows are not a multiple of the format's block |
 | NMSE | error of the quantized weights, sum (w - w')² / sum w², after undoing folded scales and reordering |
+| worst tensor | the tensor with the largest NMSE, and that NMSE |
 | perplexity, ratio | of the quantized model; divided by that of the unquantized file |
 | KL divergence, p99 | from the unquantized file's predictions, in nats: mean ± one standard error; 99th percentile |
 | same top-1 | share of positions where both rank the same token first |
 
 All recipes are evaluated on the same tokens: the bundled held-out text for the bundled model, the second half of `{text}` for the others.
-Methods that use activations were calibrated on the bundled calibration text, or on the first 30 kB. `precision=highest` computes
+Quantization methods that need activation statistics were calibrated on the bundled calibration text, or on the first 30 kB. `precision=highest` computes
 everything else in f32, so a row shows only what its method rounds: weights, and for `llm_int8`, `int8_*`, `smoothquant`, `fp8` and
 `tf32` also activations.
 
@@ -253,6 +256,7 @@ everything else in f32, so a row shows only what its method rounds: weights, and
   `tensors=token_embd:f16`, which can therefore be compared with the methods.
 * `gptq` uses symmetric groups by default, plain formats asymmetric ones; `sym=false` makes `gptq` asymmetric. At 3 and 2 bits this
   explains much of the difference.
+* A row with a message instead of numbers is a recipe that cannot be applied to this model; the message is the reason.
 * These models are tiny. At 3 and 2 bits they lose far more than large models do. The ranking of methods carries over, the size of the
   losses does not.
 """

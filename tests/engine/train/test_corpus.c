@@ -92,7 +92,7 @@ static void wrong_answers_are_no_story(void **state)
         seen++;
         answer[0] = answer[0] == 't' ? 's' : 't'; /* six, nine, twelve or fifteen becomes another word */
         struct corpus_score score = corpus_score(c, s.data, s.len);
-        CHECK(score.log_probability == -INFINITY);
+        CHECK_EQ(score.log_probability, -INFINITY);
         assert_int_equal(score.derivations, 0);
         assert_int_equal(score.told, answer - s.data); /* the text is valid up to there */
     }
@@ -120,10 +120,10 @@ static void splits_do_not_overlap(void **state)
         struct str s = { 0 };
         corpus_story(c, (struct story_id){ 1, (enum corpus_split)(i % CORPUS_SPLIT_COUNT), (uint64_t)i }, &s);
         texts[i] = str_take(&s);
-        CHECK(texts[i] != NULL);
+        CHECK_NE(texts[i], NULL);
     }
     qsort(texts, COUNT_OF(texts), sizeof *texts, by_text);
-    for (size_t i = 1; i < COUNT_OF(texts); i++) CHECK(strcmp(texts[i - 1], texts[i]) != 0);
+    for (size_t i = 1; i < COUNT_OF(texts); i++) CHECK_STR_NE(texts[i - 1], texts[i]);
     for (size_t i = 0; i < COUNT_OF(texts); i++) free(texts[i]);
     corpus_close(c);
 }

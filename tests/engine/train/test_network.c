@@ -259,7 +259,7 @@ static void refuses_what_cannot_be(void **state)
     struct network_options o = options_of(SMALL);
     o.shape.kv_heads = 3;
     assert_int_equal(network_open(&n, &o, &why), ERR_USAGE);
-    CHECK(n == NULL);
+    CHECK_EQ(n, NULL);
     o = options_of(SMALL);
     o.checkpoint_every = 4;
     assert_int_equal(network_open(&n, &o, &why), ERR_USAGE);

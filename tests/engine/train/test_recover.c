@@ -68,7 +68,7 @@ static double slope(struct network *n, const struct network_tensor *at, const fl
     const int64_t count = at->rows * at->cols;
     float *w = network_weights(n) + at->offset, *kept = malloc((size_t)count * sizeof *kept);
     double value[2];
-    CHECK(kept != NULL);
+    CHECK_NE(kept, NULL);
     memcpy(kept, w, (size_t)count * sizeof *kept);
     for (int side = 0; side < 2; side++) {
         for (int64_t i = 0; i < count; i++) w[i] = kept[i] + (side ? step : -step) * direction[i];
@@ -105,7 +105,7 @@ static void gradients_are_slopes(void **state)
     memset(network_gradients(n), 0, (size_t)params * sizeof(float));
     CHECK_LT(1, network_distill(n, tokens, teacher, 1));
     float *g = malloc((size_t)params * sizeof *g);
-    CHECK(g != NULL);
+    CHECK_NE(g, NULL);
     memcpy(g, network_gradients(n), (size_t)params * sizeof *g);
     for (int t = 0; t < network_tensor_count(n); t++) {
         const struct network_tensor *at = network_tensor_at(n, t);
@@ -390,7 +390,7 @@ static void refuse(const struct gguf *original, const struct gguf *q, const stru
     temp_path(out, "refused");
     assert_int_equal(recover_file(out, original, q, o, &r, &why), code);
     if (!strstr(why.message, says)) fail_msg("'%s' lacks '%s'", why.message, says);
-    CHECK(access(out, F_OK) != 0);
+    CHECK_NE(access(out, F_OK), 0);
 }
 
 static void refuses(void **state)
@@ -404,7 +404,7 @@ static void refuses(void **state)
     tell(original, CORPUS_CALIBRATION, 5, &text, &ids);
     struct recover_options o = quick(&ids);
     o.n = 100;
-    refuse(original, q, &o, ERR_USAGE, "want at least two rows");
+    refuse(original, q, &o, ERR_USAGE, "expected at least two rows");
     o = quick(&ids);
     o.rate = 2;
     refuse(original, q, &o, ERR_USAGE, "rate between 0 and 1");
@@ -427,7 +427,7 @@ static void refuses(void **state)
                          &why));
     CHECK_OK(gguf_open(&g, other, &why));
     assert_int_equal(recover_check(g, g, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "not llama") != NULL);
+    CHECK_CONTAINS(why.message, "not llama");
     gguf_close(g);
     gguf_close(original);
     token_list_free(&ids);

@@ -122,7 +122,7 @@ static void stopped_or_not_is_the_same(void **state)
         o.checkpoint_every = 1;
         o.trim_every = 2;
         assert_int_equal(train_run(parts, &o, &r, &why), ERR_CANCELLED);
-        CHECK(access(parts, F_OK) != 0); /* the model is not written yet */
+        CHECK_NE(access(parts, F_OK), 0); /* the model is not written yet */
         train_report_done(&r);
         o.progress = NULL;
         train(parts, &o, &r);
@@ -135,7 +135,7 @@ static void stopped_or_not_is_the_same(void **state)
         assert_string_equal(one, other);
         o.steps++;
         assert_int_equal(train_run(parts, &o, &r, &why), ERR_USAGE);
-        CHECK(strstr(why.message, "other options") != NULL);
+        CHECK_CONTAINS(why.message, "other options");
         train_report_done(&r);
         forget(whole);
         forget(parts);
@@ -215,7 +215,7 @@ static void check_row(const struct story_rows *l, const int32_t *tokens, const i
         if (targets[i] >= 0)
             assert_int_equal(targets[i], tokens[i + 1]);
         else
-            CHECK(tokens[i + 1] == l->bos);
+            CHECK_EQ(tokens[i + 1], l->bos);
     CHECK_LE(0, targets[0]);
 }
 
@@ -271,7 +271,7 @@ static void rows_hold_stories(void **state)
     CHECK_OK(story_rows_held_out(&l, &e, tokens, targets, &why));
     check_row(&l, tokens, targets);
     CHECK_LE(1, e.stories);
-    CHECK(e.number == 3 + (uint64_t)e.stories);
+    CHECK_EQ(e.number, 3 + (uint64_t)e.stories);
     for (int i = 0; i < e.stories; i++) {
         str_clear(&story);
         nats += log(2) - corpus_story(c, (struct story_id){ 1, CORPUS_HELD_OUT, 3 + (uint64_t)i }, &story);

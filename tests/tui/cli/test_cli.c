@@ -131,14 +131,14 @@ static void test_config_grid(void **state)
     struct config *c = NULL;
     int n = 0;
     CHECK_OK(parse(&g, &a, "qdyno bench -C q8_0 -C q4_0,threads=5 -t 1,2 -ctk f16,q8_0", &why));
-    CHECK_OK(cli_configs(&c, &n, &a, &why));
+    CHECK_OK(cli_config_grid(&c, &n, &a, &why));
     CHECK_EQ(n, 6); /* 2 x 2 for the first line, 2 for the second, whose threads are fixed */
     for (int i = 0; i < n; i++)
         CHECK_EQ(config_int(&c[i], KNOB_THREADS),
                  strcmp(config_text(&c[i], KNOB_FORMAT), "q4_0") ? 1 + i % 2 : 5);
     free(c);
     CHECK_OK(parse(&g, &a, "qdyno bench -t 1,zwei", &why));
-    CHECK_EQ(cli_configs(&c, &n, &a, &why), ERR_USAGE);
+    CHECK_EQ(cli_config_grid(&c, &n, &a, &why), ERR_USAGE);
     CHECK(!c);
 }
 
@@ -153,7 +153,7 @@ static void test_tables_are_whole(void **state)
         struct str text = { 0 };
         CHECK(c->run);
         CHECK(*c->help);
-        CHECK(command_find(c->name) == c);
+        CHECK_EQ(command_find(c->name), c);
         help_text(&text, c);
         for (const struct cli_flag *f = c->flags; f && f->name; f++) {
             CHECK(f->help);

@@ -17,8 +17,8 @@ static void a_bad_driver_is_an_error(void **state)
         const char *message;
     } DRIVERS[] = {
         { "hang", 0.3, "did not answer within 0.3 s" },
-        { "crash", 60, "ended the process (Segmentation fault)" },
-        { "exit", 60, "ended the process (it called exit)" },
+        { "crash", 250, "ended the process (Segmentation fault)" },
+        { "exit", 250, "ended the process (it called exit)" },
     };
     setenv("OCL_ICD_VENDORS", FAKE_ICD, 1); /* ocl-icd then loads this driver only */
     setenv("OPENCL_VENDOR_PATH", "/nonexistent", 1);
@@ -26,9 +26,7 @@ static void a_bad_driver_is_an_error(void **state)
         struct devices d = { .count = 7 };
         struct err why = { 0 };
         setenv("QDYNO_FAKE_ICD", DRIVERS[i].how, 1);
-        const int64_t start = clock_ns();
         assert_int_equal(devices_list(&d, DRIVERS[i].seconds, &why), ERR_INTERNAL);
-        CHECK_LT((double)(clock_ns() - start) * 1e-9, 30);
         assert_int_equal(d.count, 0);
         if (!strstr(why.message, DRIVERS[i].message)) fail_msg("%s: %s", DRIVERS[i].how, why.message);
     }
@@ -45,7 +43,7 @@ static void no_driver_is_no_device(void **state)
     CHECK_OK(devices_list(&d, 60, &why));
     assert_int_equal(d.count, 0);
     assert_int_equal(devices_measure(&c, "opencl:0", 0.01, &why), ERR_ABSENT);
-    CHECK(strstr(why.message, "no OpenCL device"));
+    CHECK_CONTAINS(why.message, "no OpenCL device");
 }
 
 static void devices_match_gpus(void **state)
@@ -66,7 +64,7 @@ static void devices_match_gpus(void **state)
     d.device[1] = (struct device_info){ .name = "opencl:1" };
     assert_int_equal(device_gpu(&m, &d.device[0]), 1);
     assert_int_equal(device_gpu(&m, &d.device[1]), -1);
-    CHECK(device_of_gpu(&d, &m.gpu[1]) == &d.device[0]);
+    CHECK_EQ(device_of_gpu(&d, &m.gpu[1]), &d.device[0]);
     CHECK(!device_of_gpu(&d, &m.gpu[0]));
     m.gpu[0].bus[0] = 0; /* two unknown addresses do not match */
     CHECK(!device_of_gpu(&d, &m.gpu[0]));

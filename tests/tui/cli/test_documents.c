@@ -25,7 +25,7 @@ static bool keys_have(const struct keys *k, const char *key)
 static void keys_add(struct keys *k, const char *key)
 {
     if (keys_have(k, key)) return;
-    CHECK(k->n < KEYS_MOST);
+    CHECK_LT(k->n, KEYS_MOST);
     snprintf(k->key[k->n++], sizeof k->key[0], "%s", key);
 }
 
@@ -38,7 +38,8 @@ static bool is_documented_whole(const char *name)
     return false;
 }
 
-/* Adds the path of every leaf below `value`: "arms[].plan.kv". Keys that are names of metrics become "*". */
+/* Adds the path of every leaf below `value`: "arms[].plan.kv". Keys that are names of metrics or
+ * estimands become "*". */
 static void keys_collect(struct keys *k, const char *path, const json_t *value)
 {
     const char *name;
@@ -49,7 +50,7 @@ static void keys_collect(struct keys *k, const char *path, const json_t *value)
         json_object_foreach((json_t *)value, name, item)
         {
             snprintf(inner, sizeof inner, "%.60s%s%.30s", path, *path ? "." : "",
-                     str_ends(path, "by_metric") ? "*" : name);
+                     str_ends(path, "by_metric") || str_ends(path, "estimands") ? "*" : name);
             if (is_documented_whole(name))
                 keys_add(k, inner);
             else
@@ -124,10 +125,28 @@ static void check_table(const char *schema, const struct column *columns, size_t
 static void bench_and_eval_are_documented(void **state)
 {
     (void)state;
-    static const char *const BENCH[] = { "run", "machine", NULL };
-    static const char *const EVAL[] = { "run", "machine", "reference", NULL };
+    static const char *const BENCH[] = { "run", "machine", "beyond_trained_context", "labels", NULL };
+    static const char *const EVAL[] = { "run", "machine", "reference", "gate", "baseline", "labels", NULL };
     check_table("qdyno.bench/1", BENCH_COLUMNS, BENCH_COLUMN_COUNT, BENCH);
     check_table("qdyno.eval/1", EVAL_COLUMNS, EVAL_COLUMN_COUNT, EVAL);
+}
+
+static void summary_is_documented(void **state)
+{
+    (void)state;
+    struct keys k = { 0 };
+    const struct summary unknown = { .effect = { NAN, NAN, NAN } };
+    json_t *o = summary_to_json(&unknown), *doc = json_object(), *first;
+    keys_collect(&k, "", o);
+    check_section("Summary", &k);
+    CHECK(json_is_null(json_object_get(o, "verdict")) && json_is_null(json_object_get(o, "effect")) &&
+          json_is_null(json_object_get(o, "run")));
+    json_put_str(doc, "schema", "qdyno.test/1");
+    first = summary_put_first(&unknown, doc);
+    assert_string_equal(json_object_iter_key(json_object_iter(first)), "summary");
+    json_decref(first);
+    json_decref(doc);
+    json_decref(o);
 }
 
 static void ab_is_documented(void **state)
@@ -138,6 +157,8 @@ static void ab_is_documented(void **state)
     s->state.events = 1;
     json_t *o = experiment_to_json(&s->state);
     keys_collect(&k, "", o);
+    keys_add(&k, "beyond_trained_context"); /* added by the command, which knows the model file */
+    keys_add(&k, "labels");                 /* of the database, added by ab_document */
     check_section("qdyno.ab/1", &k);
     json_decref(o);
     report_source_free(s);
@@ -174,6 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bench_and_eval_are_documented),
+        cmocka_unit_test(summary_is_documented),
         cmocka_unit_test(ab_is_documented),
         cmocka_unit_test(figures_of_cells_are_documented),
     };

@@ -8,9 +8,11 @@
 #include "engine/config/config.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/cli.h"
+#include "tui/cli/lib/lib.h"
 
 const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL };
 const char *const PROGRESS_NAMES[] = { "auto", "json", "off", NULL };
+static const double SECONDS_MOST = 36500.0 * 86400; /* in nanoseconds it still fits in 64 bits */
 static const char *const LOG_LEVELS[] = { "debug", "info", "warn", "error", "quiet", NULL };
 
 /* clang-format off */
@@ -19,7 +21,7 @@ const struct cli_flag GLOBAL_FLAGS[] = {
       .help = "database of all results; default $XDG_DATA_HOME/qdyno/qdyno.db" },
     { .name = "-o", .alias = "--output", .value = "FORMAT", .kind = FLAG_CHOICE, .choices = OUTPUT_NAMES,
       .help = "format of the results; default md" },
-    { .name = "--quiet", .alias = "-q", .help = "print no progress and no notes on stderr" },
+    { .name = "--quiet", .alias = "-q", .help = "print the result and errors only: no progress, notes or warnings on stderr" },
     { .name = "--progress", .value = "MODE", .kind = FLAG_CHOICE, .choices = PROGRESS_NAMES,
       .help = "progress on stderr: auto shows it on a terminal, json writes one JSON object per line" },
     { .name = "--no-color", .help = "use no colours (also: NO_COLOR)" },
@@ -77,7 +79,7 @@ static bool flag_match(struct flag_match *m, const struct command *c, const char
 
 static bool flag_takes_value(const struct flag_match *m)
 {
-    return m->knob >= 0 || m->flag->value;
+    return m->knob >= 0 ? !KNOBS[m->knob].bare : m->flag->value != NULL;
 }
 
 static void flag_names_append(const char **names, size_t *n, size_t max, const struct cli_flag *list)
@@ -201,8 +203,9 @@ static enum err_code value_check(const struct cli_flag *f, const char *value, st
         return str_to_bytes(value, &i) && i >= 0 ? ERR_OK
                                                  : value_error(f, value, "bytes such as 512M or 8G", why);
     case FLAG_SECONDS:
-        return str_to_seconds(value, &d) && d > 0 ? ERR_OK
-                                                  : value_error(f, value, "a time such as 90s or 5m", why);
+        return str_to_seconds(value, &d) && d > 0 && d <= SECONDS_MOST
+                   ? ERR_OK
+                   : value_error(f, value, "a time such as 90s or 5m, at most 36500d", why);
     case FLAG_CHOICE: return choice_check(f, value, why);
     }
     return ERR_OK;
@@ -221,7 +224,10 @@ static enum err_code global_flag_apply(struct cli_global *g, const struct cli_fl
 {
     const char *name = f->name;
     if (!strcmp(name, "--db")) g->db_path = value;
-    if (!strcmp(name, "--quiet")) g->quiet = true;
+    if (!strcmp(name, "--quiet")) {
+        g->quiet = true;
+        g->log.level = MAX(g->log.level, LOG_ERROR);
+    }
     if (!strcmp(name, "--no-color")) g->no_color = true;
     if (!strcmp(name, "--seed")) str_to_u64(value, &g->seed);
     if (!strcmp(name, "--log-level")) g->log.level = (enum log_level)log_level_parse(value);
@@ -257,7 +263,7 @@ static enum err_code knobs_check(const struct cli_args *a, struct err *why)
 {
     for (int i = 0; i < a->knob_count; i++) {
         if (a->command->knob_flags == KNOB_FLAGS_GRID && strchr(a->knob[i].value, ','))
-            continue; /* cli_configs checks each value of the list */
+            continue; /* cli_config_grid checks each value of the list */
         struct config c;
         config_default(&c);
         enum err_code rc = config_set(&c, KNOBS[a->knob[i].id].key, a->knob[i].value, why);
@@ -273,9 +279,11 @@ static enum err_code flag_add(struct cli_global *g, struct cli_args *a, const st
     enum err_code rc = value_check(m->flag, value ? value : "", why);
     if (rc) return rc;
     if (m->global) return global_flag_apply(g, m->flag, value, why);
-    if (!m->flag->many && args_has(a, m->flag->name) && m->flag->value)
+    if (!m->flag->many && args_has(a, m->flag->name) && m->flag->value) {
+        char first[HTTP_SHOWN_MAX], second[HTTP_SHOWN_MAX];
         return err_set(why, ERR_USAGE, "%s is given twice (%s and %s)", m->flag->name,
-                       args_text(a, m->flag->name, ""), value);
+                       cli_word_shown(args_text(a, m->flag->name, ""), first), cli_word_shown(value, second));
+    }
     if (a->given_count == ARGS_GIVEN)
         return err_set(why, ERR_USAGE, "more than %d flags are given", ARGS_GIVEN);
     a->given[a->given_count].flag = m->flag;
@@ -317,6 +325,8 @@ static enum err_code unknown_command(const char *word, struct err *why)
     for (size_t i = 0; i < COMMAND_COUNT && n < COUNT_OF(names); i++)
         if (!COMMANDS[i].hidden) names[n++] = COMMANDS[i].name;
     const char *near = str_nearest(word, names, n);
+    char shown[HTTP_SHOWN_MAX];
+    word = cli_word_shown(word, shown);
     if (near) return err_set(why, ERR_USAGE, "unknown command '%s': did you mean '%s'?", word, near);
     return err_set(why, ERR_USAGE, "unknown command '%s': `qdyno help` lists the commands", word);
 }
@@ -324,12 +334,13 @@ static enum err_code unknown_command(const char *word, struct err *why)
 static enum err_code argument_count_check(const struct cli_args *a, struct err *why)
 {
     const struct command *c = a->command;
+    char shown[HTTP_SHOWN_MAX];
     if (a->n < c->min_args)
         return err_set(why, ERR_USAGE, "%s needs %d argument%s, got %d; usage: qdyno %s %s", c->name,
                        c->min_args, c->min_args == 1 ? "" : "s", a->n, c->name, c->arguments);
     if (a->n > c->max_args)
         return err_set(why, ERR_USAGE, "'%s' is one argument too many; usage: qdyno %s %s",
-                       a->arg[c->max_args], c->name, c->arguments);
+                       cli_word_shown(a->arg[c->max_args], shown), c->name, c->arguments);
     return ERR_OK;
 }
 
@@ -342,7 +353,9 @@ static enum err_code flag_parse(struct cli_global *g, struct cli_args *a, int ar
     struct flag_match m;
     if (!flag_match(&m, a->command, word, n)) return unknown_flag(a->command, word, n, why);
     const char *value = word[n] == '=' ? word + n + 1 : NULL;
-    if (!flag_takes_value(&m) && value) return err_set(why, ERR_USAGE, "%.*s takes no value", (int)n, word);
+    if (m.knob >= 0 && !value) value = KNOBS[m.knob].bare;
+    if (m.flag && !flag_takes_value(&m) && value)
+        return err_set(why, ERR_USAGE, "%.*s takes no value", (int)n, word);
     if (m.flag && m.flag->optional && !value) value = "";
     if (flag_takes_value(&m) && !value) {
         if (*i + 1 >= argc)

@@ -128,7 +128,7 @@ static enum err_code grid_apply(struct config *c, const struct cli_args *a, int 
     return ERR_OK;
 }
 
-enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a, struct err *why)
+enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args *a, struct err *why)
 {
     enum { MOST = 4096 };
     const char *lines[ARGS_GIVEN] = { "" };

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,11 +65,11 @@ static bool receive_all(int fd, void *to, size_t size, int64_t deadline_ns)
 
 /* Runs in the child. Its stdout is /dev/null, because drivers print and the parent's stdout is a document.
  * Our signal handlers are reset, so that a crash of a driver ends the child. */
-static void child_task_run_in_child(const struct child_task *e, int fd)
+static void child_task_run_in_child(const struct child_task *e, int fd, pid_t parent)
 {
     struct err why = { 0 };
+    process_die_with_parent(parent);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     static const int OURS[] = { SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
     for (size_t i = 0; i < COUNT_OF(OURS); i++) signal(OURS[i], SIG_DFL);
     if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
@@ -98,8 +97,8 @@ static enum err_code child_task_run(const struct child_task *e, struct err *why)
     if (pipe2(pipes, O_CLOEXEC))
         return err_set(why, ERR_INTERNAL, "cannot create a pipe: %s", strerror(errno));
     const int64_t deadline_ns = clock_ns() + (int64_t)(e->seconds * 1e9);
-    const pid_t pid = fork();
-    if (!pid) child_task_run_in_child(e, pipes[1]);
+    const pid_t parent = getpid(), pid = fork();
+    if (!pid) child_task_run_in_child(e, pipes[1], parent);
     close(pipes[1]);
     const bool answered = pid > 0 && receive_all(pipes[0], &reported, sizeof reported, deadline_ns) &&
                           receive_all(pipes[0], e->out, e->size, deadline_ns);

@@ -86,7 +86,7 @@ static void flag_help(struct str *out, const struct cli_flag *f)
 static void knob_name(struct str *out, const struct knob *k)
 {
     if (k->flag) str_printf(out, "%s, ", k->flag);
-    str_printf(out, "--%s %s", k->key,
+    str_printf(out, k->bare ? "--%s[=%s]" : "--%s %s", k->key,
                k->kind == VALUE_INT      ? "N"
                : k->kind == VALUE_CHOICE ? "NAME"
                                          : "TEXT");

@@ -5,12 +5,17 @@
 
 #include "engine/config/config.h"
 #include "telemetry/gpu/gpu.h"
+#include "telemetry/http/http.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
 #include "tui/cli/cli.h"
 #include "tui/cli/lib/output.h"
 #include "tui/cli/lib/progress.h"
+
+struct gguf;        /* engine/gguf/gguf.h */
+struct gguf_tensor; /* engine/gguf/gguf.h */
+struct model_shape; /* engine/arch/arch.h */
 
 /* Flags that several commands share, so that they read the same everywhere. */
 #define FLAG_MODEL_ROW                                                                                       \
@@ -29,6 +34,10 @@
 
 /* ---------------------------------------------------------------- messages (messages.c) */
 
+/* A word of the command line for a message. It may be an address in the wrong place, whose password and path
+ * are not shown. Returns word or buf. */
+const char *cli_word_shown(const char *word, char buf[HTTP_SHOWN_MAX]);
+
 /* Prints "qdyno COMMAND: message" on stderr. Returns the exit status of why->code. */
 int cli_fail(const struct cli_args *a, const struct err *why);
 
@@ -44,8 +53,25 @@ void cli_note(const struct cli_global *g, const char *fmt, ...) __attribute__((f
 /* True after Ctrl-C or SIGTERM. */
 bool cli_is_interrupted(const struct cli_global *g);
 
-/* The note under every table whose quality figures come from a model with random weights. */
+/* What a model with random weights means for quality figures. */
 extern const char RANDOM_WEIGHTS[];
+
+/* The notes under every table whose figures come from a model with random weights, or from one with unknown
+ * parts (force=on). */
+void cli_note_cautions(struct table *t, bool random_weights, bool answers_unverified);
+
+/* A note for each part of the file that is unknown; in JSON the list "unknown". */
+void cli_note_unknown(struct table *t, const struct model_shape *s, const struct gguf *g);
+
+/* For files of gguf_open_any_type: notes for tensors whose type this program cannot read; in JSON the list
+ * "unsupported_tensors". Nothing if there are none. */
+void cli_note_unsupported(struct table *t, const struct gguf *g);
+
+enum { SHAPE_TEXT = 96, TYPE_TEXT = 48 };
+/* Write "4096x1024", row length first. Returns buf. */
+const char *cli_tensor_shape(char buf[SHAPE_TEXT], const struct gguf_tensor *t);
+/* Write the name of the tensor's type, "q4_0", or "type 200" if the number has no name. Returns buf. */
+const char *cli_tensor_type(char buf[TYPE_TEXT], const struct gguf_tensor *t);
 
 /* ---------------------------------------------------------------- models and configs (configs.c) */
 
@@ -68,7 +94,7 @@ enum err_code cli_applied_config(struct config *c, const struct cli_global *g, c
 
 /* Every -C line times every combination of the comma-separated knob flags, without duplicates; at least one.
  * *out is owned by the caller: free(). Errors: ERR_USAGE, also for more than 4096 configs. */
-enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a, struct err *why);
+enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args *a, struct err *why);
 
 /* Reads --limit memory=BYTES,kld=NATS. A limit that is not given leaves its variable unchanged. */
 enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_args *a, struct err *why);
@@ -92,8 +118,9 @@ enum cli_probe {
     PROBE_IF_MISSING, /* measure them if the cache has none */
     PROBE_FRESH       /* measure them now */
 };
-/* This machine, and its measured limits (ceilings) if *known. New measurements go into the cache, except when
- * QDYNO_ISA hides instruction sets. */
+/* This machine, and its measured limits (ceilings) if *known. known may be NULL unless `probe` is
+ * PROBE_CACHED: the others measure what is missing. New measurements go into the cache, except when QDYNO_ISA
+ * hides instruction sets. */
 enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, struct machine *m,
                           struct machine_ceilings *c, bool *known, struct err *why);
 

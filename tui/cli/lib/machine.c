@@ -18,6 +18,8 @@ static void probe_on_progress(void *ctx, const char *what, double done)
 enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, struct machine *m,
                           struct machine_ceilings *c, bool *known, struct err *why)
 {
+    bool measured;
+    if (!known) known = &measured;
     *known = false;
     enum err_code rc = machine_detect(m, "", why);
     if (rc) return rc;

@@ -1,9 +1,99 @@
 /* messages.c - exit statuses, and what a command prints besides its table. */
+#include <string.h>
+
+#include <stdlib.h>
 
 #include "advisor/experiment/experiment.h"
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
 #include "tui/cli/lib/lib.h"
 
+const char *cli_word_shown(const char *word, char buf[HTTP_SHOWN_MAX])
+{
+    const char *colon = strchr(word, ':');
+    return colon && (str_starts(colon, "://") || strchr(colon, '@'))
+               ? http_url_shown(word, HTTP_SHOW_HOST, buf)
+               : word;
+}
+
 const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
+
+void cli_note_cautions(struct table *t, bool random_weights, bool answers_unverified)
+{
+    if (random_weights) table_note(t, "%s", RANDOM_WEIGHTS);
+    if (answers_unverified) table_note(t, "%s", ANSWERS_UNVERIFIED);
+}
+
+void cli_note_unknown(struct table *t, const struct model_shape *s, const struct gguf *g)
+{
+    if (!s->unknown) return;
+    struct str all = { 0 };
+    json_t *list = json_array();
+    arch_unknown(&all, arch_find(gguf_get_string(g, "general.architecture")), s, g);
+    for (const char *line = str_text(&all); *line; line += strcspn(line, "\n") + 1) {
+        const int n = (int)strcspn(line, "\n");
+        table_note(t, "%.*s", n, line);
+        json_array_append_new(list, json_stringn(line, (size_t)n));
+    }
+    json_put(t->extra, "unknown", list);
+    str_free(&all);
+}
+
+const char *cli_tensor_shape(char buf[SHAPE_TEXT], const struct gguf_tensor *t)
+{
+    for (int d = 0, at = 0; d < t->dims; d++)
+        at += snprintf(buf + at, SHAPE_TEXT - (size_t)at, "%s%lld", d ? "x" : "", (long long)t->shape[d]);
+    return buf;
+}
+
+const char *cli_tensor_type(char buf[TYPE_TEXT], const struct gguf_tensor *t)
+{
+    if (t->type_name)
+        snprintf(buf, TYPE_TEXT, "%s", t->type_name);
+    else
+        snprintf(buf, TYPE_TEXT, "type %u", t->type);
+    return buf;
+}
+
+static void note_unsupported_tensor(struct table *t, const struct gguf_tensor *x)
+{
+    char shape[SHAPE_TEXT], bytes[16];
+    table_note(
+        t,
+        "tensor '%s': type %u%s%s%s is not supported; shape %s, %s (distance to the next tensor or the end of the file)",
+        x->name, x->type, x->type_name ? " (" : "", x->type_name ? x->type_name : "", x->type_name ? ")" : "",
+        cli_tensor_shape(shape, x), str_from_bytes(x->bytes, bytes, sizeof bytes));
+}
+
+void cli_note_unsupported(struct table *t, const struct gguf *g)
+{
+    enum { NOTES_MOST = 8 };
+    json_t *list = json_array();
+    int64_t n = 0, bytes = 0;
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *x = gguf_tensor_at(g, i);
+        char shape[SHAPE_TEXT];
+        if (x->format) continue;
+        bytes += x->bytes;
+        if (n++ < NOTES_MOST) note_unsupported_tensor(t, x);
+        json_t *one = json_object();
+        json_put_str(one, "name", x->name);
+        json_put_int(one, "type", x->type);
+        json_put_str(one, "type_name", x->type_name);
+        json_put_str(one, "shape", cli_tensor_shape(shape, x));
+        json_put_int(one, "bytes", x->bytes);
+        json_array_append_new(list, one);
+    }
+    if (n > NOTES_MOST) {
+        char all[16];
+        table_note(t, "and %lld more of such types, %s in all: `qdyno info --tensors` lists them",
+                   (long long)(n - NOTES_MOST), str_from_bytes(bytes, all, sizeof all));
+    }
+    if (n)
+        json_put(t->extra, "unsupported_tensors", list);
+    else
+        json_decref(list);
+}
 
 int exit_status_of(enum err_code code)
 {
@@ -31,9 +121,11 @@ int exit_status_of_verdict(enum verdict v)
 
 int cli_fail(const struct cli_args *a, const struct err *why)
 {
+    char *safe = sink_text(SINK_TERMINAL, why->message);
     fflush(stdout);
     fprintf(stderr, "qdyno%s%s: %s\n", a && a->command ? " " : "", a && a->command ? a->command->name : "",
-            why->message);
+            safe ? safe : "out of memory");
+    free(safe);
     return exit_status_of(why->code);
 }
 
@@ -64,5 +156,7 @@ void cli_note(const struct cli_global *g, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "%s\n", text);
+    char *safe = sink_text(SINK_TERMINAL, text);
+    fprintf(stderr, "%s\n", safe ? safe : "out of memory for a message");
+    free(safe);
 }

@@ -35,6 +35,14 @@ json_t *table_row(struct table *t)
     return row;
 }
 
+static bool notes_have(const char *notes, const char *line)
+{
+    const size_t n = strlen(line);
+    for (; *notes; notes += strcspn(notes, "\n") + 1)
+        if (strcspn(notes, "\n") == n && !memcmp(notes, line, n)) return true;
+    return false;
+}
+
 void table_note(struct table *t, const char *fmt, ...)
 {
     char text[1024];
@@ -42,11 +50,39 @@ void table_note(struct table *t, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    str_printf(&t->notes, "%s\n", text);
+    if (!notes_have(str_text(&t->notes), text)) str_printf(&t->notes, "%s\n", text);
+}
+
+json_t *summary_to_json(const struct summary *s)
+{
+    json_t *o = json_object();
+    json_put_str(o, "verdict", s->verdict);
+    json_put_str(o, "gate", s->gate);
+    json_put_num(o, "effect", s->effect.estimate);
+    json_put_num(o, "lower", s->effect.lower);
+    json_put_num(o, "upper", s->effect.upper);
+    json_put_int(o, "exit_status", s->exit_status);
+    json_put(o, "run", s->run ? json_integer(s->run) : json_null());
+    return o;
+}
+
+json_t *summary_put_first(const struct summary *s, json_t *document)
+{
+    json_t *o = json_object();
+    json_put(o, "summary", summary_to_json(s));
+    json_object_update(o, document);
+    return o;
+}
+
+void table_summarize(struct table *t, const struct summary *s)
+{
+    json_decref(t->summary);
+    t->summary = summary_to_json(s);
 }
 
 void table_done(struct table *t)
 {
+    json_decref(t->summary);
     json_decref(t->rows);
     json_decref(t->extra);
     str_free(&t->notes);
@@ -76,7 +112,7 @@ void table_put_metrics(const struct table *t, json_t *row, const double *value)
     }
 }
 
-static const json_t *cell(const struct table *t, size_t row, int column)
+static const json_t *table_cell(const struct table *t, size_t row, int column)
 {
     return json_object_get(json_array_get(t->rows, row), t->columns[column].name);
 }
@@ -92,8 +128,11 @@ static enum err_code json_write(const json_t *v, size_t flags, FILE *out, struct
 {
     char *text = json_dumps(v, flags | JSON_REAL_PRECISION(REAL_DIGITS) | JSON_ENCODE_ANY);
     if (!text) return err_set(why, ERR_NOMEM, "out of memory for the JSON text");
-    fprintf(out, "%s\n", text);
+    char *safe = sink_text(SINK_JSON, text);
     free(text);
+    if (!safe) return err_set(why, ERR_NOMEM, "out of memory for the JSON text");
+    fprintf(out, "%s\n", safe);
+    free(safe);
     return ERR_OK;
 }
 
@@ -106,7 +145,7 @@ enum err_code output_json(const json_t *value, FILE *out, struct err *why)
 static void row_complete(const struct table *t, size_t row, json_t *to)
 {
     for (int c = 0; c < t->n_columns; c++) {
-        const json_t *v = cell(t, row, c);
+        const json_t *v = table_cell(t, row, c);
         json_object_set(to, t->columns[c].name, v ? (json_t *)v : json_null());
     }
 }
@@ -114,6 +153,7 @@ static void row_complete(const struct table *t, size_t row, json_t *to)
 static enum err_code write_json(const struct table *t, FILE *out, struct err *why)
 {
     json_t *doc = json_object();
+    if (t->summary) json_object_set(doc, "summary", t->summary);
     json_put_str(doc, "schema", t->schema);
     if (t->record && json_array_size(t->rows)) row_complete(t, 0, doc);
     json_object_update(doc, t->extra);
@@ -167,23 +207,21 @@ static void value_append(const json_t *v, struct str *out)
     }
 }
 
-/* Writes text in quotes and doubles every quote inside, as csv and SQL demand. */
-static void write_quoted(const char *text, char quote, FILE *out)
+static bool value_is_text(const json_t *v)
 {
-    fputc(quote, out);
-    for (; *text; text++) {
-        if (*text == quote) fputc(quote, out);
-        fputc(*text, out);
-    }
-    fputc(quote, out);
+    return !value_is_null(v) && !json_is_number(v) && !json_is_boolean(v);
 }
 
-static void write_csv_text(const char *text, FILE *out)
+/* Appends a value for csv or SQL; nothing for null. */
+static void value_append_to(struct str *out, enum text_sink sink, const json_t *v)
 {
-    if (strpbrk(text, ",\"\r\n"))
-        write_quoted(text, '"', out);
+    struct str text = { 0 };
+    value_append(v, &text);
+    if (value_is_text(v))
+        sink_append(out, sink, str_text(&text), text.len);
     else
-        fputs(text, out);
+        str_append(out, str_text(&text));
+    str_free(&text);
 }
 
 static void write_csv(const struct table *t, bool header, FILE *out)
@@ -193,9 +231,9 @@ static void write_csv(const struct table *t, bool header, FILE *out)
     for (size_t r = 0; r < json_array_size(t->rows); r++) {
         for (int c = 0; c < t->n_columns; c++) {
             struct str text = { 0 };
-            value_append(cell(t, r, c), &text);
+            value_append_to(&text, SINK_CSV, table_cell(t, r, c));
             if (c) fputc(',', out);
-            write_csv_text(str_text(&text), out);
+            fputs(str_text(&text), out);
             str_free(&text);
         }
         fputc('\n', out);
@@ -222,16 +260,11 @@ static void write_sql(const struct table *t, FILE *out)
     for (size_t r = 0; r < json_array_size(t->rows); r++) {
         fprintf(out, "INSERT INTO %s VALUES (", name);
         for (int c = 0; c < t->n_columns; c++) {
-            const json_t *v = cell(t, r, c);
+            const json_t *v = table_cell(t, r, c);
             struct str text = { 0 };
-            value_append(v, &text);
+            value_append_to(&text, SINK_SQL, v);
             if (c) fputs(", ", out);
-            if (value_is_null(v))
-                fputs("NULL", out);
-            else if (json_is_number(v) || json_is_boolean(v))
-                fputs(str_text(&text), out);
-            else
-                write_quoted(str_text(&text), '\'', out);
+            fputs(value_is_null(v) ? "NULL" : str_text(&text), out);
             str_free(&text);
         }
         fprintf(out, ");\n");
@@ -268,24 +301,14 @@ static int text_width(const char *text)
     return n;
 }
 
-/* The text of a cell, owned by the caller. Escapes '|' and replaces control characters, which would break the
- * table: texts come from model files, too. */
+/* The text of a cell, owned by the caller. Texts come from model files, too. */
 static char *md_cell(const struct column *c, const json_t *v)
 {
-    struct str raw = { 0 }, out = { 0 };
+    struct str raw = { 0 };
     if (c->kind != COLUMN_TEXT || !value_is_null(v))
         value_append_scaled(c, v, &raw); /* a missing text is empty, a missing number is n/a */
-    for (const char *p = str_text(&raw); *p; p++) {
-        if (*p == '|')
-            str_append(&out, "\\|");
-        else if ((unsigned char)*p < 32 || *p == 127)
-            str_append(&out, " ");
-        else
-            str_append_n(&out, p, 1);
-    }
+    char *text = sink_text(SINK_MARKDOWN, str_text(&raw));
     str_free(&raw);
-    if (!out.data) str_append(&out, ""); /* so that str_take returns a string, not NULL */
-    char *text = str_take(&out);
     return text ? text : strdup("");
 }
 
@@ -303,10 +326,11 @@ static void write_md_record(const struct table *t, FILE *out)
     for (int c = 0; c < t->n_columns; c++)
         if (t->columns[c].title) widest = MAX(widest, text_width(t->columns[c].title));
     for (int c = 0; c < t->n_columns && json_array_size(t->rows); c++) {
-        if (!t->columns[c].title) continue;
-        char *text = md_cell(&t->columns[c], cell(t, 0, c));
+        const bool absent = value_is_null(table_cell(t, 0, c));
+        if (!t->columns[c].title || (absent && t->skip_absent)) continue;
+        char *text = md_cell(&t->columns[c], table_cell(t, 0, c));
         write_padded(out, t->columns[c].title, widest, false);
-        fprintf(out, "  %s\n", value_is_null(cell(t, 0, c)) ? "n/a" : text);
+        fprintf(out, "  %s\n", absent ? "n/a" : text);
         free(text);
     }
 }
@@ -316,7 +340,7 @@ static bool column_is_shown(const struct table *t, int c)
 {
     if (!t->columns[c].title) return false;
     for (size_t r = 0; r < json_array_size(t->rows); r++) {
-        const json_t *v = cell(t, r, c);
+        const json_t *v = table_cell(t, r, c);
         if (!value_is_null(v) && !(json_is_string(v) && !*json_string_value(v))) return true;
     }
     return false;
@@ -355,7 +379,7 @@ static enum err_code write_md(const struct table *t, FILE *out, struct err *why)
         if (!column_is_shown(t, (int)c)) continue;
         widths[c] = MAX(2, text_width(t->columns[c].title));
         for (size_t r = 0; r < rows; r++) {
-            text[r * columns + c] = md_cell(&t->columns[c], cell(t, r, (int)c));
+            text[r * columns + c] = md_cell(&t->columns[c], table_cell(t, r, (int)c));
             widths[c] = MAX(widths[c], text_width(text[r * columns + c]));
         }
     }
@@ -389,8 +413,11 @@ enum err_code table_write(const struct table *t, enum output_format format, FILE
         write_md_record(t, out);
     else
         rc = write_md(t, out, why);
-    if (!rc && t->notes.len) fprintf(out, "%s%s", json_array_size(t->rows) ? "\n" : "", str_text(&t->notes));
-    return rc;
+    if (rc || !t->notes.len) return rc;
+    char *notes = sink_text(SINK_TERMINAL, str_text(&t->notes));
+    fprintf(out, "%s%s", json_array_size(t->rows) ? "\n" : "", notes ? notes : "");
+    free(notes);
+    return ERR_OK;
 }
 
 enum err_code table_write_more(const struct table *t, enum output_format format, FILE *out, struct err *why)

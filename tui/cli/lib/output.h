@@ -6,6 +6,7 @@
 #ifndef QDYNO_CLI_OUTPUT_H
 #define QDYNO_CLI_OUTPUT_H
 
+#include "advisor/stats/stats.h"
 #include "tui/cli/cli.h"
 
 enum column_kind { COLUMN_TEXT, COLUMN_INT, COLUMN_NUM, COLUMN_BYTES, COLUMN_BOOL };
@@ -25,13 +26,27 @@ struct column {
         .metric = &METRICS[id]                                                                               \
     }
 
+/* The result of a command for scripts: the first member of its JSON document. */
+struct summary {
+    const char *verdict, *gate; /* NULL: none */
+    struct interval effect;     /* ratio to the reference, and its interval; NAN: none */
+    int exit_status;
+    int64_t run; /* 0: none */
+};
+/* {"verdict":,"gate":,"effect":,"lower":,"upper":,"exit_status":,"run":}. New reference. */
+json_t *summary_to_json(const struct summary *s);
+/* The document with the summary as its first member. New reference. */
+json_t *summary_put_first(const struct summary *s, json_t *document);
+
 struct table {
     const char *schema;     /* "qdyno.bench/1"; "bench" also names the SQL table */
     struct column *columns; /* owned: those given to table_init, metrics filled in */
     int n_columns;
     bool record;      /* one row only: md is a list of properties, JSON has no "rows" */
+    bool skip_absent; /* record: md leaves out properties without a value */
     json_t *rows;     /* array of objects */
     json_t *extra;    /* object: members of the JSON document besides rows */
+    json_t *summary;  /* first member of the JSON document, owned; NULL: none */
     struct str notes; /* md only: lines under the table */
 };
 
@@ -40,8 +55,10 @@ void table_init(struct table *t, const char *schema, const struct column *column
 json_t *table_row(struct table *t);
 /* Adds the value of each metric that has a column: value[METRIC_COUNT], by enum metric_id. */
 void table_put_metrics(const struct table *t, json_t *row, const double *value);
-/* Adds a line below the md table. */
+/* Adds a line below the md table, unless it is there already. */
 void table_note(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Sets or replaces the summary. `show` prints documents without one, because it has another exit status. */
+void table_summarize(struct table *t, const struct summary *s);
 void table_done(struct table *t);
 
 /* Schema, rows and extra as one document, from which `show` prints the table again. New reference. */

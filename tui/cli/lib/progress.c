@@ -48,13 +48,14 @@ static void progress_write(struct progress *p, const struct progress_figures *at
 {
     enum { EVERY_NS = 100000000 };
     const int64_t now = clock_ns();
-    char text[160];
+    char text[160], *safe = NULL;
     if (!p->on || (p->shown && now - p->last_ns < EVERY_NS)) return;
     vsnprintf(text, sizeof text, fmt, ap);
     if (p->json)
         progress_write_json(p, at, text);
     else
-        fprintf(stderr, "\r\033[K%.78s", text);
+        fprintf(stderr, "\r\033[K%.78s", (safe = sink_text(SINK_LINE, text)) ? safe : "");
+    free(safe);
     fflush(stderr);
     p->shown = true;
     p->last_ns = now;

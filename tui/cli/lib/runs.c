@@ -7,12 +7,14 @@
 #include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
 #include "db/db.h"
+#include "tui/cli/lib/lib.h"
 
 enum err_code cli_run_id(int64_t *id, const char *text, struct err *why)
 {
     if (str_to_i64(text, id) && *id > 0) return ERR_OK;
+    char shown[HTTP_SHOWN_MAX];
     return err_set(why, ERR_USAGE, "'%s' is not a run number: expected a number that `qdyno history` lists",
-                   text);
+                   cli_word_shown(text, shown));
 }
 
 enum err_code cli_arm(int *arm, const struct cli_args *a, struct err *why)

@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
+#include "advisor/run/run.h"
 #include "telemetry/sensors/sensors.h"
+#include "tui/cli/lib/lib.h"
 
 enum err_code cli_periods(struct sampler_periods *out, const struct cli_args *a, struct err *why)
 {
@@ -22,6 +24,30 @@ enum err_code cli_sampler(struct sampler_thread **out, const struct cli_args *a,
     *out = NULL;
     const enum err_code rc = cli_periods(&p, a, why);
     if (rc) return rc;
-    if (sampler_start_periods(out, "", 100, &p, NULL)) *out = NULL;
+    if (sampler_start(out, "", 100, &p, NULL)) *out = NULL;
     return ERR_OK;
+}
+
+struct quiet_wait {
+    const struct cli_global *g;
+    bool reported;
+};
+
+static bool quiet_waiting(void *ctx, const char *reason, double waited_s)
+{
+    struct quiet_wait *w = ctx;
+    (void)waited_s;
+    if (!w->reported) cli_note(w->g, "waiting for a quiet machine: %s", reason);
+    w->reported = true;
+    return !cli_is_interrupted(w->g);
+}
+
+void cli_wait_quiet(const struct cli_global *g, const struct cli_args *a, struct sampler_thread *sampler)
+{
+    const double most = args_num(a, "--wait-quiet", 0);
+    struct quiet_wait w = { .g = g };
+    if (!(most > 0) || !sampler) return;
+    const bool quiet = run_wait_quiet(sampler, most, quiet_waiting, &w);
+    if (w.reported || !quiet)
+        cli_note(g, quiet ? "the machine is quiet" : "the machine was not quiet in time: measuring anyway");
 }

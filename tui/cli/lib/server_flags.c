@@ -38,6 +38,8 @@ enum err_code target_read(struct target *t, const struct cli_args *a, const char
                                     .cert_file = args_text(a, "--cert", NULL),
                                     .key_file = args_text(a, "--key", NULL),
                                     .insecure = args_has(a, "--insecure"),
+                                    .insecure_credentials = args_has(a, "--insecure-credentials") ||
+                                                            http_insecure_credentials(),
                                     .timeout_s = args_num(a, "--timeout", 0) } };
     enum err_code rc = secret_read(&t->password, args_text(a, "--password-file", NULL),
                                    environment_get(variables, "PASSWORD"), why);

@@ -8,9 +8,9 @@
 
 /* Rows for a command's flag table, which adds its own row for the URL. VARIABLES: a literal prefix of
  * environment variables, e.g. "QDYNO_PUSH". Secrets are never arguments, because the process list shows
- * arguments to every user. */
+ * arguments to every user. TIMEOUT_HELP: what --timeout limits. */
 /* clang-format off */
-#define TARGET_FLAGS(VARIABLES)                                                                              \
+#define TARGET_FLAGS(VARIABLES, TIMEOUT_HELP)                                                                              \
     { .name = "--user", .value = "NAME",                                                                     \
       .help = "user of basic authentication; password: --password-file or " VARIABLES "_PASSWORD" },                   \
     { .name = "--password-file", .value = "FILE", .help = "file with the password of --user" },                            \
@@ -19,8 +19,12 @@
     { .name = "--cert", .value = "FILE", .help = "client certificate" },                                     \
     { .name = "--key", .value = "FILE", .help = "private key of --cert" },                                              \
     { .name = "--insecure", .help = "do not check the server's certificate" },                               \
+    { .name = "--insecure-credentials",                                                                      \
+      .help = "send password or token to another host also over http or with --insecure, where others can "   \
+              "read them (also: QDYNO_INSECURE_CREDENTIALS=1)" },                                            \
     { .name = "--timeout", .value = "TIME", .kind = FLAG_SECONDS,                                            \
-      .help = "give up when the server does not answer in this time; default 10s" }
+      .help = TIMEOUT_HELP "; default 10s" }
+#define TIMEOUT_OF_REQUEST "give up when the server does not answer in this time"
 /* clang-format on */
 
 struct target {

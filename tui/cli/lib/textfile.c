@@ -13,7 +13,8 @@ enum err_code textfile_replace(const char *path, const struct str *text, struct 
     enum err_code rc = atomic_file_open(&f, path, why);
     if (rc) return rc;
     const bool written = fwrite(str_text(text), 1, text->len, f.stream) == text->len;
-    if (!written || fchmod(fileno(f.stream), 0644)) {
+    const bool replaces = f.temp != NULL; /* a device or FIFO keeps its mode */
+    if (!written || (replaces && fchmod(fileno(f.stream), 0644))) {
         const int cause = errno;
         atomic_file_abort(&f);
         return err_set(why, cause == ENOSPC || cause == EDQUOT ? ERR_FIT : ERR_IO, "cannot write '%s': %s",

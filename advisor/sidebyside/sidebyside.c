@@ -1,6 +1,6 @@
-/* advisor/experiment/sidebyside.c - two workers that take turns, and a thread for each that waits for its
+/* advisor/sidebyside/sidebyside.c - two workers that take turns, and a thread for each that waits for its
  * answers. */
-#include "advisor/experiment/experiment.h"
+#include "advisor/sidebyside/sidebyside.h"
 
 #include <errno.h>
 #include <math.h>
@@ -177,6 +177,8 @@ static enum err_code arm_loads(struct writer *w, struct arm **out, struct err *w
         a->phase = SIDEBYSIDE_WAITING;
         s->state.random_weights = s->state.random_weights ||
                                   json_get_bool(arm_description(*out), "random_weights", false);
+        s->state.answers_unverified = s->state.answers_unverified ||
+                                      json_get_bool(arm_description(*out), "answers_unverified", false);
     }
     s->loaded++;
     machine_give(s, w->arm);
@@ -221,12 +223,12 @@ static void *writer_thread(void *arg)
 static enum err_code check_spec(const struct sidebyside_spec *spec, struct err *why)
 {
     struct sidebyside_state *s = NULL;
-    if (!*spec->prompt) return err_set(why, ERR_USAGE, "the prompt is empty: want something to continue");
+    if (!*spec->prompt) return err_set(why, ERR_USAGE, "the prompt is empty: expected something to continue");
     if (strlen(spec->prompt) >= sizeof s->prompt)
-        return err_set(why, ERR_USAGE, "the prompt has %zu bytes: want at most %zu", strlen(spec->prompt),
+        return err_set(why, ERR_USAGE, "the prompt has %zu bytes: expected at most %zu", strlen(spec->prompt),
                        sizeof s->prompt - 1);
     if (spec->tokens < 1 || spec->tokens > SIDEBYSIDE_TOKENS)
-        return err_set(why, ERR_USAGE, "%d tokens: want 1 to %d", spec->tokens, SIDEBYSIDE_TOKENS);
+        return err_set(why, ERR_USAGE, "%d tokens: expected 1 to %d", spec->tokens, SIDEBYSIDE_TOKENS);
     return ERR_OK;
 }
 

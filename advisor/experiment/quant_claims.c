@@ -1,0 +1,82 @@
+/* advisor/experiment/quant_claims.c - what is usually promised about quantization, judged by what an
+ * experiment measured (experiment.h). Bytes of weights are exact; speed has the paired interval. */
+#include "advisor/experiment/experiment.h"
+
+#include <math.h>
+#include <stdio.h>
+
+const char *const QUANT_CLAIM_ARMS[QUANT_ARMS] = {
+    [QUANT_16BIT] = "f16", [QUANT_8BIT] = "q8_0", [QUANT_4BIT] = "q4_0"
+};
+
+/* "a half" and "a quarter" allow a tenth in both directions: scales take some bits of each block. */
+const struct quant_claim QUANT_CLAIMS[] = {
+    { "8-bit weights take half the memory of 16-bit weights", QUANT_8BIT, QUANT_WEIGHT_BYTES, 0.45, 0.55 },
+    { "4-bit weights take a quarter of the memory of 16-bit weights", QUANT_4BIT, QUANT_WEIGHT_BYTES, 0.225,
+      0.275 },
+    { "4-bit weights take 25 to 30 % of the memory of 16-bit weights", QUANT_4BIT, QUANT_WEIGHT_BYTES, 0.25,
+      0.30 },
+    { "8-bit weights decode 1.5 to 3 times as fast", QUANT_8BIT, QUANT_DECODE_RATE, QUANT_FASTER_FROM,
+      QUANT_FASTER_TO },
+    { "4-bit weights decode 1.5 to 3 times as fast", QUANT_4BIT, QUANT_DECODE_RATE, QUANT_FASTER_FROM,
+      QUANT_FASTER_TO },
+};
+const int QUANT_CLAIM_COUNT = COUNT_OF(QUANT_CLAIMS);
+
+const char *quant_outcome_name(enum quant_outcome o)
+{
+    static const char *const NAMES[] = {
+        [QUANT_CONFIRMED] = "confirmed", [QUANT_REFUTED] = "refuted", [QUANT_NOT_DECIDED] = "not decided"
+    };
+    return NAMES[o];
+}
+
+void quant_claims_spec(struct experiment_spec *s)
+{
+    s->arms = QUANT_ARMS;
+    s->metric = &METRICS[METRIC_DECODE_RATE];
+    /* blocks continue until the intervals of the rates are on one side of both bounds */
+    snprintf(s->gate, sizeof s->gate, "decode_tok_s >= %g*A and decode_tok_s <= %g*A", QUANT_FASTER_FROM,
+             QUANT_FASTER_TO);
+}
+
+/* Why the claim cannot be judged; "" when it can. */
+static const char *obstacle(const struct quant_claim *c, const struct experiment_state *s)
+{
+    for (int i = 0; i < 2; i++)
+        if (s->arm[i ? c->arm : 0].failed) return s->arm[i ? c->arm : 0].error;
+    if (c->figure == QUANT_DECODE_RATE && s->verdict == VERDICT_INVALID)
+        return *s->reason ? s->reason : "the measurement is invalid";
+    return "";
+}
+
+static struct interval measured(const struct quant_claim *c, const struct experiment_state *s)
+{
+    if (c->figure == QUANT_DECODE_RATE) {
+        const struct interval gain = s->comparison[c->arm]
+                                         .by_metric[METRIC_DECODE_RATE - METRIC_SENSOR_COUNT];
+        return (struct interval){ exp(gain.estimate), exp(gain.lower), exp(gain.upper) };
+    }
+    const double a = (double)s->arm[0].plan.weights, b = (double)s->arm[c->arm].plan.weights;
+    const double ratio = a > 0 && b > 0 ? b / a : (double)NAN;
+    return (struct interval){ ratio, ratio, ratio };
+}
+
+void quant_claim_judge(const struct quant_claim *c, const struct experiment_state *s,
+                       struct quant_judgement *out)
+{
+    const char *why = obstacle(c, s);
+    out->ratio = measured(c, s);
+    out->outcome = QUANT_NOT_DECIDED;
+    snprintf(out->reason, sizeof out->reason, "%s", why);
+    if (*why) return;
+    if (isnan(out->ratio.lower) || isnan(out->ratio.upper))
+        snprintf(out->reason, sizeof out->reason, "too little was measured for an interval");
+    else if (out->ratio.lower >= c->from && out->ratio.upper <= c->to)
+        out->outcome = QUANT_CONFIRMED;
+    else if (out->ratio.upper < c->from || out->ratio.lower > c->to)
+        out->outcome = QUANT_REFUTED;
+    else
+        snprintf(out->reason, sizeof out->reason,
+                 "a part of the interval lies in the promised range; more time (--budget) may decide");
+}

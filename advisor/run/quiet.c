@@ -1,0 +1,27 @@
+/* advisor/run/quiet.c - waiting for a machine that nothing disturbs (run.h). */
+#include "advisor/run/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { WINDOW_NS = 1000000000, STEP_NS = 250000000, ENOUGH_STEPS = 4 };
+
+bool run_wait_quiet(struct sampler_thread *sampler, double most_s, run_wait_fn *waiting, void *ctx)
+{
+    struct sample *window = malloc(WINDOW_SAMPLES * sizeof(*window));
+    const int64_t begun = clock_ns();
+    int quiet = 0; /* steps in a row */
+    while (window && quiet < ENOUGH_STEPS) {
+        clock_sleep_ns(STEP_NS);
+        const int64_t now = clock_ns();
+        const double waited = (double)(now - begun) * 1e-9;
+        const int n = sampler_window(sampler, now - WINDOW_NS, now, window, WINDOW_SAMPLES);
+        char reason[160];
+        contamination_reason(window, n, NULL, NAN, reason, sizeof(reason));
+        quiet = n && !*reason ? quiet + 1 : 0;
+        if (*reason && !waiting(ctx, reason, waited)) break;
+        if (quiet < ENOUGH_STEPS && waited >= most_s) break;
+    }
+    free(window);
+    return quiet >= ENOUGH_STEPS;
+}

@@ -1,0 +1,62 @@
+#!/bin/bash
+# Proves: no process outlives the command that started it. Each kind of command that starts processes is killed with
+# SIGKILL, and all processes of its tree end. In --linear, "help" lists the commands and "quit" ends the
+# dashboard without starting anything, and quitting ends a running command.
+. "$(dirname "$0")/lib.sh" "$@"
+
+alive() { case $(ps -o stat= -p "$1" 2>/dev/null) in '' | Z*) return 1 ;; esac; } # a zombie waits for init, no more
+tree() {
+  local child
+  for child in $(pgrep -P "$1"); do echo "$child" && tree "$child"; done
+}
+# all_end WHAT PID...: fails unless all end within a minute.
+all_end() {
+  local what=$1 left=x pid
+  shift
+  for _ in $(seq 600); do
+    left=
+    for pid in "$@"; do alive "$pid" && left="$left $pid"; done
+    [ -z "$left" ] && return
+    sleep 0.1
+  done
+  fail "$what: still running after a minute: $(ps -o pid=,args= -p "$(echo $left | tr ' ' ,)" | tr '\n' ';')"
+  kill -9 $left
+}
+# dies_with LEVELS INPUT ARGUMENTS...: starts the program, waits until its tree has that many generations, kills it.
+dies_with() {
+  local levels=$1 input=$2 pid deep all
+  shift 2
+  mkfifo "$T/in"
+  "$QDYNO" "$@" <"$T/in" >"$T/out" 2>"$T/err" &
+  pid=$!
+  pids+=($pid)
+  exec 7>"$T/in"
+  rm "$T/in"
+  printf '%b' "$input" >&7
+  for _ in $(seq 600); do
+    deep=$(tree $pid | head -c 400)
+    [ "$(wc -w <<<"$deep")" -ge "$levels" ] && break
+    alive $pid || break
+    sleep 0.1
+  done
+  kill -STOP $pid 2>/dev/null # it starts nothing between the list and the kill
+  all=$(tree $pid)
+  [ "$(wc -w <<<"$all")" -ge "$levels" ] || fail "qdyno $*: fewer than $levels processes to end: $(tail -3 "$T/out")"
+  kill -9 $pid
+  wait $pid 2>/dev/null
+  exec 7>&-
+  all_end "qdyno $* was killed" $all
+}
+
+dies_with 1 '' ab default q8_0 -w tg64 --budget 120s
+dies_with 1 '' bench -C default -p 64 -n 64 -r 500
+dies_with 1 '' tune --budget 120s
+dies_with 1 '' watch --every 1s -w tg64
+dies_with 2 'tune\n\n\n\n' dashboard --linear
+
+# help and quit
+{ echo help; sleep 1; echo quit; } | timeout 60 "$QDYNO" dashboard --linear >"$T/out" 2>"$T/err"
+[ "$?" = 0 ] || fail "quit does not end the dashboard"
+says out 'q or quit: ' && says out 't or tune: ' && says out 'bench .*: '
+grep -q 'tune --\|about to start' "$T/out" && fail "help and quit started something: $(cat "$T/out")"
+finish

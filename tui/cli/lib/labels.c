@@ -1,0 +1,124 @@
+/* labels.c - see labels.h. git runs without a shell, with a time limit, and without its optional writes and
+ * monitors, so that a label never disturbs or delays a measurement. */
+#include "tui/cli/lib/labels.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { GIT_LIMIT_MS = 2000 };
+extern char **environ;
+
+/* Whether this directory or one above it has a .git, so that git is not started elsewhere. */
+static bool is_checkout(void)
+{
+    char path[4096];
+    if (!getcwd(path, sizeof path - sizeof "/.git")) return false;
+    for (size_t n = strlen(path);; n--) {
+        if (n && path[n] != '/' && path[n]) continue;
+        snprintf(path + n, sizeof "/.git", "/.git");
+        if (!access(path, F_OK)) return true;
+        if (!n) return false;
+        path[n] = 0;
+    }
+}
+
+/* Reads the first line of fd until its end or the time limit. False: the limit, or nothing was written. */
+static bool line_read(int fd, char *line, size_t size)
+{
+    const int64_t until = clock_ns() + (int64_t)GIT_LIMIT_MS * 1000000;
+    size_t n = 0;
+    for (;;) {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        const int64_t left_ms = (until - clock_ns()) / 1000000;
+        if (left_ms <= 0 || (poll(&p, 1, (int)left_ms) < 0 && errno != EINTR)) return false;
+        if (!p.revents) continue;
+        const ssize_t got = read(fd, line + n, size - 1 - n);
+        if (got < 0) return false;
+        n += (size_t)got;
+        line[n] = 0;
+        if (!got || n == size - 1) break;
+    }
+    line[strcspn(line, "\r\n")] = 0;
+    return *line != 0;
+}
+
+static enum err_code git_start(pid_t *pid, int out_fd)
+{
+    char *const argv[] = {
+        "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "describe", "--always", "--dirty", NULL
+    };
+    posix_spawn_file_actions_t files;
+    if (posix_spawn_file_actions_init(&files)) return ERR_NOMEM;
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, out_fd, 1);
+    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    const int rc = posix_spawnp(pid, "git", &files, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    return rc ? ERR_ABSENT : ERR_OK;
+}
+
+/* `git describe --always --dirty` of the current directory. False: no checkout, no git, an error or the time
+ * limit. */
+static bool git_describe(char *out, size_t size)
+{
+    int fd[2], status = -1;
+    pid_t pid;
+    if (!is_checkout() || pipe2(fd, O_CLOEXEC)) return false;
+    const bool started = !git_start(&pid, fd[1]);
+    close(fd[1]);
+    const bool known = started && line_read(fd[0], out, size);
+    close(fd[0]);
+    if (!started) return false;
+    if (!known) kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    return known && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+enum err_code cli_labels_given(struct run_labels *out, const struct cli_args *a, struct err *why)
+{
+    const char *text[ARGS_GIVEN];
+    const int n = args_all(a, "--label", text, ARGS_GIVEN);
+    enum err_code rc = ERR_OK;
+    out->n = 0;
+    for (int i = 0; i < n && !rc; i++) rc = run_labels_add(out, text[i], why);
+    return rc ? err_prefix(why, "--label") : ERR_OK;
+}
+
+enum err_code cli_labels(struct run_labels *out, const struct cli_args *a, struct err *why)
+{
+    char commit[LABEL_VALUE], text[LABEL_VALUE + sizeof "commit="];
+    const enum err_code rc = cli_labels_given(out, a, why);
+    if (rc || run_labels_find(out, "commit") || !git_describe(commit, sizeof commit)) return rc;
+    snprintf(text, sizeof text, "commit=%s", commit);
+    (void)run_labels_add(out, text, NULL); /* a description that is no valid label is left out */
+    return ERR_OK;
+}
+
+json_t *cli_labels_json(const struct run_labels *l)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < l->n; i++) json_put_str(o, l->label[i].key, l->label[i].value);
+    return o;
+}
+
+json_t *cli_labels_of_run(const struct cli_global *g, int64_t run_id)
+{
+    struct run_labels l = { 0 };
+    struct db *d = NULL;
+    if (!run_id || db_open(&d, g->db_path, NULL) || db_labels_get(d, run_id, &l, NULL)) l.n = 0;
+    db_close(d);
+    return cli_labels_json(&l);
+}
+
+void cli_labels_text(struct str *out, const struct run_labels *l)
+{
+    for (int i = 0; i < l->n; i++)
+        str_printf(out, "%s%s=%s", i ? " " : "", l->label[i].key, l->label[i].value);
+}
