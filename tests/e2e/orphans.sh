@@ -24,7 +24,7 @@ all_end() {
 }
 # dies_with LEVELS INPUT ARGUMENTS...: starts the program, waits until its tree has that many generations, kills it.
 dies_with() {
-  local levels=$1 input=$2 pid deep all
+  local levels=$1 input=$2 pid all=
   shift 2
   mkfifo "$T/in"
   "$QDYNO" "$@" <"$T/in" >"$T/out" 2>"$T/err" &
@@ -33,14 +33,14 @@ dies_with() {
   exec 7>"$T/in"
   rm "$T/in"
   printf '%b' "$input" >&7
+  # Stopped while its tree is listed: it starts nothing then. Between two workers it has none: it is listed again.
   for _ in $(seq 600); do
-    deep=$(tree $pid | head -c 400)
-    [ "$(wc -w <<<"$deep")" -ge "$levels" ] && break
-    alive $pid || break
+    kill -STOP $pid 2>/dev/null || break
+    all=$(tree $pid)
+    [ "$(wc -w <<<"$all")" -ge "$levels" ] && break
+    kill -CONT $pid
     sleep 0.1
   done
-  kill -STOP $pid 2>/dev/null # it starts nothing between the list and the kill
-  all=$(tree $pid)
   [ "$(wc -w <<<"$all")" -ge "$levels" ] || fail "qdyno $*: fewer than $levels processes to end: $(tail -3 "$T/out")"
   kill -9 $pid
   wait $pid 2>/dev/null
