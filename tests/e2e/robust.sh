@@ -7,7 +7,7 @@ have tmux || { echo "SKIPPED: no tmux here"; exit 77; }
 S=qdyno-robust-$$
 tm() { tmux -L "$S" "$@" 2>/dev/null; }
 trap 'tm kill-server; cleanup' EXIT
-screen() { tm capture-pane -p -t 0; }
+screen() { tm capture-pane -p -t 0 "$@"; }
 # wait_for SECONDS PATTERN
 wait_for() {
   for _ in $(seq $(($1 * 5))); do
@@ -20,10 +20,12 @@ wait_for() {
 }
 keys() { tm send-keys "$@"; }
 # The shell answers, and the terminal echoes and reads lines: the dashboard has restored it.
+asked=0
 shell_is_whole() {
-  keys -l 'stty -a >'"$T/stty"'; echo answer $((40 + 2))'
+  asked=$((asked + 1)) # an answer of its own each time: the last one is still on the screen
+  keys -l 'stty -a >'"$T/stty"'; echo answer '$asked' $((40 + 2))'
   keys Enter
-  wait_for 60 '^answer 42' || return 1
+  wait_for 60 "^answer $asked 42" || return 1
   grep -q ' icanon' "$T/stty" && grep -q ' echo ' "$T/stty" || fail "$1: the terminal was not put back"
 }
 dashboard_pid() { pgrep -n -f "^$QDYNO --db" ; }
@@ -95,7 +97,8 @@ keys C-z
 wait_for 60 'Stopped'
 keys -l fg
 keys Enter
-wait_for 60 'continued after a pause of'
+for _ in $(seq 300); do screen -S -200 | grep -q 'qdyno show 1' && break; sleep 0.2; done # the report may scroll
+screen -S -200 | grep -q 'continued after a pause of' || { fail "the report names no pause"; screen -S -200; }
 
 # a database that another process locks: reported, and the screen never waits for it
 if [ -n "$PYTHON" ]; then
