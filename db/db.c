@@ -206,6 +206,9 @@ enum err_code db_open(struct db **out, const char *path, struct err *why)
     if (rc) goto fail;
     if (!read_only && (rc = use_wal(d, why))) goto fail;
     if (version < SCHEMA_VERSION && (rc = migrate(d, why))) goto fail;
+    /* Where this cannot be written, e.g. on a full disk, the file can still be read; the next db_open tries
+     * again. */
+    if (!read_only) (void)db_runs_close_abandoned(d, NULL);
     *out = d;
     return ERR_OK;
 fail:

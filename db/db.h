@@ -42,7 +42,7 @@ enum err_code db_machine_get(struct db *d, const char *machine_id, char **json, 
 struct run_row {
     int64_t id;
     char kind[16];  /* "ab" "bench" "eval" */
-    char state[16]; /* "running" "done" "stopped" "failed" */
+    char state[16]; /* "running" "done" "stopped" "failed" "interrupted" */
     char machine[16], model_sha256[65], model_name[128], workload[576],
         label[128]; /* label: arms, for lists */
     char metric[48];
@@ -56,6 +56,8 @@ struct run_row {
 void run_row_free(struct run_row *r);
 /* Fills r->id and started_ms. */
 enum err_code db_run_insert(struct db *d, struct run_row *r, struct err *why);
+/* The same, and locks the new run for `holder`, a handle of the same database; both or neither. */
+enum err_code db_run_insert_locked(struct db *d, struct db *holder, struct run_row *r, struct err *why);
 enum err_code db_run_finish(struct db *d, int64_t id, const char *state, const char *verdict,
                             double effect_ratio, const char *outcome_json, struct err *why);
 /* Locks a run for measuring, until db_unlock, db_close or the end of the process. ERR_USAGE: another handle,
@@ -64,15 +66,21 @@ enum err_code db_run_lock(struct db *d, int64_t id, struct err *why);
 /* Locks the database for one watch, likewise. */
 enum err_code db_watch_lock(struct db *d, struct err *why);
 void db_unlock(struct db *d); /* releases all locks of this handle */
+/* Sets runs that are stored as "running", but that no handle has locked, to "interrupted": the process that
+ * measured them was killed, or the machine went down. They end with their last cell. db_open does this, so a
+ * list of runs never shows a dead one as running. Whoever stores a run as "running" must have locked it, in
+ * the same transaction or before. */
+enum err_code db_runs_close_abandoned(struct db *d, struct err *why);
 /* True when another handle has locked any run. *pid: its process; 0: unknown. False also when this cannot be
  * determined. */
 bool db_run_is_locked(struct db *d, int *pid);
-/* Continues a run that was stopped, killed or undecided: clears its verdict until db_run_finish. */
+/* Continues a locked run that was stopped, interrupted or undecided: clears its verdict until db_run_finish.
+ */
 enum err_code db_run_reopen(struct db *d, int64_t id, struct err *why);
 enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out,
                          struct err *why); /* ERR_USAGE: no such id */
-/* Newest first. filter: a substring of label, model, workload, kind or verdict; NULL: all. Call run_row_free
- * for each row. */
+/* Newest first. filter: a substring of label, model, workload, kind, verdict or state; NULL: all. Call
+ * run_row_free for each row. */
 enum err_code db_run_list(struct db *d, const char *filter, int limit, struct run_row **rows, int *n,
                           struct err *why);
 

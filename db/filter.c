@@ -94,7 +94,7 @@ static enum err_code field_holds(const struct filter *f, const char *field, bool
 /* Matches each field separately, so that ^ and $ refer to fields. */
 static enum err_code run_holds(const struct filter *f, const struct run_row *r, bool *holds, struct err *why)
 {
-    const char *const fields[] = { r->label, r->model_name, r->workload, r->kind, r->verdict };
+    const char *const fields[] = { r->label, r->model_name, r->workload, r->kind, r->verdict, r->state };
     enum err_code rc = ERR_OK;
     *holds = false;
     for (size_t i = 0; i < COUNT_OF(fields) && !rc && !*holds; i++)

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -155,6 +156,78 @@ bool db_run_is_locked(struct db *d, int *pid)
     *pid = lock_owner(d, range.l_start);
     return true;
 }
+
+/* ---------------------------------------------------------------- abandoned runs */
+
+/* Runs that are stored as running and that no handle has locked. The owner frees id. */
+struct abandoned {
+    int lock_file; /* a descriptor of its own: a handle's own locks would not show through its own; -1: no
+                      file */
+    int64_t *id;
+    int n;
+};
+
+static enum err_code abandoned_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    struct abandoned *a = ctx;
+    const int64_t id = sqlite3_column_int64(row, 0);
+    struct flock range = range_flock(run_range(id), F_WRLCK);
+    /* without an answer the run counts as locked */
+    if (a->lock_file >= 0 && (fcntl(a->lock_file, F_OFD_GETLK, &range) || range.l_type != F_UNLCK))
+        return ERR_OK;
+    int64_t *more = realloc(a->id, ((size_t)a->n + 1) * sizeof *more);
+    if (!more) return err_set(why, ERR_NOMEM, "out of memory listing runs");
+    a->id = more;
+    a->id[a->n++] = id;
+    return ERR_OK;
+}
+
+static enum err_code abandoned_find(struct db *d, struct abandoned *a, struct err *why)
+{
+    a->n = 0;
+    return db_execute(d,
+                      &(struct db_call){ .doing = "list running runs",
+                                         .sql = "SELECT id FROM run WHERE state = 'running'",
+                                         .row = abandoned_row,
+                                         .ctx = a },
+                      why, "");
+}
+
+/* The runs are listed again inside the transaction. Whoever continues one locks it before the row changes, so
+ * its change comes after this one and stays. */
+static enum err_code abandoned_close(struct db *d, struct abandoned *a, struct err *why)
+{
+    static const char SQL[] = "UPDATE run SET state = 'interrupted', ended_ms = max(started_ms, coalesce("
+                              "(SELECT max(started_ms + CAST(coalesce(1e3 * seconds, 0) AS INTEGER))"
+                              " FROM cell WHERE run_id = run.id), 0)) WHERE id = ?";
+    enum err_code rc = db_begin(d, "close interrupted runs", why);
+    if (rc) return rc;
+    rc = abandoned_find(d, a, why);
+    for (int i = 0; i < a->n && !rc; i++)
+        rc = db_execute(d, &(struct db_call){ .doing = "close an interrupted run", .sql = SQL }, why, "i",
+                        a->id[i]);
+    return db_end(d, rc, "close interrupted runs", why);
+}
+
+enum err_code db_runs_close_abandoned(struct db *d, struct err *why)
+{
+    struct str path = { 0 };
+    struct abandoned a = { .lock_file = -1 };
+    if (!*absolute_path(d)) return ERR_OK; /* in memory: all runs are of this process */
+    str_printf(&path, "%s-holds", absolute_path(d));
+    enum err_code rc = path.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
+    if (!rc) a.lock_file = open(str_text(&path), O_RDONLY | O_CLOEXEC);
+    if (!rc && a.lock_file < 0 && errno != ENOENT)
+        rc = err_set(why, ERR_IO, "cannot open the lock file '%s': %s", str_text(&path), strerror(errno));
+    if (!rc) rc = abandoned_find(d, &a, why);
+    if (!rc && a.n) rc = abandoned_close(d, &a, why);
+    if (a.lock_file >= 0) close(a.lock_file);
+    free(a.id);
+    str_free(&path);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- sending */
 
 enum err_code db_spool_lock(struct db *d, const char *gateway, int64_t wait_ms, struct err *why)
 {

@@ -68,6 +68,15 @@ enum err_code db_run_insert(struct db *d, struct run_row *r, struct err *why)
     return table_insert(d, &RUN, r, "store a run", why);
 }
 
+enum err_code db_run_insert_locked(struct db *d, struct db *holder, struct run_row *r, struct err *why)
+{
+    enum err_code rc = db_begin(d, "store a run", why);
+    if (rc) return rc;
+    rc = db_run_insert(d, r, why);
+    if (!rc) rc = db_run_lock(holder, r->id, why);
+    return db_end(d, rc, "store a run", why);
+}
+
 enum err_code db_run_finish(struct db *d, int64_t id, const char *state, const char *verdict,
                             double effect_ratio, const char *outcome_json, struct err *why)
 {
@@ -112,8 +121,9 @@ enum err_code db_run_list(struct db *d, const char *filter, int limit, struct ru
     const struct table_query q = {
         .table = &RUN,
         .doing = "list runs",
-        .tail = "WHERE ?1 IS NULL OR instr(lower(label || char(10) || model_name || char(10) || workload ||"
-                " char(10) || kind || char(10) || verdict), lower(?1)) > 0 ORDER BY id DESC LIMIT ?2"
+        .tail =
+            "WHERE ?1 IS NULL OR instr(lower(label || char(10) || model_name || char(10) || workload ||"
+            " char(10) || kind || char(10) || verdict || char(10) || state), lower(?1)) > 0 ORDER BY id DESC LIMIT ?2"
     };
     void *list;
     const enum err_code rc = table_list(d, &q, &list, n, why, "xi", filter,

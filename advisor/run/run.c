@@ -88,7 +88,7 @@ static enum err_code capsule_update(struct run *r, struct err *why)
 }
 
 /* The row names the first model that is known: an arm that failed to open has none. */
-static enum err_code row_insert(struct run *r, const struct run_spec *s, struct err *why)
+static enum err_code row_insert(struct run *r, const struct run_spec *s, struct db *holder, struct err *why)
 {
     const struct run_arm *known = r->arm;
     for (int i = 1; i < r->arms && !*known->sha256; i++) known = &r->arm[i];
@@ -102,8 +102,8 @@ static enum err_code row_insert(struct run *r, const struct run_spec *s, struct 
     snprintf(r->row.workload, sizeof r->row.workload, "%s", s->workload);
     snprintf(r->row.label, sizeof r->row.label, "%s", s->label);
     snprintf(r->row.metric, sizeof r->row.metric, "%s", s->metric ? s->metric : "");
-    r->row.spec_json = (char *)s->spec_json; /* read by db_run_insert only; never freed here */
-    const enum err_code rc = db_run_insert(r->db, &r->row, why);
+    r->row.spec_json = (char *)s->spec_json; /* read by db_run_insert_locked only; never freed here */
+    const enum err_code rc = db_run_insert_locked(r->db, holder, &r->row, why);
     r->row.spec_json = NULL;
     if (rc) r->row.id = 0;
     return rc;
@@ -135,11 +135,12 @@ enum err_code run_begin(struct run *r, struct db *db, const struct run_spec *s, 
     enum err_code rc = run_alloc(r, s, why);
     if (!rc) rc = machine_store(r, why);
     for (int i = 0; i < r->arms && !rc; i++) rc = arm_store_model(r, &r->arm[i], s->arm[i].description, why);
-    if (!rc) rc = s->resume_id ? db_run_reopen(db, s->resume_id, why) : row_insert(r, s, why);
+    struct db *holder = s->holder ? s->holder : db;
+    if (!rc) rc = s->resume_id ? db_run_lock(holder, s->resume_id, why) : row_insert(r, s, holder, why);
+    if (!rc && s->resume_id) rc = db_run_reopen(db, s->resume_id, why);
     if (rc) return rc;
     if (s->resume_id) r->row.id = s->resume_id;
     if (s->labels && !s->resume_id) rc = db_labels_put(db, r->row.id, s->labels, why);
-    if (!rc) rc = db_run_lock(s->holder ? s->holder : db, r->row.id, why);
     if (!rc && !s->resume_id) rc = capsule_update(r, why); /* a resumed run keeps the one of its beginning */
     if (!rc && r->has_canary) rc = run_canary(r, CANARY_START, why);
     return rc;

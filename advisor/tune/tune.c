@@ -255,7 +255,7 @@ static bool confirm_is_same(struct tuning *t, const struct experiment_spec *s)
     json_t *object = NULL;
     bool same = old && t->record.confirm_run &&
                 !db_run_get(t->record.db, t->record.confirm_run, &run, NULL) && run.spec_json &&
-                !strcmp(run.state, "running") + !strcmp(run.state, "stopped") &&
+                !strcmp(run.state, "interrupted") + !strcmp(run.state, "stopped") &&
                 !json_parse(&object, run.spec_json, strlen(run.spec_json), NULL) &&
                 !experiment_spec_from_json(old, object, NULL) && old->arms == s->arms;
     for (int k = 0; same && k < s->arms; k++) same = config_same(&old->config[k], &s->config[k]);

@@ -193,7 +193,7 @@ const struct family FAMILIES[FAMILY_COUNT] = {
     [FAMILY_DATABASE_UP] = { "qdyno_database_up", FAMILIES_REQUESTS, FAMILY_GAUGE,
         "", "", "1 when the database answered this scrape; 0 when the values of an earlier scrape are repeated" },
     [FAMILY_RUNS] = { "qdyno_database_runs", FAMILIES_REQUESTS, FAMILY_GAUGE,
-        "kind state", "", "runs in the database: ab, bench ...; done, failed, stopped or running" },
+        "kind state", "", "runs in the database: ab, bench ...; done, failed, stopped, interrupted or running" },
     [FAMILY_CELLS] = { "qdyno_database_cells", FAMILIES_REQUESTS, FAMILY_GAUGE,
         "result", "", "timed cells: kept, discarded (the machine was disturbed) or failed" },
     [FAMILY_PROMPT_TOKENS] = { "qdyno_prompt_tokens_total", FAMILIES_REQUESTS, FAMILY_COUNTER,

@@ -1,5 +1,6 @@
 /* Proves: only one handle, of this or another process, can lock a run; other runs stay free; a lock ends
- * when its owner closes the handle or is killed, whatever name the file was opened with. */
+ * when its owner closes the handle or is killed, whatever name the file was opened with. A run that is stored
+ * as running and is not locked is interrupted as soon as another handle opens the file. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -138,6 +139,74 @@ static void no_room(void **state)
     db_close(d);
 }
 
+static void has_state(struct db *d, int64_t run, const char *want)
+{
+    struct err why = { 0 };
+    struct run_row r;
+    CHECK_OK(db_run_get(d, run, &r, &why));
+    assert_string_equal(r.state, want);
+    CHECK_EQ(r.ended_ms != 0, strcmp(want, "running") != 0);
+    run_row_free(&r);
+}
+
+static void abandoned(void **state)
+{
+    struct temp *t = *state;
+    struct err why = { 0 };
+    struct db *a = opened(t->file);
+    const int64_t dead = temp_run(a), alive = temp_run(a), resumed = temp_run(a);
+    struct cell_row cell = {
+        .run_id = dead, .phase = "block", .started_ms = INT64_C(4000000000000), .seconds = 1.5
+    };
+    CHECK_OK(db_cell_insert(a, &cell, NULL, 0, NULL, 0, NULL, 0, &why));
+    CHECK_OK(db_run_lock(a, alive, &why));
+    struct db *b = opened(t->file); /* in this process, as a thread of the dashboard */
+    has_state(b, alive, "running");
+    has_state(b, dead, "interrupted");
+    has_state(b, resumed, "interrupted");
+    struct run_row r;
+    CHECK_OK(db_run_get(b, dead, &r, &why));
+    CHECK_EQ(r.ended_ms, INT64_C(4000000001500)); /* with its last cell, not when somebody looked */
+    run_row_free(&r);
+    CHECK_OK(db_runs_close_abandoned(a, &why)); /* its own lock counts, too */
+    has_state(a, alive, "running");
+    CHECK_OK(db_run_lock(a, resumed, &why));
+    CHECK_OK(db_run_reopen(a, resumed, &why));
+    db_close(b);
+    b = opened(t->file);
+    has_state(b, resumed, "running");
+    db_close(a);
+    CHECK_OK(db_runs_close_abandoned(b, &why));
+    has_state(b, alive, "interrupted");
+    has_state(b, resumed, "interrupted");
+    db_close(b);
+}
+
+/* A run is stored together with its lock, so that no other process sees it running without one. */
+static void stored_with_lock(void **state)
+{
+    struct temp *t = *state;
+    struct err why = { 0 };
+    char path[128];
+    struct run_row *rows, r = { .kind = "ab", .state = "running", .effect_ratio = 1 };
+    int n;
+    struct db *a = opened(t->file), *b = opened(t->file);
+    CHECK_OK(db_run_insert_locked(a, b, &r, &why));
+    CHECK_EQ(db_run_lock(a, r.id, &why), ERR_USAGE);
+    db_close(b);
+    snprintf(path, sizeof path, "%s-holds", t->file);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    b = opened(t->file);
+    CHECK_EQ(db_run_insert_locked(a, b, &r, &why), ERR_IO);
+    CHECK_OK(db_run_list(a, NULL, 0, &rows, &n, &why));
+    CHECK_EQ(n, 1);
+    for (int i = 0; i < n; i++) run_row_free(&rows[i]);
+    free(rows);
+    db_close(a);
+    db_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +216,8 @@ int main(void)
         cmocka_unit_test(memory_is_private),
         cmocka_unit_test_setup_teardown(killed, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(no_room, temp_setup, temp_teardown),
+        cmocka_unit_test_setup_teardown(abandoned, temp_setup, temp_teardown),
+        cmocka_unit_test_setup_teardown(stored_with_lock, temp_setup, temp_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

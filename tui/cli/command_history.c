@@ -15,7 +15,7 @@
 /* clang-format off */
 const struct cli_flag FLAGS_HISTORY[] = {
     { .name = "--filter", .value = "TEXT",
-      .help = "only runs whose configs, model, workload, kind or verdict contain TEXT; !TEXT: runs without "
+      .help = "only runs whose configs, model, workload, kind, verdict or state contain TEXT; !TEXT: runs without "
               "it; /RE/: a regular expression" },
     { .name = "--label", .value = "KEY=VALUE", .many = true,
       .help = "only runs with this label (docs/history.md); several must all be there" },

@@ -291,7 +291,7 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
         [ASK_MARGIN] = "the smallest difference that matters: arms closer than this count as equivalent",
         [ASK_BUDGET] = "no new measurement starts after this time; finished blocks are kept",
         [ASK_FILTER] =
-            "q8_0: runs with this text in config, model, workload, kind or verdict; !q8_0: runs without it; "
+            "q8_0: runs with this text in config, model, workload, kind, verdict or state; !q8_0: runs without it; "
             "/q[48]_0/: a regular expression; !/.../: runs that do not match",
         [ASK_URL] = "for example http://127.0.0.1:9091",
         [ASK_FILE] =

@@ -429,6 +429,7 @@ static const struct word_row FILTERS[] = { { "better", "verdicts" },
                                            { "bench", "" },
                                            { "eval", "" },
                                            { "stopped", "can be resumed" },
+                                           { "interrupted", "killed; an A/B can be resumed" },
                                            { "!failed", "all but failed runs" },
                                            { NULL } };
 

@@ -97,6 +97,7 @@ static struct mark run_mark(const struct run_line *r)
     if (!strcmp(r->state, "done")) return (struct mark){ "✓", "done", ROLE_TEXT };
     if (!strcmp(r->state, "failed")) return (struct mark){ "✕", "failed", ROLE_ERROR };
     if (!strcmp(r->state, "stopped")) return (struct mark){ "○", "stopped", ROLE_WARN };
+    if (!strcmp(r->state, "interrupted")) return (struct mark){ "○", "interrupted", ROLE_WARN };
     return (struct mark){ "●", r->state, ROLE_TITLE };
 }
 
