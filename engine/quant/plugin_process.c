@@ -1,6 +1,7 @@
 /* Runs plug-in code in child processes. Such code may crash, hang, print, exit or write anywhere; the result
  * must be an error message, not damage to the program. Children are forked without exec, so that they can
- * read the matrix in the parent's memory; they keep none of the parent's open files. */
+ * read the matrix in the parent's memory; they keep none of the parent's open files. What they print goes
+ * through the parent, because a terminal would obey control characters in it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,10 @@ enum {
     CHILD_FD = 3,
     ANSWER_LIMIT = 1 << 20,
     PATIENCE_S = 60,
-    SHOWN = 240 /* bytes of a plug-in's reason quoted in a message */
+    SHOWN = 240, /* bytes of a plug-in's reason quoted in a message */
+    PIPE_SIZE = 1 << 16,
+    PRINTED_LINE = 400, /* bytes; the rest of a longer line is the next line */
+    PRINTED_LINES = 20, /* of a crew; what it prints after these is only counted */
 };
 
 static const char DONE = '+', FAILED = '-'; /* first byte of an answer */
@@ -80,7 +84,7 @@ static const struct qdyno_plugin *child_load_plugin(const char *path, struct str
 }
 
 /* Separate the child from the parent's files, output and signal handlers. */
-static void child_detach(int fd, pid_t parent)
+static void child_detach(int fd, int print_fd, pid_t parent)
 {
     static const int SIGNALS[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGINT, SIGTERM, SIGPIPE };
     sigset_t none;
@@ -88,21 +92,24 @@ static void child_detach(int fd, pid_t parent)
     for (size_t i = 0; i < COUNT_OF(SIGNALS); i++) signal(SIGNALS[i], SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    __fpurge(stdout); /* buffered output belongs to the parent, which will write it */
+    __fpurge(stdout);              /* buffered output belongs to the parent, which will write it */
+    dup2(print_fd, STDERR_FILENO); /* before print_fd may be replaced as CHILD_FD */
+    dup2(print_fd, STDOUT_FILENO);
     if (fd != CHILD_FD) dup2(fd, CHILD_FD);
     close_range(CHILD_FD + 1, ~0U, 0);
     close(STDIN_FILENO);
     open("/dev/null", O_RDONLY);
-    dup2(STDERR_FILENO, STDOUT_FILENO); /* keep a plug-in's prints out of the results on standard output */
 }
 
 /* The child process: load the library, work, answer, exit. */
-static _Noreturn void child_main(const struct plugin_crew *crew, int member, int fd, pid_t parent)
+static _Noreturn void child_main(const struct plugin_crew *crew, int member, int fd, int print_fd,
+                                 pid_t parent)
 {
     struct str out = { 0 };
-    child_detach(fd, parent);
+    child_detach(fd, print_fd, parent);
     const struct qdyno_plugin *plugin = child_load_plugin(crew->path, &out);
     const bool failed = !plugin || crew->work(crew->arg, member, plugin, &out);
+    fflush(stdout); /* what the plug-in printed with stdio */
     child_answer(CHILD_FD, failed ? FAILED : DONE, &out);
     _exit(EXIT_SUCCESS); /* without running exit handlers */
 }
@@ -110,27 +117,101 @@ static _Noreturn void child_main(const struct plugin_crew *crew, int member, int
 /* ---------------------------------------------------------------- in the parent */
 
 struct child {
-    pid_t pid; /* 0: ended */
-    int fd;    /* its pipe; -1: closed */
+    pid_t pid;    /* 0: ended */
+    int fd;       /* the pipe with its answer; -1: closed */
+    int print_fd; /* the pipe with what it prints; -1: closed */
     int status;
     struct str in;
+    struct str line; /* printed, not yet complete */
 };
+
+/* What the children of a crew printed. */
+struct printed {
+    const char *path; /* of the library */
+    int lines;        /* shown */
+    int64_t dropped;  /* bytes not shown */
+};
+
+/* Writes "plug-in NAME: text" to standard error, with one call, so that lines of processes do not mix. */
+static void printed_line(const struct printed *p, const char *text, size_t n)
+{
+    const char *slash = strrchr(p->path, '/');
+    struct str line = { 0 };
+    str_append(&line, "plug-in ");
+    sink_append(&line, SINK_LINE, slash ? slash + 1 : p->path, strlen(slash ? slash + 1 : p->path));
+    str_append(&line, ": ");
+    sink_append(&line, SINK_LINE, text, n);
+    str_append(&line, "\n");
+    if (!line.failed) {
+        const ssize_t ignored = write(STDERR_FILENO, line.data, line.len); /* nobody may be listening */
+        (void)ignored;
+    }
+    str_free(&line);
+}
+
+static void printed_take(struct printed *p, const char *text, size_t n)
+{
+    if (p->lines == PRINTED_LINES) {
+        p->dropped += (int64_t)n;
+        return;
+    }
+    printed_line(p, text, n);
+    p->lines++;
+}
+
+static void printed_end(const struct printed *p)
+{
+    char text[80];
+    if (!p->dropped) return;
+    snprintf(text, sizeof text, "printed %lld bytes more, which are not shown", (long long)p->dropped);
+    printed_line(p, text, strlen(text));
+}
+
+/* Passes on the complete lines that a child printed; at its end also a line without a newline. Reads no more
+ * than a pipe holds, because a child may print faster than this. */
+static void child_print(struct child *c, struct printed *p, bool at_end)
+{
+    char piece[4096];
+    for (int reads = 0; c->print_fd >= 0 && reads < PIPE_SIZE / (int)sizeof piece; reads++) {
+        const ssize_t n = read(c->print_fd, piece, sizeof piece);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) break;
+        for (ssize_t i = 0; i < n; i++) {
+            if (piece[i] != '\n') str_append_n(&c->line, piece + i, 1);
+            if (piece[i] != '\n' && c->line.len < PRINTED_LINE) continue;
+            printed_take(p, str_text(&c->line), c->line.len);
+            str_clear(&c->line);
+        }
+        if (n > 0) continue;
+        close(c->print_fd);
+        c->print_fd = -1;
+    }
+    if (at_end && c->line.len) printed_take(p, str_text(&c->line), c->line.len);
+    if (at_end) str_clear(&c->line);
+}
 
 /* Fork one child. */
 static enum err_code child_start(struct child *c, const struct plugin_crew *crew, int member, struct err *why)
 {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC))
+    int ends[2], print[2];
+    const bool made = !pipe2(ends, O_CLOEXEC);
+    if (!made || pipe2(print, O_CLOEXEC)) {
+        const int cause = errno;
+        if (made) close(ends[0]), close(ends[1]);
         return err_set(why, ERR_INTERNAL, "cannot create a pipe to the process of a plug-in: %s",
-                       strerror(errno));
+                       strerror(cause));
+    }
     const pid_t parent = getpid();
     if (crew->lend) crew->lend(crew->arg, member, true);
     const pid_t pid = fork();
-    if (pid == 0) child_main(crew, member, ends[1], parent);
+    if (pid == 0) child_main(crew, member, ends[1], print[1], parent);
     if (crew->lend) crew->lend(crew->arg, member, false);
     close(ends[1]);
+    close(print[1]);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    fcntl(print[0], F_SETFL, O_NONBLOCK);
     c->fd = ends[0];
+    c->print_fd = print[0];
     if (pid < 0)
         return err_set(why, ERR_INTERNAL, "cannot start a process for plug-in %s: %s", crew->path,
                        strerror(errno));
@@ -155,23 +236,28 @@ static void child_read(struct child *c)
     }
 }
 
-/* Check whether the child ended, then read its pipe: in this order no output of an ended child is missed. */
-static void child_update(struct child *c)
+/* Check whether the child ended, then read its pipes: in this order no output of an ended child is missed. */
+static void child_update(struct child *c, struct printed *p)
 {
     const pid_t got = c->pid ? waitpid(c->pid, &c->status, WNOHANG) : 0;
+    const bool ended = got == c->pid || (got < 0 && errno != EINTR);
     child_read(c);
-    if (got == c->pid || (got < 0 && errno != EINTR)) c->pid = 0;
+    child_print(c, p, ended);
+    if (ended) c->pid = 0;
 }
 
 /* Kill the child if it still runs, and free its resources. */
-static void child_end(struct child *c)
+static void child_end(struct child *c, struct printed *p)
 {
     if (c->pid) {
         kill(c->pid, SIGKILL);
         while (waitpid(c->pid, &c->status, 0) < 0 && errno == EINTR) continue;
     }
+    child_print(c, p, true);
     if (c->fd >= 0) close(c->fd);
+    if (c->print_fd >= 0) close(c->print_fd);
     str_free(&c->in);
+    str_free(&c->line);
 }
 
 /* Copy untrusted text to buf, with control characters replaced by spaces. */
@@ -206,27 +292,29 @@ static enum err_code child_result(const struct child *c, const struct plugin_cre
                    printable_text(&c->in, reason, sizeof reason));
 }
 
-/* Wait until a child writes or ends, or TICK_MS passed. */
+/* Wait until a child writes or ends, or TICK_MS passed. polled: [2 * count]. */
 static void crew_poll(const struct child *all, int count, struct pollfd *polled)
 {
     bool ending = false; /* a child closed its pipe and is about to end */
     for (int i = 0; i < count; i++) {
-        polled[i] = (struct pollfd){ .fd = all[i].fd, .events = POLLIN };
+        polled[2 * i] = (struct pollfd){ .fd = all[i].fd, .events = POLLIN };
+        /* an ended child's pipe would always be ready */
+        polled[2 * i + 1] = (struct pollfd){ .fd = all[i].pid ? all[i].print_fd : -1, .events = POLLIN };
         ending |= all[i].pid && all[i].fd < 0;
     }
-    poll(polled, (nfds_t)count, ending ? 1 : TICK_MS);
+    poll(polled, 2 * (nfds_t)count, ending ? 1 : TICK_MS);
 }
 
 /* Wait for all children; returns the first error. */
 static enum err_code crew_wait(struct child *all, struct pollfd *polled, const struct plugin_crew *crew,
-                               struct err *why)
+                               struct printed *printed, struct err *why)
 {
     int64_t moved_ns = clock_ns(), seen = 0;
     for (;;) {
         int running = 0;
         for (int i = 0; i < crew->count; i++) {
             const bool was = all[i].pid != 0;
-            child_update(&all[i]);
+            child_update(&all[i], printed);
             running += all[i].pid != 0;
             enum err_code rc = was && !all[i].pid ? child_result(&all[i], crew, why) : ERR_OK;
             if (!rc && all[i].in.len > ANSWER_LIMIT)
@@ -252,14 +340,16 @@ static enum err_code crew_wait(struct child *all, struct pollfd *polled, const s
 enum err_code plugin_crew_run(const struct plugin_crew *crew, struct str *answer, struct err *why)
 {
     struct child *all = calloc((size_t)crew->count, sizeof *all);
-    struct pollfd *polled = calloc((size_t)crew->count, sizeof *polled);
+    struct pollfd *polled = calloc(2 * (size_t)crew->count, sizeof *polled);
+    struct printed printed = { .path = crew->path };
     enum err_code rc = all && polled ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
-    for (int i = 0; all && i < crew->count; i++) all[i].fd = -1;
+    for (int i = 0; all && i < crew->count; i++) all[i].fd = all[i].print_fd = -1;
     for (int i = 0; i < crew->count && !rc; i++) rc = child_start(&all[i], crew, i, why);
-    if (!rc) rc = crew_wait(all, polled, crew, why);
+    if (!rc) rc = crew_wait(all, polled, crew, &printed, why);
     if (!rc && answer) str_append_n(answer, all[0].in.data + 1, all[0].in.len - 1);
     if (!rc && answer && answer->failed) rc = err_set(why, ERR_NOMEM, "out of memory for a plug-in");
-    for (int i = 0; all && i < crew->count; i++) child_end(&all[i]);
+    for (int i = 0; all && i < crew->count; i++) child_end(&all[i], &printed);
+    printed_end(&printed);
     free(all);
     free(polled);
     return rc;

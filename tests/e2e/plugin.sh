@@ -40,6 +40,12 @@ json 'd["arms"][1]["recipe"] == "refit:u4_g64" and d["arms"][1]["error"] is None
 expect 0 run -m "$M" $MOODY -C moody,mood=print -p "Once upon" -n 4 -o json && says err 'a remark of' &&
   json 'd["gen_tokens"] == 4'
 
+# what a plug-in prints is shown with its name, without control characters, and not without end
+expect 0 run -m "$M" $MOODY -C moody,mood=paint -p x -n 2 && says err '^plug-in moody.so: .x1b]0;owned.x07.x1b.31mred.u202e.x0d$' &&
+  says err '^plug-in moody.so: no end$'
+expect 0 run -m "$M" $MOODY -C moody,mood=flood -p x -n 2 && says err '^plug-in moody.so: printed [0-9]{7} bytes more'
+[ "$(wc -c <"$T/err")" -lt 100000 ] || fail "a plug-in printed $(wc -c <"$T/err") bytes"
+
 # a failure while encoding: that arm or file fails, everything else continues
 for mood in crash past exit fail nan; do
   expect 5 run -m "$M" $MOODY -C moody,mood=$mood -p x -n 2 && says err 'plug-in .*moody'

@@ -8,13 +8,13 @@
 
 #include <qdyno_plugin.h>
 
-enum { WORK, CRASH, PAST, HANG, EXIT, FAIL, MUTE, NAN_SCALE, HUGE_SCALE, CODE, PRINT, LATE };
+enum { WORK, CRASH, PAST, HANG, EXIT, FAIL, MUTE, NAN_SCALE, HUGE_SCALE, CODE, PRINT, LATE, PAINT, FLOOD };
 
 static const struct qdyno_parameter PARAMETERS[] = {
     { .name = "mood",
       .help = "what it does",
       .kind = QDYNO_CHOICE,
-      .choices = "work crash past hang exit fail mute nan huge code print late",
+      .choices = "work crash past hang exit fail mute nan huge code print late paint flood",
       .otherwise = "work" },
     { .name = NULL },
 };
@@ -63,6 +63,11 @@ static int encode(struct qdyno_rows *r)
     case PRINT:
         printf("a remark of %s\n", r->tensor);
         fflush(stdout);
+        break;
+    case PAINT: fprintf(stderr, "\033]0;owned\a\033[31mred\xe2\x80\xae\r\nno end"); break;
+    case FLOOD:
+        for (int i = 0; i < 100000; i++)
+            fputs("the same line again and again, longer than any screen\n", stderr);
         break;
     case LATE: usleep(50000); break;
     default: break;
