@@ -1,5 +1,6 @@
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,11 @@ enum err_code err_prefix(struct err *why, const char *fmt, ...)
     for (const char *p = old.message; *p && used + 1 < sizeof why->message; p++) why->message[used++] = *p;
     why->message[used] = '\0';
     return why->code;
+}
+
+enum err_code err_of_write(int cause)
+{
+    return cause == ENOSPC || cause == EDQUOT || cause == EFBIG ? ERR_FIT : ERR_IO;
 }
 
 const char *err_text(enum err_code code)

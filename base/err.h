@@ -36,6 +36,10 @@ enum err_code err_set(struct err *why, enum err_code code, const char *fmt, ...)
  * NULL. */
 enum err_code err_prefix(struct err *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The code of a failed write with this errno: ERR_FIT when the disk, the quota or the largest file is full,
+ * else ERR_IO. */
+enum err_code err_of_write(int cause);
+
 /* The general meaning of a code, such as "out of memory". Never NULL. */
 const char *err_text(enum err_code code);
 

@@ -230,16 +230,25 @@ enum err_code atomic_file_resume(struct atomic_file *f, const char *path, struct
     return rc;
 }
 
+/* The errno of an earlier failed write is lost. The file is discarded, so another byte may be written to it:
+ * on a full disk that fails, too. */
+static int write_cause(const struct atomic_file *f)
+{
+    return write(fileno(f->stream), "", 1) < 0 ? errno : EIO;
+}
+
 enum err_code atomic_file_commit(struct atomic_file *f, struct err *why)
 {
-    bool bad = ferror(f->stream) || fflush(f->stream) || (f->temp && fsync(fileno(f->stream)));
-    int cause = errno;
+    const bool failed = ferror(f->stream);
+    bool bad = failed || fflush(f->stream) || (f->temp && fsync(fileno(f->stream)));
+    int cause = failed ? write_cause(f) : errno;
     if (!bad && f->temp && rename(f->temp, f->path)) {
         bad = true;
         cause = errno;
     }
-    enum err_code code = cause == ENOSPC || cause == EDQUOT ? ERR_FIT : ERR_IO;
-    enum err_code rc = bad ? err_set(why, code, "cannot write '%s': %s", f->path, strerror(cause)) : ERR_OK;
+    enum err_code rc = bad ? err_set(why, err_of_write(cause), "cannot write '%s': %s", f->path,
+                                     strerror(cause))
+                           : ERR_OK;
     if (!bad) { /* the temporary file is gone; abort must not remove a new one of that name */
         free(f->temp);
         f->temp = NULL;

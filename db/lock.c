@@ -103,8 +103,8 @@ static enum err_code lock_try(struct db *d, struct range r, bool *locked, int *p
         *pid = lock_owner(d, r.start);
         return ERR_OK;
     }
-    return err_set(why, errno == ENOSPC ? ERR_FIT : ERR_IO, "cannot write the lock file '%s-holds': %s",
-                   absolute_path(d), strerror(errno));
+    return err_set(why, err_of_write(errno), "cannot write the lock file '%s-holds': %s", absolute_path(d),
+                   strerror(errno));
 }
 
 /* "process 71", or "another process". Returns buf. */

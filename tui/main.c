@@ -73,7 +73,7 @@ static int stdout_close(int status)
     if (failed && why == EPIPE) return status;
     if (!failed) return status; /* an earlier write failed because the reader closed the pipe */
     fprintf(stderr, "qdyno: cannot write the results: %s\n", strerror(why));
-    return why == ENOSPC || why == EDQUOT || why == EFBIG ? EXIT_NO_FIT : status ? status : EXIT_INTERNAL;
+    return err_of_write(why) == ERR_FIT ? EXIT_NO_FIT : status ? status : EXIT_INTERNAL;
 }
 
 static int main_run(int argc, char **argv)

@@ -121,10 +121,12 @@ static enum err_code recording_write_text(const char *dir, const char *name, con
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "wx");
-    if (!f) return err_set(why, ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    if (!f) return err_set(why, err_of_write(errno), "cannot write '%s': %s", path, strerror(errno));
     const bool ok = fputs(text, f) >= 0 && !fflush(f) && !fsync(fileno(f));
+    const int cause = errno;
     return fclose(f) == 0 && ok ? ERR_OK
-                                : err_set(why, ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+                                : err_set(why, err_of_write(ok ? errno : cause), "cannot write '%s': %s",
+                                          path, strerror(ok ? errno : cause));
 }
 
 static enum err_code recording_write_json(const char *dir, const char *name, json_t *value, struct err *why)

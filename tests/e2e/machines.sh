@@ -15,7 +15,7 @@ grep -qxF " $(hostname)" "$T/box/files.txt" && fail "the host's name is in the r
 expect 4 detect --record "$T/box" && says err 'already exists' && [ -s "$T/box/files.txt" ] || fail "the recording is gone"
 expect 5 detect --record "$T/none/box" && says err 'cannot create a folder'
 (trap '' XFSZ; ulimit -f 4; "$QDYNO" detect --record "$T/box.full" >"$T/out" 2>"$T/err") # as on a full disk
-[ $? = 5 ] && says err 'cannot write' || fail "a disk that is full is not told"
+[ $? = 6 ] && says err 'cannot write' || fail "a disk that is full is not told"
 [ -z "$(find "$T" -maxdepth 1 -name 'box.*')" ] || fail "a half-written folder is left"
 expect 0 telemetry --machine "$T/box" -o json && json '{r["name"]: r["value"] for r in d["rows"]}["mem_total_bytes"] > 0'
 mkdir "$T/tmp" && TMPDIR=$T/tmp expect 0 detect --machine "$T/box" && [ -z "$(ls "$T/tmp")" ] || fail "an unpacked machine is left"

@@ -1,4 +1,5 @@
 /* qdyno logits: the raw logits after each given token id, bit for bit, to compare engines. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,8 @@ static bool write_floats(FILE *out, const float *x, int64_t n)
 }
 
 /* Processes chunks of 64 ids, so that the memory for logits does not grow with the number of ids. */
-static enum err_code write_rows(struct model *m, const struct token_list *ids, FILE *out, struct err *why)
+static enum err_code write_rows(struct model *m, const struct token_list *ids, FILE *out, const char *path,
+                                struct err *why)
 {
     enum { CHUNK = 64 };
     struct batch_row rows[CHUNK];
@@ -50,8 +52,8 @@ static enum err_code write_rows(struct model *m, const struct token_list *ids, F
         if (rc) return rc;
         for (int i = 0; i < n; i++)
             if (!write_floats(out, model_logits(m, i), vocab))
-                return err_set(why, ERR_FIT,
-                               "cannot write the logits: the disk is full or the reader closed the pipe");
+                return err_set(why, err_of_write(errno), "cannot write the logits to '%s': %s", path,
+                               strerror(errno));
     }
     return ERR_OK;
 }
@@ -59,11 +61,11 @@ static enum err_code write_rows(struct model *m, const struct token_list *ids, F
 static enum err_code write_file(struct model *m, const struct token_list *ids, const char *path,
                                 struct err *why)
 {
-    if (!strcmp(path, "-")) return write_rows(m, ids, stdout, why);
+    if (!strcmp(path, "-")) return write_rows(m, ids, stdout, "standard output", why);
     struct atomic_file f;
     enum err_code rc = atomic_file_open(&f, path, why);
     if (rc) return rc;
-    if ((rc = write_rows(m, ids, f.stream, why))) {
+    if ((rc = write_rows(m, ids, f.stream, path, why))) {
         atomic_file_abort(&f);
         return rc;
     }

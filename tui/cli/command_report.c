@@ -1,4 +1,5 @@
 /* qdyno report: writes a run as one self-contained file. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,10 @@ static enum err_code report_write_file(const char *path, const struct str *text,
     enum err_code rc = atomic_file_open(&f, path, why);
     if (rc) return rc;
     if (fwrite(str_text(text), 1, text->len, f.stream) != text->len) {
+        const int cause = errno;
         atomic_file_abort(&f);
-        return err_set(why, ERR_FIT, "--out %s: cannot write the whole file; the disk may be full", path);
+        return err_set(why, err_of_write(cause), "--out %s: cannot write the whole file: %s", path,
+                       strerror(cause));
     }
     return atomic_file_commit(&f, why);
 }

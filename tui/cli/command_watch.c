@@ -71,7 +71,8 @@ struct lines {
     const struct cli_global *g;
     const char *log_path; /* NULL: none */
     FILE *log;
-    int hangup; /* signalfd of SIGHUP, -1 */
+    bool log_fails; /* lines are missing in it */
+    int hangup;     /* signalfd of SIGHUP, -1 */
     bool bell;
 };
 
@@ -123,6 +124,22 @@ static void log_write_line(FILE *out, const struct watch_event *e)
     free(text);
 }
 
+/* A full disk does not end the watch: it is reported when lines begin to be missing, and when they can be
+ * written again. */
+static void log_check(struct lines *l)
+{
+    if (!l->log) return;
+    const int cause = errno;
+    const bool fails = ferror(l->log) != 0;
+    if (fails && !l->log_fails)
+        cli_note(l->g, "qdyno watch: cannot write the log file '%s': %s; lines are missing in it",
+                 l->log_path, strerror(cause));
+    if (!fails && l->log_fails)
+        cli_note(l->g, "qdyno watch: the log file '%s' can be written again", l->log_path);
+    l->log_fails = fails;
+    clearerr(l->log);
+}
+
 /* Callback for each event of the watch. */
 static void watch_on_event(void *ctx, const struct watch_event *e)
 {
@@ -140,6 +157,7 @@ static void watch_on_event(void *ctx, const struct watch_event *e)
             log_write_line(outs[i], e);
         fflush(outs[i]);
     }
+    log_check(l);
     free(json);
     if (e->bell && l->bell) fputc('\a', stderr);
 }
