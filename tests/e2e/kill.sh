@@ -10,41 +10,8 @@ RANDOM=20261 # the moments, in seconds from the start, are the same in every run
 DB=$XDG_DATA_HOME/qdyno/qdyno.db
 alive() { case $(ps -o stat= -p "$1" 2>/dev/null) in '' | Z*) return 1 ;; esac; } # a zombie waits for init, no more
 
-# The runs in the database, checked: prints the last one's id, state and number of cells ("0 none 0": there is none).
-# Whole: SQLite's own checks; a cell that ran has its figures and its latencies. In order:
-# cells stand block by block and slot by slot, so that only what comes behind the last one can be lost.
-look() {
-  python3 - "$DB" <<'PY'
-import os, sqlite3, sys
-if not os.path.exists(sys.argv[1]):
-    print(0, "none", 0)
-    sys.exit()
-db = sqlite3.connect(sys.argv[1])
-one = lambda sql, *a: db.execute(sql, a).fetchone()[0]
-assert one("PRAGMA integrity_check") == "ok", "integrity_check"
-assert not db.execute("PRAGMA foreign_key_check").fetchall(), "foreign_key_check"
-if not one("SELECT count(*) FROM sqlite_master WHERE name = 'run'") or not one("SELECT count(*) FROM run"):
-    print(0, "none", 0)
-    sys.exit()
-run, state = db.execute("SELECT id, state FROM run ORDER BY id DESC LIMIT 1").fetchone()
-cells = db.execute("SELECT id, phase, block, slot, error FROM cell WHERE run_id = ? ORDER BY id", (run,)).fetchall()
-figures = lambda cell: {m for m, in db.execute("SELECT metric FROM measurement WHERE cell_id = ? AND value IS NOT NULL", (cell,))}
-ran = [c for c in cells if not c[4] and c[1] not in ("warmup", "canary")]
-FIGURES = {"decode_tok_s", "decode_seconds", "generated_tokens", "itl_p50_s", "cpu_seconds", "peak_rss_bytes"}
-for c in ran:
-    assert FIGURES <= figures(c[0]), f"cell {c[0]} lacks {FIGURES - figures(c[0])}"
-    assert one("SELECT n FROM itl WHERE cell_id = ?", c[0]) > 0, f"cell {c[0]} lacks its latencies"
-blocks = {}
-for _, phase, block, slot, _ in ran:
-    blocks.setdefault((phase, block), []).append(slot)
-for at, slots in blocks.items():
-    assert slots == list(range(len(slots))), f"block {at}: slots {slots}"
-for phase in {p for p, _ in blocks}:
-    numbers = [b for p, b in blocks if p == phase]
-    assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) and numbers[0] == 0, f"{phase}: blocks {numbers}"
-print(run, state, len(cells))
-PY
-}
+# Checks the database and prints the last run's id, state and number of cells ("0 none 0": there is none).
+look() { python3 "$(dirname "$0")/stored.py" "$DB"; }
 
 # killed SECONDS ARGUMENTS...: run the program for so long. $stored: cells in the database when it was killed.
 killed() {

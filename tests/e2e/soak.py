@@ -2,12 +2,15 @@
 """Random keys and resizes into the dashboard, in a terminal of its own, for as long as is asked.
 
     soak.py QDYNO [--seconds 20] [--seed 1]
+    soak.py QDYNO --kills 1000 | --hours 8 [--seed 1]     kills at random moments instead: soak_kills.py
 
 The program works in a throwaway HOME. Proves that it stays alive and goes on drawing, that it ends by SIGTERM with
 status 0, and that nothing a sanitizer finds is written (build with -DSANITIZE=address,undefined for that: then leaks
 count, too). The last keys are printed when something is wrong; the same seed sends the same ones again.
 """
 import argparse, fcntl, os, pty, random, select, shutil, signal, struct, sys, tempfile, termios, time
+
+from soak_kills import soak_kills
 
 KEYS = ([chr(c) for c in range(ord("!"), ord("~") + 1) if chr(c) not in "!q"]
         + ["\x1b", "\r", "\t", "\x1b[Z", " ", "\x7f", "\x15", "\x17", "\x01", "\x05", "\x0b", "\x0c", "\x19", "\x1a", "é", "日"]
@@ -64,8 +67,14 @@ def main():
     p.add_argument("qdyno")
     p.add_argument("--seconds", type=float, default=20)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--kills", type=int, default=0)
+    p.add_argument("--hours", type=float, default=0)
+    p.add_argument("--clock", help="the library clock_jumps; default: as built beside the program")
     a = p.parse_args()
     program = os.path.abspath(a.qdyno)
+    if a.kills or a.hours:
+        clock = a.clock or os.path.join(os.path.dirname(program), "tests/e2e/libclock_jumps.so")
+        sys.exit(soak_kills(program, os.path.exists(clock) and os.path.abspath(clock), a.kills, a.hours, a.seed) > 0)
     rng = random.Random(a.seed)
     home = tempfile.mkdtemp(prefix="qdyno-soak-")
     report = os.path.join(home, "sanitizer")
