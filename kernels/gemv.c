@@ -143,10 +143,12 @@ static void gemv_rows_run(const struct gemv *g, const struct matmul *m, int64_t 
         for (int i = 0; i < m->n; i += DOT_X) {
             d.n = MIN((int)DOT_X, m->n - i);
             d.x = g->x + i * g->x_stride;
-            d.q.q = g->q.q + i * g->q.q_stride;
-            d.q.d = g->q.d + i * g->q.d_stride;
-            d.q.sum = g->q.sum + i * g->q.d_stride;
-            d.q.sum16 = g->q.sum16 + 2 * i * g->q.d_stride;
+            if (g->q.q) {
+                d.q.q = g->q.q + i * g->q.q_stride;
+                d.q.d = g->q.d + i * g->q.d_stride;
+                d.q.sum = g->q.sum + i * g->q.d_stride;
+                d.q.sum16 = g->q.sum16 + 2 * i * g->q.d_stride;
+            }
             if (g->codes)
                 gemv_dot_codes(g, &d, i);
             else

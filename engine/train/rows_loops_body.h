@@ -311,6 +311,18 @@ static inline wide wide_load(const float *x)
     return v;
 }
 
+/* Elements of a followed by b, in the order `from`. */
+static inline wide wide_pick(wide a, wide b, wide_int from)
+{
+#ifdef __clang__ /* has no such instruction for indexes in a variable */
+    wide v;
+    for (int j = 0; j < WIDE; j++) v[j] = from[j] < WIDE ? a[from[j]] : b[from[j] - WIDE];
+    return v;
+#else
+    return __builtin_shuffle(a, b, from);
+#endif
+}
+
 /* Transpose a block: out[j][i] = x[i][j] for i, j < WIDE. Each of log2(WIDE) rounds interleaves rows i and
  * i + WIDE/2, after which every number is in its place. */
 static inline void turn_block(const float *x, int64_t x_stride, float *out, int64_t out_stride)
@@ -324,8 +336,8 @@ static inline void turn_block(const float *x, int64_t x_stride, float *out, int6
     for (int i = 0; i < WIDE; i++) a[i] = wide_load(x + i * x_stride);
     for (int round = 1; round < WIDE; round *= 2) {
         for (int i = 0; i < WIDE / 2; i++) {
-            b[2 * i] = __builtin_shuffle(a[i], a[i + WIDE / 2], low);
-            b[2 * i + 1] = __builtin_shuffle(a[i], a[i + WIDE / 2], high);
+            b[2 * i] = wide_pick(a[i], a[i + WIDE / 2], low);
+            b[2 * i + 1] = wide_pick(a[i], a[i + WIDE / 2], high);
         }
         memcpy(a, b, sizeof a);
     }

@@ -154,9 +154,9 @@ ALWAYS_INLINE void panel_multiply(const struct w8a8_256 *how, const struct gemm_
         }
 }
 
-/* Define `kernel` from `how`, a struct w8a8_256 of constants; it is used from that many rows of activations
- * on. */
-#define GEMM_W8A8_256(kernel, how, at_least)                                                                 \
+/* Define `kernel` from `how`, a struct w8a8_256 of constants whose field `per` is `products`; it is used from
+ * that many rows of activations on. (A field of a constant struct is no constant expression in C.) */
+#define GEMM_W8A8_256(kernel, how, products, at_least)                                                       \
     static void pack_codes(const uint8_t *code, int64_t stride, int tokens, int k, void *sliver)             \
     {                                                                                                        \
         sliver_pack(&(how), code, stride, tokens, k, sliver);                                                \
@@ -175,8 +175,8 @@ ALWAYS_INLINE void panel_multiply(const struct w8a8_256 *how, const struct gemm_
         .panel_rows = W8A8_PANEL_ROWS,                                                                       \
         .kc = W8A8_KC,                                                                                       \
         .mc = W8A8_MC,                                                                                       \
-        .panel_step = DEPTH_STEP / (how).per * 2 * VECTOR,                                                   \
-        .sliver_step = DEPTH_STEP / (how).per * 4 * VECTOR,                                                  \
+        .panel_step = DEPTH_STEP / (products)*2 * VECTOR,                                                    \
+        .sliver_step = DEPTH_STEP / (products)*4 * VECTOR,                                                   \
         .pack_codes = pack_codes,                                                                            \
         .unpack = unpack_codes,                                                                              \
         .multiply = multiply_codes,                                                                          \

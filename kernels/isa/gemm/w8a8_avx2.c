@@ -78,4 +78,4 @@ ALWAYS_INLINE __m256i add_products(__m256i sum, __m256i x, __m256i w)
 }
 
 static const struct w8a8_256 HOW = { PER, activations_load, weights_load, add_products };
-GEMM_W8A8_256(GEMM_W8A8_AVX2, HOW, MIN_ROWS);
+GEMM_W8A8_256(GEMM_W8A8_AVX2, HOW, PER, MIN_ROWS);

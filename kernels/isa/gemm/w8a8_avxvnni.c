@@ -16,4 +16,4 @@ ALWAYS_INLINE __m256i add_products(__m256i sum, __m256i x, __m256i w)
 }
 
 static const struct w8a8_256 HOW = { PER, codes_load, codes_load, add_products };
-GEMM_W8A8_256(GEMM_W8A8_AVXVNNI, HOW, MIN_ROWS);
+GEMM_W8A8_256(GEMM_W8A8_AVXVNNI, HOW, PER, MIN_ROWS);
