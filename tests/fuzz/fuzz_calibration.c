@@ -4,8 +4,12 @@
 #include <stdlib.h>
 
 #include "engine/quant/quant.h"
+#include "tests/fuzz/cost.h"
+#include "tests/fuzz/draft.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+static const struct cost_ceiling CEILING = {
+    .seconds = 0.1, .seconds_per_mb = 10, .mb = 8, .mb_per_mb = 100
+};
 
 static void check_histogram(const struct histogram *h)
 {
@@ -30,19 +34,23 @@ static void check_input(const struct calibration *c, const struct calibration_in
     check_histogram(&in->symmetric);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void use(const uint8_t *data, size_t size)
 {
     struct calibration *c;
     struct calibration_summary about;
     struct err why = { 0 };
     if (calibration_load_memory(&c, data, size, &why)) {
-        if (c || !why.message[0]) abort();
-        return 0;
+        if (c || !why.message[0] || why.code == ERR_INTERNAL) abort();
+        return;
     }
     calibration_describe(c, &about);
     for (int i = 0; i < about.inputs; i++) check_input(c, calibration_at(c, i));
     int32_t ids[2 * 3];
     if (calibration_samples(c, 3, ids, 2) > 2 || !calibration_name(c)[0]) abort();
     calibration_close(c);
-    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return cost_run(use, data, size, &CEILING);
 }

@@ -4,14 +4,17 @@
 #include <string.h>
 
 #include "engine/config/config.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static const struct cost_ceiling CEILING = { .seconds = 0.1, .seconds_per_mb = 50, .mb = 4, .mb_per_mb = 50 };
+
+static void use(const uint8_t *data, size_t size)
 {
     static struct config c, again;
     struct err why = { 0 };
     char line[4096];
     char *text = malloc(size + 1);
-    if (!text) return 0;
+    if (!text) return;
     memcpy(text, data, size);
     text[size] = '\0';
     if (config_parse(&c, text, &why)) {
@@ -22,5 +25,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (strcmp(c.value[i].text, again.value[i].text)) abort();
     }
     free(text);
-    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return cost_run(use, data, size, &CEILING);
 }

@@ -4,12 +4,15 @@
 #include <string.h>
 
 #include "telemetry/otlp/otlp.h"
+#include "tests/fuzz/cost.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static const struct cost_ceiling CEILING = { .seconds = 0.02, .seconds_per_mb = 5, .mb = 1, .mb_per_mb = 20 };
+
+static void use(const uint8_t *data, size_t size)
 {
     struct otlp_answer answer;
     unsigned char *exact = malloc(size ? size : 1); /* a sanitizer sees one byte too many */
-    if (!exact) return 0;
+    if (!exact) return;
     memcpy(exact, data, size);
     const bool good = otlp_answer_parse(&answer, exact, size);
     const char *end = memchr(answer.message, '\0', sizeof answer.message);
@@ -22,5 +25,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         at += n;
     }
     free(exact);
-    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return cost_run(use, data, size, &CEILING);
 }

@@ -13,6 +13,11 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/recording/recording.h"
 #include "telemetry/sensors/sensors.h"
+#include "tests/fuzz/cost.h"
+
+static const struct cost_ceiling CEILING = {
+    .seconds = 0.5, .seconds_per_mb = 50, .mb = 32, .mb_per_mb = 100
+};
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
@@ -59,7 +64,7 @@ static void look_at(const char *root)
     telemetry_close(t);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void use(const uint8_t *data, size_t size)
 {
     struct recording r;
     struct err why = { 0 };
@@ -78,5 +83,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         recording_close(&r);
     }
     nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return cost_run(use, data, size, &CEILING);
 }

@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { DAMAGED_COPIES = 3000, INPUT_LIMIT = 1 << 20 };
+enum { INPUT_LIMIT = 1 << 20 };
 
 static uint64_t next_word(uint64_t *state)
 {
@@ -53,9 +53,11 @@ static void feed_damaged(const char *bytes, size_t n, uint64_t *state)
 
 int main(int argc, char **argv)
 {
-    DIR *folder = argc == 2 ? opendir(argv[1]) : NULL;
+    int64_t copies = 0;
+    DIR *folder = argc == 3 && str_to_i64(argv[2], &copies) && copies >= 0 ? opendir(argv[1]) : NULL;
     if (!folder) {
-        fprintf(stderr, "usage: %s FOLDER (a readable one)\n", argv[0]);
+        fprintf(stderr, "usage: %s FOLDER COPIES (a readable folder; damaged copies of each file)\n",
+                argv[0]);
         return 1;
     }
     int files = 0;
@@ -72,12 +74,12 @@ int main(int argc, char **argv)
         }
         uint64_t state = 1 + (uint64_t)n;
         feed(bytes, n);
-        for (int i = 0; i < DAMAGED_COPIES; i++) feed_damaged(bytes, n, &state);
+        for (int64_t i = 0; i < copies; i++) feed_damaged(bytes, n, &state);
         free(bytes);
         str_free(&path);
         files++;
     }
     closedir(folder);
-    printf("%d inputs, each with %d damaged copies\n", files, (int)DAMAGED_COPIES);
+    printf("%d inputs, each with %lld damaged copies\n", files, (long long)copies);
     return files ? 0 : 1;
 }
