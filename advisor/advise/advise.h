@@ -45,8 +45,13 @@ struct apply_request {
 };
 enum err_code apply_write(struct applied *out, const struct apply_request *r, struct err *why);
 
-/* Remove the config kept for this model. *removed false: there was none. */
+/* Remove the config kept for this model; it becomes the previous one. *removed false: there was none. */
 enum err_code apply_remove(const char *model_path, bool *removed, struct err *why);
+
+/* Exchange the config kept for this model with the previous one, which may be none: a second call takes the
+ * first one back. Fills *out when *found. Errors: ERR_USAGE when nothing was ever kept; ERR_IO; as
+ * apply_read, also when the previous file is no config: then nothing changes. */
+enum err_code apply_undo(struct applied *out, const char *model_path, bool *found, struct err *why);
 
 /* Find the config line in a file: the last line that is neither empty nor a comment. Errors: ERR_FORMAT when
  * there is none; as file_read, config_parse. */

@@ -188,11 +188,10 @@ static void config_file_write(FILE *f, const struct applied *a, const char *mode
 static enum err_code previous_keep(const char *path, struct err *why)
 {
     struct str previous = { 0 };
-    if (access(path, F_OK)) return ERR_OK;
     str_printf(&previous, "%s.previous", path);
     enum err_code rc = previous.failed ? err_set(why, ERR_NOMEM, "out of memory for a path") : ERR_OK;
-    unlink(str_text(&previous));
-    if (!rc && link(path, str_text(&previous)))
+    if (!rc) unlink(str_text(&previous)); /* also without a file: then the previous state is none */
+    if (!rc && !access(path, F_OK) && link(path, str_text(&previous)))
         rc = err_set(why, ERR_IO, "%s: %s", str_text(&previous), strerror(errno));
     str_free(&previous);
     return rc;
@@ -233,9 +232,42 @@ enum err_code apply_remove(const char *model_path, bool *removed, struct err *wh
     *removed = false;
     enum err_code rc = apply_read(&a, model_path, removed, why);
     if (rc || !*removed) return rc;
-    if (unlink(a.path)) {
-        *removed = false;
-        return err_set(why, ERR_IO, "%s: %s", a.path, strerror(errno));
+    rc = previous_keep(a.path, why);
+    if (!rc && unlink(a.path)) rc = err_set(why, ERR_IO, "%s: %s", a.path, strerror(errno));
+    *removed = !rc;
+    return rc;
+}
+
+/* Exchanges two files of one folder; either may be missing. */
+static enum err_code files_exchange(const char *one, const char *other, struct err *why)
+{
+    struct str between = { 0 };
+    str_printf(&between, "%s.undo", one);
+    const char *aside = str_text(&between);
+    enum err_code rc = between.failed ? err_set(why, ERR_NOMEM, "out of memory for a path") : ERR_OK;
+    const bool failed = !rc &&
+                        ((rename(one, aside) && errno != ENOENT) || (rename(other, one) && errno != ENOENT) ||
+                         (rename(aside, other) && errno != ENOENT));
+    if (failed) rc = err_set(why, ERR_IO, "%s: %s", one, strerror(errno));
+    str_free(&between);
+    return rc;
+}
+
+enum err_code apply_undo(struct applied *out, const char *model_path, bool *found, struct err *why)
+{
+    struct applied now;
+    char previous[4096 + 16];
+    struct err broken = { 0 }; /* an unreadable file can be undone, too */
+    enum err_code rc = apply_read(&now, model_path, found, &broken);
+    if (rc && rc != ERR_FORMAT && rc != ERR_USAGE) {
+        if (why) *why = broken;
+        return rc;
     }
-    return ERR_OK;
+    snprintf(previous, sizeof previous, "%s.previous", now.path);
+    if (access(now.path, F_OK) && access(previous, F_OK))
+        return err_set(why, ERR_USAGE, "nothing to undo: no config was saved for this model");
+    struct config before;
+    rc = access(previous, F_OK) ? ERR_OK : config_file_read(&before, previous, why);
+    if (!rc) rc = files_exchange(now.path, previous, why);
+    return rc ? rc : apply_read(out, model_path, found, why);
 }

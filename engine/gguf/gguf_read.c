@@ -423,14 +423,20 @@ static enum err_code shard_alignment(const struct gguf_shard *s, uint64_t *out, 
     return ERR_OK;
 }
 
+/* Names the first bytes, also of a file that is too short for a header. */
+static enum err_code magic_error(const struct gguf_shard *s, struct err *why)
+{
+    char text[9 * 3 + 1] = "";
+    if (s->size == 0) return err_set(why, ERR_FORMAT, "not a GGUF file: it is empty");
+    for (size_t i = 0; i < MIN(s->size, 4); i++) sprintf(text + 3 * i, " %02x", s->data[i]);
+    return err_set(why, ERR_FORMAT, "not a GGUF file: it begins with%s, expected 47 47 55 46 (\"GGUF\")", text);
+}
+
 enum err_code gguf_shard_parse(struct gguf_shard *s, struct arena *memory, struct err *why)
 {
     struct cursor c = { .data = s->data, .size = s->size, .length_bytes = 8 };
     uint32_t magic = cursor_u32(&c), version = cursor_u32(&c);
-    if (!c.cut && magic != GGUF_MAGIC)
-        return err_set(why, ERR_FORMAT,
-                       "not a GGUF file: it begins with %02x %02x %02x %02x, expected \"GGUF\"", s->data[0],
-                       s->data[1], s->data[2], s->data[3]);
+    if (s->size < 4 || magic != GGUF_MAGIC) return magic_error(s, why);
     if (!c.cut && version != 0 && (version & 0xffff) == 0)
         return err_set(why, ERR_FORMAT, "a big-endian GGUF file: only little-endian ones are read");
     if (!c.cut && (version < 1 || version > 3))

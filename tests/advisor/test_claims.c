@@ -221,11 +221,69 @@ static void test_joint(void **state)
     free(s);
 }
 
+/* The result in words: what was compared, the other axes, quality, the machine, and what is missing. */
+static void test_sentences(void **state)
+{
+    (void)state;
+    char text[EXPERIMENT_SENTENCE];
+    struct experiment_state *s = state_of(2);
+    struct comparison *b = &s->comparison[1];
+    s->phase = PHASE_DONE;
+    s->blocks = 8;
+    s->verdict = b->verdict = VERDICT_BETTER;
+    b->alpha = 0.05;
+    b->effect = (struct interval){ log(1.5), log(1.4), log(1.6) };
+    assert_string_equal(
+        experiment_sentence(text, sizeof text, s, 1),
+        "B (arm1) is 50 % faster at decoding (95 %: 40 to 60 %), takes 40 % less memory; quality "
+        "loss 0.01 nats (at most 0.012, within the limit of 0.02).");
+    b->quality.known = false;
+    s->discarded = 1;
+    s->verdict = b->verdict = VERDICT_WORSE;
+    b->effect = (struct interval){ log(0.92), log(0.9), log(0.94) };
+    assert_string_equal(
+        experiment_sentence(text, sizeof text, s, 1),
+        "B (arm1) is 8.0 % slower at decoding (95 %: 6.0 to 10 %), takes 40 % less memory; quality "
+        "not measured. 1 of 9 blocks was disturbed and does not count.");
+    /* less time is better; the text is about the number itself. A busy machine is named */
+    s->spec.metric = &METRICS[METRIC_TTFT];
+    s->verdict = b->verdict = VERDICT_BETTER;
+    b->effect = (struct interval){ -log(0.8), -log(0.85), -log(0.75) };
+    s->estimand = ESTIMAND_LOADED;
+    s->disturbed = 8;
+    s->load[ESTIMAND_LOADED].others_busy = 0.42;
+    assert_string_equal(
+        experiment_sentence(text, sizeof text, s, 1),
+        "B (arm1) has a 20 % shorter time to first token (95 %: 15 to 25 %), takes 40 % less memory; quality not measured. The machine was busy (other programs "
+        "used 42 % of its processors); this is the result beside that load.");
+    /* nothing certain: the interval keeps its signs, and the text says what is missing */
+    s->spec.metric = &METRICS[METRIC_DECODE_RATE];
+    s->estimand = ESTIMAND_QUIET;
+    s->discarded = 0;
+    s->blocks_needed = 3;
+    s->verdict = b->verdict = VERDICT_INCONCLUSIVE;
+    b->effect = (struct interval){ log(1.02), log(0.95), log(1.1) };
+    b->by_metric[AT(METRIC_PEAK_MEMORY)] = UNKNOWN;
+    assert_string_equal(
+        experiment_sentence(text, sizeof text, s, 1),
+        "B (arm1) may be faster or slower at decoding (95 %: -5.0 to +10 %); quality not measured. "
+        "Undecided: about 3 more blocks may decide.");
+    s->verdict = b->verdict = VERDICT_EQUIVALENT;
+    assert_non_null(strstr(experiment_sentence(text, sizeof text, s, 1),
+                           "is neither faster nor slower at decoding by more than 1 %"));
+    s->verdict = b->verdict = VERDICT_INVALID;
+    snprintf(s->reason, sizeof s->reason, "the A/A control failed");
+    assert_string_equal(experiment_sentence(text, sizeof text, s, 1),
+                        "B (arm1) has no verdict: the A/A control failed");
+    free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_figures), cmocka_unit_test(test_doubts), cmocka_unit_test(test_confirmation),
-        cmocka_unit_test(test_all),     cmocka_unit_test(test_joint),  cmocka_unit_test(test_quality_alone),
+        cmocka_unit_test(test_figures),   cmocka_unit_test(test_doubts), cmocka_unit_test(test_confirmation),
+        cmocka_unit_test(test_all),       cmocka_unit_test(test_joint),  cmocka_unit_test(test_quality_alone),
+        cmocka_unit_test(test_sentences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

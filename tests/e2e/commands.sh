@@ -16,10 +16,33 @@ if have groff; then
 else
   skip "no groff to check the man page with"
 fi
-expect 0 help --bash && bash -n "$T/out" || fail "completion is no bash"
-# shellcheck disable=SC1091
-completed=$(. "$T/out"; COMP_WORDS=(qdyno advise --goal s) COMP_CWORD=3; _qdyno; echo "${COMPREPLY[*]}")
-[ "$completed" = speed ] || fail "completion of 'advise --goal s' is '$completed', want speed"
+for shell in bash zsh fish; do
+  expect 0 help --$shell && cp "$T/out" "$T/completion.$shell"
+  have $shell || { skip "no $shell: its completion script is not checked"; continue; }
+  $shell -n "$T/completion.$shell" || fail "the completion of $shell has a syntax error"
+done
+# completes WANTED WORD...: what bash completes for the last word, with = as a border of words, is exactly that.
+completes() {
+  local want=$1 got
+  shift
+  # shellcheck disable=SC1091
+  got=$(. "$T/completion.bash" && compopt() { :; } && COMP_LINE="$*" && COMP_POINT=${#COMP_LINE} &&
+    COMP_WORDS=("$QDYNO" "${@:2:$#-2}" "${!###*=}") && COMP_CWORD=$(($# - 1)) && _qdyno && echo "${COMPREPLY[*]}")
+  [ "$got" = "$want" ] || fail "completion of '$*' is '$got', want '$want'"
+}
+completes speed qdyno advise --goal s
+completes 'default' qdyno ab defa
+completes 'q8_0,threads=' qdyno ab default q8_0,thr
+completes 'off on' qdyno ab default q8_0,repack=o
+completes 'pp512 pp512+tg128@d1024' qdyno bench -w pp512
+completes 'tune' qdyno tun
+# offers LINE PATTERN: `qdyno complete` says so, with an explanation.
+offers() { expect 0 complete "$1" && says out "$2"; }
+offers 'qdyno ' "^eval	"
+offers 'qdyno eval --g' "^--gate	"
+offers 'qdyno run -m ' '^:files$'
+offers 'qdyno run -ctk q8' "^q8_0	"
+expect 0 complete "qdyno ab 'unclosed" && [ ! -s "$T/out" ] || fail "an unclosed quote completes to something"
 
 expect 0 detect -o json && json 'd["schema"] == "qdyno.detect/1" and d["cores"] > 0 and d["memory_bytes"] > 2**20'
 expect 0 detect --probe -o json && json 'd["ceilings"] is not None and d["read_bytes_s_all"] > 1e8'
@@ -146,7 +169,7 @@ expect 0 apply -m "$T/two/same.gguf" -o json && json 'd["config"] == "threads=2"
 expect 0 apply -m "$T/one/same.gguf" -o json && json 'd["config"] is None'
 expect 4 apply model=x.gguf && says err 'cannot name another model'
 tune --budget 5s --dry-run -m "$T/q8.gguf" && [ ! -e "$XDG_CONFIG_HOME/qdyno/q8.conf" ] || fail "--dry-run wrote"
-expect 5 -m "$T/none.gguf" && says err 'no terminal' # what `qdyno` alone says without one
+expect 4 && says out '^usage: qdyno' && says err 'needs a terminal' # nothing is measured that was not asked for
 
 if [ -r "$MODEL" ]; then
   expect 0 info -m "$MODEL" -o json && json 'd["arch"] == "llama" and d["params"] == 260032 and d["random_weights"] is False'

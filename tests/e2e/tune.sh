@@ -79,8 +79,14 @@ expect 0 apply -m "$T/one/x.gguf" -o json && json 'd["config"] == "q8_0,threads=
 expect 0 apply -m "$T/two/x.gguf" -o json && json 'd["config"] == "q4_0,threads=1"'
 expect 0 apply -m "$T/one/x.gguf" threads=1 -o json
 grep -qx 'q8_0,threads=1' "$XDG_CONFIG_HOME/qdyno/x.conf.previous" || fail "the one before is not kept"
+# undo exchanges the saved config with the one before, also with none
+expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "q8_0,threads=1"'
+expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "threads=1"'
+expect 0 apply -m "$T/one/x.gguf" --remove && expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "threads=1"'
 echo 'q9_0' >"$XDG_CONFIG_HOME/qdyno/x.conf"
 expect 4 run -m "$T/one/x.gguf" -p a -n 1 && says err 'x.conf'
 expect 0 run -m "$T/one/x.gguf" -C default -p a -n 1
 expect 0 apply -m "$T/one/x.gguf" threads=2 -o json && json 'd["config"] == "threads=2"'
+expect 4 apply -m "$T/one/x.gguf" --undo && says err 'q9_0' # the one before is damaged: nothing changes
+expect 0 apply -m "$T/one/x.gguf" -o json && json 'd["config"] == "threads=2"'
 finish

@@ -127,6 +127,11 @@ int args_ints(const struct cli_args *a, const char *flag, const char *otherwise,
 void help_text(struct str *out, const struct command *c);
 void help_knobs(struct str *out);
 void help_man(struct str *out);
-void help_bash(struct str *out);
+
+/* The completion script of each shell, by the flag of `qdyno help`; the last row has flag NULL. */
+struct completion_script {
+    const char *flag, *text;
+};
+extern const struct completion_script COMPLETION_SCRIPTS[];
 
 #endif

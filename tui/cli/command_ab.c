@@ -8,6 +8,7 @@
 #include "advisor/stats/stats.h"
 #include "db/db.h"
 #include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/metrics/metrics.h"
@@ -249,6 +250,9 @@ static void note_effect(struct table *t, const struct experiment_state *s)
 void ab_table_fill(struct table *t, const struct experiment_state *s)
 {
     table_init(t, "qdyno.ab/1", COLUMNS, COUNT_OF(COLUMNS));
+    for (int i = 1; i < s->spec.arms; i++)
+        table_headline(t, "%s",
+                       experiment_sentence((char[EXPERIMENT_SENTENCE]){ 0 }, EXPERIMENT_SENTENCE, s, i));
     for (int i = 0; i < s->spec.arms; i++) table_add_arm(t, s, i);
     note_effect(t, s);
     ab_claims_note(t, s);
@@ -427,11 +431,13 @@ struct summary ab_summary(const struct experiment_state *s, int status)
 {
     const struct interval e = ab_effect(s);
     const char *verdict = verdict_name(s->verdict);
-    return (struct summary){ .verdict = *verdict ? verdict : NULL,
-                             .gate = ab_claims_outcome(s),
-                             .effect = { exp(e.estimate), exp(e.lower), exp(e.upper) },
-                             .exit_status = status,
-                             .run = s->run_id };
+    struct summary summary = { .verdict = *verdict ? verdict : NULL,
+                               .gate = ab_claims_outcome(s),
+                               .effect = { exp(e.estimate), exp(e.lower), exp(e.upper) },
+                               .exit_status = status,
+                               .run = s->run_id };
+    experiment_sentence(summary.text, sizeof summary.text, s, MAX(s->headline, 1));
+    return summary;
 }
 
 json_t *ab_document(const struct cli_global *g, const struct experiment_state *s,
@@ -477,6 +483,20 @@ static int ab_print(const struct cli_global *g, const struct cli_args *a, const 
     return status;
 }
 
+/* A model of arm A, or of one of two arms, that is no model file: an error before anything is measured or
+ * stored. With more arms the others are still compared. */
+static enum err_code models_check(const struct experiment_spec *s, struct err *why)
+{
+    for (int i = 0; i < s->arms && (i == 0 || s->arms == 2); i++) {
+        struct gguf *g = NULL;
+        const char *own = config_text(&s->config[i], KNOB_MODEL), *path = *own ? own : s->model;
+        enum err_code rc = *path ? gguf_open_any_type(&g, path, why) : ERR_OK;
+        gguf_close(g);
+        if (rc) return *own ? err_prefix(why, "arm %c", 'A' + i) : rc;
+    }
+    return ERR_OK;
+}
+
 int command_ab(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -485,6 +505,7 @@ int command_ab(const struct cli_global *g, const struct cli_args *a)
     int status;
     enum err_code rc = s && spec ? ERR_OK : err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc) rc = spec_read(spec, g, a, &why);
+    if (!rc) rc = models_check(spec, &why);
     struct trained_context trained = { 0 };
     if (!rc) ab_check_contexts(&trained, g, spec);
     if (!rc) rc = ab_run(g, a, spec, s, &why);

@@ -127,7 +127,6 @@ void ab_claims_note(struct table *t, const struct experiment_state *s)
     for (int k = 1; k < state_arms(s); k++) {
         if (s->arm[k].failed) continue;
         note_quality(t, s, k);
-        table_note(t, "%s", j.sentence[k]);
         if (gated) {
             struct gate_result r;
             claims_gate(&g, s, k, &r);

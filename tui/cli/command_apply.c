@@ -19,6 +19,7 @@ const struct cli_flag FLAGS_APPLY[] = {
       .help = "save the config that won this run, for the model it was measured on" },
     { .name = "--arm", .value = "LETTER", .help = "with --run: save the config of this arm instead" },
     { .name = "--remove", .help = "delete the saved config of this model" },
+    { .name = "--undo", .help = "restore what was saved before; once more: take that back" },
     { .name = "--dry-run", .help = "print what would be saved and write nothing" },
     { .name = NULL },
 };
@@ -74,6 +75,17 @@ static enum err_code applying_from_run(struct applying *x, const struct cli_glob
     return rc;
 }
 
+/* Where it was written, and how to take that back. */
+static void note_change(struct table *t, const struct cli_args *a, const char *model, const struct applied *k)
+{
+    const bool removed = args_has(a, "--remove"), undone = args_has(a, "--undo");
+    if (args_has(a, "--dry-run") || !(a->n || args_has(a, "--run") || removed || undone)) return;
+    if (k)
+        table_note(t, "%s %s: `qdyno run`, `bench` and the dashboard use this config for the model",
+                   undone ? "restored" : "saved in", k->path);
+    table_note(t, "to undo: qdyno apply --undo -m '%s'", model);
+}
+
 static int applied_print(const struct cli_global *g, const struct cli_args *a, const char *model,
                          const struct applied *k)
 {
@@ -100,6 +112,7 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
             &t,
             "no config is saved for this model: `qdyno apply CONFIG`, `qdyno apply --run ID` or `qdyno tune` saves one");
     }
+    note_change(&t, a, model, k);
     const int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     str_free(&line);
@@ -128,9 +141,10 @@ static enum err_code applying_save(struct applied *out, const struct cli_args *a
 
 static enum err_code args_check(const struct cli_args *a, struct err *why)
 {
-    const int ways = (a->n > 0) + args_has(a, "--run") + args_has(a, "--remove");
+    const int ways = (a->n > 0) + args_has(a, "--run") + args_has(a, "--remove") + args_has(a, "--undo");
     if (ways > 1)
-        return err_set(why, ERR_USAGE, "CONFIG, --run and --remove exclude each other: give one of them");
+        return err_set(why, ERR_USAGE,
+                       "CONFIG, --run, --remove and --undo exclude each other: give one of them");
     if (args_has(a, "--arm") && !args_has(a, "--run")) return err_set(why, ERR_USAGE, "--arm needs --run ID");
     return ERR_OK;
 }
@@ -151,6 +165,8 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
         if (args_has(a, "--remove")) {
             rc = apply_remove(x.model, &found, &why);
             found = false;
+        } else if (args_has(a, "--undo")) {
+            rc = apply_undo(k, x.model, &found, &why);
         } else if (a->n || args_has(a, "--run")) {
             rc = applying_save(k, a, &x, &why);
         } else {

@@ -12,9 +12,18 @@
 const struct cli_flag FLAGS_HELP[] = {
     { .name = "--man", .help = "print the manual page as roff" },
     { .name = "--bash", .help = "print the completion for bash" },
+    { .name = "--zsh", .help = "print the completion for zsh" },
+    { .name = "--fish", .help = "print the completion for fish" },
     { .name = NULL },
 };
 /* clang-format on */
+
+static const char *completion_script(const struct cli_args *a)
+{
+    for (const struct completion_script *s = COMPLETION_SCRIPTS; s->flag; s++)
+        if (args_has(a, s->flag)) return s->text;
+    return NULL;
+}
 
 int command_help(const struct cli_global *g, const struct cli_args *a)
 {
@@ -24,8 +33,8 @@ int command_help(const struct cli_global *g, const struct cli_args *a)
     const struct command *c = topic ? command_find(topic) : NULL;
     if (args_has(a, "--man")) {
         help_man(&text);
-    } else if (args_has(a, "--bash")) {
-        help_bash(&text);
+    } else if (completion_script(a)) {
+        str_append(&text, completion_script(a));
     } else if (topic && !strcmp(topic, "knobs")) {
         help_knobs(&text);
     } else if (topic && !c) {
@@ -79,19 +88,18 @@ const struct cli_flag FLAGS_DASHBOARD[] = {
 };
 /* clang-format on */
 
-/* Without a terminal the dashboard cannot open: prints a short tuning report instead. */
-static int dashboard_without_terminal(const struct cli_global *g, const struct cli_args *a)
+/* Without a terminal the dashboard cannot open. Nothing is measured or saved that was not asked for. */
+static int dashboard_without_terminal(const struct cli_args *a)
 {
-    struct cli_args tune = { .command = command_find("tune") };
-    const struct cli_flag *budget = NULL;
-    for (const struct cli_flag *f = FLAGS_TUNE; f->name; f++)
-        if (!strcmp(f->name, "--budget")) budget = f;
-    cli_note(g, "qdyno: no terminal for the dashboard; running `qdyno tune --budget 45s` instead");
-    for (int i = 0; i < a->given_count; i++)
-        if (!strcmp(a->given[i].flag->name, "-m")) tune.given[tune.given_count++] = a->given[i];
-    tune.given[tune.given_count].flag = budget;
-    tune.given[tune.given_count++].value = "45s";
-    return command_tune(g, &tune);
+    struct err why;
+    struct str text = { 0 };
+    help_text(&text, a->named ? a->command : NULL);
+    fputs(str_text(&text), stdout);
+    str_free(&text);
+    err_set(
+        &why, ERR_USAGE,
+        "the dashboard needs a terminal; in a script, name a command, for example `qdyno tune --budget 1m`");
+    return cli_fail(a, &why);
 }
 
 int command_dashboard(const struct cli_global *g, const struct cli_args *a)
@@ -100,7 +108,7 @@ int command_dashboard(const struct cli_global *g, const struct cli_args *a)
     int frames = (int)args_int(a, "--frames", 0);
     const bool linear = args_has(a, "--linear");
     if (!frames && !linear && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)))
-        return dashboard_without_terminal(g, a);
+        return dashboard_without_terminal(a);
     char *model = NULL;
     if (cli_model(&model, a, &why)) return cli_fail(a, &why);
     const char *url = args_text(a, "--url", getenv("QDYNO_PUSH_URL"));

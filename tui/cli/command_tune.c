@@ -286,8 +286,14 @@ static int tuner_print(const struct tuner *t)
     struct table out;
     char machine[128];
     const struct tune_result *r = &t->result;
+    char sentence[TUNE_SENTENCE];
     table_init(&out, "qdyno.tune/1", COLUMNS, COUNT_OF(COLUMNS));
     out.record = true;
+    table_headline(&out, "%s", tune_sentence(sentence, sizeof sentence, r));
+    if (t->written)
+        table_headline(
+            &out, "Saved: `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m '%s'",
+            t->model);
     json_t *row = table_row(&out);
     json_put_str(row, "model", t->model);
     json_put_str(row, "machine", machine_short(&t->machine, machine, sizeof machine));
@@ -308,13 +314,14 @@ static int tuner_print(const struct tuner *t)
     if (t->written)
         table_note(
             &out,
-            "`qdyno run`, `bench` and the dashboard now use this config; elsewhere give -C applied; -C default ignores it");
+            "commands other than run and bench use the saved config with -C applied; -C default ignores it");
     int status = tuner_status(t);
-    const struct summary summary = { .verdict = *verdict_name(r->verdict) ? verdict_name(r->verdict) : NULL,
-                                     .effect = { exp(r->effect.estimate), exp(r->effect.lower),
-                                                 exp(r->effect.upper) },
-                                     .exit_status = status,
-                                     .run = r->run_id };
+    struct summary summary = { .verdict = *verdict_name(r->verdict) ? verdict_name(r->verdict) : NULL,
+                               .effect = { exp(r->effect.estimate), exp(r->effect.lower),
+                                           exp(r->effect.upper) },
+                               .exit_status = status,
+                               .run = r->run_id };
+    snprintf(summary.text, sizeof summary.text, "%s", sentence);
     table_summarize(&out, &summary);
     json_put(out.extra, "labels", cli_labels_of_run(t->g, r->run_id));
     json_put_str(out.summary, "applied", t->written ? t->kept.path : NULL);

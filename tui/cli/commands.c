@@ -8,8 +8,8 @@ const struct command COMMANDS[] = {
     { .name = "dashboard", .flags = FLAGS_DASHBOARD, .run = command_dashboard, .max_args = 2,
       .arguments = "[A B] [-m MODEL] [-w WORKLOAD]",
       .help = "open the dashboard, with A and B as the configs of the next A/B",
-      .details = "`qdyno` without a command opens the dashboard. Without a terminal it runs `qdyno tune "
-                 "--budget 45s` instead and says so." },
+      .details = "`qdyno` without a command opens the dashboard. Without a terminal it prints this "
+                 "help and exits with 4." },
     { .name = "detect", .flags = FLAGS_DETECT, .run = command_detect,
       .arguments = "[--probe] [--record DIR | --machine DIR]",
       .help = "show the machine: CPU, caches, memory, GPUs, and with --probe how fast they are",
@@ -233,8 +233,11 @@ const struct command COMMANDS[] = {
       .arguments = "",
       .help = "check what is installed and usable, and say how to fix the rest" },
     { .name = "help", .flags = FLAGS_HELP, .run = command_help, .max_args = 1,
-      .arguments = "[COMMAND | knobs] [--man] [--bash]",
+      .arguments = "[COMMAND | knobs] [--man] [--bash | --zsh | --fish]",
       .help = "print help, the man page, or the shell completion" },
+    { .name = "complete", .run = command_complete, .hidden = true, .min_args = 1, .max_args = 1,
+      .arguments = "LINE",
+      .help = "print what may follow on a command line, for the completion of shells" },
     { .name = "worker", .flags = FLAGS_WORKER, .run = command_worker, .hidden = true,
       .arguments = "--fd N",
       .help = "run the configs of one arm on behalf of another qdyno process" },

@@ -24,9 +24,9 @@ struct effect input_action(struct ui *ui, const struct snapshot *s, const struct
 /* ---------------------------------------------------------------- views and settings (actions_view.c) */
 
 action_fn action_next_view, action_previous_view, action_next_pane, action_previous_pane, action_zoom,
-    action_up, action_down, action_page_up, action_page_down, action_first, action_last, action_back,
-    action_help, action_palette, action_mouse, action_theme, action_save, action_redraw, action_suspend,
-    action_quit;
+    action_details, action_up, action_down, action_page_up, action_page_down, action_first, action_last,
+    action_back, action_help, action_palette, action_mouse, action_theme, action_save, action_redraw,
+    action_suspend, action_quit;
 /* Show a view; views that show the database read it again. */
 struct effect action_show_view(struct ui *ui, int view);
 /* Read history, quality and load again from the database. */

@@ -61,6 +61,13 @@ struct effect action_zoom(struct ui *ui, const struct snapshot *s)
                           pane_name(ui->view, *pane - 1));
 }
 
+struct effect action_details(struct ui *ui, const struct snapshot *s)
+{
+    (void)s;
+    ui->details = !ui->details;
+    return effect_none();
+}
+
 /* ---------------------------------------------------------------- rows */
 
 enum { PAGE_ROWS = 10, ALL_ROWS = 1000000 };

@@ -33,6 +33,7 @@ enum action {
     DO_NEXT_PANE,
     DO_PREVIOUS_PANE,
     DO_ZOOM,
+    DO_DETAILS,
     DO_WRITE,
     DO_NEW_AB,
     DO_STOP,
@@ -338,6 +339,12 @@ struct suggestion_source {
     const struct baseline_list *baselines;
     const struct line_estimates *estimates;
 };
+
+/* A word to choose, and what it means; the last row of a list has text NULL. */
+struct word_row {
+    const char *text, *about;
+};
+extern const struct word_row WORKLOADS[]; /* common ones */
 
 /* For the field that is typed into; a closed form has no suggestions. */
 void suggestions_make(struct suggestions *out, const struct suggestion_source *source);

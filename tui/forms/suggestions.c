@@ -389,10 +389,7 @@ static void suggest_files(struct builder *m, bool models)
 
 /* ---------------------------------------------------------------- short lists */
 
-struct word_row {
-    const char *text, *about;
-};
-static const struct word_row WORKLOADS[] = {
+const struct word_row WORKLOADS[] = {
     { "tg64", "generate 64 tokens (decode)" },
     { "tg128", "generate 128 tokens" },
     { "pp512", "process a prompt of 512 tokens (prefill)" },

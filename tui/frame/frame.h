@@ -296,6 +296,7 @@ struct ui {
     int selected[VIEW_COUNT]; /* row; in the log: lines scrolled back */
     int pane[VIEW_COUNT];     /* the focused pane, counted from 1; 0: none */
     bool zoomed;              /* the focused pane fills the screen */
+    bool details;             /* the A/B view explains the figures behind the verdict */
     bool help;
     int help_scroll;
     bool confirm_quit;

@@ -119,6 +119,12 @@ static const char *refuse_pane(const struct ui *u, const struct snapshot *s)
     return pane_count(u->view) > 1 ? "" : "this view has one pane: l shows the next view";
 }
 
+static const char *refuse_details(const struct ui *u, const struct snapshot *s)
+{
+    if (u->view != VIEW_AB) return "2 shows the experiment, whose verdict has details";
+    return s->experiment_known ? "" : "no experiment is on screen: b starts one, 4 lists earlier ones";
+}
+
 static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
@@ -232,6 +238,7 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_NEXT_PANE] = refuse_pane,
         [DO_PREVIOUS_PANE] = refuse_pane,
         [DO_ZOOM] = refuse_pane,
+        [DO_DETAILS] = refuse_details,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;

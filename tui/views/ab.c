@@ -166,51 +166,69 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     row_figures(g, in, 4, &x->arm[1], 1);
 }
 
-/* Quality, and the joint statement about all axes: known only after the blocks. */
-static void rows_conclusion(struct grid *g, struct rect in, int row, const struct experiment_state *x,
-                            int arm)
+/* The figures behind the verdict, each with what it means. Rows that do not fit are left out, the last first.
+ */
+static void rows_details(struct grid *g, struct rect in, const struct experiment_state *x, int arm)
 {
-    struct pen p = pen_at(g, in, 0, row);
-    if (x->comparison[arm].quality.known) {
-        draw_quality(&p, x, arm);
-        row++;
-    }
-    if (x->phase < PHASE_DONE || x->arm[arm].failed || !x->comparison[arm].blocks) return;
-    struct joint j;
-    claims_joint(&j, x);
-    p = pen_at(g, in, 0, row);
-    pen_put(&p, ROLE_DIM, "together: ");
-    pen_field(&p, pen_left(&p), ROLE_TEXT, j.sentence[arm]);
-}
-
-static void box_verdict(struct grid *g, struct rect area, const struct snapshot *s, int arm)
-{
-    const struct experiment_state *x = &s->experiment;
     const struct comparison *c = experiment_comparison(x, arm);
-    char text[300], title[64];
-    snprintf(title, sizeof title, "Verdict on %c%s", 'A' + arm,
-             c == &x->confirmation ? ", confirmed on new blocks" : "");
-    struct rect in = grid_box(g, area, title, NULL);
-    struct pen p = pen_at(g, in, 0, 0);
+    int row = 0;
+    struct pen p = pen_at(g, in, 0, row++);
     draw_verdict(&p, x, arm);
-    pen_put(&p, ROLE_DIM, "  ");
-    draw_evidence(&p, x, arm);
-    if (c->blocks > 1 && isfinite(c->p)) pen_printf(&p, ROLE_DIM, "  p %.2g", c->p);
-    pen_printf(&p, ROLE_DIM, "  margin ±%.2g%%", x->spec.margin * 100);
-    if (isfinite(x->mde) && pen_left(&p) >= 17)
-        pen_printf(&p, ROLE_DIM, "  detects ±%.2g%%", expm1(x->mde) * 100);
-    p = pen_at(g, in, 0, 1);
+    pen_printf(&p, ROLE_DIM, "  interval of all %d blocks; margin ±%.2g%%", c->blocks, x->spec.margin * 100);
+    p = pen_at(g, in, 0, row++);
     draw_control(&p, x);
     if (isfinite(x->control.lower))
         pen_printf(&p, ROLE_DIM, "   A/A %s [%s, %s]", figure_change(x->control.estimate).text,
                    figure_change(x->control.lower).text, figure_change(x->control.upper).text);
-    p = pen_at(g, in, 0, 2);
-    const char *why = *c->reason ? c->reason : x->reason;
-    pen_put(&p, ROLE_DIM, *why ? "why: " : "next: ");
-    pen_field(&p, pen_left(&p), ROLE_TEXT, *why ? why : next_step(s, text, sizeof text));
-    p = pen_at(g, in, 0, 3);
+    p = pen_at(g, in, 0, row++);
+    draw_evidence(&p, x, arm);
+    pen_put(&p, ROLE_DIM, ": how much likelier the data are if A and B differ");
+    if (c->blocks > 1 && isfinite(c->p)) pen_printf(&p, ROLE_DIM, "; p %.2g", c->p);
+    if (x->comparison[arm].quality.known) {
+        p = pen_at(g, in, 0, row++);
+        draw_quality(&p, x, arm);
+    }
+    p = pen_at(g, in, 0, row++);
+    if (x->planned_blocks > 0) pen_printf(&p, ROLE_DIM, "planned about %d blocks", x->planned_blocks);
+    if (isfinite(x->mde))
+        pen_printf(&p, ROLE_DIM, "   smallest effect that this run can find: %.2g%%", expm1(x->mde) * 100);
+}
+
+/* The result in words, then what to do next or why there is no verdict, then the progress. */
+static void rows_words(struct grid *g, struct rect in, const struct snapshot *s, int arm)
+{
+    const struct experiment_state *x = &s->experiment;
+    const struct comparison *c = experiment_comparison(x, arm);
+    char text[EXPERIMENT_SENTENCE];
+    int row = 0;
+    if (c->blocks > 0 || x->phase >= PHASE_DONE)
+        row = grid_wrap(g, rect_rows(in, 0, in.h - 1), ROLE_TEXT,
+                        experiment_sentence(text, sizeof text, x, arm));
+    if (row < in.h - 1) {
+        const char *why = *c->reason ? c->reason : x->reason;
+        struct pen p = pen_at(g, in, 0, row++);
+        pen_put(&p, ROLE_DIM, *why ? "why: " : "next: ");
+        pen_field(&p, pen_left(&p), ROLE_TEXT, *why ? why : next_step(s, text, sizeof text));
+    }
+    struct pen p = pen_at(g, in, 0, MIN(row, in.h - 1));
     draw_progress(&p, s);
-    rows_conclusion(g, in, 4, x, arm);
+}
+
+static void box_verdict(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u,
+                        int arm)
+{
+    const struct experiment_state *x = &s->experiment;
+    const struct mark m = verdict_mark(experiment_verdict(x, arm));
+    char title[96];
+    snprintf(title, sizeof title, "Verdict on %c%s%s%s%s", 'A' + arm, *m.word ? ": " : "",
+             *m.word ? m.glyph : "", *m.word ? " " : "", m.word);
+    struct rect in = grid_box(g, area, title,
+                              x->confirming && arm == x->headline ? "confirmed on new blocks" : NULL);
+    if (in.h < 1) return;
+    if (u->details)
+        rows_details(g, in, x, arm);
+    else
+        rows_words(g, in, s, arm);
 }
 
 void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
@@ -236,5 +254,5 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     struct rect in = grid_box(g, box[AB_EFFECT], title, NULL);
     draw_effect(g, rect_rows(in, 0, in.h - 1), x, arm);
     draw_axis(g, rect_rows(in, in.h - 1, 1), x, arm);
-    box_verdict(g, box[AB_VERDICT], s, arm);
+    box_verdict(g, box[AB_VERDICT], s, u, arm);
 }

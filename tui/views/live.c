@@ -259,7 +259,9 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
 
 static void draw_next(struct pen *p, const struct snapshot *s)
 {
+    enum { ENOUGH = 30 }; /* columns, fewer are not worth a beginning */
     char text[600];
+    if (pen_left(p) < ENOUGH) return;
     pen_put(p, ROLE_DIM, "   next: ");
     pen_field(p, pen_left(p), ROLE_TEXT, next_step(s, text, sizeof text));
 }
@@ -302,9 +304,15 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     draw_axis(g, axis, x, leader);
     struct pen p = pen_at(g, in, axis.w, 2);
     draw_evidence(&p, x, leader);
+    bool running = snapshot_is_running(s);
+    if (x->phase == PHASE_DONE && !running) {
+        char text[EXPERIMENT_SENTENCE];
+        grid_wrap(g, rect_rows(in, in.h - 2, 2), ROLE_TEXT,
+                  experiment_sentence(text, sizeof text, x, leader));
+        return;
+    }
     p = pen_at(g, in, 0, in.h - 2);
     draw_control(&p, x);
-    bool running = snapshot_is_running(s);
     if (running) draw_next(&p, s);
     p = pen_at(g, in, 0, in.h - 1);
     if (!running && x->reason[0]) {

@@ -305,17 +305,16 @@ void draw_control(struct pen *p, const struct experiment_state *x)
     else if (x->spec.control_blocks < 0)
         pen_put(p, ROLE_WARN, "? no A/A control");
     else if (isfinite(x->noise_floor))
-        pen_printf(p, ROLE_TEXT, "A/A floor ±%.2g%%", expm1(x->noise_floor) * 100);
+        pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A, %d block%s)", expm1(x->noise_floor) * 100,
+                   x->control_blocks, x->control_blocks == 1 ? "" : "s");
     else
-        pen_value(p, "A/A floor ", "n/a");
-    if (x->estimand == ESTIMAND_LOADED) {
+        pen_value(p, "noise (A/A) ", "n/a");
+    if (x->estimand == ESTIMAND_LOADED)
         pen_printf(p, ROLE_WARN, "   busy machine: %d of %d blocks disturbed, all count", x->disturbed,
                    x->complete);
-        return;
-    }
-    int bad = x->discarded + x->control_discarded;
-    pen_printf(p, bad ? ROLE_WARN : ROLE_TEXT, "   discarded %d of %d blocks", bad,
-               bad + x->blocks + MAX(x->control_blocks, 0));
+    else
+        pen_printf(p, x->discarded ? ROLE_WARN : ROLE_TEXT, "   %d of %d blocks left out", x->discarded,
+                   x->discarded + x->blocks);
 }
 
 static void draw_cell(struct pen *p, const struct experiment_state *x)

@@ -10,7 +10,8 @@ struct view_key {
 };
 static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
     [VIEW_LIVE] = { { DO_MODEL, "model" }, { DO_TUNE, "tune" }, { DO_QUANTIZE, "quantize" } },
-    [VIEW_AB] = { { DO_REPORT, "report" },
+    [VIEW_AB] = { { DO_DETAILS, "details" },
+                  { DO_REPORT, "report" },
                   { DO_APPLY, "apply" },
                   { DO_BASELINE, "baseline" },
                   { DO_PUSH, "push" },

@@ -43,6 +43,16 @@ static bool notes_have(const char *notes, const char *line)
     return false;
 }
 
+void table_headline(struct table *t, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    str_printf(&t->headline, "%s\n", text);
+}
+
 void table_note(struct table *t, const char *fmt, ...)
 {
     char text[1024];
@@ -63,6 +73,7 @@ json_t *summary_to_json(const struct summary *s)
     json_put_num(o, "upper", s->effect.upper);
     json_put_int(o, "exit_status", s->exit_status);
     json_put(o, "run", s->run ? json_integer(s->run) : json_null());
+    json_put_str(o, "text", *s->text ? s->text : NULL);
     return o;
 }
 
@@ -85,6 +96,7 @@ void table_done(struct table *t)
     json_decref(t->summary);
     json_decref(t->rows);
     json_decref(t->extra);
+    str_free(&t->headline);
     str_free(&t->notes);
     free(t->columns);
     *t = (struct table){ 0 };
@@ -408,6 +420,11 @@ enum err_code table_write(const struct table *t, enum output_format format, FILE
     case OUTPUT_CSV: write_csv(t, true, out); return ERR_OK;
     case OUTPUT_SQL: write_sql(t, out); return ERR_OK;
     case OUTPUT_MD: break;
+    }
+    if (t->headline.len) {
+        char *headline = sink_text(SINK_TERMINAL, str_text(&t->headline));
+        fprintf(out, "%s\n", headline ? headline : "");
+        free(headline);
     }
     if (t->record)
         write_md_record(t, out);

@@ -31,9 +31,10 @@ struct summary {
     const char *verdict, *gate; /* NULL: none */
     struct interval effect;     /* ratio to the reference, and its interval; NAN: none */
     int exit_status;
-    int64_t run; /* 0: none */
+    int64_t run;      /* 0: none */
+    char text[800];   /* the result in words; "": none */
 };
-/* {"verdict":,"gate":,"effect":,"lower":,"upper":,"exit_status":,"run":}. New reference. */
+/* {"verdict":,"gate":,"effect":,"lower":,"upper":,"exit_status":,"run":,"text":}. New reference. */
 json_t *summary_to_json(const struct summary *s);
 /* The document with the summary as its first member. New reference. */
 json_t *summary_put_first(const struct summary *s, json_t *document);
@@ -47,7 +48,8 @@ struct table {
     json_t *rows;     /* array of objects */
     json_t *extra;    /* object: members of the JSON document besides rows */
     json_t *summary;  /* first member of the JSON document, owned; NULL: none */
-    struct str notes; /* md only: lines under the table */
+    struct str headline; /* md only: the result in words, above the table */
+    struct str notes;    /* md only: lines under the table */
 };
 
 void table_init(struct table *t, const char *schema, const struct column *columns, int n_columns);
@@ -55,6 +57,8 @@ void table_init(struct table *t, const char *schema, const struct column *column
 json_t *table_row(struct table *t);
 /* Adds the value of each metric that has a column: value[METRIC_COUNT], by enum metric_id. */
 void table_put_metrics(const struct table *t, json_t *row, const double *value);
+/* Adds a line above the md table. */
+void table_headline(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a line below the md table, unless it is there already. */
 void table_note(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Sets or replaces the summary. `show` prints documents without one, because it has another exit status. */

@@ -1,0 +1,179 @@
+/* advisor/experiment/headline.c - the result of an experiment in one to three sentences (experiment.h). */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "advisor/experiment/parts.h"
+
+/* How a sentence names a change of a metric: "is 8 % faster at decoding". */
+struct wording {
+    int metric;
+    const char *verb, *open; /* "is", "has a"; of an undecided change: "may be" */
+    const char *more, *less; /* of the number itself: "faster", "slower" */
+    const char *what, *noun; /* "at decoding", "speed" */
+};
+static const struct wording WORDINGS[] = {
+    { METRIC_DECODE_RATE, "is", "may be", "faster", "slower", "at decoding", "speed" },
+    { METRIC_PREFILL_RATE, "is", "may be", "faster", "slower", "at prompts", "speed" },
+    { METRIC_TRAIN_RATE, "is", "may be", "faster", "slower", "at training", "speed" },
+    { METRIC_TTFT, "has a", "may have a", "longer", "shorter", "time to first token", "time to first token" },
+    { METRIC_PEAK_MEMORY, "takes", "may take", "more", "less", "memory", "memory" },
+    { METRIC_ENERGY, "takes", "may take", "more", "less", "energy per token", "energy per token" },
+    { METRIC_PERPLEXITY, "has a", "may have a", "higher", "lower", "perplexity", "perplexity" },
+};
+
+static struct wording wording_of(const struct metric *m)
+{
+    for (size_t i = 0; i < COUNT_OF(WORDINGS); i++)
+        if (&METRICS[WORDINGS[i].metric] == m) return WORDINGS[i];
+    return (struct wording){ -1, "has a", "may have a", "higher", "lower", m->name, m->name };
+}
+
+static double percent(double log_ratio)
+{
+    return 100 * expm1(log_ratio);
+}
+
+/* As many digits as a reader needs: 19, 8.1, 0.42. */
+static void put_percent(struct str *s, double value, bool sign)
+{
+    const double size = fabs(value);
+    const int digits = size >= 9.95 ? 0 : size >= 0.995 ? 1 : 2;
+    str_printf(s, sign ? "%+.*f" : "%.*f", digits, value);
+}
+
+/* change: log ratio of the number itself. A change of certain sign is printed by its size. */
+static void put_change(struct str *s, struct wording w, struct interval change, double alpha)
+{
+    const bool falls = change.estimate < 0;
+    const double sign = falls ? -1 : 1;
+    put_percent(s, sign * percent(change.estimate), false);
+    str_printf(s, " %% %s %s", falls ? w.less : w.more, w.what);
+    if (!isfinite(change.lower) || !isfinite(change.upper)) return;
+    const bool certain = sign * change.lower > 0 && sign * change.upper > 0;
+    str_printf(s, " (%.3g %%: ", 100 * (1 - alpha));
+    put_percent(s, certain ? sign * percent(falls ? change.upper : change.lower) : percent(change.lower),
+                !certain);
+    str_append(s, " to ");
+    put_percent(s, certain ? sign * percent(falls ? change.lower : change.upper) : percent(change.upper),
+                !certain);
+    str_append(s, " %)");
+}
+
+/* What the verdict is about. */
+static void put_compared(struct str *s, const struct experiment_state *x, const struct comparison *c,
+                         enum verdict verdict)
+{
+    const struct metric *m = x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
+    const struct wording w = wording_of(m);
+    const struct interval e = c->effect,
+                          change = m->better >= 0 ? e : (struct interval){ -e.estimate, -e.upper, -e.lower };
+    if (verdict == VERDICT_BETTER || verdict == VERDICT_WORSE || verdict == VERDICT_NEGLIGIBLE) {
+        str_printf(s, " %s ", w.verb);
+        put_change(s, w, change, c->alpha);
+        if (verdict == VERDICT_NEGLIGIBLE)
+            str_printf(s, ", less than the margin of %.3g %%", 100 * x->spec.margin);
+    } else if (verdict == VERDICT_EQUIVALENT) {
+        str_printf(s, " %s neither %s nor %s %s by more than %.3g %%", w.verb, w.more, w.less, w.what,
+                   100 * x->spec.margin);
+    } else {
+        str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
+        if (isfinite(e.lower) && isfinite(e.upper)) {
+            str_printf(s, " (%.3g %%: ", 100 * (1 - c->alpha));
+            put_percent(s, percent(change.lower), true);
+            str_append(s, " to ");
+            put_percent(s, percent(change.upper), true);
+            str_append(s, " %)");
+        }
+    }
+}
+
+/* The other axes of the joint verdict, as far as they are measured. */
+static void put_other_axes(struct str *s, const struct experiment_state *x, const struct joint *j, int arm)
+{
+    const struct metric *m = x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
+    for (int axis = 0; axis < JOINT_QUALITY; axis++) {
+        const int metric = j->input.metric[axis];
+        const struct interval g = j->input.gain[arm][axis];
+        const double change = METRICS[metric].better >= 0 ? g.estimate : -g.estimate;
+        if (&METRICS[metric] == m) continue;
+        const struct wording w = wording_of(&METRICS[metric]);
+        switch (j->word[arm][axis]) {
+        case JOINT_BETTER:
+        case JOINT_WORSE:
+            str_printf(s, ", %s ", w.verb);
+            put_percent(s, fabs(percent(change)), false);
+            str_printf(s, " %% %s %s", change < 0 ? w.less : w.more, w.what);
+            break;
+        case JOINT_EQUIVALENT: str_printf(s, ", with the same %s", w.noun); break;
+        default: break;
+        }
+    }
+}
+
+static void put_quality(struct str *s, const struct experiment_state *x, int arm)
+{
+    const struct quality *q = &x->comparison[arm].quality;
+    const double limit = x->spec.kld_margin > 0 ? x->spec.kld_margin : KLD_MARGIN;
+    if (!q->known) {
+        str_append(s, x->spec.workload.train ? "" : "; quality not measured");
+        return;
+    }
+    str_printf(s, "; quality loss %.2g nats", q->kld.estimate);
+    if (isfinite(q->kld.upper)) str_printf(s, " (at most %.2g", q->kld.upper);
+    if (isfinite(q->kld.upper))
+        str_printf(s, ", %s the limit of %.3g)", q->kld.upper <= limit ? "within" : "not certainly within",
+                   limit);
+}
+
+static void put_machine(struct str *s, const struct experiment_state *x)
+{
+    const double others = x->load[ESTIMAND_LOADED].others_busy;
+    const int left_out = x->discarded;
+    if (x->estimand == ESTIMAND_LOADED && x->disturbed) {
+        str_append(s, " The machine was busy");
+        if (isfinite(others)) str_printf(s, " (other programs used %.0f %% of its processors)", 100 * others);
+        str_append(s, "; this is the result beside that load.");
+    } else if (left_out) {
+        str_printf(s, " %d of %d blocks %s disturbed and %s not count.", left_out, x->blocks + left_out,
+                   left_out == 1 ? "was" : "were", left_out == 1 ? "does" : "do");
+    }
+}
+
+static void put_next(struct str *s, const struct experiment_state *x, enum verdict verdict)
+{
+    if (verdict != VERDICT_INCONCLUSIVE && verdict != VERDICT_NONE) return;
+    if (x->phase < PHASE_DONE && x->blocks_needed <= 0) return;
+    if (x->blocks_needed > 0)
+        str_printf(s, " Undecided: about %d more block%s may decide.", x->blocks_needed,
+                   x->blocks_needed == 1 ? "" : "s");
+    else
+        str_append(s, " Undecided within the budget.");
+}
+
+char *experiment_sentence(char *buf, size_t size, const struct experiment_state *x, int arm)
+{
+    const int arms = x->spec.arms ? x->spec.arms : 2;
+    const struct comparison *c = x->confirming && arm == x->headline ? &x->confirmation : &x->comparison[arm];
+    const enum verdict verdict = arms == 2 ? x->verdict : c->verdict;
+    struct str s = { 0 };
+    struct joint j;
+    str_printf(&s, "%c (%.100s)", 'A' + arm, x->arm[arm].line);
+    if (x->arm[arm].failed || verdict == VERDICT_INVALID) {
+        const char *why = x->arm[arm].failed ? x->arm[arm].error : *c->reason ? c->reason : x->reason;
+        str_printf(&s, " has no verdict: %.300s", why);
+    } else if (c->blocks < 1) {
+        str_append(&s, " has no verdict: no block was measured");
+    } else {
+        claims_joint(&j, x);
+        put_compared(&s, x, c, verdict);
+        put_other_axes(&s, x, &j, arm);
+        put_quality(&s, x, arm);
+        str_append(&s, ".");
+        put_machine(&s, x);
+        put_next(&s, x, verdict);
+    }
+    snprintf(buf, size, "%s", str_text(&s));
+    str_free(&s);
+    return buf;
+}
