@@ -25,6 +25,21 @@ enum { BUCKETS = 1024 };
 /* Lists only grow at their head, by compare-and-swap: no lock, so a child process that was forked from a
  * thread can use them, too. */
 static _Atomic(struct interned *) buckets[BUCKETS];
+/* Texts may come from a file or another process. The key is made with the first text. */
+static _Atomic(struct hash_key *) hash_secret;
+
+/* NULL: out of memory. */
+static const struct hash_key *secret_get(void)
+{
+    struct hash_key *known = atomic_load(&hash_secret);
+    if (known) return known;
+    struct hash_key *made = malloc(sizeof *made);
+    if (!made) return NULL;
+    hash_key_make(made);
+    if (atomic_compare_exchange_strong(&hash_secret, &known, made)) return made;
+    free(made); /* another thread was first */
+    return known;
+}
 
 static const char *bucket_find(const struct interned *from, const struct interned *to, const char *text)
 {
@@ -36,7 +51,9 @@ static const char *bucket_find(const struct interned *from, const struct interne
 const char *text_intern(const char *text)
 {
     const size_t size = strlen(text) + 1;
-    _Atomic(struct interned *) *bucket = &buckets[hash_number(text, size) % BUCKETS];
+    const struct hash_key *key = secret_get();
+    if (!key) return NULL;
+    _Atomic(struct interned *) *bucket = &buckets[hash_keyed(key, text, size) % BUCKETS];
     struct interned *head = atomic_load(bucket), *seen = head;
     const char *known = bucket_find(head, NULL, text);
     if (known) return known;

@@ -25,6 +25,7 @@ enum { ALPHABET = 324 }; /* 256 bytes, the 68 unprintable ones moved up to 256..
 struct bpe {
     const struct vocab *vocab;
     struct pretokenizer *pre;
+    struct hash_key key; /* the rules come from a file */
     struct rule *rules;
     uint64_t mask;
     int32_t byte_id[256];      /* token of one byte; -1: the vocabulary has none */
@@ -57,8 +58,8 @@ static void bpe_find_byte_tokens(struct bpe *b)
 
 static struct rule *bpe_rule_slot(const struct bpe *b, int32_t left, int32_t right)
 {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
-    for (uint64_t at = h >> 20;; at++) {
+    const int32_t pair[] = { left, right };
+    for (uint64_t at = hash_keyed(&b->key, pair, sizeof pair);; at++) {
         struct rule *r = &b->rules[at & b->mask];
         if (r->result < 0 || (r->left == left && r->right == right)) return r;
     }
@@ -92,6 +93,7 @@ static enum err_code bpe_load_rules(struct bpe *b, const struct gguf *g, struct 
     while (size < count * 2) size *= 2;
     b->rules = malloc(size * sizeof *b->rules);
     if (!b->rules) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " merges", count);
+    hash_key_make(&b->key);
     b->mask = size - 1;
     for (uint64_t i = 0; i < size; i++) b->rules[i] = (struct rule){ -1, -1, -1, 0 };
     for (uint64_t i = 0; i < count; i++) bpe_add_rule(b, gguf_kv_string(kv, i), (uint32_t)i);

@@ -24,6 +24,44 @@ bool text_index_init(struct text_index *x, struct arena *memory, const struct gg
 void text_index_add(struct text_index *x, int32_t i);
 int32_t text_index_find(const struct text_index *x, const char *text, size_t n); /* -1: none */
 
+/* ---------------------------------------------------------------- special tokens in a text (specials.c) */
+
+struct special_slot {
+    uint64_t hash;
+    int32_t id;
+    bool control, taken;
+};
+
+/* The special tokens of one length. */
+struct special_group {
+    size_t length;
+    uint64_t power;    /* base^(length - 1) */
+    uint64_t first[4]; /* set of the bytes that begin a token */
+    struct special_slot *slots;
+    uint64_t mask;
+};
+
+struct specials {
+    const struct gguf_string *texts; /* of the vocabulary */
+    uint64_t base;                   /* of the hash; random, because the texts come from a file */
+    struct special_group *groups;    /* longest first */
+    int32_t group_count;
+};
+
+struct special_hit {
+    size_t at;
+    int32_t id;
+};
+
+/* ids [count]: the special tokens, longest text first, then smaller id first. False when out of memory. */
+typedef bool special_is_control_fn(const void *ctx, int32_t id);
+bool specials_init(struct specials *x, struct arena *memory, const struct gguf_string *texts,
+                   const int32_t *ids, int32_t count, special_is_control_fn *is_control, const void *ctx);
+/* The tokens to cut out of a text, by position; control: control tokens, too. *out owned: free(). False when
+ * out of memory. */
+bool specials_find(const struct specials *x, const char *text, size_t n, bool control,
+                   struct special_hit **out, size_t *count);
+
 /* ---------------------------------------------------------------- the vocabulary (vocab.c) */
 
 #define SPM_SPACE "\xe2\x96\x81" /* U+2581: how SPM vocabularies write a space */
@@ -46,9 +84,8 @@ struct vocab {
     uint8_t *types;            /* [n] enum token_type */
     struct text_index words;   /* tokens that plain text can become: no control, unknown or byte tokens */
     int32_t byte_id[256];      /* "<0x0A>" or the byte itself as a token; -1: none */
-    int32_t *specials;         /* ids that are cut out of raw text first, longest text first */
-    int32_t special_count;
-    int32_t bos, eos, unk; /* -1: none */
+    struct specials specials;  /* cut out of raw text first */
+    int32_t bos, eos, unk;     /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
     bool words_begin_with_space; /* in every token, U+2581 occurs at the beginning only */
 };

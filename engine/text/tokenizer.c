@@ -110,48 +110,22 @@ static bool fragments_push(struct fragments *f, size_t from, size_t to, int32_t 
     return true;
 }
 
-/* Split the plain fragments at every occurrence of one special token. */
-static bool fragments_cut_out(const struct fragments *in, struct fragments *out, const char *text,
-                              struct gguf_string token, int32_t id)
-{
-    for (size_t i = 0; i < in->count; i++) {
-        struct fragment f = in->items[i];
-        while (f.id < 0 && f.from < f.to) {
-            const char *at = memmem(text + f.from, f.to - f.from, token.data, token.len);
-            if (!at) break;
-            size_t hit = (size_t)(at - text);
-            if (!fragments_push(out, f.from, hit, -1) || !fragments_push(out, hit, hit + token.len, id))
-                return false;
-            f.from = hit + token.len;
-        }
-        if (!fragments_push(out, f.from, f.to, f.id)) return false;
-    }
-    return true;
-}
-
 /* User-defined tokens are always recognised. Control tokens only on request, because untrusted text must not
- * be able to produce "<|im_end|>". Longer tokens are cut out first, over the whole text, as llama.cpp does */
+ * be able to produce "<|im_end|>". */
 static bool fragments_split_specials(const struct vocab *v, const char *text, size_t n, bool control,
                                      struct fragments *out)
 {
-    struct fragments now = { 0 };
-    if (!fragments_push(&now, 0, n, -1)) return false;
-    for (int32_t i = 0; i < v->special_count; i++) {
-        int32_t id = v->specials[i];
-        struct gguf_string token = v->texts[id];
-        if (!control && vocab_is_special(v, id)) continue;
-        if (!memmem(text, n, token.data, token.len)) continue;
-        struct fragments next = { 0 };
-        bool ok = fragments_cut_out(&now, &next, text, token, id);
-        free(now.items);
-        now = next;
-        if (!ok) {
-            free(now.items);
-            return false;
-        }
+    struct special_hit *hits;
+    size_t count, done = 0;
+    if (!specials_find(&v->specials, text, n, control, &hits, &count)) return false;
+    bool ok = true;
+    for (size_t i = 0; i < count && ok; i++) {
+        const size_t end = hits[i].at + v->texts[hits[i].id].len;
+        ok = fragments_push(out, done, hits[i].at, -1) && fragments_push(out, hits[i].at, end, hits[i].id);
+        done = end;
     }
-    *out = now;
-    return true;
+    free(hits);
+    return ok && fragments_push(out, done, n, -1);
 }
 
 /* ---------------------------------------------------------------- encode */

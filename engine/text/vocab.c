@@ -173,22 +173,21 @@ static int longer_first(const void *a, const void *b, void *texts)
     return (x > y) - (x < y);
 }
 
+static bool special_is_control(const void *ctx, int32_t id)
+{
+    return vocab_is_special(ctx, id);
+}
+
 static enum err_code vocab_collect_specials(struct vocab *v, struct arena *memory, struct err *why)
 {
-    int32_t count = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        if (pass && !(v->specials = arena_alloc(memory, (size_t)count * sizeof *v->specials)))
-            return err_set(why, ERR_NOMEM, "out of memory for special tokens");
-        count = 0;
-        for (int32_t i = 0; i < v->n; i++) {
-            if (!v->texts[i].len || (!vocab_is_special(v, i) && v->types[i] != TOKEN_USER_DEFINED)) continue;
-            if (pass) v->specials[count] = i;
-            count++;
-        }
-    }
-    v->special_count = count;
-    qsort_r(v->specials, (size_t)count, sizeof *v->specials, longer_first, v->texts);
-    return ERR_OK;
+    int32_t count = 0, *ids = malloc((size_t)v->n * sizeof *ids);
+    for (int32_t i = 0; i < v->n && ids; i++)
+        if (v->texts[i].len && (vocab_is_special(v, i) || v->types[i] == TOKEN_USER_DEFINED))
+            ids[count++] = i;
+    if (count) qsort_r(ids, (size_t)count, sizeof *ids, longer_first, v->texts);
+    const bool made = ids && specials_init(&v->specials, memory, v->texts, ids, count, special_is_control, v);
+    free(ids);
+    return made ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for special tokens");
 }
 
 enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why)

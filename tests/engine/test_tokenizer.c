@@ -3,6 +3,7 @@
  * linearly with the text; threads can share a tokenizer; damaged metadata is refused with the key in the
  * message. */
 #include <pthread.h>
+#include <time.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,8 @@
 #include "engine/text/text_internal.h"
 #include "kernels/kernels.h"
 #include "tests/check.h"
+
+enum { SECONDS_OF_SANITIZED = 2 }; /* processor time; what is measured takes a hundredth, sanitized a fifth */
 
 static char *read_all(const char *path, size_t *n)
 {
@@ -376,7 +379,171 @@ static void special_tokens(void **state)
     close_model(o);
 }
 
+enum { SPECIALS = 12, SPECIAL_TEXT = 60 };
+
+static bool special_is_even(const void *ctx, int32_t id)
+{
+    (void)ctx;
+    return id % 2 == 0;
+}
+
+/* The definition: each token in its order takes all bytes that no other has taken. owner [n]: its id, or -1.
+ */
+static void cut_out_one_by_one(const struct gguf_string *texts, const int32_t *ids, const char *text,
+                               size_t n, bool control, int32_t *owner)
+{
+    for (size_t i = 0; i < n; i++) owner[i] = -1;
+    for (int k = 0; k < SPECIALS; k++) {
+        const struct gguf_string token = texts[ids[k]];
+        if (!control && special_is_even(NULL, ids[k])) continue;
+        for (size_t at = 0; at + token.len <= n; at++) {
+            bool hit = !memcmp(text + at, token.data, token.len);
+            for (size_t i = at; i < at + token.len && hit; i++) hit = owner[i] < 0;
+            for (size_t i = at; i < at + token.len && hit; i++) owner[i] = ids[k];
+        }
+    }
+}
+
+static int longest_first(const void *a, const void *b, void *texts)
+{
+    const struct gguf_string *t = texts;
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return t[x].len != t[y].len ? (t[x].len < t[y].len ? 1 : -1) : (x > y) - (x < y);
+}
+
+/* Tokens that overlap, repeat and contain each other, in texts of two letters. */
+static void special_tokens_are_cut_out_in_their_order(void **state)
+{
+    (void)state;
+    uint64_t word = 1;
+    for (int round = 0; round < 3000; round++) {
+        char letters[SPECIALS][8], text[SPECIAL_TEXT];
+        struct gguf_string texts[SPECIALS];
+        int32_t ids[SPECIALS], want[SPECIAL_TEXT];
+        struct arena memory = { 0 };
+        struct specials x;
+        struct special_hit *hits;
+        size_t count;
+        for (int k = 0; k < SPECIALS; k++) {
+            word = word * 6364136223846793005u + 1442695040888963407u;
+            texts[k] = (struct gguf_string){ letters[k], 1 + (word >> 40) % (1 + (size_t)round % 6) };
+            for (size_t i = 0; i < sizeof letters[k]; i++) letters[k][i] = "ab"[word >> (41 + i) & 1];
+            ids[k] = k;
+        }
+        for (size_t i = 0; i < sizeof text; i++) {
+            word = word * 6364136223846793005u + 1442695040888963407u;
+            text[i] = "abc"[(word >> 40) % (round % 2 ? 2 : 3)];
+        }
+        qsort_r(ids, SPECIALS, sizeof *ids, longest_first, texts);
+        CHECK(specials_init(&x, &memory, texts, ids, SPECIALS, special_is_even, NULL));
+        for (int control = 0; control < 2; control++) {
+            cut_out_one_by_one(texts, ids, text, sizeof text, control, want);
+            CHECK(specials_find(&x, text, sizeof text, control, &hits, &count));
+            for (size_t k = 0; k < count; k++)
+                for (size_t i = 0; i < texts[hits[k].id].len; i++) {
+                    CHECK_EQ(want[hits[k].at + i], hits[k].id);
+                    want[hits[k].at + i] = -1;
+                }
+            for (size_t i = 0; i < sizeof text; i++) CHECK_EQ(want[i], -1);
+            free(hits);
+        }
+        arena_free(&memory);
+    }
+}
+
 /* ---------------------------------------------------------------- size */
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    CHECK(!clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t));
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static struct opened open_list(const struct gguf_string *texts, const struct gguf_string *merges,
+                               const int32_t *types, uint64_t tokens, uint64_t rules)
+{
+    char path[4096];
+    struct err why = { 0 };
+    struct gguf_writer *w;
+    snprintf(path, sizeof path, "%s/tests/tokenizer-list-%d.gguf", TEST_BUILD_DIR, (int)getpid());
+    CHECK_OK(gguf_writer_open(&w, path, &why));
+    gguf_writer_put_string(w, "tokenizer.ggml.model", "gpt2");
+    gguf_writer_put_strings(w, "tokenizer.ggml.tokens", texts, tokens);
+    if (types) gguf_writer_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, types, tokens);
+    if (rules) gguf_writer_put_strings(w, "tokenizer.ggml.merges", merges, rules);
+    CHECK_OK(gguf_writer_commit(w, &why));
+    const struct opened o = open_model(path);
+    unlink(path);
+    return o;
+}
+
+/* Three letters of a number below 26^3. */
+static void put_letters(char *at, int32_t number)
+{
+    for (int i = 0; i < 3; i++, number /= 26) at[i] = (char)('a' + number % 26);
+}
+
+/* Names the bug: merge rules were found with a hash without a key. These rules fill one run of its table:
+ * twenty billion comparisons while the file is opened. */
+static void rules_that_shared_a_run_of_the_table_cost_no_more_than_others(void **state)
+{
+    (void)state;
+    enum { WORDS = 26 * 26 * 26, RULES = 200000, SLOTS = 1 << 19, RUN = SLOTS / 64 };
+    struct gguf_string *texts = calloc(WORDS + RULES, sizeof *texts), *merges = calloc(RULES, sizeof *merges);
+    char(*words)[3] = calloc(WORDS, sizeof *words), (*joined)[6] = calloc(RULES, sizeof *joined),
+    (*rules)[7] = calloc(RULES, sizeof *rules);
+    CHECK(texts && merges && words && joined && rules);
+    for (int32_t i = 0; i < WORDS; i++) {
+        put_letters(words[i], i);
+        texts[i] = (struct gguf_string){ words[i], 3 };
+    }
+    int32_t n = 0;
+    for (uint64_t left = 0; left < WORDS && n < RULES; left++)
+        for (uint64_t right = 0; right < 4096 && n < RULES; right++) {
+            const uint64_t h = (left << 32 | right) * 0x9e3779b97f4a7c15u;
+            if ((h >> 20) % SLOTS >= RUN) continue;
+            put_letters(joined[n], (int32_t)left);
+            put_letters(joined[n] + 3, (int32_t)right);
+            memcpy(rules[n], words[left], 3);
+            rules[n][3] = ' ';
+            memcpy(rules[n] + 4, words[right], 3);
+            texts[WORDS + n] = (struct gguf_string){ joined[n], 6 };
+            merges[n] = (struct gguf_string){ rules[n], 7 };
+            n++;
+        }
+    CHECK_EQ(n, RULES);
+    const double from = cpu_seconds();
+    struct opened o = open_list(texts, merges, NULL, WORDS + RULES, RULES);
+    CHECK_LT(cpu_seconds() - from, SECONDS_OF_SANITIZED);
+    close_model(o);
+    free(texts), free(merges), free(words), free(joined), free(rules);
+}
+
+/* Names the bug: the text was searched once for every special token of the file. */
+static void many_special_tokens_do_not_multiply_the_length_of_a_text(void **state)
+{
+    (void)state;
+    enum { TOKENS = 60000, N = 1 << 20, USER_DEFINED = 4 };
+    struct gguf_string *texts = calloc(TOKENS, sizeof *texts);
+    int32_t *types = calloc(TOKENS, sizeof *types);
+    char(*words)[8] = calloc(TOKENS, sizeof *words), *text = malloc(N);
+    CHECK(texts && types && words && text);
+    for (int32_t i = 0; i < TOKENS; i++) {
+        texts[i] = (struct gguf_string){ words[i], (size_t)snprintf(words[i], sizeof *words, "<%d>", i) };
+        types[i] = USER_DEFINED;
+    }
+    memset(text, '<', N);
+    for (size_t i = 0; i + 8 < N; i += 16) memcpy(text + i, words[i % TOKENS], strlen(words[i % TOKENS]));
+    struct opened o = open_list(texts, NULL, types, TOKENS, 0);
+    const double from = cpu_seconds();
+    struct token_list l = encode(o.t, text, N, 0);
+    CHECK_LT(cpu_seconds() - from, SECONDS_OF_SANITIZED);
+    CHECK_EQ(l.n, N / 16);
+    token_list_free(&l);
+    close_model(o);
+    free(texts), free(types), free(words), free(text);
+}
 
 static double encode_seconds(const struct tokenizer *t, const char *text, size_t n)
 {
@@ -545,6 +712,9 @@ int main(void)
         cmocka_unit_test(any_bytes),
         cmocka_unit_test(more_steps_than_allowed_are_an_error_of_the_text),
         cmocka_unit_test(special_tokens),
+        cmocka_unit_test(special_tokens_are_cut_out_in_their_order),
+        cmocka_unit_test(rules_that_shared_a_run_of_the_table_cost_no_more_than_others),
+        cmocka_unit_test(many_special_tokens_do_not_multiply_the_length_of_a_text),
         cmocka_unit_test(a_megabyte),
         cmocka_unit_test(shared_by_threads),
         cmocka_unit_test(refused),
