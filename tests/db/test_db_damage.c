@@ -334,6 +334,40 @@ static void a_table_that_is_a_query_is_refused(void **state)
     refused(t->file, ERR_FORMAT, "contains the trigger x");
 }
 
+/* Names the bug: SQLite takes a comment for a space, the check of the schema did not. */
+static void a_virtual_table_behind_a_comment_is_refused(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    CHECK_OK(db_open(&d, t->file, &why));
+    db_close(d);
+    tell(t->file,
+         "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema(type, name, tbl_name, rootpage, sql) "
+         "VALUES ('table', 'x', 'x', 0, 'CREATE/**/VIRTUAL TABLE x USING fts3tokenize')");
+    refused(t->file, ERR_FORMAT, "contains the table x: expected only tables and indexes");
+}
+
+/* Names the bug: the list of runs took 800 MB for a column whose values an expression in the schema makes. */
+static void values_without_measure_are_refused(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct run_row *runs;
+    struct db *d;
+    int n;
+    CHECK_OK(db_open(&d, t->file, &why));
+    temp_run(d);
+    db_close(d);
+    tell(t->file,
+         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'kind TEXT NOT NULL',"
+         " 'kind TEXT AS (hex(zeroblob(400000000)))') WHERE name = 'run'");
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK_EQ(db_run_list(d, NULL, 10, &runs, &n, &why), ERR_FORMAT);
+    CHECK_CONTAINS(why.message, "at most 64 MiB");
+    db_close(d);
+}
+
 static void damage_is_found(void **state)
 {
     const struct temp *t = *state;
@@ -581,6 +615,8 @@ int main(void)
         T(a_full_disk_is_said_and_survived),
         T(a_read_only_file_reads),
         T(strange_files_are_refused),
+        T(a_virtual_table_behind_a_comment_is_refused),
+        T(values_without_measure_are_refused),
         T(damage_is_found),
         T(a_missing_table_is_damage),
         T(a_table_that_is_a_query_is_refused),
