@@ -35,6 +35,9 @@ enum err_code http_url_check(const char *what, const char *url, enum http_url_ki
     if (!url || (!str_starts(url, "http://") && !str_starts(url, "https://")))
         return err_set(why, ERR_USAGE, "%s %s: expected an address such as http://host:9091", what,
                        http_url_shown(url ? url : "", HTTP_SHOW_HOST, shown));
+    if (kind == HTTP_URL_BASE && strstr(strstr(url, "://") + 3, "://"))
+        return err_set(why, ERR_USAGE, "%s '%s': it has http:// or https:// twice", what,
+                       http_url_shown(url, HTTP_SHOW_HOST, shown));
     CURLU *u = curl_url();
     if (!u) return err_set(why, ERR_NOMEM, "out of memory");
     CURLUcode bad = curl_url_set(u, CURLUPART_URL, url, 0);

@@ -34,6 +34,14 @@ expect 7 push 1 --url "$url" --timeout 3s && says err 'stored'
 expect 7 push 1 --url "http://localhost:$port" --timeout 3s && says err 'stored' # another gateway, as far as we know
 expect 4 push 1 --url "ftp://127.0.0.1"
 
+# what waits can be listed, with its cause, and deleted; an address that was pasted behind another one is refused
+expect 0 push --list -o json && json 'len(d["rows"]) == 2 and all(r["attempts"] == 1 and r["last_error"] for r in d["rows"])'
+expect 7 push --retry --timeout 3s -o json && json 'len(d["rows"]) == 2 and max(r["attempts"] for r in d["rows"]) == 2 and d["sent"] == 0'
+expect 4 push --drop 99999 && says err 'no outcome with this id'
+expect 0 push --drop "$("$QDYNO" push --list -o csv | sed -n 's/^\([0-9]*\),http:..127.*/\1/p')" -o json && json 'd["dropped"] == 1 and len(d["rows"]) == 1'
+expect 7 push 1 --url "$url" --timeout 3s && says err 'stored'
+expect 4 push 1 --url "http://$url" && says err 'twice'
+
 # two concurrent pushes deliver their own outcome and one stored one: three PUTs, not four, none lost
 gateway_start
 "$QDYNO" push --url "$url" >"$T/first" 2>&1 & first=$!

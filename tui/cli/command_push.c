@@ -10,6 +10,7 @@
 #include "telemetry/http/http.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/otlp/otlp.h"
+#include "tui/cli/command_push_queue.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/server_flags.h"
@@ -25,6 +26,9 @@ const struct cli_flag FLAGS_PUSH[] = {
     { .name = "--textfile", .value = "FILE",
       .help = "write the latest outcome of every experiment to this file, which ends in .prom, in the "
               "folder that prometheus-node-exporter reads" },
+    { .name = "--list", .help = "list the outcomes that are stored because they could not be sent, and why" },
+    { .name = "--retry", .help = "send the stored outcomes now; credentials are for --url only" },
+    { .name = "--drop", .value = "ID", .help = "delete a stored outcome without sending it; all: every one" },
     TARGET_FLAGS("QDYNO_PUSH", "time for sending in all; what has not been sent then stays stored"),
     { .name = NULL },
 };
@@ -72,7 +76,8 @@ struct push {
     struct target to;
     bool to_gateway, to_collector;
     int64_t begun_ns;
-    json_t *row; /* of the table; borrowed */
+    json_t *row;  /* of the table; borrowed */
+    bool spooled; /* the gateway could not be reached: the outcome is stored */
 };
 
 /* When sending to a receiver ends. --timeout limits both together, so that each has half of it; without the
@@ -117,7 +122,7 @@ static enum err_code gateway_send(struct push *p, struct err *why)
     json_put_bool(p->row, "pushed", !rc);
     json_put_int(p->row, "sent_from_spool", sent);
     json_put_int(p->row, "waiting", db_spool_count(p->db));
-    if (spooled) fprintf(stderr, "qdyno push: the outcome is stored; the next push sends it\n");
+    p->spooled = spooled && rc;
     return rc;
 }
 
@@ -199,9 +204,26 @@ static int push_textfile(const struct cli_global *g, const struct cli_args *a, c
     return status;
 }
 
+/* --retry without --url is for all gateways, without credentials. */
+static int push_stored(const struct cli_global *g, const struct cli_args *a)
+{
+    struct target to;
+    struct err why = { 0 };
+    const int64_t begun_ns = clock_ns();
+    enum err_code rc = target_read(&to, a, "--url", "QDYNO_PUSH", &why);
+    const double limit_s = to.auth.timeout_s > 0 ? to.auth.timeout_s : DEFAULT_TIMEOUT_S;
+    const struct push_target retry = { .url = to.url,
+                                       .auth = to.auth,
+                                       .deadline_ns = begun_ns + (int64_t)(limit_s * 1e9) };
+    const int status = rc ? cli_fail(a, &why) : push_queue(g, a, &retry);
+    target_done(&to);
+    return status;
+}
+
 int command_push(const struct cli_global *g, const struct cli_args *a)
 {
     const char *file = args_text(a, "--textfile", NULL);
+    if (push_queue_asked(a)) return push_stored(g, a);
     if (file) return push_textfile(g, a, file);
     struct push p = { .g = g, .a = a, .begun_ns = clock_ns() };
     struct err why = { 0 }, second = { 0 };
@@ -219,6 +241,10 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
     if (chosen && p.to_collector && collector_send(&p, rc ? &second : &why) && !rc) rc = why.code;
     if (second.code) log_write(&g->log, LOG_ERROR, "%s", second.message);
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
+    if (p.spooled) /* after the cause */
+        cli_note(
+            g,
+            "qdyno push: the outcome is stored; the next push sends it (`qdyno push --list` shows what waits)");
     table_done(&t);
     db_close(p.db);
     target_done(&p.to);

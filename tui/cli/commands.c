@@ -195,7 +195,7 @@ const struct command COMMANDS[] = {
                  "picture of verdict, effect and arms. The file loads nothing from elsewhere. A run that "
                  "failed, was stopped or is still going on has a report, too, which states what is missing." },
     { .name = "push", .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
-      .arguments = "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom",
+      .arguments = "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom | --list | --retry | --drop ID",
       .help = "send the outcome of a run to a monitoring system",
       .details = "Without ID: the newest finished A/B. If the gateway cannot be reached, the outcome is "
                  "stored and a later push sends it. --otlp sends the run as a trace and its outcome as "

@@ -87,7 +87,7 @@ struct effect action_push(struct ui *ui, const struct snapshot *s)
         memcpy(url, ui->push_url, sizeof url);
         return action_push_to(ui, s, url);
     }
-    form_show(&ui->form, FORM_PUSH, (const char *const[FORM_FIELDS]){ "http://" });
+    form_show(&ui->form, FORM_PUSH, (const char *const[FORM_FIELDS]){ "" });
     return effect_none();
 }
 

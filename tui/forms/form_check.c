@@ -14,6 +14,7 @@
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
+#include "telemetry/http/http.h"
 
 static enum err_code check_config(const char *text, struct err *why)
 {
@@ -51,8 +52,7 @@ static enum err_code check_workload(const char *text, struct err *why)
 
 static enum err_code check_url(const char *text, struct err *why)
 {
-    if ((str_starts(text, "http://") && text[7]) || (str_starts(text, "https://") && text[8])) return ERR_OK;
-    return err_set(why, ERR_USAGE, "expected http://HOST:PORT or https://HOST:PORT of a Pushgateway");
+    return http_url_check("Pushgateway", text, HTTP_URL_BASE, why);
 }
 
 const char *form_path(const char *text, char *buf, size_t size)
