@@ -22,7 +22,7 @@ typedef bool eval_progress_fn(void *arg, int64_t chunk, int64_t of, double nll);
 struct logit_cache {
     float **window; /* [windows] arrays of [scored][vocab]; owned */
     int64_t windows, vocab;
-    uint64_t ids; /* hash of the text's token ids */
+    char ids[HASH_HEX]; /* SHA-256 of the text's token ids */
     int ctx;
 };
 void logit_cache_done(struct logit_cache *r);

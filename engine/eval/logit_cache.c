@@ -18,10 +18,12 @@ void logit_cache_begin(struct logit_cache_pass *r, struct logit_cache *all, cons
 {
     *r = (struct logit_cache_pass){ .all = all, .vocab = vocab, .scored = windows_scored(w->ctx) };
     if (!all) return;
-    const uint64_t ids = hash_number(w->ids.ids, (size_t)w->ids.n * sizeof *w->ids.ids);
-    if (all->ids == ids && all->ctx == w->ctx && all->vocab == vocab) return;
+    char ids[HASH_HEX];
+    hash_bytes(w->ids.ids, (size_t)w->ids.n * sizeof *w->ids.ids, ids);
+    if (!strcmp(all->ids, ids) && all->ctx == w->ctx && all->vocab == vocab) return;
     logit_cache_done(all);
-    *all = (struct logit_cache){ .ids = ids, .ctx = w->ctx, .vocab = vocab };
+    *all = (struct logit_cache){ .ctx = w->ctx, .vocab = vocab };
+    memcpy(all->ids, ids, sizeof ids);
 }
 
 /* Memory for one more window. NULL when the cache is full: the reference then computes the window again. */

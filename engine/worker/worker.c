@@ -36,20 +36,30 @@ static bool channel_receive(struct channel *c)
     return false;
 }
 
-/* Length of the first complete line in c->in with its newline; 0: none yet. */
+/* Length of the first complete line with its newline; 0: none yet. */
 static size_t channel_line_length(struct channel *c)
 {
-    const char *end = c->in.len > c->scanned ? memchr(c->in.data + c->scanned, '\n', c->in.len - c->scanned)
-                                             : NULL;
+    const size_t from = MAX(c->start, c->scanned);
+    const char *end = c->in.len > from ? memchr(c->in.data + from, '\n', c->in.len - from) : NULL;
     if (!end) c->scanned = c->in.len;
-    return end ? (size_t)(end - c->in.data) + 1 : 0;
+    return end ? (size_t)(end - (c->in.data + c->start)) + 1 : 0;
 }
 
-static void channel_drop(struct channel *c, size_t from, size_t n)
+/* The bytes before `start` are dropped when they are at least half of all, so that moving the others costs no
+ * more than receiving them did. */
+static void channel_drop_processed(struct channel *c)
 {
-    memmove(c->in.data + from, c->in.data + from + n, c->in.len - from - n + 1);
-    c->in.len -= n;
-    c->scanned = 0;
+    if (2 * c->start < c->in.len) return;
+    memmove(c->in.data, c->in.data + c->start, c->in.len - c->start + 1);
+    c->in.len -= c->start;
+    c->looked = MAX(c->looked, c->start) - c->start;
+    c->scanned = MAX(c->scanned, c->start) - c->start;
+    c->start = 0;
+}
+
+static size_t channel_waiting_bytes(const struct channel *c)
+{
+    return c->in.len - c->start;
 }
 
 enum err_code channel_read(struct channel *c, char **line, struct err *why)
@@ -57,14 +67,15 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why)
     size_t n;
     *line = NULL;
     while (!(n = channel_line_length(c))) {
-        if (c->in.len > LINE_LIMIT)
+        if (channel_waiting_bytes(c) > LINE_LIMIT)
             return err_set(why, ERR_FORMAT, "a request is longer than %d bytes", LINE_LIMIT);
         if (channel_receive(c)) continue;
         return c->in.failed ? err_set(why, ERR_NOMEM, "out of memory for a request") : ERR_OK;
     }
-    *line = strndup(c->in.data, n - 1);
+    *line = strndup(c->in.data + c->start, n - 1);
     if (!*line) return err_set(why, ERR_NOMEM, "out of memory for a request");
-    channel_drop(c, 0, n);
+    c->start += n;
+    channel_drop_processed(c);
     return ERR_OK;
 }
 
@@ -84,17 +95,25 @@ static bool channel_handle_signal(struct channel *c, const char *line, size_t n)
 bool channel_stop(struct channel *c)
 {
     struct pollfd p = { .fd = c->fd, .events = POLLIN };
-    while (!c->closed && c->in.len <= LINE_LIMIT && poll(&p, 1, 0) > 0)
+    while (!c->closed && channel_waiting_bytes(c) <= LINE_LIMIT && poll(&p, 1, 0) > 0)
         if (!channel_receive(c)) break;
-    /* "cancel" and "go" take effect at once; other requests stay in the buffer until the running one ends. */
-    for (size_t at = 0; at < c->in.len;) {
-        const char *end = memchr(c->in.data + at, '\n', c->in.len - at);
-        if (!end) break;
+    /* "cancel" and "go" take effect at once; other requests stay in the buffer until the running one ends.
+     * Each line is looked at once. */
+    const size_t from = MAX(c->start, c->looked);
+    size_t at = from, kept = from;
+    for (const char *end; at < c->in.len && (end = memchr(c->in.data + at, '\n', c->in.len - at));) {
         const size_t n = (size_t)(end - (c->in.data + at)) + 1;
-        if (channel_handle_signal(c, c->in.data + at, n - 1))
-            channel_drop(c, at, n);
-        else
-            at += n;
+        if (!channel_handle_signal(c, c->in.data + at, n - 1)) {
+            memmove(c->in.data + kept, c->in.data + at, n);
+            kept += n;
+        }
+        at += n;
+    }
+    c->looked = kept;
+    if (at > kept) {
+        memmove(c->in.data + kept, c->in.data + at, c->in.len - at + 1);
+        c->in.len -= at - kept;
+        c->scanned = c->start;
     }
     return c->cancelled || c->closed;
 }
@@ -103,7 +122,7 @@ bool channel_wait_go(struct channel *c)
 {
     struct pollfd p = { .fd = c->fd, .events = POLLIN };
     while (!channel_stop(c) && !c->go) {
-        if (c->in.len > LINE_LIMIT) return false;
+        if (channel_waiting_bytes(c) > LINE_LIMIT) return false;
         poll(&p, 1, -1);
     }
     const bool go = c->go && !c->cancelled && !c->closed;

@@ -9,8 +9,10 @@
 /* Lines in both directions over one socket. */
 struct channel {
     int fd;
-    struct str in;      /* bytes received and not yet processed */
-    size_t scanned;     /* bytes of `in` known to contain no newline */
+    struct str in;      /* bytes received; those before `start` are processed */
+    size_t start;       /* the first line that is not processed */
+    size_t scanned;     /* from `start` to here there is no newline */
+    size_t looked;      /* from `start` to here are requests that wait for the end of the running one */
     bool closed;        /* the parent closed its end */
     bool cancelled;     /* "cancel" was received during the current request */
     bool go;            /* "go" was received and not used yet */

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
@@ -632,6 +633,51 @@ static void test_parent_gone(void **state)
     alarm(0);
 }
 
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    CHECK(!clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t));
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Names the bug: each "go" among waiting requests moved all bytes behind it: a terabyte here. */
+static void test_many_lines(void **state)
+{
+    (void)state;
+    enum {
+        LINES = 300000,
+        SECONDS_MOST = 10
+    }; /* processor time; it takes a fifth of a second, sanitized two */
+    static const char GO[] = "{\"op\":\"go\"}\n", CELL[] = "{\"op\":\"cell\"}\n";
+    struct err why = { 0 };
+    int pair[2], cells = 0;
+    char *line;
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    struct channel c = { .fd = pair[0], .request_id = -1 };
+    for (int i = 0; i < LINES; i++) str_append(&c.in, i % 4 ? GO : CELL);
+    const double from = cpu_seconds();
+    CHECK(!channel_stop(&c));
+    CHECK(c.go);
+    str_append(&c.in, "{\"op\":\"cancel\"}\n{\"op\":\"close\"}\n");
+    CHECK(channel_stop(&c));
+    CHECK(channel_stop(&c));
+    for (int i = 0; i < LINES / 4; i++) {
+        CHECK_OK(channel_read(&c, &line, &why));
+        cells += !strcmp(line, "{\"op\":\"cell\"}");
+        free(line);
+    }
+    CHECK_EQ(cells, LINES / 4);
+    CHECK_OK(channel_read(&c, &line, &why));
+    assert_string_equal(line, "{\"op\":\"close\"}");
+    free(line);
+    CHECK_LT(cpu_seconds() - from, SECONDS_MOST);
+    close(pair[1]);
+    CHECK_OK(channel_read(&c, &line, &why));
+    assert_null(line);
+    channel_done(&c);
+    close(pair[0]);
+}
+
 int main(void)
 {
     char share[] = "/tmp/qdyno-test-worker-XXXXXX", path[256];
@@ -651,7 +697,7 @@ int main(void)
         cmocka_unit_test(test_turns),         cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_cancel),        cmocka_unit_test(test_parent_gone),
         cmocka_unit_test(test_training),      cmocka_unit_test(test_quality),
-        cmocka_unit_test(test_quality_fits),
+        cmocka_unit_test(test_quality_fits),  cmocka_unit_test(test_many_lines),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);
