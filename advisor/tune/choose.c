@@ -141,8 +141,7 @@ static bool quality_first(const struct tuning *t, int i, double chance, double b
     return (1 - chance) / quality_s > too_slow / timing_s;
 }
 
-bool tune_next(const struct tuning *t, double least, double left_s, int most_timings, int *candidate,
-               bool *quality)
+bool tune_next(const struct tuning *t, double least, double left_s, int most_timings, struct tune_choice *out)
 {
     const int leader = tune_best(t, -1);
     /* until one is found, accept measurements that take longer than the time left */
@@ -153,7 +152,7 @@ bool tune_next(const struct tuning *t, double least, double left_s, int most_tim
         tune_estimate_speed(t, leader, &mean, &sd);
         best = tune_score(t, &t->known.list[leader], mean);
     }
-    *candidate = -1;
+    *out = (struct tune_choice){ .candidate = -1 };
     for (int i = 0; i < t->known.n; i++) {
         const struct tune_candidate *c = &t->known.list[i];
         const double chance = tune_feasibility(t, i);
@@ -176,9 +175,9 @@ bool tune_next(const struct tuning *t, double least, double left_s, int most_tim
                                                                           : t->costs.timing.seconds));
         if (rate <= most) continue;
         most = rate;
-        *candidate = i;
+        *out = (struct tune_choice){ .candidate = i, .leads = i == leader, .improvement = improvement };
     }
-    if (*candidate < 0) return false;
-    *quality = quality_first(t, *candidate, tune_feasibility(t, *candidate), best);
+    if (out->candidate < 0) return false;
+    out->quality = quality_first(t, out->candidate, tune_feasibility(t, out->candidate), best);
     return true;
 }

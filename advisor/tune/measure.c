@@ -19,21 +19,6 @@ double tune_spent(const struct tuning *t)
     return t->record.spent_before + (double)(clock_ns() - t->record.begun_ns) * 1e-9;
 }
 
-bool tune_event(void *ctx, const json_t *event)
-{
-    const struct tuning *t = ctx;
-    (void)event;
-    return !t->task.o->progress || t->task.o->progress(t->task.o->ctx, NULL, NAN);
-}
-
-bool tune_report(const struct tuning *t, const char *what, const char *line)
-{
-    char text[160];
-    snprintf(text, sizeof text, "%s %s", what, line);
-    return !t->task.o->progress ||
-           t->task.o->progress(t->task.o->ctx, text, tune_spent(t) / t->task.o->budget_s);
-}
-
 void tune_average(double *mean, int n, double x)
 {
     *mean = n > 1 ? *mean + (x - *mean) / n : x;
@@ -248,7 +233,7 @@ enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct 
     enum err_code rc = tune_config(&said, t, &t->known.list[i], why);
     if (rc) return rc;
     answer_line(&said, a.line, sizeof a.line);
-    if (!tune_report(t, "answers of", a.line)) return err_set(why, ERR_CANCELLED, "stopped");
+    if (!tune_report(t, "quality", a.line)) return err_set(why, ERR_CANCELLED, "stopped");
     if ((rc = config_parse(&said, a.line, why))) return rc;
     run_measure_begin(&t->record.run, &c, 0);
     rc = quality_compare(&d, t, &said, windows, &failed);
@@ -317,41 +302,6 @@ enum err_code tune_restore(struct tuning *t, struct err *why)
     return rc ? rc : db_event_list(t->record.db, t->record.run.row.id, event_restore, t, why);
 }
 
-static char *run_spec_json(const struct tuning *t)
-{
-    char work[640], seed[24];
-    json_t *o = json_object();
-    json_put_str(o, "model", t->task.o->model_path);
-    json_put_str(o, "current", t->known.list[0].line);
-    json_put_str(o, "workload", workload_line(&t->task.o->workload, work, sizeof work));
-    json_put_str(o, "goal", goal_name(t->task.o->goal));
-    json_put_str(o, "space", t->task.o->space);
-    json_put_str(o, "text", t->task.o->text_file);
-    json_put_num(o, "budget_s", t->task.o->budget_s);
-    json_put_int(o, "limit_memory_bytes", t->task.o->limits.memory_bytes);
-    json_put_num(o, "limit_kld", t->task.o->limits.kld);
-    json_put_num(o, "limit_ppl_ratio", t->task.o->limits.ppl_ratio);
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->task.o->seed);
-    json_put_str(o, "seed", seed);
-    char *line = json_line(o);
-    json_decref(o);
-    return line;
-}
-
-/* Do two specs agree in everything but the budget? */
-static bool is_same_search(const char *then, const char *now)
-{
-    json_t *a = NULL, *b = NULL;
-    const bool read = then && now && !json_parse(&a, then, strlen(then), NULL) &&
-                      !json_parse(&b, now, strlen(now), NULL);
-    if (read) json_object_del(a, "budget_s");
-    if (read) json_object_del(b, "budget_s");
-    const bool same = read && json_equal(a, b);
-    json_decref(a);
-    json_decref(b);
-    return same;
-}
-
 static enum err_code run_check_resumed(struct tuning *t, const char *spec_json, const char *sha256,
                                        struct err *why)
 {
@@ -364,7 +314,7 @@ static enum err_code run_check_resumed(struct tuning *t, const char *spec_json, 
     if (!rc && !strcmp(old.state, "done"))
         rc = err_set(why, ERR_USAGE, "--resume %lld: that search is finished: qdyno show %lld prints it", id,
                      id);
-    if (!rc && (!is_same_search(old.spec_json, spec_json) || strcmp(old.model_sha256, sha256)))
+    if (!rc && (!tune_spec_same(old.spec_json, spec_json) || strcmp(old.model_sha256, sha256)))
         rc = err_set(
             why, ERR_USAGE,
             "--resume %lld: that search had other options (%s, %s): repeat its command, only the budget may differ",
@@ -391,7 +341,7 @@ enum err_code tune_run_begin(struct tuning *t, struct err *why)
     enum err_code rc = model_identity(t->task.file, sha256, why);
     if (rc) return rc;
     json_t *model = model_description(&t->task);
-    char *spec_json = run_spec_json(t);
+    char *spec_json = tune_spec_json(t);
     const struct capsule_arm arm = { .line = t->known.list[0].line,
                                      .model_path = o->model_path,
                                      .model_name = slash ? slash + 1 : o->model_path,

@@ -83,6 +83,7 @@ struct tune_scratch {
 };
 
 struct tuning {
+    struct tune_progress now; /* written by progress.c and tune.c */
     struct tune_task task;
     struct tune_knowledge known;
     struct tune_costs costs;
@@ -118,15 +119,31 @@ enum err_code tune_restore(struct tuning *t, struct err *why);
 /* Close the unchanged model, its logits, the text and the probes. */
 void tune_release(struct tuning *t);
 
-/* For arms: false when the search shall stop. */
-bool tune_event(void *ctx, const json_t *event);
-/* Report the activity "WHAT LINE" to the caller; false: stop. */
-bool tune_report(const struct tuning *t, const char *what, const char *line);
 /* Running mean: take the n-th value x into it. */
 void tune_average(double *mean, int n, double x);
 /* Add what a measurement of candidate i cost. If it had to make a recipe first, the excess over the mean
  * counts as the cost of making it. */
 void tune_add_cost(struct tuning *t, int i, struct tune_mean *mean, double seconds);
+
+/* ---------------------------------------------------------------- spec.c */
+
+/* The options of this search as JSON, for the run's row. Owned; NULL: out of memory. */
+char *tune_spec_json(const struct tuning *t);
+/* Do two of them agree in everything but the budget? */
+bool tune_spec_same(const char *then, const char *now);
+
+/* ---------------------------------------------------------------- progress.c */
+
+/* For arms and long work: tell the caller that it goes on; false when the search shall stop. ctx: struct
+ * tuning. */
+bool tune_event(void *ctx, const json_t *event);
+/* Begin a phase, or another measurement of it: `what` and `config` as in struct tune_progress, "" none.
+ * Updates the leaderboard. False: stop. */
+bool tune_report(struct tuning *t, const char *what, const char *config);
+/* Set the reason of the next measurement. */
+void tune_explain(struct tuning *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The state of the confirmation. False: stop. */
+bool tune_report_confirmation(struct tuning *t, const struct experiment_state *s);
 
 /* ---------------------------------------------------------------- speed.c */
 
@@ -175,11 +192,17 @@ double tune_feasibility(const struct tuning *t, int i);
 double tune_score(const struct tuning *t, const struct tune_candidate *c, double ln_rate);
 /* The best timed candidate whose answers are within the limits, other than `except`; -1: none. */
 int tune_best(const struct tuning *t, int except);
+struct tune_choice {
+    int candidate;
+    bool quality;       /* measure its answers, otherwise its speed */
+    bool leads;         /* it is the best so far */
+    double improvement; /* expected, of the score */
+};
 /* Choose the measurement with the largest expected improvement per second. False: none promises `least` or
  * more (or, once a candidate beats the current configuration, none ends within left_s). No candidate is timed
- * more than most_timings times. *quality: measure its answers, otherwise its speed. */
-bool tune_next(const struct tuning *t, double least, double left_s, int most_timings, int *candidate,
-               bool *quality);
+ * more than most_timings times. */
+bool tune_next(const struct tuning *t, double least, double left_s, int most_timings,
+               struct tune_choice *out);
 bool tune_within_limits(const struct tuning *t, const struct tune_candidate *c);
 
 #endif

@@ -272,7 +272,7 @@ enum err_code tune_measure_speed(struct tuning *t, int i, struct err *why)
     cell_init(&l->cell);
     cell_clock_start(&l->cell); /* a timing whose process does not start is stored, too */
     enum err_code rc = tune_config(&l->config, t, c, why);
-    if (!rc && !tune_report(t, "speed of", c->line)) rc = err_set(why, ERR_CANCELLED, "stopped");
+    if (!rc && !tune_report(t, "speed", c->line)) rc = err_set(why, ERR_CANCELLED, "stopped");
     if (!rc) {
         const enum err_code timed = timing_run(&now, l, &failed);
         l->cell.seconds = (double)(clock_ns() - t0) * 1e-9; /* including the start of the process */

@@ -180,10 +180,22 @@ static double confirm_reserve_s(const struct tuning *t)
     return t->task.o->search_only || needed > 0.5 * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
 }
 
+static void choice_explain(struct tuning *t, const struct tune_choice *c)
+{
+    if (c->leads)
+        tune_explain(t,
+                     "it leads; the rate of a selected maximum is biased upwards, so it is measured again");
+    else
+        tune_explain(t, "expected improvement of the score %.1f %%, the most per second of measuring%s",
+                     100 * c->improvement, c->quality ? "; without its quality it cannot win" : "");
+}
+
 static enum err_code race_run(struct tuning *t, struct err *why)
 {
     enum { TIMINGS_MAX = 3 }; /* with a confirmation, further timings of the leader are left to it */
     enum err_code rc = ERR_OK;
+    t->now.phase = TUNE_PHASE_RACE;
+    tune_explain(t, "the current configuration, which a winner must beat");
     if (!t->known.list[0].timings && !t->known.list[0].failed) rc = tune_measure_speed(t, 0, why);
     if (!rc && t->known.list[0].failed)
         rc = err_set(why, ERR_USAGE, "the current configuration cannot run: %s", t->known.list[0].error);
@@ -192,10 +204,11 @@ static enum err_code race_run(struct tuning *t, struct err *why)
         const double later_s = confirm_reserve_s(t), left_s = t->task.o->budget_s - later_s - tune_spent(t);
         const double least = later_s > 0 ? IMPROVEMENT_MIN : IMPROVEMENT_MIN_UNCONFIRMED;
         const int most_timings = later_s > 0 ? TIMINGS_MAX : INT_MAX;
-        int i;
-        bool quality;
-        if (left_s <= 0 || !tune_next(t, least, left_s, most_timings, &i, &quality)) break;
-        rc = quality ? tune_measure_quality(t, i, race_windows(t), why) : tune_measure_speed(t, i, why);
+        struct tune_choice next;
+        if (left_s <= 0 || !tune_next(t, least, left_s, most_timings, &next)) break;
+        choice_explain(t, &next);
+        rc = next.quality ? tune_measure_quality(t, next.candidate, race_windows(t), why)
+                          : tune_measure_speed(t, next.candidate, why);
     }
     t->out->search_s = tune_spent(t);
     return rc;
@@ -207,6 +220,9 @@ static enum err_code finalists_measure(struct tuning *t, int *winner, int *secon
 {
     bool done[2] = { false, false };
     int last[2] = { -1, -1 };
+    t->now.phase = TUNE_PHASE_QUALITY;
+    tune_explain(t, "choosing the finalists");
+    if (!tune_report(t, "", "")) return err_set(why, ERR_CANCELLED, "stopped");
     for (int round = 0; round < 6; round++) {
         *winner = tune_best(t, -1);
         *second = *winner > 0 ? tune_best(t, *winner) : -1;
@@ -220,6 +236,7 @@ static enum err_code finalists_measure(struct tuning *t, int *winner, int *secon
         const int windows = todo < 0 ? 0 : finalist_windows(t);
         if (!windows) return ERR_OK;
         done[todo] = true;
+        tune_explain(t, "a finalist: its quality is measured on more text");
         enum err_code rc = tune_measure_quality(t, final[todo], windows, why);
         if (rc) return rc;
     }
@@ -275,14 +292,6 @@ static enum err_code confirm_record(struct tuning *t, int64_t run_id, struct err
     return rc ? rc : db_link_put(t->record.db, run_id, t->record.run.row.id, "confirm", "", why);
 }
 
-static bool confirm_progress(const struct tuning *t, const struct experiment_state *s)
-{
-    char text[160];
-    snprintf(text, sizeof text, "confirming %s, block %d", t->out->winner.line, s->block + 1);
-    return !t->task.o->progress ||
-           t->task.o->progress(t->task.o->ctx, text, tune_spent(t) / t->task.o->budget_s);
-}
-
 static enum err_code confirm_run_experiment(struct tuning *t, const struct experiment_spec *spec,
                                             struct experiment_state *s, struct err *why)
 {
@@ -300,7 +309,7 @@ static enum err_code confirm_run_experiment(struct tuning *t, const struct exper
         experiment_wait(x, &version, 200);
         experiment_state(x, s);
         rc = confirm_record(t, s->run_id, why);
-        if (asked || confirm_progress(t, s)) continue;
+        if (asked || tune_report_confirmation(t, s)) continue;
         experiment_stop(x);
         asked = true;
     }
@@ -418,6 +427,7 @@ static enum err_code confirm_run_all(struct tuning *t, struct err *why)
     const bool confirms = !rc && winner > 0 && confirm_has_time(t, &second);
     tune_release(t);
     if (confirms) {
+        t->now.phase = TUNE_PHASE_CONFIRM;
         rc = confirm_spec(spec, t, winner, second, why);
         if (!confirm_is_same(t, spec)) spec->resume_id = 0;
         t->out->confirm_run = spec->resume_id;
@@ -465,16 +475,28 @@ static enum err_code result_list_measured(struct tuning *t, struct err *why)
     return ERR_OK;
 }
 
+/* A stopped search names its best candidate so far. */
+static void result_of_stopped(struct tuning *t)
+{
+    struct tune_result *r = t->out;
+    const int best = tune_best(t, -1);
+    r->current = t->known.list[0];
+    r->keep = *t->task.o->current;
+    if (best > 0) r->winner = t->known.list[best];
+    if (best > 0)
+        snprintf(r->because, sizeof r->because,
+                 "stopped; the best so far is %.300s, not confirmed; the measurements are stored",
+                 r->winner.line);
+    else
+        snprintf(r->because, sizeof r->because, "stopped; the measurements are stored");
+}
+
 static enum err_code search_finish(struct tuning *t, enum err_code rc, struct err *why)
 {
     struct tune_result *r = t->out;
     r->seconds = tune_spent(t);
     r->stopped = rc == ERR_CANCELLED;
-    if (r->stopped) {
-        r->current = t->known.list[0];
-        r->keep = *t->task.o->current;
-        snprintf(r->because, sizeof r->because, "stopped; the measurements are stored");
-    }
+    if (r->stopped) result_of_stopped(t);
     if (!rc || r->stopped) rc = result_list_measured(t, why);
     if (!t->record.started) return rc;
     json_t *o = json_object();
@@ -523,7 +545,11 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
     t->noise.sd = 0.03;
     t->noise.dispersion = 1;
     t->record.begun_ns = clock_ns();
-    enum err_code rc = search_prepare(t, why);
+    t->now = (struct tune_progress){
+        .phase = TUNE_PHASE_SPACE, .what = "", .effect = { NAN, NAN, NAN }, .blocks_needed = -1
+    };
+    tune_explain(t, "predicting every configuration, to leave out those that cannot win");
+    enum err_code rc = tune_event(t, NULL) ? search_prepare(t, why) : err_set(why, ERR_CANCELLED, "stopped");
     if (!rc) {
         rc = tune_run_begin(t, why);
         if (!rc && o->resume_id) rc = tune_restore(t, why);

@@ -80,6 +80,7 @@ struct tune_weights {
 };
 extern const struct tune_weights TUNE_WEIGHTS[]; /* by enum goal */
 
+struct tune_progress; /* below */
 struct tune_options {
     const char *model_path;
     const struct config *current; /* the configuration to beat; its model= is not used */
@@ -99,8 +100,8 @@ struct tune_options {
     struct sampler_thread *sampler;  /* borrowed; NULL: no sensors */
     const char *program;             /* worker binary, NULL: this program */
     const struct log *log;
-    /* Called with the current activity and the share of the budget used; false stops. May be NULL. */
-    bool (*progress)(void *ctx, const char *doing, double share);
+    /* Called before each measurement and several times a second during one; false stops. May be NULL. */
+    bool (*progress)(void *ctx, const struct tune_progress *at);
     void *ctx;
 };
 
@@ -124,6 +125,44 @@ struct tune_candidate {
     bool quality_failed, failed; /* could not be measured */
     char error[160];
     double score; /* by goal; NAN: unknown */
+};
+
+/* The phases of a search, in their order. The first and the last are the caller's: tune() never reports them.
+ */
+enum tune_phase {
+    TUNE_PHASE_MACHINE, /* measuring the limits of the machine */
+    TUNE_PHASE_SPACE,   /* predicting every configuration and pruning */
+    TUNE_PHASE_RACE,
+    TUNE_PHASE_QUALITY, /* the finalists' answers, on more text */
+    TUNE_PHASE_CONFIRM,
+    TUNE_PHASE_SAVE,
+    TUNE_PHASES
+};
+extern const char *const TUNE_PHASE_NAMES[TUNE_PHASES]; /* "machine" "space" ... */
+
+enum { TUNE_BOARD = 12 };
+struct tune_board_row {
+    const struct tune_candidate *candidate;
+    bool is_current;
+    const char *excluded; /* why it cannot win; NULL: it can */
+};
+/* What a search is doing, valid during the call of the progress function. Pointers are borrowed. */
+struct tune_progress {
+    enum tune_phase phase;
+    int64_t run_id;                          /* 0: none yet */
+    const char *what;                        /* what is being measured: "speed" or "quality"; "" otherwise */
+    char config[CONFIG_LINE];                /* the configuration that is being measured; "" none */
+    char why[240];                           /* why this one */
+    double share, left_s;                    /* used share of the budget; seconds of it that are left */
+    int64_t possible, timed, judged;         /* configurations that could win; timed; answers measured */
+    struct tune_board_row board[TUNE_BOARD]; /* the best measured ones by score, and always the current one */
+    int n;
+    /* the confirmation: its leading challenger against the current configuration */
+    char challenger[CONFIG_LINE]; /* "": not begun */
+    struct interval effect;       /* ln(challenger / current) of the metric; NAN unknown */
+    enum verdict verdict;         /* so far */
+    int blocks, blocks_needed;    /* so far; about how many more, 0 decided, -1 unknown */
+    int64_t confirm_run;
 };
 
 struct tune_result {
@@ -153,8 +192,23 @@ struct tune_result {
 enum err_code tune(struct tune_result *out, const struct tune_options *o, struct err *why);
 void tune_result_free(struct tune_result *r);
 
-/* The result in one sentence: "q4_K,threads=2 is 33 % faster (95 %: +24 to +42 %), 23 % less memory, quality loss 0.001
- * nats, compared with default." or "Keep ...". Returns buf. */
+/* The options of a stored search, to continue it. Texts are owned: tune_stored_free. */
+struct tune_stored {
+    char *model_path, *space, *text_file; /* space, text_file: NULL as in struct tune_options */
+    struct config current;
+    struct workload workload;
+    enum goal goal;
+    struct tune_limits limits;
+    double budget_s;
+    uint64_t seed;
+};
+/* Errors: ERR_USAGE when there is no such run or it is no search; ERR_FORMAT when its options cannot be read;
+ * as db_open. */
+enum err_code tune_stored_read(struct tune_stored *out, const char *db_path, int64_t run_id, struct err *why);
+void tune_stored_free(struct tune_stored *s); /* {0} is fine */
+
+/* The result in one sentence: "q4_K,threads=2 is 33 % faster (95 %: +24 to +42 %), 23 % less memory, quality
+ * loss 0.001 nats, compared with default." or "Keep ...". Returns buf. */
 char *tune_sentence(char *buf, size_t size, const struct tune_result *r);
 enum { TUNE_SENTENCE = 800 };
 

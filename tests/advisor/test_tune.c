@@ -220,18 +220,17 @@ static void measurements_that_take_too_long_are_skipped(void **state)
     struct tuning t = { .task = { .o = &o, .recipe_dim = -1 },
                         .known = { .list = list, .n = 4 },
                         .costs = { .timing = { 5, 1 }, .quality = { 20, 1 }, .recipe = { NAN, 0 } } };
-    int next;
-    bool quality;
-    CHECK(tune_next(&t, 0.003, 100, 3, &next, &quality));
-    assert_int_equal(next, 3); /* the largest improvement per second, with both measurements */
-    CHECK(tune_next(&t, 0.003, 22, 3, &next, &quality));
-    assert_int_equal(next, 2); /* only its quality measurement fits into the time left */
-    CHECK(quality);
-    CHECK(!tune_next(&t, 0.003, 10, 3, &next, &quality)); /* no measurement fits */
+    struct tune_choice next;
+    CHECK(tune_next(&t, 0.003, 100, 3, &next));
+    assert_int_equal(next.candidate, 3); /* the largest improvement per second, with both measurements */
+    CHECK(tune_next(&t, 0.003, 22, 3, &next));
+    assert_int_equal(next.candidate, 2); /* only its quality measurement fits into the time left */
+    CHECK(next.quality);
+    CHECK_GT(next.improvement, 0.003);
+    CHECK(!tune_next(&t, 0.003, 10, 3, &next)); /* no measurement fits */
     list[1].failed = list[2].failed = true;
-    CHECK(
-        tune_next(&t, 0.003, 10, 3, &next, &quality)); /* nothing better was found yet: time does not limit */
-    assert_int_equal(next, 3);
+    CHECK(tune_next(&t, 0.003, 10, 3, &next)); /* nothing better was found yet: time does not limit */
+    assert_int_equal(next.candidate, 3);
 }
 
 /* Weights take three times as long from memory as from a cache. Cores and memory run at half speed:

@@ -11,6 +11,7 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
+#include "tui/cli/command_tune_progress.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
@@ -37,7 +38,7 @@ const struct cli_flag FLAGS_TUNE[] = {
       .help = "largest increase of perplexity of a winner; default 2%" },
     { .name = "--search-only", .help = "end after the search: no confirmation, no file" },
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
-      .help = "continue a stopped or killed run of the same command" },
+      .help = "continue a stopped or killed run; options that are not given are those of that run" },
     { .name = "--dry-run", .help = "write no config file" },
     FLAG_LABEL_ROW,
     { .name = NULL },
@@ -106,42 +107,84 @@ struct tuner {
     struct machine_ceilings ceilings;
     char *model;
     struct config current;
+    struct tune_stored stored; /* with --resume: the options of that run */
+    enum goal goal;
     struct tune_result result;
     struct applied kept;
     bool written;
-    struct progress progress;
-    char doing[160];
+    struct tune_lines lines;
 };
 
-static bool tune_on_progress(void *ctx, const char *doing, double share)
+static bool tune_on_progress(void *ctx, const struct tune_progress *at)
 {
     struct tuner *t = ctx;
-    if (doing) snprintf(t->doing, sizeof t->doing, "%s", doing);
-    if (isfinite(share))
-        progress_show(&t->progress, "%3.0f %% %s", 100 * fmin(share, 1), t->doing);
-    else
-        progress_show(&t->progress, "%s", t->doing);
+    tune_lines_show(&t->lines, at);
     return !cli_is_interrupted(t->g);
 }
 
-static enum err_code limits_read(struct tune_limits *l, const struct cli_args *a, struct err *why)
+static bool tuner_resumes(const struct tuner *t)
 {
-    l->ppl_ratio = args_num(a, "--max-ppl", 0.02);
-    return cli_limits(&l->memory_bytes, &l->kld, a, why);
+    return args_has(t->a, "--resume");
+}
+
+/* The current config: -C or flags come first; then, of a run that is resumed, its own; then the one that an
+ * earlier `tune` or `apply` saved for the model. */
+static enum err_code tuner_config(struct tuner *t, struct err *why)
+{
+    enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
+    if (!rc && !tuner_resumes(t)) return cli_applied_config(&t->current, t->g, t->a, why);
+    if (!rc && !args_has(t->a, "-C") && !t->a->knob_count) t->current = t->stored.current;
+    return rc;
+}
+
+static enum err_code tuner_model(struct tuner *t, struct err *why)
+{
+    const bool given = args_has(t->a, "-m") || *config_text(&t->current, KNOB_MODEL);
+    if (!tuner_resumes(t) || given) return cli_config_model(&t->model, t->a, &t->current, why);
+    t->model = strdup(t->stored.model_path);
+    return t->model ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
 static enum err_code tuner_init(struct tuner *t, struct err *why)
 {
-    enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
-    /* -C or flags come first; without them, the config that an earlier `tune` or `apply` saved for the model
-     */
-    if (!rc) rc = cli_applied_config(&t->current, t->g, t->a, why);
-    if (!rc) rc = cli_config_model(&t->model, t->a, &t->current, why);
+    enum err_code rc = ERR_OK;
+    if (tuner_resumes(t))
+        rc = tune_stored_read(&t->stored, t->g->db_path, args_int(t->a, "--resume", 0), why);
+    if (!rc) rc = tuner_config(t, why);
+    if (!rc) rc = tuner_model(t, why);
     config_unset(&t->current, KNOB_MODEL); /* every candidate runs t->model */
-    if (!rc)
-        rc = cli_machine(t->g, args_has(t->a, "--probe") ? PROBE_FRESH : PROBE_IF_MISSING, &t->machine,
-                         &t->ceilings, NULL, why);
-    return rc;
+    if (rc) return rc;
+    t->lines.model = t->model;
+    tune_lines_enter(&t->lines, TUNE_PHASE_MACHINE, "measuring the limits of this machine, once");
+    return cli_machine(t->g, args_has(t->a, "--probe") ? PROBE_FRESH : PROBE_IF_MISSING, &t->machine,
+                       &t->ceilings, NULL, why);
+}
+
+/* Options that are not given: those of the run to resume, else the defaults. */
+static enum err_code tuner_options(struct tune_options *o, struct tuner *t, struct err *why)
+{
+    const struct cli_args *a = t->a;
+    const struct tune_stored *old = &t->stored;
+    const bool resumes = tuner_resumes(t);
+    const bool limits = args_has(a, "--limit") || args_has(a, "--max-ppl");
+    o->budget_s = args_num(a, "--budget", resumes ? old->budget_s : 600);
+    o->space = args_text(a, "--space", old->space);
+    o->text_file = args_text(a, "-f", old->text_file);
+    o->seed = resumes && t->g->seed == 1 ? old->seed : t->g->seed; /* 1: the default */
+    t->goal = resumes ? old->goal : GOAL_BALANCED;
+    if (args_has(a, "--goal")) goal_parse(args_text(a, "--goal", ""), &t->goal);
+    o->goal = t->goal;
+    enum err_code rc = ERR_OK;
+    if (resumes && !args_has(a, "-w"))
+        o->workload = old->workload;
+    else
+        rc = workload_parse(&o->workload, args_text(a, "-w", "tg64"), why);
+    if (resumes && !limits) {
+        o->limits = old->limits;
+        return rc;
+    }
+    o->limits.ppl_ratio = args_num(a, "--max-ppl", 0.02);
+    return rc ? rc : cli_limits(&o->limits.memory_bytes, &o->limits.kld, a, why);
 }
 
 static enum err_code tuner_search(struct tuner *t, struct err *why)
@@ -151,10 +194,6 @@ static enum err_code tuner_search(struct tuner *t, struct err *why)
     struct run_labels labels;
     struct tune_options o = { .model_path = t->model,
                               .current = &t->current,
-                              .budget_s = args_num(a, "--budget", 600),
-                              .space = args_text(a, "--space", NULL),
-                              .text_file = args_text(a, "-f", NULL),
-                              .seed = t->g->seed,
                               .resume_id = args_int(a, "--resume", 0),
                               .search_only = args_has(a, "--search-only"),
                               .machine = &t->machine,
@@ -164,15 +203,13 @@ static enum err_code tuner_search(struct tuner *t, struct err *why)
                               .log = &t->g->log,
                               .progress = tune_on_progress,
                               .ctx = t };
-    goal_parse(args_text(a, "--goal", "balanced"), &o.goal);
-    enum err_code rc = workload_parse(&o.workload, args_text(a, "-w", "tg64"), why);
+    enum err_code rc = tuner_options(&o, t, why);
     if (!rc) rc = cli_labels(&labels, a, why);
-    if (!rc) rc = limits_read(&o.limits, a, why);
     if (!rc) rc = cli_sampler(&sampler, NULL, why);
     o.sampler = sampler;
     if (!rc) cli_wait_quiet(t->g, a, sampler);
     if (!rc) rc = tune(&t->result, &o, why);
-    progress_clear(&t->progress);
+    progress_clear(&t->lines.progress);
     sampler_stop(sampler);
     return rc;
 }
@@ -187,6 +224,8 @@ static enum err_code tuner_save(struct tuner *t, struct err *why)
                                      .because = r->because,
                                      .run_id = r->confirm_run };
     if (!r->wins || args_has(t->a, "--dry-run")) return ERR_OK;
+    if (t->lines.progress.json)
+        tune_lines_enter(&t->lines, TUNE_PHASE_SAVE, "saving the winner for this model");
     enum err_code rc = apply_write(&t->kept, &q, why);
     t->written = !rc;
     return rc;
@@ -281,15 +320,17 @@ static int tuner_status(const struct tuner *t)
     return t->result.wins || args_has(t->a, "--search-only") ? EXIT_DONE : EXIT_INCONCLUSIVE;
 }
 
-static int tuner_print(const struct tuner *t)
+static int tuner_print(struct tuner *t)
 {
     struct table out;
-    char machine[128];
+    char machine[128], sentence[TUNE_SENTENCE];
     const struct tune_result *r = &t->result;
-    char sentence[TUNE_SENTENCE];
+    const struct tune_end end = { r, tune_sentence(sentence, sizeof sentence, r),
+                                  t->written ? t->kept.path : NULL };
+    tune_lines_end(&t->lines, &end);
     table_init(&out, "qdyno.tune/1", COLUMNS, COUNT_OF(COLUMNS));
     out.record = true;
-    table_headline(&out, "%s", tune_sentence(sentence, sizeof sentence, r));
+    table_headline(&out, "%s", sentence);
     if (t->written)
         table_headline(
             &out, "Saved: `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m '%s'",
@@ -297,7 +338,7 @@ static int tuner_print(const struct tuner *t)
     json_t *row = table_row(&out);
     json_put_str(row, "model", t->model);
     json_put_str(row, "machine", machine_short(&t->machine, machine, sizeof machine));
-    json_put_str(row, "goal", args_text(t->a, "--goal", "balanced"));
+    json_put_str(row, "goal", goal_name(t->goal));
     put_result(row, r);
     json_put_str(row, "doubles", *r->doubles ? r->doubles : NULL);
     json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
@@ -309,8 +350,7 @@ static int tuner_print(const struct tuner *t)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
     cli_note_cautions(&out, r->random_weights, r->answers_unverified);
-    if (r->stopped)
-        table_note(&out, "to continue: the same command with --resume %lld", (long long)r->run_id);
+    if (r->stopped) table_note(&out, "to continue: qdyno tune --resume %lld", (long long)r->run_id);
     if (t->written)
         table_note(
             &out,
@@ -337,12 +377,13 @@ int command_tune(const struct cli_global *g, const struct cli_args *a)
     if (!t) return cli_fail_memory(a);
     t->g = g;
     t->a = a;
-    progress_init(&t->progress, g);
+    progress_init(&t->lines.progress, g);
     enum err_code rc = tuner_init(t, &why);
     if (!rc) rc = tuner_search(t, &why);
     if (!rc) rc = tuner_save(t, &why);
     const int status = rc ? cli_fail(a, &why) : tuner_print(t);
     tune_result_free(&t->result);
+    tune_stored_free(&t->stored);
     free(t->model);
     free(t);
     return status;

@@ -1,4 +1,5 @@
-/* Proves: docs/documents.md names every key of the JSON documents of bench, eval and ab, and no key that is
+/* Proves: docs/documents.md names every key of the JSON documents of bench, eval and ab and of
+ * the lines of progress, and no key that is
  * never written; the table of metrics in docs/metrics.md is METRICS. */
 #include "tests/check.h"
 #include "tests/tui/report_fixture.h"
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/cli/command_tune_progress.h"
 #include "tui/cli/commands.h"
 
 enum { KEYS_MOST = 256 };
@@ -164,6 +166,23 @@ static void ab_is_documented(void **state)
     report_source_free(s);
 }
 
+static void progress_is_documented(void **state)
+{
+    (void)state;
+    struct keys k = { 0 };
+    const struct tune_candidate c = { .line = "q4_K", .timings = 1 };
+    const struct tune_result r = { .winner = c };
+    const struct tune_progress at = {
+        .what = "speed", .challenger = "q4_K", .n = 1, .board = { { &c, true, NULL } }
+    };
+    json_t *tune = tune_progress_to_json(&at, "m.gguf", &(struct tune_end){ &r, "text", NULL });
+    json_t *o = progress_to_json(&(struct progress_figures){ .own_key = "tune", .own = tune }, "text", NAN);
+    keys_collect(&k, "", o);
+    check_section("qdyno.progress/1", &k);
+    json_decref(tune);
+    json_decref(o);
+}
+
 static const char *combined(const struct metric *m)
 {
     static const char *const HOW[] = { [COMBINE_GEOMETRIC_MEAN] = "geometric mean",
@@ -197,6 +216,7 @@ int main(void)
         cmocka_unit_test(bench_and_eval_are_documented),
         cmocka_unit_test(summary_is_documented),
         cmocka_unit_test(ab_is_documented),
+        cmocka_unit_test(progress_is_documented),
         cmocka_unit_test(figures_of_cells_are_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

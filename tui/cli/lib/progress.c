@@ -25,7 +25,7 @@ static double progress_left_s(struct progress *p, double done)
     return share > 0 ? (double)(now - p->first_ns) * 1e-9 * (1 - done) / share : NAN;
 }
 
-static void progress_write_json(struct progress *p, const struct progress_figures *at, const char *text)
+json_t *progress_to_json(const struct progress_figures *at, const char *text, double left_s)
 {
     json_t *o = json_object();
     json_put_str(o, "schema", "qdyno.progress/1");
@@ -33,10 +33,17 @@ static void progress_write_json(struct progress *p, const struct progress_figure
     json_put_num(o, "done", at->done);
     json_put_num(o, "rate", at->rate);
     json_put_str(o, "unit", at->unit);
-    json_put_num(o, "left_s",
-                 isfinite(at->left_s) ? at->left_s
-                 : isfinite(at->done) ? progress_left_s(p, at->done)
-                                      : NAN);
+    json_put_num(o, "left_s", left_s);
+    if (at->own_key) json_put(o, at->own_key, json_incref(at->own));
+    return o;
+}
+
+static void progress_write_json(struct progress *p, const struct progress_figures *at, const char *text)
+{
+    const double left_s = isfinite(at->left_s) ? at->left_s
+                          : isfinite(at->done) ? progress_left_s(p, at->done)
+                                               : (double)NAN;
+    json_t *o = progress_to_json(at, text, left_s);
     char *line = json_line(o);
     if (line) fprintf(stderr, "%s\n", line);
     free(line);
@@ -49,7 +56,7 @@ static void progress_write(struct progress *p, const struct progress_figures *at
     enum { EVERY_NS = 100000000 };
     const int64_t now = clock_ns();
     char text[160], *safe = NULL;
-    if (!p->on || (p->shown && now - p->last_ns < EVERY_NS)) return;
+    if (!p->on || (p->shown && !at->at_once && now - p->last_ns < EVERY_NS)) return;
     vsnprintf(text, sizeof text, fmt, ap);
     if (p->json)
         progress_write_json(p, at, text);
@@ -75,6 +82,11 @@ void progress_report(struct progress *p, const struct progress_figures *at, cons
     va_start(ap, fmt);
     progress_write(p, at, fmt, ap);
     va_end(ap);
+}
+
+bool progress_is_due(const struct progress *p, double seconds)
+{
+    return p->json && (!p->shown || (double)(clock_ns() - p->last_ns) * 1e-9 >= seconds);
 }
 
 void progress_clear(struct progress *p)

@@ -2,7 +2,8 @@
  * terminal only; with --progress json one JSON object a line, for programs (the dashboard reads it).
  *
  * A line of JSON: { "schema": "qdyno.progress/1", "text": current step, "done": 0..1, "rate", "unit",
- * "left_s" }. Unknown numbers are null. At most ten lines a second are written. */
+ * "left_s" }. Unknown numbers are null. At most ten lines a second are written. A command may add one object
+ * of its own (docs/documents.md). */
 #ifndef QDYNO_CLI_PROGRESS_H
 #define QDYNO_CLI_PROGRESS_H
 
@@ -13,8 +14,14 @@ struct progress_figures {
     double done; /* 0..1 */
     double rate; /* in `unit` */
     const char *unit;
-    double left_s; /* NAN: estimated from the speed at which `done` has grown so far */
+    double left_s;       /* NAN: estimated from the speed at which `done` has grown so far */
+    const char *own_key; /* key of the command's own object in the JSON line; NULL: none */
+    json_t *own;         /* borrowed */
+    bool at_once;        /* write it even if the last line was just written */
 };
+
+/* The object of one line. New reference. */
+json_t *progress_to_json(const struct progress_figures *at, const char *text, double left_s);
 
 struct progress {
     bool on, json, shown;
@@ -30,6 +37,10 @@ void progress_show(struct progress *p, const char *fmt, ...) __attribute__((form
 /* Shows a text; the figures go only into the JSON line, because people read them in the text. */
 void progress_report(struct progress *p, const struct progress_figures *at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Whether JSON is written and the last line is at least this old, or there is none: for objects that are
+ * large. */
+bool progress_is_due(const struct progress *p, double seconds);
 
 /* Erases the line. Call before anything else is printed. */
 void progress_clear(struct progress *p);

@@ -1,0 +1,99 @@
+/* advisor/tune/spec.c - the options of a search as JSON in its run's row, and back, to continue it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/tune/parts.h"
+
+char *tune_spec_json(const struct tuning *t)
+{
+    char work[640], seed[24];
+    json_t *o = json_object();
+    json_put_str(o, "model", t->task.o->model_path);
+    json_put_str(o, "current", t->known.list[0].line);
+    json_put_str(o, "workload", workload_line(&t->task.o->workload, work, sizeof work));
+    json_put_str(o, "goal", goal_name(t->task.o->goal));
+    json_put_str(o, "space", t->task.o->space);
+    json_put_str(o, "text", t->task.o->text_file);
+    json_put_num(o, "budget_s", t->task.o->budget_s);
+    json_put_int(o, "limit_memory_bytes", t->task.o->limits.memory_bytes);
+    json_put_num(o, "limit_kld", t->task.o->limits.kld);
+    json_put_num(o, "limit_ppl_ratio", t->task.o->limits.ppl_ratio);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->task.o->seed);
+    json_put_str(o, "seed", seed);
+    char *line = json_line(o);
+    json_decref(o);
+    return line;
+}
+
+bool tune_spec_same(const char *then, const char *now)
+{
+    json_t *a = NULL, *b = NULL;
+    const bool read = then && now && !json_parse(&a, then, strlen(then), NULL) &&
+                      !json_parse(&b, now, strlen(now), NULL);
+    if (read) json_object_del(a, "budget_s");
+    if (read) json_object_del(b, "budget_s");
+    const bool same = read && json_equal(a, b);
+    json_decref(a);
+    json_decref(b);
+    return same;
+}
+
+/* ---------------------------------------------------------------- back */
+
+static enum err_code text_read(char **out, const json_t *o, const char *key, struct err *why)
+{
+    const char *text = json_get_str(o, key, NULL);
+    *out = text ? strdup(text) : NULL;
+    return !text || *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the options of a search");
+}
+
+static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, struct err *why)
+{
+    enum err_code rc = text_read(&s->model_path, o, "model", why);
+    if (!rc) rc = text_read(&s->space, o, "space", why);
+    if (!rc) rc = text_read(&s->text_file, o, "text", why);
+    const char *current = json_get_str(o, "current", "");
+    if (!rc) rc = config_parse(&s->current, strcmp(current, "default") ? current : "", why);
+    if (!rc) rc = workload_parse(&s->workload, json_get_str(o, "workload", ""), why);
+    s->budget_s = json_get_num(o, "budget_s", 0);
+    s->limits = (struct tune_limits){ json_get_int(o, "limit_memory_bytes", 0),
+                                      json_get_num(o, "limit_kld", 0),
+                                      json_get_num(o, "limit_ppl_ratio", 0) };
+    const bool whole = s->model_path && s->budget_s > 0 &&
+                       goal_parse(json_get_str(o, "goal", ""), &s->goal) &&
+                       str_to_u64(json_get_str(o, "seed", ""), &s->seed);
+    return rc || whole ? rc : err_set(why, ERR_FORMAT, "its model, budget, goal or seed is missing");
+}
+
+enum err_code tune_stored_read(struct tune_stored *out, const char *db_path, int64_t run_id, struct err *why)
+{
+    struct run_row row = { 0 };
+    struct db *db = NULL;
+    json_t *o = NULL;
+    *out = (struct tune_stored){ 0 };
+    enum err_code rc = db_open(&db, db_path, why);
+    if (!rc) rc = db_run_get(db, run_id, &row, why);
+    db_close(db);
+    if (!rc && strcmp(row.kind, "tune"))
+        rc = err_set(why, ERR_USAGE, "--resume %lld: expected a tuning run, but that run is of kind '%s'",
+                     (long long)run_id, row.kind);
+    if (!rc) {
+        rc = row.spec_json ? json_parse(&o, row.spec_json, strlen(row.spec_json), why)
+                           : err_set(why, ERR_FORMAT, "it has no options");
+        if (!rc) rc = stored_from_json(out, o, why);
+        if (rc && rc != ERR_NOMEM) rc = ERR_FORMAT;
+        if (rc) err_prefix(why, "the options of run %lld", (long long)run_id);
+    }
+    json_decref(o);
+    run_row_free(&row);
+    if (rc) tune_stored_free(out);
+    return rc;
+}
+
+void tune_stored_free(struct tune_stored *s)
+{
+    free(s->model_path);
+    free(s->space);
+    free(s->text_file);
+    *s = (struct tune_stored){ 0 };
+}
