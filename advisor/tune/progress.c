@@ -110,6 +110,7 @@ bool tune_report_confirmation(struct tuning *t, const struct experiment_state *s
     const int arm = s->headline > 0 ? s->headline : 1;
     const struct comparison *c = &s->comparison[arm];
     struct tune_progress *now = &t->now;
+    if (!now->challenger[0]) board_update(t); /* it does not change while cells are timed */
     snprintf(now->challenger, sizeof now->challenger, "%s", s->arm[arm].line);
     now->effect = c->effect;
     now->verdict = c->verdict;
@@ -123,5 +124,7 @@ bool tune_report_confirmation(struct tuning *t, const struct experiment_state *s
                      c->blocks_needed);
     else
         tune_explain(t, "a new A/B against the current configuration decides");
-    return tune_report(t, "", t->out->winner.line);
+    now->what = "";
+    snprintf(now->config, sizeof now->config, "%s", t->out->winner.line);
+    return progress_call(t);
 }

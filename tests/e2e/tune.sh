@@ -1,6 +1,7 @@
 #!/bin/bash
 # Proves: a killed search continues with its measurements, and only as the same search; a mixed recipe is measured,
-# stored in the database, written if it is better, and then readable; the governor switches and prints the effect.
+# stored in the database, written if it is better, and then readable; the dashboard runs, stops and names a search; the governor
+# switches and prints the effect.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
 
@@ -35,6 +36,46 @@ expect 2 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --
 expect 4 tune --space "recipe=q9_0" && says err 'q9_0'
 expect 4 tune --limit speed=3 && says err 'memory=BYTES or kld=NATS'
 expect 4 tune -w eval:x && says err 'tg64 or pp512'
+
+# the dashboard: t searches and ends in one sentence; s stops a search, which stays resumable by its number alone
+mkfifo "$T/lines"
+"$QDYNO" dashboard --linear <"$T/lines" >"$T/said" 2>"$T/err" &
+pids+=($!)
+exec 7>"$T/lines"
+# said COUNT PATTERN: waits until as many lines match
+said() {
+  for _ in $(seq 1200); do
+    [ "$(grep -Ec -- "$2" "$T/said")" -ge "$1" ] && return 0
+    kill -0 "${pids[-1]}" 2>/dev/null || break
+    sleep 0.1
+  done
+  fail "the dashboard did not say '$2' $1 times: $(tail -5 "$T/said")"
+  return 1
+}
+said 1 'model: .*parameters' && printf 't\n\n2s\n\n' >&7 &&
+  said 1 'search: race: the current configuration' && said 1 'search: best so far default' &&
+  said 1 'search ended: (Keep .*|.* is .*)\.$' && said 1 'qdyno tune (has finished|ended with status 2)' &&
+  printf 't\n\n1h\n\n' >&7 && said 2 'search: best so far' && printf 's\n' >&7 &&
+  said 1 'search ended: Keep .*: stopped; .*measurements are stored' && said 1 'r: resume the search'
+printf 'q\n' >&7
+exec 7>&-
+wait "${pids[-1]}" || fail "the dashboard ended with status $?"
+id=$("$QDYNO" history -o csv 2>/dev/null | awk -F, '/,tune,stopped,/ { print $1; exit }')
+expect 2 tune --resume "${id:-0}" --budget 1s -o json -q &&
+  json 'd["run"] == '"${id:-0}"' and d["goal"] == "balanced" and d["current"] == "default" and d["summary"]["text"]'
+"$QDYNO" tune --space "recipe=file|q8_0,threads=1" -w tg8 -t 1 --budget 2s --dry-run --progress json >/dev/null 2>"$T/out"
+python3 - "$T/out" >"$T/lines.txt" <<'PY' || fail "lines of progress: $(tail -3 "$T/lines.txt")"
+import json, sys
+lines = [json.loads(l) for l in open(sys.argv[1])]
+tune = [l["tune"] for l in lines if "tune" in l]
+order = ["machine", "space", "race", "quality", "confirm", "save"]
+phases = [order.index(t["phase"]) for t in tune]
+board = [t["leaderboard"] for t in tune if t["leaderboard"]]
+assert phases == sorted(phases) and phases[0] == 0 and 2 in phases, phases
+assert all(sum(r["current"] for r in b) == 1 for b in board) and board, board
+assert all(r["lower_tok_s"] < r["tok_s"] < r["upper_tok_s"] for b in board for r in b if r["timings"])
+assert all(t["why"] for t in tune) and tune[-1]["result"]["text"] and tune[0]["result"] is None
+PY
 
 # single tensors of the bundled model in two formats; the check decides the exit status
 "$QDYNO" recipe --formats "q3_K q5_K" --like q4_K --windows 2 --check-windows 4 -c 64 --budget 60s \

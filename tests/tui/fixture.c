@@ -433,6 +433,38 @@ struct snapshot *fixture_failed(void)
     return s;
 }
 
+static void tune_extreme(struct snapshot *s)
+{
+    struct tune_watch *t = &s->tune;
+    tune_watch_begin(t, 0);
+    t->run_id = INT64_MAX;
+    t->phase = TUNE_PHASE_CONFIRM;
+    memset(t->model, 'm', sizeof t->model - 1);
+    memset(t->config, 'c', sizeof t->config - 1);
+    memset(t->what, 'w', sizeof t->what - 1);
+    memset(t->why, 'y', sizeof t->why - 1);
+    memset(t->challenger, 'h', sizeof t->challenger - 1);
+    t->share = 7e9;
+    t->left_s = 1e18;
+    t->possible = t->timed = t->judged = t->blocks = 2000000000;
+    t->effect = (struct interval){ 1e300, -1, 1e308 };
+    for (t->rows = 0; t->rows < TUNE_BOARD; t->rows++) {
+        struct tune_row *r = &t->row[t->rows];
+        *r = (struct tune_row){ .rate = 1e300,
+                                .lower = 1e-300,
+                                .upper = 1e308,
+                                .bytes = INT64_MAX,
+                                .kld = 1e300,
+                                .timings = 2000000000,
+                                .is_current = t->rows == TUNE_BOARD - 1 };
+        memset(r->config, 'r', sizeof r->config - 1);
+        if (t->rows % 3 == 0)
+            PUT(r->config, "日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語");
+        if (t->rows % 4 == 0) r->lower = r->upper = r->rate = NAN;
+        if (t->rows % 5 == 0) memset(r->excluded, 'x', sizeof r->excluded - 1);
+    }
+}
+
 struct snapshot *fixture_extreme(void)
 {
     struct snapshot *s = fixture_running();
@@ -473,5 +505,6 @@ struct snapshot *fixture_extreme(void)
     memset(s->advice[0].reason, 'r', sizeof s->advice[0].reason - 1);
     memset(s->advice[0].check, 'c', sizeof s->advice[0].check - 1);
     fixture_measured_extreme(s);
+    tune_extreme(s);
     return s;
 }

@@ -17,6 +17,12 @@ struct snapshot *fixture_done(enum verdict verdict);
 struct snapshot *fixture_arms(void); /* five of them: one leads, one was left out, quality is known of two */
 struct snapshot *fixture_failed(void); /* arm B did not fit */
 
+struct snapshot *fixture_tune(void);         /* a search in its race */
+struct snapshot *fixture_tune_confirm(void); /* the same in its confirmation */
+struct snapshot *fixture_tune_won(void);     /* its winner is applied */
+struct snapshot *fixture_tune_stopped(void); /* stopped by the person; can be resumed */
+struct snapshot *fixture_tune_killed(void);  /* an earlier one was interrupted; nothing runs */
+
 /* What was measured of the model over time: quality, sensitivity, requests; and how full the cache is. */
 void fixture_measured(struct snapshot *s);
 void fixture_measured_extreme(struct snapshot *s);

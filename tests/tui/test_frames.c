@@ -109,18 +109,19 @@ static void check_golden(const char *path, const char *got)
 static void every_view_size_and_level(void **state)
 {
     (void)state;
-    struct snapshot *s = fixture_running();
+    struct snapshot *running = fixture_running(), *tune = fixture_tune();
     for (int view = 0; view < VIEW_COUNT; view++)
         for (size_t z = 0; z < COUNT_OF(SIZES); z++)
             for (size_t i = 0; i < COUNT_OF(LEVELS); i++) {
                 char path[600];
                 const int w = SIZES[z][0], h = SIZES[z][1];
-                char *got = draw(s, view, w, h, &LEVELS[i]);
+                char *got = draw(view == VIEW_TUNE ? tune : running, view, w, h, &LEVELS[i]);
                 file_name(path, sizeof path, view, w, h, LEVELS[i].name);
                 check_golden(path, got);
                 free(got);
             }
-    free(s);
+    free(running);
+    free(tune);
 }
 
 int main(void)

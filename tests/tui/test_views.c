@@ -87,6 +87,13 @@ static const struct golden_case CASES[] = {
     { "log", fixture_running, { .view = VIEW_LOG } },
     { "write", fixture_running, { .view = VIEW_WRITE } },
     { "write_first", fixture_idle, { .view = VIEW_WRITE } },
+    { "tune", fixture_tune, { .view = VIEW_TUNE } },
+    { "tune_confirm", fixture_tune_confirm, { .view = VIEW_TUNE } },
+    { "tune_won", fixture_tune_won, { .view = VIEW_TUNE } },
+    { "tune_stopped", fixture_tune_stopped, { .view = VIEW_TUNE } },
+    { "tune_first", fixture_tune_killed, { .view = VIEW_TUNE } },
+    { "live_tune", fixture_tune, { .view = VIEW_LIVE } },
+    { "live_tune_killed", fixture_tune_killed, { .view = VIEW_LIVE } },
     { "live_log_alone", fixture_running, { .view = VIEW_LIVE, .pane = { [VIEW_LIVE] = 5 }, .zoomed = true } },
     { "help", fixture_running, { .view = VIEW_LIVE, .help = true } },
 };

@@ -125,7 +125,9 @@ static bool line_is_final(const char *line)
 
 struct effect action_run_typed(struct ui *ui, const char *line)
 {
-    struct effect e = { .requests = REQUEST_RUN_COMMAND, .opens_output = true };
+    const bool is_tune = command_is_tune(line);
+    struct effect e = { .requests = REQUEST_RUN_COMMAND, .opens_output = !is_tune };
+    if (is_tune) ui->view = VIEW_TUNE;
     snprintf(e.command, sizeof e.command, "qdyno %s", line);
     return line_is_final(line) ? question_ask(ui, e.command, NULL, "This cannot be undone. Run it?") : e;
 }
@@ -170,12 +172,20 @@ struct effect action_apply(struct ui *ui, const struct snapshot *s)
     char command[1600], text[400];
     const struct advice *a = ui_advice(ui, s);
     equivalent_command(DO_APPLY, ui, s, command, sizeof command);
-    if (a)
+    if (ui->view == VIEW_TUNE)
+        snprintf(text, sizeof text, "Apply %.160s to this model%s? %s", s->tune.candidate,
+                 s->tune.wins ? "" : ", although it is not proven better", AFTER);
+    else if (a)
         snprintf(text, sizeof text, "Apply %.200s to this model? %s", a->line, AFTER);
     else
         snprintf(text, sizeof text, "Apply the winner of run %lld to its model? %s",
                  (long long)ui_run_id(ui, s), AFTER);
     return question_ask(ui, command, NULL, text);
+}
+
+struct effect action_undo(struct ui *ui, const struct snapshot *s)
+{
+    return command_effect(DO_UNDO, ui, s, REQUEST_RUN_COMMAND);
 }
 
 struct effect action_baseline(struct ui *ui, const struct snapshot *s)
@@ -263,8 +273,10 @@ struct effect action_calibrate(struct ui *ui, const struct snapshot *s)
 
 struct effect action_tune(struct ui *ui, const struct snapshot *s)
 {
-    (void)s;
-    form_show(&ui->form, FORM_TUNE, (const char *const[FORM_FIELDS]){ "balanced", "10m" });
+    ui->view = VIEW_TUNE;
+    ui->zoomed = false;
+    if (!s->tune.running)
+        form_show(&ui->form, FORM_TUNE, (const char *const[FORM_FIELDS]){ "balanced", "10m" });
     return effect_none();
 }
 

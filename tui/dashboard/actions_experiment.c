@@ -103,16 +103,21 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
 
 struct effect action_resume(struct ui *ui, const struct snapshot *s)
 {
-    struct effect e = { .requests = REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND,
-                        .job.id = ui_run_id(ui, s) };
+    bool is_tune;
+    struct effect e = { .job.id = ui_resumed_id(ui, s, &is_tune) };
     equivalent_command(DO_RESUME, ui, s, e.command, sizeof e.command);
-    ui->view = VIEW_LIVE;
+    e.requests = is_tune ? REQUEST_RUN_COMMAND : REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND;
+    ui->view = is_tune ? VIEW_TUNE : VIEW_LIVE;
     return e;
 }
 
 struct effect action_stop(struct ui *ui, const struct snapshot *s)
 {
     const bool writing = s->write_known && s->write.running;
+    if (s->tune.running && !writing && !snapshot_is_running(s)) {
+        ui->view = VIEW_TUNE;
+        return effect_request(REQUEST_CANCEL_COMMAND);
+    }
     struct effect e = effect_message(
         writing ? "stopping both arms" : "stopping the experiment; finished blocks are kept, r resumes");
     e.requests = writing ? REQUEST_STOP_WRITING : REQUEST_STOP_EXPERIMENT;
@@ -140,6 +145,7 @@ struct effect action_advise(struct ui *ui, const struct snapshot *s)
 /* Open the selected row: a setting, a run, or the A/B that checks an advice. */
 struct effect action_open(struct ui *ui, const struct snapshot *s)
 {
+    if (ui->view == VIEW_TUNE) return action_apply(ui, s);
     if (ui->view == VIEW_SETTINGS) return action_ab_with_setting(ui, s, &KNOBS[ui->selected[VIEW_SETTINGS]]);
     if (ui->view != VIEW_HISTORY) {
         open_verify_form(ui, s);

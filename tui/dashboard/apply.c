@@ -124,8 +124,10 @@ static void command_cancel(struct dashboard *d)
 {
     const bool signalled = background_cancel_command(d->background);
     dashboard_message(d, !signalled,
-                      signalled ? "cancelling: what the command has written so far is kept"
-                                : "the command has not started yet: press X again");
+                      signalled && d->s->tune.running
+                          ? "stopping the search: what was measured is stored, r resumes it"
+                      : signalled ? "cancelling: what the command has written so far is kept"
+                                  : "the command has not started yet: press X again");
 }
 
 static void command_copy(struct dashboard *d, const char *command)

@@ -148,6 +148,11 @@ void background_reserve_probe(struct background *b)
     pthread_mutex_unlock(&b->lock);
 }
 
+bool command_is_tune(const char *line)
+{
+    return !strcmp(line, "tune") || str_starts(line, "tune ");
+}
+
 bool background_claim_command(struct background *b, struct jobs *queue, const struct job *j)
 {
     pthread_mutex_lock(&b->lock);
@@ -155,6 +160,7 @@ bool background_claim_command(struct background *b, struct jobs *queue, const st
     if (queued) {
         snprintf(b->known.command, sizeof b->known.command, "%.159s", j->text[0]);
         b->known.command_started_ms = clock_unix_ms();
+        if (command_is_tune(j->text[0])) tune_watch_begin(&b->known.tune, b->known.command_started_ms);
     }
     pthread_mutex_unlock(&b->lock);
     return queued;

@@ -62,6 +62,8 @@ struct sampler_thread *background_sampler(struct background *b, bool *tried);
  * is full. */
 void background_set_starting(struct background *b);
 void background_reserve_probe(struct background *b);
+/* Whether a command line, without "qdyno", is a search: it is watched as snapshot.tune. */
+bool command_is_tune(const char *line);
 bool background_claim_command(struct background *b, struct jobs *queue, const struct job *j);
 
 /* Send SIGINT to the running command. False: none runs. */

@@ -16,11 +16,16 @@ struct running_command {
     char last[400];         /* its last line: after an error this is the message */
 };
 
-static void publish_progress(struct background *b, const struct task_progress *at)
+static void publish_progress(struct background *b, const struct task_progress *at, const json_t *tune)
 {
     pthread_mutex_lock(&b->lock);
+    struct tune_watch *t = &b->known.tune;
     b->known.task = *at;
     b->known.task_known = true;
+    if (t->running && tune_watch_read(t, tune)) {
+        t->share = at->done;
+        t->left_s = at->left_s;
+    }
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -28,8 +33,11 @@ static void command_on_line(void *ctx, const char *text)
 {
     struct running_command *r = ctx;
     struct task_progress at;
-    if (task_progress_read(&at, text)) {
-        publish_progress(r->b, &at);
+    json_t *o = progress_line_parse(text);
+    if (o) {
+        task_progress_read(&at, o);
+        publish_progress(r->b, &at, json_object_get(o, "tune"));
+        json_decref(o);
         return;
     }
     text_page_put(r->page, PAGE_PLAIN, "%s", text);
@@ -95,10 +103,18 @@ void background_read_applied(struct background *b)
     free(kept);
 }
 
-/* Publish that no command runs. Returns whether it was cancelled. */
-static bool command_clear(struct background *b)
+/* Publish that no command runs; `last` is what it wrote last. Returns whether it was cancelled. */
+static bool command_clear(struct background *b, const char *last)
 {
     pthread_mutex_lock(&b->lock);
+    struct tune_watch *t = &b->known.tune;
+    if (t->running && !t->ended)
+        snprintf(
+            t->error, sizeof t->error, "%.200s",
+            *last
+                ? last
+                : "the process of the search was ended before it had a result; what was measured is stored");
+    t->running = false;
     const bool cancelled = b->known.task_cancelled;
     b->command_pid = 0;
     b->known.command[0] = '\0';
@@ -130,7 +146,7 @@ void job_run_command(struct background *b, const struct job *j)
         .argv = argv, .line = command_on_line, .started = command_on_start, .ctx = &r
     };
     if (!rc) rc = shell_run(&run, &status, &why);
-    const bool cancelled = command_clear(b);
+    const bool cancelled = command_clear(b, rc ? why.message : r.last);
     if (rc) {
         background_announce(b, true, "%s", why.message);
     } else {

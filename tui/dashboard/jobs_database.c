@@ -38,14 +38,40 @@ static void history_log_alerts(struct background *b, struct db *d)
     free(rows);
 }
 
+/* The newest search, if it was stopped or killed: *out.id 0 if not. */
+static enum err_code stopped_tune_find(struct tune_stopped *out, struct db *d, struct err *why)
+{
+    enum { MOST = 16 }; /* the filter also finds runs with "tune" in another field */
+    struct run_row *rows = NULL;
+    int n = 0;
+    *out = (struct tune_stopped){ 0 };
+    enum err_code rc = db_run_find(d, "tune", MOST, &rows, &n, why);
+    const struct run_row *newest = NULL;
+    for (int i = 0; i < n && !newest; i++)
+        if (!strcmp(rows[i].kind, "tune")) newest = &rows[i];
+    if (newest && (!strcmp(newest->state, "stopped") || !strcmp(newest->state, "interrupted"))) {
+        out->id = newest->id;
+        out->started_ms = newest->started_ms;
+        snprintf(out->state, sizeof out->state, "%s", newest->state);
+        snprintf(out->model, sizeof out->model, "%s", newest->model_name);
+        snprintf(out->workload, sizeof out->workload, "%.*s", (int)sizeof out->workload - 1,
+                 newest->workload);
+    }
+    for (int i = 0; i < n; i++) run_row_free(&rows[i]);
+    free(rows);
+    return rc;
+}
+
 void job_read_history(struct background *b, const struct job *j)
 {
     struct err why = { 0 };
     struct db *d = NULL;
     struct run_row *rows = NULL;
+    struct tune_stopped stopped = { 0 };
     int n = 0;
     enum err_code rc = db_open(&d, b->db_path, &why);
     if (rc == ERR_OK) rc = db_run_find(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
+    if (rc == ERR_OK) rc = stopped_tune_find(&stopped, d, &why);
     int spooled = rc ? -1 : db_spool_count(d);
     if (rc == ERR_OK) history_log_alerts(b, d);
     if (rc == ERR_OK) background_read_results(b, d);
@@ -56,6 +82,7 @@ void job_read_history(struct background *b, const struct job *j)
     s->run_count = rc ? 0 : MIN(n, (int)SNAPSHOT_RUNS);
     for (int i = 0; i < s->run_count; i++) s->run[i] = run_line_of(&rows[i]);
     s->spool_count = spooled;
+    s->stopped_tune = stopped;
     pthread_mutex_unlock(&b->lock);
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);
     free(rows);

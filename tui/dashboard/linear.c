@@ -138,6 +138,54 @@ static void report_experiment(struct linear_reported *t, const struct snapshot *
     t->verdict = x->verdict;
 }
 
+/* ---------------------------------------------------------------- search */
+
+static void print_leader(const struct tune_row *r, int64_t unix_ms, struct str *out)
+{
+    char loss[48] = "quality not measured";
+    if (!isnan(r->kld)) snprintf(loss, sizeof loss, "KL divergence %.2g nats", r->kld);
+    print_line(out, unix_ms, "search: best so far %s%s: %s tok/s, from %s to %s; %s; %s", r->config,
+               r->is_current ? " (current)" : "", figure_number(r->rate).text, figure_number(r->lower).text,
+               figure_number(r->upper).text, figure_bytes(r->bytes).text, loss);
+}
+
+static void print_tune_end(const struct snapshot *s, struct str *out)
+{
+    const struct tune_watch *w = &s->tune;
+    char next[600];
+    print_line(out, s->unix_ms, "search ended: %s", w->ended ? w->text : w->error);
+    print_line(out, s->unix_ms, "search: %s", tune_next_step(s, next, sizeof next));
+}
+
+static void report_tune(struct linear_reported *t, const struct snapshot *s, struct str *out)
+{
+    const struct tune_watch *w = &s->tune;
+    const struct tune_stopped *old = &s->stopped_tune;
+    const struct tune_row *best = tune_watch_leader(w);
+    if (old->id != t->tune_stopped && old->id && old->id != w->run_id)
+        print_line(out, s->unix_ms, "the search of %s (run %lld) was %s: r resumes it", old->model,
+                   (long long)old->id, old->state);
+    t->tune_stopped = old->id;
+    if (!w->known) return;
+    if (w->begun_ms != t->tune_begun_ms) {
+        t->tune_reported = t->tune_ended = false;
+        t->tune_leader[0] = '\0';
+    }
+    t->tune_begun_ms = w->begun_ms;
+    if (w->running && (!t->tune_reported || w->phase != t->tune_phase))
+        print_line(out, s->unix_ms, "search: %s%s%s", TUNE_PHASE_NAMES[w->phase], w->why[0] ? ": " : "",
+                   w->why);
+    t->tune_phase = w->phase;
+    t->tune_reported = true;
+    if (best && strcmp(best->config, t->tune_leader) != 0) {
+        print_leader(best, s->unix_ms, out);
+        memcpy(t->tune_leader, best->config, sizeof t->tune_leader);
+    }
+    if (w->running || t->tune_ended) return;
+    t->tune_ended = true;
+    print_tune_end(s, out);
+}
+
 /* ---------------------------------------------------------------- log, lists, questions */
 
 static bool log_line_equal(const struct log_line *a, const struct log_line *b)
@@ -274,6 +322,7 @@ void linear_report(struct linear_reported *t, const struct snapshot *s, const st
     report_log(t, s, out);
     report_advice(t, s, out);
     report_experiment(t, s, out);
+    report_tune(t, s, out);
     report_write(t, s, out);
     report_view(t, s, u, out);
     report_page(t, s, out);
@@ -294,6 +343,9 @@ void linear_status(const struct snapshot *s, struct str *out)
             append_effect(x, MAX(x->headline, 1), &text);
         }
         if (isfinite(x->eta_s)) str_printf(&text, "; %s left", figure_duration(x->eta_s).text);
+    } else if (s->tune.running) {
+        str_printf(&text, "search: %s, %s of the budget, %s left; %d timed", TUNE_PHASE_NAMES[s->tune.phase],
+                   figure_percent(s->tune.share).text, figure_duration(s->tune.left_s).text, s->tune.timed);
     } else {
         str_append(&text, phase_mark(s).word);
     }

@@ -21,6 +21,10 @@ struct linear_reported {
     int64_t write_begun_ms,
         write_reported_ms; /* start times of the side-by-side run whose start and end were reported */
     bool experiment, starting;
+    int64_t tune_begun_ms, tune_stopped; /* of the search; id of the one that can be resumed */
+    enum tune_phase tune_phase;
+    bool tune_reported, tune_ended; /* its phase, its end */
+    char tune_leader[160];
     enum experiment_phase phase;
     enum verdict verdict;
     struct log_line last; /* line of the log */

@@ -58,8 +58,8 @@ enum err_code loop_terminal(struct dashboard *d, struct err *why)
     while (!(d->leaving && !dashboard_is_running(d))) {
         if ((rc = frame_draw(d, &g, why))) break;
         int key = 0;
-        enum screen_event event = screen_wait(d->screen,
-                                              snapshot_is_timing(d->s) ? FRAME_TIMING_MS : FRAME_MS, &key);
+        enum screen_event event = screen_wait(
+            d->screen, snapshot_is_timing(d->s) || d->s->tune.running ? FRAME_TIMING_MS : FRAME_MS, &key);
         for (int i = 0; event == SCREEN_KEY && i < BURST; i++) {
             int x, y;
             screen_pointer(d->screen, &x, &y);

@@ -8,20 +8,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-bool task_progress_read(struct task_progress *out, const char *line)
+json_t *progress_line_parse(const char *line)
 {
     json_t *o = NULL;
-    if (line[0] != '{' || json_parse(&o, line, strlen(line), NULL)) return false;
-    const bool is = !strcmp(json_get_str(o, "schema", ""), "qdyno.progress/1");
-    if (is) {
-        *out = (struct task_progress){ .done = json_get_num(o, "done", NAN),
-                                       .rate = json_get_num(o, "rate", NAN),
-                                       .left_s = json_get_num(o, "left_s", NAN) };
-        snprintf(out->unit, sizeof out->unit, "%s", json_get_str(o, "unit", ""));
-        snprintf(out->text, sizeof out->text, "%s", json_get_str(o, "text", ""));
-    }
+    if (line[0] != '{' || json_parse(&o, line, strlen(line), NULL)) return NULL;
+    if (!strcmp(json_get_str(o, "schema", ""), "qdyno.progress/1")) return o;
     json_decref(o);
-    return is;
+    return NULL;
+}
+
+void task_progress_read(struct task_progress *out, const json_t *o)
+{
+    *out = (struct task_progress){ .done = json_get_num(o, "done", NAN),
+                                   .rate = json_get_num(o, "rate", NAN),
+                                   .left_s = json_get_num(o, "left_s", NAN) };
+    snprintf(out->unit, sizeof out->unit, "%s", json_get_str(o, "unit", ""));
+    snprintf(out->text, sizeof out->text, "%s", json_get_str(o, "text", ""));
 }
 
 /* ---------------------------------------------------------------- the process */
@@ -29,7 +31,7 @@ bool task_progress_read(struct task_progress *out, const char *line)
 /* Call r->line for each line until the pipe closes. A line longer than the buffer arrives in pieces. */
 static void shell_read_lines(const struct shell_run *r, int fd)
 {
-    char buf[1024];
+    char buf[1 << 16]; /* a search's line of progress holds a dozen config lines */
     size_t have = 0;
     for (;;) {
         const ssize_t n = read(fd, buf + have, sizeof buf - 1 - have);

@@ -18,8 +18,9 @@ struct shell_run {
  * Errors: ERR_IO, ERR_NOMEM when it could not be started. */
 enum err_code shell_run(const struct shell_run *r, int *status, struct err *why);
 
-/* Read a line that a command wrote under --progress=json (tui/cli/lib/progress.h). False: it is something
- * else. */
-bool task_progress_read(struct task_progress *out, const char *line);
+/* Parse a line that a command wrote under --progress=json (tui/cli/lib/progress.h). NULL: it is something
+ * else. New reference. */
+json_t *progress_line_parse(const char *line);
+void task_progress_read(struct task_progress *out, const json_t *progress);
 
 #endif

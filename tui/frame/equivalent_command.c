@@ -88,15 +88,6 @@ static void append_command_push(struct str *out, const struct ui *u, const struc
     shell_word(out, url[0] ? http_url_shown(url, HTTP_SHOW_PATH, shown) : "URL");
 }
 
-static void append_command_open(struct str *out, const struct ui *u, const struct snapshot *s)
-{
-    const struct advice *a = ui_advice(u, s);
-    if (u->view == VIEW_HISTORY)
-        str_printf(out, "qdyno show %lld", (long long)ui_run_id(u, s));
-    else if (a)
-        str_append(out, a->check);
-}
-
 static void model_word(struct str *out, const struct snapshot *s)
 {
     shell_word(out, s->model_path[0] ? s->model_path : "MODEL");
@@ -156,6 +147,13 @@ static long long result_run_id(const struct ui *u, const struct snapshot *s)
 static void append_command_apply(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct advice *a = ui_advice(u, s);
+    if (u->view == VIEW_TUNE) {
+        str_append(out, "qdyno apply -m ");
+        shell_word(out, s->tune.model[0] ? s->tune.model : "MODEL");
+        str_append(out, " ");
+        shell_word(out, s->tune.candidate[0] ? s->tune.candidate : "CONFIG");
+        return;
+    }
     if (!a) {
         str_printf(out, "qdyno apply --run %lld", (long long)ui_run_id(u, s));
         return;
@@ -164,6 +162,17 @@ static void append_command_apply(struct str *out, const struct ui *u, const stru
     model_word(out, s);
     str_append(out, " ");
     shell_word(out, a->line);
+}
+
+static void append_command_open(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct advice *a = ui_advice(u, s);
+    if (u->view == VIEW_TUNE)
+        append_command_apply(out, u, s);
+    else if (u->view == VIEW_HISTORY)
+        str_printf(out, "qdyno show %lld", (long long)ui_run_id(u, s));
+    else if (a)
+        str_append(out, a->check);
 }
 
 static void append_command_compare(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -206,6 +215,20 @@ static void append_command_tune(struct str *out, const struct ui *u, const struc
     }
 }
 
+static void append_command_resume(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    bool is_tune;
+    const long long id = (long long)ui_resumed_id(u, s, &is_tune);
+    str_printf(out, "qdyno %s --resume %lld", is_tune ? "tune" : "ab", id);
+}
+
+static void append_command_undo(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const bool tuned = u->view == VIEW_TUNE && s->tune.model[0];
+    str_append(out, "qdyno apply --undo -m ");
+    shell_word(out, tuned ? s->tune.model : s->model_path[0] ? s->model_path : "MODEL");
+}
+
 const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size)
 {
     static const enum action OF_VIEW[VIEW_COUNT] = {
@@ -213,7 +236,7 @@ const char *screen_command(const struct ui *u, const struct snapshot *s, char *b
         [VIEW_ADVICE] = DO_OPEN,      [VIEW_HISTORY] = DO_VIEW_HISTORY,
         [VIEW_MODEL] = DO_VIEW_MODEL, [VIEW_QUALITY] = DO_VIEW_QUALITY,
         [VIEW_LOAD] = DO_VIEW_LOAD,   [VIEW_SETTINGS] = DO_VIEW_SETTINGS,
-        [VIEW_WRITE] = DO_WRITE
+        [VIEW_WRITE] = DO_WRITE,      [VIEW_TUNE] = DO_TUNE
     };
     static const enum action OF_FORM[FORM_KIND_COUNT] = {
         [FORM_AB] = DO_NEW_AB,         [FORM_PUSH] = DO_PUSH,           [FORM_FILTER] = DO_FILTER,
@@ -234,7 +257,8 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
     case DO_NEW_AB: append_command_ab(&out, u, s); break;
     case DO_PUSH: append_command_push(&out, u, s); break;
     case DO_OPEN: append_command_open(&out, u, s); break;
-    case DO_RESUME: str_printf(&out, "qdyno ab --resume %lld", (long long)ui_run_id(u, s)); break;
+    case DO_RESUME: append_command_resume(&out, u, s); break;
+    case DO_UNDO: append_command_undo(&out, u, s); break;
     case DO_VIEW_AB:
         if (ui_run_id(u, s)) str_printf(&out, "qdyno show %lld", (long long)ui_run_id(u, s));
         break;

@@ -5,7 +5,8 @@
  * row is selected, whether an action is possible now, and which command line does the same. Views draw a
  * frame, actions change the ui, and background jobs fill the snapshot.
  *
- * Sections: results of one model, summary of a model file, text pages, the snapshot, the ui, questions. */
+ * Sections: results of one model, summary of a model file, text pages, a search, the snapshot, the ui,
+ * questions. */
 #ifndef QDYNO_TUI_FRAME_H
 #define QDYNO_TUI_FRAME_H
 
@@ -13,6 +14,7 @@
 #include "advisor/experiment/experiment.h"
 #include "advisor/sidebyside/sidebyside.h"
 #include "advisor/stats/stats.h"
+#include "advisor/tune/tune.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
@@ -142,6 +144,52 @@ void text_page_put(struct text_page *p, enum page_tone tone, const char *fmt, ..
 
 int text_page_columns(const struct text_page *p); /* columns of the widest line */
 
+/* ---------------------------------------------------------------- a search (tune_watch.c) */
+
+/* A search as its process reports it (`qdyno tune --progress json`). */
+struct tune_row {
+    char config[160];
+    double rate, lower, upper; /* tokens/s with its 95 % interval; NAN unknown */
+    int64_t bytes;             /* memory estimate */
+    double kld;                /* nats; NAN: not measured */
+    int timings;
+    bool is_current;
+    char excluded[32]; /* why it cannot win; "" it can */
+};
+struct tune_watch {
+    bool known; /* a search runs, or has run in this process */
+    bool running;
+    int64_t begun_ms; /* unix time; tells searches apart */
+    int64_t run_id;   /* 0: none yet */
+    enum tune_phase phase;
+    char model[512], config[160], what[16], why[240]; /* as in struct tune_progress */
+    double share, left_s;                             /* of the budget; NAN unknown */
+    int possible, timed, judged;
+    int rows;
+    struct tune_row row[TUNE_BOARD]; /* best first */
+    char challenger[160];            /* of the confirmation; "" it has not begun */
+    struct interval effect;          /* challenger / current, as ratios; NAN unknown */
+    enum verdict verdict;
+    int blocks;
+    int64_t confirm_run;
+    bool ended; /* its result is below */
+    bool wins, stopped;
+    char text[TUNE_SENTENCE]; /* the result in one sentence */
+    char candidate[1024];     /* config line that can be applied; "" none */
+    char error[256];          /* why it ended without a result; "" it did not */
+};
+/* A search that can be continued. */
+struct tune_stopped {
+    int64_t id, started_ms; /* id 0: there is none */
+    char state[16], model[128], workload[96];
+};
+/* Take over the object "tune" of a progress line. False: it is none, and nothing was changed. */
+bool tune_watch_read(struct tune_watch *t, const json_t *tune);
+/* Begin to watch a new search. */
+void tune_watch_begin(struct tune_watch *t, int64_t now_ms);
+/* The best candidate that can win; NULL: none was measured. */
+const struct tune_row *tune_watch_leader(const struct tune_watch *t);
+
 /* ---------------------------------------------------------------- the snapshot (snapshot.c) */
 
 enum {
@@ -221,8 +269,10 @@ struct snapshot {
     bool task_known;            /* that command has reported progress */
     bool task_cancelled;        /* it was asked to stop */
     struct task_progress task;
-    struct text_page page; /* the newest one */
-    char applied[640];     /* the config line applied to the model, "" none */
+    struct tune_watch tune;           /* the search that runs, or the last one */
+    struct tune_stopped stopped_tune; /* the newest search, if it can be continued */
+    struct text_page page;            /* the newest one */
+    char applied[640];                /* the config line applied to the model, "" none */
     /* data for the suggestions of forms */
     struct recipe_list recipes; /* for the model */
     struct folder folder;       /* the one a form asked for last */
@@ -261,6 +311,7 @@ enum view {
     VIEW_SETTINGS,
     VIEW_LOG,
     VIEW_WRITE, /* key 0 */
+    VIEW_TUNE,  /* key t */
     VIEW_COUNT
 };
 
@@ -272,6 +323,7 @@ enum model_pane { MODEL_TENSORS, MODEL_MEMORY, MODEL_PANES };
 enum quality_pane { QUALITY_METHODS, QUALITY_LAYERS, QUALITY_PANES };
 enum load_pane { LOAD_REQUESTS, LOAD_LATENCY, LOAD_BLOCKS, LOAD_ROOFLINE, LOAD_PANES };
 enum settings_pane { SETTINGS_LIST, SETTINGS_DETAIL, SETTINGS_PANES };
+enum tune_pane { TUNE_STATE, TUNE_LIST, TUNE_END, TUNE_PANES };
 enum write_pane { WRITE_A, WRITE_B, WRITE_BOTH, WRITE_PANES };
 
 int pane_count(enum view view);
@@ -353,8 +405,16 @@ bool ui_compared(const struct ui *u, const struct snapshot *s, int64_t id[MARKED
 const struct run_line *ui_run(const struct ui *u, const struct snapshot *s);
 const struct advice *ui_advice(const struct ui *u, const struct snapshot *s);
 
-/* The run that the keys p, r and Enter act on: the selected one of the history, otherwise the experiment on
- * screen; 0: none. */
+/* The run that key r continues: the selected one of the history, otherwise what was stopped on screen; 0:
+ * none. *is_tune: it is a search, otherwise an experiment. */
+int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune);
+/* Whether the candidate of the search on screen is the configuration that is applied to the model. */
+bool tune_is_applied(const struct snapshot *s);
+/* What a person can do about the search on screen, as one line. Returns buf. */
+const char *tune_next_step(const struct snapshot *s, char *buf, size_t size);
+
+/* The run that the keys p, e and B act on: the selected one of the history, the confirmation of a search,
+ * otherwise the experiment on screen; 0: none. */
 int64_t ui_run_id(const struct ui *u, const struct snapshot *s);
 
 /* ---------------------------------------------------------------- state of an experiment (verdicts.c) */

@@ -31,22 +31,6 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
     return refuse_no_model(s);
 }
 
-static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
-{
-    const struct run_line *r = ui_run(u, s);
-    if (u->read_only) return "read-only: started with --read-only";
-    if (snapshot_is_running(s) || s->experiment_starting) return "an experiment is running already";
-    if (s->command[0]) return COMMAND_RUNS;
-    if (writing_runs(s)) return WRITING_RUNS;
-    if (r) {
-        if (strcmp(r->kind, "ab")) return "only an A/B can be resumed";
-        return !strcmp(r->state, "done") ? "that run is complete" : "";
-    }
-    if (!s->experiment_known || !s->experiment.run_id)
-        return "nothing to resume: select a stopped run in the history (4)";
-    return s->experiment.phase == PHASE_DONE ? "the experiment is complete" : "";
-}
-
 static const char *refuse_command(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
@@ -55,6 +39,23 @@ static const char *refuse_command(const struct ui *u, const struct snapshot *s)
         return "a command would disturb the experiment: s stops the experiment";
     if (writing_runs(s)) return WRITING_RUNS;
     return s->probing ? "the machine is being measured: wait until that has ended" : "";
+}
+
+static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
+{
+    const struct run_line *r = ui_run(u, s);
+    bool is_tune;
+    const int64_t id = ui_resumed_id(u, s, &is_tune);
+    if (u->read_only) return "read-only: started with --read-only";
+    if (s->tune.running) return "a search is running already";
+    if (snapshot_is_running(s) || s->experiment_starting) return "an experiment is running already";
+    if (s->command[0]) return COMMAND_RUNS;
+    if (writing_runs(s)) return WRITING_RUNS;
+    if (r && !is_tune && strcmp(r->kind, "ab")) return "only an A/B or a search can be resumed";
+    if (r && !strcmp(r->state, "done")) return "that run is complete";
+    if (!id) return "nothing to resume: select a stopped run in the history (4)";
+    if (is_tune) return refuse_command(u, s);
+    return !r && s->experiment.phase == PHASE_DONE ? "the experiment is complete" : "";
 }
 
 static const char *refuse_cancel(const struct ui *u, const struct snapshot *s)
@@ -83,6 +84,14 @@ static const char *refuse_push(const struct ui *u, const struct snapshot *s)
     return "";
 }
 
+/* For applying the candidate of the search on screen. */
+static const char *refuse_candidate(const struct ui *u, const struct snapshot *s)
+{
+    if (s->tune.running) return "the search is still running: s stops it";
+    if (!s->tune.candidate[0]) return "there is no candidate to use: t starts a search";
+    return tune_is_applied(s) ? "it is in use already: u undoes that" : refuse_command(u, s);
+}
+
 static const char *refuse_open(const struct ui *u, const struct snapshot *s)
 {
     if (u->view == VIEW_HISTORY) {
@@ -91,6 +100,7 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
         if (snapshot_is_running(s)) return "an experiment is running: 2 shows it";
         return strcmp(r->kind, "ab") ? refuse_command(u, s) : "";
     }
+    if (u->view == VIEW_TUNE) return refuse_candidate(u, s);
     if (u->view != VIEW_SETTINGS && !ui_advice(u, s)) return "no advice is selected: a computes advice";
     return refuse_start(u, s);
 }
@@ -98,7 +108,7 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
 static const char *refuse_stop(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    return snapshot_is_running(s) || writing_runs(s) ? "" : "no experiment is running";
+    return snapshot_is_running(s) || writing_runs(s) || s->tune.running ? "" : "no experiment is running";
 }
 
 /* Possible while the experiment is paused: nothing is measured then. */
@@ -128,6 +138,7 @@ static const char *refuse_details(const struct ui *u, const struct snapshot *s)
 static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
+    if (s->tune.running) return "a search cannot be paused: s stops it, r resumes it";
     if (!snapshot_is_running(s)) return "no experiment is running";
     if (!s->experiment.paused_since_ms) return "";
     if (s->command[0]) return COMMAND_RUNS;
@@ -183,6 +194,7 @@ static const char *refuse_apply(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
     if (ui_advice(u, s)) return refuse_command(u, s);
+    if (u->view == VIEW_TUNE) return refuse_candidate(u, s);
     if (r && strcmp(r->kind, "ab"))
         return "only the winner of an A/B can be applied: select an A/B, or an advice (3)";
     return ui_run_id(u, s) ? refuse_run_command(u, s)
@@ -194,6 +206,11 @@ static const char *refuse_model_command(const struct ui *u, const struct snapsho
 {
     const char *no = refuse_command(u, s);
     return *no ? no : refuse_no_model(s);
+}
+
+static const char *refuse_tune(const struct ui *u, const struct snapshot *s)
+{
+    return s->tune.running ? "" : refuse_model_command(u, s); /* a running one is shown */
 }
 
 static const char *refuse_output(const struct ui *u, const struct snapshot *s)
@@ -232,7 +249,8 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_REPORT] = refuse_report,
         [DO_QUANTIZE] = refuse_model_command,
         [DO_CALIBRATE] = refuse_model_command,
-        [DO_TUNE] = refuse_model_command,
+        [DO_TUNE] = refuse_tune,
+        [DO_UNDO] = refuse_model_command,
         [DO_OUTPUT] = refuse_output,
         [DO_WRITE] = refuse_write,
         [DO_NEXT_PANE] = refuse_pane,

@@ -9,6 +9,7 @@
 const char *ui_quit_question(const struct snapshot *s)
 {
     if (snapshot_is_running(s)) return "An experiment is running. Quit and stop it (it can be resumed)?";
+    if (s->tune.running) return "A search is running. Quit and stop it (it can be resumed)?";
     return s->command[0] ? "A command is running. Quit and cancel it?" : "Quit?"; /* it has just ended */
 }
 
@@ -94,6 +95,7 @@ static const char *const PANE_NAMES[VIEW_COUNT][PANES_MAX + 1] = {
                     [LOAD_ROOFLINE] = "roofline" },
     [VIEW_SETTINGS] = { [SETTINGS_LIST] = "settings", [SETTINGS_DETAIL] = "detail" },
     [VIEW_LOG] = { "log" },
+    [VIEW_TUNE] = { [TUNE_STATE] = "search", [TUNE_LIST] = "candidates", [TUNE_END] = "result" },
     [VIEW_WRITE] = { [WRITE_A] = "A", [WRITE_B] = "B", [WRITE_BOTH] = "both" },
 };
 
@@ -199,5 +201,16 @@ const struct advice *ui_advice(const struct ui *u, const struct snapshot *s)
 int64_t ui_run_id(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
+    if (u->view == VIEW_TUNE) return s->tune.confirm_run;
     return r ? r->id : s->experiment_known ? s->experiment.run_id : 0;
+}
+
+int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune)
+{
+    const struct run_line *r = ui_run(u, s);
+    const struct experiment_state *x = &s->experiment;
+    const bool stopped = s->experiment_known && x->run_id && x->phase != PHASE_DONE && u->view != VIEW_TUNE;
+    *is_tune = r ? !strcmp(r->kind, "tune") : s->stopped_tune.id && !stopped;
+    if (r) return r->id;
+    return *is_tune ? s->stopped_tune.id : u->view != VIEW_TUNE && s->experiment_known ? x->run_id : 0;
 }

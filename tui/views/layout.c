@@ -99,6 +99,15 @@ void layout_load(struct rect body, struct rect box[LOAD_PANES])
     box[LOAD_ROOFLINE] = (struct rect){ body.x + left, body.y + top, body.w - left, body.h - top };
 }
 
+/* The list of candidates takes what the state and the result leave. */
+void layout_tune(struct rect body, struct rect box[TUNE_PANES])
+{
+    const int top = MIN(6, body.h), low = MIN(body.h >= 30 ? 8 : 7, body.h - top);
+    box[TUNE_STATE] = rect_rows(body, 0, top);
+    box[TUNE_LIST] = rect_rows(body, top, body.h - top - low);
+    box[TUNE_END] = rect_rows(body, body.h - low, low);
+}
+
 /* The two texts side by side, the comparison below. */
 void layout_write(struct rect body, struct rect box[WRITE_PANES])
 {

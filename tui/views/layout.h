@@ -19,6 +19,7 @@ void layout_advice(struct rect body, int rows, struct rect box[ADVICE_PANES]); /
 void layout_model(struct rect body, struct rect box[MODEL_PANES]);
 void layout_quality(struct rect body, struct rect box[QUALITY_PANES]);
 void layout_load(struct rect body, struct rect box[LOAD_PANES]);
+void layout_tune(struct rect body, struct rect box[TUNE_PANES]);
 void layout_write(struct rect body, struct rect box[WRITE_PANES]);
 void layout_settings(struct rect body, struct rect box[SETTINGS_PANES]);
 

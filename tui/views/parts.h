@@ -20,6 +20,7 @@ void view_load(struct grid *g, struct rect body, const struct snapshot *s, const
 void view_settings(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_write(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_tune(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_help(struct grid *g, struct rect body, const struct ui *u);
 void view_palette(struct grid *g, struct rect body, const struct ui *u);
 void view_page(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
@@ -33,6 +34,9 @@ void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const
 void box_blocks(struct grid *g, struct rect area, const struct snapshot *s);
 void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
 void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
+
+/* A search in a few rows, for the live view (tune.c). */
+void draw_tune(struct grid *g, struct rect area, const struct snapshot *s);
 
 /* ---------------------------------------------------------------- panes (panes.c) */
 

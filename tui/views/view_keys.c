@@ -30,6 +30,11 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
                        { DO_SORT, "sort" },
                        { DO_FILTER, "filter" } },
     [VIEW_MODEL] = { { DO_MODEL, "choose" }, { DO_QUANTIZE, "quantize" }, { DO_CALIBRATE, "calibrate" } },
+    [VIEW_TUNE] = { { DO_TUNE, "start" },
+                    { DO_STOP, "good enough, stop" },
+                    { DO_RESUME, "resume" },
+                    { DO_OPEN, "use it" },
+                    { DO_UNDO, "undo" } },
     [VIEW_LOG] = { { DO_OUTPUT, "last output" }, { DO_COPY, "copy command" } },
 };
 

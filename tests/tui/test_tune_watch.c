@@ -1,0 +1,168 @@
+/* Proves: the dashboard reads what `tune --progress json` writes, with unknown values as unknown; the keys of
+ * a search do what they say in each of its states; the lines mode reports each change once. */
+#include "tests/check.h"
+#include "tests/tui/fixture.h"
+#include "tui/cli/command_tune_progress.h"
+#include "tui/dashboard/actions.h"
+#include "tui/dashboard/linear.h"
+#include "tui/dashboard/shell.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void put(struct tune_watch *t, const struct tune_progress *at, const struct tune_end *end)
+{
+    json_t *o = tune_progress_to_json(at, "/m/x.gguf", end);
+    char *line = json_line(o);
+    json_t *again = NULL;
+    struct err why;
+    CHECK_OK(json_parse(&again, line, strlen(line), NULL));
+    CHECK(tune_watch_read(t, again));
+    json_decref(again);
+    json_decref(o);
+    free(line);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    const struct tune_candidate fast = { .line = "q4_K",
+                                         .normalized_rate = 50,
+                                         .normalized_sd = 0.1,
+                                         .timings = 2,
+                                         .memory_bytes = 1 << 20,
+                                         .kld = NAN },
+                                bad = {
+                                    .line = "q2_K", .normalized_rate = NAN, .normalized_sd = NAN, .kld = 0.5
+                                };
+    struct tune_progress at = { .phase = TUNE_PHASE_RACE,
+                                .run_id = 7,
+                                .what = "speed",
+                                .config = "q4_K",
+                                .why = "because",
+                                .possible = 9,
+                                .timed = 2,
+                                .judged = 1,
+                                .n = 2,
+                                .board = { { &fast, true, NULL }, { &bad, false, "quality limit" } } };
+    struct tune_watch t;
+    tune_watch_begin(&t, 5);
+    put(&t, &at, NULL);
+    CHECK_EQ(t.phase, TUNE_PHASE_RACE);
+    CHECK_EQ(t.run_id, 7);
+    CHECK_EQ(t.rows, 2);
+    CHECK_STR(t.why, "because");
+    CHECK_STR(t.model, "/m/x.gguf");
+    CHECK(t.row[0].is_current && t.row[0].timings == 2 && t.row[0].bytes == 1 << 20);
+    CHECK(fabs(t.row[0].lower - 50 * exp(-0.196)) < 1e-9 && fabs(t.row[0].upper - 50 * exp(0.196)) < 1e-9);
+    CHECK_NAN(t.row[0].kld); /* not measured is not 0 */
+    CHECK_NAN(t.row[1].rate);
+    CHECK_STR(t.row[1].excluded, "quality limit");
+    CHECK(!t.challenger[0] && !t.ended);
+    at.phase = TUNE_PHASE_CONFIRM;
+    at.n = 0; /* the rows stay */
+    snprintf(at.challenger, sizeof at.challenger, "q4_K");
+    at.effect = (struct interval){ log(2), log(1.5), log(2.5) };
+    at.blocks = 4;
+    at.confirm_run = 8;
+    put(&t, &at, NULL);
+    CHECK(t.rows == 2 && t.blocks == 4 && t.confirm_run == 8 && fabs(t.effect.lower - 1.5) < 1e-9);
+    const struct tune_result r = { .wins = true, .winner = { .line = "q4_K" } };
+    put(&t, &at, &(struct tune_end){ &r, "q4_K is faster.", "/c/x.conf" });
+    CHECK(t.ended && t.wins && !t.stopped);
+    CHECK_STR(t.text, "q4_K is faster.");
+    CHECK_STR(t.candidate, "q4_K");
+    json_t *other = json_object();
+    CHECK(!tune_watch_read(&t, other) && !tune_watch_read(&t, NULL));
+    json_decref(other);
+}
+
+static const char *refusal(enum action a, const struct ui *u, const struct snapshot *s)
+{
+    static char buf[300];
+    return action_refusal(a, u, s, buf, sizeof buf);
+}
+
+static void keys_of_a_search(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    struct ui u = { .view = VIEW_LIVE };
+    CHECK_EQ(input_key(&u, s, 't').requests, 0);
+    CHECK_EQ(u.view, VIEW_TUNE);
+    CHECK_EQ(u.form.kind, FORM_TUNE);
+    struct effect e = input_key(&u, s, UI_KEY_ENTER); /* the defaults start it */
+    CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
+    CHECK_CONTAINS(e.command, "qdyno tune -m /models/stories15M-f16.gguf --goal balanced --budget 10m");
+    free(s);
+
+    s = fixture_tune();
+    u = (struct ui){ .view = VIEW_LIVE };
+    CHECK_EQ(input_key(&u, s, 't').requests, 0); /* shows the one that runs */
+    CHECK(u.view == VIEW_TUNE && u.form.kind == FORM_CLOSED);
+    CHECK_CONTAINS(refusal(DO_PAUSE, &u, s), "cannot be paused");
+    CHECK_CONTAINS(refusal(DO_OPEN, &u, s), "still running");
+    CHECK_CONTAINS(refusal(DO_RESUME, &u, s), "running already");
+    CHECK_EQ(input_key(&u, s, 's').requests, REQUEST_CANCEL_COMMAND);
+    CHECK_CONTAINS(ui_quit_question(s), "can be resumed");
+    free(s);
+
+    s = fixture_tune_won();
+    CHECK_CONTAINS(refusal(DO_OPEN, &u, s), "in use already");
+    CHECK_STR(input_key(&u, s, 'u').command, "qdyno apply --undo -m /models/stories15M-f16.gguf");
+    s->applied[0] = '\0'; /* undone: Enter uses it again */
+    CHECK_EQ(input_key(&u, s, UI_KEY_ENTER).requests, 0);
+    CHECK_STR(u.question.line, "apply -m /models/stories15M-f16.gguf q4_K,threads=2,act=int8");
+    free(s);
+
+    s = fixture_tune_killed();
+    u = (struct ui){ .view = VIEW_LIVE };
+    e = input_key(&u, s, 'r');
+    CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
+    CHECK_STR(e.command, "qdyno tune --resume 14");
+    CHECK_EQ(u.view, VIEW_TUNE);
+    free(s);
+}
+
+static void lines_say_each_change_once(void **state)
+{
+    (void)state;
+    struct linear_reported t = { .view = VIEW_TUNE };
+    struct ui u = { .view = VIEW_TUNE };
+    struct str out = { 0 };
+    struct snapshot *race = fixture_tune(), *won = fixture_tune_won(), *killed = fixture_tune_killed();
+    linear_report(&t, killed, &u, &out);
+    CHECK_CONTAINS(str_text(&out),
+                   "the search of stories15M-f16.gguf (run 14) was interrupted: r resumes it");
+    str_clear(&out);
+    linear_report(&t, race, &u, &out);
+    CHECK_CONTAINS(str_text(&out), "search: race: expected improvement");
+    CHECK_CONTAINS(str_text(&out), "best so far q4_K,threads=2,act=int8: 52.1 tok/s, from 51.1 to 53.1");
+    str_clear(&out);
+    linear_report(&t, race, &u, &out);
+    CHECK_EQ(out.len, 0);
+    linear_report(&t, won, &u, &out);
+    CHECK_CONTAINS(str_text(&out), "search ended: q4_K,threads=2,act=int8 is 116 % faster");
+    CHECK_CONTAINS(str_text(&out), "u: undo");
+    str_clear(&out);
+    linear_report(&t, won, &u, &out);
+    CHECK_EQ(out.len, 0);
+    linear_status(race, &out);
+    CHECK_CONTAINS(str_text(&out), "search: race, 42% of the budget");
+    str_free(&out);
+    free(race);
+    free(won);
+    free(killed);
+}
+
+int main(void)
+{
+    fixture_environment();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(keys_of_a_search),
+        cmocka_unit_test(lines_say_each_change_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,312 @@
+/* tui/views/tune.c - a search for the best configuration: where it is, what it measures and why; the
+ * candidates with their intervals on one axis; the confirmation and the result. */
+#include "tui/views/parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- where it is */
+
+static struct mark phase_state(const struct tune_watch *t, int phase)
+{
+    const bool here = phase == (int)t->phase;
+    if (phase > (int)t->phase) return (struct mark){ "·", TUNE_PHASE_NAMES[phase], ROLE_DIM };
+    if (here && t->running) return (struct mark){ "●", TUNE_PHASE_NAMES[phase], ROLE_TITLE };
+    if (here && (t->stopped || t->error[0])) return (struct mark){ "○", TUNE_PHASE_NAMES[phase], ROLE_WARN };
+    return (struct mark){ "✓", TUNE_PHASE_NAMES[phase], ROLE_TEXT };
+}
+
+/* "✓ machine  ✓ space  ● race  · quality  · confirm  · save" */
+static void row_phases(struct grid *g, struct rect in, int row, const struct tune_watch *t)
+{
+    struct pen p = pen_at(g, in, 0, row);
+    for (int i = 0; i < TUNE_PHASES; i++) {
+        const struct mark m = phase_state(t, i);
+        const unsigned bold = i == (int)t->phase ? STYLE_BOLD : 0u;
+        pen_printf(&p, (unsigned)m.role | bold, "%s %s", m.glyph, m.word);
+        pen_put(&p, ROLE_TEXT, "  ");
+    }
+}
+
+static void row_budget(struct grid *g, struct rect in, int row, const struct snapshot *s)
+{
+    enum { FIGURES = 44 };
+    const struct tune_watch *t = &s->tune;
+    struct pen p = pen_at(g, in, 0, row);
+    pen_meter(&p, MAX(in.w - FIGURES, 8), t->share, ROLE_METER);
+    pen_printf(&p, ROLE_TEXT | STYLE_BOLD, " %s", figure_percent(t->share).text);
+    if (t->running) pen_printf(&p, ROLE_TEXT, "  ETA %s", figure_duration(t->left_s).text);
+    pen_printf(&p, ROLE_DIM, "  %d of %d timed, %d judged", t->timed, t->possible, t->judged);
+}
+
+static void row_now(struct grid *g, struct rect in, int row, const struct snapshot *s)
+{
+    const struct tune_watch *t = &s->tune;
+    struct pen p = pen_at(g, in, 0, row);
+    pen_put(&p, ROLE_DIM, "now  ");
+    if (t->running && s->task_cancelled) {
+        pen_put(&p, ROLE_WARN, "stopping");
+    } else if (t->running) {
+        pen_printf(&p, ROLE_TEXT | STYLE_BOLD, "%s%s", *t->what ? t->what : TUNE_PHASE_NAMES[t->phase],
+                   *t->what     ? " of "
+                   : *t->config ? ": "
+                                : "");
+        pen_field(&p, pen_left(&p), ROLE_TEXT | STYLE_BOLD, t->config);
+    } else {
+        const bool stopped = t->stopped || t->error[0];
+        pen_put(&p, stopped ? ROLE_WARN : ROLE_TEXT, stopped ? "○ stopped" : "✓ done");
+    }
+}
+
+static void row_why(struct grid *g, struct rect in, int row, const struct tune_watch *t)
+{
+    struct pen p = pen_at(g, in, 0, row);
+    if (!t->running) return;
+    pen_put(&p, ROLE_DIM, "why  ");
+    pen_field(&p, pen_left(&p), ROLE_TEXT, t->why);
+}
+
+static void box_state(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    const struct tune_watch *t = &s->tune;
+    const char *slash = strrchr(t->model, '/');
+    char title[200] = "Search for the best configuration";
+    if (t->run_id)
+        snprintf(title, sizeof title, "Search for the best configuration   run %lld   %.100s",
+                 (long long)t->run_id, slash ? slash + 1 : t->model);
+    struct rect in = grid_box(g, area, title, NULL);
+    row_phases(g, in, 0, t);
+    row_budget(g, in, 1, s);
+    row_now(g, in, 2, s);
+    row_why(g, in, 3, t);
+}
+
+/* ---------------------------------------------------------------- the candidates */
+
+struct bar_scale {
+    double lo, hi;   /* tokens/s */
+    double current;  /* NAN unknown */
+    int from, cells; /* columns of the axis */
+};
+
+static int bar_cell(const struct bar_scale *b, double v)
+{
+    const double part = (v - b->lo) / (b->hi - b->lo);
+    return b->from + (int)lround(fmin(fmax(part, 0), 1) * (b->cells - 1));
+}
+
+static void bar_include(struct bar_scale *b, double v)
+{
+    if (!isfinite(v)) return;
+    if (!(b->lo <= v)) b->lo = v;
+    if (!(b->hi >= v)) b->hi = v;
+}
+
+/* Spans the intervals of the first rows and of the current configuration. */
+static struct bar_scale bar_scale_of(const struct tune_watch *t, int rows, int from, int cells)
+{
+    struct bar_scale b = { NAN, NAN, NAN, from, cells };
+    for (int i = 0; i < t->rows; i++) {
+        if (i >= rows && !t->row[i].is_current) continue;
+        bar_include(&b, t->row[i].lower);
+        bar_include(&b, t->row[i].upper);
+        if (t->row[i].is_current) b.current = t->row[i].rate;
+    }
+    if (!(b.hi > b.lo)) {
+        b.lo = 0.95 * b.lo;
+        b.hi = 1.05 * b.hi;
+    }
+    return b;
+}
+
+/* "├──●─┤" between the bounds; "│" at the rate of the current configuration. */
+static void row_bar(struct grid *g, struct rect in, int row, const struct bar_scale *b,
+                    const struct tune_row *r, unsigned style)
+{
+    if (b->cells < 4 || !(b->hi > b->lo)) return;
+    if (isfinite(b->current)) grid_put(g, in, bar_cell(b, b->current), row, U'│', ROLE_BORDER);
+    if (!isfinite(r->rate)) return;
+    if (isfinite(r->lower) && isfinite(r->upper)) {
+        const int from = bar_cell(b, r->lower), to = bar_cell(b, r->upper);
+        for (int x = from; x <= to; x++) grid_put(g, in, x, row, U'─', style);
+        grid_put(g, in, from, row, U'├', style);
+        grid_put(g, in, to, row, U'┤', style);
+    }
+    grid_put(g, in, bar_cell(b, r->rate), row, U'●', style | STYLE_BOLD);
+}
+
+enum { MARK = 2, RATE = 9, MEMORY = 8, LOSS = 11, CONFIG_MOST = 60, BARS_LEAST = 18 };
+
+static unsigned row_style(const struct tune_row *r, const struct tune_watch *t)
+{
+    if (r->excluded[0]) return ROLE_DIM;
+    if (r->is_current) return ROLE_ARM_A;
+    return r == tune_watch_leader(t) ? ROLE_ARM_B | STYLE_BOLD : (unsigned)ROLE_TEXT;
+}
+
+static void row_candidate(struct grid *g, struct rect in, int row, const struct tune_watch *t, int i,
+                          const struct bar_scale *b)
+{
+    const struct tune_row *r = &t->row[i];
+    const unsigned style = row_style(r, t);
+    char text[sizeof r->config + 16], loss[48];
+    struct pen p = pen_at(g, in, 0, row);
+    const bool now = t->running && *t->what && !strcmp(t->config, r->config);
+    pen_field(&p, MARK, ROLE_TITLE | STYLE_BOLD, now ? "●" : r == tune_watch_leader(t) ? "▸" : "");
+    snprintf(text, sizeof text, "%s%s", r->config, r->is_current ? " (current)" : "");
+    pen_field(&p, b->from - MARK - RATE - 1, style, text);
+    pen_field_right(&p, RATE, style, r->timings ? figure_number(r->rate).text : "n/a");
+    row_bar(g, in, row, b, r, style);
+    p.x = b->from + b->cells;
+    pen_field_right(&p, MEMORY, style, figure_bytes(r->bytes).text);
+    if (isnan(r->kld))
+        snprintf(loss, sizeof loss, "%s", r->excluded[0] ? "✕" : "n/a");
+    else
+        snprintf(loss, sizeof loss, "%s%.2g", r->excluded[0] ? "✕ " : "", r->kld);
+    pen_field_right(&p, LOSS, r->excluded[0] ? ROLE_WORSE : style, loss);
+}
+
+/* The columns of the bars: what the longest config line leaves, within limits. */
+static struct bar_scale list_scale(struct rect in, const struct tune_watch *t, int rows)
+{
+    int config = 14;
+    for (int i = 0; i < rows; i++)
+        config = MAX(config, text_columns(t->row[i].config) + (t->row[i].is_current ? 10 : 0));
+    const int fixed = MARK + RATE + 1 + MEMORY + LOSS;
+    config = MAX(MIN(MIN(config, CONFIG_MOST), in.w - fixed - BARS_LEAST), 8);
+    return bar_scale_of(t, rows, MARK + config + RATE + 1, MAX(in.w - fixed - config, 0));
+}
+
+static void list_head(struct grid *g, struct rect in, const struct bar_scale *b)
+{
+    struct pen p = pen_at(g, in, MARK, 0);
+    pen_field(&p, b->from - MARK - RATE - 1, ROLE_DIM, "configuration");
+    pen_field_right(&p, RATE, ROLE_DIM, "tok/s");
+    if (b->hi > b->lo && b->cells >= BARS_LEAST) {
+        p.x = b->from;
+        pen_field_right(&p, b->cells, ROLE_DIM, figure_number(b->hi).text);
+        p.x = b->from;
+        pen_put(&p, ROLE_DIM, figure_number(b->lo).text);
+    }
+    p.x = b->from + b->cells;
+    pen_field_right(&p, MEMORY, ROLE_DIM, "memory");
+    pen_field_right(&p, LOSS, ROLE_DIM, "KLD, nats");
+}
+
+/* The rows that fit; the current configuration is always among them. */
+static void list_rows(struct grid *g, struct rect in, const struct tune_watch *t, const struct bar_scale *b)
+{
+    int current = -1;
+    for (int i = 0; i < t->rows; i++)
+        if (t->row[i].is_current) current = i;
+    const int n = MIN(t->rows, in.h);
+    for (int i = 0; i < n; i++) row_candidate(g, in, i, t, i == n - 1 && current > i ? current : i, b);
+}
+
+static void box_list(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    const struct tune_watch *t = &s->tune;
+    struct rect in = grid_box(g, area, "Candidates, best first (bars: 95 % intervals)", snapshot_caution(s));
+    if (!t->rows) {
+        grid_wrap(g, in, ROLE_DIM, "nothing was measured yet");
+        return;
+    }
+    const struct bar_scale b = list_scale(in, t, MIN(t->rows, in.h - 1));
+    list_head(g, in, &b);
+    list_rows(g, rect_rows(in, 1, in.h - 1), t, &b);
+}
+
+/* ---------------------------------------------------------------- confirmation and result */
+
+static void draw_confirmation(struct grid *g, struct rect in, const struct tune_watch *t)
+{
+    const struct mark m = verdict_mark(t->verdict);
+    struct pen p = pen_at(g, in, 0, 0);
+    char blocks[32], effect[96] = "no interval yet";
+    if (isfinite(t->effect.lower) && isfinite(t->effect.upper))
+        snprintf(effect, sizeof effect, "%s [%s, %s]", figure_change(log(t->effect.estimate)).text,
+                 figure_change(log(t->effect.lower)).text, figure_change(log(t->effect.upper)).text);
+    snprintf(blocks, sizeof blocks, "%d blocks", t->blocks);
+    pen_field(&p, MIN(text_columns(t->challenger), MAX(in.w - 54, 12)), ROLE_ARM_B | STYLE_BOLD,
+              t->challenger);
+    pen_printf(&p, ROLE_TEXT, "  %s  ", effect);
+    pen_printf(&p, m.role | STYLE_BOLD, "%s %s", m.glyph, m.word);
+    pen_printf(&p, ROLE_DIM, "  %s", blocks);
+    struct bar_scale b = { .lo = NAN, .hi = NAN, .current = 1, .from = 8, .cells = in.w - 17 };
+    const struct tune_row r = { .rate = t->effect.estimate,
+                                .lower = t->effect.lower,
+                                .upper = t->effect.upper };
+    bar_include(&b, 1);
+    bar_include(&b, r.lower);
+    bar_include(&b, r.upper);
+    if (!(b.hi > b.lo)) return;
+    p = pen_at(g, in, 0, 1);
+    pen_field_right(&p, 7, ROLE_DIM, figure_change(log(b.lo)).text);
+    row_bar(g, in, 1, &b, &r, m.role);
+    p.x = b.from + b.cells + 1;
+    pen_put(&p, ROLE_DIM, figure_change(log(b.hi)).text);
+}
+
+static void draw_step_line(struct grid *g, struct rect in, int row, const struct snapshot *s)
+{
+    char text[600];
+    struct pen p = pen_at(g, in, 0, row);
+    pen_field(&p, pen_left(&p), ROLE_TEXT | STYLE_BOLD, tune_next_step(s, text, sizeof text));
+}
+
+/* The sentence, or how far the confirmation is, above what can be done. */
+static void draw_result(struct grid *g, struct rect in, const struct snapshot *s)
+{
+    const struct tune_watch *t = &s->tune;
+    struct rect upper = rect_rows(in, 0, MAX(in.h - 1, 0));
+    if (t->ended)
+        grid_wrap(g, upper, t->wins ? ROLE_BETTER | STYLE_BOLD : ROLE_TEXT, t->text);
+    else if (t->error[0])
+        grid_wrap(g, upper, ROLE_ERROR, t->error);
+    else if (t->challenger[0])
+        draw_confirmation(g, upper, t);
+    else
+        grid_wrap(
+            g, upper, ROLE_DIM,
+            "The best candidates then run in a new A/B against the current configuration, because the measured rate of "
+            "a selected maximum is biased upwards. Nothing changes unless that proves one better.");
+    draw_step_line(g, in, in.h - 1, s);
+}
+
+void view_tune(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    struct rect box[TUNE_PANES];
+    if (!s->tune.known) {
+        struct rect in = grid_box(g, body, "Search for the best configuration", snapshot_caution(s));
+        int y = grid_wrap(
+            g, in, ROLE_TEXT,
+            "t finds the best setting for this model on this machine: it predicts every configuration, measures the "
+            "promising ones, checks that their answers stay good, and confirms the winner in an A/B. The winner is then "
+            "used by run, bench and the dashboard; u undoes that.");
+        char text[300];
+        if (!s->stopped_tune.id) return;
+        snprintf(text, sizeof text, "r resumes the search of %s that was %s (run %lld).",
+                 s->stopped_tune.model, s->stopped_tune.state, (long long)s->stopped_tune.id);
+        grid_wrap(g, rect_rows(in, y + 1, in.h - y - 1), ROLE_TEXT | STYLE_BOLD, text);
+        return;
+    }
+    layout_tune(body, box);
+    panes_place(g, box, TUNE_PANES, body, u);
+    box_state(g, box[TUNE_STATE], s);
+    box_list(g, box[TUNE_LIST], s);
+    draw_result(g, grid_box(g, box[TUNE_END], s->tune.running ? "Confirmation" : "Result", NULL), s);
+}
+
+void draw_tune(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    const struct tune_watch *t = &s->tune;
+    if (!t->running) {
+        draw_result(g, area, s);
+        return;
+    }
+    row_budget(g, area, 0, s);
+    row_now(g, area, 1, s);
+    const struct rect list = rect_rows(area, 2, area.h - 2);
+    const struct bar_scale b = list_scale(area, t, MIN(t->rows, list.h));
+    if (t->rows) list_rows(g, list, t, &b);
+}
