@@ -44,6 +44,13 @@ json_t *machine_state_to_json(const char *root);
 /* A short description for a title line: "Xeon 2c AMX·VNNI·BF16 23.0G no GPU". Returns buf. */
 const char *machine_short(const struct machine *m, char *buf, size_t size);
 
+/* Which other programs use the processors: "ffmpeg 48 %, cc1 12 %, processes that ended meanwhile 9 %", by
+ * program name, shares of the time of all processors during window_ms, in which this call sleeps; "" when
+ * none uses 1 % or /proc cannot be read. own_pid and its descendants are left out. Names are as /proc has
+ * them: not safe for a terminal. Returns buf. */
+char *machine_busiest(char *buf, size_t size, const char *root, int own_pid, int window_ms);
+enum { BUSIEST_WINDOW_MS = 300 };
+
 /* has_battery false: a desktop or a server. *on_battery is false when the power source is unknown. */
 void machine_battery(const char *root, bool *has_battery, bool *on_battery);
 

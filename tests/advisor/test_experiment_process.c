@@ -73,11 +73,13 @@ static void automatic_means_where_it_is_cheap(void **state)
     s.control_blocks = -1;
     s.max_blocks = 6;
     bench_run(b, &s);
-    assert_int_equal(starts(b), 2 + 2 * 6);
+    const int new_ones = starts(b);
+    /* on a machine too busy to start processes quickly they are kept, and an event says so */
+    assert_int_equal(new_ones, isnan(told_start_s(b)) ? 2 + 2 * 6 : 2);
     counted(b, "rate=1000+noise=0.002+open_ms=2000", options); /* four cells last a second */
     s.config[0] = s.config[1] = fake_config(options);
     bench_run(b, &s);
-    assert_int_equal(starts(b), 2 + 2 * 6 + 2);
+    assert_int_equal(starts(b), new_ones + 2);
     CHECK_GE(told_start_s(b), 4); /* two arms; more on a busy machine */
 }
 

@@ -509,6 +509,53 @@ static void no_proc_is_an_error_that_says_so(void **state)
     CHECK_CONTAINS(why.message, "/nonexistent/proc/cpuinfo");
 }
 
+static void write_file(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A machine with 1000 ticks between two readings: names with spaces and parentheses, several processes of one
+ * name, a new one, one that ended, and this program with a worker, which are left out. */
+static void busy_programs_are_named(void **state)
+{
+    (void)state;
+    struct process_list before, after;
+    char root[] = "/tmp/qdyno-busiest-XXXXXX", path[64], text[200];
+    assert_non_null(mkdtemp(root));
+    snprintf(path, sizeof path, "%s/proc", root);
+    assert_int_equal(mkdir(path, 0700), 0);
+    static const char *const PIDS[] = { "10", "11", "12", "13", "20", "21" };
+    for (size_t i = 0; i < COUNT_OF(PIDS); i++) {
+        snprintf(path, sizeof path, "%s/proc/%s", root, PIDS[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    write_file(root, "proc/stat", "cpu 1000 0 500 8000 0 0 0 0\n");
+    write_file(root, "proc/10/stat", "10 (cc1) R 1 1 1 0 -1 0 0 0 0 0 100 50 0 0\n");
+    write_file(root, "proc/11/stat", "11 (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 5 5 0 0\n");
+    write_file(root, "proc/13/stat", "13 (idle) S 1 1 1 0 -1 0 0 0 0 0 70 5 0 0\n");
+    write_file(root, "proc/20/stat", "20 (qdyno) S 1 1 1 0 -1 0 0 0 0 0 10 10 0 0\n");
+    assert_true(process_list_read(&before, root));
+    write_file(root, "proc/stat", "cpu 1600 0 600 8300 0 0 0 0\n");
+    write_file(root, "proc/10/stat", "10 (cc1) R 1 1 1 0 -1 0 0 0 0 0 300 100 0 0\n");   /* 250 */
+    write_file(root, "proc/12/stat", "12 (cc1) R 1 1 1 0 -1 0 0 0 0 0 30 20 0 0\n");     /* 50, new */
+    write_file(root, "proc/11/stat", "11 (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 105 5 0 0\n"); /* 100 */
+    write_file(root, "proc/20/stat", "20 (qdyno) S 1 1 1 0 -1 0 0 0 0 0 20 20 0 0\n");   /* 20, own */
+    write_file(root, "proc/21/stat", "21 (qdyno) R 20 1 1 0 -1 0 0 0 0 0 90 10 0 0\n");  /* 100, its worker */
+    assert_true(process_list_read(&after, root));
+    assert_string_equal(process_lists_compare(text, sizeof text, &before, &after, 20),
+                        "cc1 30 %, a) b (c 10 %, processes that ended meanwhile 18 %");
+    free(before.row);
+    free(after.row);
+    assert_string_equal(machine_busiest(text, sizeof text, "/nowhere", 20, 1), "");
+    snprintf(path, sizeof path, "rm -r %s", root);
+    assert_int_equal(system(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -522,6 +569,7 @@ int main(void)
         cmocka_unit_test(cgroup_limits_come_from_the_tightest_level),
         cmocka_unit_test(garbage_gives_unknown),
         cmocka_unit_test(no_proc_is_an_error_that_says_so),
+        cmocka_unit_test(busy_programs_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

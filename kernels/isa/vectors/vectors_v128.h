@@ -33,7 +33,8 @@ static void quantize_q8(const float *x, int64_t n, int8_t *q, float *d, float *s
 {
     for (int64_t b = 0; b < n / Q8_BLOCK; b++, x += Q8_BLOCK, q += Q8_BLOCK) {
         f32x4 v[8], most = all_f32(0), poison = all_f32(0);
-        s32x4 c[8], total = { 0 };
+        s32x4 c[8];
+        u32x4 total = { 0 }; /* unsigned, because the integers of NaN overflow */
 #pragma GCC unroll 8
         for (int u = 0; u < 8; u++) {
             v[u] = load_f32x4(x + LANES * u);
@@ -46,12 +47,12 @@ static void quantize_q8(const float *x, int64_t n, int8_t *q, float *d, float *s
 #pragma GCC unroll 8
         for (int u = 0; u < 8; u++) {
             c[u] = nearest_s32(v[u] * id);
-            total += c[u];
+            total += (u32x4)c[u];
         }
         store_s8(q, s8_of_s32(c));
         store_s8(q + 16, s8_of_s32(c + 4));
         d[b] = amax / 127 + sum_of_f32(poison);
-        sum[b] = d[b] * sum_of_f32(f32_of_s32(total)); /* |sum| <= 4064: exact in f32 */
+        sum[b] = d[b] * sum_of_f32(f32_of_s32((s32x4)total)); /* |sum| <= 4064: exact in f32 */
     }
 }
 
