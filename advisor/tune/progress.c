@@ -78,7 +78,7 @@ static void board_update(struct tuning *t)
     now->timed = 0;
     for (int i = 0; i < t->known.n; i++) {
         const struct tune_candidate *c = &t->known.list[i];
-        now->timed += c->timings > 0;
+        now->timed += i > 0 && c->timings > 0;
         if (!c->timings && !c->failed) continue;
         const struct ranked_candidate r = candidate_rank(t, i);
         int at = n < TUNE_BOARD ? n++ : TUNE_BOARD;

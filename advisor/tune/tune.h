@@ -149,12 +149,13 @@ struct tune_board_row {
 /* What a search is doing, valid during the call of the progress function. Pointers are borrowed. */
 struct tune_progress {
     enum tune_phase phase;
-    int64_t run_id;                          /* 0: none yet */
-    const char *what;                        /* what is being measured: "speed" or "quality"; "" otherwise */
-    char config[CONFIG_LINE];                /* the configuration that is being measured; "" none */
-    char why[240];                           /* why this one */
-    double share, left_s;                    /* used share of the budget; seconds of it that are left */
-    int64_t possible, timed, judged;         /* configurations that could win; timed; answers measured */
+    int64_t run_id;           /* 0: none yet */
+    const char *what;         /* what is being measured: "speed" or "quality"; "" otherwise */
+    char config[CONFIG_LINE]; /* the configuration that is being measured; "" none */
+    char why[240];            /* why this one */
+    double share, left_s;     /* used share of the budget; seconds of it that are left */
+    /* without the current configuration: those that can win, those timed; and measured answers */
+    int64_t possible, timed, judged;
     struct tune_board_row board[TUNE_BOARD]; /* the best measured ones by score, and always the current one */
     int n;
     /* the confirmation: its leading challenger against the current configuration */

@@ -135,7 +135,16 @@ static void row_bar(struct grid *g, struct rect in, int row, const struct bar_sc
     grid_put(g, in, bar_cell(b, r->rate), row, U'●', style | STYLE_BOLD);
 }
 
-enum { MARK = 2, RATE = 9, MEMORY = 8, LOSS = 11, CONFIG_MOST = 60, BARS_LEAST = 18 };
+enum {
+    MARK = 2,
+    RATE = 9,
+    MEMORY = 8,
+    LOSS = 11,
+    CONFIG_MOST = 60,
+    CONFIG_LEAST = 14,
+    TAG = 10,
+    BARS_LEAST = 18
+};
 
 static unsigned row_style(const struct tune_row *r, const struct tune_watch *t)
 {
@@ -149,12 +158,14 @@ static void row_candidate(struct grid *g, struct rect in, int row, const struct 
 {
     const struct tune_row *r = &t->row[i];
     const unsigned style = row_style(r, t);
-    char text[sizeof r->config + 16], loss[48];
+    char loss[48];
+    const int field = b->from - MARK - RATE - 1;
     struct pen p = pen_at(g, in, 0, row);
     const bool now = t->running && *t->what && !strcmp(t->config, r->config);
     pen_field(&p, MARK, ROLE_TITLE | STYLE_BOLD, now ? "●" : r == tune_watch_leader(t) ? "▸" : "");
-    snprintf(text, sizeof text, "%s%s", r->config, r->is_current ? " (current)" : "");
-    pen_field(&p, b->from - MARK - RATE - 1, style, text);
+    const int config = r->is_current ? MIN(text_columns(r->config), field - TAG) : field;
+    pen_field(&p, config, style, r->config);
+    if (r->is_current) pen_field(&p, field - config, style, " (current)");
     pen_field_right(&p, RATE, style, r->timings ? figure_number(r->rate).text : "n/a");
     row_bar(g, in, row, b, r, style);
     p.x = b->from + b->cells;
@@ -169,11 +180,11 @@ static void row_candidate(struct grid *g, struct rect in, int row, const struct 
 /* The columns of the bars: what the longest config line leaves, within limits. */
 static struct bar_scale list_scale(struct rect in, const struct tune_watch *t, int rows)
 {
-    int config = 14;
+    int config = CONFIG_LEAST;
     for (int i = 0; i < rows; i++)
-        config = MAX(config, text_columns(t->row[i].config) + (t->row[i].is_current ? 10 : 0));
+        config = MAX(config, text_columns(t->row[i].config) + (t->row[i].is_current ? TAG : 0));
     const int fixed = MARK + RATE + 1 + MEMORY + LOSS;
-    config = MAX(MIN(MIN(config, CONFIG_MOST), in.w - fixed - BARS_LEAST), 8);
+    config = MAX(MIN(MIN(config, CONFIG_MOST), in.w - fixed - BARS_LEAST), CONFIG_LEAST);
     return bar_scale_of(t, rows, MARK + config + RATE + 1, MAX(in.w - fixed - config, 0));
 }
 
