@@ -143,13 +143,30 @@ static void add_sizes(struct draft *d, const struct arch *a, const struct model_
     if (a->rope != ROPE_NONE) add_key(d, a, META_ROPE_DIMENSIONS, (uint32_t)s->rope_dims);
 }
 
+/* Half of the models are not quantized yet. */
+static const struct format *choose_format(struct script *s)
+{
+    static const enum format_id PLAIN[] = { FORMAT_F32, FORMAT_F16, FORMAT_BF16 };
+    const size_t i = script_below(s, 2 * FORMAT_COUNT);
+    return &FORMATS[i < FORMAT_COUNT ? i : PLAIN[i % COUNT_OF(PLAIN)]];
+}
+
+/* Types of ours are named in the metadata (docs/formats.md). */
+static void name_own_type(struct draft *d, const struct format *f)
+{
+    struct str names = { 0 };
+    str_printf(&names, "%s=%u", f->name, (unsigned)f->ggml_type);
+    if (f->ggml_type >= FORMAT_OWN_TYPES) draft_add_text(d, "qdyno.formats", str_text(&names));
+    str_free(&names);
+}
+
 void draft_model(struct draft *d, struct script *s)
 {
     static const char *const PRE[] = { "gpt-2", "llama-bpe", "qwen2", "default", "starcoder" };
     const struct arch *a = &ARCHS[script_below(s, ARCH_COUNT)];
-    const struct format *f = &FORMATS[script_below(s, FORMAT_COUNT)];
+    const struct format *f = choose_format(s);
     const size_t shape = script_below(s, 16), vocabulary = script_below(s, COUNT_OF(PRE) + 2);
-    struct model_shape m = { .layers = 1 + (int)(shape & 1), .heads = 4, .kv_heads = shape & 2 ? 2 : 4 };
+    struct model_shape m = { .layers = 1 + (int)(shape & 1), .heads = 2, .kv_heads = shape & 2 ? 1 : 2 };
     m.embd = shape & 4 && f->block_weights > NARROW ? WIDE : NARROW;
     m.ff = shape & 8 ? m.embd : 2 * m.embd;
     m.ctx_train = CTX;
@@ -157,6 +174,7 @@ void draft_model(struct draft *d, struct script *s)
     if (a->rope == ROPE_NONE) m.rope_dims = 0;
     draft_add_text(d, "general.architecture", a->name);
     add_sizes(d, a, &m);
+    name_own_type(d, f);
     if (vocabulary < COUNT_OF(PRE))
         m.vocab = add_bpe(d, PRE[vocabulary]);
     else
