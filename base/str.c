@@ -298,3 +298,8 @@ size_t str_utf8_put(uint32_t c, char out[4])
     out[0] = (char)(LEAD[len] | c);
     return len;
 }
+
+const char *str_plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}

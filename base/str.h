@@ -28,6 +28,9 @@ const char *str_text(const struct str *s);
 /* Returns the buffer, which the caller frees, and makes *s empty. NULL: an append failed. */
 char *str_take(struct str *s);
 
+/* "" for 1, else "s": for "%d block%s". */
+const char *str_plural(int64_t n);
+
 /* Parse a text that is one number. False, and *out unchanged, for other texts and for numbers out of range.
  * str_to_double accepts "nan" and "inf"; the caller checks isfinite if necessary. */
 bool str_to_i64(const char *text, int64_t *out);

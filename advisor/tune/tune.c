@@ -376,8 +376,8 @@ static void result_decide(struct tune_result *r)
     if (*r->because) return;
     if (isnan(r->gain.lower)) {
         snprintf(r->because, sizeof r->because,
-                 "%s is not proven better: %d blocks fit into the budget, too few for an interval",
-                 r->winner.line, r->blocks);
+                 "%s is not proven better: %d block%s fit into the budget, too few for an interval",
+                 r->winner.line, r->blocks, str_plural(r->blocks));
         return;
     }
     r->wins = r->gain.lower > 0;

@@ -196,13 +196,13 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
     const struct machine_load *l = &s->load[s->estimand];
     const bool loaded = s->estimand == ESTIMAND_LOADED;
     if (!loaded)
-        table_note(t, "%d blocks kept, %d discarded; margin %.2f %%", s->blocks, s->discarded,
-                   100 * s->spec.margin);
+        table_note(t, "%d block%s kept, %d discarded; margin %.2f %%", s->blocks, str_plural(s->blocks),
+                   s->discarded, 100 * s->spec.margin);
     else
         table_note(t,
-                   "speed on this machine as it is, with its load: %d blocks, %d of them disturbed; margin "
+                   "speed on this machine as it is, with its load: %d block%s, %d of them disturbed; margin "
                    "%.2f %%",
-                   s->blocks, s->disturbed, 100 * s->spec.margin);
+                   s->blocks, str_plural(s->blocks), s->disturbed, 100 * s->spec.margin);
     if (!s->disturbed) return;
     if (loaded && isfinite(l->others_busy))
         table_note(t, "load meanwhile: other programs used %.0f %% of the processors, the hypervisor %.1f %%",
@@ -211,9 +211,10 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
     const struct estimand_result *o = &c->by_estimand[other];
     const struct interval e = effect_as_change(s, o->effect);
     if (isfinite(e.lower))
-        table_note(t, "%s, from %d blocks: %+.2f %% [%+.2f, %+.2f]",
-                   loaded ? "undisturbed" : "as the machine is", o->blocks, percent_of_log_ratio(e.estimate),
-                   percent_of_log_ratio(e.lower), percent_of_log_ratio(e.upper));
+        table_note(t, "%s, from %d block%s: %+.2f %% [%+.2f, %+.2f]",
+                   loaded ? "undisturbed" : "as the machine is", o->blocks, str_plural(o->blocks),
+                   percent_of_log_ratio(e.estimate), percent_of_log_ratio(e.lower),
+                   percent_of_log_ratio(e.upper));
     else
         table_note(t, "%s: too few blocks (%d) for an interval", loaded ? "undisturbed" : "as the machine is",
                    o->blocks);

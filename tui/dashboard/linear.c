@@ -97,9 +97,10 @@ static void print_end(const struct snapshot *s, struct str *out)
         append_effect(x, k, &text);
     }
     if (x->reason[0]) str_printf(&text, "%s%s", text.len ? "; " : "", x->reason);
-    print_line(out, s->unix_ms, "run %lld %s: %s; %d blocks, %d discarded, A against A %s",
+    print_line(out, s->unix_ms, "run %lld %s: %s; %d block%s, %d discarded, A against A %s",
                (long long)x->run_id, phase_mark(s).word, text.len ? str_text(&text) : "no verdict", x->blocks,
-               x->discarded, isfinite(x->noise_floor) ? figure_percent(x->noise_floor).text : "unknown");
+               str_plural(x->blocks), x->discarded,
+               isfinite(x->noise_floor) ? figure_percent(x->noise_floor).text : "unknown");
     str_free(&text);
 }
 

@@ -183,6 +183,25 @@ static const char *refuse_run_command(const struct ui *u, const struct snapshot 
     return refuse_command(u, s);
 }
 
+/* What an invalid or failed run measured must not be used; the selected run of the history, or the one on
+ * screen. */
+static const char *refuse_invalid(const struct ui *u, const struct snapshot *s)
+{
+    const struct run_line *r = ui_run(u, s);
+    const struct experiment_state *x = &s->experiment;
+    if (r ? !strcmp(r->verdict, verdict_name(VERDICT_INVALID)) : x->verdict == VERDICT_INVALID)
+        return "the run is invalid: its log says why; r or b measures again";
+    if (r ? !strcmp(r->state, "failed") : x->phase == PHASE_FAILED)
+        return "the run failed: its log says why; b measures again";
+    return "";
+}
+
+static const char *refuse_baseline(const struct ui *u, const struct snapshot *s)
+{
+    const char *no = refuse_run_command(u, s);
+    return *no || u->view == VIEW_TUNE ? no : refuse_invalid(u, s);
+}
+
 static const char *refuse_report(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
@@ -197,8 +216,9 @@ static const char *refuse_apply(const struct ui *u, const struct snapshot *s)
     if (u->view == VIEW_TUNE) return refuse_candidate(u, s);
     if (r && strcmp(r->kind, "ab"))
         return "only the winner of an A/B can be applied: select an A/B, or an advice (3)";
-    return ui_run_id(u, s) ? refuse_run_command(u, s)
-                           : "nothing to apply: select an advice (3) or an A/B (4)";
+    if (!ui_run_id(u, s)) return "nothing to apply: select an advice (3) or an A/B (4)";
+    const char *no = refuse_run_command(u, s);
+    return *no ? no : refuse_invalid(u, s);
 }
 
 /* For commands about the model on screen. */
@@ -245,7 +265,7 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_COMPARE] = refuse_compare,
         [DO_VERIFY] = refuse_verify,
         [DO_APPLY] = refuse_apply,
-        [DO_BASELINE] = refuse_run_command,
+        [DO_BASELINE] = refuse_baseline,
         [DO_REPORT] = refuse_report,
         [DO_QUANTIZE] = refuse_model_command,
         [DO_CALIBRATE] = refuse_model_command,

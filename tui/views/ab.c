@@ -174,7 +174,8 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
     int row = 0;
     struct pen p = pen_at(g, in, 0, row++);
     draw_verdict(&p, x, arm);
-    pen_printf(&p, ROLE_DIM, "  interval of all %d blocks; margin ±%.2g%%", c->blocks, x->spec.margin * 100);
+    pen_printf(&p, ROLE_DIM, "  interval of all %d block%s; margin ±%.2g%%", c->blocks, str_plural(c->blocks),
+               x->spec.margin * 100);
     p = pen_at(g, in, 0, row++);
     draw_control(&p, x);
     if (isfinite(x->control.lower))
@@ -249,8 +250,8 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     box_arms(g, box[AB_ARMS], s, arm);
     char title[128];
     snprintf(title, sizeof title,
-             "Effect, %c against A: %d blocks (dot: one block, band: %.3g%% interval so far)", 'A' + arm,
-             c->blocks, 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)));
+             "Effect, %c against A: %d block%s (dot: one block, band: %.3g%% interval so far)", 'A' + arm,
+             c->blocks, str_plural(c->blocks), 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)));
     struct rect in = grid_box(g, box[AB_EFFECT], title, NULL);
     draw_effect(g, rect_rows(in, 0, in.h - 1), x, arm);
     draw_axis(g, rect_rows(in, in.h - 1, 1), x, arm);

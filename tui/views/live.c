@@ -174,12 +174,17 @@ static void row_rate(struct grid *g, struct rect in, int row, const struct snaps
 static void row_memory(struct grid *g, struct rect in, int row, const struct experiment_arm *a)
 {
     struct pen p = pen_at(g, in, 0, row);
-    pen_value(&p, "peak ", figure_bytes(a ? metric_bytes(a->value[METRIC_PEAK_MEMORY]) : -1).text);
+    const int64_t peak = a ? metric_bytes(a->value[METRIC_PEAK_MEMORY]) : -1;
+    pen_value(&p, "peak ", figure_bytes(peak).text);
     if (!a || a->plan.total <= 0) return;
-    pen_printf(&p, ROLE_DIM, " = weights %s", figure_bytes(a->plan.weights).text);
-    pen_printf(&p, ROLE_DIM, ", KV %s", figure_bytes(a->plan.kv).text);
+    const int64_t known = a->plan.weights + a->plan.kv;
+    const bool adds_up = peak >= known; /* a mapped file need not be in memory as a whole */
+    pen_printf(&p, ROLE_DIM, adds_up ? " = weights %s" : "; planned: weights %s",
+               figure_bytes(a->plan.weights).text);
+    pen_printf(&p, ROLE_DIM, adds_up ? " + KV %s" : ", KV %s", figure_bytes(a->plan.kv).text);
     if (pen_left(&p) > 12)
-        pen_printf(&p, ROLE_DIM, ", rest %s", figure_bytes(a->plan.compute + a->plan.scratch).text);
+        pen_printf(&p, ROLE_DIM, adds_up ? " + rest %s" : ", rest %s",
+                   figure_bytes(adds_up ? peak - known : a->plan.compute + a->plan.scratch).text);
 }
 
 static void rows_model(struct grid *g, struct rect in, const struct snapshot *s)

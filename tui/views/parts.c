@@ -340,12 +340,14 @@ void draw_progress(struct pen *p, const struct snapshot *s)
         return;
     }
     if (!snapshot_is_running(s)) {
-        pen_printf(p, ROLE_TEXT, "%d blocks in %s", x->blocks, figure_duration(x->elapsed_s).text);
+        pen_printf(p, ROLE_TEXT, "%d block%s in %s", x->blocks, str_plural(x->blocks),
+                   figure_duration(x->elapsed_s).text);
         return;
     }
     if (x->paused_since_ms) {
-        pen_printf(p, ROLE_TEXT, "for %s; %d blocks kept",
-                   figure_duration((double)(s->unix_ms - x->paused_since_ms) * 1e-3).text, x->blocks);
+        pen_printf(p, ROLE_TEXT, "for %s; %d block%s kept",
+                   figure_duration((double)(s->unix_ms - x->paused_since_ms) * 1e-3).text, x->blocks,
+                   str_plural(x->blocks));
         return;
     }
     if (x->block >= 0 && x->phase >= PHASE_CONTROL)

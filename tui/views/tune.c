@@ -237,7 +237,7 @@ static void draw_confirmation(struct grid *g, struct rect in, const struct tune_
     if (isfinite(t->effect.lower) && isfinite(t->effect.upper))
         snprintf(effect, sizeof effect, "%s [%s, %s]", figure_change(log(t->effect.estimate)).text,
                  figure_change(log(t->effect.lower)).text, figure_change(log(t->effect.upper)).text);
-    snprintf(blocks, sizeof blocks, "%d blocks", t->blocks);
+    snprintf(blocks, sizeof blocks, "%d block%s", t->blocks, str_plural(t->blocks));
     pen_field(&p, MIN(text_columns(t->challenger), MAX(in.w - 54, 12)), ROLE_ARM_B | STYLE_BOLD,
               t->challenger);
     pen_printf(&p, ROLE_TEXT, "  %s  ", effect);
