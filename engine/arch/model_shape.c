@@ -195,7 +195,15 @@ static enum err_code hyper_read_rope(struct hyper *out, const struct model_shape
     return ERR_OK;
 }
 
-/* Does a list that says for each layer whether it has a window follow the rule "all but each period-th"? */
+/* The only period that a list that says for each layer whether it has a window can follow: all layers but each
+ * n-th one have a window (1: all, 0: none), so the first layer without one decides. */
+static int window_list_period(const struct gguf_kv *list)
+{
+    uint64_t first = 0;
+    while (first < list->count && gguf_kv_num(list, first) != 0) first++;
+    return first == list->count ? 1 : first ? (int)first + 1 : 0;
+}
+
 static bool window_list_is(const struct gguf_kv *list, int period)
 {
     for (uint64_t l = 0; l < list->count; l++) {
@@ -224,8 +232,8 @@ static enum err_code hyper_read_window_period(int *period, const struct arch *a,
     if (kv->count != (uint64_t)s->layers)
         return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu",
                        key, s->layers, (unsigned long long)kv->count);
-    for (*period = 0; *period <= s->layers; ++*period)
-        if (window_list_is(kv, *period)) return ERR_OK;
+    *period = window_list_period(kv);
+    if (window_list_is(kv, *period)) return ERR_OK;
     return err_set(why, ERR_FORMAT,
                    "metadata '%s': expected windows in all layers but each n-th one, file has another order",
                    key);
