@@ -195,8 +195,8 @@ static enum err_code hyper_read_rope(struct hyper *out, const struct model_shape
     return ERR_OK;
 }
 
-/* The only period that a list that says for each layer whether it has a window can follow: all layers but each
- * n-th one have a window (1: all, 0: none), so the first layer without one decides. */
+/* The only period that a list that says for each layer whether it has a window can follow: all layers but
+ * each n-th one have a window (1: all, 0: none), so the first layer without one decides. */
 static int window_list_period(const struct gguf_kv *list)
 {
     uint64_t first = 0;
