@@ -74,6 +74,7 @@ def main():
     program = os.path.abspath(a.qdyno)
     if a.kills or a.hours:
         clock = a.clock or os.path.join(os.path.dirname(program), "tests/e2e/libclock_jumps.so")
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # its disks are unmounted then, too
         sys.exit(soak_kills(program, os.path.exists(clock) and os.path.abspath(clock), a.kills, a.hours, a.seed) > 0)
     rng = random.Random(a.seed)
     home = tempfile.mkdtemp(prefix="qdyno-soak-")

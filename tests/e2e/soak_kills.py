@@ -11,7 +11,7 @@ is begun. Faults are printed with the number of the round; the same seed takes t
 
 The disk is a small tmpfs where the user may mount one, else a limit on the size of files.
 """
-import json, os, pty, random, resource, shutil, signal, struct, subprocess, sys, tempfile, time
+import json, os, pty, random, resource, shutil, signal, sqlite3, struct, subprocess, sys, tempfile, time
 
 from stored import cells_of, check_experiment, check_file, open_database
 
@@ -115,6 +115,7 @@ class Child:
         output = os.path.join(folder.path, "output")
         self.pid, self.fd = pty.fork() if terminal else (os.fork(), -1)
         if self.pid == 0:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored when this script was started by nohup
             if not terminal:
                 out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
@@ -208,7 +209,10 @@ class Kills:
     def end(self, rng, child):
         """Ends the program after a look at what it has stored, and returns its status."""
         os.kill(child.pid, signal.SIGSTOP)
-        before = self.folder.stored()
+        try:
+            before = self.folder.stored()
+        except sqlite3.OperationalError:
+            before = {}  # nobody can open it while the disk is full; what was known before the round is still compared
         how = "KILL" if rng.random() < 0.75 else rng.choice(list(SIGNALS))
         self.by[how] = self.by.get(how, 0) + 1
         if how == "KILL":
@@ -221,7 +225,7 @@ class Kills:
         os.kill(child.pid, signal.SIGCONT)
         status = child.wait(END_S)
         if status is None:
-            self.fault("did not end within %d s after %s" % (END_S, how))
+            self.fault("did not end within %d s after %s: %s" % (END_S, how, open("/proc/%d/cmdline" % child.pid).read().split("\0")))
             os.kill(child.pid, signal.SIGKILL)
             status = child.wait(END_S)
         return how, before, status
