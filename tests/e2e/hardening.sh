@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The program is built so that a memory error can do little: position-independent, with read-only relocations, a stack
-# that is not executable, stack protector and fortified string functions.
+# that is not executable, stack protector and fortified string functions. It does not say where it was built: the same
+# program comes out of every folder (./dev package --check).
 . "$(dirname "$0")/lib.sh" "$@"
 
 have readelf && have nm || { skip "no readelf: install binutils"; exit 77; }
@@ -13,4 +14,6 @@ headers=$(readelf -lW "$QDYNO") dynamic=$(readelf -dW "$QDYNO") symbols=$(nm -D 
 grep -Eq 'GNU_STACK.* RW ' <<<"$headers" || fail "the stack is executable"
 [[ $symbols == *__stack_chk_fail* ]] || fail "no stack protector"
 grep -Eq '__(sn|v|vsn|f)?printf_chk|__memcpy_chk' <<<"$symbols" || fail "no fortified functions"
+top=$(cd "$(dirname "$0")/../.." && pwd)
+grep -aqF "$top/" "$QDYNO" && fail "it contains the path of its sources: $(grep -aoF "$top/" "$QDYNO" | wc -l) times"
 finish

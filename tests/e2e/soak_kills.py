@@ -64,11 +64,11 @@ class Folder:
         """Leave so many bytes free."""
         if self.mounted:
             free = os.statvfs(self.data)
-            with open(self.filler, "wb") as f:
-                try:
+            try:
+                with open(self.filler, "wb") as f:
                     f.write(b"\0" * max(free.f_bavail * free.f_frsize - left, 0))
-                except OSError:
-                    pass
+            except OSError:
+                pass  # it is full already
 
     def limit_files(self, left):
         """Where no disk can be made: no file may grow much beyond the log of the database. Runs in the child."""
