@@ -22,8 +22,7 @@ def newest():
 before = newest()[0]
 pid, fd = pty.fork()
 if pid == 0:
-    if how == "nohup":
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if how == "nohup" else signal.SIG_DFL)  # the suite may run under nohup
     os.execv(program[0], program)
 until = time.monotonic() + 120
 def drain(seconds):
