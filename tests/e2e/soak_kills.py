@@ -115,7 +115,8 @@ class Child:
         output = os.path.join(folder.path, "output")
         self.pid, self.fd = pty.fork() if terminal else (os.fork(), -1)
         if self.pid == 0:
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored when this script was started by nohup
+            for number in (signal.SIGHUP, signal.SIGINT):  # ignored when this script was started by nohup or with &
+                signal.signal(number, signal.SIG_DFL)
             if not terminal:
                 out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
