@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/map_guard.h"
 #include "base/name_index.h"
 #include "base/numa.h"
 #include "base/process.h"

@@ -43,11 +43,15 @@ enum err_code file_map(struct file_map *out, const char *path, struct err *why)
         rc = err_set(why, ERR_FORMAT, "'%s' is not a regular file", path);
     if (!rc && st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p != MAP_FAILED) {
-            *out = (struct file_map){ p, (size_t)st.st_size, fd, opened };
+        const int cause = errno;
+        struct map_guard *guard = p == MAP_FAILED ? NULL : map_guard_add(p, (size_t)st.st_size, fd, path);
+        if (guard) {
+            *out = (struct file_map){ p, (size_t)st.st_size, fd, opened, guard };
             return ERR_OK;
         }
-        rc = err_set(why, ERR_IO, "cannot map '%s': %s", path, strerror(errno));
+        rc = p == MAP_FAILED ? err_set(why, ERR_IO, "cannot map '%s': %s", path, strerror(cause))
+                             : err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
+        if (p != MAP_FAILED) munmap(p, (size_t)st.st_size);
     }
     close(fd);
     return rc;
@@ -56,6 +60,7 @@ enum err_code file_map(struct file_map *out, const char *path, struct err *why)
 void file_unmap(struct file_map *m)
 {
     if (m->data) {
+        map_guard_remove(m->guard);
         munmap((void *)m->data, m->size);
         close(m->fd);
     }
@@ -73,12 +78,21 @@ enum err_code file_map_check(const struct file_map *m, struct err *why)
 {
     struct file_state now;
     const enum err_code rc = file_map_state(m, &now, why);
-    if (rc || (now.size == m->opened.size && now.modified_ns == m->opened.modified_ns)) return rc;
-    return err_set(
-        why, ERR_FORMAT,
-        "the file was changed while it was in use (%lld bytes when it was opened, %lld now): run again "
-        "when nothing writes to it",
-        (long long)m->opened.size, (long long)now.size);
+    const bool damaged = m->guard && map_guard_is_damaged(m->guard);
+    if (rc || (!damaged && now.size == m->opened.size && now.modified_ns == m->opened.modified_ns)) return rc;
+    const char *const what = now.size < m->opened.size ? "the file became shorter while it was in use"
+                             : damaged ? "a part of the file could not be read (check the disk), or the file "
+                                         "was shorter for some time"
+                                       : "the file was changed while it was in use";
+    map_guard_set_reported(m->guard);
+    return err_set(why, ERR_FORMAT,
+                   "'%s': %s (%lld bytes when it was opened, %lld now): run again when nothing writes to it",
+                   map_guard_path(m->guard), what, (long long)m->opened.size, (long long)now.size);
+}
+
+enum err_code file_map_check_read(const struct file_map *m, struct err *why)
+{
+    return m->guard && map_guard_is_damaged(m->guard) ? file_map_check(m, why) : ERR_OK;
 }
 
 enum err_code file_read(char **out, size_t *size, const char *path, size_t limit, struct err *why)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/map_guard.h"
 
 /* The identity of a file and when its content last changed, from fstat. Unix times in ns. */
 struct file_state {
@@ -16,12 +17,14 @@ struct file_state {
 };
 
 /* A read-only mapping of a whole file and its descriptor: file_unmap. The mapping remains that of the opened
- * file when another file is renamed to its path. For an empty file size is 0 and data is NULL. */
+ * file when another file is renamed to its path. For an empty file size is 0 and data is NULL. Where the file
+ * became shorter, or cannot be read, the mapping reads as zeros (map_guard.h), and file_map_check fails. */
 struct file_map {
     const unsigned char *data;
     size_t size;
     int fd;                   /* open while data is not NULL */
     struct file_state opened; /* when it was mapped */
+    struct map_guard *guard;  /* while data is not NULL */
 };
 enum err_code file_map(struct file_map *out, const char *path,
                        struct err *why); /* ERR_IO; ERR_FORMAT: not a regular file */
@@ -29,9 +32,12 @@ void file_unmap(struct file_map *m);
 
 /* The current state of the mapped file. ERR_IO. */
 enum err_code file_map_state(const struct file_map *m, struct file_state *out, struct err *why);
-/* ERR_FORMAT: the content changed since the file was mapped (another size or modification time). Replacing
- * the file at its path, or deleting it, is not a change, because the mapping keeps the opened file. */
+/* ERR_FORMAT: the content changed since the file was mapped (another size or modification time), or a part of
+ * it could not be read; the message names the file. Replacing the file at its path, or deleting it, is not a
+ * change, because the mapping keeps the opened file. */
 enum err_code file_map_check(const struct file_map *m, struct err *why);
+/* The same, but only for bytes that were read and were missing. No system call unless there are such. */
+enum err_code file_map_check_read(const struct file_map *m, struct err *why);
 
 /* Reads a whole file, NUL-terminated; the caller frees *out. *size (may be NULL) is without the terminator.
  * ERR_FORMAT: longer than `limit` bytes. Works for /proc and /sys, whose files do not report their size. */

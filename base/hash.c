@@ -1,10 +1,15 @@
 #include "base/hash.h"
 
+#include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
-#include <sys/mman.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-enum { PIECE = 8 << 20 };
+#include "base/base.h"
+
+enum { PIECE = 1 << 20 };
 
 static void write_hex(const unsigned char digest[32], char hex[HASH_HEX])
 {
@@ -19,35 +24,37 @@ void hash_bytes(const void *data, size_t n, char hex[HASH_HEX])
     write_hex(digest, hex);
 }
 
-/* Hashes a private mapping and releases its pages while reading. */
-static enum err_code hash_view(const unsigned char *view, size_t n, char hex[HASH_HEX], struct err *why)
+/* Hashes `n` bytes of the file. It is read instead of mapped, so that pages do not stay in memory, and a file
+ * that becomes shorter or fails is an error here. */
+static enum err_code hash_descriptor(const struct file_map *map, unsigned char *piece, EVP_MD_CTX *c,
+                                     struct err *why)
 {
-    unsigned char digest[EVP_MAX_MD_SIZE] = { 0 };
-    EVP_MD_CTX *c = EVP_MD_CTX_new();
-    bool good = c && EVP_DigestInit_ex(c, EVP_sha256(), NULL);
-    for (size_t at = 0; at < n && good; at += PIECE) {
-        const size_t bytes = n - at < PIECE ? n - at : PIECE;
-        good = EVP_DigestUpdate(c, view + at, bytes);
-        madvise((void *)(view + at), bytes,
-                MADV_DONTNEED); /* failure is harmless: more memory stays in use */
+    for (size_t at = 0; at < map->size;) {
+        const ssize_t n = pread(map->fd, piece, MIN(PIECE, map->size - at), (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return err_set(why, ERR_IO, "cannot read '%s': %s", map_guard_path(map->guard), strerror(errno));
+        if (n == 0) {
+            const enum err_code rc = file_map_check(map, why);
+            return rc ? rc : err_set(why, ERR_FORMAT, "'%s' ends early", map_guard_path(map->guard));
+        }
+        if (!EVP_DigestUpdate(c, piece, (size_t)n)) return err_set(why, ERR_NOMEM, "out of memory hashing");
+        at += (size_t)n;
     }
-    good = good && EVP_DigestFinal_ex(c, digest, NULL);
-    EVP_MD_CTX_free(c);
-    if (!good) return err_set(why, ERR_NOMEM, "out of memory hashing %zu bytes", n);
-    write_hex(digest, hex);
     return ERR_OK;
 }
 
 enum err_code hash_map(const struct file_map *map, char hex[HASH_HEX], struct err *why)
 {
-    /* with an old size of 0, mremap maps the same pages a second time */
-    void *view = map->size ? mremap((void *)map->data, 0, map->size, MREMAP_MAYMOVE) : MAP_FAILED;
-    if (view == MAP_FAILED) {
-        hash_bytes(map->data, map->size, hex);
-        return ERR_OK;
-    }
-    const enum err_code rc = hash_view(view, map->size, hex, why);
-    munmap(view, map->size);
+    unsigned char digest[EVP_MAX_MD_SIZE] = { 0 }, *piece = malloc(PIECE);
+    EVP_MD_CTX *c = EVP_MD_CTX_new();
+    enum err_code rc = piece && c && EVP_DigestInit_ex(c, EVP_sha256(), NULL)
+                           ? hash_descriptor(map, piece, c, why)
+                           : err_set(why, ERR_NOMEM, "out of memory hashing %zu bytes", map->size);
+    if (!rc && !EVP_DigestFinal_ex(c, digest, NULL)) rc = err_set(why, ERR_NOMEM, "out of memory hashing");
+    if (!rc) write_hex(digest, hex);
+    EVP_MD_CTX_free(c);
+    free(piece);
     return rc;
 }
 
@@ -56,7 +63,7 @@ enum err_code hash_file(const char *path, char hex[HASH_HEX], struct err *why)
     struct file_map map;
     enum err_code rc = file_map(&map, path, why);
     if (rc) return rc;
-    rc = hash_view(map.data, map.size, hex, why);
+    rc = hash_map(&map, hex, why);
     file_unmap(&map);
     return rc;
 }

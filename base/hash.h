@@ -17,9 +17,9 @@ void hash_bytes(const void *data, size_t n, char hex[HASH_HEX]);
 uint64_t hash_number(const void *data, size_t n);
 
 /* SHA-256 of a mapped file. Pages of the mapping that were not in memory before are not kept there, and at
- * most a few MB are held at a time. ERR_NOMEM. */
+ * most a few MB are held at a time. ERR_IO, ERR_NOMEM; ERR_FORMAT: the file is shorter than its mapping. */
 enum err_code hash_map(const struct file_map *map, char hex[HASH_HEX], struct err *why);
-/* SHA-256 of a file. Errors: ERR_IO, ERR_NOMEM. */
+/* SHA-256 of a file. Errors: as hash_map, and ERR_FORMAT: not a regular file. */
 enum err_code hash_file(const char *path, char hex[HASH_HEX], struct err *why);
 
 #endif

@@ -103,11 +103,19 @@ static int main_run(int argc, char **argv)
     return a.command->run(&g, &a);
 }
 
+/* The last check that no result was computed from a file that became shorter meanwhile. */
+static int main_check_files(int status)
+{
+    struct err why;
+    return map_guard_confess(&why) ? cli_fail(NULL, &why) : status;
+}
+
 int main(int argc, char **argv)
 {
     standard_streams_open();
     setlocale(LC_CTYPE, ""); /* numbers stay in the C locale */
     signals_install();
     allow_many_files();
-    return stdout_close(main_run(argc, argv));
+    map_guard_install();
+    return stdout_close(main_check_files(main_run(argc, argv)));
 }

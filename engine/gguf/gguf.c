@@ -186,9 +186,11 @@ static enum err_code file_open(struct gguf **out, const char *path, bool any_typ
     if ((rc = shards_count(g, why))) goto fail;
     if (g->shard_count > 1 && (rc = shards_open_rest(g, why))) goto fail;
     if ((rc = tensors_merge(g, why))) goto fail;
+    if ((rc = gguf_check_read(g, why))) goto fail;
     *out = g;
     return ERR_OK;
 fail:
+    if (gguf_check_read(g, why)) rc = ERR_FORMAT; /* zeros in place of the file's bytes explain any error */
     gguf_close(g);
     return rc;
 }
@@ -317,7 +319,16 @@ enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why)
 {
     for (int i = 0; i < g->shard_count; i++) {
         const enum err_code rc = file_map_check(&g->shards[i].map, why);
-        if (rc) return err_prefix(why, "'%s'", g->path);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
+enum err_code gguf_check_read(const struct gguf *g, struct err *why)
+{
+    for (int i = 0; i < g->shard_count; i++) {
+        const enum err_code rc = file_map_check_read(&g->shards[i].map, why);
+        if (rc) return rc;
     }
     return ERR_OK;
 }

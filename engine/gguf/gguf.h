@@ -104,6 +104,9 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g,
 
 /* ERR_FORMAT: a file changed since it was opened (file_map_check). Bytes in memory are not checked. */
 enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why);
+/* The same, but only for bytes that were missing when they were read (file_map_check_read): for every step of
+ * long work. */
+enum err_code gguf_check_read(const struct gguf *g, struct err *why);
 /* Read the present state of the file. False: it changed since it was opened, or the model has several shards
  * or is in memory. */
 bool gguf_state(const struct gguf *g, struct file_state *now);
@@ -144,5 +147,6 @@ enum err_code gguf_writer_select(struct gguf_writer *w, const char *tensor, stru
 bool gguf_writer_finished(struct gguf_writer *w, const char *tensor);
 enum err_code gguf_writer_commit(struct gguf_writer *w, struct err *why); /* frees w in any case */
 void gguf_writer_abort(struct gguf_writer *w);                            /* NULL is fine */
+void gguf_writer_discard(struct gguf_writer *w); /* the same, and removes PATH.partial; NULL is fine */
 
 #endif

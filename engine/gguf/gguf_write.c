@@ -413,6 +413,12 @@ enum err_code gguf_writer_commit(struct gguf_writer *w, struct err *why)
     return rc;
 }
 
+void gguf_writer_discard(struct gguf_writer *w)
+{
+    if (w) w->file.keep = false;
+    gguf_writer_abort(w);
+}
+
 void gguf_writer_abort(struct gguf_writer *w)
 {
     if (!w) return;

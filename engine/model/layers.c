@@ -109,7 +109,7 @@ static enum err_code layers_check(const struct layers *l, int layer, int n, stru
         return err_set(why, ERR_USAGE, "layer %d: expected 0 to %d", layer, layers_count(l) - 1);
     if (n < 1 || n > layers_tokens(l))
         return err_set(why, ERR_USAGE, "a sequence of %d tokens: expected 1 to %d", n, layers_tokens(l));
-    return ERR_OK;
+    return gguf_check_read(l->gguf, why); /* long work ends soon after the file became shorter */
 }
 
 static size_t row_bytes(const struct layers *l, int n)

@@ -411,6 +411,7 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
     m->best = NULL;
     for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
         if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
+    if ((rc = gguf_check_read(m->gguf, why))) return rc;
     if (m->not_finite.found)
         return err_set(
             why, ERR_FORMAT,

@@ -318,6 +318,7 @@ enum err_code calibration_obtain(struct calibration **out, const struct gguf *so
         if (!rc) rc = calibration_check(*out, source, why);
     }
     free(bundled);
+    if (!rc) rc = gguf_check_unchanged(source, why); /* a calibration names the model that it was made with */
     if (!rc) return ERR_OK;
     calibration_close(*out);
     *out = NULL;

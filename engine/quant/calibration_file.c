@@ -415,6 +415,11 @@ enum err_code calibration_load(struct calibration **out, const char *path, struc
     if (legacy) return rc;
     if ((rc = gguf_open(&g, path, why))) return rc; /* its messages name the path and the damaged part */
     rc = calibration_parse_gguf(out, g, why);
+    if (gguf_check_unchanged(g, why)) {
+        calibration_close(*out);
+        *out = NULL;
+        rc = ERR_FORMAT;
+    }
     gguf_close(g);
     return rc;
 }

@@ -161,6 +161,8 @@ static enum err_code quantization_open_target(struct quantization *q, const char
 enum err_code quantize_report(struct quantization *q, int64_t bytes, struct err *why)
 {
     const struct quantize_options *o = q->options;
+    const enum err_code rc = gguf_check_unchanged(q->source, why);
+    if (rc) return rc;
     q->done += bytes;
     if (o->progress && !o->progress(o->ctx, q->total ? (double)q->done / (double)q->total : 1))
         return err_set(why, ERR_CANCELLED, "cancelled");
@@ -195,6 +197,11 @@ enum err_code quantize_file(const char *out_path, const struct gguf *source, con
     rc = gguf_writer_commit(q.writer, why);
     q.writer = NULL;
 done:
+    if (rc && gguf_check_unchanged(source, why)) { /* what is written may be of the changed file: not kept */
+        rc = ERR_FORMAT;
+        gguf_writer_discard(q.writer);
+        q.writer = NULL;
+    }
     gguf_writer_abort(q.writer);
     threadpool_close(q.pool);
     calibration_close(q.calibration);

@@ -189,7 +189,9 @@ static const char *code_name(enum err_code code)
 
 void channel_fail(struct channel *c, const struct err *why)
 {
+    struct err cause;
     json_t *o = channel_answer(c);
+    if (map_guard_explain(&cause)) why = &cause;
     json_put_bool(o, "ok", false);
     json_put_str(o, "code", code_name(why->code));
     json_put_str(o, "message", why->message[0] ? why->message : err_text(why->code));

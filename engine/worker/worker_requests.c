@@ -131,6 +131,7 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
     if (!rc) rc = model_warm(w->model, why);
     const double load_s = (double)(clock_ns() - progress.started_ns) * 1e-9;
     if (!rc) rc = model_source_identity(w->model, w->sha256, why);
+    if (!rc) rc = gguf_check_unchanged(model_gguf(w->model), why);
     if (rc) {
         model_close(w->model);
         w->model = NULL;
@@ -408,6 +409,7 @@ static enum err_code generation_decode(struct generation *g, struct err *why)
         }
         const size_t before = g->text.len;
         enum err_code rc = tokenizer_piece(g->t, id, false, &g->text, why);
+        if (!rc) rc = gguf_check_unchanged(model_gguf(m), why);
         if (rc) return rc;
         str_append_n(&g->held, str_text(&g->text) + before, g->text.len - before);
         g->count++;

@@ -2,7 +2,9 @@
  * identity. At each of 20 points between opening and the end of a run the file is replaced by rename, or
  * changed in place; then the recorded hash is the SHA-256 of what was mapped, or the run says that the file
  * changed, and the file that took the path gets its own hash and its own quantized copy. Names the bug: the
- * hash of the old mapping was kept under the new inode, for good. */
+ * hash of the old mapping was kept under the new inode, for good. A model that becomes shorter at one of
+ * these points ends the work with an error that says so, on all threads, and leaves no file of a
+ * quantization; the bug: SIGBUS ended the process. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -39,7 +41,16 @@ static int setup(void **state)
 }
 
 /* What happens to the file at some point of the program under test. */
-enum event { REPLACE, REWRITE };
+enum event { REPLACE, REWRITE, TRUNCATE };
+
+static void truncate_model(int point)
+{
+    struct stat st;
+    CHECK(!stat(model_path, &st));
+    const off_t sizes[] = { 0, 1000, st.st_size / 2,
+                            st.st_size - 100 }; /* the last one: no page is missing */
+    CHECK(!truncate(model_path, sizes[point % (int)COUNT_OF(sizes)]));
+}
 
 static void happen(enum event what)
 {
@@ -65,7 +76,12 @@ struct walk {
 
 static void at_point(struct walk *w)
 {
-    if (w->point++ == w->wanted) happen(w->what);
+    const int point = w->point++;
+    if (point != w->wanted) return;
+    if (w->what == TRUNCATE)
+        truncate_model(point);
+    else
+        happen(w->what);
 }
 
 static bool on_progress(void *arg, int64_t done, int64_t of, double nll)
@@ -145,6 +161,76 @@ static void copies(void **state)
     for (int i = 0; i < 4; i++) check_point(i, REPLACE, "q8_0,threads=1");
 }
 
+static void truncated(void **state)
+{
+    (void)state;
+    map_guard_install(); /* cmocka sets a handler of its own for every test */
+    for (int i = 0; i < OFFSETS; i++) {
+        char hash[HASH_HEX];
+        struct err why = { 0 };
+        struct walk w = { .wanted = i, .what = TRUNCATE };
+        make_model(model_path, 1);
+        const enum err_code rc = worker_like(&w, "threads=2", hash, &why);
+        CHECK_GE(w.point, i + 1);
+        if (rc != ERR_FORMAT || (i > 0 && !strstr(why.message, "became shorter while it was in use")))
+            fail_msg("point %d: status %d: %s", i, rc, why.message);
+    }
+}
+
+static bool on_quantized(void *ctx, double done)
+{
+    (void)done;
+    at_point(ctx);
+    return true;
+}
+
+/* Quantizations that can be resumed keep nothing either: it may be of zeros. */
+static void truncated_source(void **state)
+{
+    (void)state;
+    map_guard_install(); /* cmocka sets a handler of its own for every test */
+    static const char *const LINES[] = { "q8_0", "q4_0" };
+    char out[160], partial[176];
+    snprintf(out, sizeof out, "%s/out.gguf", folder);
+    snprintf(partial, sizeof partial, "%s.partial", out);
+    for (int i = 0; i < 8; i++) {
+        struct err why = { 0 };
+        struct config c;
+        struct gguf *g;
+        struct walk w = { .wanted = i, .what = TRUNCATE };
+        make_model(model_path, 1);
+        CHECK_OK(config_parse(&c, LINES[i % 2], &why));
+        CHECK_OK(gguf_open(&g, model_path, &why));
+        const struct quantize_options o = {
+            .config = &c, .threads = 2, .resume = true, .progress = on_quantized, .ctx = &w
+        };
+        CHECK_EQ(quantize_file(out, g, &o, &why), ERR_FORMAT);
+        CHECK(strstr(why.message, "became shorter while it was in use"));
+        gguf_close(g);
+        CHECK(access(out, F_OK) && access(partial, F_OK));
+    }
+}
+
+/* What no check saw is still said at the end, once. */
+static void truncated_unseen(void **state)
+{
+    (void)state;
+    map_guard_install(); /* cmocka sets a handler of its own for every test */
+    struct err why = { 0 };
+    struct file_map map;
+    make_model(model_path, 1);
+    CHECK_OK(map_guard_explain(&why));
+    CHECK_OK(file_map(&map, model_path, &why));
+    CHECK(!truncate(model_path, 0));
+    CHECK_OK(map_guard_confess(&why)); /* nothing was read */
+    CHECK_EQ(map.data[map.size - 1], 0);
+    file_unmap(&map);
+    CHECK_EQ(map_guard_confess(&why), ERR_FORMAT);
+    CHECK(strstr(why.message, model_path) && strstr(why.message, "became shorter"));
+    CHECK_OK(map_guard_confess(&why));
+    CHECK_OK(map_guard_explain(&why));
+}
+
 /* A copy filed under the wrong model by an older program is made again. */
 static void foreign_copy(void **state)
 {
@@ -185,7 +271,9 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(replaced), cmocka_unit_test(rewritten),
-                                        cmocka_unit_test(copies), cmocka_unit_test(foreign_copy) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(replaced),        cmocka_unit_test(rewritten),
+                                        cmocka_unit_test(copies),          cmocka_unit_test(foreign_copy),
+                                        cmocka_unit_test(truncated),       cmocka_unit_test(truncated_source),
+                                        cmocka_unit_test(truncated_unseen) };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

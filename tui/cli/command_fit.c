@@ -278,6 +278,7 @@ static enum err_code fit_config(struct fit *f, const struct config *c, int64_t c
             rc = fit_by_shapes(f, file, path, c, ctx, &refused, why);
         else if (!(rc = recipe_plan_memory(&plan, file, c, (int)(ctx ? ctx : usual), 1, why)))
             rc = fit_by_plan(f, file, path, c, &plan, why);
+        if (!rc) rc = gguf_check_unchanged(file, why);
     }
     gguf_close(file);
     free(path);

@@ -156,6 +156,7 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
         table_add_tensors(&t, file);
     else if (!rc)
         rc = table_add_model(&t, file, g, &why);
+    if (!rc) rc = gguf_check_unchanged(file, &why);
     int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
     gguf_close(file);
     table_done(&t);

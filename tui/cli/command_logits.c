@@ -49,6 +49,7 @@ static enum err_code write_rows(struct model *m, const struct token_list *ids, F
                                           .pos = (int32_t)(at + i),
                                           .logits = true };
         enum err_code rc = model_forward(m, rows, n, why);
+        if (!rc) rc = gguf_check_unchanged(model_gguf(m), why);
         if (rc) return rc;
         for (int i = 0; i < n; i++)
             if (!write_floats(out, model_logits(m, i), vocab))

@@ -169,6 +169,7 @@ static enum err_code generation_emit(struct generation *x, int32_t id, struct er
 {
     size_t before = x->text.len;
     enum err_code rc = tokenizer_piece(model_tokenizer(x->model), id, false, &x->text, why);
+    if (!rc) rc = gguf_check_unchanged(model_gguf(x->model), why); /* before anything is printed */
     if (!rc && x->stream) {
         generation_write(x, str_text(&x->text) + before, x->text.len - before, false);
         fflush(stdout);

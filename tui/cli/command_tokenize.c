@@ -91,6 +91,7 @@ int command_tokenize(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = cli_model(&path, a, &why);
     if (!rc) rc = gguf_open(&file, path, &why);
     if (!rc) rc = tokenizer_open(&k, file, &why);
+    if (!rc) rc = gguf_check_unchanged(file, &why);
     if (!rc) rc = args_has(a, "--detokenize") ? print_text(k, text, &why) : print_ids(a, k, text, n, &why);
     int status = rc ? cli_fail(a, &why) : EXIT_DONE;
     tokenizer_close(k);

@@ -121,6 +121,8 @@ int exit_status_of_verdict(enum verdict v)
 
 int cli_fail(const struct cli_args *a, const struct err *why)
 {
+    struct err cause;
+    if (map_guard_explain(&cause)) why = &cause;
     char *safe = sink_text(SINK_TERMINAL, why->message);
     fflush(stdout);
     fprintf(stderr, "qdyno%s%s: %s\n", a && a->command ? " " : "", a && a->command ? a->command->name : "",

@@ -1,0 +1,70 @@
+#!/bin/bash
+# A model file that becomes shorter while a command uses it: the command says so and ends with status 5, not by a
+# signal. Nothing unfinished stays, and no run stays marked as running. The program is stopped while the file
+# is cut, when it or a child of it has the file mapped, so nothing depends on the speed of the machine.
+# And a damaged quantized copy in the cache is made again instead of used.
+. "$(dirname "$0")/lib.sh" "$@"
+[ -f "$MODEL" ] || { echo "SKIPPED: no $MODEL"; exit 77; }
+M=$T/model.gguf
+SIZE=$(stat -c %s "$MODEL")
+for _ in $(seq 4000); do echo "Once upon a time there was a little cat who sat on a mat."; done >"$T/text"
+
+# Whether the process, or a child of it, has the model mapped.
+mapped() {
+  local p
+  for p in "$1" $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+    grep -q "$M" /proc/"$p"/maps 2>/dev/null && echo "$p" && return 0
+  done
+  return 1
+}
+
+# cut SIZE COMMAND...: run, cut the file to SIZE while it is in use, expect status 5. A command that ended before the
+# file was cut is started again.
+cut() {
+  local to=$1 user pid status try
+  shift
+  for try in 1 2 3 4 5; do
+    cp "$MODEL" "$M"
+    "$QDYNO" "$@" >"$T/out" 2>"$T/err" </dev/null &
+    pid=$!
+    until user=$(mapped $pid) || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+    [ -n "$user" ] && kill -STOP "$user" 2>/dev/null && truncate -s "$to" "$M" && kill -CONT "$user"
+    wait $pid
+    status=$?
+    [ $status = 0 ] || break
+  done
+  [ $status = 5 ] || fail "qdyno $* with the model cut to $to bytes: status $status, want 5"
+  cat "$T/out" "$T/err" | grep -q "model.gguf.*became shorter while it was in use" || fail "qdyno $*, cut to $to: no such message"
+  left=$(find "$T" -name '*.partial' -o -name '*.tmp.*' -o -name 'out.*')
+  [ -z "$left" ] || fail "qdyno $*, cut to $to: left $left"
+}
+
+for to in 4096 $((SIZE - 100)); do
+  cut $to run -m "$M" -p Once -n 2000 -c 2048 --ignore-eos
+  cut $to eval -m "$M" -f "$T/text"
+  cut $to bench -m "$M" -p 512 -n 400 -r 20
+  cut $to ab -m "$M" threads=1 threads=1,ctk=f32 -w pp64+tg256 --budget 1m
+done
+cut 4096 eval -m "$M" -f "$T/text" -C q8_0 --ref f32
+cut 4096 quantize "$M" "$T/out.gguf" -R method=gptq,bits=4,group=32
+cut 4096 logits -m "$M" --ids "$(seq -s, 1 500)" --out "$T/out.f32"
+expect 0 history -o json && ! grep -q '"running"' "$T/out" || fail "a run is still marked as running: $(head -c 400 "$T/out")"
+
+head -c 40000 "$T/text" >"$T/short"
+perplexity() { expect 0 eval -m "$MODEL" -f "$T/short" -C q8_0 -o json && value 'd["rows"][0]["perplexity"]'; }
+want=$(perplexity)
+[ -n "$PYTHON" ] && ! [[ $want =~ ^[0-9.]+$ ]] && fail "no perplexity: $want"
+copy=$(find "$XDG_CACHE_HOME" -path '*/models/*.gguf' -not -path '*/sums/*')
+size=$(stat -c %s "$copy")
+cp "$copy" "$T/intact"
+for damage in 40 $((size / 3)) $((size - 900)) cut0 cut$((size - 1)); do
+  case $damage in
+    cut*) truncate -s "${damage#cut}" "$copy" ;;
+    *) printf '\x7f\x7f\x7f\x7f' | dd of="$copy" bs=1 seek="$damage" conv=notrunc 2>/dev/null ;;
+  esac
+  got=$(perplexity)
+  [ "$got" = "$want" ] || fail "damage $damage of the cached copy: perplexity $got, want $want"
+  says err "cached quantized copy .* made again"
+  cmp -s "$copy" "$T/intact" || fail "damage $damage: the copy was not made again as it was"
+done
+finish
