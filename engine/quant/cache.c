@@ -1,9 +1,15 @@
 /* Caches quantized copies, because an A/B test opens the same recipe repeatedly. The folder is kept below a
  * size limit by removing the least recently used copies; a process that has a removed copy open can still
- * read it. */
+ * read it.
+ *
+ * The file "sums/NAME.sha256" beside the copies holds the SHA-256 of the copy NAME. A copy runs only if it
+ * has this hash. Its own hash is remembered like a model's (model_identity), so a large copy is read again
+ * only after it changed. The time of a copy's last use is the modification time of the file of its sum,
+ * because a new time stamp of the copy itself would look like a change. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +28,9 @@
 #define QUANTIZER_VERSION   "2"
 #define CACHE_LIMIT_DEFAULT (20LL << 30)
 
-#define LOCK "lock"
+#define LOCK       "lock"
+#define SUMS       "sums"
+#define SUM_ENDING ".sha256"
 
 enum { STALE_SECONDS = 24 * 3600 }; /* age of leftovers of killed writers, on file systems without locks */
 
@@ -45,9 +53,14 @@ static int cache_entry_compare(const void *a, const void *b)
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-/* Append a file to the list. False: out of memory. */
-static bool cache_entries_add(struct cache_entries *e, const char *name, const struct stat *st)
+/* Append a file to the list. False: out of memory. A copy without a sum will not be used again, so it counts
+ * as the least recently used. */
+static bool cache_entries_add(struct cache_entries *e, int folder, const char *name, const struct stat *st)
 {
+    char sum[sizeof SUMS SUM_ENDING + NAME_MAX + 2];
+    struct stat used = { 0 };
+    snprintf(sum, sizeof sum, SUMS "/%s" SUM_ENDING, name);
+    if (fstatat(folder, sum, &used, AT_SYMLINK_NOFOLLOW)) used.st_mtim = (struct timespec){ 0 };
     if (e->count == e->cap) {
         const size_t cap = e->cap ? 2 * e->cap : 32;
         struct cache_entry *more = realloc(e->list, cap * sizeof *more);
@@ -57,7 +70,7 @@ static bool cache_entries_add(struct cache_entries *e, const char *name, const s
     }
     char *copy = strdup(name);
     if (!copy) return false;
-    e->list[e->count++] = (struct cache_entry){ .name = copy, .bytes = st->st_size, .used = st->st_atim };
+    e->list[e->count++] = (struct cache_entry){ .name = copy, .bytes = st->st_size, .used = used.st_mtim };
     return true;
 }
 
@@ -80,11 +93,16 @@ static void cache_make_room(const char *folder, const char *keep, int64_t need, 
             continue;
         }
         total += st.st_size;
-        if (!cache_entries_add(&e, d->d_name, &st)) break;
+        if (!cache_entries_add(&e, dirfd(dir), d->d_name, &st)) break;
     }
     if (e.count) qsort(e.list, e.count, sizeof *e.list, cache_entry_compare);
     for (size_t i = 0; i < e.count; i++) {
-        if (total > limit && !unlinkat(dirfd(dir), e.list[i].name, 0)) total -= e.list[i].bytes;
+        if (total > limit && !unlinkat(dirfd(dir), e.list[i].name, 0)) {
+            char sum[sizeof SUMS SUM_ENDING + NAME_MAX + 2];
+            snprintf(sum, sizeof sum, SUMS "/%s" SUM_ENDING, e.list[i].name);
+            unlinkat(dirfd(dir), sum, 0);
+            total -= e.list[i].bytes;
+        }
         free(e.list[i].name);
     }
     free(e.list);
@@ -166,15 +184,79 @@ static int cache_lock(const char *folder)
     return fd;
 }
 
-/* Whether the copy at `path`, if there is one, says that it was made of the model with that SHA-256. */
-static bool copy_is_of(const char *path, const char *source_hash)
+/* A copy, the file of its sum, and what it is made of. */
+struct copy {
+    const char *path, *sum;
+    const char *source_hash;
+};
+
+/* Whether the copy was made of this source and has the recorded sum. *why: what is wrong. ERR_ABSENT: there
+ * is no copy. */
+static enum err_code copy_check(const struct copy *c, struct err *why)
 {
-    struct gguf *copy;
-    if (access(path, F_OK)) return true;
-    if (gguf_open(&copy, path, NULL)) return false;
-    const bool same = gguf_string_is(gguf_get_string(copy, SOURCE_KEY), source_hash);
-    gguf_close(copy);
-    return same;
+    struct gguf *g;
+    char hash[HASH_HEX], *sum = NULL;
+    if (access(c->path, F_OK)) return err_set(why, ERR_ABSENT, "there is none");
+    if (file_read(&sum, NULL, c->sum, HASH_HEX, NULL))
+        return err_set(why, ERR_FORMAT, "it has no checksum, as copies of older versions");
+    enum err_code rc = gguf_open(&g, c->path, why);
+    if (!rc) {
+        rc = model_identity(g, hash, why);
+        if (!rc && strcmp(hash, sum))
+            rc = err_set(why, ERR_FORMAT, "its SHA-256 is %.16s..., expected %.16s...", hash, sum);
+        if (!rc && !gguf_string_is(gguf_get_string(g, SOURCE_KEY), c->source_hash))
+            rc = err_set(why, ERR_FORMAT, "it was made of another model");
+        gguf_close(g);
+    }
+    free(sum);
+    return rc;
+}
+
+/* Record the sum of a new copy. */
+static enum err_code copy_write_sum(const struct copy *c, struct err *why)
+{
+    struct atomic_file f;
+    char hash[HASH_HEX];
+    enum err_code rc = hash_file(c->path, hash, why);
+    if (!rc) rc = atomic_file_open(&f, c->sum, why);
+    if (rc) return rc;
+    fputs(hash, f.stream);
+    return atomic_file_commit(&f, why);
+}
+
+/* Make the copy. If the process dies in between, the copy has no sum and is made again. */
+static enum err_code copy_make(const struct copy *c, const struct gguf *source,
+                               const struct quantize_options *o, struct err *why)
+{
+    unlink(c->sum);
+    enum err_code rc = quantize_file(c->path, source, o, why);
+    if (!rc) rc = copy_write_sum(c, why);
+    return rc;
+}
+
+/* Make sure that there is an intact copy in `folder`, which this process has locked if `locked`. */
+static enum err_code copy_obtain(const struct copy *c, const char *folder, int64_t limit, bool locked,
+                                 const struct gguf *source, const struct quantize_options *o, struct err *why)
+{
+    struct err bad = { 0 };
+    enum err_code rc = copy_check(c, &bad);
+    if (rc == ERR_NOMEM) return err_set(why, rc, "%s", bad.message);
+    if (!rc) {
+        utimensat(AT_FDCWD, c->sum, NULL, 0); /* if it fails, the copy is only removed sooner */
+        return ERR_OK;
+    }
+    const bool damaged = rc != ERR_ABSENT;
+    if (damaged && o->log)
+        log_write(o->log, LOG_WARN, "the cached quantized copy '%s' is not used (%s): it is made again",
+                  c->path, bad.message);
+    if (damaged) unlink(c->path);
+    cache_make_room(folder, strrchr(c->path, '/') + 1, quantized_bytes(source, o->config), limit, locked);
+    rc = copy_make(c, source, o, why);
+    if (!rc || !damaged || rc == ERR_CANCELLED) return rc;
+    struct err cause = *why;
+    return err_set(why, ERR_FORMAT,
+                   "the cached quantized copy is damaged (%.150s) and cannot be made again: %s", bad.message,
+                   cause.message);
 }
 
 enum err_code recipe_cached(char **path, const struct gguf *source, const struct quantize_options *o,
@@ -182,38 +264,35 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
 {
     char *cache, name[HASH_HEX + 8], source_hash[HASH_HEX];
     int64_t limit;
-    struct str folder = { 0 }, file = { 0 };
+    struct str folder = { 0 }, file = { 0 }, sum = { 0 };
     *path = NULL;
     enum err_code rc = cache_limit(&limit, why);
     if (!rc) rc = file_place(&cache, FILE_CACHE, why);
     if (rc) return rc;
     str_printf(&folder, "%s/models", cache);
+    str_printf(&sum, "%s/models/" SUMS, cache);
     free(cache);
     if ((rc = model_identity(source, source_hash, why))) goto done;
     if ((rc = cache_name(name, source_hash, o->config, why))) goto done;
-    if ((rc = file_make_dirs(str_text(&folder), why))) goto done;
+    if ((rc = file_make_dirs(str_text(&sum), why))) goto done;
     file_make_private(str_text(&folder));
+    file_make_private(str_text(&sum));
     str_printf(&file, "%s/%s", str_text(&folder), name);
-    if (folder.failed || file.failed) {
+    str_printf(&sum, "/%s" SUM_ENDING, name);
+    if (folder.failed || file.failed || sum.failed) {
         rc = err_set(why, ERR_NOMEM, "out of memory");
         goto done;
     }
     const int lock = cache_lock(str_text(&folder));
-    /* A copy that records another source is removed, not used: an older program could file it under the wrong
-     * model. */
-    if (!copy_is_of(str_text(&file), source_hash)) unlink(str_text(&file));
-    /* A copy that is there is marked as just used by its access time. Its modification time stays: another
-     * process may have it open, and takes a new one for a change of the content (file_map_check). */
-    const struct timespec used_now[2] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
-    if (utimensat(AT_FDCWD, str_text(&file), used_now, 0)) {
-        cache_make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit, lock >= 0);
-        rc = quantize_file(str_text(&file), source, o, why);
-    }
-    if (!rc) file_make_private(str_text(&file));
+    const struct copy copy = { str_text(&file), str_text(&sum), source_hash };
+    rc = copy_obtain(&copy, str_text(&folder), limit, lock >= 0, source, o, why);
+    if (!rc) file_make_private(copy.path);
+    if (!rc) file_make_private(copy.sum);
     if (lock >= 0) close(lock);
     if (!rc && !(*path = str_take(&file))) rc = err_set(why, ERR_NOMEM, "out of memory");
 done:
     str_free(&folder);
     str_free(&file);
+    str_free(&sum);
     return rc;
 }

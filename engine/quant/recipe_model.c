@@ -49,7 +49,7 @@ static enum err_code recipe_make(struct gguf **made, bool *worked, const struct 
     enum { TRIES = 3 };
     struct making making = { .options = o };
     const struct quantize_options q = {
-        .config = c, .threads = threads, .progress = making_progress, .ctx = &making
+        .config = c, .threads = threads, .progress = making_progress, .ctx = &making, .log = o->log
     };
     enum err_code rc = ERR_IO;
     for (int i = 0; i < TRIES && rc == ERR_IO; i++) {

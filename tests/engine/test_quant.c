@@ -336,12 +336,22 @@ static char *cached(struct gguf *g, const char *line)
     return path;
 }
 
+/* The file of a copy's checksum; its modification time says when the copy was last used. */
+static const char *sum_of(const char *copy)
+{
+    static char path[4200];
+    const char *name = strrchr(copy, '/');
+    snprintf(path, sizeof path, "%.*s/sums%s.sha256", (int)(name - copy), copy, name);
+    return path;
+}
+
 static void set_age(const char *path, int seconds)
 {
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     struct timespec times[2] = { st.st_atim, st.st_mtim };
     times[0].tv_sec -= seconds;
+    times[1].tv_sec -= seconds;
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
@@ -356,15 +366,15 @@ static void test_cache(void **state)
     CHECK_STR_NE(q8, q4);
     CHECK_STR_NE(q4, f16);
     assert_int_equal(stat(q8, &first), 0);
-    set_age(q8, 300);
-    set_age(q4, 200);
-    set_age(f16, 100);
+    set_age(sum_of(q8), 300);
+    set_age(sum_of(q4), 200);
+    set_age(sum_of(f16), 100);
     char *same = cached(g, "q8_0,threads=2,kv=f32"); /* run-time settings do not belong to the recipe */
     assert_string_equal(same, q8);
     assert_int_equal(stat(q8, &again), 0);
-    assert_int_equal(first.st_ino, again.st_ino);               /* the cached file */
-    CHECK_LT(first.st_atim.tv_sec - 100, again.st_atim.tv_sec); /* but marked as used, */
-    CHECK_EQ(first.st_mtim.tv_nsec, again.st_mtim.tv_nsec);     /* and not as changed */
+    assert_int_equal(first.st_ino, again.st_ino);         /* the cached file */
+    CHECK_EQ(first.st_ctim.tv_sec, again.st_ctim.tv_sec); /* and it does not look changed */
+    CHECK_EQ(first.st_ctim.tv_nsec, again.st_ctim.tv_nsec);
 
     /* The limit allows three files; of q4_0, f16 and q8_0 the first is the least recently used. */
     assert_int_equal(stat(f16, &first), 0);
@@ -392,6 +402,61 @@ static void test_cache(void **state)
     gguf_close(g);
     char *const ALL[] = { q8, q4, f16, same, bf16, back };
     for (size_t i = 0; i < COUNT_OF(ALL); i++) free(ALL[i]);
+}
+
+static void flip(const char *path, int64_t at)
+{
+    unsigned char byte;
+    const int fd = open(path, O_RDWR);
+    CHECK_GE(fd, 0);
+    CHECK_EQ(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    CHECK_EQ(pwrite(fd, &byte, 1, at), 1);
+    CHECK(!close(fd));
+}
+
+/* However a copy or its checksum was damaged, the next use gets an intact one. Names the bug: a copy with a
+ * flipped bit ran under the name of its recipe, and a truncated one was never made again. */
+static void test_cache_damage(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct stat st;
+    char f32[4096], want[HASH_HEX], got[HASH_HEX];
+    SHARED_OR_SKIP(f32, STORIES);
+    struct gguf *g = open_file(f32);
+    char *path = cached(g, "q8_0");
+    CHECK_OK(hash_file(path, want, &why));
+    assert_int_equal(stat(path, &st), 0);
+    const int64_t size = st.st_size, flips[] = { 0, 5, 9, 100, 3000, size / 2, size - 700, size - 1 },
+                  sizes[] = { 0, 1, 23, 1000, size / 2, size - 1 };
+    for (size_t i = 0; i < COUNT_OF(flips) + COUNT_OF(sizes) + 2; i++) {
+        if (i < COUNT_OF(flips))
+            flip(path, flips[i]);
+        else if (i < COUNT_OF(flips) + COUNT_OF(sizes))
+            CHECK(!truncate(path, sizes[i - COUNT_OF(flips)]));
+        else if (i == COUNT_OF(flips) + COUNT_OF(sizes))
+            flip(sum_of(path), 0);
+        else
+            CHECK(!unlink(sum_of(path)));
+        char *again = cached(g, "q8_0");
+        assert_string_equal(again, path);
+        CHECK_OK(hash_file(path, got, &why));
+        if (strcmp(got, want)) fail_msg("damage %zu: the copy is not the intact one", i);
+        free(again);
+    }
+
+    /* What cannot be made again is refused. */
+    const struct config c = config_of("q8_0");
+    const struct quantize_options o = { .config = &c, .threads = 1 };
+    char *none;
+    CHECK(!unlink(path));
+    CHECK(!mkdir(path, 0700));
+    assert_int_equal(recipe_cached(&none, g, &o, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "cannot be made again"));
+    CHECK(!none);
+    gguf_close(g);
+    free(path);
 }
 
 /* The next writer removes files of a killed writer, but never the lock file, because a process may be waiting
@@ -448,6 +513,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shards, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cancel, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_cache_damage, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache_after_a_kill, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache_refused, make_folder, remove_folder),
     };
