@@ -120,10 +120,12 @@ static void put_quality(struct str *s, const struct experiment_state *x, int arm
         return;
     }
     str_printf(s, "; quality loss %.2g nats", q->kld.estimate);
-    if (isfinite(q->kld.upper)) str_printf(s, " (at most %.2g", q->kld.upper);
-    if (isfinite(q->kld.upper))
-        str_printf(s, ", %s the limit of %.3g)", q->kld.upper <= limit ? "within" : "not certainly within",
-                   limit);
+    if (!isfinite(q->kld.upper)) return;
+    str_printf(s, " (at most %.2g, %s the limit of %.3g)", q->kld.upper,
+               q->kld.upper <= limit  ? "within"
+               : q->kld.lower > limit ? "above"
+                                      : "perhaps above",
+               limit);
 }
 
 static void put_machine(struct str *s, const struct experiment_state *x)
@@ -164,6 +166,7 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
         str_printf(&s, " has no verdict: %.300s", why);
     } else if (c->blocks < 1) {
         str_append(&s, " has no verdict: no block was measured");
+        if (x->comparison[arm].quality.known) put_quality(&s, x, arm);
     } else {
         claims_joint(&j, x);
         put_compared(&s, x, c, verdict);
