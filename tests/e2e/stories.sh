@@ -52,7 +52,7 @@ fi
 cd "$T" || exit 1
 tm -f /dev/null new-session -d -x 110 -y 32 "'$QDYNO' 2>'$T/err'; echo STATUS \$? >'$T/status'; sleep 5"
 story 'a fresh start'
-wait_for 60 'No experiment yet' || finish
+wait_for 60 't: find the best setting' || finish
 
 story 'pick a model'
 press m
