@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/str.h"
 #include "base/arena.h"
 #include "base/clock.h"

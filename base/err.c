@@ -4,15 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 enum err_code err_set(struct err *why, enum err_code code, const char *fmt, ...)
 {
+    const bool incomplete = memory_is_short() && code != ERR_NOMEM;
+    if (memory_is_short()) code = ERR_NOMEM;
     if (why) {
         char text[sizeof why->message]; /* an argument may be why->message itself */
         va_list ap;
         va_start(ap, fmt);
-        vsnprintf(text, sizeof text, fmt, ap);
+        const int n = incomplete ? snprintf(text, sizeof text, "out of memory: ") : 0;
+        vsnprintf(text + n, sizeof text - (size_t)n, fmt, ap);
         va_end(ap);
         why->code = code;
+        memory_short_clear();
         memcpy(why->message, text, sizeof text);
     }
     return code;
@@ -33,9 +39,18 @@ enum err_code err_prefix(struct err *why, const char *fmt, ...)
     return why->code;
 }
 
-enum err_code err_of_write(int cause)
+enum err_code err_of_errno(int cause)
 {
-    return cause == ENOSPC || cause == EDQUOT || cause == EFBIG ? ERR_FIT : ERR_IO;
+    switch (cause) {
+    case ENOMEM: return ERR_NOMEM;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EAGAIN:
+    case EMFILE:
+    case ENFILE: return ERR_FIT;
+    default: return ERR_IO;
+    }
 }
 
 const char *err_text(enum err_code code)

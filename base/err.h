@@ -28,7 +28,9 @@ struct err {
     char message[512];
 };
 
-/* Fills *why (may be NULL) and returns `code`, for statements such as `return err_set(...)`. */
+/* Fills *why (may be NULL) and returns `code`, for statements such as `return err_set(...)`. After an
+ * allocation failed unnoticed (memory.h), the error is a consequence of that: its code is ERR_NOMEM, and the
+ * message begins with "out of memory". */
 enum err_code err_set(struct err *why, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -36,9 +38,9 @@ enum err_code err_set(struct err *why, enum err_code code, const char *fmt, ...)
  * NULL. */
 enum err_code err_prefix(struct err *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The code of a failed write with this errno: ERR_FIT when the disk, the quota or the largest file is full,
- * else ERR_IO. */
-enum err_code err_of_write(int cause);
+/* The code for an errno of a system call: ERR_NOMEM for memory; ERR_FIT for a full disk and for limits of
+ * file size, processes and open files; ERR_IO for all other. */
+enum err_code err_of_errno(int cause);
 
 /* The general meaning of a code, such as "out of memory". Never NULL. */
 const char *err_text(enum err_code code);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/str.h"
 
 static int64_t time_ns(struct timespec t)
@@ -19,7 +20,8 @@ static int64_t time_ns(struct timespec t)
 
 static enum err_code state_of(int fd, struct file_state *out, struct stat *st, struct err *why)
 {
-    if (fstat(fd, st)) return err_set(why, ERR_IO, "cannot read the file's status: %s", strerror(errno));
+    if (fstat(fd, st))
+        return err_set(why, err_of_errno(errno), "cannot read the file's status: %s", strerror(errno));
     *out = (struct file_state){ .device = st->st_dev,
                                 .inode = st->st_ino,
                                 .size = st->st_size,
@@ -33,7 +35,7 @@ enum err_code file_map(struct file_map *out, const char *path, struct err *why)
     *out = (struct file_map){ 0 };
     const int fd = open(path,
                         O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below, not waited for */
-    if (fd < 0) return err_set(why, ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    if (fd < 0) return err_set(why, err_of_errno(errno), "cannot open '%s': %s", path, strerror(errno));
     struct file_state opened;
     struct stat st;
     enum err_code rc = state_of(fd, &opened, &st, why);
@@ -49,7 +51,7 @@ enum err_code file_map(struct file_map *out, const char *path, struct err *why)
             *out = (struct file_map){ p, (size_t)st.st_size, fd, opened, guard };
             return ERR_OK;
         }
-        rc = p == MAP_FAILED ? err_set(why, ERR_IO, "cannot map '%s': %s", path, strerror(cause))
+        rc = p == MAP_FAILED ? err_set(why, err_of_errno(cause), "cannot map '%s': %s", path, strerror(cause))
                              : err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
         if (p != MAP_FAILED) munmap(p, (size_t)st.st_size);
     }
@@ -99,14 +101,14 @@ enum err_code file_read(char **out, size_t *size, const char *path, size_t limit
 {
     *out = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return err_set(why, ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    if (fd < 0) return err_set(why, err_of_errno(errno), "cannot open '%s': %s", path, strerror(errno));
     struct str text = { 0 };
     enum err_code rc = ERR_OK;
     for (;;) {
         char part[16384];
         ssize_t n = read(fd, part, sizeof part);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) rc = err_set(why, ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+        if (n < 0) rc = err_set(why, err_of_errno(errno), "cannot read '%s': %s", path, strerror(errno));
         if (n <= 0) break;
         str_append_n(&text, part, (size_t)n);
         if (text.len > limit) {
@@ -176,7 +178,8 @@ static enum err_code open_in_place(struct atomic_file *f, const char *path, stru
     f->stream = fd >= 0 ? fdopen(fd, "wb") : NULL;
     f->path = f->stream ? strdup(path) : NULL;
     if (f->path) return ERR_OK;
-    const enum err_code rc = err_set(why, ERR_IO, "cannot write to '%s': %s", path, strerror(errno));
+    const enum err_code rc = err_set(why, err_of_errno(errno), "cannot write to '%s': %s", path,
+                                     strerror(errno));
     if (fd >= 0 && !f->stream) close(fd);
     atomic_file_abort(f);
     return rc;
@@ -191,7 +194,8 @@ enum err_code atomic_file_open(struct atomic_file *f, const char *path, struct e
     if (!rc) {
         const int fd = mkostemp(f->temp, O_CLOEXEC); /* a new file with mode 0600; follows no link */
         if (fd >= 0 && !fchmod(fd, mode) && (f->stream = fdopen(fd, "wb"))) return ERR_OK;
-        rc = err_set(why, ERR_IO, "cannot create a file next to '%s': %s", path, strerror(errno));
+        rc = err_set(why, err_of_errno(errno), "cannot create a file next to '%s': %s", path,
+                     strerror(errno));
         if (fd >= 0) close(fd);
         f->keep = fd < 0; /* nothing was created */
     }
@@ -205,20 +209,22 @@ static int partial_open(const struct atomic_file *f, mode_t mode, struct err *wh
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     struct stat st, now;
-    int fd = open(f->temp, flags | O_CREAT | O_EXCL, 0600);
+    int seen = 0, fd = open(f->temp, flags | O_CREAT | O_EXCL, 0600);
     const bool created = fd >= 0;
     if (!created && errno == EEXIST) fd = open(f->temp, flags);
     if (fd < 0 && errno == ELOOP)
         err_set(why, ERR_IO, "'%s' is a symbolic link, expected a regular file: delete it", f->temp);
     else if (fd < 0 || fstat(fd, &st) || (created && fchmod(fd, mode)))
-        err_set(why, ERR_IO, "cannot create a file next to '%s': %s", f->path, strerror(errno));
+        err_set(why, err_of_errno(errno), "cannot create a file next to '%s': %s", f->path, strerror(errno));
     else if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink > 1)
         err_set(why, ERR_IO, "'%s' is not a regular file of this user with one name: delete it", f->temp);
     else if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         err_set(why, ERR_IO,
                 "'%s' is being written by another process: wait for its end, or write to another file",
                 f->path);
-    else if (lstat(f->temp, &now) || now.st_ino != st.st_ino || now.st_dev != st.st_dev)
+    else if ((seen = lstat(f->temp, &now)) && errno != ENOENT)
+        err_set(why, err_of_errno(errno), "cannot create a file next to '%s': %s", f->path, strerror(errno));
+    else if (seen || now.st_ino != st.st_ino || now.st_dev != st.st_dev)
         err_set(why, ERR_IO, "'%s' was just written by another process: start again to replace it", f->path);
     else
         return fd;
@@ -253,6 +259,11 @@ static int write_cause(const struct atomic_file *f)
 
 enum err_code atomic_file_commit(struct atomic_file *f, struct err *why)
 {
+    const enum err_code incomplete = memory_check("write the whole file", why);
+    if (incomplete) {
+        atomic_file_abort(f);
+        return incomplete;
+    }
     const bool failed = ferror(f->stream);
     bool bad = failed || fflush(f->stream) || (f->temp && fsync(fileno(f->stream)));
     int cause = failed ? write_cause(f) : errno;
@@ -260,7 +271,7 @@ enum err_code atomic_file_commit(struct atomic_file *f, struct err *why)
         bad = true;
         cause = errno;
     }
-    enum err_code rc = bad ? err_set(why, err_of_write(cause), "cannot write '%s': %s", f->path,
+    enum err_code rc = bad ? err_set(why, err_of_errno(cause), "cannot write '%s': %s", f->path,
                                      strerror(cause))
                            : ERR_OK;
     if (!bad) { /* the temporary file is gone; abort must not remove a new one of that name */
@@ -290,8 +301,14 @@ enum err_code file_make_dirs(const char *path, struct err *why)
         char was = *p;
         *p = '\0';
         struct stat st;
-        if (mkdir(part, 0777) && (stat(part, &st) || !S_ISDIR(st.st_mode)))
-            return err_set(why, ERR_IO, "cannot make folder '%s': %s", part, strerror(errno));
+        if (mkdir(part, 0777)) {
+            int cause = errno;
+            const bool unknown = stat(part, &st) != 0;
+            if (unknown && cause == EEXIST) cause = errno;
+            if (unknown || !S_ISDIR(st.st_mode))
+                return err_set(why, err_of_errno(cause), "cannot make folder '%s': %s", part,
+                               strerror(cause));
+        }
         if (!was) return ERR_OK;
         *p = was;
     }
@@ -334,6 +351,9 @@ enum err_code file_share(char **out, const char *name, struct err *why)
 {
     char exe[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (n < 0)
+        return err_set(why, err_of_errno(errno), "cannot find qdyno's own file '%s': /proc/self/exe: %s",
+                       name, strerror(errno));
     exe[n > 0 ? n : 0] = '\0';
     char *slash = strrchr(exe, '/');
     if (slash) *slash = '\0';

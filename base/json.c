@@ -1,20 +1,37 @@
 #include "base/json.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/str.h"
+
+static void *json_malloc(size_t n)
+{
+    void *p = malloc(n);
+    if (!p) memory_short_set();
+    return p;
+}
+
+void json_init(void)
+{
+    json_set_alloc_funcs(json_malloc, free);
+}
 
 enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *why)
 {
     json_error_t at;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &at);
     if (*out) return ERR_OK;
+    if (json_error_code(&at) == json_error_out_of_memory)
+        return err_set(why, ERR_NOMEM, "out of memory for JSON of %zu bytes", n);
     return err_set(why, ERR_FORMAT, "bad JSON at line %d column %d: %s", at.line, at.column, at.text);
 }
 
 char *json_line(const json_t *value)
 {
+    if (memory_is_short()) return NULL;
     return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
 }
 

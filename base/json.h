@@ -10,10 +10,16 @@
 
 #include "base/err.h"
 
-/* Parses a whole document. *out: json_decref. ERR_FORMAT (also for trailing text) names line and column. */
+/* Call once, before all else: from then on a document that cannot be built completely leaves its thread short
+ * of memory (memory.h). */
+void json_init(void);
+
+/* Parses a whole document. *out: json_decref. ERR_FORMAT (also for trailing text) names line and column;
+ * ERR_NOMEM. */
 enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *why);
 
-/* The document as one line, keys in insertion order, no newline. The caller frees it. NULL: out of memory. */
+/* The document as one line, keys in insertion order, no newline. The caller frees it. NULL: out of memory,
+ * also if it ran out while the document was built (memory.h). */
 char *json_line(const json_t *value);
 
 /* NaN and infinities become null. */

@@ -64,7 +64,7 @@ enum err_code process_spawn(pid_t *pid, const struct process_spec *start, struct
     int report[2], cause = 0;
     *pid = 0;
     if (pipe2(report, O_CLOEXEC))
-        return err_set(why, ERR_INTERNAL, "cannot make a pipe: %s", strerror(errno));
+        return err_set(why, err_of_errno(errno), "cannot make a pipe: %s", strerror(errno));
     const pid_t parent = getpid(), child = fork();
     if (child == 0) child_exec(start, report[1], parent);
     const int fork_error = errno;
@@ -74,12 +74,12 @@ enum err_code process_spawn(pid_t *pid, const struct process_spec *start, struct
         while ((n = read(report[0], &cause, sizeof cause)) < 0 && errno == EINTR) continue;
     close(report[0]);
     if (child < 0)
-        return err_set(why, ERR_INTERNAL, "cannot start a process for '%s': %s", start->program,
+        return err_set(why, err_of_errno(fork_error), "cannot start a process for '%s': %s", start->program,
                        strerror(fork_error));
     if (n == 0) {
         *pid = child;
         return ERR_OK;
     }
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
-    return err_set(why, ERR_IO, "cannot start '%s': %s", start->program, strerror(cause));
+    return err_set(why, err_of_errno(cause), "cannot start '%s': %s", start->program, strerror(cause));
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/memory.h"
+
 static bool str_reserve(struct str *s, size_t extra)
 {
     if (s->failed) return false;
@@ -18,6 +20,7 @@ static bool str_reserve(struct str *s, size_t extra)
     char *data = realloc(s->data, cap);
     if (!data) {
         s->failed = true;
+        memory_short_set();
         return false;
     }
     s->data = data;

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -197,6 +198,7 @@ enum err_code threadpool_open(struct threadpool **out, const struct threadpool_o
                                  .spin_ns = crowded      ? SPIN_CROWDED_NS
                                             : o->spin_ns ? o->spin_ns
                                                          : SPIN_DEFAULT_NS };
+    int cause = ENOMEM;
     pool->members = calloc((size_t)o->threads, sizeof *pool->members);
     pool->at = calloc((size_t)o->threads, sizeof *pool->at);
     bool pin = o->affinity != AFFINITY_NONE && choose_cpus(pool, o->affinity);
@@ -206,12 +208,13 @@ enum err_code threadpool_open(struct threadpool **out, const struct threadpool_o
     for (int i = 1; pool->members && pool->at && i < pool->size; i++, pool->started++) {
         struct member *m = &pool->members[i - 1];
         *m = (struct member){ .pool = pool, .index = i };
-        if (pthread_create(&m->thread, NULL, member_main, m)) break;
+        if ((cause = pthread_create(&m->thread, NULL, member_main, m))) break;
     }
     if (!pool->members || !pool->at || pool->started != pool->size - 1) {
         int started = pool->started;
         threadpool_close(pool);
-        return err_set(why, ERR_NOMEM, "cannot start %d threads (%d started)", o->threads, started + 1);
+        return err_set(why, ERR_NOMEM, "cannot start %d threads (%d started): %s", o->threads, started + 1,
+                       strerror(cause));
     }
     threadpool_run(pool, region_empty, NULL); /* after it all members have tried to bind */
     pool->pinned = pin && pool->caller_bound && !atomic_load(&pool->bind_failed);

@@ -62,7 +62,8 @@ static enum err_code lock_file_open(struct db *d, struct err *why)
     enum err_code rc = path.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
     if (!rc) d->lock_file = open(str_text(&path), O_RDWR | O_CREAT | O_CLOEXEC, LOCK_FILE_MODE);
     if (!rc && d->lock_file < 0)
-        rc = err_set(why, ERR_IO, "cannot open the lock file '%s': %s", str_text(&path), strerror(errno));
+        rc = err_set(why, err_of_errno(errno), "cannot open the lock file '%s': %s", str_text(&path),
+                     strerror(errno));
     str_free(&path);
     return rc;
 }
@@ -103,7 +104,7 @@ static enum err_code lock_try(struct db *d, struct range r, bool *locked, int *p
         *pid = lock_owner(d, r.start);
         return ERR_OK;
     }
-    return err_set(why, err_of_write(errno), "cannot write the lock file '%s-holds': %s", absolute_path(d),
+    return err_set(why, err_of_errno(errno), "cannot write the lock file '%s-holds': %s", absolute_path(d),
                    strerror(errno));
 }
 
@@ -218,7 +219,8 @@ enum err_code db_runs_close_abandoned(struct db *d, struct err *why)
     enum err_code rc = path.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
     if (!rc) a.lock_file = open(str_text(&path), O_RDONLY | O_CLOEXEC);
     if (!rc && a.lock_file < 0 && errno != ENOENT)
-        rc = err_set(why, ERR_IO, "cannot open the lock file '%s': %s", str_text(&path), strerror(errno));
+        rc = err_set(why, err_of_errno(errno), "cannot open the lock file '%s': %s", str_text(&path),
+                     strerror(errno));
     if (!rc) rc = abandoned_find(d, &a, why);
     if (!rc && a.n) rc = abandoned_close(d, &a, why);
     if (a.lock_file >= 0) close(a.lock_file);

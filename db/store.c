@@ -21,6 +21,8 @@ static const struct {
       .advice = "make room: the file may not grow further" },
     { .sqlite = SQLITE_IOERR, .cause = EDQUOT, .code = ERR_FIT, .advice = "make room: the quota is used up" },
     { .sqlite = SQLITE_NOMEM, .code = ERR_NOMEM },
+    { .sqlite = SQLITE_IOERR, .cause = ENOMEM, .code = ERR_NOMEM },
+    { .sqlite = SQLITE_CANTOPEN, .cause = EMFILE, .code = ERR_FIT, .advice = "too many files are open" },
     { .sqlite = SQLITE_NOTADB, .code = ERR_FORMAT, .advice = "name another file with --db" },
     { .sqlite = SQLITE_CORRUPT,
       .code = ERR_FORMAT,
@@ -61,7 +63,9 @@ static int log_errno(struct db *d)
 enum err_code db_error(struct db *d, const char *doing, struct err *why)
 {
     int rc = sqlite3_extended_errcode(d->handle), cause = 0;
-    if ((rc & 0xff) == SQLITE_IOERR && !(cause = log_errno(d))) cause = sqlite3_system_errno(d->handle);
+    if ((rc & 0xff) == SQLITE_IOERR) cause = log_errno(d);
+    if (((rc & 0xff) == SQLITE_IOERR || (rc & 0xff) == SQLITE_CANTOPEN) && !cause)
+        cause = sqlite3_system_errno(d->handle);
     enum err_code code = ERR_INTERNAL;
     const char *advice = NULL;
     for (size_t i = 0; i < COUNT_OF(CAUSES); i++) {
@@ -71,8 +75,9 @@ enum err_code db_error(struct db *d, const char *doing, struct err *why)
         advice = CAUSES[i].advice;
         break;
     }
-    return err_set(why, code, "cannot %s in database '%s': %s%s%s", doing, d->path, sqlite3_errmsg(d->handle),
-                   advice ? "; " : "", advice ? advice : "");
+    return err_set(why, code, "cannot %s in database '%s': %s%s%s%s%s%s", doing, d->path,
+                   sqlite3_errmsg(d->handle), cause ? " (" : "", cause ? strerror(cause) : "",
+                   cause ? ")" : "", advice ? "; " : "", advice ? advice : "");
 }
 
 /* Binds one argument per character of `types`. Returns an SQLite code. */
@@ -119,16 +124,30 @@ enum err_code db_execute_prepared(struct db *d, sqlite3_stmt *s, const char *doi
     return rc;
 }
 
+/* Has SQLite the memory for the texts and blobs of this row? For those without, it returns NULL, as for the
+ * value NULL; a second call returns the same pointer as the first. */
+static bool row_is_whole(sqlite3_stmt *s)
+{
+    for (int i = 0; i < sqlite3_column_count(s); i++) {
+        const int type = sqlite3_column_type(s, i);
+        if (type == SQLITE_TEXT && !sqlite3_column_text(s, i)) return false;
+        if (type == SQLITE_BLOB && !sqlite3_column_blob(s, i) && sqlite3_column_bytes(s, i)) return false;
+    }
+    return true;
+}
+
 static enum err_code execute_va(struct db *d, const struct db_call *call, struct err *why, const char *types,
                                 va_list ap)
 {
     sqlite3_stmt *s;
-    enum err_code rc = db_prepare(d, &s, call->doing, call->sql, why);
+    enum err_code rc = memory_check(call->doing, why);
+    if (!rc) rc = db_prepare(d, &s, call->doing, call->sql, why);
     if (rc) return rc;
     int step = bind_all(s, types, ap);
     if (!step) step = sqlite3_step(s);
     while (!rc && step == SQLITE_ROW) {
-        if (call->row) rc = call->row(call->ctx, s, why);
+        if (!row_is_whole(s)) rc = db_error(d, call->doing, why);
+        if (!rc && call->row) rc = call->row(call->ctx, s, why);
         if (!rc) step = sqlite3_step(s);
     }
     if (!rc && step != SQLITE_DONE) rc = db_error(d, call->doing, why);

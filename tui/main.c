@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +17,10 @@ enum { MANY_FILES = 1 << 14 };
 
 static volatile sig_atomic_t interrupted;
 
-/* The first signal requests a stop; the second one ends the process. SIGHUP only requests: a terminal that is
- * closed sends several, and a run is to be stored as stopped. */
+/* The first signal requests a stop; the second one ends the process. */
 static void main_on_interrupt(int signal_number)
 {
-    if (interrupted && signal_number != SIGHUP) {
+    if (interrupted) {
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
@@ -34,10 +34,6 @@ static void signals_install(void)
     act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    struct sigaction hangup;
-    if (!sigaction(SIGHUP, NULL, &hangup) &&
-        hangup.sa_handler != SIG_IGN) /* nohup: go on without the terminal */
-        sigaction(SIGHUP, &act, NULL);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is then a failed write, which stdout_close handles */
 }
 
@@ -64,16 +60,27 @@ static void allow_many_files(void)
     setrlimit(RLIMIT_NOFILE, &files);
 }
 
+/* A pipe whose reader is gone, for what was written to it before. */
+static bool stdout_reader_left(void)
+{
+    struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+    return poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP));
+}
+
 /* A failed write changes the exit status. A reader that closed the pipe is no error. */
 static int stdout_close(int status)
 {
-    bool failed = fflush(stdout) != 0;
-    int why = errno;
+    const bool failed = fflush(stdout) != 0;
+    const int why = failed ? errno : 0; /* of an earlier write that failed the cause is unknown */
+    if (memory_short_times() && status <= EXIT_INVALID) { /* else an error has been printed */
+        fprintf(stderr, "qdyno: out of memory: the results may be incomplete\n");
+        status = EXIT_NO_FIT;
+    }
     if (!failed && !ferror(stdout)) return status;
-    if (failed && why == EPIPE) return status;
-    if (!failed) return status; /* an earlier write failed because the reader closed the pipe */
-    fprintf(stderr, "qdyno: cannot write the results: %s\n", strerror(why));
-    return err_of_write(why) == ERR_FIT ? EXIT_NO_FIT : status ? status : EXIT_INTERNAL;
+    if (why == EPIPE || stdout_reader_left()) return status;
+    fprintf(stderr, "qdyno: cannot write the results: %s\n", failed ? strerror(why) : "a part is lost");
+    if (!why || err_of_errno(why) == ERR_FIT) return EXIT_NO_FIT;
+    return status ? status : EXIT_BAD_INPUT;
 }
 
 static int main_run(int argc, char **argv)
@@ -116,6 +123,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, ""); /* numbers stay in the C locale */
     signals_install();
     allow_many_files();
+    json_init();
     map_guard_install();
     return stdout_close(main_check_files(main_run(argc, argv)));
 }

@@ -104,7 +104,7 @@ enum err_code experiment_start(struct experiment **out, const struct experiment_
     x->spans.at.block = -1;
     enum err_code rc = experiment_new(x, spec, deps, why);
     if (!rc && (errno = pthread_create(&x->thread, NULL, experiment_thread, x)))
-        rc = err_set(why, ERR_INTERNAL, "cannot start the experiment's thread: %s", strerror(errno));
+        rc = err_set(why, err_of_errno(errno), "cannot start the experiment's thread: %s", strerror(errno));
     if (rc) {
         experiment_close(x);
         return rc;

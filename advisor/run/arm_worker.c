@@ -60,9 +60,7 @@ static enum err_code spawn_child(struct worker *w, const char *program, int chil
     const struct process_spec start = {
         .program = program, .argv = argv, .output_fd = child_err, .channel_fd = child_fd
     };
-    struct err cause = { 0 };
-    return process_spawn(&w->pid, &start, &cause) ? err_set(why, ERR_INTERNAL, "worker: %s", cause.message)
-                                                  : ERR_OK;
+    return process_spawn(&w->pid, &start, why) ? err_prefix(why, "worker") : ERR_OK;
 }
 
 /* Raises the child's OOM score: when memory runs out, the kernel kills the arm first. Errors are ignored. */
@@ -82,7 +80,7 @@ static enum err_code worker_start(struct worker *w, const char *program, struct 
     int pair[2] = { -1, -1 }, words[2] = { -1, -1 };
     enum err_code rc = ERR_OK;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) || pipe2(words, O_CLOEXEC)) {
-        rc = err_set(why, ERR_INTERNAL, "cannot make a channel to a worker: %s", strerror(errno));
+        rc = err_set(why, err_of_errno(errno), "cannot make a channel to a worker: %s", strerror(errno));
     } else {
         fcntl(pair[0], F_SETFL, O_NONBLOCK);
         fcntl(words[0], F_SETFL, O_NONBLOCK);

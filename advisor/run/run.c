@@ -336,11 +336,13 @@ enum err_code run_finish(struct run *r, const struct run_outcome *o, struct err 
 {
     if (!r->row.id) return ERR_OK;
     char *text = o->document ? json_line(o->document) : NULL;
+    const bool incomplete = o->document && !text;
+    memory_short_clear(); /* the state is stored even so: a run must not stay "running" */
     enum err_code rc = r->has_canary ? run_canary(r, CANARY_END, why) : ERR_OK;
-    if (!rc && o->document && !text) rc = err_set(why, ERR_NOMEM, "no memory for the outcome of a run");
-    /* the state is stored even when the canary could not be: a run must not stay "running" */
-    const enum err_code ended = db_run_finish(r->db, r->row.id, o->state, o->verdict ? o->verdict : "",
-                                              o->effect_ratio, text, rc ? NULL : why);
+    if (!rc && incomplete) rc = err_set(why, ERR_NOMEM, "no memory for the outcome of a run");
+    const enum err_code ended = db_run_finish(r->db, r->row.id, incomplete ? "failed" : o->state,
+                                              o->verdict ? o->verdict : "", o->effect_ratio, text,
+                                              rc ? NULL : why);
     free(text);
     return rc ? rc : ended;
 }

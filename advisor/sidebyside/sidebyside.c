@@ -270,7 +270,8 @@ enum err_code sidebyside_start(struct sidebyside **out, const struct sidebyside_
         struct writer *w = &s->writer[i];
         errno = pthread_create(&w->thread, NULL, writer_thread, w);
         w->joinable = !errno;
-        if (errno) rc = err_set(why, ERR_INTERNAL, "cannot start an arm's thread: %s", strerror(errno));
+        if (errno)
+            rc = err_set(why, err_of_errno(errno), "cannot start an arm's thread: %s", strerror(errno));
     }
     if (rc)
         sidebyside_close(s);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
+
 static int ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -57,7 +59,10 @@ struct interval stats_hodges_lehmann(const double *x, int n, double confidence)
     if (n < 1 || n > MOST || any_nan(x, n) || !(confidence > 0 && confidence < 1)) return out;
     const int count = n * (n + 1) / 2;
     double *walsh = malloc((size_t)count * sizeof *walsh);
-    if (!walsh) return out;
+    if (!walsh) {
+        memory_short_set();
+        return out;
+    }
     double *to = walsh;
     for (int i = 0; i < n; i++)
         for (int j = i; j < n; j++) *to++ = 0.5 * (x[i] + x[j]);

@@ -58,7 +58,10 @@ const char *text_intern(const char *text)
     const char *known = bucket_find(head, NULL, text);
     if (known) return known;
     struct interned *node = malloc(sizeof *node + size);
-    if (!node) return NULL;
+    if (!node) {
+        memory_short_set(); /* callers that merge configs have no error */
+        return NULL;
+    }
     memcpy(node->text, text, size);
     do {
         known = bucket_find(head, seen, text); /* what other threads added since */

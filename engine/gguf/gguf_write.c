@@ -252,7 +252,7 @@ enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, co
 static void writer_emit(struct gguf_writer *w, const void *bytes, size_t n)
 {
     if (w->failed.code || !n || fwrite(bytes, 1, n, w->file.stream) == n) return;
-    writer_fail(w, err_of_write(errno), "cannot write:", strerror(errno));
+    writer_fail(w, err_of_errno(errno), "cannot write:", strerror(errno));
 }
 
 /* List our own types in the metadata: "int8=1002 nf4=1030". */
@@ -273,8 +273,7 @@ static void writer_put_own_formats(struct gguf_writer *w)
 static void writer_seek(struct gguf_writer *w, int64_t to)
 {
     if (!w->failed.code && fseeko(w->file.stream, to, SEEK_SET))
-        writer_fail(w, err_of_write(errno),
-                    "cannot write:", strerror(errno)); /* moving writes what is buffered */
+        writer_fail(w, err_of_errno(errno), "cannot write:", strerror(errno));
 }
 
 /* An unfinished file has one byte per tensor after the weights: 1 when the whole tensor is on disk. Returns
@@ -300,7 +299,7 @@ static void writer_keep_finished(struct gguf_writer *w, const struct str *header
     for (size_t i = 0; i < n; i++)
         if (marks[i] == 1) w->tensors[i].written = w->tensors[i].bytes;
     if (!same && ftruncate(fileno(w->file.stream), 0))
-        writer_fail(w, ERR_IO, "cannot start anew:", strerror(errno));
+        writer_fail(w, err_of_errno(errno), "cannot start anew:", strerror(errno));
     free(before);
 }
 
@@ -364,7 +363,7 @@ static void writer_finish_tensor(struct gguf_writer *w)
     const struct planned *t = &w->tensors[w->current];
     if (w->file.keep) {
         if (fflush(w->file.stream) || fdatasync(fileno(w->file.stream)))
-            writer_fail(w, ERR_IO, "cannot write:", strerror(errno));
+            writer_fail(w, err_of_errno(errno), "cannot write:", strerror(errno));
         writer_seek(w, writer_marks_offset(w) + w->current);
         writer_emit(w, &MARK, 1);
     }
@@ -397,7 +396,7 @@ static void writer_set_length(struct gguf_writer *w)
 {
     if (w->failed.code) return;
     if (fflush(w->file.stream) || ftruncate(fileno(w->file.stream), writer_marks_offset(w)))
-        writer_fail(w, err_of_write(errno), "cannot write:", strerror(errno));
+        writer_fail(w, err_of_errno(errno), "cannot write:", strerror(errno));
 }
 
 enum err_code gguf_writer_commit(struct gguf_writer *w, struct err *why)

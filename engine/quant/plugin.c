@@ -312,7 +312,7 @@ static enum err_code plugin_load(const char *file, struct err *why)
     char *path = realpath(file, NULL), hash[HASH_HEX];
     json_t *description = NULL;
     struct plugin *p = NULL;
-    if (!path) return err_set(why, ERR_IO, "plug-in %s: %s", file, strerror(errno));
+    if (!path) return err_set(why, err_of_errno(errno), "plug-in %s: %s", file, strerror(errno));
     enum err_code rc = ERR_OK;
     for (size_t i = 0; i < loaded_count; i++)
         if (!strcmp(loaded[i]->path, path)) goto done; /* already loaded */

@@ -89,7 +89,8 @@ static enum err_code listen_error(const char *listen, int port, int cause, struc
         if (CAUSES[i].cause == cause)
             return err_set(why, CAUSES[i].code, "cannot listen on %s port %d: %s", listen, port,
                            CAUSES[i].advice);
-    return err_set(why, ERR_IO, "cannot listen on %s port %d: %s", listen, port, strerror(cause));
+    return err_set(why, err_of_errno(cause), "cannot listen on %s port %d: %s", listen, port,
+                   strerror(cause));
 }
 
 static enum err_code socket_open(int *fd, const char *listen_on, int port, int *chosen, struct err *why)

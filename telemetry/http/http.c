@@ -25,7 +25,15 @@ struct exchange {
     struct str reply;
     char problem[CURL_ERROR_SIZE];
     double timeout_s;
+    CURLcode bad; /* the first option that libcurl could not take */
 };
+
+/* Sets an option that libcurl copies. Without memory for a password or a certificate nothing may be sent. */
+static void text_set(struct exchange *x, CURLoption option, const char *text)
+{
+    const CURLcode code = curl_easy_setopt(x->curl, option, text);
+    if (!x->bad) x->bad = code;
+}
 
 /* libcurl's write function: keeps the beginning of the body and drops the rest. */
 static size_t reply_append(char *data, size_t size, size_t n, void *ctx)
@@ -61,6 +69,8 @@ static enum err_code not_http(const struct exchange *x, const char *text, struct
 static enum err_code transfer_error(CURLcode code, const struct exchange *x, bool showed_cert,
                                     struct err *why)
 {
+    long cause = 0;
+    (void)curl_easy_getinfo(x->curl, CURLINFO_OS_ERRNO, &cause);
     const char *text = *x->problem ? x->problem : curl_easy_strerror(code), *url = x->shown;
     /* a server that requires a client certificate may close the connection without an explanation */
     bool hung_up = code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_HOST &&
@@ -79,7 +89,9 @@ static enum err_code transfer_error(CURLcode code, const struct exchange *x, boo
     case CURLE_WEIRD_SERVER_REPLY: return not_http(x, text, why);
     case CURLE_OPERATION_TIMEDOUT:
         return err_set(why, ERR_ABSENT, "no response from %s within %.3g s: %s", url, x->timeout_s, text);
-    default: return err_set(why, ERR_ABSENT, "cannot reach %s: %s%s", url, text, hint);
+    default:
+        return err_set(why, ERR_ABSENT, "cannot reach %s: %s%s%s%s%s", url, text, cause ? " (" : "",
+                       cause ? strerror((int)cause) : "", cause ? ")" : "", hint);
     }
 }
 
@@ -165,28 +177,30 @@ static void reply_hide_secrets(struct str *reply, const struct http_request *r, 
             reply_hide(reply, r->headers[i] + strcspn(r->headers[i], ":") + 2);
 }
 
-static void auth_set(CURL *c, const struct http_auth *a)
+static void auth_set(struct exchange *x, const struct http_auth *a)
 {
+    CURL *c = x->curl;
     if (a->bearer) {
         curl_easy_setopt(c, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
-        curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, a->bearer);
+        text_set(x, CURLOPT_XOAUTH2_BEARER, a->bearer);
     } else if (a->user) {
         curl_easy_setopt(c, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
-        curl_easy_setopt(c, CURLOPT_USERNAME, a->user);
-        curl_easy_setopt(c, CURLOPT_PASSWORD, a->password ? a->password : "");
+        text_set(x, CURLOPT_USERNAME, a->user);
+        text_set(x, CURLOPT_PASSWORD, a->password ? a->password : "");
     }
-    if (a->ca_file) curl_easy_setopt(c, CURLOPT_CAINFO, a->ca_file);
-    if (a->cert_file) curl_easy_setopt(c, CURLOPT_SSLCERT, a->cert_file);
-    if (a->key_file) curl_easy_setopt(c, CURLOPT_SSLKEY, a->key_file);
+    if (a->ca_file) text_set(x, CURLOPT_CAINFO, a->ca_file);
+    if (a->cert_file) text_set(x, CURLOPT_SSLCERT, a->cert_file);
+    if (a->key_file) text_set(x, CURLOPT_SSLKEY, a->key_file);
     if (a->insecure) {
         curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 0L);
         curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 0L);
     }
 }
 
-static void body_set(CURL *c, const struct http_request *r)
+static void body_set(struct exchange *x, const struct http_request *r)
 {
-    curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, r->method);
+    CURL *c = x->curl;
+    text_set(x, CURLOPT_CUSTOMREQUEST, r->method);
     if (!strcmp(r->method, "HEAD")) curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
     if (!r->body) return;
     curl_easy_setopt(c, CURLOPT_POSTFIELDS, r->body);
@@ -214,21 +228,21 @@ static enum err_code exchange_perform(struct exchange *x, const struct http_requ
 {
     CURL *c = x->curl;
     long http = 0;
-    curl_easy_setopt(c, CURLOPT_URL, r->url);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "qdyno/" QDYNO_VERSION);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    text_set(x, CURLOPT_URL, r->url);
+    text_set(x, CURLOPT_USERAGENT, "qdyno/" QDYNO_VERSION);
+    text_set(x, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_HTTP09_ALLOWED, 0L); /* a response without a status delivers nothing */
-    if (http_url_is_loopback(r->url)) curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+    if (http_url_is_loopback(r->url)) text_set(x, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L); /* other threads are running */
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)MAX(1, x->timeout_s * 1e3));
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, x->timeout_s * 500));
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->problem);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, reply_append);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, &x->reply);
-    auth_set(c, a);
-    body_set(c, r);
-    CURLcode code = curl_easy_perform(c);
+    auth_set(x, a);
+    body_set(x, r);
+    const CURLcode code = x->bad ? x->bad : curl_easy_perform(c);
     if (code) return transfer_error(code, x, a->cert_file != NULL, why);
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &http);
     *status = (int)http;
@@ -249,7 +263,8 @@ enum err_code http_send(const struct http_request *r, int *status, struct err *w
     if (r->retry_after_s) *r->retry_after_s = (double)NAN;
     if (a->user && a->bearer)
         return err_set(why, ERR_USAGE, "give either user and password or a bearer token, not both");
-    enum err_code rc = http_url_check("server", r->url, HTTP_URL_ANY, why);
+    enum err_code rc = memory_check("send", why); /* the body may be incomplete */
+    if (!rc) rc = http_url_check("server", r->url, HTTP_URL_ANY, why);
     if (rc) return rc;
     struct exchange x = { .timeout_s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_TIMEOUT_S,
                           .part = r->secret_path ? HTTP_SHOW_HOST : HTTP_SHOW_PATH };

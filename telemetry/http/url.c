@@ -42,7 +42,9 @@ enum err_code http_url_check(const char *what, const char *url, enum http_url_ki
     if (!u) return err_set(why, ERR_NOMEM, "out of memory");
     CURLUcode bad = curl_url_set(u, CURLUPART_URL, url, 0);
     enum err_code rc = ERR_OK;
-    if (bad)
+    if (bad == CURLUE_OUT_OF_MEMORY)
+        rc = err_set(why, ERR_NOMEM, "out of memory reading the address of a %s", what);
+    else if (bad)
         rc = err_set(why, ERR_USAGE, "%s '%s': %s", what, http_url_shown(url, HTTP_SHOW_HOST, shown),
                      curl_url_strerror(bad));
     /* "http://user:1/2@host" is valid, with the host "user", but was hardly meant so */
@@ -53,7 +55,10 @@ enum err_code http_url_check(const char *what, const char *url, enum http_url_ki
     }
     for (size_t i = 0; !rc && i < COUNT_OF(FORBIDDEN); i++) {
         char *text = NULL;
-        if (kind >= FORBIDDEN[i].from && !curl_url_get(u, FORBIDDEN[i].part, &text, 0))
+        bad = kind >= FORBIDDEN[i].from ? curl_url_get(u, FORBIDDEN[i].part, &text, 0) : CURLUE_NO_USER;
+        if (bad == CURLUE_OUT_OF_MEMORY)
+            rc = err_set(why, ERR_NOMEM, "out of memory reading the address of a %s", what);
+        else if (!bad)
             rc = err_set(why, ERR_USAGE, "the address of a %s cannot have %s", what, FORBIDDEN[i].what);
         curl_free(text);
     }

@@ -57,10 +57,11 @@ enum err_code machine_detect(struct machine *out, const char *root, struct err *
                              .cgroup_memory_bytes = -1,
                              .cgroup_cpus = NAN };
     struct err unread = { 0 };
+    (void)sys_starved(); /* of earlier reads */
     char text[8192], *cpuinfo = sys_read_all(root, "/proc/cpuinfo", 16 << 20, &unread);
     if (!cpuinfo)
-        return err_set(why, unread.code == ERR_NOMEM ? ERR_NOMEM : ERR_IO, "cannot identify this machine: %s",
-                       unread.message);
+        return err_set(why, unread.code == ERR_FORMAT ? ERR_IO : unread.code,
+                       "cannot identify this machine: %s", unread.message);
     machine_cpu_detect(out, root, cpuinfo);
     free(cpuinfo);
     if (!*root) out->isa = isa_detect(); /* unlike the flags it also requests permission to use AMX */
@@ -80,5 +81,7 @@ enum err_code machine_detect(struct machine *out, const char *root, struct err *
     machine_battery(root, &out->has_battery, &out->on_battery);
     out->gpus = gpu_identify(root, out->gpu);
     machine_fingerprint(out);
+    const int cause = sys_starved(); /* the fingerprint would be that of another machine */
+    if (cause) return err_set(why, err_of_errno(cause), "cannot identify this machine: %s", strerror(cause));
     return ERR_OK;
 }

@@ -121,11 +121,11 @@ static enum err_code recording_write_text(const char *dir, const char *name, con
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "wx");
-    if (!f) return err_set(why, err_of_write(errno), "cannot write '%s': %s", path, strerror(errno));
+    if (!f) return err_set(why, err_of_errno(errno), "cannot write '%s': %s", path, strerror(errno));
     const bool ok = fputs(text, f) >= 0 && !fflush(f) && !fsync(fileno(f));
     const int cause = errno;
     return fclose(f) == 0 && ok ? ERR_OK
-                                : err_set(why, err_of_write(ok ? errno : cause), "cannot write '%s': %s",
+                                : err_set(why, err_of_errno(ok ? errno : cause), "cannot write '%s': %s",
                                           path, strerror(ok ? errno : cause));
 }
 
@@ -221,11 +221,13 @@ enum err_code recording_make(const char *dir, bool private, const json_t *ceilin
         return err_set(why, ERR_USAGE, "'%s' is not a valid name for a new folder", dir);
     enum err_code rc = observation_run(&l, why);
     if (!rc && !mkdtemp(temp))
-        rc = err_set(why, ERR_IO, "cannot create a folder next to '%s': %s", dir, strerror(errno));
+        rc = err_set(why, err_of_errno(errno), "cannot create a folder next to '%s': %s", dir,
+                     strerror(errno));
     else if (!rc) {
         rc = recording_write_all(temp, &l, ceilings, why);
         if (!rc && (chmod(temp, 0755) || rename(temp, dir)))
-            rc = err_set(why, ERR_IO, "cannot rename the recording to '%s': %s", dir, strerror(errno));
+            rc = err_set(why, err_of_errno(errno), "cannot rename the recording to '%s': %s", dir,
+                         strerror(errno));
         if (rc) tree_remove(temp);
     }
     recorded_files_free(&l.files);
@@ -244,7 +246,7 @@ static enum err_code recording_link_document(const char *dir, const char *root, 
     snprintf(from, sizeof from, "%s/%s", dir, name);
     snprintf(to, sizeof to, "%s/%s", root, name);
     return realpath(from, full) && symlink(full, to)
-               ? err_set(why, ERR_IO, "cannot create '%s': %s", to, strerror(errno))
+               ? err_set(why, err_of_errno(errno), "cannot create '%s': %s", to, strerror(errno))
                : ERR_OK;
 }
 
@@ -278,7 +280,7 @@ static enum err_code recording_unpack(struct recording *r, const char *dir, cons
     snprintf(r->root, sizeof r->root, "%s/qdyno-machine.XXXXXX", unpack_folder());
     if (!mkdtemp(r->root)) {
         free(text);
-        return err_set(why, ERR_IO, "cannot create '%s': %s", r->root, strerror(errno));
+        return err_set(why, err_of_errno(errno), "cannot create '%s': %s", r->root, strerror(errno));
     }
     r->temporary = true;
     rc = strlen(text) == n ? recorded_files_unpack(text, r->root, why)

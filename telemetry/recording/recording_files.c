@@ -238,11 +238,11 @@ static enum err_code unpack_file(struct unpack *u, const char *path, struct err 
     *slash = '/';
     FILE *out = fopen(full, "wx");
     if (!out && errno == EEXIST) return err_set(why, ERR_FORMAT, "line %d: '%s' occurs twice", u->line, path);
-    if (!out) return err_set(why, err_of_write(errno), "cannot write '%s': %s", full, strerror(errno));
+    if (!out) return err_set(why, err_of_errno(errno), "cannot write '%s': %s", full, strerror(errno));
     const bool ok = fwrite(str_text(&u->content), 1, u->content.len, out) == u->content.len;
     const int cause = errno;
     return fclose(out) == 0 && ok ? ERR_OK
-                                  : err_set(why, err_of_write(ok ? errno : cause), "cannot write '%s': %s",
+                                  : err_set(why, err_of_errno(ok ? errno : cause), "cannot write '%s': %s",
                                             full, strerror(ok ? errno : cause));
 }
 

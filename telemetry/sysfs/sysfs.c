@@ -17,6 +17,7 @@
 #include "base/base.h"
 
 static _Thread_local const struct sys_observer *observing; /* see sysfs.h */
+static _Thread_local int starved;                          /* as errno, but of sys_starved */
 
 void sys_observe(const struct sys_observer *observer)
 {
@@ -34,6 +35,19 @@ static void observe_seen(const char *root, const char *path)
     if (observing && !*root && !stat(path, &st)) observing->seen(observing->ctx, path, S_ISDIR(st.st_mode));
 }
 
+/* A file or folder could not be opened. */
+static void open_failed(void)
+{
+    if (err_of_errno(errno) != ERR_IO) starved = errno;
+}
+
+int sys_starved(void)
+{
+    const int cause = starved;
+    starved = 0;
+    return cause;
+}
+
 /* Writes root and formatted path to `path`. False: too long. */
 static bool path_make(char path[PATH_MAX], const char *root, const char *fmt, va_list ap)
 {
@@ -48,7 +62,10 @@ static int read_raw(const char *root, const char *path, void *buf, size_t size)
 {
     /* O_NONBLOCK: a recording may contain a FIFO, which must not block the sampler */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return -1;
+    if (fd < 0) {
+        open_failed();
+        return -1;
+    }
     size_t len = 0;
     bool bad = false;
     while (len < size) {
@@ -169,7 +186,10 @@ void sys_list(struct sys_list *out, const char *root, const char *prefix, const 
     va_end(ap);
     out->count = 0;
     DIR *dir = ok ? opendir(path) : NULL;
-    if (!dir) return;
+    if (!dir) {
+        if (ok) open_failed();
+        return;
+    }
     for (struct dirent *e; out->count < SYS_LIST && (e = readdir(dir));) {
         if (e->d_name[0] == '.' || !str_starts(e->d_name, prefix) || strlen(e->d_name) >= SYS_NAME) continue;
         memcpy(out->name[out->count++], e->d_name, strlen(e->d_name) + 1);

@@ -31,6 +31,11 @@ int sys_read_bytes(const char *root, void *buf, size_t size, const char *fmt, ..
  * when the file cannot be read, is longer than `limit` bytes, or memory runs out. */
 char *sys_read_all(const char *root, const char *path, size_t limit, struct err *why);
 
+/* A file that cannot be read counts as absent. But one that could not be opened because of a limit of open
+ * files or of memory is there: returns the errno of the latest such failure on this thread, 0: none, and
+ * forgets it. */
+int sys_starved(void);
+
 /* The one number in a file; NAN when there is none. */
 double sys_number(const char *root, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -21,7 +21,7 @@ static enum err_code quality_set_file(struct experiment_spec *s, const char *giv
         rc = err_set(why, ERR_USAGE, "--quality: the path is longer than %zu bytes",
                      sizeof s->quality_file - 1);
     if (!rc && access(path, R_OK))
-        rc = err_set(why, ERR_IO, "--quality=%s: cannot be read: %s", path, strerror(errno));
+        rc = err_set(why, err_of_errno(errno), "--quality=%s: cannot be read: %s", path, strerror(errno));
     if (!rc) snprintf(s->quality_file, sizeof s->quality_file, "%s", path);
     free(bundled);
     return rc;

@@ -477,8 +477,9 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
                                      .exit_status = rc ? exit_status_of(rc) : EXIT_DONE,
                                      .run = b->run.row.id };
     table_summarize(&b->table, &summary);
-    if (some && b->ok) cli_print(b->g, b->a, &b->table, EXIT_DONE);
+    const int printed = some && b->ok ? cli_print(b->g, b->a, &b->table, EXIT_DONE) : EXIT_DONE;
     if (rc) return cli_fail(b->a, why);
+    if (printed) return printed;
     return b->ok ? EXIT_DONE : cli_fail(b->a, &b->first);
 }
 

@@ -500,8 +500,9 @@ static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
                                      .exit_status = status,
                                      .run = e->run.row.id };
     table_summarize(&e->table, &summary);
-    if (e->ok) cli_print(e->g, e->a, &e->table, EXIT_DONE);
+    const int printed = e->ok ? cli_print(e->g, e->a, &e->table, EXIT_DONE) : EXIT_DONE;
     if (rc) return cli_fail(e->a, why);
+    if (printed) return printed;
     return e->first.code && status != EXIT_DONE ? cli_fail(e->a, &e->first) : status;
 }
 

@@ -138,8 +138,10 @@ static void put_plan(json_t *row, const struct memory_plan *p)
 static bool context_fits(const struct fit *f, const struct gguf *g, const struct config *c, int64_t ctx)
 {
     struct memory_plan p;
-    return !recipe_plan_memory(&p, g, c, (int)ctx, 1, NULL) &&
-           !memory_plan_check(&p, config_text(c, KNOB_DEVICE), f->available, NULL);
+    const enum err_code rc = recipe_plan_memory(&p, g, c, (int)ctx, 1, NULL);
+    if (rc == ERR_NOMEM)
+        memory_short_set(); /* the search goes on with a wrong answer, so nothing may be printed */
+    return !rc && !memory_plan_check(&p, config_text(c, KNOB_DEVICE), f->available, NULL);
 }
 
 /* The longest context that fits, at most 2^24 tokens, by bisection; 0: none fits. */

@@ -50,7 +50,7 @@ static const struct column COLUMNS[] = {
     { .name = "labels", .title = "labels" },
 };
 
-static void put_run(json_t *row, struct db *d, const struct run_row *r)
+static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r, struct err *why)
 {
     char when[32], seed[32];
     struct run_labels labels;
@@ -69,8 +69,9 @@ static void put_run(json_t *row, struct db *d, const struct run_row *r)
     json_put_str(row, "model_sha256", *r->model_sha256 ? r->model_sha256 : NULL);
     snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
     json_put_str(row, "seed", seed); /* as text, because many JSON readers round 64-bit integers */
-    if (db_labels_get(d, r->id, &labels, NULL)) labels.n = 0;
-    if (labels.n) json_put(row, "labels", cli_labels_json(&labels));
+    const enum err_code rc = db_labels_get(d, r->id, &labels, why);
+    if (!rc && labels.n) json_put(row, "labels", cli_labels_json(&labels));
+    return rc;
 }
 
 /* Flags that need --detect would otherwise be ignored silently. */
@@ -103,13 +104,13 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
     struct table t;
     table_init(&t, "qdyno.history/1", COLUMNS, COUNT_OF(COLUMNS));
     for (int i = 0; i < n; i++) {
-        put_run(table_row(&t), d, &runs[i]);
+        if (!rc) rc = put_run(table_row(&t), d, &runs[i], &why);
         run_row_free(&runs[i]);
     }
     if (!n)
         table_note(&t, "no runs%s in %s", args_has(a, "--filter") || labels.n ? " match the filter" : " yet",
                    db_path(d));
-    int status = cli_print(g, a, &t, EXIT_DONE);
+    int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     free(runs);
     db_close(d);
@@ -276,7 +277,12 @@ static void note_head(struct table *t, struct db *d, const struct run_row *r)
                *r->model_sha256 ? r->model_sha256 : "n/a");
     struct run_labels labels;
     struct str text = { 0 };
-    if (db_labels_get(d, r->id, &labels, NULL) || !labels.n) return;
+    struct err why = { 0 };
+    if (db_labels_get(d, r->id, &labels, &why)) {
+        table_note(t, "the labels are unknown: %s", why.message);
+        return;
+    }
+    if (!labels.n) return;
     cli_labels_text(&text, &labels);
     table_note(t, "labels: %s", str_text(&text));
     str_free(&text);
@@ -304,9 +310,9 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
         note_head(&t, d, &run);
         note_link(&t, d, id);
         json_t *about = json_object();
-        put_run(about, d, &run);
+        rc = put_run(about, d, &run, &why);
         json_put(t.extra, "run", about);
-        status = cli_print(g, a, &t, EXIT_DONE);
+        status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
     }
     if (t.rows) table_done(&t);
     run_row_free(&run);

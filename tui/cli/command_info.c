@@ -127,7 +127,12 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     json_put_int(row, "gguf_version", gguf_version(g));
     json_put_int(row, "shards", gguf_shards(g));
     struct err no_tokenizer = { 0 };
-    if (put_tokenizer(row, g, &no_tokenizer)) {
+    rc = put_tokenizer(row, g, &no_tokenizer);
+    if (rc == ERR_NOMEM) {
+        *why = no_tokenizer;
+        return rc;
+    }
+    if (rc) {
         json_put_str(row, "tokenizer", "unusable");
         cli_note(global, "tokenizer: %s", no_tokenizer.message);
     }

@@ -53,7 +53,7 @@ static enum err_code write_rows(struct model *m, const struct token_list *ids, F
         if (rc) return rc;
         for (int i = 0; i < n; i++)
             if (!write_floats(out, model_logits(m, i), vocab))
-                return err_set(why, err_of_write(errno), "cannot write the logits to '%s': %s", path,
+                return err_set(why, err_of_errno(errno), "cannot write the logits to '%s': %s", path,
                                strerror(errno));
     }
     return ERR_OK;

@@ -157,7 +157,7 @@ static enum err_code space_check(const struct quantizing *z, const char *folder,
     struct stat begun;
     char need[32], free_[32];
     if (statvfs(folder, &fs))
-        return err_set(why, ERR_IO, "%s: cannot read the free space of this folder: %s", folder,
+        return err_set(why, err_of_errno(errno), "%s: cannot read the free space of this folder: %s", folder,
                        strerror(errno));
     int64_t bytes = z->plan.file_bytes * (z->recovers ? 2 : 1);
     if (!stat(z->partial, &begun)) bytes -= MIN((int64_t)begun.st_blocks * 512, bytes);
@@ -174,8 +174,9 @@ static enum err_code target_follow(struct quantizing *z, struct err *why)
     struct stat st;
     if (lstat(z->out, &st) || !S_ISLNK(st.st_mode)) return ERR_OK;
     if (!realpath(z->out, z->linked))
-        return err_set(why, ERR_IO, "%s is a symbolic link that leads nowhere (%s): expected a file as OUT",
-                       z->out, strerror(errno));
+        return err_set(why, err_of_errno(errno),
+                       "%s is a symbolic link that leads nowhere (%s): expected a file as OUT", z->out,
+                       strerror(errno));
     z->out = z->linked;
     return ERR_OK;
 }
@@ -215,7 +216,8 @@ static enum err_code target_check(struct quantizing *z, struct err *why)
     snprintf(folder, sizeof folder, "%s", z->out);
     const char *parent = dirname(folder);
     if (access(parent, W_OK | X_OK))
-        return err_set(why, ERR_IO, "%s: cannot write to this folder: %s", parent, strerror(errno));
+        return err_set(why, err_of_errno(errno), "%s: cannot write to this folder: %s", parent,
+                       strerror(errno));
     return space_check(z, parent, why);
 }
 
@@ -339,7 +341,7 @@ static enum err_code quantizing_recover(struct quantizing *z, struct err *why)
     progress_clear(&m.progress);
     unlink(z->made);
     if (!rc && rename(path, z->out)) {
-        rc = err_set(why, ERR_IO, "cannot rename %s to %s: %s", path, z->out, strerror(errno));
+        rc = err_set(why, err_of_errno(errno), "cannot rename %s to %s: %s", path, z->out, strerror(errno));
         unlink(path);
     }
     return rc;

@@ -24,7 +24,7 @@ static enum err_code report_write_file(const char *path, const struct str *text,
     if (fwrite(str_text(text), 1, text->len, f.stream) != text->len) {
         const int cause = errno;
         atomic_file_abort(&f);
-        return err_set(why, err_of_write(cause), "--out %s: cannot write the whole file: %s", path,
+        return err_set(why, err_of_errno(cause), "--out %s: cannot write the whole file: %s", path,
                        strerror(cause));
     }
     return atomic_file_commit(&f, why);

@@ -345,7 +345,7 @@ static enum err_code follow_flush(bool *over, struct err *why)
     if (!fflush(stdout)) return ERR_OK;
     *over = true;
     if (errno == EPIPE) return ERR_OK;
-    return err_set(why, err_of_write(errno), "cannot write a row: %s", strerror(errno));
+    return err_set(why, err_of_errno(errno), "cannot write a row: %s", strerror(errno));
 }
 
 static enum err_code follow_loop(struct follow *f, const struct cli_args *a, struct err *why)

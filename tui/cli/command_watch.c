@@ -80,7 +80,9 @@ static enum err_code log_open(struct lines *l, struct err *why)
 {
     if (!l->log_path) return ERR_OK;
     FILE *f = fopen(l->log_path, "ae");
-    if (!f) return err_set(why, ERR_IO, "cannot write the log '%s': %s", l->log_path, strerror(errno));
+    if (!f)
+        return err_set(why, err_of_errno(errno), "cannot write the log '%s': %s", l->log_path,
+                       strerror(errno));
     setvbuf(f, NULL, _IOLBF, 0);
     if (l->log) fclose(l->log);
     l->log = f;

@@ -92,7 +92,7 @@ static enum err_code folder_list(struct file_entry **out, int *n, const char *pa
     DIR *dir = opendir(path);
     *out = NULL;
     *n = 0;
-    if (!dir) return err_set(why, ERR_IO, "%s: %s", path, strerror(errno));
+    if (!dir) return err_set(why, err_of_errno(errno), "%s: %s", path, strerror(errno));
     for (struct dirent *d; (d = readdir(dir));) {
         if (d->d_name[0] == '.' && strcmp(d->d_name, "..") != 0) continue;
         if (file_is_later_part(d->d_name)) continue;

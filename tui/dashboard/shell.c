@@ -58,7 +58,8 @@ enum err_code shell_run(const struct shell_run *r, int *status, struct err *why)
 {
     int ends[2], how = 0;
     pid_t pid;
-    if (pipe2(ends, O_CLOEXEC)) return err_set(why, ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    if (pipe2(ends, O_CLOEXEC))
+        return err_set(why, err_of_errno(errno), "cannot make a pipe: %s", strerror(errno));
     const struct process_spec start = { .program = r->program ? r->program : "/proc/self/exe",
                                         .argv = r->argv,
                                         .output_fd = ends[1],

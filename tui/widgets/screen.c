@@ -67,7 +67,8 @@ static enum err_code signals_take(struct screen *s, struct err *why)
     sigemptyset(&set);
     for (size_t i = 0; i < COUNT_OF(WANTED); i++) sigaddset(&set, WANTED[i]);
     s->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (s->signals < 0) return err_set(why, ERR_IO, "cannot receive signals: %s", strerror(errno));
+    if (s->signals < 0)
+        return err_set(why, err_of_errno(errno), "cannot receive signals: %s", strerror(errno));
     sigaddset(&set, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &set, &s->old_mask);
     s->masked = true;

@@ -95,7 +95,7 @@ static enum err_code child_task_run(const struct child_task *e, struct err *why)
     int pipes[2], status = 0;
     struct err reported = { 0 };
     if (pipe2(pipes, O_CLOEXEC))
-        return err_set(why, ERR_INTERNAL, "cannot create a pipe: %s", strerror(errno));
+        return err_set(why, err_of_errno(errno), "cannot create a pipe: %s", strerror(errno));
     const int64_t deadline_ns = clock_ns() + (int64_t)(e->seconds * 1e9);
     const pid_t parent = getpid(), pid = fork();
     if (!pid) child_task_run_in_child(e, pipes[1], parent);
@@ -104,7 +104,7 @@ static enum err_code child_task_run(const struct child_task *e, struct err *why)
                           receive_all(pipes[0], e->out, e->size, deadline_ns);
     const bool late = clock_ns() >= deadline_ns;
     close(pipes[0]);
-    if (pid < 0) return err_set(why, ERR_INTERNAL, "cannot start a process: %s", strerror(errno));
+    if (pid < 0) return err_set(why, err_of_errno(errno), "cannot start a process: %s", strerror(errno));
     if (!answered) kill(pid, SIGKILL);
     child_reap(pid, &status, !answered && late);
     if (answered) {

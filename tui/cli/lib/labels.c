@@ -112,9 +112,14 @@ json_t *cli_labels_of_run(const struct cli_global *g, int64_t run_id)
 {
     struct run_labels l = { 0 };
     struct db *d = NULL;
-    if (!run_id || db_open(&d, g->db_path, NULL) || db_labels_get(d, run_id, &l, NULL)) l.n = 0;
+    struct err why = { 0 };
+    enum err_code rc = run_id ? db_open(&d, g->db_path, &why) : ERR_OK;
+    if (!rc && run_id) rc = db_labels_get(d, run_id, &l, &why);
     db_close(d);
-    return cli_labels_json(&l);
+    if (!rc) return cli_labels_json(&l);
+    if (rc == ERR_NOMEM) memory_short_set(); /* this document cannot be complete */
+    log_write(&g->log, LOG_WARN, "the labels of run %lld are unknown: %s", (long long)run_id, why.message);
+    return json_null();
 }
 
 void cli_labels_text(struct str *out, const struct run_labels *l)

@@ -20,7 +20,8 @@ enum err_code cli_labels(struct run_labels *out, const struct cli_args *a, struc
 
 /* {"commit":"v1.2","branch":"main"}. New reference. */
 json_t *cli_labels_json(const struct run_labels *l);
-/* The labels of a stored run as JSON; {} when it has none or cannot be read. New reference. */
+/* The labels of a stored run as JSON; {} when it has none; null, and a warning, when they cannot be read. New
+ * reference. */
 json_t *cli_labels_of_run(const struct cli_global *g, int64_t run_id);
 /* Appends "commit=v1.2 branch=main". */
 void cli_labels_text(struct str *out, const struct run_labels *l);

@@ -124,6 +124,7 @@ int cli_fail(const struct cli_args *a, const struct err *why)
     struct err cause;
     if (map_guard_explain(&cause)) why = &cause;
     char *safe = sink_text(SINK_TERMINAL, why->message);
+    memory_short_clear(); /* an error ends the command: no result is incomplete unnoticed */
     fflush(stdout);
     fprintf(stderr, "qdyno%s%s: %s\n", a && a->command ? " " : "", a && a->command ? a->command->name : "",
             safe ? safe : "out of memory");

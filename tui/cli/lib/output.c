@@ -18,7 +18,7 @@ static struct column column_of_metric(const struct metric *m)
                             .metric = m };
 }
 
-/* Without memory for its columns a table is empty: writing it then fails with ERR_NOMEM or prints nothing. */
+/* Without memory for its columns a table is empty, and writing it fails. */
 void table_init(struct table *t, const char *schema, const struct column *columns, int n_columns)
 {
     *t = (struct table){ .schema = schema, .columns = calloc((size_t)n_columns + 1, sizeof *columns) };
@@ -139,8 +139,7 @@ static bool value_is_null(const json_t *v)
 static enum err_code json_write(const json_t *v, size_t flags, FILE *out, struct err *why)
 {
     char *text = json_dumps(v, flags | JSON_REAL_PRECISION(REAL_DIGITS) | JSON_ENCODE_ANY);
-    if (!text) return err_set(why, ERR_NOMEM, "out of memory for the JSON text");
-    char *safe = sink_text(SINK_JSON, text);
+    char *safe = text && !memory_is_short() ? sink_text(SINK_JSON, text) : NULL;
     free(text);
     if (!safe) return err_set(why, ERR_NOMEM, "out of memory for the JSON text");
     fprintf(out, "%s\n", safe);
@@ -413,7 +412,9 @@ static enum err_code write_md(const struct table *t, FILE *out, struct err *why)
 
 enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why)
 {
-    enum err_code rc = ERR_OK;
+    enum err_code rc = t->columns ? memory_check("print the results", why)
+                                  : err_set(why, ERR_NOMEM, "out of memory for a table");
+    if (rc) return rc;
     switch (format) {
     case OUTPUT_JSON: return write_json(t, out, why);
     case OUTPUT_JSONL: return write_jsonl(t, out, why);

@@ -17,7 +17,7 @@ enum err_code textfile_replace(const char *path, const struct str *text, struct 
     if (!written || (replaces && fchmod(fileno(f.stream), 0644))) {
         const int cause = errno;
         atomic_file_abort(&f);
-        return err_set(why, err_of_write(cause), "cannot write '%s': %s", path, strerror(cause));
+        return err_set(why, err_of_errno(cause), "cannot write '%s': %s", path, strerror(cause));
     }
     return atomic_file_commit(&f, why);
 }
