@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-enum { BUSIEST = 200 }; /* bytes of the names of busy programs in an event */
 
 struct experiment_state *state_edit(struct experiment *x)
 {
@@ -308,27 +305,18 @@ static bool block_is_too_late(const struct experiment *x)
     return time_is_up(x) || experiment_elapsed(x) + next > 1.1 * x->state.spec.budget_s;
 }
 
-/* ". Now used by: cc1 40 %, ...", "" when no program stands out. */
-static const char *busiest(char by[BUSIEST])
-{
-    char names[BUSIEST - 32];
-    machine_busiest(names, sizeof names, "", getpid(), BUSIEST_WINDOW_MS);
-    snprintf(by, BUSIEST, *names ? ". The processors are used by %s" : "", names);
-    return by;
-}
-
 /* Reports that the estimand in use has changed. */
 static void note_estimand(struct experiment *x, enum estimand before)
 {
     const struct experiment_state *s = &x->state;
     const int all = s->control_all.blocks + s->complete;
-    char by[BUSIEST];
+    char by[RUN_BUSIEST];
     if (s->estimand == before) return;
     if (s->estimand == ESTIMAND_LOADED)
         experiment_log_event(x, "estimand",
                              "most of %d blocks were disturbed: what is estimated is now the speed on this "
                              "machine as it is, with its load, from all blocks%s",
-                             all, busiest(by));
+                             all, run_busiest(by));
     else
         experiment_log_event(x, "estimand",
                              "what is estimated is again the speed undisturbed, from quiet blocks");
@@ -528,9 +516,9 @@ static bool still_waiting(void *ctx, const char *reason, double waited_s)
     struct experiment_state *s = state_edit(x);
     snprintf(s->cell_phase, sizeof(s->cell_phase), "wait quiet");
     state_done(x);
-    char by[BUSIEST];
+    char by[RUN_BUSIEST];
     if (waited_s < 1)
-        experiment_log_event(x, "wait", "waiting for a quiet machine: %s%s", reason, busiest(by));
+        experiment_log_event(x, "wait", "waiting for a quiet machine: %s%s", reason, run_busiest(by));
     return !atomic_load(&x->stop);
 }
 

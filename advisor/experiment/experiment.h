@@ -485,9 +485,9 @@ void experiment_pause(struct experiment *x, bool wait);
 void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
 
 /* The result for a challenger (arm 1 or higher) in one to three sentences, without a line break: the compared
- * metric, the other axes, quality, what the machine did, and what to do when undecided. "B (q8_0) is 19 % faster
- * at decoding (95 %: 16 to 23 %), takes 15 % less memory; quality not measured." Changes are of the number itself.
- * Pure. Returns buf. */
+ * metric, the other axes, quality, what the machine did, and what to do when undecided. "B (q8_0) is 19 %
+ * faster at decoding (95 %: 16 to 23 %), takes 15 % less memory; quality not measured." Changes are of the
+ * number itself. Pure. Returns buf. */
 char *experiment_sentence(char *buf, size_t size, const struct experiment_state *x, int arm);
 enum { EXPERIMENT_SENTENCE = 800 };
 

@@ -2,9 +2,21 @@
 #include "advisor/run/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "telemetry/machine/machine.h"
 
 enum { WINDOW_NS = 1000000000, STEP_NS = 250000000, ENOUGH_STEPS = 4 };
+
+const char *run_busiest(char buf[RUN_BUSIEST])
+{
+    char names[RUN_BUSIEST - 40];
+    machine_busiest(names, sizeof names, "", getpid(), BUSIEST_WINDOW_MS);
+    snprintf(buf, RUN_BUSIEST, *names ? ". The processors are used by %s" : "", names);
+    return buf;
+}
 
 bool run_wait_quiet(struct sampler_thread *sampler, double most_s, run_wait_fn *waiting, void *ctx)
 {

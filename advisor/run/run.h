@@ -385,6 +385,11 @@ void request_totals_tell(const struct request_totals *t, const struct family_sin
 const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
                                  double control_frequency, char *buf, size_t size);
 
+/* Which other programs use the processors, as the end of a message: ". The processors are used by cc1 40 %";
+ * "" when no program stands out. Sleeps for a third of a second. Returns buf. */
+enum { RUN_BUSIEST = 200 };
+const char *run_busiest(char buf[RUN_BUSIEST]);
+
 /* Waits until nothing has disturbed the machine for a second (the same rules), at most `most_s`. `waiting` is
  * called every quarter of a second while something does, with what it is; returning false ends the wait.
  * True: the machine is quiet. */

@@ -429,7 +429,8 @@ static enum err_code magic_error(const struct gguf_shard *s, struct err *why)
     char text[9 * 3 + 1] = "";
     if (s->size == 0) return err_set(why, ERR_FORMAT, "not a GGUF file: it is empty");
     for (size_t i = 0; i < MIN(s->size, 4); i++) sprintf(text + 3 * i, " %02x", s->data[i]);
-    return err_set(why, ERR_FORMAT, "not a GGUF file: it begins with%s, expected 47 47 55 46 (\"GGUF\")", text);
+    return err_set(why, ERR_FORMAT, "not a GGUF file: it begins with%s, expected 47 47 55 46 (\"GGUF\")",
+                   text);
 }
 
 enum err_code gguf_shard_parse(struct gguf_shard *s, struct arena *memory, struct err *why)

@@ -31,8 +31,8 @@ struct summary {
     const char *verdict, *gate; /* NULL: none */
     struct interval effect;     /* ratio to the reference, and its interval; NAN: none */
     int exit_status;
-    int64_t run;      /* 0: none */
-    char text[800];   /* the result in words; "": none */
+    int64_t run;    /* 0: none */
+    char text[800]; /* the result in words; "": none */
 };
 /* {"verdict":,"gate":,"effect":,"lower":,"upper":,"exit_status":,"run":,"text":}. New reference. */
 json_t *summary_to_json(const struct summary *s);
@@ -43,11 +43,11 @@ struct table {
     const char *schema;     /* "qdyno.bench/1"; "bench" also names the SQL table */
     struct column *columns; /* owned: those given to table_init, metrics filled in */
     int n_columns;
-    bool record;      /* one row only: md is a list of properties, JSON has no "rows" */
-    bool skip_absent; /* record: md leaves out properties without a value */
-    json_t *rows;     /* array of objects */
-    json_t *extra;    /* object: members of the JSON document besides rows */
-    json_t *summary;  /* first member of the JSON document, owned; NULL: none */
+    bool record;         /* one row only: md is a list of properties, JSON has no "rows" */
+    bool skip_absent;    /* record: md leaves out properties without a value */
+    json_t *rows;        /* array of objects */
+    json_t *extra;       /* object: members of the JSON document besides rows */
+    json_t *summary;     /* first member of the JSON document, owned; NULL: none */
     struct str headline; /* md only: the result in words, above the table */
     struct str notes;    /* md only: lines under the table */
 };

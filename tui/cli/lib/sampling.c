@@ -2,10 +2,8 @@
 #include "tui/cli/lib/sampling.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "advisor/run/run.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/lib/lib.h"
 
@@ -38,13 +36,9 @@ struct quiet_wait {
 static bool quiet_waiting(void *ctx, const char *reason, double waited_s)
 {
     struct quiet_wait *w = ctx;
-    char names[160];
+    char by[RUN_BUSIEST];
     (void)waited_s;
-    if (!w->reported) {
-        machine_busiest(names, sizeof names, "", getpid(), BUSIEST_WINDOW_MS);
-        cli_note(w->g, "waiting for a quiet machine: %s%s%s", reason,
-                 *names ? ". The processors are used by " : "", names);
-    }
+    if (!w->reported) cli_note(w->g, "waiting for a quiet machine: %s%s", reason, run_busiest(by));
     w->reported = true;
     return !cli_is_interrupted(w->g);
 }
