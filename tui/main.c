@@ -17,10 +17,11 @@ enum { MANY_FILES = 1 << 14 };
 
 static volatile sig_atomic_t interrupted;
 
-/* The first signal requests a stop; the second one ends the process. */
+/* The first signal requests a stop; the second one ends the process. SIGHUP only requests: a terminal that is
+ * closed sends several, and a run is to be stored as stopped. */
 static void main_on_interrupt(int signal_number)
 {
-    if (interrupted) {
+    if (interrupted && signal_number != SIGHUP) {
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
@@ -34,6 +35,10 @@ static void signals_install(void)
     act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    struct sigaction hangup;
+    if (!sigaction(SIGHUP, NULL, &hangup) &&
+        hangup.sa_handler != SIG_IGN) /* nohup: go on without the terminal */
+        sigaction(SIGHUP, &act, NULL);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is then a failed write, which stdout_close handles */
 }
 

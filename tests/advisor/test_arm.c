@@ -109,7 +109,7 @@ static void failing_to_open_is_the_workers_own_error(void **state)
     struct err why = { 0 };
     const struct config c = fake_config("rate=1");
     const struct arm_spec spec = { .config = &c, .program = "/nowhere/qdyno" };
-    assert_int_equal(arm_open(&a, &spec, NULL, NULL, &why), ERR_INTERNAL);
+    assert_int_equal(arm_open(&a, &spec, NULL, NULL, &why), ERR_IO);
     CHECK_CONTAINS(why.message, "/nowhere/qdyno");
 }
 
