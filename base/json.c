@@ -31,8 +31,10 @@ enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *w
 
 char *json_line(const json_t *value)
 {
-    if (memory_is_short()) return NULL;
-    return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = memory_is_short() ? NULL : json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!memory_is_short()) return text;
+    free(text); /* jansson may leave out what it had no memory for */
+    return NULL;
 }
 
 json_t *json_num(double v)

@@ -28,6 +28,7 @@ enum {
     CLOSE_MS = 2000,        /* from "close" to SIGKILL */
     CANCEL_MS = 5000,       /* from "cancel" to SIGKILL */
     LAST_WORDS_SHOWN = 200, /* bytes of it in an error message */
+    STATUS_NO_MEMORY = 6,   /* exit status of a command that lacks memory */
 };
 
 struct worker {
@@ -177,8 +178,11 @@ static enum err_code died(struct worker *w, struct err *why)
         return err_set(why, ERR_INTERNAL, "the worker died of signal %d (SIG%s)%s%s", sig,
                        sigabbrev_np(sig) ? sigabbrev_np(sig) : "?", sep, said);
     }
+    const int status = WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1;
+    if (status == STATUS_NO_MEMORY)
+        return err_set(why, ERR_NOMEM, "the worker ran out of memory%s%s", sep, said);
     return err_set(why, ERR_INTERNAL, "the worker ended with status %d in the middle of a request%s%s",
-                   WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1, sep, said);
+                   status, sep, said);
 }
 
 /* Kills a worker that hangs. */
@@ -270,6 +274,7 @@ static enum err_code take_line(struct worker *w, struct waiting *q, const char *
         json_decref(o);
         kill_child(w);
         fd_close(&w->fd);
+        if (bad.code == ERR_NOMEM) return err_set(why, ERR_NOMEM, "%s", bad.message);
         return err_set(why, ERR_INTERNAL, "the worker does not speak the protocol: '%.*s'%s",
                        (int)MIN(n, (size_t)60), line, n > 60 ? "..." : "");
     }
@@ -317,6 +322,7 @@ static enum err_code receive(struct worker *w, struct err *why)
         if (!w->in.failed && w->in.len <= LINE_LIMIT) return ERR_OK;
         kill_child(w);
         fd_close(&w->fd);
+        if (w->in.failed) return err_set(why, ERR_NOMEM, "out of memory for an answer of the worker");
         return err_set(why, ERR_INTERNAL, "the worker sent a line of more than %d MiB", LINE_LIMIT >> 20);
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return ERR_OK;

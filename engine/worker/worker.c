@@ -83,7 +83,9 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why)
 static bool channel_handle_signal(struct channel *c, const char *line, size_t n)
 {
     json_t *request;
-    if (json_parse(&request, line, n, NULL)) return false;
+    const enum err_code rc = json_parse(&request, line, n, NULL);
+    if (rc == ERR_NOMEM) c->closed = true; /* it may be the "go" for which the worker would wait forever */
+    if (rc) return false;
     const char *op = json_get_str(request, "op", "");
     const bool cancel = !strcmp(op, "cancel"), go = !strcmp(op, "go");
     c->cancelled = c->cancelled || cancel;
@@ -257,6 +259,7 @@ static bool serve_line(struct worker *w, const char *line)
             rc = serve_one(w, request, &why);
         }
     }
+    if (rc == ERR_NOMEM && !request) going = false; /* nobody waits for an answer without an id */
     if (rc) channel_fail(&w->channel, &why);
     json_decref(request);
     return going && !w->channel.closed;
