@@ -1,5 +1,5 @@
 /* advisor/experiment/claims.c - the figures that gates and the joint verdict are about (experiment.h). */
-#include "advisor/experiment/experiment.h"
+#include "advisor/experiment/parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,9 +13,7 @@ static int arms_of(const struct experiment_state *s)
     return s->spec.arms ? s->spec.arms : 2;
 }
 
-/* The comparison that counts for an arm. For a race's winner it is the confirmation, because the other blocks
- * chose it. */
-static const struct comparison *comparison_of(const struct experiment_state *s, int arm)
+const struct comparison *comparison_of(const struct experiment_state *s, int arm)
 {
     return s->confirming && arm == s->headline ? &s->confirmation : &s->comparison[arm];
 }

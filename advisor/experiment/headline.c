@@ -29,9 +29,9 @@ static struct wording wording_of(const struct metric *m)
     return (struct wording){ -1, "has a", "may have a", "higher", "lower", m->name, m->name };
 }
 
-static double percent(double log_ratio)
+static const struct metric *compared_metric(const struct experiment_state *x)
 {
-    return 100 * expm1(log_ratio);
+    return x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
 }
 
 /* As many digits as a reader needs: 19, 8.1, 0.42. */
@@ -47,16 +47,18 @@ static void put_change(struct str *s, struct wording w, struct interval change, 
 {
     const bool falls = change.estimate < 0;
     const double sign = falls ? -1 : 1;
-    put_percent(s, sign * percent(change.estimate), false);
+    put_percent(s, sign * stats_percent(change.estimate), false);
     str_printf(s, " %% %s %s", falls ? w.less : w.more, w.what);
     if (!isfinite(change.lower) || !isfinite(change.upper)) return;
     const bool certain = sign * change.lower > 0 && sign * change.upper > 0;
     str_printf(s, " (%.3g %%: ", 100 * (1 - alpha));
-    put_percent(s, certain ? sign * percent(falls ? change.upper : change.lower) : percent(change.lower),
-                !certain);
+    put_percent(
+        s, certain ? sign * stats_percent(falls ? change.upper : change.lower) : stats_percent(change.lower),
+        !certain);
     str_append(s, " to ");
-    put_percent(s, certain ? sign * percent(falls ? change.lower : change.upper) : percent(change.upper),
-                !certain);
+    put_percent(
+        s, certain ? sign * stats_percent(falls ? change.lower : change.upper) : stats_percent(change.upper),
+        !certain);
     str_append(s, " %)");
 }
 
@@ -64,7 +66,7 @@ static void put_change(struct str *s, struct wording w, struct interval change, 
 static void put_compared(struct str *s, const struct experiment_state *x, const struct comparison *c,
                          enum verdict verdict)
 {
-    const struct metric *m = x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
+    const struct metric *m = compared_metric(x);
     const struct wording w = wording_of(m);
     const struct interval e = c->effect,
                           change = m->better >= 0 ? e : (struct interval){ -e.estimate, -e.upper, -e.lower };
@@ -80,9 +82,9 @@ static void put_compared(struct str *s, const struct experiment_state *x, const 
         str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
         if (isfinite(e.lower) && isfinite(e.upper)) {
             str_printf(s, " (%.3g %%: ", 100 * (1 - c->alpha));
-            put_percent(s, percent(change.lower), true);
+            put_percent(s, stats_percent(change.lower), true);
             str_append(s, " to ");
-            put_percent(s, percent(change.upper), true);
+            put_percent(s, stats_percent(change.upper), true);
             str_append(s, " %)");
         }
     }
@@ -91,7 +93,7 @@ static void put_compared(struct str *s, const struct experiment_state *x, const 
 /* The other axes of the joint verdict, as far as they are measured. */
 static void put_other_axes(struct str *s, const struct experiment_state *x, const struct joint *j, int arm)
 {
-    const struct metric *m = x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
+    const struct metric *m = compared_metric(x);
     for (int axis = 0; axis < JOINT_QUALITY; axis++) {
         const int metric = j->input.metric[axis];
         const struct interval g = j->input.gain[arm][axis];
@@ -102,7 +104,7 @@ static void put_other_axes(struct str *s, const struct experiment_state *x, cons
         case JOINT_BETTER:
         case JOINT_WORSE:
             str_printf(s, ", %s ", w.verb);
-            put_percent(s, fabs(percent(change)), false);
+            put_percent(s, fabs(stats_percent(change)), false);
             str_printf(s, " %% %s %s", change < 0 ? w.less : w.more, w.what);
             break;
         case JOINT_EQUIVALENT: str_printf(s, ", with the same %s", w.noun); break;
@@ -148,7 +150,7 @@ static void put_next(struct str *s, const struct experiment_state *x, enum verdi
     if (x->phase < PHASE_DONE && x->blocks_needed <= 0) return;
     if (x->blocks_needed > 0)
         str_printf(s, " Undecided: about %d more block%s may decide.", x->blocks_needed,
-                   x->blocks_needed == 1 ? "" : "s");
+                   str_plural(x->blocks_needed));
     else
         str_append(s, " Undecided within the budget.");
 }
@@ -156,7 +158,7 @@ static void put_next(struct str *s, const struct experiment_state *x, enum verdi
 char *experiment_sentence(char *buf, size_t size, const struct experiment_state *x, int arm)
 {
     const int arms = x->spec.arms ? x->spec.arms : 2;
-    const struct comparison *c = x->confirming && arm == x->headline ? &x->confirmation : &x->comparison[arm];
+    const struct comparison *c = comparison_of(x, arm);
     const enum verdict verdict = arms == 2 ? x->verdict : c->verdict;
     struct str s = { 0 };
     struct joint j;

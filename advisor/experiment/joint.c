@@ -103,11 +103,6 @@ static void find_front(struct joint *j)
 
 /* ---------------------------------------------------------------- the sentence */
 
-static double percent(double log_ratio)
-{
-    return 100 * expm1(log_ratio);
-}
-
 /* Prints a gain as the change of the metric itself: less time to the first token is a gain, printed with a
  * minus. */
 static struct interval of_metric(struct interval gain, int metric)
@@ -140,7 +135,7 @@ static void say_ratio(struct str *s, const struct joint_input *in, int arm, int 
     case JOINT_UNMEASURED: str_append(s, in->invalid ? "speed not compared" : "speed not measured"); break;
     case JOINT_BETTER:
     case JOINT_WORSE:
-        str_printf(s, "%+.*f %% %s", fabs(percent(g.estimate)) < 10, percent(g.estimate), noun);
+        str_printf(s, "%+.*f %% %s", fabs(stats_percent(g.estimate)) < 10, stats_percent(g.estimate), noun);
         break;
     case JOINT_EQUIVALENT: str_printf(s, "same %s", noun); break;
     case JOINT_NONINFERIOR: str_printf(s, "%s no worse", noun); break;
@@ -148,7 +143,8 @@ static void say_ratio(struct str *s, const struct joint_input *in, int arm, int 
         if (isnan(g.lower))
             str_printf(s, "%s open", noun);
         else
-            str_printf(s, "%s open (%+.1f to %+.1f %%)", noun, percent(g.lower), percent(g.upper));
+            str_printf(s, "%s open (%+.1f to %+.1f %%)", noun, stats_percent(g.lower),
+                       stats_percent(g.upper));
     }
 }
 

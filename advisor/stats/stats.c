@@ -143,3 +143,8 @@ struct interval stats_t_interval(const double *x, int n, double confidence)
     i.upper = i.estimate + half;
     return i;
 }
+
+double stats_percent(double log_ratio)
+{
+    return 100 * expm1(log_ratio);
+}

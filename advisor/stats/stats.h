@@ -24,6 +24,9 @@ double stats_binomial_cdf(int64_t k, int64_t n, double p); /* P(X <= k) of n tri
 struct interval {
     double estimate, lower, upper;
 };
+/* The change in percent that a log ratio stands for. */
+double stats_percent(double log_ratio);
+
 /* Student's t interval of the mean: mean +- t * sd / sqrt(n). It holds for a single analysis that was planned
  * beforehand. confidence: 0.95 for 95 %. Bounds NAN for n < 2. */
 struct interval stats_t_interval(const double *x, int n, double confidence);

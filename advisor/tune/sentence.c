@@ -4,16 +4,12 @@
 
 #include "advisor/tune/tune.h"
 
-static double percent(double log_ratio)
-{
-    return 100 * expm1(log_ratio);
-}
-
 static void put_speed(struct str *s, const struct tune_result *r)
 {
-    const double p = percent(r->effect.estimate);
+    const double p = stats_percent(r->effect.estimate);
     str_printf(s, "%.0f %% %s", fabs(p), p < 0 ? "slower" : "faster");
-    str_printf(s, " (95 %%: %+.0f to %+.0f %%)", percent(r->effect.lower), percent(r->effect.upper));
+    str_printf(s, " (95 %%: %+.0f to %+.0f %%)", stats_percent(r->effect.lower),
+               stats_percent(r->effect.upper));
 }
 
 static void put_memory(struct str *s, const struct tune_result *r)

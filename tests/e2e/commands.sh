@@ -41,6 +41,7 @@ offers() { expect 0 complete "$1" && says out "$2"; }
 offers 'qdyno ' "^eval	"
 offers 'qdyno eval --g' "^--gate	"
 offers 'qdyno run -m ' '^:files$'
+offers 'qdyno ab --metric pe' "^peak_rss_bytes	"
 offers 'qdyno run -ctk q8' "^q8_0	"
 expect 0 complete "qdyno ab 'unclosed" && [ ! -s "$T/out" ] || fail "an unclosed quote completes to something"
 

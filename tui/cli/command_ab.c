@@ -29,7 +29,7 @@ const struct cli_flag FLAGS_AB[] = {
       .help = "smallest difference that matters; default 1%" },
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "start no new block after this time; default 5m" },
-    { .name = "--metric", .value = "NAME",
+    { .name = "--metric", .value = "METRIC",
       .help = "metric to compare; default: the decode rate, else the prefill rate, else perplexity" },
     { .name = "--min-blocks", .value = "N", .kind = FLAG_INT, .min = 6, .max = EXPERIMENT_BLOCKS,
       .help = "least number of blocks before a verdict; default 6" },
@@ -148,11 +148,6 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     ab_claims_row(row, s, i);
 }
 
-static double percent_of_log_ratio(double log_ratio)
-{
-    return 100 * (exp(log_ratio) - 1);
-}
-
 static void note_comparison(struct table *t, const struct experiment_state *s, const struct comparison *c,
                             int arm)
 {
@@ -161,8 +156,8 @@ static void note_comparison(struct table *t, const struct experiment_state *s, c
     const char *word = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
     if (isfinite(e.lower))
         table_note(t, "%c against A, %s: %+.2f %% [%+.2f, %+.2f] (%.3g %% at every interim analysis)   %s%s",
-                   'A' + arm, m->name, percent_of_log_ratio(e.estimate), percent_of_log_ratio(e.lower),
-                   percent_of_log_ratio(e.upper), 100 * (1 - c->alpha), word,
+                   'A' + arm, m->name, stats_percent(e.estimate), stats_percent(e.lower),
+                   stats_percent(e.upper), 100 * (1 - c->alpha), word,
                    c->dropped ? " (dropped from the race)" : "");
     else
         table_note(t, "%c against A, %s: %s", 'A' + arm, m->name,
@@ -185,8 +180,8 @@ static void note_other_methods(struct table *t, const struct experiment_state *s
             t,
             "valid for a single analysis only: t [%+.2f, %+.2f] %%, Hodges-Lehmann %+.2f [%+.2f, %+.2f] %%, permutation p "
             "%.2g",
-            percent_of_log_ratio(f.lower), percent_of_log_ratio(f.upper), percent_of_log_ratio(h.estimate),
-            percent_of_log_ratio(h.lower), percent_of_log_ratio(h.upper), c->permutation_p);
+            stats_percent(f.lower), stats_percent(f.upper), stats_percent(h.estimate), stats_percent(h.lower),
+            stats_percent(h.upper), c->permutation_p);
 }
 
 /* Which blocks the verdict rests on, and what the other estimand says. */
@@ -213,8 +208,7 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
     if (isfinite(e.lower))
         table_note(t, "%s, from %d block%s: %+.2f %% [%+.2f, %+.2f]",
                    loaded ? "undisturbed" : "as the machine is", o->blocks, str_plural(o->blocks),
-                   percent_of_log_ratio(e.estimate), percent_of_log_ratio(e.lower),
-                   percent_of_log_ratio(e.upper));
+                   stats_percent(e.estimate), stats_percent(e.lower), stats_percent(e.upper));
     else
         table_note(t, "%s: too few blocks (%d) for an interval", loaded ? "undisturbed" : "as the machine is",
                    o->blocks);
@@ -236,7 +230,7 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     }
     note_other_methods(t, s);
     if (isfinite(s->noise_floor))
-        table_note(t, "A/A control: +-%.2f %%%s", percent_of_log_ratio(s->noise_floor),
+        table_note(t, "A/A control: +-%.2f %%%s", stats_percent(s->noise_floor),
                    s->control_failed
                        ? "; FAILED: equal configs differ, so this machine is not fit to measure now"
                        : "");
@@ -275,8 +269,8 @@ static void ab_show_progress(struct progress *p, const struct experiment_state *
         snprintf(eta, sizeof eta, "  ETA %d:%02d", (int)s->eta_s / 60, (int)s->eta_s % 60);
     struct interval e = ab_effect(s);
     if (isfinite(e.lower))
-        snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", percent_of_log_ratio(e.estimate),
-                 percent_of_log_ratio(e.lower), percent_of_log_ratio(e.upper));
+        snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", stats_percent(e.estimate),
+                 stats_percent(e.lower), stats_percent(e.upper));
     const char letter[2] = { s->running_arm < 0 ? 0 : (char)('A' + s->running_arm), 0 };
     progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", EXPERIMENT_PHASES[s->phase], s->block + 1, letter,
                   s->cell_phase, s->cell_done, s->cell_of, effect, eta);

@@ -23,7 +23,7 @@ const struct cli_flag FLAGS_BASELINE[] = {
               "default the champion's" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD",
       .help = "set: workload; default: that of the run, or tg64 for a config line" },
-    { .name = "--metric", .value = "NAME",
+    { .name = "--metric", .value = "METRIC",
       .help = "set: metric to compare; default: that of the run, or the decode rate" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "set: smallest difference that matters; default: that of the run, or 1%" },

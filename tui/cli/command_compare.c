@@ -14,7 +14,7 @@
 
 /* clang-format off */
 const struct cli_flag FLAGS_COMPARE[] = {
-    { .name = "--metric", .value = "NAME",
+    { .name = "--metric", .value = "METRIC",
       .help = "metric to compare; default: the decode rate, else the prefill rate, else perplexity" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "smallest difference that matters; default: that of the first run, else 1%" },

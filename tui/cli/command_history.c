@@ -22,7 +22,7 @@ const struct cli_flag FLAGS_HISTORY[] = {
     { .name = "--limit", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000000,
       .help = "the newest N runs; default 20, with --detect 1000" },
     { .name = "--detect", .help = "find changes, drifts and outliers in the results of each config" },
-    { .name = "--metric", .value = "NAME",
+    { .name = "--metric", .value = "METRIC",
       .help = "with --detect: metric to examine; default: the decode rate, else the prefill rate, else "
               "perplexity" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,

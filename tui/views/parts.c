@@ -306,7 +306,7 @@ void draw_control(struct pen *p, const struct experiment_state *x)
         pen_put(p, ROLE_WARN, "? no A/A control");
     else if (isfinite(x->noise_floor))
         pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A, %d block%s)", expm1(x->noise_floor) * 100,
-                   x->control_blocks, x->control_blocks == 1 ? "" : "s");
+                   x->control_blocks, str_plural(x->control_blocks));
     else
         pen_value(p, "noise (A/A) ", "n/a");
     if (x->estimand == ESTIMAND_LOADED)
@@ -409,7 +409,7 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
     } else if (x->blocks_needed == 0) {
         snprintf(buf, size, "decided: the last cells are finishing");
     } else if (x->blocks_needed > 0) {
-        snprintf(buf, size, "about %d more block%s", x->blocks_needed, x->blocks_needed == 1 ? "" : "s");
+        snprintf(buf, size, "about %d more block%s", x->blocks_needed, str_plural(x->blocks_needed));
     } else {
         snprintf(buf, size, "more blocks are needed for an estimate");
     }
