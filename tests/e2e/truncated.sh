@@ -20,16 +20,17 @@ mapped() {
 }
 
 # cut SIZE COMMAND...: run, cut the file to SIZE while it is in use, expect status 5. A command that ended before the
-# file was cut is started again.
+# file was cut is started again; what it wrote is complete and removed first.
 cut() {
   local to=$1 user pid status try
   shift
   for try in 1 2 3 4 5; do
+    rm -f "$T"/out.*
     cp "$MODEL" "$M"
     "$QDYNO" "$@" >"$T/out" 2>"$T/err" </dev/null &
     pid=$!
     until user=$(mapped $pid) || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-    [ -n "$user" ] && kill -STOP "$user" 2>/dev/null && truncate -s "$to" "$M" && kill -CONT "$user"
+    [ -n "$user" ] && kill -STOP "$user" 2>/dev/null && truncate -s "$to" "$M" && kill -CONT "$user" 2>/dev/null
     wait $pid
     status=$?
     [ $status = 0 ] || break
@@ -50,7 +51,7 @@ for to in 4096 $((SIZE - 100)); do
 done
 cut 4096 eval -m "$M" -f "$T/text" -C q8_0 --ref f32
 cut 4096 quantize "$M" "$T/out.gguf" -R method=gptq,bits=4,group=32
-cut 4096 logits -m "$M" --ids "$(seq -s, 1 500)" --out "$T/out.f32"
+cut 4096 logits -m "$M" --ids "$(seq -s, 1 2000)" --out "$T/out.f32"
 expect 0 history -o json && ! grep -q '"running"' "$T/out" || fail "a run is still marked as running: $(head -c 400 "$T/out")"
 [ $shorter -gt 0 ] || fail "no command says that the file became shorter"
 
