@@ -455,3 +455,9 @@ void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int ba
         y += log_rows(g, area, l);
     }
 }
+
+int list_top(int selected, int rows, int count)
+{
+    int top = selected - rows / 2;
+    return MAX(MIN(top, count - rows), 0);
+}

@@ -76,6 +76,9 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size);
 /* The end of the log, scrolled back by `back` lines. */
 void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int back);
 
+/* First row of a list to show so that `selected` is visible in `rows`. */
+int list_top(int selected, int rows, int count);
+
 /* "label value"; a value of n/a is dim. */
 void pen_value(struct pen *p, const char *label, const char *value);
 
