@@ -4,16 +4,24 @@
 
 #include "advisor/tune/parts.h"
 
+/* Absolute, so that the search can be resumed from another folder. */
+static void put_path(json_t *o, const char *key, const char *path)
+{
+    char *whole = path ? realpath(path, NULL) : NULL;
+    json_put_str(o, key, whole ? whole : path);
+    free(whole);
+}
+
 char *tune_spec_json(const struct tuning *t)
 {
     char work[640], seed[24];
     json_t *o = json_object();
-    json_put_str(o, "model", t->task.o->model_path);
+    put_path(o, "model", t->task.o->model_path);
     json_put_str(o, "current", t->known.list[0].line);
     json_put_str(o, "workload", workload_line(&t->task.o->workload, work, sizeof work));
     json_put_str(o, "goal", goal_name(t->task.o->goal));
     json_put_str(o, "space", t->task.o->space);
-    json_put_str(o, "text", t->task.o->text_file);
+    put_path(o, "text", t->task.o->text_file);
     json_put_num(o, "budget_s", t->task.o->budget_s);
     json_put_int(o, "limit_memory_bytes", t->task.o->limits.memory_bytes);
     json_put_num(o, "limit_kld", t->task.o->limits.kld);
@@ -27,11 +35,16 @@ char *tune_spec_json(const struct tuning *t)
 
 bool tune_spec_same(const char *then, const char *now)
 {
+    /* a resumed search may have another budget; its model is compared by its hash, because files move */
+    static const char *const IGNORED[] = { "budget_s", "model" };
     json_t *a = NULL, *b = NULL;
     const bool read = then && now && !json_parse(&a, then, strlen(then), NULL) &&
                       !json_parse(&b, now, strlen(now), NULL);
-    if (read) json_object_del(a, "budget_s");
-    if (read) json_object_del(b, "budget_s");
+    for (size_t i = 0; read && i < COUNT_OF(IGNORED); i++) {
+        json_object_del(a, IGNORED[i]);
+        json_object_del(b, IGNORED[i]);
+    }
+    if (read) put_path(a, "text", json_get_str(a, "text", NULL)); /* older runs store it as typed */
     const bool same = read && json_equal(a, b);
     json_decref(a);
     json_decref(b);

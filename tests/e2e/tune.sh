@@ -6,7 +6,10 @@
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
 
 search=(tune --space "recipe=file|q8_0|q4_K|q4_0,kv=f16|q8_0,threads=1" -w tg16 -t 1 --budget 12s --dry-run -o json)
-"$QDYNO" "${search[@]}" >/dev/null 2>"$T/err" &
+# begun in another folder, with a relative path of the model: --resume finds it from here
+mkdir "$T/elsewhere"
+cp "$(dirname "$QDYNO")/share/models/bundled.gguf" "$T/elsewhere/model.gguf"
+(cd "$T/elsewhere" && exec "$QDYNO" "${search[@]}" -m model.gguf) >/dev/null 2>"$T/err" &
 pid=$!
 pids+=($pid)
 looks() { "$QDYNO" show 1 -o json 2>/dev/null | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' 2>/dev/null; }
