@@ -42,6 +42,13 @@ static const struct rule {
     { METRIC_GPU_THROTTLE, MAXIMUM, 0, NAN, true, false, "the GPU throttled", 1, "" },
 };
 
+double contamination_limit(enum metric_id metric)
+{
+    for (size_t i = 0; i < COUNT_OF(CONTAMINATION); i++)
+        if (CONTAMINATION[i].metric == metric) return CONTAMINATION[i].above;
+    return NAN;
+}
+
 static int by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;

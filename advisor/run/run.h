@@ -385,6 +385,9 @@ void request_totals_tell(const struct request_totals *t, const struct family_sin
 const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
                                  double control_frequency, char *buf, size_t size);
 
+/* The value of a sensor from which on its rule holds; NAN: no rule limits it. */
+double contamination_limit(enum metric_id metric);
+
 /* Which other programs use the processors, as the end of a message: ". The processors are used by cc1 40 %";
  * "" when no program stands out. Sleeps for a third of a second. Returns buf. */
 enum { RUN_BUSIEST = 200 };

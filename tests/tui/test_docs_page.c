@@ -1,10 +1,13 @@
 /* Proves: the frames in docs/dashboard.md equal the golden files, so the page cannot become outdated. A block
- * that begins with "```text NAME" holds tests/golden/NAME.txt; there are at least six.
+ * that begins with "```text NAME" holds tests/golden/NAME.txt; there are at least six. Its table of levels is
+ * METRIC_LEVELS.
  *
  * QDYNO_UPDATE_GOLDEN=1 rewrites the page from the golden files (after the tests that write those). */
 #include "base/base.h"
 #include "tests/check.h"
+#include "tui/frame/frame.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,8 +68,28 @@ static void frames_are_golden(void **state)
     free(want);
 }
 
+static void levels_are_the_table(void **state)
+{
+    (void)state;
+    char *page = file_text(PAGE), row[300];
+    for (int i = 0; i < METRIC_LEVEL_COUNT; i++) {
+        const struct metric_limits *l = &METRIC_LEVELS[i];
+        const double warn = metric_limits_warn(l), times = l->bad < 2 ? 100 : 1;
+        CHECK_LT(warn, l->bad);
+        snprintf(row, sizeof row, "| %s | %g %s | %g %s |", l->what, warn * times, times > 1 ? "%" : "°C",
+                 l->bad * times, times > 1 ? "%" : "°C");
+        if (!strstr(page, row)) fail_msg("%s lacks the row %s", PAGE, row);
+        CHECK_EQ(metric_level(l->metric, warn), LEVEL_GOOD);
+        CHECK_EQ(metric_level(l->metric, warn * 1.01), LEVEL_WARN);
+        CHECK_EQ(metric_level(l->metric, l->bad * 1.01), LEVEL_BAD);
+    }
+    CHECK_EQ(metric_level(METRIC_OTHERS_BUSY, (double)NAN), LEVEL_GOOD);
+    free(page);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(frames_are_golden) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(frames_are_golden),
+                                        cmocka_unit_test(levels_are_the_table) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,41 @@ static void golden(void **state)
         }
 }
 
+/* Screens with room for one pane, and for one column of panes. */
+static void golden_small(void **state)
+{
+    (void)state;
+    static const struct {
+        int w, h;
+        struct golden_case shown;
+    } SMALL[] = {
+        { 60, 16, { "live", fixture_running, { .view = VIEW_LIVE } } },
+        { 60, 16, { "live_machine", fixture_running, { .view = VIEW_LIVE, .pane = { [VIEW_LIVE] = 1 } } } },
+        { 60, 16, { "live_idle", fixture_idle, { .view = VIEW_LIVE } } },
+        { 60, 16, { "ab_better", make_better, { .view = VIEW_AB } } },
+        { 60, 16, { "ab_arms", fixture_arms, { .view = VIEW_AB, .pane = { [VIEW_AB] = 1 } } } },
+        { 60, 16, { "history", fixture_running, { .view = VIEW_HISTORY } } },
+        { 60, 16, { "quality", fixture_running, { .view = VIEW_QUALITY } } },
+        { 60, 16, { "log", fixture_running, { .view = VIEW_LOG } } },
+        { 60, 16, { "tune", fixture_tune, { .view = VIEW_TUNE } } },
+        { 60, 16, { "help", fixture_running, { .view = VIEW_LIVE, .help = true } } },
+        { 70, 20, { "live", fixture_running, { .view = VIEW_LIVE } } },
+        { 70, 20, { "tune_won", fixture_tune_won, { .view = VIEW_TUNE, .pane = { [VIEW_TUNE] = 3 } } } },
+        { 60, 36, { "live", fixture_running, { .view = VIEW_LIVE } } },
+        { 60, 36, { "load", fixture_running, { .view = VIEW_LOAD } } },
+        { 60, 36, { "write", fixture_running, { .view = VIEW_WRITE } } },
+    };
+    for (size_t i = 0; i < COUNT_OF(SMALL); i++) {
+        char name[64];
+        struct snapshot *s = SMALL[i].shown.make();
+        char *text = draw(s, &SMALL[i].shown.ui, SMALL[i].w, SMALL[i].h, GLYPHS_BRAILLE);
+        snprintf(name, sizeof name, "tui_%s_%dx%d", SMALL[i].shown.name, SMALL[i].w, SMALL[i].h);
+        check_golden(name, text);
+        free(text);
+        free(s);
+    }
+}
+
 static void golden_form_and_ascii(void **state)
 {
     (void)state;
@@ -215,11 +250,15 @@ static void too_small(void **state)
 {
     (void)state;
     struct snapshot *s = fixture_running();
-    char *text = draw(s, &(struct ui){ 0 }, 79, 24, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "terminal too small: need 80x24, have 79x24");
+    char *text = draw(s, &(struct ui){ 0 }, 59, 24, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "qdyno needs 60x16 and has 59x24; q quits");
     free(text);
     text = draw(s, &(struct ui){ 0 }, 60, 1, GLYPHS_BRAILLE);
-    assert_string_equal(text, "terminal too small: need 80x24, have 60x1\n");
+    assert_string_equal(text, "qdyno needs 60x16 and has 60x1; q quits\n");
+    free(text);
+    text = draw(s, &(struct ui){ .confirm_quit = true }, 60, 15, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "Quit and stop it");
+    CHECK_CONTAINS(text, "y yes");
     free(text);
     free(s);
 }
@@ -252,6 +291,7 @@ int main(void)
     fixture_environment();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
+        cmocka_unit_test(golden_small),
         cmocka_unit_test(golden_form_and_ascii),
         cmocka_unit_test(verdicts_without_colour),
         cmocka_unit_test(random_weights_are_named),

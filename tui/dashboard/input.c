@@ -129,6 +129,7 @@ struct effect input_click(struct ui *ui, const struct snapshot *s, struct hit hi
         ui->form.focus = hit.what;
         ui->form.chosen = -1;
         break;
+    case HIT_TAB:
     case HIT_PANE: ui->pane[ui->view] = hit.what + 1; break;
     case HIT_ENTRY: return action_choose(ui, s, hit.what);
     case HIT_CLOSE:

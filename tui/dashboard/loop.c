@@ -19,6 +19,8 @@ enum {
     FRAME_MS = 150,
     FRAME_TIMING_MS = 500, /* while a cell is timed, so that drawing does not disturb it */
     LINEAR_MS = 200,
+    FRAMES_W = 80, /* frames without a terminal */
+    FRAMES_H = 24,
 };
 
 static void loop_key(struct dashboard *d, int key)
@@ -83,7 +85,7 @@ enum err_code loop_frames(struct dashboard *d, struct err *why)
     struct str text = { 0 };
     setlocale(LC_CTYPE, "");
     enum glyph_level glyphs = glyph_level_choose(nl_langinfo(CODESET), NULL, getenv("QDYNO_GLYPHS"));
-    enum err_code rc = grid_open(&g, VIEW_MIN_W, VIEW_MIN_H, glyphs, why);
+    enum err_code rc = grid_open(&g, FRAMES_W, FRAMES_H, glyphs, why);
     for (int i = 0; rc == ERR_OK && i < d->options->frames; i++) {
         if (i > 0) clock_sleep_ns(FRAME_MS * 1000000LL);
         dashboard_collect(d);

@@ -6,7 +6,7 @@
  * frame, actions change the ui, and background jobs fill the snapshot.
  *
  * Sections: results of one model, summary of a model file, text pages, a search, the snapshot, the ui,
- * questions. */
+ * levels, questions. */
 #ifndef QDYNO_TUI_FRAME_H
 #define QDYNO_TUI_FRAME_H
 
@@ -437,6 +437,23 @@ const struct comparison *experiment_comparison(const struct experiment_state *x,
 enum verdict experiment_verdict(const struct experiment_state *x, int arm);
 /* The challenger selected in the A/B view. */
 int experiment_selected(const struct experiment_state *x, const struct ui *u);
+
+/* ---------------------------------------------------------------- levels (levels.c) */
+
+/* Whether a figure of the machine is worth a look. Views show the level by a colour role and by a mark. */
+enum figure_level { LEVEL_GOOD, LEVEL_WARN, LEVEL_BAD };
+struct metric_limits {
+    enum metric_id metric;
+    double warn, bad; /* in the unit of the metric, memory as a share; warn NAN: the limit of contamination */
+    const char *what; /* as in docs/dashboard.md */
+};
+extern const struct metric_limits METRIC_LEVELS[];
+extern const int METRIC_LEVEL_COUNT;
+double metric_limits_warn(const struct metric_limits *l);
+enum figure_level metric_level(enum metric_id metric,
+                               double v); /* good for NAN and for metrics without limits */
+unsigned level_style(enum figure_level level);
+const char *level_mark(enum figure_level level); /* "" "!" "!!" */
 
 /* ---------------------------------------------------------------- questions (refusals.c,
  * equivalent_command.c) */

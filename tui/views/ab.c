@@ -107,13 +107,15 @@ static void row_config(struct grid *g, struct rect in, int row, const struct exp
 static void row_challenger(struct grid *g, struct rect in, int row, const struct snapshot *s, int arm,
                            bool selected)
 {
-    enum { LINE = 22, RATE = 9, PEAK = 7, VERDICT = 40, EVIDENCE = 19 };
+    enum { LINE = 22, RATE = 9, PEAK = 7, VERDICT = 40, NARROW_VERDICT = 22, EVIDENCE = 19 };
     const struct experiment_state *x = &s->experiment;
     const struct experiment_arm *a = &x->arm[arm];
+    const bool narrow = in.w < 3 + LINE + RATE + PEAK + VERDICT - 6;
+    const int verdict = narrow ? NARROW_VERDICT : VERDICT, peak = narrow ? 0 : PEAK;
     struct pen p = pen_at(g, in, 0, row);
     pen_put(&p, ROLE_KEY, selected ? "▸" : " ");
     pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c ", 'A' + arm);
-    pen_field(&p, MAX(LINE, in.w - 3 - RATE - PEAK - VERDICT - EVIDENCE),
+    pen_field(&p, narrow ? in.w - 3 - RATE - verdict : MAX(LINE, in.w - 3 - RATE - peak - VERDICT - EVIDENCE),
               selected ? ROLE_TEXT | STYLE_REVERSE : ROLE_TEXT, a->line);
     if (a->failed) {
         pen_put(&p, ROLE_ERROR, " ✕ ");
@@ -121,11 +123,14 @@ static void row_challenger(struct grid *g, struct rect in, int row, const struct
         return;
     }
     pen_field_right(&p, RATE, ROLE_TEXT, figure_number(a->rate).text);
-    pen_field_right(&p, PEAK, ROLE_TEXT, figure_bytes(metric_bytes(a->value[METRIC_PEAK_MEMORY])).text);
+    pen_field_right(&p, peak, ROLE_TEXT, figure_bytes(metric_bytes(a->value[METRIC_PEAK_MEMORY])).text);
     if (!arm) return;
     pen_put(&p, ROLE_TEXT, "  ");
     const int verdict_from = p.x;
-    draw_verdict(&p, x, arm);
+    if (narrow)
+        draw_verdict_briefly(&p, x, arm);
+    else
+        draw_verdict(&p, x, arm);
     if (in.w < verdict_from + VERDICT + EVIDENCE - 2) return;
     p.x = verdict_from + VERDICT - 2;
     draw_evidence(&p, x, arm);

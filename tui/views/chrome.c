@@ -18,13 +18,16 @@ const struct view_row VIEWS[VIEW_COUNT] = {
     [VIEW_TUNE] = { "tune", view_tune },
 };
 
-static void draw_too_small(struct grid *g)
+static void draw_too_small(struct grid *g, const struct snapshot *s, const struct ui *u)
 {
-    char text[96];
-    snprintf(text, sizeof text, "terminal too small: need %dx%d, have %dx%d", VIEW_MIN_W, VIEW_MIN_H, g->w,
-             g->h);
+    char text[256];
     struct rect all = grid_area(g);
-    grid_wrap(g, all.h > 4 ? rect_rows(all, all.h / 2 - 1, all.h) : all, ROLE_WARN, text);
+    if (u->confirm_quit)
+        snprintf(text, sizeof text, "%s  y yes  n no", ui_quit_question(s));
+    else
+        snprintf(text, sizeof text, "qdyno needs %dx%d and has %dx%d; q quits", VIEW_MIN_W, VIEW_MIN_H, g->w,
+                 g->h);
+    grid_wrap(g, all.h > 6 ? rect_rows(all, all.h / 2 - 2, all.h) : all, ROLE_WARN, text);
 }
 
 static void running_state(const struct experiment_state *x, struct mark m, char *buf, size_t size)
@@ -148,14 +151,18 @@ static void draw_status(struct grid *g, struct rect row, const struct snapshot *
     pen_put(&p, ROLE_DIM, cost);
 }
 
-/* A narrow footer uses brief labels and leaves out keys that do nothing now. */
+/* A narrow footer uses brief labels and leaves out keys that do nothing now. The narrowest shows of the other
+ * views only their keys. */
 static bool footer_is_narrow(int columns)
 {
     return columns < 130;
 }
 
-static const char *footer_label(const struct key_binding *k, int columns)
+static const char *footer_label(const struct key_binding *k, int columns, bool current)
 {
+    enum { NUMBERS_ONLY = 80 };
+    const bool numbered = k->name[0] >= '0' && k->name[0] <= '9';
+    if (columns < NUMBERS_ONLY && numbered && !current) return "";
     return footer_is_narrow(columns) && k->brief ? k->brief : k->label;
 }
 
@@ -168,25 +175,27 @@ static void footer_item(struct pen *p, const struct key_binding *k, bool current
 {
     const int from = p->x;
     pen_put(p, refused ? ROLE_DIM : (unsigned)ROLE_KEY | STYLE_BOLD, k->name);
-    pen_put(p, ROLE_TEXT, " ");
+    const char *label = footer_label(k, p->area.w, current);
+    if (*label) pen_put(p, ROLE_TEXT, " ");
     pen_put(p,
             current   ? ROLE_TEXT | STYLE_REVERSE
             : refused ? (unsigned)ROLE_DIM
                       : (unsigned)ROLE_TEXT,
-            footer_label(k, p->area.w));
+            label);
     grid_hit(p->g, (struct rect){ p->area.x + from, p->area.y, p->x - from, 1 }, HIT_ACTION, (int)k->action);
     p->x += footer_gap(p->area.w);
 }
 
-static int footer_columns(const struct key_binding *k, int columns)
+static int footer_columns(const struct key_binding *k, int columns, bool current)
 {
-    return text_columns(k->name) + 1 + text_columns(footer_label(k, columns)) + footer_gap(columns);
+    const int label = text_columns(footer_label(k, columns, current));
+    return text_columns(k->name) + (label ? 1 + label : 0) + footer_gap(columns);
 }
 
 static void draw_footer(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
 {
     const struct key_binding *help = key_of_action(DO_HELP), *quit = key_of_action(DO_QUIT);
-    int end = footer_columns(help, row.w) + footer_columns(quit, row.w) - 1;
+    int end = footer_columns(help, row.w, false) + footer_columns(quit, row.w, false) - 1;
     struct pen p = pen_at(g, row, 1, 0);
     char why[256];
     for (size_t i = 0; i < KEY_COUNT; i++) {
@@ -196,8 +205,9 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
         /* Of stop, resume and pause show only those that are possible now. */
         if (refused && (k->action == DO_STOP || k->action == DO_RESUME || k->action == DO_PAUSE)) continue;
         if (refused && footer_is_narrow(row.w)) continue;
-        if (p.x + footer_columns(k, row.w) > row.w - end) continue;
-        footer_item(&p, k, k->action == DO_VIEW_LIVE + (enum action)u->view, refused);
+        const bool current = k->action == DO_VIEW_LIVE + (enum action)u->view;
+        if (p.x + footer_columns(k, row.w, current) > row.w - end) continue;
+        footer_item(&p, k, current, refused);
     }
     p.x = MAX(row.w - end, p.x);
     footer_item(&p, help, u->help, false);
@@ -211,13 +221,16 @@ void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
     grid_clear(g);
     struct layout l = layout_frame(g->w, g->h);
     if (l.too_small) {
-        draw_too_small(g);
+        draw_too_small(g, s, u);
         return;
     }
     draw_title(g, l.title, s, u);
-    VIEWS[u->view].draw(g, l.body, s, u);
+    const bool tabs = l.single && pane_count(u->view) > 1;
+    const struct rect view = rect_rows(l.body, tabs ? 1 : 0, l.body.h);
+    VIEWS[u->view].draw(g, view, s, u);
+    if (tabs) panes_tabs(g, rect_rows(l.body, 0, 1), u);
     panes_mark(g, u);
-    view_keys(g, l.body, s, u);
+    view_keys(g, view, s, u);
     draw_status(g, l.status, s, u);
     draw_footer(g, l.footer, s, u);
     if (u->form.kind == FORM_PALETTE)
@@ -225,6 +238,6 @@ void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
     else if (u->form.kind != FORM_CLOSED)
         view_form(g, l.body, s, u);
     if (u->page && u->form.kind == FORM_CLOSED) view_page(g, l.body, s, u);
-    if (u->help) view_help(g, l.body, u);
+    if (u->help) view_help(g, l.body, s, u);
     if (u->question.text[0]) view_question(g, l.body, u);
 }

@@ -1,13 +1,23 @@
-/* tui/views/layout.c - boxes from sizes. The live view just fits into 80x24; more rows and columns show more.
- */
+/* tui/views/layout.c - boxes from sizes. The live view just fits into 80x24; more rows and columns show more,
+ * fewer show one pane at a time. */
 #include "tui/views/layout.h"
 
 #include "tui/views/views.h"
+
+/* The smallest screen with boxes side by side, and the rows from which a narrower one has a column of boxes.
+ */
+enum { WHOLE_W = 80, WHOLE_H = 24, COLUMN_H = 34 };
+
+static bool is_column(struct rect body)
+{
+    return body.w < WHOLE_W;
+}
 
 struct layout layout_frame(int w, int h)
 {
     struct layout l = { .too_small = w < VIEW_MIN_W || h < VIEW_MIN_H };
     if (l.too_small) return l;
+    l.single = h < WHOLE_H || (w < WHOLE_W && h < COLUMN_H);
     l.title = (struct rect){ 0, 0, w, 1 };
     l.body = (struct rect){ 0, 1, w, h - 3 };
     l.status = (struct rect){ 0, h - 2, w, 1 };
@@ -15,8 +25,31 @@ struct layout layout_frame(int w, int h)
     return l;
 }
 
+void layout_one(struct rect body, int shown, struct rect *box, int boxes)
+{
+    for (int i = 0; i < boxes; i++) box[i] = i == shown ? body : (struct rect){ body.x, body.y, 0, 0 };
+}
+
+/* Boxes of these heights, one below the other; a last height of 0 takes what is left. */
+static void layout_stack(struct rect body, const int *rows, struct rect *box, int boxes)
+{
+    for (int i = 0, y = 0; i < boxes; y += box[i++].h)
+        box[i] = rect_rows(body, y, i + 1 < boxes || rows[i] ? rows[i] : body.h - y);
+}
+
+static void live_column(struct rect body, struct rect box[LIVE_PANES])
+{
+    enum { FIGURES = 6, AB = 8 };
+    const int extra = MAX(body.h - 2 * FIGURES - AB, 0), advice = (extra + 1) / 2;
+    layout_stack(body, (const int[LIVE_PANES]){ FIGURES, FIGURES, AB, advice, 0 }, box, LIVE_PANES);
+}
+
 void layout_live(struct rect body, struct rect box[LIVE_PANES])
 {
+    if (is_column(body)) {
+        live_column(body, box);
+        return;
+    }
     int extra = MAX(body.h - 21, 0);
     int top = 6 + MIN(extra / 3, 12); /* machine and engine: extra rows show limits, cores and charts */
     int ab = 7 + MIN((extra - (top - 6)) / 2, 16); /* extra rows of the A/B show the effect plot */
@@ -92,7 +125,11 @@ void layout_quality(struct rect body, struct rect box[QUALITY_PANES])
 
 void layout_load(struct rect body, struct rect box[LOAD_PANES])
 {
-    const int top = body.h / 2, left = body.w / 2;
+    const int top = body.h / 2, left = body.w / 2, quarter = body.h / 4;
+    if (is_column(body)) {
+        layout_stack(body, (const int[LOAD_PANES]){ quarter, quarter, quarter, 0 }, box, LOAD_PANES);
+        return;
+    }
     box[LOAD_REQUESTS] = (struct rect){ body.x, body.y, left, top };
     box[LOAD_LATENCY] = (struct rect){ body.x + left, body.y, body.w - left, top };
     box[LOAD_BLOCKS] = (struct rect){ body.x, body.y + top, left, body.h - top };
@@ -112,6 +149,10 @@ void layout_tune(struct rect body, struct rect box[TUNE_PANES])
 void layout_write(struct rect body, struct rect box[WRITE_PANES])
 {
     const int low = MIN(5, body.h), left = body.w / 2, top = body.h - low;
+    if (is_column(body)) {
+        layout_stack(body, (const int[WRITE_PANES]){ top / 2, top - top / 2, 0 }, box, WRITE_PANES);
+        return;
+    }
     box[WRITE_A] = (struct rect){ body.x, body.y, left, top };
     box[WRITE_B] = (struct rect){ body.x + left, body.y, body.w - left, top };
     box[WRITE_BOTH] = rect_rows(body, top, low);

@@ -1,5 +1,8 @@
 /* tui/views/layout.h - internal to views: where the boxes of each view are, as a pure function of the size.
- * Tests check every size from 80x24 up: boxes do not overlap and stay on the screen. */
+ * Tests check every size: boxes do not overlap and stay on the screen.
+ *
+ * Three arrangements: from 80x24 up, boxes side by side; narrower and at least 34 rows high, one column;
+ * smaller, one box at a time with the names of the others in a row of tabs. */
 #ifndef QDYNO_TUI_VIEWS_LAYOUT_H
 #define QDYNO_TUI_VIEWS_LAYOUT_H
 
@@ -8,9 +11,13 @@
 /* The lines around every view. */
 struct layout {
     bool too_small;
+    bool single; /* one pane at a time */
     struct rect title, body, status, footer;
 };
 struct layout layout_frame(int w, int h);
+
+/* Give pane `shown` the whole body and the others an empty box. */
+void layout_one(struct rect body, int shown, struct rect *box, int boxes);
 
 /* The boxes of each view, indexed by its enum of panes (frame.h). A pane without room has an empty box. */
 void layout_live(struct rect body, struct rect box[LIVE_PANES]);

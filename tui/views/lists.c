@@ -18,6 +18,9 @@ static struct mark run_mark(const struct run_line *r)
     return (struct mark){ "●", r->state, ROLE_TITLE };
 }
 
+/* A narrower list shows the day without the time, and no workload. */
+enum { HISTORY_WHOLE = 70 };
+
 /* mark: 1 or 2 for a run marked for comparison; 0 none. */
 static void history_row(struct grid *g, struct rect in, int row, const struct run_line *r, bool chosen,
                         int mark)
@@ -29,13 +32,15 @@ static void history_row(struct grid *g, struct rect in, int row, const struct ru
     pen_put(&p, ROLE_KEY | STYLE_BOLD | extra, mark ? "◆" : " ");
     snprintf(text, sizeof text, "%lld", (long long)r->id);
     pen_field_right(&p, 5, (mark ? ROLE_KEY : ROLE_DIM) | extra, text);
-    snprintf(text, sizeof text, "  %s  %-5s ", figure_date(r->started_ms).text, r->kind);
+    const bool narrow = in.w < HISTORY_WHOLE;
+    snprintf(text, sizeof text, narrow ? "  %.5s  %-5s " : "  %s  %-5s ", figure_date(r->started_ms).text,
+             r->kind);
     pen_put(&p, ROLE_TEXT | extra, text);
-    int tail = 11 + 8 + 15, model = in.w >= 100 ? 22 : 0;
+    const int workload = narrow ? 0 : 10, tail = workload + 1 + 8 + 15, model = in.w >= 100 ? 22 : 0;
     pen_field(&p, MAX(pen_left(&p) - tail - model, 6), ROLE_TEXT | extra, r->label[0] ? r->label : r->model);
     if (model) pen_field(&p, model, ROLE_DIM | extra, r->model);
     pen_put(&p, ROLE_TEXT | extra, " ");
-    pen_field(&p, 10, ROLE_DIM | extra, r->workload);
+    pen_field(&p, workload, ROLE_DIM | extra, r->workload);
     pen_field_right(&p, 8, ROLE_TEXT | extra,
                     r->effect_ratio > 0 ? figure_change(log(r->effect_ratio)).text : "");
     snprintf(text, sizeof text, " %s %s", m.glyph, m.word);
@@ -61,7 +66,8 @@ void view_history(struct grid *g, struct rect body, const struct snapshot *s, co
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
-    pen_put(&p, ROLE_DIM, "   run  started      kind  arms");
+    pen_put(&p, ROLE_DIM,
+            in.w < HISTORY_WHOLE ? "   run  day    kind  arms" : "   run  started      kind  arms");
     ui_history(u, s, order);
     int chosen = u->selected[VIEW_HISTORY], rows = in.h - 1, top = list_top(chosen, rows, s->run_count);
     for (int i = top; i < s->run_count && i - top < rows; i++) {

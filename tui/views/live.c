@@ -7,135 +7,6 @@
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 
-/* ---------------------------------------------------------------- machine */
-
-static struct pen graph_row(struct grid *g, struct rect in, int row, const char *label,
-                            const struct graph *graph)
-{
-    struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, 4, ROLE_DIM, label);
-    pen_graph(&p, MAX(in.w - 30, 6), graph);
-    pen_put(&p, ROLE_TEXT, " ");
-    return p;
-}
-
-static void row_gpu(struct grid *g, struct rect in, int row, const struct snapshot *s)
-{
-    const double *v = s->sensor;
-    if (s->machine.gpus == 0 && isnan(v[METRIC_GPU_BUSY])) {
-        struct pen p = pen_at(g, in, 0, row);
-        pen_field(&p, 4, ROLE_DIM, "GPU");
-        pen_put(&p, ROLE_DIM, s->machine_known ? "n/a (no device)" : "n/a");
-        return;
-    }
-    struct pen p = graph_row(g, in, row, "GPU", &(struct graph){ s->gpu.v, s->gpu.n, 0, 1, ROLE_GRAPH });
-    pen_field_right(&p, 4, ROLE_TEXT, figure_percent(v[METRIC_GPU_BUSY]).text);
-    pen_printf(&p, ROLE_TEXT, "  %s/%s",
-               figure_bytes(isnan(v[METRIC_GPU_MEM_USED]) ? -1 : (int64_t)v[METRIC_GPU_MEM_USED]).text,
-               figure_bytes(isnan(v[METRIC_GPU_MEM_TOTAL]) ? -1 : (int64_t)v[METRIC_GPU_MEM_TOTAL]).text);
-    if (isfinite(v[METRIC_GPU_TEMPERATURE]))
-        pen_printf(&p, ROLE_TEXT, " %s", figure_celsius(v[METRIC_GPU_TEMPERATURE]).text);
-}
-
-static struct figure figure_watts(double w)
-{
-    struct figure f = figure_number(w);
-    if (isfinite(w)) strncat(f.text, "W", sizeof f.text - strlen(f.text) - 1);
-    return f;
-}
-
-static void row_power(struct grid *g, struct rect in, int row, const struct snapshot *s)
-{
-    const double *v = s->sensor;
-    struct pen p = pen_at(g, in, 0, row);
-    double gpu = v[METRIC_GPU_POWER], cpu = v[METRIC_CPU_POWER];
-    pen_value(&p, "PWR ", figure_watts(isnan(cpu) ? gpu : isnan(gpu) ? cpu : cpu + gpu).text);
-    pen_value(&p, "  PSI ", figure_percent(v[METRIC_PSI_CPU]).text);
-    pen_value(&p, " mem ", figure_percent(v[METRIC_PSI_MEMORY]).text);
-    pen_value(&p, " io ", figure_percent(v[METRIC_PSI_IO]).text);
-}
-
-static void rows_cores(struct grid *g, struct rect in, const struct snapshot *s)
-{
-    int columns = MAX(in.w / 19, 1);
-    for (int i = 0; i < s->cores && i < columns * in.h; i++) {
-        struct pen p = pen_at(g, in, i % columns * 19, i / columns);
-        char label[16];
-        snprintf(label, sizeof label, "%d", i);
-        pen_field_right(&p, 3, ROLE_DIM, label);
-        pen_put(&p, ROLE_TEXT, " ");
-        pen_meter(&p, 8, s->core_busy[i], ROLE_METER);
-        pen_field_right(&p, 5, ROLE_TEXT, figure_percent(s->core_busy[i]).text);
-    }
-}
-
-static void rows_limits(struct grid *g, struct rect in, const struct snapshot *s)
-{
-    struct pen p = pen_at(g, in, 0, 0);
-    pen_value(&p, "steal ", figure_percent(s->sensor[METRIC_CPU_STEAL]).text);
-    pen_value(&p, "  others ", figure_percent(s->sensor[METRIC_OTHERS_BUSY]).text);
-    pen_value(
-        &p, "  swap ",
-        figure_bytes(isnan(s->sensor[METRIC_SWAP_USED]) ? -1 : (int64_t)s->sensor[METRIC_SWAP_USED]).text);
-    p = pen_at(g, in, 0, 1);
-    if (!s->ceilings_known) {
-        pen_value(&p, "limits ", "n/a");
-        pen_put(&p, ROLE_DIM, " (a measures them)");
-        return;
-    }
-    pen_value(&p, "limit: reads ", figure_per_second(s->ceilings.read_bytes_s_all).text);
-    double best = NAN;
-    for (int i = 0; i < s->ceilings.count; i++) best = fmax(best, s->ceilings.row[i].ops_s_all);
-    pen_printf(&p, ROLE_TEXT, ", %s Gop/s", figure_number(best / 1e9).text);
-}
-
-/* Charts one above the other, as many as fit below `row`. */
-enum { TIMELINE_ROWS = 5 };
-static void draw_timelines(struct grid *g, struct rect in, int row, const struct timeline *t, int n)
-{
-    const int left = in.h - row, count = MIN(n, left / TIMELINE_ROWS);
-    for (int i = 0; i < count; i++) {
-        const int from = row + left * i / count, to = row + left * (i + 1) / count;
-        chart_timeline(g, rect_rows(in, from, to - from), &t[i]);
-    }
-}
-
-static void machine_timelines(struct grid *g, struct rect in, int row, const struct snapshot *s)
-{
-    const struct axis busy = { .lo = 0, .hi = 1, .name = "CPU", .show = figure_percent },
-                      used = { .lo = 0, .hi = 1, .name = "memory", .show = figure_percent };
-    const double step = SNAPSHOT_STEP_MS * 1e-3;
-    draw_timelines(g, in, row,
-                   (const struct timeline[]){ { s->cpu.v, s->cpu.n, step, busy, ROLE_GRAPH },
-                                              { s->memory.v, s->memory.n, step, used, ROLE_GRAPH } },
-                   2);
-}
-
-static void box_machine(struct grid *g, struct rect area, const struct snapshot *s)
-{
-    const double *v = s->sensor;
-    struct rect in = grid_box(g, area, "Machine", NULL);
-    struct pen p = graph_row(g, in, 0, "CPU", &(struct graph){ s->cpu.v, s->cpu.n, 0, 1, ROLE_GRAPH });
-    pen_field_right(&p, 4, ROLE_TEXT, figure_percent(v[METRIC_CPU_BUSY]).text);
-    double hertz = v[METRIC_CPU_FREQUENCY], celsius = v[METRIC_CPU_TEMPERATURE];
-    pen_printf(&p, isnan(hertz) ? ROLE_DIM : ROLE_TEXT, "  %s",
-               isnan(hertz) ? "n/a" : figure_hertz(hertz).text);
-    pen_printf(&p, isnan(celsius) ? ROLE_DIM : ROLE_TEXT, "  %s",
-               isnan(celsius) ? "n/a" : figure_celsius(celsius).text);
-    double used = v[METRIC_MEM_USED], all = s->machine_known ? (double)s->machine.memory_bytes : NAN;
-    p = graph_row(g, in, 1, "MEM", &(struct graph){ s->memory.v, s->memory.n, 0, 1, ROLE_GRAPH });
-    pen_field_right(&p, 4, ROLE_TEXT, figure_percent(used / all).text);
-    pen_printf(&p, ROLE_TEXT, "  %s/%s", figure_bytes(isnan(used) ? -1 : (int64_t)used).text,
-               figure_bytes(isnan(all) ? -1 : (int64_t)all).text);
-    row_gpu(g, in, 2, s);
-    row_power(g, in, 3, s);
-    if (in.h < 6) return;
-    rows_limits(g, rect_rows(in, 4, 2), s);
-    const int across = MAX(in.w / 19, 1), cores = (s->cores + across - 1) / across;
-    rows_cores(g, rect_rows(in, 6, in.h - 6), s);
-    machine_timelines(g, in, 6 + MIN(cores, in.h), s);
-}
-
 /* ---------------------------------------------------------------- engine */
 
 /* The arm shown in the engine box: the running one, else the last that ran; -1 without an experiment. */
@@ -237,13 +108,21 @@ static void box_engine(struct grid *g, struct rect area, const struct snapshot *
 
 /* ---------------------------------------------------------------- the A/B strip */
 
+/* A narrow box shows the verdict in a row of its own. */
+static bool strip_is_narrow(struct rect in)
+{
+    enum { WHOLE = 72 };
+    return in.w < WHOLE;
+}
+
 static void row_arm(struct grid *g, struct rect in, int row, const struct snapshot *s, int arm)
 {
     const struct experiment_arm *a = &s->experiment.arm[arm];
     const struct metric *metric = experiment_metric(&s->experiment);
     bool rate = !strcmp(metric->unit, "tokens/s");
     enum { VERDICT_COLUMNS = 38, RATE_COLUMNS = 13, BYTES_COLUMNS = 7 };
-    int room = in.w - 2 - RATE_COLUMNS - BYTES_COLUMNS - VERDICT_COLUMNS;
+    const bool narrow = strip_is_narrow(in);
+    int room = in.w - 2 - RATE_COLUMNS - BYTES_COLUMNS - (narrow ? 0 : VERDICT_COLUMNS);
     struct pen p = pen_at(g, in, 0, row);
     pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c ", 'A' + arm);
     if (a->failed) {
@@ -259,7 +138,7 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     pen_field_right(&p, BYTES_COLUMNS, ROLE_TEXT,
                     figure_bytes(metric_bytes(a->value[METRIC_PEAK_MEMORY])).text);
     pen_put(&p, ROLE_TEXT, "  ");
-    if (arm) draw_verdict(&p, &s->experiment, arm);
+    if (arm && !narrow) draw_verdict(&p, &s->experiment, arm);
 }
 
 static void draw_next(struct pen *p, const struct snapshot *s)
@@ -325,12 +204,14 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     row_arm(g, in, 0, s, 0);
     const int leader = MAX(x->headline, 1);
     row_arm(g, in, 1, s, leader);
-    int tail = 2, plot = in.h - 3 - tail;
-    if (plot >= 5) draw_effect(g, rect_rows(in, 3, plot), x, leader);
-    struct rect axis = rect_rows(in, 2, 1);
+    const int tail = 2, at = strip_is_narrow(in) ? 3 : 2, plot = in.h - at - 1 - tail;
+    struct pen p = pen_at(g, in, 2, 2);
+    if (at == 3) draw_verdict(&p, x, leader);
+    if (plot >= 5) draw_effect(g, rect_rows(in, at + 1, plot), x, leader);
+    struct rect axis = rect_rows(in, at, 1);
     axis.w = MAX(axis.w - EVIDENCE_COLUMNS, 0);
     draw_axis(g, axis, x, leader);
-    struct pen p = pen_at(g, in, axis.w, 2);
+    p = pen_at(g, in, axis.w, at);
     draw_evidence(&p, x, leader);
     bool running = snapshot_is_running(s);
     if (x->phase == PHASE_DONE && !running) {

@@ -321,25 +321,37 @@ void view_palette(struct grid *g, struct rect body, const struct ui *u)
     }
 }
 
-void view_help(struct grid *g, struct rect body, const struct ui *u)
+static void help_key_row(struct grid *g, struct rect in, int row, const struct key_binding *k)
+{
+    struct pen p = pen_at(g, in, 0, row);
+    pen_field_right(&p, 7, ROLE_KEY | STYLE_BOLD, k->name);
+    pen_put(&p, ROLE_TEXT, "  ");
+    pen_field(&p, MIN(text_columns(k->help), pen_left(&p)), ROLE_TEXT, k->help);
+    if (!k->command || pen_left(&p) <= text_columns(k->command) + 4) return;
+    p.x = in.w - text_columns(k->command) - 2;
+    pen_printf(&p, ROLE_DIM, "$ %s", k->command);
+}
+
+/* The keys, after what this machine cannot tell and why. */
+void view_help(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     static const char LEGEND[] =
         "▲ better  ▼ worse  ≈ equal  ? unsure  ✕ invalid or failed   n/a: not measurable here";
-    struct rect area = layout_overlay(body, MIN(body.w - 4, 110), (int)KEY_COUNT + 5);
+    struct absent_part absent[ABSENT_PARTS];
+    const int lacks = machine_absent(s, absent), count = (int)KEY_COUNT + lacks;
+    struct rect area = layout_overlay(body, MIN(body.w - 4, 110), count + 5);
     grid_fill(g, area, ' ', ROLE_TEXT);
     cover_clicks(g, HIT_CLOSE);
     struct rect in = grid_box(g, area, "Keys", "Esc closes   j k scroll");
-    int rows = in.h - 2, top = MAX(MIN(u->help_scroll, (int)KEY_COUNT - rows), 0);
-    for (int i = 0; i < rows && top + i < (int)KEY_COUNT; i++) {
-        const struct key_binding *k = &KEYS[top + i];
-        struct pen p = pen_at(g, in, 0, i);
-        pen_field_right(&p, 7, ROLE_KEY | STYLE_BOLD, k->name);
-        pen_put(&p, ROLE_TEXT, "  ");
-        pen_put(&p, ROLE_TEXT, k->help);
-        if (k->command && pen_left(&p) > text_columns(k->command) + 4) {
-            p.x = in.w - text_columns(k->command) - 2;
-            pen_printf(&p, ROLE_DIM, "$ %s", k->command);
+    int rows = in.h - 2, top = MAX(MIN(u->help_scroll, count - rows), 0);
+    for (int i = 0; i < rows && top + i < count; i++) {
+        if (top + i >= lacks) {
+            help_key_row(g, in, i, &KEYS[top + i - lacks]);
+            continue;
         }
+        struct pen p = pen_at(g, in, 0, i);
+        pen_printf(&p, ROLE_TITLE, "no %s: ", absent[top + i].name);
+        pen_field(&p, pen_left(&p), ROLE_TEXT, absent[top + i].why);
     }
     struct pen p = pen_at(g, in, 0, in.h - 1);
     pen_field(&p, pen_left(&p), ROLE_DIM, LEGEND);

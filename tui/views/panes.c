@@ -1,13 +1,43 @@
-/* tui/views/panes.c - focus and full screen for the panes of every view. */
+/* tui/views/panes.c - focus, full screen and tabs for the panes of every view. */
 #include "tui/views/parts.h"
+
+/* Where a screen shows one pane at a time and none has the focus: the pane that says what to do next. */
+static const int FIRST_PANE[VIEW_COUNT] = {
+    [VIEW_LIVE] = LIVE_AB, [VIEW_AB] = AB_VERDICT, [VIEW_TUNE] = TUNE_LIST
+};
 
 void panes_place(struct grid *g, struct rect *box, int boxes, struct rect body, const struct ui *u)
 {
     const int focus = u->pane[u->view] - 1;
-    for (int i = 0; i < boxes; i++) {
-        if (u->zoomed && focus >= 0 && focus < boxes)
-            box[i] = i == focus ? body : (struct rect){ body.x, body.y, 0, 0 };
-        grid_hit(g, box[i], HIT_PANE, i);
+    const bool focused = focus >= 0 && focus < boxes;
+    if (layout_frame(g->w, g->h).single)
+        layout_one(body, focused ? focus : FIRST_PANE[u->view], box, boxes);
+    else if (u->zoomed && focused)
+        layout_one(body, focus, box, boxes);
+    for (int i = 0; i < boxes; i++) grid_hit(g, box[i], HIT_PANE, i);
+}
+
+/* The pane that fills the body; -1: the view shows no panes now. */
+static int pane_shown(const struct grid *g)
+{
+    for (int i = 0; i < g->hits; i++)
+        if (g->hit[i].kind == HIT_PANE && g->hit[i].at.w > 0) return g->hit[i].what;
+    return -1;
+}
+
+void panes_tabs(struct grid *g, struct rect row, const struct ui *u)
+{
+    const int shown = pane_shown(g);
+    struct pen p = pen_at(g, row, 1, 0);
+    if (shown < 0) return;
+    pen_put(&p, ROLE_KEY | STYLE_BOLD, "Tab");
+    for (int i = 0; i < pane_count(u->view); i++) {
+        const char *name = pane_name(u->view, i);
+        pen_put(&p, ROLE_TEXT, i == shown ? " [" : "  ");
+        const int from = p.x;
+        pen_put(&p, i == shown ? ROLE_TITLE | STYLE_BOLD : ROLE_TEXT, name);
+        grid_hit(g, (struct rect){ row.x + from, row.y, MAX(MIN(p.x, row.w) - from, 0), 1 }, HIT_TAB, i);
+        pen_put(&p, ROLE_TEXT, i == shown ? "]" : " ");
     }
 }
 

@@ -247,13 +247,13 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
 
 /* ---------------------------------------------------------------- words */
 
-void draw_verdict(struct pen *p, const struct experiment_state *x, int arm)
+static void draw_effect_and_verdict(struct pen *p, const struct experiment_state *x, int arm, bool interval)
 {
     const struct comparison *c = experiment_comparison(x, arm);
     const struct mark m = verdict_mark(experiment_verdict(x, arm));
     if (isfinite(c->effect.estimate)) {
         pen_put(p, (unsigned)m.role | STYLE_BOLD, figure_change(c->effect.estimate).text);
-        if (isfinite(c->effect.lower) && isfinite(c->effect.upper))
+        if (interval && isfinite(c->effect.lower) && isfinite(c->effect.upper))
             pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(c->effect.lower).text,
                        figure_change(c->effect.upper).text);
         pen_put(p, ROLE_TEXT, " ");
@@ -262,6 +262,16 @@ void draw_verdict(struct pen *p, const struct experiment_state *x, int arm)
         pen_printf(p, ROLE_DIM, "out at %d", c->dropped_at);
     else
         pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s %s", m.glyph, m.word);
+}
+
+void draw_verdict(struct pen *p, const struct experiment_state *x, int arm)
+{
+    draw_effect_and_verdict(p, x, arm, true);
+}
+
+void draw_verdict_briefly(struct pen *p, const struct experiment_state *x, int arm)
+{
+    draw_effect_and_verdict(p, x, arm, false);
 }
 
 static struct figure figure_evidence(double e)
@@ -333,8 +343,11 @@ static void draw_cell(struct pen *p, const struct experiment_state *x)
 void draw_progress(struct pen *p, const struct snapshot *s)
 {
     const struct experiment_state *x = &s->experiment;
+    enum { WITH_WORD = 66 }; /* columns: in fewer, the cell is worth more than the word for the phase */
     struct mark m = phase_mark(s);
-    pen_printf(p, (unsigned)m.role, "%s %s  ", m.glyph, m.word);
+    const bool brief = pen_left(p) < WITH_WORD && snapshot_is_running(s) && !x->paused_since_ms &&
+                       x->block >= 0;
+    pen_printf(p, (unsigned)m.role, brief ? "%s " : "%s %s  ", m.glyph, m.word);
     if (x->phase == PHASE_FAILED) {
         pen_field(p, pen_left(p), ROLE_ERROR, x->error);
         return;
@@ -416,20 +429,16 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
     return buf;
 }
 
-/* Log lines are wrapped in a box of at least this width and cut in a narrower one. */
-enum { LOG_WRAP_FROM = 60 };
-
 static struct rect log_text_area(struct rect area, int y)
 {
     int clock = area.w < 40 ? 6 : 9;
     return (struct rect){ area.x + clock + 2, area.y + y, MAX(area.w - clock - 2, 0), MAX(area.h - y, 0) };
 }
 
+/* The rows of a message, at most those of the box. */
 static int log_rows(struct grid *g, struct rect area, const struct log_line *l)
 {
-    if (area.w < LOG_WRAP_FROM) return 1;
-    struct rect nowhere = { g->w, 0, log_text_area(area, 0).w,
-                            8 }; /* off the grid: counts rows without drawing */
+    const struct rect nowhere = { g->w, 0, log_text_area(area, 0).w, area.h }; /* counts without drawing */
     return MAX(grid_wrap(g, nowhere, ROLE_TEXT, l->text), 1);
 }
 
@@ -446,12 +455,7 @@ void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int ba
         struct pen p = pen_at(g, area, 0, y);
         pen_printf(&p, ROLE_DIM, "%.*s ", area.w < 40 ? 5 : 8, figure_clock(l->unix_ms).text);
         pen_put(&p, ROLES[l->level], MARKS[l->level]);
-        struct rect text = log_text_area(area, y);
-        p = pen_at(g, text, 0, 0);
-        if (area.w < LOG_WRAP_FROM)
-            pen_field(&p, text.w, ROLES[l->level], l->text);
-        else
-            grid_wrap(g, text, ROLES[l->level], l->text);
+        grid_wrap(g, log_text_area(area, y), ROLES[l->level], l->text);
         y += log_rows(g, area, l);
     }
 }

@@ -21,7 +21,7 @@ void view_settings(struct grid *g, struct rect body, const struct snapshot *s, c
 void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_write(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_tune(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
-void view_help(struct grid *g, struct rect body, const struct ui *u);
+void view_help(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_palette(struct grid *g, struct rect body, const struct ui *u);
 void view_page(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_question(struct grid *g, struct rect body, const struct ui *u);
@@ -35,14 +35,35 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s);
 void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
 void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
 
+/* ---------------------------------------------------------------- the machine (machine.c) */
+
+void box_machine(struct grid *g, struct rect area, const struct snapshot *s);
+
+/* What this machine cannot tell, and why. Returns the count; 0 as long as no sensor was read. */
+enum { ABSENT_PARTS = 8 };
+struct absent_part {
+    const char *name, *why;
+};
+int machine_absent(const struct snapshot *s, struct absent_part out[ABSENT_PARTS]);
+
+/* "label value", with the style and mark of the value's level: "others 31%!". */
+void pen_level(struct pen *p, const char *label, enum metric_id metric, double v, const char *text);
+
+/* Charts one above the other, as many as fit below `row`. */
+void draw_timelines(struct grid *g, struct rect in, int row, const struct timeline *t, int n);
+
+/* ---------------------------------------------------------------- a search */
+
 /* A search in a few rows, for the live view (tune.c). */
 void draw_tune(struct grid *g, struct rect area, const struct snapshot *s);
 
 /* ---------------------------------------------------------------- panes (panes.c) */
 
-/* Register the panes as click targets. While a pane is zoomed, `box` becomes the whole body for that pane and
- * empty for the others. */
+/* Register the panes as click targets. While a pane is zoomed, and on a screen with room for one, `box`
+ * becomes the whole body for that pane and empty for the others. */
 void panes_place(struct grid *g, struct rect *box, int boxes, struct rect body, const struct ui *u);
+/* The names of the panes, the one that is shown in brackets; called after the view is drawn. */
+void panes_tabs(struct grid *g, struct rect row, const struct ui *u);
 /* Highlight the frame of the focused pane; called after the view is drawn. */
 void panes_mark(struct grid *g, const struct ui *u);
 
@@ -56,6 +77,9 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
 
 /* "+58.4% [+56.9%, +60.1%] ▲ better" */
 void draw_verdict(struct pen *p, const struct experiment_state *x, int arm);
+
+/* "+58.4% ▲ better" */
+void draw_verdict_briefly(struct pen *p, const struct experiment_state *x, int arm);
 
 /* "e-value 94 (≥20)": the evidence, and how much is needed. */
 enum { EVIDENCE_COLUMNS = 20 };

@@ -54,11 +54,12 @@ static void method_row(struct grid *g, struct rect in, int row, const struct str
                        const struct quality_result *q, bool chosen)
 {
     const unsigned style = !q ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
-    const int reference = in.w >= 100 ? REFERENCE : 0, bounds = in.w >= 112 ? BOUNDS : 0;
+    const int reference = in.w >= 100 ? REFERENCE : 0, bounds = in.w >= 112 ? BOUNDS : 0,
+              ppl = in.w >= 70 ? PPL + CHANGE : 0; /* the details below the list name it, too */
     char text[96];
     struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, MAX(in.w - reference - KLD - bounds - strip->columns - TOP1 - PPL - CHANGE, CONFIG) - 1,
-              style, q ? q->config : "method");
+    pen_field(&p, MAX(in.w - reference - KLD - bounds - strip->columns - TOP1 - ppl, CONFIG) - 1, style,
+              q ? q->config : "method");
     pen_put(&p, style, " ");
     pen_field(&p, reference, style, q ? q->reference : "against");
     snprintf(text, sizeof text, "%.3g", q ? q->kld.estimate : NAN);
@@ -71,6 +72,7 @@ static void method_row(struct grid *g, struct rect in, int row, const struct str
         p.x += strip->columns;
     snprintf(text, sizeof text, "%.1f%%", 100 * (q ? q->top1.estimate : NAN));
     pen_field_right(&p, TOP1, style, q ? text : "top-1");
+    if (!ppl) return;
     snprintf(text, sizeof text, "%#.4g", q ? q->ppl.estimate : NAN);
     pen_field_right(&p, PPL, style, q ? text : "PPL");
     pen_field_right(&p, CHANGE, style, q ? figure_change(log(q->ppl_ratio.estimate)).text : "");

@@ -7,7 +7,7 @@
 #include "tui/frame/frame.h"
 
 /* A smaller screen shows only a message that asks for more room. */
-enum { VIEW_MIN_W = 80, VIEW_MIN_H = 24 };
+enum { VIEW_MIN_W = 60, VIEW_MIN_H = 16 };
 
 /* Draw the whole frame. Any grid size is valid, down to 1x1. */
 void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u);

@@ -125,14 +125,19 @@ struct rect grid_box(struct grid *g, struct rect area, const char *title, const 
     return rect_inset(area, 2, 1);
 }
 
-int text_columns(const char *text)
+/* Columns of the first n bytes. */
+static int columns_of(const char *text, size_t n)
 {
     int columns = 0;
-    size_t n = strlen(text), used;
     uint32_t code;
-    for (; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used)
+    for (size_t used; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used)
         columns += code_columns(character_is_unsafe(code) ? 0xfffd : code);
     return columns;
+}
+
+int text_columns(const char *text)
+{
+    return columns_of(text, strlen(text));
 }
 
 /* ---------------------------------------------------------------- pens */
@@ -262,16 +267,25 @@ void pen_graph(struct pen *p, int columns, const struct graph *graph)
 
 /* ---------------------------------------------------------------- text */
 
+/* A word, broken at the edge where it is longer than a row. */
+static void wrap_word(struct pen *p, unsigned style, const char *text, size_t n)
+{
+    uint32_t code;
+    for (size_t used; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used) {
+        code = glyph_at_level(character_is_unsafe(code) ? 0xfffd : code, p->g->glyphs);
+        if (p->x > 0 && p->x + code_columns(code) > p->area.w) *p = pen_at(p->g, p->area, 0, p->y + 1);
+        grid_put(p->g, p->area, p->x, p->y, code, style);
+        p->x += code_columns(code);
+    }
+}
+
 int grid_wrap(struct grid *g, struct rect area, unsigned style, const char *text)
 {
     struct pen p = pen_at(g, area, 0, 0);
     while (*text && p.y < area.h) {
-        size_t n = strcspn(text, " ");
-        char word[256];
-        snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), text);
-        int columns = text_columns(word);
-        if (p.x > 0 && p.x + columns > area.w) p = pen_at(g, area, 0, p.y + 1);
-        pen_put(&p, style, word);
+        const size_t n = strcspn(text, " ");
+        if (p.x > 0 && p.x + columns_of(text, n) > area.w) p = pen_at(g, area, 0, p.y + 1);
+        wrap_word(&p, style, text, n);
         if (p.x < area.w) p.x++;
         text += n;
         while (*text == ' ') text++;

@@ -113,6 +113,7 @@ enum hit_kind {
     HIT_FIELD,   /* what: field of the form */
     HIT_ENTRY,   /* what: row of the palette or of the suggestions */
     HIT_PANE,    /* what: pane of the view */
+    HIT_TAB,     /* what: pane of the view, which is not shown */
     HIT_CLOSE,   /* closes the overlay that is open */
 };
 struct hit {
@@ -175,7 +176,7 @@ int pen_left(const struct pen *p); /* columns left in the row, at least 0 */
 /* A bar `columns` wide, filled to `ratio` (0..1; NAN draws an empty bar). */
 void pen_meter(struct pen *p, int columns, double ratio, unsigned style);
 
-/* Wrap `text` at spaces into `area`, at most area.h rows; returns the rows used. */
+/* Wrap `text` at spaces into `area`, at most area.h rows; a longer word is broken. Returns the rows used. */
 int grid_wrap(struct grid *g, struct rect area, unsigned style, const char *text);
 
 /* ---------------------------------------------------------------- graphs (grid.c) */
