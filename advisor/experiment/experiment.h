@@ -187,9 +187,10 @@ struct joint_input {
 
 enum joint_word {
     JOINT_UNMEASURED,
-    JOINT_OPEN,        /* the interval says none of the others */
-    JOINT_BETTER,      /* excludes 0, and the estimate is beyond the margin */
-    JOINT_WORSE,       /* so, too; quality: all of the interval is beyond the margin */
+    JOINT_OPEN,   /* the interval says none of the others */
+    JOINT_BETTER, /* excludes 0, and the estimate is beyond the margin; memory, quality: all of the interval
+                     is */
+    JOINT_WORSE,  /* so, too */
     JOINT_EQUIVALENT,  /* all of the interval is within the margin */
     JOINT_NONINFERIOR, /* no worse than by the margin; may be better */
 };
@@ -490,6 +491,14 @@ void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine *
  * number itself. Pure. Returns buf. */
 char *experiment_sentence(char *buf, size_t size, const struct experiment_state *x, int arm);
 enum { EXPERIMENT_SENTENCE = 800 };
+
+/* The blocks of comparison and confirmation: "9 blocks measured: 8 used, 1 left out as disturbed; about 12
+ * were planned". Screen, report and command line show the same text. Pure. Returns buf. */
+enum { EXPERIMENT_BLOCKS_TEXT = 120 };
+char *experiment_blocks_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x);
+/* What the noise floor is the width of, where it exceeds the interval of the arm: " from 3 blocks; B's
+ * interval is from 24"; "" where it does not. Pure. Returns buf. */
+char *experiment_noise_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x, int arm);
 
 /* The comparison that the run's verdict is about. */
 const struct comparison *experiment_headline(const struct experiment_state *s);

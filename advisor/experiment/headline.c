@@ -1,4 +1,5 @@
-/* advisor/experiment/headline.c - the result of an experiment in one to three sentences (experiment.h). */
+/* advisor/experiment/headline.c - the result of an experiment in words: one to three sentences, its blocks,
+ * its noise (experiment.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,5 +181,32 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
     }
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
+    return buf;
+}
+
+char *experiment_blocks_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x)
+{
+    const bool loaded = x->estimand == ESTIMAND_LOADED;
+    const int measured = x->blocks + x->discarded;
+    int n = snprintf(buf, EXPERIMENT_BLOCKS_TEXT, "%d block%s measured: ", measured, str_plural(measured));
+    if (loaded)
+        n += snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "all used, %d of them disturbed",
+                      x->disturbed);
+    else
+        n += snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "%d used, %d left out as disturbed",
+                      x->blocks, x->discarded);
+    if (x->planned_blocks > 0)
+        snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "; about %d were planned", x->planned_blocks);
+    return buf;
+}
+
+char *experiment_noise_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x, int arm)
+{
+    const struct comparison *c = comparison_of(x, arm);
+    const double half = 0.5 * (c->effect.upper - c->effect.lower);
+    buf[0] = '\0';
+    if (x->noise_floor > half) /* false for NAN */
+        snprintf(buf, EXPERIMENT_BLOCKS_TEXT, " from %d block%s; %c's interval is from %d", x->control_blocks,
+                 str_plural(x->control_blocks), 'A' + arm, c->blocks);
     return buf;
 }

@@ -40,12 +40,14 @@ struct claim {
     bool measured, better, worse, no_worse, no_better;
 };
 
-/* Any difference in bits makes a divergence exclude 0, so for quality a bound must exceed the margin. */
+/* Any difference in bits makes a divergence exclude 0, and the peak memory of a process hardly varies over
+ * its blocks but from one process to the next: for these axes a bound must exceed the margin. */
 static struct claim claim_of(struct interval g, double margin, enum joint_axis axis)
 {
     struct claim c = { .measured = !isnan(g.estimate) };
-    const double least = axis == JOINT_QUALITY ? margin : 0; /* that a bound must exceed */
-    c.better = g.lower > least && g.estimate > margin;       /* all false for NAN */
+    const bool exact = axis == JOINT_QUALITY || axis == JOINT_MEMORY;
+    const double least = exact ? margin : 0;           /* that a bound must exceed */
+    c.better = g.lower > least && g.estimate > margin; /* all false for NAN */
     c.worse = g.upper < -least && g.estimate < -margin;
     c.no_worse = g.lower >= -margin || c.better;
     c.no_better = g.upper <= margin || c.worse;

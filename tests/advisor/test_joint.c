@@ -83,6 +83,15 @@ static void test_relations(void **state)
         { NOTHING, SAME, FAITHFUL, JOINT_UNRESOLVED, JOINT_UNRESOLVED, FRONT_OPEN, FRONT_OPEN },
         { NOTHING, BETTER, FAITHFUL, JOINT_UNRESOLVED, JOINT_UNRESOLVED, FRONT_OPEN, FRONT_OPEN },
         { NOTHING, BETTER, LOSSY, JOINT_TRADE, JOINT_TRADE, FRONT_YES, FRONT_YES },
+        /* more memory by hardly the margin is no price: the interval is within its noise */
+        { BETTER,
+          { -0.0105, -0.0108, -0.0002 },
+          FAITHFUL,
+          JOINT_UNRESOLVED,
+          JOINT_UNRESOLVED,
+          FRONT_OPEN,
+          FRONT_OPEN },
+        { BETTER, { -0.03, -0.031, -0.029 }, FAITHFUL, JOINT_TRADE, JOINT_TRADE, FRONT_YES, FRONT_YES },
         { NOTHING, NOTHING, NOTHING, JOINT_UNRESOLVED, JOINT_UNRESOLVED, FRONT_OPEN, FRONT_OPEN },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {

@@ -229,6 +229,9 @@ static void effect_fill(struct experiment_state *x, const double *d, int n)
     x->headline = 1;
     x->blocks = c->blocks = n;
     memcpy(c->d, d, sizeof *d * (size_t)n);
+    for (int i = 0; i < CELL_METRICS; i++) c->by_metric[i] = (struct interval){ NAN, NAN, NAN };
+    c->by_metric[METRIC_PEAK_MEMORY - METRIC_SENSOR_COUNT] = (struct interval){ 0.511, 0.509,
+                                                                                0.513 }; /* 750 to 450 */
     c->effect = stats_anytime_interval(d, n, 0.95);
     c->effect90 = stats_anytime_interval(d, n, 0.90);
     c->alpha = 0.05;
@@ -238,6 +241,7 @@ static void effect_fill(struct experiment_state *x, const double *d, int n)
     x->control = (struct interval){ 0.001, -0.007, 0.009 };
     x->noise_floor = 0.008;
     x->mde = 0.012;
+    x->planned_blocks = n + 4;
 }
 
 static void advice_put(struct snapshot *s, const char *line, double decode, int64_t bytes, const char *reason,

@@ -7,6 +7,7 @@
 #include "tests/tui/fixture.h"
 #include "tui/views/views.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,6 +264,32 @@ static void too_small(void **state)
     free(s);
 }
 
+/* A noise floor of few blocks beside a narrower interval of many is explained; otherwise nothing is added.
+ * After the verdict the interval fills the axis. */
+static void noise_is_explained(void **state)
+{
+    (void)state;
+    struct snapshot *s = make_better();
+    struct ui u = { .view = VIEW_AB, .details = true };
+    char *text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "noise ±0.8% (A/A, 3 blocks)");
+    CHECK_CONTAINS(text, "9 blocks measured: 8 used, 1 left out as disturbed; about 12 were planned");
+    CHECK_CONTAINS(text, "←0");
+    free(text);
+    s->experiment.noise_floor = log(1.15);
+    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "noise ±15% (A/A) from 3 blocks; B's interval is from 8");
+    free(text);
+    text = draw(s, &(struct ui){ 0 }, 80, 24, GLYPHS_BRAILLE);
+    CHECK_LACKS(text, "±15%"); /* the live view shows the sentence in its place */
+    free(text);
+    s->experiment.comparison[1].effect = (struct interval){ 0.004, -0.003, 0.011 };
+    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_LACKS(text, "←0"); /* zero is near: on the axis */
+    free(text);
+    free(s);
+}
+
 static void quit_asks_and_refusals_show(void **state)
 {
     (void)state;
@@ -297,6 +324,7 @@ int main(void)
         cmocka_unit_test(random_weights_are_named),
         cmocka_unit_test(loss_of_the_same_answers),
         cmocka_unit_test(unknown_is_not_zero),
+        cmocka_unit_test(noise_is_explained),
         cmocka_unit_test(too_small),
         cmocka_unit_test(quit_asks_and_refusals_show),
     };

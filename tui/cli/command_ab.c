@@ -190,14 +190,9 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
     const struct comparison *c = experiment_headline(s);
     const struct machine_load *l = &s->load[s->estimand];
     const bool loaded = s->estimand == ESTIMAND_LOADED;
-    if (!loaded)
-        table_note(t, "%d block%s kept, %d discarded; margin %.2f %%", s->blocks, str_plural(s->blocks),
-                   s->discarded, 100 * s->spec.margin);
-    else
-        table_note(t,
-                   "speed on this machine as it is, with its load: %d block%s, %d of them disturbed; margin "
-                   "%.2f %%",
-                   s->blocks, str_plural(s->blocks), s->disturbed, 100 * s->spec.margin);
+    char blocks[EXPERIMENT_BLOCKS_TEXT];
+    table_note(t, "%s%s; margin %.2f %%", loaded ? "speed on this machine as it is, with its load: " : "",
+               experiment_blocks_text(blocks, s), 100 * s->spec.margin);
     if (!s->disturbed) return;
     if (loaded && isfinite(l->others_busy))
         table_note(t, "load meanwhile: other programs used %.0f %% of the processors, the hypervisor %.1f %%",
@@ -216,6 +211,7 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
 
 static void note_effect(struct table *t, const struct experiment_state *s)
 {
+    char noise[EXPERIMENT_BLOCKS_TEXT];
     for (int k = 1; k < s->spec.arms; k++) note_comparison(t, s, &s->comparison[k], k);
     if (s->confirming) {
         table_note(t, "confirmation of the winner, %c, on %d further blocks:", 'A' + s->headline,
@@ -230,7 +226,8 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     }
     note_other_methods(t, s);
     if (isfinite(s->noise_floor))
-        table_note(t, "A/A control: +-%.2f %%%s", stats_percent(s->noise_floor),
+        table_note(t, "A/A control: +-%.2f %%%s%s", stats_percent(s->noise_floor),
+                   experiment_noise_text(noise, s, MAX(s->headline, 1)),
                    s->control_failed
                        ? "; FAILED: equal configs differ, so this machine is not fit to measure now"
                        : "");

@@ -57,24 +57,21 @@ void section_summary(struct report *r, const struct report_source *s)
                                        content_plain(r, x->arm[a].error)));
     struct content_table *t = content_table(r, NULL, 2);
     const char *machine = s->machine_known ? content_plain(r, s->machine.cpu) : "unknown";
-    char line[600];
+    char line[600], blocks[EXPERIMENT_BLOCKS_TEXT], noise[EXPERIMENT_BLOCKS_TEXT];
     content_fact(
         r, t, "workload",
         content_printf(r, "`%s`", content_plain(r, workload_line(&x->spec.workload, line, sizeof line))));
     content_fact(r, t, "metric",
                  content_printf(r, "`%s`: %s", report_metric(s)->name, report_metric(s)->help));
     content_fact(r, t, "machine", machine);
-    content_fact(r, t, "blocks",
-                 x->estimand == ESTIMAND_LOADED
-                     ? content_printf(r, "%d, all counted; %d were disturbed by other programs", x->blocks,
-                                      x->disturbed)
-                     : content_printf(r, "%d kept, %d discarded", x->blocks, x->discarded));
+    content_fact(r, t, "blocks", content_printf(r, "%s", experiment_blocks_text(blocks, x)));
     content_fact(r, t, "margin",
                  content_printf(r, "%.3g %%, the smallest difference that matters",
                                 100 * (x->spec.margin > 0 ? x->spec.margin : 0.01)));
     content_fact(r, t, "noise floor",
                  isfinite(x->noise_floor)
-                     ? content_printf(r, "±%.2f %% (A against itself)", 100 * expm1(x->noise_floor))
+                     ? content_printf(r, "±%.2f %% (A against itself)%s", 100 * expm1(x->noise_floor),
+                                      experiment_noise_text(noise, x, MAX(x->headline, 1)))
                  : x->spec.control_blocks < 0 ? "unknown: the run had no control"
                                               : "unknown: the control was not completed");
     content_fact(r, t, "detectable difference",

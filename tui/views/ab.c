@@ -182,7 +182,7 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
     pen_printf(&p, ROLE_DIM, "  interval of all %d block%s; margin ±%.2g%%", c->blocks, str_plural(c->blocks),
                x->spec.margin * 100);
     p = pen_at(g, in, 0, row++);
-    draw_control(&p, x);
+    draw_control(&p, x, arm);
     if (isfinite(x->control.lower))
         pen_printf(&p, ROLE_DIM, "   A/A %s [%s, %s]", figure_change(x->control.estimate).text,
                    figure_change(x->control.lower).text, figure_change(x->control.upper).text);
@@ -195,9 +195,11 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
         draw_quality(&p, x, arm);
     }
     p = pen_at(g, in, 0, row++);
-    if (x->planned_blocks > 0) pen_printf(&p, ROLE_DIM, "planned about %d blocks", x->planned_blocks);
+    char blocks[EXPERIMENT_BLOCKS_TEXT];
+    pen_field(&p, pen_left(&p), ROLE_DIM, experiment_blocks_text(blocks, x));
+    p = pen_at(g, in, 0, row++);
     if (isfinite(x->mde))
-        pen_printf(&p, ROLE_DIM, "   smallest effect that this run can find: %.2g%%", expm1(x->mde) * 100);
+        pen_printf(&p, ROLE_DIM, "smallest effect that this run can find: %.2g%%", expm1(x->mde) * 100);
 }
 
 /* The result in words, then what to do next or why there is no verdict, then the progress. */

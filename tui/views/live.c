@@ -221,7 +221,7 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
         return;
     }
     p = pen_at(g, in, 0, in.h - 2);
-    draw_control(&p, x);
+    draw_control(&p, x, leader);
     if (running) draw_next(&p, s);
     p = pen_at(g, in, 0, in.h - 1);
     if (!running && x->reason[0]) {

@@ -38,18 +38,50 @@ static double experiment_margin(const struct experiment_state *x)
     return x->spec.margin > 0 ? x->spec.margin : 0.01;
 }
 
-void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x, int arm)
+/* While blocks come in, the axis includes zero and the margin. After the verdict the interval fills it, and
+ * it includes zero only if that is near. */
+static struct scale axis_scale(const struct experiment_state *x, struct interval effect)
 {
-    const struct interval effect = experiment_comparison(x, arm)->effect;
-    double m = experiment_margin(x);
+    enum { NEAR = 2 };
+    const double m = experiment_margin(x), width = effect.upper - effect.lower;
+    if (x->phase == PHASE_DONE && width > 0) {
+        struct scale s = { effect.lower - 0.25 * width, effect.upper + 0.25 * width };
+        const double to_zero = MAX(effect.lower, -effect.upper); /* below 0: the interval contains it */
+        if (to_zero < NEAR * width) {
+            scale_include(&s, -1.5 * m);
+            scale_include(&s, 1.5 * m);
+        }
+        return s;
+    }
     struct scale s = { -2 * m, 2 * m };
     scale_include(&s, effect.estimate * 1.1);
     /* The first intervals are many times wider than later ones: they may exceed the axis. */
-    double reach = 3 * MAX(fabs(effect.estimate), 2 * m);
+    const double reach = 3 * MAX(fabs(effect.estimate), 2 * m);
     if (isfinite(reach)) {
         scale_include(&s, MAX(effect.lower, -reach));
         scale_include(&s, MIN(effect.upper, reach));
     }
+    return s;
+}
+
+/* Zero and the margin; where zero is beyond the axis, the end at which it is. */
+static void axis_marks(struct grid *g, struct rect line, const struct scale *s, double m)
+{
+    const int last = line.w - 1;
+    if (s->lo > 0 || s->hi < 0) {
+        grid_put(g, line, s->lo > 0 ? 0 : last, 0, s->lo > 0 ? U'←' : U'→', ROLE_TEXT);
+        grid_put(g, line, s->lo > 0 ? 1 : last - 1, 0, '0', ROLE_TEXT | STYLE_BOLD);
+        return;
+    }
+    grid_put(g, line, scale_cell(s, -m, line.w), 0, U'┤', ROLE_TEXT);
+    grid_put(g, line, scale_cell(s, m, line.w), 0, U'├', ROLE_TEXT);
+    grid_put(g, line, scale_cell(s, 0, line.w), 0, '0', ROLE_TEXT | STYLE_BOLD);
+}
+
+void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x, int arm)
+{
+    const struct interval effect = experiment_comparison(x, arm)->effect;
+    const struct scale s = axis_scale(x, effect);
     struct pen p = pen_at(g, row, 0, 0);
     pen_field_right(&p, 7, ROLE_DIM, figure_change(s.lo).text);
     pen_put(&p, ROLE_DIM, " ");
@@ -57,10 +89,7 @@ void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x
     if (cells < 8) return;
     struct rect line = { row.x + p.x, row.y, cells, row.h };
     for (int i = 0; i < cells; i++) grid_put(g, line, i, 0, 0x2500, ROLE_BORDER);
-    int left = scale_cell(&s, -m, cells), zero = scale_cell(&s, 0, cells), right = scale_cell(&s, m, cells);
-    grid_put(g, line, left, 0, 0x2524, ROLE_TEXT);
-    grid_put(g, line, right, 0, 0x251c, ROLE_TEXT);
-    grid_put(g, line, zero, 0, '0', ROLE_TEXT | STYLE_BOLD);
+    axis_marks(g, line, &s, experiment_margin(x));
     if (isfinite(effect.estimate)) {
         enum role role = verdict_mark(experiment_verdict(x, arm)).role;
         if (isfinite(effect.lower) && isfinite(effect.upper)) {
@@ -308,12 +337,15 @@ void draw_quality(struct pen *p, const struct experiment_state *x, int arm)
     pen_put(p, ROLE_TEXT, figure_change(log(q->ppl_ratio.estimate)).text);
 }
 
-void draw_control(struct pen *p, const struct experiment_state *x)
+void draw_control(struct pen *p, const struct experiment_state *x, int arm)
 {
+    char text[EXPERIMENT_BLOCKS_TEXT];
     if (x->control_failed)
         pen_put(p, ROLE_ERROR, "✕ A/A control failed");
     else if (x->spec.control_blocks < 0)
         pen_put(p, ROLE_WARN, "? no A/A control");
+    else if (isfinite(x->noise_floor) && *experiment_noise_text(text, x, arm))
+        pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A)%s", expm1(x->noise_floor) * 100, text);
     else if (isfinite(x->noise_floor))
         pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A, %d block%s)", expm1(x->noise_floor) * 100,
                    x->control_blocks, str_plural(x->control_blocks));

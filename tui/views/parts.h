@@ -88,8 +88,9 @@ void draw_evidence(struct pen *p, const struct experiment_state *x, int arm);
 /* "KLD 0.012 [0.011, 0.014]  same top-1 94.1%"; draws nothing when quality was not measured. */
 void draw_quality(struct pen *p, const struct experiment_state *x, int arm);
 
-/* "A/A floor ±0.8%   discarded 1 of 8 blocks" */
-void draw_control(struct pen *p, const struct experiment_state *x);
+/* "noise ±0.8% (A/A, 3 blocks)   1 of 8 blocks left out". Where the noise exceeds the interval of the arm, it
+ * says that the two are from different numbers of blocks. */
+void draw_control(struct pen *p, const struct experiment_state *x, int arm);
 
 /* "block 7  ABBA 3/4  B decode ▇▇▇··· 45/64": the running cell, or how the experiment ended. */
 void draw_progress(struct pen *p, const struct snapshot *s);
