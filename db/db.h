@@ -195,6 +195,28 @@ struct model_cell {
 typedef enum err_code db_model_cell_fn(void *ctx, const struct model_cell *c, struct err *why);
 enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model_cell_fn *row, void *ctx,
                              struct err *why);
+/* Valid cells that timed a model on one machine, of runs that neither failed nor became invalid and that no
+ * longer measure: newest run first, the cells of a run in order. Cells with a measurement named `disturbed`
+ * are left out. */
+struct speed_query {
+    const char *sha256, *machine;
+    const char *decode, *prefill, *disturbed; /* names of measurements */
+    int limit;
+};
+struct speed_cell {
+    int64_t run_id;
+    int block; /* as in the cell */
+    const char *phase, *config, *workload;
+    const char *kernels, *isa; /* of the run's capsule: build of the kernels, QDYNO_ISA; "": unknown */
+    double decode_tok_s, prefill_tok_s; /* NAN: not measured */
+};
+typedef enum err_code db_speed_fn(void *ctx, const struct speed_cell *c, struct err *why);
+enum err_code db_model_speeds(struct db *d, const struct speed_query *q, db_speed_fn *row, void *ctx,
+                              struct err *why);
+/* The newest finished run of a kind of a model on one machine. *found false (ERR_OK): there is none.
+ * Otherwise: run_row_free. */
+enum err_code db_model_newest_run(struct db *d, const char *kind, const char *sha256, const char *machine,
+                                  struct run_row *out, bool *found, struct err *why);
 struct model_requests {
     const char *config, *workload;
     int sequences, n, n_itl;

@@ -1,6 +1,7 @@
 /* db/model.c - cells and requests of one model, over all runs. */
 #include "db/store.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static const char *text_at(sqlite3_stmt *row, int column)
@@ -72,6 +73,87 @@ enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model
                            .row = cell_row,
                            .ctx = &r },
         why, "tti", q->metric, q->sha256, (int64_t)q->limit);
+}
+
+/* ---------------------------------------------------------------- speeds */
+
+struct speed_reader {
+    db_speed_fn *row;
+    void *ctx;
+};
+
+static double number_at(sqlite3_stmt *row, int column)
+{
+    return sqlite3_column_type(row, column) == SQLITE_NULL ? NAN : sqlite3_column_double(row, column);
+}
+
+static enum err_code speed_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    const struct speed_reader *r = ctx;
+    const struct speed_cell c = { .run_id = sqlite3_column_int64(row, 0),
+                                  .block = sqlite3_column_int(row, 1),
+                                  .phase = text_at(row, 2),
+                                  .config = text_at(row, 3),
+                                  .workload = text_at(row, 4),
+                                  .kernels = text_at(row, 5),
+                                  .isa = text_at(row, 6),
+                                  .decode_tok_s = number_at(row, 7),
+                                  .prefill_tok_s = number_at(row, 8) };
+    return r->row(r->ctx, &c, why);
+}
+
+enum err_code db_model_speeds(struct db *d, const struct speed_query *q, db_speed_fn *row, void *ctx,
+                              struct err *why)
+{
+    struct speed_reader r = { row, ctx };
+    return db_execute(
+        d,
+        &(struct db_call){
+            .doing = "list what was timed of a model",
+            .sql = "SELECT c.run_id, c.block, c.phase, c.config,"
+                   " coalesce(CASE WHEN json_valid(c.worker_json) THEN"
+                   "  json_extract(c.worker_json, '$.workload') END, u.workload),"
+                   " CASE WHEN json_valid(k.json) THEN json_extract(k.json, '$.program.kernels') END,"
+                   " CASE WHEN json_valid(k.json) THEN json_extract(k.json, '$.environment.QDYNO_ISA') END,"
+                   " de.value, pr.value"
+                   " FROM run u JOIN cell c ON c.run_id = u.id LEFT JOIN capsule k ON k.run_id = u.id"
+                   " LEFT JOIN measurement de ON de.cell_id = c.id AND de.metric = ?"
+                   " LEFT JOIN measurement pr ON pr.cell_id = c.id AND pr.metric = ?"
+                   " LEFT JOIN measurement di ON di.cell_id = c.id AND di.metric = ?"
+                   " WHERE u.model_sha256 = ? AND u.machine = ? AND u.state NOT IN ('running', 'failed')"
+                   " AND u.verdict <> 'invalid' AND c.discarded = 0 AND c.error = '' AND di.value IS NULL"
+                   " AND (de.value > 0 OR pr.value > 0) ORDER BY c.run_id DESC, c.id LIMIT ?",
+            .row = speed_row,
+            .ctx = &r },
+        why, "ttttti", q->decode, q->prefill, q->disturbed, q->sha256, q->machine, (int64_t)q->limit);
+}
+
+struct newest_reader {
+    int64_t id;
+};
+
+static enum err_code newest_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    struct newest_reader *r = ctx;
+    (void)why;
+    r->id = sqlite3_column_int64(row, 0);
+    return ERR_OK;
+}
+
+enum err_code db_model_newest_run(struct db *d, const char *kind, const char *sha256, const char *machine,
+                                  struct run_row *out, bool *found, struct err *why)
+{
+    struct newest_reader r = { 0 };
+    enum err_code rc = db_execute(d,
+                                  &(struct db_call){ .doing = "find the newest run of a model",
+                                                     .sql = "SELECT id FROM run WHERE kind = ? AND"
+                                                            " model_sha256 = ? AND machine = ? AND"
+                                                            " state = 'done' ORDER BY id DESC LIMIT 1",
+                                                     .row = newest_row,
+                                                     .ctx = &r },
+                                  why, "ttt", kind, sha256, machine);
+    *found = !rc && r.id;
+    return *found ? db_run_get(d, r.id, out, why) : rc;
 }
 
 /* ---------------------------------------------------------------- requests */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/advise/word.h"
+#include "advisor/advise/checks.h"
 
 /* Weights of the score, per unit of ln(ratio). */
 static const struct goal_row {
@@ -50,6 +50,7 @@ struct adviser {
     const struct advise_options *o;
     int ctx;
     bool on_gpu; /* whether the current candidates run on the GPU */
+    bool every;  /* the current candidates are listed whether or not they are predicted to help */
     /* the unchanged file with default settings, on the device that runs it best */
     struct prediction reference;
     struct advice *list;
@@ -187,13 +188,33 @@ static double kld_penalty(const struct adviser *a, double kld)
     return isnan(kld) ? PENALTIES.unknown_loss : PENALTIES.too_lossy;
 }
 
+/* The rate that a configuration is ranked by. Among measured configurations, half a standard deviation of a
+ * prediction is subtracted, so that of two similar rates the better known one ranks first. */
+static double ranked_rate(const struct adviser *a, double rate, double low, double high)
+{
+    static const double Z_90 = 1.645;
+    if (!a->o->evidence || !a->o->evidence->n || !(low > 0) || !isfinite(high)) return rate;
+    return rate * exp(-0.5 * log(high / low) / (2 * Z_90));
+}
+
+static double decode_gain(const struct adviser *a, const struct prediction *p, const struct prediction *r)
+{
+    return log_gain(ranked_rate(a, p->decode_tok_s, p->decode_low, p->decode_high),
+                    ranked_rate(a, r->decode_tok_s, r->decode_low, r->decode_high));
+}
+
+static double prefill_gain(const struct adviser *a, const struct prediction *p, const struct prediction *r)
+{
+    return log_gain(ranked_rate(a, p->prefill_tok_s, p->prefill_low, p->prefill_high),
+                    ranked_rate(a, r->prefill_tok_s, r->prefill_low, r->prefill_high));
+}
+
 static double advice_score(const struct adviser *a, const struct config *c, const struct prediction *p)
 {
     const struct goal_row *g = &GOALS[a->o->goal];
     const struct prediction *r = &a->reference;
     double s = 0;
-    s += g->speed * (0.8 * log_gain(p->decode_tok_s, r->decode_tok_s) +
-                     0.2 * log_gain(p->prefill_tok_s, r->prefill_tok_s));
+    s += g->speed * (0.8 * decode_gain(a, p, r) + 0.2 * prefill_gain(a, p, r));
     s -= g->quality * quality_estimate(c);
     /* the part of the memory estimate that grows with model and context; working buffers depend on threads
      * and batch */
@@ -219,6 +240,7 @@ static double advice_score(const struct adviser *a, const struct config *c, cons
 static int advice_compare(const void *x, const void *y)
 {
     const struct advice *a = x, *b = y;
+    if (a->found != b->found) return a->found ? -1 : 1;
     if (a->score != b->score) return a->score < b->score ? 1 : -1;
     return strcmp(a->line, b->line);
 }
@@ -254,18 +276,36 @@ static bool advice_predict_with(const struct adviser *a, struct prediction *p, c
     return !config_set(&other, key, value, &ignored) && !advice_predict(a, p, &other, a->on_gpu, &ignored);
 }
 
+static void reason_add_evidence(const struct adviser *a, const struct advice *v, struct str *s)
+{
+    char elsewhere[768];
+    const struct evidence *e = a->o->evidence;
+    if (v->prediction.on_gpu || !e) return;
+    if (v->found)
+        reason_append(s, "%s by the newest search, run %lld",
+                      e->found.better ? "found and confirmed" : "kept as the best", (long long)e->found.run);
+    if (v->decode.runs)
+        reason_append(s, "measured in %d run%s, the newest is run %lld", v->decode.runs,
+                      v->decode.runs > 1 ? "s" : "", (long long)v->decode.run[0]);
+    else if (*evidence_elsewhere(e, v->line, v->prediction.depth, elsewhere, sizeof elsewhere))
+        reason_append(s, "measured: %.100s", elsewhere);
+}
+
 static void advice_set_reason(const struct adviser *a, struct advice *v)
 {
     const struct prediction *p = &v->prediction, *r = &a->reference;
     char now[16], then[16];
     struct str s = { 0 };
+    reason_add_evidence(a, v, &s);
     str_from_bytes(p->plan.decode_read_bytes, now, sizeof(now));
     str_from_bytes(r->plan.decode_read_bytes, then, sizeof(then));
     if (strcmp(config_text(&v->config, KNOB_FORMAT), "file")) {
         if (p->in_cache)
             reason_append(
                 &s,
-                "%s of weights per token instead of %s, all in the cache: the gain is uncertain, measure it",
+                v->decode.runs
+                    ? "%s of weights per token instead of %s, all in the cache"
+                    : "%s of weights per token instead of %s, all in the cache: the gain is uncertain, measure it",
                 now, then);
         else if (p->decode_bound_by_memory)
             reason_append(
@@ -346,58 +386,6 @@ static void advice_set_caution(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
-/* The candidate's figures are of GPU programs, so such a program has to check it, with a file that qdyno
- * makes. */
-static void advice_set_gpu_check(const struct adviser *a, struct advice *v)
-{
-    struct str s = { 0 };
-    const char *format = config_text(&v->config, KNOB_FORMAT);
-    const struct format *f = format_find(format);
-    const bool as_it_is = !strcmp(format, "file");
-    if (f && f->ggml_type >= FORMAT_OWN_TYPES) {
-        str_printf(&s, "vllm bench latency --model MODEL --quantization fp8 (from the original weights)");
-    } else {
-        if (!as_it_is) {
-            str_append(&s, "qdyno quantize ");
-            word_append(&s, a->path);
-            str_printf(&s, " %s.gguf -R %s && ", format, format);
-        }
-        str_append(&s, "llama-bench -ngl 99 -m ");
-        if (as_it_is)
-            word_append(&s, a->path);
-        else
-            str_printf(&s, "%s.gguf", format);
-        if (v->config.given[KNOB_CTK])
-            str_printf(&s, " -fa 1 -ctk %s -ctv %s", config_text(&v->config, KNOB_CTK),
-                       config_text(&v->config, KNOB_CTV));
-        str_printf(&s, " -p 512 -n 64 -d %d", v->prediction.depth);
-    }
-    snprintf(v->check, sizeof v->check, "%s", str_text(&s));
-    str_free(&s);
-}
-
-static void advice_set_check(const struct adviser *a, struct advice *v)
-{
-    struct str s = { 0 };
-    const bool is_reference = !strcmp(v->line, "default");
-    if (v->prediction.on_gpu) {
-        advice_set_gpu_check(a, v);
-        return;
-    }
-    str_append(&s, is_reference ? "qdyno bench -m " : "qdyno ab -m ");
-    word_append(&s, a->path);
-    if (is_reference) {
-        str_printf(&s, " -n 64 -d %d", v->prediction.depth);
-    } else {
-        str_append(&s, " default ");
-        word_append(&s, v->line);
-        str_append(&s, " -w tg64");
-        if (v->prediction.depth) str_printf(&s, "@d%d", v->prediction.depth);
-    }
-    snprintf(v->check, sizeof(v->check), "%s", str_text(&s));
-    str_free(&s);
-}
-
 /* ---------------------------------------------------------------- the list */
 
 /* Another precision is a candidate only if it is predicted faster by 5 %, or if the goal is quality. */
@@ -417,12 +405,49 @@ static double advice_kld(const struct adviser *a, const struct config *c)
     return l ? l->kld : NAN;
 }
 
+/* Measured rates, with their intervals, replace the predicted ones. */
+static void prediction_use_evidence(const struct adviser *a, const char *line, struct prediction *p,
+                                    struct evidence_rate *decode, struct evidence_rate *prefill)
+{
+    *decode = *prefill = (struct evidence_rate){ .rate = { NAN, NAN, NAN } };
+    if (p->on_gpu || !a->o->evidence) return;
+    *decode = evidence_decode(a->o->evidence, line, p->depth);
+    *prefill = evidence_prefill(a->o->evidence, line, PREDICT_PROMPT);
+    if (decode->runs) {
+        p->decode_tok_s = decode->rate.estimate;
+        p->decode_low = decode->rate.lower;
+        p->decode_high = decode->rate.upper;
+    }
+    if (prefill->runs) {
+        p->prefill_tok_s = prefill->rate.estimate;
+        p->prefill_low = prefill->rate.lower;
+        p->prefill_high = prefill->rate.upper;
+    }
+}
+
+static bool is_found(const struct adviser *a, const char *line)
+{
+    const struct evidence *e = a->o->evidence;
+    return e && !a->on_gpu && e->found.run && e->found.goal == a->o->goal && !strcmp(e->found.line, line);
+}
+
+static bool is_listed(const struct adviser *a, const char *line)
+{
+    for (int i = 0; i < a->n; i++)
+        if (!a->list[i].prediction.on_gpu && !strcmp(a->list[i].line, line)) return true;
+    return false;
+}
+
 static enum err_code candidate_add(struct adviser *a, const struct config *c, struct err *why)
 {
     struct prediction p;
+    struct evidence_rate decode, prefill;
+    char line[CONFIG_LINE];
     struct err impossible; /* a combination that the model's shape does not allow is skipped */
     if (advice_predict(a, &p, c, a->on_gpu, &impossible)) return ERR_OK;
-    if (!precision_helps(a, c, &p)) return ERR_OK;
+    config_line(c, line, sizeof line);
+    prediction_use_evidence(a, line, &p, &decode, &prefill);
+    if (!decode.runs && !a->every && !precision_helps(a, c, &p)) return ERR_OK;
     if (a->o->memory_limit > 0) p.fits = p.plan.total <= a->o->memory_limit;
     if (a->n == a->cap) {
         const int cap = a->cap ? 2 * a->cap : 64;
@@ -435,12 +460,16 @@ static enum err_code candidate_add(struct adviser *a, const struct config *c, st
     memset(v, 0, sizeof(*v));
     v->config = *c;
     v->prediction = p;
-    config_line(c, v->line, sizeof(v->line));
+    snprintf(v->line, sizeof(v->line), "%s", line);
+    v->decode = decode;
+    v->prefill = prefill;
+    v->found = is_found(a, line);
+    v->vague = !decode.runs && p.decode_high > ADVICE_VAGUE * p.decode_low;
     v->kld = advice_kld(a, c);
     v->score = advice_score(a, c, &p) - kld_penalty(a, v->kld);
     advice_set_reason(a, v);
     advice_set_caution(a, v);
-    advice_set_check(a, v);
+    advice_set_check(v, a->path);
     return ERR_OK;
 }
 
@@ -507,6 +536,22 @@ static enum err_code candidates_add(struct adviser *a, struct err *why)
     return ERR_OK;
 }
 
+/* What was measured or found by a search, but is no candidate otherwise. */
+static enum err_code measured_candidates_add(struct adviser *a, struct err *why)
+{
+    const struct evidence *e = a->o->evidence;
+    enum err_code rc = ERR_OK;
+    const char *line = e && e->found.run ? e->found.line : evidence_line(e, 0);
+    a->on_gpu = false;
+    a->every = true;
+    for (int i = e && e->found.run ? 0 : 1; line && !rc; line = evidence_line(e, i++)) {
+        struct config c;
+        if (!is_listed(a, line) && !config_parse(&c, strcmp(line, "default") ? line : "", NULL))
+            rc = candidate_add(a, &c, why);
+    }
+    return rc;
+}
+
 static enum err_code adviser_open(struct adviser *a, struct err *why)
 {
     enum err_code rc = gguf_open(&a->g, a->path, why);
@@ -519,6 +564,8 @@ static enum err_code adviser_open(struct adviser *a, struct err *why)
     a->on_gpu = a->ceilings->gpu.read_bytes_s > 0;
     rc = advice_predict(a, &a->reference, &plain, a->on_gpu, why);
     if (!rc && a->on_gpu && !a->reference.fits) rc = advice_predict(a, &a->reference, &plain, false, why);
+    struct evidence_rate ignored;
+    if (!rc) prediction_use_evidence(a, "default", &a->reference, &ignored, &ignored);
     return rc;
 }
 
@@ -530,6 +577,7 @@ enum err_code advise(struct advice **out, int *n, const char *model_path, const 
     *n = 0;
     enum err_code rc = adviser_open(&a, why);
     if (!rc) rc = candidates_add(&a, why);
+    if (!rc) rc = measured_candidates_add(&a, why);
     gguf_close(a.g);
     if (rc) {
         free(a.list);

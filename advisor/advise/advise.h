@@ -4,6 +4,8 @@
 #define QDYNO_ADVISOR_ADVISE_H
 
 #include "advisor/predict/predict.h"
+#include "advisor/stats/stats.h"
+#include "base/base.h"
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "kernels/kernels.h"
@@ -64,26 +66,82 @@ enum err_code config_file_read(struct config *out, const char *path, struct err 
 enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *model_path,
                               const struct config *c, struct err *why);
 
-/* ---------------------------------------------------------------- ranked configurations */
-
-/* Ranked configurations for a machine, with predictions, reasons and checks. */
+/* ---------------------------------------------------------------- goals */
 
 enum goal { GOAL_BALANCED, GOAL_SPEED, GOAL_QUALITY, GOAL_MEMORY, GOAL_ENERGY };
 const char *goal_name(enum goal g);
 bool goal_parse(const char *name, enum goal *out);
+
+/* ---------------------------------------------------------------- evidence */
+
+/* What earlier runs measured of one model file on one machine, read from the database.
+ *
+ * A measurement counts when its run did not fail and is not invalid, its cell was neither discarded nor
+ * disturbed, and its run used the same file (SHA-256), machine, build of the kernels and QDYNO_ISA as now.
+ * Timings of a search's race do not count: the fastest of many is biased upwards; the A/B that confirms a
+ * search counts. */
+
+enum { EVIDENCE_RUNS = 8 };
+/* A measured rate: tokens/s, with a 90 % interval. Of one run it is Student's t interval over the logarithms
+ * of its blocks or repetitions (at least two); of several runs the smallest interval that contains theirs. */
+struct evidence_rate {
+    struct interval rate;       /* NAN: not measured */
+    int64_t run[EVIDENCE_RUNS]; /* the newest first */
+    int runs;                   /* all of them; the array holds at most EVIDENCE_RUNS */
+};
+
+struct evidence_series; /* one config and workload in one run; evidence.c */
+struct evidence {
+    struct evidence_series *series; /* [n], owned; the newest run first */
+    int n, cap;
+    char sha256[HASH_HEX]; /* of the model's file; "": no run used it */
+    /* the newest finished search; run 0: none */
+    struct {
+        int64_t run, confirm_run;
+        char line[CONFIG_LINE], because[512];
+        bool better; /* than the configuration that was in use; false: that one was kept */
+        enum goal goal;
+    } found;
+};
+/* Load what counts. A model that the database does not know has no evidence, and its file is not hashed.
+ * *out: evidence_free, also after an error. Errors: as gguf_open, db_*; ERR_NOMEM. */
+enum err_code evidence_load(struct evidence *out, struct db *d, const char *model_path,
+                            const char *machine_id, struct err *why);
+void evidence_free(struct evidence *e);
+
+/* The rate of decoding from `depth` cached tokens on, in workloads of one sequence and 16 to 256 tokens. */
+struct evidence_rate evidence_decode(const struct evidence *e, const char *line, int depth);
+/* The rate of a prompt of `prompt` tokens with an empty cache, one sequence. */
+struct evidence_rate evidence_prefill(const struct evidence *e, const char *line, int prompt);
+/* The canonical line of config number i that was timed; NULL past the last. */
+const char *evidence_line(const struct evidence *e, int i);
+/* Decode rates of a config on other workloads than `depth`: "640 tok/s on tg64 (run 3)"; "" none. */
+const char *evidence_elsewhere(const struct evidence *e, const char *line, int depth, char *buf, size_t size);
+
+/* ---------------------------------------------------------------- ranked configurations */
+
+/* Ranked configurations for a machine, with predictions, reasons and checks. */
 
 struct advice {
     struct config config;
     char line[CONFIG_LINE];
     struct prediction prediction;
     double score;
-    char reason[256];  /* "decode is limited by memory: half the bytes, about twice the speed" */
+    char reason[384];  /* "decode is limited by memory: half the bytes, about twice the speed" */
     char caution[256]; /* "changes answers: quality not measured"; "" when there is nothing to note */
     /* KL divergence against the unchanged file, nats per token: 0 when answers are the same, NAN: not
      * measured */
     double kld;
     char check[768]; /* the command that checks it by measurement */
+    /* What was measured of this config and workload; it replaces the prediction's rates. runs 0: nothing. */
+    struct evidence_rate decode, prefill;
+    bool found; /* the result of the newest search for the same goal: it ranks first */
+    /* The interval of the decode rate spans more than a factor of ADVICE_VAGUE, and it was not measured. */
+    bool vague;
 };
+#define ADVICE_VAGUE 4.0
+/* Move vague advice behind the rest without changing the order otherwise. Returns how many are not vague. */
+int advice_put_vague_last(struct advice *list, int n);
 struct advise_options {
     enum goal goal;
     int64_t memory_limit; /* 0: the machine's memory */
@@ -93,6 +151,7 @@ struct advise_options {
     double target_tok_s;                   /* decode rate to reach; 0: none */
     int ctx;                               /* 0: 4096, or the model's own if smaller */
     const struct correction *correction;   /* of the machine; NULL: no earlier runs */
+    const struct evidence *evidence;       /* of the model on the machine; NULL: nothing was measured */
 };
 /* Rank configurations, best first. *out: free(). If GPU ceilings are known (a machine description), there are
  * candidates for the GPU, too: prediction.on_gpu. Errors: as gguf_open; ERR_NOMEM. */

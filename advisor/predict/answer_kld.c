@@ -60,38 +60,52 @@ static enum err_code cell_add(void *ctx, const struct model_cell *c, struct err 
     return ERR_OK;
 }
 
-/* db_model_list callback: has a run measured the file at search->path? Then its SHA-256 is cached, and
- * model_identity is cheap. */
+/* db_model_list callback: has a run measured this file, or one of this name in another folder? */
 struct search {
-    const char *path;
+    const char *path; /* resolved */
     bool found;
 };
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 static enum err_code model_check_path(void *ctx, const char *sha256, const char *path, struct err *why)
 {
     struct search *s = ctx;
     char *real = realpath(path, NULL);
     (void)sha256, (void)why;
-    s->found |= real && !strcmp(real, s->path);
+    s->found |= !strcmp(base_name(real ? real : path), base_name(s->path));
     free(real);
     return ERR_OK;
 }
 
-enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char *model_path, struct err *why)
+enum err_code measured_model_identity(char sha256[HASH_HEX], struct db *d, const char *model_path,
+                                      struct err *why)
 {
     struct gguf *g = NULL;
-    char sha256[HASH_HEX], *real = realpath(model_path, NULL);
+    char *real = realpath(model_path, NULL);
     struct search s = { .path = real ? real : model_path };
-    *out = (struct answer_klds){ 0 };
+    sha256[0] = '\0';
     enum err_code rc = db_model_list(d, model_check_path, &s, why);
+    if (!rc && s.found) {
+        rc = gguf_open(&g, model_path, why);
+        if (!rc) rc = model_identity(g, sha256, why);
+        gguf_close(g);
+    }
     free(real);
-    if (rc || !s.found) return rc;
-    rc = gguf_open(&g, model_path, why);
-    if (!rc) rc = model_identity(g, sha256, why);
-    if (!rc)
-        rc = db_model_cells(d, &(struct model_query){ sha256, METRICS[METRIC_KLD].name, CELLS_MOST },
-                            cell_add, out, why);
-    gguf_close(g);
     return rc;
+}
+
+enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char *model_path, struct err *why)
+{
+    char sha256[HASH_HEX];
+    *out = (struct answer_klds){ 0 };
+    const enum err_code rc = measured_model_identity(sha256, d, model_path, why);
+    if (rc || !*sha256) return rc;
+    return db_model_cells(d, &(struct model_query){ sha256, METRICS[METRIC_KLD].name, CELLS_MOST }, cell_add,
+                          out, why);
 }
 
 void answer_klds_free(struct answer_klds *l)

@@ -9,8 +9,6 @@
 #include "advisor/predict/cost.h"
 #include "engine/quant/quant.h"
 
-enum { PROMPT = 512 };
-
 /* Standard deviations of ln(measured / predicted) before any run was recorded: TIMED_* with this machine's
  * kernel times, SHARE_* with shares of its ceilings, GPU_* with a GPU vendor's figures, CACHED_* for a model
  * that fits in a cache. BARRED_SD: instruction sets are disabled; NUMA_SD: node bandwidth unknown. The
@@ -391,7 +389,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     out->on_gpu = what->on_gpu;
     out->fits = !memory_plan_check(p, config_text(c, KNOB_DEVICE), have, NULL);
     out->depth = w.depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
-    w.prompt = what->prompt > 0 ? what->prompt : PROMPT;
+    w.prompt = what->prompt > 0 ? what->prompt : PREDICT_PROMPT;
     cost_init(&w.cost, machine, ceilings, c, what->on_gpu, &what->conditions);
     w.cost.footprint = (double)p->decode_read_bytes + (double)p->kv_bytes_per_token * w.depth * w.sequences;
     w.untouched = untouched_bytes(&w, g, c);

@@ -69,6 +69,11 @@ struct answer_klds {
     int n;
 };
 
+/* The SHA-256 of a model file that earlier runs may have measured. "" (ERR_OK): no run used a file of this
+ * name, so it is not hashed. Errors: as gguf_open, db_*. */
+enum err_code measured_model_identity(char sha256[HASH_HEX], struct db *d, const char *model_path,
+                                      struct err *why);
+
 /* Load the divergences of the model file at model_path, from evals, tuning runs and A/B runs whose reference
  * was the unchanged file. A model that the database does not know has none, and its file is not hashed. *out:
  * answer_klds_free, also after an error. Errors: as gguf_open, db_*; ERR_NOMEM. */
@@ -194,6 +199,9 @@ struct prediction {
 /* Depth at which configs are compared by default: an eighth of the context, at most 512, where a typical chat
  * is. */
 int predict_depth(int ctx);
+
+/* Prompt tokens that prefill is predicted for by default. */
+enum { PREDICT_PROMPT = 512 };
 
 /* The session to predict and how full its caches are. Every field may be 0. */
 struct predict_for {

@@ -71,6 +71,7 @@ static json_t *program_group(const char *program)
     json_put_str(o, "compiler", "gcc " __VERSION__);
 #endif
     json_put_str(o, "sha256", hash_file(program ? program : "/proc/self/exe", hex, NULL) ? NULL : hex);
+    json_put_str(o, "kernels", KERNELS_BUILD);
     return o;
 }
 

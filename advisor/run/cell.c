@@ -256,7 +256,7 @@ static void spans_place(struct span_row *spans, const struct cell_row *row, cons
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measured_cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why)
 {
-    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 6];
+    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 7];
     int n = 0;
     for (int i = 0; i < METRIC_COUNT; i++)
         if (!isnan(c->value[i]))
@@ -274,6 +274,7 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measu
     }
     if (!isnan(c->others_running)) m[n++] = (struct measurement){ CELL_OTHERS, "tasks", c->others_running };
     if (!isnan(c->turn_log_ratio)) m[n++] = (struct measurement){ CELL_TURN_RATIO, "", c->turn_log_ratio };
+    if (*c->disturbed) m[n++] = (struct measurement){ CELL_DISTURBED, "", 1 };
     row->discarded = c->discarded;
     row->started_ms = c->started_ms;
     row->seconds = c->seconds;

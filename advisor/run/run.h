@@ -221,6 +221,7 @@ struct measured_cell {
 #define CELL_USUAL_SD     "usual_sd"
 #define CELL_OTHERS       "others_running"
 #define CELL_TURN_RATIO   "turn_log_ratio"
+#define CELL_DISTURBED    "disturbed" /* 1: other work disturbed the cell (contamination_reason) */
 
 struct cell_ask {
     struct arm *arm;
@@ -307,6 +308,8 @@ struct capsule_of {
     const struct capsule_arm *arm;
     int arms;
 };
+/* Fingerprint of the compiled kernels: equal texts mean equal machine code (kernels/build_id.cmake). */
+extern const char KERNELS_BUILD[];
 json_t *capsule_take(const struct capsule_of *of); /* schema "qdyno.capsule/1"; new reference */
 enum err_code capsule_store(struct db *d, int64_t run_id, const struct capsule_of *of, struct err *why);
 /* *out: new reference; NULL when the run has none (older than capsules). ERR_FORMAT when it is damaged. */

@@ -42,6 +42,7 @@ static const struct column COLUMNS[] = {
     { .name = "rank", .title = "#", .kind = COLUMN_INT },
     { .name = "config", .title = "config" },
     { .name = "device", .title = "device" },
+    { .name = "evidence", .title = "evidence" },
     { .name = "decode_tok_s", .title = "decode tok/s", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "decode_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "decode_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
@@ -62,6 +63,10 @@ static const struct column COLUMNS[] = {
     { .name = "reason" },
     { .name = "caution" },
     { .name = "check" },
+    { .name = "prefill_evidence" },
+    { .name = "run_ids" },
+    { .name = "found_by_search", .kind = COLUMN_BOOL },
+    { .name = "folded", .kind = COLUMN_BOOL },
 };
 
 /* The value in "KEY=VALUE". ERR_USAGE if the key is another one. */
@@ -122,10 +127,35 @@ static enum err_code measured_machine_open(struct other_machine *d, const char *
         "--machine %s: it has no measured limits; make it on that machine with `qdyno detect --probe`", path);
 }
 
-static void table_add_advice(struct table *t, const struct advice *x, int rank)
+static const char *evidence_word(const struct evidence_rate *r)
+{
+    return r->runs ? "measured" : "predicted";
+}
+
+/* The runs that measured the rates of a row, each once. */
+static json_t *run_ids(const struct advice *x)
+{
+    const struct evidence_rate *const rates[] = { &x->decode, &x->prefill };
+    json_t *list = json_array();
+    for (size_t k = 0; k < COUNT_OF(rates); k++)
+        for (int i = 0; i < MIN(rates[k]->runs, (int)EVIDENCE_RUNS); i++) {
+            bool there = false;
+            for (size_t j = 0; j < json_array_size(list); j++)
+                there |= json_integer_value(json_array_get(list, j)) == rates[k]->run[i];
+            if (!there) json_array_append_new(list, json_integer(rates[k]->run[i]));
+        }
+    return list;
+}
+
+static void table_add_advice(struct table *t, const struct advice *x, int rank, bool folded)
 {
     const struct prediction *p = &x->prediction;
     json_t *row = table_row(t);
+    json_put_str(row, "evidence", evidence_word(&x->decode));
+    json_put_str(row, "prefill_evidence", evidence_word(&x->prefill));
+    json_put(row, "run_ids", run_ids(x));
+    json_put_bool(row, "found_by_search", x->found);
+    json_put_bool(row, "folded", folded);
     json_put_int(row, "rank", rank);
     json_put_str(row, "config", x->line);
     json_put_str(row, "device", p->on_gpu ? "gpu" : "cpu");
@@ -149,6 +179,7 @@ static void table_add_advice(struct table *t, const struct advice *x, int rank)
     json_put_str(row, "reason", x->reason);
     json_put_str(row, "caution", *x->caution ? x->caution : NULL);
     json_put_str(row, "check", x->check);
+    if (folded) return;
     table_note(t, "%d %s", rank, x->line);
     table_note(t, "    reason: %s", x->reason);
     if (*x->caution) table_note(t, "    caution: %s", x->caution);
@@ -198,6 +229,12 @@ static void note_basis(struct table *t, const struct advice *best, const struct 
     const struct prediction *p = &best->prediction;
     if (named)
         table_note(t, "predicted for %s; none of these values were measured on it", named);
+    else if (best->decode.runs)
+        table_note(
+            t,
+            "rows marked measured: rates of earlier runs of this file on this machine with this build of "
+            "the kernels; other rows: predicted from %s",
+            c->kernels.measured ? "kernel times" : "fixed shares of the machine's limits");
     else if (p->runs)
         table_note(t, "predicted from %s, corrected by %d runs (see `qdyno advise --accuracy`)",
                    c->kernels.measured ? "kernel times" : "fixed shares of the machine's limits", p->runs);
@@ -229,6 +266,7 @@ struct advising {
     struct machine_ceilings ceilings;
     struct correction *correction;
     struct answer_klds answer_klds;
+    struct evidence evidence;
     char *model;
     struct advise_options o;
 };
@@ -253,9 +291,11 @@ static enum err_code advising_init(struct advising *v, const struct cli_global *
     if (!rc && !v->named) rc = correction_load(&v->correction, d, v->machine.id, &v->ceilings, why);
     if (!rc)
         rc = answer_klds_load(&v->answer_klds, d, v->model, why); /* quality is the same on every machine */
+    if (!rc && !v->named) rc = evidence_load(&v->evidence, d, v->model, v->machine.id, why);
     db_close(d);
     v->o.correction = v->correction;
     v->o.answer_klds = &v->answer_klds;
+    v->o.evidence = v->named ? NULL : &v->evidence;
     return rc;
 }
 
@@ -277,8 +317,32 @@ static enum err_code put_rules(struct table *t, const struct advising *v, struct
     return rc;
 }
 
+/* One line for the configurations whose rate is hardly known. */
+static void note_folded(struct table *t, const struct advising *v, const struct advice *list, int n)
+{
+    struct str names = { 0 };
+    if (!n) return;
+    for (int i = 0; i < MIN(n, 3); i++) str_printf(&names, "%s%s", i ? " " : "", list[i].line);
+    table_note(
+        t,
+        "not enough known about %d configuration%s, whose predicted decode rates span more than a factor "
+        "of %.0f; the best-ranked: %s",
+        n, n > 1 ? "s" : "", ADVICE_VAGUE, str_text(&names));
+    table_note(t, "    to measure the first: %s", list[0].check);
+    if (!v->ceilings.kernels.measured)
+        table_note(t, "    to predict all of them better: qdyno detect --kernels (55 s, once per machine)");
+    str_free(&names);
+}
+
+/* In text, vague rows are folded under one line: only --machine cannot measure them. Other formats keep all
+ * rows. Returns the number of rows that are not folded. */
+static int advising_fold(const struct advising *v, struct advice *list, int n)
+{
+    return v->named ? n : advice_put_vague_last(list, n);
+}
+
 static int advising_print(const struct cli_global *g, const struct cli_args *a, const struct advising *v,
-                          const struct advice *list, int n)
+                          struct advice *list, int n)
 {
     struct table t;
     struct err why = { 0 };
@@ -286,10 +350,16 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
     json_put_str(t.extra, "model", v->model);
     json_put_str(t.extra, "goal", goal_name(v->o.goal));
     json_put_str(t.extra, "machine", v->machine.id);
-    const int shown = MIN(n, (int)args_int(a, "--top", 8));
-    for (int i = 0; i < shown; i++) table_add_advice(&t, &list[i], i + 1);
+    const int known = advising_fold(v, list, n);
+    const bool for_people = g->output == OUTPUT_MD;
+    const int listed = for_people ? known : n, shown = MIN(listed, (int)args_int(a, "--top", 8));
+    for (int i = 0; i < shown; i++) table_add_advice(&t, &list[i], i + 1, i >= known);
     json_put_int(t.extra, "considered", n);
-    if (shown < n) table_note(&t, "%d of %d configs considered; --top N shows more", shown, n);
+    json_put_int(t.extra, "folded", n - known);
+    json_put_bool(t.extra, "kernels_timed", v->ceilings.kernels.measured);
+    if (v->evidence.found.run) json_put_int(t.extra, "search_run", v->evidence.found.run);
+    if (shown < listed) table_note(&t, "%d of %d configs considered; --top N shows more", shown, n);
+    note_folded(&t, v, list + known, n - known);
     int status = n ? EXIT_DONE : EXIT_NO_FIT;
     if (put_rules(&t, v, &why)) {
         table_done(&t);
@@ -320,6 +390,7 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     other_machine_close(&v->other);
     correction_free(v->correction);
     answer_klds_free(&v->answer_klds);
+    evidence_free(&v->evidence);
     free(list);
     free(v->model);
     free(v);

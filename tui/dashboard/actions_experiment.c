@@ -63,6 +63,12 @@ static void open_verify_form(struct ui *ui, const struct snapshot *s)
 
 struct effect action_verify(struct ui *ui, const struct snapshot *s)
 {
+    const struct advice *a = ui_advice(ui, s);
+    if (a && !strcmp(a->line, "default")) { /* an A/B of the default against itself says nothing */
+        struct effect e = { .requests = REQUEST_RUN_COMMAND };
+        snprintf(e.command, sizeof e.command, "%s", a->check);
+        return e;
+    }
     open_verify_form(ui, s);
     return action_form_accept(ui, s);
 }
@@ -139,6 +145,13 @@ struct effect action_advise(struct ui *ui, const struct snapshot *s)
     struct effect e = effect_job(QUEUE_PROCESSOR, job_advise, s->model_path);
     e.requests = REQUEST_RESERVE_PROBE | REQUEST_SHOW_COMMAND;
     equivalent_command(DO_ADVISE, ui, s, e.command, sizeof e.command);
+    return e;
+}
+
+struct effect action_kernels(struct ui *ui, const struct snapshot *s)
+{
+    struct effect e = { .requests = REQUEST_RUN_COMMAND };
+    equivalent_command(DO_KERNELS, ui, s, e.command, sizeof e.command);
     return e;
 }
 

@@ -109,6 +109,8 @@ void job_estimate_lines(struct background *b,
 /* Publish what the database holds about the model on screen: quality, latencies, sensitivity. */
 void background_read_results(struct background *b, struct db *d);
 void background_read_baselines(struct background *b, struct db *d);
+/* Compute the advice on screen again, with what was measured since; nothing if there is none. */
+void background_refresh_advice(struct background *b);
 /* Publish the config line that is applied to the model on screen (`qdyno apply`). */
 void background_read_applied(struct background *b);
 void background_publish_page(struct background *b, const struct text_page *p); /* gives it a new number */

@@ -87,6 +87,7 @@ void job_read_history(struct background *b, const struct job *j)
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);
     free(rows);
     db_close(d);
+    if (rc == ERR_OK) background_refresh_advice(b);
 }
 
 void job_load_run(struct background *b, const struct job *j)

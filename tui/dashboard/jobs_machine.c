@@ -67,7 +67,7 @@ void job_read_model(struct background *b, const struct job *j)
     if (ledger) b->known.summary = *ledger;
     if (recipes) b->known.recipes = *recipes;
     b->known.applied[0] = '\0';
-    b->known.advice_count = 0; /* it was about another model */
+    b->known.advice_count = b->known.advice_folded = 0; /* it was about another model */
     b->known.advice_error[0] = '\0';
     pthread_mutex_unlock(&b->lock);
     if (rc)
@@ -148,21 +148,59 @@ static enum err_code advice_probe(struct background *b, const struct machine *m,
     return ERR_OK;
 }
 
-/* Load the correction model (residuals of earlier predictions) and the measured KL divergences of
- * configurations. Without a database the advice uses the cost model alone. */
-static struct correction *advice_read_history(struct answer_klds *answer_klds, struct background *b,
-                                              const char *model, const struct machine *m,
-                                              const struct machine_ceilings *c)
+/* What earlier runs say about the model on this machine. */
+struct past {
+    struct correction *correction;
+    struct answer_klds answer_klds;
+    struct evidence evidence;
+};
+
+/* Load the correction model (residuals of earlier predictions), the measured KL divergences and the measured
+ * rates of configurations. Without a database the advice uses the cost model alone. */
+static void past_read(struct past *past, struct background *b, const char *model, const struct machine *m,
+                      const struct machine_ceilings *c)
 {
-    struct correction *correction = NULL;
     struct db *d = NULL;
     struct err why;
     enum err_code rc = db_open(&d, b->db_path, &why);
-    if (!rc) rc = correction_load(&correction, d, m->id, c, &why);
-    if (!rc) rc = answer_klds_load(answer_klds, d, model, &why);
+    if (!rc) rc = correction_load(&past->correction, d, m->id, c, &why);
+    if (!rc) rc = answer_klds_load(&past->answer_klds, d, model, &why);
+    if (!rc) rc = evidence_load(&past->evidence, d, model, m->id, &why);
     db_close(d);
     if (rc) background_log(b, LOG_WARN, "advice does not use past runs: %s", why.message);
-    return correction;
+}
+
+static void past_free(struct past *past)
+{
+    correction_free(past->correction);
+    answer_klds_free(&past->answer_klds);
+    evidence_free(&past->evidence);
+}
+
+/* Shows the advice: one row stands for everything that is hardly known. The caller holds the lock. */
+static void advice_show(struct snapshot *s, struct advice *list, int n)
+{
+    const int known = advice_put_vague_last(list, n);
+    s->advice_folded = n - known;
+    s->advice_count = MIN(known, (int)SNAPSHOT_ADVICE - (s->advice_folded > 0));
+    for (int i = 0; i < s->advice_count; i++) s->advice[i] = list[i];
+    if (s->advice_folded) s->advice[s->advice_count++] = list[known];
+}
+
+static enum err_code advice_compute(struct advice **list, int *n, struct background *b, const char *model,
+                                    const struct machine *m, const struct machine_ceilings *c,
+                                    struct err *why)
+{
+    struct past past = { 0 };
+    past_read(&past, b, model, m, c);
+    const enum err_code rc = advise(list, n, model, m, c,
+                                    &(struct advise_options){ .goal = GOAL_BALANCED,
+                                                              .correction = past.correction,
+                                                              .answer_klds = &past.answer_klds,
+                                                              .evidence = &past.evidence },
+                                    why);
+    past_free(&past);
+    return rc;
 }
 
 void job_advise(struct background *b, const struct job *j)
@@ -180,19 +218,10 @@ void job_advise(struct background *b, const struct job *j)
                            : err_set(&why, ERR_ABSENT, "the machine could not be detected: see the log");
     if (rc == ERR_OK && !known) rc = advice_probe(b, &m, &c, &why);
     advice_set_state(b, "computing advice", false);
-    struct answer_klds answer_klds = { 0 };
-    struct correction *correction = rc ? NULL : advice_read_history(&answer_klds, b, j->text[0], &m, &c);
-    if (rc == ERR_OK)
-        rc = advise(&list, &n, j->text[0], &m, &c,
-                    &(struct advise_options){
-                        .goal = GOAL_BALANCED, .correction = correction, .answer_klds = &answer_klds },
-                    &why);
-    correction_free(correction);
-    answer_klds_free(&answer_klds);
+    if (rc == ERR_OK) rc = advice_compute(&list, &n, b, j->text[0], &m, &c, &why);
     pthread_mutex_lock(&b->lock);
     struct snapshot *s = &b->known;
-    s->advice_count = rc ? 0 : MIN(n, (int)SNAPSHOT_ADVICE);
-    for (int i = 0; i < s->advice_count; i++) s->advice[i] = list[i];
+    advice_show(s, list, rc ? 0 : n);
     snprintf(s->advice_error, sizeof s->advice_error, "%s",
              rc       ? why.message
              : n == 0 ? "no configuration fits this machine"
@@ -202,6 +231,34 @@ void job_advise(struct background *b, const struct job *j)
     pthread_mutex_unlock(&b->lock);
     free(list);
     if (rc) background_announce(b, true, "advice: %s", why.message);
+}
+
+void background_refresh_advice(struct background *b)
+{
+    struct err why = { 0 };
+    struct advice *list = NULL;
+    struct machine_ceilings measured;
+    bool found = false;
+    char model[sizeof b->known.model_path];
+    int n = 0;
+    pthread_mutex_lock(&b->lock);
+    const bool wanted = b->known.machine_known && b->known.advice_count && !b->known.advice_state[0];
+    struct machine m = b->known.machine;
+    struct machine_ceilings c = b->known.ceilings;
+    memcpy(model, b->known.model_path, sizeof model);
+    pthread_mutex_unlock(&b->lock);
+    if (!wanted) return;
+    /* a command may have measured the machine meanwhile */
+    if (!ceilings_load(&measured, m.id, &found, &why) && found) c = measured;
+    const enum err_code rc = advice_compute(&list, &n, b, model, &m, &c, &why);
+    pthread_mutex_lock(&b->lock);
+    if (!rc && !strcmp(model, b->known.model_path) && !b->known.advice_state[0]) {
+        advice_show(&b->known, list, n);
+        b->known.ceilings = c;
+    }
+    pthread_mutex_unlock(&b->lock);
+    free(list);
+    if (rc) background_log(b, LOG_WARN, "advice is older than the last run: %s", why.message);
 }
 
 void job_predict_limits(struct background *b, const struct job *j)

@@ -52,9 +52,16 @@ static void print_advice(const struct snapshot *s, struct str *out)
     for (int i = 0; i < s->advice_count; i++) {
         const struct advice *a = &s->advice[i];
         const struct prediction *p = &a->prediction;
-        print_line(out, s->unix_ms, "advice %d: %s: decode %s tok/s (%s to %s), %s; %s", i + 1, a->line,
+        if (snapshot_is_folded(s, i)) {
+            print_line(out, s->unix_ms,
+                       "advice: not enough known about %d configurations; to measure one: %s",
+                       s->advice_folded, a->check);
+            continue;
+        }
+        print_line(out, s->unix_ms, "advice %d: %s: decode %s tok/s (%s to %s, %s), %s; %s", i + 1, a->line,
                    figure_number(p->decode_tok_s).text, figure_number(p->decode_low).text,
-                   figure_number(p->decode_high).text, figure_bytes(p->plan.total).text, a->reason);
+                   figure_number(p->decode_high).text, a->decode.runs ? "measured" : "predicted",
+                   figure_bytes(p->plan.total).text, a->reason);
     }
 }
 

@@ -49,6 +49,7 @@ enum action {
     DO_SORT,
     DO_COMPARE,
     DO_VERIFY,
+    DO_KERNELS,
     DO_APPLY,
     DO_UNDO,
     DO_BASELINE,

@@ -266,6 +266,7 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
         str_append(&out, "qdyno advise -m ");
         shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
         break;
+    case DO_KERNELS: str_append(&out, "qdyno detect --probe --kernels"); break;
     case DO_FILTER:
     case DO_VIEW_HISTORY:
         str_append(&out, "qdyno history");

@@ -250,6 +250,9 @@ struct snapshot {
     struct sidebyside_state write;
     int advice_count;
     struct advice advice[SNAPSHOT_ADVICE];
+    /* Advice whose rate is hardly known: the last row stands for all of it and is the best-ranked of it. 0:
+     * the last row is like the others. */
+    int advice_folded;
     char advice_state[96]; /* "measuring this machine: ..., 40 %"; "" when idle */
     bool probing;          /* the machine is being measured: nothing else may be timed now */
     char advice_error[256];
@@ -288,6 +291,9 @@ double snapshot_limit_share(double rate, double limit);
  * parts of its file are unknown. NULL: nothing. */
 const char *snapshot_caution(const struct snapshot *s);
 extern const char RANDOM_WEIGHTS_TEXT[];
+
+/* Does this row of the advice stand for all configurations that hardly anything is known about? */
+bool snapshot_is_folded(const struct snapshot *s, int row);
 
 /* A cell is being timed: drawing has to use as little CPU as possible. */
 bool snapshot_is_timing(const struct snapshot *s);

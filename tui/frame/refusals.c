@@ -75,6 +75,14 @@ static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
     return refuse_no_model(s);
 }
 
+static const char *refuse_kernels(const struct ui *u, const struct snapshot *s)
+{
+    if (s->ceilings_known && s->ceilings.kernels.measured) return "the kernels were timed already";
+    if (!s->machine_known) return "the machine is not known yet";
+    if (s->advice_state[0]) return "advice is being computed: wait until that has ended";
+    return refuse_command(u, s);
+}
+
 static const char *refuse_push(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
@@ -264,6 +272,7 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_SORT] = refuse_sort,
         [DO_COMPARE] = refuse_compare,
         [DO_VERIFY] = refuse_verify,
+        [DO_KERNELS] = refuse_kernels,
         [DO_APPLY] = refuse_apply,
         [DO_BASELINE] = refuse_baseline,
         [DO_REPORT] = refuse_report,

@@ -40,3 +40,8 @@ void series_push(struct series *s, double v)
     s->n = MIN(s->n + 1, (int)SNAPSHOT_HISTORY);
     s->v[s->n - 1] = (float)v;
 }
+
+bool snapshot_is_folded(const struct snapshot *s, int row)
+{
+    return s->advice_folded > 0 && row == s->advice_count - 1;
+}

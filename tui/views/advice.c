@@ -20,11 +20,25 @@ static void advice_row(struct grid *g, struct rect in, int row, const struct adv
         snprintf(range, sizeof range, "n/a");
     pen_field_right(&p, 3, style, number);
     pen_put(&p, style, " ");
-    pen_field(&p, MAX(in.w - 4 - 22 - 11 - 8 - 6, 8), style, a ? a->line : "configuration");
+    pen_field(&p, MAX(in.w - 4 - 10 - 22 - 11 - 8 - 6, 8), style, a ? a->line : "configuration");
+    pen_field_right(&p, 10, a && a->decode.runs ? (style & ~(unsigned)STYLE_ROLE) | ROLE_BETTER : style,
+                    !a               ? "evidence"
+                    : a->decode.runs ? "measured"
+                                     : "predicted");
     pen_field_right(&p, 22, style, range);
     pen_field_right(&p, 11, style, a ? figure_number(r->prefill_tok_s).text : "prefill/s");
     pen_field_right(&p, 8, style, a ? figure_bytes(r->plan.total).text : "memory");
     pen_field_right(&p, 6, a && !r->fits ? ROLE_WORSE : style, !a ? "fits" : r->fits ? "yes" : "✕ no");
+}
+
+/* One row for all configurations that hardly anything is known about. */
+static void folded_row(struct grid *g, struct rect in, int row, const struct snapshot *s, unsigned style)
+{
+    char text[160];
+    struct pen p = pen_at(g, in, 0, row);
+    snprintf(text, sizeof text, "    not enough known about %d configuration%s: press v to measure %.60s",
+             s->advice_folded, s->advice_folded > 1 ? "s" : "", s->advice[s->advice_count - 1].line);
+    pen_field(&p, in.w, style, text);
 }
 
 static void advice_details(struct grid *g, struct rect in, const struct advice *a)
@@ -51,7 +65,11 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         layout_advice(body, s->advice_count, box);
         panes_place(g, box, ADVICE_PANES, body, u);
     }
-    struct rect in = grid_box(g, box[ADVICE_LIST], "Advice", snapshot_caution(s));
+    const bool untimed = s->advice_count && s->ceilings_known && !s->ceilings.kernels.measured;
+    struct rect in = grid_box(g, box[ADVICE_LIST],
+                              untimed ? "Advice (D times the kernels once, 55 s: narrower predictions)"
+                                      : "Advice",
+                              snapshot_caution(s));
     if (s->advice_count == 0) {
         const char *text =
             s->advice_state[0] ? s->advice_state
@@ -68,7 +86,10 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         char number[16];
         snprintf(number, sizeof number, "%d", i + 1);
         unsigned style = ROLE_TEXT | (i == chosen ? STYLE_REVERSE : 0u);
-        advice_row(g, in, 1 + i - top, &s->advice[i], number, style);
+        if (snapshot_is_folded(s, i))
+            folded_row(g, in, 1 + i - top, s, i == chosen ? style : (unsigned)ROLE_DIM);
+        else
+            advice_row(g, in, 1 + i - top, &s->advice[i], number, style);
         grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
     }
     if (chosen < 0 || chosen >= s->advice_count) return;

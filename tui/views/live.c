@@ -252,6 +252,11 @@ static void box_advice(struct grid *g, struct rect area, const struct snapshot *
     for (int i = 0, y = 0; i < s->advice_count && y < in.h; i++, y += 2) {
         const struct advice *a = &s->advice[i];
         struct pen p = pen_at(g, in, 0, y);
+        grid_hit(g, rect_rows(in, y, 2), HIT_ROW, i);
+        if (snapshot_is_folded(s, i)) {
+            pen_printf(&p, ROLE_DIM, "not enough known about %d more (3, v)", s->advice_folded);
+            break;
+        }
         pen_printf(&p, ROLE_KEY, "%d ", i + 1);
         pen_field(&p, MAX(in.w - 24, 8), i == chosen ? ROLE_TEXT | STYLE_REVERSE : ROLE_TEXT | STYLE_BOLD,
                   a->line);
@@ -261,7 +266,6 @@ static void box_advice(struct grid *g, struct rect area, const struct snapshot *
         pen_field_right(&p, 7, ROLE_TEXT, figure_bytes(a->prediction.plan.total).text);
         p = pen_at(g, in, 2, y + 1);
         pen_field(&p, pen_left(&p), ROLE_DIM, a->reason);
-        grid_hit(g, rect_rows(in, y, 2), HIT_ROW, i);
     }
 }
 

@@ -17,6 +17,7 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
                   { DO_PUSH, "push" },
                   { DO_COPY, "copy command" } },
     [VIEW_ADVICE] = { { DO_VERIFY, "verify" },
+                      { DO_KERNELS, "time kernels" },
                       { DO_APPLY, "apply" },
                       { DO_OPEN, "open as A/B" },
                       { DO_TUNE, "tune" },

@@ -1,0 +1,252 @@
+/* advisor/advise/evidence.c - what earlier runs measured of one model file on one machine (advise.h). */
+#include "advisor/advise/advise.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/run/run.h"
+#include "telemetry/metrics/metrics.h"
+
+enum { CELLS_MOST = 20000, UNITS_MOST = 64 };
+static const double CONFIDENCE = 0.90; /* as the intervals of predictions */
+
+/* The units of one metric: logarithms of means over the cells of a block, or of single repetitions. */
+struct units {
+    double y[UNITS_MOST];
+    int n, cells; /* cells: of the last unit */
+};
+struct evidence_series {
+    int64_t run_id;
+    int block; /* of the last cell */
+    char line[CONFIG_LINE];
+    struct workload workload;
+    struct units decode, prefill;
+};
+
+/* ---------------------------------------------------------------- loading */
+
+static bool phase_counts(const char *phase)
+{
+    static const char *const PHASES[] = { "block", "confirm", "bench" };
+    for (size_t i = 0; i < COUNT_OF(PHASES); i++)
+        if (!strcmp(phase, PHASES[i])) return true;
+    return false;
+}
+
+static void units_add(struct units *u, double rate, bool same_block)
+{
+    if (!(rate > 0) || isinf(rate)) return;
+    const double y = log(rate);
+    if (same_block && u->n) {
+        u->cells++;
+        u->y[u->n - 1] += (y - u->y[u->n - 1]) / u->cells;
+    } else if (u->n < UNITS_MOST) {
+        u->y[u->n++] = y;
+        u->cells = 1;
+    }
+}
+
+static bool workload_equal(const struct workload *a, const struct workload *b)
+{
+    return a->prompt == b->prompt && a->gen == b->gen && a->depth == b->depth &&
+           workload_sequences(a) == workload_sequences(b) && a->train == b->train &&
+           !strcmp(a->eval_file, b->eval_file);
+}
+
+static struct evidence_series *series_at(struct evidence *e, int64_t run_id, const char *line,
+                                         const struct workload *w)
+{
+    for (int i = e->n - 1; i >= 0 && e->series[i].run_id == run_id; i--)
+        if (!strcmp(e->series[i].line, line) && workload_equal(&e->series[i].workload, w))
+            return &e->series[i];
+    if (e->n == e->cap) {
+        const int cap = e->cap ? 2 * e->cap : 16;
+        struct evidence_series *grown = realloc(e->series, (size_t)cap * sizeof *grown);
+        if (!grown) return NULL;
+        e->series = grown;
+        e->cap = cap;
+    }
+    struct evidence_series *s = &e->series[e->n++];
+    *s = (struct evidence_series){ .run_id = run_id, .block = -1, .workload = *w };
+    snprintf(s->line, sizeof s->line, "%s", line);
+    return s;
+}
+
+static enum err_code cell_add(void *ctx, const struct speed_cell *c, struct err *why)
+{
+    struct evidence *e = ctx;
+    struct config config;
+    struct workload w;
+    char line[CONFIG_LINE];
+    const char *isa = getenv("QDYNO_ISA");
+    if (!phase_counts(c->phase) || strcmp(c->kernels, KERNELS_BUILD) || strcmp(c->isa, isa ? isa : ""))
+        return ERR_OK;
+    /* a config that names a model was measured with that file; a slowed one says nothing */
+    if (config_parse(&config, strcmp(c->config, "default") ? c->config : "", NULL) ||
+        config.given[KNOB_MODEL] || config.given[KNOB_HANDICAP] || workload_parse(&w, c->workload, NULL))
+        return ERR_OK;
+    struct evidence_series *s = series_at(e, c->run_id, config_line(&config, line, sizeof line), &w);
+    if (!s) return err_set(why, ERR_NOMEM, "out of memory for earlier measurements");
+    const bool same_block = c->block >= 0 && c->block == s->block;
+    s->block = c->block;
+    units_add(&s->decode, c->decode_tok_s, same_block);
+    units_add(&s->prefill, c->prefill_tok_s, same_block);
+    return ERR_OK;
+}
+
+static void found_read(struct evidence *e, const struct run_row *row)
+{
+    json_t *o = NULL, *spec = NULL;
+    const char *outcome = row->outcome_json ? row->outcome_json : "",
+               *text = row->spec_json ? row->spec_json : "";
+    const bool read = !json_parse(&o, outcome, strlen(outcome), NULL) &&
+                      !json_parse(&spec, text, strlen(text), NULL) &&
+                      goal_parse(json_get_str(spec, "goal", ""), &e->found.goal);
+    struct config config;
+    const char *winner = read ? json_get_str(o, "winner", "") : "";
+    if (*winner && !config_parse(&config, strcmp(winner, "default") ? winner : "", NULL)) {
+        e->found.run = row->id;
+        e->found.confirm_run = json_get_int(o, "confirm_run", 0);
+        e->found.better = !strcmp(row->verdict, "better");
+        config_line(&config, e->found.line, sizeof e->found.line);
+        snprintf(e->found.because, sizeof e->found.because, "%s", json_get_str(o, "because", ""));
+    }
+    json_decref(o);
+    json_decref(spec);
+}
+
+/* A search counts when its capsule names this build of the kernels. */
+static enum err_code found_load(struct evidence *e, struct db *d, const char *machine_id, struct err *why)
+{
+    struct run_row row = { 0 };
+    json_t *capsule = NULL;
+    bool found = false;
+    enum err_code rc = db_model_newest_run(d, "tune", e->sha256, machine_id, &row, &found, why);
+    if (!rc && found) rc = capsule_load(&capsule, d, row.id, why);
+    if (!rc && found &&
+        !strcmp(json_get_str(json_object_get(capsule, "program"), "kernels", ""), KERNELS_BUILD))
+        found_read(e, &row);
+    json_decref(capsule);
+    run_row_free(&row);
+    return rc;
+}
+
+enum err_code evidence_load(struct evidence *out, struct db *d, const char *model_path,
+                            const char *machine_id, struct err *why)
+{
+    *out = (struct evidence){ 0 };
+    enum err_code rc = measured_model_identity(out->sha256, d, model_path, why);
+    if (rc || !*out->sha256) return rc;
+    const struct speed_query q = { .sha256 = out->sha256,
+                                   .machine = machine_id,
+                                   .decode = METRICS[METRIC_DECODE_RATE].name,
+                                   .prefill = METRICS[METRIC_PREFILL_RATE].name,
+                                   .disturbed = CELL_DISTURBED,
+                                   .limit = CELLS_MOST };
+    rc = db_model_speeds(d, &q, cell_add, out, why);
+    return rc ? rc : found_load(out, d, machine_id, why);
+}
+
+void evidence_free(struct evidence *e)
+{
+    free(e->series);
+    *e = (struct evidence){ 0 };
+}
+
+/* ---------------------------------------------------------------- rates */
+
+static bool is_decode_at(const struct workload *w, int depth)
+{
+    enum { FEWEST = 16, MOST = 256 };
+    return workload_sequences(w) == 1 && !w->train && !*w->eval_file && w->gen >= FEWEST && w->gen <= MOST &&
+           w->depth + w->prompt == depth;
+}
+
+static bool is_prompt_of(const struct workload *w, int prompt)
+{
+    return workload_sequences(w) == 1 && !w->train && !*w->eval_file && w->prompt == prompt && !w->depth;
+}
+
+static void rate_add(struct evidence_rate *r, const struct evidence_series *s, const struct units *u)
+{
+    if (u->n < 2) return; /* one value has no interval */
+    const struct interval i = stats_t_interval(u->y, u->n, CONFIDENCE);
+    const double lower = exp(i.lower), upper = exp(i.upper);
+    if (!r->runs)
+        r->rate = (struct interval){ i.estimate, lower, upper };
+    else
+        r->rate = (struct interval){ r->rate.estimate + (i.estimate - r->rate.estimate) / (r->runs + 1),
+                                     fmin(r->rate.lower, lower), fmax(r->rate.upper, upper) };
+    if (r->runs < EVIDENCE_RUNS) r->run[r->runs] = s->run_id;
+    r->runs++;
+}
+
+/* The estimate was a mean of logarithms. */
+static struct evidence_rate rate_finish(struct evidence_rate r)
+{
+    if (r.runs) r.rate.estimate = exp(r.rate.estimate);
+    return r;
+}
+
+struct evidence_rate evidence_decode(const struct evidence *e, const char *line, int depth)
+{
+    struct evidence_rate r = { .rate = { NAN, NAN, NAN } };
+    for (int i = 0; e && i < e->n; i++)
+        if (is_decode_at(&e->series[i].workload, depth) && !strcmp(e->series[i].line, line))
+            rate_add(&r, &e->series[i], &e->series[i].decode);
+    return rate_finish(r);
+}
+
+struct evidence_rate evidence_prefill(const struct evidence *e, const char *line, int prompt)
+{
+    struct evidence_rate r = { .rate = { NAN, NAN, NAN } };
+    for (int i = 0; e && i < e->n; i++)
+        if (is_prompt_of(&e->series[i].workload, prompt) && !strcmp(e->series[i].line, line))
+            rate_add(&r, &e->series[i], &e->series[i].prefill);
+    return rate_finish(r);
+}
+
+const char *evidence_line(const struct evidence *e, int i)
+{
+    for (int k = 0; e && k < e->n; k++) {
+        bool first = true;
+        for (int j = 0; j < k && first; j++) first = strcmp(e->series[j].line, e->series[k].line) != 0;
+        if (first && i-- == 0) return e->series[k].line;
+    }
+    return NULL;
+}
+
+const char *evidence_elsewhere(const struct evidence *e, const char *line, int depth, char *buf, size_t size)
+{
+    char work[640];
+    buf[0] = '\0';
+    for (int i = 0; e && i < e->n; i++) {
+        const struct evidence_series *s = &e->series[i];
+        struct evidence_rate r = { .rate = { NAN, NAN, NAN } };
+        if (strcmp(s->line, line) || is_decode_at(&s->workload, depth)) continue;
+        rate_add(&r, s, &s->decode);
+        if (!r.runs) continue;
+        snprintf(buf, size, "%.4g tok/s on %s (run %lld)", exp(r.rate.estimate),
+                 workload_line(&s->workload, work, sizeof work), (long long)s->run_id);
+        break;
+    }
+    return buf;
+}
+
+/* ---------------------------------------------------------------- what is hardly known */
+
+int advice_put_vague_last(struct advice *list, int n)
+{
+    int known = 0, rest = 0;
+    struct advice *vague = n ? malloc((size_t)n * sizeof *vague) : NULL;
+    if (!vague) return n; /* without memory nothing is folded */
+    for (int i = 0; i < n; i++)
+        if (list[i].vague)
+            vague[rest++] = list[i];
+        else
+            list[known++] = list[i];
+    for (int i = 0; i < rest; i++) list[known + i] = vague[i];
+    free(vague);
+    return known;
+}

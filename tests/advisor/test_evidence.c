@@ -1,0 +1,279 @@
+/* Proves: measured rates of the same file, machine and kernels replace predictions and name their runs; runs
+ * of another machine, file or build of the kernels, invalid, failed and running runs, discarded, disturbed
+ * and failed cells, single values, race timings and slowed configs do not count; two runs give an interval
+ * that contains both; measured configs that are no candidates are listed; the result of a search ranks first
+ * for its goal only; vague advice is moved behind the rest. */
+#include "advisor/advise/advise.h"
+#include "advisor/run/run.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/synth/synth.h"
+#include "tests/advisor/fake.h"
+
+#include <math.h>
+
+struct bench {
+    char dir[256], model[300], file[300], sha256[HASH_HEX];
+    struct machine machine;
+    struct machine_ceilings ceilings;
+    struct db *db;
+};
+
+static int set_up(void **state)
+{
+    struct bench *b = calloc(1, sizeof *b);
+    struct err why = { 0 };
+    struct gguf *g = NULL;
+    if (!b) return -1;
+    scratch(b->dir, sizeof b->dir);
+    snprintf(b->model, sizeof b->model, "%s/m.gguf", b->dir);
+    snprintf(b->file, sizeof b->file, "%s/q.db", b->dir);
+    const struct synth_options o = { .arch = "llama",
+                                     .shape = synth_shape_find("tiny"),
+                                     .format = format_find("f32"),
+                                     .seed = 3,
+                                     .threads = 1 };
+    b->machine = (struct machine){ .id = "here",
+                                   .isa = ISA_SSE41 | ISA_AVX2,
+                                   .cores = 4,
+                                   .processors = 4,
+                                   .memory_bytes = 1 << 30,
+                                   .memory_available_bytes = 1 << 30,
+                                   .cgroup_memory_bytes = -1,
+                                   .cgroup_cpus = NAN,
+                                   .cache_bytes = { 32768, 65536, 262144 } };
+    b->ceilings = (struct machine_ceilings){ .read_bytes_s_1 = 6e9,
+                                             .read_bytes_s_all = 10e9,
+                                             .threads_all = 4,
+                                             .count = 1,
+                                             .row = { { "f32_fma", "avx2", 1e11, 4e11 } } };
+    CHECK_OK(synth_write(b->model, &o, &why));
+    CHECK_OK(gguf_open(&g, b->model, &why));
+    CHECK_OK(model_identity(g, b->sha256, &why));
+    gguf_close(g);
+    CHECK_OK(db_open(&b->db, b->file, &why));
+    CHECK_OK(db_machine_put(b->db, "here", "{}", &why));
+    CHECK_OK(db_machine_put(b->db, "there", "{}", &why));
+    CHECK_OK(db_model_put(b->db, b->sha256, "m", b->model, "{}", &why));
+    CHECK_OK(db_model_put(b->db, "feed", "m", b->model, "{}", &why));
+    *state = b;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+    char command[320];
+    db_close(b->db);
+    snprintf(command, sizeof command, "rm -rf '%s'", b->dir);
+    free(b);
+    return system(command);
+}
+
+/* What one stored run differs in from one that counts. */
+struct stored {
+    const char *kind, *state, *machine, *sha256, *verdict, *kernels, *isa, *phase, *config, *workload, *error;
+    const char *spec, *outcome;
+    bool discarded, disturbed;
+    double rate[4]; /* decode, one cell each; 0: no further one */
+};
+
+static int64_t store(const struct bench *b, struct stored s)
+{
+    struct err why = { 0 };
+    char capsule[400];
+    struct run_row r = { .effect_ratio = NAN, .seed = 1 };
+#define OR(text, otherwise) ((text) ? (text) : (otherwise))
+    snprintf(r.kind, sizeof r.kind, "%s", OR(s.kind, "bench"));
+    snprintf(r.state, sizeof r.state, "%s", "running");
+    snprintf(r.machine, sizeof r.machine, "%s", OR(s.machine, "here"));
+    snprintf(r.model_sha256, sizeof r.model_sha256, "%s", OR(s.sha256, b->sha256));
+    snprintf(r.workload, sizeof r.workload, "%s", OR(s.workload, "tg64@d64"));
+    r.spec_json = s.spec ? strdup(s.spec) : NULL;
+    CHECK_OK(db_run_insert(b->db, &r, &why));
+    snprintf(capsule, sizeof capsule,
+             "{\"program\":{\"kernels\":\"%s\"},\"environment\":{\"QDYNO_ISA\":\"%s\"}}",
+             OR(s.kernels, KERNELS_BUILD), OR(s.isa, getenv("QDYNO_ISA") ? getenv("QDYNO_ISA") : ""));
+    CHECK_OK(db_capsule_put(b->db, r.id, capsule, &why));
+    for (int i = 0; i < 4 && s.rate[i] > 0; i++) {
+        struct cell_row c = { .run_id = r.id, .block = -1, .discarded = s.discarded };
+        snprintf(c.phase, sizeof c.phase, "%s", OR(s.phase, "bench"));
+        snprintf(c.config, sizeof c.config, "%s", OR(s.config, "q8_0"));
+        snprintf(c.error, sizeof c.error, "%s", OR(s.error, ""));
+        const struct measurement m[] = { { "decode_tok_s", "tokens/s", s.rate[i] },
+                                         { CELL_DISTURBED, "", 1 } };
+        CHECK_OK(db_cell_insert(b->db, &c, m, s.disturbed ? 2 : 1, NULL, 0, NULL, 0, &why));
+    }
+    if (strcmp(OR(s.state, "done"), "running"))
+        CHECK_OK(db_run_finish(b->db, r.id, OR(s.state, "done"), s.verdict, NAN, s.outcome, &why));
+    const int64_t id = r.id;
+    run_row_free(&r);
+    return id;
+}
+
+static struct evidence loaded(const struct bench *b)
+{
+    struct evidence e;
+    struct err why = { 0 };
+    CHECK_OK(evidence_load(&e, b->db, b->model, "here", &why));
+    return e;
+}
+
+static void only_comparable_measurements_count(void **state)
+{
+    const struct bench *b = *state;
+    const struct stored no[] = {
+        { .machine = "there" },          { .sha256 = "feed" },
+        { .kernels = "0123" },           { .isa = "ref2" },
+        { .state = "failed" },           { .state = "running" },
+        { .verdict = "invalid" },        { .phase = "race" },
+        { .phase = "warmup" },           { .error = "out of memory" },
+        { .discarded = true },           { .disturbed = true },
+        { .workload = "tg64@b4" },       { .workload = "tg4@d64" },
+        { .workload = "tg64@d32" },      { .config = "q4_0" },
+        { .config = "q8_0,handicap=5" }, { .config = "q8_0,model=/x.gguf" },
+    };
+    for (size_t i = 0; i < COUNT_OF(no); i++) {
+        struct stored s = no[i];
+        s.rate[0] = 900;
+        s.rate[1] = 910;
+        store(b, s);
+        struct evidence e = loaded(b);
+        const struct evidence_rate r = evidence_decode(&e, "q8_0", 64);
+        if (r.runs) fail_msg("case %zu counts", i);
+        CHECK_NAN(r.rate.estimate);
+        evidence_free(&e);
+    }
+    store(b, (struct stored){ .rate = { 900 } }); /* one value has no interval */
+    struct evidence e = loaded(b);
+    CHECK_EQ(evidence_decode(&e, "q8_0", 64).runs, 0);
+    char text[800];
+    CHECK_CONTAINS(evidence_elsewhere(&e, "q8_0", 64, text, sizeof text), "tok/s on tg64@d32");
+    evidence_free(&e);
+
+    const int64_t one = store(b, (struct stored){ .rate = { 1000, 1010 } });
+    e = loaded(b);
+    struct evidence_rate r = evidence_decode(&e, "q8_0", 64);
+    CHECK_EQ(r.runs, 1);
+    CHECK_EQ(r.run[0], one);
+    CHECK_NEAR(r.rate.estimate / sqrt(1000.0 * 1010), 1, 1e-9);
+    /* t(0.95, 1) = 6.3138, standard error = |ln a - ln b| / 2 */
+    CHECK_NEAR(log(r.rate.upper / r.rate.estimate), 6.3138 * log(1.01) / 2, 1e-5);
+    evidence_free(&e);
+    const int64_t two = store(b, (struct stored){ .rate = { 1200, 1200, 1200 } });
+    e = loaded(b);
+    r = evidence_decode(&e, "q8_0", 64);
+    CHECK_EQ(r.runs, 2);
+    CHECK_EQ(r.run[0], two);
+    CHECK_NEAR(r.rate.upper, 1200, 1e-6);
+    CHECK_LT(r.rate.lower, 1000);
+    CHECK_NEAR(r.rate.estimate, sqrt(1200 * sqrt(1000.0 * 1010)), 1e-6);
+    evidence_free(&e);
+}
+
+static const struct advice *row_of(const struct advice *list, int n, const char *line)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].line, line)) return &list[i];
+    return NULL;
+}
+
+static struct advice *advised(const struct bench *b, enum goal goal, int *n)
+{
+    struct advice *list = NULL;
+    struct err why = { 0 };
+    struct evidence e = loaded(b);
+    CHECK_OK(advise(&list, n, b->model, &b->machine, &b->ceilings,
+                    &(struct advise_options){ .goal = goal, .ctx = 512, .evidence = &e }, &why));
+    evidence_free(&e);
+    return list;
+}
+
+static void measured_rates_replace_predictions(void **state)
+{
+    const struct bench *b = *state;
+    int n;
+    struct advice *list = advised(b, GOAL_SPEED, &n);
+    CHECK_EQ(row_of(list, n, "q8_0")->decode.runs, 0);
+    CHECK(!row_of(list, n, "gptq"));
+    free(list);
+    const int64_t id = store(b,
+                             (struct stored){ .rate = { 3, 3.1, 3.2 } }); /* slower than anything predicted */
+    store(b, (struct stored){ .config = "gptq", .rate = { 5, 5.1 } });
+    list = advised(b, GOAL_SPEED, &n);
+    const struct advice *v = row_of(list, n, "q8_0");
+    CHECK_EQ(v->decode.runs, 1);
+    CHECK_EQ(v->decode.run[0], id);
+    CHECK_NEAR(v->prediction.decode_tok_s, cbrt(3 * 3.1 * 3.2), 1e-9);
+    CHECK_LT(v->prediction.decode_high, 4);
+    CHECK(!v->vague);
+    char text[64];
+    snprintf(text, sizeof text, "the newest is run %lld", (long long)id);
+    CHECK_CONTAINS(v->reason, text);
+    CHECK_LT(n / 2, v - list); /* a slow measurement costs the rank */
+    CHECK(row_of(list, n, "gptq"));
+    CHECK(!row_of(list, n, "gptq")->prediction.on_gpu);
+    free(list);
+}
+
+static void the_result_of_a_search_ranks_first(void **state)
+{
+    const struct bench *b = *state;
+    int n;
+    store(b, (struct stored){ .kind = "tune",
+                              .spec = "{\"goal\":\"speed\"}",
+                              .verdict = "better",
+                              .outcome = "{\"winner\":\"q6_K,threads=2\",\"confirm_run\":7}" });
+    struct advice *list = advised(b, GOAL_SPEED, &n);
+    CHECK_STR(list[0].line, "q6_K,threads=2");
+    CHECK(list[0].found);
+    CHECK_CONTAINS(list[0].reason, "found and confirmed by the newest search");
+    free(list);
+    list = advised(b, GOAL_QUALITY, &n);
+    CHECK(!list[0].found);
+    CHECK_STR_NE(list[0].line, "q6_K,threads=2");
+    free(list);
+    store(b, (struct stored){ .kind = "tune", /* with other kernels */
+                              .kernels = "0123",
+                              .spec = "{\"goal\":\"speed\"}",
+                              .outcome = "{\"winner\":\"default\"}" });
+    list = advised(b, GOAL_SPEED, &n);
+    CHECK(!list[0].found);
+    free(list);
+}
+
+static void vague_advice_is_moved_last(void **state)
+{
+    struct bench *b = *state;
+    int n;
+    struct advice *list = advised(b, GOAL_SPEED, &n);
+    for (int i = 0; i < n; i++)
+        CHECK_EQ(list[i].vague, list[i].prediction.decode_high > 4 * list[i].prediction.decode_low);
+    for (int i = 0; i < n; i++) list[i].vague = i % 3 == 0;
+    CHECK_STR_NE(list[0].line, list[1].line);
+    char first[CONFIG_LINE], second[CONFIG_LINE];
+    snprintf(first, sizeof first, "%s", list[0].line);
+    snprintf(second, sizeof second, "%s", list[1].line);
+    const int known = advice_put_vague_last(list, n);
+    CHECK_EQ(known, n - (n + 2) / 3);
+    for (int i = 0; i < n; i++) CHECK_EQ(list[i].vague, i >= known);
+    CHECK_STR(list[0].line, second);
+    CHECK_STR(list[known].line, first);
+    free(list);
+    b->machine.cache_bytes[2] = 1 << 30; /* now all weights are in a cache, and no kernel was timed */
+    list = advised(b, GOAL_SPEED, &n);
+    CHECK_LT(advice_put_vague_last(list, n), n);
+    free(list);
+}
+
+int main(void)
+{
+#define EVIDENCE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        EVIDENCE_TEST(only_comparable_measurements_count),
+        EVIDENCE_TEST(measured_rates_replace_predictions),
+        EVIDENCE_TEST(the_result_of_a_search_ranks_first),
+        EVIDENCE_TEST(vague_advice_is_moved_last),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
