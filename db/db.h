@@ -79,10 +79,20 @@ bool db_run_is_locked(struct db *d, int *pid);
 enum err_code db_run_reopen(struct db *d, int64_t id, struct err *why);
 enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out,
                          struct err *why); /* ERR_USAGE: no such id */
-/* Newest first. filter: a substring of label, model, workload, kind, verdict or state; NULL: all. Call
- * run_row_free for each row. */
+/* Delete a run: it disappears from all lists and results, and can be restored until db_runs_purge(). Both in
+ * one transaction. ERR_USAGE: no such run, or it is being measured; not deleted. */
+enum err_code db_run_delete(struct db *d, int64_t id, struct err *why);
+enum err_code db_run_restore(struct db *d, int64_t id, struct err *why);
+/* Remove the rows of runs that were deleted before this time; *removed: how many runs. */
+enum { RUN_DELETED_KEPT_DAYS = 7 };
+enum err_code db_runs_purge(struct db *d, int64_t before_ms, int *removed, struct err *why);
+/* Newest first, without deleted runs. filter: a substring of label, model, workload, kind, verdict or state;
+ * NULL: all. Call run_row_free for each row. */
 enum err_code db_run_list(struct db *d, const char *filter, int limit, struct run_row **rows, int *n,
                           struct err *why);
+
+/* Deleted runs, newest first. */
+enum err_code db_run_list_deleted(struct db *d, int limit, struct run_row **rows, int *n, struct err *why);
 
 /* db_run_list with the filter syntax of the user interface: "TEXT", "!TEXT" (runs without TEXT), "/RE/" (an
  * extended regular expression that matches one of the fields), "!/RE/". ERR_USAGE: invalid regular

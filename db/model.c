@@ -69,6 +69,7 @@ enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model
                                   " FROM run u JOIN cell c ON c.run_id = u.id"
                                   " JOIN measurement m ON m.cell_id = c.id AND m.metric = ?"
                                   " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
+                                  " AND u.id NOT IN (SELECT run_id FROM run_deleted)"
                                   " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT ?",
                            .row = cell_row,
                            .ctx = &r },
@@ -188,6 +189,7 @@ enum err_code db_model_requests(struct db *d, const struct model_query *q, db_mo
                                   " FROM run u JOIN cell c ON c.run_id = u.id"
                                   " JOIN request r ON r.cell_id = c.id LEFT JOIN itl i ON i.cell_id = c.id"
                                   " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
+                                  " AND u.id NOT IN (SELECT run_id FROM run_deleted)"
                                   " ORDER BY c.id DESC LIMIT ?",
                            .row = request_row,
                            .ctx = &r },

@@ -91,13 +91,22 @@ enum err_code db_run_finish(struct db *d, int64_t id, const char *state, const c
     return rc;
 }
 
+/* A deleted run that is continued is wanted again. */
 enum err_code db_run_reopen(struct db *d, int64_t id, struct err *why)
 {
-    return db_execute(d,
-                      &(struct db_call){ .doing = "go on with a run",
-                                         .sql = "UPDATE run SET state = 'running', verdict = '', ended_ms = 0"
-                                                " WHERE id = ?" },
-                      why, "i", id);
+    enum err_code rc = db_begin(d, "go on with a run", why);
+    if (rc) return rc;
+    rc = db_execute(d,
+                    &(struct db_call){ .doing = "go on with a run",
+                                       .sql = "UPDATE run SET state = 'running', verdict = '', ended_ms = 0"
+                                              " WHERE id = ?" },
+                    why, "i", id);
+    if (!rc)
+        rc = db_execute(
+            d,
+            &(struct db_call){ .doing = "restore a run", .sql = "DELETE FROM run_deleted WHERE run_id = ?" },
+            why, "i", id);
+    return db_end(d, rc, "go on with a run", why);
 }
 
 enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out, struct err *why)
@@ -115,21 +124,37 @@ enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out, struct e
                        d->path);
 }
 
+static enum err_code runs_list(struct db *d, const struct table_query *q, const char *filter, int limit,
+                               struct run_row **rows, int *n, struct err *why)
+{
+    void *list;
+    const enum err_code rc = table_list(d, q, &list, n, why, "xi", filter,
+                                        limit > 0 ? (int64_t)limit : (int64_t)-1);
+    *rows = list;
+    return rc;
+}
+
 enum err_code db_run_list(struct db *d, const char *filter, int limit, struct run_row **rows, int *n,
                           struct err *why)
 {
     const struct table_query q = {
         .table = &RUN,
         .doing = "list runs",
-        .tail =
-            "WHERE ?1 IS NULL OR instr(lower(label || char(10) || model_name || char(10) || workload ||"
-            " char(10) || kind || char(10) || verdict || char(10) || state), lower(?1)) > 0 ORDER BY id DESC LIMIT ?2"
+        .tail = "WHERE (?1 IS NULL OR instr(lower(label || char(10) || model_name || char(10) || workload ||"
+                " char(10) || kind || char(10) || verdict || char(10) || state), lower(?1)) > 0)"
+                " AND id NOT IN (SELECT run_id FROM run_deleted) ORDER BY id DESC LIMIT ?2"
     };
-    void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "xi", filter,
-                                        limit > 0 ? (int64_t)limit : (int64_t)-1);
-    *rows = list;
-    return rc;
+    return runs_list(d, &q, filter, limit, rows, n, why);
+}
+
+enum err_code db_run_list_deleted(struct db *d, int limit, struct run_row **rows, int *n, struct err *why)
+{
+    const struct table_query q = {
+        .table = &RUN,
+        .doing = "list deleted runs",
+        .tail = "WHERE ?1 IS NULL AND id IN (SELECT run_id FROM run_deleted) ORDER BY id DESC LIMIT ?2"
+    };
+    return runs_list(d, &q, NULL, limit, rows, n, why);
 }
 
 enum err_code db_event_add(struct db *d, int64_t run_id, const char *kind, const char *text, struct err *why)

@@ -140,5 +140,9 @@ const char *const SCHEMA_STEPS[] = {
     "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, key TEXT NOT NULL, value TEXT NOT NULL,"
     "  PRIMARY KEY(run_id, key)) STRICT, WITHOUT ROWID;"
     "CREATE INDEX run_label_value ON run_label(key, value);",
+
+    /* 13 -> 14: runs that were deleted and can still be restored; their rows are removed later. */
+    "CREATE TABLE run_deleted("
+    "  run_id INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE, unix_ms INTEGER NOT NULL) STRICT;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

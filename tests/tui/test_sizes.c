@@ -139,7 +139,7 @@ static void overlays_fill(struct snapshot *s)
 
 static struct ui ui_over(int variant)
 {
-    struct ui u = { .view = (enum view)(variant % VIEW_COUNT), .marked = { 12, 9 }, .order = BY_MODEL };
+    struct ui u = { .view = (enum view)(variant % VIEW_COUNT), .marked = { 12, 9 } };
     if (variant == BROWSER) form_show(&u.form, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/m/" });
     if (variant == MAKING) form_show(&u.form, FORM_QUANTIZE, NULL);
     u.form.chosen = variant == BROWSER ? 40 : -1;

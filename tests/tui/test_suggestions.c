@@ -216,19 +216,20 @@ static void sorted_and_marked(void **state)
     (void)state;
     struct snapshot *s = fixture_done(VERDICT_BETTER);
     struct ui u = { .view = VIEW_HISTORY };
-    int rows[SNAPSHOT_RUNS];
+    int rows[LIST_ROWS];
     int64_t id[MARKED];
-    for (int by = 0; by < HISTORY_ORDERS; by++) { /* every run is in every order */
-        bool seen[SNAPSHOT_RUNS] = { false };
-        u.order = (enum history_order)by;
-        ui_history(&u, s, rows);
+    enum { EFFECT = 8 };
+    for (int by = 0; by <= list_columns(&LISTS[VIEW_HISTORY]); by++) { /* every run is in every order */
+        bool seen[LIST_ROWS] = { false };
+        u.list[VIEW_HISTORY].sort = by;
+        CHECK_EQ(list_order(&u, s, rows), s->run_count);
         for (int i = 0; i < s->run_count; i++) {
             CHECK(!seen[rows[i]]);
             seen[rows[i]] = true;
         }
     }
-    u.order = BY_EFFECT;
-    ui_history(&u, s, rows);
+    assert_string_equal(list_sort_by(&u, EFFECT), "effect");
+    list_order(&u, s, rows);
     for (int i = 1; i < s->run_count; i++) { /* largest effect first, unknown last */
         const double a = s->run[rows[i - 1]].effect_ratio, b = s->run[rows[i]].effect_ratio;
         CHECK(isnan(b) || a >= b);

@@ -21,6 +21,10 @@ const struct cli_flag FLAGS_HISTORY[] = {
       .help = "only runs with this label (docs/history.md); several must all be there" },
     { .name = "--limit", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000000,
       .help = "the newest N runs; default 20, with --detect 1000" },
+    { .name = "--delete", .value = "RUN",
+      .help = "delete a run; for 7 days it can be restored, then its rows are removed" },
+    { .name = "--undelete", .value = "RUN", .help = "restore a deleted run" },
+    { .name = "--deleted", .help = "list the deleted runs that can be restored" },
     { .name = "--detect", .help = "find changes, drifts and outliers in the results of each config" },
     { .name = "--metric", .value = "METRIC",
       .help = "with --detect: metric to examine; default: the decode rate, else the prefill rate, else "
@@ -83,8 +87,40 @@ static enum err_code detect_flags_check(const struct cli_args *a, struct err *wh
     return ERR_OK;
 }
 
+/* --delete RUN or --undelete RUN. */
+static int history_change(const struct cli_global *g, const struct cli_args *a)
+{
+    const bool restores = args_has(a, "--undelete");
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct table t;
+    int64_t id = 0;
+    int removed = 0;
+    enum err_code rc = restores && args_has(a, "--delete")
+                           ? err_set(&why, ERR_USAGE,
+                                     "--delete and --undelete exclude each other: give one of them")
+                           : cli_run_id(&id, args_text(a, restores ? "--undelete" : "--delete", ""), &why);
+    if (!rc) rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = restores ? db_run_restore(d, id, &why) : db_run_delete(d, id, &why);
+    if (!rc && !restores)
+        rc = db_runs_purge(d, clock_unix_ms() - INT64_C(86400000) * RUN_DELETED_KEPT_DAYS, &removed, &why);
+    db_close(d);
+    if (rc) return cli_fail(a, &why);
+    table_init(&t, "qdyno.history/1", COLUMNS, COUNT_OF(COLUMNS));
+    if (restores)
+        table_note(&t, "run %" PRId64 " is restored", id);
+    else
+        table_note(
+            &t, "run %" PRId64 " is deleted; for %d days `qdyno history --undelete %" PRId64 "` restores it",
+            id, (int)RUN_DELETED_KEPT_DAYS, id);
+    const int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}
+
 int command_history(const struct cli_global *g, const struct cli_args *a)
 {
+    if (args_has(a, "--delete") || args_has(a, "--undelete")) return history_change(g, a);
     if (args_has(a, "--detect")) return history_detect_print(g, a);
     struct err why = { 0 };
     struct db *d = NULL;
@@ -94,7 +130,9 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
     enum err_code rc = detect_flags_check(a, &why);
     if (!rc) rc = cli_labels_given(&labels, a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
-    if (!rc)
+    if (!rc && args_has(a, "--deleted"))
+        rc = db_run_list_deleted(d, (int)args_int(a, "--limit", 20), &runs, &n, &why);
+    else if (!rc)
         rc = db_run_find_labeled(d, args_text(a, "--filter", NULL), &labels, (int)args_int(a, "--limit", 20),
                                  &runs, &n, &why);
     if (rc) {
@@ -108,8 +146,8 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
         run_row_free(&runs[i]);
     }
     if (!n)
-        table_note(&t, "no runs%s in %s", args_has(a, "--filter") || labels.n ? " match the filter" : " yet",
-                   db_path(d));
+        table_note(&t, "no%s runs%s in %s", args_has(a, "--deleted") ? " deleted" : "",
+                   args_has(a, "--filter") || labels.n ? " match the filter" : " yet", db_path(d));
     int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     free(runs);

@@ -26,9 +26,17 @@ struct effect input_action(struct ui *ui, const struct snapshot *s, const struct
 action_fn action_next_view, action_previous_view, action_next_pane, action_previous_pane, action_zoom,
     action_details, action_up, action_down, action_page_up, action_page_down, action_first, action_last,
     action_back, action_help, action_palette, action_mouse, action_theme, action_save, action_redraw,
-    action_suspend, action_quit;
+    action_suspend, action_quit, action_filter, action_sort, action_reverse;
 /* Show a view; views that show the database read it again. */
 struct effect action_show_view(struct ui *ui, int view);
+/* Show a view from which Esc leads back to the one on screen. */
+void action_enter_view(struct ui *ui, enum view view);
+/* Sort the list on screen by a column; again reverses it. */
+struct effect action_sort_by(struct ui *ui, const struct snapshot *s, int column);
+/* The filter in the open form: after each key; when it is accepted; when it is given up. */
+void action_typed_filter(struct ui *ui);
+struct effect action_accept_filter(struct ui *ui);
+struct effect action_clear_filter(struct ui *ui);
 /* Read history, quality and load again from the database. */
 struct effect action_read_history(const struct ui *ui);
 
@@ -44,9 +52,9 @@ struct effect action_start_writing(struct ui *ui, const struct snapshot *s);
 
 /* ---------------------------------------------------------------- runs and commands (actions_command.c) */
 
-action_fn action_mark, action_sort, action_compare, action_filter, action_model, action_push, action_apply,
-    action_undo, action_baseline, action_report, action_quantize, action_calibrate, action_tune,
-    action_command, action_cancel, action_copy, action_output;
+action_fn action_mark, action_delete, action_compare, action_model, action_push, action_apply, action_undo,
+    action_baseline, action_report, action_quantize, action_calibrate, action_tune, action_command,
+    action_cancel, action_copy, action_output;
 struct effect action_push_to(struct ui *ui, const struct snapshot *s, const char *url);
 /* Run a command line that a person typed (without "qdyno"); ask first if it deletes or replaces something. */
 struct effect action_run_typed(struct ui *ui, const char *line);

@@ -16,13 +16,6 @@ static struct effect command_effect(enum action action, const struct ui *ui, con
 
 /* ---------------------------------------------------------------- runs of the history */
 
-struct effect action_filter(struct ui *ui, const struct snapshot *s)
-{
-    (void)s;
-    form_show(&ui->form, FORM_FILTER, (const char *const[FORM_FIELDS]){ ui->filter });
-    return effect_none();
-}
-
 /* Toggle the mark of the selected run. A third mark replaces the oldest one. */
 struct effect action_mark(struct ui *ui, const struct snapshot *s)
 {
@@ -46,17 +39,27 @@ struct effect action_mark(struct ui *ui, const struct snapshot *s)
     return effect_message("no run is marked");
 }
 
-/* Sort by the next column; the selected run stays selected. */
-struct effect action_sort(struct ui *ui, const struct snapshot *s)
+/* The run is only marked as deleted: u restores it, and so does `qdyno history --undelete`. */
+struct effect action_delete(struct ui *ui, const struct snapshot *s)
 {
-    const struct run_line *selected = ui_run(ui, s);
-    const int64_t id = selected ? selected->id : 0;
-    int rows[SNAPSHOT_RUNS];
-    ui->order = (enum history_order)((ui->order + 1) % HISTORY_ORDERS);
-    ui_history(ui, s, rows);
-    for (int i = 0; i < s->run_count; i++)
-        if (s->run[rows[i]].id == id) ui->selected[VIEW_HISTORY] = i;
-    return effect_message("sorted by %s", HISTORY_ORDER_NAMES[ui->order]);
+    const int64_t id = ui_run(ui, s)->id;
+    for (int i = 0; i < MARKED; i++)
+        if (ui->marked[i] == id) ui->marked[i] = 0;
+    if (ui->deleted_count == DELETED) {
+        ui->deleted_count--;
+        memmove(ui->deleted, ui->deleted + 1, sizeof ui->deleted[0] * (DELETED - 1));
+    }
+    ui->deleted[ui->deleted_count++] = id;
+    struct effect e = effect_job(QUEUE_DATABASE, job_delete_run, ui->filter);
+    e.job.id = id;
+    return e;
+}
+
+static struct effect run_restore(struct ui *ui)
+{
+    struct effect e = effect_job(QUEUE_DATABASE, job_restore_run, ui->filter);
+    e.job.id = ui->deleted[--ui->deleted_count];
+    return e;
 }
 
 struct effect action_compare(struct ui *ui, const struct snapshot *s)
@@ -127,7 +130,7 @@ struct effect action_run_typed(struct ui *ui, const char *line)
 {
     const bool is_tune = command_is_tune(line);
     struct effect e = { .requests = REQUEST_RUN_COMMAND, .opens_output = !is_tune };
-    if (is_tune) ui->view = VIEW_TUNE;
+    if (is_tune) action_enter_view(ui, VIEW_TUNE);
     snprintf(e.command, sizeof e.command, "qdyno %s", line);
     return line_is_final(line) ? question_ask(ui, e.command, NULL, "This cannot be undone. Run it?") : e;
 }
@@ -185,6 +188,7 @@ struct effect action_apply(struct ui *ui, const struct snapshot *s)
 
 struct effect action_undo(struct ui *ui, const struct snapshot *s)
 {
+    if (ui->view == VIEW_HISTORY && ui->deleted_count) return run_restore(ui);
     return command_effect(DO_UNDO, ui, s, REQUEST_RUN_COMMAND);
 }
 
@@ -273,8 +277,7 @@ struct effect action_calibrate(struct ui *ui, const struct snapshot *s)
 
 struct effect action_tune(struct ui *ui, const struct snapshot *s)
 {
-    ui->view = VIEW_TUNE;
-    ui->zoomed = false;
+    action_enter_view(ui, VIEW_TUNE);
     if (!s->tune.running)
         form_show(&ui->form, FORM_TUNE, (const char *const[FORM_FIELDS]){ "balanced", "10m" });
     return effect_none();

@@ -113,7 +113,7 @@ struct effect action_resume(struct ui *ui, const struct snapshot *s)
     struct effect e = { .job.id = ui_resumed_id(ui, s, &is_tune) };
     equivalent_command(DO_RESUME, ui, s, e.command, sizeof e.command);
     e.requests = is_tune ? REQUEST_RUN_COMMAND : REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND;
-    ui->view = is_tune ? VIEW_TUNE : VIEW_LIVE;
+    action_enter_view(ui, is_tune ? VIEW_TUNE : VIEW_LIVE);
     return e;
 }
 
@@ -121,7 +121,7 @@ struct effect action_stop(struct ui *ui, const struct snapshot *s)
 {
     const bool writing = s->write_known && s->write.running;
     if (s->tune.running && !writing && !snapshot_is_running(s)) {
-        ui->view = VIEW_TUNE;
+        action_enter_view(ui, VIEW_TUNE);
         return effect_request(REQUEST_CANCEL_COMMAND);
     }
     struct effect e = effect_message(
@@ -155,11 +155,17 @@ struct effect action_kernels(struct ui *ui, const struct snapshot *s)
     return e;
 }
 
-/* Open the selected row: a setting, a run, or the A/B that checks an advice. */
+/* Open the selected row: a setting, a run, its details, or the A/B that checks an advice. */
 struct effect action_open(struct ui *ui, const struct snapshot *s)
 {
+    struct text_page page;
     if (ui->view == VIEW_TUNE) return action_apply(ui, s);
-    if (ui->view == VIEW_SETTINGS) return action_ab_with_setting(ui, s, &KNOBS[ui->selected[VIEW_SETTINGS]]);
+    if (ui->view == VIEW_SETTINGS) return action_ab_with_setting(ui, s, &KNOBS[MAX(list_selected(ui, s), 0)]);
+    if (list_details(&page, ui, s)) {
+        ui->explains = true;
+        ui->explains_row = 0;
+        return effect_none();
+    }
     if (ui->view != VIEW_HISTORY) {
         open_verify_form(ui, s);
         return effect_none();
@@ -172,7 +178,7 @@ struct effect action_open(struct ui *ui, const struct snapshot *s)
     }
     struct effect e = effect_job(QUEUE_DATABASE, job_load_run, NULL);
     e.job.id = ui_run_id(ui, s);
-    ui->view = VIEW_AB;
+    action_enter_view(ui, VIEW_AB);
     return e;
 }
 
@@ -190,7 +196,7 @@ struct effect action_write(struct ui *ui, const struct snapshot *s)
     form_show(&ui->form, FORM_WRITE,
               (const char *const[FORM_FIELDS]){ again ? s->write.prompt : "One day",
                                                 *first ? first : "default", *second ? second : "default" });
-    ui->view = VIEW_WRITE;
+    action_enter_view(ui, VIEW_WRITE);
     return effect_none();
 }
 

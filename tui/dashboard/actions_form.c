@@ -23,10 +23,7 @@ struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
     case FORM_COMMAND: e = action_run_typed(ui, f->field[0].text); break;
     case FORM_MODEL: e = model_read(ui); break;
     case FORM_WRITE: e = action_start_writing(ui, s); break;
-    case FORM_FILTER:
-        snprintf(ui->filter, sizeof ui->filter, "%.63s", f->field[0].text);
-        e = action_read_history(ui);
-        break;
+    case FORM_FILTER: e = action_accept_filter(ui); break;
     default: break;
     }
     form_hide(f);
@@ -93,6 +90,30 @@ static struct effect palette_key(struct ui *ui, const struct snapshot *s, int ke
     case FORM_EDITED: ui->palette_row = 0; break;
     }
     return effect_none();
+}
+
+/* ---------------------------------------------------------------- the filter of a list */
+
+/* Letters go to the filter, the arrow keys move in the list. */
+static struct effect filter_key(struct ui *ui, const struct snapshot *s, int key)
+{
+    const int step = list_step(key);
+    struct effect e = { 0 };
+    if (step) {
+        ui->selected[ui->view] = MAX(ui->selected[ui->view] + step, 0);
+        ui_clamp(ui, s);
+        return e;
+    }
+    switch (form_key(&ui->form, key)) {
+    case FORM_ACCEPTED: e = action_form_accept(ui, s); break;
+    case FORM_LEFT:
+        form_hide(&ui->form);
+        e = action_clear_filter(ui);
+        break;
+    case FORM_EDITED: action_typed_filter(ui); break;
+    }
+    ui_clamp(ui, s);
+    return e;
 }
 
 /* ---------------------------------------------------------------- suggestions */
@@ -208,7 +229,18 @@ struct effect action_form_key(struct ui *ui, const struct snapshot *s, int key)
     struct form *f = &ui->form;
     struct effect e = { 0 };
     if (f->kind == FORM_PALETTE) return palette_key(ui, s, key);
+    if (f->kind == FORM_FILTER) return filter_key(ui, s, key);
     if (key == UI_CTRL('y')) return action_copy(ui, s);
+    if (key == UI_KEY_F1 || (key == '?' && !field_takes_question_mark(form_asks(f)))) {
+        ui->explains = true;
+        ui->explains_row = 0;
+        return e;
+    }
+    /* One step back: first the selected suggestion, then the form. */
+    if (key == UI_KEY_ESC && f->chosen >= 0 && f->kind != FORM_MODEL) {
+        f->chosen = -1;
+        return e;
+    }
     struct suggestions *list = malloc(sizeof *list);
     if (list) ui_suggestions(list, ui, s);
     const bool taken = list && suggestion_key(ui, s, list, key, &e);

@@ -11,10 +11,19 @@ struct effect action_read_history(const struct ui *ui)
 struct effect action_show_view(struct ui *ui, int view)
 {
     ui->view = (enum view)((view + VIEW_COUNT) % VIEW_COUNT);
+    ui->opened_from[ui->view] = 0;
     ui->zoomed = false;
     /* Other processes write to the same database, so the file may hold newer results. */
     const bool from_database = ui->view == VIEW_HISTORY || ui->view == VIEW_QUALITY || ui->view == VIEW_LOAD;
     return from_database ? action_read_history(ui) : effect_none();
+}
+
+void action_enter_view(struct ui *ui, enum view view)
+{
+    if (view == ui->view) return;
+    ui->opened_from[view] = (int)ui->view + 1;
+    ui->view = view;
+    ui->zoomed = false;
 }
 
 struct effect action_next_view(struct ui *ui, const struct snapshot *s)
@@ -72,10 +81,10 @@ struct effect action_details(struct ui *ui, const struct snapshot *s)
 
 enum { PAGE_ROWS = 10, ALL_ROWS = 1000000 };
 
-/* The log counts lines back from the newest, so there moving up increases the count. */
 static struct effect row_move(struct ui *ui, const struct snapshot *s, int rows)
 {
-    ui->selected[ui->view] += ui->view == VIEW_LOG ? -rows : rows;
+    ui_clamp(ui, s);
+    ui->selected[ui->view] = MAX(ui->selected[ui->view] + rows, 0);
     ui_clamp(ui, s);
     return effect_none();
 }
@@ -110,21 +119,91 @@ struct effect action_last(struct ui *ui, const struct snapshot *s)
     return row_move(ui, s, ALL_ROWS);
 }
 
-/* Undo one step: zoom, then focus, then the filter of the history, then the view. */
+/* One step back: zoom, then focus, then the filter, then the view. */
 struct effect action_back(struct ui *ui, const struct snapshot *s)
 {
     (void)s;
+    const int from = ui->opened_from[ui->view];
     if (ui->zoomed) {
         ui->zoomed = false;
     } else if (ui->pane[ui->view]) {
         ui->pane[ui->view] = 0;
-    } else if (ui->view == VIEW_HISTORY && ui->filter[0]) {
-        ui->filter[0] = '\0';
-        return action_read_history(ui);
+    } else if (*list_filter(ui)) {
+        return action_clear_filter(ui);
     } else {
-        ui->view = VIEW_LIVE;
+        ui->opened_from[ui->view] = 0;
+        ui->view = from ? (enum view)(from - 1) : VIEW_LIVE;
     }
     return effect_none();
+}
+
+/* ---------------------------------------------------------------- lists */
+
+/* The filter is typed in the lowest line of the screen and takes effect with each letter. */
+struct effect action_filter(struct ui *ui, const struct snapshot *s)
+{
+    (void)s;
+    form_show(&ui->form, FORM_FILTER, (const char *const[FORM_FIELDS]){ list_filter(ui) });
+    return effect_none();
+}
+
+void action_typed_filter(struct ui *ui)
+{
+    struct list_state *l = &ui->list[ui->view];
+    snprintf(l->filter, sizeof l->filter, "%.63s", ui->form.field[0].text);
+    l->key_row = -1;
+}
+
+/* The database searches all runs of the history, also those that were not read. */
+struct effect action_accept_filter(struct ui *ui)
+{
+    if (ui->view != VIEW_HISTORY) return effect_none();
+    snprintf(ui->filter, sizeof ui->filter, "%.63s", ui->form.field[0].text);
+    ui->list[VIEW_HISTORY].filter[0] = '\0';
+    return action_read_history(ui);
+}
+
+struct effect action_clear_filter(struct ui *ui)
+{
+    const bool database = ui->view == VIEW_HISTORY && ui->filter[0];
+    ui->list[ui->view].filter[0] = '\0';
+    ui->list[ui->view].key_row = -1;
+    if (!database) return effect_none();
+    ui->filter[0] = '\0';
+    return action_read_history(ui);
+}
+
+static struct effect sorted_message(const struct ui *ui, const char *title)
+{
+    const struct list_state *l = &ui->list[ui->view];
+    if (!*title) return effect_message("in the list's own order");
+    return effect_message("sorted by %s%s", title, l->reversed ? ", reversed" : "");
+}
+
+struct effect action_sort(struct ui *ui, const struct snapshot *s)
+{
+    ui_clamp(ui, s);
+    const char *title = list_sort_next(ui);
+    ui_clamp(ui, s);
+    return sorted_message(ui, title);
+}
+
+struct effect action_reverse(struct ui *ui, const struct snapshot *s)
+{
+    struct list_state *l = &ui->list[ui->view];
+    ui_clamp(ui, s);
+    l->reversed = !l->reversed;
+    l->key_row = -1;
+    ui_clamp(ui, s);
+    return effect_message(l->reversed ? "reversed order" : "order as before");
+}
+
+struct effect action_sort_by(struct ui *ui, const struct snapshot *s, int column)
+{
+    ui_clamp(ui, s);
+    const char *title = list_sort_by(ui, column);
+    ui_clamp(ui, s);
+    return sorted_message(ui, title);
 }
 
 /* ---------------------------------------------------------------- help, palette, looks, leaving */

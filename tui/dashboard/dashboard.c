@@ -19,6 +19,8 @@ static void first_jobs(struct dashboard *d)
         jobs_put(d->queue[QUEUE_DATABASE], &j);
     }
     jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_history });
+    if (o->frames <= 0 && !o->read_only)
+        jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_purge_runs });
     if (!o->resume_id) return;
     if (o->frames > 0 || o->read_only) {
         jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_load_run, .id = o->resume_id });

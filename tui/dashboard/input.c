@@ -22,6 +22,8 @@ static action_fn *const ACTIONS[ACTION_COUNT] = {
     [DO_FILTER] = action_filter,
     [DO_MARK] = action_mark,
     [DO_SORT] = action_sort,
+    [DO_REVERSE] = action_reverse,
+    [DO_DELETE] = action_delete,
     [DO_COMPARE] = action_compare,
     [DO_VERIFY] = action_verify,
     [DO_KERNELS] = action_kernels,
@@ -117,6 +119,22 @@ static struct effect page_key(struct ui *ui, const struct snapshot *s, int key)
     return effect_none();
 }
 
+/* Movement keys scroll what is explained; any other key closes it. */
+static struct effect explanation_key(struct ui *ui, int key)
+{
+    const struct key_binding *k = key_find(key);
+    switch (k ? k->action : DO_NOTHING) {
+    case DO_DOWN: ui->explains_row++; break;
+    case DO_UP: ui->explains_row--; break;
+    case DO_PAGE_DOWN: ui->explains_row += 10; break;
+    case DO_PAGE_UP: ui->explains_row -= 10; break;
+    case DO_REDRAW: return effect_request(REQUEST_REDRAW);
+    default: ui->explains = false;
+    }
+    ui->explains_row = MAX(MIN(ui->explains_row, PAGE_LINES), 0);
+    return effect_none();
+}
+
 /* ---------------------------------------------------------------- keys and clicks */
 
 struct effect input_key(struct ui *ui, const struct snapshot *s, int key)
@@ -124,6 +142,7 @@ struct effect input_key(struct ui *ui, const struct snapshot *s, int key)
     if (key == UI_CTRL('z')) return effect_request(REQUEST_SUSPEND); /* works everywhere */
     if (ui->question.text[0]) return question_key(ui, s, key);
     if (ui->confirm_quit) return confirm_quit_key(ui, s, key);
+    if (ui->explains) return explanation_key(ui, key);
     if (ui->form.kind != FORM_CLOSED) return action_form_key(ui, s, key);
     if (ui->help) return help_key(ui, key);
     if (ui->page) return page_key(ui, s, key);
@@ -135,6 +154,7 @@ struct effect input_key(struct ui *ui, const struct snapshot *s, int key)
 static struct effect row_click(struct ui *ui, const struct snapshot *s, int row)
 {
     struct effect e = { 0 };
+    ui_clamp(ui, s);
     int *selected = &ui->selected[ui->view];
     if (*selected == row) e = input_action(ui, s, key_of_action(DO_OPEN));
     *selected = row;
@@ -149,6 +169,7 @@ struct effect input_click(struct ui *ui, const struct snapshot *s, struct hit hi
     case HIT_NOTHING: break;
     case HIT_ACTION: return input_action(ui, s, key_of_action((enum action)hit.what));
     case HIT_ROW: return row_click(ui, s, hit.what);
+    case HIT_COLUMN: return action_sort_by(ui, s, hit.what);
     case HIT_FIELD:
         ui->form.focus = hit.what;
         ui->form.chosen = -1;
@@ -157,7 +178,7 @@ struct effect input_click(struct ui *ui, const struct snapshot *s, struct hit hi
     case HIT_PANE: ui->pane[ui->view] = hit.what + 1; break;
     case HIT_ENTRY: return action_choose(ui, s, hit.what);
     case HIT_CLOSE:
-        ui->help = ui->page = false;
+        ui->help = ui->page = ui->explains = false;
         form_hide(&ui->form);
         break;
     }

@@ -90,6 +90,51 @@ void job_read_history(struct background *b, const struct job *j)
     if (rc == ERR_OK) background_refresh_advice(b);
 }
 
+/* ---------------------------------------------------------------- deleting runs */
+
+typedef enum err_code run_change_fn(struct db *d, int64_t id, struct err *why);
+
+/* Change one run, say so, and read the history again. */
+static void change_run(struct background *b, const struct job *j, run_change_fn *change, const char *said)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    enum err_code rc = db_open(&d, b->db_path, &why);
+    if (!rc) rc = change(d, j->id, &why);
+    db_close(d);
+    if (rc)
+        background_announce(b, true, "%s", why.message);
+    else
+        background_announce(b, false, "run %lld %s", (long long)j->id, said);
+    job_read_history(b, j);
+}
+
+void job_delete_run(struct background *b, const struct job *j)
+{
+    change_run(b, j, db_run_delete, "deleted: u restores it");
+}
+
+void job_restore_run(struct background *b, const struct job *j)
+{
+    change_run(b, j, db_run_restore, "restored");
+}
+
+void job_purge_runs(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    int removed = 0;
+    const int64_t kept_ms = INT64_C(86400000) * RUN_DELETED_KEPT_DAYS;
+    (void)j;
+    enum err_code rc = db_open(&d, b->db_path, &why);
+    if (!rc) rc = db_runs_purge(d, clock_unix_ms() - kept_ms, &removed, &why);
+    db_close(d);
+    if (rc) background_log(b, LOG_WARN, "%s", why.message);
+    if (removed)
+        background_log(b, LOG_INFO, "%d run%s deleted more than %d days ago: removed", removed,
+                       str_plural(removed), (int)RUN_DELETED_KEPT_DAYS);
+}
+
 void job_load_run(struct background *b, const struct job *j)
 {
     struct err why = { 0 };

@@ -47,6 +47,8 @@ enum action {
     DO_FILTER,
     DO_MARK,
     DO_SORT,
+    DO_REVERSE,
+    DO_DELETE,
     DO_COMPARE,
     DO_VERIFY,
     DO_KERNELS,

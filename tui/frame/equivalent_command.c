@@ -96,8 +96,8 @@ static void model_word(struct str *out, const struct snapshot *s)
 /* Measures the selected config again; with no row yet, an example that measures the first one. */
 static void append_command_quality(struct str *out, const struct ui *u, const struct snapshot *s)
 {
-    const int i = u->selected[VIEW_QUALITY];
-    const struct quality_result *q = i >= 0 && i < s->quality.count ? &s->quality.line[i] : NULL;
+    const int i = u->view == VIEW_QUALITY ? list_selected(u, s) : -1;
+    const struct quality_result *q = i >= 0 ? &s->quality.line[i] : NULL;
     str_append(out, "qdyno eval -m ");
     model_word(out, s);
     str_append(out, " -C ");
@@ -108,11 +108,11 @@ static void append_command_quality(struct str *out, const struct ui *u, const st
 
 static void append_command_load(struct str *out, const struct ui *u, const struct snapshot *s)
 {
-    const int i = u->selected[VIEW_LOAD];
+    const int i = u->view == VIEW_LOAD ? list_selected(u, s) : -1;
     str_append(out, "qdyno bench -m ");
     model_word(out, s);
     str_append(out, " -w ");
-    shell_word(out, i >= 0 && i < s->load.lines ? s->load.line[i].workload : "pp128+tg64@b8");
+    shell_word(out, i >= 0 ? s->load.line[i].workload : "pp128+tg64@b8");
 }
 
 static void append_command_quantize(struct str *out, const struct ui *u, const struct snapshot *s)

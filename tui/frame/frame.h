@@ -5,8 +5,8 @@
  * row is selected, whether an action is possible now, and which command line does the same. Views draw a
  * frame, actions change the ui, and background jobs fill the snapshot.
  *
- * Sections: results of one model, summary of a model file, text pages, a search, the snapshot, the ui,
- * levels, questions. */
+ * Sections: results of one model, summary of a model file, text pages, a search, the snapshot, lists,
+ * the ui, levels, questions. */
 #ifndef QDYNO_TUI_FRAME_H
 #define QDYNO_TUI_FRAME_H
 
@@ -123,7 +123,7 @@ void model_summary_make(struct model_summary *out, const struct gguf *g, const s
 
 /* Text shown over a view and scrolled by the person: the output of a command, or two runs compared. */
 
-enum { PAGE_LINES = 240, PAGE_TEXT = 320 };
+enum { PAGE_LINES = 240, PAGE_TEXT = 416 };
 
 enum page_tone { PAGE_PLAIN, PAGE_HEAD, PAGE_DIM, PAGE_GOOD, PAGE_BAD, PAGE_UNSURE };
 
@@ -196,7 +196,7 @@ enum {
     SNAPSHOT_HISTORY = 256,
     SNAPSHOT_STEP_MS = 500, /* between two values of a series */
     SNAPSHOT_CORES = 256,
-    SNAPSHOT_LOG = 64,
+    SNAPSHOT_LOG = 128,
     SNAPSHOT_ADVICE = 8,
     SNAPSHOT_RUNS = 64,
 };
@@ -209,7 +209,7 @@ struct series { /* newest last; NAN = no value at that time */
 struct log_line {
     int64_t unix_ms;
     enum log_level level;
-    char text[160];
+    char text[400];
 };
 
 struct run_line { /* one row of the history */
@@ -304,6 +304,95 @@ bool snapshot_is_running(const struct snapshot *s);
 /* Append one value; the oldest is dropped when the series is full. */
 void series_push(struct series *s, double v);
 
+/* ---------------------------------------------------------------- lists (list.c, list_columns.c)
+ */
+
+/* What all lists of the dashboard have in common: a filter, a sorted column, a selected row, details of a
+ * row. A list is a row of LISTS; views draw it with list_draw() (tui/views/). An *item* is an index into the
+ * snapshot's array; a *row* is a position on the screen, after filtering and sorting. */
+
+/* A state as a mark, a word and a colour role, so that colour is never the only carrier. */
+struct mark {
+    const char *glyph, *word;
+    enum role role;
+};
+
+struct ui;
+enum { LIST_COLUMNS = 10, LIST_ROWS = 192, LIST_FILTER = 64, LIST_CELL = 400 };
+
+/* What a person did to one list. */
+struct list_state {
+    char filter[LIST_FILTER]; /* TEXT: rows that contain it; !TEXT: rows that do not; "" all rows */
+    int sort;                 /* column + 1; 0: the list's own order */
+    bool reversed;
+    bool moved;  /* the person selected a row; until then a list of events follows its newest one */
+    int64_t key; /* the selected item, and the row it was in when that was noted */
+    int key_row; /* -1 after a change of filter or order: find the item again */
+    bool key_known;
+};
+
+struct list_column {
+    const char *title; /* "" for a column that is not sorted by */
+    int width;         /* in columns of the screen; 0: what the others leave */
+    int gap;           /* blanks before it */
+    int from, until;   /* shown where the list is at least, and less than, this wide; 0: always */
+    int fit;           /* the column grows to its longest text, up to this width; 0: it does not */
+    bool right;        /* its text ends at its right edge */
+    struct {
+        int from, width; /* other widths where the list is at least this wide; 0: none */
+    } wide[2];
+    const char *(*text)(const struct ui *u, const struct snapshot *s, int item, char *buf, size_t size);
+    double (*value)(const struct snapshot *s, int item); /* sorts largest first; NULL: sorts by text */
+    unsigned (*style)(const struct ui *u, const struct snapshot *s, int item); /* NULL: ROLE_TEXT */
+    bool (*hidden)(const struct snapshot *s);                                  /* NULL: never */
+    bool config; /* config lines: what all rows have in common gives way first */
+};
+
+struct list {
+    const char *items; /* plural: "runs" */
+    int (*count)(const struct snapshot *s);
+    int64_t (*key)(const struct snapshot *s, int item); /* identity of an item; NULL: its index */
+    bool newest_last;                                   /* starts at the last row and follows new ones */
+    struct list_column column[LIST_COLUMNS + 1];        /* the last one has title NULL */
+};
+extern const struct list LISTS[]; /* by enum view; items NULL: the view has no list */
+
+int list_columns(const struct list *l);
+
+/* "", or rows whose text contains it, ignoring case; "!..." rows whose text does not. */
+bool list_filter_holds(const char *filter, const char *text);
+
+/* The filter in effect in the list on screen, typed or applied; "" none. */
+const char *list_filter(const struct ui *u);
+
+/* Items in the order of the rows on screen. Returns the number of rows. */
+int list_order(const struct ui *u, const struct snapshot *s, int items[LIST_ROWS]);
+
+/* The item of the selected row; -1: none. */
+int list_selected(const struct ui *u, const struct snapshot *s);
+
+/* Sort by the next column that can be sorted by, then by none again; or by a column: again reverses it.
+ * Return the title of the column, "" for the list's own order. */
+const char *list_sort_next(struct ui *u);
+const char *list_sort_by(struct ui *u, int column);
+
+/* The state of a run as mark, word and colour. */
+struct mark run_mark(const struct run_line *r);
+
+/* Values of a key of config lines: the one an arm resolved (before that the requested one), the one that is
+ * applied to the model, otherwise the default. knob_range(): "0 to 1024 threads", or the choices. */
+const char *knob_arm(const struct snapshot *s, int arm, enum knob_id id);
+const char *knob_applied(const struct snapshot *s, enum knob_id id, char *buf, size_t size);
+const char *knob_range(enum knob_id id, char *buf, size_t size);
+
+/* Everything known about the selected row, as a page. False: the view has no list, or it has no row. */
+bool list_details(struct text_page *out, const struct ui *u, const struct snapshot *s);
+
+/* What the focused field of the open form asks for, as a page (field_explained.c). False: no form is open. */
+bool field_explained(struct text_page *out, const struct ui *u, const struct snapshot *s);
+/* Whether "?" is a letter of such a field; in the others it explains them, as F1 does everywhere. */
+bool field_takes_question_mark(enum form_ask ask);
+
 /* ---------------------------------------------------------------- the ui (ui.c) */
 
 enum view {
@@ -335,10 +424,6 @@ enum write_pane { WRITE_A, WRITE_B, WRITE_BOTH, WRITE_PANES };
 int pane_count(enum view view);
 const char *pane_name(enum view view, int pane); /* "" outside of 0..pane_count-1 */
 
-/* How the history is sorted; among equal rows the newest comes first. */
-enum history_order { BY_TIME, BY_EFFECT, BY_VERDICT, BY_MODEL, BY_WORKLOAD, BY_KIND, HISTORY_ORDERS };
-extern const char *const HISTORY_ORDER_NAMES[HISTORY_ORDERS];
-
 /* A command that cannot be undone and waits for a yes. */
 struct question {
     char text[400];  /* "" none */
@@ -346,15 +431,20 @@ struct question {
     char makes[512]; /* the file that it writes, "" none */
 };
 
-enum { MARKED = 2 };
+enum { MARKED = 2, DELETED = 32 };
 
 /* What the person looks at and types. */
 struct ui {
     enum view view;
-    int selected[VIEW_COUNT]; /* row; in the log: lines scrolled back */
+    int selected[VIEW_COUNT]; /* row of the list as it is filtered and sorted */
     int pane[VIEW_COUNT];     /* the focused pane, counted from 1; 0: none */
     bool zoomed;              /* the focused pane fills the screen */
     bool details;             /* the A/B view explains the figures behind the verdict */
+    bool explains; /* details of the selected row, or help for the field of a form, cover the view */
+    int explains_row;
+    int opened_from[VIEW_COUNT]; /* the view from which this one was opened, plus 1; Esc returns there */
+    int64_t deleted[DELETED];    /* runs deleted here, the newest last: u restores them */
+    int deleted_count;
     bool help;
     int help_scroll;
     bool confirm_quit;
@@ -364,9 +454,9 @@ struct ui {
     int command_count;
     int palette_row; /* selected */
     bool mouse;
-    char filter[64]; /* of the history */
-    enum history_order order;
-    int64_t marked[MARKED]; /* run ids, the older mark first; 0: none */
+    char filter[64];                    /* of the history, applied by the database */
+    struct list_state list[VIEW_COUNT]; /* of each view's list */
+    int64_t marked[MARKED];             /* run ids, the older mark first; 0: none */
     struct question question;
     bool page; /* the text page is open over the view */
     int page_row, page_column;
@@ -393,14 +483,13 @@ int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS]);
 /* Suggestions for the field that is typed into. */
 void ui_suggestions(struct suggestions *out, const struct ui *u, const struct snapshot *s);
 
-/* Number of rows of the current view that can be selected or scrolled. */
+/* Number of rows of the current view that can be selected, after filtering. */
 int ui_rows(const struct ui *u, const struct snapshot *s);
 
-/* Clamp the selection to the existing rows. */
+/* Keep the selection on the item it was on, although rows came, went or moved; clamp it to the existing rows.
+ */
 void ui_clamp(struct ui *u, const struct snapshot *s);
 
-/* Sorted rows of the history: indices into s->run. */
-void ui_history(const struct ui *u, const struct snapshot *s, int rows[SNAPSHOT_RUNS]);
 /* The number of the mark on a run: 1 or 2; 0 none. */
 int ui_mark(const struct ui *u, int64_t id);
 /* The two runs to compare, the older first: the marked ones, or the marked and the selected one. False: there
@@ -425,11 +514,6 @@ int64_t ui_run_id(const struct ui *u, const struct snapshot *s);
 
 /* ---------------------------------------------------------------- state of an experiment (verdicts.c) */
 
-/* A state as a mark, a word and a colour role, so that colour is never the only carrier. */
-struct mark {
-    const char *glyph, *word;
-    enum role role;
-};
 struct mark verdict_mark(enum verdict v);
 struct mark phase_mark(const struct snapshot *s); /* of the experiment on screen */
 

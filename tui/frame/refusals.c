@@ -109,6 +109,8 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
         return strcmp(r->kind, "ab") ? refuse_command(u, s) : "";
     }
     if (u->view == VIEW_TUNE) return refuse_candidate(u, s);
+    if (u->view == VIEW_MODEL || u->view == VIEW_QUALITY || u->view == VIEW_LOAD || u->view == VIEW_LOG)
+        return list_selected(u, s) >= 0 ? "" : "this list is empty";
     if (u->view != VIEW_SETTINGS && !ui_advice(u, s)) return "no advice is selected: a computes advice";
     return refuse_start(u, s);
 }
@@ -166,10 +168,19 @@ static const char *refuse_mark(const struct ui *u, const struct snapshot *s)
     return ui_run(u, s) ? "" : "there is no run to mark";
 }
 
-static const char *refuse_sort(const struct ui *u, const struct snapshot *s)
+static const char *refuse_list(const struct ui *u, const struct snapshot *s)
 {
-    (void)s;
-    return u->view == VIEW_HISTORY ? "" : "only the history can be sorted: 4 shows it";
+    if (!LISTS[u->view].items) return "this view has no list: 4 shows the history";
+    return LISTS[u->view].count(s) > 0 || *list_filter(u) ? "" : "this list is empty";
+}
+
+static const char *refuse_delete(const struct ui *u, const struct snapshot *s)
+{
+    const struct run_line *r = ui_run(u, s);
+    if (u->read_only) return "read-only: started with --read-only";
+    if (u->view != VIEW_HISTORY) return "only runs of the history can be deleted: 4 shows it";
+    if (!r) return "there is no run to delete";
+    return strcmp(r->state, "running") ? "" : "that run is being measured: s stops it";
 }
 
 static const char *refuse_compare(const struct ui *u, const struct snapshot *s)
@@ -236,6 +247,12 @@ static const char *refuse_model_command(const struct ui *u, const struct snapsho
     return *no ? no : refuse_no_model(s);
 }
 
+static const char *refuse_undo(const struct ui *u, const struct snapshot *s)
+{
+    if (u->view == VIEW_HISTORY && u->deleted_count) return "";
+    return refuse_model_command(u, s);
+}
+
 static const char *refuse_tune(const struct ui *u, const struct snapshot *s)
 {
     return s->tune.running ? "" : refuse_model_command(u, s); /* a running one is shown */
@@ -245,12 +262,6 @@ static const char *refuse_output(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
     return s->page.number ? "" : "no command has run yet: : lists the commands";
-}
-
-static const char *refuse_filter(const struct ui *u, const struct snapshot *s)
-{
-    (void)s;
-    return u->view == VIEW_HISTORY ? "" : "only the history can be filtered: 4 shows it";
 }
 
 const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
@@ -267,9 +278,11 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_COMMAND] = refuse_command,
         [DO_CANCEL] = refuse_cancel,
         [DO_MODEL] = refuse_model,
-        [DO_FILTER] = refuse_filter,
+        [DO_FILTER] = refuse_list,
         [DO_MARK] = refuse_mark,
-        [DO_SORT] = refuse_sort,
+        [DO_SORT] = refuse_list,
+        [DO_REVERSE] = refuse_list,
+        [DO_DELETE] = refuse_delete,
         [DO_COMPARE] = refuse_compare,
         [DO_VERIFY] = refuse_verify,
         [DO_KERNELS] = refuse_kernels,
@@ -279,7 +292,7 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_QUANTIZE] = refuse_model_command,
         [DO_CALIBRATE] = refuse_model_command,
         [DO_TUNE] = refuse_tune,
-        [DO_UNDO] = refuse_model_command,
+        [DO_UNDO] = refuse_undo,
         [DO_OUTPUT] = refuse_output,
         [DO_WRITE] = refuse_write,
         [DO_NEXT_PANE] = refuse_pane,

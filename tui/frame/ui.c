@@ -1,7 +1,6 @@
 /* tui/frame/ui.c - what can be selected, sorted and focused. */
 #include "tui/frame/frame.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "advisor/advise/advise.h"
@@ -51,24 +50,13 @@ void ui_suggestions(struct suggestions *out, const struct ui *u, const struct sn
 
 int ui_rows(const struct ui *u, const struct snapshot *s)
 {
+    int items[LIST_ROWS];
+    if (LISTS[u->view].items) return list_order(u, s, items);
     switch (u->view) {
-    case VIEW_ADVICE:
     case VIEW_LIVE: return s->advice_count;
-    case VIEW_HISTORY: return MAX(s->run_count, 0);
-    case VIEW_MODEL: return s->summary.groups;
-    case VIEW_QUALITY: return MAX(s->quality.count, 0);
-    case VIEW_LOAD: return MAX(s->load.lines, 0);
-    case VIEW_SETTINGS: return KNOB_COUNT;
-    case VIEW_LOG: return s->log_count;
     case VIEW_AB: return s->experiment_known && s->experiment.spec.arms > 2 ? s->experiment.spec.arms - 1 : 0;
     default: return 0;
     }
-}
-
-void ui_clamp(struct ui *u, const struct snapshot *s)
-{
-    int rows = ui_rows(u, s), *at = &u->selected[u->view];
-    *at = MAX(MIN(*at, rows - 1), 0);
 }
 
 /* ---------------------------------------------------------------- panes */
@@ -111,57 +99,7 @@ const char *pane_name(enum view view, int pane)
     return pane >= 0 && pane < pane_count(view) ? PANE_NAMES[view][pane] : "";
 }
 
-/* ---------------------------------------------------------------- the history: sorted, marked */
-
-const char *const HISTORY_ORDER_NAMES[HISTORY_ORDERS] = { "time",  "effect",   "verdict",
-                                                          "model", "workload", "kind" };
-
-struct history_sorting {
-    const struct snapshot *s;
-    enum history_order by;
-};
-
-/* The larger effect first, unknown effects last. */
-static int compare_by_effect(double a, double b)
-{
-    const bool known_a = a > 0, known_b = b > 0;
-    if (known_a != known_b) return known_a ? -1 : 1;
-    return !known_a || a == b ? 0 : a > b ? -1 : 1;
-}
-
-/* Alphabetical, empty texts last. */
-static int compare_by_text(const char *a, const char *b)
-{
-    if (!*a != !*b) return *a ? -1 : 1;
-    return strcmp(a, b);
-}
-
-/* Equal rows keep the order of time. */
-static int compare_runs_by_column(const void *a, const void *b, void *arg)
-{
-    const struct history_sorting *o = arg;
-    const int i = *(const int *)a, k = *(const int *)b;
-    const struct run_line *x = &o->s->run[i], *y = &o->s->run[k];
-    int c = 0;
-    switch (o->by) {
-    case BY_EFFECT: c = compare_by_effect(x->effect_ratio, y->effect_ratio); break;
-    case BY_VERDICT: c = compare_by_text(x->verdict, y->verdict); break;
-    case BY_MODEL: c = compare_by_text(x->model, y->model); break;
-    case BY_WORKLOAD: c = compare_by_text(x->workload, y->workload); break;
-    case BY_KIND: c = compare_by_text(x->kind, y->kind); break;
-    case BY_TIME:
-    case HISTORY_ORDERS: break;
-    }
-    return c ? c : i - k;
-}
-
-void ui_history(const struct ui *u, const struct snapshot *s, int rows[SNAPSHOT_RUNS])
-{
-    struct history_sorting o = { s, u->order };
-    const int n = MAX(s->run_count, 0);
-    for (int i = 0; i < n; i++) rows[i] = i;
-    if (n > 1 && u->order != BY_TIME) qsort_r(rows, (size_t)n, sizeof *rows, compare_runs_by_column, &o);
-}
+/* ---------------------------------------------------------------- selected and marked rows */
 
 int ui_mark(const struct ui *u, int64_t id)
 {
@@ -184,18 +122,16 @@ bool ui_compared(const struct ui *u, const struct snapshot *s, int64_t id[MARKED
 
 const struct run_line *ui_run(const struct ui *u, const struct snapshot *s)
 {
-    int rows[SNAPSHOT_RUNS];
-    const int i = u->selected[VIEW_HISTORY];
-    if (u->view != VIEW_HISTORY || i < 0 || i >= s->run_count) return NULL;
-    ui_history(u, s, rows);
-    return &s->run[rows[i]];
+    const int i = u->view == VIEW_HISTORY ? list_selected(u, s) : -1;
+    return i < 0 ? NULL : &s->run[i];
 }
 
 const struct advice *ui_advice(const struct ui *u, const struct snapshot *s)
 {
-    int i = u->selected[u->view];
-    bool there = (u->view == VIEW_ADVICE || u->view == VIEW_LIVE) && i >= 0 && i < s->advice_count;
-    return there ? &s->advice[i] : NULL;
+    const int i = u->view == VIEW_ADVICE ? list_selected(u, s)
+                  : u->view == VIEW_LIVE ? u->selected[VIEW_LIVE]
+                                         : -1;
+    return i >= 0 && i < s->advice_count ? &s->advice[i] : NULL;
 }
 
 int64_t ui_run_id(const struct ui *u, const struct snapshot *s)

@@ -7,38 +7,16 @@
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
 
-static void advice_row(struct grid *g, struct rect in, int row, const struct advice *a, const char *number,
-                       unsigned style)
-{
-    struct pen p = pen_at(g, in, 0, row);
-    const struct prediction *r = a ? &a->prediction : NULL;
-    char range[128] = "decode/s (low-high)";
-    if (r && isfinite(r->decode_tok_s))
-        snprintf(range, sizeof range, "%s (%s-%s)", figure_number(r->decode_tok_s).text,
-                 figure_number(r->decode_low).text, figure_number(r->decode_high).text);
-    else if (r)
-        snprintf(range, sizeof range, "n/a");
-    pen_field_right(&p, 3, style, number);
-    pen_put(&p, style, " ");
-    pen_field(&p, MAX(in.w - 4 - 10 - 22 - 11 - 8 - 6, 8), style, a ? a->line : "configuration");
-    pen_field_right(&p, 10, a && a->decode.runs ? (style & ~(unsigned)STYLE_ROLE) | ROLE_BETTER : style,
-                    !a               ? "evidence"
-                    : a->decode.runs ? "measured"
-                                     : "predicted");
-    pen_field_right(&p, 22, style, range);
-    pen_field_right(&p, 11, style, a ? figure_number(r->prefill_tok_s).text : "prefill/s");
-    pen_field_right(&p, 8, style, a ? figure_bytes(r->plan.total).text : "memory");
-    pen_field_right(&p, 6, a && !r->fits ? ROLE_WORSE : style, !a ? "fits" : r->fits ? "yes" : "✕ no");
-}
-
 /* One row for all configurations that hardly anything is known about. */
-static void folded_row(struct grid *g, struct rect in, int row, const struct snapshot *s, unsigned style)
+static bool folded_row(struct pen *p, int item, unsigned style, const void *ctx)
 {
+    const struct snapshot *s = ctx;
     char text[160];
-    struct pen p = pen_at(g, in, 0, row);
+    if (!snapshot_is_folded(s, item)) return false;
     snprintf(text, sizeof text, "    not enough known about %d configuration%s: press v to measure %.60s",
              s->advice_folded, s->advice_folded > 1 ? "s" : "", s->advice[s->advice_count - 1].line);
-    pen_field(&p, in.w, style, text);
+    pen_field(p, pen_left(p), style, text);
+    return true;
 }
 
 static void advice_details(struct grid *g, struct rect in, const struct advice *a)
@@ -66,10 +44,17 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         panes_place(g, box, ADVICE_PANES, body, u);
     }
     const bool untimed = s->advice_count && s->ceilings_known && !s->ceilings.kernels.measured;
-    struct rect in = grid_box(g, box[ADVICE_LIST],
-                              untimed ? "Advice (D times the kernels once, 55 s: narrower predictions)"
-                                      : "Advice",
-                              snapshot_caution(s));
+    const struct list_view list = {
+        .g = g,
+        .box = box[ADVICE_LIST],
+        .title = untimed ? "Advice (D times the kernels once, 55 s: narrower predictions)" : "Advice",
+        .note = snapshot_caution(s),
+        .s = s,
+        .u = u,
+        .whole = folded_row,
+        .ctx = s
+    };
+    struct rect in = list_draw(&list);
     if (s->advice_count == 0) {
         const char *text =
             s->advice_state[0] ? s->advice_state
@@ -80,19 +65,8 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         grid_wrap(g, in, s->advice_error[0] && !s->advice_state[0] ? ROLE_ERROR : ROLE_TEXT, text);
         return;
     }
-    advice_row(g, in, 0, NULL, "", ROLE_DIM);
-    int rows = in.h - 1, chosen = u->selected[VIEW_ADVICE], top = list_top(chosen, rows, s->advice_count);
-    for (int i = top; i < s->advice_count && i - top < rows; i++) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", i + 1);
-        unsigned style = ROLE_TEXT | (i == chosen ? STYLE_REVERSE : 0u);
-        if (snapshot_is_folded(s, i))
-            folded_row(g, in, 1 + i - top, s, i == chosen ? style : (unsigned)ROLE_DIM);
-        else
-            advice_row(g, in, 1 + i - top, &s->advice[i], number, style);
-        grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
-    }
-    if (chosen < 0 || chosen >= s->advice_count) return;
+    const int chosen = list_selected(u, s);
+    if (chosen < 0) return;
     advice_details(g,
                    grid_box(g, box[ADVICE_DETAILS], "Reason, and the A/B that checks it (v runs it)", NULL),
                    &s->advice[chosen]);

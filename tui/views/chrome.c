@@ -235,9 +235,12 @@ void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
     draw_footer(g, l.footer, s, u);
     if (u->form.kind == FORM_PALETTE)
         view_palette(g, l.body, u);
+    else if (u->form.kind == FORM_FILTER)
+        view_filter(g, l.status, s, u);
     else if (u->form.kind != FORM_CLOSED)
         view_form(g, l.body, s, u);
     if (u->page && u->form.kind == FORM_CLOSED) view_page(g, l.body, s, u);
     if (u->help) view_help(g, l.body, s, u);
+    if (u->explains) view_explanation(g, l.body, s, u);
     if (u->question.text[0]) view_question(g, l.body, u);
 }

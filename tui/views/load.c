@@ -9,51 +9,26 @@
 
 static const struct load_result *load_selected(const struct snapshot *s, const struct ui *u)
 {
-    const int n = s->load.lines;
-    return n > 0 ? &s->load.line[MAX(0, MIN(u->selected[VIEW_LOAD], n - 1))] : NULL;
+    const int item = list_selected(u, s);
+    return item >= 0 ? &s->load.line[item] : NULL;
 }
 
 /* ---------------------------------------------------------------- requests */
 
-enum { COUNT = 6, TIME = 7, RATE = 7, PREFILL = 10, WORKLOAD = 14 };
-
-static void request_row(struct grid *g, struct rect in, int row, const struct load_result *l, bool chosen)
-{
-    const unsigned style = !l ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
-    const int figures = COUNT + 2 * TIME + RATE, prefill = in.w >= figures + WORKLOAD + PREFILL ? PREFILL : 0;
-    const int config = MAX(in.w - figures - prefill - WORKLOAD, 0);
-    char n[32] = "n";
-    if (l) snprintf(n, sizeof n, "%lld", (long long)l->requests);
-    struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, MAX(in.w - config - figures - prefill, 6), style, l ? l->workload : "workload");
-    pen_field(&p, config, style, l ? l->config : config < 6 ? "" : "config");
-    pen_field_right(&p, COUNT, style, n);
-    pen_field_right(&p, TIME, style, l ? figure_seconds(l->ttft.p50).text : "TTFT");
-    pen_field_right(&p, TIME, style, l ? figure_seconds(l->itl.p50).text : "ITL");
-    if (prefill) pen_field_right(&p, prefill, style, l ? figure_number(l->prefill_tok_s).text : "prefill/s");
-    pen_field_right(&p, RATE, style, l ? figure_number(l->decode_tok_s).text : "tok/s");
-}
-
 static void box_requests(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct load_results *l = &s->load;
-    struct rect in = grid_box(g, area, "Requests by workload", "TTFT and ITL: medians");
-    if (l->lines <= 0) {
+    const struct list_view list = {
+        .g = g, .box = area, .title = "Requests by workload", .note = "TTFT and ITL: medians", .s = s, .u = u
+    };
+    struct rect in = list_draw(&list);
+    if (l->lines <= 0)
         grid_wrap(g, in, l->error[0] ? ROLE_ERROR : ROLE_DIM,
                   l->error[0]         ? l->error
                   : !s->model_path[0] ? "no model is loaded: m chooses one"
                   : l->lines < 0      ? "reading the database"
                                  : "n/a: no requests to this model were measured yet. b starts an A/B; the "
                                    "command below measures one workload");
-        return;
-    }
-    request_row(g, in, 0, NULL, false);
-    const int rows = in.h - 1, chosen = u->selected[VIEW_LOAD];
-    const int top = MAX(MIN(chosen - rows / 2, l->lines - rows), 0);
-    for (int i = top; i < l->lines && i - top < rows; i++) {
-        request_row(g, in, 1 + i - top, &l->line[i], i == chosen);
-        grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
-    }
 }
 
 /* ---------------------------------------------------------------- latencies */

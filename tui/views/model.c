@@ -6,27 +6,12 @@
 
 /* ---------------------------------------------------------------- tensors */
 
-enum { COUNT_COLUMNS = 6, FORMAT_COLUMNS = 9, SHAPE_COLUMNS = 16, BYTES_COLUMNS = 8, SHARE_COLUMNS = 6 };
-
-static void group_row(struct grid *g, struct rect in, int row, const struct tensor_group *t, int64_t all,
-                      unsigned extra)
+/* The share of the file as a bar. */
+static void draw_share(struct pen *p, int columns, int item, unsigned extra, const void *ctx)
 {
-    const double share = all > 0 ? (double)t->bytes / (double)all : NAN;
-    const int bar = in.w >= 84 ? 12 : 0, shape = in.w >= 66 ? SHAPE_COLUMNS : 0;
-    const int fixed = COUNT_COLUMNS + FORMAT_COLUMNS + shape + BYTES_COLUMNS + SHARE_COLUMNS + bar + 1;
-    char text[32];
-    struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, MAX(in.w - fixed, 8), ROLE_TEXT | extra, t->name);
-    snprintf(text, sizeof text, "x%d", t->count);
-    pen_field_right(&p, COUNT_COLUMNS, ROLE_DIM | extra, text);
-    pen_put(&p, ROLE_TEXT | extra, " ");
-    pen_field(&p, FORMAT_COLUMNS, ROLE_TEXT | STYLE_BOLD | extra, t->format);
-    pen_field(&p, shape, ROLE_DIM | extra, t->shape);
-    pen_field_right(&p, BYTES_COLUMNS, ROLE_TEXT | extra, figure_bytes(t->bytes).text);
-    pen_field_right(&p, SHARE_COLUMNS, ROLE_TEXT | extra, figure_percent(share).text);
-    if (!bar) return;
-    pen_put(&p, ROLE_TEXT, " ");
-    pen_meter(&p, bar - 1, share, ROLE_METER);
+    const struct model_summary *l = ctx;
+    const double share = l->bytes > 0 ? (double)l->group[item].bytes / (double)l->bytes : NAN;
+    pen_meter(p, columns, share, extra ? ROLE_TEXT | extra : (unsigned)ROLE_METER);
 }
 
 static void box_tensors(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
@@ -40,19 +25,20 @@ static void box_tensors(struct grid *g, struct rect area, const struct snapshot 
     if (l->left_out)
         snprintf(note, sizeof note, "%d more tensors, %s", l->left_out, figure_bytes(l->left_out_bytes).text);
     if (snapshot_caution(s)) snprintf(note, sizeof note, "%s", snapshot_caution(s));
-    struct rect in = grid_box(g, area, title, note[0] ? note : NULL);
-    if (!l->groups) {
+    const struct list_view list = { .g = g,
+                                    .box = area,
+                                    .title = title,
+                                    .note = note[0] ? note : NULL,
+                                    .s = s,
+                                    .u = u,
+                                    .draw = draw_share,
+                                    .ctx = l };
+    struct rect in = list_draw(&list);
+    if (!l->groups)
         grid_wrap(g, in, s->model_error[0] ? ROLE_ERROR : ROLE_DIM,
                   s->model_error[0]  ? s->model_error
                   : s->model_path[0] ? "reading the file"
                                      : "no model is loaded: m chooses one");
-        return;
-    }
-    const int chosen = u->selected[VIEW_MODEL], top = MAX(MIN(chosen - in.h / 2, l->groups - in.h), 0);
-    for (int i = top; i < l->groups && i - top < in.h; i++) {
-        group_row(g, in, i - top, &l->group[i], l->bytes, i == chosen ? STYLE_REVERSE : 0u);
-        grid_hit(g, rect_rows(in, i - top, 1), HIT_ROW, i);
-    }
 }
 
 /* ---------------------------------------------------------------- memory */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A text field, scrolled so that the cursor stays visible. */
-static void draw_input(struct pen *p, const struct form_field *field, bool here)
+void draw_input(struct pen *p, const struct form_field *field, bool here)
 {
     char before[FORM_TEXT];
     snprintf(before, sizeof before, "%.*s", field->cursor, field->text);
@@ -210,7 +210,8 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     ui_suggestions(&c, u, s);
     snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->chosen >= 0 ? "take" : d->go,
              d->fields > 1 ? "Tab next, " : "");
-    snprintf(note, sizeof note, "%sCtrl-Y copies the command", c.n ? "↑ ↓ select   " : "");
+    snprintf(note, sizeof note, "%sF1 explains the field   Ctrl-Y copies the command",
+             c.n ? "↑ ↓ select   " : "");
     struct rect area = layout_drawer(body, form_rows(d, &c, body.h));
     grid_fill(g, area, ' ', ROLE_TEXT);
     cover_clicks(g, HIT_NOTHING);
@@ -242,12 +243,6 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
 
 void view_page(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    static const unsigned STYLES[] = { [PAGE_PLAIN] = ROLE_TEXT,
-                                       [PAGE_HEAD] = ROLE_TITLE | STYLE_BOLD,
-                                       [PAGE_DIM] = ROLE_DIM,
-                                       [PAGE_GOOD] = ROLE_BETTER | STYLE_BOLD,
-                                       [PAGE_BAD] = ROLE_WORSE | STYLE_BOLD,
-                                       [PAGE_UNSURE] = ROLE_UNSURE | STYLE_BOLD };
     const struct text_page *page = &s->page;
     const bool wide = text_page_columns(page) > body.w - 2;
     char note[128];
@@ -263,7 +258,7 @@ void view_page(struct grid *g, struct rect body, const struct snapshot *s, const
         for (int skip = u->page_column; skip > 0 && *from; skip--)
             from += str_utf8_next(from, strlen(from), &code);
         struct pen p = pen_at(g, in, 0, i);
-        pen_field(&p, in.w, STYLES[l->tone], from);
+        pen_field(&p, in.w, PAGE_STYLES[l->tone], from);
     }
     if (!page->count) grid_wrap(g, in, ROLE_DIM, "the command wrote nothing");
 }

@@ -25,6 +25,13 @@ void view_help(struct grid *g, struct rect body, const struct snapshot *s, const
 void view_palette(struct grid *g, struct rect body, const struct ui *u);
 void view_page(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_question(struct grid *g, struct rect body, const struct ui *u);
+/* A text field with its cursor, if it is the one that is typed into. */
+void draw_input(struct pen *p, const struct form_field *field, bool here);
+/* Details of the selected row, or help for the focused field. */
+void view_explanation(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+extern const unsigned PAGE_STYLES[]; /* by enum page_tone */
+/* The line that a filter is typed into, at the lower edge of the screen. */
+void view_filter(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u);
 void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 /* The keys that only this view has, on its lower edge. */
 void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
@@ -66,6 +73,27 @@ void panes_place(struct grid *g, struct rect *box, int boxes, struct rect body, 
 void panes_tabs(struct grid *g, struct rect row, const struct ui *u);
 /* Highlight the frame of the focused pane; called after the view is drawn. */
 void panes_mark(struct grid *g, const struct ui *u);
+
+/* ---------------------------------------------------------------- lists (list_draw.c) */
+
+/* What a view adds to its row of LISTS. */
+struct list_view {
+    struct grid *g;
+    struct rect box;          /* with its frame */
+    const char *title, *note; /* in the upper and lower edge; note NULL: none */
+    const struct snapshot *s;
+    const struct ui *u;
+    int below; /* rows that the view draws itself, under the list */
+    /* Draws the cells of columns that have no text, such as bars; NULL: none. Its pen stands at the cell. */
+    void (*draw)(struct pen *p, int columns, int item, unsigned extra, const void *ctx);
+    /* Draws a row that stands for something else than one item. False: it does not; NULL: no row does. */
+    bool (*whole)(struct pen *p, int item, unsigned style, const void *ctx);
+    const void *ctx;
+};
+
+/* Draw the list of the view on screen. Returns the rows left for the view: the whole inside when the list is
+ * empty, otherwise the `below` rows. */
+struct rect list_draw(const struct list_view *v);
 
 /* ---------------------------------------------------------------- parts of an experiment (parts.c) */
 

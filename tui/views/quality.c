@@ -9,14 +9,6 @@
 
 /* ---------------------------------------------------------------- methods */
 
-enum { CONFIG = 15, REFERENCE = 14, KLD = 10, BOUNDS = 22, TOP1 = 8, PPL = 9, CHANGE = 8, PLOT = 18 };
-
-/* The part of each row where its interval is drawn; all rows share the axis. */
-struct strip {
-    int columns; /* 0: no room */
-    struct axis axis;
-};
-
 static struct figure show_nats(double v)
 {
     struct figure f;
@@ -38,44 +30,20 @@ static struct axis loss_axis(const struct quality_results *q)
     return axis_around(a);
 }
 
-static void draw_loss(struct pen *p, const struct strip *strip, const struct interval *k, unsigned style)
+/* The loss and its interval on an axis that all rows share. */
+static void draw_loss(struct pen *p, int columns, int item, unsigned extra, const void *ctx)
 {
-    const struct rect at = { p->area.x + p->x + 1, p->area.y + p->y, strip->columns - 2, 1 };
+    const struct quality_results *q = ctx;
+    const struct interval *k = &q->line[item].kld;
+    const struct axis axis = loss_axis(q);
+    const unsigned style = extra ? ROLE_TEXT | extra : (unsigned)ROLE_GRAPH;
+    const struct rect at = { p->area.x + p->x + 1, p->area.y + p->y, columns - 2, 1 };
     const struct plane plane = {
-        .g = p->g, .at = at, .x = strip->axis, .y = { .lo = 0, .hi = 1, .show = show_nats }
+        .g = p->g, .at = at, .x = axis, .y = { .lo = 0, .hi = 1, .show = show_nats }
     };
     if (isfinite(k->upper))
-        plane_whisker_x(&plane, k->lower > strip->axis.lo ? k->lower : strip->axis.lo, k->upper, 0.5, style);
+        plane_whisker_x(&plane, k->lower > axis.lo ? k->lower : axis.lo, k->upper, 0.5, style);
     if (k->estimate > 0) plane_mark(&plane, k->estimate, 0.5, 0x25cf, style | STYLE_BOLD);
-    p->x += strip->columns;
-}
-
-static void method_row(struct grid *g, struct rect in, int row, const struct strip *strip,
-                       const struct quality_result *q, bool chosen)
-{
-    const unsigned style = !q ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
-    const int reference = in.w >= 100 ? REFERENCE : 0, bounds = in.w >= 112 ? BOUNDS : 0,
-              ppl = in.w >= 70 ? PPL + CHANGE : 0; /* the details below the list name it, too */
-    char text[96];
-    struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, MAX(in.w - reference - KLD - bounds - strip->columns - TOP1 - ppl, CONFIG) - 1, style,
-              q ? q->config : "method");
-    pen_put(&p, style, " ");
-    pen_field(&p, reference, style, q ? q->reference : "against");
-    snprintf(text, sizeof text, "%.3g", q ? q->kld.estimate : NAN);
-    pen_field_right(&p, KLD, style, q ? text : "KLD, nats");
-    snprintf(text, sizeof text, "[%.3g, %.3g]", q ? q->kld.lower : NAN, q ? q->kld.upper : NAN);
-    pen_field_right(&p, bounds, style, q ? text : "95 %");
-    if (q)
-        draw_loss(&p, strip, &q->kld, ROLE_GRAPH);
-    else
-        p.x += strip->columns;
-    snprintf(text, sizeof text, "%.1f%%", 100 * (q ? q->top1.estimate : NAN));
-    pen_field_right(&p, TOP1, style, q ? text : "top-1");
-    if (!ppl) return;
-    snprintf(text, sizeof text, "%#.4g", q ? q->ppl.estimate : NAN);
-    pen_field_right(&p, PPL, style, q ? text : "PPL");
-    pen_field_right(&p, CHANGE, style, q ? figure_change(log(q->ppl_ratio.estimate)).text : "");
 }
 
 /* All figures of the selected row, with intervals. */
@@ -109,23 +77,23 @@ static void draw_no_methods(struct grid *g, struct rect in, const struct snapsho
 static void box_methods(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct quality_results *q = &s->quality;
-    struct rect in = grid_box(g, area,
-                              "Quality of methods: KL divergence of predictions, smallest loss first",
-                              snapshot_caution(s));
-    if (q->count <= 0) {
+    const int height = area.h - 2, wide = area.w >= 112;
+    const struct list_view list = { .g = g,
+                                    .box = area,
+                                    .title = wide ? "Quality of methods: KL divergence of predictions"
+                                                  : "Quality of methods: KL divergence",
+                                    .note = snapshot_caution(s),
+                                    .s = s,
+                                    .u = u,
+                                    .below = height >= 7 ? MIN(height / 3, wide ? 3 : 4) : 0,
+                                    .draw = draw_loss,
+                                    .ctx = q };
+    struct rect in = list_draw(&list);
+    const int chosen = list_selected(u, s);
+    if (q->count <= 0)
         draw_no_methods(g, in, s);
-        return;
-    }
-    const int details = in.h >= 7 ? MIN(in.h / 3, in.w < 110 ? 4 : 3) : 0;
-    const int rows = in.h - 1 - details, chosen = MIN(MAX(u->selected[VIEW_QUALITY], 0), q->count - 1);
-    const int top = MAX(MIN(chosen - rows / 2, q->count - rows), 0);
-    const struct strip strip = { MAX(in.w >= 150 ? 44 : in.w >= 112 ? 26 : PLOT, PLOT), loss_axis(q) };
-    method_row(g, in, 0, &strip, NULL, false);
-    for (int i = top; i < q->count && i - top < rows; i++) {
-        method_row(g, in, 1 + i - top, &strip, &q->line[i], i == chosen);
-        grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
-    }
-    if (details) method_details(g, rect_rows(in, in.h - details, details), &q->line[chosen]);
+    else if (chosen >= 0 && in.h)
+        method_details(g, in, &q->line[chosen]);
 }
 
 /* ---------------------------------------------------------------- tensors */
@@ -144,8 +112,8 @@ static double kind_loss(const void *data, int row, int column)
 static const struct sensitivity_map *selected_map(const struct snapshot *s, const struct ui *u)
 {
     const struct sensitivity *all = &s->sensitivity;
-    const int row = u->selected[VIEW_QUALITY];
-    const char *config = row >= 0 && row < s->quality.count ? s->quality.line[row].config : "";
+    const int row = list_selected(u, s);
+    const char *config = row >= 0 ? s->quality.line[row].config : "";
     for (int i = 0; i < all->maps; i++)
         if (strstr(config, all->map[i].format)) return &all->map[i];
     return &all->map[0];

@@ -8,17 +8,7 @@
 
 #include "advisor/experiment/experiment.h"
 
-enum { KEY_COLUMNS = 17, VALUE_COLUMNS = 14, CHOICES_SHOWN = 128 };
-
-/* The value the arm's worker resolved; before that the requested one; otherwise the default. */
-static const char *arm_value(const struct snapshot *s, int arm, enum knob_id id)
-{
-    const struct experiment_state *x = &s->experiment;
-    if (!s->experiment_known || arm >= experiment_arms(x)) return KNOBS[id].otherwise;
-    const struct config *c = x->arm[arm].merged_known ? &x->arm[arm].merged : &x->spec.config[arm];
-    const char *v = config_text(c, id);
-    return v && *v ? v : KNOBS[id].otherwise;
-}
+enum { CHOICES_SHOWN = 128 };
 
 /* ---------------------------------------------------------------- impossible values */
 
@@ -62,71 +52,19 @@ static const char *number_note(const struct snapshot *s, enum knob_id id, char *
     return buf;
 }
 
-/* ---------------------------------------------------------------- rows */
-
-static const char *knob_range(enum knob_id id, char *buf, size_t size)
-{
-    const struct knob *k = &KNOBS[id];
-    const char *names[CHOICES_SHOWN];
-    const size_t n = MIN(knob_choices(id, names, CHOICES_SHOWN), (size_t)CHOICES_SHOWN);
-    struct str text = { 0 };
-    if (k->kind == VALUE_INT) str_printf(&text, "%" PRId64 " to %" PRId64 " %s", k->min, k->max, k->unit);
-    for (size_t i = 0; i < n; i++) str_printf(&text, "%s%s", i ? " " : "", names[i]);
-    if (k->kind == VALUE_TEXT) str_append(&text, "text");
-    snprintf(buf, size, "%s", str_text(&text));
-    str_free(&text);
-    return buf;
-}
-
-static const char *knob_work(unsigned work)
-{
-    return work == FOR_TRAIN                            ? "training"
-           : (work & FOR_ALL) == FOR_ALL                ? "everything"
-           : work & FOR_QUALITY                         ? "speed, answers"
-           : !(work & FOR_DECODE) && work & FOR_PREFILL ? "prompts, memory"
-           : !(work & (FOR_DECODE | FOR_PREFILL))       ? "memory"
-                                                        : "speed";
-}
-
-/* id -1: the heading. Wide screens also show what the key affects and its flag. */
-static void knob_row(struct grid *g, struct rect in, int row, const struct snapshot *s, int id, bool chosen)
-{
-    const bool head = id < 0;
-    const struct knob *k = head ? NULL : &KNOBS[id];
-    const unsigned style = head ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
-    char range[1024];
-    struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, KEY_COLUMNS, head ? style : style | STYLE_BOLD, head ? "key" : k->key);
-    const int arms = s->experiment_known ? 2 : 1;
-    bool differ = false;
-    for (int arm = 0; arm < arms; arm++) {
-        const char *v = head ? (arms == 1 ? "default"
-                                : arm     ? "B"
-                                          : "A")
-                             : arm_value(s, arm, (enum knob_id)id);
-        if (!head && arm) differ = strcmp(v, arm_value(s, 0, (enum knob_id)id)) != 0;
-        pen_field(&p, VALUE_COLUMNS - 1, differ ? style | STYLE_BOLD : style, *v ? v : "-");
-        pen_put(&p, style, " ");
-    }
-    if (arms > 1) pen_field(&p, 2, (unsigned)ROLE_KEY | (chosen ? STYLE_REVERSE : 0u), differ ? "≠" : "");
-    if (in.w >= 110) pen_field(&p, 16, style, head ? "affects" : knob_work(k->matters_for));
-    if (in.w >= 110) pen_field(&p, 6, style, head ? "flag" : k->flag ? k->flag : "");
-    pen_field(&p, pen_left(&p), style, head ? "range" : knob_range((enum knob_id)id, range, sizeof range));
-}
+/* ---------------------------------------------------------------- the list */
 
 static void box_settings(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    struct rect in = grid_box(g, area,
-                              s->experiment_known ? "Settings of a config line: values in the running arms"
-                                                  : "Settings of a config line",
-                              "Enter opens an A/B with this setting");
-    const int rows = in.h - 1, chosen = u->selected[VIEW_SETTINGS];
-    const int top = MAX(MIN(chosen - rows / 2, KNOB_COUNT - rows), 0);
-    knob_row(g, in, 0, s, -1, false);
-    for (int i = top; i < KNOB_COUNT && i - top < rows; i++) {
-        knob_row(g, in, 1 + i - top, s, i, i == chosen);
-        grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
-    }
+    const struct list_view list = { .g = g,
+                                    .box = area,
+                                    .title = s->experiment_known
+                                                 ? "Settings of a config line: values of the arms"
+                                                 : "Settings of a config line",
+                                    .note = "Enter changes this setting",
+                                    .s = s,
+                                    .u = u };
+    list_draw(&list);
 }
 
 /* ---------------------------------------------------------------- details of the selected key */
@@ -158,7 +96,7 @@ static int draw_choices(struct grid *g, struct rect in, const struct snapshot *s
 
 static void box_detail(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    const int i = MAX(0, MIN(u->selected[VIEW_SETTINGS], KNOB_COUNT - 1));
+    const int i = MAX(list_selected(u, s), 0);
     const struct knob *k = &KNOBS[i];
     char text[300];
     struct rect in = grid_box(g, area, k->key, NULL);

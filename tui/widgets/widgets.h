@@ -110,6 +110,7 @@ enum hit_kind {
     HIT_NOTHING, /* swallows the click: a form covers what is below */
     HIT_ACTION,  /* what: enum action */
     HIT_ROW,     /* what: row of the view's list */
+    HIT_COLUMN,  /* what: column of the view's list */
     HIT_FIELD,   /* what: field of the form */
     HIT_ENTRY,   /* what: row of the palette or of the suggestions */
     HIT_PANE,    /* what: pane of the view */
@@ -158,6 +159,12 @@ void grid_text(const struct grid *g, struct str *out);
 /* ---------------------------------------------------------------- text on grids (grid.c) */
 
 int text_columns(const char *text); /* columns a UTF-8 text takes */
+
+/* Shorten a line of comma-separated settings to `columns`. The settings that all of the n other lines have,
+ * too, give way to "…" first, so that different lines stay different; what is still too long loses its middle.
+ * A line that fits is copied. Returns buf. */
+const char *text_shorten(const char *text, const char *const *others, int n, int columns, char *buf,
+                         size_t size);
 
 /* A position in a row of `area` that moves right with each text written. */
 struct pen {

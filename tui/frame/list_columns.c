@@ -1,0 +1,596 @@
+/* tui/frame/list_columns.c - the columns of every list of the dashboard: LISTS, one row per view. */
+#include "tui/frame/frame.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+
+/* Every function of a column takes the same arguments, and most need only some of them. */
+#define UNUSED __attribute__((unused))
+#define TEXT_OF(name)                                                                                        \
+    static const char *name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED,        \
+                            char *buf UNUSED, size_t size UNUSED)
+#define STYLE_OF(name)                                                                                       \
+    static unsigned name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED)
+#define VALUE_OF(name) static double name(const struct snapshot *s, int i)
+
+static const char *put_text(char *buf, size_t size, const char *text)
+{
+    snprintf(buf, size, "%s", text);
+    return buf;
+}
+
+STYLE_OF(dim)
+{
+    return ROLE_DIM;
+}
+
+STYLE_OF(bold)
+{
+    return ROLE_TEXT | STYLE_BOLD;
+}
+
+/* ---------------------------------------------------------------- history */
+
+struct mark run_mark(const struct run_line *r)
+{
+    if (!strcmp(r->kind, "ab") && r->verdict[0]) return verdict_mark(verdict_parse(r->verdict));
+    if (!strcmp(r->state, "done")) return (struct mark){ "✓", "done", ROLE_TEXT };
+    if (!strcmp(r->state, "failed")) return (struct mark){ "✕", "failed", ROLE_ERROR };
+    if (!strcmp(r->state, "stopped")) return (struct mark){ "○", "stopped", ROLE_WARN };
+    if (!strcmp(r->state, "interrupted")) return (struct mark){ "○", "interrupted", ROLE_WARN };
+    return (struct mark){ "●", r->state, ROLE_TITLE };
+}
+
+static int run_count(const struct snapshot *s)
+{
+    return s->run_count;
+}
+
+static int64_t run_key(const struct snapshot *s, int i)
+{
+    return s->run[i].id;
+}
+
+TEXT_OF(run_marked)
+{
+    return put_text(buf, size, ui_mark(u, s->run[i].id) ? "◆" : "");
+}
+
+STYLE_OF(run_marked_style)
+{
+    return ui_mark(u, s->run[i].id) ? ROLE_KEY | STYLE_BOLD : (unsigned)ROLE_DIM;
+}
+
+TEXT_OF(run_number)
+{
+    snprintf(buf, size, "%" PRId64, s->run[i].id);
+    return buf;
+}
+
+VALUE_OF(run_id)
+{
+    return (double)s->run[i].id;
+}
+
+TEXT_OF(run_started)
+{
+    return put_text(buf, size, figure_date(s->run[i].started_ms).text);
+}
+
+/* Narrow screens show no time. */
+TEXT_OF(run_day)
+{
+    snprintf(buf, size, "%.5s", figure_date(s->run[i].started_ms).text);
+    return buf;
+}
+
+VALUE_OF(run_time)
+{
+    return (double)s->run[i].started_ms;
+}
+
+TEXT_OF(run_kind)
+{
+    return s->run[i].kind;
+}
+
+TEXT_OF(run_arms)
+{
+    return s->run[i].label[0] ? s->run[i].label : s->run[i].model;
+}
+
+TEXT_OF(run_model)
+{
+    return s->run[i].model;
+}
+
+TEXT_OF(run_workload)
+{
+    return s->run[i].workload;
+}
+
+VALUE_OF(run_effect)
+{
+    return s->run[i].effect_ratio > 0 ? s->run[i].effect_ratio : (double)NAN;
+}
+
+TEXT_OF(run_effect_text)
+{
+    const double ratio = s->run[i].effect_ratio;
+    return put_text(buf, size, ratio > 0 ? figure_change(log(ratio)).text : "");
+}
+
+TEXT_OF(run_verdict)
+{
+    const struct mark m = run_mark(&s->run[i]);
+    snprintf(buf, size, "%s %s", m.glyph, m.word);
+    return buf;
+}
+
+STYLE_OF(run_verdict_style)
+{
+    return run_mark(&s->run[i]).role;
+}
+
+/* ---------------------------------------------------------------- advice */
+
+static int advice_count(const struct snapshot *s)
+{
+    return s->advice_count;
+}
+
+TEXT_OF(advice_number)
+{
+    snprintf(buf, size, "%d", i + 1);
+    return buf;
+}
+
+TEXT_OF(advice_line)
+{
+    return s->advice[i].line;
+}
+
+TEXT_OF(advice_decode)
+{
+    const struct prediction *p = &s->advice[i].prediction;
+    if (!isfinite(p->decode_tok_s)) return "n/a";
+    snprintf(buf, size, "%s (%s-%s)", figure_number(p->decode_tok_s).text, figure_number(p->decode_low).text,
+             figure_number(p->decode_high).text);
+    return buf;
+}
+
+TEXT_OF(advice_evidence)
+{
+    return s->advice[i].decode.runs ? "measured" : "predicted";
+}
+
+STYLE_OF(advice_evidence_style)
+{
+    return s->advice[i].decode.runs ? ROLE_BETTER : ROLE_TEXT;
+}
+
+VALUE_OF(advice_rate)
+{
+    return s->advice[i].prediction.decode_tok_s;
+}
+
+TEXT_OF(advice_prefill)
+{
+    return put_text(buf, size, figure_number(s->advice[i].prediction.prefill_tok_s).text);
+}
+
+VALUE_OF(advice_prefill_rate)
+{
+    return s->advice[i].prediction.prefill_tok_s;
+}
+
+TEXT_OF(advice_memory)
+{
+    return put_text(buf, size, figure_bytes(s->advice[i].prediction.plan.total).text);
+}
+
+VALUE_OF(advice_bytes)
+{
+    return (double)s->advice[i].prediction.plan.total;
+}
+
+TEXT_OF(advice_fits)
+{
+    return s->advice[i].prediction.fits ? "yes" : "✕ no";
+}
+
+STYLE_OF(advice_fits_style)
+{
+    return s->advice[i].prediction.fits ? ROLE_TEXT : ROLE_WORSE;
+}
+
+/* ---------------------------------------------------------------- tensors */
+
+static int group_count(const struct snapshot *s)
+{
+    return s->summary.groups;
+}
+
+TEXT_OF(group_name)
+{
+    return s->summary.group[i].name;
+}
+
+TEXT_OF(group_times)
+{
+    snprintf(buf, size, "x%d", s->summary.group[i].count);
+    return buf;
+}
+
+VALUE_OF(group_number)
+{
+    return s->summary.group[i].count;
+}
+
+TEXT_OF(group_format)
+{
+    return s->summary.group[i].format;
+}
+
+TEXT_OF(group_shape)
+{
+    return s->summary.group[i].shape;
+}
+
+TEXT_OF(group_size)
+{
+    return put_text(buf, size, figure_bytes(s->summary.group[i].bytes).text);
+}
+
+VALUE_OF(group_bytes)
+{
+    return (double)s->summary.group[i].bytes;
+}
+
+TEXT_OF(group_share)
+{
+    const double all = (double)s->summary.bytes;
+    return put_text(buf, size, figure_percent(all > 0 ? group_bytes(s, i) / all : (double)NAN).text);
+}
+
+/* ---------------------------------------------------------------- quality of methods */
+
+static int quality_count(const struct snapshot *s)
+{
+    return s->quality.count;
+}
+
+TEXT_OF(quality_config)
+{
+    return s->quality.line[i].config;
+}
+
+TEXT_OF(quality_reference)
+{
+    return s->quality.line[i].reference;
+}
+
+TEXT_OF(quality_kld)
+{
+    snprintf(buf, size, "%.3g", s->quality.line[i].kld.estimate);
+    return buf;
+}
+
+VALUE_OF(quality_loss)
+{
+    return s->quality.line[i].kld.estimate;
+}
+
+TEXT_OF(quality_bounds)
+{
+    snprintf(buf, size, "[%.3g, %.3g]", s->quality.line[i].kld.lower, s->quality.line[i].kld.upper);
+    return buf;
+}
+
+TEXT_OF(quality_top1)
+{
+    snprintf(buf, size, "%.1f%%", 100 * s->quality.line[i].top1.estimate);
+    return buf;
+}
+
+VALUE_OF(quality_same)
+{
+    return s->quality.line[i].top1.estimate;
+}
+
+TEXT_OF(quality_ppl)
+{
+    snprintf(buf, size, "%#.4g", s->quality.line[i].ppl.estimate);
+    return buf;
+}
+
+VALUE_OF(quality_perplexity)
+{
+    return s->quality.line[i].ppl.estimate;
+}
+
+TEXT_OF(quality_change)
+{
+    return put_text(buf, size, figure_change(log(s->quality.line[i].ppl_ratio.estimate)).text);
+}
+
+VALUE_OF(quality_ratio)
+{
+    return s->quality.line[i].ppl_ratio.estimate;
+}
+
+/* ---------------------------------------------------------------- requests */
+
+static int load_count(const struct snapshot *s)
+{
+    return s->load.lines;
+}
+
+TEXT_OF(load_workload)
+{
+    return s->load.line[i].workload;
+}
+
+TEXT_OF(load_config)
+{
+    return s->load.line[i].config;
+}
+
+TEXT_OF(load_number)
+{
+    snprintf(buf, size, "%" PRId64, s->load.line[i].requests);
+    return buf;
+}
+
+VALUE_OF(load_requests)
+{
+    return (double)s->load.line[i].requests;
+}
+
+TEXT_OF(load_ttft_text)
+{
+    return put_text(buf, size, figure_seconds(s->load.line[i].ttft.p50).text);
+}
+
+VALUE_OF(load_ttft)
+{
+    return s->load.line[i].ttft.p50;
+}
+
+TEXT_OF(load_itl_text)
+{
+    return put_text(buf, size, figure_seconds(s->load.line[i].itl.p50).text);
+}
+
+VALUE_OF(load_itl)
+{
+    return s->load.line[i].itl.p50;
+}
+
+TEXT_OF(load_prefill_text)
+{
+    return put_text(buf, size, figure_number(s->load.line[i].prefill_tok_s).text);
+}
+
+VALUE_OF(load_prefill)
+{
+    return s->load.line[i].prefill_tok_s;
+}
+
+TEXT_OF(load_decode_text)
+{
+    return put_text(buf, size, figure_number(s->load.line[i].decode_tok_s).text);
+}
+
+VALUE_OF(load_decode)
+{
+    return s->load.line[i].decode_tok_s;
+}
+
+/* ---------------------------------------------------------------- log */
+
+static int log_count(const struct snapshot *s)
+{
+    return s->log_count;
+}
+
+/* Lines have no number of their own; two within a millisecond are told apart by their text. */
+static int64_t log_key(const struct snapshot *s, int i)
+{
+    uint32_t hash = 2166136261u;
+    for (const char *p = s->log[i].text; *p; p++) hash = (hash ^ (unsigned char)*p) * 16777619u;
+    return s->log[i].unix_ms * 4096 + hash % 4096;
+}
+
+TEXT_OF(log_time)
+{
+    return put_text(buf, size, figure_clock(s->log[i].unix_ms).text);
+}
+
+VALUE_OF(log_ms)
+{
+    return (double)s->log[i].unix_ms;
+}
+
+TEXT_OF(log_mark)
+{
+    static const char *const MARKS[] = { "", "", "!", "✕", "" };
+    return MARKS[s->log[i].level];
+}
+
+TEXT_OF(log_text)
+{
+    return s->log[i].text;
+}
+
+STYLE_OF(log_style)
+{
+    static const enum role ROLES[] = { ROLE_DIM, ROLE_TEXT, ROLE_WARN, ROLE_ERROR, ROLE_DIM };
+    return ROLES[s->log[i].level];
+}
+
+/* ---------------------------------------------------------------- settings */
+
+static int knob_count(const struct snapshot *s UNUSED)
+{
+    return KNOB_COUNT;
+}
+
+TEXT_OF(knob_key)
+{
+    return KNOBS[i].key;
+}
+
+TEXT_OF(knob_default)
+{
+    return *KNOBS[i].otherwise ? KNOBS[i].otherwise : "-";
+}
+
+TEXT_OF(knob_in_use)
+{
+    knob_applied(s, (enum knob_id)i, buf, size);
+    return *buf ? buf : "-";
+}
+
+TEXT_OF(knob_arm_a)
+{
+    const char *v = knob_arm(s, 0, (enum knob_id)i);
+    return *v ? v : "-";
+}
+
+TEXT_OF(knob_arm_b)
+{
+    const char *v = knob_arm(s, 1, (enum knob_id)i);
+    return *v ? v : "-";
+}
+
+static bool knob_differs(const struct snapshot *s, int i)
+{
+    return strcmp(knob_arm(s, 0, (enum knob_id)i), knob_arm(s, 1, (enum knob_id)i)) != 0;
+}
+
+STYLE_OF(knob_arm_b_style)
+{
+    return knob_differs(s, i) ? ROLE_TEXT | STYLE_BOLD : (unsigned)ROLE_TEXT;
+}
+
+TEXT_OF(knob_difference)
+{
+    return knob_differs(s, i) ? "≠" : "";
+}
+
+STYLE_OF(knob_difference_style)
+{
+    return ROLE_KEY;
+}
+
+static bool no_arms(const struct snapshot *s)
+{
+    return !s->experiment_known;
+}
+
+static bool some_arms(const struct snapshot *s)
+{
+    return s->experiment_known;
+}
+
+static bool nothing_applied(const struct snapshot *s)
+{
+    return s->experiment_known || !s->applied[0];
+}
+
+TEXT_OF(knob_work)
+{
+    const unsigned work = KNOBS[i].matters_for;
+    return work == FOR_TRAIN                            ? "training"
+           : (work & FOR_ALL) == FOR_ALL                ? "everything"
+           : work & FOR_QUALITY                         ? "speed, answers"
+           : !(work & FOR_DECODE) && work & FOR_PREFILL ? "prompts, memory"
+           : !(work & (FOR_DECODE | FOR_PREFILL))       ? "memory"
+                                                        : "speed";
+}
+
+TEXT_OF(knob_flag)
+{
+    return KNOBS[i].flag ? KNOBS[i].flag : "";
+}
+
+TEXT_OF(knob_range_text)
+{
+    return knob_range((enum knob_id)i, buf, size);
+}
+
+/* ---------------------------------------------------------------- all lists */
+
+enum { VALUES = 13 };
+
+/* clang-format off */
+const struct list LISTS[VIEW_COUNT] = {
+    [VIEW_HISTORY] = { "runs", run_count, run_key, false, {
+        { .title = "", .width = 1, .text = run_marked, .style = run_marked_style },
+        { .title = "run", .width = 5, .right = true, .text = run_number, .value = run_id, .style = dim },
+        { .title = "day", .width = 5, .gap = 2, .until = 70, .text = run_day, .value = run_time },
+        { .title = "started", .width = 11, .gap = 2, .from = 70, .text = run_started, .value = run_time },
+        { .title = "kind", .width = 5, .gap = 2, .text = run_kind },
+        { .title = "arms", .gap = 1, .text = run_arms, .config = true },
+        { .title = "model", .width = 21, .gap = 1, .from = 100, .text = run_model, .style = dim },
+        { .title = "workload", .width = 10, .gap = 1, .from = 70, .text = run_workload, .style = dim },
+        { .title = "effect", .width = 8, .right = true, .text = run_effect_text, .value = run_effect },
+        { .title = "verdict", .width = 14, .gap = 1, .text = run_verdict, .style = run_verdict_style } } },
+    [VIEW_ADVICE] = { "configurations", advice_count, NULL, false, {
+        { .title = "", .width = 3, .right = true, .text = advice_number },
+        { .title = "configuration", .gap = 1, .text = advice_line, .config = true },
+        { .title = "evidence", .width = 10, .right = true, .text = advice_evidence, .style = advice_evidence_style },
+        { .title = "decode/s (low-high)", .width = 22, .right = true, .text = advice_decode, .value = advice_rate },
+        { .title = "prefill/s", .width = 11, .right = true, .text = advice_prefill, .value = advice_prefill_rate },
+        { .title = "memory", .width = 8, .right = true, .text = advice_memory, .value = advice_bytes },
+        { .title = "fits", .width = 6, .right = true, .text = advice_fits, .style = advice_fits_style } } },
+    [VIEW_MODEL] = { "tensors", group_count, NULL, false, {
+        { .title = "tensor", .text = group_name },
+        { .title = "count", .width = 6, .right = true, .text = group_times, .value = group_number, .style = dim },
+        { .title = "format", .width = 9, .gap = 1, .text = group_format, .style = bold },
+        { .title = "shape", .width = 16, .from = 66, .text = group_shape, .style = dim },
+        { .title = "bytes", .width = 8, .right = true, .text = group_size, .value = group_bytes },
+        { .title = "share", .width = 6, .right = true, .text = group_share, .value = group_bytes },
+        { .title = "", .width = 11, .gap = 1, .from = 84 } } }, /* a bar */
+    [VIEW_QUALITY] = { "methods", quality_count, NULL, false, {
+        { .title = "method", .text = quality_config, .config = true },
+        { .title = "against", .width = 14, .gap = 1, .from = 100, .text = quality_reference },
+        { .title = "KLD, nats", .width = 10, .gap = 1, .right = true, .text = quality_kld, .value = quality_loss },
+        { .title = "95 %", .width = 22, .from = 112, .right = true, .text = quality_bounds, .value = quality_loss },
+        { .title = "", .width = 18, .wide = { { 112, 26 }, { 150, 44 } } }, /* the interval as a bar */
+        { .title = "top-1", .width = 8, .right = true, .text = quality_top1, .value = quality_same },
+        { .title = "PPL", .width = 9, .from = 70, .right = true, .text = quality_ppl, .value = quality_perplexity },
+        { .title = "change", .width = 8, .from = 70, .right = true, .text = quality_change, .value = quality_ratio } } },
+    [VIEW_LOAD] = { "workloads", load_count, NULL, false, {
+        { .title = "workload", .width = 9, .wide = { { 47, 14 } }, .text = load_workload },
+        { .title = "config", .text = load_config, .config = true },
+        { .title = "n", .width = 6, .right = true, .text = load_number, .value = load_requests },
+        { .title = "TTFT", .width = 7, .right = true, .text = load_ttft_text, .value = load_ttft },
+        { .title = "ITL", .width = 7, .right = true, .text = load_itl_text, .value = load_itl },
+        { .title = "prefill/s", .width = 10, .from = 51, .right = true, .text = load_prefill_text,
+          .value = load_prefill },
+        { .title = "tok/s", .width = 7, .right = true, .text = load_decode_text, .value = load_decode } } },
+    [VIEW_SETTINGS] = { "settings", knob_count, NULL, false, {
+        { .title = "key", .width = 17, .text = knob_key, .style = bold },
+        { .title = "default", .width = VALUES, .text = knob_default, .hidden = some_arms },
+        { .title = "in use", .width = VALUES, .gap = 1, .text = knob_in_use, .hidden = nothing_applied,
+          .style = bold },
+        { .title = "A", .width = VALUES, .text = knob_arm_a, .hidden = no_arms },
+        { .title = "B", .width = VALUES, .gap = 1, .text = knob_arm_b, .hidden = no_arms, .style = knob_arm_b_style },
+        { .title = "", .width = 2, .gap = 1, .text = knob_difference, .hidden = no_arms,
+          .style = knob_difference_style },
+        { .title = "affects", .width = 15, .gap = 1, .from = 110, .text = knob_work },
+        { .title = "flag", .width = 5, .gap = 1, .from = 110, .text = knob_flag },
+        { .title = "range", .gap = 1, .text = knob_range_text } } },
+    [VIEW_LOG] = { "messages", log_count, log_key, true, {
+        { .title = "time", .width = 8, .text = log_time, .value = log_ms, .style = dim },
+        { .title = "", .width = 1, .gap = 1, .text = log_mark, .style = log_style },
+        { .title = "message", .gap = 1, .text = log_text, .style = log_style } } },
+    [VIEW_TUNE] = { .items = NULL },
+};
+/* clang-format on */

@@ -1,0 +1,159 @@
+/* tui/frame/list_details.c - everything known about the selected row of a list, as a page of text. */
+#include "tui/frame/frame.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "advisor/stats/stats.h"
+
+static void put_line(struct text_page *p, const char *name, const char *text)
+{
+    text_page_put(p, PAGE_PLAIN, "%-22s %s", name, text);
+}
+
+/* ---------------------------------------------------------------- tensors */
+
+/* "blk.*.ffn_down" is the kind "ffn_down" of a sensitivity map. */
+static const char *kind_of_group(const char *group)
+{
+    return str_starts(group, "blk.*.") ? group + strlen("blk.*.") : group;
+}
+
+/* The loss when a single tensor of this kind is stored in the format of the map. */
+static void put_sensitivity(struct text_page *p, const struct sensitivity_map *m, const char *kind)
+{
+    int row = 0, worst = -1, known = 0;
+    while (row < m->kinds && strcmp(m->kind[row], kind) != 0) row++;
+    if (row == m->kinds) return;
+    for (int c = 0; c < m->layers; c++) {
+        if (!isfinite(m->loss[row][c])) continue;
+        known++;
+        if (worst < 0 || m->loss[row][c] > m->loss[row][worst]) worst = c;
+    }
+    if (worst < 0) return;
+    char where[32] = "outside of layers", text[160];
+    if (worst) snprintf(where, sizeof where, "layer %d", worst - 1);
+    snprintf(text, sizeof text, "at most %.2e nats (%s); %d of them measured", (double)m->loss[row][worst],
+             where, known);
+    put_line(p, m->format, text);
+}
+
+static void tensor_details(struct text_page *p, const struct ui *u, const struct snapshot *s, int i)
+{
+    (void)u;
+    const struct tensor_group *t = &s->summary.group[i];
+    const struct sensitivity *all = &s->sensitivity;
+    char text[160];
+    snprintf(p->title, sizeof p->title, "Tensor %s", t->name);
+    put_line(p, "name", t->name);
+    snprintf(text, sizeof text, "%d with this name and format", t->count);
+    put_line(p, "tensors", text);
+    put_line(p, "format", t->format);
+    put_line(p, "shape of each", t->shape);
+    snprintf(text, sizeof text, "%" PRId64 " in all", t->params);
+    put_line(p, "weights", text);
+    snprintf(text, sizeof text, "%s (%" PRId64 "), %s of the file", figure_bytes(t->bytes).text, t->bytes,
+             figure_percent((double)t->bytes / (double)MAX(s->summary.bytes, INT64_C(1))).text);
+    put_line(p, "bytes", text);
+    snprintf(text, sizeof text, "%.3f", t->params ? 8.0 * (double)t->bytes / (double)t->params : (double)NAN);
+    put_line(p, "bits per weight", t->params ? text : "n/a");
+    text_page_put(p, PAGE_PLAIN, " ");
+    text_page_put(p, PAGE_HEAD, "Sensitivity: the loss when one of them alone is stored in another format");
+    const int before = p->count;
+    for (int m = 0; m < all->maps; m++) put_sensitivity(p, &all->map[m], kind_of_group(t->name));
+    if (p->count == before)
+        text_page_put(p, PAGE_DIM, "%s",
+                      all->maps         ? "not measured for this tensor"
+                      : all->missing[0] ? all->missing
+                                        : "n/a");
+}
+
+/* ---------------------------------------------------------------- quality, requests */
+
+static void put_interval(struct text_page *p, const char *name, const struct interval *v, double scale,
+                         const char *unit)
+{
+    text_page_put(p, PAGE_PLAIN, "%-22s %.4g%s  (95 %%: %.4g to %.4g)", name, scale * v->estimate, unit,
+                  scale * v->lower, scale * v->upper);
+}
+
+static void quality_details(struct text_page *p, const struct ui *u, const struct snapshot *s, int i)
+{
+    (void)u;
+    const struct quality_result *q = &s->quality.line[i];
+    char text[128];
+    snprintf(p->title, sizeof p->title, "Quality of %.150s", q->config);
+    put_line(p, "configuration", q->config);
+    put_line(p, "compared with", q->reference);
+    snprintf(text, sizeof text, "%s, %" PRId64 " windows of %d tokens", q->text, q->windows, q->ctx);
+    put_line(p, "text", text);
+    snprintf(text, sizeof text, "run %" PRId64 ", %s", q->run_id, figure_date(q->measured_ms).text);
+    put_line(p, "measured", text);
+    text_page_put(p, PAGE_PLAIN, " ");
+    put_interval(p, "KL divergence", &q->kld, 1, " nats per token");
+    put_interval(p, "same top-1 token", &q->top1, 100, " %");
+    put_interval(p, "perplexity", &q->ppl, 1, "");
+    put_interval(p, "perplexity ratio", &q->ppl_ratio, 1, "");
+    text_page_put(p, PAGE_PLAIN, " ");
+    text_page_put(p, PAGE_DIM,
+                  "KL divergence: how far the predicted probabilities are from those of the "
+                  "reference; 0 means equal predictions.");
+}
+
+static void put_latency(struct text_page *p, const char *name, const struct latency_histogram *h)
+{
+    text_page_put(p, PAGE_PLAIN, "%-22s p50 %s, p95 %s, p99 %s", name, figure_seconds(h->p50).text,
+                  figure_seconds(h->p95).text, figure_seconds(h->p99).text);
+}
+
+static void load_details(struct text_page *p, const struct ui *u, const struct snapshot *s, int i)
+{
+    (void)u;
+    const struct load_result *l = &s->load.line[i];
+    char text[64];
+    snprintf(p->title, sizeof p->title, "Requests of %s", l->workload);
+    put_line(p, "workload", l->workload);
+    put_line(p, "configuration", l->config);
+    snprintf(text, sizeof text, "%" PRId64 ", %d at a time", l->requests, MAX(l->sequences, 1));
+    put_line(p, "requests", text);
+    put_latency(p, "time to first token", &l->ttft);
+    put_latency(p, "inter-token latency", &l->itl);
+    snprintf(text, sizeof text, "%s tok/s", figure_number(l->prefill_tok_s).text);
+    put_line(p, "prefill", text);
+    snprintf(text, sizeof text, "%s tok/s", figure_number(l->decode_tok_s).text);
+    put_line(p, "decode", text);
+}
+
+/* ---------------------------------------------------------------- log */
+
+static void log_details(struct text_page *p, const struct ui *u, const struct snapshot *s, int i)
+{
+    static const char *const LEVELS[] = { "detail", "message", "warning", "error", "detail" };
+    static const enum page_tone TONES[] = { PAGE_PLAIN, PAGE_PLAIN, PAGE_UNSURE, PAGE_BAD, PAGE_PLAIN };
+    (void)u;
+    const struct log_line *l = &s->log[i];
+    char when[32];
+    snprintf(p->title, sizeof p->title, "Log: %s at %s", LEVELS[l->level], figure_clock(l->unix_ms).text);
+    put_line(p, "time", figure_date(l->unix_ms).text);
+    put_line(p, "time (UTC)", clock_iso8601(l->unix_ms, when, sizeof when));
+    put_line(p, "kind", LEVELS[l->level]);
+    text_page_put(p, PAGE_PLAIN, " ");
+    text_page_put(p, TONES[l->level], "%s", l->text);
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+bool list_details(struct text_page *out, const struct ui *u, const struct snapshot *s)
+{
+    static void (*const DETAILS[VIEW_COUNT])(struct text_page *, const struct ui *, const struct snapshot *,
+                                             int) = { [VIEW_MODEL] = tensor_details,
+                                                      [VIEW_QUALITY] = quality_details,
+                                                      [VIEW_LOAD] = load_details,
+                                                      [VIEW_LOG] = log_details };
+    const int item = DETAILS[u->view] ? list_selected(u, s) : -1;
+    memset(out, 0, sizeof *out);
+    if (item < 0) return false;
+    DETAILS[u->view](out, u, s, item);
+    return true;
+}
