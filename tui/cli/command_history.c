@@ -113,6 +113,7 @@ static int history_change(const struct cli_global *g, const struct cli_args *a)
         table_note(
             &t, "run %" PRId64 " is deleted; for %d days `qdyno history --undelete %" PRId64 "` restores it",
             id, (int)RUN_DELETED_KEPT_DAYS, id);
+    json_put_int(t.extra, restores ? "restored" : "deleted", id);
     const int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     return status;
