@@ -1,32 +1,93 @@
 #include "base/json.h"
 
 #include <math.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "base/str.h"
+#include "base/base.h"
+
+/* jansson ignores that the buffer of the token it reads could not grow, and then reads and writes beyond the
+ * end. So it never sees that memory ran out while it parses: json_malloc leaves the parser by longjmp, and
+ * what the parser had allocated is freed from a list. */
+struct parse {
+    jmp_buf out;
+    void **blocks; /* all that were allocated since the parser started, also those it gave back */
+    size_t count, room;
+    struct dead {
+        struct dead *next;
+    } * dead; /* those it gave back: they stay allocated, and in the list, until it ends */
+};
+
+static _Thread_local struct parse *parsing; /* NULL: this thread is not in the parser */
+
+/* Returns a new block of n bytes after it was listed. NULL: out of memory. */
+static void *parse_malloc(struct parse *p, size_t n)
+{
+    if (p->count == p->room) {
+        const size_t room = p->room ? 2 * p->room : 64;
+        void **blocks = reallocarray(p->blocks, room, sizeof *blocks);
+        if (!blocks) return NULL;
+        p->blocks = blocks;
+        p->room = room;
+    }
+    void *block = malloc(MAX(n, sizeof(struct dead)));
+    if (block) p->blocks[p->count++] = block;
+    return block;
+}
 
 static void *json_malloc(size_t n)
 {
-    void *p = malloc(n);
-    if (!p) memory_short_set();
-    return p;
+    void *block = parsing ? parse_malloc(parsing, n) : malloc(n);
+    if (block) return block;
+    memory_short_set();
+    if (parsing) longjmp(parsing->out, 1);
+    return NULL;
+}
+
+static void json_free(void *block)
+{
+    if (!parsing || !block) {
+        free(block);
+        return;
+    }
+    struct dead *dead = block;
+    dead->next = parsing->dead;
+    parsing->dead = dead;
 }
 
 void json_init(void)
 {
-    json_set_alloc_funcs(json_malloc, free);
+    json_set_alloc_funcs(json_malloc, json_free);
+}
+
+/* ERR_FORMAT: a syntax error (*at). */
+static enum err_code parse(struct parse *p, json_t **out, const char *text, size_t n, json_error_t *at)
+{
+    if (setjmp(p->out)) {
+        parsing = NULL;
+        for (size_t i = 0; i < p->count; i++) free(p->blocks[i]);
+        *out = NULL;
+        return ERR_NOMEM;
+    }
+    parsing = p;
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, at);
+    parsing = NULL;
+    for (struct dead *next, *dead = p->dead; dead; dead = next) {
+        next = dead->next;
+        free(dead);
+    }
+    return *out ? ERR_OK : ERR_FORMAT;
 }
 
 enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *why)
 {
+    struct parse p = { 0 };
     json_error_t at;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &at);
-    if (*out) return ERR_OK;
-    if (json_error_code(&at) == json_error_out_of_memory)
-        return err_set(why, ERR_NOMEM, "out of memory for JSON of %zu bytes", n);
-    return err_set(why, ERR_FORMAT, "bad JSON at line %d column %d: %s", at.line, at.column, at.text);
+    const enum err_code rc = parse(&p, out, text, n, &at);
+    free(p.blocks);
+    if (rc == ERR_NOMEM) return err_set(why, ERR_NOMEM, "out of memory for JSON of %zu bytes", n);
+    return rc ? err_set(why, rc, "bad JSON at line %d column %d: %s", at.line, at.column, at.text) : ERR_OK;
 }
 
 char *json_line(const json_t *value)
