@@ -4,6 +4,7 @@
 #include "base/map_guard.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,7 +13,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+#include "base/base.h"
 
 struct map_guard {
     struct map_guard *next; /* does not change once the guard is in the list */
@@ -60,12 +64,54 @@ static bool replace_pages(uintptr_t at)
                 -1, 0) != MAP_FAILED;
 }
 
+static uintptr_t hex_read(const char **text)
+{
+    static const char DIGITS[] = "0123456789abcdef";
+    uintptr_t n = 0;
+    for (const char *d; **text && (d = strchr(DIGITS, **text)); (*text)++)
+        n = n * 16 + (uintptr_t)(d - DIGITS);
+    return n;
+}
+
+/* The path in a line of /proc/PID/maps ("from-end rwxp offset device inode path") if its range has `at`. */
+static const char *line_path(const char *line, uintptr_t at)
+{
+    const uintptr_t from = hex_read(&line);
+    if (*line == '-') line++;
+    return at >= from && at < hex_read(&line) ? strchr(line, '/') : NULL;
+}
+
+/* Says which file is mapped at `at`; nothing if none is. Makes only calls that a signal handler may make. */
+static void name_file(uintptr_t at)
+{
+    static const char BEFORE[] = "qdyno: '",
+                      AFTER[] = "' became shorter while it was mapped, or could not be "
+                                "read: what is stored stays; run again when nothing "
+                                "else writes to this file\n";
+    char line[4400], c; /* longer than any path */
+    const char *path = NULL;
+    size_t n = 0;
+    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    while (!path && read(fd, &c, 1) == 1) {
+        line[n] = c == '\n' ? '\0' : c >= ' ' && c <= '~' ? c : '?'; /* nothing that commands a terminal */
+        if (c == '\n') path = line_path(line, at);
+        n = c == '\n' ? 0 : MIN(n + 1, sizeof line - 1);
+    }
+    close(fd);
+    if (!path) return;
+    const struct iovec text[] = { { (void *)(uintptr_t)BEFORE, sizeof BEFORE - 1 },
+                                  { (void *)(uintptr_t)path, strlen(path) },
+                                  { (void *)(uintptr_t)AFTER, sizeof AFTER - 1 } };
+    (void)!writev(STDERR_FILENO, text, COUNT_OF(text));
+}
+
 static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
     const int error = errno;
     const bool sent = info->si_code <= 0; /* by a process; a fault has a positive code */
     if (sent || !replace_pages((uintptr_t)info->si_addr)) {
+        if (!sent) name_file((uintptr_t)info->si_addr);
         sigaction(signal_number, &LIST.before, NULL); /* then the instruction faults again */
         if (sent) raise(signal_number);
     }

@@ -4,9 +4,10 @@
  *
  *   FAULT_LOG=FILE         where counts and the fault are recorded; without it nothing is counted
  *   FAULT_CLASS=alloc      which functions: a name of CLASSES
- *   FAULT_AT=N             the N-th call of the class fails, once for all processes; 0: none, they are only
- * counted FAULT_IN=parent        the process that counts: parent, or worker (`qdyno worker`) FAULT_FROM=qdyno
- * who calls: a part of the file name of the program or of a library, e.g. libsqlite3
+ *   FAULT_AT=N             the N-th call of the class fails, once for all processes; 0: none
+ *   FAULT_ERRNO=N          with this errno instead of the function's own
+ *   FAULT_IN=parent        the process that counts: parent, or worker (`qdyno worker`)
+ *   FAULT_FROM=qdyno       who calls: the file name of the program or a library begins so, e.g. libsqlite3
  *
  * FILE begins with one struct record; the stack of the call that failed follows as text. */
 #include <dirent.h>
@@ -110,6 +111,7 @@ static struct {
     struct record *record; /* NULL: calls of this process do not count */
     int log_fd;
     int class;
+    int error; /* 0: the function's own */
     uint64_t at;
     struct range {
         uintptr_t start, end;
@@ -143,6 +145,7 @@ static bool fault(enum class class, const char *function, int error, const void 
     while (n > most && !atomic_compare_exchange_weak(&faults.record->calls[class], &most, n)) continue;
     if ((int)class != faults.class || n != faults.at) return false;
     if (atomic_exchange(&faults.record->failed, 1)) return false; /* another process was first */
+    if (faults.error) error = faults.error;
     fault_record(function, error);
     errno = error;
     return true;
@@ -316,6 +319,7 @@ __attribute__((constructor)) static void faults_start(int argc, char **argv)
     for (int i = 0; i < CLASS_COUNT; i++)
         if (!strcmp(class, CLASSES[i])) faults.class = i;
     faults.at = strtoull(text_of("FAULT_AT", "0"), NULL, 10);
+    faults.error = (int)strtol(text_of("FAULT_ERRNO", "0"), NULL, 10);
     dl_iterate_phdr(add_range, &count);
     backtrace(stack, 1); /* loads its library now, not in the middle of a fault */
     const int fd = open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

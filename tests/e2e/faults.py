@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every allocation and every call of the system fails once in turn, through whole commands.
 
-    faults.py QDYNO FAULTS.so [--quick | --all] [--only COMMAND] [--class CLASS] [--from FILE] [--most K]
+    faults.py QDYNO FAULTS.so [--quick | --all] [--only COMMAND] [--class CLASS] [--from FILE] [--most K] [--errno EIO]
 
 First each command runs undisturbed and its calls are counted; then it runs once for each call, and that call fails
 (faults.c). Checked after each run: the exit status is the documented one for that kind of fault, the message says what
@@ -347,7 +347,7 @@ class Tester:
                     if kind not in self.a.kinds:
                         continue
                     for n in self.numbers(count[kind], "%s %s %s %s" % (command, place, role, kind)):
-                        self.inject(command, base, dict(fault, FAULT_CLASS=kind, FAULT_AT=str(n)))
+                        self.inject(command, base, dict(fault, FAULT_CLASS=kind, FAULT_AT=str(n), **self.a.errno))
 
     def inject(self, command, base, fault):
         run = self.once(command, fault)
@@ -383,12 +383,14 @@ def main():
     p.add_argument("--class", dest="kinds", action="append", choices=CLASSES)
     p.add_argument("--from", dest="callers", action="append", help="calls made by this program or library")
     p.add_argument("--quick", action="store_true", help="only the commands that take a few milliseconds, 2 calls of each class")
+    p.add_argument("--errno", choices=[errno.errorcode[n] for n in STATUS_OF], help="with this error, not each function's own")
     p.add_argument("--most", type=int, default=4, help="how many calls of a class fail without --all")
     p.add_argument("--depth", type=int, default=4, help="functions of the stack that are printed")
     a = p.parse_args()
     a.kinds = a.kinds or CLASSES
     if a.quick:
         a.only, a.most = [c for c in COMMANDS if c not in MEASURING + ("eval",)], 2
+    a.errno = {"FAULT_ERRNO": str(getattr(errno, a.errno))} if a.errno else {}
     a.callers = a.callers or ["qdyno"] + LIBRARIES
     tester = Tester(a)
     try:

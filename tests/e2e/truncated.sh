@@ -2,6 +2,8 @@
 # A model file that becomes shorter while a command uses it: the command says so and ends with status 5, not by a
 # signal. Nothing unfinished stays, and no run stays marked as running. The program is stopped while the file
 # is cut, when it or a child of it has the file mapped, so nothing depends on the speed of the machine.
+# SQLite has a file mapped, too, in which processes agree about the database: without it the program cannot go on, says so,
+# and what it stored is whole.
 # And a damaged quantized copy in the cache is made again instead of used.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -f "$MODEL" ] || MODEL=$(dirname "$QDYNO")/share/models/bundled.gguf
@@ -54,6 +56,19 @@ cut 4096 quantize "$M" "$T/out.gguf" -R method=gptq,bits=4,group=32
 cut 4096 logits -m "$M" --ids "$(seq -s, 1 2000)" --out "$T/out.f32"
 expect 0 history -o json && ! grep -q '"running"' "$T/out" || fail "a run is still marked as running: $(head -c 400 "$T/out")"
 [ $shorter -gt 0 ] || fail "no command says that the file became shorter"
+
+DB=$T/cut.db
+export ASAN_OPTIONS=${ASAN_OPTIONS:-}:handle_sigbus=0 TSAN_OPTIONS=${TSAN_OPTIONS:-}:handle_sigbus=0
+"$QDYNO" ab --db "$DB" -m "$MODEL" default kv=f32 -w tg16 --min-blocks 200 --control 0 >"$T/out" 2>"$T/err" </dev/null &
+pid=$!
+until [ -s "$DB-shm" ] && "$QDYNO" show --db "$DB" 1 >/dev/null 2>&1 || ! kill -0 $pid 2>/dev/null; do sleep 0.1; done
+truncate -s 0 "$DB-shm"
+wait $pid 2>/dev/null
+status=$?
+[ $status = 135 ] || fail "ab with its database's -shm cut to 0 bytes: status $status, want 135 (SIGBUS)"
+says err "^qdyno: '$DB-shm' became shorter while it was mapped, or could not be read: what is stored stays"
+expect 0 history --db "$DB" && says out interrupted
+expect 2 ab --db "$DB" --resume 1 --budget 2s
 
 head -c 40000 "$T/text" >"$T/short"
 perplexity() { expect 0 eval -m "$MODEL" -f "$T/short" -C q8_0 -o json && value 'd["rows"][0]["perplexity"]'; }

@@ -409,12 +409,23 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
     return ab_claims_spec(s, a, why);
 }
 
-/* If arm A failed, or one of two arms, its error decides the status: a missing file is not "worse". */
+/* The error that decides the status: of arm A, of one of two arms (a missing file is not "worse"), or of the
+ * experiment. ERR_OK: none. */
+static enum err_code ab_error(const struct experiment_state *s, const char **text)
+{
+    for (int i = 0; i < s->spec.arms; i++) {
+        *text = s->arm[i].error;
+        if (s->arm[i].failed && (i == 0 || s->spec.arms == 2)) return s->arm[i].code;
+    }
+    *text = s->error;
+    return s->phase == PHASE_FAILED ? s->error_code : ERR_OK;
+}
+
 int ab_status(const struct experiment_state *s)
 {
-    for (int i = 0; i < s->spec.arms; i++)
-        if (s->arm[i].failed && (i == 0 || s->spec.arms == 2)) return exit_status_of(s->arm[i].code);
-    if (s->phase == PHASE_FAILED) return exit_status_of(s->error_code);
+    const char *text;
+    const enum err_code rc = ab_error(s, &text);
+    if (rc) return exit_status_of(rc);
     if (s->phase == PHASE_STOPPED) return EXIT_INCONCLUSIVE;
     return exit_status_of_verdict(s->verdict);
 }
@@ -460,12 +471,19 @@ static int ab_print(const struct cli_global *g, const struct cli_args *a, const 
                     const struct trained_context *trained, int status)
 {
     struct err why = { 0 };
+    const char *text;
+    const enum err_code rc = ab_error(s, &text);
     if (g->output == OUTPUT_JSON) {
         const struct summary summary = ab_summary(s, status);
         json_t *doc = ab_document(g, s, &summary);
         trained_context_put(doc, trained);
         if (output_json(doc, stdout, &why)) status = cli_fail(a, &why);
         json_decref(doc);
+        /* Who reads a document looks for errors on stderr; the table has them in its notes. */
+        if (rc && !why.code) {
+            err_set(&why, rc, "%s", text);
+            (void)cli_fail(a, &why);
+        }
         return status;
     }
     struct table t;
