@@ -84,6 +84,11 @@ bool method_makes(const struct method *m, const struct format *f);
 const struct format *recipe_tensor_format(const struct config *c, const struct gguf *g,
                                           const struct gguf_tensor *t, bool *fell_back);
 
+/* The format that the recipe asks for, whether or not the tensor's rows fill its blocks. NULL: the tensor
+ * keeps its format. Pure. */
+const struct format *recipe_asked_format(const struct config *c, const struct gguf *g,
+                                         const struct gguf_tensor *t);
+
 /* Whether the recipe changes the tensor's bytes. True also without a change of format: some methods choose
  * other numbers in the format the file already has. */
 bool recipe_converts(const struct config *c, const struct gguf *g, const struct gguf_tensor *t);
@@ -134,6 +139,26 @@ struct quantize_plan {
 enum err_code quantize_plan_init(struct quantize_plan *out, const struct gguf *source, const struct config *c,
                                  struct err *why);
 void quantize_plan_done(struct quantize_plan *p); /* accepts {0} */
+
+/* Tensors of a plan whose rows do not fill the blocks of the format that the recipe asks for. */
+struct recipe_misfit {
+    int64_t tensors, of;          /* how many; how many matrices the recipe was to quantize */
+    int64_t row;                  /* weights in a row of the first of them */
+    const struct format *asked;   /* the format asked for the first of them */
+    const struct format *becomes; /* the format that it gets instead */
+    double bits, weights_bits;    /* per weight: of the whole plan; of the format asked for */
+    /* Of the formats of about the same bits, the one that leaves the fewest tensors out; NULL: none is
+     * better.
+     */
+    const struct format *fits;
+    int64_t fits_left; /* tensors that it leaves out */
+    double fits_bits;  /* per weight of a whole file in that format; NAN: unknown */
+};
+/* False: every tensor gets the format that the recipe asks for. Computed from headers alone. */
+bool recipe_misfit(struct recipe_misfit *out, const struct quantize_plan *p, const struct gguf *source,
+                   const struct config *c);
+/* "36 of 36 matrices cannot be q4_K: ...": what happens to them, and which format fits. Returns buf. */
+const char *recipe_misfit_text(const struct recipe_misfit *m, char *buf, size_t size);
 
 /* Decode the tensors of `made` and compare them with the source: sets nmse of the plan and of its tensors.
  * Companion tensors (input order, divisors, outlier columns) are taken into account, and so are scales that

@@ -106,6 +106,13 @@ const struct format *recipe_tensor_format(const struct config *c, const struct g
     return tensor_f16_at_most(t);
 }
 
+const struct format *recipe_asked_format(const struct config *c, const struct gguf *g,
+                                         const struct gguf_tensor *t)
+{
+    const struct params p = config_params(c);
+    return tensor_is_kept(t) ? NULL : recipe_wanted_format(c, &p, g, t);
+}
+
 enum tensor_fate recipe_tensor_fate(const struct config *c, const struct gguf *g, const struct gguf_tensor *t)
 {
     const struct params p = config_params(c);

@@ -27,6 +27,12 @@ expect 0 quantize "$IN" "$T/mix.gguf" -R "q4_0,tensors=attn_v:q6_K;ffn_down:q8_0
   json 'all((r["nmse"] is None) == r["reason"].startswith("kept") for r in d["rows"])' &&
   json 'abs(sum(r["bytes"] for r in d["rows"]) - d["file"]["weight_bytes"]) == 0'
 expect 0 quantize "$IN" "$T/plan.gguf" -R hqq,nbits=3 --dry-run && says out 'dry run' && says out 'u3_g64 x' || true
+if [ -r "$MODEL" ]; then # its rows of 64 and 172 weights do not fill blocks of 256: the plan and the command say so
+  expect 0 quantize "$MODEL" "$T/plan.gguf" -R q4_K --dry-run -o json &&
+    json 'd["tensors_fell_back"] == 36 and d["bits_per_weight"] > 16 and d["fits_instead"] == "q4_0" and d["fits_bits_per_weight"] < 8'
+  expect 0 quantize "$MODEL" "$T/misfit.gguf" -R q4_K && says err '36 of 36 matrices cannot be q4_K: rows of 64 weights' &&
+    says err 'q4_0 fits all but 5'
+fi
 [ ! -e "$T/plan.gguf" ] && [ ! -e "$T/plan.gguf.partial" ] || fail "--dry-run wrote"
 
 # ---- progress for programs: JSON on stderr, only if requested

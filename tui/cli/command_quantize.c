@@ -60,6 +60,8 @@ static const struct column COLUMNS[] = {
     { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
     { .name = "tensors_quantized", .title = "tensors quantized", .kind = COLUMN_INT },
     { .name = "tensors_fell_back", .title = "fell back", .kind = COLUMN_INT },
+    { .name = "fits_instead", .title = "format that fits" },
+    { .name = "fits_bits_per_weight", .title = "its bits per weight", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "calibration", .title = "calibrated with" },
     { .name = "bundled_text", .kind = COLUMN_BOOL },
     { .name = "nmse", .title = "NMSE, mean", .kind = COLUMN_NUM, .digits = 8 },
@@ -100,6 +102,7 @@ struct quantizing {
     char recipe[3 * CONFIG_VALUE];
     struct gguf *source;
     struct quantize_plan plan;
+    struct recipe_misfit misfit; /* tensors 0: every row fills its blocks */
     int threads;
     double seconds;
 };
@@ -242,6 +245,14 @@ static enum err_code source_check(struct quantizing *z, struct err *why)
     return model_shape_read(&shape, z->source, NULL) ? ERR_OK : arch_check_known(&shape, z->source, why);
 }
 
+/* Says before anything is written that the file becomes larger than the recipe promises. */
+static void note_misfit(struct quantizing *z)
+{
+    char text[600];
+    if (!recipe_misfit(&z->misfit, &z->plan, z->source, &z->config) || args_has(z->a, "--dry-run")) return;
+    log_write(&z->g->log, LOG_WARN, "%s", recipe_misfit_text(&z->misfit, text, sizeof text));
+}
+
 static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
@@ -254,7 +265,9 @@ static enum err_code quantizing_init(struct quantizing *z, struct err *why)
         rc = err_set(why, ERR_USAGE, "-R %s changes no tensor of %s: expected another recipe",
                      args_text(z->a, "-R", ""), z->in);
     if (!rc) rc = quantize_plan_init(&z->plan, z->source, &z->config, why);
-    return rc ? rc : target_check(z, why);
+    if (!rc) rc = target_check(z, why);
+    if (!rc) note_misfit(z);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- work */
@@ -390,6 +403,10 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     json_put_int(row, "file_bytes_before", gguf_file_bytes(z->source));
     json_put_int(row, "file_bytes", made ? gguf_file_bytes(made) : z->plan.file_bytes);
     recipe_put_plan(row, &z->plan);
+    if (z->misfit.fits) {
+        json_put_str(row, "fits_instead", z->misfit.fits->name);
+        json_put_num(row, "fits_bits_per_weight", z->misfit.fits_bits);
+    }
     json_put_int(row, "threads", z->threads);
     const bool known = !model_shape_read(&shape, z->source, NULL);
     json_put_bool(row, "random_weights", known && shape.random_weights);
@@ -434,6 +451,8 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         table_note(&t, "NMSE: mean %.3g over the quantized weights, worst %.3g in %s",
                    json_get_num(sums, "nmse", NAN), json_get_num(sums, "nmse_worst", NAN),
                    json_get_str(sums, "worst_tensor", "none"));
+    char misfit[600];
+    if (z->misfit.tensors) table_note(&t, "%s", recipe_misfit_text(&z->misfit, misfit, sizeof misfit));
     recipe_note_left_out(&t, &z->plan);
     note_rescaled(&t, &z->plan);
     if (z->recovers && made)

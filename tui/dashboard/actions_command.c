@@ -262,6 +262,9 @@ struct effect action_quantize(struct ui *ui, const struct snapshot *s)
     char recipe[FORM_TEXT] = "q4_K";
     if (a && strcmp(config_text(&a->config, KNOB_FORMAT), "file"))
         config_recipe(&a->config, recipe, sizeof recipe);
+    const struct recipe_row *row = recipe_row_find(&s->recipes, recipe);
+    if (row && *row->fits)
+        snprintf(recipe, sizeof recipe, "%s", row->fits); /* the rows do not fill its blocks */
     form_show(&ui->form, FORM_QUANTIZE, (const char *const[FORM_FIELDS]){ recipe });
     action_follow_fields(ui, s);
     return effect_none();

@@ -272,6 +272,8 @@ struct recipe_row {
     int64_t file_bytes;     /* size of the quantized file; -1 unknown */
     double bits;            /* per weight, over all tensors; NAN unknown */
     int fell_back;          /* tensors kept in another format because their rows do not fill whole blocks */
+    char misfit[320];       /* what becomes of those, and which format fits; "" when there are none */
+    char fits[16];          /* that format; "" none */
     bool identity;          /* the file already has this format: it can run but need not be made */
     bool needs_calibration; /* the method needs activation statistics of a text */
     char refusal[200];      /* why the file cannot be quantized this way; "" when it can */
@@ -282,6 +284,10 @@ struct recipe_list {
 };
 /* Every recipe that a single word names, with sizes from the header of `g`; g NULL: the names alone. */
 void recipe_list_make(struct recipe_list *out, const struct gguf *g);
+/* The row of a recipe; NULL: it is not one word, or the list was not read yet. */
+const struct recipe_row *recipe_row_find(const struct recipe_list *r, const char *name);
+/* What to know before this recipe is used: its misfit; "": nothing, or not known. */
+const char *recipe_warning(const struct recipe_list *r, const char *name);
 /* Why this recipe makes no new file; "" when it does, or when that is unknown before trying. */
 const char *recipe_refusal(const struct recipe_list *r, const char *name);
 

@@ -21,6 +21,11 @@ static void recipe_plan(struct recipe_row *o, const struct gguf *g, const struct
     o->file_bytes = plan.file_bytes;
     o->bits = plan.weights ? 8.0 * (double)plan.bytes / (double)plan.weights : (double)NAN;
     for (int64_t i = 0; i < plan.count; i++) o->fell_back += plan.tensors[i].fate == FATE_FELL_BACK;
+    struct recipe_misfit m;
+    if (recipe_misfit(&m, &plan, g, c)) {
+        recipe_misfit_text(&m, o->misfit, sizeof o->misfit);
+        if (m.fits) snprintf(o->fits, sizeof o->fits, "%s", m.fits->name);
+    }
     quantize_plan_done(&plan);
 }
 
@@ -71,10 +76,21 @@ void recipe_list_make(struct recipe_list *out, const struct gguf *g)
         recipe_add(out, g, method_at(i)->name, method_at(i)->help, true);
 }
 
-const char *recipe_refusal(const struct recipe_list *r, const char *name)
+const struct recipe_row *recipe_row_find(const struct recipe_list *r, const char *name)
 {
     for (int i = 0; i < r->count; i++)
-        if (!strcasecmp(r->row[i].name, name))
-            return r->row[i].identity ? "the file already has this format" : r->row[i].refusal;
-    return "";
+        if (!strcasecmp(r->row[i].name, name)) return &r->row[i];
+    return NULL;
+}
+
+const char *recipe_warning(const struct recipe_list *r, const char *name)
+{
+    const struct recipe_row *o = recipe_row_find(r, name);
+    return o ? o->misfit : "";
+}
+
+const char *recipe_refusal(const struct recipe_list *r, const char *name)
+{
+    const struct recipe_row *o = recipe_row_find(r, name);
+    return !o ? "" : o->identity ? "the file already has this format" : o->refusal;
 }

@@ -103,8 +103,11 @@ static void suggest_recipes(struct builder *m)
         struct suggestion *c = suggestion_add(m, o->name, false);
         if (!c) return;
         c->bytes = o->file_bytes;
-        char bits[32] = "";
-        if (isfinite(o->bits)) snprintf(bits, sizeof bits, "%.2f bits per weight; ", o->bits);
+        char bits[48] = "";
+        if (isfinite(o->bits) && o->fell_back)
+            snprintf(bits, sizeof bits, "%.2f bits, %d tensors f16; ", o->bits, o->fell_back);
+        else if (isfinite(o->bits))
+            snprintf(bits, sizeof bits, "%.2f bits per weight; ", o->bits);
         snprintf(c->about, sizeof c->about, "%s%s%s", bits, o->identity ? "the format of the file" : o->help,
                  o->needs_calibration ? "; uses activation statistics" : "");
         snprintf(c->refusal, sizeof c->refusal, "%s",

@@ -170,7 +170,10 @@ static void form_draw_notes(struct grid *g, struct rect in, const struct snapsho
     if (say) used = grid_wrap(g, in, ROLE_WARN, field->error);
     const enum form_ask ask = form_asks(f);
     if (ask == ASK_RECIPE && !say)
-        used = grid_wrap(g, in, ROLE_WARN, recipe_refusal(&s->recipes, field->text));
+        used = grid_wrap(g, in, ROLE_WARN,
+                         *recipe_refusal(&s->recipes, field->text)
+                             ? recipe_refusal(&s->recipes, field->text)
+                             : recipe_warning(&s->recipes, field->text));
     const bool estimated = f->kind == FORM_AB && (ask == ASK_CONFIG || ask == ASK_MORE) &&
                            !strcmp(j->text, field->text);
     struct pen p = pen_at(g, rect_rows(in, used, in.h - used), 0, 0);
