@@ -46,7 +46,8 @@ static enum err_code resume(struct experiment *x, const struct experiment_spec *
         rc = json_parse(&o, row.spec_json ? row.spec_json : "", row.spec_json ? strlen(row.spec_json) : 0,
                         why);
     if (!rc) rc = experiment_spec_from_json(&spec, o, why);
-    /* time and number of blocks are those of this session */
+    /* time, number of blocks and the wait for a quiet machine are those of this session */
+    if (!rc) spec.wait_quiet_s = given->wait_quiet_s;
     if (!rc && given->budget_s > 0) spec.budget_s = given->budget_s;
     if (!rc && given->max_blocks > 0) spec.max_blocks = given->max_blocks;
     if (!rc) rc = spec_resolve(&spec, why);

@@ -514,7 +514,7 @@ static bool still_waiting(void *ctx, const char *reason, double waited_s)
 {
     struct experiment *x = ctx;
     struct experiment_state *s = state_edit(x);
-    snprintf(s->cell_phase, sizeof(s->cell_phase), "wait quiet");
+    snprintf(s->cell_phase, sizeof(s->cell_phase), "%s", EXPERIMENT_WAITS);
     state_done(x);
     char by[RUN_BUSIEST];
     if (waited_s < 1)

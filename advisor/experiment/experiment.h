@@ -401,6 +401,8 @@ struct machine_load {
     double stalled;     /* share of time in which a task waited for a processor (pressure stall) */
 };
 
+#define EXPERIMENT_WAITS "wait quiet" /* a phase of cells: for a quiet machine, before the first one */
+
 /* A copy of the state, taken under the lock. */
 struct experiment_state {
     int64_t run_id; /* 0 until the arms are loaded */
@@ -415,7 +417,7 @@ struct experiment_state {
     struct experiment_arm arm[EXPERIMENT_ARMS];
     /* the running cell */
     int running_arm, block, slot; /* -1 between cells */
-    char cell_phase[16];          /* "load" "prefill" "decode" "quantize" "eval" */
+    char cell_phase[16];          /* "load" "prefill" "decode" "quantize" "eval"; EXPERIMENT_WAITS */
     int cell_done, cell_of;
     double live_tok_s; /* of the running cell so far, NAN */
     struct occupancy occupancy;

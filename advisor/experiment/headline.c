@@ -79,6 +79,9 @@ static void put_compared(struct str *s, const struct experiment_state *x, const 
     } else if (verdict == VERDICT_EQUIVALENT) {
         str_printf(s, " %s neither %s nor %s %s by more than %.3g %%", w.verb, w.more, w.less, w.what,
                    100 * x->spec.margin);
+    } else if (change.lower > 0 || change.upper < 0) { /* not decided for another reason: it still runs */
+        str_printf(s, " so far %s ", w.verb);
+        put_change(s, w, change, c->alpha);
     } else {
         str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
         if (isfinite(e.lower) && isfinite(e.upper)) {

@@ -106,6 +106,41 @@ static void views_read_the_database_again(void **state)
     free(s);
 }
 
+/* Two ways out of a busy machine: wait, or measure beside its load. Each changes what the next start does. */
+static void a_busy_machine_is_no_dead_end(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle(), *running = fixture_running();
+    struct ui u = { 0 };
+    char line[1600], why[300];
+    press(&u, s, 'i');
+    CHECK_EQ(u.when_busy, BUSY_WAIT);
+    CHECK_CONTAINS(equivalent_command(DO_NEW_AB, &u, s, line, sizeof line), "--wait-quiet 10m");
+    CHECK_CONTAINS(equivalent_command(DO_TUNE, &u, s, line, sizeof line), "--wait-quiet 10m");
+    press(&u, s, 'b');
+    struct effect e = press(&u, s, UI_KEY_ENTER);
+    CHECK(e.requests & REQUEST_START_EXPERIMENT);
+    CHECK_EQ(e.job.other_id, BUSY_WAIT);
+    u.waiting_to_start = false;
+    press(&u, s, 'L');
+    CHECK_EQ(u.when_busy, BUSY_LOADED);
+    CHECK_CONTAINS(equivalent_command(DO_NEW_AB, &u, s, line, sizeof line), "--estimand loaded");
+    press(&u, s, 'L');
+    CHECK_EQ(u.when_busy, BUSY_ANYHOW);
+    /* while one runs: a pause until the machine is quiet; its estimand is fixed */
+    e = press(&u, running, 'i');
+    CHECK(e.requests & REQUEST_PAUSE_EXPERIMENT);
+    CHECK(u.until_quiet);
+    CHECK(press(&u, running, 'L').is_error);
+    e = press(&u, running, 'i');
+    CHECK(e.requests & REQUEST_CONTINUE_EXPERIMENT);
+    CHECK(!u.until_quiet);
+    u.read_only = true;
+    CHECK(action_refusal(DO_WAIT_QUIET, &u, s, why, sizeof why)[0]);
+    free(s);
+    free(running);
+}
+
 static void every_action_of_the_key_table_is_handled(void **state)
 {
     (void)state;
@@ -126,6 +161,7 @@ int main(void)
         cmocka_unit_test(quitting_asks_while_something_runs),
         cmocka_unit_test(what_cannot_be_undone_asks),
         cmocka_unit_test(views_read_the_database_again),
+        cmocka_unit_test(a_busy_machine_is_no_dead_end),
         cmocka_unit_test(every_action_of_the_key_table_is_handled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,6 +135,8 @@ static void overlays_fill(struct snapshot *s)
     s->task = (struct task_progress){ .done = 7, .rate = 1e300, .left_s = 1e18 };
     memset(s->task.unit, 'u', sizeof s->task.unit - 1);
     memset(s->applied, 'a', sizeof s->applied - 1);
+    s->busy.is_busy = true;
+    memset(s->busy.by, 'b', sizeof s->busy.by - 1);
 }
 
 static struct ui ui_over(int variant)

@@ -64,6 +64,15 @@ static struct snapshot *make_random(void)
     return s;
 }
 
+static struct snapshot *make_busy(void)
+{
+    struct snapshot *s = fixture_running();
+    s->busy = (struct busy_state){
+        .is_busy = true, .others = 0.31, .steal = 0, .by = "cc1 22 %, ld 6 %, python3 3 %"
+    };
+    return s;
+}
+
 static const struct golden_case CASES[] = {
     { "live", fixture_running, { .view = VIEW_LIVE } },
     { "live_first_frame", fixture_empty, { .view = VIEW_LIVE } },
@@ -96,6 +105,7 @@ static const struct golden_case CASES[] = {
     { "live_tune", fixture_tune, { .view = VIEW_LIVE } },
     { "live_tune_killed", fixture_tune_killed, { .view = VIEW_LIVE } },
     { "live_log_alone", fixture_running, { .view = VIEW_LIVE, .pane = { [VIEW_LIVE] = 5 }, .zoomed = true } },
+    { "busy", make_busy, { .view = VIEW_AB } },
     { "help", fixture_running, { .view = VIEW_LIVE, .help = true } },
 };
 
@@ -290,6 +300,44 @@ static void noise_is_explained(void **state)
     free(s);
 }
 
+/* A busy machine: who uses the processors, how much against which limit, and two keys. */
+static void busy_names_and_offers(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    s->busy = (struct busy_state){ .is_busy = true, .others = 0.78, .steal = 0, .by = "cc1 40 %, ld 12 %" };
+    static const enum view VIEWS_OF_IT[] = { VIEW_AB, VIEW_TUNE, VIEW_LIVE };
+    for (size_t i = 0; i < COUNT_OF(VIEWS_OF_IT); i++) {
+        struct ui u = { .view = VIEWS_OF_IT[i] };
+        char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+        CHECK_CONTAINS(text, "! busy: other programs use 78% (limit 10%): cc1 40 %, ld 12 %");
+        CHECK_CONTAINS(text, "i wait until quiet   L measure under load");
+        free(text);
+    }
+    char *text = draw(s, &(struct ui){ .view = VIEW_MODEL }, 80, 24, GLYPHS_BRAILLE);
+    CHECK_LACKS(text, "busy");
+    free(text);
+    text = draw(s, &(struct ui){ .view = VIEW_AB, .when_busy = BUSY_WAIT }, 60, 16, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "i ✓ waits until quiet");
+    free(text);
+    s->busy = (struct busy_state){ .is_busy = true, .others = 0.01, .steal = 0.05 };
+    text = draw(s, &(struct ui){ .view = VIEW_AB }, 80, 24, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "the hypervisor takes 5% (limit 1%)");
+    free(text);
+    free(s);
+    s = fixture_running();
+    s->busy.is_busy = true;
+    text = draw(s, &(struct ui){ .view = VIEW_AB }, 80, 24, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "i pause until quiet");
+    free(text);
+    snprintf(s->experiment.cell_phase, sizeof s->experiment.cell_phase, "%s", EXPERIMENT_WAITS);
+    text = draw(s, &(struct ui){ .view = VIEW_AB }, 80, 24, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "waiting until the machine is quiet");
+    CHECK_CONTAINS(text, "s stops it");
+    free(text);
+    free(s);
+}
+
 static void quit_asks_and_refusals_show(void **state)
 {
     (void)state;
@@ -325,6 +373,7 @@ int main(void)
         cmocka_unit_test(loss_of_the_same_answers),
         cmocka_unit_test(unknown_is_not_zero),
         cmocka_unit_test(noise_is_explained),
+        cmocka_unit_test(busy_names_and_offers),
         cmocka_unit_test(too_small),
         cmocka_unit_test(quit_asks_and_refusals_show),
     };

@@ -44,6 +44,8 @@ struct effect action_read_history(const struct ui *ui);
 
 action_fn action_new_ab, action_stop, action_pause, action_resume, action_advise, action_kernels, action_open,
     action_verify, action_write;
+/* busy.c */
+action_fn action_wait_quiet, action_loaded;
 /* Open the A/B form with arm A against the same plus "KEY=", ready for the value. */
 struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
 /* Start the A/B, or the side-by-side continuation, that the accepted form describes. */

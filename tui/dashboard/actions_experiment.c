@@ -103,6 +103,7 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
     job_put_text(&e.job, START_QUALITY, form_says_no(quality) ? "" : quality);
     job_put_text(&e.job, START_MARGIN, f->field[AB_MARGIN].text);
     job_put_text(&e.job, START_BUDGET, f->field[AB_BUDGET].text);
+    e.job.other_id = ui->when_busy;
     equivalent_command(DO_NEW_AB, ui, s, e.command, sizeof e.command);
     return e;
 }
@@ -110,7 +111,7 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
 struct effect action_resume(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;
-    struct effect e = { .job.id = ui_resumed_id(ui, s, &is_tune) };
+    struct effect e = { .job = { .id = ui_resumed_id(ui, s, &is_tune), .other_id = ui->when_busy } };
     equivalent_command(DO_RESUME, ui, s, e.command, sizeof e.command);
     e.requests = is_tune ? REQUEST_RUN_COMMAND : REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND;
     action_enter_view(ui, is_tune ? VIEW_TUNE : VIEW_LIVE);
@@ -133,7 +134,7 @@ struct effect action_stop(struct ui *ui, const struct snapshot *s)
 
 struct effect action_pause(struct ui *ui, const struct snapshot *s)
 {
-    (void)ui;
+    ui->until_quiet = false;
     const bool pause = !s->experiment.pausing && !s->experiment.paused_since_ms;
     struct effect e = effect_message(pause ? "pausing after this cell; P continues" : "continuing");
     e.requests = pause ? REQUEST_PAUSE_EXPERIMENT : REQUEST_CONTINUE_EXPERIMENT;

@@ -79,13 +79,14 @@ void job_detect_machine(struct background *b, const struct job *j); /* identity,
 void job_read_model(struct background *b, const struct job *j);     /* 0 path */
 void job_advise(struct background *b,
                 const struct job *j); /* 0 model; measures the machine first if needed */
+void job_find_busiest(struct background *b, const struct job *j);   /* publishes busy.by */
 void job_predict_limits(struct background *b, const struct job *j); /* 0, 1 config lines; 2 model */
 void job_read_history(struct background *b, const struct job *j);   /* 0 filter, "" for none */
 void job_delete_run(struct background *b, const struct job *j);     /* id; 0 filter of the history */
 void job_restore_run(struct background *b, const struct job *j);    /* the same */
 void job_purge_runs(struct background *b, const struct job *j);     /* rows of runs deleted long ago */
 void job_load_run(struct background *b, const struct job *j);       /* id */
-/* id of a run to resume, else texts: MORE and QUALITY may be "" */
+/* id of a run to resume, else texts: MORE and QUALITY may be ""; other_id: enum busy_mode */
 enum start_text {
     START_A,
     START_B,

@@ -220,6 +220,7 @@ void dashboard_collect(struct dashboard *d)
     s->write_known = d->write != NULL;
     if (d->write) sidebyside_state(d->write, &s->write);
     collect_sensors(d);
+    dashboard_watch_busy(d);
     collect_cost(d);
     collect_events(s);
     announce_end(d);

@@ -53,6 +53,8 @@ static action_fn *const ACTIONS[ACTION_COUNT] = {
     [DO_SUSPEND] = action_suspend,
     [DO_HELP] = action_help,
     [DO_QUIT] = action_quit,
+    [DO_WAIT_QUIET] = action_wait_quiet,
+    [DO_LOADED] = action_loaded,
 };
 
 struct effect input_action(struct ui *ui, const struct snapshot *s, const struct key_binding *k)

@@ -194,9 +194,12 @@ static enum err_code start_options(struct experiment_spec *spec, const struct jo
 
 static enum err_code start_spec(struct experiment_spec *spec, const struct job *j, struct err *why)
 {
+    enum { WAIT_QUIET_S = 600 };
     *spec = (struct experiment_spec){
         .arms = JOB_ARMS, .margin = 0.01, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
     };
+    if (j->other_id == BUSY_WAIT) spec->wait_quiet_s = WAIT_QUIET_S;
+    if (j->other_id == BUSY_LOADED) spec->estimand = ESTIMAND_LOADED;
     if (j->id) return ERR_OK;
     static const enum start_text ARMS[] = { START_A, START_B, START_MORE };
     enum err_code rc = workload_parse(&spec->workload, j->text[START_WORKLOAD], why);

@@ -43,6 +43,9 @@ struct dashboard {
     struct series cpu, memory, gpu, decode, prefill;
     int64_t series_ns; /* when the series grow again, on clock_ns */
     int64_t flush_ns;  /* when to flush the spool again, on clock_ns */
+    struct busy_state busy;
+    int64_t busy_ns, scan_ns; /* when to look at load and at programs again, on clock_ns */
+    int quiet_steps;          /* in a row */
     struct own_cost cost;
     struct form_lookups lookups;
     int64_t page_seen;   /* number of the text page that was opened last */
@@ -52,6 +55,9 @@ struct dashboard {
 
 /* Build the snapshot of this frame and start what was waiting for its time. */
 void dashboard_collect(struct dashboard *d);
+
+/* Notice a busy machine, and continue what waits for a quiet one (busy.c). */
+void dashboard_watch_busy(struct dashboard *d);
 
 /* Carry out an effect. */
 void effect_apply(struct dashboard *d, const struct effect *e);

@@ -40,6 +40,8 @@ enum action {
     DO_STOP,
     DO_RESUME,
     DO_PAUSE,
+    DO_WAIT_QUIET,
+    DO_LOADED,
     DO_ADVISE,
     DO_OPEN,
     DO_PUSH,

@@ -46,6 +46,8 @@ static void ab_options(struct str *out, const struct form *f)
     if (strcmp(f->field[AB_BUDGET].text, "5m")) str_printf(out, " --budget %s", f->field[AB_BUDGET].text);
 }
 
+static const char WAIT_QUIET[] = " --wait-quiet 10m";
+
 static void append_command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct experiment_state *x = &s->experiment;
@@ -78,6 +80,8 @@ static void append_command_ab(struct str *out, const struct ui *u, const struct 
     str_append(out, " -w ");
     shell_word(out, workload);
     if (u->form.kind == FORM_AB) ab_options(out, &u->form);
+    if (u->when_busy == BUSY_WAIT) str_append(out, WAIT_QUIET);
+    if (u->when_busy == BUSY_LOADED) str_append(out, " --estimand loaded");
 }
 
 static void append_command_push(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -207,6 +211,7 @@ static void append_command_tune(struct str *out, const struct ui *u, const struc
     const struct form *f = &u->form;
     str_append(out, "qdyno tune -m ");
     model_word(out, s);
+    if (u->when_busy == BUSY_WAIT) str_append(out, WAIT_QUIET);
     if (f->kind != FORM_TUNE) return;
     str_printf(out, " --goal %s --budget %s", f->field[0].text, f->field[1].text);
     if (f->field[2].text[0]) {

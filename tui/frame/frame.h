@@ -225,6 +225,14 @@ struct task_progress {
     char unit[24], text[120];
 };
 
+/* Whether other programs or the hypervisor disturb measurements: means of a few seconds. */
+enum { BUSY_BY = 160 };
+struct busy_state {
+    bool is_busy;         /* above a limit of contamination */
+    double others, steal; /* share of all processor time; NAN unknown */
+    char by[BUSY_BY];     /* "cc1 40 %, ld 12 %"; "" none stands out, or not looked yet */
+};
+
 /* The facts of one frame. */
 struct snapshot {
     int64_t unix_ms;
@@ -264,8 +272,9 @@ struct snapshot {
     struct load_results load;
     int log_count;
     struct log_line log[SNAPSHOT_LOG]; /* oldest first */
-    double own_cost_ratio;             /* CPU time of UI and sampler as a share of one core; NAN unknown */
-    int spool_count;                   /* pushes waiting for the network, -1 unknown */
+    struct busy_state busy;
+    double own_cost_ratio; /* CPU time of UI and sampler as a share of one core; NAN unknown */
+    int spool_count;       /* pushes waiting for the network, -1 unknown */
     bool pushing;
     char command[160];          /* the command line that runs in the background; "" none */
     int64_t command_started_ms; /* unix time */
@@ -300,6 +309,9 @@ bool snapshot_is_timing(const struct snapshot *s);
 
 /* An experiment of this process is loading, in its A/A control or in its blocks. */
 bool snapshot_is_running(const struct snapshot *s);
+
+/* The experiment waits for a quiet machine before its first measurement. */
+bool snapshot_waits_quiet(const struct snapshot *s);
 
 /* Append one value; the oldest is dropped when the series is full. */
 void series_push(struct series *s, double v);
@@ -433,6 +445,9 @@ struct question {
 
 enum { MARKED = 2, DELETED = 32 };
 
+/* How the next A/B or search treats a busy machine. */
+enum busy_mode { BUSY_ANYHOW, BUSY_WAIT, BUSY_LOADED };
+
 /* What the person looks at and types. */
 struct ui {
     enum view view;
@@ -463,9 +478,11 @@ struct ui {
     char message[512]; /* in the status line; "" none */
     bool message_is_error;
     int64_t message_until_ms; /* unix time */
-    bool waiting_to_start;    /* an A/B was requested and begins when the probe is over */
-    char push_url[256];       /* address of the last push, "" none */
-    char made[512];           /* the model file quantized last, "" none */
+    enum busy_mode when_busy;
+    bool until_quiet;      /* the experiment is paused until the machine is quiet */
+    bool waiting_to_start; /* an A/B was requested and begins when the probe is over */
+    char push_url[256];    /* address of the last push, "" none */
+    char made[512];        /* the model file quantized last, "" none */
     const char *default_arm[2],
         *default_workload; /* of the command line, for the next A/B; NULL: not given */
 };

@@ -145,6 +145,20 @@ static const char *refuse_details(const struct ui *u, const struct snapshot *s)
     return s->experiment_known ? "" : "no experiment is on screen: b starts one, 4 lists earlier ones";
 }
 
+static const char *refuse_wait_quiet(const struct ui *u, const struct snapshot *s)
+{
+    if (u->read_only) return "read-only: started with --read-only";
+    if (snapshot_waits_quiet(s)) return "the A/B waits for that already: s stops it";
+    return s->tune.running ? "a search cannot be paused: s stops it, r resumes it later" : "";
+}
+
+/* Both estimands are computed in any case; choosing one after a look at the effects would bias the result. */
+static const char *refuse_loaded(const struct ui *u, const struct snapshot *s)
+{
+    if (u->read_only) return "read-only: started with --read-only";
+    return snapshot_is_running(s) ? "what a run estimates is fixed before it starts: s stops it" : "";
+}
+
 static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
@@ -275,6 +289,8 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_OPEN] = refuse_open,
         [DO_STOP] = refuse_stop,
         [DO_PAUSE] = refuse_pause,
+        [DO_WAIT_QUIET] = refuse_wait_quiet,
+        [DO_LOADED] = refuse_loaded,
         [DO_COMMAND] = refuse_command,
         [DO_CANCEL] = refuse_cancel,
         [DO_MODEL] = refuse_model,

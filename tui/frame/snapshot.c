@@ -34,6 +34,11 @@ bool snapshot_is_timing(const struct snapshot *s)
     return !strcmp(phase, "prefill") || !strcmp(phase, "decode") || !strcmp(phase, "eval");
 }
 
+bool snapshot_waits_quiet(const struct snapshot *s)
+{
+    return snapshot_is_running(s) && !strcmp(s->experiment.cell_phase, EXPERIMENT_WAITS);
+}
+
 void series_push(struct series *s, double v)
 {
     if (s->n == SNAPSHOT_HISTORY) memmove(s->v, s->v + 1, sizeof s->v[0] * (SNAPSHOT_HISTORY - 1));

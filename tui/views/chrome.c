@@ -226,9 +226,11 @@ void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
     }
     draw_title(g, l.title, s, u);
     const bool tabs = l.single && pane_count(u->view) > 1;
-    const struct rect view = rect_rows(l.body, tabs ? 1 : 0, l.body.h);
+    const int busy = busy_rows(s, u);
+    const struct rect view = rect_rows(l.body, tabs ? 1 : 0, l.body.h - busy - (tabs ? 1 : 0));
     VIEWS[u->view].draw(g, view, s, u);
     if (tabs) panes_tabs(g, rect_rows(l.body, 0, 1), u);
+    if (busy) draw_busy(g, rect_rows(l.body, l.body.h - busy, busy), s, u);
     panes_mark(g, u);
     view_keys(g, view, s, u);
     draw_status(g, l.status, s, u);

@@ -361,7 +361,8 @@ void draw_control(struct pen *p, const struct experiment_state *x, int arm)
 
 static void draw_cell(struct pen *p, const struct experiment_state *x)
 {
-    if (x->running_arm < 0) return;
+    if (!strcmp(x->cell_phase, EXPERIMENT_WAITS)) pen_put(p, ROLE_TEXT, "waiting until the machine is quiet");
+    if (x->running_arm < 0 || !strcmp(x->cell_phase, EXPERIMENT_WAITS)) return;
     pen_printf(p, x->running_arm ? ROLE_ARM_B | STYLE_BOLD : ROLE_ARM_A | STYLE_BOLD, "%c ",
                'A' + x->running_arm);
     pen_printf(p, ROLE_TEXT, "%s ", x->cell_phase[0] ? x->cell_phase : "waiting");

@@ -59,6 +59,12 @@ void pen_level(struct pen *p, const char *label, enum metric_id metric, double v
 /* Charts one above the other, as many as fit below `row`. */
 void draw_timelines(struct grid *g, struct rect in, int row, const struct timeline *t, int n);
 
+/* ---------------------------------------------------------------- a busy machine (busy.c) */
+
+/* The rows below the view that draw_busy() needs now; 0: nothing to say. */
+int busy_rows(const struct snapshot *s, const struct ui *u);
+void draw_busy(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u);
+
 /* ---------------------------------------------------------------- a search */
 
 /* A search in a few rows, for the live view (tune.c). */
