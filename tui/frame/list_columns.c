@@ -544,9 +544,9 @@ const struct list LISTS[VIEW_COUNT] = {
     [VIEW_ADVICE] = { "configurations", advice_count, NULL, false, {
         { .title = "", .width = 3, .right = true, .text = advice_number },
         { .title = "configuration", .gap = 1, .text = advice_line, .config = true },
-        { .title = "evidence", .width = 10, .right = true, .text = advice_evidence, .style = advice_evidence_style },
+        { .title = "evidence", .width = 10, .from = 64, .right = true, .text = advice_evidence, .style = advice_evidence_style },
         { .title = "decode/s (low-high)", .width = 22, .right = true, .text = advice_decode, .value = advice_rate },
-        { .title = "prefill/s", .width = 11, .right = true, .text = advice_prefill, .value = advice_prefill_rate },
+        { .title = "prefill/s", .width = 11, .from = 76, .right = true, .text = advice_prefill, .value = advice_prefill_rate },
         { .title = "memory", .width = 8, .right = true, .text = advice_memory, .value = advice_bytes },
         { .title = "fits", .width = 6, .right = true, .text = advice_fits, .style = advice_fits_style } } },
     [VIEW_MODEL] = { "tensors", group_count, NULL, false, {
