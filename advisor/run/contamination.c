@@ -49,6 +49,13 @@ double contamination_limit(enum metric_id metric)
     return NAN;
 }
 
+const char *contamination_text(enum metric_id metric)
+{
+    for (size_t i = 0; i < COUNT_OF(CONTAMINATION); i++)
+        if (CONTAMINATION[i].metric == metric) return CONTAMINATION[i].text;
+    return NULL;
+}
+
 static int by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;

@@ -390,6 +390,8 @@ const char *contamination_reason(const struct sample *samples, int n, const json
 
 /* The value of a sensor from which on its rule holds; NAN: no rule limits it. */
 double contamination_limit(enum metric_id metric);
+/* What the rule of a sensor says: "a processor slowed down for heat"; NULL: there is no rule. Static. */
+const char *contamination_text(enum metric_id metric);
 
 /* Which other programs use the processors, as the end of a message: ". The processors are used by cc1 40 %";
  * "" when no program stands out. Sleeps for a third of a second. Returns buf. */

@@ -10,6 +10,8 @@ for command in $("$QDYNO" help | sed -n '/^Commands/,/^Flags/s/^  \([a-z]*\) .*/
   expect 0 "$command" --help && says out "usage: qdyno $command"
 done
 expect 0 help knobs && says out 'threads'
+expect 0 help topics && says out 'statistics' && says out 'environment'
+expect 0 help busy && says out 'others_busy_ratio'
 expect 0 help --man && says out '^\.TH QDYNO 1'
 if have groff; then
   [ -z "$(groff -man -ww -z "$T/out" 2>&1)" ] || fail "groff warns of the man page: $(groff -man -ww -z "$T/out" 2>&1 | head -3)"

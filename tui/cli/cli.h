@@ -81,6 +81,7 @@ struct command {
     bool hidden; /* not in help and completion: the worker */
     int min_args, max_args;
     int knob_flags;      /* KNOB_FLAGS_* */
+    unsigned work;       /* FOR_* bits of the config keys that matter for it; 0: FOR_ALL */
     const char *details; /* text below the flags in `help COMMAND` and in the man page; may be NULL */
 };
 extern const struct command COMMANDS[];

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -405,6 +406,23 @@ static const struct {
     { .name = "terminal", .run = check_terminal },
 };
 
+/* On a terminal: problems first. */
+static int print_for_people(const struct cli_args *a, const struct doctor *d, int status)
+{
+    enum { WIDTH = 100, LEAST = 60 };
+    struct winsize size = { 0 };
+    struct str text = { 0 };
+    const bool known = !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col > 0;
+    doctor_text(&text, d->table.rows, known ? MAX(MIN((int)size.ws_col, (int)WIDTH), (int)LEAST) : WIDTH);
+    str_printf(&text, "\n%s", str_text(&d->table.notes));
+    char *safe = text.failed ? NULL : sink_text(SINK_TERMINAL, str_text(&text));
+    str_free(&text);
+    if (!safe) return cli_fail_memory(a);
+    fputs(safe, stdout);
+    free(safe);
+    return status;
+}
+
 int command_doctor(const struct cli_global *g, const struct cli_args *a)
 {
     struct doctor d = { .g = g };
@@ -416,7 +434,9 @@ int command_doctor(const struct cli_global *g, const struct cli_args *a)
     }
     json_put_int(d.table.extra, "bad", d.bad);
     table_note(&d.table, d.bad ? "%d checks failed" : "everything that qdyno needs is present", d.bad);
-    int status = cli_print(g, a, &d.table, d.bad ? EXIT_WORSE : EXIT_DONE);
+    const int end = d.bad ? EXIT_WORSE : EXIT_DONE;
+    const bool people = g->output == OUTPUT_MD && !g->output_given && isatty(STDOUT_FILENO);
+    const int status = people ? print_for_people(a, &d, end) : cli_print(g, a, &d.table, end);
     table_done(&d.table);
     return status;
 }

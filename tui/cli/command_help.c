@@ -5,6 +5,7 @@
 
 #include "engine/worker/worker.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/help.h"
 #include "tui/dashboard/dashboard.h"
 #include "tui/forms/forms.h"
 
@@ -35,11 +36,13 @@ int command_help(const struct cli_global *g, const struct cli_args *a)
         help_man(&text);
     } else if (completion_script(a)) {
         str_append(&text, completion_script(a));
-    } else if (topic && !strcmp(topic, "knobs")) {
-        help_knobs(&text);
+    } else if (topic && !c && help_topic_find(topic)) {
+        help_topic_find(topic)->write(&text);
     } else if (topic && !c) {
         struct err why;
-        err_set(&why, ERR_USAGE, "no command '%s': `qdyno help` lists the commands", topic);
+        err_set(&why, ERR_USAGE,
+                "no command or topic '%s': `qdyno help` lists the commands, `qdyno help topics` the topics",
+                topic);
         return cli_fail(a, &why);
     } else {
         help_text(&text, c);

@@ -48,6 +48,7 @@ const struct command COMMANDS[] = {
                  "needs one earlier `qdyno detect --probe`. A config that cannot run becomes a row with "
                  "its error message. The exit status is that of the error only if no config ran." },
     { .name = "eval", .flags = FLAGS_EVAL, .run = command_eval, .knob_flags = KNOB_FLAGS_GRID,
+      .work = FOR_PREFILL | FOR_QUALITY | FOR_MEMORY,
       .arguments = "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]... [--ref CONFIG] [--gate EXPR]",
       .help = "measure perplexity on a text, and KL divergence from a reference",
       .details = "Perplexity is computed as llama-perplexity does: the text is cut into windows of -c "
@@ -61,6 +62,7 @@ const struct command COMMANDS[] = {
                  "scored. --gate takes figures of quality (docs/ab.md) and decides the exit status: 0 "
                  "passed, 1 failed, 2 undecided. Every config must pass." },
     { .name = "ab", .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
+      .work = FOR_ALL | FOR_TRAIN,
       .arguments = "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
       .help = "compare configs in a paired experiment that ends in a verdict",
       .details = "A, B, ... are config lines. Each verdict says how a config compares with A. `--resume "
@@ -111,7 +113,7 @@ const struct command COMMANDS[] = {
                  "well within the limit, the more exact config is tried again; each failed try doubles the "
                  "wait. Every switch is printed with its reason and, some requests later, with its effect, "
                  "and is stored in the database. Under a memory rule, unused configs are unloaded." },
-    { .name = "fit", .flags = FLAGS_FIT, .run = command_fit, .knob_flags = KNOB_FLAGS_GRID,
+    { .name = "fit", .flags = FLAGS_FIT, .run = command_fit, .knob_flags = KNOB_FLAGS_GRID, .work = FOR_MEMORY,
       .arguments = "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]",
       .help = "print the memory plan in bytes, and with --load what loading really takes" },
     { .name = "calibrate", .flags = FLAGS_CALIBRATE, .run = command_calibrate, .max_args = 1,
@@ -233,8 +235,8 @@ const struct command COMMANDS[] = {
       .arguments = "",
       .help = "check what is installed and usable, and say how to fix the rest" },
     { .name = "help", .flags = FLAGS_HELP, .run = command_help, .max_args = 1,
-      .arguments = "[COMMAND | knobs] [--man] [--bash | --zsh | --fish]",
-      .help = "print help, the man page, or the shell completion" },
+      .arguments = "[COMMAND | TOPIC | topics] [--man] [--bash | --zsh | --fish]",
+      .help = "print help on a command or topic, the man page, or the shell completion" },
     { .name = "complete", .run = command_complete, .hidden = true, .min_args = 1, .max_args = 1,
       .arguments = "LINE",
       .help = "print what may follow on a command line, for the completion of shells" },

@@ -1,38 +1,55 @@
-/* help.c - help, man page and completion, generated from COMMANDS, GLOBAL_FLAGS and KNOBS, so that every flag
- * is documented. */
+/* help.c - help and man page of commands, generated from COMMANDS, GLOBAL_FLAGS, KNOBS and HELP_EXAMPLES, so
+ * that every flag is documented. */
 
 #include <string.h>
 
 #include "engine/config/config.h"
-#include "tui/cli/cli.h"
+#include "tui/cli/lib/help.h"
 
 enum { FLAG_WIDTH = 26, TEXT_WIDTH = 100 };
 
 /* The exit statuses of all commands (enum exit_status). */
-static const struct {
-    const char *status, *text;
-} EXITS[] = {
-    { .status = "0", .text = "success; for a comparison: better or equivalent" },
-    { .status = "1", .text = "worse, or a check failed" },
-    { .status = "2", .text = "inconclusive" },
-    { .status = "3", .text = "the measurement is invalid" },
-    { .status = "4", .text = "wrong usage: the message names the flag, the value and what was expected" },
-    { .status = "5", .text = "bad input file" },
-    { .status = "6",
-      .text = "does not fit in memory or on disk, or into a limit of processes or open files" },
-    { .status = "7", .text = "a device or the network is missing" },
-    { .status = "70", .text = "internal error" },
-    { .status = "130", .text = "interrupted" },
+const struct help_row HELP_EXITS[] = {
+    { "0", "success; for a comparison: better or equivalent" },
+    { "1", "worse, or a check failed" },
+    { "2", "inconclusive" },
+    { "3", "the measurement is invalid" },
+    { "4", "wrong usage: the message names the flag, the value and what was expected" },
+    { "5", "bad input file" },
+    { "6", "does not fit in memory or on disk, or into a limit of processes or open files" },
+    { "7", "a device or the network is missing" },
+    { "70", "internal error" },
+    { "130", "interrupted" },
+    { NULL, NULL },
+};
+
+const struct help_row HELP_ENVIRONMENT[] = {
+    { "QDYNO_ISA", "Instruction sets that may be used; can only hide some, not add any." },
+    { "QDYNO_SHARE", "Folder of installed data." },
+    { "QDYNO_PERIODS", "Periods of sensors, SENSOR=MS,SENSOR=MS, for every command that samples." },
+    { "QDYNO_PLUGINS", "Plug-ins that are loaded, paths separated by colons." },
+    { "QDYNO_GLYPHS", "Characters of the dashboard: ascii, blocks or braille." },
+    { "QDYNO_CACHE_LIMIT", "Most bytes of the cache of quantized copies." },
+    { "QDYNO_NVML, QDYNO_ROCM_SMI, QDYNO_OPENCL", "Paths of the libraries that report about GPUs." },
+    { "QDYNO_PUSH_URL, QDYNO_PUSH_USER, QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER, QDYNO_PUSH_CA",
+      "Defaults of --url and of the secrets of qdyno push and prune." },
+    { "OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _TIMEOUT, _CERTIFICATE ...",
+      "The OpenTelemetry collector, its credentials and limits; see docs/monitoring.md." },
+    { "OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES", "Names of this sender for an OpenTelemetry collector." },
+    { "XDG_DATA_HOME, XDG_CACHE_HOME, XDG_CONFIG_HOME",
+      "Folders of the database, of quantized copies, of saved configs." },
+    { "NO_COLOR", "Any value: use no colours." },
+    { NULL, NULL },
 };
 
 /* ---------------------------------------------------------------- plain text */
 
 /* Appends `text` wrapped at TEXT_WIDTH. The cursor is in `column`; further lines start at `indent`. */
-static void text_wrap(struct str *out, const char *text, int indent, int column)
+void help_wrap_to(struct str *out, const char *text, int indent, int column, int width)
 {
     while (*text) {
         size_t n = strcspn(text, " \n");
-        if (column + (int)n > TEXT_WIDTH && column > indent) {
+        if (column + (int)n > width && column > indent) {
             if (out->len && out->data[out->len - 1] == ' ') out->data[--out->len] = '\0';
             str_printf(out, "\n%*s", indent, "");
             column = indent;
@@ -53,13 +70,24 @@ static void text_wrap(struct str *out, const char *text, int indent, int column)
     str_append(out, "\n");
 }
 
-static void help_line(struct str *out, const char *name, const char *text)
+void help_wrap(struct str *out, const char *text, int indent, int column)
+{
+    help_wrap_to(out, text, indent, column, TEXT_WIDTH);
+}
+
+void help_line(struct str *out, const char *name, const char *text)
 {
     str_printf(out, "  %-*s", FLAG_WIDTH, name);
     int used = (int)strlen(name);
     if (used >= FLAG_WIDTH) str_printf(out, "\n%*s", FLAG_WIDTH + 2, "");
     str_append(out, "  ");
-    text_wrap(out, text, FLAG_WIDTH + 4, FLAG_WIDTH + 4);
+    help_wrap(out, text, FLAG_WIDTH + 4, FLAG_WIDTH + 4);
+}
+
+void help_paragraph(struct str *out, const char *text)
+{
+    help_wrap(out, text, 0, 0);
+    str_append(out, "\n");
 }
 
 static void choices_append(struct str *out, const char *const *choices)
@@ -127,11 +155,15 @@ static void flags_text(struct str *out, const char *title, const struct cli_flag
     }
 }
 
-static void knob_flags_text(struct str *out)
+/* Those that matter for what the command does. */
+static void knob_flags_text(struct str *out, const struct command *c)
 {
+    const unsigned work = c->work ? c->work : (unsigned)FOR_ALL;
+    bool all = true;
     str_append(out, "\nConfig flags: defaults for every config line (a value in the line itself wins)\n");
     for (int k = 0; k < KNOB_COUNT; k++) {
-        if (k == KNOB_MODEL) continue;
+        all &= (KNOBS[k].matters_for & work) != 0;
+        if (k == KNOB_MODEL || !(KNOBS[k].matters_for & work)) continue;
         struct str name = { 0 }, text = { 0 };
         knob_name(&name, &KNOBS[k]);
         str_append(&text, KNOBS[k].help);
@@ -140,6 +172,25 @@ static void knob_flags_text(struct str *out)
         str_free(&name);
         str_free(&text);
     }
+    if (!all) str_append(out, "  `qdyno help configs` lists all keys.\n");
+}
+
+/* The examples come first: they say the most. */
+static void examples_text(struct str *out, const struct command *c)
+{
+    enum { LINE = 58 };
+    bool any = false;
+    for (size_t i = 0; i < HELP_EXAMPLE_COUNT; i++) {
+        const struct help_example *e = &HELP_EXAMPLES[i];
+        if (strcmp(e->command, c->name)) continue;
+        if (!any) str_append(out, "Examples\n");
+        any = true;
+        if (strlen(e->line) > LINE)
+            str_printf(out, "  qdyno %s\n  %*s  %s\n", e->line, LINE + (int)strlen("qdyno "), "", e->what);
+        else
+            str_printf(out, "  qdyno %-*s  %s\n", LINE, e->line, e->what);
+    }
+    if (any) str_append(out, "\n");
 }
 
 void help_knobs(struct str *out)
@@ -166,8 +217,8 @@ static void help_overview(struct str *out)
     flags_text(out, "Flags of every command", GLOBAL_FLAGS);
     str_append(
         out,
-        "\n`qdyno help COMMAND` describes a command, `qdyno help knobs` the keys of a config line.\n\nExit status\n");
-    for (size_t i = 0; i < COUNT_OF(EXITS); i++) help_line(out, EXITS[i].status, EXITS[i].text);
+        "\n`qdyno help COMMAND` describes a command, `qdyno help topics` lists what else is explained.\n\nExit status\n");
+    for (const struct help_row *r = HELP_EXITS; r->name; r++) help_line(out, r->name, r->text);
 }
 
 void help_text(struct str *out, const struct command *c)
@@ -176,15 +227,17 @@ void help_text(struct str *out, const struct command *c)
         help_overview(out);
         return;
     }
-    str_printf(out, "qdyno %s - %s\n\nusage: qdyno %s %s\n", c->name, c->help, c->name, c->arguments);
+    str_printf(out, "qdyno %s - %s\n\n", c->name, c->help);
+    examples_text(out, c);
+    str_printf(out, "usage: qdyno %s %s\n", c->name, c->arguments);
     flags_text(out, "Flags", c->flags);
-    if (c->knob_flags != KNOB_FLAGS_NONE) knob_flags_text(out);
+    if (c->knob_flags != KNOB_FLAGS_NONE) knob_flags_text(out, c);
     if (c->knob_flags == KNOB_FLAGS_GRID)
         str_append(out, "  Comma-separated values make a grid: every combination is measured.\n");
     flags_text(out, "Flags of every command", GLOBAL_FLAGS);
     if (c->details) {
         str_append(out, "\n");
-        text_wrap(out, c->details, 0, 0);
+        help_wrap(out, c->details, 0, 0);
     }
 }
 
@@ -229,6 +282,16 @@ static void roff_flags(struct str *out, const struct cli_flag *flags)
     }
 }
 
+static void roff_examples(struct str *out, const struct command *c)
+{
+    char line[300];
+    for (size_t i = 0; i < HELP_EXAMPLE_COUNT; i++) {
+        if (strcmp(HELP_EXAMPLES[i].command, c->name)) continue;
+        snprintf(line, sizeof line, "qdyno %s", HELP_EXAMPLES[i].line);
+        roff_item(out, line, HELP_EXAMPLES[i].what);
+    }
+}
+
 static void roff_command(struct str *out, const struct command *c)
 {
     str_append(out, ".SS \"qdyno ");
@@ -239,6 +302,7 @@ static void roff_command(struct str *out, const struct command *c)
     roff_text(out, c->help);
     str_append(out, ".\n");
     roff_flags(out, c->flags);
+    roff_examples(out, c);
     if (c->knob_flags != KNOB_FLAGS_NONE)
         str_append(out, ".PP\nAlso takes the config keys as flags (see CONFIG LINES).\n");
     if (c->details) {
@@ -277,17 +341,7 @@ void help_man(struct str *out)
         str_free(&text);
     }
     str_append(out, ".SH EXIT STATUS\n");
-    for (size_t i = 0; i < COUNT_OF(EXITS); i++) roff_item(out, EXITS[i].status, EXITS[i].text);
+    for (const struct help_row *r = HELP_EXITS; r->name; r++) roff_item(out, r->name, r->text);
     str_append(out, ".SH ENVIRONMENT\n");
-    roff_item(out, "QDYNO_ISA", "Instruction sets that may be used; can only hide some, not add any.");
-    roff_item(out, "QDYNO_SHARE", "Folder of installed data.");
-    roff_item(out, "QDYNO_NVML, QDYNO_ROCM_SMI, QDYNO_OPENCL",
-              "Paths of the libraries that report about GPUs.");
-    roff_item(out, "QDYNO_PUSH_URL, QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER",
-              "Defaults of --url and of the secrets of qdyno push and prune.");
-    roff_item(out, "OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _TIMEOUT, _CERTIFICATE ...",
-              "The OpenTelemetry collector, its credentials and limits; see docs/monitoring.md.");
-    roff_item(out, "OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES",
-              "Names of this sender for an OpenTelemetry collector.");
-    roff_item(out, "NO_COLOR", "Any value: use no colours.");
+    for (const struct help_row *r = HELP_ENVIRONMENT; r->name; r++) roff_item(out, r->name, r->text);
 }

@@ -45,6 +45,10 @@ int cli_fail(const struct cli_args *a, const struct err *why);
 int cli_fail_memory(const struct cli_args *a);
 
 /* Prints the table on stdout in the format of -o. Returns `status`, or the status of a failed write. */
+/* The rows of `qdyno doctor` (check, state, found, advice) for people: problems first, then notes, then what
+ * is fine. width: columns. Pure. (doctor_text.c) */
+void doctor_text(struct str *out, const json_t *rows, int width);
+
 int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
 
 /* Prints a line on stderr unless --quiet. */

@@ -1,0 +1,159 @@
+/* Proves: every example of the help parses, with its config lines, workloads and gates, and every command has
+ * two to four of them at the top of its help; help leaves out the keys that do not matter for a command;
+ * every topic says what its table says. */
+#include "tests/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/experiment/experiment.h"
+#include "kernels/kernels.h"
+#include "tui/cli/lib/help.h"
+#include "tui/cli/lib/lib.h"
+#include "tui/forms/forms.h"
+
+static void config_must_parse(const char *line, const char *example)
+{
+    struct config c;
+    struct err why = { 0 };
+    if (config_parse(&c, strcmp(line, "default") ? line : "", &why)) fail_msg("%s: %s", example, why.message);
+}
+
+/* What the parser leaves to the command. */
+static void values_must_parse(const struct cli_args *a, const char *example)
+{
+    const char *given[ARGS_GIVEN], *name = a->command->name;
+    struct err why = { 0 };
+    const bool arms = !strcmp(name, "ab") || !strcmp(name, "govern") || !strcmp(name, "dashboard") ||
+                      !strcmp(name, "apply");
+    for (int i = 0; arms && i < a->n; i++) config_must_parse(a->arg[i], example);
+    const int n = args_has(a, "-C") ? args_all(a, "-C", given, ARGS_GIVEN) : 0;
+    for (int i = 0; i < n; i++) config_must_parse(given[i], example);
+    struct workload w;
+    struct gate g;
+    if (args_has(a, "-w") && workload_parse(&w, args_text(a, "-w", ""), &why))
+        fail_msg("%s: %s", example, why.message);
+    if (args_has(a, "--gate") && gate_parse(&g, args_text(a, "--gate", ""), &why))
+        fail_msg("%s: %s", example, why.message);
+}
+
+static void examples_parse(void **state)
+{
+    (void)state;
+    int of_command[256] = { 0 };
+    CHECK_LT(COMMAND_COUNT, 256);
+    for (size_t i = 0; i < HELP_EXAMPLE_COUNT; i++) {
+        const struct help_example *e = &HELP_EXAMPLES[i];
+        struct cli_global g = { .seed = 1 };
+        struct cli_args a;
+        struct err why = { 0 };
+        char text[400], *words[64];
+        snprintf(text, sizeof text, "qdyno %s", e->line);
+        int n = 0;
+        if (shell_words_split(text, words, COUNT_OF(words), &n, &why))
+            fail_msg("%s: %s", e->line, why.message);
+        if (cli_parse(&g, &a, n, words, &why)) fail_msg("%s: %s", e->line, why.message);
+        assert_string_equal(a.command->name, e->command);
+        CHECK(*e->what);
+        values_must_parse(&a, e->line);
+        of_command[a.command - COMMANDS]++;
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (!COMMANDS[i].hidden && (of_command[i] < 2 || of_command[i] > 4))
+            fail_msg("%s has %d examples, want 2 to 4", COMMANDS[i].name, of_command[i]);
+}
+
+static void examples_come_first(void **state)
+{
+    (void)state;
+    struct str text = { 0 };
+    help_text(&text, command_find("ab"));
+    const char *examples = strstr(str_text(&text), "Examples\n"), *usage = strstr(str_text(&text), "usage:");
+    CHECK(examples && usage && examples < usage);
+    CHECK_CONTAINS(str_text(&text), "--threads"); /* and those of training, which a workload of ab may be */
+    str_free(&text);
+    help_text(&text, command_find("fit"));
+    CHECK_LACKS(str_text(&text), "--threads"); /* does not change the memory plan */
+    CHECK_CONTAINS(str_text(&text), "--ctk");
+    CHECK_CONTAINS(str_text(&text), "qdyno help configs");
+    str_free(&text);
+}
+
+/* The gates that the topic shows are valid. */
+static void shown_gates_parse(const char *text)
+{
+    static const char BEFORE[] = "--gate '";
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, BEFORE)); n++) {
+        char gate[200];
+        struct gate g;
+        struct err why = { 0 };
+        at += strlen(BEFORE);
+        snprintf(gate, sizeof gate, "%.*s", (int)strcspn(at, "'"), at);
+        if (gate_parse(&g, gate, &why)) fail_msg("%s: %s", gate, why.message);
+    }
+    CHECK_GE(n, 2);
+}
+
+/* Problems first, then notes, then what is fine; nothing is lost. */
+static void doctor_tells_problems_first(void **state)
+{
+    (void)state;
+    static const char *const ROWS[][4] = { { "machine", "ok", "Xeon", NULL },
+                                           { "frequency", "note", "powersave", "set performance" },
+                                           { "worker", "bad", "cannot start", "fix the cause" },
+                                           { "terminal", "ok", "xterm", NULL } };
+    json_t *rows = json_array();
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        json_t *row = json_object();
+        json_put_str(row, "check", ROWS[i][0]);
+        json_put_str(row, "state", ROWS[i][1]);
+        json_put_str(row, "found", ROWS[i][2]);
+        json_put_str(row, "advice", ROWS[i][3]);
+        json_array_append_new(rows, row);
+    }
+    struct str text = { 0 };
+    doctor_text(&text, rows, 80);
+    const char *bad = strstr(str_text(&text), "cannot start"),
+               *todo = strstr(str_text(&text), "> fix the cause"),
+               *note = strstr(str_text(&text), "powersave"), *fine = strstr(str_text(&text), "Xeon");
+    CHECK(bad && todo && note && fine);
+    CHECK(bad < todo && todo < note && note < fine);
+    CHECK_CONTAINS(str_text(&text), "xterm");
+    str_free(&text);
+    json_decref(rows);
+}
+
+static void topics_say_their_tables(void **state)
+{
+    (void)state;
+    for (const struct help_topic *t = HELP_TOPICS; t->name; t++) {
+        struct str text = { 0 };
+        CHECK_EQ(command_find(t->name), NULL); /* a name means one thing */
+        t->write(&text);
+        CHECK_GT(text.len, 200);
+        if (!strcmp(t->name, "formats"))
+            for (int i = 0; i < FORMAT_COUNT; i++) CHECK_CONTAINS(str_text(&text), FORMATS[i].name);
+        if (!strcmp(t->name, "gates")) shown_gates_parse(str_text(&text));
+        if (!strcmp(t->name, "gates"))
+            for (int i = 0; i < GATE_FIGURES; i++) CHECK_CONTAINS(str_text(&text), GATE_NAMES[i].name);
+        if (!strcmp(t->name, "exit"))
+            for (const struct help_row *r = HELP_EXITS; r->name; r++)
+                CHECK_CONTAINS(str_text(&text), r->name);
+        if (!strcmp(t->name, "busy")) CHECK_CONTAINS(str_text(&text), "others_busy_ratio");
+        str_free(&text);
+    }
+    CHECK_EQ(help_topic_find("knobs"), help_topic_find("configs"));
+    CHECK_EQ(help_topic_find("nonsense"), NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(examples_parse),
+        cmocka_unit_test(examples_come_first),
+        cmocka_unit_test(topics_say_their_tables),
+        cmocka_unit_test(doctor_tells_problems_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
