@@ -45,6 +45,11 @@ static void every_list(void **state)
         int items[LIST_ROWS], sorted[LIST_ROWS];
         if (!l->items) continue;
         lists++;
+        s->queued = 2; /* the queue is the only empty list of this snapshot */
+        s->queue[0] = (struct queued_job){ .id = 5, .kind = "ab", .line = "ab default q8_0" };
+        s->queue[1] = (struct queued_job){
+            .id = 4, .kind = "quantize", .line = "quantize a b", .since_ms = 9
+        };
         const int n = list_order(&u, s, items);
         CHECK_GE(n, 1);
         snprintf(u.list[view].filter, LIST_FILTER, "no row has this");

@@ -85,9 +85,9 @@ static void clicks(void **state)
     struct ui u = { .view = VIEW_HISTORY, .commands = COMMANDS_HERE, .command_count = 3 };
     CHECK_OK(grid_open(&g, 120, 36, GLYPHS_BRAILLE, &why));
     view_draw(&g, s, &u);
-    struct hit h = hit_on(&g, "advise");
+    struct hit h = hit_on(&g, "stop");
     CHECK_EQ(h.kind, HIT_ACTION);
-    CHECK_EQ(h.what, DO_ADVISE);
+    CHECK_EQ(h.what, DO_STOP);
     h = hit_on(&g, "quit");
     CHECK_EQ(h.kind, HIT_ACTION);
     CHECK_EQ(h.what, DO_QUIT);

@@ -42,6 +42,12 @@ struct effect action_mark(struct ui *ui, const struct snapshot *s)
 /* The run is only marked as deleted: u restores it, and so does `qdyno history --undelete`. */
 struct effect action_delete(struct ui *ui, const struct snapshot *s)
 {
+    if (ui->view == VIEW_JOBS) {
+        struct effect e = effect_message("removed from the queue: u puts it back");
+        e.requests = REQUEST_REMOVE_QUEUED;
+        e.job.id = ui_queued(ui, s)->id;
+        return e;
+    }
     const int64_t id = ui_run(ui, s)->id;
     for (int i = 0; i < MARKED; i++)
         if (ui->marked[i] == id) ui->marked[i] = 0;
@@ -53,6 +59,22 @@ struct effect action_delete(struct ui *ui, const struct snapshot *s)
     struct effect e = effect_job(QUEUE_DATABASE, job_delete_run, ui->filter);
     e.job.id = id;
     return e;
+}
+
+static struct effect job_move(const struct ui *ui, const struct snapshot *s, int by)
+{
+    return (struct effect){ .requests = REQUEST_MOVE_QUEUED,
+                            .job = { .id = ui_queued(ui, s)->id, .other_id = by } };
+}
+
+struct effect action_earlier(struct ui *ui, const struct snapshot *s)
+{
+    return job_move(ui, s, -1);
+}
+
+struct effect action_later(struct ui *ui, const struct snapshot *s)
+{
+    return job_move(ui, s, 1);
 }
 
 static struct effect run_restore(struct ui *ui)
@@ -189,6 +211,7 @@ struct effect action_apply(struct ui *ui, const struct snapshot *s)
 struct effect action_undo(struct ui *ui, const struct snapshot *s)
 {
     if (ui->view == VIEW_HISTORY && ui->deleted_count) return run_restore(ui);
+    if (ui->view == VIEW_JOBS && s->queue_restorable) return effect_request(REQUEST_RESTORE_QUEUED);
     return command_effect(DO_UNDO, ui, s, REQUEST_RUN_COMMAND);
 }
 

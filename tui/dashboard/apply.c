@@ -4,6 +4,7 @@
 
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/preferences.h"
+#include "tui/dashboard/queue.h"
 
 bool dashboard_is_running(const struct dashboard *d)
 {
@@ -116,6 +117,7 @@ static void command_run(struct dashboard *d, const struct effect *e)
         dashboard_busy(d);
         return;
     }
+    snprintf(d->s->command, sizeof d->s->command, "%.159s", line); /* until the next frame reads it */
     command_log(d, e->command);
     dashboard_message(d, false, "$ %s", e->command);
 }
@@ -198,6 +200,7 @@ static void measuring_requests(struct dashboard *d, unsigned r, const struct job
 void effect_apply(struct dashboard *d, const struct effect *e)
 {
     const unsigned r = e->requests;
+    if (queue_takes(d, e)) return;
     /* The usual outcome is shown first: a request or job that fails replaces it with its error. */
     if (e->message[0]) dashboard_message(d, e->is_error, "%s", e->message);
     if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING)) dashboard_message(d, false, "$ %s", e->command);
@@ -206,6 +209,7 @@ void effect_apply(struct dashboard *d, const struct effect *e)
     measuring_requests(d, r, &e->job);
     if (r & REQUEST_START_WRITING) writing_start(d, &e->job);
     if (r & REQUEST_CANCEL_COMMAND) command_cancel(d);
+    queue_requests(d, e);
     if (r & REQUEST_COPY_COMMAND) command_copy(d, e->command);
     if (r & REQUEST_RUN_COMMAND) command_run(d, e);
     if (e->job.run) dashboard_put(d, e->queue, &e->job);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "tui/dashboard/loop.h"
+#include "tui/dashboard/queue.h"
 
 /* between attempts to push what waits for the network */
 static const int64_t FLUSH_NS = INT64_C(60000000000);
@@ -226,6 +227,8 @@ void dashboard_collect(struct dashboard *d)
     announce_end(d);
     request_limits(d);
     dashboard_start_pending(d);
+    dashboard_start_queued(d);
+    queue_publish(d, s);
     dashboard_suspend_pending(d);
     if (background_take_message(d->background, text, sizeof text, &is_error))
         dashboard_message(d, is_error, "%s", text);

@@ -24,6 +24,9 @@ enum effect_request {
     REQUEST_STOP_WRITING = 1 << 11,
     REQUEST_RESERVE_PROBE = 1 << 12, /* no A/B may start before the advice job has measured the machine */
     REQUEST_CANCEL_COMMAND = 1 << 13,
+    REQUEST_MOVE_QUEUED = 1 << 18,    /* job.id: which; job.other_id: rows down */
+    REQUEST_REMOVE_QUEUED = 1 << 19,  /* job.id */
+    REQUEST_RESTORE_QUEUED = 1 << 20, /* the one that was removed last */
     /* these act on `command` */
     REQUEST_RUN_COMMAND = 1 << 14,  /* in the background; also shows and logs it */
     REQUEST_SHOW_COMMAND = 1 << 15, /* in the status line */

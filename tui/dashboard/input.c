@@ -24,6 +24,8 @@ static action_fn *const ACTIONS[ACTION_COUNT] = {
     [DO_SORT] = action_sort,
     [DO_REVERSE] = action_reverse,
     [DO_DELETE] = action_delete,
+    [DO_EARLIER] = action_earlier,
+    [DO_LATER] = action_later,
     [DO_COMPARE] = action_compare,
     [DO_VERIFY] = action_verify,
     [DO_KERNELS] = action_kernels,
@@ -62,7 +64,7 @@ struct effect input_action(struct ui *ui, const struct snapshot *s, const struct
     char why[300];
     if (action_refusal(k->action, ui, s, why, sizeof why)[0]) return effect_error("%s: %s", k->name, why);
     ui->message[0] = '\0';
-    if (k->action >= DO_VIEW_LIVE && k->action <= DO_VIEW_WRITE)
+    if (k->action >= DO_VIEW_LIVE && k->action <= DO_VIEW_JOBS && k->action != DO_TUNE)
         return action_show_view(ui, (int)k->action - DO_VIEW_LIVE);
     return ACTIONS[k->action](ui, s);
 }

@@ -51,6 +51,13 @@ struct dashboard {
     int64_t page_seen;   /* number of the text page that was opened last */
     char limits_for[64]; /* run and machine limits that were requested last */
     bool leaving, suspending;
+    struct waiting { /* jobs that start one after the other, the next one first */
+        int64_t id, since_ms;
+        struct effect effect;
+    } waiting[QUEUED_JOBS], removed; /* removed: the last one taken out by hand, id 0: none */
+    int waiting_count, removed_at;
+    bool from_queue; /* what runs came from the queue */
+    int64_t waiting_id;
 };
 
 /* Build the snapshot of this frame and start what was waiting for its time. */
@@ -63,6 +70,8 @@ void dashboard_watch_busy(struct dashboard *d);
 void effect_apply(struct dashboard *d, const struct effect *e);
 /* Start a waiting experiment, or suspend, once that is possible. Called every frame. */
 void dashboard_start_pending(struct dashboard *d);
+/* Start the next job of the queue, if nothing runs. Called every frame. */
+void dashboard_start_queued(struct dashboard *d);
 void dashboard_suspend_pending(struct dashboard *d);
 void dashboard_message(struct dashboard *d, bool is_error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -29,6 +29,9 @@ enum action {
     DO_VIEW_LOG,
     DO_VIEW_WRITE,
     DO_TUNE, /* shows the search view; starts a search if none runs */
+    DO_VIEW_JOBS,
+    DO_EARLIER,
+    DO_LATER,
     DO_NEXT_VIEW,
     DO_PREVIOUS_VIEW,
     DO_NEXT_PANE,

@@ -219,6 +219,15 @@ struct run_line { /* one row of the history */
     double effect_ratio; /* B/A, NAN unknown */
 };
 
+/* A job that runs, or that waits for the ones before it. */
+enum { QUEUED_JOBS = 12 };
+struct queued_job {
+    int64_t id;       /* 0: it runs now */
+    char kind[16];    /* the command: "ab" "quantize" */
+    char line[1600];  /* the command line, without "qdyno" */
+    int64_t since_ms; /* unix time when it was queued, or began */
+};
+
 /* Progress of a running command, from a line it wrote under --progress=json. */
 struct task_progress {
     double done, rate, left_s; /* done: 0..1; NAN unknown */
@@ -284,7 +293,10 @@ struct snapshot {
     struct tune_watch tune;           /* the search that runs, or the last one */
     struct tune_stopped stopped_tune; /* the newest search, if it can be continued */
     struct text_page page;            /* the newest one */
-    char applied[640];                /* the config line applied to the model, "" none */
+    int queued;                       /* waiting jobs, the next one first */
+    struct queued_job queue[QUEUED_JOBS];
+    bool queue_restorable; /* u puts the job back that was removed last */
+    char applied[640];     /* the config line applied to the model, "" none */
     /* data for the suggestions of forms */
     struct recipe_list recipes; /* for the model */
     struct folder folder;       /* the one a form asked for last */
@@ -312,6 +324,9 @@ bool snapshot_is_running(const struct snapshot *s);
 
 /* The experiment waits for a quiet machine before its first measurement. */
 bool snapshot_waits_quiet(const struct snapshot *s);
+
+/* What runs now, as a job; false: nothing does. */
+bool snapshot_running_job(const struct snapshot *s, struct queued_job *out);
 
 /* Append one value; the oldest is dropped when the series is full. */
 void series_push(struct series *s, double v);
@@ -419,6 +434,7 @@ enum view {
     VIEW_LOG,
     VIEW_WRITE, /* key 0 */
     VIEW_TUNE,  /* key t */
+    VIEW_JOBS,  /* key & */
     VIEW_COUNT
 };
 
@@ -516,6 +532,11 @@ bool ui_compared(const struct ui *u, const struct snapshot *s, int64_t id[MARKED
 /* The selected row of the history, of the advice; NULL: none, or another view is on screen. */
 const struct run_line *ui_run(const struct ui *u, const struct snapshot *s);
 const struct advice *ui_advice(const struct ui *u, const struct snapshot *s);
+
+/* The selected row of the queue; NULL: none, it runs already, or another view is on screen. */
+const struct queued_job *ui_queued(const struct ui *u, const struct snapshot *s);
+/* Why a new job has to wait; "" when it can start. A job that is started meanwhile is queued. */
+const char *jobs_wait_for(const struct ui *u, const struct snapshot *s);
 
 /* The run that key r continues: the selected one of the history, otherwise what was stopped on screen; 0:
  * none. *is_tune: it is a search, otherwise an experiment. */

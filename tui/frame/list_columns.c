@@ -15,7 +15,7 @@
                             char *buf UNUSED, size_t size UNUSED)
 #define STYLE_OF(name)                                                                                       \
     static unsigned name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED)
-#define VALUE_OF(name) static double name(const struct snapshot *s, int i)
+#define VALUE_OF(name) static double name(const struct snapshot *s UNUSED, int i)
 
 static const char *put_text(char *buf, size_t size, const char *text)
 {
@@ -524,6 +524,61 @@ TEXT_OF(knob_range_text)
     return knob_range((enum knob_id)i, buf, size);
 }
 
+/* ---------------------------------------------------------------- queue */
+
+/* Item 0 is the running job, if one runs. */
+static struct queued_job job_at(const struct snapshot *s, int i)
+{
+    struct queued_job now;
+    const int first = snapshot_running_job(s, &now);
+    return i < first ? now : s->queue[i - first];
+}
+
+static int job_count(const struct snapshot *s)
+{
+    struct queued_job now;
+    return s->queued + snapshot_running_job(s, &now);
+}
+
+static int64_t job_key(const struct snapshot *s, int i)
+{
+    return job_at(s, i).id;
+}
+
+TEXT_OF(job_position)
+{
+    struct queued_job now;
+    const int first = snapshot_running_job(s, &now);
+    if (i < first) return "runs";
+    snprintf(buf, size, "%d", i - first + 1);
+    return buf;
+}
+
+VALUE_OF(job_order)
+{
+    return -i;
+}
+
+TEXT_OF(job_kind)
+{
+    return put_text(buf, size, job_at(s, i).kind);
+}
+
+TEXT_OF(job_line)
+{
+    return put_text(buf, size, job_at(s, i).line);
+}
+
+TEXT_OF(job_since)
+{
+    return put_text(buf, size, figure_clock(job_at(s, i).since_ms).text);
+}
+
+VALUE_OF(job_since_ms)
+{
+    return (double)job_at(s, i).since_ms;
+}
+
 /* ---------------------------------------------------------------- all lists */
 
 enum { VALUES = 13 };
@@ -591,6 +646,11 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "time", .width = 8, .text = log_time, .value = log_ms, .style = dim },
         { .title = "", .width = 1, .gap = 1, .text = log_mark, .style = log_style },
         { .title = "message", .gap = 1, .text = log_text, .style = log_style } } },
+    [VIEW_JOBS] = { "jobs", job_count, job_key, false, {
+        { .title = "position", .width = 8, .text = job_position, .value = job_order, .style = bold },
+        { .title = "since", .width = 8, .gap = 1, .text = job_since, .value = job_since_ms, .style = dim },
+        { .title = "kind", .width = 10, .gap = 1, .text = job_kind },
+        { .title = "command", .gap = 1, .text = job_line } } },
     [VIEW_TUNE] = { .items = NULL },
 };
 /* clang-format on */

@@ -142,6 +142,25 @@ static void log_details(struct text_page *p, const struct ui *u, const struct sn
     text_page_put(p, TONES[l->level], "%s", l->text);
 }
 
+/* ---------------------------------------------------------------- queue */
+
+static void job_details(struct text_page *p, const struct ui *u, const struct snapshot *s, int i)
+{
+    struct queued_job now;
+    const int first = snapshot_running_job(s, &now);
+    const struct queued_job *j = i < first ? &now : &s->queue[i - first];
+    char text[64];
+    (void)u;
+    snprintf(text, sizeof text, i < first ? "runs now" : "%d of %d waiting", i - first + 1, s->queued);
+    snprintf(p->title, sizeof p->title, "Job: %s", j->kind);
+    put_line(p, "position", text);
+    put_line(p, i < first ? "began" : "queued", figure_date(j->since_ms).text);
+    text_page_put(p, PAGE_PLAIN, " ");
+    text_page_put(p, PAGE_PLAIN, "$ qdyno %.400s", j->line);
+    text_page_put(p, PAGE_PLAIN, " ");
+    text_page_put(p, PAGE_DIM, i < first ? "s stops it." : "x removes it, + and - move it.");
+}
+
 /* ---------------------------------------------------------------- all of them */
 
 bool list_details(struct text_page *out, const struct ui *u, const struct snapshot *s)
@@ -150,7 +169,8 @@ bool list_details(struct text_page *out, const struct ui *u, const struct snapsh
                                              int) = { [VIEW_MODEL] = tensor_details,
                                                       [VIEW_QUALITY] = quality_details,
                                                       [VIEW_LOAD] = load_details,
-                                                      [VIEW_LOG] = log_details };
+                                                      [VIEW_LOG] = log_details,
+                                                      [VIEW_JOBS] = job_details };
     const int item = DETAILS[u->view] ? list_selected(u, s) : -1;
     memset(out, 0, sizeof *out);
     if (item < 0) return false;

@@ -21,14 +21,25 @@ static bool writing_runs(const struct snapshot *s)
     return s->write_known && s->write.running;
 }
 
-static const char *refuse_start(const struct ui *u, const struct snapshot *s)
+const char *jobs_wait_for(const struct ui *u, const struct snapshot *s)
+{
+    if (snapshot_is_running(s)) return "the running experiment";
+    if (u->waiting_to_start || s->experiment_starting) return "the experiment that is about to start";
+    if (s->command[0]) return "the running command";
+    return writing_runs(s) ? "the arms that write side by side" : "";
+}
+
+/* Long jobs wait in the queue while something runs, so they are refused only when they are impossible. */
+static const char *refuse_job(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
-    if (snapshot_is_running(s)) return "an experiment is running: press s to stop it";
-    if (u->waiting_to_start || s->experiment_starting) return "an experiment is about to start";
-    if (s->command[0]) return COMMAND_RUNS;
-    if (writing_runs(s)) return WRITING_RUNS;
-    return refuse_no_model(s);
+    return s->queued == QUEUED_JOBS ? "the queue is full: & shows it" : "";
+}
+
+static const char *refuse_start(const struct ui *u, const struct snapshot *s)
+{
+    const char *no = refuse_job(u, s);
+    return *no ? no : refuse_no_model(s);
 }
 
 static const char *refuse_command(const struct ui *u, const struct snapshot *s)
@@ -109,7 +120,8 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
         return strcmp(r->kind, "ab") ? refuse_command(u, s) : "";
     }
     if (u->view == VIEW_TUNE) return refuse_candidate(u, s);
-    if (u->view == VIEW_MODEL || u->view == VIEW_QUALITY || u->view == VIEW_LOAD || u->view == VIEW_LOG)
+    if (u->view == VIEW_MODEL || u->view == VIEW_QUALITY || u->view == VIEW_LOAD || u->view == VIEW_LOG ||
+        u->view == VIEW_JOBS)
         return list_selected(u, s) >= 0 ? "" : "this list is empty";
     if (u->view != VIEW_SETTINGS && !ui_advice(u, s)) return "no advice is selected: a computes advice";
     return refuse_start(u, s);
@@ -188,9 +200,18 @@ static const char *refuse_list(const struct ui *u, const struct snapshot *s)
     return LISTS[u->view].count(s) > 0 || *list_filter(u) ? "" : "this list is empty";
 }
 
+/* For the selected job of the queue. */
+static const char *refuse_queued(const struct ui *u, const struct snapshot *s)
+{
+    if (u->view != VIEW_JOBS) return "only jobs of the queue can be moved: & shows it";
+    if (ui_queued(u, s)) return "";
+    return list_selected(u, s) >= 0 ? "that job runs already: s stops it" : "the queue is empty";
+}
+
 static const char *refuse_delete(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
+    if (u->view == VIEW_JOBS) return refuse_queued(u, s);
     if (u->read_only) return "read-only: started with --read-only";
     if (u->view != VIEW_HISTORY) return "only runs of the history can be deleted: 4 shows it";
     if (!r) return "there is no run to delete";
@@ -264,12 +285,13 @@ static const char *refuse_model_command(const struct ui *u, const struct snapsho
 static const char *refuse_undo(const struct ui *u, const struct snapshot *s)
 {
     if (u->view == VIEW_HISTORY && u->deleted_count) return "";
+    if (u->view == VIEW_JOBS) return s->queue_restorable ? "" : "no job was removed from the queue";
     return refuse_model_command(u, s);
 }
 
 static const char *refuse_tune(const struct ui *u, const struct snapshot *s)
 {
-    return s->tune.running ? "" : refuse_model_command(u, s); /* a running one is shown */
+    return s->tune.running ? "" : refuse_start(u, s); /* a running one is shown */
 }
 
 static const char *refuse_output(const struct ui *u, const struct snapshot *s)
@@ -282,38 +304,23 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
                            size_t size)
 {
     static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start,
-        [DO_RESUME] = refuse_resume,
-        [DO_ADVISE] = refuse_advise,
-        [DO_PUSH] = refuse_push,
-        [DO_OPEN] = refuse_open,
-        [DO_STOP] = refuse_stop,
-        [DO_PAUSE] = refuse_pause,
-        [DO_WAIT_QUIET] = refuse_wait_quiet,
-        [DO_LOADED] = refuse_loaded,
-        [DO_COMMAND] = refuse_command,
-        [DO_CANCEL] = refuse_cancel,
-        [DO_MODEL] = refuse_model,
-        [DO_FILTER] = refuse_list,
-        [DO_MARK] = refuse_mark,
-        [DO_SORT] = refuse_list,
-        [DO_REVERSE] = refuse_list,
-        [DO_DELETE] = refuse_delete,
-        [DO_COMPARE] = refuse_compare,
-        [DO_VERIFY] = refuse_verify,
-        [DO_KERNELS] = refuse_kernels,
-        [DO_APPLY] = refuse_apply,
-        [DO_BASELINE] = refuse_baseline,
-        [DO_REPORT] = refuse_report,
-        [DO_QUANTIZE] = refuse_model_command,
-        [DO_CALIBRATE] = refuse_model_command,
-        [DO_TUNE] = refuse_tune,
-        [DO_UNDO] = refuse_undo,
-        [DO_OUTPUT] = refuse_output,
-        [DO_WRITE] = refuse_write,
-        [DO_NEXT_PANE] = refuse_pane,
-        [DO_PREVIOUS_PANE] = refuse_pane,
-        [DO_ZOOM] = refuse_pane,
+        [DO_NEW_AB] = refuse_start,       [DO_RESUME] = refuse_resume,
+        [DO_ADVISE] = refuse_advise,      [DO_PUSH] = refuse_push,
+        [DO_OPEN] = refuse_open,          [DO_STOP] = refuse_stop,
+        [DO_PAUSE] = refuse_pause,        [DO_WAIT_QUIET] = refuse_wait_quiet,
+        [DO_LOADED] = refuse_loaded,      [DO_COMMAND] = refuse_job,
+        [DO_EARLIER] = refuse_queued,     [DO_LATER] = refuse_queued,
+        [DO_CANCEL] = refuse_cancel,      [DO_MODEL] = refuse_model,
+        [DO_FILTER] = refuse_list,        [DO_MARK] = refuse_mark,
+        [DO_SORT] = refuse_list,          [DO_REVERSE] = refuse_list,
+        [DO_DELETE] = refuse_delete,      [DO_COMPARE] = refuse_compare,
+        [DO_VERIFY] = refuse_verify,      [DO_KERNELS] = refuse_kernels,
+        [DO_APPLY] = refuse_apply,        [DO_BASELINE] = refuse_baseline,
+        [DO_REPORT] = refuse_report,      [DO_QUANTIZE] = refuse_start,
+        [DO_CALIBRATE] = refuse_start,    [DO_TUNE] = refuse_tune,
+        [DO_UNDO] = refuse_undo,          [DO_OUTPUT] = refuse_output,
+        [DO_WRITE] = refuse_write,        [DO_NEXT_PANE] = refuse_pane,
+        [DO_PREVIOUS_PANE] = refuse_pane, [DO_ZOOM] = refuse_pane,
         [DO_DETAILS] = refuse_details,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");

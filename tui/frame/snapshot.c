@@ -39,6 +39,25 @@ bool snapshot_waits_quiet(const struct snapshot *s)
     return snapshot_is_running(s) && !strcmp(s->experiment.cell_phase, EXPERIMENT_WAITS);
 }
 
+bool snapshot_running_job(const struct snapshot *s, struct queued_job *out)
+{
+    const struct experiment_state *x = &s->experiment;
+    *out = (struct queued_job){ .since_ms = s->command_started_ms };
+    if (snapshot_is_running(s)) {
+        char workload[600];
+        snprintf(out->kind, sizeof out->kind, "ab");
+        snprintf(out->line, sizeof out->line, "ab %.400s %.400s -w %.300s (run %lld)", x->arm[0].line,
+                 x->arm[1].line, workload_line(&x->spec.workload, workload, sizeof workload),
+                 (long long)x->run_id);
+        out->since_ms = s->unix_ms - (int64_t)(1e3 * (isfinite(x->elapsed_s) ? x->elapsed_s : 0));
+        return true;
+    }
+    if (!s->command[0]) return false;
+    snprintf(out->kind, sizeof out->kind, "%.*s", (int)strcspn(s->command, " "), s->command);
+    snprintf(out->line, sizeof out->line, "%s", s->command);
+    return true;
+}
+
 void series_push(struct series *s, double v)
 {
     if (s->n == SNAPSHOT_HISTORY) memmove(s->v, s->v + 1, sizeof s->v[0] * (SNAPSHOT_HISTORY - 1));

@@ -7,6 +7,7 @@
 
 const char *ui_quit_question(const struct snapshot *s)
 {
+    if (s->queued) return "Jobs are waiting in the queue (&) and will not run. Stop what runs, and quit?";
     if (snapshot_is_running(s)) return "An experiment is running. Quit and stop it (it can be resumed)?";
     if (s->tune.running) return "A search is running. Quit and stop it (it can be resumed)?";
     return s->command[0] ? "A command is running. Quit and cancel it?" : "Quit?"; /* it has just ended */
@@ -83,6 +84,7 @@ static const char *const PANE_NAMES[VIEW_COUNT][PANES_MAX + 1] = {
                     [LOAD_ROOFLINE] = "roofline" },
     [VIEW_SETTINGS] = { [SETTINGS_LIST] = "settings", [SETTINGS_DETAIL] = "detail" },
     [VIEW_LOG] = { "log" },
+    [VIEW_JOBS] = { "queue" },
     [VIEW_TUNE] = { [TUNE_STATE] = "search", [TUNE_LIST] = "candidates", [TUNE_END] = "result" },
     [VIEW_WRITE] = { [WRITE_A] = "A", [WRITE_B] = "B", [WRITE_BOTH] = "both" },
 };
@@ -132,6 +134,14 @@ const struct advice *ui_advice(const struct ui *u, const struct snapshot *s)
                   : u->view == VIEW_LIVE ? u->selected[VIEW_LIVE]
                                          : -1;
     return i >= 0 && i < s->advice_count ? &s->advice[i] : NULL;
+}
+
+const struct queued_job *ui_queued(const struct ui *u, const struct snapshot *s)
+{
+    struct queued_job now;
+    const int first = snapshot_running_job(s, &now),
+              i = u->view == VIEW_JOBS ? list_selected(u, s) - first : -1;
+    return i >= 0 && i < s->queued ? &s->queue[i] : NULL;
 }
 
 int64_t ui_run_id(const struct ui *u, const struct snapshot *s)

@@ -15,7 +15,7 @@ const struct view_row VIEWS[VIEW_COUNT] = {
     [VIEW_MODEL] = { "model", view_model },    [VIEW_QUALITY] = { "quality", view_quality },
     [VIEW_LOAD] = { "load", view_load },       [VIEW_SETTINGS] = { "settings", view_settings },
     [VIEW_LOG] = { "log", view_log },          [VIEW_WRITE] = { "write", view_write },
-    [VIEW_TUNE] = { "tune", view_tune },
+    [VIEW_TUNE] = { "tune", view_tune },       [VIEW_JOBS] = { "queue", view_jobs },
 };
 
 static void draw_too_small(struct grid *g, const struct snapshot *s, const struct ui *u)

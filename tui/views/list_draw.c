@@ -35,6 +35,7 @@ static struct table_shape shape_make(const struct list *l, const struct snapshot
     for (int i = 0; i < n; i++) {
         if (t.w[i]) x += l->column[i].gap;
         t.x[i] = x;
+        t.w[i] = MAX(MIN(t.w[i], columns - x), 0); /* a very narrow list loses its last columns */
         x += t.w[i];
     }
     return t;
@@ -173,7 +174,7 @@ struct rect list_draw(const struct list_view *v)
         return rest;
     }
     f.shape = shape_make(l, v->s, in.w);
-    draw_heading(v->g, rect_rows(in, 0, 1), l, &v->u->list[v->u->view], &f.shape);
+    if (in.h > 0) draw_heading(v->g, rect_rows(in, 0, 1), l, &v->u->list[v->u->view], &f.shape);
     struct rect rows = rect_rows(in, 1, in.h - 1);
     const int chosen = v->u->selected[v->u->view];
     const int top = list_top(chosen, rows.h, f.rows);

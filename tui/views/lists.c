@@ -18,6 +18,23 @@ void view_history(struct grid *g, struct rect body, const struct snapshot *s, co
                                    : "no runs yet: b starts an A/B");
 }
 
+void view_jobs(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    const struct list_view list = { .g = g,
+                                    .box = body,
+                                    .title = "Queue",
+                                    .note = s->queued ? "the next job starts when nothing else runs" : NULL,
+                                    .s = s,
+                                    .u = u };
+    struct rect in = list_draw(&list);
+    struct queued_job now;
+    if (!s->queued && !snapshot_running_job(s, &now))
+        grid_wrap(
+            g, in, ROLE_DIM,
+            "Nothing runs and nothing waits. A/Bs (b), searches (t), quantizations and commands (!) that are "
+            "started while something runs wait here and start one after the other.");
+}
+
 /* The selected message in full below the list, whose rows are cut at the edge. */
 void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {

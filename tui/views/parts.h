@@ -19,6 +19,7 @@ void view_quality(struct grid *g, struct rect body, const struct snapshot *s, co
 void view_load(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_settings(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_jobs(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_write(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_tune(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_help(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);

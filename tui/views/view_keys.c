@@ -36,6 +36,11 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
                     { DO_RESUME, "resume" },
                     { DO_OPEN, "use it" },
                     { DO_UNDO, "undo" } },
+    [VIEW_JOBS] = { { DO_OPEN, "details" },
+                    { DO_DELETE, "remove" },
+                    { DO_EARLIER, "earlier" },
+                    { DO_LATER, "later" },
+                    { DO_UNDO, "undo" } },
     [VIEW_LOG] = { { DO_OUTPUT, "last output" }, { DO_COPY, "copy command" } },
 };
 

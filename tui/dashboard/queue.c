@@ -1,0 +1,106 @@
+/* tui/dashboard/queue.c - the queue: experiments and commands that were started while something else ran.
+ * They start one after the other, because two at once would disturb each other's measurements. */
+#include <string.h>
+
+#include "tui/dashboard/queue.h"
+
+static const unsigned STARTS = REQUEST_RUN_COMMAND | REQUEST_START_EXPERIMENT;
+
+static struct queued_job job_of(const struct waiting *w)
+{
+    struct queued_job j = { .id = w->id, .since_ms = w->since_ms };
+    const char *line = w->effect.command;
+    if (str_starts(line, "qdyno ")) line += strlen("qdyno ");
+    snprintf(j.line, sizeof j.line, "%s", line);
+    snprintf(j.kind, sizeof j.kind, "%.*s", (int)strcspn(line, " "), line);
+    return j;
+}
+
+bool queue_takes(struct dashboard *d, const struct effect *e)
+{
+    if (!(e->requests & STARTS) || d->waiting_count == QUEUED_JOBS) return false;
+    const char *first = jobs_wait_for(&d->ui, d->s);
+    const bool probes = (e->requests & REQUEST_RUN_COMMAND) && d->s->probing;
+    if (!*first && !probes) return false;
+    struct waiting *w = &d->waiting[d->waiting_count++];
+    *w = (struct waiting){ ++d->waiting_id, clock_unix_ms(), *e };
+    w->effect.message[0] = '\0';
+    background_log(d->background, LOG_INFO, "queued as number %d: %s", d->waiting_count, e->command);
+    dashboard_message(d, false, "queued as number %d, after %s: & shows the queue", d->waiting_count,
+                      *first ? first : "the measurement of the machine");
+    return true;
+}
+
+static int queue_find(const struct dashboard *d, int64_t id)
+{
+    for (int i = 0; i < d->waiting_count; i++)
+        if (d->waiting[i].id == id) return i;
+    return -1;
+}
+
+static void queue_take_out(struct dashboard *d, int at)
+{
+    d->waiting_count--;
+    memmove(d->waiting + at, d->waiting + at + 1, sizeof d->waiting[0] * (size_t)(d->waiting_count - at));
+}
+
+static void queue_put_in(struct dashboard *d, int at, const struct waiting *w)
+{
+    memmove(d->waiting + at + 1, d->waiting + at, sizeof d->waiting[0] * (size_t)(d->waiting_count - at));
+    d->waiting[at] = *w;
+    d->waiting_count++;
+}
+
+/* A job may have started since the frame that the person saw, so its number may be gone. */
+static void queue_move(struct dashboard *d, int64_t id, int by)
+{
+    const int at = queue_find(d, id), to = at + by;
+    if (at < 0 || to < 0 || to >= d->waiting_count) return;
+    const struct waiting w = d->waiting[at];
+    queue_take_out(d, at);
+    queue_put_in(d, to, &w);
+}
+
+static void queue_remove(struct dashboard *d, int64_t id)
+{
+    const int at = queue_find(d, id);
+    if (at < 0) {
+        dashboard_message(d, true, "that job has started: s stops it");
+        return;
+    }
+    d->removed = d->waiting[at];
+    d->removed_at = at;
+    queue_take_out(d, at);
+}
+
+static void queue_restore(struct dashboard *d)
+{
+    if (!d->removed.id || d->waiting_count == QUEUED_JOBS) return;
+    queue_put_in(d, MIN(d->removed_at, d->waiting_count), &d->removed);
+    d->removed.id = 0;
+    dashboard_message(d, false, "back in the queue");
+}
+
+void queue_requests(struct dashboard *d, const struct effect *e)
+{
+    if (e->requests & REQUEST_MOVE_QUEUED) queue_move(d, e->job.id, (int)e->job.other_id);
+    if (e->requests & REQUEST_REMOVE_QUEUED) queue_remove(d, e->job.id);
+    if (e->requests & REQUEST_RESTORE_QUEUED) queue_restore(d);
+}
+
+void dashboard_start_queued(struct dashboard *d)
+{
+    if (!d->waiting_count || d->leaving || *jobs_wait_for(&d->ui, d->s) || d->s->probing) return;
+    if (dashboard_is_running(d)) return;
+    const struct waiting next = d->waiting[0];
+    queue_take_out(d, 0);
+    effect_apply(d, &next.effect);
+    d->from_queue = true;
+}
+
+void queue_publish(const struct dashboard *d, struct snapshot *s)
+{
+    s->queued = d->waiting_count;
+    for (int i = 0; i < d->waiting_count; i++) s->queue[i] = job_of(&d->waiting[i]);
+    s->queue_restorable = d->removed.id != 0;
+}
