@@ -160,7 +160,7 @@ static void sizes_and_sigterm(void **state)
     session_open(&s, "xterm-256color", "C.UTF-8", true);
     CHECK(session_read(&s, "hist", 60000));
     session_size(&s, 50, 10);
-    CHECK(session_read(&s, "has 50x", 60000));
+    CHECK(session_read(&s, "60x16", 60000));
     session_size(&s, 1, 1);
     session_read(&s, NULL, 300);
     session_size(&s, 200, 60);
