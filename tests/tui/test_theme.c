@@ -1,6 +1,6 @@
 /* Proves: the colour level follows the terminal and NO_COLOR; every role has a style at every level; without
- * colours the roles of states differ by attributes; better and worse differ for colour-blind eyes; errors in
- * files name their line. */
+ * colours the roles of states differ by attributes; better and worse differ for colour-blind eyes; text has a
+ * contrast of at least 4.5 on the background that a theme is for; errors in files name their line. */
 #include "tests/check.h"
 #include "tui/dashboard/preferences.h"
 #include "tui/widgets/widgets.h"
@@ -99,6 +99,78 @@ static void shipped_themes(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- contrast (WCAG 2) */
+
+static double channel(uint32_t rgb, int shift)
+{
+    const double c = (double)(rgb >> shift & 0xff) / 255;
+    return c <= 0.03928 ? c / 12.92 : pow((c + 0.055) / 1.055, 2.4);
+}
+
+static double luminance(uint32_t rgb)
+{
+    return 0.2126 * channel(rgb, 16) + 0.7152 * channel(rgb, 8) + 0.0722 * channel(rgb, 0);
+}
+
+static double contrast(uint32_t a, uint32_t b)
+{
+    const double x = luminance(a) + 0.05, y = luminance(b) + 0.05;
+    return x > y ? x / y : y / x;
+}
+
+/* The colour of an index of 256: a cube of 6x6x6, then greys. */
+static uint32_t rgb_of_256(int index)
+{
+    static const uint32_t STEP[] = { 0, 95, 135, 175, 215, 255 };
+    if (index >= 232) return (uint32_t)(8 + 10 * (index - 232)) * 0x010101u;
+    CHECK_GE(index, 16);
+    index -= 16;
+    return STEP[index / 36] << 16 | STEP[index / 6 % 6] << 8 | STEP[index % 6];
+}
+
+/* On white the light theme is readable in every role; on black every theme for dark backgrounds is in the
+ * roles of text. In 16 colours the light theme avoids those that are pale on white in every palette. */
+static void text_is_readable(void **state)
+{
+    (void)state;
+    enum { PALE = 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 11 | 1 << 14 | 1 << 15 };
+    static const char *const NAMES[] = { "light", "default", "dark", "high-contrast", "traffic-light" };
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        struct theme t;
+        struct err why;
+        CHECK_OK(theme_find(&t, NAMES[i], &why));
+        for (int role = 0; role < ROLE_COUNT; role++) {
+            const struct theme_row *r = &t.row[role];
+            const uint32_t ground = i == 0 ? 0xffffff : 0;
+            if (r->c256 < 0 || (i > 0 && (role == ROLE_BORDER || role == ROLE_METER))) continue;
+            const double direct = contrast(r->rgb, ground), indexed = contrast(rgb_of_256(r->c256), ground);
+            if (direct < 4.5 || indexed < 4.5)
+                fail_msg("%s, %s: contrast %.2f and %.2f, want 4.5", NAMES[i], ROLE_NAMES[role], direct,
+                         indexed);
+            if (i == 0 && (PALE >> r->c16 & 1))
+                fail_msg("light, %s: colour %d of 16 is pale", ROLE_NAMES[role], r->c16);
+        }
+    }
+}
+
+/* What the terminal says about itself. */
+static void terminal_hints(void **state)
+{
+    (void)state;
+    char name[64];
+    CHECK(background_is_light("0;15"));
+    CHECK(background_is_light("0;default;7"));
+    CHECK(!background_is_light("15;0"));
+    CHECK(!background_is_light("15;default"));
+    CHECK(!background_is_light(NULL));
+    assert_string_equal(terminal_direct_name("xterm-256color", "truecolor", name, sizeof name),
+                        "xterm-direct");
+    assert_string_equal(terminal_direct_name("foot", "24bit", name, sizeof name), "foot-direct");
+    assert_string_equal(terminal_direct_name("xterm-256color", "yes", name, sizeof name), "");
+    assert_string_equal(terminal_direct_name("xterm-256color", NULL, name, sizeof name), "");
+    assert_string_equal(terminal_direct_name(NULL, "truecolor", name, sizeof name), "");
+}
+
 static void theme_files(void **state)
 {
     (void)state;
@@ -177,9 +249,10 @@ int main(void)
     struct err why;
     CHECK_OK(file_make_dirs(path, &why));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels),         cmocka_unit_test(every_role_at_every_level),
-        cmocka_unit_test(without_colour), cmocka_unit_test(colour_blind_safe),
-        cmocka_unit_test(shipped_themes), cmocka_unit_test(theme_files),
+        cmocka_unit_test(levels),           cmocka_unit_test(every_role_at_every_level),
+        cmocka_unit_test(without_colour),   cmocka_unit_test(colour_blind_safe),
+        cmocka_unit_test(shipped_themes),   cmocka_unit_test(theme_files),
+        cmocka_unit_test(text_is_readable), cmocka_unit_test(terminal_hints),
         cmocka_unit_test(kept_settings),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,10 @@ static enum err_code preferences_open(struct dashboard *d, struct err *why)
     d->theme = THEME_DEFAULT;
     enum err_code rc = preferences_read(&saved, why);
     if (!rc) {
-        const char *theme = o->theme ? o->theme : saved.theme;
+        const bool chosen = o->theme || strcmp(saved.theme, THEME_DEFAULT.name) != 0;
+        const char *theme = o->theme                                              ? o->theme
+                            : !chosen && background_is_light(getenv("COLORFGBG")) ? "light"
+                                                                                  : saved.theme;
         d->ui.mouse = saved.mouse && !o->no_mouse;
         if (!strchr(theme, '/') || !realpath(theme, d->theme_name))
             snprintf(d->theme_name, sizeof d->theme_name, "%s", theme);

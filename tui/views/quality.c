@@ -108,6 +108,13 @@ static double kind_loss(const void *data, int row, int column)
     return (double)((const struct sensitivity_map *)data)->loss[row][column];
 }
 
+/* Column 0 holds tensors outside of layers. */
+static int layer_number(const void *data, int column)
+{
+    (void)data;
+    return column - 1;
+}
+
 /* The map of the selected method's format, else the first one. */
 static const struct sensitivity_map *selected_map(const struct snapshot *s, const struct ui *u)
 {
@@ -131,15 +138,16 @@ static void box_layers(struct grid *g, struct rect area, const struct snapshot *
             snprintf(note, sizeof note, "most: %s, %.2e nats",
                      sensitivity_name(m, row, column, name, sizeof name), (double)m->loss[row][column]);
         struct rect in = grid_box(g, area, title, note[0] ? note : NULL);
-        const int basis = in.h > m->kinds + 1 ? 1 : 0;
+        const int basis = in.h > m->kinds + 2 ? 1 : 0;
         struct pen p = pen_at(g, in, 0, in.h - 1);
         if (basis) {
             pen_put(&p, ROLE_DIM,
-                    "first column: tensors outside of layers; then layer by layer; measured on ");
+                    "blank: not measured; first column: tensors outside of layers; measured on ");
             pen_field(&p, pen_left(&p), ROLE_DIM, s->sensitivity.basis);
         }
         chart_heat(g, rect_rows(in, 0, in.h - basis),
-                   &(struct heat){ m->kinds, m->layers, tensor_kind_name, kind_loss, m, row, column });
+                   &(struct heat){ m->kinds, m->layers, tensor_kind_name, kind_loss, m, row, column,
+                                   layer_number, "layer" });
         return;
     }
     struct rect in = grid_box(g, area, title, NULL);

@@ -179,11 +179,20 @@ static double heat_most(const struct heat *h, int row, int from, int to)
     return most;
 }
 
+/* Columns that share a cell, and how wide a cell is. */
+static int heat_joined(const struct heat *h, int columns, int *wide)
+{
+    const int joined = MAX((h->columns + columns - 1) / MAX(columns, 1), 1),
+              cells = (h->columns + joined - 1) / joined;
+    *wide = MAX(MIN(columns / MAX(cells, 1), 4), 1);
+    return joined;
+}
+
 static void heat_row(struct grid *g, struct rect at, int y, const struct heat *h, const struct heat_range *r,
                      int row)
 {
-    const int joined = MAX((h->columns + at.w - 1) / MAX(at.w, 1), 1);
-    const int cells = (h->columns + joined - 1) / joined, wide = MAX(MIN(at.w / MAX(cells, 1), 4), 1);
+    int wide;
+    const int joined = heat_joined(h, at.w, &wide), cells = (h->columns + joined - 1) / joined;
     for (int i = 0; i < cells; i++) {
         const double v = heat_most(h, row, i * joined, MIN((i + 1) * joined, h->columns));
         const int shade = shade_of(r, v);
@@ -192,6 +201,22 @@ static void heat_row(struct grid *g, struct rect at, int y, const struct heat *h
         for (int k = 0; k < wide; k++)
             grid_put(g, at, i * wide + k, y, isnan(v) ? ' ' : SHADES[shade].code,
                      SHADES[shade].style | extra);
+    }
+}
+
+/* The numbers of the columns below their first cell, as many as fit. */
+static void heat_numbers(struct grid *g, struct rect at, const struct heat *h)
+{
+    int wide, last = -1;
+    const int joined = heat_joined(h, at.w, &wide);
+    for (int i = 0; i * joined < h->columns; i++) {
+        const int number = h->number(h->data, i * joined);
+        char text[16];
+        snprintf(text, sizeof text, "%d", number);
+        if (number < 0 || i * wide <= last || i * wide + (int)strlen(text) > at.w) continue;
+        struct pen p = pen_at(g, at, i * wide, 0);
+        pen_put(&p, ROLE_DIM, text);
+        last = p.x;
     }
 }
 
@@ -211,7 +236,9 @@ static void heat_scale(struct grid *g, struct rect row, const struct heat_range 
 void chart_heat(struct grid *g, struct rect area, const struct heat *h)
 {
     const struct heat_range r = heat_range(h);
-    const int rows = MAX(MIN(h->rows, area.h - HEAT_SCALE), 0);
+    enum { NUMBERS_FROM = 5 };
+    const int numbers = h->number && area.h >= NUMBERS_FROM ? 1 : 0;
+    const int rows = MAX(MIN(h->rows, area.h - HEAT_SCALE - numbers), 0);
     const int top = MAX(MIN(h->row - rows / 2, h->rows - rows), 0);
     const struct rect cells = { area.x + NAME_COLUMNS, area.y, MAX(area.w - NAME_COLUMNS, 0), area.h };
     for (int i = 0; i < rows; i++) {
@@ -220,5 +247,10 @@ void chart_heat(struct grid *g, struct rect area, const struct heat *h)
                   h->name(h->data, top + i));
         heat_row(g, cells, i, h, &r, top + i);
     }
-    if (area.h > rows) heat_scale(g, rect_rows(area, rows, 1), &r);
+    if (numbers) {
+        struct pen p = pen_at(g, area, 0, rows);
+        pen_field(&p, NAME_COLUMNS - 1, ROLE_DIM, h->unit);
+        heat_numbers(g, rect_rows(cells, rows, 1), h);
+    }
+    if (area.h > rows + numbers) heat_scale(g, rect_rows(area, rows + numbers, 1), &r);
 }

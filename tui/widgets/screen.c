@@ -121,6 +121,18 @@ static void modes_set(void)
     curs_set(0); /* fails harmlessly where the cursor cannot be hidden */
 }
 
+/* The terminfo entry to use: one with 24-bit colours if the terminal has them and the entry is installed.
+ * NULL: that of $TERM. */
+static const char *terminal_type(bool color, char *buf, size_t size)
+{
+    int status;
+    terminal_direct_name(getenv("TERM"), color ? getenv("COLORTERM") : NULL, buf, size);
+    if (!*buf || setupterm(buf, 1, &status) == ERR) return NULL;
+    const bool direct = tigetflag("RGB") > 0 && tigetnum("colors") >= 1 << 24;
+    del_curterm(cur_term);
+    return direct ? buf : NULL;
+}
+
 enum err_code screen_open(struct screen **out, bool color, struct err *why)
 {
     enum err_code rc;
@@ -132,7 +144,8 @@ enum err_code screen_open(struct screen **out, bool color, struct err *why)
     if ((rc = signals_take(s, why))) goto fail;
     setlocale(LC_CTYPE, "");
     s->glyphs = glyph_level_choose(nl_langinfo(CODESET), getenv("TERM"), getenv("QDYNO_GLYPHS"));
-    s->curses = newterm(NULL, stdout, stdin);
+    char type[128];
+    s->curses = newterm(terminal_type(color, type, sizeof type), stdout, stdin);
     if (!s->curses) {
         rc = err_set(why, ERR_ABSENT,
                      "the terminal '%s' cannot show the dashboard: try TERM=xterm-256color qdyno",

@@ -43,6 +43,23 @@ enum color_level color_level_choose(int colors, bool direct, bool want)
     return colors >= 16 ? COLORS_16 : COLORS_8;
 }
 
+bool background_is_light(const char *colorfgbg)
+{
+    const char *last = colorfgbg ? strrchr(colorfgbg, ';') : NULL;
+    return last && (!strcmp(last, ";7") || !strcmp(last, ";15"));
+}
+
+const char *terminal_direct_name(const char *term, const char *colorterm, char *buf, size_t size)
+{
+    static const char TAIL[] = "-256color";
+    buf[0] = '\0';
+    if (!term || !colorterm || (strcmp(colorterm, "truecolor") && strcmp(colorterm, "24bit"))) return buf;
+    const size_t n = strlen(term), tail = strlen(TAIL),
+                 base = n > tail && !strcmp(term + n - tail, TAIL) ? n - tail : n;
+    snprintf(buf, size, "%.*s-direct", (int)base, term);
+    return buf;
+}
+
 int32_t theme_color(const struct theme *t, enum role role, enum color_level level)
 {
     const struct theme_row *r = &t->row[role];

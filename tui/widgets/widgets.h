@@ -161,8 +161,8 @@ void grid_text(const struct grid *g, struct str *out);
 int text_columns(const char *text); /* columns a UTF-8 text takes */
 
 /* Shorten a line of comma-separated settings to `columns`. The settings that all of the n other lines have,
- * too, give way to "…" first, so that different lines stay different; what is still too long loses its middle.
- * A line that fits is copied. Returns buf. */
+ * too, give way to "…" first, so that different lines stay different; what is still too long loses its
+ * middle. A line that fits is copied. Returns buf. */
 const char *text_shorten(const char *text, const char *const *others, int n, int columns, char *buf,
                          size_t size);
 
@@ -268,9 +268,12 @@ struct heat {
     double (*value)(const void *data, int row, int column); /* NAN unknown */
     const void *data;                                       /* passed to name and value */
     int row, column;                                        /* the highlighted cell; -1 none */
+    int (*number)(const void *data, int column); /* written below the columns; -1: none. NULL: no numbers */
+    const char *unit;                            /* of these numbers: "layer" */
 };
 /* A heat map in shades " ░▒▓█" by the logarithm of each value between the smallest and the largest one. When
- * the columns do not fit, neighbours are merged and the largest value is shown. The last row is the scale. */
+ * the columns do not fit, neighbours are merged and the largest value is shown. Below are the numbers of the
+ * columns, where there is room, and the scale. */
 void chart_heat(struct grid *g, struct rect area, const struct heat *h);
 
 /* ---------------------------------------------------------------- themes (theme.c) */
@@ -309,6 +312,14 @@ int theme_names(char names[][THEME_NAME], int max);
 /* colors: the count in terminfo (below 8: no colours); direct: terminfo's RGB flag; want: false for NO_COLOR.
  */
 enum color_level color_level_choose(int colors, bool direct, bool want);
+
+/* $COLORFGBG ("15;0", "0;default;15"): whether it says that the background is light. NULL: not known, false.
+ */
+bool background_is_light(const char *colorfgbg);
+/* $TERM and $COLORTERM (NULL: not set): the terminfo entry with 24-bit colours to try before $TERM's own,
+ * such as "xterm-direct" for xterm-256color; "" when the terminal does not claim to have them. Returns buf.
+ */
+const char *terminal_direct_name(const char *term, const char *colorterm, char *buf, size_t size);
 
 /* The colour number to pass to the terminal at this level; -1: its own foreground. */
 int32_t theme_color(const struct theme *t, enum role role, enum color_level level);
