@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "db/db.h"
+#include "tui/cli/command_report_all.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/report/report.h"
@@ -11,12 +12,17 @@
 /* clang-format off */
 const struct cli_flag FLAGS_REPORT[] = {
     { .name = "--out", .value = "FILE", .help = "file to write: FILE.html, FILE.md or FILE.svg" },
+    { .name = "--all", .value = "DIR",
+      .help = "write a site of all experiments to this folder: an index, the trade-offs, a page for each run" },
+    { .name = "-m", .alias = "--model", .value = "FILE", .help = "with --all: only runs of this model file" },
+    { .name = "--machine", .value = "ID",
+      .help = "with --all: only runs on this machine (its id is in `qdyno detect`)" },
     { .name = NULL },
 };
 /* clang-format on */
 
 /* Replaces the file at once, so that readers never see a part. */
-static enum err_code report_write_file(const char *path, const struct str *text, struct err *why)
+enum err_code report_write_file(const char *path, const struct str *text, struct err *why)
 {
     struct atomic_file f = { 0 };
     enum err_code rc = atomic_file_open(&f, path, why);
@@ -24,7 +30,7 @@ static enum err_code report_write_file(const char *path, const struct str *text,
     if (fwrite(str_text(text), 1, text->len, f.stream) != text->len) {
         const int cause = errno;
         atomic_file_abort(&f);
-        return err_set(why, err_of_errno(cause), "--out %s: cannot write the whole file: %s", path,
+        return err_set(why, err_of_errno(cause), "%s: cannot write the whole file: %s", path,
                        strerror(cause));
     }
     return atomic_file_commit(&f, why);
@@ -55,7 +61,12 @@ int command_report(const struct cli_global *g, const struct cli_args *a)
     enum report_format format = REPORT_HTML;
     int64_t id = 0;
     const char *path = args_text(a, "--out", NULL);
-    enum err_code rc = cli_run_id(&id, a->arg[0], &why);
+    if (args_has(a, "--all")) return report_all(g, a);
+    enum err_code rc = a->n == 1 && !args_has(a, "-m") && !args_has(a, "--machine")
+                           ? ERR_OK
+                           : err_set(&why, ERR_USAGE,
+                                     "expected ID --out FILE, or --all DIR [-m FILE] [--machine ID]");
+    if (!rc) rc = cli_run_id(&id, a->arg[0], &why);
     if (!rc && !path) rc = err_set(&why, ERR_USAGE, "expected --out FILE.html, FILE.md or FILE.svg");
     if (!rc) rc = report_format_of(&format, path, &why);
     if (!rc) rc = report_of(&text, g, id, format, &why);

@@ -190,12 +190,14 @@ const struct command COMMANDS[] = {
     { .name = "show", .flags = FLAGS_SHOW, .run = command_show, .min_args = 1, .max_args = 1,
       .arguments = "ID [--capsule]",
       .help = "print a past run again, from the database" },
-    { .name = "report", .flags = FLAGS_REPORT, .run = command_report, .min_args = 1, .max_args = 1,
-      .arguments = "ID --out FILE.html|FILE.md|FILE.svg",
-      .help = "write a run as one self-contained file for other people",
+    { .name = "report", .flags = FLAGS_REPORT, .run = command_report, .max_args = 1,
+      .arguments = "ID --out FILE.html|FILE.md|FILE.svg | --all DIR [-m FILE] [--machine ID]",
+      .help = "write a run as one self-contained file for other people, or all runs as a site",
       .details = "The file's ending chooses the form: a page, Markdown with plots in characters, or a "
                  "picture of verdict, effect and arms. The file loads nothing from elsewhere. A run that "
-                 "failed, was stopped or is still going on has a report, too, which states what is missing." },
+                 "failed, was stopped or is still going on has a report, too, which states what is missing. --all "
+                 "writes an index sorted by date, a page of the trade-offs between speed, loss and memory, and "
+                 "one page for each experiment; it replaces only pages that it wrote before." },
     { .name = "push", .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
       .arguments = "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom | --list | --retry | --drop ID",
       .help = "send the outcome of a run to a monitoring system",

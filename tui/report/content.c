@@ -114,8 +114,9 @@ struct plot *figure_plot(struct figure_plots *f, struct report *r)
 enum err_code report_build(struct report **out, const struct report_source *s, struct err *why)
 {
     static void (*const SECTIONS[])(struct report *, const struct report_source *) = {
-        report_headline, section_summary,  section_results, section_quality, section_gate,   section_compared,
-        section_control, section_timeline, section_machine, section_method,  section_repeat,
+        report_headline, section_story,    section_summary, section_results,  section_quality,
+        section_gate,    section_compared, section_control, section_timeline, section_machine,
+        section_load,    section_method,   section_repeat,  section_raw,
     };
     struct report *r = calloc(1, sizeof *r);
     *out = NULL;

@@ -19,7 +19,8 @@ enum content_kind {
     CONTENT_WARNING, /* text: a paragraph that is highlighted */
     CONTENT_TABLE,
     CONTENT_FIGURE,
-    CONTENT_CODE /* text: lines to type */
+    CONTENT_CODE,    /* text: lines to type */
+    CONTENT_DOWNLOAD /* text: name of a file that the page contains; data: its text. HTML only */
 };
 
 enum { CONTENT_COLUMNS = 14 };
@@ -30,6 +31,8 @@ struct content_table {
     bool right[CONTENT_COLUMNS];       /* align right: numbers */
     struct content_row {
         const char *cell[CONTENT_COLUMNS];
+        const char *link; /* target of the link in cell `linked`, a file beside the page; NULL: none */
+        int linked;
         struct content_row *next;
     } * first, *last;
 };
@@ -43,7 +46,7 @@ struct figure_plots {
 
 struct content {
     enum content_kind kind;
-    const char *text;
+    const char *text, *data;
     struct content_table table;
     struct figure_plots figure;
     struct content *next;
@@ -56,6 +59,12 @@ struct report {
     const char *mark; /* "▲ better": the verdict as a word */
     enum verdict verdict;
     const char *footer;
+    bool wide;             /* wide tables: the page may be wider than is good for text */
+    const char *generator; /* of a page of a site: SITE_GENERATOR; NULL: a page of its own */
+    /* links above the title: file and text; file NULL past the last */
+    struct report_link {
+        const char *file, *text;
+    } link[3];
     struct content *first, *last;
     /* only for the card (write_card.c) */
     const struct plot *card_plot; /* NULL: none */
@@ -120,6 +129,9 @@ void report_headline(struct report *r, const struct report_source *s);        /*
 /* One sentence for each arm about speed, memory, energy and quality together. */
 void joint_sentences(struct report *r, const struct report_source *s);
 
+void section_story(struct report *r, const struct report_source *s); /* story.c */
+void section_load(struct report *r, const struct report_source *s);
+void section_raw(struct report *r, const struct report_source *s); /* raw.c */
 void section_summary(struct report *r, const struct report_source *s);
 void section_results(struct report *r, const struct report_source *s);
 void section_quality(struct report *r, const struct report_source *s);

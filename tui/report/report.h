@@ -70,4 +70,28 @@ enum report_format { REPORT_HTML, REPORT_MD, REPORT_SVG };
 enum err_code report_format_of(enum report_format *out, const char *path, struct err *why);
 void report_write(struct str *out, const struct report *r, enum report_format format);
 
+/* ---------------------------------------------------------------- a site of many runs */
+
+/* Pages of `qdyno report --all`: an index of all experiments, a page of the trade-offs between speed, loss
+ * and memory, and one page for each run. Each page contains this text in a <meta> element, by which later
+ * calls recognize the files that they may replace. */
+#define SITE_GENERATOR "qdyno report --all"
+#define SITE_INDEX     "index.html"
+#define SITE_PARETO    "pareto.html"
+
+struct report_site;
+/* about: what the runs have in common, for the heading; "" nothing. *out: report_site_close. Errors:
+ * ERR_NOMEM. */
+enum err_code report_site_open(struct report_site **out, const char *about, struct err *why);
+void report_site_close(struct report_site *site); /* accepts NULL */
+/* Adds a run; borrows nothing from the source. Errors: ERR_NOMEM. */
+enum err_code report_site_add(struct report_site *site, const struct report_source *s, struct err *why);
+/* "run-12.html". Returns buf. */
+const char *report_site_file(int64_t run_id, char *buf, size_t size);
+/* Makes the report of a run a page of the site: with links to the other pages. */
+void report_site_page(struct report *r);
+/* The index, newest run first, and the trade-offs. *out: report_free. Errors: ERR_NOMEM. */
+enum err_code report_site_index(struct report **out, const struct report_site *site, struct err *why);
+enum err_code report_site_pareto(struct report **out, const struct report_site *site, struct err *why);
+
 #endif

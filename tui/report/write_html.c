@@ -22,6 +22,7 @@ static const char PAGE_STYLE[] =
     "h1 code{padding:0;background:none;font-weight:600}"
     "h2{font-size:1.2rem;margin:2.6rem 0 .7rem;padding-bottom:.3rem;border-bottom:1px solid var(--line)}"
     "h3{font-size:1rem;margin:0 0 .2rem}p{margin:.6rem 0;max-width:46rem}.sub{font-size:1.05rem;color:var(--dim);margin:0}"
+    "main.wide{max-width:84rem}.wide td:first-child{white-space:nowrap}a{color:var(--good)}nav{margin-bottom:1.5rem;font-size:.95rem}"
     ".warning{border-left:.3rem solid var(--alert);padding-left:.8rem}"
     "code,pre{font-family:ui-monospace,'Cascadia Mono',Menlo,'DejaVu Sans Mono',monospace;font-size:.9em;"
     "background:var(--code);border-radius:.25rem}code{padding:.05em .3em;overflow-wrap:anywhere}"
@@ -79,6 +80,27 @@ static void put_element(struct str *out, const char *open, const char *text, con
     str_append(out, close);
 }
 
+static void put_link(struct str *out, const char *open, const char *file, const char *text, const char *close)
+{
+    str_printf(out, "%s<a href=\"", open);
+    xml_text(out, file);
+    put_element(out, "\">", text, "</a>");
+    str_append(out, close);
+}
+
+/* A link that saves a text as a file. The text is part of the page, so that the page stays one file. */
+static void put_download(struct str *out, const char *name, const char *data)
+{
+    static const char SAFE[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~,:";
+    str_append(out, "<p><a download=\"");
+    xml_text(out, name);
+    str_append(out, "\" href=\"data:text/csv;charset=utf-8,");
+    for (; *data; data++) str_printf(out, strchr(SAFE, *data) ? "%c" : "%%%02X", (unsigned char)*data);
+    str_append(out, "\">");
+    xml_text(out, name);
+    str_append(out, "</a></p>\n");
+}
+
 /* ---------------------------------------------------------------- content */
 
 static void put_table(struct str *out, const struct content_table *t)
@@ -92,6 +114,9 @@ static void put_table(struct str *out, const struct content_table *t)
             put_element(out, t->right[i] ? "<th scope=\"col\" class=\"r\">" : "<th scope=\"col\">",
                         t->head[i] ? t->head[i] : "", "</th>");
         str_append(out, "</tr></thead>");
+    } else {
+        str_append(out,
+                   "<thead><tr><th scope=\"col\">property</th><th scope=\"col\">value</th></tr></thead>");
     }
     str_append(out, "<tbody>\n");
     for (const struct content_row *row = t->first; row; row = row->next) {
@@ -99,6 +124,8 @@ static void put_table(struct str *out, const struct content_table *t)
         for (int i = 0; i < t->columns; i++)
             if (!i && !t->head[0])
                 put_element(out, "<th scope=\"row\">", row->cell[i], "</th>");
+            else if (row->link && i == row->linked)
+                put_link(out, t->right[i] ? "<td class=\"r\">" : "<td>", row->link, row->cell[i], "</td>");
             else
                 put_element(out, t->right[i] ? "<td class=\"r\">" : "<td>", row->cell[i], "</td>");
         str_append(out, "</tr>\n");
@@ -138,6 +165,7 @@ static void put_content(struct str *out, const struct content *c, int *figures)
     case CONTENT_WARNING: put_element(out, "<p class=\"warning\" role=\"note\">", c->text, "</p>\n"); break;
     case CONTENT_TABLE: put_table(out, &c->table); break;
     case CONTENT_FIGURE: put_figure(out, &c->figure, ++*figures); break;
+    case CONTENT_DOWNLOAD: put_download(out, c->text, c->data); break;
     case CONTENT_CODE:
         str_append(out, "<pre>");
         xml_text(out, c->text);
@@ -171,11 +199,18 @@ void write_html(struct str *out, const struct report *r)
     str_append(
         out,
         "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head><meta charset=\"utf-8\"/>"
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n");
+    if (r->generator) str_printf(out, "<meta name=\"generator\" content=\"%s\"/>\n", r->generator);
+    str_append(out, "<title>");
     put_title(out, r->title);
-    str_printf(out, "</title>\n<style>%s\n%s</style></head>\n<body><main>\n<header class=\"%s\">", PAGE_STYLE,
-               PLOT_STYLE, header_class(r->verdict));
-    put_element(out, "<p class=\"mark\">", r->mark, "</p>");
+    str_printf(out, "</title>\n<style>%s\n%s</style></head>\n<body><main%s>\n", PAGE_STYLE, PLOT_STYLE,
+               r->wide ? " class=\"wide\"" : "");
+    if (r->link[0].file) str_append(out, "<nav>");
+    for (size_t i = 0; i < COUNT_OF(r->link) && r->link[i].file; i++)
+        put_link(out, i ? " · " : "", r->link[i].file, r->link[i].text, "");
+    if (r->link[0].file) str_append(out, "</nav>\n");
+    str_printf(out, "<header class=\"%s\">", header_class(r->verdict));
+    if (*r->mark) put_element(out, "<p class=\"mark\">", r->mark, "</p>");
     put_element(out, "<h1>", r->title, "</h1>");
     put_element(out, "<p class=\"sub\">", r->subtitle, "</p></header>\n");
     for (const struct content *c = r->first; c; c = c->next) put_content(out, c, &figures);

@@ -50,7 +50,8 @@ static void put_table(struct str *out, const struct content_table *t)
         write_markdown_put_text(out, t->caption, false);
         str_append(out, "\n\n");
     }
-    put_row(out, t, t->head);
+    static const char *const PROPERTY[CONTENT_COLUMNS] = { "property", "value" };
+    put_row(out, t, t->head[0] ? t->head : PROPERTY);
     str_append(out, "|");
     for (int i = 0; i < t->columns; i++) str_append(out, t->right[i] ? " ---: |" : " --- |");
     str_append(out, "\n");
@@ -119,6 +120,7 @@ void write_markdown(struct str *out, const struct report *r)
         case CONTENT_TABLE: put_table(out, &c->table); break;
         case CONTENT_FIGURE: put_figure(out, &c->figure); break;
         case CONTENT_CODE: put_fence(out, c->text); break;
+        case CONTENT_DOWNLOAD: break; /* only a page can contain a file */
         }
     }
     put_paragraph(out, "", r->footer);

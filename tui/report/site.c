@@ -1,0 +1,430 @@
+/* site.c - the pages of `qdyno report --all` besides those of single runs: the index, and the trade-offs
+ * between speed, loss and memory. */
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/experiment/experiment.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/report/content.h"
+#include "tui/widgets/widgets.h"
+
+/* One arm of one run. The rate of a challenger is that of A times its effect, which the blocks compared. */
+struct site_point {
+    char line[CONFIG_LINE];
+    struct interval rate; /* of the compared metric; bounds NAN for A */
+    double kld;           /* against the unchanged file; NAN: unknown */
+    char text[128];       /* that the loss was measured on; "" none */
+    double memory_bytes;  /* NAN: unknown */
+};
+struct site_run {
+    int64_t id, started_ms;
+    char model[128], sha256[HASH_HEX], machine[16], cpu[128], workload[600], verdict[16], arms[400];
+    const struct metric *metric;
+    double effect; /* log ratio of the headline arm, positive is better; NAN */
+    double change; /* of the metric itself, B/A - 1; NAN */
+    double kld;    /* of the headline arm against A; NAN */
+    char text[128];
+    struct site_point point[EXPERIMENT_ARMS];
+    int points;
+};
+struct report_site {
+    char about[256];
+    struct site_run *run; /* [n] */
+    int n, cap;
+};
+
+enum err_code report_site_open(struct report_site **out, const char *about, struct err *why)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out) return err_set(why, ERR_NOMEM, "out of memory for a site of reports");
+    snprintf((*out)->about, sizeof(*out)->about, "%s", about);
+    return ERR_OK;
+}
+
+void report_site_close(struct report_site *site)
+{
+    if (!site) return;
+    free(site->run);
+    free(site);
+}
+
+/* ---------------------------------------------------------------- adding a run */
+
+static struct site_point point_of(const struct report_source *s, int arm)
+{
+    const struct experiment_arm *a = &s->state.arm[arm];
+    const bool from_file = !strcmp(s->state.arm[0].line, "default");
+    const struct comparison *c = arm ? report_comparison(s, arm) : NULL;
+    const int64_t bytes = metric_bytes(a->value[METRIC_PEAK_MEMORY]);
+    struct site_point p = { .rate = { a->rate, NAN, NAN },
+                            .kld = !from_file ? (double)NAN
+                                   : arm      ? c->quality.kld.estimate
+                                              : 0,
+                            .memory_bytes = bytes >= 0 ? (double)bytes : (double)NAN };
+    snprintf(p.line, sizeof p.line, "%s", a->line);
+    if (!arm) return p;
+    if (!c->quality.known) p.kld = NAN;
+    snprintf(p.text, sizeof p.text, "%.127s", c->quality.known ? c->quality.text : "");
+    if (c->blocks) p.rate.estimate = s->state.arm[0].rate * (1 + report_change(s, c->effect.estimate));
+    const double low = s->state.arm[0].rate * (1 + report_change(s, c->effect.lower)),
+                 high = s->state.arm[0].rate * (1 + report_change(s, c->effect.upper));
+    p.rate.lower = fmin(low, high);
+    p.rate.upper = fmax(low, high);
+    return p;
+}
+
+/* Cells outside of complete blocks are too few to rank anything by. */
+static bool arm_counts(const struct report_source *s, int arm)
+{
+    bool any = false;
+    for (int k = 1; k < report_arms(s); k++) any = any || report_comparison(s, k)->blocks > 0;
+    return arm ? report_comparison(s, arm)->blocks > 0 : any;
+}
+
+static struct site_run run_of(const struct report_source *s)
+{
+    const struct experiment_state *x = &s->state;
+    const struct comparison *c = experiment_headline(x);
+    struct site_run r = { .id = x->run_id,
+                          .started_ms = x->started_ms,
+                          .metric = report_metric(s),
+                          .effect = c->effect.estimate,
+                          .change = report_change(s, c->effect.estimate),
+                          .kld = c->quality.known ? c->quality.kld.estimate : (double)NAN };
+    size_t used = 0;
+    snprintf(r.model, sizeof r.model, "%s", x->arm[0].model_name);
+    snprintf(r.sha256, sizeof r.sha256, "%s", x->arm[0].sha256);
+    snprintf(r.machine, sizeof r.machine, "%s", x->machine_id);
+    snprintf(r.cpu, sizeof r.cpu, "%s", s->machine_known ? s->machine.cpu : "");
+    workload_line(&x->spec.workload, r.workload, sizeof r.workload);
+    snprintf(r.verdict, sizeof r.verdict, "%s", x->verdict ? verdict_name(x->verdict) : "none");
+    snprintf(r.text, sizeof r.text, "%.127s", c->quality.known ? c->quality.text : "");
+    for (int a = 0; a < report_arms(s); a++) {
+        if (arm_counts(s, a)) r.point[r.points++] = point_of(s, a);
+        if (used < sizeof r.arms)
+            used += (size_t)snprintf(r.arms + used, sizeof r.arms - used, "%s%.100s", a ? " vs " : "",
+                                     x->arm[a].line);
+    }
+    return r;
+}
+
+enum err_code report_site_add(struct report_site *site, const struct report_source *s, struct err *why)
+{
+    if (site->n == site->cap) {
+        const int cap = site->cap ? 2 * site->cap : 16;
+        struct site_run *grown = realloc(site->run, (size_t)cap * sizeof *grown);
+        if (!grown) return err_set(why, ERR_NOMEM, "out of memory for a site of %d reports", cap);
+        site->run = grown;
+        site->cap = cap;
+    }
+    site->run[site->n++] = run_of(s);
+    return ERR_OK;
+}
+
+const char *report_site_file(int64_t run_id, char *buf, size_t size)
+{
+    snprintf(buf, size, "run-%lld.html", (long long)run_id);
+    return buf;
+}
+
+/* ---------------------------------------------------------------- pages */
+
+void report_site_page(struct report *r)
+{
+    static const struct report_link LINKS[] = { { SITE_INDEX, "all experiments" },
+                                                { SITE_PARETO, "trade-offs" } };
+    r->generator = SITE_GENERATOR;
+    for (size_t i = 0; i < COUNT_OF(LINKS); i++) r->link[i] = LINKS[i];
+}
+
+static enum err_code page_open(struct report **out, const struct report_site *site, const char *title,
+                               const char *subtitle, struct err *why)
+{
+    char when[32];
+    struct report *r = *out = calloc(1, sizeof *r);
+    if (!r) return err_set(why, ERR_NOMEM, "out of memory for a page of a site");
+    r->mark = "";
+    r->title = *site->about ? content_printf(r, "%s: %s", title, content_plain(r, site->about)) : title;
+    r->subtitle = subtitle;
+    r->footer = content_printf(r, "Written by qdyno " QDYNO_VERSION " on %s.",
+                               clock_iso8601(clock_unix_ms(), when, sizeof when));
+    report_site_page(r);
+    return ERR_OK;
+}
+
+static enum err_code page_close(struct report **out, struct err *why)
+{
+    if (!(*out)->failed) return ERR_OK;
+    report_free(*out);
+    *out = NULL;
+    return err_set(why, ERR_NOMEM, "out of memory for a page of a site");
+}
+
+static void heads_set(struct content_table *t, const char *const *heads, const char *aligned)
+{
+    for (int i = 0; i < t->columns; i++) {
+        t->head[i] = heads[i];
+        t->right[i] = aligned[i] == 'r';
+    }
+}
+
+static const char *loss_text(struct report *r, double kld, const char *text)
+{
+    if (!isfinite(kld)) return "not measured";
+    return *text ? content_printf(r, "%.2g nats on %s", kld, content_plain(r, text))
+                 : content_printf(r, "%.2g", kld);
+}
+
+static int newer(const void *x, const void *y)
+{
+    const struct site_run *a = *(const struct site_run *const *)x, *b = *(const struct site_run *const *)y;
+    if (a->started_ms != b->started_ms) return a->started_ms < b->started_ms ? 1 : -1;
+    return a->id < b->id ? 1 : -1;
+}
+
+/* The runs, newest first. *out: free(). */
+static enum err_code by_date(const struct site_run ***out, const struct report_site *site, struct err *why)
+{
+    *out = malloc((size_t)MAX(site->n, 1) * sizeof **out);
+    if (!*out) return err_set(why, ERR_NOMEM, "out of memory for a list of %d runs", site->n);
+    for (int i = 0; i < site->n; i++) (*out)[i] = &site->run[i];
+    qsort(*out, (size_t)site->n, sizeof **out, newer);
+    return ERR_OK;
+}
+
+enum err_code report_site_index(struct report **out, const struct report_site *site, struct err *why)
+{
+    static const char *const HEADS[] = { "date (UTC)", "run",      "arms",  "verdict",      "difference",
+                                         "metric",     "workload", "model", "quality loss", "machine" };
+    const struct site_run **run = NULL;
+    enum err_code rc = by_date(&run, site, why);
+    if (!rc)
+        rc = page_open(out, site, "Experiments",
+                       "Every experiment in the database, the newest first. A difference is that of the "
+                       "headline arm from arm A; the page of a run has its interval.",
+                       why);
+    if (rc) {
+        free(run);
+        return rc;
+    }
+    struct report *r = *out;
+    r->wide = true;
+    struct content_table *t = content_table(r, NULL, COUNT_OF(HEADS));
+    heads_set(t, HEADS, "lrllrlllll");
+    for (int i = 0; i < site->n; i++) {
+        const struct site_run *x = run[i];
+        struct content_row *row = content_row(r, t);
+        char when[32], file[48];
+        clock_iso8601(x->started_ms, when, sizeof when);
+        row->cell[0] = content_printf(r, "%.10s %.5s", when, when + 11);
+        row->cell[1] = content_printf(r, "%lld", (long long)x->id);
+        row->cell[2] = content_printf(r, "`%s`", content_plain(r, x->arms));
+        row->cell[3] = x->verdict[0] ? content_printf(r, "%s", x->verdict) : "none";
+        row->cell[4] = isfinite(x->change) ? content_printf(r, "%+.1f %%", 100 * x->change) : "unknown";
+        row->cell[5] = x->metric->name;
+        row->cell[6] = content_printf(r, "`%s`", content_plain(r, x->workload));
+        row->cell[7] = *x->model ? content_plain(r, x->model) : "unknown";
+        row->cell[8] = loss_text(r, x->kld, x->text);
+        row->cell[9] = *x->cpu ? content_plain(r, x->cpu) : "unknown";
+        row->link = content_printf(r, "%s", report_site_file(x->id, file, sizeof file));
+        row->linked = 1;
+    }
+    free(run);
+    return page_close(out, why);
+}
+
+/* ---------------------------------------------------------------- trade-offs */
+
+enum { GROUP_POINTS = 64 };
+
+/* The newest measurement of each config on one model, machine, workload and metric. */
+struct group {
+    const struct site_run *first;
+    const struct site_run *of[GROUP_POINTS]; /* the run of each point */
+    const struct site_point *point[GROUP_POINTS];
+    bool front[GROUP_POINTS];
+    int n;
+    const char *text; /* losses on other texts do not compare; "" none was measured */
+};
+
+static bool same_group(const struct site_run *a, const struct site_run *b)
+{
+    return !strcmp(a->sha256, b->sha256) && !strcmp(a->machine, b->machine) &&
+           !strcmp(a->workload, b->workload) && a->metric == b->metric;
+}
+
+/* The loss of a point, if it was measured on the group's text; the unchanged file loses nothing on any. */
+static double group_kld(const struct group *g, int i)
+{
+    const struct site_point *p = g->point[i];
+    return p->kld == 0 || !strcmp(p->text, g->text) ? p->kld : (double)NAN;
+}
+
+static void group_add(struct group *g, const struct site_run *run)
+{
+    for (int a = 0; a < run->points; a++) {
+        bool there = false;
+        for (int i = 0; i < g->n && !there; i++) there = !strcmp(g->point[i]->line, run->point[a].line);
+        if (there || g->n == GROUP_POINTS || !isfinite(run->point[a].rate.estimate)) continue;
+        if (!*g->text) g->text = run->point[a].text;
+        g->of[g->n] = run;
+        g->point[g->n++] = &run->point[a];
+    }
+}
+
+static void group_sort(struct group *g)
+{
+    const int better = g->first->metric->better < 0 ? -1 : 1;
+    for (int i = 1; i < g->n; i++)
+        for (int k = i; k > 0; k--) {
+            if (better * (g->point[k]->rate.estimate - g->point[k - 1]->rate.estimate) <= 0) break;
+            const struct site_point *p = g->point[k];
+            const struct site_run *x = g->of[k];
+            g->point[k] = g->point[k - 1];
+            g->of[k] = g->of[k - 1];
+            g->point[k - 1] = p;
+            g->of[k - 1] = x;
+        }
+}
+
+/* Is b at least as good as a in everything, and better in something? Unknown values never are. */
+static bool is_beaten(const struct group *g, int a, int b)
+{
+    const double gain[] = { (g->first->metric->better < 0 ? -1 : 1) *
+                                (g->point[b]->rate.estimate - g->point[a]->rate.estimate),
+                            group_kld(g, a) - group_kld(g, b),
+                            g->point[a]->memory_bytes - g->point[b]->memory_bytes };
+    bool better = false;
+    for (size_t i = 0; i < COUNT_OF(gain); i++) {
+        if (!(gain[i] >= 0)) return false;
+        better |= gain[i] > 0;
+    }
+    return better;
+}
+
+static void group_mark_front(struct group *g)
+{
+    for (int a = 0; a < g->n; a++) {
+        g->front[a] = isfinite(group_kld(g, a)) || !*g->text;
+        for (int b = 0; b < g->n; b++) g->front[a] = g->front[a] && (b == a || !is_beaten(g, a, b));
+    }
+}
+
+static void group_plot(struct figure_plots *f, struct report *r, const struct group *g, bool memory)
+{
+    int known = 0;
+    for (int i = 0; i < g->n; i++) known += isfinite(memory ? g->point[i]->memory_bytes : group_kld(g, i));
+    struct plot *p = known > 1 ? figure_plot(f, r) : NULL;
+    if (!p) return;
+    p->title = memory ? "Speed and memory"
+                      : content_printf(r, "Speed and loss on %s", content_plain(r, g->text));
+    p->height = 220;
+    p->x = (struct plot_axis){ .title = content_printf(r, "%s, %s (%s is better)", g->first->metric->name,
+                                                       g->first->metric->unit,
+                                                       g->first->metric->better < 0 ? "left" : "right"),
+                               .low = NAN,
+                               .high = NAN };
+    p->y = (struct plot_axis){ .title = memory ? "peak memory (down is better)"
+                                               : "KL divergence from the file, nats (down is better)",
+                               .unit = memory ? UNIT_BYTES : UNIT_NUMBER,
+                               .low = NAN,
+                               .high = NAN };
+    for (int front = 1; front >= 0; front--) {
+        struct plot_layer *l = plot_layer(p, &r->arena, MARK_DOT, front ? 0 : HUE_MUTED, g->n);
+        if (!l) return;
+        l->name = front ? "on the Pareto front" : "not on it, or its loss is unknown";
+        for (int i = 0; i < g->n; i++) {
+            if (g->front[i] != front) continue;
+            l->point[i].x = g->point[i]->rate.estimate;
+            l->point[i].y = memory ? g->point[i]->memory_bytes : group_kld(g, i);
+            l->point[i].label = content_printf(r, "%d", i + 1);
+            l->point[i].hint = content_plain(r, g->point[i]->line);
+        }
+    }
+}
+
+static void group_table(struct report *r, const struct group *g)
+{
+    static const char *const HEADS[] = { "number", "configuration", "rate",  "from", "to",
+                                         "loss",   "peak memory",   "front", "run" };
+    struct content_table *t = content_table(
+        r, "The numbers are those in the plots. Bounds: 95 % interval relative to arm A of the same run.",
+        COUNT_OF(HEADS));
+    heads_set(t, HEADS, "rlrrrlrlr");
+    for (int i = 0; i < g->n; i++) {
+        const struct site_point *p = g->point[i];
+        struct content_row *row = content_row(r, t);
+        char file[48];
+        row->cell[0] = content_printf(r, "%d", i + 1);
+        row->cell[1] = content_printf(r, "`%s`", content_plain(r, p->line));
+        row->cell[2] = content_printf(r, "%s", figure_number(p->rate.estimate).text);
+        row->cell[3] = isfinite(p->rate.lower) ? content_printf(r, "%s", figure_number(p->rate.lower).text)
+                                               : "";
+        row->cell[4] = isfinite(p->rate.upper) ? content_printf(r, "%s", figure_number(p->rate.upper).text)
+                                               : "";
+        row->cell[5] = loss_text(r, p->kld, p->text);
+        row->cell[6] = isfinite(p->memory_bytes)
+                           ? content_printf(r, "%s", figure_bytes((int64_t)p->memory_bytes).text)
+                           : "unknown";
+        row->cell[7] = g->front[i] ? "★" : "";
+        row->cell[8] = content_printf(r, "%lld", (long long)g->of[i]->id);
+        row->link = content_printf(r, "%s", report_site_file(g->of[i]->id, file, sizeof file));
+        row->linked = 8;
+    }
+}
+
+static void group_put(struct report *r, struct group *g)
+{
+    struct figure_plots f = {
+        .title = "Speed against loss and memory",
+        .reading =
+            "Each number is a configuration of the table below. A configuration is on the Pareto front if no "
+            "other one is at least as good in speed, loss and memory. A loss measured on another text counts as unknown, and a configuration of unknown loss is not on "
+            "the front."
+    };
+    content_add(r, CONTENT_SECTION,
+                content_printf(r, "%s, `%s`, on %s",
+                               *g->first->model ? content_plain(r, g->first->model) : "unknown model",
+                               content_plain(r, g->first->workload),
+                               *g->first->cpu ? content_plain(r, g->first->cpu) : "an unknown machine"));
+    group_sort(g);
+    group_mark_front(g);
+    group_plot(&f, r, g, false);
+    group_plot(&f, r, g, true);
+    if (!f.plots)
+        content_add(r, CONTENT_TEXT,
+                    "No plot: neither the loss nor the memory of two configurations is known here.");
+    content_figure(r, &f);
+    group_table(r, g);
+}
+
+enum err_code report_site_pareto(struct report **out, const struct report_site *site, struct err *why)
+{
+    const struct site_run **run = NULL;
+    struct group *g = calloc(1, sizeof *g);
+    bool *done = calloc((size_t)MAX(site->n, 1), sizeof *done);
+    enum err_code rc = g && done ? by_date(&run, site, why)
+                                 : err_set(why, ERR_NOMEM, "out of memory for a page of a site");
+    if (!rc)
+        rc = page_open(
+            out, site, "Trade-offs",
+            "Speed, loss and memory of every measured configuration, the newest measurement of each. "
+            "Rates of different runs were measured at different times.",
+            why);
+    for (int i = 0; !rc && i < site->n; i++) {
+        if (done[i]) continue;
+        *g = (struct group){ .first = run[i], .text = "" };
+        for (int k = i; k < site->n; k++) {
+            if (!same_group(run[i], run[k])) continue;
+            done[k] = true;
+            if (strcmp(run[k]->verdict, "invalid")) group_add(g, run[k]);
+        }
+        if (g->n) group_put(*out, g);
+    }
+    free(run);
+    free(done);
+    free(g);
+    return rc ? rc : page_close(out, why);
+}

@@ -1,0 +1,96 @@
+/* story.c - the run in about five sentences, at the top of a report: what was compared, the result, quality,
+ * memory and energy, and how noisy the machine was. */
+
+#include <math.h>
+#include <string.h>
+
+#include "advisor/experiment/experiment.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/report/content.h"
+#include "tui/widgets/widgets.h"
+
+static void put_compared(struct report *r, const struct report_source *s, struct str *out)
+{
+    const struct experiment_state *x = &s->state;
+    char line[600];
+    const char *model = content_plain(r, x->arm[0].model_name);
+    str_printf(out, "%d configurations%s%s were compared on the workload `%s`%s%s: ", report_arms(s),
+               *model ? " of " : "", model,
+               content_plain(r, workload_line(&x->spec.workload, line, sizeof line)),
+               s->machine_known ? ", on a machine with " : "",
+               s->machine_known ? content_plain(r, s->machine.cpu) : "");
+    for (int a = 0; a < report_arms(s); a++)
+        str_printf(out, "%s%s (`%s`)", a ? a + 1 == report_arms(s) ? " and " : ", " : "", report_arm_name(a),
+                   content_plain(r, x->arm[a].line));
+    str_append(out, ".");
+}
+
+static void put_quality(struct report *r, const struct report_source *s, struct str *out)
+{
+    const struct quality *q = &report_comparison(s, MAX(s->state.headline, 1))->quality;
+    if (s->state.spec.workload.train) return;
+    if (!q->known) return; /* the sentence before says so */
+    str_printf(
+        out,
+        " On the text %s, its predictions differ from those of A by a KL divergence of %.2g nats per token "
+        "and name the same most likely token at %.1f %% of all positions.",
+        content_plain(r, q->text), q->kld.estimate, 100 * q->top1.estimate);
+}
+
+static void put_costs(struct report *r, const struct report_source *s, struct str *out)
+{
+    const struct experiment_state *x = &s->state;
+    int memory = 0, energy = 0;
+    (void)r;
+    for (int a = 0; a < report_arms(s); a++) {
+        const int64_t bytes = metric_bytes(x->arm[a].value[METRIC_PEAK_MEMORY]);
+        if (bytes < 0) continue;
+        str_printf(out, "%s %s %s", memory++ ? "," : " Peak memory:", report_arm_name(a),
+                   figure_bytes(bytes).text);
+    }
+    if (memory) str_append(out, ";");
+    for (int a = 0; a < report_arms(s); a++) {
+        if (!isfinite(x->arm[a].joules_per_token)) continue;
+        str_printf(out, "%s %s %s J",
+                   energy++ ? ","
+                   : memory ? " energy per token:"
+                            : " Energy per token:",
+                   report_arm_name(a), figure_number(x->arm[a].joules_per_token).text);
+    }
+    str_append(out, energy ? "." : memory ? " energy is unknown." : " Memory and energy are unknown.");
+}
+
+static void put_noise(const struct report_source *s, struct str *out)
+{
+    const struct experiment_state *x = &s->state;
+    const int measured = x->blocks + x->discarded;
+    if (isfinite(x->noise_floor))
+        str_printf(out, " A compared with itself differed by up to %.3g %%", 100 * expm1(x->noise_floor));
+    else
+        str_append(out, " How large random differences are here is unknown");
+    if (!measured && !x->complete)
+        str_append(out, "; no block of the comparison was completed.");
+    else if (x->estimand == ESTIMAND_LOADED)
+        str_printf(out, "; other work disturbed %d of %d blocks, and all count.", x->disturbed,
+                   MAX(x->complete, x->disturbed));
+    else
+        str_printf(out, "; other work disturbed %d of %d blocks, which do not count.", x->discarded,
+                   measured);
+}
+
+void section_story(struct report *r, const struct report_source *s)
+{
+    struct str out = { 0 };
+    char sentence[1200];
+    put_compared(r, s, &out);
+    content_add(r, CONTENT_TEXT, content_printf(r, "%s", str_text(&out)));
+    str_clear(&out);
+    experiment_sentence(sentence, sizeof sentence, &s->state, MAX(s->state.headline, 1));
+    str_append(&out, content_plain(r, sentence));
+    if (!str_ends(sentence, ".")) str_append(&out, ".");
+    put_quality(r, s, &out);
+    put_costs(r, s, &out);
+    put_noise(s, &out);
+    content_add(r, CONTENT_TEXT, content_printf(r, "%s", str_text(&out)));
+    str_free(&out);
+}
