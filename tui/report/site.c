@@ -381,8 +381,8 @@ static void group_put(struct report *r, struct group *g)
         .title = "Speed against loss and memory",
         .reading =
             "Each number is a configuration of the table below. A configuration is on the Pareto front if no "
-            "other one is at least as good in speed, loss and memory. A loss measured on another text counts as unknown, and a configuration of unknown loss is not on "
-            "the front."
+            "other one is at least as good in speed, loss and memory. A loss measured on another text counts "
+            "as unknown, and a configuration of unknown loss is not on the front."
     };
     content_add(r, CONTENT_SECTION,
                 content_printf(r, "%s, `%s`, on %s",
