@@ -591,6 +591,7 @@ static enum flow carry_out(struct experiment *x)
 
 void *experiment_thread(void *arg)
 {
+    pthread_setname_np(pthread_self(), "experiment");
     struct experiment *x = arg;
     finish(x, carry_out(x));
     processes_end(x); /* here and not in experiment_close: a worker ends with the thread that started it */

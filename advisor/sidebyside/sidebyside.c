@@ -192,6 +192,7 @@ static enum err_code arm_loads(struct writer *w, struct arm **out, struct err *w
 
 static void *writer_thread(void *arg)
 {
+    pthread_setname_np(pthread_self(), "side by side");
     struct writer *w = arg;
     struct sidebyside *s = w->both;
     struct arm *arm = NULL;

@@ -87,6 +87,7 @@ static bool sampler_sleep_until(struct sampler_thread *s, int64_t at_ns)
 
 static void *sampler_main(void *arg)
 {
+    pthread_setname_np(pthread_self(), "sampler");
     struct sampler_thread *s = arg;
     struct telemetry *t; /* opened on this thread, because a GPU driver may take a second to wake up */
     if (telemetry_open(&t, s->root, NULL)) return NULL;

@@ -24,6 +24,7 @@ struct jobs {
 
 static void *jobs_main(void *arg)
 {
+    pthread_setname_np(pthread_self(), "jobs");
     struct jobs *q = arg;
     struct job now;
     pthread_mutex_lock(&q->lock);
