@@ -512,3 +512,40 @@ struct snapshot *fixture_extreme(void)
     tune_extreme(s);
     return s;
 }
+
+struct snapshot *fixture_home(void)
+{
+    struct snapshot *s = fixture_idle(), *ran = fixture_done(VERDICT_BETTER);
+    static const char *const TEXTS[RECENT_RUNS] = {
+        "B (q8_0) is 71 % faster at decoding (95 %: 69 to 73 %), with half the memory, with the same energy per "
+        "token; quality not measured.",
+        "B (threads=2,affinity=spread) and A are equally fast at reading the prompt (95 %: -0.4 to +0.6 %).",
+        "bench f16 on pp512+tg128"
+    };
+    for (int i = 0; i < RECENT_RUNS; i++) {
+        s->recent[i].line = ran->run[i + 1];
+        snprintf(s->recent[i].text, sizeof s->recent[i].text, "%s", TEXTS[i]);
+    }
+    s->recent_count = RECENT_RUNS;
+    s->stopped_ab = (struct stopped_run){
+        .id = 8, .started_ms = ran->run[4].started_ms, .state = "interrupted", .model = "stories15M"
+    };
+    snprintf(s->applied, sizeof s->applied, "q4_K,threads=2,act=int8");
+    snprintf(s->applied_when, sizeof s->applied_when, "2026-11-20T18:00:00Z");
+    snprintf(s->applied_because, sizeof s->applied_because, "search 14: 33 %% faster");
+    memcpy(s->run, ran->run, sizeof s->run);
+    s->run_count = ran->run_count;
+    free(ran);
+    return s;
+}
+
+struct snapshot *fixture_stored(void)
+{
+    struct snapshot *s = fixture_done(VERDICT_BETTER);
+    s->experiment_live = false;
+    s->queued = 1;
+    s->queue[0] = (struct queued_job){ .id = 1,
+                                       .kind = "quantize",
+                                       .line = "quantize in.gguf out.gguf -R q4_K" };
+    return s;
+}

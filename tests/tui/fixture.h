@@ -17,6 +17,9 @@ struct snapshot *fixture_done(enum verdict verdict);
 struct snapshot *fixture_arms(void); /* five of them: one leads, one was left out, quality is known of two */
 struct snapshot *fixture_failed(void); /* arm B did not fit */
 
+struct snapshot *fixture_home(void);   /* nothing ran since the start: what the database remembers */
+struct snapshot *fixture_stored(void); /* a run of another day was opened */
+
 struct snapshot *fixture_tune(void);         /* a search in its race */
 struct snapshot *fixture_tune_confirm(void); /* the same in its confirmation */
 struct snapshot *fixture_tune_won(void);     /* its winner is applied */

@@ -99,7 +99,7 @@ struct snapshot *fixture_tune_won(void)
 
 static void stopped_put(struct snapshot *s, const char *state)
 {
-    s->stopped_tune = (struct tune_stopped){ .id = 14, .started_ms = s->unix_ms - 120000 };
+    s->stopped_tune = (struct stopped_run){ .id = 14, .started_ms = s->unix_ms - 120000 };
     PUT(s->stopped_tune.state, state);
     PUT(s->stopped_tune.model, "stories15M-f16.gguf");
     PUT(s->stopped_tune.workload, "tg64");

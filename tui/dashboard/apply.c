@@ -118,8 +118,8 @@ static void command_run(struct dashboard *d, const struct effect *e)
         return;
     }
     snprintf(d->s->command, sizeof d->s->command, "%.159s", line); /* until the next frame reads it */
-    command_log(d, e->command);
-    dashboard_message(d, false, "$ %s", e->command);
+    command_log(d, e->command); /* not in the status line, where it would cover the progress of the command */
+    d->ui.message[0] = '\0';
 }
 
 static void command_cancel(struct dashboard *d)

@@ -115,6 +115,10 @@ void background_read_results(struct background *b, struct db *d);
 void background_read_baselines(struct background *b, struct db *d);
 /* Compute the advice on screen again, with what was measured since; nothing if there is none. */
 void background_refresh_advice(struct background *b);
+/* Publish the last runs of the models with these hashes on this machine. */
+void background_read_home(struct background *b, struct db *d, const char (*sha)[HASH_HEX], int models);
+struct run_line run_line_of(const struct run_row *r);
+struct stopped_run stopped_run_of(const struct run_row *r);
 /* Publish the config line that is applied to the model on screen (`qdyno apply`). */
 void background_read_applied(struct background *b);
 void background_publish_page(struct background *b, const struct text_page *p); /* gives it a new number */

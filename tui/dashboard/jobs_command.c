@@ -96,9 +96,13 @@ void background_read_applied(struct background *b)
         background_log(b, LOG_WARN, "the configuration applied to this model cannot be read: %s",
                        why.message);
     pthread_mutex_lock(&b->lock);
-    if (!strcmp(model, b->known.model_path)) /* the model may have changed meanwhile */
+    const bool same = !strcmp(model, b->known.model_path); /* the model may have changed meanwhile */
+    if (same) {
         snprintf(b->known.applied, sizeof b->known.applied, "%.*s", (int)sizeof b->known.applied - 1,
                  found ? kept->line : "");
+        snprintf(b->known.applied_when, sizeof b->known.applied_when, "%s", found ? kept->when : "");
+        snprintf(b->known.applied_because, sizeof b->known.applied_because, "%s", found ? kept->because : "");
+    }
     pthread_mutex_unlock(&b->lock);
     free(kept);
 }

@@ -8,7 +8,7 @@
 
 #include "advisor/experiment/experiment.h"
 
-static struct run_line run_line_of(const struct run_row *r)
+struct run_line run_line_of(const struct run_row *r)
 {
     struct run_line l = { .id = r->id, .started_ms = r->started_ms, .effect_ratio = r->effect_ratio };
     snprintf(l.kind, sizeof l.kind, "%s", r->kind);
@@ -38,25 +38,28 @@ static void history_log_alerts(struct background *b, struct db *d)
     free(rows);
 }
 
+struct stopped_run stopped_run_of(const struct run_row *r)
+{
+    struct stopped_run s = { .id = r->id, .started_ms = r->started_ms };
+    snprintf(s.state, sizeof s.state, "%s", r->state);
+    snprintf(s.model, sizeof s.model, "%s", r->model_name);
+    snprintf(s.workload, sizeof s.workload, "%.*s", (int)sizeof s.workload - 1, r->workload);
+    return s;
+}
+
 /* The newest search, if it was stopped or killed: *out.id 0 if not. */
-static enum err_code stopped_tune_find(struct tune_stopped *out, struct db *d, struct err *why)
+static enum err_code stopped_tune_find(struct stopped_run *out, struct db *d, struct err *why)
 {
     enum { MOST = 16 }; /* the filter also finds runs with "tune" in another field */
     struct run_row *rows = NULL;
     int n = 0;
-    *out = (struct tune_stopped){ 0 };
+    *out = (struct stopped_run){ 0 };
     enum err_code rc = db_run_find(d, "tune", MOST, &rows, &n, why);
     const struct run_row *newest = NULL;
     for (int i = 0; i < n && !newest; i++)
         if (!strcmp(rows[i].kind, "tune")) newest = &rows[i];
-    if (newest && (!strcmp(newest->state, "stopped") || !strcmp(newest->state, "interrupted"))) {
-        out->id = newest->id;
-        out->started_ms = newest->started_ms;
-        snprintf(out->state, sizeof out->state, "%s", newest->state);
-        snprintf(out->model, sizeof out->model, "%s", newest->model_name);
-        snprintf(out->workload, sizeof out->workload, "%.*s", (int)sizeof out->workload - 1,
-                 newest->workload);
-    }
+    if (newest && (!strcmp(newest->state, "stopped") || !strcmp(newest->state, "interrupted")))
+        *out = stopped_run_of(newest);
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);
     free(rows);
     return rc;
@@ -67,7 +70,7 @@ void job_read_history(struct background *b, const struct job *j)
     struct err why = { 0 };
     struct db *d = NULL;
     struct run_row *rows = NULL;
-    struct tune_stopped stopped = { 0 };
+    struct stopped_run stopped = { 0 };
     int n = 0;
     enum err_code rc = db_open(&d, b->db_path, &why);
     if (rc == ERR_OK) rc = db_run_find(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);

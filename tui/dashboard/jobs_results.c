@@ -281,5 +281,6 @@ void background_read_results(struct background *b, struct db *d)
     b->known.load = r->load;
     b->known.sensitivity = r->sensitivity;
     pthread_mutex_unlock(&b->lock);
+    background_read_home(b, d, (const char(*)[HASH_HEX])r->sha, r->models);
     free(r);
 }

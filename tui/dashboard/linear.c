@@ -168,7 +168,7 @@ static void print_tune_end(const struct snapshot *s, struct str *out)
 static void report_tune(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     const struct tune_watch *w = &s->tune;
-    const struct tune_stopped *old = &s->stopped_tune;
+    const struct stopped_run *old = &s->stopped_tune;
     const struct tune_row *best = tune_watch_leader(w);
     if (old->id != t->tune_stopped && old->id && old->id != w->run_id)
         print_line(out, s->unix_ms, "the search of %s (run %lld) was %s: r resumes it", old->model,

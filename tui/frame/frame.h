@@ -178,8 +178,8 @@ struct tune_watch {
     char candidate[1024];     /* config line that can be applied; "" none */
     char error[256];          /* why it ended without a result; "" it did not */
 };
-/* A search that can be continued. */
-struct tune_stopped {
+/* A search or an A/B that can be continued. */
+struct stopped_run {
     int64_t id, started_ms; /* id 0: there is none */
     char state[16], model[128], workload[96];
 };
@@ -217,6 +217,13 @@ struct run_line { /* one row of the history */
     char kind[16], state[16], verdict[16];
     char label[128], model[128], workload[96];
     double effect_ratio; /* B/A, NAN unknown */
+};
+
+/* A run of the model on screen, with its result in one sentence. */
+enum { RECENT_RUNS = 3 };
+struct recent_run {
+    struct run_line line;
+    char text[480];
 };
 
 /* A job that runs, or that waits for the ones before it. */
@@ -290,13 +297,17 @@ struct snapshot {
     bool task_known;            /* that command has reported progress */
     bool task_cancelled;        /* it was asked to stop */
     struct task_progress task;
-    struct tune_watch tune;           /* the search that runs, or the last one */
-    struct tune_stopped stopped_tune; /* the newest search, if it can be continued */
-    struct text_page page;            /* the newest one */
-    int queued;                       /* waiting jobs, the next one first */
+    struct tune_watch tune;                      /* the search that runs, or the last one */
+    struct stopped_run stopped_tune, stopped_ab; /* the newest ones, if they can be continued; the A/B of this
+                                                  * model and machine */
+    int recent_count; /* last runs of this model on this machine, the newest first */
+    struct recent_run recent[RECENT_RUNS];
+    struct text_page page; /* the newest one */
+    int queued;            /* waiting jobs, the next one first */
     struct queued_job queue[QUEUED_JOBS];
-    bool queue_restorable; /* u puts the job back that was removed last */
-    char applied[640];     /* the config line applied to the model, "" none */
+    bool queue_restorable;                       /* u puts the job back that was removed last */
+    char applied[640];                           /* the config line applied to the model, "" none */
+    char applied_when[32], applied_because[256]; /* "" unknown */
     /* data for the suggestions of forms */
     struct recipe_list recipes; /* for the model */
     struct folder folder;       /* the one a form asked for last */

@@ -156,7 +156,9 @@ int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tun
     const struct run_line *r = ui_run(u, s);
     const struct experiment_state *x = &s->experiment;
     const bool stopped = s->experiment_known && x->run_id && x->phase != PHASE_DONE && u->view != VIEW_TUNE;
-    *is_tune = r ? !strcmp(r->kind, "tune") : s->stopped_tune.id && !stopped;
+    *is_tune = r ? !strcmp(r->kind, "tune") : s->stopped_tune.id > s->stopped_ab.id && !stopped;
     if (r) return r->id;
+    if (!*is_tune && !s->experiment_known && u->view != VIEW_TUNE) return s->stopped_ab.id;
+    if (u->view == VIEW_TUNE && s->stopped_tune.id) *is_tune = true;
     return *is_tune ? s->stopped_tune.id : u->view != VIEW_TUNE && s->experiment_known ? x->run_id : 0;
 }

@@ -156,9 +156,13 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     const struct experiment_state *x = &s->experiment;
     char title[800], workload[600];
     const char *name = strrchr(x->spec.model, '/');
-    snprintf(title, sizeof title, "Arms   run %lld   %.100s   %.500s   %s", (long long)x->run_id,
-             name ? name + 1 : x->spec.model, workload_line(&x->spec.workload, workload, sizeof workload),
-             experiment_metric(x)->name);
+    char run[64] = "Arms";
+    if (s->experiment_live)
+        snprintf(run, sizeof run, "Arms   run %lld", (long long)x->run_id);
+    else
+        run_title(s, run, sizeof run);
+    snprintf(title, sizeof title, "%s   %.100s   %.500s   %s", run, name ? name + 1 : x->spec.model,
+             workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name);
     struct rect in = grid_box(g, area, title, snapshot_caution(s));
     if (experiment_arms(x) > 2) {
         rows_arms(g, in, s, selected);

@@ -63,6 +63,8 @@ static void title_state(const struct snapshot *s, const struct ui *u, char *buf,
         command_state(s, buf, size);
     else if (s->write_known && s->write.running)
         snprintf(buf, size, "● writing");
+    else if (s->experiment_known && !s->experiment_live)
+        snprintf(buf, size, "○ idle");
     else if (s->experiment_known && x->phase == PHASE_DONE)
         snprintf(buf, size, "%s A/B done: %s %s", m.glyph, verdict_mark(x->verdict).glyph,
                  verdict_mark(x->verdict).word);

@@ -82,7 +82,9 @@ static void box_engine(struct grid *g, struct rect area, const struct snapshot *
     int arm = engine_arm(s);
     const struct experiment_arm *a = arm >= 0 ? &s->experiment.arm[arm] : NULL;
     char title[64] = "Engine";
-    if (a) snprintf(title, sizeof title, "Engine: arm %c", 'A' + arm);
+    if (a)
+        snprintf(title, sizeof title, s->experiment_live ? "Engine: arm %c" : "Engine: arm %c, stored",
+                 'A' + arm);
     struct rect in = grid_box(g, area, title, NULL);
     row_rate(g, in, 0, s,
              &(struct rate_row){ "decode", "decode", &s->decode, a ? a->value[METRIC_DECODE_RATE] : NAN,
@@ -150,33 +152,6 @@ static void draw_next(struct pen *p, const struct snapshot *s)
     pen_field(p, pen_left(p), ROLE_TEXT, next_step(s, text, sizeof text));
 }
 
-static void draw_step(struct grid *g, struct rect in, int row, enum action action, const char *text)
-{
-    struct pen p = pen_at(g, in, 0, row);
-    pen_put(&p, ROLE_KEY | STYLE_BOLD, key_of_action(action)->name);
-    pen_put(&p, ROLE_TEXT, ": ");
-    pen_field(&p, pen_left(&p), row ? (unsigned)ROLE_TEXT : ROLE_TEXT | STYLE_BOLD, text);
-    grid_hit(g, rect_rows(in, row, 1), HIT_ACTION, (int)action);
-}
-
-/* Shown before the first experiment. */
-static void draw_first_steps(struct grid *g, struct rect in, const struct snapshot *s)
-{
-    char text[400];
-    int row = 0;
-    draw_step(g, in, row++, DO_TUNE, "find the best setting for this model");
-    if (s->stopped_tune.id) {
-        snprintf(text, sizeof text, "resume the search that was %s (run %lld, %s, %s)", s->stopped_tune.state,
-                 (long long)s->stopped_tune.id, figure_date(s->stopped_tune.started_ms).text,
-                 s->stopped_tune.model);
-        draw_step(g, in, row++, DO_RESUME, text);
-    }
-    draw_step(g, in, row++, DO_NEW_AB, "compare two configurations, such as A default and B q8_0");
-    grid_wrap(
-        g, rect_rows(in, row, in.h - row), ROLE_DIM,
-        "Each measures on this machine and reports which is faster, by how much, and how certain that is.");
-}
-
 /* The search, if one runs, or if nothing else was measured since the start. */
 static bool live_shows_tune(const struct snapshot *s)
 {
@@ -187,18 +162,20 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const struct experiment_state *x = &s->experiment;
     char title[700] = "A/B", workload[600];
+    char run[64];
     if (s->experiment_known)
         snprintf(title, sizeof title,
-                 experiment_arms(x) > 2 ? "A/B  %s  %s   %c leads of %d (2: all)" : "A/B  %s  %s",
-                 workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name,
-                 'A' + MAX(x->headline, 1), experiment_arms(x) - 1);
+                 experiment_arms(x) > 2 ? "%s  %s  %s   %c leads of %d (2: all)" : "%s  %s  %s",
+                 run_title(s, run, sizeof run), workload_line(&x->spec.workload, workload, sizeof workload),
+                 experiment_metric(x)->name, 'A' + MAX(x->headline, 1), experiment_arms(x) - 1);
     if (live_shows_tune(s)) {
         draw_tune(g, grid_box(g, area, "Search for the best configuration (t shows all of it)", NULL), s);
         return;
     }
+    if (!s->experiment_known) snprintf(title, sizeof title, "Start");
     struct rect in = grid_box(g, area, title, snapshot_caution(s));
     if (!s->experiment_known) {
-        draw_first_steps(g, in, s);
+        draw_home(g, in, s);
         return;
     }
     row_arm(g, in, 0, s, 0);

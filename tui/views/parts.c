@@ -493,6 +493,19 @@ void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int ba
     }
 }
 
+const char *run_title(const struct snapshot *s, char *buf, size_t size)
+{
+    const struct experiment_state *x = &s->experiment;
+    char day[32];
+    if (s->experiment_live)
+        snprintf(buf, size, "A/B");
+    else
+        snprintf(buf, size, "Stored run %lld%s%.10s, not live", (long long)x->run_id,
+                 x->started_ms ? " of " : "",
+                 x->started_ms ? clock_iso8601(x->started_ms, day, sizeof day) : "");
+    return buf;
+}
+
 int list_top(int selected, int rows, int count)
 {
     int top = selected - rows / 2;
