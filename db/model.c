@@ -123,6 +123,7 @@ enum err_code db_model_speeds(struct db *d, const struct speed_query *q, db_spee
                    " LEFT JOIN measurement di ON di.cell_id = c.id AND di.metric = ?"
                    " WHERE u.model_sha256 = ? AND u.machine = ? AND u.state NOT IN ('running', 'failed')"
                    " AND u.verdict <> 'invalid' AND c.discarded = 0 AND c.error = '' AND di.value IS NULL"
+                   " AND u.id NOT IN (SELECT run_id FROM run_deleted)"
                    " AND (de.value > 0 OR pr.value > 0) ORDER BY c.run_id DESC, c.id LIMIT ?",
             .row = speed_row,
             .ctx = &r },
@@ -145,14 +146,16 @@ enum err_code db_model_newest_run(struct db *d, const char *kind, const char *sh
                                   struct run_row *out, bool *found, struct err *why)
 {
     struct newest_reader r = { 0 };
-    enum err_code rc = db_execute(d,
-                                  &(struct db_call){ .doing = "find the newest run of a model",
-                                                     .sql = "SELECT id FROM run WHERE kind = ? AND"
-                                                            " model_sha256 = ? AND machine = ? AND"
-                                                            " state = 'done' ORDER BY id DESC LIMIT 1",
-                                                     .row = newest_row,
-                                                     .ctx = &r },
-                                  why, "ttt", kind, sha256, machine);
+    enum err_code rc = db_execute(
+        d,
+        &(struct db_call){ .doing = "find the newest run of a model",
+                           .sql = "SELECT id FROM run WHERE kind = ? AND"
+                                  " model_sha256 = ? AND machine = ? AND"
+                                  " state = 'done' AND id NOT IN (SELECT run_id FROM"
+                                  " run_deleted) ORDER BY id DESC LIMIT 1",
+                           .row = newest_row,
+                           .ctx = &r },
+        why, "ttt", kind, sha256, machine);
     *found = !rc && r.id;
     return *found ? db_run_get(d, r.id, out, why) : rc;
 }

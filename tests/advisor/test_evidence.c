@@ -169,6 +169,11 @@ static void only_comparable_measurements_count(void **state)
     CHECK_LT(r.rate.lower, 1000);
     CHECK_NEAR(r.rate.estimate, sqrt(1200 * sqrt(1000.0 * 1010)), 1e-6);
     evidence_free(&e);
+    struct err why;
+    CHECK_OK(db_run_delete(b->db, two, &why)); /* a deleted run no longer counts */
+    e = loaded(b);
+    CHECK_EQ(evidence_decode(&e, "q8_0", 64).runs, 1);
+    evidence_free(&e);
 }
 
 static const struct advice *row_of(const struct advice *list, int n, const char *line)

@@ -262,6 +262,7 @@ static void advice_put(struct snapshot *s, const char *line, double decode, int6
     a->prediction.prefill_high = 1900;
     a->prediction.prefill_limit_tok_s = 3900;
     a->prediction.plan.total = bytes;
+    a->kld = strstr(line, "q4_0") ? 0.012 : strstr(line, "q8_0") ? 0.0009 : 0;
     a->prediction.fits = bytes < 23LL << 30;
 }
 

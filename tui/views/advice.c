@@ -70,6 +70,10 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
     advice_details(g,
                    grid_box(g, box[ADVICE_DETAILS], "Reason, and the A/B that checks it (v runs it)", NULL),
                    &s->advice[chosen]);
-    if (box[ADVICE_PARETO].w) box_pareto(g, box[ADVICE_PARETO], s, chosen);
+    const bool one = !box[ADVICE_QUALITY].w; /* room for one chart: the one with the most to say */
+    if (box[ADVICE_PARETO].w && one && pareto_losses(s))
+        box_pareto_quality(g, box[ADVICE_PARETO], s, chosen);
+    else if (box[ADVICE_PARETO].w)
+        box_pareto(g, box[ADVICE_PARETO], s, chosen);
     if (box[ADVICE_QUALITY].w) box_pareto_quality(g, box[ADVICE_QUALITY], s, chosen);
 }

@@ -1,9 +1,9 @@
-/* tui/views/pareto.c - trade-offs between advised configurations: predicted speed against memory, and
- * measured quality against speed.
+/* tui/views/pareto.c - trade-offs between advised configurations in speed, loss and memory: speed against
+ * loss with the memory of each as a column, and speed against memory.
  *
- * Numbers are rows of the advice table. Whiskers are prediction or confidence intervals: the chart does not
- * separate two configurations whose whiskers overlap. A configuration that another one beats on both axes is
- * dim. */
+ * Numbers are rows of the advice table. Whiskers are intervals of predictions or measurements: the chart does
+ * not separate two configurations whose whiskers overlap. A line joins the Pareto front; a configuration that
+ * another one beats in speed, loss and memory is dim. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -13,8 +13,9 @@
 #include "advisor/predict/predict.h"
 
 struct candidate {
-    double x, x_lo, x_hi, y, y_lo, y_hi;
-    int number; /* 1-based, of the table */
+    double x, y, y_lo, y_hi;
+    double loss, memory; /* loss NAN: not measured */
+    int number;          /* 1-based, of the table */
     bool beaten;
 };
 
@@ -30,14 +31,21 @@ static struct figure show_nats(double v)
     return f;
 }
 
-/* A candidate is beaten if another has no larger x and no smaller y, and differs in one of them. */
+/* Is b at least as good as a in speed, loss and memory, and better in one? A loss that is not measured is no
+ * better or worse than another one, so the two are not compared. */
+static bool is_beaten(const struct candidate *a, const struct candidate *b)
+{
+    const bool unknown = isnan(a->loss) && isnan(b->loss);
+    if (isnan(a->loss) != isnan(b->loss) || (!unknown && b->loss > a->loss)) return false;
+    if (b->y < a->y || b->memory > a->memory) return false;
+    return b->y > a->y || b->memory < a->memory || (!unknown && b->loss < a->loss);
+}
+
 static void candidates_mark_beaten(struct candidate *candidate, int n)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
-            if (k != i && candidate[k].x <= candidate[i].x && candidate[k].y >= candidate[i].y &&
-                (candidate[k].x < candidate[i].x || candidate[k].y > candidate[i].y))
-                candidate[i].beaten = true;
+            if (k != i && is_beaten(&candidate[i], &candidate[k])) candidate[i].beaten = true;
 }
 
 static void axis_include(struct axis *a, double v)
@@ -47,24 +55,40 @@ static void axis_include(struct axis *a, double v)
     a->hi = fmax(a->hi, v);
 }
 
+/* Joins what is on the front, from left to right. */
+static void draw_front(const struct plane *p, const struct candidate *candidate, int n)
+{
+    double from[2] = { NAN, NAN };
+    for (int done = 0; done < n; done++) {
+        const struct candidate *next = NULL;
+        for (int i = 0; i < n; i++) {
+            const struct candidate *c = &candidate[i];
+            const bool after = isnan(from[0]) || c->x > from[0];
+            if (!c->beaten && after && (!next || c->x < next->x)) next = c;
+        }
+        if (!next) return;
+        const double to[2] = { next->x, next->y };
+        if (!isnan(from[0])) plane_line(p, from, to, ROLE_GRAPH);
+        from[0] = to[0];
+        from[1] = to[1];
+    }
+}
+
 static void draw_candidates(struct grid *g, struct rect in, struct axis x, struct axis y,
                             const struct candidate *candidate, int n, int chosen)
 {
     x.lo = x.hi = y.lo = y.hi = NAN;
     for (int i = 0; i < n; i++) {
         axis_include(&x, candidate[i].x);
-        axis_include(&x, candidate[i].x_lo);
-        axis_include(&x, candidate[i].x_hi);
         axis_include(&y, candidate[i].y);
         axis_include(&y, candidate[i].y_lo);
         axis_include(&y, candidate[i].y_hi);
     }
     const struct plane p = plane_open(g, in, axis_around(x), axis_around(y));
-    for (int i = n - 1; i >= 0; i--) { /* the best ranked is drawn last, on top */
-        const unsigned style = candidate[i].beaten ? (unsigned)ROLE_DIM : (unsigned)ROLE_GRAPH;
-        plane_whisker_y(&p, candidate[i].x, candidate[i].y_lo, candidate[i].y_hi, style);
-        plane_whisker_x(&p, candidate[i].x_lo, candidate[i].x_hi, candidate[i].y, style);
-    }
+    for (int i = n - 1; i >= 0; i--) /* the best ranked is drawn last, on top */
+        plane_whisker_y(&p, candidate[i].x, candidate[i].y_lo, candidate[i].y_hi,
+                        candidate[i].beaten ? (unsigned)ROLE_DIM : (unsigned)ROLE_GRAPH);
+    draw_front(&p, candidate, n);
     for (int i = n - 1; i >= 0; i--)
         plane_mark(&p, candidate[i].x, candidate[i].y,
                    candidate[i].number < 10 ? '0' + (uint32_t)candidate[i].number : '*',
@@ -73,24 +97,31 @@ static void draw_candidates(struct grid *g, struct rect in, struct axis x, struc
                                                      : ROLE_TEXT | STYLE_BOLD);
 }
 
-void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int chosen)
+/* Everything whose speed and memory are known; x is the memory. */
+static int candidates_of(struct candidate candidate[SNAPSHOT_ADVICE], const struct snapshot *s)
 {
-    struct candidate candidate[SNAPSHOT_ADVICE];
     int n = 0;
-    struct rect in = grid_box(g, area, "Predicted decode speed by memory (number: row)",
-                              "dim: worse on both axes");
     for (int i = 0; i < s->advice_count; i++) {
         const struct prediction *p = &s->advice[i].prediction;
-        if (!isfinite(p->decode_tok_s) || p->plan.total <= 0) continue;
+        if (snapshot_is_folded(s, i) || !isfinite(p->decode_tok_s) || p->plan.total <= 0) continue;
         candidate[n++] = (struct candidate){ .x = (double)p->plan.total,
-                                             .x_lo = NAN,
-                                             .x_hi = NAN,
                                              .y = p->decode_tok_s,
                                              .y_lo = p->decode_low,
                                              .y_hi = p->decode_high,
+                                             .loss = s->advice[i].kld,
+                                             .memory = (double)p->plan.total,
                                              .number = i + 1 };
     }
     candidates_mark_beaten(candidate, n);
+    return n;
+}
+
+void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int chosen)
+{
+    struct candidate candidate[SNAPSHOT_ADVICE];
+    const int n = candidates_of(candidate, s);
+    struct rect in = grid_box(g, area, "Decode speed by memory (number: row)",
+                              "line: Pareto front, dim: beaten");
     if (n)
         draw_candidates(g, in, (struct axis){ .name = "memory", .show = show_bytes },
                         (struct axis){ .name = "tok/s", .show = figure_number }, candidate, n, chosen);
@@ -98,56 +129,59 @@ void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int 
         grid_wrap(g, in, ROLE_DIM, "n/a: no prediction is known");
 }
 
-/* Whether both configurations give the same answers: every setting that can change answers is equal (recipe,
- * KV types, precision). Both run the model on screen. */
-static bool same_answers(const struct config *a, const struct config *b)
+int pareto_losses(const struct snapshot *s)
 {
-    for (int id = 0; id < KNOB_COUNT; id++) {
-        const bool counts = KNOBS[id].changes_answers && KNOBS[id].matters_for & FOR_ALL && id != KNOB_MODEL;
-        if (counts && strcmp(config_text(a, (enum knob_id)id), config_text(b, (enum knob_id)id)) != 0)
-            return false;
-    }
-    return true;
+    int n = 0;
+    for (int i = 0; i < s->advice_count; i++) n += !snapshot_is_folded(s, i) && s->advice[i].kld > 0;
+    return n;
 }
 
-static const struct quality_result *quality_of_advice(const struct snapshot *s, const struct advice *a)
+/* The third dimension: "1  4.88M", a row for each candidate. */
+static void draw_memory(struct grid *g, struct rect in, const struct candidate *candidate, int n)
 {
-    struct config c;
-    for (int i = 0; i < s->quality.count; i++)
-        if (!config_parse(&c, s->quality.line[i].config, NULL) && same_answers(&a->config, &c))
-            return &s->quality.line[i];
-    return NULL;
+    struct pen p = pen_at(g, in, 0, 0);
+    pen_put(&p, ROLE_DIM, "row memory");
+    for (int i = 0; i < n && i + 1 < in.h; i++) {
+        p = pen_at(g, in, 0, i + 1);
+        const unsigned style = candidate[i].beaten ? (unsigned)ROLE_DIM : (unsigned)ROLE_TEXT;
+        pen_printf(&p, style, "%3d %6s", candidate[i].number, show_bytes(candidate[i].memory).text);
+    }
 }
 
 void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot *s, int chosen)
 {
+    enum { MEMORY = 12 };
     struct candidate candidate[SNAPSHOT_ADVICE];
-    int n = 0, without = 0;
+    const int all = candidates_of(candidate, s);
+    int n = 0, exact = 0;
+    double least = NAN;
     char note[96] = "";
-    for (int i = 0; i < s->advice_count; i++) {
-        const struct prediction *p = &s->advice[i].prediction;
-        const struct quality_result *q = quality_of_advice(s, &s->advice[i]);
-        if (!q || !isfinite(p->decode_tok_s) || !(q->kld.estimate > 0)) {
-            without++;
-            continue;
-        }
-        candidate[n++] = (struct candidate){ .x = q->kld.estimate,
-                                             .x_lo = q->kld.lower > 0 ? q->kld.lower : NAN,
-                                             .x_hi = q->kld.upper,
-                                             .y = p->decode_tok_s,
-                                             .y_lo = p->decode_low,
-                                             .y_hi = p->decode_high,
-                                             .number = i + 1 };
+    for (int i = 0; i < all; i++) {
+        if (!(candidate[i].loss >= 0)) continue;
+        if (candidate[i].loss > 0) least = fmin(least, candidate[i].loss);
+        candidate[n++] = candidate[i];
     }
-    if (without) snprintf(note, sizeof note, "loss of %d not measured", without);
-    struct rect in = grid_box(g, area, "Measured KL divergence against predicted speed", note);
-    candidates_mark_beaten(candidate, n);
-    if (n)
-        draw_candidates(g, in, (struct axis){ .log = true, .name = "nats", .show = show_nats },
-                        (struct axis){ .name = "tok/s", .show = figure_number }, candidate, n, chosen);
-    else
+    for (int i = 0; i < n; i++) { /* a logarithmic axis has no 0: no loss is drawn left of the smallest one */
+        exact += candidate[i].loss == 0;
+        candidate[i].x = candidate[i].loss > 0 ? candidate[i].loss : least / 4;
+    }
+    if (all > n)
+        snprintf(note, sizeof note, "loss of %d not measured", all - n);
+    else if (exact)
+        snprintf(note, sizeof note, "left edge: no loss");
+    struct rect in = grid_box(g, area, "Speed by loss (KL divergence; number: row)", note);
+    if (!pareto_losses(s)) {
         grid_wrap(
             g, in, ROLE_DIM,
             "n/a: the loss of none of these was measured. 6 shows what was measured, and the command that "
             "measures it.");
+        return;
+    }
+    struct rect chart = in;
+    if (in.w >= 3 * MEMORY) {
+        chart.w -= MEMORY;
+        draw_memory(g, (struct rect){ in.x + chart.w + 1, in.y, MEMORY - 1, in.h }, candidate, n);
+    }
+    draw_candidates(g, chart, (struct axis){ .log = true, .name = "nats", .show = show_nats },
+                    (struct axis){ .name = "tok/s", .show = figure_number }, candidate, n, chosen);
 }

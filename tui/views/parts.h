@@ -41,6 +41,8 @@ void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const
  * against speed, and quality against speed, of the advice view (pareto.c). */
 void box_blocks(struct grid *g, struct rect area, const struct snapshot *s);
 void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
+/* The number of rows whose loss was measured and is above 0. */
+int pareto_losses(const struct snapshot *s);
 void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
 
 /* ---------------------------------------------------------------- the machine (machine.c) */
