@@ -43,8 +43,8 @@ static struct effect focus_move(struct ui *ui, int by)
     int *pane = &ui->pane[ui->view];
     const int n = pane_count(ui->view);
     *pane = *pane ? (*pane - 1 + by + n) % n + 1 : by > 0 ? 1 : n;
-    return effect_message("%s pane: z %s", pane_name(ui->view, *pane - 1),
-                          ui->zoomed ? "shows all panes again" : "fills the screen with it");
+    return effect_message("%s pane (%d of %d)%s", pane_name(ui->view, *pane - 1), *pane, n,
+                          ui->zoomed ? ": z shows all panes again" : "");
 }
 
 struct effect action_next_pane(struct ui *ui, const struct snapshot *s)

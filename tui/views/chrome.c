@@ -218,6 +218,21 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
 
 /* ---------------------------------------------------------------- the whole frame */
 
+/* The view in its part of the body. Where one pane is shown at a time, a row above it names all of them;
+ * while the view has none (nothing was measured yet), it gets that row, too. */
+static struct rect draw_view(struct grid *g, struct rect body, bool single, const struct snapshot *s,
+                             const struct ui *u)
+{
+    if (single && pane_count(u->view) > 1) {
+        const struct rect view = rect_rows(body, 1, body.h - 1);
+        VIEWS[u->view].draw(g, view, s, u);
+        if (panes_tabs(g, rect_rows(body, 0, 1), u)) return view;
+        grid_clear(g);
+    }
+    VIEWS[u->view].draw(g, body, s, u);
+    return body;
+}
+
 void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
 {
     grid_clear(g);
@@ -226,12 +241,9 @@ void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
         draw_too_small(g, s, u);
         return;
     }
-    draw_title(g, l.title, s, u);
-    const bool tabs = l.single && pane_count(u->view) > 1;
     const int busy = busy_rows(s, u);
-    const struct rect view = rect_rows(l.body, tabs ? 1 : 0, l.body.h - busy - (tabs ? 1 : 0));
-    VIEWS[u->view].draw(g, view, s, u);
-    if (tabs) panes_tabs(g, rect_rows(l.body, 0, 1), u);
+    const struct rect view = draw_view(g, rect_rows(l.body, 0, l.body.h - busy), l.single, s, u);
+    draw_title(g, l.title, s, u);
     if (busy) draw_busy(g, rect_rows(l.body, l.body.h - busy, busy), s, u);
     panes_mark(g, u);
     view_keys(g, view, s, u);

@@ -25,11 +25,11 @@ static int pane_shown(const struct grid *g)
     return -1;
 }
 
-void panes_tabs(struct grid *g, struct rect row, const struct ui *u)
+bool panes_tabs(struct grid *g, struct rect row, const struct ui *u)
 {
     const int shown = pane_shown(g);
     struct pen p = pen_at(g, row, 1, 0);
-    if (shown < 0) return;
+    if (shown < 0) return false;
     pen_put(&p, ROLE_KEY | STYLE_BOLD, "Tab");
     for (int i = 0; i < pane_count(u->view); i++) {
         const char *name = pane_name(u->view, i);
@@ -39,6 +39,7 @@ void panes_tabs(struct grid *g, struct rect row, const struct ui *u)
         grid_hit(g, (struct rect){ row.x + from, row.y, MAX(MIN(p.x, row.w) - from, 0), 1 }, HIT_TAB, i);
         pen_put(&p, ROLE_TEXT, i == shown ? "]" : " ");
     }
+    return true;
 }
 
 void panes_mark(struct grid *g, const struct ui *u)

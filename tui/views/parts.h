@@ -85,8 +85,9 @@ void draw_tune(struct grid *g, struct rect area, const struct snapshot *s);
 /* Register the panes as click targets. While a pane is zoomed, and on a screen with room for one, `box`
  * becomes the whole body for that pane and empty for the others. */
 void panes_place(struct grid *g, struct rect *box, int boxes, struct rect body, const struct ui *u);
-/* The names of the panes, the one that is shown in brackets; called after the view is drawn. */
-void panes_tabs(struct grid *g, struct rect row, const struct ui *u);
+/* The names of the panes, the one that is shown in brackets; called after the view is drawn. False: it has
+ * none. */
+bool panes_tabs(struct grid *g, struct rect row, const struct ui *u);
 /* Highlight the frame of the focused pane; called after the view is drawn. */
 void panes_mark(struct grid *g, const struct ui *u);
 
