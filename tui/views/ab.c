@@ -218,9 +218,10 @@ static void rows_words(struct grid *g, struct rect in, const struct snapshot *s,
                         experiment_sentence(text, sizeof text, x, arm));
     if (row < in.h - 1) {
         const char *why = *c->reason ? c->reason : x->reason;
-        struct pen p = pen_at(g, in, 0, row++);
+        struct pen p = pen_at(g, in, 0, row);
         pen_put(&p, ROLE_DIM, *why ? "why: " : "next: ");
-        pen_field(&p, pen_left(&p), ROLE_TEXT, *why ? why : next_step(s, text, sizeof text));
+        const struct rect rest = { in.x + p.x, in.y + row, MAX(in.w - p.x, 0), in.h - 1 - row };
+        row += MAX(grid_wrap(g, rest, ROLE_TEXT, *why ? why : next_step(s, text, sizeof text)), 1);
     }
     struct pen p = pen_at(g, in, 0, MIN(row, in.h - 1));
     draw_progress(&p, s);

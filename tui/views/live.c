@@ -158,6 +158,8 @@ static bool live_shows_tune(const struct snapshot *s)
     return s->tune.running || (s->tune.known && !s->experiment_known);
 }
 
+enum { PLOT_LEAST = 5 }; /* rows of the effect plot */
+
 static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const struct experiment_state *x = &s->experiment;
@@ -184,7 +186,7 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     const int tail = 2, at = strip_is_narrow(in) ? 3 : 2, plot = in.h - at - 1 - tail;
     struct pen p = pen_at(g, in, 2, 2);
     if (at == 3) draw_verdict(&p, x, leader);
-    if (plot >= 5) draw_effect(g, rect_rows(in, at + 1, plot), x, leader);
+    if (plot >= PLOT_LEAST) draw_effect(g, rect_rows(in, at + 1, plot), x, leader);
     struct rect axis = rect_rows(in, at, 1);
     axis.w = MAX(axis.w - EVIDENCE_COLUMNS, 0);
     draw_axis(g, axis, x, leader);
@@ -193,7 +195,8 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     bool running = snapshot_is_running(s);
     if (x->phase == PHASE_DONE && !running) {
         char text[EXPERIMENT_SENTENCE];
-        grid_wrap(g, rect_rows(in, in.h - 2, 2), ROLE_TEXT,
+        const int from = plot >= PLOT_LEAST ? in.h - tail : at + 1;
+        grid_wrap(g, rect_rows(in, from, in.h - from), ROLE_TEXT,
                   experiment_sentence(text, sizeof text, x, leader));
         return;
     }
