@@ -278,8 +278,9 @@ static void draft_change_arch(struct draft *d, struct script *s)
     put_string(&k->value, to);
     for (size_t i = 0; i < d->keys; i++) {
         struct str *name = &d->key[i].name, changed = { 0 };
-        if (!str_starts(str_text(name), str_text(&from))) continue;
-        str_printf(&changed, "%s.%s", to, str_text(name) + from.len);
+        if (name->len < from.len || memcmp(name->data, from.data, from.len)) continue; /* may contain NUL */
+        str_printf(&changed, "%s.", to);
+        str_append_n(&changed, name->data + from.len, name->len - from.len);
         str_free(name);
         *name = changed;
     }
