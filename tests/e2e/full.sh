@@ -20,7 +20,13 @@ room 400k
 expect 6 $DB ab default q8_0 -w tg64 --control 2 --budget 100s -o json &&
   json "d['run'] == 1 and 'full; make room' in d['error'] and '$SMALL/q.db' in d['error']"
 cat /dev/zero >"$SMALL/fill" 2>/dev/null # a transaction that was taken back may have left room
-expect 6 $DB baseline set here q8_0 -w tg8 && says err "$SMALL/q.db"
+for name in $(seq 20); do # the log of the database may have room for a few
+  "$QDYNO" $DB baseline set "here$name" q8_0 -w tg8 >"$T/out" 2>"$T/err" </dev/null
+  status=$?
+  [ $status = 0 ] || break
+done
+[ $status = 6 ] || fail "baseline set on a full disk: status $status, want 6"
+says err "$SMALL/q.db"
 rm "$SMALL/fill"
 expect 0 $DB history && says out '\| ab '
 room 16m
