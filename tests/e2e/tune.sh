@@ -82,7 +82,7 @@ assert all(t["why"] for t in tune) and tune[-1]["result"]["text"] and tune[0]["r
 PY
 
 # single tensors of the bundled model in two formats; the check decides the exit status
-"$QDYNO" recipe --formats "q3_K q5_K" --like q4_K --windows 2 --check-windows 4 -c 64 --budget 60s \
+"$QDYNO" recipe --formats "q3_K q5_K" --like q4_K --windows 2 --check-windows 4 -c 64 --budget 30m \
   --out "$T/mix.conf" --gguf "$T/mix.gguf" -o json >"$T/out" 2>"$T/err"
 status=$?
 json 'd["measured"] == 86 and d["estimated"] == 0 and d["kld"] > 0 and d["uniform_kld"] > 0' &&
