@@ -77,6 +77,13 @@ static void rows_model(struct grid *g, struct rect in, const struct snapshot *s)
     pen_printf(&p, ROLE_DIM, "context %lld, vocabulary %lld", (long long)m->ctx_train, (long long)m->vocab);
 }
 
+static struct figure show_per_second(double rate)
+{
+    struct figure f = figure_number(rate);
+    if (isfinite(rate)) strncat(f.text, "/s", sizeof f.text - strlen(f.text) - 1);
+    return f;
+}
+
 static void box_engine(struct grid *g, struct rect area, const struct snapshot *s)
 {
     int arm = engine_arm(s);
@@ -98,8 +105,8 @@ static void box_engine(struct grid *g, struct rect area, const struct snapshot *
     pen_value(&p, " p99 ", figure_seconds(a ? a->value[METRIC_ITL_P99] : NAN).text);
     row_memory(g, in, 3, a);
     rows_model(g, rect_rows(in, 4, in.h - 4), s);
-    const struct axis rate = { .lo = 0, .hi = NAN, .name = "decode", .show = figure_number },
-                      prompt = { .lo = 0, .hi = NAN, .name = "prefill", .show = figure_number };
+    const struct axis rate = { .lo = 0, .hi = NAN, .name = "decode", .show = show_per_second },
+                      prompt = { .lo = 0, .hi = NAN, .name = "prefill", .show = show_per_second };
     const double step = SNAPSHOT_STEP_MS * 1e-3;
     if (s->model.arch[0])
         draw_timelines(g, in, 7,
