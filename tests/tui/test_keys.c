@@ -85,9 +85,9 @@ static void refusals(void **state)
     assert_string_not_equal(refusal(DO_RESUME, &u, done), "");
     assert_string_equal(refusal(DO_OPEN, &u, done), ""); /* shown as text */
     snprintf(done->command, sizeof done->command, "quantize");
-    assert_non_null(strstr(refusal(DO_OPEN, &u, done), "X cancels"));
+    assert_non_null(strstr(refusal(DO_OPEN, &u, done), "s stops it"));
     assert_string_equal(refusal(DO_QUANTIZE, &u, done), "");
-    assert_non_null(strstr(refusal(DO_UNDO, &u, done), "X cancels"));
+    assert_non_null(strstr(refusal(DO_UNDO, &u, done), "s stops it"));
     done->command[0] = '\0';
     u.selected[VIEW_HISTORY] = 1;
     assert_string_equal(refusal(DO_OPEN, &u, done), "");

@@ -114,6 +114,8 @@ static void questions_and_answers(void **state)
 
     CHECK_EQ(linear_keys("q", &u, keys, COUNT_OF(keys)), 1);
     CHECK_EQ(keys[0], 'q');
+    CHECK_EQ(linear_keys("P", &u, keys, COUNT_OF(keys)), 1); /* the second key of pause */
+    CHECK_EQ(keys[0], 'P');
     CHECK_EQ(linear_keys("Esc", &u, keys, COUNT_OF(keys)), 1);
     CHECK_EQ(keys[0], UI_KEY_ESC);
     CHECK_EQ(linear_keys("thr", &u, keys, COUNT_OF(keys)), 5);

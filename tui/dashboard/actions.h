@@ -46,6 +46,9 @@ action_fn action_new_ab, action_stop, action_pause, action_resume, action_advise
     action_verify, action_write;
 /* busy.c */
 action_fn action_wait_quiet, action_loaded;
+/* Open the form that changes the selected setting; do what the accepted form says. */
+struct effect action_change_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
+struct effect action_set(struct ui *ui, const struct snapshot *s);
 /* Open the A/B form with arm A against the same plus "KEY=", ready for the value. */
 struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
 /* Start the A/B, or the side-by-side continuation, that the accepted form describes. */
@@ -56,7 +59,7 @@ struct effect action_start_writing(struct ui *ui, const struct snapshot *s);
 
 action_fn action_mark, action_delete, action_earlier, action_later, action_compare, action_model, action_push,
     action_apply, action_undo, action_baseline, action_report, action_quantize, action_calibrate, action_tune,
-    action_command, action_cancel, action_copy, action_output;
+    action_command, action_copy, action_output;
 struct effect action_push_to(struct ui *ui, const struct snapshot *s, const char *url);
 /* Run a command line that a person typed (without "qdyno"); ask first if it deletes or replaces something. */
 struct effect action_run_typed(struct ui *ui, const char *line);

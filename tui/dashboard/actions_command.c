@@ -164,13 +164,6 @@ struct effect action_command(struct ui *ui, const struct snapshot *s)
     return effect_none();
 }
 
-struct effect action_cancel(struct ui *ui, const struct snapshot *s)
-{
-    (void)ui;
-    (void)s;
-    return effect_request(REQUEST_CANCEL_COMMAND);
-}
-
 struct effect action_copy(struct ui *ui, const struct snapshot *s)
 {
     struct effect e = { .requests = REQUEST_COPY_COMMAND };

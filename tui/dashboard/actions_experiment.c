@@ -88,6 +88,37 @@ struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, co
     return effect_none();
 }
 
+/* ---------------------------------------------------------------- changing a setting */
+
+struct effect action_change_setting(struct ui *ui, const struct snapshot *s, const struct knob *k)
+{
+    char text[FORM_TEXT], value[FORM_TEXT - 64];
+    const enum knob_id id = (enum knob_id)(k - KNOBS);
+    if (id == KNOB_MODEL) return action_model(ui, s); /* another model, not a setting of this one */
+    snprintf(text, sizeof text, "%s=%s", k->key, knob_applied(s, id, value, sizeof value));
+    form_show(&ui->form, FORM_SETTING, (const char *const[FORM_FIELDS]){ text });
+    return effect_none();
+}
+
+struct effect action_set(struct ui *ui, const struct snapshot *s)
+{
+    char line[CONFIG_LINE], workload[600];
+    struct err why = { 0 };
+    struct form *f = &ui->form;
+    if (knob_changed_line(s, f->field[0].text, line, sizeof line, &why))
+        return effect_error("%s", why.message);
+    if (!strcmp(f->field[1].text, "compare")) {
+        snprintf(workload, sizeof workload, "%s", ui->default_workload ? ui->default_workload : "tg64");
+        form_show(f, FORM_AB,
+                  (const char *const[FORM_FIELDS]){ s->applied[0] ? s->applied : "default", line, workload });
+        return effect_none();
+    }
+    struct effect e = { .requests = REQUEST_RUN_COMMAND };
+    equivalent_command(DO_APPLY, ui, s, e.command, sizeof e.command);
+    form_hide(f);
+    return e;
+}
+
 /* ---------------------------------------------------------------- starting, stopping, pausing */
 
 struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
@@ -125,6 +156,7 @@ struct effect action_stop(struct ui *ui, const struct snapshot *s)
         action_enter_view(ui, VIEW_TUNE);
         return effect_request(REQUEST_CANCEL_COMMAND);
     }
+    if (s->command[0] && !writing && !snapshot_is_running(s)) return effect_request(REQUEST_CANCEL_COMMAND);
     struct effect e = effect_message(
         writing ? "stopping both arms" : "stopping the experiment; finished blocks are kept, r resumes");
     e.requests = writing ? REQUEST_STOP_WRITING : REQUEST_STOP_EXPERIMENT;
@@ -136,7 +168,7 @@ struct effect action_pause(struct ui *ui, const struct snapshot *s)
 {
     ui->until_quiet = false;
     const bool pause = !s->experiment.pausing && !s->experiment.paused_since_ms;
-    struct effect e = effect_message(pause ? "pausing after this cell; P continues" : "continuing");
+    struct effect e = effect_message(pause ? "pausing after this cell; | continues" : "continuing");
     e.requests = pause ? REQUEST_PAUSE_EXPERIMENT : REQUEST_CONTINUE_EXPERIMENT;
     return e;
 }
@@ -161,7 +193,7 @@ struct effect action_open(struct ui *ui, const struct snapshot *s)
 {
     struct text_page page;
     if (ui->view == VIEW_TUNE) return action_apply(ui, s);
-    if (ui->view == VIEW_SETTINGS) return action_ab_with_setting(ui, s, &KNOBS[MAX(list_selected(ui, s), 0)]);
+    if (ui->view == VIEW_SETTINGS) return action_change_setting(ui, s, &KNOBS[MAX(list_selected(ui, s), 0)]);
     if (list_details(&page, ui, s)) {
         ui->explains = true;
         ui->explains_row = 0;

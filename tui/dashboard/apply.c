@@ -129,7 +129,7 @@ static void command_cancel(struct dashboard *d)
                       signalled && d->s->tune.running
                           ? "stopping the search: what was measured is stored, r resumes it"
                       : signalled ? "cancelling: what the command has written so far is kept"
-                                  : "the command has not started yet: press X again");
+                                  : "the command has not started yet: press s again");
 }
 
 static void command_copy(struct dashboard *d, const char *command)

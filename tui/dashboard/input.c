@@ -46,7 +46,6 @@ static action_fn *const ACTIONS[ACTION_COUNT] = {
     [DO_LAST] = action_last,
     [DO_BACK] = action_back,
     [DO_COMMAND] = action_command,
-    [DO_CANCEL] = action_cancel,
     [DO_PALETTE] = action_palette,
     [DO_MOUSE] = action_mouse,
     [DO_THEME] = action_theme,

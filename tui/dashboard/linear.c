@@ -469,6 +469,10 @@ int linear_keys(const char *line, const struct ui *u, int *keys, int max)
             key_buffer_add(&t, KEYS[i].key[0]);
             return t.n;
         }
+    if (line[0] > ' ' && !line[1] && key_find(line[0])) { /* a second key of an action */
+        key_buffer_add(&t, line[0]);
+        return t.n;
+    }
     key_buffer_add(&t, key_of_action(DO_PALETTE)->key[0]);
     key_buffer_add_text(&t, line);
     key_buffer_add(&t, UI_KEY_ENTER);

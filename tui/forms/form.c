@@ -63,6 +63,10 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
                      .field = { { "prompt", ASK_PROMPT },
                                 { "arm A", ASK_CONFIG },
                                 { "arm B", ASK_CONFIG } } },
+    [FORM_SETTING] = { .title = "Change a setting",
+                       .go = "do it",
+                       .fields = 2,
+                       .field = { { "setting", ASK_CONFIG }, { "then", ASK_THEN } } },
 };
 
 enum form_ask form_asks(const struct form *f)
@@ -82,9 +86,11 @@ static void field_check(struct form *f, int i)
 /* The initial text of a field for which the caller gives none. */
 static const char *field_default(enum form_ask ask)
 {
-    static const char *const TEXTS[ASK_KINDS] = {
-        [ASK_QUALITY] = "no", [ASK_MARGIN] = "1%", [ASK_BUDGET] = "5m", [ASK_GOAL] = "balanced"
-    };
+    static const char *const TEXTS[ASK_KINDS] = { [ASK_QUALITY] = "no",
+                                                  [ASK_MARGIN] = "1%",
+                                                  [ASK_BUDGET] = "5m",
+                                                  [ASK_GOAL] = "balanced",
+                                                  [ASK_THEN] = "use" };
     return TEXTS[ask] ? TEXTS[ask] : "";
 }
 
@@ -300,6 +306,7 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
         [ASK_REPORT] = "FILE.html (page), FILE.md (text with plots in characters) or FILE.svg (picture)",
         [ASK_NAME] = "a name; qdyno baseline check NAME later measures it again together with a challenger",
         [ASK_GOAL] = "what to optimize: balanced, speed, quality, memory or energy",
+        [ASK_THEN] = "use: runs of this model use it from now on (u undoes); compare: an A/B of it first",
         [ASK_MODEL] = "type to search; an empty line lists places where models were found before",
     };
     const enum form_ask ask = form_asks(f);

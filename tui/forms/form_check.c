@@ -201,6 +201,12 @@ static enum err_code check_filter(const char *text, struct err *why)
     return db_filter_check(text, why);
 }
 
+static enum err_code check_then(const char *text, struct err *why)
+{
+    if (!strcmp(text, "use") || !strcmp(text, "compare")) return ERR_OK;
+    return err_set(why, ERR_USAGE, "'%.80s': expected use or compare", text);
+}
+
 static enum err_code (*const CHECKS[ASK_KINDS])(const char *text, struct err *why) = {
     [ASK_TEXT] = check_nothing,  [ASK_CONFIG] = check_config,     [ASK_MORE] = check_more,
     [ASK_RECIPE] = check_recipe, [ASK_WORKLOAD] = check_workload, [ASK_MODEL] = check_model,
@@ -208,6 +214,7 @@ static enum err_code (*const CHECKS[ASK_KINDS])(const char *text, struct err *wh
     [ASK_BUDGET] = check_budget, [ASK_MARGIN] = check_margin,     [ASK_QUALITY] = check_quality,
     [ASK_GOAL] = check_goal,     [ASK_URL] = check_url,           [ASK_FILTER] = check_filter,
     [ASK_NAME] = check_name,     [ASK_COMMAND] = check_command,   [ASK_PROMPT] = check_prompt,
+    [ASK_THEN] = check_then,
 };
 
 enum err_code form_check(enum form_ask ask, const char *text, struct err *why)

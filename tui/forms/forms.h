@@ -73,7 +73,6 @@ enum action {
     DO_LAST,
     DO_BACK,
     DO_COMMAND,
-    DO_CANCEL,
     DO_PALETTE,
     DO_MOUSE,
     DO_THEME,
@@ -121,6 +120,7 @@ enum form_kind {
     FORM_BASELINE,
     FORM_TUNE,
     FORM_WRITE,
+    FORM_SETTING,
     FORM_KIND_COUNT
 };
 enum { FORM_FIELDS = 7, FORM_TEXT = 512 };
@@ -147,6 +147,7 @@ enum form_ask {
     ASK_NAME,
     ASK_COMMAND,
     ASK_PROMPT,
+    ASK_THEN, /* what to do with a changed setting: "use" or "compare" */
     ASK_KINDS
 };
 

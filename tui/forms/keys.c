@@ -1,6 +1,9 @@
 /* tui/forms/keys.c - the table of keys. The footer shows the rows with a label, in this order, as far as they
  * fit.
  *
+ * A letter and its capital do not stand for two things that change something. Capitals of earlier versions
+ * keep working as second keys: P (|), A (=), B (n), Q (f), S (>), X (s).
+ *
  * To add a key: add an action to enum action (forms.h), a row here, and its function to ACTIONS in
  * tui/dashboard/input.c. If it can be impossible, add its reason to tui/frame/refusals.c. */
 #include "tui/forms/forms.h"
@@ -76,11 +79,11 @@ const struct key_binding KEYS[] = {
       .title = "show log",
       .help = "messages and events" },
     { .action = DO_STOP,
-      .key = { 's' },
+      .key = { 's', 'X' },
       .name = "s",
       .label = "stop",
       .title = "stop",
-      .help = "stop the experiment or the search; r resumes it" },
+      .help = "stop what runs: experiment, search (r resumes them), command" },
     { .action = DO_RESUME,
       .key = { 'r' },
       .name = "r",
@@ -89,8 +92,8 @@ const struct key_binding KEYS[] = {
       .help = "resume a stopped experiment or search (selected, or on screen)",
       .command = "qdyno ab --resume ID" },
     { .action = DO_PAUSE,
-      .key = { 'P' },
-      .name = "P",
+      .key = { '|', 'P' },
+      .name = "|",
       .label = "pause",
       .title = "pause or continue",
       .help = "pause the experiment after the running cell, or continue" },
@@ -222,8 +225,8 @@ const struct key_binding KEYS[] = {
       .help = "time this machine's kernels once (55 s): narrower predictions",
       .command = "qdyno detect --probe --kernels" },
     { .action = DO_APPLY,
-      .key = { 'A' },
-      .name = "A",
+      .key = { '=', 'A' },
+      .name = "=",
       .title = "apply",
       .help = "apply the advice, or the winner of the run, to the model",
       .command = "qdyno apply -m MODEL CONFIG" },
@@ -234,8 +237,8 @@ const struct key_binding KEYS[] = {
       .help = "restore what was applied before; history: the deleted run",
       .command = "qdyno apply --undo -m MODEL" },
     { .action = DO_BASELINE,
-      .key = { 'B' },
-      .name = "B",
+      .key = { 'n', 'B' },
+      .name = "n",
       .title = "set baseline",
       .help = "store the run's winner as a baseline for later comparisons",
       .command = "qdyno baseline set NAME ID" },
@@ -246,8 +249,8 @@ const struct key_binding KEYS[] = {
       .help = "write a report of the run: HTML page, Markdown or picture",
       .command = "qdyno report ID --out FILE" },
     { .action = DO_QUANTIZE,
-      .key = { 'Q' },
-      .name = "Q",
+      .key = { 'f', 'Q' },
+      .name = "f",
       .title = "quantize",
       .help = "write a quantized file of the model; lists recipes and sizes",
       .command = "qdyno quantize IN OUT -R RECIPE" },
@@ -301,11 +304,6 @@ const struct key_binding KEYS[] = {
       .title = "run a command",
       .help = "run any command: quantize, calibrate, report, compare, baseline ...",
       .command = "qdyno help" },
-    { .action = DO_CANCEL,
-      .key = { 'X' },
-      .name = "X",
-      .title = "cancel command",
-      .help = "cancel the running command; what it has written is kept" },
     { .action = DO_PALETTE,
       .key = { ':' },
       .name = ":",

@@ -422,6 +422,9 @@ static const struct word_row GOALS_HERE[] = { { "balanced", "speed, quality and 
                                               { "memory", "least memory" },
                                               { "energy", "fewest joules per token" },
                                               { NULL } };
+static const struct word_row THENS[] = { { "use", "runs of this model use it from now on; u undoes that" },
+                                         { "compare", "an A/B of it against what is in use, first" },
+                                         { NULL } };
 static const struct word_row FILTERS[] = { { "better", "verdicts" },
                                            { "worse", "" },
                                            { "equivalent", "" },
@@ -442,6 +445,7 @@ static const struct word_row *suggest_word_rows(enum form_ask ask)
     case ASK_QUALITY: return QUALITIES;
     case ASK_GOAL: return GOALS_HERE;
     case ASK_FILTER: return FILTERS;
+    case ASK_THEN: return THENS;
     default: return NULL;
     }
 }

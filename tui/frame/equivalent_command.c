@@ -148,9 +148,33 @@ static long long result_run_id(const struct ui *u, const struct snapshot *s)
     return (long long)(u->form.kind != FORM_CLOSED && u->form.about ? u->form.about : ui_run_id(u, s));
 }
 
+/* The line with the changed setting: applied, or compared with what is in use. */
+static void append_command_setting(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    char line[CONFIG_LINE];
+    if (knob_changed_line(s, u->form.field[0].text, line, sizeof line, NULL))
+        snprintf(line, sizeof line, "%s", u->form.field[0].text);
+    const bool compares = !strcmp(u->form.field[1].text, "compare");
+    str_append(out, compares ? "qdyno ab -m " : "qdyno apply -m ");
+    model_word(out, s);
+    if (compares) {
+        str_append(out, " ");
+        shell_word(out, s->applied[0] ? s->applied : "default");
+    }
+    str_append(out, " ");
+    if (compares || strcmp(line, "default"))
+        shell_word(out, line);
+    else
+        str_append(out, "--remove"); /* every setting is at its default */
+}
+
 static void append_command_apply(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct advice *a = ui_advice(u, s);
+    if (u->form.kind == FORM_SETTING) {
+        append_command_setting(out, u, s);
+        return;
+    }
     if (u->view == VIEW_TUNE) {
         str_append(out, "qdyno apply -m ");
         shell_word(out, s->tune.model[0] ? s->tune.model : "MODEL");
@@ -247,7 +271,7 @@ const char *screen_command(const struct ui *u, const struct snapshot *s, char *b
         [FORM_AB] = DO_NEW_AB,         [FORM_PUSH] = DO_PUSH,           [FORM_FILTER] = DO_FILTER,
         [FORM_QUANTIZE] = DO_QUANTIZE, [FORM_CALIBRATE] = DO_CALIBRATE, [FORM_REPORT] = DO_REPORT,
         [FORM_BASELINE] = DO_BASELINE, [FORM_TUNE] = DO_TUNE,           [FORM_MODEL] = DO_MODEL,
-        [FORM_WRITE] = DO_WRITE
+        [FORM_WRITE] = DO_WRITE,       [FORM_SETTING] = DO_APPLY
     };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
     if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;

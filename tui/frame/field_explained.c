@@ -47,6 +47,10 @@ static const char *const MEANINGS[ASK_KINDS][6] = {
     [ASK_NAME] = { "The name under which the winner is stored, such as main.",
                    "qdyno baseline check NAME measures it again, together with a challenger." },
     [ASK_COMMAND] = { "Any command of qdyno, without the word qdyno.", "help lists all commands." },
+    [ASK_THEN] = { "What to do with the changed setting.",
+                   "use: it is added to the configuration that is applied to this model; run, bench and the dashboard "
+                   "use it from now on, and u restores the one before.",
+                   "compare: opens the form of an A/B: what is in use now against the same with this setting." },
     [ASK_PROMPT] = { "The text that both configurations continue." },
 };
 

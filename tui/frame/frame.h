@@ -422,6 +422,10 @@ struct mark run_mark(const struct run_line *r);
 const char *knob_arm(const struct snapshot *s, int arm, enum knob_id id);
 const char *knob_applied(const struct snapshot *s, enum knob_id id, char *buf, size_t size);
 const char *knob_range(enum knob_id id, char *buf, size_t size);
+/* What is applied to the model, with these settings changed: "q8_0,threads=2" and "threads=4" are
+ * "q8_0,threads=4". A setting at its default is left out. Errors: those of config_parse and config_check. */
+enum err_code knob_changed_line(const struct snapshot *s, const char *settings, char *buf, size_t size,
+                                struct err *why);
 
 /* Everything known about the selected row, as a page. False: the view has no list, or it has no row. */
 bool list_details(struct text_page *out, const struct ui *u, const struct snapshot *s);

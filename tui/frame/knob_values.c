@@ -3,6 +3,7 @@
 #include "tui/frame/frame.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "advisor/experiment/experiment.h"
 
@@ -37,4 +38,22 @@ const char *knob_range(enum knob_id id, char *buf, size_t size)
     snprintf(buf, size, "%s", str_text(&text));
     str_free(&text);
     return buf;
+}
+
+enum err_code knob_changed_line(const struct snapshot *s, const char *settings, char *buf, size_t size,
+                                struct err *why)
+{
+    struct config all, changed;
+    buf[0] = '\0';
+    enum err_code rc = config_parse(&all, s->applied, why);
+    if (!rc) rc = config_parse(&changed, strcmp(settings, "default") ? settings : "", why);
+    for (int k = 0; k < KNOB_COUNT && !rc; k++) {
+        if (!changed.given[k]) continue;
+        const char *v = config_text(&changed, (enum knob_id)k);
+        config_unset(&all, (enum knob_id)k);
+        if (strcmp(v, KNOBS[k].otherwise) != 0) rc = config_set(&all, KNOBS[k].key, v, why);
+    }
+    if (!rc) rc = config_check(&all, why);
+    if (!rc) config_line(&all, buf, size);
+    return rc;
 }

@@ -500,7 +500,7 @@ static bool some_arms(const struct snapshot *s)
 
 static bool nothing_applied(const struct snapshot *s)
 {
-    return s->experiment_known || !s->applied[0];
+    return !s->applied[0];
 }
 
 TEXT_OF(knob_work)

@@ -14,7 +14,7 @@ static const char *refuse_no_model(const struct snapshot *s)
 }
 
 static const char WRITING_RUNS[] = "two arms are writing side by side: s stops them";
-static const char COMMAND_RUNS[] = "the running command would disturb it: X cancels the command";
+static const char COMMAND_RUNS[] = "the running command would disturb it: s stops the command";
 
 static bool writing_runs(const struct snapshot *s)
 {
@@ -45,7 +45,7 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 static const char *refuse_command(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
-    if (s->command[0]) return "a command is running already: X cancels it";
+    if (s->command[0]) return "a command is running already: s stops it";
     if (snapshot_is_running(s) || u->waiting_to_start || s->experiment_starting)
         return "a command would disturb the experiment: s stops the experiment";
     if (writing_runs(s)) return WRITING_RUNS;
@@ -67,12 +67,6 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
     if (!id) return "nothing to resume: select a stopped run in the history (4)";
     if (is_tune) return refuse_command(u, s);
     return !r && s->experiment.phase == PHASE_DONE ? "the experiment is complete" : "";
-}
-
-static const char *refuse_cancel(const struct ui *u, const struct snapshot *s)
-{
-    (void)u;
-    return s->command[0] ? "" : "no command is running";
 }
 
 static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
@@ -123,14 +117,17 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
     if (u->view == VIEW_MODEL || u->view == VIEW_QUALITY || u->view == VIEW_LOAD || u->view == VIEW_LOG ||
         u->view == VIEW_JOBS)
         return list_selected(u, s) >= 0 ? "" : "this list is empty";
-    if (u->view != VIEW_SETTINGS && !ui_advice(u, s)) return "no advice is selected: a computes advice";
+    if (u->view == VIEW_SETTINGS) return list_selected(u, s) < 0 ? "this list is empty" : refuse_start(u, s);
+    if (!ui_advice(u, s)) return "no advice is selected: a computes advice";
     return refuse_start(u, s);
 }
 
 static const char *refuse_stop(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    return snapshot_is_running(s) || writing_runs(s) || s->tune.running ? "" : "no experiment is running";
+    return snapshot_is_running(s) || writing_runs(s) || s->tune.running || s->command[0]
+               ? ""
+               : "nothing is running";
 }
 
 /* Possible while the experiment is paused: nothing is measured then. */
@@ -139,7 +136,7 @@ static const char *refuse_write(const struct ui *u, const struct snapshot *s)
     (void)u;
     if (writing_runs(s)) return WRITING_RUNS;
     if (snapshot_is_running(s) && !s->experiment.paused_since_ms)
-        return "it would disturb the experiment: press P to pause it, s to stop it";
+        return "it would disturb the experiment: | pauses it, s to stop it";
     if (s->experiment_starting) return "an experiment is about to start";
     if (s->command[0]) return COMMAND_RUNS;
     return s->probing ? "the machine is being measured: wait until that has ended" : refuse_no_model(s);
@@ -304,24 +301,23 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
                            size_t size)
 {
     static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start,       [DO_RESUME] = refuse_resume,
-        [DO_ADVISE] = refuse_advise,      [DO_PUSH] = refuse_push,
-        [DO_OPEN] = refuse_open,          [DO_STOP] = refuse_stop,
-        [DO_PAUSE] = refuse_pause,        [DO_WAIT_QUIET] = refuse_wait_quiet,
-        [DO_LOADED] = refuse_loaded,      [DO_COMMAND] = refuse_job,
-        [DO_EARLIER] = refuse_queued,     [DO_LATER] = refuse_queued,
-        [DO_CANCEL] = refuse_cancel,      [DO_MODEL] = refuse_model,
-        [DO_FILTER] = refuse_list,        [DO_MARK] = refuse_mark,
-        [DO_SORT] = refuse_list,          [DO_REVERSE] = refuse_list,
-        [DO_DELETE] = refuse_delete,      [DO_COMPARE] = refuse_compare,
-        [DO_VERIFY] = refuse_verify,      [DO_KERNELS] = refuse_kernels,
-        [DO_APPLY] = refuse_apply,        [DO_BASELINE] = refuse_baseline,
-        [DO_REPORT] = refuse_report,      [DO_QUANTIZE] = refuse_start,
-        [DO_CALIBRATE] = refuse_start,    [DO_TUNE] = refuse_tune,
-        [DO_UNDO] = refuse_undo,          [DO_OUTPUT] = refuse_output,
-        [DO_WRITE] = refuse_write,        [DO_NEXT_PANE] = refuse_pane,
-        [DO_PREVIOUS_PANE] = refuse_pane, [DO_ZOOM] = refuse_pane,
-        [DO_DETAILS] = refuse_details,
+        [DO_NEW_AB] = refuse_start,      [DO_RESUME] = refuse_resume,
+        [DO_ADVISE] = refuse_advise,     [DO_PUSH] = refuse_push,
+        [DO_OPEN] = refuse_open,         [DO_STOP] = refuse_stop,
+        [DO_PAUSE] = refuse_pause,       [DO_WAIT_QUIET] = refuse_wait_quiet,
+        [DO_LOADED] = refuse_loaded,     [DO_COMMAND] = refuse_job,
+        [DO_EARLIER] = refuse_queued,    [DO_LATER] = refuse_queued,
+        [DO_MODEL] = refuse_model,       [DO_FILTER] = refuse_list,
+        [DO_MARK] = refuse_mark,         [DO_SORT] = refuse_list,
+        [DO_REVERSE] = refuse_list,      [DO_DELETE] = refuse_delete,
+        [DO_COMPARE] = refuse_compare,   [DO_VERIFY] = refuse_verify,
+        [DO_KERNELS] = refuse_kernels,   [DO_APPLY] = refuse_apply,
+        [DO_BASELINE] = refuse_baseline, [DO_REPORT] = refuse_report,
+        [DO_QUANTIZE] = refuse_start,    [DO_CALIBRATE] = refuse_start,
+        [DO_TUNE] = refuse_tune,         [DO_UNDO] = refuse_undo,
+        [DO_OUTPUT] = refuse_output,     [DO_WRITE] = refuse_write,
+        [DO_NEXT_PANE] = refuse_pane,    [DO_PREVIOUS_PANE] = refuse_pane,
+        [DO_ZOOM] = refuse_pane,         [DO_DETAILS] = refuse_details,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;

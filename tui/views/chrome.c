@@ -119,8 +119,8 @@ static void draw_task(struct pen *p, const struct snapshot *s)
     } else {
         pen_put(p, ROLE_DIM, figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
     }
-    pen_put(p, ROLE_KEY | STYLE_BOLD, s->task_cancelled ? "" : "  X");
-    pen_put(p, ROLE_TEXT, s->task_cancelled ? "  stopping" : " cancels");
+    pen_put(p, ROLE_KEY | STYLE_BOLD, s->task_cancelled ? "" : "  s");
+    pen_put(p, ROLE_TEXT, s->task_cancelled ? "  stopping" : " stops");
 }
 
 static void draw_status(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)

@@ -441,8 +441,8 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size, "finished cells are kept: r resumes run %lld", (long long)x->run_id);
     } else if (x->paused_since_ms || x->pausing) {
         snprintf(buf, size,
-                 x->pausing ? "pauses after the running cell; P continues"
-                            : "paused: no process of the arms is running. P continues");
+                 x->pausing ? "pauses after the running cell; | continues"
+                            : "paused: no process of the arms is running. | continues");
     } else if (x->phase < PHASE_BLOCKS) {
         snprintf(buf, size, "%s",
                  x->phase == PHASE_WARMUP
