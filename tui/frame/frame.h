@@ -6,7 +6,7 @@
  * frame, actions change the ui, and background jobs fill the snapshot.
  *
  * Sections: results of one model, summary of a model file, text pages, a search, the snapshot, lists,
- * the ui, levels, questions. */
+ * the ui, questions. */
 #ifndef QDYNO_TUI_FRAME_H
 #define QDYNO_TUI_FRAME_H
 
@@ -26,6 +26,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
 #include "tui/forms/forms.h"
+#include "tui/frame/levels.h"
 #include "tui/widgets/widgets.h"
 
 /* ---------------------------------------------------------------- results of one model (stored_results.c) */
@@ -239,14 +240,6 @@ struct queued_job {
 struct task_progress {
     double done, rate, left_s; /* done: 0..1; NAN unknown */
     char unit[24], text[120];
-};
-
-/* Whether other programs or the hypervisor disturb measurements: means of a few seconds. */
-enum { BUSY_BY = 160 };
-struct busy_state {
-    bool is_busy;         /* above a limit of contamination */
-    double others, steal; /* share of all processor time; NAN unknown */
-    char by[BUSY_BY];     /* "cc1 40 %, ld 12 %"; "" none stands out, or not looked yet */
 };
 
 /* The facts of one frame. */
@@ -476,9 +469,6 @@ struct question {
 
 enum { MARKED = 2, DELETED = 32 };
 
-/* How the next A/B or search treats a busy machine. */
-enum busy_mode { BUSY_ANYHOW, BUSY_WAIT, BUSY_LOADED };
-
 /* What the person looks at and types. */
 struct ui {
     enum view view;
@@ -580,23 +570,6 @@ const struct comparison *experiment_comparison(const struct experiment_state *x,
 enum verdict experiment_verdict(const struct experiment_state *x, int arm);
 /* The challenger selected in the A/B view. */
 int experiment_selected(const struct experiment_state *x, const struct ui *u);
-
-/* ---------------------------------------------------------------- levels (levels.c) */
-
-/* Whether a figure of the machine is worth a look. Views show the level by a colour role and by a mark. */
-enum figure_level { LEVEL_GOOD, LEVEL_WARN, LEVEL_BAD };
-struct metric_limits {
-    enum metric_id metric;
-    double warn, bad; /* in the unit of the metric, memory as a share; warn NAN: the limit of contamination */
-    const char *what; /* as in docs/dashboard.md */
-};
-extern const struct metric_limits METRIC_LEVELS[];
-extern const int METRIC_LEVEL_COUNT;
-double metric_limits_warn(const struct metric_limits *l);
-enum figure_level metric_level(enum metric_id metric,
-                               double v); /* good for NAN and for metrics without limits */
-unsigned level_style(enum figure_level level);
-const char *level_mark(enum figure_level level); /* "" "!" "!!" */
 
 /* ---------------------------------------------------------------- questions (refusals.c,
  * equivalent_command.c) */
