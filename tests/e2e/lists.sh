@@ -47,7 +47,7 @@ wait_for '1 of 3 with "tg3"' && wait_gone ' tg4 ' # before Enter
 tm send-keys Escape
 wait_for ' tg4 ' && wait_gone 'with "tg3"'
 
-tm send-keys x
+tm send-keys g x # the filter had moved the selection to the row that it left
 wait_for 'run 3 deleted: u restores it' && wait_gone ' tg4 '
 wait_runs 2
 wait_runs 1 --deleted
@@ -56,7 +56,7 @@ wait_for 'run 3 restored' && wait_for ' tg4 '
 wait_runs 3
 
 # a kill right after the deletion loses nothing
-tm send-keys x
+tm send-keys g x
 wait_runs 2
 pid=$(tm list-panes -F '#{pane_pid}')
 kill -KILL "$pid"

@@ -1,5 +1,6 @@
 /* tui/forms/form_check.c - checks the text of a field with the parsers that the command line uses. Each check
  * returns ERR_OK, or an error that says what was expected. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -70,7 +71,10 @@ static enum err_code check_readable(const char *text, struct err *why)
     struct stat st;
     char path[4096];
     form_path(text, path, sizeof path);
-    if (stat(path, &st) || access(path, R_OK)) return err_set(why, ERR_USAGE, "no readable file at %s", path);
+    if (stat(path, &st) || access(path, R_OK))
+        return err_set(why, ERR_USAGE,
+                       errno == EACCES ? "%s may not be read: permission denied" : "no readable file at %s",
+                       path);
     if (S_ISDIR(st.st_mode)) return err_set(why, ERR_USAGE, "%s is a folder: expected a file", path);
     return ERR_OK;
 }
