@@ -105,7 +105,7 @@ measured 2
 press 4
 wait_for 60 'handicap'
 press /
-wait_for 60 'Filter'
+wait_for 60 'Enter keeps it'
 type_ 'threads=1'
 press Enter
 gone 60 'vs handicap'
