@@ -241,7 +241,7 @@ static void shortened_lines_stay_different(void **state)
     }
     assert_string_equal(short_line[0], "q4_K,…,kv=q8_0,…");
     assert_string_equal(text_shorten("q8_0", LINES, 3, 20, short_line[0], 200), "q8_0");
-    assert_string_equal(text_shorten("abcdefghijklmnop", NULL, 0, 7, short_line[0], 200), "abc…nop");
+    assert_string_equal(text_shorten("abcdefghijklmnop", NULL, 0, 9, short_line[0], 200), "abcd…mnop");
 }
 
 /* The edge of a long list says how many rows are above and below. */

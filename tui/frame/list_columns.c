@@ -627,7 +627,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "n", .width = 6, .from = 47, .right = true, .text = load_number, .value = load_requests },
         { .title = "TTFT", .width = 7, .right = true, .text = load_ttft_text, .value = load_ttft },
         { .title = "ITL", .width = 7, .right = true, .text = load_itl_text, .value = load_itl },
-        { .title = "prefill/s", .width = 10, .from = 51, .right = true, .text = load_prefill_text,
+        { .title = "prefill/s", .width = 10, .from = 70, .right = true, .text = load_prefill_text,
           .value = load_prefill },
         { .title = "tok/s", .width = 7, .right = true, .text = load_decode_text, .value = load_decode } } },
     [VIEW_SETTINGS] = { "settings", knob_count, NULL, false, {

@@ -67,6 +67,7 @@ const char *text_shorten(const char *text, const char *const *others, int n, int
         snprintf(buf, size, "%s", text);
         return buf;
     }
+    enum { SPLIT_FROM = 8 }; /* below, a beginning says more than two ends */
     struct str line = { 0 };
     if (n > 0)
         drop_common(text, others, n, &line);
@@ -75,6 +76,8 @@ const char *text_shorten(const char *text, const char *const *others, int n, int
     const char *t = str_text(&line);
     if (text_columns(t) <= columns)
         snprintf(buf, size, "%s", t);
+    else if (columns < SPLIT_FROM)
+        snprintf(buf, size, "%.*s…", (int)head_bytes(t, columns - 1), t);
     else
         snprintf(buf, size, "%.*s…%s", (int)head_bytes(t, columns / 2), t,
                  t + tail_from(t, columns - 1 - columns / 2));
