@@ -42,6 +42,7 @@ void dashboard_start_pending(struct dashboard *d)
     /* A machine probe that was requested but has not begun would begin beside the first cell. */
     if (!d->s->ceilings_known && d->s->advice_state[0]) return;
     background_set_starting(d->background);
+    d->s->experiment_starting = true; /* until the next frame reads it */
     d->ui.waiting_to_start = false;
     dashboard_put(d, QUEUE_DATABASE, &d->pending);
 }
