@@ -37,7 +37,9 @@ static inline int bench_tear_down(void **state)
 /* Two arms of these options, in processes that live for the whole run. */
 static inline struct experiment_spec bench_spec(const char *a, const char *b)
 {
-    struct experiment_spec s = { .budget_s = 600, .seed = 11, .warmup_cells = 1, .processes = PROCESSES_KEPT };
+    struct experiment_spec s = {
+        .budget_s = 600, .seed = 11, .warmup_cells = 1, .processes = PROCESSES_KEPT
+    };
     struct err why = { 0 };
     s.config[0] = fake_config(a);
     s.config[1] = fake_config(b);

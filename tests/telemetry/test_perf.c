@@ -134,7 +134,7 @@ static void a_tree_is_counted(void **state)
     child_does(in, out, 's');
     const double one = perf_sum_read(&sum);
     CHECK_LE(zero + 2 * PAGES, one);
-#ifndef __SANITIZE_THREAD__ /* whose shadow of each page is pages, too */
+#ifndef __SANITIZE_THREAD__          /* whose shadow of each page is pages, too */
     CHECK_LT(one, zero + 4 * PAGES); /* a count is worth 2 */
 #endif
     child_does(in, out, 'p');
