@@ -38,11 +38,11 @@ static void machine_fingerprint(struct machine *m)
     str_free(&text);
 }
 
-/* A field of /proc/meminfo in bytes; -1: unknown. */
+/* A field of /proc/meminfo in bytes; -1: unknown, or more than any machine has. */
 static int64_t kib_field(const char *text, const char *key)
 {
     double kib = sys_field(text, key);
-    return isnan(kib) || kib < 0 ? -1 : (int64_t)kib * 1024;
+    return kib >= 0 && kib < 0x1p53 ? (int64_t)kib * 1024 : -1; /* NaN: -1 */
 }
 
 enum err_code machine_detect(struct machine *out, const char *root, struct err *why)

@@ -104,8 +104,9 @@ void section_raw(struct report *r, const struct report_source *s)
     str_append(&out, "\n");
     for (int i = 0; i < s->cells; i++) {
         const struct report_cell *c = &s->cell[i];
-        str_append(&out, report_arm_name(c->arm));
-        put_text(&out, s->state.arm[c->arm].line);
+        const bool has_arm = c->arm >= 0; /* the canary has none */
+        str_append(&out, has_arm ? report_arm_name(c->arm) : "");
+        put_text(&out, has_arm ? s->state.arm[c->arm].line : "");
         str_printf(&out, ",%s,%d,%d,%d", PHASES[c->phase], c->block, c->slot, c->discarded);
         put_text(&out, c->reason);
         put_number(&out, c->start_s);
