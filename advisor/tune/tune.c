@@ -376,7 +376,8 @@ static void result_decide(struct tune_result *r)
     if (*r->because) return;
     if (isnan(r->gain.lower)) {
         snprintf(r->because, sizeof r->because,
-                 "%s is not proven better: %d block%s fit into the budget, too few for an interval",
+                 "%s is not proven better: %d block%s fit into the budget, too few for an interval; "
+                 "a longer budget may decide",
                  r->winner.line, r->blocks, str_plural(r->blocks));
         return;
     }

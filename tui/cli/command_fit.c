@@ -158,6 +158,16 @@ static int64_t largest_context(const struct fit *f, const struct gguf *g, const 
     return fits;
 }
 
+/* What fits into memory can be more than the model can use. */
+static void put_beyond_training(struct fit *f, const char *name, const struct gguf *g, int64_t most)
+{
+    struct model_shape s;
+    if (model_shape_read(&s, g, NULL) || most <= s.ctx_train) return;
+    table_note(&f->table,
+               "%s was trained on contexts of %lld tokens: longer ones fit, but its answers are worse there",
+               name, (long long)s.ctx_train);
+}
+
 /* Columns that are computed from the tensor shapes alone, for models without a memory plan. Only weights and
  * KV cache count, so `fits` and `ctx_most` are optimistic: buffers for activations come on top. */
 static void put_estimate(struct fit *f, json_t *row, const struct memory_estimate *e)
@@ -245,7 +255,9 @@ static enum err_code fit_by_plan(struct fit *f, const struct gguf *g, const char
     if (f->available >= 0) {
         json_put_int(row, "available_bytes", f->available);
         json_put_bool(row, "fits", fits);
-        json_put_int(row, "ctx_most", largest_context(f, g, c));
+        const int64_t most = largest_context(f, g, c);
+        json_put_int(row, "ctx_most", most);
+        put_beyond_training(f, cli_base_name(path), g, most);
     }
     if (!fits) table_note(&f->table, "%s: %s", line, unfit.message);
     f->all_fit &= fits;

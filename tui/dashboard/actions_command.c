@@ -157,10 +157,13 @@ struct effect action_run_typed(struct ui *ui, const char *line)
     return line_is_final(line) ? question_ask(ui, e.command, NULL, "This cannot be undone. Run it?") : e;
 }
 
+/* The quality view says that this key runs the command which it shows. */
 struct effect action_command(struct ui *ui, const struct snapshot *s)
 {
-    (void)s;
-    form_show(&ui->form, FORM_COMMAND, NULL);
+    char line[1600] = "";
+    if (ui->view == VIEW_QUALITY && s->quality.count <= 0) screen_command(ui, s, line, sizeof line);
+    const char *text = str_starts(line, "qdyno ") ? line + strlen("qdyno ") : NULL;
+    form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ text });
     return effect_none();
 }
 

@@ -4,6 +4,7 @@
  * Cancelling sends SIGINT, as Ctrl-C would: what a command keeps then, it keeps here. */
 #include "tui/dashboard/background.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,12 +61,18 @@ static bool status_is_verdict(int status)
     return status >= 1 && status <= 3;
 }
 
-static void command_announce_end(const struct running_command *r, const char *name, const char *makes,
+static void command_announce_end(const struct running_command *r, const char *line, const char *makes,
                                  int status, bool cancelled)
 {
     struct background *b = r->b;
-    if (!status && *makes)
-        background_announce(b, false, "%s has been written%s", makes,
+    char name[32], whole[PATH_MAX];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(line, " "), line);
+    if (!status && !strcmp(name, "apply"))
+        background_announce(b, false, "%s: o shows the output",
+                            strstr(line, " --undo") ? "undone: the configuration before is in use again"
+                                                    : "applied: u takes it back");
+    else if (!status && *makes)
+        background_announce(b, false, "%s has been written%s", realpath(makes, whole) ? whole : makes,
                             !strcmp(name, "quantize") ? ": m loads it, o shows the output" : "");
     else if (!status)
         background_announce(b, false, "qdyno %s has finished: o shows its output", name);
@@ -157,7 +164,7 @@ void job_run_command(struct background *b, const struct job *j)
         snprintf(r.page->title, sizeof r.page->title, "qdyno %.150s", j->text[0]);
         r.page->opens = j->id != 0 && !cancelled && r.page->count > 0;
         background_publish_page(b, r.page);
-        command_announce_end(&r, argv[1], j->text[2], status, cancelled);
+        command_announce_end(&r, j->text[0], j->text[2], status, cancelled);
     }
     free(r.page);
     background_read_applied(b); /* tune and apply change it */

@@ -2,7 +2,7 @@
  * shows the keys that work everywhere. */
 #include "tui/views/parts.h"
 
-enum { KEYS_PER_VIEW = 8, LINE = 0x2500 };
+enum { KEYS_PER_VIEW = 10, LINE = 0x2500 };
 
 struct view_key {
     enum action action;
@@ -25,6 +25,8 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
     [VIEW_HISTORY] = { { DO_OPEN, "open" },
                        { DO_MARK, "mark" },
                        { DO_COMPARE, "compare" },
+                       { DO_DELETE, "delete" },
+                       { DO_UNDO, "restore" },
                        { DO_REPORT, "report" },
                        { DO_APPLY, "apply" },
                        { DO_BASELINE, "baseline" },
