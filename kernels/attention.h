@@ -4,6 +4,8 @@
 #ifndef QDYNO_KERNELS_ATTENTION_H
 #define QDYNO_KERNELS_ATTENTION_H
 
+#include <math.h>
+
 #include "kernels/cpu.h"
 
 struct attention_job {
@@ -67,6 +69,15 @@ static inline const float *attention_query(const struct attention_piece *t, int 
 {
     const struct attention *p = t->job->p;
     return p->q + (t->row + q / t->heads) * p->q_stride + (int64_t)(t->head + q % t->heads) * p->kv->k_dim;
+}
+
+/* The score with which the online softmax of query q begins: its head's sink, in the piece with the row's
+ * first position, else -inf. */
+static inline float attention_sink(const struct attention_piece *t, int q)
+{
+    const struct attention *p = t->job->p;
+    const int first = attention_first_position(p, t->row + q / t->heads);
+    return p->sinks && t->from <= first && first < t->to ? p->sinks[t->head + q % t->heads] : -INFINITY;
 }
 
 static inline float *attention_result(const struct attention_piece *t, int q)

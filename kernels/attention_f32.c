@@ -150,8 +150,9 @@ static void piece_begin(const struct piece_run *w)
     for (int q = 0; q < w->t->queries; q++) {
         const float *x = attention_query(w->t, q);
         for (int j = 0; j < k_dim; j++) w->q[(int64_t)q * k_dim + j] = x[j] * p->scale;
-        w->peak[q] = -INFINITY;
-        w->total[q] = 0;
+        const float sink = attention_sink(w->t, q);
+        w->peak[q] = sink;
+        w->total[q] = sink > -INFINITY;
     }
     memset(w->o, 0, (size_t)w->t->queries * (size_t)p->kv->v_dim * sizeof *w->o);
 }

@@ -192,8 +192,9 @@ static void piece_begin(const struct piece_run *w)
         for (int q = 0; q < n; q++) x[q] = attention_query(w->t, g * GROUP + q);
         w->t->job->b->k.attend.pack(x, n, p->kv->k_dim, by, w->q + (int64_t)g * GROUP * w->k_dim);
         for (int q = 0; q < GROUP; q++) {
-            w->peak[g * GROUP + q] = -INFINITY;
-            w->total[g * GROUP + q] = 0;
+            const float sink = q < n ? attention_sink(w->t, g * GROUP + q) : -INFINITY;
+            w->peak[g * GROUP + q] = sink * (float)M_LOG2E; /* the kernel's scores are exponents of 2 */
+            w->total[g * GROUP + q] = sink > -INFINITY;
         }
     }
     memset(w->o, 0, (size_t)(round_up(w->t->queries, GROUP) * w->v_dim) * sizeof *w->o);

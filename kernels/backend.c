@@ -165,6 +165,11 @@ void backend_gather(struct backend *b, const struct gather *g)
     b->ops->gather(b, g);
 }
 
+void backend_mix(struct backend *b, const struct mix *p)
+{
+    b->ops->mix(b, p);
+}
+
 void backend_matmul(struct backend *b, const struct matmul *m, int count)
 {
     b->ops->matmul(b, m, count);

@@ -23,6 +23,7 @@ struct backend_ops {
     enum err_code (*reserve)(struct backend *b, const struct backend_work *work, struct err *why);
 
     void (*gather)(struct backend *b, const struct gather *p);
+    void (*mix)(struct backend *b, const struct mix *p);
     void (*matmul)(struct backend *b, const struct matmul *m, int count);
     void (*gated)(struct backend *b, const struct gated *p);
     void (*norm)(struct backend *b, const struct norm *p);

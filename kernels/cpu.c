@@ -268,6 +268,7 @@ const struct backend_ops CPU_OPS = {
     .release = cpu_release,
     .reserve = cpu_reserve,
     .gather = cpu_gather,
+    .mix = cpu_mix,
     .matmul = cpu_matmul,
     .gated = cpu_gated,
     .norm = cpu_norm,

@@ -51,6 +51,7 @@ int64_t attention_shared_bytes(int threads, int head_dim);
 
 /* The operations of struct backend_ops; base is a struct cpu. */
 void cpu_gather(struct backend *base, const struct gather *g);
+void cpu_mix(struct backend *base, const struct mix *p);
 void cpu_matmul(struct backend *base, const struct matmul *m, int count);
 void cpu_gated(struct backend *base, const struct gated *p);
 void cpu_norm(struct backend *base, const struct norm *p);

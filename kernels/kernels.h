@@ -360,6 +360,22 @@ struct gather {
 };
 void backend_gather(struct backend *b, const struct gather *g);
 
+/* y[i] = sum over j < k of weights[i * k + j] * row ids[i * k + j] of x, in this order (added to y[i] when
+ * `add`). y may be x when each row i uses row i only. */
+struct mix {
+    const float *x; /* [rows][cols] */
+    int64_t x_stride;
+    int64_t rows;
+    const int32_t *ids;   /* host memory [n][k], 0 <= id < rows */
+    const float *weights; /* host memory [n][k] */
+    int n, k;
+    int64_t cols;
+    float *y; /* [n][cols] */
+    int64_t y_stride;
+    bool add;
+};
+void backend_mix(struct backend *b, const struct mix *p);
+
 /* y[n][rows] = x[n][cols] * w^T (+ bias[rows]) (+ residual[n][rows], which may be y itself). Error against
  * binary64 with HIGHEST: at most 1e-6 of the sum of |terms|; for the others see kernels/README.md,
  * "Precision". */
@@ -387,7 +403,15 @@ bool backend_runs_alone(enum work_kind kind, double amount);
  * or quantization of x. */
 void backend_matmul(struct backend *b, const struct matmul *m, int count);
 
-enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU_ERF, ACT_RELU };
+enum activation {
+    ACT_SILU,
+    ACT_GELU_TANH,
+    ACT_GELU_ERF,
+    ACT_RELU,
+    ACT_SWIGLU_CLIPPED, /* g sigmoid(1.702 g) (up + 1) with g = min(gate, 7), up clipped to [-7, 7]; `up` is
+                           needed. gpt-oss */
+    ACT_COUNT
+};
 
 /* y = act(gate) * up, where gate and up are products of the same x. A fused kernel writes y only; otherwise
  * the intermediate results go to gate.y and up.y (y may be gate.y). gate and up must have no residual. */
@@ -463,6 +487,7 @@ struct attention {
     float scale;                        /* of q.k, usually 1/sqrt(k_dim) */
     float softcap;                      /* 0: none */
     int window;                         /* 0: none */
+    const float *sinks;                 /* [heads] one more score of each head, without a value; NULL: none */
     const struct format *weight_format; /* format of the layer's weights: PRECISION_AUTO is resolved as for a
                                        product with them; NULL: f32 */
     float *y;                           /* [n][heads][v_dim] */

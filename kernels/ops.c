@@ -61,6 +61,48 @@ void cpu_gather(struct backend *base, const struct gather *g)
     cpu_run(b, g->n * g->table->cols, gather_member, &job);
 }
 
+/* ---------------------------------------------------------------- mix */
+
+struct mix_job {
+    struct cpu *b;
+    const struct mix *p;
+};
+
+enum { MIX_PIECE = 1024 }; /* sums kept on the stack */
+
+static void mix_piece(const struct mix *p, int64_t i, int64_t from, int64_t n)
+{
+    float sum[MIX_PIECE], *y = p->y + i * p->y_stride + from;
+    memset(sum, 0, sizeof sum);
+    for (int64_t j = i * p->k; j < (i + 1) * p->k; j++) {
+        const float *x = p->x + p->ids[j] * p->x_stride + from, by = p->weights[j];
+        assert(p->ids[j] >= 0 && p->ids[j] < p->rows);
+        for (int64_t c = 0; c < n; c++) sum[c] += by * x[c];
+    }
+    for (int64_t c = 0; c < n; c++) y[c] = p->add ? y[c] + sum[c] : sum[c];
+}
+
+static void mix_member(void *arg, int member, int size)
+{
+    const struct mix_job *job = arg;
+    const struct mix *p = job->p;
+    int64_t from, to; /* elements of all rows, so that one wide row is divided, too */
+    member_share(p->n * p->cols, member, size, &from, &to);
+    while (from < to) {
+        const int64_t i = from / p->cols, j = from % p->cols;
+        const int64_t n = MIN(MIN(to - from, p->cols - j), (int64_t)MIX_PIECE);
+        mix_piece(p, i, j, n);
+        from += n;
+    }
+}
+
+void cpu_mix(struct backend *base, const struct mix *p)
+{
+    struct cpu *b = (struct cpu *)base;
+    struct mix_job job = { .b = b, .p = p };
+    cpu_run(b, p->n * p->cols * p->k, mix_member, &job);
+}
+
 /* ---------------------------------------------------------------- norm */
 
 struct norm_job {

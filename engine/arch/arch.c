@@ -1,6 +1,5 @@
 /* The architecture table. A new model family is a row here; only a new kind of operation changes the forward
- * pass. Mixture-of-experts models are refused (model_shape.c), because the forward pass cannot route tokens
- * to experts. */
+ * pass. */
 #include "engine/arch/arch.h"
 
 #include <stdio.h>
@@ -16,6 +15,15 @@
 #define VECTOR(text, numbers)                                                                                \
     {                                                                                                        \
         .name = text, .cols = numbers, .rows = DIM_NONE                                                      \
+    }
+
+#define EXPERTS(text, inputs, outputs)                                                                       \
+    {                                                                                                        \
+        .name = text, .cols = inputs, .rows = outputs, .matrices = DIM_EXPERTS                               \
+    }
+#define EXPERT_BIASES(text, numbers)                                                                         \
+    {                                                                                                        \
+        .name = text, .cols = numbers, .rows = DIM_EXPERTS, .table = true                                    \
     }
 
 const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
@@ -54,8 +62,24 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_DOWN] = MATRIX("ffn_down.weight", DIM_FF, DIM_EMBD),
     [SLOT_DOWN_B] = VECTOR("ffn_down.bias", DIM_EMBD),
     [SLOT_POST_FFN_NORM] = VECTOR("post_ffw_norm.weight", DIM_EMBD),
+    [SLOT_FFN_NORM_2] = VECTOR("post_attention_norm.weight", DIM_EMBD),
+    [SLOT_SINKS] = VECTOR("attn_sinks.weight", DIM_HEADS),
+    [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EMBD, DIM_EXPERTS),
+    [SLOT_ROUTER_B] = VECTOR("ffn_gate_inp.bias", DIM_EXPERTS),
+    [SLOT_ROUTER_CHOICE] = VECTOR("exp_probs_b.bias", DIM_EXPERTS),
+    [SLOT_GATE_EXPERTS] = EXPERTS("ffn_gate_exps.weight", DIM_EMBD, DIM_EXPERT_FF),
+    [SLOT_GATE_EXPERTS_B] = EXPERT_BIASES("ffn_gate_exps.bias", DIM_EXPERT_FF),
+    [SLOT_UP_EXPERTS] = EXPERTS("ffn_up_exps.weight", DIM_EMBD, DIM_EXPERT_FF),
+    [SLOT_UP_EXPERTS_B] = EXPERT_BIASES("ffn_up_exps.bias", DIM_EXPERT_FF),
+    [SLOT_GATE_UP_EXPERTS] = EXPERTS("ffn_gate_up_exps.weight", DIM_EMBD, DIM_EXPERT_UP),
+    [SLOT_DOWN_EXPERTS] = EXPERTS("ffn_down_exps.weight", DIM_EXPERT_FF, DIM_EMBD),
+    [SLOT_DOWN_EXPERTS_B] = EXPERT_BIASES("ffn_down_exps.bias", DIM_EMBD),
+    [SLOT_GATE_SHARED] = MATRIX("ffn_gate_shexp.weight", DIM_EMBD, DIM_SHARED_FF),
+    [SLOT_UP_SHARED] = MATRIX("ffn_up_shexp.weight", DIM_EMBD, DIM_SHARED_FF),
+    [SLOT_DOWN_SHARED] = MATRIX("ffn_down_shexp.weight", DIM_SHARED_FF, DIM_EMBD),
+    [SLOT_SHARED_SCORE] = MATRIX("ffn_gate_inp_shexp.weight", DIM_EMBD, DIM_ONE),
 };
-_Static_assert(SLOT_COUNT <= 64, "slots are bits of a uint64_t");
+_Static_assert(SLOT_COUNT <= 128, "slots are bits of a slot_set");
 
 /* Groups of slots that occur together. */
 #define NEED_ENDS  (SLOT_BIT(SLOT_TOKEN_EMBD) | SLOT_BIT(SLOT_OUTPUT_NORM))
@@ -74,11 +98,25 @@ _Static_assert(SLOT_COUNT <= 64, "slots are bits of a uint64_t");
 #define MAY_ENDS   (SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_OUTPUT_B))
 #define POST_NORMS (SLOT_BIT(SLOT_POST_ATTN_NORM) | SLOT_BIT(SLOT_POST_FFN_NORM))
 #define LLAMA_LIKE (NEED_ENDS | NEED_NORMS | NEED_QKV | NEED_GATED)
+#define DENSE_FFN  (NEED_GATED | FFN_BIASES) /* what experts replace */
+
+/* Gate and up are two tensors or one: expert_form_check */
+#define EXPERT_NEED (SLOT_BIT(SLOT_ROUTER) | SLOT_BIT(SLOT_DOWN_EXPERTS))
+#define EXPERT_MAY                                                                                           \
+    (SLOT_BIT(SLOT_GATE_EXPERTS) | SLOT_BIT(SLOT_UP_EXPERTS) | SLOT_BIT(SLOT_GATE_UP_EXPERTS))
+#define EXPERT_BIAS_SLOTS                                                                                    \
+    (SLOT_BIT(SLOT_GATE_EXPERTS_B) | SLOT_BIT(SLOT_UP_EXPERTS_B) | SLOT_BIT(SLOT_DOWN_EXPERTS_B))
+#define SHARED_EXPERT                                                                                        \
+    (SLOT_BIT(SLOT_GATE_SHARED) | SLOT_BIT(SLOT_UP_SHARED) | SLOT_BIT(SLOT_DOWN_SHARED))
 
 const struct arch ARCHS[] = {
     { .name = "llama",
       .need = LLAMA_LIKE,
       .may = MAY_ENDS | SLOT_BIT(SLOT_ROPE_FREQS) | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B) | FFN_BIASES,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY,
+      .router = ROUTER_SOFTMAX,
+      .router_sum = ROUTER_SUM_ONE,
       .norm = NORM_RMS,
       .rope = ROPE_NEIGHBOURS,
       .act = ACT_SILU },
@@ -183,6 +221,163 @@ const struct arch ARCHS[] = {
       .rope = ROPE_NEIGHBOURS,
       .act = ACT_SILU,
       .logits_divided = true },
+    { .name = "qwen2moe",
+      .need = LLAMA_LIKE | QKV_BIASES,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED | SHARED_EXPERT | SLOT_BIT(SLOT_SHARED_SCORE),
+      .expert_may = EXPERT_MAY,
+      .router = ROUTER_SOFTMAX,
+      .router_sum = ROUTER_SUM_BY_KEY,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU },
+    { .name = "qwen3moe",
+      .need = LLAMA_LIKE | QK_NORMS,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY,
+      .router = ROUTER_SOFTMAX,
+      .router_sum = ROUTER_SUM_ONE,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD },
+    { .name = "olmoe",
+      .need = LLAMA_LIKE | QK_NORMS,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY,
+      .router = ROUTER_SOFTMAX,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_ROW },
+    { .name = "granitemoe",
+      .need = LLAMA_LIKE,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY | SHARED_EXPERT,
+      .router = ROUTER_SOFTMAX,
+      .router_sum = ROUTER_SUM_ONE,
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU,
+      .logits_divided = true },
+    { .name = "gpt-oss",
+      .need = NEED_ENDS | NEED_QKV | NEED_GATED | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B) |
+              SLOT_BIT(SLOT_ATTN_NORM) | SLOT_BIT(SLOT_FFN_NORM_2) | SLOT_BIT(SLOT_SINKS),
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED | EXPERT_BIAS_SLOTS | SLOT_BIT(SLOT_ROUTER_B) | SLOT_BIT(SLOT_GATE_EXPERTS) |
+                     SLOT_BIT(SLOT_UP_EXPERTS),
+      .router = ROUTER_CHOSEN,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SWIGLU_CLIPPED,
+      .window_period = 2 },
+    { .name = "glm4moe",
+      .need = NEED_ENDS | NEED_QKV | NEED_GATED | SLOT_BIT(SLOT_ATTN_NORM) | SLOT_BIT(SLOT_FFN_NORM_2),
+      .may = MAY_ENDS | QKV_BIASES | QK_NORMS,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY | SHARED_EXPERT | SLOT_BIT(SLOT_ROUTER_CHOICE),
+      .router = ROUTER_BY_KEY,
+      .router_sum = ROUTER_SUM_BY_KEY,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD },
+    { .name = "dots1",
+      .need = LLAMA_LIKE | QK_NORMS,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY | SHARED_EXPERT | SLOT_BIT(SLOT_ROUTER_CHOICE),
+      .router = ROUTER_BY_KEY,
+      .router_sum = ROUTER_SUM_BY_KEY,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD },
+    { .name = "minimax-m2",
+      .need = LLAMA_LIKE | QK_NORMS,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED | SLOT_BIT(SLOT_ROUTER_CHOICE),
+      .expert_may = EXPERT_MAY,
+      .router = ROUTER_BY_KEY,
+      .router_sum = ROUTER_SUM_ONE,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_ROW },
+    { .name = "bailingmoe2",
+      .need = NEED_ENDS | NEED_NORMS | NEED_FUSED | NEED_GATED | QK_NORMS,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY | SHARED_EXPERT | SLOT_BIT(SLOT_ROUTER_CHOICE),
+      .router = ROUTER_BY_KEY,
+      .router_sum = ROUTER_SUM_BY_KEY,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD },
+    { .name = "ernie4_5-moe",
+      .need = LLAMA_LIKE,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY | SHARED_EXPERT | SLOT_BIT(SLOT_ROUTER_CHOICE),
+      .router = ROUTER_SOFTMAX,
+      .router_sum = ROUTER_SUM_ONE,
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU },
+    { .name = "ernie4_5",
+      .need = LLAMA_LIKE,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU },
+    { .name = "smollm3",
+      .need = LLAMA_LIKE,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU,
+      .rope_period = 4 },
+    { .name = "exaone4",
+      .need = NEED_ENDS | NEED_QKV | NEED_GATED | QK_NORMS | POST_NORMS,
+      .may = MAY_ENDS | SLOT_BIT(SLOT_ROPE_FREQS),
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD },
+    { .name = "seed_oss",
+      .need = NEED_ENDS | NEED_QKV | NEED_GATED | SLOT_BIT(SLOT_ATTN_NORM) | SLOT_BIT(SLOT_FFN_NORM_2),
+      .may = MAY_ENDS | QKV_BIASES,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU },
+    { .name = "cohere2",
+      .need = NEED_ENDS | SLOT_BIT(SLOT_ATTN_NORM) | NEED_QKV | NEED_GATED,
+      .may = MAY_ENDS | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B),
+      .norm = NORM_LAYER,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU,
+      .residual = RESIDUAL_PARALLEL,
+      .window_period = 4,
+      .rope_in_windows = true },
+    { .name = "hunyuan-dense",
+      .need = LLAMA_LIKE | QK_NORMS,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD,
+      .qk_norm_after_rope = true },
+    { .name = "mistral3",
+      .need = LLAMA_LIKE,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU,
+      .scales_queries = true },
 };
 const size_t ARCH_COUNT = COUNT_OF(ARCHS);
 
@@ -198,7 +393,8 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     const int64_t q = (int64_t)s->heads * s->head_dim_k, k = (int64_t)s->kv_heads * s->head_dim_k,
                   v = (int64_t)s->kv_heads * s->head_dim_v;
     switch (d) {
-    case DIM_NONE: return 1;
+    case DIM_NONE:
+    case DIM_ONE: return 1;
     case DIM_EMBD: return s->embd;
     case DIM_VOCAB: return s->vocab;
     case DIM_CTX: return s->ctx_train;
@@ -212,6 +408,11 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? k : s->head_dim_k;
     case DIM_FF: return s->ff;
     case DIM_UP: return a->gate_in_up ? 2 * s->ff : s->ff;
+    case DIM_HEADS: return s->heads;
+    case DIM_EXPERTS: return s->experts;
+    case DIM_EXPERT_FF: return s->expert_ff;
+    case DIM_EXPERT_UP: return 2 * s->expert_ff;
+    case DIM_SHARED_FF: return s->shared_ff;
     }
     return 0;
 }
@@ -232,24 +433,60 @@ static void shape_text(char *buf, size_t size, const struct gguf_tensor *t)
         used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? "," : "", (long long)t->shape[i]);
 }
 
+bool shape_layer_has_experts(const struct model_shape *s, int layer)
+{
+    return s->experts && layer >= s->dense_layers && (layer + 1) % s->expert_step == 0;
+}
+
+static slot_set layer_part(const struct model_shape *s, int layer, slot_set all, slot_set of_experts)
+{
+    const slot_set global = SLOT_BIT(SLOT_GLOBAL_COUNT) - 1;
+    if (layer < 0) return all & global;
+    return (shape_layer_has_experts(s, layer) ? (all & ~DENSE_FFN) | of_experts : all) & ~global;
+}
+
+slot_set arch_need(const struct arch *a, const struct model_shape *s, int layer)
+{
+    return layer_part(s, layer, a->need, a->expert_need);
+}
+
+slot_set arch_may(const struct arch *a, const struct model_shape *s, int layer)
+{
+    return layer_part(s, layer, a->may, a->expert_may);
+}
+
+/* The shape that a tensor must have, and as text. */
+static void slot_shape(int64_t want[3], char *text, size_t size, enum slot slot, const struct arch *a,
+                       const struct model_shape *s)
+{
+    const struct arch_slot *d = &ARCH_SLOTS[slot];
+    const enum dim dims[3] = { d->cols, d->rows, d->matrices };
+    size_t used = 0;
+    for (int i = 0; i < 3; i++) {
+        want[i] = arch_dim(dims[i], a, s);
+        if (dims[i] == DIM_NONE || used >= size) continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)want[i]);
+    }
+}
+
 /* Check one tensor. *out stays NULL for an optional tensor that the file does not contain. */
 static enum err_code slot_check(const struct gguf_tensor **out, const struct arch *a,
                                 const struct model_shape *s, const struct gguf *g, int layer, enum slot slot,
                                 struct err *why)
 {
     char name[ARCH_NAME], want[64], have[96];
-    const bool vector = ARCH_SLOTS[slot].rows == DIM_NONE;
-    const int64_t cols = arch_dim(ARCH_SLOTS[slot].cols, a, s), rows = arch_dim(ARCH_SLOTS[slot].rows, a, s);
+    int64_t shape[3];
     arch_slot_name(name, sizeof name, layer, slot);
-    snprintf(want, sizeof want, vector ? "%lld" : "%lld,%lld", (long long)cols, (long long)rows);
+    slot_shape(shape, want, sizeof want, slot, a, s);
 
     const struct gguf_tensor *t = gguf_tensor_find(g, name);
     *out = t;
     if (!t) {
-        if (!(a->need & SLOT_BIT(slot))) return ERR_OK;
+        if (!(arch_need(a, s, layer) & SLOT_BIT(slot))) return ERR_OK;
         return err_set(why, ERR_FORMAT, "tensor '%s': expected [%s], file has none of this name", name, want);
     }
-    const bool fits = t->shape[0] == cols && t->shape[1] == rows && t->shape[2] == 1 && t->shape[3] == 1;
+    const bool fits = t->shape[0] == shape[0] && t->shape[1] == shape[1] && t->shape[2] == shape[2] &&
+                      t->shape[3] == 1;
     if (!fits) {
         shape_text(have, sizeof have, t);
         return err_set(why, ERR_FORMAT, "tensor '%s': expected [%s], file has [%s]", name, want, have);
@@ -260,13 +497,33 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
     return ERR_OK;
 }
 
+/* Experts have gate and up as two tensors or as one; arch_walk has checked the shapes of those that exist. */
+static enum err_code expert_form_check(const struct gguf *g, int layer, struct err *why)
+{
+    const enum slot PARTS[] = { SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, SLOT_GATE_UP_EXPERTS };
+    bool has[COUNT_OF(PARTS)];
+    for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
+        char name[ARCH_NAME];
+        arch_slot_name(name, sizeof name, layer, PARTS[i]);
+        has[i] = gguf_tensor_find(g, name);
+    }
+    if (has[0] == has[1] && has[1] != has[2]) return ERR_OK;
+    return err_set(why, ERR_FORMAT,
+                   "layer %d: expected the tensors ffn_gate_exps and ffn_up_exps, or ffn_gate_up_exps alone",
+                   layer);
+}
+
 enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const struct gguf *g,
                         arch_visit_fn *visit, void *ctx, struct err *why)
 {
+    for (int layer = 0; layer < s->layers; layer++) {
+        enum err_code rc = shape_layer_has_experts(s, layer) ? expert_form_check(g, layer, why) : ERR_OK;
+        if (rc) return rc;
+    }
     for (int slot = 0; slot < SLOT_COUNT; slot++) {
-        if (!((a->need | a->may) & SLOT_BIT(slot))) continue;
         const bool global = slot < SLOT_GLOBAL_COUNT;
         for (int layer = global ? -1 : 0; layer < (global ? 0 : s->layers); layer++) {
+            if (!((arch_need(a, s, layer) | arch_may(a, s, layer)) & SLOT_BIT(slot))) continue;
             const struct gguf_tensor *t;
             enum err_code rc = slot_check(&t, a, s, g, layer, (enum slot)slot, why);
             if (!rc && t && visit) rc = visit(ctx, layer, (enum slot)slot, t, why);
@@ -284,7 +541,9 @@ bool arch_slot_find(int *layer, enum slot *slot, const struct arch *a, const str
     if (in_layer && (n < 0 || n >= s->layers)) return false;
     *layer = in_layer ? n : -1;
     for (int i = in_layer ? SLOT_GLOBAL_COUNT : 0; i < (in_layer ? SLOT_COUNT : SLOT_GLOBAL_COUNT); i++) {
-        if (!((a->need | a->may) & SLOT_BIT(i)) || strcmp(tensor_name + behind, ARCH_SLOTS[i].name)) continue;
+        if (!((arch_need(a, s, *layer) | arch_may(a, s, *layer)) & SLOT_BIT(i)) ||
+            strcmp(tensor_name + behind, ARCH_SLOTS[i].name))
+            continue;
         *slot = (enum slot)i;
         return true;
     }

@@ -19,7 +19,13 @@
 struct model_shape {
     char arch[32];  /* "llama" */
     char name[128]; /* general.name, "" when absent */
-    int layers, heads, kv_heads, head_dim_k, head_dim_v, rope_dims;
+    int layers;       /* that the forward pass runs */
+    int nextn_layers; /* behind these, layers that predict further tokens, which it does not run */
+    int heads, kv_heads, head_dim_k, head_dim_v, rope_dims;
+    int experts, experts_used;    /* of a layer with experts, and per token; 0: no layer has experts */
+    int dense_layers;             /* the first layers, which have no experts */
+    int expert_step;              /* then each expert_step-th layer has experts: 1, all of them */
+    int64_t expert_ff, shared_ff; /* width of one expert, and of the expert that every token uses; 0: none */
     int64_t embd, ff, vocab, ctx_train;
     int64_t params;           /* elements of all tensors */
     int64_t weight_bytes;     /* tensor bytes in the file */
@@ -76,13 +82,31 @@ enum slot {
     SLOT_DOWN,
     SLOT_DOWN_B,
     SLOT_POST_FFN_NORM,
+    SLOT_FFN_NORM_2, /* the feed-forward's norm in files that call it post_attention_norm */
+    SLOT_SINKS,
+    SLOT_ROUTER,
+    SLOT_ROUTER_B,
+    SLOT_ROUTER_CHOICE, /* added to the scores to choose experts, not to weigh them */
+    SLOT_GATE_EXPERTS,
+    SLOT_GATE_EXPERTS_B,
+    SLOT_UP_EXPERTS,
+    SLOT_UP_EXPERTS_B,
+    SLOT_GATE_UP_EXPERTS,
+    SLOT_DOWN_EXPERTS,
+    SLOT_DOWN_EXPERTS_B,
+    SLOT_GATE_SHARED,
+    SLOT_UP_SHARED,
+    SLOT_DOWN_SHARED,
+    SLOT_SHARED_SCORE,
     SLOT_COUNT
 };
-#define SLOT_BIT(slot) (1ULL << (slot))
+__extension__ typedef unsigned __int128 slot_set;
+#define SLOT_BIT(slot) ((slot_set)1 << (slot))
 
 /* Symbolic sizes, so that one table gives the slots' shapes for all models. */
 enum dim {
     DIM_NONE, /* no second dimension: a vector */
+    DIM_ONE,
     DIM_EMBD,
     DIM_VOCAB,
     DIM_CTX,
@@ -96,13 +120,26 @@ enum dim {
     DIM_K_NORM,
     DIM_FF,
     DIM_UP, /* FF, or 2 FF where one matrix contains gate and up */
+    DIM_HEADS,
+    DIM_EXPERTS,
+    DIM_EXPERT_FF,
+    DIM_EXPERT_UP, /* gate and up of an expert in one matrix */
+    DIM_SHARED_FF,
 };
 
 struct arch_slot {
     const char *name;    /* without the prefix "blk.N." of layer slots */
     enum dim cols, rows; /* rows DIM_NONE: a vector */
+    enum dim matrices;   /* how many of them the tensor contains; DIM_NONE: one */
+    bool table;          /* rows are vectors: one bias for each expert */
 };
 extern const struct arch_slot ARCH_SLOTS[SLOT_COUNT];
+
+/* Is it a vector, or a table of vectors, which memory holds as f32? */
+static inline bool arch_slot_is_vector(enum slot slot)
+{
+    return ARCH_SLOTS[slot].rows == DIM_NONE || ARCH_SLOTS[slot].table;
+}
 
 enum rope_style {
     ROPE_NONE,
@@ -116,9 +153,24 @@ enum qk_norm {
 }; /* norm of q and k: over each head, or over the whole row */
 enum residual { RESIDUAL_SEQUENTIAL, RESIDUAL_PARALLEL, RESIDUAL_BY_KEY /* use_parallel_residual */ };
 
+/* How a layer with experts scores them for a token. */
+enum router_score {
+    ROUTER_NONE, /* no layer has experts */
+    ROUTER_SOFTMAX,
+    ROUTER_SIGMOID,
+    ROUTER_CHOSEN, /* softmax over the chosen experts */
+    ROUTER_INPUT,  /* sigmoid, which multiplies the expert's input instead of its output */
+    ROUTER_BY_KEY, /* expert_gating_func; without it, ROUTER_SIGMOID */
+};
+/* Are the weights of the chosen experts divided by their sum? */
+enum router_sum { ROUTER_SUM_ANY, ROUTER_SUM_ONE, ROUTER_SUM_BY_KEY /* expert_weights_norm */ };
+
 struct arch {
     const char *name;   /* general.architecture */
-    uint64_t need, may; /* SLOT_BITs of the tensors that a file must, and may, contain */
+    slot_set need, may; /* SLOT_BITs of the tensors that a file must, and may, contain */
+    slot_set expert_need, expert_may; /* of layers with experts, instead of a feed-forward's */
+    enum router_score router;
+    enum router_sum router_sum;
     enum norm_kind norm;
     enum rope_style rope; /* ROPE_NONE: learned positions */
     enum activation act;
@@ -127,6 +179,8 @@ struct arch {
     bool gate_in_up;         /* one matrix contains the rows of gate, then those of up */
     bool embedding_root;     /* token embeddings are multiplied by sqrt(embd) */
     bool logits_divided;     /* logits are divided by logit_scale, not multiplied */
+    bool qk_norm_after_rope;
+    int rope_period;         /* each rope_period-th layer has no RoPE. 0: all layers have it */
     int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th.
                                 attention.sliding_window_pattern of a file replaces it */
     int window;              /* default when the metadata gives none; 0: no layer has a window then */
@@ -134,6 +188,8 @@ struct arch {
                               */
     double window_rope_base; /* default of rope.freq_base_swa; 0: as rope.freq_base */
     float attn_softcap, logit_softcap; /* defaults; 0: none */
+    bool scales_queries;  /* by attention.temperature_scale, and YaRN by yarn_log_multiplier */
+    bool rope_in_windows; /* only layers with a window have RoPE */
     int wide_query_layers; /* a model with this many layers scales q by 1/sqrt(embd / heads) instead of
                               1/sqrt(head size) */
 };
@@ -155,6 +211,16 @@ enum arch_key {
     META_KEY_LENGTH,
     META_VALUE_LENGTH,
     META_EXPERT_COUNT,
+    META_EXPERTS_USED,
+    META_EXPERT_FF,
+    META_EXPERT_GROUPS,
+    META_EXPERT_GROUPS_USED,
+    META_EXPERT_SCORE,
+    META_EXPERT_SUM,
+    META_EXPERT_SCALE,
+    META_EXPERT_DENSE,
+    META_EXPERT_STEP,
+    META_NEXTN,
     META_RMS_EPSILON,
     META_LAYER_EPSILON,
     META_PARALLEL_RESIDUAL,
@@ -168,10 +234,12 @@ enum arch_key {
     META_ROPE_CTX_ORIGINAL,
     META_YARN_BETA_FAST,
     META_YARN_BETA_SLOW,
+    META_YARN_LOG_MULTIPLIER,
     META_WINDOW,
     META_WINDOW_PATTERN,
     META_ATTN_SCALE,
     META_ATTN_SOFTCAP,
+    META_QUERY_SCALE,
     META_LOGIT_SOFTCAP,
     META_LOGIT_SCALE,
     META_EMBEDDING_SCALE,
@@ -213,11 +281,19 @@ struct hyper {
     double rope_base, rope_factor; /* factor 1: not scaled */
     bool yarn;
     double yarn_beta_fast, yarn_beta_slow, rope_attn_factor;
+    double yarn_log_multiplier; /* t divides YaRN's magnitude by 1 + 0.1 t ln factor; 0: not */
     int64_t rope_ctx_original;
     bool parallel;
     int window, window_period; /* both 0: no layer has a window. Period as in struct arch */
     double window_rope_base;   /* RoPE base of layers with a window, without scaling; 0: as other layers */
     float attn_scale, attn_softcap, logit_softcap, logit_scale, embedding_scale, residual_scale;
+    struct {
+        enum router_score score; /* never ROUTER_BY_KEY */
+        bool sum_one;
+        float scale;              /* of the weights */
+        int groups, groups_used;  /* experts are chosen from the best groups of neighbours; 1, 1: from all */
+    } router;
+    double query_scale_step; /* attention.temperature_scale b: q *= 1 + b ln(1 + floor(pos / original ctx)) */
 };
 /* `s`: of the same file (model_shape_read). ERR_FORMAT: an unknown RoPE scaling, or a value out of range. */
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
@@ -225,6 +301,12 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
 
 /* Does layer `layer` attend to the last h->window tokens only? */
 bool hyper_layer_has_window(const struct hyper *h, int layer);
+
+/* Does layer `layer` rotate queries and keys? */
+bool hyper_layer_has_rope(const struct hyper *h, int layer);
+
+/* Does layer `layer` have experts? */
+bool shape_layer_has_experts(const struct model_shape *s, int layer);
 
 enum { ARCH_NAME = 96 }; /* bytes of the longest full tensor name */
 /* Write the full tensor name, "blk.3.attn_q.weight", to buf. */
@@ -240,6 +322,10 @@ typedef enum err_code arch_visit_fn(void *ctx, int layer, enum slot slot, const 
                                     struct err *why);
 enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const struct gguf *g,
                         arch_visit_fn *visit, void *ctx, struct err *why);
+
+/* The tensors that layer `layer` (-1: the model outside its layers) must, and may, have. */
+slot_set arch_need(const struct arch *a, const struct model_shape *s, int layer);
+slot_set arch_may(const struct arch *a, const struct model_shape *s, int layer);
 
 /* Find the slot of a tensor name; *layer is -1 for global slots. False: no tensor of this model has the name.
  */

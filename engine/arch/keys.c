@@ -21,6 +21,18 @@ static bool with_rope(const struct arch *a, const struct gguf *g)
     return a->rope != ROPE_NONE;
 }
 
+static bool with_experts(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->router != ROUTER_NONE;
+}
+
+static bool with_scaled_queries(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->scales_queries;
+}
+
 static bool with_window(const struct arch *a, const struct gguf *g)
 {
     (void)g;
@@ -72,6 +84,17 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_KEY_LENGTH] = USED("attention.key_length"),
     [META_VALUE_LENGTH] = USED("attention.value_length"),
     [META_EXPERT_COUNT] = USED("expert_count"),
+    /* about experts: no layer reads them where expert_count is 0, which other models must have */
+    [META_EXPERTS_USED] = HARMLESS("expert_used_count"),
+    [META_EXPERT_FF] = HARMLESS("expert_feed_forward_length"),
+    [META_EXPERT_GROUPS] = HARMLESS("expert_group_count"),
+    [META_EXPERT_GROUPS_USED] = HARMLESS("expert_group_used_count"),
+    [META_EXPERT_SCORE] = HARMLESS("expert_gating_func"),
+    [META_EXPERT_SUM] = HARMLESS("expert_weights_norm"),
+    [META_EXPERT_SCALE] = HARMLESS("expert_weights_scale"),
+    [META_EXPERT_DENSE] = HARMLESS("leading_dense_block_count"),
+    [META_EXPERT_STEP] = HARMLESS("interleave_moe_layer_step"),
+    [META_NEXTN] = USED_IF("nextn_predict_layers", with_experts, 0),
     [META_RMS_EPSILON] = USED("attention.layer_norm_rms_epsilon"), /* of these two, the one of the norm's kind */
     [META_LAYER_EPSILON] = USED("attention.layer_norm_epsilon"),
     [META_PARALLEL_RESIDUAL] = USED_IF("use_parallel_residual", with_residual_key, NAN),
@@ -85,10 +108,12 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_ROPE_CTX_ORIGINAL] = USED_IF("rope.scaling.original_context_length", with_rope, NAN),
     [META_YARN_BETA_FAST] = USED_IF("rope.scaling.yarn_beta_fast", with_rope, 32),
     [META_YARN_BETA_SLOW] = USED_IF("rope.scaling.yarn_beta_slow", with_rope, 1),
+    [META_YARN_LOG_MULTIPLIER] = USED_IF("rope.scaling.yarn_log_multiplier", with_scaled_queries, 0),
     [META_WINDOW] = USED_IF("attention.sliding_window", with_window, 0),
     [META_WINDOW_PATTERN] = USED_IF("attention.sliding_window_pattern", with_window, NAN),
     [META_ATTN_SCALE] = USED("attention.scale"),
     [META_ATTN_SOFTCAP] = USED("attn_logit_softcapping"),
+    [META_QUERY_SCALE] = USED_IF("attention.temperature_scale", with_scaled_queries, 0),
     [META_LOGIT_SOFTCAP] = USED("final_logit_softcapping"),
     [META_LOGIT_SCALE] = USED("logit_scale"),
     [META_EMBEDDING_SCALE] = USED("embedding_scale"),
@@ -98,27 +123,14 @@ const struct arch_key_row ARCH_KEYS[] = {
     HARMLESS("tensor_data_layout"),
     HARMLESS("rope.scaling.finetuned"),
     HARMLESS("pooling_type"), /* of embeddings; logits do not depend on it */
-    /* say nothing without experts, and models with experts are refused by expert_count */
-    HARMLESS("expert_used_count"),
-    HARMLESS("expert_feed_forward_length"),
-    HARMLESS("expert_shared_count"),
+    HARMLESS("expert_shared_count"), /* the tensors say whether there is an expert for every token */
     HARMLESS("expert_shared_feed_forward_length"),
-    HARMLESS("expert_group_count"),
-    HARMLESS("expert_group_used_count"),
-    HARMLESS("expert_gating_func"),
-    HARMLESS("expert_weights_norm"),
-    HARMLESS("expert_weights_scale"),
-    HARMLESS("leading_dense_block_count"),
-    HARMLESS("interleave_moe_layer_step"),
     /* not implemented: accepted only with the value that means "not in this model" */
     ONLY("attention.causal", 1),
     ONLY("attention.clamp_kqv", 0),
     ONLY("attention.max_alibi_bias", 0),
-    ONLY("attention.temperature_scale", 0),
-    ONLY("nextn_predict_layers", 0),
     ONLY("rope.scaling.yarn_ext_factor", 1),
     ONLY("rope.scaling.yarn_attn_factor", 1),
-    ONLY("rope.scaling.yarn_log_multiplier", 0),
 };
 /* clang-format on */
 const size_t ARCH_KEY_COUNT = COUNT_OF(ARCH_KEYS);
@@ -179,7 +191,9 @@ static bool tensor_known(const char *name, const struct arch *a, const struct mo
         return arch_slot_find(&layer, &slot, a, s, matrix);
     }
     int behind = 0;
-    sscanf(name, "blk.%*d.%n", &behind);
+    layer = -1;
+    sscanf(name, "blk.%d.%n", &layer, &behind);
+    if (behind && layer >= s->layers && layer < s->layers + s->nextn_layers) return true;
     for (size_t i = 0; i < COUNT_OF(HARMLESS_TENSORS); i++)
         if (!strcmp(name + behind, HARMLESS_TENSORS[i])) return true;
     return false;

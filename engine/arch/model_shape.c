@@ -91,6 +91,67 @@ static enum err_code shape_read_heads(struct model_shape *out, const struct arch
     return ERR_OK;
 }
 
+/* Layers behind those of the model that predict further tokens do not run. */
+static enum err_code shape_read_layers(struct model_shape *out, const struct arch *a, const struct gguf *g,
+                                       struct err *why)
+{
+    char key[ARCH_KEY_NAME];
+    int64_t layers;
+    const enum err_code rc = shape_read_size(&layers, g, a->name, META_BLOCK_COUNT, LAYERS_MAX, -1, why);
+    if (rc) return rc;
+    const int64_t nextn = a->router ? gguf_get_int(g, arch_key_name(key, a->name, META_NEXTN), 0) : 0;
+    if (nextn < 0 || nextn >= layers)
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %lld, file has %lld", key,
+                       (long long)layers - 1, (long long)nextn);
+    out->layers = (int)(layers - nextn);
+    out->nextn_layers = (int)nextn;
+    return ERR_OK;
+}
+
+/* Width of the expert that every token uses, from its tensor in the first layer with experts. 0: none. */
+static int64_t shared_width(const struct model_shape *s, const struct gguf *g)
+{
+    char name[ARCH_NAME];
+    int layer = 0;
+    while (layer < s->layers && !shape_layer_has_experts(s, layer)) layer++;
+    arch_slot_name(name, sizeof name, layer, SLOT_UP_SHARED);
+    const struct gguf_tensor *t = gguf_tensor_find(g, name);
+    return t ? t->shape[1] : 0;
+}
+
+static enum err_code shape_read_experts(struct model_shape *out, const struct arch *a, const struct gguf *g,
+                                        struct err *why)
+{
+    enum { EXPERTS_MAX = 65536 };
+    char key[ARCH_KEY_NAME];
+    int64_t used, step;
+    const int64_t experts = gguf_get_int(g, arch_key_name(key, a->name, META_EXPERT_COUNT), 0);
+    if (experts == 0) return ERR_OK;
+    if (!a->router)
+        return err_set(why, ERR_FORMAT, "metadata '%s' is %lld: %s models with experts are not supported",
+                       key, (long long)experts, a->name);
+    if (experts < 0 || experts > EXPERTS_MAX)
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %d, file has %lld", key, EXPERTS_MAX,
+                       (long long)experts);
+    const int64_t dense = gguf_get_int(g, arch_key_name(key, a->name, META_EXPERT_DENSE), 0);
+    if (dense < 0 || dense > out->layers)
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %d, file has %lld", key, out->layers,
+                       (long long)dense);
+    enum err_code rc = shape_read_size(&used, g, a->name, META_EXPERTS_USED, experts, -1, why);
+    if (!rc) rc = shape_read_size(&step, g, a->name, META_EXPERT_STEP, LAYERS_MAX, 1, why);
+    if (!rc) rc = shape_read_size(&out->expert_ff, g, a->name, META_EXPERT_FF, WIDTH_MAX, out->ff, why);
+    if (rc) return rc;
+    out->experts = (int)experts;
+    out->experts_used = (int)used;
+    out->dense_layers = (int)dense;
+    out->expert_step = (int)step;
+    out->shared_ff = shared_width(out, g);
+    if (out->shared_ff < 0 || out->shared_ff > WIDTH_MAX)
+        return err_set(why, ERR_FORMAT, "an expert for every token with %lld values is out of range",
+                       (long long)out->shared_ff);
+    return ERR_OK;
+}
+
 enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, struct err *why)
 {
     *out = (struct model_shape){ 0 };
@@ -100,18 +161,13 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
         return err_set(why, ERR_FORMAT, "metadata 'general.architecture' is missing: not a model");
     if (!a) return arch_error(arch, why);
 
-    char key[ARCH_KEY_NAME];
-    if (gguf_get_int(g, arch_key_name(key, a->name, META_EXPERT_COUNT), 0) > 0)
-        return err_set(why, ERR_FORMAT, "mixture-of-experts models ('%s' > 0) are not supported", key);
-
-    int64_t layers;
     enum err_code rc;
-    if ((rc = shape_read_size(&layers, g, a->name, META_BLOCK_COUNT, LAYERS_MAX, -1, why))) return rc;
+    if ((rc = shape_read_layers(out, a, g, why))) return rc;
     if ((rc = shape_read_size(&out->embd, g, a->name, META_EMBEDDING_LENGTH, WIDTH_MAX, -1, why))) return rc;
     if ((rc = shape_read_size(&out->ff, g, a->name, META_FEED_FORWARD_LENGTH, WIDTH_MAX, -1, why))) return rc;
     if ((rc = shape_read_size(&out->ctx_train, g, a->name, META_CONTEXT_LENGTH, CTX_MAX, -1, why))) return rc;
-    out->layers = (int)layers;
     if ((rc = shape_read_heads(out, a, g, why))) return rc;
+    if ((rc = shape_read_experts(out, a, g, why))) return rc;
 
     const struct gguf_tensor *embd = gguf_tensor_find(g, "token_embd.weight");
     if (!embd)
@@ -239,6 +295,41 @@ static enum err_code hyper_read_window_period(int *period, const struct arch *a,
                    key);
 }
 
+static enum err_code hyper_read_router(struct hyper *out, const struct model_shape *s, const struct gguf *g,
+                                       struct err *why)
+{
+    static const enum router_score BY_KEY[] = { ROUTER_NONE, ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_CHOSEN };
+    const struct arch *a = out->arch;
+    char key[ARCH_KEY_NAME];
+    if (!s->experts) return ERR_OK;
+    const int64_t score = gguf_get_int(g, arch_key_name(key, a->name, META_EXPERT_SCORE), 0);
+    if (a->router == ROUTER_BY_KEY && (score < 0 || score >= (int64_t)COUNT_OF(BY_KEY)))
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 1 to 3, file has %lld", key,
+                       (long long)score);
+    out->router.score = a->router != ROUTER_BY_KEY ? a->router : score ? BY_KEY[score] : ROUTER_SIGMOID;
+    out->router.sum_one = a->router_sum == ROUTER_SUM_ONE ||
+                          (a->router_sum == ROUTER_SUM_BY_KEY &&
+                           gguf_get_bool(g, arch_key_name(key, a->name, META_EXPERT_SUM), false));
+    const double scale = gguf_get_num(g, arch_key_name(key, a->name, META_EXPERT_SCALE), 0);
+    if (!isfinite(scale))
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected a number, file has %g", key, scale);
+    out->router.scale = scale == 0 ? 1 : (float)scale;
+    /* files without groups have 0 or 1 of them */
+    const int64_t groups = gguf_get_int(g, arch_key_name(key, a->name, META_EXPERT_GROUPS), 1);
+    if (groups < 0 || groups > s->experts || s->experts % MAX(groups, 1))
+        return err_set(why, ERR_FORMAT, "metadata '%s': %d experts cannot form %lld groups of equal size",
+                       key, s->experts, (long long)groups);
+    out->router.groups = (int)MAX(groups, 1);
+    const int64_t best = gguf_get_int(g, arch_key_name(key, a->name, META_EXPERT_GROUPS_USED), 0);
+    out->router.groups_used = best ? (int)best : out->router.groups;
+    if (best < 0 || best > out->router.groups ||
+        s->experts / out->router.groups * out->router.groups_used < s->experts_used)
+        return err_set(why, ERR_FORMAT,
+                       "metadata '%s': %d of %d experts cannot be chosen from %lld of %d groups", key,
+                       s->experts_used, s->experts, (long long)best, out->router.groups);
+    return ERR_OK;
+}
+
 static enum err_code hyper_read_window(struct hyper *out, const struct model_shape *s, const struct gguf *g,
                                        struct err *why)
 {
@@ -253,6 +344,14 @@ static enum err_code hyper_read_window(struct hyper *out, const struct model_sha
     if (!out->window || !a->window_rope_plain) return ERR_OK;
     return hyper_read_positive(&out->window_rope_base, g, a->name, META_ROPE_BASE_WINDOW,
                                a->window_rope_base > 0 ? a->window_rope_base : out->rope_base, why);
+}
+
+bool hyper_layer_has_rope(const struct hyper *h, int layer)
+{
+    const struct arch *a = h->arch;
+    if (a->rope == ROPE_NONE) return false;
+    if (a->rope_in_windows && !hyper_layer_has_window(h, layer)) return false;
+    return !a->rope_period || (layer + 1) % a->rope_period != 0;
 }
 
 bool hyper_layer_has_window(const struct hyper *h, int layer)
@@ -280,6 +379,13 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
                     (a->residual == RESIDUAL_BY_KEY &&
                      gguf_get_bool(g, arch_key_name(key, a->name, META_PARALLEL_RESIDUAL), true));
     if ((rc = hyper_read_window(out, s, g, why))) return rc;
+    if ((rc = hyper_read_router(out, s, g, why))) return rc;
+    if (a->scales_queries) {
+        out->query_scale_step = gguf_get_num(g, arch_key_name(key, a->name, META_QUERY_SCALE), 0);
+        out->yarn_log_multiplier = gguf_get_num(g, arch_key_name(key, a->name, META_YARN_LOG_MULTIPLIER), 0);
+        if (!isfinite(out->query_scale_step) || !isfinite(out->yarn_log_multiplier))
+            return err_set(why, ERR_FORMAT, "metadata '%s' or attention.temperature_scale is not finite", key);
+    }
 
     const struct {
         enum arch_key key;

@@ -2,7 +2,7 @@
  * matrices, a second norm) follows from its bound slots; how they are combined follows from the
  * architecture's row. The backend computes everything; this file only touches logits that the host finishes
  * (scale, softcap). */
-#include "engine/model/model_internal.h"
+#include "engine/model/pass.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,15 +11,6 @@
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
-
-/* The rows of a batch. Buffers are swapped when only the rows with requested logits continue. */
-struct pass {
-    struct model *m;
-    const struct site *site; /* where the pass currently runs */
-    struct buffers b;
-    int n;
-    int wanted; /* number of rows with requested logits: m->lists.wanted[] */
-};
 
 static const struct bound NOTHING; /* stands for an absent tensor */
 
@@ -79,10 +70,10 @@ static void pass_rope_rows(const struct pass *p, const struct layer *l, float *x
                                                    .pos = m->lists.pos });
 }
 
-static struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,
+struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,
                                   const float *x, int64_t x_stride)
 {
-    return (struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias->v };
+    return (struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias ? bias->v : NULL };
 }
 
 /* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x. */
@@ -122,6 +113,36 @@ static const struct bound *layer_query_matrix(const struct layer *l)
     return fused->w.data ? fused : layer_slot(l, SLOT_Q);
 }
 
+static void pass_norm_queries_and_keys(const struct pass *p, const struct layer *l, float *q, float *k)
+{
+    const struct bound *of_q = layer_slot(l, SLOT_Q_NORM), *of_k = layer_slot(l, SLOT_K_NORM);
+    if (of_q->v) pass_norm_heads(p, q, p->m->shape.heads, of_q);
+    if (of_k->v) pass_norm_heads(p, k, p->m->shape.kv_heads, of_k);
+}
+
+/* Multiply queries by a factor that grows with their position (attention.temperature_scale). */
+static void pass_scale_queries(const struct pass *p, float *q)
+{
+    const struct model *m = p->m;
+    bool any = false;
+    for (int i = 0; i < p->n; i++) {
+        const double part = floor((double)m->lists.pos[i] / (double)m->hyper.rope_ctx_original);
+        m->row_scale[i] = (float)(1 + m->hyper.query_scale_step * log(1 + part));
+        any |= part > 0;
+    }
+    if (!any) return;
+    backend_mix(p->site->backend, &(struct mix){ .x = q,
+                                                 .x_stride = m->widths.qkv,
+                                                 .rows = p->n,
+                                                 .ids = m->lists.every,
+                                                 .weights = m->row_scale,
+                                                 .n = p->n,
+                                                 .k = 1,
+                                                 .cols = arch_dim(DIM_Q, m->hyper.arch, &m->shape),
+                                                 .y = q,
+                                                 .y_stride = m->widths.qkv });
+}
+
 /* Store k and v in the KV cache and compute attention: qkv -> attn. */
 static void pass_run_attention(const struct pass *p, const struct layer *l)
 {
@@ -129,14 +150,13 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
     const struct model_shape *s = &m->shape;
     const struct arch *a = m->hyper.arch;
     float *q = p->b.qkv, *k = q + arch_dim(DIM_Q, a, s), *v = k + arch_dim(DIM_K, a, s);
-    if (a->qk_norm != QK_NORM_NONE) {
-        pass_norm_heads(p, q, s->heads, layer_slot(l, SLOT_Q_NORM));
-        pass_norm_heads(p, k, s->kv_heads, layer_slot(l, SLOT_K_NORM));
-    }
-    if (a->rope != ROPE_NONE) {
+    if (!a->qk_norm_after_rope) pass_norm_queries_and_keys(p, l, q, k);
+    if (l->rotates) {
         pass_rope_rows(p, l, q, s->heads);
         pass_rope_rows(p, l, k, s->kv_heads);
     }
+    if (a->qk_norm_after_rope) pass_norm_queries_and_keys(p, l, q, k);
+    if (m->hyper.query_scale_step != 0) pass_scale_queries(p, q);
     backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
                                                            .k = k,
                                                            .v = v,
@@ -157,9 +177,25 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
                                            .scale = m->hyper.attn_scale,
                                            .softcap = m->hyper.attn_softcap,
                                            .window = l->window,
+                                           .sinks = layer_slot(l, SLOT_SINKS)->v,
                                            .weight_format = layer_query_matrix(l)->w.format,
                                            .y = p->b.attn,
                                            .y_stride = m->widths.attn });
+}
+
+void pass_add_rows(const struct pass *p, const struct bound *post_norm)
+{
+    const struct model *m = p->m;
+    const int64_t embd = m->shape.embd;
+    if (post_norm->v) pass_norm_rows(p, p->b.h, p->b.h, post_norm, &NOTHING);
+    const struct weight rows = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = embd, .data = p->b.h };
+    backend_gather(p->site->backend, &(struct gather){ .table = &rows,
+                                                       .ids = m->lists.every,
+                                                       .n = p->n,
+                                                       .y = p->b.x,
+                                                       .y_stride = embd,
+                                                       .add = true,
+                                                       .scale = m->hyper.residual_scale });
 }
 
 /* x += scale * norm(mm); norm and scale are optional. h is free at this point and takes the product. */
@@ -173,15 +209,7 @@ static void pass_add_to_stream(const struct pass *p, struct matmul mm, const str
     mm.y_stride = embd;
     backend_matmul(p->site->backend, &mm, 1);
     if (plain) return;
-    if (post_norm->v) pass_norm_rows(p, p->b.h, p->b.h, post_norm, &NOTHING);
-    const struct weight rows = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = embd, .data = p->b.h };
-    backend_gather(p->site->backend, &(struct gather){ .table = &rows,
-                                                       .ids = m->lists.every,
-                                                       .n = p->n,
-                                                       .y = p->b.x,
-                                                       .y_stride = embd,
-                                                       .add = true,
-                                                       .scale = m->hyper.residual_scale });
+    pass_add_rows(p, post_norm);
 }
 
 static void pass_add_attention(const struct pass *p, const struct layer *l)
@@ -196,8 +224,13 @@ static void pass_add_attention(const struct pass *p, const struct layer *l)
 static void pass_add_feed_forward(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct model *m = p->m;
-    const int64_t ff = m->shape.ff, stride = m->widths.ff;
-    const bool gate = layer_slot(l, SLOT_GATE)->w.data, gated = stride > ff;
+    const int64_t ff = m->shape.ff;
+    const bool gate = layer_slot(l, SLOT_GATE)->w.data, gated = gate || m->hyper.arch->gate_in_up;
+    const int64_t stride = gated ? 2 * ff : ff;
+    if (layer_slot(l, SLOT_ROUTER)->w.data) {
+        pass_add_experts(p, l, h);
+        return;
+    }
     struct gated g = { .up = pass_product(p, layer_slot(l, SLOT_UP), layer_slot(l, SLOT_UP_B), h,
                                           m->shape.embd),
                        .act = m->hyper.arch->act,
@@ -273,6 +306,12 @@ static void pass_run_parallel_layer(struct pass *p, const struct layer *l, bool 
     pass_add_feed_forward(p, l, p->b.h);
 }
 
+static const struct bound *layer_ffn_norm(const struct layer *l)
+{
+    const struct bound *usual = layer_slot(l, SLOT_FFN_NORM);
+    return usual->v ? usual : layer_slot(l, SLOT_FFN_NORM_2);
+}
+
 /* The input of half a layer: normed, or x itself if the norm comes after the half. */
 static const float *pass_norm_input(const struct pass *p, const struct bound *w, const struct bound *bias)
 {
@@ -294,7 +333,7 @@ static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
     if (p->n == 0) return;
     pass_add_attention(p, l);
     pass_add_feed_forward(p, l,
-                          pass_norm_input(p, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B)));
+                          pass_norm_input(p, layer_ffn_norm(l), layer_slot(l, SLOT_FFN_NORM_B)));
 }
 
 static void logits_finish(const struct model *m, float *logits, int64_t n)

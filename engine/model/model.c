@@ -143,7 +143,10 @@ static enum err_code alloc_activations(struct model *m, struct site *s, struct e
                   { &b->h, w->embd * batch },
                   { &b->qkv, w->qkv * batch },
                   { &b->attn, w->attn * batch },
-                  { &b->ff, w->ff * batch } };
+                  { &b->ff, w->ff * batch },
+                  { &b->router, w->router * batch },
+                  { &b->experts, w->experts * batch },
+                  { &b->expert_ff, w->expert_ff * batch } };
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
         *PARTS[i].buffer = (float *)(void *)at;
         at += vector_bytes(PARTS[i].floats);
@@ -168,12 +171,13 @@ static enum err_code alloc_buffers(struct model *m, struct err *why)
     m->list_memory = calloc(count, sizeof *m->list_memory);
     m->logits_cap = m->session.sequences;
     m->logits = malloc((size_t)m->logits_cap * (size_t)m->shape.vocab * sizeof(float));
-    if (!m->list_memory || !m->logits)
+    m->row_scale = calloc(rows, sizeof *m->row_scale);
+    if (!m->list_memory || !m->logits || !m->row_scale)
         return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
     for (size_t i = 0; i < COUNT_OF(LISTS); i++) *LISTS[i] = m->list_memory + i * rows;
     for (int i = 0; i < batch; i++) m->lists.every[i] = i;
     m->expected = m->list_memory + COUNT_OF(LISTS) * rows;
-    return ERR_OK;
+    return expert_lists_alloc(&m->expert_lists, &m->shape, batch, why);
 }
 
 /* A model with an unsupported tokenizer can still be timed: token ids are only numbers. */
@@ -288,6 +292,8 @@ void model_close(struct model *m)
     tokenizer_close(m->tokenizer);
     close_file(m);
     free(m->list_memory);
+    free(m->expert_lists.memory);
+    free(m->row_scale);
     free(m->logits);
     free(m);
 }

@@ -8,7 +8,9 @@
 
 /* A tensor bound to the backend: a matrix (w) or a vector (v); both empty: the file has no such tensor. */
 struct bound {
-    struct weight w;
+    struct weight w;        /* of the first expert, where there are several */
+    struct weight *experts; /* [count] one matrix for each expert; NULL, 0: a matrix of its own */
+    int64_t count;
     struct input_scheme *input; /* activation quantization of this matrix; NULL: the default */
     const float *v;
 };
@@ -18,11 +20,16 @@ struct layer {
     struct kv_layer kv;
     int window; /* tokens that attention sees; 0: all */
     int rope;   /* index of its table of angles in rope_freq */
+    bool rotates; /* queries and keys by their positions */
+    float *router_choice; /* [experts] host copy of SLOT_ROUTER_CHOICE; NULL: none */
 };
 
 /* Activations of one batch in backend memory, [batch][width]. */
 struct buffers {
     float *x, *h, *qkv, *attn, *ff;
+    float *router;    /* [batch][experts], then [batch]: scores */
+    float *experts;   /* [batch * (experts used + 1)][embd] */
+    float *expert_ff; /* [batch * experts used][2 * expert ff] */
     float *logits; /* [logit_rows][vocab]; this and the next two only on the site of the output matrix */
     struct ranked *best; /* [logit_rows] */
     void *top_scratch;
@@ -43,6 +50,21 @@ struct batch_lists {
     int32_t *ids, *pos, *seq, *slots; /* [batch] each, also the next two */
     int32_t *wanted;                  /* indexes of the rows with requested logits */
     int32_t *every;                   /* 0, 1, 2 ... */
+};
+
+/* How the rows of a batch go to the experts of a layer, in host memory: parts of one allocation. With n rows
+ * and u experts per row, u * n pairs of a row and an expert are sorted by expert. */
+struct expert_lists {
+    float *scores;   /* [batch][experts], then [batch] of the expert that every token uses */
+    int32_t *chosen; /* [n][u] */
+    int32_t *place;  /* [n][u, or u + 1 with an expert for every row] where the outputs of a row are */
+    float *weights;  /* [the same] of these outputs */
+    int32_t *row;    /* [n * u] row of each pair */
+    float *input_weights; /* [n * u] factor of that row as an input */
+    int32_t *first;       /* [experts + 1] first pair of each expert */
+    float *rank;          /* [2][experts] working space */
+    struct matmul *products; /* [2 * experts] */
+    void *memory;
 };
 
 /* A callback of layers.c (see NULL: none): called before matrices `slots` of a layer (-1: of the model) are
@@ -79,12 +101,14 @@ struct model {
     struct site sites[SITE_COUNT];
     struct kv_cache cache;
     struct batch_lists lists;
+    struct expert_lists expert_lists;
     int32_t *list_memory, *expected; /* expected: [sequences] next position, while rows are checked */
     float *rope_freq; /* [2][rope_dims / 2] angle per position: ordinary layers, layers with a window */
     float rope_magnitude[2];
     float *logits;                /* [logits_cap][vocab], host */
     int logits_cap, logits_count; /* rows that fit; rows filled by this forward pass so far */
     int32_t *best;                /* of model_forward_best; NULL: whole rows are requested */
+    float *row_scale;             /* [batch] working space for factors of rows, host */
     int rows;                     /* of the last batch */
     struct not_finite not_finite; /* set by forward_pass; cleared before the first batch */
     struct observer observer;
@@ -113,6 +137,11 @@ static inline const struct bound *layer_slot(const struct layer *l, enum slot s)
 /* Fill rope_freq[rope_dims/2]; factors (NULL: none) divide the angle per pair. */
 void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int rope_dims,
                       const float *factors);
+
+/* experts.c: allocate the lists for batches of that size; nothing for a model without experts. ERR_NOMEM.
+ * Free out->memory. */
+enum err_code expert_lists_alloc(struct expert_lists *out, const struct model_shape *s, int batch,
+                                 struct err *why);
 
 /* Bind every tensor of m->gguf: check shapes, copy vectors, use matrices in place. */
 enum err_code model_bind(struct model *m, const struct log *log, struct err *why);

@@ -11,13 +11,15 @@
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
 
-static bool slot_is_vector(enum slot slot)
-{
-    return ARCH_SLOTS[slot].rows == DIM_NONE;
-}
 static bool slot_is_rope(enum slot slot)
 {
     return slot == SLOT_ROPE_FREQS || slot == SLOT_ROPE_LONG || slot == SLOT_ROPE_SHORT;
+}
+
+/* Values of a vector, or of a table of vectors. */
+static int64_t vector_length(const struct gguf_tensor *t)
+{
+    return t->shape[0] * t->shape[1];
 }
 
 static enum err_code count_vector(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
@@ -25,18 +27,18 @@ static enum err_code count_vector(void *ctx, int layer, enum slot slot, const st
 {
     struct model *m = ctx;
     (void)why;
-    if (slot_is_vector(slot) && !slot_is_rope(slot))
-        model_site(m, layer)->vectors_size += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+    if (arch_slot_is_vector(slot) && !slot_is_rope(slot))
+        model_site(m, layer)->vectors_size += vector_bytes(vector_length(t)) / (int64_t)sizeof(float);
     return ERR_OK;
 }
 
 /* Decode a vector to f32. *out owned: free. */
 static enum err_code decode_vector(float **out, const struct gguf_tensor *t, struct err *why)
 {
-    const int64_t n = t->shape[0];
-    if (n % t->format->block_weights)
+    const int64_t n = vector_length(t);
+    if (t->shape[0] % t->format->block_weights)
         return err_set(why, ERR_FORMAT, "tensor '%s': %lld values do not fill blocks of %s", t->name,
-                       (long long)n, t->format->name);
+                       (long long)t->shape[0], t->format->name);
     *out = malloc((size_t)n * sizeof(float));
     if (!*out) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
     t->format->decode(t->data, *out, n);
@@ -60,8 +62,31 @@ static struct bound *model_place(struct model *m, int layer, enum slot slot)
 
 static void bound_release(const struct site *s, struct bound *b)
 {
-    if (b->w.data) backend_weight_release(s->backend, &b->w);
+    for (int64_t i = 0; i < b->count; i++) backend_weight_release(s->backend, &b->experts[i]);
+    free(b->experts);
+    if (b->w.data && !b->count) backend_weight_release(s->backend, &b->w);
     act_free(b->input);
+}
+
+/* Bind the matrices of a tensor: one, or one for each expert. On an error *out holds what was bound so far. */
+static enum err_code bind_matrices(struct bound *out, const struct model *m, const struct site *site,
+                                   enum slot slot, const struct gguf_tensor *t, struct err *why)
+{
+    enum err_code rc = act_read(&out->input, m->gguf, t, why);
+    if (rc) return rc;
+    if (ARCH_SLOTS[slot].matrices == DIM_NONE)
+        return backend_weight_bind(site->backend, &out->w, t->format, t->shape[1], t->shape[0], out->input,
+                                   t->data, why);
+    if (out->input)
+        return err_set(why, ERR_FORMAT, "prescribed quantization of activations is not supported for experts");
+    const int64_t bytes = format_row_bytes(t->format, t->shape[0]) * t->shape[1];
+    out->experts = calloc((size_t)t->shape[2], sizeof *out->experts);
+    if (!out->experts) return err_set(why, ERR_NOMEM, "out of memory for %lld experts", (long long)t->shape[2]);
+    for (; out->count < t->shape[2] && !rc; out->count += !rc)
+        rc = backend_weight_bind(site->backend, &out->experts[out->count], t->format, t->shape[1],
+                                 t->shape[0], NULL, (const char *)t->data + out->count * bytes, why);
+    if (!rc) out->w = out->experts[0];
+    return rc;
 }
 
 enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
@@ -70,13 +95,11 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const 
     if (slot_is_rope(slot)) return ERR_OK; /* load_rope reads these */
     struct bound *b = model_place(m, layer, slot);
     struct site *site = model_site(m, layer);
-    if (!slot_is_vector(slot)) {
+    if (!arch_slot_is_vector(slot)) {
         struct bound now = { .v = NULL };
-        enum err_code failed = act_read(&now.input, m->gguf, t, why);
-        if (failed) return failed;
-        if (backend_weight_bind(site->backend, &now.w, t->format, t->shape[1], t->shape[0], now.input,
-                                t->data, why)) {
-            act_free(now.input);
+        const enum err_code failed = bind_matrices(&now, m, site, slot, t, why);
+        if (failed) {
+            bound_release(site, &now);
             return err_prefix(why, "tensor '%s'", t->name);
         }
         bound_release(site, b);
@@ -88,9 +111,9 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const 
     if (rc) return rc;
     if (!b->v) {
         b->v = site->vectors + site->vectors_used;
-        site->vectors_used += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+        site->vectors_used += vector_bytes(vector_length(t)) / (int64_t)sizeof(float);
     }
-    backend_write(site->backend, (float *)b->v, values, (size_t)t->shape[0] * sizeof(float));
+    backend_write(site->backend, (float *)b->v, values, (size_t)vector_length(t) * sizeof(float));
     free(values);
     return ERR_OK;
 }
@@ -101,7 +124,8 @@ enum err_code model_replace_matrix(struct model *m, const char *tensor, const st
     const struct gguf_tensor *t = gguf_tensor_find(m->gguf, tensor);
     int layer;
     enum slot slot;
-    if (!t || !arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, tensor) || t->dims != 2)
+    if (!t || !arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, tensor) || t->dims != 2 ||
+        arch_slot_is_vector(slot))
         return err_set(why, ERR_USAGE, "tensor '%s' is not a matrix of this model", tensor);
     if (!f) return model_bind_slot(m, layer, slot, t, why);
     if (t->shape[0] % f->block_weights)
@@ -127,7 +151,7 @@ static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const str
  * size of the session's context decides, not the length of the text. */
 static const struct gguf_tensor *rope_factors(const struct model *m)
 {
-    const uint64_t may = m->hyper.arch->may | m->hyper.arch->need;
+    const slot_set may = m->hyper.arch->may | m->hyper.arch->need;
     const enum slot slot = (may & SLOT_BIT(SLOT_ROPE_FREQS))             ? SLOT_ROPE_FREQS
                            : m->session.ctx > m->hyper.rope_ctx_original ? SLOT_ROPE_LONG
                                                                          : SLOT_ROPE_SHORT;
@@ -159,6 +183,19 @@ static enum err_code load_rope(struct model *m, struct err *why)
     return rc;
 }
 
+/* The host chooses experts, so it needs the numbers that are added to their scores. */
+static enum err_code read_router_choice(struct model *m, int layer, struct err *why)
+{
+    struct layer *l = &m->layers[layer];
+    const float *v = layer_slot(l, SLOT_ROUTER_CHOICE)->v;
+    if (!v) return ERR_OK;
+    l->router_choice = malloc((size_t)m->shape.experts * sizeof *l->router_choice);
+    if (!l->router_choice) return err_set(why, ERR_NOMEM, "out of memory for a router");
+    backend_read(model_site(m, layer)->backend, l->router_choice, v,
+                 (size_t)m->shape.experts * sizeof *l->router_choice);
+    return ERR_OK;
+}
+
 enum err_code model_bind(struct model *m, const struct log *log, struct err *why)
 {
     const struct arch *a = m->hyper.arch;
@@ -179,6 +216,8 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
         const bool window = hyper_layer_has_window(&m->hyper, l);
         m->layers[l].window = window ? m->hyper.window : 0;
         m->layers[l].rope = window && m->hyper.window_rope_base > 0;
+        m->layers[l].rotates = hyper_layer_has_rope(&m->hyper, l);
+        if ((rc = read_router_choice(m, l, why))) return rc;
     }
     if (!m->shape.unknown) return ERR_OK;
     struct str all = { 0 };
@@ -192,9 +231,11 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
 void model_unbind(struct model *m)
 {
     for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) bound_release(model_site(m, -1), &m->global[s]);
-    for (int l = 0; m->layers && l < m->shape.layers; l++)
+    for (int l = 0; m->layers && l < m->shape.layers; l++) {
+        free(m->layers[l].router_choice);
         for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++)
             bound_release(model_site(m, l), &m->layers[l].slots[s]);
+    }
     free(m->layers);
     free(m->rope_freq);
 }

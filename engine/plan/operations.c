@@ -26,7 +26,7 @@ static int64_t rows_together(const struct gathering *g, enum slot slot, int64_t 
     const struct model_shape *s = &g->out->shape;
     if (slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V)
         return arch_dim(DIM_Q, g->arch, s) + arch_dim(DIM_K, g->arch, s) + arch_dim(DIM_V, g->arch, s);
-    if (slot == SLOT_GATE || (slot == SLOT_UP && (g->arch->need & SLOT_BIT(SLOT_GATE)))) return 2 * rows;
+    if (slot == SLOT_GATE || (slot == SLOT_UP && (g->arch->need & SLOT_BIT(SLOT_GATE)) != 0)) return 2 * rows;
     return rows;
 }
 
@@ -53,8 +53,10 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
 {
     struct gathering *g = ctx;
     const bool tied = slot == SLOT_TOKEN_EMBD && g->out->shape.tied_output;
-    if (ARCH_SLOTS[slot].rows == DIM_NONE || (layer < 0 && slot != SLOT_OUTPUT && !tied)) return ERR_OK;
+    if (arch_slot_is_vector(slot) || (layer < 0 && slot != SLOT_OUTPUT && !tied)) return ERR_OK;
     const struct format *stored = g->view ? g->view->format(g->config, g->gguf, t) : t->format;
+    /* of the experts, those that work on a token: exact for one row, too many products for prompts */
+    const int uses = ARCH_SLOTS[slot].matrices == DIM_EXPERTS ? g->out->shape.experts_used : 1;
     const struct model_product p = { .format = backend_held_format(g->backend, stored),
                                      .part = layer < 0             ? PRODUCT_OUTPUT
                                              : slot_is_early(slot) ? PRODUCT_EARLY
@@ -62,8 +64,8 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
                                      .rows = t->shape[1],
                                      .cols = t->shape[0],
                                      .together = rows_together(g, slot, t->shape[1]) * t->shape[0],
-                                     .count = 1,
-                                     .last = layer == g->out->shape.layers - 1 };
+                                     .count = uses,
+                                     .last = layer == g->out->shape.layers - 1 ? uses : 0 };
     return operations_add(g->out, &p, why);
 }
 

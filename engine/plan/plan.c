@@ -103,7 +103,8 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
 
 void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch)
 {
-    const bool gated = a->gate_in_up || (a->need & SLOT_BIT(SLOT_GATE));
+    const bool gated = a->gate_in_up || (a->need & SLOT_BIT(SLOT_GATE)) != 0;
+    const int64_t used = s->experts_used;
     /* Some architectures norm the layer's input a second time into this buffer, before attention writes it.
      */
     const int64_t attn = MAX(arch_dim(DIM_ATTN, a, s), s->embd);
@@ -111,7 +112,10 @@ void widths_of(struct widths *out, const struct model_shape *s, const struct arc
         .embd = s->embd,
         .qkv = MAX(arch_dim(DIM_QKV, a, s), attn),
         .attn = attn,
-        .ff = gated ? 2 * s->ff : s->ff,
+        .ff = MAX(gated ? 2 * s->ff : s->ff, 2 * s->shared_ff),
+        .router = used ? s->experts + 1 : 0,
+        .experts = used ? (used + 1) * s->embd : 0,
+        .expert_ff = 2 * used * s->expert_ff,
         .logits = s->vocab,
         .logit_rows = MIN(batch, LOGIT_ROWS_MAX),
     };
@@ -122,7 +126,7 @@ struct backend_work session_work(const struct model_session *e, const struct mod
 {
     const int64_t heads = MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s));
     return (struct backend_work){ .rows = e->batch,
-                                  .cols = MAX(MAX(s->embd, s->ff), heads),
+                                  .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
                                   .head_dim = MAX(s->head_dim_k, s->head_dim_v) };
 }
 
@@ -163,10 +167,19 @@ int64_t session_kv_bytes(const struct kv_layer *kv)
 
 int64_t widths_bytes(const struct widths *w, int batch)
 {
-    const int64_t rows[] = { w->embd, w->embd, w->qkv, w->attn, w->ff };
+    const int64_t rows[] = { w->embd, w->embd, w->qkv, w->attn, w->ff, w->router, w->experts, w->expert_ff };
     int64_t bytes = 0;
     for (size_t i = 0; i < COUNT_OF(rows); i++) bytes += vector_bytes(rows[i] * batch);
     return bytes;
+}
+
+int64_t expert_list_bytes(const struct model_shape *s, int batch)
+{
+    if (!s->experts) return 0;
+    const int64_t rows = batch, all = s->experts, used = s->experts_used;
+    /* as expert_lists_alloc places them */
+    const int64_t floats = rows * (all + 1) + 2 * rows * (used + 1) + 3 * rows * used + 3 * all + 1;
+    return floats * (int64_t)sizeof(float) + 2 * all * (int64_t)sizeof(struct matmul);
 }
 
 struct output_bytes output_bytes_of(const struct widths *w, const char *device)
@@ -206,15 +219,15 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, const
 {
     struct sums *sum = ctx;
     const struct model_session *e = sum->session;
-    const bool vector = ARCH_SLOTS[slot].rows == DIM_NONE;
+    const bool vector = arch_slot_is_vector(slot), experts = ARCH_SLOTS[slot].matrices == DIM_EXPERTS;
     const struct recipe_view *view = sum->view;
     const struct format *f = view ? view->format(sum->config, sum->gguf, t) : t->format;
     struct share *part = &sum->part[layer + 1];
     (void)why;
     /* Vectors are stored as f32 copies. */
-    const int64_t cols = t->shape[0], rows = t->shape[1];
-    const int64_t bytes = vector ? vector_bytes(cols) * rows
-                                 : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0);
+    const int64_t cols = t->shape[0], rows = t->shape[1], matrices = t->shape[2];
+    const int64_t bytes = vector ? vector_bytes(cols * rows)
+                                 : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0) * matrices;
     part->host += bytes;
     if (!vector) {
         sum->work.formats |= format_bit(backend_held_format(&e->backend, f));
@@ -223,12 +236,14 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, const
     if (e->gpu_layers)
         part->device += vector ? bytes
                                : backend_weight_bytes(e->device, &e->backend, f, rows, cols,
-                                                      matrix_companions(sum->gguf, t->name));
+                                                      matrix_companions(sum->gguf, t->name)) *
+                                     matrices;
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
-    sum->read += looked_up ? bytes / rows : bytes;
+    const int used = experts ? sum->shape->experts_used : 1; /* matrices per token */
+    sum->read += looked_up ? bytes / rows : bytes / matrices * (experts ? used : matrices);
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
         sum->read += bytes; /* read once more as the output matrix */
-    if (layer >= 0 && !vector) sum->products += cols * rows;
+    if (layer >= 0 && !vector) sum->products += cols * rows * used;
     return ERR_OK;
 }
 
@@ -245,7 +260,8 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
     const struct output_bytes parts = output_bytes_of(&w, host ? "cpu" : e->device);
     const int64_t activations = widths_bytes(&w, e->batch),
                   output = parts.logits + parts.best + parts.scratch,
-                  logits = vector_bytes(w.logits * e->sequences); /* on the host */
+                  logits = vector_bytes(w.logits * e->sequences), /* on the host, as the lists */
+                  lists = expert_list_bytes(s, e->batch);
     const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
                   scratch = n ? backend_scratch_bytes(e->device, &e->backend, &sum->work) : 0;
     struct share weights = { host ? sum->part[0].host : 0, host ? 0 : sum->part[0].device };
@@ -255,7 +271,7 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
     }
     p->weights = weights.host + weights.device;
     p->kv = layer_kv * s->layers;
-    p->compute = activations * (host + (n > 0)) + output + logits;
+    p->compute = activations * (host + (n > 0)) + output + logits + lists;
     p->scratch = host_scratch + scratch;
     p->total = p->weights + p->kv + p->compute + p->scratch;
     p->device = n ? weights.device + layer_kv * n + activations + (host ? 0 : output) + scratch : 0;

@@ -150,7 +150,10 @@ struct widths {
     int64_t embd;   /* x, normed x */
     int64_t qkv;    /* q, k and v side by side; reused for gathered attention outputs, so at least attn */
     int64_t attn;   /* heads x value length, at least embd */
-    int64_t ff;     /* gate and up side by side if the model has both */
+    int64_t ff;     /* gate and up side by side if the model has both; of the expert that every token uses, too */
+    int64_t router; /* scores of the experts, and that of the expert that every token uses; 0: no experts */
+    int64_t experts;   /* inputs and outputs of a token's experts */
+    int64_t expert_ff; /* gate and up of a token's experts */
     int64_t logits; /* vocabulary size; the buffer has `logit_rows` rows */
     int64_t logit_rows;
 };
@@ -161,6 +164,8 @@ struct backend_work session_work(const struct model_session *e, const struct mod
                                  const struct arch *a);
 int64_t widths_bytes(const struct widths *w,
                      int batch); /* all buffers: two of embd, one of each other, rounded */
+/* Bytes of the lists on the host that say which rows go to which experts. */
+int64_t expert_list_bytes(const struct model_shape *s, int batch);
 int64_t vector_bytes(int64_t n); /* n floats, rounded to whole cache lines */
 
 /* Buffers beside these on the site of the output matrix, each rounded: logits, the largest logit of each row,

@@ -52,7 +52,7 @@ static const char *params_choice(const struct params *p, const char *name, const
     return NULL;
 }
 
-static const struct mix *mix_of(const struct params *p)
+static const struct format_mix *mix_of(const struct params *p)
 {
     const char *names[32];
     for (size_t i = 0; i < MIX_COUNT; i++) names[i] = MIXES[i].name;
@@ -137,7 +137,7 @@ static struct mix_facts mix_facts_of(const struct gguf *g, bool has_imatrix)
 static const struct format *gguf_tensor_format(const struct params *p, const struct gguf *g,
                                                const struct gguf_tensor *t)
 {
-    const struct mix *mix = mix_of(p);
+    const struct format_mix *mix = mix_of(p);
     const bool output = !strcmp(t->name, "output.weight"), embedding = !strcmp(t->name, "token_embd.weight");
     const struct format *wanted = output      ? params_format(p, "output_tensor_type")
                                   : embedding ? params_format(p, "token_embedding_type")

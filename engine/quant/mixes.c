@@ -92,7 +92,7 @@ static const struct mix_rule Q5_0_RULES[] = {
     { .tensor = FFN_DOWN, .when = FIRST_8TH_WEIGHTED, .format = FORMAT_Q5_1 }, { 0 }
 };
 
-const struct mix MIXES[] = {
+const struct format_mix MIXES[] = {
     { .name = "q2_K", .base = FORMAT_Q2_K, .file_type = 10, .rules = Q2_K_RULES },
     { .name = "q2_K_S", .base = FORMAT_Q2_K, .file_type = 21, .rules = Q2_K_S_RULES },
     { .name = "q3_K_S", .base = FORMAT_Q3_K, .file_type = 11 },
@@ -115,7 +115,7 @@ const struct mix MIXES[] = {
 };
 const size_t MIX_COUNT = COUNT_OF(MIXES);
 
-const struct mix *mix_find(const char *name)
+const struct format_mix *mix_find(const char *name)
 {
     for (size_t i = 0; i < MIX_COUNT; i++)
         if (!strcasecmp(MIXES[i].name, name)) return &MIXES[i];
@@ -146,7 +146,7 @@ static bool name_has(const char *name, const char *part)
 }
 
 /* Models with eight experts: tensors that all experts share are small, so they get more bits. */
-static enum format_id mix_expert_format(const struct mix *mix, const char *name, enum format_id otherwise)
+static enum format_id mix_expert_format(const struct format_mix *mix, const char *name, enum format_id otherwise)
 {
     if (name_has(name, ATTN_V) || name_has(name, "attn_k.weight")) return FORMAT_Q8_0;
     if (!name_has(name, ATTN_OUT)) return otherwise;
@@ -161,7 +161,7 @@ static enum format_id mix_expert_format(const struct mix *mix, const char *name,
 }
 
 /* Format of a tensor of a layer: the first matching rule, else the base format. */
-static enum format_id mix_rule_format(const struct mix *mix, const struct mix_facts *f, const char *name,
+static enum format_id mix_rule_format(const struct format_mix *mix, const struct mix_facts *f, const char *name,
                                       int i)
 {
     const int n = name_has(name, ATTN_V) ? f->values : f->layers;
@@ -177,7 +177,7 @@ static enum format_id mix_rule_format(const struct mix *mix, const struct mix_fa
 }
 
 /* Format of the output matrix, or of the token embedding that is used as one. */
-static enum format_id mix_output_format(const struct mix *mix, const struct mix_facts *f, int64_t cols)
+static enum format_id mix_output_format(const struct format_mix *mix, const struct mix_facts *f, int64_t cols)
 {
     if (f->falcon || cols % FORMATS[mix->base].block_weights || mix->base == FORMAT_Q8_0) return FORMAT_Q8_0;
     return FORMAT_Q6_K;
@@ -204,7 +204,7 @@ const struct format *mix_fitting(const struct format *f, int64_t cols)
     return &FORMATS[FORMAT_F16];
 }
 
-const struct format *mix_format(const struct mix *mix, const struct mix_facts *facts, const char *name,
+const struct format *mix_format(const struct format_mix *mix, const struct mix_facts *facts, const char *name,
                                 int index, int64_t cols)
 {
     const bool embedding = !strcmp(name, "token_embd.weight");

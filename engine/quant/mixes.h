@@ -21,19 +21,19 @@ struct mix_facts {
 };
 
 struct mix_rule;
-struct mix {
+struct format_mix {
     const char *name; /* "q4_K_M" */
     enum format_id base;
     uint32_t file_type;           /* general.file_type */
     const struct mix_rule *rules; /* first match wins; ends with a row without a tensor; NULL: no rules */
 };
-extern const struct mix MIXES[];
+extern const struct format_mix MIXES[];
 extern const size_t MIX_COUNT;
-const struct mix *mix_find(const char *name); /* NULL when unknown; case-insensitive */
+const struct format_mix *mix_find(const char *name); /* NULL when unknown; case-insensitive */
 
 /* Format of a tensor `name` that is quantized. index: position of its layer among the layers that have a
  * tensor of this kind. The result fits rows of `cols` weights (f16 if no smaller format does). */
-const struct format *mix_format(const struct mix *mix, const struct mix_facts *facts, const char *name,
+const struct format *mix_format(const struct format_mix *mix, const struct mix_facts *facts, const char *name,
                                 int index, int64_t cols);
 
 /* Replacement for format f where rows of `cols` weights are not a multiple of its block; f itself where they

@@ -220,5 +220,6 @@ const struct backend_ops OPENCL_OPS = {
     .kv_store = opencl_kv_store,
     .attention = opencl_attention,
     .activate = opencl_activate,
+    .mix = opencl_mix,
     .top = opencl_top,
 };

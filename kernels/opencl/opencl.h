@@ -190,6 +190,7 @@ int64_t opencl_product_scratch_bytes(const struct backend_options *options, int6
 /* vectors.c */
 void opencl_norm(struct backend *b, const struct norm *p);
 void opencl_rope(struct backend *b, const struct rope *p);
+void opencl_mix(struct backend *b, const struct mix *p);
 void opencl_activate(struct backend *b, const struct activate *p);
 /* attention.c */
 void opencl_kv_store(struct backend *b, const struct kv_store *p);

@@ -65,3 +65,26 @@ void opencl_activate(struct backend *b, const struct activate *p)
     opencl_run(o, &K, (size_t[]){ groups_of(p->cols, ITEMS), (size_t)p->n, 1 }, (size_t[]){ ITEMS, 1, 1 },
                args, COUNT_OF(args));
 }
+
+void opencl_mix(struct backend *b, const struct mix *p)
+{
+    static const struct opencl_kernel K = { 1 << SOURCE_VECTORS, "", "mix_rows" };
+    struct opencl *o = opencl_of(b);
+    const size_t count = (size_t)p->n * (size_t)p->k;
+    assert(p->cols <= INT32_MAX - ITEMS);
+    if (p->n < 1 || p->cols < 1) return;
+    for (size_t i = 0; i < count; i++) assert(p->ids[i] >= 0 && p->ids[i] < p->rows);
+    const struct opencl_arg args[] = {
+        ARG_PLACE(o, p->x),
+        ARG_LONG(p->x_stride),
+        ARG_MEM(opencl_mirror(o, p->ids, count * sizeof *p->ids)),
+        ARG_MEM(opencl_mirror(o, p->weights, count * sizeof *p->weights)),
+        ARG_INT(p->k),
+        ARG_INT(p->cols),
+        ARG_PLACE(o, p->y),
+        ARG_LONG(p->y_stride),
+        ARG_INT(p->add),
+    };
+    opencl_run(o, &K, (size_t[]){ groups_of(p->cols, ITEMS), (size_t)p->n, 1 }, (size_t[]){ ITEMS, 1, 1 },
+               args, COUNT_OF(args));
+}

@@ -110,6 +110,7 @@ kernel void rope(global uchar *x_buffer, ulong x_at, long x_stride, int n, int h
 #define SILU      0
 #define GELU_TANH 1
 #define GELU_ERF  2
+#define CLIPPED   4
 
 float activated(int act, float g)
 {
@@ -132,6 +133,28 @@ kernel void activate(int act, global const uchar *gate_buffer, ulong gate_at, gl
     global const float *gate = (global const float *)(gate_buffer + gate_at) + row * stride;
     global const float *up = (global const float *)(up_buffer + up_at) + row * stride;
     global float *y = (global float *)(y_buffer + y_at) + row * y_stride;
+    if (act == CLIPPED) { /* comparisons keep NaN */
+        const float g = gate[i] > 7 ? 7 : gate[i], u = up[i] > 7 ? 7 : up[i] < -7 ? -7 : up[i];
+        y[i] = g / (1 + exp(-1.702f * g)) * (u + 1);
+        return;
+    }
     const float v = activated(act, gate[i]);
     y[i] = has_up ? v * up[i] : v;
+}
+
+/* ---------------------------------------------------------------- mix */
+
+/* y = sums of k weighted rows of x (struct mix). Items: columns; rows. */
+kernel void mix_rows(global const uchar *x_buffer, ulong x_at, long x_stride, global const int *ids,
+                     global const float *weights, int k, int cols, global uchar *y_buffer, ulong y_at,
+                     long y_stride, int add)
+{
+    const int i = get_global_id(0);
+    const long row = get_global_id(1);
+    if (i >= cols) return;
+    global const float *x = (global const float *)(x_buffer + x_at);
+    global float *y = (global float *)(y_buffer + y_at) + row * y_stride;
+    float sum = 0;
+    for (int j = 0; j < k; j++) sum += weights[row * k + j] * x[ids[row * k + j] * x_stride + i];
+    y[i] = add ? y[i] + sum : sum;
 }

@@ -294,7 +294,7 @@ static void expect(size_t i, const char *name, int index, char letter)
     struct mix_facts facts = MODELS[SEEN[i].model].facts;
     if (letter == '-') return;
     facts.has_imatrix = SEEN[i].imatrix;
-    const struct mix *mix = mix_find(SEEN[i].mix);
+    const struct format_mix *mix = mix_find(SEEN[i].mix);
     assert_non_null(mix);
     const char *got = mix_format(mix, &facts, name, index, MODELS[SEEN[i].model].cols)->name;
     if (strcmp(got, format_of(letter)))

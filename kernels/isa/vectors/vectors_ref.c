@@ -133,6 +133,14 @@ static void relu_ref(const float *gate, const float *up, int64_t n, float *y)
     for (int64_t i = 0; i < n; i++) y[i] = (gate[i] > 0 ? gate[i] : 0) * (up ? up[i] : 1);
 }
 
+static void swiglu_clipped_ref(const float *gate, const float *up, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++) { /* written so that NaN stays NaN */
+        const float g = gate[i] > 7 ? 7 : gate[i], u = up[i] > 7 ? 7 : up[i] < -7 ? -7 : up[i];
+        y[i] = g / (1 + expf(-1.702f * g)) * (u + 1);
+    }
+}
+
 const struct vector_kernels VECTORS_REF = {
     .transpose = transpose_ref,
     .quantize_q8 = quantize_q8_ref,
@@ -148,5 +156,6 @@ const struct vector_kernels VECTORS_REF = {
     .activate = { [ACT_SILU] = silu_ref,
                   [ACT_GELU_TANH] = gelu_tanh_ref,
                   [ACT_GELU_ERF] = gelu_erf_ref,
-                  [ACT_RELU] = relu_ref },
+                  [ACT_RELU] = relu_ref,
+                  [ACT_SWIGLU_CLIPPED] = swiglu_clipped_ref },
 };

@@ -1,0 +1,317 @@
+/* Layers whose feed-forward is a mixture of experts: a router chooses a few experts for each row, the rows are
+ * sorted by expert so that each expert's matrices are read once, and the outputs are added by their weights.
+ * The router's product runs on the backend; the choice is made on the host. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/arch/arch.h"
+#include "engine/model/pass.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
+
+enum err_code expert_lists_alloc(struct expert_lists *out, const struct model_shape *s, int batch,
+                                 struct err *why)
+{
+    const int64_t rows = batch, all = s->experts, used = s->experts_used;
+    *out = (struct expert_lists){ 0 };
+    if (!all) return ERR_OK;
+    out->memory = calloc(1, (size_t)expert_list_bytes(s, batch));
+    if (!out->memory) return err_set(why, ERR_NOMEM, "out of memory for %d rows of experts", batch);
+    out->products = out->memory; /* first, because it needs the strictest alignment */
+    float *at = (float *)(void *)(out->products + 2 * all);
+    out->scores = at;
+    out->weights = at += rows * (all + 1);
+    out->input_weights = at += rows * (used + 1);
+    out->rank = at += rows * used;
+    int32_t *list = (int32_t *)(void *)(at + 2 * all);
+    out->place = list;
+    out->chosen = list += rows * (used + 1);
+    out->row = list += rows * used;
+    out->first = list + rows * used;
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- choosing */
+
+static void softmax(float *x, int n)
+{
+    float most = x[0], sum = 0;
+    for (int i = 1; i < n; i++) most = fmaxf(most, x[i]);
+    for (int i = 0; i < n; i++) {
+        x[i] = expf(x[i] - most);
+        sum += x[i];
+    }
+    for (int i = 0; i < n; i++) x[i] /= sum;
+}
+
+static float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+/* The index of the largest of n numbers that are not NAN, the first among equals; 0 if all are. */
+static int largest(const float *x, int n)
+{
+    int best = -1;
+    for (int i = 0; i < n; i++)
+        if (!isnan(x[i]) && (best < 0 || x[i] > x[best])) best = i;
+    return MAX(best, 0);
+}
+
+/* Remove the experts outside the best groups: their rank becomes NAN. A group's score is the sum of its two
+ * largest ranks; `score` is working space for one per group. */
+static void keep_best_groups(float *rank, float *score, int experts, int groups, int best)
+{
+    const int size = experts / groups;
+    for (int g = 0; g < groups; g++) {
+        const float *x = rank + g * size;
+        const int first = largest(x, size);
+        float second = -INFINITY;
+        for (int i = 0; i < size; i++)
+            if (i != first && x[i] > second) second = x[i];
+        score[g] = size > 1 ? x[first] + second : x[first];
+    }
+    for (int i = 0; i < best; i++) score[largest(score, groups)] = NAN;
+    for (int g = 0; g < groups; g++)
+        for (int i = 0; !isnan(score[g]) && i < size; i++) rank[g * size + i] = NAN;
+}
+
+/* The weights of the chosen experts. */
+static void weigh(const struct hyper *h, const float *score, const int32_t *chosen, int used, float *weight)
+{
+    const float LEAST_SUM = 6.1e-5f; /* as other engines: the smallest normal f16 */
+    float sum = 0;
+    for (int j = 0; j < used; j++) {
+        weight[j] = score[chosen[j]];
+        sum += weight[j];
+    }
+    if (h->router.score == ROUTER_CHOSEN) softmax(weight, used);
+    if (h->router.score == ROUTER_INPUT)
+        for (int j = 0; j < used; j++) weight[j] = sigmoid(weight[j]);
+    for (int j = 0; j < used; j++) {
+        if (h->router.sum_one) weight[j] /= sum < LEAST_SUM ? LEAST_SUM : sum;
+        weight[j] *= h->router.scale;
+    }
+}
+
+/* Choose the experts of one row by its raw scores, which are changed. */
+static void choose(const struct model *m, const struct layer *l, float *score, int32_t *chosen, float *weight)
+{
+    const struct hyper *h = &m->hyper;
+    const int experts = m->shape.experts;
+    float *rank = m->expert_lists.rank;
+    bool finite = true;
+    for (int e = 0; e < experts; e++) finite &= isfinite(score[e]) != 0;
+    if (h->router.score == ROUTER_SOFTMAX) softmax(score, experts);
+    for (int e = 0; e < experts; e++) {
+        if (h->router.score == ROUTER_SIGMOID) score[e] = sigmoid(score[e]);
+        rank[e] = score[e] + (l->router_choice ? l->router_choice[e] : 0);
+    }
+    if (h->router.groups_used < h->router.groups)
+        keep_best_groups(rank, rank + experts, experts, h->router.groups, h->router.groups_used);
+    for (int j = 0; j < m->shape.experts_used; j++) {
+        chosen[j] = largest(rank, experts);
+        rank[chosen[j]] = NAN;
+    }
+    weigh(h, score, chosen, m->shape.experts_used, weight);
+    if (!finite) weight[0] = NAN; /* an expert that was not chosen must not hide it */
+}
+
+/* How many outputs are added for a row: of its experts, and of the expert that every row uses. */
+static int outputs_of(const struct model *m, const struct layer *l)
+{
+    return m->shape.experts_used + (layer_slot(l, SLOT_DOWN_SHARED)->w.data != NULL);
+}
+
+/* Sort the pairs of a row and an expert by expert. */
+static void sort_by_expert(const struct model *m, const struct layer *l, int n)
+{
+    const struct expert_lists *x = &m->expert_lists;
+    const int used = m->shape.experts_used, experts = m->shape.experts, outputs = outputs_of(m, l);
+    const bool input = m->hyper.router.score == ROUTER_INPUT;
+    memset(x->first, 0, ((size_t)experts + 1) * sizeof *x->first);
+    for (int i = 0; i < n * used; i++) x->first[x->chosen[i] + 1]++;
+    for (int e = 0; e < experts; e++) x->first[e + 1] += x->first[e];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < used; j++) {
+            const int32_t at = x->first[x->chosen[i * used + j]]++; /* moves to the end of the expert's pairs */
+            float *weight = &x->weights[i * outputs + j];
+            x->place[i * outputs + j] = at;
+            x->row[at] = i;
+            x->input_weights[at] = input ? *weight : 1;
+            if (input) *weight = 1;
+        }
+    for (int e = experts; e > 0; e--) x->first[e] = x->first[e - 1];
+    x->first[0] = 0;
+}
+
+/* Fill the lists for the rows of h. */
+static void route(const struct pass *p, const struct layer *l, const float *h)
+{
+    struct model *m = p->m;
+    const struct expert_lists *x = &m->expert_lists;
+    const int experts = m->shape.experts, used = m->shape.experts_used, outputs = outputs_of(m, l);
+    const struct bound *shared = layer_slot(l, SLOT_SHARED_SCORE);
+    const int64_t scores = (int64_t)p->n * experts;
+    struct matmul mm[2] = { pass_product(p, layer_slot(l, SLOT_ROUTER), layer_slot(l, SLOT_ROUTER_B), h,
+                                         m->shape.embd) };
+    mm[0].y = p->b.router;
+    mm[0].y_stride = experts;
+    if (shared->w.data) {
+        mm[1] = (struct matmul){ .w = &shared->w, .x = h, .x_stride = m->shape.embd, .n = p->n };
+        mm[1].y = p->b.router + scores;
+        mm[1].y_stride = 1;
+    }
+    backend_matmul(p->site->backend, mm, shared->w.data ? 2 : 1);
+    backend_read(p->site->backend, x->scores, p->b.router,
+                 (size_t)(scores + (shared->w.data ? p->n : 0)) * sizeof(float));
+    for (int i = 0; i < p->n; i++) {
+        float *weight = &x->weights[i * outputs];
+        choose(m, l, x->scores + (int64_t)i * experts, x->chosen + (int64_t)i * used, weight);
+        if (outputs == used) continue;
+        x->place[i * outputs + used] = p->n * used + i;
+        weight[used] = shared->w.data ? sigmoid(x->scores[scores + i]) : 1;
+    }
+    sort_by_expert(m, l, p->n);
+}
+
+/* ---------------------------------------------------------------- running */
+
+/* The rows of one expert through one of its matrices. */
+static struct matmul expert_product(const struct pass *p, const struct layer *l, enum slot slot,
+                                    enum slot bias, int expert, const float *x, int64_t x_stride)
+{
+    const struct expert_lists *lists = &p->m->expert_lists;
+    const struct weight *w = &layer_slot(l, slot)->experts[expert];
+    const float *biases = bias == SLOT_COUNT ? NULL : layer_slot(l, bias)->v;
+    return (struct matmul){ .w = w,
+                            .x = x,
+                            .x_stride = x_stride,
+                            .n = lists->first[expert + 1] - lists->first[expert],
+                            .bias = biases ? biases + expert * w->rows : NULL };
+}
+
+/* h -> expert_ff: act(gate) * up of every pair. */
+static void run_up(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct model *m = p->m;
+    const struct expert_lists *x = &m->expert_lists;
+    const int64_t embd = m->shape.embd, ff = m->shape.expert_ff, stride = 2 * ff;
+    const int pairs = p->n * m->shape.experts_used;
+    /* all experts of a single row have the same input: no copies, and their products share its packing */
+    const bool apart = layer_slot(l, SLOT_UP_EXPERTS)->w.data,
+               same = p->n == 1 && m->hyper.router.score != ROUTER_INPUT, fused = apart && !same;
+    int count = 0;
+    if (!same)
+        backend_mix(p->site->backend, &(struct mix){ .x = h,
+                                                     .x_stride = embd,
+                                                     .rows = p->n,
+                                                     .ids = x->row,
+                                                     .weights = x->input_weights,
+                                                     .n = pairs,
+                                                     .k = 1,
+                                                     .cols = embd,
+                                                     .y = p->b.experts,
+                                                     .y_stride = embd });
+    for (int e = 0; e < m->shape.experts; e++) {
+        const int32_t at = x->first[e];
+        if (at == x->first[e + 1]) continue;
+        const float *in = same ? h : p->b.experts + at * embd;
+        struct matmul *mm = &x->products[count];
+        if (apart) {
+            mm[0] = expert_product(p, l, SLOT_GATE_EXPERTS, SLOT_GATE_EXPERTS_B, e, in, embd);
+            mm[1] = expert_product(p, l, SLOT_UP_EXPERTS, SLOT_UP_EXPERTS_B, e, in, embd);
+        } else {
+            mm[0] = expert_product(p, l, SLOT_GATE_UP_EXPERTS, SLOT_COUNT, e, in, embd);
+        }
+        for (int i = 0; i < 1 + apart; i++) {
+            mm[i].y = p->b.expert_ff + at * stride + i * ff;
+            mm[i].y_stride = stride;
+        }
+        if (fused)
+            backend_gated(p->site->backend, &(struct gated){ .gate = mm[0],
+                                                             .up = mm[1],
+                                                             .act = m->hyper.arch->act,
+                                                             .y = mm[0].y,
+                                                             .y_stride = stride });
+        else
+            count += 1 + apart;
+    }
+    if (fused) return;
+    backend_matmul(p->site->backend, x->products, count);
+    backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.arch->act,
+                                                           .gate = p->b.expert_ff,
+                                                           .up = p->b.expert_ff + ff,
+                                                           .stride = stride,
+                                                           .n = pairs,
+                                                           .cols = ff,
+                                                           .y = p->b.expert_ff,
+                                                           .y_stride = stride });
+}
+
+/* expert_ff -> experts: the outputs of every pair. */
+static void run_down(const struct pass *p, const struct layer *l)
+{
+    const struct model *m = p->m;
+    const struct expert_lists *x = &m->expert_lists;
+    const int64_t stride = 2 * m->shape.expert_ff;
+    int count = 0;
+    for (int e = 0; e < m->shape.experts; e++) {
+        const int32_t at = x->first[e];
+        if (at == x->first[e + 1]) continue;
+        struct matmul *mm = &x->products[count++];
+        *mm = expert_product(p, l, SLOT_DOWN_EXPERTS, SLOT_DOWN_EXPERTS_B, e, p->b.expert_ff + at * stride,
+                             stride);
+        mm->y = p->b.experts + at * m->shape.embd;
+        mm->y_stride = m->shape.embd;
+    }
+    backend_matmul(p->site->backend, x->products, count);
+}
+
+/* The expert that every row uses: its outputs follow those of the pairs. */
+static void run_shared(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct model *m = p->m;
+    const int64_t embd = m->shape.embd, ff = m->shape.shared_ff, stride = 2 * ff;
+    struct gated g = { .gate = pass_product(p, layer_slot(l, SLOT_GATE_SHARED), NULL, h, embd),
+                       .up = pass_product(p, layer_slot(l, SLOT_UP_SHARED), NULL, h, embd),
+                       .act = m->hyper.arch->act,
+                       .y = p->b.ff,
+                       .y_stride = stride };
+    g.gate.y = p->b.ff;
+    g.up.y = p->b.ff + ff;
+    g.gate.y_stride = g.up.y_stride = stride;
+    backend_gated(p->site->backend, &g);
+    struct matmul down = pass_product(p, layer_slot(l, SLOT_DOWN_SHARED), NULL, p->b.ff, stride);
+    down.y = p->b.experts + (int64_t)p->n * m->shape.experts_used * embd;
+    down.y_stride = embd;
+    backend_matmul(p->site->backend, &down, 1);
+}
+
+void pass_add_experts(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct model *m = p->m;
+    const struct expert_lists *x = &m->expert_lists;
+    const struct bound *post_norm = layer_slot(l, SLOT_POST_FFN_NORM);
+    const bool plain = !post_norm->v;
+    const int outputs = outputs_of(m, l);
+    route(p, l, h);
+    run_up(p, l, h);
+    run_down(p, l);
+    if (outputs > m->shape.experts_used) run_shared(p, l, h);
+    for (int i = 0; plain && i < p->n * outputs; i++) x->weights[i] *= m->hyper.residual_scale;
+    backend_mix(p->site->backend, &(struct mix){ .x = p->b.experts,
+                                                 .x_stride = m->shape.embd,
+                                                 .rows = (int64_t)p->n * outputs,
+                                                 .ids = x->place,
+                                                 .weights = x->weights,
+                                                 .n = p->n,
+                                                 .k = outputs,
+                                                 .cols = m->shape.embd,
+                                                 .y = plain ? p->b.x : p->b.h,
+                                                 .y_stride = m->shape.embd,
+                                                 .add = plain });
+    if (!plain) pass_add_rows(p, post_norm);
+}
