@@ -281,8 +281,7 @@ struct vector_kernels {
     void (*sincos)(const float *x, int64_t n, float by, float *sine, float *cosine);
     /* Rotate `pairs` pairs in place: [0] pairs (2i, 2i + 1), [1] pairs (i, i + pairs). */
     void (*rotate[2])(float *x, int pairs, const float *sine, const float *cosine);
-    void (*activate[ACT_COUNT])(const float *gate, const float *up, int64_t n,
-                                   float *y); /* up may be NULL */
+    void (*activate[ACT_COUNT])(const float *gate, const float *up, int64_t n, float *y); /* up may be NULL */
 };
 
 /* Parameters of quantization to 8-bit codes: clamp(zero + rne(x / by), 0, 255), or, when `by` is 0,

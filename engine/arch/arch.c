@@ -102,12 +102,10 @@ _Static_assert(SLOT_COUNT <= 128, "slots are bits of a slot_set");
 
 /* Gate and up are two tensors or one: expert_form_check */
 #define EXPERT_NEED (SLOT_BIT(SLOT_ROUTER) | SLOT_BIT(SLOT_DOWN_EXPERTS))
-#define EXPERT_MAY                                                                                           \
-    (SLOT_BIT(SLOT_GATE_EXPERTS) | SLOT_BIT(SLOT_UP_EXPERTS) | SLOT_BIT(SLOT_GATE_UP_EXPERTS))
+#define EXPERT_MAY  (SLOT_BIT(SLOT_GATE_EXPERTS) | SLOT_BIT(SLOT_UP_EXPERTS) | SLOT_BIT(SLOT_GATE_UP_EXPERTS))
 #define EXPERT_BIAS_SLOTS                                                                                    \
     (SLOT_BIT(SLOT_GATE_EXPERTS_B) | SLOT_BIT(SLOT_UP_EXPERTS_B) | SLOT_BIT(SLOT_DOWN_EXPERTS_B))
-#define SHARED_EXPERT                                                                                        \
-    (SLOT_BIT(SLOT_GATE_SHARED) | SLOT_BIT(SLOT_UP_SHARED) | SLOT_BIT(SLOT_DOWN_SHARED))
+#define SHARED_EXPERT (SLOT_BIT(SLOT_GATE_SHARED) | SLOT_BIT(SLOT_UP_SHARED) | SLOT_BIT(SLOT_DOWN_SHARED))
 
 const struct arch ARCHS[] = {
     { .name = "llama",

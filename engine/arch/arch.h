@@ -17,8 +17,8 @@
 
 /* Sizes of a model, from its metadata and tensor headers. */
 struct model_shape {
-    char arch[32];  /* "llama" */
-    char name[128]; /* general.name, "" when absent */
+    char arch[32];    /* "llama" */
+    char name[128];   /* general.name, "" when absent */
     int layers;       /* that the forward pass runs */
     int nextn_layers; /* behind these, layers that predict further tokens, which it does not run */
     int heads, kv_heads, head_dim_k, head_dim_v, rope_dims;
@@ -166,8 +166,8 @@ enum router_score {
 enum router_sum { ROUTER_SUM_ANY, ROUTER_SUM_ONE, ROUTER_SUM_BY_KEY /* expert_weights_norm */ };
 
 struct arch {
-    const char *name;   /* general.architecture */
-    slot_set need, may; /* SLOT_BITs of the tensors that a file must, and may, contain */
+    const char *name;                 /* general.architecture */
+    slot_set need, may;               /* SLOT_BITs of the tensors that a file must, and may, contain */
     slot_set expert_need, expert_may; /* of layers with experts, instead of a feed-forward's */
     enum router_score router;
     enum router_sum router_sum;
@@ -176,9 +176,9 @@ struct arch {
     enum activation act;
     enum qk_norm qk_norm;
     enum residual residual;
-    bool gate_in_up;         /* one matrix contains the rows of gate, then those of up */
-    bool embedding_root;     /* token embeddings are multiplied by sqrt(embd) */
-    bool logits_divided;     /* logits are divided by logit_scale, not multiplied */
+    bool gate_in_up;     /* one matrix contains the rows of gate, then those of up */
+    bool embedding_root; /* token embeddings are multiplied by sqrt(embd) */
+    bool logits_divided; /* logits are divided by logit_scale, not multiplied */
     bool qk_norm_after_rope;
     int rope_period;         /* each rope_period-th layer has no RoPE. 0: all layers have it */
     int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th.
@@ -188,8 +188,8 @@ struct arch {
                               */
     double window_rope_base; /* default of rope.freq_base_swa; 0: as rope.freq_base */
     float attn_softcap, logit_softcap; /* defaults; 0: none */
-    bool scales_queries;  /* by attention.temperature_scale, and YaRN by yarn_log_multiplier */
-    bool rope_in_windows; /* only layers with a window have RoPE */
+    bool scales_queries;               /* by attention.temperature_scale, and YaRN by yarn_log_multiplier */
+    bool rope_in_windows;              /* only layers with a window have RoPE */
     int wide_query_layers; /* a model with this many layers scales q by 1/sqrt(embd / heads) instead of
                               1/sqrt(head size) */
 };
@@ -290,8 +290,8 @@ struct hyper {
     struct {
         enum router_score score; /* never ROUTER_BY_KEY */
         bool sum_one;
-        float scale;              /* of the weights */
-        int groups, groups_used;  /* experts are chosen from the best groups of neighbours; 1, 1: from all */
+        float scale;             /* of the weights */
+        int groups, groups_used; /* experts are chosen from the best groups of neighbours; 1, 1: from all */
     } router;
     double query_scale_step; /* attention.temperature_scale b: q *= 1 + b ln(1 + floor(pos / original ctx)) */
 };

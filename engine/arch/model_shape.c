@@ -384,7 +384,8 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
         out->query_scale_step = gguf_get_num(g, arch_key_name(key, a->name, META_QUERY_SCALE), 0);
         out->yarn_log_multiplier = gguf_get_num(g, arch_key_name(key, a->name, META_YARN_LOG_MULTIPLIER), 0);
         if (!isfinite(out->query_scale_step) || !isfinite(out->yarn_log_multiplier))
-            return err_set(why, ERR_FORMAT, "metadata '%s' or attention.temperature_scale is not finite", key);
+            return err_set(why, ERR_FORMAT, "metadata '%s' or attention.temperature_scale is not finite",
+                           key);
     }
 
     const struct {

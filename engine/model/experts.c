@@ -1,6 +1,6 @@
-/* Layers whose feed-forward is a mixture of experts: a router chooses a few experts for each row, the rows are
- * sorted by expert so that each expert's matrices are read once, and the outputs are added by their weights.
- * The router's product runs on the backend; the choice is made on the host. */
+/* Layers whose feed-forward is a mixture of experts: a router chooses a few experts for each row, the rows
+ * are sorted by expert so that each expert's matrices are read once, and the outputs are added by their
+ * weights. The router's product runs on the backend; the choice is made on the host. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -136,7 +136,8 @@ static void sort_by_expert(const struct model *m, const struct layer *l, int n)
     for (int e = 0; e < experts; e++) x->first[e + 1] += x->first[e];
     for (int i = 0; i < n; i++)
         for (int j = 0; j < used; j++) {
-            const int32_t at = x->first[x->chosen[i * used + j]]++; /* moves to the end of the expert's pairs */
+            const int32_t at =
+                x->first[x->chosen[i * used + j]]++; /* moves to the end of the expert's pairs */
             float *weight = &x->weights[i * outputs + j];
             x->place[i * outputs + j] = at;
             x->row[at] = i;

@@ -71,9 +71,10 @@ static void pass_rope_rows(const struct pass *p, const struct layer *l, float *x
 }
 
 struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,
-                                  const float *x, int64_t x_stride)
+                           const float *x, int64_t x_stride)
 {
-    return (struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias ? bias->v : NULL };
+    return (
+        struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias ? bias->v : NULL };
 }
 
 /* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x. */
@@ -332,8 +333,7 @@ static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
     if (last && p->wanted < p->n) pass_drop_unwanted(p);
     if (p->n == 0) return;
     pass_add_attention(p, l);
-    pass_add_feed_forward(p, l,
-                          pass_norm_input(p, layer_ffn_norm(l), layer_slot(l, SLOT_FFN_NORM_B)));
+    pass_add_feed_forward(p, l, pass_norm_input(p, layer_ffn_norm(l), layer_slot(l, SLOT_FFN_NORM_B)));
 }
 
 static void logits_finish(const struct model *m, float *logits, int64_t n)

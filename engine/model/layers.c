@@ -33,6 +33,10 @@ static enum err_code layers_open_model(struct layers *l, const struct layers_opt
     struct config c;
     enum err_code rc = model_shape_read(&shape, l->gguf, why);
     if (rc) return rc;
+    if (shape.experts)
+        return err_set(why, ERR_FORMAT,
+                       "this model has experts, and methods that use activation statistics do not know which "
+                       "rows each expert sees: use a method without calibration (`qdyno methods`)");
     const int tokens = o->tokens > 0 ? o->tokens : (int)MIN(TOKENS_DEFAULT, shape.ctx_train);
     snprintf(line, sizeof line, "precision=%s,ctk=f32,ctv=f32,threads=%d,ctx=%d,batch=%d,force=%s",
              PRECISION_NAMES[o->precision], o->threads, tokens, tokens, o->force ? "on" : "off");

@@ -139,14 +139,10 @@ static enum err_code alloc_activations(struct model *m, struct site *s, struct e
     const struct {
         float **buffer;
         int64_t floats;
-    } PARTS[] = { { &b->x, w->embd * batch },
-                  { &b->h, w->embd * batch },
-                  { &b->qkv, w->qkv * batch },
-                  { &b->attn, w->attn * batch },
-                  { &b->ff, w->ff * batch },
-                  { &b->router, w->router * batch },
-                  { &b->experts, w->experts * batch },
-                  { &b->expert_ff, w->expert_ff * batch } };
+    } PARTS[] = { { &b->x, w->embd * batch },          { &b->h, w->embd * batch },
+                  { &b->qkv, w->qkv * batch },         { &b->attn, w->attn * batch },
+                  { &b->ff, w->ff * batch },           { &b->router, w->router * batch },
+                  { &b->experts, w->experts * batch }, { &b->expert_ff, w->expert_ff * batch } };
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
         *PARTS[i].buffer = (float *)(void *)at;
         at += vector_bytes(PARTS[i].floats);

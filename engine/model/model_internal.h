@@ -18,9 +18,9 @@ struct bound {
 struct layer {
     struct bound slots[SLOT_COUNT - SLOT_GLOBAL_COUNT];
     struct kv_layer kv;
-    int window; /* tokens that attention sees; 0: all */
-    int rope;   /* index of its table of angles in rope_freq */
-    bool rotates; /* queries and keys by their positions */
+    int window;           /* tokens that attention sees; 0: all */
+    int rope;             /* index of its table of angles in rope_freq */
+    bool rotates;         /* queries and keys by their positions */
     float *router_choice; /* [experts] host copy of SLOT_ROUTER_CHOICE; NULL: none */
 };
 
@@ -30,7 +30,7 @@ struct buffers {
     float *router;    /* [batch][experts], then [batch]: scores */
     float *experts;   /* [batch * (experts used + 1)][embd] */
     float *expert_ff; /* [batch * experts used][2 * expert ff] */
-    float *logits; /* [logit_rows][vocab]; this and the next two only on the site of the output matrix */
+    float *logits;    /* [logit_rows][vocab]; this and the next two only on the site of the output matrix */
     struct ranked *best; /* [logit_rows] */
     void *top_scratch;
 };
@@ -55,11 +55,11 @@ struct batch_lists {
 /* How the rows of a batch go to the experts of a layer, in host memory: parts of one allocation. With n rows
  * and u experts per row, u * n pairs of a row and an expert are sorted by expert. */
 struct expert_lists {
-    float *scores;   /* [batch][experts], then [batch] of the expert that every token uses */
-    int32_t *chosen; /* [n][u] */
-    int32_t *place;  /* [n][u, or u + 1 with an expert for every row] where the outputs of a row are */
-    float *weights;  /* [the same] of these outputs */
-    int32_t *row;    /* [n * u] row of each pair */
+    float *scores;        /* [batch][experts], then [batch] of the expert that every token uses */
+    int32_t *chosen;      /* [n][u] */
+    int32_t *place;       /* [n][u, or u + 1 with an expert for every row] where the outputs of a row are */
+    float *weights;       /* [the same] of these outputs */
+    int32_t *row;         /* [n * u] row of each pair */
     float *input_weights; /* [n * u] factor of that row as an input */
     int32_t *first;       /* [experts + 1] first pair of each expert */
     float *rank;          /* [2][experts] working space */

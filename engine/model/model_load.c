@@ -68,7 +68,8 @@ static void bound_release(const struct site *s, struct bound *b)
     act_free(b->input);
 }
 
-/* Bind the matrices of a tensor: one, or one for each expert. On an error *out holds what was bound so far. */
+/* Bind the matrices of a tensor: one, or one for each expert. On an error *out holds what was bound so far.
+ */
 static enum err_code bind_matrices(struct bound *out, const struct model *m, const struct site *site,
                                    enum slot slot, const struct gguf_tensor *t, struct err *why)
 {
@@ -78,10 +79,12 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
         return backend_weight_bind(site->backend, &out->w, t->format, t->shape[1], t->shape[0], out->input,
                                    t->data, why);
     if (out->input)
-        return err_set(why, ERR_FORMAT, "prescribed quantization of activations is not supported for experts");
+        return err_set(why, ERR_FORMAT,
+                       "prescribed quantization of activations is not supported for experts");
     const int64_t bytes = format_row_bytes(t->format, t->shape[0]) * t->shape[1];
     out->experts = calloc((size_t)t->shape[2], sizeof *out->experts);
-    if (!out->experts) return err_set(why, ERR_NOMEM, "out of memory for %lld experts", (long long)t->shape[2]);
+    if (!out->experts)
+        return err_set(why, ERR_NOMEM, "out of memory for %lld experts", (long long)t->shape[2]);
     for (; out->count < t->shape[2] && !rc; out->count += !rc)
         rc = backend_weight_bind(site->backend, &out->experts[out->count], t->format, t->shape[1],
                                  t->shape[0], NULL, (const char *)t->data + out->count * bytes, why);

@@ -125,9 +125,10 @@ struct backend_work session_work(const struct model_session *e, const struct mod
                                  const struct arch *a)
 {
     const int64_t heads = MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s));
-    return (struct backend_work){ .rows = e->batch,
-                                  .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
-                                  .head_dim = MAX(s->head_dim_k, s->head_dim_v) };
+    return (
+        struct backend_work){ .rows = e->batch,
+                              .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
+                              .head_dim = MAX(s->head_dim_k, s->head_dim_v) };
 }
 
 struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s)
@@ -261,7 +262,7 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
     const int64_t activations = widths_bytes(&w, e->batch),
                   output = parts.logits + parts.best + parts.scratch,
                   logits = vector_bytes(w.logits * e->sequences), /* on the host, as the lists */
-                  lists = expert_list_bytes(s, e->batch);
+        lists = expert_list_bytes(s, e->batch);
     const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
                   scratch = n ? backend_scratch_bytes(e->device, &e->backend, &sum->work) : 0;
     struct share weights = { host ? sum->part[0].host : 0, host ? 0 : sum->part[0].device };

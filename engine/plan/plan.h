@@ -147,14 +147,14 @@ enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why
 
 /* Row widths of the activation buffers, in floats; every buffer has `batch` rows. */
 struct widths {
-    int64_t embd;   /* x, normed x */
-    int64_t qkv;    /* q, k and v side by side; reused for gathered attention outputs, so at least attn */
-    int64_t attn;   /* heads x value length, at least embd */
-    int64_t ff;     /* gate and up side by side if the model has both; of the expert that every token uses, too */
-    int64_t router; /* scores of the experts, and that of the expert that every token uses; 0: no experts */
-    int64_t experts;   /* inputs and outputs of a token's experts */
+    int64_t embd; /* x, normed x */
+    int64_t qkv;  /* q, k and v side by side; reused for gathered attention outputs, so at least attn */
+    int64_t attn; /* heads x value length, at least embd */
+    int64_t ff; /* gate and up side by side if the model has both; of the expert that every token uses, too */
+    int64_t router;  /* scores of the experts, and that of the expert that every token uses; 0: no experts */
+    int64_t experts; /* inputs and outputs of a token's experts */
     int64_t expert_ff; /* gate and up of a token's experts */
-    int64_t logits; /* vocabulary size; the buffer has `logit_rows` rows */
+    int64_t logits;    /* vocabulary size; the buffer has `logit_rows` rows */
     int64_t logit_rows;
 };
 enum { LOGIT_ROWS_MAX = 32 };

@@ -146,7 +146,8 @@ static bool name_has(const char *name, const char *part)
 }
 
 /* Models with eight experts: tensors that all experts share are small, so they get more bits. */
-static enum format_id mix_expert_format(const struct format_mix *mix, const char *name, enum format_id otherwise)
+static enum format_id mix_expert_format(const struct format_mix *mix, const char *name,
+                                        enum format_id otherwise)
 {
     if (name_has(name, ATTN_V) || name_has(name, "attn_k.weight")) return FORMAT_Q8_0;
     if (!name_has(name, ATTN_OUT)) return otherwise;
@@ -161,8 +162,8 @@ static enum format_id mix_expert_format(const struct format_mix *mix, const char
 }
 
 /* Format of a tensor of a layer: the first matching rule, else the base format. */
-static enum format_id mix_rule_format(const struct format_mix *mix, const struct mix_facts *f, const char *name,
-                                      int i)
+static enum format_id mix_rule_format(const struct format_mix *mix, const struct mix_facts *f,
+                                      const char *name, int i)
 {
     const int n = name_has(name, ATTN_V) ? f->values : f->layers;
     enum format_id id = mix->base;

@@ -63,14 +63,17 @@ static inline bool known_arch(const char *name)
 /* By what the tables say, not by a list typed here. */
 static inline bool claimed(const struct entry *e)
 {
-    const struct format *f = format_find(e->weights);
-    const size_t length = strlen(e->weights);
+    static const char OF_EXPERTS[] = "experts "; /* the other tensors are F32 */
+    const char *weights = e->weights;
+    if (!strncmp(weights, OF_EXPERTS, strlen(OF_EXPERTS))) weights += strlen(OF_EXPERTS);
+    const struct format *f = format_find(weights);
+    const size_t length = strlen(weights);
     char most[32]; /* "Q4_K_M": Q4_K, and better formats of the same family for some tensors */
-    if (!f && length > 2 && e->weights[length - 2] == '_') {
-        snprintf(most, sizeof most, "%.*s", (int)length - 2, e->weights);
+    if (!f && length > 2 && weights[length - 2] == '_') {
+        snprintf(most, sizeof most, "%.*s", (int)length - 2, weights);
         f = format_find(most);
     }
-    return known_arch(e->arch) && f && f->decode && !strstr(e->name, "moe");
+    return known_arch(e->arch) && f && f->decode;
 }
 
 typedef void entry_fn(const struct entry *e);
