@@ -44,7 +44,7 @@ static inline float *attention_partial_at(const struct attention_piece *t, int q
 
 static inline int attention_first_position(const struct attention *p, int row)
 {
-    return p->window > 0 ? MAX(0, p->pos[row] - p->window + 1) : 0;
+    return attention_first(p, p->pos[row]);
 }
 
 /* How many positions from `from` on are stored contiguously (in one cache block), at most `most`. */

@@ -473,7 +473,7 @@ struct kv_store {
 };
 void backend_kv_store(struct backend *b, const struct kv_store *p);
 
-/* Softmax attention. Row i attends to positions max(0, pos[i] - window + 1) .. pos[i] of its sequence seq[i];
+/* Softmax attention. Row i attends to positions attention_first(pos[i]) .. pos[i] of its sequence seq[i];
  * position t of a sequence is in cache block tables[seq[i]][t / block_tokens]. Query head h uses KV head
  * h / (heads / kv_heads). */
 struct attention {
@@ -486,13 +486,19 @@ struct attention {
     const int32_t *const *tables;       /* host memory, by sequence */
     float scale;                        /* of q.k, usually 1/sqrt(k_dim) */
     float softcap;                      /* 0: none */
-    int window;                         /* 0: none */
+    int window;                         /* tokens that a row sees at most; 0: all */
+    int chunk;                          /* a row sees tokens from the last multiple of it on; 0: all */
     const float *sinks;                 /* [heads] one more score of each head, without a value; NULL: none */
     const struct format *weight_format; /* format of the layer's weights: PRECISION_AUTO is resolved as for a
                                        product with them; NULL: f32 */
     float *y;                           /* [n][heads][v_dim] */
     int64_t y_stride;
 };
+static inline int attention_first(const struct attention *p, int pos)
+{
+    const int first = p->chunk > 0 ? pos / p->chunk * p->chunk : 0;
+    return p->window > 0 ? MAX(first, pos - p->window + 1) : first;
+}
 void backend_attention(struct backend *b, const struct attention *p);
 
 /* y = act(gate) * up, or act(gate) when up is NULL. y may be gate. */

@@ -180,6 +180,12 @@ struct arch {
     bool embedding_root; /* token embeddings are multiplied by sqrt(embd) */
     bool logits_divided; /* logits are divided by logit_scale, not multiplied */
     bool qk_norm_after_rope;
+    int qk_norm_plain_except; /* > 0: after RoPE, heads of q and k are normed without weights, except in models
+                                 with this many experts */
+    int chunk;                /* layers with RoPE attend within chunks of this many tokens; 0: to all */
+    double query_scale_step;  /* default of attention.temperature_scale, in layers without RoPE only; 0: by the
+                                 metadata, in all layers */
+    int query_scale_tokens;   /* the positions that this default counts; 0: the original context length */
     int rope_period;         /* each rope_period-th layer has no RoPE. 0: all layers have it */
     int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th.
                                 attention.sliding_window_pattern of a file replaces it */
@@ -293,7 +299,8 @@ struct hyper {
         float scale;             /* of the weights */
         int groups, groups_used; /* experts are chosen from the best groups of neighbours; 1, 1: from all */
     } router;
-    double query_scale_step; /* attention.temperature_scale b: q *= 1 + b ln(1 + floor(pos / original ctx)) */
+    double query_scale_step; /* b: q *= 1 + b ln(1 + floor(pos / query_scale_tokens)). 0: q stays */
+    int64_t query_scale_tokens;
 };
 /* `s`: of the same file (model_shape_read). ERR_FORMAT: an unknown RoPE scaling, or a value out of range. */
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,

@@ -380,6 +380,8 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
                      gguf_get_bool(g, arch_key_name(key, a->name, META_PARALLEL_RESIDUAL), true));
     if ((rc = hyper_read_window(out, s, g, why))) return rc;
     if ((rc = hyper_read_router(out, s, g, why))) return rc;
+    out->query_scale_step = a->query_scale_step;
+    out->query_scale_tokens = a->query_scale_tokens ? a->query_scale_tokens : out->rope_ctx_original;
     if (a->scales_queries) {
         out->query_scale_step = gguf_get_num(g, arch_key_name(key, a->name, META_QUERY_SCALE), 0);
         out->yarn_log_multiplier = gguf_get_num(g, arch_key_name(key, a->name, META_YARN_LOG_MULTIPLIER), 0);

@@ -127,7 +127,7 @@ static void pass_scale_queries(const struct pass *p, float *q)
     const struct model *m = p->m;
     bool any = false;
     for (int i = 0; i < p->n; i++) {
-        const double part = floor((double)m->lists.pos[i] / (double)m->hyper.rope_ctx_original);
+        const double part = floor((double)m->lists.pos[i] / (double)m->hyper.query_scale_tokens);
         m->row_scale[i] = (float)(1 + m->hyper.query_scale_step * log(1 + part));
         any |= part > 0;
     }
@@ -157,7 +157,14 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
         pass_rope_rows(p, l, k, s->kv_heads);
     }
     if (a->qk_norm_after_rope) pass_norm_queries_and_keys(p, l, q, k);
-    if (m->hyper.query_scale_step != 0) pass_scale_queries(p, q);
+    if (p->site->unit_weights && l->rotates) {
+        const struct bound unit = { .v = p->site->unit_weights };
+        pass_norm_heads(p, q, s->heads, &unit);
+        pass_norm_heads(p, k, s->kv_heads, &unit);
+    }
+    /* an architecture's own scale is for layers without positions */
+    if (m->hyper.query_scale_step != 0 && !(a->query_scale_step != 0 && l->rotates))
+        pass_scale_queries(p, q);
     backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
                                                            .k = k,
                                                            .v = v,
@@ -178,6 +185,7 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
                                            .scale = m->hyper.attn_scale,
                                            .softcap = m->hyper.attn_softcap,
                                            .window = l->window,
+                                           .chunk = l->rotates ? a->chunk : 0,
                                            .sinks = layer_slot(l, SLOT_SINKS)->v,
                                            .weight_format = layer_query_matrix(l)->w.format,
                                            .y = p->b.attn,

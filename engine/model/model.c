@@ -280,6 +280,7 @@ void model_close(struct model *m)
     for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
         if (!s->backend) continue;
         backend_free(s->backend, s->vectors);
+        backend_free(s->backend, s->unit_weights);
         backend_free(s->backend, s->kv_memory);
         backend_free(s->backend, s->compute_memory);
         backend_close(s->backend);

@@ -41,6 +41,7 @@ struct site {
     struct backend *backend;            /* NULL: nothing runs here */
     float *vectors;                     /* backend memory for all bound vectors */
     int64_t vectors_size, vectors_used; /* in floats */
+    float *unit_weights;                /* [head size] ones; NULL: the model norms nothing without weights */
     void *kv_memory, *compute_memory;   /* backend memory */
     struct buffers buffers;
 };

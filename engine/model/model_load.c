@@ -199,6 +199,21 @@ static enum err_code read_router_choice(struct model *m, int layer, struct err *
     return ERR_OK;
 }
 
+/* Some models norm queries and keys without weights. */
+static enum err_code alloc_unit_weights(struct model *m, struct err *why)
+{
+    const int except = m->hyper.arch->qk_norm_plain_except, n = m->shape.head_dim_k;
+    if (!except || m->shape.experts == except) return ERR_OK;
+    for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        if (!s->backend) continue;
+        s->unit_weights = backend_alloc(s->backend, (size_t)n * sizeof *s->unit_weights);
+        if (!s->unit_weights) return model_no_room(m, s, "norms", n * (int64_t)sizeof(float), why);
+        for (int i = 0; i < n; i++)
+            backend_write(s->backend, s->unit_weights + i, &(const float){ 1 }, sizeof(float));
+    }
+    return ERR_OK;
+}
+
 enum err_code model_bind(struct model *m, const struct log *log, struct err *why)
 {
     const struct arch *a = m->hyper.arch;
@@ -212,6 +227,7 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
         s->vectors = backend_alloc(s->backend, (size_t)bytes);
         if (!s->vectors) return model_no_room(m, s, "norms and biases", bytes, why);
     }
+    if ((rc = alloc_unit_weights(m, why))) return rc;
     if ((rc = arch_walk(a, &m->shape, m->gguf, bind_tensor, m, why))) return rc;
     if ((rc = load_rope(m, why))) return rc;
 

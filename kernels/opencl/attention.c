@@ -96,7 +96,7 @@ enum path { FEW, MANY, PATHS };
 
 /* The structs in the array of integers; attention.cl declares the same. */
 struct plan {
-    cl_int heads, kv_heads, part_heads, parts, window, q_stride, y_stride, slots, pos;
+    cl_int heads, kv_heads, part_heads, parts, window, chunk, q_stride, y_stride, slots, pos;
     cl_float scale, softcap;
 };
 struct piece {
@@ -110,7 +110,7 @@ enum {
     PIECE_INTS = sizeof(struct piece) / sizeof(cl_int),
     MERGE_INTS = sizeof(struct merge) / sizeof(cl_int),
 };
-_Static_assert(sizeof(struct plan) == 44 && sizeof(struct piece) == 24 && sizeof(struct merge) == 16,
+_Static_assert(sizeof(struct plan) == 48 && sizeof(struct piece) == 24 && sizeof(struct merge) == 16,
                "the device reads these words");
 
 /* How one kernel's work is divided: query heads of a KV head into parts, rows into pieces, positions into
@@ -145,7 +145,7 @@ static void rows_visible_range(const struct attention *p, int row, int end, int 
 {
     *from = INT32_MAX, *to = 0;
     for (; row < end; row++) {
-        *from = MIN(*from, p->window > 0 ? MAX(0, p->pos[row] - p->window + 1) : 0);
+        *from = MIN(*from, attention_first(p, p->pos[row]));
         *to = MAX(*to, p->pos[row] + 1);
     }
 }
@@ -233,6 +233,7 @@ static int32_t *write_plan(const struct cutting *c, const struct way *w, int32_t
                                .part_heads = w->part_heads,
                                .parts = w->parts,
                                .window = p->window,
+                               .chunk = p->chunk,
                                .q_stride = (cl_int)p->q_stride,
                                .y_stride = (cl_int)p->y_stride,
                                .slots = (cl_int)c->slots,
@@ -296,7 +297,7 @@ static void cutting_write_plan(struct cutting *c, int32_t *ints, int64_t merges_
  */
 static int32_t *room_for(struct opencl *o, const struct attention *p, int64_t ints)
 {
-    struct opencl_ints *r = &o->plans[p->window > 0];
+    struct opencl_ints *r = &o->plans[p->window > 0 || p->chunk > 0];
     if (r->room < ints) {
         int32_t *more = realloc(r->at, (size_t)(2 * ints) * sizeof *more);
         if (!more) {
@@ -326,7 +327,8 @@ static void run_path(struct opencl *o, const struct cutting *c, enum path path, 
              path == FEW ? w->part_heads * w->most_rows : many_rows(kv->v_dim));
     const struct opencl_arg args[] = {
         ARG_PLACE(o, kv->k), ARG_PLACE(o, kv->v), ARG_PLACE(o, p->q), ARG_PLACE(o, p->y),
-        ARG_PLACE(o, NULL),  ARG_MEM(ints),       ARG_INT(w->at),
+        ARG_PLACE(o, NULL),  ARG_MEM(ints),       ARG_INT(w->at),     ARG_PLACE(o, p->sinks),
+        ARG_INT(p->sinks != NULL),
     };
     opencl_run(o, &(struct opencl_kernel){ 1 << SOURCE_KV | 1 << SOURCE_ATTENTION, options, NAMES[path] },
                (size_t[]){ (size_t)w->pieces * items, (size_t)(kv->kv_heads * w->parts), 1 },

@@ -8,7 +8,7 @@
 
 /* These structs must be identical with those in attention.c. */
 struct plan {
-    int heads, kv_heads, part_heads, parts, window, q_stride, y_stride, slots, pos;
+    int heads, kv_heads, part_heads, parts, window, chunk, q_stride, y_stride, slots, pos;
     float scale, softcap;
 };
 struct piece {
@@ -72,7 +72,19 @@ global const float *query_of(const struct group *g, global const uchar *queries,
 int2 visible_range(const struct group *g, global const int *ints, int index)
 {
     const int last = index < g->vectors ? ints[g->plan->pos + g->piece.row + index / g->heads] : -1;
-    return (int2)(g->plan->window > 0 ? max(0, last - g->plan->window + 1) : 0, min(last + 1, g->piece.to));
+    const int chunk = g->plan->chunk, first = chunk > 0 ? last / chunk * chunk : 0;
+    return (int2)(g->plan->window > 0 ? max(first, last - g->plan->window + 1) : first,
+                  min(last + 1, g->piece.to));
+}
+
+/* The score with which the online softmax of a query vector begins: its head's sink, in the piece with its
+ * first position. */
+float sink_of(const struct group *g, global const int *ints, int index, global const float *sinks,
+              int has_sinks)
+{
+    if (!has_sinks || index >= g->vectors) return -INFINITY;
+    const int first = visible_range(g, ints, index).x;
+    return g->piece.from <= first && first < g->piece.to ? sinks[g->head + index % g->heads] : -INFINITY;
 }
 
 /* Results go to y, or, where several groups share the positions of a row, to a slot of the partial results:
@@ -253,13 +265,15 @@ void few_write_result(const struct group *g, local struct few_memory *m, int i, 
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffer, ulong v_at,
            global const uchar *q_buffer, ulong q_at, global uchar *y_buffer, ulong y_at,
-           global uchar *partial_buffer, ulong partials_at, global const int *ints, int plan_at)
+           global uchar *partial_buffer, ulong partials_at, global const int *ints, int plan_at,
+           global const uchar *sink_buffer, ulong sinks_at, int has_sinks)
 {
     local struct few_memory m;
     const struct group g = group_of(ints, plan_at);
     global const uchar *keys = k_buffer + k_at, *values = v_buffer + v_at;
     const int id = get_local_id(0), last = g.piece.to;
-    float peak = -INFINITY, total = 0, score[S_TOKENS];
+    float peak = sink_of(&g, ints, id / S_ITEMS, (global const float *)(sink_buffer + sinks_at), has_sinks);
+    float total = peak > -INFINITY && id % S_ITEMS == 0 ? 1 : 0, score[S_TOKENS]; /* items add up */
     float8 sum[QUERIES];
     for (int i = 0; i < QUERIES; i++) sum[i] = 0;
     few_load_queries(&g, q_buffer + q_at, ints, &m);
@@ -470,9 +484,11 @@ void many_write_results(const struct group *g, local const float *totals, const 
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffer, ulong v_at,
             global const uchar *q_buffer, ulong q_at, global uchar *y_buffer, ulong y_at,
-            global uchar *partial_buffer, ulong partials_at, global const int *ints, int plan_at)
+            global uchar *partial_buffer, ulong partials_at, global const int *ints, int plan_at,
+           global const uchar *sink_buffer, ulong sinks_at, int has_sinks)
 {
     local struct many_memory m;
+    global const float *sinks = (global const float *)(sink_buffer + sinks_at);
     local float *stage = (local float *)m.stage;
     const struct group g = group_of(ints, plan_at);
     global const uchar *keys = k_buffer + k_at, *values = v_buffer + v_at;
@@ -487,7 +503,8 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
     float4 sum[ROWS][V_PARTS];
     for (int r = 0; r < ROWS; r++) {
         visible[r] = visible_range(&g, ints, y * ROWS + r);
-        peak[r] = -INFINITY, total[r] = 0;
+        peak[r] = sink_of(&g, ints, y * ROWS + r, sinks, has_sinks);
+        total[r] = peak[r] > -INFINITY && x == 0 ? 1 : 0; /* items add up */
         for (int j = 0; j < V_PARTS; j++) sum[r][j] = 0;
     }
 
