@@ -11,6 +11,8 @@ struct scene {
     int past, n; /* per sequence: tokens already in the cache, and rows of the batch */
     int sequences, window;
     float softcap;
+    int chunk;
+    bool sinks;
 };
 
 struct stage {
@@ -19,6 +21,7 @@ struct stage {
     int total, rows, blocks; /* tokens of a sequence, rows of the batch, blocks of a sequence */
     int tokens;              /* of all sequences */
     float *k, *v, *q, *y;    /* [sequence][total][...] */
+    float *sinks;            /* [heads]; unused without s->sinks */
     int32_t *pos, *seq, *slots, **tables;
 };
 
@@ -35,6 +38,7 @@ static inline void stage_make(struct stage *t, const struct scene *s, struct rng
     t->v = malloc(tokens * (size_t)(s->kv_heads * s->v_dim) * sizeof(float));
     t->q = malloc((size_t)(t->rows * s->heads * s->k_dim) * sizeof(float));
     t->y = malloc((size_t)(t->rows * s->heads * s->v_dim) * sizeof(float));
+    t->sinks = malloc((size_t)s->heads * sizeof(float));
     t->pos = malloc((size_t)t->rows * sizeof *t->pos);
     t->seq = malloc((size_t)t->rows * sizeof *t->seq);
     t->slots = malloc(tokens * sizeof *t->slots);
@@ -42,6 +46,7 @@ static inline void stage_make(struct stage *t, const struct scene *s, struct rng
     fill_gauss(r, t->k, (int64_t)tokens * s->kv_heads * s->k_dim, 1);
     fill_gauss(r, t->v, (int64_t)tokens * s->kv_heads * s->v_dim, 1);
     fill_gauss(r, t->q, (int64_t)t->rows * s->heads * s->k_dim, 2);
+    fill_gauss(r, t->sinks, s->heads, 3); /* after the others, whose numbers stay as they were */
     for (int q = 0; q < s->sequences; q++) {
         t->tables[q] = malloc((size_t)t->blocks * sizeof **t->tables);
         for (int j = 0; j < t->blocks; j++) /* descending and interleaved; block 0 is unused */
@@ -79,7 +84,7 @@ static inline void stage_round(struct stage *t)
     }
 }
 
-/* The stage as an operation; kv, q and y are the device's. */
+/* The stage as an operation; kv, q and y are the device's, and so must sinks be. */
 static inline struct attention stage_attention(const struct stage *t, const float *q, float *y)
 {
     return (struct attention){ .kv = &t->kv,
@@ -93,6 +98,7 @@ static inline struct attention stage_attention(const struct stage *t, const floa
                                .scale = 1 / sqrtf((float)t->s->k_dim),
                                .softcap = t->s->softcap,
                                .window = t->s->window,
+                               .chunk = t->s->chunk,
                                .y = y,
                                .y_stride = t->s->heads * t->s->v_dim };
 }
@@ -102,7 +108,8 @@ static inline void stage_naive(const struct stage *t, int row, int head, double 
 {
     const struct scene *s = t->s;
     const int kv_head = head / (s->heads / s->kv_heads), last = t->pos[row];
-    const int from = s->window ? MAX(0, last - s->window + 1) : 0;
+    const int chunk = s->chunk ? last - last % s->chunk : 0,
+              from = s->window ? MAX(chunk, last - s->window + 1) : chunk;
     const float *q = t->q + ((int64_t)row * s->heads + head) * s->k_dim;
     const double scale = 1 / sqrtf((float)s->k_dim);
     static double score[4096]; /* by position */
@@ -116,6 +123,8 @@ static inline void stage_naive(const struct stage *t, int row, int head, double 
         if (s->softcap > 0) score[p] = s->softcap * tanh(score[p] / s->softcap);
         peak = fmax(peak, score[p]);
     }
+    if (s->sinks) peak = fmax(peak, t->sinks[head]);
+    if (s->sinks) sum = exp(t->sinks[head] - peak);
     for (int p = from; p <= last; p++) sum += score[p] = exp(score[p] - peak);
     for (int p = from; p <= last; p++) {
         const float *v = t->v + (((int64_t)t->seq[row] * t->total + p) * s->kv_heads + kv_head) * s->v_dim;
@@ -150,7 +159,7 @@ static inline void stage_free(struct stage *t)
 {
     for (int q = 0; q < t->s->sequences; q++) free(t->tables[q]);
     free(t->tables), free(t->slots), free(t->seq), free(t->pos), free(t->y), free(t->q), free(t->v),
-        free(t->k);
+        free(t->k), free(t->sinks);
 }
 
 #endif

@@ -5,32 +5,39 @@
 #include "tests/kernels/attention_scene.h"
 
 static const struct scene SCENES[] = {
-    { FORMAT_F32, FORMAT_F32, 4, 4, 16, 16, 16, 0, 1, 1, 0, 0 },
-    { FORMAT_F32, FORMAT_F32, 6, 2, 12, 12, 8, 0, 33, 1, 0, 0 },
-    { FORMAT_F32, FORMAT_F16, 4, 1, 24, 20, 5, 100, 3, 2, 0, 0 },
-    { FORMAT_F16, FORMAT_F16, 8, 2, 64, 64, 32, 200, 70, 1, 0, 0 },
-    { FORMAT_F16, FORMAT_F16, 32, 8, 64, 64, 16, 300, 1, 5, 0, 0 },
-    { FORMAT_BF16, FORMAT_BF16, 5, 5, 80, 80, 16, 10, 20, 2, 17, 0 },
-    { FORMAT_Q8_0, FORMAT_Q8_0, 4, 2, 64, 32, 16, 70, 1, 2, 0, 0 },
-    { FORMAT_Q8_0, FORMAT_Q4_0, 9, 3, 96, 128, 64, 7, 90, 1, 0, 0 },
-    { FORMAT_Q4_0, FORMAT_Q4_0, 4, 4, 32, 32, 16, 130, 2, 3, 64, 0 },
-    { FORMAT_F32, FORMAT_F32, 71, 1, 64, 64, 16, 20, 3, 1, 0, 0 },
-    { FORMAT_F32, FORMAT_F32, 2, 1, 256, 256, 16, 65, 4, 1, 0, 30 },
-    { FORMAT_F16, FORMAT_F16, 140, 1, 8, 8, 16, 20, 40, 1, 5, 0 },
-    { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 2, 64, 64, 16, 150, 1, 2, 0, 0 },
-    { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 6, 3, 45, 90, 8, 70, 50, 1, 40, 0 },
-    { FORMAT_INT8, FORMAT_FP8_E5M2, 4, 4, 32, 50, 16, 33, 3, 2, 0, 30 },
-    { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 2, 64, 64, 32, 90, 40, 1, 0, 0 },
-    { FORMAT_FP8_E5M2, FORMAT_F16, 4, 4, 32, 96, 16, 30, 12, 3, 0, 20 },
-    { FORMAT_Q8_0, FORMAT_FP8_E4M3, 16, 1, 128, 32, 32, 200, 2, 2, 50, 0 },
+    { FORMAT_F32, FORMAT_F32, 4, 4, 16, 16, 16, 0, 1, 1, 0, 0, 0, false },
+    { FORMAT_F32, FORMAT_F32, 6, 2, 12, 12, 8, 0, 33, 1, 0, 0, 0, false },
+    { FORMAT_F32, FORMAT_F16, 4, 1, 24, 20, 5, 100, 3, 2, 0, 0, 0, false },
+    { FORMAT_F16, FORMAT_F16, 8, 2, 64, 64, 32, 200, 70, 1, 0, 0, 0, false },
+    { FORMAT_F16, FORMAT_F16, 32, 8, 64, 64, 16, 300, 1, 5, 0, 0, 0, false },
+    { FORMAT_BF16, FORMAT_BF16, 5, 5, 80, 80, 16, 10, 20, 2, 17, 0, 0, false },
+    { FORMAT_Q8_0, FORMAT_Q8_0, 4, 2, 64, 32, 16, 70, 1, 2, 0, 0, 0, false },
+    { FORMAT_Q8_0, FORMAT_Q4_0, 9, 3, 96, 128, 64, 7, 90, 1, 0, 0, 0, false },
+    { FORMAT_Q4_0, FORMAT_Q4_0, 4, 4, 32, 32, 16, 130, 2, 3, 64, 0, 0, false },
+    { FORMAT_F32, FORMAT_F32, 71, 1, 64, 64, 16, 20, 3, 1, 0, 0, 0, false },
+    { FORMAT_F32, FORMAT_F32, 2, 1, 256, 256, 16, 65, 4, 1, 0, 30, 0, false },
+    { FORMAT_F16, FORMAT_F16, 140, 1, 8, 8, 16, 20, 40, 1, 5, 0, 0, false },
+    { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 2, 64, 64, 16, 150, 1, 2, 0, 0, 0, false },
+    { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 6, 3, 45, 90, 8, 70, 50, 1, 40, 0, 0, false },
+    { FORMAT_INT8, FORMAT_FP8_E5M2, 4, 4, 32, 50, 16, 33, 3, 2, 0, 30, 0, false },
+    { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 2, 64, 64, 32, 90, 40, 1, 0, 0, 0, false },
+    { FORMAT_FP8_E5M2, FORMAT_F16, 4, 4, 32, 96, 16, 30, 12, 3, 0, 20, 0, false },
+    { FORMAT_Q8_0, FORMAT_FP8_E4M3, 16, 1, 128, 32, 32, 200, 2, 2, 50, 0, 0, false },
     /* One sequence, few pieces: positions are split, also where windows leave stretches without a token. */
-    { FORMAT_F16, FORMAT_F16, 4, 1, 64, 64, 32, 1000, 1, 1, 0, 0 },
-    { FORMAT_F16, FORMAT_BF16, 8, 1, 64, 64, 32, 900, 4, 1, 0, 0 },
-    { FORMAT_Q4_0, FORMAT_Q8_0, 4, 2, 64, 64, 32, 900, 8, 1, 600, 0 },
-    { FORMAT_F32, FORMAT_F32, 2, 1, 40, 24, 16, 700, 2, 2, 0, 0 },
+    { FORMAT_F16, FORMAT_F16, 4, 1, 64, 64, 32, 1000, 1, 1, 0, 0, 0, false },
+    { FORMAT_F16, FORMAT_BF16, 8, 1, 64, 64, 32, 900, 4, 1, 0, 0, 0, false },
+    { FORMAT_Q4_0, FORMAT_Q8_0, 4, 2, 64, 64, 32, 900, 8, 1, 600, 0, 0, false },
+    { FORMAT_F32, FORMAT_F32, 2, 1, 40, 24, 16, 700, 2, 2, 0, 0, 0, false },
     /* More than one piece of rows, blocks that tiles straddle, a window narrower than a tile. */
-    { FORMAT_BF16, FORMAT_F16, 16, 1, 128, 128, 32, 100, 90, 1, 0, 0 },
-    { FORMAT_F16, FORMAT_F16, 4, 2, 64, 64, 24, 37, 120, 2, 20, 0 },
+    { FORMAT_BF16, FORMAT_F16, 16, 1, 128, 128, 32, 100, 90, 1, 0, 0, 0, false },
+    { FORMAT_F16, FORMAT_F16, 4, 2, 64, 64, 24, 37, 120, 2, 20, 0, 0, false },
+    /* Chunks and sinks, also where positions are split, and with windows. */
+    { FORMAT_F32, FORMAT_F32, 4, 2, 16, 16, 16, 40, 20, 2, 0, 0, 16, false },
+    { FORMAT_F16, FORMAT_F16, 8, 2, 64, 64, 32, 200, 70, 1, 0, 0, 0, true },
+    { FORMAT_F16, FORMAT_F16, 4, 1, 64, 64, 32, 1000, 1, 1, 0, 0, 0, true },
+    { FORMAT_F16, FORMAT_F16, 4, 2, 64, 64, 24, 37, 120, 2, 20, 0, 0, true },
+    { FORMAT_F32, FORMAT_F32, 2, 1, 40, 24, 16, 700, 2, 2, 0, 0, 300, true },
+    { FORMAT_BF16, FORMAT_F16, 16, 1, 128, 128, 32, 100, 90, 1, 70, 0, 64, true },
 };
 
 static void check_scene(const struct scene *s, const struct isa_level *level, enum precision precision,
@@ -58,7 +65,8 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
                                             .n = t.tokens,
                                             .slots = t.slots });
     stage_round(&t);
-    const struct attention p = stage_attention(&t, t.q, t.y);
+    struct attention p = stage_attention(&t, t.q, t.y);
+    p.sinks = s->sinks ? t.sinks : NULL;
     backend_attention(b, &p);
     const bool medium = precision == PRECISION_MEDIUM; /* bf16: see "Precision" in kernels/README.md */
     snprintf(what, sizeof what, "scene %d %s precision %d", (int)(s - SCENES), level->name, precision);

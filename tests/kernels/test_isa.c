@@ -77,7 +77,7 @@ static void sets(void **state)
             CHECK_EQ(!k.format[f].dot_f32, !FORMATS[f].decode);
             if (FORMATS[f].decode && FORMATS[f].block_weights == Q8_BLOCK) CHECK(k.format[f].dot_q8);
         }
-        for (int a = 0; a <= ACT_RELU; a++) CHECK(k.vec.activate[a]);
+        for (int a = 0; a < ACT_COUNT; a++) CHECK(k.vec.activate[a]);
     }
     CHECK_EQ(kernels_select(0).isa, 0);
 }

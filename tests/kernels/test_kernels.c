@@ -222,8 +222,8 @@ static void vector_body(const struct kernel_set *k, const char *name, int64_t n,
     const float top = ref.max(a.want, n), sum = ref.exp_sum(a.want, n, top);
     CHECK_NEAR(v->exp_sum(a.y, n, top), sum, 1e-6 * sum);
     close_enough("exp", name, &a, 4e-7, 2e-38);
-    for (int act = 0; act <= ACT_RELU; act++) {
-        for (int up = 0; up < 2; up++) {
+    for (int act = 0; act < ACT_COUNT; act++) {
+        for (int up = act == ACT_SWIGLU_CLIPPED; up < 2; up++) {
             ref.activate[act](a.x, up ? a.w : NULL, n, a.want);
             v->activate[act](a.x, up ? a.w : NULL, n, a.y);
             close_enough("activate", name, &a, 2e-6, 3e-7);

@@ -135,12 +135,14 @@ static void attend_stage(struct backend *b, struct stage *t, const char *what)
     const int64_t q_count = (int64_t)t->rows * t->s->heads * t->s->k_dim;
     const int64_t y_count = (int64_t)t->rows * t->s->heads * t->s->v_dim;
     memset(t->y, 0xff, (size_t)y_count * sizeof *t->y);
-    float *q = sent(b, t->q, q_count), *y = sent(b, t->y, y_count);
-    const struct attention p = stage_attention(t, q, y);
+    float *q = sent(b, t->q, q_count), *y = sent(b, t->y, y_count), *sinks = sent(b, t->sinks, t->s->heads);
+    struct attention p = stage_attention(t, q, y);
+    p.sinks = t->s->sinks ? sinks : NULL;
     backend_attention(b, &p);
     fetched(b, t->y, y, y_count);
     backend_free(b, q);
     backend_free(b, y);
+    backend_free(b, sinks);
     stage_check(t, what, 5e-6, 1e-11);
 }
 
@@ -157,18 +159,21 @@ static void keep_last_of_first(struct stage *t)
 
 static const struct scene SCENES[] = {
     /* Few queries: every type as keys and as values. */
-    { FORMAT_F32, FORMAT_F16, 4, 4, 12, 20, 5, 9, 1, 2, 0, 0 },
-    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0 },
-    { FORMAT_Q8_0, FORMAT_Q4_0, 6, 2, 96, 128, 16, 300, 2, 1, 0, 0 },
-    { FORMAT_Q4_0, FORMAT_FP8_E4M3, 2, 2, 128, 72, 16, 60, 1, 1, 40, 0 },
-    { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2, 7, 1, 64, 90, 8, 150, 2, 2, 100, 30 },
-    { FORMAT_FP8_E5M2, FORMAT_BF16, 3, 3, 45, 64, 8, 100, 1, 1, 0, 0 },
-    { FORMAT_BF16, FORMAT_F32, 2, 2, 256, 1024, 16, 65, 1, 1, 17, 0 },
+    { FORMAT_F32, FORMAT_F16, 4, 4, 12, 20, 5, 9, 1, 2, 0, 0, 0, false },
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, false },
+    { FORMAT_Q8_0, FORMAT_Q4_0, 6, 2, 96, 128, 16, 300, 2, 1, 0, 0, 0, false },
+    { FORMAT_Q4_0, FORMAT_FP8_E4M3, 2, 2, 128, 72, 16, 60, 1, 1, 40, 0, 0, false },
+    { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2, 7, 1, 64, 90, 8, 150, 2, 2, 100, 30, 0, false },
+    { FORMAT_FP8_E5M2, FORMAT_BF16, 3, 3, 45, 64, 8, 100, 1, 1, 0, 0, 0, false },
+    { FORMAT_BF16, FORMAT_F32, 2, 2, 256, 1024, 16, 65, 1, 1, 17, 0, 0, false },
     /* Many, also next to few. */
-    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 0, 0 },
-    { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 10, 2, 45, 93, 8, 70, 50, 1, 64, 20 },
-    { FORMAT_F32, FORMAT_F16, 71, 1, 80, 160, 16, 900, 1, 1, 0, 0 },
-    { FORMAT_F16, FORMAT_F32, 2, 2, 1024, 320, 8, 30, 9, 1, 0, 0 },
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 0, 0, 0, false },
+    { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 10, 2, 45, 93, 8, 70, 50, 1, 64, 20, 0, false },
+    { FORMAT_F32, FORMAT_F16, 71, 1, 80, 160, 16, 900, 1, 1, 0, 0, 0, false },
+    { FORMAT_F16, FORMAT_F32, 2, 2, 1024, 320, 8, 30, 9, 1, 0, 0, 0, false },
+    /* Chunks and sinks: few queries in split positions, and many. */
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, true },
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 50, 0, 64, true },
 };
 
 static void scenes(void **state)
@@ -198,7 +203,9 @@ static void scenes(void **state)
 static void little_scratch(void **state)
 {
     (void)state;
-    static const struct scene SCENE = { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0 };
+    static const struct scene SCENE = {
+        FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, false
+    };
     for (int64_t cols = 1; cols <= 64; cols *= 64) {
         struct backend *b = opencl_or_skip(1, cols);
         struct rng r = { 5 };

@@ -143,13 +143,16 @@ static void ropes(void **state)
     backend_close(b);
 }
 
-static double activated(enum activation act, double g)
+static double activated(enum activation act, double g, double up)
 {
+    const double least = fmin(g, 7), clipped = fmin(fmax(up, -7), 7);
     switch (act) {
-    case ACT_SILU: return g / (1 + exp(-g));
-    case ACT_GELU_TANH: return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
-    case ACT_GELU_ERF: return 0.5 * g * erfc(-g / sqrt(2));
-    case ACT_RELU: return g > 0 ? g : 0;
+    case ACT_SILU: return up * g / (1 + exp(-g));
+    case ACT_GELU_TANH: return up * 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
+    case ACT_GELU_ERF: return up * 0.5 * g * erfc(-g / sqrt(2));
+    case ACT_RELU: return g > 0 ? up * g : 0;
+    case ACT_SWIGLU_CLIPPED: return least / (1 + exp(-1.702 * least)) * (clipped + 1);
+    case ACT_COUNT: break;
     }
     return NAN;
 }
@@ -166,8 +169,8 @@ static void activations(void **state)
     fill_gauss(&r, up, N * STRIDE, 1);
     gate[3] = -300, gate[4] = 300, gate[5] = 0;
     float *up_there = sent(b, up, N * STRIDE);
-    for (int act = 0; act <= ACT_RELU; act++) {
-        for (int with_up = 0; with_up < 2; with_up++) {
+    for (int act = 0; act < ACT_COUNT; act++) {
+        for (int with_up = act == ACT_SWIGLU_CLIPPED; with_up < 2; with_up++) {
             float *there = sent(b, gate, N * STRIDE);
             backend_activate(b, &(struct activate){ .act = (enum activation)act,
                                                     .gate = there,
@@ -180,7 +183,7 @@ static void activations(void **state)
             fetched(b, y, there, N * STRIDE);
             backend_free(b, there);
             for (int i = 0; i < N * STRIDE; i++) {
-                const double by = with_up ? up[i] : 1, want = activated((enum activation)act, gate[i]) * by;
+                const double by = with_up ? up[i] : 1, want = activated((enum activation)act, gate[i], by);
                 if (i % STRIDE < COLS)
                     CHECK_NEAR(y[i], want, 2e-6 * fabs(want) + 1e-6 * fabs(by));
                 else
@@ -191,13 +194,55 @@ static void activations(void **state)
     backend_close(b);
 }
 
+/* Sums of weighted rows: added or not, in place, and strided. */
+static void mixes(void **state)
+{
+    (void)state;
+    enum { ROWS = 9, COLS = 1300, STRIDE = 1303, N = 5, K = 3 };
+    static float x[ROWS * STRIDE], y[N * STRIDE], weights[N * K];
+    int32_t ids[N * K];
+    struct rng r = { 21 };
+    fill_gauss(&r, x, ROWS * STRIDE, 1);
+    fill_gauss(&r, weights, N * K, 1);
+    for (int i = 0; i < N * K; i++) ids[i] = rng_below(&r, ROWS);
+    struct backend *b = opencl_or_skip(64, 2048);
+    float *x_there = sent(b, x, ROWS * STRIDE);
+    for (int add = 0; add < 2; add++) {
+        for (int i = 0; i < N * STRIDE; i++) y[i] = 7;
+        float *y_there = sent(b, y, N * STRIDE);
+        backend_mix(b, &(struct mix){ .x = x_there,
+                                      .x_stride = STRIDE,
+                                      .rows = ROWS,
+                                      .ids = ids,
+                                      .weights = weights,
+                                      .n = N,
+                                      .k = K,
+                                      .cols = COLS,
+                                      .y = y_there,
+                                      .y_stride = STRIDE,
+                                      .add = add });
+        fetched(b, y, y_there, N * STRIDE);
+        backend_free(b, y_there);
+        for (int i = 0; i < N * STRIDE; i++) {
+            double want = add ? 7 : 0;
+            for (int j = 0; j < K; j++)
+                want += (double)weights[i / STRIDE * K + j] *
+                        x[ids[i / STRIDE * K + j] * STRIDE + i % STRIDE];
+            if (i % STRIDE < COLS)
+                CHECK_NEAR(y[i], want, 1e-5);
+            else
+                CHECK_EQ(y[i], 7);
+        }
+    }
+    backend_free(b, x_there);
+    backend_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms),
-        cmocka_unit_test(norms_elsewhere),
-        cmocka_unit_test(ropes),
-        cmocka_unit_test(activations),
+        cmocka_unit_test(norms),       cmocka_unit_test(norms_elsewhere), cmocka_unit_test(ropes),
+        cmocka_unit_test(activations), cmocka_unit_test(mixes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
