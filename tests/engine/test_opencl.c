@@ -39,6 +39,24 @@ static const char *const PLANNED[] = {
     "smoothquant,threads=1,device=opencl:0,calib=",
 };
 
+/* Of the second set, one model for each operation that the first does not need: experts with biases and
+ * attention sinks, input-weighted experts beside one for all rows, residual scales with such an expert. */
+static void check_second(const struct entry *e)
+{
+    static const char *const NAMES[] = { "gpt-oss", "llama4", "granitemoe-shared" };
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        if (!strcmp(e->name, NAMES[i])) check_device(e);
+}
+
+static void test_second_set(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, GOLDEN_2 "manifest.json");
+    if (!has_device()) skip();
+    for_entries_of(GOLDEN_2, true, check_second);
+}
+
 static void test_plan(void **state)
 {
     (void)state;
@@ -115,7 +133,7 @@ static void test_int8(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_opencl), cmocka_unit_test(test_plan),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_opencl), cmocka_unit_test(test_second_set), cmocka_unit_test(test_plan),
                                         cmocka_unit_test(test_int8) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
