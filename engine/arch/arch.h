@@ -167,6 +167,7 @@ enum router_sum { ROUTER_SUM_ANY, ROUTER_SUM_ONE, ROUTER_SUM_BY_KEY /* expert_we
 
 struct arch {
     const char *name;                 /* general.architecture */
+    const char *models;               /* well-known models of it, for people */
     slot_set need, may;               /* SLOT_BITs of the tensors that a file must, and may, contain */
     slot_set expert_need, expert_may; /* of layers with experts, instead of a feed-forward's */
     enum router_score router;
@@ -180,12 +181,12 @@ struct arch {
     bool embedding_root; /* token embeddings are multiplied by sqrt(embd) */
     bool logits_divided; /* logits are divided by logit_scale, not multiplied */
     bool qk_norm_after_rope;
-    int qk_norm_plain_except; /* > 0: after RoPE, heads of q and k are normed without weights, except in models
-                                 with this many experts */
+    int qk_norm_plain_except; /* > 0: after RoPE, heads of q and k are normed without weights, except in
+                                 models with this many experts */
     int chunk;                /* layers with RoPE attend within chunks of this many tokens; 0: to all */
-    double query_scale_step;  /* default of attention.temperature_scale, in layers without RoPE only; 0: by the
-                                 metadata, in all layers */
-    int query_scale_tokens;   /* the positions that this default counts; 0: the original context length */
+    double query_scale_step; /* default of attention.temperature_scale, in layers without RoPE only; 0: by the
+                                metadata, in all layers */
+    int query_scale_tokens;  /* the positions that this default counts; 0: the original context length */
     int rope_period;         /* each rope_period-th layer has no RoPE. 0: all layers have it */
     int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th.
                                 attention.sliding_window_pattern of a file replaces it */

@@ -21,11 +21,13 @@ static const char *positions(const struct arch *a)
 static void put_windows(struct str *out, const struct arch *a)
 {
     if (a->chunk)
-        str_printf(out, "chunks of %d, all but each %d-th", a->chunk, a->rope_period);
+        str_printf(out, "chunks of %d, all but each %dth", a->chunk, a->rope_period);
     else if (a->window_period == 1)
-        str_append(out, "all");
+        str_append(out, "all layers");
+    else if (a->window_period == 2)
+        str_append(out, "every other layer");
     else if (a->window_period)
-        str_printf(out, "all but each %d-th", a->window_period);
+        str_printf(out, "all but each %dth", a->window_period);
     else
         str_append(out, "none");
 }
