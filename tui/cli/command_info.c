@@ -26,6 +26,7 @@ static const struct column COLUMNS[] = {
     { .name = "layers", .title = "layers", .kind = COLUMN_INT },
     { .name = "embd", .title = "width", .kind = COLUMN_INT },
     { .name = "ff", .title = "feed-forward width", .kind = COLUMN_INT },
+    { .name = "mixture", .title = "experts" },
     { .name = "heads", .title = "heads", .kind = COLUMN_INT },
     { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
     { .name = "head_dim_k", .title = "head size K", .kind = COLUMN_INT },
@@ -56,6 +57,19 @@ static const struct column TENSOR_COLUMNS[] = {
     { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
 };
 
+static void put_experts(json_t *row, const struct model_shape *s)
+{
+    struct str text = { 0 };
+    if (s->experts)
+        str_printf(&text, "%d of %d per token, width %lld", s->experts_used, s->experts,
+                   (long long)s->expert_ff);
+    else
+        str_append(&text, "none");
+    if (s->shared_ff) str_printf(&text, "; one for every token, width %lld", (long long)s->shared_ff);
+    json_put_str(row, "mixture", str_text(&text));
+    str_free(&text);
+}
+
 static void put_shape(json_t *row, const struct model_shape *s)
 {
     json_put_str(row, "name", *s->name ? s->name : NULL);
@@ -66,6 +80,7 @@ static void put_shape(json_t *row, const struct model_shape *s)
     json_put_int(row, "layers", s->layers);
     json_put_int(row, "embd", s->embd);
     json_put_int(row, "ff", s->ff);
+    put_experts(row, s);
     json_put_int(row, "heads", s->heads);
     json_put_int(row, "kv_heads", s->kv_heads);
     json_put_int(row, "head_dim_k", s->head_dim_k);
