@@ -20,6 +20,10 @@
     {                                                                                                        \
         .name = text, .cols = inputs, .rows = outputs, .matrices = DIM_EXPERTS                               \
     }
+#define HEADS(text, inputs, outputs)                                                                         \
+    {                                                                                                        \
+        .name = text, .cols = inputs, .rows = outputs, .matrices = DIM_HEADS                                 \
+    }
 #define EXPERT_BIASES(text, numbers)                                                                         \
     {                                                                                                        \
         .name = text, .cols = numbers, .rows = DIM_EXPERTS, .table = true                                    \
@@ -76,6 +80,15 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_GATE_SHARED] = MATRIX("ffn_gate_shexp.weight", DIM_EMBD, DIM_SHARED_FF),
     [SLOT_UP_SHARED] = MATRIX("ffn_up_shexp.weight", DIM_EMBD, DIM_SHARED_FF),
     [SLOT_DOWN_SHARED] = MATRIX("ffn_down_shexp.weight", DIM_SHARED_FF, DIM_EMBD),
+    [SLOT_LATENT_Q] = MATRIX("attn_q.weight", DIM_EMBD, DIM_LATENT_Q),
+    [SLOT_LATENT_Q_A] = MATRIX("attn_q_a.weight", DIM_EMBD, DIM_Q_LORA),
+    [SLOT_LATENT_Q_A_NORM] = VECTOR("attn_q_a_norm.weight", DIM_Q_LORA),
+    [SLOT_LATENT_Q_B] = MATRIX("attn_q_b.weight", DIM_Q_LORA, DIM_LATENT_Q),
+    [SLOT_LATENT_KV_A] = MATRIX("attn_kv_a_mqa.weight", DIM_EMBD, DIM_KV_A),
+    [SLOT_LATENT_KV_A_NORM] = VECTOR("attn_kv_a_norm.weight", DIM_KV_LORA),
+    [SLOT_LATENT_KV_B] = MATRIX("attn_kv_b.weight", DIM_KV_LORA, DIM_KV_B),
+    [SLOT_LATENT_K_B] = HEADS("attn_k_b.weight", DIM_NOPE, DIM_KV_LORA),
+    [SLOT_LATENT_V_B] = HEADS("attn_v_b.weight", DIM_KV_LORA, DIM_LATENT_V),
     [SLOT_SHARED_SCORE] = MATRIX("ffn_gate_inp_shexp.weight", DIM_EMBD, DIM_ONE),
 };
 _Static_assert(SLOT_COUNT <= 128, "slots are bits of a slot_set");
@@ -99,7 +112,7 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     case DIM_K: return k;
     case DIM_V: return v;
     case DIM_QKV: return q + k + v;
-    case DIM_ATTN: return (int64_t)s->heads * s->head_dim_v;
+    case DIM_ATTN: return (int64_t)s->heads * (s->kv_lora ? s->latent_v_dims : s->head_dim_v);
     case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? q : s->head_dim_k;
     case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? k : s->head_dim_k;
     case DIM_FF: return s->ff;
@@ -109,6 +122,13 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     case DIM_EXPERT_FF: return s->expert_ff;
     case DIM_EXPERT_UP: return 2 * s->expert_ff;
     case DIM_SHARED_FF: return s->shared_ff;
+    case DIM_LATENT_Q: return (int64_t)s->heads * (s->nope_dims + s->rope_dims);
+    case DIM_Q_LORA: return s->q_lora;
+    case DIM_KV_LORA: return s->kv_lora;
+    case DIM_KV_A: return s->kv_lora + s->rope_dims;
+    case DIM_KV_B: return (int64_t)s->heads * (s->nope_dims + s->latent_v_dims);
+    case DIM_NOPE: return s->nope_dims;
+    case DIM_LATENT_V: return s->latent_v_dims;
     }
     return 0;
 }
@@ -134,6 +154,16 @@ bool shape_layer_has_experts(const struct model_shape *s, int layer)
     return s->experts && layer >= s->dense_layers && (layer + 1) % s->expert_step == 0;
 }
 
+/* The tensors that this form of latent attention needs; which form it is follows from the metadata. */
+static slot_set latent_need(const struct model_shape *s)
+{
+    const slot_set q = s->q_lora ? SLOT_BIT(SLOT_LATENT_Q_A) | SLOT_BIT(SLOT_LATENT_Q_A_NORM) |
+                                       SLOT_BIT(SLOT_LATENT_Q_B)
+                                 : SLOT_BIT(SLOT_LATENT_Q);
+    return q | (s->latent_cached ? SLOT_BIT(SLOT_LATENT_K_B) | SLOT_BIT(SLOT_LATENT_V_B)
+                                 : SLOT_BIT(SLOT_LATENT_KV_B));
+}
+
 static slot_set layer_part(const struct model_shape *s, int layer, slot_set all, slot_set of_experts)
 {
     const slot_set global = SLOT_BIT(SLOT_GLOBAL_COUNT) - 1;
@@ -143,7 +173,7 @@ static slot_set layer_part(const struct model_shape *s, int layer, slot_set all,
 
 slot_set arch_need(const struct arch *a, const struct model_shape *s, int layer)
 {
-    return layer_part(s, layer, a->need, a->expert_need);
+    return layer_part(s, layer, a->need | (a->latent ? latent_need(s) : 0), a->expert_need);
 }
 
 slot_set arch_may(const struct arch *a, const struct model_shape *s, int layer)

@@ -31,6 +31,11 @@ struct model_shape {
     int64_t weight_bytes;     /* tensor bytes in the file */
     char dominant_format[16]; /* the format most weight bytes are in: "q4_0"; "unsupported": tensors without
                                  one */
+    /* Latent attention (MLA): queries and keys have nope_dims values without a position and rope_dims with
+     * one; a token's keys and values are computed from kv_lora numbers. 0: ordinary attention */
+    int64_t q_lora, kv_lora;      /* q_lora 0: queries come from one matrix */
+    int nope_dims, latent_v_dims; /* of one head */
+    bool latent_cached;           /* the cache holds the kv_lora numbers, head_dim_k and _v are of these */
     bool tied_output;
     bool random_weights; /* qdyno.synthetic: the weights are random, so quality figures mean nothing */
     int unknown; /* metadata keys and tensors that may change answers and that the forward pass does not use
@@ -98,6 +103,15 @@ enum slot {
     SLOT_UP_SHARED,
     SLOT_DOWN_SHARED,
     SLOT_SHARED_SCORE,
+    SLOT_LATENT_Q, /* of latent attention, from here on */
+    SLOT_LATENT_Q_A,
+    SLOT_LATENT_Q_A_NORM,
+    SLOT_LATENT_Q_B,
+    SLOT_LATENT_KV_A,
+    SLOT_LATENT_KV_A_NORM,
+    SLOT_LATENT_KV_B, /* keys and values of all heads, or, in parts for each head, the next two */
+    SLOT_LATENT_K_B,
+    SLOT_LATENT_V_B,
     SLOT_COUNT
 };
 __extension__ typedef unsigned __int128 slot_set;
@@ -125,6 +139,13 @@ enum dim {
     DIM_EXPERT_FF,
     DIM_EXPERT_UP, /* gate and up of an expert in one matrix */
     DIM_SHARED_FF,
+    DIM_LATENT_Q, /* queries of all heads */
+    DIM_Q_LORA,
+    DIM_KV_LORA,
+    DIM_KV_A, /* KV_LORA and the rotated part of a key */
+    DIM_KV_B, /* the other part of the keys, and the values, of all heads */
+    DIM_NOPE,
+    DIM_LATENT_V,
 };
 
 struct arch_slot {
@@ -170,6 +191,7 @@ struct arch {
     const char *models;               /* well-known models of it, for people */
     slot_set need, may;               /* SLOT_BITs of the tensors that a file must, and may, contain */
     slot_set expert_need, expert_may; /* of layers with experts, instead of a feed-forward's */
+    bool latent;                      /* latent attention */
     enum router_score router;
     enum router_sum router_sum;
     enum norm_kind norm;
@@ -217,6 +239,10 @@ enum arch_key {
     META_HEAD_COUNT_KV,
     META_KEY_LENGTH,
     META_VALUE_LENGTH,
+    META_LATENT_KEY_LENGTH,
+    META_LATENT_VALUE_LENGTH,
+    META_Q_LORA,
+    META_KV_LORA,
     META_EXPERT_COUNT,
     META_EXPERTS_USED,
     META_EXPERT_FF,

@@ -33,6 +33,18 @@ static bool with_scaled_queries(const struct arch *a, const struct gguf *g)
     return a->scales_queries;
 }
 
+static bool with_latent(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->latent;
+}
+
+static bool with_yarn_multiplier(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->scales_queries || a->latent;
+}
+
 static bool with_window(const struct arch *a, const struct gguf *g)
 {
     (void)g;
@@ -83,6 +95,10 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_HEAD_COUNT_KV] = USED("attention.head_count_kv"),
     [META_KEY_LENGTH] = USED("attention.key_length"),
     [META_VALUE_LENGTH] = USED("attention.value_length"),
+    [META_LATENT_KEY_LENGTH] = USED_IF("attention.key_length_mla", with_latent, NAN),
+    [META_LATENT_VALUE_LENGTH] = USED_IF("attention.value_length_mla", with_latent, NAN),
+    [META_Q_LORA] = USED_IF("attention.q_lora_rank", with_latent, 0),
+    [META_KV_LORA] = USED_IF("attention.kv_lora_rank", with_latent, 0),
     [META_EXPERT_COUNT] = USED("expert_count"),
     /* where expert_count is 0, as it must be in other models, no layer needs them */
     [META_EXPERTS_USED] = USED("expert_used_count"),
@@ -108,7 +124,7 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_ROPE_CTX_ORIGINAL] = USED_IF("rope.scaling.original_context_length", with_rope, NAN),
     [META_YARN_BETA_FAST] = USED_IF("rope.scaling.yarn_beta_fast", with_rope, 32),
     [META_YARN_BETA_SLOW] = USED_IF("rope.scaling.yarn_beta_slow", with_rope, 1),
-    [META_YARN_LOG_MULTIPLIER] = USED_IF("rope.scaling.yarn_log_multiplier", with_scaled_queries, 0),
+    [META_YARN_LOG_MULTIPLIER] = USED_IF("rope.scaling.yarn_log_multiplier", with_yarn_multiplier, 0),
     [META_WINDOW] = USED_IF("attention.sliding_window", with_window, 0),
     [META_WINDOW_PATTERN] = USED_IF("attention.sliding_window_pattern", with_window, NAN),
     [META_ATTN_SCALE] = USED("attention.scale"),

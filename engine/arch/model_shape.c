@@ -91,6 +91,41 @@ static enum err_code shape_read_heads(struct model_shape *out, const struct arch
     return ERR_OK;
 }
 
+/* Sizes of latent attention. Files store its keys and values either expanded for each head, or as the kv_lora
+ * numbers they come from; key_length and value_length are those of the cache. */
+static enum err_code shape_read_latent(struct model_shape *out, const struct arch *a, const struct gguf *g,
+                                       struct err *why)
+{
+    int64_t key, value, q_lora = 0;
+    char name[ARCH_KEY_NAME];
+    enum err_code rc = shape_read_size(&out->kv_lora, g, a->name, META_KV_LORA, HEAD_DIM_MAX, -1, why);
+    if (!rc)
+        rc = shape_read_size(&key, g, a->name, META_LATENT_KEY_LENGTH, HEAD_DIM_MAX, out->head_dim_k, why);
+    if (!rc)
+        rc = shape_read_size(&value, g, a->name, META_LATENT_VALUE_LENGTH, HEAD_DIM_MAX, out->head_dim_v,
+                             why);
+    if (rc) return rc;
+    if (gguf_kv_find(g, arch_key_name(name, a->name, META_Q_LORA))) q_lora = gguf_get_int(g, name, -1);
+    if (q_lora < 0 || q_lora > WIDTH_MAX)
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %d, file has %lld", name, WIDTH_MAX,
+                       (long long)q_lora);
+    out->q_lora = q_lora;
+    out->nope_dims = (int)key - out->rope_dims;
+    out->latent_v_dims = (int)value;
+    out->latent_cached = gguf_tensor_find(g, "blk.0.attn_k_b.weight") != NULL && out->kv_heads == 1;
+    const bool fits = out->latent_cached
+                          ? out->head_dim_k == out->kv_lora + out->rope_dims &&
+                                out->head_dim_v == out->kv_lora
+                          : out->head_dim_k == key && out->head_dim_v == value && out->kv_heads == out->heads;
+    if (out->nope_dims < 1 || !fits)
+        return err_set(
+            why, ERR_FORMAT,
+            "latent attention: key_length %d, value_length %d, %d KV heads and kv_lora_rank %lld do "
+            "not belong together",
+            out->head_dim_k, out->head_dim_v, out->kv_heads, (long long)out->kv_lora);
+    return ERR_OK;
+}
+
 /* Layers behind those of the model that predict further tokens do not run. */
 static enum err_code shape_read_layers(struct model_shape *out, const struct arch *a, const struct gguf *g,
                                        struct err *why)
@@ -167,6 +202,7 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     if ((rc = shape_read_size(&out->ff, g, a->name, META_FEED_FORWARD_LENGTH, WIDTH_MAX, -1, why))) return rc;
     if ((rc = shape_read_size(&out->ctx_train, g, a->name, META_CONTEXT_LENGTH, CTX_MAX, -1, why))) return rc;
     if ((rc = shape_read_heads(out, a, g, why))) return rc;
+    if (a->latent && (rc = shape_read_latent(out, a, g, why))) return rc;
     if ((rc = shape_read_experts(out, a, g, why))) return rc;
 
     const struct gguf_tensor *embd = gguf_tensor_find(g, "token_embd.weight");
@@ -306,7 +342,12 @@ static enum err_code hyper_read_router(struct hyper *out, const struct model_sha
     if (a->router == ROUTER_BY_KEY && (score < 0 || score >= (int64_t)COUNT_OF(BY_KEY)))
         return err_set(why, ERR_FORMAT, "metadata '%s': expected 1 to 3, file has %lld", key,
                        (long long)score);
-    out->router.score = a->router != ROUTER_BY_KEY ? a->router : score ? BY_KEY[score] : ROUTER_SIGMOID;
+    /* files of DeepSeek V2 are older than the key; those of GLM-4.7-Flash lack it, too */
+    const bool old = a->latent && s->layers != 47 && s->layers != 48;
+    out->router.score = a->router != ROUTER_BY_KEY ? a->router
+                        : score                    ? BY_KEY[score]
+                        : old                      ? ROUTER_SOFTMAX
+                                                   : ROUTER_SIGMOID;
     out->router.sum_one = a->router_sum == ROUTER_SUM_ONE ||
                           (a->router_sum == ROUTER_SUM_BY_KEY &&
                            gguf_get_bool(g, arch_key_name(key, a->name, META_EXPERT_SUM), false));
@@ -382,8 +423,9 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
     if ((rc = hyper_read_router(out, s, g, why))) return rc;
     out->query_scale_step = a->query_scale_step;
     out->query_scale_tokens = a->query_scale_tokens ? a->query_scale_tokens : out->rope_ctx_original;
-    if (a->scales_queries) {
-        out->query_scale_step = gguf_get_num(g, arch_key_name(key, a->name, META_QUERY_SCALE), 0);
+    if (a->scales_queries || a->latent) {
+        if (a->scales_queries)
+            out->query_scale_step = gguf_get_num(g, arch_key_name(key, a->name, META_QUERY_SCALE), 0);
         out->yarn_log_multiplier = gguf_get_num(g, arch_key_name(key, a->name, META_YARN_LOG_MULTIPLIER), 0);
         if (!isfinite(out->query_scale_step) || !isfinite(out->yarn_log_multiplier))
             return err_set(why, ERR_FORMAT, "metadata '%s' or attention.temperature_scale is not finite",
@@ -409,6 +451,10 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
     const bool wide = a->wide_query_layers == s->layers;
     if (out->attn_scale == 0)
         out->attn_scale = 1.0f / sqrtf(wide ? (float)s->embd / (float)s->heads : (float)s->head_dim_k);
+    if (a->latent) { /* YaRN changes the scores instead of the rotated parts */
+        const double grown = out->yarn ? 1 + out->yarn_log_multiplier * log(out->rope_factor) : 1;
+        out->attn_scale = (float)(grown * grown / sqrt(s->nope_dims + s->rope_dims));
+    }
     if (a->logits_divided) out->logit_scale = 1.0f / out->logit_scale;
     return ERR_OK;
 }

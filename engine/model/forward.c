@@ -55,19 +55,33 @@ static void pass_norm_heads(const struct pass *p, float *x, int heads, const str
     }
 }
 
-static void pass_rope_rows(const struct pass *p, const struct layer *l, float *x, int heads)
+void pass_rotate(const struct pass *p, const struct layer *l, float *x, int64_t stride, int heads,
+                 int head_dim)
 {
     const struct model *m = p->m;
     backend_rope(p->site->backend, &(struct rope){ .x = x,
-                                                   .x_stride = m->widths.qkv,
+                                                   .x_stride = stride,
                                                    .n = p->n,
                                                    .heads = heads,
-                                                   .head_dim = m->shape.head_dim_k,
+                                                   .head_dim = head_dim,
                                                    .rot_dims = m->shape.rope_dims,
                                                    .half_split = m->hyper.arch->rope == ROPE_HALVES,
                                                    .freq = m->rope_freq + l->rope * (m->shape.rope_dims / 2),
                                                    .magnitude = m->rope_magnitude[l->rope],
                                                    .pos = m->lists.pos });
+}
+
+void pass_norm_in_place(const struct pass *p, float *x, int64_t stride, int64_t cols, const struct bound *w)
+{
+    backend_norm(p->site->backend, &(struct norm){ .kind = NORM_RMS,
+                                                   .x = x,
+                                                   .x_stride = stride,
+                                                   .n = p->n,
+                                                   .cols = cols,
+                                                   .w = w->v,
+                                                   .eps = p->m->hyper.eps,
+                                                   .y = x,
+                                                   .y_stride = stride });
 }
 
 struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,
@@ -90,6 +104,10 @@ static void pass_project_qkv(const struct pass *p, const struct layer *l, const 
 {
     const struct model *m = p->m;
     const struct arch *a = m->hyper.arch;
+    if (a->latent) {
+        pass_project_latent(p, l, h);
+        return;
+    }
     const enum slot FUSED[] = { SLOT_QKV }, APART[] = { SLOT_Q, SLOT_K, SLOT_V };
     const bool fused = layer_slot(l, SLOT_QKV)->w.data;
     const enum slot *slots = fused ? FUSED : APART;
@@ -111,7 +129,8 @@ static void pass_project_qkv(const struct pass *p, const struct layer *l, const 
 static const struct bound *layer_query_matrix(const struct layer *l)
 {
     const struct bound *fused = layer_slot(l, SLOT_QKV);
-    return fused->w.data ? fused : layer_slot(l, SLOT_Q);
+    const struct bound *latent = layer_slot(l, SLOT_LATENT_KV_A);
+    return fused->w.data ? fused : latent->w.data ? latent : layer_slot(l, SLOT_Q);
 }
 
 static void pass_norm_queries_and_keys(const struct pass *p, const struct layer *l, float *q, float *k)
@@ -144,17 +163,16 @@ static void pass_scale_queries(const struct pass *p, float *q)
                                                  .y_stride = m->widths.qkv });
 }
 
-/* Store k and v in the KV cache and compute attention: qkv -> attn. */
-static void pass_run_attention(const struct pass *p, const struct layer *l)
+/* Norms and rotations of q and k, and the scale of q. */
+static void pass_prepare_queries_and_keys(const struct pass *p, const struct layer *l, float *q, float *k)
 {
     const struct model *m = p->m;
     const struct model_shape *s = &m->shape;
     const struct arch *a = m->hyper.arch;
-    float *q = p->b.qkv, *k = q + arch_dim(DIM_Q, a, s), *v = k + arch_dim(DIM_K, a, s);
     if (!a->qk_norm_after_rope) pass_norm_queries_and_keys(p, l, q, k);
     if (l->rotates) {
-        pass_rope_rows(p, l, q, s->heads);
-        pass_rope_rows(p, l, k, s->kv_heads);
+        pass_rotate(p, l, q, m->widths.qkv, s->heads, s->head_dim_k);
+        pass_rotate(p, l, k, m->widths.qkv, s->kv_heads, s->head_dim_k);
     }
     if (a->qk_norm_after_rope) pass_norm_queries_and_keys(p, l, q, k);
     if (p->site->unit_weights && l->rotates) {
@@ -163,8 +181,17 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
         pass_norm_heads(p, k, s->kv_heads, &unit);
     }
     /* an architecture's own scale is for layers without positions */
-    if (m->hyper.query_scale_step != 0 && !(a->query_scale_step != 0 && l->rotates))
-        pass_scale_queries(p, q);
+    if (m->hyper.query_scale_step != 0 && !(a->query_scale_step != 0 && l->rotates)) pass_scale_queries(p, q);
+}
+
+/* Store k and v in the KV cache and compute attention: qkv -> attn. */
+static void pass_run_attention(const struct pass *p, const struct layer *l)
+{
+    const struct model *m = p->m;
+    const struct model_shape *s = &m->shape;
+    const struct arch *a = m->hyper.arch;
+    float *q = p->b.qkv, *k = q + arch_dim(DIM_Q, a, s), *v = k + arch_dim(DIM_K, a, s);
+    if (!a->latent) pass_prepare_queries_and_keys(p, l, q, k);
     backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
                                                            .k = k,
                                                            .v = v,
@@ -173,6 +200,8 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
                                                            .n = p->n,
                                                            .slots = m->lists.slots });
     if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values are needed */
+    int64_t stride = m->widths.attn;
+    float *y = a->latent ? pass_latent_output(p, &stride) : p->b.attn;
     backend_attention(p->site->backend,
                       &(struct attention){ .kv = &l->kv,
                                            .q = q,
@@ -188,8 +217,9 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
                                            .chunk = l->rotates ? a->chunk : 0,
                                            .sinks = layer_slot(l, SLOT_SINKS)->v,
                                            .weight_format = layer_query_matrix(l)->w.format,
-                                           .y = p->b.attn,
-                                           .y_stride = m->widths.attn });
+                                           .y = y,
+                                           .y_stride = stride });
+    if (a->latent) pass_expand_latent(p, l);
 }
 
 void pass_add_rows(const struct pass *p, const struct bound *post_norm)

@@ -139,10 +139,15 @@ static enum err_code alloc_activations(struct model *m, struct site *s, struct e
     const struct {
         float **buffer;
         int64_t floats;
-    } PARTS[] = { { &b->x, w->embd * batch },          { &b->h, w->embd * batch },
-                  { &b->qkv, w->qkv * batch },         { &b->attn, w->attn * batch },
-                  { &b->ff, w->ff * batch },           { &b->router, w->router * batch },
-                  { &b->experts, w->experts * batch }, { &b->expert_ff, w->expert_ff * batch } };
+    } PARTS[] = { { &b->x, w->embd * batch },
+                  { &b->h, w->embd * batch },
+                  { &b->qkv, w->qkv * batch },
+                  { &b->attn, w->attn * batch },
+                  { &b->ff, w->ff * batch },
+                  { &b->latent, w->latent * batch },
+                  { &b->router, w->router * batch },
+                  { &b->experts, w->experts * batch },
+                  { &b->expert_ff, w->expert_ff * batch } };
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
         *PARTS[i].buffer = (float *)(void *)at;
         at += vector_bytes(PARTS[i].floats);
@@ -168,10 +173,18 @@ static enum err_code alloc_buffers(struct model *m, struct err *why)
     m->logits_cap = m->session.sequences;
     m->logits = malloc((size_t)m->logits_cap * (size_t)m->shape.vocab * sizeof(float));
     m->row_scale = calloc(rows, sizeof *m->row_scale);
-    if (!m->list_memory || !m->logits || !m->row_scale)
+    const size_t wide = (size_t)MAX(batch, m->shape.heads);
+    m->every = calloc(wide, sizeof *m->every);
+    m->ones = calloc(wide, sizeof *m->ones);
+    m->head_products = calloc((size_t)m->shape.heads, sizeof *m->head_products);
+    if (!m->list_memory || !m->logits || !m->row_scale || !m->every || !m->ones || !m->head_products)
         return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
     for (size_t i = 0; i < COUNT_OF(LISTS); i++) *LISTS[i] = m->list_memory + i * rows;
     for (int i = 0; i < batch; i++) m->lists.every[i] = i;
+    for (size_t i = 0; i < wide; i++) {
+        m->every[i] = (int32_t)i;
+        m->ones[i] = 1;
+    }
     m->expected = m->list_memory + COUNT_OF(LISTS) * rows;
     return expert_lists_alloc(&m->expert_lists, &m->shape, batch, why);
 }
@@ -291,6 +304,9 @@ void model_close(struct model *m)
     free(m->list_memory);
     free(m->expert_lists.memory);
     free(m->row_scale);
+    free(m->every);
+    free(m->ones);
+    free(m->head_products);
     free(m->logits);
     free(m);
 }

@@ -27,6 +27,7 @@ struct layer {
 /* Activations of one batch in backend memory, [batch][width]. */
 struct buffers {
     float *x, *h, *qkv, *attn, *ff;
+    float *latent;    /* [batch][widths.latent] */
     float *router;    /* [batch][experts], then [batch]: scores */
     float *experts;   /* [batch * (experts used + 1)][embd] */
     float *expert_ff; /* [batch * experts used][2 * expert ff] */
@@ -109,6 +110,9 @@ struct model {
     float *logits;                /* [logits_cap][vocab], host */
     int logits_cap, logits_count; /* rows that fit; rows filled by this forward pass so far */
     int32_t *best;                /* of model_forward_best; NULL: whole rows are requested */
+    int32_t *every;               /* [batch or heads, the larger] 0, 1, 2 ...; host, as the next two */
+    float *ones;                  /* [the same] */
+    struct matmul *head_products; /* [heads] working space of latent attention */
     float *row_scale;             /* [batch] working space for factors of rows, host */
     int rows;                     /* of the last batch */
     struct not_finite not_finite; /* set by forward_pass; cleared before the first batch */

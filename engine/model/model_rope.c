@@ -23,7 +23,7 @@ void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int 
         low = fmax(floor(yarn_pair(h->yarn_beta_fast, rope_dims, h->rope_base, ctx)), 0);
         high = fmin(ceil(yarn_pair(h->yarn_beta_slow, rope_dims, h->rope_base, ctx)), rope_dims - 1);
         const double growth = 0.1 * log(h->rope_factor);
-        *magnitude *= (float)((1 + growth) / (1 + h->yarn_log_multiplier * growth));
+        if (!h->arch->latent) *magnitude *= (float)((1 + growth) / (1 + h->yarn_log_multiplier * growth));
     }
     for (int i = 0; i < rope_dims / 2; i++) {
         double angle = pow(h->rope_base, -2.0 * i / rope_dims);

@@ -20,6 +20,18 @@ struct matmul pass_product(const struct pass *p, const struct bound *w, const st
 /* x += scale * norm(h), with the model's residual scale; the norm is optional. */
 void pass_add_rows(const struct pass *p, const struct bound *post_norm);
 
+/* The RMS norm of p->n rows of `cols` floats, in place, rows `stride` floats apart. */
+void pass_norm_in_place(const struct pass *p, float *x, int64_t stride, int64_t cols, const struct bound *w);
+/* Rotate the first rope_dims of each of `heads` heads, which are head_dim floats apart. */
+void pass_rotate(const struct pass *p, const struct layer *l, float *x, int64_t stride, int heads,
+                 int head_dim);
+
+/* Latent attention: h -> q, k and v in b.qkv; where attention writes (the heads' outputs, or, with a latent
+ * cache, kv_lora numbers for each head); and from there -> the heads' outputs in b.attn. */
+void pass_project_latent(const struct pass *p, const struct layer *l, const float *h);
+float *pass_latent_output(const struct pass *p, int64_t *stride);
+void pass_expand_latent(const struct pass *p, const struct layer *l);
+
 /* x += scale * norm(experts(h)): chooses experts for each row of h, runs them and adds their weighted sum. */
 void pass_add_experts(const struct pass *p, const struct layer *l, const float *h);
 

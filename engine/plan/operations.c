@@ -56,7 +56,7 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
     if (arch_slot_is_vector(slot) || (layer < 0 && slot != SLOT_OUTPUT && !tied)) return ERR_OK;
     const struct format *stored = g->view ? g->view->format(g->config, g->gguf, t) : t->format;
     /* of the experts, those that work on a token: exact for one row, too many products for prompts */
-    const int uses = ARCH_SLOTS[slot].matrices == DIM_EXPERTS ? g->out->shape.experts_used : 1;
+    const int uses = ARCH_SLOTS[slot].matrices == DIM_EXPERTS ? g->out->shape.experts_used : (int)t->shape[2];
     const struct model_product p = { .format = backend_held_format(g->backend, stored),
                                      .part = layer < 0             ? PRODUCT_OUTPUT
                                              : slot_is_early(slot) ? PRODUCT_EARLY

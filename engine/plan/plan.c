@@ -108,11 +108,15 @@ void widths_of(struct widths *out, const struct model_shape *s, const struct arc
     /* Some architectures norm the layer's input a second time into this buffer, before attention writes it.
      */
     const int64_t attn = MAX(arch_dim(DIM_ATTN, a, s), s->embd);
+    const int64_t latent = arch_dim(DIM_Q_LORA, a, s) + arch_dim(DIM_LATENT_Q, a, s) +
+                           arch_dim(DIM_KV_A, a, s) +
+                           MAX(arch_dim(DIM_KV_B, a, s), s->heads * (int64_t)s->kv_lora);
     *out = (struct widths){
         .embd = s->embd,
         .qkv = MAX(arch_dim(DIM_QKV, a, s), attn),
         .attn = attn,
         .ff = MAX(gated ? 2 * s->ff : s->ff, 2 * s->shared_ff),
+        .latent = a->latent ? latent : 0,
         .router = used ? s->experts + 1 : 0,
         .experts = used ? (used + 1) * s->embd : 0,
         .expert_ff = 2 * used * s->expert_ff,
@@ -124,7 +128,8 @@ void widths_of(struct widths *out, const struct model_shape *s, const struct arc
 struct backend_work session_work(const struct model_session *e, const struct model_shape *s,
                                  const struct arch *a)
 {
-    const int64_t heads = MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s));
+    const int64_t heads = MAX(MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s)),
+                              MAX(s->q_lora, s->kv_lora));
     return (
         struct backend_work){ .rows = e->batch,
                               .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
@@ -168,7 +173,8 @@ int64_t session_kv_bytes(const struct kv_layer *kv)
 
 int64_t widths_bytes(const struct widths *w, int batch)
 {
-    const int64_t rows[] = { w->embd, w->embd, w->qkv, w->attn, w->ff, w->router, w->experts, w->expert_ff };
+    const int64_t rows[] = { w->embd,   w->embd,   w->qkv,     w->attn,     w->ff,
+                             w->latent, w->router, w->experts, w->expert_ff };
     int64_t bytes = 0;
     for (size_t i = 0; i < COUNT_OF(rows); i++) bytes += vector_bytes(rows[i] * batch);
     return bytes;
@@ -240,8 +246,8 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, const
                                                       matrix_companions(sum->gguf, t->name)) *
                                      matrices;
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
-    const int used = experts ? sum->shape->experts_used : 1; /* matrices per token */
-    sum->read += looked_up ? bytes / rows : bytes / matrices * (experts ? used : matrices);
+    const int64_t used = experts ? sum->shape->experts_used : matrices; /* per token */
+    sum->read += looked_up ? bytes / rows : bytes / matrices * used;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
         sum->read += bytes; /* read once more as the output matrix */
     if (layer >= 0 && !vector) sum->products += cols * rows * used;

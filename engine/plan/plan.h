@@ -156,6 +156,8 @@ struct widths {
     int64_t expert_ff; /* gate and up of a token's experts */
     int64_t logits;    /* vocabulary size; the buffer has `logit_rows` rows */
     int64_t logit_rows;
+    int64_t latent; /* parts of latent attention: reduced queries, queries, reduced keys, keys and values or
+                       attention outputs; 0: ordinary attention */
 };
 enum { LOGIT_ROWS_MAX = 32 };
 void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch);

@@ -40,10 +40,11 @@ static const char *const PLANNED[] = {
 };
 
 /* Of the second set, one model for each operation that the first does not need: experts with biases and
- * attention sinks, input-weighted experts beside one for all rows, residual scales with such an expert. */
+ * attention sinks, input-weighted experts beside one for all rows, residual scales with such an expert, latent attention of both forms. */
 static void check_second(const struct entry *e)
 {
-    static const char *const NAMES[] = { "gpt-oss", "llama4", "granitemoe-shared" };
+    static const char *const NAMES[] = { "gpt-oss", "llama4", "granitemoe-shared", "deepseek2-v3",
+                                         "deepseek2-kv_b" };
     for (size_t i = 0; i < COUNT_OF(NAMES); i++)
         if (!strcmp(e->name, NAMES[i])) check_device(e);
 }
