@@ -213,7 +213,7 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     ui_suggestions(&c, u, s);
     snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->chosen >= 0 ? "take" : d->go,
              d->fields > 1 ? "Tab next, " : "");
-    snprintf(note, sizeof note, "%sF1 explains the field   Ctrl-U clears it   Ctrl-Y copies the command",
+    snprintf(note, sizeof note, "%sF1 explains   Ctrl-U clears   Ctrl-Y copies the command",
              c.n ? "↑ ↓ select   " : "");
     struct rect area = layout_drawer(body, form_rows(d, &c, body.h));
     grid_fill(g, area, ' ', ROLE_TEXT);
