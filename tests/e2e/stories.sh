@@ -178,7 +178,7 @@ wait_for 90 'yes|not enough known' || finish # a row of the table: it fits, or c
 press A
 wait_for 60 'Apply .*\?'
 press y
-wait_for 60 'apply has finished'
+wait_for 60 'applied: u takes it back'
 "$QDYNO" run -m "$T/models/stories.gguf" -p x -n 2 >"$T/out" 2>"$T/err" || fail "what was applied does not run"
 press 3
 press v
