@@ -155,26 +155,26 @@ static enum err_code credentials_check(const struct exchange *x, const struct ht
                    x->shown, encrypted ? "its certificate is not verified" : "http is not encrypted");
 }
 
-/* Overwrites a secret of the request that the server repeats in its response, which messages quote. */
-static void reply_hide(struct str *reply, const char *secret)
+/* Overwrites a secret of the request where a text repeats it. */
+static void text_hide(char *text, size_t len, const char *secret)
 {
     enum { SHORTEST = 4 }; /* shorter texts occur by chance */
     const size_t n = secret ? strlen(secret) : 0;
-    char *at = reply->data;
-    if (n < SHORTEST || !at) return;
-    while ((at = memmem(at, reply->len - (size_t)(at - reply->data), secret, n))) memset(at, '*', n);
+    if (n < SHORTEST || !text) return;
+    for (char *at = text; (at = memmem(at, len - (size_t)(at - text), secret, n));) memset(at, '*', n);
 }
 
-static void reply_hide_secrets(struct str *reply, const struct http_request *r, const struct http_auth *a)
+/* A server can repeat secrets in its response and in the address of a redirection, which messages quote. */
+static void text_hide_secrets(char *text, size_t len, const struct http_request *r, const struct http_auth *a)
 {
     const char *host = strstr(r->url, "://") + 3, *path = strchr(host, '/'), *query = strchr(host, '?');
-    reply_hide(reply, a->password);
-    reply_hide(reply, a->bearer);
-    if (query) reply_hide(reply, query + 1);
-    if (r->secret_path && path) reply_hide(reply, path);
+    text_hide(text, len, a->password);
+    text_hide(text, len, a->bearer);
+    if (query) text_hide(text, len, query + 1);
+    if (r->secret_path && path) text_hide(text, len, path);
     for (int i = 0; i < HTTP_HEADERS && r->headers[i]; i++)
         if (header_is_secret(r->headers[i]))
-            reply_hide(reply, r->headers[i] + strcspn(r->headers[i], ":") + 2);
+            text_hide(text, len, r->headers[i] + strcspn(r->headers[i], ":") + 2);
 }
 
 static void auth_set(struct exchange *x, const struct http_auth *a)
@@ -246,7 +246,7 @@ static enum err_code exchange_perform(struct exchange *x, const struct http_requ
     if (code) return transfer_error(code, x, a->cert_file != NULL, why);
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &http);
     *status = (int)http;
-    reply_hide_secrets(&x->reply, r, a);
+    text_hide_secrets(x->reply.data, x->reply.len, r, a);
     if (r->reply) str_append_n(r->reply, str_text(&x->reply), x->reply.len);
     curl_off_t pause = 0;
     if (r->retry_after_s && !curl_easy_getinfo(c, CURLINFO_RETRY_AFTER, &pause) && pause > 0)
@@ -277,6 +277,7 @@ enum err_code http_send(const struct http_request *r, int *status, struct err *w
     if (x.curl && headers) {
         curl_easy_setopt(x.curl, CURLOPT_HTTPHEADER, headers);
         rc = exchange_perform(&x, r, a, &http, why);
+        if (rc && why) text_hide_secrets(why->message, strlen(why->message), r, a);
     } else {
         rc = err_set(why, ERR_NOMEM, "out of memory sending to %s", x.shown);
     }
