@@ -237,10 +237,16 @@ static double advice_score(const struct adviser *a, const struct config *c, cons
     return s;
 }
 
+/* What a search found comes first, unless it misses a limit, or may: every penalty is far beyond a score. */
+static bool advice_leads(const struct advice *a)
+{
+    return a->found && a->score > -PENALTIES.unlikely / 2;
+}
+
 static int advice_compare(const void *x, const void *y)
 {
     const struct advice *a = x, *b = y;
-    if (a->found != b->found) return a->found ? -1 : 1;
+    if (advice_leads(a) != advice_leads(b)) return advice_leads(a) ? -1 : 1;
     if (a->score != b->score) return a->score < b->score ? 1 : -1;
     return strcmp(a->line, b->line);
 }

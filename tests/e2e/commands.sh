@@ -137,7 +137,7 @@ expect 0 advise --machine "$T/machine.json" -o json && json 'len(d["rows"]) > 0 
 expect 0 advise --top 2 --goal memory --limit memory=1G -o json && json 'len(d["rows"]) <= 2'
 expect 0 advise --limit kld=0.02 --top 10000 -o json && # of the bundled model q8_0 and q4_0 were measured above
   json 'sorted(r["config"] for r in d["rows"] if r["kld_mean"] and "threads" not in r["config"]) == ["q4_0", "q8_0"]' &&
-  json '[r["kld_mean"] is None for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02] == sorted(r["kld_mean"] is None for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02)'
+  json '[(r["folded"], r["kld_mean"] is None) for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02] == sorted((r["folded"], r["kld_mean"] is None) for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02)'
 expect 0 advise --machine h100 --top 1000 -o json && json '{r["device"] for r in d["rows"]} == {"gpu", "cpu"} and all(r["assumed"] for r in d["rows"]) and any(r["rule"] == "fp8" for r in d["rules"]) and d["origin"]["sources"]'
 expect 0 advise --machine rpi5 --target development -o json && json 'all(r["decode_low_tok_s"] <= r["decode_tok_s"] <= r["decode_high_tok_s"] for r in d["rows"])'
 expect 0 advise --accuracy -o json && json 'd["schema"] == "qdyno.accuracy/1" and all(r["predicted"] > 0 and r["measured"] > 0 for r in d["rows"])'
