@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,11 +105,19 @@ bool str_to_u64(const char *text, uint64_t *out)
     return true;
 }
 
+/* Numbers are read in the C locale, whatever the program's locale is. 0: out of memory. */
+static locale_t c_locale_object;
+static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
+
+static void c_locale_make(void)
+{
+    c_locale_object = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
 static locale_t c_locale(void)
 {
-    static locale_t loc; /* write-once cache of an immutable object; a race leaks one locale at worst */
-    if (!loc) loc = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    return loc;
+    pthread_once(&c_locale_once, c_locale_make);
+    return c_locale_object;
 }
 
 /* strtod in the C locale; *end as strtod leaves it. */
