@@ -326,9 +326,9 @@ static void run_path(struct opencl *o, const struct cutting *c, enum path path, 
              path == FEW ? "QUERIES" : "ROWS",
              path == FEW ? w->part_heads * w->most_rows : many_rows(kv->v_dim));
     const struct opencl_arg args[] = {
-        ARG_PLACE(o, kv->k), ARG_PLACE(o, kv->v), ARG_PLACE(o, p->q), ARG_PLACE(o, p->y),
-        ARG_PLACE(o, NULL),  ARG_MEM(ints),       ARG_INT(w->at),     ARG_PLACE(o, p->sinks),
-        ARG_INT(p->sinks != NULL),
+        ARG_PLACE(o, kv->k), ARG_PLACE(o, kv->v),    ARG_PLACE(o, p->q),
+        ARG_PLACE(o, p->y),  ARG_PLACE(o, NULL),     ARG_MEM(ints),
+        ARG_INT(w->at),      ARG_PLACE(o, p->sinks), ARG_INT(p->sinks != NULL),
     };
     opencl_run(o, &(struct opencl_kernel){ 1 << SOURCE_KV | 1 << SOURCE_ATTENTION, options, NAMES[path] },
                (size_t[]){ (size_t)w->pieces * items, (size_t)(kv->kv_heads * w->parts), 1 },

@@ -1,4 +1,5 @@
-/* Proves: the table in docs/models.md is what engine/arch/arch_table.c says. QDYNO_UPDATE_GOLDEN=1 rewrites it. */
+/* Proves: the table in docs/models.md is what engine/arch/arch_table.c says. QDYNO_UPDATE_GOLDEN=1 rewrites
+ * it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +13,9 @@ static const char OPEN[] = "arch_table.c -->\n", CLOSE[] = "<!-- end of table --
 
 static const char *positions(const struct arch *a)
 {
-    static const char *const NAMES[] = { [ROPE_NONE] = "learned",
-                                         [ROPE_NEIGHBOURS] = "RoPE, neighbours",
-                                         [ROPE_HALVES] = "RoPE, halves" };
+    static const char *const NAMES[] = {
+        [ROPE_NONE] = "learned", [ROPE_NEIGHBOURS] = "RoPE, neighbours", [ROPE_HALVES] = "RoPE, halves"
+    };
     return NAMES[a->rope];
 }
 
@@ -39,9 +40,9 @@ static void put_experts(struct str *out, const struct arch *a)
                                           [ROUTER_CHOSEN] = "softmax of the chosen",
                                           [ROUTER_INPUT] = "sigmoid, multiplies the input",
                                           [ROUTER_BY_KEY] = "by metadata" };
-    static const char *const SUMS[] = { [ROUTER_SUM_ANY] = "",
-                                        [ROUTER_SUM_ONE] = ", sum 1",
-                                        [ROUTER_SUM_BY_KEY] = ", sum by metadata" };
+    static const char *const SUMS[] = {
+        [ROUTER_SUM_ANY] = "", [ROUTER_SUM_ONE] = ", sum 1", [ROUTER_SUM_BY_KEY] = ", sum by metadata"
+    };
     if (!a->router) {
         str_append(out, "none");
         return;

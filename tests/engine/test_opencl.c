@@ -40,7 +40,8 @@ static const char *const PLANNED[] = {
 };
 
 /* Of the second set, one model for each operation that the first does not need: experts with biases and
- * attention sinks, input-weighted experts beside one for all rows, residual scales with such an expert, latent attention of both forms. */
+ * attention sinks, input-weighted experts beside one for all rows, residual scales with such an expert,
+ * latent attention of both forms. */
 static void check_second(const struct entry *e)
 {
     static const char *const NAMES[] = { "gpt-oss", "llama4", "granitemoe-shared", "deepseek2-v3",
@@ -134,7 +135,7 @@ static void test_int8(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_opencl), cmocka_unit_test(test_second_set), cmocka_unit_test(test_plan),
-                                        cmocka_unit_test(test_int8) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_opencl), cmocka_unit_test(test_second_set),
+                                        cmocka_unit_test(test_plan), cmocka_unit_test(test_int8) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
