@@ -552,8 +552,7 @@ static enum err_code measured_candidates_add(struct adviser *a, struct err *why)
     a->every = true;
     for (int i = e && e->found.run ? 0 : 1; line && !rc; line = evidence_line(e, i++)) {
         struct config c;
-        if (!is_listed(a, line) && !config_parse(&c, strcmp(line, "default") ? line : "", NULL))
-            rc = candidate_add(a, &c, why);
+        if (!is_listed(a, line) && !config_parse(&c, line, NULL)) rc = candidate_add(a, &c, why);
     }
     return rc;
 }

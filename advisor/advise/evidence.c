@@ -83,8 +83,8 @@ static enum err_code cell_add(void *ctx, const struct speed_cell *c, struct err 
     if (!phase_counts(c->phase) || strcmp(c->kernels, KERNELS_BUILD) || strcmp(c->isa, isa ? isa : ""))
         return ERR_OK;
     /* a config that names a model was measured with that file; a slowed one says nothing */
-    if (config_parse(&config, strcmp(c->config, "default") ? c->config : "", NULL) ||
-        config.given[KNOB_MODEL] || config.given[KNOB_HANDICAP] || workload_parse(&w, c->workload, NULL))
+    if (config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL] || config.given[KNOB_HANDICAP] ||
+        workload_parse(&w, c->workload, NULL))
         return ERR_OK;
     struct evidence_series *s = series_at(e, c->run_id, config_line(&config, line, sizeof line), &w);
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for earlier measurements");
@@ -105,7 +105,7 @@ static void found_read(struct evidence *e, const struct run_row *row)
                       goal_parse(json_get_str(spec, "goal", ""), &e->found.goal);
     struct config config;
     const char *winner = read ? json_get_str(o, "winner", "") : "";
-    if (*winner && !config_parse(&config, strcmp(winner, "default") ? winner : "", NULL)) {
+    if (*winner && !config_parse(&config, winner, NULL)) {
         e->found.run = row->id;
         e->found.confirm_run = json_get_int(o, "confirm_run", 0);
         e->found.better = !strcmp(row->verdict, "better");

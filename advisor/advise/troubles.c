@@ -178,7 +178,7 @@ static bool label_compares_recipes(const char *label)
     snprintf(line[0], sizeof line[0], "%.*s", (int)(cut - label), label);
     snprintf(line[1], sizeof line[1], "%s", cut + strlen(BETWEEN));
     for (int i = 0; i < 2; i++) {
-        if (config_parse(&c, strcmp(line[i], "default") ? line[i] : "", NULL)) return false;
+        if (config_parse(&c, line[i], NULL)) return false;
         config_recipe(&c, recipe[i], sizeof recipe[i]);
     }
     const struct format *f = format_find(recipe[1]); /* NULL: a recipe with a method */

@@ -66,7 +66,7 @@ static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, st
     if (!rc) rc = text_read(&s->space, o, "space", why);
     if (!rc) rc = text_read(&s->text_file, o, "text", why);
     const char *current = json_get_str(o, "current", "");
-    if (!rc) rc = config_parse(&s->current, strcmp(current, "default") ? current : "", why);
+    if (!rc) rc = config_parse(&s->current, current, why);
     if (!rc) rc = workload_parse(&s->workload, json_get_str(o, "workload", ""), why);
     s->budget_s = json_get_num(o, "budget_s", 0);
     s->limits = (struct tune_limits){ json_get_int(o, "limit_memory_bytes", 0),

@@ -92,7 +92,7 @@ static void writing_start(struct dashboard *d, const struct job *j)
     enum err_code rc = ERR_OK;
     for (int i = 0; i < SIDEBYSIDE_ARMS && !rc; i++) {
         const char *line = j->text[1 + i];
-        rc = config_parse(&spec.config[i], strcmp(line, "default") ? line : "", &why);
+        rc = config_parse(&spec.config[i], line, &why);
     }
     sidebyside_close(d->write); /* it has finished: the action is refused otherwise */
     d->write = NULL;

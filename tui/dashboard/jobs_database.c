@@ -211,7 +211,7 @@ static enum err_code start_spec(struct experiment_spec *spec, const struct job *
     spec->arms = j->text[START_MORE][0] ? JOB_ARMS + 1 : JOB_ARMS;
     for (int arm = 0; rc == ERR_OK && arm < spec->arms; arm++) {
         const char *line = j->text[ARMS[arm]];
-        rc = config_parse(&spec->config[arm], strcmp(line, "default") ? line : "", why);
+        rc = config_parse(&spec->config[arm], line, why);
     }
     return rc ? rc : start_options(spec, j, why);
 }

@@ -243,7 +243,7 @@ static void estimate_memory(const struct estimate_for *x, const char *line, int6
     struct memory_plan plan;
     struct err why = { 0 };
     *bytes = -1;
-    enum err_code rc = config_parse(&c, strcmp(line, "default") ? line : "", &why);
+    enum err_code rc = config_parse(&c, line, &why);
     if (rc || *config_text(&c, KNOB_MODEL))
         return; /* the form shows parse errors; a line with model= is about another file */
     rc = recipe_plan_memory(&plan, x->g, &c, x->ctx, x->sequences, &why);
@@ -261,7 +261,7 @@ static void estimate_line(struct line_estimates *out, const struct estimate_for 
     estimate_memory(x, out->text, &out->total_bytes, out->refusal, sizeof out->refusal);
     out->decode_tok_s = out->low = out->high = NAN;
     if (out->total_bytes < 0 || !s->machine_known || !s->ceilings_known) return;
-    if (config_parse(&c, strcmp(out->text, "default") ? out->text : "", &why) ||
+    if (config_parse(&c, out->text, &why) ||
         predict(&p, x->g, &c, &s->machine, &s->ceilings,
                 &(struct predict_for){ .ctx = x->ctx, .sequences = x->sequences }, &why))
         return;

@@ -23,7 +23,7 @@ static enum err_code check_config(const char *text, struct err *why)
     if (!*text)
         return err_set(why, ERR_USAGE,
                        "empty: expected a config line such as q8_0,threads=2 (\"default\" for none)");
-    return config_parse(&c, !strcmp(text, "default") ? "" : text, why);
+    return config_parse(&c, text, why);
 }
 
 static enum err_code check_more(const char *text, struct err *why)

@@ -46,7 +46,7 @@ enum err_code knob_changed_line(const struct snapshot *s, const char *settings, 
     struct config all, changed;
     buf[0] = '\0';
     enum err_code rc = config_parse(&all, s->applied, why);
-    if (!rc) rc = config_parse(&changed, strcmp(settings, "default") ? settings : "", why);
+    if (!rc) rc = config_parse(&changed, settings, why);
     for (int k = 0; k < KNOB_COUNT && !rc; k++) {
         if (!changed.given[k]) continue;
         const char *v = config_text(&changed, (enum knob_id)k);
