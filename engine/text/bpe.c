@@ -1,7 +1,8 @@
-/* Byte-level BPE: the pre-tokenizer cuts the text into words, each byte of a word starts as one symbol, and
- * neighbouring symbols are merged in the order of the rules' ranks.
+/* BPE: the pre-tokenizer cuts the text into words, each byte of a word starts as one symbol, and neighbouring
+ * symbols are merged in the order of the rules' ranks. In families of characters (gemma4) each character
+ * starts as one symbol, spaces are U+2581, and what has no token becomes byte tokens, as in spm.c.
  *
- * The vocabulary stores bytes as printable characters (GPT-2's table: a space is U+0120). The merge rules
+ * Other vocabularies store bytes as printable characters (GPT-2's table: a space is U+0120). The merge rules
  * become one hash table (left token, right token) -> (rank, token), so that encoding compares ids only. A
  * rule whose parts or result are not in the vocabulary could only produce symbols without an id, so it is
  * skipped. */
@@ -102,13 +103,15 @@ static enum err_code bpe_load_rules(struct bpe *b, const struct gguf *g, struct 
 
 enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, struct err *why)
 {
-    struct gguf_string pre = gguf_get_string(g, "tokenizer.ggml.pre");
+    struct gguf_string pre = gguf_get_string(g, "tokenizer.ggml.pre"),
+                       model = gguf_get_string(g, "tokenizer.ggml.model");
     struct bpe *b = *out = calloc(1, sizeof *b);
     if (!b) return err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
     b->vocab = v;
     bpe_fill_alphabet(b);
     bpe_find_byte_tokens(b);
     /* files older than the key: their converter assumed "default" */
+    if (gguf_string_is(model, "gemma4")) pre = model; /* names the merging and the cutting at once */
     if (!pre.len) pre = (struct gguf_string){ "default", strlen("default") };
     enum err_code rc = pretokenizer_open(&b->pre, pre, why);
     if (!rc) rc = bpe_load_rules(b, g, why);
@@ -117,7 +120,10 @@ enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, 
         *out = NULL;
         return rc;
     }
-    v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", pretokenizer_info(b->pre)->add_bos);
+    const struct pre_info *info = pretokenizer_info(b->pre);
+    v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", info->add_bos);
+    /* the first gemma4 files say false by mistake; the model was never trained without BOS */
+    if (info->characters && info->add_bos) v->add_bos = true;
     return ERR_OK;
 }
 
@@ -147,6 +153,42 @@ static bool bpe_pair(const void *ctx, const char *text, const struct symbol *l, 
     return rule->result >= 0;
 }
 
+/* Encode the merged symbols of a word. A symbol of characters without a token becomes byte tokens. */
+static enum err_code bpe_push_symbols(const struct bpe *b, struct merger *m, const char *word,
+                                      struct token_list *out, struct err *why)
+{
+    const bool characters = pretokenizer_info(b->pre)->characters;
+    if (!merger_run(m, bpe_pair, b, word)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
+    enum err_code rc = ERR_OK;
+    for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
+        const struct symbol *y = &m->symbols[i];
+        int32_t id = y->id >= 0 ? y->id : b->vocab->unk;
+        if (y->id < 0 && characters)
+            rc = spm_push_bytes(b->vocab, word + y->at, y->len, out, why);
+        else if (id >= 0)
+            rc = token_list_push(out, id, why); /* no token and no "unknown" token: the bytes are dropped */
+    }
+    return rc;
+}
+
+/* A word of characters. A run of line feeds that is a token is taken whole: rules cannot express it. */
+static enum err_code bpe_encode_characters(const struct bpe *b, struct merger *m, const char *word, size_t n,
+                                           struct token_list *out, struct err *why)
+{
+    const struct text_index *words = &b->vocab->words;
+    int32_t whole = word[0] == '\n' ? text_index_find(words, word, n) : -1;
+    if (whole >= 0) return token_list_push(out, whole, why);
+    m->count = 0;
+    for (size_t at = 0; at < n;) {
+        uint32_t c;
+        size_t len = str_utf8_next(word + at, n - at, &c);
+        if (!merger_add(m, (int32_t)at, (int32_t)len, text_index_find(words, word + at, len)))
+            return err_set(why, ERR_NOMEM, "out of memory tokenizing");
+        at += len;
+    }
+    return bpe_push_symbols(b, m, word, out, why);
+}
+
 /* The token of a whole word; -1: the word is not a token. */
 static int32_t bpe_whole_word(const struct bpe *b, const char *word, size_t n)
 {
@@ -160,7 +202,9 @@ static int32_t bpe_whole_word(const struct bpe *b, const char *word, size_t n)
 static enum err_code bpe_encode_word(const struct bpe *b, struct merger *m, const char *word, size_t n,
                                      struct token_list *out, struct err *why)
 {
-    if (pretokenizer_info(b->pre)->whole_words) {
+    const struct pre_info *info = pretokenizer_info(b->pre);
+    if (info->characters) return bpe_encode_characters(b, m, word, n, out, why);
+    if (info->whole_words) {
         int32_t id = bpe_whole_word(b, word, n);
         if (id >= 0) return token_list_push(out, id, why);
     }
@@ -168,18 +212,11 @@ static enum err_code bpe_encode_word(const struct bpe *b, struct merger *m, cons
     for (size_t i = 0; i < n; i++)
         if (!merger_add(m, (int32_t)i, 1, b->byte_id[(unsigned char)word[i]]))
             return err_set(why, ERR_NOMEM, "out of memory tokenizing");
-    if (!merger_run(m, bpe_pair, b, word)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
-    enum err_code rc = ERR_OK;
-    for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
-        int32_t id = m->symbols[i].id >= 0 ? m->symbols[i].id : b->vocab->unk;
-        if (id >= 0)
-            rc = token_list_push(out, id, why); /* no token and no "unknown" token: the bytes are dropped */
-    }
-    return rc;
+    return bpe_push_symbols(b, m, word, out, why);
 }
 
-enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n,
-                         struct token_list *out, struct err *why)
+static enum err_code bpe_encode_words(const struct bpe *b, struct merger *m, const char *text, size_t n,
+                                      struct token_list *out, struct err *why)
 {
     size_t *ends, count;
     if (n > INT32_MAX) return err_set(why, ERR_USAGE, "a text of %zu bytes is too long: at most 2 GiB", n);
@@ -190,8 +227,24 @@ enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text
     return rc;
 }
 
+enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n,
+                         struct token_list *out, struct err *why)
+{
+    if (!pretokenizer_info(b->pre)->characters) return bpe_encode_words(b, m, text, n, out, why);
+    struct str s = { 0 };
+    spm_escape(text, n, b->vocab->add_space_prefix, &s);
+    enum err_code rc = s.failed ? err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n)
+                                : bpe_encode_words(b, m, str_text(&s), s.len, out, why);
+    str_free(&s);
+    return rc;
+}
+
 void bpe_piece(const struct bpe *b, int32_t id, struct str *out)
 {
+    if (pretokenizer_info(b->pre)->characters) {
+        spm_piece(b->vocab, id, out);
+        return;
+    }
     struct gguf_string t = b->vocab->texts[id];
     bool literal = vocab_is_special(b->vocab, id) || b->vocab->types[id] == TOKEN_USER_DEFINED;
     for (size_t i = 0; i < t.len;) {

@@ -1,9 +1,8 @@
 /* Cuts text into words before byte-level merging, in the way each model family was trained with.
  *
- * A family has one or more regular expressions; each is applied to the pieces that the one before left.
- * PCRE2 runs them with Unicode properties. \s is written out as a list of characters, because PCRE2 counts
- * U+180E as a space and the families do not. Text need not be UTF-8: a byte that is not part of a valid
- * character is a word of its own and is never passed to PCRE2. */
+ * A family (families.c) has one or more regular expressions; each is applied to the pieces that the one
+ * before left. PCRE2 runs them with Unicode properties. Text need not be UTF-8: a byte that is not part of a
+ * valid character is a word of its own and is never passed to PCRE2. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/text/text_internal.h"
 
@@ -14,64 +13,19 @@
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
 
-#define WS   "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define TAIL "[" WS "]+(?![^" WS "])|[" WS "]+"
-
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" TAIL
-#define LLAMA3_LIKE(digits)                                                                                  \
-    "'(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS   \
-    "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" TAIL
-
-enum { PATTERNS_MAX = 4 };
-
 /* What matching one piece of text may cost: backtracking steps, and memory of the interpreter in KiB. */
 enum { STEPS_MOST = 10000000, HEAP_KIB_MOST = 256 << 10 };
 
-struct family {
-    struct pre_info info;
-    const char *patterns[PATTERNS_MAX];
-};
-
-static const struct family FAMILIES[] = {
-    { .info = { .name = "gpt-2" }, .patterns = { GPT2 } },
-    { .info = { .name = "phi-2" }, .patterns = { GPT2 } },
-    { .info = { .name = "mpt" }, .patterns = { GPT2 } },
-    { .info = { .name = "olmo" }, .patterns = { GPT2 } },
-    { .info = { .name = "jais" }, .patterns = { GPT2 } },
-    { .info = { .name = "starcoder" }, .patterns = { "\\p{N}", GPT2 } },
-    { .info = { .name = "refact" }, .patterns = { "\\p{N}", GPT2 } },
-    { .info = { .name = "command-r" }, .patterns = { "\\p{N}", GPT2 } },
-    { .info = { .name = "smollm" }, .patterns = { "\\p{N}", GPT2 } },
-    { .info = { .name = "codeshell" }, .patterns = { "\\p{N}", GPT2 } },
-    { .info = { .name = "exaone" }, .patterns = { "\\p{N}", GPT2 } },
-    { .info = { .name = "llama-bpe", .whole_words = true, .add_bos = true },
-      .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { .info = { .name = "llama-v3", .whole_words = true, .add_bos = true },
-      .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { .info = { .name = "llama3", .whole_words = true, .add_bos = true },
-      .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { .info = { .name = "falcon3", .whole_words = true, .add_bos = true },
-      .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { .info = { .name = "dbrx" }, .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { .info = { .name = "smaug-bpe" }, .patterns = { LLAMA3_LIKE("\\p{N}{1,3}") } },
-    { .info = { .name = "qwen2" }, .patterns = { LLAMA3_LIKE("\\p{N}") } },
-    { .info = { .name = "deepseek-r1-qwen" }, .patterns = { LLAMA3_LIKE("\\p{N}") } },
-    { .info = { .name = "megrez" }, .patterns = { LLAMA3_LIKE("\\p{N}") } },
-    { .info = { .name = "stablelm2" }, .patterns = { LLAMA3_LIKE("\\p{N}") } },
-    { .info = { .name = "default" },
-      .patterns = { "[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]" } },
-};
-
 struct pretokenizer {
     const struct family *family;
-    pcre2_code *codes[PATTERNS_MAX];
+    pcre2_code *codes[FAMILY_PATTERNS];
     int code_count;
 };
 
 static enum err_code family_error(struct gguf_string name, struct err *why)
 {
     struct str known = { 0 };
-    for (size_t i = 0; i < COUNT_OF(FAMILIES); i++) str_printf(&known, " %s", FAMILIES[i].info.name);
+    for (size_t i = 0; i < TEXT_FAMILY_COUNT; i++) str_printf(&known, " %s", TEXT_FAMILIES[i].info.name);
     enum err_code rc = err_set(why, ERR_FORMAT,
                                "pre-tokenizer '%.*s' (tokenizer.ggml.pre) is not supported; known are%s",
                                (int)MIN(name.len, 40), name.data, str_text(&known));
@@ -101,13 +55,13 @@ enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string na
 {
     const struct family *f = NULL;
     *out = NULL;
-    for (size_t i = 0; i < COUNT_OF(FAMILIES); i++)
-        if (gguf_string_is(name, FAMILIES[i].info.name)) f = &FAMILIES[i];
+    for (size_t i = 0; i < TEXT_FAMILY_COUNT; i++)
+        if (gguf_string_is(name, TEXT_FAMILIES[i].info.name)) f = &TEXT_FAMILIES[i];
     if (!f) return family_error(name, why);
     struct pretokenizer *p = calloc(1, sizeof *p);
     if (!p) return err_set(why, ERR_NOMEM, "out of memory for the pre-tokenizer");
     p->family = f;
-    for (int i = 0; i < PATTERNS_MAX && f->patterns[i]; i++) {
+    for (int i = 0; i < FAMILY_PATTERNS && f->patterns[i]; i++) {
         enum err_code rc = family_compile(p, f->patterns[i], why);
         if (rc) {
             pretokenizer_close(p);

@@ -35,8 +35,8 @@ static bool spm_pair(const void *ctx, const char *text, const struct symbol *l, 
     return true;
 }
 
-static enum err_code spm_push_bytes(const struct vocab *v, const char *text, int32_t n,
-                                    struct token_list *out, struct err *why)
+enum err_code spm_push_bytes(const struct vocab *v, const char *text, int32_t n, struct token_list *out,
+                             struct err *why)
 {
     enum err_code rc = ERR_OK;
     for (int32_t i = 0; !rc && i < n; i++) {
@@ -47,7 +47,7 @@ static enum err_code spm_push_bytes(const struct vocab *v, const char *text, int
     return rc;
 }
 
-static void spm_escape(const char *text, size_t n, bool space_first, struct str *out)
+void spm_escape(const char *text, size_t n, bool space_first, struct str *out)
 {
     if (space_first) str_append_n(out, SPM_SPACE, SPACE_LEN);
     for (size_t i = 0; i < n;) {

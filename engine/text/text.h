@@ -1,9 +1,9 @@
 /* engine/text/text.h - text to ids and back, as the model's metadata describes it.
  *
  * SPM (tokenizer.ggml.model "llama"): merges pairs by score, falls back to bytes. BPE ("gpt2"): a
- * pre-tokenizer regular expression (PCRE2) cuts words, then bytes merge by rank. Known pre-tokenizers: gpt-2,
- * llama-3 (llama-bpe), qwen2, default; any other tokenizer.ggml.pre is ERR_FORMAT, because a guess would give
- * wrong ids. A tokenizer does not change after opening: threads may share it. */
+ * pre-tokenizer regular expression (PCRE2) cuts words, then bytes merge by rank; "gemma4" merges characters.
+ * The pre-tokenizers are the rows of families.c; any other tokenizer.ggml.pre is ERR_FORMAT, because a guess
+ * would give wrong ids. A tokenizer does not change after opening: threads may share it. */
 #ifndef QDYNO_ENGINE_TEXT_H
 #define QDYNO_ENGINE_TEXT_H
 

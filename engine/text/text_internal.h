@@ -130,6 +130,11 @@ bool merger_run(struct merger *m, merge_pair_fn *pair, const void *ctx, const ch
 enum err_code spm_encode(const struct vocab *v, struct merger *m, const char *text, size_t n,
                          bool space_first, struct token_list *out, struct err *why);
 void spm_piece(const struct vocab *v, int32_t id, struct str *out);
+/* A text as SentencePiece vocabularies write it: spaces are U+2581; space_first puts one before it. */
+void spm_escape(const char *text, size_t n, bool space_first, struct str *out);
+/* Append the byte tokens of text; "unknown" for bytes without one. */
+enum err_code spm_push_bytes(const struct vocab *v, const char *text, int32_t n, struct token_list *out,
+                             struct err *why);
 
 struct bpe;
 enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, struct err *why);
@@ -143,10 +148,21 @@ void bpe_piece(const struct bpe *b, int32_t id, struct str *out);
 
 struct pretokenizer;
 struct pre_info {
-    const char *name;
+    const char *name; /* tokenizer.ggml.pre */
     bool whole_words; /* a word that is a token is not merged (llama-3) */
     bool add_bos;     /* default when the metadata has no add_bos_token */
+    bool characters;  /* merges characters, with U+2581 for spaces and byte tokens for what has no token */
 };
+
+/* One way to cut text (families.c). Each pattern is applied to the pieces that the one before left. */
+enum { FAMILY_PATTERNS = 7 }; /* one more than the longest list */
+struct family {
+    struct pre_info info;
+    const char *patterns[FAMILY_PATTERNS]; /* PCRE2; NULL ends the list */
+};
+extern const struct family TEXT_FAMILIES[];
+extern const size_t TEXT_FAMILY_COUNT;
+
 /* Errors: ERR_FORMAT (unknown name, listing the known), ERR_INTERNAL (PCRE2), ERR_NOMEM. */
 enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string name, struct err *why);
 void pretokenizer_close(struct pretokenizer *p);

@@ -21,13 +21,15 @@ struct tokenizer {
 enum err_code tokenizer_open(struct tokenizer **out, const struct gguf *g, struct err *why)
 {
     struct gguf_string model = gguf_get_string(g, "tokenizer.ggml.model");
-    bool spm = gguf_string_is(model, "llama"), bpe = gguf_string_is(model, "gpt2");
+    bool spm = gguf_string_is(model, "llama"),
+         bpe = gguf_string_is(model, "gpt2") || gguf_string_is(model, "gemma4");
     *out = NULL;
     if (!model.data || gguf_string_is(model, "none") || gguf_string_is(model, "no_vocab"))
         return err_set(why, ERR_ABSENT, "'%s' has no tokenizer (tokenizer.ggml.model)", gguf_path(g));
     if (!spm && !bpe)
         return err_set(why, ERR_FORMAT,
-                       "'%s': tokenizer '%.*s' is not supported; 'llama' (SPM) and 'gpt2' (BPE) are",
+                       "'%s': tokenizer '%.*s' (tokenizer.ggml.model) is not supported; 'llama' (SPM), "
+                       "'gpt2' and 'gemma4' (BPE) are",
                        gguf_path(g), (int)MIN(model.len, 40), model.data);
     struct tokenizer *t = calloc(1, sizeof *t);
     if (!t) return err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
