@@ -130,22 +130,18 @@ enum err_code db_model_speeds(struct db *d, const struct speed_query *q, db_spee
         why, "ttttti", q->decode, q->prefill, q->disturbed, q->sha256, q->machine, (int64_t)q->limit);
 }
 
-struct newest_reader {
-    int64_t id;
-};
-
 static enum err_code newest_row(void *ctx, sqlite3_stmt *row, struct err *why)
 {
-    struct newest_reader *r = ctx;
+    int64_t *id = ctx;
     (void)why;
-    r->id = sqlite3_column_int64(row, 0);
+    *id = sqlite3_column_int64(row, 0);
     return ERR_OK;
 }
 
 enum err_code db_model_newest_run(struct db *d, const char *kind, const char *sha256, const char *machine,
                                   struct run_row *out, bool *found, struct err *why)
 {
-    struct newest_reader r = { 0 };
+    int64_t id = 0;
     enum err_code rc = db_execute(
         d,
         &(struct db_call){ .doing = "find the newest run of a model",
@@ -154,10 +150,10 @@ enum err_code db_model_newest_run(struct db *d, const char *kind, const char *sh
                                   " state = 'done' AND id NOT IN (SELECT run_id FROM"
                                   " run_deleted) ORDER BY id DESC LIMIT 1",
                            .row = newest_row,
-                           .ctx = &r },
+                           .ctx = &id },
         why, "ttt", kind, sha256, machine);
-    *found = !rc && r.id;
-    return *found ? db_run_get(d, r.id, out, why) : rc;
+    *found = !rc && id;
+    return *found ? db_run_get(d, id, out, why) : rc;
 }
 
 /* ---------------------------------------------------------------- requests */
