@@ -20,6 +20,7 @@ struct evidence_series {
     int64_t run_id;
     int block; /* of the last cell */
     char line[CONFIG_LINE];
+    bool first; /* no series before this one has the same line */
     struct workload workload;
     struct units decode, prefill;
 };
@@ -67,8 +68,10 @@ static struct evidence_series *series_at(struct evidence *e, int64_t run_id, con
         e->series = grown;
         e->cap = cap;
     }
-    struct evidence_series *s = &e->series[e->n++];
-    *s = (struct evidence_series){ .run_id = run_id, .block = -1, .workload = *w };
+    struct evidence_series *s = &e->series[e->n];
+    *s = (struct evidence_series){ .run_id = run_id, .block = -1, .workload = *w, .first = true };
+    for (int i = 0; i < e->n && s->first; i++) s->first = strcmp(e->series[i].line, line) != 0;
+    e->n++;
     snprintf(s->line, sizeof s->line, "%s", line);
     return s;
 }
@@ -209,11 +212,8 @@ struct evidence_rate evidence_prefill(const struct evidence *e, const char *line
 
 const char *evidence_line(const struct evidence *e, int i)
 {
-    for (int k = 0; e && k < e->n; k++) {
-        bool first = true;
-        for (int j = 0; j < k && first; j++) first = strcmp(e->series[j].line, e->series[k].line) != 0;
-        if (first && i-- == 0) return e->series[k].line;
-    }
+    for (int k = 0; e && k < e->n; k++)
+        if (e->series[k].first && i-- == 0) return e->series[k].line;
     return NULL;
 }
 
