@@ -190,6 +190,20 @@ enum err_code db_request_list(struct db *d, int64_t after_cell, db_request_fn *r
 typedef enum err_code db_model_fn(void *ctx, const char *sha256, const char *path, struct err *why);
 enum err_code db_model_list(struct db *d, db_model_fn *row, void *ctx, struct err *why);
 
+/* The text that a model's quality is measured on, where the user chose one: its absolute path, and the
+ * SHA-256 of its content when it was chosen. */
+struct model_text {
+    char model[65]; /* SHA-256 of the model file */
+    char path[4096], sha256[65];
+    int64_t set_ms; /* unix time */
+};
+/* Replaces the model's text; fills set_ms. ERR_USAGE: the model is not stored. */
+enum err_code db_model_text_put(struct db *d, struct model_text *t, struct err *why);
+/* Removes the model's text; none is fine. */
+enum err_code db_model_text_remove(struct db *d, const char *model_sha256, struct err *why);
+/* All of them, the newest first. */
+enum err_code db_model_text_list(struct db *d, struct model_text **rows, int *n, struct err *why);
+
 /* Valid cells (kept, without error) of all runs of a model, newest first. */
 struct model_query {
     const char *sha256, *metric; /* metric: for db_model_cells only */
@@ -201,6 +215,7 @@ struct model_cell {
     const char *kind;                  /* of the run */
     const char *config, *first_config; /* first_config: of arm 0 of the same run */
     const char *worker_json;
+    const char *run_text; /* "text" of the run's spec: the text file that a search was given; "": none */
 };
 typedef enum err_code db_model_cell_fn(void *ctx, const struct model_cell *c, struct err *why);
 enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model_cell_fn *row, void *ctx,

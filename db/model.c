@@ -34,6 +34,47 @@ enum err_code db_model_list(struct db *d, db_model_fn *row, void *ctx, struct er
                       why, "");
 }
 
+/* ---------------------------------------------------------------- texts */
+
+static const struct column TEXT_COLUMNS[] = {
+    COLUMN(model_text, model, TEXT),
+    COLUMN(model_text, path, TEXT),
+    COLUMN(model_text, sha256, TEXT),
+    COLUMN(model_text, set_ms, I64),
+};
+static const struct table TEXTS = TABLE("model_text", model_text, TEXT_COLUMNS);
+
+enum err_code db_model_text_put(struct db *d, struct model_text *t, struct err *why)
+{
+    t->set_ms = clock_unix_ms();
+    return db_execute(d,
+                      &(struct db_call){ .doing = "store the text of a model",
+                                         .sql = "INSERT INTO model_text(model, path, sha256, set_ms)"
+                                                " VALUES(?, ?, ?, ?) ON CONFLICT(model) DO UPDATE SET"
+                                                " path = excluded.path, sha256 = excluded.sha256,"
+                                                " set_ms = excluded.set_ms" },
+                      why, "ttti", t->model, t->path, t->sha256, t->set_ms);
+}
+
+enum err_code db_model_text_remove(struct db *d, const char *model_sha256, struct err *why)
+{
+    return db_execute(d,
+                      &(struct db_call){ .doing = "remove the text of a model",
+                                         .sql = "DELETE FROM model_text WHERE model = ?" },
+                      why, "t", model_sha256);
+}
+
+enum err_code db_model_text_list(struct db *d, struct model_text **rows, int *n, struct err *why)
+{
+    const struct table_query q = { .table = &TEXTS,
+                                   .doing = "list the texts of models",
+                                   .tail = "ORDER BY set_ms DESC, model" };
+    void *list;
+    const enum err_code rc = table_list(d, &q, &list, n, why, "");
+    *rows = list;
+    return rc;
+}
+
 /* ---------------------------------------------------------------- cells */
 
 struct cell_reader {
@@ -52,6 +93,7 @@ static enum err_code cell_row(void *ctx, sqlite3_stmt *row, struct err *why)
         .worker_json = text_at(row, 4),
         .value = sqlite3_column_double(row, 5),
         .kind = text_at(row, 6),
+        .run_text = text_at(row, 7),
     };
     return r->row(r->ctx, &c, why);
 }
@@ -62,17 +104,19 @@ enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model
     struct cell_reader r = { row, ctx };
     return db_execute(
         d,
-        &(struct db_call){ .doing = "list what was measured of a model",
-                           .sql = "SELECT c.run_id, c.started_ms, c.config,"
-                                  " (SELECT f.config FROM cell f WHERE f.run_id = c.run_id AND f.arm = 0"
-                                  "  ORDER BY f.id LIMIT 1), c.worker_json, m.value, u.kind"
-                                  " FROM run u JOIN cell c ON c.run_id = u.id"
-                                  " JOIN measurement m ON m.cell_id = c.id AND m.metric = ?"
-                                  " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
-                                  " AND u.id NOT IN (SELECT run_id FROM run_deleted)"
-                                  " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT ?",
-                           .row = cell_row,
-                           .ctx = &r },
+        &(struct db_call){
+            .doing = "list what was measured of a model",
+            .sql = "SELECT c.run_id, c.started_ms, c.config,"
+                   " (SELECT f.config FROM cell f WHERE f.run_id = c.run_id AND f.arm = 0"
+                   "  ORDER BY f.id LIMIT 1), c.worker_json, m.value, u.kind,"
+                   " CASE WHEN json_valid(u.spec_json) THEN json_extract(u.spec_json, '$.text') END"
+                   " FROM run u JOIN cell c ON c.run_id = u.id"
+                   " JOIN measurement m ON m.cell_id = c.id AND m.metric = ?"
+                   " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
+                   " AND u.id NOT IN (SELECT run_id FROM run_deleted)"
+                   " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT ?",
+            .row = cell_row,
+            .ctx = &r },
         why, "tti", q->metric, q->sha256, (int64_t)q->limit);
 }
 

@@ -144,5 +144,11 @@ const char *const SCHEMA_STEPS[] = {
     /* 13 -> 14: runs that were deleted and can still be restored; their rows are removed later. */
     "CREATE TABLE run_deleted("
     "  run_id INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE, unix_ms INTEGER NOT NULL) STRICT;",
+
+    /* 14 -> 15: the text that a model's quality is measured on, where the user chose another than the bundled
+     * one; sha256 is that of the text. */
+    "CREATE TABLE model_text("
+    "  model TEXT PRIMARY KEY REFERENCES model(sha256) ON DELETE CASCADE, path TEXT NOT NULL,"
+    "  sha256 TEXT NOT NULL, set_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);
