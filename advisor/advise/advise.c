@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/adviser.h"
 #include "advisor/advise/checks.h"
 
 /* Weights of the score, per unit of ln(ratio). */
@@ -40,22 +41,6 @@ bool goal_parse(const char *name, enum goal *out)
         }
     return false;
 }
-
-struct adviser {
-    const char *path;
-    struct gguf *g;
-    struct model_shape shape;
-    const struct machine *machine;
-    const struct machine_ceilings *ceilings;
-    const struct advise_options *o;
-    int ctx;
-    bool on_gpu; /* whether the current candidates run on the GPU */
-    bool every;  /* the current candidates are listed whether or not they are predicted to help */
-    /* the unchanged file with default settings, on the device that runs it best */
-    struct prediction reference;
-    struct advice *list;
-    int n, cap;
-};
 
 /* ---------------------------------------------------------------- candidates */
 
@@ -167,13 +152,6 @@ static double log_gain(double now, double reference)
     return r > 0 && isfinite(r) ? log(r) : 0; /* an unknown ratio does not count */
 }
 
-static bool changes_answers(const struct config *c)
-{
-    for (int k = 0; k < KNOB_COUNT; k++)
-        if (c->given[k] && KNOBS[k].changes_answers) return true;
-    return false;
-}
-
 /* Points subtracted for missed limits: enough to rank every such candidate below all others, the worst miss
  * last. */
 static const struct {
@@ -182,7 +160,7 @@ static const struct {
     .unlikely = 100, .out_of_reach = 1000, .unknown_loss = 2500, .too_lossy = 5000, .does_not_fit = 10000
 };
 
-static double kld_penalty(const struct adviser *a, double kld)
+double adviser_kld_penalty(const struct adviser *a, double kld)
 {
     if (!(a->o->kld_limit > 0) || kld <= a->o->kld_limit) return 0;
     return isnan(kld) ? PENALTIES.unknown_loss : PENALTIES.too_lossy;
@@ -237,7 +215,8 @@ static double advice_score(const struct adviser *a, const struct config *c, cons
     return s;
 }
 
-/* What a search found comes first, unless it misses a limit, or may: every penalty is far beyond a score. */
+/* The result of a search ranks first, unless it misses a limit or its loss is unknown where a limit on the
+ * loss is set. A penalty shows in the score, because scores without one are far smaller. */
 static bool advice_leads(const struct advice *a)
 {
     return a->found && a->score > -PENALTIES.unlikely / 2;
@@ -251,164 +230,32 @@ static int advice_compare(const void *x, const void *y)
     return strcmp(a->line, b->line);
 }
 
-/* ---------------------------------------------------------------- reasons, cautions, checks */
+/* ---------------------------------------------------------------- the list */
 
-static void reason_append(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void reason_append(struct str *s, const char *fmt, ...)
-{
-    char text[192];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    if (s->len) str_append(s, "; ");
-    str_append(s, text);
-}
-
-static enum err_code advice_predict(const struct adviser *a, struct prediction *p, const struct config *c,
-                                    bool on_gpu, struct err *why)
+enum err_code adviser_predict(const struct adviser *a, struct prediction *p, const struct config *c,
+                              bool on_gpu, struct err *why)
 {
     return predict(p, a->g, c, a->machine, a->ceilings,
                    &(struct predict_for){ .ctx = a->ctx, .on_gpu = on_gpu, .correction = a->o->correction },
                    why);
 }
 
-/* Predict the same config with one key changed. */
-static bool advice_predict_with(const struct adviser *a, struct prediction *p, const struct config *c,
-                                const char *key, const char *value)
+bool adviser_predict_with(const struct adviser *a, struct prediction *p, const struct config *c,
+                          const char *key, const char *value)
 {
     struct config other = *c;
     struct err ignored;
-    return !config_set(&other, key, value, &ignored) && !advice_predict(a, p, &other, a->on_gpu, &ignored);
+    return !config_set(&other, key, value, &ignored) && !adviser_predict(a, p, &other, a->on_gpu, &ignored);
 }
-
-static void reason_add_evidence(const struct adviser *a, const struct advice *v, struct str *s)
-{
-    char elsewhere[768];
-    const struct evidence *e = a->o->evidence;
-    if (v->prediction.on_gpu || !e) return;
-    if (v->found)
-        reason_append(s, "%s by the newest search, run %lld",
-                      e->found.better ? "found and confirmed" : "kept as the best", (long long)e->found.run);
-    if (v->decode.runs)
-        reason_append(s, "measured in %d run%s, the newest is run %lld", v->decode.runs,
-                      v->decode.runs > 1 ? "s" : "", (long long)v->decode.run[0]);
-    else if (*evidence_elsewhere(e, v->line, v->prediction.depth, elsewhere, sizeof elsewhere))
-        reason_append(s, "measured: %.100s", elsewhere);
-}
-
-static void advice_set_reason(const struct adviser *a, struct advice *v)
-{
-    const struct prediction *p = &v->prediction, *r = &a->reference;
-    char now[16], then[16];
-    struct str s = { 0 };
-    reason_add_evidence(a, v, &s);
-    str_from_bytes(p->plan.decode_read_bytes, now, sizeof(now));
-    str_from_bytes(r->plan.decode_read_bytes, then, sizeof(then));
-    if (strcmp(config_text(&v->config, KNOB_FORMAT), "file")) {
-        if (p->in_cache)
-            reason_append(
-                &s,
-                v->decode.runs
-                    ? "%s of weights per token instead of %s, all in the cache"
-                    : "%s of weights per token instead of %s, all in the cache: the gain is uncertain, measure it",
-                now, then);
-        else if (p->decode_bound_by_memory)
-            reason_append(
-                &s, "decode is limited by memory: %s per token instead of %s, about %.1f times the speed",
-                now, then, p->decode_tok_s / r->decode_tok_s);
-        else
-            reason_append(&s, "%s per token instead of %s, but arithmetic becomes the limit", now, then);
-    }
-    if (v->config.given[KNOB_CTK] || v->config.given[KNOB_CTV]) {
-        str_from_bytes(p->plan.kv, now, sizeof(now));
-        str_from_bytes(r->plan.kv, then, sizeof(then));
-        reason_append(&s, "KV cache of %s instead of %s at %d tokens", now, then, p->plan.ctx);
-    }
-    struct prediction other;
-    if (v->config.given[KNOB_PRECISION] &&
-        advice_predict_with(a, &other, &v->config, "precision", KNOBS[KNOB_PRECISION].otherwise))
-        reason_append(&s, "precision=%s: prefill about %.1f times as fast, decode %.1f times",
-                      config_text(&v->config, KNOB_PRECISION), p->prefill_tok_s / other.prefill_tok_s,
-                      p->decode_tok_s / other.decode_tok_s);
-    const int threads = (int)config_int(&v->config, KNOB_THREADS);
-    if (threads && advice_predict_with(a, &other, &v->config, "threads", "0"))
-        reason_append(&s, "%d of %d cores reach %.0f %% of the decode rate of all cores", threads,
-                      a->machine->cores, 100 * p->decode_tok_s / other.decode_tok_s);
-    if (!s.len) {
-        if (p->in_cache)
-            reason_append(
-                &s, "the unchanged file: its %s of weights stay in the cache, so arithmetic is the limit",
-                now);
-        else
-            reason_append(&s, "the unchanged file: each token reads %s, and %s is the limit", now,
-                          p->decode_bound_by_memory ? "memory" : "arithmetic");
-    }
-    snprintf(v->reason, sizeof(v->reason), "%s", str_text(&s));
-    str_free(&s);
-}
-
-static const struct answer_kld *advice_measured_kld(const struct adviser *a, const struct config *c)
-{
-    return a->o->answer_klds ? answer_klds_find(a->o->answer_klds, c) : NULL;
-}
-
-static void reason_add_kld(const struct adviser *a, const struct advice *v, struct str *s)
-{
-    if (!changes_answers(&v->config)) return;
-    const struct answer_kld *l = advice_measured_kld(a, &v->config);
-    if (!l)
-        reason_append(
-            s,
-            "changes answers: quality not measured (measure it: qdyno eval -f TEXT -C CONFIG --ref default)");
-    else
-        reason_append(s, "changes answers: KL divergence %.2g nats, measured by run %lld%s", l->kld,
-                      (long long)l->run_id, kld_penalty(a, l->kld) > 0 ? ", above the limit" : "");
-}
-
-static void advice_set_caution(const struct adviser *a, struct advice *v)
-{
-    struct str s = { 0 };
-    char need[16], have[16];
-    if (!v->prediction.fits)
-        reason_append(&s, "does not fit: needs %s, available %s",
-                      str_from_bytes(v->prediction.plan.total, need, sizeof(need)),
-                      str_from_bytes(a->o->memory_limit > 0
-                                         ? a->o->memory_limit
-                                         : predict_memory(a->machine, a->ceilings, v->prediction.on_gpu),
-                                     have, sizeof(have)));
-    if (v->prediction.on_gpu)
-        reason_append(&s, "predicted for the GPU from its vendor's figures; qdyno did not measure it");
-    if (a->o->target_tok_s > 0 && v->prediction.decode_high < a->o->target_tok_s)
-        reason_append(&s, "cannot reach %.3g tokens/s here", a->o->target_tok_s);
-    else if (a->o->target_tok_s > 0 && v->prediction.decode_low < a->o->target_tok_s)
-        reason_append(&s, "%s miss %.3g tokens/s",
-                      v->prediction.decode_tok_s < a->o->target_tok_s ? "will probably" : "may",
-                      a->o->target_tok_s);
-    reason_add_kld(a, v, &s);
-    if (a->shape.random_weights)
-        reason_append(&s, "the model has random weights: quality figures mean nothing");
-    snprintf(v->caution, sizeof(v->caution), "%s", str_text(&s));
-    str_free(&s);
-}
-
-/* ---------------------------------------------------------------- the list */
 
 /* Another precision is a candidate only if it is predicted faster by 5 %, or if the goal is quality. */
 static bool precision_helps(const struct adviser *a, const struct config *c, const struct prediction *p)
 {
     struct prediction usual;
     if (!c->given[KNOB_PRECISION]) return true;
-    if (!advice_predict_with(a, &usual, c, "precision", KNOBS[KNOB_PRECISION].otherwise)) return false;
+    if (!adviser_predict_with(a, &usual, c, "precision", KNOBS[KNOB_PRECISION].otherwise)) return false;
     return p->decode_tok_s > 1.05 * usual.decode_tok_s || p->prefill_tok_s > 1.05 * usual.prefill_tok_s ||
            a->o->goal == GOAL_QUALITY;
-}
-
-static double advice_kld(const struct adviser *a, const struct config *c)
-{
-    if (!changes_answers(c)) return 0;
-    const struct answer_kld *l = advice_measured_kld(a, c);
-    return l ? l->kld : NAN;
 }
 
 /* Measured rates, with their intervals, replace the predicted ones. */
@@ -450,7 +297,7 @@ static enum err_code candidate_add(struct adviser *a, const struct config *c, st
     struct evidence_rate decode, prefill;
     char line[CONFIG_LINE];
     struct err impossible; /* a combination that the model's shape does not allow is skipped */
-    if (advice_predict(a, &p, c, a->on_gpu, &impossible)) return ERR_OK;
+    if (adviser_predict(a, &p, c, a->on_gpu, &impossible)) return ERR_OK;
     config_line(c, line, sizeof line);
     prediction_use_evidence(a, line, &p, &decode, &prefill);
     if (!decode.runs && !a->every && !precision_helps(a, c, &p)) return ERR_OK;
@@ -471,8 +318,8 @@ static enum err_code candidate_add(struct adviser *a, const struct config *c, st
     v->prefill = prefill;
     v->found = is_found(a, line);
     v->vague = !decode.runs && p.decode_high > ADVICE_VAGUE * p.decode_low;
-    v->kld = advice_kld(a, c);
-    v->score = advice_score(a, c, &p) - kld_penalty(a, v->kld);
+    advice_set_loss(a, v);
+    v->score = advice_score(a, c, &p) - adviser_kld_penalty(a, v->kld);
     advice_set_reason(a, v);
     advice_set_caution(a, v);
     advice_set_check(v, a->path);
@@ -567,8 +414,8 @@ static enum err_code adviser_open(struct adviser *a, struct err *why)
     struct config plain;
     config_default(&plain);
     a->on_gpu = a->ceilings->gpu.read_bytes_s > 0;
-    rc = advice_predict(a, &a->reference, &plain, a->on_gpu, why);
-    if (!rc && a->on_gpu && !a->reference.fits) rc = advice_predict(a, &a->reference, &plain, false, why);
+    rc = adviser_predict(a, &a->reference, &plain, a->on_gpu, why);
+    if (!rc && a->on_gpu && !a->reference.fits) rc = adviser_predict(a, &a->reference, &plain, false, why);
     struct evidence_rate ignored;
     if (!rc) prediction_use_evidence(a, "default", &a->reference, &ignored, &ignored);
     return rc;

@@ -128,11 +128,17 @@ struct advice {
     struct prediction prediction;
     double score;
     char reason[384];  /* "decode is limited by memory: half the bytes, about twice the speed" */
-    char caution[256]; /* "changes answers: quality not measured"; "" when there is nothing to note */
-    /* KL divergence against the unchanged file, nats per token: 0 when answers are the same, NAN: not
-     * measured */
+    char caution[640]; /* "changes answers: quality not measured"; "" when there is nothing to note */
+    /* KL divergence against the unchanged file on the model's text, nats per token: 0 when answers are the
+     * same, NAN: not measured */
     double kld;
-    char check[768]; /* the command that checks it by measurement */
+    char text[64]; /* name of the text that its loss was measured on; "": it was not, or answers are the same
+                    */
+    /* It was measured on another text than the model's only: `text` names that, foreign_kld is the loss, and
+     * kld is NAN. */
+    bool foreign;
+    double foreign_kld; /* NAN unless foreign */
+    char check[768];    /* the command that checks it by measurement */
     /* What was measured of this config and workload; it replaces the prediction's rates. runs 0: nothing. */
     struct evidence_rate decode, prefill;
     bool found; /* the result of the newest search for the same goal: it ranks first */

@@ -29,10 +29,11 @@
 /* {0} means "not measured". */
 struct quality {
     bool known;
-    char missing[160];         /* why it is unknown although it was asked for; "" otherwise */
-    char text[256];            /* base name of the file */
-    int ctx;                   /* tokens of a window */
-    struct divergence figures; /* of the challenger (candidate) against A (reference) */
+    char missing[160];          /* why it is unknown although it was asked for; "" otherwise */
+    char text[256];             /* base name of the file */
+    char text_sha256[HASH_HEX]; /* of its content; "": measured by an older version */
+    int ctx;                    /* tokens of a window */
+    struct divergence figures;  /* of the challenger (candidate) against A (reference) */
     /* 95 %, over windows; bounds NAN for a single window */
     struct interval kld;       /* mean KL divergence, nats; never below 0 */
     struct interval top1;      /* share of positions with the same most likely token */

@@ -125,7 +125,7 @@ static void put_quality(struct str *s, const struct experiment_state *x, int arm
         str_append(s, x->spec.workload.train ? "" : "; quality not measured");
         return;
     }
-    str_printf(s, "; quality loss %.2g nats", q->kld.estimate);
+    str_printf(s, "; quality loss %.2g nats on %s", q->kld.estimate, q->text);
     if (!isfinite(q->kld.upper)) return;
     str_printf(s, " (at most %.2g, %s the limit of %.3g)", q->kld.upper,
                q->kld.upper <= limit  ? "within"

@@ -45,6 +45,7 @@ json_t *quality_to_json(const struct quality *q)
     if (!q->known) return json_null();
     json_t *o = divergence_to_json(&q->figures);
     json_put_str(o, "file", q->text);
+    json_put_str(o, "text_sha256", *q->text_sha256 ? q->text_sha256 : NULL);
     json_put_int(o, "ctx", q->ctx);
     put_bounds(o, "kld", q->kld);
     put_bounds(o, "perplexity", q->ppl);
@@ -61,6 +62,7 @@ void quality_from_json(struct quality *q, const json_t *object)
     if (!json_is_object(object)) return;
     divergence_from_json(&d, object);
     quality_of(q, &d, json_get_str(object, "file", ""), (int)json_get_int(object, "ctx", -1));
+    snprintf(q->text_sha256, sizeof q->text_sha256, "%s", json_get_str(object, "text_sha256", ""));
 }
 
 /* ---------------------------------------------------------------- measuring */

@@ -50,6 +50,22 @@ static enum err_code quality_store(struct experiment *x, int arm, struct measure
     return rc;
 }
 
+/* A resumed run may find another content in its text file: losses on both would not compare. */
+static enum err_code check_same_text(const struct experiment_state *s, int arm, const struct quality *q,
+                                     struct err *why)
+{
+    for (int k = 1; k < s->spec.arms; k++) {
+        const struct quality *other = &s->comparison[k].quality;
+        if (k == arm || !other->known || !*other->text_sha256 || !*q->text_sha256 ||
+            !strcmp(other->text_sha256, q->text_sha256))
+            continue;
+        return err_set(why, ERR_FORMAT,
+                       "%.60s was changed after arm %c was measured on it: put it back, or start a new run",
+                       q->text, 'A' + k);
+    }
+    return ERR_OK;
+}
+
 /* Measures and stores the quality of one arm. When the reference does not fit or the text is too short,
  * quality stays unknown with that reason, and the run goes on. */
 static enum flow one_arm(struct experiment *x, int arm)
@@ -61,9 +77,11 @@ static enum flow one_arm(struct experiment *x, int arm)
     s->running_arm = arm;
     state_done(x);
     run_measure_begin(&x->run, &c, 0);
-    const enum err_code rc = measure(x, arm, &q, &why);
+    enum err_code rc = measure(x, arm, &q, &why);
     run_measure_end(&x->run, &c);
     if (rc == ERR_CANCELLED) return FLOW_STOPPED;
+    if (!rc) rc = check_same_text(&x->state, arm, &q, &why);
+    if (rc) q.known = false;
     if (rc) snprintf(q.missing, sizeof(q.missing), "%s", why.message);
     c.failure = why; /* code 0 when there is none */
     s = state_edit(x);

@@ -1,5 +1,5 @@
 /* advisor/predict/answer_kld.c - the KL divergences that earlier runs measured of one model: the newest value
- * per set of settings that change answers. */
+ * on the model's text per set of settings that change answers, or else the newest one on another text. */
 #include "advisor/predict/predict.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ void answer_line(const struct config *c, char *out, size_t size)
     config_line(&only, out, size);
 }
 
-static const struct answer_kld *answer_find(const struct answer_klds *l, const char *answer)
+static struct answer_kld *answer_find(const struct answer_klds *l, const char *answer)
 {
     for (int i = 0; i < l->n; i++)
         if (!strcmp(l->row[i].answer, answer)) return &l->row[i];
@@ -33,15 +33,25 @@ static const struct answer_kld *answer_find(const struct answer_klds *l, const c
 
 /* Is the cell's KL divergence relative to the model file without changes? Always in a tuning run; in an A/B
  * run when arm A is the default config; an eval stores its reference config. */
-static bool is_relative_to_file(const struct model_cell *c)
+static bool is_relative_to_file(const struct model_cell *c, const json_t *worker)
 {
-    json_t *o = NULL;
-    bool yes = !strcmp(c->kind, "tune");
-    if (!yes && !strcmp(c->kind, "ab")) yes = !strcmp(c->first_config, "default");
-    if (!yes && !json_parse(&o, c->worker_json, strlen(c->worker_json), NULL))
-        yes = !strcmp(json_get_str(o, "reference", ""), "default");
-    json_decref(o);
-    return yes;
+    return !strcmp(c->kind, "tune") || (!strcmp(c->kind, "ab") && !strcmp(c->first_config, "default")) ||
+           !strcmp(json_get_str(worker, "reference", ""), "default");
+}
+
+/* Cells come newest first. A value on the model's text replaces one on another text. */
+static enum err_code answer_add(struct answer_klds *l, const struct answer_kld *row, struct err *why)
+{
+    struct answer_kld *known = answer_find(l, row->answer);
+    if (known) {
+        if (known->foreign && !row->foreign) *known = *row;
+        return ERR_OK;
+    }
+    struct answer_kld *grown = realloc(l->row, ((size_t)l->n + 1) * sizeof *grown);
+    if (!grown) return err_set(why, ERR_NOMEM, "out of memory while loading earlier KL divergences");
+    l->row = grown;
+    l->row[l->n++] = *row;
+    return ERR_OK;
 }
 
 static enum err_code cell_add(void *ctx, const struct model_cell *c, struct err *why)
@@ -49,15 +59,16 @@ static enum err_code cell_add(void *ctx, const struct model_cell *c, struct err 
     struct answer_klds *l = ctx;
     struct config config;
     struct answer_kld row = { .kld = c->value, .run_id = c->run_id };
-    if (!is_relative_to_file(c) || config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL])
-        return ERR_OK;
+    json_t *worker = NULL;
+    if (config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL]) return ERR_OK;
     answer_line(&config, row.answer, sizeof row.answer);
-    if (!strcmp(row.answer, "default") || answer_find(l, row.answer)) return ERR_OK;
-    struct answer_kld *grown = realloc(l->row, ((size_t)l->n + 1) * sizeof *grown);
-    if (!grown) return err_set(why, ERR_NOMEM, "out of memory while loading earlier KL divergences");
-    l->row = grown;
-    l->row[l->n++] = row;
-    return ERR_OK;
+    if (!strcmp(row.answer, "default")) return ERR_OK;
+    if (json_parse(&worker, c->worker_json, strlen(c->worker_json), NULL)) worker = NULL;
+    measured_text_of(&row.text, c, worker);
+    row.foreign = !quality_text_is(&l->text, row.text.name, row.text.sha256);
+    const enum err_code rc = is_relative_to_file(c, worker) ? answer_add(l, &row, why) : ERR_OK;
+    json_decref(worker);
+    return rc;
 }
 
 /* db_model_list callback: has a run measured this file, or one of this name in another folder? */
@@ -102,7 +113,8 @@ enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char
 {
     char sha256[HASH_HEX];
     *out = (struct answer_klds){ 0 };
-    const enum err_code rc = measured_model_identity(sha256, d, model_path, why);
+    enum err_code rc = quality_text_of(&out->text, d, model_path, why);
+    if (!rc) rc = measured_model_identity(sha256, d, model_path, why);
     if (rc || !*sha256) return rc;
     return db_model_cells(d, &(struct model_query){ sha256, METRICS[METRIC_KLD].name, CELLS_MOST }, cell_add,
                           out, why);

@@ -50,10 +50,42 @@ void conditions_probe_restart(struct conditions_probe *w);
 void conditions_probe_run(struct conditions_probe *w, int pid);
 struct conditions conditions_probe_result(const struct conditions_probe *w);
 
+/* ---------------------------------------------------------------- texts */
+
+/* The text that the quality of a model is measured on when a command names no other: the bundled held-out
+ * stories, until quality_text_choose. Losses on other texts are not ranked with those on it. */
+struct quality_text {
+    char path[4096], name[128]; /* name: without folders */
+    char sha256[HASH_HEX];      /* of the content when it was chosen; "": the bundled text is not installed */
+    bool chosen;                /* by the user */
+    struct err trouble;         /* code 0: the file can be read and has this content; otherwise what to do */
+};
+/* The text of the model file at model_path. The model is hashed only if any model has a chosen text. A text
+ * that is missing or has changed is no error (ERR_OK, out->trouble). Errors: db_*; as gguf_open. */
+enum err_code quality_text_of(struct quality_text *out, struct db *d, const char *model_path,
+                              struct err *why);
+/* The path of that text, to measure on it. Errors: also ERR_IO and ERR_FORMAT of its trouble; ERR_USAGE: the
+ * path is too long. */
+enum err_code quality_text_path(char *out, size_t size, struct db *d, const char *model_path,
+                                struct err *why);
+/* Make this file, whose content has this SHA-256, the text of a stored model. The content of the bundled text
+ * makes it the model's text again. Errors: db_*; ERR_IO (no such file); ERR_USAGE. */
+enum err_code quality_text_choose(struct db *d, const char *model_sha256, const char *path,
+                                  const char *sha256, struct err *why);
+/* Is a loss that was measured on this text comparable with those on t? sha256 "": an older version measured
+ * it and stored only the name. */
+bool quality_text_is(const struct quality_text *t, const char *name, const char *sha256);
+
+/* The text that a stored cell's loss was measured on; `worker` is its worker_json, parsed (may be NULL). */
+struct measured_text {
+    char name[128], sha256[HASH_HEX]; /* "": unknown */
+};
+void measured_text_of(struct measured_text *out, const struct model_cell *c, const json_t *worker);
+
 /* ---------------------------------------------------------------- measured KL divergences */
 
 /* KL divergences that earlier runs measured of one model, relative to the unchanged model file, by the config
- * settings that change answers. */
+ * settings that change answers. Only those on the model's text compare with each other. */
 
 /* Write the part of a config that changes answers as a config line; "default" when no such setting differs.
  */
@@ -63,10 +95,13 @@ struct answer_kld {
     char answer[CONFIG_LINE];
     double kld;     /* mean of the newest measurement, nats per token */
     int64_t run_id; /* that measured it */
+    struct measured_text text;
+    bool foreign; /* measured on another text than the model's, and never on that */
 };
 struct answer_klds {
     struct answer_kld *row; /* [n], owned */
     int n;
+    struct quality_text text; /* of the model */
 };
 
 /* The SHA-256 of a model file that earlier runs may have measured. "" (ERR_OK): no run used a file of this

@@ -177,18 +177,6 @@ static enum err_code quality_model_open(struct model **out, struct tuning *t, co
     return shapes_model_open(out, &o, why);
 }
 
-static enum err_code quality_text_read(struct tuning *t, struct err *why)
-{
-    char *path = NULL;
-    if (t->quality.text) return ERR_OK;
-    enum err_code rc = t->task.o->text_file ? ERR_OK : file_share(&path, EVAL_TEXT, why);
-    if (!rc)
-        rc = file_read(&t->quality.text, &t->quality.text_n,
-                       t->task.o->text_file ? t->task.o->text_file : path, TEXT_LIMIT, why);
-    free(path);
-    return rc;
-}
-
 static enum err_code quality_compare(struct divergence *d, struct tuning *t, const struct config *c,
                                      int windows, struct err *why)
 {
@@ -196,7 +184,6 @@ static enum err_code quality_compare(struct divergence *d, struct tuning *t, con
     struct model *m = NULL;
     config_default(&as_is);
     enum err_code rc = config_set(&as_is, "force", config_text(c, KNOB_FORCE), why);
-    if (!rc) rc = quality_text_read(t, why);
     if (!rc && !t->quality.original) rc = quality_model_open(&t->quality.original, t, &as_is, why);
     if (!rc) rc = quality_model_open(&m, t, c, why);
     if (!rc) {
@@ -216,11 +203,17 @@ static enum err_code quality_compare(struct divergence *d, struct tuning *t, con
 static enum err_code answer_store(struct tuning *t, const struct tune_answer *a, struct measured_cell *c,
                                   struct err *why)
 {
-    const struct run_place place = { .block = -1, .phase = QUALITY, .config = a->line };
+    json_t *echo = json_object();
+    const char *slash = strrchr(t->quality.path, '/');
+    json_put_str(echo, "file", slash ? slash + 1 : t->quality.path);
+    json_put_str(echo, "text_sha256", t->quality.sha256);
+    const struct run_place place = { .block = -1, .phase = QUALITY, .config = a->line, .echo = echo };
     c->value[METRIC_KLD] = a->kld; /* NAN where it could not be measured */
     c->field[FIELD_KLD_SE] = a->kld_se;
     c->field[FIELD_PPL_RATIO] = a->ppl_ratio;
-    return run_store(&t->record.run, &place, c, why);
+    const enum err_code rc = run_store(&t->record.run, &place, c, why);
+    json_decref(echo);
+    return rc;
 }
 
 enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct err *why)
@@ -333,12 +326,28 @@ static json_t *model_description(const struct tune_task *task)
     return o;
 }
 
+/* The text of the options, or else of the model. */
+static enum err_code quality_text_read(struct tuning *t, struct err *why)
+{
+    struct tune_quality *q = &t->quality;
+    const struct tune_options *o = t->task.o;
+    enum err_code rc = ERR_OK;
+    if (o->text_file)
+        snprintf(q->path, sizeof q->path, "%s", o->text_file);
+    else
+        rc = quality_text_path(q->path, sizeof q->path, t->record.db, o->model_path, why);
+    if (!rc) rc = file_read(&q->text, &q->text_n, q->path, TEXT_LIMIT, why);
+    if (!rc) hash_bytes(q->text, q->text_n, q->sha256);
+    return rc;
+}
+
 enum err_code tune_run_begin(struct tuning *t, struct err *why)
 {
     const struct tune_options *o = t->task.o;
     char work[576], sha256[HASH_HEX];
     const char *slash = strrchr(o->model_path, '/');
     enum err_code rc = model_identity(t->task.file, sha256, why);
+    if (!rc) rc = quality_text_read(t, why);
     if (rc) return rc;
     json_t *model = model_description(&t->task);
     char *spec_json = tune_spec_json(t);

@@ -73,8 +73,9 @@ struct tune_record {
 struct tune_quality {
     struct model *original;         /* the unchanged model, opened when first needed */
     struct logit_cache logit_cache; /* its logits on the text */
-    char *text;
+    char *text;                     /* read before the run begins */
     size_t text_n;
+    char path[4096], sha256[HASH_HEX]; /* of the text */
 };
 
 /* What timing keeps open. Private to speed.c. */

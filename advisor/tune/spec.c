@@ -21,7 +21,8 @@ char *tune_spec_json(const struct tuning *t)
     json_put_str(o, "workload", workload_line(&t->task.o->workload, work, sizeof work));
     json_put_str(o, "goal", goal_name(t->task.o->goal));
     json_put_str(o, "space", t->task.o->space);
-    put_path(o, "text", t->task.o->text_file);
+    put_path(o, "text", t->quality.path);
+    json_put_str(o, "text_sha256", t->quality.sha256);
     json_put_num(o, "budget_s", t->task.o->budget_s);
     json_put_int(o, "limit_memory_bytes", t->task.o->limits.memory_bytes);
     json_put_num(o, "limit_kld", t->task.o->limits.kld);
@@ -44,7 +45,17 @@ bool tune_spec_same(const char *then, const char *now)
         json_object_del(a, IGNORED[i]);
         json_object_del(b, IGNORED[i]);
     }
-    if (read) put_path(a, "text", json_get_str(a, "text", NULL)); /* older runs store it as typed */
+    if (read && *json_get_str(a, "text_sha256", "")) { /* the content counts, not where it lies */
+        json_object_del(a, "text");
+        json_object_del(b, "text");
+    } else if (read) { /* older runs store the path as typed, and none for the bundled text */
+        const char *text = json_get_str(a, "text", NULL);
+        json_object_del(b, "text_sha256");
+        if (text)
+            put_path(a, "text", text);
+        else
+            json_object_del(b, "text"), json_object_del(a, "text");
+    }
     const bool same = read && json_equal(a, b);
     json_decref(a);
     json_decref(b);

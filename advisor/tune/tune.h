@@ -89,7 +89,7 @@ struct tune_options {
     struct tune_limits limits;
     const char *space; /* NULL: all that is worth trying */
     double budget_s;
-    const char *text_file; /* for quality measurements; NULL: the bundled text */
+    const char *text_file; /* for quality measurements; NULL: the model's text (quality_text_of) */
     uint64_t seed;
     int64_t resume_id; /* 0: a new run */
     bool search_only;  /* skip the confirmation: the result is the race's best candidate */

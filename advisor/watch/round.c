@@ -213,10 +213,13 @@ static void quality_check(struct watch *w, const struct watch_own_item *item)
                                   .config = &item->item.config,
                                   .program = w->setup.o.program,
                                   .log = &w->setup.log };
-    struct quality_spec spec = { .chunks = w->setup.o.quality_chunks ? w->setup.o.quality_chunks : 4,
+    char text[4096];
+    struct quality_spec spec = { .file = text,
+                                 .chunks = w->setup.o.quality_chunks ? w->setup.o.quality_chunks : 4,
                                  .model = item->item.model,
                                  .reference = &w->setup.reference };
-    enum err_code rc = quality_measure(&q, &arm, &spec, quality_event, w, &why);
+    enum err_code rc = quality_text_path(text, sizeof text, w->db, item->item.model, &why);
+    if (!rc) rc = quality_measure(&q, &arm, &spec, quality_event, w, &why);
     if (rc == ERR_CANCELLED) return;
     if (rc || !q.known) {
         watch_report(w, WATCH_FAILED, GRADE_WARNING, NULL, "%s: its quality could not be measured: %s",

@@ -85,7 +85,10 @@ static void quality_run_send(struct quality_run *q, const struct divergence *d, 
 {
     json_t *o = channel_ok(&q->w->channel), *figures = divergence_to_json(d);
     const char *slash = strrchr(q->path, '/');
+    char sha256[HASH_HEX];
+    hash_bytes(q->text, q->n, sha256);
     json_put_str(figures, "file", slash ? slash + 1 : q->path);
+    json_put_str(figures, "text_sha256", sha256);
     json_put_int(figures, "ctx", ctx);
     json_put(o, "quality", figures);
     json_put_bool(o, "random_weights",

@@ -14,6 +14,7 @@
  *   alone          FILE: does not fit while another worker holds it
  *   plan           bytes of its memory plan                 say     text on stderr
  *   kld kld_se     of its answer to "quality", which counts as a cell for at, do and sleep_ms
+ *   text           SHA-256 of the text that it says it measured quality on
  *   quality        what to do instead, in the same words
  *   write          words it generates, divided by ".": the last is followed by the end of the text
  *   log            FILE that gets a letter (`name`) for every word and every turn of a cell
@@ -327,6 +328,7 @@ static void do_quality(struct fake *f, int64_t id, const json_t *request)
     json_put_int(q, "chunks", json_get_int(request, "chunks", 0));
     json_put_num(q, "kld_mean", number(f, "kld", 0));
     json_put_num(q, "kld_se", number(f, "kld_se", 0));
+    if (*option(f, "text", how, sizeof(how))) json_put_str(q, "text_sha256", how);
     json_put(o, "quality", q);
     put_line(f, o);
 }

@@ -625,8 +625,9 @@ static void a_quality_limit_prefers_measured_configs(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
-    struct answer_kld measured[] = { { "q8_0", 0.001, 7 }, { "q4_0", 0.5, 8 } };
-    const struct answer_klds answer_klds = { measured, COUNT_OF(measured) };
+    struct answer_kld measured[] = { { .answer = "q8_0", .kld = 0.001, .run_id = 7 },
+                                     { .answer = "q4_0", .kld = 0.5, .run_id = 8 } };
+    const struct answer_klds answer_klds = { .row = measured, .n = COUNT_OF(measured) };
     int n, tier = 0, seen[3] = { 0 };
     struct advice *list = advised(
         b,

@@ -1,6 +1,7 @@
 /* Proves: inside an experiment quality is measured once for each challenger, kept by the database, and not
- * again when the run goes on; what cannot be measured leaves the figures of speed standing; a run ends when
- * its gate is settled, and only one that is open can go on. */
+ * again when the run goes on; losses on two contents of the text do not meet in one gate; what cannot be
+ * measured leaves the figures of speed standing; a run ends when its gate is settled, and only one that is
+ * open can go on. */
 #include "tests/advisor/fake_bench.h"
 
 #include <math.h>
@@ -137,6 +138,22 @@ static void a_run_that_goes_on_does_not_measure_it_again(void **state)
     assert_int_equal(quality_cells(b), 1);
 }
 
+static void a_text_that_changed_is_no_evidence(void **state)
+{
+    struct bench *b = *state;
+    struct err why = { 0 };
+    const char *arms[] = { "rate=1000", "rate=1500+kld=0.01+kld_se=0.001+text=aa",
+                           "rate=2000+kld=0.01+kld_se=0.001+text=bb" };
+    struct experiment_spec s = spec_of(3, arms, "kld_mean < 0.02");
+    CHECK_OK(run(b, &s, &why));
+    assert_true(b->s.comparison[1].quality.known);
+    assert_string_equal(b->s.comparison[1].quality.text_sha256, "aa");
+    assert_false(b->s.comparison[2].quality.known);
+    CHECK_CONTAINS(b->s.comparison[2].quality.missing, "words was changed after arm B was measured on it");
+    assert_int_equal(outcome_of(&b->s), GATE_UNDECIDED);
+    check_reload(b);
+}
+
 /* Surely better, but by 1.1 or not is what the gate asks. */
 static void an_open_gate_keeps_a_run_going(void **state)
 {
@@ -175,6 +192,7 @@ int main(void)
                                         bench_tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_goes_on_does_not_measure_it_again, bench_set_up,
                                         bench_tear_down),
+        cmocka_unit_test_setup_teardown(a_text_that_changed_is_no_evidence, bench_set_up, bench_tear_down),
         cmocka_unit_test_setup_teardown(an_open_gate_keeps_a_run_going, bench_set_up, bench_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -406,7 +406,7 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
         return err_set(why, ERR_USAGE, "--min-blocks %d is more than --max-blocks %d", s->min_blocks,
                        s->max_blocks);
     if (args_has(a, "--metric") && (rc = cli_metric(&s->metric, a, why))) return rc;
-    return ab_claims_spec(s, a, why);
+    return ab_claims_spec(s, g, a, why);
 }
 
 /* The error that decides the status: of arm A, of one of two arms (a missing file is not "worse"), or of the

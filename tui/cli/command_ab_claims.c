@@ -7,37 +7,46 @@
 #include <unistd.h>
 
 #include "advisor/experiment/experiment.h"
-#include "engine/eval/eval.h"
+#include "tui/cli/lib/lib.h"
 #include "tui/cli/lib/gates.h"
 
 /* ---------------------------------------------------------------- flags */
 
-static enum err_code quality_set_file(struct experiment_spec *s, const char *given, struct err *why)
+/* The model that decides which text is the default: that of A, the reference. */
+static const char *reference_model(const struct experiment_spec *s)
 {
-    char *bundled = NULL;
-    enum err_code rc = *given ? ERR_OK : file_share(&bundled, EVAL_TEXT, why);
-    const char *path = bundled ? bundled : given;
+    const char *own = config_text(&s->config[0], KNOB_MODEL);
+    return *own ? own : s->model;
+}
+
+static enum err_code quality_set_file(struct experiment_spec *s, const struct cli_global *g,
+                                      const char *given, struct err *why)
+{
+    char *usual = NULL;
+    enum err_code rc = *given ? ERR_OK : cli_quality_text(&usual, g, reference_model(s), why);
+    const char *path = usual ? usual : given;
     if (!rc && strlen(path) >= sizeof s->quality_file)
         rc = err_set(why, ERR_USAGE, "--quality: the path is longer than %zu bytes",
                      sizeof s->quality_file - 1);
     if (!rc && access(path, R_OK))
         rc = err_set(why, err_of_errno(errno), "--quality=%s: cannot be read: %s", path, strerror(errno));
     if (!rc) snprintf(s->quality_file, sizeof s->quality_file, "%s", path);
-    free(bundled);
+    free(usual);
     return rc;
 }
 
-enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why)
+enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global *g, const struct cli_args *a,
+                             struct err *why)
 {
-    struct gate g;
-    enum err_code rc = cli_gate(&g, a, why);
-    if (!rc && g.terms) snprintf(s->gate, sizeof s->gate, "%s", g.text);
-    const bool wanted = args_has(a, "--quality") || gate_needs_quality(&g);
+    struct gate gate;
+    enum err_code rc = cli_gate(&gate, a, why);
+    if (!rc && gate.terms) snprintf(s->gate, sizeof s->gate, "%s", gate.text);
+    const bool wanted = args_has(a, "--quality") || gate_needs_quality(&gate);
     if (!rc && wanted && s->workload.train)
         rc = err_set(
             why, ERR_USAGE,
             "--quality and quality gates need arms that run a model: arms that train have no quality to compare");
-    if (!rc && wanted) rc = quality_set_file(s, args_text(a, "--quality", ""), why);
+    if (!rc && wanted) rc = quality_set_file(s, g, args_text(a, "--quality", ""), why);
     if (rc || s->resume_id) return rc; /* a resumed run has its own values */
     s->quality_ctx = (int)args_int(a, "--quality-ctx", 0);
     s->quality_chunks = (int)args_int(a, "--quality-chunks", QUALITY_CHUNKS);
@@ -73,6 +82,8 @@ void ab_claims_row(json_t *row, const struct experiment_state *s, int arm)
         json_put_num(row, "kld_upper", q->kld.upper);
         json_put_num(row, "top1_ratio", q->top1.estimate);
         json_put_num(row, "ppl_ratio", q->ppl_ratio.estimate);
+        json_put_str(row, "quality_text", q->text);
+        json_put_str(row, "quality_text_sha256", *q->text_sha256 ? q->text_sha256 : NULL);
     }
     if (state_gate(&g, s)) {
         struct gate_result r;

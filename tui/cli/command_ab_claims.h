@@ -25,7 +25,8 @@ enum { QUALITY_CHUNKS = 64 }; /* default number of windows */
 
 /* Sets the fields of the spec that these flags give. ERR_USAGE: a gate with a syntax error, whose position is
  * in the message. ERR_IO: a text that cannot be read. */
-enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why);
+enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global *g, const struct cli_args *a,
+                             struct err *why);
 
 /* Columns of an arm's row, and the function that fills them. */
 /* clang-format off */

@@ -21,8 +21,8 @@ const struct cli_flag FLAGS_ADVISE[] = {
     { .name = "--goal", .value = "GOAL", .kind = FLAG_CHOICE, .choices = GOAL_NAMES,
       .help = "ranking criterion; default balanced" },
     { .name = "--limit", .value = "LIMITS",
-      .help = "limits of a config: memory=BYTES, kld=NATS (mean KL divergence from earlier runs; configs "
-              "without one are ranked last), e.g. memory=8G,kld=0.05" },
+      .help = "limits of a config: memory=BYTES, kld=NATS (mean KL divergence from earlier runs on the model's "
+              "text; configs without one are ranked last), e.g. memory=8G,kld=0.05" },
     { .name = "--target", .value = "decode_tok_s=N",
       .help = "decode rate to reach, e.g. decode_tok_s=50; or edge (20), development (50), production (100)" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
@@ -59,6 +59,9 @@ static const struct column COLUMNS[] = {
     { .name = "assumed", .kind = COLUMN_BOOL },
     { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
     { .name = "kld_mean", .title = "KLD, nats", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "kld_text", .title = "on text" },
+    { .name = "kld_other_text_mean", .kind = COLUMN_NUM },
+    { .name = "kld_other_text" },
     { .name = "score", .kind = COLUMN_NUM },
     { .name = "reason" },
     { .name = "caution" },
@@ -175,6 +178,9 @@ static void table_add_advice(struct table *t, const struct advice *x, int rank, 
     json_put_bool(row, "assumed", p->assumed);
     json_put_bool(row, "fits", p->fits);
     json_put_num(row, "kld_mean", x->kld);
+    json_put_str(row, "kld_text", *x->text && !x->foreign ? x->text : NULL);
+    json_put_num(row, "kld_other_text_mean", x->foreign_kld);
+    json_put_str(row, "kld_other_text", x->foreign ? x->text : NULL);
     json_put_num(row, "score", x->score);
     json_put_str(row, "reason", x->reason);
     json_put_str(row, "caution", *x->caution ? x->caution : NULL);
@@ -299,6 +305,26 @@ static enum err_code advising_init(struct advising *v, const struct cli_global *
     return rc;
 }
 
+/* The text of the model, and how many losses on other texts it leaves unranked. */
+static void put_text(struct table *t, const struct quality_text *q, const struct advice *list, int n)
+{
+    int foreign = 0;
+    for (int i = 0; i < n; i++) foreign += list[i].foreign;
+    json_t *text = json_object();
+    json_put_str(text, "path", q->path);
+    json_put_str(text, "sha256", *q->sha256 ? q->sha256 : NULL);
+    json_put_bool(text, "chosen", q->chosen);
+    json_put_str(text, "trouble", q->trouble.code ? q->trouble.message : NULL);
+    json_put_int(text, "losses_on_other_texts", foreign);
+    json_put(t->extra, "text", text);
+    if (foreign)
+        table_note(t,
+                   "this model's text is %s: the loss of %d configuration%s was measured on another text and "
+                   "is not ranked with the others",
+                   q->name, foreign, foreign > 1 ? "s" : "");
+    if (q->trouble.code) table_note(t, "%s", q->trouble.message);
+}
+
 static enum err_code put_rules(struct table *t, const struct advising *v, struct err *why)
 {
     struct gguf *file = NULL;
@@ -360,6 +386,7 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
     if (v->evidence.found.run) json_put_int(t.extra, "search_run", v->evidence.found.run);
     if (shown < listed) table_note(&t, "%d of %d configs considered; --top N shows more", shown, n);
     note_folded(&t, v, list + known, n - known);
+    put_text(&t, &v->answer_klds.text, list, n);
     int status = n ? EXIT_DONE : EXIT_NO_FIT;
     if (put_rules(&t, v, &why)) {
         table_done(&t);

@@ -217,8 +217,6 @@ static int check_quality(const struct cli_global *g, const struct cli_args *a, c
                          const struct experiment_spec *spec, const struct gate *gate)
 {
     enum { CTX = 512 }; /* and windows: as `ab --quality` */
-    struct err why = { 0 };
-    char *text = NULL;
     json_t *about = json_object();
     struct eval_plan plan = { .configs = &spec->config[1],
                               .n = 1,
@@ -229,11 +227,8 @@ static int check_quality(const struct cli_global *g, const struct cli_args *a, c
                               .gate = *gate,
                               .baseline = about };
     put_baseline(about, b);
-    const enum err_code rc = file_share(&text, EVAL_TEXT, &why);
-    plan.file = text;
-    const int status = rc ? cli_fail(a, &why) : eval_plan_run(g, a, &plan);
+    const int status = eval_plan_run(g, a, &plan);
     json_decref(about);
-    free(text);
     return status;
 }
 
@@ -257,7 +252,7 @@ static int baseline_check(const struct cli_global *g, const struct cli_args *a, 
         status = check_quality(g, a, b, spec, &gate);
         goto done;
     }
-    if (!rc) rc = ab_claims_spec(spec, a, &why);
+    if (!rc) rc = ab_claims_spec(spec, g, a, &why);
     if (!rc) {
         spec->seed = g->seed;
         spec->budget_s = args_num(a, "--budget", 0);

@@ -26,7 +26,9 @@
 const struct cli_flag FLAGS_EVAL[] = {
     FLAG_MODEL_ROW,
     { .name = "-f", .alias = "--file", .value = "TEXT",
-      .help = "text file to score; default: the bundled held-out stories" },
+      .help = "text file to score; default: the model's text (the bundled held-out stories, until --set-text)" },
+    { .name = "--set-text",
+      .help = "make the text the one that all commands measure this model's quality on; without -f: the bundled text" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
       .help = "tokens per window; default 512" },
     { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
@@ -39,53 +41,6 @@ const struct cli_flag FLAGS_EVAL[] = {
     { .name = NULL },
 };
 /* clang-format on */
-
-const struct column EVAL_COLUMNS[] = {
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "file", .title = "text" },
-    { .name = "ctx", .title = "window", .kind = COLUMN_INT },
-    { .name = "chunks", .title = "windows", .kind = COLUMN_INT },
-    { .name = "scored_tokens", .title = "tokens", .kind = COLUMN_INT },
-    METRIC_COLUMN(METRIC_PERPLEXITY),
-    { .name = "perplexity_se", .title = "+-", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "perplexity_se_token", .kind = COLUMN_NUM },
-    { .name = "nll", .title = "nats/token", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "nll_se", .kind = COLUMN_NUM },
-    METRIC_COLUMN(METRIC_KLD),
-    { .name = "kld_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_p50", .title = "p50", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_p90", .title = "p90", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_p99", .title = "p99", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_max", .title = "max", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "top1_ratio", .title = "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "top1_se", .title = "+-", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "top1_lower", .kind = COLUMN_NUM },
-    { .name = "top1_upper", .kind = COLUMN_NUM },
-    { .name = "kld_lower", .kind = COLUMN_NUM },
-    { .name = "kld_upper", .kind = COLUMN_NUM },
-    { .name = "ppl_ratio", .title = "perplexity ratio", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "ppl_ratio_lower", .title = "from", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "ppl_ratio_upper", .title = "to", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "accuracy_reference", .kind = COLUMN_NUM },
-    { .name = "accuracy", .title = "right %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "accuracy_change", .title = "change", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "only_reference_right", .kind = COLUMN_INT },
-    { .name = "only_candidate_right", .kind = COLUMN_INT },
-    { .name = "mcnemar_p", .title = "McNemar p", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "first_divergence_median", .title = "same greedy text", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "first_divergence_diverged", .kind = COLUMN_INT },
-    { .name = "first_divergence_prompts", .kind = COLUMN_INT },
-    { .name = "first_divergence_limit", .kind = COLUMN_INT },
-    { .name = "depth" },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "random_weights", .kind = COLUMN_BOOL },
-    { .name = "text_fits_model", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
-    { .name = "gate", .title = "gate" },
-    { .name = "error", .title = "error" },
-};
-const size_t EVAL_COLUMN_COUNT = COUNT_OF(EVAL_COLUMNS);
 
 struct eval {
     const struct cli_global *g;
@@ -101,6 +56,8 @@ struct eval {
     size_t n;
     const struct eval_plan *plan;
     const char *file;
+    char text_sha256[HASH_HEX], model_sha256[HASH_HEX]; /* of the text; of the open model */
+    struct quality_text usual;                          /* of the first config's model */
     int ctx, config_i, n_configs, ok;
     bool not_finite; /* a result was infinite or NaN */
     const struct config *configs;
@@ -139,6 +96,7 @@ static json_t *eval_new_row(struct eval *e, const char *path)
     json_put_str(row, "model", cli_base_name(path));
     json_put_str(row, "config", e->line);
     json_put_str(row, "file", e->file);
+    json_put_str(row, "text_sha256", e->text_sha256);
     json_put_int(row, "ctx", e->ctx);
     return row;
 }
@@ -308,12 +266,11 @@ static enum err_code eval_begin_run(struct eval *e, const json_t *opened, struct
 static enum err_code eval_model_opened(struct eval *e, const struct model *m, struct moment begun,
                                        struct err *why)
 {
-    char hex[HASH_HEX];
-    enum err_code rc = model_source_identity(m, hex, why);
+    enum err_code rc = model_source_identity(m, e->model_sha256, why);
     if (rc) return rc;
     const double seconds = (double)(clock_ns() - begun.clock_ns) * 1e-9;
     json_t *about = json_object();
-    json_put_str(about, "sha256", hex);
+    json_put_str(about, "sha256", e->model_sha256);
     json_put_str(about, "name", model_shape(m)->name);
     json_put_str(about, "arch", model_shape(m)->arch);
     const struct span_load load = { begun, seconds, about, "" };
@@ -369,8 +326,46 @@ static enum err_code eval_measure(struct eval *e, struct model *m, struct evalua
     }
     if (rc) return rc;
     quality_of(&r->quality, &d, e->file, e->ctx);
+    snprintf(r->quality.text_sha256, sizeof r->quality.text_sha256, "%s", e->text_sha256);
     r->ppl = d.candidate;
     return ERR_OK;
+}
+
+/* Reads the text: that of the plan, or else the one of the first config's model. */
+static enum err_code eval_open_text(struct eval *e, struct err *why)
+{
+    enum { LIMIT = 1 << 30 };
+    char *model = NULL;
+    enum err_code rc = eval_model_path(&model, e, &e->configs[0], why);
+    if (!rc) rc = quality_text_of(&e->usual, e->db, model, why);
+    if (!rc && !e->plan->file && e->usual.trouble.code) {
+        *why = e->usual.trouble;
+        rc = why->code;
+    }
+    e->file = e->plan->file ? e->plan->file : e->usual.path;
+    if (!rc) rc = file_read(&e->text, &e->n, e->file, LIMIT, why);
+    if (!rc) hash_bytes(e->text, e->n, e->text_sha256);
+    free(model);
+    return rc;
+}
+
+/* Whether losses on this text are ranked with others of the model. */
+static void note_text(struct eval *e)
+{
+    const bool usual = quality_text_is(&e->usual, "", e->text_sha256);
+    json_t *text = json_object();
+    json_put_str(text, "path", e->file);
+    json_put_str(text, "sha256", e->text_sha256);
+    json_put_bool(text, "is_text_of_model", usual || (e->plan->set_text && e->ok));
+    json_put(e->table.extra, "text", text);
+    if (e->plan->set_text && e->ok)
+        table_note(&e->table, "%s is now the text of this model: losses on other texts no longer count",
+                   cli_base_name(e->file));
+    else if (e->ref.model && !usual)
+        table_note(&e->table,
+                   "measured on %s; this model's text is %s: advise and the dashboard do not rank this loss. "
+                   "Leave out -f to measure on %s, or add --set-text to make %s the model's text",
+                   cli_base_name(e->file), e->usual.name, e->usual.name, cli_base_name(e->file));
 }
 
 /* Opens the model of the reference once, before the first config. */
@@ -423,7 +418,10 @@ static enum err_code eval_run(struct eval *e, const char *path, struct model *m,
     } else {
         put_result(e, path, &r, model_shape(m));
     }
-    return eval_store_cell(e, &r, &c, why);
+    const enum err_code kept = eval_store_cell(e, &r, &c, why);
+    return kept || rc || !e->plan->set_text
+               ? kept
+               : quality_text_choose(e->db, e->model_sha256, e->file, e->text_sha256, why);
 }
 
 static enum err_code eval_config(struct eval *e, struct err *why)
@@ -465,6 +463,7 @@ static int eval_status(const struct eval *e, enum err_code rc, const struct err 
 static void eval_put_extra(struct eval *e)
 {
     json_t *gate = json_object();
+    note_text(e);
     if (e->run.row.id) json_put_int(e->table.extra, "run", e->run.row.id);
     json_put_str(e->table.extra, "machine", e->machine.id);
     json_put(e->table.extra, "labels", cli_labels_json(&e->labels));
@@ -508,14 +507,13 @@ static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
 
 int eval_plan_run(const struct cli_global *g, const struct cli_args *a, const struct eval_plan *plan)
 {
-    enum { LIMIT = 1 << 30 };
     struct err why = { 0 };
     struct eval *e = calloc(1, sizeof *e);
     if (!e) return cli_fail_memory(a);
     e->g = g;
     e->a = a;
     e->plan = plan;
-    e->file = plan->file;
+    e->file = "";
     e->ctx = plan->ctx;
     e->configs = plan->configs;
     e->n_configs = plan->n;
@@ -523,12 +521,12 @@ int eval_plan_run(const struct cli_global *g, const struct cli_args *a, const st
     e->effect = (struct interval){ NAN, NAN, NAN };
     table_init(&e->table, "qdyno.eval/1", EVAL_COLUMNS, (int)EVAL_COLUMN_COUNT);
     progress_init(&e->progress, g);
-    enum err_code rc = file_read(&e->text, &e->n, e->file, LIMIT, &why);
+    enum err_code rc = db_open(&e->db, g->db_path, &why);
+    if (!rc) rc = eval_open_text(e, &why);
     if (!rc) rc = eval_open_reference(e, &why);
     if (!rc) rc = machine_detect(&e->machine, "", &why);
     if (!rc) rc = cli_sampler(&e->sampler, NULL, &why);
     if (!rc) rc = cli_labels(&e->labels, a, &why);
-    if (!rc) rc = db_open(&e->db, g->db_path, &why);
     for (e->config_i = 0; e->config_i < e->n_configs && !rc; e->config_i++) rc = eval_config(e, &why);
     const int status = eval_finish(e, rc, &why);
     run_close(&e->run);
@@ -584,10 +582,11 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     *plan = (struct eval_plan){ .file = args_text(a, "-f", NULL),
                                 .ctx = (int)args_int(a, "-c", 512),
                                 .chunks = args_int(a, "--chunks", 0),
+                                .set_text = args_has(a, "--set-text"),
                                 .ref = ref_line ? &ref : NULL };
     enum err_code rc = cli_gate(&plan->gate, a, &why);
     if (!rc) rc = gate_check(&plan->gate, ref_line != NULL, &why);
-    if (!rc && !plan->file) rc = file_share(&bundled, EVAL_TEXT, &why);
+    if (!rc && !plan->file && plan->set_text) rc = file_share(&bundled, EVAL_TEXT, &why);
     if (bundled) plan->file = bundled;
     if (!rc) rc = cli_config_grid(&configs, &plan->n, a, &why);
     if (!rc && ref_line) rc = read_reference(&ref, a, ref_line, &why);

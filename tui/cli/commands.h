@@ -43,7 +43,8 @@ struct eval_plan {
     int64_t chunks;               /* at most; 0: all */
     const struct config *ref;     /* NULL: compare with nothing */
     const char *model;            /* of configs that name none; NULL: -m, or the bundled one */
-    const char *file;             /* the text */
+    const char *file;             /* the text; NULL: the one of the first config's model */
+    bool set_text;                /* make it the text of the models that are measured */
     struct gate gate;             /* terms 0: none */
     json_t *baseline;             /* member of the document; NULL: none */
 };

@@ -162,6 +162,18 @@ enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args
     return ERR_OK;
 }
 
+enum err_code cli_quality_text(char **path, const struct cli_global *g, const char *model, struct err *why)
+{
+    struct db *d = NULL;
+    char text[4096];
+    *path = NULL;
+    enum err_code rc = db_open(&d, g->db_path, why);
+    if (!rc) rc = quality_text_path(text, sizeof text, d, model, why);
+    db_close(d);
+    if (!rc && !(*path = strdup(text))) rc = err_set(why, ERR_NOMEM, "out of memory");
+    return rc;
+}
+
 enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_args *a, struct err *why)
 {
     char copy[128], *rest = NULL;

@@ -100,6 +100,10 @@ enum err_code cli_applied_config(struct config *c, const struct cli_global *g, c
  * *out is owned by the caller: free(). Errors: ERR_USAGE, also for more than 4096 configs. */
 enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args *a, struct err *why);
 
+/* The text that the quality of this model is measured on (advisor/predict/predict.h), to measure on it. The
+ * caller frees *path. Errors: as quality_text_path, db_open. */
+enum err_code cli_quality_text(char **path, const struct cli_global *g, const char *model, struct err *why);
+
 /* Reads --limit memory=BYTES,kld=NATS. A limit that is not given leaves its variable unchanged. */
 enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_args *a, struct err *why);
 

@@ -1,0 +1,127 @@
+/* advisor/predict/quality_text.c - the text that a model's quality is measured on.
+ *
+ * Losses on different texts do not compare, so each model has one text: the bundled held-out stories, until
+ * the user chooses another one. A text is identified by its SHA-256. Runs of older versions stored only its
+ * name, which then counts in its place. */
+#include "advisor/predict/predict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+
+static void text_set_path(struct quality_text *t, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(t->path, sizeof t->path, "%s", path);
+    snprintf(t->name, sizeof t->name, "%.127s", slash ? slash + 1 : path);
+}
+
+static void text_set_bundled(struct quality_text *t)
+{
+    char *path = NULL;
+    text_set_path(t, EVAL_TEXT);
+    if (!file_share(&path, EVAL_TEXT, &t->trouble)) {
+        text_set_path(t, path);
+        (void)hash_file(path, t->sha256, &t->trouble);
+    }
+    free(path);
+}
+
+/* The text that was chosen. Its SHA-256 is the stored one, whatever its file contains now. */
+static void text_set_chosen(struct quality_text *t, const struct model_text *row, const char *model_path)
+{
+    char now[HASH_HEX];
+    t->chosen = true;
+    text_set_path(t, row->path);
+    snprintf(t->sha256, sizeof t->sha256, "%s", row->sha256);
+    if (access(t->path, R_OK))
+        err_set(&t->trouble, ERR_IO,
+                "%.160s, the text that the quality of this model is measured on, cannot be read: %s. Put it "
+                "back, or choose another: qdyno eval -m %.120s -f TEXT --set-text",
+                t->path, strerror(errno), model_path);
+    else if (!hash_file(t->path, now, &t->trouble) && strcmp(now, t->sha256))
+        err_set(&t->trouble, ERR_FORMAT,
+                "%.120s was changed after it became the text of this model: SHA-256 %.12s, expected %.12s. "
+                "Put the old content back, or measure on the new one, which does not compare with earlier "
+                "losses: qdyno eval -m %.100s -f %.120s --set-text",
+                t->path, now, t->sha256, model_path, t->path);
+}
+
+static enum err_code model_hash(char sha256[HASH_HEX], const char *model_path, struct err *why)
+{
+    struct gguf *g = NULL;
+    enum err_code rc = gguf_open(&g, model_path, why);
+    if (!rc) rc = model_identity(g, sha256, why);
+    gguf_close(g);
+    return rc;
+}
+
+enum err_code quality_text_of(struct quality_text *out, struct db *d, const char *model_path, struct err *why)
+{
+    struct model_text *rows = NULL;
+    char sha256[HASH_HEX] = "";
+    int n = 0, found = -1;
+    *out = (struct quality_text){ 0 };
+    enum err_code rc = db_model_text_list(d, &rows, &n, why);
+    if (!rc && n) rc = model_hash(sha256, model_path, why); /* a large file takes long: only if it matters */
+    for (int i = 0; i < n && !rc && found < 0; i++)
+        if (!strcmp(rows[i].model, sha256)) found = i;
+    if (!rc && found >= 0)
+        text_set_chosen(out, &rows[found], model_path);
+    else if (!rc)
+        text_set_bundled(out);
+    free(rows);
+    return rc;
+}
+
+enum err_code quality_text_path(char *out, size_t size, struct db *d, const char *model_path, struct err *why)
+{
+    struct quality_text t;
+    enum err_code rc = quality_text_of(&t, d, model_path, why);
+    if (!rc && t.trouble.code) return err_set(why, t.trouble.code, "%s", t.trouble.message);
+    if (!rc && strlen(t.path) >= size)
+        rc = err_set(why, ERR_USAGE, "the path of the text is longer than %zu bytes: %.200s", size - 1,
+                     t.path);
+    if (!rc) snprintf(out, size, "%s", t.path);
+    return rc;
+}
+
+enum err_code quality_text_choose(struct db *d, const char *model_sha256, const char *path,
+                                  const char *sha256, struct err *why)
+{
+    struct quality_text bundled = { 0 };
+    struct model_text row = { 0 };
+    text_set_bundled(&bundled);
+    if (!strcmp(bundled.sha256, sha256)) return db_model_text_remove(d, model_sha256, why);
+    char *whole = realpath(path, NULL);
+    if (!whole)
+        return err_set(why, err_of_errno(errno), "%s: expected a readable file: %s", path, strerror(errno));
+    enum err_code rc = ERR_OK;
+    if (strlen(whole) >= sizeof row.path)
+        rc = err_set(why, ERR_USAGE, "the path of the text is longer than %zu bytes", sizeof row.path - 1);
+    snprintf(row.model, sizeof row.model, "%s", model_sha256);
+    snprintf(row.path, sizeof row.path, "%s", whole);
+    snprintf(row.sha256, sizeof row.sha256, "%s", sha256);
+    if (!rc) rc = db_model_text_put(d, &row, why);
+    free(whole);
+    return rc;
+}
+
+bool quality_text_is(const struct quality_text *t, const char *name, const char *sha256)
+{
+    return *sha256 && *t->sha256 ? !strcmp(sha256, t->sha256) : !strcmp(name, t->name);
+}
+
+void measured_text_of(struct measured_text *out, const struct model_cell *c, const json_t *worker)
+{
+    const char *name = json_get_str(worker, "file", "");
+    if (!*name && !strcmp(c->kind, "tune")) name = *c->run_text ? c->run_text : EVAL_TEXT;
+    const char *slash = strrchr(name, '/');
+    snprintf(out->name, sizeof out->name, "%.127s", slash ? slash + 1 : name);
+    snprintf(out->sha256, sizeof out->sha256, "%s", json_get_str(worker, "text_sha256", ""));
+}
