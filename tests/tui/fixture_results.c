@@ -22,6 +22,7 @@ static void quality(struct quality_results *q)
         { "q3_K", 0.0404, 0.893, 6.93 },   { "q2_K", 0.21, 0.774, 8.4 }
     };
     q->count = COUNT_OF(LINES);
+    PUT(q->text, "held-out.txt");
     for (int i = 0; i < q->count; i++) {
         struct quality_result *l = &q->line[i];
         const double k = LINES[i].kld, t = LINES[i].top1, p = LINES[i].ppl;
@@ -36,6 +37,9 @@ static void quality(struct quality_results *q)
         l->ppl = (struct interval){ p, p - 0.11, p + 0.11 };
         l->ppl_ratio = (struct interval){ p / 6.41, p / 6.41 - 0.001, p / 6.41 + 0.001 };
     }
+    struct quality_result *last = &q->line[q->count - 1];
+    PUT(last->text, "mails.txt");
+    last->foreign = true;
 }
 
 static void sensitivity(struct sensitivity *s)

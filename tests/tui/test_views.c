@@ -242,6 +242,11 @@ static void loss_of_the_same_answers(void **state)
     s->advice[1].kld = NAN;
     text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
     CHECK_CONTAINS(text, "loss of 1 not measured");
+    CHECK_CONTAINS(text, "Speed by loss on held-out.txt");
+    free(text);
+    s->advice[1].foreign = true;
+    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "not drawn: 1 measured on another text");
     free(text);
     s->advice[0].kld = NAN; /* nothing to draw: the chart of memory takes the place */
     text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);

@@ -58,8 +58,8 @@ struct effect action_start_writing(struct ui *ui, const struct snapshot *s);
 /* ---------------------------------------------------------------- runs and commands (actions_command.c) */
 
 action_fn action_mark, action_delete, action_earlier, action_later, action_compare, action_model, action_push,
-    action_apply, action_undo, action_baseline, action_report, action_quantize, action_calibrate, action_tune,
-    action_command, action_copy, action_output;
+    action_apply, action_undo, action_baseline, action_report, action_quantize, action_calibrate,
+    action_model_text, action_tune, action_command, action_copy, action_output;
 struct effect action_push_to(struct ui *ui, const struct snapshot *s, const char *url);
 /* Run a command line that a person typed (without "qdyno"); ask first if it deletes or replaces something. */
 struct effect action_run_typed(struct ui *ui, const char *line);

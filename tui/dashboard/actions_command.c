@@ -297,6 +297,13 @@ struct effect action_calibrate(struct ui *ui, const struct snapshot *s)
     return effect_none();
 }
 
+struct effect action_model_text(struct ui *ui, const struct snapshot *s)
+{
+    (void)s;
+    form_show(&ui->form, FORM_MODEL_TEXT, (const char *const[FORM_FIELDS]){ "" });
+    return effect_none();
+}
+
 struct effect action_tune(struct ui *ui, const struct snapshot *s)
 {
     action_enter_view(ui, VIEW_TUNE);
@@ -352,6 +359,7 @@ bool action_run_form(struct ui *ui, const struct snapshot *s, struct effect *out
     switch (f->kind) {
     case FORM_QUANTIZE: *out = quantize_run(ui, s); return true;
     case FORM_CALIBRATE: *out = form_run(ui, s, DO_CALIBRATE, f->field[1].text); return true;
+    case FORM_MODEL_TEXT: *out = form_run(ui, s, DO_MODEL_TEXT, NULL); return true;
     case FORM_REPORT: *out = form_run(ui, s, DO_REPORT, f->field[0].text); return true;
     case FORM_BASELINE: *out = baseline_run(ui, s); return true;
     case FORM_TUNE: *out = form_run(ui, s, DO_TUNE, NULL); return true;

@@ -169,22 +169,28 @@ static double ratio_parse(const char *text)
     return str_to_double(number, &v) ? (percent ? v / 100 : v) : (double)NAN;
 }
 
-/* The path of the text for the quality measurement: "yes" is the bundled one. */
-static enum err_code start_quality_text(char *out, size_t size, const char *text, struct err *why)
+/* The path of the text for the quality measurement: "yes" is the one of the model of arm A. */
+static enum err_code start_quality_text(struct experiment_spec *spec, const char *db_path, const char *text,
+                                        struct err *why)
 {
-    char *bundled = NULL;
-    enum err_code rc = ERR_OK;
+    struct db *d = NULL;
+    const char *own = config_text(&spec->config[0], KNOB_MODEL);
     if (!*text) return ERR_OK;
-    if (strcmp(text, "yes"))
-        form_path(text, out, size);
-    else if (!(rc = file_share(&bundled, "text/sample.txt", why)))
-        snprintf(out, size, "%s", bundled);
-    free(bundled);
+    if (strcmp(text, "yes")) {
+        form_path(text, spec->quality_file, sizeof spec->quality_file);
+        return ERR_OK;
+    }
+    enum err_code rc = db_open(&d, db_path, why);
+    if (!rc)
+        rc = quality_text_path(spec->quality_file, sizeof spec->quality_file, d, *own ? own : spec->model,
+                               why);
+    db_close(d);
     return rc;
 }
 
 /* Margin, budget and quality; an empty text leaves the default. */
-static enum err_code start_options(struct experiment_spec *spec, const struct job *j, struct err *why)
+static enum err_code start_options(struct experiment_spec *spec, const struct background *b,
+                                   const struct job *j, struct err *why)
 {
     enum { CHUNKS = 64 }; /* as `ab --quality` */
     double seconds;
@@ -192,10 +198,11 @@ static enum err_code start_options(struct experiment_spec *spec, const struct jo
     if (margin > 0) spec->margin = margin;
     if (str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
     spec->quality_chunks = CHUNKS;
-    return start_quality_text(spec->quality_file, sizeof spec->quality_file, j->text[START_QUALITY], why);
+    return start_quality_text(spec, b->db_path, j->text[START_QUALITY], why);
 }
 
-static enum err_code start_spec(struct experiment_spec *spec, const struct job *j, struct err *why)
+static enum err_code start_spec(struct experiment_spec *spec, const struct background *b, const struct job *j,
+                                struct err *why)
 {
     enum { WAIT_QUIET_S = 600 };
     *spec = (struct experiment_spec){
@@ -213,7 +220,7 @@ static enum err_code start_spec(struct experiment_spec *spec, const struct job *
         const char *line = j->text[ARMS[arm]];
         rc = config_parse(&spec->config[arm], line, why);
     }
-    return rc ? rc : start_options(spec, j, why);
+    return rc ? rc : start_options(spec, b, j, why);
 }
 
 /* A job, because opening the database may have to wait for another qdyno process. */
@@ -230,7 +237,7 @@ void job_start_experiment(struct background *b, const struct job *j)
     enum err_code rc = spec ? ERR_OK : err_set(&why, ERR_NOMEM, "not enough memory for an experiment");
     if (rc == ERR_OK && !known)
         rc = err_set(&why, ERR_ABSENT, "the machine could not be detected: see the log");
-    if (rc == ERR_OK) rc = start_spec(spec, j, &why);
+    if (rc == ERR_OK) rc = start_spec(spec, b, j, &why);
     struct experiment_deps deps = {
         .db_path = b->db_path, .sampler = sampler, .machine = &m, .log = &b->log
     };

@@ -20,6 +20,7 @@ struct result_reader {
     char real[PATH_MAX]; /* of the model on screen */
     char sha[MODELS][HASH_HEX];
     int models;
+    struct quality_text text; /* of the model */
     struct quality_results quality;
     struct load_results load;
     struct sensitivity sensitivity;
@@ -66,13 +67,15 @@ static void result_add_own_hash(struct background *b, struct result_reader *r, i
 static bool quality_same_question(const struct quality_result *a, const struct quality_result *b)
 {
     return !strcmp(a->config, b->config) && !strcmp(a->reference, b->reference) &&
-           !strcmp(a->text, b->text) && a->ctx == b->ctx && a->windows == b->windows;
+           !strcmp(a->text, b->text) && a->foreign == b->foreign && a->ctx == b->ctx &&
+           a->windows == b->windows;
 }
 
 /* Cells come newest first, so an older result for the same question is skipped. */
 static enum err_code result_on_quality(void *ctx, const struct model_cell *c, struct err *why)
 {
-    struct quality_results *q = &((struct result_reader *)ctx)->quality;
+    struct result_reader *r = ctx;
+    struct quality_results *q = &r->quality;
     struct quality known;
     json_t *o = NULL;
     (void)why;
@@ -86,13 +89,15 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
                                 .kld = known.kld,
                                 .top1 = known.top1,
                                 .ppl = known.ppl,
-                                .ppl_ratio = known.ppl_ratio };
+                                .ppl_ratio = known.ppl_ratio,
+                                .foreign = !quality_text_is(&r->text, known.text, known.text_sha256) };
     const char *reference = json_is_string(json_object_get(o, "reference"))
                                 ? json_get_str(o, "reference", "")
                                 : c->first_config; /* quality of an A/B is measured against arm A */
     snprintf(l.config, sizeof l.config, "%.159s", c->config);
     snprintf(l.reference, sizeof l.reference, "%.95s", reference);
     snprintf(l.text, sizeof l.text, "%.63s", known.text);
+    snprintf(l.text_sha256, sizeof l.text_sha256, "%s", known.text_sha256);
     json_decref(o);
     bool fresh = known.known && isfinite(l.kld.estimate);
     for (int i = 0; i < q->count && fresh; i++) fresh = !quality_same_question(&q->line[i], &l);
@@ -102,9 +107,9 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
 
 static int quality_by_loss(const void *a, const void *b)
 {
-    const double x = ((const struct quality_result *)a)->kld.estimate,
-                 y = ((const struct quality_result *)b)->kld.estimate;
-    return x < y ? -1 : x > y;
+    const struct quality_result *p = a, *q = b;
+    const double x = p->kld.estimate, y = q->kld.estimate;
+    return p->foreign != q->foreign ? p->foreign - q->foreign : x < y ? -1 : x > y;
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -237,7 +242,8 @@ static enum err_code sensitivity_read(struct result_reader *r, const char *sha25
 static enum err_code results_read(struct background *b, struct result_reader *r, int64_t bytes,
                                   struct err *why)
 {
-    enum err_code rc = db_model_list(r->d, result_on_model, r, why);
+    enum err_code rc = quality_text_of(&r->text, r->d, r->path, why);
+    if (!rc) rc = db_model_list(r->d, result_on_model, r, why);
     if (!rc) result_add_own_hash(b, r, bytes);
     for (int i = 0; i < r->models && !rc; i++) {
         const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS };
@@ -266,6 +272,8 @@ void background_read_results(struct background *b, struct db *d)
     if (!realpath(path, r->real)) r->real[0] = '\0';
     const bool bad = results_read(b, r, bytes, &why) != ERR_OK;
     load_results_finish(r);
+    snprintf(r->quality.text, sizeof r->quality.text, "%.63s", r->text.name);
+    snprintf(r->quality.trouble, sizeof r->quality.trouble, "%s", r->text.trouble.message);
     qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], quality_by_loss);
     if (!r->sensitivity.maps)
         snprintf(

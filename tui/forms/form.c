@@ -45,6 +45,10 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
                          .go = "start",
                          .fields = 2,
                          .field = { { "text", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_MODEL_TEXT] = { .title = "The text that this model's quality is measured on",
+                          .go = "measure",
+                          .fields = 1,
+                          .field = { { "text", ASK_SCORED } } },
     [FORM_REPORT] = { .title = "Write a report",
                       .go = "write",
                       .fields = 1,
@@ -293,7 +297,7 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
         [ASK_WORKLOAD] = "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE",
         [ASK_MORE] = "a third configuration, also compared with A; empty: two arms",
         [ASK_QUALITY] =
-            "measure KL divergence of every arm from A after the blocks: no, yes (bundled text), or a text file",
+            "measure KL divergence of every arm from A after the blocks: no, yes (this model's text), or a text file",
         [ASK_MARGIN] = "the smallest difference that matters: arms closer than this count as equivalent",
         [ASK_BUDGET] = "no new measurement starts after this time; finished blocks are kept",
         [ASK_FILTER] =
@@ -302,6 +306,8 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
         [ASK_URL] = "for example http://127.0.0.1:9091",
         [ASK_FILE] =
             "a text similar to what the model will read; empty: the bundled text if the method needs one",
+        [ASK_SCORED] =
+            "a text file, or empty for the bundled text: losses on other texts are then no longer ranked",
         [ASK_OUT] = "the file to write",
         [ASK_REPORT] = "FILE.html (page), FILE.md (text with plots in characters) or FILE.svg (picture)",
         [ASK_NAME] = "a name; qdyno baseline check NAME later measures it again together with a challenger",

@@ -159,7 +159,7 @@ static enum err_code check_quality(const char *text, struct err *why)
 {
     if (form_says_no(text) || !strcmp(text, "yes")) return ERR_OK;
     enum err_code rc = check_readable(text, why);
-    return rc ? err_prefix(why, "expected no, yes (measure on the bundled text) or a text file") : ERR_OK;
+    return rc ? err_prefix(why, "expected no, yes (measure on this model's text) or a text file") : ERR_OK;
 }
 
 static enum err_code check_goal(const char *text, struct err *why)
@@ -212,13 +212,13 @@ static enum err_code check_then(const char *text, struct err *why)
 }
 
 static enum err_code (*const CHECKS[ASK_KINDS])(const char *text, struct err *why) = {
-    [ASK_TEXT] = check_nothing,  [ASK_CONFIG] = check_config,     [ASK_MORE] = check_more,
-    [ASK_RECIPE] = check_recipe, [ASK_WORKLOAD] = check_workload, [ASK_MODEL] = check_model,
-    [ASK_FILE] = check_file,     [ASK_OUT] = check_out,           [ASK_REPORT] = check_report,
-    [ASK_BUDGET] = check_budget, [ASK_MARGIN] = check_margin,     [ASK_QUALITY] = check_quality,
-    [ASK_GOAL] = check_goal,     [ASK_URL] = check_url,           [ASK_FILTER] = check_filter,
-    [ASK_NAME] = check_name,     [ASK_COMMAND] = check_command,   [ASK_PROMPT] = check_prompt,
-    [ASK_THEN] = check_then,
+    [ASK_TEXT] = check_nothing,    [ASK_CONFIG] = check_config,     [ASK_MORE] = check_more,
+    [ASK_RECIPE] = check_recipe,   [ASK_WORKLOAD] = check_workload, [ASK_MODEL] = check_model,
+    [ASK_FILE] = check_file,       [ASK_SCORED] = check_file,       [ASK_OUT] = check_out,
+    [ASK_REPORT] = check_report,   [ASK_BUDGET] = check_budget,     [ASK_MARGIN] = check_margin,
+    [ASK_QUALITY] = check_quality, [ASK_GOAL] = check_goal,         [ASK_URL] = check_url,
+    [ASK_FILTER] = check_filter,   [ASK_NAME] = check_name,         [ASK_COMMAND] = check_command,
+    [ASK_PROMPT] = check_prompt,   [ASK_THEN] = check_then,
 };
 
 enum err_code form_check(enum form_ask ask, const char *text, struct err *why)

@@ -63,6 +63,7 @@ enum action {
     DO_REPORT,
     DO_QUANTIZE,
     DO_CALIBRATE,
+    DO_MODEL_TEXT,
     DO_COPY,
     DO_OUTPUT,
     DO_UP,
@@ -116,6 +117,7 @@ enum form_kind {
     FORM_COMMAND,
     FORM_QUANTIZE,
     FORM_CALIBRATE,
+    FORM_MODEL_TEXT,
     FORM_REPORT,
     FORM_BASELINE,
     FORM_TUNE,
@@ -134,13 +136,14 @@ enum form_ask {
     ASK_MORE,   /* a config line, may be empty */
     ASK_RECIPE, /* the recipe part of a config line: method, format, parameters */
     ASK_WORKLOAD,
-    ASK_MODEL, /* a model file */
-    ASK_FILE,  /* a text or calibration file, may be empty */
-    ASK_OUT,   /* a GGUF file to write */
+    ASK_MODEL,  /* a model file */
+    ASK_FILE,   /* a text or calibration file, may be empty */
+    ASK_SCORED, /* a text to measure quality on; empty: the bundled one */
+    ASK_OUT,    /* a GGUF file to write */
     ASK_REPORT,
     ASK_BUDGET,
     ASK_MARGIN,
-    ASK_QUALITY, /* "no", "yes" (the bundled text), or a text file */
+    ASK_QUALITY, /* "no", "yes" (the model's text), or a text file */
     ASK_GOAL,
     ASK_URL,
     ASK_FILTER,

@@ -344,7 +344,7 @@ bool suggestions_folder(const struct form *f, char *path, size_t size)
     const enum form_ask ask = f->kind == FORM_CLOSED ? ASK_TEXT : form_asks(f);
     const char *text = f->field[f->focus].text;
     char whole[4096];
-    if (ask != ASK_MODEL && ask != ASK_FILE && ask != ASK_QUALITY) return false;
+    if (ask != ASK_MODEL && ask != ASK_FILE && ask != ASK_SCORED && ask != ASK_QUALITY) return false;
     if (ask == ASK_QUALITY && !strchr(text, '/')) return false;
     form_path(text, whole, sizeof whole);
     const char *slash = strrchr(whole, '/');
@@ -414,7 +414,7 @@ static const struct word_row MARGINS[] = { { "0.5%", "for regressions" },
                                            { "5%", "coarse, with an earlier answer" },
                                            { NULL } };
 static const struct word_row QUALITIES[] = { { "no", "speed and memory only" },
-                                             { "yes", "KL divergence from A on the bundled text" },
+                                             { "yes", "KL divergence from A on this model's text" },
                                              { NULL } };
 static const struct word_row GOALS_HERE[] = { { "balanced", "speed, quality and memory" },
                                               { "speed", "most tokens per second" },
@@ -504,7 +504,8 @@ void suggestions_make(struct suggestions *out, const struct suggestion_source *s
     case ASK_MORE:
     case ASK_RECIPE: suggest_config(&m); break;
     case ASK_MODEL: suggest_files(&m, true); break;
-    case ASK_FILE: suggest_files(&m, false); break;
+    case ASK_FILE:
+    case ASK_SCORED: suggest_files(&m, false); break;
     case ASK_COMMAND: suggest_commands(&m); break;
     case ASK_NAME: suggest_baselines(&m); break;
     default:

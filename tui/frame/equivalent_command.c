@@ -97,13 +97,18 @@ static void model_word(struct str *out, const struct snapshot *s)
     shell_word(out, s->model_path[0] ? s->model_path : "MODEL");
 }
 
-/* Measures the selected config again; with no row yet, an example that measures the first one. */
-static void append_command_quality(struct str *out, const struct ui *u, const struct snapshot *s)
+/* Measures the selected config again; with no row yet, an example that measures the first one. With the form
+ * of the model's text, it is measured on the text that the form names. */
+static void append_command_quality(struct str *out, const struct ui *u, const struct snapshot *s,
+                                   bool set_text)
 {
+    const char *text = u->form.kind == FORM_MODEL_TEXT ? u->form.field[0].text : "TEXT";
     const int i = u->view == VIEW_QUALITY ? list_selected(u, s) : -1;
     const struct quality_result *q = i >= 0 ? &s->quality.line[i] : NULL;
     str_append(out, "qdyno eval -m ");
     model_word(out, s);
+    if (set_text && *text) path_word(out, " -f ", text);
+    if (set_text) str_append(out, " --set-text");
     str_append(out, " -C ");
     shell_word(out, q ? q->config : "q4_0");
     str_append(out, " --ref ");
@@ -269,9 +274,9 @@ const char *screen_command(const struct ui *u, const struct snapshot *s, char *b
     };
     static const enum action OF_FORM[FORM_KIND_COUNT] = {
         [FORM_AB] = DO_NEW_AB,         [FORM_PUSH] = DO_PUSH,           [FORM_FILTER] = DO_FILTER,
-        [FORM_QUANTIZE] = DO_QUANTIZE, [FORM_CALIBRATE] = DO_CALIBRATE, [FORM_REPORT] = DO_REPORT,
-        [FORM_BASELINE] = DO_BASELINE, [FORM_TUNE] = DO_TUNE,           [FORM_MODEL] = DO_MODEL,
-        [FORM_WRITE] = DO_WRITE,       [FORM_SETTING] = DO_APPLY
+        [FORM_QUANTIZE] = DO_QUANTIZE, [FORM_CALIBRATE] = DO_CALIBRATE, [FORM_MODEL_TEXT] = DO_MODEL_TEXT,
+        [FORM_REPORT] = DO_REPORT,     [FORM_BASELINE] = DO_BASELINE,   [FORM_TUNE] = DO_TUNE,
+        [FORM_MODEL] = DO_MODEL,       [FORM_WRITE] = DO_WRITE,         [FORM_SETTING] = DO_APPLY
     };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
     if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;
@@ -331,7 +336,8 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
         path_word(&out, "qdyno dashboard -m ",
                   u->form.kind == FORM_MODEL && !u->form.field[0].error[0] ? u->form.field[0].text : "FILE");
         break;
-    case DO_VIEW_QUALITY: append_command_quality(&out, u, s); break;
+    case DO_VIEW_QUALITY: append_command_quality(&out, u, s, false); break;
+    case DO_MODEL_TEXT: append_command_quality(&out, u, s, true); break;
     case DO_VIEW_LOAD: append_command_load(&out, u, s); break;
     case DO_VIEW_SETTINGS: str_append(&out, "qdyno help knobs"); break;
     default: break;

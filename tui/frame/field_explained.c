@@ -23,6 +23,10 @@ static const char *const MEANINGS[ASK_KINDS][6] = {
                     "Each file shows its format and whether a session fits into the memory that is free now." },
     [ASK_FILE] = { "The path of a text similar to what the model will read.",
                    "Empty: the bundled text, if the method needs one." },
+    [ASK_SCORED] = { "The path of the text that all commands measure this model's quality on, unless told otherwise.",
+                     "Empty: the bundled text.",
+                     "Losses on different texts do not compare: those on other texts are kept, but not ranked.",
+                     "Enter measures the selected configuration on it." },
     [ASK_OUT] = { "The file to write. An existing file is replaced only after a question.",
                   "Its folder has to exist." },
     [ASK_REPORT] = { "The file of the report; its ending decides the format.",
@@ -34,7 +38,8 @@ static const char *const MEANINGS[ASK_KINDS][6] = {
                      "Configurations that differ by less count as equivalent.",
                      "A smaller margin needs more blocks, and therefore more time." },
     [ASK_QUALITY] = { "Whether to measure what the configurations do to the answers, after their speed.",
-                      "no: only speed and memory.", "yes: KL divergence from A on the bundled text.",
+                      "no: only speed and memory.",
+                      "yes: KL divergence from A on this model's text (6 names it).",
                       "A path: on that text." },
     [ASK_GOAL] = { "What to optimize.", "balanced: speed and memory, within the quality limit.",
                    "speed, quality, memory, energy: that one first." },
@@ -91,6 +96,7 @@ bool field_explained(struct text_page *out, const struct ui *u, const struct sna
 /* Fields in which a question mark can be part of the text. */
 bool field_takes_question_mark(enum form_ask ask)
 {
-    return ask == ASK_PROMPT || ask == ASK_COMMAND || ask == ASK_URL || ask == ASK_FILE || ask == ASK_OUT ||
-           ask == ASK_REPORT || ask == ASK_MODEL || ask == ASK_QUALITY || ask == ASK_FILTER;
+    return ask == ASK_PROMPT || ask == ASK_COMMAND || ask == ASK_URL || ask == ASK_FILE ||
+           ask == ASK_SCORED || ask == ASK_OUT || ask == ASK_REPORT || ask == ASK_MODEL ||
+           ask == ASK_QUALITY || ask == ASK_FILTER;
 }

@@ -49,11 +49,15 @@ struct quality_result {
     int ctx;                                   /* tokens per window */
     int64_t windows;
     struct interval kld, top1, ppl, ppl_ratio; /* 95 % intervals; NAN unknown */
+    char text_sha256[65];                      /* "": measured by an older version */
+    bool foreign;                              /* measured on another text than the model's: not ranked */
 };
 
 struct quality_results {
     int count;                                   /* -1: not read yet */
-    struct quality_result line[QUALITY_RESULTS]; /* the smallest loss first */
+    struct quality_result line[QUALITY_RESULTS]; /* the smallest loss first; foreign ones at the end */
+    char text[64];                               /* name of the model's text; "": unknown */
+    char trouble[512];                           /* why nothing can be measured on it; "": it can */
     char error[200];
 };
 

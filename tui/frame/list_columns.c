@@ -280,9 +280,15 @@ TEXT_OF(quality_kld)
     return buf;
 }
 
+/* Losses on another text have no place in the order. */
 VALUE_OF(quality_loss)
 {
-    return s->quality.line[i].kld.estimate;
+    return s->quality.line[i].foreign ? (double)NAN : s->quality.line[i].kld.estimate;
+}
+
+STYLE_OF(quality_style)
+{
+    return s->quality.line[i].foreign ? ROLE_DIM : ROLE_TEXT;
 }
 
 TEXT_OF(quality_bounds)
@@ -615,8 +621,10 @@ const struct list LISTS[VIEW_COUNT] = {
     [VIEW_QUALITY] = { "methods", quality_count, NULL, false, {
         { .title = "method", .text = quality_config, .config = true },
         { .title = "against", .width = 14, .gap = 1, .from = 100, .text = quality_reference },
-        { .title = "KLD, nats", .width = 10, .gap = 1, .right = true, .text = quality_kld, .value = quality_loss },
-        { .title = "95 %", .width = 22, .from = 112, .right = true, .text = quality_bounds, .value = quality_loss },
+        { .title = "KLD, nats", .width = 10, .gap = 1, .right = true, .text = quality_kld, .value = quality_loss,
+          .style = quality_style },
+        { .title = "95 %", .width = 22, .from = 112, .right = true, .text = quality_bounds, .value = quality_loss,
+          .style = quality_style },
         { .title = "", .width = 18, .wide = { { 112, 26 }, { 150, 44 } } }, /* the interval as a bar */
         { .title = "top-1", .width = 8, .right = true, .text = quality_top1, .value = quality_same },
         { .title = "PPL", .width = 9, .from = 70, .right = true, .text = quality_ppl, .value = quality_perplexity },

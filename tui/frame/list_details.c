@@ -88,6 +88,12 @@ static void quality_details(struct text_page *p, const struct ui *u, const struc
     put_line(p, "compared with", q->reference);
     snprintf(text, sizeof text, "%s, %" PRId64 " windows of %d tokens", q->text, q->windows, q->ctx);
     put_line(p, "text", text);
+    put_line(p, "its SHA-256", q->text_sha256[0] ? q->text_sha256 : "n/a: an older version measured it");
+    if (q->foreign)
+        text_page_put(p, PAGE_DIM,
+                      "This model's text is %s. The loss was measured on another text, so it is not ranked "
+                      "with the others; the command of this row measures it on %s.",
+                      s->quality.text, s->quality.text);
     snprintf(text, sizeof text, "run %" PRId64 ", %s", q->run_id, figure_date(q->measured_ms).text);
     put_line(p, "measured", text);
     text_page_put(p, PAGE_PLAIN, " ");

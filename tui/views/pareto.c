@@ -153,9 +153,9 @@ void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot 
     enum { MEMORY = 12 };
     struct candidate candidate[SNAPSHOT_ADVICE];
     const int all = candidates_of(candidate, s);
-    int n = 0, exact = 0;
+    int n = 0, exact = 0, foreign = 0;
     double least = NAN;
-    char note[96] = "";
+    char note[96] = "", title[128];
     for (int i = 0; i < all; i++) {
         if (!(candidate[i].loss >= 0)) continue;
         if (candidate[i].loss > 0) least = fmin(least, candidate[i].loss);
@@ -165,11 +165,19 @@ void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot 
         exact += candidate[i].loss == 0;
         candidate[i].x = candidate[i].loss > 0 ? candidate[i].loss : least / 4;
     }
-    if (all > n)
+    for (int i = 0; i < s->advice_count; i++) foreign += !snapshot_is_folded(s, i) && s->advice[i].foreign;
+    if (foreign && all - n > foreign)
+        snprintf(note, sizeof note, "not drawn: %d not measured, %d on another text", all - n - foreign,
+                 foreign);
+    else if (foreign)
+        snprintf(note, sizeof note, "not drawn: %d measured on another text", foreign);
+    else if (all > n)
         snprintf(note, sizeof note, "loss of %d not measured", all - n);
     else if (exact)
         snprintf(note, sizeof note, "left edge: no loss");
-    struct rect in = grid_box(g, area, "Speed by loss (KL divergence; number: row)", note);
+    snprintf(title, sizeof title, "Speed by loss%s%s (number: row)",
+             s->quality.text[0] ? " on " : "", s->quality.text);
+    struct rect in = grid_box(g, area, title, note);
     if (!pareto_losses(s)) {
         grid_wrap(
             g, in, ROLE_DIM,

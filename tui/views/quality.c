@@ -22,7 +22,7 @@ static struct axis loss_axis(const struct quality_results *q)
     struct axis a = { .lo = NAN, .hi = NAN, .log = true, .show = show_nats };
     for (int i = 0; i < q->count; i++) {
         const struct interval *k = &q->line[i].kld;
-        if (k->estimate > 0) {
+        if (k->estimate > 0 && !q->line[i].foreign) {
             a.lo = fmin(a.lo, k->lower > k->estimate / 100 ? k->lower : k->estimate);
             a.hi = fmax(a.hi, isfinite(k->upper) ? k->upper : k->estimate);
         }
@@ -30,11 +30,16 @@ static struct axis loss_axis(const struct quality_results *q)
     return axis_around(a);
 }
 
-/* The loss and its interval on an axis that all rows share. */
+/* The loss and its interval on an axis that all rows share; or the other text that it was measured on. */
 static void draw_loss(struct pen *p, int columns, int item, unsigned extra, const void *ctx)
 {
     const struct quality_results *q = ctx;
     const struct interval *k = &q->line[item].kld;
+    if (q->line[item].foreign) {
+        pen_put(p, extra ? ROLE_TEXT | extra : (unsigned)ROLE_WARN, " on ");
+        pen_field(p, columns - 5, extra ? ROLE_TEXT | extra : (unsigned)ROLE_WARN, q->line[item].text);
+        return;
+    }
     const struct axis axis = loss_axis(q);
     const unsigned style = extra ? ROLE_TEXT | extra : (unsigned)ROLE_GRAPH;
     const struct rect at = { p->area.x + p->x + 1, p->area.y + p->y, columns - 2, 1 };
@@ -47,9 +52,23 @@ static void draw_loss(struct pen *p, int columns, int item, unsigned extra, cons
 }
 
 /* All figures of the selected row, with intervals. */
-static void method_details(struct grid *g, struct rect in, const struct quality_result *q)
+static void method_details(struct grid *g, struct rect in, const struct quality_results *all, int item)
 {
+    const struct quality_result *q = &all->line[item];
     char text[600];
+    if (all->trouble[0]) {
+        grid_wrap(g, in, ROLE_WARN, all->trouble);
+        return;
+    }
+    if (q->foreign) {
+        snprintf(
+            text, sizeof text,
+            "measured on %s (run %lld); this model's text is %s: not ranked with the others. The command "
+            "below measures it on %s; F makes another text this model's.",
+            q->text, (long long)q->run_id, all->text, all->text);
+        grid_wrap(g, in, ROLE_WARN, text);
+        return;
+    }
     snprintf(
         text, sizeof text,
         "%s against %s, %lld windows of %d tokens of %s (run %lld): KL divergence %.3g nats [%.3g, %.3g], "
@@ -78,10 +97,12 @@ static void box_methods(struct grid *g, struct rect area, const struct snapshot 
 {
     const struct quality_results *q = &s->quality;
     const int height = area.h - 2, wide = area.w >= 112;
+    char title[160];
+    snprintf(title, sizeof title, "Quality of methods: %s%s%s",
+             wide ? "KL divergence of predictions" : "KL divergence", q->text[0] ? " on " : "", q->text);
     const struct list_view list = { .g = g,
                                     .box = area,
-                                    .title = wide ? "Quality of methods: KL divergence of predictions"
-                                                  : "Quality of methods: KL divergence",
+                                    .title = title,
                                     .note = snapshot_caution(s),
                                     .s = s,
                                     .u = u,
@@ -93,7 +114,7 @@ static void box_methods(struct grid *g, struct rect area, const struct snapshot 
     if (q->count <= 0)
         draw_no_methods(g, in, s);
     else if (chosen >= 0 && in.h)
-        method_details(g, in, &q->line[chosen]);
+        method_details(g, in, q, chosen);
 }
 
 /* ---------------------------------------------------------------- tensors */
