@@ -61,20 +61,38 @@ static enum err_code model_hash(char sha256[HASH_HEX], const char *model_path, s
     return rc;
 }
 
+static void text_find(struct quality_text *out, const struct model_text *rows, int n, const char *sha256,
+                      const char *model_path)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(rows[i].model, sha256)) {
+            text_set_chosen(out, &rows[i], model_path);
+            return;
+        }
+    text_set_bundled(out);
+}
+
 enum err_code quality_text_of(struct quality_text *out, struct db *d, const char *model_path, struct err *why)
 {
     struct model_text *rows = NULL;
     char sha256[HASH_HEX] = "";
-    int n = 0, found = -1;
+    int n = 0;
     *out = (struct quality_text){ 0 };
     enum err_code rc = db_model_text_list(d, &rows, &n, why);
     if (!rc && n) rc = model_hash(sha256, model_path, why); /* a large file takes long: only if it matters */
-    for (int i = 0; i < n && !rc && found < 0; i++)
-        if (!strcmp(rows[i].model, sha256)) found = i;
-    if (!rc && found >= 0)
-        text_set_chosen(out, &rows[found], model_path);
-    else if (!rc)
-        text_set_bundled(out);
+    if (!rc) text_find(out, rows, n, sha256, model_path);
+    free(rows);
+    return rc;
+}
+
+enum err_code quality_text_of_hash(struct quality_text *out, struct db *d, const char *model_sha256,
+                                   struct err *why)
+{
+    struct model_text *rows = NULL;
+    int n = 0;
+    *out = (struct quality_text){ 0 };
+    const enum err_code rc = db_model_text_list(d, &rows, &n, why);
+    if (!rc) text_find(out, rows, n, model_sha256, "MODEL");
     free(rows);
     return rc;
 }
@@ -112,9 +130,19 @@ enum err_code quality_text_choose(struct db *d, const char *model_sha256, const 
     return rc;
 }
 
+bool measured_text_same(const struct measured_text *a, const struct measured_text *b)
+{
+    return *a->sha256 && *b->sha256 ? !strcmp(a->sha256, b->sha256) : !strcmp(a->name, b->name);
+}
+
 bool quality_text_is(const struct quality_text *t, const char *name, const char *sha256)
 {
-    return *sha256 && *t->sha256 ? !strcmp(sha256, t->sha256) : !strcmp(name, t->name);
+    struct measured_text usual, other;
+    snprintf(usual.name, sizeof usual.name, "%s", t->name);
+    snprintf(usual.sha256, sizeof usual.sha256, "%s", t->sha256);
+    snprintf(other.name, sizeof other.name, "%s", name);
+    snprintf(other.sha256, sizeof other.sha256, "%s", sha256);
+    return measured_text_same(&usual, &other);
 }
 
 void measured_text_of(struct measured_text *out, const struct model_cell *c, const json_t *worker)

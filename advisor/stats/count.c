@@ -48,3 +48,14 @@ double stats_mcnemar(int64_t b, int64_t c)
     if (b < 0 || c < 0) return NAN;
     return fmin(1, 2 * stats_binomial_cdf(b < c ? b : c, b + c, 0.5));
 }
+
+bool stats_dominates(const double *by, const double *than, int n)
+{
+    bool better = false;
+    for (int i = 0; i < n; i++) {
+        if (isnan(by[i]) && isnan(than[i])) continue;
+        if (!(by[i] >= than[i])) return false; /* also where only one is known */
+        better |= by[i] > than[i];
+    }
+    return better;
+}

@@ -116,6 +116,13 @@ double stats_latency_quantile(float *x, int n, double p);
 /* Exact two-sided p of McNemar's test (1947) for b and c discordant pairs. 1 for none, NAN for negative. */
 double stats_mcnemar(int64_t b, int64_t c);
 
+/* ---------------------------------------------------------------- trade-offs (count.c) */
+
+/* Is `by` at least as good as `than` in all n values, and better in one (Pareto dominance)? Larger is better;
+ * negate what is better when smaller. NAN is unknown: a value that neither knows is left out; one that only
+ * one of them knows cannot be compared, so neither dominates. */
+bool stats_dominates(const double *by, const double *than, int n);
+
 /* ---------------------------------------------------------------- values in time (series.c) */
 
 /* Correlation of neighbouring values. NAN for n < 3 or equal values. */

@@ -189,6 +189,20 @@ static void mser_finds_the_end_of_a_warm_up(void **state)
     assert_int_equal(stats_mser(x, 3), 0);
 }
 
+/* Larger is better. */
+static void dominance_needs_comparable_values(void **state)
+{
+    (void)state;
+    CHECK(stats_dominates((const double[]){ 2, 1 }, (const double[]){ 1, 1 }, 2));
+    CHECK(!stats_dominates((const double[]){ 1, 1 }, (const double[]){ 1, 1 }, 2)); /* equal */
+    CHECK(!stats_dominates((const double[]){ 2, 0 }, (const double[]){ 1, 1 }, 2)); /* a trade-off */
+    CHECK(stats_dominates((const double[]){ 2, NAN }, (const double[]){ 1, NAN }, 2));
+    CHECK(!stats_dominates((const double[]){ 2, NAN }, (const double[]){ 1, 0 }, 2));
+    CHECK(!stats_dominates((const double[]){ 2, 0 }, (const double[]){ 1, NAN }, 2));
+    CHECK(!stats_dominates((const double[]){ NAN }, (const double[]){ NAN }, 1));
+    CHECK(stats_dominates((const double[]){ INFINITY }, (const double[]){ 1 }, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +213,7 @@ int main(void)
         cmocka_unit_test(samples_for_a_percentile_are_mlperf_s),
         cmocka_unit_test(latency_percentiles_need_samples),
         cmocka_unit_test(mcnemar_agrees_with_statsmodels),
+        cmocka_unit_test(dominance_needs_comparable_values),
         cmocka_unit_test(neighbours_that_know_of_each_other),
         cmocka_unit_test(mser_finds_the_end_of_a_warm_up),
     };

@@ -95,6 +95,9 @@ const struct comparison *report_comparison(const struct report_source *s, int ar
 /* The verdict of a comparison. In an invalid run every verdict is "invalid". */
 enum verdict report_verdict(const struct report_source *s, const struct comparison *c);
 const char *report_arm_name(int arm); /* "A" "B" ... */
+/* The rate of an arm. A's is the mean over its cells, without an interval; that of another arm is A's times
+ * the effect that the blocks found. Without blocks it is the arm's mean; bounds NAN: unknown. */
+struct interval report_arm_rate(const struct report_source *s, int arm);
 
 /* ---------------------------------------------------------------- figures (figures_*.c) */
 

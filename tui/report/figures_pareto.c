@@ -13,35 +13,28 @@ struct place {
     double x, x_low, x_high, y, y_low, y_high;
 };
 
-/* The place of an arm. The intervals of the other arms are relative to A, so A has none. */
 static struct place arm_place(const struct report_source *s, int arm, struct interval y)
 {
-    struct place at = { s->state.arm[arm].rate, NAN, NAN, y.estimate, y.lower, y.upper };
-    if (!arm) return at;
-    const struct interval i = report_comparison(s, arm)->effect;
-    const double base = s->state.arm[0].rate;
-    const double low = base * (1 + report_change(s, i.lower)), high = base * (1 + report_change(s, i.upper));
-    at.x_low = fmin(low, high);
-    at.x_high = fmax(low, high);
-    return at;
+    const struct interval x = report_arm_rate(s, arm);
+    return (struct place){ x.estimate, x.lower, x.upper, y.estimate, y.lower, y.upper };
 }
 
-/* Is `by` at least as good on both axes, and better on one (Pareto dominance)? */
-static bool is_dominated(const struct place *p, const struct place *by, int better)
+/* Does another arm dominate this one on both axes? */
+static bool is_beaten(const struct report_source *s, const struct place *at, int arm)
 {
-    const double gain = better < 0 ? p->x - by->x : by->x - p->x;
-    return gain >= 0 && by->y <= p->y && (gain > 0 || by->y < p->y);
+    const int better = report_metric(s)->better < 0 ? -1 : 1;
+    const double gain[] = { better * at[arm].x, -at[arm].y };
+    for (int b = 0; b < report_arms(s); b++)
+        if (b != arm && stats_dominates((const double[]){ better * at[b].x, -at[b].y }, gain, 2)) return true;
+    return false;
 }
 
 /* Draws the arms. Those on the Pareto front get a star. */
 static void arms_draw(struct plot *p, struct report *r, const struct report_source *s, const struct place *at)
 {
-    const int better = report_metric(s)->better;
     for (int a = 0; a < report_arms(s); a++) {
         if (!isfinite(at[a].x) || !isfinite(at[a].y)) continue;
-        bool beaten = false;
-        for (int b = 0; b < report_arms(s); b++)
-            beaten = beaten || (b != a && is_dominated(&at[a], &at[b], better));
+        const bool beaten = is_beaten(s, at, a);
         struct plot_point point = PLOT_NOWHERE;
         point.x = at[a].x;
         point.y = at[a].y;

@@ -42,6 +42,8 @@ struct report_source {
     bool machine_known;
     struct run_labels labels;
     char version[32]; /* of the program that measured; "": unknown */
+    struct measured_text
+        text; /* that A's model is measured on now; losses on others are not ranked with it */
     /* settings of machine and program at the start of the run: "machine governor" and its value */
     struct report_fact {
         const char *name, *value;

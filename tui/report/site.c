@@ -13,19 +13,19 @@
 /* One arm of one run. The rate of a challenger is that of A times its effect, which the blocks compared. */
 struct site_point {
     char line[CONFIG_LINE];
-    struct interval rate; /* of the compared metric; bounds NAN for A */
-    double kld;           /* against the unchanged file; NAN: unknown */
-    char text[128];       /* that the loss was measured on; "" none */
-    double memory_bytes;  /* NAN: unknown */
+    struct interval rate;      /* of the compared metric; bounds NAN for A */
+    double kld;                /* against the unchanged file; NAN: unknown */
+    struct measured_text text; /* that the loss was measured on; name "" none */
+    double memory_bytes;       /* NAN: unknown */
 };
 struct site_run {
     int64_t id, started_ms;
     char model[128], sha256[HASH_HEX], machine[16], cpu[128], workload[600], verdict[16], arms[400];
     const struct metric *metric;
-    double effect; /* log ratio of the headline arm, positive is better; NAN */
-    double change; /* of the metric itself, B/A - 1; NAN */
-    double kld;    /* of the headline arm against A; NAN */
-    char text[128];
+    double effect;                    /* log ratio of the headline arm, positive is better; NAN */
+    double change;                    /* of the metric itself, B/A - 1; NAN */
+    double kld;                       /* of the headline arm against A; NAN */
+    struct measured_text text, usual; /* that it was measured on; the model's */
     struct site_point point[EXPERIMENT_ARMS];
     int points;
 };
@@ -52,26 +52,27 @@ void report_site_close(struct report_site *site)
 
 /* ---------------------------------------------------------------- adding a run */
 
+static struct measured_text text_of(const struct quality *q)
+{
+    struct measured_text t = { 0 };
+    if (!q->known) return t;
+    snprintf(t.name, sizeof t.name, "%.127s", q->text);
+    snprintf(t.sha256, sizeof t.sha256, "%s", q->text_sha256);
+    return t;
+}
+
 static struct site_point point_of(const struct report_source *s, int arm)
 {
     const struct experiment_arm *a = &s->state.arm[arm];
     const bool from_file = !strcmp(s->state.arm[0].line, "default");
-    const struct comparison *c = arm ? report_comparison(s, arm) : NULL;
+    const struct quality *q = &report_comparison(s, arm)->quality;
     const int64_t bytes = metric_bytes(a->value[METRIC_PEAK_MEMORY]);
-    struct site_point p = { .rate = { a->rate, NAN, NAN },
-                            .kld = !from_file ? (double)NAN
-                                   : arm      ? c->quality.kld.estimate
-                                              : 0,
+    struct site_point p = { .rate = report_arm_rate(s, arm),
+                            .kld = NAN,
                             .memory_bytes = bytes >= 0 ? (double)bytes : (double)NAN };
     snprintf(p.line, sizeof p.line, "%s", a->line);
-    if (!arm) return p;
-    if (!c->quality.known) p.kld = NAN;
-    snprintf(p.text, sizeof p.text, "%.127s", c->quality.known ? c->quality.text : "");
-    if (c->blocks) p.rate.estimate = s->state.arm[0].rate * (1 + report_change(s, c->effect.estimate));
-    const double low = s->state.arm[0].rate * (1 + report_change(s, c->effect.lower)),
-                 high = s->state.arm[0].rate * (1 + report_change(s, c->effect.upper));
-    p.rate.lower = fmin(low, high);
-    p.rate.upper = fmax(low, high);
+    if (from_file && (!arm || q->known)) p.kld = arm ? q->kld.estimate : 0;
+    if (arm) p.text = text_of(q);
     return p;
 }
 
@@ -100,7 +101,8 @@ static struct site_run run_of(const struct report_source *s)
     snprintf(r.cpu, sizeof r.cpu, "%s", s->machine_known ? s->machine.cpu : "");
     workload_line(&x->spec.workload, r.workload, sizeof r.workload);
     snprintf(r.verdict, sizeof r.verdict, "%s", x->verdict ? verdict_name(x->verdict) : "none");
-    snprintf(r.text, sizeof r.text, "%.127s", c->quality.known ? c->quality.text : "");
+    r.text = text_of(&c->quality);
+    r.usual = s->text;
     for (int a = 0; a < report_arms(s); a++) {
         if (arm_counts(s, a)) r.point[r.points++] = point_of(s, a);
         if (used < sizeof r.arms)
@@ -226,7 +228,7 @@ enum err_code report_site_index(struct report **out, const struct report_site *s
         row->cell[5] = x->metric->name;
         row->cell[6] = content_printf(r, "`%s`", content_plain(r, x->workload));
         row->cell[7] = *x->model ? content_plain(r, x->model) : "unknown";
-        row->cell[8] = loss_text(r, x->kld, x->text);
+        row->cell[8] = loss_text(r, x->kld, x->text.name);
         row->cell[9] = *x->cpu ? content_plain(r, x->cpu) : "unknown";
         row->link = content_printf(r, "%s", report_site_file(x->id, file, sizeof file));
         row->linked = 1;
@@ -246,7 +248,7 @@ struct group {
     const struct site_point *point[GROUP_POINTS];
     bool front[GROUP_POINTS];
     int n;
-    const char *text; /* losses on other texts do not compare; "" none was measured */
+    bool measured; /* the loss of a config was measured on the model's text */
 };
 
 static bool same_group(const struct site_run *a, const struct site_run *b)
@@ -255,11 +257,11 @@ static bool same_group(const struct site_run *a, const struct site_run *b)
            !strcmp(a->workload, b->workload) && a->metric == b->metric;
 }
 
-/* The loss of a point, if it was measured on the group's text; the unchanged file loses nothing on any. */
+/* The loss of a point, if it was measured on the model's text; the unchanged file loses nothing on any. */
 static double group_kld(const struct group *g, int i)
 {
     const struct site_point *p = g->point[i];
-    return p->kld == 0 || !strcmp(p->text, g->text) ? p->kld : (double)NAN;
+    return p->kld == 0 || measured_text_same(&p->text, &g->first->usual) ? p->kld : (double)NAN;
 }
 
 static void group_add(struct group *g, const struct site_run *run)
@@ -268,9 +270,9 @@ static void group_add(struct group *g, const struct site_run *run)
         bool there = false;
         for (int i = 0; i < g->n && !there; i++) there = !strcmp(g->point[i]->line, run->point[a].line);
         if (there || g->n == GROUP_POINTS || !isfinite(run->point[a].rate.estimate)) continue;
-        if (!*g->text) g->text = run->point[a].text;
         g->of[g->n] = run;
         g->point[g->n++] = &run->point[a];
+        g->measured |= group_kld(g, g->n - 1) > 0;
     }
 }
 
@@ -289,26 +291,23 @@ static void group_sort(struct group *g)
         }
 }
 
-/* Is b at least as good as a in everything, and better in something? Unknown values never are. */
-static bool is_beaten(const struct group *g, int a, int b)
+/* What is better when larger: rate, loss and memory, the last two negated. */
+enum { GAINS = 3 };
+static void group_gains(double gain[GAINS], const struct group *g, int i)
 {
-    const double gain[] = { (g->first->metric->better < 0 ? -1 : 1) *
-                                (g->point[b]->rate.estimate - g->point[a]->rate.estimate),
-                            group_kld(g, a) - group_kld(g, b),
-                            g->point[a]->memory_bytes - g->point[b]->memory_bytes };
-    bool better = false;
-    for (size_t i = 0; i < COUNT_OF(gain); i++) {
-        if (!(gain[i] >= 0)) return false;
-        better |= gain[i] > 0;
-    }
-    return better;
+    gain[0] = (g->first->metric->better < 0 ? -1 : 1) * g->point[i]->rate.estimate;
+    gain[1] = -group_kld(g, i);
+    gain[2] = -g->point[i]->memory_bytes;
 }
 
 static void group_mark_front(struct group *g)
 {
+    double gain[GROUP_POINTS][GAINS];
+    for (int a = 0; a < g->n; a++) group_gains(gain[a], g, a);
     for (int a = 0; a < g->n; a++) {
-        g->front[a] = isfinite(group_kld(g, a)) || !*g->text;
-        for (int b = 0; b < g->n; b++) g->front[a] = g->front[a] && (b == a || !is_beaten(g, a, b));
+        g->front[a] = isfinite(group_kld(g, a)) || !g->measured;
+        for (int b = 0; b < g->n; b++)
+            g->front[a] = g->front[a] && (b == a || !stats_dominates(gain[b], gain[a], GAINS));
     }
 }
 
@@ -319,7 +318,7 @@ static void group_plot(struct figure_plots *f, struct report *r, const struct gr
     struct plot *p = known > 1 ? figure_plot(f, r) : NULL;
     if (!p) return;
     p->title = memory ? "Speed and memory"
-                      : content_printf(r, "Speed and loss on %s", content_plain(r, g->text));
+                      : content_printf(r, "Speed and loss on %s", content_plain(r, g->first->usual.name));
     p->height = 220;
     p->x = (struct plot_axis){ .title = content_printf(r, "%s, %s (%s is better)", g->first->metric->name,
                                                        g->first->metric->unit,
@@ -364,7 +363,7 @@ static void group_table(struct report *r, const struct group *g)
                                                : "";
         row->cell[4] = isfinite(p->rate.upper) ? content_printf(r, "%s", figure_number(p->rate.upper).text)
                                                : "";
-        row->cell[5] = loss_text(r, p->kld, p->text);
+        row->cell[5] = loss_text(r, p->kld, p->text.name);
         row->cell[6] = isfinite(p->memory_bytes)
                            ? content_printf(r, "%s", figure_bytes((int64_t)p->memory_bytes).text)
                            : "unknown";
@@ -381,8 +380,9 @@ static void group_put(struct report *r, struct group *g)
         .title = "Speed against loss and memory",
         .reading =
             "Each number is a configuration of the table below. A configuration is on the Pareto front if no "
-            "other one is at least as good in speed, loss and memory. A loss measured on another text counts "
-            "as unknown, and a configuration of unknown loss is not on the front."
+            "other one is at least as good in speed, loss and memory. A loss measured on another text than the "
+            "model's counts as unknown, and a configuration of unknown loss is not on the front. Of two "
+            "configurations, a quantity that is unknown for both is left out."
     };
     content_add(r, CONTENT_SECTION,
                 content_printf(r, "%s, `%s`, on %s",
@@ -415,7 +415,7 @@ enum err_code report_site_pareto(struct report **out, const struct report_site *
             why);
     for (int i = 0; !rc && i < site->n; i++) {
         if (done[i]) continue;
-        *g = (struct group){ .first = run[i], .text = "" };
+        *g = (struct group){ .first = run[i] };
         for (int k = i; k < site->n; k++) {
             if (!same_group(run[i], run[k])) continue;
             done[k] = true;

@@ -184,6 +184,16 @@ static enum err_code source_load_capsule(struct reader *r, struct db *d, struct 
     return ERR_OK;
 }
 
+static enum err_code source_load_text(struct report_source *s, struct db *d, struct err *why)
+{
+    struct quality_text t;
+    const enum err_code rc = quality_text_of_hash(&t, d, s->state.arm[0].sha256, why);
+    if (rc) return rc;
+    snprintf(s->text.name, sizeof s->text.name, "%s", t.name);
+    snprintf(s->text.sha256, sizeof s->text.sha256, "%s", t.sha256);
+    return ERR_OK;
+}
+
 enum err_code report_load(struct report_source **out, struct db *d, int64_t run_id, struct err *why)
 {
     struct report_source *s = calloc(1, sizeof *s);
@@ -199,6 +209,7 @@ enum err_code report_load(struct report_source **out, struct db *d, int64_t run_
             (long long)run_id, run.kind, (long long)run_id);
     if (!rc) rc = experiment_load(&s->state, d, run_id, why);
     if (!rc) rc = db_labels_get(d, run_id, &s->labels, why);
+    if (!rc) rc = source_load_text(s, d, why);
     if (!rc) rc = source_load_machine(s, d, why);
     if (!rc) rc = source_load_capsule(&r, d, why);
     if (!rc) rc = source_load_cells(&r, d, why);

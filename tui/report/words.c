@@ -46,6 +46,20 @@ double report_change(const struct report_source *s, double log_ratio)
     return expm1(report_metric(s)->better < 0 ? -log_ratio : log_ratio);
 }
 
+struct interval report_arm_rate(const struct report_source *s, int arm)
+{
+    struct interval rate = { s->state.arm[arm].rate, NAN, NAN };
+    const struct comparison *c = report_comparison(s, arm);
+    const double base = s->state.arm[0].rate;
+    if (!arm || !c->blocks) return rate;
+    const double low = base * (1 + report_change(s, c->effect.lower)),
+                 high = base * (1 + report_change(s, c->effect.upper));
+    rate.estimate = base * (1 + report_change(s, c->effect.estimate));
+    rate.lower = fmin(low, high);
+    rate.upper = fmax(low, high);
+    return rate;
+}
+
 /* Digits after the point that are meaningful for intervals of about one percent. */
 static int percent_digits(double percent)
 {

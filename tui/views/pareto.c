@@ -31,21 +31,18 @@ static struct figure show_nats(double v)
     return f;
 }
 
-/* Is b at least as good as a in speed, loss and memory, and better in one? A loss that is not measured is no
- * better or worse than another one, so the two are not compared. */
-static bool is_beaten(const struct candidate *a, const struct candidate *b)
-{
-    const bool unknown = isnan(a->loss) && isnan(b->loss);
-    if (isnan(a->loss) != isnan(b->loss) || (!unknown && b->loss > a->loss)) return false;
-    if (b->y < a->y || b->memory > a->memory) return false;
-    return b->y > a->y || b->memory < a->memory || (!unknown && b->loss < a->loss);
-}
-
 static void candidates_mark_beaten(struct candidate *candidate, int n)
 {
+    enum { GAINS = 3 };
+    double gains[SNAPSHOT_ADVICE][GAINS];
+    for (int i = 0; i < n; i++) {
+        gains[i][0] = candidate[i].y;
+        gains[i][1] = -candidate[i].loss;
+        gains[i][2] = -candidate[i].memory;
+    }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
-            if (k != i && is_beaten(&candidate[i], &candidate[k])) candidate[i].beaten = true;
+            candidate[i].beaten |= k != i && stats_dominates(gains[k], gains[i], GAINS);
 }
 
 static void axis_include(struct axis *a, double v)
@@ -175,8 +172,8 @@ void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot 
         snprintf(note, sizeof note, "loss of %d not measured", all - n);
     else if (exact)
         snprintf(note, sizeof note, "left edge: no loss");
-    snprintf(title, sizeof title, "Speed by loss%s%s (number: row)",
-             s->quality.text[0] ? " on " : "", s->quality.text);
+    snprintf(title, sizeof title, "Speed by loss%s%s (number: row)", s->quality.text[0] ? " on " : "",
+             s->quality.text);
     struct rect in = grid_box(g, area, title, note);
     if (!pareto_losses(s)) {
         grid_wrap(
