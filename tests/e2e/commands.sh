@@ -132,6 +132,21 @@ expect 0 eval -f "$T/text" -c 64 -C file -C q8_0 -C q4_0 --ref default -o json &
   json 'd["rows"][0]["first_divergence_diverged"] == 0 and d["rows"][0]["mcnemar_p"] == 1' &&
   json 'all(r["first_divergence_prompts"] > 0 and r["first_divergence_limit"] == 32 for r in d["rows"])'
 [ -z "$PYTHON" ] || { expect 0 show "$(value 'd["run"]')" -o json && json 'd["rows"] == json.load(open("'"$T"'/kld.json"))["rows"]'; }
+# one text per model: a loss on another text is not ranked, until it is measured on the model's text or that changes
+expect 0 eval -f "$T/text" -c 64 --chunks 2 -C q8_0 --ref default && says out "measured on text; this model's text is held-out.txt"
+expect 0 advise --limit kld=0.02 --top 10000 -o json &&
+  json '[(r["kld_mean"], r["kld_other_text"]) for r in d["rows"] if r["config"] in ("q4_0", "q8_0")] == [(None, "text")] * 2' &&
+  json 'd["text"]["path"].endswith("held-out.txt") and d["text"]["losses_on_other_texts"] >= 2 and not d["text"]["chosen"]'
+expect 0 eval -f "$T/text" -c 64 --chunks 2 --set-text -o json && json 'd["text"]["is_text_of_model"] and len(d["text"]["sha256"]) == 64'
+expect 0 eval -c 64 --chunks 2 -o json && json 'd["rows"][0]["file"] == d["text"]["path"] and d["text"]["path"].endswith("/text")'
+expect 0 advise --top 10000 -o json && json '"text" in [r["kld_text"] for r in d["rows"] if r["config"] == "q8_0"] and d["text"]["chosen"]'
+cp "$T/text" "$T/text.kept" && echo more >>"$T/text"
+expect 5 eval -c 64 --chunks 2 && says err 'text was changed after it became the text of this model' && says err 'set-text'
+expect 5 ab default q8_0 -w tg4 --quality && says err 'was changed after'
+mv "$T/text" "$T/text.away"
+expect 5 eval -c 64 --chunks 2 && says err 'cannot be read: No such file'
+mv "$T/text.kept" "$T/text"
+expect 0 eval -c 64 --chunks 2 --set-text -C q8_0 -C q4_0 --ref default -o json && json 'd["rows"][0]["file"].endswith("held-out.txt") and d["text"]["is_text_of_model"]'
 expect 4 eval -f "$T/text" -c 64 --ref q9_0 && says err '--ref q9_0'
 expect 0 advise --machine "$T/machine.json" -o json && json 'len(d["rows"]) > 0 and all(r["reason"] and r["check"] for r in d["rows"])'
 expect 0 advise --top 2 --goal memory --limit memory=1G -o json && json 'len(d["rows"]) <= 2'

@@ -83,7 +83,6 @@ void ab_claims_row(json_t *row, const struct experiment_state *s, int arm)
         json_put_num(row, "top1_ratio", q->top1.estimate);
         json_put_num(row, "ppl_ratio", q->ppl_ratio.estimate);
         json_put_str(row, "quality_text", q->text);
-        json_put_str(row, "quality_text_sha256", *q->text_sha256 ? q->text_sha256 : NULL);
     }
     if (state_gate(&g, s)) {
         struct gate_result r;

@@ -13,7 +13,8 @@ enum { QUALITY_CHUNKS = 64 }; /* default number of windows */
 /* clang-format off */
 #define AB_CLAIM_FLAGS                                                                                       \
     { .name = "--quality", .value = "FILE", .optional = true,                                                \
-      .help = "measure the KL divergence of each challenger from A on this text; default: the bundled one" },                                                                               \
+      .help = "measure the KL divergence of each challenger from A on this text; default: the model's text "  \
+              "(`eval --set-text`)" },                                                                        \
     { .name = "--quality-ctx", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,                     \
       .help = "tokens per window of that text; default 512" },                                              \
     { .name = "--quality-chunks", .value = "N", .kind = FLAG_INT, .max = 1 << 24,                            \
@@ -37,7 +38,8 @@ enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global 
     { .name = "top1_ratio", .title = "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },        \
     { .name = "ppl_ratio", .title = "perplexity ratio", .kind = COLUMN_NUM, .digits = 5 },                   \
     { .name = "gate", .title = "gate" },                                                                     \
-    { .name = "joint" }
+    { .name = "joint" },                                                                                     \
+    { .name = "quality_text", .title = "on text" }
 /* clang-format on */
 void ab_claims_row(json_t *row, const struct experiment_state *s, int arm);
 

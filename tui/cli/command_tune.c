@@ -33,7 +33,7 @@ const struct cli_flag FLAGS_TUNE[] = {
       .help = "values to search, e.g. recipe=file|q8_0|q4_K,threads=1|2; default: all that may help" },
     { .name = "--probe", .help = "measure the machine's limits again" },
     { .name = "-f", .alias = "--file", .value = "TEXT",
-      .help = "text for the quality check; default: the bundled one" },
+      .help = "text for the quality check; default: the model's text (`eval --set-text`)" },
     { .name = "--max-ppl", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "largest increase of perplexity of a winner; default 2%" },
     { .name = "--search-only", .help = "end after the search: no confirmation, no file" },

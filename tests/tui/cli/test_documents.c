@@ -128,7 +128,8 @@ static void bench_and_eval_are_documented(void **state)
 {
     (void)state;
     static const char *const BENCH[] = { "run", "machine", "beyond_trained_context", "labels", NULL };
-    static const char *const EVAL[] = { "run", "machine", "reference", "gate", "baseline", "labels", NULL };
+    static const char *const EVAL[] = { "run",      "machine", "reference", "gate",
+                                        "baseline", "labels",  "text",      NULL };
     check_table("qdyno.bench/1", BENCH_COLUMNS, BENCH_COLUMN_COUNT, BENCH);
     check_table("qdyno.eval/1", EVAL_COLUMNS, EVAL_COLUMN_COUNT, EVAL);
 }
