@@ -29,6 +29,46 @@ static void good_form(void **state)
     CHECK_EQ(form_key(&f, UI_KEY_ESC), FORM_LEFT);
 }
 
+/* A proposed text is replaced by the first letter; keys that move the cursor, a comma after a config line and
+ * texts that wait for the rest keep it. */
+static void proposals_are_replaced(void **state)
+{
+    (void)state;
+    static const char *const TEXTS[FORM_FIELDS] = { "default", "q8_0", "tg64" };
+    struct form f;
+    form_show(&f, FORM_AB, TEXTS);
+    CHECK_EQ(form_selected_from(&f, AB_A), 0);
+    type(&f, "q4_K");
+    assert_string_equal(f.field[AB_A].text, "q4_K");
+    CHECK_EQ(form_selected_from(&f, AB_A), -1);
+    form_key(&f, UI_KEY_TAB);
+    type(&f, ",threads=1");
+    assert_string_equal(f.field[AB_B].text, "q8_0,threads=1");
+    form_key(&f, UI_KEY_TAB);
+    form_key(&f, UI_KEY_LEFT);
+    type(&f, "3");
+    assert_string_equal(f.field[AB_WORKLOAD].text, "tg634");
+    form_key(&f, UI_KEY_BACKTAB); /* what was typed is not a proposal */
+    type(&f, "2");
+    assert_string_equal(f.field[AB_B].text, "q8_0,threads=12");
+
+    form_show(&f, FORM_AB, TEXTS);
+    form_key(&f, UI_KEY_BACKSPACE);
+    assert_string_equal(f.field[AB_A].text, "");
+    form_show(&f, FORM_AB, (const char *const[FORM_FIELDS]){ "q8_0,threads=" });
+    type(&f, "2");
+    assert_string_equal(f.field[AB_A].text, "q8_0,threads=2");
+    form_show(&f, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/models/a.gguf" });
+    CHECK_EQ(form_selected_from(&f, 0), -1);
+    form_show(&f, FORM_SETTING, (const char *const[FORM_FIELDS]){ "threads=0" });
+    CHECK_EQ(form_selected_from(&f, 0), (int)strlen("threads="));
+    type(&f, "12");
+    assert_string_equal(f.field[0].text, "threads=12");
+    form_show(&f, FORM_SETTING, (const char *const[FORM_FIELDS]){ "threads=0" });
+    form_key(&f, UI_KEY_BACKSPACE);
+    assert_string_equal(f.field[0].text, "threads=");
+}
+
 static void errors_while_typing(void **state)
 {
     (void)state;
@@ -112,8 +152,12 @@ static void other_forms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_form), cmocka_unit_test(errors_while_typing), cmocka_unit_test(editing),
-        cmocka_unit_test(hints),     cmocka_unit_test(other_forms),
+        cmocka_unit_test(good_form),
+        cmocka_unit_test(proposals_are_replaced),
+        cmocka_unit_test(errors_while_typing),
+        cmocka_unit_test(editing),
+        cmocka_unit_test(hints),
+        cmocka_unit_test(other_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

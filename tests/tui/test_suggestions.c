@@ -395,6 +395,7 @@ static void overlays(void **state)
         check_golden("quantize", s, &u, w, h);
         form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0,thr", "tg64" });
         u.form.focus = 1;
+        u.form.field[1].touched = true;
         check_golden("arm", s, &u, w, h);
         form_hide(&u.form);
         u.page = true;

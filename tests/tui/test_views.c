@@ -170,6 +170,7 @@ static void golden_form_and_ascii(void **state)
     struct ui u = { 0 };
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0,tread=2", "tg64" });
     u.form.focus = 1;
+    u.form.field[1].touched = true;
     char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
     check_golden("tui_form_80x24", text);
     free(text);

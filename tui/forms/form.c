@@ -179,6 +179,39 @@ static int word_bytes(const struct form_field *field)
     return field->cursor - at;
 }
 
+/* A text that ends so waits for the rest: "threads=", a folder, the name of a command. A path is searched by
+ * the letters that follow it. */
+int form_selected_from(const struct form *f, int i)
+{
+    const struct form_field *field = &f->field[i];
+    const size_t n = strlen(field->text);
+    if (f->kind == FORM_MODEL || field->touched || field->kept || !n) return -1;
+    if (strchr("=/, ", field->text[n - 1])) return -1;
+    const char *value = f->kind == FORM_SETTING ? strchr(field->text, '=') : NULL;
+    return value ? (int)(value + 1 - field->text) : 0;
+}
+
+static bool key_is_letter(int key)
+{
+    return key >= 0x20 && key < UI_KEY_UP && key != 0x7f;
+}
+
+/* What a key does to the selected text [from, end): a letter replaces it and Backspace deletes it. A comma
+ * cannot begin a config line, so it continues the one that is there. True: nothing is left for the key to do.
+ */
+static bool selection_key(struct form *f, int key, int from)
+{
+    struct form_field *field = &f->field[f->focus];
+    const enum form_ask ask = form_asks(f);
+    const bool continues = (key == ',' || key == ';') &&
+                           (ask == ASK_CONFIG || ask == ASK_MORE || ask == ASK_RECIPE);
+    const bool deletes = key == UI_KEY_BACKSPACE || key == 0x7f || key == 0x08 || key == UI_KEY_DELETE;
+    if ((key_is_letter(key) && !continues) || deletes)
+        field_erase(field, from, (int)strlen(field->text) - from);
+    field->kept = true;
+    return deletes;
+}
+
 static void field_key(struct form_field *field, int key)
 {
     int n;
@@ -204,7 +237,7 @@ static void field_key(struct form_field *field, int key)
         field_erase(field, field->cursor - n, n);
         break;
     default:
-        if (key >= 0x20 && key < UI_KEY_UP) field_insert(field, (uint32_t)key);
+        if (key_is_letter(key)) field_insert(field, (uint32_t)key);
     }
 }
 
@@ -212,9 +245,10 @@ static void field_key(struct form_field *field, int key)
 static void field_edit(struct form *f, int key)
 {
     struct form_field *field = &f->field[f->focus];
+    const int selected = form_selected_from(f, f->focus);
     char before[FORM_TEXT];
     memcpy(before, field->text, sizeof before);
-    field_key(field, key);
+    if (selected < 0 || !selection_key(f, key, selected)) field_key(field, key);
     field_check(f, f->focus);
     if (!strcmp(before, field->text)) return;
     field->touched = true;

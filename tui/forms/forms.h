@@ -159,6 +159,7 @@ struct form_field {
     int cursor;           /* byte offset */
     char error[512];      /* "" when the text is valid */
     bool touched;         /* edited by the person: no longer derived from other fields */
+    bool kept;            /* the cursor was moved in it: typing does not replace it */
 };
 
 struct form {
@@ -190,6 +191,10 @@ enum form_event { FORM_EDITED, FORM_ACCEPTED, FORM_LEFT };
 enum form_event form_key(struct form *f, int key);
 
 enum form_ask form_asks(const struct form *f); /* the type of the field that is typed into */
+/* A proposed text is selected until it is edited or the cursor is moved in it: the first letter typed
+ * replaces it. Returns the byte offset from which it is selected (a setting: its value), or -1: nothing is.
+ */
+int form_selected_from(const struct form *f, int field);
 /* Replace the text of a field as if it had been its initial text, and check it. */
 void form_put(struct form *f, int field, const char *text);
 /* Replace bytes [from, to) of the field that is typed into, move the cursor behind `text`, check it. */

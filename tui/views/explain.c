@@ -87,7 +87,7 @@ void view_filter(struct grid *g, struct rect row, const struct snapshot *s, cons
     pen_put(&p, ROLE_KEY | STYLE_BOLD, "/ ");
     struct rect field = { row.x + p.x, row.y, MAX(row.w - p.x - text_columns(note) - 3, 8), 1 };
     struct pen input = pen_at(g, field, 0, 0);
-    draw_input(&input, &u->form.field[0], true);
+    draw_input(&input, &u->form, 0);
     p.x = row.w - text_columns(note) - 1;
     pen_put(&p, *text ? ROLE_TEXT : ROLE_DIM, note);
 }

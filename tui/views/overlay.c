@@ -5,9 +5,22 @@
 #include <math.h>
 #include <string.h>
 
-/* A text field, scrolled so that the cursor stays visible. */
-void draw_input(struct pen *p, const struct form_field *field, bool here)
+/* Columns [from, to) of the field in reverse: what typing replaces. */
+static void draw_selection(const struct pen *p, int x, int from, int to)
 {
+    for (int i = MAX(from, 0); i < to; i++) {
+        const int at = p->area.x + x + i, y = p->area.y + p->y;
+        if (at < 0 || at >= p->g->w || y < 0 || y >= p->g->h) continue;
+        const uint32_t code = p->g->cells[y * p->g->w + at].code;
+        if (code) grid_put(p->g, p->area, x + i, p->y, code, ROLE_TEXT | STYLE_REVERSE);
+    }
+}
+
+/* A text field, scrolled so that the cursor stays visible. */
+void draw_input(struct pen *p, const struct form *f, int i)
+{
+    const struct form_field *field = &f->field[i];
+    const int selected = f->focus == i ? form_selected_from(f, i) : -1;
     char before[FORM_TEXT];
     snprintf(before, sizeof before, "%.*s", field->cursor, field->text);
     int cursor = text_columns(before), room = MAX(pen_left(p) - 1, 1), from = p->x;
@@ -19,7 +32,8 @@ void draw_input(struct pen *p, const struct form_field *field, bool here)
         cursor--;
     }
     pen_field(p, room, ROLE_TEXT | STYLE_UNDERLINE, shown);
-    if (!here) return;
+    if (f->focus != i) return;
+    if (selected >= 0) draw_selection(p, from, cursor - text_columns(field->text + selected), cursor);
     struct cell under = { ' ', 0 };
     const int x = p->area.x + from + cursor, y = p->area.y + p->y;
     if (x >= 0 && x < p->g->w && y >= 0 && y < p->g->h) under = p->g->cells[y * p->g->w + x];
@@ -205,16 +219,18 @@ static int form_rows(const struct form_description *d, const struct suggestions 
 
 void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    enum { LABEL = 10, NOTES = 3 };
+    enum { LABEL = 10, NOTES = 3, WIDE = 76 };
     const struct form *f = &u->form;
     const struct form_description *d = &FORMS[f->kind];
-    char title[160], note[96];
+    char title[160], note[128];
     struct suggestions c;
     ui_suggestions(&c, u, s);
     snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->chosen >= 0 ? "take" : d->go,
              d->fields > 1 ? "Tab next, " : "");
-    snprintf(note, sizeof note, "%sF1 explains   Ctrl-U clears   Ctrl-Y copies the command",
-             c.n ? "↑ ↓ select   " : "");
+    const bool selected = form_selected_from(f, f->focus) >= 0;
+    snprintf(note, sizeof note, "%s%s   F1 explains%s", c.n ? "↑ ↓ select   " : "",
+             selected ? "type to replace" : "Ctrl-U clears",
+             body.w >= WIDE ? "   Ctrl-Y copies the command" : "");
     struct rect area = layout_drawer(body, form_rows(d, &c, body.h));
     grid_fill(g, area, ' ', ROLE_TEXT);
     cover_clicks(g, HIT_NOTHING);
@@ -225,7 +241,7 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
         pen_field(&p, LABEL, here ? ROLE_KEY | STYLE_BOLD : ROLE_DIM, d->field[i].label);
         const bool browsing = f->kind == FORM_MODEL && !good && !f->tried;
         pen_put(&p, good ? ROLE_BETTER : ROLE_WORSE, browsing ? "  " : good ? "✓ " : "✕ ");
-        draw_input(&p, &f->field[i], here);
+        draw_input(&p, f, i);
         grid_hit(g, rect_rows(in, i, 1), HIT_FIELD, i);
     }
     const int rows = MAX(in.h - d->fields - NOTES, 0);
@@ -309,7 +325,7 @@ void view_palette(struct grid *g, struct rect body, const struct ui *u)
     struct rect in = grid_box(g, area, "Find", n ? note : NULL);
     struct pen p = pen_at(g, in, 0, 0);
     pen_put(&p, ROLE_KEY | STYLE_BOLD, ": ");
-    draw_input(&p, &u->form.field[0], true);
+    draw_input(&p, &u->form, 0);
     const int rows = in.h - 1, top = MAX(MIN(u->palette_row - rows / 2, n - rows), 0);
     if (!n) grid_wrap(g, rect_rows(in, 1, rows), ROLE_DIM, "nothing matches; Backspace deletes letters");
     for (int i = top; i < n && i - top < rows; i++) {

@@ -26,8 +26,8 @@ void view_help(struct grid *g, struct rect body, const struct snapshot *s, const
 void view_palette(struct grid *g, struct rect body, const struct ui *u);
 void view_page(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_question(struct grid *g, struct rect body, const struct ui *u);
-/* A text field with its cursor, if it is the one that is typed into. */
-void draw_input(struct pen *p, const struct form_field *field, bool here);
+/* A field of the form; the one that is typed into with its cursor and what typing replaces. */
+void draw_input(struct pen *p, const struct form *f, int field);
 /* Details of the selected row, or help for the focused field. */
 void view_explanation(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 extern const unsigned PAGE_STYLES[]; /* by enum page_tone */
