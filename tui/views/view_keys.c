@@ -7,6 +7,7 @@ enum { KEYS_PER_VIEW = 10, LINE = 0x2500 };
 struct view_key {
     enum action action;
     const char *word;
+    bool if_possible; /* left out where it would do nothing, instead of dimmed */
 };
 static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
     [VIEW_LIVE] = { { DO_MODEL, "model" }, { DO_TUNE, "tune" }, { DO_QUANTIZE, "quantize" } },
@@ -35,10 +36,10 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
     [VIEW_MODEL] = { { DO_MODEL, "choose" }, { DO_QUANTIZE, "quantize" }, { DO_CALIBRATE, "calibrate" } },
     [VIEW_QUALITY] = { { DO_MODEL_TEXT, "text" }, { DO_DETAILS, "details" }, { DO_COPY, "copy command" } },
     [VIEW_TUNE] = { { DO_TUNE, "start" },
-                    { DO_STOP, "good enough, stop" },
-                    { DO_RESUME, "resume" },
-                    { DO_OPEN, "use it" },
-                    { DO_UNDO, "undo" } },
+                    { DO_STOP, "good enough, stop", .if_possible = true },
+                    { DO_RESUME, "resume", .if_possible = true },
+                    { DO_OPEN, "use it", .if_possible = true },
+                    { DO_UNDO, "undo", .if_possible = true } },
     [VIEW_JOBS] = { { DO_OPEN, "details" },
                     { DO_DELETE, "remove" },
                     { DO_EARLIER, "earlier" },
@@ -63,25 +64,46 @@ static void free_edge(const struct grid *g, struct rect body, int *from, int *to
     *from = x + 2;
 }
 
+/* While a search runs, t only shows it. */
+static bool key_left_out(const struct view_key *k, const struct snapshot *s, const struct ui *u)
+{
+    char why[300];
+    if (u->view == VIEW_TUNE && k->action == DO_TUNE && s->tune.running) return true;
+    return k->if_possible && action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+}
+
+static bool key_refused(const struct view_key *k, const struct snapshot *s, const struct ui *u)
+{
+    char why[300];
+    return action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+}
+
+static void view_key_draw(struct pen *p, const struct view_key *v, bool refused)
+{
+    const struct key_binding *k = key_of_action(v->action);
+    const int at = p->x;
+    pen_put(p, refused ? ROLE_DIM : (unsigned)ROLE_KEY | STYLE_BOLD, k->name);
+    pen_printf(p, refused ? ROLE_DIM : ROLE_TEXT, " %s", v->word);
+    grid_hit(p->g, (struct rect){ p->area.x + at, p->area.y, p->x - at, 1 }, HIT_ACTION, (int)k->action);
+}
+
 void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     int from, to, used = 1, n = 0;
-    char why[300];
-    const struct view_key *keys = VIEW_KEYS[u->view];
+    const struct view_key *keys = VIEW_KEYS[u->view], *shown[KEYS_PER_VIEW];
     if (body.h < 2 || body.w < 2) return;
     free_edge(g, body, &from, &to);
-    while (n < KEYS_PER_VIEW && keys[n].word && used + view_key_columns(&keys[n]) <= to - from)
-        used += view_key_columns(&keys[n++]);
+    for (int i = 0; i < KEYS_PER_VIEW && keys[i].word; i++) {
+        if (key_left_out(&keys[i], s, u)) continue;
+        if (used + view_key_columns(&keys[i]) > to - from) break;
+        used += view_key_columns(&keys[i]);
+        shown[n++] = &keys[i];
+    }
     if (!n) return;
     struct pen p = pen_at(g, (struct rect){ to - used, body.y + body.h - 1, used, 1 }, 0, 0);
     pen_put(&p, ROLE_TEXT, " ");
     for (int i = 0; i < n; i++) {
-        const struct key_binding *k = key_of_action(keys[i].action);
-        const bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
-        const int at = p.x;
-        pen_put(&p, refused ? ROLE_DIM : (unsigned)ROLE_KEY | STYLE_BOLD, k->name);
-        pen_printf(&p, refused ? ROLE_DIM : ROLE_TEXT, " %s", keys[i].word);
-        grid_hit(g, (struct rect){ p.area.x + at, p.area.y, p.x - at, 1 }, HIT_ACTION, (int)k->action);
+        view_key_draw(&p, shown[i], key_refused(shown[i], s, u));
         pen_put(&p, ROLE_TEXT, i + 1 < n ? "  " : " ");
     }
 }
