@@ -499,8 +499,8 @@ enum { EXPERIMENT_SENTENCE = 800 };
  * were planned". Screen, report and command line show the same text. Pure. Returns buf. */
 enum { EXPERIMENT_BLOCKS_TEXT = 120 };
 char *experiment_blocks_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x);
-/* What the noise floor is the width of, where it exceeds the interval of the arm: " from 3 blocks; B's
- * interval is from 24"; "" where it does not. Pure. Returns buf. */
+/* Why the noise floor is wider than the interval of the arm, as the end of a sentence about its blocks: ":
+ * wide because they are few, B has 24"; "" where it is not wider. Pure. Returns buf. */
 char *experiment_noise_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x, int arm);
 
 /* The comparison that the run's verdict is about. */

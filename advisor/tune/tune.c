@@ -183,10 +183,9 @@ static double confirm_reserve_s(const struct tuning *t)
 static void choice_explain(struct tuning *t, const struct tune_choice *c)
 {
     if (c->leads)
-        tune_explain(t,
-                     "it leads; the rate of a selected maximum is biased upwards, so it is measured again");
+        tune_explain(t, "it leads; the fastest of many timings is partly luck, so it is measured again");
     else
-        tune_explain(t, "expected improvement of the score %.1f %%, the most per second of measuring%s",
+        tune_explain(t, "it may raise the best score by %.1f %%, the most per second of measuring%s",
                      100 * c->improvement, c->quality ? "; without its quality it cannot win" : "");
 }
 

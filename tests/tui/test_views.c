@@ -57,6 +57,16 @@ static struct snapshot *make_equal(void)
     return fixture_done(VERDICT_EQUIVALENT);
 }
 
+/* On a busy machine A differed from itself: no verdict, and the screen says what to do. */
+static struct snapshot *make_invalid(void)
+{
+    struct snapshot *s = fixture_done(VERDICT_INVALID);
+    s->busy = (struct busy_state){ .is_busy = true, .others = 0.6 };
+    snprintf(s->experiment.reason, sizeof s->experiment.reason,
+             "the control failed: A against itself differs by +12.00 %% (95 %% interval +4.00 to +21.00 %%)");
+    return s;
+}
+
 static struct snapshot *make_random(void)
 {
     struct snapshot *s = fixture_done(VERDICT_WORSE);
@@ -140,6 +150,9 @@ static void golden_small(void **state)
         { 60, 16, { "live_machine", fixture_running, { .view = VIEW_LIVE, .pane = { [VIEW_LIVE] = 1 } } } },
         { 60, 16, { "live_idle", fixture_idle, { .view = VIEW_LIVE } } },
         { 60, 16, { "ab_better", make_better, { .view = VIEW_AB } } },
+        { 60, 16, { "ab_details", make_better, { .view = VIEW_AB, .details = true } } },
+        { 60, 16, { "ab_invalid", make_invalid, { .view = VIEW_AB } } },
+        { 80, 24, { "ab_invalid", make_invalid, { .view = VIEW_AB } } },
         { 60, 16, { "ab_arms", fixture_arms, { .view = VIEW_AB, .pane = { [VIEW_AB] = 1 } } } },
         { 60, 16, { "history", fixture_running, { .view = VIEW_HISTORY } } },
         { 60, 16, { "quality", fixture_running, { .view = VIEW_QUALITY } } },
@@ -304,7 +317,7 @@ static void noise_is_explained(void **state)
     free(text);
     s->experiment.noise_floor = log(1.15);
     text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "noise ±15% (A/A) from 3 blocks; B's interval is from 8");
+    CHECK_CONTAINS(text, "noise ±15% (A/A, 3 blocks: wide because they are few, B has 8)");
     free(text);
     text = draw(s, &(struct ui){ 0 }, 80, 24, GLYPHS_BRAILLE);
     CHECK_LACKS(text, "±15%"); /* the live view shows the sentence in its place */

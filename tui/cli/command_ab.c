@@ -173,7 +173,8 @@ static void note_other_methods(struct table *t, const struct experiment_state *s
     if (c->blocks < 2) return;
     table_note(
         t,
-        "e-value %.3g against \"no difference\" (20 decides; from the signs alone %.3g), anytime-valid p %.2g",
+        "evidence against \"no difference\": e-value %.3g, where 20 decides (from the signs alone %.3g); p %.2g, valid at "
+        "every interim analysis",
         c->e, c->e_sign, c->p);
     if (isfinite(f.lower) && isfinite(h.lower))
         table_note(
@@ -226,7 +227,8 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     }
     note_other_methods(t, s);
     if (isfinite(s->noise_floor))
-        table_note(t, "A/A control: +-%.2f %%%s%s", stats_percent(s->noise_floor),
+        table_note(t, "noise: A against itself +-%.2f %% (A/A control, %d block%s%s)%s",
+                   stats_percent(s->noise_floor), s->control_blocks, str_plural(s->control_blocks),
                    experiment_noise_text(noise, s, MAX(s->headline, 1)),
                    s->control_failed
                        ? "; FAILED: equal configs differ, so this machine is not fit to measure now"

@@ -70,7 +70,9 @@ void section_summary(struct report *r, const struct report_source *s)
                                 100 * (x->spec.margin > 0 ? x->spec.margin : 0.01)));
     content_fact(r, t, "noise floor",
                  isfinite(x->noise_floor)
-                     ? content_printf(r, "±%.2f %% (A against itself)%s", 100 * expm1(x->noise_floor),
+                     ? content_printf(r, "±%.2f %% (A against itself, %d block%s%s)",
+                                      100 * expm1(x->noise_floor), x->control_blocks,
+                                      str_plural(x->control_blocks),
                                       experiment_noise_text(noise, x, MAX(x->headline, 1)))
                  : x->spec.control_blocks < 0 ? "unknown: the run had no control"
                                               : "unknown: the control was not completed");

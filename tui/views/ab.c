@@ -107,7 +107,7 @@ static void row_config(struct grid *g, struct rect in, int row, const struct exp
 static void row_challenger(struct grid *g, struct rect in, int row, const struct snapshot *s, int arm,
                            bool selected)
 {
-    enum { LINE = 22, RATE = 9, PEAK = 7, VERDICT = 40, NARROW_VERDICT = 22, EVIDENCE = 19 };
+    enum { LINE = 22, RATE = 9, PEAK = 7, VERDICT = 40, NARROW_VERDICT = 22, EVIDENCE = 21 };
     const struct experiment_state *x = &s->experiment;
     const struct experiment_arm *a = &x->arm[arm];
     const bool narrow = in.w < 3 + LINE + RATE + PEAK + VERDICT - 6;
@@ -140,8 +140,7 @@ static void rows_arms(struct grid *g, struct rect in, const struct snapshot *s, 
 {
     const struct experiment_state *x = &s->experiment;
     struct pen p = pen_at(g, in, 0, 0);
-    pen_printf(&p, ROLE_DIM, "each against A by %s; ↑ ↓ select the arm drawn below",
-               experiment_metric(x)->name);
+    pen_printf(&p, ROLE_DIM, "each against A by %s; ↑ ↓ select an arm", experiment_metric(x)->name);
     const int challengers = experiment_arms(x) - 1, rows = in.h - 2;
     row_challenger(g, in, 1, s, 0, false);
     const int first = MAX(0, MIN(selected - rows, challengers - rows));
@@ -175,35 +174,61 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     row_figures(g, in, 4, &x->arm[1], 1);
 }
 
+/* Append a line to the figures behind the verdict: wrapped, as far as there are rows. */
+static void detail_row(struct grid *g, struct rect *left, unsigned style, const char *text)
+{
+    const int used = *text ? grid_wrap(g, *left, style, text) : 0;
+    *left = rect_rows(*left, used, MAX(left->h - used, 0));
+}
+
+static const char *detail_control(const struct experiment_state *x, int arm, char *buf, size_t size)
+{
+    char few[EXPERIMENT_BLOCKS_TEXT];
+    if (isfinite(x->noise_floor) && isfinite(x->control.lower))
+        snprintf(buf, size, "noise ±%.2g%% (A/A, %d block%s%s): A against itself %s [%s, %s]",
+                 expm1(x->noise_floor) * 100, x->control_blocks, str_plural(x->control_blocks),
+                 experiment_noise_text(few, x, arm), figure_change(x->control.estimate).text,
+                 figure_change(x->control.lower).text, figure_change(x->control.upper).text);
+    else
+        snprintf(buf, size, "noise n/a: %s",
+                 x->spec.control_blocks < 0 ? "A was not compared with itself"
+                                            : "too few blocks of A against itself");
+    return buf;
+}
+
 /* The figures behind the verdict, each with what it means. Rows that do not fit are left out, the last first.
  */
 static void rows_details(struct grid *g, struct rect in, const struct experiment_state *x, int arm)
 {
     const struct comparison *c = experiment_comparison(x, arm);
-    int row = 0;
-    struct pen p = pen_at(g, in, 0, row++);
+    char text[EXPERIMENT_BLOCKS_TEXT + 256];
+    struct rect left = rect_rows(in, 1, MAX(in.h - 1, 0));
+    struct pen p = pen_at(g, in, 0, 0);
     draw_verdict(&p, x, arm);
-    pen_printf(&p, ROLE_DIM, "  interval of all %d block%s; margin ±%.2g%%", c->blocks, str_plural(c->blocks),
-               x->spec.margin * 100);
-    p = pen_at(g, in, 0, row++);
-    draw_control(&p, x, arm);
-    if (isfinite(x->control.lower))
-        pen_printf(&p, ROLE_DIM, "   A/A %s [%s, %s]", figure_change(x->control.estimate).text,
-                   figure_change(x->control.lower).text, figure_change(x->control.upper).text);
-    p = pen_at(g, in, 0, row++);
-    draw_evidence(&p, x, arm);
-    pen_put(&p, ROLE_DIM, ": how much likelier the data are if A and B differ");
-    if (c->blocks > 1 && isfinite(c->p)) pen_printf(&p, ROLE_DIM, "; p %.2g", c->p);
-    if (x->comparison[arm].quality.known) {
-        p = pen_at(g, in, 0, row++);
-        draw_quality(&p, x, arm);
+    snprintf(text, sizeof text, "interval of all %d block%s; margin ±%.2g%%", c->blocks,
+             str_plural(c->blocks), x->spec.margin * 100);
+    if (pen_left(&p) > text_columns(text) + 2)
+        pen_printf(&p, ROLE_DIM, "  %s", text);
+    else
+        detail_row(g, &left, ROLE_DIM, text);
+    detail_row(g, &left, x->control_failed ? ROLE_ERROR : ROLE_TEXT,
+               detail_control(x, arm, text, sizeof text));
+    if (c->blocks > 1 && isfinite(c->e)) {
+        snprintf(
+            text, sizeof text,
+            "evidence %.3g (e-value; 20 decides): how much likelier the data are if A and %c differ; p %.2g",
+            c->e, 'A' + arm, c->p);
+        detail_row(g, &left, ROLE_TEXT, text);
     }
-    p = pen_at(g, in, 0, row++);
-    char blocks[EXPERIMENT_BLOCKS_TEXT];
-    pen_field(&p, pen_left(&p), ROLE_DIM, experiment_blocks_text(blocks, x));
-    p = pen_at(g, in, 0, row++);
-    if (isfinite(x->mde))
-        pen_printf(&p, ROLE_DIM, "smallest effect that this run can find: %.2g%%", expm1(x->mde) * 100);
+    if (x->comparison[arm].quality.known && left.h > 0) {
+        p = pen_at(g, left, 0, 0);
+        draw_quality(&p, x, arm);
+        left = rect_rows(left, 1, left.h - 1);
+    }
+    detail_row(g, &left, ROLE_DIM, experiment_blocks_text(text, x));
+    if (!isfinite(x->mde)) return;
+    snprintf(text, sizeof text, "smallest effect that this run can find: %.2g%%", expm1(x->mde) * 100);
+    detail_row(g, &left, ROLE_DIM, text);
 }
 
 /* The result in words, then what to do next or why there is no verdict, then the progress. */
@@ -217,7 +242,10 @@ static void rows_words(struct grid *g, struct rect in, const struct snapshot *s,
         row = grid_wrap(g, rect_rows(in, 0, in.h - 1), ROLE_TEXT,
                         experiment_sentence(text, sizeof text, x, arm));
     if (row < in.h - 1) {
-        const char *why = *c->reason ? c->reason : x->reason;
+        /* The sentence on an invalid run contains its reason. */
+        const char *why = experiment_verdict(x, arm) == VERDICT_INVALID && x->phase == PHASE_DONE ? ""
+                          : *c->reason                                                            ? c->reason
+                                                                                                  : x->reason;
         struct pen p = pen_at(g, in, 0, row);
         pen_put(&p, ROLE_DIM, *why ? "why: " : "next: ");
         const struct rect rest = { in.x + p.x, in.y + row, MAX(in.w - p.x, 0), in.h - 1 - row };

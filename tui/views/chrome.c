@@ -160,9 +160,10 @@ static bool footer_is_narrow(int columns)
     return columns < 130;
 }
 
+enum { NUMBERS_ONLY = 80 }; /* columns: fewer show of the other views only their keys, 1 to 9 */
+
 static const char *footer_label(const struct key_binding *k, int columns, bool current)
 {
-    enum { NUMBERS_ONLY = 80 };
     const bool numbered = k->name[0] >= '0' && k->name[0] <= '9';
     if (columns < NUMBERS_ONLY && numbered && !current) return "";
     return footer_is_narrow(columns) && k->brief ? k->brief : k->label;
@@ -208,6 +209,8 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
         if (refused && (k->action == DO_STOP || k->action == DO_RESUME || k->action == DO_PAUSE)) continue;
         if (refused && footer_is_narrow(row.w)) continue;
         const bool current = k->action == DO_VIEW_LIVE + (enum action)u->view;
+        /* Away from the other numbers, a 0 without its label is a riddle. */
+        if (k->action == DO_VIEW_WRITE && row.w < NUMBERS_ONLY && !current) continue;
         if (p.x + footer_columns(k, row.w, current) > row.w - end) continue;
         footer_item(&p, k, current, refused);
     }

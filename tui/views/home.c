@@ -73,8 +73,7 @@ void draw_home(struct grid *g, struct rect in, const struct snapshot *s)
     const bool wide = pen_left(&p) >= 32;
     if (!wide) p = pen_at(g, in, 0, row++);
     put_step(&p, DO_NEW_AB, ROLE_TEXT,
-             wide ? "compare two configurations"
-                  : "compare two configurations, such as A default and B q8_0");
+             wide ? "compare two configurations" : "compare two, for example A default and B q8_0");
     const bool tune = s->stopped_tune.id > s->stopped_ab.id;
     if (s->stopped_tune.id || s->stopped_ab.id)
         draw_resume(g, in, row++, tune ? &s->stopped_tune : &s->stopped_ab, tune ? "search" : "A/B");

@@ -315,7 +315,7 @@ void draw_evidence(struct pen *p, const struct experiment_state *x, int arm)
     const struct comparison *c = experiment_comparison(x, arm);
     enum { ENOUGH = 20 };
     const bool known = c->blocks > 1 && isfinite(c->e);
-    pen_put(p, ROLE_DIM, "e-value ");
+    pen_put(p, ROLE_DIM, "evidence ");
     pen_printf(p,
                !known           ? ROLE_DIM
                : c->e >= ENOUGH ? ROLE_TEXT | STYLE_BOLD
@@ -345,11 +345,9 @@ void draw_control(struct pen *p, const struct experiment_state *x, int arm)
         pen_put(p, ROLE_ERROR, "✕ A/A control failed");
     else if (x->spec.control_blocks < 0)
         pen_put(p, ROLE_WARN, "? no A/A control");
-    else if (isfinite(x->noise_floor) && *experiment_noise_text(text, x, arm))
-        pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A)%s", expm1(x->noise_floor) * 100, text);
     else if (isfinite(x->noise_floor))
-        pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A, %d block%s)", expm1(x->noise_floor) * 100,
-                   x->control_blocks, str_plural(x->control_blocks));
+        pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A, %d block%s%s)", expm1(x->noise_floor) * 100,
+                   x->control_blocks, str_plural(x->control_blocks), experiment_noise_text(text, x, arm));
     else
         pen_value(p, "noise (A/A) ", "n/a");
     if (x->estimand == ESTIMAND_LOADED)
@@ -414,10 +412,18 @@ static const char *verdict_text(enum verdict v)
         [VERDICT_EQUIVALENT] = "no difference beyond the margin: decide by memory and quality",
         [VERDICT_NEGLIGIBLE] = "a difference exists but is below the margin: decide by memory and quality",
         [VERDICT_INCONCLUSIVE] =
-            "undecided within the budget: allow more time (--budget) or use a quieter machine",
-        [VERDICT_INVALID] = "the measurement is not valid: the log (9) says what disturbed it",
+            "undecided within the budget: b starts it again with a larger budget, or measure on a quieter machine",
     };
     return (size_t)v < COUNT_OF(TEXTS) ? TEXTS[v] : "";
+}
+
+/* An invalid run: the control failed because the machine was too busy or too noisy, or A could not run. */
+static const char *invalid_step(const struct experiment_state *x)
+{
+    if (!x->control_failed) return "b starts another A/B; the log (9) has the whole message";
+    return x->estimand == ESTIMAND_LOADED
+               ? "i, then b: wait until the machine is quiet, then measure again"
+               : "L, then b: measure beside this load; i, then b: wait until quiet";
 }
 
 static void put_arm_letter(char *buf, size_t size, const char *text, int letter)
@@ -434,6 +440,8 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
     const struct experiment_state *x = &s->experiment;
     if (!s->experiment_known) {
         snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
+    } else if (x->phase == PHASE_DONE && x->verdict == VERDICT_INVALID) {
+        snprintf(buf, size, "%s", invalid_step(x));
     } else if (x->phase == PHASE_DONE) {
         put_arm_letter(buf, size, verdict_text(x->verdict), 'A' + MAX(x->headline, 1));
     } else if (x->phase == PHASE_FAILED) {

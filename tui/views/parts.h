@@ -126,15 +126,15 @@ void draw_verdict(struct pen *p, const struct experiment_state *x, int arm);
 /* "+58.4% ▲ better" */
 void draw_verdict_briefly(struct pen *p, const struct experiment_state *x, int arm);
 
-/* "e-value 94 (≥20)": the evidence, and how much is needed. */
-enum { EVIDENCE_COLUMNS = 20 };
+/* "evidence 94 (≥20)": the e-value, and how much is needed. */
+enum { EVIDENCE_COLUMNS = 21 };
 void draw_evidence(struct pen *p, const struct experiment_state *x, int arm);
 
 /* "KLD 0.012 [0.011, 0.014]  same top-1 94.1%"; draws nothing when quality was not measured. */
 void draw_quality(struct pen *p, const struct experiment_state *x, int arm);
 
 /* "noise ±0.8% (A/A, 3 blocks)   1 of 8 blocks left out". Where the noise exceeds the interval of the arm, it
- * says that the two are from different numbers of blocks. */
+ * says that few blocks are the cause. */
 void draw_control(struct pen *p, const struct experiment_state *x, int arm);
 
 /* "block 7  ABBA 3/4  B decode ▇▇▇··· 45/64": the running cell, or how the experiment ended. */

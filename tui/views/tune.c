@@ -279,8 +279,8 @@ static void draw_result(struct grid *g, struct rect in, const struct snapshot *s
     else
         grid_wrap(
             g, upper, ROLE_DIM,
-            "The best candidates then run in a new A/B against the current configuration, because the measured rate of "
-            "a selected maximum is biased upwards. Nothing changes unless that proves one better.");
+            "The best candidates then run in a new A/B against the current configuration, because the fastest of many "
+            "short timings is partly luck. Nothing changes unless that proves one better.");
     draw_step_line(g, in, in.h - 1, s);
 }
 
