@@ -297,7 +297,7 @@ static void too_small(void **state)
     assert_string_equal(text, "qdyno needs 60x16 and has 60x1; q quits\n");
     free(text);
     text = draw(s, &(struct ui){ .confirm_quit = true }, 60, 15, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "Quit and stop it");
+    CHECK_CONTAINS(text, "Quit and stop the A/B?");
     CHECK_CONTAINS(text, "y yes");
     free(text);
     free(s);
@@ -373,9 +373,14 @@ static void quit_asks_and_refusals_show(void **state)
     struct snapshot *s = fixture_running();
     struct ui u = { .confirm_quit = true };
     char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "Quit and stop it");
+    CHECK_CONTAINS(text, "Quit and stop the A/B?");
     CHECK_CONTAINS(text, "y yes");
     free(text);
+    s->queued = 2;
+    text = draw(s, &u, 60, 16, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "drop the queue (&)?  y yes  n no");
+    free(text);
+    s->queued = 0;
     u = (struct ui){ .message = "b: an experiment runs: s stops it first",
                      .message_is_error = true,
                      .message_until_ms = s->unix_ms + 1 };

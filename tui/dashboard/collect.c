@@ -230,8 +230,11 @@ void dashboard_collect(struct dashboard *d)
     dashboard_start_queued(d);
     queue_publish(d, s);
     dashboard_suspend_pending(d);
-    if (background_take_message(d->background, text, sizeof text, &is_error))
+    if (background_take_message(d->background, text, sizeof text, &is_error)) {
         dashboard_message(d, is_error, "%s", text);
+        /* How something ended stays until the next key, unless it would cover the progress of what runs. */
+        if (!s->command[0] && !snapshot_is_running(s)) d->ui.message_until_ms = INT64_MAX;
+    }
     flush_spool(d);
     open_new_page(d);
     request_lookups(d);

@@ -87,6 +87,19 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     return ERR_OK;
 }
 
+/* Name what was dropped with the queue, so that it can be run from the shell. */
+static void queue_dropped(const struct dashboard *d)
+{
+    struct str text = { 0 };
+    if (!d->waiting_count) return;
+    str_printf(&text, "%d queued job%s did not run:\n", d->waiting_count, str_plural(d->waiting_count));
+    for (int i = 0; i < d->waiting_count; i++) str_printf(&text, "  %s\n", d->waiting[i].effect.command);
+    char *safe = sink_text(SINK_TERMINAL, str_text(&text));
+    fputs(safe ? safe : "", stderr);
+    free(safe);
+    str_free(&text);
+}
+
 static void dashboard_close(struct dashboard *d)
 {
     /* How long a running job may delay the exit. A cancelled command stores what it has; when its time is up,
@@ -96,6 +109,7 @@ static void dashboard_close(struct dashboard *d)
     if (d->experiment) experiment_stop(d->experiment);
     if (d->write) sidebyside_stop(d->write);
     screen_close(d->screen);
+    queue_dropped(d);
     const bool cancelled = d->background && background_cancel_command(d->background);
     const int leave_ms = cancelled ? LEAVE_COMMAND_MS : LEAVE_MS;
     for (int i = 0; i < QUEUES; i++) done = jobs_close(d->queue[i], leave_ms) && done;

@@ -5,12 +5,13 @@
 
 #include "advisor/advise/advise.h"
 
+/* Short, because 60 columns have to hold it and its answers. */
 const char *ui_quit_question(const struct snapshot *s)
 {
-    if (s->queued) return "Jobs are waiting in the queue (&) and will not run. Stop what runs, and quit?";
-    if (snapshot_is_running(s)) return "An experiment is running. Quit and stop it (it can be resumed)?";
-    if (s->tune.running) return "A search is running. Quit and stop it (it can be resumed)?";
-    return s->command[0] ? "A command is running. Quit and cancel it?" : "Quit?"; /* it has just ended */
+    if (s->queued) return "Quit, stop all and drop the queue (&)?";
+    if (snapshot_is_running(s)) return "Quit and stop the A/B? It can be resumed.";
+    if (s->tune.running) return "Quit and stop the search? It can be resumed.";
+    return s->command[0] ? "Quit and cancel the command?" : "Quit?"; /* it has just ended */
 }
 
 const char *ui_command_hint(const struct ui *u, char *buf, size_t size)
