@@ -179,6 +179,19 @@ enum err_code compare_runs(struct compared **out, int *n, const struct results *
     return rc;
 }
 
+bool compared_machine_changed(const struct compared *c, char *reason, size_t size)
+{
+    static const double CANARY_ERROR = 0.05; /* of one value per run, on a busy machine */
+    const double change = expm1(c->canary);
+    reason[0] = '\0';
+    if (!isfinite(c->normalized.estimate) || c->canary == 0) return false; /* 0: the metric needs none */
+    const bool changed = fabs(change) > CANARY_ERROR;
+    snprintf(reason, size, "the canary was %s%.*f %% %s in the second run, so the machine %s",
+             changed ? "" : "only ", changed ? 0 : 1, 100 * fabs(change), change < 0 ? "slower" : "faster",
+             changed ? "changed" : "was the same");
+    return changed;
+}
+
 enum verdict compare_worst(const struct compared *c, int n)
 {
     static const enum verdict BY_RANK[] = { VERDICT_WORSE, VERDICT_INCONCLUSIVE, VERDICT_NEGLIGIBLE,

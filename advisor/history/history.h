@@ -285,6 +285,11 @@ struct compared {
 enum err_code compare_runs(struct compared **out, int *n, const struct results *before,
                            const struct results *after, const struct metric *metric, double margin,
                            struct err *why);
+/* Whether the machine itself became so much faster or slower between the runs that `normalized` is the better
+ * estimate of what the configs differ by: the canary moved beyond its own error (5 %). False while that is
+ * unknown. `reason`: what the canary did, as the end of a sentence; "" when there is nothing to choose
+ * between. Pure. */
+bool compared_machine_changed(const struct compared *c, char *reason, size_t size);
 /* The verdict that sets the exit status: worse, otherwise inconclusive, otherwise the first; INVALID when
  * nothing could be compared. */
 enum verdict compare_worst(const struct compared *c, int n);

@@ -204,6 +204,9 @@ static void a_difference_is_found_and_normalized(void **state)
     t = compare(&a, &b);
     CHECK_EQ(t.row[0].verdict, VERDICT_WORSE); /* as measured */
     CHECK_NEAR(t.row[0].canary, log(0.9), 1e-12);
+    char reason[160];
+    CHECK(compared_machine_changed(&t.row[0], reason, sizeof reason));
+    assert_string_equal(reason, "the canary was 10 % slower in the second run, so the machine changed");
     CHECK_NEAR(t.row[0].normalized.estimate, 0, 0.01);
     CHECK_NEAR(t.row[1].normalized.estimate, -log(0.9), 0.01);
     two_done(&t);
@@ -211,6 +214,8 @@ static void a_difference_is_found_and_normalized(void **state)
     b.canary = 0;
     t = compare(&a, &b);
     CHECK_NAN(t.row[0].canary);
+    CHECK(!compared_machine_changed(&t.row[0], reason, sizeof reason));
+    assert_string_equal(reason, "");
     CHECK_NAN(t.row[0].normalized.estimate);
     two_done(&t);
 }

@@ -22,6 +22,7 @@ expect 0 --db "$DB" history --detect && says out '0 series examined' && says out
 expect 4 --db "$DB" history --raw && says err 'needs --detect'
 expect 4 --db "$DB" history --detect --metric decode_toks && says err "did you mean 'decode_tok_s'"
 expect 4 --db "$DB" compare 1 2 && says err 'no run 1'
+expect 4 --db "$DB" compare q8_0 q4_0 && says err 'qdyno ab q8_0 q4_0'
 expect 4 --db "$DB" compare one 2 && says err "'one' is not a run number"
 expect 4 --db "$DB" replay 1 && says err 'no run 1'
 expect 0 --db "$DB" baseline list && says out 'no baseline yet'
@@ -73,6 +74,7 @@ status_in "0 1 2" --db "$DB" compare 1 20 -o json &&
   json 'abs(d["rows"][0]["normalized_ratio"] - 1) < 0.03 and 0.88 < d["rows"][1]["normalized_ratio"] < 0.95' &&
   json 'all(abs(r["effect_ratio"] / r["canary_ratio"] - r["normalized_ratio"]) < 1e-9 for r in d["rows"])' &&
   json '[c["key"] for c in d["changes"]] == ["release"]'
+status_in "0 1 2" --db "$DB" compare 1 20 && says out 'use .(normalized|second/first).: the canary was'
 sql "UPDATE measurement SET value = value * 0.8 WHERE metric = 'decode_tok_s' AND cell_id IN (SELECT id FROM cell WHERE run_id = 2)" >/dev/null
 sql "UPDATE measurement SET value = (SELECT m.value FROM measurement m JOIN cell c ON c.id = m.cell_id WHERE c.run_id = 2 AND m.metric = measurement.metric LIMIT 1) WHERE metric LIKE 'canary%' AND cell_id IN (SELECT id FROM cell WHERE run_id = 3)" >/dev/null
 expect 1 --db "$DB" compare 3 2 && says out 'worse' && says out 'no recorded change'

@@ -130,6 +130,20 @@ static void note_drift(struct table *t, const struct results *r)
     }
 }
 
+/* Which of the two ratios to use, by the pair whose canary changed most. */
+static void note_choice(struct table *t, const struct compared *rows, int n)
+{
+    char reason[160] = "";
+    const struct compared *most = NULL;
+    for (int i = 0; i < n; i++)
+        if (isfinite(rows[i].canary) && (!most || fabs(rows[i].canary) > fabs(most->canary))) most = &rows[i];
+    if (!most) return;
+    const bool changed = compared_machine_changed(most, reason, sizeof reason);
+    if (*reason)
+        table_note(t, "use `%s`: %s (canary: a fixed reference workload timed with each run)",
+                   changed ? "normalized" : "second/first", reason);
+}
+
 static void table_add_runs(struct table *t, const struct results *before, const struct results *after,
                            double margin, enum verdict verdict)
 {
@@ -165,9 +179,22 @@ static enum err_code compare_fill(struct table *t, const struct cli_args *a, con
     for (int i = 0; i < n; i++) put_pair(table_row(t), &rows[i]);
     if (*verdict == VERDICT_INVALID)
         table_note(t, "the runs share no config and workload with the same metric: nothing can be compared");
+    note_choice(t, rows, n);
     table_add_runs(t, before, after, margin, *verdict);
     free(rows);
     return ERR_OK;
+}
+
+/* Two configs in the place of two runs are the arguments of another command. */
+static enum err_code two_configs(const struct cli_args *a, struct err *why)
+{
+    struct config c;
+    if (config_parse(&c, a->arg[0], NULL) || config_parse(&c, a->arg[1], NULL)) return ERR_USAGE;
+    return err_set(
+        why, ERR_USAGE,
+        "'%.100s' is not a run number: expected two numbers that `qdyno history` lists; to compare these "
+        "two configs, measure them: qdyno ab %.100s %.100s",
+        a->arg[0], a->arg[0], a->arg[1]);
 }
 
 int command_compare(const struct cli_global *g, const struct cli_args *a)
@@ -181,6 +208,7 @@ int command_compare(const struct cli_global *g, const struct cli_args *a)
     for (int i = 0; i < 2 && !rc; i++) {
         int64_t id;
         rc = cli_run_id(&id, a->arg[i], &why);
+        if (rc) rc = two_configs(a, &why);
         if (!rc) rc = results_read(&run[i], d, id, &why);
     }
     if (!rc) rc = compare_fill(&t, a, &run[0], &run[1], &verdict, &why);

@@ -51,14 +51,18 @@ static void page_put_pair(struct text_page *p, const struct compared *c)
     }
     const struct mark m = verdict_mark(c->verdict);
     page_put_rates(p, c);
-    text_page_put(p, verdict_tone(c->verdict), "   %s [%s, %s]   %s %s%s%s",
+    char reason[160];
+    const bool changed = compared_machine_changed(c, reason, sizeof reason);
+    text_page_put(p, verdict_tone(c->verdict), "   %s%s [%s, %s]   %s %s%s%s", *reason ? "measured   " : "",
                   figure_change(c->effect.estimate).text, figure_change(c->effect.lower).text,
                   figure_change(c->effect.upper).text, m.glyph, m.word, c->reason[0] ? ": " : "", c->reason);
-    if (isfinite(c->normalized.estimate))
-        text_page_put(p, PAGE_DIM,
-                      "   %s [%s, %s] after correction by the canary, a fixed workload run with both",
-                      figure_change(c->normalized.estimate).text, figure_change(c->normalized.lower).text,
-                      figure_change(c->normalized.upper).text);
+    if (!*reason) return;
+    text_page_put(p, PAGE_PLAIN,
+                  "   corrected  %s [%s, %s]   by the canary, a fixed workload timed with each run",
+                  figure_change(c->normalized.estimate).text, figure_change(c->normalized.lower).text,
+                  figure_change(c->normalized.upper).text);
+    text_page_put(p, changed ? PAGE_UNSURE : PAGE_PLAIN, "   Use the %s figure: %s.",
+                  changed ? "corrected" : "measured", reason);
 }
 
 static void page_put_changes(struct text_page *p, const struct results *before, const struct results *after)
