@@ -284,6 +284,17 @@ static void forms_say_commands(void **state)
     u.form.about = 11;
     u.selected[VIEW_HISTORY] = 3; /* the selection may move: the form is about run 11 */
     assert_string_equal(screen_command(&u, s, buf, sizeof buf), "qdyno report 11 --out run.html");
+    form_hide(&u.form);
+    u.view = VIEW_QUALITY; /* the file written last is measured against its source, whichever is on screen */
+    snprintf(s->written_from, sizeof s->written_from, "%s", s->model_path);
+    snprintf(s->written, sizeof s->written, "/tmp/small.gguf");
+    CHECK_CONTAINS(screen_command(&u, s, buf, sizeof buf), " -C model=/tmp/small.gguf --ref default");
+    snprintf(s->written, sizeof s->written, "%s", s->model_path);
+    snprintf(s->written_from, sizeof s->written_from, "/tmp/big.gguf");
+    CHECK_CONTAINS(screen_command(&u, s, buf, sizeof buf), " -C default --ref model=/tmp/big.gguf");
+    s->written[0] = '\0';
+    CHECK_LACKS(screen_command(&u, s, buf, sizeof buf), "model=");
+    u.view = VIEW_LIVE;
     form_show(&u.form, FORM_TUNE, NULL);
     form_put(&u.form, 2, "memory=8G");
     assert_string_equal(

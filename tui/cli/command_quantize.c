@@ -463,7 +463,10 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         table_note(&t, "no --calib given: calibrated on the bundled text");
     cli_note_cautions(&t, json_get_bool(sums, "random_weights", false),
                       json_get_bool(sums, "answers_unverified", false));
-    if (!made) table_note(&t, "dry run: nothing was written; bytes are upper limits");
+    if (!made)
+        table_note(&t, "dry run: nothing was written; bytes are upper limits");
+    else
+        table_note(&t, "how much quality it lost: qdyno eval -m %s -C model=%s --ref default", z->in, z->out);
     json_put_bool(t.extra, "dry_run", !made);
     if (tensors) json_put(t.extra, "file", sums);
     const int status = cli_print(z->g, z->a, &t, EXIT_DONE);

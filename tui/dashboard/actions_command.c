@@ -161,7 +161,7 @@ struct effect action_run_typed(struct ui *ui, const char *line)
 struct effect action_command(struct ui *ui, const struct snapshot *s)
 {
     char line[1600] = "";
-    if (ui->view == VIEW_QUALITY && s->quality.count <= 0) screen_command(ui, s, line, sizeof line);
+    if (ui->view == VIEW_QUALITY) screen_command(ui, s, line, sizeof line);
     const char *text = str_starts(line, "qdyno ") ? line + strlen("qdyno ") : NULL;
     form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ text });
     return effect_none();

@@ -71,9 +71,11 @@ static void command_announce_end(const struct running_command *r, const char *li
         background_announce(b, false, "%s: o shows the output",
                             strstr(line, " --undo") ? "undone: the configuration before is in use again"
                                                     : "applied: u takes it back");
+    else if (!status && *makes && !strcmp(name, "quantize"))
+        background_announce(b, false, "%s has been written: 6 then ! measures its quality, m loads it",
+                            strrchr(makes, '/') ? strrchr(makes, '/') + 1 : makes);
     else if (!status && *makes)
-        background_announce(b, false, "%s has been written%s", realpath(makes, whole) ? whole : makes,
-                            !strcmp(name, "quantize") ? ": m loads it, o shows the output" : "");
+        background_announce(b, false, "%s has been written", realpath(makes, whole) ? whole : makes);
     else if (!status)
         background_announce(b, false, "qdyno %s has finished: o shows its output", name);
     else if (status_is_verdict(status))
@@ -112,6 +114,16 @@ void background_read_applied(struct background *b)
     }
     pthread_mutex_unlock(&b->lock);
     free(kept);
+}
+
+/* Note what `quantize IN OUT ...` wrote: view 6 offers to measure it. words: of the command line. */
+static void written_note(struct background *b, char *const *words, int n)
+{
+    if (n < 3 || strcmp(words[0], "quantize") != 0 || words[1][0] == '-' || words[2][0] == '-') return;
+    pthread_mutex_lock(&b->lock);
+    snprintf(b->known.written_from, sizeof b->known.written_from, "%s", words[1]);
+    snprintf(b->known.written, sizeof b->known.written, "%s", words[2]);
+    pthread_mutex_unlock(&b->lock);
 }
 
 /* Publish that no command runs; `last` is what it wrote last. Returns whether it was cancelled. */
@@ -157,6 +169,7 @@ void job_run_command(struct background *b, const struct job *j)
         .argv = argv, .line = command_on_line, .started = command_on_start, .ctx = &r
     };
     if (!rc) rc = shell_run(&run, &status, &why);
+    if (!rc && !status) written_note(b, argv + 1, n);
     const bool cancelled = command_clear(b, rc ? why.message : r.last);
     if (rc) {
         background_announce(b, true, "%s", why.message);

@@ -97,8 +97,9 @@ static void model_word(struct str *out, const struct snapshot *s)
     shell_word(out, s->model_path[0] ? s->model_path : "MODEL");
 }
 
-/* Measures the selected config again; with no row yet, an example that measures the first one. With the form
- * of the model's text, it is measured on the text that the form names. */
+/* Measures the file quantized last against its source; else the selected config again; with no row yet, an
+ * example that measures the first one. With the form of the model's text, it is measured on the text that the
+ * form names. */
 static void append_command_quality(struct str *out, const struct ui *u, const struct snapshot *s,
                                    bool set_text)
 {
@@ -109,6 +110,13 @@ static void append_command_quality(struct str *out, const struct ui *u, const st
     model_word(out, s);
     if (set_text && *text) path_word(out, " -f ", text);
     if (set_text) str_append(out, " --set-text");
+    if (!set_text && ui_written_unmeasured(s)) {
+        const bool result = !strcmp(s->model_path, s->written);
+        str_append(out, result ? " -C default --ref " : " -C ");
+        path_word(out, "model=", result ? s->written_from : s->written);
+        str_append(out, result ? "" : " --ref default");
+        return;
+    }
     str_append(out, " -C ");
     shell_word(out, q ? q->config : "q4_0");
     str_append(out, " --ref ");

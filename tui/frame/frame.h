@@ -123,6 +123,9 @@ struct model_summary {
 
 /* From the header of the file; no weights are read. */
 void model_summary_make(struct model_summary *out, const struct gguf *g, const struct model_shape *s);
+/* About the longest context, in tokens, that fits into `free` bytes with the KV type `cache` (an index into
+ * l->cache): on the line through the plans of the shortest and the longest context. -1: unknown; 0: none. */
+int64_t model_summary_longest(const struct model_summary *l, int cache, int64_t free);
 
 /* ---------------------------------------------------------------- text pages (text_page.c) */
 
@@ -303,6 +306,7 @@ struct snapshot {
     int queued;            /* waiting jobs, the next one first */
     struct queued_job queue[QUEUED_JOBS];
     bool queue_restorable;                       /* u puts the job back that was removed last */
+    char written[512], written_from[512];        /* the file quantized last here, and its source; "" none */
     char applied[640];                           /* the config line applied to the model, "" none */
     char applied_when[32], applied_because[256]; /* "" unknown */
     /* data for the suggestions of forms */
@@ -514,6 +518,10 @@ struct ui {
 
 /* Usage of the command typed into the form, or the names of commands that begin so. Returns buf. */
 const char *ui_command_hint(const struct ui *u, char *buf, size_t size);
+
+/* Whether the file quantized last belongs to the model on screen (as its result or its source), and its
+ * quality is not among the results of view 6. */
+bool ui_written_unmeasured(const struct snapshot *s);
 
 /* The question asked before quitting: it names what quitting would stop. */
 const char *ui_quit_question(const struct snapshot *s);

@@ -5,6 +5,17 @@
 
 #include "advisor/advise/advise.h"
 
+bool ui_written_unmeasured(const struct snapshot *s)
+{
+    if (!s->written[0] || s->written[strcspn(s->written, " ,;")]) return false; /* no config line names it */
+    if (strcmp(s->model_path, s->written) != 0 && strcmp(s->model_path, s->written_from) != 0) return false;
+    for (int i = 0; i < s->quality.count; i++)
+        if (strstr(s->quality.line[i].config, s->written) ||
+            strstr(s->quality.line[i].reference, s->written_from))
+            return false;
+    return true;
+}
+
 /* Short, because 60 columns have to hold it and its answers. */
 const char *ui_quit_question(const struct snapshot *s)
 {

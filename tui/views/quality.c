@@ -97,13 +97,18 @@ static void box_methods(struct grid *g, struct rect area, const struct snapshot 
 {
     const struct quality_results *q = &s->quality;
     const int height = area.h - 2, wide = area.w >= 112;
-    char title[160];
+    const char *slash = strrchr(s->written, '/'), *note = snapshot_caution(s);
+    char title[160], offer[160];
     snprintf(title, sizeof title, "Quality of methods: %s%s%s",
              wide ? "KL divergence of predictions" : "KL divergence", q->text[0] ? " on " : "", q->text);
+    if (ui_written_unmeasured(s)) {
+        snprintf(offer, sizeof offer, "! measures %.100s, written last", slash ? slash + 1 : s->written);
+        note = offer;
+    }
     const struct list_view list = { .g = g,
                                     .box = area,
                                     .title = title,
-                                    .note = snapshot_caution(s),
+                                    .note = note,
                                     .s = s,
                                     .u = u,
                                     .below = height >= 7 ? MIN(height / 3, wide ? 3 : 4) : 0,
