@@ -46,6 +46,19 @@ static void check_plans(const struct model_summary *l, const struct gguf *g, con
         }
 }
 
+/* The longest context is that of the plan, and a session of that length fits. */
+static void check_longest(const struct model_summary *l)
+{
+    enum { F16 = 1 };
+    const int last = l->contexts - 1;
+    const int64_t free = l->total[F16][last], most = model_summary_longest(l, F16, free);
+    CHECK_GE(l->context[last], most);
+    CHECK_GE(most, l->context[last] * 9 / 10);
+    CHECK_GT(model_summary_longest(l, F16, 2 * free), most);
+    CHECK_EQ(model_summary_longest(l, F16, l->total[F16][0] / 100), 0);
+    CHECK_EQ(model_summary_longest(l, F16, -1), -1);
+}
+
 static void figures_are_the_files(void **state)
 {
     (void)state;
@@ -71,6 +84,7 @@ static void figures_are_the_files(void **state)
         CHECK_EQ(l->left_out, 0);
         check_groups(l, g, &s);
         check_plans(l, g, &s);
+        check_longest(l);
         CHECK_GT(l->kv_bytes_per_token[0], l->kv_bytes_per_token[1]); /* f32 over f16 */
         gguf_close(g);
         unlink(path);

@@ -100,3 +100,18 @@ void model_summary_make(struct model_summary *out, const struct gguf *g, const s
         }
     }
 }
+
+int64_t model_summary_longest(const struct model_summary *l, int cache, int64_t free)
+{
+    enum { DIGITS = 100 }; /* a number with two digits is as exact as the plan of a session to come */
+    if (free < 0 || cache >= l->caches || l->contexts < 1) return -1;
+    const int last = l->contexts - 1;
+    const int64_t low = l->total[cache][0], high = l->total[cache][last];
+    if (low < 0 || high < 0) return -1;
+    const double each = last ? (double)(high - low) / (double)(l->context[last] - l->context[0])
+                             : (double)l->kv_bytes_per_token[cache];
+    if (!(each > 0)) return -1;
+    int64_t most = l->context[0] + (int64_t)((double)(free - low) / each), unit = 1;
+    while (most / unit >= DIGITS) unit *= 10;
+    return most > 0 ? most / unit * unit : 0;
+}

@@ -76,6 +76,27 @@ static void memory_row(struct grid *g, struct rect in, int row, const struct sna
     }
 }
 
+/* The longest context that fits, and what limits it. */
+static void longest_put(char *buf, size_t size, const struct snapshot *s)
+{
+    enum { F16 = 1, Q8_0 = 2 };
+    const struct model_summary *l = &s->summary;
+    const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1,
+                  most = model_summary_longest(l, F16, free), more = model_summary_longest(l, Q8_0, free),
+                  trained = s->model.ctx_train;
+    buf[0] = '\0';
+    if (most < 0 || more < 0) return;
+    if (!most && !more)
+        snprintf(buf, size,
+                 "No session fits into the memory that is free now: m chooses a smaller file, f makes one.");
+    else if (trained > 0 && most >= trained)
+        snprintf(buf, size, "Longest context: %lld tokens, by training; memory holds %lld (kv=f16).",
+                 (long long)trained, (long long)most);
+    else
+        snprintf(buf, size, "Longest context: %lld tokens (kv=f16) or %lld (kv=q8_0), by free memory.",
+                 (long long)most, (long long)more);
+}
+
 static void box_memory(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const struct model_summary *l = &s->summary;
@@ -86,11 +107,15 @@ static void box_memory(struct grid *g, struct rect area, const struct snapshot *
     struct rect in = grid_box(g, area, title, "$ qdyno fit -c 512,4096 -C kv=q8_0");
     if (!l->groups) return;
     for (int k = -1; k < l->caches; k++) memory_row(g, in, k + 1, s, k);
-    if (in.h > l->caches + 2)
+    char text[200];
+    longest_put(text, sizeof text, s);
+    int row = l->caches + 1;
+    if (in.h > row && *text) row += grid_wrap(g, rect_rows(in, row, in.h - row), ROLE_TEXT, text);
+    if (in.h > row)
         grid_wrap(
-            g, rect_rows(in, l->caches + 2, in.h - l->caches - 2), ROLE_DIM,
-            "Weights as in the file, one sequence. ✕: more than the memory that is free now. The loader "
-            "allocates by the same plan.");
+            g, rect_rows(in, row, in.h - row), ROLE_DIM,
+            "Weights as in the file, one sequence; ✕: more than is free now. The loader allocates by the same "
+            "plan.");
 }
 
 void view_model(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
