@@ -1,0 +1,221 @@
+/* Operators of expressions, with Python's meaning of each. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/template/template_internal.h"
+
+static const char *const SIGNS[] = { "",   "+", "-",  "*", "/",  "//", "%",      "**",  "~", "==",
+                                     "!=", "<", "<=", ">", ">=", "in", "not in", "not", "-", "+" };
+
+static struct value fail_operands(struct run *r, enum op op, struct value a, struct value b)
+{
+    const struct value *u = a.type == VALUE_UNDEFINED ? &a : b.type == VALUE_UNDEFINED ? &b : NULL;
+    if (u && u->name)
+        return tpl_fail(r, "'%.*s' is undefined, so '%s' cannot use it", (int)MIN(u->name->n, 60),
+                        u->name->bytes, SIGNS[op]);
+    return tpl_fail(r, "'%s' cannot combine a %s and a %s", SIGNS[op], tpl_type_name(a), tpl_type_name(b));
+}
+
+static int64_t whole(struct value v)
+{
+    return v.type == VALUE_BOOL ? v.b : v.i;
+}
+
+static struct value power(struct run *r, int64_t x, int64_t n)
+{
+    int64_t out = 1;
+    if (n < 0) return tpl_float(pow((double)x, (double)n));
+    for (; n && tpl_steps(r, 0); n--)
+        if (__builtin_mul_overflow(out, x, &out)) return tpl_fail(r, "a number is 2^63 or larger");
+    return tpl_int(out);
+}
+
+static struct value whole_numbers(struct run *r, enum op op, int64_t x, int64_t y)
+{
+    int64_t out = 0;
+    bool over = false;
+    if ((op == OP_FLOOR_DIV || op == OP_MOD) && !y) return tpl_fail(r, "division by zero");
+    switch (op) {
+    case OP_ADD: over = __builtin_add_overflow(x, y, &out); break;
+    case OP_SUB: over = __builtin_sub_overflow(x, y, &out); break;
+    case OP_MUL: over = __builtin_mul_overflow(x, y, &out); break;
+    case OP_POW: return power(r, x, y);
+    case OP_FLOOR_DIV:
+    case OP_MOD:
+        if (y == -1) {
+            over = op == OP_FLOOR_DIV && __builtin_sub_overflow((int64_t)0, x, &out);
+            break;
+        }
+        out = op == OP_MOD ? x % y : x / y;
+        if (x % y && (x < 0) != (y < 0)) out += op == OP_MOD ? y : -1; /* rounds down, not to zero */
+        break;
+    default: return tpl_fail(r, "'%s' is no operator of numbers", SIGNS[op]);
+    }
+    return over ? tpl_fail(r, "a number is 2^63 or larger") : tpl_int(out);
+}
+
+static struct value numbers(struct run *r, enum op op, struct value a, struct value b)
+{
+    const double x = tpl_number(a), y = tpl_number(b);
+    if (op == OP_DIV) return y == 0 ? tpl_fail(r, "division by zero") : tpl_float(x / y);
+    if (a.type != VALUE_FLOAT && b.type != VALUE_FLOAT) return whole_numbers(r, op, whole(a), whole(b));
+    switch (op) {
+    case OP_ADD: return tpl_float(x + y);
+    case OP_SUB: return tpl_float(x - y);
+    case OP_MUL: return tpl_float(x * y);
+    case OP_POW: return tpl_float(pow(x, y));
+    default: break;
+    }
+    if (y == 0) return tpl_fail(r, "division by zero");
+    return tpl_float(op == OP_FLOOR_DIV ? floor(x / y) : x - y * floor(x / y));
+}
+
+static struct value repeat(struct run *r, struct value v, int64_t times)
+{
+    if (v.type == VALUE_STRING) {
+        const size_t from = r->out.len;
+        for (; times > 0 && v.s->n && !r->rc; times--) tpl_emit_text(r, v.s);
+        return tpl_take(r, from);
+    }
+    struct value out = tpl_list(r, v.list->tuple);
+    for (; times > 0 && v.list->n && !r->rc; times--)
+        for (size_t i = 0; i < v.list->n && !r->rc; i++) tpl_list_add(r, out.list, v.list->items[i]);
+    return out;
+}
+
+static struct value joined_lists(struct run *r, const struct list *a, const struct list *b)
+{
+    struct value out = tpl_list(r, a->tuple);
+    for (size_t i = 0; i < a->n && !r->rc; i++) tpl_list_add(r, out.list, a->items[i]);
+    for (size_t i = 0; i < b->n && !r->rc; i++) tpl_list_add(r, out.list, b->items[i]);
+    return out;
+}
+
+static struct value joined(struct run *r, struct value a, struct value b)
+{
+    const size_t from = r->out.len;
+    tpl_emit_value(r, a);
+    tpl_emit_value(r, b);
+    return tpl_take(r, from);
+}
+
+struct value tpl_binary(struct run *r, enum op op, struct value a, struct value b)
+{
+    if (r->rc || !tpl_steps(r, 0)) return TPL_UNDEFINED;
+    if (op == OP_CONCAT) return joined(r, a, b);
+    if (tpl_is_number(a) && tpl_is_number(b)) return numbers(r, op, a, b);
+    if (op == OP_ADD && a.type == VALUE_STRING && b.type == VALUE_STRING) return joined(r, a, b);
+    if (op == OP_ADD && a.type == VALUE_LIST && b.type == VALUE_LIST && a.list->tuple == b.list->tuple)
+        return joined_lists(r, a.list, b.list);
+    const bool a_many = a.type == VALUE_STRING || a.type == VALUE_LIST,
+               b_many = b.type == VALUE_STRING || b.type == VALUE_LIST;
+    if (op == OP_MUL && a_many && (b.type == VALUE_INT || b.type == VALUE_BOOL))
+        return repeat(r, a, whole(b));
+    if (op == OP_MUL && b_many && (a.type == VALUE_INT || a.type == VALUE_BOOL))
+        return repeat(r, b, whole(a));
+    if (op == OP_MOD && a.type == VALUE_STRING) {
+        struct list one = { .items = &b, .n = 1 };
+        return tpl_format(r, a.s, b.type == VALUE_LIST && b.list->tuple ? b.list : &one);
+    }
+    return fail_operands(r, op, a, b);
+}
+
+struct value tpl_compare(struct run *r, enum op op, struct value a, struct value b)
+{
+    if (r->rc || !tpl_steps(r, 0)) return TPL_UNDEFINED;
+    if (op == OP_EQ || op == OP_NE) return tpl_bool(tpl_equal(r, a, b) == (op == OP_EQ));
+    if (op == OP_IN || op == OP_NOT_IN) return tpl_bool(tpl_contains(r, b, a) == (op == OP_IN));
+    if (a.type == VALUE_UNDEFINED || b.type == VALUE_UNDEFINED) return fail_operands(r, op, a, b);
+    if (tpl_is_number(a) && tpl_is_number(b) && (isnan(tpl_number(a)) || isnan(tpl_number(b))))
+        return tpl_bool(false);
+    const int order = tpl_order(r, a, b);
+    return tpl_bool(op == OP_LT   ? order < 0
+                    : op == OP_LE ? order <= 0
+                    : op == OP_GT ? order > 0
+                                  : order >= 0);
+}
+
+struct value tpl_unary(struct run *r, enum op op, struct value a)
+{
+    if (r->rc) return TPL_UNDEFINED;
+    if (op == OP_NOT) return tpl_bool(!tpl_truth(r, a));
+    if (!tpl_is_number(a)) return tpl_fail(r, "'%s' needs a number, found a %s", SIGNS[op], tpl_type_name(a));
+    if (op == OP_PLUS) return a.type == VALUE_BOOL ? tpl_int(a.b) : a;
+    return a.type == VALUE_FLOAT ? tpl_float(-a.d) : whole_numbers(r, OP_SUB, 0, whole(a));
+}
+
+/* ---------------------------------------------------------------- "%s and %d" % (a, b) */
+
+static bool emit_conversion(struct run *r, const char *flags, size_t n, char kind, struct value v)
+{
+    char format[40], text[512];
+    if (n > 20) return false;
+    if (strchr("srd", kind) && (kind != 'd' || v.type != VALUE_FLOAT) && n == 0) {
+        if (kind == 'd' && !tpl_is_number(v)) return false;
+        if (kind == 'r')
+            tpl_emit_repr(r, v);
+        else
+            tpl_emit_value(r, kind == 'd' ? tpl_int(whole(v)) : v);
+        return true;
+    }
+    const bool is_real = strchr("feEgG", kind) != NULL;
+    if (!tpl_is_number(v)) {
+        if (kind != 's') return false;
+        const size_t from = r->out.len; /* with a width */
+        tpl_emit_value(r, v);
+        struct value s = tpl_take(r, from);
+        const bool left = flags[0] == '-';
+        int64_t width = strtol(flags + left, NULL, 10), len = r->rc ? 0 : tpl_length(r, s);
+        for (int64_t i = len; !left && i < width && !r->rc; i++) tpl_emit_c(r, " ");
+        tpl_emit_value(r, s);
+        for (int64_t i = len; left && i < width && !r->rc; i++) tpl_emit_c(r, " ");
+        return true;
+    }
+    const char *dot = memchr(flags, '.', n);
+    if (strtol(flags + strspn(flags, "+-0 #"), NULL, 10) > 100 || (dot && strtol(dot + 1, NULL, 10) > 100))
+        return false;
+    if (is_real)
+        snprintf(format, sizeof format, "%%%.*s%c", (int)n, flags, kind);
+    else
+        snprintf(format, sizeof format, "%%%.*s" PRId64, (int)n, flags);
+    if (!is_real && strchr("xX", kind)) format[strlen(format) - 1] = kind;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* made of flags that were checked */
+    if (is_real)
+        snprintf(text, sizeof text, format, tpl_number(v));
+    else
+        snprintf(text, sizeof text, format,
+                 v.type == VALUE_FLOAT ? (int64_t)fmax(-9e18, fmin(9e18, v.d)) : whole(v));
+#pragma GCC diagnostic pop
+    tpl_emit_c(r, text);
+    return true;
+}
+
+struct value tpl_format(struct run *r, const struct text *f, const struct list *values)
+{
+    const size_t from = r->out.len;
+    size_t next = 0;
+    for (size_t i = 0; i < f->n && !r->rc; i++) {
+        if (f->bytes[i] != '%') {
+            tpl_emit(r, f->bytes + i, f->marks ? f->marks + i : NULL, 1);
+            continue;
+        }
+        size_t n = 0;
+        while (i + 1 + n < f->n && strchr("+-0 #.123456789", f->bytes[i + 1 + n]) && f->bytes[i + 1 + n]) n++;
+        const char kind = i + 1 + n < f->n ? f->bytes[i + 1 + n] : '\0';
+        if (kind == '%')
+            tpl_emit_c(r, "%");
+        else if (next >= values->n)
+            tpl_fail(r, "a format has more %%-conversions than the %zu values that it was given", values->n);
+        else if (!kind || !strchr("sdirfeEgGxX", kind) ||
+                 !emit_conversion(r, f->bytes + i + 1, n, kind == 'i' ? 'd' : kind, values->items[next++]))
+            tpl_fail(r, "'%%%.*s' cannot print a %s", (int)MIN(n + 1, 20), f->bytes + i + 1,
+                     tpl_type_name(values->items[next ? next - 1 : 0]));
+        i += n + 1;
+    }
+    if (next < values->n && values->items[0].type != VALUE_DICT)
+        return tpl_fail(r, "a format was given %zu values, but has %zu conversions", values->n, next);
+    return tpl_take(r, from);
+}

@@ -1,0 +1,225 @@
+/* Computes expressions: walks the tree of one. */
+#include <string.h>
+
+#include "engine/template/template_internal.h"
+
+static struct value evaluate(struct run *r, struct scope *s, const struct node *n);
+
+/* ---------------------------------------------------------------- variables */
+
+static struct value name_value(struct run *r, const struct scope *s, const struct text *name)
+{
+    const struct value key = { VALUE_STRING, { .s = name } };
+    for (; s && !r->rc; s = s->parent) {
+        const struct value *v = tpl_dict_find(r, &s->vars, key);
+        if (v) return *v;
+    }
+    const struct function *f = tpl_function(name);
+    if (f) return (struct value){ VALUE_FUNCTION, { .function = f } };
+    return (struct value){ VALUE_UNDEFINED, { .name = name } };
+}
+
+struct scope *tpl_scope(struct run *r, struct scope *parent)
+{
+    struct scope *s = tpl_alloc(r, sizeof *s);
+    if (s) s->parent = parent;
+    return s;
+}
+
+static bool assign_attribute(struct run *r, struct scope *s, const struct node *target, struct value v)
+{
+    struct value of = evaluate(r, s, target->x);
+    if (r->rc) return false;
+    if (of.type != VALUE_DICT || !of.dict->is_namespace) {
+        tpl_fail(r, "only members of a namespace can be set, '%.*s' is not one",
+                 (int)MIN(target->x->name->n, 60), target->x->name->bytes);
+        return false;
+    }
+    return tpl_dict_put(r, of.dict, (struct value){ VALUE_STRING, { .s = target->name } }, v);
+}
+
+bool tpl_assign(struct run *r, struct scope *s, const struct node *target, struct value v)
+{
+    if (r->rc) return false;
+    if (target->kind == NODE_NAME)
+        return tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = target->name } }, v);
+    if (target->kind == NODE_ATTRIBUTE) return assign_attribute(r, s, target, v);
+    if (target->kind != NODE_TUPLE || !tpl_deeper(r)) {
+        tpl_fail(r, "expected a variable to set");
+        return false;
+    }
+    size_t count = 0;
+    for (const struct node *part = target->items; part; part = part->next) count++;
+    const struct list *items = tpl_iterate(r, v);
+    if (items && items->n != count) tpl_fail(r, "expected %zu values to unpack, found %zu", count, items->n);
+    size_t i = 0;
+    for (const struct node *part = target->items; part && !r->rc; part = part->next)
+        tpl_assign(r, s, part, items->items[i++]);
+    r->depth--;
+    return !r->rc;
+}
+
+/* ---------------------------------------------------------------- parts of expressions */
+
+static struct value evaluate_list(struct run *r, struct scope *s, const struct node *n)
+{
+    struct value out = tpl_list(r, n->kind == NODE_TUPLE);
+    for (const struct node *item = n->items; item && !r->rc; item = item->next)
+        tpl_list_add(r, out.list, evaluate(r, s, item));
+    return out;
+}
+
+static struct value evaluate_dict(struct run *r, struct scope *s, const struct node *n)
+{
+    struct value out = tpl_dict(r);
+    for (const struct node *key = n->items; key && !r->rc; key = key->next->next) {
+        struct value k = evaluate(r, s, key), v = evaluate(r, s, key->next);
+        if (!r->rc) tpl_dict_put(r, out.dict, k, v);
+    }
+    return out;
+}
+
+static struct value evaluate_slice(struct run *r, struct scope *s, const struct node *n)
+{
+    const struct node *parts[3] = { n->y, n->z, n->other };
+    struct value bounds[3], of = evaluate(r, s, n->x);
+    for (int i = 0; i < 3; i++) bounds[i] = parts[i] ? evaluate(r, s, parts[i]) : TPL_NONE;
+    return r->rc ? TPL_UNDEFINED : tpl_slice(r, of, bounds);
+}
+
+static struct value evaluate_compare(struct run *r, struct scope *s, const struct node *n)
+{
+    struct value left = evaluate(r, s, n->x), result = tpl_bool(true);
+    for (const struct node *part = n->items; part && !r->rc; part = part->next) {
+        struct value right = evaluate(r, s, part->x);
+        result = tpl_compare(r, (enum op)part->op, left, right);
+        if (!tpl_truth(r, result)) break;
+        left = right;
+    }
+    return result;
+}
+
+bool tpl_args(struct run *r, struct scope *s, const struct node *items, struct args *out)
+{
+    size_t n = 0;
+    for (const struct node *item = items; item; item = item->next) n++;
+    *out = (struct args){ .items = n ? tpl_alloc(r, n * sizeof *out->items) : NULL };
+    for (const struct node *item = items; item && !r->rc; item = item->next) {
+        const bool named = item->kind == NODE_KEYWORD;
+        out->items[out->n++] = (struct argument){ named ? item->name : NULL,
+                                                  evaluate(r, s, named ? item->x : item) };
+    }
+    return !r->rc;
+}
+
+static struct value apply_function(struct run *r, struct scope *s, const struct node *n, struct value x)
+{
+    struct args a;
+    if (r->rc || !tpl_args(r, s, n->items, &a)) return TPL_UNDEFINED;
+    r->line = n->line;
+    struct value v = n->function->call(r, x, &a);
+    if (!r->rc && a.used < a.n)
+        tpl_fail(r, "'%.*s' was given %zu arguments, but takes %zu", (int)n->name->n, n->name->bytes, a.n,
+                 a.used);
+    if (n->kind != NODE_TEST || r->rc) return v;
+    return tpl_bool(tpl_truth(r, v) != (n->op != 0));
+}
+
+struct value tpl_apply_filters(struct run *r, struct scope *s, const struct node *n, struct value x)
+{
+    if (n->kind != NODE_FILTER) return x;
+    return apply_function(r, s, n, tpl_apply_filters(r, s, n->x, x));
+}
+
+struct value tpl_call(struct run *r, struct value f, struct args *a)
+{
+    if (r->rc) return TPL_UNDEFINED;
+    if (f.type == VALUE_MACRO) return tpl_call_macro(r, f.macro, a, NULL);
+    if (f.type == VALUE_LOOP) return tpl_call_loop(r, f.loop, a);
+    const struct function *function = f.type == VALUE_METHOD     ? f.bound->method
+                                      : f.type == VALUE_FUNCTION ? f.function
+                                                                 : NULL;
+    if (!function) {
+        const struct text *name = f.type == VALUE_UNDEFINED ? f.name : NULL;
+        if (name)
+            return tpl_fail(r, "'%.*s' is undefined, so it cannot be called", (int)MIN(name->n, 60),
+                            name->bytes);
+        return tpl_fail(r, "a %s cannot be called", tpl_type_name(f));
+    }
+    struct value v = function->call(r, f.type == VALUE_METHOD ? f.bound->self : TPL_NONE, a);
+    if (!r->rc && a->used < a->n)
+        tpl_fail(r, "'%s' was given %zu arguments, but takes %zu", function->name, a->n, a->used);
+    return v;
+}
+
+static struct value evaluate_call(struct run *r, struct scope *s, const struct node *n)
+{
+    struct args a;
+    struct value f = evaluate(r, s, n->x);
+    if (r->rc || !tpl_args(r, s, n->items, &a)) return TPL_UNDEFINED;
+    r->line = n->line;
+    return tpl_call(r, f, &a);
+}
+
+static struct value evaluate_operator(struct run *r, struct scope *s, const struct node *n)
+{
+    struct value a = evaluate(r, s, n->x), b = n->y ? evaluate(r, s, n->y) : TPL_UNDEFINED;
+    r->line = n->line;
+    return n->kind == NODE_UNARY ? tpl_unary(r, (enum op)n->op, a) : tpl_binary(r, (enum op)n->op, a, b);
+}
+
+static struct value evaluate_short_circuit(struct run *r, struct scope *s, const struct node *n)
+{
+    struct value a = evaluate(r, s, n->x);
+    if (r->rc) return a;
+    return tpl_truth(r, a) == (n->kind == NODE_AND) ? evaluate(r, s, n->y) : a;
+}
+
+static struct value evaluate_index(struct run *r, struct scope *s, const struct node *n)
+{
+    const bool attribute = n->kind == NODE_ATTRIBUTE;
+    struct value of = evaluate(r, s, n->x),
+                 key = attribute ? (struct value){ VALUE_STRING, { .s = n->name } } : evaluate(r, s, n->y);
+    r->line = n->line;
+    return tpl_lookup(r, of, key, attribute);
+}
+
+/* A test of an undefined variable is no error, a filter of one decides itself. */
+static struct value evaluate_kind(struct run *r, struct scope *s, const struct node *n)
+{
+    switch (n->kind) {
+    case NODE_LITERAL: return n->value;
+    case NODE_NAME: return name_value(r, s, n->name);
+    case NODE_ATTRIBUTE:
+    case NODE_INDEX: return evaluate_index(r, s, n);
+    case NODE_SLICE: return evaluate_slice(r, s, n);
+    case NODE_LIST:
+    case NODE_TUPLE: return evaluate_list(r, s, n);
+    case NODE_DICT: return evaluate_dict(r, s, n);
+    case NODE_UNARY:
+    case NODE_BINARY: return evaluate_operator(r, s, n);
+    case NODE_AND:
+    case NODE_OR: return evaluate_short_circuit(r, s, n);
+    case NODE_COMPARE: return evaluate_compare(r, s, n);
+    case NODE_FILTER:
+    case NODE_TEST: return apply_function(r, s, n, evaluate(r, s, n->x));
+    case NODE_CALL: return evaluate_call(r, s, n);
+    case NODE_IF_ELSE:
+        if (tpl_truth(r, evaluate(r, s, n->x))) return evaluate(r, s, n->y);
+        return n->z && !r->rc ? evaluate(r, s, n->z) : TPL_UNDEFINED;
+    default: return tpl_fail(r, "a statement where an expression was expected");
+    }
+}
+
+static struct value evaluate(struct run *r, struct scope *s, const struct node *n)
+{
+    if (!tpl_deeper(r)) return TPL_UNDEFINED;
+    struct value v = tpl_steps(r, 0) ? evaluate_kind(r, s, n) : TPL_UNDEFINED;
+    r->depth--;
+    return r->rc ? TPL_UNDEFINED : v;
+}
+
+struct value tpl_evaluate(struct run *r, struct scope *s, const struct node *n)
+{
+    return evaluate(r, s, n);
+}

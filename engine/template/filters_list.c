@@ -1,0 +1,332 @@
+/* Filters of lists: choosing, mapping, sorting, adding up. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/template/template_internal.h"
+
+/* ---------------------------------------------------------------- attributes of items */
+
+/* "a.b.0" of an item, as the argument `attribute` of filters means it. */
+static struct value attribute_of(struct run *r, struct value item, struct value path)
+{
+    if (path.type == VALUE_INT) return tpl_lookup(r, item, path, false);
+    if (path.type != VALUE_STRING)
+        return tpl_fail(r, "expected the name of an attribute, found a %s", tpl_type_name(path));
+    const struct text *s = path.s;
+    for (size_t at = 0; at <= s->n && !r->rc;) {
+        const char *dot = memchr(s->bytes + at, '.', s->n - at);
+        const size_t to = dot ? (size_t)(dot - s->bytes) : s->n;
+        char digits[20];
+        int64_t index;
+        snprintf(digits, sizeof digits, "%.*s", (int)MIN(to - at, sizeof digits - 1), s->bytes + at);
+        struct value key = digits[0] >= '0' && digits[0] <= '9' && str_to_i64(digits, &index)
+                               ? tpl_int(index)
+                               : tpl_part(r, s, at, to);
+        /* an item of a dict, not one of its methods */
+        item = tpl_lookup(r, item, key, false);
+        at = to + 1;
+    }
+    return item;
+}
+
+static struct value first_of(struct run *r, struct value x, struct args *a)
+{
+    (void)a;
+    const struct list *l = tpl_iterate(r, x);
+    return l && l->n ? l->items[0] : TPL_UNDEFINED;
+}
+
+static struct value last_of(struct run *r, struct value x, struct args *a)
+{
+    (void)a;
+    const struct list *l = tpl_iterate(r, x);
+    return l && l->n ? l->items[l->n - 1] : TPL_UNDEFINED;
+}
+
+static struct value fn_list(struct run *r, struct value x, struct args *a)
+{
+    (void)a;
+    const struct list *l = tpl_iterate(r, x);
+    struct value out = tpl_list(r, false);
+    for (size_t i = 0; l && i < l->n && !r->rc; i++) tpl_list_add(r, out.list, l->items[i]);
+    return out;
+}
+
+static struct value fn_reverse(struct run *r, struct value x, struct args *a)
+{
+    const struct value bounds[3] = { TPL_NONE, TPL_NONE, tpl_int(-1) };
+    (void)a;
+    if (x.type == VALUE_STRING) return tpl_slice(r, x, bounds);
+    struct value l = fn_list(r, x, a);
+    return r->rc ? l : tpl_slice(r, l, bounds);
+}
+
+static struct value fn_join(struct run *r, struct value x, struct args *a)
+{
+    const struct list *l = tpl_iterate(r, x);
+    struct value with = tpl_arg(r, a, 0, "d", TPL_UNDEFINED),
+                 attribute = tpl_arg(r, a, 1, "attribute", TPL_NONE);
+    struct value texts = tpl_list(r, false);
+    for (size_t i = 0; l && i < l->n && !r->rc; i++)
+        tpl_list_add(r, texts.list,
+                     attribute.type == VALUE_NONE ? l->items[i] : attribute_of(r, l->items[i], attribute));
+    const size_t from = r->out.len;
+    for (size_t i = 0; !r->rc && i < texts.list->n; i++) {
+        if (i) tpl_emit_value(r, with);
+        tpl_emit_value(r, texts.list->items[i]);
+    }
+    return tpl_take(r, from);
+}
+
+/* ---------------------------------------------------------------- map, select */
+
+/* The arguments from number `from` on, for the filter or test that the first one names. */
+static struct args rest_of(struct args *a, size_t from)
+{
+    struct args rest = { .items = a->n ? a->items + MIN(from, a->n) : NULL, .n = a->n - MIN(from, a->n) };
+    a->used = a->n;
+    return rest;
+}
+
+static struct value fn_map(struct run *r, struct value x, struct args *a)
+{
+    const struct list *l = tpl_iterate(r, x);
+    struct value out = tpl_list(r, false), attribute = tpl_arg(r, a, 99, "attribute", TPL_UNDEFINED),
+                 otherwise = tpl_arg(r, a, 99, "default", TPL_UNDEFINED);
+    const bool by_name = attribute.type != VALUE_UNDEFINED;
+    const struct text *name = by_name ? NULL : tpl_arg_text(r, a, 0, "filter");
+    const struct function *filter = name ? tpl_filter(name) : NULL;
+    if (!by_name && !filter && !r->rc)
+        return tpl_fail(r, "map: expected attribute=NAME or the name of a filter");
+    for (size_t i = 0; l && i < l->n && !r->rc; i++) {
+        struct args rest = rest_of(a, 1);
+        struct value v = by_name ? attribute_of(r, l->items[i], attribute)
+                                 : filter->call(r, l->items[i], &rest);
+        tpl_list_add(r, out.list, by_name && v.type == VALUE_UNDEFINED ? otherwise : v);
+    }
+    a->used = a->n;
+    return out;
+}
+
+static struct value choose(struct run *r, struct value x, struct args *a, bool by_attribute, bool keep)
+{
+    const struct list *l = tpl_iterate(r, x);
+    struct value out = tpl_list(r, false),
+                 attribute = by_attribute ? tpl_arg_required(r, a, 0, "attribute") : TPL_NONE;
+    const struct text *name = tpl_arg_text(r, a, by_attribute ? 1 : 0, "test");
+    const struct function *test = name ? tpl_test(name) : NULL;
+    if (name && !test && !r->rc)
+        return tpl_fail(r, "'%.*s' is not a test", (int)MIN(name->n, 40), name->bytes);
+    for (size_t i = 0; l && i < l->n && !r->rc; i++) {
+        struct args rest = rest_of(a, by_attribute ? 2 : 1);
+        struct value v = by_attribute ? attribute_of(r, l->items[i], attribute) : l->items[i];
+        if (test && !r->rc) v = test->call(r, v, &rest);
+        if (!r->rc && tpl_truth(r, v) == keep) tpl_list_add(r, out.list, l->items[i]);
+    }
+    a->used = a->n;
+    return out;
+}
+
+static struct value fn_select(struct run *r, struct value x, struct args *a)
+{
+    return choose(r, x, a, false, true);
+}
+
+static struct value fn_reject(struct run *r, struct value x, struct args *a)
+{
+    return choose(r, x, a, false, false);
+}
+
+static struct value fn_selectattr(struct run *r, struct value x, struct args *a)
+{
+    return choose(r, x, a, true, true);
+}
+
+static struct value fn_rejectattr(struct run *r, struct value x, struct args *a)
+{
+    return choose(r, x, a, true, false);
+}
+
+/* ---------------------------------------------------------------- order */
+
+/* What items are compared by: an attribute, in small letters unless case counts. */
+struct ordering {
+    struct value attribute;
+    bool case_counts;
+};
+
+static struct value order_key(struct run *r, struct value item, const struct ordering *o)
+{
+    struct value v = o->attribute.type == VALUE_NONE ? item : attribute_of(r, item, o->attribute);
+    if (o->case_counts || v.type != VALUE_STRING || r->rc) return v;
+    static const struct text LOWER = { .bytes = "lower", .n = 5 };
+    return tpl_filter(&LOWER)->call(r, v, &(struct args){ 0 });
+}
+
+static struct list *keys_of(struct run *r, const struct list *l, const struct ordering *o)
+{
+    struct value keys = tpl_list(r, false);
+    for (size_t i = 0; l && i < l->n && !r->rc; i++) tpl_list_add(r, keys.list, order_key(r, l->items[i], o));
+    return r->rc ? NULL : keys.list;
+}
+
+/* Stable: merges runs of growing length. order [n]: indices of keys. */
+static void sort_indices(struct run *r, const struct list *keys, bool reverse, size_t *order, size_t *scratch)
+{
+    const size_t n = keys->n;
+    for (size_t i = 0; i < n; i++) order[i] = i;
+    for (size_t width = 1; width < n && !r->rc; width *= 2) {
+        for (size_t low = 0; low < n && !r->rc; low += 2 * width) {
+            const size_t middle = MIN(low + width, n), high = MIN(low + 2 * width, n);
+            size_t i = low, k = middle;
+            for (size_t at = low; at < high && tpl_steps(r, 0); at++) {
+                bool right = i == middle;
+                if (!right && k < high) {
+                    const int c = tpl_order(r, keys->items[order[i]], keys->items[order[k]]);
+                    right = reverse ? c < 0 : c > 0;
+                }
+                scratch[at] = right ? order[k++] : order[i++];
+            }
+        }
+        memcpy(order, scratch, n * sizeof *order);
+    }
+}
+
+static struct value sorted(struct run *r, const struct list *l, const struct ordering *o, bool reverse)
+{
+    const struct list *keys = l ? keys_of(r, l, o) : NULL;
+    struct value out = tpl_list(r, false);
+    size_t *order = keys ? tpl_alloc(r, (2 * l->n + 1) * sizeof *order) : NULL;
+    if (!order) return TPL_UNDEFINED;
+    sort_indices(r, keys, reverse, order, order + l->n);
+    for (size_t i = 0; i < l->n && !r->rc; i++) tpl_list_add(r, out.list, l->items[order[i]]);
+    return out;
+}
+
+static struct value fn_sort(struct run *r, struct value x, struct args *a)
+{
+    const bool reverse = tpl_truth(r, tpl_arg(r, a, 0, "reverse", tpl_bool(false)));
+    struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 1, "case_sensitive", tpl_bool(false))) };
+    o.attribute = tpl_arg(r, a, 2, "attribute", TPL_NONE);
+    return sorted(r, tpl_iterate(r, x), &o, reverse);
+}
+
+static struct value fn_dictsort(struct run *r, struct value x, struct args *a)
+{
+    struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
+    struct value by = tpl_arg(r, a, 1, "by", TPL_NONE),
+                 reverse = tpl_arg(r, a, 2, "reverse", tpl_bool(false));
+    o.attribute = tpl_int(tpl_is_string(by, "value"));
+    struct value items = tpl_dict_items(r, x, a);
+    return r->rc ? items : sorted(r, items.list, &o, tpl_truth(r, reverse));
+}
+
+static struct value extreme(struct run *r, struct value x, struct args *a, bool largest)
+{
+    struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
+    o.attribute = tpl_arg(r, a, 1, "attribute", TPL_NONE);
+    const struct list *l = tpl_iterate(r, x), *keys = l ? keys_of(r, l, &o) : NULL;
+    size_t best = 0;
+    for (size_t i = 1; keys && i < keys->n && tpl_steps(r, 0); i++) {
+        const int c = tpl_order(r, keys->items[i], keys->items[best]);
+        if (largest ? c > 0 : c < 0) best = i;
+    }
+    return keys && keys->n ? l->items[best] : TPL_UNDEFINED;
+}
+
+static struct value fn_min(struct run *r, struct value x, struct args *a)
+{
+    return extreme(r, x, a, false);
+}
+
+static struct value fn_max(struct run *r, struct value x, struct args *a)
+{
+    return extreme(r, x, a, true);
+}
+
+static struct value fn_unique(struct run *r, struct value x, struct args *a)
+{
+    struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
+    o.attribute = tpl_arg(r, a, 1, "attribute", TPL_NONE);
+    const struct list *l = tpl_iterate(r, x), *keys = l ? keys_of(r, l, &o) : NULL;
+    struct value out = tpl_list(r, false), seen = tpl_list(r, false);
+    for (size_t i = 0; keys && i < keys->n && !r->rc; i++) {
+        if (tpl_contains(r, seen, keys->items[i]) || r->rc) continue;
+        tpl_list_add(r, seen.list, keys->items[i]);
+        tpl_list_add(r, out.list, l->items[i]);
+    }
+    return out;
+}
+
+/* ---------------------------------------------------------------- sums and groups */
+
+static struct value fn_sum(struct run *r, struct value x, struct args *a)
+{
+    struct value attribute = tpl_arg(r, a, 0, "attribute", TPL_NONE),
+                 sum = tpl_arg(r, a, 1, "start", tpl_int(0));
+    const struct list *l = tpl_iterate(r, x);
+    for (size_t i = 0; l && i < l->n && !r->rc; i++) {
+        struct value v = attribute.type == VALUE_NONE ? l->items[i] : attribute_of(r, l->items[i], attribute);
+        sum = tpl_binary(r, OP_ADD, sum, v);
+    }
+    return sum;
+}
+
+static struct value fn_batch(struct run *r, struct value x, struct args *a)
+{
+    const int64_t size = tpl_arg_int(r, a, 0, "linecount", 0);
+    struct value fill = tpl_arg(r, a, 1, "fill_with", TPL_NONE), out = tpl_list(r, false), row = TPL_NONE;
+    const struct list *l = tpl_iterate(r, x);
+    if (size < 1 || size > 100000) return tpl_fail(r, "batch: expected a size of 1 to 100000");
+    for (size_t i = 0; l && i < l->n && !r->rc; i++) {
+        if (i % (size_t)size == 0 && !tpl_list_add(r, out.list, row = tpl_list(r, false))) break;
+        tpl_list_add(r, row.list, l->items[i]);
+    }
+    if (!r->rc && row.type == VALUE_LIST && fill.type != VALUE_NONE)
+        while (row.list->n < (size_t)size && tpl_list_add(r, row.list, fill)) continue;
+    return out;
+}
+
+/* [(grouper, items), ...], ordered by the attribute */
+static struct value fn_groupby(struct run *r, struct value x, struct args *a)
+{
+    struct ordering o = { .attribute = tpl_arg_required(r, a, 0, "attribute") };
+    struct value all = r->rc ? TPL_UNDEFINED : sorted(r, tpl_iterate(r, x), &o, false),
+                 out = tpl_list(r, false);
+    struct value last = TPL_UNDEFINED, group = TPL_UNDEFINED;
+    for (size_t i = 0; !r->rc && i < all.list->n; i++) {
+        struct value key = order_key(r, all.list->items[i], &o);
+        if (!i || !tpl_equal(r, key, last)) {
+            struct value pair = tpl_list(r, true);
+            group = tpl_list(r, false);
+            if (r->rc || !tpl_list_add(r, pair.list, attribute_of(r, all.list->items[i], o.attribute)) ||
+                !tpl_list_add(r, pair.list, group) || !tpl_list_add(r, out.list, pair))
+                break;
+        }
+        last = key;
+        if (!r->rc) tpl_list_add(r, group.list, all.list->items[i]);
+    }
+    return out;
+}
+
+const struct function TPL_LIST_FILTERS[] = {
+    { "first", first_of },
+    { "last", last_of },
+    { "list", fn_list },
+    { "reverse", fn_reverse },
+    { "join", fn_join },
+    { "map", fn_map },
+    { "select", fn_select },
+    { "reject", fn_reject },
+    { "selectattr", fn_selectattr },
+    { "rejectattr", fn_rejectattr },
+    { "sort", fn_sort },
+    { "dictsort", fn_dictsort },
+    { "min", fn_min },
+    { "max", fn_max },
+    { "unique", fn_unique },
+    { "sum", fn_sum },
+    { "batch", fn_batch },
+    { "groupby", fn_groupby },
+    { NULL, NULL },
+};

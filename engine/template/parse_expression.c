@@ -1,0 +1,573 @@
+/* Parses expressions, in Jinja's order of binding, from the weakest: if-else, or, and, not, comparisons, + -,
+ * ~, * / // %, **, signs, calls and attributes, filters and tests. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "engine/template/template_internal.h"
+
+/* ---------------------------------------------------------------- tokens */
+
+const struct token *tpl_peek(const struct token_stream *s)
+{
+    return &s->items[s->at];
+}
+
+const struct token *tpl_next(struct token_stream *s)
+{
+    const struct token *t = &s->items[s->at];
+    if (t->type != TOKEN_END_OF_FILE) s->at++;
+    return t;
+}
+
+static bool text_is(const struct text *t, const char *word)
+{
+    return t->n == strlen(word) && !memcmp(t->bytes, word, t->n);
+}
+
+bool tpl_is(const struct token_stream *s, enum token_type type, const char *text)
+{
+    const struct token *t = tpl_peek(s);
+    return t->type == type && (!text || text_is(&t->text, text));
+}
+
+bool tpl_accept(struct token_stream *s, enum token_type type, const char *text)
+{
+    if (s->rc || !tpl_is(s, type, text)) return false;
+    tpl_next(s);
+    return true;
+}
+
+bool tpl_expect(struct token_stream *s, enum token_type type, const char *text, const char *expected)
+{
+    if (tpl_accept(s, type, text)) return true;
+    tpl_parse_error(s, expected);
+    return false;
+}
+
+void *tpl_parse_fail(struct token_stream *s, int line, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    if (s->rc) return NULL;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    s->rc = err_set(s->why, ERR_FORMAT, "%s, line %d: %s", s->name, line, text);
+    return NULL;
+}
+
+void *tpl_parse_error(struct token_stream *s, const char *expected)
+{
+    const struct token *t = tpl_peek(s);
+    switch (t->type) {
+    case TOKEN_END_OF_FILE:
+        return tpl_parse_fail(s, t->line, "expected %s, found the end of the template", expected);
+    case TOKEN_TEXT: return tpl_parse_fail(s, t->line, "expected %s, found text", expected);
+    case TOKEN_STRING:
+        return tpl_parse_fail(s, t->line, "expected %s, found the string '%.*s'", expected,
+                              (int)MIN(t->text.n, 40), t->text.bytes);
+    default:
+        return tpl_parse_fail(s, t->line, "expected %s, found '%.*s'", expected, (int)MIN(t->text.n, 40),
+                              t->text.bytes);
+    }
+}
+
+bool tpl_parse_deeper(struct token_stream *s)
+{
+    if (s->rc) return false;
+    if (++s->depth <= TEMPLATE_DEPTH_MOST) return true;
+    tpl_parse_fail(s, tpl_peek(s)->line, "nested deeper than %d levels", TEMPLATE_DEPTH_MOST);
+    return false;
+}
+
+struct node *tpl_node(struct token_stream *s, enum node_kind kind)
+{
+    struct node *n = s->rc ? NULL : arena_alloc(s->memory, sizeof *n);
+    if (!n) {
+        if (!s->rc) s->rc = err_set(s->why, ERR_NOMEM, "out of memory for a template");
+        return NULL;
+    }
+    n->kind = kind;
+    n->line = tpl_peek(s)->line;
+    return n;
+}
+
+/* ---------------------------------------------------------------- lists of expressions */
+
+static struct node *literal(struct token_stream *s, struct value v)
+{
+    struct node *n = tpl_node(s, NODE_LITERAL);
+    if (n) n->value = v;
+    return n;
+}
+
+/* Arguments up to the closing bracket, which is consumed. */
+static struct node *parse_arguments(struct token_stream *s)
+{
+    struct node *first = NULL, **end = &first;
+    while (!s->rc && !tpl_is(s, TOKEN_OPERATOR, ")")) {
+        const struct token *after = &s->items[MIN(s->at + 1, s->n - 1)];
+        struct node *n;
+        if (tpl_is(s, TOKEN_OPERATOR, "*") || tpl_is(s, TOKEN_OPERATOR, "**"))
+            return tpl_parse_error(s, "an argument (lists of arguments are not supported)");
+        if (tpl_is(s, TOKEN_WORD, NULL) && after->type == TOKEN_OPERATOR && text_is(&after->text, "=")) {
+            n = tpl_node(s, NODE_KEYWORD);
+            if (!n) return NULL;
+            n->name = &tpl_next(s)->text;
+            tpl_next(s);
+            n->x = tpl_parse_expression(s);
+        } else
+            n = tpl_parse_expression(s);
+        if (!n) return NULL;
+        *end = n;
+        end = &n->next;
+        if (!tpl_accept(s, TOKEN_OPERATOR, ",")) break;
+    }
+    return tpl_expect(s, TOKEN_OPERATOR, ")", "',' or ')'") ? first : NULL;
+}
+
+static struct node *parse_brackets(struct token_stream *s)
+{
+    struct node *list = tpl_node(s, NODE_LIST), **end = list ? &list->items : NULL;
+    while (!s->rc && !tpl_is(s, TOKEN_OPERATOR, "]")) {
+        if (!(*end = tpl_parse_expression(s))) return NULL;
+        end = &(*end)->next;
+        if (!tpl_accept(s, TOKEN_OPERATOR, ",")) break;
+    }
+    return tpl_expect(s, TOKEN_OPERATOR, "]", "',' or ']'") ? list : NULL;
+}
+
+static struct node *parse_braces(struct token_stream *s)
+{
+    struct node *dict = tpl_node(s, NODE_DICT), **end = dict ? &dict->items : NULL;
+    while (!s->rc && !tpl_is(s, TOKEN_OPERATOR, "}")) {
+        if (!(*end = tpl_parse_expression(s))) return NULL;
+        end = &(*end)->next;
+        if (!tpl_expect(s, TOKEN_OPERATOR, ":", "':' and the value of a key")) return NULL;
+        if (!(*end = tpl_parse_expression(s))) return NULL;
+        end = &(*end)->next;
+        if (!tpl_accept(s, TOKEN_OPERATOR, ",")) break;
+    }
+    return tpl_expect(s, TOKEN_OPERATOR, "}", "',' or '}'") ? dict : NULL;
+}
+
+static struct node *parse_unary(struct token_stream *s, bool with_filter);
+
+static bool tuple_ends(const struct token_stream *s)
+{
+    const enum token_type type = tpl_peek(s)->type;
+    return type == TOKEN_PRINT_END || type == TOKEN_BLOCK_END || tpl_is(s, TOKEN_OPERATOR, ")") ||
+           tpl_is(s, TOKEN_OPERATOR, "=");
+}
+
+static struct node *parse_or(struct token_stream *s);
+
+/* One expression, or several with commas between them: a tuple. */
+struct node *tpl_parse_tuple(struct token_stream *s, bool condition)
+{
+    struct node *first = condition ? tpl_parse_expression(s) : parse_or(s);
+    if (!first || !tpl_is(s, TOKEN_OPERATOR, ",")) return first;
+    struct node *tuple = tpl_node(s, NODE_TUPLE), **end = &first->next;
+    if (!tuple) return NULL;
+    tuple->items = first;
+    while (tpl_accept(s, TOKEN_OPERATOR, ",")) {
+        if (tuple_ends(s)) break;
+        if (!(*end = condition ? tpl_parse_expression(s) : parse_or(s))) return NULL;
+        end = &(*end)->next;
+    }
+    return s->rc ? NULL : tuple;
+}
+
+/* ---------------------------------------------------------------- primary expressions */
+
+static struct node *parse_word(struct token_stream *s)
+{
+    static const struct {
+        const char *word;
+        struct value value;
+    } WORDS[] = { { "true", { VALUE_BOOL, { .b = true } } },   { "True", { VALUE_BOOL, { .b = true } } },
+                  { "false", { VALUE_BOOL, { .b = false } } }, { "False", { VALUE_BOOL, { .b = false } } },
+                  { "none", { VALUE_NONE, { .i = 0 } } },      { "None", { VALUE_NONE, { .i = 0 } } } };
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
+        if (tpl_accept(s, TOKEN_WORD, WORDS[i].word)) return literal(s, WORDS[i].value);
+    struct node *n = tpl_node(s, NODE_NAME);
+    if (n) n->name = &tpl_next(s)->text;
+    return n;
+}
+
+/* Neighbouring strings are one. */
+static struct node *parse_strings(struct token_stream *s)
+{
+    struct node *n = literal(s, (struct value){ VALUE_STRING, { .s = &tpl_next(s)->text } });
+    while (n && tpl_is(s, TOKEN_STRING, NULL)) {
+        const struct text *a = n->value.s, *b = &tpl_next(s)->text;
+        struct text *joined = arena_alloc(s->memory, sizeof *joined);
+        char *bytes = arena_alloc(s->memory, a->n + b->n + 1);
+        if (!joined || !bytes) {
+            s->rc = err_set(s->why, ERR_NOMEM, "out of memory for a template");
+            return NULL;
+        }
+        if (a->n) memcpy(bytes, a->bytes, a->n);
+        if (b->n) memcpy(bytes + a->n, b->bytes, b->n);
+        *joined = (struct text){ .bytes = bytes, .n = a->n + b->n };
+        n->value.s = joined;
+    }
+    return n;
+}
+
+static struct node *parse_primary(struct token_stream *s)
+{
+    const struct token *t = tpl_peek(s);
+    switch (t->type) {
+    case TOKEN_WORD: return parse_word(s);
+    case TOKEN_STRING: return parse_strings(s);
+    case TOKEN_INT: return tpl_next(s), literal(s, (struct value){ VALUE_INT, { .i = t->i } });
+    case TOKEN_FLOAT: return tpl_next(s), literal(s, (struct value){ VALUE_FLOAT, { .d = t->d } });
+    default: break;
+    }
+    if (tpl_accept(s, TOKEN_OPERATOR, "[")) return parse_brackets(s);
+    if (tpl_accept(s, TOKEN_OPERATOR, "{")) return parse_braces(s);
+    if (!tpl_accept(s, TOKEN_OPERATOR, "(")) return tpl_parse_error(s, "an expression");
+    if (tpl_accept(s, TOKEN_OPERATOR, ")")) return tpl_node(s, NODE_TUPLE);
+    struct node *n = tpl_parse_tuple(s, true);
+    return tpl_expect(s, TOKEN_OPERATOR, ")", "',' or ')'") ? n : NULL;
+}
+
+/* "[1]", "[1:2]", "[::-1]"; the opening bracket is consumed. */
+static struct node *parse_subscript(struct token_stream *s, struct node *x)
+{
+    struct node *n = tpl_node(s, NODE_INDEX), *parts[3] = { NULL };
+    int part = 0;
+    bool slice = false;
+    if (!n) return NULL;
+    for (; !tpl_is(s, TOKEN_OPERATOR, "]") && part < 3; part++) {
+        if (!tpl_is(s, TOKEN_OPERATOR, ":") && !(parts[part] = tpl_parse_expression(s))) return NULL;
+        if (!tpl_accept(s, TOKEN_OPERATOR, ":")) break;
+        slice = true;
+    }
+    if (!slice && !parts[0]) return tpl_parse_error(s, "an index");
+    if (!tpl_expect(s, TOKEN_OPERATOR, "]", "']'")) return NULL;
+    n->kind = slice ? NODE_SLICE : NODE_INDEX;
+    n->x = x;
+    n->y = parts[0];
+    n->z = parts[1];
+    n->other = parts[2];
+    return n;
+}
+
+static struct node *parse_call(struct token_stream *s, struct node *x)
+{
+    struct node *n = tpl_node(s, NODE_CALL);
+    if (!n) return NULL;
+    n->x = x;
+    n->items = parse_arguments(s);
+    return s->rc ? NULL : n;
+}
+
+static struct node *parse_attribute(struct token_stream *s, struct node *x)
+{
+    const struct token *t = tpl_peek(s);
+    struct node *n = tpl_node(s, t->type == TOKEN_INT ? NODE_INDEX : NODE_ATTRIBUTE);
+    if (t->type != TOKEN_INT && t->type != TOKEN_WORD) return tpl_parse_error(s, "a name after '.'");
+    tpl_next(s);
+    if (!n) return NULL;
+    n->x = x;
+    n->name = &t->text;
+    if (t->type == TOKEN_INT) n->y = literal(s, (struct value){ VALUE_INT, { .i = t->i } });
+    return s->rc ? NULL : n;
+}
+
+/* Chains are loops here, but every link is a level when they are evaluated, so they count as depth. */
+static struct node *parse_postfix(struct token_stream *s, struct node *x)
+{
+    int links = 0;
+    while (x && !s->rc) {
+        if (tpl_accept(s, TOKEN_OPERATOR, "."))
+            x = parse_attribute(s, x);
+        else if (tpl_accept(s, TOKEN_OPERATOR, "["))
+            x = parse_subscript(s, x);
+        else if (tpl_accept(s, TOKEN_OPERATOR, "("))
+            x = parse_call(s, x);
+        else
+            break;
+        if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of calls");
+    }
+    return s->rc ? NULL : x;
+}
+
+struct node *tpl_parse_postfix(struct token_stream *s)
+{
+    return parse_postfix(s, parse_primary(s));
+}
+
+/* ---------------------------------------------------------------- filters and tests */
+
+static struct node *parse_filter(struct token_stream *s, struct node *x)
+{
+    struct node *n = tpl_node(s, NODE_FILTER);
+    if (!tpl_is(s, TOKEN_WORD, NULL)) return tpl_parse_error(s, "the name of a filter");
+    if (!n) return NULL;
+    n->name = &tpl_next(s)->text;
+    n->x = x;
+    if (!(n->function = tpl_filter(n->name)))
+        return tpl_parse_fail(s, n->line,
+                              "expected a filter of Jinja, found '%.*s', which does not exist here",
+                              (int)MIN(n->name->n, 40), n->name->bytes);
+    if (tpl_accept(s, TOKEN_OPERATOR, "(")) n->items = parse_arguments(s);
+    return s->rc ? NULL : n;
+}
+
+/* Does an argument without brackets follow, as in "is divisibleby 3"? */
+static bool argument_follows(const struct token_stream *s)
+{
+    static const char *const OTHERS[] = { "else", "or", "and", "is", "if", "in", "not", "recursive" };
+    const struct token *t = tpl_peek(s);
+    for (size_t i = 0; t->type == TOKEN_WORD && i < COUNT_OF(OTHERS); i++)
+        if (text_is(&t->text, OTHERS[i])) return false;
+    return t->type == TOKEN_WORD || t->type == TOKEN_STRING || t->type == TOKEN_INT ||
+           t->type == TOKEN_FLOAT || tpl_is(s, TOKEN_OPERATOR, "[") || tpl_is(s, TOKEN_OPERATOR, "{");
+}
+
+static struct node *parse_test(struct token_stream *s, struct node *x)
+{
+    struct node *n = tpl_node(s, NODE_TEST);
+    if (!n) return NULL;
+    n->op = tpl_accept(s, TOKEN_WORD, "not");
+    if (!tpl_is(s, TOKEN_WORD, NULL)) return tpl_parse_error(s, "the name of a test");
+    n->name = &tpl_next(s)->text;
+    n->x = x;
+    if (!(n->function = tpl_test(n->name)))
+        return tpl_parse_fail(s, n->line, "expected a test of Jinja, found '%.*s', which does not exist here",
+                              (int)MIN(n->name->n, 40), n->name->bytes);
+    if (tpl_accept(s, TOKEN_OPERATOR, "("))
+        n->items = parse_arguments(s);
+    else if (argument_follows(s))
+        n->items = tpl_parse_postfix(s);
+    return s->rc ? NULL : n;
+}
+
+static struct node *parse_filters_and_tests(struct token_stream *s, struct node *x)
+{
+    int links = 0;
+    while (x && !s->rc) {
+        if (tpl_accept(s, TOKEN_OPERATOR, "|"))
+            x = parse_filter(s, x);
+        else if (tpl_accept(s, TOKEN_WORD, "is"))
+            x = parse_test(s, x);
+        else if (tpl_accept(s, TOKEN_OPERATOR, "("))
+            x = parse_call(s, x);
+        else
+            break;
+        if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of filters");
+    }
+    return s->rc ? NULL : x;
+}
+
+struct node *tpl_parse_filters(struct token_stream *s, struct node *x)
+{
+    x = parse_filter(s, x);
+    while (x && tpl_accept(s, TOKEN_OPERATOR, "|")) x = parse_filter(s, x);
+    return s->rc ? NULL : x;
+}
+
+/* ---------------------------------------------------------------- operators */
+
+static struct node *binary(struct token_stream *s, enum node_kind kind, enum op op, struct node *x,
+                           struct node *y)
+{
+    struct node *n = tpl_node(s, kind);
+    if (!n || !x || !y) return NULL;
+    n->op = (int)op;
+    n->x = x;
+    n->y = y;
+    n->line = x->line;
+    return n;
+}
+
+static struct node *parse_unary(struct token_stream *s, bool with_filter)
+{
+    if (!tpl_parse_deeper(s)) return NULL;
+    const bool minus = tpl_accept(s, TOKEN_OPERATOR, "-"),
+               plus = !minus && tpl_accept(s, TOKEN_OPERATOR, "+");
+    struct node *x;
+    if (minus || plus) {
+        struct node *n = tpl_node(s, NODE_UNARY);
+        x = parse_unary(s, false);
+        if (!n || !x) return NULL;
+        n->op = minus ? OP_NEGATE : OP_PLUS;
+        n->x = x;
+        x = n;
+    } else
+        x = tpl_parse_postfix(s);
+    if (with_filter) x = parse_filters_and_tests(s, x);
+    s->depth--;
+    return s->rc ? NULL : x;
+}
+
+/* Binary operators by level, from the strongest. */
+enum { LEVEL_POW, LEVEL_PRODUCT, LEVEL_CONCAT, LEVEL_SUM };
+static const struct {
+    const char *text;
+    enum op op;
+    int level;
+} OPERATORS[] = { { "**", OP_POW, LEVEL_POW },    { "*", OP_MUL, LEVEL_PRODUCT },
+                  { "/", OP_DIV, LEVEL_PRODUCT }, { "//", OP_FLOOR_DIV, LEVEL_PRODUCT },
+                  { "%", OP_MOD, LEVEL_PRODUCT }, { "~", OP_CONCAT, LEVEL_CONCAT },
+                  { "+", OP_ADD, LEVEL_SUM },     { "-", OP_SUB, LEVEL_SUM } };
+
+static enum op accept_operator(struct token_stream *s, int level)
+{
+    for (size_t i = 0; i < COUNT_OF(OPERATORS); i++)
+        if (OPERATORS[i].level == level && tpl_accept(s, TOKEN_OPERATOR, OPERATORS[i].text))
+            return OPERATORS[i].op;
+    return OP_NONE;
+}
+
+/* A chain such as a ~ b ~ c is a tree as deep as it is long, so its length is limited, too. */
+static struct node *parse_level(struct token_stream *s, int level)
+{
+    struct node *x = level == LEVEL_POW ? parse_unary(s, true) : parse_level(s, level - 1);
+    int links = 0;
+    for (enum op op; x && (op = accept_operator(s, level));) {
+        struct node *y = level == LEVEL_POW ? parse_unary(s, true) : parse_level(s, level - 1);
+        if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of operators");
+        x = binary(s, NODE_BINARY, op, x, y);
+    }
+    return s->rc ? NULL : x;
+}
+
+static enum op accept_comparison(struct token_stream *s)
+{
+    static const struct {
+        const char *text;
+        enum op op;
+    } SIGNS[] = { { "==", OP_EQ }, { "!=", OP_NE }, { "<=", OP_LE },
+                  { ">=", OP_GE }, { "<", OP_LT },  { ">", OP_GT } };
+    for (size_t i = 0; i < COUNT_OF(SIGNS); i++)
+        if (tpl_accept(s, TOKEN_OPERATOR, SIGNS[i].text)) return SIGNS[i].op;
+    if (tpl_accept(s, TOKEN_WORD, "in")) return OP_IN;
+    const struct token *after = &s->items[MIN(s->at + 1, s->n - 1)];
+    if (!tpl_is(s, TOKEN_WORD, "not") || after->type != TOKEN_WORD || !text_is(&after->text, "in"))
+        return OP_NONE;
+    tpl_next(s);
+    tpl_next(s);
+    return OP_NOT_IN;
+}
+
+static struct node *parse_compare(struct token_stream *s)
+{
+    struct node *x = parse_level(s, LEVEL_SUM), *n = NULL, **end = NULL;
+    for (enum op op; x && (op = accept_comparison(s));) {
+        struct node *part = tpl_node(s, NODE_UNARY), *y = parse_level(s, LEVEL_SUM);
+        if (!n) {
+            n = tpl_node(s, NODE_COMPARE);
+            end = n ? &n->items : NULL;
+        }
+        if (!n || !part || !y) return NULL;
+        n->x = x;
+        part->op = (int)op;
+        part->x = y;
+        *end = part;
+        end = &part->next;
+    }
+    return s->rc ? NULL : n ? n : x;
+}
+
+static struct node *parse_not(struct token_stream *s)
+{
+    if (!tpl_is(s, TOKEN_WORD, "not")) return parse_compare(s);
+    struct node *n = tpl_node(s, NODE_UNARY);
+    tpl_next(s);
+    if (!n || !tpl_parse_deeper(s)) return NULL;
+    n->op = OP_NOT;
+    n->x = parse_not(s);
+    s->depth--;
+    return s->rc ? NULL : n;
+}
+
+static struct node *parse_and(struct token_stream *s)
+{
+    struct node *x = parse_not(s);
+    for (int links = 0; x && tpl_accept(s, TOKEN_WORD, "and");) {
+        if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of 'and'");
+        x = binary(s, NODE_AND, OP_NONE, x, parse_not(s));
+    }
+    return s->rc ? NULL : x;
+}
+
+static struct node *parse_or(struct token_stream *s)
+{
+    struct node *x = parse_and(s);
+    for (int links = 0; x && tpl_accept(s, TOKEN_WORD, "or");) {
+        if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of 'or'");
+        x = binary(s, NODE_OR, OP_NONE, x, parse_and(s));
+    }
+    return s->rc ? NULL : x;
+}
+
+struct node *tpl_parse_expression(struct token_stream *s)
+{
+    if (!tpl_parse_deeper(s)) return NULL;
+    struct node *x = parse_or(s);
+    for (int links = 0; x && tpl_accept(s, TOKEN_WORD, "if");) {
+        if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of 'if'");
+        struct node *n = tpl_node(s, NODE_IF_ELSE), *condition = parse_or(s), *otherwise = NULL;
+        if (tpl_accept(s, TOKEN_WORD, "else") && !(otherwise = tpl_parse_expression(s))) return NULL;
+        if (!n || !condition) return NULL;
+        n->x = condition;
+        n->y = x;
+        n->z = otherwise;
+        x = n;
+    }
+    s->depth--;
+    return s->rc ? NULL : x;
+}
+
+/* ---------------------------------------------------------------- targets and parameters */
+
+static struct node *parse_target_part(struct token_stream *s)
+{
+    if (tpl_accept(s, TOKEN_OPERATOR, "(")) {
+        struct node *n = tpl_parse_deeper(s) ? tpl_parse_target(s) : NULL;
+        s->depth--;
+        return tpl_expect(s, TOKEN_OPERATOR, ")", "')'") ? n : NULL;
+    }
+    struct node *n = tpl_node(s, NODE_NAME);
+    if (!tpl_is(s, TOKEN_WORD, NULL)) return tpl_parse_error(s, "the name of a variable");
+    if (!n) return NULL;
+    n->name = &tpl_next(s)->text;
+    if (!tpl_accept(s, TOKEN_OPERATOR, ".")) return n;
+    return parse_attribute(s, n);
+}
+
+struct node *tpl_parse_target(struct token_stream *s)
+{
+    struct node *first = parse_target_part(s), **end = first ? &first->next : NULL;
+    if (!first || !tpl_is(s, TOKEN_OPERATOR, ",")) return first;
+    struct node *tuple = tpl_node(s, NODE_TUPLE);
+    if (!tuple) return NULL;
+    tuple->items = first;
+    while (tpl_accept(s, TOKEN_OPERATOR, ",")) {
+        if (tuple_ends(s) || tpl_is(s, TOKEN_WORD, "in")) break;
+        if (!(*end = parse_target_part(s))) return NULL;
+        end = &(*end)->next;
+    }
+    return s->rc ? NULL : tuple;
+}
+
+struct node *tpl_parse_parameters(struct token_stream *s)
+{
+    struct node *first = NULL, **end = &first;
+    if (!tpl_expect(s, TOKEN_OPERATOR, "(", "'(' and parameters")) return NULL;
+    while (!s->rc && !tpl_is(s, TOKEN_OPERATOR, ")")) {
+        struct node *n = tpl_node(s, NODE_KEYWORD);
+        if (!tpl_is(s, TOKEN_WORD, NULL)) return tpl_parse_error(s, "the name of a parameter");
+        if (!n) return NULL;
+        n->name = &tpl_next(s)->text;
+        if (tpl_accept(s, TOKEN_OPERATOR, "=") && !(n->x = tpl_parse_expression(s))) return NULL;
+        *end = n;
+        end = &n->next;
+        if (!tpl_accept(s, TOKEN_OPERATOR, ",")) break;
+    }
+    return tpl_expect(s, TOKEN_OPERATOR, ")", "',' or ')'") ? first : NULL;
+}

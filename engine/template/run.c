@@ -1,0 +1,312 @@
+/* Runs the statements of a template, and opens and renders templates. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/template/template_internal.h"
+
+/* ---------------------------------------------------------------- macros */
+
+/* The output of a body as a string. */
+static struct value capture(struct run *r, struct scope *s, const struct node *items)
+{
+    const size_t from = r->out.len;
+    tpl_run_items(r, s, items);
+    return tpl_take(r, from);
+}
+
+static struct value named(struct run *r, const struct args *a, const struct text *name, bool *found)
+{
+    for (size_t i = 0; i < a->n && !r->rc; i++) {
+        const struct text *have = a->items[i].name;
+        if (!have || have->n != name->n || memcmp(have->bytes, name->bytes, name->n)) continue;
+        *found = true;
+        return a->items[i].value;
+    }
+    *found = false;
+    return TPL_UNDEFINED;
+}
+
+static bool bind_parameters(struct run *r, struct scope *s, const struct node *parameters,
+                            const struct args *a)
+{
+    size_t at = 0, taken = 0;
+    for (const struct node *p = parameters; p && !r->rc; p = p->next) {
+        bool found = at < a->n && !a->items[at].name;
+        struct value v = found ? a->items[at++].value : named(r, a, p->name, &found);
+        taken += found;
+        if (!found)
+            v = p->x ? tpl_evaluate(r, s, p->x) : (struct value){ VALUE_UNDEFINED, { .name = p->name } };
+        tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = p->name } }, v);
+    }
+    if (!r->rc && taken < a->n)
+        tpl_fail(r, "a macro was given %zu arguments, but takes %zu of them", a->n, taken);
+    return !r->rc;
+}
+
+struct value tpl_call_macro(struct run *r, const struct macro *m, struct args *a, const struct value *caller)
+{
+    static const struct text CALLER = { .bytes = "caller", .n = 6 };
+    struct scope *s = tpl_scope(r, m->scope);
+    if (!s || !tpl_deeper(r)) return TPL_UNDEFINED;
+    if (caller) tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = &CALLER } }, *caller);
+    struct value v = bind_parameters(r, s, m->node->y, a) ? capture(r, s, m->node->items) : TPL_UNDEFINED;
+    r->depth--;
+    return v;
+}
+
+static struct value new_macro(struct run *r, struct scope *s, const struct node *n)
+{
+    struct macro *m = tpl_alloc(r, sizeof *m);
+    if (!m) return TPL_UNDEFINED;
+    *m = (struct macro){ n, s };
+    return (struct value){ VALUE_MACRO, { .macro = m } };
+}
+
+static void run_call_block(struct run *r, struct scope *s, const struct node *n)
+{
+    struct args a;
+    struct value caller = new_macro(r, s, n), f = tpl_evaluate(r, s, n->x->x);
+    if (r->rc || !tpl_args(r, s, n->x->items, &a)) return;
+    if (f.type != VALUE_MACRO) {
+        tpl_fail(r, "'call' needs a macro, found a %s", tpl_type_name(f));
+        return;
+    }
+    tpl_emit_value(r, tpl_call_macro(r, f.macro, &a, &caller));
+}
+
+/* ---------------------------------------------------------------- loops */
+
+static struct list *filtered(struct run *r, struct scope *s, const struct node *n, struct list *all)
+{
+    if (!n->z || r->rc) return all;
+    struct value out = tpl_list(r, false);
+    for (size_t i = 0; i < all->n && !r->rc; i++) {
+        struct scope *inner = tpl_scope(r, s);
+        if (!inner || !tpl_assign(r, inner, n->x, all->items[i])) return NULL;
+        if (tpl_truth(r, tpl_evaluate(r, inner, n->z))) tpl_list_add(r, out.list, all->items[i]);
+    }
+    return r->rc ? NULL : out.list;
+}
+
+static void run_loop(struct run *r, struct scope *s, const struct node *n, struct value over, int depth)
+{
+    static const struct text LOOP = { .bytes = "loop", .n = 4 };
+    struct list *items = tpl_iterate(r, over);
+    if (items) items = filtered(r, s, n, items);
+    struct loop *loop = tpl_alloc(r, sizeof *loop);
+    if (!items || !loop) return;
+    *loop = (struct loop){ .node = n, .items = items, .depth = depth, .scope = s };
+    for (; loop->at < items->n && tpl_steps(r, 0); loop->at++) {
+        struct scope *inner = tpl_scope(r, s);
+        if (!inner || !tpl_assign(r, inner, n->x, items->items[loop->at])) return;
+        tpl_dict_put(r, &inner->vars, (struct value){ VALUE_STRING, { .s = &LOOP } },
+                     (struct value){ VALUE_LOOP, { .loop = loop } });
+        tpl_run_items(r, inner, n->items);
+        const bool stop = r->flow == FLOW_BREAK;
+        r->flow = FLOW_ON;
+        if (stop) return;
+    }
+    if (!items->n && n->other && !r->rc) tpl_run_items(r, s, n->other->items);
+}
+
+struct value tpl_call_loop(struct run *r, struct loop *loop, struct args *a)
+{
+    if (!loop->node->op) return tpl_fail(r, "loop() needs a loop that says 'recursive'");
+    struct value over = tpl_arg_required(r, a, 0, "iterable");
+    if (r->rc || !tpl_deeper(r)) return TPL_UNDEFINED;
+    const size_t from = r->out.len;
+    run_loop(r, loop->scope, loop->node, over, loop->depth + 1);
+    r->depth--;
+    return tpl_take(r, from);
+}
+
+static struct value loop_cycle(struct run *r, struct value x, struct args *a)
+{
+    a->used = a->n;
+    if (!a->n) return tpl_fail(r, "loop.cycle() needs values");
+    return a->items[x.loop->at % a->n].value;
+}
+
+static struct value loop_changed(struct run *r, struct value x, struct args *a)
+{
+    struct value now = tpl_list(r, true);
+    for (size_t i = 0; i < a->n && !r->rc; i++) tpl_list_add(r, now.list, a->items[i].value);
+    a->used = a->n;
+    const bool changed = !x.loop->has_changed || !tpl_equal(r, now, x.loop->last_changed);
+    x.loop->has_changed = true;
+    x.loop->last_changed = now;
+    return tpl_bool(changed);
+}
+
+struct value tpl_loop_attribute(struct run *r, struct loop *loop, const struct text *name)
+{
+    static const struct function CYCLE = { "loop.cycle", loop_cycle },
+                                 CHANGED = { "loop.changed", loop_changed };
+    const int64_t at = (int64_t)loop->at, n = (int64_t)loop->items->n;
+    const struct {
+        const char *name;
+        struct value value;
+    } PARTS[] = { { "index", tpl_int(at + 1) },
+                  { "index0", tpl_int(at) },
+                  { "revindex", tpl_int(n - at) },
+                  { "revindex0", tpl_int(n - at - 1) },
+                  { "first", tpl_bool(!at) },
+                  { "last", tpl_bool(at + 1 == n) },
+                  { "length", tpl_int(n) },
+                  { "depth", tpl_int(loop->depth + 1) },
+                  { "depth0", tpl_int(loop->depth) },
+                  { "previtem", at ? loop->items->items[at - 1] : TPL_UNDEFINED },
+                  { "nextitem", at + 1 < n ? loop->items->items[at + 1] : TPL_UNDEFINED } };
+    for (size_t i = 0; i < COUNT_OF(PARTS); i++)
+        if (strlen(PARTS[i].name) == name->n && !memcmp(PARTS[i].name, name->bytes, name->n))
+            return PARTS[i].value;
+    const bool cycle = name->n == 5 && !memcmp(name->bytes, "cycle", 5),
+               changed = name->n == 7 && !memcmp(name->bytes, "changed", 7);
+    struct bound *b = cycle || changed ? tpl_alloc(r, sizeof *b) : NULL;
+    if (!b) return (struct value){ VALUE_UNDEFINED, { .name = name } };
+    *b = (struct bound){ cycle ? &CYCLE : &CHANGED, { VALUE_LOOP, { .loop = loop } } };
+    return (struct value){ VALUE_METHOD, { .bound = b } };
+}
+
+/* ---------------------------------------------------------------- statements */
+
+static void run_if(struct run *r, struct scope *s, const struct node *n)
+{
+    for (; n && !r->rc; n = n->y) {
+        if (n->kind == NODE_BLOCK || tpl_truth(r, tpl_evaluate(r, s, n->x))) {
+            if (!r->rc) tpl_run_items(r, s, n->items);
+            return;
+        }
+    }
+}
+
+static void run_with(struct run *r, struct scope *s, const struct node *n)
+{
+    struct scope *inner = tpl_scope(r, s);
+    for (const struct node *set = n->y; set && !r->rc; set = set->next)
+        tpl_assign(r, inner, set->x, tpl_evaluate(r, s, set->y));
+    if (!r->rc) tpl_run_items(r, inner, n->items);
+}
+
+static void run_captured(struct run *r, struct scope *s, const struct node *n)
+{
+    struct scope *inner = tpl_scope(r, s);
+    struct value v = inner ? capture(r, inner, n->items) : TPL_UNDEFINED;
+    if (n->y && !r->rc) v = tpl_apply_filters(r, s, n->y, v);
+    if (n->kind == NODE_SET_BLOCK)
+        tpl_assign(r, s, n->x, v);
+    else if (!r->rc)
+        tpl_emit_value(r, v);
+}
+
+static void run_statement(struct run *r, struct scope *s, const struct node *n)
+{
+    r->line = n->line;
+    switch (n->kind) {
+    case NODE_TEXT: tpl_emit_text(r, n->name); break;
+    case NODE_PRINT: {
+        struct value v = tpl_evaluate(r, s, n->x);
+        if (!r->rc) tpl_emit_value(r, v);
+        break;
+    }
+    case NODE_IF: run_if(r, s, n); break;
+    case NODE_FOR: run_loop(r, s, n, tpl_evaluate(r, s, n->y), 0); break;
+    case NODE_SET: tpl_assign(r, s, n->x, tpl_evaluate(r, s, n->y)); break;
+    case NODE_SET_BLOCK:
+    case NODE_FILTER_BLOCK: run_captured(r, s, n); break;
+    case NODE_MACRO:
+        tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = n->name } }, new_macro(r, s, n));
+        break;
+    case NODE_CALL_BLOCK: run_call_block(r, s, n); break;
+    case NODE_WITH: run_with(r, s, n); break;
+    case NODE_BLOCK: tpl_run_items(r, s, n->items); break;
+    case NODE_BREAK: r->flow = FLOW_BREAK; break;
+    case NODE_CONTINUE: r->flow = FLOW_CONTINUE; break;
+    default: tpl_fail(r, "an expression where a statement was expected");
+    }
+}
+
+bool tpl_run_items(struct run *r, struct scope *s, const struct node *items)
+{
+    if (!tpl_deeper(r)) return false;
+    for (const struct node *n = items; n && r->flow == FLOW_ON && tpl_steps(r, 0); n = n->next)
+        run_statement(r, s, n);
+    r->depth--;
+    return !r->rc;
+}
+
+/* ---------------------------------------------------------------- templates */
+
+enum err_code template_open(struct template **out, const char *text, size_t n, const char *name,
+                            struct err *why)
+{
+    *out = NULL;
+    if (n > TEMPLATE_TEXT_MOST)
+        return err_set(why, ERR_FORMAT, "%s has %zu bytes: expected a template of at most %d", name, n,
+                       TEMPLATE_TEXT_MOST);
+    struct template *t = calloc(1, sizeof *t);
+    if (!t) return err_set(why, ERR_NOMEM, "out of memory for a template");
+    struct token_stream s = { .memory = &t->memory, .why = why };
+    t->name = arena_strdup(&t->memory, name);
+    s.name = t->name ? t->name : name;
+    if (!t->name)
+        s.rc = err_set(why, ERR_NOMEM, "out of memory for a template");
+    else if (tpl_lex(&s, text, n))
+        t->root = tpl_parse(&s);
+    if (s.rc) {
+        template_close(t);
+        return s.rc;
+    }
+    *out = t;
+    return ERR_OK;
+}
+
+void template_close(struct template *t)
+{
+    if (!t) return;
+    arena_free(&t->memory);
+    free(t);
+}
+
+void rendered_free(struct rendered *r)
+{
+    str_free(&r->text);
+    str_free(&r->from_message);
+}
+
+static void set_global(struct run *r, const char *name, struct value v)
+{
+    if (!r->rc) tpl_dict_put(r, &r->globals->vars, tpl_c_string(r, name), v);
+}
+
+static void set_globals(struct run *r, const struct template_input *in)
+{
+    const char *name;
+    json_t *member;
+    set_global(r, "messages", tpl_from_json(r, in->messages, true));
+    if (in->tools) set_global(r, "tools", tpl_from_json(r, in->tools, true));
+    set_global(r, "add_generation_prompt", tpl_bool(in->add_generation_prompt));
+    set_global(r, "bos_token", tpl_c_string(r, in->bos_token ? in->bos_token : ""));
+    set_global(r, "eos_token", tpl_c_string(r, in->eos_token ? in->eos_token : ""));
+    json_object_foreach((json_t *)(uintptr_t)in->extra, name, member)
+        set_global(r, name, tpl_from_json(r, member, true));
+}
+
+enum err_code template_render(const struct template *t, const struct template_input *in, struct rendered *out,
+                              struct err *why)
+{
+    struct run r = { .t = t, .in = in, .why = why, .line = 1 };
+    *out = (struct rendered){ 0 };
+    r.globals = tpl_scope(&r, NULL);
+    struct scope *top = r.globals ? tpl_scope(&r, r.globals) : NULL;
+    if (top) set_globals(&r, in);
+    if (!r.rc) tpl_run_items(&r, top, t->root);
+    arena_free(&r.memory);
+    if (r.rc) {
+        str_free(&r.out);
+        str_free(&r.marks);
+        return r.rc;
+    }
+    *out = (struct rendered){ r.out, r.marks };
+    return ERR_OK;
+}

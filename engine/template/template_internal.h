@@ -1,0 +1,350 @@
+/* engine/template/template_internal.h - declarations shared by the interpreter's files.
+ *
+ * lex.c makes tokens, parse.c and parse_expression.c make a tree of nodes, run.c and evaluate.c walk it.
+ * Values live in an arena until the rendering ends. A function that fails stores the error in the run and
+ * returns an undefined value; whoever calls several in a row looks at run->rc. */
+#ifndef QDYNO_ENGINE_TEMPLATE_INTERNAL_H
+#define QDYNO_ENGINE_TEMPLATE_INTERNAL_H
+
+#include "engine/template/template.h"
+
+/* ---------------------------------------------------------------- values (value.c) */
+
+enum value_type {
+    VALUE_UNDEFINED,
+    VALUE_NONE,
+    VALUE_BOOL,
+    VALUE_INT,
+    VALUE_FLOAT,
+    VALUE_STRING,
+    VALUE_LIST, /* also tuples */
+    VALUE_DICT, /* also namespaces */
+    VALUE_LOOP,
+    VALUE_MACRO,
+    VALUE_FUNCTION,
+    VALUE_METHOD, /* of a value: text.strip */
+};
+
+struct text { /* UTF-8 where the input is */
+    const char *bytes;
+    const char *marks; /* [n] 1: from a message; NULL: none is */
+    size_t n;
+};
+
+struct value {
+    enum value_type type;
+    union {
+        bool b;
+        int64_t i;
+        double d;
+        const struct text *s;
+        struct list *list;
+        struct dict *dict;
+        struct loop *loop;
+        const struct macro *macro;
+        const struct function *function;
+        const struct bound *bound;
+        const struct text *name; /* of an undefined variable, or NULL */
+    };
+};
+
+struct list {
+    struct value *items;
+    size_t n, cap;
+    bool tuple;
+};
+
+struct entry {
+    struct value key, value;
+};
+struct dict {
+    struct entry *entries;
+    size_t n, cap;
+    bool is_namespace; /* its members can be set */
+};
+
+struct scope {
+    struct scope *parent;
+    struct dict vars; /* keys are strings */
+};
+
+struct loop {
+    const struct node *node;
+    const struct list *items;
+    size_t at;
+    int depth;
+    struct scope *scope;       /* around the loop */
+    struct value last_changed; /* of loop.changed() */
+    bool has_changed;
+};
+
+struct macro {
+    const struct node *node;
+    struct scope *scope;
+};
+
+/* ---------------------------------------------------------------- the tree */
+
+enum node_kind {
+    /* expressions */
+    NODE_LITERAL,
+    NODE_NAME,
+    NODE_ATTRIBUTE, /* x.name */
+    NODE_INDEX,     /* x[y] */
+    NODE_SLICE,     /* x[items: start, stop, step; NULL where absent] */
+    NODE_LIST,
+    NODE_TUPLE,
+    NODE_DICT,   /* items: key, value, key, value */
+    NODE_UNARY,  /* op x */
+    NODE_BINARY, /* x op y */
+    NODE_AND,
+    NODE_OR,
+    NODE_COMPARE, /* x, then items: NODE_UNARY with op and operand */
+    NODE_IF_ELSE, /* y if x else z */
+    NODE_FILTER,  /* x|name(items) */
+    NODE_TEST,    /* x is name(items); op 1: is not */
+    NODE_CALL,    /* x(items) */
+    NODE_KEYWORD, /* name=x, an argument */
+    /* statements */
+    NODE_TEXT,
+    NODE_PRINT,
+    NODE_IF,         /* x, items, y: the elif or else part */
+    NODE_FOR,        /* x: target, y: iterable, z: condition, items, other: the else part; op 1: recursive */
+    NODE_SET,        /* x: target, y: expression */
+    NODE_SET_BLOCK,  /* x: target, y: filters around NODE_LITERAL or NULL, items */
+    NODE_MACRO,      /* name, y: parameters, items */
+    NODE_CALL_BLOCK, /* x: call, y: parameters, items */
+    NODE_FILTER_BLOCK, /* y: filters, items */
+    NODE_WITH,         /* y: list of NODE_SET, items */
+    NODE_BLOCK,        /* items: a sequence, e.g. of generation */
+    NODE_BREAK,
+    NODE_CONTINUE,
+};
+
+enum op {
+    OP_NONE,
+    OP_ADD,
+    OP_SUB,
+    OP_MUL,
+    OP_DIV,
+    OP_FLOOR_DIV,
+    OP_MOD,
+    OP_POW,
+    OP_CONCAT,
+    OP_EQ,
+    OP_NE,
+    OP_LT,
+    OP_LE,
+    OP_GT,
+    OP_GE,
+    OP_IN,
+    OP_NOT_IN,
+    OP_NOT,
+    OP_NEGATE,
+    OP_PLUS
+};
+
+struct node {
+    enum node_kind kind;
+    int line;
+    int op;
+    const struct text *name;
+    struct node *x, *y, *z, *other;
+    struct node *items, *next; /* first of a list; the next in the list that this one is in */
+    struct value value;
+    const struct function *function; /* the filter or test */
+};
+
+struct template
+{
+    struct arena memory;
+    char *name;
+    struct node *root; /* first statement */
+};
+
+/* ---------------------------------------------------------------- tokens (lex.c) */
+
+enum token_type {
+    TOKEN_END_OF_FILE,
+    TOKEN_TEXT,
+    TOKEN_PRINT_BEGIN,
+    TOKEN_PRINT_END,
+    TOKEN_BLOCK_BEGIN,
+    TOKEN_BLOCK_END,
+    TOKEN_WORD,
+    TOKEN_STRING,
+    TOKEN_INT,
+    TOKEN_FLOAT,
+    TOKEN_OPERATOR,
+};
+
+struct token {
+    enum token_type type;
+    int line;
+    struct text text; /* as written; of a string: what it means */
+    int64_t i;
+    double d;
+};
+
+struct token_stream {
+    struct arena *memory;
+    struct token *items;
+    size_t n, cap, at;
+    const char *name; /* of the template */
+    int depth, loops; /* of the parser */
+    enum err_code rc;
+    struct err *why;
+};
+
+/* False: an error is in s->rc. */
+bool tpl_lex(struct token_stream *s, const char *text, size_t n);
+
+/* ---------------------------------------------------------------- the parser */
+
+struct node *tpl_parse(struct token_stream *s);            /* parse.c; NULL: empty, or an error */
+struct node *tpl_parse_expression(struct token_stream *s); /* parse_expression.c */
+struct node *tpl_parse_tuple(struct token_stream *s,
+                             bool condition);          /* also `a, b`; condition: may have if */
+struct node *tpl_parse_target(struct token_stream *s); /* what `for` and `set` assign to */
+struct node *tpl_parse_filters(struct token_stream *s, struct node *x); /* "name(args)|name" around x */
+struct node *tpl_parse_parameters(struct token_stream *s);              /* "(a, b=1)" */
+struct node *tpl_parse_postfix(struct token_stream *s); /* a primary expression and its calls */
+struct node *tpl_node(struct token_stream *s, enum node_kind kind);
+const struct token *tpl_peek(const struct token_stream *s);
+const struct token *tpl_next(struct token_stream *s);
+bool tpl_is(const struct token_stream *s, enum token_type type, const char *text); /* NULL: any text */
+bool tpl_accept(struct token_stream *s, enum token_type type, const char *text);
+bool tpl_expect(struct token_stream *s, enum token_type type, const char *text, const char *expected);
+/* Fails once with "NAME, line L: expected ..., found ...". Returns NULL. */
+void *tpl_parse_error(struct token_stream *s, const char *expected);
+void *tpl_parse_fail(struct token_stream *s, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+bool tpl_parse_deeper(struct token_stream *s); /* then s->depth-- */
+
+/* ---------------------------------------------------------------- a rendering */
+
+struct run {
+    struct arena memory;
+    const struct template *t;
+    const struct template_input *in;
+    struct str out, marks; /* what is printed; the end is also where new strings are made */
+    struct scope *globals;
+    int line, depth;
+    int64_t steps;
+    enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
+    enum err_code rc;
+    struct err *why;
+};
+
+/* Fails once with "NAME, line L: ...". Returns an undefined value. */
+struct value tpl_fail(struct run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool tpl_steps(struct run *r, size_t n);  /* count work; false: the run has failed */
+bool tpl_deeper(struct run *r);           /* then r->depth--; false: it has failed */
+void *tpl_alloc(struct run *r, size_t n); /* NULL: the run has failed */
+
+/* Making strings: remember where the output ends, emit, take the tail back as a value. */
+void tpl_emit(struct run *r, const char *bytes, const char *marks, size_t n);
+void tpl_emit_text(struct run *r, const struct text *s);
+void tpl_emit_c(struct run *r, const char *text);
+struct value tpl_take(struct run *r, size_t from);
+void tpl_emit_value(struct run *r, struct value v); /* as str(v) in Python */
+void tpl_emit_repr(struct run *r, struct value v);  /* as repr(v) */
+
+extern const struct value TPL_UNDEFINED, TPL_NONE;
+struct value tpl_bool(bool b);
+struct value tpl_int(int64_t i);
+struct value tpl_float(double d);
+struct value tpl_string(struct run *r, const char *bytes, const char *marks, size_t n);
+struct value tpl_c_string(struct run *r, const char *text);
+struct value tpl_part(struct run *r, const struct text *s, size_t from, size_t to); /* shares the bytes */
+struct value tpl_list(struct run *r, bool tuple);
+bool tpl_list_add(struct run *r, struct list *l, struct value v);
+struct value tpl_dict(struct run *r);
+struct value *tpl_dict_find(struct run *r, const struct dict *d, struct value key); /* NULL: none */
+bool tpl_dict_put(struct run *r, struct dict *d, struct value key, struct value v);
+const struct value *tpl_dict_get(struct run *r, const struct dict *d, const char *key);
+
+bool tpl_truth(struct run *r, struct value v);
+bool tpl_equal(struct run *r, struct value a, struct value b);
+int tpl_order(struct run *r, struct value a, struct value b); /* <0, 0, >0; may fail */
+bool tpl_contains(struct run *r, struct value in, struct value x);
+bool tpl_is_number(struct value v); /* also of bool */
+double tpl_number(struct value v);
+bool tpl_is_string(struct value v, const char *text);
+const char *tpl_type_name(struct value v);
+/* The items that a loop would visit. NULL: not iterable, the run has failed. */
+struct list *tpl_iterate(struct run *r, struct value v);
+bool tpl_is_iterable(struct value v);
+int64_t tpl_length(struct run *r, struct value v); /* -1: it has failed */
+struct value tpl_lookup(struct run *r, struct value of, struct value key, bool attribute); /* lookup.c */
+struct value tpl_slice(struct run *r, struct value of, const struct value bounds[3]);
+bool tpl_is_space(uint32_t c);
+size_t tpl_utf8_start(const struct text *s, int64_t index); /* byte of a character; s->n past the end */
+int64_t tpl_utf8_count(const struct text *s);
+
+struct value tpl_from_json(struct run *r, const json_t *j, bool mark);
+
+struct json_style {
+    int indent; /* -1: one line */
+    bool ascii, sort;
+    const struct text *item, *colon; /* separators; NULL: the usual ones */
+};
+void tpl_emit_json(struct run *r, struct value v, const struct json_style *style, int level); /* to_json.c */
+
+/* ---------------------------------------------------------------- functions */
+
+struct argument {
+    const struct text *name; /* NULL: by position */
+    struct value value;
+};
+struct args {
+    struct argument *items;
+    size_t n, used;
+};
+
+/* x: what a filter, test or method is applied to. */
+typedef struct value function_fn(struct run *r, struct value x, struct args *a);
+struct function {
+    const char *name;
+    function_fn *call;
+};
+struct bound {
+    const struct function *method;
+    struct value self;
+};
+
+/* Argument number `at` or called `name`; `otherwise` where it was not given. */
+struct value tpl_arg(struct run *r, struct args *a, size_t at, const char *name, struct value otherwise);
+struct value tpl_arg_required(struct run *r, struct args *a, size_t at, const char *name);
+const struct text *tpl_arg_text(struct run *r, struct args *a, size_t at,
+                                const char *name); /* NULL: absent */
+int64_t tpl_arg_int(struct run *r, struct args *a, size_t at, const char *name, int64_t otherwise);
+
+/* Find by name; NULL: unknown. */
+const struct function *tpl_filter(const struct text *name);
+const struct function *tpl_test(const struct text *name);
+const struct function *tpl_method(struct value of, const struct text *name);
+const struct function *tpl_function(const struct text *name);
+const struct function *tpl_function_in(const struct function *table, const struct text *name);
+/* Tables that end with a name of NULL: filters_list.c, strings.c. */
+extern const struct function TPL_LIST_FILTERS[], TPL_STRING_FILTERS[], TPL_STRING_METHODS[];
+const struct text *tpl_text_of(struct run *r, struct value x); /* str(x); NULL: the run has failed */
+bool tpl_has_case(const struct text *s, bool upper);           /* str.isupper(), str.islower() */
+struct value tpl_dict_items(struct run *r, struct value x, struct args *a);
+
+struct value tpl_evaluate(struct run *r, struct scope *s, const struct node *n);
+struct value tpl_binary(struct run *r, enum op op, struct value a, struct value b); /* arithmetic.c */
+struct value tpl_compare(struct run *r, enum op op, struct value a, struct value b);
+struct value tpl_unary(struct run *r, enum op op, struct value a);
+struct value tpl_format(struct run *r, const struct text *format, const struct list *values);
+struct value tpl_call(struct run *r, struct value f, struct args *a);
+bool tpl_args(struct run *r, struct scope *s, const struct node *items, struct args *out);
+struct value tpl_call_macro(struct run *r, const struct macro *m, struct args *a, const struct value *caller);
+struct value tpl_call_loop(struct run *r, struct loop *loop, struct args *a);
+struct value tpl_loop_attribute(struct run *r, struct loop *loop, const struct text *name);
+bool tpl_assign(struct run *r, struct scope *s, const struct node *target, struct value v);
+struct scope *tpl_scope(struct run *r, struct scope *parent);
+bool tpl_run_items(struct run *r, struct scope *s, const struct node *items); /* run.c; false: failed */
+struct value tpl_apply_filters(struct run *r, struct scope *s, const struct node *n, struct value x);
+
+#endif

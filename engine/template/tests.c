@@ -1,0 +1,226 @@
+/* The tests of expressions: "x is defined", "n is divisibleby 3". */
+#include <string.h>
+
+#include "engine/template/template_internal.h"
+
+static struct value is_defined(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type != VALUE_UNDEFINED);
+}
+
+static struct value is_undefined(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_UNDEFINED);
+}
+
+static struct value is_none(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_NONE);
+}
+
+static struct value is_boolean(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_BOOL);
+}
+
+static struct value is_true(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_BOOL && x.b);
+}
+
+static struct value is_false(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_BOOL && !x.b);
+}
+
+static struct value is_string(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_STRING);
+}
+
+static struct value is_number(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(tpl_is_number(x)); /* true and false are numbers in Python */
+}
+
+static struct value is_integer(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_INT);
+}
+
+static struct value is_float(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_FLOAT);
+}
+
+static struct value is_mapping(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_DICT && !x.dict->is_namespace);
+}
+
+static struct value is_iterable(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(tpl_is_iterable(x) && !(x.type == VALUE_DICT && x.dict->is_namespace));
+}
+
+static struct value is_callable(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_MACRO || x.type == VALUE_FUNCTION || x.type == VALUE_METHOD);
+}
+
+static int64_t whole_number(struct run *r, struct value x, const char *test)
+{
+    if (x.type == VALUE_INT) return x.i;
+    tpl_fail(r, "%s: expected a whole number, found a %s", test, tpl_type_name(x));
+    return 0;
+}
+
+static struct value is_odd(struct run *r, struct value x, struct args *a)
+{
+    (void)a;
+    return tpl_bool(whole_number(r, x, "odd") % 2 != 0);
+}
+
+static struct value is_even(struct run *r, struct value x, struct args *a)
+{
+    (void)a;
+    return tpl_bool(whole_number(r, x, "even") % 2 == 0);
+}
+
+static struct value is_divisible(struct run *r, struct value x, struct args *a)
+{
+    const int64_t by = tpl_arg_int(r, a, 0, "num", 0);
+    if (!by) return tpl_fail(r, "divisibleby: expected a whole number other than 0");
+    return tpl_bool(by == -1 || whole_number(r, x, "divisibleby") % by == 0);
+}
+
+static struct value compare(struct run *r, struct value x, struct args *a, enum op op)
+{
+    return tpl_compare(r, op, x, tpl_arg_required(r, a, 0, "other"));
+}
+
+static struct value is_equal(struct run *r, struct value x, struct args *a)
+{
+    return compare(r, x, a, OP_EQ);
+}
+
+static struct value is_not_equal(struct run *r, struct value x, struct args *a)
+{
+    return compare(r, x, a, OP_NE);
+}
+
+static struct value is_less(struct run *r, struct value x, struct args *a)
+{
+    return compare(r, x, a, OP_LT);
+}
+
+static struct value is_at_most(struct run *r, struct value x, struct args *a)
+{
+    return compare(r, x, a, OP_LE);
+}
+
+static struct value is_greater(struct run *r, struct value x, struct args *a)
+{
+    return compare(r, x, a, OP_GT);
+}
+
+static struct value is_at_least(struct run *r, struct value x, struct args *a)
+{
+    return compare(r, x, a, OP_GE);
+}
+
+static struct value is_in(struct run *r, struct value x, struct args *a)
+{
+    return compare(r, x, a, OP_IN);
+}
+
+static struct value is_same(struct run *r, struct value x, struct args *a)
+{
+    struct value y = tpl_arg_required(r, a, 0, "other");
+    return tpl_bool(x.type == y.type && tpl_equal(r, x, y));
+}
+
+static struct value is_upper(struct run *r, struct value x, struct args *a)
+{
+    (void)a;
+    const struct text *s = tpl_text_of(r, x);
+    return tpl_bool(s && tpl_has_case(s, true));
+}
+
+static struct value is_lower(struct run *r, struct value x, struct args *a)
+{
+    (void)a;
+    const struct text *s = tpl_text_of(r, x);
+    return tpl_bool(s && tpl_has_case(s, false));
+}
+
+static struct value is_filter(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_STRING && tpl_filter(x.s));
+}
+
+static struct value is_test(struct run *r, struct value x, struct args *a)
+{
+    (void)r, (void)a;
+    return tpl_bool(x.type == VALUE_STRING && tpl_test(x.s));
+}
+
+const struct function *tpl_test(const struct text *name)
+{
+    static const struct function TESTS[] = {
+        { "defined", is_defined },
+        { "undefined", is_undefined },
+        { "none", is_none },
+        { "boolean", is_boolean },
+        { "true", is_true },
+        { "false", is_false },
+        { "string", is_string },
+        { "number", is_number },
+        { "integer", is_integer },
+        { "float", is_float },
+        { "mapping", is_mapping },
+        { "iterable", is_iterable },
+        { "sequence", is_iterable },
+        { "callable", is_callable },
+        { "odd", is_odd },
+        { "even", is_even },
+        { "divisibleby", is_divisible },
+        { "eq", is_equal },
+        { "equalto", is_equal },
+        { "==", is_equal },
+        { "ne", is_not_equal },
+        { "!=", is_not_equal },
+        { "lt", is_less },
+        { "lessthan", is_less },
+        { "<", is_less },
+        { "le", is_at_most },
+        { "<=", is_at_most },
+        { "gt", is_greater },
+        { "greaterthan", is_greater },
+        { ">", is_greater },
+        { "ge", is_at_least },
+        { ">=", is_at_least },
+        { "in", is_in },
+        { "sameas", is_same },
+        { "upper", is_upper },
+        { "lower", is_lower },
+        { "filter", is_filter },
+        { "test", is_test },
+        { NULL, NULL },
+    };
+    return tpl_function_in(TESTS, name);
+}
