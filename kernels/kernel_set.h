@@ -308,6 +308,36 @@ struct adjustment {
     const float *by, *scale, *add; /* [SLIVER], [rows], [rows] */
 };
 
+/* Some rows of one head of a recurrence (recurrent.h), all of one sequence, in order. With M the state:
+ *   add = by * (v - decay * M^T k), without the second term if not delta;  M = decay * M + k add^T;  o = M^T q
+ * where the M^T k of delta is that of M before it decays. */
+struct recurrence_step {
+    bool delta;
+    int rows, key_dim, value_dim;
+    const float *k, *q; /* [rows][key_dim], key_stride apart */
+    int64_t key_stride;
+    const float *v; /* [rows][value_dim] */
+    int64_t v_stride;
+    const float *decay, *by; /* [rows] */
+    float *state;            /* [key_dim][value_dim] */
+    float *o;                /* [rows][value_dim], o_stride apart */
+    int64_t o_stride;
+};
+
+/* One row of a convolution: out[c] = bias[c] + sum over t of w[t][c] * u[t][c]. */
+struct convolution_step {
+    int taps;
+    int64_t channels, w_stride;
+    const float *w, *bias; /* bias may be NULL */
+    const float *const *u; /* [taps] */
+    float *out;            /* none of u */
+};
+
+struct recurrent_kernels {
+    void (*recur)(const struct recurrence_step *p);
+    void (*convolve)(const struct convolution_step *p);
+};
+
 /* Activation quantization (kernels/inputs.c). Every ISA produces the same bits. */
 struct rounding_kernels {
     float (*largest)(const float *x, int64_t n); /* largest |x|; NaN if x contains one */
@@ -322,6 +352,7 @@ struct kernel_set {
     struct format_kernels format[FORMAT_COUNT];
     tile_fn *tile;
     struct vector_kernels vec;
+    struct recurrent_kernels recurrent;
     struct gemm_kernel gemm_f32;
     struct gemm_kernel gemm_high; /* three products of bf16 parts; multiply NULL: use gemm_f32 */
     struct gemm_kernel gemm_bf16; /* multiply NULL: none in this kernel set */

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "kernels/recurrent.h"
 
 /* ---------------------------------------------------------------- formats */
 
@@ -410,6 +411,8 @@ enum activation {
     ACT_RELU,
     ACT_SWIGLU_CLIPPED, /* g sigmoid(1.702 g) (up + 1) with g = min(gate, 7), up clipped to [-7, 7]; `up` is
                            needed. gpt-oss */
+    ACT_RELU_SQUARED,   /* max(g, 0)^2 */
+    ACT_SIGMOID,
     ACT_COUNT
 };
 

@@ -37,6 +37,7 @@ static struct kernel_set kernels_reference(void)
     return (struct kernel_set){
         .tile = tile_ref,
         .vec = VECTORS_REF,
+        .recurrent = RECURRENT_REF,
         .gemm_f32 = GEMM_F32_REF,
         .rounding = ROUNDING_REF,
         .w8a8_dot = w8a8_dot_ref,
@@ -122,6 +123,7 @@ static void kernels_add_avx2(struct kernel_set *k)
     format_rows_add(f, TERNARY_AVX2, TERNARY_COUNT);
     format_rows_add(f, ENCODERS_AVX2, ENCODER_COUNT);
     vector_kernels_add(&k->vec, &VECTORS_AVX2);
+    k->recurrent = RECURRENT_AVX2;
     k->tile = tile_avx2;
     k->gemm_f32 = GEMM_F32_AVX2;
     k->gemm_int8 = GEMM_INT8_AVX2;
@@ -153,6 +155,7 @@ static void kernels_add_avx512(struct kernel_set *k)
         f[CODEBOOKS_AVX512[i].id].dot_q8 = NULL; /* f32 is as fast and exact: see the README of codebooks */
     vector_kernels_add(&k->vec, &VECTORS_AVX512);
     k->vec.store_results = store_results_avx512;
+    k->recurrent = RECURRENT_AVX512;
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
     k->rounding = ROUNDING_AVX512;

@@ -24,16 +24,18 @@
     {                                                                                                        \
         .name = text, .cols = inputs, .rows = outputs, .matrices = DIM_HEADS                                 \
     }
-#define EXPERT_BIASES(text, numbers)                                                                         \
+#define TABLE(text, numbers, vectors)                                                                        \
     {                                                                                                        \
-        .name = text, .cols = numbers, .rows = DIM_EXPERTS, .table = true                                    \
+        .name = text, .cols = numbers, .rows = vectors, .table = true                                        \
     }
+#define EXPERT_BIASES(text, numbers) TABLE(text, numbers, DIM_EXPERTS)
 
 const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_TOKEN_EMBD] = MATRIX("token_embd.weight", DIM_EMBD, DIM_VOCAB),
     [SLOT_POSITION_EMBD] = MATRIX("position_embd.weight", DIM_EMBD, DIM_CTX),
     [SLOT_OUTPUT_NORM] = VECTOR("output_norm.weight", DIM_EMBD),
     [SLOT_OUTPUT_NORM_B] = VECTOR("output_norm.bias", DIM_EMBD),
+    [SLOT_OUTPUT_NORM_2] = VECTOR("token_embd_norm.weight", DIM_EMBD),
     [SLOT_OUTPUT] = MATRIX("output.weight", DIM_EMBD, DIM_VOCAB),
     [SLOT_OUTPUT_B] = VECTOR("output.bias", DIM_VOCAB),
     [SLOT_ROPE_FREQS] = VECTOR("rope_freqs.weight", DIM_ROPE),
@@ -43,7 +45,7 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_ATTN_NORM_B] = VECTOR("attn_norm.bias", DIM_EMBD),
     [SLOT_ATTN_NORM_2] = VECTOR("attn_norm_2.weight", DIM_EMBD),
     [SLOT_ATTN_NORM_2_B] = VECTOR("attn_norm_2.bias", DIM_EMBD),
-    [SLOT_Q] = MATRIX("attn_q.weight", DIM_EMBD, DIM_Q),
+    [SLOT_Q] = MATRIX("attn_q.weight", DIM_EMBD, DIM_Q_ROWS),
     [SLOT_Q_B] = VECTOR("attn_q.bias", DIM_Q),
     [SLOT_K] = MATRIX("attn_k.weight", DIM_EMBD, DIM_K),
     [SLOT_K_B] = VECTOR("attn_k.bias", DIM_K),
@@ -89,10 +91,32 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_LATENT_KV_B] = MATRIX("attn_kv_b.weight", DIM_KV_LORA, DIM_KV_B),
     [SLOT_LATENT_K_B] = HEADS("attn_k_b.weight", DIM_NOPE, DIM_KV_LORA),
     [SLOT_LATENT_V_B] = HEADS("attn_v_b.weight", DIM_KV_LORA, DIM_LATENT_V),
+    [SLOT_STATE_QKV] = MATRIX("attn_qkv.weight", DIM_EMBD, DIM_CHANNELS),
+    [SLOT_STATE_GATE] = MATRIX("attn_gate.weight", DIM_EMBD, DIM_STATE_INNER),
+    [SLOT_STATE_IN] = MATRIX("ssm_in.weight", DIM_EMBD, DIM_STATE_IN),
+    [SLOT_STATE_CONV] = TABLE("ssm_conv1d.weight", DIM_TAPS, DIM_CHANNELS),
+    [SLOT_STATE_CONV_B] = VECTOR("ssm_conv1d.bias", DIM_CHANNELS),
+    [SLOT_STATE_BETA] = MATRIX("ssm_beta.weight", DIM_EMBD, DIM_STATE_HEADS),
+    [SLOT_STATE_ALPHA] = MATRIX("ssm_alpha.weight", DIM_EMBD, DIM_STATE_HEADS),
+    [SLOT_STATE_BETA_ALPHA] = MATRIX("ssm_ba.weight", DIM_EMBD, DIM_STATE_HEADS_2),
+    [SLOT_STATE_STEP_B] = VECTOR("ssm_dt.bias", DIM_STATE_HEADS),
+    [SLOT_STATE_A] = VECTOR("ssm_a", DIM_STATE_HEADS),
+    [SLOT_STATE_A_COLUMN] = TABLE("ssm_a", DIM_ONE, DIM_STATE_HEADS),
+    [SLOT_STATE_D] = TABLE("ssm_d", DIM_ONE, DIM_STATE_HEADS),
+    [SLOT_STATE_NORM] = VECTOR("ssm_norm.weight", DIM_STATE_VALUE),
+    [SLOT_STATE_GROUP_NORM] = TABLE("ssm_norm.weight", DIM_STATE_GROUP_WIDTH, DIM_STATE_GROUPS),
+    [SLOT_STATE_OUT] = MATRIX("ssm_out.weight", DIM_STATE_INNER, DIM_EMBD),
+    [SLOT_SHORT_IN] = MATRIX("shortconv.in_proj.weight", DIM_EMBD, DIM_SHORT_IN),
+    [SLOT_SHORT_CONV] = TABLE("shortconv.conv.weight", DIM_TAPS, DIM_CHANNELS),
+    [SLOT_SHORT_OUT] = MATRIX("shortconv.out_proj.weight", DIM_EMBD, DIM_EMBD),
     [SLOT_SHARED_SCORE] = MATRIX("ffn_gate_inp_shexp.weight", DIM_EMBD, DIM_ONE),
 };
 _Static_assert(SLOT_COUNT <= 128, "slots are bits of a slot_set");
 
+static const slot_set ATTENTION_PART =
+    SLOT_BIT(SLOT_Q) | SLOT_BIT(SLOT_Q_B) | SLOT_BIT(SLOT_K) | SLOT_BIT(SLOT_K_B) | SLOT_BIT(SLOT_V) |
+    SLOT_BIT(SLOT_V_B) | SLOT_BIT(SLOT_QKV) | SLOT_BIT(SLOT_QKV_B) | SLOT_BIT(SLOT_Q_NORM) |
+    SLOT_BIT(SLOT_K_NORM) | SLOT_BIT(SLOT_ATTN_OUT) | SLOT_BIT(SLOT_ATTN_OUT_B);
 static const slot_set DENSE_FFN = SLOT_BIT(SLOT_GATE) | SLOT_BIT(SLOT_UP) | SLOT_BIT(SLOT_DOWN) |
                                   SLOT_BIT(SLOT_GATE_B) | SLOT_BIT(SLOT_UP_B) |
                                   SLOT_BIT(SLOT_DOWN_B); /* what experts replace */
@@ -100,7 +124,8 @@ static const slot_set DENSE_FFN = SLOT_BIT(SLOT_GATE) | SLOT_BIT(SLOT_UP) | SLOT
 int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
 {
     const int64_t q = (int64_t)s->heads * s->head_dim_k, k = (int64_t)s->kv_heads * s->head_dim_k,
-                  v = (int64_t)s->kv_heads * s->head_dim_v;
+                  v = (int64_t)s->kv_heads * s->head_dim_v,
+                  inner = (int64_t)s->state.heads * s->state.value_dim;
     switch (d) {
     case DIM_NONE:
     case DIM_ONE: return 1;
@@ -109,6 +134,7 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     case DIM_CTX: return s->ctx_train;
     case DIM_ROPE: return s->rope_dims / 2;
     case DIM_Q: return q;
+    case DIM_Q_ROWS: return a->query_gate ? 2 * q : q;
     case DIM_K: return k;
     case DIM_V: return v;
     case DIM_QKV: return q + k + v;
@@ -129,6 +155,17 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     case DIM_KV_B: return (int64_t)s->heads * (s->nope_dims + s->latent_v_dims);
     case DIM_NOPE: return s->nope_dims;
     case DIM_LATENT_V: return s->latent_v_dims;
+    case DIM_TAPS: return s->state.taps;
+    case DIM_CHANNELS: return s->state.channels;
+    case DIM_STATE_IN: /* inputs of the convolution, gates, and the steps of Mamba-2 */
+        return s->state.channels + inner + (a->state == MIXER_SCAN ? s->state.heads : 0);
+    case DIM_STATE_HEADS: return s->state.heads;
+    case DIM_STATE_HEADS_2: return 2 * (int64_t)s->state.heads;
+    case DIM_STATE_VALUE: return s->state.value_dim;
+    case DIM_STATE_INNER: return inner;
+    case DIM_STATE_GROUPS: return s->state.groups;
+    case DIM_STATE_GROUP_WIDTH: return inner / MAX(s->state.groups, 1);
+    case DIM_SHORT_IN: return 3 * s->embd;
     }
     return 0;
 }
@@ -149,9 +186,27 @@ static void shape_text(char *buf, size_t size, const struct gguf_tensor *t)
         used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? "," : "", (long long)t->shape[i]);
 }
 
-bool shape_layer_has_experts(const struct model_shape *s, int layer)
+int shape_count(const struct model_shape *s, enum mixer mixer, int n)
 {
-    return s->experts && layer >= s->dense_layers && (layer + 1) % s->expert_step == 0;
+    int count = 0;
+    for (int l = 0; l < n; l++) count += s->parts[l].mixer == mixer;
+    return count;
+}
+
+int shape_count_states(const struct model_shape *s, int n)
+{
+    return n - shape_count(s, MIXER_ATTENTION, n) - shape_count(s, MIXER_NONE, n);
+}
+
+int64_t shape_state_floats(const struct model_shape *s)
+{
+    const struct state_shape *t = &s->state;
+    return t->taps ? (t->taps - 1) * t->channels + (int64_t)t->heads * t->key_dim * t->value_dim : 0;
+}
+
+bool arch_is_gated(const struct arch *a)
+{
+    return a->gate_in_up || (a->need & SLOT_BIT(SLOT_GATE)) != 0;
 }
 
 /* The tensors that this form of latent attention needs; which form it is follows from the metadata. */
@@ -164,21 +219,35 @@ static slot_set latent_need(const struct model_shape *s)
                                  : SLOT_BIT(SLOT_LATENT_KV_B));
 }
 
-static slot_set layer_part(const struct model_shape *s, int layer, slot_set all, slot_set of_experts)
+/* The part of `all` that a layer has, with the tensors of its experts or its state. */
+static slot_set layer_part(const struct model_shape *s, int layer, slot_set all, slot_set of_experts,
+                           slot_set of_state)
 {
     const slot_set global = SLOT_BIT(SLOT_GLOBAL_COUNT) - 1;
     if (layer < 0) return all & global;
-    return (shape_layer_has_experts(s, layer) ? (all & ~DENSE_FFN) | of_experts : all) & ~global;
+    const struct layer_parts *p = &s->parts[layer];
+    slot_set set = all & ~global;
+    if (p->mixer != MIXER_ATTENTION) set &= ~ATTENTION_PART;
+    if (shape_layer_has_state(s, layer)) set |= of_state;
+    if (p->experts || !p->feed_forward) set &= ~DENSE_FFN;
+    return p->experts ? set | of_experts : set;
+}
+
+/* How a file of a delta net computes q, k, v and z, and beta and alpha. */
+static slot_set delta_need(const struct model_shape *s)
+{
+    return s->state.fused ? SLOT_BIT(SLOT_STATE_IN) : SLOT_BIT(SLOT_STATE_QKV) | SLOT_BIT(SLOT_STATE_GATE);
 }
 
 slot_set arch_need(const struct arch *a, const struct model_shape *s, int layer)
 {
-    return layer_part(s, layer, a->need | (a->latent ? latent_need(s) : 0), a->expert_need);
+    return layer_part(s, layer, a->need | (a->latent ? latent_need(s) : 0), a->expert_need,
+                      a->state_need | (a->state == MIXER_DELTA ? delta_need(s) : 0));
 }
 
 slot_set arch_may(const struct arch *a, const struct model_shape *s, int layer)
 {
-    return layer_part(s, layer, a->may, a->expert_may);
+    return layer_part(s, layer, a->may, a->expert_may, a->state_may);
 }
 
 /* The shape that a tensor must have, and as text. */
@@ -224,8 +293,9 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
 }
 
 /* Experts have gate and up as two tensors or as one; arch_walk has checked the shapes of those that exist. */
-static enum err_code expert_form_check(const struct gguf *g, int layer, struct err *why)
+static enum err_code expert_form_check(const struct arch *a, const struct gguf *g, int layer, struct err *why)
 {
+    if (!arch_is_gated(a)) return ERR_OK;
     const enum slot PARTS[] = { SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, SLOT_GATE_UP_EXPERTS };
     bool has[COUNT_OF(PARTS)];
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
@@ -243,7 +313,7 @@ enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const
                         arch_visit_fn *visit, void *ctx, struct err *why)
 {
     for (int layer = 0; layer < s->layers; layer++) {
-        enum err_code rc = shape_layer_has_experts(s, layer) ? expert_form_check(g, layer, why) : ERR_OK;
+        enum err_code rc = shape_layer_has_experts(s, layer) ? expert_form_check(a, g, layer, why) : ERR_OK;
         if (rc) return rc;
     }
     for (int slot = 0; slot < SLOT_COUNT; slot++) {

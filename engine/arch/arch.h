@@ -15,6 +15,32 @@
 
 /* ---------------------------------------------------------------- shapes */
 
+/* What lets the tokens of a layer see each other. All but attention keep a state of constant size. */
+enum mixer {
+    MIXER_ATTENTION,
+    MIXER_DELTA,       /* gated delta net */
+    MIXER_SCAN,        /* Mamba-2 */
+    MIXER_CONVOLUTION, /* short gated convolution */
+    MIXER_NONE,        /* the layer is only a feed-forward */
+};
+
+/* What a layer consists of. */
+struct layer_parts {
+    uint8_t mixer; /* enum mixer */
+    bool feed_forward, experts;
+};
+
+/* Sizes of the layers that keep a state. heads, groups, key_dim and value_dim as in struct recurrence; all 0
+ * without one (convolution). */
+struct state_shape {
+    int taps; /* of the convolution */
+    int heads, groups, key_dim, value_dim;
+    int64_t channels; /* of the convolution */
+    bool fused;       /* delta net: one matrix computes q, k, v and z, interleaved by group */
+};
+
+enum { LAYERS_MAX = 1024 };
+
 /* Sizes of a model, from its metadata and tensor headers. */
 struct model_shape {
     char arch[32];    /* "llama" */
@@ -23,8 +49,6 @@ struct model_shape {
     int nextn_layers; /* behind these, layers that predict further tokens, which it does not run */
     int heads, kv_heads, head_dim_k, head_dim_v, rope_dims;
     int experts, experts_used;    /* of a layer with experts, and per token; 0: no layer has experts */
-    int dense_layers;             /* the first layers, which have no experts */
-    int expert_step;              /* then each expert_step-th layer has experts: 1, all of them */
     int64_t expert_ff, shared_ff; /* width of one expert, and of the expert that every token uses; 0: none */
     int64_t embd, ff, vocab, ctx_train;
     int64_t params;           /* elements of all tensors */
@@ -36,6 +60,8 @@ struct model_shape {
     int64_t q_lora, kv_lora;      /* q_lora 0: queries come from one matrix */
     int nope_dims, latent_v_dims; /* of one head */
     bool latent_cached;           /* the cache holds the kv_lora numbers, head_dim_k and _v are of these */
+    struct state_shape state; /* taps 0: all layers have attention */
+    struct layer_parts parts[LAYERS_MAX];
     bool tied_output;
     bool random_weights; /* qdyno.synthetic: the weights are random, so quality figures mean nothing */
     int unknown; /* metadata keys and tensors that may change answers and that the forward pass does not use
@@ -55,6 +81,7 @@ enum slot {
     SLOT_POSITION_EMBD,
     SLOT_OUTPUT_NORM,
     SLOT_OUTPUT_NORM_B,
+    SLOT_OUTPUT_NORM_2, /* the output norm in files that call it token_embd_norm */
     SLOT_OUTPUT,
     SLOT_OUTPUT_B,
     SLOT_ROPE_FREQS,
@@ -112,6 +139,24 @@ enum slot {
     SLOT_LATENT_KV_B, /* keys and values of all heads, or, in parts for each head, the next two */
     SLOT_LATENT_K_B,
     SLOT_LATENT_V_B,
+    SLOT_STATE_QKV, /* of layers with a state, from here on */
+    SLOT_STATE_GATE,
+    SLOT_STATE_IN,
+    SLOT_STATE_CONV, /* filters of the convolution, one for each channel */
+    SLOT_STATE_CONV_B,
+    SLOT_STATE_BETA,
+    SLOT_STATE_ALPHA,
+    SLOT_STATE_BETA_ALPHA,
+    SLOT_STATE_STEP_B,
+    SLOT_STATE_A,
+    SLOT_STATE_A_COLUMN, /* the same in files of Mamba-2 */
+    SLOT_STATE_D,
+    SLOT_STATE_NORM,
+    SLOT_STATE_GROUP_NORM,
+    SLOT_STATE_OUT,
+    SLOT_SHORT_IN,
+    SLOT_SHORT_CONV,
+    SLOT_SHORT_OUT,
     SLOT_COUNT
 };
 __extension__ typedef unsigned __int128 slot_set;
@@ -126,6 +171,7 @@ enum dim {
     DIM_CTX,
     DIM_ROPE, /* rotated pairs */
     DIM_Q,
+    DIM_Q_ROWS, /* Q, or 2 Q where the matrix computes a gate for each query, too */
     DIM_K,
     DIM_V,
     DIM_QKV,
@@ -146,6 +192,16 @@ enum dim {
     DIM_KV_B, /* the other part of the keys, and the values, of all heads */
     DIM_NOPE,
     DIM_LATENT_V,
+    DIM_TAPS, /* of layers with a state, from here on */
+    DIM_CHANNELS,
+    DIM_STATE_IN,
+    DIM_STATE_HEADS,
+    DIM_STATE_HEADS_2,
+    DIM_STATE_VALUE,
+    DIM_STATE_INNER, /* heads x value length */
+    DIM_STATE_GROUPS,
+    DIM_STATE_GROUP_WIDTH,
+    DIM_SHORT_IN,
 };
 
 struct arch_slot {
@@ -192,6 +248,13 @@ struct arch {
     slot_set need, may;               /* SLOT_BITs of the tensors that a file must, and may, contain */
     slot_set expert_need, expert_may; /* of layers with experts, instead of a feed-forward's */
     bool latent;                      /* latent attention */
+    enum mixer state;                 /* of layers without attention; MIXER_ATTENTION: all have it */
+    slot_set state_need, state_may;   /* of these layers, instead of those of attention */
+    int attention_period;             /* each attention_period-th layer has attention (the default of
+                                         full_attention_interval); 0: those with KV heads */
+    bool one_part;                    /* a layer is either a mixer or a feed-forward */
+    bool state_interleaved;           /* struct recurrence */
+    bool query_gate;                  /* outputs of attention are multiplied by the sigmoid of a gate */
     enum router_score router;
     enum router_sum router_sum;
     enum norm_kind norm;
@@ -209,6 +272,7 @@ struct arch {
     double query_scale_step; /* default of attention.temperature_scale, in layers without RoPE only; 0: by the
                                 metadata, in all layers */
     int query_scale_tokens;  /* the positions that this default counts; 0: the original context length */
+    bool rope_if_finetuned;  /* with rope.scaling.finetuned = false, no layer has RoPE */
     int rope_period;         /* each rope_period-th layer has no RoPE. 0: all layers have it */
     int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th.
                                 attention.sliding_window_pattern of a file replaces it */
@@ -254,6 +318,13 @@ enum arch_key {
     META_EXPERT_DENSE,
     META_EXPERT_STEP,
     META_NEXTN,
+    META_STATE_TAPS,
+    META_STATE_TAPS_SHORT,
+    META_STATE_KEY,
+    META_STATE_GROUPS,
+    META_STATE_HEADS,
+    META_STATE_INNER,
+    META_ATTENTION_PERIOD,
     META_RMS_EPSILON,
     META_LAYER_EPSILON,
     META_PARALLEL_RESIDUAL,
@@ -262,6 +333,7 @@ enum arch_key {
     META_ROPE_BASE_WINDOW,
     META_ROPE_SCALE_LINEAR,
     META_ROPE_SCALING_TYPE,
+    META_ROPE_FINETUNED,
     META_ROPE_FACTOR,
     META_ROPE_ATTN_FACTOR,
     META_ROPE_CTX_ORIGINAL,
@@ -285,6 +357,7 @@ struct arch_key_row {
     bool harmless;    /* cannot change the logits, whatever its value is */
     /* Does the forward pass use the key in this file? NULL: never. */
     bool (*used)(const struct arch *a, const struct gguf *g);
+    bool list;      /* may have a value for each layer */
     double neutral; /* the value that says the same as a missing key, accepted where the key is not used;
                        NAN: none */
 };
@@ -312,6 +385,7 @@ struct hyper {
     const struct arch *arch;
     float eps;
     double rope_base, rope_factor; /* factor 1: not scaled */
+    bool no_rope;                  /* in any layer */
     bool yarn;
     double yarn_beta_fast, yarn_beta_slow, rope_attn_factor;
     double yarn_log_multiplier; /* t divides YaRN's magnitude by 1 + 0.1 t ln factor; 0: not */
@@ -340,7 +414,27 @@ bool hyper_layer_has_window(const struct hyper *h, int layer);
 bool hyper_layer_has_rope(const struct hyper *h, int layer);
 
 /* Does layer `layer` have experts? */
-bool shape_layer_has_experts(const struct model_shape *s, int layer);
+static inline bool shape_layer_has_experts(const struct model_shape *s, int layer)
+{
+    return s->parts[layer].experts;
+}
+
+/* Does it keep a state? */
+static inline bool shape_layer_has_state(const struct model_shape *s, int layer)
+{
+    return s->parts[layer].mixer != MIXER_ATTENTION && s->parts[layer].mixer != MIXER_NONE;
+}
+
+/* Layers with that kind of mixer among the first n. */
+int shape_count(const struct model_shape *s, enum mixer mixer, int n);
+/* Layers with a state among the first n. */
+int shape_count_states(const struct model_shape *s, int n);
+
+/* Floats of one layer's state of one sequence: that of the convolution, then that of the recurrence. */
+int64_t shape_state_floats(const struct model_shape *s);
+
+/* Do feed-forwards have a gate? */
+bool arch_is_gated(const struct arch *a);
 
 enum { ARCH_NAME = 96 }; /* bytes of the longest full tensor name */
 /* Write the full tensor name, "blk.3.attn_q.weight", to buf. */

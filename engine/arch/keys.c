@@ -45,6 +45,29 @@ static bool with_yarn_multiplier(const struct arch *a, const struct gguf *g)
     return a->scales_queries || a->latent;
 }
 
+static bool with_state(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->state == MIXER_DELTA || a->state == MIXER_SCAN;
+}
+
+static bool with_short_convolution(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->state == MIXER_CONVOLUTION;
+}
+
+static bool with_attention_period(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->attention_period > 0;
+}
+
+static bool with_nextn(const struct arch *a, const struct gguf *g)
+{
+    return with_experts(a, g) || with_state(a, g);
+}
+
 static bool with_window(const struct arch *a, const struct gguf *g)
 {
     (void)g;
@@ -76,6 +99,10 @@ static bool without_yarn(const struct arch *a, const struct gguf *g)
         .name = text, .used = condition, .neutral = value                                                    \
     }
 #define USED(text) USED_IF(text, always, NAN)
+#define USED_LIST_IF(text, condition, value)                                                                 \
+    {                                                                                                        \
+        .name = text, .used = condition, .list = true, .neutral = value                                      \
+    }
 #define HARMLESS(text)                                                                                       \
     {                                                                                                        \
         .name = text, .harmless = true, .neutral = NAN                                                       \
@@ -89,10 +116,10 @@ static bool without_yarn(const struct arch *a, const struct gguf *g)
 const struct arch_key_row ARCH_KEYS[] = {
     [META_BLOCK_COUNT] = USED("block_count"),
     [META_EMBEDDING_LENGTH] = USED("embedding_length"),
-    [META_FEED_FORWARD_LENGTH] = USED("feed_forward_length"),
+    [META_FEED_FORWARD_LENGTH] = USED_LIST_IF("feed_forward_length", always, NAN),
     [META_CONTEXT_LENGTH] = USED("context_length"),
     [META_HEAD_COUNT] = USED("attention.head_count"),
-    [META_HEAD_COUNT_KV] = USED("attention.head_count_kv"),
+    [META_HEAD_COUNT_KV] = USED_LIST_IF("attention.head_count_kv", always, NAN),
     [META_KEY_LENGTH] = USED("attention.key_length"),
     [META_VALUE_LENGTH] = USED("attention.value_length"),
     [META_LATENT_KEY_LENGTH] = USED_IF("attention.key_length_mla", with_latent, NAN),
@@ -110,7 +137,14 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_EXPERT_SCALE] = USED("expert_weights_scale"),
     [META_EXPERT_DENSE] = USED("leading_dense_block_count"),
     [META_EXPERT_STEP] = USED("interleave_moe_layer_step"),
-    [META_NEXTN] = USED_IF("nextn_predict_layers", with_experts, 0),
+    [META_NEXTN] = USED_IF("nextn_predict_layers", with_nextn, 0),
+    [META_STATE_TAPS] = USED_IF("ssm.conv_kernel", with_state, NAN),
+    [META_STATE_TAPS_SHORT] = USED_IF("shortconv.l_cache", with_short_convolution, NAN),
+    [META_STATE_KEY] = USED_IF("ssm.state_size", with_state, NAN),
+    [META_STATE_GROUPS] = USED_IF("ssm.group_count", with_state, NAN),
+    [META_STATE_HEADS] = USED_IF("ssm.time_step_rank", with_state, NAN),
+    [META_STATE_INNER] = USED_IF("ssm.inner_size", with_state, NAN),
+    [META_ATTENTION_PERIOD] = USED_IF("full_attention_interval", with_attention_period, NAN),
     [META_RMS_EPSILON] = USED("attention.layer_norm_rms_epsilon"), /* of these two, the one of the norm's kind */
     [META_LAYER_EPSILON] = USED("attention.layer_norm_epsilon"),
     [META_PARALLEL_RESIDUAL] = USED_IF("use_parallel_residual", with_residual_key, NAN),
@@ -119,6 +153,7 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_ROPE_BASE_WINDOW] = USED_IF("rope.freq_base_swa", with_plain_window_rope, NAN),
     [META_ROPE_SCALE_LINEAR] = USED_IF("rope.scale_linear", with_rope, 1),
     [META_ROPE_SCALING_TYPE] = USED_IF("rope.scaling.type", with_rope, NAN),
+    [META_ROPE_FINETUNED] = USED("rope.scaling.finetuned"),
     [META_ROPE_FACTOR] = USED_IF("rope.scaling.factor", with_rope, 1),
     [META_ROPE_ATTN_FACTOR] = USED_IF("rope.scaling.attn_factor", without_yarn, 1),
     [META_ROPE_CTX_ORIGINAL] = USED_IF("rope.scaling.original_context_length", with_rope, NAN),
@@ -126,7 +161,7 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_YARN_BETA_SLOW] = USED_IF("rope.scaling.yarn_beta_slow", with_rope, 1),
     [META_YARN_LOG_MULTIPLIER] = USED_IF("rope.scaling.yarn_log_multiplier", with_yarn_multiplier, 0),
     [META_WINDOW] = USED_IF("attention.sliding_window", with_window, 0),
-    [META_WINDOW_PATTERN] = USED_IF("attention.sliding_window_pattern", with_window, NAN),
+    [META_WINDOW_PATTERN] = USED_LIST_IF("attention.sliding_window_pattern", with_window, NAN),
     [META_ATTN_SCALE] = USED("attention.scale"),
     [META_ATTN_SOFTCAP] = USED("attn_logit_softcapping"),
     [META_QUERY_SCALE] = USED_IF("attention.temperature_scale", with_scaled_queries, 0),
@@ -137,7 +172,7 @@ const struct arch_key_row ARCH_KEYS[] = {
     /* repeat what tensors say, or describe the file */
     HARMLESS("vocab_size"),
     HARMLESS("tensor_data_layout"),
-    HARMLESS("rope.scaling.finetuned"),
+    HARMLESS("rope.dimension_sections"), /* three positions, which are equal in text */
     HARMLESS("pooling_type"), /* of embeddings; logits do not depend on it */
     HARMLESS("expert_shared_count"), /* the tensors say whether there is an expert for every token */
     HARMLESS("expert_shared_feed_forward_length"),
@@ -179,8 +214,7 @@ static bool key_check(struct str *out, const struct arch *a, const struct gguf *
 {
     const double value = kv->type == GGUF_ARRAY ? NAN : gguf_kv_num(kv, 0);
     const bool used = row && row->used && row->used(a, g);
-    const bool list = row == &ARCH_KEYS[META_WINDOW_PATTERN];
-    if (row && (row->harmless || (used && (kv->type != GGUF_ARRAY || list)) || value == row->neutral))
+    if (row && (row->harmless || (used && (kv->type != GGUF_ARRAY || row->list)) || value == row->neutral))
         return false;
     if (!out) return true;
     str_printf(out, "metadata '%.*s'", (int)MIN(kv->key.len, (size_t)ARCH_KEY_NAME), kv->key.data);

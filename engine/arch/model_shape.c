@@ -5,14 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/arch/arch.h"
+#include "engine/arch/arch_internal.h"
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
 
-enum { LAYERS_MAX = 4096, HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
-
-/* Read a size from 1 to max. otherwise < 0: the key is required. */
-static enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *arch, enum arch_key name,
+enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *arch, enum arch_key name,
                                      int64_t max, int64_t otherwise, struct err *why)
 {
     char key[ARCH_KEY_NAME];
@@ -61,7 +58,7 @@ static enum err_code shape_read_heads(struct model_shape *out, const struct arch
     int64_t heads, kv_heads, dim_k, dim_v, rope;
     enum err_code rc;
     if ((rc = shape_read_size(&heads, g, a->name, META_HEAD_COUNT, HEADS_MAX, -1, why))) return rc;
-    if ((rc = shape_read_size(&kv_heads, g, a->name, META_HEAD_COUNT_KV, HEADS_MAX, heads, why))) return rc;
+    if ((rc = shape_read_list(&kv_heads, out, a, g, META_HEAD_COUNT_KV, HEADS_MAX, heads, why))) return rc;
     if (heads % kv_heads)
         return err_set(why, ERR_FORMAT, "%lld attention heads cannot share %lld KV heads evenly",
                        (long long)heads, (long long)kv_heads);
@@ -134,7 +131,8 @@ static enum err_code shape_read_layers(struct model_shape *out, const struct arc
     int64_t layers;
     const enum err_code rc = shape_read_size(&layers, g, a->name, META_BLOCK_COUNT, LAYERS_MAX, -1, why);
     if (rc) return rc;
-    const int64_t nextn = a->router ? gguf_get_int(g, arch_key_name(key, a->name, META_NEXTN), 0) : 0;
+    const bool may = a->router || a->state == MIXER_DELTA;
+    const int64_t nextn = may ? gguf_get_int(g, arch_key_name(key, a->name, META_NEXTN), 0) : 0;
     if (nextn < 0 || nextn >= layers)
         return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %lld, file has %lld", key,
                        (long long)layers - 1, (long long)nextn);
@@ -149,6 +147,7 @@ static int64_t shared_width(const struct model_shape *s, const struct gguf *g)
     char name[ARCH_NAME];
     int layer = 0;
     while (layer < s->layers && !shape_layer_has_experts(s, layer)) layer++;
+    if (layer == s->layers) return 0;
     arch_slot_name(name, sizeof name, layer, SLOT_UP_SHARED);
     const struct gguf_tensor *t = gguf_tensor_find(g, name);
     return t ? t->shape[1] : 0;
@@ -178,8 +177,8 @@ static enum err_code shape_read_experts(struct model_shape *out, const struct ar
     if (rc) return rc;
     out->experts = (int)experts;
     out->experts_used = (int)used;
-    out->dense_layers = (int)dense;
-    out->expert_step = (int)step;
+    for (int l = (int)dense; l < out->layers; l++)
+        out->parts[l].experts = out->parts[l].feed_forward && (l + 1) % step == 0;
     out->shared_ff = shared_width(out, g);
     if (out->shared_ff < 0 || out->shared_ff > WIDTH_MAX)
         return err_set(why, ERR_FORMAT, "an expert for every token with %lld values is out of range",
@@ -199,10 +198,12 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     enum err_code rc;
     if ((rc = shape_read_layers(out, a, g, why))) return rc;
     if ((rc = shape_read_size(&out->embd, g, a->name, META_EMBEDDING_LENGTH, WIDTH_MAX, -1, why))) return rc;
-    if ((rc = shape_read_size(&out->ff, g, a->name, META_FEED_FORWARD_LENGTH, WIDTH_MAX, -1, why))) return rc;
+    if ((rc = shape_read_list(&out->ff, out, a, g, META_FEED_FORWARD_LENGTH, WIDTH_MAX, -1, why))) return rc;
     if ((rc = shape_read_size(&out->ctx_train, g, a->name, META_CONTEXT_LENGTH, CTX_MAX, -1, why))) return rc;
     if ((rc = shape_read_heads(out, a, g, why))) return rc;
     if (a->latent && (rc = shape_read_latent(out, a, g, why))) return rc;
+    shape_read_parts(out, a, g);
+    if ((rc = shape_read_state(out, a, g, why))) return rc;
     if ((rc = shape_read_experts(out, a, g, why))) return rc;
 
     const struct gguf_tensor *embd = gguf_tensor_find(g, "token_embd.weight");
@@ -390,7 +391,7 @@ static enum err_code hyper_read_window(struct hyper *out, const struct model_sha
 bool hyper_layer_has_rope(const struct hyper *h, int layer)
 {
     const struct arch *a = h->arch;
-    if (a->rope == ROPE_NONE) return false;
+    if (a->rope == ROPE_NONE || h->no_rope) return false;
     if (a->rope_in_windows && !hyper_layer_has_window(h, layer)) return false;
     return !a->rope_period || (layer + 1) % a->rope_period != 0;
 }
@@ -416,6 +417,8 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
     out->eps = (float)eps;
     enum err_code rc = a->rope == ROPE_NONE ? ERR_OK : hyper_read_rope(out, s, g, why);
     if (rc) return rc;
+    out->no_rope = a->rope_if_finetuned &&
+                   !gguf_get_bool(g, arch_key_name(key, a->name, META_ROPE_FINETUNED), true);
     out->parallel = a->residual == RESIDUAL_PARALLEL ||
                     (a->residual == RESIDUAL_BY_KEY &&
                      gguf_get_bool(g, arch_key_name(key, a->name, META_PARALLEL_RESIDUAL), true));

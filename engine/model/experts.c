@@ -202,8 +202,10 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
     const int64_t embd = m->shape.embd, ff = m->shape.expert_ff, stride = 2 * ff;
     const int pairs = p->n * m->shape.experts_used;
     /* all experts of a single row have the same input: no copies, and their products share its packing */
-    const bool apart = layer_slot(l, SLOT_UP_EXPERTS)->w.data,
+    const bool gated = arch_is_gated(m->hyper.arch),
+               apart = gated && layer_slot(l, SLOT_UP_EXPERTS)->w.data,
                same = p->n == 1 && m->hyper.router.score != ROUTER_INPUT, fused = apart && !same;
+    const enum slot single = gated ? SLOT_GATE_UP_EXPERTS : SLOT_UP_EXPERTS;
     int count = 0;
     if (!same)
         backend_mix(p->site->backend, &(struct mix){ .x = h,
@@ -225,7 +227,7 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
             mm[0] = expert_product(p, l, SLOT_GATE_EXPERTS, SLOT_GATE_EXPERTS_B, e, in, embd);
             mm[1] = expert_product(p, l, SLOT_UP_EXPERTS, SLOT_UP_EXPERTS_B, e, in, embd);
         } else {
-            mm[0] = expert_product(p, l, SLOT_GATE_UP_EXPERTS, SLOT_COUNT, e, in, embd);
+            mm[0] = expert_product(p, l, single, SLOT_COUNT, e, in, embd);
         }
         for (int i = 0; i < 1 + apart; i++) {
             mm[i].y = p->b.expert_ff + at * stride + i * ff;
@@ -244,7 +246,7 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
     backend_matmul(p->site->backend, x->products, count);
     backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.arch->act,
                                                            .gate = p->b.expert_ff,
-                                                           .up = p->b.expert_ff + ff,
+                                                           .up = gated ? p->b.expert_ff + ff : NULL,
                                                            .stride = stride,
                                                            .n = pairs,
                                                            .cols = ff,
@@ -276,15 +278,28 @@ static void run_shared(const struct pass *p, const struct layer *l, const float 
 {
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd, ff = m->shape.shared_ff, stride = 2 * ff;
-    struct gated g = { .gate = pass_product(p, layer_slot(l, SLOT_GATE_SHARED), NULL, h, embd),
-                       .up = pass_product(p, layer_slot(l, SLOT_UP_SHARED), NULL, h, embd),
+    const bool gated = layer_slot(l, SLOT_GATE_SHARED)->w.data;
+    struct gated g = { .up = pass_product(p, layer_slot(l, SLOT_UP_SHARED), NULL, h, embd),
                        .act = m->hyper.arch->act,
                        .y = p->b.ff,
                        .y_stride = stride };
-    g.gate.y = p->b.ff;
-    g.up.y = p->b.ff + ff;
-    g.gate.y_stride = g.up.y_stride = stride;
-    backend_gated(p->site->backend, &g);
+    g.up.y = p->b.ff + (gated ? ff : 0);
+    g.up.y_stride = stride;
+    if (gated) {
+        g.gate = pass_product(p, layer_slot(l, SLOT_GATE_SHARED), NULL, h, embd);
+        g.gate.y = p->b.ff;
+        g.gate.y_stride = stride;
+        backend_gated(p->site->backend, &g);
+    } else {
+        backend_matmul(p->site->backend, &g.up, 1);
+        backend_activate(p->site->backend, &(struct activate){ .act = g.act,
+                                                               .gate = p->b.ff,
+                                                               .stride = stride,
+                                                               .n = p->n,
+                                                               .cols = ff,
+                                                               .y = p->b.ff,
+                                                               .y_stride = stride });
+    }
     struct matmul down = pass_product(p, layer_slot(l, SLOT_DOWN_SHARED), NULL, p->b.ff, stride);
     down.y = p->b.experts + (int64_t)p->n * m->shape.experts_used * embd;
     down.y_stride = embd;

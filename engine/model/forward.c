@@ -91,12 +91,51 @@ struct matmul pass_product(const struct pass *p, const struct bound *w, const st
         struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias ? bias->v : NULL };
 }
 
-/* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x. */
-static void pass_call_observer(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
-                               const float *x, int64_t stride)
+void pass_call_observer(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
+                        const float *x, int64_t stride)
 {
     const struct observer *w = &p->m->observer;
     if (w->see) w->see(w->ctx, l ? (int)(l - p->m->layers) : -1, slots, count, x, stride, p->n);
+}
+
+/* Where attention with gates keeps queries beside their gates, then the gates alone, then its outputs. */
+struct gate_parts {
+    float *both, *gates, *out;
+    int64_t stride;
+};
+static struct gate_parts gate_parts_of(const struct pass *p)
+{
+    const struct model *m = p->m;
+    float *gates = p->b.latent + arch_dim(DIM_Q_ROWS, m->hyper.arch, &m->shape);
+    return (struct gate_parts){ p->b.latent, gates, gates + arch_dim(DIM_ATTN, m->hyper.arch, &m->shape),
+                                m->widths.latent };
+}
+
+/* Queries and gates alternate by head: take them apart. */
+static void pass_split_gates(const struct pass *p)
+{
+    const struct model_shape *s = &p->m->shape;
+    const struct gate_parts t = gate_parts_of(p);
+    const int64_t dim = s->head_dim_k;
+    pass_copy_heads(p, (struct strided){ t.both, t.stride, 2 * dim },
+                    (struct strided){ p->b.qkv, p->m->widths.qkv, dim }, s->heads, dim);
+    pass_copy_heads(p, (struct strided){ t.both + dim, t.stride, 2 * dim },
+                    (struct strided){ t.gates, t.stride, dim }, s->heads, dim);
+}
+
+/* Outputs of attention, times the sigmoid of their gates -> attn. */
+static void pass_apply_gates(const struct pass *p)
+{
+    const struct model *m = p->m;
+    const struct gate_parts t = gate_parts_of(p);
+    backend_activate(p->site->backend, &(struct activate){ .act = ACT_SIGMOID,
+                                                           .gate = t.gates,
+                                                           .up = t.out,
+                                                           .stride = t.stride,
+                                                           .n = p->n,
+                                                           .cols = arch_dim(DIM_ATTN, m->hyper.arch, &m->shape),
+                                                           .y = p->b.attn,
+                                                           .y_stride = m->widths.attn });
 }
 
 /* h -> qkv: q, k and v side by side, by one fused matrix or by three. */
@@ -119,10 +158,15 @@ static void pass_project_qkv(const struct pass *p, const struct layer *l, const 
                              m->shape.embd);
         mm[i].y = p->b.qkv + at;
         mm[i].y_stride = m->widths.qkv;
-        at += arch_dim(ARCH_SLOTS[slots[i]].rows, a, &m->shape);
+        at += arch_dim(slots[i] == SLOT_Q ? DIM_Q : ARCH_SLOTS[slots[i]].rows, a, &m->shape);
+    }
+    if (a->query_gate) {
+        mm[0].y = gate_parts_of(p).both;
+        mm[0].y_stride = m->widths.latent;
     }
     pass_call_observer(p, l, slots, count, h, m->shape.embd);
     backend_matmul(p->site->backend, mm, count);
+    if (a->query_gate) pass_split_gates(p);
 }
 
 /* The matrix that computed the queries. */
@@ -202,6 +246,10 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
     if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values are needed */
     int64_t stride = m->widths.attn;
     float *y = a->latent ? pass_latent_output(p, &stride) : p->b.attn;
+    if (a->query_gate) {
+        y = gate_parts_of(p).out;
+        stride = m->widths.latent;
+    }
     backend_attention(p->site->backend,
                       &(struct attention){ .kv = &l->kv,
                                            .q = q,
@@ -220,6 +268,7 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
                                            .y = y,
                                            .y_stride = stride });
     if (a->latent) pass_expand_latent(p, l);
+    if (a->query_gate) pass_apply_gates(p);
 }
 
 void pass_add_rows(const struct pass *p, const struct bound *post_norm)
@@ -251,10 +300,25 @@ static void pass_add_to_stream(const struct pass *p, struct matmul mm, const str
     pass_add_rows(p, post_norm);
 }
 
-static void pass_add_attention(const struct pass *p, const struct layer *l)
+/* h -> attn: attention, or what the layer has instead. */
+static void pass_mix(const struct pass *p, const struct layer *l, const float *h)
 {
-    const struct bound *w = layer_slot(l, SLOT_ATTN_OUT), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
-    pass_call_observer(p, l, (const enum slot[]){ SLOT_ATTN_OUT }, 1, p->b.attn, p->m->widths.attn);
+    if (l->state_memory) {
+        pass_run_state(p, l, h);
+        return;
+    }
+    pass_project_qkv(p, l, h);
+    pass_run_attention(p, l);
+}
+
+/* x += the mixer's output matrix times attn. */
+static void pass_add_mixed(const struct pass *p, const struct layer *l)
+{
+    const enum slot slot = !l->state_memory                         ? SLOT_ATTN_OUT
+                           : layer_slot(l, SLOT_SHORT_OUT)->w.data ? SLOT_SHORT_OUT
+                                                                   : SLOT_STATE_OUT;
+    const struct bound *w = layer_slot(l, slot), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
+    pass_call_observer(p, l, (const enum slot[]){ slot }, 1, p->b.attn, p->m->widths.attn);
     pass_add_to_stream(p, pass_product(p, w, bias, p->b.attn, p->m->widths.attn),
                        layer_slot(l, SLOT_POST_ATTN_NORM));
 }
@@ -341,13 +405,14 @@ static void pass_run_parallel_layer(struct pass *p, const struct layer *l, bool 
         pass_norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B));
     pass_run_attention(p, l);
     if (last && p->wanted == 0) return;
-    pass_add_attention(p, l);
+    pass_add_mixed(p, l);
     pass_add_feed_forward(p, l, p->b.h);
 }
 
-static const struct bound *layer_ffn_norm(const struct layer *l)
+static const struct bound *layer_ffn_norm(const struct pass *p, const struct layer *l)
 {
     const struct bound *usual = layer_slot(l, SLOT_FFN_NORM);
+    if (p->m->hyper.arch->one_part) return layer_slot(l, SLOT_ATTN_NORM); /* the layer has only one */
     return usual->v ? usual : layer_slot(l, SLOT_FFN_NORM_2);
 }
 
@@ -365,13 +430,15 @@ static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
         pass_run_parallel_layer(p, l, last);
         return;
     }
-    pass_project_qkv(p, l,
-                     pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
-    pass_run_attention(p, l);
-    if (last && p->wanted < p->n) pass_drop_unwanted(p);
-    if (p->n == 0) return;
-    pass_add_attention(p, l);
-    pass_add_feed_forward(p, l, pass_norm_input(p, layer_ffn_norm(l), layer_slot(l, SLOT_FFN_NORM_B)));
+    const struct layer_parts *parts = &p->m->shape.parts[l - p->m->layers];
+    if (parts->mixer != MIXER_NONE) {
+        pass_mix(p, l, pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
+        if (last && p->wanted < p->n) pass_drop_unwanted(p);
+        if (p->n == 0) return;
+        pass_add_mixed(p, l);
+    }
+    if (parts->feed_forward)
+        pass_add_feed_forward(p, l, pass_norm_input(p, layer_ffn_norm(p, l), layer_slot(l, SLOT_FFN_NORM_B)));
 }
 
 static void logits_finish(const struct model *m, float *logits, int64_t n)
@@ -394,7 +461,9 @@ static void pass_norm_output(struct pass *p)
         p->b.h = b.x;
         p->n = p->wanted;
     }
-    pass_norm_rows(p, p->b.x, p->b.h, &m->global[SLOT_OUTPUT_NORM], &m->global[SLOT_OUTPUT_NORM_B]);
+    const struct bound *usual = &m->global[SLOT_OUTPUT_NORM];
+    pass_norm_rows(p, p->b.x, p->b.h, usual->v ? usual : &m->global[SLOT_OUTPUT_NORM_2],
+                   &m->global[SLOT_OUTPUT_NORM_B]);
     pass_call_observer(p, NULL, (const enum slot[]){ m->shape.tied_output ? SLOT_TOKEN_EMBD : SLOT_OUTPUT },
                        1, p->b.h, m->shape.embd);
 }
@@ -572,9 +641,8 @@ void forward_part(struct model *m, enum forward_part part, int layer, int n)
     case FORWARD_EMBED: pass_embed(&p); break;
     case FORWARD_LAYER: pass_run_layer(&p, l, false); break;
     case FORWARD_ATTENTION:
-        pass_project_qkv(&p, l, p.b.h);
-        pass_run_attention(&p, l);
-        pass_add_attention(&p, l);
+        pass_mix(&p, l, p.b.h);
+        pass_add_mixed(&p, l);
         break;
     case FORWARD_FEED_FORWARD: pass_add_feed_forward(&p, l, p.b.h); break;
     case FORWARD_OUTPUT_NORM: pass_norm_output(&p); break;

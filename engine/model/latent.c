@@ -21,14 +21,8 @@ static struct parts parts_of(const struct pass *p)
     return (struct parts){ p->b.latent, q, kv, kv + arch_dim(DIM_KV_A, a, &m->shape), m->widths.latent };
 }
 
-/* Vectors of `heads` heads in n rows, `head` and `row` floats apart. */
-struct strided {
-    float *x;
-    int64_t row, head;
-};
-
 /* Copy `cols` floats of each head; loops over rows or over heads, whichever needs fewer calls. */
-static void copy_heads(const struct pass *p, struct strided from, struct strided to, int heads, int64_t cols)
+void pass_copy_heads(const struct pass *p, struct strided from, struct strided to, int heads, int64_t cols)
 {
     const struct model *m = p->m;
     const bool by_row = p->n < heads;
@@ -36,7 +30,7 @@ static void copy_heads(const struct pass *p, struct strided from, struct strided
         backend_mix(p->site->backend, &(struct mix){ .x = from.x + i * (by_row ? from.row : from.head),
                                                      .x_stride = by_row ? from.head : from.row,
                                                      .rows = by_row ? heads : p->n,
-                                                     .ids = m->every,
+                                                     .ids = m->lists.every,
                                                      .weights = m->ones,
                                                      .n = by_row ? heads : p->n,
                                                      .k = 1,
@@ -94,9 +88,9 @@ static void expand(const struct pass *p, const struct layer *l, const struct par
     backend_matmul(p->site->backend, &mm, 1);
     const struct strided key = { k, to, s->head_dim_k }, value = { v, to, s->head_dim_v };
     const struct strided rotated = { k + s->nope_dims, to, s->head_dim_k };
-    copy_heads(p, (struct strided){ t->rest, t->stride, both }, key, s->heads, s->nope_dims);
-    copy_heads(p, (struct strided){ t->kv + s->kv_lora, t->stride, 0 }, rotated, s->heads, s->rope_dims);
-    copy_heads(p, (struct strided){ t->rest + s->nope_dims, t->stride, both }, value, s->heads,
+    pass_copy_heads(p, (struct strided){ t->rest, t->stride, both }, key, s->heads, s->nope_dims);
+    pass_copy_heads(p, (struct strided){ t->kv + s->kv_lora, t->stride, 0 }, rotated, s->heads, s->rope_dims);
+    pass_copy_heads(p, (struct strided){ t->rest + s->nope_dims, t->stride, both }, value, s->heads,
                s->latent_v_dims);
 }
 
@@ -110,17 +104,17 @@ void pass_project_latent(const struct pass *p, const struct layer *l, const floa
     float *q = p->b.qkv, *k = q + arch_dim(DIM_Q, a, s), *v = k + arch_dim(DIM_K, a, s);
     project(p, l, h, &t);
     if (!s->latent_cached) {
-        copy_heads(p, (struct strided){ t.q, t.stride, dims }, (struct strided){ q, to, dims }, s->heads,
+        pass_copy_heads(p, (struct strided){ t.q, t.stride, dims }, (struct strided){ q, to, dims }, s->heads,
                    dims);
         expand(p, l, &t, k, v);
         return;
     }
     multiply_heads(p, layer_slot(l, SLOT_LATENT_K_B), (struct strided){ t.q, t.stride, dims },
                    (struct strided){ q, to, s->head_dim_k });
-    copy_heads(p, (struct strided){ t.q + s->nope_dims, t.stride, dims },
+    pass_copy_heads(p, (struct strided){ t.q + s->nope_dims, t.stride, dims },
                (struct strided){ q + s->kv_lora, to, s->head_dim_k }, s->heads, s->rope_dims);
-    copy_heads(p, (struct strided){ t.kv, t.stride, 0 }, (struct strided){ k, to, 0 }, 1, s->head_dim_k);
-    copy_heads(p, (struct strided){ t.kv, t.stride, 0 }, (struct strided){ v, to, 0 }, 1, s->head_dim_v);
+    pass_copy_heads(p, (struct strided){ t.kv, t.stride, 0 }, (struct strided){ k, to, 0 }, 1, s->head_dim_k);
+    pass_copy_heads(p, (struct strided){ t.kv, t.stride, 0 }, (struct strided){ v, to, 0 }, 1, s->head_dim_v);
 }
 
 float *pass_latent_output(const struct pass *p, int64_t *stride)

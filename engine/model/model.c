@@ -103,13 +103,18 @@ enum err_code model_no_room(const struct model *m, const struct site *s, const c
 static enum err_code alloc_site_cache(struct model *m, struct site *s, int from, int to, struct err *why)
 {
     const struct kv_layer shape = session_kv_layer(&m->session, &m->shape);
-    const int64_t bytes = session_kv_bytes(&shape), all = bytes * (m->apart ? 1 : to - from);
-    if (from == to) return ERR_OK;
+    const int count = shape_count(&m->shape, MIXER_ATTENTION, to) -
+                      shape_count(&m->shape, MIXER_ATTENTION, from);
+    const int64_t bytes = session_kv_bytes(&shape), all = bytes * (m->apart ? MIN(count, 1) : count);
+    if (!count) return ERR_OK;
     s->kv_memory = backend_alloc(s->backend, (size_t)all);
     if (!s->kv_memory) return model_no_room(m, s, "a KV cache", all, why);
+    char *next = s->kv_memory;
     for (int l = from; l < to; l++) {
+        if (m->shape.parts[l].mixer != MIXER_ATTENTION) continue;
         m->layers[l].kv = shape;
-        m->layers[l].kv.k = (char *)s->kv_memory + bytes * (m->apart ? 0 : l - from);
+        m->layers[l].kv.k = next;
+        if (!m->apart) next += bytes;
         m->layers[l].kv.v = (char *)m->layers[l].kv.k + kv_layer_k_bytes(&shape);
     }
     return ERR_OK;
@@ -166,26 +171,26 @@ static enum err_code alloc_buffers(struct model *m, struct err *why)
         const enum err_code rc = s->backend ? alloc_activations(m, s, why) : ERR_OK;
         if (rc) return rc;
     }
-    int32_t **const LISTS[] = { &m->lists.ids,   &m->lists.pos,    &m->lists.seq,
-                                &m->lists.slots, &m->lists.wanted, &m->lists.every };
-    const size_t rows = (size_t)batch, count = COUNT_OF(LISTS) * rows + (size_t)m->session.sequences;
+    int32_t **const LISTS[] = { &m->lists.ids, &m->lists.pos, &m->lists.seq, &m->lists.slots,
+                                &m->lists.wanted };
+    m->lanes = MAX(MAX(batch, m->shape.heads), m->shape.state.groups);
+    const size_t rows = (size_t)batch, lanes = (size_t)m->lanes,
+                 count = COUNT_OF(LISTS) * rows + lanes + (size_t)m->session.sequences;
     m->list_memory = calloc(count, sizeof *m->list_memory);
     m->logits_cap = m->session.sequences;
     m->logits = malloc((size_t)m->logits_cap * (size_t)m->shape.vocab * sizeof(float));
     m->row_scale = calloc(rows, sizeof *m->row_scale);
-    const size_t wide = (size_t)MAX(batch, m->shape.heads);
-    m->every = calloc(wide, sizeof *m->every);
-    m->ones = calloc(wide, sizeof *m->ones);
+    m->ones = calloc(lanes, sizeof *m->ones);
     m->head_products = calloc((size_t)m->shape.heads, sizeof *m->head_products);
-    if (!m->list_memory || !m->logits || !m->row_scale || !m->every || !m->ones || !m->head_products)
+    if (!m->list_memory || !m->logits || !m->row_scale || !m->ones || !m->head_products)
         return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
     for (size_t i = 0; i < COUNT_OF(LISTS); i++) *LISTS[i] = m->list_memory + i * rows;
-    for (int i = 0; i < batch; i++) m->lists.every[i] = i;
-    for (size_t i = 0; i < wide; i++) {
-        m->every[i] = (int32_t)i;
+    m->lists.every = m->list_memory + COUNT_OF(LISTS) * rows;
+    for (int i = 0; i < m->lanes; i++) {
+        m->lists.every[i] = i;
         m->ones[i] = 1;
     }
-    m->expected = m->list_memory + COUNT_OF(LISTS) * rows;
+    m->expected = m->lists.every + lanes;
     return expert_lists_alloc(&m->expert_lists, &m->shape, batch, why);
 }
 
@@ -275,6 +280,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if ((rc = model_bind(m, o->log, why))) goto fail;
     model_prefetch(m, o->log);
     if ((rc = alloc_cache(m, why))) goto fail;
+    if ((rc = model_states_alloc(m, why))) goto fail;
     if ((rc = alloc_buffers(m, why))) goto fail;
     model_account_huge(m, huge_before, o->log);
     if ((rc = open_tokenizer(m, o->log, why))) goto fail;
@@ -289,6 +295,7 @@ fail:
 void model_close(struct model *m)
 {
     if (!m) return;
+    model_states_free(m);
     model_unbind(m);
     for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
         if (!s->backend) continue;
@@ -304,7 +311,6 @@ void model_close(struct model *m)
     free(m->list_memory);
     free(m->expert_lists.memory);
     free(m->row_scale);
-    free(m->every);
     free(m->ones);
     free(m->head_products);
     free(m->logits);
@@ -363,9 +369,11 @@ const float *model_logits(const struct model *m, int i)
 {
     return m->logits + (int64_t)i * m->shape.vocab;
 }
-void model_truncate(struct model *m, int seq, int from)
+bool model_truncate(struct model *m, int seq, int from)
 {
+    if (m->state_memory && from > 0 && from < m->cache.lengths[seq]) return false;
     kv_cache_truncate(&m->cache, seq, from);
+    return true;
 }
 
 /* Check that every row is in range, and that positions continue at the end of each sequence's cache. */
@@ -415,6 +423,27 @@ enum err_code model_forward(struct model *m, const struct batch_row *rows, int n
     return model_forward_best(m, rows, n, NULL, why);
 }
 
+/* Did the forward pass run, and with finite numbers? */
+static enum err_code pass_result(struct model *m, struct err *why)
+{
+    enum err_code rc;
+    for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
+        if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
+    if ((rc = gguf_check_read(m->gguf, why))) return rc;
+    if (!m->not_finite.found) return ERR_OK;
+    return err_set(why, ERR_FORMAT,
+                   "position %d of sequence %d: the model computed values that are not numbers (infinity or "
+                   "NaN): its weights are damaged, or too large for the precision they run in",
+                   m->not_finite.pos, m->not_finite.seq);
+}
+
+/* After a failed pass: states have moved on and cannot be undone, so their sequences become empty. */
+static void forget_states(struct model *m)
+{
+    for (int s = 0; s < m->session.sequences && m->state_memory; s++)
+        if (m->expected[s] != m->cache.lengths[s]) kv_cache_truncate(&m->cache, s, 0);
+}
+
 enum err_code model_forward_best(struct model *m, const struct batch_row *rows, int n, int32_t *best,
                                  struct err *why)
 {
@@ -428,15 +457,10 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
     m->not_finite = (struct not_finite){ 0 };
     for (int i = 0; i < n; i += m->session.batch) forward_pass(m, rows + i, MIN(n - i, m->session.batch));
     m->best = NULL;
-    for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
-        if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
-    if ((rc = gguf_check_read(m->gguf, why))) return rc;
-    if (m->not_finite.found)
-        return err_set(
-            why, ERR_FORMAT,
-            "position %d of sequence %d: the model computed values that are not numbers (infinity or "
-            "NaN): its weights are damaged, or too large for the precision they run in",
-            m->not_finite.pos, m->not_finite.seq);
+    if ((rc = pass_result(m, why))) {
+        forget_states(m);
+        return rc;
+    }
     memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
     return ERR_OK;
 }

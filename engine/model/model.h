@@ -94,7 +94,8 @@ struct batch_row {
  * end of its cache. model_logits() returns the logits of the rows that requested them, in order. Errors:
  * ERR_USAGE (token, position or sequence out of range), ERR_FIT (no free KV block), ERR_NOMEM, ERR_FORMAT (a
  * hidden state or logit is an infinity or NaN; the message names the first such row, and the lengths of the
- * caches do not change). */
+ * caches do not change). Exception: after an error during the pass, the sequences of a model with a state are
+ * empty. */
 enum err_code model_forward(struct model *m, const struct batch_row *rows, int n, struct err *why);
 
 /* The same when only the largest logits matter: best[i] is the id of the largest one in the i-th row that
@@ -115,8 +116,18 @@ enum err_code model_warm(struct model *m, struct err *why);
 /* Number of tokens in a sequence's cache. */
 int model_length(const struct model *m, int seq);
 
-/* Remove all tokens of a sequence from position `from` on (0: all). */
-void model_truncate(struct model *m, int seq, int from);
+/* Remove all tokens of a sequence from position `from` on (0: all). False, and nothing changed: the model keeps
+ * a state that cannot be cut there; model_state_restore can. */
+bool model_truncate(struct model *m, int seq, int from);
+
+/* Some models keep, beside keys and values, a state of constant size for each sequence. Bytes of a copy of one
+ * sequence's state; 0: the model has none. */
+int64_t model_state_bytes(const struct model *m);
+/* Copy the state of a sequence to out [model_state_bytes]. */
+void model_state_save(const struct model *m, int seq, void *out);
+/* Go back to `length` tokens, with a copy that was saved when the sequence had exactly these. False, and nothing
+ * changed: it has fewer now. */
+bool model_state_restore(struct model *m, int seq, const void *from, int length);
 
 /* Use other weights for a matrix: `data` is [rows] rows in format f, borrowed until it is replaced again. f
  * NULL: restore the file's own. ERR_USAGE: no such matrix, or its rows do not fill blocks of f. */

@@ -15,13 +15,23 @@ struct bound {
     const float *v;
 };
 
+/* Vectors of a layer that keeps a state, in host memory: parts of one allocation; absent ones are NULL. */
+struct state_weights {
+    float *convolution, *bias; /* [taps][channels], [channels] */
+    float *a, *step_bias, *d;  /* [heads] */
+    float *norm;               /* [value_dim] */
+    float *memory;
+};
+
 struct layer {
     struct bound slots[SLOT_COUNT - SLOT_GLOBAL_COUNT];
-    struct kv_layer kv;
+    struct kv_layer kv;   /* of attention */
+    float *state_memory;  /* [sequences][state floats], host; NULL: the layer keeps no state */
     int window;           /* tokens that attention sees; 0: all */
     int rope;             /* index of its table of angles in rope_freq */
     bool rotates;         /* queries and keys by their positions */
     float *router_choice; /* [experts] host copy of SLOT_ROUTER_CHOICE; NULL: none */
+    struct state_weights state;
 };
 
 /* Activations of one batch in backend memory, [batch][width]. */
@@ -51,7 +61,7 @@ struct site {
 struct batch_lists {
     int32_t *ids, *pos, *seq, *slots; /* [batch] each, also the next two */
     int32_t *wanted;                  /* indexes of the rows with requested logits */
-    int32_t *every;                   /* 0, 1, 2 ... */
+    int32_t *every; /* 0, 1, 2 ...; [lanes] */
 };
 
 /* How the rows of a batch go to the experts of a layer, in host memory: parts of one allocation. With n rows
@@ -110,9 +120,11 @@ struct model {
     float *logits;                /* [logits_cap][vocab], host */
     int logits_cap, logits_count; /* rows that fit; rows filled by this forward pass so far */
     int32_t *best;                /* of model_forward_best; NULL: whole rows are requested */
-    int32_t *every;               /* [batch or heads, the larger] 0, 1, 2 ...; host, as the next two */
-    float *ones;                  /* [the same] */
+    int lanes;                    /* the largest of batch, heads and groups of a recurrence */
+    float *ones;                  /* [lanes] host */
     struct matmul *head_products; /* [heads] working space of latent attention */
+    float *state_memory;          /* of all layers; NULL: none keeps a state */
+    float *host_rows, *host_out;  /* [batch][widths.qkv] and [batch][widths.attn] copies of rows on a device */
     float *row_scale;             /* [batch] working space for factors of rows, host */
     int rows;                     /* of the last batch */
     struct not_finite not_finite; /* set by forward_pass; cleared before the first batch */
@@ -147,6 +159,11 @@ void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int 
  * Free out->memory. */
 enum err_code expert_lists_alloc(struct expert_lists *out, const struct model_shape *s, int batch,
                                  struct err *why);
+
+/* state.c: allocate the states and the host copies of rows, and read the vectors of the layers that need
+ * them. ERR_NOMEM. Nothing for a model without states. */
+enum err_code model_states_alloc(struct model *m, struct err *why);
+void model_states_free(struct model *m);
 
 /* Bind every tensor of m->gguf: check shapes, copy vectors, use matrices in place. */
 enum err_code model_bind(struct model *m, const struct log *log, struct err *why);

@@ -200,16 +200,18 @@ static enum err_code read_router_choice(struct model *m, int layer, struct err *
 }
 
 /* Some models norm queries and keys without weights. */
+enum { HEAD_SIZE_MAX = 1024 }; /* as model_shape_read allows */
 static enum err_code alloc_unit_weights(struct model *m, struct err *why)
 {
     const int except = m->hyper.arch->qk_norm_plain_except, n = m->shape.head_dim_k;
+    float ones[HEAD_SIZE_MAX];
     if (!except || m->shape.experts == except) return ERR_OK;
+    for (int i = 0; i < n; i++) ones[i] = 1;
     for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
         if (!s->backend) continue;
         s->unit_weights = backend_alloc(s->backend, (size_t)n * sizeof *s->unit_weights);
         if (!s->unit_weights) return model_no_room(m, s, "norms", n * (int64_t)sizeof(float), why);
-        for (int i = 0; i < n; i++)
-            backend_write(s->backend, s->unit_weights + i, &(const float){ 1 }, sizeof(float));
+        backend_write(s->backend, s->unit_weights, ones, (size_t)n * sizeof *ones);
     }
     return ERR_OK;
 }

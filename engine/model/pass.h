@@ -26,6 +26,21 @@ void pass_norm_in_place(const struct pass *p, float *x, int64_t stride, int64_t 
 void pass_rotate(const struct pass *p, const struct layer *l, float *x, int64_t stride, int heads,
                  int head_dim);
 
+/* Vectors of `heads` heads in n rows, `head` and `row` floats apart. */
+struct strided {
+    float *x;
+    int64_t row, head;
+};
+/* Copy `cols` floats of each head of each row. */
+void pass_copy_heads(const struct pass *p, struct strided from, struct strided to, int heads, int64_t cols);
+
+/* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x. */
+void pass_call_observer(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
+                        const float *x, int64_t stride);
+
+/* A layer that keeps a state: h -> what its output matrix is multiplied with, in b.attn. */
+void pass_run_state(const struct pass *p, const struct layer *l, const float *h);
+
 /* Latent attention: h -> q, k and v in b.qkv; where attention writes (the heads' outputs, or, with a latent
  * cache, kv_lora numbers for each head); and from there -> the heads' outputs in b.attn. */
 void pass_project_latent(const struct pass *p, const struct layer *l, const float *h);

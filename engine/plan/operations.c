@@ -17,7 +17,10 @@ struct gathering {
 
 static bool slot_is_early(enum slot slot)
 {
-    return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV;
+    return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV ||
+           slot == SLOT_STATE_QKV || slot == SLOT_STATE_GATE || slot == SLOT_STATE_IN ||
+           slot == SLOT_STATE_BETA || slot == SLOT_STATE_ALPHA || slot == SLOT_STATE_BETA_ALPHA ||
+           slot == SLOT_SHORT_IN;
 }
 
 /* Sum of the rows of all matrices that one call multiplies with the same inputs: q, k and v; gate and up. */
@@ -25,7 +28,7 @@ static int64_t rows_together(const struct gathering *g, enum slot slot, int64_t 
 {
     const struct model_shape *s = &g->out->shape;
     if (slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V)
-        return arch_dim(DIM_Q, g->arch, s) + arch_dim(DIM_K, g->arch, s) + arch_dim(DIM_V, g->arch, s);
+        return arch_dim(DIM_Q_ROWS, g->arch, s) + arch_dim(DIM_K, g->arch, s) + arch_dim(DIM_V, g->arch, s);
     if (slot == SLOT_GATE || (slot == SLOT_UP && (g->arch->need & SLOT_BIT(SLOT_GATE)) != 0)) return 2 * rows;
     return rows;
 }

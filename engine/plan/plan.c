@@ -101,22 +101,34 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
     return session_resolve_kv(&out->v_format, c, KNOB_CTV, s->head_dim_v, why);
 }
 
+/* Everything that one row's step of a layer with a state is computed from. */
+static int64_t state_inputs(const struct model_shape *s, const struct arch *a)
+{
+    if (!s->state.taps) return 0;
+    if (a->state == MIXER_CONVOLUTION) return arch_dim(DIM_SHORT_IN, a, s);
+    const int64_t beta = a->state == MIXER_DELTA ? arch_dim(DIM_STATE_HEADS_2, a, s) : 0;
+    return arch_dim(DIM_STATE_IN, a, s) + beta;
+}
+
 void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch)
 {
-    const bool gated = a->gate_in_up || (a->need & SLOT_BIT(SLOT_GATE)) != 0;
+    const bool gated = arch_is_gated(a);
+    const int64_t inner = arch_dim(DIM_STATE_INNER, a, s), heads = arch_dim(DIM_ATTN, a, s);
     const int64_t used = s->experts_used;
     /* Some architectures norm the layer's input a second time into this buffer, before attention writes it.
      */
-    const int64_t attn = MAX(arch_dim(DIM_ATTN, a, s), s->embd);
+    const int64_t attn = MAX(MAX(heads, inner), s->embd);
     const int64_t latent = arch_dim(DIM_Q_LORA, a, s) + arch_dim(DIM_LATENT_Q, a, s) +
                            arch_dim(DIM_KV_A, a, s) +
                            MAX(arch_dim(DIM_KV_B, a, s), s->heads * (int64_t)s->kv_lora);
+    const int64_t gates = a->query_gate ? 2 * arch_dim(DIM_Q, a, s) + 2 * heads : 0,
+                  fused = s->state.fused ? arch_dim(DIM_STATE_IN, a, s) : 0;
     *out = (struct widths){
         .embd = s->embd,
-        .qkv = MAX(arch_dim(DIM_QKV, a, s), attn),
+        .qkv = MAX(MAX(arch_dim(DIM_QKV, a, s), attn), state_inputs(s, a)),
         .attn = attn,
         .ff = MAX(gated ? 2 * s->ff : s->ff, 2 * s->shared_ff),
-        .latent = a->latent ? latent : 0,
+        .latent = a->latent ? latent : MAX(gates, fused),
         .router = used ? s->experts + 1 : 0,
         .experts = used ? (used + 1) * s->embd : 0,
         .expert_ff = 2 * used * s->expert_ff,
@@ -129,7 +141,7 @@ struct backend_work session_work(const struct model_session *e, const struct mod
                                  const struct arch *a)
 {
     const int64_t heads = MAX(MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s)),
-                              MAX(s->q_lora, s->kv_lora));
+                              MAX(MAX(s->q_lora, s->kv_lora), arch_dim(DIM_STATE_INNER, a, s)));
     return (
         struct backend_work){ .rows = e->batch,
                               .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
@@ -157,6 +169,16 @@ static int64_t round_up(int64_t n, int64_t to)
 int64_t vector_bytes(int64_t n)
 {
     return round_up(n * (int64_t)sizeof(float), CACHE_LINE);
+}
+
+int64_t session_state_bytes(const struct model_session *e, const struct model_shape *s)
+{
+    return vector_bytes(shape_state_floats(s) * e->sequences) * shape_count_states(s, s->layers);
+}
+
+int64_t state_rows_bytes(const struct widths *w, const struct model_shape *s, int batch)
+{
+    return s->state.taps ? vector_bytes(w->qkv * batch) + vector_bytes(w->attn * batch) : 0;
 }
 
 int64_t kv_layer_k_bytes(const struct kv_layer *kv)
@@ -268,7 +290,7 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
     const int64_t activations = widths_bytes(&w, e->batch),
                   output = parts.logits + parts.best + parts.scratch,
                   logits = vector_bytes(w.logits * e->sequences), /* on the host, as the lists */
-        lists = expert_list_bytes(s, e->batch);
+        lists = expert_list_bytes(s, e->batch) + (n ? state_rows_bytes(&w, s, e->batch) : 0);
     const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
                   scratch = n ? backend_scratch_bytes(e->device, &e->backend, &sum->work) : 0;
     struct share weights = { host ? sum->part[0].host : 0, host ? 0 : sum->part[0].device };
@@ -277,11 +299,14 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
         weights.device += l < n ? sum->part[l + 1].device : 0;
     }
     p->weights = weights.host + weights.device;
-    p->kv = layer_kv * s->layers;
+    p->kv = layer_kv * shape_count(s, MIXER_ATTENTION, s->layers);
+    p->state = session_state_bytes(e, s);
     p->compute = activations * (host + (n > 0)) + output + logits + lists;
     p->scratch = host_scratch + scratch;
-    p->total = p->weights + p->kv + p->compute + p->scratch;
-    p->device = n ? weights.device + layer_kv * n + activations + (host ? 0 : output) + scratch : 0;
+    p->total = p->weights + p->kv + p->state + p->compute + p->scratch;
+    p->device = n ? weights.device + layer_kv * shape_count(s, MIXER_ATTENTION, n) + activations +
+                        (host ? 0 : output) + scratch
+                  : 0;
     p->host = sum->room.shares_memory ? p->total : p->total - p->device;
     p->gpu_layers = n;
 }
@@ -322,7 +347,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);
     const enum err_code rc = arch_walk(h->arch, s, g, sums_add_tensor, &sum, why);
     *out = (struct memory_plan){
-        .kv_bytes_per_token = s->layers * s->kv_heads *
+        .kv_bytes_per_token = shape_count(s, MIXER_ATTENTION, s->layers) * s->kv_heads *
                               (format_row_bytes(e->k_format, s->head_dim_k) +
                                format_row_bytes(e->v_format, s->head_dim_v)),
         .decode_read_bytes = sum.read,
@@ -410,6 +435,7 @@ enum err_code memory_plan_check(const struct memory_plan *p, const char *device,
 static const struct json_field PLAN_FIELDS[] = {
     JSON_FIELD(struct memory_plan, weights, "weights", COUNT),
     JSON_FIELD(struct memory_plan, kv, "kv", COUNT),
+    JSON_FIELD(struct memory_plan, state, "state", COUNT),
     JSON_FIELD(struct memory_plan, compute, "compute", COUNT),
     JSON_FIELD(struct memory_plan, scratch, "scratch", COUNT),
     JSON_FIELD(struct memory_plan, total, "total", COUNT),

@@ -29,6 +29,7 @@ struct recipe_view {
 struct memory_plan {
     int64_t weights; /* mapped or converted weights */
     int64_t kv;
+    int64_t state;   /* of layers that keep a state instead of keys and values; in host memory */
     int64_t compute; /* activations and logits of one batch */
     int64_t scratch; /* of the backend: packed operands, quantized rows */
     int64_t total;   /* on the host and on the device */
@@ -157,7 +158,8 @@ struct widths {
     int64_t logits;    /* vocabulary size; the buffer has `logit_rows` rows */
     int64_t logit_rows;
     int64_t latent; /* parts of latent attention: reduced queries, queries, reduced keys, keys and values or
-                       attention outputs; 0: ordinary attention */
+                       attention outputs. Of attention with gates: queries beside gates, gates, and outputs.
+                       Of a delta net with one matrix: its product. 0: none of these */
 };
 enum { LOGIT_ROWS_MAX = 32 };
 void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch);
@@ -166,6 +168,11 @@ struct backend_work session_work(const struct model_session *e, const struct mod
                                  const struct arch *a);
 int64_t widths_bytes(const struct widths *w,
                      int batch); /* all buffers: two of embd, one of each other, rounded */
+/* Bytes of the states of all layers, for all sequences; each layer's part is the sequences' states one after
+ * the other, rounded. */
+int64_t session_state_bytes(const struct model_session *e, const struct model_shape *s);
+/* Bytes of host copies of rows that layers with a state need when they run on a device. */
+int64_t state_rows_bytes(const struct widths *w, const struct model_shape *s, int batch);
 /* Bytes of the lists on the host that say which rows go to which experts. */
 int64_t expert_list_bytes(const struct model_shape *s, int batch);
 int64_t vector_bytes(int64_t n); /* n floats, rounded to whole cache lines */

@@ -7,6 +7,7 @@
 
 tile_fn tile_ref;
 extern const struct vector_kernels VECTORS_REF;
+extern const struct recurrent_kernels RECURRENT_REF, RECURRENT_AVX2, RECURRENT_AVX512;
 extern const struct gemm_kernel GEMM_F32_REF;
 extern const struct rounding_kernels ROUNDING_REF;
 w8a8_dot_fn w8a8_dot_ref;

@@ -107,10 +107,12 @@ kernel void rope(global uchar *x_buffer, ulong x_at, long x_stride, int n, int h
 /* ---------------------------------------------------------------- activation */
 
 /* The values of enum activation. */
-#define SILU      0
-#define GELU_TANH 1
-#define GELU_ERF  2
-#define CLIPPED   4
+#define SILU         0
+#define GELU_TANH    1
+#define GELU_ERF     2
+#define CLIPPED      4
+#define RELU_SQUARED 5
+#define SIGMOID      6
 
 float activated(int act, float g)
 {
@@ -119,7 +121,9 @@ float activated(int act, float g)
     if (act == GELU_TANH) return g / (1 + exp(-1.5957691216057308f * (g + 0.044715f * g * g * g)));
     /* 1 + erf(v) = erfc(-v), without cancellation */
     if (act == GELU_ERF) return 0.5f * g * erfc(-g * 0.7071067811865475f);
-    return g > 0 ? g : 0;
+    if (act == RELU_SQUARED) return g < 0 ? 0 : g * g;
+    if (act == SIGMOID) return 1 / (1 + exp(-g));
+    return g < 0 ? 0 : g; /* keeps NaN */
 }
 
 /* y = act(gate), times up with has_up. y may be the same memory as gate. Items: columns; rows. */

@@ -151,6 +151,8 @@ static double activated(enum activation act, double g, double up)
     case ACT_GELU_TANH: return up * 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
     case ACT_GELU_ERF: return up * 0.5 * g * erfc(-g / sqrt(2));
     case ACT_RELU: return g > 0 ? up * g : 0;
+    case ACT_RELU_SQUARED: return g > 0 ? up * g * g : 0;
+    case ACT_SIGMOID: return up / (1 + exp(-g));
     case ACT_SWIGLU_CLIPPED: return least / (1 + exp(-1.702 * least)) * (clipped + 1);
     case ACT_COUNT: break;
     }

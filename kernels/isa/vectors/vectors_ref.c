@@ -130,7 +130,17 @@ static void gelu_erf_ref(const float *gate, const float *up, int64_t n, float *y
 
 static void relu_ref(const float *gate, const float *up, int64_t n, float *y)
 {
-    for (int64_t i = 0; i < n; i++) y[i] = (gate[i] > 0 ? gate[i] : 0) * (up ? up[i] : 1);
+    for (int64_t i = 0; i < n; i++) y[i] = (gate[i] < 0 ? 0 : gate[i]) * (up ? up[i] : 1); /* keeps NaN */
+}
+
+static void relu_squared_ref(const float *gate, const float *up, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = (gate[i] < 0 ? 0 : gate[i] * gate[i]) * (up ? up[i] : 1);
+}
+
+static void sigmoid_ref(const float *gate, const float *up, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = 1 / (1 + expf(-gate[i])) * (up ? up[i] : 1);
 }
 
 static void swiglu_clipped_ref(const float *gate, const float *up, int64_t n, float *y)
@@ -157,5 +167,7 @@ const struct vector_kernels VECTORS_REF = {
                   [ACT_GELU_TANH] = gelu_tanh_ref,
                   [ACT_GELU_ERF] = gelu_erf_ref,
                   [ACT_RELU] = relu_ref,
+                  [ACT_RELU_SQUARED] = relu_squared_ref,
+                  [ACT_SIGMOID] = sigmoid_ref,
                   [ACT_SWIGLU_CLIPPED] = swiglu_clipped_ref },
 };

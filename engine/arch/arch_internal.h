@@ -1,0 +1,26 @@
+/* engine/arch/arch_internal.h - what the files of engine/arch share when they read a model's sizes. */
+#ifndef QDYNO_ENGINE_ARCH_INTERNAL_H
+#define QDYNO_ENGINE_ARCH_INTERNAL_H
+
+#include "engine/arch/arch.h"
+
+enum { HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
+
+/* Read a size from 1 to max. otherwise < 0: the key is required. ERR_FORMAT. */
+enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *arch, enum arch_key name,
+                              int64_t max, int64_t otherwise, struct err *why);
+
+/* The same for a size that may be a list with a value for each layer. In models whose layers differ it may be
+ * 0 for some of them; all others must have the same. s->layers is known. */
+enum err_code shape_read_list(int64_t *out, const struct model_shape *s, const struct arch *a,
+                              const struct gguf *g, enum arch_key name, int64_t max, int64_t otherwise,
+                              struct err *why);
+
+/* Fill s->parts, but for experts. The lists have been read. */
+void shape_read_parts(struct model_shape *s, const struct arch *a, const struct gguf *g);
+
+/* Fill s->state, if any layer has one. ERR_FORMAT. */
+enum err_code shape_read_state(struct model_shape *s, const struct arch *a, const struct gguf *g,
+                               struct err *why);
+
+#endif

@@ -1,0 +1,105 @@
+/* What each layer of a model consists of, and the sizes of layers that keep a state instead of keys and
+ * values. */
+#include "engine/arch/arch_internal.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
+
+/* The value of a key for a layer; 0: the file has no such key. */
+static int64_t layer_value(const struct arch *a, const struct gguf *g, enum arch_key name, int layer)
+{
+    char key[ARCH_KEY_NAME];
+    const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, a->name, name));
+    if (!kv) return 0;
+    if (kv->type != GGUF_ARRAY) return gguf_get_int(g, key, 0);
+    return (uint64_t)layer < kv->count ? (int64_t)gguf_kv_num(kv, (uint64_t)layer) : 0;
+}
+
+enum err_code shape_read_list(int64_t *out, const struct model_shape *s, const struct arch *a,
+                              const struct gguf *g, enum arch_key name, int64_t max, int64_t otherwise,
+                              struct err *why)
+{
+    char key[ARCH_KEY_NAME];
+    const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, a->name, name));
+    if (!kv || kv->type != GGUF_ARRAY) return shape_read_size(out, g, a->name, name, max, otherwise, why);
+    if (kv->count < (uint64_t)s->layers)
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu", key,
+                       s->layers, (unsigned long long)kv->count);
+    *out = 0;
+    for (int l = 0; l < s->layers; l++) {
+        const double value = gguf_kv_num(kv, (uint64_t)l);
+        if (!(value >= 0 && value <= (double)max))
+            return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %lld, file has %g for layer %d", key,
+                           (long long)max, value, l);
+        const bool fits = value == 0 ? a->state != MIXER_ATTENTION : *out == 0 || (int64_t)value == *out;
+        if (!fits)
+            return err_set(why, ERR_FORMAT, "metadata '%s' differs by layer, which is not supported in %s models",
+                           key, a->name);
+        *out = MAX(*out, (int64_t)value);
+    }
+    if (*out == 0) return err_set(why, ERR_FORMAT, "metadata '%s' is 0 for all layers", key);
+    return ERR_OK;
+}
+
+void shape_read_parts(struct model_shape *s, const struct arch *a, const struct gguf *g)
+{
+    char key[ARCH_KEY_NAME];
+    const int64_t given = gguf_get_int(g, arch_key_name(key, a->name, META_ATTENTION_PERIOD), 0),
+                  period = a->attention_period && given > 0 ? given : a->attention_period;
+    for (int l = 0; l < s->layers; l++) {
+        struct layer_parts *p = &s->parts[l];
+        const bool attention = a->state == MIXER_ATTENTION ||
+                               (period ? (l + 1) % period == 0
+                                       : layer_value(a, g, META_HEAD_COUNT_KV, l) > 0);
+        const bool alone = a->one_part && layer_value(a, g, META_FEED_FORWARD_LENGTH, l) > 0;
+        p->mixer = attention ? MIXER_ATTENTION : alone ? MIXER_NONE : a->state;
+        p->feed_forward = !a->one_part || p->mixer == MIXER_NONE;
+    }
+}
+
+/* Heads and groups of a recurrence. */
+static enum err_code read_heads(struct state_shape *t, const struct arch *a, const struct gguf *g,
+                                struct err *why)
+{
+    int64_t heads, groups, key_dim, inner;
+    enum err_code rc;
+    if ((rc = shape_read_size(&heads, g, a->name, META_STATE_HEADS, HEADS_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&groups, g, a->name, META_STATE_GROUPS, HEADS_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&key_dim, g, a->name, META_STATE_KEY, RECURRENCE_DIM_MAX, -1, why))) return rc;
+    if ((rc = shape_read_size(&inner, g, a->name, META_STATE_INNER, WIDTH_MAX, -1, why))) return rc;
+    const int64_t value_dim = inner / heads;
+    if (heads % groups || inner % heads || value_dim < 1 || value_dim > RECURRENCE_DIM_MAX ||
+        (a->state == MIXER_DELTA && value_dim != key_dim) || groups * key_dim > WIDTH_MAX)
+        return err_set(why, ERR_FORMAT,
+                       "layers with a state: inner_size %lld, %lld heads (time_step_rank), %lld groups and "
+                       "state_size %lld do not belong together",
+                       (long long)inner, (long long)heads, (long long)groups, (long long)key_dim);
+    t->heads = (int)heads;
+    t->groups = (int)groups;
+    t->key_dim = (int)key_dim;
+    t->value_dim = (int)value_dim;
+    t->channels = inner + 2 * groups * key_dim;
+    return ERR_OK;
+}
+
+enum err_code shape_read_state(struct model_shape *s, const struct arch *a, const struct gguf *g,
+                               struct err *why)
+{
+    struct state_shape *t = &s->state;
+    char name[ARCH_NAME];
+    int64_t taps;
+    int first = 0;
+    while (first < s->layers && !shape_layer_has_state(s, first)) first++;
+    if (first == s->layers) return ERR_OK;
+    const bool convolution = a->state == MIXER_CONVOLUTION;
+    enum err_code rc = shape_read_size(&taps, g, a->name,
+                                       convolution ? META_STATE_TAPS_SHORT : META_STATE_TAPS,
+                                       CONVOLUTION_TAPS_MAX, -1, why);
+    if (rc) return rc;
+    if (taps < 2) return err_set(why, ERR_FORMAT, "a convolution of %lld token is not supported", (long long)taps);
+    t->channels = s->embd;
+    if (!convolution && (rc = read_heads(t, a, g, why))) return rc;
+    t->taps = (int)taps;
+    arch_slot_name(name, sizeof name, first, SLOT_STATE_IN);
+    t->fused = a->state == MIXER_DELTA && gguf_tensor_find(g, name);
+    return ERR_OK;
+}
