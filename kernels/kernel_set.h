@@ -309,8 +309,8 @@ struct adjustment {
 };
 
 /* Some rows of one head of a recurrence (recurrent.h), all of one sequence, in order. With M the state:
- *   add = by * (v - decay * M^T k), without the second term if not delta;  M = decay * M + k add^T;  o = M^T q
- * where the M^T k of delta is that of M before it decays. */
+ *   add = by * (v - decay * M^T k), without the second term if not delta;  M = decay * M + k add^T;  o = M^T
+ * q where the M^T k of delta is that of M before it decays. */
 struct recurrence_step {
     bool delta;
     int rows, key_dim, value_dim;

@@ -113,10 +113,11 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
 };
 _Static_assert(SLOT_COUNT <= 128, "slots are bits of a slot_set");
 
-static const slot_set ATTENTION_PART =
-    SLOT_BIT(SLOT_Q) | SLOT_BIT(SLOT_Q_B) | SLOT_BIT(SLOT_K) | SLOT_BIT(SLOT_K_B) | SLOT_BIT(SLOT_V) |
-    SLOT_BIT(SLOT_V_B) | SLOT_BIT(SLOT_QKV) | SLOT_BIT(SLOT_QKV_B) | SLOT_BIT(SLOT_Q_NORM) |
-    SLOT_BIT(SLOT_K_NORM) | SLOT_BIT(SLOT_ATTN_OUT) | SLOT_BIT(SLOT_ATTN_OUT_B);
+static const slot_set ATTENTION_PART = SLOT_BIT(SLOT_Q) | SLOT_BIT(SLOT_Q_B) | SLOT_BIT(SLOT_K) |
+                                       SLOT_BIT(SLOT_K_B) | SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_V_B) |
+                                       SLOT_BIT(SLOT_QKV) | SLOT_BIT(SLOT_QKV_B) | SLOT_BIT(SLOT_Q_NORM) |
+                                       SLOT_BIT(SLOT_K_NORM) | SLOT_BIT(SLOT_ATTN_OUT) |
+                                       SLOT_BIT(SLOT_ATTN_OUT_B);
 static const slot_set DENSE_FFN = SLOT_BIT(SLOT_GATE) | SLOT_BIT(SLOT_UP) | SLOT_BIT(SLOT_DOWN) |
                                   SLOT_BIT(SLOT_GATE_B) | SLOT_BIT(SLOT_UP_B) |
                                   SLOT_BIT(SLOT_DOWN_B); /* what experts replace */

@@ -60,7 +60,7 @@ struct model_shape {
     int64_t q_lora, kv_lora;      /* q_lora 0: queries come from one matrix */
     int nope_dims, latent_v_dims; /* of one head */
     bool latent_cached;           /* the cache holds the kv_lora numbers, head_dim_k and _v are of these */
-    struct state_shape state; /* taps 0: all layers have attention */
+    struct state_shape state;     /* taps 0: all layers have attention */
     struct layer_parts parts[LAYERS_MAX];
     bool tied_output;
     bool random_weights; /* qdyno.synthetic: the weights are random, so quality figures mean nothing */

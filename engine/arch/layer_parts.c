@@ -22,18 +22,19 @@ enum err_code shape_read_list(int64_t *out, const struct model_shape *s, const s
     const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, a->name, name));
     if (!kv || kv->type != GGUF_ARRAY) return shape_read_size(out, g, a->name, name, max, otherwise, why);
     if (kv->count < (uint64_t)s->layers)
-        return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu", key,
-                       s->layers, (unsigned long long)kv->count);
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu",
+                       key, s->layers, (unsigned long long)kv->count);
     *out = 0;
     for (int l = 0; l < s->layers; l++) {
         const double value = gguf_kv_num(kv, (uint64_t)l);
         if (!(value >= 0 && value <= (double)max))
-            return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %lld, file has %g for layer %d", key,
-                           (long long)max, value, l);
+            return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %lld, file has %g for layer %d",
+                           key, (long long)max, value, l);
         const bool fits = value == 0 ? a->state != MIXER_ATTENTION : *out == 0 || (int64_t)value == *out;
         if (!fits)
-            return err_set(why, ERR_FORMAT, "metadata '%s' differs by layer, which is not supported in %s models",
-                           key, a->name);
+            return err_set(why, ERR_FORMAT,
+                           "metadata '%s' differs by layer, which is not supported in %s models", key,
+                           a->name);
         *out = MAX(*out, (int64_t)value);
     }
     if (*out == 0) return err_set(why, ERR_FORMAT, "metadata '%s' is 0 for all layers", key);
@@ -95,7 +96,8 @@ enum err_code shape_read_state(struct model_shape *s, const struct arch *a, cons
                                        convolution ? META_STATE_TAPS_SHORT : META_STATE_TAPS,
                                        CONVOLUTION_TAPS_MAX, -1, why);
     if (rc) return rc;
-    if (taps < 2) return err_set(why, ERR_FORMAT, "a convolution of %lld token is not supported", (long long)taps);
+    if (taps < 2)
+        return err_set(why, ERR_FORMAT, "a convolution of %lld token is not supported", (long long)taps);
     t->channels = s->embd;
     if (!convolution && (rc = read_heads(t, a, g, why))) return rc;
     t->taps = (int)taps;

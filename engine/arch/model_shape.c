@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 
 enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *arch, enum arch_key name,
-                                     int64_t max, int64_t otherwise, struct err *why)
+                              int64_t max, int64_t otherwise, struct err *why)
 {
     char key[ARCH_KEY_NAME];
     const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, arch, name));

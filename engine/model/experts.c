@@ -202,8 +202,7 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
     const int64_t embd = m->shape.embd, ff = m->shape.expert_ff, stride = 2 * ff;
     const int pairs = p->n * m->shape.experts_used;
     /* all experts of a single row have the same input: no copies, and their products share its packing */
-    const bool gated = arch_is_gated(m->hyper.arch),
-               apart = gated && layer_slot(l, SLOT_UP_EXPERTS)->w.data,
+    const bool gated = arch_is_gated(m->hyper.arch), apart = gated && layer_slot(l, SLOT_UP_EXPERTS)->w.data,
                same = p->n == 1 && m->hyper.router.score != ROUTER_INPUT, fused = apart && !same;
     const enum slot single = gated ? SLOT_GATE_UP_EXPERTS : SLOT_UP_EXPERTS;
     int count = 0;

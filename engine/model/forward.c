@@ -128,14 +128,15 @@ static void pass_apply_gates(const struct pass *p)
 {
     const struct model *m = p->m;
     const struct gate_parts t = gate_parts_of(p);
-    backend_activate(p->site->backend, &(struct activate){ .act = ACT_SIGMOID,
-                                                           .gate = t.gates,
-                                                           .up = t.out,
-                                                           .stride = t.stride,
-                                                           .n = p->n,
-                                                           .cols = arch_dim(DIM_ATTN, m->hyper.arch, &m->shape),
-                                                           .y = p->b.attn,
-                                                           .y_stride = m->widths.attn });
+    backend_activate(p->site->backend,
+                     &(struct activate){ .act = ACT_SIGMOID,
+                                         .gate = t.gates,
+                                         .up = t.out,
+                                         .stride = t.stride,
+                                         .n = p->n,
+                                         .cols = arch_dim(DIM_ATTN, m->hyper.arch, &m->shape),
+                                         .y = p->b.attn,
+                                         .y_stride = m->widths.attn });
 }
 
 /* h -> qkv: q, k and v side by side, by one fused matrix or by three. */
@@ -314,7 +315,7 @@ static void pass_mix(const struct pass *p, const struct layer *l, const float *h
 /* x += the mixer's output matrix times attn. */
 static void pass_add_mixed(const struct pass *p, const struct layer *l)
 {
-    const enum slot slot = !l->state_memory                         ? SLOT_ATTN_OUT
+    const enum slot slot = !l->state_memory                        ? SLOT_ATTN_OUT
                            : layer_slot(l, SLOT_SHORT_OUT)->w.data ? SLOT_SHORT_OUT
                                                                    : SLOT_STATE_OUT;
     const struct bound *w = layer_slot(l, slot), *bias = layer_slot(l, SLOT_ATTN_OUT_B);

@@ -91,7 +91,7 @@ static void expand(const struct pass *p, const struct layer *l, const struct par
     pass_copy_heads(p, (struct strided){ t->rest, t->stride, both }, key, s->heads, s->nope_dims);
     pass_copy_heads(p, (struct strided){ t->kv + s->kv_lora, t->stride, 0 }, rotated, s->heads, s->rope_dims);
     pass_copy_heads(p, (struct strided){ t->rest + s->nope_dims, t->stride, both }, value, s->heads,
-               s->latent_v_dims);
+                    s->latent_v_dims);
 }
 
 void pass_project_latent(const struct pass *p, const struct layer *l, const float *h)
@@ -105,14 +105,14 @@ void pass_project_latent(const struct pass *p, const struct layer *l, const floa
     project(p, l, h, &t);
     if (!s->latent_cached) {
         pass_copy_heads(p, (struct strided){ t.q, t.stride, dims }, (struct strided){ q, to, dims }, s->heads,
-                   dims);
+                        dims);
         expand(p, l, &t, k, v);
         return;
     }
     multiply_heads(p, layer_slot(l, SLOT_LATENT_K_B), (struct strided){ t.q, t.stride, dims },
                    (struct strided){ q, to, s->head_dim_k });
     pass_copy_heads(p, (struct strided){ t.q + s->nope_dims, t.stride, dims },
-               (struct strided){ q + s->kv_lora, to, s->head_dim_k }, s->heads, s->rope_dims);
+                    (struct strided){ q + s->kv_lora, to, s->head_dim_k }, s->heads, s->rope_dims);
     pass_copy_heads(p, (struct strided){ t.kv, t.stride, 0 }, (struct strided){ k, to, 0 }, 1, s->head_dim_k);
     pass_copy_heads(p, (struct strided){ t.kv, t.stride, 0 }, (struct strided){ v, to, 0 }, 1, s->head_dim_v);
 }

@@ -116,17 +116,17 @@ enum err_code model_warm(struct model *m, struct err *why);
 /* Number of tokens in a sequence's cache. */
 int model_length(const struct model *m, int seq);
 
-/* Remove all tokens of a sequence from position `from` on (0: all). False, and nothing changed: the model keeps
- * a state that cannot be cut there; model_state_restore can. */
+/* Remove all tokens of a sequence from position `from` on (0: all). False, and nothing changed: the model
+ * keeps a state that cannot be cut there; model_state_restore can. */
 bool model_truncate(struct model *m, int seq, int from);
 
-/* Some models keep, beside keys and values, a state of constant size for each sequence. Bytes of a copy of one
- * sequence's state; 0: the model has none. */
+/* Some models keep, beside keys and values, a state of constant size for each sequence. Bytes of a copy of
+ * one sequence's state; 0: the model has none. */
 int64_t model_state_bytes(const struct model *m);
 /* Copy the state of a sequence to out [model_state_bytes]. */
 void model_state_save(const struct model *m, int seq, void *out);
-/* Go back to `length` tokens, with a copy that was saved when the sequence had exactly these. False, and nothing
- * changed: it has fewer now. */
+/* Go back to `length` tokens, with a copy that was saved when the sequence had exactly these. False, and
+ * nothing changed: it has fewer now. */
 bool model_state_restore(struct model *m, int seq, const void *from, int length);
 
 /* Use other weights for a matrix: `data` is [rows] rows in format f, borrowed until it is replaced again. f

@@ -61,7 +61,7 @@ struct site {
 struct batch_lists {
     int32_t *ids, *pos, *seq, *slots; /* [batch] each, also the next two */
     int32_t *wanted;                  /* indexes of the rows with requested logits */
-    int32_t *every; /* 0, 1, 2 ...; [lanes] */
+    int32_t *every;                   /* 0, 1, 2 ...; [lanes] */
 };
 
 /* How the rows of a batch go to the experts of a layer, in host memory: parts of one allocation. With n rows
@@ -124,9 +124,9 @@ struct model {
     float *ones;                  /* [lanes] host */
     struct matmul *head_products; /* [heads] working space of latent attention */
     float *state_memory;          /* of all layers; NULL: none keeps a state */
-    float *host_rows, *host_out;  /* [batch][widths.qkv] and [batch][widths.attn] copies of rows on a device */
-    float *row_scale;             /* [batch] working space for factors of rows, host */
-    int rows;                     /* of the last batch */
+    float *host_rows, *host_out; /* [batch][widths.qkv] and [batch][widths.attn] copies of rows on a device */
+    float *row_scale;            /* [batch] working space for factors of rows, host */
+    int rows;                    /* of the last batch */
     struct not_finite not_finite; /* set by forward_pass; cleared before the first batch */
     struct observer observer;
     bool warm;

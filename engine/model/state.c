@@ -135,7 +135,7 @@ static struct state_parts state_parts_of(const struct model *m)
 /* h -> one product for each matrix, side by side in b.qkv. */
 static void project(const struct pass *p, const struct layer *l, const float *h)
 {
-    const enum slot SLOTS[] = { SLOT_STATE_QKV,  SLOT_STATE_GATE,       SLOT_STATE_IN, SLOT_STATE_BETA,
+    const enum slot SLOTS[] = { SLOT_STATE_QKV,   SLOT_STATE_GATE,       SLOT_STATE_IN, SLOT_STATE_BETA,
                                 SLOT_STATE_ALPHA, SLOT_STATE_BETA_ALPHA, SLOT_SHORT_IN };
     const struct model *m = p->m;
     struct matmul mm[COUNT_OF(SLOTS)];
@@ -200,8 +200,10 @@ static void run_short_convolution(const struct pass *p, const struct layer *l, c
                                                               .y_stride = m->widths.attn });
 }
 
-/* Numbers of the heads: those of a delta net are beta and alpha, each of all heads or alternating by group. */
-static struct head_scalars head_scalars_of(const struct pass *p, const struct layer *l, const float *x, int nth)
+/* Numbers of the heads: those of a delta net are beta and alpha, each of all heads or alternating by group.
+ */
+static struct head_scalars head_scalars_of(const struct pass *p, const struct layer *l, const float *x,
+                                           int nth)
 {
     const struct state_shape *t = &p->m->shape.state;
     const bool by_group = layer_slot(l, SLOT_STATE_BETA_ALPHA)->w.data;

@@ -17,10 +17,9 @@ struct gathering {
 
 static bool slot_is_early(enum slot slot)
 {
-    return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV ||
-           slot == SLOT_STATE_QKV || slot == SLOT_STATE_GATE || slot == SLOT_STATE_IN ||
-           slot == SLOT_STATE_BETA || slot == SLOT_STATE_ALPHA || slot == SLOT_STATE_BETA_ALPHA ||
-           slot == SLOT_SHORT_IN;
+    return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV || slot == SLOT_STATE_QKV ||
+           slot == SLOT_STATE_GATE || slot == SLOT_STATE_IN || slot == SLOT_STATE_BETA ||
+           slot == SLOT_STATE_ALPHA || slot == SLOT_STATE_BETA_ALPHA || slot == SLOT_SHORT_IN;
 }
 
 /* Sum of the rows of all matrices that one call multiplies with the same inputs: q, k and v; gate and up. */

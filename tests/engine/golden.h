@@ -9,11 +9,13 @@
 #define GOLDEN   "arch-golden/"
 #define GOLDEN_2 "arch-golden-2/"
 
+enum { GOLDEN_IDS = 80 }; /* most ids of an entry */
+
 /* One entry of the manifest, with everything it names read. */
 struct entry {
     const char *name, *arch, *weights;
     char model[4096];
-    int32_t ids[64];
+    int32_t ids[GOLDEN_IDS];
     int n, ctx;
     double tolerance, nrmse; /* nrmse NAN: none stated */
     struct file_map want;
@@ -118,7 +120,7 @@ static inline int for_entries(bool is_claimed, entry_fn *fn)
 static inline void run_ids(const struct entry *e, struct model *m, int step, float *got)
 {
     struct err why = { 0 };
-    struct batch_row rows[64];
+    struct batch_row rows[GOLDEN_IDS];
     const int64_t vocab = model_shape(m)->vocab;
     model_truncate(m, 0, 0);
     for (int at = 0; at < e->n; at += step) {
@@ -133,8 +135,8 @@ static inline void run_ids(const struct entry *e, struct model *m, int step, flo
 static inline void check_best(const struct entry *e, struct model *m, int step, const float *logits)
 {
     struct err why = { 0 };
-    struct batch_row rows[64];
-    int32_t best[64];
+    struct batch_row rows[GOLDEN_IDS];
+    int32_t best[GOLDEN_IDS];
     const int64_t vocab = model_shape(m)->vocab;
     model_truncate(m, 0, 0);
     for (int at = 0; at < e->n; at += step) {
@@ -159,7 +161,7 @@ static inline void check_config(const struct entry *e, const char *config, int s
     const int64_t n = e->n * model_shape(m)->vocab;
     assert_int_equal(e->want.size, (size_t)n * sizeof(float));
     float *got = malloc((size_t)n * sizeof *got);
-    const int STEPS[] = { 64, second, 1 }; /* more than one batch, pieces, decoding */
+    const int STEPS[] = { GOLDEN_IDS, second, 1 }; /* more than one batch, pieces, decoding */
     for (size_t i = 0; i < COUNT_OF(STEPS); i++) {
         run_ids(e, m, STEPS[i], got);
         const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
