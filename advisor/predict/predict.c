@@ -93,7 +93,7 @@ static double attention_s(struct work *w, double n, double depth, bool many)
                                 .n = n,
                                 .depth = depth,
                                 .many = many };
-    const int near = o->windowed_layers, all = o->shape.layers;
+    const int near = o->windowed_layers, all = o->attention_layers;
     double s = (all - near) * cost_attention(&w->cost, &a);
     if (near) {
         a.depth = fmin(depth, o->window);

@@ -1,4 +1,5 @@
 /* Estimates the bytes of weights and KV cache from shapes alone. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,18 @@ static int64_t key_int(const struct gguf *g, const char *arch, const char *name,
     return gguf_get_int(g, key, otherwise);
 }
 
+/* The largest value of a list with one for each layer, or the only value. */
+static int64_t key_most(const struct gguf *g, const char *arch, const char *name, int64_t otherwise)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", arch, name);
+    const struct gguf_kv *kv = gguf_kv_find(g, key);
+    if (!kv || kv->type != GGUF_ARRAY) return gguf_get_int(g, key, otherwise);
+    double most = -1;
+    for (uint64_t i = 0; i < kv->count; i++) most = fmax(most, gguf_kv_num(kv, i));
+    return most >= 0 && most < 1e9 ? (int64_t)most : -1;
+}
+
 /* Bytes of K (or V) of one token in one layer. Block formats store whole blocks per head. */
 static int64_t token_bytes(int64_t kv_heads, int64_t dim, const struct format *f)
 {
@@ -29,23 +42,28 @@ static void estimate_cache(struct memory_estimate *l, int64_t dim_k, int64_t dim
 {
     const int64_t layer = token_bytes(l->kv_heads, dim_k, k) + token_bytes(l->kv_heads, dim_v, v);
     const int64_t seen = l->windowed_layers ? MIN(l->ctx, (int64_t)l->window) : l->ctx;
-    l->kv_bytes_per_token = layer * l->layers;
+    const int64_t all = l->attention_layers;
+    l->kv_bytes_per_token = layer * all;
     l->kv_bytes = l->kv_bytes_per_token * l->ctx;
-    l->kv_window_bytes = layer * ((l->layers - l->windowed_layers) * l->ctx + l->windowed_layers * seen);
-    l->total = l->weight_bytes + l->kv_bytes;
+    l->kv_window_bytes = layer * ((all - l->windowed_layers) * l->ctx + l->windowed_layers * seen);
+    l->total = l->weight_bytes + l->kv_bytes + l->state_bytes;
 }
 
-/* Which layers have the window is known for models that this engine can run; for others all layers are
- * assumed to have it. */
-static void estimate_read_window(struct memory_estimate *l, const struct gguf *g, const char *name)
+/* Which layers have attention and which of them a window is known for models that this engine can run. Others
+ * are assumed to have both in all layers, and the most KV heads of any layer. */
+static void estimate_read_layers(struct memory_estimate *l, const struct gguf *g, const char *name)
 {
     struct model_shape s;
     struct hyper h;
+    l->attention_layers = l->layers;
     if (model_shape_read(&s, g, NULL) || hyper_read(&h, &s, g, NULL)) {
         l->window = (int)MAX(key_int(g, name, "attention.sliding_window", 0), 0);
         l->windowed_layers = l->window ? l->layers : 0;
         return;
     }
+    l->attention_layers = shape_count(&s, MIXER_ATTENTION, s.layers);
+    l->kv_heads = s.kv_heads;
+    l->state_bytes = shape_state_floats(&s) * (int64_t)sizeof(float) * shape_count_states(&s, s.layers);
     l->window = h.window;
     for (int i = 0; i < s.layers; i++) l->windowed_layers += hyper_layer_has_window(&h, i);
 }
@@ -81,7 +99,7 @@ enum err_code memory_estimate_read(struct memory_estimate *out, const struct ggu
     const int64_t embd = key_int(g, name, "embedding_length", -1);
     out->layers = (int)key_int(g, name, "block_count", -1);
     out->heads = (int)key_int(g, name, "attention.head_count", -1);
-    out->kv_heads = (int)key_int(g, name, "attention.head_count_kv", out->heads);
+    out->kv_heads = (int)key_most(g, name, "attention.head_count_kv", out->heads);
     out->ctx_train = key_int(g, name, "context_length", CTX_USUAL);
     if (embd < 1 || out->layers < 1 || out->heads < 1 || out->kv_heads < 1 || out->layers > 65536 ||
         embd > INT64_C(1) << 26 || out->kv_heads > 65536)
@@ -92,7 +110,7 @@ enum err_code memory_estimate_read(struct memory_estimate *out, const struct ggu
     out->experts = (int)MAX(key_int(g, name, "expert_count", 0), 0);
     out->experts_used = (int)MIN(MAX(key_int(g, name, "expert_used_count", out->experts), 0), out->experts);
     out->ctx = ctx > 0 ? ctx : MIN(MAX(out->ctx_train, 1), (int64_t)CTX_USUAL);
-    estimate_read_window(out, g, name);
+    estimate_read_layers(out, g, name);
     estimate_read_tensors(out, g);
     const int64_t even = embd / out->heads;
     estimate_cache(out, MIN(key_int(g, name, "attention.key_length", even), 65536),
@@ -116,6 +134,7 @@ void memory_estimate_of(struct memory_estimate *out, const struct synth_shape *s
     const struct format *ends = s->embd % format->block_weights ? &FORMATS[FORMAT_F16] : format;
     const int64_t row = format_row_bytes(ends, s->embd);
     *out = (struct memory_estimate){ .layers = s->layers,
+                                     .attention_layers = s->layers,
                                      .heads = s->heads,
                                      .kv_heads = s->kv_heads,
                                      .ctx = ctx > 0 ? ctx : MIN(s->ctx, (int64_t)CTX_USUAL),

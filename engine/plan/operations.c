@@ -92,6 +92,7 @@ enum err_code plan_operations(struct model_operations *out, const struct gguf *g
     out->k_format = e.k_format;
     out->v_format = e.v_format;
     out->batch = e.batch;
+    out->attention_layers = shape_count(&out->shape, MIXER_ATTENTION, out->shape.layers);
     out->windowed_layers = windowed_layers(&h, &out->shape);
     out->window = out->windowed_layers ? h.window : 0;
     struct gathering gathering = {

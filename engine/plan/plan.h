@@ -84,7 +84,8 @@ struct model_operations {
     struct model_shape shape;
     const struct format *k_format, *v_format;
     int batch;                   /* largest number of rows per pass */
-    int window, windowed_layers; /* layers that look back `window` tokens only; 0, 0: none */
+    int attention_layers;        /* that have attention */
+    int window, windowed_layers; /* of these, layers that look back `window` tokens only; 0, 0: none */
     int n;
     struct model_product product[MODEL_PRODUCTS_MAX];
 };
@@ -101,13 +102,15 @@ enum err_code plan_operations(struct model_operations *out, const struct gguf *g
 struct synth_shape; /* engine/synth/synth.h */
 struct memory_estimate {
     int layers, heads, kv_heads; /* kv_heads < heads: several query heads share one */
+    int attention_layers;        /* that store keys and values */
     int window, windowed_layers; /* layers that look back `window` tokens only */
     int experts, experts_used;   /* of each layer; 0: none */
     int64_t ctx, ctx_train;
     int64_t weight_bytes;    /* all tensors */
     int64_t expert_bytes;    /* of these, tensors of experts */
     int64_t read_bytes;      /* weights read per token: only the experts that are used */
-    int64_t kv_bytes;        /* KV cache of ctx tokens in every layer */
+    int64_t kv_bytes;        /* KV cache of ctx tokens in every layer with attention */
+    int64_t state_bytes;     /* of the layers that keep a state instead, of one sequence */
     int64_t kv_window_bytes; /* KV cache if layers with a window stored the window only */
     int64_t kv_bytes_per_token;
     int64_t total; /* weights and cache */

@@ -9,8 +9,9 @@
 /* Tensors that are looked up or added instead of multiplied: small, and sensitive to errors. The token
  * embedding is not in this list: models with tied embeddings multiply with it, and llama-quantize converts
  * it. */
-static const char *const KEPT[] = { "position_embd.*", "token_types.*",  "*_norm*.weight",
-                                    "*.bias",          "rope_f*.weight", "*ffn_gate_inp*" };
+static const char *const KEPT[] = { "position_embd.*", "token_types.*",   "*_norm*.weight", "*.bias",
+                                    "rope_f*.weight",  "*ffn_gate_inp*",  "*ssm_conv1d*",   "*.ssm_a",
+                                    "*.ssm_d",         "*shortconv.conv*" };
 
 /* Whether the tensor's layer is in a set like "0-3+7". Tensors of no layer are in no set. */
 static bool layer_in_set(const char *set, const char *name)

@@ -16,7 +16,16 @@ static const char *positions(const struct arch *a)
     static const char *const NAMES[] = {
         [ROPE_NONE] = "learned", [ROPE_NEIGHBOURS] = "RoPE, neighbours", [ROPE_HALVES] = "RoPE, halves"
     };
-    return NAMES[a->rope];
+    return a->rope_period == 1 ? "none" : NAMES[a->rope];
+}
+
+static const char *states(const struct arch *a)
+{
+    static const char *const NAMES[] = { [MIXER_ATTENTION] = "none",
+                                         [MIXER_DELTA] = "gated delta net",
+                                         [MIXER_SCAN] = "Mamba-2",
+                                         [MIXER_CONVOLUTION] = "short convolution" };
+    return NAMES[a->state];
 }
 
 static void put_windows(struct str *out, const struct arch *a)
@@ -55,13 +64,15 @@ static void put_experts(struct str *out, const struct arch *a)
 
 static void put_table(struct str *out)
 {
-    str_append(out, "| architecture | models | positions | windows | experts |\n|---|---|---|---|---|\n");
+    str_append(
+        out,
+        "| architecture | models | positions | windows | states | experts |\n|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < ARCH_COUNT; i++) {
         const struct arch *a = &ARCHS[i];
         CHECK(a->models);
         str_printf(out, "| `%s` | %s | %s | ", a->name, a->models, positions(a));
         put_windows(out, a);
-        str_append(out, " | ");
+        str_printf(out, " | %s | ", states(a));
         put_experts(out, a);
         str_append(out, " |\n");
     }

@@ -151,7 +151,7 @@ static void step(const struct recurrence *p, int i, int head, double *m, double 
 static void check_recurrence(struct recurrence *p, int threads, int first_call)
 {
     static float state[SEQUENCES][HEADS * DIM_MOST * DIM_MOST], y[ROWS * STRIDE];
-    static double m[SEQUENCES][HEADS][DIM_MOST * DIM_MOST];
+    double(*m)[HEADS][DIM_MOST * DIM_MOST] = calloc(SEQUENCES, sizeof *m);
     struct backend *b = open_here(threads);
     const struct recurrence all = *p;
     memset(state, 1, sizeof state);
@@ -178,6 +178,7 @@ static void check_recurrence(struct recurrence *p, int threads, int first_call)
             for (int j = 0; j < p->value_dim; j++)
                 CHECK_NEAR(y[i * STRIDE + h * p->value_dim + j], want[j], 2e-5 * most + 1e-7);
         }
+    free(m);
     backend_close(b);
 }
 

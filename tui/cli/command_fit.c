@@ -40,6 +40,7 @@ static const struct column COLUMNS[] = {
     { .name = "ctx", .title = "context", .kind = COLUMN_INT },
     { .name = "weights_bytes", .title = "weights", .kind = COLUMN_BYTES },
     { .name = "kv_bytes", .title = "KV cache", .kind = COLUMN_BYTES },
+    { .name = "state_bytes", .kind = COLUMN_BYTES },
     { .name = "compute_bytes", .title = "compute", .kind = COLUMN_BYTES },
     { .name = "scratch_bytes", .title = "scratch", .kind = COLUMN_BYTES },
     { .name = "total_bytes", .title = "total", .kind = COLUMN_BYTES },
@@ -126,6 +127,7 @@ static void put_plan(json_t *row, const struct memory_plan *p)
     json_put_int(row, "ctx", p->ctx);
     json_put_int(row, "weights_bytes", p->weights);
     json_put_int(row, "kv_bytes", p->kv);
+    json_put_int(row, "state_bytes", p->state);
     json_put_int(row, "compute_bytes", p->compute);
     json_put_int(row, "scratch_bytes", p->scratch);
     json_put_int(row, "total_bytes", p->total);
@@ -175,6 +177,7 @@ static void put_estimate(struct fit *f, json_t *row, const struct memory_estimat
     json_put_int(row, "ctx", e->ctx);
     json_put_int(row, "weights_bytes", e->weight_bytes);
     json_put_int(row, "kv_bytes", e->kv_bytes);
+    json_put_int(row, "state_bytes", e->state_bytes);
     json_put_int(row, "total_bytes", e->total);
     json_put_int(row, "kv_bytes_per_token", e->kv_bytes_per_token);
     json_put_int(row, "decode_read_bytes", e->read_bytes);
@@ -198,6 +201,12 @@ static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *
             e->windowed_layers, e->layers, e->window, str_from_bytes(e->kv_window_bytes, bytes, sizeof bytes),
             str_from_bytes(e->kv_bytes, all, sizeof all), (long long)e->ctx);
     }
+    if (e->attention_layers < e->layers)
+        table_note(
+            &f->table,
+            "%d of %d layers have attention and store keys and values; the others keep a state of %s per "
+            "sequence, whatever the context is",
+            e->attention_layers, e->layers, str_from_bytes(e->state_bytes, bytes, sizeof bytes));
     if (!e->experts) return;
     json_put_int(row, "experts", e->experts);
     json_put_int(row, "experts_used", e->experts_used);

@@ -27,6 +27,7 @@ static const struct column COLUMNS[] = {
     { .name = "embd", .title = "width", .kind = COLUMN_INT },
     { .name = "ff", .title = "feed-forward width", .kind = COLUMN_INT },
     { .name = "mixture", .title = "experts" },
+    { .name = "state", .title = "layers with a state" },
     { .name = "heads", .title = "heads", .kind = COLUMN_INT },
     { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
     { .name = "head_dim_k", .title = "head size K", .kind = COLUMN_INT },
@@ -70,6 +71,25 @@ static void put_experts(json_t *row, const struct model_shape *s)
     str_free(&text);
 }
 
+/* Layers that keep a state instead of keys and values. */
+static void put_state(json_t *row, const struct model_shape *s)
+{
+    static const char *const NAMES[] = { [MIXER_ATTENTION] = "",
+                                         [MIXER_DELTA] = "gated delta net",
+                                         [MIXER_SCAN] = "Mamba-2",
+                                         [MIXER_CONVOLUTION] = "short convolution",
+                                         [MIXER_NONE] = "" };
+    const int count = shape_count_states(s, s->layers);
+    char text[96] = "none", bytes[16];
+    for (int l = 0; l < s->layers && count; l++)
+        if (shape_layer_has_state(s, l))
+            snprintf(
+                text, sizeof text, "%d of %d layers, %s: %s per sequence", count, s->layers,
+                NAMES[s->parts[l].mixer],
+                str_from_bytes(shape_state_floats(s) * (int64_t)sizeof(float) * count, bytes, sizeof bytes));
+    json_put_str(row, "state", text);
+}
+
 static void put_shape(json_t *row, const struct model_shape *s)
 {
     json_put_str(row, "name", *s->name ? s->name : NULL);
@@ -81,6 +101,7 @@ static void put_shape(json_t *row, const struct model_shape *s)
     json_put_int(row, "embd", s->embd);
     json_put_int(row, "ff", s->ff);
     put_experts(row, s);
+    put_state(row, s);
     json_put_int(row, "heads", s->heads);
     json_put_int(row, "kv_heads", s->kv_heads);
     json_put_int(row, "head_dim_k", s->head_dim_k);

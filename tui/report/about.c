@@ -80,9 +80,12 @@ static const char *arm_execution(struct report *r, const struct experiment_arm *
 static const char *arm_plan(struct report *r, const struct experiment_arm *a)
 {
     if (a->plan.total < 0) return NULL;
-    return content_printf(r, "%s = weights %s + KV cache %s + compute %s + scratch %s",
+    const char *state = a->plan.state > 0
+                            ? content_printf(r, " + states %s", figure_bytes(a->plan.state).text)
+                            : "";
+    return content_printf(r, "%s = weights %s + KV cache %s%s + compute %s + scratch %s",
                           figure_bytes(a->plan.total).text, figure_bytes(a->plan.weights).text,
-                          figure_bytes(a->plan.kv).text, figure_bytes(a->plan.compute).text,
+                          figure_bytes(a->plan.kv).text, state, figure_bytes(a->plan.compute).text,
                           figure_bytes(a->plan.scratch).text);
 }
 

@@ -48,11 +48,13 @@ static void row_memory(struct grid *g, struct rect in, int row, const struct exp
     const int64_t peak = a ? metric_bytes(a->value[METRIC_PEAK_MEMORY]) : -1;
     pen_value(&p, "peak ", figure_bytes(peak).text);
     if (!a || a->plan.total <= 0) return;
-    const int64_t known = a->plan.weights + a->plan.kv;
+    const int64_t known = a->plan.weights + a->plan.kv + MAX(a->plan.state, 0);
     const bool adds_up = peak >= known; /* a mapped file need not be in memory as a whole */
     pen_printf(&p, ROLE_DIM, adds_up ? " = weights %s" : "; planned: weights %s",
                figure_bytes(a->plan.weights).text);
     pen_printf(&p, ROLE_DIM, adds_up ? " + KV %s" : ", KV %s", figure_bytes(a->plan.kv).text);
+    if (a->plan.state > 0)
+        pen_printf(&p, ROLE_DIM, adds_up ? " + states %s" : ", states %s", figure_bytes(a->plan.state).text);
     if (pen_left(&p) > 12)
         pen_printf(&p, ROLE_DIM, adds_up ? " + rest %s" : ", rest %s",
                    figure_bytes(adds_up ? peak - known : a->plan.compute + a->plan.scratch).text);
