@@ -374,10 +374,11 @@ static void result_decide(struct tune_result *r)
     const double percent = 100 * (exp(r->effect.estimate) - 1);
     if (*r->because) return;
     if (isnan(r->gain.lower)) {
-        snprintf(r->because, sizeof r->because,
-                 "%s is not proven better: %d block%s fit into the budget, too few for an interval; "
-                 "a longer budget may decide",
-                 r->winner.line, r->blocks, str_plural(r->blocks));
+        snprintf(
+            r->because, sizeof r->because,
+            "%s is not proven better: within the budget it was compared %d time%s with the current "
+            "configuration, too few to tell which one is faster; a search with a longer budget may decide",
+            r->winner.line, r->blocks, str_plural(r->blocks));
         return;
     }
     r->wins = r->gain.lower > 0;

@@ -174,11 +174,11 @@ press Escape
 story 'advice: verify and apply'
 press 3
 press a
-wait_for 90 'yes|not enough known' || finish # a row of the table: it fits, or cannot be predicted yet
+wait_for 90 'yes|too uncertain to rank' || finish # a row of the table: it fits, or cannot be predicted yet
 press A
 wait_for 60 'Apply .*\?'
 press y
-wait_for 60 'applied: u takes it back'
+wait_for 60 'applied; press u to undo'
 "$QDYNO" run -m "$T/models/stories.gguf" -p x -n 2 >"$T/out" 2>"$T/err" || fail "what was applied does not run"
 press 3
 press v

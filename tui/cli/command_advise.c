@@ -351,9 +351,9 @@ static void note_folded(struct table *t, const struct advising *v, const struct 
     for (int i = 0; i < MIN(n, 3); i++) str_printf(&names, "%s%s", i ? " " : "", list[i].line);
     table_note(
         t,
-        "not enough known about %d configuration%s, whose predicted decode rates span more than a factor "
-        "of %.0f; the best-ranked: %s",
-        n, n > 1 ? "s" : "", ADVICE_VAGUE, str_text(&names));
+        "%d more configuration%s too uncertain to rank: the predicted decode rates span more than a factor "
+        "of %.0f; the best of them: %s",
+        n, n > 1 ? "s are" : " is", ADVICE_VAGUE, str_text(&names));
     table_note(t, "    to measure the first: %s", list[0].check);
     if (!v->ceilings.kernels.measured)
         table_note(t, "    to predict all of them better: qdyno detect --kernels (55 s, once per machine)");

@@ -112,7 +112,8 @@ struct effect action_loaded(struct ui *ui, const struct snapshot *s)
 {
     (void)s;
     ui->when_busy = ui->when_busy == BUSY_LOADED ? BUSY_ANYHOW : BUSY_LOADED;
-    return effect_message(ui->when_busy == BUSY_LOADED
-                              ? "the next A/B measures beside the load: all of its blocks count"
-                              : "the next A/B prefers undisturbed blocks");
+    return effect_message(
+        ui->when_busy == BUSY_LOADED
+            ? "the next A/B measures although the machine is busy, and counts disturbed measurements, too"
+            : "the next A/B prefers measurements that nothing disturbed");
 }

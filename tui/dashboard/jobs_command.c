@@ -68,9 +68,10 @@ static void command_announce_end(const struct running_command *r, const char *li
     char name[32], whole[PATH_MAX];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(line, " "), line);
     if (!status && !strcmp(name, "apply"))
-        background_announce(b, false, "%s: o shows the output",
-                            strstr(line, " --undo") ? "undone: the configuration before is in use again"
-                                                    : "applied: u takes it back");
+        background_announce(b, false, "%s",
+                            strstr(line, " --undo")
+                                ? "the previous configuration is in use again; press o for the output"
+                                : "applied; press u to undo, o for the output");
     else if (!status && *makes && !strcmp(name, "quantize"))
         background_announce(b, false, "%s has been written: 6 then ! measures its quality, m loads it",
                             strrchr(makes, '/') ? strrchr(makes, '/') + 1 : makes);

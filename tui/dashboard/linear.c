@@ -53,9 +53,10 @@ static void print_advice(const struct snapshot *s, struct str *out)
         const struct advice *a = &s->advice[i];
         const struct prediction *p = &a->prediction;
         if (snapshot_is_folded(s, i)) {
-            print_line(out, s->unix_ms,
-                       "advice: not enough known about %d configurations; to measure one: %s",
-                       s->advice_folded, a->check);
+            print_line(
+                out, s->unix_ms,
+                "advice: %d more configurations have predictions too uncertain to rank; to measure the best of them: %s",
+                s->advice_folded, a->check);
             continue;
         }
         print_line(out, s->unix_ms, "advice %d: %s: decode %s tok/s (%s to %s, %s), %s; %s", i + 1, a->line,

@@ -102,7 +102,7 @@ static void topic_busy(struct str *out)
     static const struct help_row WAYS[] = {
         { "--wait-quiet 10m",
           "start when nothing disturbs, at the latest after 10 minutes; names the programs" },
-        { "--estimand loaded", "measure the speed beside the load: all blocks count" },
+        { "--estimand loaded", "measure the speed under the present load: disturbed blocks count, too" },
         { "--estimand quiet", "count undisturbed blocks only, however long that takes" },
         { "--turns on", "let the arms take turns of 50 ms, so that both see the same load" },
         { "i, L", "the same in the dashboard: wait until quiet, measure under load" },
