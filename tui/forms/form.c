@@ -45,7 +45,7 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
                          .go = "start",
                          .fields = 2,
                          .field = { { "text", ASK_FILE }, { "file", ASK_OUT } } },
-    [FORM_MODEL_TEXT] = { .title = "The text that this model's quality is measured on",
+    [FORM_MODEL_TEXT] = { .title = "Text for this model's quality",
                           .go = "measure",
                           .fields = 1,
                           .field = { { "text", ASK_SCORED } } },

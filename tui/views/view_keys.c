@@ -34,7 +34,7 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
                        { DO_SORT, "sort" },
                        { DO_FILTER, "filter" } },
     [VIEW_MODEL] = { { DO_MODEL, "choose" }, { DO_QUANTIZE, "quantize" }, { DO_CALIBRATE, "calibrate" } },
-    [VIEW_QUALITY] = { { DO_MODEL_TEXT, "text" }, { DO_DETAILS, "details" }, { DO_COPY, "copy command" } },
+    [VIEW_QUALITY] = { { DO_MODEL_TEXT, "text" }, { DO_OPEN, "details" }, { DO_COPY, "copy command" } },
     [VIEW_TUNE] = { { DO_TUNE, "start" },
                     { DO_STOP, "good enough, stop", .if_possible = true },
                     { DO_RESUME, "resume", .if_possible = true },
