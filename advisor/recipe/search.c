@@ -54,7 +54,10 @@ static enum err_code texts_read(struct search *x, struct err *why)
     const struct recipe_search *o = x->o;
     enum err_code rc = text_read(&x->text, &n, o->text_file, CALIBRATION_TEXT, why);
     const bool halves = o->text_file && !o->check_file;
-    if (!rc && !halves) rc = text_read(&x->check, &m, o->check_file, EVAL_TEXT, why);
+    char usual[4096];
+    if (!rc && !halves && !o->check_file)
+        rc = quality_text_path(usual, sizeof usual, o->db, o->model_path, why);
+    if (!rc && !halves) rc = text_read(&x->check, &m, o->check_file ? o->check_file : usual, EVAL_TEXT, why);
     if (rc) return rc;
     size_t half = n / 2;
     while (halves && half < n && x->text[half] != '\n' && x->text[half] != ' ') half++;

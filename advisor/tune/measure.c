@@ -204,8 +204,7 @@ static enum err_code answer_store(struct tuning *t, const struct tune_answer *a,
                                   struct err *why)
 {
     json_t *echo = json_object();
-    const char *slash = strrchr(t->quality.path, '/');
-    json_put_str(echo, "file", slash ? slash + 1 : t->quality.path);
+    json_put_str(echo, "file", t->out->text);
     json_put_str(echo, "text_sha256", t->quality.sha256);
     const struct run_place place = { .block = -1, .phase = QUALITY, .config = a->line, .echo = echo };
     c->value[METRIC_KLD] = a->kld; /* NAN where it could not be measured */
@@ -337,8 +336,12 @@ static enum err_code quality_text_read(struct tuning *t, struct err *why)
     else
         rc = quality_text_path(q->path, sizeof q->path, t->record.db, o->model_path, why);
     if (!rc) rc = file_read(&q->text, &q->text_n, q->path, TEXT_LIMIT, why);
-    if (!rc) hash_bytes(q->text, q->text_n, q->sha256);
-    return rc;
+    if (rc) return rc;
+    hash_bytes(q->text, q->text_n, q->sha256);
+    const char *slash = strrchr(q->path, '/');
+    snprintf(t->out->text, sizeof t->out->text, "%.127s", slash ? slash + 1 : q->path);
+    snprintf(t->out->text_sha256, sizeof t->out->text_sha256, "%s", q->sha256);
+    return ERR_OK;
 }
 
 enum err_code tune_run_begin(struct tuning *t, struct err *why)

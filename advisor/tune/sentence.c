@@ -29,7 +29,7 @@ static void put_quality(struct str *s, const struct tune_result *r)
     else if (isnan(r->winner.kld))
         str_append(s, "; quality not measured");
     else
-        str_printf(s, ", quality loss %.2g nats", r->winner.kld);
+        str_printf(s, ", quality loss %.2g nats on %s", r->winner.kld, r->text);
 }
 
 char *tune_sentence(char *buf, size_t size, const struct tune_result *r)

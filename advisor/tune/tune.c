@@ -369,16 +369,23 @@ static void confirm_read_result(struct tuning *t, const struct experiment_state 
     }
 }
 
+static void result_explain_undecided(struct tune_result *r)
+{
+    char compared[96] = "the budget ended before it was compared with the current configuration";
+    if (r->blocks)
+        snprintf(compared, sizeof compared,
+                 "the budget allowed %d comparison%s with the current one, too few", r->blocks,
+                 str_plural(r->blocks));
+    snprintf(r->because, sizeof r->because, "%s is not proven better: %s; a longer budget may decide",
+             r->winner.line, compared);
+}
+
 static void result_decide(struct tune_result *r)
 {
     const double percent = 100 * (exp(r->effect.estimate) - 1);
     if (*r->because) return;
     if (isnan(r->gain.lower)) {
-        snprintf(
-            r->because, sizeof r->because,
-            "%s is not proven better: within the budget it was compared %d time%s with the current "
-            "configuration, too few to tell which one is faster; a search with a longer budget may decide",
-            r->winner.line, r->blocks, str_plural(r->blocks));
+        result_explain_undecided(r);
         return;
     }
     r->wins = r->gain.lower > 0;

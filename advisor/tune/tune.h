@@ -186,6 +186,7 @@ struct tune_result {
     bool stopped;             /* can be resumed with resume_id = run_id */
     bool random_weights, answers_unverified;
     char because[512];
+    char text[128], text_sha256[HASH_HEX]; /* name and content of the text of all losses */
 };
 /* Search. A candidate that fails is a result. *out: tune_result_free, also after an error. Errors: ERR_USAGE
  * (options, space, a run that cannot be resumed); ERR_FIT when nothing fits; those of opening the model and
@@ -209,7 +210,7 @@ enum err_code tune_stored_read(struct tune_stored *out, const char *db_path, int
 void tune_stored_free(struct tune_stored *s); /* {0} is fine */
 
 /* The result in one sentence: "q4_K,threads=2 is 33 % faster (95 %: +24 to +42 %), 23 % less memory, quality
- * loss 0.001 nats, compared with default." or "Keep ...". Returns buf. */
+ * loss 0.001 nats on held-out.txt, compared with default." or "Keep ...". Returns buf. */
 char *tune_sentence(char *buf, size_t size, const struct tune_result *r);
 enum { TUNE_SENTENCE = 800 };
 

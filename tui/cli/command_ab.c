@@ -91,6 +91,7 @@ static const struct column COLUMNS[] = {
     AB_CLAIM_COLUMNS,
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    { .name = "quality_text", .title = "on text" },
 };
 
 static const struct metric *spec_metric(const struct experiment_spec *s)

@@ -38,8 +38,7 @@ enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global 
     { .name = "top1_ratio", .title = "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },        \
     { .name = "ppl_ratio", .title = "perplexity ratio", .kind = COLUMN_NUM, .digits = 5 },                   \
     { .name = "gate", .title = "gate" },                                                                     \
-    { .name = "joint" },                                                                                     \
-    { .name = "quality_text", .title = "on text" }
+    { .name = "joint" }
 /* clang-format on */
 void ab_claims_row(json_t *row, const struct experiment_state *s, int arm);
 

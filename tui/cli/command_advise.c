@@ -59,9 +59,6 @@ static const struct column COLUMNS[] = {
     { .name = "assumed", .kind = COLUMN_BOOL },
     { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
     { .name = "kld_mean", .title = "KLD, nats", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "kld_text", .title = "on text" },
-    { .name = "kld_other_text_mean", .kind = COLUMN_NUM },
-    { .name = "kld_other_text" },
     { .name = "score", .kind = COLUMN_NUM },
     { .name = "reason" },
     { .name = "caution" },
@@ -70,6 +67,9 @@ static const struct column COLUMNS[] = {
     { .name = "run_ids" },
     { .name = "found_by_search", .kind = COLUMN_BOOL },
     { .name = "folded", .kind = COLUMN_BOOL },
+    { .name = "kld_text", .title = "on text" },
+    { .name = "kld_other_text_mean", .kind = COLUMN_NUM },
+    { .name = "kld_other_text" },
 };
 
 /* The value in "KEY=VALUE". ERR_USAGE if the key is another one. */

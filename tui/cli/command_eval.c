@@ -17,6 +17,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
+#include "tui/cli/command_eval_columns.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/gates.h"
@@ -114,41 +115,6 @@ struct evaluation {
     double seconds;
 };
 
-/* Copies the quality values into the row. Of nested values only the list of depths is copied. */
-static void put_quality(json_t *row, const struct quality *q)
-{
-    const struct greedy_divergence *g = &q->figures.greedy;
-    json_t *all = quality_to_json(q);
-    for (void *at = json_object_iter(all); at; at = json_object_iter_next(all, at)) {
-        const char *key = json_object_iter_key(at);
-        json_t *value = json_object_iter_value(at);
-        if (!json_is_object(value) && !json_object_get(row, key)) json_object_set(row, key, value);
-    }
-    json_decref(all);
-    json_put_num(row, "first_divergence_median", g->median);
-    json_put_int(row, "first_divergence_diverged", g->diverged);
-    json_put_int(row, "first_divergence_prompts", g->prompts);
-    json_put_int(row, "first_divergence_limit", g->limit);
-}
-
-/* Notes the KL divergence by depth in the window, and after how many tokens greedy texts differ. */
-static void note_quality(struct eval *e, const struct quality *q)
-{
-    const struct divergence *d = &q->figures;
-    const struct greedy_divergence *g = &d->greedy;
-    struct str line = { 0 };
-    for (int i = 0; i < DEPTHS; i++)
-        if (d->depth[i].to > d->depth[i].from)
-            str_printf(&line, "%s%d..%d %.6f", *str_text(&line) ? ", " : "", d->depth[i].from,
-                       d->depth[i].to - 1, d->depth[i].mean);
-    table_note(&e->table, "%s: KLD at depth %s", e->line, str_text(&line));
-    if (g->prompts)
-        table_note(&e->table, "%s: greedy texts of %d tokens differ for %d of %d prompts%s", e->line,
-                   g->limit, g->diverged, g->prompts,
-                   isnan(g->median) ? ", so the median first difference is later" : "");
-    str_free(&line);
-}
-
 /* Adds the perplexity of the reference, once, from the first comparison. */
 static void put_reference(struct eval *e, const struct perplexity *p)
 {
@@ -203,9 +169,9 @@ static void put_result(struct eval *e, const char *path, const struct evaluation
     put_text_fit(e, row, &r->ppl, shape->vocab);
     perplexity_put_json(row, &r->ppl);
     if (e->ref.model) {
-        put_quality(row, &r->quality);
+        eval_put_quality(row, &r->quality);
         put_reference(e, &r->quality.figures.reference);
-        note_quality(e, &r->quality);
+        eval_note_quality(&e->table, e->line, &r->quality);
         random |= model_shape(e->ref.model)->random_weights;
         unverified |= model_shape(e->ref.model)->unknown > 0;
         if (!e->config_i) e->effect = r->quality.ppl_ratio;
@@ -280,6 +246,15 @@ static enum err_code eval_model_opened(struct eval *e, const struct model *m, st
     return rc;
 }
 
+/* Results are comparable on the same windows of the same text only. */
+static void eval_set_work(struct measured_cell *c, const struct eval *e, const struct evaluation *r)
+{
+    char work[HASH_HEX + 48], hex[HASH_HEX];
+    const int n = snprintf(work, sizeof work, "%s/%d/%lld", e->text_sha256, e->ctx, (long long)r->ppl.chunks);
+    hash_bytes(work, (size_t)n, hex);
+    snprintf(c->work_hash, sizeof c->work_hash, "%.16s", hex);
+}
+
 /* Stores the cell of one config, with its results as JSON. */
 static enum err_code eval_store_cell(struct eval *e, const struct evaluation *r, struct measured_cell *c,
                                      struct err *why)
@@ -289,12 +264,13 @@ static enum err_code eval_store_cell(struct eval *e, const struct evaluation *r,
     json_put_int(echo, "ctx", e->ctx);
     if (!c->failure.code) {
         perplexity_put_json(echo, &r->ppl);
+        eval_set_work(c, e, r);
         c->value[METRIC_PERPLEXITY] = r->ppl.ppl;
     }
     if (e->ref.model && !c->failure.code) {
         json_put_str(echo, "reference", e->ref.line);
         json_put_str(echo, "reference_model", cli_base_name(e->ref.path));
-        put_quality(echo, &r->quality);
+        eval_put_quality(echo, &r->quality);
         c->value[METRIC_KLD] = json_get_num(echo, METRICS[METRIC_KLD].name, NAN);
     }
     const struct run_place place = {

@@ -1,5 +1,9 @@
 /* tui/cli/command_eval_columns.c - the columns of `qdyno eval`, with which `qdyno show` prints its stored
- * tables, too. */
+ * tables, too, and the figures of quality in them. */
+#include "tui/cli/command_eval_columns.h"
+
+#include <math.h>
+
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
 
@@ -7,7 +11,6 @@ const struct column EVAL_COLUMNS[] = {
     { .name = "model", .title = "model" },
     { .name = "config", .title = "config" },
     { .name = "file", .title = "text" },
-    { .name = "text_sha256" },
     { .name = "ctx", .title = "window", .kind = COLUMN_INT },
     { .name = "chunks", .title = "windows", .kind = COLUMN_INT },
     { .name = "scored_tokens", .title = "tokens", .kind = COLUMN_INT },
@@ -48,5 +51,40 @@ const struct column EVAL_COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "gate", .title = "gate" },
     { .name = "error", .title = "error" },
+    { .name = "text_sha256" },
 };
 const size_t EVAL_COLUMN_COUNT = COUNT_OF(EVAL_COLUMNS);
+
+/* Of nested values only the list of depths is copied. */
+void eval_put_quality(json_t *row, const struct quality *q)
+{
+    const struct greedy_divergence *g = &q->figures.greedy;
+    json_t *all = quality_to_json(q);
+    for (void *at = json_object_iter(all); at; at = json_object_iter_next(all, at)) {
+        const char *key = json_object_iter_key(at);
+        json_t *value = json_object_iter_value(at);
+        if (!json_is_object(value) && !json_object_get(row, key)) json_object_set(row, key, value);
+    }
+    json_decref(all);
+    json_put_num(row, "first_divergence_median", g->median);
+    json_put_int(row, "first_divergence_diverged", g->diverged);
+    json_put_int(row, "first_divergence_prompts", g->prompts);
+    json_put_int(row, "first_divergence_limit", g->limit);
+}
+
+void eval_note_quality(struct table *t, const char *config, const struct quality *q)
+{
+    const struct divergence *d = &q->figures;
+    const struct greedy_divergence *g = &d->greedy;
+    struct str line = { 0 };
+    for (int i = 0; i < DEPTHS; i++)
+        if (d->depth[i].to > d->depth[i].from)
+            str_printf(&line, "%s%d..%d %.6f", *str_text(&line) ? ", " : "", d->depth[i].from,
+                       d->depth[i].to - 1, d->depth[i].mean);
+    table_note(t, "%s: KLD at depth %s", config, str_text(&line));
+    if (g->prompts)
+        table_note(t, "%s: greedy texts of %d tokens differ for %d of %d prompts%s", config, g->limit,
+                   g->diverged, g->prompts,
+                   isnan(g->median) ? ", so the median first difference is later" : "");
+    str_free(&line);
+}

@@ -23,7 +23,7 @@ const struct cli_flag FLAGS_METHODS[] = {
     { .name = "-C", .alias = "--config", .value = "CONFIG", .many = true,
       .help = "measure this config line; default: each method at its default parameters" },
     { .name = "--eval", .help = "also measure perplexity and KL divergence from the unquantized model" },
-    { .name = "-f", .alias = "--file", .value = "TEXT", .help = "text for --eval; default: the bundled one" },
+    { .name = "-f", .alias = "--file", .value = "TEXT", .help = "text for --eval; default: the model's text (`eval --set-text`)" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
       .help = "tokens per window of --eval; default 512" },
     { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
@@ -254,7 +254,7 @@ struct measuring {
     const char *line; /* of config_i */
     char *text;       /* NULL: no evaluation */
     size_t text_bytes;
-    const char *text_name;
+    char *text_path; /* NULL: no evaluation */
     struct model *reference;
     struct logit_cache logit_cache;
     bool random, unverified, rescaled;
@@ -311,12 +311,12 @@ static enum err_code config_evaluate(struct measuring *m, const struct config *c
     if (!json_object_get(m->table.extra, "reference")) {
         json_t *ref = json_object();
         json_put_str(ref, "model", cli_base_name(m->path));
-        json_put_str(ref, "text", m->text_name);
+        json_put_str(ref, "text", cli_base_name(m->text_path));
         json_put_int(ref, "scored_tokens", d.reference.scored);
         json_put_num(ref, "perplexity", d.reference.ppl);
         json_put(m->table.extra, "reference", ref);
         table_note(&m->table, "%s unquantized: perplexity %.4f on %lld tokens of %s", cli_base_name(m->path),
-                   d.reference.ppl, (long long)d.reference.scored, m->text_name);
+                   d.reference.ppl, (long long)d.reference.scored, cli_base_name(m->text_path));
     }
     return ERR_OK;
 }
@@ -469,12 +469,13 @@ static enum err_code measuring_read_text(struct measuring *m, struct err *why)
 {
     enum { LIMIT = 1 << 30 };
     const char *given = args_text(m->a, "-f", NULL);
-    char *bundled = NULL;
+    enum err_code rc = ERR_OK;
     if (!given && !args_has(m->a, "--eval")) return ERR_OK;
-    m->text_name = given ? cli_base_name(given) : "the bundled text";
-    enum err_code rc = given ? ERR_OK : file_share(&bundled, EVAL_TEXT, why);
-    if (!rc) rc = file_read(&m->text, &m->text_bytes, given ? given : bundled, LIMIT, why);
-    free(bundled);
+    if (!given)
+        rc = cli_quality_text(&m->text_path, m->g, m->path, why);
+    else if (!(m->text_path = strdup(given)))
+        rc = err_set(why, ERR_NOMEM, "out of memory");
+    if (!rc) rc = file_read(&m->text, &m->text_bytes, m->text_path, LIMIT, why);
     return rc ? rc : measuring_open_reference(m, why);
 }
 
@@ -529,6 +530,7 @@ static int measure_methods(const struct cli_global *g, const struct cli_args *a,
     free(m->lines);
     free(m->path);
     free(m->text);
+    free(m->text_path);
     free(m);
     return status;
 }

@@ -29,7 +29,7 @@ const struct cli_flag FLAGS_RECIPE[] = {
     { .name = "-f", .alias = "--file", .value = "TEXT",
       .help = "text for the search; default: the bundled stories" },
     { .name = "--check", .value = "TEXT",
-      .help = "text for the check; default: other bundled stories, or the second half of the text of -f" },
+      .help = "text for the check; default: the model's text (`eval --set-text`), or the second half of the text of -f" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 4, .max = 1 << 20,
       .help = "tokens per window; default 256" },
     { .name = "--windows", .value = "N", .kind = FLAG_INT, .min = 2, .max = 4096,

@@ -98,6 +98,8 @@ static const struct column COLUMNS[] = {
     { .name = "reason" },
     { .name = "current_perplexity", .kind = COLUMN_NUM },
     { .name = "candidate_perplexity", .kind = COLUMN_NUM },
+    { .name = "text", .title = "text of KL divergences" },
+    { .name = "text_sha256" },
 };
 
 struct tuner {
@@ -276,6 +278,8 @@ static void put_result(json_t *row, const struct tune_result *r)
     json_put_num(row, "current_rate", r->current.rate);
     json_put_int(row, "current_bytes", r->current.memory_bytes);
     json_put_num(row, "current_kld", r->current.kld);
+    json_put_str(row, "text", *r->text ? r->text : NULL);
+    json_put_str(row, "text_sha256", *r->text_sha256 ? r->text_sha256 : NULL);
     put_candidate(row, r);
     json_put_num(row, "effect_ratio", exp(r->effect.estimate));
     json_put_num(row, "effect_lower_ratio", exp(r->effect.lower));
