@@ -59,7 +59,7 @@ static void put_experts(struct str *out, const struct arch *a)
     str_printf(out, "%s%s", SCORES[a->router], SUMS[a->router_sum]);
     if ((a->expert_may & SLOT_BIT(SLOT_ROUTER_CHOICE)) || (a->expert_need & SLOT_BIT(SLOT_ROUTER_CHOICE)))
         str_append(out, ", bias of the choice");
-    if ((a->expert_may | a->expert_need) & SLOT_BIT(SLOT_UP_SHARED)) str_append(out, ", one for all");
+    if ((a->expert_may | a->expert_need) & SLOT_BIT(SLOT_UP_SHARED)) str_append(out, ", shared expert");
 }
 
 static void put_table(struct str *out)

@@ -66,7 +66,8 @@ static void put_experts(json_t *row, const struct model_shape *s)
                    (long long)s->expert_ff);
     else
         str_append(&text, "none");
-    if (s->shared_ff) str_printf(&text, "; one for every token, width %lld", (long long)s->shared_ff);
+    if (s->shared_ff)
+        str_printf(&text, "; shared expert for every token, width %lld", (long long)s->shared_ff);
     json_put_str(row, "mixture", str_text(&text));
     str_free(&text);
 }
