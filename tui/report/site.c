@@ -12,6 +12,7 @@
 
 /* One arm of one run. The rate of a challenger is that of A times its effect, which the blocks compared. */
 struct site_point {
+    char arm; /* its letter in the page of the run */
     char line[CONFIG_LINE];
     struct interval rate;      /* of the compared metric; bounds NAN for A */
     double kld;                /* against the unchanged file; NAN: unknown */
@@ -67,7 +68,8 @@ static struct site_point point_of(const struct report_source *s, int arm)
     const bool from_file = !strcmp(s->state.arm[0].line, "default");
     const struct quality *q = &report_comparison(s, arm)->quality;
     const int64_t bytes = metric_bytes(a->value[METRIC_PEAK_MEMORY]);
-    struct site_point p = { .rate = report_arm_rate(s, arm),
+    struct site_point p = { .arm = (char)('A' + arm),
+                            .rate = report_arm_rate(s, arm),
                             .kld = NAN,
                             .memory_bytes = bytes >= 0 ? (double)bytes : (double)NAN };
     snprintf(p.line, sizeof p.line, "%s", a->line);
@@ -368,7 +370,7 @@ static void group_table(struct report *r, const struct group *g)
                            ? content_printf(r, "%s", figure_bytes((int64_t)p->memory_bytes).text)
                            : "unknown";
         row->cell[7] = g->front[i] ? "★" : "";
-        row->cell[8] = content_printf(r, "%lld", (long long)g->of[i]->id);
+        row->cell[8] = content_printf(r, "%lld, arm %c", (long long)g->of[i]->id, p->arm);
         row->link = content_printf(r, "%s", report_site_file(g->of[i]->id, file, sizeof file));
         row->linked = 8;
     }
