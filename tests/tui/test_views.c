@@ -340,7 +340,7 @@ static void busy_names_and_offers(void **state)
         struct ui u = { .view = VIEWS_OF_IT[i] };
         char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
         CHECK_CONTAINS(text, "! busy: other programs use 78% (limit 10%): cc1 40 %, ld 12 %");
-        CHECK_CONTAINS(text, "i wait until quiet   L measure under load");
+        CHECK_CONTAINS(text, "i wait until quiet   % measure under load");
         free(text);
     }
     char *text = draw(s, &(struct ui){ .view = VIEW_MODEL }, 80, 24, GLYPHS_BRAILLE);

@@ -80,7 +80,7 @@ const struct cli_flag FLAGS_DASHBOARD[] = {
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "continue a stopped A/B" },
     { .name = "--theme", .value = "NAME",
-      .help = "colours: a name that the key T shows, or a file (docs/dashboard.md)" },
+      .help = "colours: a name that the key ~ shows, or a file (docs/dashboard.md)" },
     { .name = "--linear",
       .help = "print one line for each change and read commands as lines, for screen readers and logs" },
     { .name = "--no-mouse", .help = "leave the mouse to the terminal" },

@@ -160,7 +160,7 @@ static void theme_next(struct dashboard *d)
     if (rc)
         dashboard_message(d, true, "%s", why.message);
     else
-        dashboard_message(d, false, "theme %s (%d of %d); W saves it", d->theme.name, at + 1, n);
+        dashboard_message(d, false, "theme %s (%d of %d); , saves it", d->theme.name, at + 1, n);
 }
 
 static void preferences_save(struct dashboard *d)

@@ -81,7 +81,7 @@ enum err_code preferences_write(char **path, const struct preferences *s, struct
     if (!*path) return why ? why->code : ERR_IO;
     enum err_code rc = atomic_file_open(&f, *path, why);
     if (!rc) {
-        fprintf(f.stream, "# written by the dashboard's key W\ntheme = %s\nmouse = %s\n", s->theme,
+        fprintf(f.stream, "# written by the dashboard's key ,\ntheme = %s\nmouse = %s\n", s->theme,
                 s->mouse ? "on" : "off");
         rc = atomic_file_commit(&f, why);
     }

@@ -1,4 +1,4 @@
-/* tui/dashboard/preferences.h - theme and mouse, saved by key W in $XDG_CONFIG_HOME/qdyno/dashboard.conf as
+/* tui/dashboard/preferences.h - theme and mouse, saved by key , in $XDG_CONFIG_HOME/qdyno/dashboard.conf as
  * lines "key = value". Nothing is saved automatically. Internal to the dashboard. */
 #ifndef QDYNO_TUI_PREFERENCES_H
 #define QDYNO_TUI_PREFERENCES_H

@@ -1,8 +1,8 @@
 /* tui/forms/keys.c - the table of keys. The footer shows the rows with a label, in this order, as far as they
  * fit.
  *
- * A letter and its capital do not stand for two things that change something. Capitals of earlier versions
- * keep working as second keys: P (|), A (=), B (n), Q (f), S (>), X (s).
+ * A letter and its capital do not stand for two unrelated things. Capitals of earlier versions keep working
+ * as second keys: A (=), B (n), D (#), F ("), K (*), L (%), M (@), P (|), Q (f), S (>), T (~), W (,), X (s).
  *
  * To add a key: add an action to enum action (forms.h), a row here, and its function to ACTIONS in
  * tui/dashboard/input.c. If it can be impossible, add its reason to tui/frame/refusals.c. */
@@ -104,8 +104,8 @@ const struct key_binding KEYS[] = {
       .help = "busy machine: wait until it is quiet, before the next start or in a pause",
       .command = "qdyno ab --wait-quiet 10m" },
     { .action = DO_LOADED,
-      .key = { 'L' },
-      .name = "L",
+      .key = { '%', 'L' },
+      .name = "%",
       .title = "measure under load",
       .help = "busy machine: the next A/B measures anyway; all blocks count",
       .command = "qdyno ab --estimand loaded" },
@@ -219,8 +219,8 @@ const struct key_binding KEYS[] = {
       .help = "start an A/B of the selected advice against the defaults",
       .command = "qdyno ab -m MODEL default CONFIG" },
     { .action = DO_KERNELS,
-      .key = { 'D' },
-      .name = "D",
+      .key = { '#', 'D' },
+      .name = "#",
       .title = "time the kernels",
       .help = "time this machine's kernels once (55 s): narrower predictions",
       .command = "qdyno detect --probe --kernels" },
@@ -255,14 +255,14 @@ const struct key_binding KEYS[] = {
       .help = "write a quantized file of the model; lists recipes and sizes",
       .command = "qdyno quantize IN OUT -R RECIPE" },
     { .action = DO_CALIBRATE,
-      .key = { 'K' },
-      .name = "K",
+      .key = { '*', 'K' },
+      .name = "*",
       .title = "calibrate",
       .help = "collect activation statistics on a text, for some methods",
       .command = "qdyno calibrate IN -f TEXT --out FILE" },
     { .action = DO_MODEL_TEXT,
-      .key = { 'F' },
-      .name = "F",
+      .key = { '"', 'F' },
+      .name = "\"",
       .title = "choose the text of the model",
       .help = "choose the text that this model's quality is measured on",
       .command = "qdyno eval -m MODEL -f TEXT --set-text" },
@@ -318,19 +318,19 @@ const struct key_binding KEYS[] = {
       .help = "find any key, setting or command by a few letters of its name",
       .command = "qdyno help" },
     { .action = DO_MOUSE,
-      .key = { 'M' },
-      .name = "M",
+      .key = { '@', 'M' },
+      .name = "@",
       .title = "mouse on or off",
       .help = "mouse on or off (off: the terminal selects text)" },
     { .action = DO_THEME,
-      .key = { 'T' },
-      .name = "T",
+      .key = { '~', 'T' },
+      .name = "~",
       .title = "next theme",
       .help = "the next theme",
       .command = "qdyno dashboard --theme NAME" },
     { .action = DO_SAVE,
-      .key = { 'W' },
-      .name = "W",
+      .key = { ',', 'W' },
+      .name = ",",
       .title = "save settings",
       .help = "save theme and mouse for the next start" },
     { .action = DO_REDRAW,

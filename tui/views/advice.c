@@ -47,7 +47,7 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
     const struct list_view list = {
         .g = g,
         .box = box[ADVICE_LIST],
-        .title = untimed ? "Advice (D times the kernels once, 55 s: narrower predictions)" : "Advice",
+        .title = untimed ? "Advice (# times the kernels once, 55 s: narrower predictions)" : "Advice",
         .note = snapshot_caution(s),
         .s = s,
         .u = u,

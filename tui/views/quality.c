@@ -64,7 +64,7 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
         snprintf(
             text, sizeof text,
             "measured on %s (run %lld), but this model's text is %s: not ranked. The command below measures "
-            "it on %s; F changes the text.",
+            "it on %s; \" changes the text.",
             q->text, (long long)q->run_id, all->text, all->text);
         grid_wrap(g, in, ROLE_WARN, text);
         return;
