@@ -207,6 +207,16 @@ static void put_time(json_t *o, const char *key, int64_t unix_ms)
     json_put_str(o, key, unix_ms > 0 ? clock_iso8601(unix_ms, when, sizeof(when)) : NULL);
 }
 
+static void put_course(json_t *o, const struct experiment_state *s)
+{
+    put_time(o, "started", s->started_ms);
+    put_time(o, "ended", s->ended_ms);
+    json_put_num(o, "elapsed_s", s->elapsed_s);
+    json_put_int(o, "pauses", s->pauses);
+    json_put_num(o, "paused_s", s->paused_s);
+    json_put_num(o, "overhead_ratio", s->overhead_ratio);
+}
+
 json_t *experiment_to_json(const struct experiment_state *s)
 {
     char workload[576], seed[24];
@@ -259,12 +269,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     experiment_put_text(o, "machine", s->machine_id);
     snprintf(seed, sizeof(seed), "%" PRIu64, s->spec.seed);
     json_put_str(o, "seed", seed);
-    put_time(o, "started", s->started_ms);
-    put_time(o, "ended", s->ended_ms);
-    json_put_num(o, "elapsed_s", s->elapsed_s);
-    json_put_int(o, "pauses", s->pauses);
-    json_put_num(o, "paused_s", s->paused_s);
-    json_put_num(o, "overhead_ratio", s->overhead_ratio);
+    put_course(o, s);
     json_put(o, "events", events_document(s));
     return o;
 }

@@ -420,11 +420,10 @@ static enum err_code bench_config(struct bench *b, struct err *why)
     return rc;
 }
 
-static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
+/* Notes what the rows together say: rates beyond a limit, a slower machine, answers not to rely on. */
+static void bench_note_rows(struct bench *b)
 {
-    struct err db_why = { 0 };
-    progress_clear(&b->progress);
-    bool random = false, unverified = false, beyond = false, some = json_array_size(b->table.rows) > 0;
+    bool random = false, unverified = false, beyond = false;
     double memory = 1, cores = 1;
     for (size_t i = 0; i < json_array_size(b->table.rows); i++) {
         const json_t *row = json_array_get(b->table.rows, i);
@@ -434,11 +433,6 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
         cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
         beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
                   json_get_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, 0) > LIMIT_SLACK;
-    }
-    if (b->run.row.id) {
-        json_put_int(b->table.extra, "run", b->run.row.id);
-        table_note(&b->table, "run %lld; to print it again: qdyno show %lld", (long long)b->run.row.id,
-                   (long long)b->run.row.id);
     }
     if (!b->ceilings_known)
         table_note(&b->table, "for shares of the machine's limits run `qdyno detect --probe` once");
@@ -459,6 +453,19 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
             "on them, or their clock was lower",
             100 * cores);
     cli_note_cautions(&b->table, random, unverified);
+}
+
+static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
+{
+    struct err db_why = { 0 };
+    progress_clear(&b->progress);
+    const bool some = json_array_size(b->table.rows) > 0;
+    if (b->run.row.id) {
+        json_put_int(b->table.extra, "run", b->run.row.id);
+        table_note(&b->table, "run %lld; to print it again: qdyno show %lld", (long long)b->run.row.id,
+                   (long long)b->run.row.id);
+    }
+    bench_note_rows(b);
     json_put_str(b->table.extra, "machine", b->machine.id);
     trained_context_put(b->table.extra, &b->trained);
     json_put(b->table.extra, "labels", cli_labels_json(&b->labels));

@@ -465,6 +465,18 @@ static int print_only(const struct cli_global *g, const struct cli_args *a, cons
     return print_text(a, rules);
 }
 
+/* The period, and where notices go. */
+static enum err_code receivers_read(struct watch_options *o, struct target *target, const struct cli_args *a,
+                                    struct err *why)
+{
+    if (!(o->every_s >= 1))
+        return err_set(why, ERR_USAGE, "--every %s: expected at least 1s", args_text(a, "--every", ""));
+    const enum err_code rc = target_read(target, a, "--webhook", "QDYNO_WATCH", why);
+    o->webhook = target->url;
+    o->auth = &target->auth;
+    return rc ? rc : urls_check(o, why);
+}
+
 int command_watch(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -500,12 +512,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
         return print_only(g, a, &o.rules);
     }
     if (!rc) rc = output_check(g, &why);
-    if (!rc && !(o.every_s >= 1))
-        rc = err_set(&why, ERR_USAGE, "--every %s: expected at least 1s", args_text(a, "--every", ""));
-    if (!rc) rc = target_read(&target, a, "--webhook", "QDYNO_WATCH", &why);
-    o.webhook = target.url;
-    o.auth = &target.auth;
-    if (!rc) rc = urls_check(&o, &why);
+    if (!rc) rc = receivers_read(&o, &target, a, &why);
     if (!rc) rc = cli_labels(&labels, a, &why);
     if (!rc) rc = cli_periods(&periods, a, &why);
     if (!rc) rc = watched_choose(watched, g, a, &why);

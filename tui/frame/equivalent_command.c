@@ -155,6 +155,14 @@ static void append_command_calibrate(struct str *out, const struct ui *u, const 
     path_word(out, " --out ", typed ? f->field[1].text : "FILE");
 }
 
+static void append_command_history(struct str *out, const struct ui *u)
+{
+    str_append(out, "qdyno history");
+    if (!u->filter[0]) return;
+    str_append(out, " --filter ");
+    shell_word(out, u->filter);
+}
+
 /* The run of the open form, else the selected one: the selection may change while a form is open. */
 static long long result_run_id(const struct ui *u, const struct snapshot *s)
 {
@@ -306,20 +314,14 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
         break;
     case DO_ADVISE:
         str_append(&out, "qdyno advise -m ");
-        shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
+        model_word(&out, s);
         break;
     case DO_KERNELS: str_append(&out, "qdyno detect --probe --kernels"); break;
     case DO_FILTER:
-    case DO_VIEW_HISTORY:
-        str_append(&out, "qdyno history");
-        if (u->filter[0]) {
-            str_append(&out, " --filter ");
-            shell_word(&out, u->filter);
-        }
-        break;
+    case DO_VIEW_HISTORY: append_command_history(&out, u); break;
     case DO_VIEW_MODEL:
         str_append(&out, "qdyno info --tensors -m ");
-        shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
+        model_word(&out, s);
         break;
     case DO_WRITE: append_command_write(&out, u, s); break;
     case DO_VIEW_LIVE: str_append(&out, "qdyno detect"); break;

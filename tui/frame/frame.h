@@ -5,8 +5,8 @@
  * row is selected, whether an action is possible now, and which command line does the same. Views draw a
  * frame, actions change the ui, and background jobs fill the snapshot.
  *
- * Sections: results of one model, summary of a model file, text pages, a search, the snapshot, lists,
- * the ui, questions. */
+ * Sections (results of one model: stored_results.h): summary of a model file, text pages, a search, the
+ * snapshot, lists, the ui, questions. */
 #ifndef QDYNO_TUI_FRAME_H
 #define QDYNO_TUI_FRAME_H
 
@@ -27,73 +27,8 @@
 #include "telemetry/probe/probe.h"
 #include "tui/forms/forms.h"
 #include "tui/frame/levels.h"
+#include "tui/frame/stored_results.h"
 #include "tui/widgets/widgets.h"
-
-/* ---------------------------------------------------------------- results of one model (stored_results.c) */
-
-/* What the database holds about the model on screen, over all runs: shown by the quality and load views.
- * Unknown values are NAN; an empty list comes with the reason as text. */
-
-enum {
-    QUALITY_RESULTS = 40,
-    SENSITIVITY_MAPS = 6,
-    SENSITIVITY_KINDS = 20,
-    SENSITIVITY_LAYERS = 160,
-    LOAD_RESULTS = 24,
-};
-
-/* One config whose predictions were compared with those of a reference config. */
-struct quality_result {
-    int64_t run_id, measured_ms;               /* unix time */
-    char config[160], reference[96], text[64]; /* text: base name of the file */
-    int ctx;                                   /* tokens per window */
-    int64_t windows;
-    struct interval kld, top1, ppl, ppl_ratio; /* 95 % intervals; NAN unknown */
-    char text_sha256[65];                      /* "": measured by an older version */
-    bool foreign;                              /* measured on another text than the model's: not ranked */
-};
-
-struct quality_results {
-    int count;                                   /* -1: not read yet */
-    struct quality_result line[QUALITY_RESULTS]; /* the smallest loss first; foreign ones at the end */
-    char text[64];                               /* name of the model's text; "": unknown */
-    char trouble[512];                           /* why nothing can be measured on it; "": it can */
-    char error[200];
-};
-
-/* The loss when a single tensor is stored in `format`, by kind of tensor and layer. */
-struct sensitivity_map {
-    char format[24];
-    int kinds, layers; /* column 0: tensors outside of layers; column i + 1: layer i */
-    char kind[SENSITIVITY_KINDS][32];
-    float loss[SENSITIVITY_KINDS][SENSITIVITY_LAYERS]; /* KL divergence in nats; NAN unknown */
-};
-struct sensitivity {
-    int maps; /* 0: not measured */
-    struct sensitivity_map map[SENSITIVITY_MAPS];
-    char basis[96];    /* the text and the windows it was measured on */
-    char missing[240]; /* why there is none, and the command that measures it */
-};
-
-/* Requests of one workload under one config. */
-struct load_result {
-    char workload[64], config[160];
-    int sequences;
-    int64_t requests;
-    struct latency_histogram ttft, itl; /* time to first token, inter-token latency */
-    double prefill_tok_s, decode_tok_s; /* over all requests */
-};
-
-struct load_results {
-    int lines;                             /* -1: not read yet */
-    struct load_result line[LOAD_RESULTS]; /* the newest first */
-    char error[200];
-};
-
-/* The cell of the map with the largest loss; false: the map is empty. */
-bool sensitivity_most(const struct sensitivity_map *m, int *row, int *column);
-/* "ffn_down of layer 3". Returns buf. */
-const char *sensitivity_name(const struct sensitivity_map *m, int row, int column, char *buf, size_t size);
 
 /* ---------------------------------------------------------------- summary of a model file (model_summary.c)
  */

@@ -7,15 +7,7 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
-
-/* Every function of a column takes the same arguments, and most need only some of them. */
-#define UNUSED __attribute__((unused))
-#define TEXT_OF(name)                                                                                        \
-    static const char *name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED,        \
-                            char *buf UNUSED, size_t size UNUSED)
-#define STYLE_OF(name)                                                                                       \
-    static unsigned name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED)
-#define VALUE_OF(name) static double name(const struct snapshot *s UNUSED, int i)
+#include "tui/frame/list_cells.h"
 
 static const char *put_text(char *buf, size_t size, const char *text)
 {
@@ -23,12 +15,12 @@ static const char *put_text(char *buf, size_t size, const char *text)
     return buf;
 }
 
-STYLE_OF(dim)
+static STYLE_OF(dim)
 {
     return ROLE_DIM;
 }
 
-STYLE_OF(bold)
+static STYLE_OF(bold)
 {
     return ROLE_TEXT | STYLE_BOLD;
 }
@@ -55,83 +47,83 @@ static int64_t run_key(const struct snapshot *s, int i)
     return s->run[i].id;
 }
 
-TEXT_OF(run_marked)
+static TEXT_OF(run_marked)
 {
     return put_text(buf, size, ui_mark(u, s->run[i].id) ? "◆" : "");
 }
 
-STYLE_OF(run_marked_style)
+static STYLE_OF(run_marked_style)
 {
     return ui_mark(u, s->run[i].id) ? ROLE_KEY | STYLE_BOLD : (unsigned)ROLE_DIM;
 }
 
-TEXT_OF(run_number)
+static TEXT_OF(run_number)
 {
     snprintf(buf, size, "%" PRId64, s->run[i].id);
     return buf;
 }
 
-VALUE_OF(run_id)
+static VALUE_OF(run_id)
 {
     return (double)s->run[i].id;
 }
 
-TEXT_OF(run_started)
+static TEXT_OF(run_started)
 {
     return put_text(buf, size, figure_date(s->run[i].started_ms).text);
 }
 
 /* Narrow screens show no time. */
-TEXT_OF(run_day)
+static TEXT_OF(run_day)
 {
     snprintf(buf, size, "%.5s", figure_date(s->run[i].started_ms).text);
     return buf;
 }
 
-VALUE_OF(run_time)
+static VALUE_OF(run_time)
 {
     return (double)s->run[i].started_ms;
 }
 
-TEXT_OF(run_kind)
+static TEXT_OF(run_kind)
 {
     return s->run[i].kind;
 }
 
-TEXT_OF(run_arms)
+static TEXT_OF(run_arms)
 {
     return s->run[i].label[0] ? s->run[i].label : s->run[i].model;
 }
 
-TEXT_OF(run_model)
+static TEXT_OF(run_model)
 {
     return s->run[i].model;
 }
 
-TEXT_OF(run_workload)
+static TEXT_OF(run_workload)
 {
     return s->run[i].workload;
 }
 
-VALUE_OF(run_effect)
+static VALUE_OF(run_effect)
 {
     return s->run[i].effect_ratio > 0 ? s->run[i].effect_ratio : (double)NAN;
 }
 
-TEXT_OF(run_effect_text)
+static TEXT_OF(run_effect_text)
 {
     const double ratio = s->run[i].effect_ratio;
     return put_text(buf, size, ratio > 0 ? figure_change(log(ratio)).text : "");
 }
 
-TEXT_OF(run_verdict)
+static TEXT_OF(run_verdict)
 {
     const struct mark m = run_mark(&s->run[i]);
     snprintf(buf, size, "%s %s", m.glyph, m.word);
     return buf;
 }
 
-STYLE_OF(run_verdict_style)
+static STYLE_OF(run_verdict_style)
 {
     return run_mark(&s->run[i]).role;
 }
@@ -143,18 +135,18 @@ static int advice_count(const struct snapshot *s)
     return s->advice_count;
 }
 
-TEXT_OF(advice_number)
+static TEXT_OF(advice_number)
 {
     snprintf(buf, size, "%d", i + 1);
     return buf;
 }
 
-TEXT_OF(advice_line)
+static TEXT_OF(advice_line)
 {
     return s->advice[i].line;
 }
 
-TEXT_OF(advice_decode)
+static TEXT_OF(advice_decode)
 {
     const struct prediction *p = &s->advice[i].prediction;
     if (!isfinite(p->decode_tok_s)) return "n/a";
@@ -163,47 +155,47 @@ TEXT_OF(advice_decode)
     return buf;
 }
 
-TEXT_OF(advice_evidence)
+static TEXT_OF(advice_evidence)
 {
     return s->advice[i].decode.runs ? "measured" : "predicted";
 }
 
-STYLE_OF(advice_evidence_style)
+static STYLE_OF(advice_evidence_style)
 {
     return s->advice[i].decode.runs ? ROLE_BETTER : ROLE_TEXT;
 }
 
-VALUE_OF(advice_rate)
+static VALUE_OF(advice_rate)
 {
     return s->advice[i].prediction.decode_tok_s;
 }
 
-TEXT_OF(advice_prefill)
+static TEXT_OF(advice_prefill)
 {
     return put_text(buf, size, figure_number(s->advice[i].prediction.prefill_tok_s).text);
 }
 
-VALUE_OF(advice_prefill_rate)
+static VALUE_OF(advice_prefill_rate)
 {
     return s->advice[i].prediction.prefill_tok_s;
 }
 
-TEXT_OF(advice_memory)
+static TEXT_OF(advice_memory)
 {
     return put_text(buf, size, figure_bytes(s->advice[i].prediction.plan.total).text);
 }
 
-VALUE_OF(advice_bytes)
+static VALUE_OF(advice_bytes)
 {
     return (double)s->advice[i].prediction.plan.total;
 }
 
-TEXT_OF(advice_fits)
+static TEXT_OF(advice_fits)
 {
     return s->advice[i].prediction.fits ? "yes" : "✕ no";
 }
 
-STYLE_OF(advice_fits_style)
+static STYLE_OF(advice_fits_style)
 {
     return s->advice[i].prediction.fits ? ROLE_TEXT : ROLE_WORSE;
 }
@@ -215,43 +207,43 @@ static int group_count(const struct snapshot *s)
     return s->summary.groups;
 }
 
-TEXT_OF(group_name)
+static TEXT_OF(group_name)
 {
     return s->summary.group[i].name;
 }
 
-TEXT_OF(group_times)
+static TEXT_OF(group_times)
 {
     snprintf(buf, size, "x%d", s->summary.group[i].count);
     return buf;
 }
 
-VALUE_OF(group_number)
+static VALUE_OF(group_number)
 {
     return s->summary.group[i].count;
 }
 
-TEXT_OF(group_format)
+static TEXT_OF(group_format)
 {
     return s->summary.group[i].format;
 }
 
-TEXT_OF(group_shape)
+static TEXT_OF(group_shape)
 {
     return s->summary.group[i].shape;
 }
 
-TEXT_OF(group_size)
+static TEXT_OF(group_size)
 {
     return put_text(buf, size, figure_bytes(s->summary.group[i].bytes).text);
 }
 
-VALUE_OF(group_bytes)
+static VALUE_OF(group_bytes)
 {
     return (double)s->summary.group[i].bytes;
 }
 
-TEXT_OF(group_share)
+static TEXT_OF(group_share)
 {
     const double all = (double)s->summary.bytes;
     return put_text(buf, size, figure_percent(all > 0 ? group_bytes(s, i) / all : (double)NAN).text);
@@ -264,67 +256,67 @@ static int quality_count(const struct snapshot *s)
     return s->quality.count;
 }
 
-TEXT_OF(quality_config)
+static TEXT_OF(quality_config)
 {
     return s->quality.line[i].config;
 }
 
-TEXT_OF(quality_reference)
+static TEXT_OF(quality_reference)
 {
     return s->quality.line[i].reference;
 }
 
-TEXT_OF(quality_kld)
+static TEXT_OF(quality_kld)
 {
     snprintf(buf, size, "%.3g", s->quality.line[i].kld.estimate);
     return buf;
 }
 
 /* Losses on another text have no place in the order. */
-VALUE_OF(quality_loss)
+static VALUE_OF(quality_loss)
 {
     return s->quality.line[i].foreign ? (double)NAN : s->quality.line[i].kld.estimate;
 }
 
-STYLE_OF(quality_style)
+static STYLE_OF(quality_style)
 {
     return s->quality.line[i].foreign ? ROLE_DIM : ROLE_TEXT;
 }
 
-TEXT_OF(quality_bounds)
+static TEXT_OF(quality_bounds)
 {
     snprintf(buf, size, "[%.3g, %.3g]", s->quality.line[i].kld.lower, s->quality.line[i].kld.upper);
     return buf;
 }
 
-TEXT_OF(quality_top1)
+static TEXT_OF(quality_top1)
 {
     snprintf(buf, size, "%.1f%%", 100 * s->quality.line[i].top1.estimate);
     return buf;
 }
 
-VALUE_OF(quality_same)
+static VALUE_OF(quality_same)
 {
     return s->quality.line[i].top1.estimate;
 }
 
-TEXT_OF(quality_ppl)
+static TEXT_OF(quality_ppl)
 {
     snprintf(buf, size, "%#.4g", s->quality.line[i].ppl.estimate);
     return buf;
 }
 
-VALUE_OF(quality_perplexity)
+static VALUE_OF(quality_perplexity)
 {
     return s->quality.line[i].ppl.estimate;
 }
 
-TEXT_OF(quality_change)
+static TEXT_OF(quality_change)
 {
     return put_text(buf, size, figure_change(log(s->quality.line[i].ppl_ratio.estimate)).text);
 }
 
-VALUE_OF(quality_ratio)
+static VALUE_OF(quality_ratio)
 {
     return s->quality.line[i].ppl_ratio.estimate;
 }
@@ -336,63 +328,63 @@ static int load_count(const struct snapshot *s)
     return s->load.lines;
 }
 
-TEXT_OF(load_workload)
+static TEXT_OF(load_workload)
 {
     return s->load.line[i].workload;
 }
 
-TEXT_OF(load_config)
+static TEXT_OF(load_config)
 {
     return s->load.line[i].config;
 }
 
-TEXT_OF(load_number)
+static TEXT_OF(load_number)
 {
     snprintf(buf, size, "%" PRId64, s->load.line[i].requests);
     return buf;
 }
 
-VALUE_OF(load_requests)
+static VALUE_OF(load_requests)
 {
     return (double)s->load.line[i].requests;
 }
 
-TEXT_OF(load_ttft_text)
+static TEXT_OF(load_ttft_text)
 {
     return put_text(buf, size, figure_seconds(s->load.line[i].ttft.p50).text);
 }
 
-VALUE_OF(load_ttft)
+static VALUE_OF(load_ttft)
 {
     return s->load.line[i].ttft.p50;
 }
 
-TEXT_OF(load_itl_text)
+static TEXT_OF(load_itl_text)
 {
     return put_text(buf, size, figure_seconds(s->load.line[i].itl.p50).text);
 }
 
-VALUE_OF(load_itl)
+static VALUE_OF(load_itl)
 {
     return s->load.line[i].itl.p50;
 }
 
-TEXT_OF(load_prefill_text)
+static TEXT_OF(load_prefill_text)
 {
     return put_text(buf, size, figure_number(s->load.line[i].prefill_tok_s).text);
 }
 
-VALUE_OF(load_prefill)
+static VALUE_OF(load_prefill)
 {
     return s->load.line[i].prefill_tok_s;
 }
 
-TEXT_OF(load_decode_text)
+static TEXT_OF(load_decode_text)
 {
     return put_text(buf, size, figure_number(s->load.line[i].decode_tok_s).text);
 }
 
-VALUE_OF(load_decode)
+static VALUE_OF(load_decode)
 {
     return s->load.line[i].decode_tok_s;
 }
@@ -412,122 +404,31 @@ static int64_t log_key(const struct snapshot *s, int i)
     return s->log[i].unix_ms * 4096 + hash % 4096;
 }
 
-TEXT_OF(log_time)
+static TEXT_OF(log_time)
 {
     return put_text(buf, size, figure_clock(s->log[i].unix_ms).text);
 }
 
-VALUE_OF(log_ms)
+static VALUE_OF(log_ms)
 {
     return (double)s->log[i].unix_ms;
 }
 
-TEXT_OF(log_mark)
+static TEXT_OF(log_mark)
 {
     static const char *const MARKS[] = { "", "", "!", "✕", "" };
     return MARKS[s->log[i].level];
 }
 
-TEXT_OF(log_text)
+static TEXT_OF(log_text)
 {
     return s->log[i].text;
 }
 
-STYLE_OF(log_style)
+static STYLE_OF(log_style)
 {
     static const enum role ROLES[] = { ROLE_DIM, ROLE_TEXT, ROLE_WARN, ROLE_ERROR, ROLE_DIM };
     return ROLES[s->log[i].level];
-}
-
-/* ---------------------------------------------------------------- settings */
-
-static int knob_count(const struct snapshot *s UNUSED)
-{
-    return KNOB_COUNT;
-}
-
-TEXT_OF(knob_key)
-{
-    return KNOBS[i].key;
-}
-
-TEXT_OF(knob_default)
-{
-    return *KNOBS[i].otherwise ? KNOBS[i].otherwise : "-";
-}
-
-TEXT_OF(knob_in_use)
-{
-    knob_applied(s, (enum knob_id)i, buf, size);
-    return *buf ? buf : "-";
-}
-
-TEXT_OF(knob_arm_a)
-{
-    const char *v = knob_arm(s, 0, (enum knob_id)i);
-    return *v ? v : "-";
-}
-
-TEXT_OF(knob_arm_b)
-{
-    const char *v = knob_arm(s, 1, (enum knob_id)i);
-    return *v ? v : "-";
-}
-
-static bool knob_differs(const struct snapshot *s, int i)
-{
-    return strcmp(knob_arm(s, 0, (enum knob_id)i), knob_arm(s, 1, (enum knob_id)i)) != 0;
-}
-
-STYLE_OF(knob_arm_b_style)
-{
-    return knob_differs(s, i) ? ROLE_TEXT | STYLE_BOLD : (unsigned)ROLE_TEXT;
-}
-
-TEXT_OF(knob_difference)
-{
-    return knob_differs(s, i) ? "≠" : "";
-}
-
-STYLE_OF(knob_difference_style)
-{
-    return ROLE_KEY;
-}
-
-static bool no_arms(const struct snapshot *s)
-{
-    return !s->experiment_known;
-}
-
-static bool some_arms(const struct snapshot *s)
-{
-    return s->experiment_known;
-}
-
-static bool nothing_applied(const struct snapshot *s)
-{
-    return !s->applied[0];
-}
-
-TEXT_OF(knob_work)
-{
-    const unsigned work = KNOBS[i].matters_for;
-    return work == FOR_TRAIN                            ? "training"
-           : (work & FOR_ALL) == FOR_ALL                ? "everything"
-           : work & FOR_QUALITY                         ? "speed, answers"
-           : !(work & FOR_DECODE) && work & FOR_PREFILL ? "prompts, memory"
-           : !(work & (FOR_DECODE | FOR_PREFILL))       ? "memory"
-                                                        : "speed";
-}
-
-TEXT_OF(knob_flag)
-{
-    return KNOBS[i].flag ? KNOBS[i].flag : "";
-}
-
-TEXT_OF(knob_range_text)
-{
-    return knob_range((enum knob_id)i, buf, size);
 }
 
 /* ---------------------------------------------------------------- queue */
@@ -551,7 +452,7 @@ static int64_t job_key(const struct snapshot *s, int i)
     return job_at(s, i).id;
 }
 
-TEXT_OF(job_position)
+static TEXT_OF(job_position)
 {
     struct queued_job now;
     const int first = snapshot_running_job(s, &now);
@@ -560,27 +461,27 @@ TEXT_OF(job_position)
     return buf;
 }
 
-VALUE_OF(job_order)
+static VALUE_OF(job_order)
 {
     return -i;
 }
 
-TEXT_OF(job_kind)
+static TEXT_OF(job_kind)
 {
     return put_text(buf, size, job_at(s, i).kind);
 }
 
-TEXT_OF(job_line)
+static TEXT_OF(job_line)
 {
     return put_text(buf, size, job_at(s, i).line);
 }
 
-TEXT_OF(job_since)
+static TEXT_OF(job_since)
 {
     return put_text(buf, size, figure_clock(job_at(s, i).since_ms).text);
 }
 
-VALUE_OF(job_since_ms)
+static VALUE_OF(job_since_ms)
 {
     return (double)job_at(s, i).since_ms;
 }
@@ -640,12 +541,12 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "tok/s", .width = 7, .right = true, .text = load_decode_text, .value = load_decode } } },
     [VIEW_SETTINGS] = { "settings", knob_count, NULL, false, {
         { .title = "key", .width = 17, .text = knob_key, .style = bold },
-        { .title = "default", .width = VALUES, .text = knob_default, .hidden = some_arms },
-        { .title = "in use", .width = VALUES, .gap = 1, .text = knob_in_use, .hidden = nothing_applied,
+        { .title = "default", .width = VALUES, .text = knob_default, .hidden = knob_some_arms },
+        { .title = "in use", .width = VALUES, .gap = 1, .text = knob_in_use, .hidden = knob_nothing_applied,
           .style = bold },
-        { .title = "A", .width = VALUES, .text = knob_arm_a, .hidden = no_arms },
-        { .title = "B", .width = VALUES, .gap = 1, .text = knob_arm_b, .hidden = no_arms, .style = knob_arm_b_style },
-        { .title = "", .width = 2, .gap = 1, .text = knob_difference, .hidden = no_arms,
+        { .title = "A", .width = VALUES, .text = knob_arm_a, .hidden = knob_no_arms },
+        { .title = "B", .width = VALUES, .gap = 1, .text = knob_arm_b, .hidden = knob_no_arms, .style = knob_arm_b_style },
+        { .title = "", .width = 2, .gap = 1, .text = knob_difference, .hidden = knob_no_arms,
           .style = knob_difference_style },
         { .title = "affects", .width = 15, .gap = 1, .from = 110, .text = knob_work },
         { .title = "flag", .width = 5, .gap = 1, .from = 110, .text = knob_flag },

@@ -1,0 +1,36 @@
+/* tui/frame/list_cells.h - how the functions of list columns are written, and those that are defined outside
+ * of list_columns.c. Internal to tui/frame. */
+#ifndef QDYNO_TUI_FRAME_LIST_CELLS_H
+#define QDYNO_TUI_FRAME_LIST_CELLS_H
+
+#include "tui/frame/frame.h"
+
+/* Every function of a column takes the same arguments, and most need only some of them. */
+#define UNUSED __attribute__((unused))
+#define TEXT_OF(name)                                                                                        \
+    const char *name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED,               \
+                     char *buf UNUSED, size_t size UNUSED)
+#define STYLE_OF(name) unsigned name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED)
+#define VALUE_OF(name) double name(const struct snapshot *s UNUSED, int i)
+
+/* ---------------------------------------------------------------- list_settings.c */
+
+int knob_count(const struct snapshot *s);
+TEXT_OF(knob_key);
+TEXT_OF(knob_default);
+TEXT_OF(knob_in_use);
+TEXT_OF(knob_arm_a);
+TEXT_OF(knob_arm_b);
+TEXT_OF(knob_difference);
+TEXT_OF(knob_work);
+TEXT_OF(knob_flag);
+TEXT_OF(knob_range_text);
+STYLE_OF(knob_arm_b_style);
+STYLE_OF(knob_difference_style);
+
+/* Columns that are left out: of the arms without or with an experiment, and of what is applied. */
+bool knob_no_arms(const struct snapshot *s);
+bool knob_some_arms(const struct snapshot *s);
+bool knob_nothing_applied(const struct snapshot *s);
+
+#endif
