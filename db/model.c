@@ -1,4 +1,4 @@
-/* db/model.c - cells and requests of one model, over all runs. */
+/* db/model.c - one model over all runs: the text chosen for it, its cells and requests. */
 #include "db/store.h"
 
 #include <math.h>

@@ -113,8 +113,8 @@ enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char
 {
     char sha256[HASH_HEX];
     *out = (struct answer_klds){ 0 };
-    enum err_code rc = quality_text_of(&out->text, d, model_path, why);
-    if (!rc) rc = measured_model_identity(sha256, d, model_path, why);
+    enum err_code rc = measured_model_identity(sha256, d, model_path, why);
+    if (!rc) rc = quality_text_of_hash(&out->text, d, sha256, model_path, why);
     if (rc || !*sha256) return rc;
     return db_model_cells(d, &(struct model_query){ sha256, METRICS[METRIC_KLD].name, CELLS_MOST }, cell_add,
                           out, why);

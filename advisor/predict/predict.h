@@ -64,9 +64,9 @@ struct quality_text {
  * that is missing or has changed is no error (ERR_OK, out->trouble). Errors: db_*; as gguf_open. */
 enum err_code quality_text_of(struct quality_text *out, struct db *d, const char *model_path,
                               struct err *why);
-/* The same of a model that is known by its SHA-256 only: its file may be gone. */
+/* The same of a model with a known SHA-256; its file, which messages name, may be gone. Hashes no model. */
 enum err_code quality_text_of_hash(struct quality_text *out, struct db *d, const char *model_sha256,
-                                   struct err *why);
+                                   const char *model_path, struct err *why);
 /* The path of that text, to measure on it. Errors: also ERR_IO and ERR_FORMAT of its trouble; ERR_USAGE: the
  * path is too long. */
 enum err_code quality_text_path(char *out, size_t size, struct db *d, const char *model_path,

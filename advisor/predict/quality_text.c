@@ -86,13 +86,13 @@ enum err_code quality_text_of(struct quality_text *out, struct db *d, const char
 }
 
 enum err_code quality_text_of_hash(struct quality_text *out, struct db *d, const char *model_sha256,
-                                   struct err *why)
+                                   const char *model_path, struct err *why)
 {
     struct model_text *rows = NULL;
     int n = 0;
     *out = (struct quality_text){ 0 };
     const enum err_code rc = db_model_text_list(d, &rows, &n, why);
-    if (!rc) text_find(out, rows, n, model_sha256, "MODEL");
+    if (!rc) text_find(out, rows, n, model_sha256, model_path);
     free(rows);
     return rc;
 }

@@ -306,6 +306,12 @@ static enum err_code run_check_resumed(struct tuning *t, const char *spec_json, 
     if (!rc && !strcmp(old.state, "done"))
         rc = err_set(why, ERR_USAGE, "--resume %lld: that search is finished: qdyno show %lld prints it", id,
                      id);
+    if (!rc && tune_spec_text_differs(old.spec_json, t->quality.sha256))
+        rc = err_set(
+            why, ERR_USAGE,
+            "--resume %lld: that search measured quality on another text, and losses on two texts do not "
+            "compare: put the old content of %.200s back, or start a new search",
+            id, t->quality.path);
     if (!rc && (!tune_spec_same(old.spec_json, spec_json) || strcmp(old.model_sha256, sha256)))
         rc = err_set(
             why, ERR_USAGE,

@@ -130,6 +130,8 @@ void tune_add_cost(struct tuning *t, int i, struct tune_mean *mean, double secon
 
 /* The options of this search as JSON, for the run's row. Owned; NULL: out of memory. */
 char *tune_spec_json(const struct tuning *t);
+/* Does the stored one name another content of the text than this SHA-256? */
+bool tune_spec_text_differs(const char *then, const char *sha256);
 /* Do two of them agree in everything but the budget? */
 bool tune_spec_same(const char *then, const char *now);
 

@@ -34,6 +34,16 @@ char *tune_spec_json(const struct tuning *t)
     return line;
 }
 
+bool tune_spec_text_differs(const char *then, const char *sha256)
+{
+    json_t *o = NULL;
+    if (!then || json_parse(&o, then, strlen(then), NULL)) return false;
+    const char *was = json_get_str(o, "text_sha256", "");
+    const bool differs = *was && strcmp(was, sha256);
+    json_decref(o);
+    return differs;
+}
+
 bool tune_spec_same(const char *then, const char *now)
 {
     /* a resumed search may have another budget; its model is compared by its hash, because files move */

@@ -61,6 +61,15 @@ static void result_add_own_hash(struct background *b, struct result_reader *r, i
     if (b->hashed[0] && r->models < MODELS) snprintf(r->sha[r->models++], HASH_HEX, "%s", b->hashed);
 }
 
+/* The text of the first of these models that has a chosen one, or else the bundled one. */
+static enum err_code result_read_text(struct result_reader *r, struct err *why)
+{
+    enum err_code rc = quality_text_of_hash(&r->text, r->d, "", r->path, why);
+    for (int i = 0; i < r->models && !rc && !r->text.chosen; i++)
+        rc = quality_text_of_hash(&r->text, r->d, r->sha[i], r->path, why);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- quality */
 
 /* Whether two results answer the same question, so that only the newer one counts. */
@@ -242,9 +251,9 @@ static enum err_code sensitivity_read(struct result_reader *r, const char *sha25
 static enum err_code results_read(struct background *b, struct result_reader *r, int64_t bytes,
                                   struct err *why)
 {
-    enum err_code rc = quality_text_of(&r->text, r->d, r->path, why);
-    if (!rc) rc = db_model_list(r->d, result_on_model, r, why);
+    enum err_code rc = db_model_list(r->d, result_on_model, r, why);
     if (!rc) result_add_own_hash(b, r, bytes);
+    if (!rc) rc = result_read_text(r, why);
     for (int i = 0; i < r->models && !rc; i++) {
         const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS };
         rc = db_model_cells(r->d, &q, result_on_quality, r, why);

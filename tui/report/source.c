@@ -187,7 +187,7 @@ static enum err_code source_load_capsule(struct reader *r, struct db *d, struct 
 static enum err_code source_load_text(struct report_source *s, struct db *d, struct err *why)
 {
     struct quality_text t;
-    const enum err_code rc = quality_text_of_hash(&t, d, s->state.arm[0].sha256, why);
+    const enum err_code rc = quality_text_of_hash(&t, d, s->state.arm[0].sha256, "MODEL", why);
     if (rc) return rc;
     snprintf(s->text.name, sizeof s->text.name, "%s", t.name);
     snprintf(s->text.sha256, sizeof s->text.sha256, "%s", t.sha256);
