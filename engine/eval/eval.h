@@ -50,7 +50,8 @@ struct perplexity {
     double ppl_se_token;    /* standard error as llama.cpp prints it, which treats tokens as independent */
     int64_t chunks, scored; /* windows; scored tokens */
 };
-/* Perplexity of a text. The text is tokenized once (with BOS if the model wants it) and cut into windows of
+/* Perplexity of a text. A text that is a file of conversations (engine/chat/chat.h) is rendered by the model's
+ * chat template. The text is tokenized once (with BOS if the model wants it) and cut into windows of
  * ctx ids; the rest is dropped. BOS replaces the first id of each window. Positions ctx/2 .. ctx-2 predict
  * the scored ids. Errors: ERR_USAGE (fewer than two windows: says how many tokens the text has and how many
  * are needed), ERR_CANCELLED; those of model_forward. */

@@ -116,7 +116,8 @@ struct search {
     const char *text;
     size_t n;
     bool control;
-    unsigned char *used; /* [n] bytes that belong to a token already */
+    const char *untrusted; /* [n] 1: control tokens do not count here; NULL: nowhere */
+    unsigned char *used;   /* [n] bytes that belong to a token already */
 };
 
 /* All tokens within these longer ones are cut out already, so an occurrence overlaps one where its ends do.
@@ -145,7 +146,9 @@ static bool group_search(const struct search *s, const struct special_group *g, 
                    1;
             hash %= PRIME;
         }
-        const int32_t id = group_find(s->x, g, hash, s->text + at, s->control);
+        int32_t id = group_find(s->x, g, hash, s->text + at, s->control);
+        if (id >= 0 && s->control && s->untrusted && memchr(s->untrusted + at, 1, g->length))
+            id = group_find(s->x, g, hash, s->text + at, false);
         if (id >= 0 && !hits_push(found, at, id)) return false;
     }
     return true;
@@ -169,11 +172,13 @@ static void hits_sort(struct hits *h, int (*order)(const void *, const void *))
     if (h->count) qsort(h->items, h->count, sizeof *h->items, order);
 }
 
-bool specials_find(const struct specials *x, const char *text, size_t n, bool control,
+bool specials_find(const struct specials *x, const char *text, size_t n, bool control, const char *untrusted,
                    struct special_hit **out, size_t *count)
 {
     struct hits all = { 0 }, found = { 0 };
-    struct search s = { .x = x, .text = text, .n = n, .control = control, .used = calloc(n ? n : 1, 1) };
+    struct search s = {
+        .x = x, .text = text, .n = n, .control = control, .untrusted = untrusted, .used = calloc(n ? n : 1, 1)
+    };
     bool ok = s.used != NULL;
     for (int32_t i = 0; i < x->group_count && ok; i++) {
         const struct special_group *g = &x->groups[i];

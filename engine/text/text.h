@@ -28,6 +28,9 @@ struct tokenizer_info {
 };
 void tokenizer_describe(const struct tokenizer *t, struct tokenizer_info *out);
 
+/* The id of the control token with this text; -1: there is none. */
+int32_t tokenizer_control(const struct tokenizer *t, const char *text);
+
 struct token_list {
     int32_t *ids; /* owned by the holder: token_list_free */
     int64_t n, cap;
@@ -44,6 +47,12 @@ enum {
  * ERR_INTERNAL. */
 enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                                struct token_list *out, struct err *why);
+
+/* The same for a text of which parts are not to be trusted, such as the messages in a prompt: control tokens
+ * are recognised (TOKENIZE_SPECIAL) unless a byte of them is marked 1 in untrusted [n]. Nothing else differs,
+ * so text is cut into words across the borders of such parts. No BOS or EOS is added. */
+enum err_code tokenizer_encode_partly(const struct tokenizer *t, const char *text, const char *untrusted,
+                                      size_t n, struct token_list *out, struct err *why);
 
 /* The bytes of one id, appended; control tokens give nothing unless `special`. ERR_USAGE: id outside the
  * vocabulary. */

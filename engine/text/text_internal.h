@@ -57,9 +57,9 @@ struct special_hit {
 typedef bool special_is_control_fn(const void *ctx, int32_t id);
 bool specials_init(struct specials *x, struct arena *memory, const struct gguf_string *texts,
                    const int32_t *ids, int32_t count, special_is_control_fn *is_control, const void *ctx);
-/* The tokens to cut out of a text, by position; control: control tokens, too. *out owned: free(). False when
- * out of memory. */
-bool specials_find(const struct specials *x, const char *text, size_t n, bool control,
+/* The tokens to cut out of a text, by position; control: control tokens, too, but not where one of their
+ * bytes is marked in untrusted [n] (NULL: none is). *out owned: free(). False when out of memory. */
+bool specials_find(const struct specials *x, const char *text, size_t n, bool control, const char *untrusted,
                    struct special_hit **out, size_t *count);
 
 /* ---------------------------------------------------------------- the vocabulary (vocab.c) */

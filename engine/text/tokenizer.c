@@ -66,6 +66,18 @@ void tokenizer_describe(const struct tokenizer *t, struct tokenizer_info *out)
                                     .add_space_prefix = v->add_space_prefix };
 }
 
+int32_t tokenizer_control(const struct tokenizer *t, const char *text)
+{
+    const struct vocab *v = &t->vocab;
+    struct special_hit *hits;
+    size_t count, n = strlen(text);
+    int32_t id = -1;
+    if (!n || !specials_find(&v->specials, text, n, true, NULL, &hits, &count)) return -1;
+    if (count == 1 && v->texts[hits[0].id].len == n && vocab_is_special(v, hits[0].id)) id = hits[0].id;
+    free(hits);
+    return id;
+}
+
 void token_list_free(struct token_list *l)
 {
     free(l->ids);
@@ -115,11 +127,11 @@ static bool fragments_push(struct fragments *f, size_t from, size_t to, int32_t 
 /* User-defined tokens are always recognised. Control tokens only on request, because untrusted text must not
  * be able to produce "<|im_end|>". */
 static bool fragments_split_specials(const struct vocab *v, const char *text, size_t n, bool control,
-                                     struct fragments *out)
+                                     const char *untrusted, struct fragments *out)
 {
     struct special_hit *hits;
     size_t count, done = 0;
-    if (!specials_find(&v->specials, text, n, control, &hits, &count)) return false;
+    if (!specials_find(&v->specials, text, n, control, untrusted, &hits, &count)) return false;
     bool ok = true;
     for (size_t i = 0; i < count && ok; i++) {
         const size_t end = hits[i].at + v->texts[hits[i].id].len;
@@ -155,8 +167,8 @@ static enum err_code fragments_encode(const struct tokenizer *t, const char *tex
     return rc;
 }
 
-enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                               struct token_list *out, struct err *why)
+static enum err_code encode(const struct tokenizer *t, const char *text, const char *untrusted, size_t n,
+                            unsigned flags, struct token_list *out, struct err *why)
 {
     const struct vocab *v = &t->vocab;
     struct fragments all = { 0 };
@@ -164,7 +176,7 @@ enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size
     bool frame = flags & TOKENIZE_ADD_BOS;
     if (frame && v->add_bos && v->bos >= 0) rc = token_list_push(out, v->bos, why);
     if (!rc && n) {
-        if (fragments_split_specials(v, text, n, flags & TOKENIZE_SPECIAL, &all))
+        if (fragments_split_specials(v, text, n, flags & TOKENIZE_SPECIAL, untrusted, &all))
             rc = fragments_encode(t, text, &all, out, why);
         else
             rc = err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
@@ -172,6 +184,18 @@ enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size
     }
     if (!rc && frame && v->add_eos && v->eos >= 0) rc = token_list_push(out, v->eos, why);
     return rc;
+}
+
+enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                               struct token_list *out, struct err *why)
+{
+    return encode(t, text, NULL, n, flags, out, why);
+}
+
+enum err_code tokenizer_encode_partly(const struct tokenizer *t, const char *text, const char *untrusted,
+                                      size_t n, struct token_list *out, struct err *why)
+{
+    return encode(t, text, untrusted, n, TOKENIZE_SPECIAL, out, why);
 }
 
 /* ---------------------------------------------------------------- decode */

@@ -41,6 +41,7 @@
  *
  * - open: what really runs: config (all keys), recipe, arch, name, params, sha256, isa, inputs, device, gpu,
  *   threads, pinned, ctx, random_weights, answers_unverified (force=on ran a file with unknown parts),
+ *   reads_text (false: no tokenizer that is supported),
  *   dominant_format, load_s
  *
  * - plan, in open: {weights, kv, compute, scratch, total, device, gpu_layers, kv_bytes_per_token,

@@ -83,7 +83,7 @@ struct bench {
     const struct cli_args *a;
     struct machine machine;
     struct machine_ceilings ceilings;
-    bool ceilings_known;
+    bool ceilings_known, without_text;
     struct sampler_thread *sampler;
     struct db *db;
     struct run_labels labels;
@@ -311,6 +311,7 @@ static enum err_code bench_workload(struct bench *b, struct arm *arm, const stru
         put_memory(row, json_object_get(about, "memory"));
         json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
         json_put_bool(row, "answers_unverified", json_get_bool(about, "answers_unverified", false));
+        b->without_text |= !json_get_bool(about, "reads_text", true);
         if (rc) json_put_str(row, "error", why->message);
         b->ok++;
         if (!rc) rc = run_residuals(&b->run, &timing, why);
@@ -452,6 +453,10 @@ static void bench_note_rows(struct bench *b)
             "the cores computed at %.0f %% of the speed during `qdyno detect --kernels`: other programs ran "
             "on them, or their clock was lower",
             100 * cores);
+    if (b->without_text)
+        table_note(&b->table,
+                   "no text can be given to this model, because its tokenizer is missing or not supported "
+                   "(`qdyno tokenize -p x` says why); speed does not depend on it");
     cli_note_cautions(&b->table, random, unverified);
 }
 

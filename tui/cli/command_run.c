@@ -1,11 +1,14 @@
-/* qdyno run: generates text. The text goes to stdout token by token; timings go to stderr. */
+/* qdyno run: generates text, or converses (--chat). The text goes to stdout token by token; timings go to
+ * stderr. */
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "advisor/outcome/outcome.h"
 #include "advisor/run/run.h"
+#include "engine/chat/chat.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
@@ -20,7 +23,14 @@ const struct cli_flag FLAGS_RUN[] = {
     { .name = "-f", .alias = "--file", .value = "FILE",
       .help = "read the prompt from a file; - is standard input" },
     { .name = "-n", .alias = "--n-predict", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
-      .help = "tokens to generate; default 128" },
+      .help = "tokens to generate; default 128, with --chat 1024 an answer" },
+    { .name = "--chat",
+      .help = "the text is a message: the model's chat template turns it into a prompt; without -p and -f, read messages from standard input, one a line" },
+    { .name = "--system", .value = "TEXT", .help = "with --chat: the system message" },
+    { .name = "--template", .value = "FILE", .help = "with --chat: a Jinja template instead of the model's" },
+    { .name = "--tools", .value = "FILE", .help = "with --chat: tools to offer, a JSON list as templates expect it" },
+    { .name = "--chat-template-kwargs", .value = "JSON",
+      .help = "with --chat: variables for the template, e.g. '{\"enable_thinking\": false}'" },
     FLAG_CONFIG_ROW,
     { .name = "--temp", .value = "T", .kind = FLAG_NUM, .max = 100,
       .help = "temperature; 0 (default) always takes the most likely token" },
@@ -50,7 +60,8 @@ struct generation {
     bool greedy;  /* only the most likely token is needed, not the logits */
     int32_t best; /* the most likely token of the last forward pass */
     struct token_list prompt;
-    struct str text; /* everything generated */
+    struct str text;   /* everything generated */
+    int64_t prefilled; /* tokens of the last prefill */
     int wanted, made;
     bool stream, ignore_eos;
     bool filter;         /* stdout is a terminal */
@@ -58,6 +69,14 @@ struct generation {
     const char *stopped; /* "length" "eos" "context" "interrupted" */
     double load_s, prefill_s, decode_s;
     struct trace_generation trace; /* for --otlp */
+    struct token_list cached;      /* what the KV cache contains */
+    struct {                       /* with --chat */
+        bool on, interactive;
+        const char *template_file, *system;
+        struct chat *chat;
+        json_t *messages, *tools, *extra;
+        struct str input; /* read from standard input, not yet used */
+    } chat;
 };
 
 static double seconds_of(struct trace_time t)
@@ -79,6 +98,27 @@ static enum err_code generation_open_sampler(struct generation *x, const struct 
     return sampler_open(&x->sampler, &o, (int32_t)model_shape(x->model)->vocab, why);
 }
 
+/* ---------------------------------------------------------------- the prompt */
+
+/* The ids of the prompt: the text, or the conversation as the template writes it. */
+static enum err_code generation_encode(struct generation *x, const struct gguf *file,
+                                       const struct tokenizer *k, const char *text, size_t n, struct err *why)
+{
+    x->prompt.n = 0;
+    if (!x->chat.on)
+        return tokenizer_encode(k, text, n, TOKENIZE_ADD_BOS | TOKENIZE_SPECIAL, &x->prompt, why);
+    const struct chat_request r = { .messages = x->chat.messages,
+                                    .tools = x->chat.tools,
+                                    .extra = x->chat.extra,
+                                    .add_generation_prompt = true,
+                                    .now = time(NULL) };
+    struct chat *c = x->chat.chat;
+    enum err_code rc = c ? ERR_OK : chat_open(&c, file, k, x->chat.template_file, why);
+    if (!rc) rc = chat_encode(c, &r, &x->prompt, why);
+    if (!x->chat.chat) chat_close(c);
+    return rc;
+}
+
 static enum err_code generation_open_model(struct generation *x, const struct cli_args *a, const char *text,
                                            size_t n, struct err *why)
 {
@@ -92,16 +132,24 @@ static enum err_code generation_open_model(struct generation *x, const struct cl
     /* The length of the prompt determines the context to allocate. */
     if (!rc) rc = gguf_open(&file, path, why);
     if (!rc) rc = tokenizer_open(&k, file, why);
-    if (!rc) rc = tokenizer_encode(k, text, n, TOKENIZE_ADD_BOS | TOKENIZE_SPECIAL, &x->prompt, why);
-    if (!rc && !x->prompt.n)
+    if (!rc && x->chat.on && !x->chat.template_file && !chat_has_template(file))
+        rc = err_set(
+            why, ERR_USAGE,
+            "--chat: '%s' has no chat template (tokenizer.chat_template): give one with --template FILE, "
+            "or leave --chat out",
+            path);
+    if (!rc && !x->chat.interactive) rc = generation_encode(x, file, k, text, n, why);
+    if (!rc && !x->prompt.n && !x->chat.interactive)
         rc = err_set(why, ERR_USAGE, "the prompt is empty: the model needs at least one token");
     tokenizer_close(k);
     gguf_close(file);
     if (!rc) {
         int64_t given = config_int(&c, KNOB_CTX), need = x->prompt.n + x->wanted + 1;
-        struct model_options o = {
-            .path = path, .config = &c, .ctx = given ? 0 : (int)need, .sequences = 1, .log = &x->g->log
-        };
+        struct model_options o = { .path = path,
+                                   .config = &c,
+                                   .ctx = given || x->chat.interactive ? 0 : (int)need,
+                                   .sequences = 1,
+                                   .log = &x->g->log };
         x->trace.load.from_ns = clock_ns();
         rc = shapes_model_open(&x->model, &o, why);
         if (!rc && model_plan(x->model)->gpu_layers)
@@ -113,6 +161,9 @@ static enum err_code generation_open_model(struct generation *x, const struct cl
     if (!rc && x->prompt.n >= model_ctx(x->model))
         rc = err_set(why, ERR_USAGE, "the prompt has %lld tokens, but the context only %d: raise -c",
                      (long long)x->prompt.n, model_ctx(x->model));
+    if (!rc && x->chat.on)
+        rc = chat_open(&x->chat.chat, model_gguf(x->model), model_tokenizer(x->model), x->chat.template_file,
+                       why);
     free(path);
     return rc;
 }
@@ -123,26 +174,38 @@ static enum err_code generation_forward(struct generation *x, const struct batch
     return model_forward_best(x->model, rows, n, x->greedy ? &x->best : NULL, why);
 }
 
+/* How many ids of the prompt the cache has already, from the beginning. The last one must run for its logits.
+ */
+static int64_t generation_reuse(struct generation *x)
+{
+    int64_t same = 0, most = MIN(x->prompt.n - 1, x->cached.n);
+    while (same < most && x->prompt.ids[same] == x->cached.ids[same]) same++;
+    if (same < x->cached.n) model_truncate(x->model, 0, (int)same);
+    return x->cached.n = model_length(x->model, 0);
+}
+
 static enum err_code generation_prefill(struct generation *x, struct err *why)
 {
-    struct batch_row *rows = calloc((size_t)x->prompt.n, sizeof *rows);
+    const int64_t from = generation_reuse(x), n = x->prompt.n - from;
+    struct batch_row *rows = calloc((size_t)n, sizeof *rows);
     if (!rows)
         return err_set(why, ERR_NOMEM, "out of memory for a prompt of %lld tokens", (long long)x->prompt.n);
-    for (int64_t i = 0; i < x->prompt.n; i++) {
-        rows[i] = (struct batch_row){ .token = x->prompt.ids[i],
-                                      .pos = (int32_t)i,
-                                      .logits = i + 1 == x->prompt.n };
-        sampler_accept(x->sampler, x->prompt.ids[i]);
+    enum err_code rc = ERR_OK;
+    for (int64_t i = 0; i < n && !rc; i++) {
+        const int32_t id = x->prompt.ids[from + i];
+        rows[i] = (struct batch_row){ .token = id, .pos = (int32_t)(from + i), .logits = i + 1 == n };
+        sampler_accept(x->sampler, id);
+        rc = token_list_push(&x->cached, id, why);
     }
     /* In slices of a batch, so that Ctrl-C takes effect within a long prompt. */
     int64_t start = clock_ns(), slice = config_int(model_config(x->model), KNOB_BATCH);
-    enum err_code rc = ERR_OK;
-    for (int64_t at = 0; at < x->prompt.n && !rc; at += slice) {
-        rc = generation_forward(x, rows + at, (int)MIN(slice, x->prompt.n - at), why);
+    for (int64_t at = 0; at < n && !rc; at += slice) {
+        rc = generation_forward(x, rows + at, (int)MIN(slice, n - at), why);
         if (!rc && cli_is_interrupted(x->g)) rc = err_set(why, ERR_CANCELLED, "interrupted during prefill");
     }
     x->trace.prefill = (struct trace_time){ start, clock_ns() };
     x->prefill_s = seconds_of(x->trace.prefill);
+    x->prefilled = n;
     free(rows);
     return rc;
 }
@@ -196,7 +259,7 @@ static enum err_code generation_decode(struct generation *x, struct err *why)
                          x->made);
             break;
         }
-        if (id == info.eos && !x->ignore_eos) {
+        if ((id == info.eos || (x->chat.chat && chat_ends(x->chat.chat, id))) && !x->ignore_eos) {
             x->stopped = "eos";
             break;
         }
@@ -209,7 +272,8 @@ static enum err_code generation_decode(struct generation *x, struct err *why)
             break;
         }
         struct batch_row row = { .token = id, .pos = pos++, .logits = true };
-        rc = generation_forward(x, &row, 1, why);
+        rc = token_list_push(&x->cached, id, why);
+        if (!rc) rc = generation_forward(x, &row, 1, why);
     }
     x->trace.decode = (struct trace_time){ start, clock_ns() };
     x->decode_s = seconds_of(x->trace.decode);
@@ -230,22 +294,25 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
+/* The end of a text that was printed while it was made, and its timings. */
+static void generation_finish_text(struct generation *x, double prefill_rate, double decode_rate)
+{
+    generation_write(x, "", 0, true);
+    putchar('\n');
+    fflush(stdout);
+    cli_note(x->g, "load %.3f s; prefill %lld tokens %.1f tok/s; decode %d tokens %.1f tok/s; stopped: %s",
+             x->load_s, (long long)x->prefilled, prefill_rate, x->made, decode_rate, x->stopped);
+    if (model_shape(x->model)->random_weights) cli_note(x->g, "%s", RANDOM_WEIGHTS);
+    if (model_shape(x->model)->unknown > 0) cli_note(x->g, "%s", ANSWERS_UNVERIFIED);
+}
+
 static int generation_print(struct generation *x, const struct cli_args *a)
 {
-    double prefill_rate = x->prefill_s > 0 ? (double)x->prompt.n / x->prefill_s : NAN;
+    double prefill_rate = x->prefill_s > 0 ? (double)x->prefilled / x->prefill_s : NAN;
     /* The prefill produces the first token, decoding the others. */
     double decode_rate = x->made > 1 && x->decode_s > 0 ? (x->made - 1) / x->decode_s : NAN;
-    const bool random = model_shape(x->model)->random_weights,
-               unverified = model_shape(x->model)->unknown > 0;
     if (x->stream) {
-        generation_write(x, "", 0, true);
-        putchar('\n');
-        fflush(stdout);
-        cli_note(x->g,
-                 "load %.3f s; prefill %lld tokens %.1f tok/s; decode %d tokens %.1f tok/s; stopped: %s",
-                 x->load_s, (long long)x->prompt.n, prefill_rate, x->made, decode_rate, x->stopped);
-        if (random) cli_note(x->g, "%s", RANDOM_WEIGHTS);
-        if (unverified) cli_note(x->g, "%s", ANSWERS_UNVERIFIED);
+        generation_finish_text(x, prefill_rate, decode_rate);
         return EXIT_DONE;
     }
     struct table t;
@@ -261,8 +328,8 @@ static int generation_print(struct generation *x, const struct cli_args *a)
     json_put_num(row, "prefill_tok_s", prefill_rate);
     json_put_num(row, "decode_s", x->decode_s);
     json_put_num(row, "decode_tok_s", decode_rate);
-    json_put_bool(row, "random_weights", random);
-    json_put_bool(row, "answers_unverified", unverified);
+    json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
+    json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
     int status = cli_print(x->g, a, &t, EXIT_DONE);
     table_done(&t);
     return status;
@@ -296,29 +363,196 @@ static int collector_send(struct generation *x, const struct cli_args *a, const 
     return status ? status : unsent;
 }
 
+/* ---------------------------------------------------------------- --chat */
+
+static bool add_message(struct generation *x, const char *role, const char *content)
+{
+    json_t *m = json_object();
+    json_put_str(m, "role", role);
+    json_put_str(m, "content", content);
+    return !json_array_append_new(x->chat.messages, m);
+}
+
+static enum err_code read_json(json_t **out, const char *flag, const char *text, size_t n, bool list,
+                               struct err *why)
+{
+    enum err_code rc = json_parse(out, text, n, why);
+    if (!rc && list != json_is_array(*out))
+        rc = err_set(why, ERR_FORMAT, "expected %s",
+                     list ? "a JSON list of tools" : "a JSON object of variables");
+    if (rc) err_prefix(why, "%s", flag);
+    return rc;
+}
+
+static enum err_code chat_read_tools(struct generation *x, const char *path, struct err *why)
+{
+    char *text;
+    size_t n;
+    enum err_code rc = file_read(&text, &n, path, 16 << 20, why);
+    if (rc) return rc;
+    rc = read_json(&x->chat.tools, path, text, n, true, why);
+    free(text);
+    return rc;
+}
+
+static enum err_code chat_start(struct generation *x)
+{
+    const char *system = x->chat.system;
+    json_array_clear(x->chat.messages);
+    return !system || add_message(x, "system", system) ? ERR_OK : ERR_NOMEM;
+}
+
+/* Reads the flags of --chat. text: the first message, NULL where messages come from standard input. */
+static enum err_code chat_read_flags(struct generation *x, const struct cli_args *a, const char *text,
+                                     size_t n, struct err *why)
+{
+    static const char *const NEED_CHAT[] = { "--system", "--template", "--tools", "--chat-template-kwargs" };
+    const char *extra = args_text(a, "--chat-template-kwargs", NULL), *tools = args_text(a, "--tools", NULL);
+    for (size_t i = 0; i < COUNT_OF(NEED_CHAT) && !x->chat.on; i++)
+        if (args_has(a, NEED_CHAT[i]))
+            return err_set(why, ERR_USAGE, "%s needs --chat: without it the text is used as it is",
+                           NEED_CHAT[i]);
+    if (!x->chat.on) return ERR_OK;
+    if (text && strlen(text) != n)
+        return err_set(why, ERR_USAGE, "the message contains a NUL byte after %zu bytes: expected text",
+                       strlen(text));
+    if (x->chat.interactive && (!x->stream || args_has(a, "--otlp")))
+        return err_set(why, ERR_USAGE, "%s needs one message: give it with -p or -f",
+                       x->stream ? "--chat with --otlp" : "--chat with -o");
+    x->chat.template_file = args_text(a, "--template", NULL);
+    x->chat.system = args_text(a, "--system", NULL);
+    x->chat.messages = json_array();
+    enum err_code rc = ERR_OK;
+    if (extra && (rc = read_json(&x->chat.extra, "--chat-template-kwargs", extra, strlen(extra), false, why)))
+        return rc == ERR_FORMAT ? why->code = ERR_USAGE : rc;
+    if (tools && (rc = chat_read_tools(x, tools, why))) return rc;
+    if (chat_start(x) || (text && !add_message(x, "user", text)))
+        return err_set(why, ERR_NOMEM, "out of memory for the conversation");
+    return ERR_OK;
+}
+
+/* The next line of standard input, without its end. False: there is none, or Ctrl-C. */
+static bool chat_read_line(struct generation *x, struct str *line)
+{
+    struct str *in = &x->chat.input;
+    char bytes[4096];
+    ssize_t got = 1;
+    for (;;) {
+        const char *end = in->len ? memchr(in->data, '\n', in->len) : NULL;
+        const size_t n = end ? (size_t)(end - in->data) : in->len;
+        if (end || (!got && n)) {
+            str_clear(line);
+            str_append_n(line, in->data, n);
+            in->len -= n + (end != NULL);
+            if (in->len) memmove(in->data, in->data + n + 1, in->len);
+            return !line->failed && !in->failed;
+        }
+        if (!got || cli_is_interrupted(x->g)) return false;
+        struct pollfd ready = { .fd = STDIN_FILENO, .events = POLLIN };
+        if (poll(&ready, 1, 200) <= 0) continue; /* wakes up to see Ctrl-C */
+        got = read(STDIN_FILENO, bytes, sizeof bytes);
+        if (got < 0) got = 0;
+        str_append_n(in, bytes, (size_t)got);
+    }
+}
+
+/* One message and its answer. A conversation that is too long loses the message and goes on. */
+static enum err_code chat_turn(struct generation *x, const struct cli_args *a, const char *text,
+                               struct err *why)
+{
+    if (!add_message(x, "user", text)) return err_set(why, ERR_NOMEM, "out of memory for the conversation");
+    enum err_code rc = generation_encode(x, model_gguf(x->model), model_tokenizer(x->model), NULL, 0, why);
+    if (rc) return rc;
+    if (x->prompt.n >= model_ctx(x->model)) {
+        json_array_remove(x->chat.messages, json_array_size(x->chat.messages) - 1);
+        cli_note(
+            x->g,
+            "this message makes %lld tokens, but the context has only %d: raise -c, or type /clear to start again",
+            (long long)x->prompt.n, model_ctx(x->model));
+        return ERR_OK;
+    }
+    x->made = 0;
+    str_clear(&x->text);
+    rc = generation_prefill(x, why);
+    if (!rc) rc = generation_decode(x, why);
+    if (rc) return rc;
+    generation_print(x, a);
+    x->load_s = 0; /* of the first answer only */
+    return add_message(x, "assistant", str_text(&x->text))
+               ? ERR_OK
+               : err_set(why, ERR_NOMEM, "out of memory for the conversation");
+}
+
+static enum err_code chat_converse(struct generation *x, const struct cli_args *a, struct err *why)
+{
+    const bool person = isatty(STDIN_FILENO);
+    struct str line = { 0 };
+    enum err_code rc = ERR_OK;
+    if (person) cli_note(x->g, "type a message and press Enter; /clear starts again; Ctrl-D ends");
+    while (!rc) {
+        if (person) {
+            fputs("> ", stderr);
+            fflush(stderr);
+        }
+        if (!chat_read_line(x, &line)) break;
+        const char *text = str_text(&line);
+        if (!strcmp(text, "/clear"))
+            rc = chat_start(x);
+        else if (*text)
+            rc = chat_turn(x, a, text, why);
+        if (cli_is_interrupted(x->g)) break;
+    }
+    if (person) fputc('\n', stderr);
+    str_free(&line);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the command */
+
+static void generation_done(struct generation *x)
+{
+    chat_close(x->chat.chat);
+    json_decref(x->chat.messages);
+    json_decref(x->chat.tools);
+    json_decref(x->chat.extra);
+    str_free(&x->chat.input);
+    sampler_close(x->sampler);
+    model_close(x->model);
+    token_list_free(&x->prompt);
+    token_list_free(&x->cached);
+    str_free(&x->text);
+    str_free(&x->held);
+}
+
 int command_run(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
+    const bool chat = args_has(a, "--chat");
     struct generation x = { .g = g,
-                            .wanted = (int)args_int(a, "-n", 128),
+                            .wanted = (int)args_int(a, "-n", chat ? 1024 : 128),
                             .stream = g->output == OUTPUT_MD,
                             .filter = isatty(STDOUT_FILENO) && !args_has(a, "--raw"),
-                            .ignore_eos = args_has(a, "--ignore-eos") };
+                            .ignore_eos = args_has(a, "--ignore-eos"),
+                            .chat.on = chat,
+                            .chat.interactive = chat && !args_has(a, "-p") && !args_has(a, "-f") };
     char *text = NULL;
     size_t n = 0;
-    enum err_code rc = cli_text(&text, &n, a, &why);
+    int status = EXIT_DONE;
+    enum err_code rc = x.chat.interactive ? ERR_OK : cli_text(&text, &n, a, &why);
+    if (!rc) rc = chat_read_flags(&x, a, text, n, &why);
     if (!rc) rc = generation_open_model(&x, a, text, n, &why);
     if (!rc) rc = generation_open_sampler(&x, a, &why);
-    if (!rc) rc = generation_prefill(&x, &why);
-    if (!rc) rc = generation_decode(&x, &why);
-    int status = rc ? cli_fail(a, &why) : generation_print(&x, a);
+    if (!rc && x.chat.interactive)
+        rc = chat_converse(&x, a, &why);
+    else {
+        if (!rc) rc = generation_prefill(&x, &why);
+        if (!rc) rc = generation_decode(&x, &why);
+        if (!rc) status = generation_print(&x, a);
+    }
+    if (rc) status = cli_fail(a, &why);
     if (!rc && cli_is_interrupted(g)) status = EXIT_INTERRUPTED;
     if (args_has(a, "--otlp")) status = collector_send(&x, a, &why, status);
-    sampler_close(x.sampler);
-    model_close(x.model);
-    token_list_free(&x.prompt);
-    str_free(&x.text);
-    str_free(&x.held);
+    generation_done(&x);
     free(text);
     return status;
 }

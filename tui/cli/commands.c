@@ -29,9 +29,13 @@ const struct command COMMANDS[] = {
       .arguments = "[-m MODEL] [--tensors]",
       .help = "describe a model file: architecture, shapes, formats, bytes, tokenizer" },
     { .name = "run", .flags = FLAGS_RUN, .run = command_run, .knob_flags = KNOB_FLAGS_ONE,
-      .arguments = "[-m MODEL] -p TEXT [-n N] [-C CONFIG]",
-      .help = "generate text; timings go to stderr",
-      .details = "Writes the text token by token. Ctrl-C stops. Decoding is greedy unless --temp is given." },
+      .arguments = "[-m MODEL] (-p TEXT | --chat [-p TEXT] [--system TEXT]) [-n N] [-C CONFIG]",
+      .help = "generate text, or chat; timings go to stderr",
+      .details = "Writes the text token by token. Ctrl-C stops. Decoding is greedy unless --temp is given. With "
+                 "--chat the text is a message, and the model's chat template writes the prompt: `qdyno run "
+                 "--chat` converses, `qdyno run --chat --system 'Be brief.' -p 'Why is the sky blue?'` asks one "
+                 "question. Special tokens are recognised in what the template writes, not in messages "
+                 "(docs/chat.md)." },
     { .name = "tokenize", .flags = FLAGS_TOKENIZE, .run = command_tokenize,
       .arguments = "[-m MODEL] (-p TEXT | -f FILE)",
       .help = "print the token ids of a text as one JSON array" },
@@ -59,7 +63,9 @@ const struct command COMMANDS[] = {
                  "text alike. The unit of the error estimates is the window, not the token: +- is one "
                  "standard error, from and to are a 95 % interval. Config flags apply to the reference "
                  "too, unless they list several values. p99 is printed if at least 459 positions were "
-                 "scored. --gate takes figures of quality (docs/ab.md) and decides the exit status: 0 "
+                 "scored. A text whose lines are JSON objects with messages is a file of conversations, which "
+                 "the model's chat template renders (docs/chat.md). --gate takes figures of quality "
+                 "(docs/ab.md) and decides the exit status: 0 "
                  "passed, 1 failed, 2 undecided. Every config must pass." },
     { .name = "ab", .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
       .work = FOR_ALL | FOR_TRAIN,

@@ -1,0 +1,239 @@
+/* Opens the template, renders conversations, and turns the rendering into ids. */
+#include "engine/chat/chat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/gguf/gguf.h"
+#include "engine/template/template.h"
+
+enum { ENDS_MOST = 32, DATE_OF_FILES = 1767268800 /* 2026-01-01 12:00 UTC: that day almost everywhere */ };
+
+struct chat {
+    const struct tokenizer *tokenizer;
+    struct template *template;
+    struct str bos, eos; /* texts of these tokens */
+    int32_t ends[ENDS_MOST];
+    int end_count;
+};
+
+/* ---------------------------------------------------------------- tokens that end a turn */
+
+static void add_end(struct chat *c, int32_t id)
+{
+    if (id >= 0 && !chat_ends(c, id) && c->end_count < ENDS_MOST) c->ends[c->end_count++] = id;
+}
+
+static bool has(const struct chat *c, const char *token)
+{
+    return tokenizer_control(c->tokenizer, token) >= 0;
+}
+
+/* Files name at most three ends, and often only that of a document, so known ones are added by their text. */
+static void find_ends(struct chat *c, const struct gguf *g, const struct tokenizer_info *info)
+{
+    static const char *const KEYS[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
+    static const char *const TEXTS[] = {
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<|return|>",
+        "<|call|>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<end_of_turn>",
+        "<turn|>",
+        "<|tool_response>",
+        "<EOT>",
+        "[EOT]",
+        "[EOS]",
+        "<end_of_utterance>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<\xef\xbd\x9c"
+        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+        "[e~[",
+        "<|flush|>",
+        "<|calls|>",
+    };
+    add_end(c, info->eos);
+    for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
+        const int64_t id = gguf_get_int(g, KEYS[i], -1);
+        if (id >= 0 && id < info->n_vocab) add_end(c, (int32_t)id);
+    }
+    /* where a turn has several parts, <|end|> ends a part only */
+    const bool parts = (has(c, "<|return|>") && has(c, "<|call|>")) ||
+                       (has(c, "<|flush|>") && has(c, "<|calls|>"));
+    for (size_t i = 0; i < COUNT_OF(TEXTS); i++)
+        if (!parts || strcmp(TEXTS[i], "<|end|>")) add_end(c, tokenizer_control(c->tokenizer, TEXTS[i]));
+}
+
+bool chat_ends(const struct chat *c, int32_t id)
+{
+    for (int i = 0; i < c->end_count; i++)
+        if (c->ends[i] == id) return true;
+    return false;
+}
+
+/* ---------------------------------------------------------------- open, close */
+
+static enum err_code open_file(struct chat *c, const char *path, struct err *why)
+{
+    char *text;
+    size_t n;
+    enum err_code rc = file_read(&text, &n, path, TEMPLATE_TEXT_MOST, why);
+    if (rc) return rc;
+    rc = template_open(&c->template, text, n, path, why);
+    free(text);
+    return rc;
+}
+
+static const char KEY[] = "tokenizer.chat_template";
+
+bool chat_has_template(const struct gguf *g)
+{
+    return gguf_get_string(g, KEY).len > 0;
+}
+
+static enum err_code open_template(struct chat *c, const struct gguf *g, const char *file, struct err *why)
+{
+    const struct gguf_string text = gguf_get_string(g, KEY);
+    if (file) return open_file(c, file, why);
+    if (!chat_has_template(g))
+        return err_set(why, ERR_USAGE, "'%s' has no chat template (%s)", gguf_path(g), KEY);
+    enum err_code rc = template_open(&c->template, text.data, text.len, KEY, why);
+    if (rc) err_prefix(why, "'%s'", gguf_path(g));
+    return rc;
+}
+
+enum err_code chat_open(struct chat **out, const struct gguf *g, const struct tokenizer *t,
+                        const char *template_file, struct err *why)
+{
+    struct tokenizer_info info;
+    *out = NULL;
+    struct chat *c = calloc(1, sizeof *c);
+    if (!c) return err_set(why, ERR_NOMEM, "out of memory for a chat");
+    c->tokenizer = t;
+    tokenizer_describe(t, &info);
+    enum err_code rc = open_template(c, g, template_file, why);
+    if (!rc && info.bos >= 0) rc = tokenizer_piece(t, info.bos, true, &c->bos, why);
+    if (!rc && info.eos >= 0) rc = tokenizer_piece(t, info.eos, true, &c->eos, why);
+    if (rc) {
+        chat_close(c);
+        return rc;
+    }
+    find_ends(c, g, &info);
+    *out = c;
+    return ERR_OK;
+}
+
+void chat_close(struct chat *c)
+{
+    if (!c) return;
+    template_close(c->template);
+    str_free(&c->bos);
+    str_free(&c->eos);
+    free(c);
+}
+
+/* ---------------------------------------------------------------- encode */
+
+static enum err_code check_messages(const json_t *messages, struct err *why)
+{
+    size_t i;
+    json_t *m;
+    if (!json_is_array(messages) || !json_array_size(messages))
+        return err_set(why, ERR_USAGE,
+                       "expected a list of at least one message, {\"role\": ..., \"content\": ...}");
+    json_array_foreach((json_t *)(uintptr_t)messages, i, m)
+    {
+        if (!json_is_object(m) || !json_is_string(json_object_get(m, "role")))
+            return err_set(why, ERR_USAGE,
+                           "message %zu: expected an object with a role, e.g. \"role\": \"user\"", i + 1);
+    }
+    return ERR_OK;
+}
+
+enum err_code chat_encode(const struct chat *c, const struct chat_request *r, struct token_list *out,
+                          struct err *why)
+{
+    const struct template_input in = { .messages = r->messages,
+                                       .tools = r->tools,
+                                       .extra = r->extra,
+                                       .add_generation_prompt = r->add_generation_prompt,
+                                       .bos_token = str_text(&c->bos),
+                                       .eos_token = str_text(&c->eos),
+                                       .now = r->now };
+    struct rendered text = { 0 };
+    enum err_code rc = check_messages(r->messages, why);
+    if (!rc) rc = template_render(c->template, &in, &text, why);
+    if (!rc)
+        rc = tokenizer_encode_partly(c->tokenizer, str_text(&text.text), str_text(&text.from_message),
+                                     text.text.len, out, why);
+    rendered_free(&text);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- files of conversations */
+
+static size_t line_length(const char *text, size_t n)
+{
+    const char *end = memchr(text, '\n', n);
+    return end ? (size_t)(end - text) : n;
+}
+
+bool conversations_are(const char *text, size_t n)
+{
+    const size_t line = line_length(text, n);
+    if (!line || text[0] != '{') return false;
+    json_t *j = json_loadb(text, line, JSON_REJECT_DUPLICATES, NULL);
+    const bool are = j && json_is_array(json_object_get(j, "messages"));
+    json_decref(j);
+    return are;
+}
+
+static enum err_code encode_line(const struct chat *c, const char *line, size_t n, struct token_list *out,
+                                 struct err *why)
+{
+    json_error_t e;
+    json_t *j = json_loadb(line, n, JSON_REJECT_DUPLICATES, &e);
+    if (!j) return err_set(why, ERR_FORMAT, "bad JSON at column %d: %s", e.column, e.text);
+    struct chat_request r = { .messages = json_object_get(j, "messages"), .now = DATE_OF_FILES };
+    json_t *tools = json_incref(json_object_get(j, "tools"));
+    json_t *messages = json_incref(json_object_get(j, "messages"));
+    json_object_del(j, "messages");
+    json_object_del(j, "tools");
+    r.messages = messages;
+    r.tools = tools;
+    r.extra = j;
+    const enum err_code rc = chat_encode(c, &r, out, why);
+    json_decref(messages);
+    json_decref(tools);
+    json_decref(j);
+    return rc;
+}
+
+static bool is_blank(const char *line, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strchr(" \t\r", line[i])) return false;
+    return true;
+}
+
+enum err_code conversations_encode(const struct chat *c, const char *text, size_t n, struct token_list *out,
+                                   struct err *why)
+{
+    int64_t number = 0;
+    enum err_code rc = ERR_OK;
+    for (size_t at = 0, line; at < n && !rc; at += line + 1) {
+        line = line_length(text + at, n - at);
+        number++;
+        if (is_blank(text + at, line)) continue;
+        rc = encode_line(c, text + at, line, out, why);
+        if (!rc) continue;
+        if (rc == ERR_USAGE && why) why->code = rc = ERR_FORMAT; /* the file is at fault, not the command */
+        err_prefix(why, "conversation in line %" PRId64, number);
+    }
+    return rc;
+}
