@@ -180,7 +180,7 @@ static int64_t generation_reuse(struct generation *x)
 {
     int64_t same = 0, most = MIN(x->prompt.n - 1, x->cached.n);
     while (same < most && x->prompt.ids[same] == x->cached.ids[same]) same++;
-    if (same < x->cached.n) model_truncate(x->model, 0, (int)same);
+    if (same < x->cached.n && !model_truncate(x->model, 0, (int)same)) model_truncate(x->model, 0, 0);
     return x->cached.n = model_length(x->model, 0);
 }
 
