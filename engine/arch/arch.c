@@ -41,6 +41,9 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_ROPE_FREQS] = VECTOR("rope_freqs.weight", DIM_ROPE),
     [SLOT_ROPE_LONG] = VECTOR("rope_factors_long.weight", DIM_ROPE),
     [SLOT_ROPE_SHORT] = VECTOR("rope_factors_short.weight", DIM_ROPE),
+    [SLOT_LAYER_INPUTS] = MATRIX("per_layer_token_embd.weight", DIM_LAYER_INPUTS, DIM_VOCAB),
+    [SLOT_LAYER_INPUTS_PROJ] = MATRIX("per_layer_model_proj.weight", DIM_EMBD, DIM_LAYER_INPUTS),
+    [SLOT_LAYER_INPUTS_NORM] = VECTOR("per_layer_proj_norm.weight", DIM_LAYER_INPUT),
     [SLOT_ATTN_NORM] = VECTOR("attn_norm.weight", DIM_EMBD),
     [SLOT_ATTN_NORM_B] = VECTOR("attn_norm.bias", DIM_EMBD),
     [SLOT_ATTN_NORM_2] = VECTOR("attn_norm_2.weight", DIM_EMBD),
@@ -69,6 +72,15 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_POST_FFN_NORM] = VECTOR("post_ffw_norm.weight", DIM_EMBD),
     [SLOT_FFN_NORM_2] = VECTOR("post_attention_norm.weight", DIM_EMBD),
     [SLOT_SINKS] = VECTOR("attn_sinks.weight", DIM_HEADS),
+    [SLOT_LAYER_SCALE] = VECTOR("layer_output_scale.weight", DIM_ONE),
+    [SLOT_INPUT_GATE] = MATRIX("inp_gate.weight", DIM_EMBD, DIM_LAYER_INPUT),
+    [SLOT_INPUT_OUT] = MATRIX("proj.weight", DIM_LAYER_INPUT, DIM_EMBD),
+    [SLOT_INPUT_NORM] = VECTOR("post_norm.weight", DIM_EMBD),
+    [SLOT_ROUTER_SCALE] = VECTOR("ffn_gate_inp.scale", DIM_EMBD),
+    [SLOT_EXPERT_SCALE] = VECTOR("ffn_down_exps.scale", DIM_EXPERTS),
+    [SLOT_EXPERTS_NORM] = VECTOR("pre_ffw_norm_2.weight", DIM_EMBD),
+    [SLOT_POST_FFN_NORM_1] = VECTOR("post_ffw_norm_1.weight", DIM_EMBD),
+    [SLOT_POST_EXPERTS_NORM] = VECTOR("post_ffw_norm_2.weight", DIM_EMBD),
     [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EMBD, DIM_EXPERTS),
     [SLOT_ROUTER_B] = VECTOR("ffn_gate_inp.bias", DIM_EXPERTS),
     [SLOT_ROUTER_CHOICE] = VECTOR("exp_probs_b.bias", DIM_EXPERTS),
@@ -118,14 +130,18 @@ static const slot_set ATTENTION_PART = SLOT_BIT(SLOT_Q) | SLOT_BIT(SLOT_Q_B) | S
                                        SLOT_BIT(SLOT_QKV) | SLOT_BIT(SLOT_QKV_B) | SLOT_BIT(SLOT_Q_NORM) |
                                        SLOT_BIT(SLOT_K_NORM) | SLOT_BIT(SLOT_ATTN_OUT) |
                                        SLOT_BIT(SLOT_ATTN_OUT_B);
+static const slot_set OWN_KEYS = SLOT_BIT(SLOT_K) | SLOT_BIT(SLOT_K_B) | SLOT_BIT(SLOT_V) |
+                                 SLOT_BIT(SLOT_V_B) | SLOT_BIT(SLOT_K_NORM);
 static const slot_set DENSE_FFN = SLOT_BIT(SLOT_GATE) | SLOT_BIT(SLOT_UP) | SLOT_BIT(SLOT_DOWN) |
                                   SLOT_BIT(SLOT_GATE_B) | SLOT_BIT(SLOT_UP_B) |
                                   SLOT_BIT(SLOT_DOWN_B); /* what experts replace */
 
-int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
+int64_t arch_layer_dim(enum dim d, const struct arch *a, const struct model_shape *s, int layer)
 {
-    const int64_t q = (int64_t)s->heads * s->head_dim_k, k = (int64_t)s->kv_heads * s->head_dim_k,
-                  v = (int64_t)s->kv_heads * s->head_dim_v,
+    const struct layer_parts *l = layer < 0 ? NULL : &s->parts[layer];
+    const int64_t dim_k = l ? l->head_dim_k : s->head_dim_k, dim_v = l ? l->head_dim_v : s->head_dim_v,
+                  kv_heads = l ? l->kv_heads : s->kv_heads, ff = l ? l->ff : s->ff;
+    const int64_t q = s->heads * dim_k, k = kv_heads * dim_k, v = kv_heads * dim_v,
                   inner = (int64_t)s->state.heads * s->state.value_dim;
     switch (d) {
     case DIM_NONE:
@@ -139,11 +155,11 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     case DIM_K: return k;
     case DIM_V: return v;
     case DIM_QKV: return q + k + v;
-    case DIM_ATTN: return (int64_t)s->heads * (s->kv_lora ? s->latent_v_dims : s->head_dim_v);
-    case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? q : s->head_dim_k;
-    case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? k : s->head_dim_k;
-    case DIM_FF: return s->ff;
-    case DIM_UP: return a->gate_in_up ? 2 * s->ff : s->ff;
+    case DIM_ATTN: return (int64_t)s->heads * (s->kv_lora ? s->latent_v_dims : dim_v);
+    case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? q : dim_k;
+    case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? k : dim_k;
+    case DIM_FF: return ff;
+    case DIM_UP: return a->gate_in_up ? 2 * ff : ff;
     case DIM_HEADS: return s->heads;
     case DIM_EXPERTS: return s->experts;
     case DIM_EXPERT_FF: return s->expert_ff;
@@ -156,6 +172,8 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     case DIM_KV_B: return (int64_t)s->heads * (s->nope_dims + s->latent_v_dims);
     case DIM_NOPE: return s->nope_dims;
     case DIM_LATENT_V: return s->latent_v_dims;
+    case DIM_LAYER_INPUT: return s->layer_inputs;
+    case DIM_LAYER_INPUTS: return (int64_t)s->layer_inputs * s->layers;
     case DIM_TAPS: return s->state.taps;
     case DIM_CHANNELS: return s->state.channels;
     case DIM_STATE_IN: /* inputs of the convolution, gates, and the steps of Mamba-2 */
@@ -221,16 +239,21 @@ static slot_set latent_need(const struct model_shape *s)
 }
 
 /* The part of `all` that a layer has, with the tensors of its experts or its state. */
-static slot_set layer_part(const struct model_shape *s, int layer, slot_set all, slot_set of_experts,
-                           slot_set of_state)
+static slot_set layer_part(const struct arch *a, const struct model_shape *s, int layer, slot_set all,
+                           slot_set of_experts, slot_set of_state)
 {
+    const slot_set inputs = SLOT_BIT(SLOT_LAYER_INPUTS) | SLOT_BIT(SLOT_LAYER_INPUTS_PROJ) |
+                            SLOT_BIT(SLOT_LAYER_INPUTS_NORM) | SLOT_BIT(SLOT_INPUT_GATE) |
+                            SLOT_BIT(SLOT_INPUT_OUT) | SLOT_BIT(SLOT_INPUT_NORM);
+    if (!s->layer_inputs) all &= ~inputs;
     const slot_set global = SLOT_BIT(SLOT_GLOBAL_COUNT) - 1;
     if (layer < 0) return all & global;
     const struct layer_parts *p = &s->parts[layer];
     slot_set set = all & ~global;
     if (p->mixer != MIXER_ATTENTION) set &= ~ATTENTION_PART;
+    if (p->kv_layer != layer) set &= ~OWN_KEYS;
     if (shape_layer_has_state(s, layer)) set |= of_state;
-    if (p->experts || !p->feed_forward) set &= ~DENSE_FFN;
+    if ((p->experts && !a->experts_beside) || !p->feed_forward) set &= ~DENSE_FFN;
     return p->experts ? set | of_experts : set;
 }
 
@@ -242,24 +265,24 @@ static slot_set delta_need(const struct model_shape *s)
 
 slot_set arch_need(const struct arch *a, const struct model_shape *s, int layer)
 {
-    return layer_part(s, layer, a->need | (a->latent ? latent_need(s) : 0), a->expert_need,
+    return layer_part(a, s, layer, a->need | (a->latent ? latent_need(s) : 0), a->expert_need,
                       a->state_need | (a->state == MIXER_DELTA ? delta_need(s) : 0));
 }
 
 slot_set arch_may(const struct arch *a, const struct model_shape *s, int layer)
 {
-    return layer_part(s, layer, a->may, a->expert_may, a->state_may);
+    return layer_part(a, s, layer, a->may, a->expert_may, a->state_may);
 }
 
 /* The shape that a tensor must have, and as text. */
 static void slot_shape(int64_t want[3], char *text, size_t size, enum slot slot, const struct arch *a,
-                       const struct model_shape *s)
+                       const struct model_shape *s, int layer)
 {
     const struct arch_slot *d = &ARCH_SLOTS[slot];
     const enum dim dims[3] = { d->cols, d->rows, d->matrices };
     size_t used = 0;
     for (int i = 0; i < 3; i++) {
-        want[i] = arch_dim(dims[i], a, s);
+        want[i] = arch_layer_dim(dims[i], a, s, layer);
         if (dims[i] == DIM_NONE || used >= size) continue;
         used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)want[i]);
     }
@@ -273,7 +296,7 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
     char name[ARCH_NAME], want[64], have[96];
     int64_t shape[3];
     arch_slot_name(name, sizeof name, layer, slot);
-    slot_shape(shape, want, sizeof want, slot, a, s);
+    slot_shape(shape, want, sizeof want, slot, a, s, layer);
 
     const struct gguf_tensor *t = gguf_tensor_find(g, name);
     *out = t;

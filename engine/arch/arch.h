@@ -28,6 +28,10 @@ enum mixer {
 struct layer_parts {
     uint8_t mixer; /* enum mixer */
     bool feed_forward, experts;
+    bool window;                                /* attention to the last tokens only */
+    uint16_t head_dim_k, head_dim_v, rope_dims; /* sizes of attention, as in struct model_shape */
+    int16_t kv_layer; /* the layer whose keys and values it reads: itself, or one before */
+    int32_t kv_heads, ff;
 };
 
 /* Sizes of the layers that keep a state. heads, groups, key_dim and value_dim as in struct recurrence; all 0
@@ -47,7 +51,9 @@ struct model_shape {
     char name[128];   /* general.name, "" when absent */
     int layers;       /* that the forward pass runs */
     int nextn_layers; /* behind these, layers that predict further tokens, which it does not run */
-    int heads, kv_heads, head_dim_k, head_dim_v, rope_dims;
+    int heads, kv_heads, head_dim_k, head_dim_v, rope_dims; /* the largest of any layer */
+    int window;       /* tokens that layers with a window attend to; 0: no layer has one */
+    int layer_inputs; /* width of the part of a token's second embedding that each layer gets; 0: none */
     int experts, experts_used;    /* of a layer with experts, and per token; 0: no layer has experts */
     int64_t expert_ff, shared_ff; /* width of one expert, and of the expert that every token uses; 0: none */
     int64_t embd, ff, vocab, ctx_train;
@@ -87,6 +93,9 @@ enum slot {
     SLOT_ROPE_FREQS,
     SLOT_ROPE_LONG,
     SLOT_ROPE_SHORT,
+    SLOT_LAYER_INPUTS, /* second embedding: a vector for each layer */
+    SLOT_LAYER_INPUTS_PROJ,
+    SLOT_LAYER_INPUTS_NORM,
     SLOT_GLOBAL_COUNT,
     SLOT_ATTN_NORM = SLOT_GLOBAL_COUNT, /* from here on: one per layer, with the prefix "blk.N." */
     SLOT_ATTN_NORM_B,
@@ -116,6 +125,15 @@ enum slot {
     SLOT_POST_FFN_NORM,
     SLOT_FFN_NORM_2, /* the feed-forward's norm in files that call it post_attention_norm */
     SLOT_SINKS,
+    SLOT_LAYER_SCALE, /* the layer's output is multiplied by it */
+    SLOT_INPUT_GATE,  /* of the layer's part of the second embedding, also the next two */
+    SLOT_INPUT_OUT,
+    SLOT_INPUT_NORM,
+    SLOT_ROUTER_SCALE, /* of the router's input, [embd] */
+    SLOT_EXPERT_SCALE, /* of the experts' outputs, [experts] */
+    SLOT_EXPERTS_NORM, /* of the experts' input beside a feed-forward */
+    SLOT_POST_FFN_NORM_1,
+    SLOT_POST_EXPERTS_NORM,
     SLOT_ROUTER,
     SLOT_ROUTER_B,
     SLOT_ROUTER_CHOICE, /* added to the scores to choose experts, not to weigh them */
@@ -192,6 +210,8 @@ enum dim {
     DIM_KV_B, /* the other part of the keys, and the values, of all heads */
     DIM_NOPE,
     DIM_LATENT_V,
+    DIM_LAYER_INPUT, /* of one layer, and of all */
+    DIM_LAYER_INPUTS,
     DIM_TAPS, /* of layers with a state, from here on */
     DIM_CHANNELS,
     DIM_STATE_IN,
@@ -248,13 +268,19 @@ struct arch {
     slot_set need, may;               /* SLOT_BITs of the tensors that a file must, and may, contain */
     slot_set expert_need, expert_may; /* of layers with experts, instead of a feed-forward's */
     bool latent;                      /* latent attention */
-    enum mixer state;                 /* of layers without attention; MIXER_ATTENTION: all have it */
-    slot_set state_need, state_may;   /* of these layers, instead of those of attention */
-    int attention_period;             /* each attention_period-th layer has attention (the default of
-                                         full_attention_interval); 0: those with KV heads */
-    bool one_part;                    /* a layer is either a mixer or a feed-forward */
-    bool state_interleaved;           /* struct recurrence */
-    bool query_gate;                  /* outputs of attention are multiplied by the sigmoid of a gate */
+    bool layers_differ;  /* in the number of KV heads, the width of feed-forwards, and, with a window,
+                            the size of heads */
+    bool value_norm;     /* heads of values are normed without weights; without SLOT_V they are keys
+                            before norm and rotation */
+    bool experts_beside; /* layers with experts have a feed-forward, too */
+    double attn_scale;   /* default of attention.scale; 0: 1/sqrt(head size) */
+    enum mixer state;    /* of layers without attention; MIXER_ATTENTION: all have it */
+    slot_set state_need, state_may; /* of these layers, instead of those of attention */
+    int attention_period;           /* each attention_period-th layer has attention (the default of
+                                       full_attention_interval); 0: those with KV heads */
+    bool one_part;                  /* a layer is either a mixer or a feed-forward */
+    bool state_interleaved;         /* struct recurrence */
+    bool query_gate;                /* outputs of attention are multiplied by the sigmoid of a gate */
     enum router_score router;
     enum router_sum router_sum;
     enum norm_kind norm;
@@ -303,6 +329,10 @@ enum arch_key {
     META_HEAD_COUNT_KV,
     META_KEY_LENGTH,
     META_VALUE_LENGTH,
+    META_KEY_LENGTH_WINDOW,
+    META_VALUE_LENGTH_WINDOW,
+    META_SHARED_KV_LAYERS,
+    META_LAYER_INPUTS,
     META_LATENT_KEY_LENGTH,
     META_LATENT_VALUE_LENGTH,
     META_Q_LORA,
@@ -329,6 +359,7 @@ enum arch_key {
     META_LAYER_EPSILON,
     META_PARALLEL_RESIDUAL,
     META_ROPE_DIMENSIONS,
+    META_ROPE_DIMENSIONS_WINDOW,
     META_ROPE_BASE,
     META_ROPE_BASE_WINDOW,
     META_ROPE_SCALE_LINEAR,
@@ -391,8 +422,7 @@ struct hyper {
     double yarn_log_multiplier; /* t divides YaRN's magnitude by 1 + 0.1 t ln factor; 0: not */
     int64_t rope_ctx_original;
     bool parallel;
-    int window, window_period; /* both 0: no layer has a window. Period as in struct arch */
-    double window_rope_base;   /* RoPE base of layers with a window, without scaling; 0: as other layers */
+    double window_rope_base; /* RoPE base of layers with a window, without scaling; 0: as other layers */
     float attn_scale, attn_softcap, logit_softcap, logit_scale, embedding_scale, residual_scale;
     struct {
         enum router_score score; /* never ROUTER_BY_KEY */
@@ -407,11 +437,14 @@ struct hyper {
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
                          struct err *why);
 
-/* Does layer `layer` attend to the last h->window tokens only? */
-bool hyper_layer_has_window(const struct hyper *h, int layer);
-
 /* Does layer `layer` rotate queries and keys? */
-bool hyper_layer_has_rope(const struct hyper *h, int layer);
+bool hyper_layer_has_rope(const struct hyper *h, const struct model_shape *s, int layer);
+
+/* Does layer `layer` have attention with keys and values of its own? */
+static inline bool shape_layer_has_cache(const struct model_shape *s, int layer)
+{
+    return s->parts[layer].mixer == MIXER_ATTENTION && s->parts[layer].kv_layer == layer;
+}
 
 /* Does layer `layer` have experts? */
 static inline bool shape_layer_has_experts(const struct model_shape *s, int layer)
@@ -440,8 +473,12 @@ enum { ARCH_NAME = 96 }; /* bytes of the longest full tensor name */
 /* Write the full tensor name, "blk.3.attn_q.weight", to buf. */
 void arch_slot_name(char *buf, size_t size, int layer, enum slot slot);
 
-/* The number that a symbolic size means for this model. */
-int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s);
+/* The number that a symbolic size means for a layer of this model (-1: the largest of any layer). */
+int64_t arch_layer_dim(enum dim d, const struct arch *a, const struct model_shape *s, int layer);
+static inline int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
+{
+    return arch_layer_dim(d, a, s, -1);
+}
 
 /* Call `visit` for every tensor of the model that the file contains (layer -1: global slots), after checking
  * that each one exists and has its shape. ERR_FORMAT: the message gives the tensor, the expected shape and

@@ -10,14 +10,16 @@ enum { HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 
 enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *arch, enum arch_key name,
                               int64_t max, int64_t otherwise, struct err *why);
 
-/* The same for a size that may be a list with a value for each layer. In models whose layers differ it may be
- * 0 for some of them; all others must have the same. s->layers is known. */
+/* The same for a size that may be a list with a value for each layer: the largest. It may be 0 for layers
+ * with a state, and otherwise differs in models with layers_differ only. s->layers is known. */
 enum err_code shape_read_list(int64_t *out, const struct model_shape *s, const struct arch *a,
                               const struct gguf *g, enum arch_key name, int64_t max, int64_t otherwise,
                               struct err *why);
 
-/* Fill s->parts, but for experts. The lists have been read. */
-void shape_read_parts(struct model_shape *s, const struct arch *a, const struct gguf *g);
+/* Fill s->parts, but for experts, s->window and s->layer_inputs; sizes of s become the largest of any layer.
+ * The lists have been read. ERR_FORMAT. */
+enum err_code shape_read_parts(struct model_shape *s, const struct arch *a, const struct gguf *g,
+                               struct err *why);
 
 /* Fill s->state, if any layer has one. ERR_FORMAT. */
 enum err_code shape_read_state(struct model_shape *s, const struct arch *a, const struct gguf *g,

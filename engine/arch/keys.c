@@ -80,6 +80,12 @@ static bool with_plain_window_rope(const struct arch *a, const struct gguf *g)
     return a->window_rope_plain;
 }
 
+static bool with_layers_that_differ(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->layers_differ;
+}
+
 static bool with_residual_key(const struct arch *a, const struct gguf *g)
 {
     (void)g;
@@ -122,6 +128,10 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_HEAD_COUNT_KV] = USED_LIST_IF("attention.head_count_kv", always, NAN),
     [META_KEY_LENGTH] = USED("attention.key_length"),
     [META_VALUE_LENGTH] = USED("attention.value_length"),
+    [META_KEY_LENGTH_WINDOW] = USED_IF("attention.key_length_swa", with_layers_that_differ, NAN),
+    [META_VALUE_LENGTH_WINDOW] = USED_IF("attention.value_length_swa", with_layers_that_differ, NAN),
+    [META_SHARED_KV_LAYERS] = USED_IF("attention.shared_kv_layers", with_layers_that_differ, 0),
+    [META_LAYER_INPUTS] = USED_IF("embedding_length_per_layer_input", with_layers_that_differ, 0),
     [META_LATENT_KEY_LENGTH] = USED_IF("attention.key_length_mla", with_latent, NAN),
     [META_LATENT_VALUE_LENGTH] = USED_IF("attention.value_length_mla", with_latent, NAN),
     [META_Q_LORA] = USED_IF("attention.q_lora_rank", with_latent, 0),
@@ -149,6 +159,7 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_LAYER_EPSILON] = USED("attention.layer_norm_epsilon"),
     [META_PARALLEL_RESIDUAL] = USED_IF("use_parallel_residual", with_residual_key, NAN),
     [META_ROPE_DIMENSIONS] = USED_IF("rope.dimension_count", with_rope, NAN),
+    [META_ROPE_DIMENSIONS_WINDOW] = USED_IF("rope.dimension_count_swa", with_layers_that_differ, NAN),
     [META_ROPE_BASE] = USED_IF("rope.freq_base", with_rope, NAN),
     [META_ROPE_BASE_WINDOW] = USED_IF("rope.freq_base_swa", with_plain_window_rope, NAN),
     [META_ROPE_SCALE_LINEAR] = USED_IF("rope.scale_linear", with_rope, 1),

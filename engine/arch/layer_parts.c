@@ -30,7 +30,8 @@ enum err_code shape_read_list(int64_t *out, const struct model_shape *s, const s
         if (!(value >= 0 && value <= (double)max))
             return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %lld, file has %g for layer %d",
                            key, (long long)max, value, l);
-        const bool fits = value == 0 ? a->state != MIXER_ATTENTION : *out == 0 || (int64_t)value == *out;
+        const bool fits = value == 0 ? a->state != MIXER_ATTENTION
+                                     : *out == 0 || (int64_t)value == *out || a->layers_differ;
         if (!fits)
             return err_set(why, ERR_FORMAT,
                            "metadata '%s' differs by layer, which is not supported in %s models", key,
@@ -41,7 +42,94 @@ enum err_code shape_read_list(int64_t *out, const struct model_shape *s, const s
     return ERR_OK;
 }
 
-void shape_read_parts(struct model_shape *s, const struct arch *a, const struct gguf *g)
+/* Which layers have a window: by attention.sliding_window_pattern, a number or a list, or by default. */
+static enum err_code read_windows(struct model_shape *s, const struct arch *a, const struct gguf *g,
+                                  struct err *why)
+{
+    char key[ARCH_KEY_NAME];
+    if (!a->window_period) return ERR_OK;
+    const int64_t window = gguf_get_int(g, arch_key_name(key, a->name, META_WINDOW), a->window);
+    const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, a->name, META_WINDOW_PATTERN));
+    const bool list = kv && kv->type == GGUF_ARRAY;
+    const int64_t period = kv && !list ? gguf_get_int(g, key, -1) : a->window_period;
+    if (period < 0 || period > LAYERS_MAX)
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %d, file has another value", key,
+                       LAYERS_MAX);
+    if (list && kv->count < (uint64_t)s->layers)
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu",
+                       key, s->layers, (unsigned long long)kv->count);
+    if (window <= 0 || window >= INT32_MAX) return ERR_OK;
+    for (int l = 0; l < s->layers; l++) {
+        s->parts[l].window = list ? gguf_kv_num(kv, (uint64_t)l) != 0
+                                  : period == 1 || (period > 1 && l % period != period - 1);
+        if (s->parts[l].window) s->window = (int)window;
+    }
+    return ERR_OK;
+}
+
+/* Sizes of attention in layers with a window, where they differ from those of other layers. */
+static enum err_code read_window_heads(struct model_shape *s, const struct arch *a, const struct gguf *g,
+                                       struct err *why)
+{
+    int64_t key, value, rope;
+    enum err_code rc;
+    if (!a->layers_differ || !s->window) return ERR_OK;
+    if ((rc = shape_read_size(&key, g, a->name, META_KEY_LENGTH_WINDOW, HEAD_DIM_MAX, s->head_dim_k, why)))
+        return rc;
+    if ((rc = shape_read_size(&value, g, a->name, META_VALUE_LENGTH_WINDOW, HEAD_DIM_MAX, s->head_dim_v,
+                              why)))
+        return rc;
+    if ((rc = shape_read_size(&rope, g, a->name, META_ROPE_DIMENSIONS_WINDOW, HEAD_DIM_MAX,
+                              MIN(key, (int64_t)s->rope_dims), why)))
+        return rc;
+    if (rope > key || rope % 2)
+        return err_set(why, ERR_FORMAT,
+                       "layers with a window rotate %lld of %lld values: expected an even number up to that",
+                       (long long)rope, (long long)key);
+    for (int l = 0; l < s->layers; l++) {
+        struct layer_parts *p = &s->parts[l];
+        if (!p->window) continue;
+        p->head_dim_k = (uint16_t)key;
+        p->head_dim_v = (uint16_t)value;
+        p->rope_dims = (uint16_t)rope;
+    }
+    s->head_dim_k = MAX(s->head_dim_k, (int)key);
+    s->head_dim_v = MAX(s->head_dim_v, (int)value);
+    s->rope_dims = MAX(s->rope_dims, (int)rope);
+    return ERR_OK;
+}
+
+/* The last layers may read keys and values of the last layers of their kind that have their own. */
+static enum err_code read_shared(struct model_shape *s, const struct arch *a, const struct gguf *g,
+                                 struct err *why)
+{
+    char key[ARCH_KEY_NAME];
+    if (!a->layers_differ) return ERR_OK;
+    const int64_t shared = gguf_get_int(g, arch_key_name(key, a->name, META_SHARED_KV_LAYERS), 0),
+                  inputs = gguf_get_int(g, arch_key_name(key, a->name, META_LAYER_INPUTS), 0);
+    if (inputs < 0 || inputs * s->layers > WIDTH_MAX)
+        return err_set(why, ERR_FORMAT, "metadata '%s' is out of range: %lld", key, (long long)inputs);
+    s->layer_inputs = (int)inputs;
+    const int own = s->layers - (int)shared;
+    if (shared < 0 || shared > s->layers || (shared && own < 2))
+        return err_set(why, ERR_FORMAT,
+                       "metadata 'attention.shared_kv_layers': expected 0 to %d, file has %lld",
+                       s->layers - 2, (long long)shared);
+    for (int l = own; l < s->layers; l++) {
+        struct layer_parts *p = &s->parts[l];
+        const int from = p->window ? own - 2 : own - 1;
+        const struct layer_parts *q = &s->parts[from];
+        if (p->window != q->window || p->kv_heads != q->kv_heads || p->head_dim_k != q->head_dim_k ||
+            p->head_dim_v != q->head_dim_v)
+            return err_set(why, ERR_FORMAT,
+                           "layer %d cannot share keys and values of layer %d: their sizes differ", l, from);
+        p->kv_layer = (int16_t)from;
+    }
+    return ERR_OK;
+}
+
+enum err_code shape_read_parts(struct model_shape *s, const struct arch *a, const struct gguf *g,
+                               struct err *why)
 {
     char key[ARCH_KEY_NAME];
     const int64_t given = gguf_get_int(g, arch_key_name(key, a->name, META_ATTENTION_PERIOD), 0),
@@ -54,7 +142,21 @@ void shape_read_parts(struct model_shape *s, const struct arch *a, const struct 
         const bool alone = a->one_part && layer_value(a, g, META_FEED_FORWARD_LENGTH, l) > 0;
         p->mixer = attention ? MIXER_ATTENTION : alone ? MIXER_NONE : a->state;
         p->feed_forward = !a->one_part || p->mixer == MIXER_NONE;
+        const int64_t kv_heads = layer_value(a, g, META_HEAD_COUNT_KV, l),
+                      ff = layer_value(a, g, META_FEED_FORWARD_LENGTH, l);
+        p->kv_heads = kv_heads && attention ? (int32_t)kv_heads : s->kv_heads;
+        p->ff = ff ? (int32_t)ff : (int32_t)s->ff;
+        p->head_dim_k = (uint16_t)s->head_dim_k;
+        p->head_dim_v = (uint16_t)s->head_dim_v;
+        p->rope_dims = (uint16_t)s->rope_dims;
+        p->kv_layer = (int16_t)l;
+        if (s->heads % p->kv_heads)
+            return err_set(why, ERR_FORMAT, "layer %d: %d attention heads cannot share %d KV heads evenly", l,
+                           s->heads, p->kv_heads);
     }
+    enum err_code rc = read_windows(s, a, g, why);
+    if (!rc) rc = read_window_heads(s, a, g, why);
+    return rc ? rc : read_shared(s, a, g, why);
 }
 
 /* Heads and groups of a recurrence. */

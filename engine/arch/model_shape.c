@@ -202,7 +202,7 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     if ((rc = shape_read_size(&out->ctx_train, g, a->name, META_CONTEXT_LENGTH, CTX_MAX, -1, why))) return rc;
     if ((rc = shape_read_heads(out, a, g, why))) return rc;
     if (a->latent && (rc = shape_read_latent(out, a, g, why))) return rc;
-    shape_read_parts(out, a, g);
+    if ((rc = shape_read_parts(out, a, g, why))) return rc;
     if ((rc = shape_read_state(out, a, g, why))) return rc;
     if ((rc = shape_read_experts(out, a, g, why))) return rc;
 
@@ -288,50 +288,6 @@ static enum err_code hyper_read_rope(struct hyper *out, const struct model_shape
     return ERR_OK;
 }
 
-/* The only period that a list that says for each layer whether it has a window can follow: all layers but
- * each n-th one have a window (1: all, 0: none), so the first layer without one decides. */
-static int window_list_period(const struct gguf_kv *list)
-{
-    uint64_t first = 0;
-    while (first < list->count && gguf_kv_num(list, first) != 0) first++;
-    return first == list->count ? 1 : first ? (int)first + 1 : 0;
-}
-
-static bool window_list_is(const struct gguf_kv *list, int period)
-{
-    for (uint64_t l = 0; l < list->count; l++) {
-        const bool window = period == 1 || (period > 1 && l % (uint64_t)period != (uint64_t)period - 1);
-        if ((gguf_kv_num(list, l) != 0) != window) return false;
-    }
-    return true;
-}
-
-/* The period that attention.sliding_window_pattern gives, as a number or as a list of the layers. */
-static enum err_code hyper_read_window_period(int *period, const struct arch *a, const struct model_shape *s,
-                                              const struct gguf *g, struct err *why)
-{
-    char key[ARCH_KEY_NAME];
-    const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, a->name, META_WINDOW_PATTERN));
-    *period = a->window_period;
-    if (!kv) return ERR_OK;
-    if (kv->type != GGUF_ARRAY) {
-        const int64_t n = gguf_get_int(g, key, -1);
-        if (n < 0 || n > LAYERS_MAX)
-            return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %d, file has another value", key,
-                           LAYERS_MAX);
-        *period = (int)n;
-        return ERR_OK;
-    }
-    if (kv->count != (uint64_t)s->layers)
-        return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu",
-                       key, s->layers, (unsigned long long)kv->count);
-    *period = window_list_period(kv);
-    if (window_list_is(kv, *period)) return ERR_OK;
-    return err_set(why, ERR_FORMAT,
-                   "metadata '%s': expected windows in all layers but each n-th one, file has another order",
-                   key);
-}
-
 static enum err_code hyper_read_router(struct hyper *out, const struct model_shape *s, const struct gguf *g,
                                        struct err *why)
 {
@@ -372,34 +328,12 @@ static enum err_code hyper_read_router(struct hyper *out, const struct model_sha
     return ERR_OK;
 }
 
-static enum err_code hyper_read_window(struct hyper *out, const struct model_shape *s, const struct gguf *g,
-                                       struct err *why)
-{
-    const struct arch *a = out->arch;
-    char key[ARCH_KEY_NAME];
-    if (!a->window_period) return ERR_OK;
-    const int64_t window = gguf_get_int(g, arch_key_name(key, a->name, META_WINDOW), a->window);
-    enum err_code rc = hyper_read_window_period(&out->window_period, a, s, g, why);
-    if (rc) return rc;
-    out->window = out->window_period > 0 && window > 0 && window < INT32_MAX ? (int)window : 0;
-    if (!out->window) out->window_period = 0;
-    if (!out->window || !a->window_rope_plain) return ERR_OK;
-    return hyper_read_positive(&out->window_rope_base, g, a->name, META_ROPE_BASE_WINDOW,
-                               a->window_rope_base > 0 ? a->window_rope_base : out->rope_base, why);
-}
-
-bool hyper_layer_has_rope(const struct hyper *h, int layer)
+bool hyper_layer_has_rope(const struct hyper *h, const struct model_shape *s, int layer)
 {
     const struct arch *a = h->arch;
     if (a->rope == ROPE_NONE || h->no_rope) return false;
-    if (a->rope_in_windows && !hyper_layer_has_window(h, layer)) return false;
+    if (a->rope_in_windows && !s->parts[layer].window) return false;
     return !a->rope_period || (layer + 1) % a->rope_period != 0;
-}
-
-bool hyper_layer_has_window(const struct hyper *h, int layer)
-{
-    return h->window_period == 1 ||
-           (h->window_period > 1 && layer % h->window_period != h->window_period - 1);
 }
 
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
@@ -422,7 +356,10 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
     out->parallel = a->residual == RESIDUAL_PARALLEL ||
                     (a->residual == RESIDUAL_BY_KEY &&
                      gguf_get_bool(g, arch_key_name(key, a->name, META_PARALLEL_RESIDUAL), true));
-    if ((rc = hyper_read_window(out, s, g, why))) return rc;
+    if (s->window && a->window_rope_plain &&
+        (rc = hyper_read_positive(&out->window_rope_base, g, a->name, META_ROPE_BASE_WINDOW,
+                                  a->window_rope_base > 0 ? a->window_rope_base : out->rope_base, why)))
+        return rc;
     if ((rc = hyper_read_router(out, s, g, why))) return rc;
     out->query_scale_step = a->query_scale_step;
     out->query_scale_tokens = a->query_scale_tokens ? a->query_scale_tokens : out->rope_ctx_original;
@@ -452,6 +389,7 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
         *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(
             g, arch_key_name(key, a->name, SCALES[i].key), SCALES[i].otherwise);
     const bool wide = a->wide_query_layers == s->layers;
+    if (out->attn_scale == 0) out->attn_scale = (float)a->attn_scale;
     if (out->attn_scale == 0)
         out->attn_scale = 1.0f / sqrtf(wide ? (float)s->embd / (float)s->heads : (float)s->head_dim_k);
     if (a->latent) { /* YaRN changes the scores instead of the rotated parts */

@@ -103,7 +103,11 @@ static void choose(const struct model *m, const struct layer *l, float *score, i
     const int experts = m->shape.experts;
     float *rank = m->expert_lists.rank;
     bool finite = true;
-    for (int e = 0; e < experts; e++) finite &= isfinite(score[e]) != 0;
+    for (int e = 0; e < experts; e++) {
+        finite &= isfinite(score[e]) != 0;
+        /* a scale of the router's input goes with a division by sqrt(embd) */
+        if (layer_slot(l, SLOT_ROUTER_SCALE)->v) score[e] /= sqrtf((float)m->shape.embd);
+    }
     if (h->router.score == ROUTER_SOFTMAX) softmax(score, experts);
     for (int e = 0; e < experts; e++) {
         if (h->router.score == ROUTER_SIGMOID) score[e] = sigmoid(score[e]);
@@ -116,6 +120,8 @@ static void choose(const struct model *m, const struct layer *l, float *score, i
         rank[chosen[j]] = NAN;
     }
     weigh(h, score, chosen, m->shape.experts_used, weight);
+    for (int j = 0; l->expert_scale && j < m->shape.experts_used; j++)
+        weight[j] *= l->expert_scale[chosen[j]];
     if (!finite) weight[0] = NAN; /* an expert that was not chosen must not hide it */
 }
 
@@ -305,18 +311,12 @@ static void run_shared(const struct pass *p, const struct layer *l, const float 
     backend_matmul(p->site->backend, &down, 1);
 }
 
-void pass_add_experts(const struct pass *p, const struct layer *l, const float *h)
+/* The weighted sums of the experts' outputs. */
+static void add_outputs(const struct pass *p, const struct layer *l, float *y, bool add)
 {
     const struct model *m = p->m;
     const struct expert_lists *x = &m->expert_lists;
-    const struct bound *post_norm = layer_slot(l, SLOT_POST_FFN_NORM);
-    const bool plain = !post_norm->v;
     const int outputs = outputs_of(m, l);
-    route(p, l, h);
-    run_up(p, l, h);
-    run_down(p, l);
-    if (outputs > m->shape.experts_used) run_shared(p, l, h);
-    for (int i = 0; plain && i < p->n * outputs; i++) x->weights[i] *= m->hyper.residual_scale;
     backend_mix(p->site->backend, &(struct mix){ .x = p->b.experts,
                                                  .x_stride = m->shape.embd,
                                                  .rows = (int64_t)p->n * outputs,
@@ -325,8 +325,33 @@ void pass_add_experts(const struct pass *p, const struct layer *l, const float *
                                                  .n = p->n,
                                                  .k = outputs,
                                                  .cols = m->shape.embd,
-                                                 .y = plain ? p->b.x : p->b.h,
+                                                 .y = y,
                                                  .y_stride = m->shape.embd,
-                                                 .add = plain });
+                                                 .add = add });
+}
+
+static void run_outputs(const struct pass *p, const struct layer *l, const float *scored, const float *h)
+{
+    route(p, l, scored);
+    run_up(p, l, h);
+    run_down(p, l);
+    if (outputs_of(p->m, l) > p->m->shape.experts_used) run_shared(p, l, h);
+}
+
+void pass_run_experts(const struct pass *p, const struct layer *l, const float *scored, const float *h)
+{
+    run_outputs(p, l, scored, h);
+    add_outputs(p, l, p->b.h, false);
+}
+
+void pass_add_experts(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct model *m = p->m;
+    const struct bound *post_norm = layer_slot(l, SLOT_POST_FFN_NORM);
+    const bool plain = !post_norm->v;
+    run_outputs(p, l, h, h);
+    for (int i = 0; plain && i < p->n * outputs_of(m, l); i++)
+        m->expert_lists.weights[i] *= m->hyper.residual_scale;
+    add_outputs(p, l, plain ? p->b.x : p->b.h, plain);
     if (!plain) pass_add_rows(p, post_norm);
 }

@@ -34,11 +34,12 @@ static void pass_norm_rows(const struct pass *p, const float *x, float *y, const
 /* RMS norm of q or k, in place, over the whole row of heads or over each head. Heads of a row are adjacent,
  * rows are `stride` floats apart; norms of single heads loop over rows or over heads, whichever needs fewer
  * calls. */
-static void pass_norm_heads(const struct pass *p, float *x, int heads, const struct bound *w)
+static void pass_norm_heads(const struct pass *p, float *x, int heads, int64_t head_dim,
+                            const struct bound *w)
 {
     const struct model *m = p->m;
     const bool whole = m->hyper.arch->qk_norm == QK_NORM_ROW, by_row = !whole && p->n < heads;
-    const int64_t stride = m->widths.qkv, dim = (int64_t)m->shape.head_dim_k * (whole ? heads : 1);
+    const int64_t stride = m->widths.qkv, dim = head_dim * (whole ? heads : 1);
     const int calls = whole ? 1 : by_row ? p->n : heads;
     for (int i = 0; i < calls; i++) {
         float *at = x + i * (by_row ? stride : dim);
@@ -64,7 +65,7 @@ void pass_rotate(const struct pass *p, const struct layer *l, float *x, int64_t 
                                                    .n = p->n,
                                                    .heads = heads,
                                                    .head_dim = head_dim,
-                                                   .rot_dims = m->shape.rope_dims,
+                                                   .rot_dims = l->parts->rope_dims,
                                                    .half_split = m->hyper.arch->rope == ROPE_HALVES,
                                                    .freq = m->rope_freq + l->rope * (m->shape.rope_dims / 2),
                                                    .magnitude = m->rope_magnitude[l->rope],
@@ -96,6 +97,13 @@ void pass_call_observer(const struct pass *p, const struct layer *l, const enum 
 {
     const struct observer *w = &p->m->observer;
     if (w->see) w->see(w->ctx, l ? (int)(l - p->m->layers) : -1, slots, count, x, stride, p->n);
+}
+
+/* A size of this layer. */
+static int64_t layer_dim(const struct pass *p, const struct layer *l, enum dim d)
+{
+    const struct model *m = p->m;
+    return arch_layer_dim(d, m->hyper.arch, &m->shape, (int)(l - m->layers));
 }
 
 /* Where attention with gates keeps queries beside their gates, then the gates alone, then its outputs. */
@@ -151,7 +159,9 @@ static void pass_project_qkv(const struct pass *p, const struct layer *l, const 
     const enum slot FUSED[] = { SLOT_QKV }, APART[] = { SLOT_Q, SLOT_K, SLOT_V };
     const bool fused = layer_slot(l, SLOT_QKV)->w.data;
     const enum slot *slots = fused ? FUSED : APART;
-    const int count = fused ? 1 : 3;
+    const int count = fused ? 1
+                            : 1 + (layer_slot(l, SLOT_K)->w.data != NULL) +
+                                  (layer_slot(l, SLOT_V)->w.data != NULL);
     struct matmul mm[3];
     int64_t at = 0;
     for (int i = 0; i < count; i++) {
@@ -159,7 +169,7 @@ static void pass_project_qkv(const struct pass *p, const struct layer *l, const 
                              m->shape.embd);
         mm[i].y = p->b.qkv + at;
         mm[i].y_stride = m->widths.qkv;
-        at += arch_dim(slots[i] == SLOT_Q ? DIM_Q : ARCH_SLOTS[slots[i]].rows, a, &m->shape);
+        at += layer_dim(p, l, slots[i] == SLOT_Q ? DIM_Q : ARCH_SLOTS[slots[i]].rows);
     }
     if (a->query_gate) {
         mm[0].y = gate_parts_of(p).both;
@@ -168,6 +178,16 @@ static void pass_project_qkv(const struct pass *p, const struct layer *l, const 
     pass_call_observer(p, l, slots, count, h, m->shape.embd);
     backend_matmul(p->site->backend, mm, count);
     if (a->query_gate) pass_split_gates(p);
+}
+
+/* Values without a matrix of their own are the keys before norm and rotation. */
+static void pass_copy_keys(const struct pass *p, const struct layer *l)
+{
+    const struct model *m = p->m;
+    float *k = p->b.qkv + layer_dim(p, l, DIM_Q);
+    const int64_t cols = layer_dim(p, l, DIM_K);
+    pass_copy_heads(p, (struct strided){ k, m->widths.qkv, 0 },
+                    (struct strided){ k + cols, m->widths.qkv, 0 }, 1, cols);
 }
 
 /* The matrix that computed the queries. */
@@ -181,12 +201,12 @@ static const struct bound *layer_query_matrix(const struct layer *l)
 static void pass_norm_queries_and_keys(const struct pass *p, const struct layer *l, float *q, float *k)
 {
     const struct bound *of_q = layer_slot(l, SLOT_Q_NORM), *of_k = layer_slot(l, SLOT_K_NORM);
-    if (of_q->v) pass_norm_heads(p, q, p->m->shape.heads, of_q);
-    if (of_k->v) pass_norm_heads(p, k, p->m->shape.kv_heads, of_k);
+    if (of_q->v) pass_norm_heads(p, q, p->m->shape.heads, l->parts->head_dim_k, of_q);
+    if (of_k->v) pass_norm_heads(p, k, l->parts->kv_heads, l->parts->head_dim_k, of_k);
 }
 
 /* Multiply queries by a factor that grows with their position (attention.temperature_scale). */
-static void pass_scale_queries(const struct pass *p, float *q)
+static void pass_scale_queries(const struct pass *p, const struct layer *l, float *q)
 {
     const struct model *m = p->m;
     bool any = false;
@@ -203,7 +223,7 @@ static void pass_scale_queries(const struct pass *p, float *q)
                                                  .weights = m->row_scale,
                                                  .n = p->n,
                                                  .k = 1,
-                                                 .cols = arch_dim(DIM_Q, m->hyper.arch, &m->shape),
+                                                 .cols = layer_dim(p, l, DIM_Q),
                                                  .y = q,
                                                  .y_stride = m->widths.qkv });
 }
@@ -214,19 +234,30 @@ static void pass_prepare_queries_and_keys(const struct pass *p, const struct lay
     const struct model *m = p->m;
     const struct model_shape *s = &m->shape;
     const struct arch *a = m->hyper.arch;
+    const int dim = l->parts->head_dim_k;
+    const bool own = layer_slot(l, SLOT_K)->w.data || layer_slot(l, SLOT_QKV)->w.data;
     if (!a->qk_norm_after_rope) pass_norm_queries_and_keys(p, l, q, k);
     if (l->rotates) {
-        pass_rotate(p, l, q, m->widths.qkv, s->heads, s->head_dim_k);
-        pass_rotate(p, l, k, m->widths.qkv, s->kv_heads, s->head_dim_k);
+        pass_rotate(p, l, q, m->widths.qkv, s->heads, dim);
+        if (own) pass_rotate(p, l, k, m->widths.qkv, l->parts->kv_heads, dim);
     }
     if (a->qk_norm_after_rope) pass_norm_queries_and_keys(p, l, q, k);
-    if (p->site->unit_weights && l->rotates) {
+    if (a->qk_norm_plain_except && p->site->unit_weights && l->rotates) {
         const struct bound unit = { .v = p->site->unit_weights };
-        pass_norm_heads(p, q, s->heads, &unit);
-        pass_norm_heads(p, k, s->kv_heads, &unit);
+        pass_norm_heads(p, q, s->heads, dim, &unit);
+        pass_norm_heads(p, k, l->parts->kv_heads, dim, &unit);
     }
     /* an architecture's own scale is for layers without positions */
-    if (m->hyper.query_scale_step != 0 && !(a->query_scale_step != 0 && l->rotates)) pass_scale_queries(p, q);
+    if (m->hyper.query_scale_step != 0 && !(a->query_scale_step != 0 && l->rotates))
+        pass_scale_queries(p, l, q);
+}
+
+static void pass_norm_values(const struct pass *p, const struct layer *l, float *v)
+{
+    const struct bound unit = { .v = p->site->unit_weights };
+    const int heads = l->parts->kv_heads;
+    const int64_t dim = l->parts->head_dim_v;
+    for (int i = 0; i < heads; i++) pass_norm_in_place(p, v + i * dim, p->m->widths.qkv, dim, &unit);
 }
 
 /* Store k and v in the KV cache and compute attention: qkv -> attn. */
@@ -235,15 +266,21 @@ static void pass_run_attention(const struct pass *p, const struct layer *l)
     const struct model *m = p->m;
     const struct model_shape *s = &m->shape;
     const struct arch *a = m->hyper.arch;
-    float *q = p->b.qkv, *k = q + arch_dim(DIM_Q, a, s), *v = k + arch_dim(DIM_K, a, s);
+    float *q = p->b.qkv, *k = q + layer_dim(p, l, DIM_Q), *v = k + layer_dim(p, l, DIM_K);
+    const bool own = l->parts->kv_layer == l - m->layers;
+    if (own && a->value_norm) {
+        if (!layer_slot(l, SLOT_V)->w.data) pass_copy_keys(p, l);
+        pass_norm_values(p, l, v);
+    }
     if (!a->latent) pass_prepare_queries_and_keys(p, l, q, k);
-    backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
-                                                           .k = k,
-                                                           .v = v,
-                                                           .k_stride = m->widths.qkv,
-                                                           .v_stride = m->widths.qkv,
-                                                           .n = p->n,
-                                                           .slots = m->lists.slots });
+    if (own)
+        backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
+                                                               .k = k,
+                                                               .v = v,
+                                                               .k_stride = m->widths.qkv,
+                                                               .v_stride = m->widths.qkv,
+                                                               .n = p->n,
+                                                               .slots = m->lists.slots });
     if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values are needed */
     int64_t stride = m->widths.attn;
     float *y = a->latent ? pass_latent_output(p, &stride) : p->b.attn;
@@ -324,17 +361,14 @@ static void pass_add_mixed(const struct pass *p, const struct layer *l)
                        layer_slot(l, SLOT_POST_ATTN_NORM));
 }
 
-/* x += down(act(gate(h)) * up(h)), or x += down(act(up(h))) without a gate. */
-static void pass_add_feed_forward(const struct pass *p, const struct layer *l, const float *h)
+/* h -> ff: act(gate(h)) * up(h), or act(up(h)) without a gate. Returns the product with the down matrix that
+ * is left to do. */
+static struct matmul pass_run_gated(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct model *m = p->m;
-    const int64_t ff = m->shape.ff;
+    const int64_t ff = l->parts->ff;
     const bool gate = layer_slot(l, SLOT_GATE)->w.data, gated = gate || m->hyper.arch->gate_in_up;
     const int64_t stride = gated ? 2 * ff : ff;
-    if (layer_slot(l, SLOT_ROUTER)->w.data) {
-        pass_add_experts(p, l, h);
-        return;
-    }
     struct gated g = { .up = pass_product(p, layer_slot(l, SLOT_UP), layer_slot(l, SLOT_UP_B), h,
                                           m->shape.embd),
                        .act = m->hyper.arch->act,
@@ -361,7 +395,47 @@ static void pass_add_feed_forward(const struct pass *p, const struct layer *l, c
     }
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
     pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
-    pass_add_to_stream(p, pass_product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
+    return pass_product(p, w, bias, p->b.ff, stride);
+}
+
+/* A feed-forward and experts beside it, each with a norm of its outputs:
+ * x += norm(norm(feed_forward(h)) + norm(experts(norm(x)))). */
+static void pass_add_both(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct model *m = p->m;
+    const int64_t embd = m->shape.embd, stride = m->widths.attn;
+    struct matmul down = pass_run_gated(p, l, h);
+    down.y = p->b.attn; /* free since the outputs of attention were added */
+    down.y_stride = stride;
+    backend_matmul(p->site->backend, &down, 1);
+    pass_norm_in_place(p, p->b.attn, stride, embd, layer_slot(l, SLOT_POST_FFN_NORM_1));
+    pass_norm_rows(p, p->b.x, p->b.qkv, layer_slot(l, SLOT_ROUTER_SCALE), &NOTHING);
+    pass_norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_EXPERTS_NORM), &NOTHING);
+    pass_run_experts(p, l, p->b.qkv, p->b.h);
+    pass_norm_in_place(p, p->b.h, embd, embd, layer_slot(l, SLOT_POST_EXPERTS_NORM));
+    backend_mix(p->site->backend, &(struct mix){ .x = p->b.attn,
+                                                 .x_stride = stride,
+                                                 .rows = p->n,
+                                                 .ids = m->lists.every,
+                                                 .weights = m->ones,
+                                                 .n = p->n,
+                                                 .k = 1,
+                                                 .cols = embd,
+                                                 .y = p->b.h,
+                                                 .y_stride = embd,
+                                                 .add = true });
+    pass_add_rows(p, layer_slot(l, SLOT_POST_FFN_NORM));
+}
+
+/* x += feed_forward(h), which is a gated product, experts, or both. */
+static void pass_add_feed_forward(const struct pass *p, const struct layer *l, const float *h)
+{
+    if (l->parts->experts && p->m->hyper.arch->experts_beside)
+        pass_add_both(p, l, h);
+    else if (l->parts->experts)
+        pass_add_experts(p, l, h);
+    else
+        pass_add_to_stream(p, pass_run_gated(p, l, h), layer_slot(l, SLOT_POST_FFN_NORM));
 }
 
 /* Copy the requested rows out of p->n rows of `width`, as a look-up in a table of f32 rows. */
@@ -387,6 +461,11 @@ static void pass_drop_unwanted(struct pass *p)
     p->b.h = b.x;
     p->b.attn = b.qkv;
     p->b.qkv = b.attn;
+    if (p->m->widths.inputs) {
+        pass_gather_wanted(p, b.inputs, b.latent, p->m->widths.inputs);
+        p->b.inputs = b.latent;
+        p->b.latent = b.inputs;
+    }
     p->n = p->wanted;
 }
 
@@ -425,13 +504,53 @@ static const float *pass_norm_input(const struct pass *p, const struct bound *w,
     return p->b.h;
 }
 
+/* x = scale * x */
+static void pass_scale_rows(const struct pass *p, float *x, int64_t cols, float scale)
+{
+    const struct model *m = p->m;
+    for (int i = 0; i < p->n; i++) m->row_scale[i] = scale;
+    backend_mix(p->site->backend, &(struct mix){ .x = x,
+                                                 .x_stride = cols,
+                                                 .rows = p->n,
+                                                 .ids = m->lists.every,
+                                                 .weights = m->row_scale,
+                                                 .n = p->n,
+                                                 .k = 1,
+                                                 .cols = cols,
+                                                 .y = x,
+                                                 .y_stride = cols });
+}
+
+/* x += norm(out(act(gate(x)) * the layer's part of the second embedding)) */
+static void pass_add_input(const struct pass *p, const struct layer *l)
+{
+    const struct model *m = p->m;
+    const int64_t width = m->shape.layer_inputs, stride = m->widths.inputs;
+    struct matmul mm = pass_product(p, layer_slot(l, SLOT_INPUT_GATE), NULL, p->b.x, m->shape.embd);
+    mm.y = p->b.latent;
+    mm.y_stride = stride;
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_INPUT_GATE }, 1, p->b.x, m->shape.embd);
+    backend_matmul(p->site->backend, &mm, 1);
+    backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.arch->act,
+                                                           .gate = p->b.latent,
+                                                           .up = p->b.inputs + (l - m->layers) * width,
+                                                           .stride = stride,
+                                                           .n = p->n,
+                                                           .cols = width,
+                                                           .y = p->b.latent,
+                                                           .y_stride = stride });
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_INPUT_OUT }, 1, p->b.latent, stride);
+    pass_add_to_stream(p, pass_product(p, layer_slot(l, SLOT_INPUT_OUT), NULL, p->b.latent, stride),
+                       layer_slot(l, SLOT_INPUT_NORM));
+}
+
 static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
 {
     if (p->m->hyper.parallel) {
         pass_run_parallel_layer(p, l, last);
         return;
     }
-    const struct layer_parts *parts = &p->m->shape.parts[l - p->m->layers];
+    const struct layer_parts *parts = l->parts;
     if (parts->mixer != MIXER_NONE) {
         pass_mix(p, l, pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
         if (last && p->wanted < p->n) pass_drop_unwanted(p);
@@ -440,6 +559,8 @@ static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
     }
     if (parts->feed_forward)
         pass_add_feed_forward(p, l, pass_norm_input(p, layer_ffn_norm(p, l), layer_slot(l, SLOT_FFN_NORM_B)));
+    if (p->m->shape.layer_inputs) pass_add_input(p, l);
+    if (l->output_scale != 1) pass_scale_rows(p, p->b.x, p->m->shape.embd, l->output_scale);
 }
 
 static void logits_finish(const struct model *m, float *logits, int64_t n)
@@ -572,6 +693,36 @@ static void pass_run_output(const struct pass *p)
     }
 }
 
+/* The second embedding: for each layer, (sqrt(width) * a looked-up part + norm(part of proj(x) / sqrt(embd)))
+ * / sqrt(2). Dividing by sqrt(embd) before the norm is the same as a larger eps. */
+static void pass_embed_inputs(const struct pass *p)
+{
+    const struct model *m = p->m;
+    const int64_t width = m->shape.layer_inputs, stride = m->widths.inputs;
+    struct matmul mm = pass_product(p, &m->global[SLOT_LAYER_INPUTS_PROJ], NULL, p->b.x, m->shape.embd);
+    mm.y = p->b.inputs;
+    mm.y_stride = stride;
+    backend_matmul(p->site->backend, &mm, 1);
+    for (int l = 0; l < m->shape.layers; l++)
+        backend_norm(p->site->backend, &(struct norm){ .kind = NORM_RMS,
+                                                       .x = p->b.inputs + l * width,
+                                                       .x_stride = stride,
+                                                       .n = p->n,
+                                                       .cols = width,
+                                                       .w = m->global[SLOT_LAYER_INPUTS_NORM].v,
+                                                       .eps = m->hyper.eps * (float)m->shape.embd,
+                                                       .y = p->b.inputs + l * width,
+                                                       .y_stride = stride });
+    backend_gather(p->site->backend, &(struct gather){ .table = &m->global[SLOT_LAYER_INPUTS].w,
+                                                       .ids = m->lists.ids,
+                                                       .n = p->n,
+                                                       .y = p->b.inputs,
+                                                       .y_stride = stride,
+                                                       .add = true,
+                                                       .scale = sqrtf((float)width) });
+    pass_scale_rows(p, p->b.inputs, stride, sqrtf(0.5f));
+}
+
 static void pass_embed(const struct pass *p)
 {
     const struct model *m = p->m;
@@ -582,6 +733,7 @@ static void pass_embed(const struct pass *p)
                         .y_stride = m->shape.embd,
                         .scale = m->hyper.embedding_scale };
     backend_gather(p->site->backend, &g);
+    if (m->shape.layer_inputs) pass_embed_inputs(p);
     if (!m->global[SLOT_POSITION_EMBD].w.data) return;
     g.table = &m->global[SLOT_POSITION_EMBD].w;
     g.ids = m->lists.pos;
@@ -596,17 +748,21 @@ static struct pass pass_at(struct model *m, int layer, int n)
     return (struct pass){ .m = m, .site = s, .b = s->buffers, .n = n };
 }
 
-/* Continue where `layer` runs. Only x is copied; one of the two sites is the host, whose memory needs no
- * transfer. */
+/* Continue where `layer` runs. Only x and the second embedding are copied; one of the two sites is the host,
+ * whose memory needs no transfer. */
 static void pass_move(struct pass *p, int layer)
 {
     const struct site *from = p->site, *to = model_site(p->m, layer);
     if (from == to) return;
     const size_t bytes = (size_t)p->n * (size_t)p->m->shape.embd * sizeof(float);
-    if (to == &p->m->sites[SITE_DEVICE])
+    const size_t inputs = (size_t)p->n * (size_t)p->m->widths.inputs * sizeof(float);
+    if (to == &p->m->sites[SITE_DEVICE]) {
         backend_write(to->backend, to->buffers.x, p->b.x, bytes);
-    else
+        if (inputs) backend_write(to->backend, to->buffers.inputs, p->b.inputs, inputs);
+    } else {
         backend_read(from->backend, to->buffers.x, p->b.x, bytes);
+        if (inputs) backend_read(from->backend, to->buffers.inputs, p->b.inputs, inputs);
+    }
     p->site = to;
     p->b = to->buffers;
 }

@@ -99,23 +99,35 @@ enum err_code model_no_room(const struct model *m, const struct site *s, const c
         info.device, what, (long long)bytes, str_from_bytes(m->plan.device, all, sizeof all));
 }
 
+/* Bytes of the cache of any layer. */
+static int64_t largest_cache(const struct model *m)
+{
+    int64_t most = 0;
+    for (int l = 0; l < m->shape.layers; l++)
+        most = MAX(most, session_cache_bytes(&m->session, &m->shape, l, l + 1));
+    return most;
+}
+
 /* Allocate the KV cache of layers [from, to). */
 static enum err_code alloc_site_cache(struct model *m, struct site *s, int from, int to, struct err *why)
 {
-    const struct kv_layer shape = session_kv_layer(&m->session, &m->shape);
-    const int count = shape_count(&m->shape, MIXER_ATTENTION, to) -
-                      shape_count(&m->shape, MIXER_ATTENTION, from);
-    const int64_t bytes = session_kv_bytes(&shape), all = bytes * (m->apart ? MIN(count, 1) : count);
-    if (!count) return ERR_OK;
-    s->kv_memory = backend_alloc(s->backend, (size_t)all);
-    if (!s->kv_memory) return model_no_room(m, s, "a KV cache", all, why);
+    const int64_t all = session_cache_bytes(&m->session, &m->shape, from, to),
+                  bytes = m->apart ? largest_cache(m) : all;
+    if (!all) return ERR_OK;
+    s->kv_memory = backend_alloc(s->backend, (size_t)bytes);
+    if (!s->kv_memory) return model_no_room(m, s, "a KV cache", bytes, why);
     char *next = s->kv_memory;
     for (int l = from; l < to; l++) {
+        struct kv_layer *kv = &m->layers[l].kv;
         if (m->shape.parts[l].mixer != MIXER_ATTENTION) continue;
-        m->layers[l].kv = shape;
-        m->layers[l].kv.k = next;
-        if (!m->apart) next += bytes;
-        m->layers[l].kv.v = (char *)m->layers[l].kv.k + kv_layer_k_bytes(&shape);
+        if (!shape_layer_has_cache(&m->shape, l)) {
+            *kv = m->layers[m->shape.parts[l].kv_layer].kv;
+            continue;
+        }
+        *kv = session_kv_layer(&m->session, &m->shape, l);
+        kv->k = next;
+        kv->v = next + kv_layer_k_bytes(kv);
+        if (!m->apart) next += session_kv_bytes(kv);
     }
     return ERR_OK;
 }
@@ -123,7 +135,7 @@ static enum err_code alloc_site_cache(struct model *m, struct site *s, int from,
 static enum err_code alloc_cache(struct model *m, struct err *why)
 {
     const int there = m->session.gpu_layers, layers = m->shape.layers,
-              blocks = session_kv_layer(&m->session, &m->shape).blocks;
+              blocks = session_kv_layer(&m->session, &m->shape, 0).blocks;
     enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences, blocks, why);
     if (!rc) rc = alloc_site_cache(m, &m->sites[SITE_DEVICE], 0, there, why);
     return rc ? rc : alloc_site_cache(m, &m->sites[SITE_HOST], there, layers, why);
@@ -152,7 +164,8 @@ static enum err_code alloc_activations(struct model *m, struct site *s, struct e
                   { &b->latent, w->latent * batch },
                   { &b->router, w->router * batch },
                   { &b->experts, w->experts * batch },
-                  { &b->expert_ff, w->expert_ff * batch } };
+                  { &b->expert_ff, w->expert_ff * batch },
+                  { &b->inputs, w->inputs * batch } };
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
         *PARTS[i].buffer = (float *)(void *)at;
         at += vector_bytes(PARTS[i].floats);

@@ -25,12 +25,15 @@ struct state_weights {
 
 struct layer {
     struct bound slots[SLOT_COUNT - SLOT_GLOBAL_COUNT];
-    struct kv_layer kv;   /* of attention */
-    float *state_memory;  /* [sequences][state floats], host; NULL: the layer keeps no state */
-    int window;           /* tokens that attention sees; 0: all */
-    int rope;             /* index of its table of angles in rope_freq */
-    bool rotates;         /* queries and keys by their positions */
-    float *router_choice; /* [experts] host copy of SLOT_ROUTER_CHOICE; NULL: none */
+    struct kv_layer kv;              /* of attention */
+    float *state_memory;             /* [sequences][state floats], host; NULL: the layer keeps no state */
+    const struct layer_parts *parts; /* of the model's shape */
+    int window;                      /* tokens that attention sees; 0: all */
+    int rope;                        /* index of its table of angles in rope_freq */
+    bool rotates;                    /* queries and keys by their positions */
+    float *router_choice;            /* [experts] host copy of SLOT_ROUTER_CHOICE; NULL: none */
+    float *expert_scale;             /* [experts] host copy of SLOT_EXPERT_SCALE; NULL: none */
+    float output_scale;              /* of SLOT_LAYER_SCALE; 1: none */
     struct state_weights state;
 };
 
@@ -38,6 +41,7 @@ struct layer {
 struct buffers {
     float *x, *h, *qkv, *attn, *ff;
     float *latent;    /* [batch][widths.latent] */
+    float *inputs;    /* [batch][widths.inputs] */
     float *router;    /* [batch][experts], then [batch]: scores */
     float *experts;   /* [batch * (experts used + 1)][embd] */
     float *expert_ff; /* [batch * experts used][2 * expert ff] */

@@ -161,6 +161,13 @@ static const struct gguf_tensor *rope_factors(const struct model *m)
     return (may & SLOT_BIT(slot)) ? gguf_tensor_find(m->gguf, ARCH_SLOTS[slot].name) : NULL;
 }
 
+static int window_rope_dims(const struct model_shape *s)
+{
+    int layer = 0;
+    while (layer < s->layers - 1 && !s->parts[layer].window) layer++;
+    return s->parts[layer].rope_dims;
+}
+
 static enum err_code load_rope(struct model *m, struct err *why)
 {
     if (m->hyper.arch->rope == ROPE_NONE) return ERR_OK;
@@ -180,32 +187,43 @@ static enum err_code load_rope(struct model *m, struct err *why)
         near.rope_factor = 1;
         near.yarn = false;
         rope_frequencies(m->rope_freq + m->shape.rope_dims / 2, &m->rope_magnitude[1], &near,
-                         m->shape.rope_dims, NULL);
+                         window_rope_dims(&m->shape), NULL);
     }
     free(factors);
     return rc;
 }
 
-/* The host chooses experts, so it needs the numbers that are added to their scores. */
-static enum err_code read_router_choice(struct model *m, int layer, struct err *why)
+/* *out = a copy of a vector with a number for each expert; NULL: the file has none. */
+static enum err_code read_per_expert(float **out, struct model *m, int layer, enum slot slot, struct err *why)
 {
-    struct layer *l = &m->layers[layer];
-    const float *v = layer_slot(l, SLOT_ROUTER_CHOICE)->v;
+    const float *v = layer_slot(&m->layers[layer], slot)->v;
+    const size_t bytes = (size_t)m->shape.experts * sizeof **out;
     if (!v) return ERR_OK;
-    l->router_choice = malloc((size_t)m->shape.experts * sizeof *l->router_choice);
-    if (!l->router_choice) return err_set(why, ERR_NOMEM, "out of memory for a router");
-    backend_read(model_site(m, layer)->backend, l->router_choice, v,
-                 (size_t)m->shape.experts * sizeof *l->router_choice);
+    *out = malloc(bytes);
+    if (!*out) return err_set(why, ERR_NOMEM, "out of memory for a router");
+    backend_read(model_site(m, layer)->backend, *out, v, bytes);
     return ERR_OK;
 }
 
-/* Some models norm queries and keys without weights. */
+/* What the host needs: it chooses experts and scales rows. */
+static enum err_code read_for_host(struct model *m, int layer, struct err *why)
+{
+    struct layer *l = &m->layers[layer];
+    const float *scale = layer_slot(l, SLOT_LAYER_SCALE)->v;
+    l->output_scale = 1;
+    if (scale) backend_read(model_site(m, layer)->backend, &l->output_scale, scale, sizeof *scale);
+    const enum err_code rc = read_per_expert(&l->router_choice, m, layer, SLOT_ROUTER_CHOICE, why);
+    return rc ? rc : read_per_expert(&l->expert_scale, m, layer, SLOT_EXPERT_SCALE, why);
+}
+
+/* Some models norm queries and keys, or values, without weights. */
 enum { HEAD_SIZE_MAX = 1024 }; /* as model_shape_read allows */
 static enum err_code alloc_unit_weights(struct model *m, struct err *why)
 {
-    const int except = m->hyper.arch->qk_norm_plain_except, n = m->shape.head_dim_k;
+    const struct arch *a = m->hyper.arch;
+    const int except = a->qk_norm_plain_except, n = MAX(m->shape.head_dim_k, m->shape.head_dim_v);
     float ones[HEAD_SIZE_MAX];
-    if (!except || m->shape.experts == except) return ERR_OK;
+    if (!a->value_norm && (!except || m->shape.experts == except)) return ERR_OK;
     for (int i = 0; i < n; i++) ones[i] = 1;
     for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
         if (!s->backend) continue;
@@ -234,11 +252,12 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
     if ((rc = load_rope(m, why))) return rc;
 
     for (int l = 0; l < m->shape.layers; l++) {
-        const bool window = hyper_layer_has_window(&m->hyper, l);
-        m->layers[l].window = window ? m->hyper.window : 0;
+        const bool window = m->shape.parts[l].window;
+        m->layers[l].parts = &m->shape.parts[l];
+        m->layers[l].window = window ? m->shape.window : 0;
         m->layers[l].rope = window && m->hyper.window_rope_base > 0;
-        m->layers[l].rotates = hyper_layer_has_rope(&m->hyper, l);
-        if ((rc = read_router_choice(m, l, why))) return rc;
+        m->layers[l].rotates = hyper_layer_has_rope(&m->hyper, &m->shape, l);
+        if ((rc = read_for_host(m, l, why))) return rc;
     }
     if (!m->shape.unknown) return ERR_OK;
     struct str all = { 0 };
@@ -254,6 +273,7 @@ void model_unbind(struct model *m)
     for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) bound_release(model_site(m, -1), &m->global[s]);
     for (int l = 0; m->layers && l < m->shape.layers; l++) {
         free(m->layers[l].router_choice);
+        free(m->layers[l].expert_scale);
         for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++)
             bound_release(model_site(m, l), &m->layers[l].slots[s]);
     }

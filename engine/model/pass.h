@@ -47,6 +47,10 @@ void pass_project_latent(const struct pass *p, const struct layer *l, const floa
 float *pass_latent_output(const struct pass *p, int64_t *stride);
 void pass_expand_latent(const struct pass *p, const struct layer *l);
 
+/* experts(h) -> b.h, which may be h: chooses experts for each row of `scored` [n][embd] and runs them on h.
+ */
+void pass_run_experts(const struct pass *p, const struct layer *l, const float *scored, const float *h);
+
 /* x += scale * norm(experts(h)): chooses experts for each row of h, runs them and adds their weighted sum. */
 void pass_add_experts(const struct pass *p, const struct layer *l, const float *h);
 

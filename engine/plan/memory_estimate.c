@@ -37,35 +37,48 @@ static int64_t token_bytes(int64_t kv_heads, int64_t dim, const struct format *f
     return kv_heads * format_row_bytes(f, whole);
 }
 
-static void estimate_cache(struct memory_estimate *l, int64_t dim_k, int64_t dim_v, const struct format *k,
-                           const struct format *v)
+/* windowed: bytes per token of these, of the layers with a window. */
+static void estimate_cache(struct memory_estimate *l, int64_t per_token, int64_t windowed)
 {
-    const int64_t layer = token_bytes(l->kv_heads, dim_k, k) + token_bytes(l->kv_heads, dim_v, v);
-    const int64_t seen = l->windowed_layers ? MIN(l->ctx, (int64_t)l->window) : l->ctx;
-    const int64_t all = l->attention_layers;
-    l->kv_bytes_per_token = layer * all;
-    l->kv_bytes = l->kv_bytes_per_token * l->ctx;
-    l->kv_window_bytes = layer * ((all - l->windowed_layers) * l->ctx + l->windowed_layers * seen);
+    l->kv_bytes_per_token = per_token;
+    l->kv_bytes = per_token * l->ctx;
+    l->kv_window_bytes = (per_token - windowed) * l->ctx + windowed * MIN(l->ctx, (int64_t)l->window);
     l->total = l->weight_bytes + l->kv_bytes + l->state_bytes;
 }
 
-/* Which layers have attention and which of them a window is known for models that this engine can run. Others
- * are assumed to have both in all layers, and the most KV heads of any layer. */
-static void estimate_read_layers(struct memory_estimate *l, const struct gguf *g, const char *name)
+/* Keys and values of a model that this engine can run. */
+static void estimate_known_cache(struct memory_estimate *l, const struct model_shape *s,
+                                 const struct format *k, const struct format *v)
 {
-    struct model_shape s;
-    struct hyper h;
-    l->attention_layers = l->layers;
-    if (model_shape_read(&s, g, NULL) || hyper_read(&h, &s, g, NULL)) {
-        l->window = (int)MAX(key_int(g, name, "attention.sliding_window", 0), 0);
-        l->windowed_layers = l->window ? l->layers : 0;
-        return;
+    int64_t all = 0, windowed = 0;
+    l->attention_layers = shape_count(s, MIXER_ATTENTION, s->layers);
+    l->kv_heads = s->kv_heads;
+    l->state_bytes = shape_state_floats(s) * (int64_t)sizeof(float) * shape_count_states(s, s->layers);
+    l->window = s->window;
+    for (int i = 0; i < s->layers; i++) {
+        const struct layer_parts *p = &s->parts[i];
+        l->windowed_layers += p->window;
+        if (!shape_layer_has_cache(s, i)) continue;
+        const int64_t bytes = token_bytes(p->kv_heads, p->head_dim_k, k) +
+                              token_bytes(p->kv_heads, p->head_dim_v, v);
+        all += bytes;
+        windowed += p->window ? bytes : 0;
     }
-    l->attention_layers = shape_count(&s, MIXER_ATTENTION, s.layers);
-    l->kv_heads = s.kv_heads;
-    l->state_bytes = shape_state_floats(&s) * (int64_t)sizeof(float) * shape_count_states(&s, s.layers);
-    l->window = h.window;
-    for (int i = 0; i < s.layers; i++) l->windowed_layers += hyper_layer_has_window(&h, i);
+    estimate_cache(l, all, windowed);
+}
+
+/* Those of other models: all layers are assumed to have attention and, if there is a window, to have it, with
+ * the most KV heads of any layer. */
+static void estimate_unknown_cache(struct memory_estimate *l, const struct gguf *g, const char *name,
+                                   int64_t even, const struct format *k, const struct format *v)
+{
+    const int64_t dim_k = MIN(key_int(g, name, "attention.key_length", even), 65536),
+                  dim_v = MIN(key_int(g, name, "attention.value_length", even), 65536),
+                  all = l->layers * (token_bytes(l->kv_heads, dim_k, k) + token_bytes(l->kv_heads, dim_v, v));
+    l->attention_layers = l->layers;
+    l->window = (int)MAX(key_int(g, name, "attention.sliding_window", 0), 0);
+    l->windowed_layers = l->window ? l->layers : 0;
+    estimate_cache(l, all, l->window ? all : 0);
 }
 
 static void estimate_read_tensors(struct memory_estimate *l, const struct gguf *g)
@@ -110,11 +123,12 @@ enum err_code memory_estimate_read(struct memory_estimate *out, const struct ggu
     out->experts = (int)MAX(key_int(g, name, "expert_count", 0), 0);
     out->experts_used = (int)MIN(MAX(key_int(g, name, "expert_used_count", out->experts), 0), out->experts);
     out->ctx = ctx > 0 ? ctx : MIN(MAX(out->ctx_train, 1), (int64_t)CTX_USUAL);
-    estimate_read_layers(out, g, name);
     estimate_read_tensors(out, g);
-    const int64_t even = embd / out->heads;
-    estimate_cache(out, MIN(key_int(g, name, "attention.key_length", even), 65536),
-                   MIN(key_int(g, name, "attention.value_length", even), 65536), k, v);
+    struct model_shape s;
+    if (model_shape_read(&s, g, NULL))
+        estimate_unknown_cache(out, g, name, embd / out->heads, k, v);
+    else
+        estimate_known_cache(out, &s, k, v);
     return ERR_OK;
 }
 
@@ -141,5 +155,5 @@ void memory_estimate_of(struct memory_estimate *out, const struct synth_shape *s
                                      .ctx_train = s->ctx,
                                      .weight_bytes = layer * s->layers + row * s->vocab * (s->tied ? 1 : 2),
                                      .read_bytes = layer * s->layers + row * (s->vocab + 1) };
-    estimate_cache(out, dim, dim, k, v);
+    estimate_cache(out, s->layers * (token_bytes(s->kv_heads, dim, k) + token_bytes(s->kv_heads, dim, v)), 0);
 }

@@ -55,14 +55,17 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
 {
     struct gathering *g = ctx;
     const bool tied = slot == SLOT_TOKEN_EMBD && g->out->shape.tied_output;
-    if (arch_slot_is_vector(slot) || (layer < 0 && slot != SLOT_OUTPUT && !tied)) return ERR_OK;
+    if (arch_slot_is_vector(slot) ||
+        (layer < 0 && slot != SLOT_OUTPUT && slot != SLOT_LAYER_INPUTS_PROJ && !tied))
+        return ERR_OK;
     const struct format *stored = g->view ? g->view->format(g->config, g->gguf, t) : t->format;
     /* of the experts, those that work on a token: exact for one row, too many products for prompts */
     const int uses = ARCH_SLOTS[slot].matrices == DIM_EXPERTS ? g->out->shape.experts_used : (int)t->shape[2];
     const struct model_product p = { .format = backend_held_format(g->backend, stored),
-                                     .part = layer < 0             ? PRODUCT_OUTPUT
-                                             : slot_is_early(slot) ? PRODUCT_EARLY
-                                                                   : PRODUCT_LATE,
+                                     .part = slot == SLOT_LAYER_INPUTS_PROJ ? PRODUCT_EARLY
+                                             : layer < 0                    ? PRODUCT_OUTPUT
+                                             : slot_is_early(slot)          ? PRODUCT_EARLY
+                                                                            : PRODUCT_LATE,
                                      .rows = t->shape[1],
                                      .cols = t->shape[0],
                                      .together = rows_together(g, slot, t->shape[1]) * t->shape[0],
@@ -72,10 +75,10 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
 }
 
 /* Number of layers with a window. */
-static int windowed_layers(const struct hyper *h, const struct model_shape *s)
+static int windowed_layers(const struct model_shape *s)
 {
     int count = 0;
-    for (int l = 0; l < s->layers; l++) count += hyper_layer_has_window(h, l);
+    for (int l = 0; l < s->layers; l++) count += s->parts[l].window;
     return count;
 }
 
@@ -93,8 +96,8 @@ enum err_code plan_operations(struct model_operations *out, const struct gguf *g
     out->v_format = e.v_format;
     out->batch = e.batch;
     out->attention_layers = shape_count(&out->shape, MIXER_ATTENTION, out->shape.layers);
-    out->windowed_layers = windowed_layers(&h, &out->shape);
-    out->window = out->windowed_layers ? h.window : 0;
+    out->windowed_layers = windowed_layers(&out->shape);
+    out->window = out->shape.window;
     struct gathering gathering = {
         .out = out, .view = view, .config = c, .gguf = g, .arch = h.arch, .backend = &e.backend
     };

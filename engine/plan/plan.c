@@ -97,8 +97,13 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
     enum err_code rc;
     if ((rc = session_isa(&out->backend.isa, c, why))) return rc;
     if ((rc = session_resolve_device(out, s, c, why))) return rc;
-    if ((rc = session_resolve_kv(&out->k_format, c, KNOB_CTK, s->head_dim_k, why))) return rc;
-    return session_resolve_kv(&out->v_format, c, KNOB_CTV, s->head_dim_v, why);
+    for (int l = 0; l < s->layers; l++) {
+        if (!shape_layer_has_cache(s, l)) continue;
+        const struct layer_parts *p = &s->parts[l];
+        if ((rc = session_resolve_kv(&out->k_format, c, KNOB_CTK, p->head_dim_k, why))) return rc;
+        if ((rc = session_resolve_kv(&out->v_format, c, KNOB_CTV, p->head_dim_v, why))) return rc;
+    }
+    return ERR_OK;
 }
 
 /* Everything that one row's step of a layer with a state is computed from. */
@@ -122,13 +127,15 @@ void widths_of(struct widths *out, const struct model_shape *s, const struct arc
                            arch_dim(DIM_KV_A, a, s) +
                            MAX(arch_dim(DIM_KV_B, a, s), s->heads * (int64_t)s->kv_lora);
     const int64_t gates = a->query_gate ? 2 * arch_dim(DIM_Q, a, s) + 2 * heads : 0,
-                  fused = s->state.fused ? arch_dim(DIM_STATE_IN, a, s) : 0;
+                  fused = s->state.fused ? arch_dim(DIM_STATE_IN, a, s) : 0,
+                  inputs = arch_dim(DIM_LAYER_INPUTS, a, s);
     *out = (struct widths){
         .embd = s->embd,
         .qkv = MAX(MAX(arch_dim(DIM_QKV, a, s), attn), state_inputs(s, a)),
         .attn = attn,
         .ff = MAX(gated ? 2 * s->ff : s->ff, 2 * s->shared_ff),
-        .latent = a->latent ? latent : MAX(gates, fused),
+        .latent = a->latent ? latent : MAX(MAX(gates, fused), inputs),
+        .inputs = inputs,
         .router = used ? s->experts + 1 : 0,
         .experts = used ? (used + 1) * s->embd : 0,
         .expert_ff = 2 * used * s->expert_ff,
@@ -148,14 +155,15 @@ struct backend_work session_work(const struct model_session *e, const struct mod
                               .head_dim = MAX(s->head_dim_k, s->head_dim_v) };
 }
 
-struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s)
+struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s, int layer)
 {
+    const struct layer_parts *l = &s->parts[layer];
     return (struct kv_layer){
         .k_format = e->k_format,
         .v_format = e->v_format,
-        .kv_heads = s->kv_heads,
-        .k_dim = s->head_dim_k,
-        .v_dim = s->head_dim_v,
+        .kv_heads = l->kv_heads,
+        .k_dim = l->head_dim_k,
+        .v_dim = l->head_dim_v,
         .block_tokens = KV_BLOCK_TOKENS,
         .blocks = kv_blocks_for(e->ctx) * e->sequences,
     };
@@ -193,10 +201,20 @@ int64_t session_kv_bytes(const struct kv_layer *kv)
     return round_up(kv_layer_bytes(kv), CACHE_LINE) + CACHE_LINE;
 }
 
+int64_t session_cache_bytes(const struct model_session *e, const struct model_shape *s, int from, int to)
+{
+    int64_t bytes = 0;
+    for (int l = from; l < to; l++) {
+        const struct kv_layer kv = session_kv_layer(e, s, l);
+        if (shape_layer_has_cache(s, l)) bytes += session_kv_bytes(&kv);
+    }
+    return bytes;
+}
+
 int64_t widths_bytes(const struct widths *w, int batch)
 {
-    const int64_t rows[] = { w->embd,   w->embd,   w->qkv,     w->attn,     w->ff,
-                             w->latent, w->router, w->experts, w->expert_ff };
+    const int64_t rows[] = { w->embd,   w->embd,   w->qkv,     w->attn,      w->ff,
+                             w->latent, w->router, w->experts, w->expert_ff, w->inputs };
     int64_t bytes = 0;
     for (size_t i = 0; i < COUNT_OF(rows); i++) bytes += vector_bytes(rows[i] * batch);
     return bytes;
@@ -267,7 +285,7 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, const
                                : backend_weight_bytes(e->device, &e->backend, f, rows, cols,
                                                       matrix_companions(sum->gguf, t->name)) *
                                      matrices;
-    const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
+    const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD || slot == SLOT_LAYER_INPUTS;
     const int64_t used = experts ? sum->shape->experts_used : matrices; /* per token */
     sum->read += looked_up ? bytes / rows : bytes / matrices * used;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
@@ -281,8 +299,6 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
 {
     const struct model_session *e = sum->session;
     const struct model_shape *s = sum->shape;
-    const struct kv_layer kv = session_kv_layer(e, s);
-    const int64_t layer_kv = session_kv_bytes(&kv);
     const bool host = n < s->layers;
     struct widths w;
     widths_of(&w, s, h->arch, e->batch);
@@ -299,16 +315,25 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
         weights.device += l < n ? sum->part[l + 1].device : 0;
     }
     p->weights = weights.host + weights.device;
-    p->kv = layer_kv * shape_count(s, MIXER_ATTENTION, s->layers);
+    p->kv = session_cache_bytes(e, s, 0, s->layers);
     p->state = session_state_bytes(e, s);
     p->compute = activations * (host + (n > 0)) + output + logits + lists;
     p->scratch = host_scratch + scratch;
     p->total = p->weights + p->kv + p->state + p->compute + p->scratch;
-    p->device = n ? weights.device + layer_kv * shape_count(s, MIXER_ATTENTION, n) + activations +
-                        (host ? 0 : output) + scratch
+    p->device = n ? weights.device + session_cache_bytes(e, s, 0, n) + activations + (host ? 0 : output) +
+                        scratch
                   : 0;
     p->host = sum->room.shares_memory ? p->total : p->total - p->device;
     p->gpu_layers = n;
+}
+
+/* Layers that share keys and values with others run where those are: the largest number up to n of layers
+ * that a device may run. */
+static int layers_together(const struct model_shape *s, int n)
+{
+    for (int l = n; l < s->layers && n < s->layers; l++)
+        if (s->parts[l].mixer == MIXER_ATTENTION) n = MIN(n, s->parts[l].kv_layer);
+    return n;
 }
 
 /* Choose the number of layers on the device; gpu_layers=-1: as many as its memory takes. */
@@ -317,12 +342,26 @@ static void plan_place_layers(struct memory_plan *p, const struct sums *sum, con
     const int wanted = sum->session->gpu_layers;
     int n = wanted < 0 ? sum->shape->layers : wanted;
     p->device_room = sum->room.bytes;
+    n = layers_together(sum->shape, n);
     plan_place(p, sum, h, n);
     p->device_least = p->device;
     while (wanted < 0 && n > 0 && p->device_room >= 0 && p->device > p->device_room) {
         p->device_least = p->device;
-        plan_place(p, sum, h, --n);
+        plan_place(p, sum, h, n = layers_together(sum->shape, n - 1));
     }
+}
+
+/* Bytes of keys and values of one token in all layers. */
+static int64_t token_bytes(const struct model_session *e, const struct model_shape *s)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < s->layers; i++) {
+        const struct layer_parts *l = &s->parts[i];
+        if (shape_layer_has_cache(s, i))
+            bytes += l->kv_heads * (format_row_bytes(e->k_format, l->head_dim_k) +
+                                    format_row_bytes(e->v_format, l->head_dim_v));
+    }
+    return bytes;
 }
 
 enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const struct model_shape *s,
@@ -347,9 +386,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);
     const enum err_code rc = arch_walk(h->arch, s, g, sums_add_tensor, &sum, why);
     *out = (struct memory_plan){
-        .kv_bytes_per_token = shape_count(s, MIXER_ATTENTION, s->layers) * s->kv_heads *
-                              (format_row_bytes(e->k_format, s->head_dim_k) +
-                               format_row_bytes(e->v_format, s->head_dim_v)),
+        .kv_bytes_per_token = token_bytes(e, s),
         .decode_read_bytes = sum.read,
         .flops_per_token = 2.0 * (double)sum.products,
         .ctx = e->ctx,

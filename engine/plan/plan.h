@@ -160,6 +160,7 @@ struct widths {
     int64_t expert_ff; /* gate and up of a token's experts */
     int64_t logits;    /* vocabulary size; the buffer has `logit_rows` rows */
     int64_t logit_rows;
+    int64_t inputs; /* the layers' parts of a token's second embedding; 0: none */
     int64_t latent; /* parts of latent attention: reduced queries, queries, reduced keys, keys and values or
                        attention outputs. Of attention with gates: queries beside gates, gates, and outputs.
                        Of a delta net with one matrix: its product. 0: none of these */
@@ -188,7 +189,9 @@ struct output_bytes {
 struct output_bytes output_bytes_of(const struct widths *w, const char *device);
 
 /* The layout of one layer's KV cache in this session; its k and v are NULL. */
-struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s);
+struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s, int layer);
+/* Bytes of the caches of layers [from, to). */
+int64_t session_cache_bytes(const struct model_session *e, const struct model_shape *s, int from, int to);
 int64_t session_kv_bytes(const struct kv_layer *kv); /* bytes of one layer, K and V, rounded */
 /* Bytes of the K half, rounded so that V starts on a cache line. */
 int64_t kv_layer_k_bytes(const struct kv_layer *kv);

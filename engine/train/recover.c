@@ -51,7 +51,7 @@ static enum err_code shape_read(struct network_shape *out, const struct gguf *g,
         lack = "its architecture is not llama";
     else if (s.rope_dims != s.head_dim_k || s.head_dim_k != s.head_dim_v || s.head_dim_k * s.heads != s.embd)
         lack = "its heads do not divide the width evenly, or rotate only some dimensions";
-    else if (h.rope_factor != 1 || h.yarn || h.window)
+    else if (h.rope_factor != 1 || h.yarn || s.window)
         lack = "its rotary positions are stretched, or attention is limited to a window";
     if (lack)
         return err_set(why, ERR_USAGE,
