@@ -45,6 +45,7 @@ static struct experiment_state *state_of(int arms)
         set(s, k, METRIC_PEAK_MEMORY, 600, -log(0.6), 0.001);
         set(s, k, METRIC_TTFT, 0.1, log(3), 0.02);
         *q = (struct quality){ .known = true,
+                               .text = "held-out.txt",
                                .kld = around(0.01, 0.002),
                                .top1 = around(0.95, 0.01),
                                .ppl = around(5.05, 0.3),
@@ -236,7 +237,7 @@ static void test_sentences(void **state)
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) is 50 % faster at decoding (95 %: 40 to 60 %), takes 40 % less memory; quality "
-        "loss 0.01 nats (at most 0.012, within the limit of 0.02).");
+        "loss 0.01 nats on held-out.txt (at most 0.012, within the limit of 0.02).");
     b->quality.known = false;
     s->discarded = 1;
     s->verdict = b->verdict = VERDICT_WORSE;
