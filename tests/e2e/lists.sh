@@ -88,7 +88,7 @@ wait_gone 'help formats'
 tm send-keys u
 wait_for '1 .* help +help formats'
 tm send-keys q
-wait_for 'waiting in the queue'
+wait_for 'drop the queue'
 tm send-keys n
 tm send-keys s
 wait_for '┌─ qdyno help formats' # its output opens when it has run
