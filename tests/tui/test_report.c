@@ -346,6 +346,61 @@ static void quality_and_gate(void **state)
     report_source_free(s);
 }
 
+/* One run of the site: `line` against the unchanged file, with its loss on a text. */
+static void site_add_run(struct report_site *site, int64_t id, const char *line, double kld, const char *text)
+{
+    struct err why;
+    struct report_source *s = report_fixture(12, 0.3, 0.004);
+    struct quality *q = &s->state.comparison[1].quality;
+    s->state.run_id = id;
+    s->state.started_ms = id;
+    snprintf(s->state.arm[0].line, sizeof s->state.arm[0].line, "default");
+    snprintf(s->state.arm[1].line, sizeof s->state.arm[1].line, "%s", line);
+    snprintf(s->text.name, sizeof s->text.name, "held-out.txt");
+    q->known = true;
+    q->kld = (struct interval){ kld, NAN, NAN };
+    snprintf(q->text, sizeof q->text, "%s", text);
+    CHECK_OK(report_site_add(site, s, &why));
+    report_source_free(s);
+}
+
+/* The line of a table that contains `text`. The caller frees it. */
+static char *line_with(const char *document, const char *text)
+{
+    const char *at = strstr(document, text);
+    if (!at) fail_msg("no '%s' in:\n%s", text, document);
+    const char *from = at;
+    while (from > document && from[-1] != '\n') from--;
+    return strndup(from, strcspn(from, "\n"));
+}
+
+/* The smaller loss is on another text than the model's: it is shown with its text, but not on the front. */
+static void site_ranks_losses_on_one_text(void **state)
+{
+    (void)state;
+    struct err why;
+    struct report_site *site;
+    struct report *r;
+    struct str out = { 0 };
+    CHECK_OK(report_site_open(&site, "", &why));
+    site_add_run(site, 1, "q8_0", 0.0001, "mails.txt");
+    site_add_run(site, 2, "q4_0", 0.01, "held-out.txt");
+    CHECK_OK(report_site_pareto(&r, site, &why));
+    report_write(&out, r, REPORT_MD);
+    char *other = line_with(str_text(&out), "nats on mails.txt"),
+         *ours = line_with(str_text(&out), "nats on held-out.txt");
+    CHECK_CONTAINS(other, "q8_0");
+    CHECK(!strstr(other, "★"));
+    CHECK_CONTAINS(ours, "q4_0");
+    CHECK_CONTAINS(ours, "★");
+    CHECK_CONTAINS(str_text(&out), "Speed and loss on held-out.txt");
+    free(other);
+    free(ours);
+    str_free(&out);
+    report_free(r);
+    report_site_close(site);
+}
+
 static void golden(void **state)
 {
     char path[600], *want = NULL;
@@ -399,6 +454,7 @@ int main(void)
         cmocka_unit_test(hostile_names),
         cmocka_unit_test(many_arms),
         cmocka_unit_test(quality_and_gate),
+        cmocka_unit_test(site_ranks_losses_on_one_text),
         cmocka_unit_test(golden),
         cmocka_unit_test(endings),
     };
