@@ -41,8 +41,8 @@ static void text_set_chosen(struct quality_text *t, const struct model_text *row
     snprintf(t->sha256, sizeof t->sha256, "%s", row->sha256);
     if (access(t->path, R_OK))
         err_set(&t->trouble, ERR_IO,
-                "%.160s, the text that the quality of this model is measured on, cannot be read: %s. Put it "
-                "back, or choose another: qdyno eval -m %.120s -f TEXT --set-text",
+                "%.160s, the text of this model, cannot be read: %s. Put it back, or choose another: "
+                "qdyno eval -m %.120s -f TEXT --set-text",
                 t->path, strerror(errno), model_path);
     else if (!hash_file(t->path, now, &t->trouble) && strcmp(now, t->sha256))
         err_set(&t->trouble, ERR_FORMAT,

@@ -269,6 +269,23 @@ static void loss_of_the_same_answers(void **state)
     free(s);
 }
 
+/* Quality cannot be measured on a text that is gone: the view says so in place of the figures of a row. */
+static void the_text_is_missing(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    struct ui u = { .view = VIEW_QUALITY };
+    snprintf(s->quality.trouble, sizeof s->quality.trouble, "mine.txt cannot be read");
+    char *text = draw(s, &u, 100, 30, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "mine.txt cannot be read");
+    free(text);
+    s->quality.count = 0;
+    text = draw(s, &u, 100, 30, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "mine.txt cannot be read");
+    free(text);
+    free(s);
+}
+
 /* Nothing is measured on the first frame: no number may stand where "n/a" belongs. */
 static void unknown_is_not_zero(void **state)
 {
@@ -405,6 +422,7 @@ int main(void)
         cmocka_unit_test(verdicts_without_colour),
         cmocka_unit_test(random_weights_are_named),
         cmocka_unit_test(loss_of_the_same_answers),
+        cmocka_unit_test(the_text_is_missing),
         cmocka_unit_test(unknown_is_not_zero),
         cmocka_unit_test(noise_is_explained),
         cmocka_unit_test(busy_names_and_offers),

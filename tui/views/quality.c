@@ -83,9 +83,13 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
 static void draw_no_methods(struct grid *g, struct rect in, const struct snapshot *s)
 {
     const struct quality_results *q = &s->quality;
-    grid_wrap(g, in, q->error[0] ? ROLE_ERROR : ROLE_DIM,
+    grid_wrap(g, in,
+              q->error[0]     ? ROLE_ERROR
+              : q->trouble[0] ? ROLE_WARN
+                              : ROLE_DIM,
               q->error[0]         ? q->error
               : !s->model_path[0] ? "no model is loaded: m chooses one"
+              : q->trouble[0]     ? q->trouble
               : q->count < 0
                   ? "reading the database"
                   : "n/a: the quality of no method was measured on this model. The command "
