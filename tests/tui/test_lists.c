@@ -37,8 +37,10 @@ static void filters(void **state)
 static void every_list(void **state)
 {
     (void)state;
-    struct snapshot *s = fixture_done(VERDICT_BETTER);
+    struct snapshot *s = fixture_done(VERDICT_BETTER), *search = fixture_tune();
     int lists = 0;
+    s->tune = search->tune;
+    free(search);
     for (int view = 0; view < VIEW_COUNT; view++) {
         const struct list *l = &LISTS[view];
         struct ui u = { .view = (enum view)view };

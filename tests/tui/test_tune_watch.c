@@ -156,6 +156,28 @@ static void lines_say_each_change_once(void **state)
     free(killed);
 }
 
+/* Enter uses the result of the search until the person selects another candidate: then it shows that one. */
+static void another_candidate_is_shown(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_tune_won();
+    struct ui u = { .view = VIEW_TUNE };
+    struct text_page *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    ui_clamp(&u, s);
+    CHECK(!tune_row_opened(&u, s));
+    u.selected[VIEW_TUNE] = 2;
+    ui_clamp(&u, s);
+    CHECK(tune_row_opened(&u, s));
+    CHECK(list_details(p, &u, s));
+    CHECK_CONTAINS(p->line[p->count - 1].text, "q8_0,threads=2");
+    snprintf(u.list[VIEW_TUNE].filter, LIST_FILTER, "hugepages");
+    ui_clamp(&u, s);
+    CHECK_EQ(ui_rows(&u, s), 1);
+    free(p);
+    free(s);
+}
+
 int main(void)
 {
     fixture_environment();
@@ -163,6 +185,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(keys_of_a_search),
         cmocka_unit_test(lines_say_each_change_once),
+        cmocka_unit_test(another_candidate_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,7 +192,7 @@ struct effect action_kernels(struct ui *ui, const struct snapshot *s)
 struct effect action_open(struct ui *ui, const struct snapshot *s)
 {
     struct text_page page;
-    if (ui->view == VIEW_TUNE) return action_apply(ui, s);
+    if (ui->view == VIEW_TUNE && !tune_row_opened(ui, s)) return action_apply(ui, s);
     if (ui->view == VIEW_SETTINGS) return action_change_setting(ui, s, &KNOBS[MAX(list_selected(ui, s), 0)]);
     if (list_details(&page, ui, s)) {
         ui->explains = true;

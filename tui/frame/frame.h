@@ -495,6 +495,10 @@ const char *jobs_wait_for(const struct ui *u, const struct snapshot *s);
 int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune);
 /* Whether the candidate of the search on screen is the configuration that is applied to the model. */
 bool tune_is_applied(const struct snapshot *s);
+/* The style of a candidate: excluded, current, leading. */
+unsigned tune_row_style(const struct tune_watch *t, int row);
+/* Whether the person selected another candidate than the one that the search proposes: Enter shows it. */
+bool tune_row_opened(const struct ui *u, const struct snapshot *s);
 /* What a person can do about the search on screen, as one line. Returns buf. */
 const char *tune_next_step(const struct snapshot *s, char *buf, size_t size);
 

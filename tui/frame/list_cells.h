@@ -13,6 +13,26 @@
 #define STYLE_OF(name) unsigned name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED)
 #define VALUE_OF(name) double name(const struct snapshot *s UNUSED, int i)
 
+static inline const char *put_text(char *buf, size_t size, const char *text)
+{
+    snprintf(buf, size, "%s", text);
+    return buf;
+}
+
+/* ---------------------------------------------------------------- list_candidates.c */
+
+int candidate_count(const struct snapshot *s);
+TEXT_OF(candidate_mark);
+TEXT_OF(candidate_config);
+TEXT_OF(candidate_rate_text);
+VALUE_OF(candidate_rate);
+TEXT_OF(candidate_memory);
+VALUE_OF(candidate_bytes);
+TEXT_OF(candidate_loss_text);
+VALUE_OF(candidate_loss);
+STYLE_OF(candidate_style);
+STYLE_OF(candidate_loss_style);
+
 /* ---------------------------------------------------------------- list_settings.c */
 
 int knob_count(const struct snapshot *s);

@@ -9,12 +9,6 @@
 #include "advisor/experiment/experiment.h"
 #include "tui/frame/list_cells.h"
 
-static const char *put_text(char *buf, size_t size, const char *text)
-{
-    snprintf(buf, size, "%s", text);
-    return buf;
-}
-
 static STYLE_OF(dim)
 {
     return ROLE_DIM;
@@ -560,6 +554,13 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "since", .width = 8, .gap = 1, .text = job_since, .value = job_since_ms, .style = dim },
         { .title = "kind", .width = 10, .gap = 1, .text = job_kind },
         { .title = "command", .gap = 1, .text = job_line } } },
-    [VIEW_TUNE] = { .items = NULL },
+    [VIEW_TUNE] = { "candidates", candidate_count, NULL, false, {
+        { .title = "", .width = 1, .text = candidate_mark, .style = candidate_style },
+        { .title = "configuration", .gap = 1, .text = candidate_config, .style = candidate_style, .config = true },
+        { .title = "tok/s", .width = 8, .right = true, .text = candidate_rate_text, .value = candidate_rate, .style = candidate_style },
+        { .title = "", .width = 9, .gap = 1, .wide = { { 70, 23 }, { 110, 46 } } }, /* the interval as a bar */
+        { .title = "memory", .width = 8, .right = true, .text = candidate_memory, .value = candidate_bytes, .style = candidate_style },
+        { .title = "KLD, nats", .width = 11, .right = true, .text = candidate_loss_text, .value = candidate_loss,
+          .style = candidate_loss_style } } },
 };
 /* clang-format on */

@@ -167,16 +167,38 @@ static void job_details(struct text_page *p, const struct ui *u, const struct sn
     text_page_put(p, PAGE_DIM, i < first ? "s stops it." : "x removes it, + and - move it.");
 }
 
+/* ---------------------------------------------------------------- candidates of a search */
+
+static void tune_details(struct text_page *p, const struct ui *u, const struct snapshot *s, int i)
+{
+    const struct tune_row *r = &s->tune.row[i];
+    char text[160] = "n/a";
+    (void)u;
+    snprintf(p->title, sizeof p->title, "Candidate %d of %d", i + 1, s->tune.rows);
+    put_line(p, "configuration", r->config);
+    if (r->timings)
+        snprintf(text, sizeof text, "%s tok/s, 95 %% interval %s to %s, from %d timing%s",
+                 figure_number(r->rate).text, figure_number(r->lower).text, figure_number(r->upper).text,
+                 r->timings, str_plural(r->timings));
+    put_line(p, "decode", text);
+    put_line(p, "memory", figure_bytes(r->bytes).text);
+    snprintf(text, sizeof text, "%.2g nats", r->kld);
+    put_line(p, "quality loss", isnan(r->kld) ? "not measured" : text);
+    if (r->excluded[0]) put_line(p, "cannot win", r->excluded);
+    text_page_put(p, PAGE_PLAIN, " ");
+    text_page_put(p, PAGE_DIM, "To use it although the search does not propose it:");
+    text_page_put(p, PAGE_PLAIN, "$ qdyno apply -m %.200s %s", s->tune.model, r->config);
+}
+
 /* ---------------------------------------------------------------- all of them */
 
 bool list_details(struct text_page *out, const struct ui *u, const struct snapshot *s)
 {
     static void (*const DETAILS[VIEW_COUNT])(struct text_page *, const struct ui *, const struct snapshot *,
-                                             int) = { [VIEW_MODEL] = tensor_details,
-                                                      [VIEW_QUALITY] = quality_details,
-                                                      [VIEW_LOAD] = load_details,
-                                                      [VIEW_LOG] = log_details,
-                                                      [VIEW_JOBS] = job_details };
+                                             int) = {
+        [VIEW_MODEL] = tensor_details, [VIEW_QUALITY] = quality_details, [VIEW_LOAD] = load_details,
+        [VIEW_LOG] = log_details,      [VIEW_JOBS] = job_details,        [VIEW_TUNE] = tune_details
+    };
     const int item = DETAILS[u->view] ? list_selected(u, s) : -1;
     memset(out, 0, sizeof *out);
     if (item < 0) return false;

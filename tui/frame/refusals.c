@@ -113,7 +113,7 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
         if (snapshot_is_running(s)) return "an experiment is running: 2 shows it";
         return strcmp(r->kind, "ab") ? refuse_command(u, s) : "";
     }
-    if (u->view == VIEW_TUNE) return refuse_candidate(u, s);
+    if (u->view == VIEW_TUNE) return tune_row_opened(u, s) ? "" : refuse_candidate(u, s);
     if (u->view == VIEW_MODEL || u->view == VIEW_QUALITY || u->view == VIEW_LOAD || u->view == VIEW_LOG ||
         u->view == VIEW_JOBS)
         return list_selected(u, s) >= 0 ? "" : "this list is empty";

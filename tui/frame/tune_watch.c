@@ -109,6 +109,20 @@ bool tune_is_applied(const struct snapshot *s)
            !strcmp(s->tune.candidate, s->applied);
 }
 
+unsigned tune_row_style(const struct tune_watch *t, int row)
+{
+    const struct tune_row *r = &t->row[row];
+    if (r->excluded[0]) return ROLE_DIM;
+    if (r->is_current) return ROLE_ARM_A;
+    return r == tune_watch_leader(t) ? ROLE_ARM_B | STYLE_BOLD : (unsigned)ROLE_TEXT;
+}
+
+bool tune_row_opened(const struct ui *u, const struct snapshot *s)
+{
+    const int item = u->view == VIEW_TUNE && u->list[VIEW_TUNE].moved ? list_selected(u, s) : -1;
+    return item >= 0 && strcmp(s->tune.row[item].config, s->tune.candidate) != 0;
+}
+
 const char *tune_next_step(const struct snapshot *s, char *buf, size_t size)
 {
     const struct tune_watch *t = &s->tune;

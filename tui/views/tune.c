@@ -146,18 +146,11 @@ enum {
     BARS_LEAST = 18
 };
 
-static unsigned row_style(const struct tune_row *r, const struct tune_watch *t)
-{
-    if (r->excluded[0]) return ROLE_DIM;
-    if (r->is_current) return ROLE_ARM_A;
-    return r == tune_watch_leader(t) ? ROLE_ARM_B | STYLE_BOLD : (unsigned)ROLE_TEXT;
-}
-
 static void row_candidate(struct grid *g, struct rect in, int row, const struct tune_watch *t, int i,
                           const struct bar_scale *b)
 {
     const struct tune_row *r = &t->row[i];
-    const unsigned style = row_style(r, t);
+    const unsigned style = tune_row_style(t, i);
     char loss[48];
     const int field = b->from - MARK - RATE - 1;
     struct pen p = pen_at(g, in, 0, row);
@@ -188,22 +181,6 @@ static struct bar_scale list_scale(struct rect in, const struct tune_watch *t, i
     return bar_scale_of(t, rows, MARK + config + RATE + 1, MAX(in.w - fixed - config, 0));
 }
 
-static void list_head(struct grid *g, struct rect in, const struct bar_scale *b)
-{
-    struct pen p = pen_at(g, in, MARK, 0);
-    pen_field(&p, b->from - MARK - RATE - 1, ROLE_DIM, "configuration");
-    pen_field_right(&p, RATE, ROLE_DIM, "tok/s");
-    if (b->hi > b->lo && b->cells >= BARS_LEAST) {
-        p.x = b->from;
-        pen_field_right(&p, b->cells, ROLE_DIM, figure_number(b->hi).text);
-        p.x = b->from;
-        pen_put(&p, ROLE_DIM, figure_number(b->lo).text);
-    }
-    p.x = b->from + b->cells;
-    pen_field_right(&p, MEMORY, ROLE_DIM, "memory");
-    pen_field_right(&p, LOSS, ROLE_DIM, "KLD, nats");
-}
-
 /* The rows that fit; the current configuration is always among them. */
 static void list_rows(struct grid *g, struct rect in, const struct tune_watch *t, const struct bar_scale *b)
 {
@@ -214,17 +191,49 @@ static void list_rows(struct grid *g, struct rect in, const struct tune_watch *t
     for (int i = 0; i < n; i++) row_candidate(g, in, i, t, i == n - 1 && current > i ? current : i, b);
 }
 
-static void box_list(struct grid *g, struct rect area, const struct snapshot *s)
+/* The interval of a candidate in its cell of the list. */
+static void draw_interval(struct pen *p, int columns, int item, unsigned extra, const void *ctx)
 {
+    const struct tune_watch *t = ctx;
+    const struct rect at = { p->area.x + p->x, p->area.y + p->y, columns, 1 };
+    const struct bar_scale b = bar_scale_of(t, t->rows, 1, columns - 2);
+    row_bar(p->g, at, 0, &b, &t->row[item], extra ? ROLE_TEXT | extra : tune_row_style(t, item));
+}
+
+/* The current configuration, where the list is too long to show it for certain. */
+static void draw_current(struct grid *g, struct rect in, const struct tune_watch *t)
+{
+    struct pen p = pen_at(g, in, 0, 0);
+    for (int i = 0; i < t->rows && in.h > 0; i++)
+        if (t->row[i].is_current)
+            pen_printf(&p, ROLE_ARM_A, "current (│): %.60s   %s tok/s   %s", t->row[i].config,
+                       figure_number(t->row[i].rate).text, figure_bytes(t->row[i].bytes).text);
+}
+
+static void box_list(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
+{
+    enum { FRAME_AND_HEADING = 3 };
     const struct tune_watch *t = &s->tune;
-    struct rect in = grid_box(g, area, "Candidates, best first (bars: 95 % intervals)", snapshot_caution(s));
-    if (!t->rows) {
+    const struct bar_scale b = bar_scale_of(t, t->rows, 0, 0);
+    char title[128] = "Candidates, best first";
+    if (b.hi > b.lo)
+        snprintf(title, sizeof title,
+                 area.w < 70 ? "Candidates (bars: 95 %% intervals, %s to %s)"
+                             : "Candidates, best first (bars: 95 %% intervals, %s to %s)",
+                 figure_number(b.lo).text, figure_number(b.hi).text);
+    const struct rect in = list_draw(&(struct list_view){ .g = g,
+                                                          .box = area,
+                                                          .title = title,
+                                                          .note = snapshot_caution(s),
+                                                          .s = s,
+                                                          .u = u,
+                                                          .below = t->rows > area.h - FRAME_AND_HEADING,
+                                                          .draw = draw_interval,
+                                                          .ctx = t });
+    if (t->rows)
+        draw_current(g, in, t);
+    else
         grid_wrap(g, in, ROLE_DIM, "nothing was measured yet");
-        return;
-    }
-    const struct bar_scale b = list_scale(in, t, MIN(t->rows, in.h - 1));
-    list_head(g, in, &b);
-    list_rows(g, rect_rows(in, 1, in.h - 1), t, &b);
 }
 
 /* ---------------------------------------------------------------- confirmation and result */
@@ -304,7 +313,7 @@ void view_tune(struct grid *g, struct rect body, const struct snapshot *s, const
     layout_tune(body, box);
     panes_place(g, box, TUNE_PANES, body, u);
     box_state(g, box[TUNE_STATE], s);
-    box_list(g, box[TUNE_LIST], s);
+    box_list(g, box[TUNE_LIST], s, u);
     draw_result(g, grid_box(g, box[TUNE_END], s->tune.running ? "Confirmation" : "Result", NULL), s);
 }
 

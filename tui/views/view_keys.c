@@ -39,7 +39,9 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
                     { DO_STOP, "good enough, stop", .if_possible = true },
                     { DO_RESUME, "resume", .if_possible = true },
                     { DO_OPEN, "use it", .if_possible = true },
-                    { DO_UNDO, "undo", .if_possible = true } },
+                    { DO_UNDO, "undo", .if_possible = true },
+                    { DO_SORT, "sort", .if_possible = true },
+                    { DO_FILTER, "filter", .if_possible = true } },
     [VIEW_JOBS] = { { DO_OPEN, "details" },
                     { DO_DELETE, "remove" },
                     { DO_EARLIER, "earlier" },
@@ -48,9 +50,15 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
     [VIEW_LOG] = { { DO_OUTPUT, "last output" }, { DO_COPY, "copy command" } },
 };
 
-static int view_key_columns(const struct view_key *k)
+/* In the search, Enter is about the row that a person selected, otherwise about the result. */
+static const char *key_word(const struct view_key *k, const struct snapshot *s, const struct ui *u)
 {
-    return text_columns(key_of_action(k->action)->name) + 1 + text_columns(k->word) + 2;
+    return k->action == DO_OPEN && tune_row_opened(u, s) ? "details" : k->word;
+}
+
+static int view_key_columns(const struct view_key *k, const struct snapshot *s, const struct ui *u)
+{
+    return text_columns(key_of_action(k->action)->name) + 1 + text_columns(key_word(k, s, u)) + 2;
 }
 
 /* The straight part of the border at the right end of the lowest row: columns [*from, *to). */
@@ -78,12 +86,12 @@ static bool key_refused(const struct view_key *k, const struct snapshot *s, cons
     return action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
 }
 
-static void view_key_draw(struct pen *p, const struct view_key *v, bool refused)
+static void view_key_draw(struct pen *p, const struct view_key *v, const char *word, bool refused)
 {
     const struct key_binding *k = key_of_action(v->action);
     const int at = p->x;
     pen_put(p, refused ? ROLE_DIM : (unsigned)ROLE_KEY | STYLE_BOLD, k->name);
-    pen_printf(p, refused ? ROLE_DIM : ROLE_TEXT, " %s", v->word);
+    pen_printf(p, refused ? ROLE_DIM : ROLE_TEXT, " %s", word);
     grid_hit(p->g, (struct rect){ p->area.x + at, p->area.y, p->x - at, 1 }, HIT_ACTION, (int)k->action);
 }
 
@@ -95,15 +103,15 @@ void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const
     free_edge(g, body, &from, &to);
     for (int i = 0; i < KEYS_PER_VIEW && keys[i].word; i++) {
         if (key_left_out(&keys[i], s, u)) continue;
-        if (used + view_key_columns(&keys[i]) > to - from) break;
-        used += view_key_columns(&keys[i]);
+        if (used + view_key_columns(&keys[i], s, u) > to - from) break;
+        used += view_key_columns(&keys[i], s, u);
         shown[n++] = &keys[i];
     }
     if (!n) return;
     struct pen p = pen_at(g, (struct rect){ to - used, body.y + body.h - 1, used, 1 }, 0, 0);
     pen_put(&p, ROLE_TEXT, " ");
     for (int i = 0; i < n; i++) {
-        view_key_draw(&p, shown[i], key_refused(shown[i], s, u));
+        view_key_draw(&p, shown[i], key_word(shown[i], s, u), key_refused(shown[i], s, u));
         pen_put(&p, ROLE_TEXT, i + 1 < n ? "  " : " ");
     }
 }

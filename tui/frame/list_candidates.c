@@ -1,0 +1,69 @@
+/* tui/frame/list_candidates.c - the cells of the list of candidates of a search. */
+#include <math.h>
+#include <string.h>
+
+#include "tui/frame/list_cells.h"
+
+int candidate_count(const struct snapshot *s)
+{
+    return s->tune.rows;
+}
+
+/* What is measured now, and the best candidate so far. */
+TEXT_OF(candidate_mark)
+{
+    const struct tune_watch *t = &s->tune;
+    const bool now = t->running && *t->what && !strcmp(t->config, t->row[i].config);
+    return put_text(buf, size, now ? "●" : &t->row[i] == tune_watch_leader(t) ? "▸" : "");
+}
+
+TEXT_OF(candidate_config)
+{
+    snprintf(buf, size, "%s%s", s->tune.row[i].config, s->tune.row[i].is_current ? " (current)" : "");
+    return buf;
+}
+
+TEXT_OF(candidate_rate_text)
+{
+    const struct tune_row *r = &s->tune.row[i];
+    return put_text(buf, size, r->timings ? figure_number(r->rate).text : "n/a");
+}
+
+VALUE_OF(candidate_rate)
+{
+    return s->tune.row[i].timings ? s->tune.row[i].rate : (double)NAN;
+}
+
+TEXT_OF(candidate_memory)
+{
+    return put_text(buf, size, figure_bytes(s->tune.row[i].bytes).text);
+}
+
+VALUE_OF(candidate_bytes)
+{
+    return s->tune.row[i].bytes >= 0 ? (double)s->tune.row[i].bytes : (double)NAN;
+}
+
+/* A cross where the loss or something else rules the candidate out. */
+TEXT_OF(candidate_loss_text)
+{
+    const struct tune_row *r = &s->tune.row[i];
+    if (isnan(r->kld)) return put_text(buf, size, r->excluded[0] ? "✕" : "n/a");
+    snprintf(buf, size, "%s%.2g", r->excluded[0] ? "✕ " : "", r->kld);
+    return buf;
+}
+
+VALUE_OF(candidate_loss)
+{
+    return s->tune.row[i].kld;
+}
+
+STYLE_OF(candidate_style)
+{
+    return tune_row_style(&s->tune, i);
+}
+
+STYLE_OF(candidate_loss_style)
+{
+    return s->tune.row[i].excluded[0] ? (unsigned)ROLE_WORSE : candidate_style(u, s, i);
+}
