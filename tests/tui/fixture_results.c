@@ -53,6 +53,7 @@ static void sensitivity(struct sensitivity *s)
     PUT(m->format, "q4_0");
     m->kinds = COUNT_OF(KINDS);
     m->layers = 7; /* the model itself and its six layers */
+    m->estimated[6][3] = m->estimated[6][4] = true;
     for (int k = 0; k < m->kinds; k++) {
         const bool whole = k == 0 || k == m->kinds - 1;
         PUT(m->kind[k], KINDS[k]);

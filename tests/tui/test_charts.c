@@ -194,7 +194,7 @@ static void heat(void **state)
     (void)state;
     const double v[2][8] = { { 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, NAN, 0, 1e-6 },
                              { 1e-2, 0, 0, 0, 0, 0, 0, 1e-6 } };
-    const struct heat h = { 2, 8, row_name, row_value, v, -1, -1, NULL, NULL };
+    const struct heat h = { 2, 8, row_name, row_value, v, -1, -1, NULL, NULL, NULL };
     struct grid g = screen(14 + 8, 3, GLYPHS_BLOCKS);
     chart_heat(&g, grid_area(&g), &h);
     static const uint32_t SHADES[] = { 0xb7, 0x2591, 0x2592, 0x2593, 0x2588 };

@@ -241,6 +241,7 @@ static enum err_code sensitivity_read(struct result_reader *r, const char *sha25
     int n = 0;
     const enum err_code rc = db_sensitivity_list(r->d, sha256, NULL, &rows, &n, why);
     for (int i = 0; i < n; i++) sensitivity_put(&r->sensitivity, &rows[i]);
+    sensitivity_estimate(&r->sensitivity);
     if (n) snprintf(r->sensitivity.basis, sizeof r->sensitivity.basis, "%s", rows[0].basis);
     free(rows);
     return rc;

@@ -1,12 +1,73 @@
-/* tui/frame/stored_results.c - the largest loss in a sensitivity map. */
+/* tui/frame/stored_results.c - estimates in sensitivity maps, and the largest loss. */
 #include "tui/frame/frame.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The documented squared error of a format; NAN unknown. */
+static double map_error(const struct sensitivity_map *m)
+{
+    const struct format *f = format_find(m->format);
+    return f && f->max_nmse > 0 ? f->max_nmse : (double)NAN;
+}
+
+static int kind_find(const struct sensitivity_map *m, const char *kind)
+{
+    for (int k = 0; k < m->kinds; k++)
+        if (!strcmp(m->kind[k], kind)) return k;
+    return -1;
+}
+
+/* A measured cell of another map on the scale of this one, from the format whose error is closest; NAN: none.
+ */
+static double cell_estimate(const struct sensitivity *s, const struct sensitivity_map *m, int kind, int layer)
+{
+    double best = NAN, least = INFINITY;
+    for (int i = 0; i < s->maps; i++) {
+        const struct sensitivity_map *other = &s->map[i];
+        const int k = other == m ? -1 : kind_find(other, m->kind[kind]);
+        if (k < 0 || layer >= other->layers || other->estimated[k][layer] || isnan(other->loss[k][layer]))
+            continue;
+        const double ratio = map_error(m) / map_error(other);
+        if (!(fabs(log(ratio)) < least)) continue;
+        least = fabs(log(ratio));
+        best = (double)other->loss[k][layer] * ratio;
+    }
+    return best;
+}
+
+/* Add the kinds and layers of the other maps, all unknown. */
+static void map_extend(struct sensitivity_map *m, const struct sensitivity_map *other)
+{
+    m->layers = MAX(m->layers, other->layers);
+    for (int k = 0; k < other->kinds; k++) {
+        if (kind_find(m, other->kind[k]) >= 0 || m->kinds == SENSITIVITY_KINDS) continue;
+        for (int i = 0; i < SENSITIVITY_LAYERS; i++) m->loss[m->kinds][i] = NAN;
+        memcpy(m->kind[m->kinds++], other->kind[k], sizeof other->kind[k]);
+    }
+}
+
+void sensitivity_estimate(struct sensitivity *s)
+{
+    for (int i = 0; i < s->maps; i++)
+        for (int j = 0; j < s->maps; j++) map_extend(&s->map[i], &s->map[j]);
+    for (int i = 0; i < s->maps; i++) {
+        struct sensitivity_map *m = &s->map[i];
+        for (int k = 0; k < m->kinds; k++)
+            for (int layer = 0; layer < m->layers; layer++) {
+                if (!isnan(m->loss[k][layer])) continue;
+                m->loss[k][layer] = (float)cell_estimate(s, m, k, layer);
+                m->estimated[k][layer] = !isnan(m->loss[k][layer]);
+            }
+    }
+}
 
 bool sensitivity_most(const struct sensitivity_map *m, int *row, int *column)
 {
     float most = -1;
     for (int k = 0; k < m->kinds; k++)
         for (int i = 0; i < m->layers; i++)
-            if (m->loss[k][i] > most) {
+            if (!m->estimated[k][i] && m->loss[k][i] > most) {
                 most = m->loss[k][i];
                 *row = k;
                 *column = i;

@@ -40,7 +40,8 @@ struct sensitivity_map {
     char format[24];
     int kinds, layers; /* column 0: tensors outside of layers; column i + 1: layer i */
     char kind[SENSITIVITY_KINDS][32];
-    float loss[SENSITIVITY_KINDS][SENSITIVITY_LAYERS]; /* KL divergence in nats; NAN unknown */
+    float loss[SENSITIVITY_KINDS][SENSITIVITY_LAYERS];     /* KL divergence in nats; NAN unknown */
+    bool estimated[SENSITIVITY_KINDS][SENSITIVITY_LAYERS]; /* from another format of the tensor */
 };
 struct sensitivity {
     int maps; /* 0: not measured */
@@ -64,7 +65,10 @@ struct load_results {
     char error[200];
 };
 
-/* The cell of the map with the largest loss; false: the map is empty. */
+/* Estimate the cells that were not measured from another format of the same tensor, in proportion to the
+ * formats' documented errors, as the search for a recipe does (advisor/recipe/), and mark them. */
+void sensitivity_estimate(struct sensitivity *s);
+/* The cell of the map with the largest measured loss; false: the map is empty. */
 bool sensitivity_most(const struct sensitivity_map *m, int *row, int *column);
 /* "ffn_down of layer 3". Returns buf. */
 const char *sensitivity_name(const struct sensitivity_map *m, int row, int column, char *buf, size_t size);

@@ -138,6 +138,11 @@ static double kind_loss(const void *data, int row, int column)
     return (double)((const struct sensitivity_map *)data)->loss[row][column];
 }
 
+static bool kind_estimated(const void *data, int row, int column)
+{
+    return ((const struct sensitivity_map *)data)->estimated[row][column];
+}
+
 /* Column 0 holds tensors outside of layers. */
 static int layer_number(const void *data, int column)
 {
@@ -172,12 +177,12 @@ static void box_layers(struct grid *g, struct rect area, const struct snapshot *
         struct pen p = pen_at(g, in, 0, in.h - 1);
         if (basis) {
             pen_put(&p, ROLE_DIM,
-                    "blank: not measured; first column: tensors outside of layers; measured on ");
+                    "~: estimated from another format; first column: outside of layers; measured on ");
             pen_field(&p, pen_left(&p), ROLE_DIM, s->sensitivity.basis);
         }
         chart_heat(g, rect_rows(in, 0, in.h - basis),
                    &(struct heat){ m->kinds, m->layers, tensor_kind_name, kind_loss, m, row, column,
-                                   layer_number, "layer" });
+                                   layer_number, "layer", kind_estimated });
         return;
     }
     struct rect in = grid_box(g, area, title, NULL);

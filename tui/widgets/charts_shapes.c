@@ -179,6 +179,14 @@ static double heat_most(const struct heat *h, int row, int from, int to)
     return most;
 }
 
+/* Whether the largest of these columns is marked. */
+static bool heat_marked(const struct heat *h, int row, int from, int to, double most)
+{
+    for (int x = from; x < to && h->marked; x++)
+        if (h->value(h->data, row, x) == most && h->marked(h->data, row, x)) return true;
+    return false;
+}
+
 /* Columns that share a cell, and how wide a cell is. */
 static int heat_joined(const struct heat *h, int columns, int *wide)
 {
@@ -198,8 +206,12 @@ static void heat_row(struct grid *g, struct rect at, int y, const struct heat *h
         const int shade = shade_of(r, v);
         const bool here = row == h->row && h->column >= i * joined && h->column < (i + 1) * joined;
         const unsigned extra = here ? STYLE_REVERSE : 0u;
+        const bool marked = wide > 1 && heat_marked(h, row, i * joined, MIN((i + 1) * joined, h->columns), v);
         for (int k = 0; k < wide; k++)
-            grid_put(g, at, i * wide + k, y, isnan(v) ? ' ' : SHADES[shade].code,
+            grid_put(g, at, i * wide + k, y,
+                     marked && !k ? '~'
+                     : isnan(v)   ? ' '
+                                  : SHADES[shade].code,
                      SHADES[shade].style | extra);
     }
 }
@@ -220,7 +232,15 @@ static void heat_numbers(struct grid *g, struct rect at, const struct heat *h)
     }
 }
 
-static void heat_scale(struct grid *g, struct rect row, const struct heat_range *r)
+static bool heat_any_marked(const struct heat *h)
+{
+    for (int y = 0; y < h->rows && h->marked; y++)
+        for (int x = 0; x < h->columns; x++)
+            if (h->marked(h->data, y, x)) return true;
+    return false;
+}
+
+static void heat_scale(struct grid *g, struct rect row, const struct heat *h, const struct heat_range *r)
 {
     struct pen p = pen_at(g, row, 0, 0);
     if (!isfinite(r->lo)) {
@@ -230,7 +250,7 @@ static void heat_scale(struct grid *g, struct rect row, const struct heat_range 
     pen_printf(&p, ROLE_DIM, r->cut ? "≤%.1e " : "%.1e ", r->lo);
     for (int i = 0; i < SHADE_COUNT; i++)
         for (int k = 0; k < 2; k++) grid_put(g, row, p.x++, 0, SHADES[i].code, SHADES[i].style);
-    pen_printf(&p, ROLE_DIM, " %.1e", r->hi);
+    pen_printf(&p, ROLE_DIM, " %.1e%s", r->hi, heat_any_marked(h) ? "   ~ estimated" : "");
 }
 
 void chart_heat(struct grid *g, struct rect area, const struct heat *h)
@@ -252,5 +272,5 @@ void chart_heat(struct grid *g, struct rect area, const struct heat *h)
         pen_field(&p, NAME_COLUMNS - 1, ROLE_DIM, h->unit);
         heat_numbers(g, rect_rows(cells, rows, 1), h);
     }
-    if (area.h > rows + numbers) heat_scale(g, rect_rows(area, rows + numbers, 1), &r);
+    if (area.h > rows + numbers) heat_scale(g, rect_rows(area, rows + numbers, 1), h, &r);
 }

@@ -270,6 +270,7 @@ struct heat {
     int row, column;                                        /* the highlighted cell; -1 none */
     int (*number)(const void *data, int column); /* written below the columns; -1: none. NULL: no numbers */
     const char *unit;                            /* of these numbers: "layer" */
+    bool (*marked)(const void *data, int row, int column); /* begins with "~": estimated; NULL: none */
 };
 /* A heat map in shades " ░▒▓█" by the logarithm of each value between the smallest and the largest one. When
  * the columns do not fit, neighbours are merged and the largest value is shown. Below are the numbers of the
