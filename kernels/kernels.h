@@ -37,6 +37,16 @@ enum format_id {
     FORMAT_TQ1_0,
     FORMAT_TQ2_0,
     FORMAT_MXFP4,
+    FORMAT_NVFP4,
+    FORMAT_IQ1_S,
+    FORMAT_IQ1_M,
+    FORMAT_IQ2_XXS,
+    FORMAT_IQ2_XS,
+    FORMAT_IQ2_S,
+    FORMAT_IQ3_XXS,
+    FORMAT_IQ3_S,
+    FORMAT_Q1_0,
+    FORMAT_Q2_0,
     FORMAT_FP8_E4M3,
     FORMAT_FP8_E5M2,
     FORMAT_FP8_E4M3_B128,
@@ -82,6 +92,9 @@ struct format {
     const char *readme; /* README of the format's folder: layout, sources */
     bool row_encode;    /* encode uses statistics of a whole row: call it with one row at a time */
     bool weighted;      /* format_encode_weighted uses the importance of columns */
+    /* Without importance an encoding is poor: commands that quantize models refuse it. (At this level, columns
+     * then count equally: random weights need no better.) */
+    bool needs_importance;
 };
 extern const struct format FORMATS[FORMAT_COUNT];         /* indexed by enum format_id */
 static inline uint64_t format_bit(const struct format *f) /* the bit of f in a set of formats */

@@ -1,11 +1,13 @@
 /* Kernel selection: start with the reference kernels, then replace them by those of every usable instruction
  * set. This is the only file with architecture conditions (#if). */
 #include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/blocks64/blocks64.h"
 #include "kernels/formats/codebooks/codebooks.h"
 #include "kernels/formats/floats/floats.h"
 #include "kernels/formats/fp8/fp8.h"
 #include "kernels/formats/groups/groups.h"
 #include "kernels/formats/int8/int8.h"
+#include "kernels/formats/iquants/iquants.h"
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/ternary/ternary.h"
 #include "kernels/isa/isa_kernels.h"
@@ -121,6 +123,8 @@ static void kernels_add_avx2(struct kernel_set *k)
     format_rows_add(f, GROUPS_AVX2, GROUPS_COUNT);
     format_rows_add(f, CODEBOOKS_AVX2, CODEBOOKS_COUNT);
     format_rows_add(f, TERNARY_AVX2, TERNARY_COUNT);
+    format_rows_add(f, IQUANTS_AVX2, IQUANT_COUNT);
+    format_rows_add(f, BLOCKS64_AVX2, BLOCKS64_COUNT);
     format_rows_add(f, ENCODERS_AVX2, ENCODER_COUNT);
     vector_kernels_add(&k->vec, &VECTORS_AVX2);
     k->recurrent = RECURRENT_AVX2;
@@ -150,6 +154,8 @@ static void kernels_add_avx512(struct kernel_set *k)
     format_rows_add(f, INT8_AVX512, INT8_COUNT);
     format_rows_add(f, GROUPS_AVX512, GROUPS_COUNT);
     format_rows_add(f, CODEBOOKS_AVX512, CODEBOOKS_COUNT);
+    format_rows_add(f, IQUANTS_AVX512, IQUANT_COUNT);
+    format_rows_add(f, BLOCKS64_AVX512, BLOCKS64_COUNT);
     format_rows_add(f, ENCODERS_AVX512, ENCODER_COUNT);
     for (int i = 0; i < CODEBOOKS_COUNT; i++)
         f[CODEBOOKS_AVX512[i].id].dot_q8 = NULL; /* f32 is as fast and exact: see the README of codebooks */
@@ -172,6 +178,8 @@ static void kernels_add_avx512vnni(struct kernel_set *k)
     format_rows_add(k->format, INT8_AVX512VNNI, INT8_COUNT);
     format_rows_add(k->format, GROUPS_AVX512VNNI, GROUPS_COUNT);
     format_rows_add(k->format, TERNARY_AVX512VNNI, TERNARY_COUNT);
+    format_rows_add(k->format, IQUANTS_AVX512VNNI, IQUANT_COUNT);
+    format_rows_add(k->format, BLOCKS64_AVX512VNNI, BLOCKS64_COUNT);
     k->gemm_int8 = GEMM_INT8_AVX512VNNI;
     k->w8a8_dot = w8a8_dot_avx512vnni;
     k->gemm_w8a8 = GEMM_W8A8_AVX512VNNI;
@@ -189,6 +197,8 @@ static void kernels_add_amx(struct kernel_set *k)
     format_rows_add(f, GROUPS_AMX, GROUPS_COUNT);
     format_rows_add(f, CODEBOOKS_AMX, CODEBOOKS_COUNT);
     format_rows_add(f, TERNARY_AMX, TERNARY_COUNT);
+    format_rows_add(f, IQUANTS_AMX, IQUANT_COUNT);
+    format_rows_add(f, BLOCKS64_AMX, BLOCKS64_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
     k->gemm_high = GEMM_HIGH_AMX;
     if (k->isa & ISA_AVX512VNNI) k->gemm_w8a8 = GEMM_W8A8_AMX;
@@ -209,6 +219,8 @@ struct kernel_set kernels_select(uint32_t usable)
     format_rows_add(k.format, KQUANTS_REF, KQUANT_COUNT);
     format_rows_add(k.format, BLOCKS32_REF, BLOCKS32_COUNT);
     format_rows_add(k.format, TERNARY_REF, TERNARY_COUNT);
+    format_rows_add(k.format, IQUANTS_REF, IQUANT_COUNT);
+    format_rows_add(k.format, BLOCKS64_REF, BLOCKS64_COUNT);
     format_rows_add(k.format, FP8_REF, FP8_COUNT);
     format_rows_add(k.format, INT8_REF, INT8_COUNT);
     format_rows_add(k.format, GROUPS_REF, GROUPS_COUNT);

@@ -49,9 +49,9 @@ static bool is_full_precision(const char *format)
     return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
 }
 
-/* Ternary formats have an NMSE of 0.66 on N(0,1) weights. They are only useful for models that were trained
- * in them. */
-static const double NMSE_MAX = 0.5;
+/* Ternary and one-bit formats have an NMSE of 0.66 and 0.36 on N(0,1) weights. They are only useful for models
+ * that were trained in them. */
+static const double NMSE_MAX = 0.3;
 
 /* Recipes worth a candidate: the file's own format and, if that has full precision, every smaller format. */
 static int candidate_recipes(const struct adviser *a, const char *out[], int most)
@@ -62,7 +62,7 @@ static int candidate_recipes(const struct adviser *a, const char *out[], int mos
     if (!own || !is_full_precision(own->name)) return n;
     for (int i = 0; i < FORMAT_COUNT && n < most; i++) {
         const struct format *f = &FORMATS[i];
-        if (f->encode && f->decode && f->max_nmse <= NMSE_MAX &&
+        if (f->encode && f->decode && f->max_nmse <= NMSE_MAX && !f->needs_importance &&
             format_bits_per_weight(f) < format_bits_per_weight(own))
             out[n++] = f->name;
     }

@@ -323,7 +323,9 @@ static enum err_code best_uniform(struct search *x, struct err *why)
     int64_t windows;
     for (int i = 0; i < FORMAT_COUNT; i++) {
         struct recipe_figures *f = &found[n];
-        if (!FORMATS[i].encode || !FORMATS[i].decode || FORMATS[i].ggml_type >= FORMAT_OWN_TYPES) continue;
+        if (!FORMATS[i].encode || !FORMATS[i].decode || FORMATS[i].ggml_type >= FORMAT_OWN_TYPES ||
+            FORMATS[i].needs_importance)
+            continue;
         *f = (struct recipe_figures){ .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
         snprintf(f->line, sizeof f->line, "%s", FORMATS[i].name);
         if (search_sizes(f, x, NULL) || f->bytes > MAX(x->out->mixed.bytes, x->most)) continue;

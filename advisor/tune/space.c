@@ -69,7 +69,7 @@ static void space_add_recipes(struct tune_space *s, const struct gguf *g)
     const struct format *own = floats ? format_find(shape.dominant_format) : NULL;
     for (int i = 0; own && i < FORMAT_COUNT; i++)
         if (FORMATS[i].encode && FORMATS[i].decode && FORMATS[i].max_nmse <= WORST_NMSE &&
-            format_bits_per_weight(&FORMATS[i]) < format_bits_per_weight(own))
+            !FORMATS[i].needs_importance && format_bits_per_weight(&FORMATS[i]) < format_bits_per_weight(own))
             dim_add_value(d, FORMATS[i].name);
     dim_end(s);
 }

@@ -189,15 +189,41 @@ static enum err_code shard_read_kvs(struct cursor *c, struct gguf_shard *s, uint
 }
 
 /* ggml types without a row in FORMATS: the error message names them. */
-static const struct {
+struct type_name {
     uint32_t type;
     const char *name;
-} OTHER_TYPES[] = {
-    { 9, "q8_1" },      { 15, "q8_K" },     { 16, "iq2_xxs" }, { 17, "iq2_xs" }, { 18, "iq3_xxs" },
-    { 19, "iq1_s" },    { 21, "iq3_s" },    { 22, "iq2_s" },   { 24, "i8" },     { 25, "i16" },
-    { 26, "i32" },      { 27, "i64" },      { 28, "f64" },     { 29, "iq1_m" },  { 31, "q4_0_4_4" },
-    { 32, "q4_0_4_8" }, { 33, "q4_0_8_8" },
 };
+static const struct type_name OTHER_TYPES[] = {
+    { 9, "q8_1" },      { 15, "q8_K" },     { 24, "i8" },         { 25, "i16" },
+    { 26, "i32" },      { 27, "i64" },      { 28, "f64" },        { 31, "q4_0_4_4" },
+    { 32, "q4_0_4_8" }, { 33, "q4_0_8_8" }, { 37, "iq4_nl_4_8" }, { 38, "iq4_nl_8_8" },
+};
+
+/* Types of the fork ik_llama.cpp (its ggml.h); i2_s is also one of BitNet's programs. _r4, _r8 and _r16: the
+ * rows of that many are interleaved. */
+static const struct type_name FORK_TYPES[] = {
+    { 36, "i2_s" },        { 97, "q8_0_x4" },    { 98, "q8_1_x4" },     { 99, "q8_2_x4" },
+    { 133, "q6_0" },       { 134, "iq1_bn" },    { 135, "iq2_bn" },     { 136, "q8_K64" },
+    { 137, "iq2_k" },      { 138, "iq3_k" },     { 139, "iq4_k" },      { 140, "iq5_k" },
+    { 141, "iq6_k" },      { 144, "iq4_ks" },    { 145, "iq2_ks" },     { 146, "iq4_kss" },
+    { 151, "q8_KV" },      { 152, "iq5_ks" },    { 153, "iq2_kt" },     { 154, "iq3_kt" },
+    { 155, "iq4_kt" },     { 156, "iq3_ks" },    { 157, "iq2_kl" },     { 158, "iq1_kt" },
+    { 202, "q4_0_r8" },    { 206, "q5_0_r4" },   { 208, "q8_0_r8" },    { 210, "q2_K_r4" },
+    { 211, "q3_K_r4" },    { 212, "q4_K_r4" },   { 213, "q5_K_r4" },    { 214, "q6_K_r4" },
+    { 216, "iq2_xxs_r4" }, { 217, "iq2_xs_r4" }, { 218, "iq3_xxs_r4" }, { 219, "iq1_s_r4" },
+    { 220, "iq4_nl_r4" },  { 221, "iq3_s_r4" },  { 222, "iq2_s_r4" },   { 223, "iq4_xs_r8" },
+    { 229, "iq1_m_r4" },   { 230, "bf16_r16" },  { 233, "q6_0_r4" },    { 335, "iq2_bn_r4" },
+    { 337, "iq2_k_r4" },   { 338, "iq3_k_r4" },  { 339, "iq4_k_r4" },   { 340, "iq5_k_r4" },
+    { 344, "iq4_ks_r4" },  { 352, "iq5_ks_r4" }, { 353, "mxfp4_r8" },   { 398, "q8_KV_r8" },
+    { 399, "q8_K_r8" },
+};
+
+static const char *type_name_find(const struct type_name *types, size_t count, uint32_t type)
+{
+    for (size_t i = 0; i < count; i++)
+        if (types[i].type == type) return types[i].name;
+    return NULL;
+}
 
 /* The name that the file's list ("int8=1002 nf4=1030") gives to this type; {0}: not in the list. */
 static struct gguf_string own_format_name(const struct gguf_shard *s, uint32_t type)
@@ -216,16 +242,15 @@ static struct gguf_string own_format_name(const struct gguf_shard *s, uint32_t t
     return (struct gguf_string){ 0 };
 }
 
-/* Numbers that only the fork ik_llama.cpp gives to types (its ggml.h). The error message names the fork. */
-static const struct {
-    uint32_t first, last;
-} FORK_TYPES[] = { { 97, 99 }, { 133, 158 }, { 200, 299 }, { 335, 399 } };
-
+/* The numbers of that fork: also those that are not in FORK_TYPES. */
 static bool type_is_of_fork(uint32_t type)
 {
-    for (size_t i = 0; i < COUNT_OF(FORK_TYPES); i++)
-        if (type >= FORK_TYPES[i].first && type <= FORK_TYPES[i].last) return true;
-    return false;
+    static const struct {
+        uint32_t first, last;
+    } RANGES[] = { { 97, 99 }, { 133, 158 }, { 200, 299 }, { 335, 399 } };
+    for (size_t i = 0; i < COUNT_OF(RANGES); i++)
+        if (type >= RANGES[i].first && type <= RANGES[i].last) return true;
+    return type_name_find(FORK_TYPES, COUNT_OF(FORK_TYPES), type) != NULL;
 }
 
 enum err_code gguf_type_error(const struct gguf_tensor *t, struct err *why)
@@ -240,13 +265,16 @@ enum err_code gguf_type_error(const struct gguf_tensor *t, struct err *why)
                 "weight type %" PRIu32 " is not a ggml type, and metadata '" GGUF_OWN_FORMATS
                 "' does not name it",
                 t->type);
+    else if (type_is_of_fork(t->type))
+        err_set(why, ERR_FORMAT,
+                "weights in %s (type %" PRIu32
+                "), which only ik_llama.cpp, a fork of llama.cpp, reads: use a "
+                "file that llama.cpp reads",
+                t->type_name ? t->type_name : "an unknown format", t->type);
     else if (t->type_name)
         err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 ") are not supported", t->type_name, t->type);
     else
-        err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows%s", t->type,
-                type_is_of_fork(t->type) ? "; ik_llama.cpp, a fork of llama.cpp, uses this number: "
-                                           "use a file that llama.cpp reads"
-                                         : "");
+        err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows", t->type);
     const struct gguf_string text = { t->name, strlen(t->name) };
     return err_prefix(why, "tensor '%s'", text_printable(text, name, sizeof name));
 }
@@ -259,8 +287,8 @@ static enum err_code tensor_find_format(struct gguf_tensor *t, const struct gguf
     if (t->type < FORMAT_OWN_TYPES) {
         t->format = format_by_ggml_type(t->type);
         if (t->format) t->type_name = t->format->name;
-        for (size_t i = 0; !t->format && i < COUNT_OF(OTHER_TYPES); i++)
-            if (OTHER_TYPES[i].type == t->type) t->type_name = OTHER_TYPES[i].name;
+        if (!t->type_name) t->type_name = type_name_find(OTHER_TYPES, COUNT_OF(OTHER_TYPES), t->type);
+        if (!t->type_name) t->type_name = type_name_find(FORK_TYPES, COUNT_OF(FORK_TYPES), t->type);
         return ERR_OK;
     }
     char name[32];

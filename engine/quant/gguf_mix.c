@@ -8,15 +8,17 @@
 #include "engine/quant/methods.h"
 #include "engine/quant/mixes.h"
 
-#define GGUF_FORMATS                                                                                         \
-    "q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K iq4_nl iq4_xs tq1_0 tq2_0 f16 bf16 f32"
+#define GGUF_FORMATS                                                                                           \
+    "q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq4_nl " \
+    "iq4_xs tq1_0 tq2_0 f16 bf16 f32"
 
 static const struct param GGUF_PARAMS[] = {
     { .name = "type",
       .aliases = "ftype",
       .kind = VALUE_CHOICE,
-      .choices = "q2_K q2_K_S q3_K_S q3_K_M q3_K_L q4_K_S q4_K_M q5_K_S q5_K_M q6_K q4_0 q4_1 q5_0 q5_1 q8_0 "
-                 "iq4_nl iq4_xs tq1_0 tq2_0",
+      .choices =
+          "q2_K q2_K_S q3_K_S q3_K_M q3_K_L q4_K_S q4_K_M q5_K_S q5_K_M q6_K q4_0 q4_1 q5_0 q5_1 q8_0 "
+          "iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq2_m iq3_xxs iq3_xs iq3_s iq3_m iq4_nl iq4_xs tq1_0 tq2_0",
       .otherwise = "q4_K_M",
       .help = "the file type, as llama-quantize names it" },
     { .name = "imatrix",
@@ -54,7 +56,7 @@ static const char *params_choice(const struct params *p, const char *name, const
 
 static const struct format_mix *mix_of(const struct params *p)
 {
-    const char *names[32];
+    const char *names[48];
     for (size_t i = 0; i < MIX_COUNT; i++) names[i] = MIXES[i].name;
     return mix_find(params_choice(p, "type", names, MIX_COUNT));
 }
@@ -70,11 +72,13 @@ static const struct format *params_format(const struct params *p, const char *na
 
 static enum err_code gguf_check(const struct params *p, struct err *why)
 {
-    if (params_is(p, "type", "q2_K_S") && !params_bool(p, "imatrix"))
+    const struct format_mix *mix = mix_of(p);
+    if (mix->needs_importance && !params_bool(p, "imatrix"))
         return err_set(
             why, ERR_USAGE,
-            "type=q2_K_S without an importance matrix gives a useless model: add imatrix=true (and calib=), or "
-            "use q2_K");
+            "type=%s without an importance matrix gives a useless model: add imatrix=true (and calib=), or "
+            "use %s",
+            mix->name, mix->base == FORMAT_Q2_K ? "q2_K" : "a larger type, such as iq3_xxs or q2_K");
     return ERR_OK;
 }
 
@@ -145,7 +149,9 @@ static const struct format *gguf_tensor_format(const struct params *p, const str
     if (embedding && !wanted && !gguf_tensor_find(g, "output.weight"))
         wanted = params_format(p, "output_tensor_type");
     if (wanted) return mix_fitting(wanted, t->shape[0]);
-    if (params_bool(p, "pure")) return mix_fitting(&FORMATS[mix->base], t->shape[0]);
+    /* Statistics do not exist for the token embedding, and imatrix files omit the output matrix. */
+    const bool unweighed = (output || embedding) && FORMATS[mix->base].needs_importance;
+    if (params_bool(p, "pure") && !unweighed) return mix_fitting(&FORMATS[mix->base], t->shape[0]);
     const struct mix_facts facts = mix_facts_of(g, params_bool(p, "imatrix"));
     const char *kind = strstr(t->name, "ffn_down") ? "ffn_down" : "attn_v.weight";
     const int index = strncmp(t->name, "blk.", 4) ? 0 : count_tensors_below(g, kind, atoi(t->name + 4));

@@ -26,6 +26,10 @@ struct format_mix {
     enum format_id base;
     uint32_t file_type;           /* general.file_type */
     const struct mix_rule *rules; /* first match wins; ends with a row without a tensor; NULL: no rules */
+    /* Of the output matrix and the token embedding, where they differ from the rules of all mixes;
+     * FORMAT_F32: they do not. */
+    enum format_id output, embedding;
+    bool needs_importance; /* without an importance matrix the model is useless */
 };
 extern const struct format_mix MIXES[];
 extern const size_t MIX_COUNT;

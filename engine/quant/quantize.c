@@ -18,14 +18,19 @@ enum { QUANTIZATION_VERSION = 2 };
 static const struct {
     enum format_id format;
     uint32_t file_type;
-} FILE_TYPES[] = { { .format = FORMAT_F32, .file_type = 0 },     { .format = FORMAT_F16, .file_type = 1 },
-                   { .format = FORMAT_Q4_0, .file_type = 2 },    { .format = FORMAT_Q4_1, .file_type = 3 },
-                   { .format = FORMAT_Q8_0, .file_type = 7 },    { .format = FORMAT_Q5_0, .file_type = 8 },
-                   { .format = FORMAT_Q5_1, .file_type = 9 },    { .format = FORMAT_Q2_K, .file_type = 10 },
-                   { .format = FORMAT_Q3_K, .file_type = 12 },   { .format = FORMAT_Q4_K, .file_type = 15 },
-                   { .format = FORMAT_Q5_K, .file_type = 17 },   { .format = FORMAT_Q6_K, .file_type = 18 },
-                   { .format = FORMAT_IQ4_NL, .file_type = 25 }, { .format = FORMAT_IQ4_XS, .file_type = 30 },
-                   { .format = FORMAT_BF16, .file_type = 32 } };
+} FILE_TYPES[] = {
+    { .format = FORMAT_F32, .file_type = 0 },      { .format = FORMAT_F16, .file_type = 1 },
+    { .format = FORMAT_Q4_0, .file_type = 2 },     { .format = FORMAT_Q4_1, .file_type = 3 },
+    { .format = FORMAT_Q8_0, .file_type = 7 },     { .format = FORMAT_Q5_0, .file_type = 8 },
+    { .format = FORMAT_Q5_1, .file_type = 9 },     { .format = FORMAT_Q2_K, .file_type = 10 },
+    { .format = FORMAT_Q3_K, .file_type = 12 },    { .format = FORMAT_Q4_K, .file_type = 15 },
+    { .format = FORMAT_Q5_K, .file_type = 17 },    { .format = FORMAT_Q6_K, .file_type = 18 },
+    { .format = FORMAT_IQ4_NL, .file_type = 25 },  { .format = FORMAT_IQ4_XS, .file_type = 30 },
+    { .format = FORMAT_IQ1_S, .file_type = 24 },   { .format = FORMAT_IQ1_M, .file_type = 31 },
+    { .format = FORMAT_IQ2_XXS, .file_type = 19 }, { .format = FORMAT_IQ2_XS, .file_type = 20 },
+    { .format = FORMAT_IQ2_S, .file_type = 29 },   { .format = FORMAT_IQ3_XXS, .file_type = 23 },
+    { .format = FORMAT_IQ3_S, .file_type = 26 },   { .format = FORMAT_BF16, .file_type = 32 }
+};
 
 /* Metadata that is not copied: written again below, or only true for the source file's container. */
 static const char *const DROPPED_KEYS[] = { "general.file_type", "general.quantization_version",
@@ -42,8 +47,11 @@ static bool format_is_float(const struct format *f)
 }
 
 /* Reject what can be rejected from headers, before anything is written. */
-static enum err_code unit_check(const struct gguf_tensor *t, const struct format *format, struct err *why)
+static enum err_code unit_check(const struct quantization *q, const struct unit *u, struct err *why)
 {
+    const struct gguf_tensor *t = u->source;
+    const struct format *format = u->format;
+    const bool weighed = u->by_method && method_needs(&q->params) != CALIBRATION_NONE;
     if (!format_is_float(t->format))
         return err_set(
             why, ERR_USAGE,
@@ -53,6 +61,27 @@ static enum err_code unit_check(const struct gguf_tensor *t, const struct format
     if (!format->encode)
         return err_set(why, ERR_USAGE, "tensor '%s': %s has no encoder, so it can be read but not written",
                        t->name, format->name);
+    if (format->needs_importance && !weighed)
+        return err_set(
+            why, ERR_USAGE,
+            "tensor '%s': %s without an importance matrix gives a useless model; use a recipe with one, "
+            "such as gguf:iq2_xs,imatrix=true,calib=FILE, or a larger format, such as q2_K",
+            t->name, format->name);
+    return ERR_OK;
+}
+
+enum err_code units_check_importance(const struct quantization *q, struct err *why)
+{
+    for (int64_t i = 0; i < q->count; i++) {
+        const struct unit *u = &q->units[i];
+        if (!u->converts || !u->format->needs_importance || unit_job(q, u).input) continue;
+        return err_set(why, ERR_USAGE,
+                       "tensor '%s': %s without an importance matrix gives a useless matrix, and %s has no "
+                       "statistics of its inputs; give this tensor another format, such as tensors=%s:q2_K",
+                       u->source->name, u->format->name,
+                       q->calibration ? calibration_name(q->calibration) : "the calibration",
+                       u->source->name);
+    }
     return ERR_OK;
 }
 
@@ -78,7 +107,7 @@ enum err_code units_plan(struct quantization *q, struct err *why)
         u->converts = recipe_converts(c, q->source, u->source);
         u->by_method = u->converts && q->params.method && method_makes(q->params.method, u->format);
         u->layer = tensor_layer(u->source->name);
-        enum err_code rc = u->converts ? unit_check(u->source, u->format, why) : ERR_OK;
+        enum err_code rc = u->converts ? unit_check(q, u, why) : ERR_OK;
         if (rc) return rc;
         q->total += u->source->bytes;
     }
@@ -190,6 +219,7 @@ enum err_code quantize_file(const char *out_path, const struct gguf *source, con
     enum err_code rc;
     if ((rc = units_plan(&q, why))) goto done;
     if ((rc = quantize_calibrate(&q, why))) goto done;
+    if ((rc = units_check_importance(&q, why))) goto done;
     if ((rc = threadpool_open(&q.pool, &pool, why))) goto done;
     if ((rc = quantization_open_target(&q, out_path, why))) goto done;
     if ((rc = quantization_write_units(&q, why))) goto done;

@@ -4,6 +4,7 @@
 #define QDYNO_KERNELS_FORMATS_FORMATS_V128_H
 
 #include "kernels/formats/blocks32/blocks32_v128.h"
+#include "kernels/formats/blocks64/blocks64_v128.h"
 #include "kernels/formats/codebooks/codebooks_v128.h"
 #include "kernels/formats/fp8/fp8_v128.h"
 #include "kernels/formats/groups/groups_v128.h"
@@ -11,11 +12,14 @@
 #include "kernels/formats/floats/floats_v128.h"
 #include "kernels/isa/isa_kernels.h"
 #include "kernels/formats/kquants/kquants_v128.h"
+#include "kernels/formats/iquants/iquants_v128.h"
 #include "kernels/formats/ternary/ternary_v128.h"
 
 /* As GROUP_FORMATS and CODEBOOK_FORMATS spell their members. */
 #define LISTED_ROW(name, NAME, one, two)                                                                     \
     { FORMAT_##NAME, { .decode = name##_decode, .dot_f32 = name##_dot_f32, .dot_q8 = name##_dot_q8 } },
+
+#define IQUANT_ROW(name, NAME, sub) LISTED_ROW(name, NAME, sub, )
 
 const struct format_row V128_TABLE(FORMATS)[FORMATS_V128_COUNT] = {
     { FORMAT_F32, { .decode = f32_decode, .dot_f32 = f32_dot_f32 } },
@@ -39,7 +43,10 @@ const struct format_row V128_TABLE(FORMATS)[FORMATS_V128_COUNT] = {
     { FORMAT_FP8_E4M3, { .decode = fp8_e4m3_decode, .dot_f32 = fp8_e4m3_dot_f32 } },
     { FORMAT_FP8_E5M2, { .decode = fp8_e5m2_decode, .dot_f32 = fp8_e5m2_dot_f32 } },
     { FORMAT_INT8, { .decode = int8_decode, .dot_f32 = int8_dot_f32, .dot_q8 = int8_dot_q8 } },
-    GROUP_FORMATS(LISTED_ROW) CODEBOOK_FORMATS(LISTED_ROW)
+    { FORMAT_NVFP4, { .decode = nvfp4_decode, .dot_f32 = nvfp4_dot_f32, .dot_q8 = nvfp4_dot_q8 } },
+    { FORMAT_Q1_0, { .decode = q1_0_decode, .dot_f32 = q1_0_dot_f32, .dot_q8 = q1_0_dot_q8 } },
+    { FORMAT_Q2_0, { .decode = q2_0_decode, .dot_f32 = q2_0_dot_f32, .dot_q8 = q2_0_dot_q8 } },
+    IQUANT_FORMATS(IQUANT_ROW) GROUP_FORMATS(LISTED_ROW) CODEBOOK_FORMATS(LISTED_ROW)
 };
 
 #endif

@@ -14,7 +14,7 @@ w8a8_dot_fn w8a8_dot_ref;
 ceiling_fn ceiling_f32_fma_ref;
 
 /* Number of formats with 128-bit kernels for decode and dot products (formats_v128.h). */
-enum { FORMATS_V128_COUNT = 34 };
+enum { FORMATS_V128_COUNT = 44 };
 
 /* Number of formats with vectorized encoders (encode_lanes.h). */
 enum { ENCODER_COUNT = 27 };

@@ -72,6 +72,14 @@ struct weights {
 constant float VALUES[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
 #elif defined VALUES_MXFP4
 constant float VALUES[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+#elif defined VALUES_IQ1 /* in eighths; index: half of the byte of IQ1_BYTES, less its smallest */
+constant float VALUES[16] = { -9, -7, 0, 0, -1, 1, 0, 0, 7, 9 };
+#elif defined VALUES_IQ2 /* index: magnitude, and 8 where it is negative */
+constant float VALUES[16] = { 8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43 };
+#elif defined VALUES_IQ3_XXS
+constant float VALUES[16] = { 4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62 };
+#elif defined VALUES_IQ3_S
+constant float VALUES[16] = { 1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15 };
 #elif defined VALUES_NF4
 constant float VALUES[16] = { -1.0f,         -0.696192801f, -0.525073051f,  -0.394917488f,
                               -0.284441382f, -0.18477343f,  -0.0910500363f, 0.0f,
@@ -86,7 +94,8 @@ constant float VALUES[16] = { 0.0f,          0.00520833349f, 0.666666687f,  1.0f
 
 /* Copy the table to local memory. Items look up different entries at the same time, which constant memory
  * would serve one after another. All items of a group must execute this, at the beginning of a kernel. */
-#if defined VALUES_IQ4 || defined VALUES_MXFP4 || defined VALUES_NF4 || defined VALUES_FP4
+#if defined VALUES_IQ4 || defined VALUES_MXFP4 || defined VALUES_NF4 || defined VALUES_FP4 ||                \
+    defined VALUES_IQ1 || defined VALUES_IQ2 || defined VALUES_IQ3_XXS || defined VALUES_IQ3_S
 #define TABLE_LOAD(name)                                                                                     \
     local table_number name[16];                                                                             \
     {                                                                                                        \
@@ -228,7 +237,7 @@ float2 scale_and_add(const struct weights *w, const uint row, const uint chunk)
 #ifdef SHARED
     const ulong at = (ulong)row * (w->units * UNIT / SPAN) + chunk / (SPAN / 8);
 #endif
-#if defined SHARED_K || defined SHARED_K_MIN || defined SHARED_K_NIBBLES
+#if defined SHARED_K || defined SHARED_K_FLOAT || defined SHARED_K_MIN || defined SHARED_K_NIBBLES
     const ulong block = (ulong)row * (w->units * UNIT / 256) + chunk / 32;
 #endif
 #if defined SHARED_HALF
@@ -249,6 +258,11 @@ float2 scale_and_add(const struct weights *w, const uint row, const uint chunk)
 #elif defined SHARED_K
     const float d = half_of(((global const ushort *)w->coarse)[block]);
     return (float2)(d * (float)((global const char *)w->fine)[at], 0);
+#elif defined SHARED_K_FLOAT
+    return (float2)(((global const float *)w->coarse)[block] * (float)((global const char *)w->fine)[at], 0);
+#elif defined SHARED_UE4M3 /* half of it: as the upper bits of an f16 it is 2^-8 of itself; 0x7f means 0 */
+    const uint e = w->fine[at] & 0x7fu;
+    return (float2)(half_of((ushort)(e == 0x7fu ? 0 : e << 7)) * 128.0f, 0);
 #elif defined SHARED_K_MIN
     const ushort2 d = ((global const ushort2 *)w->coarse)[block];
     const uchar2 v = ((global const uchar2 *)w->fine)[at];

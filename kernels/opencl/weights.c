@@ -12,9 +12,12 @@
 #include <string.h>
 
 #include "kernels/formats/blocks32/layout.h"
+#include "kernels/formats/blocks64/blocks64.h"
+#include "kernels/formats/blocks64/layout.h"
 #include "kernels/formats/codebooks/layout.h"
 #include "kernels/formats/fp8/fp8.h"
 #include "kernels/formats/groups/layout.h"
+#include "kernels/formats/iquants/layout.h"
 #include "kernels/inputs.h"
 #include "kernels/formats/kquants/layout.h"
 #include "kernels/opencl/products.h"
@@ -41,6 +44,8 @@ struct plane_layout {
     uint8_t coarse_at, coarse_bytes; /* bytes of a block that the coarse plane gets */
     scales_fn *fine;                 /* computes the fine_bytes bytes of the fine plane from a block */
     bool is_signed;                  /* codes are signed bytes; the device gets code + 128 */
+    /* Writes what the planes are taken from, where a block does not store codes; NULL: the block itself. */
+    void (*expand)(const uint8_t *block, uint8_t *out);
     /* For formats that are first converted to another format that represents the same numbers. */
     enum format_id converted_format;
     void (*convert)(const void *blocks, void *out, int64_t weights);
@@ -80,6 +85,62 @@ static void nested_scales_expand(const void *blocks, void *out, int64_t weights)
             memcpy(to + PLAIN_CODES, unit_codes(in, u, 1), UNIT_BYTES);
         }
 }
+
+/* A block of a codebook format for a device: d (with the unit) as f32, its integer scales, and a code of four
+ * bits for each weight. */
+enum { IQ_EXPANDED_SCALES = 4, IQ_EXPANDED_CODES = 20 };
+
+static void iq_expand(const struct k_shape *shape, k_scales_fn *scales, iq_part_fn *part, const int shift,
+                      const uint8_t *block, uint8_t *out)
+{
+    struct k_scales s;
+    scales(block, &s);
+    const float d = half_to_float(s.d) * shape->unit;
+    memcpy(out, &d, sizeof d);
+    memcpy(out + IQ_EXPANDED_SCALES, s.scale, sizeof s.scale);
+    for (int p = 0; p < IQ_PARTS; p++) {
+        struct iq_part v;
+        part(block, p, &v);
+        for (int i = 0; i < IQ_PART; i++) {
+            const int byte = (int)(v.bytes[i / 8] >> i % 8 * 8 & 0xff);
+            const int code = byte >> shift | (int)(v.negative >> i & 1) << 3;
+            uint8_t *at = out + IQ_EXPANDED_CODES + (p * IQ_PART + i) / 2;
+            *at = (uint8_t)(i % 2 ? *at | code << 4 : code);
+        }
+    }
+}
+
+/* The smallest of iq1's bytes becomes 0. */
+static void iq1_part_lowered(iq_part_fn *part, const uint8_t *block, int p, struct iq_part *out)
+{
+    enum { SMALLEST = 7 };
+    part(block, p, out);
+    for (int g = 0; g < IQ_GROUPS; g++) out->bytes[g] -= k_bytes(SMALLEST);
+}
+
+static void iq1_s_lowered(const uint8_t *block, int p, struct iq_part *out)
+{
+    iq1_part_lowered(iq1_s_part, block, p, out);
+}
+
+static void iq1_m_lowered(const uint8_t *block, int p, struct iq_part *out)
+{
+    iq1_part_lowered(iq1_m_part, block, p, out);
+}
+
+/* shift: magnitudes differ in the bits above. */
+#define IQ_EXPAND(name, NAME, part, shift)                                                                   \
+    static void name##_expand(const uint8_t *block, uint8_t *out)                                            \
+    {                                                                                                        \
+        iq_expand(&NAME##_SHAPE, name##_scales, part, shift, block, out);                                    \
+    }
+IQ_EXPAND(iq1_s, IQ1_S, iq1_s_lowered, 1)
+IQ_EXPAND(iq1_m, IQ1_M, iq1_m_lowered, 1)
+IQ_EXPAND(iq2_xxs, IQ2_XXS, iq2_xxs_part, 4)
+IQ_EXPAND(iq2_xs, IQ2_XS, iq2_xs_part, 4)
+IQ_EXPAND(iq2_s, IQ2_S, iq2_s_part, 4)
+IQ_EXPAND(iq3_xxs, IQ3_XXS, iq3_xxs_part, 3)
+IQ_EXPAND(iq3_s, IQ3_S, iq3_s_part, 1)
 
 #define CODE_BITS(offset, bits, run)                                                                         \
     {                                                                                                        \
@@ -191,6 +252,34 @@ static const struct plane_layout PLANE_LAYOUTS[FORMAT_COUNT] = {
                        .scales = "POWER",
                        .span = 32,
                        .fine_bytes = 1 },
+    [FORMAT_NVFP4] = { .low = CODE_BITS(NVFP4_CODES, 4, NVFP4_GROUP / 2),
+                       .values = "MXFP4",
+                       .scales = "UE4M3",
+                       .span = NVFP4_GROUP,
+                       .fine_bytes = NVFP4_GROUPS },
+    [FORMAT_Q1_0] = { .converted_format = FORMAT_Q2_0, .convert = q1_0_to_q2_0 },
+    [FORMAT_Q2_0] = { .low = CODE_BITS(Q12_CODES, 2, 1),
+                      .values = "NUMBER",
+                      .bias = Q12_BIAS,
+                      .scales = "HALF",
+                      .span = Q2_0_BLOCK,
+                      .fine_bytes = 2 },
+#define CODEBOOK(name, NAME, meaning, size)                                                                  \
+    [FORMAT_##NAME] = { .low = CODE_BITS(IQ_EXPANDED_CODES, 4, 1),                                           \
+                        .values = meaning,                                                                   \
+                        .scales = "K_FLOAT",                                                                 \
+                        .span = size,                                                                        \
+                        .fine_at = IQ_EXPANDED_SCALES,                                                       \
+                        .fine_bytes = K_BLOCK / (size),                                                      \
+                        .coarse_bytes = sizeof(float),                                                       \
+                        .expand = name##_expand }
+    CODEBOOK(iq1_s, IQ1_S, "IQ1", 32),
+    CODEBOOK(iq1_m, IQ1_M, "IQ1", 16),
+    CODEBOOK(iq2_xxs, IQ2_XXS, "IQ2", 32),
+    CODEBOOK(iq2_xs, IQ2_XS, "IQ2", 16),
+    CODEBOOK(iq2_s, IQ2_S, "IQ2", 16),
+    CODEBOOK(iq3_xxs, IQ3_XXS, "IQ3_XXS", 32),
+    CODEBOOK(iq3_s, IQ3_S, "IQ3_S", 32),
     [FORMAT_FP8_E4M3] = { .low = CODE_BITS(0, 8, 1), .values = "E4M3", .scales = "ROW" },
     [FORMAT_FP8_E5M2] = { .low = CODE_BITS(0, 8, 1), .values = "E5M2", .scales = "ROW" },
     [FORMAT_FP8_E4M3_B128] = { .low = CODE_BITS(0, 8, 1),
@@ -303,7 +392,7 @@ enum weight_family opencl_family(const struct format *f)
 
 int opencl_code_bits(const struct format *f)
 {
-    static const char *const WHOLE[] = { "NUMBER", "IQ4", "MXFP4" };
+    static const char *const WHOLE[] = { "NUMBER", "IQ1", "IQ2", "IQ3_XXS", "IQ3_S", "IQ4", "MXFP4" };
     const struct plane_layout *l = format_layout(f);
     for (size_t i = 0; i < COUNT_OF(WHOLE); i++)
         if (!strcmp(l->values, WHOLE[i])) return l->low.count;
@@ -399,6 +488,10 @@ static void upload_split_row(const struct upload *u, const uint8_t *row, uint8_t
         const uint8_t *block = row + b * f->block_bytes;
         if (f != as) {
             PLANE_LAYOUTS[f - FORMATS].convert(block, made, f->block_weights);
+            block = made;
+        }
+        if (l->expand) {
+            l->expand(block, made);
             block = made;
         }
         for (uint32_t i = 0; i < each; i++)

@@ -113,7 +113,7 @@ expect 0 quantize "$T/bundled.gguf" "$T/r.gguf" $RECOVER --force -o json && json
 
 # ---- types of tensors
 retype "$DATA/llama-gqa.gguf" "$T/fork.gguf" blk.0.ffn_up.weight 200
-retype "$DATA/llama-gqa.gguf" "$T/iq2.gguf" blk.0.ffn_up.weight 17
+retype "$DATA/llama-gqa.gguf" "$T/iq4k.gguf" blk.0.ffn_up.weight 139
 retype "$DATA/llama-gqa.gguf" "$T/unnamed.gguf" blk.0.ffn_up.weight 57
 expect 0 info -m "$DATA/llama-gqa.gguf" --tensors -o json
 bytes=$(value '[r["bytes"] for r in d["rows"] if r["name"] == "blk.0.ffn_up.weight"][0]')
@@ -137,7 +137,7 @@ while read -r file type name; do
   expect 5 quantize "$model" "$T/q2.gguf" -R q8_0 --force && says err "type $type"
 done <<'EOF'
 fork 200 None
-iq2 17 'iq2_xs'
+iq4k 139 'iq4_k'
 unnamed 57 None
 EOF
 expect 5 logits -m "$T/fork.gguf" --ids 1,2 --out "$T/logits" && says err 'ik_llama.cpp'

@@ -285,7 +285,7 @@ static void false_claims(void **state)
         { "a\2\0\0\0", 5, 13, 1ull << 62, 8, "no file can hold" },
         { "a\2\0\0\0", 5, 13, 1ull << 40, 8, "cut off or damaged" },
         { "a\2\0\0\0", 5, 21, 99, 4, "type 99" },
-        { "a\2\0\0\0", 5, 21, 16, 4, "iq2_xxs (type 16)" },
+        { "a\2\0\0\0", 5, 21, 9, 4, "q8_1 (type 9)" },
         { "a\2\0\0\0", 5, 25, 1, 8, "multiple of 32" },
         { "a\2\0\0\0", 5, 25, UINT64_MAX - 31, 8, "cut off or damaged" },
         { "a\2\0\0\0", 5, 25, 32, 8, "lie over each other" },

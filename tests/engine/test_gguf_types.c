@@ -31,9 +31,12 @@ static void any_type(void **state)
         uint64_t offset;
         int64_t bytes; /* 0: refused as damaged */
     } CASES[] = {
-        { 16, "iq2_xxs", "iq2_xxs (type 16)", 0, 96 },
+        { 9, "q8_1", "q8_1 (type 9) are not supported", 0, 96 },
+        { 139, "iq4_k", "iq4_k (type 139), which only ik_llama.cpp", 0, 96 },
+        { 36, "i2_s", "i2_s (type 36), which only ik_llama.cpp", 0, 96 },
+        { 353, "mxfp4_r8", "mxfp4_r8 (type 353)", 0, 96 },
         { 200, NULL, "ik_llama.cpp", 0, 96 },
-        { 97, NULL, "ik_llama.cpp", 64, 32 },
+        { 97, "q8_0_x4", "ik_llama.cpp", 64, 32 },
         { 1234, NULL, "does not name it", 0, 96 },
         { 57, NULL, "type 57", 32, 64 },
         { 57, NULL, "type 57", 96, 0 },  /* where "b" begins */

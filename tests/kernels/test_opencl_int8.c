@@ -147,7 +147,7 @@ static void check(struct backend *b, const struct format *f, int n, int64_t rows
 static void every_format(void **state)
 {
     (void)state;
-    enum { INTEGER_FORMATS = 25 };
+    enum { INTEGER_FORMATS = 35 };
     struct backend *b = int8_or_skip(PRECISION_AUTO);
     struct rng r = { 21 };
     int count = 0;

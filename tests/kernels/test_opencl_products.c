@@ -460,6 +460,17 @@ static void refused(void **state)
     backend_close(b);
 }
 
+/* Formats whose codes get more bits on a device take the most there: 4 bits instead of a row of a codebook,
+ * 2 instead of 1. */
+static int64_t percent_most(const struct format *f)
+{
+    if (f == &FORMATS[FORMAT_Q1_0]) return 201;
+    if (!strncmp(f->name, "iq1", 3)) return 281;
+    if (!strncmp(f->name, "iq2", 3)) return 213;
+    if (!strncmp(f->name, "iq3", 3)) return 144;
+    return f == &FORMATS[FORMAT_TQ1_0] ? 123 : 104;
+}
+
 /* The plan knows what a matrix takes on the device: little more than in the file. */
 static void bytes_as_planned(void **state)
 {
@@ -480,7 +491,7 @@ static void bytes_as_planned(void **state)
         backend_describe(b, &after);
         CHECK_EQ(after.copied_bytes - before.copied_bytes, planned);
         CHECK_LE(stored * 99 / 100, planned);
-        CHECK_LE(planned, stored * (id == FORMAT_TQ1_0 ? 123 : 104) / 100);
+        CHECK_LE(planned, stored * percent_most(f) / 100);
         backend_weight_release(b, &w);
     }
     backend_close(b);

@@ -1,40 +1,6 @@
-/* The 256-weight formats as bf16 tiles: every value is computed as in the reference and rounded once. With
- * six to a few dozen rows of activations, this takes most of a product's time. */
-#include "kernels/isa/amx.h"
+/* The k-quants as bf16 tiles. */
 #include "kernels/formats/kquants/kquants.h"
-#include "kernels/formats/kquants/kquants_avx512.h"
-
-/* The 256 weights of a block, 32 to a row of eight tiles. */
-typedef void k_row_fn(const uint8_t *block, uint16_t *out);
-
-ALWAYS_INLINE void tile_put(uint16_t *out, int tile, __m512i weights)
-{
-    _mm512_store_si512(out + tile * AMX_TILE_WEIGHTS, weights);
-}
-
-/* A row at a time, so that a block's scales are unpacked once. */
-ALWAYS_INLINE void blocks_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out,
-                                 const int block_bytes, k_row_fn *row)
-{
-    enum { TILES = K_BLOCK / TILE_DEPTH };
-    for (int64_t i = 0; i < k; i += K_BLOCK, w += block_bytes, out += TILES * AMX_TILE_WEIGHTS) {
-        for (int r = 0; r < rows; r++) {
-            const uint8_t *block = w + r * row_bytes;
-            row(block, out + r * TILE_DEPTH);
-        }
-    }
-}
-
-/* For any format: compute every weight. */
-ALWAYS_INLINE void row_computed(const uint8_t *block, uint16_t *out, const struct k_shape *shape,
-                                k_scales_fn *scales, k_codes512_fn *codes)
-{
-    struct k_unpacked u;
-    k_unpack(block, shape, scales, codes, &u);
-#pragma GCC unroll 8
-    for (int t = 0; t < K_BLOCK / TILE_DEPTH; t++)
-        tile_put(out, t, to_bf16(k_weights16(&u, shape, 2 * t), k_weights16(&u, shape, 2 * t + 1)));
-}
+#include "kernels/formats/kquants/kquants_amx.h"
 
 ALWAYS_INLINE void q3_k_row(const uint8_t *block, uint16_t *out)
 {
@@ -127,11 +93,6 @@ ALWAYS_INLINE void q2_k_row(const uint8_t *block, uint16_t *out)
     }
 }
 
-#define K_UNPACK(name, shape)                                                                                \
-    static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
-    {                                                                                                        \
-        blocks_unpack(w, row_bytes, rows, k, out, shape.block_bytes, name##_row);                            \
-    }
 K_UNPACK(q2_k, Q2_K_SHAPE)
 K_UNPACK(q3_k, Q3_K_SHAPE)
 K_UNPACK(q4_k, Q4_K_SHAPE)

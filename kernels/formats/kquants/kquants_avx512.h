@@ -130,7 +130,8 @@ ALWAYS_INLINE struct k_floats512 k_floats(const uint8_t *block, const struct k_s
     struct k_scales s;
     scales(block, &s);
     struct k_floats512 f = { .min = _mm512_setzero_ps() };
-    f.scale = _mm512_mul_ps(f16_lanes(s.d), lanes_of_bytes(s.scale));
+    f.scale = _mm512_mul_ps(_mm512_mul_ps(f16_lanes(s.d), _mm512_set1_ps(shape->unit)),
+                            lanes_of_bytes(s.scale));
     if (shape->has_min) f.min = _mm512_mul_ps(f16_lanes(s.dmin), lanes_of_bytes(s.min));
     return f;
 }

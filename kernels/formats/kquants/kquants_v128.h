@@ -18,7 +18,7 @@ struct k_kind {
 
 ALWAYS_INLINE bool k_signed(const struct k_kind *f)
 {
-    return f->shape->bias && f->shape->sub == 32;
+    return k_wide(f->shape);
 }
 
 /* ---------------------------------------------------------------- codes */
@@ -106,7 +106,7 @@ ALWAYS_INLINE void k_unpack(const struct k_kind *f, const uint8_t *block, struct
 {
     struct k_scales s;
     f->scales(block, &s);
-    k_floats_of(s.scale, half_to_float(s.d), K_BLOCK / f->shape->sub, u->scale);
+    k_floats_of(s.scale, half_to_float(s.d) * f->shape->unit, K_BLOCK / f->shape->sub, u->scale);
     if (f->shape->has_min) k_floats_of(s.min, half_to_float(s.dmin), K_BLOCK / f->shape->sub, u->min);
 }
 
@@ -181,12 +181,13 @@ ALWAYS_INLINE s32x4 k_part_products(const struct k_kind *f, const u8x16 code[2],
 {
     const s8x16 q[2] = { (s8x16)load_u8(at), (s8x16)load_u8(at + 16) };
     const s32x4 zero = { 0 };
+    const int halves = K_PART / f->shape->sub, last = (p + 1) * halves - 1;
     if (k_signed(f))
-        return fold_scaled(fold_scaled(zero, multiply_signed(code[0], q[0]), s, p),
-                           multiply_signed(code[1], q[1]), s, p);
+        return fold_scaled(fold_scaled(zero, multiply_signed(code[0], q[0]), s, p * halves),
+                           multiply_signed(code[1], q[1]), s, last);
     if (f->shape->sub == 32) return fold_scaled(zero, multiply_small_2(code, q), s, p);
-    return fold_scaled(fold_scaled(zero, multiply_small(code[0], q[0]), s, 2 * p),
-                       multiply_small(code[1], q[1]), s, 2 * p + 1);
+    return fold_scaled(fold_scaled(zero, multiply_small(code[0], q[0]), s, p * halves),
+                       multiply_small(code[1], q[1]), s, last);
 }
 
 /* The part of a block's work that all rows of x share. */
@@ -207,7 +208,7 @@ ALWAYS_INLINE void k_q8_of(const struct k_kind *f, const uint8_t *block, struct 
     struct k_scales s;
     f->scales(block, &s);
     u->scale = subscales_of(s.scale, subs);
-    u->d = half_to_float(s.d);
+    u->d = half_to_float(s.d) * f->shape->unit;
     if (f->shape->has_min)
         k_floats_of(s.min, half_to_float(s.dmin), subs, u->off);
     else if (k_has_off(f))

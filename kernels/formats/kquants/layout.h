@@ -17,11 +17,18 @@ struct k_shape {
     int sub;  /* weights that share a scale: 16 or 32 */
     int bias; /* a code, always unsigned here, is too large by this */
     bool has_min;
+    float unit; /* a power of two by which d is multiplied */
 };
 
-static const struct k_shape Q2_K_SHAPE = { 84, 16, 0, true }, Q3_K_SHAPE = { 110, 16, 4, false },
-                            Q4_K_SHAPE = { 144, 32, 0, true }, Q5_K_SHAPE = { 176, 32, 0, true },
-                            Q6_K_SHAPE = { 210, 16, 32, false }, IQ4_XS_SHAPE = { 136, 32, 128, false };
+static const struct k_shape Q2_K_SHAPE = { 84, 16, 0, true, 1 }, Q3_K_SHAPE = { 110, 16, 4, false, 1 },
+                            Q4_K_SHAPE = { 144, 32, 0, true, 1 }, Q5_K_SHAPE = { 176, 32, 0, true, 1 },
+                            Q6_K_SHAPE = { 210, 16, 32, false, 1 }, IQ4_XS_SHAPE = { 136, 32, 128, false, 1 };
+
+/* Whether sums of half a block's products of codes with activations exceed 16 bits (see struct q8_group). */
+static inline bool k_wide(const struct k_shape *shape)
+{
+    return shape->bias >= 64;
+}
 
 /* Byte offsets. */
 enum {

@@ -109,7 +109,7 @@ static int positive_code(float v, int nmax)
     return code < nmax ? code : nmax;
 }
 
-/* As `improve`, but codes 0..nmax. */
+/* As fit_improve_code, but codes 0..nmax. */
 static bool improve_positive(struct fit *f, int i, int nmax, float x, float w)
 {
     const float l = (float)f->code[i];
@@ -120,7 +120,7 @@ static bool improve_positive(struct fit *f, int i, int nmax, float x, float w)
     a += w * x * (float)better;
     b += w * (float)better * (float)better;
     if (!(a * a * f->b > f->a * f->a * b)) return false;
-    f->code[i] = better, f->a = a, f->b = b;
+    f->code[i] = (uint8_t)better, f->a = a, f->b = b;
     return true;
 }
 
@@ -143,7 +143,11 @@ float search_positive(int n, int nmax, const float *x, const float *w, uint8_t *
         if (x[i] > most) most = x[i];
     memset(code, 0, (unsigned)n);
     if (most < SEARCH_NEARLY_ZERO) return 0;
-    float inverse = (float)nmax / most, best = positive_error(n, nmax, x, w, inverse);
+    float inverse = (float)nmax / most, best = 0;
+    for (int i = 0; i < n; i++) {
+        const float d = x[i] - 1 / inverse * (float)(uint8_t)search_round(inverse * x[i]);
+        best += w[i] * d * d;
+    }
     for (int k = -REACH; k <= REACH; k++) {
         if (!k) continue;
         const float trial = (0.1f * (float)k + (float)nmax) / most, e = positive_error(n, nmax, x, w, trial);
@@ -152,7 +156,7 @@ float search_positive(int n, int nmax, const float *x, const float *w, uint8_t *
     struct fit f = { .a = 0 };
     for (int i = 0; i < n; i++) {
         const int l = positive_code(inverse * x[i], nmax);
-        f.code[i] = l;
+        f.code[i] = (uint8_t)l;
         f.a += w[i] * x[i] * (float)l;
         f.b += w[i] * (float)l * (float)l;
     }

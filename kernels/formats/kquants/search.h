@@ -44,7 +44,8 @@ struct search_grid {
 float search_min(const struct search_grid *g, int n, const float *x, const float *w, uint8_t *code,
                  float *min);
 
-/* x >= 0 as scale * code, codes 0..nmax: the scales of sub-blocks, as heavy as the weights below them. */
+/* x >= 0 as scale * code, codes 0..nmax: the scales of sub-blocks, as heavy as the weights below them. An x
+ * below zero (iq2_xxs has some) is searched as ggml does: its code is kept as a byte, so it seems large. */
 float search_positive(int n, int nmax, const float *x, const float *w, uint8_t *code);
 
 /* x ~ scale * IQ4 value, errors weighted by w (NULL: by x * x). Returns the scale only. */

@@ -91,31 +91,39 @@ GROUP_KERNEL(many_32_min, .rows = 4, .vectors = 2, .slices = 1, .halves = 1, .ha
 GROUP_KERNEL(many_16, .rows = 2, .vectors = 2, .slices = 1, .halves = 2)
 GROUP_KERNEL(many_16_min, .rows = 2, .vectors = 2, .slices = 1, .halves = 2, .has_min = true)
 GROUP_KERNEL(many_wide, .rows = 2, .vectors = 2, .slices = 1, .halves = 1, .wide = true)
+GROUP_KERNEL(many_wide_16, .rows = 2, .vectors = 2, .slices = 1, .halves = 2, .wide = true)
 GROUP_KERNEL(eight_32, .rows = 4, .vectors = 1, .slices = 1, .halves = 1)
 GROUP_KERNEL(eight_32_min, .rows = 4, .vectors = 1, .slices = 1, .halves = 1, .has_min = true)
 GROUP_KERNEL(eight_16, .rows = 4, .vectors = 1, .slices = 1, .halves = 2)
 GROUP_KERNEL(eight_16_min, .rows = 4, .vectors = 1, .slices = 1, .halves = 2, .has_min = true)
 GROUP_KERNEL(eight_wide, .rows = 4, .vectors = 1, .slices = 1, .halves = 1, .wide = true)
+GROUP_KERNEL(eight_wide_16, .rows = 4, .vectors = 1, .slices = 1, .halves = 2, .wide = true)
 GROUP_KERNEL(four_32, .rows = 4, .vectors = 1, .slices = 2, .halves = 1)
 GROUP_KERNEL(four_32_min, .rows = 4, .vectors = 1, .slices = 2, .halves = 1, .has_min = true)
 GROUP_KERNEL(four_16, .rows = 4, .vectors = 1, .slices = 2, .halves = 2)
 GROUP_KERNEL(four_16_min, .rows = 4, .vectors = 1, .slices = 2, .halves = 2, .has_min = true)
 GROUP_KERNEL(four_wide, .rows = 4, .vectors = 1, .slices = 2, .halves = 1, .wide = true)
+GROUP_KERNEL(four_wide_16, .rows = 4, .vectors = 1, .slices = 2, .halves = 2, .wide = true)
 GROUP_KERNEL(two_32, .rows = 4, .vectors = 1, .slices = 4, .halves = 1)
 GROUP_KERNEL(two_32_min, .rows = 4, .vectors = 1, .slices = 4, .halves = 1, .has_min = true)
 GROUP_KERNEL(two_16, .rows = 4, .vectors = 1, .slices = 4, .halves = 2)
 GROUP_KERNEL(two_16_min, .rows = 4, .vectors = 1, .slices = 4, .halves = 2, .has_min = true)
 GROUP_KERNEL(two_wide, .rows = 4, .vectors = 1, .slices = 4, .halves = 1, .wide = true)
+GROUP_KERNEL(two_wide_16, .rows = 4, .vectors = 1, .slices = 4, .halves = 2, .wide = true)
 
 static group_fn *kernel_for(struct q8_lanes l, const struct q8_kind *kind)
 {
-    static group_fn *const WIDE[4] = { many_wide, eight_wide, four_wide, two_wide };
+    static group_fn *const WIDE[4][2] = { { many_wide, many_wide_16 },
+                                          { eight_wide, eight_wide_16 },
+                                          { four_wide, four_wide_16 },
+                                          { two_wide, two_wide_16 } };
     static group_fn *const KERNEL[4][2][2] = { { { many_32, many_32_min }, { many_16, many_16_min } },
                                                { { eight_32, eight_32_min }, { eight_16, eight_16_min } },
                                                { { four_32, four_32_min }, { four_16, four_16_min } },
                                                { { two_32, two_32_min }, { two_16, two_16_min } } };
-    assert(!kind->wide || (kind->sub == 32 && !kind->has_min && kind->bias % HALF == 0));
-    return kind->wide ? WIDE[lanes_row(l)] : KERNEL[lanes_row(l)][kind->sub == 16][kind->has_min];
+    assert(!kind->wide || (!kind->has_min && kind->bias % HALF == 0));
+    return kind->wide ? WIDE[lanes_row(l)][kind->sub == 16]
+                      : KERNEL[lanes_row(l)][kind->sub == 16][kind->has_min];
 }
 
 static void chunk_avx2(const struct q8_chunk *p)
