@@ -31,8 +31,8 @@ struct quantization {
 /* Decide how each tensor is converted, from headers alone. q->units is owned by the caller. Errors: see
  * quantize_file. */
 enum err_code units_plan(struct quantization *q, struct err *why);
-/* Whether every tensor in a format that needs importance has statistics of its inputs; after quantize_calibrate.
- * ERR_USAGE names the first that has none. */
+/* Whether every tensor in a format that needs importance has statistics of its inputs; after
+ * quantize_calibrate. ERR_USAGE names the first that has none. */
 enum err_code units_check_importance(const struct quantization *q, struct err *why);
 /* Set the kinds and sizes of the unit's companion tensors. */
 void unit_list_companions(const struct quantization *q, struct unit *u);

@@ -573,7 +573,9 @@ static void each_goal_ranks_by_its_weights(void **state)
     make_model(b, "m.gguf", "f32");
     int n;
     struct advice *list = advised(b, &(struct advise_options){ .goal = GOAL_MEMORY, .ctx = 512 }, &n);
-    for (int i = 1; i < n; i++) CHECK_LE(list[0].prediction.plan.weights, list[i].prediction.plan.weights);
+    /* quality counts a little: a format with a third of the error may be larger */
+    for (int i = 1; i < n; i++)
+        CHECK_LE(0.85 * (double)list[0].prediction.plan.weights, (double)list[i].prediction.plan.weights);
     free(list);
     list = advised(b, &(struct advise_options){ .goal = GOAL_SPEED, .ctx = 512 }, &n);
     for (int i = 1; i < n; i++)
