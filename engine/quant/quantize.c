@@ -65,7 +65,7 @@ static enum err_code unit_check(const struct quantization *q, const struct unit 
         return err_set(
             why, ERR_USAGE,
             "tensor '%s': %s without an importance matrix gives a useless model; use a recipe with one, "
-            "such as gguf:iq2_xs,imatrix=true,calib=FILE, or a larger format, such as q2_K",
+            "such as gguf,type=iq2_xs,imatrix=true,calib=FILE, or a larger format, such as q2_K",
             t->name, format->name);
     return ERR_OK;
 }
