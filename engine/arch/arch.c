@@ -58,6 +58,8 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_QKV_B] = VECTOR("attn_qkv.bias", DIM_QKV),
     [SLOT_Q_NORM] = VECTOR("attn_q_norm.weight", DIM_Q_NORM),
     [SLOT_K_NORM] = VECTOR("attn_k_norm.weight", DIM_K_NORM),
+    [SLOT_Q_NORM_EACH] = TABLE("attn_q_norm.weight", DIM_HEAD_K, DIM_HEADS),
+    [SLOT_K_NORM_EACH] = TABLE("attn_k_norm.weight", DIM_HEAD_K, DIM_KV_HEADS),
     [SLOT_ATTN_OUT] = MATRIX("attn_output.weight", DIM_ATTN, DIM_EMBD),
     [SLOT_ATTN_OUT_B] = VECTOR("attn_output.bias", DIM_EMBD),
     [SLOT_POST_ATTN_NORM] = VECTOR("post_attention_norm.weight", DIM_EMBD),
@@ -156,6 +158,8 @@ int64_t arch_layer_dim(enum dim d, const struct arch *a, const struct model_shap
     case DIM_V: return v;
     case DIM_QKV: return q + k + v;
     case DIM_ATTN: return (int64_t)s->heads * (s->kv_lora ? s->latent_v_dims : dim_v);
+    case DIM_HEAD_K: return dim_k;
+    case DIM_KV_HEADS: return kv_heads;
     case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? q : dim_k;
     case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? k : dim_k;
     case DIM_FF: return ff;
@@ -245,6 +249,10 @@ static slot_set layer_part(const struct arch *a, const struct model_shape *s, in
     const slot_set inputs = SLOT_BIT(SLOT_LAYER_INPUTS) | SLOT_BIT(SLOT_LAYER_INPUTS_PROJ) |
                             SLOT_BIT(SLOT_LAYER_INPUTS_NORM) | SLOT_BIT(SLOT_INPUT_GATE) |
                             SLOT_BIT(SLOT_INPUT_OUT) | SLOT_BIT(SLOT_INPUT_NORM);
+    const slot_set apart = SLOT_BIT(SLOT_Q) | SLOT_BIT(SLOT_K) | SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_Q_B) |
+                           SLOT_BIT(SLOT_K_B) | SLOT_BIT(SLOT_V_B),
+                   fused = SLOT_BIT(SLOT_QKV) | SLOT_BIT(SLOT_QKV_B);
+    if (a->qkv_forms) all &= ~(s->fused_qkv ? apart : fused);
     if (!s->layer_inputs) all &= ~inputs;
     const slot_set global = SLOT_BIT(SLOT_GLOBAL_COUNT) - 1;
     if (layer < 0) return all & global;

@@ -65,8 +65,9 @@ struct model_shape {
      * one; a token's keys and values are computed from kv_lora numbers. 0: ordinary attention */
     int64_t q_lora, kv_lora;      /* q_lora 0: queries come from one matrix */
     int nope_dims, latent_v_dims; /* of one head */
-    bool latent_cached;           /* the cache holds the kv_lora numbers, head_dim_k and _v are of these */
-    struct state_shape state;     /* taps 0: all layers have attention */
+    bool fused_qkv;           /* of an architecture that may have q, k and v in one matrix or three: one */
+    bool latent_cached;       /* the cache holds the kv_lora numbers, head_dim_k and _v are of these */
+    struct state_shape state; /* taps 0: all layers have attention */
     struct layer_parts parts[LAYERS_MAX];
     bool tied_output;
     bool random_weights; /* qdyno.synthetic: the weights are random, so quality figures mean nothing */
@@ -111,6 +112,8 @@ enum slot {
     SLOT_QKV_B,
     SLOT_Q_NORM,
     SLOT_K_NORM,
+    SLOT_Q_NORM_EACH,
+    SLOT_K_NORM_EACH,
     SLOT_ATTN_OUT,
     SLOT_ATTN_OUT_B,
     SLOT_POST_ATTN_NORM,
@@ -193,7 +196,9 @@ enum dim {
     DIM_K,
     DIM_V,
     DIM_QKV,
-    DIM_ATTN, /* heads x value length: input of the attention output matrix */
+    DIM_ATTN,   /* heads x value length: input of the attention output matrix */
+    DIM_HEAD_K, /* of one head */
+    DIM_KV_HEADS,
     DIM_Q_NORM,
     DIM_K_NORM,
     DIM_FF,
@@ -246,8 +251,10 @@ enum rope_style {
 enum qk_norm {
     QK_NORM_NONE,
     QK_NORM_HEAD,
-    QK_NORM_ROW
-}; /* norm of q and k: over each head, or over the whole row */
+    QK_NORM_ROW,
+    QK_NORM_EACH
+}; /* norm of q and k: over each head, over the whole row, or over each head with weights of its own; the last
+      of the kind of the other norms, the others RMS */
 enum residual { RESIDUAL_SEQUENTIAL, RESIDUAL_PARALLEL, RESIDUAL_BY_KEY /* use_parallel_residual */ };
 
 /* How a layer with experts scores them for a token. */
@@ -288,6 +295,7 @@ struct arch {
     enum activation act;
     enum qk_norm qk_norm;
     enum residual residual;
+    bool qkv_forms;      /* files have q, k and v in one matrix or in three */
     bool gate_in_up;     /* one matrix contains the rows of gate, then those of up */
     bool embedding_root; /* token embeddings are multiplied by sqrt(embd) */
     bool logits_divided; /* logits are divided by logit_scale, not multiplied */
@@ -364,6 +372,7 @@ enum arch_key {
     META_ROPE_BASE_WINDOW,
     META_ROPE_SCALE_LINEAR,
     META_ROPE_SCALING_TYPE,
+    META_ROPE_SECTIONS,
     META_ROPE_FINETUNED,
     META_ROPE_FACTOR,
     META_ROPE_ATTN_FACTOR,

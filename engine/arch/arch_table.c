@@ -16,12 +16,13 @@
 #define NEED_PLAIN_FFN (SLOT_BIT(SLOT_UP) | SLOT_BIT(SLOT_DOWN))
 #define NEED_FUSED_BIASES                                                                                    \
     (SLOT_BIT(SLOT_QKV_B) | SLOT_BIT(SLOT_ATTN_OUT_B) | SLOT_BIT(SLOT_UP_B) | SLOT_BIT(SLOT_DOWN_B))
-#define QKV_BIASES (SLOT_BIT(SLOT_Q_B) | SLOT_BIT(SLOT_K_B) | SLOT_BIT(SLOT_V_B))
-#define QK_NORMS   (SLOT_BIT(SLOT_Q_NORM) | SLOT_BIT(SLOT_K_NORM))
-#define FFN_BIASES (SLOT_BIT(SLOT_GATE_B) | SLOT_BIT(SLOT_UP_B) | SLOT_BIT(SLOT_DOWN_B))
-#define MAY_ENDS   (SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_OUTPUT_B))
-#define POST_NORMS (SLOT_BIT(SLOT_POST_ATTN_NORM) | SLOT_BIT(SLOT_POST_FFN_NORM))
-#define LLAMA_LIKE (NEED_ENDS | NEED_NORMS | NEED_QKV | NEED_GATED)
+#define QKV_BIASES    (SLOT_BIT(SLOT_Q_B) | SLOT_BIT(SLOT_K_B) | SLOT_BIT(SLOT_V_B))
+#define QK_NORMS      (SLOT_BIT(SLOT_Q_NORM) | SLOT_BIT(SLOT_K_NORM))
+#define QK_NORMS_EACH (SLOT_BIT(SLOT_Q_NORM_EACH) | SLOT_BIT(SLOT_K_NORM_EACH))
+#define FFN_BIASES    (SLOT_BIT(SLOT_GATE_B) | SLOT_BIT(SLOT_UP_B) | SLOT_BIT(SLOT_DOWN_B))
+#define MAY_ENDS      (SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_OUTPUT_B))
+#define POST_NORMS    (SLOT_BIT(SLOT_POST_ATTN_NORM) | SLOT_BIT(SLOT_POST_FFN_NORM))
+#define LLAMA_LIKE    (NEED_ENDS | NEED_NORMS | NEED_QKV | NEED_GATED)
 
 /* Gate and up are two tensors or one: expert_form_check */
 #define EXPERT_NEED (SLOT_BIT(SLOT_ROUTER) | SLOT_BIT(SLOT_DOWN_EXPERTS))
@@ -111,12 +112,13 @@ const struct arch ARCHS[] = {
       .act = ACT_GELU_TANH,
       .residual = RESIDUAL_PARALLEL },
     { .name = "command-r",
-      .models = "Command R",
+      .models = "Command R and R+",
       .need = NEED_ENDS | SLOT_BIT(SLOT_ATTN_NORM) | NEED_QKV | NEED_GATED,
-      .may = MAY_ENDS | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B),
+      .may = MAY_ENDS | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B) | QK_NORMS_EACH,
       .norm = NORM_LAYER,
       .rope = ROPE_NEIGHBOURS,
       .act = ACT_SILU,
+      .qk_norm = QK_NORM_EACH,
       .residual = RESIDUAL_PARALLEL },
     { .name = "gemma",
       .models = "Gemma 1",
@@ -370,6 +372,70 @@ const struct arch ARCHS[] = {
       .rope = ROPE_NEIGHBOURS,
       .act = ACT_SILU,
       .scales_queries = true },
+    { .name = "glm4",
+      .models = "GLM-4 9B and 32B of 2025",
+      .need = NEED_ENDS | NEED_NORMS | NEED_QKV | NEED_PLAIN_FFN | POST_NORMS,
+      .may = MAY_ENDS | QKV_BIASES,
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU,
+      .gate_in_up = true },
+    { .name = "starcoder",
+      .models = "StarCoder 1, SantaCoder",
+      .need = NEED_ENDS | NEED_NORMS | NEED_NORM_BIASES | NEED_FUSED | NEED_PLAIN_FFN | NEED_FUSED_BIASES |
+              SLOT_BIT(SLOT_POSITION_EMBD),
+      .may = MAY_ENDS,
+      .norm = NORM_LAYER,
+      .rope = ROPE_NONE,
+      .act = ACT_GELU_TANH },
+    { .name = "phi2",
+      .models = "Phi 1, 1.5 and 2",
+      .need = NEED_ENDS | SLOT_BIT(SLOT_OUTPUT_NORM_B) | SLOT_BIT(SLOT_ATTN_NORM) |
+              SLOT_BIT(SLOT_ATTN_NORM_B) | NEED_QKV | QKV_BIASES | NEED_FUSED | NEED_FUSED_BIASES |
+              NEED_PLAIN_FFN,
+      .may = MAY_ENDS,
+      .norm = NORM_LAYER,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH,
+      .qkv_forms = true,
+      .residual = RESIDUAL_PARALLEL },
+    { .name = "stablelm",
+      .models = "StableLM 3B, StableLM 2",
+      .need = NEED_ENDS | SLOT_BIT(SLOT_OUTPUT_NORM_B) | SLOT_BIT(SLOT_ATTN_NORM) |
+              SLOT_BIT(SLOT_ATTN_NORM_B) | NEED_QKV | NEED_GATED,
+      .may = MAY_ENDS | QKV_BIASES | QK_NORMS_EACH | SLOT_BIT(SLOT_FFN_NORM) | SLOT_BIT(SLOT_FFN_NORM_B),
+      .norm = NORM_LAYER,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_EACH,
+      .residual = RESIDUAL_BY_KEY },
+    { .name = "qwen2vl",
+      .models = "Qwen 2 VL and 2.5 VL, without images",
+      .need = LLAMA_LIKE | QKV_BIASES,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU },
+    { .name = "qwen3vl",
+      .models = "Qwen 3 VL, without images",
+      .need = LLAMA_LIKE | QK_NORMS,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD },
+    { .name = "qwen3vlmoe",
+      .models = "Qwen 3 VL with experts, without images",
+      .need = LLAMA_LIKE | QK_NORMS,
+      .may = MAY_ENDS,
+      .expert_need = EXPERT_NEED,
+      .expert_may = EXPERT_MAY,
+      .router = ROUTER_SOFTMAX,
+      .router_sum = ROUTER_SUM_ONE,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD },
     { .name = "gemma4",
       .models = "Gemma 4: E2B, E4B, 26B-A4B, 31B",
       .need = (LLAMA_LIKE & ~SLOT_BIT(SLOT_V)) | QK_NORMS | POST_NORMS | SLOT_BIT(SLOT_LAYER_INPUTS) |

@@ -21,6 +21,14 @@ static bool with_rope(const struct arch *a, const struct gguf *g)
     return a->rope != ROPE_NONE;
 }
 
+/* Sections deal the pairs to several positions, which are equal in text. They also say that pairs are halves.
+ */
+static bool with_rope_halves(const struct arch *a, const struct gguf *g)
+{
+    (void)g;
+    return a->rope == ROPE_HALVES;
+}
+
 static bool with_experts(const struct arch *a, const struct gguf *g)
 {
     (void)g;
@@ -164,6 +172,7 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_ROPE_BASE_WINDOW] = USED_IF("rope.freq_base_swa", with_plain_window_rope, NAN),
     [META_ROPE_SCALE_LINEAR] = USED_IF("rope.scale_linear", with_rope, 1),
     [META_ROPE_SCALING_TYPE] = USED_IF("rope.scaling.type", with_rope, NAN),
+    [META_ROPE_SECTIONS] = USED_LIST_IF("rope.dimension_sections", with_rope_halves, NAN),
     [META_ROPE_FINETUNED] = USED("rope.scaling.finetuned"),
     [META_ROPE_FACTOR] = USED_IF("rope.scaling.factor", with_rope, 1),
     [META_ROPE_ATTN_FACTOR] = USED_IF("rope.scaling.attn_factor", without_yarn, 1),
@@ -183,7 +192,7 @@ const struct arch_key_row ARCH_KEYS[] = {
     /* repeat what tensors say, or describe the file */
     HARMLESS("vocab_size"),
     HARMLESS("tensor_data_layout"),
-    HARMLESS("rope.dimension_sections"), /* three positions, which are equal in text */
+    HARMLESS("n_deepstack_layers"), /* where features of images enter */
     HARMLESS("pooling_type"), /* of embeddings; logits do not depend on it */
     HARMLESS("expert_shared_count"), /* the tensors say whether there is an expert for every token */
     HARMLESS("expert_shared_feed_forward_length"),

@@ -204,6 +204,7 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     if (a->latent && (rc = shape_read_latent(out, a, g, why))) return rc;
     if ((rc = shape_read_parts(out, a, g, why))) return rc;
     if ((rc = shape_read_state(out, a, g, why))) return rc;
+    out->fused_qkv = a->qkv_forms && gguf_tensor_find(g, "blk.0.attn_qkv.weight");
     if ((rc = shape_read_experts(out, a, g, why))) return rc;
 
     const struct gguf_tensor *embd = gguf_tensor_find(g, "token_embd.weight");

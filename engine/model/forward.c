@@ -198,9 +198,30 @@ static const struct bound *layer_query_matrix(const struct layer *l)
     return fused->w.data ? fused : latent->w.data ? latent : layer_slot(l, SLOT_Q);
 }
 
+/* Norm each head with weights of its own; nothing where the file has none. */
+static void pass_norm_each(const struct pass *p, float *x, int heads, int64_t dim, const struct bound *w)
+{
+    const struct model *m = p->m;
+    for (int h = 0; h < heads && w->v; h++)
+        backend_norm(p->site->backend, &(struct norm){ .kind = m->hyper.arch->norm,
+                                                       .x = x + h * dim,
+                                                       .x_stride = m->widths.qkv,
+                                                       .n = p->n,
+                                                       .cols = dim,
+                                                       .w = w->v + h * dim,
+                                                       .eps = m->hyper.eps,
+                                                       .y = x + h * dim,
+                                                       .y_stride = m->widths.qkv });
+}
+
 static void pass_norm_queries_and_keys(const struct pass *p, const struct layer *l, float *q, float *k)
 {
     const struct bound *of_q = layer_slot(l, SLOT_Q_NORM), *of_k = layer_slot(l, SLOT_K_NORM);
+    if (p->m->hyper.arch->qk_norm == QK_NORM_EACH) {
+        pass_norm_each(p, q, p->m->shape.heads, l->parts->head_dim_k, layer_slot(l, SLOT_Q_NORM_EACH));
+        pass_norm_each(p, k, l->parts->kv_heads, l->parts->head_dim_k, layer_slot(l, SLOT_K_NORM_EACH));
+        return;
+    }
     if (of_q->v) pass_norm_heads(p, q, p->m->shape.heads, l->parts->head_dim_k, of_q);
     if (of_k->v) pass_norm_heads(p, k, l->parts->kv_heads, l->parts->head_dim_k, of_k);
 }

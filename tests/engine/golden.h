@@ -8,6 +8,7 @@
 
 #define GOLDEN   "arch-golden/"
 #define GOLDEN_2 "arch-golden-2/"
+#define GOLDEN_3 "arch-golden-3/"
 
 enum { GOLDEN_IDS = 80 }; /* most ids of an entry */
 

@@ -163,7 +163,7 @@ static void test_tensors(void **state)
     char r[4096], llama[4096];
     SHARED_OR_SKIP(r, GOLDEN "command-r.gguf");
     SHARED_OR_SKIP(llama, GOLDEN "llama-gqa.gguf");
-    CHECK_EQ(unknown_with(r, &(struct addition){ .tensor = "blk.0.attn_q_norm.weight" }), 1);
+    CHECK_EQ(unknown_with(r, &(struct addition){ .tensor = "blk.0.attn_sinks.weight" }), 1);
     CHECK_EQ(unknown_with(llama, &(struct addition){ .tensor = "blk.99.attn_q.weight" }), 1);
     CHECK_EQ(unknown_with(llama, &(struct addition){ .tensor = "blk.0.attn_rot_embd.weight" }), 0);
     CHECK_EQ(unknown_with(llama, &(struct addition){ .tensor = "blk.0.attn_q.weight.order" }), 0);
