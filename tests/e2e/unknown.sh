@@ -70,7 +70,7 @@ struct.pack_into("<I", data, at + 4 + 8 * struct.unpack_from("<I", data, at)[0],
 open(target, "wb").write(data)
 PY
 }
-add "$DATA/command-r.gguf" "$T/norm.gguf" tensor blk.0.attn_q_norm.weight
+add "$DATA/command-r.gguf" "$T/norm.gguf" tensor blk.0.attn_sinks.weight
 add "$DATA/llama-gqa.gguf" "$T/window.gguf" key llama.attention.sliding_window
 MARK='answers unverified'
 
@@ -78,9 +78,9 @@ MARK='answers unverified'
 refuses() { # PATTERN ARGUMENTS...
   expect 5 "${@:2}" && says err "$1" && says err '--force'
 }
-refuses blk.0.attn_q_norm.weight logits -m "$T/norm.gguf" --ids 1,2,3 --out "$T/logits"
-refuses blk.0.attn_q_norm.weight bench -m "$T/norm.gguf" -p 8 -n 0 -r 1
-refuses blk.0.attn_q_norm.weight quantize "$T/norm.gguf" "$T/q.gguf" -R q8_0
+refuses blk.0.attn_sinks.weight logits -m "$T/norm.gguf" --ids 1,2,3 --out "$T/logits"
+refuses blk.0.attn_sinks.weight bench -m "$T/norm.gguf" -p 8 -n 0 -r 1
+refuses blk.0.attn_sinks.weight quantize "$T/norm.gguf" "$T/q.gguf" -R q8_0
 refuses llama.attention.sliding_window logits -m "$T/window.gguf" --ids 1,2,3 --out "$T/logits"
 expect 5 ab default kv=f32 -m "$T/window.gguf" -w tg4 --budget 5s && says out llama.attention.sliding_window && says out '--force'
 [ ! -e "$T/q.gguf" ] || fail "a refused model was quantized"
@@ -91,14 +91,14 @@ expect 0 bench -m "$T/norm.gguf" -p 8 -n 0 -r 1 --force && says out "$MARK"
 expect 0 bench -m "$T/norm.gguf" -p 8 -n 0 -r 1 --force -o json && json 'd["rows"][0]["answers_unverified"] is True'
 expect 0 bench -m "$DATA/command-r.gguf" -p 8 -n 0 -r 1 --force -o json && json 'd["rows"][0]["answers_unverified"] is False'
 expect 0 quantize "$T/norm.gguf" "$T/q.gguf" -R q8_0 --force && says out "$MARK"
-refuses blk.0.attn_q_norm.weight logits -m "$T/q.gguf" --ids 1,2,3 --out "$T/logits"
+refuses blk.0.attn_sinks.weight logits -m "$T/q.gguf" --ids 1,2,3 --out "$T/logits"
 # the run's verdict is not the point, the mark is
 "$QDYNO" ab force=on kv=f32,force=on -m "$T/window.gguf" -w tg4 --budget 8s -o json >"$T/out" 2>"$T/err" </dev/null
 json 'd["answers_unverified"] is True'
 
 # ---- described
 for command in info fit; do
-  expect 0 $command -m "$T/norm.gguf" && says out blk.0.attn_q_norm.weight
+  expect 0 $command -m "$T/norm.gguf" && says out blk.0.attn_sinks.weight
   expect 0 $command -m "$T/window.gguf" -o json && json 'len(d["unknown"]) == 1 and "sliding_window" in d["unknown"][0]'
 done
 expect 0 info -m "$DATA/llama-gqa.gguf" -o json && json '"unknown" not in d and "unsupported_tensors" not in d'
