@@ -95,6 +95,8 @@ added = struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(template))
 head = b[:16] + struct.pack("<Q", keys + 1) + b[24:end] + added + b[end:at]
 open(sys.argv[2], "wb").write(head + bytes(-len(head) % 32) + b[at + -at % 32:])
 PY
+  expect 0 info -m "$T/chat.gguf" -o json && json 'd["chat_template"] is True'
+  expect 0 info -m "$M" -o json && json 'd["chat_template"] is False'
   expect 0 run -m "$T/chat.gguf" --chat -p "Once upon a time" -n 12 -o json && [ "$(value 'd["text"]')" = "$plain" ] ||
     fail "the model's own template gives another answer"
   expect 0 eval -m "$T/chat.gguf" -f "$T/talks.jsonl" -c 64 --ref f16 -C q8_0 -o json && json 'd["rows"][0]["chunks"] > 2 and d["rows"][0]["ppl_ratio"] > 0'

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/arch/arch.h"
+#include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
 #include "tui/cli/commands.h"
@@ -40,6 +41,7 @@ static const struct column COLUMNS[] = {
     { .name = "bos", .title = "BOS", .kind = COLUMN_INT },
     { .name = "eos", .title = "EOS", .kind = COLUMN_INT },
     { .name = "add_bos", .title = "adds BOS", .kind = COLUMN_BOOL },
+    { .name = "chat_template", .title = "chat template", .kind = COLUMN_BOOL },
     { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
     { .name = "weight_bytes", .title = "weights", .kind = COLUMN_BYTES },
     { .name = "file_bytes", .title = "file size", .kind = COLUMN_BYTES },
@@ -130,6 +132,7 @@ static enum err_code put_tokenizer(json_t *row, const struct gguf *g, struct err
     if (i.bos >= 0) json_put_int(row, "bos", i.bos);
     if (i.eos >= 0) json_put_int(row, "eos", i.eos);
     json_put_bool(row, "add_bos", i.add_bos);
+    json_put_bool(row, "chat_template", chat_has_template(g));
     tokenizer_close(k);
     return ERR_OK;
 }
