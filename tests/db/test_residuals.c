@@ -103,7 +103,7 @@ static void version_10_is_migrated(void **state)
     db_close(d);
     tell(
         t->file,
-        "DROP TABLE run_deleted; DROP TABLE run_label; ALTER TABLE residual DROP COLUMN memory_ratio; ALTER TABLE residual DROP COLUMN foretold;"
+        "DROP TABLE model_text; DROP TABLE run_deleted; DROP TABLE run_label; ALTER TABLE residual DROP COLUMN memory_ratio; ALTER TABLE residual DROP COLUMN foretold;"
         "ALTER TABLE residual DROP COLUMN core_ratio;"
         "PRAGMA user_version = 10");
     CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);

@@ -39,7 +39,7 @@ static void version_9_is_migrated(void **state)
     assert_int_equal(
         sqlite3_exec(
             s,
-            "DROP TABLE run_deleted; DROP TABLE run_label; DROP TABLE device_shapes; ALTER TABLE residual DROP COLUMN memory_ratio;"
+            "DROP TABLE model_text; DROP TABLE run_deleted; DROP TABLE run_label; DROP TABLE device_shapes; ALTER TABLE residual DROP COLUMN memory_ratio;"
             "ALTER TABLE residual DROP COLUMN foretold;"
             "ALTER TABLE residual DROP COLUMN core_ratio; PRAGMA user_version = 9",
             NULL, NULL, NULL),
