@@ -13,7 +13,8 @@ enum { ENDS_MOST = 32, DATE_OF_FILES = 1767268800 /* 2026-01-01 12:00 UTC: that 
 struct chat {
     const struct tokenizer *tokenizer;
     struct template *template;
-    struct str bos, eos; /* texts of these tokens */
+    struct template *for_tools; /* a second one of the file, for conversations with tools; NULL: none */
+    struct str bos, eos;        /* texts of these tokens */
     int32_t ends[ENDS_MOST];
     int end_count;
 };
@@ -89,7 +90,7 @@ static enum err_code open_file(struct chat *c, const char *path, struct err *why
     return rc;
 }
 
-static const char KEY[] = "tokenizer.chat_template";
+static const char KEY[] = "tokenizer.chat_template", KEY_FOR_TOOLS[] = "tokenizer.chat_template.tool_use";
 
 bool chat_has_template(const struct gguf *g)
 {
@@ -98,11 +99,12 @@ bool chat_has_template(const struct gguf *g)
 
 static enum err_code open_template(struct chat *c, const struct gguf *g, const char *file, struct err *why)
 {
-    const struct gguf_string text = gguf_get_string(g, KEY);
+    const struct gguf_string text = gguf_get_string(g, KEY), tools = gguf_get_string(g, KEY_FOR_TOOLS);
     if (file) return open_file(c, file, why);
     if (!chat_has_template(g))
         return err_set(why, ERR_USAGE, "'%s' has no chat template (%s)", gguf_path(g), KEY);
     enum err_code rc = template_open(&c->template, text.data, text.len, KEY, why);
+    if (!rc && tools.len) rc = template_open(&c->for_tools, tools.data, tools.len, KEY_FOR_TOOLS, why);
     if (rc) err_prefix(why, "'%s'", gguf_path(g));
     return rc;
 }
@@ -132,6 +134,7 @@ void chat_close(struct chat *c)
 {
     if (!c) return;
     template_close(c->template);
+    template_close(c->for_tools);
     str_free(&c->bos);
     str_free(&c->eos);
     free(c);
@@ -167,7 +170,8 @@ enum err_code chat_encode(const struct chat *c, const struct chat_request *r, st
                                        .now = r->now };
     struct rendered text = { 0 };
     enum err_code rc = check_messages(r->messages, why);
-    if (!rc) rc = template_render(c->template, &in, &text, why);
+    const bool tools = r->tools && c->for_tools;
+    if (!rc) rc = template_render(tools ? c->for_tools : c->template, &in, &text, why);
     if (!rc)
         rc = tokenizer_encode_partly(c->tokenizer, str_text(&text.text), str_text(&text.from_message),
                                      text.text.len, out, why);

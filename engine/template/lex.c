@@ -30,8 +30,7 @@ static bool lexer_add(struct lexer *l, enum token_type type, const char *text, s
         const size_t cap = s->cap ? s->cap * 2 : 256;
         struct token *items = arena_alloc(s->memory, cap * sizeof *items);
         if (!items) {
-            tpl_parse_fail(s, l->line, "out of memory");
-            s->rc = ERR_NOMEM;
+            s->rc = err_set(s->why, ERR_NOMEM, "out of memory for a template");
             return false;
         }
         if (s->n) memcpy(items, s->items, s->n * sizeof *items);
@@ -213,7 +212,10 @@ static bool lexer_string(struct lexer *l)
     while (to < l->n && l->text[to] != quote) to += l->text[to] == '\\' ? 2 : 1;
     if (to >= l->n) return lexer_fail(l, line, "the end of a string");
     char *text = arena_alloc(l->s->memory, to - from + 1);
-    if (!text) return lexer_fail(l, line, "memory");
+    if (!text) {
+        l->s->rc = err_set(l->s->why, ERR_NOMEM, "out of memory for a template");
+        return false;
+    }
     for (size_t i = from; i < to; i++) {
         size_t len, used = l->text[i] == '\\' ? unescape(l->text + i + 1, to - i - 1, text + n, &len) : 0;
         if (!used) {

@@ -180,6 +180,45 @@ static void without_a_template(void **state)
     close_chat(o);
 }
 
+/* A file with two templates uses the second one where there are tools. */
+static void a_template_for_tools(void **state)
+{
+    (void)state;
+    struct opened o = open_chat(NULL);
+    struct err why = { 0 };
+    struct gguf_writer *w;
+    struct gguf *two;
+    struct chat *c;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/chat-%d.gguf", TEST_BUILD_DIR, (int)getpid());
+    CHECK_OK(gguf_writer_open(&w, path, &why));
+    for (int64_t k = 0; k < gguf_kv_count(o.g); k++) gguf_writer_copy_kv(w, gguf_kv_at(o.g, k));
+    gguf_writer_put_string(w, "tokenizer.chat_template", "plain");
+    gguf_writer_put_string(w, "tokenizer.chat_template.tool_use", "{{ tools[0].name }}");
+    CHECK_OK(gguf_writer_commit(w, &why));
+    CHECK_OK(gguf_open(&two, path, &why));
+    CHECK(chat_has_template(two));
+    CHECK_OK(chat_open(&c, two, o.t, NULL, &why));
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "a"),
+           *tools = json_pack("[{s:s}]", "name", "weather");
+    for (int with = 0; with < 2; with++) {
+        const struct chat_request r = { .messages = messages, .tools = with ? tools : NULL };
+        struct token_list l = { 0 };
+        struct str back = { 0 };
+        CHECK_OK(chat_encode(c, &r, &l, &why));
+        CHECK_OK(tokenizer_decode(o.t, l.ids, l.n, true, &back, &why));
+        assert_string_equal(str_text(&back), with ? "weather" : "plain");
+        token_list_free(&l);
+        str_free(&back);
+    }
+    json_decref(messages);
+    json_decref(tools);
+    chat_close(c);
+    gguf_close(two);
+    unlink(path);
+    close_chat(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +227,7 @@ int main(void)
         cmocka_unit_test(ends_of_turns),
         cmocka_unit_test(files_of_conversations),
         cmocka_unit_test(without_a_template),
+        cmocka_unit_test(a_template_for_tools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
