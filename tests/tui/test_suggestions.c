@@ -288,7 +288,8 @@ static void forms_say_commands(void **state)
     u.view = VIEW_QUALITY; /* the file written last is measured against its source, whichever is on screen */
     snprintf(s->written_from, sizeof s->written_from, "%s", s->model_path);
     snprintf(s->written, sizeof s->written, "/tmp/small.gguf");
-    CHECK_CONTAINS(screen_command(&u, s, buf, sizeof buf), " -C model=/tmp/small.gguf --ref default");
+    snprintf(s->written_recipe, sizeof s->written_recipe, "q5_1");
+    CHECK_CONTAINS(screen_command(&u, s, buf, sizeof buf), " -C q5_1 --ref default");
     snprintf(s->written, sizeof s->written, "%s", s->model_path);
     snprintf(s->written_from, sizeof s->written_from, "/tmp/big.gguf");
     CHECK_CONTAINS(screen_command(&u, s, buf, sizeof buf), " -C default --ref model=/tmp/big.gguf");

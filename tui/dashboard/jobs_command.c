@@ -117,13 +117,26 @@ void background_read_applied(struct background *b)
     free(kept);
 }
 
-/* Note what `quantize IN OUT ...` wrote: view 6 offers to measure it. words: of the command line. */
+/* Note what `quantize IN OUT -R RECIPE ...` wrote, until an `eval` has run: view 6 offers to measure it.
+ * words: of the command line. */
 static void written_note(struct background *b, char *const *words, int n)
 {
-    if (n < 3 || strcmp(words[0], "quantize") != 0 || words[1][0] == '-' || words[2][0] == '-') return;
+    const char *recipe = NULL, *calib = NULL;
+    for (int i = 0; i + 1 < n; i++) {
+        if (!strcmp(words[i], "-R")) recipe = words[i + 1];
+        if (!strcmp(words[i], "--calib")) calib = words[i + 1];
+    }
+    const bool quantizes = n >= 3 && !strcmp(words[0], "quantize") && words[1][0] != '-' &&
+                           words[2][0] != '-';
     pthread_mutex_lock(&b->lock);
-    snprintf(b->known.written_from, sizeof b->known.written_from, "%s", words[1]);
-    snprintf(b->known.written, sizeof b->known.written, "%s", words[2]);
+    struct snapshot *s = &b->known;
+    if (n && !strcmp(words[0], "eval")) s->written[0] = '\0';
+    if (quantizes && recipe) {
+        snprintf(s->written_from, sizeof s->written_from, "%s", words[1]);
+        snprintf(s->written, sizeof s->written, "%s", words[2]);
+        snprintf(s->written_recipe, sizeof s->written_recipe, "%s%s%s", recipe, calib ? ",calib=" : "",
+                 calib ? calib : "");
+    }
     pthread_mutex_unlock(&b->lock);
 }
 

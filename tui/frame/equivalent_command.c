@@ -112,9 +112,13 @@ static void append_command_quality(struct str *out, const struct ui *u, const st
     if (set_text) str_append(out, " --set-text");
     if (!set_text && ui_written_unmeasured(s)) {
         const bool result = !strcmp(s->model_path, s->written);
-        str_append(out, result ? " -C default --ref " : " -C ");
-        path_word(out, "model=", result ? s->written_from : s->written);
-        str_append(out, result ? "" : " --ref default");
+        if (result) {
+            path_word(out, " -C default --ref model=", s->written_from);
+            return;
+        }
+        str_append(out, " -C ");
+        shell_word(out, s->written_recipe);
+        str_append(out, " --ref default");
         return;
     }
     str_append(out, " -C ");

@@ -242,6 +242,7 @@ struct snapshot {
     struct queued_job queue[QUEUED_JOBS];
     bool queue_restorable;                       /* u puts the job back that was removed last */
     char written[512], written_from[512];        /* the file quantized last here, and its source; "" none */
+    char written_recipe[256];                    /* its recipe, as a config line of the source */
     char applied[640];                           /* the config line applied to the model, "" none */
     char applied_when[32], applied_because[256]; /* "" unknown */
     /* data for the suggestions of forms */
@@ -454,8 +455,8 @@ struct ui {
 /* Usage of the command typed into the form, or the names of commands that begin so. Returns buf. */
 const char *ui_command_hint(const struct ui *u, char *buf, size_t size);
 
-/* Whether the file quantized last belongs to the model on screen (as its result or its source), and its
- * quality is not among the results of view 6. */
+/* Whether the file quantized last belongs to the model on screen (as its result or its source), and view 6
+ * does not show its quality yet. */
 bool ui_written_unmeasured(const struct snapshot *s);
 
 /* The question asked before quitting: it names what quitting would stop. */

@@ -7,11 +7,13 @@
 
 bool ui_written_unmeasured(const struct snapshot *s)
 {
-    if (!s->written[0] || s->written[strcspn(s->written, " ,;")]) return false; /* no config line names it */
-    if (strcmp(s->model_path, s->written) != 0 && strcmp(s->model_path, s->written_from) != 0) return false;
+    const bool result = !strcmp(s->model_path, s->written), source = !strcmp(s->model_path, s->written_from);
+    if (!s->written[0] || !(result || source)) return false;
+    if (result && s->written_from[strcspn(s->written_from, " ,;")])
+        return false; /* no config line names it */
     for (int i = 0; i < s->quality.count; i++)
-        if (strstr(s->quality.line[i].config, s->written) ||
-            strstr(s->quality.line[i].reference, s->written_from))
+        if (result ? strstr(s->quality.line[i].reference, s->written_from) != NULL
+                   : !strcmp(s->quality.line[i].config, s->written_recipe))
             return false;
     return true;
 }

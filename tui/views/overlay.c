@@ -225,8 +225,8 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     char title[160], note[128];
     struct suggestions c;
     ui_suggestions(&c, u, s);
-    snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->chosen >= 0 ? "take" : d->go,
-             d->fields > 1 ? "Tab next, " : "");
+    snprintf(title, sizeof title, body.w >= WIDE ? "%s   (Enter %s, %sEsc leave)" : "%s (Enter %s, %sEsc)",
+             d->title, f->chosen >= 0 ? "take" : d->go, d->fields > 1 ? "Tab next, " : "");
     const bool selected = form_selected_from(f, f->focus) >= 0;
     snprintf(note, sizeof note, "%s%s   F1 explains%s", c.n ? "↑ ↓ select   " : "",
              selected ? "type to replace" : "Ctrl-U clears",
