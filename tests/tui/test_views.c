@@ -158,6 +158,7 @@ static void golden_small(void **state)
         { 60, 16, { "quality", fixture_running, { .view = VIEW_QUALITY } } },
         { 60, 16, { "log", fixture_running, { .view = VIEW_LOG } } },
         { 60, 16, { "tune", fixture_tune, { .view = VIEW_TUNE } } },
+        { 60, 16, { "tune_won", fixture_tune_won, { .view = VIEW_TUNE } } },
         { 60, 16, { "help", fixture_running, { .view = VIEW_LIVE, .help = true } } },
         { 70, 20, { "live", fixture_running, { .view = VIEW_LIVE } } },
         { 70, 20, { "tune_won", fixture_tune_won, { .view = VIEW_TUNE, .pane = { [VIEW_TUNE] = 3 } } } },

@@ -66,10 +66,11 @@ static struct effect help_key(struct ui *ui, int key)
 {
     const struct key_binding *k = key_find(key);
     const enum action a = k ? k->action : DO_NOTHING;
+    enum { PAGE = 8 };
     if (a == DO_DOWN || a == DO_PAGE_DOWN)
-        ui->help_scroll = MIN(ui->help_scroll + 1, (int)KEY_COUNT);
+        ui->help_scroll = MIN(ui->help_scroll + (a == DO_DOWN ? 1 : PAGE), (int)KEY_COUNT);
     else if (a == DO_UP || a == DO_PAGE_UP)
-        ui->help_scroll = MAX(ui->help_scroll - 1, 0);
+        ui->help_scroll = MAX(ui->help_scroll - (a == DO_UP ? 1 : PAGE), 0);
     else
         ui->help = false;
     return effect_none();

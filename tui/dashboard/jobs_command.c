@@ -61,11 +61,20 @@ static bool status_is_verdict(int status)
     return status >= 1 && status <= 3;
 }
 
+/* The result of the search that has ended; "": it has none. */
+static const char *search_sentence(struct background *b, char buf[TUNE_SENTENCE])
+{
+    pthread_mutex_lock(&b->lock);
+    snprintf(buf, TUNE_SENTENCE, "%s", b->known.tune.ended ? b->known.tune.text : "");
+    pthread_mutex_unlock(&b->lock);
+    return buf;
+}
+
 static void command_announce_end(const struct running_command *r, const char *line, const char *makes,
                                  int status, bool cancelled)
 {
     struct background *b = r->b;
-    char name[32], whole[PATH_MAX];
+    char name[32], whole[PATH_MAX], sentence[TUNE_SENTENCE];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(line, " "), line);
     if (!status && !strcmp(name, "apply"))
         background_announce(b, false, "%s",
@@ -77,6 +86,8 @@ static void command_announce_end(const struct running_command *r, const char *li
                             strrchr(makes, '/') ? strrchr(makes, '/') + 1 : makes);
     else if (!status && *makes)
         background_announce(b, false, "%s has been written", realpath(makes, whole) ? whole : makes);
+    else if ((!status || status_is_verdict(status)) && !strcmp(name, "tune") && *search_sentence(b, sentence))
+        background_announce(b, false, "%s", sentence);
     else if (!status)
         background_announce(b, false, "qdyno %s has finished: o shows its output", name);
     else if (status_is_verdict(status))

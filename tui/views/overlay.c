@@ -225,8 +225,12 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     char title[160], note[128];
     struct suggestions c;
     ui_suggestions(&c, u, s);
-    snprintf(title, sizeof title, body.w >= WIDE ? "%s   (Enter %s, %sEsc leave)" : "%s (Enter %s, %sEsc)",
-             d->title, f->chosen >= 0 ? "take" : d->go, d->fields > 1 ? "Tab next, " : "");
+    const char *go = f->chosen >= 0 ? "take" : d->go;
+    if (body.w >= WIDE)
+        snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, go,
+                 d->fields > 1 ? "Tab next, " : "");
+    else
+        snprintf(title, sizeof title, "%s (Enter %s, Esc)", d->title, go);
     const bool selected = form_selected_from(f, f->focus) >= 0;
     snprintf(note, sizeof note, "%s%s   F1 explains%s", c.n ? "↑ ↓ select   " : "",
              selected ? "type to replace" : "Ctrl-U clears",
@@ -335,38 +339,45 @@ void view_palette(struct grid *g, struct rect body, const struct ui *u)
     }
 }
 
-static void help_key_row(struct grid *g, struct rect in, int row, const struct key_binding *k)
+/* One row of the help: a key, or what this machine cannot tell. Long texts continue in further rows. Returns
+ * the rows used. */
+static int help_row(struct grid *g, struct rect in, int y, const struct absent_part *absent, int lacks, int i)
 {
-    struct pen p = pen_at(g, in, 0, row);
-    pen_field_right(&p, 7, ROLE_KEY | STYLE_BOLD, k->name);
-    pen_put(&p, ROLE_TEXT, "  ");
-    pen_field(&p, MIN(text_columns(k->help), pen_left(&p)), ROLE_TEXT, k->help);
-    if (!k->command || pen_left(&p) <= text_columns(k->command) + 4) return;
+    enum { KEY = 7, TEXT = KEY + 2 };
+    const struct key_binding *k = i >= lacks ? &KEYS[i - lacks] : NULL;
+    char text[400];
+    struct pen p = pen_at(g, in, 0, y);
+    if (!k) {
+        snprintf(text, sizeof text, "no %s: %s", absent[i].name, absent[i].why);
+        return MAX(grid_wrap(g, rect_rows(in, y, MAX(in.h - y, 0)), ROLE_TITLE, text), 1);
+    }
+    pen_field_right(&p, KEY, ROLE_KEY | STYLE_BOLD, k->name);
+    const struct rect at = { in.x + TEXT, in.y + y, MAX(in.w - TEXT, 0), MAX(in.h - y, 0) };
+    const int used = MAX(grid_wrap(g, at, ROLE_TEXT, k->help), 1);
+    p.x = TEXT + text_columns(k->help);
+    if (used > 1 || !k->command || pen_left(&p) <= text_columns(k->command) + 4) return used;
     p.x = in.w - text_columns(k->command) - 2;
     pen_printf(&p, ROLE_DIM, "$ %s", k->command);
+    return used;
 }
 
 /* The keys, after what this machine cannot tell and why. */
 void view_help(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     static const char LEGEND[] =
-        "▲ better  ▼ worse  ≈ equal  ? unsure  ✕ invalid or failed   n/a: not measurable here";
+        "▲ better, ▼ worse, ≈ equal, ? unsure, ✕ invalid or failed; n/a: not measurable here";
     struct absent_part absent[ABSENT_PARTS];
     const int lacks = machine_absent(s, absent), count = (int)KEY_COUNT + lacks;
     struct rect area = layout_overlay(body, MIN(body.w - 4, 110), count + 5);
     grid_fill(g, area, ' ', ROLE_TEXT);
     cover_clicks(g, HIT_CLOSE);
     struct rect in = grid_box(g, area, "Keys", "Esc closes   j k scroll");
-    int rows = in.h - 2, top = MAX(MIN(u->help_scroll, count - rows), 0);
-    for (int i = 0; i < rows && top + i < count; i++) {
-        if (top + i >= lacks) {
-            help_key_row(g, in, i, &KEYS[top + i - lacks]);
-            continue;
-        }
-        struct pen p = pen_at(g, in, 0, i);
-        pen_printf(&p, ROLE_TITLE, "no %s: ", absent[top + i].name);
-        pen_field(&p, pen_left(&p), ROLE_TEXT, absent[top + i].why);
-    }
-    struct pen p = pen_at(g, in, 0, in.h - 1);
-    pen_field(&p, pen_left(&p), ROLE_DIM, LEGEND);
+    const struct rect nowhere = { g->w, 0, in.w, area.h }; /* counts without drawing */
+    const int legend = MAX(grid_wrap(g, nowhere, ROLE_DIM, LEGEND), 1);
+    struct rect rows = rect_rows(in, 0, MAX(in.h - legend - 1, 0));
+    int top = count, left = rows.h; /* the last page is full */
+    while (top > 0 && left > 0) left -= help_row(g, nowhere, 0, absent, lacks, --top);
+    top = MIN(u->help_scroll, left < 0 ? top + 1 : top);
+    for (int i = top, y = 0; i < count && y < rows.h; i++) y += help_row(g, rows, y, absent, lacks, i);
+    grid_wrap(g, rect_rows(in, in.h - legend, legend), ROLE_DIM, LEGEND);
 }

@@ -311,7 +311,10 @@ void view_tune(struct grid *g, struct rect body, const struct snapshot *s, const
         return;
     }
     layout_tune(body, box);
-    panes_place(g, box, TUNE_PANES, body, u);
+    struct ui focus = *u; /* a screen with room for one pane shows the result of a search that has ended */
+    if (s->tune.ended && !s->tune.running && !focus.pane[VIEW_TUNE] && layout_frame(g->w, g->h).single)
+        focus.pane[VIEW_TUNE] = TUNE_END + 1;
+    panes_place(g, box, TUNE_PANES, body, &focus);
     box_state(g, box[TUNE_STATE], s);
     box_list(g, box[TUNE_LIST], s, u);
     draw_result(g, grid_box(g, box[TUNE_END], s->tune.running ? "Confirmation" : "Result", NULL), s);
