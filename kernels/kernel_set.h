@@ -319,7 +319,7 @@ struct recurrence_step {
     const float *v; /* [rows][value_dim] */
     int64_t v_stride;
     const float *decay, *by; /* [rows] */
-    float *state;            /* [key_dim][value_dim] */
+    float *state;            /* key_dim * value_dim floats in the kernel's own order; all 0 at first */
     float *o;                /* [rows][value_dim], o_stride apart */
     int64_t o_stride;
 };

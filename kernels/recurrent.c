@@ -115,17 +115,18 @@ static float scalar_of(const struct head_scalars *s, const struct recurrence *p,
 }
 
 /* y = by * x / |x| */
-static void set_length(const float *x, int n, float eps, float by, float *y)
+static void set_length(const struct vector_kernels *vec, const float *x, int n, float eps, float by, float *y)
 {
-    float sum = 0;
-    for (int i = 0; i < n; i++) sum += x[i] * x[i];
+    float sum;
+    vec->dots(x, n, 1, n, x, &sum);
     const float scale = by / sqrtf(sum + eps);
     for (int i = 0; i < n; i++) y[i] = x[i] * scale;
 }
 
 /* Inputs of `count` rows from `row` on. */
-static void load_rows(const struct recurrence *p, int head, int row, int count, struct head_rows *h)
+static void load_rows(const struct recurrence_job *job, int head, int row, int count, struct head_rows *h)
 {
+    const struct recurrence *p = job->p;
     const int group = p->interleaved ? head % p->groups : head / (p->heads / p->groups);
     const size_t key_bytes = (size_t)p->key_dim * sizeof(float);
     for (int t = 0; t < count; t++) {
@@ -134,8 +135,8 @@ static void load_rows(const struct recurrence *p, int head, int row, int count, 
         h->decay[t] = expf(step * p->a[head]);
         memcpy(h->v[t], p->v + at + (int64_t)head * p->value_dim, (size_t)p->value_dim * sizeof(float));
         if (p->kind == RECURRENCE_DELTA) {
-            set_length(p->k + key, p->key_dim, p->eps, 1, h->k[t]);
-            set_length(p->q + key, p->key_dim, p->eps, 1 / sqrtf((float)p->key_dim), h->q[t]);
+            set_length(job->vec, p->k + key, p->key_dim, p->eps, 1, h->k[t]);
+            set_length(job->vec, p->q + key, p->key_dim, p->eps, 1 / sqrtf((float)p->key_dim), h->q[t]);
             h->by[t] = sigmoid(scalar_of(&p->beta, p, row + t, head));
         } else {
             memcpy(h->k[t], p->k + key, key_bytes);
@@ -181,7 +182,7 @@ static void run_head(const struct recurrence_job *job, int head)
         const int count = rows_together(&p->rows, row);
         float *state = state_of(&p->rows, row) + head * size;
         if (p->rows.pos[row] == 0) memset(state, 0, (size_t)size * sizeof *state);
-        load_rows(p, head, row, count, &h);
+        load_rows(job, head, row, count, &h);
         job->k.recur(&(struct recurrence_step){ .delta = p->kind == RECURRENCE_DELTA,
                                                 .rows = count,
                                                 .key_dim = p->key_dim,

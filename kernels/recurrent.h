@@ -3,7 +3,8 @@
  *
  * Unlike other operations, these run on the host's threads on every backend, and all their addresses are host
  * memory. A state belongs to one sequence of one layer; rows of a sequence come in the order of their
- * positions, and a row with position 0 starts from a state of zeros. */
+ * positions, and a row with position 0 starts from a state of zeros. The order of the numbers in a state
+ * differs between instruction sets. */
 #ifndef QDYNO_KERNELS_RECURRENT_H
 #define QDYNO_KERNELS_RECURRENT_H
 

@@ -11,38 +11,59 @@ static inline __attribute__((always_inline)) vec spread(float x)
     return x - (vec){ 0 };
 }
 
-/* `count` vectors of columns from j on. Columns are independent of each other: their part of the state stays
- * in the first-level cache for all rows. */
+/* `count` vectors of columns from j on. Columns are independent of each other, so few enough are taken that
+ * their part of the state stays in the first-level cache for all rows. Sums of even and odd i are kept apart,
+ * because one sum would wait for its own additions. */
+enum { VECTORS = 2 };
+
 static inline __attribute__((always_inline)) void run_columns(const struct recurrence_step *p, int j,
                                                               int count)
 {
+    const int even = p->key_dim & ~1, width = count * LANES;
     for (int t = 0; t < p->rows; t++) {
         const float *k = p->k + t * p->key_stride, *q = p->q + t * p->key_stride,
                     *v = p->v + t * p->v_stride + j;
         const vec decay = spread(p->decay[t]), by = spread(p->by[t]);
-        vec add[4], out[4];
-        float *m = p->state + j;
-#pragma GCC unroll 4
-        for (int c = 0; c < count; c++) add[c] = out[c] = (vec){ 0 };
-        for (int i = 0; i < p->key_dim && p->delta; i++) {
-            const vec ki = spread(k[i]);
-#pragma GCC unroll 4
-            for (int c = 0; c < count; c++) add[c] += ki * *(const vec *)(m + i * p->value_dim + c * LANES);
+        vec add[VECTORS], sum[2][VECTORS];
+        float *m = p->state + (int64_t)j * p->key_dim;
+#pragma GCC unroll 2
+        for (int c = 0; c < count; c++) sum[0][c] = sum[1][c] = (vec){ 0 };
+        for (int i = 0; i < even && p->delta; i += 2) {
+#pragma GCC unroll 2
+            for (int u = 0; u < 2; u++)
+#pragma GCC unroll 2
+                for (int c = 0; c < count; c++)
+                    sum[u][c] += spread(k[i + u]) * *(const vec *)(m + (i + u) * width + c * LANES);
         }
-#pragma GCC unroll 4
-        for (int c = 0; c < count; c++) add[c] = by * (*(const vec *)(v + c * LANES) - decay * add[c]);
-        for (int i = 0; i < p->key_dim; i++) {
-            const vec ki = spread(k[i]), qi = spread(q[i]);
-#pragma GCC unroll 4
-            for (int c = 0; c < count; c++) {
-                vec *at = (vec *)(m + i * p->value_dim + c * LANES);
-                const vec now = decay * *at + ki * add[c];
-                *at = now;
-                out[c] += qi * now;
+#pragma GCC unroll 2
+        for (int c = 0; c < count; c++) {
+            add[c] = sum[0][c] + sum[1][c];
+            if (even < p->key_dim && p->delta)
+                add[c] += spread(k[even]) * *(const vec *)(m + even * width + c * LANES);
+            add[c] = by * (*(const vec *)(v + c * LANES) - decay * add[c]);
+            sum[0][c] = sum[1][c] = (vec){ 0 };
+        }
+        for (int i = 0; i < even; i += 2) {
+#pragma GCC unroll 2
+            for (int u = 0; u < 2; u++)
+#pragma GCC unroll 2
+                for (int c = 0; c < count; c++) {
+                    vec *at = (vec *)(m + (i + u) * width + c * LANES);
+                    const vec now = decay * *at + spread(k[i + u]) * add[c];
+                    *at = now;
+                    sum[u][c] += spread(q[i + u]) * now;
+                }
+        }
+#pragma GCC unroll 2
+        for (int c = 0; c < count; c++) {
+            vec out = sum[0][c] + sum[1][c];
+            if (even < p->key_dim) {
+                vec *at = (vec *)(m + even * width + c * LANES);
+                *at = decay * *at + spread(k[even]) * add[c];
+                out += spread(q[even]) * *at;
             }
+            *(vec *)(p->o + t * p->o_stride + j + c * LANES) = out;
         }
-#pragma GCC unroll 4
-        for (int c = 0; c < count; c++) *(vec *)(p->o + t * p->o_stride + j + c * LANES) = out[c];
     }
 }
 
@@ -50,12 +71,12 @@ static void run_column(const struct recurrence_step *p, int j)
 {
     for (int t = 0; t < p->rows; t++) {
         const float *k = p->k + t * p->key_stride, *q = p->q + t * p->key_stride;
-        float add = 0, out = 0, *m = p->state + j;
-        for (int i = 0; i < p->key_dim && p->delta; i++) add += k[i] * m[i * p->value_dim];
+        float add = 0, out = 0, *m = p->state + (int64_t)j * p->key_dim;
+        for (int i = 0; i < p->key_dim && p->delta; i++) add += k[i] * m[i];
         add = p->by[t] * (p->v[t * p->v_stride + j] - p->decay[t] * add);
         for (int i = 0; i < p->key_dim; i++) {
-            m[i * p->value_dim] = p->decay[t] * m[i * p->value_dim] + k[i] * add;
-            out += q[i] * m[i * p->value_dim];
+            m[i] = p->decay[t] * m[i] + k[i] * add;
+            out += q[i] * m[i];
         }
         p->o[t * p->o_stride + j] = out;
     }
@@ -64,7 +85,7 @@ static void run_column(const struct recurrence_step *p, int j)
 static void recur(const struct recurrence_step *p)
 {
     int j = 0;
-    for (; j + 4 * LANES <= p->value_dim; j += 4 * LANES) run_columns(p, j, 4);
+    for (; j + VECTORS * LANES <= p->value_dim; j += VECTORS * LANES) run_columns(p, j, VECTORS);
     for (; j + LANES <= p->value_dim; j += LANES) run_columns(p, j, 1);
     for (; j < p->value_dim; j++) run_column(p, j);
 }
