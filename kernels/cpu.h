@@ -72,6 +72,12 @@ void gemm_run(struct cpu *b, const struct gemm_kernel *g, const struct matmul *m
 bool gemm_can_gate(const struct gemm_kernel *g, const struct gated *p);
 void gemm_run_gated(struct cpu *b, const struct gemm_kernel *g, const struct gated *p);
 
+/* The scale of a whole matrix. */
+static inline float weight_scale(const struct weight *w)
+{
+    return w->scale != 0 ? w->scale : 1;
+}
+
 /* The scale of a whole row: the f32 after its blocks, or 1 in formats without a row tail. */
 static inline float format_row_scale(const struct format *f, const void *row, int64_t cols)
 {

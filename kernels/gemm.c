@@ -195,7 +195,7 @@ static void panel_find_adjustment(const struct panel *p, const struct matmul *m,
     const struct weight *w = m->w;
     for (int r = 0; r < p->rows; r++) {
         const int64_t row = p->row0 + r, at = group * ROW_GROUP + r;
-        p->scales[at] = format_row_scale(w->format, weight_bytes_at(w, row, 0), w->cols);
+        p->scales[at] = format_row_scale(w->format, weight_bytes_at(w, row, 0), w->cols) * weight_scale(w);
         p->adds[at] = m->bias && !p->k0 ? m->bias[row] : 0;
     }
 }
@@ -211,7 +211,8 @@ static void panel_adjust(const struct panel *p, const struct matmul *m, int64_t 
                                   .by = in->scale ? in->scale + token : ONES,
                                   .scale = p->scales + group * ROW_GROUP,
                                   .add = p->adds + group * ROW_GROUP };
-    if ((m->bias && !p->k0) || in->scale || m->w->format->row_tail_bytes) p->g->b->k.rounding.adjust(&a);
+    if ((m->bias && !p->k0) || in->scale || m->w->format->row_tail_bytes || m->w->scale != 0)
+        p->g->b->k.rounding.adjust(&a);
     if (in->outlier_count && !p->k0) panel_add_outliers(p, m->w, token, a.c);
 }
 

@@ -69,7 +69,8 @@ static struct act_q8 gemv_place_q8(const struct gemv *g, int n, int64_t cols)
 static void gemv_scale_rows(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0)
 {
     for (int r = 0; r < d->rows; r++) {
-        const float scale = format_row_scale(m->w->format, d->w + r * d->row_bytes, d->cols);
+        const float scale = format_row_scale(m->w->format, d->w + r * d->row_bytes, d->cols) *
+                            weight_scale(m->w);
         for (int i = 0; i < d->n; i++)
             d->y[i * d->y_stride + r] *= in->scale ? in->scale[i0 + i] * scale : scale;
     }
@@ -97,7 +98,7 @@ static void gemv_add_outliers(const struct matmul *m, const struct inputs *in, c
 static void gemv_finish_rows(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0,
                              int64_t r0)
 {
-    if (m->w->format->row_tail_bytes || in->scale) gemv_scale_rows(m, in, d, i0);
+    if (m->w->format->row_tail_bytes || in->scale || m->w->scale != 0) gemv_scale_rows(m, in, d, i0);
     if (in->outlier_count) gemv_add_outliers(m, in, d, i0, r0);
     for (int i = 0; i < d->n; i++) {
         const int64_t at = (i0 + i) * m->y_stride + r0;

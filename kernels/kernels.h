@@ -92,8 +92,8 @@ struct format {
     const char *readme; /* README of the format's folder: layout, sources */
     bool row_encode;    /* encode uses statistics of a whole row: call it with one row at a time */
     bool weighted;      /* format_encode_weighted uses the importance of columns */
-    /* Without importance an encoding is poor: commands that quantize models refuse it. (At this level, columns
-     * then count equally: random weights need no better.) */
+    /* Without importance an encoding is poor: commands that quantize models refuse it. (At this level,
+     * columns then count equally: random weights need no better.) */
     bool needs_importance;
 };
 extern const struct format FORMATS[FORMAT_COUNT];         /* indexed by enum format_id */
@@ -322,6 +322,8 @@ struct weight {
     const void *data; /* backend address; on the CPU usually the mapped file itself */
     void *owned;      /* memory that backend_weight_release frees; NULL when the file is used in place */
     const struct input_scheme *input; /* NULL: nothing is prescribed */
+    float scale; /* all weights are multiplied by it; 0: by nothing. Set after binding, on the CPU backend
+                    only */
 };
 
 /* The format in which memory holds a matrix of format f: f itself, or with options.repack a format that holds

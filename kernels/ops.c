@@ -32,7 +32,7 @@ static void gather_row(const struct cpu *b, const struct gather *g, int i)
     const struct weight *w = g->table;
     format_decode_fn *decode = b->k.format[w->format - FORMATS].decode;
     const uint8_t *row = (const uint8_t *)w->data + g->ids[i] * format_row_bytes(w->format, w->cols);
-    const float scale = format_row_scale(w->format, row, w->cols);
+    const float scale = format_row_scale(w->format, row, w->cols) * weight_scale(w);
     float piece[GATHER_PIECE], *restrict y = g->y + i * g->y_stride;
     const bool prescribed = w->input && (w->input->order || w->input->divide);
     assert(g->ids[i] >= 0 && g->ids[i] < w->rows);

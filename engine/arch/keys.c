@@ -255,6 +255,8 @@ static bool tensor_known(const char *name, const struct arch *a, const struct mo
     enum slot slot;
     char matrix[ARCH_NAME + 64];
     if (arch_slot_find(&layer, &slot, a, s, name)) return true;
+    if (matrix_scale_is(name, matrix, sizeof matrix) && arch_slot_find(&layer, &slot, a, s, matrix))
+        return true;
     if (companion_is(name)) {
         const size_t n = (size_t)(strrchr(name, '.') - name);
         snprintf(matrix, sizeof matrix, "%.*s", (int)MIN(n, sizeof matrix - 1), name);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
@@ -68,6 +69,39 @@ static void bound_release(const struct site *s, struct bound *b)
     act_free(b->input);
 }
 
+/* Set the scale that the file stores beside a bound matrix, or those of its experts. A tensor that the
+ * architecture itself uses (Gemma 4 has a scale for each expert) is no such scale. */
+static enum err_code bind_scales(struct bound *out, const struct model *m, const struct site *site,
+                                 const struct gguf_tensor *matrix, struct err *why)
+{
+    const struct gguf_tensor *t = matrix_scale_find(m->gguf, matrix->name);
+    int layer;
+    enum slot slot;
+    if (!t || arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, t->name)) return ERR_OK;
+    const int64_t n = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3], want = MAX(out->count, 1);
+    if (t->format != &FORMATS[FORMAT_F32] || (n != 1 && n != want))
+        return err_set(why, ERR_FORMAT, "its scale '%s': expected %lld values of f32, found %lld of %s",
+                       t->name, (long long)want, (long long)n, t->format->name);
+    if (site == &m->sites[SITE_DEVICE] && strcmp(m->session.device, "cpu"))
+        return err_set(
+            why, ERR_USAGE,
+            "its scale '%s' is supported on the CPU only: use device=cpu, or gpu_layers that leave "
+            "its layer on the CPU",
+            t->name);
+    const float *scale = (const float *)(const void *)t->data;
+    for (int64_t i = 0; i < want; i++) {
+        float v;
+        memcpy(&v, scale + (n > 1 ? i : 0), sizeof v);
+        if (!isfinite(v) || v == 0)
+            return err_set(why, ERR_FORMAT,
+                           "its scale '%s': value %lld is %g; expected a number other than 0", t->name,
+                           (long long)i, (double)v);
+        if (out->count) out->experts[i].scale = v;
+        if (!i) out->w.scale = v;
+    }
+    return ERR_OK;
+}
+
 /* Bind the matrices of a tensor: one, or one for each expert. On an error *out holds what was bound so far.
  */
 static enum err_code bind_matrices(struct bound *out, const struct model *m, const struct site *site,
@@ -75,9 +109,11 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
 {
     enum err_code rc = act_read(&out->input, m->gguf, t, why);
     if (rc) return rc;
-    if (ARCH_SLOTS[slot].matrices == DIM_NONE)
-        return backend_weight_bind(site->backend, &out->w, t->format, t->shape[1], t->shape[0], out->input,
-                                   t->data, why);
+    if (ARCH_SLOTS[slot].matrices == DIM_NONE) {
+        rc = backend_weight_bind(site->backend, &out->w, t->format, t->shape[1], t->shape[0], out->input,
+                                 t->data, why);
+        return rc ? rc : bind_scales(out, m, site, t, why);
+    }
     if (out->input)
         return err_set(why, ERR_FORMAT,
                        "prescribed quantization of activations is not supported for experts");
@@ -89,7 +125,7 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
         rc = backend_weight_bind(site->backend, &out->experts[out->count], t->format, t->shape[1],
                                  t->shape[0], NULL, (const char *)t->data + out->count * bytes, why);
     if (!rc) out->w = out->experts[0];
-    return rc;
+    return rc ? rc : bind_scales(out, m, site, t, why);
 }
 
 enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,

@@ -78,37 +78,50 @@ static void divide_32(const struct sub_block *s, struct division *best)
             }
 }
 
-/* Sums of a least squares fit for the four combinations of two shifts. */
+/* Sums of a least squares fit for the four combinations of two shifts, and what a weight adds to them at each
+ * level. */
 struct sums {
     float a[4], b[4];
 };
 
-static void sums_add(struct sums *t, const struct sub_block *s, int i, int level)
+static void terms_of(const struct sub_block *s, struct sums terms[][3])
 {
-    for (int k = 0; k < 4; k++) {
-        const float v = VALUES[i < 8 ? k & 1 : k >> 1][level];
-        t->a[k] += s->w[i] * v * s->x[i];
-        t->b[k] += s->w[i] * v * v;
+    for (int i = 0; i < s->n; i++) {
+        for (int l = 0; l < 3; l++) {
+            for (int k = 0; k < 4; k++) {
+                const float v = VALUES[i < 8 ? k & 1 : k >> 1][l];
+                terms[i][l].a[k] = s->w[i] * v * s->x[i];
+                terms[i][l].b[k] = s->w[i] * v * v;
+            }
+        }
     }
 }
 
+static void sums_add(struct sums *t, const struct sums *more)
+{
+    for (int k = 0; k < 4; k++) t->a[k] += more->a[k];
+    for (int k = 0; k < 4; k++) t->b[k] += more->b[k];
+}
+
 /* With a shift for each eight weights, the sums are added up in the order of the weights' sizes; those of the
- * first run are kept from one division to the next. Combinations are tried in ggml's order: bit 0 of `shifts`
- * is the first group. */
+ * first two runs are kept from one division to the next. Combinations are tried in ggml's order: bit 0 of
+ * `shifts` is the first group. */
 static void divide_16(const struct sub_block *s, struct division *best)
 {
+    enum { N = 16 };
     static const int ORDER[4] = { 0, 2, 1, 3 };
-    struct sums low = { { 0 }, { 0 } };
-    for (int first = 0; first <= s->n; first++) {
+    struct sums low = { { 0 }, { 0 } }, terms[N][3];
+    terms_of(s, terms);
+    for (int first = 0; first <= N; first++) {
         struct sums middle = low;
-        for (int second = first; second <= s->n; second++) {
+        for (int second = first; second <= N; second++) {
             struct sums all = middle;
-            for (int j = second; j < s->n; j++) sums_add(&all, s, s->order[j], 2);
+            for (int j = second; j < N; j++) sums_add(&all, &terms[s->order[j]][2]);
             for (int k = 0; k < 4; k++)
                 division_take(best, first, second, ORDER[k], all.a[ORDER[k]], all.b[ORDER[k]]);
-            if (second < s->n) sums_add(&middle, s, s->order[second], 1);
+            if (second < N) sums_add(&middle, &terms[s->order[second]][1]);
         }
-        if (first < s->n) sums_add(&low, s, s->order[first], 0);
+        if (first < N) sums_add(&low, &terms[s->order[first]][0]);
     }
 }
 
@@ -117,17 +130,21 @@ static float value_of(const struct sub_block *s, int g, int level)
     return VALUES[s->down[g]][level];
 }
 
-static int nearest_neighbour(const struct sub_block *s, int g, const uint16_t *list, float scale)
+static int nearest_neighbour(const struct sub_block *s, int g, const struct iq_map *m, const uint16_t *list,
+                             float scale)
 {
-    float best = INFINITY;
+    float best = INFINITY, cost[8][3];
     int row = -1;
-    for (int j = 1; j <= list[0]; j++) {
-        float sum = 0;
-        for (int i = 0; i < 8; i++) {
-            const int level = iq_level(iq_map_iq1(), IQ1_INDEX[list[j]], i);
-            const float miss = scale * value_of(s, g, level) - s->x[8 * g + i];
-            sum += s->w[8 * g + i] * miss * miss;
+    for (int i = 0; i < 8; i++) {
+        for (int l = 0; l < 3; l++) {
+            const float miss = scale * value_of(s, g, l) - s->x[8 * g + i];
+            cost[i][l] = s->w[8 * g + i] * miss * miss;
         }
+    }
+    for (int j = 1; j <= list[0]; j++) {
+        const int combination = IQ1_INDEX[list[j]];
+        float sum = 0;
+        for (int i = 0; i < 8; i++) sum += cost[i][iq_level(m, combination, i)];
         if (sum < best) best = sum, row = list[j];
     }
     return row < 0 ? list[1] : row;
@@ -143,7 +160,7 @@ static float rows_choose(struct sub_block *s, float scale)
         for (int i = 0; i < 8; i++) combination |= s->level[8 * g + i] << m->bits * i;
         const int place = m->place[combination];
         missed |= place < 0;
-        s->row[g] = place >= 0 ? place : nearest_neighbour(s, g, m->list + (-1 - place), scale);
+        s->row[g] = place >= 0 ? place : nearest_neighbour(s, g, m, m->list + (-1 - place), scale);
     }
     if (!missed) return scale;
     float a = 0, b = 0;
