@@ -529,11 +529,12 @@ const struct gguf_tensor *companion_find(const struct gguf *g, const char *matri
 /* Is this the name of some matrix's companion tensor? */
 bool companion_is(const char *name);
 
-/* The scale that files of llama.cpp store beside a matrix "blk.0.ffn_up.weight", mostly one in NVFP4: f32, one
- * number or one for each expert, named "blk.0.ffn_up.scale" or "blk.0.ffn_up.weight.scale". NULL: it has none. */
+/* The scale that files of llama.cpp store beside a matrix "blk.0.ffn_up.weight", mostly one in NVFP4: f32,
+ * one number or one for each expert, named "blk.0.ffn_up.scale" or "blk.0.ffn_up.weight.scale". NULL: it has
+ * none. */
 const struct gguf_tensor *matrix_scale_find(const struct gguf *g, const char *matrix);
-/* Is this the name of such a scale, or of the scale of a matrix's inputs ("blk.0.ffn_up.input_scale"), which only
- * devices that multiply 4-bit floats need? Then *matrix is the name of the matrix. */
+/* Is this the name of such a scale, or of the scale of a matrix's inputs ("blk.0.ffn_up.input_scale"), which
+ * only devices that multiply 4-bit floats need? Then *matrix is the name of the matrix. */
 bool matrix_scale_is(const char *name, char *matrix, size_t size);
 
 /* ---------------------------------------------------------------- activation quantization */

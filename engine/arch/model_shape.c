@@ -337,6 +337,37 @@ bool hyper_layer_has_rope(const struct hyper *h, const struct model_shape *s, in
     return !a->rope_period || (layer + 1) % a->rope_period != 0;
 }
 
+static void hyper_read_scales(struct hyper *out, const struct model_shape *s, const struct gguf *g)
+{
+    const struct arch *a = out->arch;
+    char key[ARCH_KEY_NAME];
+    const struct {
+        enum arch_key key;
+        size_t at;
+        float otherwise;
+    } SCALES[] = {
+        { META_ATTN_SCALE, offsetof(struct hyper, attn_scale), 0 },
+        { META_ATTN_SOFTCAP, offsetof(struct hyper, attn_softcap), a->attn_softcap },
+        { META_LOGIT_SOFTCAP, offsetof(struct hyper, logit_softcap), a->logit_softcap },
+        { META_LOGIT_SCALE, offsetof(struct hyper, logit_scale), 1 },
+        { META_EMBEDDING_SCALE, offsetof(struct hyper, embedding_scale),
+          a->embedding_root ? sqrtf((float)s->embd) : 1 },
+        { META_RESIDUAL_SCALE, offsetof(struct hyper, residual_scale), 1 },
+    };
+    for (size_t i = 0; i < COUNT_OF(SCALES); i++)
+        *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(
+            g, arch_key_name(key, a->name, SCALES[i].key), SCALES[i].otherwise);
+    const bool wide = a->wide_query_layers == s->layers;
+    if (out->attn_scale == 0) out->attn_scale = (float)a->attn_scale;
+    if (out->attn_scale == 0)
+        out->attn_scale = 1.0f / sqrtf(wide ? (float)s->embd / (float)s->heads : (float)s->head_dim_k);
+    if (a->latent) { /* YaRN changes the scores instead of the rotated parts */
+        const double grown = out->yarn ? 1 + out->yarn_log_multiplier * log(out->rope_factor) : 1;
+        out->attn_scale = (float)(grown * grown / sqrt(s->nope_dims + s->rope_dims));
+    }
+    if (a->logits_divided) out->logit_scale = 1.0f / out->logit_scale;
+}
+
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
                          struct err *why)
 {
@@ -373,30 +404,6 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
                            key);
     }
 
-    const struct {
-        enum arch_key key;
-        size_t at;
-        float otherwise;
-    } SCALES[] = {
-        { META_ATTN_SCALE, offsetof(struct hyper, attn_scale), 0 },
-        { META_ATTN_SOFTCAP, offsetof(struct hyper, attn_softcap), a->attn_softcap },
-        { META_LOGIT_SOFTCAP, offsetof(struct hyper, logit_softcap), a->logit_softcap },
-        { META_LOGIT_SCALE, offsetof(struct hyper, logit_scale), 1 },
-        { META_EMBEDDING_SCALE, offsetof(struct hyper, embedding_scale),
-          a->embedding_root ? sqrtf((float)s->embd) : 1 },
-        { META_RESIDUAL_SCALE, offsetof(struct hyper, residual_scale), 1 },
-    };
-    for (size_t i = 0; i < COUNT_OF(SCALES); i++)
-        *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(
-            g, arch_key_name(key, a->name, SCALES[i].key), SCALES[i].otherwise);
-    const bool wide = a->wide_query_layers == s->layers;
-    if (out->attn_scale == 0) out->attn_scale = (float)a->attn_scale;
-    if (out->attn_scale == 0)
-        out->attn_scale = 1.0f / sqrtf(wide ? (float)s->embd / (float)s->heads : (float)s->head_dim_k);
-    if (a->latent) { /* YaRN changes the scores instead of the rotated parts */
-        const double grown = out->yarn ? 1 + out->yarn_log_multiplier * log(out->rope_factor) : 1;
-        out->attn_scale = (float)(grown * grown / sqrt(s->nope_dims + s->rope_dims));
-    }
-    if (a->logits_divided) out->logit_scale = 1.0f / out->logit_scale;
+    hyper_read_scales(out, s, g);
     return ERR_OK;
 }

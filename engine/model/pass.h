@@ -17,6 +17,24 @@ struct pass {
 struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,
                            const float *x, int64_t x_stride);
 
+/* y = norm(x) of the model's kind, rows of the model's width. */
+void pass_norm_rows(const struct pass *p, const float *x, float *y, const struct bound *w,
+                    const struct bound *bias);
+
+/* Copy the requested rows out of p->n rows of `width` floats. */
+void pass_gather_wanted(const struct pass *p, const float *from, float *to, int64_t width);
+
+/* attention.c: h -> queries, keys and values in b.qkv; from there into the KV cache and to the heads' outputs
+ * in b.attn. */
+void pass_project_qkv(const struct pass *p, const struct layer *l, const float *h);
+void pass_run_attention(const struct pass *p, const struct layer *l);
+
+/* output.c: note hidden states that are not finite; x -> h, the input of the output matrix, of the requested
+ * rows only; h -> logits. */
+void pass_check_hidden(const struct pass *p);
+void pass_norm_output(struct pass *p);
+void pass_run_output(const struct pass *p);
+
 /* x += scale * norm(h), with the model's residual scale; the norm is optional. */
 void pass_add_rows(const struct pass *p, const struct bound *post_norm);
 
