@@ -220,7 +220,8 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     snprintf(out->arch, sizeof out->arch, "%s", a->name);
     snprintf(out->name, sizeof out->name, "%.*s", (int)MIN(name.len, sizeof out->name - 1),
              name.data ? name.data : "");
-    out->tied_output = !gguf_tensor_find(g, "output.weight");
+    /* an architecture without an output matrix multiplies with the embedding, even if force=on ignores one */
+    out->tied_output = !((a->need | a->may) & SLOT_BIT(SLOT_OUTPUT)) || !gguf_tensor_find(g, "output.weight");
     out->random_weights = gguf_get_bool(g, "qdyno.synthetic", false);
     shape_read_tensor_sums(out, g);
     out->unknown = arch_unknown(NULL, a, out, g);

@@ -92,6 +92,9 @@ expect 0 bench -m "$T/norm.gguf" -p 8 -n 0 -r 1 --force -o json && json 'd["rows
 expect 0 bench -m "$DATA/command-r.gguf" -p 8 -n 0 -r 1 --force -o json && json 'd["rows"][0]["answers_unverified"] is False'
 expect 0 quantize "$T/norm.gguf" "$T/q.gguf" -R q8_0 --force && says out "$MARK"
 refuses blk.0.attn_sinks.weight logits -m "$T/q.gguf" --ids 1,2,3 --out "$T/logits"
+# Gemma has no output matrix: one in a file is ignored, and the embedding is used
+add "$DATA/gemma.gguf" "$T/output.gguf" tensor output.weight
+expect 0 logits -m "$T/output.gguf" --ids 1,2,3 --out "$T/logits" --force && says err "$MARK"
 # the run's verdict is not the point, the mark is
 "$QDYNO" ab force=on kv=f32,force=on -m "$T/window.gguf" -w tg4 --budget 8s -o json >"$T/out" 2>"$T/err" </dev/null
 json 'd["answers_unverified"] is True'

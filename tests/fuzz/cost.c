@@ -13,7 +13,7 @@
 #define SANITIZED 1
 #endif
 #endif
-#ifdef __SANITIZE_ADDRESS__
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define SANITIZED 1
 #endif
 
