@@ -57,7 +57,7 @@ said() {
 }
 said 1 'model: .*parameters' && printf 't\n\n2s\n\n' >&7 &&
   said 1 'search: ' && said 1 'search ended: (Keep .*|.* is .*)\.$' &&
-  said 1 'qdyno tune (has finished|ended with status 2)' &&
+  said 1 '^[0-9:]+ (Keep .*|.* is .*)\.$' && # the command has ended, too
   races=$(grep -c 'search: race' "$T/said") && : || races=0 # a short search on a busy machine may end before its first line
 printf 't\n\n1h\n\n' >&7 && said $((races + 1)) 'search: race' && printf 's\n' >&7 &&
   said 1 'search ended: Keep .*: stopped; .*measurements are stored' && said 1 'r: resume the search'
