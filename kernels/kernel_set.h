@@ -308,9 +308,9 @@ struct adjustment {
     const float *by, *scale, *add; /* [SLIVER], [rows], [rows] */
 };
 
-/* Some rows of one head of a recurrence (recurrent.h), all of one sequence, in order. With M the state:
- *   add = by * (v - decay * M^T k), without the second term if not delta;  M = decay * M + k add^T;  o = M^T
- * q where the M^T k of delta is that of M before it decays. */
+/* Some rows of one head of a recurrence (recurrent.h), all of one sequence, in order. With M the state before
+ * a row and N the state after it: add = by * (v - decay * M^T k) if delta, else by * v N = decay * M + k
+ * add^T o = N^T q */
 struct recurrence_step {
     bool delta;
     int rows, key_dim, value_dim;

@@ -209,6 +209,7 @@ char *experiment_noise_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct exper
     const double half = 0.5 * (c->effect.upper - c->effect.lower);
     buf[0] = '\0';
     if (x->noise_floor > half) /* false for NAN */
-        snprintf(buf, EXPERIMENT_BLOCKS_TEXT, ": wide because they are few, %c has %d", 'A' + arm, c->blocks);
+        snprintf(buf, EXPERIMENT_BLOCKS_TEXT, ": wide because it has so few; the comparison with %c has %d",
+                 'A' + arm, c->blocks);
     return buf;
 }

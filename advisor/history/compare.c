@@ -186,9 +186,9 @@ bool compared_machine_changed(const struct compared *c, char *reason, size_t siz
     reason[0] = '\0';
     if (!isfinite(c->normalized.estimate) || c->canary == 0) return false; /* 0: the metric needs none */
     const bool changed = fabs(change) > CANARY_ERROR;
-    snprintf(reason, size, "the canary was %s%.*f %% %s in the second run, so the machine %s",
-             changed ? "" : "only ", changed ? 0 : 1, 100 * fabs(change), change < 0 ? "slower" : "faster",
-             changed ? "changed" : "was the same");
+    snprintf(reason, size, "the canary was %s%.*f %% %s in the second run, so %s", changed ? "" : "only ",
+             changed ? 0 : 1, 100 * fabs(change), change < 0 ? "slower" : "faster",
+             !changed ? "the machine was about as fast as before" : "the machine itself changed");
     return changed;
 }
 

@@ -309,8 +309,8 @@ static enum err_code run_check_resumed(struct tuning *t, const char *spec_json, 
     if (!rc && tune_spec_text_differs(old.spec_json, t->quality.sha256))
         rc = err_set(
             why, ERR_USAGE,
-            "--resume %lld: that search measured quality on another text, and losses on two texts do not "
-            "compare: put the old content of %.200s back, or start a new search",
+            "--resume %lld: that search measured quality on another text than %.200s, and losses on two texts "
+            "do not compare: give its text with -f FILE, or start a new search",
             id, t->quality.path);
     if (!rc && (!tune_spec_same(old.spec_json, spec_json) || strcmp(old.model_sha256, sha256)))
         rc = err_set(

@@ -53,8 +53,8 @@ static enum err_code read_windows(struct model_shape *s, const struct arch *a, c
     const bool list = kv && kv->type == GGUF_ARRAY;
     const int64_t period = kv && !list ? gguf_get_int(g, key, -1) : a->window_period;
     if (period < 0 || period > LAYERS_MAX)
-        return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %d, file has another value", key,
-                       LAYERS_MAX);
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 0 to %d, file has %lld", key, LAYERS_MAX,
+                       (long long)period);
     if (list && kv->count < (uint64_t)s->layers)
         return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu",
                        key, s->layers, (unsigned long long)kv->count);
@@ -84,8 +84,8 @@ static enum err_code read_window_heads(struct model_shape *s, const struct arch 
         return rc;
     if (rope > key || rope % 2)
         return err_set(why, ERR_FORMAT,
-                       "layers with a window rotate %lld of %lld values: expected an even number up to that",
-                       (long long)rope, (long long)key);
+                       "metadata '%s': expected an even number up to the head size %lld, file has %lld",
+                       ARCH_KEYS[META_ROPE_DIMENSIONS_WINDOW].name, (long long)key, (long long)rope);
     for (int l = 0; l < s->layers; l++) {
         struct layer_parts *p = &s->parts[l];
         if (!p->window) continue;
@@ -107,14 +107,14 @@ static enum err_code read_shared(struct model_shape *s, const struct arch *a, co
     if (!a->layers_differ) return ERR_OK;
     const int64_t shared = gguf_get_int(g, arch_key_name(key, a->name, META_SHARED_KV_LAYERS), 0),
                   inputs = gguf_get_int(g, arch_key_name(key, a->name, META_LAYER_INPUTS), 0);
-    if (inputs < 0 || inputs * s->layers > WIDTH_MAX)
+    if (inputs < 0 || inputs > WIDTH_MAX / s->layers)
         return err_set(why, ERR_FORMAT, "metadata '%s' is out of range: %lld", key, (long long)inputs);
     s->layer_inputs = (int)inputs;
-    const int own = s->layers - (int)shared;
-    if (shared < 0 || shared > s->layers || (shared && own < 2))
+    if (shared < 0 || shared > MAX(s->layers - 2, 0))
         return err_set(why, ERR_FORMAT,
                        "metadata 'attention.shared_kv_layers': expected 0 to %d, file has %lld",
-                       s->layers - 2, (long long)shared);
+                       MAX(s->layers - 2, 0), (long long)shared);
+    const int own = s->layers - (int)shared;
     for (int l = own; l < s->layers; l++) {
         struct layer_parts *p = &s->parts[l];
         const int from = p->window ? own - 2 : own - 1;
@@ -199,7 +199,9 @@ enum err_code shape_read_state(struct model_shape *s, const struct arch *a, cons
                                        CONVOLUTION_TAPS_MAX, -1, why);
     if (rc) return rc;
     if (taps < 2)
-        return err_set(why, ERR_FORMAT, "a convolution of %lld token is not supported", (long long)taps);
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected 2 to %d, file has %lld",
+                       ARCH_KEYS[convolution ? META_STATE_TAPS_SHORT : META_STATE_TAPS].name,
+                       CONVOLUTION_TAPS_MAX, (long long)taps);
     t->channels = s->embd;
     if (!convolution && (rc = read_heads(t, a, g, why))) return rc;
     t->taps = (int)taps;

@@ -170,7 +170,7 @@ enum err_code chat_encode(const struct chat *c, const struct chat_request *r, st
                                        .now = r->now };
     struct rendered text = { 0 };
     enum err_code rc = check_messages(r->messages, why);
-    const bool tools = r->tools && c->for_tools;
+    const bool tools = json_array_size(r->tools) > 0 && c->for_tools; /* null or no list: none */
     if (!rc) rc = template_render(tools ? c->for_tools : c->template, &in, &text, why);
     if (!rc)
         rc = tokenizer_encode_partly(c->tokenizer, str_text(&text.text), str_text(&text.from_message),

@@ -53,6 +53,7 @@ static void estimate_known_cache(struct memory_estimate *l, const struct model_s
     int64_t all = 0, windowed = 0;
     l->attention_layers = shape_count(s, MIXER_ATTENTION, s->layers);
     l->kv_heads = s->kv_heads;
+    l->state_layers = shape_count_states(s, s->layers);
     l->state_bytes = shape_state_floats(s) * (int64_t)sizeof(float) * shape_count_states(s, s->layers);
     l->window = s->window;
     for (int i = 0; i < s->layers; i++) {

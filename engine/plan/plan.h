@@ -110,7 +110,8 @@ struct memory_estimate {
     int64_t expert_bytes;    /* of these, tensors of experts */
     int64_t read_bytes;      /* weights read per token: only the experts that are used */
     int64_t kv_bytes;        /* KV cache of ctx tokens in every layer with attention */
-    int64_t state_bytes;     /* of the layers that keep a state instead, of one sequence */
+    int state_layers;        /* that keep a state instead */
+    int64_t state_bytes;     /* of all of these, of one sequence */
     int64_t kv_window_bytes; /* KV cache if layers with a window stored the window only */
     int64_t kv_bytes_per_token;
     int64_t total; /* weights and cache */

@@ -335,7 +335,8 @@ static void noise_is_explained(void **state)
     free(text);
     s->experiment.noise_floor = log(1.15);
     text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "noise ±15% (A/A, 3 blocks: wide because they are few, B has 8)");
+    CHECK_CONTAINS(text,
+                   "noise ±15% (A/A, 3 blocks: wide because it has so few; the comparison with B has 8)");
     free(text);
     text = draw(s, &(struct ui){ 0 }, 80, 24, GLYPHS_BRAILLE);
     CHECK_LACKS(text, "±15%"); /* the live view shows the sentence in its place */

@@ -184,7 +184,8 @@ static void put_estimate(struct fit *f, json_t *row, const struct memory_estimat
     if (f->available < 0) return;
     json_put_int(row, "available_bytes", f->available);
     json_put_bool(row, "fits", e->total <= f->available);
-    json_put_int(row, "ctx_most", MAX(0, f->available - e->weight_bytes) / MAX(e->kv_bytes_per_token, 1));
+    json_put_int(row, "ctx_most",
+                 MAX(0, f->available - e->weight_bytes - e->state_bytes) / MAX(e->kv_bytes_per_token, 1));
 }
 
 /* Columns and notes about shared heads, attention windows and experts. */
@@ -204,9 +205,10 @@ static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *
     if (e->attention_layers < e->layers)
         table_note(
             &f->table,
-            "%d of %d layers have attention and store keys and values; the others keep a state of %s per "
-            "sequence, whatever the context is",
-            e->attention_layers, e->layers, str_from_bytes(e->state_bytes, bytes, sizeof bytes));
+            "%d of %d layers store keys and values; %d keep a state instead: %s together per sequence, "
+            "whatever the context is",
+            e->attention_layers, e->layers, e->state_layers,
+            str_from_bytes(e->state_bytes, bytes, sizeof bytes));
     if (!e->experts) return;
     json_put_int(row, "experts", e->experts);
     json_put_int(row, "experts_used", e->experts_used);

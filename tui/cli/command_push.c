@@ -105,6 +105,21 @@ static enum err_code choose_receivers(struct push *p, struct err *why)
                    "OTEL_EXPORTER_OTLP_ENDPOINT), e.g. --otlp http://localhost:4318");
 }
 
+/* How many stored results are left, in the row. Returns rc, or an error if they could not be counted. */
+static enum err_code put_waiting(struct push *p, const char *name, int count, enum err_code rc,
+                                 struct err *why)
+{
+    if (count >= 0) {
+        json_put_int(p->row, name, count);
+        return rc;
+    }
+    return rc ? rc
+              : err_set(why, ERR_IO,
+                        "run %" PRId64
+                        " was sent, but the database could not be read: stored results may wait",
+                        p->run);
+}
+
 static enum err_code gateway_send(struct push *p, struct err *why)
 {
     struct push_target target = { .url = p->to.url, .auth = p->to.auth, .deadline_ns = deadline(p, false) };
@@ -121,9 +136,8 @@ static enum err_code gateway_send(struct push *p, struct err *why)
     json_put_str(p->row, "url", target.url);
     json_put_bool(p->row, "pushed", !rc);
     json_put_int(p->row, "sent_from_spool", sent);
-    json_put_int(p->row, "waiting", db_spool_count(p->db));
     p->spooled = spooled && rc;
-    return rc;
+    return put_waiting(p, "waiting", db_spool_count(p->db), rc, why);
 }
 
 static enum err_code collector_send(struct push *p, struct err *why)
@@ -143,7 +157,7 @@ static enum err_code collector_send(struct push *p, struct err *why)
     json_put_int(p->row, "spans", sent.spans);
     json_put_int(p->row, "points", sent.points);
     json_put_int(p->row, "traces_sent_late", late);
-    json_put_int(p->row, "traces_waiting", db_trace_due_count(p->db));
+    rc = put_waiting(p, "traces_waiting", db_trace_due_count(p->db), rc, why);
     if (sent.kept)
         fprintf(stderr, "qdyno push: run %" PRId64 " is stored; the next push to this collector sends it\n",
                 p->run);

@@ -44,7 +44,7 @@ const struct cli_flag FLAGS_RUN[] = {
       .help = "divide the scores of recent tokens by X; 1: off" },
     { .name = "--repeat-last-n", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
       .help = "number of recent tokens that are penalized" },
-    { .name = "--ignore-eos", .help = "do not stop at the end-of-text token" },
+    { .name = "--ignore-eos", .help = "do not stop at tokens that end a text or a turn" },
     { .name = "--raw", .help = "print control characters of the model's text to a terminal as they are" },
     { .name = "--otlp", .value = "URL",
       .help = "send the times of load, prefill and decode (no text) to this OpenTelemetry collector, e.g. "
@@ -467,7 +467,8 @@ static enum err_code chat_turn(struct generation *x, const struct cli_args *a, c
         json_array_remove(x->chat.messages, json_array_size(x->chat.messages) - 1);
         cli_note(
             x->g,
-            "this message makes %lld tokens, but the context has only %d: raise -c, or type /clear to start again",
+            "with this message the conversation has %lld tokens, but the context holds only %d; the message was not "
+            "sent: raise -c, or type /clear to start again",
             (long long)x->prompt.n, model_ctx(x->model));
         return ERR_OK;
     }

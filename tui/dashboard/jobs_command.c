@@ -137,8 +137,8 @@ static void written_note(struct background *b, char *const *words, int n)
         if (!strcmp(words[i], "-R")) recipe = words[i + 1];
         if (!strcmp(words[i], "--calib")) calib = words[i + 1];
     }
-    const bool quantizes = n >= 3 && !strcmp(words[0], "quantize") && words[1][0] != '-' &&
-                           words[2][0] != '-';
+    bool quantizes = n >= 3 && !strcmp(words[0], "quantize") && words[1][0] != '-' && words[2][0] != '-';
+    for (int i = 0; i < n; i++) quantizes &= strcmp(words[i], "--recover") != 0; /* more than the recipe */
     pthread_mutex_lock(&b->lock);
     struct snapshot *s = &b->known;
     if (n && !strcmp(words[0], "eval")) s->written[0] = '\0';

@@ -86,15 +86,16 @@ static void longest_put(char *buf, size_t size, const struct snapshot *s)
                   trained = s->model.ctx_train;
     buf[0] = '\0';
     if (most < 0 || more < 0) return;
+    const bool limited = trained > 0;
     if (!most && !more)
         snprintf(buf, size,
                  "No session fits into the memory that is free now: m chooses a smaller file, f makes one.");
-    else if (trained > 0 && most >= trained)
-        snprintf(buf, size, "Longest context: %lld tokens, by training; memory holds %lld (kv=f16).",
+    else if (limited && most >= trained)
+        snprintf(buf, size, "Longest context: %lld tokens, as trained; memory would hold %lld (kv=f16).",
                  (long long)trained, (long long)most);
     else
-        snprintf(buf, size, "Longest context: %lld tokens (kv=f16) or %lld (kv=q8_0), by free memory.",
-                 (long long)most, (long long)more);
+        snprintf(buf, size, "Longest context that fits into free memory: %lld (kv=f16), %lld (kv=q8_0).",
+                 (long long)most, (long long)(limited ? MIN(more, trained) : more));
 }
 
 static void box_memory(struct grid *g, struct rect area, const struct snapshot *s)

@@ -105,7 +105,7 @@ static void topic_busy(struct str *out)
         { "--estimand loaded", "measure the speed under the present load: disturbed blocks count, too" },
         { "--estimand quiet", "count undisturbed blocks only, however long that takes" },
         { "--turns on", "let the arms take turns of 50 ms, so that both see the same load" },
-        { "i, L", "the same in the dashboard: wait until quiet, measure under load" },
+        { "i, %", "the same in the dashboard: wait until quiet, measure under load" },
         { NULL, NULL },
     };
     write_rows(out, WAYS);
