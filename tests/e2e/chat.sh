@@ -41,7 +41,7 @@ printf 'Once upon a time\nTom had a dog.\n/clear\nOnce upon a time\n' >"$T/lines
 [ "$(grep -c 'stopped: length' "$T/err")" = 3 ] || fail "three answers have other timings"
 "$QDYNO" run -m "$M" --chat --template "$T/story.jinja" -n 8 -c 24 >"$T/out" 2>"$T/err" <<<"$(printf 'one two three four five six seven eight nine ten eleven twelve thirteen\nHi\n')" ||
   fail "a message that is too long: status $?"
-says err 'context has only 24: raise -c' && [ "$(wc -l <"$T/out")" = 1 ] || fail "the message after one that is too long has no answer"
+says err 'context holds only 24' && [ "$(wc -l <"$T/out")" = 1 ] || fail "the message after one that is too long has no answer"
 "$QDYNO" run -m "$M" --chat --template "$T/story.jinja" </dev/null >"$T/out" 2>"$T/err" || fail "no message: status $?"
 
 # What is refused.

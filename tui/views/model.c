@@ -91,7 +91,7 @@ static void longest_put(char *buf, size_t size, const struct snapshot *s)
         snprintf(buf, size,
                  "No session fits into the memory that is free now: m chooses a smaller file, f makes one.");
     else if (limited && most >= trained)
-        snprintf(buf, size, "Longest context: %lld tokens, as trained; memory would hold %lld (kv=f16).",
+        snprintf(buf, size, "Longest context: %lld tokens, as trained; memory holds %lld (kv=f16).",
                  (long long)trained, (long long)most);
     else
         snprintf(buf, size, "Longest context that fits into free memory: %lld (kv=f16), %lld (kv=q8_0).",
