@@ -307,6 +307,8 @@ enum err_code db_trace_due_done(struct db *d, int64_t run_id, const char *url,
 /* The runs to send to one url, oldest first; the caller frees *run_ids. */
 enum err_code db_trace_due_list(struct db *d, const char *url, int64_t **run_ids, int *n, struct err *why);
 int db_trace_due_count(struct db *d); /* of all urls; -1 on error */
+/* The same with the error; *n is -1 then. */
+enum err_code db_trace_due_count_read(struct db *d, int *n, struct err *why);
 
 /* Events of a run (discarded blocks, result of the A/A control, errors), for the log pane and reports. */
 enum err_code db_event_add(struct db *d, int64_t run_id, const char *kind, const char *text, struct err *why);
@@ -394,6 +396,8 @@ enum err_code db_spool_failed(struct db *d, int64_t id, int64_t next_try_ms, con
                               struct err *why);
 enum err_code db_spool_done(struct db *d, int64_t id, struct err *why);
 int db_spool_count(struct db *d); /* -1 on error */
+/* The same with the error; *n is -1 then. */
+enum err_code db_spool_count_read(struct db *d, int *n, struct err *why);
 
 /* Groups that we created on a gateway, for `push prune`. */
 struct group_row {

@@ -101,14 +101,20 @@ static enum err_code count_row(void *ctx, sqlite3_stmt *row, struct err *why)
     return ERR_OK;
 }
 
+enum err_code db_trace_due_count_read(struct db *d, int *n, struct err *why)
+{
+    *n = -1;
+    return db_execute(d,
+                      &(struct db_call){ .doing = "count traces to send",
+                                         .sql = "SELECT count(*) FROM trace_due",
+                                         .row = count_row,
+                                         .ctx = n },
+                      why, "");
+}
+
 int db_trace_due_count(struct db *d)
 {
-    int n = -1;
-    db_execute(d,
-               &(struct db_call){ .doing = "count traces to send",
-                                  .sql = "SELECT count(*) FROM trace_due",
-                                  .row = count_row,
-                                  .ctx = &n },
-               NULL, "");
+    int n;
+    db_trace_due_count_read(d, &n, NULL);
     return n;
 }

@@ -105,14 +105,20 @@ static enum err_code count_read(void *ctx, sqlite3_stmt *row, struct err *why)
     return ERR_OK;
 }
 
-int db_spool_count(struct db *d)
+enum err_code db_spool_count_read(struct db *d, int *n, struct err *why)
 {
-    int n = -1;
-    db_execute(
+    *n = -1;
+    return db_execute(
         d,
         &(struct db_call){
-            .doing = "read the spool", .sql = "SELECT count(*) FROM spool", .row = count_read, .ctx = &n },
-        NULL, "");
+            .doing = "read the spool", .sql = "SELECT count(*) FROM spool", .row = count_read, .ctx = n },
+        why, "");
+}
+
+int db_spool_count(struct db *d)
+{
+    int n;
+    db_spool_count_read(d, &n, NULL);
     return n;
 }
 

@@ -369,10 +369,12 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
                            const struct model_session *e, struct err *why)
 {
     /* Beyond 2^60 bytes the sums below could overflow; no real session comes near. */
+    const double state = (double)shape_state_floats(s) * e->sequences * s->layers * 4;
     const double cache = (double)e->ctx * e->sequences * s->layers * s->kv_heads *
-                         (s->head_dim_k + s->head_dim_v) * 4;
+                             (s->head_dim_k + s->head_dim_v) * 4 +
+                         state;
     if (cache > 0x1p60)
-        return err_set(why, ERR_FIT, "a KV cache for %d tokens in %d sequences would take %.3g bytes", e->ctx,
+        return err_set(why, ERR_FIT, "keys, values and states for %d tokens in %d sequences would take %.3g bytes", e->ctx,
                        e->sequences, cache);
     struct sums sum = { .config = c,
                         .view = view,

@@ -73,7 +73,7 @@ wait_for '┌─ Start' || finish
 tm send-keys b
 wait_for 'New A/B' || finish
 tm send-keys Enter
-wait_for '● (loading|warming|A/A|A/B|paus)|starting' || finish
+wait_for '● (A/A|A/B)' || finish # its run is stored from here on
 tm send-keys '|'
 wait_for 'pausing|paused' || finish
 tm send-keys '!'

@@ -111,23 +111,83 @@ static void add_tensor(struct draft *d, const struct arch *a, const struct model
     struct draft_tensor *t = &d->tensor[d->tensors++];
     arch_slot_name(name, sizeof name, layer, slot);
     str_append(&t->name, name);
-    const bool matrix = ARCH_SLOTS[slot].rows != DIM_NONE && slot != SLOT_POSITION_EMBD;
-    t->shape[0] = (uint64_t)arch_dim(ARCH_SLOTS[slot].cols, a, shape);
-    t->dims = ARCH_SLOTS[slot].rows == DIM_NONE ? 1 : 2;
-    if (t->dims == 2) t->shape[1] = (uint64_t)arch_dim(ARCH_SLOTS[slot].rows, a, shape);
-    if (!matrix) f = &FORMATS[FORMAT_F32];
+    const enum dim dims[] = { ARCH_SLOTS[slot].cols, ARCH_SLOTS[slot].rows, ARCH_SLOTS[slot].matrices };
+    for (t->dims = 0; t->dims < COUNT_OF(dims) && dims[t->dims] != DIM_NONE; t->dims++)
+        t->shape[t->dims] = (uint64_t)arch_layer_dim(dims[t->dims], a, shape, layer);
+    if (arch_slot_is_vector(slot) || slot == SLOT_POSITION_EMBD) f = &FORMATS[FORMAT_F32];
     if (t->shape[0] % f->block_weights) f = &FORMATS[FORMAT_F16];
     t->type = f->ggml_type;
     draft_fill(t, d->tensors);
 }
 
-static void add_tensors(struct draft *d, const struct arch *a, const struct model_shape *shape,
-                        uint64_t slots, const struct format *f)
+/* The tensors that each layer must have, or those of `may` that it may. */
+static void add_tensors(struct draft *d, const struct arch *a, const struct model_shape *shape, slot_set may,
+                        const struct format *f)
 {
-    for (int slot = 0; slot < SLOT_COUNT; slot++) {
-        if (!(slots & SLOT_BIT(slot))) continue;
-        for (int layer = 0; layer < (slot < SLOT_GLOBAL_COUNT ? 1 : shape->layers); layer++)
-            add_tensor(d, a, shape, slot < SLOT_GLOBAL_COUNT ? -1 : layer, (enum slot)slot, f);
+    for (int layer = -1; layer < shape->layers; layer++) {
+        const slot_set slots = may ? arch_may(a, shape, layer) & may : arch_need(a, shape, layer);
+        for (int slot = 0; slot < SLOT_COUNT; slot++)
+            if (slots & SLOT_BIT(slot)) add_tensor(d, a, shape, layer, (enum slot)slot, f);
+    }
+}
+
+/* A list with a number for each layer. */
+static void add_layers(struct draft *d, const struct arch *a, enum arch_key key, const uint32_t *values,
+                       int n)
+{
+    char name[ARCH_KEY_NAME];
+    struct draft_key *k = add_list(d, arch_key_name(name, a->name, key), GGUF_U32);
+    if (!k) return;
+    str_append_n(&k->value, (const char *)values, (size_t)n * sizeof *values);
+    k->count = (uint64_t)n;
+}
+
+/* Layers of a hybrid model: one with a state, one with attention, and, where these have none, a feed-forward.
+ */
+static void add_states(struct draft *d, const struct arch *a, struct model_shape *m)
+{
+    enum { HEADS = 4, GROUPS = 2, DIM = 16 };
+    const bool convolution = a->state == MIXER_CONVOLUTION;
+    struct state_shape *t = &m->state;
+    if (a->state == MIXER_ATTENTION) return;
+    m->layers = a->one_part ? 3 : 2;
+    m->parts[0].mixer = (uint8_t)a->state;
+    if (a->one_part) m->parts[2].mixer = MIXER_NONE;
+    *t = (struct state_shape){ .taps = 3, .channels = m->embd };
+    add_key(d, a, convolution ? META_STATE_TAPS_SHORT : META_STATE_TAPS, (uint32_t)t->taps);
+    if (a->attention_period)
+        add_key(d, a, META_ATTENTION_PERIOD, 2);
+    else
+        add_layers(d, a, META_HEAD_COUNT_KV, (const uint32_t[]){ 0, (uint32_t)m->kv_heads, 0 }, m->layers);
+    if (convolution) return;
+    *t = (struct state_shape){ 3, HEADS, GROUPS, DIM, DIM, DIM * (HEADS + 2 * GROUPS), false };
+    add_key(d, a, META_STATE_KEY, DIM);
+    add_key(d, a, META_STATE_GROUPS, GROUPS);
+    add_key(d, a, META_STATE_HEADS, HEADS);
+    add_key(d, a, META_STATE_INNER, HEADS * DIM);
+}
+
+/* What each layer consists of, with experts in all of them or none. */
+static void add_parts(struct draft *d, const struct arch *a, struct model_shape *m, bool experts)
+{
+    if (experts) {
+        m->experts = 3;
+        m->experts_used = 2;
+        m->expert_ff = m->shared_ff = m->ff;
+        add_key(d, a, META_EXPERT_COUNT, (uint32_t)m->experts);
+        add_key(d, a, META_EXPERTS_USED, (uint32_t)m->experts_used);
+        add_key(d, a, META_EXPERT_FF, (uint32_t)m->expert_ff);
+    }
+    for (int l = 0; l < m->layers; l++) {
+        struct layer_parts *p = &m->parts[l];
+        const uint8_t mixer = p->mixer;
+        *p = (struct layer_parts){ .mixer = mixer, .feed_forward = !a->one_part || mixer == MIXER_NONE };
+        p->experts = experts && p->feed_forward;
+        p->head_dim_k = p->head_dim_v = (uint16_t)m->head_dim_k;
+        p->rope_dims = (uint16_t)m->rope_dims;
+        p->kv_layer = (int16_t)l;
+        p->kv_heads = m->kv_heads;
+        p->ff = (int32_t)m->ff;
     }
 }
 
@@ -135,10 +195,14 @@ static void add_sizes(struct draft *d, const struct arch *a, const struct model_
 {
     add_key(d, a, META_BLOCK_COUNT, (uint32_t)s->layers);
     add_key(d, a, META_EMBEDDING_LENGTH, (uint32_t)s->embd);
-    add_key(d, a, META_FEED_FORWARD_LENGTH, (uint32_t)s->ff);
+    if (a->one_part)
+        add_layers(d, a, META_FEED_FORWARD_LENGTH, (const uint32_t[]){ 0, 0, (uint32_t)s->ff }, 3);
+    else
+        add_key(d, a, META_FEED_FORWARD_LENGTH, (uint32_t)s->ff);
     add_key(d, a, META_CONTEXT_LENGTH, (uint32_t)s->ctx_train);
     add_key(d, a, META_HEAD_COUNT, (uint32_t)s->heads);
-    add_key(d, a, META_HEAD_COUNT_KV, (uint32_t)s->kv_heads);
+    if (a->state == MIXER_ATTENTION || a->attention_period)
+        add_key(d, a, META_HEAD_COUNT_KV, (uint32_t)s->kv_heads);
     add_number(d, a, a->norm == NORM_RMS ? META_RMS_EPSILON : META_LAYER_EPSILON, 1e-5f);
     if (a->rope != ROPE_NONE) add_key(d, a, META_ROPE_DIMENSIONS, (uint32_t)s->rope_dims);
 }
@@ -173,12 +237,15 @@ void draft_model(struct draft *d, struct script *s)
     m.head_dim_k = m.head_dim_v = m.rope_dims = (int)m.embd / m.heads;
     if (a->rope == ROPE_NONE) m.rope_dims = 0;
     draft_add_text(d, "general.architecture", a->name);
+    add_states(d, a, &m);
     add_sizes(d, a, &m);
+    add_parts(d, a, &m, a->router != ROUTER_NONE && script_below(s, 2));
     name_own_type(d, f);
     if (vocabulary < COUNT_OF(PRE))
         m.vocab = add_bpe(d, PRE[vocabulary]);
     else
         m.vocab = vocabulary == COUNT_OF(PRE) ? add_spm(d) : 40;
-    add_tensors(d, a, &m, a->need, f);
-    if (script_below(s, 2)) add_tensors(d, a, &m, a->may & (SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_Q_B)), f);
+    add_tensors(d, a, &m, 0, f);
+    if (script_below(s, 2)) add_tensors(d, a, &m, SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_Q_B), f);
+    if (m.experts && arch_is_gated(a)) add_tensors(d, a, &m, SLOT_BIT(SLOT_GATE_UP_EXPERTS), f);
 }

@@ -105,19 +105,17 @@ static enum err_code choose_receivers(struct push *p, struct err *why)
                    "OTEL_EXPORTER_OTLP_ENDPOINT), e.g. --otlp http://localhost:4318");
 }
 
-/* How many stored results are left, in the row. Returns rc, or an error if they could not be counted. */
-static enum err_code put_waiting(struct push *p, const char *name, int count, enum err_code rc,
+typedef enum err_code count_fn(struct db *d, int *n, struct err *why);
+
+/* Put how many stored results are left into the row. Returns rc, or the error of counting them. */
+static enum err_code put_waiting(struct push *p, const char *name, count_fn *count, enum err_code rc,
                                  struct err *why)
 {
-    if (count >= 0) {
-        json_put_int(p->row, name, count);
-        return rc;
-    }
-    return rc ? rc
-              : err_set(why, ERR_IO,
-                        "run %" PRId64
-                        " was sent, but the database could not be read: stored results may wait",
-                        p->run);
+    int n;
+    struct err other = { 0 };
+    const enum err_code failed = count(p->db, &n, rc ? &other : why);
+    if (!failed) json_put_int(p->row, name, n);
+    return rc ? rc : failed;
 }
 
 static enum err_code gateway_send(struct push *p, struct err *why)
@@ -137,7 +135,7 @@ static enum err_code gateway_send(struct push *p, struct err *why)
     json_put_bool(p->row, "pushed", !rc);
     json_put_int(p->row, "sent_from_spool", sent);
     p->spooled = spooled && rc;
-    return put_waiting(p, "waiting", db_spool_count(p->db), rc, why);
+    return put_waiting(p, "waiting", db_spool_count_read, rc, why);
 }
 
 static enum err_code collector_send(struct push *p, struct err *why)
@@ -157,7 +155,7 @@ static enum err_code collector_send(struct push *p, struct err *why)
     json_put_int(p->row, "spans", sent.spans);
     json_put_int(p->row, "points", sent.points);
     json_put_int(p->row, "traces_sent_late", late);
-    rc = put_waiting(p, "traces_waiting", db_trace_due_count(p->db), rc, why);
+    rc = put_waiting(p, "traces_waiting", db_trace_due_count_read, rc, why);
     if (sent.kept)
         fprintf(stderr, "qdyno push: run %" PRId64 " is stored; the next push to this collector sends it\n",
                 p->run);
