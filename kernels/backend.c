@@ -3,9 +3,11 @@
 #include "kernels/backend.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/inputs.h"
+#include "kernels/kernel_set.h"
 #include "kernels/opencl/opencl.h"
 
 /* Kinds of devices. */
@@ -58,6 +60,12 @@ enum err_code backend_open(struct backend **out, const char *device, const struc
     b->ops = kind->ops;
     b->options = *options;
     b->options.isa &= isa_detect();
+    b->host = malloc(sizeof *b->host);
+    if (!b->host) {
+        backend_close(b);
+        return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
+    }
+    *b->host = kernels_select(b->options.isa);
     const struct threadpool_options pool = { .threads = options->threads, .affinity = options->affinity };
     if ((rc = threadpool_open(&b->pool, &pool, why))) {
         backend_close(b);
@@ -71,6 +79,7 @@ void backend_close(struct backend *b)
 {
     if (!b) return;
     threadpool_close(b->pool);
+    free(b->host);
     b->ops->close(b);
 }
 

@@ -38,6 +38,7 @@ struct backend {
     const struct backend_ops *ops;
     struct backend_options options;
     struct threadpool *pool; /* options.threads threads on the host */
+    struct kernel_set *host; /* owned; for operations that run on the host whatever the device is */
 };
 
 /* backend_gated as two products and an activation, for pairs that cannot be fused. */

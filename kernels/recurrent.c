@@ -86,8 +86,7 @@ static void convolve_member(void *arg, int member, int size)
 
 void backend_convolve(struct backend *b, const struct convolution *p)
 {
-    const struct kernel_set k = kernels_select(b->options.isa);
-    struct convolution_job job = { .p = p, .k = k.recurrent, .vec = &k.vec };
+    struct convolution_job job = { .p = p, .k = b->host->recurrent, .vec = &b->host->vec };
     assert(p->taps >= 2 && p->taps <= CONVOLUTION_TAPS_MAX);
     run(b, p->rows.n * p->channels * p->taps, convolve_member, &job);
 }
@@ -212,8 +211,7 @@ static void recur_member(void *arg, int member, int size)
 
 void backend_recur(struct backend *b, const struct recurrence *p)
 {
-    const struct kernel_set k = kernels_select(b->options.isa);
-    struct recurrence_job job = { .p = p, .k = k.recurrent, .vec = &k.vec };
+    struct recurrence_job job = { .p = p, .k = b->host->recurrent, .vec = &b->host->vec };
     assert(p->key_dim <= RECURRENCE_DIM_MAX && p->value_dim <= RECURRENCE_DIM_MAX &&
            p->heads % p->groups == 0);
     run(b, (int64_t)p->rows.n * p->heads * p->key_dim * p->value_dim, recur_member, &job);

@@ -185,7 +185,7 @@ static void choice_explain(struct tuning *t, const struct tune_choice *c)
     if (c->leads)
         tune_explain(t, "it leads; the fastest of many timings is partly luck, so it is measured again");
     else
-        tune_explain(t, "it may raise the best score by %.1f %%, the most per second of measuring%s",
+        tune_explain(t, "may gain %.1f %% over the best: the largest gain per second of measuring%s",
                      100 * c->improvement, c->quality ? "; without its quality it cannot win" : "");
 }
 

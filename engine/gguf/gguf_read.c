@@ -274,7 +274,7 @@ enum err_code gguf_type_error(const struct gguf_tensor *t, struct err *why)
     else if (t->type_name)
         err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 ") are not supported", t->type_name, t->type);
     else
-        err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows", t->type);
+        err_set(why, ERR_FORMAT, "weights of type %" PRIu32 ": no format with that number is known", t->type);
     const struct gguf_string text = { t->name, strlen(t->name) };
     return err_prefix(why, "tensor '%s'", text_printable(text, name, sizeof name));
 }

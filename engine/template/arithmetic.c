@@ -51,7 +51,7 @@ static struct value whole_numbers(struct run *r, enum op op, int64_t x, int64_t 
         out = op == OP_MOD ? x % y : x / y;
         if (x % y && (x < 0) != (y < 0)) out += op == OP_MOD ? y : -1; /* rounds down, not to zero */
         break;
-    default: return tpl_fail(r, "'%s' is no operator of numbers", SIGNS[op]);
+    default: return tpl_fail(r, "'%s' cannot be applied to numbers", SIGNS[op]);
     }
     return over ? tpl_fail(r, "a number is 2^63 or larger") : tpl_int(out);
 }

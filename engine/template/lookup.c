@@ -50,7 +50,7 @@ bool tpl_is_iterable(struct value v)
 struct list *tpl_iterate(struct run *r, struct value v)
 {
     if (!tpl_is_iterable(v)) {
-        tpl_fail(r, "expected a list, a dict or a string to go through, found a %s", tpl_type_name(v));
+        tpl_fail(r, "expected a list, a dict or a string to iterate over, found a %s", tpl_type_name(v));
         return NULL;
     }
     if (v.type == VALUE_LIST) return v.list;

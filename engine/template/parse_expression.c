@@ -109,7 +109,7 @@ static struct node *parse_arguments(struct token_stream *s)
         const struct token *after = &s->items[MIN(s->at + 1, s->n - 1)];
         struct node *n;
         if (tpl_is(s, TOKEN_OPERATOR, "*") || tpl_is(s, TOKEN_OPERATOR, "**"))
-            return tpl_parse_error(s, "an argument (lists of arguments are not supported)");
+            return tpl_parse_error(s, "an argument ('*list' and '**dict' as arguments are not supported)");
         if (tpl_is(s, TOKEN_WORD, NULL) && after->type == TOKEN_OPERATOR && text_is(&after->text, "=")) {
             n = tpl_node(s, NODE_KEYWORD);
             if (!n) return NULL;

@@ -110,8 +110,8 @@ enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, 
     b->vocab = v;
     bpe_fill_alphabet(b);
     bpe_find_byte_tokens(b);
-    /* files older than the key: their converter assumed "default" */
-    if (gguf_string_is(model, "gemma4")) pre = model; /* names the merging and the cutting at once */
+    if (gguf_string_is(model, "gemma4")) pre = model; /* the model's name also names its pre-tokenizer */
+    /* files without the key are older than it; "default" is what their converter meant */
     if (!pre.len) pre = (struct gguf_string){ "default", strlen("default") };
     enum err_code rc = pretokenizer_open(&b->pre, pre, why);
     if (!rc) rc = bpe_load_rules(b, g, why);

@@ -137,7 +137,7 @@ static void lines_say_each_change_once(void **state)
                    "the search of stories15M-f16.gguf (run 14) was interrupted: r resumes it");
     str_clear(&out);
     linear_report(&t, race, &u, &out);
-    CHECK_CONTAINS(str_text(&out), "search: race: it may raise the best score");
+    CHECK_CONTAINS(str_text(&out), "search: race: may gain");
     CHECK_CONTAINS(str_text(&out), "best so far q4_K,threads=2,act=int8: 52.1 tok/s, from 51.1 to 53.1");
     str_clear(&out);
     linear_report(&t, race, &u, &out);

@@ -53,10 +53,10 @@ static void row_choices(struct grid *g, struct rect in, const struct snapshot *s
     } else if (snapshot_is_running(s)) {
         pen_choice(&p, DO_WAIT_QUIET, "pause until quiet");
         pen_put(&p, ROLE_DIM,
-                s->experiment.estimand == ESTIMAND_LOADED ? "all blocks count: the speed beside this load"
+                s->experiment.estimand == ESTIMAND_LOADED ? "all blocks count: the speed under this load"
                                                           : "disturbed blocks are measured again");
     } else if (s->tune.running) {
-        pen_put(&p, ROLE_DIM, "the search goes on beside this load; s stops it, r resumes it later");
+        pen_put(&p, ROLE_DIM, "the search goes on under this load; s stops it, r resumes it later");
     } else {
         const bool waits = u->when_busy == BUSY_WAIT, loaded = u->when_busy == BUSY_LOADED;
         pen_choice(&p, DO_WAIT_QUIET, waits ? "✓ waits until quiet" : "wait until quiet");
