@@ -186,7 +186,7 @@ struct few_product {
 };
 
 struct gemm_kernel {
-    const char *name;  /* "f32", "bf16_tile" */
+    const char *name;  /* "f32", "bf16_tile"; of int8 and bf16 kernels, the CEILINGS row that bounds them */
     int min_rows;      /* with fewer rows of activations, GEMV kernels are used instead */
     int min_rows_wide; /* the same for formats with 8-bit codes (wide_q8); 0: never use this kernel */
     int panel_rows;    /* multiple of 16 */
@@ -356,6 +356,7 @@ struct kernel_set {
     struct gemm_kernel gemm_f32;
     struct gemm_kernel gemm_high; /* three products of bf16 parts; multiply NULL: use gemm_f32 */
     struct gemm_kernel gemm_bf16; /* multiply NULL: none in this kernel set */
+    bool bf16_beats_int8;         /* gemm_bf16 is faster than gemm_int8 */
     struct gemm_kernel gemm_int8; /* for formats with unpack_q8; multiply NULL: none */
     struct rounding_kernels rounding;
     w8a8_dot_fn *w8a8_dot;

@@ -42,10 +42,11 @@ const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct
     const struct format_kernels *fk = &k->format[f - FORMATS];
     const int from = fk->wide_q8 ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows;
     const bool integers = rounded && kind == INPUT_FREE && fk->unpack_q8 && from;
-    const bool tiles = rounded && k->gemm_bf16.multiply && !(integers && o->activations == ACTIVATIONS_INT8);
-    if (tiles && n >= (integers ? (int)TILES_FROM : k->gemm_bf16.min_rows)) return &k->gemm_bf16;
+    const bool bf16 = rounded && k->gemm_bf16.multiply &&
+                      !(integers && (o->activations == ACTIVATIONS_INT8 || !k->bf16_beats_int8));
+    if (bf16 && n >= (integers ? (int)TILES_FROM : k->gemm_bf16.min_rows)) return &k->gemm_bf16;
     if (integers) return n >= from ? &k->gemm_int8 : NULL;
-    return !tiles && n >= k->gemm_f32.min_rows ? &k->gemm_f32 : NULL;
+    return !bf16 && n >= k->gemm_f32.min_rows ? &k->gemm_f32 : NULL;
 }
 
 const char *matmul_ceiling(const struct format *f, const struct backend_options *o)
@@ -54,7 +55,8 @@ const char *matmul_ceiling(const struct format *f, const struct backend_options 
     const enum input_kind kind = inputs_kind(o, f, f->block_weights);
     const struct gemm_kernel *g = matmul_scheme(&k, o, f, kind, INT32_MAX);
     if (input_is_int8(kind)) return g && g->begin ? "int8_tile" : "int8_dot";
-    return g == &k.gemm_bf16 || g == &k.gemm_high ? "bf16_tile" : g == &k.gemm_int8 ? "int8_dot" : "f32_fma";
+    if (g == &k.gemm_high) return "bf16_tile";
+    return g == &k.gemm_bf16 || g == &k.gemm_int8 ? g->name : "f32_fma";
 }
 
 static const struct gemm_kernel *matmul_scheme_of(const struct cpu *b, const struct matmul *m)

@@ -186,24 +186,31 @@ static void kernels_add_avx512vnni(struct kernel_set *k)
     k->isa |= ISA_AVX512VNNI;
 }
 
-static void kernels_add_amx(struct kernel_set *k)
+static void kernels_add_avx512bf16(struct kernel_set *k)
 {
     struct format_kernels *f = k->format;
-    format_rows_add(f, FLOATS_AMX, FLOATS_COUNT);
-    format_rows_add(f, KQUANTS_AMX, KQUANT_COUNT);
-    format_rows_add(f, BLOCKS32_AMX, BLOCKS32_COUNT);
-    format_rows_add(f, FP8_AMX, FP8_COUNT);
-    format_rows_add(f, INT8_AMX, INT8_COUNT);
-    format_rows_add(f, GROUPS_AMX, GROUPS_COUNT);
-    format_rows_add(f, CODEBOOKS_AMX, CODEBOOKS_COUNT);
-    format_rows_add(f, TERNARY_AMX, TERNARY_COUNT);
-    format_rows_add(f, IQUANTS_AMX, IQUANT_COUNT);
-    format_rows_add(f, BLOCKS64_AMX, BLOCKS64_COUNT);
+    format_rows_add(f, FLOATS_AVX512BF16, FLOATS_COUNT);
+    format_rows_add(f, KQUANTS_AVX512BF16, KQUANT_COUNT);
+    format_rows_add(f, BLOCKS32_AVX512BF16, BLOCKS32_COUNT);
+    format_rows_add(f, FP8_AVX512BF16, FP8_COUNT);
+    format_rows_add(f, INT8_AVX512BF16, INT8_COUNT);
+    format_rows_add(f, GROUPS_AVX512BF16, GROUPS_COUNT);
+    format_rows_add(f, CODEBOOKS_AVX512BF16, CODEBOOKS_COUNT);
+    format_rows_add(f, TERNARY_AVX512BF16, TERNARY_COUNT);
+    format_rows_add(f, IQUANTS_AVX512BF16, IQUANT_COUNT);
+    format_rows_add(f, BLOCKS64_AVX512BF16, BLOCKS64_COUNT);
+    k->gemm_bf16 = GEMM_BF16_AVX512;
+    k->isa |= ISA_AVX512BF16;
+}
+
+static void kernels_add_amx(struct kernel_set *k)
+{
     k->gemm_bf16 = GEMM_BF16_AMX;
+    k->bf16_beats_int8 = true;
     k->gemm_high = GEMM_HIGH_AMX;
     if (k->isa & ISA_AVX512VNNI) k->gemm_w8a8 = GEMM_W8A8_AMX;
     k->attend = ATTEND_BF16_AMX;
-    k->isa |= ISA_AMX | ISA_AVX512BF16; /* AVX512BF16 instructions round the operands of tiles */
+    k->isa |= ISA_AMX;
 }
 #endif
 
@@ -232,7 +239,9 @@ struct kernel_set kernels_select(uint32_t usable)
     if (isa_has_all(usable, ISA_AVX2 | ISA_AVXVNNI) && !vnni512) kernels_add_avxvnni(&k);
     if (isa_has_all(usable, ISA_AVX2 | ISA_AVX512)) kernels_add_avx512(&k);
     if (vnni512) kernels_add_avx512vnni(&k);
-    if (isa_has_all(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512BF16 | ISA_AMX)) kernels_add_amx(&k);
+    const bool bf16 = isa_has_all(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512BF16);
+    if (bf16) kernels_add_avx512bf16(&k);
+    if (bf16 && isa_has_all(usable, ISA_AMX)) kernels_add_amx(&k);
 #endif
 #if ARCH_ARM
     if (isa_has_all(usable, ISA_NEON)) kernels_add_neon(&k);

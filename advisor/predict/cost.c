@@ -25,7 +25,7 @@ static const struct {
     double share;
 } MANY_ROWS[] = { { .ceiling = "bf16_tile", .share = 0.30 },
                   { .ceiling = "int8_tile", .share = 0.20 },
-                  { .ceiling = "bf16_dot", .share = 0.50 },
+                  { .ceiling = "bf16_dot", .share = 0.70 },
                   { .ceiling = "int8_dot", .share = 0.25 },
                   { .ceiling = "f32_fma", .share = 0.60 } };
 /* Share of the bandwidth of all memory nodes that remains when threads of every node read one mapped file.

@@ -27,6 +27,6 @@ unpack_bf16_fn q4_0_unpack_bf16_amx, q8_0_unpack_bf16_amx;
 unpack_q8_fn q4_0_unpack_q8_avx2, q8_0_unpack_q8_avx2;
 
 extern const struct format_row BLOCKS32_AVX2[BLOCKS32_COUNT], BLOCKS32_AVX512[BLOCKS32_COUNT],
-    BLOCKS32_AVX512VNNI[BLOCKS32_COUNT], BLOCKS32_AMX[BLOCKS32_COUNT];
+    BLOCKS32_AVX512VNNI[BLOCKS32_COUNT], BLOCKS32_AVX512BF16[BLOCKS32_COUNT];
 
 #endif

@@ -13,6 +13,6 @@ extern const struct format_row FLOATS_REF[FLOATS_COUNT];
 
 /* Only on x86-64. */
 extern const struct format_row FLOATS_AVX2[FLOATS_COUNT], FLOATS_AVX512[FLOATS_COUNT],
-    FLOATS_AMX[FLOATS_COUNT];
+    FLOATS_AVX512BF16[FLOATS_COUNT];
 
 #endif

@@ -15,6 +15,6 @@ enum { FP8_COUNT = 3, FP8_BLOCK = 128, FP8_BLOCK_BYTES = 132 /* codes, then the 
 extern const struct format_row FP8_REF[FP8_COUNT];
 
 /* Only on x86-64. */
-extern const struct format_row FP8_AVX2[FP8_COUNT], FP8_AVX512[FP8_COUNT], FP8_AMX[FP8_COUNT];
+extern const struct format_row FP8_AVX2[FP8_COUNT], FP8_AVX512[FP8_COUNT], FP8_AVX512BF16[FP8_COUNT];
 
 #endif

@@ -14,6 +14,6 @@ extern const struct format_row INT8_REF[INT8_COUNT];
 
 /* Only on x86-64. */
 extern const struct format_row INT8_AVX2[INT8_COUNT], INT8_AVX512[INT8_COUNT], INT8_AVX512VNNI[INT8_COUNT],
-    INT8_AMX[INT8_COUNT];
+    INT8_AVX512BF16[INT8_COUNT];
 
 #endif

@@ -1,5 +1,5 @@
 /* kernels/formats/iquants/iquants_avx512.h - codebook rows to bytes with AVX-512, shared by the AVX-512, VNNI
- * and AMX files of the family. */
+ * and BF16 files of the family. */
 #ifndef QDYNO_KERNELS_FORMATS_IQUANTS_IQUANTS_AVX512_H
 #define QDYNO_KERNELS_FORMATS_IQUANTS_IQUANTS_AVX512_H
 

@@ -1,5 +1,5 @@
 /* kernels/formats/kquants/kquants_avx512.h - codes and scales of a block in AVX-512 registers, shared by
- * the AVX-512, VNNI and AMX files of the family. */
+ * the AVX-512, VNNI and BF16 files of the family. */
 #ifndef QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX512_H
 #define QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX512_H
 

@@ -16,6 +16,6 @@ extern const struct format_row TERNARY_REF[TERNARY_COUNT];
 
 /* Only on x86-64. */
 extern const struct format_row TERNARY_AVX2[TERNARY_COUNT], TERNARY_AVX512VNNI[TERNARY_COUNT],
-    TERNARY_AMX[TERNARY_COUNT];
+    TERNARY_AVX512BF16[TERNARY_COUNT];
 
 #endif

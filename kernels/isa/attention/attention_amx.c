@@ -9,7 +9,7 @@
 enum {
     GROUP = 32, /* queries */
     STEP = 32,  /* tokens of one tile's depth */
-    TILE = AMX_TILE_WEIGHTS,
+    TILE = BF16_TILE_WEIGHTS,
     S_STRIDE = GROUP * sizeof(float),
 };
 
@@ -336,7 +336,7 @@ static void attend_amx(const struct attend *a, int count)
 const struct attention_kernel ATTEND_BF16_AMX = { .begin = amx_begin,
                                                   .end = amx_end,
                                                   .pack = pack_amx,
-                                                  .load = unpack_bf16_amx,
+                                                  .load = unpack_bf16_tiles,
                                                   .transpose_v = transpose_v_amx,
                                                   .attend = attend_amx,
                                                   .unpack = unpack_amx };

@@ -45,7 +45,7 @@ void amx_end(void)
  * 16 transpose of pairs. */
 static void pack_half(const float *x, int64_t x_stride, int tokens, int k, uint16_t *out)
 {
-    for (int i = 0; i < k; i += TILE_DEPTH, out += AMX_TILE_WEIGHTS) {
+    for (int i = 0; i < k; i += TILE_DEPTH, out += BF16_TILE_WEIGHTS) {
         const __mmask16 low = first_lanes(k - i), high = first_lanes(k - i - 16);
         __m512i v[16];
 #pragma GCC unroll 16
@@ -63,34 +63,7 @@ static void pack_half(const float *x, int64_t x_stride, int tokens, int k, uint1
 static void pack_amx(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
 {
     pack_half(x, x_stride, MIN(tokens, (int)TILE_ROWS), k, sliver);
-    pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + amx_run(k));
-}
-
-/* Convert any format through f32: slower than a format's own function, but needs only `decode`. */
-static void unpack_by_decoding(const struct format *format, format_decode_fn *decode, const uint8_t *w,
-                               int64_t row_bytes, int rows, int64_t k, uint16_t *out)
-{
-    float row[CHUNK];
-    for (int64_t from = 0; from < k; from += CHUNK, out += amx_run(CHUNK)) {
-        const uint8_t *at = w + format_span_bytes(format, from);
-        const int64_t n = MIN(k - from, (int64_t)CHUNK);
-        for (int r = 0; r < rows; r++) {
-            decode(at + r * row_bytes, row, n);
-            for (int64_t i = 0; i < n; i += TILE_DEPTH)
-                _mm512_store_si512(out + amx_run(i) + r * TILE_DEPTH,
-                                   to_bf16(_mm512_maskz_loadu_ps(first_lanes(n - i), row + i),
-                                           _mm512_maskz_loadu_ps(first_lanes(n - i - 16), row + i + 16)));
-        }
-    }
-}
-
-void unpack_bf16_amx(const struct format *format, const struct format_kernels *f, const uint8_t *w,
-                     int64_t row_bytes, int rows, int64_t k, uint16_t *out)
-{
-    if (f->unpack_bf16)
-        f->unpack_bf16(w, row_bytes, rows, k, out);
-    else
-        unpack_by_decoding(format, f->decode, w, row_bytes, rows, k, out);
+    pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + bf16_run(k));
 }
 
 /* Unpack a piece of a few rows (as many as the CPU's line fill buffers handle), and prefetch the next piece:
@@ -102,19 +75,19 @@ static void unpack_piece(const struct unpacking *u, const uint8_t *w, int rows, 
     for (int r = 0; r < rows; r++)
         for (int64_t b = 0; b < bytes; b += LINE_BYTES)
             _mm_prefetch((const char *)next + r * u->row_bytes + b, _MM_HINT_T0);
-    unpack_bf16_amx(u->format, u->f, w, u->row_bytes, rows, k, out);
+    unpack_bf16_tiles(u->format, u->f, w, u->row_bytes, rows, k, out);
 }
 
 static void unpack_amx(const struct unpacking *u)
 {
     enum { ROWS = 4 };
-    if (u->rows < TILE_ROWS) memset(u->group, 0, (size_t)amx_run(u->k) * sizeof(uint16_t));
+    if (u->rows < TILE_ROWS) memset(u->group, 0, (size_t)bf16_run(u->k) * sizeof(uint16_t));
     for (int i = 0; i < u->k; i += CHUNK) {
         const int k = MIN((int)CHUNK, u->k - i);
         const uint8_t *w = u->w + format_span_bytes(u->format, i);
         for (int r = 0; r < u->rows; r += ROWS, w += ROWS * u->row_bytes)
             unpack_piece(u, w, MIN((int)ROWS, u->rows - r), k, w + TILE_ROWS * u->row_bytes,
-                         (uint16_t *)u->group + amx_run(i) + r * TILE_DEPTH);
+                         (uint16_t *)u->group + bf16_run(i) + r * TILE_DEPTH);
     }
 }
 
@@ -125,14 +98,14 @@ static void unpack_amx(const struct unpacking *u)
 
 static void multiply_amx(const struct gemm_step *p)
 {
-    multiply_panel(p, amx_run(p->k) * (int64_t)sizeof(uint16_t));
+    multiply_panel(p, bf16_run(p->k) * (int64_t)sizeof(uint16_t));
 }
 
 /* ---------------------------------------------------------------- a single sliver */
 
 /* A chunk of 256 inputs of 32 weight rows: [2][8] tiles. */
 struct chunk {
-    uint16_t tile[2][CHUNK_TILES][AMX_TILE_WEIGHTS];
+    uint16_t tile[2][CHUNK_TILES][BF16_TILE_WEIGHTS];
 };
 
 /* Unpack inputs i .. of two rows in each half of the 32 rows. A chunk consists of as many parts as it has
@@ -153,7 +126,7 @@ static void unpack_part(const struct unpacking *u, int i, int part, struct chunk
 
 ALWAYS_INLINE void product_narrow(const struct chunk *a, const uint16_t *b, int t)
 {
-    _tile_loadd(6, b + t * AMX_TILE_WEIGHTS, 64);
+    _tile_loadd(6, b + t * BF16_TILE_WEIGHTS, 64);
     _tile_loadd(4, a->tile[0][t], 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(5, a->tile[1][t], 64);
@@ -176,14 +149,14 @@ static void multiply_few_amx(const struct few_product *p)
             if (part * TILE_DEPTH >= before_k) continue;
             if (wide)
                 step_32(chunks[which ^ 1].tile[0][part], chunks[which ^ 1].tile[1][part],
-                        before_b + part * AMX_TILE_WEIGHTS,
-                        before_b + amx_run(before_k) + part * AMX_TILE_WEIGHTS);
+                        before_b + part * BF16_TILE_WEIGHTS,
+                        before_b + bf16_run(before_k) + part * BF16_TILE_WEIGHTS);
             else
                 product_narrow(&chunks[which ^ 1], before_b, part);
         }
         before_k = k;
         before_b = b;
-        b += 2 * amx_run(k);
+        b += 2 * bf16_run(k);
     }
     AMX_STORE(0, 1, p->c);
     AMX_STORE(2, 3, p->c + TILE_ROWS * SLIVER);
@@ -196,8 +169,8 @@ const struct gemm_kernel GEMM_BF16_AMX = {
     .kc = KC,
     .mc = MC,
     .long_chunks = true,
-    .panel_step = AMX_TILE_WEIGHTS * sizeof(uint16_t),
-    .sliver_step = 2 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
+    .panel_step = BF16_TILE_WEIGHTS * sizeof(uint16_t),
+    .sliver_step = 2 * BF16_TILE_WEIGHTS * sizeof(uint16_t),
     .begin = amx_begin,
     .end = amx_end,
     .pack = pack_amx,

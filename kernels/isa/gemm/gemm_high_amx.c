@@ -51,8 +51,8 @@ ALWAYS_INLINE void store_turned(__m512i v[16], uint16_t *tile)
 /* Pack 16 tokens: a run of tiles of high parts, then one of low parts. */
 static void pack_half(const float *x, int64_t x_stride, int tokens, int k, uint16_t *out)
 {
-    const int64_t run = amx_run(k);
-    for (int i = 0; i < k; i += TILE_DEPTH, out += AMX_TILE_WEIGHTS) {
+    const int64_t run = bf16_run(k);
+    for (int i = 0; i < k; i += TILE_DEPTH, out += BF16_TILE_WEIGHTS) {
         __m512i high[16], low[16];
 #pragma GCC unroll 16
         for (int t = 0; t < 16; t++) {
@@ -68,13 +68,14 @@ static void pack_half(const float *x, int64_t x_stride, int tokens, int k, uint1
 static void pack_high(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
 {
     pack_half(x, x_stride, MIN(tokens, (int)TILE_ROWS), k, sliver);
-    pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + 2 * amx_run(k));
+    pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k,
+              (uint16_t *)sliver + 2 * bf16_run(k));
 }
 
 /* Unpack weights in the same way, without a transposition. */
 static void unpack_high(const struct unpacking *u)
 {
-    const int64_t run = amx_run(u->k);
+    const int64_t run = bf16_run(u->k);
     uint16_t *out = u->group;
     float row[CHUNK];
     if (u->rows < TILE_ROWS) memset(out, 0, 2 * (size_t)run * sizeof *out);
@@ -83,7 +84,7 @@ static void unpack_high(const struct unpacking *u)
         for (int i = 0; i < u->k; i += CHUNK) {
             const int k = MIN((int)CHUNK, u->k - i);
             u->f->decode(u->w + r * u->row_bytes + format_span_bytes(u->format, i), row, k);
-            for (int j = 0; j < k; j += TILE_DEPTH, tile += AMX_TILE_WEIGHTS) {
+            for (int j = 0; j < k; j += TILE_DEPTH, tile += BF16_TILE_WEIGHTS) {
                 const struct split s = split_at(row + j, k - j);
                 _mm512_store_si512(tile, s.high);
                 _mm512_store_si512(tile + run, s.low);
@@ -113,7 +114,7 @@ ALWAYS_INLINE void multiply_groups(const uint16_t *a, const uint16_t *b, int64_t
     const uint16_t *a2 = a + 2 * run, *b2 = b + 2 * run;
     AMX_ZERO(0, 1);
     AMX_ZERO(2, 3);
-    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
+    for (int64_t t = 0; t < run; t += BF16_TILE_WEIGHTS) {
         _tile_loadd(6, b + t, 64);
         _tile_loadd(7, b2 + t, 64);
         THREE_PRODUCTS(0, 1, a + t, b + t, b2 + t);
@@ -127,7 +128,7 @@ ALWAYS_INLINE void multiply_groups(const uint16_t *a, const uint16_t *b, int64_t
 
 static void multiply_high(const struct gemm_step *p)
 {
-    const int64_t run = amx_run(p->k);
+    const int64_t run = bf16_run(p->k);
     const uint16_t *a = p->panel;
     float *c = p->c;
     int groups = (p->rows + TILE_ROWS - 1) / TILE_ROWS;
@@ -143,8 +144,8 @@ const struct gemm_kernel GEMM_HIGH_AMX = {
     .kc = KC,
     .mc = MC,
     .long_chunks = true,
-    .panel_step = 2 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
-    .sliver_step = 4 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
+    .panel_step = 2 * BF16_TILE_WEIGHTS * sizeof(uint16_t),
+    .sliver_step = 4 * BF16_TILE_WEIGHTS * sizeof(uint16_t),
     .begin = amx_begin,
     .end = amx_end,
     .pack = pack_high,

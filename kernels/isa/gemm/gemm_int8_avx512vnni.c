@@ -101,19 +101,6 @@ static void find_terms(const struct q8_sliver *x, int blocks, int vectors, const
     }
 }
 
-ALWAYS_INLINE __m512i weights_load(const uint8_t *code, const int slices)
-{
-    if (slices == 4) return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)code));
-    if (slices == 2) {
-        long long eight;
-        memcpy(&eight, code, sizeof eight);
-        return _mm512_set1_epi64(eight);
-    }
-    int four;
-    memcpy(&four, code, sizeof four);
-    return _mm512_set1_epi32(four);
-}
-
 /* Add the products of one block of 32 inputs to the sums of s.rows rows from r0 on. */
 ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x,
                              const struct lane_terms *terms, int r0, const struct shape s, __m512 sum[][2])
@@ -135,7 +122,7 @@ ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x
                 q[v] = _mm512_loadu_si512(x->q + (i * s.vectors + v) * VECTOR);
 #pragma GCC unroll 8
             for (int r = 0; r < s.rows; r++) {
-                const __m512i code = weights_load(&w->code[r0 + r][4 * s.slices * i], s.slices);
+                const __m512i code = slices_broadcast(&w->code[r0 + r][4 * s.slices * i], s.slices);
 #pragma GCC unroll 2
                 for (int v = 0; v < s.vectors; v++) dots[r][v] = _mm512_dpbusd_epi32(dots[r][v], code, q[v]);
             }
@@ -169,20 +156,6 @@ ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x
     }
 }
 
-/* Add the lanes of the same token, and store the result in c. */
-ALWAYS_INLINE void store_row(__m512 v, const int slices, float *c, bool add)
-{
-    __mmask16 lanes = 0xffff;
-    if (slices > 1) {
-        v = _mm512_add_ps(v, _mm512_permute_ps(v, 0xb1)); /* neighbours */
-        if (slices == 4) v = _mm512_add_ps(v, _mm512_permute_ps(v, 0x4e));
-        v = _mm512_maskz_compress_ps(slices == 4 ? 0x1111 : 0x5555, v);
-        lanes = slices == 4 ? 0x000f : 0x00ff;
-    }
-    if (add) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(lanes, c));
-    _mm512_mask_storeu_ps(c, lanes, v);
-}
-
 ALWAYS_INLINE void rows_multiply(const struct q8_chunk *p, const struct q8_group *w,
                                  const struct lane_terms *terms, int r0, float *c, const struct shape s)
 {
@@ -197,7 +170,7 @@ ALWAYS_INLINE void rows_multiply(const struct q8_chunk *p, const struct q8_group
     for (int r = 0; r < s.rows; r++)
 #pragma GCC unroll 2
         for (int v = 0; v < s.vectors; v++)
-            store_row(sum[r][v], s.slices, c + (r0 + r) * SLIVER + LANES * v, p->add);
+            slices_store(sum[r][v], s.slices, c + (r0 + r) * SLIVER + LANES * v, p->add);
 }
 
 /* Multiply 16 rows (missing ones are zeros in the panel). With two vectors per row, six rows fit 32

@@ -1,5 +1,5 @@
 /* Ternary weights to bf16 tiles: -d, 0 and d are rounded once, then looked up by code. */
-#include "kernels/isa/amx.h"
+#include "kernels/isa/bf16_tiles.h"
 #include "kernels/formats/ternary/codes.h"
 #include "kernels/formats/ternary/ternary.h"
 
@@ -36,7 +36,7 @@ static void tq2_0_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t 
     unpack_tiles(w, row_bytes, rows, k, out, tq2_0_row32);
 }
 
-const struct format_row TERNARY_AMX[TERNARY_COUNT] = {
+const struct format_row TERNARY_AVX512BF16[TERNARY_COUNT] = {
     { FORMAT_TQ1_0, { .unpack_bf16 = tq1_0_unpack } },
     { FORMAT_TQ2_0, { .unpack_bf16 = tq2_0_unpack } },
 };

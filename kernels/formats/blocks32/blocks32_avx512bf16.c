@@ -3,7 +3,7 @@
  * the code. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/blocks32/values_avx512.h"
-#include "kernels/isa/amx.h"
+#include "kernels/isa/bf16_tiles.h"
 
 ALWAYS_INLINE __m512i row_load_bf16(const struct look_up *f, const uint8_t *row, int64_t i)
 {
@@ -39,7 +39,7 @@ UNPACK_FUNCTION(q5_1, Q5_1)
 UNPACK_FUNCTION(iq4_nl, IQ4_NL)
 UNPACK_FUNCTION(mxfp4, MXFP4)
 
-const struct format_row BLOCKS32_AMX[BLOCKS32_COUNT] = {
+const struct format_row BLOCKS32_AVX512BF16[BLOCKS32_COUNT] = {
     { FORMAT_Q8_0, { .unpack_bf16 = q8_0_unpack_bf16_amx } },
     { FORMAT_Q4_0, { .unpack_bf16 = q4_0_unpack_bf16_amx } },
     { FORMAT_Q4_1, { .unpack_bf16 = q4_1_unpack } },

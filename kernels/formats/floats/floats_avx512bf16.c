@@ -1,7 +1,7 @@
 /* f32, f16 and bf16 weights as bf16 tile rows. f32 and f16 are rounded to nearest even; the range of f16
  * fits. */
 #include "kernels/formats/floats/floats.h"
-#include "kernels/isa/amx.h"
+#include "kernels/isa/bf16_tiles.h"
 
 /* ---------------------------------------------------------------- f32 */
 
@@ -44,7 +44,7 @@ static void bf16_unpack_bf16(const uint8_t *w, int64_t row_bytes, int rows, int6
     unpack_tiles(w, row_bytes, rows, k, out, bf16_row32);
 }
 
-const struct format_row FLOATS_AMX[FLOATS_COUNT] = {
+const struct format_row FLOATS_AVX512BF16[FLOATS_COUNT] = {
     { FORMAT_F32, { .unpack_bf16 = f32_unpack_bf16 } },
     { FORMAT_F16, { .unpack_bf16 = f16_unpack_bf16 } },
     { FORMAT_BF16, { .unpack_bf16 = bf16_unpack_bf16 } },

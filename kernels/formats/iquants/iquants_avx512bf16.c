@@ -1,7 +1,7 @@
 /* The codebook formats as bf16 tiles. */
 #include "kernels/formats/iquants/iquants.h"
 #include "kernels/formats/iquants/iquants_avx512.h"
-#include "kernels/formats/kquants/kquants_amx.h"
+#include "kernels/formats/kquants/kquants_avx512bf16.h"
 
 #define IQ_FUNCTIONS(name, NAME, sub)                                                                        \
     ALWAYS_INLINE void name##_row(const uint8_t *block, uint16_t *out)                                       \
@@ -12,4 +12,4 @@
 IQUANT_FORMATS(IQ_FUNCTIONS)
 
 #define IQ_ROW(name, NAME, sub) { FORMAT_##NAME, { .unpack_bf16 = name##_unpack } },
-const struct format_row IQUANTS_AMX[IQUANT_COUNT] = { IQUANT_FORMATS(IQ_ROW) };
+const struct format_row IQUANTS_AVX512BF16[IQUANT_COUNT] = { IQUANT_FORMATS(IQ_ROW) };

@@ -1,6 +1,6 @@
 /* The k-quants as bf16 tiles. */
 #include "kernels/formats/kquants/kquants.h"
-#include "kernels/formats/kquants/kquants_amx.h"
+#include "kernels/formats/kquants/kquants_avx512bf16.h"
 
 ALWAYS_INLINE void q3_k_row(const uint8_t *block, uint16_t *out)
 {
@@ -100,7 +100,7 @@ K_UNPACK(q5_k, Q5_K_SHAPE)
 K_UNPACK(q6_k, Q6_K_SHAPE)
 K_UNPACK(iq4_xs, IQ4_XS_SHAPE)
 
-const struct format_row KQUANTS_AMX[KQUANT_COUNT] = {
+const struct format_row KQUANTS_AVX512BF16[KQUANT_COUNT] = {
     { FORMAT_Q2_K, { .unpack_bf16 = q2_k_unpack } }, { FORMAT_Q3_K, { .unpack_bf16 = q3_k_unpack } },
     { FORMAT_Q4_K, { .unpack_bf16 = q4_k_unpack } }, { FORMAT_Q5_K, { .unpack_bf16 = q5_k_unpack } },
     { FORMAT_Q6_K, { .unpack_bf16 = q6_k_unpack } }, { FORMAT_IQ4_XS, { .unpack_bf16 = iq4_xs_unpack } },

@@ -18,4 +18,4 @@ GROUP_TABLE_FORMATS(FUNCTIONS)
 GROUP_BYTE_FORMATS(BYTE_FUNCTIONS)
 
 #define ROW(name, NAME, bits, size) { FORMAT_##NAME, { .unpack_bf16 = name##_unpack } },
-const struct format_row GROUPS_AMX[GROUPS_COUNT] = { GROUP_FORMATS(ROW) };
+const struct format_row GROUPS_AVX512BF16[GROUPS_COUNT] = { GROUP_FORMATS(ROW) };

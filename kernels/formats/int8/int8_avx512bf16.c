@@ -1,6 +1,6 @@
 /* int8 as bf16 tiles: every code is exact in bf16. */
 #include "kernels/formats/int8/int8.h"
-#include "kernels/isa/amx.h"
+#include "kernels/isa/bf16_tiles.h"
 
 ALWAYS_INLINE __m512 codes_to_floats(const uint8_t *codes)
 {
@@ -18,6 +18,6 @@ static void int8_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k
     unpack_tiles(w, row_bytes, rows, k, out, row_load_bf16);
 }
 
-const struct format_row INT8_AMX[INT8_COUNT] = {
+const struct format_row INT8_AVX512BF16[INT8_COUNT] = {
     { FORMAT_INT8, { .unpack_bf16 = int8_unpack } },
 };

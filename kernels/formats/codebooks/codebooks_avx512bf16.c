@@ -7,4 +7,4 @@
 CODEBOOK_FORMATS(FUNCTIONS)
 
 #define ROW(name, NAME, book, nested) { FORMAT_##NAME, { .unpack_bf16 = name##_unpack } },
-const struct format_row CODEBOOKS_AMX[CODEBOOKS_COUNT] = { CODEBOOK_FORMATS(ROW) };
+const struct format_row CODEBOOKS_AVX512BF16[CODEBOOKS_COUNT] = { CODEBOOK_FORMATS(ROW) };

@@ -1,5 +1,5 @@
 /* q4_0 as bf16 tiles: the sixteen values of a block are computed and rounded once, then looked up by code. */
-#include "kernels/isa/amx.h"
+#include "kernels/isa/bf16_tiles.h"
 #include "kernels/formats/blocks32/blocks32.h"
 
 enum { BYTES = 18, CODES = 2, RUN = 8 };
@@ -18,7 +18,7 @@ ALWAYS_INLINE void blocks_unpack(const uint8_t *row, uint16_t *out, const int n)
         const __m512i values = twice_bf16(_mm512_mul_ps(means, _mm512_set1_ps(scale[b])));
         const __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(row + CODES)));
         const __m512i codes = _mm512_srlv_epi16(_mm512_cvtepu8_epi16(bytes), shift);
-        _mm512_store_si512(out + b * AMX_TILE_WEIGHTS, _mm512_permutexvar_epi16(codes, values));
+        _mm512_store_si512(out + b * BF16_TILE_WEIGHTS, _mm512_permutexvar_epi16(codes, values));
     }
 }
 
@@ -27,7 +27,7 @@ void q4_0_unpack_bf16_amx(const uint8_t *w, int64_t row_bytes, int rows, int64_t
     for (int r = 0; r < rows; r++, w += row_bytes, out += TILE_DEPTH) {
         int64_t b = 0;
         for (; b + RUN <= k / TILE_DEPTH; b += RUN)
-            blocks_unpack(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, RUN);
-        for (; b < k / TILE_DEPTH; b++) blocks_unpack(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, 1);
+            blocks_unpack(w + b * BYTES, out + b * BF16_TILE_WEIGHTS, RUN);
+        for (; b < k / TILE_DEPTH; b++) blocks_unpack(w + b * BYTES, out + b * BF16_TILE_WEIGHTS, 1);
     }
 }

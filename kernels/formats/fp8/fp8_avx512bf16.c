@@ -2,7 +2,7 @@
  * its exponent, the few subnormal ones are looked up. Every value is exact in bf16. */
 #include "kernels/formats/fp8/codes.h"
 #include "kernels/formats/fp8/fp8.h"
-#include "kernels/isa/amx.h"
+#include "kernels/isa/bf16_tiles.h"
 
 /* Words 0 to 7 as bf16 times 2^-9 and 2^-16: the subnormals of e4m3, and (the first four) of e5m2. */
 #define E4M3_SUBNORMAL 0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60
@@ -51,7 +51,7 @@ static void e5m2_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k
     unpack_tiles(w, row_bytes, rows, k, out, e5m2_row32);
 }
 
-const struct format_row FP8_AMX[FP8_COUNT] = {
+const struct format_row FP8_AVX512BF16[FP8_COUNT] = {
     { FORMAT_FP8_E4M3, { .unpack_bf16 = e4m3_unpack } },
     { FORMAT_FP8_E5M2, { .unpack_bf16 = e5m2_unpack } },
     { FORMAT_FP8_E4M3_B128,

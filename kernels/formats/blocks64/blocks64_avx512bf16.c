@@ -1,5 +1,5 @@
 /* The blocks of 64 and 128 weights as bf16 tiles: values as in the reference, rounded once. */
-#include "kernels/isa/amx.h"
+#include "kernels/isa/bf16_tiles.h"
 #include "kernels/formats/blocks64/blocks64.h"
 #include "kernels/formats/blocks64/values_avx512.h"
 
@@ -19,7 +19,7 @@ FUNCTIONS(q1_0, Q1_0)
 FUNCTIONS(q2_0, Q2_0)
 FUNCTIONS(nvfp4, NVFP4)
 
-const struct format_row BLOCKS64_AMX[BLOCKS64_COUNT] = {
+const struct format_row BLOCKS64_AVX512BF16[BLOCKS64_COUNT] = {
     { FORMAT_Q1_0, { .unpack_bf16 = q1_0_unpack } },
     { FORMAT_Q2_0, { .unpack_bf16 = q2_0_unpack } },
     { FORMAT_NVFP4, { .unpack_bf16 = nvfp4_unpack } },

@@ -1,10 +1,10 @@
-/* kernels/formats/kquants/kquants_amx.h - blocks of 256 weights as bf16 tiles: every value is computed as in
- * the reference and rounded once. With six to a few dozen rows of activations, this takes most of a product's
- * time. */
-#ifndef QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AMX_H
-#define QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AMX_H
+/* kernels/formats/kquants/kquants_avx512bf16.h - blocks of 256 weights as bf16 tiles: every value is computed
+ * as in the reference and rounded once. With six to a few dozen rows of activations, this takes most of a
+ * product's time. */
+#ifndef QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX512BF16_H
+#define QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX512BF16_H
 
-#include "kernels/isa/amx.h"
+#include "kernels/isa/bf16_tiles.h"
 #include "kernels/formats/kquants/kquants_avx512.h"
 
 /* The 256 weights of a block, 32 to a row of eight tiles. */
@@ -12,7 +12,7 @@ typedef void k_row_fn(const uint8_t *block, uint16_t *out);
 
 ALWAYS_INLINE void tile_put(uint16_t *out, int tile, __m512i weights)
 {
-    _mm512_store_si512(out + tile * AMX_TILE_WEIGHTS, weights);
+    _mm512_store_si512(out + tile * BF16_TILE_WEIGHTS, weights);
 }
 
 /* A row at a time, so that a block's scales are unpacked once. */
@@ -20,7 +20,7 @@ ALWAYS_INLINE void blocks_unpack(const uint8_t *w, int64_t row_bytes, int rows, 
                                  const int block_bytes, k_row_fn *row)
 {
     enum { TILES = K_BLOCK / TILE_DEPTH };
-    for (int64_t i = 0; i < k; i += K_BLOCK, w += block_bytes, out += TILES * AMX_TILE_WEIGHTS) {
+    for (int64_t i = 0; i < k; i += K_BLOCK, w += block_bytes, out += TILES * BF16_TILE_WEIGHTS) {
         for (int r = 0; r < rows; r++) {
             const uint8_t *block = w + r * row_bytes;
             row(block, out + r * TILE_DEPTH);
