@@ -16,9 +16,9 @@
         .name = text, .cols = numbers, .rows = DIM_NONE                                                      \
     }
 
-#define EXPERTS(text, inputs, outputs)                                                                       \
+#define EXPERTS(text, one, inputs, outputs)                                                                  \
     {                                                                                                        \
-        .name = text, .cols = inputs, .rows = outputs, .matrices = DIM_EXPERTS                               \
+        .name = text, .each = one, .cols = inputs, .rows = outputs, .matrices = DIM_EXPERTS                  \
     }
 #define HEADS(text, inputs, outputs)                                                                         \
     {                                                                                                        \
@@ -86,12 +86,12 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EMBD, DIM_EXPERTS),
     [SLOT_ROUTER_B] = VECTOR("ffn_gate_inp.bias", DIM_EXPERTS),
     [SLOT_ROUTER_CHOICE] = VECTOR("exp_probs_b.bias", DIM_EXPERTS),
-    [SLOT_GATE_EXPERTS] = EXPERTS("ffn_gate_exps.weight", DIM_EMBD, DIM_EXPERT_FF),
+    [SLOT_GATE_EXPERTS] = EXPERTS("ffn_gate_exps.weight", "ffn_gate.%d.weight", DIM_EMBD, DIM_EXPERT_FF),
     [SLOT_GATE_EXPERTS_B] = EXPERT_BIASES("ffn_gate_exps.bias", DIM_EXPERT_FF),
-    [SLOT_UP_EXPERTS] = EXPERTS("ffn_up_exps.weight", DIM_EMBD, DIM_EXPERT_FF),
+    [SLOT_UP_EXPERTS] = EXPERTS("ffn_up_exps.weight", "ffn_up.%d.weight", DIM_EMBD, DIM_EXPERT_FF),
     [SLOT_UP_EXPERTS_B] = EXPERT_BIASES("ffn_up_exps.bias", DIM_EXPERT_FF),
-    [SLOT_GATE_UP_EXPERTS] = EXPERTS("ffn_gate_up_exps.weight", DIM_EMBD, DIM_EXPERT_UP),
-    [SLOT_DOWN_EXPERTS] = EXPERTS("ffn_down_exps.weight", DIM_EXPERT_FF, DIM_EMBD),
+    [SLOT_GATE_UP_EXPERTS] = EXPERTS("ffn_gate_up_exps.weight", NULL, DIM_EMBD, DIM_EXPERT_UP),
+    [SLOT_DOWN_EXPERTS] = EXPERTS("ffn_down_exps.weight", "ffn_down.%d.weight", DIM_EXPERT_FF, DIM_EMBD),
     [SLOT_DOWN_EXPERTS_B] = EXPERT_BIASES("ffn_down_exps.bias", DIM_EMBD),
     [SLOT_GATE_SHARED] = MATRIX("ffn_gate_shexp.weight", DIM_EMBD, DIM_SHARED_FF),
     [SLOT_UP_SHARED] = MATRIX("ffn_up_shexp.weight", DIM_EMBD, DIM_SHARED_FF),
@@ -296,20 +296,82 @@ static void slot_shape(int64_t want[3], char *text, size_t size, enum slot slot,
     }
 }
 
-/* Check one tensor. *out stays NULL for an optional tensor that the file does not contain. */
+/* The name of a slot's tensor, or that of one expert's. */
+static void tensor_name(char *buf, size_t size, int layer, enum slot slot, int expert)
+{
+    char one[ARCH_NAME];
+    if (expert < 0) {
+        arch_slot_name(buf, size, layer, slot);
+        return;
+    }
+    const char *name = ARCH_SLOTS[slot].each, *number = strstr(name, "%d");
+    snprintf(one, sizeof one, "%.*s%d%s", (int)(number - name), name, expert, number + 2);
+    snprintf(buf, size, "blk.%d.%s", layer, one);
+}
+
+/* The number in a name without the prefix "blk.N.", which is `each` with a number for %d; -1: it is not. */
+static int number_in(const char *name, const char *each)
+{
+    const size_t before = each ? (size_t)(strstr(each, "%d") - each) : 0;
+    int n = -1, length = 0;
+    if (!each || strncmp(name, each, before) || name[before] < '0' || name[before] > '9') return -1;
+    if (sscanf(name + before, "%9d%n", &n, &length) != 1 || (name[before] == '0' && length > 1)) return -1;
+    return strcmp(name + before + length, each + before + 2) ? -1 : n;
+}
+
+static int layer_prefix(const char *name)
+{
+    int layer, behind = 0;
+    return sscanf(name, "blk.%d.%n", &layer, &behind) == 1 ? behind : 0;
+}
+
+int arch_expert_of(const char *name)
+{
+    const int behind = layer_prefix(name);
+    int n = -1;
+    for (int i = 0; i < SLOT_COUNT && behind && n < 0; i++) n = number_in(name + behind, ARCH_SLOTS[i].each);
+    return n;
+}
+
+bool arch_is_of_experts(const char *name)
+{
+    return strstr(name, "_exps") || arch_expert_of(name) >= 0;
+}
+
+/* Does the file have a tensor for each expert of this slot? */
+static bool slot_is_split(const struct model_shape *s, const struct gguf *g, int layer, enum slot slot)
+{
+    char name[ARCH_NAME];
+    if (layer < 0 || !ARCH_SLOTS[slot].each) return false;
+    tensor_name(name, sizeof name, layer, slot, -1);
+    bool found = false;
+    for (int e = 0; e < s->experts && !found && !gguf_tensor_find(g, name); e++) {
+        char one[ARCH_NAME];
+        tensor_name(one, sizeof one, layer, slot, e);
+        found = gguf_tensor_find(g, one);
+    }
+    return found;
+}
+
+/* Check one tensor (expert -1: that of the slot). *out stays NULL for an optional tensor that the file does
+ * not contain. */
 static enum err_code slot_check(const struct gguf_tensor **out, const struct arch *a,
                                 const struct model_shape *s, const struct gguf *g, int layer, enum slot slot,
-                                struct err *why)
+                                int expert, struct err *why)
 {
     char name[ARCH_NAME], want[64], have[96];
     int64_t shape[3];
-    arch_slot_name(name, sizeof name, layer, slot);
+    tensor_name(name, sizeof name, layer, slot, expert);
     slot_shape(shape, want, sizeof want, slot, a, s, layer);
+    if (expert >= 0) {
+        shape[2] = 1;
+        *strrchr(want, ',') = '\0';
+    }
 
     const struct gguf_tensor *t = gguf_tensor_find(g, name);
     *out = t;
     if (!t) {
-        if (!(arch_need(a, s, layer) & SLOT_BIT(slot))) return ERR_OK;
+        if (expert < 0 && !(arch_need(a, s, layer) & SLOT_BIT(slot))) return ERR_OK;
         return err_set(why, ERR_FORMAT, "tensor '%s': expected [%s], file has none of this name", name, want);
     }
     const bool fits = t->shape[0] == shape[0] && t->shape[1] == shape[1] && t->shape[2] == shape[2] &&
@@ -325,7 +387,8 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
 }
 
 /* Experts have gate and up as two tensors or as one; arch_walk has checked the shapes of those that exist. */
-static enum err_code expert_form_check(const struct arch *a, const struct gguf *g, int layer, struct err *why)
+static enum err_code expert_form_check(const struct arch *a, const struct model_shape *s,
+                                       const struct gguf *g, int layer, struct err *why)
 {
     if (!arch_is_gated(a)) return ERR_OK;
     const enum slot PARTS[] = { SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, SLOT_GATE_UP_EXPERTS };
@@ -333,7 +396,7 @@ static enum err_code expert_form_check(const struct arch *a, const struct gguf *
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
         char name[ARCH_NAME];
         arch_slot_name(name, sizeof name, layer, PARTS[i]);
-        has[i] = gguf_tensor_find(g, name);
+        has[i] = gguf_tensor_find(g, name) || slot_is_split(s, g, layer, PARTS[i]);
     }
     if (has[0] == has[1] && has[1] != has[2]) return ERR_OK;
     return err_set(why, ERR_FORMAT,
@@ -345,32 +408,43 @@ enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const
                         arch_visit_fn *visit, void *ctx, struct err *why)
 {
     for (int layer = 0; layer < s->layers; layer++) {
-        enum err_code rc = shape_layer_has_experts(s, layer) ? expert_form_check(a, g, layer, why) : ERR_OK;
+        enum err_code rc = shape_layer_has_experts(s, layer) ? expert_form_check(a, s, g, layer, why)
+                                                             : ERR_OK;
         if (rc) return rc;
     }
     for (int slot = 0; slot < SLOT_COUNT; slot++) {
         const bool global = slot < SLOT_GLOBAL_COUNT;
         for (int layer = global ? -1 : 0; layer < (global ? 0 : s->layers); layer++) {
             if (!((arch_need(a, s, layer) | arch_may(a, s, layer)) & SLOT_BIT(slot))) continue;
-            const struct gguf_tensor *t;
-            enum err_code rc = slot_check(&t, a, s, g, layer, (enum slot)slot, why);
-            if (!rc && t && visit) rc = visit(ctx, layer, (enum slot)slot, t, why);
-            if (rc) return rc;
+            const bool split = slot_is_split(s, g, layer, (enum slot)slot);
+            for (int e = split ? 0 : -1; e < (split ? s->experts : 0); e++) {
+                const struct gguf_tensor *t;
+                enum err_code rc = slot_check(&t, a, s, g, layer, (enum slot)slot, e, why);
+                if (!rc && t && visit) rc = visit(ctx, layer, (enum slot)slot, e, t, why);
+                if (rc) return rc;
+            }
         }
     }
     return ERR_OK;
 }
 
+/* Is it the slot's name, or that of one of its experts? */
+static bool name_is_of(const char *name, const struct arch_slot *slot, const struct model_shape *s)
+{
+    const int expert = number_in(name, slot->each);
+    return !strcmp(name, slot->name) || (expert >= 0 && expert < s->experts);
+}
+
 bool arch_slot_find(int *layer, enum slot *slot, const struct arch *a, const struct model_shape *s,
-                    const char *tensor_name)
+                    const char *name)
 {
     int n = -1, behind = 0;
-    const bool in_layer = sscanf(tensor_name, "blk.%d.%n", &n, &behind) == 1 && behind > 0;
+    const bool in_layer = sscanf(name, "blk.%d.%n", &n, &behind) == 1 && behind > 0;
     if (in_layer && (n < 0 || n >= s->layers)) return false;
     *layer = in_layer ? n : -1;
     for (int i = in_layer ? SLOT_GLOBAL_COUNT : 0; i < (in_layer ? SLOT_COUNT : SLOT_GLOBAL_COUNT); i++) {
         if (!((arch_need(a, s, *layer) | arch_may(a, s, *layer)) & SLOT_BIT(i)) ||
-            strcmp(tensor_name + behind, ARCH_SLOTS[i].name))
+            !name_is_of(name + behind, &ARCH_SLOTS[i], s))
             continue;
         *slot = (enum slot)i;
         return true;

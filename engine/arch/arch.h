@@ -233,6 +233,8 @@ struct arch_slot {
     const char *name;    /* without the prefix "blk.N." of layer slots */
     enum dim cols, rows; /* rows DIM_NONE: a vector */
     enum dim matrices;   /* how many of them the tensor contains; DIM_NONE: one */
+    const char *each;    /* the name of one matrix in files that have a tensor for each, with the matrix's
+                            number for %d: "ffn_gate.%d.weight"; NULL: no file has that */
     bool table;          /* rows are vectors: one bias for each expert */
 };
 extern const struct arch_slot ARCH_SLOTS[SLOT_COUNT];
@@ -490,10 +492,12 @@ static inline int64_t arch_dim(enum dim d, const struct arch *a, const struct mo
 }
 
 /* Call `visit` for every tensor of the model that the file contains (layer -1: global slots), after checking
- * that each one exists and has its shape. ERR_FORMAT: the message gives the tensor, the expected shape and
- * the one found. An error of `visit` ends the walk. */
-typedef enum err_code arch_visit_fn(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
-                                    struct err *why);
+ * that each one exists and has its shape. A slot of experts is one tensor with the matrices of all (expert
+ * -1), or, in files like those of the first Mixtral, one tensor for each expert: then `visit` is called for
+ * each, in order. ERR_FORMAT: the message gives the tensor, the expected shape and the one found. An error of
+ * `visit` ends the walk. */
+typedef enum err_code arch_visit_fn(void *ctx, int layer, enum slot slot, int expert,
+                                    const struct gguf_tensor *t, struct err *why);
 enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const struct gguf *g,
                         arch_visit_fn *visit, void *ctx, struct err *why);
 
@@ -501,10 +505,16 @@ enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const
 slot_set arch_need(const struct arch *a, const struct model_shape *s, int layer);
 slot_set arch_may(const struct arch *a, const struct model_shape *s, int layer);
 
-/* Find the slot of a tensor name; *layer is -1 for global slots. False: no tensor of this model has the name.
- */
+/* Find the slot of a tensor name; *layer is -1 for global slots. The tensor of a single expert belongs to the
+ * slot of all experts. False: no tensor of this model has the name. */
 bool arch_slot_find(int *layer, enum slot *slot, const struct arch *a, const struct model_shape *s,
                     const char *tensor_name);
+
+/* The number of the expert whose only matrix a tensor of this name is ("blk.0.ffn_up.7.weight": 7). -1: it is
+ * none, but it may be the matrices of all experts. */
+int arch_expert_of(const char *tensor_name);
+/* Is it a tensor of some or all experts, in any file? */
+bool arch_is_of_experts(const char *tensor_name);
 
 /* ---------------------------------------------------------------- companion tensors */
 

@@ -249,12 +249,17 @@ static bool key_check(struct str *out, const struct arch *a, const struct gguf *
     return true;
 }
 
-static bool tensor_known(const char *name, const struct arch *a, const struct model_shape *s)
+static bool tensor_known(const char *name, const struct arch *a, const struct model_shape *s,
+                         const struct gguf *g)
 {
     int layer;
     enum slot slot;
     char matrix[ARCH_NAME + 64];
-    if (arch_slot_find(&layer, &slot, a, s, name)) return true;
+    if (arch_slot_find(&layer, &slot, a, s, name)) {
+        if (arch_expert_of(name) < 0) return true;
+        arch_slot_name(matrix, sizeof matrix, layer, slot); /* with all experts: that of one is not used */
+        return !gguf_tensor_find(g, matrix);
+    }
     if (matrix_scale_is(name, matrix, sizeof matrix) && arch_slot_find(&layer, &slot, a, s, matrix))
         return true;
     if (companion_is(name)) {
@@ -285,7 +290,7 @@ int arch_unknown(struct str *out, const struct arch *a, const struct model_shape
     }
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
         const char *name = gguf_tensor_at(g, i)->name;
-        if (tensor_known(name, a, s)) continue;
+        if (tensor_known(name, a, s, g)) continue;
         count++;
         if (out)
             str_printf(out, "tensor '%s' can change answers: expected only tensors of %s models\n", name,

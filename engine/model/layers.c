@@ -231,7 +231,7 @@ static enum err_code layers_bind(struct layers *l, const struct gguf_tensor *t, 
         (slot < SLOT_GLOBAL_COUNT && ARCH_SLOTS[slot].cols == DIM_ROPE))
         return err_set(why, ERR_USAGE, "tensor '%s' is not one of this model's matrices, norms or biases",
                        t->name);
-    return model_bind_slot(l->m, layer, slot, t, why);
+    return model_bind_slot(l->m, layer, slot, arch_expert_of(t->name), t, why);
 }
 
 enum err_code layers_replace(struct layers *l, const char *tensor, const struct format *f, const void *data,

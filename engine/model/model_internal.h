@@ -171,9 +171,10 @@ void model_states_free(struct model *m);
 
 /* Bind every tensor of m->gguf: check shapes, copy vectors, use matrices in place. */
 enum err_code model_bind(struct model *m, const struct log *log, struct err *why);
-/* Bind one tensor to its slot, again if need be. A matrix is used at t->data, a vector is copied. */
-enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
-                              struct err *why);
+/* Bind one tensor to its slot, again if need be; expert: as for arch_visit_fn. A matrix is used at t->data, a
+ * vector is copied. */
+enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, int expert,
+                              const struct gguf_tensor *t, struct err *why);
 void model_unbind(struct model *m);
 
 /* The error after backend_alloc returned NULL: no room on the site, or its device is lost. */

@@ -23,11 +23,12 @@ static int64_t vector_length(const struct gguf_tensor *t)
     return t->shape[0] * t->shape[1];
 }
 
-static enum err_code count_vector(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
-                                  struct err *why)
+static enum err_code count_vector(void *ctx, int layer, enum slot slot, int expert,
+                                  const struct gguf_tensor *t, struct err *why)
 {
     struct model *m = ctx;
     (void)why;
+    (void)expert;
     if (arch_slot_is_vector(slot) && !slot_is_rope(slot))
         model_site(m, layer)->vectors_size += vector_bytes(vector_length(t)) / (int64_t)sizeof(float);
     return ERR_OK;
@@ -105,18 +106,19 @@ static enum err_code bind_scales(struct bound *out, const struct model *m, const
 /* Bind the matrices of a tensor: one, or one for each expert. On an error *out holds what was bound so far.
  */
 static enum err_code bind_matrices(struct bound *out, const struct model *m, const struct site *site,
-                                   enum slot slot, const struct gguf_tensor *t, struct err *why)
+                                   enum slot slot, int expert, const struct gguf_tensor *t, struct err *why)
 {
+    const bool of_experts = ARCH_SLOTS[slot].matrices != DIM_NONE;
     enum err_code rc = act_read(&out->input, m->gguf, t, why);
     if (rc) return rc;
-    if (ARCH_SLOTS[slot].matrices == DIM_NONE) {
+    if (of_experts && out->input)
+        return err_set(why, ERR_FORMAT,
+                       "prescribed quantization of activations is not supported for experts");
+    if (!of_experts || expert >= 0) {
         rc = backend_weight_bind(site->backend, &out->w, t->format, t->shape[1], t->shape[0], out->input,
                                  t->data, why);
         return rc ? rc : bind_scales(out, m, site, t, why);
     }
-    if (out->input)
-        return err_set(why, ERR_FORMAT,
-                       "prescribed quantization of activations is not supported for experts");
     const int64_t bytes = format_row_bytes(t->format, t->shape[0]) * t->shape[1];
     out->experts = calloc((size_t)t->shape[2], sizeof *out->experts);
     if (!out->experts)
@@ -128,19 +130,36 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
     return rc ? rc : bind_scales(out, m, site, t, why);
 }
 
-enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
-                              struct err *why)
+/* Put the matrix of one expert among those of the others, which may not be bound yet. */
+static enum err_code place_expert(struct bound *b, const struct model *m, const struct site *site, int expert,
+                                  struct bound *now, struct err *why)
+{
+    if (!b->experts) b->experts = calloc((size_t)m->shape.experts, sizeof *b->experts);
+    if (!b->experts) {
+        bound_release(site, now);
+        return err_set(why, ERR_NOMEM, "out of memory for %d experts", m->shape.experts);
+    }
+    b->count = m->shape.experts;
+    backend_weight_release(site->backend, &b->experts[expert]);
+    b->experts[expert] = now->w;
+    b->w = b->experts[0];
+    return ERR_OK;
+}
+
+enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, int expert,
+                              const struct gguf_tensor *t, struct err *why)
 {
     if (slot_is_rope(slot)) return ERR_OK; /* load_rope reads these */
     struct bound *b = model_place(m, layer, slot);
     struct site *site = model_site(m, layer);
     if (!arch_slot_is_vector(slot)) {
         struct bound now = { .v = NULL };
-        const enum err_code failed = bind_matrices(&now, m, site, slot, t, why);
+        const enum err_code failed = bind_matrices(&now, m, site, slot, expert, t, why);
         if (failed) {
             bound_release(site, &now);
             return err_prefix(why, "tensor '%s'", t->name);
         }
+        if (expert >= 0) return place_expert(b, m, site, expert, &now, why);
         bound_release(site, b);
         *b = now;
         return ERR_OK;
@@ -166,7 +185,8 @@ enum err_code model_replace_matrix(struct model *m, const char *tensor, const st
     if (!t || !arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, tensor) || t->dims != 2 ||
         arch_slot_is_vector(slot))
         return err_set(why, ERR_USAGE, "tensor '%s' is not a matrix of this model", tensor);
-    if (!f) return model_bind_slot(m, layer, slot, t, why);
+    const int expert = arch_expert_of(tensor);
+    if (!f) return model_bind_slot(m, layer, slot, expert, t, why);
     if (t->shape[0] % f->block_weights)
         return err_set(why, ERR_USAGE, "tensor '%s': its rows of %lld values do not fill blocks of %s",
                        tensor, (long long)t->shape[0], f->name);
@@ -174,14 +194,14 @@ enum err_code model_replace_matrix(struct model *m, const char *tensor, const st
     replaced.format = f;
     replaced.bytes = t->shape[1] * format_row_bytes(f, t->shape[0]);
     replaced.data = data;
-    return model_bind_slot(m, layer, slot, &replaced, why);
+    return model_bind_slot(m, layer, slot, expert, &replaced, why);
 }
 
-static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
-                                 struct err *why)
+static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, int expert,
+                                 const struct gguf_tensor *t, struct err *why)
 {
     struct model *m = ctx;
-    enum err_code rc = model_bind_slot(m, layer, slot, t, why);
+    enum err_code rc = model_bind_slot(m, layer, slot, expert, t, why);
     if (!rc && model_place(m, layer, slot)->w.owned) model_drop_copied(t);
     return rc;
 }

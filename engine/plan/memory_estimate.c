@@ -89,7 +89,7 @@ static void estimate_read_tensors(struct memory_estimate *l, const struct gguf *
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         l->weight_bytes += t->bytes;
-        if (strstr(t->name, "_exps")) l->expert_bytes += t->bytes;
+        if (arch_is_of_experts(t->name)) l->expert_bytes += t->bytes;
         output |= !strcmp(t->name, "output.weight");
         if (!strcmp(t->name, "token_embd.weight")) {
             embedding = t->bytes;

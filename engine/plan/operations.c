@@ -50,8 +50,8 @@ static enum err_code operations_add(struct model_operations *o, const struct mod
     return ERR_OK;
 }
 
-static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
-                                          struct err *why)
+static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, int expert,
+                                          const struct gguf_tensor *t, struct err *why)
 {
     struct gathering *g = ctx;
     const bool tied = slot == SLOT_TOKEN_EMBD && g->out->shape.tied_output;
@@ -60,7 +60,9 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
         return ERR_OK;
     const struct format *stored = g->view ? g->view->format(g->config, g->gguf, t) : t->format;
     /* of the experts, those that work on a token: exact for one row, too many products for prompts */
-    const int uses = ARCH_SLOTS[slot].matrices == DIM_EXPERTS ? g->out->shape.experts_used : (int)t->shape[2];
+    const int used = g->out->shape.experts_used;
+    if (expert >= used) return ERR_OK; /* experts with tensors of their own: the first stand for those used */
+    const int uses = expert >= 0 ? 1 : ARCH_SLOTS[slot].matrices == DIM_EXPERTS ? used : (int)t->shape[2];
     const struct model_product p = { .format = backend_held_format(g->backend, stored),
                                      .part = slot == SLOT_LAYER_INPUTS_PROJ ? PRODUCT_EARLY
                                              : layer < 0                    ? PRODUCT_OUTPUT

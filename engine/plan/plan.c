@@ -251,6 +251,7 @@ struct sums {
     const struct model_session *session;
     struct share *part; /* [layers + 1] tensors outside the layers, then each layer */
     int64_t read, products;
+    int64_t expert_read, expert_products; /* of all experts that have tensors of their own */
     struct backend_work work;
     struct device_room room;
 };
@@ -261,8 +262,8 @@ static int matrix_companions(const struct gguf *g, const char *matrix)
     return !!companion_find(g, matrix, COMPANION_ORDER) + !!companion_find(g, matrix, COMPANION_DIVISORS);
 }
 
-static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
-                                     struct err *why)
+static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, int expert,
+                                     const struct gguf_tensor *t, struct err *why)
 {
     struct sums *sum = ctx;
     const struct model_session *e = sum->session;
@@ -286,6 +287,11 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, const
                                                       matrix_companions(sum->gguf, t->name)) *
                                      matrices;
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD || slot == SLOT_LAYER_INPUTS;
+    if (expert >= 0) {
+        sum->expert_read += bytes;
+        sum->expert_products += cols * rows;
+        return ERR_OK;
+    }
     const int64_t used = experts ? sum->shape->experts_used : matrices; /* per token */
     sum->read += looked_up ? bytes / rows : bytes / matrices * used;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
@@ -387,6 +393,8 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     sum.part = calloc((size_t)s->layers + 1, sizeof *sum.part);
     if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);
     const enum err_code rc = arch_walk(h->arch, s, g, sums_add_tensor, &sum, why);
+    sum.read += sum.expert_read / MAX(s->experts, 1) * s->experts_used;
+    sum.products += sum.expert_products / MAX(s->experts, 1) * s->experts_used;
     *out = (struct memory_plan){
         .kv_bytes_per_token = token_bytes(e, s),
         .decode_read_bytes = sum.read,

@@ -153,8 +153,12 @@ static const struct format *gguf_tensor_format(const struct params *p, const str
     const bool unweighed = (output || embedding) && FORMATS[mix->base].needs_importance;
     if (params_bool(p, "pure") && !unweighed) return mix_fitting(&FORMATS[mix->base], t->shape[0]);
     const struct mix_facts facts = mix_facts_of(g, params_bool(p, "imatrix"));
-    const char *kind = strstr(t->name, "ffn_down") ? "ffn_down" : "attn_v.weight";
-    const int index = strncmp(t->name, "blk.", 4) ? 0 : count_tensors_below(g, kind, atoi(t->name + 4));
+    const bool down = strstr(t->name, "ffn_down") != NULL;
+    const int layer = strncmp(t->name, "blk.", 4) ? 0 : atoi(t->name + 4),
+              /* with experts, a layer has several such tensors, and the layer's number counts */
+        index = down && facts.experts > 1
+                    ? layer
+                    : count_tensors_below(g, down ? "ffn_down" : "attn_v.weight", layer);
     return mix_format(mix, &facts, t->name, index, t->shape[0]);
 }
 
