@@ -320,37 +320,47 @@ static void panel_run_many(const struct gemm *g, struct panel *p, int64_t from, 
     panel_multiply(p, from, to);
 }
 
-/* Multiply a panel's rows with all inputs and the only sliver, without packing a panel. */
+/* Multiply a panel's rows with the only sliver, without packing a panel. Results are added up k block by k
+ * block as those of packed panels are, so that they do not depend on the number of tokens. */
 static void panel_run_few(const struct gemm *g, struct panel *p)
 {
-    const struct result_store d = panel_result_store(p, p->m, 0, g->m->n);
-    struct few_product few = { .u = gemm_unpacking(g, p->m->w, p->row0, 0),
-                               .sliver = g->in.shared,
-                               .tokens = g->m->n,
-                               .c = p->products,
-                               .zero = p->in->zero };
-    few.u.rows = p->rows;
-    few.u.k = p->k;
-    few.u.group = p->weights;
-    g->k->multiply_few(&few);
-    panel_find_adjustment(p, p->m, 0);
-    panel_adjust(p, p->m, 0, 0);
-    panel_store_results(p, &d);
+    const struct weight *w = p->m->w;
+    const uint8_t *next = weight_bytes_at(w, p->row0 + p->rows, 0);
+    for (p->k0 = 0; p->k0 < g->cols; p->k0 += g->k->kc) {
+        p->k = (int)MIN((int64_t)g->k->kc, g->cols - p->k0);
+        const struct result_store d = panel_result_store(p, p->m, 0, g->m->n);
+        struct few_product few = { .u = gemm_unpacking(g, w, p->row0, p->k0),
+                                   .sliver = gemm_sliver_at(g, p->k0, 0, 0),
+                                   .tokens = g->m->n,
+                                   .next = next,
+                                   .next_bytes = p->rows * format_span_bytes(w->format, p->k),
+                                   .c = p->products,
+                                   .zero = p->in->zero };
+        few.u.rows = p->rows;
+        few.u.k = p->k;
+        few.u.group = p->weights;
+        g->k->multiply_few(&few);
+        panel_find_adjustment(p, p->m, 0);
+        panel_adjust(p, p->m, 0, 0);
+        panel_store_results(p, &d);
+        next += few.next_bytes;
+    }
 }
 
 /* Run panels [first, last) for the mc tokens from `from` on, whose slivers stay in the second-level cache. */
 static void gemm_panels_run(const struct gemm *g, struct panel *p, int64_t first, int64_t last, int64_t from,
                             int size)
 {
-    const int64_t to = MIN(from + g->k->mc, g->padded), depth = g->few ? g->cols : g->kc;
-    for (p->k0 = 0; p->k0 < g->cols; p->k0 += depth) {
-        p->k = (int)MIN(depth, g->cols - p->k0);
+    const int64_t to = MIN(from + g->k->mc, g->padded);
+    for (int64_t i = first; g->few && i < last; i++) {
+        panel_place(g, p, i, size);
+        panel_run_few(g, p);
+    }
+    for (p->k0 = 0; !g->few && p->k0 < g->cols; p->k0 += g->kc) {
+        p->k = (int)MIN((int64_t)g->kc, g->cols - p->k0);
         for (int64_t i = first; i < last; i++) {
             panel_place(g, p, i, size);
-            if (g->few)
-                panel_run_few(g, p);
-            else
-                panel_run_many(g, p, from, to);
+            panel_run_many(g, p, from, to);
         }
     }
 }

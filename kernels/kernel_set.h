@@ -174,13 +174,15 @@ struct gemm_step {
     const int32_t *sums; /* [rows] as written by unpack */
 };
 
-/* Multiply at most `few_rows` weight rows, all their inputs, by one sliver without packing a panel: the
- * weights are unpacked piece by piece into the first-level cache. The inputs are packed in chunks of
- * few_depth, each chunk as a sliver of its own, one after the other. */
+/* Multiply at most `few_rows` weight rows by one sliver without packing a panel: the weights are unpacked
+ * piece by piece into the first-level cache. The inputs are packed in chunks of few_depth, each chunk as a
+ * sliver of its own, one after the other. */
 struct few_product {
-    struct unpacking u; /* rows <= few_rows, k: all inputs; group: space for two chunks of weights */
+    struct unpacking u; /* rows <= few_rows, k <= kc; group: space for two chunks of weights */
     const void *sliver;
     int tokens;
+    const uint8_t *next; /* [next_bytes] stored weights that a later call reads, to prefetch meanwhile */
+    int64_t next_bytes;
     float *c; /* [few_rows][SLIVER] */
     int zero; /* as above */
 };

@@ -181,37 +181,4 @@ ALWAYS_INLINE void dot_blocks(const struct dot *d, load32_fn *load, const int bl
     }
 }
 
-/* ---------------------------------------------------------------- few tokens in the lanes of one vector
- *
- * A vector has 16 lanes of 4 bytes. With at most 8 tokens, two or four lanes (`slices`) belong to each token
- * and hold different inputs. slices is a constant at every call. */
-
-/* Repeat the next 4 * slices bytes of a weight row in all lanes. */
-ALWAYS_INLINE __m512i slices_broadcast(const void *w, const int slices)
-{
-    if (slices == 4) return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)w));
-    if (slices == 2) {
-        long long eight;
-        memcpy(&eight, w, sizeof eight);
-        return _mm512_set1_epi64(eight);
-    }
-    int four;
-    memcpy(&four, w, sizeof four);
-    return _mm512_set1_epi32(four);
-}
-
-/* Add the lanes of the same token, and store the results of 16 / slices tokens in c, or add them to c. */
-ALWAYS_INLINE void slices_store(__m512 v, const int slices, float *c, bool add)
-{
-    __mmask16 lanes = 0xffff;
-    if (slices > 1) {
-        v = _mm512_add_ps(v, _mm512_permute_ps(v, 0xb1)); /* neighbours */
-        if (slices == 4) v = _mm512_add_ps(v, _mm512_permute_ps(v, 0x4e));
-        v = _mm512_maskz_compress_ps(slices == 4 ? 0x1111 : 0x5555, v);
-        lanes = slices == 4 ? 0x000f : 0x00ff;
-    }
-    if (add) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(lanes, c));
-    _mm512_mask_storeu_ps(c, lanes, v);
-}
-
 #endif

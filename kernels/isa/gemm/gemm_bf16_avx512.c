@@ -1,7 +1,7 @@
 /* bf16 GEMM with the dot products of AVX-512 BF16. One instruction multiplies pairs of neighbouring inputs
  * and adds both products to an f32 sum. Vector lanes are tokens, so one pair of a weight row is broadcast and
- * multiplied with the same pair of 16 tokens. With at most 8 tokens, lanes hold two or four different pairs
- * of each token (slices), and the broadcast is two or four pairs wide: few rows use full vectors, too. */
+ * multiplied with the same pair of 16 tokens. Each lane adds its inputs in order, so a result does not
+ * depend on the number of tokens. */
 #include <string.h>
 
 #include "kernels/cpu.h"
@@ -19,16 +19,10 @@ enum {
     PAIRS = TILE_DEPTH / 2, /* pairs of inputs in a vector of 32 bf16 */
 };
 
-/* How a sliver holds its tokens: `vectors` registers for each step, with `slices` pairs of inputs in a step.
- */
-struct lanes {
-    int vectors, slices;
-};
-
-static struct lanes lanes_for(int tokens)
+/* The number of vectors of 16 tokens in a sliver. */
+static int vectors_for(int tokens)
 {
-    if (tokens > LANES) return (struct lanes){ 2, 1 };
-    return (struct lanes){ 1, tokens > LANES / 2 ? 1 : tokens > LANES / 4 ? 2 : 4 };
+    return tokens > LANES ? 2 : 1;
 }
 
 /* ---------------------------------------------------------------- packing */
@@ -46,32 +40,17 @@ static void pairs_load(const float *x, int64_t x_stride, int tokens, int left, _
     transpose_16x16(v);
 }
 
-/* [step][vector][16 lanes]; lane `slices` * t + s has pair `slices` * step + s of token t. */
+/* [pair][vector][token] */
 static void pack(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
 {
-    const struct lanes l = lanes_for(tokens);
+    const int vectors = vectors_for(tokens);
     uint32_t *out = sliver;
-    if (l.slices > 1) { /* pairs of a token are neighbours already */
-        memset(out, 0, (size_t)round_up(k, TILE_DEPTH) / 2 / (size_t)l.slices * LANES * sizeof *out);
-        for (int t = 0; t < tokens; t++) {
-            for (int i = 0; i < k; i += TILE_DEPTH) {
-                const float *at = x + t * x_stride + i;
-                uint32_t pair[PAIRS];
-                _mm512_storeu_si512(pair, to_bf16(_mm512_maskz_loadu_ps(first_lanes(k - i), at),
-                                                  _mm512_maskz_loadu_ps(first_lanes(k - i - 16), at + 16)));
-                for (int p = 0; p < PAIRS; p += l.slices)
-                    memcpy(out + (i / 2 + p) / l.slices * LANES + t * l.slices, pair + p,
-                           (size_t)l.slices * sizeof *pair);
-            }
-        }
-        return;
-    }
-    for (int i = 0; i < k; i += TILE_DEPTH, out += PAIRS * l.vectors * LANES) {
-        for (int h = 0; h < l.vectors; h++) {
+    for (int i = 0; i < k; i += TILE_DEPTH, out += PAIRS * vectors * LANES) {
+        for (int h = 0; h < vectors; h++) {
             __m512i v[PAIRS];
             pairs_load(x + h * LANES * x_stride + i, x_stride, tokens - h * LANES, k - i, v);
 #pragma GCC unroll 16
-            for (int p = 0; p < PAIRS; p++) _mm512_storeu_si512(out + (p * l.vectors + h) * LANES, v[p]);
+            for (int p = 0; p < PAIRS; p++) _mm512_storeu_si512(out + (p * vectors + h) * LANES, v[p]);
         }
     }
 }
@@ -121,8 +100,8 @@ struct product {
     int64_t next_step;
 };
 
-/* `rows`, `vectors` and `slices` are constants at every call. */
-ALWAYS_INLINE void multiply_rows(const struct product *p, const int rows, const int vectors, const int slices)
+/* rows and vectors are constants at every call. */
+ALWAYS_INLINE void multiply_rows(const struct product *p, const int rows, const int vectors)
 {
     const uint32_t *x = p->x;
     const uint8_t *next = p->next;
@@ -130,55 +109,49 @@ ALWAYS_INLINE void multiply_rows(const struct product *p, const int rows, const 
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) sum[r][v] = _mm512_setzero_ps();
-    for (int i = 0; i < p->k; i += 2 * slices, x += vectors * LANES) {
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = p->add ? _mm512_loadu_ps(p->c + r * SLIVER + v * LANES) : _mm512_setzero_ps();
+    for (int i = 0; i < p->k; i += 2, x += vectors * LANES) {
         const uint16_t *w = p->w + bf16_run(i / TILE_DEPTH * TILE_DEPTH) + i % TILE_DEPTH;
         __m512bh q[2];
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++) q[v] = (__m512bh)_mm512_loadu_si512(x + v * LANES);
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
-            const __m512bh pairs = (__m512bh)slices_broadcast(w + r * TILE_DEPTH, slices);
+            int two;
+            memcpy(&two, w + r * TILE_DEPTH, sizeof two);
+            const __m512bh pair = (__m512bh)_mm512_set1_epi32(two);
 #pragma GCC unroll 2
-            for (int v = 0; v < vectors; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], q[v], pairs);
+            for (int v = 0; v < vectors; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], q[v], pair);
         }
-        if (!next) continue;
-#pragma GCC unroll 4
-        for (int j = 0; j < slices; j++) _mm_prefetch((const char *)next + j * p->next_step, _MM_HINT_T0);
-        next += slices * p->next_step;
+        if (next) _mm_prefetch((const char *)next, _MM_HINT_T0), next += p->next_step;
     }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++)
-            slices_store(sum[r][v], slices, p->c + r * SLIVER + v * LANES, p->add);
+        for (int v = 0; v < vectors; v++) _mm512_storeu_ps(p->c + r * SLIVER + v * LANES, sum[r][v]);
 }
 
 /* Multiply 16 rows; in a panel's last group, missing rows have any values, and their results are not used. */
-static void multiply_group(struct product p, struct lanes l)
+static void multiply_group(struct product p, int vectors)
 {
-    if (l.vectors == 2) {
-        enum { HALF = TILE_ROWS / 2 };
-        multiply_rows(&p, HALF, 2, 1);
-        p.w += HALF * TILE_DEPTH;
-        p.c += HALF * SLIVER;
-        if (p.next) p.next += p.k / 2 * p.next_step;
-        multiply_rows(&p, HALF, 2, 1);
-    } else if (l.slices == 1) {
-        multiply_rows(&p, TILE_ROWS, 1, 1);
-    } else if (l.slices == 2) {
-        multiply_rows(&p, TILE_ROWS, 1, 2);
-    } else {
-        multiply_rows(&p, TILE_ROWS, 1, 4);
+    enum { HALF = TILE_ROWS / 2 };
+    if (vectors == 1) {
+        multiply_rows(&p, TILE_ROWS, 1);
+        return;
     }
+    multiply_rows(&p, HALF, 2);
+    p.w += HALF * TILE_DEPTH;
+    p.c += HALF * SLIVER;
+    if (p.next) p.next += p.k / 2 * p.next_step;
+    multiply_rows(&p, HALF, 2);
 }
 
 static void multiply(const struct gemm_step *p)
 {
-    const struct lanes l = lanes_for(p->tokens);
     struct product group = { .w = p->panel, .x = p->sliver, .k = (int)round_up(p->k, TILE_DEPTH), .c = p->c };
     for (int r = 0; r < p->rows; r += TILE_ROWS) {
-        multiply_group(group, l);
+        multiply_group(group, vectors_for(p->tokens));
         group.w += bf16_run(p->k);
         group.c += TILE_ROWS * SLIVER;
     }
@@ -189,11 +162,10 @@ static void multiply(const struct gemm_step *p)
  * streams, or prefetching between products, halves the bandwidth. */
 static void multiply_few(const struct few_product *p)
 {
-    const struct lanes l = lanes_for(p->tokens);
     const struct unpacking *u = &p->u;
-    const int64_t all = u->row_bytes * FEW_ROWS;
+    const int vectors = vectors_for(p->tokens);
     /* with two vectors, the inputs are passed twice */
-    const int64_t next_step = all / (l.vectors * (round_up(u->k, TILE_DEPTH) / 2));
+    const int64_t next_step = p->next_bytes / (vectors * (round_up(u->k, TILE_DEPTH) / 2));
     const uint8_t *sliver = p->sliver;
     uint16_t *tiles = u->group;
     if (u->rows < FEW_ROWS) memset(tiles, 0, sizeof *tiles * (size_t)bf16_run(CHUNK));
@@ -206,9 +178,9 @@ static void multiply_few(const struct few_product *p)
                                          .k = (int)round_up(k, TILE_DEPTH),
                                          .c = p->c,
                                          .add = i > 0,
-                                         .next = u->w + all + i / 2 * l.vectors * next_step,
+                                         .next = p->next + i / 2 * vectors * next_step,
                                          .next_step = next_step },
-                       l);
+                       vectors);
     }
 }
 

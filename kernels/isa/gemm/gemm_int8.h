@@ -1,10 +1,10 @@
 /* kernels/isa/gemm/gemm_int8.h - integer GEMM for all instruction sets: the memory layout of a weight panel
  * and of a sliver of activations.
  *
- * Lanes are (tokens x slices): a vector holds, for each of its tokens, `slices` neighbouring groups of four
- * inputs, and the weights' side is a broadcast of 4 * slices bytes. So one kernel serves 32 tokens (one
- * slice, several vectors) and a handful (several slices, one vector), and weights are never shuffled. Sums
- * inside 32 inputs are exact integers; scales enter once per 32 (or 16) inputs, in f32. */
+ * Lanes are tokens: a vector holds four neighbouring inputs of each of its tokens, and the weights' side is a
+ * broadcast of four bytes, so weights are never shuffled. Sums inside 32 inputs are exact integers; scales
+ * enter once per 32 (or 16) inputs, in f32. Each lane adds its blocks in order, chunk after chunk, so a
+ * result does not depend on the number of tokens. */
 #ifndef QDYNO_KERNELS_ISA_GEMM_GEMM_INT8_H
 #define QDYNO_KERNELS_ISA_GEMM_GEMM_INT8_H
 
@@ -21,34 +21,27 @@ enum {
     INT8_CHUNK_BLOCKS = INT8_CHUNK / Q8_BLOCK,
 };
 
-/* 32 inputs of up to 32 tokens. Several vectors are stored in pairs: all steps (8 / slices, each one vector
- * wide) of a pair are next to each other, so that a kernel's addresses are constants. sums: the sum of each
- * lane's inputs, in the first and the second half of the block. */
+/* 32 inputs of up to 32 tokens. Several vectors are stored in pairs: all eight steps (each one vector wide)
+ * of a pair are next to each other, so that a kernel's addresses are constants. sums: the sum of each token's
+ * inputs, in the first and the second half of the block. */
 struct q8_sliver {
     int8_t q[SLIVER * Q8_BLOCK];
     float d[SLIVER];
     int32_t sums[2][SLIVER];
 };
 
-/* How tokens are spread over vectors. */
-struct q8_lanes {
-    int slices;  /* lanes of a vector that hold the same token: neighbouring groups of four inputs */
-    int vectors; /* vectors for all tokens */
-};
-
-/* For `tokens` tokens and vectors of `lanes` lanes. */
-static inline struct q8_lanes q8_lanes_for(int tokens, int lanes)
+/* The number of vectors of `lanes` lanes for `tokens` tokens: a power of two, so that fewer kernels are
+ * needed. */
+static inline int q8_vectors_for(int tokens, int lanes)
 {
-    if (tokens <= lanes / 4) return (struct q8_lanes){ 4, 1 };
-    if (tokens <= lanes / 2) return (struct q8_lanes){ 2, 1 };
-    const int vectors = (tokens + lanes - 1) / lanes; /* a power of two: fewer kernels */
-    return (struct q8_lanes){ 1, vectors == 3 ? 4 : vectors };
+    const int vectors = (tokens + lanes - 1) / lanes;
+    return vectors == 3 ? 4 : vectors;
 }
 
 /* Bytes from one step to the next, and the offset of the first step of a vector. */
-static inline int q8_step(struct q8_lanes l, int lanes)
+static inline int q8_step(int vectors, int lanes)
 {
-    return MIN(l.vectors, 2) * lanes * 4;
+    return MIN(vectors, 2) * lanes * 4;
 }
 
 static inline int q8_vector_at(int vector, int lanes)
@@ -70,17 +63,16 @@ static inline void q8_rows_quantize(const struct vector_kernels *v, const float 
 }
 
 /* Pack block b of the rows, one token after another. Lanes without a token are zeroed first. */
-static inline void q8_block_place(const struct q8_rows *in, int b, int tokens, struct q8_lanes l, int lanes,
+static inline void q8_block_place(const struct q8_rows *in, int b, int tokens, int vectors, int lanes,
                                   struct q8_sliver *out)
 {
-    const int per_vector = lanes / l.slices, bytes = 4 * l.slices, step = q8_step(l, lanes);
-    if (tokens < per_vector * l.vectors) memset(out, 0, sizeof *out);
+    const int step = q8_step(vectors, lanes);
+    if (tokens < lanes * vectors) memset(out, 0, sizeof *out);
     for (int t = 0; t < tokens; t++) {
-        const int vector = t / per_vector, slot = t % per_vector;
         const int8_t *from = in->q[t] + b * Q8_BLOCK;
-        int8_t *to = out->q + q8_vector_at(vector, lanes) + slot * bytes;
-        for (int i = 0; i < Q8_BLOCK; i += bytes, to += step) memcpy(to, from + i, (size_t)bytes);
-        for (int s = 0; s < l.slices; s++) out->d[vector * lanes + slot * l.slices + s] = in->d[t][b];
+        int8_t *to = out->q + q8_vector_at(t / lanes, lanes) + t % lanes * 4;
+        for (int i = 0; i < Q8_BLOCK; i += 4, to += step) memcpy(to, from + i, 4);
+        out->d[t] = in->d[t][b];
     }
 }
 

@@ -18,7 +18,7 @@ struct lane_terms {
 
 /* Constants of one kernel: rows and vectors computed at once; halves: number of scales in a block of 32. */
 struct shape {
-    int rows, vectors, slices, halves;
+    int rows, vectors, halves;
     bool has_min, wide;
 };
 
@@ -33,16 +33,16 @@ static inline void turn_8_tokens(const int8_t (*rows)[INT8_CHUNK], int8_t *out, 
     for (int i = 0; i < 8; i++) _mm256_storeu_si256((__m256i *)(out + i * step), v[i]);
 }
 
-static inline void block_place_256(const struct q8_rows *in, int b, int tokens, struct q8_lanes l,
+static inline void block_place_256(const struct q8_rows *in, int b, int tokens, int vectors,
                                    struct q8_sliver *out)
 {
-    if (l.slices > 1 || tokens != LANES * l.vectors) {
-        q8_block_place(in, b, tokens, l, LANES, out);
+    if (tokens != LANES * vectors) {
+        q8_block_place(in, b, tokens, vectors, LANES, out);
         return;
     }
-    for (int v = 0; v < l.vectors; v++)
+    for (int v = 0; v < vectors; v++)
         turn_8_tokens((const int8_t(*)[INT8_CHUNK])(in->q[LANES * v] + b * Q8_BLOCK),
-                      out->q + q8_vector_at(v, LANES), q8_step(l, LANES));
+                      out->q + q8_vector_at(v, LANES), q8_step(vectors, LANES));
     for (int t = 0; t < tokens; t++) out->d[t] = in->d[t][b];
 }
 
@@ -52,19 +52,19 @@ typedef __m256i lane_sums_fn(__m256i sums, __m256i q);
 ALWAYS_INLINE void pack_256(const float *x, int64_t x_stride, int tokens, int k, struct q8_sliver *out,
                             lane_sums_fn *lane_sums)
 {
-    const struct q8_lanes l = q8_lanes_for(tokens, LANES);
-    const int steps = Q8_BLOCK / 4 / l.slices;
+    enum { STEPS = Q8_BLOCK / 4 };
+    const int vectors = q8_vectors_for(tokens, LANES);
     struct q8_rows rows;
     for (int i = 0; i < k; i += INT8_CHUNK) {
         const int some = MIN(k - i, (int)INT8_CHUNK);
         q8_rows_quantize(&VECTORS_AVX2, x + i, x_stride, tokens, some, &rows);
         for (int b = 0; b < some / Q8_BLOCK; b++, out++) {
-            block_place_256(&rows, b, tokens, l, out);
-            for (int v = 0; v < l.vectors; v++) {
+            block_place_256(&rows, b, tokens, vectors, out);
+            for (int v = 0; v < vectors; v++) {
                 __m256i sum[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
-                for (int s = 0; s < steps; s++) {
-                    const int8_t *q = out->q + q8_vector_at(v, LANES) + s * q8_step(l, LANES);
-                    sum[2 * s / steps] = lane_sums(sum[2 * s / steps],
+                for (int s = 0; s < STEPS; s++) {
+                    const int8_t *q = out->q + q8_vector_at(v, LANES) + s * q8_step(vectors, LANES);
+                    sum[2 * s / STEPS] = lane_sums(sum[2 * s / STEPS],
                                                    _mm256_loadu_si256((const __m256i *)q));
                 }
                 for (int h = 0; h < 2; h++)
@@ -74,14 +74,8 @@ ALWAYS_INLINE void pack_256(const float *x, int64_t x_stride, int tokens, int k,
     }
 }
 
-ALWAYS_INLINE __m256i weights_load(const uint8_t *code, const int slices)
+ALWAYS_INLINE __m256i weights_load(const uint8_t *code)
 {
-    if (slices == 4) return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)code));
-    if (slices == 2) {
-        long long eight;
-        memcpy(&eight, code, sizeof eight);
-        return _mm256_set1_epi64x(eight);
-    }
     int four;
     memcpy(&four, code, sizeof four);
     return _mm256_set1_epi32(four);
@@ -130,24 +124,6 @@ ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x
     }
 }
 
-/* Add the lanes of the same token, and store the result in c. */
-ALWAYS_INLINE void store_row(const float *sums, const int slices, int vectors, float *c, bool add)
-{
-    for (int v = 0; v < vectors; v++) {
-        __m256 sum = _mm256_loadu_ps(sums + LANES * v);
-        if (slices == 1) {
-            if (add) sum = _mm256_add_ps(sum, _mm256_loadu_ps(c + LANES * v));
-            _mm256_storeu_ps(c + LANES * v, sum);
-            continue;
-        }
-        float turned[LANES];
-        sum = _mm256_add_ps(sum, _mm256_permute_ps(sum, 0xb1)); /* neighbours */
-        if (slices == 4) sum = _mm256_add_ps(sum, _mm256_permute_ps(sum, 0x4e));
-        _mm256_storeu_ps(turned, sum);
-        for (int t = 0; t < LANES / slices; t++) c[t] = (add ? c[t] : 0) + turned[t * slices];
-    }
-}
-
 /* Multiply 16 rows (missing ones are zeros in the panel) by all `vectors` vectors of the sliver. */
 ALWAYS_INLINE void group_multiply(const struct q8_chunk *p, const struct q8_group *w,
                                   const struct lane_terms *terms, int vectors, float *c, const struct shape s,
@@ -161,7 +137,11 @@ ALWAYS_INLINE void group_multiply(const struct q8_chunk *p, const struct q8_grou
             for (int b = 0; b < p->blocks; b++) block_add(w + b, x + b, terms + b, r, v, s, block_dots, sums);
         }
     }
-    for (int r = 0; r < TILE_ROWS; r++) store_row(sums[r], s.slices, vectors, c + r * SLIVER, p->add);
+    for (int r = 0; r < TILE_ROWS; r++, c += SLIVER)
+        for (int v = 0; v < vectors * LANES; v += LANES) {
+            const __m256 sum = _mm256_loadu_ps(sums[r] + v);
+            _mm256_storeu_ps(c + v, p->add ? _mm256_add_ps(sum, _mm256_loadu_ps(c + v)) : sum);
+        }
 }
 
 typedef void group_fn(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *terms,
@@ -179,18 +159,12 @@ typedef void find_terms_fn(const struct q8_sliver *x, int blocks, int vectors, c
 
 static inline void chunk_256(const struct q8_chunk *p, find_terms_fn *find_terms, group_fn *run)
 {
-    const int vectors = q8_lanes_for(p->tokens, LANES).vectors;
+    const int vectors = q8_vectors_for(p->tokens, LANES);
     const struct q8_group *w = p->w;
     struct lane_terms terms[INT8_CHUNK_BLOCKS];
     find_terms(p->x, p->blocks, vectors, p->kind, terms);
     for (int r = 0; r < p->rows; r += TILE_ROWS, w += p->step)
         run(p, w, terms, vectors, p->c + (int64_t)r * SLIVER);
-}
-
-/* The row of a kernel table: several vectors, one vector, two lanes per token, four lanes per token. */
-static inline int lanes_row(struct q8_lanes l)
-{
-    return l.vectors > 1 ? 0 : l.slices == 1 ? 1 : l.slices == 2 ? 2 : 3;
 }
 
 #endif

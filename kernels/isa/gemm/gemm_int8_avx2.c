@@ -46,7 +46,7 @@ ALWAYS_INLINE __m256i sums_add(__m256i sums, __m256i code, __m256i q)
 ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const struct lane_terms *terms,
                               int r0, int v0, int h, const struct shape s, __m256 dots[6][4])
 {
-    const int steps = Q8_BLOCK / 4 / s.slices / s.halves;
+    const int steps = Q8_BLOCK / 4 / s.halves;
     __m256i sum[6][4], upper[6][4];
 #pragma GCC unroll 6
     for (int r = 0; r < s.rows; r++) {
@@ -64,11 +64,11 @@ ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const s
             q[v] = _mm256_loadu_si256((const __m256i *)(x + (i * s.vectors + v) * VECTOR));
 #pragma GCC unroll 6
         for (int r = 0; r < s.rows; r++) {
-            const __m256i code = weights_load(&w->code[r0 + r][4 * s.slices * i], s.slices);
+            const __m256i code = weights_load(&w->code[r0 + r][4 * i]);
 #pragma GCC unroll 4
             for (int v = 0; v < s.vectors; v++) sum[r][v] = sums_add(sum[r][v], code, q[v]);
             if (!s.wide) continue;
-            const __m256i high = weights_load(&w->high[r0 + r][4 * s.slices * i], s.slices);
+            const __m256i high = weights_load(&w->high[r0 + r][4 * i]);
 #pragma GCC unroll 4
             for (int v = 0; v < s.vectors; v++) upper[r][v] = sums_add(upper[r][v], high, q[v]);
         }
@@ -86,49 +86,33 @@ ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const s
 }
 
 /* Sixteen registers hold eight sums, or four sums and their upper halves (wide). */
-GROUP_KERNEL(many_32, .rows = 4, .vectors = 2, .slices = 1, .halves = 1)
-GROUP_KERNEL(many_32_min, .rows = 4, .vectors = 2, .slices = 1, .halves = 1, .has_min = true)
-GROUP_KERNEL(many_16, .rows = 2, .vectors = 2, .slices = 1, .halves = 2)
-GROUP_KERNEL(many_16_min, .rows = 2, .vectors = 2, .slices = 1, .halves = 2, .has_min = true)
-GROUP_KERNEL(many_wide, .rows = 2, .vectors = 2, .slices = 1, .halves = 1, .wide = true)
-GROUP_KERNEL(many_wide_16, .rows = 2, .vectors = 2, .slices = 1, .halves = 2, .wide = true)
-GROUP_KERNEL(eight_32, .rows = 4, .vectors = 1, .slices = 1, .halves = 1)
-GROUP_KERNEL(eight_32_min, .rows = 4, .vectors = 1, .slices = 1, .halves = 1, .has_min = true)
-GROUP_KERNEL(eight_16, .rows = 4, .vectors = 1, .slices = 1, .halves = 2)
-GROUP_KERNEL(eight_16_min, .rows = 4, .vectors = 1, .slices = 1, .halves = 2, .has_min = true)
-GROUP_KERNEL(eight_wide, .rows = 4, .vectors = 1, .slices = 1, .halves = 1, .wide = true)
-GROUP_KERNEL(eight_wide_16, .rows = 4, .vectors = 1, .slices = 1, .halves = 2, .wide = true)
-GROUP_KERNEL(four_32, .rows = 4, .vectors = 1, .slices = 2, .halves = 1)
-GROUP_KERNEL(four_32_min, .rows = 4, .vectors = 1, .slices = 2, .halves = 1, .has_min = true)
-GROUP_KERNEL(four_16, .rows = 4, .vectors = 1, .slices = 2, .halves = 2)
-GROUP_KERNEL(four_16_min, .rows = 4, .vectors = 1, .slices = 2, .halves = 2, .has_min = true)
-GROUP_KERNEL(four_wide, .rows = 4, .vectors = 1, .slices = 2, .halves = 1, .wide = true)
-GROUP_KERNEL(four_wide_16, .rows = 4, .vectors = 1, .slices = 2, .halves = 2, .wide = true)
-GROUP_KERNEL(two_32, .rows = 4, .vectors = 1, .slices = 4, .halves = 1)
-GROUP_KERNEL(two_32_min, .rows = 4, .vectors = 1, .slices = 4, .halves = 1, .has_min = true)
-GROUP_KERNEL(two_16, .rows = 4, .vectors = 1, .slices = 4, .halves = 2)
-GROUP_KERNEL(two_16_min, .rows = 4, .vectors = 1, .slices = 4, .halves = 2, .has_min = true)
-GROUP_KERNEL(two_wide, .rows = 4, .vectors = 1, .slices = 4, .halves = 1, .wide = true)
-GROUP_KERNEL(two_wide_16, .rows = 4, .vectors = 1, .slices = 4, .halves = 2, .wide = true)
+GROUP_KERNEL(many_32, .rows = 4, .vectors = 2, .halves = 1)
+GROUP_KERNEL(many_32_min, .rows = 4, .vectors = 2, .halves = 1, .has_min = true)
+GROUP_KERNEL(many_16, .rows = 2, .vectors = 2, .halves = 2)
+GROUP_KERNEL(many_16_min, .rows = 2, .vectors = 2, .halves = 2, .has_min = true)
+GROUP_KERNEL(many_wide, .rows = 2, .vectors = 2, .halves = 1, .wide = true)
+GROUP_KERNEL(many_wide_16, .rows = 2, .vectors = 2, .halves = 2, .wide = true)
+GROUP_KERNEL(eight_32, .rows = 4, .vectors = 1, .halves = 1)
+GROUP_KERNEL(eight_32_min, .rows = 4, .vectors = 1, .halves = 1, .has_min = true)
+GROUP_KERNEL(eight_16, .rows = 4, .vectors = 1, .halves = 2)
+GROUP_KERNEL(eight_16_min, .rows = 4, .vectors = 1, .halves = 2, .has_min = true)
+GROUP_KERNEL(eight_wide, .rows = 4, .vectors = 1, .halves = 1, .wide = true)
+GROUP_KERNEL(eight_wide_16, .rows = 4, .vectors = 1, .halves = 2, .wide = true)
 
-static group_fn *kernel_for(struct q8_lanes l, const struct q8_kind *kind)
+/* for one vector of tokens, or several */
+static group_fn *kernel_for(int vectors, const struct q8_kind *kind)
 {
-    static group_fn *const WIDE[4][2] = { { many_wide, many_wide_16 },
-                                          { eight_wide, eight_wide_16 },
-                                          { four_wide, four_wide_16 },
-                                          { two_wide, two_wide_16 } };
-    static group_fn *const KERNEL[4][2][2] = { { { many_32, many_32_min }, { many_16, many_16_min } },
-                                               { { eight_32, eight_32_min }, { eight_16, eight_16_min } },
-                                               { { four_32, four_32_min }, { four_16, four_16_min } },
-                                               { { two_32, two_32_min }, { two_16, two_16_min } } };
+    static group_fn *const WIDE[2][2] = { { eight_wide, eight_wide_16 }, { many_wide, many_wide_16 } };
+    static group_fn *const KERNEL[2][2][2] = { { { eight_32, eight_32_min }, { eight_16, eight_16_min } },
+                                               { { many_32, many_32_min }, { many_16, many_16_min } } };
     assert(!kind->wide || (!kind->has_min && kind->bias % HALF == 0));
-    return kind->wide ? WIDE[lanes_row(l)][kind->sub == 16]
-                      : KERNEL[lanes_row(l)][kind->sub == 16][kind->has_min];
+    return kind->wide ? WIDE[vectors > 1][kind->sub == 16]
+                      : KERNEL[vectors > 1][kind->sub == 16][kind->has_min];
 }
 
 static void chunk_avx2(const struct q8_chunk *p)
 {
-    chunk_256(p, find_terms, kernel_for(q8_lanes_for(p->tokens, LANES), p->kind));
+    chunk_256(p, find_terms, kernel_for(q8_vectors_for(p->tokens, LANES), p->kind));
 }
 
 static void unpack_avx2(const struct unpacking *u)

@@ -14,7 +14,7 @@ struct lane_terms {
 
 /* Constants of one kernel; halves: number of scales in a block of 32. */
 struct shape {
-    int rows, vectors, slices, halves;
+    int rows, vectors, halves;
     bool has_min;
 };
 
@@ -50,22 +50,22 @@ static void turn_16_tokens(const int8_t (*rows)[INT8_CHUNK], int8_t *out, int st
     }
 }
 
-static void block_pack(const struct q8_rows *in, int b, int tokens, struct q8_lanes l, struct q8_sliver *out)
+static void block_pack(const struct q8_rows *in, int b, int tokens, int vectors, struct q8_sliver *out)
 {
-    if (l.slices == 1 && tokens == LANES * l.vectors) {
-        for (int v = 0; v < l.vectors; v++)
+    if (tokens == LANES * vectors) {
+        for (int v = 0; v < vectors; v++)
             turn_16_tokens((const int8_t(*)[INT8_CHUNK])(in->q[LANES * v] + b * Q8_BLOCK),
-                           out->q + VECTOR * v, VECTOR * l.vectors);
+                           out->q + VECTOR * v, VECTOR * vectors);
         for (int t = 0; t < tokens; t++) out->d[t] = in->d[t][b];
     } else {
-        q8_block_place(in, b, tokens, l, LANES, out);
+        q8_block_place(in, b, tokens, vectors, LANES, out);
     }
-    const int steps = Q8_BLOCK / 4 / l.slices;
-    for (int v = 0; v < l.vectors; v++) {
+    enum { STEPS = Q8_BLOCK / 4 };
+    for (int v = 0; v < vectors; v++) {
         __m512i sum[2] = { _mm512_setzero_si512(), _mm512_setzero_si512() };
-        for (int s = 0; s < steps; s++) {
-            const __m512i x = _mm512_loadu_si512(out->q + (s * l.vectors + v) * VECTOR);
-            sum[2 * s / steps] = _mm512_dpbusd_epi32(sum[2 * s / steps], _mm512_set1_epi8(1), x);
+        for (int s = 0; s < STEPS; s++) {
+            const __m512i x = _mm512_loadu_si512(out->q + (s * vectors + v) * VECTOR);
+            sum[2 * s / STEPS] = _mm512_dpbusd_epi32(sum[2 * s / STEPS], _mm512_set1_epi8(1), x);
         }
         for (int h = 0; h < 2; h++) _mm512_storeu_si512(out->sums[h] + LANES * v, sum[h]);
     }
@@ -73,13 +73,13 @@ static void block_pack(const struct q8_rows *in, int b, int tokens, struct q8_la
 
 static void pack_vnni(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
 {
-    const struct q8_lanes l = q8_lanes_for(tokens, LANES);
+    const int vectors = q8_vectors_for(tokens, LANES);
     struct q8_sliver *out = sliver;
     struct q8_rows rows;
     for (int i = 0; i < k; i += INT8_CHUNK) {
         const int some = MIN(k - i, (int)INT8_CHUNK);
         q8_rows_quantize(&VECTORS_AVX512, x + i, x_stride, tokens, some, &rows);
-        for (int b = 0; b < some / Q8_BLOCK; b++) block_pack(&rows, b, tokens, l, out++);
+        for (int b = 0; b < some / Q8_BLOCK; b++) block_pack(&rows, b, tokens, vectors, out++);
     }
 }
 
@@ -105,7 +105,7 @@ static void find_terms(const struct q8_sliver *x, int blocks, int vectors, const
 ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x,
                              const struct lane_terms *terms, int r0, const struct shape s, __m512 sum[][2])
 {
-    const int steps = Q8_BLOCK / 4 / s.slices / s.halves;
+    const int steps = Q8_BLOCK / 4 / s.halves;
     __m512 scaled[8][2];
 #pragma GCC unroll 2
     for (int h = 0; h < s.halves; h++) {
@@ -122,7 +122,9 @@ ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x
                 q[v] = _mm512_loadu_si512(x->q + (i * s.vectors + v) * VECTOR);
 #pragma GCC unroll 8
             for (int r = 0; r < s.rows; r++) {
-                const __m512i code = slices_broadcast(&w->code[r0 + r][4 * s.slices * i], s.slices);
+                int four;
+                memcpy(&four, &w->code[r0 + r][4 * i], sizeof four);
+                const __m512i code = _mm512_set1_epi32(four);
 #pragma GCC unroll 2
                 for (int v = 0; v < s.vectors; v++) dots[r][v] = _mm512_dpbusd_epi32(dots[r][v], code, q[v]);
             }
@@ -156,6 +158,11 @@ ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x
     }
 }
 
+ALWAYS_INLINE void sum_store(__m512 sum, float *c, bool add)
+{
+    _mm512_storeu_ps(c, add ? _mm512_add_ps(sum, _mm512_loadu_ps(c)) : sum);
+}
+
 ALWAYS_INLINE void rows_multiply(const struct q8_chunk *p, const struct q8_group *w,
                                  const struct lane_terms *terms, int r0, float *c, const struct shape s)
 {
@@ -169,8 +176,7 @@ ALWAYS_INLINE void rows_multiply(const struct q8_chunk *p, const struct q8_group
 #pragma GCC unroll 8
     for (int r = 0; r < s.rows; r++)
 #pragma GCC unroll 2
-        for (int v = 0; v < s.vectors; v++)
-            slices_store(sum[r][v], s.slices, c + (r0 + r) * SLIVER + LANES * v, p->add);
+        for (int v = 0; v < s.vectors; v++) sum_store(sum[r][v], c + (r0 + r) * SLIVER + LANES * v, p->add);
 }
 
 /* Multiply 16 rows (missing ones are zeros in the panel). With two vectors per row, six rows fit 32
@@ -179,12 +185,8 @@ ALWAYS_INLINE void group_multiply(const struct q8_chunk *p, const struct q8_grou
                                   const struct lane_terms *terms, float *c, const struct shape s)
 {
     if (s.vectors == 2) {
-        const struct shape six = {
-            .rows = 6, .vectors = 2, .slices = 1, .halves = s.halves, .has_min = s.has_min
-        };
-        const struct shape five = {
-            .rows = 5, .vectors = 2, .slices = 1, .halves = s.halves, .has_min = s.has_min
-        };
+        const struct shape six = { .rows = 6, .vectors = 2, .halves = s.halves, .has_min = s.has_min };
+        const struct shape five = { .rows = 5, .vectors = 2, .halves = s.halves, .has_min = s.has_min };
         rows_multiply(p, w, terms, 0, c, six);
         for (int r = 6; r < TILE_ROWS; r += 5) rows_multiply(p, w, terms, r, c, five);
     } else {
@@ -195,56 +197,46 @@ ALWAYS_INLINE void group_multiply(const struct q8_chunk *p, const struct q8_grou
 typedef void group_fn(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *terms,
                       float *c);
 
-/* The names say how many tokens one vector holds: all 16 lanes, or two or four lanes for each token (slices).
- * wide: 16 tokens in each of two vectors. */
-#define KERNELS(name, V, S)                                                                                  \
+/* wide: 32 tokens in two vectors; sixteen: one vector. */
+#define KERNELS(name, V)                                                                                     \
     static void name##_32(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *t,    \
                           float *c)                                                                          \
     {                                                                                                        \
-        group_multiply(p, w, t, c, (struct shape){ .rows = 8, .vectors = V, .slices = S, .halves = 1 });     \
+        group_multiply(p, w, t, c, (struct shape){ .rows = 8, .vectors = V, .halves = 1 });                  \
     }                                                                                                        \
     static void name##_32_min(const struct q8_chunk *p, const struct q8_group *w,                            \
                               const struct lane_terms *t, float *c)                                          \
     {                                                                                                        \
-        group_multiply(                                                                                      \
-            p, w, t, c,                                                                                      \
-            (struct shape){ .rows = 8, .vectors = V, .slices = S, .halves = 1, .has_min = true });           \
+        group_multiply(p, w, t, c, (struct shape){ .rows = 8, .vectors = V, .halves = 1, .has_min = true }); \
     }                                                                                                        \
     static void name##_16(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *t,    \
                           float *c)                                                                          \
     {                                                                                                        \
-        group_multiply(p, w, t, c, (struct shape){ .rows = 8, .vectors = V, .slices = S, .halves = 2 });     \
+        group_multiply(p, w, t, c, (struct shape){ .rows = 8, .vectors = V, .halves = 2 });                  \
     }                                                                                                        \
     static void name##_16_min(const struct q8_chunk *p, const struct q8_group *w,                            \
                               const struct lane_terms *t, float *c)                                          \
     {                                                                                                        \
-        group_multiply(                                                                                      \
-            p, w, t, c,                                                                                      \
-            (struct shape){ .rows = 8, .vectors = V, .slices = S, .halves = 2, .has_min = true });           \
+        group_multiply(p, w, t, c, (struct shape){ .rows = 8, .vectors = V, .halves = 2, .has_min = true }); \
     }
-KERNELS(wide, 2, 1)
-KERNELS(sixteen, 1, 1)
-KERNELS(eight, 1, 2)
-KERNELS(four, 1, 4)
+KERNELS(wide, 2)
+KERNELS(sixteen, 1)
 
-static group_fn *kernel_for(struct q8_lanes l, const struct q8_kind *kind)
+static group_fn *kernel_for(int vectors, const struct q8_kind *kind)
 {
-    static group_fn *const KERNEL[4][2][2] = { { { wide_32, wide_32_min }, { wide_16, wide_16_min } },
-                                               { { sixteen_32, sixteen_32_min },
+    static group_fn *const KERNEL[2][2][2] = { { { sixteen_32, sixteen_32_min },
                                                  { sixteen_16, sixteen_16_min } },
-                                               { { eight_32, eight_32_min }, { eight_16, eight_16_min } },
-                                               { { four_32, four_32_min }, { four_16, four_16_min } } };
-    const int row = l.vectors == 2 ? 0 : l.slices == 1 ? 1 : l.slices == 2 ? 2 : 3;
-    return KERNEL[row][kind->sub == 16][kind->has_min];
+                                               { { wide_32, wide_32_min }, { wide_16, wide_16_min } } };
+    return KERNEL[vectors == 2][kind->sub == 16][kind->has_min];
 }
 
 static void chunk_vnni(const struct q8_chunk *p)
 {
-    const struct q8_lanes l = q8_lanes_for(p->tokens, LANES);
+    const int vectors = q8_vectors_for(p->tokens, LANES);
     const struct q8_group *w = p->w;
     struct lane_terms terms[INT8_CHUNK_BLOCKS];
-    find_terms(p->x, p->blocks, l.vectors, p->kind, terms);
-    group_fn *run = kernel_for(l, p->kind);
+    find_terms(p->x, p->blocks, vectors, p->kind, terms);
+    group_fn *run = kernel_for(vectors, p->kind);
     for (int r = 0; r < p->rows; r += TILE_ROWS, w += p->step) run(p, w, terms, p->c + (int64_t)r * SLIVER);
 }
 
@@ -263,5 +255,5 @@ static void multiply_few_vnni(const struct few_product *p)
     q8_multiply_few(p, unpack_vnni, chunk_vnni);
 }
 
-const struct gemm_kernel GEMM_INT8_AVX512VNNI = GEMM_INT8_TABLE(7, 7, pack_vnni, unpack_vnni, multiply_vnni,
+const struct gemm_kernel GEMM_INT8_AVX512VNNI = GEMM_INT8_TABLE(9, 9, pack_vnni, unpack_vnni, multiply_vnni,
                                                                 multiply_few_vnni);
