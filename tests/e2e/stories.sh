@@ -108,16 +108,18 @@ press /
 wait_for 60 'Enter keeps it'
 type_ 'threads=1'
 press Enter
+wait_for 60 'History: 1 with "threads=1" .Esc: all' # accepted, and not only typed
 gone 60 'vs handicap'
-wait_for 60 'threads=1'
 press Escape
 wait_for 60 'vs handicap'
 
 story 'compare two runs'
 press g
 press Space
+wait_for 60 'run 2 is marked'
 press j
 press Space
+wait_for 60 'runs 2 and 1 are marked'
 press c
 wait_for 60 'Run 2 compared with run 1'
 press Escape

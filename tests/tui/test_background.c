@@ -200,7 +200,7 @@ static void command(struct background *b, const char *line, const char *makes, i
 {
     struct job j = { .id = show };
     snprintf(j.text[0], sizeof j.text[0], "%s", line);
-    snprintf(j.text[2], sizeof j.text[2], "%s", makes);
+    snprintf(j.text[1], sizeof j.text[1], "%s", makes);
     snprintf(b->known.command, sizeof b->known.command, "%s", line);
     job_run_command(b, &j);
     CHECK(!b->known.command[0]);

@@ -1,5 +1,6 @@
 /* Proves: jobs run in order on their own thread; a full queue refuses a job; closing waits for the running
- * job, but not longer than asked; the log keeps its newest lines and has each alert of `qdyno watch` once. */
+ * job, but not longer than asked; the log keeps its newest lines and has each alert of `qdyno watch` once;
+ * runs that were read with an older filter are dropped. */
 #include "tests/check.h"
 #include "tui/dashboard/background.h"
 
@@ -115,9 +116,38 @@ static void alerts_are_logged_once(void **state)
     }
 }
 
+/* A read that began before the filter changed is dropped, so rows never come back for a moment. */
+static void runs_of_an_older_filter_are_dropped(void **state)
+{
+    struct err why;
+    struct background *b;
+    static struct snapshot s;
+    const struct run_row rows[2] = { { .id = 2 }, { .id = 1 } };
+    (void)state;
+    CHECK_OK(background_open(&b, ":memory:", &why));
+    background_publish_runs(b, "", rows, 2, "");
+    background_filter_history(b, "threads");
+    background_publish_runs(b, "", rows, 2, "");
+    background_publish_runs(b, "threads", rows, 1, "");
+    background_copy(b, &s);
+    CHECK_EQ(s.run_count, 1);
+    assert_string_equal(s.run_filter, "threads");
+    background_filter_history(b, "");
+    background_publish_runs(b, "threads", rows, 0, "no such table");
+    background_copy(b, &s);
+    CHECK_EQ(s.run_count, 1);
+    assert_string_equal(s.run_error, "");
+    background_publish_runs(b, "", rows, 2, "");
+    background_copy(b, &s);
+    CHECK_EQ(s.run_count, 2);
+    assert_string_equal(s.run_filter, "");
+    background_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(in_order), cmocka_unit_test(log_keeps_the_newest),
-                                        cmocka_unit_test(alerts_are_logged_once) };
+                                        cmocka_unit_test(alerts_are_logged_once),
+                                        cmocka_unit_test(runs_of_an_older_filter_are_dropped) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

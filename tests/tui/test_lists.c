@@ -116,6 +116,29 @@ static void a_filter_takes_effect_while_it_is_typed(void **state)
     free(s);
 }
 
+/* Between Enter and the answer of the database the rows without the filter are still known, and after Esc
+ * those with it. Keys pressed meanwhile must not act on rows that are about to go. */
+static void an_accepted_filter_shows_no_other_rows(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_done(VERDICT_BETTER);
+    struct ui u = { .view = VIEW_HISTORY };
+    const int all = ui_rows(&u, s);
+    press(&u, s, '/');
+    type(&u, s, "q8_0");
+    const int some = ui_rows(&u, s);
+    CHECK_LT(some, all);
+    CHECK_GE(some, 1);
+    press(&u, s, UI_KEY_ENTER);
+    CHECK_EQ(ui_rows(&u, s), some);
+    snprintf(s->run_filter, sizeof s->run_filter, "%s",
+             u.filter);            /* the answer: the database searches more */
+    CHECK_EQ(ui_rows(&u, s), all); /* than the columns */
+    press(&u, s, UI_KEY_ESC);
+    CHECK_EQ(ui_rows(&u, s), all);
+    free(s);
+}
+
 static void the_selection_stays_on_its_item(void **state)
 {
     (void)state;
@@ -279,6 +302,7 @@ int main(void)
         cmocka_unit_test(filters),
         cmocka_unit_test(every_list),
         cmocka_unit_test(a_filter_takes_effect_while_it_is_typed),
+        cmocka_unit_test(an_accepted_filter_shows_no_other_rows),
         cmocka_unit_test(the_selection_stays_on_its_item),
         cmocka_unit_test(deleting_and_restoring),
         cmocka_unit_test(one_step_back),

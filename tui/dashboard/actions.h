@@ -38,7 +38,7 @@ void action_typed_filter(struct ui *ui);
 struct effect action_accept_filter(struct ui *ui);
 struct effect action_clear_filter(struct ui *ui);
 /* Read history, quality and load again from the database. */
-struct effect action_read_history(const struct ui *ui);
+struct effect action_read_history(void);
 
 /* ---------------------------------------------------------------- experiments (actions_experiment.c) */
 

@@ -56,7 +56,7 @@ struct effect action_delete(struct ui *ui, const struct snapshot *s)
         memmove(ui->deleted, ui->deleted + 1, sizeof ui->deleted[0] * (DELETED - 1));
     }
     ui->deleted[ui->deleted_count++] = id;
-    struct effect e = effect_job(QUEUE_DATABASE, job_delete_run, ui->filter);
+    struct effect e = effect_job(QUEUE_DATABASE, job_delete_run, NULL);
     e.job.id = id;
     return e;
 }
@@ -79,7 +79,7 @@ struct effect action_later(struct ui *ui, const struct snapshot *s)
 
 static struct effect run_restore(struct ui *ui)
 {
-    struct effect e = effect_job(QUEUE_DATABASE, job_restore_run, ui->filter);
+    struct effect e = effect_job(QUEUE_DATABASE, job_restore_run, NULL);
     e.job.id = ui->deleted[--ui->deleted_count];
     return e;
 }

@@ -1,9 +1,9 @@
 /* tui/dashboard/actions_view.c - moving between and within views; mouse, theme, and leaving. */
 #include "tui/dashboard/actions.h"
 
-struct effect action_read_history(const struct ui *ui)
+struct effect action_read_history(void)
 {
-    return effect_job(QUEUE_DATABASE, job_read_history, ui->filter);
+    return effect_job(QUEUE_DATABASE, job_read_history, NULL);
 }
 
 /* ---------------------------------------------------------------- views and panes */
@@ -15,7 +15,7 @@ struct effect action_show_view(struct ui *ui, int view)
     ui->zoomed = false;
     /* Other processes write to the same database, so the file may hold newer results. */
     const bool from_database = ui->view == VIEW_HISTORY || ui->view == VIEW_QUALITY || ui->view == VIEW_LOAD;
-    return from_database ? action_read_history(ui) : effect_none();
+    return from_database ? action_read_history() : effect_none();
 }
 
 void action_enter_view(struct ui *ui, enum view view)
@@ -160,7 +160,7 @@ struct effect action_accept_filter(struct ui *ui)
     if (ui->view != VIEW_HISTORY) return effect_none();
     snprintf(ui->filter, sizeof ui->filter, "%.63s", ui->form.field[0].text);
     ui->list[VIEW_HISTORY].filter[0] = '\0';
-    return action_read_history(ui);
+    return action_read_history();
 }
 
 struct effect action_clear_filter(struct ui *ui)
@@ -170,7 +170,7 @@ struct effect action_clear_filter(struct ui *ui)
     ui->list[ui->view].key_row = -1;
     if (!database) return effect_none();
     ui->filter[0] = '\0';
-    return action_read_history(ui);
+    return action_read_history();
 }
 
 static struct effect sorted_message(const struct ui *ui, const char *title)

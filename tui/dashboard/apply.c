@@ -112,8 +112,7 @@ static void command_run(struct dashboard *d, const struct effect *e)
     struct job j = { .run = job_run_command, .id = e->opens_output };
     const char *line = e->command + strlen("qdyno ");
     job_put_text(&j, 0, line);
-    job_put_text(&j, 1, d->ui.filter);
-    job_put_text(&j, 2, e->makes);
+    job_put_text(&j, 1, e->makes);
     if (!background_claim_command(d->background, d->queue[QUEUE_COMMAND], &j)) {
         dashboard_busy(d);
         return;
@@ -201,6 +200,7 @@ static void measuring_requests(struct dashboard *d, unsigned r, const struct job
 void effect_apply(struct dashboard *d, const struct effect *e)
 {
     const unsigned r = e->requests;
+    background_filter_history(d->background, d->ui.filter);
     if (queue_takes(d, e)) return;
     /* The usual outcome is shown first: a request or job that fails replaces it with its error. */
     if (e->message[0]) dashboard_message(d, e->is_error, "%s", e->message);

@@ -186,6 +186,13 @@ int64_t background_want_folder(struct background *b)
     return number;
 }
 
+void background_filter_history(struct background *b, const char *filter)
+{
+    pthread_mutex_lock(&b->lock);
+    snprintf(b->history_filter, sizeof b->history_filter, "%s", filter);
+    pthread_mutex_unlock(&b->lock);
+}
+
 void background_publish_page(struct background *b, const struct text_page *p)
 {
     pthread_mutex_lock(&b->lock);

@@ -25,8 +25,9 @@ struct background {
     struct experiment *started;      /* for background_take_started(); owned */
     char message[256];               /* for the status line, for background_take_message() */
     bool message_is_error;
-    int64_t folder_wanted; /* number of the newest request for a folder */
-    int command_pid;       /* process of the running command, 0: none */
+    int64_t folder_wanted;   /* number of the newest request for a folder */
+    char history_filter[64]; /* set by background_filter_history() */
+    int command_pid;         /* process of the running command, 0: none */
     /* only used by jobs of QUEUE_DATABASE */
     int64_t alert_logged;                    /* id of the newest alert that was logged */
     char hashed_path[512], hashed[HASH_HEX]; /* the model file hashed last, and its hash */
@@ -72,6 +73,10 @@ bool background_cancel_command(struct background *b);
 /* A new number for a folder request; it cancels the requests before. */
 int64_t background_want_folder(struct background *b);
 
+/* The filter with which jobs read the history from now on, "" for none; each job drops the runs that it was
+ * reading with another one. */
+void background_filter_history(struct background *b, const char *filter);
+
 /* ---------------------------------------------------------------- jobs, and the arguments in text[], id,
  * other_id */
 
@@ -81,11 +86,11 @@ void job_advise(struct background *b,
                 const struct job *j); /* 0 model; measures the machine first if needed */
 void job_find_busiest(struct background *b, const struct job *j);   /* publishes busy.by */
 void job_predict_limits(struct background *b, const struct job *j); /* 0, 1 config lines; 2 model */
-void job_read_history(struct background *b, const struct job *j);   /* 0 filter, "" for none */
-void job_delete_run(struct background *b, const struct job *j);     /* id; 0 filter of the history */
-void job_restore_run(struct background *b, const struct job *j);    /* the same */
-void job_purge_runs(struct background *b, const struct job *j);     /* rows of runs deleted long ago */
-void job_load_run(struct background *b, const struct job *j);       /* id */
+void job_read_history(struct background *b, const struct job *j);
+void job_delete_run(struct background *b, const struct job *j);  /* id */
+void job_restore_run(struct background *b, const struct job *j); /* id */
+void job_purge_runs(struct background *b, const struct job *j);  /* rows of runs deleted long ago */
+void job_load_run(struct background *b, const struct job *j);    /* id */
 /* id of a run to resume, else texts: MORE and QUALITY may be ""; other_id: enum busy_mode */
 enum start_text {
     START_A,
@@ -101,8 +106,7 @@ void job_start_experiment(struct background *b, const struct job *j);
 void job_compare_runs(struct background *b, const struct job *j); /* id, other_id: the first and second run */
 void job_push(struct background *b, const struct job *j);         /* id; 0 address */
 void job_flush_spool(struct background *b, const struct job *j);
-/* 0 command line without "qdyno"; 1 filter of the history; 2 the file it writes, "" none; id 1: open its
- * output when it ends */
+/* 0 command line without "qdyno"; 1 the file it writes, "" none; id 1: open its output when it ends */
 void job_run_command(struct background *b, const struct job *j);
 void job_list_folder(struct background *b, const struct job *j); /* 0 path; id of background_want_folder() */
 void job_estimate_lines(struct background *b,
@@ -115,6 +119,10 @@ void background_read_results(struct background *b, struct db *d);
 void background_read_baselines(struct background *b, struct db *d);
 /* Compute the advice on screen again, with what was measured since; nothing if there is none. */
 void background_refresh_advice(struct background *b);
+/* Publish the rows of the history found with this filter, or why they cannot be read; nothing if another
+ * filter applies meanwhile. */
+void background_publish_runs(struct background *b, const char *filter, const struct run_row *rows, int n,
+                             const char *error);
 /* Publish the last runs of the models with these hashes on this machine. */
 void background_read_home(struct background *b, struct db *d, const char (*sha)[HASH_HEX], int models);
 struct run_line run_line_of(const struct run_row *r);

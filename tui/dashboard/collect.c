@@ -126,9 +126,7 @@ static void announce_end(struct dashboard *d)
     const bool running = dashboard_is_running(d);
     if (d->was_running && !running) {
         const struct mark m = verdict_mark(x->verdict);
-        struct job j = { .run = job_read_history };
-        job_put_text(&j, 0, d->ui.filter);
-        jobs_put(d->queue[QUEUE_DATABASE], &j);
+        jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_history });
         if (x->phase == PHASE_DONE)
             dashboard_message(d, false, "run %lld done: %s %s", (long long)x->run_id, m.glyph, m.word);
         else if (x->phase == PHASE_FAILED)

@@ -202,11 +202,9 @@ void job_run_command(struct background *b, const struct job *j)
         snprintf(r.page->title, sizeof r.page->title, "qdyno %.150s", j->text[0]);
         r.page->opens = j->id != 0 && !cancelled && r.page->count > 0;
         background_publish_page(b, r.page);
-        command_announce_end(&r, j->text[0], j->text[2], status, cancelled);
+        command_announce_end(&r, j->text[0], j->text[1], status, cancelled);
     }
     free(r.page);
     background_read_applied(b); /* tune and apply change it */
-    struct job history = { .run = job_read_history };
-    snprintf(history.text[0], sizeof history.text[0], "%s", j->text[1]);
-    job_read_history(b, &history);
+    job_read_history(b, j);
 }

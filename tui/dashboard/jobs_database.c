@@ -65,27 +65,43 @@ static enum err_code stopped_tune_find(struct stopped_run *out, struct db *d, st
     return rc;
 }
 
+void background_publish_runs(struct background *b, const char *filter, const struct run_row *rows, int n,
+                             const char *error)
+{
+    pthread_mutex_lock(&b->lock);
+    struct snapshot *s = &b->known;
+    if (!strcmp(filter, b->history_filter)) {
+        snprintf(s->run_filter, sizeof s->run_filter, "%s", filter);
+        snprintf(s->run_error, sizeof s->run_error, "%s", error);
+        s->run_count = MIN(n, (int)SNAPSHOT_RUNS);
+        for (int i = 0; i < s->run_count; i++) s->run[i] = run_line_of(&rows[i]);
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
 void job_read_history(struct background *b, const struct job *j)
 {
+    char filter[sizeof b->history_filter];
     struct err why = { 0 };
     struct db *d = NULL;
     struct run_row *rows = NULL;
     struct stopped_run stopped = { 0 };
     int n = 0;
+    (void)j;
+    pthread_mutex_lock(&b->lock);
+    memcpy(filter, b->history_filter, sizeof filter);
+    pthread_mutex_unlock(&b->lock);
     enum err_code rc = db_open(&d, b->db_path, &why);
-    if (rc == ERR_OK) rc = db_run_find(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
+    if (rc == ERR_OK) rc = db_run_find(d, *filter ? filter : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
     if (rc == ERR_OK) rc = stopped_tune_find(&stopped, d, &why);
     int spooled = rc ? -1 : db_spool_count(d);
     if (rc == ERR_OK) history_log_alerts(b, d);
     if (rc == ERR_OK) background_read_results(b, d);
     if (rc == ERR_OK) background_read_baselines(b, d);
+    background_publish_runs(b, filter, rows, rc ? 0 : n, rc ? why.message : "");
     pthread_mutex_lock(&b->lock);
-    struct snapshot *s = &b->known;
-    snprintf(s->run_error, sizeof s->run_error, "%s", rc ? why.message : "");
-    s->run_count = rc ? 0 : MIN(n, (int)SNAPSHOT_RUNS);
-    for (int i = 0; i < s->run_count; i++) s->run[i] = run_line_of(&rows[i]);
-    s->spool_count = spooled;
-    s->stopped_tune = stopped;
+    b->known.spool_count = spooled;
+    b->known.stopped_tune = stopped;
     pthread_mutex_unlock(&b->lock);
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);
     free(rows);

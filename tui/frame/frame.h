@@ -217,6 +217,7 @@ struct snapshot {
     char advice_error[256];
     int run_count; /* -1: not read yet */
     struct run_line run[SNAPSHOT_RUNS];
+    char run_filter[64]; /* the filter with which they were read */
     char run_error[256];
     struct quality_results quality;
     struct sensitivity sensitivity;

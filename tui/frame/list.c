@@ -36,6 +36,14 @@ const char *list_filter(const struct ui *u)
     return u->view == VIEW_HISTORY && !*typed ? u->filter : typed;
 }
 
+/* What is typed now. An accepted filter is applied here, too, until the rows that the database finds arrive:
+ * rows that it will remove must not show again in between. */
+static const char *history_filter(const struct ui *u, const struct snapshot *s)
+{
+    const char *typed = u->list[VIEW_HISTORY].filter;
+    return *typed || !strcmp(u->filter, s->run_filter) ? typed : u->filter;
+}
+
 /* The whole row is searched, also columns that a narrow screen leaves out. */
 static bool item_holds(const struct list *l, const struct ui *u, const struct snapshot *s, int item,
                        const char *filter)
@@ -94,7 +102,8 @@ int list_order(const struct ui *u, const struct snapshot *s, int items[LIST_ROWS
     const struct list *l = &LISTS[u->view];
     const struct list_state *t = &u->list[u->view];
     if (!l->items) return 0;
-    const char *filter = filter_is_regex(t->filter) ? "" : t->filter;
+    const char *filter = u->view == VIEW_HISTORY ? history_filter(u, s) : t->filter;
+    if (filter_is_regex(filter)) filter = "";
     const int all = MAX(l->count(s), 0);
     int n = 0;
     for (int i = 0; i < all && n < LIST_ROWS; i++)
