@@ -77,7 +77,7 @@ static void choose_chunk(struct attention_job *job, int threads)
 {
     int64_t tokens = 0;
     job->chunk = INT32_MAX; /* do not divide positions */
-    if (threads == 1) return;
+    if (threads == 1 || job->b->base.options.batch_invariant) return;
     for (int end = job->p->n; end > 0;) {
         const struct row_block r = block_before(job, end);
         tokens += r.to - r.from;
@@ -207,7 +207,8 @@ void cpu_attention(struct backend *base, const struct attention *p)
     assert(p->heads % kv->kv_heads == 0 && kv->k_dim <= HEAD_DIM_MAX && kv->v_dim <= HEAD_DIM_MAX);
     assert(MAX(kv->k_dim, kv->v_dim) <= b->work.head_dim); /* backend_reserve first */
     const struct format *like = p->weight_format ? p->weight_format : &FORMATS[FORMAT_F32];
-    job.tiles = b->k.attend.attend && precision_for(b->base.options.precision, like) == PRECISION_MEDIUM;
+    job.tiles = b->k.attend.attend && !b->base.options.batch_invariant &&
+                precision_for(b->base.options.precision, like) == PRECISION_MEDIUM;
     job.partials = (float *)b->shared;
     choose_pieces(&job, threadpool_size(b->base.pool));
     int64_t tokens = 0;

@@ -107,6 +107,8 @@ static void score_by_tile(const struct piece_run *w, int from, int n)
     const struct kernel_set *k = &w->t->job->b->k;
     decode_tile(w->t, kv->k, kv->k_format, kv->k_dim, from, n, w->keys);
     k->vec.transpose(w->keys, kv->k_dim, n, kv->k_dim, w->keys_transposed, TOKENS);
+    /* The last columns of a narrower tile could be summed in another order than the same columns inside. */
+    if (w->t->job->b->base.options.batch_invariant) n = TOKENS;
     k->tile(&(struct tile){ .m = w->t->queries,
                             .n = n,
                             .k = kv->k_dim,
@@ -202,9 +204,11 @@ void attention_f32_run(const struct attention_piece *t, void *scratch)
     struct piece_run w = { .t = t };
     piece_place_scratch(&w, scratch);
     piece_begin(&w);
+    const bool by_dots = t->queries <= DOT_QUERIES_MAX && !t->job->b->base.options.batch_invariant;
     for (int from = t->from, n; from < t->to; from += n) {
-        n = MIN((int)TOKENS, t->to - from);
-        (t->queries <= DOT_QUERIES_MAX ? score_by_dots : score_by_tile)(&w, from, n);
+        /* Tiles end at multiples of TOKENS, so that no row's tiles depend on the other rows of the piece. */
+        n = MIN((int)TOKENS - from % TOKENS, t->to - from);
+        (by_dots ? score_by_dots : score_by_tile)(&w, from, n);
         scale_tokens(&w, kv->k, kv->k_format, kv->k_dim, from, n);
         scores_to_weights(&w, from, n);
         scale_tokens(&w, kv->v, kv->v_format, kv->v_dim, from, n);

@@ -239,6 +239,12 @@ static enum err_code cpu_bind(struct backend *base, struct weight *out, const st
     struct cpu *b = (struct cpu *)base;
     const struct format *held = backend_held_format(&base->options, format);
     struct backend_work work = b->work;
+    if (base->options.batch_invariant && input && input_depends_on_batch(input->kind))
+        return err_set(why, ERR_USAGE,
+                       "batch_invariant=on cannot run these weights: their activations are of kind %s, whose "
+                       "scale or outlier columns depend on all rows of a batch; choose another method, or "
+                       "batch_invariant=off",
+                       input_kind_name(input->kind));
     *out = (struct weight){ .format = held, .rows = rows, .cols = cols, .data = host, .input = input };
     b->inputs |= 1u << inputs_scheme(&base->options, out).kind;
     work.formats |= format_bit(held);

@@ -69,7 +69,7 @@ void gemv_run(struct cpu *b, const struct matmul *m, int count);
 void gemm_run(struct cpu *b, const struct gemm_kernel *g, const struct matmul *m, int count);
 
 /* A gated pair in one fused GEMM, and whether this pair can be fused. */
-bool gemm_can_gate(const struct gemm_kernel *g, const struct gated *p);
+bool gemm_can_gate(const struct cpu *b, const struct gemm_kernel *g, const struct gated *p);
 void gemm_run_gated(struct cpu *b, const struct gemm_kernel *g, const struct gated *p);
 
 /* The scale of a whole matrix. */

@@ -422,9 +422,12 @@ void gemm_run(struct cpu *b, const struct gemm_kernel *k, const struct matmul *m
     gemm_start(&(struct gemm){ .b = b, .k = k, .m = m, .count = count });
 }
 
-bool gemm_can_gate(const struct gemm_kernel *k, const struct gated *p)
+bool gemm_can_gate(const struct cpu *b, const struct gemm_kernel *k, const struct gated *p)
 {
     const struct weight *gate = p->gate.w, *up = p->up.w;
+    /* In an incomplete group, the vectors of the fused activation hold other elements than those of
+     * backend_activate, which computes the last ones of a row without vectors. */
+    if (b->base.options.batch_invariant && up->rows % ROW_GROUP) return false;
     return up->cols <= k->kc && up->cols == gate->cols && up->rows == gate->rows &&
            k->panel_rows >= 2 * ROW_GROUP && !(k->multiply_few && p->up.n <= SLIVER);
 }

@@ -60,9 +60,15 @@ static inline bool inputs_plain(const struct inputs *in) /* x is used unchanged 
     return in->scheme.kind == INPUT_FREE && !in->scheme.order && !in->scheme.divide;
 }
 
+/* Whether the codes of a token depend on the other tokens of the product, too. */
+static inline bool input_depends_on_batch(enum input_kind kind)
+{
+    return kind == INPUT_INT8_TENSOR || kind == INPUT_INT8_OUTLIERS;
+}
+
 static inline bool inputs_by_token(const struct inputs *in) /* a token's scale depends on that token only */
 {
-    return in->scheme.kind != INPUT_INT8_TENSOR && in->scheme.kind != INPUT_INT8_OUTLIERS;
+    return !input_depends_on_batch(in->scheme.kind);
 }
 
 /* Find scales and outlier columns of tokens [from, to); then combine the results of all threads. */

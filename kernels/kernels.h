@@ -239,6 +239,9 @@ struct backend_options {
     enum activations activations;
     enum huge_pages huge_pages;
     bool repack; /* weights may be held in another format than the file's (backend_held_format) */
+    /* CPU only: the result of a row has the same bits whatever other rows a call has, and at any number of
+     * threads. Weights whose input_scheme looks at all rows of a product cannot be bound (ERR_USAGE). */
+    bool batch_invariant;
     const char
         *shapes; /* NULL, or text of opencl_shapes_measure for any devices; read by backend_open only */
 };

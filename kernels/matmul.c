@@ -33,6 +33,7 @@ static enum precision precision_with_inputs(const struct backend_options *o, con
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, enum input_kind kind, int n)
 {
+    if (o->batch_invariant) n = INT32_MAX; /* one kernel at every number of rows */
     if (input_is_int8(kind))
         return n >= k->gemm_w8a8.min_rows && k->gemm_w8a8.multiply ? &k->gemm_w8a8 : NULL;
     const enum precision precision = precision_with_inputs(o, f, kind);
@@ -94,7 +95,7 @@ void cpu_gated(struct backend *base, const struct gated *p)
 {
     struct cpu *b = (struct cpu *)base;
     const struct gemm_kernel *g = matmul_scheme_of(b, &p->up);
-    if (g && p->up.n && matmuls_can_share(b, &p->up, &p->gate) && gemm_can_gate(g, p)) {
+    if (g && p->up.n && matmuls_can_share(b, &p->up, &p->gate) && gemm_can_gate(b, g, p)) {
         gemm_run_gated(b, g, p);
         return;
     }

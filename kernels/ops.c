@@ -226,6 +226,10 @@ void cpu_kv_store(struct backend *base, const struct kv_store *p)
 
 /* ---------------------------------------------------------------- activation */
 
+/* Rows are divided at multiples of this, so that the number of threads decides no element's bits: the last
+ * elements of a call are computed without vectors. */
+enum { ACTIVATE_PIECE = 64 };
+
 struct activate_job {
     struct cpu *b;
     const struct activate *p;
@@ -235,14 +239,16 @@ static void activate_member(void *arg, int member, int size)
 {
     const struct activate_job *job = arg;
     const struct activate *p = job->p;
-    int64_t from, to; /* elements of all rows, so that one wide row is divided, too */
-    member_share(p->n * p->cols, member, size, &from, &to);
+    const int64_t pieces = (p->cols + ACTIVATE_PIECE - 1) / ACTIVATE_PIECE;
+    int64_t from, to; /* pieces of all rows, so that one wide row is divided, too */
+    member_share(p->n * pieces, member, size, &from, &to);
     while (from < to) {
-        const int64_t i = from / p->cols, j = from % p->cols, n = MIN(to - from, p->cols - j);
+        const int64_t i = from / pieces, last = MIN(to - i * pieces, pieces);
+        const int64_t j = from % pieces * ACTIVATE_PIECE, n = MIN(last * ACTIVATE_PIECE, p->cols) - j;
         const int64_t at = i * p->stride + j;
         job->b->k.vec.activate[p->act](p->gate + at, p->up ? p->up + at : NULL, n,
                                        p->y + i * p->y_stride + j);
-        from += n;
+        from = i * pieces + last;
     }
 }
 

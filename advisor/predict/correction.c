@@ -116,8 +116,9 @@ void residual_traits_of(struct residual_traits *out, const struct model_shape *s
         trait_append(out, TRAIT_RECIPE, "%.48s", recipe);
     trait_append(out, TRAIT_THREADS, "%d", w->threads);
     trait_append(out, TRAIT_KV, "%s/%s", config_text(c, KNOB_CTK), config_text(c, KNOB_CTV));
-    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s", config_text(c, KNOB_PRECISION), config_text(c, KNOB_ACT),
-                 config_text(c, KNOB_ISA));
+    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s", config_text(c, KNOB_PRECISION),
+                 config_text(c, KNOB_ACT), config_text(c, KNOB_ISA),
+                 config_choice(c, KNOB_BATCH_INVARIANT) ? "/batch_invariant" : "");
     trait_append(out, TRAIT_MEMORY, "%s/%s/%s", config_text(c, KNOB_HUGEPAGES), config_text(c, KNOB_PREFETCH),
                  config_text(c, KNOB_REPACK));
     trait_append(out, TRAIT_WORK, "d%d/b%d/s%d", power_of_four(w->depth), power_of_four(w->batch),

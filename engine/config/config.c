@@ -154,6 +154,11 @@ enum err_code config_check(const struct config *c, struct err *why)
             "hugepages=all copies the weights, which reads all of them: prefetch=%s has nothing to do, "
             "leave one of them out",
             config_text(c, KNOB_PREFETCH));
+    if (config_choice(c, KNOB_BATCH_INVARIANT) && strcmp(config_text(c, KNOB_DEVICE), "cpu"))
+        return err_set(why, ERR_USAGE,
+                       "batch_invariant=on is possible on the CPU only: leave out device=%s, or write "
+                       "batch_invariant=off",
+                       config_text(c, KNOB_DEVICE));
     return ERR_OK;
 }
 

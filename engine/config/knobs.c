@@ -191,6 +191,15 @@ const struct knob KNOBS[KNOB_COUNT] = {
                       .unit = "",
                       .help =
                           "on = store weights in a faster format that has the same values (tq1_0 as tq2_0); off = use them as in the file" },
+    [KNOB_BATCH_INVARIANT] = { .key = "batch_invariant",
+                               .kind = VALUE_CHOICE,
+                               .choices = OFF_ON,
+                               .otherwise = "off",
+                               .changes_answers = true,
+                               .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
+                               .unit = "",
+                               .help =
+                                   "on = an answer has the same bits whatever else is in the batch, however a prompt is divided and at any number of threads (CPU only)" },
     [KNOB_PREFETCH] = { .key = "prefetch",
                         .kind = VALUE_CHOICE,
                         .choices = PREFETCHES,

@@ -92,6 +92,7 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
     out->backend.affinity = (enum affinity)config_choice(c, KNOB_AFFINITY);
     out->backend.huge_pages = (enum huge_pages)config_choice(c, KNOB_HUGEPAGES);
     out->backend.repack = config_choice(c, KNOB_REPACK) != 0;
+    out->backend.batch_invariant = config_choice(c, KNOB_BATCH_INVARIANT) != 0;
     out->prefetch = (enum prefetch)config_choice(c, KNOB_PREFETCH);
 
     enum err_code rc;
@@ -380,7 +381,8 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
                              (s->head_dim_k + s->head_dim_v) * 4 +
                          state;
     if (cache > 0x1p60)
-        return err_set(why, ERR_FIT, "keys, values and states for %d tokens in %d sequences would take %.3g bytes", e->ctx,
+        return err_set(why, ERR_FIT,
+                       "keys, values and states for %d tokens in %d sequences would take %.3g bytes", e->ctx,
                        e->sequences, cache);
     struct sums sum = { .config = c,
                         .view = view,

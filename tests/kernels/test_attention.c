@@ -1,7 +1,7 @@
 /* Proves: backend_attention agrees with a naive binary64 softmax for every cache format and instruction set,
  * over head sizes that are no multiple of anything, grouped heads, several sequences in one batch, scattered
  * cache blocks, windows, soft caps, decoding and prompts; and never reads a token that is not the row's own
- * (unwritten slots hold NaN). */
+ * (unwritten slots hold NaN). With batch_invariant, the bits of a row do not depend on the batch. */
 #include "tests/kernels/attention_scene.h"
 
 static const struct scene SCENES[] = {
@@ -87,8 +87,72 @@ static void scenes(void **state)
         }
 }
 
+/* The rows of a scene in batches of `step` rows, or of random sizes for step 0. */
+static void run_batches(const struct scene *s, struct backend *b, int step, float *y)
+{
+    struct rng r = { 5 }, sizes = { 3 };
+    struct stage t;
+    stage_make(&t, s, &r);
+    t.kv.k = backend_alloc(b, stage_k_bytes(&t));
+    t.kv.v = backend_alloc(b, stage_v_bytes(&t));
+    backend_kv_store(b, &(struct kv_store){ .kv = &t.kv,
+                                            .k = t.k,
+                                            .v = t.v,
+                                            .k_stride = s->kv_heads * s->k_dim,
+                                            .v_stride = s->kv_heads * s->v_dim,
+                                            .n = t.tokens,
+                                            .slots = t.slots });
+    for (int from = 0, n; from < t.rows; from += n) {
+        const int most = step ? step : 1 + rng_below(&sizes, 30);
+        n = MIN(most, t.rows - from);
+        struct attention p = stage_attention(&t, t.q + (int64_t)from * s->heads * s->k_dim,
+                                             y + (int64_t)from * s->heads * s->v_dim);
+        p.n = n;
+        p.pos += from;
+        p.seq += from;
+        p.sinks = s->sinks ? t.sinks : NULL;
+        backend_attention(b, &p);
+    }
+    backend_free(b, t.kv.k);
+    backend_free(b, t.kv.v);
+    stage_free(&t);
+}
+
+/* With batch_invariant, a row has the same bits whatever other rows are in the call, at any number of
+ * threads. */
+static void batches(void **state)
+{
+    (void)state;
+    static const int STEPS[] = { 1, 0, 256, 3 };
+    const struct isa_level *levels[16];
+    const size_t count = levels_here(levels);
+    for (size_t l = 0; l < count; l++)
+        for (size_t i = 0; i < COUNT_OF(SCENES); i++) {
+            const struct scene *s = &SCENES[i];
+            const size_t floats = (size_t)(s->n * s->sequences * s->heads * s->v_dim);
+            float *y[COUNT_OF(STEPS)];
+            for (size_t k = 0; k < COUNT_OF(STEPS); k++) {
+                struct err why;
+                struct backend *b;
+                const struct backend_options o = { .threads = 1 + (int)(k % 3),
+                                                   .isa = levels[l]->bits,
+                                                   .precision = PRECISION_MEDIUM,
+                                                   .batch_invariant = true };
+                CHECK_OK(backend_open(&b, "cpu", &o, &why));
+                CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = 256, .cols = 1024 }, &why));
+                y[k] = calloc(floats, sizeof(float));
+                run_batches(s, b, STEPS[k], y[k]);
+                if (memcmp(y[0], y[k], floats * sizeof(float)))
+                    fail_msg("scene %zu, %s: batches of %d rows give other bits than single rows", i,
+                             levels[l]->name, STEPS[k]);
+                backend_close(b);
+            }
+            for (size_t k = 0; k < COUNT_OF(STEPS); k++) free(y[k]);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(scenes) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(scenes), cmocka_unit_test(batches) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
