@@ -95,6 +95,7 @@ struct format {
     /* Without importance an encoding is poor: commands that quantize models refuse it. (At this level,
      * columns then count equally: random weights need no better.) */
     bool needs_importance;
+    bool searched; /* the encoder tries many codes: below 50 million weights a second with reference code */
 };
 extern const struct format FORMATS[FORMAT_COUNT];         /* indexed by enum format_id */
 static inline uint64_t format_bit(const struct format *f) /* the bit of f in a set of formats */

@@ -2,8 +2,7 @@
  *
  * Speed and memory do not depend on the values of weights, so a random model answers "how fast would a 7B
  * model be here" without a download. Matrices are N(0, 1/sqrt(columns)): activations keep their magnitude
- * from layer to layer, and logits are close to N(0,1). All threads generate and encode rows, a few megabytes
- * at a time, which are written in order; the values of a row depend only on seed, tensor and row. */
+ * from layer to layer, and logits are close to N(0,1). synth_weights.c generates and writes them. */
 #include "engine/synth/synth.h"
 
 #include <inttypes.h>
@@ -222,40 +221,33 @@ static int64_t dim_of(const struct synth_shape *s, enum dim d)
 
 /* ---------------------------------------------------------------- the list of tensors */
 
-struct tensor {
-    char name[64];
-    const struct format *format;
-    int64_t cols, rows;
-    enum fill fill;
-};
-
-struct plan {
-    struct tensor *tensors;
-    int64_t count, bytes;
-};
-
 static const struct format *tensor_format(const struct part *p, const struct synth_options *o, int64_t cols)
 {
     if (p->fill != FILL_MATRIX) return &FORMATS[FORMAT_F32];
     return cols % o->format->block_weights ? &FORMATS[FORMAT_F16] : o->format;
 }
 
-static void plan_part(struct plan *plan, const struct part *p, const struct synth_options *o, int layer)
+static void plan_part(struct synth_plan *plan, const struct part *p, const struct synth_options *o, int layer)
 {
     if (o->shape->tied && !strcmp(p->name, "output.weight")) return;
-    struct tensor *t = &plan->tensors[plan->count++];
+    struct synth_tensor *t = &plan->tensors[plan->count++];
+    const int64_t cols = dim_of(o->shape, p->cols), rows = dim_of(o->shape, p->rows);
+    *t = (struct synth_tensor){
+        .format = tensor_format(p, o, cols),
+        .dims = rows > 1 ? 2 : 1,
+        .shape = { cols, rows, 1 },
+        .mean = p->fill == FILL_NORM ? 1 : 0,
+        .deviation = p->fill == FILL_NORM   ? 0.1f
+                     : p->fill == FILL_BIAS ? 0.02f
+                                            : (float)(1 / sqrt((double)cols)),
+    };
     if (layer < 0)
         snprintf(t->name, sizeof t->name, "%s", p->name);
     else
         snprintf(t->name, sizeof t->name, "blk.%d.%s", layer, p->name);
-    t->cols = dim_of(o->shape, p->cols);
-    t->rows = dim_of(o->shape, p->rows);
-    t->fill = p->fill;
-    t->format = tensor_format(p, o, t->cols);
-    plan->bytes += t->rows * format_row_bytes(t->format, t->cols);
 }
 
-static enum err_code plan_make(struct plan *plan, const struct arch *a, const struct synth_options *o,
+static enum err_code plan_make(struct synth_plan *plan, const struct arch *a, const struct synth_options *o,
                                struct err *why)
 {
     enum { PARTS_MAX = 16 };
@@ -306,89 +298,6 @@ static enum err_code synth_put_metadata(struct gguf_writer *w, const struct arch
     return a->pre ? synth_vocab_bpe(w, s->vocab, a->pre, why) : synth_vocab_spm(w, s->vocab, why);
 }
 
-/* ---------------------------------------------------------------- weights */
-
-enum { CHUNK_BYTES = 8 << 20 };
-
-/* Some rows of one tensor: all threads generate and encode them, then the caller writes them. */
-struct chunk {
-    struct threadpool *pool;
-    const struct noise *noise;
-    uint64_t seed;
-    const struct tensor *tensor;
-    int64_t tensor_index, first_row, rows;
-    unsigned char *out;
-    float *scratch; /* one row per member */
-    int64_t scratch_cols;
-};
-
-static void chunk_make_rows(void *arg, int member, int size)
-{
-    (void)size;
-    const struct chunk *c = arg;
-    const struct tensor *t = c->tensor;
-    int64_t row_bytes = format_row_bytes(t->format, t->cols), step = MAX(1, 65536 / t->cols);
-    float *x = c->scratch + member * c->scratch_cols;
-    float mean = t->fill == FILL_NORM ? 1 : 0;
-    float deviation = t->fill == FILL_NORM   ? 0.1f
-                      : t->fill == FILL_BIAS ? 0.02f
-                                             : (float)(1 / sqrt((double)t->cols));
-    for (int64_t at; (at = threadpool_next(c->pool, step)) < c->rows;)
-        for (int64_t r = at; r < MIN(at + step, c->rows); r++) {
-            struct noise_stream stream = { c->seed, (uint64_t)c->tensor_index, (uint64_t)(c->first_row + r) };
-            noise_fill(c->noise, stream, x, t->cols, mean, deviation);
-            t->format->encode(x, c->out + r * row_bytes, t->cols);
-        }
-}
-
-static enum err_code synth_write_weights(struct gguf_writer *w, const struct plan *plan, struct chunk *c,
-                                         const struct synth_options *o, struct err *why)
-{
-    int64_t done = 0;
-    enum err_code rc = ERR_OK;
-    for (int64_t i = 0; !rc && i < plan->count; i++) {
-        const struct tensor *t = c->tensor = &plan->tensors[i];
-        int64_t row_bytes = format_row_bytes(t->format, t->cols), fit = MAX(1, CHUNK_BYTES / row_bytes);
-        c->tensor_index = i;
-        for (c->first_row = 0; !rc && c->first_row < t->rows; c->first_row += c->rows) {
-            c->rows = MIN(fit, t->rows - c->first_row);
-            threadpool_run(c->pool, chunk_make_rows, c);
-            rc = gguf_writer_write(w, c->out, c->rows * row_bytes, why);
-            done += c->rows * row_bytes;
-            if (!rc && o->progress) o->progress(o->ctx, (double)done / (double)plan->bytes);
-        }
-    }
-    return rc;
-}
-
-static enum err_code synth_make_weights(struct gguf_writer *w, const struct plan *plan,
-                                        const struct synth_options *o, struct err *why)
-{
-    struct chunk c = { .seed = o->seed };
-    struct noise *noise = malloc(sizeof *noise);
-    int64_t out_bytes = CHUNK_BYTES;
-    for (int64_t i = 0; i < plan->count; i++) {
-        c.scratch_cols = MAX(c.scratch_cols, plan->tensors[i].cols);
-        out_bytes = MAX(out_bytes, format_row_bytes(plan->tensors[i].format, plan->tensors[i].cols));
-    }
-    int threads = MAX(1, o->threads);
-    c.out = malloc((size_t)out_bytes);
-    c.scratch = malloc((size_t)(threads * c.scratch_cols) * sizeof *c.scratch);
-    enum err_code rc = ERR_OK;
-    if (!noise || !c.out || !c.scratch) rc = err_set(why, ERR_NOMEM, "out of memory making weights");
-    if (!rc) rc = threadpool_open(&c.pool, &(struct threadpool_options){ .threads = threads }, why);
-    if (!rc) {
-        noise_init(noise);
-        c.noise = noise;
-        rc = synth_write_weights(w, plan, &c, o, why);
-    }
-    threadpool_close(c.pool);
-    free(c.scratch);
-    free(c.out);
-    free(noise);
-    return rc;
-}
-
 /* ---------------------------------------------------------------- the whole file */
 
 static enum err_code shape_check(const struct synth_shape *s, struct err *why)
@@ -424,7 +333,7 @@ enum err_code synth_write(const char *path, const struct synth_options *options,
     struct synth_options o = *options;
     struct synth_shape shape = *o.shape;
     const struct arch *a = NULL;
-    struct plan plan = { 0 };
+    struct synth_plan plan = { 0 };
     struct gguf_writer *w = NULL;
     enum err_code rc = synth_arch_find(&a, o.arch, why);
     if (!rc && !a->rope) {
@@ -439,10 +348,10 @@ enum err_code synth_write(const char *path, const struct synth_options *options,
     if (!rc) rc = gguf_writer_open(&w, path, why);
     if (!rc) rc = synth_put_metadata(w, a, &o, why);
     for (int64_t i = 0; !rc && i < plan.count; i++) { /* commit returns a failure of these calls */
-        const struct tensor *t = &plan.tensors[i];
-        gguf_writer_add_tensor(w, t->name, t->format, t->rows > 1 ? 2 : 1, (int64_t[]){ t->cols, t->rows });
+        const struct synth_tensor *t = &plan.tensors[i];
+        gguf_writer_add_tensor(w, t->name, t->format, t->dims, t->shape);
     }
-    if (!rc) rc = synth_make_weights(w, &plan, &o, why);
+    if (!rc) rc = synth_write_weights(w, &plan, &o, why);
     if (!rc) {
         rc = gguf_writer_commit(w, why);
         w = NULL;

@@ -35,7 +35,7 @@ struct synth_options {
     void *ctx;
 };
 /* Write the model to `path` atomically, with a working SPM or BPE vocabulary of the shape's size. Takes about
- * 8 MiB of memory per thread, whatever the model's size. "gpt2" is never tied and has as many key and value
+ * 25 MiB of memory, whatever the model's size. "gpt2" is never tied and has as many key and value
  * heads as heads, whatever the shape says. Errors: ERR_USAGE (an unknown architecture, an impossible shape, a
  * format without encoder), ERR_IO, ERR_FIT (disk full), ERR_NOMEM. */
 enum err_code synth_write(const char *path, const struct synth_options *options, struct err *why);
@@ -55,5 +55,7 @@ struct noise_stream {
 };
 void noise_fill(const struct noise *n, struct noise_stream at, float *out, int64_t count, float mean,
                 float deviation);
+/* out[count] = elements first, first + 1 ... of the row's endless list of uniform numbers in [0, limit). */
+void noise_choose(struct noise_stream at, int64_t first, uint32_t *out, int64_t count, uint32_t limit);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "engine/synth/synth.h"
 
+static const uint64_t STREAM_STEP = 0x9e3779b97f4a7c15u; /* of SplitMix64 */
 enum { HALF = 1 << 15, SERIES_TERMS = 120, NEWTON_STEPS = 2 /* each quantile starts at its neighbour */ };
 
 /* exp(-y) for y >= 0: Taylor series of exp(-y/64), squared six times. */
@@ -60,14 +61,29 @@ static uint64_t bits_mix(uint64_t z)
     return z ^ z >> 31;
 }
 
+/* Where the stream of a row begins. */
+static uint64_t stream_start(struct noise_stream at)
+{
+    return bits_mix(bits_mix(bits_mix(at.seed + STREAM_STEP) ^ at.tensor) ^ at.row);
+}
+
 void noise_fill(const struct noise *n, struct noise_stream at, float *out, int64_t count, float mean,
                 float deviation)
 {
-    uint64_t state = bits_mix(bits_mix(bits_mix(at.seed + 0x9e3779b97f4a7c15u) ^ at.tensor) ^ at.row);
+    uint64_t state = stream_start(at);
     for (int64_t i = 0; i < count; i += 4) {
-        uint64_t bits = bits_mix(state += 0x9e3779b97f4a7c15u);
+        uint64_t bits = bits_mix(state += STREAM_STEP);
         int part = (int)MIN(count - i, 4);
         for (int j = 0; j < part; j++, bits >>= 16)
             out[i + j] = mean + deviation * n->quantile[bits & 0xffff];
+    }
+}
+
+void noise_choose(struct noise_stream at, int64_t first, uint32_t *out, int64_t count, uint32_t limit)
+{
+    const uint64_t start = stream_start(at);
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t bits = bits_mix(start + (uint64_t)(first + i + 1) * STREAM_STEP);
+        out[i] = (uint32_t)((bits >> 32) * limit >> 32);
     }
 }

@@ -1,5 +1,6 @@
 /* Proves: every architecture's file opens, tokenizes, loads and gives finite logits; the same options give
- * the same bytes with any number of threads; weights have the documented distribution; every token of a
+ * the same bytes with any number of threads; weights have the documented distribution, also where blocks are
+ * drawn from a bank of encoded ones; every token of a
  * generated vocabulary is reachable; impossible options are refused and leave no file. */
 #include <math.h>
 #include <stdlib.h>
@@ -136,6 +137,132 @@ static void falls_back_to_f16(void **state)
     CHECK_NEAR(gguf_tensor_find(g, "blk.0.attn_k.weight")->shape[1], 20, 0);
     assert_ptr_equal(gguf_tensor_find(g, "blk.0.attn_norm.weight")->format, &FORMATS[FORMAT_F32]);
     gguf_close(g);
+    unlink(path);
+}
+
+/* ---------------------------------------------------------------- banks of encoded blocks */
+
+/* Enough rows of 512 for a bank; rows of 2048 are too few for one. */
+static const struct synth_shape WIDE = { "wide", 1, 4, 2, 512, 2048, 8192, 64, false, "" };
+
+struct moments {
+    double mean, square, fourth; /* of the weights */
+    double entropy;              /* bits in a byte of the blocks */
+};
+
+static void moments_of(struct moments *out, const struct format *f, const void *rows, int64_t count,
+                       int64_t cols)
+{
+    float *x = malloc((size_t)(count * cols) * sizeof *x);
+    CHECK_NE(x, NULL);
+    format_decode_rows(f, rows, x, count, cols);
+    *out = (struct moments){ 0 };
+    const double n = (double)(count * cols);
+    for (int64_t i = 0; i < count * cols; i++) {
+        const double square = (double)x[i] * x[i];
+        out->mean += x[i] / n;
+        out->square += square / n;
+        out->fourth += square * square / n;
+    }
+    free(x);
+    int64_t seen[256] = { 0 }, bytes = count * format_row_bytes(f, cols);
+    for (int64_t i = 0; i < bytes; i++) seen[((const uint8_t *)rows)[i]]++;
+    for (int b = 0; b < 256; b++) {
+        const double p = (double)seen[b] / (double)bytes;
+        if (p > 0) out->entropy -= p * log2(p);
+    }
+}
+
+static int64_t block_size; /* for qsort */
+
+static int block_order(const void *a, const void *b)
+{
+    return memcmp(a, b, (size_t)block_size);
+}
+
+static int64_t count_distinct(const struct format *f, const struct gguf_tensor *t)
+{
+    unsigned char *copy = malloc((size_t)t->bytes);
+    CHECK_NE(copy, NULL);
+    memcpy(copy, t->data, (size_t)t->bytes);
+    block_size = f->block_bytes;
+    const int64_t n = t->bytes / block_size;
+    qsort(copy, (size_t)n, (size_t)block_size, block_order);
+    int64_t distinct = 1;
+    for (int64_t i = 1; i < n; i++)
+        distinct += memcmp(copy + i * block_size, copy + (i - 1) * block_size, (size_t)block_size) != 0;
+    free(copy);
+    return distinct;
+}
+
+/* The largest correlation of one of the first rows with the next. */
+static double row_correlation(const struct format *f, const struct gguf_tensor *t)
+{
+    enum { COLS = 512, ROWS = 16 };
+    float x[2][COLS];
+    double worst = 0;
+    for (int r = 0; r < ROWS; r++) {
+        double dot = 0, a = 0, b = 0;
+        for (int i = 0; i < 2; i++)
+            format_decode_rows(f, t->data + (r + i) * format_row_bytes(f, COLS), x[i], 1, COLS);
+        for (int i = 0; i < COLS; i++) {
+            dot += (double)x[0][i] * x[1][i];
+            a += (double)x[0][i] * x[0][i];
+            b += (double)x[1][i] * x[1][i];
+        }
+        worst = MAX(worst, fabs(dot) / sqrt(a * b));
+    }
+    return worst;
+}
+
+static void banks(void **state)
+{
+    (void)state;
+    static const enum format_id IDS[] = { FORMAT_Q4_K, FORMAT_IQ4_NL };
+    char path[4096], one[HASH_HEX], other[HASH_HEX];
+    temp_path(path, sizeof path, "bank");
+    struct noise *n = malloc(sizeof *n);
+    enum { COLS = 512, ROWS = 8192 };
+    float *x = malloc((size_t)COLS * ROWS * sizeof *x);
+    void *direct = malloc((size_t)COLS * ROWS);
+    CHECK(n && x && direct);
+    noise_init(n);
+    for (int64_t r = 0; r < ROWS; r++)
+        noise_fill(n, (struct noise_stream){ 7, 7, (uint64_t)r }, x + r * COLS, COLS, 0, 1 / sqrtf(COLS));
+    for (size_t i = 0; i < COUNT_OF(IDS); i++) {
+        struct err why = { 0 };
+        struct gguf *g;
+        const struct format *f = &FORMATS[IDS[i]];
+        CHECK(f->searched);
+        struct synth_options o = options_of("llama", "tiny", IDS[i]);
+        o.shape = &WIDE;
+        make(path, &o);
+        file_hash(path, one);
+        o.threads = 3;
+        make(path, &o);
+        file_hash(path, other);
+        assert_string_equal(one, other);
+        CHECK_OK(gguf_open(&g, path, &why));
+        const struct gguf_tensor *t = gguf_tensor_find(g, "output.weight"),
+                                 *down = gguf_tensor_find(g, "blk.0.ffn_down.weight");
+        struct moments have, want;
+        moments_of(&have, f, t->data, ROWS, COLS);
+        format_encode_rows(f, x, direct, ROWS, COLS);
+        moments_of(&want, f, direct, ROWS, COLS);
+        CHECK_NEAR(have.mean * sqrt(COLS), 0, 3e-3); /* of 1 M weights in the bank: 1/sqrt(2^20) = 1e-3 */
+        CHECK_NEAR(have.square / want.square, 1, 0.01);
+        CHECK_NEAR(have.fourth / want.fourth, 1, 0.03);
+        CHECK_NEAR(have.entropy, want.entropy, 0.02);
+        CHECK_LT(row_correlation(f, t), 0.2); /* 1/sqrt(512) = 0.044 */
+        /* n draws of b blocks hit b (1 - exp(-n/b)) of them: b = 2^20 / block, n = 4 b */
+        const double b = (double)(1 << 20) / f->block_weights;
+        CHECK_NEAR((double)count_distinct(f, t) / b, 1 - exp(-4), 0.01);
+        CHECK_EQ(count_distinct(f, down), down->bytes / f->block_bytes); /* encoded as a whole */
+        gguf_close(g);
+    }
+    free(direct);
+    free(x);
+    free(n);
     unlink(path);
 }
 
@@ -283,7 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bytes),        cmocka_unit_test(noise_is_normal), cmocka_unit_test(weights),
         cmocka_unit_test(falls_back_to_f16), cmocka_unit_test(vocabularies),    cmocka_unit_test(runs),
-        cmocka_unit_test(shapes_table),      cmocka_unit_test(refused),
+        cmocka_unit_test(shapes_table),      cmocka_unit_test(refused),         cmocka_unit_test(banks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
