@@ -113,7 +113,7 @@ expect 0 bench -p 0 -n 4 -r 1 -C hugepages=all -C hugepages=off -C prefetch=popu
   json 'len(d["rows"]) == 3 and not any(x["error"] for x in d["rows"])' &&
   json 'd["rows"][1]["huge_bytes"] in (0, None) and d["rows"][2]["prefetch_s"] > 0'
 expect 4 bench -npl 0 && says err '\-npl'
-expect 4 bench -npl 2 -w tg8 && says err 'leave -p, -n, -d and -npl out'
+expect 4 bench -npl 2 -w tg8 && says err 'leave -p, -n, -d, -npl and --rows out'
 expect 4 bench -w tg8@b0 && says err '@bN'
 # The verdict depends on the load of the machine; that both arms did the work does not.
 "$QDYNO" ab default threads=1 -w tg4@b2 --budget 5s -o json >"$T/out" 2>"$T/err" </dev/null

@@ -65,6 +65,15 @@ expect 0 bench -m "$IN" -p 8 -n 1 -r 1 -C "ctx=$((limit + 8))" -o json && json '
   says err "context has $((limit + 8)) tokens.* was trained on $limit"
 expect 0 bench -m "$IN" -p 8 -n 1 -r 1 -C "ctx=$limit" -o json && json 'd["beyond_trained_context"] is False'
 
+# ---- what a step of several rows costs
+expect 0 bench -m "$IN" --rows 4,2 -n 4 -d 0,8 -r 2 -o json &&
+  json '[r["workload"] for r in d["rows"]] == ["tg4", "tg4@b4", "tg4@b2", "tg4@d8", "tg4@d8@b4", "tg4@d8@b2"]' &&
+  json 'd["rows"][0]["row_cost"] == 1 and d["rows"][3]["row_cost"] == 1 and all(r["row_cost"] > 0 for r in d["rows"])'
+expect 0 bench -m "$IN" -p 0 -n 4 -npl 1,2 -r 1 -o json && json 'all(r["row_cost"] is None for r in d["rows"])'
+expect 4 bench -m "$IN" --rows 4 -p 8 && says err 'leave -p and -npl out'
+expect 4 bench -m "$IN" --rows 4 -n 4,8 && says err 'one number of at least 2 tokens'
+expect 4 bench -m "$IN" --rows 4 -w tg8 && says err 'leave .* --rows out'
+
 # ---- results that cannot be used: the output norm of a model times FACTOR
 scaled() {
   python3 - "$IN" "$2" "$1" <<'PY'

@@ -13,6 +13,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
+#include "tui/cli/command_bench_grid.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
@@ -29,8 +30,11 @@ const struct cli_flag FLAGS_BENCH[] = {
       .help = "tokens already in the context; default 0" },
     { .name = "-npl", .alias = "--n-parallel", .value = "N,...", .kind = FLAG_INTS, .min = 1, .max = 1 << 16,
       .help = "number of parallel sequences; default 1" },
+    { .name = "--rows", .value = "N,...", .kind = FLAG_INTS, .min = 1, .max = 1 << 16,
+      .help = "time decode steps of so many sequences, in turns with steps of one, and print c(rows): the time "
+              "of a step of N rows divided by that of one row; -n is 32 by default" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .many = true,
-      .help = "workload instead of -p, -n, -d and -npl, e.g. pp512+tg128@d4096@b16" },
+      .help = "workload instead of -p, -n, -d, -npl and --rows, e.g. pp512+tg128@d4096@b16" },
     FLAG_CONFIGS_ROW,
     FLAG_WAIT_QUIET_ROW,
     { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
@@ -52,6 +56,8 @@ const struct column BENCH_COLUMNS[] = {
     METRIC_COLUMN(METRIC_DECODE_RATE),
     { .name = "decode_sd_tok_s", .title = "+-", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "decode_seq_tok_s", .title = "per sequence", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "row_cost", .title = "c(rows)", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "row_cost_sd", .title = "+-", .kind = COLUMN_NUM, .digits = 2 },
     METRIC_COLUMN(METRIC_TTFT),
     METRIC_COLUMN(METRIC_ITL_P50),
     METRIC_COLUMN(METRIC_ITL_P95),
@@ -73,7 +79,6 @@ const struct column BENCH_COLUMNS[] = {
 };
 const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
 
-enum { WORKLOADS_MAX = 256 };
 static const double LIMIT_SLACK = 1.05; /* the limits are measured within a few percent */
 static const double CONDITIONS_SLACK =
     0.85; /* below this share, other programs on the host use memory or cores */
@@ -89,10 +94,9 @@ struct bench {
     struct run_labels labels;
     struct run run; /* row.id 0 until the first config has loaded */
     struct table table;
-    struct workload workload[WORKLOADS_MAX];
-    int n_workloads, repetitions, ctx;
+    struct bench_grid grid;
+    int repetitions;
     struct trained_context trained;
-    bool side_by_side; /* some workload has more than one sequence */
     struct config *configs;
     int n_configs, ok;
     /* current position in the grid */
@@ -113,70 +117,9 @@ static bool bench_on_event(void *ctx, const json_t *event)
     return !cli_is_interrupted(b->g);
 }
 
-static enum err_code bench_add_workload(struct bench *b, const char *text, struct err *why)
-{
-    struct workload w;
-    enum err_code rc = workload_parse(&w, text, why);
-    if (rc) return rc;
-    if (*w.eval_file)
-        return err_set(why, ERR_USAGE, "-w %s: expected a timed workload; `qdyno eval` scores texts", text);
-    if (w.train)
-        return err_set(why, ERR_USAGE,
-                       "-w %s: expected a timed workload; `qdyno ab` compares settings of training", text);
-    if (b->n_workloads == WORKLOADS_MAX)
-        return err_set(why, ERR_USAGE, "the grid has more than %d workloads: give fewer values",
-                       WORKLOADS_MAX);
-    b->workload[b->n_workloads++] = w;
-    b->ctx = MAX(b->ctx, workload_ctx(&w));
-    b->side_by_side |= workload_sequences(&w) > 1;
-    return ERR_OK;
-}
-
-static enum err_code bench_add_named(struct bench *b, const char **names, int n, struct err *why)
-{
-    enum err_code rc = ERR_OK;
-    if (args_has(b->a, "-p") || args_has(b->a, "-n") || args_has(b->a, "-d") || args_has(b->a, "-npl"))
-        return err_set(why, ERR_USAGE, "-w names the whole workload: leave -p, -n, -d and -npl out");
-    for (int i = 0; i < n && !rc; i++) rc = bench_add_workload(b, names[i], why);
-    return rc;
-}
-
-/* Adds a workload of the grid, unless it has nothing to time. */
-static enum err_code grid_add(struct bench *b, const struct workload *w, struct err *why)
-{
-    char line[64];
-    return w->prompt || w->gen ? bench_add_workload(b, workload_line(w, line, sizeof line), why) : ERR_OK;
-}
-
-static enum err_code bench_add_grid(struct bench *b, struct err *why)
-{
-    int64_t p[64], n[64], d[64], l[64];
-    int np = args_ints(b->a, "-p", "512", p, 64), nn = args_ints(b->a, "-n", "128", n, 64),
-        nd = args_ints(b->a, "-d", "0", d, 64), nl = args_ints(b->a, "-npl", "1", l, 64);
-    enum err_code rc = ERR_OK;
-    for (int s = 0; s < nl * nd && !rc; s++) {
-        const struct workload base = { .depth = (int)d[s % nd], .sequences = (int)l[s / nd] };
-        struct workload w = base;
-        for (int i = 0; i < np && !rc; i++) {
-            w.prompt = (int)p[i];
-            rc = grid_add(b, &w, why);
-        }
-        w = base;
-        for (int i = 0; i < nn && !rc; i++) {
-            w.gen = (int)n[i];
-            rc = grid_add(b, &w, why);
-        }
-    }
-    if (!rc && !b->n_workloads)
-        rc = err_set(why, ERR_USAGE, "-p 0 and -n 0 leave nothing to time: give one of them a value above 0");
-    return rc;
-}
-
 static enum err_code bench_init(struct bench *b, struct err *why)
 {
-    const char *names[ARGS_GIVEN];
-    int n = args_all(b->a, "-w", names, ARGS_GIVEN);
-    enum err_code rc = n ? bench_add_named(b, names, n, why) : bench_add_grid(b, why);
+    enum err_code rc = bench_grid_init(&b->grid, b->a, why);
     if (!rc) rc = cli_config_grid(&b->configs, &b->n_configs, b->a, why);
     if (!rc) rc = cli_applied_config(&b->configs[0], b->g, b->a, why);
     b->repetitions = (int)args_int(b->a, "-r", 5);
@@ -255,7 +198,7 @@ static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const 
     table_put_metrics(&b->table, row, value);
     json_put_num(row, "prefill_sd_tok_s", stats_sd(all->prefill, tally_rates(all)));
     json_put_num(row, "decode_sd_tok_s", stats_sd(all->decode, tally_rates(all)));
-    if (b->side_by_side)
+    if (b->grid.side_by_side)
         json_put_num(row, "decode_seq_tok_s", value[METRIC_DECODE_RATE] / workload_sequences(w));
     put_conditions(b, row);
     json_put_int(row, "disturbed", all->n - t->undisturbed.n);
@@ -267,7 +210,7 @@ static json_t *bench_new_row(struct bench *b)
     json_put_str(row, "model", cli_base_name(b->model));
     json_put_str(row, "config", b->line);
     json_put_str(row, "workload", b->label);
-    json_put_int(row, "sequences", workload_sequences(&b->workload[b->workload_i]));
+    json_put_int(row, "sequences", workload_sequences(&b->grid.workload[b->workload_i]));
     return row;
 }
 
@@ -285,42 +228,112 @@ static void put_memory(json_t *row, const json_t *memory)
     json_put_num(row, "prefetch_s", json_get_num(memory, "prefetch_s", NAN));
 }
 
-static enum err_code bench_workload(struct bench *b, struct arm *arm, const struct workload *w,
-                                    struct err *why)
+static int by_value(const void *a, const void *b)
 {
-    struct cell_tally t = { 0 };
-    const struct run_timing timing = bench_timing(b, w, &t, arm);
-    const json_t *about = arm_description(arm);
-    enum err_code rc = ERR_OK;
-    struct err unknown;
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The cost of a step: the time that all sequences take for one token each, divided by that of one sequence in
+ * the same round. The median over the rounds, because other programs slow down single ones. */
+static void put_row_cost(json_t *row, const struct tally_totals *t, const struct tally_totals *one,
+                         int sequences)
+{
+    double cost[TALLY_RATES];
+    int n = 0;
+    for (int i = 0; i < MIN(tally_rates(t), tally_rates(one)); i++) {
+        const double c = sequences * one->decode[i] / t->decode[i];
+        if (isfinite(c)) cost[n++] = c;
+    }
+    qsort(cost, (size_t)n, sizeof *cost, by_value);
+    json_put_num(row, "row_cost", n ? stats_quantile_sorted(cost, n, 0.5) : NAN);
+    json_put_num(row, "row_cost_sd", stats_sd(cost, n));
+}
+
+/* A workload of a group while it is measured. */
+struct bench_item {
+    struct cell_tally tally;
+    bool predicted;
     struct prediction p;
-    const bool predicted = run_predict(&b->run, &timing, &p);
+    struct err why; /* code not 0: it failed and is not measured any more */
+};
+
+/* Adds the row of workload b->workload_i. one: the item of one sequence, for the row's cost; may be NULL. */
+static void bench_add_row(struct bench *b, struct arm *arm, struct bench_item *item,
+                          const struct bench_item *one)
+{
+    const json_t *about = arm_description(arm);
+    const struct workload *w = &b->grid.workload[b->workload_i];
+    const struct run_timing timing = bench_timing(b, w, &item->tally, arm);
+    struct err why = { 0 };
+    if (!item->tally.all.n) {
+        if (item->why.code) bench_add_failure(b, &item->why);
+        return;
+    }
+    json_t *row = bench_new_row(b);
+    json_put_int(row, "repetitions", item->tally.all.n);
+    if (one) put_row_cost(row, &item->tally.all, &one->tally.all, workload_sequences(w));
+    put_tally(b, row, &item->tally, w, item->predicted ? &item->p : NULL, about);
+    const int64_t plan = json_get_int(json_object_get(about, "plan"), "total", -1);
+    if (plan >= 0) json_put_int(row, "plan_bytes", plan);
+    put_memory(row, json_object_get(about, "memory"));
+    json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
+    json_put_bool(row, "answers_unverified", json_get_bool(about, "answers_unverified", false));
+    b->without_text |= !json_get_bool(about, "reads_text", true);
+    if (item->why.code) json_put_str(row, "error", item->why.message);
+    b->ok++;
+    if (!item->why.code && run_residuals(&b->run, &timing, &why)) item->why = why;
+    if (item->why.code && !b->first.code) b->first = item->why;
+}
+
+/* Make workload i of the group the current one. Returns its item. */
+static struct bench_item *bench_turn_to(struct bench *b, struct bench_item *items, int first, int i)
+{
+    static char line[640];
+    b->workload_i = first + i;
+    b->label = workload_line(&b->grid.workload[b->workload_i], line, sizeof line);
+    return &items[i];
+}
+
+static void bench_prepare(struct bench *b, struct arm *arm, struct bench_item *item)
+{
+    const struct run_timing timing = bench_timing(b, &b->grid.workload[b->workload_i], &item->tally, arm);
+    struct err unknown;
+    item->predicted = run_predict(&b->run, &timing, &item->p);
     b->repetition = 0;
-    if (!args_has(b->a, "--no-warmup")) rc = bench_warm_up(b, arm, why);
+    if (!args_has(b->a, "--no-warmup")) bench_warm_up(b, arm, &item->why);
     if (run_conditions_open(&b->run, &timing, &unknown))
         log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unknown.message);
-    run_conditions_sample(&b->run, arm_pid(arm));
-    for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++)
-        rc = bench_cell(b, arm, &t, why);
-    if (t.all.n) {
-        json_t *row = bench_new_row(b);
-        json_put_int(row, "repetitions", t.all.n);
-        put_tally(b, row, &t, w, predicted ? &p : NULL, about);
-        int64_t plan = json_get_int(json_object_get(about, "plan"), "total", -1);
-        if (plan >= 0) json_put_int(row, "plan_bytes", plan);
-        put_memory(row, json_object_get(about, "memory"));
-        json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
-        json_put_bool(row, "answers_unverified", json_get_bool(about, "answers_unverified", false));
-        b->without_text |= !json_get_bool(about, "reads_text", true);
-        if (rc) json_put_str(row, "error", why->message);
-        b->ok++;
-        if (!rc) rc = run_residuals(&b->run, &timing, why);
-        if (rc && !b->first.code) b->first = *why;
-    } else if (rc) {
-        bench_add_failure(b, why);
+}
+
+/* Measures the workloads of a group, which begins at b->workload_i, in turns: each repetition runs all of
+ * them. Afterwards b->workload_i is behind the group. ERR_CANCELLED ends the grid; other errors become rows.
+ */
+static enum err_code bench_group(struct bench *b, struct arm *arm, struct err *why)
+{
+    const int first = b->workload_i, n = b->grid.group;
+    struct bench_item *items = calloc((size_t)n, sizeof *items), *item;
+    if (!items) return err_set(why, ERR_NOMEM, "out of memory for %d workloads", n);
+    for (int i = 0; i < n; i++) {
+        item = bench_turn_to(b, items, first, i);
+        bench_prepare(b, arm, item);
     }
-    tally_free(&t);
-    return rc;
+    run_conditions_sample(&b->run, arm_pid(arm));
+    bool cancelled = false;
+    for (b->repetition = 1; b->repetition <= b->repetitions; b->repetition++)
+        for (int i = 0; i < n; i++) {
+            item = bench_turn_to(b, items, first, i);
+            if (!cancelled && !item->why.code) bench_cell(b, arm, &item->tally, &item->why);
+            cancelled |= item->why.code == ERR_CANCELLED || cli_is_interrupted(b->g);
+        }
+    for (int i = 0; i < n; i++) {
+        item = bench_turn_to(b, items, first, i);
+        bench_add_row(b, arm, item, n > 1 ? items : NULL);
+    }
+    for (int i = 0; i < n; i++) tally_free(&items[i].tally);
+    free(items);
+    b->workload_i = first + n;
+    return cancelled ? err_set(why, ERR_CANCELLED, "interrupted") : ERR_OK;
 }
 
 /* Starts the run, with all configs of the grid as its arms. opened: description of the first loaded config.
@@ -334,8 +347,8 @@ static enum err_code bench_begin_run(struct bench *b, const json_t *opened, stru
     struct str work = { 0 }, label = { 0 };
     char buf[640];
     enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
-    for (int i = 0; i < b->n_workloads; i++)
-        str_printf(&work, "%s%s", i ? " " : "", workload_line(&b->workload[i], buf, sizeof buf));
+    for (int i = 0; i < b->grid.n; i++)
+        str_printf(&work, "%s%s", i ? " " : "", workload_line(&b->grid.workload[i], buf, sizeof buf));
     for (int i = 0; i < b->n_configs && !rc; i++) {
         config_line(&b->configs[i], named[i].line, sizeof named[i].line);
         str_printf(&label, "%s%s", i ? " | " : "", named[i].line);
@@ -365,20 +378,21 @@ static enum err_code bench_begin_run(struct bench *b, const json_t *opened, stru
     return rc;
 }
 
-/* Runs the workloads from b->workload_i on that have the same number of sequences. They get their own worker,
- * because its memory depends on this number. */
+/* Runs the workloads from b->workload_i on that have the same number of sequences, or one group of several.
+ * They get their own worker, because its memory depends on this number. */
 static enum err_code bench_arm(struct bench *b, struct err *why)
 {
     struct config *c = &b->configs[b->config_i];
     struct arm *arm = NULL;
-    char buf[640];
-    const int sequences = workload_sequences(&b->workload[b->workload_i]);
-    int last = b->workload_i;
-    while (last < b->n_workloads && workload_sequences(&b->workload[last]) == sequences) last++;
+    int last = b->workload_i + b->grid.group, sequences = 0;
+    for (int i = b->workload_i; i < last; i++)
+        sequences = MAX(sequences, workload_sequences(&b->grid.workload[i]));
+    while (b->grid.group == 1 && last < b->grid.n && workload_sequences(&b->grid.workload[last]) == sequences)
+        last++;
     /* 0: the config sets its own context, and memory and speed belong to that one */
     struct arm_spec spec = { .model = b->model,
                              .config = c,
-                             .ctx = config_int(c, KNOB_CTX) ? 0 : b->ctx,
+                             .ctx = config_int(c, KNOB_CTX) ? 0 : b->grid.ctx,
                              .sequences = sequences,
                              .log = &b->g->log };
     b->label = "load";
@@ -395,12 +409,7 @@ static enum err_code bench_arm(struct bench *b, struct err *why)
     if (!rc)
         rc = run_arm_opened(&b->run, b->config_i,
                             &(struct span_load){ begun, load_s, arm_description(arm), "" }, why);
-    for (; b->workload_i < last && !rc; b->workload_i++) {
-        const struct workload *w = &b->workload[b->workload_i];
-        b->label = workload_line(w, buf, sizeof buf);
-        if (bench_workload(b, arm, w, why) == ERR_CANCELLED || cli_is_interrupted(b->g))
-            rc = err_set(why, ERR_CANCELLED, "interrupted");
-    }
+    while (b->workload_i < last && !rc) rc = bench_group(b, arm, why);
     arm_close(arm);
     return rc;
 }
@@ -414,10 +423,10 @@ static enum err_code bench_config(struct bench *b, struct err *why)
     enum err_code rc = cli_config_model(&path, b->a, c, why);
     if (rc) return rc;
     snprintf(b->model, sizeof b->model, "%s", path);
-    if (trained_context_add(&b->trained, path, c, b->ctx))
+    if (trained_context_add(&b->trained, path, c, b->grid.ctx))
         cli_note(b->g, TRAINED_CONTEXT_NOTE, (long long)b->trained.tokens, (long long)b->trained.trained);
     free(path);
-    for (b->workload_i = 0; b->workload_i < b->n_workloads && !rc;) rc = bench_arm(b, why);
+    for (b->workload_i = 0; b->workload_i < b->grid.n && !rc;) rc = bench_arm(b, why);
     return rc;
 }
 
