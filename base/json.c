@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -82,12 +83,19 @@ static enum err_code parse(struct parse *p, json_t **out, const char *text, size
 
 enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *why)
 {
+    return json_parse_line(out, text, n, 1, why);
+}
+
+enum err_code json_parse_line(json_t **out, const char *text, size_t n, int64_t line, struct err *why)
+{
     struct parse p = { 0 };
     json_error_t at;
     const enum err_code rc = parse(&p, out, text, n, &at);
     free(p.blocks);
     if (rc == ERR_NOMEM) return err_set(why, ERR_NOMEM, "out of memory for JSON of %zu bytes", n);
-    return rc ? err_set(why, rc, "bad JSON at line %d column %d: %s", at.line, at.column, at.text) : ERR_OK;
+    return rc ? err_set(why, rc, "bad JSON at line %" PRId64 " column %d: %s", line + at.line - 1, at.column,
+                        at.text)
+              : ERR_OK;
 }
 
 char *json_line(const json_t *value)

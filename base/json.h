@@ -14,9 +14,11 @@
  * of memory (memory.h). */
 void json_init(void);
 
-/* Parses a whole document. *out: json_decref. ERR_FORMAT (also for trailing text) names line and column;
- * ERR_NOMEM. */
+/* Parses a whole document. *out: json_decref. ERR_FORMAT (also for trailing text and for a key that an object
+ * has twice) names line and column; ERR_NOMEM. */
 enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *why);
+/* The same for a document that begins in this line of a file, from 1. */
+enum err_code json_parse_line(json_t **out, const char *text, size_t n, int64_t line, struct err *why);
 
 /* The document as one line, keys in insertion order, no newline. The caller frees it. NULL: out of memory,
  * also if it ran out while the document was built (memory.h). */

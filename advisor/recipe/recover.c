@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "advisor/run/run.h"
+#include "engine/chat/chat.h"
 #include "engine/text/text.h"
 
 enum {
@@ -106,13 +107,18 @@ static enum err_code texts_split_file(struct texts *t, const char *path, struct 
 {
     char *text;
     size_t n;
+    enum text_kind kind = TEXT_PLAIN;
     enum err_code rc = file_read(&text, &n, path, TEXT_LIMIT, why);
     if (rc) return rc;
-    if (memchr(text, 0, MIN(n, SNIFF))) {
+    rc = text_kind_find(&kind, text, n, why);
+    if (!rc && kind != TEXT_PLAIN) {
+        rc = err_set(why, ERR_USAGE, "--recover trains on plain text, and %s is a file of JSON objects",
+                     path);
+    } else if (!rc && memchr(text, 0, MIN(n, SNIFF))) {
         rc = err_set(why, ERR_USAGE,
                      "--recover trains on a text, and %s is not a text (a calibration file is not enough)",
                      path);
-    } else {
+    } else if (!rc) {
         size_t cut = n / 5 * 4;
         while (cut < n && text[cut] != ' ' && text[cut] != '\n') cut++;
         str_append_n(&t->training, text, cut);

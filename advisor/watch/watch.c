@@ -246,21 +246,9 @@ static double stale_s(const struct watch *w)
 /* Mean of each sensor over the last `seconds`; NAN without samples. */
 static void sensor_means(const struct watch *w, double seconds, double row[METRIC_SENSOR_COUNT])
 {
-    enum { MOST = 256 };
     const int64_t now = clock_ns();
-    struct sample *s = w->sampler ? calloc(MOST, sizeof *s) : NULL;
-    const int n = s ? sampler_window(w->sampler, now - (int64_t)(seconds * 1e9), now, s, MOST) : 0;
-    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) {
-        double sum = 0;
-        int known = 0;
-        for (int i = 0; i < n; i++)
-            if (!isnan(s[i].value[m])) {
-                sum += s[i].value[m];
-                known++;
-            }
-        row[m] = known ? sum / known : NAN;
-    }
-    free(s);
+    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) row[m] = NAN;
+    if (w->sampler) sampler_means(w->sampler, now - (int64_t)(seconds * 1e9), now, row);
 }
 
 double watch_mean(const struct watch *w, enum metric_id metric, double seconds)

@@ -187,22 +187,50 @@ static size_t line_length(const char *text, size_t n)
     return end ? (size_t)(end - text) : n;
 }
 
-bool conversations_are(const char *text, size_t n)
+static bool is_blank(const char *line, size_t n)
 {
-    const size_t line = line_length(text, n);
-    if (!line || text[0] != '{') return false;
-    json_t *j = json_loadb(text, line, JSON_REJECT_DUPLICATES, NULL);
-    const bool are = j && json_is_array(json_object_get(j, "messages"));
-    json_decref(j);
-    return are;
+    for (size_t i = 0; i < n; i++)
+        if (!memchr(" \t\r", line[i], 3)) return false;
+    return true;
 }
 
-static enum err_code encode_line(const struct chat *c, const char *line, size_t n, struct token_list *out,
-                                 struct err *why)
+/* Editors put a byte order mark before UTF-8; it is no part of the text. Returns its length or 0. */
+static size_t bom_length(const char *text, size_t n)
 {
-    json_error_t e;
-    json_t *j = json_loadb(line, n, JSON_REJECT_DUPLICATES, &e);
-    if (!j) return err_set(why, ERR_FORMAT, "bad JSON at column %d: %s", e.column, e.text);
+    static const char BOM[] = "\xef\xbb\xbf";
+    return n >= sizeof BOM - 1 && !memcmp(text, BOM, sizeof BOM - 1) ? sizeof BOM - 1 : 0;
+}
+
+enum err_code text_kind_find(enum text_kind *out, const char *text, size_t n, struct err *why)
+{
+    enum { HEAD = 4096 };
+    static const char MESSAGES[] = "\"messages\"";
+    size_t at = bom_length(text, n), line;
+    json_t *j;
+    *out = TEXT_PLAIN;
+    while (at < n && is_blank(text + at, line = line_length(text + at, n - at))) at += line + 1;
+    if (at >= n || !memchr("{[", text[at], 2)) return ERR_OK;
+    const enum err_code rc = json_parse(&j, text + at, line, why);
+    if (rc == ERR_NOMEM) return rc;
+    if (rc) { /* the rendering will say what is wrong */
+        if (memmem(text + at, MIN(n - at, HEAD), MESSAGES, sizeof MESSAGES - 1)) *out = TEXT_CONVERSATIONS;
+        return ERR_OK;
+    }
+    if (json_object_get(j, "messages"))
+        *out = TEXT_CONVERSATIONS;
+    else if (json_is_object(j) || json_is_object(json_array_get(j, 0)))
+        *out = TEXT_OTHER_JSON;
+    json_decref(j);
+    return ERR_OK;
+}
+
+/* The messages of an error begin with the number of the line. */
+static enum err_code encode_line(const struct chat *c, const char *line, size_t n, int64_t number,
+                                 struct token_list *out, struct err *why)
+{
+    json_t *j;
+    enum err_code rc = json_parse_line(&j, line, n, number, why);
+    if (rc) return rc;
     struct chat_request r = { .messages = json_object_get(j, "messages"), .now = DATE_OF_FILES };
     json_t *tools = json_incref(json_object_get(j, "tools"));
     json_t *messages = json_incref(json_object_get(j, "messages"));
@@ -211,18 +239,13 @@ static enum err_code encode_line(const struct chat *c, const char *line, size_t 
     r.messages = messages;
     r.tools = tools;
     r.extra = j;
-    const enum err_code rc = chat_encode(c, &r, out, why);
+    rc = chat_encode(c, &r, out, why);
     json_decref(messages);
     json_decref(tools);
     json_decref(j);
-    return rc;
-}
-
-static bool is_blank(const char *line, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!strchr(" \t\r", line[i])) return false;
-    return true;
+    if (rc == ERR_USAGE && why) why->code = ERR_FORMAT; /* the file is at fault, not the command */
+    if (rc) err_prefix(why, "conversation in line %" PRId64, number);
+    return rc == ERR_USAGE ? ERR_FORMAT : rc;
 }
 
 enum err_code conversations_encode(const struct chat *c, const char *text, size_t n, struct token_list *out,
@@ -230,14 +253,33 @@ enum err_code conversations_encode(const struct chat *c, const char *text, size_
 {
     int64_t number = 0;
     enum err_code rc = ERR_OK;
-    for (size_t at = 0, line; at < n && !rc; at += line + 1) {
+    for (size_t at = bom_length(text, n), line; at < n && !rc; at += line + 1) {
         line = line_length(text + at, n - at);
         number++;
-        if (is_blank(text + at, line)) continue;
-        rc = encode_line(c, text + at, line, out, why);
-        if (!rc) continue;
-        if (rc == ERR_USAGE && why) why->code = rc = ERR_FORMAT; /* the file is at fault, not the command */
-        err_prefix(why, "conversation in line %" PRId64, number);
+        if (!is_blank(text + at, line)) rc = encode_line(c, text + at, line, number, out, why);
     }
+    return rc;
+}
+
+enum err_code text_encode(const struct gguf *g, const struct tokenizer *t, const char *text, size_t n,
+                          struct token_list *out, struct err *why)
+{
+    enum text_kind kind;
+    struct chat *c;
+    enum err_code rc = text_kind_find(&kind, text, n, why);
+    if (rc) return rc;
+    if (kind == TEXT_PLAIN) return tokenizer_encode(t, text, n, TOKENIZE_ADD_BOS, out, why);
+    if (kind == TEXT_OTHER_JSON)
+        return err_set(
+            why, ERR_FORMAT,
+            "the text begins with a JSON object without \"messages\": expected plain text, or one "
+            "conversation a line ({\"messages\": [...]}); write the texts of such a file to a plain one");
+    if (!chat_has_template(g))
+        return err_set(why, ERR_USAGE,
+                       "the text is a file of conversations, but the model has no chat template "
+                       "(tokenizer.chat_template): expected plain text, or a model with a template");
+    rc = chat_open(&c, g, t, NULL, why);
+    if (!rc) rc = conversations_encode(c, text, n, out, why);
+    chat_close(c);
     return rc;
 }

@@ -39,14 +39,24 @@ enum err_code chat_encode(const struct chat *c, const struct chat_request *r, st
  * end of message), and control tokens that families use for it, such as <|im_end|>. */
 bool chat_ends(const struct chat *c, int32_t id);
 
-/* Is this text a file of conversations: is its first line a JSON object with a list `messages`? */
-bool conversations_are(const char *text, size_t n);
+/* What a text is, by its first line that is not blank, after a byte order mark (BOM):
+ * a JSON object with `messages`, or damaged JSON with that word in its first 4 KiB, begins conversations;
+ * other objects, and lists of objects, are other JSON. ERR_NOMEM. */
+enum text_kind { TEXT_PLAIN, TEXT_CONVERSATIONS, TEXT_OTHER_JSON };
+enum err_code text_kind_find(enum text_kind *out, const char *text, size_t n, struct err *why);
 
 /* Appends the ids of all conversations of a text, one JSON object a line: "messages", optional "tools"; other
- * members are variables of the template. No generation prompt is added, and the date that templates see is
- * always 1 January 2026, so that a file gives the same ids every day. Errors: as chat_encode, as ERR_FORMAT
- * with the number of the line. */
+ * members are variables of the template. A BOM and blank lines are skipped. No generation prompt is added,
+ * and the date that templates see is always 1 January 2026, so that a file gives the same ids every day.
+ * Errors: as chat_encode, as ERR_FORMAT with the number of the line; ERR_FORMAT for a key that an object has
+ * twice. */
 enum err_code conversations_encode(const struct chat *c, const char *text, size_t n, struct token_list *out,
                                    struct err *why);
+
+/* Appends the ids of a text that a model is measured on: conversations by the template of `g`, plain text
+ * after BOS if the model wants it. Errors: those of tokenizer_encode, chat_open and conversations_encode;
+ * ERR_USAGE: conversations, but `g` has no template; ERR_FORMAT: other JSON, which is data and not text. */
+enum err_code text_encode(const struct gguf *g, const struct tokenizer *t, const char *text, size_t n,
+                          struct token_list *out, struct err *why);
 
 #endif

@@ -41,30 +41,13 @@ int32_t *windows_get(struct windows *w, int64_t i)
     return ids;
 }
 
-/* Conversations become text by the model's own template. */
-static enum err_code tokenize_conversations(struct token_list *ids, const struct model *m,
-                                            const struct eval_request *r, struct err *why)
-{
-    struct chat *c;
-    if (!chat_has_template(model_gguf(m)))
-        return err_set(why, ERR_USAGE,
-                       "the text is a file of conversations, but the model has no chat template "
-                       "(tokenizer.chat_template): expected plain text, or a model with a template");
-    enum err_code rc = chat_open(&c, model_gguf(m), model_tokenizer(m), NULL, why);
-    if (!rc) rc = conversations_encode(c, r->text, r->n, ids, why);
-    chat_close(c);
-    return rc;
-}
-
 /* Tokenize the request's text and check all ids against the vocabulary. */
 static enum err_code windows_tokenize(struct token_list *ids, const struct model *m,
                                       const struct eval_request *r, struct err *why)
 {
     const struct tokenizer *t = model_tokenizer(m);
     if (!t) return err_set(why, ERR_USAGE, "this model has no usable tokenizer, so it cannot score text");
-    enum err_code rc = conversations_are(r->text, r->n)
-                           ? tokenize_conversations(ids, m, r, why)
-                           : tokenizer_encode(t, r->text, r->n, TOKENIZE_ADD_BOS, ids, why);
+    enum err_code rc = text_encode(model_gguf(m), t, r->text, r->n, ids, why);
     for (int64_t i = 0; i < ids->n && !rc; i++)
         if (ids->ids[i] >= model_shape(m)->vocab)
             rc = err_set(why, ERR_FORMAT,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/arch/arch.h"
+#include "engine/chat/chat.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "engine/text/text.h"
@@ -298,7 +299,7 @@ static enum err_code collect_cut_text(struct collect *k, const struct gguf *g,
     enum err_code rc = tokenizer_open(&t, g, &reason);
     if (rc) return err_set(why, ERR_USAGE, "this model has no usable tokenizer: %s", reason.message);
     tokenizer_describe(t, &info);
-    rc = tokenizer_encode(t, text->bytes, text->n, TOKENIZE_ADD_BOS, &ids, why);
+    rc = text_encode(g, t, text->bytes, text->n, &ids, why);
     tokenizer_close(t);
     for (int64_t i = 0; i < ids.n && !rc; i++)
         if (ids.ids[i] >= shape->vocab)

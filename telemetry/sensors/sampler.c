@@ -90,7 +90,9 @@ static void *sampler_main(void *arg)
     pthread_setname_np(pthread_self(), "sampler");
     struct sampler_thread *s = arg;
     struct telemetry *t; /* opened on this thread, because a GPU driver may take a second to wake up */
-    if (telemetry_open(&t, s->root, NULL)) return NULL;
+    /* A lack of memory or of descriptors may pass. Without this a `watch` would never see a sensor again. */
+    while (telemetry_open(&t, s->root, NULL))
+        if (!sampler_sleep_until(s, clock_ns() + s->tick_ms * MS)) return NULL;
     const int64_t tick_ns = s->tick_ms * MS;
     int64_t next = clock_ns(), due_ns[METRIC_SENSOR_COUNT] = { 0 };
     while (sampler_sleep_until(s, next)) {
@@ -245,6 +247,23 @@ int sampler_window(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, str
         out[n++] = *ring_at(s, i);
     pthread_mutex_unlock(&s->lock);
     return n;
+}
+
+void sampler_means(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, double row[METRIC_SENSOR_COUNT])
+{
+    int known[METRIC_SENSOR_COUNT] = { 0 };
+    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) row[m] = 0;
+    pthread_mutex_lock(&s->lock);
+    for (int i = ring_older(s, from_ns); i < s->count && ring_at(s, i)->t_ns <= to_ns; i++) {
+        const double *value = ring_at(s, i)->value;
+        for (int m = 0; m < METRIC_SENSOR_COUNT; m++)
+            if (!isnan(value[m])) {
+                row[m] += value[m];
+                known[m]++;
+            }
+    }
+    pthread_mutex_unlock(&s->lock);
+    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) row[m] = known[m] ? row[m] / known[m] : (double)NAN;
 }
 
 int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max)

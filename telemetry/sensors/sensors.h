@@ -97,6 +97,8 @@ int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max
 int sampler_gpus(struct sampler_thread *s, struct gpu_reading *out, int max);
 /* Copies the samples taken from from_ns to to_ns, oldest first, at most `max`. Returns how many. */
 int sampler_window(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, struct sample *out, int max);
+/* The mean of each sensor over that time; NAN: it has no sample there. */
+void sampler_means(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, double row[METRIC_SENSOR_COUNT]);
 
 /* Processor seconds the thread uses per second of wall time; NAN before the first sample. */
 double sampler_cost_ratio(struct sampler_thread *s);

@@ -100,6 +100,26 @@ PY
   expect 0 run -m "$T/chat.gguf" --chat -p "Once upon a time" -n 12 -o json && [ "$(value 'd["text"]')" = "$plain" ] ||
     fail "the model's own template gives another answer"
   expect 0 eval -m "$T/chat.gguf" -f "$T/talks.jsonl" -c 64 --ref f16 -C q8_0 -o json && json 'd["rows"][0]["chunks"] > 2 and d["rows"][0]["ppl_ratio"] > 0'
+  # A byte order mark and blank lines change nothing; a key twice, and JSON that is no conversation, are refused.
+  expect 0 eval -m "$T/chat.gguf" -f "$T/talks.jsonl" -c 64 -o json && ppl=$(value 'd["rows"][0]["ppl"]')
+  { printf '\357\273\277\n'; sed 's/$/\r\n/' "$T/talks.jsonl"; } >"$T/odd.jsonl"
+  expect 0 eval -m "$T/chat.gguf" -f "$T/odd.jsonl" -c 64 -o json && [ "$(value 'd["rows"][0]["ppl"]')" = "$ppl" ] ||
+    fail "a byte order mark and blank lines change the perplexity"
+  expect 0 calibrate "$T/chat.gguf" -f "$T/talks.jsonl" --out "$T/talks.calib" -o json && rendered=$(value 'd["rows"][0]["tok_s"] > 0 and d["rows"][0]["sequences"]')
+  expect 0 calibrate "$T/chat.gguf" -f "$T/odd.jsonl" -o json --out "$T/odd.calib" && [ "$(value 'd["rows"][0]["sequences"]')" = "$rendered" ] ||
+    fail "calibrate reads conversations with blank lines as another text"
+  expect 4 calibrate "$M" -f "$T/talks.jsonl" --out "$T/none.calib" && says err 'no chat template'
+  sed 's/"role": "user"/"role": "user", "role": "tool"/;40q' "$T/talks.jsonl" | tail -n 1 >"$T/twice"
+  for command in "eval -c 64 -m" "calibrate --out $T/none.calib"; do
+    cat "$T/talks.jsonl" "$T/twice" >"$T/bad.jsonl"
+    expect 5 $command "$T/chat.gguf" -f "$T/bad.jsonl" && says err 'line 41 column [0-9]+: duplicate object key'
+    cat "$T/twice" "$T/talks.jsonl" >"$T/bad.jsonl"
+    expect 5 $command "$T/chat.gguf" -f "$T/bad.jsonl" && says err 'line 1 column [0-9]+: duplicate object key'
+    sed 's/"messages"/"text"/' "$T/talks.jsonl" >"$T/bad.jsonl"
+    expect 5 $command "$T/chat.gguf" -f "$T/bad.jsonl" && says err 'JSON object without "messages"'
+  done
+  expect 5 ab -m "$T/chat.gguf" default kv=f32 -w "eval:$T/bad.jsonl" --max-blocks 6 && cat "$T/out" >>"$T/err" && says err 'JSON object without "messages"'
+  [ ! -e "$T/none.calib" ] || fail "a calibration of a refused text was written"
   tail -n 39 "$T/talks.jsonl" >"$T/worse.jsonl"
   echo '{"messages": "none"}' >>"$T/worse.jsonl"
   expect 5 eval -m "$T/chat.gguf" -f "$T/worse.jsonl" -c 64 && says err 'conversation in line 40: expected a list of at least one message'

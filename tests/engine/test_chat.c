@@ -1,6 +1,7 @@
 /* Proves: a conversation becomes the ids of the rendered text; control tokens that a message spells out stay
  * text, also when template and message each write a part of one; the tokens that end a turn are known; files
- * of conversations are recognised, and their faults are reported with the line. */
+ * of conversations are recognised, also with a byte order mark and blank lines, their faults are reported
+ * with the line, and other JSON is refused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,11 +145,6 @@ static void files_of_conversations(void **state)
     struct err why = { 0 };
     struct token_list l = { 0 };
     struct str back = { 0 };
-    CHECK(conversations_are(TWO, sizeof TWO - 1));
-    CHECK(!conversations_are("", 0));
-    CHECK(!conversations_are("{\"text\": \"a\"}\n", 14));
-    CHECK(!conversations_are("{\"messages\": 1}", 15));
-    CHECK(!conversations_are("Once upon a time", 16));
     CHECK_OK(conversations_encode(o.c, TWO, sizeof TWO - 1, &l, &why));
     CHECK_OK(tokenizer_decode(o.t, l.ids, l.n, true, &back, &why));
     assert_string_equal(str_text(&back), "<|endoftext|>a2026-01-01<|endoftext|>b!2026-01-01");
@@ -158,12 +154,80 @@ static void files_of_conversations(void **state)
                    "conversation in line 1: expected a list of at least one message");
     expect_refused(&o, "\n{\"messages\": [{}]}", ERR_FORMAT,
                    "line 2: message 1: expected an object with a role");
-    expect_refused(&o, "\n\n[1", ERR_FORMAT, "line 3: bad JSON at column");
+    expect_refused(&o, "\n\n[1", ERR_FORMAT, "bad JSON at line 3 column");
     expect_refused(&o, "{\"messages\": [{\"role\": \"a\"}]}\n{}", ERR_FORMAT, "line 2: expected a list");
     close_chat(o);
     o = open_chat("{{ raise_exception('never') }}");
     expect_refused(&o, TWO, ERR_FORMAT, "line 1: ");
     expect_refused(&o, TWO, ERR_FORMAT, "refuses this conversation: never");
+    close_chat(o);
+}
+
+#define BOM "\xef\xbb\xbf"
+#define HI  "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}"
+
+/* Whatever an editor or another program adds to such a file, it is recognised, and never read as plain text.
+ */
+static void kinds_of_texts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum text_kind kind;
+    } CASES[] = {
+        { HI, TEXT_CONVERSATIONS },
+        { BOM HI, TEXT_CONVERSATIONS },
+        { "\r\n \t\n" HI, TEXT_CONVERSATIONS },
+        { BOM "\n" HI, TEXT_CONVERSATIONS },
+        { "{\"messages\": 1}", TEXT_CONVERSATIONS },
+        { "{\"messages\": [], \"messages\": []}", TEXT_CONVERSATIONS },
+        { "{\"messages\": [{\"role\": \"user\"", TEXT_CONVERSATIONS },
+        { "[\n  " HI "\n]\n", TEXT_CONVERSATIONS },
+        { "{\"text\": \"a\"}\n{\"text\": \"b\"}\n", TEXT_OTHER_JSON },
+        { "[{\"text\": \"a\"}]", TEXT_OTHER_JSON },
+        { "", TEXT_PLAIN },
+        { BOM, TEXT_PLAIN },
+        { "\n\n", TEXT_PLAIN },
+        { "Once upon a time", TEXT_PLAIN },
+        { "{ return; } \"message\"", TEXT_PLAIN },
+        { "[1]\n[2]\n", TEXT_PLAIN },
+        { "\"messages\": [{}]", TEXT_PLAIN },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct err why = { 0 };
+        enum text_kind kind;
+        CHECK_OK(text_kind_find(&kind, CASES[i].text, strlen(CASES[i].text), &why));
+        if (kind != CASES[i].kind) fail_msg("'%s' is %d, want %d", CASES[i].text, kind, CASES[i].kind);
+    }
+}
+
+static void odd_lines(void **state)
+{
+    (void)state;
+    struct opened o = open_chat("{{ messages[0].content }}.");
+    struct err why = { 0 };
+    struct token_list l = { 0 };
+    struct str back = { 0 };
+    static const char ODD[] = BOM "\n \r\n" HI "\r\n\n" HI "\n\t";
+    CHECK_OK(conversations_encode(o.c, ODD, sizeof ODD - 1, &l, &why));
+    CHECK_OK(tokenizer_decode(o.t, l.ids, l.n, true, &back, &why));
+    assert_string_equal(str_text(&back), "a.a.");
+    str_free(&back);
+    token_list_free(&l);
+    expect_refused(&o, HI "\n\n{\"messages\": [], \"messages\": []}", ERR_FORMAT,
+                   "bad JSON at line 3 column 27: duplicate object key");
+    expect_refused(&o, BOM "{\"messages\": [{\"role\": \"user\", \"role\": \"tool\", \"content\": \"a\"}]}",
+                   ERR_FORMAT, "bad JSON at line 1 column 37: duplicate object key");
+    expect_refused(&o, "[\n" HI "\n]", ERR_FORMAT, "bad JSON at line 1 column");
+    CHECK_EQ(text_encode(o.g, o.t, BOM HI, sizeof(BOM HI) - 1, &l, &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "has no chat template");
+    static const char DATA[] = "{\"text\": \"a\"}\n";
+    CHECK_EQ(text_encode(o.g, o.t, DATA, sizeof DATA - 1, &l, &why), ERR_FORMAT);
+    CHECK_CONTAINS(why.message, "without \"messages\"");
+    CHECK_EQ(l.n, 0);
+    CHECK_OK(text_encode(o.g, o.t, "a b", 3, &l, &why));
+    CHECK_GE(l.n, 1);
+    token_list_free(&l);
     close_chat(o);
 }
 
@@ -226,6 +290,8 @@ int main(void)
         cmocka_unit_test(messages_cannot_write_control_tokens),
         cmocka_unit_test(ends_of_turns),
         cmocka_unit_test(files_of_conversations),
+        cmocka_unit_test(kinds_of_texts),
+        cmocka_unit_test(odd_lines),
         cmocka_unit_test(without_a_template),
         cmocka_unit_test(a_template_for_tools),
     };

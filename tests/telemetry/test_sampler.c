@@ -94,6 +94,41 @@ static void own_periods(void **state)
     sampler_stop(s);
 }
 
+/* Each mean is over the samples in which the sensor was due. */
+static void means_of_a_window(void **state)
+{
+    (void)state;
+    enum { MOST = 200 };
+    static struct sample out[MOST];
+    double row[METRIC_SENSOR_COUNT];
+    struct sampler_thread *s;
+    struct err why;
+    struct root r = root_get("avx2-laptop");
+    CHECK_OK(sampler_start(&s, r.path, 10, NULL, &why));
+    wait_for_samples(s, 30);
+    const int64_t to_ns = clock_ns();
+    const int n = sampler_window(s, 0, to_ns, out, MOST);
+    CHECK_GE(n, 30);
+    sampler_means(s, out[10].t_ns, to_ns, row);
+    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) {
+        double sum = 0;
+        int known = 0;
+        for (int i = 10; i < n; i++)
+            if (!isnan(out[i].value[m])) {
+                sum += out[i].value[m];
+                known++;
+            }
+        if (known)
+            CHECK_NEAR(row[m], sum / known, fabs(sum) * 1e-12);
+        else
+            CHECK_NAN(row[m]);
+    }
+    CHECK(!isnan(row[METRIC_MEM_USED]));
+    sampler_means(s, 0, 0, row);
+    CHECK_NAN(row[METRIC_MEM_USED]);
+    sampler_stop(s);
+}
+
 static void bad_periods_are_refused(void **state)
 {
     (void)state;
@@ -247,6 +282,7 @@ int main(void)
         cmocka_unit_test(each_metric_at_its_period),
         cmocka_unit_test(windows_are_exact),
         cmocka_unit_test(own_periods),
+        cmocka_unit_test(means_of_a_window),
         cmocka_unit_test(bad_periods_are_refused),
         cmocka_unit_test(stopping_waits_for_no_sample),
         cmocka_unit_test(many_readers),
