@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Increase after every change of the cost model: residuals of one revision cannot correct another. */
-enum { MODEL_REVISION = 10 };
+enum { MODEL_REVISION = 11 };
 enum { RESIDUALS_MAX = 300, METRICS_MAX = 6 };
 
 /* Share of the residual variance that two runs have in common when they agree in a trait. Rounded from a fit

@@ -102,18 +102,38 @@ static double attention_s(struct work *w, double n, double depth, bool many)
     return s;
 }
 
-static double decode_step_s(struct work *w)
+/* Seconds of `count` of the matrices of p with n rows. Only the experts that some row chose are read, each by
+ * its share of the rows. */
+static double products_s(struct work *w, const struct model_product *p, int count, int n,
+                         const struct expert_curve *curve)
+{
+    const struct model_shape *shape = &w->o.shape;
+    struct model_product one = *p;
+    if (p->experts == PRODUCT_DENSE) return count * cost_product(&w->cost, p, n);
+    const double distinct = experts_distinct(curve, shape->experts, shape->experts_used, n);
+    const double rows = n * shape->experts_used / distinct, more = rows - floor(rows);
+    if (n == 1 || p->experts == PRODUCT_EXPERTS_TOGETHER)
+        one.together = (int64_t)((double)p->together * distinct);
+    double s = cost_product(&w->cost, &one, (int)rows);
+    if (more > 0) s += more * (cost_product(&w->cost, &one, (int)rows + 1) - s);
+    return count * distinct / shape->experts_used * s;
+}
+
+/* Seconds of a pass over n rows that all need logits: of independent sequences, or consecutive tokens. */
+static double step_s(struct work *w, int n, bool consecutive)
 {
     const struct model_operations *o = &w->o;
-    const int n = w->sequences;
+    const struct expert_curve *curve = consecutive ? w->what->experts_consecutive : w->what->experts_apart;
     double s = 0;
-    for (int i = 0; i < o->n; i++) {
-        const struct model_product *p = &o->product[i];
-        s += p->count * cost_product(&w->cost, p, n);
-    }
+    for (int i = 0; i < o->n; i++) s += products_s(w, &o->product[i], o->product[i].count, n, curve);
     s += o->shape.layers * cost_elementwise(&w->cost, o->shape.embd, n);
-    s += attention_s(w, n, w->depth, false);
+    s += attention_s(w, n, w->depth, consecutive && n > 1);
     return s + LOGIT_S * (double)o->shape.vocab * n;
+}
+
+static double decode_step_s(struct work *w)
+{
+    return step_s(w, w->sequences, false);
 }
 
 /* Mean seconds of a decode step over the tokens of the run. Its first step finds no weights in the caches,
@@ -140,8 +160,9 @@ static double prefill_pass_s(struct work *w, int n, int wanted)
                           : p->part == PRODUCT_LATE ? p->count - p->last
                                                     : 0;
         const int ends = p->count - whole;
-        if (whole) s += whole * cost_product(&w->cost, p, n);
-        if (ends && wanted) s += ends * cost_product(&w->cost, p, wanted);
+        const struct expert_curve *curve = w->what->experts_consecutive;
+        if (whole) s += products_s(w, p, whole, n, curve);
+        if (ends && wanted) s += products_s(w, p, ends, wanted, curve);
     }
     return s + o->shape.layers * cost_elementwise(&w->cost, o->shape.embd, n);
 }
@@ -192,12 +213,19 @@ static const struct format *dominant_format(const struct model_operations *o)
     return most;
 }
 
+/* Bytes that a decode step of w->sequences sequences reads: weights, keys and values, and states. */
+static double decode_bytes(const struct work *w, const struct memory_plan *p)
+{
+    return plan_step_bytes(p, &w->o.shape, w->what->experts_apart, w->sequences) +
+           (double)p->kv_bytes_per_token * w->depth * w->sequences + (double)p->state;
+}
+
 static void set_limits(struct prediction *out, struct work *w)
 {
     const struct memory_plan *p = &out->plan;
     const struct format *weights = dominant_format(&w->o);
-    const double bytes = (double)p->decode_read_bytes +
-                         (double)p->kv_bytes_per_token * w->depth * w->sequences;
+    const double bytes = decode_bytes(w, p),
+                 batch = (double)MAX(w->o.batch, 1); /* rows that share one pass */
     const double one_row = cost_gemv_operations(&w->cost, weights);
     const double many_rows = cost_gemm_operations(&w->cost, weights);
     /* Rows that are decoded together are computed as dot products or as GEMM, whichever is faster. */
@@ -205,9 +233,9 @@ static void set_limits(struct prediction *out, struct work *w)
                            (w->sequences > 1 ? fmax(one_row, many_rows) : one_row);
     const double row_s = p->flops_per_token / many_rows;
     const double read_s = bytes / w->cost.bandwidth;
-    const double batch = (double)MAX(w->o.batch, 1); /* rows that share one pass over the weights */
     const double decode_s = max_or_nan(read_s, think_s);
-    const double prefill_s = max_or_nan((double)p->decode_read_bytes / w->cost.bandwidth / batch, row_s);
+    const double pass_bytes = plan_step_bytes(p, &w->o.shape, w->what->experts_consecutive, batch);
+    const double prefill_s = max_or_nan(pass_bytes / w->cost.bandwidth / batch, row_s);
     out->in_cache = !w->cost.on_gpu &&
                     (double)p->decode_read_bytes <= (double)cost_cache_bytes(w->cost.machine);
     out->decode_bound_by_memory = read_s >= think_s;
@@ -391,7 +419,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     out->depth = w.depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
     w.prompt = what->prompt > 0 ? what->prompt : PREDICT_PROMPT;
     cost_init(&w.cost, machine, ceilings, c, what->on_gpu, &what->conditions);
-    w.cost.footprint = (double)p->decode_read_bytes + (double)p->kv_bytes_per_token * w.depth * w.sequences;
+    w.cost.footprint = decode_bytes(&w, p);
     w.untouched = untouched_bytes(&w, g, c);
     set_limits(out, &w);
     const double decode_s = decode_mean_s(&w);
@@ -402,5 +430,28 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     set_estimates(out, &w, c, isnan(out->decode_limit_tok_s) ? NAN : decode_s,
                   isnan(out->prefill_limit_tok_s) ? NAN : prefill_s);
     if (p->gpu_layers) set_unknown(out);
+    return ERR_OK;
+}
+
+enum err_code predict_steps(double *seconds, const int *rows, int n, bool consecutive, const struct gguf *g,
+                            const struct config *c, const struct machine *machine,
+                            const struct machine_ceilings *ceilings, const struct predict_for *what,
+                            struct err *why)
+{
+    struct work w = { .what = what };
+    struct memory_plan plan;
+    const struct config sized = config_with_threads(c, machine);
+    enum err_code rc = recipe_plan_memory(&plan, g, &sized, what->ctx, 1, why);
+    if (!rc) rc = recipe_plan_operations(&w.o, g, &sized, why);
+    if (rc) return rc;
+    const struct expert_curve *curve = consecutive ? what->experts_consecutive : what->experts_apart;
+    w.depth = what->depth > 0 ? what->depth : predict_depth(plan.ctx);
+    for (int i = 0; i < n; i++) {
+        const int caches = consecutive ? 1 : rows[i];
+        cost_init(&w.cost, machine, ceilings, c, what->on_gpu, &what->conditions);
+        w.cost.footprint = plan_step_bytes(&plan, &w.o.shape, curve, rows[i]) +
+                           ((double)plan.kv_bytes_per_token * w.depth + (double)plan.state) * caches;
+        seconds[i] = plan.gpu_layers ? NAN : step_s(&w, rows[i], consecutive);
+    }
     return ERR_OK;
 }

@@ -253,6 +253,9 @@ struct predict_for {
     bool on_gpu;                         /* use the ceilings of the machine's GPU */
     struct conditions conditions;        /* current machine conditions */
     const struct correction *correction; /* NULL: no earlier runs */
+    /* Distinct experts of batches of consecutive tokens, and of independent sequences, measured on a text;
+     * NULL: as if routers chose at random. Only for models with experts. */
+    const struct expert_curve *experts_consecutive, *experts_apart;
 };
 /* The session a workload is measured in, at the middle of what it decodes. */
 struct predict_for predict_for_workload(const struct workload *w);
@@ -261,6 +264,14 @@ struct predict_for predict_for_workload(const struct workload *w);
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
                       const struct machine *machine, const struct machine_ceilings *ceilings,
                       const struct predict_for *what, struct err *why);
+
+/* Predict the seconds of steps with rows[i] rows that all need logits, without corrections by earlier runs:
+ * as many independent sequences, or with `consecutive` tokens of one sequence. what->sequences is ignored.
+ * seconds [n]; NAN: a ceiling is missing. Errors: as predict. */
+enum err_code predict_steps(double *seconds, const int *rows, int n, bool consecutive, const struct gguf *g,
+                            const struct config *c, const struct machine *machine,
+                            const struct machine_ceilings *ceilings, const struct predict_for *what,
+                            struct err *why);
 
 /* Bytes of memory that a model may use there; -1: unknown. */
 int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k, bool on_gpu);

@@ -8,7 +8,9 @@
 
 #include "kernels/kernels.h"
 
+struct expert_curve; /* engine/plan/plan.h */
 struct model;
+struct model_shape; /* engine/arch/arch.h */
 
 extern const char EVAL_TEXT[]; /* path below share/ of held-out stories, the default text */
 
@@ -50,8 +52,8 @@ struct perplexity {
     double ppl_se_token;    /* standard error as llama.cpp prints it, which treats tokens as independent */
     int64_t chunks, scored; /* windows; scored tokens */
 };
-/* Perplexity of a text. A text that is a file of conversations (engine/chat/chat.h) is rendered by the model's
- * chat template. The text is tokenized once (with BOS if the model wants it) and cut into windows of
+/* Perplexity of a text. A text that is a file of conversations (engine/chat/chat.h) is rendered by the
+ * model's chat template. The text is tokenized once (with BOS if the model wants it) and cut into windows of
  * ctx ids; the rest is dropped. BOS replaces the first id of each window. Positions ctx/2 .. ctx-2 predict
  * the scored ids. Errors: ERR_USAGE (fewer than two windows: says how many tokens the text has and how many
  * are needed), ERR_CANCELLED; those of model_forward. */
@@ -111,6 +113,44 @@ struct substitution {
 enum err_code eval_substitution(struct divergence *out, double *nmse, struct model *reference,
                                 struct model *candidate, const struct substitution *s,
                                 const struct eval_request *r, struct err *why);
+
+/* ---------------------------------------------------------------- experts */
+
+/* Which experts the routers of a model chose for the tokens of a text, and how many different ones worked on
+ * batches of them: consecutive tokens (a prompt, or the verification of drafted tokens), and tokens of
+ * independent sequences that are decoded together (the same position of different windows; not the first
+ * position, where every window may have the BOS token). Batches larger than a window, or than 32 windows, are
+ * not measured. */
+enum { EXPERT_WINDOWS = 32 };
+struct expert_use {
+    int layers, experts, used; /* of the model's shape; layers without experts have no choices */
+    int64_t windows, tokens;
+    int64_t *count;                           /* [layers][experts] choices; owned, expert_use_done */
+    struct expert_curve *consecutive, *apart; /* [layers]; all NAN for a layer without experts; owned */
+};
+/* r: text, n, ctx, max_chunks, progress (its nll is NAN) and arg. Runs each window once, and requests the
+ * largest logit of every row. Errors: as eval_perplexity; ERR_USAGE: the model has no experts. Call
+ * expert_use_done in any case. */
+enum err_code eval_experts(struct expert_use *out, struct model *m, const struct eval_request *r,
+                           struct err *why);
+void expert_use_done(struct expert_use *u);
+/* ERR_USAGE: a model of this shape has no experts. */
+enum err_code expert_use_check(const struct model_shape *s, struct err *why);
+
+/* The choices of one layer. A model that uses all experts alike has effective = experts, and each expert has
+ * the share 1 / experts. */
+enum { EXPERTS_HOTTEST = 3 };
+struct expert_layer {
+    double entropy_bits;          /* of the choices: sum -p log2 p, p = share of all choices */
+    double effective;             /* 2^entropy: as many equally used experts have this entropy */
+    int never;                    /* experts that no token chose */
+    int hottest[EXPERTS_HOTTEST]; /* -1: there are fewer experts */
+    double share[EXPERTS_HOTTEST];
+};
+/* False: the layer has no experts. */
+bool expert_use_layer(struct expert_layer *out, const struct expert_use *u, int layer);
+/* The mean of a curve over the layers that have experts: u->consecutive or u->apart. */
+struct expert_curve expert_use_mean(const struct expert_use *u, const struct expert_curve *curves);
 
 /* The figures as a JSON object and back; keys are those of `qdyno eval -o json`. Unknown values are null in
  * JSON, and NAN (-1 for counts) in the struct. The caller owns the object. */

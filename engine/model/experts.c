@@ -181,7 +181,14 @@ static void route(const struct pass *p, const struct layer *l, const float *h)
         x->place[i * outputs + used] = p->n * used + i;
         weight[used] = shared->w.data ? sigmoid(x->scores[scores + i]) : 1;
     }
+    const struct experts_watch *w = &m->experts_watch;
+    if (w->see) w->see(w->ctx, (int)(l - m->layers), x->chosen, p->n);
     sort_by_expert(m, l, p->n);
+}
+
+void model_watch_experts(struct model *m, experts_seen_fn *see, void *ctx)
+{
+    m->experts_watch = (struct experts_watch){ see, ctx };
 }
 
 /* ---------------------------------------------------------------- running */

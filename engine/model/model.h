@@ -109,6 +109,13 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
  * (ERR_NOMEM). */
 const float *model_logits(const struct model *m, int i);
 
+/* Called in a forward pass each time the router of a layer has chosen: chosen [n][experts_used of the shape]
+ * are the experts of n rows, in the order of the batch; the best one of a row first. The last layer processes
+ * only rows with requested logits. `chosen` is valid during the call. */
+typedef void experts_seen_fn(void *ctx, int layer, const int32_t *chosen, int n);
+/* Call `see` in all later forward passes; NULL: no longer. */
+void model_watch_experts(struct model *m, experts_seen_fn *see, void *ctx);
+
 /* Run a few rows, so that every weight is read once (opening only maps the file) and a device compiles its
  * kernels: the first timed run then does not include loading. Later calls do nothing. Empties sequence 0. */
 enum err_code model_warm(struct model *m, struct err *why);

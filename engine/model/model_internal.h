@@ -91,6 +91,12 @@ struct observer {
     void *ctx;
 };
 
+/* A callback of model_watch_experts (see NULL: none). */
+struct experts_watch {
+    experts_seen_fn *see;
+    void *ctx;
+};
+
 /* The first row of a forward pass whose hidden state or logits contain an infinity or NaN. */
 struct not_finite {
     bool found;
@@ -133,6 +139,7 @@ struct model {
     int rows;                    /* of the last batch */
     struct not_finite not_finite; /* set by forward_pass; cleared before the first batch */
     struct observer observer;
+    struct experts_watch experts_watch;
     bool warm;
 };
 

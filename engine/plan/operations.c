@@ -22,13 +22,22 @@ static bool slot_is_early(enum slot slot)
            slot == SLOT_STATE_ALPHA || slot == SLOT_STATE_BETA_ALPHA || slot == SLOT_SHORT_IN;
 }
 
+static enum product_experts experts_of(const struct gathering *g, enum slot slot)
+{
+    if (ARCH_SLOTS[slot].matrices != DIM_EXPERTS) return PRODUCT_DENSE;
+    const bool has_gate = slot == SLOT_GATE_EXPERTS || (slot == SLOT_UP_EXPERTS && arch_is_gated(g->arch));
+    return has_gate ? PRODUCT_EXPERTS_APART : PRODUCT_EXPERTS_TOGETHER;
+}
+
 /* Sum of the rows of all matrices that one call multiplies with the same inputs: q, k and v; gate and up. */
 static int64_t rows_together(const struct gathering *g, enum slot slot, int64_t rows)
 {
     const struct model_shape *s = &g->out->shape;
     if (slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V)
         return arch_dim(DIM_Q_ROWS, g->arch, s) + arch_dim(DIM_K, g->arch, s) + arch_dim(DIM_V, g->arch, s);
-    if (slot == SLOT_GATE || (slot == SLOT_UP && (g->arch->need & SLOT_BIT(SLOT_GATE)) != 0)) return 2 * rows;
+    if (slot == SLOT_GATE || (slot == SLOT_UP && (g->arch->need & SLOT_BIT(SLOT_GATE)) != 0) ||
+        experts_of(g, slot) == PRODUCT_EXPERTS_APART)
+        return 2 * rows;
     return rows;
 }
 
@@ -37,8 +46,8 @@ static enum err_code operations_add(struct model_operations *o, const struct mod
 {
     for (int i = 0; i < o->n; i++) {
         struct model_product *q = &o->product[i];
-        if (q->format != p->format || q->part != p->part || q->rows != p->rows || q->cols != p->cols ||
-            q->together != p->together)
+        if (q->format != p->format || q->part != p->part || q->experts != p->experts || q->rows != p->rows ||
+            q->cols != p->cols || q->together != p->together)
             continue;
         q->count += p->count;
         q->last += p->last;
@@ -59,7 +68,7 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
         (layer < 0 && slot != SLOT_OUTPUT && slot != SLOT_LAYER_INPUTS_PROJ && !tied))
         return ERR_OK;
     const struct format *stored = g->view ? g->view->format(g->config, g->gguf, t) : t->format;
-    /* of the experts, those that work on a token: exact for one row, too many products for prompts */
+    /* of the experts, those that work on one token */
     const int used = g->out->shape.experts_used;
     if (expert >= used) return ERR_OK; /* experts with tensors of their own: the first stand for those used */
     const int uses = expert >= 0 ? 1 : ARCH_SLOTS[slot].matrices == DIM_EXPERTS ? used : (int)t->shape[2];
@@ -68,6 +77,7 @@ static enum err_code gathering_add_tensor(void *ctx, int layer, enum slot slot, 
                                              : layer < 0                    ? PRODUCT_OUTPUT
                                              : slot_is_early(slot)          ? PRODUCT_EARLY
                                                                             : PRODUCT_LATE,
+                                     .experts = experts_of(g, slot),
                                      .rows = t->shape[1],
                                      .cols = t->shape[0],
                                      .together = rows_together(g, slot, t->shape[1]) * t->shape[0],

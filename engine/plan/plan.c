@@ -252,6 +252,7 @@ struct sums {
     const struct model_session *session;
     struct share *part; /* [layers + 1] tensors outside the layers, then each layer */
     int64_t read, products;
+    int64_t used_read;                    /* part of `read`: the experts that work on one token */
     int64_t expert_read, expert_products; /* of all experts that have tensors of their own */
     struct backend_work work;
     struct device_room room;
@@ -295,6 +296,7 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, int e
     }
     const int64_t used = experts ? sum->shape->experts_used : matrices; /* per token */
     sum->read += looked_up ? bytes / rows : bytes / matrices * used;
+    if (experts) sum->used_read += bytes / matrices * used;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
         sum->read += bytes; /* read once more as the output matrix */
     if (layer >= 0 && !vector) sum->products += cols * rows * used;
@@ -395,11 +397,13 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     sum.part = calloc((size_t)s->layers + 1, sizeof *sum.part);
     if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);
     const enum err_code rc = arch_walk(h->arch, s, g, sums_add_tensor, &sum, why);
-    sum.read += sum.expert_read / MAX(s->experts, 1) * s->experts_used;
+    const int64_t used_read = sum.expert_read / MAX(s->experts, 1) * s->experts_used;
+    sum.read += used_read;
     sum.products += sum.expert_products / MAX(s->experts, 1) * s->experts_used;
     *out = (struct memory_plan){
         .kv_bytes_per_token = token_bytes(e, s),
         .decode_read_bytes = sum.read,
+        .expert_read_bytes = sum.used_read + used_read,
         .flops_per_token = 2.0 * (double)sum.products,
         .ctx = e->ctx,
         .batch = e->batch,
@@ -492,6 +496,7 @@ static const struct json_field PLAN_FIELDS[] = {
     JSON_FIELD(struct memory_plan, gpu_layers, "gpu_layers", INT),
     JSON_FIELD(struct memory_plan, kv_bytes_per_token, "kv_bytes_per_token", COUNT),
     JSON_FIELD(struct memory_plan, decode_read_bytes, "decode_read_bytes", COUNT),
+    JSON_FIELD(struct memory_plan, expert_read_bytes, "expert_read_bytes", COUNT),
     JSON_FIELD(struct memory_plan, flops_per_token, "flops_per_token", NUM),
     JSON_FIELD(struct memory_plan, ctx, "ctx", INT),
     JSON_FIELD(struct memory_plan, batch, "batch", INT),
@@ -515,6 +520,7 @@ bool memory_plan_from_json(struct memory_plan *out, const json_t *object)
                                  .total = -1,
                                  .kv_bytes_per_token = -1,
                                  .decode_read_bytes = -1,
+                                 .expert_read_bytes = -1,
                                  .flops_per_token = (double)NAN };
     json_get_fields(object, PLAN_FIELDS, COUNT_OF(PLAN_FIELDS), out);
     return true;

@@ -40,6 +40,7 @@ struct memory_plan {
     int64_t device_least; /* bytes for a single layer on the device: what is missing when none fits */
     int64_t kv_bytes_per_token;
     int64_t decode_read_bytes; /* bytes of weights one decode step reads (depth 0) */
+    int64_t expert_read_bytes; /* of these, bytes of the experts that work on one token; 0: no experts */
     double flops_per_token;    /* 2 x multiply-adds in the layers' matrices, per token in prefill */
     int ctx, batch, sequences; /* the session that the plan is for */
 };
@@ -58,6 +59,21 @@ bool memory_plan_from_json(struct memory_plan *out, const json_t *object);
 enum err_code memory_plan_check(const struct memory_plan *p, const char *device, int64_t available,
                                 struct err *why);
 
+/* ---------------------------------------------------------------- experts of a batch */
+
+/* Mean number of distinct experts of a layer that work on a batch of 1, 2, 4 ... 512 rows. */
+enum { EXPERT_BATCHES = 10 };
+struct expert_curve {
+    double distinct[EXPERT_BATCHES]; /* NAN from the first size on that was not measured */
+};
+/* That number for a batch of `rows` rows, interpolated between the measured sizes. curve NULL, or nothing
+ * measured: as if every row chose `used` of `experts` at random, E (1 - (1 - k / E)^r). From `used` to
+ * `experts`. */
+double experts_distinct(const struct expert_curve *curve, int experts, int used, double rows);
+/* Bytes of weights that one decode step of `rows` rows reads. p->expert_read_bytes are for one row. */
+double plan_step_bytes(const struct memory_plan *p, const struct model_shape *s,
+                       const struct expert_curve *curve, double rows);
+
 /* ---------------------------------------------------------------- operations */
 
 /* The matrix products of one forward pass, by shape and format, for cost models. */
@@ -69,13 +85,21 @@ enum product_part {
     PRODUCT_OUTPUT, /* the output matrix: rows whose logits are requested */
 };
 
+/* Which matrices of a layer's experts a product stands for, and how they are called. */
+enum product_experts {
+    PRODUCT_DENSE,           /* no experts */
+    PRODUCT_EXPERTS_APART,   /* several rows: one call for each expert that works on the batch */
+    PRODUCT_EXPERTS_TOGETHER /* one call for all of them */
+};
+
 struct model_product {
     const struct format *format;
     enum product_part part;
+    enum product_experts experts;
     int64_t rows, cols;
     int64_t together; /* weights of all matrices that one call multiplies with the same inputs, this one
-                         included */
-    int count;        /* number of such matrices in all layers */
+                         included; of experts: those of one expert */
+    int count;        /* number of such matrices in all layers; of experts: for one row */
     int last;         /* of these, how many are in the last layer */
 };
 

@@ -45,7 +45,7 @@
  *   dominant_format, load_s
  *
  * - plan, in open: {weights, kv, compute, scratch, total, device, gpu_layers, kv_bytes_per_token,
- *   decode_read_bytes, flops_per_token}
+ *   decode_read_bytes, expert_read_bytes, flops_per_token}
  *
  * - memory, in open: {huge_wanted_bytes, huge_bytes, copied_bytes, repacked_bytes, prefetched_bytes,
  *   prefetch_s}

@@ -1,4 +1,5 @@
-/* qdyno info: describes a model file from its header, also with tensors of types that qdyno cannot read. */
+/* qdyno info: describes a model file from its header, also with tensors of types that qdyno cannot read.
+ * `--experts` is in command_info_experts.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,14 @@
 const struct cli_flag FLAGS_INFO[] = {
     FLAG_MODEL_ROW,
     { .name = "--tensors", .help = "list the tensors instead" },
+    { .name = "--experts", .value = "TEXT",
+      .help = "run this text file through the model and show which experts its routers choose instead" },
+    { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
+      .help = "with --experts: tokens per window; default 512" },
+    { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
+      .help = "with --experts: use at most N windows; default: all" },
+    { .name = "-C", .alias = "--config", .value = "CONFIG",
+      .help = "with --experts: config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -184,18 +193,29 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     return ERR_OK;
 }
 
+/* ERR_USAGE for flags that only --experts uses. */
+static enum err_code check_flags(const struct cli_args *a, struct err *why)
+{
+    static const char *const NAMES[] = { "-c", "--chunks", "-C" };
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        if (args_has(a, NAMES[i])) return err_set(why, ERR_USAGE, "%s needs --experts TEXT", NAMES[i]);
+    return ERR_OK;
+}
+
 int command_info(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     struct gguf *file = NULL;
     char *path = NULL;
     bool tensors = args_has(a, "--tensors");
+    if (args_has(a, "--experts")) return info_experts(g, a);
     struct table t;
     if (tensors)
         table_init(&t, "qdyno.tensors/1", TENSOR_COLUMNS, COUNT_OF(TENSOR_COLUMNS));
     else
         table_init(&t, "qdyno.info/1", COLUMNS, COUNT_OF(COLUMNS));
-    enum err_code rc = cli_model(&path, a, &why);
+    enum err_code rc = check_flags(a, &why);
+    if (!rc) rc = cli_model(&path, a, &why);
     if (!rc) rc = gguf_open_any_type(&file, path, &why);
     if (!rc && tensors)
         table_add_tensors(&t, file);

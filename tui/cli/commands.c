@@ -26,8 +26,13 @@ const struct command COMMANDS[] = {
                  "value. A period shorter than the sensor's resolution is refused. QDYNO_PERIODS=A=MS,B=MS "
                  "sets the periods of every command that samples." },
     { .name = "info", .flags = FLAGS_INFO, .run = command_info,
-      .arguments = "[-m MODEL] [--tensors]",
-      .help = "describe a model file: architecture, shapes, formats, bytes, tokenizer" },
+      .arguments = "[-m MODEL] [--tensors | --experts TEXT [-c N] [--chunks N] [-C CONFIG]]",
+      .help = "describe a model file: architecture, shapes, formats, bytes, tokenizer",
+      .details = "--experts runs a text through a mixture of experts and counts the choices of its routers: the "
+                 "hottest experts of each layer, how evenly they are used, and how many different ones work on "
+                 "batches of 1 to 32 tokens, with the bytes that such a step reads and its predicted time (one "
+                 "row = 1). csv has the layers only; json has everything. Status 4: the model has no experts "
+                 "(docs/models.md)." },
     { .name = "run", .flags = FLAGS_RUN, .run = command_run, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] (-p TEXT | --chat [-p TEXT] [--system TEXT]) [-n N] [-C CONFIG]",
       .help = "generate text, or chat; timings go to stderr",

@@ -31,6 +31,9 @@ enum err_code ids_parse(struct token_list *ids, const char *text, struct err *wh
 /* `history --detect`. Exit status 1: some config is now at a worse level than before its last change. */
 command_fn history_detect_print;
 
+/* `info --experts`. */
+command_fn info_experts;
+
 /* Columns of bench and eval, with which `show` prints their stored tables. */
 extern const struct column BENCH_COLUMNS[], EVAL_COLUMNS[];
 extern const size_t BENCH_COLUMN_COUNT, EVAL_COLUMN_COUNT;
