@@ -252,7 +252,9 @@ typedef enum err_code db_model_request_fn(void *ctx, const struct model_requests
 enum err_code db_model_requests(struct db *d, const struct model_query *q, db_model_request_fn *row,
                                 void *ctx, struct err *why);
 
-/* Counts of cells ("kept", "discarded", "failed"), and of runs by kind and state; at most `max` rows. */
+/* Counts of cells ("kept", "discarded", "failed"), and of runs by kind and state; at most `max` rows. Runs
+ * that are stored as running, but whose process is gone, count as interrupted, also where the file can only
+ * be read. */
 struct count_row {
     char what[16], state[16]; /* cells: state is "" */
     int64_t n;

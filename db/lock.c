@@ -160,11 +160,10 @@ bool db_run_is_locked(struct db *d, int *pid)
 
 /* ---------------------------------------------------------------- abandoned runs */
 
-/* Runs that are stored as running and that no handle has locked. The owner frees id. */
 struct abandoned {
     int lock_file; /* a descriptor of its own: a handle's own locks would not show through its own; -1: no
                       file */
-    int64_t *id;
+    struct abandoned_run *run;
     int n;
 };
 
@@ -176,10 +175,12 @@ static enum err_code abandoned_row(void *ctx, sqlite3_stmt *row, struct err *why
     /* without an answer the run counts as locked */
     if (a->lock_file >= 0 && (fcntl(a->lock_file, F_OFD_GETLK, &range) || range.l_type != F_UNLCK))
         return ERR_OK;
-    int64_t *more = realloc(a->id, ((size_t)a->n + 1) * sizeof *more);
+    struct abandoned_run *more = realloc(a->run, ((size_t)a->n + 1) * sizeof *more);
     if (!more) return err_set(why, ERR_NOMEM, "out of memory listing runs");
-    a->id = more;
-    a->id[a->n++] = id;
+    a->run = more;
+    more[a->n].id = id;
+    snprintf(more[a->n].kind, sizeof more[a->n].kind, "%s", (const char *)sqlite3_column_text(row, 1));
+    a->n++;
     return ERR_OK;
 }
 
@@ -188,10 +189,43 @@ static enum err_code abandoned_find(struct db *d, struct abandoned *a, struct er
     a->n = 0;
     return db_execute(d,
                       &(struct db_call){ .doing = "list running runs",
-                                         .sql = "SELECT id FROM run WHERE state = 'running'",
+                                         .sql = "SELECT id, kind FROM run WHERE state = 'running'",
                                          .row = abandoned_row,
                                          .ctx = a },
                       why, "");
+}
+
+/* Opens the lock file and finds abandoned runs; the caller calls abandoned_done, also after an error. */
+static enum err_code abandoned_open(struct db *d, struct abandoned *a, struct err *why)
+{
+    struct str path = { 0 };
+    *a = (struct abandoned){ .lock_file = -1 };
+    if (!*absolute_path(d)) return ERR_OK; /* in memory: all runs are of this process */
+    str_printf(&path, "%s-holds", absolute_path(d));
+    enum err_code rc = path.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
+    if (!rc) a->lock_file = open(str_text(&path), O_RDONLY | O_CLOEXEC);
+    if (!rc && a->lock_file < 0 && errno != ENOENT)
+        rc = err_set(why, err_of_errno(errno), "cannot open the lock file '%s': %s", str_text(&path),
+                     strerror(errno));
+    str_free(&path);
+    return rc ? rc : abandoned_find(d, a, why);
+}
+
+static void abandoned_done(struct abandoned *a)
+{
+    if (a->lock_file >= 0) close(a->lock_file);
+    free(a->run);
+}
+
+enum err_code abandoned_list(struct db *d, struct abandoned_run **out, int *n, struct err *why)
+{
+    struct abandoned a;
+    const enum err_code rc = abandoned_open(d, &a, why);
+    *out = rc ? NULL : a.run;
+    *n = rc ? 0 : a.n;
+    if (!rc) a.run = NULL;
+    abandoned_done(&a);
+    return rc;
 }
 
 /* The runs are listed again inside the transaction. Whoever continues one locks it before the row changes, so
@@ -206,26 +240,16 @@ static enum err_code abandoned_close(struct db *d, struct abandoned *a, struct e
     rc = abandoned_find(d, a, why);
     for (int i = 0; i < a->n && !rc; i++)
         rc = db_execute(d, &(struct db_call){ .doing = "close an interrupted run", .sql = SQL }, why, "i",
-                        a->id[i]);
+                        a->run[i].id);
     return db_end(d, rc, "close interrupted runs", why);
 }
 
 enum err_code db_runs_close_abandoned(struct db *d, struct err *why)
 {
-    struct str path = { 0 };
-    struct abandoned a = { .lock_file = -1 };
-    if (!*absolute_path(d)) return ERR_OK; /* in memory: all runs are of this process */
-    str_printf(&path, "%s-holds", absolute_path(d));
-    enum err_code rc = path.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
-    if (!rc) a.lock_file = open(str_text(&path), O_RDONLY | O_CLOEXEC);
-    if (!rc && a.lock_file < 0 && errno != ENOENT)
-        rc = err_set(why, err_of_errno(errno), "cannot open the lock file '%s': %s", str_text(&path),
-                     strerror(errno));
-    if (!rc) rc = abandoned_find(d, &a, why);
+    struct abandoned a;
+    enum err_code rc = abandoned_open(d, &a, why);
     if (!rc && a.n) rc = abandoned_close(d, &a, why);
-    if (a.lock_file >= 0) close(a.lock_file);
-    free(a.id);
-    str_free(&path);
+    abandoned_done(&a);
     return rc;
 }
 

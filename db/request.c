@@ -100,11 +100,37 @@ enum err_code db_cell_counts(struct db *d, struct count_row *out, int max, int *
         &r, n, why);
 }
 
+/* The row of these names, a new one if there is none; NULL: no room. */
+static struct count_row *count_row_of(struct count_reader *r, const char *what, const char *state)
+{
+    for (int i = 0; i < r->n; i++)
+        if (!strcmp(r->out[i].what, what) && !strcmp(r->out[i].state, state)) return &r->out[i];
+    if (r->n == r->max) return NULL;
+    struct count_row *row = &r->out[r->n++];
+    *row = (struct count_row){ .n = 0 };
+    snprintf(row->what, sizeof row->what, "%s", what);
+    snprintf(row->state, sizeof row->state, "%s", state);
+    return row;
+}
+
 enum err_code db_run_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why)
 {
     struct count_reader r = { out, max, 0 };
-    return counts(d, "SELECT kind, state, count(*) FROM run GROUP BY kind, state ORDER BY kind, state", &r, n,
-                  why);
+    struct abandoned_run *run = NULL;
+    int abandoned = 0;
+    enum err_code rc = counts(
+        d, "SELECT kind, state, count(*) FROM run GROUP BY kind, state ORDER BY kind, state", &r, n, why);
+    if (!rc) rc = abandoned_list(d, &run, &abandoned, why);
+    for (int i = 0; i < abandoned; i++) {
+        struct count_row *running = count_row_of(&r, run[i].kind, "running"),
+                         *interrupted = count_row_of(&r, run[i].kind, "interrupted");
+        if (!running || !interrupted || !running->n) continue;
+        running->n--;
+        interrupted->n++;
+    }
+    free(run);
+    *n = rc ? 0 : r.n;
+    return rc;
 }
 
 /* ---------------------------------------------------------------- newest measurement */

@@ -20,6 +20,14 @@ struct db {
  * missing referenced row ERR_USAGE. `doing` completes the message "cannot ...": "store a cell". */
 enum err_code db_error(struct db *d, const char *doing, struct err *why);
 
+/* Runs that are stored as running and that no handle has locked (db_runs_close_abandoned). *out: free. A
+ * database in memory has none. ERR_IO, ERR_NOMEM. */
+struct abandoned_run {
+    int64_t id;
+    char kind[16];
+};
+enum err_code abandoned_list(struct db *d, struct abandoned_run **out, int *n, struct err *why);
+
 /* Executes one statement. `types` gives the types of the variable arguments, in the order of the statement's
  * "?": i int64_t   d double (NAN becomes NULL)   t const char * (NULL becomes NULL)   x const char * (""
  * becomes NULL) b const void *, size_t `row` (may be NULL) is called for each result row; an error it returns

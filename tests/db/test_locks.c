@@ -182,6 +182,42 @@ static void abandoned(void **state)
     db_close(b);
 }
 
+static int64_t counted(struct db *d, const char *state)
+{
+    struct err why = { 0 };
+    struct count_row rows[8];
+    int n;
+    CHECK_OK(db_run_counts(d, rows, COUNT_OF(rows), &n, &why));
+    for (int i = 0; i < n; i++)
+        if (!strcmp(rows[i].what, "ab") && !strcmp(rows[i].state, state)) return rows[i].n;
+    return 0;
+}
+
+/* A reader changes nothing in the file (`serve-metrics`), and still does not count a dead run as running. */
+static void a_reader_counts_no_dead_run(void **state)
+{
+    struct temp *t = *state;
+    struct err why = { 0 };
+    struct db *a = opened(t->file), *reader;
+    const int64_t alive = temp_run(a);
+    CHECK_OK(db_run_lock(a, alive, &why));
+    temp_run(a);
+    temp_run(a);
+    CHECK_OK(db_open_reader(&reader, t->file, 100, &why));
+    CHECK_EQ(counted(reader, "running"), 1);
+    CHECK_EQ(counted(reader, "interrupted"), 2);
+    CHECK_EQ(counted(a, "running"), 1); /* its own lock counts, too */
+    db_unlock(a);
+    CHECK_EQ(counted(reader, "running"), 0);
+    CHECK_EQ(counted(reader, "interrupted"), 3);
+    struct run_row r;
+    CHECK_OK(db_run_get(a, alive, &r, &why));
+    assert_string_equal(r.state, "running"); /* nothing was changed */
+    run_row_free(&r);
+    db_close(reader);
+    db_close(a);
+}
+
 /* A run is stored together with its lock, so that no other process sees it running without one. */
 static void stored_with_lock(void **state)
 {
@@ -217,6 +253,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(killed, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(no_room, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(abandoned, temp_setup, temp_teardown),
+        cmocka_unit_test_setup_teardown(a_reader_counts_no_dead_run, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(stored_with_lock, temp_setup, temp_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
