@@ -401,6 +401,34 @@ static void site_ranks_losses_on_one_text(void **state)
     report_site_close(site);
 }
 
+/* A newer loss on another text does not hide the one on the model's text; the rate is the newest one. */
+static void site_keeps_the_loss_on_the_models_text(void **state)
+{
+    (void)state;
+    struct err why;
+    struct report_site *site;
+    struct report *r;
+    struct str out = { 0 };
+    CHECK_OK(report_site_open(&site, "", &why));
+    site_add_run(site, 1, "q8_0", 0.03, "held-out.txt");
+    site_add_run(site, 2, "q8_0", 0.02, "held-out.txt");
+    site_add_run(site, 3, "q8_0", 0.5, "mails.txt");
+    site_add_run(site, 4, "q4_0", 0.7, "mails.txt");
+    CHECK_OK(report_site_pareto(&r, site, &why));
+    report_write(&out, r, REPORT_MD);
+    char *ours = line_with(str_text(&out), "q8_0"), *other = line_with(str_text(&out), "q4_0");
+    CHECK_CONTAINS(ours, "0.02 nats on held-out.txt, run 2");
+    CHECK_CONTAINS(ours, "3, arm B");
+    CHECK_CONTAINS(ours, "★");
+    CHECK_CONTAINS(other, "0.7 nats on mails.txt |");
+    CHECK(!strstr(other, "★"));
+    free(other);
+    free(ours);
+    str_free(&out);
+    report_free(r);
+    report_site_close(site);
+}
+
 static void golden(void **state)
 {
     char path[600], *want = NULL;
@@ -455,6 +483,7 @@ int main(void)
         cmocka_unit_test(many_arms),
         cmocka_unit_test(quality_and_gate),
         cmocka_unit_test(site_ranks_losses_on_one_text),
+        cmocka_unit_test(site_keeps_the_loss_on_the_models_text),
         cmocka_unit_test(golden),
         cmocka_unit_test(endings),
     };

@@ -243,12 +243,17 @@ enum err_code report_site_index(struct report **out, const struct report_site *s
 
 enum { GROUP_POINTS = 64 };
 
-/* The newest measurement of each config on one model, machine, workload and metric. */
+/* The newest measurement of a config, and its newest loss on the model's text, which an older run may have:
+ * what a newer run measured on another text is not ranked. */
+struct group_config {
+    const struct site_run *of, *loss_of; /* the runs of these points */
+    const struct site_point *point, *loss;
+    bool front;
+};
+/* The configs measured on one model, machine, workload and metric. */
 struct group {
     const struct site_run *first;
-    const struct site_run *of[GROUP_POINTS]; /* the run of each point */
-    const struct site_point *point[GROUP_POINTS];
-    bool front[GROUP_POINTS];
+    struct group_config config[GROUP_POINTS];
     int n;
     bool measured; /* the loss of a config was measured on the model's text */
 };
@@ -259,22 +264,36 @@ static bool same_group(const struct site_run *a, const struct site_run *b)
            !strcmp(a->workload, b->workload) && a->metric == b->metric;
 }
 
-/* The loss of a point, if it was measured on the model's text; the unchanged file loses nothing on any. */
-static double group_kld(const struct group *g, int i)
+/* Whether this loss is ranked: it was measured on the model's text. The unchanged file loses nothing on any.
+ */
+static bool loss_counts(const struct group *g, const struct site_point *p)
 {
-    const struct site_point *p = g->point[i];
-    return p->kld == 0 || measured_text_same(&p->text, &g->first->usual) ? p->kld : (double)NAN;
+    return p->kld == 0 || (isfinite(p->kld) && measured_text_same(&p->text, &g->first->usual));
 }
 
+static double group_kld(const struct group *g, int i)
+{
+    const struct site_point *p = g->config[i].loss;
+    return loss_counts(g, p) ? p->kld : (double)NAN;
+}
+
+/* Runs come newest first. */
 static void group_add(struct group *g, const struct site_run *run)
 {
     for (int a = 0; a < run->points; a++) {
-        bool there = false;
-        for (int i = 0; i < g->n && !there; i++) there = !strcmp(g->point[i]->line, run->point[a].line);
-        if (there || g->n == GROUP_POINTS || !isfinite(run->point[a].rate.estimate)) continue;
-        g->of[g->n] = run;
-        g->point[g->n++] = &run->point[a];
-        g->measured |= group_kld(g, g->n - 1) > 0;
+        const struct site_point *p = &run->point[a];
+        int i = 0;
+        while (i < g->n && strcmp(g->config[i].point->line, p->line) != 0) i++;
+        struct group_config *c = &g->config[MIN(i, GROUP_POINTS - 1)];
+        if (i == g->n && (g->n == GROUP_POINTS || !isfinite(p->rate.estimate))) continue;
+        if (i == g->n) {
+            *c = (struct group_config){ .of = run, .loss_of = run, .point = p, .loss = p };
+            g->n++;
+        } else if (loss_counts(g, p) && !loss_counts(g, c->loss)) {
+            c->loss_of = run;
+            c->loss = p;
+        }
+        g->measured |= group_kld(g, i) > 0;
     }
 }
 
@@ -283,13 +302,11 @@ static void group_sort(struct group *g)
     const int better = g->first->metric->better < 0 ? -1 : 1;
     for (int i = 1; i < g->n; i++)
         for (int k = i; k > 0; k--) {
-            if (better * (g->point[k]->rate.estimate - g->point[k - 1]->rate.estimate) <= 0) break;
-            const struct site_point *p = g->point[k];
-            const struct site_run *x = g->of[k];
-            g->point[k] = g->point[k - 1];
-            g->of[k] = g->of[k - 1];
-            g->point[k - 1] = p;
-            g->of[k - 1] = x;
+            struct group_config *c = &g->config[k];
+            if (better * (c[0].point->rate.estimate - c[-1].point->rate.estimate) <= 0) break;
+            const struct group_config faster = c[0];
+            c[0] = c[-1];
+            c[-1] = faster;
         }
 }
 
@@ -297,9 +314,9 @@ static void group_sort(struct group *g)
 enum { GAINS = 3 };
 static void group_gains(double gain[GAINS], const struct group *g, int i)
 {
-    gain[0] = (g->first->metric->better < 0 ? -1 : 1) * g->point[i]->rate.estimate;
+    gain[0] = (g->first->metric->better < 0 ? -1 : 1) * g->config[i].point->rate.estimate;
     gain[1] = -group_kld(g, i);
-    gain[2] = -g->point[i]->memory_bytes;
+    gain[2] = -g->config[i].point->memory_bytes;
 }
 
 static void group_mark_front(struct group *g)
@@ -307,16 +324,17 @@ static void group_mark_front(struct group *g)
     double gain[GROUP_POINTS][GAINS];
     for (int a = 0; a < g->n; a++) group_gains(gain[a], g, a);
     for (int a = 0; a < g->n; a++) {
-        g->front[a] = isfinite(group_kld(g, a)) || !g->measured;
+        g->config[a].front = isfinite(group_kld(g, a)) || !g->measured;
         for (int b = 0; b < g->n; b++)
-            g->front[a] = g->front[a] && (b == a || !stats_dominates(gain[b], gain[a], GAINS));
+            g->config[a].front = g->config[a].front && (b == a || !stats_dominates(gain[b], gain[a], GAINS));
     }
 }
 
 static void group_plot(struct figure_plots *f, struct report *r, const struct group *g, bool memory)
 {
     int known = 0;
-    for (int i = 0; i < g->n; i++) known += isfinite(memory ? g->point[i]->memory_bytes : group_kld(g, i));
+    for (int i = 0; i < g->n; i++)
+        known += isfinite(memory ? g->config[i].point->memory_bytes : group_kld(g, i));
     struct plot *p = known > 1 ? figure_plot(f, r) : NULL;
     if (!p) return;
     p->title = memory ? "Speed and memory"
@@ -337,11 +355,11 @@ static void group_plot(struct figure_plots *f, struct report *r, const struct gr
         if (!l) return;
         l->name = front ? "on the Pareto front" : "not on it, or its loss is unknown";
         for (int i = 0; i < g->n; i++) {
-            if (g->front[i] != front) continue;
-            l->point[i].x = g->point[i]->rate.estimate;
-            l->point[i].y = memory ? g->point[i]->memory_bytes : group_kld(g, i);
+            if (g->config[i].front != front) continue;
+            l->point[i].x = g->config[i].point->rate.estimate;
+            l->point[i].y = memory ? g->config[i].point->memory_bytes : group_kld(g, i);
             l->point[i].label = content_printf(r, "%d", i + 1);
-            l->point[i].hint = content_plain(r, g->point[i]->line);
+            l->point[i].hint = content_plain(r, g->config[i].point->line);
         }
     }
 }
@@ -355,7 +373,8 @@ static void group_table(struct report *r, const struct group *g)
         COUNT_OF(HEADS));
     heads_set(t, HEADS, "rlrrrlrlr");
     for (int i = 0; i < g->n; i++) {
-        const struct site_point *p = g->point[i];
+        const struct group_config *c = &g->config[i];
+        const struct site_point *p = c->point;
         struct content_row *row = content_row(r, t);
         char file[48];
         row->cell[0] = content_printf(r, "%d", i + 1);
@@ -365,13 +384,15 @@ static void group_table(struct report *r, const struct group *g)
                                                : "";
         row->cell[4] = isfinite(p->rate.upper) ? content_printf(r, "%s", figure_number(p->rate.upper).text)
                                                : "";
-        row->cell[5] = loss_text(r, p->kld, p->text.name);
+        row->cell[5] = loss_text(r, c->loss->kld, c->loss->text.name);
+        if (c->loss_of != c->of)
+            row->cell[5] = content_printf(r, "%s, run %lld", row->cell[5], (long long)c->loss_of->id);
         row->cell[6] = isfinite(p->memory_bytes)
                            ? content_printf(r, "%s", figure_bytes((int64_t)p->memory_bytes).text)
                            : "unknown";
-        row->cell[7] = g->front[i] ? "★" : "";
-        row->cell[8] = content_printf(r, "%lld, arm %c", (long long)g->of[i]->id, p->arm);
-        row->link = content_printf(r, "%s", report_site_file(g->of[i]->id, file, sizeof file));
+        row->cell[7] = g->config[i].front ? "★" : "";
+        row->cell[8] = content_printf(r, "%lld, arm %c", (long long)g->config[i].of->id, p->arm);
+        row->link = content_printf(r, "%s", report_site_file(g->config[i].of->id, file, sizeof file));
         row->linked = 8;
     }
 }
@@ -412,7 +433,8 @@ enum err_code report_site_pareto(struct report **out, const struct report_site *
     if (!rc)
         rc = page_open(
             out, site, "Trade-offs",
-            "Speed, loss and memory of every measured configuration, the newest measurement of each. "
+            "Speed, loss and memory of every measured configuration, the newest measurement of each; the loss is the "
+            "newest one on the model's text. "
             "Rates of different runs were measured at different times.",
             why);
     for (int i = 0; !rc && i < site->n; i++) {
