@@ -427,6 +427,24 @@ static void overlays(void **state)
     free(s);
 }
 
+/* A command that is longer than the prompt shows how it begins, and where the cursor is. */
+static void a_long_command_shows_its_beginning(void **state)
+{
+    (void)state;
+    static const char LINE[] =
+        "eval -m /models/stories-of-a-long-name.gguf -C q4_K --ref f16 -f /texts/held-out.txt --set-text";
+    struct snapshot *s = fixture_idle();
+    struct ui u = { .view = VIEW_QUALITY };
+    form_show(&u.form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ LINE });
+    check_golden("command", s, &u, 60, 16);
+    form_key(&u.form, UI_KEY_END);
+    for (int i = 0; i < 11; i++) form_key(&u.form, UI_KEY_LEFT);
+    check_golden("command_middle", s, &u, 60, 16);
+    form_key(&u.form, UI_KEY_HOME);
+    check_golden("command_begin", s, &u, 60, 16);
+    free(s);
+}
+
 int main(void)
 {
     fixture_environment();
@@ -439,6 +457,7 @@ int main(void)
         cmocka_unit_test(forms_say_commands),
         cmocka_unit_test(checks),
         cmocka_unit_test(overlays),
+        cmocka_unit_test(a_long_command_shows_its_beginning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,28 +16,47 @@ static void draw_selection(const struct pen *p, int x, int from, int to)
     }
 }
 
-/* A text field, scrolled so that the cursor stays visible. */
+/* The part of a field's text that fits on the screen. */
+struct field_window {
+    int head; /* columns of the beginning that are shown before the tail, with "…" as the last; 0: none */
+    const char *tail; /* from here on the text is shown */
+    int cursor;       /* column of the cursor */
+};
+
+/* A field scrolls so that its cursor stays visible. The beginning of a command stays, too: it says what will
+ * run. */
+static struct field_window field_window(const struct form *f, int i, int room)
+{
+    const struct form_field *field = &f->field[i];
+    char before[FORM_TEXT];
+    const char *at = before;
+    uint32_t code;
+    snprintf(before, sizeof before, "%.*s", field->cursor, field->text);
+    const int columns = text_columns(before);
+    if (columns <= room) return (struct field_window){ .tail = field->text, .cursor = columns };
+    const int head = f->kind == FORM_COMMAND ? room / 2 : 0;
+    const int tail = room - head - (field->text[field->cursor] ? 1 : 0); /* "…" is below the cursor then */
+    while (*at && text_columns(at) > tail) at += str_utf8_next(at, strlen(at), &code);
+    return (struct field_window){ .head = head,
+                                  .tail = field->text + (at - before),
+                                  .cursor = head + text_columns(at) };
+}
+
 void draw_input(struct pen *p, const struct form *f, int i)
 {
     const struct form_field *field = &f->field[i];
     const int selected = f->focus == i ? form_selected_from(f, i) : -1;
-    char before[FORM_TEXT];
-    snprintf(before, sizeof before, "%.*s", field->cursor, field->text);
-    int cursor = text_columns(before), room = MAX(pen_left(p) - 1, 1), from = p->x;
-    const char *shown = field->text;
-    uint32_t code;
-    while (cursor > room && *shown) {
-        size_t used = str_utf8_next(shown, strlen(shown), &code);
-        shown += used;
-        cursor--;
-    }
-    pen_field(p, room, ROLE_TEXT | STYLE_UNDERLINE, shown);
+    const int room = MAX(pen_left(p) - 1, 1), from = p->x;
+    const struct field_window w = field_window(f, i, room);
+    pen_field(p, w.head, ROLE_TEXT | STYLE_UNDERLINE, field->text);
+    pen_field(p, room - w.head, ROLE_TEXT | STYLE_UNDERLINE, w.tail);
     if (f->focus != i) return;
-    if (selected >= 0) draw_selection(p, from, cursor - text_columns(field->text + selected), cursor);
+    if (selected >= 0)
+        draw_selection(p, from, selected ? w.cursor - text_columns(field->text + selected) : 0, w.cursor);
     struct cell under = { ' ', 0 };
-    const int x = p->area.x + from + cursor, y = p->area.y + p->y;
+    const int x = p->area.x + from + w.cursor, y = p->area.y + p->y;
     if (x >= 0 && x < p->g->w && y >= 0 && y < p->g->h) under = p->g->cells[y * p->g->w + x];
-    grid_put(p->g, p->area, from + cursor, p->y, under.code ? under.code : ' ', ROLE_TEXT | STYLE_REVERSE);
+    grid_put(p->g, p->area, from + w.cursor, p->y, under.code ? under.code : ' ', ROLE_TEXT | STYLE_REVERSE);
 }
 
 /* Cover the click targets drawn so far; `kind` is what a click outside of the overlay does. */
