@@ -102,30 +102,38 @@ static double attention_s(struct work *w, double n, double depth, bool many)
     return s;
 }
 
+/* Distinct experts of a layer that work on n rows: consecutive tokens, or one of each sequence. */
+static double distinct_experts(const struct work *w, int n, bool consecutive)
+{
+    const struct model_shape *s = &w->o.shape;
+    if (!s->experts) return 0;
+    if (!consecutive && w->what->decode_experts > 0) return w->what->decode_experts;
+    return experts_distinct(consecutive ? w->what->experts_consecutive : w->what->experts_apart, s->experts,
+                            s->experts_used, n);
+}
+
 /* Seconds of `count` of the matrices of p with n rows. Only the experts that some row chose are read, each by
  * its share of the rows. */
-static double products_s(struct work *w, const struct model_product *p, int count, int n,
-                         const struct expert_curve *curve)
+static double products_s(struct work *w, const struct model_product *p, int count, int n, double distinct)
 {
-    const struct model_shape *shape = &w->o.shape;
+    const int used = w->o.shape.experts_used;
     struct model_product one = *p;
     if (p->experts == PRODUCT_DENSE) return count * cost_product(&w->cost, p, n);
-    const double distinct = experts_distinct(curve, shape->experts, shape->experts_used, n);
-    const double rows = n * shape->experts_used / distinct, more = rows - floor(rows);
+    const double rows = n * used / distinct, more = rows - floor(rows);
     if (n == 1 || p->experts == PRODUCT_EXPERTS_TOGETHER)
         one.together = (int64_t)((double)p->together * distinct);
     double s = cost_product(&w->cost, &one, (int)rows);
     if (more > 0) s += more * (cost_product(&w->cost, &one, (int)rows + 1) - s);
-    return count * distinct / shape->experts_used * s;
+    return count * distinct / used * s;
 }
 
 /* Seconds of a pass over n rows that all need logits: of independent sequences, or consecutive tokens. */
 static double step_s(struct work *w, int n, bool consecutive)
 {
     const struct model_operations *o = &w->o;
-    const struct expert_curve *curve = consecutive ? w->what->experts_consecutive : w->what->experts_apart;
+    const double distinct = distinct_experts(w, n, consecutive);
     double s = 0;
-    for (int i = 0; i < o->n; i++) s += products_s(w, &o->product[i], o->product[i].count, n, curve);
+    for (int i = 0; i < o->n; i++) s += products_s(w, &o->product[i], o->product[i].count, n, distinct);
     s += o->shape.layers * cost_elementwise(&w->cost, o->shape.embd, n);
     s += attention_s(w, n, w->depth, consecutive && n > 1);
     return s + LOGIT_S * (double)o->shape.vocab * n;
@@ -153,6 +161,7 @@ static double decode_mean_s(struct work *w)
 static double prefill_pass_s(struct work *w, int n, int wanted)
 {
     const struct model_operations *o = &w->o;
+    const double distinct = distinct_experts(w, n, true), last = distinct_experts(w, wanted, true);
     double s = 0;
     for (int i = 0; i < o->n; i++) {
         const struct model_product *p = &o->product[i];
@@ -160,9 +169,8 @@ static double prefill_pass_s(struct work *w, int n, int wanted)
                           : p->part == PRODUCT_LATE ? p->count - p->last
                                                     : 0;
         const int ends = p->count - whole;
-        const struct expert_curve *curve = w->what->experts_consecutive;
-        if (whole) s += products_s(w, p, whole, n, curve);
-        if (ends && wanted) s += products_s(w, p, ends, wanted, curve);
+        if (whole) s += products_s(w, p, whole, n, distinct);
+        if (ends && wanted) s += products_s(w, p, ends, wanted, last);
     }
     return s + o->shape.layers * cost_elementwise(&w->cost, o->shape.embd, n);
 }
@@ -216,7 +224,7 @@ static const struct format *dominant_format(const struct model_operations *o)
 /* Bytes that a decode step of w->sequences sequences reads: weights, keys and values, and states. */
 static double decode_bytes(const struct work *w, const struct memory_plan *p)
 {
-    return plan_step_bytes(p, &w->o.shape, w->what->experts_apart, w->sequences) +
+    return plan_step_bytes(p, &w->o.shape, distinct_experts(w, w->sequences, false)) +
            (double)p->kv_bytes_per_token * w->depth * w->sequences + (double)p->state;
 }
 
@@ -234,7 +242,7 @@ static void set_limits(struct prediction *out, struct work *w)
     const double row_s = p->flops_per_token / many_rows;
     const double read_s = bytes / w->cost.bandwidth;
     const double decode_s = max_or_nan(read_s, think_s);
-    const double pass_bytes = plan_step_bytes(p, &w->o.shape, w->what->experts_consecutive, batch);
+    const double pass_bytes = plan_step_bytes(p, &w->o.shape, distinct_experts(w, (int)batch, true));
     const double prefill_s = max_or_nan(pass_bytes / w->cost.bandwidth / batch, row_s);
     out->in_cache = !w->cost.on_gpu &&
                     (double)p->decode_read_bytes <= (double)cost_cache_bytes(w->cost.machine);
@@ -416,6 +424,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     const int64_t have = predict_memory(machine, ceilings, what->on_gpu);
     out->on_gpu = what->on_gpu;
     out->fits = !memory_plan_check(p, config_text(c, KNOB_DEVICE), have, NULL);
+    out->step_read_bytes = plan_step_bytes(p, &w.o.shape, distinct_experts(&w, w.sequences, false));
     out->depth = w.depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
     w.prompt = what->prompt > 0 ? what->prompt : PREDICT_PROMPT;
     cost_init(&w.cost, machine, ceilings, c, what->on_gpu, &what->conditions);
@@ -444,12 +453,11 @@ enum err_code predict_steps(double *seconds, const int *rows, int n, bool consec
     enum err_code rc = recipe_plan_memory(&plan, g, &sized, what->ctx, 1, why);
     if (!rc) rc = recipe_plan_operations(&w.o, g, &sized, why);
     if (rc) return rc;
-    const struct expert_curve *curve = consecutive ? what->experts_consecutive : what->experts_apart;
     w.depth = what->depth > 0 ? what->depth : predict_depth(plan.ctx);
     for (int i = 0; i < n; i++) {
         const int caches = consecutive ? 1 : rows[i];
         cost_init(&w.cost, machine, ceilings, c, what->on_gpu, &what->conditions);
-        w.cost.footprint = plan_step_bytes(&plan, &w.o.shape, curve, rows[i]) +
+        w.cost.footprint = plan_step_bytes(&plan, &w.o.shape, distinct_experts(&w, rows[i], consecutive)) +
                            ((double)plan.kv_bytes_per_token * w.depth + (double)plan.state) * caches;
         seconds[i] = plan.gpu_layers ? NAN : step_s(&w, rows[i], consecutive);
     }

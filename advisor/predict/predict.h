@@ -222,7 +222,8 @@ struct prediction {
     double peak_bytes, peak_low_bytes, peak_high_bytes;
     struct memory_plan plan;
     bool fits;
-    int depth; /* cached tokens per sequence during decode */
+    double step_read_bytes; /* of weights, by one decode step of all sequences */
+    int depth;              /* cached tokens per sequence during decode */
     /* the weights fit in the last-level cache: memory bandwidth does not limit */
     bool in_cache;
     bool decode_bound_by_memory; /* otherwise by arithmetic */
@@ -256,6 +257,7 @@ struct predict_for {
     /* Distinct experts of batches of consecutive tokens, and of independent sequences, measured on a text;
      * NULL: as if routers chose at random. Only for models with experts. */
     const struct expert_curve *experts_consecutive, *experts_apart;
+    double decode_experts; /* distinct experts of a layer in a decode step of the sequences; 0: as above */
 };
 /* The session a workload is measured in, at the middle of what it decodes. */
 struct predict_for predict_for_workload(const struct workload *w);

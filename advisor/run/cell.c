@@ -19,6 +19,7 @@ static const struct {
     [FIELD_TTFT_S] = { "ttft_s", AVERAGE },
     [FIELD_PROMPT_TOKENS] = { "prompt_tokens", SUM },
     [FIELD_GEN_TOKENS] = { "gen_tokens", SUM },
+    [FIELD_DECODE_EXPERTS] = { "decode_experts", AVERAGE },
     [FIELD_CPU_S] = { "cpu_s", SUM },
     [FIELD_PEAK_BYTES] = { "peak_rss_bytes", LARGEST },
     [FIELD_RSS_BYTES] = { "rss_bytes", LARGEST },

@@ -9,7 +9,9 @@ bool run_predict(const struct run *r, const struct run_timing *t, struct predict
 {
     struct gguf *file = NULL;
     if (!r->ceilings || gguf_open(&file, t->model, NULL)) return false;
-    const struct predict_for what = predict_for_workload(t->workload);
+    struct predict_for what = predict_for_workload(t->workload);
+    const struct tally_totals *all = t->tally ? &t->tally->all : NULL;
+    if (all && all->n && all->decode_experts > 0) what.decode_experts = all->decode_experts / all->n;
     const enum err_code rc = predict(out, file, t->config, r->machine, r->ceilings, &what, NULL);
     gguf_close(file);
     return !rc;

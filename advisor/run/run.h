@@ -165,6 +165,7 @@ enum field {
     FIELD_TTFT_S,
     FIELD_PROMPT_TOKENS,
     FIELD_GEN_TOKENS,
+    FIELD_DECODE_EXPERTS, /* distinct experts of a layer in a decode step */
     FIELD_CPU_S,
     FIELD_PEAK_BYTES,
     FIELD_RSS_BYTES,
@@ -412,7 +413,8 @@ struct tally_totals {
     int n;                                            /* repetitions */
     double prefill[TALLY_RATES], decode[TALLY_RATES]; /* tokens/s of the first ones; NAN: none */
     double prompt_tokens, prefill_s, gen_tokens, decode_s, ttft_s, energy_j;
-    double peak_bytes; /* largest; 0 unknown */
+    double decode_experts; /* sum over repetitions; NAN: no experts */
+    double peak_bytes;     /* largest; 0 unknown */
 };
 struct cell_tally {
     struct tally_totals all;
@@ -548,8 +550,9 @@ struct run_timing {
     const struct cell_tally *tally;
     const json_t *description; /* of its process */
 };
-/* Predicts `t` without past runs: limits, threads and work. False when the machine's ceilings are unknown or
- * the model cannot be read. */
+/* Predicts `t` without past runs: limits, threads and work. With repetitions in t->tally, the limits are
+ * those of the experts that the routers really chose. False when the machine's ceilings are unknown or the
+ * model cannot be read. */
 bool run_predict(const struct run *r, const struct run_timing *t, struct prediction *out);
 /* The machine's conditions (predict.h) are probed from now on, by as many threads as do that work: t->tally
  * is not read. Nothing is probed for training and evaluation, and where run_predict says nothing. Errors: as

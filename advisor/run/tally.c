@@ -24,6 +24,7 @@ static void totals_add(struct tally_totals *s, const struct measured_cell *c)
     s->prefill_s += c->field[FIELD_PREFILL_S];
     s->gen_tokens += tokens_of(c->field[FIELD_GEN_TOKENS]);
     s->decode_s += c->field[FIELD_DECODE_S];
+    s->decode_experts += c->field[FIELD_DECODE_EXPERTS];
     s->ttft_s += c->value[METRIC_TTFT];
     s->energy_j += c->value[METRIC_ENERGY];
     s->peak_bytes = fmax(s->peak_bytes, c->value[METRIC_PEAK_MEMORY]); /* fmax ignores one NAN */

@@ -27,10 +27,8 @@ double experts_distinct(const struct expert_curve *curve, int experts, int used,
     return fmin(fmax(distinct, least), most);
 }
 
-double plan_step_bytes(const struct memory_plan *p, const struct model_shape *s,
-                       const struct expert_curve *curve, double rows)
+double plan_step_bytes(const struct memory_plan *p, const struct model_shape *s, double distinct)
 {
     if (!s->experts_used) return (double)p->decode_read_bytes;
-    const double more = experts_distinct(curve, s->experts, s->experts_used, rows) / s->experts_used - 1;
-    return (double)p->decode_read_bytes + more * (double)p->expert_read_bytes;
+    return (double)p->decode_read_bytes + (distinct / s->experts_used - 1) * (double)p->expert_read_bytes;
 }

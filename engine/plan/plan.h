@@ -70,9 +70,9 @@ struct expert_curve {
  * measured: as if every row chose `used` of `experts` at random, E (1 - (1 - k / E)^r). From `used` to
  * `experts`. */
 double experts_distinct(const struct expert_curve *curve, int experts, int used, double rows);
-/* Bytes of weights that one decode step of `rows` rows reads. p->expert_read_bytes are for one row. */
-double plan_step_bytes(const struct memory_plan *p, const struct model_shape *s,
-                       const struct expert_curve *curve, double rows);
+/* Bytes of weights that a step reads in which so many experts of each layer work; a model without experts:
+ * decode_read_bytes. */
+double plan_step_bytes(const struct memory_plan *p, const struct model_shape *s, double distinct);
 
 /* ---------------------------------------------------------------- operations */
 

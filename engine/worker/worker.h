@@ -104,6 +104,9 @@ struct cell_result {
      * at least TURN_STEPS_TO_SKIP steps in a turn it is left out of decode_s, gen_tokens, steps and itl_s. */
     double skipped_s;
     int skipped_tokens;
+    /* Mean number of distinct experts of a layer that the routers chose for a decode step; NAN: no decode, or
+     * no experts. */
+    double decode_experts;
     double perplexity, nll, nll_se; /* eval only, else NAN */
     int64_t scored_tokens;
     struct cell_span spans[3]; /* when its phases ran, including time in the progress callback */

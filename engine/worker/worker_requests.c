@@ -245,6 +245,7 @@ static json_t *cell_json(const struct worker *w, const struct workload *load, co
         json_put_num(o, "skipped_s", r->skipped_s);
         json_put_int(o, "skipped_tokens", r->skipped_tokens);
     }
+    json_put_num(o, "decode_experts", r->decode_experts);
     json_put_num(o, "perplexity", r->perplexity);
     json_put_num(o, "nll", r->nll);
     json_put_num(o, "nll_se", r->nll_se);

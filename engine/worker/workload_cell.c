@@ -17,6 +17,13 @@
 
 enum { SAMPLE_LIMIT = 64 << 20, REPORT_NS = 100000000 };
 
+/* Distinct experts of the decode steps so far. */
+struct decode_experts {
+    int64_t *stamp; /* [experts] the call that saw an expert last; NULL: the model has none */
+    int used;
+    int64_t calls, distinct; /* calls: steps times layers with experts */
+};
+
 /* A run in progress. */
 struct cell {
     struct cell_result *out;
@@ -33,6 +40,7 @@ struct cell {
     int32_t *token;         /* [sequences] the next token of each */
     struct batch_row *rows; /* [max(batch, sequences)] */
     int64_t reported_ns;
+    struct decode_experts experts;
 };
 
 /* Report progress: at most every 100 ms, and always at the end of a phase. ERR_CANCELLED. */
@@ -212,8 +220,20 @@ static void cell_count_step(struct cell *c, double seconds)
     out->gen_tokens += c->sequences;
 }
 
+/* Counts the experts of one layer in one decode step. */
+static void cell_see_experts(void *ctx, int layer, const int32_t *chosen, int n)
+{
+    struct decode_experts *x = ctx;
+    (void)layer;
+    x->calls++;
+    for (int i = 0; i < n * x->used; i++) {
+        x->distinct += x->stamp[chosen[i]] != x->calls;
+        x->stamp[chosen[i]] = x->calls;
+    }
+}
+
 /* Decode; c->token contains the token at position `pos` of every sequence. */
-static enum err_code cell_decode(struct cell *c, int pos, struct err *why)
+static enum err_code cell_decode_steps(struct cell *c, int pos, struct err *why)
 {
     c->out->decode_s = 0; /* sum of the steps, without the time of the hooks between them */
     for (int i = 0; i < c->w->gen; i++) {
@@ -232,6 +252,16 @@ static enum err_code cell_decode(struct cell *c, int pos, struct err *why)
         if (rc) return rc;
     }
     return ERR_OK;
+}
+
+static enum err_code cell_decode(struct cell *c, int pos, struct err *why)
+{
+    struct decode_experts *x = &c->experts;
+    if (x->stamp) model_watch_experts(c->m, cell_see_experts, x);
+    const enum err_code rc = cell_decode_steps(c, pos, why);
+    model_watch_experts(c->m, NULL, NULL);
+    if (x->calls) c->out->decode_experts = (double)x->distinct / (double)x->calls;
+    return rc;
 }
 
 static void cell_put_span(struct cell *c, const char *name, int64_t from_ns)
@@ -280,7 +310,12 @@ static enum err_code cell_alloc(struct cell *c, struct err *why)
     c->token = malloc(sequences * sizeof *c->token);
     c->rows = malloc((size_t)MAX(batch, (int64_t)c->sequences) * sizeof *c->rows);
     c->out->itl_s = malloc((size_t)MAX(c->w->gen, 1) * sizeof *c->out->itl_s);
-    if (c->prompt && c->output && c->token && c->rows && c->out->itl_s) return ERR_OK;
+    const struct model_shape *shape = model_shape(c->m);
+    c->experts.used = shape->experts_used;
+    if (shape->experts) c->experts.stamp = calloc((size_t)shape->experts, sizeof *c->experts.stamp);
+    if ((c->experts.stamp || !shape->experts) && c->prompt && c->output && c->token && c->rows &&
+        c->out->itl_s)
+        return ERR_OK;
     return err_set(why, ERR_NOMEM, "out of memory for a run of %d tokens in %d sequences", workload_ctx(c->w),
                    c->sequences);
 }
@@ -341,6 +376,7 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
                                  .decode_s = NAN,
                                  .ttft_s = NAN,
                                  .load_s = NAN,
+                                 .decode_experts = NAN,
                                  .perplexity = NAN,
                                  .nll = NAN,
                                  .nll_se = NAN };
@@ -373,6 +409,7 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
     free(c.output);
     free(c.token);
     free(c.rows);
+    free(c.experts.stamp);
     if (rc) cell_result_free(out);
     return rc;
 }

@@ -8,6 +8,7 @@
 #include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
 #include "engine/plan/plan.h"
+#include "engine/worker/worker.h"
 #include "tests/engine/session.h"
 
 enum { EMBD = 32, EXPERTS = 6, USED = 2, LAYERS = 3, WINDOW = 16, WINDOWS = 37, TEXT = WINDOW * WINDOWS };
@@ -35,6 +36,8 @@ static void want_experts(int32_t out[USED], int layer, int token)
     }
 }
 
+static bool router_is_constant; /* known_file: all scores are 0, so the first experts are always chosen */
+
 /* Values of a tensor that make every layer see one-hot embeddings: attention and experts add nothing. */
 static void known_values(float *x, const struct gguf_tensor *t)
 {
@@ -47,7 +50,7 @@ static void known_values(float *x, const struct gguf_tensor *t)
         if (strstr(t->name, "ffn_norm") || strstr(t->name, "attn_norm")) x[i] = 1;
         if (strstr(t->name, "attn_output") || strstr(t->name, "ffn_down_exps")) x[i] = 0;
         if (in_layer && strstr(t->name, "ffn_gate_inp"))
-            x[i] = 0.1F * (float)score_of(layer, (int)(i / cols), (int)(i % cols));
+            x[i] = router_is_constant ? 0 : 0.1F * (float)score_of(layer, (int)(i / cols), (int)(i % cols));
     }
 }
 
@@ -256,6 +259,42 @@ static void counted(void **state)
     model_close(m);
 }
 
+/* A cell counts the experts of its decode steps, of all sequences together. */
+static void cells(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *workload;
+        bool constant;
+        double from, to;
+    } CASES[] = {
+        { "tg8", false, USED, USED },
+        { "pp8+tg8@b4", true, USED, USED },
+        { "pp8+tg8@b4", false, USED + 0.01, EXPERTS },
+    };
+    char model[4096];
+    SHARED_OR_SKIP(model, MODEL);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct err why = { 0 };
+        struct workload w;
+        struct cell_result r;
+        router_is_constant = CASES[i].constant;
+        known_file(known_path, model);
+        router_is_constant = false;
+        CHECK_OK(workload_parse(&w, CASES[i].workload, &why));
+        struct model *m = session_open(known_path, EXACT, 64, 4);
+        CHECK_OK(cell_run(&r, m, &w, 1, NULL, &why));
+        CHECK_LE(CASES[i].from, r.decode_experts);
+        CHECK_LE(r.decode_experts, CASES[i].to);
+        cell_result_free(&r);
+        CHECK_OK(workload_parse(&w, "pp8", &why));
+        CHECK_OK(cell_run(&r, m, &w, 1, NULL, &why));
+        CHECK_NAN(r.decode_experts);
+        cell_result_free(&r);
+        model_close(m);
+    }
+}
+
 static void dense(void **state)
 {
     (void)state;
@@ -338,8 +377,8 @@ static void step_bytes(void **state)
             if (strstr(gguf_tensor_at(g, t)->name, "_exps.weight")) all += gguf_tensor_at(g, t)->bytes;
         CHECK_LT(0, all);
         assert_int_equal(p.expert_read_bytes, all / s.experts * s.experts_used);
-        CHECK_NEAR(plan_step_bytes(&p, &s, NULL, 1), (double)p.decode_read_bytes, 0);
-        CHECK_NEAR(plan_step_bytes(&p, &s, NULL, 1e6),
+        CHECK_NEAR(plan_step_bytes(&p, &s, s.experts_used), (double)p.decode_read_bytes, 0);
+        CHECK_NEAR(plan_step_bytes(&p, &s, s.experts),
                    (double)(p.decode_read_bytes - p.expert_read_bytes + all), 1e-6 * (double)all);
         gguf_close(g);
     }
@@ -348,8 +387,9 @@ static void step_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reported),      cmocka_unit_test(counted), cmocka_unit_test(dense),
-        cmocka_unit_test(layer_figures), cmocka_unit_test(batches), cmocka_unit_test(step_bytes),
+        cmocka_unit_test(reported),   cmocka_unit_test(counted),       cmocka_unit_test(dense),
+        cmocka_unit_test(cells),      cmocka_unit_test(layer_figures), cmocka_unit_test(batches),
+        cmocka_unit_test(step_bytes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -70,6 +70,8 @@ const struct column BENCH_COLUMNS[] = {
     METRIC_COLUMN(METRIC_ENERGY),
     METRIC_COLUMN(METRIC_LIMIT_SHARE_PREFILL),
     METRIC_COLUMN(METRIC_LIMIT_SHARE_DECODE),
+    { .name = "decode_experts", .title = "experts per step", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "step_read_bytes", .title = "weights read per step", .kind = COLUMN_BYTES },
     { .name = "memory_ratio", .kind = COLUMN_NUM },
     { .name = "core_ratio", .kind = COLUMN_NUM },
     { .name = "disturbed", .title = "disturbed", .kind = COLUMN_INT },
@@ -183,6 +185,16 @@ static void put_conditions(const struct bench *b, json_t *row)
     json_put_num(row, "core_ratio", now.core_ratio > 0 ? now.core_ratio : NAN);
 }
 
+/* Of a mixture of experts: how many experts the routers chose for a decode step (mean over layers), and the
+ * bytes of weights that it read because of it. */
+static void put_experts(json_t *row, const struct tally_totals *all, const struct prediction *p)
+{
+    const double distinct = all->decode_experts / all->n;
+    if (!(distinct > 0)) return;
+    json_put_num(row, "decode_experts", distinct);
+    if (p) json_put_int(row, "step_read_bytes", (int64_t)p->step_read_bytes);
+}
+
 /* The figures of a row. p: the prediction, for the shares of the machine's limit; NULL: none. */
 static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const struct workload *w,
                       const struct prediction *p, const json_t *about)
@@ -196,6 +208,7 @@ static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const 
         value[METRIC_LIMIT_SHARE_DECODE] = value[METRIC_DECODE_RATE] / p->decode_limit_tok_s;
     }
     table_put_metrics(&b->table, row, value);
+    put_experts(row, all, p);
     json_put_num(row, "prefill_sd_tok_s", stats_sd(all->prefill, tally_rates(all)));
     json_put_num(row, "decode_sd_tok_s", stats_sd(all->decode, tally_rates(all)));
     if (b->grid.side_by_side)
@@ -270,6 +283,8 @@ static void bench_add_row(struct bench *b, struct arm *arm, struct bench_item *i
         if (item->why.code) bench_add_failure(b, &item->why);
         return;
     }
+    if (item->predicted) /* again, with the experts that were really chosen */
+        item->predicted = run_predict(&b->run, &timing, &item->p);
     json_t *row = bench_new_row(b);
     json_put_int(row, "repetitions", item->tally.all.n);
     if (one) put_row_cost(row, &item->tally.all, &one->tally.all, workload_sequences(w));

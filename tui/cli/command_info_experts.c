@@ -179,7 +179,7 @@ static void put_batch(json_t *row, const char *kind, const struct memory_plan *p
     snprintf(name, sizeof name, "%s_experts", kind);
     json_put_num(row, name, curve->distinct[b]);
     snprintf(name, sizeof name, "%s_read_bytes", kind);
-    const double bytes = plan_step_bytes(plan, shape, curve, 1 << b);
+    const double bytes = plan_step_bytes(plan, shape, curve->distinct[b]);
     json_put(row, name, measured ? json_integer((int64_t)bytes) : json_null());
     snprintf(name, sizeof name, "%s_time_ratio", kind);
     json_put_num(row, name, measured ? ratio : (double)NAN);
