@@ -220,6 +220,14 @@ const struct command COMMANDS[] = {
                  "textfile collector. Passwords come from files or from the environment "
                  "(QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never from the command line, which every user "
                  "of the machine can read." },
+    { .name = "cache", .flags = FLAGS_CACHE, .run = command_cache, .min_args = 1, .max_args = 1,
+      .arguments = "TRACE [--blocks N,...] [--evict POLICY]...",
+      .help = "compare eviction policies of a prefix cache on a trace",
+      .details = "TRACE is a text file with a JSON object in each line; \"hash_ids\" has the names of the "
+                 "prompt's blocks, in order, as in the Mooncake traces. Requests are replayed one after "
+                 "another. `found` is the share of prompt blocks that need not be computed: those before the "
+                 "first one that the cache has not. The policy farthest evicts the block that is needed again "
+                 "last, which only a trace can know." },
     { .name = "prune", .flags = FLAGS_PRUNE, .run = command_prune,
       .arguments = "--url URL [--older-than 30d | --all] [--dry-run]",
       .help = "delete groups that qdyno pushed to a Pushgateway",
