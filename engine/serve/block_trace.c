@@ -1,5 +1,5 @@
-/* Reads traces of block names and replays them through a pool (block_trace.h). */
-#include "engine/serve/block_trace.h"
+/* Reads traces of block names and replays them through a pool (serve.h). */
+#include "engine/serve/serve.h"
 
 #include <stdlib.h>
 #include <string.h>

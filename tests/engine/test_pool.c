@@ -1,7 +1,7 @@
 /* Proves, for the pool of blocks: under random use by many texts, no block is lost or used twice, a block
  * that is found has the contents of its name, and the invariants hold, for every policy; each policy evicts
  * the block that its name says; names depend on all tokens before. */
-#include "engine/serve/block_trace.h"
+#include "engine/serve/serve.h"
 #include "tests/kernels/numbers.h"
 
 enum { BLOCKS = 40, TEXTS = 40, LONGEST = 9, STEPS = 20000 };

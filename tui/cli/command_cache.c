@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/serve/block_trace.h"
+#include "engine/serve/serve.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */

@@ -1,10 +1,9 @@
-/* engine/serve/block_trace.h - how often a pool of blocks would have had what the requests of a trace ask
- * for.
+/* engine/serve/serve.h - the public header of engine/serve/: traces of requests, replayed through a cache.
  *
  * A trace is a text file with a JSON object in each line; "hash_ids" has the names of the prompt's blocks, in
  * order (the form of the Mooncake traces). Other keys are ignored. */
-#ifndef QDYNO_ENGINE_SERVE_BLOCK_TRACE_H
-#define QDYNO_ENGINE_SERVE_BLOCK_TRACE_H
+#ifndef QDYNO_ENGINE_SERVE_SERVE_H
+#define QDYNO_ENGINE_SERVE_SERVE_H
 
 #include "engine/serve/pool.h"
 
