@@ -319,6 +319,7 @@ struct arch {
     float attn_softcap, logit_softcap; /* defaults; 0: none */
     bool scales_queries;               /* by attention.temperature_scale, and YaRN by yarn_log_multiplier */
     bool rope_in_windows;              /* only layers with a window have RoPE */
+    bool rope_without_windows;         /* but all layers of a model in which none has a window */
     int wide_query_layers; /* a model with this many layers scales q by 1/sqrt(embd / heads) instead of
                               1/sqrt(head size) */
 };
@@ -365,6 +366,7 @@ enum arch_key {
     META_STATE_HEADS,
     META_STATE_INNER,
     META_ATTENTION_PERIOD,
+    META_RECURRENT_LAYERS,
     META_RMS_EPSILON,
     META_LAYER_EPSILON,
     META_PARALLEL_RESIDUAL,

@@ -163,6 +163,7 @@ const struct arch_key_row ARCH_KEYS[] = {
     [META_STATE_HEADS] = USED_IF("ssm.time_step_rank", with_state, NAN),
     [META_STATE_INNER] = USED_IF("ssm.inner_size", with_state, NAN),
     [META_ATTENTION_PERIOD] = USED_IF("full_attention_interval", with_attention_period, NAN),
+    [META_RECURRENT_LAYERS] = USED_LIST_IF("attention.recurrent_layers", with_attention_period, NAN),
     [META_RMS_EPSILON] = USED("attention.layer_norm_rms_epsilon"), /* of these two, the one of the norm's kind */
     [META_LAYER_EPSILON] = USED("attention.layer_norm_epsilon"),
     [META_PARALLEL_RESIDUAL] = USED_IF("use_parallel_residual", with_residual_key, NAN),

@@ -128,17 +128,36 @@ static enum err_code read_shared(struct model_shape *s, const struct arch *a, co
     return ERR_OK;
 }
 
-enum err_code shape_read_parts(struct model_shape *s, const struct arch *a, const struct gguf *g,
-                               struct err *why)
+/* Which layers have attention: all, those that attention.recurrent_layers leaves out, each n-th, or those
+ * with KV heads. */
+static enum err_code read_attention(bool *out, const struct model_shape *s, const struct arch *a,
+                                    const struct gguf *g, struct err *why)
 {
     char key[ARCH_KEY_NAME];
     const int64_t given = gguf_get_int(g, arch_key_name(key, a->name, META_ATTENTION_PERIOD), 0),
                   period = a->attention_period && given > 0 ? given : a->attention_period;
+    const struct gguf_kv *list = a->attention_period
+                                     ? gguf_kv_find(g, arch_key_name(key, a->name, META_RECURRENT_LAYERS))
+                                     : NULL;
+    if (list && (list->type != GGUF_ARRAY || list->count < (uint64_t)s->layers))
+        return err_set(why, ERR_FORMAT, "metadata '%s': expected %d values, one per layer, file has %llu",
+                       key, s->layers, list->type == GGUF_ARRAY ? (unsigned long long)list->count : 1ULL);
+    for (int l = 0; l < s->layers; l++)
+        out[l] = a->state == MIXER_ATTENTION || (list     ? gguf_kv_num(list, (uint64_t)l) == 0
+                                                 : period ? (l + 1) % period == 0
+                                                          : layer_value(a, g, META_HEAD_COUNT_KV, l) > 0);
+    return ERR_OK;
+}
+
+enum err_code shape_read_parts(struct model_shape *s, const struct arch *a, const struct gguf *g,
+                               struct err *why)
+{
+    bool has_attention[LAYERS_MAX];
+    enum err_code rc = read_attention(has_attention, s, a, g, why);
+    if (rc) return rc;
     for (int l = 0; l < s->layers; l++) {
         struct layer_parts *p = &s->parts[l];
-        const bool attention = a->state == MIXER_ATTENTION ||
-                               (period ? (l + 1) % period == 0
-                                       : layer_value(a, g, META_HEAD_COUNT_KV, l) > 0);
+        const bool attention = has_attention[l];
         const bool alone = a->one_part && layer_value(a, g, META_FEED_FORWARD_LENGTH, l) > 0;
         p->mixer = attention ? MIXER_ATTENTION : alone ? MIXER_NONE : a->state;
         p->feed_forward = !a->one_part || p->mixer == MIXER_NONE;
@@ -154,7 +173,7 @@ enum err_code shape_read_parts(struct model_shape *s, const struct arch *a, cons
             return err_set(why, ERR_FORMAT, "layer %d: %d attention heads cannot share %d KV heads evenly", l,
                            s->heads, p->kv_heads);
     }
-    enum err_code rc = read_windows(s, a, g, why);
+    rc = read_windows(s, a, g, why);
     if (!rc) rc = read_window_heads(s, a, g, why);
     return rc ? rc : read_shared(s, a, g, why);
 }

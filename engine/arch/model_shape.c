@@ -334,7 +334,8 @@ bool hyper_layer_has_rope(const struct hyper *h, const struct model_shape *s, in
 {
     const struct arch *a = h->arch;
     if (a->rope == ROPE_NONE || h->no_rope) return false;
-    if (a->rope_in_windows && !s->parts[layer].window) return false;
+    const bool all_alike = a->rope_without_windows && !s->window;
+    if (a->rope_in_windows && !all_alike && !s->parts[layer].window) return false;
     return !a->rope_period || (layer + 1) % a->rope_period != 0;
 }
 

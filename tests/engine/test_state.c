@@ -1,7 +1,10 @@
 /* Proves, for models that keep a state: sequences do not influence each other; a state can be saved and
  * restored; a sequence cannot be cut elsewhere; a failed pass leaves it empty; the plan has the bytes of the
- * states, and keys and values only for layers with attention. */
+ * states, and keys and values only for layers with attention; a list of the file says which these are. */
+#include <unistd.h>
+
 #include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "tests/engine/session.h"
@@ -109,9 +112,60 @@ static void test_plan(void **state)
     model_close(m);
 }
 
+/* Write a copy of a model whose full_attention_interval is wrong and whose list of recurrent layers has
+ * `count` values: `every`-th layers have attention. */
+static void write_listed(const char *copy, const char *path, int count, int every)
+{
+    struct err why = { 0 };
+    struct gguf *g;
+    struct gguf_writer *w;
+    uint8_t recurrent[LAYERS_MAX];
+    for (int l = 0; l < count; l++) recurrent[l] = (l + 1) % every != 0;
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK_OK(gguf_writer_open(&w, copy, &why));
+    for (int64_t i = 0; i < gguf_kv_count(g); i++)
+        if (!gguf_string_is(gguf_kv_at(g, i)->key, "qwen35moe.full_attention_interval"))
+            gguf_writer_copy_kv(w, gguf_kv_at(g, i));
+    gguf_writer_put_u32(w, "qwen35moe.full_attention_interval", 1);
+    gguf_writer_put_array(w, "qwen35moe.attention.recurrent_layers", GGUF_BOOL, recurrent, (uint64_t)count);
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        gguf_writer_add_tensor(w, t->name, t->format, t->dims, t->shape);
+    }
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++)
+        CHECK_OK(gguf_writer_write(w, gguf_tensor_at(g, i)->data, gguf_tensor_at(g, i)->bytes, &why));
+    CHECK_OK(gguf_writer_commit(w, &why));
+    gguf_close(g);
+}
+
+/* attention.recurrent_layers, which files of 2026 have, is used instead of the interval. */
+static void test_recurrent_layers(void **state)
+{
+    (void)state;
+    char path[4096], copy[] = "/tmp/qdyno-state-XXXXXX";
+    float want[VOCAB], got[VOCAB];
+    struct err why = { 0 };
+    struct model *m;
+    SHARED_OR_SKIP(path, MODELS[0]);
+    close(mkstemp(copy));
+    m = session_open(path, EXACT, 64, 1);
+    feed(m, 0, 0, 0, 9, want);
+    model_close(m);
+    write_listed(copy, path, 4, 4);
+    m = session_open(copy, EXACT, 64, 1);
+    feed(m, 0, 0, 0, 9, got);
+    CHECK_NEAR(max_difference(got, want, VOCAB), 0, 0);
+    model_close(m);
+    write_listed(copy, path, 3, 4);
+    assert_int_equal(session_try(&m, copy, EXACT, 64, 1, &why), ERR_FORMAT);
+    assert_non_null(strstr(why.message, "recurrent_layers': expected 4 values, one per layer, file has 3"));
+    unlink(copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_states), cmocka_unit_test(test_failed_pass),
-                                        cmocka_unit_test(test_plan) };
+                                        cmocka_unit_test(test_plan),
+                                        cmocka_unit_test(test_recurrent_layers) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,7 @@ def layers(pattern, **names):
     return {"num_hidden_layers": len(pattern), "layer_types": [names[letter] for letter in pattern]}
 
 
+NEOX = "the converter of autumn 2026 expects rotary_pct, which the transformers 5 that it loads renames, and refuses the model"
 ERF = "GELU: qdyno and llama.cpp use the tanh form, transformers erf"
 WINDOWS = {"s": "sliding_attention", "f": "full_attention"}
 
@@ -164,15 +165,13 @@ FAMILIES = [
         "gpt_neox",
         "gpt_neox",
         {**BASE, **rope(1e4, partial_rotary_factor=0.5)},
-        published={"rotary_pct": 0.5},
-        known=ERF,
+        known=NEOX,
     ),
     Family(
         "gpt_neox, one after the other",
         "gpt_neox",
         {**BASE, "use_parallel_residual": False},
-        published={"rotary_pct": 0.25},
-        known=ERF,
+        known=NEOX,
     ),
     Family("falcon 7B", "falcon", {**without("intermediate_size"), "multi_query": True, "num_kv_heads": 1}, known=ERF),
     Family(
@@ -231,7 +230,7 @@ FAMILIES = [
         "gpt_oss",
         "gpt_oss",
         {**BASE, **GROUPED, **GPT_OSS},
-        known="YaRN: files cannot say truncate=false; qdyno and llama.cpp round the ends of the ramp, transformers does not",
+        known="YaRN: files cannot say truncate=false; qdyno and llama.cpp round the ramp, transformers does not",
     ),
     Family("gpt_oss, plain RoPE", "gpt_oss", {**BASE, **GROUPED, **GPT_OSS, **rope(1e4)}),
     Family(

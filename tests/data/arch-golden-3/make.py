@@ -1,4 +1,5 @@
-"""Makes the models of this folder and computes their logits: glm4, starcoder, phi2, stablelm, command-r with norms.
+"""Makes the models of this folder and computes their logits: glm4, starcoder, phi2, stablelm, command-r with norms,
+exaone4 with windows.
 
 The forward pass is in float64 and shares no code with the engine. Needs numpy. Run it in this folder: python3 make.py
 """
@@ -23,6 +24,8 @@ def gguf(path, arch, kv, tensors):
             return struct.pack("<I", 6) + struct.pack("<f", v)
         if isinstance(v, str):
             return struct.pack("<I", 8) + s(v)
+        if isinstance(v, list):
+            return struct.pack("<IIQ", 9, 7, len(v)) + bytes(v)
         raise 0
 
     allkv = {"general.architecture": arch, "general.name": "tiny random"}
@@ -75,13 +78,15 @@ def rope(x, n, base, half):
     return y
 
 
-def attend(q, k, v, scale):
+def attend(q, k, v, scale, window):
     T = q.shape[0]
     o = np.zeros((T, q.shape[1], v.shape[2]))
     for h in range(q.shape[1]):
         g = h // (q.shape[1] // k.shape[1])
         s = q[:, h] @ k[:, g].T * scale
         s[np.triu(np.ones((T, T), bool), 1)] = -np.inf
+        if window:
+            s[np.tril(np.ones((T, T), bool), -window)] = -np.inf
         p = np.exp(s - s.max(-1, keepdims=True))
         p /= p.sum(-1, keepdims=True)
         o[:, h] = p @ v[:, g]
@@ -112,7 +117,8 @@ def make(name, arch, opt):
             if opt["ln"] and not opt.get("nobias"):
                 B(p + n + ".bias", D)
 
-        norm("attn_norm")
+        if opt.get("attn_norm", True):
+            norm("attn_norm")
         if opt.get("ffn_norm", True):
             norm("ffn_norm")
         if opt.get("post"):
@@ -129,6 +135,9 @@ def make(name, arch, opt):
         if opt.get("each"):
             W(p + "attn_q_norm.weight", H, d)
             W(p + "attn_k_norm.weight", kvh, d)
+        if opt.get("heads"):
+            W(p + "attn_q_norm.weight", d)
+            W(p + "attn_k_norm.weight", d)
         M(p + "attn_output.weight", D, H * d)
         if opt.get("ob"):
             B(p + "attn_output.bias", D)
@@ -173,7 +182,8 @@ def make(name, arch, opt):
         x = x + X["position_embd.weight"][: len(ids)]
     for l in range(L):
         p = "blk.%d." % l
-        h = norm(x, p + "attn_norm")
+        h = norm(x, p + "attn_norm") if opt.get("attn_norm", True) else x
+        window = opt.get("windows", [0] * L)[l]
         if opt.get("fused"):
             y = lin(h, p + "attn_qkv")
             q, k, v = y[:, : H * d], y[:, H * d : (H + kvh) * d], y[:, (H + kvh) * d :]
@@ -183,9 +193,11 @@ def make(name, arch, opt):
         if opt.get("each"):
             q = ln(q, X[p + "attn_q_norm.weight"], None, e)
             k = ln(k, X[p + "attn_k_norm.weight"], None, e)
-        if opt.get("rope"):
+        if opt.get("heads"):
+            q, k = (rms(t, X[p + "attn_%s_norm.weight" % n], e) for t, n in ((q, "q"), (k, "k")))
+        if opt.get("rope") and (window or "windows" not in opt):
             q, k = (rope(t, opt["rope"], base, opt["half"]) for t in (q, k))
-        a = lin(attend(q, k, v, 1 / np.sqrt(d)), p + "attn_output")
+        a = lin(attend(q, k, v, 1 / np.sqrt(d), window), p + "attn_output")
         if opt.get("post"):
             a = norm(a, p + "post_attention_norm")
 
@@ -203,7 +215,7 @@ def make(name, arch, opt):
             x = x + a + ffn(h)
         else:
             x = x + a
-            f = ffn(norm(x, p + "ffn_norm"))
+            f = ffn(norm(x, p + "ffn_norm") if opt.get("ffn_norm", True) else x)
             if opt.get("post"):
                 f = norm(f, p + "post_ffw_norm")
             x = x + f
@@ -316,6 +328,25 @@ m = [
             ffn_norm=False,
             logit_scale=0.0625,
             keys={"logit_scale": 0.0625},
+        ),
+    ),
+    make(
+        "exaone4-windows",
+        "exaone4",
+        dict(
+            ln=False,
+            eps=1e-5,
+            ctx=256,
+            rope=8,
+            base=1e4,
+            half=True,
+            attn_norm=False,
+            ffn_norm=False,
+            post=True,
+            heads=True,
+            ffn="gated",
+            windows=[8, 0],
+            keys={"attention.sliding_window": 8, "attention.sliding_window_pattern": [True, False]},
         ),
     ),
 ]
