@@ -139,6 +139,10 @@ enum err_code gguf_writer_put_strings(struct gguf_writer *w, const char *key,
 enum err_code gguf_writer_copy_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, const struct format *format,
                                      int dims, const int64_t *shape);
+/* Append to *out (empty) the file that the declarations so far describe, with zeros for weights: the bytes of
+ * gguf_open_memory, for those who need to know what a reader makes of the metadata. The writer goes on as if
+ * nothing happened. */
+enum err_code gguf_writer_preview(struct gguf_writer *w, struct str *out, struct err *why);
 /* Append n bytes to the current tensor. When it is full, the next declared tensor becomes the current one. */
 enum err_code gguf_writer_write(struct gguf_writer *w, const void *bytes, int64_t n, struct err *why);
 /* Make this tensor the current one, at its first byte. No declarations after this call. */

@@ -303,20 +303,26 @@ static void writer_keep_finished(struct gguf_writer *w, const struct str *header
     free(before);
 }
 
-static void writer_write_header(struct gguf_writer *w)
+/* The header, padded to where the weights begin. */
+static void writer_header(struct gguf_writer *w, struct str *header)
 {
-    writer_put_own_formats(w);
     const struct {
         uint32_t magic, version;
         uint64_t tensors, kvs;
     } head = { GGUF_MAGIC, 3, (uint64_t)w->tensor_count, (uint64_t)w->key_count };
-    struct str header = { 0 };
-    str_append_n(&header, &head, sizeof head);
-    str_append_n(&header, w->kv.data, w->kv.len);
-    str_append_n(&header, w->headers.data, w->headers.len);
+    str_append_n(header, &head, sizeof head);
+    str_append_n(header, w->kv.data, w->kv.len);
+    str_append_n(header, w->headers.data, w->headers.len);
     static const char ZEROS[GGUF_ALIGNMENT];
-    str_append_n(&header, ZEROS, (size_t)(data_padded((int64_t)header.len) - (int64_t)header.len));
-    if (header.failed) writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
+    str_append_n(header, ZEROS, (size_t)(data_padded((int64_t)header->len) - (int64_t)header->len));
+    if (header->failed) writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
+}
+
+static void writer_write_header(struct gguf_writer *w)
+{
+    struct str header = { 0 };
+    writer_put_own_formats(w);
+    writer_header(w, &header);
     w->streaming = true;
     w->data_offset = (int64_t)header.len;
     if (!w->failed.code && w->file.keep) writer_keep_finished(w, &header);
@@ -328,6 +334,16 @@ static void writer_write_header(struct gguf_writer *w)
 static enum err_code writer_error(const struct gguf_writer *w, struct err *why)
 {
     return w->failed.code ? err_set(why, w->failed.code, "%s", w->failed.message) : ERR_OK;
+}
+
+enum err_code gguf_writer_preview(struct gguf_writer *w, struct str *out, struct err *why)
+{
+    static const char ZEROS[4096];
+    writer_header(w, out);
+    for (int64_t left = w->data_bytes; left > 0 && !out->failed; left -= (int64_t)sizeof ZEROS)
+        str_append_n(out, ZEROS, (size_t)MIN(left, (int64_t)sizeof ZEROS));
+    if (out->failed) writer_fail(w, ERR_NOMEM, "out of memory for", "metadata");
+    return writer_error(w, why);
 }
 
 static struct planned *writer_find_tensor(struct gguf_writer *w, const char *tensor)

@@ -1,8 +1,10 @@
-/* Writes a model file of any shape from a seed.
+/* Writes a model file of any shape and architecture from a seed.
  *
  * Speed and memory do not depend on the values of weights, so a random model answers "how fast would a 7B
- * model be here" without a download. Matrices are N(0, 1/sqrt(columns)): activations keep their magnitude
- * from layer to layer, and logits are close to N(0,1). synth_weights.c generates and writes them. */
+ * model be here" without a download. Which tensors a file needs is what engine/arch requires of a file with
+ * its metadata: the metadata are written first, read back by the same code that loads models, and the tensors
+ * follow. Matrices are N(0, 1/sqrt(columns)): activations keep their magnitude from layer to layer, and
+ * logits are close to N(0,1). synth_weights.c generates and writes them. */
 #include "engine/synth/synth.h"
 
 #include <inttypes.h>
@@ -10,353 +12,248 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/synth/synth_internal.h"
 #include "kernels/kernels.h"
 
-const struct synth_shape SYNTH_SHAPES[] = {
-    { .name = "tiny",
-      .layers = 3,
-      .heads = 4,
-      .kv_heads = 2,
-      .embd = 256,
-      .ff = 512,
-      .vocab = 1024,
-      .ctx = 2048,
-      .tied = true,
-      .help = "2 M parameters: bundled, starts at once, every format fits its rows" },
-    { .name = "15m",
-      .layers = 6,
-      .heads = 6,
-      .kv_heads = 6,
-      .embd = 288,
-      .ff = 768,
-      .vocab = 32000,
-      .ctx = 1024,
-      .tied = true,
-      .help = "15 M: rows of 288 do not fit 256-wide blocks" },
-    { .name = "135m",
-      .layers = 30,
-      .heads = 9,
-      .kv_heads = 3,
-      .embd = 576,
-      .ff = 1536,
-      .vocab = 49152,
-      .ctx = 2048,
-      .tied = true,
-      .help = "135 M: deep and narrow" },
-    { .name = "0.5b",
-      .layers = 24,
-      .heads = 14,
-      .kv_heads = 2,
-      .embd = 896,
-      .ff = 4864,
-      .vocab = 151936,
-      .ctx = 4096,
-      .tied = true,
-      .help = "494 M: a quarter of it is vocabulary" },
-    { .name = "1b",
-      .layers = 16,
-      .heads = 32,
-      .kv_heads = 8,
-      .embd = 2048,
-      .ff = 8192,
-      .vocab = 32000,
-      .ctx = 4096,
-      .tied = false,
-      .help = "1.1 G parameters" },
-    { .name = "3b",
-      .layers = 28,
-      .heads = 24,
-      .kv_heads = 8,
-      .embd = 3072,
-      .ff = 8192,
-      .vocab = 32000,
-      .ctx = 4096,
-      .tied = false,
-      .help = "3.0 G parameters" },
-    { .name = "7b",
-      .layers = 32,
-      .heads = 32,
-      .kv_heads = 32,
-      .embd = 4096,
-      .ff = 11008,
-      .vocab = 32000,
-      .ctx = 4096,
-      .tied = false,
-      .help = "6.7 G parameters, no grouped heads" },
-};
-const size_t SYNTH_SHAPE_COUNT = COUNT_OF(SYNTH_SHAPES);
+/* ---------------------------------------------------------------- sizes, as a loader reads them */
 
-const struct synth_shape *synth_shape_find(const char *name)
+static void add_vector(struct gguf_writer *w, const char *name, int64_t count)
 {
-    for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++)
-        if (!strcasecmp(name, SYNTH_SHAPES[i].name)) return &SYNTH_SHAPES[i];
-    return NULL;
+    gguf_writer_add_tensor(w, name, &FORMATS[FORMAT_F32], 2, (int64_t[]){ 1, count });
 }
 
-/* ---------------------------------------------------------------- tensors of an architecture */
-
-enum dim { DIM_1, DIM_EMBD, DIM_KV, DIM_QKV, DIM_FF, DIM_VOCAB, DIM_CTX };
-
-enum fill {
-    FILL_MATRIX, /* N(0, 1/sqrt(columns)), in the wanted format */
-    FILL_NORM,   /* 1 + N(0, 0.1), f32 */
-    FILL_BIAS,   /* N(0, 0.02), f32 */
-    FILL_TABLE,  /* as FILL_MATRIX but f32: positions are added, not multiplied with */
-};
-
-struct part {
-    const char *name;
-    enum dim cols, rows;
-    enum fill fill;
-};
-
-struct arch {
-    const char *name, *pre; /* pre NULL: SPM vocabulary */
-    bool rms, rope;
-    double rope_base;
-    const struct part *layer, *ends; /* the last row has name NULL */
-};
-
-static const struct part LLAMA_LAYER[] = {
-    { .name = "attn_norm.weight", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_NORM },
-    { .name = "attn_q.weight", .cols = DIM_EMBD, .rows = DIM_EMBD, .fill = FILL_MATRIX },
-    { .name = "attn_k.weight", .cols = DIM_EMBD, .rows = DIM_KV, .fill = FILL_MATRIX },
-    { .name = "attn_v.weight", .cols = DIM_EMBD, .rows = DIM_KV, .fill = FILL_MATRIX },
-    { .name = "attn_output.weight", .cols = DIM_EMBD, .rows = DIM_EMBD, .fill = FILL_MATRIX },
-    { .name = "ffn_norm.weight", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_NORM },
-    { .name = "ffn_gate.weight", .cols = DIM_EMBD, .rows = DIM_FF, .fill = FILL_MATRIX },
-    { .name = "ffn_up.weight", .cols = DIM_EMBD, .rows = DIM_FF, .fill = FILL_MATRIX },
-    { .name = "ffn_down.weight", .cols = DIM_FF, .rows = DIM_EMBD, .fill = FILL_MATRIX },
-    { .name = NULL },
-};
-static const struct part QWEN2_LAYER[] = {
-    { .name = "attn_norm.weight", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_NORM },
-    { .name = "attn_q.weight", .cols = DIM_EMBD, .rows = DIM_EMBD, .fill = FILL_MATRIX },
-    { .name = "attn_q.bias", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "attn_k.weight", .cols = DIM_EMBD, .rows = DIM_KV, .fill = FILL_MATRIX },
-    { .name = "attn_k.bias", .cols = DIM_KV, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "attn_v.weight", .cols = DIM_EMBD, .rows = DIM_KV, .fill = FILL_MATRIX },
-    { .name = "attn_v.bias", .cols = DIM_KV, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "attn_output.weight", .cols = DIM_EMBD, .rows = DIM_EMBD, .fill = FILL_MATRIX },
-    { .name = "ffn_norm.weight", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_NORM },
-    { .name = "ffn_gate.weight", .cols = DIM_EMBD, .rows = DIM_FF, .fill = FILL_MATRIX },
-    { .name = "ffn_up.weight", .cols = DIM_EMBD, .rows = DIM_FF, .fill = FILL_MATRIX },
-    { .name = "ffn_down.weight", .cols = DIM_FF, .rows = DIM_EMBD, .fill = FILL_MATRIX },
-    { .name = NULL },
-};
-static const struct part GPT2_LAYER[] = {
-    { .name = "attn_norm.weight", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_NORM },
-    { .name = "attn_norm.bias", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "attn_qkv.weight", .cols = DIM_EMBD, .rows = DIM_QKV, .fill = FILL_MATRIX },
-    { .name = "attn_qkv.bias", .cols = DIM_QKV, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "attn_output.weight", .cols = DIM_EMBD, .rows = DIM_EMBD, .fill = FILL_MATRIX },
-    { .name = "attn_output.bias", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "ffn_norm.weight", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_NORM },
-    { .name = "ffn_norm.bias", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "ffn_up.weight", .cols = DIM_EMBD, .rows = DIM_FF, .fill = FILL_MATRIX },
-    { .name = "ffn_up.bias", .cols = DIM_FF, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "ffn_down.weight", .cols = DIM_FF, .rows = DIM_EMBD, .fill = FILL_MATRIX },
-    { .name = "ffn_down.bias", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = NULL },
-};
-static const struct part LLAMA_ENDS[] = {
-    { .name = "token_embd.weight", .cols = DIM_EMBD, .rows = DIM_VOCAB, .fill = FILL_MATRIX },
-    { .name = "output_norm.weight", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_NORM },
-    { .name = "output.weight",
-      .cols = DIM_EMBD,
-      .rows = DIM_VOCAB,
-      .fill = FILL_MATRIX }, /* not written when tied */
-    { .name = NULL },
-};
-static const struct part GPT2_ENDS[] = {
-    { .name = "token_embd.weight", .cols = DIM_EMBD, .rows = DIM_VOCAB, .fill = FILL_MATRIX },
-    { .name = "position_embd.weight", .cols = DIM_EMBD, .rows = DIM_CTX, .fill = FILL_TABLE },
-    { .name = "output_norm.weight", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_NORM },
-    { .name = "output_norm.bias", .cols = DIM_EMBD, .rows = DIM_1, .fill = FILL_BIAS },
-    { .name = "output.weight", .cols = DIM_EMBD, .rows = DIM_VOCAB, .fill = FILL_MATRIX },
-    { .name = NULL },
-};
-
-static const struct arch ARCHS[] = {
-    { .name = "llama",
-      .pre = NULL,
-      .rms = true,
-      .rope = true,
-      .rope_base = 10000,
-      .layer = LLAMA_LAYER,
-      .ends = LLAMA_ENDS },
-    { .name = "qwen2",
-      .pre = "qwen2",
-      .rms = true,
-      .rope = true,
-      .rope_base = 1000000,
-      .layer = QWEN2_LAYER,
-      .ends = LLAMA_ENDS },
-    { .name = "gpt2",
-      .pre = "gpt-2",
-      .rms = false,
-      .rope = false,
-      .rope_base = 0,
-      .layer = GPT2_LAYER,
-      .ends = GPT2_ENDS },
-};
-
-static int64_t dim_of(const struct synth_shape *s, enum dim d)
+/* Tensors whose presence or size model_shape_read looks at, with one column. */
+static void add_markers(struct gguf_writer *w, const struct arch *a, const struct synth_shape *s)
 {
-    switch (d) {
-    case DIM_1: return 1;
-    case DIM_EMBD: return s->embd;
-    case DIM_KV: return s->embd / s->heads * s->kv_heads;
-    case DIM_QKV: return 3 * s->embd;
-    case DIM_FF: return s->ff;
-    case DIM_VOCAB: return s->vocab;
-    case DIM_CTX: return s->ctx;
+    char name[ARCH_NAME];
+    arch_slot_name(name, sizeof name, -1, SLOT_TOKEN_EMBD);
+    add_vector(w, name, s->vocab);
+    if (a->latent) {
+        arch_slot_name(name, sizeof name, 0, SLOT_LATENT_K_B);
+        add_vector(w, name, 1);
     }
-    return 0;
+    for (int l = 0; l < s->layers && s->shared_ff; l++) {
+        arch_slot_name(name, sizeof name, l, SLOT_UP_SHARED);
+        add_vector(w, name, s->shared_ff);
+    }
+}
+
+/* Read the sizes of the model that `s` describes from its metadata. `path`: where it will be. */
+static enum err_code read_sizes(struct model_shape *out, const struct arch *a, const struct synth_shape *s,
+                                const char *path, struct err *why)
+{
+    struct gguf_writer *w = NULL;
+    struct gguf *g = NULL;
+    struct str bytes = { 0 };
+    enum err_code rc = gguf_writer_open(&w, path, why);
+    if (!rc) {
+        synth_put_metadata(w, a, s);
+        add_markers(w, a, s);
+        rc = gguf_writer_preview(w, &bytes, why);
+    }
+    gguf_writer_abort(w);
+    if (!rc) rc = gguf_open_memory(&g, bytes.data, bytes.len, why);
+    if (!rc) rc = model_shape_read(out, g, why);
+    if (!rc) rc = hyper_read(&(struct hyper){ 0 }, out, g, why);
+    gguf_close(g);
+    str_free(&bytes);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- the list of tensors */
 
-static const struct format *tensor_format(const struct part *p, const struct synth_options *o, int64_t cols)
+/* Distributions other than those of matrices, norms (1 + N(0, 0.1)) and biases (N(0, 0.02)). deviation 0:
+ * 1/sqrt(columns). */
+static const struct fill {
+    enum slot slot;
+    float mean, deviation;
+} FILLS[] = {
+    { SLOT_SINKS, 0, 1 },
+    { SLOT_STATE_CONV, 0, 0 },
+    { SLOT_SHORT_CONV, 0, 0 },
+    { SLOT_STATE_A, -1, 0.1f }, /* a decay: negative */
+    { SLOT_STATE_A_COLUMN, -1, 0.1f },
+};
+
+static const struct fill *fill_find(enum slot slot)
 {
-    if (p->fill != FILL_MATRIX) return &FORMATS[FORMAT_F32];
-    return cols % o->format->block_weights ? &FORMATS[FORMAT_F16] : o->format;
+    static const struct fill NORM = { .mean = 1, .deviation = 0.1f },
+                             BIAS = { .mean = 0, .deviation = 0.02f }, MATRIX = { .mean = 0, .deviation = 0 };
+    for (size_t i = 0; i < COUNT_OF(FILLS); i++)
+        if (FILLS[i].slot == slot) return &FILLS[i];
+    if (!arch_slot_is_vector(slot)) return &MATRIX;
+    return strstr(ARCH_SLOTS[slot].name, ".bias") ? &BIAS : &NORM;
 }
 
-static void plan_part(struct synth_plan *plan, const struct part *p, const struct synth_options *o, int layer)
+/* Published files keep these in f32, too. */
+static bool slot_is_f32(enum slot slot)
 {
-    if (o->shape->tied && !strcmp(p->name, "output.weight")) return;
+    return arch_slot_is_vector(slot) || slot == SLOT_POSITION_EMBD || slot == SLOT_ROUTER;
+}
+
+struct model {
+    const struct arch *arch;
+    const struct model_shape *sizes;
+    slot_set optional; /* the optional tensors that the file gets */
+    const struct synth_options *options;
+};
+
+static const struct format *slot_format(const struct model *m, enum slot slot, int64_t cols)
+{
+    const struct synth_options *o = m->options;
+    if (slot_is_f32(slot)) return &FORMATS[FORMAT_F32];
+    const struct format *f = arch_is_of_experts(ARCH_SLOTS[slot].name) ? o->expert_format : o->format;
+    return cols % f->block_weights ? &FORMATS[FORMAT_F16] : f;
+}
+
+static void plan_slot(struct synth_plan *plan, const struct model *m, enum slot slot, int layer)
+{
+    const struct arch_slot *d = &ARCH_SLOTS[slot];
+    const struct fill *fill = fill_find(slot);
     struct synth_tensor *t = &plan->tensors[plan->count++];
-    const int64_t cols = dim_of(o->shape, p->cols), rows = dim_of(o->shape, p->rows);
+    const int64_t cols = arch_layer_dim(d->cols, m->arch, m->sizes, layer);
     *t = (struct synth_tensor){
-        .format = tensor_format(p, o, cols),
-        .dims = rows > 1 ? 2 : 1,
-        .shape = { cols, rows, 1 },
-        .mean = p->fill == FILL_NORM ? 1 : 0,
-        .deviation = p->fill == FILL_NORM   ? 0.1f
-                     : p->fill == FILL_BIAS ? 0.02f
-                                            : (float)(1 / sqrt((double)cols)),
+        .format = slot_format(m, slot, cols),
+        .dims = d->matrices != DIM_NONE ? 3
+                : d->rows != DIM_NONE   ? 2
+                                        : 1,
+        .shape = { cols, arch_layer_dim(d->rows, m->arch, m->sizes, layer),
+                   arch_layer_dim(d->matrices, m->arch, m->sizes, layer) },
+        .mean = fill->mean,
+        .deviation = fill->deviation > 0 ? fill->deviation : (float)(1 / sqrt((double)cols)),
     };
-    if (layer < 0)
-        snprintf(t->name, sizeof t->name, "%s", p->name);
-    else
-        snprintf(t->name, sizeof t->name, "blk.%d.%s", layer, p->name);
+    arch_slot_name(t->name, sizeof t->name, layer, slot);
 }
 
-static enum err_code plan_make(struct synth_plan *plan, const struct arch *a, const struct synth_options *o,
-                               struct err *why)
+static enum err_code plan_make(struct synth_plan *plan, const struct model *m, struct err *why)
 {
-    enum { PARTS_MAX = 16 };
-    plan->tensors = calloc((size_t)(o->shape->layers + 1) * PARTS_MAX, sizeof *plan->tensors);
+    const int layers = m->sizes->layers;
+    plan->tensors = calloc((size_t)(layers + 1) * SLOT_COUNT, sizeof *plan->tensors);
     if (!plan->tensors) return err_set(why, ERR_NOMEM, "out of memory for the list of tensors");
-    for (const struct part *p = a->ends; p->name; p++) plan_part(plan, p, o, -1);
-    for (int layer = 0; layer < o->shape->layers; layer++)
-        for (const struct part *p = a->layer; p->name; p++) plan_part(plan, p, o, layer);
+    for (int layer = -1; layer < layers; layer++) {
+        const slot_set has = arch_need(m->arch, m->sizes, layer) |
+                             (arch_may(m->arch, m->sizes, layer) & m->optional);
+        for (int slot = 0; slot < SLOT_COUNT; slot++)
+            if (has & SLOT_BIT(slot)) plan_slot(plan, m, (enum slot)slot, layer);
+    }
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- metadata */
-
-static void put_key_u32(struct gguf_writer *w, const struct arch *a, const char *key, int64_t v)
+/* Gate and up of experts are two tensors where there is a choice. */
+static slot_set optional_slots(const struct arch *a, const struct synth_shape *s)
 {
-    char full[96];
-    snprintf(full, sizeof full, "%s.%s", a->name, key);
-    gguf_writer_put_u32(w, full, (uint32_t)v);
+    const slot_set shared = SLOT_BIT(SLOT_GATE_SHARED) | SLOT_BIT(SLOT_UP_SHARED) |
+                            SLOT_BIT(SLOT_DOWN_SHARED);
+    slot_set set = synth_traits_find(a)->with | a->state_may;
+    set |= a->expert_may & ~SLOT_BIT(SLOT_GATE_UP_EXPERTS);
+    if (!s->shared_ff) set &= ~shared;
+    return s->tied ? set : set | SLOT_BIT(SLOT_OUTPUT);
 }
 
-static void put_key_f32(struct gguf_writer *w, const struct arch *a, const char *key, double v)
-{
-    char full[96];
-    snprintf(full, sizeof full, "%s.%s", a->name, key);
-    gguf_writer_put_f32(w, full, (float)v);
-}
+/* ---------------------------------------------------------------- options */
 
-static enum err_code synth_put_metadata(struct gguf_writer *w, const struct arch *a,
-                                        const struct synth_options *o, struct err *why)
+static enum err_code shape_check(const struct synth_shape *s, const struct arch *a, struct err *why)
 {
-    const struct synth_shape *s = o->shape;
-    char name[64];
-    snprintf(name, sizeof name, "synthetic-%s-%s", a->name, s->name);
-    gguf_writer_put_string(w, "general.architecture", a->name);
-    gguf_writer_put_string(w, "general.name", name);
-    gguf_writer_put_u32(w, "general.quantization_version", 2);
-    gguf_writer_put_bool(w, "qdyno.synthetic", true);
-    put_key_u32(w, a, "vocab_size", s->vocab);
-    put_key_u32(w, a, "context_length", s->ctx);
-    put_key_u32(w, a, "embedding_length", s->embd);
-    put_key_u32(w, a, "block_count", s->layers);
-    put_key_u32(w, a, "feed_forward_length", s->ff);
-    put_key_u32(w, a, "attention.head_count", s->heads);
-    put_key_u32(w, a, "attention.head_count_kv", s->kv_heads);
-    put_key_f32(w, a, a->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 1e-5);
-    if (a->rope) put_key_u32(w, a, "rope.dimension_count", s->embd / s->heads);
-    if (a->rope) put_key_f32(w, a, "rope.freq_base", a->rope_base);
-    return a->pre ? synth_vocab_bpe(w, s->vocab, a->pre, why) : synth_vocab_spm(w, s->vocab, why);
-}
-
-/* ---------------------------------------------------------------- the whole file */
-
-static enum err_code shape_check(const struct synth_shape *s, struct err *why)
-{
-    bool ok = s->layers >= 1 && s->heads >= 1 && s->kv_heads >= 1 && s->heads % s->kv_heads == 0 &&
-              s->embd >= 1 && s->embd % s->heads == 0 && s->ff >= 1 && s->vocab >= 1 && s->ctx >= 1;
-    if (!ok || s->embd / s->heads % 2)
+    if (a->one_part && s->layers < SYNTH_PARTS)
+        return err_set(why, ERR_USAGE,
+                       "%d layers: expected at least %d, because a layer of %s has attention, a state or a "
+                       "feed-forward",
+                       s->layers, SYNTH_PARTS, a->name);
+    const bool ok = s->layers >= 1 && s->layers <= LAYERS_MAX && s->heads >= 1 && s->kv_heads >= 1 &&
+                    s->heads % s->kv_heads == 0 && s->embd >= 1 && s->ff >= 1 && s->vocab >= 1 &&
+                    s->ctx >= 1 && (s->head_dim || s->embd % s->heads == 0);
+    const int64_t head_dim = !ok ? 0 : s->head_dim ? s->head_dim : s->embd / s->heads;
+    if (!ok || head_dim % 2)
         return err_set(
             why, ERR_USAGE,
-            "shape '%s': %" PRId64
-            " wide with %d heads and %d KV heads is impossible: the width must be a multiple of the heads, and these of the KV heads",
-            s->name, s->embd, s->heads, s->kv_heads);
+            "shape '%s': %d layers, %" PRId64
+            " wide with %d heads and %d KV heads are impossible: expected 1 to %d layers; the width must be a multiple of the heads, and these of the KV heads",
+            s->name, s->layers, s->embd, s->heads, s->kv_heads, LAYERS_MAX);
     return ERR_OK;
 }
 
 static enum err_code synth_arch_find(const struct arch **out, const char *name, struct err *why)
 {
-    const char *names[COUNT_OF(ARCHS)];
-    for (size_t i = 0; i < COUNT_OF(ARCHS); i++) {
-        names[i] = ARCHS[i].name;
-        if (!strcmp(name, ARCHS[i].name)) {
-            *out = &ARCHS[i];
-            return ERR_OK;
-        }
+    *out = arch_find((struct gguf_string){ name, strlen(name) });
+    if (*out) return ERR_OK;
+    const char *const *known = model_architectures();
+    struct str list = { 0 };
+    size_t n = 0;
+    for (; known[n]; n++) str_printf(&list, " %s", known[n]);
+    const char *near = str_nearest(name, known, n);
+    const enum err_code rc = err_set(why, ERR_USAGE, "architecture '%s'%s%s%s: known are%s", name,
+                                     near ? " (did you mean " : "", near ? near : "", near ? "?)" : "",
+                                     str_text(&list));
+    str_free(&list);
+    return rc;
+}
+
+const char *synth_arch_name(const struct synth_options *o)
+{
+    return o->arch ? o->arch : o->shape->arch ? o->shape->arch : "llama";
+}
+
+const struct format *synth_expert_format(const struct synth_options *o)
+{
+    const struct format *of_shape = format_find(o->shape->expert_format);
+    return o->expert_format ? o->expert_format : of_shape ? of_shape : o->format;
+}
+
+static enum err_code formats_check(const struct synth_options *o, struct err *why)
+{
+    const struct format *const both[] = { o->format, o->expert_format };
+    for (size_t i = 0; i < COUNT_OF(both); i++)
+        if (!both[i]->encode)
+            return err_set(why, ERR_USAGE, "format '%s' is known but cannot be made yet", both[i]->name);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- the whole file */
+
+static enum err_code write_file(const char *path, const struct model *m, const struct synth_shape *s,
+                                const struct synth_plan *plan, struct err *why)
+{
+    struct gguf_writer *w = NULL;
+    enum err_code rc = gguf_writer_open(&w, path, why);
+    if (rc) return rc;
+    synth_put_metadata(w, m->arch, s);
+    rc = synth_put_vocabulary(w, m->arch, s, why);
+    for (int64_t i = 0; !rc && i < plan->count; i++) { /* commit returns a failure of these calls */
+        const struct synth_tensor *t = &plan->tensors[i];
+        gguf_writer_add_tensor(w, t->name, t->format, t->dims, t->shape);
     }
-    const char *near = str_nearest(name, names, COUNT_OF(names));
-    return err_set(why, ERR_USAGE, "architecture '%s' cannot be made; expected llama, qwen2 or gpt2%s%s%s",
-                   name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    if (!rc) rc = synth_write_weights(w, plan, m->options, why);
+    if (!rc) return gguf_writer_commit(w, why);
+    gguf_writer_abort(w);
+    return rc;
 }
 
 enum err_code synth_write(const char *path, const struct synth_options *options, struct err *why)
 {
     struct synth_options o = *options;
     struct synth_shape shape = *o.shape;
-    const struct arch *a = NULL;
+    struct model m = { .options = &o };
     struct synth_plan plan = { 0 };
-    struct gguf_writer *w = NULL;
-    enum err_code rc = synth_arch_find(&a, o.arch, why);
-    if (!rc && !a->rope) {
-        shape.kv_heads = shape.heads; /* gpt2's fused matrix has q, k and v of every head */
-        shape.tied = false;           /* llama.cpp requires an output matrix in gpt2 files */
-    }
-    if (!rc) rc = shape_check(&shape, why);
-    if (!rc && !o.format->encode)
-        rc = err_set(why, ERR_USAGE, "format '%s' is known but cannot be made yet", o.format->name);
+    struct model_shape *sizes = malloc(sizeof *sizes);
+    if (!sizes) return err_set(why, ERR_NOMEM, "out of memory for the model's sizes");
+    m.sizes = sizes;
     o.shape = &shape;
-    if (!rc) rc = plan_make(&plan, a, &o, why);
-    if (!rc) rc = gguf_writer_open(&w, path, why);
-    if (!rc) rc = synth_put_metadata(w, a, &o, why);
-    for (int64_t i = 0; !rc && i < plan.count; i++) { /* commit returns a failure of these calls */
-        const struct synth_tensor *t = &plan.tensors[i];
-        gguf_writer_add_tensor(w, t->name, t->format, t->dims, t->shape);
-    }
-    if (!rc) rc = synth_write_weights(w, &plan, &o, why);
+    o.expert_format = synth_expert_format(&o);
+    if (o.layers) shape.layers = o.layers;
+    enum err_code rc = synth_arch_find(&m.arch, synth_arch_name(&o), why);
+    if (!rc) rc = shape_check(&shape, m.arch, why);
+    if (!rc) rc = formats_check(&o, why);
+    if (!rc) synth_shape_complete(&shape, m.arch);
+    if (!rc) rc = read_sizes(sizes, m.arch, &shape, path, why);
     if (!rc) {
-        rc = gguf_writer_commit(w, why);
-        w = NULL;
+        m.optional = optional_slots(m.arch, &shape);
+        rc = plan_make(&plan, &m, why);
     }
-    gguf_writer_abort(w);
+    if (!rc) rc = write_file(path, &m, &shape, &plan, why);
     free(plan.tensors);
+    free(sizes);
     return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef QDYNO_ENGINE_SYNTH_INTERNAL_H
 #define QDYNO_ENGINE_SYNTH_INTERNAL_H
 
+#include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/synth/synth.h"
 
@@ -11,6 +12,33 @@
  * ERR_NOMEM. */
 enum err_code synth_vocab_spm(struct gguf_writer *w, int64_t size, struct err *why);
 enum err_code synth_vocab_bpe(struct gguf_writer *w, int64_t size, const char *pre, struct err *why);
+
+/* ---------------------------------------------------------------- hyperparameters (synth_arch.c) */
+
+/* What published files of an architecture have that engine/arch leaves open. */
+struct synth_traits {
+    const char *arch;
+    bool spm;          /* the vocabulary */
+    const char *pre;   /* otherwise: the pre-tokenizer; NULL: that of GPT-2 */
+    double rope_base;  /* 0: 10000 */
+    slot_set with;     /* optional tensors, beside those of experts */
+    bool dense;        /* no experts, unless the shape has some */
+    bool dense_first;  /* the first layer has no experts */
+    bool all_kv_heads; /* as many KV heads as heads */
+    bool never_tied;
+};
+const struct synth_traits *synth_traits_find(const struct arch *a); /* never NULL */
+
+enum { SYNTH_PARTS = 3 }; /* kinds of layers where each has one part */
+
+/* Derive the sizes that the shape leaves open, and those that the architecture forces. */
+void synth_shape_complete(struct synth_shape *s, const struct arch *a);
+
+/* Write all metadata but the vocabulary, of a completed shape. The writer keeps the first failure. */
+void synth_put_metadata(struct gguf_writer *w, const struct arch *a, const struct synth_shape *s);
+/* ERR_USAGE: the vocabulary is too small. ERR_NOMEM. */
+enum err_code synth_put_vocabulary(struct gguf_writer *w, const struct arch *a, const struct synth_shape *s,
+                                   struct err *why);
 
 /* ---------------------------------------------------------------- weights (synth_weights.c) */
 

@@ -84,6 +84,10 @@ expect 0 synth --shape tiny -R q8_0 "$T/q8.gguf" -o json && json 'd["file_bytes"
 cp "$T/q8.gguf" "$T/q8.first.gguf"
 expect 0 synth --shape tiny -R q8_0 "$T/q8.gguf" && cmp -s "$T/q8.gguf" "$T/q8.first.gguf" || fail "synth is not deterministic"
 expect 0 info -m "$T/q8.gguf" -o json && json 'd["dominant_format"] == "q8_0"'
+expect 0 synth --shape list -o json && json '{"tiny", "qwen3-30b-a3b", "gpt-oss-20b"} <= {r["shape"] for r in d["rows"]}'
+expect 0 synth --arch deepseek2 --layers 2 -R q4_K --expert-format mxfp4 "$T/mla.gguf" -o json && json 'd["arch"] == "deepseek2" and d["layers"] == 2'
+expect 0 info --tensors -m "$T/mla.gguf" && says out 'blk.1.ffn_up_exps.weight.*mxfp4'
+expect 0 run -m "$T/mla.gguf" -p "Hello" -n 4 -o json && json 'd["gen_tokens"] == 4'
 
 for i in $(seq 60); do echo "Line $i: the miller weighs $((i * 17 % 29)) sacks and is content."; done >"$T/mill.txt"
 expect 0 calibrate "$T/q8.gguf" -f "$T/mill.txt" -c 64 --tokens 320 --out "$T/c.gguf" --imatrix "$T/m.dat" -o json &&

@@ -33,6 +33,9 @@ expect 4 logits --ids 999999999 --out "$T/x"
 expect 4 show nonsense
 expect 4 show 99999
 expect 4 synth --shape hugge "$T/x.gguf" && says err '1b'
+expect 4 synth --arch lama "$T/x.gguf" && says err 'did you mean llama' && says err 'granitehybrid'
+expect 4 synth --shape gpt-oss-20b --arch llama "$T/x.gguf" && says err 'expected --arch gpt-oss or none'
+expect 4 synth --expert-format q4 "$T/x.gguf" && says err '--expert-format q4'
 expect 4 push && says err '--url'
 expect 4 calibrate --out "$T/x.gguf" && says err 'expected IN'
 expect 4 calibrate "$T/x" && says err '--out FILE'

@@ -121,7 +121,16 @@ static void weights(void **state)
 static void falls_back_to_f16(void **state)
 {
     (void)state;
-    static const struct synth_shape ODD = { "odd", 1, 2, 1, 40, 96, 512, 64, false, "" };
+    static const struct synth_shape ODD = { .name = "odd",
+                                            .layers = 1,
+                                            .heads = 2,
+                                            .kv_heads = 1,
+                                            .embd = 40,
+                                            .ff = 96,
+                                            .vocab = 512,
+                                            .ctx = 64,
+                                            .tied = false,
+                                            .help = "" };
     char path[4096];
     struct err why = { 0 };
     struct gguf *g;
@@ -143,7 +152,16 @@ static void falls_back_to_f16(void **state)
 /* ---------------------------------------------------------------- banks of encoded blocks */
 
 /* Enough rows of 512 for a bank; rows of 2048 are too few for one. */
-static const struct synth_shape WIDE = { "wide", 1, 4, 2, 512, 2048, 8192, 64, false, "" };
+static const struct synth_shape WIDE = { .name = "wide",
+                                         .layers = 1,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .embd = 512,
+                                         .ff = 2048,
+                                         .vocab = 8192,
+                                         .ctx = 64,
+                                         .tied = false,
+                                         .help = "" };
 
 struct moments {
     double mean, square, fourth; /* of the weights */
@@ -377,8 +395,26 @@ static void shapes_table(void **state)
 static void refused(void **state)
 {
     (void)state;
-    static const struct synth_shape FEW = { "few", 1, 2, 1, 64, 64, 100, 64, true, "" };
-    static const struct synth_shape CROOKED = { "crooked", 1, 3, 2, 96, 64, 512, 64, true, "" };
+    static const struct synth_shape FEW = { .name = "few",
+                                            .layers = 1,
+                                            .heads = 2,
+                                            .kv_heads = 1,
+                                            .embd = 64,
+                                            .ff = 64,
+                                            .vocab = 100,
+                                            .ctx = 64,
+                                            .tied = true,
+                                            .help = "" };
+    static const struct synth_shape CROOKED = { .name = "crooked",
+                                                .layers = 1,
+                                                .heads = 3,
+                                                .kv_heads = 2,
+                                                .embd = 96,
+                                                .ff = 64,
+                                                .vocab = 512,
+                                                .ctx = 64,
+                                                .tied = true,
+                                                .help = "" };
     char path[4096];
     struct err why = { 0 };
     temp_path(path, sizeof path, "refused");

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/arch/arch.h"
 #include "engine/synth/synth.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
@@ -12,9 +13,14 @@
 /* clang-format off */
 const struct cli_flag FLAGS_SYNTH[] = {
     { .name = "--shape", .value = "SHAPE",
-      .help = "size of the model; default tiny; `--shape list` prints all" },
-    { .name = "--arch", .value = "ARCH", .help = "llama (default), qwen2 or gpt2" },
+      .help = "size of the model, or a published model whose layers it has; default tiny; `--shape list` prints all" },
+    { .name = "--arch", .value = "ARCH",
+      .help = "any architecture of docs/models.md; default: that of the shape, else llama" },
+    { .name = "--layers", .value = "N", .kind = FLAG_INT, .min = 1, .max = LAYERS_MAX,
+      .help = "so many layers; default: those of the shape" },
     { .name = "-R", .alias = "--recipe", .value = "FORMAT", .help = "format of the matrices; default q8_0" },
+    { .name = "--expert-format", .value = "FORMAT",
+      .help = "format of the experts' matrices; default: as in the published model, else as -R" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "threads; default: all cores" },
     { .name = NULL },
@@ -25,6 +31,7 @@ static const struct column COLUMNS[] = {
     { .name = "path", .title = "file" },
     { .name = "arch", .title = "architecture" },
     { .name = "shape", .title = "shape" },
+    { .name = "layers", .title = "layers", .kind = COLUMN_INT },
     { .name = "format", .title = "format" },
     { .name = "file_bytes", .title = "bytes", .kind = COLUMN_BYTES },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
@@ -39,26 +46,35 @@ static const struct column SHAPE_COLUMNS[] = {
     { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
     { .name = "vocab", .title = "vocabulary", .kind = COLUMN_INT },
     { .name = "ctx", .title = "context", .kind = COLUMN_INT },
+    { .name = "experts", .title = "experts", .kind = COLUMN_INT },
+    { .name = "experts_used", .title = "used", .kind = COLUMN_INT },
+    { .name = "arch", .title = "architecture" },
     { .name = "help", .title = "purpose" },
 };
+
+static void list_shape(struct table *t, const struct synth_shape *s)
+{
+    json_t *row = table_row(t);
+    json_put_str(row, "shape", s->name);
+    json_put_int(row, "layers", s->layers);
+    json_put_int(row, "embd", s->embd);
+    json_put_int(row, "ff", s->ff);
+    json_put_int(row, "heads", s->heads);
+    json_put_int(row, "kv_heads", s->kv_heads);
+    json_put_int(row, "vocab", s->vocab);
+    json_put_int(row, "ctx", s->ctx);
+    json_put_int(row, "experts", s->experts);
+    json_put_int(row, "experts_used", s->experts_used);
+    json_put_str(row, "arch", s->arch ? s->arch : "any");
+    json_put_str(row, "help", s->help);
+}
 
 static int list_shapes(const struct cli_global *g, const struct cli_args *a)
 {
     struct table t;
     table_init(&t, "qdyno.shapes/1", SHAPE_COLUMNS, COUNT_OF(SHAPE_COLUMNS));
-    for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) {
-        const struct synth_shape *s = &SYNTH_SHAPES[i];
-        json_t *row = table_row(&t);
-        json_put_str(row, "shape", s->name);
-        json_put_int(row, "layers", s->layers);
-        json_put_int(row, "embd", s->embd);
-        json_put_int(row, "ff", s->ff);
-        json_put_int(row, "heads", s->heads);
-        json_put_int(row, "kv_heads", s->kv_heads);
-        json_put_int(row, "vocab", s->vocab);
-        json_put_int(row, "ctx", s->ctx);
-        json_put_str(row, "help", s->help);
-    }
+    for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) list_shape(&t, &SYNTH_SHAPES[i]);
+    for (size_t i = 0; i < SYNTH_PRESET_COUNT; i++) list_shape(&t, &SYNTH_PRESETS[i]);
     int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     return status;
@@ -71,8 +87,8 @@ static enum err_code find_shape(const struct synth_shape **out, const char *name
     struct str list = { 0 };
     *out = synth_shape_find(name);
     if (*out) return ERR_OK;
-    for (; n < SYNTH_SHAPE_COUNT && n < COUNT_OF(names); n++) {
-        names[n] = SYNTH_SHAPES[n].name;
+    for (; n < SYNTH_SHAPE_COUNT + SYNTH_PRESET_COUNT && n < COUNT_OF(names); n++) {
+        names[n] = n < SYNTH_SHAPE_COUNT ? SYNTH_SHAPES[n].name : SYNTH_PRESETS[n - SYNTH_SHAPE_COUNT].name;
         str_printf(&list, "%s%s", n ? ", " : "", names[n]);
     }
     const char *near = str_nearest(name, names, n);
@@ -82,7 +98,8 @@ static enum err_code find_shape(const struct synth_shape **out, const char *name
     return rc;
 }
 
-static enum err_code find_format(const struct format **out, const char *name, struct err *why)
+static enum err_code find_format(const struct format **out, const char *flag, const char *name,
+                                 struct err *why)
 {
     const char *names[FORMAT_COUNT];
     size_t n = 0;
@@ -95,11 +112,19 @@ static enum err_code find_format(const struct format **out, const char *name, st
         str_printf(&list, "%s%s", n > 1 ? ", " : "", FORMATS[i].name);
     }
     const char *near = *out ? NULL : str_nearest(name, names, n);
-    enum err_code rc = err_set(why, ERR_USAGE, "-R %s: %s one of %s%s%s%s", name,
+    enum err_code rc = err_set(why, ERR_USAGE, "%s %s: %s one of %s%s%s%s", flag, name,
                                *out ? "this format cannot be encoded; expected" : "expected", str_text(&list),
                                near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     str_free(&list);
     return rc;
+}
+
+/* The layers of a published model belong to its architecture. */
+static enum err_code check_arch(const struct synth_options *o, struct err *why)
+{
+    if (!o->arch || !o->shape->arch || !strcmp(o->arch, o->shape->arch)) return ERR_OK;
+    return err_set(why, ERR_USAGE, "--shape %s: expected --arch %s or none, found --arch %s", o->shape->name,
+                   o->shape->arch, o->arch);
 }
 
 static void synth_on_progress(void *ctx, double done)
@@ -114,14 +139,18 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     struct progress p;
     const char *shape = args_text(a, "--shape", "tiny");
     if (!strcmp(shape, "list")) return list_shapes(g, a);
-    struct synth_options o = { .arch = args_text(a, "--arch", "llama"),
+    const char *experts = args_text(a, "--expert-format", NULL);
+    struct synth_options o = { .arch = args_text(a, "--arch", NULL),
+                               .layers = (int)args_int(a, "--layers", 0),
                                .seed = g->seed,
                                .threads = (int)args_int(a, "-t", threadpool_default_threads()),
                                .progress = synth_on_progress,
                                .ctx = &p };
     progress_init(&p, g);
     enum err_code rc = find_shape(&o.shape, shape, &why);
-    if (!rc) rc = find_format(&o.format, args_text(a, "-R", "q8_0"), &why);
+    if (!rc) rc = find_format(&o.format, "-R", args_text(a, "-R", "q8_0"), &why);
+    if (!rc && experts) rc = find_format(&o.expert_format, "--expert-format", experts, &why);
+    if (!rc) rc = check_arch(&o, &why);
     int64_t start = clock_ns();
     if (!rc && !a->n)
         rc = err_set(&why, ERR_USAGE, "expected OUT, the file to write: qdyno synth --shape tiny OUT");
@@ -134,11 +163,14 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "path", a->arg[0]);
-    json_put_str(row, "arch", o.arch);
+    json_put_str(row, "arch", synth_arch_name(&o));
     json_put_str(row, "shape", o.shape->name);
+    json_put_int(row, "layers", o.layers ? o.layers : o.shape->layers);
     json_put_str(row, "format", o.format->name);
     if (!stat(a->arg[0], &st)) json_put_int(row, "file_bytes", st.st_size);
     json_put_num(row, "seconds", (double)(clock_ns() - start) * 1e-9);
+    if (synth_expert_format(&o) != o.format)
+        table_note(&t, "The experts' matrices are in %s.", synth_expert_format(&o)->name);
     table_note(&t, "%s", RANDOM_WEIGHTS);
     int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);

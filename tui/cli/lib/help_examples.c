@@ -57,6 +57,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "methods", "methods -m model.gguf --eval", "each tried on a model" },
     { "synth", "synth --shape 135M out.gguf", "a model with random weights" },
     { "synth", "synth --shape 135M -R q4_0 out.gguf", "in a format" },
+    { "synth", "synth --shape qwen3-30b-a3b --layers 16 -R q4_0 out.gguf", "layers of a published model, in 6 GB" },
     { "train", "train out.gguf --steps 200", "train a small model" },
     { "train", "train out.gguf --steps 1000 --checkpoint-every 100", "with checkpoints" },
     { "stories", "stories -n 3", "three training stories" },
