@@ -215,6 +215,13 @@ void backend_rope(struct backend *b, const struct rope *p)
     b->ops->rope(b, p);
 }
 
+void backend_hadamard(struct backend *b, const struct hadamard *p)
+{
+    assert(p->block > 0 && p->block <= HADAMARD_MAX && !(p->block & (p->block - 1)));
+    assert(p->cols % p->block == 0);
+    b->ops->hadamard(b, p);
+}
+
 void backend_kv_store(struct backend *b, const struct kv_store *p)
 {
     b->ops->kv_store(b, p);

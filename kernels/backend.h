@@ -28,6 +28,7 @@ struct backend_ops {
     void (*gated)(struct backend *b, const struct gated *p);
     void (*norm)(struct backend *b, const struct norm *p);
     void (*rope)(struct backend *b, const struct rope *p);
+    void (*hadamard)(struct backend *b, const struct hadamard *p);
     void (*kv_store)(struct backend *b, const struct kv_store *p);
     void (*attention)(struct backend *b, const struct attention *p);
     void (*activate)(struct backend *b, const struct activate *p);

@@ -279,6 +279,7 @@ const struct backend_ops CPU_OPS = {
     .gated = cpu_gated,
     .norm = cpu_norm,
     .rope = cpu_rope,
+    .hadamard = cpu_hadamard,
     .kv_store = cpu_kv_store,
     .attention = cpu_attention,
     .activate = cpu_activate,

@@ -56,6 +56,7 @@ void cpu_matmul(struct backend *base, const struct matmul *m, int count);
 void cpu_gated(struct backend *base, const struct gated *p);
 void cpu_norm(struct backend *base, const struct norm *p);
 void cpu_rope(struct backend *base, const struct rope *p);
+void cpu_hadamard(struct backend *base, const struct hadamard *p);
 void cpu_kv_store(struct backend *base, const struct kv_store *p);
 void cpu_attention(struct backend *base, const struct attention *p);
 void cpu_activate(struct backend *base, const struct activate *p);

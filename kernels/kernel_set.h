@@ -283,6 +283,8 @@ struct vector_kernels {
     void (*sincos)(const float *x, int64_t n, float by, float *sine, float *cosine);
     /* Rotate `pairs` pairs in place: [0] pairs (2i, 2i + 1), [1] pairs (i, i + pairs). */
     void (*rotate[2])(float *x, int pairs, const float *sine, const float *cosine);
+    /* x[block] = H x / sqrt(block), in place; every ISA yields the bits of the reference. */
+    void (*hadamard)(float *x, int block);
     void (*activate[ACT_COUNT])(const float *gate, const float *up, int64_t n, float *y); /* up may be NULL */
 };
 

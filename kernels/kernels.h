@@ -474,6 +474,25 @@ struct rope {
 };
 void backend_rope(struct backend *b, const struct rope *p);
 
+/* Multiply each block of a row by the Hadamard matrix of its size: x = H x / sqrt(block), where H[i][j] is -1
+ * if i and j have an odd number of 1 bits in common, else 1. The matrix is orthonormal and symmetric, so a
+ * second call restores x and products of two transformed vectors are those of the vectors, both but for
+ * rounding (each sum of a block rounds log2(block) times). */
+enum { HADAMARD_MAX = 512 };
+struct hadamard {
+    float *x; /* in place, [n][cols] */
+    int64_t x_stride;
+    int n;
+    int64_t cols; /* a multiple of block */
+    int block;    /* a power of two, at most HADAMARD_MAX */
+};
+void backend_hadamard(struct backend *b, const struct hadamard *p);
+/* The largest block that divides heads of that size. */
+static inline int hadamard_block(int head_dim)
+{
+    return MIN(head_dim & -head_dim, HADAMARD_MAX);
+}
+
 /* The KV cache of one layer: blocks of `block_tokens` tokens, inside a block [kv_head][token][head_dim]. */
 struct kv_layer {
     const struct format *k_format, *v_format; /* with `encode`; k_dim and v_dim are multiples of the block */

@@ -1,4 +1,5 @@
-/* The CPU operations other than products and attention: gather, norm, rope, KV store, activation. Each is
+/* The CPU operations other than products and attention: gather, norm, rope, Hadamard transform, KV store,
+ * activation. Each is
  * divided among the threads by rows when it is large enough to pay for waking them (cpu_run). */
 #include <assert.h>
 #include <math.h>
@@ -164,6 +165,31 @@ void cpu_rope(struct backend *base, const struct rope *p)
     assert(p->rot_dims % 2 == 0 && p->rot_dims <= p->head_dim && p->rot_dims <= 2 * ROPE_PAIRS_MAX);
     struct rope_job job = { .b = b, .p = p };
     cpu_run(b, (int64_t)p->n * p->heads * p->head_dim, rope_member, &job);
+}
+
+/* ---------------------------------------------------------------- Hadamard transform */
+
+struct hadamard_job {
+    struct cpu *b;
+    const struct hadamard *p;
+};
+
+static void hadamard_member(void *arg, int member, int size)
+{
+    const struct hadamard_job *job = arg;
+    const struct hadamard *p = job->p;
+    const int64_t blocks = p->cols / p->block; /* of a row; blocks of all rows are divided */
+    int64_t from, to;
+    member_share(p->n * blocks, member, size, &from, &to);
+    for (int64_t i = from; i < to; i++)
+        job->b->k.vec.hadamard(p->x + i / blocks * p->x_stride + i % blocks * p->block, p->block);
+}
+
+void cpu_hadamard(struct backend *base, const struct hadamard *p)
+{
+    struct cpu *b = (struct cpu *)base;
+    struct hadamard_job job = { .b = b, .p = p };
+    cpu_run(b, p->n * p->cols, hadamard_member, &job);
 }
 
 /* ---------------------------------------------------------------- keys and values */

@@ -78,6 +78,7 @@ static void vector_kernels_add(struct vector_kernels *to, const struct vector_ke
     if (from->sincos) to->sincos = from->sincos;
     for (size_t i = 0; i < COUNT_OF(to->rotate); i++)
         if (from->rotate[i]) to->rotate[i] = from->rotate[i];
+    if (from->hadamard) to->hadamard = from->hadamard;
     for (size_t i = 0; i < COUNT_OF(to->activate); i++)
         if (from->activate[i]) to->activate[i] = from->activate[i];
 }

@@ -133,6 +133,24 @@ static enum err_code config_check_method(const struct config *c, struct err *why
     return ERR_OK;
 }
 
+bool kv_format_is_quantized(const struct format *f)
+{
+    return f && format_bits_per_weight(f) < 16;
+}
+
+static enum err_code config_check_cache(const struct config *c, struct err *why)
+{
+    const char *k = config_text(c, KNOB_CTK), *v = config_text(c, KNOB_CTV);
+    if (config_choice(c, KNOB_KV_ROTATE) != KV_ROTATE_ON || kv_format_is_quantized(format_find(k)) ||
+        kv_format_is_quantized(format_find(v)))
+        return ERR_OK;
+    return err_set(
+        why, ERR_USAGE,
+        "kv_rotate=on rotates quantized KV caches, and neither ctk=%s nor ctv=%s is one: add kv=q8_0 "
+        "or kv=q4_0, or write kv_rotate=auto",
+        k, v);
+}
+
 enum err_code config_check(const struct config *c, struct err *why)
 {
     const char *method = config_text(c, KNOB_METHOD), *format = config_text(c, KNOB_FORMAT);
@@ -159,7 +177,7 @@ enum err_code config_check(const struct config *c, struct err *why)
                        "batch_invariant=on is possible on the CPU only: leave out device=%s, or write "
                        "batch_invariant=off",
                        config_text(c, KNOB_DEVICE));
-    return ERR_OK;
+    return config_check_cache(c, why);
 }
 
 /* ---------------------------------------------------------------- setting */

@@ -32,6 +32,7 @@ enum knob_id {
     KNOB_BATCH,            /* largest number of rows per forward pass (-b) */
     KNOB_CTK,              /* KV cache type of K */
     KNOB_CTV,              /* KV cache type of V */
+    KNOB_KV_ROTATE,        /* auto on off: the enum kv_rotate */
     KNOB_HUGEPAGES,        /* buffers off all: the enum huge_pages */
     KNOB_REPACK,           /* off on */
     KNOB_BATCH_INVARIANT,  /* off on */
@@ -54,7 +55,12 @@ enum prefetch {
     PREFETCH_OFF,
     PREFETCH_WILLNEED,
     PREFETCH_POPULATE
-};                                                   /* what to do with mapped weights while loading */
+}; /* what to do with mapped weights while loading */
+enum kv_rotate {
+    KV_ROTATE_AUTO,
+    KV_ROTATE_ON,
+    KV_ROTATE_OFF
+};                                                   /* Hadamard rotation of what a KV cache stores */
 enum amp { AMP_OFF, AMP_BF16, AMP_FP16, AMP_COUNT }; /* mixed precision of training */
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_MUON, OPTIMIZER_COUNT };
 extern const char *const PRECISION_NAMES[]; /* indexed by enum precision (kernels.h), NULL-terminated */
@@ -98,6 +104,9 @@ struct config_value {
     const char *text; /* canonical spelling; lives until the process ends (engine/config/value.c) */
     int64_t number;   /* VALUE_INT: the value; VALUE_CHOICE: its index among KNOBS[id].choices; else 0 */
 };
+
+/* Does a KV cache in this format (NULL: unknown) have fewer than 16 bits a number? */
+bool kv_format_is_quantized(const struct format *f);
 
 enum { CONFIG_LINE = 2048 }; /* bytes for a line that is stored and compared: see config_line */
 enum { CONFIG_VALUE = 512 }; /* bytes of one value's text, its end included: a longer one is ERR_USAGE */

@@ -25,6 +25,9 @@ static const char *const ACTIVATIONS[] = {
 static const char *const HUGE_PAGES[] = {
     [HUGE_PAGES_BUFFERS] = "buffers", [HUGE_PAGES_OFF] = "off", [HUGE_PAGES_ALL] = "all", NULL
 };
+static const char *const KV_ROTATES[] = {
+    [KV_ROTATE_AUTO] = "auto", [KV_ROTATE_ON] = "on", [KV_ROTATE_OFF] = "off", NULL
+};
 static const char *const OFF_ON[] = { "off", "on", NULL };
 static const char *const PREFETCHES[] = {
     [PREFETCH_OFF] = "off", [PREFETCH_WILLNEED] = "willneed", [PREFETCH_POPULATE] = "populate", NULL
@@ -175,6 +178,15 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .flag = "-ctv",
                    .unit = "",
                    .help = "format of the values in the KV cache" },
+    [KNOB_KV_ROTATE] = { .key = "kv_rotate",
+                         .kind = VALUE_CHOICE,
+                         .choices = KV_ROTATES,
+                         .otherwise = "auto",
+                         .changes_answers = true,
+                         .matters_for = FOR_DECODE | FOR_QUALITY,
+                         .unit = "",
+                         .help =
+                             "rotate what quantized KV caches store, so that outliers spread over a head: auto = 4-bit caches, on = all quantized ones" },
     [KNOB_HUGEPAGES] = { .key = "hugepages",
                          .kind = VALUE_CHOICE,
                          .choices = HUGE_PAGES,

@@ -214,6 +214,19 @@ static void pass_norm_values(const struct pass *p, const struct layer *l, float 
     for (int i = 0; i < heads; i++) pass_norm_in_place(p, v + i * dim, p->m->widths.qkv, dim, &unit);
 }
 
+/* Rotate each head of n rows for the cache, or rotate it back, where the cache is rotated. Dot products of
+ * two rotated vectors are those of the vectors, and a sum of rotated values is the rotated sum. */
+static void pass_rotate_for_cache(const struct pass *p, bool rotated, float *x, int64_t stride, int heads,
+                                  int dim)
+{
+    if (!rotated) return;
+    backend_hadamard(p->site->backend, &(struct hadamard){ .x = x,
+                                                           .x_stride = stride,
+                                                           .n = p->n,
+                                                           .cols = (int64_t)heads * dim,
+                                                           .block = hadamard_block(dim) });
+}
+
 /* Store k and v in the KV cache and compute attention: qkv -> attn. */
 void pass_run_attention(const struct pass *p, const struct layer *l)
 {
@@ -227,7 +240,9 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
         pass_norm_values(p, l, v);
     }
     if (!a->latent) pass_prepare_queries_and_keys(p, l, q, k);
-    if (own)
+    if (own) {
+        pass_rotate_for_cache(p, m->session.k_rotated, k, m->widths.qkv, l->kv.kv_heads, l->kv.k_dim);
+        pass_rotate_for_cache(p, m->session.v_rotated, v, m->widths.qkv, l->kv.kv_heads, l->kv.v_dim);
         backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
                                                                .k = k,
                                                                .v = v,
@@ -235,6 +250,7 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
                                                                .v_stride = m->widths.qkv,
                                                                .n = p->n,
                                                                .slots = m->lists.slots });
+    }
     if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values are needed */
     int64_t stride = m->widths.attn;
     float *y = a->latent ? pass_latent_output(p, &stride) : p->b.attn;
@@ -242,6 +258,7 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
         y = gate_parts_of(p).out;
         stride = m->widths.latent;
     }
+    pass_rotate_for_cache(p, m->session.k_rotated, q, m->widths.qkv, s->heads, l->kv.k_dim);
     backend_attention(p->site->backend,
                       &(struct attention){ .kv = &l->kv,
                                            .q = q,
@@ -259,6 +276,7 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
                                            .weight_format = layer_query_matrix(l)->w.format,
                                            .y = y,
                                            .y_stride = stride });
+    pass_rotate_for_cache(p, m->session.v_rotated, y, stride, s->heads, l->kv.v_dim);
     if (a->latent) pass_expand_latent(p, l);
     if (a->query_gate) pass_apply_gates(p);
 }

@@ -69,6 +69,22 @@ static enum err_code session_resolve_kv(const struct format **out, const struct 
     return ERR_OK;
 }
 
+/* Blocks of fewer numbers would hardly spread an outlier. */
+enum { KV_ROTATE_LEAST = 16 };
+
+/* Is a cache of heads of that size rotated? */
+static enum err_code session_resolve_rotation(bool *out, const struct config *c, const struct format *f,
+                                              int head_dim, struct err *why)
+{
+    const enum kv_rotate how = (enum kv_rotate)config_choice(c, KNOB_KV_ROTATE);
+    const bool fits = head_dim % KV_ROTATE_LEAST == 0, four_bits = format_bits_per_weight(f) <= 5;
+    *out = fits && how != KV_ROTATE_OFF && (how == KV_ROTATE_ON ? kv_format_is_quantized(f) : four_bits);
+    if (fits || how != KV_ROTATE_ON || !kv_format_is_quantized(f)) return ERR_OK;
+    return err_set(why, ERR_USAGE,
+                   "kv_rotate=on needs heads of a multiple of %d, this model's have %d: use kv_rotate=auto",
+                   KV_ROTATE_LEAST, head_dim);
+}
+
 enum err_code session_resolve(struct model_session *out, const struct model_shape *s, const struct arch *a,
                               const struct config *c, int ctx, int sequences, struct err *why)
 {
@@ -98,12 +114,19 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
     enum err_code rc;
     if ((rc = session_isa(&out->backend.isa, c, why))) return rc;
     if ((rc = session_resolve_device(out, s, c, why))) return rc;
+    bool k, v;
+    out->k_rotated = out->v_rotated = true; /* until a layer's are not */
     for (int l = 0; l < s->layers; l++) {
         if (!shape_layer_has_cache(s, l)) continue;
         const struct layer_parts *p = &s->parts[l];
         if ((rc = session_resolve_kv(&out->k_format, c, KNOB_CTK, p->head_dim_k, why))) return rc;
         if ((rc = session_resolve_kv(&out->v_format, c, KNOB_CTV, p->head_dim_v, why))) return rc;
+        if ((rc = session_resolve_rotation(&k, c, out->k_format, p->head_dim_k, why))) return rc;
+        if ((rc = session_resolve_rotation(&v, c, out->v_format, p->head_dim_v, why))) return rc;
+        out->k_rotated &= k;
+        out->v_rotated &= v;
     }
+    if (!out->k_format) out->k_rotated = out->v_rotated = false; /* no layer has a cache */
     return ERR_OK;
 }
 

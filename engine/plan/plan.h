@@ -165,6 +165,7 @@ struct model_session {
     int gpu_layers;     /* -1: as many as fit (the plan decides); 0: all on the CPU */
     int ctx, batch, sequences;
     const struct format *k_format, *v_format;
+    bool k_rotated, v_rotated; /* the cache stores Hadamard transforms (hadamard_block) of keys, of values */
 };
 /* ctx 0: the config's, else the training context (at most 4096). ERR_USAGE: settings that this model cannot
  * run with; ERR_ABSENT: an instruction set that this machine lacks or QDYNO_ISA excludes. */

@@ -217,6 +217,7 @@ const struct backend_ops OPENCL_OPS = {
     .gated = gated_separately,
     .norm = opencl_norm,
     .rope = opencl_rope,
+    .hadamard = opencl_hadamard,
     .kv_store = opencl_kv_store,
     .attention = opencl_attention,
     .activate = opencl_activate,

@@ -25,7 +25,7 @@ enum opencl_source {
     SOURCE_DOT,       /* dot.cl: dot4, of bytes; before sources that multiply integers */
     SOURCE_PRODUCTS,  /* products.cl: GEMV, GEMM, gather */
     SOURCE_INTEGERS,  /* integers.cl: products of integers (INT8); after products.cl */
-    SOURCE_VECTORS,   /* vectors.cl: norms, rope, activations */
+    SOURCE_VECTORS,   /* vectors.cl: norms, rope, Hadamard transforms, activations */
     SOURCE_KV,        /* kv.cl: rows of the KV cache; before attention.cl */
     SOURCE_ATTENTION, /* attention.cl */
     SOURCE_TOP,       /* top.cl: the largest numbers of a row */
@@ -190,6 +190,7 @@ int64_t opencl_product_scratch_bytes(const struct backend_options *options, int6
 /* vectors.c */
 void opencl_norm(struct backend *b, const struct norm *p);
 void opencl_rope(struct backend *b, const struct rope *p);
+void opencl_hadamard(struct backend *b, const struct hadamard *p);
 void opencl_mix(struct backend *b, const struct mix *p);
 void opencl_activate(struct backend *b, const struct activate *p);
 /* attention.c */

@@ -1,9 +1,10 @@
-/* Norms, rope and activation functions on a device: one kernel each, for all shapes. */
+/* Norms, rope, Hadamard transforms and activation functions on a device: one kernel each, for all shapes. */
 #include <assert.h>
+#include <math.h>
 
 #include "kernels/opencl/opencl.h"
 
-enum { NORM_ITEMS = 256, ITEMS = 128, ROPE_HEADS = 4 }; /* as in vectors.cl */
+enum { NORM_ITEMS = 256, ITEMS = 128, ROPE_HEADS = 4, HADAMARD_ITEMS = 64 }; /* as in vectors.cl */
 
 static size_t groups_of(int64_t n, int64_t items)
 {
@@ -49,6 +50,24 @@ void opencl_rope(struct backend *b, const struct rope *p)
         ARG_MEM(opencl_mirror(o, p->pos, (size_t)p->n * sizeof *p->pos)),
     };
     opencl_run(o, &K, (size_t[]){ groups_of(count, ITEMS), 1, 1 }, (size_t[]){ ITEMS, 1, 1 }, args,
+               COUNT_OF(args));
+}
+
+void opencl_hadamard(struct backend *b, const struct hadamard *p)
+{
+    static const struct opencl_kernel K = { 1 << SOURCE_VECTORS, "", "hadamard" };
+    struct opencl *o = opencl_of(b);
+    const int64_t blocks = p->cols / p->block, items = MAX(p->block / 2, 1);
+    if (p->n < 1 || blocks < 1) return;
+    assert(blocks <= INT32_MAX);
+    const size_t group = (size_t)MIN(items, HADAMARD_ITEMS);
+    const struct opencl_arg args[] = {
+        ARG_PLACE(o, p->x),
+        ARG_LONG(p->x_stride),
+        ARG_INT(p->block),
+        ARG_FLOAT(1 / sqrtf((float)p->block)),
+    };
+    opencl_run(o, &K, (size_t[]){ (size_t)blocks * group, (size_t)p->n, 1 }, (size_t[]){ group, 1, 1 }, args,
                COUNT_OF(args));
 }
 

@@ -1,4 +1,4 @@
-/* Normalization, rotary embeddings and activation functions. Sums are f32. Each work item adds a few numbers
+/* Normalization, rotary embeddings, Hadamard transforms and activation functions. Sums are f32. Each work item adds a few numbers
  * sequentially, and the group then adds the items' sums in a tree. So the rounding error grows with the
  * numbers per item and the logarithm of the items, not with the length of the row. Contraction to fused
  * multiply-adds is disabled, so that only the operations that are written round. */
@@ -102,6 +102,32 @@ kernel void rope(global uchar *x_buffer, ulong x_at, long x_stride, int n, int h
         head[u] = a * cosine - b * sine;
         head[v] = a * sine + b * cosine;
     }
+}
+
+/* ---------------------------------------------------------------- Hadamard transform */
+
+#define HADAMARD_MAX 512 /* as in kernels.h */
+
+/* Each group transforms one block in log2(block) steps; step `half_way` adds and subtracts numbers that are
+ * so far apart. Groups: blocks of a row; rows. */
+kernel void hadamard(global uchar *x_buffer, ulong x_at, long x_stride, int block, float scale)
+{
+    local float v[HADAMARD_MAX];
+    const int id = get_local_id(0), items = get_local_size(0);
+    global float *x =
+        (global float *)(x_buffer + x_at) + get_global_id(1) * x_stride + get_group_id(0) * (long)block;
+    for (int i = id; i < block; i += items) v[i] = x[i];
+    for (int half_way = 1; half_way < block; half_way *= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = id; i < block / 2; i += items) {
+            const int at = i / half_way * 2 * half_way + i % half_way;
+            const float a = v[at], b = v[at + half_way];
+            v[at] = a + b;
+            v[at + half_way] = a - b;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = id; i < block; i += items) x[i] = v[i] * scale;
 }
 
 /* ---------------------------------------------------------------- activation */

@@ -1,6 +1,6 @@
-/* Proves: norm, rope and activate on an OpenCL device compute what kernels.h documents, within the bounds of
- * kernels/README.md: strided, in place, short and long rows, with and without optional arguments. The
- * expected results are computed here in binary64. */
+/* Proves: norm, rope, hadamard and activate on an OpenCL device compute what kernels.h documents, within the
+ * bounds of kernels/README.md: strided, in place, short and long rows, with and without optional arguments.
+ * The expected results are computed here in binary64. */
 #include "tests/kernels/opencl_here.h"
 
 struct shape {
@@ -240,11 +240,44 @@ static void mixes(void **state)
     backend_close(b);
 }
 
+/* Every size of block, by the definition; what lies between the rows must not change. */
+static void hadamards(void **state)
+{
+    (void)state;
+    enum { N = 3, COLS = 1536, STRIDE = COLS + 5 };
+    static float x[N * STRIDE], y[N * STRIDE];
+    struct backend *b = opencl_or_skip(64, 2048);
+    struct rng r = { 31 };
+    fill_gauss(&r, x, N * STRIDE, 1);
+    for (int block = 1; block <= HADAMARD_MAX; block *= 2) {
+        float *there = sent(b, x, N * STRIDE);
+        struct hadamard p = { .x = there, .x_stride = STRIDE, .n = N, .cols = COLS, .block = block };
+        backend_hadamard(b, &p);
+        fetched(b, y, there, N * STRIDE);
+        for (int i = 0; i < N * STRIDE; i++) {
+            const int d = i % STRIDE, row = d % block;
+            double want = 0;
+            if (d >= COLS) {
+                CHECK_EQ(y[i], x[i]);
+                continue;
+            }
+            for (int j = 0; j < block; j++)
+                want += __builtin_parity((unsigned)(row & j)) ? -x[i - row + j] : x[i - row + j];
+            CHECK_NEAR(y[i], want / sqrt(block), 3e-6);
+        }
+        backend_hadamard(b, &p);
+        fetched(b, y, there, N * STRIDE);
+        for (int i = 0; i < N * STRIDE; i++) CHECK_NEAR(y[i], x[i], 3e-6);
+        backend_free(b, there);
+    }
+    backend_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms),       cmocka_unit_test(norms_elsewhere), cmocka_unit_test(ropes),
-        cmocka_unit_test(activations), cmocka_unit_test(mixes),
+        cmocka_unit_test(activations), cmocka_unit_test(mixes),           cmocka_unit_test(hadamards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,6 +283,42 @@ static void scale_avx2(float *x, int64_t n, float by)
     for (; i < n; i++) x[i] *= by;
 }
 
+/* Sums and differences of lanes whose numbers differ in one bit; `swapped`: v with these lanes exchanged,
+ * `signs`: -0 in the lanes of the differences. */
+ALWAYS_INLINE __m256 butterfly(__m256 v, __m256 swapped, __m256 signs)
+{
+    return _mm256_add_ps(swapped, _mm256_xor_ps(v, signs));
+}
+
+static void hadamard_avx2(float *x, int block)
+{
+    const float minus = -0.0f;
+    const __m256 one = _mm256_setr_ps(0, minus, 0, minus, 0, minus, 0, minus),
+                 two = _mm256_setr_ps(0, 0, minus, minus, 0, 0, minus, minus),
+                 four = _mm256_setr_ps(0, 0, 0, 0, minus, minus, minus, minus),
+                 scale = _mm256_set1_ps(1 / sqrtf((float)block));
+    if (block < LANES) {
+        VECTORS_REF.hadamard(x, block);
+        return;
+    }
+    for (int i = 0; i < block; i += LANES) {
+        __m256 v = _mm256_loadu_ps(x + i);
+        v = butterfly(v, _mm256_permute_ps(v, 0xb1), one);
+        v = butterfly(v, _mm256_permute_ps(v, 0x4e), two);
+        v = butterfly(v, _mm256_permute2f128_ps(v, v, 1), four);
+        _mm256_storeu_ps(x + i, block == LANES ? _mm256_mul_ps(v, scale) : v);
+    }
+    for (int half = LANES; half < block; half *= 2) {
+        const __m256 by = 2 * half == block ? scale : _mm256_set1_ps(1);
+        for (int i = 0; i < block; i += LANES) {
+            if (i & half) continue;
+            const __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + i + half);
+            _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_add_ps(a, b), by));
+            _mm256_storeu_ps(x + i + half, _mm256_mul_ps(_mm256_sub_ps(a, b), by));
+        }
+    }
+}
+
 typedef __m256 curve_fn(__m256 g);
 
 ALWAYS_INLINE void activate(curve_fn *curve, enum activation act, const float *gate, const float *up,
@@ -360,5 +396,6 @@ const struct vector_kernels VECTORS_AVX2 = {
     .softcap = softcap_avx2,
     .sincos = sincos_avx2,
     .rotate = { rotate_pairs_avx2, rotate_halves_avx2 },
+    .hadamard = hadamard_avx2,
     .activate = { [ACT_SILU] = silu_avx2, [ACT_GELU_TANH] = gelu_tanh_avx2, [ACT_GELU_ERF] = gelu_erf_avx2 },
 };

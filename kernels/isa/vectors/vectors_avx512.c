@@ -248,6 +248,40 @@ static void rotate_pairs_avx512(float *x, int pairs, const float *sine, const fl
     }
 }
 
+/* Sums and differences of lanes whose numbers differ in one bit; `swapped`: v with these lanes exchanged,
+ * `differences`: the lanes of the differences. */
+ALWAYS_INLINE __m512 butterfly(__m512 v, __m512 swapped, __mmask16 differences)
+{
+    return _mm512_mask_sub_ps(_mm512_add_ps(swapped, v), differences, swapped, v);
+}
+
+static void hadamard_avx512(float *x, int block)
+{
+    enum { LANES = 16 };
+    const __m512 scale = _mm512_set1_ps(1 / sqrtf((float)block));
+    if (block < LANES) {
+        VECTORS_REF.hadamard(x, block);
+        return;
+    }
+    for (int i = 0; i < block; i += LANES) {
+        __m512 v = _mm512_loadu_ps(x + i);
+        v = butterfly(v, _mm512_permute_ps(v, 0xb1), 0xaaaa);
+        v = butterfly(v, _mm512_permute_ps(v, 0x4e), 0xcccc);
+        v = butterfly(v, _mm512_shuffle_f32x4(v, v, 0xb1), 0xf0f0);
+        v = butterfly(v, _mm512_shuffle_f32x4(v, v, 0x4e), 0xff00);
+        _mm512_storeu_ps(x + i, block == LANES ? _mm512_mul_ps(v, scale) : v);
+    }
+    for (int half = LANES; half < block; half *= 2) {
+        const __m512 by = 2 * half == block ? scale : _mm512_set1_ps(1);
+        for (int i = 0; i < block; i += LANES) {
+            if (i & half) continue;
+            const __m512 a = _mm512_loadu_ps(x + i), b = _mm512_loadu_ps(x + i + half);
+            _mm512_storeu_ps(x + i, _mm512_mul_ps(_mm512_add_ps(a, b), by));
+            _mm512_storeu_ps(x + i + half, _mm512_mul_ps(_mm512_sub_ps(a, b), by));
+        }
+    }
+}
+
 typedef __m512 curve_fn(__m512 g);
 
 ALWAYS_INLINE void activate(curve_fn *curve, const float *gate, const float *up, int64_t n, float *y)
@@ -334,6 +368,7 @@ const struct vector_kernels VECTORS_AVX512 = {
     .softcap = softcap_avx512,
     .sincos = sincos_avx512,
     .rotate = { rotate_pairs_avx512, rotate_halves_avx512 },
+    .hadamard = hadamard_avx512,
     .activate = { [ACT_SILU] = silu_avx512,
                   [ACT_GELU_TANH] = gelu_tanh_avx512,
                   [ACT_GELU_ERF] = gelu_erf_avx512,

@@ -107,6 +107,18 @@ static void rotate_halves_ref(float *x, int pairs, const float *sine, const floa
     for (int j = 0; j < pairs; j++) pair_rotate(&x[j], &x[j + pairs], sine[j], cosine[j]);
 }
 
+static void hadamard_ref(float *x, int block)
+{
+    for (int half = 1; half < block; half *= 2)
+        for (int i = 0; i < block; i++) {
+            if (i & half) continue;
+            const float a = x[i], b = x[i + half];
+            x[i] = a + b;
+            x[i + half] = a - b;
+        }
+    scale_ref(x, block, 1 / sqrtf((float)block));
+}
+
 static void silu_ref(const float *gate, const float *up, int64_t n, float *y)
 {
     for (int64_t i = 0; i < n; i++) y[i] = gate[i] / (1 + expf(-gate[i])) * (up ? up[i] : 1);
@@ -163,6 +175,7 @@ const struct vector_kernels VECTORS_REF = {
     .softcap = softcap_ref,
     .sincos = sincos_ref,
     .rotate = { rotate_pairs_ref, rotate_halves_ref },
+    .hadamard = hadamard_ref,
     .activate = { [ACT_SILU] = silu_ref,
                   [ACT_GELU_TANH] = gelu_tanh_ref,
                   [ACT_GELU_ERF] = gelu_erf_ref,
