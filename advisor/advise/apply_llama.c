@@ -20,6 +20,8 @@ static const struct lost {
 } LOST[] = {
     { KNOB_PRECISION, "llama.cpp chooses it when it is built" },
     { KNOB_ACT, "llama.cpp chooses the activations' format itself" },
+    { KNOB_KV_ROTATE, "llama.cpp rotates quantized caches where heads are a multiple of 64, and none with "
+                      "LLAMA_ATTN_ROT_DISABLE=1 in the environment" },
     { KNOB_ISA, "llama.cpp chooses it when it is built" },
     { KNOB_AFFINITY, "see --cpu-mask and --cpu-strict" },
     { KNOB_HUGEPAGES, "none there" },

@@ -115,7 +115,10 @@ void residual_traits_of(struct residual_traits *out, const struct model_shape *s
     else
         trait_append(out, TRAIT_RECIPE, "%.48s", recipe);
     trait_append(out, TRAIT_THREADS, "%d", w->threads);
-    trait_append(out, TRAIT_KV, "%s/%s", config_text(c, KNOB_CTK), config_text(c, KNOB_CTV));
+    /* formats alone where nothing is rotated, as in records from before kv_rotate existed */
+    trait_append(out, TRAIT_KV, "%s%s/%s%s", config_text(c, KNOB_CTK),
+                 config_rotates(c, KNOB_CTK) ? "+rotated" : "", config_text(c, KNOB_CTV),
+                 config_rotates(c, KNOB_CTV) ? "+rotated" : "");
     trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s", config_text(c, KNOB_PRECISION),
                  config_text(c, KNOB_ACT), config_text(c, KNOB_ISA),
                  config_choice(c, KNOB_BATCH_INVARIANT) ? "/batch_invariant" : "");

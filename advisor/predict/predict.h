@@ -138,7 +138,7 @@ enum residual_trait {
     TRAIT_MODEL,
     TRAIT_RECIPE,
     TRAIT_THREADS,
-    TRAIT_KV,
+    TRAIT_KV,       /* ctk, ctv, and which of them are rotated */
     TRAIT_PRODUCTS, /* precision, act, isa */
     TRAIT_MEMORY,   /* hugepages, prefetch, repack */
     TRAIT_WORK,     /* depth, batch and sequences, by powers of four */

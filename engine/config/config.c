@@ -6,6 +6,7 @@
 #include "engine/config/config_internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,22 +134,29 @@ static enum err_code config_check_method(const struct config *c, struct err *why
     return ERR_OK;
 }
 
-bool kv_format_is_quantized(const struct format *f)
+bool config_rotates(const struct config *c, enum knob_id cache)
 {
-    return f && format_bits_per_weight(f) < 16;
+    static const double AUTO_BITS = 5, QUANTIZED_BITS = 15; /* at most; a scale included */
+    const struct format *f = format_find(config_text(c, cache));
+    const double bits = f ? format_bits_per_weight(f) : INFINITY;
+    switch ((enum kv_rotate)config_choice(c, KNOB_KV_ROTATE)) {
+    case KV_ROTATE_AUTO: return bits <= AUTO_BITS;
+    case KV_ROTATE_ON: return bits <= QUANTIZED_BITS;
+    case KV_ROTATE_OFF: break;
+    }
+    return false;
 }
 
 static enum err_code config_check_cache(const struct config *c, struct err *why)
 {
-    const char *k = config_text(c, KNOB_CTK), *v = config_text(c, KNOB_CTV);
-    if (config_choice(c, KNOB_KV_ROTATE) != KV_ROTATE_ON || kv_format_is_quantized(format_find(k)) ||
-        kv_format_is_quantized(format_find(v)))
+    if (config_choice(c, KNOB_KV_ROTATE) != KV_ROTATE_ON || config_rotates(c, KNOB_CTK) ||
+        config_rotates(c, KNOB_CTV))
         return ERR_OK;
     return err_set(
         why, ERR_USAGE,
         "kv_rotate=on rotates quantized KV caches, and neither ctk=%s nor ctv=%s is one: add kv=q8_0 "
         "or kv=q4_0, or write kv_rotate=auto",
-        k, v);
+        config_text(c, KNOB_CTK), config_text(c, KNOB_CTV));
 }
 
 enum err_code config_check(const struct config *c, struct err *why)

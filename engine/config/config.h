@@ -105,9 +105,6 @@ struct config_value {
     int64_t number;   /* VALUE_INT: the value; VALUE_CHOICE: its index among KNOBS[id].choices; else 0 */
 };
 
-/* Does a KV cache in this format (NULL: unknown) have fewer than 16 bits a number? */
-bool kv_format_is_quantized(const struct format *f);
-
 enum { CONFIG_LINE = 2048 }; /* bytes for a line that is stored and compared: see config_line */
 enum { CONFIG_VALUE = 512 }; /* bytes of one value's text, its end included: a longer one is ERR_USAGE */
 
@@ -169,6 +166,8 @@ const struct knob *config_stray(const struct config *c, unsigned work);
 /* Index of the value among KNOBS[id].choices (not NULL): the value of enum precision, activations, affinity,
  * huge_pages, prefetch, amp or optimizer. */
 int config_choice(const struct config *c, enum knob_id id);
+/* Does the config rotate this cache (KNOB_CTK or KNOB_CTV), where the model's heads allow it? */
+bool config_rotates(const struct config *c, enum knob_id cache);
 
 /* The recipe as text that identifies the quantized weights: "file", "q8_0" (its method is rtn),
  * "gptq:u4_g128", "gptq:u3_g64;damp_percent=0.05", "q4_0;attn_v:q8_0". Parameters with their default value

@@ -73,13 +73,12 @@ static enum err_code session_resolve_kv(const struct format **out, const struct 
 enum { KV_ROTATE_LEAST = 16 };
 
 /* Is a cache of heads of that size rotated? */
-static enum err_code session_resolve_rotation(bool *out, const struct config *c, const struct format *f,
+static enum err_code session_resolve_rotation(bool *out, const struct config *c, enum knob_id cache,
                                               int head_dim, struct err *why)
 {
-    const enum kv_rotate how = (enum kv_rotate)config_choice(c, KNOB_KV_ROTATE);
-    const bool fits = head_dim % KV_ROTATE_LEAST == 0, four_bits = format_bits_per_weight(f) <= 5;
-    *out = fits && how != KV_ROTATE_OFF && (how == KV_ROTATE_ON ? kv_format_is_quantized(f) : four_bits);
-    if (fits || how != KV_ROTATE_ON || !kv_format_is_quantized(f)) return ERR_OK;
+    const bool fits = head_dim % KV_ROTATE_LEAST == 0, wanted = config_rotates(c, cache);
+    *out = fits && wanted;
+    if (fits || !wanted || config_choice(c, KNOB_KV_ROTATE) != KV_ROTATE_ON) return ERR_OK;
     return err_set(why, ERR_USAGE,
                    "kv_rotate=on needs heads of a multiple of %d, this model's have %d: use kv_rotate=auto",
                    KV_ROTATE_LEAST, head_dim);
@@ -121,8 +120,8 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
         const struct layer_parts *p = &s->parts[l];
         if ((rc = session_resolve_kv(&out->k_format, c, KNOB_CTK, p->head_dim_k, why))) return rc;
         if ((rc = session_resolve_kv(&out->v_format, c, KNOB_CTV, p->head_dim_v, why))) return rc;
-        if ((rc = session_resolve_rotation(&k, c, out->k_format, p->head_dim_k, why))) return rc;
-        if ((rc = session_resolve_rotation(&v, c, out->v_format, p->head_dim_v, why))) return rc;
+        if ((rc = session_resolve_rotation(&k, c, KNOB_CTK, p->head_dim_k, why))) return rc;
+        if ((rc = session_resolve_rotation(&v, c, KNOB_CTV, p->head_dim_v, why))) return rc;
         out->k_rotated &= k;
         out->v_rotated &= v;
     }

@@ -98,6 +98,19 @@ static void without_residuals_nothing_is_corrected(void **state)
     CHECK_NAN(estimate_get(*state, traits("q4_0", 3, ""), NAN, 0.1).value);
 }
 
+/* What was measured of a plain 4-bit cache says less of a rotated one; other caches keep their records. */
+static void rotation_is_a_trait(void **state)
+{
+    struct correction_fixture *t = *state;
+    for (int i = 0; i < 4; i++) residual_insert(t, traits("q4_0", 4, "kv=q4_0,kv_rotate=off"), 50, 45);
+    const struct estimate same = estimate_get(t, traits("q4_0", 4, "kv=q4_0,kv_rotate=off"), 100, 0.1),
+                          rotated = estimate_get(t, traits("q4_0", 4, "kv=q4_0"), 100, 0.1);
+    CHECK_LT(same.value, rotated.value);
+    CHECK_CONTAINS(traits("q4_0", 4, "kv=q8_0").text, " kv=q8_0/q8_0 ");
+    CHECK_CONTAINS(traits("q4_0", 4, "kv=q4_0").text, " kv=q4_0+rotated/q4_0+rotated ");
+    CHECK_CONTAINS(traits("q4_0", 4, "ctk=q4_0,ctv=q8_0").text, " kv=q4_0+rotated/q8_0 ");
+}
+
 static void similar_configs_are_corrected_most(void **state)
 {
     struct correction_fixture *t = *state;
@@ -305,6 +318,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T(without_residuals_nothing_is_corrected),
+        T(rotation_is_a_trait),
         T(similar_configs_are_corrected_most),
         T(the_order_of_runs_does_not_matter),
         T(unseen_configurations_lie_in_their_intervals),

@@ -1,6 +1,7 @@
-/* Operations other than products: norms, rope, softmax, activation functions, gather, KV store, the largest
- * numbers of a row, activation quantization, and the cost of waking and joining threads. All but the last two
- * run through the backend with as many rows as a prompt. They work from the caches, so no limit is shown. */
+/* Operations other than products: norms, rope, Hadamard transforms, softmax, activation functions, gather, KV
+ * store, the largest numbers of a row, activation quantization, and the cost of waking and joining threads.
+ * All but the last two run through the backend with as many rows as a prompt. They work from the caches, so
+ * no limit is shown. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,13 @@ static void run_rope(void *arg)
                                        .freq = k->freq,
                                        .magnitude = 1,
                                        .pos = k->pos });
+}
+
+static void run_hadamard(void *arg)
+{
+    const struct work *k = arg;
+    backend_hadamard(
+        k->b, &(struct hadamard){ .x = k->y, .x_stride = COLS, .n = ROWS, .cols = COLS, .block = DIM });
 }
 
 static void activate(struct work *k, enum activation act, const float *up)
@@ -192,6 +200,17 @@ static void want_rope(const struct work *k, double *want)
     }
 }
 
+static void want_hadamard(const struct work *k, double *want)
+{
+    for (int i = 0; i < CELLS; i++) {
+        const int row = i % DIM;
+        want[i] = 0;
+        for (int j = 0; j < DIM; j++)
+            want[i] += (__builtin_parity((unsigned)(row & j)) ? -1 : 1) * (double)k->x[i - row + j] /
+                       sqrt(DIM);
+    }
+}
+
 static void want_silu(const struct work *k, double *want)
 {
     for (int i = 0; i < CELLS; i++) want[i] = silu((double)k->x[i]) * (double)k->x[i];
@@ -290,6 +309,7 @@ static const struct operation OPERATIONS[] = {
     { "norm_rms", run_norm_rms, want_norm_rms, NULL, 1e-5, 8.0 * CELLS, { FORMAT_COUNT } },
     { "norm_layer", run_norm_layer, want_norm_layer, NULL, 1e-5, 8.0 * CELLS, { FORMAT_COUNT } },
     { "rope", run_rope, want_rope, NULL, 1e-4, 8.0 * CELLS, { FORMAT_COUNT } },
+    { "hadamard", run_hadamard, want_hadamard, NULL, 1e-5, 8.0 * CELLS, { FORMAT_COUNT } },
     { "softmax", run_softmax, want_softmax, NULL, 1e-6, 16.0 * CELLS, { FORMAT_COUNT } },
     { "silu_mul", run_silu, want_silu, NULL, 1e-5, 12.0 * CELLS, { FORMAT_COUNT } },
     { "gelu_tanh", run_gelu, want_gelu, NULL, 1e-5, 8.0 * CELLS, { FORMAT_COUNT } },
@@ -372,7 +392,7 @@ static int judge(struct line *l, struct work *k, const struct operation *o)
     double *want = malloc(CELLS * sizeof *want);
     float *got = malloc(CELLS * sizeof *got);
     if (want && got) {
-        memcpy(k->y, k->x, CELLS * sizeof *k->y); /* rope works in place */
+        memcpy(k->y, k->x, CELLS * sizeof *k->y); /* rope and hadamard work in place */
         o->run(k);
         o->want(k, want);
         memcpy(got, k->y, CELLS * sizeof *got);
