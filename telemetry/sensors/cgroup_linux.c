@@ -145,7 +145,7 @@ static enum err_code cgroup_open(void **state, const struct sensors *s, struct e
     char meminfo[4096];
     sys_read(s->root, meminfo, sizeof meminfo, "/proc/meminfo");
     const double kb = sys_field(meminfo, "MemTotal:");
-    c->machine_bytes = kb > 0 ? (int64_t)(1024 * kb) : -1;
+    c->machine_bytes = kb > 0 && kb < 0x1p53 ? (int64_t)kb * 1024 : -1; /* NaN: -1 */
     *state = c;
     return ERR_OK;
 }

@@ -25,7 +25,7 @@ struct totals {
 
 struct switches {
     int tid;
-    int64_t voluntary, involuntary;
+    double voluntary, involuntary;
 };
 
 struct process {
@@ -96,7 +96,7 @@ static int switches_read(const struct tree *t, const char *root, struct switches
             double voluntary = sys_field(text, "voluntary_ctxt_switches:");
             double involuntary = sys_field(text, "nonvoluntary_ctxt_switches:");
             if (isnan(voluntary) || isnan(involuntary)) continue;
-            list[n++] = (struct switches){ tid[k], (int64_t)voluntary, (int64_t)involuntary };
+            list[n++] = (struct switches){ tid[k], voluntary, involuntary };
         }
     }
     free(tid);
@@ -120,8 +120,8 @@ static void process_sample_switches(struct process *p, const struct sensors *s, 
                                                        : NULL;
         if (!was || was->voluntary > now[i].voluntary || was->involuntary > now[i].involuntary)
             was = &zero; /* a new thread (or a reused tid): count from 0 */
-        voluntary += (double)(now[i].voluntary - was->voluntary);
-        involuntary += (double)(now[i].involuntary - was->involuntary);
+        voluntary += now[i].voluntary - was->voluntary;
+        involuntary += now[i].involuntary - was->involuntary;
     }
     if (n > 0 && p->switches_ns && seconds > 0) {
         row[METRIC_PROC_VOLUNTARY_SWITCHES] = voluntary / seconds;
