@@ -497,7 +497,7 @@ static void a_stored_insecure_does_not_apply_to_a_password(void **state)
     snprintf(group, sizeof group, "%s/metrics/job/qdyno", url);
     CHECK_OK(db_spool_put(b->db, group, target, "spooled_body 1\n", &why));
     const struct push_target mine = {
-        .url = url, .auth.user = "me", .auth.password = "hunter2", .auth.timeout_s = 2
+        .url = url, .auth.user = "me", .auth.password = "hunter2", .auth.timeout_s = 60
     };
     CHECK_EQ(outcome_flush(b->db, &mine, true, &sent, &why), ERR_USAGE);
     CHECK_CONTAINS(why.message, "certificate");

@@ -146,7 +146,8 @@ class Result:
                 return "%s is missing" % (k,)
             if k not in self.unstable and not str(k).endswith(CHANGING) and got[k] != v:
                 return "%s is %.60r, want %.60r" % (k, got[k], v)
-        extra = [k for k in got if k not in self.values and k not in self.unstable]
+        # null is unknown, which a message has told
+        extra = [k for k in got if got[k] is not None and k not in self.values and k not in self.unstable]
         return "%s is new" % extra[0] if extra else None
 
 
