@@ -167,6 +167,23 @@ enum err_code backend_reserve(struct backend *b, const struct backend_work *work
     return b->ops->reserve(b, work, why);
 }
 
+enum err_code backend_autotune(struct backend *b, struct weight *const *weights, int count,
+                               bool (*progress)(void *ctx, int done, int of), void *ctx,
+                               struct autotuned *out, struct err *why)
+{
+    *out = (struct autotuned){ 0 };
+    if (!b->ops->autotune) return ERR_OK;
+    return b->ops->autotune(b, weights, count, progress, ctx, out, why);
+}
+
+const char *shapes_find_line(const char *all, const char *key)
+{
+    const size_t n = strlen(key);
+    for (const char *p = all ? all : ""; *p; p += strcspn(p, "\n"), p += *p == '\n')
+        if (!strncmp(p, key, n) && p[n] == '\t') return p + n + 1;
+    return NULL;
+}
+
 /* ---------------------------------------------------------------- operations */
 
 void backend_gather(struct backend *b, const struct gather *g)
@@ -181,14 +198,15 @@ void backend_mix(struct backend *b, const struct mix *p)
 
 void backend_matmul(struct backend *b, const struct matmul *m, int count)
 {
-    b->ops->matmul(b, m, count);
+    const int at_once = b->options.compile == COMPILE_OFF ? 1 : count;
+    for (int i = 0; i < count; i += at_once) b->ops->matmul(b, m + i, at_once);
 }
 
 void gated_separately(struct backend *b, const struct gated *p)
 {
     const struct matmul both[] = { p->gate, p->up };
     assert(p->gate.y_stride == p->up.y_stride);
-    b->ops->matmul(b, both, 2);
+    backend_matmul(b, both, 2);
     b->ops->activate(b, &(struct activate){ .act = p->act,
                                             .gate = p->gate.y,
                                             .up = p->up.y,
@@ -202,7 +220,10 @@ void gated_separately(struct backend *b, const struct gated *p)
 void backend_gated(struct backend *b, const struct gated *p)
 {
     assert(p->gate.x == p->up.x && p->gate.n == p->up.n && !p->gate.residual && !p->up.residual);
-    b->ops->gated(b, p);
+    if (b->options.compile == COMPILE_OFF)
+        gated_separately(b, p);
+    else
+        b->ops->gated(b, p);
 }
 
 void backend_norm(struct backend *b, const struct norm *p)

@@ -21,6 +21,10 @@ struct backend_ops {
                           int64_t cols, const struct input_scheme *input, const void *host, struct err *why);
     void (*release)(struct backend *b, struct weight *w); /* w->owned is not NULL */
     enum err_code (*reserve)(struct backend *b, const struct backend_work *work, struct err *why);
+    /* *out is zeroed. NULL: nothing to measure. */
+    enum err_code (*autotune)(struct backend *b, struct weight *const *weights, int count,
+                              bool (*progress)(void *ctx, int done, int of), void *ctx, struct autotuned *out,
+                              struct err *why);
 
     void (*gather)(struct backend *b, const struct gather *p);
     void (*mix)(struct backend *b, const struct mix *p);
@@ -44,6 +48,10 @@ struct backend {
 
 /* backend_gated as two products and an activation, for pairs that cannot be fused. */
 void gated_separately(struct backend *b, const struct gated *p);
+
+/* The text after "KEY\t" in the line of `all` (NULL: no lines) that begins with it, up to the end of that
+ * line; NULL: there is no such line. */
+const char *shapes_find_line(const char *all, const char *key);
 
 /* The CPU backend. cpu_open allocates *out without ops, options and pool; backend_open sets those. */
 enum err_code cpu_open(struct backend **out, const char *device, const struct backend_options *options,

@@ -28,6 +28,12 @@ enum err_code cpu_open(struct backend **out, const char *device, const struct ba
     if (!b) return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
     b->k = kernels_select(options->isa & isa_detect()); /* a wrong value must not crash */
     b->skip_prefetch = kernels_skip_prefetch();
+    const enum err_code rc = autotune_read(b, options, why);
+    if (rc) {
+        free(b->tuned);
+        free(b);
+        return rc;
+    }
     *out = &b->base;
     return ERR_OK;
 }
@@ -37,6 +43,7 @@ static void cpu_close(struct backend *base)
     struct cpu *b = (struct cpu *)base;
     free(b->shared);
     free(b->threads);
+    free(b->tuned);
     free(b);
 }
 
@@ -131,6 +138,19 @@ static void scratch_plan_products(struct scratch_plan *p, const struct kernel_se
         p->shared_bytes = MAX(p->shared_bytes, gemm_shared_bytes(g, n, w->cols));
         p->thread_bytes = MAX(p->thread_bytes, gemm_thread_bytes(g));
     }
+    struct matmul_candidate all[CANDIDATES_MAX];
+    for (int i = cpu_tunes(o) ? matmul_candidates(k, o, f, kind, all) - 1 : -1; i >= 0; i--) {
+        p->shared_bytes = MAX(p->shared_bytes, gemm_shared_bytes(all[i].kernel, TUNED_ROWS, w->cols));
+        p->thread_bytes = MAX(p->thread_bytes, gemm_thread_bytes(all[i].kernel));
+    }
+}
+
+/* The measurements of kernels have up to TUNED_ROWS rows, whatever a model needs. */
+static struct backend_work work_with_tuning(const struct backend_options *o, const struct backend_work *w)
+{
+    struct backend_work out = *w;
+    if (cpu_tunes(o)) out.rows = MAX(out.rows, (int64_t)TUNED_ROWS);
+    return out;
 }
 
 static int head_dim_of(const struct backend_work *w)
@@ -138,13 +158,16 @@ static int head_dim_of(const struct backend_work *w)
     return w->head_dim ? w->head_dim : (int)MIN(w->cols, (int64_t)HEAD_DIM_MAX);
 }
 
-/* The scratch memory for the largest operations `w`: the maximum over all formats and input kinds of a model.
- */
+/* The scratch memory for the largest operations `work`: the maximum over all formats and input kinds of a
+ * model. */
 static struct scratch_plan scratch_plan_for(const struct kernel_set *k, const struct backend_options *o,
-                                            const struct backend_work *w)
+                                            const struct backend_work *work)
 {
-    const int64_t few = MAX(MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows),
-                            MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide)); /* GEMV has fewer */
+    const struct backend_work enlarged = work_with_tuning(o, work), *w = &enlarged;
+    const int64_t tuned = cpu_tunes(o) ? TUNED_GEMV_ROWS : 0;
+    const int64_t few = MAX(
+        tuned, MAX(MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows),
+                   MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide))); /* GEMV has fewer, or 8 */
     const uint32_t kinds = input_kinds_in_use(o, w->inputs);
     int64_t codes = 0;
     for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
@@ -202,7 +225,7 @@ static enum err_code scratch_resize(struct cpu *b, const struct backend_work *wo
 static enum err_code cpu_reserve(struct backend *base, const struct backend_work *wanted, struct err *why)
 {
     struct cpu *b = (struct cpu *)base;
-    struct backend_work work = *wanted;
+    struct backend_work work = work_with_tuning(&b->base.options, wanted);
     assert(work.rows >= 1 && work.cols >= 1);
     work.formats |= b->work.formats;
     work.inputs |= b->work.inputs;
@@ -246,6 +269,7 @@ static enum err_code cpu_bind(struct backend *base, struct weight *out, const st
                        "batch_invariant=off",
                        input_kind_name(input->kind));
     *out = (struct weight){ .format = held, .rows = rows, .cols = cols, .data = host, .input = input };
+    out->tuned = autotune_find(b, &base->options, out);
     b->inputs |= 1u << inputs_scheme(&base->options, out).kind;
     work.formats |= format_bit(held);
     work.inputs |= 1u << (input ? input->kind : INPUT_FREE);
@@ -273,6 +297,7 @@ const struct backend_ops CPU_OPS = {
     .bind = cpu_bind,
     .release = cpu_release,
     .reserve = cpu_reserve,
+    .autotune = cpu_autotune,
     .gather = cpu_gather,
     .mix = cpu_mix,
     .matmul = cpu_matmul,

@@ -13,6 +13,17 @@ struct scratch_plan {
     int64_t thread_bytes; /* per thread: a packed weight panel and its results, or the tiles of attention */
 };
 
+/* The kernels that were measured as the fastest for matrices of one format and shape (autotune.c). */
+enum { TUNED_POINTS = 10 };
+struct tuned {
+    const struct format *format;
+    int64_t rows, cols;
+    /* At each measured number of rows: whether another kernel than that of the fixed rule is faster, and
+     * which (NULL: GEMV). */
+    bool chosen[TUNED_POINTS];
+    const struct gemm_kernel *kernel[TUNED_POINTS];
+};
+
 struct cpu {
     struct backend base;
     struct kernel_set k;
@@ -20,9 +31,11 @@ struct cpu {
     struct backend_work work; /* largest operations reserved, formats and inputs of bound weights */
     struct scratch_plan plan;
     int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;
-    uint32_t inputs;  /* 1 << enum input_kind of the weights */
-    uint8_t *shared;  /* plan.shared_bytes */
-    uint8_t *threads; /* options.threads * plan.thread_bytes */
+    uint32_t inputs;     /* 1 << enum input_kind of the weights */
+    uint8_t *shared;     /* plan.shared_bytes */
+    uint8_t *threads;    /* options.threads * plan.thread_bytes */
+    struct tuned *tuned; /* [tuned_count], owned; element i has the number i + 1 in struct weight */
+    int tuned_count;
 };
 
 enum {
@@ -37,9 +50,38 @@ enum {
 };
 
 enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
+/* The GEMM kernels within the error bounds of the options for products of format f, in ascending order of
+ * `from`: the rule is to use the last one whose `from` is at most the number of rows, and GEMV below all of
+ * them. Returns how many. */
+enum { CANDIDATES_MAX = 4, NEVER = INT32_MAX };
+struct matmul_candidate {
+    const struct gemm_kernel *kernel;
+    int from; /* NEVER: only where it was measured as the fastest */
+};
+int matmul_candidates(const struct kernel_set *k, const struct backend_options *o, const struct format *f,
+                      enum input_kind kind, struct matmul_candidate out[static CANDIDATES_MAX]);
 /* The GEMM kernel for n rows of activations; NULL: use the GEMV kernels (small n). */
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, enum input_kind kind, int n);
+
+/* autotune.c: whether kernels are chosen by measurement, and then: the most rows of activations of such a
+ * choice, and of GEMV. */
+enum { TUNED_ROWS = 64, TUNED_GEMV_ROWS = 8 };
+static inline bool cpu_tunes(const struct backend_options *o)
+{
+    return o->compile == COMPILE_AUTOTUNE && !o->batch_invariant;
+}
+/* Read the line of `o->shapes` for this kernel set and these settings. ERR_NOMEM. */
+enum err_code autotune_read(struct cpu *b, const struct backend_options *o, struct err *why);
+/* For struct weight: the number of a matrix's measured kernels; 0: none, or its activations are prescribed.
+ */
+int autotune_find(const struct cpu *b, const struct backend_options *o, const struct weight *w);
+/* Whether another kernel than that of the fixed rule was measured as the fastest for n rows; *out: that one.
+ */
+bool autotune_choice(const struct cpu *b, const struct weight *w, int n, const struct gemm_kernel **out);
+enum err_code cpu_autotune(struct backend *base, struct weight *const *weights, int count,
+                           bool (*progress)(void *ctx, int done, int of), void *ctx, struct autotuned *out,
+                           struct err *why);
 
 /* Bytes of shared or per-thread scratch that each driver needs. rows: rows of activations; codes: rows of
  * activations as 8-bit codes with one scale per token. */

@@ -230,6 +230,16 @@ enum huge_pages {
     HUGE_PAGES_ALL, /* buffers and weights */
 };
 
+/* How operators are put together and their kernels chosen. FUSED: a gated pair runs as one operation,
+ * products of the same activations share their packing, and the number of rows chooses a kernel by a fixed
+ * rule. OFF: each product and activation function runs by itself, for comparison. AUTOTUNE: as FUSED, but for
+ * 2 to 64 rows the CPU uses the kernels that backend_autotune measured as the fastest. */
+enum compile {
+    COMPILE_FUSED,
+    COMPILE_OFF,
+    COMPILE_AUTOTUNE,
+};
+
 struct backend;
 
 struct backend_options {
@@ -243,8 +253,10 @@ struct backend_options {
     /* CPU only: the result of a row has the same bits whatever other rows a call has, and at any number of
      * threads. Weights whose input_scheme looks at all rows of a product cannot be bound (ERR_USAGE). */
     bool batch_invariant;
-    const char
-        *shapes; /* NULL, or text of opencl_shapes_measure for any devices; read by backend_open only */
+    enum compile compile; /* with batch_invariant, AUTOTUNE is as FUSED */
+    /* NULL, or lines of opencl_shapes_measure and backend_autotune for any devices; read by backend_open
+     * only. Lines of other devices and settings, and what this build does not understand, are ignored. */
+    const char *shapes;
 };
 
 /* Open a device: "cpu", or "opencl:0", "opencl:1" ... as opencl_devices lists them. *out is owned by the
@@ -328,6 +340,7 @@ struct weight {
     const struct input_scheme *input; /* NULL: nothing is prescribed */
     float scale; /* all weights are multiplied by it; 0: by nothing. Set after binding, on the CPU backend
                     only */
+    int tuned;   /* the backend's number of its measured kernels (backend_autotune); 0: none */
 };
 
 /* The format in which memory holds a matrix of format f: f itself, or with options.repack a format that holds
@@ -348,6 +361,21 @@ enum err_code backend_weight_bind(struct backend *b, struct weight *out, const s
                                   int64_t rows, int64_t cols, const struct input_scheme *input,
                                   const void *host, struct err *why);
 void backend_weight_release(struct backend *b, struct weight *w);
+
+/* Measure, on this backend's threads, which kernel is the fastest at 2 to 64 rows for each format and shape
+ * among these matrices (bound by this backend) that has no measured choice yet, and use it from now on. Only
+ * kernels within the error bounds of the backend's precision and activations take part. Does nothing unless
+ * the backend is the CPU's with COMPILE_AUTOTUNE; takes seconds. Matrices of the same format and shape that
+ * are bound later get the same choice. progress (may be NULL) returns false to cancel. Errors: ERR_NOMEM,
+ * ERR_CANCELLED. */
+struct autotuned {
+    int measured;   /* pairs of a format and a shape that were measured now */
+    double seconds; /* that this took */
+    char *text; /* a line for backend_options.shapes with all known choices; free(). NULL: measured is 0 */
+};
+enum err_code backend_autotune(struct backend *b, struct weight *const *weights, int count,
+                               bool (*progress)(void *ctx, int done, int of), void *ctx,
+                               struct autotuned *out, struct err *why);
 
 /* The largest operations that will run. The size of scratch memory follows from it. */
 struct backend_work {
@@ -600,6 +628,10 @@ int opencl_devices(struct device_info *out, int most);
 enum err_code opencl_shapes_measure(char **out, const char *device,
                                     bool (*progress)(void *ctx, int done, int of), void *ctx,
                                     struct err *why);
+
+/* Whether `all` (NULL: no lines) has a line of opencl_shapes_measure for that device. False also when there
+ * is no such device. */
+bool opencl_shapes_known(const char *all, const char *device);
 
 /* Measure the highest rates of an OpenCL device; each is the best of repeated runs over `seconds`. A
  * multiply-add counts as 2 operations. NAN: the device lacks the feature or the memory to measure it. Errors:

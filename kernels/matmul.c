@@ -30,24 +30,44 @@ static enum precision precision_with_inputs(const struct backend_options *o, con
     return fp8 && f->row_tail_bytes && p == PRECISION_MEDIUM ? p : PRECISION_HIGHEST;
 }
 
+int matmul_candidates(const struct kernel_set *k, const struct backend_options *o, const struct format *f,
+                      enum input_kind kind, struct matmul_candidate out[static CANDIDATES_MAX])
+{
+    int n = 0;
+    if (input_is_int8(kind)) {
+        if (k->gemm_w8a8.multiply)
+            out[n++] = (struct matmul_candidate){ &k->gemm_w8a8, k->gemm_w8a8.min_rows };
+        return n;
+    }
+    const enum precision precision = precision_with_inputs(o, f, kind);
+    const bool rounded = precision == PRECISION_MEDIUM;
+    const struct format_kernels *fk = &k->format[f - FORMATS];
+    const int int8_from = fk->wide_q8 ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows;
+    const bool integers = rounded && kind == INPUT_FREE && fk->unpack_q8 && int8_from;
+    const bool int8_only = integers && o->activations == ACTIVATIONS_INT8;
+    const bool high = precision == PRECISION_HIGH && k->gemm_high.multiply;
+    const bool bf16 = rounded && k->gemm_bf16.multiply && !int8_only;
+    const bool bf16_by_rule = bf16 && !(integers && !k->bf16_beats_int8);
+    const bool f32_by_rule = !high && !bf16 && !integers;
+    if (!int8_only)
+        out[n++] = (struct matmul_candidate){ &k->gemm_f32, f32_by_rule ? k->gemm_f32.min_rows : (int)NEVER };
+    if (high) out[n++] = (struct matmul_candidate){ &k->gemm_high, k->gemm_high.min_rows };
+    if (integers) out[n++] = (struct matmul_candidate){ &k->gemm_int8, int8_from };
+    if (bf16)
+        out[n++] = (struct matmul_candidate){ &k->gemm_bf16, !bf16_by_rule ? (int)NEVER
+                                                             : integers    ? (int)TILES_FROM
+                                                                           : k->gemm_bf16.min_rows };
+    return n;
+}
+
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, enum input_kind kind, int n)
 {
+    struct matmul_candidate all[CANDIDATES_MAX];
     if (o->batch_invariant) n = INT32_MAX; /* one kernel at every number of rows */
-    if (input_is_int8(kind))
-        return n >= k->gemm_w8a8.min_rows && k->gemm_w8a8.multiply ? &k->gemm_w8a8 : NULL;
-    const enum precision precision = precision_with_inputs(o, f, kind);
-    const bool rounded = precision == PRECISION_MEDIUM;
-    if (precision == PRECISION_HIGH && k->gemm_high.multiply)
-        return n >= k->gemm_high.min_rows ? &k->gemm_high : NULL;
-    const struct format_kernels *fk = &k->format[f - FORMATS];
-    const int from = fk->wide_q8 ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows;
-    const bool integers = rounded && kind == INPUT_FREE && fk->unpack_q8 && from;
-    const bool bf16 = rounded && k->gemm_bf16.multiply &&
-                      !(integers && (o->activations == ACTIVATIONS_INT8 || !k->bf16_beats_int8));
-    if (bf16 && n >= (integers ? (int)TILES_FROM : k->gemm_bf16.min_rows)) return &k->gemm_bf16;
-    if (integers) return n >= from ? &k->gemm_int8 : NULL;
-    return !bf16 && n >= k->gemm_f32.min_rows ? &k->gemm_f32 : NULL;
+    for (int i = matmul_candidates(k, o, f, kind, all) - 1; i >= 0; i--)
+        if (all[i].from != NEVER && n >= all[i].from) return all[i].kernel;
+    return NULL;
 }
 
 const char *matmul_ceiling(const struct format *f, const struct backend_options *o)
@@ -62,6 +82,8 @@ const char *matmul_ceiling(const struct format *f, const struct backend_options 
 
 static const struct gemm_kernel *matmul_scheme_of(const struct cpu *b, const struct matmul *m)
 {
+    const struct gemm_kernel *measured;
+    if (m->w->tuned && autotune_choice(b, m->w, m->n, &measured)) return measured;
     const enum input_kind kind = inputs_scheme(&b->base.options, m->w).kind;
     return matmul_scheme(&b->k, &b->base.options, m->w->format, kind, m->n);
 }

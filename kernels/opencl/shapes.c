@@ -12,15 +12,6 @@ static void device_put_key(struct str *out, const struct device_info *d)
     str_printf(out, "%s|%s|%s", d->platform, d->model, d->driver);
 }
 
-/* The text after this device's key in `all`, up to the end of the line; NULL if there is no such line. */
-static const char *text_find_line(const char *all, const char *key)
-{
-    const size_t n = strlen(key);
-    for (const char *p = all; *p; p += strcspn(p, "\n"), p += *p == '\n')
-        if (!strncmp(p, key, n) && p[n] == '\t') return p + n + 1;
-    return NULL;
-}
-
 /* Apply a line. A name or shape that this build does not know comes from another build; the default shape is
  * used then. */
 static void tuning_use_pair(struct opencl *o, const char *pair, size_t n)
@@ -39,13 +30,29 @@ void opencl_shapes_use(struct opencl *o, const char *all)
 {
     struct str key = { 0 };
     device_put_key(&key, &o->device);
-    const char *p = all ? text_find_line(all, str_text(&key)) : NULL;
+    const char *p = shapes_find_line(all, str_text(&key));
     while (p && *p && *p != '\n') {
         const size_t n = strcspn(p, ";\n");
         tuning_use_pair(o, p, n);
         p += n + (p[n] == ';');
     }
     str_free(&key);
+}
+
+bool opencl_shapes_known(const char *all, const char *device)
+{
+    enum { DEVICES_MAX = 8 };
+    struct device_info devices[DEVICES_MAX];
+    const int count = MIN(opencl_devices(devices, DEVICES_MAX), (int)DEVICES_MAX);
+    bool known = false;
+    for (int i = 0; i < count; i++) {
+        struct str key = { 0 };
+        if (strcmp(devices[i].name, device)) continue;
+        device_put_key(&key, &devices[i]);
+        known = shapes_find_line(all, str_text(&key));
+        str_free(&key);
+    }
+    return known;
 }
 
 enum err_code opencl_shapes_measure(char **out, const char *device,
