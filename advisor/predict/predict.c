@@ -77,6 +77,9 @@ struct work {
     struct model_operations o;
     const struct predict_for *what;
     int sequences, depth, prompt;
+    struct stored_experts stored; /* of the model file */
+    const struct expert_curve *consecutive,
+        *apart;       /* those of `what`, else the stored ones; NULL: random choices */
     double untouched; /* planned bytes that this run never touches */
 };
 
@@ -102,14 +105,23 @@ static double attention_s(struct work *w, double n, double depth, bool many)
     return s;
 }
 
+static void work_set_experts(struct work *w, const struct gguf *g)
+{
+    const int used = w->o.shape.experts_used;
+    const bool stored = used && stored_experts_find(&w->stored, g, used);
+    w->consecutive = w->what->experts_consecutive;
+    w->apart = w->what->experts_apart;
+    if (stored && !w->consecutive) w->consecutive = &w->stored.consecutive;
+    if (stored && !w->apart) w->apart = &w->stored.apart;
+}
+
 /* Distinct experts of a layer that work on n rows: consecutive tokens, or one of each sequence. */
 static double distinct_experts(const struct work *w, int n, bool consecutive)
 {
     const struct model_shape *s = &w->o.shape;
     if (!s->experts) return 0;
     if (!consecutive && w->what->decode_experts > 0) return w->what->decode_experts;
-    return experts_distinct(consecutive ? w->what->experts_consecutive : w->what->experts_apart, s->experts,
-                            s->experts_used, n);
+    return experts_distinct(consecutive ? w->consecutive : w->apart, s->experts, s->experts_used, n);
 }
 
 /* Seconds of `count` of the matrices of p with n rows. Only the experts that some row chose are read, each by
@@ -420,6 +432,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     enum err_code rc = recipe_plan_memory(&out->plan, g, &sized, what->ctx, w.sequences, why);
     if (!rc) rc = recipe_plan_operations(&w.o, g, &sized, why);
     if (rc) return rc;
+    work_set_experts(&w, g);
     const struct memory_plan *p = &out->plan;
     const int64_t have = predict_memory(machine, ceilings, what->on_gpu);
     out->on_gpu = what->on_gpu;
@@ -453,6 +466,7 @@ enum err_code predict_steps(double *seconds, const int *rows, int n, bool consec
     enum err_code rc = recipe_plan_memory(&plan, g, &sized, what->ctx, 1, why);
     if (!rc) rc = recipe_plan_operations(&w.o, g, &sized, why);
     if (rc) return rc;
+    work_set_experts(&w, g);
     w.depth = what->depth > 0 ? what->depth : predict_depth(plan.ctx);
     for (int i = 0; i < n; i++) {
         const int caches = consecutive ? 1 : rows[i];

@@ -254,13 +254,22 @@ struct predict_for {
     bool on_gpu;                         /* use the ceilings of the machine's GPU */
     struct conditions conditions;        /* current machine conditions */
     const struct correction *correction; /* NULL: no earlier runs */
-    /* Distinct experts of batches of consecutive tokens, and of independent sequences, measured on a text;
-     * NULL: as if routers chose at random. Only for models with experts. */
+    /* Distinct experts of batches of consecutive tokens, and of independent sequences; NULL: as stored for
+     * the model file, else as if routers chose at random. Only for models with experts. */
     const struct expert_curve *experts_consecutive, *experts_apart;
     double decode_experts; /* distinct experts of a layer in a decode step of the sequences; 0: as above */
 };
 /* The session a workload is measured in, at the middle of what it decodes. */
 struct predict_for predict_for_workload(const struct workload *w);
+
+/* Distinct experts of batches of a model (`qdyno info --experts`), means over its layers. */
+struct stored_experts {
+    struct expert_curve consecutive, apart;
+};
+/* Store them for a model file, in place of those stored before. Errors: as model_identity; ERR_IO. */
+enum err_code stored_experts_save(const struct gguf *g, const struct stored_experts *x, struct err *why);
+/* False: none are stored for a model of this content that uses `used` experts per token. */
+bool stored_experts_find(struct stored_experts *out, const struct gguf *g, int used);
 
 /* Predict one config. Errors: as recipe_plan_memory, recipe_plan_operations. */
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,

@@ -155,6 +155,9 @@ json_t *model_occupancy_to_json(const struct model *m);
  * opened. */
 enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct err *why);
 
+/* The same without computing anything: false if the hash is not stored. */
+bool model_identity_known(const struct gguf *g, char hex[HASH_HEX]);
+
 /* The identity of the file that was opened, not of its quantized copy that a recipe may run. */
 enum err_code model_source_identity(const struct model *m, char hex[HASH_HEX], struct err *why);
 

@@ -80,6 +80,15 @@ enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct er
     return rc;
 }
 
+bool model_identity_known(const struct gguf *g, char hex[HASH_HEX])
+{
+    struct str path = { 0 };
+    struct file_state state;
+    const bool known = gguf_state(g, &state) && memo_path(&path, &state) && memo_read(str_text(&path), hex);
+    str_free(&path);
+    return known;
+}
+
 enum err_code model_source_identity(const struct model *m, char hex[HASH_HEX], struct err *why)
 {
     const char *known = model_source_hash(m);

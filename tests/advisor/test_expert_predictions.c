@@ -132,6 +132,38 @@ static void more_experts_take_longer(void **state)
     gguf_close(b.g);
 }
 
+/* What `info --experts` stored for a file counts in place of random choices, for files of that content. */
+static void stored_curves_are_used(void **state)
+{
+    (void)state;
+    char model[4096], dir[256], hex[HASH_HEX];
+    struct err why = { 0 };
+    struct bench b;
+    const struct predict_for four = { .ctx = 512, .depth = 1, .sequences = 4 };
+    const struct stored_experts stored = { .consecutive = { { 2, 2.2, 2.4, NAN, NAN, NAN, NAN, NAN, NAN,
+                                                              NAN } },
+                                           .apart = { { 2, 2.5, 3, NAN, NAN, NAN, NAN, NAN, NAN, NAN } } };
+    struct stored_experts found;
+    SHARED_OR_SKIP(model, "arch-golden-2/olmoe.gguf");
+    scratch(dir, sizeof dir);
+    setenv("XDG_CACHE_HOME", dir, 1);
+    bench_open(&b, model);
+    CHECK(!model_identity_known(b.g, hex));
+    const struct prediction before = predicted(&b, &four);
+    const double random = EXPERTS * (1 - pow(2.0 / 3, 4));
+    CHECK_NEAR(before.step_read_bytes, bytes_with(&b, &before, random), 1e-3);
+    CHECK_OK(stored_experts_save(b.g, &stored, &why));
+    CHECK(model_identity_known(b.g, hex));
+    const struct prediction after = predicted(&b, &four);
+    CHECK_NEAR(after.step_read_bytes, bytes_with(&b, &after, 3), 1e-3);
+    CHECK_LT(before.prefill_tok_s, after.prefill_tok_s);
+    CHECK(stored_experts_find(&found, b.g, USED));
+    CHECK_NEAR(found.consecutive.distinct[2], 2.4, 1e-12);
+    CHECK_NAN(found.apart.distinct[3]);
+    CHECK(!stored_experts_find(&found, b.g, USED + 1)); /* of another model */
+    gguf_close(b.g);
+}
+
 static void dense_models_have_none(void **state)
 {
     (void)state;
@@ -152,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_count_distinct_experts),
         cmocka_unit_test(more_experts_take_longer),
+        cmocka_unit_test(stored_curves_are_used),
         cmocka_unit_test(dense_models_have_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

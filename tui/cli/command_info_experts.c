@@ -52,7 +52,7 @@ struct counted {
     struct model_shape shape;
     struct model *model;
     struct expert_use use;
-    struct expert_curve consecutive, apart; /* means over the layers */
+    struct stored_experts known;
     struct table layers, batches;
     struct progress progress;
 };
@@ -99,9 +99,9 @@ static enum err_code counted_measure(struct counted *x, struct err *why)
     if (!rc) rc = eval_experts(&x->use, x->model, &r, why);
     progress_clear(&x->progress);
     if (rc) return rc;
-    x->consecutive = expert_use_mean(&x->use, x->use.consecutive);
-    x->apart = expert_use_mean(&x->use, x->use.apart);
-    return ERR_OK;
+    x->known.consecutive = expert_use_mean(&x->use, x->use.consecutive);
+    x->known.apart = expert_use_mean(&x->use, x->use.apart);
+    return stored_experts_save(x->gguf, &x->known, why);
 }
 
 /* ---------------------------------------------------------------- figures */
@@ -158,7 +158,8 @@ static enum err_code predict_times(const struct counted *x, bool consecutive, do
     struct machine_ceilings ceilings;
     bool known = false;
     int rows[SHOWN];
-    const struct predict_for what = { .experts_consecutive = &x->consecutive, .experts_apart = &x->apart };
+    const struct predict_for what = { .experts_consecutive = &x->known.consecutive,
+                                      .experts_apart = &x->known.apart };
     for (int b = 0; b < SHOWN; b++) {
         seconds[b] = NAN;
         rows[b] = 1 << b;
@@ -195,8 +196,8 @@ static enum err_code put_batches(struct counted *x, struct err *why)
     for (int b = 0; b < SHOWN && !rc; b++) {
         json_t *row = table_row(&x->batches);
         json_put_int(row, "rows", 1 << b);
-        put_batch(row, "consecutive", &plan, &x->shape, &x->consecutive, b, together[b] / together[0]);
-        put_batch(row, "independent", &plan, &x->shape, &x->apart, b, apart[b] / apart[0]);
+        put_batch(row, "consecutive", &plan, &x->shape, &x->known.consecutive, b, together[b] / together[0]);
+        put_batch(row, "independent", &plan, &x->shape, &x->known.apart, b, apart[b] / apart[0]);
         json_put_num(row, "random_experts",
                      experts_distinct(NULL, x->shape.experts, x->shape.experts_used, 1 << b));
     }

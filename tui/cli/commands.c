@@ -31,7 +31,7 @@ const struct command COMMANDS[] = {
       .details = "--experts runs a text through a mixture of experts and counts the choices of its routers: the "
                  "hottest experts of each layer, how evenly they are used, and how many different ones work on "
                  "batches of 1 to 32 tokens, with the bytes that such a step reads and its predicted time (one "
-                 "row = 1). csv has the layers only; json has everything. Status 4: the model has no experts "
+                 "row = 1). Later predictions for this file use these numbers. csv has the layers only; json has everything. Status 4: the model has no experts "
                  "(docs/models.md)." },
     { .name = "run", .flags = FLAGS_RUN, .run = command_run, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] (-p TEXT | --chat [-p TEXT] [--system TEXT]) [-n N] [-C CONFIG]",
