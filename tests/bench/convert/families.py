@@ -67,6 +67,16 @@ WINDOWS = {"s": "sliding_attention", "f": "full_attention"}
 
 GPT_OSS = {**LOCAL_EXPERTS, **layers("sfsf", **WINDOWS), "head_dim": 32, "sliding_window": 8, "intermediate_size": 64}
 
+GEMMA_4 = {
+    **BASE,
+    **GROUPED,
+    **layers("sssfsf", **WINDOWS),
+    "head_dim": 32,
+    "sliding_window": 8,
+    "final_logit_softcapping": 30.0,  # where the key is missing, qdyno and llama.cpp take this value
+}
+GEMMA_4_EXPERTS = {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 3, "moe_intermediate_size": 32}
+
 
 @dataclass
 class Family:
@@ -145,17 +155,22 @@ FAMILIES = [
         },
         "spm",
     ),
+    Family("gemma4", "gemma4_text", {**GEMMA_4, "hidden_size_per_layer_input": 0}, "bpe with bytes"),
     Family(
-        "gemma4",
+        "gemma4, small",
         "gemma4_text",
         {
-            **BASE,
-            **GROUPED,
-            **layers("sssfsf", **WINDOWS),
-            "head_dim": 32,
-            "sliding_window": 8,
-            "hidden_size_per_layer_input": 0,
+            **GEMMA_4,
+            "hidden_size_per_layer_input": 16,
+            "vocab_size_per_layer_input": VOCABULARY,
+            "num_kv_shared_layers": 2,
         },
+        "bpe with bytes",
+    ),
+    Family(
+        "gemma4, experts",
+        "gemma4_text",
+        {**GEMMA_4, **GEMMA_4_EXPERTS, "hidden_size_per_layer_input": 0},
         "bpe with bytes",
     ),
     Family("phi2", "phi", {**BASE, "num_key_value_heads": 4, "intermediate_size": 256}),
@@ -317,6 +332,7 @@ FAMILIES = [
         {
             **without("num_hidden_layers"),
             **GROUPED,
+            "time_step_min": 1e-9,  # transformers cuts time steps off there, files cannot say it
             "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
             "head_dim": 16,
             "mamba_num_heads": 8,
@@ -325,6 +341,7 @@ FAMILIES = [
             "n_groups": 2,
         },
         published={"rms_norm_eps": EPS, "num_experts_per_tok": None},
+        known="transformers 5, which the converter loads, adds num_experts_per_tok, so it looks for experts",
     ),
     Family(
         "nemotron_h_moe",
@@ -333,6 +350,7 @@ FAMILIES = [
             **without("num_hidden_layers"),
             **GROUPED,
             **ROUTED,
+            "time_step_min": 1e-9,  # transformers cuts time steps off there, files cannot say it
             "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
             "moe_shared_expert_intermediate_size": 48,
             "head_dim": 16,
