@@ -188,11 +188,18 @@ static void panel_add_outliers(const struct panel *p, const struct weight *w, in
     }
 }
 
+/* Whether results of this matrix are scaled or get a bias. */
+static bool panel_needs_adjustment(const struct panel *p, const struct matmul *m)
+{
+    return (m->bias && !p->k0) || p->in->scale || m->w->format->row_tail_bytes || m->w->scale != 0;
+}
+
 /* Collect the row scales and biases of a matrix for the panel's groups from `group` on, once per panel.
  * Biases are added with the first k block only. */
 static void panel_find_adjustment(const struct panel *p, const struct matmul *m, int64_t group)
 {
     const struct weight *w = m->w;
+    if (!panel_needs_adjustment(p, m)) return;
     for (int r = 0; r < p->rows; r++) {
         const int64_t row = p->row0 + r, at = group * ROW_GROUP + r;
         p->scales[at] = format_row_scale(w->format, weight_bytes_at(w, row, 0), w->cols) * weight_scale(w);
@@ -211,8 +218,7 @@ static void panel_adjust(const struct panel *p, const struct matmul *m, int64_t 
                                   .by = in->scale ? in->scale + token : ONES,
                                   .scale = p->scales + group * ROW_GROUP,
                                   .add = p->adds + group * ROW_GROUP };
-    if ((m->bias && !p->k0) || in->scale || m->w->format->row_tail_bytes || m->w->scale != 0)
-        p->g->b->k.rounding.adjust(&a);
+    if (panel_needs_adjustment(p, m)) p->g->b->k.rounding.adjust(&a);
     if (in->outlier_count && !p->k0) panel_add_outliers(p, m->w, token, a.c);
 }
 

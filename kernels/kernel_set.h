@@ -89,6 +89,24 @@ _Static_assert(sizeof(struct q8_group) == 1344, "whole cache lines");
  * codes and scales of 0. */
 typedef void unpack_q8_fn(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out);
 
+/* 32 inputs of TILE_ROWS weight rows with the rows side by side, for integer GEMM with weight rows in vector
+ * lanes: code[i][4 * r + j] is the code of input 4 * i + j in row r. Codes, scales and minima are those that
+ * unpack_q8 produces. */
+struct q8_columns {
+    uint8_t code[Q8_BLOCK / 4][4 * TILE_ROWS];
+    float scale[2][TILE_ROWS], min[2][TILE_ROWS];
+};
+
+/* Convert k inputs (a multiple of the block, at most Q8_PIECE) of exactly TILE_ROWS weight rows to k / 32
+ * columns, 64-byte aligned. Returns the kind, the same at every call. */
+enum { Q8_PIECE = 256 };
+struct prefetch {
+    const uint8_t *next; /* moved on by the kernel, `step` bytes with every 32 inputs */
+    int64_t step;
+};
+typedef struct q8_kind unpack_columns_fn(const uint8_t *w, int64_t row_bytes, int64_t k,
+                                         struct q8_columns *out, struct prefetch *ahead);
+
 /* Encode [rows][cols] floats to rows of blocks, format_row_bytes apart (tails included). Every ISA produces
  * the bytes of the reference encoder. */
 struct encode {
@@ -120,14 +138,15 @@ typedef void w8a8_dot_fn(const struct w8a8_dot *d);
 /* The kernels of one format. They see blocks only: in a format with a row tail they work as if the row's
  * scale were 1, and the drivers multiply by it (format_row_scale of cpu.h). */
 struct format_kernels {
-    format_decode_fn *decode;    /* blocks to f32, same bits as the reference decode */
-    dot_fn *dot_f32;             /* f32 activations, f32 (or better) sums */
-    dot_fn *dot_q8;              /* NULL: the format has no product with 8-bit activations */
-    unpack_bf16_fn *unpack_bf16; /* NULL: the GEMM kernel decodes and rounds */
-    unpack_q8_fn *unpack_q8;     /* NULL: no integer GEMM */
-    bool wide_q8;                /* the q8_kind.wide that unpack_q8 produces */
-    bool sums16;                 /* dot_q8 reads q.sum16 */
-    encode_rows_fn *encode;      /* NULL: FORMATS' encode, which ignores importance */
+    format_decode_fn *decode;          /* blocks to f32, same bits as the reference decode */
+    dot_fn *dot_f32;                   /* f32 activations, f32 (or better) sums */
+    dot_fn *dot_q8;                    /* NULL: the format has no product with 8-bit activations */
+    unpack_bf16_fn *unpack_bf16;       /* NULL: the GEMM kernel decodes and rounds */
+    unpack_q8_fn *unpack_q8;           /* NULL: no integer GEMM */
+    bool wide_q8;                      /* the q8_kind.wide that unpack_q8 produces */
+    unpack_columns_fn *unpack_columns; /* NULL: gemm_columns cannot be used */
+    bool sums16;                       /* dot_q8 reads q.sum16 */
+    encode_rows_fn *encode;            /* NULL: FORMATS' encode, which ignores importance */
 };
 
 /* A family's kernels for one ISA are a table of these rows. NULL functions keep the kernel set before. */
@@ -362,6 +381,9 @@ struct kernel_set {
     struct gemm_kernel gemm_bf16; /* multiply NULL: none in this kernel set */
     bool bf16_beats_int8;         /* gemm_bf16 is faster than gemm_int8 */
     struct gemm_kernel gemm_int8; /* for formats with unpack_q8; multiply NULL: none */
+    /* As gemm_int8, with the same bits, for up to SLIVER rows and formats with unpack_columns; it has
+     * multiply_few only. min_rows 0: none. */
+    struct gemm_kernel gemm_columns;
     struct rounding_kernels rounding;
     w8a8_dot_fn *w8a8_dot;
     struct gemm_kernel gemm_w8a8; /* multiply NULL: w8a8_dot at any number of rows */

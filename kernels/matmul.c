@@ -63,10 +63,17 @@ int matmul_candidates(const struct kernel_set *k, const struct backend_options *
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, enum input_kind kind, int n)
 {
+    const struct gemm_kernel *columns = k->format[f - FORMATS].unpack_columns && n <= SLIVER
+                                            ? &k->gemm_columns
+                                            : NULL;
     struct matmul_candidate all[CANDIDATES_MAX];
-    if (o->batch_invariant) n = INT32_MAX; /* one kernel at every number of rows */
-    for (int i = matmul_candidates(k, o, f, kind, all) - 1; i >= 0; i--)
-        if (all[i].from != NEVER && n >= all[i].from) return all[i].kernel;
+    if (o->batch_invariant) n = INT32_MAX; /* one order of sums at every number of rows */
+    for (int i = matmul_candidates(k, o, f, kind, all) - 1; i >= 0; i--) {
+        if (all[i].from == NEVER) continue;
+        if (columns && all[i].kernel == &k->gemm_int8 && columns->min_rows && n >= columns->min_rows)
+            return columns;
+        if (n >= all[i].from) return all[i].kernel;
+    }
     return NULL;
 }
 

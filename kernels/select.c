@@ -58,6 +58,7 @@ static void format_rows_add(struct format_kernels *f, const struct format_row *r
         if (from->unpack_bf16) to->unpack_bf16 = from->unpack_bf16;
         if (from->sums16) to->sums16 = true;
         if (from->unpack_q8) to->unpack_q8 = from->unpack_q8, to->wide_q8 = from->wide_q8;
+        if (from->unpack_columns) to->unpack_columns = from->unpack_columns;
         if (from->encode) to->encode = from->encode;
     }
 }
@@ -182,6 +183,7 @@ static void kernels_add_avx512vnni(struct kernel_set *k)
     format_rows_add(k->format, IQUANTS_AVX512VNNI, IQUANT_COUNT);
     format_rows_add(k->format, BLOCKS64_AVX512VNNI, BLOCKS64_COUNT);
     k->gemm_int8 = GEMM_INT8_AVX512VNNI;
+    k->gemm_columns = GEMM_COLUMNS_AVX512VNNI;
     k->w8a8_dot = w8a8_dot_avx512vnni;
     k->gemm_w8a8 = GEMM_W8A8_AVX512VNNI;
     k->isa |= ISA_AVX512VNNI;

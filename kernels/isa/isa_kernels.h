@@ -47,8 +47,8 @@ tile_fn tile_avx2, tile_avx512;
 void store_results_avx512(const struct result_store *d);
 extern const struct vector_kernels VECTORS_AVX2, VECTORS_AVX512; /* NULL: keep the reference */
 extern const struct gemm_kernel GEMM_F32_AVX2, GEMM_F32_AVX512, GEMM_BF16_AVX512, GEMM_BF16_AMX,
-    GEMM_HIGH_AMX, GEMM_INT8_AVX2, GEMM_INT8_AVXVNNI, GEMM_INT8_AVX512VNNI, GEMM_W8A8_AVX2, GEMM_W8A8_AVXVNNI,
-    GEMM_W8A8_AVX512VNNI, GEMM_W8A8_AMX;
+    GEMM_HIGH_AMX, GEMM_INT8_AVX2, GEMM_INT8_AVXVNNI, GEMM_INT8_AVX512VNNI, GEMM_COLUMNS_AVX512VNNI,
+    GEMM_W8A8_AVX2, GEMM_W8A8_AVXVNNI, GEMM_W8A8_AVX512VNNI, GEMM_W8A8_AMX;
 extern const struct rounding_kernels ROUNDING_AVX2, ROUNDING_AVX512;
 w8a8_dot_fn w8a8_dot_avx2, w8a8_dot_avx512vnni;
 extern const struct attention_kernel ATTEND_BF16_AMX;

@@ -122,6 +122,43 @@ static void products(void **state)
     }
 }
 
+/* Rows so long that products add up several blocks and chunks of inputs: few rows at once against many. */
+static void long_rows(void **state)
+{
+    (void)state;
+    enum { LONG = 2816, SOME = 37, OUT = 50 };
+    static const enum format_id IDS[] = { FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_Q4_K, FORMAT_Q5_K, FORMAT_Q6_K };
+    static float x[SOME * LONG], w[OUT * LONG], want[SOME * OUT], got[SOME * OUT];
+    static const int TOKENS[] = { 1, 2, 6, 7, 13, 17, 32 };
+    const struct isa_level *levels[16];
+    const size_t count = levels_here(levels);
+    struct rng r = { 5 };
+    struct err why;
+    fill_gauss(&r, x, SOME * LONG, 1);
+    fill_gauss(&r, w, OUT * LONG, 0.05);
+    for (size_t i = 0; i < COUNT_OF(IDS) * count; i++) {
+        const struct format *f = &FORMATS[IDS[i / count]];
+        void *bytes = malloc((size_t)(OUT * format_row_bytes(f, LONG)));
+        struct backend *b = backend_of(levels[i % count], PRECISION_MEDIUM, 1);
+        struct weight weight;
+        format_encode_rows(f, w, bytes, OUT, LONG);
+        CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = SOME, .cols = LONG }, &why));
+        CHECK_OK(backend_weight_bind(b, &weight, f, OUT, LONG, NULL, bytes, &why));
+        struct matmul m = { .w = &weight, .x = x, .x_stride = LONG, .n = SOME, .y = want, .y_stride = OUT };
+        backend_matmul(b, &m, 1);
+        m.y = got;
+        for (size_t t = 0; t < COUNT_OF(TOKENS); t++) {
+            m.n = TOKENS[t];
+            backend_matmul(b, &m, 1);
+            if (memcmp(want, got, (size_t)m.n * OUT * sizeof *got))
+                fail_msg("%s, %s: %d rows differ from %d", f->name, levels[i % count]->name, m.n, SOME);
+        }
+        backend_weight_release(b, &weight);
+        backend_close(b);
+        free(bytes);
+    }
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -143,6 +180,7 @@ static void refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(products), cmocka_unit_test(refused) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(products), cmocka_unit_test(long_rows),
+                                        cmocka_unit_test(refused) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

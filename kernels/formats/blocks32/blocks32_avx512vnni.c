@@ -130,8 +130,8 @@ static void mxfp4_dot_q8(const struct dot *d)
 }
 
 const struct format_row BLOCKS32_AVX512VNNI[BLOCKS32_COUNT] = {
-    { FORMAT_Q8_0, { .dot_q8 = q8_0_dot_q8_avx512vnni } },
-    { FORMAT_Q4_0, { .dot_q8 = q4_0_dot_q8_avx512vnni } },
+    { FORMAT_Q8_0, { .dot_q8 = q8_0_dot_q8_avx512vnni, .unpack_columns = q8_0_unpack_columns } },
+    { FORMAT_Q4_0, { .dot_q8 = q4_0_dot_q8_avx512vnni, .unpack_columns = q4_0_unpack_columns } },
     { FORMAT_Q4_1, { .dot_q8 = q4_1_dot_q8 } },
     { FORMAT_Q5_0, { .dot_q8 = q5_0_dot_q8 } },
     { FORMAT_Q5_1, { .dot_q8 = q5_1_dot_q8 } },
