@@ -119,9 +119,11 @@ void residual_traits_of(struct residual_traits *out, const struct model_shape *s
     trait_append(out, TRAIT_KV, "%s%s/%s%s", config_text(c, KNOB_CTK),
                  config_rotates(c, KNOB_CTK) ? "+rotated" : "", config_text(c, KNOB_CTV),
                  config_rotates(c, KNOB_CTV) ? "+rotated" : "");
-    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s", config_text(c, KNOB_PRECISION),
+    const char *compile = config_choice(c, KNOB_COMPILE) ? config_text(c, KNOB_COMPILE) : "";
+    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s%s%s", config_text(c, KNOB_PRECISION),
                  config_text(c, KNOB_ACT), config_text(c, KNOB_ISA),
-                 config_choice(c, KNOB_BATCH_INVARIANT) ? "/batch_invariant" : "");
+                 config_choice(c, KNOB_BATCH_INVARIANT) ? "/batch_invariant" : "", *compile ? "/" : "",
+                 compile);
     trait_append(out, TRAIT_MEMORY, "%s/%s/%s", config_text(c, KNOB_HUGEPAGES), config_text(c, KNOB_PREFETCH),
                  config_text(c, KNOB_REPACK));
     trait_append(out, TRAIT_WORK, "d%d/b%d/s%d", power_of_four(w->depth), power_of_four(w->batch),

@@ -10,6 +10,7 @@ struct arm {
     const struct arm_kind *kind;
     void *state;
     json_t *description;
+    const struct log *log;
 };
 
 enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,
@@ -19,11 +20,13 @@ enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_
     struct arm *a = calloc(1, sizeof(*a));
     if (!a) return err_set(why, ERR_NOMEM, "no memory for an arm");
     a->kind = &ARM_WORKER;
+    a->log = spec->log;
     enum err_code rc = a->kind->open(&a->state, &a->description, spec, event, ctx, why);
     if (rc) {
         arm_close(a);
         return rc;
     }
+    shapes_take(a->description, a->log);
     *out = a;
     return ERR_OK;
 }
@@ -86,6 +89,7 @@ static enum err_code arm_request(struct arm *a, json_t *request, json_t **answer
     if (!request) return err_set(why, ERR_NOMEM, "no memory for a request");
     enum err_code rc = a->kind->request(a->state, request, answer, event, ctx, why);
     json_decref(request);
+    if (!rc) shapes_take(*answer, a->log);
     return rc;
 }
 
@@ -123,12 +127,17 @@ enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t
                           arm_event_fn *event, void *ctx, struct err *why)
 {
     struct str line = { 0 };
+    char *shapes;
+    const enum err_code rc = shapes_of(&shapes, spec->reference, event, ctx, a->log, why);
+    if (rc) return rc;
     config_append_line(spec->reference, &line);
-    if (line.failed) return err_set(why, ERR_NOMEM, "no memory for a request");
+    if (line.failed) {
+        free(shapes);
+        return err_set(why, ERR_NOMEM, "no memory for a request");
+    }
     json_t *r = json_object(), *reference = json_object();
     json_put_str(reference, "model", spec->model ? spec->model : "");
     json_put_str(reference, "config", str_text(&line));
-    char *shapes = shapes_of(spec->reference);
     if (shapes) json_put_str(reference, "shapes", shapes);
     free(shapes);
     json_put_str(r, "op", "quality");

@@ -424,10 +424,10 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     json_put_str(request, "config", str_text(&line));
     json_put_int(request, "ctx", spec->ctx);
     json_put_int(request, "sequences", MAX(spec->sequences, 1));
-    char *shapes = shapes_of(
-        spec->config); /* the fastest OpenCL work-group shapes measured earlier (run.h) */
+    char *shapes = NULL; /* kernels measured earlier (run.h) */
+    rc = spec->train ? ERR_OK : shapes_of(&shapes, spec->config, event, ctx, spec->log, why);
     if (shapes) json_put_str(request, "shapes", shapes);
-    rc = worker_request(w, request, description, event, ctx, why);
+    if (!rc) rc = worker_request(w, request, description, event, ctx, why);
     json_decref(request);
     free(shapes);
     str_free(&line);

@@ -17,9 +17,11 @@ bool run_predict(const struct run *r, const struct run_timing *t, struct predict
     return !rc;
 }
 
-/* Whether loading included quantizing a recipe: then its time says nothing about loading a file. */
-static bool made_recipe(const json_t *description)
+/* Whether loading included quantizing a recipe or measuring kernels: then its time says nothing about loading
+ * a file. */
+static bool did_more_than_load(const json_t *description)
 {
+    if (json_get_num(description, "autotune_s", 0) > 0) return true;
     const json_t *spans = json_object_get(description, "spans");
     for (size_t i = 0; i < json_array_size(spans); i++)
         if (!strcmp(json_get_str(json_array_get(spans, i), "name", ""), "quantize")) return true;
@@ -49,7 +51,7 @@ enum err_code run_residuals(struct run *r, const struct run_timing *t, struct er
         .decode_tok_s = tally_decode_rate(s),
         .prefill_tok_s = tally_prefill_rate(s),
         .peak_bytes = fills_buffers && s->peak_bytes > 0 ? s->peak_bytes : (double)NAN,
-        .load_s = made_recipe(t->description)
+        .load_s = did_more_than_load(t->description)
                       ? (double)NAN
                       : json_get_num(t->description, METRICS[METRIC_LOAD_TIME].name, (double)NAN),
         .token_j = only_decodes ? s->energy_j / s->gen_tokens : (double)NAN,

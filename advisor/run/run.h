@@ -15,17 +15,28 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/sensors.h"
 
+/* Called by the thread that waits for an answer of an arm: for each "progress" or "token" line of the worker,
+ * and at least every 100 ms with event NULL. Returning false cancels the request. */
+typedef bool arm_event_fn(void *ctx, const json_t *event);
+
 /* ---------------------------------------------------------------- shapes */
 
-/* Work-group shapes that were measured as the fastest on this machine's OpenCL devices. */
+/* Kernels that were measured as the fastest on this machine: work-group shapes of OpenCL devices, and with
+ * compile=autotune the CPU's. */
 
-/* The stored shapes of all OpenCL devices (kernels.h, opencl_shapes_measure) as text, for a config that runs
- * on one. NULL: there are none, or the store cannot be read; the model then runs slower, with the same
- * result. The caller frees it. */
-char *shapes_of(const struct config *c);
+/* The stored lines (struct backend_options) for a config that can use some; *out NULL: there are none, or the
+ * store cannot be read; the model then runs slower, or measures again. With compile=autotune on a device that
+ * has no line yet, its shapes are measured and stored first, which takes minutes; event (may be NULL) as for
+ * an arm. The caller frees *out. Errors: those of opencl_shapes_measure, ERR_IO, ERR_NOMEM. */
+enum err_code shapes_of(char **out, const struct config *c, arm_event_fn *event, void *ctx,
+                        const struct log *log, struct err *why);
 
-/* As model_open, with those shapes; options->shapes is ignored. Arms' processes get the shapes in their
- * request to open. */
+/* Store the choices of kernels in a worker's answer ("autotune"), remove them from it, and log what measuring
+ * them cost. answer NULL, or without choices: does nothing. */
+void shapes_take(json_t *answer, const struct log *log);
+
+/* As model_open, with those lines; options->shapes is ignored. What the model measured is stored and logged,
+ * too. Arms' processes get the lines in their request to open. */
 enum err_code shapes_model_open(struct model **out, const struct model_options *options, struct err *why);
 
 /* ---------------------------------------------------------------- arm */
@@ -37,10 +48,6 @@ enum err_code shapes_model_open(struct model **out, const struct model_options *
  * bad file returns an error, which callers report as a result. */
 
 struct arm;
-
-/* Called by the thread that waits for an answer: for each "progress" or "token" line of the worker, and at
- * least every 100 ms with event NULL. Returning false cancels the request. */
-typedef bool arm_event_fn(void *ctx, const json_t *event);
 
 struct arm_spec {
     const char *model; /* path; used when the config names no model */

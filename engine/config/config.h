@@ -36,6 +36,7 @@ enum knob_id {
     KNOB_HUGEPAGES,        /* buffers off all: the enum huge_pages */
     KNOB_REPACK,           /* off on */
     KNOB_BATCH_INVARIANT,  /* off on */
+    KNOB_COMPILE,          /* fused off autotune: the enum compile */
     KNOB_PREFETCH,         /* off willneed populate: the enum prefetch */
     KNOB_FORCE,            /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
     KNOB_HANDICAP,         /* artificial slowdown of each step, in percent */

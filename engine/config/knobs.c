@@ -29,6 +29,9 @@ static const char *const KV_ROTATES[] = {
     [KV_ROTATE_AUTO] = "auto", [KV_ROTATE_ON] = "on", [KV_ROTATE_OFF] = "off", NULL
 };
 static const char *const OFF_ON[] = { "off", "on", NULL };
+static const char *const COMPILES[] = {
+    [COMPILE_FUSED] = "fused", [COMPILE_OFF] = "off", [COMPILE_AUTOTUNE] = "autotune", NULL
+};
 static const char *const PREFETCHES[] = {
     [PREFETCH_OFF] = "off", [PREFETCH_WILLNEED] = "willneed", [PREFETCH_POPULATE] = "populate", NULL
 };
@@ -212,6 +215,15 @@ const struct knob KNOBS[KNOB_COUNT] = {
                                .unit = "",
                                .help =
                                    "on = an answer has the same bits whatever else is in the batch, however a prompt is divided and at any number of threads (CPU only)" },
+    [KNOB_COMPILE] = { .key = "compile",
+                       .kind = VALUE_CHOICE,
+                       .choices = COMPILES,
+                       .otherwise = "fused",
+                       .changes_answers = true,
+                       .matters_for = FOR_PREFILL | FOR_DECODE,
+                       .unit = "",
+                       .help =
+                           "operators: fused = joined where possible; off = one at a time, for comparison; autotune = fused, with the kernels that were measured as the fastest here for 2 to 64 rows" },
     [KNOB_PREFETCH] = { .key = "prefetch",
                         .kind = VALUE_CHOICE,
                         .choices = PREFETCHES,

@@ -295,6 +295,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if ((rc = alloc_cache(m, why))) goto fail;
     if ((rc = model_states_alloc(m, why))) goto fail;
     if ((rc = alloc_buffers(m, why))) goto fail;
+    if ((rc = model_autotune(m, o, why))) goto fail;
     model_account_huge(m, huge_before, o->log);
     if ((rc = open_tokenizer(m, o->log, why))) goto fail;
     if ((rc = resolve_config(m, path, why))) goto fail;
@@ -323,6 +324,7 @@ void model_close(struct model *m)
     close_file(m);
     free(m->list_memory);
     free(m->expert_lists.memory);
+    free(m->autotuned.text);
     free(m->row_scale);
     free(m->ones);
     free(m->head_products);

@@ -51,8 +51,8 @@ struct model_options {
     const char *shapes;    /* as struct backend_options has it */
     /* NULL: the file runs as it is (ERR_INTERNAL if the config has a recipe). recipe_model_open sets it. */
     const struct model_recipe *recipe;
-    /* Called with phase "quantize" and 0..1 while a recipe is applied. May be NULL; returning false cancels.
-     */
+    /* Called with 0..1 and phase "quantize" while a recipe is applied, "autotune" while kernels are measured.
+     * May be NULL; returning false cancels. */
     bool (*progress)(void *arg, const char *phase, double done);
     void *progress_arg;
 };
@@ -74,6 +74,10 @@ int model_ctx(const struct model *m);
 
 /* When opening applied the recipe (clock_ns); 0, 0: no recipe, or the file was in the cache. */
 void model_quantized(const struct model *m, int64_t *from_ns, int64_t *to_ns);
+
+/* With compile=autotune: what opening measured, because options.shapes had no choice of kernels for some
+ * matrices. Borrowed from the model. */
+const struct autotuned *model_autotuned(const struct model *m);
 
 /* Outcome of the settings about memory (hugepages, repack, prefetch) when the model was opened. */
 struct model_memory {

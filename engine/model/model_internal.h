@@ -116,6 +116,7 @@ struct model {
     struct model_session session;
     struct memory_plan plan;
     struct model_memory memory;
+    struct autotuned autotuned; /* text owned */
     int64_t quantized_from_ns, quantized_to_ns; /* clock_ns; 0: no file was quantized */
     struct widths widths;
     struct bound global[SLOT_GLOBAL_COUNT];
@@ -183,6 +184,10 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
 enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, int expert,
                               const struct gguf_tensor *t, struct err *why);
 void model_unbind(struct model *m);
+
+/* model_autotune.c: measure kernels for the bound matrices, as compile=autotune asks. ERR_NOMEM,
+ * ERR_CANCELLED. */
+enum err_code model_autotune(struct model *m, const struct model_options *o, struct err *why);
 
 /* The error after backend_alloc returned NULL: no room on the site, or its device is lost. */
 enum err_code model_no_room(const struct model *m, const struct site *s, const char *what, int64_t bytes,

@@ -108,6 +108,7 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
     out->backend.huge_pages = (enum huge_pages)config_choice(c, KNOB_HUGEPAGES);
     out->backend.repack = config_choice(c, KNOB_REPACK) != 0;
     out->backend.batch_invariant = config_choice(c, KNOB_BATCH_INVARIANT) != 0;
+    out->backend.compile = (enum compile)config_choice(c, KNOB_COMPILE);
     out->prefetch = (enum prefetch)config_choice(c, KNOB_PREFETCH);
 
     enum err_code rc;

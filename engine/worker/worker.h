@@ -6,7 +6,7 @@
  * Every request has "id", an integer that its answers repeat:
  *
  *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1,"shapes":TEXT}
- *         Load a model. shapes: optional, measured kernel choices (struct backend_options).
+ *         Load a model. shapes: optional, measured kernels (struct backend_options).
  *   {"id":1,"op":"open","train":true,"config":LINE}
  *         No model: each cell trains one from scratch.
  *   {"id":2,"op":"cell","workload":"tg64","seed":7,"turn_steps":8,"turn_passes":1}
@@ -28,7 +28,7 @@
  * Answers are any number of events, then one result or error:
  *
  *   {"id":2,"event":"progress","phase":P,"done":n,"of":m,"seconds":s}
- *         P: prefill, decode, load, quantize, eval, greedy or train. In cells also
+ *         P: prefill, decode, load, quantize, autotune, eval, greedy or train. In cells also
  *         "occupancy":{"blocks","used","block_tokens","rows","batch","step","map"} (model_occupancy_to_json).
  *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}
  *         s: seconds of work since prefill.
@@ -43,6 +43,10 @@
  *   threads, pinned, ctx, random_weights, answers_unverified (force=on ran a file with unknown parts),
  *   reads_text (false: no tokenizer that is supported),
  *   dominant_format, load_s
+ *
+ * - open and quality (about the reference), with compile=autotune: autotune_s (seconds of load_s that
+ * measuring kernels took; 0: `shapes` had them all) and, if some were measured, autotune {measured, seconds,
+ * choices: a line that the parent stores and sends as a part of `shapes` from then on}
  *
  * - plan, in open: {weights, kv, compute, scratch, total, device, gpu_layers, kv_bytes_per_token,
  *   decode_read_bytes, expert_read_bytes, flops_per_token}

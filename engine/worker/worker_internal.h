@@ -58,6 +58,9 @@ enum err_code worker_quality(struct worker *w, const json_t *request, struct err
  * ERR_FIT, with the numbers. available -1: unknown, no error. */
 enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t available, struct err *why);
 
+/* Add "autotune_s" to an answer, and "autotune" if opening that model measured kernels. */
+void worker_put_autotune(json_t *answer, const struct model *m);
+
 /* ERR_USAGE unless a model is open. */
 enum err_code worker_needs_model(const struct worker *w, struct err *why);
 

@@ -91,6 +91,7 @@ static void quality_run_send(struct quality_run *q, const struct divergence *d, 
     json_put_str(figures, "text_sha256", sha256);
     json_put_int(figures, "ctx", ctx);
     json_put(o, "quality", figures);
+    worker_put_autotune(o, q->reference);
     json_put_bool(o, "random_weights",
                   model_shape(q->w->model)->random_weights || model_shape(q->reference)->random_weights);
     json_put_bool(o, "answers_unverified",

@@ -59,6 +59,19 @@ void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t 
     json_array_append_new(list, span);
 }
 
+void worker_put_autotune(json_t *answer, const struct model *m)
+{
+    const struct autotuned *a = model_autotuned(m);
+    if (config_choice(model_config(m), KNOB_COMPILE) != COMPILE_AUTOTUNE) return;
+    json_put_num(answer, "autotune_s", a->seconds);
+    if (!a->text) return;
+    json_t *o = json_object();
+    json_put_int(o, "measured", a->measured);
+    json_put_num(o, "seconds", a->seconds);
+    json_put_str(o, "choices", a->text);
+    json_put(answer, "autotune", o);
+}
+
 static json_t *describe_open(const struct worker *w, double load_s)
 {
     const struct model *m = w->model;
@@ -88,6 +101,7 @@ static json_t *describe_open(const struct worker *w, double load_s)
     json_put(o, "plan", memory_plan_to_json(model_plan(m)));
     json_put(o, "memory", memory_json(m));
     json_put_num(o, "load_s", load_s);
+    worker_put_autotune(o, m);
     int64_t from_ns, to_ns;
     model_quantized(m, &from_ns, &to_ns);
     if (to_ns) worker_put_span(o, "quantize", from_ns, to_ns);
