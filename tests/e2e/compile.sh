@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh" "$@"
 STORE=$XDG_DATA_HOME/qdyno/qdyno.db
 
-"$QDYNO" ab compile=off,threads=1 compile=fused,threads=1 -w pp64 --budget 3s -o json --even-if-busy >"$T/out" 2>"$T/err" </dev/null
+"$QDYNO" ab compile=off,threads=1 compile=fused,threads=1 -w pp64 --budget 3s -o json >"$T/out" 2>"$T/err" </dev/null
 case $? in 0 | 1 | 2 | 3) json 'd["arms"][0]["merged"]["compile"] == "off" and d["arms"][1]["merged"]["compile"] == "fused"' ;;
 *) fail "ab compile=off compile=fused failed" ;; esac
 
@@ -21,7 +21,7 @@ QDYNO_ISA=ref expect 0 "${tuned[@]}" -C compile=autotune -t 1 && says err "$MEAS
 
 # a worker measures and its parent stores: the first of these two arms measures, the second finds the choices
 rm -f "$STORE"*
-"$QDYNO" ab compile=autotune,threads=1 compile=autotune,threads=1,ctx=128 -w pp16 --budget 3s --even-if-busy --log-level info -o json \
+"$QDYNO" ab compile=autotune,threads=1 compile=autotune,threads=1,ctx=128 -w pp16 --budget 3s --log-level info -o json \
   >"$T/out" 2>"$T/err" </dev/null
 case $? in 0 | 1 | 2 | 3) ;; *) fail "ab compile=autotune failed" ;; esac
 [ "$(grep -Ec "$MEASURED" "$T/err")" = 1 ] || fail "two arms measured $(grep -c 'autotune: measured' "$T/err") times, not once"
