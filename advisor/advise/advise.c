@@ -49,8 +49,8 @@ static bool is_full_precision(const char *format)
     return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
 }
 
-/* Ternary and one-bit formats have an NMSE of 0.66 and 0.36 on N(0,1) weights. They are only useful for models
- * that were trained in them. */
+/* Ternary and one-bit formats have an NMSE of 0.66 and 0.36 on N(0,1) weights. They are only useful for
+ * models that were trained in them. */
 static const double NMSE_MAX = 0.3;
 
 /* Recipes worth a candidate: the file's own format and, if that has full precision, every smaller format. */

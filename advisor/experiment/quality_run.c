@@ -59,9 +59,10 @@ static enum err_code check_same_text(const struct experiment_state *s, int arm, 
         if (k == arm || !other->known || !*other->text_sha256 || !*q->text_sha256 ||
             !strcmp(other->text_sha256, q->text_sha256))
             continue;
-        return err_set(why, ERR_FORMAT,
-                       "%.60s was changed after arm %c was measured on it: restore the file, or start a new run",
-                       q->text, 'A' + k);
+        return err_set(
+            why, ERR_FORMAT,
+            "%.60s was changed after arm %c was measured on it: restore the file, or start a new run",
+            q->text, 'A' + k);
     }
     return ERR_OK;
 }

@@ -1,7 +1,7 @@
 /* The forward pass over one batch of rows, for all architectures. Which tensors a layer has (biases, fused
  * matrices, a second norm) follows from its bound slots; how they are combined follows from the
- * architecture's row. The backend computes everything. Attention, experts, recurrent layers and the logits have
- * files of their own (pass.h). */
+ * architecture's row. The backend computes everything. Attention, experts, recurrent layers and the logits
+ * have files of their own (pass.h). */
 #include "engine/model/pass.h"
 
 #include <math.h>

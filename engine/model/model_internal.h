@@ -116,7 +116,7 @@ struct model {
     struct model_session session;
     struct memory_plan plan;
     struct model_memory memory;
-    struct autotuned autotuned; /* text owned */
+    struct autotuned autotuned;                 /* text owned */
     int64_t quantized_from_ns, quantized_to_ns; /* clock_ns; 0: no file was quantized */
     struct widths widths;
     struct bound global[SLOT_GLOBAL_COUNT];

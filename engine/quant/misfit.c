@@ -36,7 +36,9 @@ static void find_better(struct recipe_misfit *out, const struct quantize_plan *p
         const struct format *f = &FORMATS[i];
         const double distance = fabs(log(format_bits_per_weight(f) / format_bits_per_weight(out->asked)));
         const bool as_readable = out->asked->ggml_type >= FORMAT_OWN_TYPES || f->ggml_type < FORMAT_OWN_TYPES;
-        if (!f->encode || f->needs_importance || !as_readable || format_bits_per_weight(f) >= 16 || distance > FARTHEST) continue;
+        if (!f->encode || f->needs_importance || !as_readable || format_bits_per_weight(f) >= 16 ||
+            distance > FARTHEST)
+            continue;
         const int64_t left = misfits_of(f, p, source, c);
         if (left > out->fits_left || left == out->tensors || (left == out->fits_left && distance >= best))
             continue;

@@ -206,7 +206,8 @@ static void a_difference_is_found_and_normalized(void **state)
     CHECK_NEAR(t.row[0].canary, log(0.9), 1e-12);
     char reason[160];
     CHECK(compared_machine_changed(&t.row[0], reason, sizeof reason));
-    assert_string_equal(reason, "the canary was 10 % slower in the second run, so the machine itself changed");
+    assert_string_equal(reason,
+                        "the canary was 10 % slower in the second run, so the machine itself changed");
     CHECK_NEAR(t.row[0].normalized.estimate, 0, 0.01);
     CHECK_NEAR(t.row[1].normalized.estimate, -log(0.9), 0.01);
     two_done(&t);

@@ -421,9 +421,8 @@ static const char *verdict_text(enum verdict v)
 static const char *invalid_step(const struct experiment_state *x)
 {
     if (!x->control_failed) return "b starts another A/B; the log (9) has the whole message";
-    return x->estimand == ESTIMAND_LOADED
-               ? "i, then b: wait until the machine is quiet, then measure again"
-               : "%, then b: measure under this load; i, then b: wait until quiet";
+    return x->estimand == ESTIMAND_LOADED ? "i, then b: wait until the machine is quiet, then measure again"
+                                          : "%, then b: measure under this load; i, then b: wait until quiet";
 }
 
 static void put_arm_letter(char *buf, size_t size, const char *text, int letter)
