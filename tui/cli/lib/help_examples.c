@@ -49,6 +49,8 @@ const struct help_example HELP_EXAMPLES[] = {
     { "govern", "govern q8_0 q4_K --rule 'itl_p95<50ms' -m model.gguf --for 10m", "for ten minutes" },
     { "fit", "fit -m model.gguf -c 4096", "does a context of 4096 fit?" },
     { "fit", "fit -m model.gguf -c 512,4096 -C kv=q8_0", "two contexts with a smaller cache" },
+    { "cache", "cache trace.jsonl", "all policies at four sizes" },
+    { "cache", "cache trace.jsonl --blocks 500 --evict lru", "one of them, small" },
     { "calibrate", "calibrate model.gguf -f text.txt --out model.calib", "statistics of a text" },
     { "calibrate", "calibrate --show model.calib", "what they are" },
     { "quantize", "quantize model.gguf model-q4_K.gguf -R q4_K", "write a smaller file" },
