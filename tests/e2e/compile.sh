@@ -9,7 +9,7 @@ case $? in 0 | 1 | 2 | 3) json 'd["arms"][0]["merged"]["compile"] == "off" and d
 *) fail "ab compile=off compile=fused failed" ;; esac
 
 # One thread: threads that wait for each other on a busy machine would make measuring long.
-tuned=(run -n 4 --temp 0 --log-level info "Once")
+tuned=(run -n 4 --temp 0 --log-level info -p "Once")
 MEASURED='autotune: measured [0-9]+ products in [0-9.]+ s; later runs use the stored choices'
 silent() { ! grep -q 'autotune: measured' "$T/err" || fail "$1 measured again"; }
 expect 0 "${tuned[@]}" -C compile=autotune -t 1 && says err "$MEASURED"
@@ -27,6 +27,6 @@ case $? in 0 | 1 | 2 | 3) ;; *) fail "ab compile=autotune failed" ;; esac
 [ "$(grep -Ec "$MEASURED" "$T/err")" = 1 ] || fail "two arms measured $(grep -c 'autotune: measured' "$T/err") times, not once"
 expect 0 "${tuned[@]}" -C compile=autotune -t 1 && silent "a run after an experiment"
 
-expect 4 run -C compile=autotune,batch_invariant=on "Once" && says err 'one kernel for every number of rows'
-expect 4 run -C compile=jit "Once" && says err 'fused off autotune|fused, off'
+expect 4 run -C compile=autotune,batch_invariant=on -p "Once" && says err 'one kernel for every number of rows'
+expect 4 run -C compile=jit -p "Once" && says err 'fused off autotune|fused, off'
 finish
