@@ -160,7 +160,9 @@ enum err_code autotune_read(struct cpu *b, const struct backend_options *o, stru
 /* ---------------------------------------------------------------- measuring */
 
 enum {
-    ROUNDS = 5,             /* that count; one more before them warms the caches and finds repetitions */
+    ROUNDS = 5,       /* that count; one more before them warms the caches and finds repetitions */
+    DUEL_ROUNDS = 15, /* between the fastest and the fixed rule's */
+    DUEL_WINS = 12,
     VIEWS = 8,              /* different weights that one kernel after the other is run with */
     VIEW_WEIGHTS = 8 << 20, /* most weights of a view: a part of a large matrix costs the same per weight */
     VIEW_ROWS = 16384,      /* most rows of a view */
@@ -236,6 +238,20 @@ static void contenders_warm(struct tuning *t, struct contender *c, int count, in
     }
 }
 
+/* Whether a kernel that was the fastest once is really worthwhile. Another program that takes the processor
+ * for a moment can spoil all rounds of one kernel, so it must win most rounds of a second series, too. */
+static bool confirmed(struct tuning *t, struct contender *rule, struct contender *other, int n)
+{
+    int won = 0;
+    for (int round = 0; round < DUEL_ROUNDS; round++) {
+        const double by_rule = product_ns(t, rule, n), by_other = product_ns(t, other, n);
+        rule->best_ns = MIN(rule->best_ns, by_rule);
+        other->best_ns = MIN(other->best_ns, by_other);
+        won += by_other <= WORTHWHILE * by_rule;
+    }
+    return won >= DUEL_WINS && other->best_ns <= WORTHWHILE * rule->best_ns;
+}
+
 /* Measure n rows; contender 0 is the fixed rule's kernel. Returns the one to use. */
 static int contest(struct tuning *t, struct contender *c, int count, int n)
 {
@@ -246,7 +262,8 @@ static int contest(struct tuning *t, struct contender *c, int count, int n)
             if (c[i].repeats) c[i].best_ns = MIN(c[i].best_ns, product_ns(t, &c[i], n));
     for (int i = 1; i < count; i++)
         if (c[i].best_ns < c[best].best_ns) best = i;
-    return c[best].best_ns <= WORTHWHILE * c[0].best_ns ? best : 0;
+    const bool worthwhile = best && c[best].best_ns <= WORTHWHILE * c[0].best_ns;
+    return worthwhile && confirmed(t, &c[0], &c[best], n) ? best : 0;
 }
 
 static void tuning_run(struct tuning *t, struct tuned *out)
