@@ -1,5 +1,6 @@
 /* advisor/experiment/totals.c - sums over the cells of complete blocks, for each estimand: what the arms'
  * figures, the comparisons and the description of the machine's load are made of. */
+#include "advisor/stats/stats.h"
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
@@ -190,12 +191,6 @@ static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], st
     if (peak > 0) a->value[METRIC_PEAK_MEMORY] = peak;
 }
 
-static int by_double(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The intervals of every metric of one comparison; the compared one has the adjusted effects. */
 static void summarize_comparison(const struct effects *e, struct experiment_state *s, struct comparison *c)
 {
@@ -222,6 +217,6 @@ void totals_summarize(const struct run_totals *l, struct experiment_state *s)
     if (!l->n_frequency) return;
     double sorted[EXPERIMENT_BLOCKS];
     memcpy(sorted, l->frequency, (size_t)l->n_frequency * sizeof(*sorted));
-    qsort(sorted, (size_t)l->n_frequency, sizeof(*sorted), by_double);
+    stats_sort(sorted, l->n_frequency);
     s->control_frequency = stats_quantile_sorted(sorted, l->n_frequency, 0.5);
 }

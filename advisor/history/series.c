@@ -1,4 +1,5 @@
 /* advisor/history/series.c - moving average, robust z, CUSUM, two-sample test and urgency (history.h). */
+#include "advisor/stats/stats.h"
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -18,19 +19,13 @@ void series_moving_average(const double *x, int n, int window, double *out)
     }
 }
 
-static int double_compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Median of the known values of x; overwrites `sorted`. */
 static double median(const double *x, int n, double *sorted)
 {
     int known = 0;
     for (int i = 0; i < n; i++)
         if (!isnan(x[i])) sorted[known++] = x[i];
-    qsort(sorted, (size_t)known, sizeof *sorted, double_compare);
+    stats_sort(sorted, known);
     return stats_quantile_sorted(sorted, known, 0.5);
 }
 

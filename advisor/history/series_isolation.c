@@ -4,6 +4,7 @@
  *
  * Trees are not stored. The depth of a vector is found by splitting the sample on the way down, which is all
  * that a score needs. */
+#include "advisor/stats/stats.h"
 #include "advisor/history/history.h"
 
 #include <math.h>
@@ -90,12 +91,6 @@ static void tree_descend(struct forest *f, int *node, int n, int *visitors, int 
     tree_descend(f, node + below, n - below, visitors + visiting_below, visiting - visiting_below, depth + 1);
 }
 
-static int double_compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Copy x with unknown values replaced by the column's median; 0 in a column without values. `column`: scratch
  * of [n]. */
 static void fill_unknown(double *to, const double *x, int n, int dims, double *column)
@@ -104,7 +99,7 @@ static void fill_unknown(double *to, const double *x, int n, int dims, double *c
         int known = 0;
         for (int i = 0; i < n; i++)
             if (!isnan(x[i * dims + d])) column[known++] = x[i * dims + d];
-        qsort(column, (size_t)known, sizeof *column, double_compare);
+        stats_sort(column, known);
         const double middle = known ? stats_quantile_sorted(column, known, 0.5) : 0;
         for (int i = 0; i < n; i++) to[i * dims + d] = isnan(x[i * dims + d]) ? middle : x[i * dims + d];
     }

@@ -6,6 +6,7 @@
  * correction for a new run x is k(x, rows) K^-1 y, and its variance is k(x, x) - k(x, rows) K^-1 k(rows, x).
  * See Rasmussen and Williams, Gaussian Processes for Machine Learning, chapter 2. K is at most 300 x 300; a
  * Cholesky factor of it is kept for each metric. */
+#include "advisor/stats/stats.h"
 #include "advisor/predict/predict.h"
 
 #include <math.h>
@@ -232,12 +233,6 @@ static double residual_noise(const struct residual_traits *t)
     return (NOISE_SD * NOISE_SD + reading * reading + probe * probe + own * own) / (USUAL_SD * USUAL_SD);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Factor the covariance with each residual's noise multiplied by noise_factor[i]. Errors: ERR_INTERNAL when
  * the covariance is not positive definite. */
 static enum err_code metric_model_factor(struct metric_model *s, const double *noise_factor, struct err *why)
@@ -291,7 +286,7 @@ static enum err_code metric_model_reweight(struct metric_model *s, double *noise
     for (int step = 0; step < STEPS && changed && !rc; step++) {
         leave_one_out_squares(s, noise_factor, square, sorted);
         memcpy(sorted, square, (size_t)s->n * sizeof *sorted);
-        qsort(sorted, (size_t)s->n, sizeof *sorted, compare_doubles);
+        stats_sort(sorted, s->n);
         const double typical = fmax(sorted[s->n / 2], SMALLEST) / CHI2_MEDIAN;
         changed = false;
         for (int i = 0; i < s->n; i++) {
@@ -424,7 +419,7 @@ int accuracy_of(struct accuracy out[ACCURACY_MAX], const struct residual_row *ro
             if (!strcmp(rows[i].metric, out[k].metric) && rows[i].predicted > 0 && rows[i].measured > 0)
                 errors[m++] = fabs(rows[i].predicted / rows[i].measured - 1);
         if (m) {
-            qsort(errors, (size_t)m, sizeof *errors, compare_doubles);
+            stats_sort(errors, m);
             out[k].median_error = m % 2 ? errors[m / 2] : 0.5 * (errors[m / 2 - 1] + errors[m / 2]);
         }
     }

@@ -56,12 +56,6 @@ const char *contamination_text(enum metric_id metric)
     return NULL;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The statistic of a metric over the samples; NAN when no sample has it. */
 static double over_samples(const struct sample *s, int n, enum metric_id metric, enum statistic what)
 {
@@ -72,7 +66,7 @@ static double over_samples(const struct sample *s, int n, enum metric_id metric,
         if (!isnan(s[i].value[metric])) v[k++] = s[i].value[metric];
     double r = NAN;
     if (k) {
-        qsort(v, (size_t)k, sizeof(*v), by_value);
+        stats_sort(v, k);
         r = what == MEAN      ? stats_mean(v, k)
             : what == MEDIAN  ? stats_quantile_sorted(v, k, 0.5)
             : what == MAXIMUM ? v[k - 1]

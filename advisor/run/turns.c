@@ -204,12 +204,6 @@ void cells_take_in_turns(struct measured_cell *c, const struct cell_ask *ask, in
     pthread_mutex_destroy(&t.lock);
 }
 
-static int by_double(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double turns_log_speedup(const struct measured_cell *a, const struct measured_cell *b, bool prefill)
 {
     enum { FEWEST = 3 };
@@ -223,7 +217,7 @@ double turns_log_speedup(const struct measured_cell *a, const struct measured_ce
         d[n++] = log((double)x->seconds / (double)y->seconds);
     }
     if (n >= FEWEST) {
-        qsort(d, (size_t)n, sizeof(*d), by_double);
+        stats_sort(d, n);
         median = stats_quantile_sorted(d, n, 0.5);
     }
     free(d);

@@ -8,12 +8,6 @@
 
 #include "base/base.h"
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static bool any_nan(const double *x, int n)
 {
     for (int i = 0; i < n; i++)
@@ -66,7 +60,7 @@ struct interval stats_hodges_lehmann(const double *x, int n, double confidence)
     double *to = walsh;
     for (int i = 0; i < n; i++)
         for (int j = i; j < n; j++) *to++ = 0.5 * (x[i] + x[j]);
-    qsort(walsh, (size_t)count, sizeof *walsh, ascending);
+    stats_sort(walsh, count);
     out.estimate = stats_quantile_sorted(walsh, count, 0.5);
     const int cut = signed_rank_cut(n, 0.5 * (1 - confidence));
     if (cut > 0) {
@@ -93,7 +87,7 @@ static int signed_sums(const double *x, int n, double *out)
         }
         count *= 2;
     }
-    qsort(out, (size_t)count, sizeof *out, ascending);
+    stats_sort(out, count);
     return count;
 }
 

@@ -6,6 +6,7 @@
 #include "advisor/stats/stats.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 double stats_mean(const double *x, int n)
 {
@@ -22,6 +23,17 @@ double stats_sd(const double *x, int n)
     double sum = 0; /* two passes, because sum(x^2) - n*mean^2 loses all digits when the mean is large */
     for (int i = 0; i < n; i++) sum += (x[i] - mean) * (x[i] - mean);
     return sqrt(sum / (n - 1));
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void stats_sort(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_value);
 }
 
 double stats_quantile_sorted(const double *x, int n, double p)

@@ -104,6 +104,7 @@ struct bench {
     /* current position in the grid */
     int config_i, workload_i, repetition;
     char line[2048], model[4096];
+    char workload_text[640];
     const char *label;
     struct progress progress;
     struct err first; /* the first failure */
@@ -241,12 +242,6 @@ static void put_memory(json_t *row, const json_t *memory)
     json_put_num(row, "prefetch_s", json_get_num(memory, "prefetch_s", NAN));
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The cost of a step: the time that all sequences take for one token each, divided by that of one sequence in
  * the same round. The median over the rounds, because other programs slow down single ones. */
 static void put_row_cost(json_t *row, const struct tally_totals *t, const struct tally_totals *one,
@@ -258,7 +253,7 @@ static void put_row_cost(json_t *row, const struct tally_totals *t, const struct
         const double c = sequences * one->decode[i] / t->decode[i];
         if (isfinite(c)) cost[n++] = c;
     }
-    qsort(cost, (size_t)n, sizeof *cost, by_value);
+    stats_sort(cost, n);
     json_put_num(row, "row_cost", n ? stats_quantile_sorted(cost, n, 0.5) : NAN);
     json_put_num(row, "row_cost_sd", stats_sd(cost, n));
 }
@@ -304,9 +299,8 @@ static void bench_add_row(struct bench *b, struct arm *arm, struct bench_item *i
 /* Make workload i of the group the current one. Returns its item. */
 static struct bench_item *bench_turn_to(struct bench *b, struct bench_item *items, int first, int i)
 {
-    static char line[640];
     b->workload_i = first + i;
-    b->label = workload_line(&b->grid.workload[b->workload_i], line, sizeof line);
+    b->label = workload_line(&b->grid.workload[b->workload_i], b->workload_text, sizeof b->workload_text);
     return &items[i];
 }
 

@@ -39,9 +39,14 @@ static enum err_code policies_wanted(bool wanted[], const struct cli_args *a, st
     for (int k = 0; k < n; k++) {
         size_t i = 0;
         while (i < COUNT_OF(COMPARED) && strcmp(EVICT_POLICIES[COMPARED[i]].name, names[k])) i++;
-        if (i == COUNT_OF(COMPARED))
-            return err_set(why, ERR_USAGE, "--evict %s: expected lru, leaf_lru, fifo, lifo or farthest",
-                           names[k]);
+        if (i == COUNT_OF(COMPARED)) {
+            struct str known = { 0 };
+            for (i = 0; i < COUNT_OF(COMPARED); i++)
+                str_printf(&known, "%s%s", i ? ", " : "", EVICT_POLICIES[COMPARED[i]].name);
+            err_set(why, ERR_USAGE, "--evict %s: expected one of %s", names[k], str_text(&known));
+            str_free(&known);
+            return ERR_USAGE;
+        }
         wanted[i] = true;
     }
     return ERR_OK;
