@@ -186,9 +186,10 @@ enum err_code config_check(const struct config *c, struct err *why)
                        "batch_invariant=off",
                        config_text(c, KNOB_DEVICE));
     if (config_choice(c, KNOB_BATCH_INVARIANT) && config_choice(c, KNOB_COMPILE) == COMPILE_AUTOTUNE)
-        return err_set(why, ERR_USAGE,
-                       "batch_invariant=on needs one kernel for every number of rows, but compile=autotune "
-                       "chooses kernels by the number of rows: leave one of them out");
+        return err_set(
+            why, ERR_USAGE,
+            "batch_invariant=on needs the same kernel for every number of rows, but compile=autotune "
+            "chooses kernels by the number of rows: leave one of them out");
     return config_check_cache(c, why);
 }
 

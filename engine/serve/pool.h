@@ -1,11 +1,11 @@
 /* engine/serve/pool.h - the blocks of a KV cache, shared between requests.
  *
  * A block has the keys and values of a fixed number of tokens. Requests that begin with the same tokens use
- * the same blocks, so each block counts its references. A full block has a name: a hash of all tokens from
- * the start of the text to its end, because keys and values depend on all of them. A block without references
- * keeps its contents and its name until the space is needed; a policy then chooses the block to evict.
+ * the same blocks, so each block counts its references. A full block may have a name: a hash of all
+ * tokens from the start of the text to its end, because keys and values depend on all of them. A named block
+ * without references keeps its contents until the space is needed; a policy then chooses the block to evict.
  *
- * This module knows neither tokens nor models; `qdyno cache` replays traces of names with it. Not
+ * The pool itself knows names only; `qdyno cache` replays traces of names with it. Not
  * thread-safe. */
 #ifndef QDYNO_ENGINE_SERVE_POOL_H
 #define QDYNO_ENGINE_SERVE_POOL_H
@@ -27,8 +27,8 @@ enum evict_policy {
 
 /* What a policy knows of a block that has just lost its last reference. */
 struct block_use {
-    int64_t tick;     /* counts the blocks that lost their last reference */
-    int64_t named;    /* tick at which the block got its name */
+    int64_t tick; /* when it lost its last reference; the clock advances with each such event and each name */
+    int64_t named;    /* when the block got its name, by the same clock */
     int64_t priority; /* of the request that used it last; higher: more important */
     int64_t next_use; /* when it will be used again; INT64_MAX: never, or unknown */
 };
@@ -42,8 +42,8 @@ struct evict_row {
     const char *name, *help;
     struct evict_rank (*rank)(const struct block_use *u);
     bool leaves_only; /* a block is evicted only after all blocks that continue its text */
-    /* In which order the blocks of a text must be released so that its end is evicted before its start,
-     * without which the end cannot be found: true: the start first. */
+    /* Order in which a caller must release the blocks of a text. The end of a text is useless without its
+     * start, so the end must be evicted first. true: release the start first; false: the end first. */
     bool start_first;
 };
 extern const struct evict_row EVICT_POLICIES[EVICT_COUNT];

@@ -4,7 +4,8 @@
  * are in the cache). Each step gives some requests their next tokens: one to a request that generates, a
  * chunk to a request whose prompt is not computed yet. Both share a budget of rows, and the chunk is kept so
  * short that a step stays within the limit of the time between tokens (itl_limit_s), as far as the measured
- * cost of earlier steps tells. So a long prompt cannot stall the requests that generate.
+ * cost of earlier steps tells. So, with a limit and a schedule that serves
+ * generating requests first, a long prompt cannot stall them.
  *
  * The scheduler owns the blocks of the KV cache (pool.h), but runs no model: the caller computes what a step
  * says, reports the tokens that came of it, and how long it took. Nothing here looks at a clock. Not
@@ -20,8 +21,8 @@ enum schedule {
     SCHEDULE_PREFILL_FIRST, /* prompts first: short waits for the first token, long gaps between the others */
     SCHEDULE_PRIORITY,      /* as fcfs, important requests first */
     SCHEDULE_SHORTEST,      /* as fcfs, the request with the fewest tokens left to compute first */
-    SCHEDULE_STATIC,        /* a batch of max_sequences requests starts and ends together */
-    SCHEDULE_DYNAMIC,       /* all that wait when the last batch has ended are the next batch */
+    SCHEDULE_STATIC,  /* waits for max_sequences requests, then admits no more until all of them have ended */
+    SCHEDULE_DYNAMIC, /* all that wait when the last batch has ended are the next batch */
     SCHEDULE_COUNT
 };
 extern const char *const SCHEDULE_NAMES[]; /* NULL after the last */
@@ -42,7 +43,7 @@ enum request_state {
     REQUEST_RUNNING,
 };
 
-/* Read only. tokens and blocks are valid until the next call that names the request or makes a step. */
+/* Read only, and valid until the request ends; `blocks` changes with each step. */
 struct request {
     int64_t id;
     enum request_state state;
@@ -51,7 +52,7 @@ struct request {
     int known, prompt; /* tokens; of these, in the prompt */
     int most;          /* tokens that it may have in total */
     int computed;      /* tokens whose keys and values are in the cache */
-    int found;         /* of the computed ones, those that it did not have to compute when it was admitted */
+    int found;         /* of these, the ones that the prefix cache had at its last admission */
     int sequence;      /* row of the model's block tables while it runs */
     int32_t *blocks;   /* [block_count] of the cache */
     int block_count;

@@ -27,6 +27,6 @@ case $? in 0 | 1 | 2 | 3) ;; *) fail "ab compile=autotune failed" ;; esac
 [ "$(grep -Ec "$MEASURED" "$T/err")" = 1 ] || fail "two arms measured $(grep -c 'autotune: measured' "$T/err") times, not once"
 expect 0 "${tuned[@]}" -C compile=autotune -t 1 && silent "a run after an experiment"
 
-expect 4 run -C compile=autotune,batch_invariant=on -p "Once" && says err 'one kernel for every number of rows'
+expect 4 run -C compile=autotune,batch_invariant=on -p "Once" && says err 'same kernel for every number of rows'
 expect 4 run -C compile=jit -p "Once" && says err 'fused off autotune|fused, off'
 finish

@@ -12,8 +12,8 @@ struct bench_grid {
     int n;
     int ctx;           /* largest context of them, in tokens */
     bool side_by_side; /* some workload has more than one sequence */
-    /* This many neighbours run in turns in one process: 1, or with --rows the numbers of rows at one depth,
-     * of which the first is 1. */
+    /* Consecutive workloads that are measured in one process, where each repetition runs all of them in turn.
+     * 1 without --rows; with it, all row counts at one depth, of which the first is 1. */
     int group;
 };
 
