@@ -40,6 +40,14 @@ enum knob_id {
     KNOB_PREFETCH,         /* off willneed populate: the enum prefetch */
     KNOB_FORCE,            /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
     KNOB_HANDICAP,         /* artificial slowdown of each step, in percent */
+    KNOB_MAX_SEQUENCES,    /* from here on for workloads with requests (load:): in the cache at a time */
+    KNOB_STEP_TOKENS,      /* most rows of a step; 0: batch */
+    KNOB_KV_BLOCKS,        /* blocks of the KV cache; 0: enough for all sequences with full contexts */
+    KNOB_PREFIX_CACHE,     /* on off */
+    KNOB_EVICT,            /* the enum evict_policy */
+    KNOB_PREEMPT,          /* the enum preempt */
+    KNOB_SCHEDULE,         /* the enum schedule */
+    KNOB_ITL_LIMIT,        /* milliseconds; 0: none */
     KNOB_AMP,              /* from here on for workloads that train: the enum amp */
     KNOB_OPTIMIZER,        /* the enum optimizer */
     KNOB_CHECKPOINT_EVERY, /* layers; 0: store all activations */
@@ -62,6 +70,39 @@ enum kv_rotate {
     KV_ROTATE_ON,
     KV_ROTATE_OFF
 };                                                   /* Hadamard rotation of what a KV cache stores */
+/* How waiting requests are admitted, and what comes first in a step. */
+enum schedule {
+    SCHEDULE_FCFS,          /* requests that generate first, then prompts in order of arrival */
+    SCHEDULE_PREFILL_FIRST, /* prompts first: short waits for the first token, long gaps between the others */
+    SCHEDULE_PRIORITY,      /* as fcfs, important requests first */
+    SCHEDULE_SHORTEST,      /* as fcfs, the request with the fewest tokens left to compute first */
+    SCHEDULE_STATIC,  /* waits for max_sequences requests, then admits no more until all of them have ended */
+    SCHEDULE_DYNAMIC, /* all that wait when the last batch has ended are the next batch */
+    SCHEDULE_COUNT
+};
+extern const char *const SCHEDULE_NAMES[]; /* indexed by enum schedule, NULL-terminated */
+
+/* What a running request keeps when its blocks are needed for a more important one. */
+enum preempt {
+    PREEMPT_RECOMPUTE, /* nothing: its tokens are computed again */
+    PREEMPT_SWAP,      /* copies of its blocks outside the cache, of all requests at most as many as the
+                          cache has; beyond, nothing */
+    PREEMPT_COUNT
+};
+extern const char *const PREEMPT_NAMES[]; /* indexed by enum preempt, NULL-terminated */
+
+/* Which cached block without references gives its space away: engine/serve/pool.h. */
+enum evict_policy {
+    EVICT_LRU,
+    EVICT_FIFO,
+    EVICT_LIFO,
+    EVICT_LEAF_LRU,
+    EVICT_PRIORITY,
+    EVICT_FARTHEST, /* only where the future is known: traces */
+    EVICT_COUNT
+};
+extern const char *const EVICT_NAMES[]; /* indexed by enum evict_policy, NULL at EVICT_FARTHEST */
+
 enum amp { AMP_OFF, AMP_BF16, AMP_FP16, AMP_COUNT }; /* mixed precision of training */
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_MUON, OPTIMIZER_COUNT };
 extern const char *const PRECISION_NAMES[]; /* indexed by enum precision (kernels.h), NULL-terminated */
@@ -77,7 +118,8 @@ enum { /* the kinds of work that a knob matters for */
        FOR_QUALITY = 4,
        FOR_MEMORY = 8,
        FOR_ALL = 15,  /* all work that runs a model */
-       FOR_TRAIN = 16 /* work that trains a model */
+       FOR_TRAIN = 16, /* work that trains a model */
+       FOR_LOAD = 32   /* work that serves requests that come and go */
 };
 
 struct knob {
@@ -91,7 +133,7 @@ struct knob {
     unsigned matters_for;  /* FOR_* bits */
     const char *flag;      /* llama.cpp-style short flag "-t", or NULL */
     const char *bare; /* what "--KEY" without "=VALUE" means on the command line; NULL: a value follows */
-    const char *unit; /* "tokens", "threads", or ""; "%": the value may be written "3%" */
+    const char *unit; /* "tokens", "threads", or ""; "%", "ms": the value may be written "3%", "50ms" */
     const char *help; /* one line */
 };
 extern const struct knob KNOBS[KNOB_COUNT]; /* indexed by enum knob_id */
@@ -246,6 +288,8 @@ struct workload {
 };
 /* ERR_USAGE: the message contains the grammar. */
 enum err_code workload_parse(struct workload *w, const char *text, struct err *why);
+/* The FOR_* bits of the work that it is. */
+unsigned workload_work(const struct workload *w);
 /* Do all given keys matter for this workload? ERR_USAGE names the first one that does not. */
 enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why);
 const char *workload_line(const struct workload *w, char *buf, size_t size);

@@ -35,6 +35,22 @@ static const char *const COMPILES[] = {
 static const char *const PREFETCHES[] = {
     [PREFETCH_OFF] = "off", [PREFETCH_WILLNEED] = "willneed", [PREFETCH_POPULATE] = "populate", NULL
 };
+static const char *const ON_OFF[] = { "on", "off", NULL };
+const char *const SCHEDULE_NAMES[] = {
+    [SCHEDULE_FCFS] = "fcfs",         [SCHEDULE_PREFILL_FIRST] = "prefill_first",
+    [SCHEDULE_PRIORITY] = "priority", [SCHEDULE_SHORTEST] = "shortest",
+    [SCHEDULE_STATIC] = "static",     [SCHEDULE_DYNAMIC] = "dynamic",
+    [SCHEDULE_COUNT] = NULL,
+};
+const char *const PREEMPT_NAMES[] = { [PREEMPT_RECOMPUTE] = "recompute",
+                                      [PREEMPT_SWAP] = "swap",
+                                      [PREEMPT_COUNT] = NULL };
+const char *const EVICT_NAMES[] = { [EVICT_LRU] = "lru",
+                                    [EVICT_FIFO] = "fifo",
+                                    [EVICT_LIFO] = "lifo",
+                                    [EVICT_LEAF_LRU] = "leaf_lru",
+                                    [EVICT_PRIORITY] = "priority",
+                                    [EVICT_FARTHEST] = NULL };
 const char *const AMP_NAMES[] = { [AMP_OFF] = "off", [AMP_BF16] = "bf16", [AMP_FP16] = "fp16", NULL };
 const char *const OPTIMIZER_NAMES[] = { [OPTIMIZER_ADAMW] = "adamw", [OPTIMIZER_MUON] = "muon", NULL };
 static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "fp8_e4m3", "fp8_e5m2", NULL };
@@ -250,6 +266,74 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .unit = "%",
                         .help =
                             "artificial slowdown of known size, to test the workbench: every step waits this percentage of its own time" },
+    [KNOB_MAX_SEQUENCES] = { .key = "max_sequences",
+                             .kind = VALUE_INT,
+                             .min = 1,
+                             .max = 1024,
+                             .otherwise = "8",
+                             .matters_for = FOR_LOAD,
+                             .unit = "requests",
+                             .help =
+                                 "serving: most requests in the KV cache at a time; others wait" },
+    [KNOB_STEP_TOKENS] = { .key = "step_tokens",
+                           .kind = VALUE_INT,
+                           .min = 0,
+                           .max = 1 << 20,
+                           .otherwise = "0",
+                           .matters_for = FOR_LOAD,
+                           .unit = "tokens",
+                           .help =
+                               "serving: most tokens that one step computes, generated ones and prompts together; 0 = batch" },
+    [KNOB_KV_BLOCKS] = { .key = "kv_blocks",
+                         .kind = VALUE_INT,
+                         .min = 0,
+                         .max = 1 << 24,
+                         .otherwise = "0",
+                         .matters_for = FOR_LOAD,
+                         .unit = "blocks",
+                         .help =
+                             "serving: size of the KV cache in blocks of 32 tokens; 0 = full contexts for all max_sequences" },
+    [KNOB_PREFIX_CACHE] = { .key = "prefix_cache",
+                            .kind = VALUE_CHOICE,
+                            .choices = ON_OFF,
+                            .otherwise = "on",
+                            .matters_for = FOR_LOAD,
+                            .unit = "",
+                            .help =
+                                "serving: on = a prompt uses keys and values that earlier requests with the same beginning left in the cache" },
+    [KNOB_EVICT] = { .key = "evict",
+                     .kind = VALUE_CHOICE,
+                     .choices = EVICT_NAMES,
+                     .otherwise = "lru",
+                     .matters_for = FOR_LOAD,
+                     .unit = "",
+                     .help =
+                         "serving: which cached block gives its space away: lru = used longest ago, fifo = computed first, lifo = used last, leaf_lru = as lru but ends of texts first, priority = of the least important request" },
+    [KNOB_PREEMPT] = { .key = "preempt",
+                       .kind = VALUE_CHOICE,
+                       .choices = PREEMPT_NAMES,
+                       .otherwise = "recompute",
+                       .matters_for = FOR_LOAD,
+                       .unit = "",
+                       .help =
+                           "serving: when the cache is full, the youngest request waits: recompute = and is computed again later, swap = and its part of the cache is copied to other memory" },
+    [KNOB_SCHEDULE] = { .key = "schedule",
+                        .kind = VALUE_CHOICE,
+                        .choices = SCHEDULE_NAMES,
+                        .otherwise = "fcfs",
+                        .matters_for = FOR_LOAD,
+                        .unit = "",
+                        .help =
+                            "serving: fcfs = generating requests first, then prompts by arrival; prefill_first = prompts first; priority; shortest = least work left first; static, dynamic = one batch after the other, for comparison" },
+    [KNOB_ITL_LIMIT] = { .key = "itl_limit",
+                         .kind = VALUE_INT,
+                         .min = 0,
+                         .max = 3600000,
+                         .otherwise = "100",
+                         .matters_for = FOR_LOAD,
+                         .unit = "ms",
+                         .help =
+                             "serving: prompts are computed in pieces so small that generating requests wait at most this long for their next token; 0 = no limit" },
     [KNOB_AMP] = { .key = "amp",
                    .kind = VALUE_CHOICE,
                    .choices = AMP_NAMES,
@@ -383,13 +467,15 @@ static struct value_rule knob_rule(enum knob_id id, const char **names)
     return rule;
 }
 
-/* "3%" -> "3" for knobs in percent, and the word for -1 that gpu_layers has. */
+/* "3%" -> "3" for knobs in percent, "50ms" -> "50" for those in milliseconds, and the word for -1 that
+ * gpu_layers has. */
 static const char *knob_number_text(enum knob_id id, const char *value, char *buf, size_t size)
 {
-    const size_t n = strlen(value);
+    const size_t n = strlen(value), unit = strlen(KNOBS[id].unit);
+    const bool may_follow = !strcmp(KNOBS[id].unit, "%") || !strcmp(KNOBS[id].unit, "ms");
     if (id == KNOB_GPU_LAYERS && !strcasecmp(value, "auto")) return "-1";
-    if (strcmp(KNOBS[id].unit, "%") || !n || value[n - 1] != '%' || n > size) return value;
-    snprintf(buf, size, "%.*s", (int)n - 1, value);
+    if (!may_follow || n <= unit || strcmp(value + n - unit, KNOBS[id].unit) || n > size) return value;
+    snprintf(buf, size, "%.*s", (int)(n - unit), value);
     return buf;
 }
 

@@ -107,9 +107,14 @@ const char *workload_line(const struct workload *w, char *buf, size_t size)
     return buf;
 }
 
+unsigned workload_work(const struct workload *w)
+{
+    return w->train ? FOR_TRAIN : FOR_ALL;
+}
+
 enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why)
 {
-    const struct knob *stray = config_stray(c, w->train ? FOR_TRAIN : FOR_ALL);
+    const struct knob *stray = config_stray(c, workload_work(w));
     char line[600];
     if (!stray) return ERR_OK;
     workload_line(w, line, sizeof line);

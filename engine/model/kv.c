@@ -2,6 +2,7 @@
  */
 #include "engine/model/kv.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "engine/plan/plan.h"
@@ -44,9 +45,21 @@ static int blocks_held(const struct kv_cache *kv, int seq)
     return held;
 }
 
+void kv_cache_assign(struct kv_cache *kv, int seq, const int32_t *blocks, int count, int length)
+{
+    assert(count <= kv->blocks_per_sequence && kv_blocks_for(length) <= count);
+    if (!kv->assigned) {
+        kv->assigned = true;
+        for (int s = 0; s < kv->sequences; s++) kv_cache_truncate(kv, s, 0);
+    }
+    for (int b = 0; b < kv->blocks_per_sequence; b++) kv->tables[seq][b] = b < count ? blocks[b] : -1;
+    kv->lengths[seq] = length;
+}
+
 bool kv_cache_grow(struct kv_cache *kv, int seq, int tokens)
 {
     const int held = blocks_held(kv, seq), wanted = kv_blocks_for(tokens);
+    if (kv->assigned) return wanted <= held;
     if (wanted - held > kv->free_count) return false;
     for (int b = held; b < wanted; b++) kv->tables[seq][b] = kv->free_list[--kv->free_count];
     return true;
@@ -57,7 +70,7 @@ void kv_cache_truncate(struct kv_cache *kv, int seq, int tokens)
     if (tokens < 0) tokens = 0;
     if (tokens < kv->lengths[seq]) kv->lengths[seq] = tokens;
     for (int b = blocks_held(kv, seq) - 1; b >= kv_blocks_for(kv->lengths[seq]); b--) {
-        kv->free_list[kv->free_count++] = kv->tables[seq][b];
+        if (!kv->assigned) kv->free_list[kv->free_count++] = kv->tables[seq][b];
         kv->tables[seq][b] = -1;
     }
 }

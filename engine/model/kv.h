@@ -18,6 +18,7 @@ struct kv_cache {
     int32_t **tables; /* [sequences][blocks_per_sequence] physical block of each logical one */
     int32_t *lengths; /* [sequences] tokens stored */
     int32_t *storage; /* the allocation that contains all of the above */
+    bool assigned;    /* kv_cache_assign decides which blocks a sequence has; the free list is not used */
 };
 
 /* blocks 0: enough for all sequences with full contexts. ERR_NOMEM. kv_cache_done accepts {0}. */
@@ -30,6 +31,10 @@ bool kv_cache_grow(struct kv_cache *kv, int seq, int tokens);
 
 /* Keep the first `tokens` tokens and free the blocks after them. */
 void kv_cache_truncate(struct kv_cache *kv, int seq, int tokens);
+
+/* From now on the caller chooses the blocks of all sequences, and sequences may share blocks. Sequence `seq`
+ * has these `count` blocks and `length` tokens in them. The first call takes all blocks from all sequences. */
+void kv_cache_assign(struct kv_cache *kv, int seq, const int32_t *blocks, int count, int length);
 
 /* Physical slot of token `pos`; the sequence must have a block for it. */
 static inline int32_t kv_slot(const struct kv_cache *kv, int seq, int pos)

@@ -269,7 +269,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     *out = NULL;
     const char *path = path_of(o);
     if (!o->gguf && !path[0]) return err_set(why, ERR_USAGE, "no model given: use -m FILE or model=FILE");
-    const struct knob *stray = config_stray(o->config, FOR_ALL);
+    const struct knob *stray = config_stray(o->config, FOR_ALL | FOR_LOAD);
     if (stray)
         return err_set(why, ERR_USAGE,
                        "%s=%s is a setting for training, and this command only runs the model", stray->key,
@@ -450,6 +450,12 @@ static enum err_code pass_result(struct model *m, struct err *why)
                    "position %d of sequence %d: the model computed values that are not numbers (infinity or "
                    "NaN): its weights are damaged, or too large for the precision they run in",
                    m->not_finite.pos, m->not_finite.seq);
+}
+
+bool model_not_finite(const struct model *m, int *seq)
+{
+    *seq = m->not_finite.seq;
+    return m->not_finite.found;
 }
 
 /* After a failed pass: states have moved on and cannot be undone, so their sequences become empty. */

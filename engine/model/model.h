@@ -108,6 +108,10 @@ enum err_code model_forward(struct model *m, const struct batch_row *rows, int n
 enum err_code model_forward_best(struct model *m, const struct batch_row *rows, int n, int32_t *best,
                                  struct err *why);
 
+/* After ERR_FORMAT of the functions above: were values not finite, and in which sequence first? False: the
+ * error has another cause, such as a file that changed. */
+bool model_not_finite(const struct model *m, int *seq);
+
 /* Logits of the i-th row that requested them in the last model_forward: [vocab] floats in host memory, valid
  * until the next call. The plan includes one row per sequence; the buffer grows when a call requests more
  * (ERR_NOMEM). */
@@ -123,6 +127,22 @@ void model_watch_experts(struct model *m, experts_seen_fn *see, void *ctx);
 /* Run a few rows, so that every weight is read once (opening only maps the file) and a device compiles its
  * kernels: the first timed run then does not include loading. Later calls do nothing. Empties sequence 0. */
 enum err_code model_warm(struct model *m, struct err *why);
+
+/* ---------------------------------------------------------------- blocks of the KV cache */
+
+/* A scheduler (engine/serve) chooses the blocks of every sequence itself, so that sequences can share them.
+ * After the first call of model_assign_blocks the model takes no blocks by itself: a forward pass of a
+ * sequence without blocks for its rows is ERR_FIT. */
+int model_blocks(const struct model *m); /* of the cache, with KV_BLOCK_TOKENS tokens each */
+void model_assign_blocks(struct model *m, int seq, const int32_t *blocks, int count, int length);
+
+/* Bytes of one block in all layers; what the next three functions copy. */
+int64_t model_block_bytes(const struct model *m);
+/* Copy the contents of a block to another one; out of the cache to `to`, or back, both [model_block_bytes].
+ * Errors: those of the device. */
+enum err_code model_copy_block(struct model *m, int32_t from, int32_t to, struct err *why);
+enum err_code model_read_block(struct model *m, int32_t block, void *to, struct err *why);
+enum err_code model_write_block(struct model *m, int32_t block, const void *from, struct err *why);
 
 /* Number of tokens in a sequence's cache. */
 int model_length(const struct model *m, int seq);

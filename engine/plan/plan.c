@@ -92,6 +92,7 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
     if (ctx <= 0) ctx = (int)MIN(s->ctx_train, CTX_DEFAULT_MAX);
     out->ctx = ctx;
     out->sequences = MAX(sequences, 1);
+    out->blocks = (int)config_int(c, KNOB_KV_BLOCKS);
     out->batch = (int)MAX(config_int(c, KNOB_BATCH), 1);
     if (a->rope == ROPE_NONE && ctx > s->ctx_train)
         return err_set(why, ERR_USAGE, "context %d: this %s model has only %lld learned positions", ctx,
@@ -179,6 +180,11 @@ struct backend_work session_work(const struct model_session *e, const struct mod
                               .head_dim = MAX(s->head_dim_k, s->head_dim_v) };
 }
 
+int session_blocks(const struct model_session *e)
+{
+    return e->blocks ? e->blocks : kv_blocks_for(e->ctx) * e->sequences;
+}
+
 struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s, int layer)
 {
     const struct layer_parts *l = &s->parts[layer];
@@ -189,7 +195,7 @@ struct kv_layer session_kv_layer(const struct model_session *e, const struct mod
         .k_dim = l->head_dim_k,
         .v_dim = l->head_dim_v,
         .block_tokens = KV_BLOCK_TOKENS,
-        .blocks = kv_blocks_for(e->ctx) * e->sequences,
+        .blocks = session_blocks(e),
     };
 }
 

@@ -164,6 +164,7 @@ struct model_session {
     const char *device; /* "cpu", or the device that runs the first gpu_layers layers */
     int gpu_layers;     /* -1: as many as fit (the plan decides); 0: all on the CPU */
     int ctx, batch, sequences;
+    int blocks; /* of the KV cache; 0: enough for all sequences with full contexts */
     const struct format *k_format, *v_format;
     bool k_rotated, v_rotated; /* the cache stores Hadamard transforms (hadamard_block) of keys, of values */
 };
@@ -214,6 +215,8 @@ struct output_bytes {
 };
 struct output_bytes output_bytes_of(const struct widths *w, const char *device);
 
+/* Blocks of the KV cache in this session. */
+int session_blocks(const struct model_session *e);
 /* The layout of one layer's KV cache in this session; its k and v are NULL. */
 struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s, int layer);
 /* Bytes of the caches of layers [from, to). */

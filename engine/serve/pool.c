@@ -31,23 +31,24 @@ static struct evict_rank rank_farthest(const struct block_use *u)
 }
 
 const struct evict_row EVICT_POLICIES[EVICT_COUNT] = {
-    [EVICT_LRU] = { .name = "lru", .help = "the block that was used longest ago", .rank = rank_lru },
-    [EVICT_FIFO] = { .name = "fifo", .help = "the block that was computed first", .rank = rank_fifo },
-    [EVICT_LIFO] = { .name = "lifo",
-                     .help = "the block that was used last",
+    [EVICT_LRU] = { .help = "the block that was used longest ago", .rank = rank_lru },
+    [EVICT_FIFO] = { .help = "the block that was computed first", .rank = rank_fifo },
+    [EVICT_LIFO] = { .help = "the block that was used last",
                      .rank = rank_lifo,
                      .start_first = true },
-    [EVICT_LEAF_LRU] = { .name = "leaf_lru",
-                         .help = "as lru, among blocks that no cached block continues",
+    [EVICT_LEAF_LRU] = { .help = "as lru, among blocks that no cached block continues",
                          .rank = rank_lru,
                          .leaves_only = true },
-    [EVICT_PRIORITY] = { .name = "priority",
-                         .help = "of the least important requests; among these as lru",
+    [EVICT_PRIORITY] = { .help = "of the least important requests; among these as lru",
                          .rank = rank_priority },
-    [EVICT_FARTHEST] = { .name = "farthest",
-                         .help = "the block that is needed again last: the best that a policy could do",
+    [EVICT_FARTHEST] = { .help = "the block that is needed again last: the best that a policy could do",
                          .rank = rank_farthest },
 };
+
+const char *evict_name(enum evict_policy evict)
+{
+    return EVICT_NAMES[evict] ? EVICT_NAMES[evict] : "farthest";
+}
 
 enum { NONE = -1 };
 
@@ -301,12 +302,17 @@ int pool_references(const struct pool *p, int32_t block)
     return p->block[block].references;
 }
 
+bool pool_is_cached(const struct pool *p, int32_t block)
+{
+    return !p->block[block].references && is_named(&p->block[block]);
+}
+
 struct pool_counts pool_count(const struct pool *p)
 {
     struct pool_counts c = { .blocks = p->blocks, .free = p->free_count, .evicted = p->evicted };
     for (int i = 0; i < p->blocks; i++) {
         c.used += p->block[i].references > 0;
-        c.cached += !p->block[i].references && is_named(&p->block[i]);
+        c.cached += pool_is_cached(p, i);
     }
     return c;
 }

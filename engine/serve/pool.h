@@ -14,16 +14,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
-
-enum evict_policy {
-    EVICT_LRU,
-    EVICT_FIFO,
-    EVICT_LIFO,
-    EVICT_LEAF_LRU,
-    EVICT_PRIORITY,
-    EVICT_FARTHEST, /* only where the future is known: traces */
-    EVICT_COUNT
-};
+#include "engine/config/config.h"
 
 /* What a policy knows of a block that has just lost its last reference. */
 struct block_use {
@@ -39,7 +30,7 @@ struct evict_rank {
 };
 
 struct evict_row {
-    const char *name, *help;
+    const char *help;
     struct evict_rank (*rank)(const struct block_use *u);
     bool leaves_only; /* a block is evicted only after all blocks that continue its text */
     /* Order in which a caller must release the blocks of a text. The end of a text is useless without its
@@ -47,6 +38,7 @@ struct evict_row {
     bool start_first;
 };
 extern const struct evict_row EVICT_POLICIES[EVICT_COUNT];
+const char *evict_name(enum evict_policy evict);
 
 /* The name of a block's contents. All zeros: no name. */
 struct block_name {
@@ -83,6 +75,8 @@ struct block_name pool_name_of(const struct hash_key *key, const struct block_na
                                const int32_t *tokens, int n);
 
 int pool_references(const struct pool *p, int32_t block);
+/* Has it contents that can be found, and no references? */
+bool pool_is_cached(const struct pool *p, int32_t block);
 struct pool_counts {
     int blocks;      /* all */
     int used;        /* with a reference */

@@ -1,18 +1,12 @@
 /* Chooses the rows of each step (scheduler.h). Requests are kept in the order of their arrival. */
 #include "engine/serve/scheduler.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/serve/step_cost.h"
-
-const char *const SCHEDULE_NAMES[] = {
-    [SCHEDULE_FCFS] = "fcfs",         [SCHEDULE_PREFILL_FIRST] = "prefill_first",
-    [SCHEDULE_PRIORITY] = "priority", [SCHEDULE_SHORTEST] = "shortest",
-    [SCHEDULE_STATIC] = "static",     [SCHEDULE_DYNAMIC] = "dynamic",
-    [SCHEDULE_COUNT] = NULL,
-};
 
 enum {
     NONE = -1,
@@ -23,6 +17,7 @@ struct entry {
     struct request r;
     struct block_name *names; /* [named] of the full blocks of its tokens */
     int named;                /* blocks whose names are computed */
+    int swapped_tokens;       /* while it waits: computed tokens in r.swapped blocks */
     bool in_step, ended, in_batch;
     int64_t rank; /* among requests of the same state; the smallest is next */
 };
@@ -36,10 +31,13 @@ struct scheduler {
     int count, room;
     bool *sequence_used;       /* [max_sequences] */
     int32_t *contents;         /* [blocks][block_tokens] tokens of each named block */
-    struct slice *slices;      /* [max_sequences] */
-    struct block_copy *copies; /* [max_sequences] */
+    struct slice *slices;     /* [max_sequences] */
+    struct block_move *moves; /* [moves_room] */
+    int moves_room;
+    int swapped; /* blocks outside the cache, of all requests */
     struct step step;
-    struct step_work work; /* of the step */
+    struct step_work work;        /* of the step */
+    struct step_work decode_work; /* of its rows that generate */
     struct step_cost cost;
     bool preempted; /* some request lost its blocks in this step */
     int64_t next_id, preemptions, found_tokens;
@@ -67,9 +65,11 @@ enum err_code scheduler_open(struct scheduler **out, const struct scheduler_opti
     s->sequence_used = calloc(sequences, sizeof *s->sequence_used);
     s->contents = calloc((size_t)o->blocks * (size_t)o->block_tokens, sizeof *s->contents);
     s->slices = calloc(sequences, sizeof *s->slices);
-    s->copies = calloc(sequences, sizeof *s->copies);
+    /* In one step each block leaves the cache at most once, enters it at most once, and each sequence copies one. */
+    s->moves_room = 2 * o->blocks + o->max_sequences;
+    s->moves = calloc((size_t)s->moves_room, sizeof *s->moves);
     const enum err_code rc = pool_open(&s->pool, o->blocks, o->evict, why);
-    if (!rc && s->sequence_used && s->contents && s->slices && s->copies) {
+    if (!rc && s->sequence_used && s->contents && s->slices && s->moves) {
         *out = s;
         return ERR_OK;
     }
@@ -95,7 +95,7 @@ void scheduler_close(struct scheduler *s)
     free(s->sequence_used);
     free(s->contents);
     free(s->slices);
-    free(s->copies);
+    free(s->moves);
     free(s);
 }
 
@@ -179,6 +179,12 @@ const struct request *scheduler_find(const struct scheduler *s, int64_t id)
     return e && !e->ended ? &e->r : NULL;
 }
 
+void scheduler_set_owner(struct scheduler *s, int64_t id, void *owner)
+{
+    struct entry *e = entry_find(s, id);
+    if (e) e->r.owner = owner;
+}
+
 /* ---------------------------------------------------------------- places in the cache */
 
 /* Give up all blocks, so that the end of the text is evicted before its start. */
@@ -195,8 +201,27 @@ static void entry_leave(struct scheduler *s, struct entry *e)
     e->r.state = REQUEST_WAITING;
 }
 
+static void step_add_move(struct scheduler *s, struct block_move move)
+{
+    assert(s->step.moves < s->moves_room);
+    s->moves[s->step.moves++] = move;
+}
+
+/* Copy the blocks with computed tokens out of the cache, if there is room for them outside. */
+static void entry_swap_out(struct scheduler *s, struct entry *e)
+{
+    const int n = blocks_for(s, e->r.computed);
+    if (s->swapped + n > s->o.blocks || s->step.moves + n > s->moves_room) return;
+    for (int i = 0; i < n; i++)
+        step_add_move(s, (struct block_move){ MOVE_OUT, e->r.blocks[i], NONE, e->r.id, i, e->r.sequence });
+    e->swapped_tokens = e->r.computed;
+    e->r.swapped = n;
+    s->swapped += n;
+}
+
 static void entry_preempt(struct scheduler *s, struct entry *e)
 {
+    if (s->o.preempt == PREEMPT_SWAP) entry_swap_out(s, e);
     entry_leave(s, e);
     e->r.preemptions++;
     s->preemptions++;
@@ -271,10 +296,30 @@ static bool entry_copy_last(struct scheduler *s, struct entry *e)
     const int32_t copy = pool_take(s->pool);
     int32_t *last = &e->r.blocks[e->r.block_count - 1];
     if (copy == NONE) return false;
-    s->copies[s->step.copies++] = (struct block_copy){ *last, copy };
+    step_add_move(s, (struct block_move){ MOVE_COPY, *last, copy, e->r.id, e->r.block_count - 1, NONE });
     pool_release(s->pool, *last, e->r.priority, INT64_MAX);
     *last = copy;
     return true;
+}
+
+static void step_drop_move(struct scheduler *s, int at)
+{
+    memmove(s->moves + at, s->moves + at + 1, (size_t)(--s->step.moves - at) * sizeof *s->moves);
+}
+
+static void entry_forget_swapped(struct scheduler *s, struct entry *e)
+{
+    s->swapped -= e->r.swapped;
+    e->r.swapped = e->swapped_tokens = 0;
+}
+
+/* Its blocks have their earlier contents again when the step runs. */
+static void entry_swap_in(struct scheduler *s, struct entry *e)
+{
+    for (int i = 0; i < e->r.swapped; i++)
+        step_add_move(s, (struct block_move){ MOVE_IN, NONE, e->r.blocks[i], e->r.id, i, e->r.sequence });
+    e->r.computed = e->swapped_tokens;
+    entry_forget_swapped(s, e);
 }
 
 /* Let a waiting request into the cache. False, and it has nothing: there is no room for all its known tokens.
@@ -283,20 +328,25 @@ static bool entry_admit(struct scheduler *s, struct entry *e)
 {
     int sequence = 0;
     while (sequence < s->o.max_sequences && s->sequence_used[sequence]) sequence++;
-    if (sequence == s->o.max_sequences) return false;
+    if (sequence == s->o.max_sequences || s->step.moves + e->r.swapped >= s->moves_room) return false;
     const bool may_preempt = s->o.schedule == SCHEDULE_PRIORITY;
-    entry_find_prefix(s, e);
+    const int moves = s->step.moves;
+    if (!e->r.swapped) entry_find_prefix(s, e);
     const bool shared = e->r.computed < e->r.block_count * s->o.block_tokens;
     if ((shared && !entry_copy_last(s, e)) || !entry_grow(s, e, e->r.known, may_preempt)) {
-        if (shared && s->step.copies && s->copies[s->step.copies - 1].to == e->r.blocks[e->r.block_count - 1])
-            s->step.copies--;
+        /* its copy, if any, is not needed; what preempting others moved out is */
+        for (int i = moves; i < s->step.moves; i++)
+            if (s->moves[i].kind == MOVE_COPY) step_drop_move(s, i--);
         entry_leave(s, e);
         return false;
     }
     e->r.sequence = sequence;
+    if (e->r.swapped)
+        entry_swap_in(s, e);
+    else
+        s->found_tokens += e->r.found;
     e->r.state = REQUEST_RUNNING;
     s->sequence_used[sequence] = true;
-    s->found_tokens += e->r.found;
     return true;
 }
 
@@ -319,6 +369,13 @@ static double attended_by(int from, int n)
     return n * (from + (n + 1) / 2.0);
 }
 
+/* The time that a step may take while requests generate. */
+static double step_limit(const struct scheduler *s)
+{
+    static const double SHARE_OF_PROMPTS = 0.25; /* of the time that generating takes alone */
+    return fmax(s->o.itl_limit_s, (1 + SHARE_OF_PROMPTS) * step_cost_expect(&s->cost, &s->decode_work));
+}
+
 /* Most rows of a prompt from `from` on that keep the step within the limit. */
 static int rows_within_limit(const struct scheduler *s, int from, int most)
 {
@@ -329,10 +386,11 @@ static int rows_within_limit(const struct scheduler *s, int from, int most)
     /* At most twice the rows of any step so far, so that a wrong expectation costs little. */
     most = MIN(most, MAX((int)FIRST_CHUNK, 2 * (int)s->cost.rows_most));
     if (isnan(step_cost_expect(&s->cost, &s->work))) return MIN(most, (int)FIRST_CHUNK);
+    const double limit_s = step_limit(s);
     while (least < most) { /* the cost grows with the rows */
         const int rows = least + (most - least + 1) / 2;
         const struct step_work w = { s->work.rows + rows, s->work.attended + attended_by(from, rows) };
-        if (step_cost_expect(&s->cost, &w) <= s->o.itl_limit_s)
+        if (step_cost_expect(&s->cost, &w) <= limit_s)
             least = rows;
         else
             most = rows - 1;
@@ -352,6 +410,10 @@ static void step_give(struct scheduler *s, struct entry *e)
     s->step.rows += n;
     s->work.rows += n;
     s->work.attended += attended_by(e->r.computed, n);
+    if (n == 1) {
+        s->decode_work.rows += 1;
+        s->decode_work.attended += attended_by(e->r.computed, 1);
+    }
     e->in_step = true;
 }
 
@@ -423,8 +485,8 @@ static void step_admit(struct scheduler *s, bool flush)
 
 void scheduler_step(struct scheduler *s, bool flush, struct step *out)
 {
-    s->step = (struct step){ .slice = s->slices, .copy = s->copies };
-    s->work = (struct step_work){ 0 };
+    s->step = (struct step){ .slice = s->slices, .move = s->moves };
+    s->work = s->decode_work = (struct step_work){ 0 };
     s->preempted = false;
     if (s->o.schedule == SCHEDULE_PREFILL_FIRST) step_admit(s, flush);
     step_give_running(s);
@@ -448,6 +510,7 @@ static void entry_remove(struct scheduler *s, struct entry *e)
     int at = 0;
     while (s->entries[at] != e) at++;
     if (e->r.state == REQUEST_RUNNING) entry_leave(s, e);
+    entry_forget_swapped(s, e);
     memmove(s->entries + at, s->entries + at + 1, (size_t)(--s->count - at) * sizeof(struct entry *));
     entry_free(e);
 }
@@ -463,7 +526,7 @@ void scheduler_computed(struct scheduler *s, double seconds)
         entry_name_full(s, e, before);
         if (e->ended) entry_remove(s, e);
     }
-    s->step.slices = s->step.rows = s->step.copies = 0;
+    s->step.slices = s->step.rows = s->step.moves = 0;
 }
 
 void scheduler_append(struct scheduler *s, int64_t id, int32_t token)
@@ -486,6 +549,7 @@ struct scheduler_counts scheduler_count(const struct scheduler *s)
 {
     struct scheduler_counts c = { .preemptions = s->preemptions,
                                   .found_tokens = s->found_tokens,
+                                  .swapped = s->swapped,
                                   .blocks = pool_count(s->pool) };
     for (int i = 0; i < s->count; i++) {
         c.running += s->entries[i]->r.state == REQUEST_RUNNING;
@@ -494,17 +558,26 @@ struct scheduler_counts scheduler_count(const struct scheduler *s)
     return c;
 }
 
+char scheduler_block_use(const struct scheduler *s, int32_t block)
+{
+    const int references = pool_references(s->pool, block);
+    if (references) return references > 1 ? '#' : '=';
+    return pool_is_cached(s->pool, block) ? '-' : '.';
+}
+
 const char *scheduler_check(const struct scheduler *s)
 {
-    int64_t held = 0, references = 0;
+    int64_t held = 0, references = 0, swapped = 0;
     for (int i = 0; i < s->count; i++) {
         const struct request *r = &s->entries[i]->r;
         held += r->block_count;
+        swapped += r->swapped;
         if (r->state == REQUEST_WAITING && (r->block_count || r->computed))
             return "a waiting request has blocks";
         if (r->computed > r->block_count * s->o.block_tokens) return "computed tokens have no block";
         if (r->known > r->most || r->computed > r->known) return "a request has more tokens than it may";
     }
+    if (swapped != s->swapped || swapped > s->o.blocks) return "blocks outside the cache are miscounted";
     for (int b = 0; b < s->o.blocks; b++) references += pool_references(s->pool, b);
     return held == references ? pool_check(s->pool) : "blocks have other references than requests";
 }

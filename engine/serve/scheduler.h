@@ -15,18 +15,6 @@
 
 #include "engine/serve/pool.h"
 
-/* How waiting requests are admitted, and what comes first in a step. */
-enum schedule {
-    SCHEDULE_FCFS,          /* requests that generate first, then prompts in order of arrival */
-    SCHEDULE_PREFILL_FIRST, /* prompts first: short waits for the first token, long gaps between the others */
-    SCHEDULE_PRIORITY,      /* as fcfs, important requests first */
-    SCHEDULE_SHORTEST,      /* as fcfs, the request with the fewest tokens left to compute first */
-    SCHEDULE_STATIC,  /* waits for max_sequences requests, then admits no more until all of them have ended */
-    SCHEDULE_DYNAMIC, /* all that wait when the last batch has ended are the next batch */
-    SCHEDULE_COUNT
-};
-extern const char *const SCHEDULE_NAMES[]; /* NULL after the last */
-
 struct scheduler_options {
     int blocks, block_tokens; /* of the cache */
     int ctx;                  /* most tokens of a request */
@@ -34,8 +22,11 @@ struct scheduler_options {
     int step_tokens;          /* most rows of a step */
     enum schedule schedule;
     enum evict_policy evict;
+    enum preempt preempt;
     bool prefix_cache;  /* requests use the blocks of earlier ones that begin with the same tokens */
-    double itl_limit_s; /* limit of a step's time while a request generates; 0: none */
+    /* Limit of a step's time while a request generates; 0: none. Where generating alone comes close to it or
+     * takes longer, prompts may still add a quarter of that time, so that they go on. */
+    double itl_limit_s;
 };
 
 enum request_state {
@@ -56,7 +47,9 @@ struct request {
     int sequence;      /* row of the model's block tables while it runs */
     int32_t *blocks;   /* [block_count] of the cache */
     int block_count;
+    int swapped;     /* while it waits: blocks, from the first, whose contents are outside the cache */
     int preemptions; /* how often it lost its place in the cache */
+    void *owner;     /* of the caller */
 };
 
 /* Rows of one request: tokens[from .. from + n). The logits of the last one are wanted if it is the last
@@ -66,15 +59,25 @@ struct slice {
     int from, n;
     bool logits;
 };
-/* Copy the contents of a block before the step runs: another request uses the original. */
-struct block_copy {
-    int32_t from, to;
+/* Move the contents of a block before the rows of the step run. Moves happen in their order: the source of
+ * one may be the target of a later one. */
+enum move_kind {
+    MOVE_COPY, /* from one block to another, because another request uses the original */
+    MOVE_OUT,  /* out of the cache (PREEMPT_SWAP) to block `index` of the request */
+    MOVE_IN,   /* back into the cache */
+};
+struct block_move {
+    enum move_kind kind;
+    int32_t from, to; /* blocks of the cache; the one outside it is -1 */
+    int64_t request;
+    int index;    /* of the request's blocks */
+    int sequence; /* of the request */
 };
 struct step {
     const struct slice *slice;
     int slices, rows;
-    const struct block_copy *copy;
-    int copies;
+    const struct block_move *move;
+    int moves;
 };
 
 struct scheduler;
@@ -87,6 +90,8 @@ void scheduler_close(struct scheduler *s); /* NULL is fine */
  * Errors: ERR_USAGE (an empty prompt), ERR_FIT (more tokens than ctx or the whole cache has), ERR_NOMEM. */
 enum err_code scheduler_submit(struct scheduler *s, const int32_t *prompt, int n, int generate, int priority,
                                int64_t *id, struct err *why);
+/* The caller's data about a request: struct request has it. */
+void scheduler_set_owner(struct scheduler *s, int64_t id, void *owner);
 
 /* NULL: no such request. */
 const struct request *scheduler_find(const struct scheduler *s, int64_t id);
@@ -109,9 +114,13 @@ void scheduler_end(struct scheduler *s, int64_t id);
 struct scheduler_counts {
     int waiting, running;
     int64_t preemptions, found_tokens; /* found_tokens: prompt tokens that the prefix cache had */
+    int swapped;                       /* blocks outside the cache */
     struct pool_counts blocks;
 };
 struct scheduler_counts scheduler_count(const struct scheduler *s);
+
+/* What each block is used for: '#' shared by several requests, '=' of one request, '-' cached, '.' free. */
+char scheduler_block_use(const struct scheduler *s, int32_t block);
 
 /* For tests: NULL, or which invariant is broken. */
 const char *scheduler_check(const struct scheduler *s);

@@ -74,7 +74,7 @@ static void check_random(enum evict_policy evict)
             user_begin(u, p, &key, texts, contents);
         }
         const char *wrong = pool_check(p);
-        if (wrong) fail_msg("%s, step %d: %s", EVICT_POLICIES[evict].name, step, wrong);
+        if (wrong) fail_msg("%s, step %d: %s", evict_name(evict), step, wrong);
         const struct pool_counts c = pool_count(p);
         assert_int_equal(c.used + c.cached + c.free, BLOCKS);
     }

@@ -22,6 +22,8 @@ static int32_t token_after(uint64_t key)
 struct world {
     struct scheduler *s;
     uint64_t cache[BLOCKS][BLOCK_TOKENS];
+    uint64_t outside[REQUESTS + 1][CTX / BLOCK_TOKENS + 1][BLOCK_TOKENS]; /* by request and block */
+    int moved_in;   /* blocks that came back into the cache */
     double a, b, c; /* of the time of a step */
 };
 
@@ -57,8 +59,13 @@ static int run_step(struct world *w, bool flush)
     int n = 0;
     double attended = 0;
     scheduler_step(w->s, flush, &step);
-    for (int i = 0; i < step.copies; i++)
-        memcpy(w->cache[step.copy[i].to], w->cache[step.copy[i].from], sizeof w->cache[0]);
+    for (int i = 0; i < step.moves; i++) {
+        const struct block_move *m = &step.move[i];
+        uint64_t *outside = w->outside[m->request][m->index];
+        w->moved_in += m->kind == MOVE_IN;
+        memcpy(m->kind == MOVE_OUT ? outside : w->cache[m->to],
+               m->kind == MOVE_IN ? outside : w->cache[m->from], sizeof w->cache[0]);
+    }
     for (int i = 0; i < step.slices; i++) {
         const struct slice *slice = &step.slice[i];
         const struct request *r = slice->request;
@@ -123,12 +130,15 @@ static int end_some(struct world *w, struct rng *r, const int64_t *ids, int n)
     return ended;
 }
 
-static void check_random(enum schedule schedule, enum evict_policy evict, bool prefix_cache)
+static void check_random(enum schedule schedule, enum evict_policy evict, enum preempt preempt,
+                         bool prefix_cache)
 {
     struct err why = { 0 };
-    struct world w = { .a = 1, .b = 0.1 };
-    struct rng r = { 1 + (uint64_t)schedule * 31 + (uint64_t)evict * 7 + prefix_cache };
-    const struct scheduler_options o = options_of(schedule, evict, prefix_cache);
+    static struct world w;
+    w = (struct world){ .a = 1, .b = 0.1 };
+    struct rng r = { 1 + (uint64_t)schedule * 31 + (uint64_t)evict * 7 + (uint64_t)preempt * 3 + prefix_cache };
+    struct scheduler_options o = options_of(schedule, evict, prefix_cache);
+    o.preempt = preempt;
     int64_t ids[REQUESTS];
     int submitted = 0, ended = 0, steps = 0;
     CHECK_OK(scheduler_open(&w.s, &o, &why));
@@ -144,7 +154,8 @@ static void check_random(enum schedule schedule, enum evict_policy evict, bool p
         if (++steps == STEPS_MOST) fail_msg("%s: %d requests never end", SCHEDULE_NAMES[schedule], ended);
     }
     const struct scheduler_counts c = scheduler_count(w.s);
-    assert_int_equal(c.running + c.waiting + c.blocks.used, 0);
+    assert_int_equal(c.running + c.waiting + c.blocks.used + c.swapped, 0);
+    if (preempt == PREEMPT_SWAP && schedule == SCHEDULE_FCFS) assert_true(w.moved_in > 0);
     assert_true((c.found_tokens > 0) == prefix_cache);
     if (schedule == SCHEDULE_FCFS) assert_true(c.preemptions > 0); /* the cache is small enough to need it */
     scheduler_close(w.s);
@@ -155,8 +166,9 @@ static void random_requests(void **state)
     (void)state;
     for (int s = 0; s < SCHEDULE_COUNT; s++)
         for (int e = 0; e < EVICT_COUNT; e++)
-            for (int cache = 0; cache < 2; cache++)
-                check_random((enum schedule)s, (enum evict_policy)e, cache);
+            for (int p = 0; p < PREEMPT_COUNT; p++)
+                for (int cache = 0; cache < 2; cache++)
+                    check_random((enum schedule)s, (enum evict_policy)e, (enum preempt)p, cache);
 }
 
 /* Requests that end between the choice of a step and its end keep their blocks until then. */
@@ -164,7 +176,7 @@ static void end_in_step(void **state)
 {
     (void)state;
     struct err why = { 0 };
-    struct world w = { 0 };
+    static struct world w;
     struct step step;
     const struct scheduler_options o = options_of(SCHEDULE_FCFS, EVICT_LRU, true);
     const int32_t prompt[] = { 1, 2, 3, 4, 5 };
@@ -241,7 +253,8 @@ static void limit(void **state)
 static void steps_of(enum schedule schedule, bool flush, char *out)
 {
     struct err why = { 0 };
-    struct world w = { .a = 1 };
+    static struct world w;
+    w = (struct world){ .a = 1 };
     struct scheduler_options o = options_of(schedule, EVICT_LRU, false);
     o.max_sequences = 2;
     o.step_tokens = 8;

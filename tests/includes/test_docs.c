@@ -26,7 +26,8 @@ static void append_row(struct str *s, int id)
                  { FOR_DECODE, "decode" },
                  { FOR_QUALITY, "quality" },
                  { FOR_MEMORY, "memory" },
-                 { FOR_TRAIN, "training" } };
+                 { FOR_TRAIN, "training" },
+                 { FOR_LOAD, "serving" } };
     const struct knob *k = &KNOBS[id];
     str_printf(s, "| `%s` | ", k->key);
     append_values(s, id);

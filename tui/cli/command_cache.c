@@ -38,11 +38,11 @@ static enum err_code policies_wanted(bool wanted[], const struct cli_args *a, st
     for (size_t i = 0; i < COUNT_OF(COMPARED); i++) wanted[i] = !n;
     for (int k = 0; k < n; k++) {
         size_t i = 0;
-        while (i < COUNT_OF(COMPARED) && strcmp(EVICT_POLICIES[COMPARED[i]].name, names[k])) i++;
+        while (i < COUNT_OF(COMPARED) && strcmp(evict_name(COMPARED[i]), names[k])) i++;
         if (i == COUNT_OF(COMPARED)) {
             struct str known = { 0 };
             for (i = 0; i < COUNT_OF(COMPARED); i++)
-                str_printf(&known, "%s%s", i ? ", " : "", EVICT_POLICIES[COMPARED[i]].name);
+                str_printf(&known, "%s%s", i ? ", " : "", evict_name(COMPARED[i]));
             err_set(why, ERR_USAGE, "--evict %s: expected one of %s", names[k], str_text(&known));
             str_free(&known);
             return ERR_USAGE;
@@ -69,7 +69,7 @@ static enum err_code replay_size(struct table *out, const struct block_trace *t,
         if (rc) return rc;
         json_t *row = table_row(out);
         json_put_int(row, "blocks", blocks);
-        json_put_str(row, "evict", EVICT_POLICIES[COMPARED[i]].name);
+        json_put_str(row, "evict", evict_name(COMPARED[i]));
         json_put_num(row, "found_ratio", ratio(r.found, t->blocks));
         json_put_num(row, "of_best_ratio", ratio(r.found, best.found));
         json_put_int(row, "found_blocks", r.found);
