@@ -16,6 +16,7 @@
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/pause.h"
 #include "tui/cli/lib/sampling.h"
@@ -92,6 +93,19 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "quality_text", .title = "on text" },
+};
+
+const struct document DOCUMENT_AB = {
+    .schema = "qdyno.ab/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+};
+/* `baseline check` prints the same rows. */
+const struct document DOCUMENT_BASELINE_CHECK = {
+    .schema = "qdyno.baseline_check/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "baseline.* run labels.* verdict reason",
 };
 
 static const struct metric *spec_metric(const struct experiment_spec *s)
@@ -244,7 +258,7 @@ static void note_effect(struct table *t, const struct experiment_state *s)
 
 void ab_table_fill(struct table *t, const struct experiment_state *s)
 {
-    table_init(t, "qdyno.ab/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(t, &DOCUMENT_AB);
     for (int i = 1; i < s->spec.arms; i++)
         table_headline(t, "%s",
                        experiment_sentence((char[EXPERIMENT_SENTENCE]){ 0 }, EXPERIMENT_SENTENCE, s, i));

@@ -13,6 +13,7 @@
 #include "telemetry/probe/probe.h"
 #include "tui/cli/command_advise_accuracy.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
@@ -70,6 +71,16 @@ static const struct column COLUMNS[] = {
     { .name = "kld_text", .title = "on text" },
     { .name = "kld_other_text_mean", .kind = COLUMN_NUM },
     { .name = "kld_other_text" },
+};
+
+const struct document DOCUMENT_ADVISE = {
+    .schema = "qdyno.advise/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "model goal machine considered folded kernels_timed search_run random_weights "
+               "answers_unverified rules[].rule rules[].advice rules[].reason rules[].evidence "
+               "rules[].check origin.* text.path text.sha256 text.chosen text.trouble "
+               "text.losses_on_other_texts",
 };
 
 /* The value in "KEY=VALUE". ERR_USAGE if the key is another one. */
@@ -372,7 +383,7 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
 {
     struct table t;
     struct err why = { 0 };
-    table_init(&t, "qdyno.advise/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_ADVISE);
     json_put_str(t.extra, "model", v->model);
     json_put_str(t.extra, "goal", goal_name(v->o.goal));
     json_put_str(t.extra, "machine", v->machine.id);

@@ -9,6 +9,7 @@
 #include "advisor/predict/predict.h"
 #include "db/db.h"
 #include "telemetry/machine/machine.h"
+#include "tui/cli/documents.h"
 
 static const struct column COLUMNS[] = {
     { .name = "run", .title = "run", .kind = COLUMN_INT },
@@ -28,6 +29,15 @@ static const struct column COLUMNS[] = {
     { .name = "untaught", .kind = COLUMN_NUM },
     { .name = "basis" },
     { .name = "unix_ms", .kind = COLUMN_INT },
+};
+
+const struct document DOCUMENT_ACCURACY = {
+    .schema = "qdyno.accuracy/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "machine accuracy[].metric accuracy[].predictions accuracy[].within_10_ratio "
+               "accuracy[].within_20_ratio accuracy[].in_interval_ratio "
+               "accuracy[].median_error_ratio accuracy[].bias_ratio",
 };
 
 static void table_add_residual(struct table *t, const struct residual_row *r)
@@ -93,7 +103,7 @@ int accuracy_show(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = db_residual_list(d, m.id, NULL, MOST, &rows, &n, &why);
     db_close(d);
     if (rc) return cli_fail(a, &why);
-    table_init(&t, "qdyno.accuracy/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_ACCURACY);
     json_put_str(t.extra, "machine", m.id);
     const int shown = MIN(n, (int)args_int(a, "--top", args_has(a, "--top") ? 0 : n > 40 ? 40 : n));
     for (int i = 0; i < shown; i++) table_add_residual(&t, &rows[i]);

@@ -10,6 +10,7 @@
 #include "engine/config/config.h"
 #include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 
 /* clang-format off */
@@ -36,6 +37,13 @@ static const struct column COLUMNS[] = {
     { .name = "path", .title = "file" },
     { .name = "llama_cpp", .title = "llama.cpp" },
     { .name = "llama_cpp_note", .title = "not translated" },
+};
+
+const struct document DOCUMENT_APPLY = {
+    .schema = "qdyno.apply/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
 };
 
 struct applying {
@@ -92,7 +100,7 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
     struct table t;
     struct str line = { 0 }, note = { 0 };
     struct err why = { 0 };
-    table_init(&t, "qdyno.apply/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_APPLY);
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "model", model);

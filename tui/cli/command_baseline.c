@@ -11,6 +11,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/runs.h"
@@ -51,6 +52,12 @@ static const struct column COLUMNS[] = {
     { .name = "machine", .title = "machine" },
     { .name = "run", .title = "run", .kind = COLUMN_INT },
     { .name = "set", .title = "set (UTC)" },
+};
+
+const struct document DOCUMENT_BASELINE = {
+    .schema = "qdyno.baseline/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
 };
 
 static void put_baseline(json_t *row, const struct baseline_row *b)
@@ -136,7 +143,7 @@ static int baseline_set(const struct cli_global *g, const struct cli_args *a, st
         rc = db_baseline_put(d, &b, &why);
     }
     if (rc) return cli_fail(a, &why);
-    table_init(&t, "qdyno.baseline/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_BASELINE);
     put_baseline(table_row(&t), &b);
     table_note(&t, "to compare a challenger with it: qdyno baseline check %s CONFIG", b.name);
     const int status = cli_print(g, a, &t, EXIT_DONE);
@@ -150,7 +157,7 @@ static int baseline_list(const struct cli_global *g, const struct cli_args *a,
                          const struct baseline_row *rows, int n)
 {
     struct table t;
-    table_init(&t, "qdyno.baseline/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_BASELINE);
     for (int i = 0; i < n; i++) put_baseline(table_row(&t), &rows[i]);
     if (!n) table_note(&t, "no baseline yet: qdyno baseline set NAME [ID | CONFIG]");
     const int status = cli_print(g, a, &t, EXIT_DONE);
@@ -192,7 +199,7 @@ static void table_add_check(struct table *t, const struct cli_global *g, const s
 {
     char when[32];
     json_t *about = json_object();
-    t->schema = "qdyno.baseline_check/1";
+    t->document = &DOCUMENT_BASELINE_CHECK;
     put_baseline(about, b);
     json_put(t->extra, "baseline", about);
     json_put_int(t->extra, "run", s->run_id);

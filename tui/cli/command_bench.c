@@ -15,6 +15,7 @@
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_bench_grid.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/trained_context.h"
@@ -45,7 +46,7 @@ const struct cli_flag FLAGS_BENCH[] = {
 };
 /* clang-format on */
 
-const struct column BENCH_COLUMNS[] = {
+static const struct column BENCH_COLUMNS[] = {
     { .name = "model", .title = "model" },
     { .name = "config", .title = "config" },
     { .name = "workload", .title = "workload" },
@@ -79,7 +80,13 @@ const struct column BENCH_COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "error", .title = "error" },
 };
-const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
+
+const struct document DOCUMENT_BENCH = {
+    .schema = "qdyno.bench/1",
+    .columns = BENCH_COLUMNS,
+    .n_columns = COUNT_OF(BENCH_COLUMNS),
+    .members = "run machine beyond_trained_context labels.*",
+};
 
 static const double LIMIT_SLACK = 1.05; /* the limits are measured within a few percent */
 static const double CONDITIONS_SLACK =
@@ -520,7 +527,7 @@ int command_bench(const struct cli_global *g, const struct cli_args *a)
     if (!b) return cli_fail_memory(a);
     b->g = g;
     b->a = a;
-    table_init(&b->table, "qdyno.bench/1", BENCH_COLUMNS, (int)BENCH_COLUMN_COUNT);
+    table_init(&b->table, &DOCUMENT_BENCH);
     progress_init(&b->progress, g);
     enum err_code rc = bench_init(b, &why);
     if (!rc) rc = cli_machine(g, PROBE_CACHED, &b->machine, &b->ceilings, &b->ceilings_known, &why);

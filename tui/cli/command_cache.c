@@ -5,6 +5,7 @@
 
 #include "engine/serve/serve.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_CACHE[] = {
@@ -23,6 +24,13 @@ static const struct column COLUMNS[] = {
     { .name = "found_blocks", .kind = COLUMN_INT },
     { .name = "evicted_blocks", .title = "evicted", .kind = COLUMN_INT },
     { .name = "no_room_blocks", .kind = COLUMN_INT },
+};
+
+const struct document DOCUMENT_CACHE = {
+    .schema = "qdyno.cache/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "requests prompt_blocks distinct_blocks found_at_most_ratio",
 };
 /* clang-format on */
 
@@ -89,7 +97,7 @@ int command_cache(const struct cli_global *g, const struct cli_args *a)
     struct table t;
     int64_t blocks[64];
     bool wanted[COUNT_OF(COMPARED)];
-    table_init(&t, "qdyno.cache/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_CACHE);
     const int sizes = args_ints(a, "--blocks", "1000,3000,10000,30000", blocks, COUNT_OF(blocks));
     enum err_code rc = policies_wanted(wanted, a, &why);
     if (!rc) rc = block_trace_read(&trace, a->arg[0], &why);

@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 /* The exact values of enum precision, in its order. With less precision the statistics would reflect
  * rounding. */
@@ -61,6 +62,13 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
+const struct document DOCUMENT_CALIBRATE = {
+    .schema = "qdyno.calibrate/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+};
+
 static const struct column SHOW_COLUMNS[] = {
     { .name = "input", .title = "input of" },
     { .name = "matrices", .title = "matrices", .kind = COLUMN_INT },
@@ -71,6 +79,13 @@ static const struct column SHOW_COLUMNS[] = {
     { .name = "mean_abs", .title = "mean magnitude", .kind = COLUMN_NUM, .digits = 4 },
     { .name = "min", .title = "min", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "max", .title = "max", .kind = COLUMN_NUM, .digits = 3 },
+};
+
+const struct document DOCUMENT_CALIBRATION = {
+    .schema = "qdyno.calibration/1",
+    .columns = SHOW_COLUMNS,
+    .n_columns = COUNT_OF(SHOW_COLUMNS),
+    .members = "model model_sha256 text bundled_text ctx sequences matrices inputs path imatrix",
 };
 
 static void put_about(json_t *to, const struct calibration *c)
@@ -124,7 +139,7 @@ static enum err_code calibration_show(const struct cli_global *g, const struct c
         return rc;
     }
     calibration_describe(c, &about);
-    table_init(&t, "qdyno.calibration/1", SHOW_COLUMNS, COUNT_OF(SHOW_COLUMNS));
+    table_init(&t, &DOCUMENT_CALIBRATION);
     for (int i = 0; i < about.inputs; i++) put_input(table_row(&t), calibration_at(c, i));
     put_about(t.extra, c);
     json_put_str(t.extra, "path", path);
@@ -165,7 +180,7 @@ static int calibration_report(const struct cli_global *g, const struct cli_args 
     struct table t;
     struct stat st;
     calibration_describe(c, &about);
-    table_init(&t, "qdyno.calibrate/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_CALIBRATE);
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "path", out);

@@ -6,6 +6,7 @@
 
 #include "advisor/experiment/experiment.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 
 /* clang-format off */
@@ -31,6 +32,13 @@ static const struct column COLUMNS[] = {
     { .name = "claimed_to", .kind = COLUMN_NUM },
     { .name = "verdict", .title = "verdict" },
     { .name = "reason", .title = "reason" },
+};
+
+const struct document DOCUMENT_CLAIMS = {
+    .schema = "qdyno.claims/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "run model workload reference labels.* random_weights",
 };
 
 static enum err_code spec_read(struct experiment_spec *s, const struct cli_global *g,
@@ -102,7 +110,7 @@ static int claims_print(const struct cli_global *g, const struct cli_args *a,
     struct table t;
     char workload[640];
     int count[QUANT_NOT_DECIDED + 1] = { 0 };
-    table_init(&t, "qdyno.claims/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_CLAIMS);
     for (int i = 0; i < QUANT_CLAIM_COUNT; i++) count[put_claim(&t, &QUANT_CLAIMS[i], s)]++;
     const int status = claims_status(s, count);
     const struct summary summary = { .effect = { NAN, NAN, NAN },

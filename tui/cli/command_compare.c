@@ -10,6 +10,7 @@
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 
 /* clang-format off */
@@ -49,6 +50,13 @@ static const struct column COLUMNS[] = {
     { .name = "normalized_upper_ratio", .kind = COLUMN_NUM },
     { .name = "verdict", .title = "verdict" },
     { .name = "reason", .title = "reason" },
+};
+
+const struct document DOCUMENT_COMPARE = {
+    .schema = "qdyno.compare/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "run_before run_after margin verdict changes[].*",
 };
 
 static void put_interval(json_t *row, const char *const names[3], struct interval i)
@@ -175,7 +183,7 @@ static enum err_code compare_fill(struct table *t, const struct cli_args *a, con
     if (!rc) rc = compare_runs(&rows, &n, before, after, metric, margin, why);
     if (rc) return rc;
     *verdict = compare_worst(rows, n);
-    table_init(t, "qdyno.compare/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(t, &DOCUMENT_COMPARE);
     for (int i = 0; i < n; i++) put_pair(table_row(t), &rows[i]);
     if (*verdict == VERDICT_INVALID)
         table_note(t, "the runs share no config and workload with the same metric: nothing can be compared");

@@ -12,6 +12,7 @@
 #include "telemetry/recording/recording.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/devices.h"
 #include "tui/cli/lib/other_machine.h"
 
@@ -71,6 +72,14 @@ static const struct column COLUMNS[] = {
       .kind = COLUMN_NUM,
       .scale = 1e-9,
       .digits = 2 },
+};
+
+const struct document DOCUMENT_DETECT = {
+    .schema = "qdyno.detect/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+    .members = "ceilings.* opencl[].* machine.* recording.*",
 };
 
 static void put_text_or_null(json_t *row, const char *key, const char *text)
@@ -332,7 +341,7 @@ static int other_machine_show(const struct cli_global *g, const struct cli_args 
         return cli_fail(a, &why);
     }
     if (other_machine_open(&d, path, &why)) return cli_fail(a, &why);
-    table_init(&t, "qdyno.detect/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_DETECT);
     t.record = true;
     json_t *row = table_row(&t);
     put_machine(row, &d.machine);
@@ -441,7 +450,7 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
         return cli_fail(a, &why);
     }
     json_decref(ceilings);
-    table_init(&t, "qdyno.detect/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_DETECT);
     t.record = true;
     json_t *row = table_row(&t);
     put_machine(row, &m);

@@ -22,6 +22,7 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/devices.h"
 
 static const struct column COLUMNS[] = {
@@ -29,6 +30,13 @@ static const struct column COLUMNS[] = {
     { .name = "state", .title = "state" },
     { .name = "found", .title = "found" },
     { .name = "advice", .title = "what to do" },
+};
+
+const struct document DOCUMENT_DOCTOR = {
+    .schema = "qdyno.doctor/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "bad",
 };
 
 enum state { GOOD, NOTE, BAD };
@@ -427,7 +435,7 @@ int command_doctor(const struct cli_global *g, const struct cli_args *a)
 {
     struct doctor d = { .g = g };
     d.devices_known = !devices_list(&d.devices, DEVICES_SECONDS, &d.no_devices);
-    table_init(&d.table, "qdyno.doctor/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&d.table, &DOCUMENT_DOCTOR);
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++) {
         d.check = CHECKS[i].name;
         CHECKS[i].run(&d);

@@ -19,6 +19,7 @@
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_eval_columns.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/sampling.h"
@@ -495,7 +496,7 @@ int eval_plan_run(const struct cli_global *g, const struct cli_args *a, const st
     e->n_configs = plan->n;
     e->gates = json_array();
     e->effect = (struct interval){ NAN, NAN, NAN };
-    table_init(&e->table, "qdyno.eval/1", EVAL_COLUMNS, (int)EVAL_COLUMN_COUNT);
+    table_init(&e->table, &DOCUMENT_EVAL);
     progress_init(&e->progress, g);
     enum err_code rc = db_open(&e->db, g->db_path, &why);
     if (!rc) rc = eval_open_text(e, &why);

@@ -6,8 +6,9 @@
 
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
-const struct column EVAL_COLUMNS[] = {
+static const struct column EVAL_COLUMNS[] = {
     { .name = "model", .title = "model" },
     { .name = "config", .title = "config" },
     { .name = "file", .title = "text" },
@@ -53,7 +54,14 @@ const struct column EVAL_COLUMNS[] = {
     { .name = "error", .title = "error" },
     { .name = "text_sha256" },
 };
-const size_t EVAL_COLUMN_COUNT = COUNT_OF(EVAL_COLUMNS);
+
+const struct document DOCUMENT_EVAL = {
+    .schema = "qdyno.eval/1",
+    .columns = EVAL_COLUMNS,
+    .n_columns = COUNT_OF(EVAL_COLUMNS),
+    .members = "run machine labels.* reference.* gate.* baseline.* text.path text.sha256 "
+               "text.is_text_of_model",
+};
 
 /* Of nested values only the list of depths is copied. */
 void eval_put_quality(json_t *row, const struct quality *q)

@@ -17,6 +17,7 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
@@ -61,6 +62,15 @@ static const struct column COLUMNS[] = {
     { .name = "program_bytes", .title = "program itself", .kind = COLUMN_BYTES },
     { .name = "actual_ratio", .title = "measured/plan", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "error", .title = "error" },
+};
+
+const struct document DOCUMENT_FIT = {
+    .schema = "qdyno.fit/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
+               "unsupported_tensors[].type_name unsupported_tensors[].shape "
+               "unsupported_tensors[].bytes",
 };
 
 struct fit {
@@ -360,7 +370,7 @@ int command_fit(const struct cli_global *g, const struct cli_args *a)
     struct config *configs = NULL;
     int n = 0;
     int64_t ctx[64] = { 0 };
-    table_init(&f.table, "qdyno.fit/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&f.table, &DOCUMENT_FIT);
     progress_init(&f.progress, g);
     int n_ctx = args_ints(a, "-c", "0", ctx, COUNT_OF(ctx));
     enum err_code rc = cli_config_grid(&configs, &n, a, &why);

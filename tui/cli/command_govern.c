@@ -9,6 +9,7 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 
@@ -45,6 +46,14 @@ static const struct column COLUMNS[] = {
     { .name = "signal", .title = "mean signal", .kind = COLUMN_NUM, .digits = 5 },
     { .name = "beyond", .title = "beyond the limit", .kind = COLUMN_INT },
     { .name = "loaded", .title = "loaded", .kind = COLUMN_BOOL },
+};
+
+const struct document DOCUMENT_GOVERN = {
+    .schema = "qdyno.govern/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "run rule unit limit labels.* switches[].request switches[].when switches[].from "
+               "switches[].to switches[].reason switches[].before switches[].after",
 };
 
 struct governed {
@@ -132,7 +141,7 @@ static int governed_print(const struct governed *x)
     struct table t;
     const struct governor_result *r = &x->result;
     const struct governor_signal_row *signal = &GOVERNOR_SIGNALS[x->o.rule.signal];
-    table_init(&t, "qdyno.govern/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_GOVERN);
     for (int i = 0; i < x->o.levels; i++) {
         const struct governor_figures *f = &r->level[i];
         json_t *row = table_row(&t);

@@ -9,6 +9,7 @@
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
@@ -52,6 +53,13 @@ static const struct column COLUMNS[] = {
     { .name = "model_sha256" },
     { .name = "seed" },
     { .name = "labels", .title = "labels" },
+};
+
+const struct document DOCUMENT_HISTORY = {
+    .schema = "qdyno.history/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "deleted restored",
 };
 
 static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r, struct err *why)
@@ -106,7 +114,7 @@ static int history_change(const struct cli_global *g, const struct cli_args *a)
         rc = db_runs_purge(d, clock_unix_ms() - INT64_C(86400000) * RUN_DELETED_KEPT_DAYS, &removed, &why);
     db_close(d);
     if (rc) return cli_fail(a, &why);
-    table_init(&t, "qdyno.history/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_HISTORY);
     if (restores)
         table_note(&t, "run %" PRId64 " is restored", id);
     else
@@ -141,7 +149,7 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
         return cli_fail(a, &why);
     }
     struct table t;
-    table_init(&t, "qdyno.history/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_HISTORY);
     for (int i = 0; i < n; i++) {
         if (!rc) rc = put_run(table_row(&t), d, &runs[i], &why);
         run_row_free(&runs[i]);
@@ -183,6 +191,13 @@ static const struct column CELL_COLUMNS[] = {
     { .name = "error", .title = "error" },
 };
 
+const struct document DOCUMENT_CELLS = {
+    .schema = "qdyno.cells/1",
+    .columns = CELL_COLUMNS,
+    .n_columns = COUNT_OF(CELL_COLUMNS),
+    .members = "run.*",
+};
+
 static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
 {
     json_t *row = table_row(t);
@@ -218,6 +233,7 @@ static enum err_code recorded_table(struct table *t, const struct run_row *run, 
     enum err_code rc = json_parse(&outcome, run->outcome_json, strlen(run->outcome_json), why);
     if (rc) return err_prefix(why, "outcome of run %lld", (long long)run->id);
     json_t *rows = json_object_get(outcome, "rows"), *extra = json_object_get(outcome, "extra");
+    t->stored = true;
     if (json_is_array(rows)) json_array_extend(t->rows, rows);
     if (json_is_object(extra)) json_object_update(t->extra, extra);
     json_decref(outcome);
@@ -230,7 +246,7 @@ static enum err_code show_cells(struct table *t, struct db *d, const struct run_
     struct cell_row *cells = NULL;
     int n = 0;
     enum err_code rc = db_cell_list(d, run->id, &cells, &n, why);
-    table_init(t, "qdyno.cells/1", CELL_COLUMNS, COUNT_OF(CELL_COLUMNS));
+    table_init(t, &DOCUMENT_CELLS);
     for (int i = 0; i < n && !rc; i++) put_cell(t, d, &cells[i]);
     if (!rc && !n) table_note(t, "the run has no finished cell");
     free(cells);
@@ -240,9 +256,9 @@ static enum err_code show_cells(struct table *t, struct db *d, const struct run_
 static enum err_code show_table(struct table *t, struct db *d, const struct run_row *run, struct err *why)
 {
     if (run->outcome_json && !strcmp(run->kind, "bench"))
-        table_init(t, "qdyno.bench/1", BENCH_COLUMNS, (int)BENCH_COLUMN_COUNT);
+        table_init(t, &DOCUMENT_BENCH);
     else if (run->outcome_json && !strcmp(run->kind, "eval"))
-        table_init(t, "qdyno.eval/1", EVAL_COLUMNS, (int)EVAL_COLUMN_COUNT);
+        table_init(t, &DOCUMENT_EVAL);
     else
         return show_cells(t, d, run, why);
     return recorded_table(t, run, why);
@@ -281,6 +297,13 @@ static const struct column CAPSULE_COLUMNS[] = {
     { .name = "value", .title = "value" },
 };
 
+const struct document DOCUMENT_CAPSULE = {
+    .schema = "qdyno.capsule/1",
+    .columns = CAPSULE_COLUMNS,
+    .n_columns = COUNT_OF(CAPSULE_COLUMNS),
+    .members = "capsule.* run.*",
+};
+
 /* --capsule: lists the reproducibility record, as its difference from an empty one. */
 static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, struct err *why)
 {
@@ -290,7 +313,7 @@ static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, str
         rc = err_set(why, ERR_USAGE, "run %" PRId64 " has no capsule: runs of early versions have none", id);
     json_t *all = capsule_diff(nothing, rc ? NULL : capsule, NULL);
     size_t i;
-    table_init(t, "qdyno.capsule/1", CAPSULE_COLUMNS, COUNT_OF(CAPSULE_COLUMNS));
+    table_init(t, &DOCUMENT_CAPSULE);
     json_array_foreach(all, i, c)
     {
         const json_t *value = json_object_get(c, "after");

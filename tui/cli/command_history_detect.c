@@ -10,6 +10,7 @@
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
@@ -29,6 +30,16 @@ static const struct column COLUMNS[] = {
     { .name = "score", .title = "score", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "what", .title = "what changed" },
     { .name = "changes" },
+};
+
+const struct document DOCUMENT_HISTORY_DETECT = {
+    .schema = "qdyno.history_detect/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "judged worse canary_worse margin enough_history longest_series needed_runs "
+               "series[].machine series[].model series[].canary series[].model_sha256 "
+               "series[].config series[].workload series[].metric series[].unit series[].judged "
+               "series[].known series[].cusum_up series[].cusum_down series[].points[].*",
 };
 
 struct detector {
@@ -248,7 +259,7 @@ int history_detect_print(const struct cli_global *g, const struct cli_args *a)
                                  .labels = &labels,
                                  .limit = (int)args_int(a, "--limit", 1000),
                                  .raw = args_has(a, "--raw") };
-    table_init(&t, "qdyno.history_detect/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_HISTORY_DETECT);
     enum err_code rc = cli_metric(&want.metric, a, &why);
     if (!rc) rc = cli_labels_given(&labels, a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);

@@ -9,6 +9,7 @@
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_INFO[] = {
@@ -61,12 +62,28 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
+const struct document DOCUMENT_INFO = {
+    .schema = "qdyno.info/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+    .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
+               "unsupported_tensors[].type_name unsupported_tensors[].shape "
+               "unsupported_tensors[].bytes",
+};
+
 static const struct column TENSOR_COLUMNS[] = {
     { .name = "name", .title = "tensor" },
     { .name = "format", .title = "format" },
     { .name = "shape", .title = "shape" },
     { .name = "elements", .title = "elements", .kind = COLUMN_INT },
     { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
+};
+
+const struct document DOCUMENT_TENSORS = {
+    .schema = "qdyno.tensors/1",
+    .columns = TENSOR_COLUMNS,
+    .n_columns = COUNT_OF(TENSOR_COLUMNS),
 };
 
 static void put_experts(json_t *row, const struct model_shape *s)
@@ -211,9 +228,9 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
     if (args_has(a, "--experts")) return info_experts(g, a);
     struct table t;
     if (tensors)
-        table_init(&t, "qdyno.tensors/1", TENSOR_COLUMNS, COUNT_OF(TENSOR_COLUMNS));
+        table_init(&t, &DOCUMENT_TENSORS);
     else
-        table_init(&t, "qdyno.info/1", COLUMNS, COUNT_OF(COLUMNS));
+        table_init(&t, &DOCUMENT_INFO);
     enum err_code rc = check_flags(a, &why);
     if (!rc) rc = cli_model(&path, a, &why);
     if (!rc) rc = gguf_open_any_type(&file, path, &why);

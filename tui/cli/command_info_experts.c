@@ -14,6 +14,7 @@
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 static const struct column LAYER_COLUMNS[] = {
     { .name = "layer", .title = "layer", .kind = COLUMN_INT },
@@ -22,6 +23,15 @@ static const struct column LAYER_COLUMNS[] = {
     { .name = "entropy_bits", .title = "entropy, bits", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "effective_experts", .title = "effective experts", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "never_chosen", .title = "never chosen", .kind = COLUMN_INT },
+};
+
+const struct document DOCUMENT_EXPERTS = {
+    .schema = "qdyno.experts/1",
+    .columns = LAYER_COLUMNS,
+    .n_columns = COUNT_OF(LAYER_COLUMNS),
+    .members = "model config file text_sha256 ctx windows tokens experts experts_used random_weights "
+               "answers_unverified batches[].* choices[].layer choices[].count[] "
+               "choices[].consecutive_experts.* choices[].independent_experts.*",
 };
 
 static const struct column BATCH_COLUMNS[] = {
@@ -36,6 +46,12 @@ static const struct column BATCH_COLUMNS[] = {
     { .name = "independent_read_bytes", .title = "reads", .kind = COLUMN_BYTES },
     { .name = "independent_time_ratio", .title = "time", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "random_experts", .title = "random choices", .kind = COLUMN_NUM, .digits = 2 },
+};
+
+const struct document DOCUMENT_EXPERT_BATCHES = {
+    .schema = "qdyno.expert_batches/1",
+    .columns = BATCH_COLUMNS,
+    .n_columns = COUNT_OF(BATCH_COLUMNS),
 };
 
 /* Batches that are shown: 1, 2, 4 ... 32 rows. */
@@ -259,8 +275,8 @@ int info_experts(const struct cli_global *g, const struct cli_args *a)
     if (!x) return cli_fail_memory(a);
     x->g = g;
     x->a = a;
-    table_init(&x->layers, "qdyno.experts/1", LAYER_COLUMNS, COUNT_OF(LAYER_COLUMNS));
-    table_init(&x->batches, "qdyno.expert_batches/1", BATCH_COLUMNS, COUNT_OF(BATCH_COLUMNS));
+    table_init(&x->layers, &DOCUMENT_EXPERTS);
+    table_init(&x->batches, &DOCUMENT_EXPERT_BATCHES);
     progress_init(&x->progress, g);
     enum err_code rc = counted_open(x, &why);
     if (!rc) rc = counted_measure(x, &why);

@@ -13,6 +13,7 @@
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/recipes.h"
 
 /* clang-format off */
@@ -50,6 +51,12 @@ static const struct column LIST_COLUMNS[] = {
     { .name = "calibration", .title = "calibration" },
     { .name = "layers_only", .title = "embedding and output" },
     { .name = "parameters" },
+};
+
+const struct document DOCUMENT_METHODS = {
+    .schema = "qdyno.methods/1",
+    .columns = LIST_COLUMNS,
+    .n_columns = COUNT_OF(LIST_COLUMNS),
 };
 
 static const char *const NEEDS[] = {
@@ -194,14 +201,14 @@ static int list_methods(const struct cli_global *g, const struct cli_args *a, co
     int status = EXIT_DONE;
     struct table t;
     if (g->output != OUTPUT_MD) {
-        table_init(&t, "qdyno.methods/1", LIST_COLUMNS, COUNT_OF(LIST_COLUMNS));
+        table_init(&t, &DOCUMENT_METHODS);
         for (size_t i = 0; i < n; i++) put_method(table_row(&t), methods[i]);
         status = cli_print(g, a, &t, EXIT_DONE);
         table_done(&t);
         return status;
     }
     for (size_t i = 0; i < n && status == EXIT_DONE; i++) {
-        table_init(&t, "qdyno.methods/1", LIST_COLUMNS, COUNT_OF(LIST_COLUMNS));
+        table_init(&t, &DOCUMENT_METHODS);
         t.record = true;
         put_method(table_row(&t), methods[i]);
         note_parameters(&t, methods[i]);
@@ -240,6 +247,19 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "error", .title = "error" },
+};
+
+const struct document DOCUMENT_METHOD_ERRORS = {
+    .schema = "qdyno.method_errors/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "reference.model reference.text reference.scored_tokens reference.perplexity",
+};
+const struct document DOCUMENT_METHOD_TENSORS = {
+    .schema = "qdyno.method_tensors/1",
+    .columns = RECIPE_TENSOR_COLUMNS,
+    .n_columns = RECIPE_TENSOR_COLUMN_COUNT,
+    .members = "reference.model reference.text reference.scored_tokens reference.perplexity",
 };
 
 struct measuring {
@@ -507,10 +527,9 @@ static int measure_methods(const struct cli_global *g, const struct cli_args *a,
     m->g = g;
     m->a = a;
     if (args_has(a, "--tensors"))
-        table_init(&m->table, "qdyno.method_tensors/1", RECIPE_TENSOR_COLUMNS,
-                   (int)RECIPE_TENSOR_COLUMN_COUNT);
+        table_init(&m->table, &DOCUMENT_METHOD_TENSORS);
     else
-        table_init(&m->table, "qdyno.method_errors/1", COLUMNS, COUNT_OF(COLUMNS));
+        table_init(&m->table, &DOCUMENT_METHOD_ERRORS);
     progress_init(&m->progress, g);
     enum err_code rc = measuring_init(m, methods, n, &why);
     for (; m->config_i < m->n_configs && !rc; m->config_i++) {

@@ -5,6 +5,7 @@
 #include "db/db.h"
 #include "telemetry/export/export.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/server_flags.h"
 
 /* clang-format off */
@@ -28,6 +29,12 @@ static const struct column COLUMNS[] = {
     { .name = "fate", .title = "result" },
 };
 
+const struct document DOCUMENT_PRUNE = {
+    .schema = "qdyno.prune/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+};
+
 static void prune_on_group(void *ctx, const struct group_row *group, enum prune_fate fate)
 {
     static const char *const FATES[] = {
@@ -46,7 +53,7 @@ int command_prune(const struct cli_global *g, const struct cli_args *a)
     struct target to;
     struct table t;
     struct db *d = NULL;
-    table_init(&t, "qdyno.prune/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_PRUNE);
     enum err_code rc = target_read(&to, a, "--url", "QDYNO_PUSH", &why);
     if (!rc && !to.url)
         rc = err_set(

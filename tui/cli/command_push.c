@@ -12,6 +12,7 @@
 #include "telemetry/otlp/otlp.h"
 #include "tui/cli/command_push_queue.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/server_flags.h"
 #include "tui/cli/lib/textfile.h"
@@ -66,6 +67,13 @@ static const struct column COLUMNS[] = {
     { .name = "points", .title = "metric points", .kind = COLUMN_INT },
     { .name = "traces_sent_late", .title = "stored runs sent", .kind = COLUMN_INT },
     { .name = "traces_waiting", .title = "stored runs left", .kind = COLUMN_INT },
+};
+
+const struct document DOCUMENT_PUSH = {
+    .schema = "qdyno.push/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
 };
 
 struct push {
@@ -170,6 +178,13 @@ static const struct column TEXTFILE_COLUMNS[] = {
     { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
 };
 
+const struct document DOCUMENT_TEXTFILE = {
+    .schema = "qdyno.textfile/1",
+    .columns = TEXTFILE_COLUMNS,
+    .n_columns = COUNT_OF(TEXTFILE_COLUMNS),
+    .record = true,
+};
+
 /* Flags that contradict --textfile, and file names that the node exporter does not read. */
 static enum err_code push_textfile_check(const struct cli_args *a, const char *path, struct err *why)
 {
@@ -201,7 +216,7 @@ static int push_textfile(const struct cli_global *g, const struct cli_args *a, c
         status = cli_fail(a, &why);
     } else {
         struct table t;
-        table_init(&t, "qdyno.textfile/1", TEXTFILE_COLUMNS, COUNT_OF(TEXTFILE_COLUMNS));
+        table_init(&t, &DOCUMENT_TEXTFILE);
         t.record = true;
         json_t *row = table_row(&t);
         json_put_str(row, "textfile", path);
@@ -240,7 +255,7 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
     struct push p = { .g = g, .a = a, .begun_ns = clock_ns() };
     struct err why = { 0 }, second = { 0 };
     struct table t;
-    table_init(&t, "qdyno.push/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_PUSH);
     t.record = true;
     p.row = table_row(&t);
     enum err_code rc = choose_receivers(&p, &why);

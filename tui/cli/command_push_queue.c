@@ -8,6 +8,7 @@
 #include "db/db.h"
 #include "telemetry/http/http.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 static const struct column COLUMNS[] = {
     { .name = "id", .title = "id", .kind = COLUMN_INT },
@@ -15,6 +16,13 @@ static const struct column COLUMNS[] = {
     { .name = "attempts", .title = "attempts", .kind = COLUMN_INT },
     { .name = "next_try", .title = "next attempt" },
     { .name = "last_error", .title = "why not sent" },
+};
+
+const struct document DOCUMENT_PUSH_QUEUE = {
+    .schema = "qdyno.push-queue/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "sent dropped",
 };
 
 static void put_row(struct table *t, const struct spool_row *r)
@@ -85,7 +93,7 @@ int push_queue(const struct cli_global *g, const struct cli_args *a, const struc
     struct db *d = NULL;
     struct spool_row *rows = NULL;
     int n = 0, sent = 0, dropped = 0;
-    table_init(&t, "qdyno.push-queue/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_PUSH_QUEUE);
     enum err_code rc = args_check(a, &why), failed = ERR_OK;
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc && args_has(a, "--retry")) failed = outcome_flush(d, retry, true, &sent, &bad);

@@ -21,6 +21,7 @@
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/recipes.h"
 #include "tui/widgets/widgets.h"
 
@@ -86,6 +87,20 @@ static const struct column COLUMNS[] = {
     { .name = "weights_s", .title = "M weights/s", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 1 },
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
+};
+
+const struct document DOCUMENT_QUANTIZE = {
+    .schema = "qdyno.quantize/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+    .members = "dry_run left_out[].name left_out[].format left_out[].reason",
+};
+const struct document DOCUMENT_QUANTIZED_TENSORS = {
+    .schema = "qdyno.quantized_tensors/1",
+    .columns = RECIPE_TENSOR_COLUMNS,
+    .n_columns = RECIPE_TENSOR_COLUMN_COUNT,
+    .members = "dry_run file.* left_out[].name left_out[].format left_out[].reason",
 };
 
 struct quantizing {
@@ -434,7 +449,7 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
     struct table t;
     json_t *sums;
     if (tensors) {
-        table_init(&t, "qdyno.quantized_tensors/1", RECIPE_TENSOR_COLUMNS, (int)RECIPE_TENSOR_COLUMN_COUNT);
+        table_init(&t, &DOCUMENT_QUANTIZED_TENSORS);
         for (int64_t i = 0; i < z->plan.count; i++) {
             json_t *row = table_row(&t);
             json_put_str(row, "config", z->recipe);
@@ -442,7 +457,7 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         }
         sums = json_object();
     } else {
-        table_init(&t, "qdyno.quantize/1", COLUMNS, COUNT_OF(COLUMNS));
+        table_init(&t, &DOCUMENT_QUANTIZE);
         t.record = t.skip_absent = true;
         sums = table_row(&t);
     }

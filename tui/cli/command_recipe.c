@@ -13,6 +13,7 @@
 #include "engine/gguf/gguf.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RECIPE[] = {
@@ -76,6 +77,13 @@ static const struct column COLUMNS[] = {
     { .name = "gguf", .title = "model written to" },
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
+};
+
+const struct document DOCUMENT_RECIPE = {
+    .schema = "qdyno.recipe/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
 };
 
 struct searching {
@@ -218,7 +226,7 @@ static int searching_print(const struct searching *x)
 {
     const struct recipe_found *f = &x->found;
     struct table t;
-    table_init(&t, "qdyno.recipe/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_RECIPE);
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "model", x->model);

@@ -9,6 +9,7 @@
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
@@ -38,6 +39,13 @@ static const struct column COLUMNS[] = {
     { .name = "difference_upper_ratio", .title = "to", .kind = COLUMN_NUM, .digits = 4 },
     { .name = "p", .kind = COLUMN_NUM },
     { .name = "reproduction", .title = "verdict" },
+};
+
+const struct document DOCUMENT_REPLAY = {
+    .schema = "qdyno.replay/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "run replay_of margin verdict reason changes[].*",
 };
 
 static enum err_code spec_read(struct experiment_spec *s, const struct run_row *run, struct err *why)
@@ -149,7 +157,7 @@ static enum err_code replay_compare(struct table *t, struct db *d, const struct 
     const char *word = *invalid ? verdict_name(VERDICT_INVALID) : reproduction_name(verdict);
     *status = *invalid ? EXIT_INVALID : reproduction_status(verdict);
     rc = db_link_put(d, now->run_id, then->run.id, "replay", word, why);
-    table_init(t, "qdyno.replay/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(t, &DOCUMENT_REPLAY);
     for (int i = 0; i < n; i++) put_arm(table_row(t), &rows[i], now);
     table_note(t, "run %lld repeated as run %lld: %s%s%s (margin %.2f %%)", (long long)then->run.id,
                (long long)now->run_id, word, *invalid ? ": " : "", invalid, 100 * margin);

@@ -15,6 +15,7 @@
 #include "engine/text/text.h"
 #include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RUN[] = {
@@ -294,6 +295,13 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
+const struct document DOCUMENT_RUN = {
+    .schema = "qdyno.run/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+};
+
 /* The end of a text that was printed while it was made, and its timings. */
 static void generation_finish_text(struct generation *x, double prefill_rate, double decode_rate)
 {
@@ -316,7 +324,7 @@ static int generation_print(struct generation *x, const struct cli_args *a)
         return EXIT_DONE;
     }
     struct table t;
-    table_init(&t, "qdyno.run/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_RUN);
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "text", str_text(&x->text));

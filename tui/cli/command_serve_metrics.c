@@ -9,6 +9,7 @@
 #include "telemetry/otlp/otlp.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -38,6 +39,13 @@ static const struct column COLUMNS[] = {
     { .name = "database", .title = "database" },
 };
 
+const struct document DOCUMENT_SERVE_METRICS = {
+    .schema = "qdyno.serve-metrics/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+};
+
 /* Prints the address, which a script that asked for port 0 needs. */
 static int address_print(const struct cli_global *g, const struct cli_args *a, const char *listen, int port,
                          const char *database)
@@ -46,7 +54,7 @@ static int address_print(const struct cli_global *g, const struct cli_args *a, c
     struct str url = { 0 };
     const bool v6 = strchr(listen, ':') != NULL;
     str_printf(&url, "http://%s%s%s:%d/metrics", v6 ? "[" : "", listen, v6 ? "]" : "", port);
-    table_init(&t, "qdyno.serve-metrics/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_SERVE_METRICS);
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "url", str_text(&url));

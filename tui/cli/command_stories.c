@@ -6,6 +6,7 @@
 
 #include "engine/train/train.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_STORIES[] = {
@@ -26,6 +27,12 @@ static const struct column COLUMNS[] = {
     { .name = "chars", .title = "characters", .kind = COLUMN_INT },
     { .name = "told", .title = "valid characters", .kind = COLUMN_INT },
     { .name = "story", .title = "story" },
+};
+
+const struct document DOCUMENT_STORIES = {
+    .schema = "qdyno.stories/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
 };
 
 static void table_add_story(struct table *t, const char *text, size_t n, double log_probability, size_t told)
@@ -91,7 +98,7 @@ int command_stories(const struct cli_global *g, const struct cli_args *a)
     struct table t;
     const bool judging = args_has(a, "-f");
     int status = EXIT_DONE;
-    table_init(&t, "qdyno.stories/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_STORIES);
     enum err_code rc = corpus_open(&c, &why);
     if (!rc) rc = judging ? stories_test(c, a, &t, &why) : stories_write(c, g, a, &t);
     if (rc == ERR_NOMEM && !judging) err_set(&why, rc, "out of memory");

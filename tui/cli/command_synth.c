@@ -9,6 +9,7 @@
 #include "engine/synth/synth.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_SYNTH[] = {
@@ -37,6 +38,13 @@ static const struct column COLUMNS[] = {
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
 };
 
+const struct document DOCUMENT_SYNTH = {
+    .schema = "qdyno.synth/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+};
+
 static const struct column SHAPE_COLUMNS[] = {
     { .name = "shape", .title = "shape" },
     { .name = "layers", .title = "layers", .kind = COLUMN_INT },
@@ -50,6 +58,12 @@ static const struct column SHAPE_COLUMNS[] = {
     { .name = "experts_used", .title = "used", .kind = COLUMN_INT },
     { .name = "arch", .title = "architecture" },
     { .name = "help", .title = "purpose" },
+};
+
+const struct document DOCUMENT_SHAPES = {
+    .schema = "qdyno.shapes/1",
+    .columns = SHAPE_COLUMNS,
+    .n_columns = COUNT_OF(SHAPE_COLUMNS),
 };
 
 static void list_shape(struct table *t, const struct synth_shape *s)
@@ -72,7 +86,7 @@ static void list_shape(struct table *t, const struct synth_shape *s)
 static int list_shapes(const struct cli_global *g, const struct cli_args *a)
 {
     struct table t;
-    table_init(&t, "qdyno.shapes/1", SHAPE_COLUMNS, COUNT_OF(SHAPE_COLUMNS));
+    table_init(&t, &DOCUMENT_SHAPES);
     for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) list_shape(&t, &SYNTH_SHAPES[i]);
     for (size_t i = 0; i < SYNTH_PRESET_COUNT; i++) list_shape(&t, &SYNTH_PRESETS[i]);
     int status = cli_print(g, a, &t, EXIT_DONE);
@@ -159,7 +173,7 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     if (rc) return cli_fail(a, &why);
     struct table t;
     struct stat st;
-    table_init(&t, "qdyno.synth/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_SYNTH);
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "path", a->arg[0]);

@@ -13,6 +13,7 @@
 #include "telemetry/recording/recording.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -75,6 +76,14 @@ static const struct column COLUMNS[] = {
     { .name = "state" },
     { .name = "absent" },
     { .name = "help", .title = "meaning" },
+};
+
+const struct document DOCUMENT_TELEMETRY = {
+    .schema = "qdyno.telemetry/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "cores[].busy_ratio cores[].frequency_hertz energy[].domain energy[].joules gpus[].* "
+               "read_s",
 };
 
 /* "81.7k", "2.91G": three digits. */
@@ -261,7 +270,7 @@ static int telemetry_print(const struct cli_global *g, const struct cli_args *a,
     telemetry_sample(t, value);
     const double read_s = (double)(clock_ns() - before) * 1e-9;
     int have = 0;
-    table_init(&table, "qdyno.telemetry/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&table, &DOCUMENT_TELEMETRY);
     for (int i = 0; i < c->n; i++) {
         const double v = value[c->id[i]];
         have += !isnan(v);
@@ -282,12 +291,24 @@ static int telemetry_print(const struct cli_global *g, const struct cli_args *a,
 
 /* ---------------------------------------------------------------- --follow */
 
+/* After these a row of --follow has a column for each chosen sensor. */
+static const struct column ROW_COLUMNS[] = {
+    { .name = "time", .title = "time" },
+    { .name = "monotonic_s", .title = "monotonic_s", .kind = COLUMN_NUM },
+};
+
+const struct document DOCUMENT_TELEMETRY_ROW = {
+    .schema = "qdyno.telemetry_row/1",
+    .columns = ROW_COLUMNS,
+    .n_columns = COUNT_OF(ROW_COLUMNS),
+};
+
 struct follow {
     const struct cli_global *g;
     struct sampler_thread *sampler;
     const struct chosen *chosen;
     enum output_format format;
-    struct column column[2 + METRIC_SENSOR_COUNT];
+    struct column column[COUNT_OF(ROW_COLUMNS) + METRIC_SENSOR_COUNT];
     struct sample *window; /* [max] */
     int max;
     int64_t rows;
@@ -322,7 +343,10 @@ static enum err_code follow_write_row(struct follow *f, int64_t from_ns, int64_t
     const int64_t unix_ms = clock_unix_ms();
     const int n = sampler_window(f->sampler, from_ns + 1, to_ns, f->window, f->max);
     sampler_latest(f->sampler, last, NULL, 0);
-    table_init(&t, "qdyno.telemetry_row/1", f->column, 2 + f->chosen->n);
+    const struct document d = { .schema = DOCUMENT_TELEMETRY_ROW.schema,
+                                .columns = f->column,
+                                .n_columns = (int)COUNT_OF(ROW_COLUMNS) + f->chosen->n };
+    table_init(&t, &d);
     json_t *row = table_row(&t);
     clock_iso8601(unix_ms, second, sizeof second);
     snprintf(time, sizeof time, "%.19s.%03dZ", second, (int)(unix_ms % 1000));
@@ -377,12 +401,11 @@ static int telemetry_follow(const struct cli_global *g, const struct cli_args *a
     struct err why = { 0 };
     struct follow f = { .g = g, .chosen = c, .format = g->output_given ? g->output : OUTPUT_CSV };
     const int interval_ms = (int)args_int(a, "--interval", 1000), tick_ms = MIN(interval_ms, 100);
-    f.column[0] = (struct column){ .name = "time", .title = "time" };
-    f.column[1] = (struct column){ .name = "monotonic_s", .title = "monotonic_s", .kind = COLUMN_NUM };
+    memcpy(f.column, ROW_COLUMNS, sizeof ROW_COLUMNS);
     for (int i = 0; i < c->n; i++)
-        f.column[2 + i] = (struct column){ .name = METRICS[c->id[i]].name,
-                                           .title = METRICS[c->id[i]].name,
-                                           .kind = COLUMN_NUM };
+        f.column[COUNT_OF(ROW_COLUMNS) + (size_t)i] = (struct column){ .name = METRICS[c->id[i]].name,
+                                                                       .title = METRICS[c->id[i]].name,
+                                                                       .kind = COLUMN_NUM };
     f.max = 2 * interval_ms / 10 + 16; /* a late row covers more samples */
     f.window = malloc((size_t)f.max * sizeof *f.window);
     enum err_code rc = f.window ? sampler_start(&f.sampler, root, tick_ms, p, &why)

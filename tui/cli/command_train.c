@@ -7,6 +7,7 @@
 #include "engine/train/train.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/widgets/widgets.h"
 
 /* clang-format off */
@@ -81,6 +82,14 @@ static const struct column COLUMNS[] = {
     { .name = "parameter_bytes", .title = "parameters and gradients", .kind = COLUMN_BYTES },
     { .name = "activation_bytes", .title = "activations", .kind = COLUMN_BYTES },
     { .name = "resumed", .title = "continued from OUT.train", .kind = COLUMN_BOOL },
+};
+
+const struct document DOCUMENT_TRAIN = {
+    .schema = "qdyno.train/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+    .members = "losses[]",
 };
 
 /* ---------------------------------------------------------------- options */
@@ -198,7 +207,7 @@ static json_t *losses_json(const struct train_report *r)
 static int report_print(const struct cli_global *g, const struct cli_args *a, const struct train_report *r)
 {
     struct table t;
-    table_init(&t, "qdyno.train/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_TRAIN);
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "path", a->arg[0]);

@@ -13,6 +13,7 @@
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_tune_progress.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 
@@ -93,13 +94,22 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "doubles" },
-    { .name = "left_out" },
     /* Always null; kept for scripts of earlier versions, which compared perplexities. */
     { .name = "reason" },
     { .name = "current_perplexity", .kind = COLUMN_NUM },
     { .name = "candidate_perplexity", .kind = COLUMN_NUM },
     { .name = "text", .title = "text of KL divergences" },
     { .name = "text_sha256" },
+};
+
+const struct document DOCUMENT_TUNE = {
+    .schema = "qdyno.tune/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
+    .members = "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
+               "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
+               "tried[].score tried[].error labels.*",
 };
 
 struct tuner {
@@ -332,7 +342,7 @@ static int tuner_print(struct tuner *t)
     const struct tune_end end = { r, tune_sentence(sentence, sizeof sentence, r),
                                   t->written ? t->kept.path : NULL };
     tune_lines_end(&t->lines, &end);
-    table_init(&out, "qdyno.tune/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&out, &DOCUMENT_TUNE);
     out.record = true;
     table_headline(&out, "%s", sentence);
     if (t->written)

@@ -18,6 +18,7 @@
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_watch_export.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/server_flags.h"
@@ -302,6 +303,12 @@ static const struct column ALERT_COLUMNS[] = {
     { .name = "todo" },
 };
 
+const struct document DOCUMENT_ALERTS = {
+    .schema = "qdyno.alerts/1",
+    .columns = ALERT_COLUMNS,
+    .n_columns = COUNT_OF(ALERT_COLUMNS),
+};
+
 static const char *action_words(unsigned actions, char *buf, size_t size)
 {
     static const struct {
@@ -323,7 +330,7 @@ static const char *action_words(unsigned actions, char *buf, size_t size)
 static int print_alerts(const struct cli_global *g, const struct cli_args *a, const struct alert_rules *r)
 {
     struct table t;
-    table_init(&t, "qdyno.alerts/1", ALERT_COLUMNS, COUNT_OF(ALERT_COLUMNS));
+    table_init(&t, &DOCUMENT_ALERTS);
     for (int i = 0; i < ALERT_COUNT; i++) {
         const struct alert *x = &r->row[i];
         char value[48], limit[64], actions[64];
@@ -358,6 +365,12 @@ static const struct column PAST_COLUMNS[] = {
     { .name = "reason", .title = "how it ended" }, { .name = "machine" },
 };
 
+const struct document DOCUMENT_ALERT_LIST = {
+    .schema = "qdyno.alert_list/1",
+    .columns = PAST_COLUMNS,
+    .n_columns = COUNT_OF(PAST_COLUMNS),
+};
+
 static int print_past(const struct cli_global *g, const struct cli_args *a)
 {
     enum { MOST = 1000 };
@@ -370,7 +383,7 @@ static int print_past(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = db_alert_list(d, NULL, false, MOST, &rows, &n, &why);
     db_close(d);
     if (rc) return cli_fail(a, &why);
-    table_init(&t, "qdyno.alert_list/1", PAST_COLUMNS, COUNT_OF(PAST_COLUMNS));
+    table_init(&t, &DOCUMENT_ALERT_LIST);
     for (int i = 0; i < n; i++) {
         const struct alert_row *x = &rows[i];
         char when[32];

@@ -35,9 +35,6 @@ command_fn history_detect_print;
 /* `info --experts`. */
 command_fn info_experts;
 
-/* Columns of bench and eval, with which `show` prints their stored tables. */
-extern const struct column BENCH_COLUMNS[], EVAL_COLUMNS[];
-extern const size_t BENCH_COLUMN_COUNT, EVAL_COLUMN_COUNT;
 /* ln(B/A) of the metric. Positive means that the number grew, whether or not more is better. */
 struct interval ab_effect(const struct experiment_state *s);
 /* What `eval` measures. All pointers are borrowed. */

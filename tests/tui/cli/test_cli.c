@@ -183,6 +183,12 @@ static const struct column COLUMNS[] = {
     { .name = "good", .title = "good", .kind = COLUMN_BOOL },
 };
 
+static const struct document TEST_DOCUMENT = {
+    .schema = "qdyno.test/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+};
+
 static char *written(const struct table *t, enum output_format format)
 {
     char *text = NULL;
@@ -216,7 +222,7 @@ static void test_writers(void **state)
             "INSERT INTO qdyno_test VALUES (NULL, NULL, NULL, NULL, 0);\n",
     };
     struct table t;
-    table_init(&t, "qdyno.test/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &TEST_DOCUMENT);
     json_t *row = table_row(&t);
     json_put_str(row, "name", "a,\"b\" 'c' | d");
     json_put_int(row, "count", 7);

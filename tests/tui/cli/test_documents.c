@@ -1,15 +1,17 @@
-/* Proves: docs/documents.md names every key of the JSON documents of bench, eval and ab and of
- * the lines of progress, and no key that is
- * never written; the table of metrics in docs/metrics.md is METRICS. */
+/* Proves: docs/documents.md names every key of every JSON document, with its meaning, and no key that is
+ * never written; a key that no document declares is refused when it is printed; every schema in the sources
+ * has a section. The table of metrics in docs/metrics.md is METRICS. */
 #include "tests/check.h"
 #include "tests/tui/report_fixture.h"
 
+#include <ftw.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tui/cli/command_tune_progress.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 enum { KEYS_MOST = 256 };
 struct keys {
@@ -91,47 +93,207 @@ static void keys_documented(struct keys *k, const char *text, const char *schema
     }
 }
 
+/* The meaning of a key in the row "| `key` | meaning |" of the section that begins at `at`. "": none. */
+static void meaning_documented(char *buf, size_t size, const char *at, const char *end, const char *key)
+{
+    char row[128];
+    snprintf(row, sizeof row, "\n| `%s` | ", key);
+    const char *found = strstr(at, row);
+    buf[0] = '\0';
+    if (!found || (end && found > end)) return;
+    found += strlen(row);
+    snprintf(buf, size, "%.*s", (int)strcspn(found, "|\n"), found);
+}
+
+/* Writes the rows that the section should have: known meanings are kept, the others are empty. */
+static void right_section_write(const char *path, const char *text, const char *schema,
+                                const struct keys *written)
+{
+    char head[64], meaning[512];
+    snprintf(head, sizeof head, "\n## %s\n", schema);
+    const char *at = strstr(text, head), *end = at ? strstr(at + 1, "\n## ") : NULL;
+    FILE *f = fopen(path, "w");
+    if (!f) return;
+    fputs("| key | meaning |\n|---|---|\n", f);
+    for (int i = 0; i < written->n; i++) {
+        meaning_documented(meaning, sizeof meaning, at ? at : "", end, written->key[i]);
+        fprintf(f, "| `%s` | %s|\n", written->key[i], meaning);
+    }
+    fclose(f);
+}
+
 static void check_section(const char *schema, const struct keys *written)
 {
     struct keys documented = { 0 };
-    char *text = page("documents.md");
+    char *text = page("documents.md"), path[256], name[64], meaning[512], head[64];
     struct str wrong = { 0 };
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(schema, "/"), schema);
+    snprintf(path, sizeof path, TEST_BUILD_DIR "/%s.md", name);
+    snprintf(head, sizeof head, "\n## %s\n", schema);
+    if (!strstr(text, head)) {
+        right_section_write(path, text, schema, written);
+        fail_msg("docs/documents.md has no section '%s'; its rows, without meanings, are in %s", schema,
+                 path);
+    }
     keys_documented(&documented, text, schema);
-    for (int i = 0; i < written->n; i++)
+    const char *at = strstr(text, head), *end = strstr(at + 1, "\n## ");
+    for (int i = 0; i < written->n; i++) {
+        meaning_documented(meaning, sizeof meaning, at, end, written->key[i]);
         if (!keys_have(&documented, written->key[i]))
             str_printf(&wrong, "written but not documented: %s\n", written->key[i]);
+        else if (!*meaning)
+            str_printf(&wrong, "without a meaning: %s\n", written->key[i]);
+    }
     for (int i = 0; i < documented.n; i++)
         if (!keys_have(written, documented.key[i]))
             str_printf(&wrong, "documented but never written: %s\n", documented.key[i]);
-    if (*str_text(&wrong)) fail_msg("%s in docs/documents.md:\n%s", schema, str_text(&wrong));
+    if (*str_text(&wrong)) {
+        right_section_write(path, text, schema, written);
+        fail_msg("%s in docs/documents.md:\n%sthe right rows are in %s", schema, str_text(&wrong), path);
+    }
     str_free(&wrong);
     free(text);
 }
 
-static void check_table(const char *schema, const struct column *columns, size_t n, const char *const *extra)
+/* The keys of a document as the page writes them: "rows[].config", and "labels" for "labels.*". */
+static void keys_of_document(struct keys *k, const struct document *d)
 {
     struct table t;
-    struct keys k = { 0 };
-    table_init(&t, schema, columns, (int)n);
+    char key[96];
+    table_init(&t, d);
+    keys_add(k, "schema");
     for (int c = 0; c < t.n_columns; c++) {
-        char key[96];
-        snprintf(key, sizeof key, "rows[].%s", t.columns[c].name);
-        keys_add(&k, key);
+        snprintf(key, sizeof key, "%s%s", d->record ? "" : "rows[].", t.columns[c].name);
+        keys_add(k, key);
     }
-    keys_add(&k, "schema");
-    for (; *extra; extra++) keys_add(&k, *extra);
-    check_section(schema, &k);
+    for (const char *m = d->members ? d->members : ""; *m; m += strspn(m, " ")) {
+        const int n = (int)strcspn(m, " ");
+        const bool all = n > 2 && !strncmp(m + n - 2, ".*", 2);
+        snprintf(key, sizeof key, "%.*s", all ? n - 2 : n, m);
+        keys_add(k, key);
+        m += n;
+    }
     table_done(&t);
 }
 
-static void bench_and_eval_are_documented(void **state)
+static void documents_are_documented(void **state)
 {
     (void)state;
-    static const char *const BENCH[] = { "run", "machine", "beyond_trained_context", "labels", NULL };
-    static const char *const EVAL[] = { "run",      "machine", "reference", "gate",
-                                        "baseline", "labels",  "text",      NULL };
-    check_table("qdyno.bench/1", BENCH_COLUMNS, BENCH_COLUMN_COUNT, BENCH);
-    check_table("qdyno.eval/1", EVAL_COLUMNS, EVAL_COLUMN_COUNT, EVAL);
+    for (size_t i = 0; i < DOCUMENT_COUNT; i++) {
+        struct keys k = { 0 };
+        keys_of_document(&k, DOCUMENTS[i]);
+        if (DOCUMENTS[i] != &DOCUMENT_AB) /* its JSON has other keys than its columns: ab_is_documented */
+            check_section(DOCUMENTS[i]->schema, &k);
+    }
+}
+
+/* Two columns of one name would be one key of JSON, and an error in SQL. */
+static void columns_have_names_of_their_own(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < DOCUMENT_COUNT; i++) {
+        struct table t;
+        table_init(&t, DOCUMENTS[i]);
+        for (int c = 0; c < t.n_columns; c++)
+            for (int k = 0; k < c; k++)
+                if (!strcmp(t.columns[c].name, t.columns[k].name))
+                    fail_msg("%s has two columns '%s'", DOCUMENTS[i]->schema, t.columns[c].name);
+        table_done(&t);
+    }
+}
+
+/* Schemas that a page describes in another way than by a table of keys. */
+static const struct {
+    const char *schema, *page;
+} ELSEWHERE[] = {
+    { .schema = "qdyno.alert/1", .page = "alerts.md" },
+    { .schema = "qdyno.watch/1", .page = "alerts.md" },
+    { .schema = "qdyno.watch_round/1", .page = "documents.md" },
+    { .schema = "qdyno.recording/1", .page = "machines.md" },
+};
+
+static void schema_check(const char *schema, const char *file, const char *documents)
+{
+    char head[80], *text;
+    snprintf(head, sizeof head, "\n## %s\n", schema);
+    if (strstr(documents, head)) return;
+    for (size_t i = 0; i < COUNT_OF(ELSEWHERE); i++)
+        if (!strcmp(schema, ELSEWHERE[i].schema)) {
+            text = page(ELSEWHERE[i].page);
+            if (!strstr(text, schema))
+                fail_msg("%s writes '%s', which docs/%s does not name", file, schema, ELSEWHERE[i].page);
+            free(text);
+            return;
+        }
+    fail_msg("%s writes '%s', which has no section in docs/documents.md", file, schema);
+}
+
+static char *documents_page;
+static int schemas_seen;
+
+static int file_schemas_check(const char *path, const struct stat *about, int kind, struct FTW *place)
+{
+    char *text = NULL, schema[64];
+    struct err why;
+    (void)about;
+    (void)place;
+    if (kind != FTW_F || !str_ends(path, ".c")) return 0;
+    CHECK_OK(file_read(&text, NULL, path, 1 << 20, &why));
+    for (const char *at = strstr(text, "\"qdyno."); at; at = strstr(at + 1, "\"qdyno.")) {
+        const size_t n = strcspn(at + 1, "\"");
+        snprintf(schema, sizeof schema, "%.*s", (int)n, at + 1);
+        if (!str_ends(schema, "/1")) continue; /* a key of model files */
+        schema_check(schema, path, documents_page);
+        schemas_seen++;
+    }
+    free(text);
+    return 0;
+}
+
+/* A document that no table prints, and one that is missing in DOCUMENTS, is found by its schema. */
+static void schemas_in_sources_are_documented(void **state)
+{
+    (void)state;
+    static const char *const PLACES[] = { "tui", "advisor", "telemetry", "engine", "db" };
+    documents_page = page("documents.md");
+    for (size_t i = 0; i < COUNT_OF(PLACES); i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", TEST_SOURCE_DIR, PLACES[i]);
+        CHECK_EQ(nftw(path, file_schemas_check, 8, FTW_PHYS), 0);
+    }
+    CHECK_GT(schemas_seen, (int)DOCUMENT_COUNT);
+    free(documents_page);
+}
+
+/* Builds with tests refuse to print a key that no column and no member declares. */
+static void undeclared_keys_are_refused(void **state)
+{
+    (void)state;
+    static const struct column COLUMNS[] = { { .name = "known" } };
+    static const struct document D = { .schema = "qdyno.test/1",
+                                       .columns = COLUMNS,
+                                       .n_columns = COUNT_OF(COLUMNS),
+                                       .members = "list[].name labels.*" };
+    struct table t;
+    struct err why = { 0 };
+    table_init(&t, &D);
+    json_t *row = table_row(&t), *item = json_object(), *list = json_array(), *labels = json_object();
+    json_put_str(row, "known", "x");
+    json_put(t.extra, "list", list);
+    json_put(t.extra, "labels", labels);
+    CHECK_OK(document_check(&t, &why)); /* an empty list and an empty object are declared, too */
+    json_put_str(item, "name", "x");
+    json_array_append_new(list, item);
+    json_put_str(labels, "any", "x");
+    CHECK_OK(document_check(&t, &why));
+    json_put_str(item, "other", "x");
+    CHECK_EQ(document_check(&t, &why), ERR_INTERNAL);
+    CHECK_CONTAINS(why.message, "list[].other");
+    json_object_del(item, "other");
+    json_put_str(row, "unknown", "x");
+    CHECK_EQ(document_check(&t, &why), ERR_INTERNAL);
+    CHECK_CONTAINS(why.message, "'unknown'");
+    table_done(&t);
 }
 
 static void summary_is_documented(void **state)
@@ -214,7 +376,10 @@ static void figures_of_cells_are_documented(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bench_and_eval_are_documented),
+        cmocka_unit_test(documents_are_documented),
+        cmocka_unit_test(columns_have_names_of_their_own),
+        cmocka_unit_test(schemas_in_sources_are_documented),
+        cmocka_unit_test(undeclared_keys_are_refused),
         cmocka_unit_test(summary_is_documented),
         cmocka_unit_test(ab_is_documented),
         cmocka_unit_test(progress_is_documented),

@@ -19,11 +19,14 @@ static struct column column_of_metric(const struct metric *m)
 }
 
 /* Without memory for its columns a table is empty, and writing it fails. */
-void table_init(struct table *t, const char *schema, const struct column *columns, int n_columns)
+void table_init(struct table *t, const struct document *document)
 {
-    *t = (struct table){ .schema = schema, .columns = calloc((size_t)n_columns + 1, sizeof *columns) };
-    for (int c = 0; t->columns && c < n_columns; c++)
-        t->columns[t->n_columns++] = columns[c].metric ? column_of_metric(columns[c].metric) : columns[c];
+    const struct column *from = document->columns;
+    *t = (struct table){ .document = document,
+                         .record = document->record,
+                         .columns = calloc((size_t)document->n_columns + 1, sizeof *from) };
+    for (int c = 0; t->columns && c < document->n_columns; c++)
+        t->columns[t->n_columns++] = from[c].metric ? column_of_metric(from[c].metric) : from[c];
     t->rows = json_array();
     t->extra = json_object();
 }
@@ -105,7 +108,7 @@ void table_done(struct table *t)
 json_t *table_document(const struct table *t)
 {
     json_t *o = json_object();
-    json_put_str(o, "schema", t->schema);
+    json_put_str(o, "schema", t->document->schema);
     json_object_set(o, "rows", t->rows);
     json_object_set(o, "extra", t->extra);
     return o;
@@ -165,7 +168,7 @@ static enum err_code write_json(const struct table *t, FILE *out, struct err *wh
 {
     json_t *doc = json_object();
     if (t->summary) json_object_set(doc, "summary", t->summary);
-    json_put_str(doc, "schema", t->schema);
+    json_put_str(doc, "schema", t->document->schema);
     if (t->record && json_array_size(t->rows)) row_complete(t, 0, doc);
     json_object_update(doc, t->extra);
     if (!t->record) {
@@ -187,7 +190,7 @@ static enum err_code write_jsonl(const struct table *t, FILE *out, struct err *w
     enum err_code rc = ERR_OK;
     for (size_t r = 0; r < json_array_size(t->rows) && !rc; r++) {
         json_t *row = json_object();
-        json_put_str(row, "schema", t->schema);
+        json_put_str(row, "schema", t->document->schema);
         row_complete(t, r, row);
         rc = json_write(row, JSON_COMPACT, out, why);
         json_decref(row);
@@ -259,7 +262,7 @@ static void write_sql(const struct table *t, FILE *out)
                                          [COLUMN_BYTES] = "INTEGER",
                                          [COLUMN_BOOL] = "INTEGER" };
     char name[64];
-    const char *dot = strchr(t->schema, '.');
+    const char *dot = strchr(t->document->schema, '.');
     snprintf(name, sizeof name, "qdyno_%.*s", (int)strcspn(dot + 1, "/"), dot + 1);
     fprintf(out, "CREATE TABLE IF NOT EXISTS %s (\n", name);
     for (int c = 0; c < t->n_columns; c++) {
@@ -410,10 +413,21 @@ static enum err_code write_md(const struct table *t, FILE *out, struct err *why)
     return ERR_OK;
 }
 
+/* Whether the table is complete. Only builds with tests compare its keys with the document: a user's results
+ * are worth more than a missing line of the manual. */
+static enum err_code table_check(const struct table *t, struct err *why)
+{
+    if (!t->columns) return err_set(why, ERR_NOMEM, "out of memory for a table");
+    enum err_code rc = memory_check("print the results", why);
+#ifdef CHECK_DOCUMENTS
+    if (!rc && !t->stored) rc = document_check(t, why);
+#endif
+    return rc;
+}
+
 enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why)
 {
-    enum err_code rc = t->columns ? memory_check("print the results", why)
-                                  : err_set(why, ERR_NOMEM, "out of memory for a table");
+    const enum err_code rc = table_check(t, why);
     if (rc) return rc;
     switch (format) {
     case OUTPUT_JSON: return write_json(t, out, why);
@@ -429,9 +443,9 @@ enum err_code table_write(const struct table *t, enum output_format format, FILE
     }
     if (t->record)
         write_md_record(t, out);
-    else
-        rc = write_md(t, out, why);
-    if (rc || !t->notes.len) return rc;
+    else if (write_md(t, out, why))
+        return ERR_NOMEM;
+    if (!t->notes.len) return ERR_OK;
     char *notes = sink_text(SINK_TERMINAL, str_text(&t->notes));
     fprintf(out, "%s%s", json_array_size(t->rows) ? "\n" : "", notes ? notes : "");
     free(notes);
@@ -440,6 +454,8 @@ enum err_code table_write(const struct table *t, enum output_format format, FILE
 
 enum err_code table_write_more(const struct table *t, enum output_format format, FILE *out, struct err *why)
 {
+    const enum err_code rc = table_check(t, why);
+    if (rc) return rc;
     if (format == OUTPUT_JSONL) return write_jsonl(t, out, why);
     if (format != OUTPUT_CSV)
         return err_set(why, ERR_USAGE, "-o %s cannot be continued: expected csv or jsonl",

@@ -26,6 +26,23 @@ struct column {
         .metric = &METRICS[id]                                                                               \
     }
 
+/* What a table is and which keys its JSON has. docs/documents.md has one section for each document of
+ * DOCUMENTS (tui/cli/documents.h) and one row for each key; a test compares them. */
+struct document {
+    const char *schema; /* "qdyno.bench/1"; "bench" also names the SQL table */
+    const struct column *columns;
+    int n_columns;
+    bool record; /* one row only: md is a list of properties, JSON has no "rows" */
+    /* Paths of the other members of the JSON document, separated by spaces: "bad rules[].advice". "labels.*"
+     * covers every key below labels. NULL: none. */
+    const char *members;
+};
+
+/* ERR_INTERNAL for a key of a row that is no column, and for a member of the document that is not declared.
+ * Such a key would be missing in the table or in docs/documents.md. */
+struct table;
+enum err_code document_check(const struct table *t, struct err *why);
+
 /* The result of a command for scripts: the first member of its JSON document. */
 struct summary {
     const char *verdict, *gate; /* NULL: none */
@@ -40,10 +57,11 @@ json_t *summary_to_json(const struct summary *s);
 json_t *summary_put_first(const struct summary *s, json_t *document);
 
 struct table {
-    const char *schema;     /* "qdyno.bench/1"; "bench" also names the SQL table */
-    struct column *columns; /* owned: those given to table_init, metrics filled in */
+    const struct document *document;
+    struct column *columns; /* owned: those of the document, metrics filled in */
     int n_columns;
-    bool record;         /* one row only: md is a list of properties, JSON has no "rows" */
+    bool record;         /* as in the document, unless the command changes it */
+    bool stored;         /* rows come from the database: an older version may have stored other keys */
     bool skip_absent;    /* record: md leaves out properties without a value */
     json_t *rows;        /* array of objects */
     json_t *extra;       /* object: members of the JSON document besides rows */
@@ -52,7 +70,7 @@ struct table {
     struct str notes;    /* md only: lines under the table */
 };
 
-void table_init(struct table *t, const char *schema, const struct column *columns, int n_columns);
+void table_init(struct table *t, const struct document *document);
 /* Adds a row, to be filled with json_put_*. Borrowed. */
 json_t *table_row(struct table *t);
 /* Adds the value of each metric that has a column: value[METRIC_COUNT], by enum metric_id. */
@@ -67,7 +85,8 @@ void table_done(struct table *t);
 
 /* Schema, rows and extra as one document, from which `show` prints the table again. New reference. */
 json_t *table_document(const struct table *t);
-/* Errors: ERR_NOMEM. Write errors appear when the caller closes `out`. */
+/* Errors: ERR_NOMEM; in builds with tests those of document_check. Write errors appear when the caller closes
+ * `out`. */
 enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why);
 
 /* Writes the rows without the csv header, to continue a stream. Errors: ERR_USAGE for formats other than csv

@@ -20,7 +20,6 @@ const struct column RECIPE_TENSOR_COLUMNS[] = {
     { .name = "nmse_rescaled", .kind = COLUMN_BOOL },
     { .name = "reason", .title = "reason" },
 };
-const size_t RECIPE_TENSOR_COLUMN_COUNT = COUNT_OF(RECIPE_TENSOR_COLUMNS);
 
 void recipe_put_tensor(json_t *row, const struct tensor_plan *t)
 {

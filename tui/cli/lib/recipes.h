@@ -8,8 +8,8 @@
 
 /* Columns of `quantize --tensors` and `methods --tensors`: one row for each tensor. "config" is filled by the
  * caller. */
-extern const struct column RECIPE_TENSOR_COLUMNS[];
-extern const size_t RECIPE_TENSOR_COLUMN_COUNT;
+enum { RECIPE_TENSOR_COLUMN_COUNT = 10 };
+extern const struct column RECIPE_TENSOR_COLUMNS[RECIPE_TENSOR_COLUMN_COUNT];
 void recipe_put_tensor(json_t *row, const struct tensor_plan *t);
 
 /* Sums over the plan: weights, bytes, bits_per_weight, bits_quantized, formats, tensors_*, and after the

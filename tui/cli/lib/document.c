@@ -1,0 +1,75 @@
+/* document.c - which keys a JSON document may have. */
+#include <string.h>
+
+#include "tui/cli/lib/output.h"
+
+enum { PATH_SIZE = 160 };
+
+/* Whether the declared path of n bytes covers this one: it is the same, it is "P.*" and `path` is P or below
+ * P, or `path` is an empty or unknown object or list above it. */
+static bool path_is_covered(const char *declared, size_t n, const char *path)
+{
+    const size_t length = strlen(path);
+    if (n > 2 && !memcmp(declared + n - 2, ".*", 2) && !strncmp(declared, path, n - 2))
+        return !path[n - 2] || path[n - 2] == '.' || path[n - 2] == '[';
+    if (length > n || memcmp(declared, path, length)) return false;
+    return length == n || declared[length] == '.' || declared[length] == '[';
+}
+
+static bool path_is_declared(const struct document *d, const char *path)
+{
+    for (const char *m = d->members ? d->members : ""; *m; m += strspn(m, " ")) {
+        const size_t n = strcspn(m, " ");
+        if (path_is_covered(m, n, path)) return true;
+        m += n;
+    }
+    return false;
+}
+
+/* ERR_INTERNAL for the first path below `value` that is not declared. */
+static enum err_code members_check(const struct document *d, const char *path, const json_t *value,
+                                   struct err *why)
+{
+    char inner[PATH_SIZE];
+    const char *name;
+    json_t *item;
+    size_t i;
+    enum err_code rc = ERR_OK;
+    if (json_is_object(value) && json_object_size(value)) {
+        json_object_foreach((json_t *)value, name, item)
+        {
+            snprintf(inner, sizeof inner, "%s%s%s", path, *path ? "." : "", name);
+            if ((rc = members_check(d, inner, item, why))) return rc;
+        }
+    } else if (json_is_array(value) && json_array_size(value)) {
+        snprintf(inner, sizeof inner, "%s[]", path);
+        json_array_foreach(value, i, item) if ((rc = members_check(d, inner, item, why))) return rc;
+    } else if (*path && !path_is_declared(d, path)) {
+        return err_set(why, ERR_INTERNAL,
+                       "%s: the document has the key '%s', expected one that its `members` declare",
+                       d->schema, path);
+    }
+    return ERR_OK;
+}
+
+static bool column_is_named(const struct table *t, const char *name)
+{
+    for (int c = 0; c < t->n_columns; c++)
+        if (!strcmp(t->columns[c].name, name)) return true;
+    return false;
+}
+
+enum err_code document_check(const struct table *t, struct err *why)
+{
+    const json_t *row;
+    const char *name;
+    json_t *item;
+    size_t i;
+    json_array_foreach(t->rows, i, row)
+    {
+        json_object_foreach((json_t *)row, name, item) if (!column_is_named(t, name)) return err_set(
+            why, ERR_INTERNAL, "%s: a row has the key '%s', expected the name of a column",
+            t->document->schema, name);
+    }
+    return members_check(t->document, "", t->extra, why);
+}
