@@ -212,6 +212,41 @@ enum { TROUBLES_MAX = 16 };
 /* A pure function. Returns the number of troubles found. */
 int troubles_find(struct trouble out[TROUBLES_MAX], const struct trouble_case *c);
 
+/* ---------------------------------------------------------------- health */
+
+/* Whether what qdyno needs is installed and usable (`qdyno doctor`). */
+
+enum health_state { HEALTH_OK, HEALTH_NOTE, HEALTH_BAD }; /* bad: something needed is missing or broken */
+extern const char *const HEALTH_STATES[];                 /* [HEALTH_BAD + 1] "ok", "note", "bad" */
+struct health_finding {
+    enum health_state state;
+    char found[640];
+    const char *advice; /* what to do; "": nothing. Valid during the report. */
+};
+struct health_case {
+    const struct machine *machine; /* NULL: it could not be read, */
+    const char *no_machine;        /* for this reason */
+    bool devices_known;            /* false: OpenCL could not be queried, */
+    const char *no_devices;        /* for this reason */
+    const struct device_info *device;
+    int n_devices;
+    const char *db_path;
+    const struct log *log;
+    /* Called for each finding, before the check goes on. */
+    void (*report)(void *ctx, const struct health_finding *f);
+    void *ctx;
+};
+/* A check reports one finding or more. Those of memory and troubles report nothing without a machine. */
+struct health_check {
+    const char *name; /* "instruction sets" */
+    void (*run)(const struct health_case *c);
+};
+extern const struct health_check HEALTH_CHECKS[];
+extern const size_t HEALTH_CHECK_COUNT;
+
+/* "nvidia RTX 4090": the vendor once, then the name. Returns buf. */
+const char *gpu_title(const struct gpu_identity *u, char *buf, size_t size);
+
 /* Is the OpenCL device this GPU? Compares PCI addresses; unknown addresses never match. */
 bool gpu_is_device(const struct gpu_identity *gpu, const struct device_info *d);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
 #include "db/db.h"
 #include "kernels/kernels.h"
 #include "telemetry/gpu/gpu.h"
@@ -220,7 +221,7 @@ static void note_gpus(struct table *t, const struct machine *m)
         if (u->compute_major >= 0)
             snprintf(capability, sizeof capability, ", sm_%d%d", u->compute_major, u->compute_minor);
         const bool sensors = strcmp(u->source, "kernel") && strcmp(u->source, "opencl");
-        table_note(t, "GPU %d: %s, %s%s, driver %s%s%s, %s%s", i, cli_gpu_name(u, name, sizeof name),
+        table_note(t, "GPU %d: %s, %s%s, driver %s%s%s, %s%s", i, gpu_title(u, name, sizeof name),
                    u->memory_bytes > 0 ? str_from_bytes(u->memory_bytes, bytes, sizeof bytes) : "memory n/a",
                    capability, *u->driver ? u->driver : "n/a", *u->bus ? ", at " : "", u->bus,
                    sensors ? "sensors from " : "no sensors; named by ", u->source);

@@ -174,13 +174,6 @@ int device_gpu(const struct machine *m, const struct device_info *d)
     return -1;
 }
 
-const struct device_info *device_of_gpu(const struct devices *all, const struct gpu_identity *gpu)
-{
-    for (int i = 0; i < all->count; i++)
-        if (gpu_is_device(gpu, &all->device[i])) return &all->device[i];
-    return NULL;
-}
-
 /* ---------------------------------------------------------------- output */
 
 static const struct {

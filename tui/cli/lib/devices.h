@@ -30,9 +30,6 @@ enum err_code devices_measure(struct device_ceilings *out, const char *device, d
 /* Index in m->gpu of the device, found by PCI address; -1: telemetry does not know it. */
 int device_gpu(const struct machine *m, const struct device_info *d);
 
-/* The device with the PCI address of this GPU; NULL: none. */
-const struct device_info *device_of_gpu(const struct devices *all, const struct gpu_identity *gpu);
-
 /* "fp16 fp64 int_dot": the optional features that kernels may use; "" for none. Returns buf. */
 const char *device_abilities(const struct device_info *d, char *buf, size_t size);
 

@@ -132,7 +132,4 @@ enum cli_probe {
 enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, struct machine *m,
                           struct machine_ceilings *c, bool *known, struct err *why);
 
-/* "nvidia RTX 4090": the vendor once, then the name. Returns buf. */
-const char *cli_gpu_name(const struct gpu_identity *u, char *buf, size_t size);
-
 #endif

@@ -48,10 +48,3 @@ enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, stru
         log_write(&g->log, LOG_WARN, "the measured limits were not saved: %s", save.message);
     return ERR_OK;
 }
-
-const char *cli_gpu_name(const struct gpu_identity *u, char *buf, size_t size)
-{
-    const bool named = !strncasecmp(u->name, u->vendor, strlen(u->vendor));
-    snprintf(buf, size, "%s%s%s", named ? "" : u->vendor, named ? "" : " ", u->name);
-    return buf;
-}
