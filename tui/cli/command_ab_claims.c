@@ -77,7 +77,7 @@ void ab_claims_row(json_t *row, const struct experiment_state *s, int arm)
     struct joint j;
     if (!arm) return;
     if (q->known) {
-        json_put_num(row, "kld_mean", q->kld.estimate);
+        row_put_metric(row, METRIC_KLD, q->kld.estimate);
         json_put_num(row, "kld_lower", q->kld.lower);
         json_put_num(row, "kld_upper", q->kld.upper);
         json_put_num(row, "top1_ratio", q->top1.estimate);

@@ -32,7 +32,7 @@ enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global 
 /* Columns of an arm's row, and the function that fills them. */
 /* clang-format off */
 #define AB_CLAIM_COLUMNS                                                                                     \
-    { .name = "kld_mean", .title = "KLD, nats", .kind = COLUMN_NUM, .digits = 6 },                           \
+    METRIC_COLUMN(METRIC_KLD),                           \
     { .name = "kld_lower", .kind = COLUMN_NUM },                                                             \
     { .name = "kld_upper", .kind = COLUMN_NUM },                                                             \
     { .name = "top1_ratio", .title = "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },        \

@@ -44,22 +44,22 @@ static const struct column COLUMNS[] = {
     { .name = "config", .title = "config" },
     { .name = "device", .title = "device" },
     { .name = "evidence", .title = "evidence" },
-    { .name = "decode_tok_s", .title = "decode tok/s", .kind = COLUMN_NUM, .digits = 1 },
+    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1 },
     { .name = "decode_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "decode_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "prefill_tok_s", .title = "prefill tok/s", .kind = COLUMN_NUM },
+    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s" },
     { .name = "prefill_low_tok_s", .title = "from", .kind = COLUMN_NUM },
     { .name = "prefill_high_tok_s", .title = "to", .kind = COLUMN_NUM },
     { .name = "decode_limit_tok_s", .kind = COLUMN_NUM },
     { .name = "prefill_limit_tok_s", .kind = COLUMN_NUM },
     { .name = "total_bytes", .title = "memory", .kind = COLUMN_BYTES },
     { .name = "peak_bytes", .kind = COLUMN_BYTES },
-    { .name = "load_s", .kind = COLUMN_NUM },
+    METRIC_COLUMN(METRIC_LOAD_TIME),
     { .name = "token_j", .title = "J/token", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "runs", .kind = COLUMN_INT },
     { .name = "assumed", .kind = COLUMN_BOOL },
     { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
-    { .name = "kld_mean", .title = "KLD, nats", .kind = COLUMN_NUM, .digits = 4 },
+    { .metric = &METRICS[METRIC_KLD], .title = "KLD, nats", .digits = 4 },
     { .name = "score", .kind = COLUMN_NUM },
     { .name = "reason" },
     { .name = "caution" },
@@ -173,22 +173,22 @@ static void table_add_advice(struct table *t, const struct advice *x, int rank, 
     json_put_int(row, "rank", rank);
     json_put_str(row, "config", x->line);
     json_put_str(row, "device", p->on_gpu ? "gpu" : "cpu");
-    json_put_num(row, "decode_tok_s", p->decode_tok_s);
+    row_put_metric(row, METRIC_DECODE_RATE, p->decode_tok_s);
     json_put_num(row, "decode_low_tok_s", p->decode_low);
     json_put_num(row, "decode_high_tok_s", p->decode_high);
-    json_put_num(row, "prefill_tok_s", p->prefill_tok_s);
+    row_put_metric(row, METRIC_PREFILL_RATE, p->prefill_tok_s);
     json_put_num(row, "prefill_low_tok_s", p->prefill_low);
     json_put_num(row, "prefill_high_tok_s", p->prefill_high);
     json_put_num(row, "decode_limit_tok_s", p->decode_limit_tok_s);
     json_put_num(row, "prefill_limit_tok_s", p->prefill_limit_tok_s);
     json_put_int(row, "total_bytes", p->plan.total);
     json_put_num(row, "peak_bytes", p->peak_bytes);
-    json_put_num(row, "load_s", p->load_s);
+    row_put_metric(row, METRIC_LOAD_TIME, p->load_s);
     json_put_num(row, "token_j", p->token_j);
     json_put_int(row, "runs", p->runs);
     json_put_bool(row, "assumed", p->assumed);
     json_put_bool(row, "fits", p->fits);
-    json_put_num(row, "kld_mean", x->kld);
+    row_put_metric(row, METRIC_KLD, x->kld);
     json_put_str(row, "kld_text", *x->text && !x->foreign ? x->text : NULL);
     json_put_num(row, "kld_other_text_mean", x->foreign_kld);
     json_put_str(row, "kld_other_text", x->foreign ? x->text : NULL);

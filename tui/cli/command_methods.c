@@ -236,9 +236,9 @@ static const struct column COLUMNS[] = {
     { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 7 },
     { .name = "nmse_worst", .title = "worst", .kind = COLUMN_NUM, .digits = 7 },
     { .name = "worst_tensor", .title = "worst tensor" },
-    { .name = "perplexity", .title = "perplexity", .kind = COLUMN_NUM, .digits = 4 },
+    METRIC_COLUMN(METRIC_PERPLEXITY),
     { .name = "ppl_ratio", .title = "ratio", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "kld_mean", .title = "KLD, nats", .kind = COLUMN_NUM, .digits = 6 },
+    METRIC_COLUMN(METRIC_KLD),
     { .name = "kld_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "kld_p99", .title = "p99", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "top1_ratio", .title = "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
@@ -322,12 +322,10 @@ static enum err_code config_evaluate(struct measuring *m, const struct config *c
     if (!rc) rc = eval_divergence(&d, m->reference, candidate, &q, why);
     model_close(candidate);
     if (rc) return rc;
-    json_put_num(row, "perplexity", d.candidate.ppl);
+    json_t *figures = divergence_to_json(&d);
+    row_put_known(&m->table, row, figures);
+    json_decref(figures);
     json_put_num(row, "ppl_ratio", exp(d.log_ratio));
-    json_put_num(row, "kld_mean", d.kld_mean);
-    json_put_num(row, "kld_se", d.kld_se);
-    json_put_num(row, "kld_p99", d.kld_p99);
-    json_put_num(row, "top1_ratio", d.top1_ratio);
     if (!json_object_get(m->table.extra, "reference")) {
         json_t *ref = json_object();
         json_put_str(ref, "model", cli_base_name(m->path));

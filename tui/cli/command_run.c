@@ -286,11 +286,11 @@ static const struct column COLUMNS[] = {
     { .name = "stopped", .title = "stopped by" },
     { .name = "prompt_tokens", .title = "prompt tokens", .kind = COLUMN_INT },
     { .name = "gen_tokens", .title = "generated tokens", .kind = COLUMN_INT },
-    { .name = "load_s", .title = "load (s)", .kind = COLUMN_NUM, .digits = 3 },
+    { .metric = &METRICS[METRIC_LOAD_TIME], .title = "load (s)", .digits = 3 },
     { .name = "prefill_s", .title = "prefill (s)", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "prefill_tok_s", .title = "prefill (tokens/s)", .kind = COLUMN_NUM, .digits = 1 },
+    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill (tokens/s)", .digits = 1 },
     { .name = "decode_s", .title = "decode (s)", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "decode_tok_s", .title = "decode (tokens/s)", .kind = COLUMN_NUM, .digits = 1 },
+    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode (tokens/s)", .digits = 1 },
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
@@ -331,11 +331,11 @@ static int generation_print(struct generation *x, const struct cli_args *a)
     json_put_str(row, "stopped", x->stopped);
     json_put_int(row, "prompt_tokens", x->prompt.n);
     json_put_int(row, "gen_tokens", x->made);
-    json_put_num(row, "load_s", x->load_s);
+    row_put_metric(row, METRIC_LOAD_TIME, x->load_s);
     json_put_num(row, "prefill_s", x->prefill_s);
-    json_put_num(row, "prefill_tok_s", prefill_rate);
+    row_put_metric(row, METRIC_PREFILL_RATE, prefill_rate);
     json_put_num(row, "decode_s", x->decode_s);
-    json_put_num(row, "decode_tok_s", decode_rate);
+    row_put_metric(row, METRIC_DECODE_RATE, decode_rate);
     json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
     json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
     int status = cli_print(x->g, a, &t, EXIT_DONE);

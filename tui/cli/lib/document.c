@@ -16,9 +16,9 @@ static bool path_is_covered(const char *declared, size_t n, const char *path)
     return length == n || declared[length] == '.' || declared[length] == '[';
 }
 
-static bool path_is_declared(const struct document *d, const char *path)
+static bool path_is_in(const char *list, const char *path)
 {
-    for (const char *m = d->members ? d->members : ""; *m; m += strspn(m, " ")) {
+    for (const char *m = list ? list : ""; *m; m += strspn(m, " ")) {
         const size_t n = strcspn(m, " ");
         if (path_is_covered(m, n, path)) return true;
         m += n;
@@ -44,7 +44,7 @@ static enum err_code members_check(const struct document *d, const char *path, c
     } else if (json_is_array(value) && json_array_size(value)) {
         snprintf(inner, sizeof inner, "%s[]", path);
         json_array_foreach(value, i, item) if ((rc = members_check(d, inner, item, why))) return rc;
-    } else if (*path && !path_is_declared(d, path)) {
+    } else if (*path && !path_is_in(d->members, path)) {
         return err_set(why, ERR_INTERNAL,
                        "%s: the document has the key '%s', expected one that its `members` declare",
                        d->schema, path);
@@ -52,11 +52,11 @@ static enum err_code members_check(const struct document *d, const char *path, c
     return ERR_OK;
 }
 
-static bool column_is_named(const struct table *t, const char *name)
+static bool key_is_known(const struct table *t, const char *name)
 {
     for (int c = 0; c < t->n_columns; c++)
         if (!strcmp(t->columns[c].name, name)) return true;
-    return false;
+    return path_is_in(t->document->unprinted, name);
 }
 
 enum err_code document_check(const struct table *t, struct err *why)
@@ -67,7 +67,7 @@ enum err_code document_check(const struct table *t, struct err *why)
     size_t i;
     json_array_foreach(t->rows, i, row)
     {
-        json_object_foreach((json_t *)row, name, item) if (!column_is_named(t, name)) return err_set(
+        json_object_foreach((json_t *)row, name, item) if (!key_is_known(t, name)) return err_set(
             why, ERR_INTERNAL, "%s: a row has the key '%s', expected the name of a column",
             t->document->schema, name);
     }

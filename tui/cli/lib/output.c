@@ -18,6 +18,18 @@ static struct column column_of_metric(const struct metric *m)
                             .metric = m };
 }
 
+static struct column column_resolve(const struct column *c)
+{
+    if (!c->metric) return *c;
+    struct column own = column_of_metric(c->metric);
+    if (c->title) {
+        own.title = c->title;
+        own.scale = c->scale;
+        own.digits = c->digits;
+    }
+    return own;
+}
+
 /* Without memory for its columns a table is empty, and writing it fails. */
 void table_init(struct table *t, const struct document *document)
 {
@@ -26,7 +38,7 @@ void table_init(struct table *t, const struct document *document)
                          .record = document->record,
                          .columns = calloc((size_t)document->n_columns + 1, sizeof *from) };
     for (int c = 0; t->columns && c < document->n_columns; c++)
-        t->columns[t->n_columns++] = from[c].metric ? column_of_metric(from[c].metric) : from[c];
+        t->columns[t->n_columns++] = column_resolve(&from[c]);
     t->rows = json_array();
     t->extra = json_object();
 }
@@ -114,16 +126,29 @@ json_t *table_document(const struct table *t)
     return o;
 }
 
+void row_put_metric(json_t *row, enum metric_id id, double value)
+{
+    if (strcmp(METRICS[id].unit, "bytes"))
+        json_put_num(row, METRICS[id].name, value);
+    else if (metric_bytes(value) >= 0)
+        json_put_int(row, METRICS[id].name, metric_bytes(value));
+}
+
+void row_put_known(const struct table *t, json_t *row, const json_t *from)
+{
+    for (int c = 0; c < t->n_columns; c++) {
+        const char *name = t->columns[c].name;
+        json_t *value = json_object_get(from, name);
+        if (value && !json_object_get(row, name)) json_object_set(row, name, value);
+    }
+}
+
 void table_put_metrics(const struct table *t, json_t *row, const double *value)
 {
     for (int c = 0; c < t->n_columns; c++) {
         const struct metric *m = t->columns[c].metric;
         if (!m) continue;
-        const double v = value[m - METRICS];
-        if (t->columns[c].kind != COLUMN_BYTES)
-            json_put_num(row, m->name, v);
-        else if (metric_bytes(v) >= 0)
-            json_put_int(row, m->name, metric_bytes(v));
+        row_put_metric(row, (enum metric_id)(m - METRICS), value[m - METRICS]);
     }
 }
 
@@ -420,7 +445,7 @@ static enum err_code table_check(const struct table *t, struct err *why)
     if (!t->columns) return err_set(why, ERR_NOMEM, "out of memory for a table");
     enum err_code rc = memory_check("print the results", why);
 #ifdef CHECK_DOCUMENTS
-    if (!rc && !t->stored) rc = document_check(t, why);
+    if (!rc && !t->recorded) rc = document_check(t, why);
 #endif
     return rc;
 }

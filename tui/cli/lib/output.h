@@ -18,7 +18,8 @@ struct column {
     double scale;    /* COLUMN_NUM in md: factor, e.g. 1e3 for ms from s; 0 means 1 */
     int digits;      /* COLUMN_NUM in md: digits after the point */
     const char *sql; /* column type in -o sql; NULL: chosen by kind */
-    /* A column of a metric takes everything above from its row in METRICS: METRIC_COLUMN(METRIC_TTFT). */
+    /* A column of a metric takes everything above from its row in METRICS: METRIC_COLUMN(METRIC_TTFT). With a
+     * title of its own it takes the name and the kind only. */
     const struct metric *metric;
 };
 #define METRIC_COLUMN(id)                                                                                    \
@@ -36,6 +37,8 @@ struct document {
     /* Paths of the other members of the JSON document, separated by spaces: "bad rules[].advice". "labels.*"
      * covers every key below labels. NULL: none. */
     const char *members;
+    /* Keys of rows that only the database holds, separated by spaces: no format prints them. NULL: none. */
+    const char *unprinted;
 };
 
 /* ERR_INTERNAL for a key of a row that is no column, and for a member of the document that is not declared.
@@ -61,7 +64,7 @@ struct table {
     struct column *columns; /* owned: those of the document, metrics filled in */
     int n_columns;
     bool record;         /* as in the document, unless the command changes it */
-    bool stored;         /* rows come from the database: an older version may have stored other keys */
+    bool recorded;       /* rows come from the database: an older version may have stored other keys */
     bool skip_absent;    /* record: md leaves out properties without a value */
     json_t *rows;        /* array of objects */
     json_t *extra;       /* object: members of the JSON document besides rows */
@@ -75,6 +78,10 @@ void table_init(struct table *t, const struct document *document);
 json_t *table_row(struct table *t);
 /* Adds the value of each metric that has a column: value[METRIC_COUNT], by enum metric_id. */
 void table_put_metrics(const struct table *t, json_t *row, const double *value);
+/* Adds one of them. Bytes are written as integers; unknown ones are left out. */
+void row_put_metric(json_t *row, enum metric_id id, double value);
+/* Adds each member of `from` that has a column and no value yet. */
+void row_put_known(const struct table *t, json_t *row, const json_t *from);
 /* Adds a line above the md table. */
 void table_headline(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a line below the md table, unless it is there already. */
