@@ -61,6 +61,7 @@ const struct document DOCUMENT_EVAL = {
     .n_columns = COUNT_OF(EVAL_COLUMNS),
     .members = "run machine labels.* reference.* gate.* baseline.* text.path text.sha256 "
                "text.is_text_of_model",
+    .unprinted = "log_ppl_ratio log_ppl_ratio_se accuracy_change_se perplexity_lower perplexity_upper",
 };
 
 /* Of nested values only the list of depths is copied. */

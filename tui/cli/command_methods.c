@@ -409,7 +409,7 @@ static enum err_code config_measure_plan(struct measuring *m, const struct confi
     if (!rc && args_has(m->a, "--tensors"))
         put_tensors(m, p);
     else if (!rc)
-        json_array_append(m->table.rows, row);
+        row_put_known(&m->table, table_row(&m->table), row);
     json_decref(row);
     return rc;
 }
