@@ -132,15 +132,30 @@ def claim_table(result, checks):
 def page(claims, results, machine, seconds):
     yield """# Claims about training, measured
 
-This page tests three common claims about training. The quotations are our wording of the claims and not
-a citation of one source. One command makes the page; nothing was edited by hand:
+After this page you know how three common claims about training compare with measurements on the machine below, and how to check
+them on yours. The quotations are our wording of the claims and not a citation of one source.
+
+## Check the claims on your machine
 
     ./dev bench claims
 
-Each claim is an experiment as described in docs/ab.md: settings of the trainer take turns on the same rows, each starting from the same
-network in its own process. Intervals are 95 %%, and remain valid although the experiment may stop early. The run took %.0f seconds on
+This writes the page anew; nothing is edited by hand. It takes about ten minutes on an idle machine. The results below took %.0f seconds on
 
     %s
+
+Each claim is an experiment as described in [ab.md](ab.md): settings of the trainer take turns on the same rows, each starting from the
+same network in its own process. Intervals are 95 %%, and remain valid although the experiment may stop early. The words in the
+tables are explained [below](#reference).
+""" % (seconds, machine)
+    for claim, (arguments, result) in zip(claims, [(c["command"], c) for c in results]):
+        yield "## %s\n\n> %s\n" % (claim[0], claim[1])
+        yield "    qdyno %s\n" % " ".join(arguments)
+        yield from arm_table(result)
+        yield "\nA/A control: two identical arms differed by up to %.2f %%; %d blocks kept, %d discarded.\n" % (
+            100 * (result["noise_floor_ratio"] or 0), result["blocks"], result["discarded"])
+        yield from claim_table(result, claim[4])
+        yield ""
+    yield """## Reference
 
 | term | meaning |
 |---|---|
@@ -156,16 +171,8 @@ network in its own process. Intervals are 95 %%, and remain valid although the e
 | inconclusive (a claim) | a part of the interval lies in the claimed range and a part does not, so more blocks would be needed |
 | inconclusive (verdict on time) | the blocks prove neither a difference from the first arm nor equality within the margin ([ab.md](ab.md#verdicts)) |
 | A/A control | half the width of the interval when the first arm is compared with itself: smaller differences are noise |
-""" % (seconds, machine, results[0]["arms"][0]["model"], LOSS_STEPS)
-    for claim, (arguments, result) in zip(claims, [(c["command"], c) for c in results]):
-        yield "## %s\n\n> %s\n" % (claim[0], claim[1])
-        yield "    qdyno %s\n" % " ".join(arguments)
-        yield from arm_table(result)
-        yield "\nA/A control: two identical arms differed by up to %.2f %%; %d blocks kept, %d discarded.\n" % (
-            100 * (result["noise_floor_ratio"] or 0), result["blocks"], result["discarded"])
-        yield from claim_table(result, claim[4])
-        yield ""
-    yield """## Explanation
+""" % (results[0]["arms"][0]["model"], LOSS_STEPS)
+    yield """## Why the results are so
 
 * **Mixed precision** rounds the operands of products to bf16 or f16; sums and weights stay f32. The f32 weights, gradients and optimizer
   means are the same in every arm, and the rounded copies need extra memory. So on a model this small memory hardly falls.

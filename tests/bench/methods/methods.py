@@ -229,11 +229,18 @@ def section(title, document):
 
 INTRO = """# Methods, measured
 
-This page compares all quantization methods on small trained models. One command makes it; nothing was edited by hand:
+After this page you can compare what quantization methods lose on small trained models, and measure the same on a model of yours.
+
+## Measure a model of yours
+
+    qdyno methods -m model.gguf --eval                  # each method at its default
+    qdyno methods -m model.gguf -C q4_K -C gptq --eval   # these recipes
+
+One command makes this page by `qdyno methods -m MODEL -C RECIPE`; nothing is edited by hand:
 
     {command}
 
-It runs `qdyno methods -m MODEL -C RECIPE` for a list of recipes.
+## Reference: columns and conditions
 
 | column | meaning |
 |---|---|
