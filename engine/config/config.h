@@ -69,7 +69,7 @@ enum kv_rotate {
     KV_ROTATE_AUTO,
     KV_ROTATE_ON,
     KV_ROTATE_OFF
-};                                                   /* Hadamard rotation of what a KV cache stores */
+}; /* Hadamard rotation of what a KV cache stores */
 /* How waiting requests are admitted, and what comes first in a step. */
 enum schedule {
     SCHEDULE_FCFS,          /* requests that generate first, then prompts in order of arrival */
@@ -117,7 +117,7 @@ enum { /* the kinds of work that a knob matters for */
        FOR_DECODE = 2,
        FOR_QUALITY = 4,
        FOR_MEMORY = 8,
-       FOR_ALL = 15,  /* all work that runs a model */
+       FOR_ALL = 15,   /* all work that runs a model */
        FOR_TRAIN = 16, /* work that trains a model */
        FOR_LOAD = 32   /* work that serves requests that come and go */
 };

@@ -42,15 +42,13 @@ const char *const SCHEDULE_NAMES[] = {
     [SCHEDULE_STATIC] = "static",     [SCHEDULE_DYNAMIC] = "dynamic",
     [SCHEDULE_COUNT] = NULL,
 };
-const char *const PREEMPT_NAMES[] = { [PREEMPT_RECOMPUTE] = "recompute",
-                                      [PREEMPT_SWAP] = "swap",
-                                      [PREEMPT_COUNT] = NULL };
-const char *const EVICT_NAMES[] = { [EVICT_LRU] = "lru",
-                                    [EVICT_FIFO] = "fifo",
-                                    [EVICT_LIFO] = "lifo",
-                                    [EVICT_LEAF_LRU] = "leaf_lru",
-                                    [EVICT_PRIORITY] = "priority",
-                                    [EVICT_FARTHEST] = NULL };
+const char *const PREEMPT_NAMES[] = {
+    [PREEMPT_RECOMPUTE] = "recompute", [PREEMPT_SWAP] = "swap", [PREEMPT_COUNT] = NULL
+};
+const char *const EVICT_NAMES[] = {
+    [EVICT_LRU] = "lru",           [EVICT_FIFO] = "fifo",         [EVICT_LIFO] = "lifo",
+    [EVICT_LEAF_LRU] = "leaf_lru", [EVICT_PRIORITY] = "priority", [EVICT_FARTHEST] = NULL
+};
 const char *const AMP_NAMES[] = { [AMP_OFF] = "off", [AMP_BF16] = "bf16", [AMP_FP16] = "fp16", NULL };
 const char *const OPTIMIZER_NAMES[] = { [OPTIMIZER_ADAMW] = "adamw", [OPTIMIZER_MUON] = "muon", NULL };
 static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "fp8_e4m3", "fp8_e5m2", NULL };
@@ -273,8 +271,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                              .otherwise = "8",
                              .matters_for = FOR_LOAD,
                              .unit = "requests",
-                             .help =
-                                 "serving: most requests in the KV cache at a time; others wait" },
+                             .help = "serving: most requests in the KV cache at a time; others wait" },
     [KNOB_STEP_TOKENS] = { .key = "step_tokens",
                            .kind = VALUE_INT,
                            .min = 0,

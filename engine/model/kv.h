@@ -33,7 +33,8 @@ bool kv_cache_grow(struct kv_cache *kv, int seq, int tokens);
 void kv_cache_truncate(struct kv_cache *kv, int seq, int tokens);
 
 /* From now on the caller chooses the blocks of all sequences, and sequences may share blocks. Sequence `seq`
- * has these `count` blocks and `length` tokens in them. The first call takes all blocks from all sequences. */
+ * has these `count` blocks and `length` tokens in them. The first call takes all blocks from all sequences.
+ */
 void kv_cache_assign(struct kv_cache *kv, int seq, const int32_t *blocks, int count, int length);
 
 /* Physical slot of token `pos`; the sequence must have a block for it. */

@@ -33,9 +33,7 @@ static struct evict_rank rank_farthest(const struct block_use *u)
 const struct evict_row EVICT_POLICIES[EVICT_COUNT] = {
     [EVICT_LRU] = { .help = "the block that was used longest ago", .rank = rank_lru },
     [EVICT_FIFO] = { .help = "the block that was computed first", .rank = rank_fifo },
-    [EVICT_LIFO] = { .help = "the block that was used last",
-                     .rank = rank_lifo,
-                     .start_first = true },
+    [EVICT_LIFO] = { .help = "the block that was used last", .rank = rank_lifo, .start_first = true },
     [EVICT_LEAF_LRU] = { .help = "as lru, among blocks that no cached block continues",
                          .rank = rank_lru,
                          .leaves_only = true },

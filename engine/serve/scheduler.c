@@ -29,8 +29,8 @@ struct scheduler {
     struct entry **entries; /* [count] in order of arrival */
     struct entry **order;   /* [room] scratch */
     int count, room;
-    bool *sequence_used;       /* [max_sequences] */
-    int32_t *contents;         /* [blocks][block_tokens] tokens of each named block */
+    bool *sequence_used;      /* [max_sequences] */
+    int32_t *contents;        /* [blocks][block_tokens] tokens of each named block */
     struct slice *slices;     /* [max_sequences] */
     struct block_move *moves; /* [moves_room] */
     int moves_room;
@@ -65,7 +65,8 @@ enum err_code scheduler_open(struct scheduler **out, const struct scheduler_opti
     s->sequence_used = calloc(sequences, sizeof *s->sequence_used);
     s->contents = calloc((size_t)o->blocks * (size_t)o->block_tokens, sizeof *s->contents);
     s->slices = calloc(sequences, sizeof *s->slices);
-    /* In one step each block leaves the cache at most once, enters it at most once, and each sequence copies one. */
+    /* In one step each block leaves the cache at most once, enters it at most once, and each sequence copies
+     * one. */
     s->moves_room = 2 * o->blocks + o->max_sequences;
     s->moves = calloc((size_t)s->moves_room, sizeof *s->moves);
     const enum err_code rc = pool_open(&s->pool, o->blocks, o->evict, why);

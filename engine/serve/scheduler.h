@@ -23,7 +23,7 @@ struct scheduler_options {
     enum schedule schedule;
     enum evict_policy evict;
     enum preempt preempt;
-    bool prefix_cache;  /* requests use the blocks of earlier ones that begin with the same tokens */
+    bool prefix_cache; /* requests use the blocks of earlier ones that begin with the same tokens */
     /* Limit of a step's time while a request generates; 0: none. Where generating alone comes close to it or
      * takes longer, prompts may still add a quarter of that time, so that they go on. */
     double itl_limit_s;

@@ -18,7 +18,8 @@ struct served {
     bool ignore_end;
     int top;
     int made; /* tokens generated */
-    char **outside; /* [outside_count] contents of blocks outside the cache; NULL: none, or in the cache again */
+    char **
+        outside; /* [outside_count] contents of blocks outside the cache; NULL: none, or in the cache again */
     int outside_count;
     char *state; /* copy of the model's state at that time; NULL: none */
 };
@@ -27,8 +28,8 @@ struct serving {
     struct serving_options o;
     struct scheduler *scheduler;
     struct served *first;
-    struct batch_row *rows; /* [step_tokens] */
-    int32_t *next;          /* [max_sequences] the largest logit of each wanted row */
+    struct batch_row *rows;       /* [step_tokens] */
+    int32_t *next;                /* [max_sequences] the largest logit of each wanted row */
     struct serving_token *tokens; /* [max_sequences] */
     struct token_chance *chances; /* [max_sequences][SERVING_TOP_MOST] */
     bool *failed;                 /* [max_sequences] slices whose values are not numbers */
@@ -43,10 +44,11 @@ static enum err_code serving_options_of(struct scheduler_options *out, const str
     const int batch = (int)config_int(c, KNOB_BATCH), step = (int)config_int(c, KNOB_STEP_TOKENS);
     const bool has_state = model_state_bytes(m) > 0, cached = config_choice(c, KNOB_PREFIX_CACHE) == 0;
     if (has_state && cached && c->given[KNOB_PREFIX_CACHE])
-        return err_set(why, ERR_USAGE,
-                       "prefix_cache=on: %s layers keep a state that requests cannot share; leave it out, or use "
-                       "prefix_cache=off",
-                       model_shape(m)->arch);
+        return err_set(
+            why, ERR_USAGE,
+            "prefix_cache=on: %s layers keep a state that requests cannot share; leave it out, or use "
+            "prefix_cache=off",
+            model_shape(m)->arch);
     *out = (struct scheduler_options){
         .blocks = model_blocks(m),
         .block_tokens = KV_BLOCK_TOKENS,
@@ -132,8 +134,8 @@ static enum err_code request_check(const struct serving *s, const struct serving
                        SERVING_TOP_MOST);
     for (int i = 0; i < r->n; i++)
         if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
-            return err_set(why, ERR_USAGE, "token %d of the prompt is %d: expected 0 to %lld", i, r->prompt[i],
-                           (long long)vocab - 1);
+            return err_set(why, ERR_USAGE, "token %d of the prompt is %d: expected 0 to %lld", i,
+                           r->prompt[i], (long long)vocab - 1);
     return ERR_OK;
 }
 
@@ -141,7 +143,8 @@ static enum err_code served_open_sampler(struct served *r, const struct serving 
                                          const struct serving_request *q, struct err *why)
 {
     if (sampler_is_greedy(&q->sampling)) return ERR_OK;
-    const enum err_code rc = sampler_open(&r->sampler, &q->sampling, (int32_t)model_shape(s->o.model)->vocab, why);
+    const enum err_code rc = sampler_open(&r->sampler, &q->sampling, (int32_t)model_shape(s->o.model)->vocab,
+                                          why);
     for (int i = 0; i < q->n && !rc; i++) sampler_accept(r->sampler, q->prompt[i]);
     return rc;
 }
@@ -197,7 +200,8 @@ static enum err_code serving_move_out(struct serving *s, const struct block_move
         r->outside = calloc((size_t)count, sizeof *r->outside);
         r->outside_count = r->outside ? count : 0;
         if (state_bytes) r->state = malloc((size_t)state_bytes);
-        if (!r->outside || (state_bytes && !r->state)) return err_set(why, ERR_NOMEM, "out of memory to swap");
+        if (!r->outside || (state_bytes && !r->state))
+            return err_set(why, ERR_NOMEM, "out of memory to swap");
         if (r->state) model_state_save(m, move->sequence, r->state);
     }
     char *to = r->outside[move->index] = malloc((size_t)s->block_bytes);
@@ -283,7 +287,8 @@ static enum err_code serving_forward(struct serving *s, const struct step *step,
 /* ---------------------------------------------------------------- tokens */
 
 /* Log-probability of `token`, and the `count` most likely tokens to top. */
-static float chances_of(const float *logits, int64_t vocab, int32_t token, struct token_chance *top, int count)
+static float chances_of(const float *logits, int64_t vocab, int32_t token, struct token_chance *top,
+                        int count)
 {
     float most = logits[0];
     double sum = 0;
@@ -338,8 +343,12 @@ static void serving_report(struct serving *s, const struct slice *slices, int co
         if (!s->failed[i] && !slices[i].logits) continue;
         const int cached = MIN(q->found, q->prompt), preemptions = q->preemptions;
         if (s->failed[i]) {
-            *t = (struct serving_token){ .id = r->id, .user = r->user, .token = -1, .finish = FINISH_FAILED,
-                                         .index = r->made, .logprob = NAN };
+            *t = (struct serving_token){ .id = r->id,
+                                         .user = r->user,
+                                         .token = -1,
+                                         .finish = FINISH_FAILED,
+                                         .index = r->made,
+                                         .logprob = NAN };
         } else {
             *t = serving_take(s, r, wanted++, plain);
             r->made++;
@@ -387,7 +396,8 @@ struct scheduler_counts serving_count(const struct serving *s)
 
 json_t *serving_occupancy_to_json(const struct serving *s)
 {
-    static const char USES[] = ".-=#"; /* where a character stands for several blocks: the last one that occurs */
+    static const char USES[] =
+        ".-=#"; /* where a character stands for several blocks: the last one that occurs */
     enum { MAP = 1024 };
     char map[MAP + 1] = "";
     const int blocks = model_blocks(s->o.model), step = MAX((blocks + MAP - 1) / MAP, 1);

@@ -1,8 +1,8 @@
 /* engine/serve/serving.h - serves requests with a loaded model: the scheduler's steps, computed.
  *
- * Many requests share one model. Each step computes the rows that the scheduler chose, takes the next token of
- * every request that is far enough, and reports it. The config of the model gives the policies (max_sequences,
- * step_tokens, kv_blocks, prefix_cache, evict, preempt, schedule, itl_limit).
+ * Many requests share one model. Each step computes the rows that the scheduler chose, takes the next token
+ * of every request that is far enough, and reports it. The config of the model gives the policies
+ * (max_sequences, step_tokens, kv_blocks, prefix_cache, evict, preempt, schedule, itl_limit).
  *
  * With batch_invariant=on a request has the same tokens whatever else is served. Not thread-safe: one thread
  * drives it. */
@@ -40,16 +40,17 @@ struct serving_request {
 enum { SERVING_TOP_MOST = 20 };
 /* *id: its number. Errors: ERR_USAGE (an empty prompt, a token that the model has not, top), ERR_FIT (it can
  * never fit into the cache), ERR_NOMEM. */
-enum err_code serving_submit(struct serving *s, const struct serving_request *r, int64_t *id, struct err *why);
+enum err_code serving_submit(struct serving *s, const struct serving_request *r, int64_t *id,
+                             struct err *why);
 
 /* The request ends without another token. Nothing happens if it has ended already. */
 void serving_cancel(struct serving *s, int64_t id);
 
 enum finish {
-    FINISH_NONE,      /* it goes on */
-    FINISH_END,       /* the model ended the answer: `token` is the token that did and is no part of it */
-    FINISH_LENGTH,    /* `token` is the last one that was asked for */
-    FINISH_FAILED,    /* the model computed values that are not numbers; no token */
+    FINISH_NONE,   /* it goes on */
+    FINISH_END,    /* the model ended the answer: `token` is the token that did and is no part of it */
+    FINISH_LENGTH, /* `token` is the last one that was asked for */
+    FINISH_FAILED, /* the model computed values that are not numbers; no token */
 };
 struct token_chance {
     int32_t token;
@@ -61,10 +62,10 @@ struct serving_token {
     void *user;
     int32_t token;
     enum finish finish;
-    int index;       /* of the token among the generated ones, from 0 */
-    int cached;      /* tokens of the prompt that the prefix cache had when it was admitted */
-    int preemptions; /* so far */
-    float logprob;   /* NAN: not asked for */
+    int index;                      /* of the token among the generated ones, from 0 */
+    int cached;                     /* tokens of the prompt that the prefix cache had when it was admitted */
+    int preemptions;                /* so far */
+    float logprob;                  /* NAN: not asked for */
     const struct token_chance *top; /* [top_count], the most likely first */
     int top_count;
 };

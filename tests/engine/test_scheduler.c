@@ -136,7 +136,8 @@ static void check_random(enum schedule schedule, enum evict_policy evict, enum p
     struct err why = { 0 };
     static struct world w;
     w = (struct world){ .a = 1, .b = 0.1 };
-    struct rng r = { 1 + (uint64_t)schedule * 31 + (uint64_t)evict * 7 + (uint64_t)preempt * 3 + prefix_cache };
+    struct rng r = { 1 + (uint64_t)schedule * 31 + (uint64_t)evict * 7 + (uint64_t)preempt * 3 +
+                     prefix_cache };
     struct scheduler_options o = options_of(schedule, evict, prefix_cache);
     o.preempt = preempt;
     int64_t ids[REQUESTS];
