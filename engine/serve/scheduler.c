@@ -441,7 +441,9 @@ static int order_requests(struct scheduler *s, enum request_state state)
         e->rank = rank_of(s, e);
         s->order[n++] = e;
     }
-    if (n) qsort(s->order, (size_t)n, sizeof *s->order, by_rank);
+    const bool by_arrival = s->o.schedule != SCHEDULE_PRIORITY && s->o.schedule != SCHEDULE_SHORTEST;
+    if (n && !by_arrival)
+        qsort(s->order, (size_t)n, sizeof *s->order, by_rank); /* arrival is their order now */
     return n;
 }
 
