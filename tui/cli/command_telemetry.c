@@ -215,13 +215,15 @@ static void note_gpu(struct table *t, const struct gpu_reading *r)
         double value;
         const char *unit;
     } SHOWN[] = {
-        { "busy ", r->busy_ratio, "ratio" },
-        { "memory ", r->mem_used_bytes, "bytes" },
-        { isnan(r->mem_used_bytes) ? "memory " : "of ", r->mem_total_bytes, "bytes" },
-        { "", r->power_watts, "watts" },
-        { isnan(r->power_watts) ? "limit " : "of ", r->power_limit_watts, "watts" },
-        { "", r->temperature_celsius, "celsius" },
-        { "", r->core_hertz, "hertz" },
+        { .what = "busy ", .value = r->busy_ratio, .unit = "ratio" },
+        { .what = "memory ", .value = r->mem_used_bytes, .unit = "bytes" },
+        { .what = isnan(r->mem_used_bytes) ? "memory " : "of ",
+          .value = r->mem_total_bytes,
+          .unit = "bytes" },
+        { .what = "", .value = r->power_watts, .unit = "watts" },
+        { .what = isnan(r->power_watts) ? "limit " : "of ", .value = r->power_limit_watts, .unit = "watts" },
+        { .what = "", .value = r->temperature_celsius, .unit = "celsius" },
+        { .what = "", .value = r->core_hertz, .unit = "hertz" },
     };
     struct str line = { 0 };
     char text[160];

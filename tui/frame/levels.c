@@ -10,14 +10,29 @@
 #include "advisor/run/run.h"
 
 const struct metric_limits METRIC_LEVELS[] = {
-    { METRIC_OTHERS_BUSY, NAN, 0.5, "processor time of other programs (`others`)" },
-    { METRIC_CPU_STEAL, NAN, 0.1, "processor time taken by the hypervisor (`steal`)" },
-    { METRIC_PSI_CPU, 0.2, 0.6, "time in which a task waited for a processor (`PSI cpu`)" },
-    { METRIC_PSI_MEMORY, 0.05, 0.2, "time in which a task waited for memory (`mem`)" },
-    { METRIC_PSI_IO, 0.1, 0.4, "time in which a task waited for a disk (`io`)" },
-    { METRIC_MEM_USED, 0.9, 0.97, "used share of the memory (`MEM`)" },
-    { METRIC_CPU_TEMPERATURE, 80, 95, "temperature of the processor" },
-    { METRIC_GPU_TEMPERATURE, 80, 90, "temperature of the GPU" },
+    { .metric = METRIC_OTHERS_BUSY,
+      .warn = NAN,
+      .bad = 0.5,
+      .what = "processor time of other programs (`others`)" },
+    { .metric = METRIC_CPU_STEAL,
+      .warn = NAN,
+      .bad = 0.1,
+      .what = "processor time taken by the hypervisor (`steal`)" },
+    { .metric = METRIC_PSI_CPU,
+      .warn = 0.2,
+      .bad = 0.6,
+      .what = "time in which a task waited for a processor (`PSI cpu`)" },
+    { .metric = METRIC_PSI_MEMORY,
+      .warn = 0.05,
+      .bad = 0.2,
+      .what = "time in which a task waited for memory (`mem`)" },
+    { .metric = METRIC_PSI_IO,
+      .warn = 0.1,
+      .bad = 0.4,
+      .what = "time in which a task waited for a disk (`io`)" },
+    { .metric = METRIC_MEM_USED, .warn = 0.9, .bad = 0.97, .what = "used share of the memory (`MEM`)" },
+    { .metric = METRIC_CPU_TEMPERATURE, .warn = 80, .bad = 95, .what = "temperature of the processor" },
+    { .metric = METRIC_GPU_TEMPERATURE, .warn = 80, .bad = 90, .what = "temperature of the GPU" },
 };
 const int METRIC_LEVEL_COUNT = COUNT_OF(METRIC_LEVELS);
 

@@ -486,7 +486,7 @@ enum { VALUES = 13 };
 
 /* clang-format off */
 const struct list LISTS[VIEW_COUNT] = {
-    [VIEW_HISTORY] = { "runs", run_count, run_key, false, {
+    [VIEW_HISTORY] = { .items = "runs", .count = run_count, .key = run_key, .column = {
         { .title = "", .width = 1, .text = run_marked, .style = run_marked_style },
         { .title = "run", .width = 5, .right = true, .text = run_number, .value = run_id, .style = dim },
         { .title = "day", .width = 5, .gap = 2, .until = 70, .text = run_day, .value = run_time },
@@ -497,7 +497,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "workload", .width = 10, .gap = 1, .from = 70, .text = run_workload, .style = dim },
         { .title = "effect", .width = 8, .right = true, .text = run_effect_text, .value = run_effect },
         { .title = "verdict", .width = 14, .gap = 1, .text = run_verdict, .style = run_verdict_style } } },
-    [VIEW_ADVICE] = { "configurations", advice_count, NULL, false, {
+    [VIEW_ADVICE] = { .items = "configurations", .count = advice_count, .column = {
         { .title = "", .width = 3, .right = true, .text = advice_number },
         { .title = "configuration", .gap = 1, .text = advice_line, .config = true },
         { .title = "evidence", .width = 10, .from = 64, .right = true, .text = advice_evidence, .style = advice_evidence_style },
@@ -505,7 +505,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "prefill/s", .width = 11, .from = 76, .right = true, .text = advice_prefill, .value = advice_prefill_rate },
         { .title = "memory", .width = 8, .right = true, .text = advice_memory, .value = advice_bytes },
         { .title = "fits", .width = 6, .right = true, .text = advice_fits, .style = advice_fits_style } } },
-    [VIEW_MODEL] = { "tensors", group_count, NULL, false, {
+    [VIEW_MODEL] = { .items = "tensors", .count = group_count, .column = {
         { .title = "tensor", .text = group_name },
         { .title = "count", .width = 6, .right = true, .text = group_times, .value = group_number, .style = dim },
         { .title = "format", .width = 9, .gap = 1, .text = group_format, .style = bold },
@@ -513,7 +513,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "bytes", .width = 8, .right = true, .text = group_size, .value = group_bytes },
         { .title = "share", .width = 6, .right = true, .text = group_share, .value = group_bytes },
         { .title = "", .width = 11, .gap = 1, .from = 84 } } }, /* a bar */
-    [VIEW_QUALITY] = { "methods", quality_count, NULL, false, {
+    [VIEW_QUALITY] = { .items = "methods", .count = quality_count, .column = {
         { .title = "method", .text = quality_config, .config = true },
         { .title = "against", .width = 14, .gap = 1, .from = 100, .text = quality_reference },
         { .title = "KLD, nats", .width = 10, .gap = 1, .right = true, .text = quality_kld, .value = quality_loss,
@@ -524,7 +524,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "top-1", .width = 8, .right = true, .text = quality_top1, .value = quality_same },
         { .title = "PPL", .width = 9, .from = 70, .right = true, .text = quality_ppl, .value = quality_perplexity },
         { .title = "change", .width = 8, .from = 70, .right = true, .text = quality_change, .value = quality_ratio } } },
-    [VIEW_LOAD] = { "workloads", load_count, NULL, false, {
+    [VIEW_LOAD] = { .items = "workloads", .count = load_count, .column = {
         { .title = "workload", .width = 9, .wide = { { 47, 14 } }, .text = load_workload },
         { .title = "config", .gap = 1, .text = load_config, .config = true },
         { .title = "n", .width = 6, .from = 47, .right = true, .text = load_number, .value = load_requests },
@@ -533,7 +533,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "prefill/s", .width = 10, .from = 70, .right = true, .text = load_prefill_text,
           .value = load_prefill },
         { .title = "tok/s", .width = 7, .right = true, .text = load_decode_text, .value = load_decode } } },
-    [VIEW_SETTINGS] = { "settings", knob_count, NULL, false, {
+    [VIEW_SETTINGS] = { .items = "settings", .count = knob_count, .column = {
         { .title = "key", .width = 17, .text = knob_key, .style = bold },
         { .title = "default", .width = VALUES, .text = knob_default, .hidden = knob_some_arms },
         { .title = "in use", .width = VALUES, .gap = 1, .text = knob_in_use, .hidden = knob_nothing_applied,
@@ -545,16 +545,16 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "affects", .width = 15, .gap = 1, .from = 110, .text = knob_work },
         { .title = "flag", .width = 5, .gap = 1, .from = 110, .text = knob_flag },
         { .title = "range", .gap = 1, .text = knob_range_text } } },
-    [VIEW_LOG] = { "messages", log_count, log_key, true, {
+    [VIEW_LOG] = { .items = "messages", .count = log_count, .key = log_key, .newest_last = true, .column = {
         { .title = "time", .width = 8, .text = log_time, .value = log_ms, .style = dim },
         { .title = "", .width = 1, .gap = 1, .text = log_mark, .style = log_style },
         { .title = "message", .gap = 1, .text = log_text, .style = log_style } } },
-    [VIEW_JOBS] = { "jobs", job_count, job_key, false, {
+    [VIEW_JOBS] = { .items = "jobs", .count = job_count, .key = job_key, .column = {
         { .title = "position", .width = 8, .text = job_position, .value = job_order, .style = bold },
         { .title = "since", .width = 8, .gap = 1, .text = job_since, .value = job_since_ms, .style = dim },
         { .title = "kind", .width = 10, .gap = 1, .text = job_kind },
         { .title = "command", .gap = 1, .text = job_line } } },
-    [VIEW_TUNE] = { "candidates", candidate_count, NULL, false, {
+    [VIEW_TUNE] = { .items = "candidates", .count = candidate_count, .column = {
         { .title = "", .width = 1, .text = candidate_mark, .style = candidate_style },
         { .title = "configuration", .gap = 1, .text = candidate_config, .style = candidate_style, .config = true },
         { .title = "tok/s", .width = 8, .right = true, .text = candidate_rate_text, .value = candidate_rate, .style = candidate_style },

@@ -6,13 +6,13 @@
 struct mark verdict_mark(enum verdict v)
 {
     static const struct mark MARKS[] = {
-        [VERDICT_NONE] = { "?", "undecided", ROLE_UNSURE },
-        [VERDICT_BETTER] = { "▲", "better", ROLE_BETTER },
-        [VERDICT_WORSE] = { "▼", "worse", ROLE_WORSE },
-        [VERDICT_EQUIVALENT] = { "≈", "equivalent", ROLE_EQUAL },
-        [VERDICT_NEGLIGIBLE] = { "≈", "negligible", ROLE_EQUAL },
-        [VERDICT_INCONCLUSIVE] = { "?", "inconclusive", ROLE_UNSURE },
-        [VERDICT_INVALID] = { "✕", "invalid", ROLE_ERROR },
+        [VERDICT_NONE] = { .glyph = "?", .word = "undecided", .role = ROLE_UNSURE },
+        [VERDICT_BETTER] = { .glyph = "▲", .word = "better", .role = ROLE_BETTER },
+        [VERDICT_WORSE] = { .glyph = "▼", .word = "worse", .role = ROLE_WORSE },
+        [VERDICT_EQUIVALENT] = { .glyph = "≈", .word = "equivalent", .role = ROLE_EQUAL },
+        [VERDICT_NEGLIGIBLE] = { .glyph = "≈", .word = "negligible", .role = ROLE_EQUAL },
+        [VERDICT_INCONCLUSIVE] = { .glyph = "?", .word = "inconclusive", .role = ROLE_UNSURE },
+        [VERDICT_INVALID] = { .glyph = "✕", .word = "invalid", .role = ROLE_ERROR },
     };
     return (size_t)v < COUNT_OF(MARKS) ? MARKS[v] : MARKS[VERDICT_NONE];
 }
@@ -20,21 +20,22 @@ struct mark verdict_mark(enum verdict v)
 struct mark phase_mark(const struct snapshot *s)
 {
     static const struct mark MARKS[] = {
-        [PHASE_LOADING] = { "●", "loading A/B", ROLE_TITLE },
-        [PHASE_WARMUP] = { "●", "warming up", ROLE_TITLE },
-        [PHASE_QUALITY] = { "●", "measuring quality", ROLE_TITLE },
-        [PHASE_CONTROL] = { "●", "A/A control", ROLE_TITLE },
-        [PHASE_BLOCKS] = { "●", "running A/B", ROLE_TITLE },
-        [PHASE_CONFIRM] = { "●", "confirming", ROLE_TITLE },
-        [PHASE_DONE] = { "✓", "done", ROLE_TEXT },
-        [PHASE_STOPPED] = { "○", "stopped", ROLE_WARN },
-        [PHASE_FAILED] = { "✕", "failed", ROLE_ERROR },
+        [PHASE_LOADING] = { .glyph = "●", .word = "loading A/B", .role = ROLE_TITLE },
+        [PHASE_WARMUP] = { .glyph = "●", .word = "warming up", .role = ROLE_TITLE },
+        [PHASE_QUALITY] = { .glyph = "●", .word = "measuring quality", .role = ROLE_TITLE },
+        [PHASE_CONTROL] = { .glyph = "●", .word = "A/A control", .role = ROLE_TITLE },
+        [PHASE_BLOCKS] = { .glyph = "●", .word = "running A/B", .role = ROLE_TITLE },
+        [PHASE_CONFIRM] = { .glyph = "●", .word = "confirming", .role = ROLE_TITLE },
+        [PHASE_DONE] = { .glyph = "✓", .word = "done", .role = ROLE_TEXT },
+        [PHASE_STOPPED] = { .glyph = "○", .word = "stopped", .role = ROLE_WARN },
+        [PHASE_FAILED] = { .glyph = "✕", .word = "failed", .role = ROLE_ERROR },
     };
-    if (!s->experiment_known) return (struct mark){ "○", "idle", ROLE_DIM };
+    if (!s->experiment_known) return (struct mark){ .glyph = "○", .word = "idle", .role = ROLE_DIM };
     if (s->experiment.phase < PHASE_DONE && !s->experiment_live)
-        return (struct mark){ "○", "interrupted", ROLE_WARN };
-    if (s->experiment.paused_since_ms) return (struct mark){ "○", "paused", ROLE_WARN };
-    if (s->experiment.pausing) return (struct mark){ "●", "pausing", ROLE_WARN };
+        return (struct mark){ .glyph = "○", .word = "interrupted", .role = ROLE_WARN };
+    if (s->experiment.paused_since_ms)
+        return (struct mark){ .glyph = "○", .word = "paused", .role = ROLE_WARN };
+    if (s->experiment.pausing) return (struct mark){ .glyph = "●", .word = "pausing", .role = ROLE_WARN };
     return MARKS[s->experiment.phase];
 }
 

@@ -62,17 +62,17 @@ static struct figure show_cells(const struct experiment_arm *a)
 
 /* The most important first: a narrow screen shows only those that fit. */
 static const struct arm_column COLUMNS[] = {
-    { "metric", 9, show_rate },
-    { "prefill/s", 11, show_prefill },
-    { "decode/s", 10, show_decode },
-    { "TTFT", 8, show_ttft },
-    { "ITL p50", 9, show_p50 },
-    { "p99", 8, show_p99 },
-    { "peak", 7, show_peak },
-    { "cells", 7, show_cells },
-    { "PPL", 8, show_ppl },
-    { "weights", 9, show_weights },
-    { "KV", 7, show_kv },
+    { .head = "metric", .columns = 9, .show = show_rate },
+    { .head = "prefill/s", .columns = 11, .show = show_prefill },
+    { .head = "decode/s", .columns = 10, .show = show_decode },
+    { .head = "TTFT", .columns = 8, .show = show_ttft },
+    { .head = "ITL p50", .columns = 9, .show = show_p50 },
+    { .head = "p99", .columns = 8, .show = show_p99 },
+    { .head = "peak", .columns = 7, .show = show_peak },
+    { .head = "cells", .columns = 7, .show = show_cells },
+    { .head = "PPL", .columns = 8, .show = show_ppl },
+    { .head = "weights", .columns = 9, .show = show_weights },
+    { .head = "KV", .columns = 7, .show = show_kv },
 };
 
 static void row_figures(struct grid *g, struct rect in, int row, const struct experiment_arm *a, int arm)

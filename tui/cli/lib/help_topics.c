@@ -126,15 +126,17 @@ static void topic_topics(struct str *out)
 }
 
 const struct help_topic HELP_TOPICS[] = {
-    { "statistics", "blocks, intervals, the noise floor, verdicts", topic_statistics },
-    { "gates", "conditions that decide the exit status", topic_gates },
-    { "formats", "formats and methods of quantization", topic_formats },
-    { "configs", "the keys of a config line, with their ranges", help_knobs },
-    { "exit", "exit statuses", topic_exit },
-    { "busy", "measuring on a busy machine", topic_busy },
-    { "environment", "environment variables", topic_environment },
-    { "topics", "this list", topic_topics },
-    { NULL, NULL, NULL },
+    { .name = "statistics",
+      .help = "blocks, intervals, the noise floor, verdicts",
+      .write = topic_statistics },
+    { .name = "gates", .help = "conditions that decide the exit status", .write = topic_gates },
+    { .name = "formats", .help = "formats and methods of quantization", .write = topic_formats },
+    { .name = "configs", .help = "the keys of a config line, with their ranges", .write = help_knobs },
+    { .name = "exit", .help = "exit statuses", .write = topic_exit },
+    { .name = "busy", .help = "measuring on a busy machine", .write = topic_busy },
+    { .name = "environment", .help = "environment variables", .write = topic_environment },
+    { .name = "topics", .help = "this list", .write = topic_topics },
+    { .name = NULL },
 };
 
 const struct help_topic *help_topic_find(const char *name)
