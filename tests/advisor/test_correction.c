@@ -243,7 +243,7 @@ static void memory_errors_apply_by_memory_share(void **state)
     CHECK_LT(width(thinks), width(waits)); /* the next run may meet other memory conditions */
 }
 
-/* A run with probed memory tells more about everything else. */
+/* A run with probed memory says more about everything else. */
 static void probed_memory_reduces_noise(void **state)
 {
     struct correction_fixture *t = *state;

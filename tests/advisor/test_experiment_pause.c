@@ -1,5 +1,6 @@
 /* Proves: a pause begins between two cells, ends the arms' processes, costs no budget, spoils no verdict and
- * is told by the database alone; a block that it cut is not counted; what waits can be stopped and resumed.
+ * is known from the database alone; a block that it cut is not counted; what waits can be stopped and
+ * resumed.
  */
 #include "tests/advisor/fake_bench.h"
 
@@ -40,7 +41,7 @@ static void finish(struct experiment *x, struct bench *b)
     experiment_close(x);
 }
 
-/* One block's cells in the database, told by `reason`: those a pause cut. */
+/* One block's cells in the database, chosen by `reason`: those that a pause cut. */
 static int cells_cut(const struct bench *b, const char *reason)
 {
     struct cell_row *cells = NULL;

@@ -1,6 +1,6 @@
 /* Proves: a run's rows become one tree of spans that nests in time, with the same ids every time; blocks and
- * cells that do not count, arms that failed and runs that were killed are told as such; what was not recorded
- * has no span; a run that cannot be sent waits and is sent with the next. */
+ * cells that do not count, arms that failed and runs that were killed are marked as such; what was not
+ * recorded has no span; a run that cannot be sent waits and is sent with the next. */
 #include "tests/advisor/fake.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/outcome/outcome.h"

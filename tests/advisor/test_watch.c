@@ -613,14 +613,14 @@ static void the_latest_values_are_exported(void **state)
     struct db *d;
     struct err why;
     struct exposition e = { 0 };
-    struct watch_export told = { 0 };
+    struct watch_export exported = { 0 };
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
     round_of(b);
     CHECK_OK(db_open(&d, b->db, &why));
     struct family_sink sink = exposition_sink(&e);
-    CHECK_OK(watch_export_read(&told, d, b->machine.id, &why));
-    watch_export_write(&told, &sink);
+    CHECK_OK(watch_export_read(&exported, d, b->machine.id, &why));
+    watch_export_write(&exported, &sink);
     CHECK(!e.bad.code);
     const char *page = str_text(&e.text);
     const char *ratio = strstr(
@@ -634,9 +634,9 @@ static void the_latest_values_are_exported(void **state)
     e = (struct exposition){ 0 };
     sink = exposition_sink(&e);
     /* no watch on this machine: nothing is exported */
-    CHECK_OK(watch_export_read(&told, d, "another", &why));
-    watch_export_write(&told, &sink);
-    watch_export_free(&told);
+    CHECK_OK(watch_export_read(&exported, d, "another", &why));
+    watch_export_write(&exported, &sink);
+    watch_export_free(&exported);
     assert_string_equal(str_text(&e.text), "");
     exposition_free(&e);
     db_close(d);

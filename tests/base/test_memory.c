@@ -30,7 +30,7 @@ static void errors_say_so(void **state)
     memory_short_set();
     CHECK_EQ(err_set(&why, ERR_IO, "cannot make folder '%s'", ""), ERR_NOMEM);
     CHECK_STR(why.message, "out of memory: cannot make folder ''");
-    CHECK_EQ(err_set(&why, ERR_IO, "cannot open"), ERR_IO); /* it has been told */
+    CHECK_EQ(err_set(&why, ERR_IO, "cannot open"), ERR_IO); /* the shortage was reported */
     memory_short_set();
     CHECK_EQ(err_set(NULL, ERR_IO, "to nobody"), ERR_NOMEM);
     CHECK_EQ(memory_check("go on", &why), ERR_NOMEM);
@@ -66,7 +66,7 @@ static void parse_refused(const char *text)
         CHECK_EQ(rc, failed ? ERR_NOMEM : ERR_OK);
         CHECK_EQ(!value, failed);
         if (failed) CHECK_CONTAINS(why.message, "out of memory for JSON of ");
-        CHECK(!memory_is_short()); /* it has been told */
+        CHECK(!memory_is_short()); /* the shortage was reported */
     }
     CHECK(json_equal(value, want));
     json_decref(value);

@@ -37,7 +37,7 @@ static int64_t ask(const char *file, const char *sql)
     return v;
 }
 
-static void tell(const char *file, const char *sql)
+static void sql_execute(const char *file, const char *sql)
 {
     sqlite3 *raw;
     CHECK_EQ(sqlite3_open(file, &raw), SQLITE_OK);
@@ -287,18 +287,18 @@ static void strange_files_are_refused(void **state)
                 120);
     refused(t->file, ERR_FORMAT, "not a database");
     unlink(t->file);
-    tell(t->file, "CREATE TABLE cookies(id)");
+    sql_execute(t->file, "CREATE TABLE cookies(id)");
     refused(t->file, ERR_FORMAT, "another program's");
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema"), 1); /* and left alone */
 
     snprintf(other, sizeof other, "%s/n.db", t->folder);
     CHECK_OK(db_open(&d, other, &why));
     db_close(d);
-    tell(other, "PRAGMA user_version = 99");
+    sql_execute(other, "PRAGMA user_version = 99");
     refused(other, ERR_FORMAT, "version 99");
-    tell(other, "PRAGMA user_version = -1"); /* an index below the first step of the schema */
+    sql_execute(other, "PRAGMA user_version = -1"); /* an index below the first step of the schema */
     refused(other, ERR_FORMAT, "version -1, expected 1 to");
-    tell(other, "PRAGMA user_version = 0"); /* all steps would run again */
+    sql_execute(other, "PRAGMA user_version = 0"); /* all steps would run again */
     refused(other, ERR_FORMAT, "version 0, expected 1 to");
 }
 
@@ -312,7 +312,7 @@ static void a_missing_table_is_damage(void **state)
     int n = 0;
     CHECK_OK(db_open(&d, t->file, &why));
     db_close(d);
-    tell(t->file, "PRAGMA foreign_keys = OFF; DROP TABLE run");
+    sql_execute(t->file, "PRAGMA foreign_keys = OFF; DROP TABLE run");
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_EQ(db_run_list(d, NULL, 10, &runs, &n, &why), ERR_FORMAT);
     CHECK_CONTAINS(why.message, "its tables are not those of its version");
@@ -327,10 +327,12 @@ static void a_table_that_is_a_query_is_refused(void **state)
     struct db *d;
     CHECK_OK(db_open(&d, t->file, &why));
     db_close(d);
-    tell(t->file, "CREATE VIEW run_all AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) "
-                  "SELECT id FROM n");
+    sql_execute(t->file,
+                "CREATE VIEW run_all AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) "
+                "SELECT id FROM n");
     refused(t->file, ERR_FORMAT, "contains the view run_all: expected only tables and indexes");
-    tell(t->file, "DROP VIEW run_all; CREATE TRIGGER x AFTER INSERT ON run BEGIN DELETE FROM cell; END");
+    sql_execute(t->file,
+                "DROP VIEW run_all; CREATE TRIGGER x AFTER INSERT ON run BEGIN DELETE FROM cell; END");
     refused(t->file, ERR_FORMAT, "contains the trigger x");
 }
 
@@ -342,9 +344,9 @@ static void a_virtual_table_behind_a_comment_is_refused(void **state)
     struct db *d;
     CHECK_OK(db_open(&d, t->file, &why));
     db_close(d);
-    tell(t->file,
-         "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema(type, name, tbl_name, rootpage, sql) "
-         "VALUES ('table', 'x', 'x', 0, 'CREATE/**/VIRTUAL TABLE x USING fts3tokenize')");
+    sql_execute(t->file,
+                "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema(type, name, tbl_name, rootpage, sql) "
+                "VALUES ('table', 'x', 'x', 0, 'CREATE/**/VIRTUAL TABLE x USING fts3tokenize')");
     refused(t->file, ERR_FORMAT, "contains the table x: expected only tables and indexes");
 }
 
@@ -359,9 +361,10 @@ static void values_without_measure_are_refused(void **state)
     CHECK_OK(db_open(&d, t->file, &why));
     temp_run(d);
     db_close(d);
-    tell(t->file,
-         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'kind TEXT NOT NULL',"
-         " 'kind TEXT AS (hex(zeroblob(400000000)))') WHERE name = 'run'");
+    sql_execute(
+        t->file,
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'kind TEXT NOT NULL',"
+        " 'kind TEXT AS (hex(zeroblob(400000000)))') WHERE name = 'run'");
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_EQ(db_run_list(d, NULL, 10, &runs, &n, &why), ERR_FORMAT);
     CHECK_CONTAINS(why.message, "at most 64 MiB");
@@ -401,7 +404,7 @@ static void version_1_is_migrated(void **state)
     struct db *d;
     char *sql;
     CHECK_OK(file_read(&sql, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v1.sql", 1 << 20, &why));
-    tell(t->file, sql);
+    sql_execute(t->file, sql);
     free(sql);
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 1);
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'spool'"), 0);
@@ -428,7 +431,7 @@ static void version_2_is_migrated(void **state)
     struct db *d;
     char *text;
     CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v2.sql", 1 << 20, &why));
-    tell(t->file, text);
+    sql_execute(t->file, text);
     free(text);
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 2);
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'capsule'"), 0);
@@ -453,7 +456,7 @@ static void version_3_is_migrated(void **state)
     char *text;
     int n;
     CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v3.sql", 1 << 20, &why));
-    tell(t->file, text);
+    sql_execute(t->file, text);
     free(text);
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 3);
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'span'"), 0);
@@ -483,7 +486,7 @@ static void version_4_is_migrated(void **state)
     char *text;
     int n;
     CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v4.sql", 1 << 20, &why));
-    tell(t->file, text);
+    sql_execute(t->file, text);
     free(text);
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 4);
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'alert'"), 0);
@@ -517,7 +520,7 @@ static void version_5_is_migrated(void **state)
     char *text;
     int n = 0;
     CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v5.sql", 1 << 20, &why));
-    tell(t->file, text);
+    sql_execute(t->file, text);
     free(text);
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 5);
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'request'"), 0);
@@ -588,7 +591,7 @@ static void version_6_is_migrated(void **state)
     char *text;
     int n = 0;
     CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v6.sql", 1 << 20, &why));
-    tell(t->file, text);
+    sql_execute(t->file, text);
     free(text);
     assert_int_equal(ask(t->file, "PRAGMA user_version"), 6);
     assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'trace_due'"), 0);

@@ -61,7 +61,7 @@ static void kept_per_machine_and_basis(void **state)
     db_close(d);
 }
 
-static void tell(const char *file, const char *sql)
+static void sql_execute(const char *file, const char *sql)
 {
     sqlite3 *s = NULL;
     assert_int_equal(sqlite3_open(file, &s), SQLITE_OK);
@@ -78,7 +78,7 @@ static void version_7_is_migrated(void **state)
     char *text;
     int n;
     CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v7.sql", 1 << 20, &why));
-    tell(t->file, text);
+    sql_execute(t->file, text);
     free(text);
     CHECK_EQ(db_open_reader(&d, t->file, 100, &why), ERR_FORMAT);
     CHECK_CONTAINS(why.message, "has version 7");
@@ -101,7 +101,7 @@ static void version_10_is_migrated(void **state)
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_residual_insert(d, &r, &why));
     db_close(d);
-    tell(
+    sql_execute(
         t->file,
         "DROP TABLE model_text; DROP TABLE run_deleted; DROP TABLE run_label; ALTER TABLE residual DROP COLUMN memory_ratio; ALTER TABLE residual DROP COLUMN foretold;"
         "ALTER TABLE residual DROP COLUMN core_ratio;"

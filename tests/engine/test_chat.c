@@ -22,7 +22,9 @@ static void write_file(char *path, size_t size, const char *text)
 {
     snprintf(path, size, "%s/tests/chat-%d.jinja", TEST_BUILD_DIR, (int)getpid());
     FILE *f = fopen(path, "w");
-    CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+    CHECK(f);
+    CHECK_GE(fputs(text, f), 0);
+    CHECK_EQ(fclose(f), 0);
 }
 
 /* The qwen35 vocabulary with a template; NULL: the golden chatml. */

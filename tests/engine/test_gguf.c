@@ -107,7 +107,7 @@ static void writer_refuses(void **state)
     struct err why = { 0 };
     struct gguf_writer *w;
     char *path = temp_path("refused.gguf");
-    CHECK_OK(gguf_writer_open(&w, path, &why)); /* a key twice: told at commit, nothing on disk */
+    CHECK_OK(gguf_writer_open(&w, path, &why)); /* a key twice: an error at commit, and no file */
     gguf_writer_put_u32(w, "k", 1);
     assert_int_equal(gguf_writer_put_u32(w, "k", 2), ERR_USAGE);
     assert_int_equal(gguf_writer_commit(w, &why), ERR_USAGE);
@@ -258,7 +258,7 @@ static void false_claims(void **state)
         int64_t shift; /* write at this distance from them */
         uint64_t value;
         size_t bytes;
-        const char *message; /* must be told */
+        const char *message; /* a part of the error */
     } CASES[] = {
         { "GGUF", 4, 0, 0x46554748, 4, "not a GGUF file" },
         { "GGUF", 4, 4, 0x03000000, 4, "big-endian" },

@@ -243,7 +243,9 @@ static void banks(void **state)
     enum { COLS = 512, ROWS = 8192 };
     float *x = malloc((size_t)COLS * ROWS * sizeof *x);
     void *direct = malloc((size_t)COLS * ROWS);
-    CHECK(n && x && direct);
+    CHECK(n);
+    CHECK(x);
+    CHECK(direct);
     noise_init(n);
     for (int64_t r = 0; r < ROWS; r++)
         noise_fill(n, (struct noise_stream){ 7, 7, (uint64_t)r }, x + r * COLS, COLS, 0, 1 / sqrtf(COLS));

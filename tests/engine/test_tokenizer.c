@@ -493,7 +493,11 @@ static void rules_that_shared_a_run_of_the_table_cost_no_more_than_others(void *
     struct gguf_string *texts = calloc(WORDS + RULES, sizeof *texts), *merges = calloc(RULES, sizeof *merges);
     char(*words)[3] = calloc(WORDS, sizeof *words), (*joined)[6] = calloc(RULES, sizeof *joined),
     (*rules)[7] = calloc(RULES, sizeof *rules);
-    CHECK(texts && merges && words && joined && rules);
+    CHECK(texts);
+    CHECK(merges);
+    CHECK(words);
+    CHECK(joined);
+    CHECK(rules);
     for (int32_t i = 0; i < WORDS; i++) {
         put_letters(words[i], i);
         texts[i] = (struct gguf_string){ words[i], 3 };
@@ -528,7 +532,10 @@ static void many_special_tokens_do_not_multiply_the_length_of_a_text(void **stat
     struct gguf_string *texts = calloc(TOKENS, sizeof *texts);
     int32_t *types = calloc(TOKENS, sizeof *types);
     char(*words)[8] = calloc(TOKENS, sizeof *words), *text = malloc(N);
-    CHECK(texts && types && words && text);
+    CHECK(texts);
+    CHECK(types);
+    CHECK(words);
+    CHECK(text);
     for (int32_t i = 0; i < TOKENS; i++) {
         texts[i] = (struct gguf_string){ words[i], (size_t)snprintf(words[i], sizeof *words, "<%d>", i) };
         types[i] = USER_DEFINED;

@@ -166,11 +166,11 @@ static void check_spans(const json_t *o, int64_t at)
 
 static void check_cell(const struct child *c)
 {
-    int told = 0;
+    int lines = 0;
     const int64_t began = clock_ns();
     say(c, "{\"id\":2,\"op\":\"cell\",\"workload\":\"pp20+tg10\",\"seed\":7}");
-    json_t *o = answer(c, "progress", &told);
-    CHECK_LE(2, told);
+    json_t *o = answer(c, "progress", &lines);
+    CHECK_LE(2, lines);
     CHECK(json_get_bool(o, "ok", false));
     assert_int_equal(json_get_int(o, "id", -1), 2);
     assert_string_equal(json_get_str(o, "workload", ""), "pp20+tg10");
@@ -286,7 +286,8 @@ static void test_generate(void **state)
     assert_int_equal(finish(&c), 0); /* end of file is a way to say close */
 }
 
-/* Every step waits to be told: the prompt's, and one for each token but the first. The text is the same. */
+/* Every step waits for a command: the prompt's, and one for each token but the first. The text is the same.
+ */
 static void test_turns(void **state)
 {
     (void)state;
@@ -528,7 +529,7 @@ static void test_quality(void **state)
     struct child c = start();
     expect_failure(&c, "{\"id\":2,\"op\":\"quality\"}", "ERR_USAGE", "no model is open");
     for (int lossy = 0; lossy < 2; lossy++) {
-        int told = 0;
+        int lines = 0;
         open_stories(&c, lossy ? "q4_0,kv=f32,threads=1" : "kv=f32,threads=1", 64);
         json_decref(answer(&c, "", NULL));
         snprintf(line, sizeof line,
@@ -536,9 +537,9 @@ static void test_quality(void **state)
                  "{\"model\":\"%s\",\"config\":\"kv=f32,threads=1\"}}",
                  words, path);
         say(&c, line);
-        json_t *o = answer(&c, "progress", &told);
+        json_t *o = answer(&c, "progress", &lines);
         CHECK(json_get_bool(o, "ok", false));
-        CHECK_LE(12 + 12, told); /* windows, and prompts of greedy texts */
+        CHECK_LE(12 + 12, lines); /* windows, and prompts of greedy texts */
         const json_t *q = json_object_get(o, "quality"), *greedy = json_object_get(q, "first_divergence");
         assert_string_equal(json_get_str(q, "file", ""), "words");
         assert_int_equal(json_get_int(q, "ctx", 0), 64);

@@ -336,7 +336,8 @@ static void test_turns(void **state)
     struct workload w;
     struct cell_result whole = run(m, "pp32+tg10", 3), r;
     CHECK_OK(workload_parse(&w, "pp32+tg10", &why));
-    CHECK(!whole.turn_s && whole.turns == 0);
+    CHECK(!whole.turn_s);
+    CHECK_EQ(whole.turns, 0);
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct turns_seen seen = { 0 };
         const struct cell_hooks hooks = {
@@ -381,7 +382,7 @@ static void test_progress(void **state)
     CHECK(s.prefill);
     CHECK_LE(2, s.calls);
     CHECK_EQ(s.last, 8);
-    CHECK_EQ(s.of, 8); /* the end of a phase is always told */
+    CHECK_EQ(s.of, 8); /* the end of a phase is always reported */
     cell_result_free(&r);
 
     s = (struct seen){ .stop = true };

@@ -1,5 +1,5 @@
-/* Calibrations and importance matrices come from strangers, too: whatever bytes one holds, reading ends in a
- * message or in numbers that can all be used. */
+/* Calibrations and importance matrices are untrusted. Reading any bytes ends in an error or in numbers that
+ * can all be used. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* A model file comes from strangers: whatever bytes it holds, opening ends in a message or in a reader whose
- * every pointer lies inside them, and what is built on it (description, tokenizer) holds as well. */
+/* Model files are untrusted. Opening any bytes ends in an error or in a reader whose pointers all lie inside
+ * them; the same holds for description and tokenizer. */
 #include <stdlib.h>
 #include <string.h>
 

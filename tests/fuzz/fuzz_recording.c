@@ -1,6 +1,5 @@
-/* Recorded machines come from strangers: whatever files.txt and a library's answers hold, unpacking writes
- * below its folder or refuses with a message, and detection and the sensors survive what is there. Behind a
- * NUL: nvml.json. */
+/* Recorded machines are untrusted. Unpacking any files.txt writes below its folder or ends in an error, and
+ * detection and sensors accept whatever it wrote. The input after a NUL byte is nvml.json. */
 #include <dirent.h>
 #include <ftw.h>
 #include <stdio.h>

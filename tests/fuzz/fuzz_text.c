@@ -1,7 +1,6 @@
-/* Text comes from strangers (files to evaluate, prompts): with every kind of vocabulary it becomes ids,
- * whatever bytes it holds, in time proportional to its length; and where a vocabulary has all bytes, decoding
- * gives the text back. The first byte of the input chooses the vocabulary, the second whether the text is
- * repeated. */
+/* Texts (files to evaluate, prompts) are untrusted. Any bytes become ids with every kind of vocabulary, in
+ * time proportional to their number; where a vocabulary has all bytes, decoding gives the text back. The
+ * first byte of the input chooses the vocabulary, the second whether the text is repeated. */
 #include <stdio.h>
 #include <stdlib.h>
 

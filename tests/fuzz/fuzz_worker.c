@@ -13,7 +13,7 @@
 
 enum { INPUT_MOST = 1 << 16 };
 
-/* Training takes as long as it is told to, and devices belong to the machine. */
+/* The input decides how long training takes, and devices belong to the machine. */
 static const char *const LEFT_OUT[] = { "train", "opencl", "\\u" };
 
 static char folder[] = "/dev/shm/fuzz-worker-XXXXXX", model[64];

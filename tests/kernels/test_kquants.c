@@ -27,7 +27,8 @@ static void all_are(const struct format *f, const uint8_t *block, float want)
     for (int i = 0; i < 256; i++) CHECK_EQ(x[i], want);
 }
 
-/* d = 2 and dmin = 0.5 (f16 0x4000, 0x3800), every scale, minimum and code at values told by the layout. */
+/* d = 2 and dmin = 0.5 (f16 0x4000, 0x3800), every scale, minimum and code at values that follow from the
+ * layout. */
 static void fields_by_hand(void **state)
 {
     (void)state;

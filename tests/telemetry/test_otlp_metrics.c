@@ -127,13 +127,13 @@ static void names_are_those_of_the_conventions(void **state)
     otlp_batch_free(&b);
 }
 
-/* Whatever joins FAMILIES: a name of its own, and a unit where it has one. */
-static void every_family_can_be_told(void **state)
+/* Each row of FAMILIES becomes a metric with a name of its own, and with a unit where it has one. */
+static void every_family_becomes_a_metric(void **state)
 {
     (void)state;
     struct otlp_batch b = { .time_ns = 1 };
     const struct family_sink sink = otlp_sink(&b);
-    int told = 0;
+    int written = 0;
     for (int f = 0; f < FAMILY_COUNT; f++) {
         const struct histogram_counts h = { .count = 0 };
         if (!FAMILIES[f].name) continue;
@@ -141,8 +141,8 @@ static void every_family_can_be_told(void **state)
             sink.histogram(sink.ctx, (enum family_id)f, NULL, 0, &h);
         else
             family_value(&sink, (enum family_id)f, NULL, 0, 1);
-        told++;
-        if (b.n != told) fail_msg("%s goes by the name of another family", FAMILIES[f].name);
+        written++;
+        if (b.n != written) fail_msg("%s has the name of another family", FAMILIES[f].name);
         const struct otlp_metric *m = &b.metrics[b.n - 1];
         if (*family_unit((enum family_id)f) && !*m->unit)
             fail_msg("%s: no UCUM unit for '%s'", m->name, family_unit((enum family_id)f));
@@ -150,7 +150,7 @@ static void every_family_can_be_told(void **state)
         CHECK(*m->name);
         CHECK(*m->description);
     }
-    CHECK_LT(50, told);
+    CHECK_LT(50, written);
     CHECK(!b.failed);
     otlp_batch_free(&b);
 }
@@ -311,7 +311,7 @@ int main(void)
 #define E(test) cmocka_unit_test_setup_teardown(test, forget_environment, forget_environment)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_those_of_the_conventions),
-        cmocka_unit_test(every_family_can_be_told),
+        cmocka_unit_test(every_family_becomes_a_metric),
         cmocka_unit_test(histograms_keep_their_buckets),
         E(others_read_them),
         E(who_speaks),

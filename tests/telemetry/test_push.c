@@ -629,8 +629,8 @@ struct locked_case {
     const char *password;  /* of the user "lab"; NULL: no user */
     const char *ca, *cert; /* NULL: none; "cert.pem" is in the folder of the locks, its key beside it */
     bool insecure;
-    enum err_code
-        rc; /* ERR_INTERNAL: any but success: TLS 1.3 tells the client after its handshake, or hangs up */
+    enum err_code rc; /* ERR_INTERNAL: any but success: the client learns it after the handshake of TLS 1.3,
+                         or the connection ends */
     int status;
     const char *says;
 };
@@ -672,7 +672,8 @@ static void check_locked_case(const struct gateway *g, const struct root *r, con
     CHECK_LACKS(why.message, "tset");
 }
 
-/* TLS with our own authority, a client certificate and a password: each missing or wrong piece is told apart.
+/* TLS with our own authority, a client certificate and a password: each missing or wrong piece has a message
+ * of its own.
  */
 static void a_locked_gateway(void **state)
 {

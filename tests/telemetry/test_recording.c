@@ -143,7 +143,7 @@ static void a_text_that_swells_is_refused(void **state)
     root_remove(&r);
 }
 
-/* Whatever a stranger's file holds: files below the folder, or an error. */
+/* Any bytes in files.txt give files below the folder, or an error. */
 static void any_bytes_are_survived(void **state)
 {
     (void)state;

@@ -248,18 +248,19 @@ static void cancelled(void **state)
     (void)state;
     struct waiting w = { .b = background_new() };
     char news[256];
-    bool bad, told = false;
+    bool bad, reported = false;
     pthread_t thread;
     snprintf(w.j.text[0], sizeof w.j.text[0], "fake long");
     CHECK(!background_cancel_command(w.b));
     CHECK(!pthread_create(&thread, NULL, run, &w));
-    for (int i = 0; i < 3000 && !told; i++) {
+    for (int i = 0; i < 3000 && !reported; i++) {
         pthread_mutex_lock(&w.b->lock);
-        told = w.b->known.task_known && w.b->known.task.done == 0.5 && !strcmp(w.b->known.task.unit, "x/s");
+        reported = w.b->known.task_known && w.b->known.task.done == 0.5 &&
+                   !strcmp(w.b->known.task.unit, "x/s");
         pthread_mutex_unlock(&w.b->lock);
         clock_sleep_ns(10000000);
     }
-    CHECK(told);
+    CHECK(reported);
     CHECK(background_cancel_command(w.b));
     pthread_join(thread, NULL);
     CHECK(background_take_message(w.b, news, sizeof news, &bad));

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char *tell(struct linear_reported *t, const struct snapshot *s, const struct ui *u)
+static char *report_text(struct linear_reported *t, const struct snapshot *s, const struct ui *u)
 {
     struct str out = { 0 };
     linear_report(t, s, u, &out);
@@ -24,7 +24,7 @@ static char *tell(struct linear_reported *t, const struct snapshot *s, const str
 static void check_says(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
                        const char *what)
 {
-    char *text = tell(t, s, u);
+    char *text = report_text(t, s, u);
     if (what ? !strstr(text, what) : *text != 0) fail_msg("want '%s', said:\n%s", what ? what : "", text);
     free(text);
 }
@@ -40,7 +40,7 @@ static void two_that_write(void **state)
     check_says(&t, s, &u, "A q8_0,threads=2 and B q4_0,threads=2 are writing");
     check_says(&t, s, &u, NULL);
     s->write.running = false;
-    char *text = tell(&t, s, &u);
+    char *text = report_text(&t, s, &u);
     CHECK_CONTAINS(
         text, "A, 19 tokens, 24.1 tokens/s: Once upon a time there was a small dog who lived in a red house");
     CHECK_CONTAINS(text, "B, 30 tokens, 38.2 tokens/s: ");
@@ -60,7 +60,7 @@ static void changes_are_said_once(void **state)
     struct snapshot *empty = fixture_empty(), *idle = fixture_idle(), *running = fixture_running(),
                     *done = fixture_done(VERDICT_BETTER), *failed = fixture_failed();
     check_says(&t, empty, &u, NULL); /* nothing is known, so nothing is reported */
-    char *text = tell(&t, idle, &u);
+    char *text = report_text(&t, idle, &u);
     CHECK_CONTAINS(text, "machine: Xeon");
     CHECK_CONTAINS(text, "model: /models/stories15M-f16.gguf: llama");
     CHECK_CONTAINS(text, "limits measured"); /* the log */
@@ -93,7 +93,7 @@ static void questions_and_answers(void **state)
     struct ui u = { .view = VIEW_LIVE };
     struct snapshot *s = fixture_idle();
     int keys[64];
-    free(tell(&t, s, &u));
+    free(report_text(&t, s, &u));
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     check_says(&t, s, &u, "arm A? (empty line: default");
     const char *const answers[] = { "f16", "q4_0,treads=2", "", "", "", "", "" };

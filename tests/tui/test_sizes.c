@@ -97,7 +97,11 @@ static int draw_size(struct cell *all, const struct snapshot *s, const struct ui
     CHECK_LT(g.hits, GRID_HITS); /* room for every place that can be clicked */
     for (int i = 0; i < g.hits; i++) {
         const struct rect *r = &g.hit[i].at;
-        CHECK(r->w <= 0 || r->h <= 0 || (r->x >= 0 && r->y >= 0 && r->x + r->w <= w && r->y + r->h <= h));
+        if (r->w <= 0 || r->h <= 0) continue;
+        CHECK_GE(r->x, 0);
+        CHECK_GE(r->y, 0);
+        CHECK_LE(r->x + r->w, w);
+        CHECK_LE(r->y + r->h, h);
     }
     return panes;
 }

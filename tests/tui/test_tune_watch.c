@@ -54,12 +54,16 @@ static void what_is_written_is_read(void **state)
     CHECK_EQ(t.rows, 2);
     CHECK_STR(t.why, "because");
     CHECK_STR(t.model, "/m/x.gguf");
-    CHECK(t.row[0].is_current && t.row[0].timings == 2 && t.row[0].bytes == 1 << 20);
-    CHECK(fabs(t.row[0].lower - 50 * exp(-0.196)) < 1e-9 && fabs(t.row[0].upper - 50 * exp(0.196)) < 1e-9);
+    CHECK(t.row[0].is_current);
+    CHECK_EQ(t.row[0].timings, 2);
+    CHECK_EQ(t.row[0].bytes, 1 << 20);
+    CHECK_NEAR(t.row[0].lower, 50 * exp(-0.196), 1e-9);
+    CHECK_NEAR(t.row[0].upper, 50 * exp(0.196), 1e-9);
     CHECK_NAN(t.row[0].kld); /* not measured is not 0 */
     CHECK_NAN(t.row[1].rate);
     CHECK_STR(t.row[1].excluded, "quality limit");
-    CHECK(!t.challenger[0] && !t.ended);
+    CHECK_STR(t.challenger, "");
+    CHECK(!t.ended);
     at.phase = TUNE_PHASE_CONFIRM;
     at.n = 0; /* the rows stay */
     snprintf(at.challenger, sizeof at.challenger, "q4_K");
@@ -67,14 +71,20 @@ static void what_is_written_is_read(void **state)
     at.blocks = 4;
     at.confirm_run = 8;
     put(&t, &at, NULL);
-    CHECK(t.rows == 2 && t.blocks == 4 && t.confirm_run == 8 && fabs(t.effect.lower - 1.5) < 1e-9);
+    CHECK_EQ(t.rows, 2);
+    CHECK_EQ(t.blocks, 4);
+    CHECK_EQ(t.confirm_run, 8);
+    CHECK_NEAR(t.effect.lower, 1.5, 1e-9);
     const struct tune_result r = { .wins = true, .winner = { .line = "q4_K" } };
     put(&t, &at, &(struct tune_end){ &r, "q4_K is faster.", "/c/x.conf" });
-    CHECK(t.ended && t.wins && !t.stopped);
+    CHECK(t.ended);
+    CHECK(t.wins);
+    CHECK(!t.stopped);
     CHECK_STR(t.text, "q4_K is faster.");
     CHECK_STR(t.candidate, "q4_K");
     json_t *other = json_object();
-    CHECK(!tune_watch_read(&t, other) && !tune_watch_read(&t, NULL));
+    CHECK(!tune_watch_read(&t, other));
+    CHECK(!tune_watch_read(&t, NULL));
     json_decref(other);
 }
 
@@ -100,7 +110,8 @@ static void keys_of_a_search(void **state)
     s = fixture_tune();
     u = (struct ui){ .view = VIEW_LIVE };
     CHECK_EQ(input_key(&u, s, 't').requests, 0); /* shows the one that runs */
-    CHECK(u.view == VIEW_TUNE && u.form.kind == FORM_CLOSED);
+    CHECK_EQ(u.view, VIEW_TUNE);
+    CHECK_EQ(u.form.kind, FORM_CLOSED);
     CHECK_CONTAINS(refusal(DO_PAUSE, &u, s), "cannot be paused");
     CHECK_CONTAINS(refusal(DO_OPEN, &u, s), "still running");
     CHECK_CONTAINS(refusal(DO_RESUME, &u, s), "running already");

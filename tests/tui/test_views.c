@@ -197,7 +197,7 @@ static void golden_form_and_ascii(void **state)
     free(s);
 }
 
-/* Each verdict is told by a word and, in ASCII too, by a mark of its own kind. */
+/* Each verdict is shown by a word and, in ASCII too, by a mark of its own. */
 static void verdicts_without_colour(void **state)
 {
     (void)state;
@@ -216,7 +216,7 @@ static void verdicts_without_colour(void **state)
             struct ui u = { .view = (enum view)view };
             char *pretty = draw(s, &u, 80, 24, GLYPHS_BRAILLE), *plain = draw(s, &u, 80, 24, GLYPHS_ASCII);
             if (!strstr(pretty, WANT[i].braille) || !strstr(plain, WANT[i].ascii))
-                fail_msg("verdict %s is not told on view %d:\n%s%s", WANT[i].ascii, view, pretty, plain);
+                fail_msg("verdict %s is not shown on view %d:\n%s%s", WANT[i].ascii, view, pretty, plain);
             free(pretty);
             free(plain);
             free(s);

@@ -79,7 +79,7 @@ const struct qdyno_plugin *qdyno_plugin_get(void)
 {
     static const struct qdyno_plugin PLUGIN = { .version = QDYNO_PLUGIN_VERSION,
                                                 .name = "moody",
-                                                .help = "works or misbehaves as told",
+                                                .help = "works or misbehaves as its parameter says",
                                                 .good = "tests",
                                                 .formats = "u4_g64 int8 fp8_e4m3",
                                                 .answer = QDYNO_CODES,

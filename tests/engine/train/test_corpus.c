@@ -16,7 +16,7 @@ static struct corpus *opened(void)
     return c;
 }
 
-static double tell(const struct corpus *c, enum corpus_split split, uint64_t number, struct str *s)
+static double story_write(const struct corpus *c, enum corpus_split split, uint64_t number, struct str *s)
 {
     str_clear(s);
     return corpus_story(c, (struct story_id){ 1, split, number }, s);
@@ -43,9 +43,9 @@ static void probability_is_the_texts_own(void **state)
     struct str s = { 0 };
     for (int split = 0; split < CORPUS_SPLIT_COUNT; split++)
         for (uint64_t i = 0; i < 200; i++) {
-            double p = tell(c, (enum corpus_split)split, i, &s);
+            double p = story_write(c, (enum corpus_split)split, i, &s);
             struct corpus_score score = corpus_score(c, s.data, s.len);
-            if (score.derivations != 1) fail_msg("told in %d ways: %s", (int)score.derivations, s.data);
+            if (score.derivations != 1) fail_msg("%d derivations of: %s", (int)score.derivations, s.data);
             CHECK_NEAR(score.log_probability, p, 1e-9);
             assert_int_equal(score.told, s.len);
             CHECK_LT(p, -10);
@@ -63,7 +63,7 @@ static void probability_by_hand(void **state)
     struct str s = { 0 }, sunny = { 0 };
     double without = -INFINITY, with = -INFINITY;
     for (uint64_t i = 0; !isfinite(with); i++) { /* find a story without a scene, and insert one */
-        tell(c, CORPUS_TRAIN, i, &s);
+        story_write(c, CORPUS_TRAIN, i, &s);
         const char *behind = strstr(s.data, " more than anything. ");
         if (!behind) continue;
         behind += strlen(" more than anything. ");
@@ -86,7 +86,7 @@ static void wrong_answers_are_no_story(void **state)
     struct str s = { 0 };
     int seen = 0;
     for (uint64_t i = 0; seen < 5; i++) {
-        tell(c, CORPUS_TRAIN, i, &s);
+        story_write(c, CORPUS_TRAIN, i, &s);
         char *times = strstr(s.data, " times three is "), *answer = times ? times + 16 : NULL;
         if (!answer) continue;
         seen++;
@@ -97,7 +97,7 @@ static void wrong_answers_are_no_story(void **state)
         assert_int_equal(score.told, answer - s.data); /* the text is valid up to there */
     }
     assert_int_equal(corpus_score(c, "", 0).derivations, 0);
-    tell(c, CORPUS_TRAIN, 3, &s);
+    story_write(c, CORPUS_TRAIN, 3, &s);
     assert_int_equal(corpus_score(c, s.data, s.len - 1).derivations, 0); /* an incomplete story */
     str_append(&s, " ");
     assert_int_equal(corpus_score(c, s.data, s.len).derivations, 0);
@@ -136,7 +136,7 @@ static void choices_fall_as_often_as_they_should(void **state)
     struct str s = { 0 };
     int once = 0, pet = 0, lily = 0;
     for (uint64_t i = 0; i < STORIES; i++) {
-        tell(c, CORPUS_TRAIN, i, &s);
+        story_write(c, CORPUS_TRAIN, i, &s);
         once += str_starts(s.data, "Once upon a time"); /* 2 of 8 */
         pet += str_starts(s.data, "There was once");    /* 1 of 8 */
         lily += str_starts(s.data, "Lily ");            /* 5 of 8, of 48 names */

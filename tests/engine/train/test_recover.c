@@ -186,8 +186,8 @@ static struct gguf *quantized(const struct gguf *original, const char *recipe, c
 }
 
 /* Stories of a split, and their tokens if `ids` is not NULL. */
-static void tell(const struct gguf *g, enum corpus_split split, int stories, struct str *text,
-                 struct token_list *ids)
+static void stories_write(const struct gguf *g, enum corpus_split split, int stories, struct str *text,
+                          struct token_list *ids)
 {
     struct corpus *c;
     struct tokenizer *t;
@@ -330,8 +330,8 @@ static void recovers(void **state)
     struct recover_report r;
     struct str text = { 0 }, held_out = { 0 };
     struct token_list ids = { 0 };
-    tell(original, CORPUS_CALIBRATION, 60, &text, &ids);
-    tell(original, CORPUS_HELD_OUT, 30, &held_out, NULL);
+    stories_write(original, CORPUS_CALIBRATION, 60, &text, &ids);
+    stories_write(original, CORPUS_HELD_OUT, 30, &held_out, NULL);
     struct recover_options o = quick(&ids);
     CHECK_OK(recover_file(temp_path(out, "out"), original, q, &o, &r, &why));
     CHECK_LT(r.loss, r.first_loss);
@@ -401,7 +401,7 @@ static void refuses(void **state)
     struct err why = { 0 };
     struct token_list ids = { 0 };
     struct str text = { 0 };
-    tell(original, CORPUS_CALIBRATION, 5, &text, &ids);
+    stories_write(original, CORPUS_CALIBRATION, 5, &text, &ids);
     struct recover_options o = quick(&ids);
     o.n = 100;
     refuse(original, q, &o, ERR_USAGE, "expected at least two rows");

@@ -389,7 +389,8 @@ static void check_step(const struct network_tensor *t, const float *w, double ra
             for (int64_t c = 0; c < inner; c++)
                 sum += (double)w[i * across + c * along] * (double)w[k * across + c * along];
             sum /= scale * scale;
-            CHECK(i == k ? sum > 0.4 && sum < 1.6 : fabs(sum) < 0.35);
+            CHECK_GT(sum, i == k ? 0.4 : -0.35);
+            CHECK_LT(sum, i == k ? 1.6 : 0.35);
         }
 }
 
