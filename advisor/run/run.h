@@ -438,6 +438,11 @@ void tally_values(struct cell_tally *t, double value[METRIC_COUNT]);
 int tally_rates(const struct tally_totals *s); /* how many of the rates are in the arrays */
 double tally_prefill_rate(const struct tally_totals *s);
 double tally_decode_rate(const struct tally_totals *s);
+/* The cost of a decode step of `sequences` sequences: the time that all take for one token each, divided by
+ * that of one sequence in the same repetition (`one`). The median over the repetitions, because other
+ * programs slow down single ones. *sd: standard deviation over them. NAN: not measured. */
+double tally_row_cost(const struct tally_totals *t, const struct tally_totals *one, int sequences,
+                      double *sd);
 /* Standard error of the logarithm of the mean of rates[n]; 0 for fewer than two, which say nothing of it. */
 double rates_noise(const double *rates, int n);
 

@@ -78,6 +78,19 @@ void tally_values(struct cell_tally *t, double value[METRIC_COUNT])
     if (s->peak_bytes > 0) value[METRIC_PEAK_MEMORY] = s->peak_bytes;
 }
 
+double tally_row_cost(const struct tally_totals *t, const struct tally_totals *one, int sequences, double *sd)
+{
+    double cost[TALLY_RATES];
+    int n = 0;
+    for (int i = 0; i < MIN(tally_rates(t), tally_rates(one)); i++) {
+        const double c = sequences * one->decode[i] / t->decode[i];
+        if (isfinite(c)) cost[n++] = c;
+    }
+    stats_sort(cost, n);
+    *sd = stats_sd(cost, n);
+    return n ? stats_quantile_sorted(cost, n, 0.5) : (double)NAN;
+}
+
 double rates_noise(const double *rates, int n)
 {
     const double mean = stats_mean(rates, n), sd = stats_sd(rates, n);

@@ -201,6 +201,11 @@ enum err_code recipe_model_open(struct model **out, const struct model_options *
 /* As plan_memory and plan_operations, for the file the config's recipe would make. */
 enum err_code recipe_plan_memory(struct memory_plan *out, const struct gguf *g, const struct config *c,
                                  int ctx, int sequences, struct err *why);
+/* The longest context, at most CONTEXT_MOST tokens, whose plan for one sequence fits into `available` bytes
+ * (as memory_plan_check); 0: none. Errors: ERR_NOMEM. */
+enum { CONTEXT_MOST = 1 << 24 };
+enum err_code recipe_longest_context(int64_t *out, const struct gguf *g, const struct config *c,
+                                     int64_t available, struct err *why);
 enum err_code recipe_plan_operations(struct model_operations *out, const struct gguf *g,
                                      const struct config *c, struct err *why);
 

@@ -77,6 +77,34 @@ enum err_code recipe_plan_memory(struct memory_plan *out, const struct gguf *g, 
     return plan_memory(out, g, c, &RECIPE_VIEW, ctx, sequences, why);
 }
 
+static enum err_code context_fits(bool *fits, const struct gguf *g, const struct config *c, int64_t available,
+                                  int64_t ctx, struct err *why)
+{
+    struct memory_plan p;
+    const enum err_code rc = recipe_plan_memory(&p, g, c, (int)ctx, 1, why);
+    *fits = !rc && !memory_plan_check(&p, config_text(c, KNOB_DEVICE), available, NULL);
+    return rc == ERR_NOMEM ? rc : ERR_OK; /* a context that cannot be planned does not fit */
+}
+
+/* By bisection, because a longer context never needs less memory. */
+enum err_code recipe_longest_context(int64_t *out, const struct gguf *g, const struct config *c,
+                                     int64_t available, struct err *why)
+{
+    struct config sized = *c; /* an explicit number of threads avoids reading the CPU topology in each step */
+    if (!config_int(c, KNOB_THREADS))
+        config_resolve_int(&sized, KNOB_THREADS, threadpool_default_threads(), NULL);
+    int64_t fitting = 0, beyond = CONTEXT_MOST + 1;
+    enum err_code rc = ERR_OK;
+    while (beyond - fitting > 1 && !rc) {
+        const int64_t middle = fitting + (beyond - fitting) / 2;
+        bool fits;
+        rc = context_fits(&fits, g, &sized, available, middle, why);
+        *(fits ? &fitting : &beyond) = middle;
+    }
+    *out = rc ? 0 : fitting;
+    return rc;
+}
+
 enum err_code recipe_plan_operations(struct model_operations *out, const struct gguf *g,
                                      const struct config *c, struct err *why)
 {

@@ -66,6 +66,20 @@ static void values_are_combined_as_their_rows_say(void **state)
     tally_free(&t);
 }
 
+/* 4 sequences that decode 20 tokens/s together take 2 of the time of one that decodes 10. */
+static void a_step_of_several_rows_costs_its_time(void **state)
+{
+    (void)state;
+    const struct tally_totals one = { .n = 3, .decode = { 10, 10, NAN } },
+                              four = { .n = 3, .decode = { 20, 10, 20 } }, none = { 0 };
+    double sd;
+    CHECK_NEAR(tally_row_cost(&four, &one, 4, &sd), 3,
+               1e-12); /* the median of 2 and 4; the third is unknown */
+    CHECK_NEAR(sd, sqrt(2), 1e-12);
+    CHECK_NEAR(tally_row_cost(&one, &one, 1, &sd), 1, 1e-12);
+    CHECK_NAN(tally_row_cost(&four, &none, 4, &sd));
+}
+
 static void more_rates_than_fit_are_still_summed(void **state)
 {
     (void)state;
@@ -92,6 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(disturbed_repetitions_count_for_no_prediction),
         cmocka_unit_test(values_are_combined_as_their_rows_say),
+        cmocka_unit_test(a_step_of_several_rows_costs_its_time),
         cmocka_unit_test(more_rates_than_fit_are_still_summed),
         cmocka_unit_test(noise_is_of_the_mean),
     };

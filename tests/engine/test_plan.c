@@ -25,6 +25,34 @@ static struct memory_plan plan_of(const char *path, const char *line, int ctx, i
     return p;
 }
 
+/* The longest context fits, and one token more does not. Less memory gives a shorter one, none gives 0. */
+static void test_longest_context(void **state)
+{
+    (void)state;
+    char path[4096];
+    struct err why = { 0 };
+    struct config c;
+    struct gguf *g;
+    struct memory_plan p;
+    int64_t longest, shorter;
+    SHARED_OR_SKIP(path, "models/repacked/stories260K-f32.gguf");
+    CHECK_OK(config_parse(&c, "kv=f16,threads=2", &why));
+    CHECK_OK(gguf_open(&g, path, &why));
+    const int64_t available = INT64_C(50) << 20;
+    CHECK_OK(recipe_longest_context(&longest, g, &c, available, &why));
+    CHECK_GT(longest, 0);
+    CHECK_LT(longest, CONTEXT_MOST);
+    CHECK_OK(recipe_plan_memory(&p, g, &c, (int)longest, 1, &why));
+    CHECK_OK(memory_plan_check(&p, "cpu", available, &why));
+    CHECK_OK(recipe_plan_memory(&p, g, &c, (int)longest + 1, 1, &why));
+    CHECK_EQ(memory_plan_check(&p, "cpu", available, &why), ERR_FIT);
+    CHECK_OK(recipe_longest_context(&shorter, g, &c, available / 2, &why));
+    CHECK_LT(shorter, longest);
+    CHECK_OK(recipe_longest_context(&shorter, g, &c, 0, &why));
+    CHECK_EQ(shorter, 0);
+    gguf_close(g);
+}
+
 static void test_by_hand(void **state)
 {
     (void)state;
@@ -233,9 +261,9 @@ static void test_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand), cmocka_unit_test(test_loader_agrees),
-        cmocka_unit_test(test_message), cmocka_unit_test(test_available),
-        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_longest_context), cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_loader_agrees),   cmocka_unit_test(test_message),
+        cmocka_unit_test(test_available),       cmocka_unit_test(test_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

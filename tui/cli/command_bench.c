@@ -249,20 +249,12 @@ static void put_memory(json_t *row, const json_t *memory)
     json_put_num(row, "prefetch_s", json_get_num(memory, "prefetch_s", NAN));
 }
 
-/* The cost of a step: the time that all sequences take for one token each, divided by that of one sequence in
- * the same round. The median over the rounds, because other programs slow down single ones. */
 static void put_row_cost(json_t *row, const struct tally_totals *t, const struct tally_totals *one,
                          int sequences)
 {
-    double cost[TALLY_RATES];
-    int n = 0;
-    for (int i = 0; i < MIN(tally_rates(t), tally_rates(one)); i++) {
-        const double c = sequences * one->decode[i] / t->decode[i];
-        if (isfinite(c)) cost[n++] = c;
-    }
-    stats_sort(cost, n);
-    json_put_num(row, "row_cost", n ? stats_quantile_sorted(cost, n, 0.5) : NAN);
-    json_put_num(row, "row_cost_sd", stats_sd(cost, n));
+    double sd;
+    json_put_num(row, "row_cost", tally_row_cost(t, one, sequences, &sd));
+    json_put_num(row, "row_cost_sd", sd);
 }
 
 /* A workload of a group while it is measured. */

@@ -23,7 +23,7 @@
 /* clang-format off */
 const struct cli_flag FLAGS_FIT[] = {
     FLAG_MODEL_ROW,
-    { .name = "-c", .alias = "--ctx-size", .value = "N,...", .kind = FLAG_INTS, .min = 1, .max = 1 << 24,
+    { .name = "-c", .alias = "--ctx-size", .value = "N,...", .kind = FLAG_INTS, .min = 1, .max = CONTEXT_MOST,
       .help = "context in tokens; default: the model's own, at most 4096" },
     FLAG_CONFIGS_ROW,
     { .name = "--models",
@@ -147,29 +147,6 @@ static void put_plan(json_t *row, const struct memory_plan *p)
     json_put_int(row, "decode_read_bytes", p->decode_read_bytes);
 }
 
-static bool context_fits(const struct fit *f, const struct gguf *g, const struct config *c, int64_t ctx)
-{
-    struct memory_plan p;
-    const enum err_code rc = recipe_plan_memory(&p, g, c, (int)ctx, 1, NULL);
-    if (rc == ERR_NOMEM)
-        memory_short_set(); /* the search goes on with a wrong answer, so nothing may be printed */
-    return !rc && !memory_plan_check(&p, config_text(c, KNOB_DEVICE), f->available, NULL);
-}
-
-/* The longest context that fits, at most 2^24 tokens, by bisection; 0: none fits. */
-static int64_t largest_context(const struct fit *f, const struct gguf *g, const struct config *c)
-{
-    struct config sized = *c; /* an explicit number of threads avoids reading the CPU topology in each step */
-    if (!config_int(c, KNOB_THREADS))
-        config_resolve_int(&sized, KNOB_THREADS, threadpool_default_threads(), NULL);
-    int64_t fits = 0, beyond = (INT64_C(1) << 24) + 1;
-    while (beyond - fits > 1) {
-        const int64_t middle = fits + (beyond - fits) / 2;
-        *(context_fits(f, g, &sized, middle) ? &fits : &beyond) = middle;
-    }
-    return fits;
-}
-
 /* What fits into memory can be more than the model can use. */
 static void put_beyond_training(struct fit *f, const char *name, const struct gguf *g, int64_t most)
 {
@@ -276,7 +253,9 @@ static enum err_code fit_by_plan(struct fit *f, const struct gguf *g, const char
     if (f->available >= 0) {
         json_put_int(row, "available_bytes", f->available);
         json_put_bool(row, "fits", fits);
-        const int64_t most = largest_context(f, g, c);
+        int64_t most;
+        const enum err_code short_of_memory = recipe_longest_context(&most, g, c, f->available, why);
+        if (short_of_memory) return short_of_memory;
         json_put_int(row, "ctx_most", most);
         put_beyond_training(f, cli_base_name(path), g, most);
     }

@@ -233,7 +233,6 @@ static enum err_code recorded_table(struct table *t, const struct run_row *run, 
     enum err_code rc = json_parse(&outcome, run->outcome_json, strlen(run->outcome_json), why);
     if (rc) return err_prefix(why, "outcome of run %lld", (long long)run->id);
     json_t *rows = json_object_get(outcome, "rows"), *extra = json_object_get(outcome, "extra");
-    t->recorded = true;
     if (json_is_array(rows)) json_array_extend(t->rows, rows);
     if (json_is_object(extra)) json_object_update(t->extra, extra);
     json_decref(outcome);
@@ -372,6 +371,7 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
         note_head(&t, d, &run);
         note_link(&t, d, id);
         json_t *about = json_object();
+        t.recorded = true;
         rc = put_run(about, d, &run, &why);
         json_put(t.extra, "run", about);
         status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);

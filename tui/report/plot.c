@@ -24,19 +24,6 @@ struct plot_layer *plot_place(struct plot *p, struct arena *a, enum mark mark, i
     return l;
 }
 
-bool plot_has_points(const struct plot *p)
-{
-    for (int i = 0; i < p->layers; i++) {
-        const struct plot_layer *l = &p->layer[i];
-        if (l->mark == MARK_RULE || l->loose) continue;
-        for (int k = 0; k < l->n; k++) {
-            const struct plot_point *at = &l->point[k];
-            if (isfinite(at->x) || isfinite(at->x_low) || isfinite(at->y_low)) return true;
-        }
-    }
-    return false;
-}
-
 int plot_columns(const char *text)
 {
     static const struct {

@@ -81,9 +81,6 @@ struct plot_layer *plot_layer(struct plot *p, struct arena *a, enum mark mark, i
 /* Adds a layer with the single point `at`. */
 struct plot_layer *plot_place(struct plot *p, struct arena *a, enum mark mark, int hue, struct plot_point at);
 
-/* Does any layer contain a point that can be drawn? */
-bool plot_has_points(const struct plot *p);
-
 /* ---------------------------------------------------------------- scales, for SVG and text */
 
 struct plot_scale {

@@ -24,13 +24,6 @@ static struct figure show_bytes(double v)
     return figure_bytes((int64_t)v);
 }
 
-static struct figure show_nats(double v)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.0e", v);
-    return f;
-}
-
 static void candidates_mark_beaten(struct candidate *candidate, int n)
 {
     enum { GAINS = 3 };
@@ -187,6 +180,6 @@ void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot 
         chart.w -= MEMORY;
         draw_memory(g, (struct rect){ in.x + chart.w + 1, in.y, MEMORY - 1, in.h }, candidate, n);
     }
-    draw_candidates(g, chart, (struct axis){ .log = true, .name = "nats", .show = show_nats },
+    draw_candidates(g, chart, (struct axis){ .log = true, .name = "nats", .show = figure_nats },
                     (struct axis){ .name = "tok/s", .show = figure_number }, candidate, n, chosen);
 }

@@ -9,17 +9,10 @@
 
 /* ---------------------------------------------------------------- methods */
 
-static struct figure show_nats(double v)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.0e", v);
-    return f;
-}
-
 /* A lower bound near 0 would stretch the logarithmic axis, so it does not count. */
 static struct axis loss_axis(const struct quality_results *q)
 {
-    struct axis a = { .lo = NAN, .hi = NAN, .log = true, .show = show_nats };
+    struct axis a = { .lo = NAN, .hi = NAN, .log = true, .show = figure_nats };
     for (int i = 0; i < q->count; i++) {
         const struct interval *k = &q->line[i].kld;
         if (k->estimate > 0 && !q->line[i].foreign) {
@@ -44,7 +37,7 @@ static void draw_loss(struct pen *p, int columns, int item, unsigned extra, cons
     const unsigned style = extra ? ROLE_TEXT | extra : (unsigned)ROLE_GRAPH;
     const struct rect at = { p->area.x + p->x + 1, p->area.y + p->y, columns - 2, 1 };
     const struct plane plane = {
-        .g = p->g, .at = at, .x = axis, .y = { .lo = 0, .hi = 1, .show = show_nats }
+        .g = p->g, .at = at, .x = axis, .y = { .lo = 0, .hi = 1, .show = figure_nats }
     };
     if (isfinite(k->upper))
         plane_whisker_x(&plane, k->lower > axis.lo ? k->lower : axis.lo, k->upper, 0.5, style);

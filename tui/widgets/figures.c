@@ -48,6 +48,13 @@ struct figure figure_change(double log_ratio)
     return figure_printf("%+.*f%%", fabs(p) >= 999.5 ? 0 : 1, p);
 }
 
+struct figure figure_nats(double nats)
+{
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.0e", nats);
+    return f;
+}
+
 struct figure figure_bytes(int64_t bytes)
 {
     struct figure f;

@@ -48,6 +48,7 @@ struct figure figure_number(double v);           /* three significant digits: "3
 struct figure figure_percent(double ratio);      /* 0.931 -> "93%" */
 struct figure figure_change(double log_ratio);   /* ln(B/A) -> "+58.4%" */
 struct figure figure_bytes(int64_t bytes);       /* powers of 1024: "1.17G" */
+struct figure figure_nats(double nats);          /* a digit and a power of ten: "2e-05" */
 struct figure figure_seconds(double s);          /* "0.31s" "26.1ms" "310us" */
 struct figure figure_duration(double s);         /* "0:41" "1:02:03" */
 struct figure figure_hertz(double hz);           /* "3.1GHz" */

@@ -64,7 +64,7 @@ struct table {
     struct column *columns; /* owned: those of the document, metrics filled in */
     int n_columns;
     bool record;         /* as in the document, unless the command changes it */
-    bool recorded;       /* rows come from the database: an older version may have stored other keys */
+    bool recorded;       /* `show` prints a stored table: an older version may have stored other keys */
     bool skip_absent;    /* record: md leaves out properties without a value */
     json_t *rows;        /* array of objects */
     json_t *extra;       /* object: members of the JSON document besides rows */
