@@ -128,6 +128,7 @@ static enum err_code searching_init(struct searching *x, struct err *why)
     return rc;
 }
 
+/* Without --like, --size and --kld the file may be as large as q4_K would make it. */
 static enum err_code searching_run(struct searching *x, struct err *why)
 {
     struct db *d = NULL;
@@ -156,6 +157,7 @@ static enum err_code searching_run(struct searching *x, struct err *why)
     return rc;
 }
 
+/* A recipe in a file of its own, with its evidence as comments: `quantize -R @FILE` reads it. */
 static enum err_code write_recipe(struct searching *x, struct err *why)
 {
     const struct recipe_found *f = &x->found;
@@ -175,6 +177,7 @@ static enum err_code write_recipe(struct searching *x, struct err *why)
     return rc;
 }
 
+/* Applies the found recipe as `quantize` would; a partial file of an earlier try is continued. */
 static enum err_code write_gguf(struct searching *x, struct err *why)
 {
     const char *path = args_text(x->a, "--gguf", NULL);
@@ -194,6 +197,8 @@ static enum err_code write_gguf(struct searching *x, struct err *why)
     return rc;
 }
 
+/* What the comparison on held-out text found. Without a uniform format of this size there is nothing to
+ * compare with. */
 static void put_figures(json_t *row, const struct recipe_found *f)
 {
     json_put_str(row, "recipe", f->mixed.line);
@@ -217,6 +222,7 @@ static void put_figures(json_t *row, const struct recipe_found *f)
     json_put_num(row, "search_kld", f->search_kld);
 }
 
+/* Status 1 only where the mix is worse for certain: its whole interval is above 0. */
 static int found_status(const struct recipe_found *f)
 {
     return f->beats ? EXIT_DONE : f->difference.lower > 0 ? EXIT_WORSE : EXIT_INCONCLUSIVE;

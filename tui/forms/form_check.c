@@ -26,11 +26,14 @@ static enum err_code check_config(const char *text, struct err *why)
     return config_parse(&c, text, why);
 }
 
+/* The third and later arms of an A/B are optional. */
 static enum err_code check_more(const char *text, struct err *why)
 {
     return *text ? check_config(text, why) : ERR_OK;
 }
 
+/* Only the keys that decide what is written: the others belong to the run, and the file would not keep them.
+ */
 static enum err_code check_recipe(const char *text, struct err *why)
 {
     struct config c;
@@ -56,6 +59,7 @@ static enum err_code check_url(const char *text, struct err *why)
     return http_url_check("Pushgateway", text, HTTP_URL_BASE, why);
 }
 
+/* No shell expands a path that is typed into a form, so "~" is expanded here. */
 const char *form_path(const char *text, char *buf, size_t size)
 {
     const char *home = getenv("HOME");
@@ -85,6 +89,7 @@ static enum err_code check_model(const char *text, struct err *why)
     return check_readable(text, why);
 }
 
+/* Optional: an empty field keeps the default. */
 static enum err_code check_file(const char *text, struct err *why)
 {
     return *text ? check_readable(text, why) : ERR_OK;
@@ -139,6 +144,7 @@ static enum err_code check_budget(const char *text, struct err *why)
     return err_set(why, ERR_USAGE, "expected a time such as 90s, 5m or 1h");
 }
 
+/* "1%" and "0.01" are the same. A margin above 50 % would call almost any two configs equivalent. */
 static enum err_code check_margin(const char *text, struct err *why)
 {
     double v;
@@ -155,6 +161,7 @@ bool form_says_no(const char *text)
     return !*text || !strcmp(text, "no");
 }
 
+/* "no", "yes", or a file: one field decides whether quality is measured and on which text. */
 static enum err_code check_quality(const char *text, struct err *why)
 {
     if (form_says_no(text) || !strcmp(text, "yes")) return ERR_OK;
@@ -169,12 +176,14 @@ static enum err_code check_goal(const char *text, struct err *why)
     return err_set(why, ERR_USAGE, "expected one of balanced speed quality memory energy");
 }
 
+/* The name becomes a word of command lines that people copy, so it must not need quotes. */
 static enum err_code check_name(const char *text, struct err *why)
 {
     if (*text && !strpbrk(text, " \t'\"")) return ERR_OK;
     return err_set(why, ERR_USAGE, "expected a name without spaces, such as main or release-1");
 }
 
+/* Checks the quotes and that there is a word; what the command means is checked when it starts. */
 static enum err_code check_command(const char *text, struct err *why)
 {
     enum { WORDS = 64 };

@@ -20,6 +20,7 @@ static const char *number_text(struct report *r, double v, const char *format)
     return content_printf(r, "%s", text);
 }
 
+/* Without bounds only the estimate is shown: "unknown" in brackets would be read as a wide interval. */
 static const char *interval_text(struct report *r, struct interval i, const char *format)
 {
     if (!isfinite(i.estimate)) return "unknown";
@@ -28,6 +29,8 @@ static const char *interval_text(struct report *r, struct interval i, const char
                           number_text(r, i.lower, format), number_text(r, i.upper, format));
 }
 
+/* One sentence per arm: whether it wins on all of speed, memory, energy and quality, or trades one for
+ * another. */
 void joint_sentences(struct report *r, const struct report_source *s)
 {
     struct joint j;
@@ -79,6 +82,7 @@ static void divergence_table(struct report *r, const struct report_source *s, co
     for (int k = 1; k < report_arms(s); k++) divergence_row(r, s, t, k);
 }
 
+/* A report says why there is no figure of quality: not asked for, or the run ended before. */
 void section_quality(struct report *r, const struct report_source *s)
 {
     const struct quality *known = NULL;
@@ -119,6 +123,7 @@ static void gate_rows(struct report *r, struct content_table *t, const struct ga
     }
 }
 
+/* The stored condition is parsed again. This version may not know a metric that it names. */
 void section_gate(struct report *r, const struct report_source *s)
 {
     static const char *const HEADS[] = { "arm", "condition", "outcome", "measured", "bound", "reason" };

@@ -9,6 +9,7 @@
 #include "tui/report/content.h"
 #include "tui/widgets/widgets.h"
 
+/* Below 0.0001 the exact value changes no decision. */
 static const char *probability_text(struct report *r, double p)
 {
     if (!isfinite(p)) return "unknown";

@@ -25,6 +25,7 @@ static void put_compared(struct report *r, const struct report_source *s, struct
     str_append(out, ".");
 }
 
+/* Training changes the weights on purpose, so a divergence from A says nothing about its quality. */
 static void put_quality(struct report *r, const struct report_source *s, struct str *out)
 {
     const struct quality *q = &report_comparison(s, MAX(s->state.headline, 1))->quality;
@@ -37,6 +38,7 @@ static void put_quality(struct report *r, const struct report_source *s, struct 
         content_plain(r, q->text), q->kld.estimate, 100 * q->top1.estimate);
 }
 
+/* What the speed costs in memory and energy. What was not measured is called unknown, not left out. */
 static void put_costs(struct report *r, const struct report_source *s, struct str *out)
 {
     const struct experiment_state *x = &s->state;
@@ -60,6 +62,8 @@ static void put_costs(struct report *r, const struct report_source *s, struct st
     str_append(out, energy ? "." : memory ? " energy is unknown." : " Memory and energy are unknown.");
 }
 
+/* Closes with what limits the result: noise, and blocks that other programs disturbed. The words differ by
+ * estimand, because on a loaded machine disturbed blocks count. */
 static void put_noise(const struct report_source *s, struct str *out)
 {
     const struct experiment_state *x = &s->state;

@@ -21,17 +21,21 @@ const char *report_arm_name(int arm)
     return NAMES[arm >= 0 && arm < EXPERIMENT_ARMS ? arm : 0];
 }
 
+/* By arm; the entry of A is empty. */
 const struct comparison *report_comparison(const struct report_source *s, int arm)
 {
     return &s->state.comparison[arm];
 }
 
+/* An invalid run is invalid for every arm, whatever a single comparison says. The headline arm has the
+ * verdict of the run, which a confirmation can have changed. */
 enum verdict report_verdict(const struct report_source *s, const struct comparison *c)
 {
     if (s->state.verdict == VERDICT_INVALID || c == experiment_headline(&s->state)) return s->state.verdict;
     return c->verdict;
 }
 
+/* A spec without a metric means the one that follows from its workload (struct experiment_spec). */
 const struct metric *report_metric(const struct report_source *s)
 {
     const struct experiment_spec *spec = &s->state.spec;
@@ -41,11 +45,14 @@ const struct metric *report_metric(const struct report_source *s)
                                               : METRIC_PREFILL_RATE];
 }
 
+/* Log ratios are positive for better; the reader wants to know whether the number grew. */
 double report_change(const struct report_source *s, double log_ratio)
 {
     return expm1(report_metric(s)->better < 0 ? -log_ratio : log_ratio);
 }
 
+/* The rate of an arm is that of A times the effect, because only the effect is paired by block: the mean of
+ * the arm alone contains what changed between blocks. */
 struct interval report_arm_rate(const struct report_source *s, int arm)
 {
     struct interval rate = { s->state.arm[arm].rate, NAN, NAN };
@@ -72,6 +79,7 @@ const char *report_percent(struct report *r, const struct report_source *s, doub
     return isfinite(p) ? content_printf(r, "%+.*f %%", percent_digits(p), p) : "unknown";
 }
 
+/* Where less is better the bounds change places, so that the smaller number stands first. */
 const char *report_interval(struct report *r, const struct report_source *s, struct interval i)
 {
     if (!isfinite(i.estimate)) return "unknown";
@@ -164,6 +172,7 @@ static const char *arm_title(struct report *r, const struct report_source *s, in
     return content_printf(r, "%s (`%s`)", report_arm_name(arm), content_plain(r, s->state.arm[arm].line));
 }
 
+/* A spec without a margin means the default of 1 %. */
 static double margin_percent(const struct report_source *s)
 {
     return 100 * (s->state.spec.margin > 0 ? s->state.spec.margin : 0.01);
@@ -191,6 +200,7 @@ static const char *title_of_pair(struct report *r, const struct report_source *s
     }
 }
 
+/* Of many arms the title names the best one, or says that none is proven better, with counts. */
 static const char *title_of_many(struct report *r, const struct report_source *s)
 {
     const struct experiment_state *x = &s->state;

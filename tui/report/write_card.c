@@ -14,6 +14,8 @@ struct lines {
     char text[LINES][400];
 };
 
+/* SVG has no line breaks: the text is wrapped here, by an estimate of its width in columns. Backquotes are
+ * markup and left out. */
 static void lines_wrap(struct lines *l, const char *text, int columns)
 {
     int used = 0;
@@ -42,6 +44,7 @@ static void lines_wrap(struct lines *l, const char *text, int columns)
     }
 }
 
+/* Returns where the next element may begin. */
 static double lines_write(struct str *out, const struct lines *l, double y, int size, const char *class)
 {
     for (int i = 0; i < l->n; i++) {
@@ -54,6 +57,8 @@ static double lines_write(struct str *out, const struct lines *l, double y, int 
     return y;
 }
 
+/* One line per arm with the glyph and hue of its points in the plot. Long config lines end with "…": the card
+ * has one line each. Returns where the next element may begin. */
 static double arms_write(struct str *out, const struct content_table *t, double y)
 {
     static const int AT[] = { MARGIN + 8, MARGIN + 24, WIDTH - MARGIN - 200, WIDTH - MARGIN - 105,
@@ -88,6 +93,8 @@ static const char *verdict_class(enum verdict v)
     return v == VERDICT_BETTER ? "h0" : v == VERDICT_WORSE ? "h1" : v == VERDICT_INVALID ? "h9" : "h8";
 }
 
+/* The body is written first, because the height in the first element of the file follows from it. Title and
+ * description make the picture readable for screen readers. */
 void write_card(struct str *out, const struct report *r)
 {
     struct str body = { 0 };

@@ -24,6 +24,8 @@ struct rate_row {
     const char *limit_name;
 };
 
+/* The live rate of the running cell, otherwise the mean of the arm. A share above 1 means that the weights
+ * fit in a cache, so the limit of the memory does not apply. */
 static void row_rate(struct grid *g, struct rect in, int row, const struct snapshot *s,
                      const struct rate_row *r)
 {
@@ -42,6 +44,7 @@ static void row_rate(struct grid *g, struct rect in, int row, const struct snaps
     pen_put(&p, ROLE_DIM, share > 1 ? " (cache)" : r->limit_name);
 }
 
+/* Planned parts as a sum where they explain the peak, otherwise as a plan beside it. */
 static void row_memory(struct grid *g, struct rect in, int row, const struct experiment_arm *a)
 {
     struct pen p = pen_at(g, in, 0, row);
@@ -60,6 +63,7 @@ static void row_memory(struct grid *g, struct rect in, int row, const struct exp
                    figure_bytes(adds_up ? peak - known : a->plan.compute + a->plan.scratch).text);
 }
 
+/* Three rows: what the model is, its shape, its vocabulary and context. */
 static void rows_model(struct grid *g, struct rect in, const struct snapshot *s)
 {
     const struct model_shape *m = &s->model;
@@ -86,6 +90,7 @@ static struct figure show_per_second(double rate)
     return f;
 }
 
+/* Graphs of both rates get what the figures leave of the box. */
 static void box_engine(struct grid *g, struct rect area, const struct snapshot *s)
 {
     int arm = engine_arm(s);
@@ -126,6 +131,7 @@ static bool strip_is_narrow(struct rect in)
     return in.w < WHOLE;
 }
 
+/* Config line, rate, memory and verdict of one arm; a failed arm shows its error in place of the figures. */
 static void row_arm(struct grid *g, struct rect in, int row, const struct snapshot *s, int arm)
 {
     const struct experiment_arm *a = &s->experiment.arm[arm];
@@ -152,6 +158,7 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     if (arm && !narrow) draw_verdict(&p, &s->experiment, arm);
 }
 
+/* What the experiment does next, e.g. when it can decide. */
 static void draw_next(struct pen *p, const struct snapshot *s)
 {
     enum { ENOUGH = 30 }; /* columns, fewer are not worth a beginning */

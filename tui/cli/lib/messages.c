@@ -8,6 +8,7 @@
 #include "engine/gguf/gguf.h"
 #include "tui/cli/lib/lib.h"
 
+/* A URL in a command line can contain a password, and messages end up in logs: only the host is shown. */
 const char *cli_word_shown(const char *word, char buf[HTTP_SHOWN_MAX])
 {
     const char *colon = strchr(word, ':');
@@ -24,6 +25,7 @@ void cli_note_cautions(struct table *t, bool random_weights, bool answers_unveri
     if (answers_unverified) table_note(t, "%s", ANSWERS_UNVERIFIED);
 }
 
+/* Each unknown part on a line of its own, so that a person can search for its name. */
 void cli_note_unknown(struct table *t, const struct model_shape *s, const struct gguf *g)
 {
     if (!s->unknown) return;
@@ -95,6 +97,8 @@ void cli_note_unsupported(struct table *t, const struct gguf *g)
         json_decref(list);
 }
 
+/* Scripts see only this number: memory that is missing and memory that a model would need are the same to
+ * them. */
 int exit_status_of(enum err_code code)
 {
     static const unsigned char STATUS[] = {
@@ -105,6 +109,7 @@ int exit_status_of(enum err_code code)
     return (size_t)code < COUNT_OF(STATUS) ? STATUS[code] : EXIT_INTERNAL;
 }
 
+/* A proven but negligible difference is a success: the challenger is no worse in any way that matters. */
 int exit_status_of_verdict(enum verdict v)
 {
     switch (v) {
@@ -119,6 +124,8 @@ int exit_status_of_verdict(enum verdict v)
     return EXIT_INCONCLUSIVE;
 }
 
+/* A truncated file is the cause of whatever error its zeros led to, so it replaces the message. stdout is
+ * flushed first, so that results and error stand in the order in which they happened. */
 int cli_fail(const struct cli_args *a, const struct err *why)
 {
     struct err cause;
@@ -151,6 +158,7 @@ bool cli_is_interrupted(const struct cli_global *g)
     return g->interrupted && *g->interrupted;
 }
 
+/* Notes come from model files and servers, too: control characters must not reach the terminal. */
 void cli_note(const struct cli_global *g, const char *fmt, ...)
 {
     if (g->quiet) return;
