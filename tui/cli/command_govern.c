@@ -89,6 +89,7 @@ static bool governed_on_request(void *ctx, const struct governor_switch *s, int 
     return !cli_is_interrupted(x->g);
 }
 
+/* Without -n and --for a run would never end: then it lasts a minute. */
 static enum err_code governed_init(struct governed *x, struct err *why)
 {
     const struct cli_args *a = x->a;
@@ -122,6 +123,7 @@ static enum err_code governed_init(struct governed *x, struct err *why)
     return rc;
 }
 
+/* People count requests from 1, the governor from 0. */
 static json_t *switch_json(const struct governed *x, const struct governor_switch *s)
 {
     json_t *o = json_object();
@@ -136,6 +138,7 @@ static json_t *switch_json(const struct governed *x, const struct governor_switc
     return o;
 }
 
+/* One row for each level, also for one that served no request: its 0 is a result. */
 static int governed_print(const struct governed *x)
 {
     struct table t;

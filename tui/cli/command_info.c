@@ -86,6 +86,7 @@ const struct document DOCUMENT_TENSORS = {
     .n_columns = COUNT_OF(TENSOR_COLUMNS),
 };
 
+/* "8 of 128 per token, width 768": only some of the experts work on a token. */
 static void put_experts(json_t *row, const struct model_shape *s)
 {
     struct str text = { 0 };
@@ -119,6 +120,7 @@ static void put_state(json_t *row, const struct model_shape *s)
     json_put_str(row, "state", text);
 }
 
+/* Bits per weight are of the whole file, so they are above those of its dominant format. */
 static void put_shape(json_t *row, const struct model_shape *s)
 {
     json_put_str(row, "name", *s->name ? s->name : NULL);
@@ -144,6 +146,7 @@ static void put_shape(json_t *row, const struct model_shape *s)
     json_put_bool(row, "answers_unverified", s->unknown > 0);
 }
 
+/* A file that cannot be tokenized can still be measured, so the caller reports this and goes on. */
 static enum err_code put_tokenizer(json_t *row, const struct gguf *g, struct err *why)
 {
     struct tokenizer *k = NULL;

@@ -94,6 +94,8 @@ const struct document DOCUMENT_TRAIN = {
 
 /* ---------------------------------------------------------------- options */
 
+/* What is not given keeps the default of train_defaults. A warm-up never takes more than a tenth of the
+ * steps, so that a short trial reaches its full learning rate. */
 static enum err_code options_read(struct train_options *o, const struct cli_global *g,
                                   const struct cli_args *a, struct err *why)
 {
@@ -197,6 +199,7 @@ static void plot_losses(struct table *t, const struct train_report *r)
 
 /* ---------------------------------------------------------------- output */
 
+/* A skipped step is null: it has no loss. */
 static json_t *losses_json(const struct train_report *r)
 {
     json_t *list = json_array();

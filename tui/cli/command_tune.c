@@ -149,6 +149,7 @@ static enum err_code tuner_config(struct tuner *t, struct err *why)
     return rc;
 }
 
+/* A resumed search continues with its own model unless another one is named. */
 static enum err_code tuner_model(struct tuner *t, struct err *why)
 {
     const bool given = args_has(t->a, "-m") || *config_text(&t->current, KNOB_MODEL);
@@ -157,6 +158,7 @@ static enum err_code tuner_model(struct tuner *t, struct err *why)
     return t->model ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
+/* The limits of the machine come first, because every prediction of the search needs them. */
 static enum err_code tuner_init(struct tuner *t, struct err *why)
 {
     enum err_code rc = ERR_OK;
@@ -199,6 +201,7 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
     return rc ? rc : cli_limits(&o->limits.memory_bytes, &o->limits.kld, a, why);
 }
 
+/* One sampler serves the run of the search and the A/B that confirms its result. */
 static enum err_code tuner_search(struct tuner *t, struct err *why)
 {
     struct sampler_thread *sampler = NULL;
@@ -260,6 +263,7 @@ static json_t *candidate_json(const struct tune_candidate *c)
     return o;
 }
 
+/* Nothing where no other config was possible. */
 static void put_candidate(json_t *row, const struct tune_result *r)
 {
     const struct tune_candidate *c = &r->winner;

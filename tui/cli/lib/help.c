@@ -75,6 +75,7 @@ void help_wrap(struct str *out, const char *text, int indent, int column)
     help_wrap_to(out, text, indent, column, TEXT_WIDTH);
 }
 
+/* A long name gets a line of its own, so that the texts stay in one column. */
 void help_line(struct str *out, const char *name, const char *text)
 {
     str_printf(out, "  %-*s", FLAG_WIDTH, name);
@@ -95,6 +96,7 @@ static void choices_append(struct str *out, const char *const *choices)
     for (size_t i = 0; choices && choices[i]; i++) str_printf(out, "%s%s", i ? "|" : "", choices[i]);
 }
 
+/* "-c, --ctx N"; "[=N]" where the value may be left out. */
 static void flag_name(struct str *out, const struct cli_flag *f)
 {
     str_printf(out, "%s", f->name);
@@ -112,6 +114,7 @@ static void flag_help(struct str *out, const struct cli_flag *f)
     if (f->many) str_append(out, " (repeatable)");
 }
 
+/* As a flag: "--KEY[=VALUE]" where the key alone has a meaning (knob->bare). */
 static void knob_name(struct str *out, const struct knob *k)
 {
     if (k->flag) str_printf(out, "%s, ", k->flag);
@@ -128,6 +131,7 @@ static void knob_choices_append(struct str *out, enum knob_id id)
     for (size_t i = 0; i < n; i++) str_printf(out, "%s%s", i ? "|" : "", names[i]);
 }
 
+/* What the key accepts and what holds without it, so that nobody has to look it up elsewhere. */
 static void knob_range(struct str *out, const struct knob *k)
 {
     if (k->kind == VALUE_INT)
@@ -141,6 +145,7 @@ static void knob_range(struct str *out, const struct knob *k)
     if (k->changes_answers) str_append(out, "; can change answers");
 }
 
+/* Nothing for a command without flags. */
 static void flags_text(struct str *out, const char *title, const struct cli_flag *flags)
 {
     if (!flags || !flags->name) return;
@@ -193,6 +198,7 @@ static void examples_text(struct str *out, const struct command *c)
     if (any) str_append(out, "\n");
 }
 
+/* `qdyno help configs`: all keys, also those that a single command hides. */
 void help_knobs(struct str *out)
 {
     str_append(out, "A config line is `key=value` pairs, comma- or space-separated, in any order:\n"
@@ -261,6 +267,7 @@ static void roff_text(struct str *out, const char *text)
     }
 }
 
+/* A tagged paragraph: the name in bold, the text indented below it. */
 static void roff_item(struct str *out, const char *name, const char *text)
 {
     str_append(out, ".TP\n.B ");
@@ -282,6 +289,7 @@ static void roff_flags(struct str *out, const struct cli_flag *flags)
     }
 }
 
+/* The same examples as in the help of the command. */
 static void roff_examples(struct str *out, const struct command *c)
 {
     char line[300];
