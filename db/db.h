@@ -518,7 +518,10 @@ enum err_code db_shapes_put(struct db *d, const char *line, struct err *why);
 /* All lines, each with '\n'; "": none. The caller frees *out. */
 enum err_code db_shapes_all(struct db *d, char **out, struct err *why);
 
-/* INSERT statements of one run, for `-o sql`; the caller frees *out. */
+/* One run as a transaction of SQL statements, for `qdyno show ID -o sql`: creates missing tables and inserts the
+ * run, its machine, model, labels, capsule, cells, spans and events under the ids they have here. In a database
+ * that has a run with this id, the first INSERT of a run fails. The caller frees *out. Errors: ERR_USAGE: no
+ * such run. */
 enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why);
 
 /* Runs SQLite's integrity_check. ERR_FORMAT with its message when it fails. */

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Proves: bench, ab, history and other commands give the same values as md, json, jsonl, csv and sql, and common
-# programs can read each of the five formats.
+# programs can read each of the five formats; `show ID -o sql` creates the run in another database.
 . "$(dirname "$0")/lib.sh" "$@"
 
 expect 0 bench -p 16 -n 4 -r 2 -C default -C "q8_0 threads=1"
@@ -12,7 +12,8 @@ check() { # check ROWS ARGUMENTS...: all five formats of one command
   expect 0 "$@" -o json && cp "$T/out" "$T/json" && json 'd["schema"].startswith("qdyno.")'
   expect 0 "$@" -o jsonl && cp "$T/out" "$T/jsonl"
   expect 0 "$@" -o csv && cp "$T/out" "$T/csv"
-  expect 0 "$@" -o sql && cp "$T/out" "$T/sql"
+  : >"$T/sql" # of `show`, it is not the table but the run: copied, below
+  [ "$1" = show ] || { expect 0 "$@" -o sql && cp "$T/out" "$T/sql"; }
   expect 0 "$@" -o md
   if [ -n "$PYTHON" ]; then
     python3 - "$T" "$rows" <<'PY' || fail "qdyno $*: the formats do not agree"
@@ -25,11 +26,14 @@ def number(s):
 doc = json.load(open(t + "/json"))
 lines = [json.loads(l) for l in open(t + "/jsonl")]
 table = list(csv.DictReader(open(t + "/csv", newline="")))
-db = sqlite3.connect(":memory:")
-db.row_factory = sqlite3.Row
-db.executescript(open(t + "/sql").read())
-name = db.execute("select name from sqlite_master").fetchone()[0]
-stored = [dict(r) for r in db.execute("select * from " + name)]
+sql = open(t + "/sql").read()
+stored = table
+if sql:
+    db = sqlite3.connect(":memory:")
+    db.row_factory = sqlite3.Row
+    db.executescript(sql)
+    name = db.execute("select name from sqlite_master").fetchone()[0]
+    stored = [dict(r) for r in db.execute("select * from " + name)]
 assert len(lines) == len(table) == len(stored) == rows, (len(lines), len(table), len(stored))
 if "rows" in doc: assert len(doc["rows"]) == rows
 for i, line in enumerate(lines):
@@ -45,13 +49,28 @@ for i, line in enumerate(lines):
     for k, v in line.items():
         if isinstance(v, bool): v = int(v)
         if isinstance(v, (dict, list)) or k in MOVING: continue
-        assert stored[i][k] == v, (k, stored[i][k], v)
+        assert not sql or stored[i][k] == v, (k, stored[i][k], v)
         assert table[i][k] == ("" if v is None else str(v)) or number(table[i][k]) == float(v), (k, table[i][k], v)
 PY
   fi
 }
+
+copied() { # copied RUN: SQL of a run makes another database of ours show the same run, and stores it once
+  [ -n "$PYTHON" ] || return 0
+  expect 0 show "$1" -o json && cp "$T/out" "$T/json"
+  expect 0 --db "$T/other.db" history # creates it
+  expect 0 show "$1" -o sql && cp "$T/out" "$T/sql"
+  load() { python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(open(sys.argv[2]).read())' "$T/other.db" "$T/sql" 2>"$T/err"; }
+  load || fail "the SQL of run $1 is refused"
+  expect 0 --db "$T/other.db" show "$1" -o json && { cmp -s "$T/out" "$T/json" || fail "the copy of run $1 differs"; }
+  expect 0 --db "$T/other.db" show "$1" -o sql && { cmp -s "$T/out" "$T/sql" || fail "the SQL of the copy of run $1 differs"; }
+  load && fail "run $1 was stored twice"
+  says err 'UNIQUE'
+}
 check 1 history
 check 4 show 1
+copied 1
+expect 0 show 1 --capsule -o sql && says out '^CREATE TABLE IF NOT EXISTS qdyno_capsule' # that table as any other
 check 1 info
 check 1 fit
 check 1 detect
@@ -71,6 +90,7 @@ json 'd["schema"] == "qdyno.ab/1" and d["random_weights"] in (True, False) and l
 run=$(value 'd["run"]')
 verdict=$(value 'd["verdict"]')
 check 2 show "${run:-2}"
+copied "${run:-2}"
 expect 0 show "${run:-2}" && says out "${verdict:-B against A}"
 expect 0 history --filter ab && says out "${verdict:-ab}"
 finish

@@ -349,6 +349,26 @@ static void note_head(struct table *t, struct db *d, const struct run_row *r)
     str_free(&text);
 }
 
+/* -o sql prints the stored rows instead of the table, so that another database can take the run over. */
+static enum err_code show_sql(struct db *d, int64_t id, struct err *why)
+{
+    char *sql;
+    const enum err_code rc = db_run_sql(d, id, &sql, why);
+    if (!rc) fputs(sql, stdout);
+    free(sql);
+    return rc;
+}
+
+static enum err_code show_run(const struct cli_global *g, struct table *t, struct db *d,
+                              const struct run_row *run, bool *printed, struct err *why)
+{
+    if (g->output == OUTPUT_SQL) {
+        *printed = true;
+        return show_sql(d, run->id, why);
+    }
+    return strcmp(run->kind, "ab") ? show_table(t, d, run, why) : show_ab(g, t, d, run->id, printed, why);
+}
+
 int command_show(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -363,7 +383,7 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
     if (!rc && args_has(a, "--capsule"))
         rc = show_capsule(&t, d, id, &why);
     else if (!rc)
-        rc = strcmp(run.kind, "ab") ? show_table(&t, d, &run, &why) : show_ab(g, &t, d, id, &printed, &why);
+        rc = show_run(g, &t, d, &run, &printed, &why);
     int status = EXIT_DONE;
     if (rc) {
         status = cli_fail(a, &why);

@@ -200,7 +200,9 @@ const struct command COMMANDS[] = {
                  "inconclusive, 3 invalid. The stored value is only printed, never compared with." },
     { .name = "show", .flags = FLAGS_SHOW, .run = command_show, .min_args = 1, .max_args = 1,
       .arguments = "ID [--capsule]",
-      .help = "print a past run again, from the database" },
+      .help = "print a past run again, from the database",
+      .details = "With -o sql, the output is not the table but SQL statements that create the run with all "
+                 "its cells in another database (docs/history.md)." },
     { .name = "report", .flags = FLAGS_REPORT, .run = command_report, .max_args = 1,
       .arguments = "ID --out FILE.html|FILE.md|FILE.svg | --all DIR [-m FILE] [--machine ID]",
       .help = "write a run as one self-contained file for other people, or all runs as a site",
