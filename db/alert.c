@@ -7,30 +7,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct column ALERT_COLUMNS[] = {
-    COLUMN(alert_row, id, I64),       COLUMN(alert_row, machine, TEXT), COLUMN(alert_row, name, TEXT),
-    COLUMN(alert_row, subject, TEXT), COLUMN(alert_row, grade, TEXT),   COLUMN(alert_row, since_ms, I64),
-    COLUMN(alert_row, ended_ms, I64), COLUMN(alert_row, value, REAL),   COLUMN(alert_row, threshold, REAL),
-    COLUMN(alert_row, text, TEXT),    COLUMN(alert_row, ended, TEXT),
+static const struct db_column ALERT_COLUMNS[] = {
+    DB_COLUMN(alert_row, id, I64),         DB_COLUMN(alert_row, machine, TEXT),
+    DB_COLUMN(alert_row, name, TEXT),      DB_COLUMN(alert_row, subject, TEXT),
+    DB_COLUMN(alert_row, grade, TEXT),     DB_COLUMN(alert_row, since_ms, I64),
+    DB_COLUMN(alert_row, ended_ms, I64),   DB_COLUMN(alert_row, value, REAL),
+    DB_COLUMN(alert_row, threshold, REAL), DB_COLUMN(alert_row, text, TEXT),
+    DB_COLUMN(alert_row, ended, TEXT),
 };
-static const struct table ALERT = TABLE("alert", alert_row, ALERT_COLUMNS);
+static const struct db_table ALERT = DB_TABLE("alert", alert_row, ALERT_COLUMNS);
 
-static const struct column NOTICE_COLUMNS[] = {
-    COLUMN(notice_row, id, I64),          COLUMN(notice_row, alert_id, I64),
-    COLUMN(notice_row, kind, TEXT),       COLUMN(notice_row, url, OWNED),
-    COLUMN(notice_row, body, OWNED),      COLUMN(notice_row, attempts, INT),
-    COLUMN(notice_row, next_try_ms, I64), COLUMN(notice_row, refused_ms, I64),
-    COLUMN(notice_row, last_error, TEXT),
+static const struct db_column NOTICE_COLUMNS[] = {
+    DB_COLUMN(notice_row, id, I64),          DB_COLUMN(notice_row, alert_id, I64),
+    DB_COLUMN(notice_row, kind, TEXT),       DB_COLUMN(notice_row, url, OWNED),
+    DB_COLUMN(notice_row, body, OWNED),      DB_COLUMN(notice_row, attempts, INT),
+    DB_COLUMN(notice_row, next_try_ms, I64), DB_COLUMN(notice_row, refused_ms, I64),
+    DB_COLUMN(notice_row, last_error, TEXT),
 };
-static const struct table NOTICE = TABLE("notice", notice_row, NOTICE_COLUMNS);
+static const struct db_table NOTICE = DB_TABLE("notice", notice_row, NOTICE_COLUMNS);
 
-static const struct column VALUE_COLUMNS[] = {
-    COLUMN(watch_value, signal, TEXT),
-    COLUMN(watch_value, subject, TEXT),
-    COLUMN(watch_value, unix_ms, I64),
-    COLUMN(watch_value, value, REAL),
+static const struct db_column VALUE_COLUMNS[] = {
+    DB_COLUMN(watch_value, machine, TEXT), DB_COLUMN(watch_value, signal, TEXT),
+    DB_COLUMN(watch_value, subject, TEXT), DB_COLUMN(watch_value, unix_ms, I64),
+    DB_COLUMN(watch_value, value, REAL),
 };
-static const struct table VALUE = TABLE("watch_value", watch_value, VALUE_COLUMNS);
+static const struct db_table VALUE = DB_TABLE_KEYED("watch_value", watch_value, VALUE_COLUMNS);
 
 void notice_row_free(struct notice_row *r)
 {
@@ -47,7 +48,7 @@ static enum err_code notices_insert(struct db *d, int64_t alert_id, struct notic
     enum err_code rc = ERR_OK;
     for (int i = 0; i < n && !rc; i++) {
         notices[i].alert_id = alert_id;
-        rc = table_insert(d, &NOTICE, &notices[i], "store a notice", why);
+        rc = db_table_insert(d, &NOTICE, &notices[i], "store a notice", why);
     }
     return rc;
 }
@@ -78,7 +79,7 @@ enum err_code db_alert_begin(struct db *d, struct alert_row *a, struct notice_ro
     if (!rc && firing)
         rc = err_set(why, ERR_USAGE, "alert '%s'%s%s is already firing", a->name, *a->subject ? " of " : "",
                      a->subject);
-    if (!rc) rc = table_insert(d, &ALERT, a, DOING, why);
+    if (!rc) rc = db_table_insert(d, &ALERT, a, DOING, why);
     if (!rc) rc = notices_insert(d, a->id, notices, n, why);
     return db_end(d, rc, DOING, why);
 }
@@ -109,45 +110,28 @@ enum err_code db_alert_end(struct db *d, int64_t id, const char *ended, struct n
 enum err_code db_alert_list(struct db *d, const char *machine, bool firing_only, int limit,
                             struct alert_row **rows, int *n, struct err *why)
 {
-    const struct table_query q = {
+    const struct db_query q = {
         .table = &ALERT,
         .doing = "list alerts",
         .tail = "WHERE (?1 IS NULL OR machine = ?1) AND (ended_ms = 0 OR NOT ?2) ORDER BY id DESC LIMIT ?3"
     };
     void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "tii", machine, (int64_t)firing_only,
-                                        (int64_t)limit);
+    const enum err_code rc = db_table_list(d, &q, &list, n, why, "tii", machine, (int64_t)firing_only,
+                                           (int64_t)limit);
     *rows = list;
     return rc;
 }
 
 /* ---------------------------------------------------------------- notices */
 
-struct notice_reader {
-    struct notice_row *out;
-    bool found;
-};
-
-static enum err_code notice_first(void *ctx, sqlite3_stmt *row, struct err *why)
-{
-    struct notice_reader *r = ctx;
-    r->found = true;
-    return table_read(&NOTICE, r->out, row, why);
-}
-
 enum err_code db_notice_next(struct db *d, const char *url, int64_t now_ms, struct notice_row *out,
                              bool *found, struct err *why)
 {
-    struct notice_reader r = { out, false };
-    struct str sql = { 0 };
-    memset(out, 0, sizeof *out);
-    table_select(&sql, &NOTICE, "WHERE refused_ms = 0 AND url = ?1 ORDER BY id LIMIT 1");
-    const struct db_call call = {
-        .doing = "read the notices", .sql = str_text(&sql), .row = notice_first, .ctx = &r
-    };
-    const enum err_code rc = db_execute(d, &call, why, "t", url);
-    str_free(&sql);
-    *found = r.found && !rc && (out->next_try_ms <= now_ms || out->next_try_ms - now_ms > DB_RETRY_MOST_MS);
+    const struct db_query q = { .table = &NOTICE,
+                                .doing = "read the notices",
+                                .tail = "WHERE refused_ms = 0 AND url = ?1 ORDER BY id LIMIT 1" };
+    const enum err_code rc = db_table_first(d, &q, out, found, why, "t", url);
+    *found = *found && (out->next_try_ms <= now_ms || out->next_try_ms - now_ms > DB_RETRY_MOST_MS);
     if (!*found) notice_row_free(out);
     return rc;
 }
@@ -207,23 +191,22 @@ int db_notice_count(struct db *d, const char *url)
 enum err_code db_watch_value_put(struct db *d, const char *machine, const struct watch_value *v,
                                  struct err *why)
 {
-    return db_execute(
-        d,
-        &(struct db_call){
-            .doing = "store a value of the watch",
-            .sql = "INSERT OR REPLACE INTO watch_value(machine, signal, subject, unix_ms, value)"
-                   " VALUES(?,?,?,?,?)" },
-        why, "tttid", machine, v->signal, v->subject, v->unix_ms, v->value);
+    const struct db_put p = { .table = &VALUE,
+                              .doing = "store a value of the watch",
+                              .verb = "INSERT OR REPLACE" };
+    struct watch_value row = *v;
+    snprintf(row.machine, sizeof row.machine, "%s", machine);
+    return db_table_put(d, &p, &row, why);
 }
 
 enum err_code db_watch_value_list(struct db *d, const char *machine, struct watch_value **rows, int *n,
                                   struct err *why)
 {
-    const struct table_query q = { .table = &VALUE,
-                                   .doing = "list the values of the watch",
-                                   .tail = "WHERE machine = ? ORDER BY signal, subject" };
+    const struct db_query q = { .table = &VALUE,
+                                .doing = "list the values of the watch",
+                                .tail = "WHERE machine = ? ORDER BY signal, subject" };
     void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "t", machine);
+    const enum err_code rc = db_table_list(d, &q, &list, n, why, "t", machine);
     *rows = list;
     return rc;
 }

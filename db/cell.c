@@ -6,28 +6,68 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct column CELL_COLUMNS[] = {
-    COLUMN(cell_row, id, I64),           COLUMN(cell_row, run_id, I64),
-    COLUMN(cell_row, arm, INT),          COLUMN(cell_row, block, INT),
-    COLUMN(cell_row, slot, INT),         COLUMN(cell_row, phase, TEXT),
-    COLUMN(cell_row, discarded, BOOL),   COLUMN(cell_row, discard_reason, TEXT),
-    COLUMN(cell_row, config, TEXT),      COLUMN(cell_row, work_hash, TEXT),
-    COLUMN(cell_row, output_hash, TEXT), COLUMN(cell_row, started_ms, I64),
-    COLUMN(cell_row, seconds, REAL),     COLUMN(cell_row, error, TEXT),
-    COLUMN(cell_row, worker_json, TEXT),
+static const struct db_column CELL_COLUMNS[] = {
+    DB_COLUMN(cell_row, id, I64),           DB_COLUMN(cell_row, run_id, I64),
+    DB_COLUMN(cell_row, arm, INT),          DB_COLUMN(cell_row, block, INT),
+    DB_COLUMN(cell_row, slot, INT),         DB_COLUMN(cell_row, phase, TEXT),
+    DB_COLUMN(cell_row, discarded, BOOL),   DB_COLUMN(cell_row, discard_reason, TEXT),
+    DB_COLUMN(cell_row, config, TEXT),      DB_COLUMN(cell_row, work_hash, TEXT),
+    DB_COLUMN(cell_row, output_hash, TEXT), DB_COLUMN(cell_row, started_ms, I64),
+    DB_COLUMN(cell_row, seconds, REAL),     DB_COLUMN(cell_row, error, TEXT),
+    DB_COLUMN(cell_row, worker_json, TEXT),
 };
-static const struct table CELL = TABLE("cell", cell_row, CELL_COLUMNS);
+static const struct db_table CELL = DB_TABLE("cell", cell_row, CELL_COLUMNS);
 
 static const char STORE_CELL[] = "store a cell";
+
+struct measurement_row {
+    int64_t cell_id;
+    struct measurement m;
+};
+static const struct db_column MEASUREMENT_COLUMNS[] = {
+    DB_COLUMN(measurement_row, cell_id, I64),
+    DB_COLUMN_AS("metric", measurement_row, m.metric, BORROWED),
+    DB_COLUMN_AS("unit", measurement_row, m.unit, BORROWED),
+    DB_COLUMN_AS("value", measurement_row, m.value, REAL),
+};
+static const struct db_table MEASUREMENT = DB_TABLE_KEYED("measurement", measurement_row,
+                                                          MEASUREMENT_COLUMNS);
+
+struct cell_sample {
+    int64_t cell_id;
+    struct sample_row s;
+};
+static const struct db_column SAMPLE_COLUMNS[] = {
+    DB_COLUMN(cell_sample, cell_id, I64),
+    DB_COLUMN_AS("t_ns", cell_sample, s.t_ns, I64),
+    DB_COLUMN_AS("metric", cell_sample, s.metric, BORROWED),
+    DB_COLUMN_AS("value", cell_sample, s.value, REAL),
+};
+static const struct db_table SAMPLE = DB_TABLE_KEYED("sample", cell_sample, SAMPLE_COLUMNS);
+
+struct itl_row {
+    int64_t cell_id;
+    int n;
+    struct db_blob seconds_f32;
+};
+static const struct db_column ITL_COLUMNS[] = {
+    DB_COLUMN(itl_row, cell_id, I64),
+    DB_COLUMN(itl_row, n, INT),
+    DB_COLUMN(itl_row, seconds_f32, BLOB),
+};
+static const struct db_table ITL = DB_TABLE_KEYED("itl", itl_row, ITL_COLUMNS);
 
 static enum err_code measurements_insert(struct db *d, int64_t cell_id, const struct measurement *m, int n,
                                          struct err *why)
 {
+    const struct db_put p = { .table = &MEASUREMENT, .doing = STORE_CELL };
     sqlite3_stmt *s;
-    enum err_code rc = db_prepare(d, &s, STORE_CELL, "INSERT INTO measurement VALUES(?,?,?,?)", why);
-    for (int i = 0; i < n && !rc; i++)
-        rc = db_execute_prepared(d, s, STORE_CELL, why, "ittd", cell_id, m[i].metric,
-                                 m[i].unit ? m[i].unit : "", m[i].value);
+    enum err_code rc = db_put_prepare(d, &s, &p, why);
+    for (int i = 0; i < n && !rc; i++) {
+        struct measurement_row row = { .cell_id = cell_id, .m = m[i] };
+        if (!row.m.unit) row.m.unit = "";
+        rc = db_put_row(d, s, &p, &row, why);
+    }
     sqlite3_finalize(s);
     return rc;
 }
@@ -35,10 +75,11 @@ static enum err_code measurements_insert(struct db *d, int64_t cell_id, const st
 static enum err_code samples_insert(struct db *d, int64_t cell_id, const struct sample_row *r, int n,
                                     struct err *why)
 {
+    const struct db_put p = { .table = &SAMPLE, .doing = STORE_CELL };
     sqlite3_stmt *s;
-    enum err_code rc = db_prepare(d, &s, STORE_CELL, "INSERT INTO sample VALUES(?,?,?,?)", why);
+    enum err_code rc = db_put_prepare(d, &s, &p, why);
     for (int i = 0; i < n && !rc; i++)
-        rc = db_execute_prepared(d, s, STORE_CELL, why, "iitd", cell_id, r[i].t_ns, r[i].metric, r[i].value);
+        rc = db_put_row(d, s, &p, &(struct cell_sample){ .cell_id = cell_id, .s = r[i] }, why);
     sqlite3_finalize(s);
     return rc;
 }
@@ -46,8 +87,10 @@ static enum err_code samples_insert(struct db *d, int64_t cell_id, const struct 
 static enum err_code itl_insert(struct db *d, int64_t cell_id, const float *itl, int n, struct err *why)
 {
     _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the blob is little-endian f32");
-    return db_execute(d, &(struct db_call){ .doing = STORE_CELL, .sql = "INSERT INTO itl VALUES(?,?,?)" },
-                      why, "iib", cell_id, (int64_t)n, (const void *)itl, (size_t)n * sizeof *itl);
+    const struct itl_row row = { .cell_id = cell_id,
+                                 .n = n,
+                                 .seconds_f32 = { .data = itl, .bytes = (size_t)n * sizeof *itl } };
+    return db_table_put(d, &(struct db_put){ .table = &ITL, .doing = STORE_CELL }, &row, why);
 }
 
 enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct measurement *m, int n_m,
@@ -56,7 +99,7 @@ enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct meas
 {
     enum err_code rc = db_begin(d, STORE_CELL, why);
     if (rc) return rc;
-    rc = table_insert(d, &CELL, c, STORE_CELL, why);
+    rc = db_table_insert(d, &CELL, c, STORE_CELL, why);
     if (!rc && n_m) rc = measurements_insert(d, c->id, m, n_m, why);
     if (!rc && n_samples) rc = samples_insert(d, c->id, samples, n_samples, why);
     if (!rc && itl && n_itl) rc = itl_insert(d, c->id, itl, n_itl, why);
@@ -71,27 +114,24 @@ struct itl_reader {
     int n;
 };
 
-static enum err_code itl_row(void *ctx, sqlite3_stmt *row, struct err *why)
+static enum err_code itl_copy(void *ctx, sqlite3_stmt *s, struct err *why)
 {
     struct itl_reader *r = ctx;
-    const size_t bytes = (size_t)sqlite3_column_bytes(row, 0);
-    if (!bytes) return ERR_OK;
-    r->itl = malloc(bytes);
+    struct itl_row row;
+    const enum err_code rc = db_table_read(&ITL, &row, s, why);
+    if (rc || !row.seconds_f32.bytes) return rc;
+    r->itl = malloc(row.seconds_f32.bytes);
     if (!r->itl) return err_set(why, ERR_NOMEM, "out of memory reading latencies");
-    memcpy(r->itl, sqlite3_column_blob(row, 0), bytes);
-    r->n = (int)(bytes / sizeof *r->itl);
+    memcpy(r->itl, row.seconds_f32.data, row.seconds_f32.bytes);
+    r->n = (int)(row.seconds_f32.bytes / sizeof *r->itl);
     return ERR_OK;
 }
 
 enum err_code db_itl_get(struct db *d, int64_t cell_id, float **itl, int *n, struct err *why)
 {
     struct itl_reader r = { 0 };
-    enum err_code rc = db_execute(d,
-                                  &(struct db_call){ .doing = "read latencies",
-                                                     .sql = "SELECT seconds_f32 FROM itl WHERE cell_id = ?",
-                                                     .row = itl_row,
-                                                     .ctx = &r },
-                                  why, "i", cell_id);
+    const struct db_query q = { .table = &ITL, .doing = "read latencies", .tail = "WHERE cell_id = ?" };
+    const enum err_code rc = db_table_each(d, &q, itl_copy, &r, why, "i", cell_id);
     *itl = r.itl;
     *n = r.n;
     return rc;
@@ -120,11 +160,11 @@ enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *except, c
 
 enum err_code db_cell_list(struct db *d, int64_t run_id, struct cell_row **cells, int *n, struct err *why)
 {
-    const struct table_query q = { .table = &CELL,
-                                   .doing = "list cells",
-                                   .tail = "WHERE run_id = ? ORDER BY id" };
+    const struct db_query q = { .table = &CELL,
+                                .doing = "list cells",
+                                .tail = "WHERE run_id = ? ORDER BY id" };
     void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "i", run_id);
+    const enum err_code rc = db_table_list(d, &q, &list, n, why, "i", run_id);
     *cells = list;
     return rc;
 }
@@ -153,30 +193,24 @@ struct measurement_reader {
     void *ctx;
 };
 
-static enum err_code measurement_row(void *ctx, sqlite3_stmt *row, struct err *why)
+static enum err_code measurement_read(void *ctx, sqlite3_stmt *s, struct err *why)
 {
     const struct measurement_reader *r = ctx;
-    double value = (double)NAN;
-    (void)why;
-    if (sqlite3_column_type(row, 2) != SQLITE_NULL) value = sqlite3_column_double(row, 2);
-    r->row(r->ctx, (const char *)sqlite3_column_text(row, 0), (const char *)sqlite3_column_text(row, 1),
-           value);
-    return ERR_OK;
+    struct measurement_row row;
+    const enum err_code rc = db_table_read(&MEASUREMENT, &row, s, why);
+    if (!rc) r->row(r->ctx, row.m.metric, row.m.unit, row.m.value);
+    return rc;
 }
 
 enum err_code db_measurement_list(struct db *d, int64_t cell_id,
                                   void (*row)(void *ctx, const char *metric, const char *unit, double value),
                                   void *ctx, struct err *why)
 {
+    const struct db_query q = { .table = &MEASUREMENT,
+                                .doing = "list measurements",
+                                .tail = "WHERE cell_id = ? ORDER BY metric" };
     struct measurement_reader r = { row, ctx };
-    return db_execute(
-        d,
-        &(struct db_call){ .doing = "list measurements",
-                           .sql = "SELECT metric, unit, value FROM measurement WHERE cell_id = ?"
-                                  " ORDER BY metric",
-                           .row = measurement_row,
-                           .ctx = &r },
-        why, "i", cell_id);
+    return db_table_each(d, &q, measurement_read, &r, why, "i", cell_id);
 }
 
 struct sample_reader {
@@ -184,26 +218,22 @@ struct sample_reader {
     void *ctx;
 };
 
-static enum err_code sample_row(void *ctx, sqlite3_stmt *row, struct err *why)
+static enum err_code sample_read(void *ctx, sqlite3_stmt *s, struct err *why)
 {
     const struct sample_reader *r = ctx;
-    (void)why;
-    if (sqlite3_column_type(row, 2) != SQLITE_NULL)
-        r->row(r->ctx, sqlite3_column_int64(row, 0), (const char *)sqlite3_column_text(row, 1),
-               sqlite3_column_double(row, 2));
-    return ERR_OK;
+    struct cell_sample row;
+    const enum err_code rc = db_table_read(&SAMPLE, &row, s, why);
+    if (!rc && !isnan(row.s.value)) r->row(r->ctx, row.s.t_ns, row.s.metric, row.s.value);
+    return rc;
 }
 
 enum err_code db_sample_list(struct db *d, int64_t cell_id,
                              void (*row)(void *ctx, int64_t t_ns, const char *metric, double value),
                              void *ctx, struct err *why)
 {
+    const struct db_query q = { .table = &SAMPLE,
+                                .doing = "list samples",
+                                .tail = "WHERE cell_id = ? ORDER BY t_ns, metric" };
     struct sample_reader r = { row, ctx };
-    return db_execute(d,
-                      &(struct db_call){ .doing = "list samples",
-                                         .sql = "SELECT t_ns, metric, value FROM sample WHERE cell_id = ?"
-                                                " ORDER BY t_ns, metric",
-                                         .row = sample_row,
-                                         .ctx = &r },
-                      why, "i", cell_id);
+    return db_table_each(d, &q, sample_read, &r, why, "i", cell_id);
 }

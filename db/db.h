@@ -340,7 +340,7 @@ enum err_code db_value_list(struct db *d, int64_t run_id, db_value_fn *row, void
 /* Links a run to another run that caused it: kind "replay" with the verdict "reproduced". One link per run.
  */
 struct link_row {
-    int64_t of_run;
+    int64_t run_id, of_run;
     char kind[16], verdict[16];
 };
 enum err_code db_link_put(struct db *d, int64_t run_id, int64_t of_run, const char *kind, const char *verdict,
@@ -373,7 +373,7 @@ enum { DB_RETRY_MOST_MS = 3600 * 1000 };
  * gateway. */
 struct spool_row {
     int64_t id;
-    char *target_json, *body; /* owned: spool_row_free. target_json contains no secrets */
+    char *group_url, *target_json, *body; /* owned: spool_row_free. target_json contains no secrets */
     int attempts;
     int64_t next_try_ms;
     char last_error[256];
@@ -456,6 +456,7 @@ int db_notice_count(struct db *d, const char *url); /* waiting notices; url NULL
 
 /* The last value of a signal that the watch measures. */
 struct watch_value {
+    char machine[16]; /* db_watch_value_put ignores it */
     char signal[32], subject[160];
     int64_t unix_ms;
     double value; /* NAN: unknown */
@@ -518,10 +519,10 @@ enum err_code db_shapes_put(struct db *d, const char *line, struct err *why);
 /* All lines, each with '\n'; "": none. The caller frees *out. */
 enum err_code db_shapes_all(struct db *d, char **out, struct err *why);
 
-/* One run as a transaction of SQL statements, for `qdyno show ID -o sql`: creates missing tables and inserts the
- * run, its machine, model, labels, capsule, cells, spans and events under the ids they have here. In a database
- * that has a run with this id, the first INSERT of a run fails. The caller frees *out. Errors: ERR_USAGE: no
- * such run. */
+/* One run as a transaction of SQL statements, for `qdyno show ID -o sql`: creates missing tables and inserts
+ * the run, its machine, model, labels, capsule, cells, spans and events under the ids they have here. In a
+ * database that has a run with this id, the first INSERT of a run fails. The caller frees *out. Errors:
+ * ERR_USAGE: no such run. */
 enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why);
 
 /* Runs SQLite's integrity_check. ERR_FORMAT with its message when it fails. */

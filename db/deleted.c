@@ -4,6 +4,15 @@
 
 #include <string.h>
 
+struct run_deleted {
+    int64_t run_id, unix_ms;
+};
+static const struct db_column DELETED_COLUMNS[] = {
+    DB_COLUMN(run_deleted, run_id, I64),
+    DB_COLUMN(run_deleted, unix_ms, I64),
+};
+static const struct db_table DELETED = DB_TABLE_KEYED("run_deleted", run_deleted, DELETED_COLUMNS);
+
 /* A run that is being measured would go on writing rows, so it cannot be deleted. */
 static enum err_code deletable_check(struct db *d, int64_t id, struct err *why)
 {
@@ -19,15 +28,12 @@ static enum err_code deletable_check(struct db *d, int64_t id, struct err *why)
 
 enum err_code db_run_delete(struct db *d, int64_t id, struct err *why)
 {
+    const struct db_put p = { .table = &DELETED, .doing = "delete a run", .verb = "INSERT OR IGNORE" };
+    const struct run_deleted mark = { .run_id = id, .unix_ms = clock_unix_ms() };
     enum err_code rc = db_begin(d, "delete a run", why);
     if (rc) return rc;
     rc = deletable_check(d, id, why);
-    if (!rc)
-        rc = db_execute(
-            d,
-            &(struct db_call){ .doing = "delete a run",
-                               .sql = "INSERT OR IGNORE INTO run_deleted(run_id, unix_ms) VALUES(?,?)" },
-            why, "ii", id, clock_unix_ms());
+    if (!rc) rc = db_table_put(d, &p, &mark, why);
     return db_end(d, rc, "delete a run", why);
 }
 

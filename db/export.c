@@ -1,6 +1,6 @@
-/* db/export.c - one run as SQL text: `qdyno show 7 -o sql | sqlite3 -bail other.db` creates the run in another
- * database. Missing tables are created, so that an empty file can be read with SQL, too. Not exported is what
- * refers to other runs (run_link), what outlives its run (residual), and what is due at this machine
+/* db/export.c - one run as SQL text: `qdyno show 7 -o sql | sqlite3 -bail other.db` creates the run in
+ * another database. Missing tables are created, so that an empty file can be read with SQL, too. Not exported
+ * is what refers to other runs (run_link), what outlives its run (residual), and what is due at this machine
  * (trace_due, run_deleted). */
 #include "db/store.h"
 

@@ -7,30 +7,41 @@
 
 /* ---------------------------------------------------------------- capsules */
 
+struct capsule_row {
+    int64_t run_id;
+    const char *json;
+};
+static const struct db_column CAPSULE_COLUMNS[] = {
+    DB_COLUMN(capsule_row, run_id, I64),
+    DB_COLUMN(capsule_row, json, BORROWED),
+};
+static const struct db_table CAPSULE = DB_TABLE_KEYED("capsule", capsule_row, CAPSULE_COLUMNS);
+
 enum err_code db_capsule_put(struct db *d, int64_t run_id, const char *json, struct err *why)
 {
-    return db_execute(d,
-                      &(struct db_call){ .doing = "store a run's capsule",
-                                         .sql = "INSERT OR REPLACE INTO capsule(run_id, json) VALUES(?,?)" },
-                      why, "it", run_id, json);
+    const struct db_put p = { .table = &CAPSULE,
+                              .doing = "store a run's capsule",
+                              .verb = "INSERT OR REPLACE" };
+    return db_table_put(d, &p, &(struct capsule_row){ .run_id = run_id, .json = json }, why);
 }
 
-static enum err_code capsule_row(void *ctx, sqlite3_stmt *row, struct err *why)
+static enum err_code capsule_copy(void *ctx, sqlite3_stmt *s, struct err *why)
 {
     char **text = ctx;
-    *text = strdup((const char *)sqlite3_column_text(row, 0));
+    struct capsule_row row;
+    const enum err_code rc = db_table_read(&CAPSULE, &row, s, why);
+    if (rc) return rc;
+    *text = strdup(row.json);
     return *text ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory reading a capsule");
 }
 
 enum err_code db_capsule_get(struct db *d, int64_t run_id, char **json, struct err *why)
 {
+    const struct db_query q = { .table = &CAPSULE,
+                                .doing = "read a run's capsule",
+                                .tail = "WHERE run_id = ?" };
     *json = NULL;
-    return db_execute(d,
-                      &(struct db_call){ .doing = "read a run's capsule",
-                                         .sql = "SELECT json FROM capsule WHERE run_id = ?",
-                                         .row = capsule_row,
-                                         .ctx = json },
-                      why, "i", run_id);
+    return db_table_each(d, &q, capsule_copy, json, why, "i", run_id);
 }
 
 /* ---------------------------------------------------------------- values */
@@ -78,60 +89,42 @@ enum err_code db_value_list(struct db *d, int64_t run_id, db_value_fn *row, void
 
 /* ---------------------------------------------------------------- links */
 
+static const struct db_column LINK_COLUMNS[] = {
+    DB_COLUMN(link_row, run_id, I64),
+    DB_COLUMN(link_row, of_run, I64),
+    DB_COLUMN(link_row, kind, TEXT),
+    DB_COLUMN(link_row, verdict, TEXT),
+};
+static const struct db_table LINK = DB_TABLE_KEYED("run_link", link_row, LINK_COLUMNS);
+
 enum err_code db_link_put(struct db *d, int64_t run_id, int64_t of_run, const char *kind, const char *verdict,
                           struct err *why)
 {
-    return db_execute(
-        d,
-        &(struct db_call){ .doing = "link two runs",
-                           .sql = "INSERT OR REPLACE INTO run_link(run_id, of_run, kind, verdict)"
-                                  " VALUES(?,?,?,?)" },
-        why, "iitt", run_id, of_run, kind, verdict);
-}
-
-struct link_reader {
-    struct link_row *out;
-    bool found;
-};
-
-static enum err_code link_read(void *ctx, sqlite3_stmt *s, struct err *why)
-{
-    struct link_reader *r = ctx;
-    (void)why;
-    r->found = true;
-    r->out->of_run = sqlite3_column_int64(s, 0);
-    snprintf(r->out->kind, sizeof r->out->kind, "%s", (const char *)sqlite3_column_text(s, 1));
-    snprintf(r->out->verdict, sizeof r->out->verdict, "%s", (const char *)sqlite3_column_text(s, 2));
-    return ERR_OK;
+    const struct db_put p = { .table = &LINK, .doing = "link two runs", .verb = "INSERT OR REPLACE" };
+    struct link_row row = { .run_id = run_id, .of_run = of_run };
+    snprintf(row.kind, sizeof row.kind, "%s", kind);
+    snprintf(row.verdict, sizeof row.verdict, "%s", verdict);
+    return db_table_put(d, &p, &row, why);
 }
 
 enum err_code db_link_get(struct db *d, int64_t run_id, struct link_row *out, bool *found, struct err *why)
 {
-    memset(out, 0, sizeof *out);
-    struct link_reader r = { out, false };
-    enum err_code rc = db_execute(
-        d,
-        &(struct db_call){ .doing = "read a run's link",
-                           .sql = "SELECT of_run, kind, verdict FROM run_link WHERE run_id = ?",
-                           .row = link_read,
-                           .ctx = &r },
-        why, "i", run_id);
-    *found = r.found && !rc;
-    return rc;
+    const struct db_query q = { .table = &LINK, .doing = "read a run's link", .tail = "WHERE run_id = ?" };
+    return db_table_first(d, &q, out, found, why, "i", run_id);
 }
 
 /* ---------------------------------------------------------------- baselines */
 
-static const struct column BASELINE_COLUMNS[] = {
-    COLUMN(baseline_row, id, I64),           COLUMN(baseline_row, name, TEXT),
-    COLUMN(baseline_row, config, TEXT),      COLUMN(baseline_row, model_path, TEXT),
-    COLUMN(baseline_row, model_sha256, KEY), COLUMN(baseline_row, model_name, TEXT),
-    COLUMN(baseline_row, workload, TEXT),    COLUMN(baseline_row, metric, TEXT),
-    COLUMN(baseline_row, margin, REAL),      COLUMN(baseline_row, value, REAL),
-    COLUMN(baseline_row, machine, TEXT),     COLUMN(baseline_row, run_id, I64),
-    COLUMN(baseline_row, set_ms, I64),
+static const struct db_column BASELINE_COLUMNS[] = {
+    DB_COLUMN(baseline_row, id, I64),           DB_COLUMN(baseline_row, name, TEXT),
+    DB_COLUMN(baseline_row, config, TEXT),      DB_COLUMN(baseline_row, model_path, TEXT),
+    DB_COLUMN(baseline_row, model_sha256, KEY), DB_COLUMN(baseline_row, model_name, TEXT),
+    DB_COLUMN(baseline_row, workload, TEXT),    DB_COLUMN(baseline_row, metric, TEXT),
+    DB_COLUMN(baseline_row, margin, REAL),      DB_COLUMN(baseline_row, value, REAL),
+    DB_COLUMN(baseline_row, machine, TEXT),     DB_COLUMN(baseline_row, run_id, I64),
+    DB_COLUMN(baseline_row, set_ms, I64),
 };
-static const struct table BASELINE = TABLE("baseline", baseline_row, BASELINE_COLUMNS);
+static const struct db_table BASELINE = DB_TABLE("baseline", baseline_row, BASELINE_COLUMNS);
 
 enum err_code db_baseline_put(struct db *d, struct baseline_row *b, struct err *why)
 {
@@ -141,15 +134,15 @@ enum err_code db_baseline_put(struct db *d, struct baseline_row *b, struct err *
     b->set_ms = clock_unix_ms();
     rc = db_execute(d, &(struct db_call){ .doing = DOING, .sql = "DELETE FROM baseline WHERE name = ?" }, why,
                     "t", b->name);
-    if (!rc) rc = table_insert(d, &BASELINE, b, DOING, why);
+    if (!rc) rc = db_table_insert(d, &BASELINE, b, DOING, why);
     return db_end(d, rc, DOING, why);
 }
 
 enum err_code db_baseline_list(struct db *d, struct baseline_row **rows, int *n, struct err *why)
 {
-    const struct table_query q = { .table = &BASELINE, .doing = "list baselines", .tail = "ORDER BY name" };
+    const struct db_query q = { .table = &BASELINE, .doing = "list baselines", .tail = "ORDER BY name" };
     void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "");
+    const enum err_code rc = db_table_list(d, &q, &list, n, why, "");
     *rows = list;
     return rc;
 }

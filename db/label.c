@@ -57,37 +57,46 @@ enum err_code run_labels_add(struct run_labels *l, const char *text, struct err 
     return ERR_OK;
 }
 
+struct label_row {
+    int64_t run_id;
+    const char *key, *value;
+};
+static const struct db_column LABEL_COLUMNS[] = {
+    DB_COLUMN(label_row, run_id, I64),
+    DB_COLUMN(label_row, key, BORROWED),
+    DB_COLUMN(label_row, value, BORROWED),
+};
+static const struct db_table LABEL = DB_TABLE_KEYED("run_label", label_row, LABEL_COLUMNS);
+
 enum err_code db_labels_put(struct db *d, int64_t run_id, const struct run_labels *l, struct err *why)
 {
+    const struct db_put p = { .table = &LABEL, .doing = "store a label" };
     enum err_code rc = l->n ? db_begin(d, "store labels", why) : ERR_OK;
     if (rc || !l->n) return rc;
-    for (int i = 0; i < l->n && !rc; i++)
-        rc = db_execute(d,
-                        &(struct db_call){ .doing = "store a label",
-                                           .sql = "INSERT INTO run_label(run_id, key, value) VALUES(?,?,?)" },
-                        why, "itt", run_id, l->label[i].key, l->label[i].value);
+    for (int i = 0; i < l->n && !rc; i++) {
+        const struct label_row row = { .run_id = run_id, .key = l->label[i].key, .value = l->label[i].value };
+        rc = db_table_put(d, &p, &row, why);
+    }
     return db_end(d, rc, "store labels", why);
 }
 
-static enum err_code label_row(void *ctx, sqlite3_stmt *row, struct err *why)
+static enum err_code label_read(void *ctx, sqlite3_stmt *s, struct err *why)
 {
     struct run_labels *l = ctx;
-    (void)why;
-    if (l->n == RUN_LABELS) return ERR_OK;
-    snprintf(l->label[l->n].key, LABEL_KEY, "%s", (const char *)sqlite3_column_text(row, 0));
-    snprintf(l->label[l->n].value, LABEL_VALUE, "%s", (const char *)sqlite3_column_text(row, 1));
+    struct label_row row;
+    const enum err_code rc = db_table_read(&LABEL, &row, s, why);
+    if (rc || l->n == RUN_LABELS) return rc;
+    snprintf(l->label[l->n].key, LABEL_KEY, "%s", row.key);
+    snprintf(l->label[l->n].value, LABEL_VALUE, "%s", row.value);
     l->n++;
     return ERR_OK;
 }
 
 enum err_code db_labels_get(struct db *d, int64_t run_id, struct run_labels *out, struct err *why)
 {
+    const struct db_query q = { .table = &LABEL,
+                                .doing = "read labels",
+                                .tail = "WHERE run_id = ? ORDER BY key" };
     out->n = 0;
-    return db_execute(d,
-                      &(struct db_call){ .doing = "read labels",
-                                         .sql = "SELECT key, value FROM run_label WHERE run_id = ?"
-                                                " ORDER BY key",
-                                         .row = label_row,
-                                         .ctx = out },
-                      why, "i", run_id);
+    return db_table_each(d, &q, label_read, out, why, "i", run_id);
 }

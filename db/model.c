@@ -36,24 +36,21 @@ enum err_code db_model_list(struct db *d, db_model_fn *row, void *ctx, struct er
 
 /* ---------------------------------------------------------------- texts */
 
-static const struct column TEXT_COLUMNS[] = {
-    COLUMN(model_text, model, TEXT),
-    COLUMN(model_text, path, TEXT),
-    COLUMN(model_text, sha256, TEXT),
-    COLUMN(model_text, set_ms, I64),
+static const struct db_column TEXT_COLUMNS[] = {
+    DB_COLUMN(model_text, model, TEXT),
+    DB_COLUMN(model_text, path, TEXT),
+    DB_COLUMN(model_text, sha256, TEXT),
+    DB_COLUMN(model_text, set_ms, I64),
 };
-static const struct table TEXTS = TABLE("model_text", model_text, TEXT_COLUMNS);
+static const struct db_table TEXTS = DB_TABLE_KEYED("model_text", model_text, TEXT_COLUMNS);
 
 enum err_code db_model_text_put(struct db *d, struct model_text *t, struct err *why)
 {
+    const struct db_put p = { .table = &TEXTS,
+                              .doing = "store the text of a model",
+                              .verb = "INSERT OR REPLACE" };
     t->set_ms = clock_unix_ms();
-    return db_execute(d,
-                      &(struct db_call){ .doing = "store the text of a model",
-                                         .sql = "INSERT INTO model_text(model, path, sha256, set_ms)"
-                                                " VALUES(?, ?, ?, ?) ON CONFLICT(model) DO UPDATE SET"
-                                                " path = excluded.path, sha256 = excluded.sha256,"
-                                                " set_ms = excluded.set_ms" },
-                      why, "ttti", t->model, t->path, t->sha256, t->set_ms);
+    return db_table_put(d, &p, t, why);
 }
 
 enum err_code db_model_text_remove(struct db *d, const char *model_sha256, struct err *why)
@@ -66,11 +63,11 @@ enum err_code db_model_text_remove(struct db *d, const char *model_sha256, struc
 
 enum err_code db_model_text_list(struct db *d, struct model_text **rows, int *n, struct err *why)
 {
-    const struct table_query q = { .table = &TEXTS,
-                                   .doing = "list the texts of models",
-                                   .tail = "ORDER BY set_ms DESC, model" };
+    const struct db_query q = { .table = &TEXTS,
+                                .doing = "list the texts of models",
+                                .tail = "ORDER BY set_ms DESC, model" };
     void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "");
+    const enum err_code rc = db_table_list(d, &q, &list, n, why, "");
     *rows = list;
     return rc;
 }

@@ -9,12 +9,32 @@
 _Static_assert(sizeof(struct request_figures) == 5 * sizeof(float), "the blob is five f32 a request");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the blob is little-endian f32");
 
+struct request_row {
+    int64_t cell_id;
+    const char *model, *workload;
+    int sequences, n;
+    struct db_blob figures_f32;
+};
+static const struct db_column REQUEST_COLUMNS[] = {
+    DB_COLUMN(request_row, cell_id, I64),
+    DB_COLUMN(request_row, model, BORROWED),
+    DB_COLUMN(request_row, workload, BORROWED),
+    DB_COLUMN(request_row, sequences, INT),
+    DB_COLUMN(request_row, n, INT),
+    DB_COLUMN(request_row, figures_f32, BLOB),
+};
+static const struct db_table REQUEST = DB_TABLE_KEYED("request", request_row, REQUEST_COLUMNS);
+
 enum err_code requests_insert(struct db *d, int64_t cell_id, const struct request_rows *r, struct err *why)
 {
-    return db_execute(
-        d, &(struct db_call){ .doing = "store a cell", .sql = "INSERT INTO request VALUES(?,?,?,?,?,?)" },
-        why, "ittiib", cell_id, r->model, r->workload, (int64_t)r->sequences, (int64_t)r->n,
-        (const void *)r->figures, (size_t)r->n * sizeof *r->figures);
+    const struct request_row row = { .cell_id = cell_id,
+                                     .model = r->model,
+                                     .workload = r->workload,
+                                     .sequences = r->sequences,
+                                     .n = r->n,
+                                     .figures_f32 = { .data = r->figures,
+                                                      .bytes = (size_t)r->n * sizeof *r->figures } };
+    return db_table_put(d, &(struct db_put){ .table = &REQUEST, .doing = "store a cell" }, &row, why);
 }
 
 /* ---------------------------------------------------------------- reading */
@@ -30,7 +50,7 @@ static void copy_text(char *out, size_t size, sqlite3_stmt *row, int column)
     snprintf(out, size, "%s", text ? text : "");
 }
 
-static enum err_code request_row(void *ctx, sqlite3_stmt *row, struct err *why)
+static enum err_code request_read(void *ctx, sqlite3_stmt *row, struct err *why)
 {
     const struct request_reader *r = ctx;
     struct cell_requests c = { .cell_id = sqlite3_column_int64(row, 0),
@@ -55,7 +75,7 @@ enum err_code db_request_list(struct db *d, int64_t after_cell, db_request_fn *r
                            .sql = "SELECT r.cell_id, r.model, r.workload, r.sequences, r.figures_f32,"
                                   " i.seconds_f32 FROM request r LEFT JOIN itl i ON i.cell_id = r.cell_id"
                                   " WHERE r.cell_id > ? ORDER BY r.cell_id",
-                           .row = request_row,
+                           .row = request_read,
                            .ctx = &r },
         why, "i", after_cell);
 }

@@ -4,14 +4,14 @@
 
 #include <stdlib.h>
 
-static const struct column SENSITIVITY_COLUMNS[] = {
-    COLUMN(sensitivity_row, id, I64),      COLUMN(sensitivity_row, model, TEXT),
-    COLUMN(sensitivity_row, basis, TEXT),  COLUMN(sensitivity_row, tensor, TEXT),
-    COLUMN(sensitivity_row, format, TEXT), COLUMN(sensitivity_row, bytes, I64),
-    COLUMN(sensitivity_row, kld, REAL),    COLUMN(sensitivity_row, kld_se, REAL),
-    COLUMN(sensitivity_row, nmse, REAL),   COLUMN(sensitivity_row, unix_ms, I64),
+static const struct db_column SENSITIVITY_COLUMNS[] = {
+    DB_COLUMN(sensitivity_row, id, I64),      DB_COLUMN(sensitivity_row, model, TEXT),
+    DB_COLUMN(sensitivity_row, basis, TEXT),  DB_COLUMN(sensitivity_row, tensor, TEXT),
+    DB_COLUMN(sensitivity_row, format, TEXT), DB_COLUMN(sensitivity_row, bytes, I64),
+    DB_COLUMN(sensitivity_row, kld, REAL),    DB_COLUMN(sensitivity_row, kld_se, REAL),
+    DB_COLUMN(sensitivity_row, nmse, REAL),   DB_COLUMN(sensitivity_row, unix_ms, I64),
 };
-static const struct table SENSITIVITY = TABLE("sensitivity", sensitivity_row, SENSITIVITY_COLUMNS);
+static const struct db_table SENSITIVITY = DB_TABLE("sensitivity", sensitivity_row, SENSITIVITY_COLUMNS);
 
 enum err_code db_sensitivity_put(struct db *d, struct sensitivity_row *r, struct err *why)
 {
@@ -23,21 +23,21 @@ enum err_code db_sensitivity_put(struct db *d, struct sensitivity_row *r, struct
     if (rc) return rc;
     rc = db_execute(d, &(struct db_call){ .doing = DOING, .sql = REMOVE }, why, "tttt", r->model, r->basis,
                     r->tensor, r->format);
-    if (!rc) rc = table_insert(d, &SENSITIVITY, r, DOING, why);
+    if (!rc) rc = db_table_insert(d, &SENSITIVITY, r, DOING, why);
     return db_end(d, rc, DOING, why);
 }
 
 enum err_code db_sensitivity_list(struct db *d, const char *model, const char *basis,
                                   struct sensitivity_row **rows, int *n, struct err *why)
 {
-    const struct table_query q = {
+    const struct db_query q = {
         .table = &SENSITIVITY,
         .doing = "list sensitivities",
         .tail = "WHERE model = ?1 AND basis = coalesce(?2, (SELECT basis FROM sensitivity WHERE model = ?1"
                 " ORDER BY id DESC LIMIT 1)) ORDER BY id"
     };
     void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "tt", model, basis);
+    const enum err_code rc = db_table_list(d, &q, &list, n, why, "tt", model, basis);
     *rows = list;
     return rc;
 }

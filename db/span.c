@@ -4,20 +4,20 @@
 
 #include <stdlib.h>
 
-static const struct column SPAN_COLUMNS[] = {
-    COLUMN(span_row, id, I64),     COLUMN(span_row, run_id, I64),   COLUMN(span_row, cell_id, I64),
-    COLUMN(span_row, arm, INT),    COLUMN(span_row, block, INT),    COLUMN(span_row, phase, TEXT),
-    COLUMN(span_row, name, TEXT),  COLUMN(span_row, begun_ns, I64), COLUMN(span_row, ended_ns, I64),
-    COLUMN(span_row, error, TEXT),
+static const struct db_column SPAN_COLUMNS[] = {
+    DB_COLUMN(span_row, id, I64),     DB_COLUMN(span_row, run_id, I64),   DB_COLUMN(span_row, cell_id, I64),
+    DB_COLUMN(span_row, arm, INT),    DB_COLUMN(span_row, block, INT),    DB_COLUMN(span_row, phase, TEXT),
+    DB_COLUMN(span_row, name, TEXT),  DB_COLUMN(span_row, begun_ns, I64), DB_COLUMN(span_row, ended_ns, I64),
+    DB_COLUMN(span_row, error, TEXT),
 };
-static const struct table SPAN = TABLE("span", span_row, SPAN_COLUMNS);
+static const struct db_table SPAN = DB_TABLE("span", span_row, SPAN_COLUMNS);
 
 static const char STORE_SPANS[] = "store spans";
 
 enum err_code spans_insert(struct db *d, struct span_row *rows, int n, struct err *why)
 {
     enum err_code rc = ERR_OK;
-    for (int i = 0; i < n && !rc; i++) rc = table_insert(d, &SPAN, &rows[i], STORE_SPANS, why);
+    for (int i = 0; i < n && !rc; i++) rc = db_table_insert(d, &SPAN, &rows[i], STORE_SPANS, why);
     return rc;
 }
 
@@ -30,26 +30,42 @@ enum err_code db_span_insert(struct db *d, struct span_row *rows, int n, struct 
 
 enum err_code db_span_list(struct db *d, int64_t run_id, struct span_row **rows, int *n, struct err *why)
 {
-    const struct table_query q = { .table = &SPAN,
-                                   .doing = "list spans",
-                                   .tail = "WHERE run_id = ? ORDER BY id" };
+    const struct db_query q = { .table = &SPAN,
+                                .doing = "list spans",
+                                .tail = "WHERE run_id = ? ORDER BY id" };
     void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "i", run_id);
+    const enum err_code rc = db_table_list(d, &q, &list, n, why, "i", run_id);
     *rows = list;
     return rc;
 }
 
 /* ---------------------------------------------------------------- traces to send */
 
+struct trace_due_row {
+    int64_t run_id;
+    const char *url;
+    int64_t since_ms;
+    int attempts;
+    const char *last_error;
+};
+static const struct db_column TRACE_DUE_COLUMNS[] = {
+    DB_COLUMN(trace_due_row, run_id, I64),          DB_COLUMN(trace_due_row, url, BORROWED),
+    DB_COLUMN(trace_due_row, since_ms, I64),        DB_COLUMN(trace_due_row, attempts, INT),
+    DB_COLUMN(trace_due_row, last_error, BORROWED),
+};
+static const struct db_table TRACE_DUE = DB_TABLE_KEYED("trace_due", trace_due_row, TRACE_DUE_COLUMNS);
+
 enum err_code db_trace_due_put(struct db *d, int64_t run_id, const char *url, const char *error,
                                struct err *why)
 {
-    return db_execute(
-        d,
-        &(struct db_call){ .doing = "store a trace to send",
-                           .sql = "INSERT INTO trace_due VALUES(?,?,?,1,?) ON CONFLICT DO UPDATE"
-                                  " SET attempts = attempts + 1, last_error = excluded.last_error" },
-        why, "itit", run_id, url, clock_unix_ms(), error);
+    const struct db_put p = { .table = &TRACE_DUE,
+                              .doing = "store a trace to send",
+                              .tail = "ON CONFLICT DO UPDATE SET attempts = attempts + 1,"
+                                      " last_error = excluded.last_error" };
+    const struct trace_due_row row = {
+        .run_id = run_id, .url = url, .since_ms = clock_unix_ms(), .attempts = 1, .last_error = error
+    };
+    return db_table_put(d, &p, &row, why);
 }
 
 enum err_code db_trace_due_done(struct db *d, int64_t run_id, const char *url, struct err *why)

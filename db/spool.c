@@ -4,52 +4,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct column SPOOL_COLUMNS[] = {
-    COLUMN(spool_row, id, I64),          COLUMN(spool_row, target_json, OWNED),
-    COLUMN(spool_row, body, OWNED),      COLUMN(spool_row, attempts, INT),
-    COLUMN(spool_row, next_try_ms, I64), COLUMN(spool_row, last_error, TEXT),
+static const struct db_column SPOOL_COLUMNS[] = {
+    DB_COLUMN(spool_row, id, I64),
+    DB_COLUMN(spool_row, group_url, OWNED),
+    DB_COLUMN(spool_row, target_json, OWNED),
+    DB_COLUMN(spool_row, body, OWNED),
+    DB_COLUMN(spool_row, attempts, INT),
+    DB_COLUMN(spool_row, next_try_ms, I64),
+    DB_COLUMN(spool_row, last_error, TEXT),
 };
-static const struct table SPOOL = TABLE("spool", spool_row, SPOOL_COLUMNS);
+static const struct db_table SPOOL = DB_TABLE("spool", spool_row, SPOOL_COLUMNS);
 
 void spool_row_free(struct spool_row *r)
 {
+    free(r->group_url);
     free(r->target_json);
     free(r->body);
-    r->target_json = r->body = NULL;
+    r->group_url = r->target_json = r->body = NULL;
 }
 
 enum err_code db_spool_put(struct db *d, const char *group_url, const char *target_json, const char *body,
                            struct err *why)
 {
-    return db_execute(
-        d,
-        &(struct db_call){ .doing = "spool a push",
-                           .sql = "INSERT OR REPLACE INTO spool(group_url, target_json, body, attempts,"
-                                  " next_try_ms, last_error) VALUES(?,?,?,0,0,'')" },
-        why, "ttt", group_url, target_json, body);
-}
-
-struct spool_reader {
-    struct spool_row *out;
-    bool found;
-};
-
-static enum err_code spool_first(void *ctx, sqlite3_stmt *row, struct err *why)
-{
-    struct spool_reader *r = ctx;
-    r->found = true;
-    return table_read(&SPOOL, r->out, row, why);
+    const struct db_put p = { .table = &SPOOL, .doing = "spool a push", .verb = "INSERT OR REPLACE" };
+    /* only read; the fields are not const because rows that were read own them */
+    const struct spool_row row = { .group_url = (char *)group_url,
+                                   .target_json = (char *)target_json,
+                                   .body = (char *)body };
+    return db_table_put(d, &p, &row, why);
 }
 
 enum err_code db_spool_list(struct db *d, int64_t now_ms, struct spool_row **rows, int *n, struct err *why)
 {
-    const struct table_query q = { .table = &SPOOL,
-                                   .doing = "read the spool",
-                                   .tail = "WHERE next_try_ms <= ?1 OR next_try_ms > ?2"
-                                           " ORDER BY next_try_ms <= ?1, next_try_ms, id" };
+    const struct db_query q = { .table = &SPOOL,
+                                .doing = "read the spool",
+                                .tail = "WHERE next_try_ms <= ?1 OR next_try_ms > ?2"
+                                        " ORDER BY next_try_ms <= ?1, next_try_ms, id" };
     const int64_t latest_ms = MIN(now_ms, INT64_MAX - DB_RETRY_MOST_MS) + DB_RETRY_MOST_MS;
     void *list;
-    const enum err_code rc = table_list(d, &q, &list, n, why, "ii", now_ms, latest_ms);
+    const enum err_code rc = db_table_list(d, &q, &list, n, why, "ii", now_ms, latest_ms);
     *rows = list;
     return rc;
 }
@@ -57,18 +50,8 @@ enum err_code db_spool_list(struct db *d, int64_t now_ms, struct spool_row **row
 enum err_code db_spool_find(struct db *d, const char *group_url, struct spool_row *out, bool *found,
                             struct err *why)
 {
-    struct spool_reader r = { .out = out };
-    struct str sql = { 0 };
-    memset(out, 0, sizeof *out);
-    table_select(&sql, &SPOOL, "WHERE group_url = ?");
-    enum err_code rc = db_execute(
-        d,
-        &(struct db_call){ .doing = "read the spool", .sql = str_text(&sql), .row = spool_first, .ctx = &r },
-        why, "t", group_url);
-    str_free(&sql);
-    if (rc) spool_row_free(out);
-    *found = r.found && !rc;
-    return rc;
+    const struct db_query q = { .table = &SPOOL, .doing = "read the spool", .tail = "WHERE group_url = ?" };
+    return db_table_first(d, &q, out, found, why, "t", group_url);
 }
 
 enum err_code db_spool_sent(struct db *d, int64_t id, const char *group_url, struct err *why)
@@ -124,14 +107,31 @@ int db_spool_count(struct db *d)
 
 /* ---------------------------------------------------------------- groups on a gateway */
 
+/* As stored: struct group_row has a copy of limited length. */
+struct gateway_group {
+    const char *group_url;
+    int64_t first_ms, last_ms;
+};
+static const struct db_column GROUP_COLUMNS[] = {
+    DB_COLUMN(gateway_group, group_url, BORROWED),
+    DB_COLUMN(gateway_group, first_ms, I64),
+    DB_COLUMN(gateway_group, last_ms, I64),
+};
+static const struct db_table GROUP = DB_TABLE_KEYED("gateway_group", gateway_group, GROUP_COLUMNS);
+
 struct group_list {
     struct group_row *rows;
     int n, cap;
 };
 
-static enum err_code group_append(void *ctx, sqlite3_stmt *row, struct err *why)
+static enum err_code group_append(void *ctx, sqlite3_stmt *s, struct err *why)
 {
     struct group_list *l = ctx;
+    struct gateway_group stored;
+    const enum err_code rc = db_table_read(&GROUP, &stored, s, why);
+    if (rc) return rc;
+    if (strlen(stored.group_url) >= sizeof l->rows->url)
+        return err_set(why, ERR_FORMAT, "the address of a group is too long: %.80s...", stored.group_url);
     if (l->n == l->cap) {
         int cap = l->cap ? 2 * l->cap : 16;
         struct group_row *rows = realloc(l->rows, (size_t)cap * sizeof *rows);
@@ -139,14 +139,9 @@ static enum err_code group_append(void *ctx, sqlite3_stmt *row, struct err *why)
         l->rows = rows;
         l->cap = cap;
     }
-    struct group_row *g = &l->rows[l->n];
-    const char *url = (const char *)sqlite3_column_text(row, 0);
-    if ((size_t)sqlite3_column_bytes(row, 0) >= sizeof g->url)
-        return err_set(why, ERR_FORMAT, "the address of a group is too long: %.80s...", url);
-    memcpy(g->url, url, (size_t)sqlite3_column_bytes(row, 0) + 1);
-    g->first_ms = sqlite3_column_int64(row, 1);
-    g->last_ms = sqlite3_column_int64(row, 2);
-    l->n++;
+    struct group_row *g = &l->rows[l->n++];
+    *g = (struct group_row){ .first_ms = stored.first_ms, .last_ms = stored.last_ms };
+    snprintf(g->url, sizeof g->url, "%s", stored.group_url);
     return ERR_OK;
 }
 
@@ -154,15 +149,11 @@ enum err_code db_group_list(struct db *d, const char *prefix, struct group_row *
                             struct err *why)
 {
     struct group_list l = { 0 };
-    enum err_code rc = db_execute(
-        d,
-        &(struct db_call){ .doing = "list gateway groups",
-                           .sql = "SELECT group_url, first_ms, last_ms FROM gateway_group"
-                                  " WHERE substr(group_url, 1, length(?1)) = ?1"
-                                  " ORDER BY last_ms, group_url",
-                           .row = group_append,
-                           .ctx = &l },
-        why, "t", prefix);
+    const struct db_query q = { .table = &GROUP,
+                                .doing = "list gateway groups",
+                                .tail = "WHERE substr(group_url, 1, length(?1)) = ?1"
+                                        " ORDER BY last_ms, group_url" };
+    const enum err_code rc = db_table_each(d, &q, group_append, &l, why, "t", prefix);
     if (rc) {
         free(l.rows);
         l = (struct group_list){ 0 };
@@ -182,11 +173,10 @@ enum err_code db_group_remove(struct db *d, const char *group_url, struct err *w
 
 enum err_code db_group_put(struct db *d, const char *group_url, struct err *why)
 {
-    int64_t now = clock_unix_ms();
-    return db_execute(
-        d,
-        &(struct db_call){ .doing = "store a gateway group",
-                           .sql = "INSERT INTO gateway_group VALUES(?,?,?)"
-                                  " ON CONFLICT(group_url) DO UPDATE SET last_ms = excluded.last_ms" },
-        why, "tii", group_url, now, now);
+    const struct db_put p = { .table = &GROUP,
+                              .doing = "store a gateway group",
+                              .tail = "ON CONFLICT(group_url) DO UPDATE SET last_ms = excluded.last_ms" };
+    const int64_t now = clock_unix_ms();
+    const struct gateway_group row = { .group_url = group_url, .first_ms = now, .last_ms = now };
+    return db_table_put(d, &p, &row, why);
 }

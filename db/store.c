@@ -86,15 +86,10 @@ static int bind_all(sqlite3_stmt *s, const char *types, va_list ap)
     int rc = SQLITE_OK;
     for (int i = 1; *types && !rc; types++, i++) {
         const char *text;
-        const void *bytes;
         switch (*types) {
         case 'i': rc = sqlite3_bind_int64(s, i, va_arg(ap, int64_t)); break;
         case 'd': rc = sqlite3_bind_double(s, i, va_arg(ap, double)); break; /* SQLite: NaN is NULL */
-        case 'b':
-            bytes = va_arg(ap, const void *);
-            rc = sqlite3_bind_blob64(s, i, bytes, va_arg(ap, size_t), SQLITE_STATIC);
-            break;
-        default: /* t x */
+        default:                                                             /* t x */
             text = va_arg(ap, const char *);
             if (!text || (*types == 'x' && !*text))
                 rc = sqlite3_bind_null(s, i);
@@ -105,23 +100,10 @@ static int bind_all(sqlite3_stmt *s, const char *types, va_list ap)
     return rc;
 }
 
-enum err_code db_prepare(struct db *d, sqlite3_stmt **out, const char *doing, const char *sql,
-                         struct err *why)
+static enum err_code statement_prepare(struct db *d, sqlite3_stmt **out, const char *doing, const char *sql,
+                                       struct err *why)
 {
     return sqlite3_prepare_v2(d->handle, sql, -1, out, NULL) ? db_error(d, doing, why) : ERR_OK;
-}
-
-enum err_code db_execute_prepared(struct db *d, sqlite3_stmt *s, const char *doing, struct err *why,
-                                  const char *types, ...)
-{
-    va_list ap;
-    va_start(ap, types);
-    int bound = bind_all(s, types, ap);
-    va_end(ap);
-    enum err_code rc = ERR_OK;
-    if (bound || sqlite3_step(s) != SQLITE_DONE) rc = db_error(d, doing, why);
-    sqlite3_reset(s);
-    return rc;
 }
 
 /* Has SQLite the memory for the texts and blobs of this row? For those without, it returns NULL, as for the
@@ -141,7 +123,7 @@ static enum err_code execute_va(struct db *d, const struct db_call *call, struct
 {
     sqlite3_stmt *s;
     enum err_code rc = memory_check(call->doing, why);
-    if (!rc) rc = db_prepare(d, &s, call->doing, call->sql, why);
+    if (!rc) rc = statement_prepare(d, &s, call->doing, call->sql, why);
     if (rc) return rc;
     int step = bind_all(s, types, ap);
     if (!step) step = sqlite3_step(s);
@@ -177,22 +159,25 @@ enum err_code db_end(struct db *d, enum err_code rc, const char *doing, struct e
     return rc;
 }
 
-static int column_bind(sqlite3_stmt *s, int i, const struct column *c, const void *row)
+static int column_bind(sqlite3_stmt *s, int i, const struct db_column *c, const void *row)
 {
     const void *p = (const char *)row + c->offset;
     const char *text = p;
+    const struct db_blob *blob = p;
     switch (c->kind) {
-    case COLUMN_I64:
-    case COLUMN_U64:
+    case DB_COLUMN_I64:
+    case DB_COLUMN_U64:
         return sqlite3_bind_int64(s, i, *(const int64_t *)p); /* the same 64 bits; SQL has no unsigned type */
-    case COLUMN_INT: return sqlite3_bind_int(s, i, *(const int *)p);
-    case COLUMN_BOOL: return sqlite3_bind_int(s, i, *(const bool *)p);
-    case COLUMN_REAL: return sqlite3_bind_double(s, i, *(const double *)p);
-    case COLUMN_KEY:
+    case DB_COLUMN_INT: return sqlite3_bind_int(s, i, *(const int *)p);
+    case DB_COLUMN_BOOL: return sqlite3_bind_int(s, i, *(const bool *)p);
+    case DB_COLUMN_REAL: return sqlite3_bind_double(s, i, *(const double *)p);
+    case DB_COLUMN_KEY:
         if (!*text) return sqlite3_bind_null(s, i);
         break;
-    case COLUMN_OWNED: text = *(char *const *)p; break;
-    case COLUMN_TEXT: break;
+    case DB_COLUMN_OWNED:
+    case DB_COLUMN_BORROWED: text = *(const char *const *)p; break;
+    case DB_COLUMN_BLOB: return sqlite3_bind_blob64(s, i, blob->data, blob->bytes, SQLITE_STATIC);
+    case DB_COLUMN_TEXT: break;
     }
     return text ? sqlite3_bind_text(s, i, text, -1, SQLITE_STATIC) : sqlite3_bind_null(s, i);
 }
@@ -207,63 +192,85 @@ static void text_copy(char *out, size_t size, const char *text)
     out[n] = '\0';
 }
 
-static enum err_code column_read(sqlite3_stmt *s, int i, const struct column *c, void *row, struct err *why)
+static enum err_code column_read(sqlite3_stmt *s, int i, const struct db_column *c, void *row,
+                                 struct err *why)
 {
     void *p = (char *)row + c->offset;
     bool null = sqlite3_column_type(s, i) == SQLITE_NULL;
     const char *text;
     switch (c->kind) {
-    case COLUMN_I64:
-    case COLUMN_U64: *(int64_t *)p = sqlite3_column_int64(s, i); break;
-    case COLUMN_INT: *(int *)p = sqlite3_column_int(s, i); break;
-    case COLUMN_BOOL: *(bool *)p = sqlite3_column_int(s, i) != 0; break;
-    case COLUMN_REAL: *(double *)p = null ? (double)NAN : sqlite3_column_double(s, i); break;
-    case COLUMN_TEXT:
-    case COLUMN_KEY:
+    case DB_COLUMN_I64:
+    case DB_COLUMN_U64: *(int64_t *)p = sqlite3_column_int64(s, i); break;
+    case DB_COLUMN_INT: *(int *)p = sqlite3_column_int(s, i); break;
+    case DB_COLUMN_BOOL: *(bool *)p = sqlite3_column_int(s, i) != 0; break;
+    case DB_COLUMN_REAL: *(double *)p = null ? (double)NAN : sqlite3_column_double(s, i); break;
+    case DB_COLUMN_TEXT:
+    case DB_COLUMN_KEY:
         text = (const char *)sqlite3_column_text(s, i);
         text_copy(p, c->size, text ? text : "");
         break;
-    case COLUMN_OWNED:
+    case DB_COLUMN_OWNED:
         text = (const char *)sqlite3_column_text(s, i);
         *(char **)p = text ? strdup(text) : NULL;
         if (!null && !*(char **)p) return err_set(why, ERR_NOMEM, "out of memory reading column %s", c->name);
+        break;
+    case DB_COLUMN_BORROWED: *(const char **)p = (const char *)sqlite3_column_text(s, i); break;
+    case DB_COLUMN_BLOB:
+        *(struct db_blob *)p = (struct db_blob){ .data = sqlite3_column_blob(s, i),
+                                                 .bytes = (size_t)sqlite3_column_bytes(s, i) };
     }
     return ERR_OK;
 }
 
-enum err_code table_insert(struct db *d, const struct table *t, void *row, const char *doing, struct err *why)
+enum err_code db_put_prepare(struct db *d, sqlite3_stmt **out, const struct db_put *p, struct err *why)
 {
+    const struct db_table *t = p->table;
+    const size_t first = t->assigns_id;
     struct str sql = { 0 };
-    str_printf(&sql, "INSERT INTO %s(", t->name);
-    for (size_t i = 1; i < t->n; i++) str_printf(&sql, "%s%s", i > 1 ? "," : "", t->columns[i].name);
+    *out = NULL;
+    str_printf(&sql, "%s INTO %s(", p->verb ? p->verb : "INSERT", t->name);
+    for (size_t i = first; i < t->n; i++) str_printf(&sql, "%s%s", i > first ? "," : "", t->columns[i].name);
     str_append(&sql, ") VALUES(");
-    for (size_t i = 1; i < t->n; i++) str_append(&sql, i > 1 ? ",?" : "?");
-    str_append(&sql, ")");
-    if (sql.failed) {
-        str_free(&sql);
-        return err_set(why, ERR_NOMEM, "out of memory: cannot %s", doing);
-    }
-    sqlite3_stmt *s;
-    enum err_code rc = db_prepare(d, &s, doing, str_text(&sql), why);
+    for (size_t i = first; i < t->n; i++) str_append(&sql, i > first ? ",?" : "?");
+    str_printf(&sql, ") %s", p->tail ? p->tail : "");
+    const enum err_code rc = sql.failed ? err_set(why, ERR_NOMEM, "out of memory: cannot %s", p->doing)
+                                        : statement_prepare(d, out, p->doing, str_text(&sql), why);
     str_free(&sql);
-    if (rc) return rc;
+    return rc;
+}
+
+enum err_code db_put_row(struct db *d, sqlite3_stmt *s, const struct db_put *p, const void *row,
+                         struct err *why)
+{
+    const struct db_table *t = p->table;
+    const size_t first = t->assigns_id;
     int bad = 0;
-    for (size_t i = 1; i < t->n && !bad; i++) bad = column_bind(s, (int)i, &t->columns[i], row);
-    if (bad || sqlite3_step(s) != SQLITE_DONE)
-        rc = db_error(d, doing, why);
-    else
-        *(int64_t *)((char *)row + t->columns[0].offset) = sqlite3_last_insert_rowid(d->handle);
+    for (size_t i = first; i < t->n && !bad; i++)
+        bad = column_bind(s, (int)(i - first) + 1, &t->columns[i], row);
+    const enum err_code rc = bad || sqlite3_step(s) != SQLITE_DONE ? db_error(d, p->doing, why) : ERR_OK;
+    sqlite3_reset(s);
+    return rc;
+}
+
+enum err_code db_table_put(struct db *d, const struct db_put *p, const void *row, struct err *why)
+{
+    sqlite3_stmt *s;
+    enum err_code rc = db_put_prepare(d, &s, p, why);
+    if (!rc) rc = db_put_row(d, s, p, row, why);
     sqlite3_finalize(s);
     return rc;
 }
 
-void table_select(struct str *out, const struct table *t, const char *tail)
+enum err_code db_table_insert(struct db *d, const struct db_table *t, void *row, const char *doing,
+                              struct err *why)
 {
-    for (size_t i = 0; i < t->n; i++) str_printf(out, "%s%s", i ? "," : "SELECT ", t->columns[i].name);
-    str_printf(out, " FROM %s %s", t->name, tail);
+    const struct db_put p = { .table = t, .doing = doing };
+    const enum err_code rc = db_table_put(d, &p, row, why);
+    if (!rc) *(int64_t *)((char *)row + t->columns[0].offset) = sqlite3_last_insert_rowid(d->handle);
+    return rc;
 }
 
-enum err_code table_read(const struct table *t, void *row, sqlite3_stmt *s, struct err *why)
+enum err_code db_table_read(const struct db_table *t, void *row, sqlite3_stmt *s, struct err *why)
 {
     for (size_t i = 0; i < t->n; i++) {
         enum err_code rc = column_read(s, (int)i, &t->columns[i], row, why);
@@ -273,15 +280,15 @@ enum err_code table_read(const struct table *t, void *row, sqlite3_stmt *s, stru
 }
 
 struct row_array {
-    const struct table *table;
+    const struct db_table *table;
     char *rows;
     int n, cap;
 };
 
-static void row_free_owned(const struct table *t, char *row)
+static void row_free_owned(const struct db_table *t, char *row)
 {
     for (size_t i = 0; i < t->n; i++)
-        if (t->columns[i].kind == COLUMN_OWNED) free(*(char **)(void *)(row + t->columns[i].offset));
+        if (t->columns[i].kind == DB_COLUMN_OWNED) free(*(char **)(void *)(row + t->columns[i].offset));
 }
 
 static enum err_code row_array_append(void *ctx, sqlite3_stmt *s, struct err *why)
@@ -297,7 +304,7 @@ static enum err_code row_array_append(void *ctx, sqlite3_stmt *s, struct err *wh
     }
     char *row = a->rows + (size_t)a->n * size;
     memset(row, 0, size);
-    const enum err_code rc = table_read(a->table, row, s, why);
+    const enum err_code rc = db_table_read(a->table, row, s, why);
     if (rc)
         row_free_owned(a->table, row);
     else
@@ -305,23 +312,72 @@ static enum err_code row_array_append(void *ctx, sqlite3_stmt *s, struct err *wh
     return rc;
 }
 
-enum err_code table_list(struct db *d, const struct table_query *q, void **rows, int *n, struct err *why,
-                         const char *types, ...)
+static enum err_code query_va(struct db *d, const struct db_query *q, db_row_fn *row, void *ctx,
+                              struct err *why, const char *types, va_list ap)
 {
-    struct row_array a = { .table = q->table };
     struct str sql = { 0 };
-    table_select(&sql, q->table, q->tail);
-    const struct db_call call = {
-        .doing = q->doing, .sql = str_text(&sql), .row = row_array_append, .ctx = &a
-    };
+    for (size_t i = 0; i < q->table->n; i++)
+        str_printf(&sql, "%s%s", i ? "," : "SELECT ", q->table->columns[i].name);
+    str_printf(&sql, " FROM %s %s", q->table->name, q->tail);
+    const struct db_call call = { .doing = q->doing, .sql = str_text(&sql), .row = row, .ctx = ctx };
+    const enum err_code rc = sql.failed ? err_set(why, ERR_NOMEM, "out of memory: cannot %s", q->doing)
+                                        : execute_va(d, &call, why, types, ap);
+    str_free(&sql);
+    return rc;
+}
+
+enum err_code db_table_each(struct db *d, const struct db_query *q, db_row_fn *row, void *ctx,
+                            struct err *why, const char *types, ...)
+{
     va_list ap;
     va_start(ap, types);
-    const enum err_code rc = execute_va(d, &call, why, types, ap);
+    const enum err_code rc = query_va(d, q, row, ctx, why, types, ap);
     va_end(ap);
-    str_free(&sql);
+    return rc;
+}
+
+enum err_code db_table_list(struct db *d, const struct db_query *q, void **rows, int *n, struct err *why,
+                            const char *types, ...)
+{
+    struct row_array a = { .table = q->table };
+    va_list ap;
+    va_start(ap, types);
+    const enum err_code rc = query_va(d, q, row_array_append, &a, why, types, ap);
+    va_end(ap);
     for (int i = 0; rc && i < a.n; i++) row_free_owned(q->table, a.rows + (size_t)i * q->table->row_size);
     if (rc) free(a.rows);
     *rows = rc ? NULL : a.rows;
     *n = rc ? 0 : a.n;
+    return rc;
+}
+
+struct first_row {
+    const struct db_table *table;
+    void *row;
+    bool found;
+};
+
+static enum err_code first_row_read(void *ctx, sqlite3_stmt *s, struct err *why)
+{
+    struct first_row *f = ctx;
+    if (f->found) return ERR_OK;
+    f->found = true;
+    return db_table_read(f->table, f->row, s, why);
+}
+
+enum err_code db_table_first(struct db *d, const struct db_query *q, void *row, bool *found, struct err *why,
+                             const char *types, ...)
+{
+    struct first_row f = { .table = q->table, .row = row };
+    memset(row, 0, q->table->row_size);
+    va_list ap;
+    va_start(ap, types);
+    const enum err_code rc = query_va(d, q, first_row_read, &f, why, types, ap);
+    va_end(ap);
+    if (rc) {
+        row_free_owned(q->table, row);
+        memset(row, 0, q->table->row_size);
+    }
+    *found = f.found && !rc;
     return rc;
 }

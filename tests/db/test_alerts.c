@@ -143,18 +143,23 @@ static void last_values_replace(void **state)
     (void)state;
     struct err why;
     struct db *d;
-    struct watch_value v = { "performance", "tg32 q8_0", 1000, 0.25 }, *rows;
+    struct watch_value v = {
+        .signal = "performance", .subject = "tg32 q8_0", .unix_ms = 1000, .value = 0.25
+    };
+    struct watch_value *rows;
     int n;
     CHECK_OK(db_open(&d, ":memory:", &why));
     CHECK_OK(db_watch_value_put(d, "m1", &v, &why));
-    v = (struct watch_value){ "performance", "tg32 q8_0", 2000, NAN };
+    v.unix_ms = 2000;
+    v.value = NAN;
     CHECK_OK(db_watch_value_put(d, "m1", &v, &why));
-    v = (struct watch_value){ "canary", "", 1500, 0.01 };
+    v = (struct watch_value){ .signal = "canary", .unix_ms = 1500, .value = 0.01 };
     CHECK_OK(db_watch_value_put(d, "m1", &v, &why));
     CHECK_OK(db_watch_value_put(d, "m2", &v, &why));
     CHECK_OK(db_watch_value_list(d, "m1", &rows, &n, &why));
     CHECK_EQ(n, 2);
     CHECK_EQ(rows[0].value, 0.01);
+    assert_string_equal(rows[0].machine, "m1");
     CHECK_EQ(rows[1].unix_ms, 2000);
     CHECK_NAN(rows[1].value);
     assert_string_equal(rows[1].subject, "tg32 q8_0");

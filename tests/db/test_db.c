@@ -272,6 +272,7 @@ static void capsules_and_links(void **state)
     CHECK_OK(db_link_put(d, second, first, "replay", "reproduced", &why));
     CHECK_OK(db_link_get(d, second, &l, &found, &why));
     CHECK(found);
+    CHECK_EQ(l.run_id, second);
     CHECK_EQ(l.of_run, first);
     assert_string_equal(l.kind, "replay");
     assert_string_equal(l.verdict, "reproduced");
@@ -422,6 +423,7 @@ static void text_is_cut_between_characters(void **state)
     CHECK_EQ(s.attempts, 1);
     CHECK_EQ(s.next_try_ms, 5000);
     CHECK_EQ(strlen(s.last_error), 254);
+    assert_string_equal(s.group_url, "http://gw/metrics/job/q");
     spool_row_free(&s);
     db_close(d);
 }
