@@ -11,18 +11,18 @@ static const struct {
     const char *table, *where;
     bool shared;
 } PARTS[] = {
-    { "machine", "id = (SELECT machine FROM run WHERE id = ?)", true },
-    { "model", "sha256 = (SELECT model_sha256 FROM run WHERE id = ?)", true },
-    { "run", "id = ?", false },
-    { "capsule", "run_id = ?", false },
-    { "run_label", "run_id = ?", false },
-    { "cell", "run_id = ?", false },
-    { "measurement", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
-    { "sample", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
-    { "itl", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
-    { "request", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
-    { "event", "run_id = ?", false },
-    { "span", "run_id = ?", false },
+    { .table = "machine", .where = "id = (SELECT machine FROM run WHERE id = ?)", .shared = true },
+    { .table = "model", .where = "sha256 = (SELECT model_sha256 FROM run WHERE id = ?)", .shared = true },
+    { .table = "run", .where = "id = ?" },
+    { .table = "capsule", .where = "run_id = ?" },
+    { .table = "run_label", .where = "run_id = ?" },
+    { .table = "cell", .where = "run_id = ?" },
+    { .table = "measurement", .where = "cell_id IN (SELECT id FROM cell WHERE run_id = ?)" },
+    { .table = "sample", .where = "cell_id IN (SELECT id FROM cell WHERE run_id = ?)" },
+    { .table = "itl", .where = "cell_id IN (SELECT id FROM cell WHERE run_id = ?)" },
+    { .table = "request", .where = "cell_id IN (SELECT id FROM cell WHERE run_id = ?)" },
+    { .table = "event", .where = "run_id = ?" },
+    { .table = "span", .where = "run_id = ?" },
 };
 
 static const char DOING[] = "export a run";

@@ -290,28 +290,37 @@ static bool rule_memory_by_accuracy(struct rule_finding *f, const struct rule_ca
         const char *advice, *reason, *arms;
     } MATRIX[3][3] = {
         /* memory is tight; by goal: quality, balanced, speed or memory */
-        { { "q6_K, or q5_K with an importance matrix", "the largest format that fits loses the least quality",
-            "q6_K q5_K --quality" },
-          { "q4_K with an importance matrix, or awq or gptq with 4 bits",
-            "4 bits chosen with calibration data lose less quality than plain rounding (docs/methods.md)",
-            "q4_K awq,bits=4 --quality" },
-          { "q4_0 or q3_K, with kv=q8_0", "fewer bytes are faster; below 4 bits check the quality first",
-            "q4_0 q3_K,kv=q8_0 --quality" } },
+        { { .advice = "q6_K, or q5_K with an importance matrix",
+            .reason = "the largest format that fits loses the least quality",
+            .arms = "q6_K q5_K --quality" },
+          { .advice = "q4_K with an importance matrix, or awq or gptq with 4 bits",
+            .reason =
+                "4 bits chosen with calibration data lose less quality than plain rounding (docs/methods.md)",
+            .arms = "q4_K awq,bits=4 --quality" },
+          { .advice = "q4_0 or q3_K, with kv=q8_0",
+            .reason = "fewer bytes are faster; below 4 bits check the quality first",
+            .arms = "q4_0 q3_K,kv=q8_0 --quality" } },
         /* memory is neither tight nor ample */
-        { { "q8_0", "half the bytes of 16 bits, with a barely measurable loss of quality",
-            "default q8_0 --quality" },
-          { "q5_K or q4_K",
-            "the knee of the curve: each further bit removed costs more quality than the one before",
-            "q5_K q4_K --quality" },
-          { "q4_K or q4_0", "fewest bytes per token with 4 bits", "q4_K q4_0 --quality" } },
+        { { .advice = "q8_0",
+            .reason = "half the bytes of 16 bits, with a barely measurable loss of quality",
+            .arms = "default q8_0 --quality" },
+          { .advice = "q5_K or q4_K",
+            .reason =
+                "the knee of the curve: each further bit removed costs more quality than the one before",
+            .arms = "q5_K q4_K --quality" },
+          { .advice = "q4_K or q4_0",
+            .reason = "fewest bytes per token with 4 bits",
+            .arms = "q4_K q4_0 --quality" } },
         /* memory is ample */
-        { { "the unchanged file; q8_0 if speed matters at all", "memory does not require any loss",
-            "default q8_0 --quality" },
-          { "q8_0; q4_K if speed matters more",
-            "memory does not require quantization here, but bandwidth makes it useful",
-            "q8_0 q4_K --quality" },
-          { "q4_0 or q4_K", "memory is ample, but bandwidth still limits the speed",
-            "q8_0 q4_0 --quality" } },
+        { { .advice = "the unchanged file; q8_0 if speed matters at all",
+            .reason = "memory does not require any loss",
+            .arms = "default q8_0 --quality" },
+          { .advice = "q8_0; q4_K if speed matters more",
+            .reason = "memory does not require quantization here, but bandwidth makes it useful",
+            .arms = "q8_0 q4_K --quality" },
+          { .advice = "q4_0 or q4_K",
+            .reason = "memory is ample, but bandwidth still limits the speed",
+            .arms = "q8_0 q4_0 --quality" } },
     };
     const int row = tight ? 0 : ample ? 2 : 1, column = exact ? 0 : fast || c->goal == GOAL_MEMORY ? 2 : 1;
     SET(f->advice, "%s", MATRIX[row][column].advice);

@@ -14,20 +14,68 @@ struct wording {
     const char *what, *noun; /* "at decoding", "speed" */
 };
 static const struct wording WORDINGS[] = {
-    { METRIC_DECODE_RATE, "is", "may be", "faster", "slower", "at decoding", "speed" },
-    { METRIC_PREFILL_RATE, "is", "may be", "faster", "slower", "at prompts", "speed" },
-    { METRIC_TRAIN_RATE, "is", "may be", "faster", "slower", "at training", "speed" },
-    { METRIC_TTFT, "has a", "may have a", "longer", "shorter", "time to first token", "time to first token" },
-    { METRIC_PEAK_MEMORY, "takes", "may take", "more", "less", "memory", "memory" },
-    { METRIC_ENERGY, "takes", "may take", "more", "less", "energy per token", "energy per token" },
-    { METRIC_PERPLEXITY, "has a", "may have a", "higher", "lower", "perplexity", "perplexity" },
+    { .metric = METRIC_DECODE_RATE,
+      .verb = "is",
+      .open = "may be",
+      .more = "faster",
+      .less = "slower",
+      .what = "at decoding",
+      .noun = "speed" },
+    { .metric = METRIC_PREFILL_RATE,
+      .verb = "is",
+      .open = "may be",
+      .more = "faster",
+      .less = "slower",
+      .what = "at prompts",
+      .noun = "speed" },
+    { .metric = METRIC_TRAIN_RATE,
+      .verb = "is",
+      .open = "may be",
+      .more = "faster",
+      .less = "slower",
+      .what = "at training",
+      .noun = "speed" },
+    { .metric = METRIC_TTFT,
+      .verb = "has a",
+      .open = "may have a",
+      .more = "longer",
+      .less = "shorter",
+      .what = "time to first token",
+      .noun = "time to first token" },
+    { .metric = METRIC_PEAK_MEMORY,
+      .verb = "takes",
+      .open = "may take",
+      .more = "more",
+      .less = "less",
+      .what = "memory",
+      .noun = "memory" },
+    { .metric = METRIC_ENERGY,
+      .verb = "takes",
+      .open = "may take",
+      .more = "more",
+      .less = "less",
+      .what = "energy per token",
+      .noun = "energy per token" },
+    { .metric = METRIC_PERPLEXITY,
+      .verb = "has a",
+      .open = "may have a",
+      .more = "higher",
+      .less = "lower",
+      .what = "perplexity",
+      .noun = "perplexity" },
 };
 
 static struct wording wording_of(const struct metric *m)
 {
     for (size_t i = 0; i < COUNT_OF(WORDINGS); i++)
         if (&METRICS[WORDINGS[i].metric] == m) return WORDINGS[i];
-    return (struct wording){ -1, "has a", "may have a", "higher", "lower", m->name, m->name };
+    return (struct wording){ .metric = -1,
+                             .verb = "has a",
+                             .open = "may have a",
+                             .more = "higher",
+                             .less = "lower",
+                             .what = m->name,
+                             .noun = m->name };
 }
 
 static const struct metric *compared_metric(const struct experiment_state *x)

@@ -21,18 +21,18 @@ static const struct {
     unsigned needs;
     const char *text;
 } GIVEN_BY[] = {
-    { METRIC_PREFILL_RATE, GIVES_PREFILL, "a prompt, such as pp512" },
-    { METRIC_DECODE_RATE, GIVES_DECODE, "generated tokens, such as tg64" },
-    { METRIC_TTFT, GIVES_PREFILL | GIVES_DECODE, "a prompt or generated tokens" },
-    { METRIC_ITL_P50, GIVES_DECODE, "generated tokens, such as tg64" },
-    { METRIC_ITL_P95, GIVES_DECODE, "at least 90 generated tokens" },
-    { METRIC_ITL_P99, GIVES_DECODE, "at least 459 generated tokens" },
-    { METRIC_PEAK_MEMORY, GIVES_ANY, "" },
-    { METRIC_ENERGY, GIVES_ANY, "" },
-    { METRIC_PERPLEXITY, GIVES_EVAL, "eval:FILE" },
-    { METRIC_TRAIN_RATE, GIVES_TRAIN, "steps of training, such as train20" },
-    { METRIC_TRAIN_LOSS, GIVES_TRAIN, "steps of training, such as train20" },
-    { METRIC_MEMORY_AFTER, GIVES_ANY, "" },
+    { .metric = METRIC_PREFILL_RATE, .needs = GIVES_PREFILL, .text = "a prompt, such as pp512" },
+    { .metric = METRIC_DECODE_RATE, .needs = GIVES_DECODE, .text = "generated tokens, such as tg64" },
+    { .metric = METRIC_TTFT, .needs = GIVES_PREFILL | GIVES_DECODE, .text = "a prompt or generated tokens" },
+    { .metric = METRIC_ITL_P50, .needs = GIVES_DECODE, .text = "generated tokens, such as tg64" },
+    { .metric = METRIC_ITL_P95, .needs = GIVES_DECODE, .text = "at least 90 generated tokens" },
+    { .metric = METRIC_ITL_P99, .needs = GIVES_DECODE, .text = "at least 459 generated tokens" },
+    { .metric = METRIC_PEAK_MEMORY, .needs = GIVES_ANY, .text = "" },
+    { .metric = METRIC_ENERGY, .needs = GIVES_ANY, .text = "" },
+    { .metric = METRIC_PERPLEXITY, .needs = GIVES_EVAL, .text = "eval:FILE" },
+    { .metric = METRIC_TRAIN_RATE, .needs = GIVES_TRAIN, .text = "steps of training, such as train20" },
+    { .metric = METRIC_TRAIN_LOSS, .needs = GIVES_TRAIN, .text = "steps of training, such as train20" },
+    { .metric = METRIC_MEMORY_AFTER, .needs = GIVES_ANY, .text = "" },
 };
 
 static enum err_code metric_check(const struct metric *m, const struct workload *w, struct err *why)

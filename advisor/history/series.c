@@ -134,9 +134,9 @@ enum priority repair_priority(double effect, double p)
         double loss; /* smallest loss, as a share */
         enum priority sure, firm, fair;
     } RULES[] = {
-        { 0.10, PRIORITY_HIGH, PRIORITY_HIGH, PRIORITY_MEDIUM },
-        { 0.05, PRIORITY_HIGH, PRIORITY_MEDIUM, PRIORITY_LOW },
-        { 0.00, PRIORITY_MEDIUM, PRIORITY_LOW, PRIORITY_LOW },
+        { .loss = 0.10, .sure = PRIORITY_HIGH, .firm = PRIORITY_HIGH, .fair = PRIORITY_MEDIUM },
+        { .loss = 0.05, .sure = PRIORITY_HIGH, .firm = PRIORITY_MEDIUM, .fair = PRIORITY_LOW },
+        { .loss = 0.00, .sure = PRIORITY_MEDIUM, .firm = PRIORITY_LOW, .fair = PRIORITY_LOW },
     };
     const double loss = -expm1(effect);
     if (!(loss > 0) || isnan(p)) return PRIORITY_NONE;

@@ -123,9 +123,9 @@ static const struct {
     const char *key, *metric;
     bool is_count;
 } GEN_AI[] = {
-    { "gen_ai.usage.input_tokens", "prompt_tokens", true },
-    { "gen_ai.usage.output_tokens", "generated_tokens", true },
-    { "gen_ai.response.time_to_first_chunk", "ttft_s", false },
+    { .key = "gen_ai.usage.input_tokens", .metric = "prompt_tokens", .is_count = true },
+    { .key = "gen_ai.usage.output_tokens", .metric = "generated_tokens", .is_count = true },
+    { .key = "gen_ai.response.time_to_first_chunk", .metric = "ttft_s" },
 };
 
 struct figures {

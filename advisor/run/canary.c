@@ -44,9 +44,12 @@ enum metric_id canary_of(enum metric_id metric, int *sign)
         enum metric_id metric, canary;
         int sign;
     } BY[] = {
-        { METRIC_PREFILL_RATE, METRIC_CANARY_OPS, 1 }, { METRIC_DECODE_RATE, METRIC_CANARY_READ, 1 },
-        { METRIC_TTFT, METRIC_CANARY_OPS, -1 },        { METRIC_ITL_P50, METRIC_CANARY_READ, -1 },
-        { METRIC_ITL_P95, METRIC_CANARY_READ, -1 },    { METRIC_ITL_P99, METRIC_CANARY_READ, -1 },
+        { .metric = METRIC_PREFILL_RATE, .canary = METRIC_CANARY_OPS, .sign = 1 },
+        { .metric = METRIC_DECODE_RATE, .canary = METRIC_CANARY_READ, .sign = 1 },
+        { .metric = METRIC_TTFT, .canary = METRIC_CANARY_OPS, .sign = -1 },
+        { .metric = METRIC_ITL_P50, .canary = METRIC_CANARY_READ, .sign = -1 },
+        { .metric = METRIC_ITL_P95, .canary = METRIC_CANARY_READ, .sign = -1 },
+        { .metric = METRIC_ITL_P99, .canary = METRIC_CANARY_READ, .sign = -1 },
     };
     for (size_t i = 0; i < COUNT_OF(BY); i++)
         if (BY[i].metric == metric) {

@@ -80,10 +80,16 @@ static enum err_code listen_error(const char *listen, int port, int cause, struc
         enum err_code code;
         const char *advice;
     } CAUSES[] = {
-        { EADDRINUSE, ERR_ABSENT, "another program uses this port: choose another one, or 0 for any" },
-        { EADDRNOTAVAIL, ERR_USAGE, "this is not an address of this machine" },
-        { EACCES, ERR_USAGE, "only root may use ports below 1024: choose a higher one" },
-        { EAFNOSUPPORT, ERR_USAGE, "this machine does not support this kind of address" },
+        { .cause = EADDRINUSE,
+          .code = ERR_ABSENT,
+          .advice = "another program uses this port: choose another one, or 0 for any" },
+        { .cause = EADDRNOTAVAIL, .code = ERR_USAGE, .advice = "this is not an address of this machine" },
+        { .cause = EACCES,
+          .code = ERR_USAGE,
+          .advice = "only root may use ports below 1024: choose a higher one" },
+        { .cause = EAFNOSUPPORT,
+          .code = ERR_USAGE,
+          .advice = "this machine does not support this kind of address" },
     };
     for (size_t i = 0; i < COUNT_OF(CAUSES); i++)
         if (CAUSES[i].cause == cause)

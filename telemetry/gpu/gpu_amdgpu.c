@@ -150,10 +150,14 @@ static uint64_t throttle_reasons_map(uint64_t bits)
         int first, last;
         uint64_t ours;
     } BITS[] = {
-        { 0, 15, GPU_THROTTLE_POWER_CAP },    { 16, 31, GPU_THROTTLE_CURRENT },
-        { 32, 43, GPU_THROTTLE_THERMAL },     { 44, 45, GPU_THROTTLE_HW_THERMAL }, /* VRHOT */
-        { 46, 47, GPU_THROTTLE_HW_THERMAL },  { 48, 56, GPU_THROTTLE_OTHER },      /* PROCHOT */
-        { 57, 57, GPU_THROTTLE_RELIABILITY }, { 58, 63, GPU_THROTTLE_OTHER },
+        { .first = 0, .last = 15, .ours = GPU_THROTTLE_POWER_CAP },
+        { .first = 16, .last = 31, .ours = GPU_THROTTLE_CURRENT },
+        { .first = 32, .last = 43, .ours = GPU_THROTTLE_THERMAL },
+        { .first = 44, .last = 45, .ours = GPU_THROTTLE_HW_THERMAL }, /* VRHOT */
+        { .first = 46, .last = 47, .ours = GPU_THROTTLE_HW_THERMAL },
+        { .first = 48, .last = 56, .ours = GPU_THROTTLE_OTHER }, /* PROCHOT */
+        { .first = 57, .last = 57, .ours = GPU_THROTTLE_RELIABILITY },
+        { .first = 58, .last = 63, .ours = GPU_THROTTLE_OTHER },
     };
     uint64_t ours = 0;
     for (size_t i = 0; i < COUNT_OF(BITS); i++)

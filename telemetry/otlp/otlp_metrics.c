@@ -35,10 +35,14 @@ static const struct {
     const char *label, *attribute; /* our label is renamed to this attribute; NULL: none */
     const char *key, *value;       /* this attribute is added */
 } ATTRIBUTES[] = {
-    { "hw.gpu.", "device", "hw.id", "hw.type", "gpu" },
-    { "process.paging.faults", NULL, NULL, "system.paging.fault.type", "major" },
-    { "gen_ai.", "model", "gen_ai.request.model", "gen_ai.operation.name", "text_completion" },
-    { "gen_ai.", NULL, NULL, "gen_ai.provider.name", "qdyno" },
+    { .names = "hw.gpu.", .label = "device", .attribute = "hw.id", .key = "hw.type", .value = "gpu" },
+    { .names = "process.paging.faults", .key = "system.paging.fault.type", .value = "major" },
+    { .names = "gen_ai.",
+      .label = "model",
+      .attribute = "gen_ai.request.model",
+      .key = "gen_ai.operation.name",
+      .value = "text_completion" },
+    { .names = "gen_ai.", .key = "gen_ai.provider.name", .value = "qdyno" },
 };
 
 /* Our units as UCUM codes. */

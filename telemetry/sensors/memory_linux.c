@@ -16,10 +16,14 @@ static const struct {
     enum metric_id metric;
     const char *field, *less;
 } MEMINFO[] = {
-    { METRIC_MEM_TOTAL, "MemTotal:", NULL },        { METRIC_MEM_USED, "MemTotal:", "MemAvailable:" },
-    { METRIC_MEM_PAGE_CACHE, "Cached:", "Shmem:" }, { METRIC_MEM_AVAILABLE, "MemAvailable:", NULL },
-    { METRIC_MEM_DIRTY, "Dirty:", NULL },           { METRIC_MEM_THP, "AnonHugePages:", NULL },
-    { METRIC_SWAP_TOTAL, "SwapTotal:", NULL },      { METRIC_SWAP_USED, "SwapTotal:", "SwapFree:" },
+    { .metric = METRIC_MEM_TOTAL, .field = "MemTotal:" },
+    { .metric = METRIC_MEM_USED, .field = "MemTotal:", .less = "MemAvailable:" },
+    { .metric = METRIC_MEM_PAGE_CACHE, .field = "Cached:", .less = "Shmem:" },
+    { .metric = METRIC_MEM_AVAILABLE, .field = "MemAvailable:" },
+    { .metric = METRIC_MEM_DIRTY, .field = "Dirty:" },
+    { .metric = METRIC_MEM_THP, .field = "AnonHugePages:" },
+    { .metric = METRIC_SWAP_TOTAL, .field = "SwapTotal:" },
+    { .metric = METRIC_SWAP_USED, .field = "SwapTotal:", .less = "SwapFree:" },
 };
 /* Fields that count huge pages of the default size. */
 static const struct {
@@ -35,10 +39,10 @@ static const struct {
     const char *field, *less;
     bool pages; /* the counter counts pages; the metric is in bytes */
 } VMSTAT[EVENTS] = {
-    { METRIC_SWAP_IN, "pswpin ", NULL, true },
-    { METRIC_SWAP_OUT, "pswpout ", NULL, true },
-    { METRIC_MEM_MAJOR_FAULTS, "pgmajfault ", NULL, false },
-    { METRIC_MEM_MINOR_FAULTS, "pgfault ", "pgmajfault ", false },
+    { .metric = METRIC_SWAP_IN, .field = "pswpin ", .pages = true },
+    { .metric = METRIC_SWAP_OUT, .field = "pswpout ", .pages = true },
+    { .metric = METRIC_MEM_MAJOR_FAULTS, .field = "pgmajfault " },
+    { .metric = METRIC_MEM_MINOR_FAULTS, .field = "pgfault ", .less = "pgmajfault " },
 };
 
 struct memory {

@@ -31,9 +31,9 @@ enum {
 static const struct {
     enum metric_id process, everything;
 } EVENT[EVENTS] = {
-    { METRIC_PROC_CYCLES, METRIC_CPU_CYCLES },
-    { METRIC_PROC_INSTRUCTIONS, METRIC_CPU_INSTRUCTIONS },
-    { METRIC_PROC_LLC_MISSES, METRIC_CPU_LLC_MISSES },
+    { .process = METRIC_PROC_CYCLES, .everything = METRIC_CPU_CYCLES },
+    { .process = METRIC_PROC_INSTRUCTIONS, .everything = METRIC_CPU_INSTRUCTIONS },
+    { .process = METRIC_PROC_LLC_MISSES, .everything = METRIC_CPU_LLC_MISSES },
 };
 
 /* The units and events that count memory traffic; the first row that this machine has is used. The events of
@@ -43,14 +43,15 @@ static const struct {
     const char *event[BUSES][2];
     double bytes; /* per count; 0: use the event's own scale */
 } CONTROLLERS[] = {
-    { "uncore_imc_", { { "cas_count_read" }, { "cas_count_write" } }, 0 },
-    { "uncore_imc_",
-      { { "cas_count_read_sch0", "cas_count_read_sch1" },
-        { "cas_count_write_sch0", "cas_count_write_sch1" } },
-      0 },
-    { "uncore_imc", { { "data_reads" }, { "data_writes" } }, 0 },
-    { "uncore_imc_free_running", { { "data_read" }, { "data_write" } }, 0 },
-    { "amd_umc_", { { "event=0x0a,rdwrmask=0x1" }, { "event=0x0a,rdwrmask=0x2" } }, 64 },
+    { .pmu = "uncore_imc_", .event = { { "cas_count_read" }, { "cas_count_write" } } },
+    { .pmu = "uncore_imc_",
+      .event = { { "cas_count_read_sch0", "cas_count_read_sch1" },
+                 { "cas_count_write_sch0", "cas_count_write_sch1" } } },
+    { .pmu = "uncore_imc", .event = { { "data_reads" }, { "data_writes" } } },
+    { .pmu = "uncore_imc_free_running", .event = { { "data_read" }, { "data_write" } } },
+    { .pmu = "amd_umc_",
+      .event = { { "event=0x0a,rdwrmask=0x1" }, { "event=0x0a,rdwrmask=0x2" } },
+      .bytes = 64 },
 };
 static const enum metric_id BUS[BUSES] = { METRIC_MEM_READ, METRIC_MEM_WRITE };
 
