@@ -29,7 +29,7 @@ static struct interval ratio_of(struct interval gain, int metric)
 /* ---------------------------------------------------------------- figures of a gate */
 
 /* Why no measurement of cells is valid; NULL when they are valid. */
-static const char *distrust(const struct experiment_state *s, int arm)
+static const char *cells_distrust_reason(const struct experiment_state *s, int arm)
 {
     const struct comparison *c = comparison_of(s, arm);
     if (c->verdict == VERDICT_INVALID) return *c->reason ? c->reason : "the comparison is invalid";
@@ -45,7 +45,7 @@ static struct interval figure_of(const struct experiment_arm *a, int metric)
     return (struct interval){ peak, peak, peak };
 }
 
-static void from_cells(const struct experiment_state *s, int arm, int metric, struct gate_value *v)
+static void gate_value_from_cells(const struct experiment_state *s, int arm, int metric, struct gate_value *v)
 {
     const struct comparison *c = comparison_of(s, arm);
     const int i = metric - METRIC_SENSOR_COUNT;
@@ -55,17 +55,17 @@ static void from_cells(const struct experiment_state *s, int arm, int metric, st
     v->ratio = ratio_of(c->by_metric[i], metric);
     v->n = c->blocks;
     v->of = "blocks";
-    v->invalid = distrust(s, arm);
+    v->invalid = cells_distrust_reason(s, arm);
     if (isnan(v->value)) v->missing = "not measured by this workload on this machine";
 }
 
-static void exactly(struct gate_value *v, double value)
+static void gate_value_set_exact(struct gate_value *v, double value)
 {
     v->value = value;
     v->exact = true;
 }
 
-static void with_interval(struct gate_value *v, struct interval i)
+static void gate_value_set_interval(struct gate_value *v, struct interval i)
 {
     v->value = i.estimate;
     v->absolute = i;
@@ -75,9 +75,9 @@ static void with_interval(struct gate_value *v, struct interval i)
 static void from_greedy(const struct greedy_divergence *g, struct gate_value *v)
 {
     if (g->prompts > 0 && isnan(g->median))
-        with_interval(v, (struct interval){ g->limit, g->limit, INFINITY });
+        gate_value_set_interval(v, (struct interval){ g->limit, g->limit, INFINITY });
     else
-        exactly(v, g->median);
+        gate_value_set_exact(v, g->median);
 }
 
 static void from_quality(const struct quality *q, enum gate_figure figure, struct gate_value *v)
@@ -86,19 +86,19 @@ static void from_quality(const struct quality *q, enum gate_figure figure, struc
     v->n = (int)MIN(d->candidate.chunks, INT32_MAX);
     v->of = "windows";
     switch (figure) {
-    case GATE_KLD_MEAN: with_interval(v, q->kld); break;
-    case GATE_KLD_P50: exactly(v, d->kld_p50); break;
-    case GATE_KLD_P90: exactly(v, d->kld_p90); break;
-    case GATE_KLD_P99: exactly(v, d->kld_p99); break;
-    case GATE_KLD_MAX: exactly(v, d->kld_max); break;
-    case GATE_TOP1: with_interval(v, q->top1); break;
+    case GATE_KLD_MEAN: gate_value_set_interval(v, q->kld); break;
+    case GATE_KLD_P50: gate_value_set_exact(v, d->kld_p50); break;
+    case GATE_KLD_P90: gate_value_set_exact(v, d->kld_p90); break;
+    case GATE_KLD_P99: gate_value_set_exact(v, d->kld_p99); break;
+    case GATE_KLD_MAX: gate_value_set_exact(v, d->kld_max); break;
+    case GATE_TOP1: gate_value_set_interval(v, q->top1); break;
     case GATE_PPL:
-        with_interval(v, q->ppl);
+        gate_value_set_interval(v, q->ppl);
         v->a = d->reference.ppl;
         v->ratio = q->ppl_ratio;
         break;
-    case GATE_PPL_RATIO: with_interval(v, q->ppl_ratio); break;
-    case GATE_MCNEMAR_P: exactly(v, q->mcnemar_p); break;
+    case GATE_PPL_RATIO: gate_value_set_interval(v, q->ppl_ratio); break;
+    case GATE_MCNEMAR_P: gate_value_set_exact(v, q->mcnemar_p); break;
     case GATE_FIRST_DIVERGENCE: from_greedy(&d->greedy, v); break;
     default: break;
     }
@@ -110,16 +110,16 @@ struct subject {
     int arm;
 };
 
-static void lookup(void *ctx, const struct gate_term *t, struct gate_value *v)
+static void gate_value_lookup(void *ctx, const struct gate_term *t, struct gate_value *v)
 {
     const struct subject *of = ctx;
     const struct experiment_state *s = of->s;
     if (s->arm[of->arm].failed) {
         v->missing = s->arm[of->arm].error;
     } else if (t->metric >= 0) {
-        from_cells(s, of->arm, t->metric, v);
+        gate_value_from_cells(s, of->arm, t->metric, v);
     } else if (t->figure == GATE_NOISE_FLOOR) {
-        exactly(v, expm1(s->noise_floor));
+        gate_value_set_exact(v, expm1(s->noise_floor));
         if (isnan(v->value)) v->missing = "there was no control";
     } else if (s->comparison[of->arm].quality.known) {
         from_quality(&s->comparison[of->arm].quality, t->figure, v);
@@ -132,7 +132,7 @@ static void lookup(void *ctx, const struct gate_term *t, struct gate_value *v)
 void claims_gate(const struct gate *g, const struct experiment_state *s, int arm, struct gate_result *out)
 {
     struct subject of = { s, arm };
-    gate_judge(g, lookup, &of, out);
+    gate_judge(g, gate_value_lookup, &of, out);
 }
 
 static void lookup_quality(void *ctx, const struct gate_term *t, struct gate_value *v)

@@ -22,7 +22,7 @@ static bool is_open(const struct run_row *row)
 }
 
 /* Continues a run with its own specification and kept blocks. */
-static enum err_code resume(struct experiment *x, const struct experiment_spec *given, struct err *why)
+static enum err_code state_resume(struct experiment *x, const struct experiment_spec *given, struct err *why)
 {
     const int64_t run_id = given->resume_id;
     struct run_row row = { 0 };
@@ -90,7 +90,7 @@ static enum err_code experiment_new(struct experiment *x, const struct experimen
     if (!spec->resume_id) rc = spec_resolve(&resolved, why);
     if (rc) return rc;
     state_init(&x->state, &resolved);
-    if (spec->resume_id) rc = resume(x, spec, why);
+    if (spec->resume_id) rc = state_resume(x, spec, why);
     snprintf(x->state.machine_id, sizeof(x->state.machine_id), "%s", x->machine.id);
     x->clock.begun_ns = clock_ns();
     return rc;

@@ -69,7 +69,7 @@ enum flow experiment_wait_while_paused(struct experiment *x)
     return atomic_load(&x->stop) ? FLOW_STOPPED : FLOW_PAUSED;
 }
 
-static void enter(struct experiment *x, enum experiment_phase phase)
+static void phase_enter(struct experiment *x, enum experiment_phase phase)
 {
     struct experiment_state *s = state_edit(x);
     s->phase = phase;
@@ -275,7 +275,7 @@ static enum flow warm_up_round(struct experiment *x, bool more, double *shortest
  * arm last a quarter of a second. Then as many cells as it takes to settle. */
 static enum flow warm_up(struct experiment *x)
 {
-    enter(x, PHASE_WARMUP);
+    phase_enter(x, PHASE_WARMUP);
     const bool resumed = x->state.blocks || x->state.control_blocks;
     double shortest = INFINITY, ignored = INFINITY;
     enum flow f = warm_up_round(x, false, &shortest);
@@ -328,7 +328,7 @@ static enum flow run_control(struct experiment *x)
         experiment_log_event(x, "control", "no A/A control was requested: the noise floor is unknown");
         return FLOW_CONTINUE;
     }
-    enter(x, PHASE_CONTROL);
+    phase_enter(x, PHASE_CONTROL);
     while (x->state.control_blocks < control_wanted(&x->state) && !block_is_too_late(x)) {
         const enum estimand before = x->state.estimand;
         const enum flow f = block_run(x, CELL_CONTROL);
@@ -405,7 +405,7 @@ static void race_look(struct experiment *x)
 
 static enum flow run_blocks(struct experiment *x, enum cell_phase phase)
 {
-    enter(x, phase == CELL_CONFIRM ? PHASE_CONFIRM : PHASE_BLOCKS);
+    phase_enter(x, phase == CELL_CONFIRM ? PHASE_CONFIRM : PHASE_BLOCKS);
     x->clock.blocks_begun_s = experiment_elapsed(x);
     while (plan_once(x), !phase_is_over(x, phase)) {
         const enum estimand before = x->state.estimand;
@@ -441,7 +441,7 @@ static enum flow confirm_winner(struct experiment *x)
 
 /* Sets phase and verdict from how the last step ended. Returns the name of the run's state in the database.
  */
-static const char *conclude(struct experiment *x, enum flow f)
+static const char *phase_conclude(struct experiment *x, enum flow f)
 {
     struct experiment_state *s = state_edit(x);
     const bool all_failed = !any_arm(x);
@@ -474,9 +474,9 @@ static const char *conclude(struct experiment *x, enum flow f)
     return name;
 }
 
-static void finish(struct experiment *x, enum flow f)
+static void outcome_store(struct experiment *x, enum flow f)
 {
-    const char *name = conclude(x, f);
+    const char *name = phase_conclude(x, f);
     const struct experiment_state *s = &x->state;
     if (s->verdict)
         experiment_log_event(x, "verdict", "%s%s%s", verdict_name(s->verdict), *s->reason ? ": " : "",
@@ -539,7 +539,7 @@ static enum flow wait_until_quiet(struct experiment *x)
 }
 
 /* Without sensors there is no canary: such runs are not compared over time. */
-static enum err_code canary(struct experiment *x, enum canary_when when)
+static enum err_code canary_run_and_store(struct experiment *x, enum canary_when when)
 {
     return x->sampler ? run_canary(&x->run, when, &x->why) : ERR_OK;
 }
@@ -566,7 +566,7 @@ static void check_budget(struct experiment *x)
 
 static enum flow carry_out(struct experiment *x)
 {
-    enter(x, PHASE_LOADING);
+    phase_enter(x, PHASE_LOADING);
     enum flow f = processes_load(x);
     if (f == FLOW_STOPPED) return f;
     if (run_open(x)) return FLOW_BROKEN;
@@ -577,11 +577,11 @@ static enum flow carry_out(struct experiment *x)
     if (experiment_is_exact(&x->state.spec)) return quality_run(x);
     processes_plan(x);
     check_budget(x);
-    if (canary(x, CANARY_START)) return FLOW_BROKEN;
+    if (canary_run_and_store(x, CANARY_START)) return FLOW_BROKEN;
     f = run_control(x);
     if (f == FLOW_CONTINUE && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);
     if (f == FLOW_CONTINUE) f = confirm_winner(x);
-    if (f == FLOW_CONTINUE && canary(x, CANARY_END)) return FLOW_BROKEN;
+    if (f == FLOW_CONTINUE && canary_run_and_store(x, CANARY_END)) return FLOW_BROKEN;
     if (f == FLOW_CONTINUE || f == FLOW_INVALID) { /* quality can be measured on a busy machine, too */
         const enum flow measured = quality_run(x);
         if (measured != FLOW_CONTINUE) f = measured;
@@ -593,7 +593,7 @@ void *experiment_thread(void *arg)
 {
     pthread_setname_np(pthread_self(), "experiment");
     struct experiment *x = arg;
-    finish(x, carry_out(x));
+    outcome_store(x, carry_out(x));
     processes_end(x); /* here and not in experiment_close: a worker ends with the thread that started it */
     return NULL;
 }

@@ -14,7 +14,7 @@ const char *gate_outcome_name(enum gate_outcome o)
 
 /* ---------------------------------------------------------------- one term */
 
-static bool satisfies(double x, enum gate_op op, double bound)
+static bool gate_op_holds(double x, enum gate_op op, double bound)
 {
     switch (op) {
     case GATE_LESS: return x < bound;
@@ -25,7 +25,7 @@ static bool satisfies(double x, enum gate_op op, double bound)
     return false;
 }
 
-static struct interval times(struct interval i, double factor)
+static struct interval interval_times(struct interval i, double factor)
 {
     return (struct interval){ i.estimate * factor, i.lower * factor, i.upper * factor };
 }
@@ -48,7 +48,7 @@ static double missing_count(const struct gate_value *v, struct interval i, doubl
     return fmax(1, ceil(v->n * (times_wider * times_wider - 1) - 1e-6)); /* tolerance for rounding */
 }
 
-static void undecided(struct gate_row *r, const struct gate_value *v)
+static void gate_row_set_undecided(struct gate_row *r, const struct gate_value *v)
 {
     enum { BEYOND_REASON = 1000000 };
     const double more = missing_count(v, r->interval, r->bound);
@@ -73,13 +73,13 @@ static void judge_term(struct gate_row *r, const struct gate_term *t, const stru
     *r = (struct gate_row){ .value = v->value, .interval = UNKNOWN };
     r->bound = t->offset + (t->scale != 0 ? t->scale * v->a : 0);
     /* comparisons with A use the paired ratio, which is less noisy than either value */
-    r->interval = t->scale != 0 && has_bounds(v->ratio) ? times(v->ratio, v->a) : v->absolute;
+    r->interval = t->scale != 0 && has_bounds(v->ratio) ? interval_times(v->ratio, v->a) : v->absolute;
     if (v->exact && !has_bounds(r->interval)) r->interval = (struct interval){ v->value, v->value, v->value };
-    const bool low = satisfies(r->interval.lower, t->op, r->bound),
-               high = satisfies(r->interval.upper, t->op, r->bound);
+    const bool low = gate_op_holds(r->interval.lower, t->op, r->bound),
+               high = gate_op_holds(r->interval.upper, t->op, r->bound);
     if (v->invalid || v->missing || isnan(v->value) || isnan(r->bound) || !has_bounds(r->interval) ||
         low != high)
-        undecided(r, v);
+        gate_row_set_undecided(r, v);
     else
         r->outcome = low ? GATE_PASS : GATE_FAIL;
 }
@@ -91,20 +91,21 @@ enum gate_outcome gate_both(enum gate_outcome a, enum gate_outcome b)
     return a == GATE_FAIL || b == GATE_FAIL ? GATE_FAIL : MAX(a, b);
 }
 
-static enum gate_outcome negate(enum gate_outcome o)
+static enum gate_outcome outcome_negate(enum gate_outcome o)
 {
     return o == GATE_PASS ? GATE_FAIL : o == GATE_FAIL ? GATE_PASS : o;
 }
 
-static enum gate_outcome combine(const struct gate *g, const struct gate_result *r, int node)
+static enum gate_outcome outcome_of_node(const struct gate *g, const struct gate_result *r, int node)
 {
     const enum gate_kind kind = g->node[node].kind;
     const int left = g->node[node].left;
     if (kind == GATE_TERM) return r->row[left].outcome;
-    const enum gate_outcome a = combine(g, r, left);
-    if (kind == GATE_NOT) return negate(a);
-    const enum gate_outcome b = combine(g, r, g->node[node].right);
-    return kind == GATE_AND ? gate_both(a, b) : negate(gate_both(negate(a), negate(b)));
+    const enum gate_outcome a = outcome_of_node(g, r, left);
+    if (kind == GATE_NOT) return outcome_negate(a);
+    const enum gate_outcome b = outcome_of_node(g, r, g->node[node].right);
+    return kind == GATE_AND ? gate_both(a, b)
+                            : outcome_negate(gate_both(outcome_negate(a), outcome_negate(b)));
 }
 
 void gate_judge(const struct gate *g, gate_lookup_fn *lookup, void *ctx, struct gate_result *out)
@@ -115,7 +116,7 @@ void gate_judge(const struct gate *g, gate_lookup_fn *lookup, void *ctx, struct 
         lookup(ctx, &g->term[i], &v);
         judge_term(&out->row[i], &g->term[i], &v);
     }
-    out->outcome = combine(g, out, g->root);
+    out->outcome = outcome_of_node(g, out, g->root);
 }
 
 json_t *gate_result_to_json(const struct gate *g, const struct gate_result *r)

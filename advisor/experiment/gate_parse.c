@@ -58,7 +58,7 @@ struct parser {
     struct err *why;
 };
 
-static int position(const struct parser *p)
+static int parser_position(const struct parser *p)
 {
     return (int)(p->at - p->g->text) + 1;
 }
@@ -90,7 +90,7 @@ static bool take_word(struct parser *p, const char *word)
     return true;
 }
 
-static bool take(struct parser *p, char c)
+static bool parser_take(struct parser *p, char c)
 {
     skip_spaces(p);
     if (*p->at != c) return false;
@@ -98,12 +98,12 @@ static bool take(struct parser *p, char c)
     return true;
 }
 
-static enum err_code expected(struct parser *p, const char *what)
+static enum err_code parser_expected(struct parser *p, const char *what)
 {
     skip_spaces(p);
     if (!*p->at) return err_set(p->why, ERR_USAGE, "gate '%s', at its end: expected %s", p->g->text, what);
     return err_set(p->why, ERR_USAGE, "gate '%s', position %d ('%.12s'): expected %s", p->g->text,
-                   position(p), p->at, what);
+                   parser_position(p), p->at, what);
 }
 
 /* ---------------------------------------------------------------- names and numbers */
@@ -140,7 +140,7 @@ static enum err_code parse_name(struct parser *p, struct gate_term *t)
     size_t n = 0, length;
     skip_spaces(p);
     length = word_length(p->at);
-    if (!length) return expected(p, "the name of a figure, 'not' or '('");
+    if (!length) return parser_expected(p, "the name of a figure, 'not' or '('");
     snprintf(word, sizeof(word), "%.*s", (int)MIN(length, sizeof(word) - 1), p->at);
     if (find_name(t, word)) {
         p->at += length;
@@ -151,7 +151,7 @@ static enum err_code parse_name(struct parser *p, struct gate_term *t)
         if (METRICS[i].kind == METRIC_CELL) names[n++] = METRICS[i].name;
     const char *near = str_nearest(word, names, n);
     return err_set(p->why, ERR_USAGE, "gate '%s', position %d: no figure is called '%s'%s%s%s", p->g->text,
-                   position(p), word,
+                   parser_position(p), word,
                    near ? "; did you mean '" : ": e.g. decode_tok_s, peak_rss_bytes, kld_mean",
                    near ? near : "", near ? "'?" : "");
 }
@@ -159,7 +159,7 @@ static enum err_code parse_name(struct parser *p, struct gate_term *t)
 static enum err_code parse_op(struct parser *p, struct gate_term *t)
 {
     skip_spaces(p);
-    if (*p->at != '<' && *p->at != '>') return expected(p, "<, <=, > or >=");
+    if (*p->at != '<' && *p->at != '>') return parser_expected(p, "<, <=, > or >=");
     const bool less = *p->at++ == '<', equal = *p->at == '=';
     p->at += equal;
     t->op = less ? equal ? GATE_AT_MOST : GATE_LESS : equal ? GATE_AT_LEAST : GATE_MORE;
@@ -199,13 +199,14 @@ static enum err_code parse_unit(struct parser *p, const struct gate_term *t, dou
         if (UNITS[i].time != !strcmp(unit, "seconds"))
             return err_set(p->why, ERR_USAGE,
                            "gate '%s', position %d: '%s' does not go with %s, which is %s%s", p->g->text,
-                           position(p), UNITS[i].name, name_of(t), *unit ? "in " : "a plain number", unit);
+                           parser_position(p), UNITS[i].name, name_of(t), *unit ? "in " : "a plain number",
+                           unit);
         *factor = strcmp(unit, "bytes") ? UNITS[i].factor : UNITS[i].factor_bytes;
         p->at += n;
         return ERR_OK;
     }
-    return expected(p, strcmp(unit, "seconds") ? "%, k, M or G behind a number, or nothing"
-                                               : "us, ms, s or % behind a number, or nothing");
+    return parser_expected(p, strcmp(unit, "seconds") ? "%, k, M or G behind a number, or nothing"
+                                                      : "us, ms, s or % behind a number, or nothing");
 }
 
 /* Length of a number: [sign] digits [. digits] [e [sign] digits]; 0: none. Hexadecimal and "inf" are none. */
@@ -229,10 +230,10 @@ static enum err_code parse_number(struct parser *p, const struct gate_term *t, d
     double factor;
     skip_spaces(p);
     const size_t n = number_length(p->at);
-    if (!n || n >= sizeof(text)) return expected(p, "a number or A");
+    if (!n || n >= sizeof(text)) return parser_expected(p, "a number or A");
     snprintf(text, sizeof(text), "%.*s", (int)n, p->at);
     if (!str_to_double(*text == '+' ? text + 1 : text, value) || !isfinite(*value))
-        return expected(p, "a number");
+        return parser_expected(p, "a number");
     p->at += n;
     enum err_code rc = parse_unit(p, t, &factor, percent);
     *value *= factor;
@@ -244,7 +245,7 @@ static enum err_code check_a(struct parser *p, const struct gate_term *t)
 {
     if (t->metric >= 0 || t->figure == GATE_PPL) return ERR_OK;
     return err_set(p->why, ERR_USAGE, "gate '%s', position %d: %s already compares with A: expected a number",
-                   p->g->text, position(p), name_of(t));
+                   p->g->text, parser_position(p), name_of(t));
 }
 
 static enum err_code parse_bound(struct parser *p, struct gate_term *t)
@@ -254,24 +255,24 @@ static enum err_code parse_bound(struct parser *p, struct gate_term *t)
     enum err_code rc;
     if (take_word(p, "A")) {
         t->scale = 1;
-        if (take(p, '*')) return parse_number(p, t, &t->scale, &percent);
-        const double sign = take(p, '+') ? 1 : take(p, '-') ? -1 : 0;
+        if (parser_take(p, '*')) return parse_number(p, t, &t->scale, &percent);
+        const double sign = parser_take(p, '+') ? 1 : parser_take(p, '-') ? -1 : 0;
         if (sign == 0) return ERR_OK;
         if ((rc = parse_number(p, t, &v, &percent))) return rc;
         *(percent ? &t->scale : &t->offset) += sign * v;
         return ERR_OK;
     }
     if ((rc = parse_number(p, t, &v, &percent))) return rc;
-    if (!take(p, '*')) {
+    if (!parser_take(p, '*')) {
         t->offset = v;
         return ERR_OK;
     }
     t->scale = v;
-    return take_word(p, "A") ? ERR_OK : expected(p, "A");
+    return take_word(p, "A") ? ERR_OK : parser_expected(p, "A");
 }
 
 /* Copies a term as written, with each run of spaces as one space. */
-static void tidy(char *to, size_t size, const char *from, const char *end)
+static void term_copy_tidied(char *to, size_t size, const char *from, const char *end)
 {
     size_t n = 0;
     for (; from < end && n + 1 < size; from++) {
@@ -310,7 +311,7 @@ static enum err_code parse_term(struct parser *p, int *out)
     if (!rc) rc = parse_bound(p, t);
     if (!rc && t->scale != 0) rc = check_a(p, t);
     if (rc) return rc;
-    tidy(t->text, sizeof(t->text), start, p->at);
+    term_copy_tidied(t->text, sizeof(t->text), start, p->at);
     return new_node(p, out, GATE_TERM, g->terms++, -1);
 }
 
@@ -325,9 +326,9 @@ static enum err_code parse_not(struct parser *p, int *out)
     if (take_word(p, "not")) {
         rc = parse_not(p, out);
         if (!rc) rc = new_node(p, out, GATE_NOT, *out, -1);
-    } else if (take(p, '(')) {
+    } else if (parser_take(p, '(')) {
         rc = parse_or(p, out);
-        if (!rc && !take(p, ')')) rc = expected(p, "'and', 'or' or ')'");
+        if (!rc && !parser_take(p, ')')) rc = parser_expected(p, "'and', 'or' or ')'");
     } else {
         rc = parse_term(p, out);
     }
@@ -363,7 +364,7 @@ enum err_code gate_parse(struct gate *g, const char *text, struct err *why)
     p.at = g->text;
     enum err_code rc = parse_or(&p, &g->root);
     skip_spaces(&p);
-    return !rc && *p.at ? expected(&p, "'and', 'or' or the end") : rc;
+    return !rc && *p.at ? parser_expected(&p, "'and', 'or' or the end") : rc;
 }
 
 static bool is_evaluated(const struct gate_term *t)

@@ -127,7 +127,8 @@ static const char *noun_of(int metric)
     return METRICS[metric].name;
 }
 
-static void say_ratio(struct str *s, const struct joint_input *in, int arm, int axis, enum joint_word word)
+static void sentence_add_ratio(struct str *s, const struct joint_input *in, int arm, int axis,
+                               enum joint_word word)
 {
     const struct interval g = of_metric(in->gain[arm][axis], in->metric[axis]);
     const char *noun = noun_of(in->metric[axis]);
@@ -150,7 +151,7 @@ static void say_ratio(struct str *s, const struct joint_input *in, int arm, int 
     }
 }
 
-static void say_quality(struct str *s, const struct joint_input *in, enum joint_word word)
+static void sentence_add_quality(struct str *s, const struct joint_input *in, enum joint_word word)
 {
     const double margin = in->margin[JOINT_QUALITY];
     if (s->len) str_append(s, "; ");
@@ -162,7 +163,7 @@ static void say_quality(struct str *s, const struct joint_input *in, enum joint_
     }
 }
 
-static const char *conclusion(enum joint_relation r)
+static const char *relation_text(enum joint_relation r)
 {
     switch (r) {
     case JOINT_DOMINATES: return "better, and nothing measured is worse";
@@ -173,13 +174,14 @@ static const char *conclusion(enum joint_relation r)
     }
 }
 
-static void say(struct joint *j, const struct joint_input *in, int arm)
+static void sentence_write(struct joint *j, const struct joint_input *in, int arm)
 {
     struct str s = { 0 };
     const char *begin = in->invalid ? "no verdict, because " : "",
-               *end = in->invalid ? in->invalid : conclusion(j->relation[arm][0]);
-    for (int axis = 0; axis < JOINT_QUALITY; axis++) say_ratio(&s, in, arm, axis, j->word[arm][axis]);
-    say_quality(&s, in, j->word[arm][JOINT_QUALITY]);
+               *end = in->invalid ? in->invalid : relation_text(j->relation[arm][0]);
+    for (int axis = 0; axis < JOINT_QUALITY; axis++)
+        sentence_add_ratio(&s, in, arm, axis, j->word[arm][axis]);
+    sentence_add_quality(&s, in, j->word[arm][JOINT_QUALITY]);
     snprintf(j->sentence[arm], sizeof(j->sentence[arm]), "%.120s: %s: %s%s",
              in->label[arm] ? in->label[arm] : "", str_text(&s), begin, end);
     str_free(&s);
@@ -193,7 +195,7 @@ void joint_of(struct joint *out, const struct joint_input *in)
         for (int axis = 0; axis < JOINT_AXES && i; axis++)
             out->word[i][axis] = word_of(claim_of(in->gain[i][axis], in->margin[axis], axis));
         for (int k = 0; k < in->arms; k++) out->relation[i][k] = i == k ? JOINT_SAME : relation_of(in, i, k);
-        if (i) say(out, in, i);
+        if (i) sentence_write(out, in, i);
     }
     find_front(out);
 }

@@ -30,7 +30,7 @@ static json_t *ratio_interval(struct interval i, int better, double confidence)
     return o;
 }
 
-static json_t *numbers(const double *x, int n)
+static json_t *numbers_to_json(const double *x, int n)
 {
     json_t *list = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(list, json_num(x[i]));
@@ -143,7 +143,7 @@ static void put_comparison(json_t *o, const struct comparison *c, int better)
     json_put_num(o, "e_value_sign", c->e_sign);
     json_put_num(o, "p_anytime", c->p);
     json_put(o, "companions", companions_document(c, better));
-    json_put(o, "log_ratios", numbers(c->d, c->blocks)); /* per kept block, positive: better than A */
+    json_put(o, "log_ratios", numbers_to_json(c->d, c->blocks)); /* per kept block, positive: better than A */
     json_t *by = json_object();
     for (int m = 0; m < CELL_METRICS; m++) {
         const struct metric *metric = &METRICS[METRIC_SENSOR_COUNT + m];
@@ -183,7 +183,7 @@ static json_t *control_document(const struct experiment_state *s)
     json_put_int(o, "blocks", s->control_blocks);
     json_put_int(o, "discarded", s->control_discarded);
     json_put_bool(o, "failed", s->control_failed);
-    json_put(o, "log_ratios", numbers(s->control_d, s->control_blocks));
+    json_put(o, "log_ratios", numbers_to_json(s->control_d, s->control_blocks));
     json_put_num(o, "cpu_frequency_hertz", s->control_frequency);
     return o;
 }

@@ -149,7 +149,7 @@ static void holm_levels(const struct experiment_state *s, double level[EXPERIMEN
     }
 }
 
-static enum verdict claim(const struct comparison *c, double m)
+static enum verdict verdict_of_margin(const struct comparison *c, double m)
 {
     if (excludes_zero(c->effect) && fabs(c->effect.estimate) > m)
         return c->effect.estimate > 0 ? VERDICT_BETTER : VERDICT_WORSE;
@@ -185,7 +185,7 @@ static void exact_numbers(struct comparison *c)
 
 static void exact_judge(struct comparison *c, double margin)
 {
-    c->verdict = claim(c, margin);
+    c->verdict = verdict_of_margin(c, margin);
     if (c->verdict != VERDICT_INCONCLUSIVE) return;
     if (!c->quality.known)
         snprintf(c->reason, sizeof(c->reason), "the texts could not be compared: %s", c->quality.missing);
@@ -293,7 +293,8 @@ static void judge_one(const struct experiment_state *s, struct comparison *c)
         exact_judge(c, judge_margin(s));
         return;
     }
-    c->verdict = c->blocks < BLOCKS_FOR_A_CLAIM ? VERDICT_INCONCLUSIVE : claim(c, judge_margin(s));
+    c->verdict = c->blocks < BLOCKS_FOR_A_CLAIM ? VERDICT_INCONCLUSIVE
+                                                : verdict_of_margin(c, judge_margin(s));
     if (c->verdict != VERDICT_INCONCLUSIVE)
         c->blocks_needed = 0;
     else
@@ -357,7 +358,7 @@ void experiment_judge(struct experiment_state *s)
 static bool is_settled(const struct experiment_state *s, const struct comparison *c)
 {
     if (c->blocks < MAX(s->spec.min_blocks, BLOCKS_FOR_A_CLAIM)) return false;
-    const enum verdict v = claim(
+    const enum verdict v = verdict_of_margin(
         c, judge_margin(s)); /* "negligible" may still become "better" or "equivalent" */
     return v == VERDICT_BETTER || v == VERDICT_WORSE || v == VERDICT_EQUIVALENT;
 }
@@ -374,7 +375,7 @@ bool judge_is_decided(const struct experiment_state *s)
 
 /* Differences between the effects of two arms, block by block; both are relative to the same A. Arm 0 is A.
  */
-static struct interval between(const struct experiment_state *s, int k, int leader, double confidence)
+static struct interval arms_difference(const struct experiment_state *s, int k, int leader, double confidence)
 {
     double d[EXPERIMENT_BLOCKS];
     const struct comparison *a = &s->comparison[k], *b = &s->comparison[leader];
@@ -402,7 +403,7 @@ bool judge_race(struct experiment_state *s)
         if (c->dropped || s->arm[k].failed) continue;
         running++;
         if (k == leader || c->blocks < BLOCKS_FOR_A_CLAIM) continue;
-        const struct interval gap = between(s, k, leader, 1 - 0.05 / family);
+        const struct interval gap = arms_difference(s, k, leader, 1 - 0.05 / family);
         if (gap.upper < 0) {
             c->dropped = true;
             c->dropped_at = c->blocks;

@@ -261,7 +261,7 @@ void processes_plan(struct experiment *x)
 }
 
 /* Runs the workload once, untimed, so that a new process has read its weights and touched its memory. */
-static enum flow settle(struct experiment *x, int process, int arm)
+static enum flow process_warm_up(struct experiment *x, int process, int arm)
 {
     struct workload w = x->state.spec.workload;
     char line[576];
@@ -287,5 +287,5 @@ enum flow process_prepare(struct experiment *x, int process, int arm)
     const bool kept = x->pool.lifetime != LIFETIME_CELL && x->pool.process[process];
     enum flow f = process_start(x, process, arm);
     if (f == FLOW_ARM) return arm_fail(x, arm, &x->why);
-    return f || kept ? f : settle(x, process, arm);
+    return f || kept ? f : process_warm_up(x, process, arm);
 }

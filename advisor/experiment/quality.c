@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* mean +- t * se, with (windows - 1) degrees of freedom. */
-static struct interval around(double mean, double se, int64_t windows)
+static struct interval interval_from_se(double mean, double se, int64_t windows)
 {
     const double half = windows > 1 ? stats_t_quantile(0.975, (double)(windows - 1)) * se : NAN;
     return (struct interval){ mean, mean - half, mean + half };
@@ -23,11 +23,11 @@ void quality_of(struct quality *q, const struct divergence *d, const char *text,
     const char *slash = strrchr(text, '/');
     *q = (struct quality){ .known = true, .ctx = ctx, .figures = *d };
     snprintf(q->text, sizeof(q->text), "%s", slash ? slash + 1 : text);
-    q->kld = around(d->kld_mean, d->kld_se, windows);
+    q->kld = interval_from_se(d->kld_mean, d->kld_se, windows);
     if (q->kld.lower < 0) q->kld.lower = 0;
     q->top1 = (struct interval){ d->top1_ratio, d->top1_lower, d->top1_upper };
-    q->ppl = interval_exp(around(d->candidate.nll, d->candidate.nll_se, windows));
-    q->ppl_ratio = interval_exp(around(d->log_ratio, d->log_ratio_se, windows));
+    q->ppl = interval_exp(interval_from_se(d->candidate.nll, d->candidate.nll_se, windows));
+    q->ppl_ratio = interval_exp(interval_from_se(d->log_ratio, d->log_ratio_se, windows));
     q->mcnemar_p = stats_mcnemar(d->only_reference_right, d->only_candidate_right);
 }
 

@@ -23,7 +23,7 @@ static bool quality_run_on_event(void *ctx, const json_t *event)
     return !atomic_load(&x->stop);
 }
 
-static enum err_code measure(struct experiment *x, int arm, struct quality *q, struct err *why)
+static enum err_code arm_measure_quality(struct experiment *x, int arm, struct quality *q, struct err *why)
 {
     const struct experiment_spec *s = &x->state.spec;
     const struct arm_spec candidate = {
@@ -78,7 +78,7 @@ static enum flow one_arm(struct experiment *x, int arm)
     s->running_arm = arm;
     state_done(x);
     run_measure_begin(&x->run, &c, 0);
-    enum err_code rc = measure(x, arm, &q, &why);
+    enum err_code rc = arm_measure_quality(x, arm, &q, &why);
     run_measure_end(&x->run, &c);
     if (rc == ERR_CANCELLED) return FLOW_STOPPED;
     if (!rc) rc = check_same_text(&x->state, arm, &q, &why);

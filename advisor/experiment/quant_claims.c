@@ -57,7 +57,7 @@ void quant_claims_spec(struct experiment_spec *s)
 }
 
 /* Why the claim cannot be judged; "" when it can. */
-static const char *obstacle(const struct quant_claim *c, const struct experiment_state *s)
+static const char *claim_obstacle(const struct quant_claim *c, const struct experiment_state *s)
 {
     for (int i = 0; i < 2; i++)
         if (s->arm[i ? c->arm : 0].failed) return s->arm[i ? c->arm : 0].error;
@@ -66,7 +66,7 @@ static const char *obstacle(const struct quant_claim *c, const struct experiment
     return "";
 }
 
-static struct interval measured(const struct quant_claim *c, const struct experiment_state *s)
+static struct interval claim_measured(const struct quant_claim *c, const struct experiment_state *s)
 {
     if (c->figure == QUANT_DECODE_RATE) {
         const struct interval gain = s->comparison[c->arm]
@@ -81,8 +81,8 @@ static struct interval measured(const struct quant_claim *c, const struct experi
 void quant_claim_judge(const struct quant_claim *c, const struct experiment_state *s,
                        struct quant_judgement *out)
 {
-    const char *why = obstacle(c, s);
-    out->ratio = measured(c, s);
+    const char *why = claim_obstacle(c, s);
+    out->ratio = claim_measured(c, s);
     out->outcome = QUANT_NOT_DECIDED;
     snprintf(out->reason, sizeof out->reason, "%s", why);
     if (*why) return;

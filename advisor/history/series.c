@@ -20,7 +20,7 @@ void series_moving_average(const double *x, int n, int window, double *out)
 }
 
 /* Median of the known values of x; overwrites `sorted`. */
-static double median(const double *x, int n, double *sorted)
+static double known_median(const double *x, int n, double *sorted)
 {
     int known = 0;
     for (int i = 0; i < n; i++)
@@ -31,7 +31,7 @@ static double median(const double *x, int n, double *sorted)
 
 void series_robust_z(const double *x, int n, double *scratch, double *z)
 {
-    const double center = median(x, n, scratch);
+    const double center = known_median(x, n, scratch);
     double sum = 0;
     int known = 0;
     for (int i = 0; i < n; i++) {
@@ -40,7 +40,7 @@ void series_robust_z(const double *x, int n, double *scratch, double *z)
         sum += z[i];
         known++;
     }
-    double spread = 1.4826 * median(z, n, scratch);
+    double spread = 1.4826 * known_median(z, n, scratch);
     if (spread == 0) spread = 1.2533 * sum / known;
     for (int i = 0; i < n; i++)
         if (!isnan(x[i])) z[i] = spread > 0 ? (x[i] - center) / spread : 0;

@@ -44,7 +44,7 @@ static enum err_code distances_open(struct distances *d, const double *x, int n,
 }
 
 /* Divergence of the split of [from, to) at tau. */
-static double divergence(const struct distances *d, int from, int tau, int to)
+static double split_divergence(const struct distances *d, int from, int tau, int to)
 {
     const double n = tau - from, m = to - tau;
     if (n < 2 || m < 2) return NAN;
@@ -57,7 +57,7 @@ double series_divergence(const double *x, int tau, int kappa)
 {
     struct distances d;
     if (tau < 2 || kappa - tau < 2 || distances_open(&d, x, kappa, NULL)) return NAN;
-    const double q = divergence(&d, 0, tau, kappa);
+    const double q = split_divergence(&d, 0, tau, kappa);
     free(d.within);
     return q;
 }
@@ -86,7 +86,7 @@ static bool split_best(const struct search *s, int from, int to, int *tau, int *
     *tau = -1;
     for (int t = from + least; t + least <= to; t++)
         for (int k = t + least; k <= to; k++) {
-            const double q = divergence(&s->d, from, t, k);
+            const double q = split_divergence(&s->d, from, t, k);
             if (!(q > best)) continue;
             best = q;
             *tau = t;

@@ -58,7 +58,7 @@ static void experiment_name(const struct experiment_state *s, char *buf, size_t 
 
 /* ---------------------------------------------------------------- conclusion of a run */
 
-static bool succeeded(const struct run_row *r)
+static bool run_succeeded(const struct run_row *r)
 {
     return !strcmp(r->state, "done") && strcmp(r->verdict, "invalid");
 }
@@ -68,11 +68,11 @@ static double last_success(struct db *d, const struct run_row *row)
 {
     struct run_row *rows = NULL;
     int n = 0;
-    double at = succeeded(row) ? (double)row->ended_ms * 1e-3 : NAN;
+    double at = run_succeeded(row) ? (double)row->ended_ms * 1e-3 : NAN;
     if (!isnan(at) || db_run_list(d, row->label, 1000, &rows, &n, NULL)) return at;
     for (int i = 0; i < n; i++) {
         const struct run_row *r = &rows[i];
-        const bool same = succeeded(r) && r->id < row->id && !strcmp(r->label, row->label) &&
+        const bool same = run_succeeded(r) && r->id < row->id && !strcmp(r->label, row->label) &&
                           !strcmp(r->workload, row->workload) && !strcmp(r->metric, row->metric) &&
                           !strcmp(r->model_name, row->model_name) && !strcmp(r->machine, row->machine);
         if (same && isnan(at)) at = (double)r->ended_ms * 1e-3; /* newest first */

@@ -136,7 +136,7 @@ static const char *last_words(const struct worker *w, char *buf, size_t size)
 }
 
 /* Waits up to timeout_ms for the child to end. True when it has been reaped. */
-static bool reap(struct worker *w, int timeout_ms)
+static bool child_reap(struct worker *w, int timeout_ms)
 {
     const int64_t until = clock_ns() + (int64_t)timeout_ms * 1000000;
     while (w->pid) {
@@ -159,14 +159,14 @@ static void kill_child(struct worker *w)
     if (!w->pid) return;
     w->killed = true;
     kill(w->pid, SIGKILL);
-    reap(w, 10000);
+    child_reap(w, 10000);
 }
 
 /* The connection is broken: reports how the child ended. */
-static enum err_code died(struct worker *w, struct err *why)
+static enum err_code child_died_error(struct worker *w, struct err *why)
 {
     fd_close(&w->fd);
-    if (!reap(w, CLOSE_MS)) kill_child(w);
+    if (!child_reap(w, CLOSE_MS)) kill_child(w);
     char said[LAST_WORDS_SHOWN + 1];
     last_words(w, said, sizeof(said));
     const char *sep = *said ? "; it said: " : "";
@@ -212,9 +212,9 @@ static enum err_code send_line(struct worker *w, const json_t *object, struct er
             struct pollfd p = { .fd = w->fd, .events = POLLOUT };
             poll(&p, 1, TICK_MS);
             drain_words(w);
-            rc = p.revents & (POLLERR | POLLHUP) ? died(w, why) : check_alive(w, why);
+            rc = p.revents & (POLLERR | POLLHUP) ? child_died_error(w, why) : check_alive(w, why);
         } else if (errno != EINTR) {
-            rc = died(w, why);
+            rc = child_died_error(w, why);
         }
     }
     free(line);
@@ -254,7 +254,7 @@ static enum err_code send_word(struct worker *w, const char *op, struct err *why
 }
 
 /* Calls the callback. Sends "cancel" when it returns false, and "go" in answer to the event "turn". */
-static enum err_code tell(struct worker *w, struct waiting *q, const json_t *event, struct err *why)
+static enum err_code event_report(struct worker *w, struct waiting *q, const json_t *event, struct err *why)
 {
     const bool asks = event && !strcmp(json_get_str(event, "event", ""), "turn");
     const bool on = !q->event || q->cancelled_ns || q->event(q->ctx, event);
@@ -283,7 +283,7 @@ static enum err_code take_line(struct worker *w, struct waiting *q, const char *
         /* the late answer to a cancelled request */
     } else if (json_object_get(o, "event")) {
         watchdog_heard(&w->watchdog);
-        rc = tell(w, q, o, why);
+        rc = event_report(w, q, o, why);
     } else if (json_is_true(json_object_get(o, "ok"))) {
         q->answer = json_incref(o);
     } else {
@@ -313,7 +313,7 @@ static enum err_code take_lines(struct worker *w, struct waiting *q, struct err 
     return rc;
 }
 
-static enum err_code receive(struct worker *w, struct err *why)
+static enum err_code answer_receive(struct worker *w, struct err *why)
 {
     char buf[65536];
     const ssize_t n = recv(w->fd, buf, sizeof(buf), 0);
@@ -326,7 +326,7 @@ static enum err_code receive(struct worker *w, struct err *why)
         return err_set(why, ERR_INTERNAL, "the worker sent a line of more than %d MiB", LINE_LIMIT >> 20);
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return ERR_OK;
-    return died(w, why);
+    return child_died_error(w, why);
 }
 
 static enum err_code wait_answer(struct worker *w, struct waiting *q, struct err *why)
@@ -337,11 +337,12 @@ static enum err_code wait_answer(struct worker *w, struct waiting *q, struct err
         struct pollfd p[2] = { { .fd = w->fd, .events = POLLIN }, { .fd = w->err_fd, .events = POLLIN } };
         poll(p, 2, TICK_MS);
         if (p[1].revents) drain_words(w);
-        if (p[0].revents && (rc = receive(w, why))) return rc;
+        if (p[0].revents && (rc = answer_receive(w, why))) return rc;
         /* before the callback, whose time does not count */
         if (!q->cancelled_ns && (rc = check_alive(w, why))) return rc;
         const int64_t now = clock_ns();
-        if (now - q->last_call_ns >= (int64_t)TICK_MS * 1000000 && (rc = tell(w, q, NULL, why))) return rc;
+        if (now - q->last_call_ns >= (int64_t)TICK_MS * 1000000 && (rc = event_report(w, q, NULL, why)))
+            return rc;
         if (q->cancelled_ns && now - q->cancelled_ns > (int64_t)CANCEL_MS * 1000000) {
             kill_child(w);
             fd_close(&w->fd);
@@ -387,7 +388,7 @@ static void worker_close(void *state)
         if (w->fd >= 0)
             shutdown(w->fd, SHUT_WR); /* end of file also makes the worker close, if it missed the request */
     }
-    if (!reap(w, CLOSE_MS)) kill_child(w);
+    if (!child_reap(w, CLOSE_MS)) kill_child(w);
     fd_close(&w->fd);
     fd_close(&w->err_fd);
     if (w->words_len) {

@@ -174,7 +174,7 @@ static void append_key(char *to, size_t size, const char *prefix, const char *ke
 
 /* Adds every leaf below `value` to `flat`, with keys like "A.threads": members by name, array items by
  * letter. */
-static void flatten(json_t *flat, const char *prefix, const json_t *value)
+static void leaves_flatten(json_t *flat, const char *prefix, const json_t *value)
 {
     char key[256];
     const char *name;
@@ -184,13 +184,13 @@ static void flatten(json_t *flat, const char *prefix, const json_t *value)
         json_object_foreach((json_t *)value, name, item)
         {
             append_key(key, sizeof key, prefix, name);
-            flatten(flat, key, item);
+            leaves_flatten(flat, key, item);
         }
     } else if (json_is_array(value)) {
         json_array_foreach(value, i, item)
         {
             append_key(key, sizeof key, prefix, (char[]){ (char)('A' + i % 26), '\0' });
-            flatten(flat, key, item);
+            leaves_flatten(flat, key, item);
         }
     } else {
         json_object_set(flat, prefix, (json_t *)value);
@@ -207,7 +207,7 @@ static void put_change(json_t *diff, const char *group, const char *key, json_t 
     json_array_append_new(diff, o);
 }
 
-static bool same(const json_t *a, const json_t *b)
+static bool values_are_same(const json_t *a, const json_t *b)
 {
     if (json_is_null(a) || json_is_null(b)) return (!a || json_is_null(a)) && (!b || json_is_null(b));
     return a && b ? json_equal(a, b) : a == b;
@@ -217,12 +217,12 @@ static void diff_group(json_t *diff, const char *group, const json_t *before, co
 {
     json_t *a = json_object(), *b = json_object(), *value;
     const char *key;
-    flatten(a, "", before);
-    flatten(b, "", after);
+    leaves_flatten(a, "", before);
+    leaves_flatten(b, "", after);
     json_object_foreach(a, key, value)
     {
         json_t *now = json_object_get(b, key);
-        if (!same(value, now)) put_change(diff, group, key, value, now);
+        if (!values_are_same(value, now)) put_change(diff, group, key, value, now);
     }
     json_object_foreach(b, key, value)
     {

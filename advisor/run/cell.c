@@ -93,7 +93,7 @@ static bool cell_add(struct measured_cell *c, const json_t *answer, int done)
     return cell_add_turns(c, answer) && cell_add_itl(c, json_object_get(answer, "itl_s"));
 }
 
-static double quotient(double a, double b)
+static double positive_quotient(double a, double b)
 {
     return a > 0 && b > 0 ? a / b : NAN;
 }
@@ -113,12 +113,13 @@ static double sensor_mean(const struct sample *s, int n, int metric)
 /* Computes the metrics that follow from the worker's fields and latencies. */
 void cell_derive(struct measured_cell *c)
 {
-    c->value[METRIC_PREFILL_RATE] = quotient(c->field[FIELD_PROMPT_TOKENS], c->field[FIELD_PREFILL_S]);
-    c->value[METRIC_DECODE_RATE] = quotient(c->field[FIELD_GEN_TOKENS], c->field[FIELD_DECODE_S]);
+    c->value[METRIC_PREFILL_RATE] = positive_quotient(c->field[FIELD_PROMPT_TOKENS],
+                                                      c->field[FIELD_PREFILL_S]);
+    c->value[METRIC_DECODE_RATE] = positive_quotient(c->field[FIELD_GEN_TOKENS], c->field[FIELD_DECODE_S]);
     c->value[METRIC_TTFT] = c->field[FIELD_TTFT_S];
     c->value[METRIC_PEAK_MEMORY] = c->field[FIELD_PEAK_BYTES];
     c->value[METRIC_PERPLEXITY] = c->field[FIELD_PERPLEXITY];
-    c->value[METRIC_TRAIN_RATE] = quotient(c->field[FIELD_TRAIN_TOKENS], c->field[FIELD_TRAIN_S]);
+    c->value[METRIC_TRAIN_RATE] = positive_quotient(c->field[FIELD_TRAIN_TOKENS], c->field[FIELD_TRAIN_S]);
     c->value[METRIC_TRAIN_LOSS] = c->field[FIELD_TRAIN_LOSS];
     c->value[METRIC_MEMORY_AFTER] = c->field[FIELD_RSS_BYTES];
     for (int m = METRIC_SENSOR_COUNT; m < METRIC_COUNT; m++)

@@ -50,7 +50,7 @@ static const enum family_id HISTOGRAMS[REQUEST_HISTOGRAMS] = {
     FAMILY_REQUEST_DURATION,    FAMILY_PREFILL_SECONDS,     FAMILY_DECODE_SECONDS,
 };
 
-static void observe(struct request_series *s, enum family_id family, double seconds, int times)
+static void series_add_observation(struct request_series *s, enum family_id family, double seconds, int times)
 {
     for (int i = 0; i < REQUEST_HISTOGRAMS; i++)
         if (HISTOGRAMS[i] == family)
@@ -70,11 +70,12 @@ static void add_request(struct request_series *s, const struct request_figures *
     s->prompt_seconds += or_zero(prefill_s);
     s->generated_tokens += (double)f->gen_tokens;
     s->generate_seconds += or_zero(decode_s);
-    observe(s, FAMILY_TIME_TO_FIRST_TOKEN, ttft_s, sequences);
-    observe(s, FAMILY_PREFILL_SECONDS, prefill_s, sequences);
-    observe(s, FAMILY_DECODE_SECONDS, decode_s, sequences);
-    observe(s, FAMILY_REQUEST_DURATION, or_zero(ttft_s) + or_zero(decode_s), sequences);
-    if (tokens_each > 0) observe(s, FAMILY_TIME_PER_OUTPUT_TOKEN, decode_s / tokens_each, sequences);
+    series_add_observation(s, FAMILY_TIME_TO_FIRST_TOKEN, ttft_s, sequences);
+    series_add_observation(s, FAMILY_PREFILL_SECONDS, prefill_s, sequences);
+    series_add_observation(s, FAMILY_DECODE_SECONDS, decode_s, sequences);
+    series_add_observation(s, FAMILY_REQUEST_DURATION, or_zero(ttft_s) + or_zero(decode_s), sequences);
+    if (tokens_each > 0)
+        series_add_observation(s, FAMILY_TIME_PER_OUTPUT_TOKEN, decode_s / tokens_each, sequences);
 }
 
 void request_totals_add(struct request_totals *t, const struct cell_requests *c)
@@ -82,7 +83,8 @@ void request_totals_add(struct request_totals *t, const struct cell_requests *c)
     const int sequences = MAX(1, c->requests.sequences);
     struct request_series *s = series_of(t, c->requests.model, c->requests.workload);
     for (int i = 0; i < c->requests.n; i++) add_request(s, &c->requests.figures[i], sequences);
-    for (int i = 0; i < c->n_itl; i++) observe(s, FAMILY_INTER_TOKEN_LATENCY, (double)c->itl[i], sequences);
+    for (int i = 0; i < c->n_itl; i++)
+        series_add_observation(s, FAMILY_INTER_TOKEN_LATENCY, (double)c->itl[i], sequences);
     t->last_cell = c->cell_id;
 }
 

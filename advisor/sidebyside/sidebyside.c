@@ -233,7 +233,7 @@ static enum err_code check_spec(const struct sidebyside_spec *spec, struct err *
     return ERR_OK;
 }
 
-static void describe(struct sidebyside *s, const struct sidebyside_spec *spec)
+static void state_describe(struct sidebyside *s, const struct sidebyside_spec *spec)
 {
     struct sidebyside_state *state = &s->state;
     snprintf(state->model, sizeof state->model, "%s", spec->model ? spec->model : "");
@@ -264,7 +264,7 @@ enum err_code sidebyside_start(struct sidebyside **out, const struct sidebyside_
     pthread_cond_init(&s->changed, NULL);
     atomic_init(&s->stop, false);
     s->log = spec->log ? *spec->log : (struct log){ .level = LOG_QUIET };
-    describe(s, spec);
+    state_describe(s, spec);
     if (spec->program && !(s->program = strdup(spec->program)))
         rc = err_set(why, ERR_NOMEM, "no memory for two arms");
     for (int i = 0; i < SIDEBYSIDE_ARMS && !rc; i++) {

@@ -37,7 +37,7 @@ static void group_add(struct group *g, double d, double c)
 }
 
 /* The slope of d over c within both groups by least squares; 0 when it is not convincing. */
-static double slope(const struct group *a, const struct group *b)
+static double groups_slope(const struct group *a, const struct group *b)
 {
     double cc = 0, cd = 0, dd = 0;
     int n = 0, groups = 0;
@@ -63,7 +63,7 @@ void stats_adjust(const struct paired_series *x, const struct paired_series *con
     struct group before = { 0 }, own = { 0 };
     for (int i = 0; control && i < control->n; i++) group_add(&before, control->d[i], control->c[i]);
     for (int i = 0; i < x->n; i++) {
-        const double beta = slope(&before, &own), c = x->c[i];
+        const double beta = groups_slope(&before, &own), c = x->c[i];
         out[i] = isnan(c) ? x->d[i] : x->d[i] - beta * c;
         group_add(&own, x->d[i], c);
     }

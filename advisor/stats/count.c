@@ -28,7 +28,7 @@ int stats_samples_for_quantile(double p, double confidence, int slow)
     return (int)high;
 }
 
-static int ascending(const void *a, const void *b)
+static int float_compare(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -37,7 +37,7 @@ static int ascending(const void *a, const void *b)
 double stats_latency_quantile(float *x, int n, double p)
 {
     if (n < stats_samples_for_quantile(p, 0.99, 0)) return NAN;
-    qsort(x, (size_t)n, sizeof *x, ascending);
+    qsort(x, (size_t)n, sizeof *x, float_compare);
     const double at = p * (n - 1);
     const int low = (int)at;
     return low + 1 < n ? x[low] + (at - low) * ((double)x[low + 1] - x[low]) : x[low];

@@ -268,7 +268,7 @@ static json_t *data_source(void)
     return o;
 }
 
-static json_t *place(int x, int y, int w, int h)
+static json_t *panel_position(int x, int y, int w, int h)
 {
     json_t *o = json_object();
     json_put_int(o, "h", h);
@@ -278,7 +278,7 @@ static json_t *place(int x, int y, int w, int h)
     return o;
 }
 
-static json_t *targets(const struct panel *p)
+static json_t *panel_targets(const struct panel *p)
 {
     json_t *list = json_array();
     const bool now = strcmp(p->type, "timeseries") != 0;
@@ -331,7 +331,8 @@ static json_t *panel_model(const struct panel *p, int id, int x, int y)
     json_put_int(o, "id", id);
     json_put_str(o, "title", p->title);
     json_put_str(o, "type", heading ? "row" : p->type);
-    json_put(o, "gridPos", heading ? place(0, y, COLUMNS, 1) : place(x, y, p->width, p->height));
+    json_put(o, "gridPos",
+             heading ? panel_position(0, y, COLUMNS, 1) : panel_position(x, y, p->width, p->height));
     if (heading) {
         json_put_bool(o, "collapsed", false);
         json_put(o, "panels", json_array());
@@ -342,12 +343,12 @@ static json_t *panel_model(const struct panel *p, int id, int x, int y)
     json_put_str(o, "interval", p->interval);
     json_put(o, "fieldConfig", field_defaults(p));
     json_put(o, "options", options_of(p));
-    json_put(o, "targets", targets(p));
+    json_put(o, "targets", panel_targets(p));
     return o;
 }
 
 /* Place panels from left to right; start a new line when one does not fit. */
-static json_t *panels(void)
+static json_t *board_panels(void)
 {
     json_t *list = json_array();
     int x = 0, y = 0, tallest = 0;
@@ -365,7 +366,7 @@ static json_t *panels(void)
     return list;
 }
 
-static json_t *variable(const char *name, const char *label, const char *type, const char *query)
+static json_t *board_variable(const char *name, const char *label, const char *type, const char *query)
 {
     json_t *o = json_object();
     json_put_str(o, "name", name);
@@ -383,14 +384,14 @@ static json_t *variable(const char *name, const char *label, const char *type, c
     return o;
 }
 
-static json_t *variables(void)
+static json_t *board_variables(void)
 {
     json_t *o = json_object(), *list = json_array();
-    json_array_append_new(list, variable("datasource", "Prometheus", "datasource", "prometheus"));
+    json_array_append_new(list, board_variable("datasource", "Prometheus", "datasource", "prometheus"));
     json_array_append_new(
-        list, variable("instance", "Instance", "query", "label_values(qdyno_build_info, instance)"));
-    json_array_append_new(list, variable("machine", "Machine (pushed)", "query",
-                                         "label_values(qdyno_experiment_info, machine)"));
+        list, board_variable("instance", "Instance", "query", "label_values(qdyno_build_info, instance)"));
+    json_array_append_new(list, board_variable("machine", "Machine (pushed)", "query",
+                                               "label_values(qdyno_experiment_info, machine)"));
     json_put(o, "list", list);
     return o;
 }
@@ -418,8 +419,8 @@ enum err_code board_write(struct str *out, struct err *why)
     for (size_t i = 0; i < COUNT_OF(REFRESH); i++) json_array_append_new(refresh, json_string(REFRESH[i]));
     json_put(picker, "refresh_intervals", refresh);
     json_put(o, "timepicker", picker);
-    json_put(o, "templating", variables());
-    json_put(o, "panels", panels());
+    json_put(o, "templating", board_variables());
+    json_put(o, "panels", board_panels());
     char *text = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     json_decref(o);
     if (!text) return err_set(why, ERR_NOMEM, "out of memory for a board");

@@ -87,7 +87,7 @@ const char *alert_prometheus_name(const struct alert *a, char *buf, size_t size)
 /* ---------------------------------------------------------------- YAML */
 
 /* Append a YAML double-quoted scalar. */
-static void quoted(struct str *out, const char *text)
+static void yaml_quoted(struct str *out, const char *text)
 {
     str_append(out, "\"");
     for (; *text; text++) {
@@ -98,7 +98,7 @@ static void quoted(struct str *out, const char *text)
 }
 
 /* Append a YAML block scalar, every line indented. */
-static void block(struct str *out, const char *indent, const char *text)
+static void yaml_block(struct str *out, const char *indent, const char *text)
 {
     while (*text) {
         const size_t n = strcspn(text, "\n");
@@ -107,7 +107,7 @@ static void block(struct str *out, const char *indent, const char *text)
     }
 }
 
-static void duration(struct str *out, const char *key, double seconds)
+static void yaml_duration(struct str *out, const char *key, double seconds)
 {
     if (!(seconds > 0)) return;
     if (fmod(seconds, 60) == 0)
@@ -131,7 +131,7 @@ static const char *value_template(enum alert_unit unit)
     }
 }
 
-static void summary(struct str *out, const struct signal *s)
+static void yaml_summary(struct str *out, const struct signal *s)
 {
     static const char *const WHOM[] = {
         [SUBJECT_MACHINE] = "{{ $labels.instance }}: ",
@@ -146,11 +146,11 @@ static void summary(struct str *out, const struct signal *s)
         str_printf(&text, "%.*s%s%s", (int)(at - s->phrase), s->phrase, value_template(s->unit), at + 2);
     else
         str_append(&text, s->phrase);
-    quoted(out, str_text(&text));
+    yaml_quoted(out, str_text(&text));
     str_free(&text);
 }
 
-static void expression(struct str *out, const struct alert *a, const char *name)
+static void yaml_expression(struct str *out, const struct alert *a, const char *name)
 {
     char limit[32], clear[32];
     const char *e = EXPRESSIONS[a->signal], *than = a->side == SIDE_ABOVE ? ">" : "<";
@@ -171,16 +171,16 @@ static void alerting_rule(struct str *out, const struct alert *a)
     char name[64];
     alert_prometheus_name(a, name, sizeof name);
     str_printf(out, "      - alert: %s\n", name);
-    expression(out, a, name);
-    duration(out, "for", a->for_s);
-    duration(out, "keep_firing_for", a->keep_s);
+    yaml_expression(out, a, name);
+    yaml_duration(out, "for", a->for_s);
+    yaml_duration(out, "keep_firing_for", a->keep_s);
     str_printf(out, "        labels:\n          severity: %s\n        annotations:\n          summary: ",
                GRADES[a->grade]);
-    summary(out, &SIGNALS[a->signal]);
+    yaml_summary(out, &SIGNALS[a->signal]);
     str_append(out, "\n          description: ");
-    quoted(out, a->meaning);
+    yaml_quoted(out, a->meaning);
     str_append(out, "\n          todo: ");
-    quoted(out, a->todo);
+    yaml_quoted(out, a->todo);
     str_append(out, "\n");
 }
 
@@ -196,7 +196,7 @@ void alert_rules_write(struct str *out, const struct alert_rules *r)
         "    rules:\n");
     for (size_t i = 0; i < COUNT_OF(RECORDS); i++) {
         str_printf(out, "      - record: %s\n        expr: |-\n", RECORDS[i].name);
-        block(out, "          ", RECORDS[i].expression);
+        yaml_block(out, "          ", RECORDS[i].expression);
     }
     for (int i = 0; i < ALERT_COUNT; i++)
         if (!r->off[i] && EXPRESSIONS[r->row[i].signal]) alerting_rule(out, &r->row[i]);
