@@ -44,7 +44,7 @@ bool goal_parse(const char *name, enum goal *out)
 
 /* ---------------------------------------------------------------- candidates */
 
-static bool is_full_precision(const char *format)
+bool format_is_full_precision(const char *format)
 {
     return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
 }
@@ -59,7 +59,7 @@ static int candidate_recipes(const struct adviser *a, const char *out[], int mos
     int n = 0;
     out[n++] = ""; /* the file's own format */
     const struct format *own = format_find(a->shape.dominant_format);
-    if (!own || !is_full_precision(own->name)) return n;
+    if (!own || !format_is_full_precision(own->name)) return n;
     for (int i = 0; i < FORMAT_COUNT && n < most; i++) {
         const struct format *f = &FORMATS[i];
         if (f->encode && f->decode && f->max_nmse <= NMSE_MAX && !f->needs_importance &&
@@ -357,7 +357,7 @@ static enum err_code gpu_candidates_add(struct adviser *a, struct err *why)
  * weights are slower and only serve quality. */
 static bool precision_is_candidate(const struct adviser *a, const char *recipe, const char *precision)
 {
-    const bool whole = is_full_precision(*recipe ? recipe : a->shape.dominant_format);
+    const bool whole = format_is_full_precision(*recipe ? recipe : a->shape.dominant_format);
     if (!strcmp(precision, "auto")) return true;
     return strcmp(precision, "medium") ? whole || a->o->goal == GOAL_QUALITY : whole;
 }

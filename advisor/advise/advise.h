@@ -12,6 +12,10 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 
+/* Whether this is the name of a format with floats of 16 bits or more, from which a file can be quantized
+ * without adding to the loss of an earlier quantization: "f32", "f16", "bf16". */
+bool format_is_full_precision(const char *format);
+
 /* ---------------------------------------------------------------- config file of a model */
 
 /* The config file of a model: the configuration that `run`, `bench` and the dashboard use by default. `tune`
@@ -188,9 +192,6 @@ struct rule_finding {
 enum { RULES_MAX = 32 };
 /* Evaluate all rules in the order of the table. Returns the number of findings written to out. */
 int rules_apply(struct rule_finding out[RULES_MAX], const struct rule_case *c);
-/* Names of all rules and when they apply, for help and tests; NULL past the last. */
-const char *rule_name(int i);
-const char *rule_about(int i);
 
 /* ---------------------------------------------------------------- troubles */
 

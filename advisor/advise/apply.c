@@ -115,15 +115,6 @@ static bool has_namesakes(const char *plain)
     return found;
 }
 
-static enum err_code file_model_hash(const char *model_path, char sha256[HASH_HEX], struct err *why)
-{
-    struct gguf *g = NULL;
-    enum err_code rc = gguf_open(&g, model_path, why);
-    if (!rc) rc = model_identity(g, sha256, why);
-    gguf_close(g);
-    return rc;
-}
-
 /* Find the file of this model; otherwise *found is false and `path` is where to write it. A file that names
  * no model was written by hand and counts as the model's. */
 enum err_code apply_read(struct applied *out, const char *model_path, bool *found, struct err *why)
@@ -135,7 +126,7 @@ enum err_code apply_read(struct applied *out, const char *model_path, bool *foun
     const bool none = access(plain, F_OK) && errno == ENOENT;
     snprintf(out->path, sizeof out->path, "%s", plain);
     if (none && !has_namesakes(plain)) return ERR_OK; /* in the usual case the model need not be read */
-    rc = file_model_hash(model_path, sha256, why);
+    rc = model_file_identity(sha256, model_path, why);
     if (!rc) rc = config_file_path(exact, model_path, sha256, why);
     if (rc) return rc;
     const bool own = !access(exact, F_OK);
@@ -203,7 +194,7 @@ enum err_code apply_write(struct applied *out, const struct apply_request *r, st
     struct applied old, a = { .run_id = r->run_id };
     bool found;
     enum err_code rc = config_check_model(r, why);
-    if (!rc) rc = file_model_hash(r->model_path, a.model_sha256, why);
+    if (!rc) rc = model_file_identity(a.model_sha256, r->model_path, why);
     if (rc) return rc;
     struct err broken = { 0 }; /* an unreadable file is replaced, and kept as the previous one */
     rc = apply_read(&old, r->model_path, &found, &broken);

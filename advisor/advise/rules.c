@@ -374,32 +374,26 @@ static bool rule_steady(struct rule_finding *f, const struct rule_case *c)
 /* ---------------------------------------------------------------- the table */
 
 static const struct {
-    const char *name, *about;
+    const char *name; /* explained in docs/advisor.md */
     bool (*apply)(struct rule_finding *f, const struct rule_case *c);
 } RULES[] = {
-    { .name = "device", .about = "a GPU of a described machine", .apply = rule_no_device },
-    { .name = "fp8", .about = "NVIDIA, by compute capability", .apply = rule_fp8 },
-    { .name = "tensor-cores", .about = "NVIDIA, by compute capability", .apply = rule_tensor_cores },
-    { .name = "tf32", .about = "NVIDIA from 8.0 on, f32 files", .apply = rule_tf32 },
-    { .name = "rocm", .about = "AMD GPUs", .apply = rule_rocm },
-    { .name = "xmx", .about = "Intel GPUs with matrix engines", .apply = rule_xmx },
-    { .name = "unified-memory", .about = "GPUs that share the machine's memory", .apply = rule_unified },
-    { .name = "several-gpus", .about = "two or more GPUs", .apply = rule_several_gpus },
-    { .name = "amx", .about = "CPUs with AMX", .apply = rule_amx },
-    { .name = "vnni", .about = "8-bit dot products without AMX", .apply = rule_vnni },
-    { .name = "numa", .about = "two or more NUMA nodes", .apply = rule_numa },
-    { .name = "threads",
-      .about = "containers, and cores with several hardware threads",
-      .apply = rule_threads },
-    { .name = "narrow-memory", .about = "machines that read less than 20 GB/s", .apply = rule_narrow_memory },
-    { .name = "memory-accuracy",
-      .about = "files of 16 or 32 bits: format by memory and goal",
-      .apply = rule_memory_by_accuracy },
-    { .name = "kv-cache",
-      .about = "KV caches of at least a third of the weights",
-      .apply = rule_cache_share },
-    { .name = "quantized", .about = "files that are already quantized", .apply = rule_quantized_already },
-    { .name = "steady", .about = "laptops on battery, frequency governors", .apply = rule_steady },
+    { .name = "device", .apply = rule_no_device },
+    { .name = "fp8", .apply = rule_fp8 },
+    { .name = "tensor-cores", .apply = rule_tensor_cores },
+    { .name = "tf32", .apply = rule_tf32 },
+    { .name = "rocm", .apply = rule_rocm },
+    { .name = "xmx", .apply = rule_xmx },
+    { .name = "unified-memory", .apply = rule_unified },
+    { .name = "several-gpus", .apply = rule_several_gpus },
+    { .name = "amx", .apply = rule_amx },
+    { .name = "vnni", .apply = rule_vnni },
+    { .name = "numa", .apply = rule_numa },
+    { .name = "threads", .apply = rule_threads },
+    { .name = "narrow-memory", .apply = rule_narrow_memory },
+    { .name = "memory-accuracy", .apply = rule_memory_by_accuracy },
+    { .name = "kv-cache", .apply = rule_cache_share },
+    { .name = "quantized", .apply = rule_quantized_already },
+    { .name = "steady", .apply = rule_steady },
 };
 _Static_assert(COUNT_OF(RULES) <= RULES_MAX, "every rule may apply");
 
@@ -412,14 +406,4 @@ int rules_apply(struct rule_finding out[RULES_MAX], const struct rule_case *c)
         if (RULES[i].apply(&out[n], c)) n++;
     }
     return n;
-}
-
-const char *rule_name(int i)
-{
-    return i >= 0 && i < (int)COUNT_OF(RULES) ? RULES[i].name : NULL;
-}
-
-const char *rule_about(int i)
-{
-    return i >= 0 && i < (int)COUNT_OF(RULES) ? RULES[i].about : NULL;
 }

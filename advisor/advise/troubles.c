@@ -191,7 +191,8 @@ static bool find_slower_quantized(struct trouble *t, const struct trouble_case *
 {
     for (int i = 0; i < c->n_runs; i++) {
         const struct run_row *r = &c->runs[i];
-        if (strcmp(r->kind, "ab") || strcmp(r->verdict, "worse") || strcmp(r->metric, "decode_tok_s"))
+        if (strcmp(r->kind, "ab") || strcmp(r->verdict, "worse") ||
+            strcmp(r->metric, METRICS[METRIC_DECODE_RATE].name))
             continue;
         if (!label_compares_recipes(r->label)) continue;
         trouble_set(

@@ -173,7 +173,6 @@ enum { JOINT_ARMS = 8 };
 #define KLD_MARGIN 0.02 /* nats, where nobody says otherwise: about what 5-bit formats cost a large model */
 
 enum joint_axis { JOINT_SPEED, JOINT_MEMORY, JOINT_ENERGY, JOINT_QUALITY, JOINT_AXES };
-const char *joint_axis_name(enum joint_axis a); /* "speed" "memory" "energy" "quality" */
 
 /* What an arm gains on A along one axis, positive is better: a log ratio; for quality minus the mean KL
  * divergence in nats, so never above 0. Estimate NAN: not measured. Bounds NAN: too little was measured. */

@@ -18,11 +18,6 @@ static const char *const RELATIONS[] = {
     [JOINT_TRADE] = "trade-off",       [JOINT_SAME] = "equivalent",
 };
 
-const char *joint_axis_name(enum joint_axis a)
-{
-    return (size_t)a < COUNT_OF(AXES) ? AXES[a] : "";
-}
-
 const char *joint_word_name(enum joint_word w)
 {
     return (size_t)w < COUNT_OF(WORDS) ? WORDS[w] : "";
@@ -207,8 +202,8 @@ static json_t *axis_json(const struct joint *j, int arm, int axis)
     const struct interval gain = j->input.gain[arm][axis];
     json_t *o = json_object();
     if (axis == JOINT_QUALITY) {
-        json_put_str(o, "metric", "kld_mean");
-        json_put_num(o, "kld_mean", -gain.estimate);
+        json_put_str(o, "metric", METRICS[METRIC_KLD].name);
+        json_put_num(o, METRICS[METRIC_KLD].name, -gain.estimate);
         json_put_num(o, "lower", -gain.upper);
         json_put_num(o, "upper", -gain.lower);
     } else {

@@ -92,19 +92,23 @@ static enum err_code model_check_path(void *ctx, const char *sha256, const char 
     return ERR_OK;
 }
 
+enum err_code model_file_identity(char sha256[HASH_HEX], const char *model_path, struct err *why)
+{
+    struct gguf *g = NULL;
+    enum err_code rc = gguf_open(&g, model_path, why);
+    if (!rc) rc = model_identity(g, sha256, why);
+    gguf_close(g);
+    return rc;
+}
+
 enum err_code measured_model_identity(char sha256[HASH_HEX], struct db *d, const char *model_path,
                                       struct err *why)
 {
-    struct gguf *g = NULL;
     char *real = realpath(model_path, NULL);
     struct search s = { .path = real ? real : model_path };
     sha256[0] = '\0';
     enum err_code rc = db_model_list(d, model_check_path, &s, why);
-    if (!rc && s.found) {
-        rc = gguf_open(&g, model_path, why);
-        if (!rc) rc = model_identity(g, sha256, why);
-        gguf_close(g);
-    }
+    if (!rc && s.found) rc = model_file_identity(sha256, model_path, why);
     free(real);
     return rc;
 }

@@ -360,13 +360,13 @@ static double posterior_scale(const struct metric_model *s, double variance)
 }
 
 struct estimate correction_estimate(const struct correction *l, const char *metric,
-                                    const struct residual_traits *t, double untaught, double sd)
+                                    const struct residual_traits *t, double uncorrected, double sd)
 {
-    struct estimate e = { untaught, untaught * exp(-Z_90 * sd), untaught * exp(Z_90 * sd), 0 };
+    struct estimate e = { uncorrected, uncorrected * exp(-Z_90 * sd), uncorrected * exp(Z_90 * sd), 0 };
     const struct metric_model *s = NULL;
     for (int i = 0; l && i < l->n; i++)
         if (!strcmp(l->metrics[i].metric, metric)) s = &l->metrics[i];
-    if (!s || isnan(untaught)) return e;
+    if (!s || isnan(uncorrected)) return e;
     double shared[RESIDUALS_MAX], mean = 0, explained = 0;
     for (int i = 0; i < s->n; i++) {
         shared[i] = trait_covariance(t, &s->traits[i]);
@@ -376,7 +376,7 @@ struct estimate correction_estimate(const struct correction *l, const char *metr
     for (int i = 0; i < s->n; i++) explained += shared[i] * shared[i];
     const double left = fmax(trait_covariance(t, t) - explained, 0) + residual_noise(t);
     const double spread = Z_90 * sqrt(left * posterior_scale(s, sd * sd));
-    e.value = untaught * exp(mean);
+    e.value = uncorrected * exp(mean);
     e.low = e.value * exp(-spread);
     e.high = e.value * exp(spread);
     e.runs = s->n;

@@ -8,6 +8,7 @@
 
 #include "advisor/predict/cost.h"
 #include "engine/quant/quant.h"
+#include "telemetry/metrics/metrics.h"
 
 /* Standard deviations of ln(measured / predicted) before any run was recorded: TIMED_* with this machine's
  * kernel times, SHARE_* with shares of its ceilings, GPU_* with a GPU vendor's figures, CACHED_* for a model
@@ -376,26 +377,28 @@ static void set_estimates(struct prediction *out, struct work *w, const struct c
     struct residual_traits t;
     const struct spreads sd = prior_spreads(out, &w->cost);
     residual_traits_of(&t, &w->o.shape, c, &out->decode_work);
-    struct estimate e = estimate_cap_at_limit(
-        correction_estimate(l, "decode_tok_s", &t, w->sequences * rate_of(decode_s), sd.decode),
-        out->decode_limit_tok_s);
+    struct estimate e = estimate_cap_at_limit(correction_estimate(l, METRICS[METRIC_DECODE_RATE].name, &t,
+                                                                  w->sequences * rate_of(decode_s),
+                                                                  sd.decode),
+                                              out->decode_limit_tok_s);
     estimate_store(e, &out->decode_tok_s, &out->decode_low, &out->decode_high);
     out->runs = e.runs;
     const double watts = power_watts(&w->cost);
     out->token_uncorrected_j = (isnan(watts) ? THREAD_WATTS * w->cost.threads : watts) * decode_s /
                                w->sequences;
-    e = correction_estimate(l, "token_j", &t, out->token_uncorrected_j, ENERGY_SD);
+    e = correction_estimate(l, RESIDUAL_TOKEN_J, &t, out->token_uncorrected_j, ENERGY_SD);
     if (isnan(watts) && !e.runs) e = (struct estimate){ NAN, NAN, NAN, 0 };
     estimate_store(e, &out->token_j, &out->token_low_j, &out->token_high_j);
     residual_traits_of(&t, &w->o.shape, c, &out->prefill_work);
-    e = estimate_cap_at_limit(correction_estimate(l, "prefill_tok_s", &t,
+    e = estimate_cap_at_limit(correction_estimate(l, METRICS[METRIC_PREFILL_RATE].name, &t,
                                                   (double)w->prompt * w->sequences * rate_of(prefill_s),
                                                   sd.prefill),
                               out->prefill_limit_tok_s);
     estimate_store(e, &out->prefill_tok_s, &out->prefill_low, &out->prefill_high);
-    estimate_store(correction_estimate(l, "load_s", &t, load_s(w, &out->plan, c), LOAD_SD), &out->load_s,
-                   &out->load_low_s, &out->load_high_s);
-    estimate_store(correction_estimate(l, "peak_rss_bytes", &t,
+    estimate_store(
+        correction_estimate(l, METRICS[METRIC_LOAD_TIME].name, &t, load_s(w, &out->plan, c), LOAD_SD),
+        &out->load_s, &out->load_low_s, &out->load_high_s);
+    estimate_store(correction_estimate(l, METRICS[METRIC_PEAK_MEMORY].name, &t,
                                        (double)out->plan.total + PROGRAM_BYTES - w->untouched, PEAK_SD),
                    &out->peak_bytes, &out->peak_low_bytes, &out->peak_high_bytes);
 }

@@ -108,6 +108,8 @@ struct answer_klds {
     struct quality_text text; /* of the model */
 };
 
+/* The SHA-256 of a model file (model_identity). Errors: as gguf_open, model_identity. */
+enum err_code model_file_identity(char sha256[HASH_HEX], const char *model_path, struct err *why);
 /* The SHA-256 of a model file that earlier runs may have measured. "" (ERR_OK): no run used a file of this
  * name, so it is not hashed. Errors: as gguf_open, db_*. */
 enum err_code measured_model_identity(char sha256[HASH_HEX], struct db *d, const char *model_path,
@@ -183,8 +185,10 @@ struct estimate {
 };
 /* Correct one prediction. sd: prior standard deviation of ln(measured / uncorrected). m NULL: no correction,
  * only the interval by sd. */
+#define RESIDUAL_TOKEN_J                                                                                     \
+    "token_j" /* the metric of residuals of energy per decoded token, no row of METRICS */
 struct estimate correction_estimate(const struct correction *l, const char *metric,
-                                    const struct residual_traits *t, double untaught, double sd);
+                                    const struct residual_traits *t, double uncorrected, double sd);
 
 /* How good past predictions of one metric were. A row is the prediction as it was made before its
  * measurement. */

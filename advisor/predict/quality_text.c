@@ -52,15 +52,6 @@ static void text_set_chosen(struct quality_text *t, const struct model_text *row
                 t->path, now, t->sha256, model_path, t->path);
 }
 
-static enum err_code model_hash(char sha256[HASH_HEX], const char *model_path, struct err *why)
-{
-    struct gguf *g = NULL;
-    enum err_code rc = gguf_open(&g, model_path, why);
-    if (!rc) rc = model_identity(g, sha256, why);
-    gguf_close(g);
-    return rc;
-}
-
 static void text_find(struct quality_text *out, const struct model_text *rows, int n, const char *sha256,
                       const char *model_path)
 {
@@ -79,7 +70,8 @@ enum err_code quality_text_of(struct quality_text *out, struct db *d, const char
     int n = 0;
     *out = (struct quality_text){ 0 };
     enum err_code rc = db_model_text_list(d, &rows, &n, why);
-    if (!rc && n) rc = model_hash(sha256, model_path, why); /* a large file takes long: only if it matters */
+    if (!rc && n)
+        rc = model_file_identity(sha256, model_path, why); /* a large file takes long: only if it matters */
     if (!rc) text_find(out, rows, n, sha256, model_path);
     free(rows);
     return rc;

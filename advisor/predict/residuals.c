@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "telemetry/metrics/metrics.h"
+
 /* One run, predicted three ways. */
 struct run_predictions {
     struct prediction corrected;     /* with the correction model and the run's machine conditions */
@@ -16,27 +18,27 @@ struct run_predictions {
 /* The figures that have residuals: offsets of their fields in struct prediction and struct run_observation.
  */
 static const struct figure {
-    const char *metric;
-    size_t value, low, high; /* in struct prediction */
-    size_t uncorrected;      /* in struct prediction: the value before correction */
-    size_t measured;         /* in struct run_observation */
-    bool prefill;            /* has the traits of prefill, otherwise those of decode */
-    size_t noise;            /* its standard error in struct run_observation; 0: none */
+    const struct metric *metric; /* NULL: RESIDUAL_TOKEN_J */
+    size_t value, low, high;     /* in struct prediction */
+    size_t uncorrected;          /* in struct prediction: the value before correction */
+    size_t measured;             /* in struct run_observation */
+    bool prefill;                /* has the traits of prefill, otherwise those of decode */
+    size_t noise;                /* its standard error in struct run_observation; 0: none */
 } FIGURES[] = {
-    { .metric = "decode_tok_s",
+    { .metric = &METRICS[METRIC_DECODE_RATE],
       .value = offsetof(struct prediction, decode_tok_s),
       .low = offsetof(struct prediction, decode_low),
       .high = offsetof(struct prediction, decode_high),
       .uncorrected = offsetof(struct prediction, decode_tok_s),
       .measured = offsetof(struct run_observation, decode_tok_s),
       .noise = offsetof(struct run_observation, decode_noise) },
-    { .metric = "token_j",
+    { .metric = NULL,
       .value = offsetof(struct prediction, token_j),
       .low = offsetof(struct prediction, token_low_j),
       .high = offsetof(struct prediction, token_high_j),
       .uncorrected = offsetof(struct prediction, token_uncorrected_j),
       .measured = offsetof(struct run_observation, token_j) },
-    { .metric = "prefill_tok_s",
+    { .metric = &METRICS[METRIC_PREFILL_RATE],
       .value = offsetof(struct prediction, prefill_tok_s),
       .low = offsetof(struct prediction, prefill_low),
       .high = offsetof(struct prediction, prefill_high),
@@ -44,14 +46,14 @@ static const struct figure {
       .measured = offsetof(struct run_observation, prefill_tok_s),
       .prefill = true,
       .noise = offsetof(struct run_observation, prefill_noise) },
-    { .metric = "load_s",
+    { .metric = &METRICS[METRIC_LOAD_TIME],
       .value = offsetof(struct prediction, load_s),
       .low = offsetof(struct prediction, load_low_s),
       .high = offsetof(struct prediction, load_high_s),
       .uncorrected = offsetof(struct prediction, load_s),
       .measured = offsetof(struct run_observation, load_s),
       .prefill = true },
-    { .metric = "peak_rss_bytes",
+    { .metric = &METRICS[METRIC_PEAK_MEMORY],
       .value = offsetof(struct prediction, peak_bytes),
       .low = offsetof(struct prediction, peak_low_bytes),
       .high = offsetof(struct prediction, peak_high_bytes),
@@ -75,7 +77,7 @@ static enum err_code figure_store(struct db *d, struct residual_row *r, const st
     r->measured = number_at(o, f->measured);
     r->untaught = number_at(&p->uncorrected, f->uncorrected);
     if (!(r->measured > 0) || !(r->untaught > 0) || !isfinite(r->measured)) return ERR_OK;
-    snprintf(r->metric, sizeof r->metric, "%s", f->metric);
+    snprintf(r->metric, sizeof r->metric, "%s", f->metric ? f->metric->name : RESIDUAL_TOKEN_J);
     r->foretold = number_at(&p->no_conditions, f->value);
     r->predicted = number_at(&p->corrected, f->value);
     r->low = number_at(&p->corrected, f->low);

@@ -17,6 +17,9 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 
+/* Bytes of a text on which recipes and the candidates of a search are compared. */
+enum { RECIPE_TEXT_LIMIT = 1 << 28 };
+
 /* ---------------------------------------------------------------- allocation */
 
 /* Allocation: choose a format for each tensor so that the sum of costs is smallest within a limit on bytes.

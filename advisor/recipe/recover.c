@@ -11,13 +11,7 @@
 #include "engine/chat/chat.h"
 #include "engine/text/text.h"
 
-enum {
-    TEXT_LIMIT = 1 << 30,
-    SNIFF = 4096,
-    HELD_OUT_WINDOWS = 64,
-    HELD_OUT_CTX = 256,
-    HELD_OUT_STORIES = 250
-};
+enum { SNIFF = 4096, HELD_OUT_WINDOWS = 64, HELD_OUT_CTX = 256, HELD_OUT_STORIES = 250 };
 
 /* ---------------------------------------------------------------- options */
 
@@ -108,7 +102,7 @@ static enum err_code texts_split_file(struct texts *t, const char *path, struct 
     char *text;
     size_t n;
     enum text_kind kind = TEXT_PLAIN;
-    enum err_code rc = file_read(&text, &n, path, TEXT_LIMIT, why);
+    enum err_code rc = file_read(&text, &n, path, TEXT_FILE_LIMIT, why);
     if (rc) return rc;
     rc = text_kind_find(&kind, text, n, why);
     if (!rc && kind != TEXT_PLAIN) {

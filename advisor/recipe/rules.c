@@ -7,7 +7,7 @@
 
 /* of the rules alone: with the base format, the whole line stays below the limit of the database and of
  * workers */
-enum { RULES_MAX = 480 };
+enum { RULES_BYTES = 480 };
 
 bool recipe_rules_part(const char *tensor, char part[64], int *layer)
 {
@@ -133,7 +133,7 @@ bool recipe_rules_line(const struct assigned *a, int n, char line[RECIPE_LINE])
             str_free(&s);
         }
     }
-    const bool fits = base && best.len <= RULES_MAX && !best.failed;
+    const bool fits = base && best.len <= RULES_BYTES && !best.failed;
     if (base) snprintf(line, RECIPE_LINE, "%s%s%s", base->name, best.len ? ",tensors=" : "", str_text(&best));
     str_free(&best);
     free(t);

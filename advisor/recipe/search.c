@@ -10,7 +10,7 @@
 #include "engine/eval/eval.h"
 #include "engine/quant/quant.h"
 
-enum { CTX = 256, WINDOWS = 12, CHECK_WINDOWS = 32, WINDOWS_MAX = 4096, TEXT_LIMIT = 1 << 28 };
+enum { CTX = 256, WINDOWS = 12, CHECK_WINDOWS = 32, WINDOWS_MAX = 4096 };
 
 struct search {
     const struct recipe_search *o;
@@ -42,7 +42,7 @@ static enum err_code text_read(char **text, size_t *n, const char *file, const c
 {
     char *path = NULL;
     enum err_code rc = file ? ERR_OK : file_share(&path, bundled, why);
-    if (!rc) rc = file_read(text, n, file ? file : path, TEXT_LIMIT, why);
+    if (!rc) rc = file_read(text, n, file ? file : path, RECIPE_TEXT_LIMIT, why);
     free(path);
     return rc;
 }

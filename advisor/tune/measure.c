@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "advisor/tune/parts.h"
+#include "advisor/recipe/recipe.h"
 #include "advisor/run/run.h"
 #include "engine/eval/eval.h"
 
 static const char QUALITY[] = "quality"; /* phase of the cells */
-enum { CTX = 256, TEXT_LIMIT = 1 << 28 };
+enum { CTX = 256 };
 
 double tune_spent(const struct tuning *t)
 {
@@ -341,7 +342,7 @@ static enum err_code quality_text_read(struct tuning *t, struct err *why)
         snprintf(q->path, sizeof q->path, "%s", o->text_file);
     else
         rc = quality_text_path(q->path, sizeof q->path, t->record.db, o->model_path, why);
-    if (!rc) rc = file_read(&q->text, &q->text_n, q->path, TEXT_LIMIT, why);
+    if (!rc) rc = file_read(&q->text, &q->text_n, q->path, RECIPE_TEXT_LIMIT, why);
     if (rc) return rc;
     hash_bytes(q->text, q->text_n, q->sha256);
     const char *slash = strrchr(q->path, '/');

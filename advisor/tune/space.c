@@ -53,11 +53,6 @@ static void dim_end(struct tune_space *s)
     if (s->dim[s->dims].n > 1) s->dims++;
 }
 
-static bool is_full_precision(const char *format)
-{
-    return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
-}
-
 /* Formats that the file can be converted to. Ternary formats are left out: their quantization error exceeds
  * WORST_NMSE unless the model was trained in them. */
 static void space_add_recipes(struct tune_space *s, const struct gguf *g)
@@ -66,7 +61,8 @@ static void space_add_recipes(struct tune_space *s, const struct gguf *g)
     struct model_shape shape;
     struct err ignored;
     struct tune_dim *d = dim_begin(s, "recipe", "file", true);
-    const bool floats = !model_shape_read(&shape, g, &ignored) && is_full_precision(shape.dominant_format);
+    const bool floats = !model_shape_read(&shape, g, &ignored) &&
+                        format_is_full_precision(shape.dominant_format);
     const struct format *own = floats ? format_find(shape.dominant_format) : NULL;
     for (int i = 0; own && i < FORMAT_COUNT; i++)
         if (FORMATS[i].encode && FORMATS[i].decode && FORMATS[i].max_nmse <= WORST_NMSE &&

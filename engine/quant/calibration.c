@@ -8,9 +8,10 @@
 
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
+#include "engine/text/text.h"
 #include "kernels/kernels.h"
 
-enum { TEXT_LIMIT = 1 << 30, SNIFF = 4096 /* bytes examined to tell text from a binary file */ };
+enum { SNIFF = 4096 /* bytes examined to tell text from a binary file */ };
 const char CALIBRATION_TEXT[] = "text/calibration.txt";
 
 struct calibration *calibration_new(void)
@@ -292,7 +293,7 @@ static enum err_code calibration_collect_file(struct calibration **out, const st
 {
     char *bytes;
     struct calibration_text text = { .name = bundled ? "bundled text" : path, .bundled = bundled };
-    enum err_code rc = file_read(&bytes, &text.n, path, TEXT_LIMIT, why);
+    enum err_code rc = file_read(&bytes, &text.n, path, TEXT_FILE_LIMIT, why);
     if (rc) return rc;
     text.bytes = bytes;
     rc = calibration_collect(out, source, &text, o, why);

@@ -15,6 +15,8 @@
 struct gguf;
 struct tokenizer;
 
+enum { TEXT_FILE_LIMIT = 1 << 30 }; /* bytes of a text file that is read as a whole */
+
 /* *out owned: tokenizer_close. `g` must outlive it. ERR_FORMAT: metadata missing, inconsistent, or of a kind
  * not supported (the message names it). ERR_ABSENT: the file has no tokenizer (ids can still be used). */
 enum err_code tokenizer_open(struct tokenizer **out, const struct gguf *g, struct err *why);

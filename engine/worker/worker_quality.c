@@ -13,9 +13,10 @@
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
+#include "engine/text/text.h"
 #include "kernels/kernels.h"
 
-enum { TEXT_LIMIT = 1 << 30, WINDOW = 512 };
+enum { WINDOW = 512 };
 
 struct quality_run {
     struct worker *w;
@@ -37,7 +38,7 @@ static enum err_code read_text(struct quality_run *q, const char *file, struct e
     enum err_code rc = ERR_OK;
     if (*file && !(q->path = strdup(file))) rc = err_set(why, ERR_NOMEM, "out of memory");
     if (!*file) rc = file_share(&q->path, EVAL_TEXT, why);
-    return rc ? rc : file_read(&q->text, &q->n, q->path, TEXT_LIMIT, why);
+    return rc ? rc : file_read(&q->text, &q->n, q->path, TEXT_FILE_LIMIT, why);
 }
 
 enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t available, struct err *why)

@@ -13,6 +13,7 @@
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
+#include "engine/text/text.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 
@@ -85,7 +86,6 @@ static bool on_window(void *arg, int64_t window, int64_t of, double nll)
 
 static enum err_code counted_open(struct counted *x, struct err *why)
 {
-    enum { TEXT_LIMIT = 1 << 30 };
     x->file = args_text(x->a, "--experts", NULL);
     if (args_has(x->a, "--tensors"))
         return err_set(why, ERR_USAGE, "--tensors and --experts exclude each other");
@@ -94,7 +94,7 @@ static enum err_code counted_open(struct counted *x, struct err *why)
     if (!rc) rc = gguf_open(&x->gguf, x->path, why);
     if (!rc) rc = model_shape_read(&x->shape, x->gguf, why);
     if (!rc) rc = expert_use_check(&x->shape, why);
-    if (!rc) rc = file_read(&x->text, &x->n, x->file, TEXT_LIMIT, why);
+    if (!rc) rc = file_read(&x->text, &x->n, x->file, TEXT_FILE_LIMIT, why);
     config_line(&x->config, x->line, sizeof x->line);
     return rc;
 }
