@@ -58,6 +58,7 @@ PY
 copied() { # copied RUN: SQL of a run makes another database of ours show the same run, and stores it once
   [ -n "$PYTHON" ] || return 0
   expect 0 show "$1" -o json && cp "$T/out" "$T/json"
+  rm -f "$T/other.db"*
   expect 0 --db "$T/other.db" history # creates it
   expect 0 show "$1" -o sql && cp "$T/out" "$T/sql"
   load() { python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(open(sys.argv[2]).read())' "$T/other.db" "$T/sql" 2>"$T/err"; }
