@@ -9,9 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
 #include "tui/cli/command_tune_progress.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
+#include "tui/cli/lib/devices.h"
 
 enum { KEYS_MOST = 256 };
 struct keys {
@@ -296,6 +301,37 @@ static void undeclared_keys_are_refused(void **state)
     table_done(&t);
 }
 
+static void check_object(const char *section, json_t *o, const char *extra)
+{
+    struct keys k = { 0 };
+    keys_collect(&k, "", o);
+    if (extra) keys_add(&k, extra);
+    check_section(section, &k);
+    json_decref(o);
+}
+
+/* Objects inside documents whose keys come from other modules. */
+static void objects_are_documented(void **state)
+{
+    (void)state;
+    const struct machine m = { .gpus = 1, .isa = ISA_AVX2 };
+    struct gpu_reading r = { .process_count = 1,
+                             .throttle_known = true,
+                             .throttle_reasons = GPU_THROTTLES[0].bit };
+    struct devices one = { .count = 1 };
+    struct machine_ceilings *c = calloc(1, sizeof *c);
+    CHECK(c);
+    c->reads = c->nodes = c->count = c->opencl_count = 1;
+    c->gpu.read_bytes_s = 1;
+    json_t *devices = devices_to_json(&one, &m);
+    check_object("Machine", machine_to_json(&m), NULL);
+    check_object("Measured limits", ceilings_to_json(c), "kernels"); /* its form may change */
+    check_object("OpenCL device", json_incref(json_array_get(devices, 0)), NULL);
+    check_object("GPU readings", gpu_reading_to_json(&r), NULL);
+    json_decref(devices);
+    free(c);
+}
+
 static void summary_is_documented(void **state)
 {
     (void)state;
@@ -378,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_are_documented),
+        cmocka_unit_test(objects_are_documented),
         cmocka_unit_test(columns_have_names_of_their_own),
         cmocka_unit_test(schemas_in_sources_are_documented),
         cmocka_unit_test(undeclared_keys_are_refused),
