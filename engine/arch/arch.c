@@ -296,8 +296,7 @@ static void slot_shape(int64_t want[3], char *text, size_t size, enum slot slot,
     }
 }
 
-/* The name of a slot's tensor, or that of one expert's. */
-static void tensor_name(char *buf, size_t size, int layer, enum slot slot, int expert)
+void arch_tensor_name(char *buf, size_t size, int layer, enum slot slot, int expert)
 {
     char one[ARCH_NAME];
     if (expert < 0) {
@@ -343,11 +342,11 @@ static bool slot_is_split(const struct model_shape *s, const struct gguf *g, int
 {
     char name[ARCH_NAME];
     if (layer < 0 || !ARCH_SLOTS[slot].each) return false;
-    tensor_name(name, sizeof name, layer, slot, -1);
+    arch_tensor_name(name, sizeof name, layer, slot, -1);
     bool found = false;
     for (int e = 0; e < s->experts && !found && !gguf_tensor_find(g, name); e++) {
         char one[ARCH_NAME];
-        tensor_name(one, sizeof one, layer, slot, e);
+        arch_tensor_name(one, sizeof one, layer, slot, e);
         found = gguf_tensor_find(g, one);
     }
     return found;
@@ -361,7 +360,7 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
 {
     char name[ARCH_NAME], want[64], have[96];
     int64_t shape[3];
-    tensor_name(name, sizeof name, layer, slot, expert);
+    arch_tensor_name(name, sizeof name, layer, slot, expert);
     slot_shape(shape, want, sizeof want, slot, a, s, layer);
     if (expert >= 0) {
         shape[2] = 1;

@@ -485,6 +485,8 @@ bool arch_is_gated(const struct arch *a);
 enum { ARCH_NAME = 96 }; /* bytes of the longest full tensor name */
 /* Write the full tensor name, "blk.3.attn_q.weight", to buf. */
 void arch_slot_name(char *buf, size_t size, int layer, enum slot slot);
+/* The same, or with expert >= 0 the name of that expert's own tensor, in files that have one for each. */
+void arch_tensor_name(char *buf, size_t size, int layer, enum slot slot, int expert);
 
 /* The number that a symbolic size means for a layer of this model (-1: the largest of any layer). */
 int64_t arch_layer_dim(enum dim d, const struct arch *a, const struct model_shape *s, int layer);

@@ -207,6 +207,14 @@ static struct matmul expert_product(const struct pass *p, const struct layer *l,
                             .bias = biases ? biases + expert * w->rows : NULL };
 }
 
+/* Show the rows x of expert e to the observer, before they are multiplied with its matrices `slots`. */
+static void show_expert(const struct pass *p, const struct layer *l, const enum slot *slots, int count, int e,
+                        const float *x, int64_t stride)
+{
+    const int32_t *first = p->m->expert_lists.first;
+    pass_call_observer_of(p, l, &(struct observed){ slots, count, e, x, stride, first[e + 1] - first[e] });
+}
+
 /* h -> expert_ff: act(gate) * up of every pair. */
 static void run_up(const struct pass *p, const struct layer *l, const float *h)
 {
@@ -236,9 +244,11 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
         const float *in = same ? h : p->b.experts + at * embd;
         struct matmul *mm = &x->products[count];
         if (apart) {
+            show_expert(p, l, (const enum slot[]){ SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS }, 2, e, in, embd);
             mm[0] = expert_product(p, l, SLOT_GATE_EXPERTS, SLOT_GATE_EXPERTS_B, e, in, embd);
             mm[1] = expert_product(p, l, SLOT_UP_EXPERTS, SLOT_UP_EXPERTS_B, e, in, embd);
         } else {
+            show_expert(p, l, &single, 1, e, in, embd);
             mm[0] = expert_product(p, l, single, SLOT_COUNT, e, in, embd);
         }
         for (int i = 0; i < 1 + apart; i++) {
@@ -277,8 +287,9 @@ static void run_down(const struct pass *p, const struct layer *l)
         const int32_t at = x->first[e];
         if (at == x->first[e + 1]) continue;
         struct matmul *mm = &x->products[count++];
-        *mm = expert_product(p, l, SLOT_DOWN_EXPERTS, SLOT_DOWN_EXPERTS_B, e, p->b.expert_ff + at * stride,
-                             stride);
+        const float *in = p->b.expert_ff + at * stride;
+        show_expert(p, l, (const enum slot[]){ SLOT_DOWN_EXPERTS }, 1, e, in, stride);
+        *mm = expert_product(p, l, SLOT_DOWN_EXPERTS, SLOT_DOWN_EXPERTS_B, e, in, stride);
         mm->y = p->b.experts + at * m->shape.embd;
         mm->y_stride = m->shape.embd;
     }
@@ -295,6 +306,7 @@ static void run_shared(const struct pass *p, const struct layer *l, const float 
                        .act = m->hyper.arch->act,
                        .y = p->b.ff,
                        .y_stride = stride };
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_UP_SHARED, SLOT_GATE_SHARED }, gated ? 2 : 1, h, embd);
     g.up.y = p->b.ff + (gated ? ff : 0);
     g.up.y_stride = stride;
     if (gated) {
@@ -312,6 +324,7 @@ static void run_shared(const struct pass *p, const struct layer *l, const float 
                                                                .y = p->b.ff,
                                                                .y_stride = stride });
     }
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN_SHARED }, 1, p->b.ff, stride);
     struct matmul down = pass_product(p, layer_slot(l, SLOT_DOWN_SHARED), NULL, p->b.ff, stride);
     down.y = p->b.experts + (int64_t)p->n * m->shape.experts_used * embd;
     down.y_stride = embd;

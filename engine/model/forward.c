@@ -70,8 +70,13 @@ struct matmul pass_product(const struct pass *p, const struct bound *w, const st
 void pass_call_observer(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
                         const float *x, int64_t stride)
 {
+    pass_call_observer_of(p, l, &(struct observed){ slots, count, -1, x, stride, p->n });
+}
+
+void pass_call_observer_of(const struct pass *p, const struct layer *l, const struct observed *o)
+{
     const struct observer *w = &p->m->observer;
-    if (w->see) w->see(w->ctx, l ? (int)(l - p->m->layers) : -1, slots, count, x, stride, p->n);
+    if (w->see) w->see(w->ctx, l ? (int)(l - p->m->layers) : -1, o);
 }
 
 void pass_add_rows(const struct pass *p, const struct bound *post_norm)

@@ -40,16 +40,20 @@ void pass_copy_heads(const struct pass *p, struct strided from, struct strided t
 }
 
 /* One product for each head with its own matrix. */
-static void multiply_heads(const struct pass *p, const struct bound *w, struct strided from,
+static void multiply_heads(const struct pass *p, const struct layer *l, enum slot slot, struct strided from,
                            struct strided to)
 {
-    for (int64_t h = 0; h < w->count; h++)
+    const struct bound *w = layer_slot(l, slot);
+    for (int64_t h = 0; h < w->count; h++) {
+        pass_call_observer_of(p, l,
+                              &(struct observed){ &slot, 1, (int)h, from.x + h * from.head, from.row, p->n });
         p->m->head_products[h] = (struct matmul){ .w = &w->experts[h],
                                                   .x = from.x + h * from.head,
                                                   .x_stride = from.row,
                                                   .n = p->n,
                                                   .y = to.x + h * to.head,
                                                   .y_stride = to.row };
+    }
     backend_matmul(p->site->backend, p->m->head_products, (int)w->count);
 }
 
@@ -64,9 +68,13 @@ static void project(const struct pass *p, const struct layer *l, const float *h,
     mm[0].y = reduced ? t->q_a : t->q;
     mm[1].y = t->kv;
     mm[0].y_stride = mm[1].y_stride = t->stride;
+    pass_call_observer(p, l,
+                       (const enum slot[]){ reduced ? SLOT_LATENT_Q_A : SLOT_LATENT_Q, SLOT_LATENT_KV_A }, 2,
+                       h, s->embd);
     backend_matmul(p->site->backend, mm, 2);
     if (reduced) {
         pass_norm_in_place(p, t->q_a, t->stride, s->q_lora, layer_slot(l, SLOT_LATENT_Q_A_NORM));
+        pass_call_observer(p, l, (const enum slot[]){ SLOT_LATENT_Q_B }, 1, t->q_a, t->stride);
         mm[0] = pass_product(p, layer_slot(l, SLOT_LATENT_Q_B), NULL, t->q_a, t->stride);
         mm[0].y = t->q;
         mm[0].y_stride = t->stride;
@@ -82,6 +90,7 @@ static void expand(const struct pass *p, const struct layer *l, const struct par
 {
     const struct model_shape *s = &p->m->shape;
     const int64_t to = p->m->widths.qkv, both = s->nope_dims + s->latent_v_dims;
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_LATENT_KV_B }, 1, t->kv, t->stride);
     struct matmul mm = pass_product(p, layer_slot(l, SLOT_LATENT_KV_B), NULL, t->kv, t->stride);
     mm.y = t->rest;
     mm.y_stride = t->stride;
@@ -109,7 +118,7 @@ void pass_project_latent(const struct pass *p, const struct layer *l, const floa
         expand(p, l, &t, k, v);
         return;
     }
-    multiply_heads(p, layer_slot(l, SLOT_LATENT_K_B), (struct strided){ t.q, t.stride, dims },
+    multiply_heads(p, l, SLOT_LATENT_K_B, (struct strided){ t.q, t.stride, dims },
                    (struct strided){ q, to, s->head_dim_k });
     pass_copy_heads(p, (struct strided){ t.q + s->nope_dims, t.stride, dims },
                     (struct strided){ q + s->kv_lora, to, s->head_dim_k }, s->heads, s->rope_dims);
@@ -129,6 +138,6 @@ void pass_expand_latent(const struct pass *p, const struct layer *l)
     const struct model_shape *s = &p->m->shape;
     const struct parts t = parts_of(p);
     if (s->latent_cached)
-        multiply_heads(p, layer_slot(l, SLOT_LATENT_V_B), (struct strided){ t.rest, t.stride, s->kv_lora },
+        multiply_heads(p, l, SLOT_LATENT_V_B, (struct strided){ t.rest, t.stride, s->kv_lora },
                        (struct strided){ p->b.attn, p->m->widths.attn, s->latent_v_dims });
 }

@@ -33,7 +33,7 @@ static enum err_code layers_open_model(struct layers *l, const struct layers_opt
     struct config c;
     enum err_code rc = model_shape_read(&shape, l->gguf, why);
     if (rc) return rc;
-    if (shape.experts)
+    if (shape.experts && !o->experts)
         return err_set(why, ERR_FORMAT,
                        "this model has experts, and methods that use activation statistics do not know which "
                        "rows each expert sees: use a method without calibration (`qdyno methods`)");
@@ -122,15 +122,21 @@ static size_t row_bytes(const struct layers *l, int n)
 }
 
 /* Call the caller's observer, with names instead of slots. */
-static void layers_show(void *ctx, int layer, const enum slot *slots, int count, const float *x,
-                        int64_t stride, int n)
+static void layers_show(void *ctx, int layer, const struct observed *o)
 {
     struct layers *l = ctx;
-    struct layer_input in = { .layer = layer, .x = x, .stride = stride, .n = n };
-    for (int i = 0; i < count; i++) {
+    struct layer_input in = { .layer = layer, .parts = 1, .x = o->x, .stride = o->stride, .n = o->n };
+    for (int i = 0; i < o->count; i++) {
         char name[ARCH_NAME];
-        arch_slot_name(name, sizeof name, layer, slots[i]);
+        arch_slot_name(name, sizeof name, layer, o->slots[i]);
         const struct gguf_tensor *t = gguf_tensor_find(l->gguf, name);
+        if (!t) { /* a file with one tensor for each expert */
+            arch_tensor_name(name, sizeof name, layer, o->slots[i], o->part);
+            t = gguf_tensor_find(l->gguf, name);
+        } else if (o->part >= 0) {
+            in.part = o->part;
+            in.parts = (int)t->shape[2];
+        }
         in.tensors[in.count++] = t->name;
         in.cols = t->shape[0];
     }

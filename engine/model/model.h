@@ -202,6 +202,7 @@ struct layers_options {
     int tokens;               /* of the longest sequence; 0: 512, or the training context if that is less */
     enum precision precision; /* 0: PRECISION_HIGHEST */
     bool force;               /* run a model with unknown parts (force=on) */
+    bool experts;             /* the caller's observer knows that a tensor can have several matrices */
     const struct log *log;    /* may be NULL */
 };
 
@@ -225,6 +226,8 @@ struct layer_input {
     int layer;              /* -1: input of the output matrix (layers_head) */
     const char *tensors[4]; /* names of the matrices that read it (q, k and v share one); owned by the file */
     int count;
+    /* Which matrix of these tensors reads it, of how many: an expert's, or a head's. 0, 1: they have one. */
+    int part, parts;
     const float *x; /* [n][cols], valid during the call */
     int64_t stride; /* floats from row to row */
     int n;

@@ -83,11 +83,18 @@ struct expert_lists {
     void *memory;
 };
 
-/* A callback of layers.c (see NULL: none): called before matrices `slots` of a layer (-1: of the model) are
- * multiplied with x [n][columns], which is in backend memory. */
+/* Rows x [n][columns], in backend memory, that matrices `slots` are about to be multiplied with. */
+struct observed {
+    const enum slot *slots;
+    int count;
+    int part; /* which of the matrices that each of these slots has (an expert, a head); -1: it has one */
+    const float *x;
+    int64_t stride;
+    int n;
+};
+/* A callback of layers.c (see NULL: none). layer -1: matrices outside the layers. */
 struct observer {
-    void (*see)(void *ctx, int layer, const enum slot *slots, int count, const float *x, int64_t stride,
-                int n);
+    void (*see)(void *ctx, int layer, const struct observed *o);
     void *ctx;
 };
 

@@ -55,6 +55,8 @@ void pass_copy_heads(const struct pass *p, struct strided from, struct strided t
 /* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x. */
 void pass_call_observer(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
                         const float *x, int64_t stride);
+/* The same for rows and matrices that `o` names. */
+void pass_call_observer_of(const struct pass *p, const struct layer *l, const struct observed *o);
 
 /* A layer that keeps a state: h -> what its output matrix is multiplied with, in b.attn. */
 void pass_run_state(const struct pass *p, const struct layer *l, const float *h);

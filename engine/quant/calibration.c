@@ -51,17 +51,20 @@ static bool calibration_grow(struct calibration *c)
 }
 
 struct calibration_input *calibration_add(struct calibration *c, const char *const *tensors, int count,
-                                          int64_t cols, int64_t batches)
+                                          int64_t cols, int parts, int64_t batches)
 {
     const size_t bytes = (size_t)cols * sizeof(float);
     struct arena *a = &c->memory;
     if (!calibration_grow(c)) return NULL;
     struct calibration_input *in = &c->inputs[c->input_count];
-    *in = (struct calibration_input){ .tensor_count = count, .cols = cols, .batches = batches };
+    *in = (struct calibration_input){
+        .tensor_count = count, .cols = cols, .parts = parts, .batches = batches
+    };
     in->tensors = arena_alloc(a, (size_t)count * sizeof *in->tensors);
-    in->sum_squares = arena_alloc(a, bytes);
-    in->mean_square = arena_alloc(a, bytes);
-    bool allocated = in->tensors && in->sum_squares && in->mean_square;
+    in->part_count = arena_alloc(a, (size_t)parts * sizeof *in->part_count);
+    in->sum_squares = arena_alloc(a, (size_t)parts * bytes);
+    in->mean_square = arena_alloc(a, (size_t)parts * bytes);
+    bool allocated = in->tensors && in->part_count && in->sum_squares && in->mean_square;
     for (int i = 0; i < count && allocated; i++) allocated = (in->tensors[i] = arena_strdup(a, tensors[i]));
     if (batches > 0) {
         for (int i = 0; i < CALIBRATION_COLUMNS && allocated; i++)
@@ -97,10 +100,10 @@ static enum err_code input_bad_value(const struct calibration_input *in, const c
 /* Check the statistics of every column for impossible values. ERR_FORMAT. */
 static enum err_code input_check_columns(const struct calibration_input *in, struct err *why)
 {
-    for (int64_t i = 0; i < in->cols; i++) {
+    for (int64_t i = 0; i < in->parts * in->cols; i++)
         if (!(in->sum_squares[i] >= 0) || !isfinite(in->mean_square[i]))
             return input_bad_value(in, "the sum of squares", in->sum_squares[i], i, why);
-        if (!in->batches) continue;
+    for (int64_t i = 0; i < in->cols && in->batches; i++) {
         if (!(in->mean_abs[i] >= 0) || !isfinite(in->mean_abs[i]))
             return input_bad_value(in, "the mean magnitude", in->mean_abs[i], i, why);
         if (!(in->min[i] <= in->max[i]) || !isfinite(in->min[i]) || !isfinite(in->max[i]))
@@ -180,12 +183,25 @@ static const char *calibration_line(struct calibration *c)
     return line;
 }
 
+/* Fill mean_square from sum_squares and part_count. */
+static void input_average(struct calibration_input *in)
+{
+    for (int64_t k = 0; k < in->cols; k++) {
+        double all = 0;
+        for (int p = 0; p < in->parts; p++) all += (double)in->sum_squares[p * in->cols + k];
+        for (int p = 0; p < in->parts; p++) {
+            const int64_t at = p * in->cols + k, n = in->part_count[p];
+            in->mean_square[at] = n ? in->sum_squares[at] / (float)n : (float)(all / (double)in->count);
+        }
+    }
+}
+
 enum err_code calibration_finish(struct calibration *c, struct err *why)
 {
     if (!c->input_count) return err_set(why, ERR_FORMAT, "the calibration is empty: it contains no matrix");
     for (int i = 0; i < c->input_count; i++) {
         struct calibration_input *in = &c->inputs[i];
-        for (int64_t k = 0; k < in->cols; k++) in->mean_square[k] = in->sum_squares[k] / (float)in->count;
+        input_average(in);
         enum err_code rc = input_check(in, why);
         if (rc) return rc;
     }
@@ -204,6 +220,12 @@ const struct calibration_input *calibration_find(const struct calibration *c, co
                                   *n = bsearch(&key, c->names, (size_t)c->name_count, sizeof key,
                                                calibration_name_compare);
     return n ? &c->inputs[n->input] : NULL;
+}
+
+const float *calibration_importance(const struct calibration_input *in, int64_t cols, int64_t part)
+{
+    /* legacy imatrix files do not say how many matrices their values belong to */
+    return in->mean_square + (in->parts > 1 || in->cols > cols ? part * cols : 0);
 }
 
 const struct calibration_input *calibration_at(const struct calibration *c, int i)
@@ -256,10 +278,16 @@ enum err_code calibration_check(const struct calibration *c, const struct gguf *
             c->model_name[0] ? c->model_name : "unnamed", c->model, hash);
     for (int i = 0; i < c->name_count; i++) {
         const struct gguf_tensor *t = gguf_tensor_find(g, c->names[i].name);
-        const int64_t cols = c->inputs[c->names[i].input].cols;
+        const struct calibration_input *in = &c->inputs[c->names[i].input];
+        const int64_t cols = in->cols, all = t ? t->shape[0] * t->shape[2] : 0;
         if (!t) continue;
         known++;
-        if (t->shape[0] != cols)
+        if (in->parts > 1 && t->shape[0] == cols && t->shape[2] != in->parts)
+            return err_set(why, ERR_USAGE,
+                           "the calibration belongs to another model: '%s' has %" PRId64
+                           " matrices in this model and %d in the calibration",
+                           t->name, t->shape[2], in->parts);
+        if (t->shape[0] != cols && !(in->parts == 1 && cols == all))
             return err_set(why, ERR_USAGE,
                            "the calibration belongs to another model: '%s' has %" PRId64
                            " columns in this model and %" PRId64 " in the calibration",

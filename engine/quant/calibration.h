@@ -21,9 +21,15 @@ struct calibration_input {
     char **tensors; /* [tensor_count] names of those matrices */
     int tensor_count;
     int64_t cols;
-    int64_t count;      /* divisor of sum_squares: tokens (in legacy imatrix files: chunks) */
-    float *sum_squares; /* sum of x^2 over tokens, as stored in the file */
-    float *mean_square; /* sum_squares / count, the diagonal second moment: importance of a column */
+    /* Matrices in each of these tensors: experts, or heads. Each has rows of its own, hence sums and a count
+     * of its own; all other figures are over all of their rows. */
+    int parts;
+    int64_t count;       /* rows of all parts (in legacy imatrix files: chunks) */
+    int64_t *part_count; /* [parts] divisors of sum_squares; 0: no row ever reached this matrix */
+    float *sum_squares;  /* [parts][cols] sum of x^2, as stored in the file */
+    /* [parts][cols] sum_squares / part_count, the diagonal second moment: importance of a column. Of a matrix
+     * that no row reached: the mean over the rows of all. */
+    float *mean_square;
 
     /* NULL and 0 in calibrations that come from an imatrix file. */
     float *mean_abs, *max_abs, *min, *max; /* over all tokens */
@@ -37,6 +43,9 @@ struct calibration; /* immutable after creation: any number of threads may read 
 
 /* Statistics of the input of matrix `tensor`; NULL: the calibration has none. */
 const struct calibration_input *calibration_find(const struct calibration *c, const char *tensor);
+
+/* Importance of the columns of matrix `part` of a tensor with rows of `cols` weights: [cols]. */
+const float *calibration_importance(const struct calibration_input *in, int64_t cols, int64_t part);
 
 /* Cut the calibration text's token ids into sequences of `tokens`, each starting with BOS if the model wants
  * one. Writes at most `cap` of them to ids [cap][tokens] (NULL: only count) and returns how many; 0 when the

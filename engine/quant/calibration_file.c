@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Layout version of our part; a file with a higher number is rejected. NAME: bytes of a tensor name. */
-enum { VERSION = 1, NAME = 128 };
+/* Layout version of our part; a file with a higher number is rejected. NAME: bytes of a tensor name.
+ * PARTS_MOST: matrices of one tensor. */
+enum { VERSION = 1, NAME = 128, PARTS_MOST = 1 << 16 };
 static const char KEY_VERSION[] = "qdyno.calibration.version", KEY_MODEL[] = "qdyno.calibration.model",
                   KEY_MODEL_NAME[] = "qdyno.calibration.model_name",
                   KEY_BUNDLED[] = "qdyno.calibration.bundled_text", KEY_IDS[] = "qdyno.calibration.ids",
@@ -111,8 +112,9 @@ static void calibration_add_tensors(struct gguf_writer *w, const struct calibrat
         const struct calibration_name *n = &c->names[i];
         if (!name_is_written(n, parts)) continue;
         gguf_writer_add_tensor(w, part_name(name, n->name, ".in_sum2"), f32, 2,
-                               (const int64_t[]){ c->inputs[n->input].cols, 1 });
-        gguf_writer_add_tensor(w, part_name(name, n->name, ".counts"), f32, 2, (const int64_t[]){ 1, 1 });
+                               (const int64_t[]){ c->inputs[n->input].cols, c->inputs[n->input].parts });
+        gguf_writer_add_tensor(w, part_name(name, n->name, ".counts"), f32, 2,
+                               (const int64_t[]){ 1, c->inputs[n->input].parts });
     }
     for (int i = 0; i < c->input_count && parts == CALIBRATION_ALL; i++) {
         struct part part[PARTS];
@@ -131,10 +133,12 @@ static void calibration_write_tensors(struct gguf_writer *w, const struct calibr
 {
     for (int i = 0; i < c->name_count; i++) {
         const struct calibration_input *in = &c->inputs[c->names[i].input];
-        const float count = (float)in->count;
         if (!name_is_written(&c->names[i], parts)) continue;
-        gguf_writer_write(w, in->sum_squares, in->cols * (int64_t)sizeof(float), NULL);
-        gguf_writer_write(w, &count, sizeof count, NULL);
+        gguf_writer_write(w, in->sum_squares, in->parts * in->cols * (int64_t)sizeof(float), NULL);
+        for (int p = 0; p < in->parts; p++) {
+            const float count = (float)in->part_count[p];
+            gguf_writer_write(w, &count, sizeof count, NULL);
+        }
     }
     for (int i = 0; i < c->input_count && parts == CALIBRATION_ALL; i++) {
         struct calibration_input *in = &c->inputs[i];
@@ -178,7 +182,7 @@ enum err_code calibration_save(const struct calibration *c, const char *path, st
 
 /* ---------------------------------------------------------------- reading */
 
-/* The f32 tensor "<matrix><suffix>" of shape [rows][cols] (cols < 0: any). NULL, with a message, if there is
+/* The f32 tensor "<matrix><suffix>" of shape [rows][cols] (below 0: any). NULL, with a message, if there is
  * no such tensor. */
 static const struct gguf_tensor *gguf_find_floats(const struct gguf *g, const char *matrix,
                                                   const char *suffix, int64_t cols, int64_t rows,
@@ -186,30 +190,33 @@ static const struct gguf_tensor *gguf_find_floats(const struct gguf *g, const ch
 {
     char name[NAME];
     const struct gguf_tensor *t = gguf_tensor_find(g, part_name(name, matrix, suffix));
-    if (t && t->format == &FORMATS[FORMAT_F32] && (cols < 0 || t->shape[0] == cols) && t->shape[1] == rows &&
-        t->shape[2] == 1 && t->shape[3] == 1)
+    if (t && t->format == &FORMATS[FORMAT_F32] && (cols < 0 || t->shape[0] == cols) &&
+        (rows < 0 || t->shape[1] == rows) && t->shape[2] == 1 && t->shape[3] == 1)
         return t;
     err_set(why, ERR_FORMAT,
-            "'%s': expected %" PRId64 " rows of %s%" PRId64 " f32 numbers in '%s', the file has %s",
-            gguf_path(g), rows, cols < 0 ? "at least " : "", MAX(cols, 1), name,
-            t ? "another shape or type" : "no such tensor");
+            "'%s': expected %s%" PRId64 " rows of %s%" PRId64 " f32 numbers in '%s', the file has %s",
+            gguf_path(g), rows < 0 ? "at least " : "", MAX(rows, 1), cols < 0 ? "at least " : "",
+            MAX(cols, 1), name, t ? "another shape or type" : "no such tensor");
     return NULL;
 }
 
-/* Read the sums of squares of an input and the token count. */
+/* Read the sums of squares of an input and its counts, one of each for every part. */
 static enum err_code input_read_sums(struct calibration_input *in, const struct gguf *g, struct err *why)
 {
-    const struct gguf_tensor *sums = gguf_find_floats(g, in->tensors[0], ".in_sum2", in->cols, 1, why),
-                             *counts = sums ? gguf_find_floats(g, in->tensors[0], ".counts", 1, 1, why)
-                                            : NULL;
-    float count;
+    const char *name = in->tensors[0];
+    const struct gguf_tensor *sums = gguf_find_floats(g, name, ".in_sum2", in->cols, in->parts, why),
+                             *counts = sums ? gguf_find_floats(g, name, ".counts", 1, in->parts, why) : NULL;
     if (!counts) return ERR_FORMAT;
-    memcpy(&count, counts->data, sizeof count);
-    if (!(count >= 1) || count > 0x1p53f)
-        return err_set(why, ERR_FORMAT, "'%s': '%s' has a token count of %g", gguf_path(g), in->tensors[0],
-                       (double)count);
-    in->count = (int64_t)roundf(count);
-    memcpy(in->sum_squares, sums->data, (size_t)in->cols * sizeof(float));
+    for (int p = 0; p < in->parts; p++) {
+        float count;
+        memcpy(&count, counts->data + (size_t)p * sizeof count, sizeof count);
+        if (!(count >= (in->parts > 1 ? 0 : 1)) || count > 0x1p40f)
+            return err_set(why, ERR_FORMAT, "'%s': '%s' has a token count of %g", gguf_path(g), name,
+                           (double)count);
+        in->part_count[p] = (int64_t)roundf(count);
+        in->count += in->part_count[p];
+    }
+    memcpy(in->sum_squares, sums->data, (size_t)in->parts * (size_t)in->cols * sizeof(float));
     return ERR_OK;
 }
 
@@ -268,9 +275,13 @@ static enum err_code calibration_read_input(struct calibration *c, const struct 
         return err_set(why, ERR_FORMAT, "'%s': an input of the calibration names no matrix", gguf_path(g));
     enum err_code rc = calibration_list(c, names, count, why);
     if (rc) return err_prefix(why, "'%s'", gguf_path(g));
-    const struct gguf_tensor *sums = gguf_find_floats(g, names[0], ".in_sum2", -1, 1, why);
-    if (!sums) return ERR_FORMAT;
-    struct calibration_input *in = calibration_add(c, names, count, sums->shape[0], c->sequences);
+    const struct gguf_tensor *sums = gguf_find_floats(g, names[0], ".in_sum2", -1, -1, why);
+    if (!sums || sums->shape[1] > PARTS_MOST)
+        return sums ? err_set(why, ERR_FORMAT, "'%s': '%s' has more than %d matrices", gguf_path(g), names[0],
+                              PARTS_MOST)
+                    : ERR_FORMAT;
+    struct calibration_input *in = calibration_add(c, names, count, sums->shape[0], (int)sums->shape[1],
+                                                   c->sequences);
     if (!in) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
     rc = input_read_sums(in, g, why);
     return rc ? rc : input_read_parts(c, in, g, why);
@@ -335,11 +346,13 @@ static enum err_code calibration_read_imatrix(struct calibration *c, const struc
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         const size_t n = strlen(t->name), tail = sizeof SUFFIX - 1;
         if (n <= tail || strcmp(t->name + n - tail, SUFFIX)) continue;
-        if (t->shape[1] * t->shape[2] * t->shape[3] != 1)
-            return err_set(why, ERR_FORMAT, "'%s': '%s' has several experts, which are not supported",
-                           gguf_path(g), t->name);
+        if (t->shape[1] > PARTS_MOST)
+            return err_set(why, ERR_FORMAT, "'%s': '%s' has more than %d matrices", gguf_path(g), t->name,
+                           PARTS_MOST);
         const char *matrix = arena_strndup(&c->memory, t->name, n - tail);
-        struct calibration_input *in = matrix ? calibration_add(c, &matrix, 1, t->shape[0], 0) : NULL;
+        struct calibration_input *in = matrix
+                                           ? calibration_add(c, &matrix, 1, t->shape[0], (int)t->shape[1], 0)
+                                           : NULL;
         if (!in) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
         rc = input_read_sums(in, g, why);
     }

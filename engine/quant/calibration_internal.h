@@ -32,7 +32,7 @@ float **calibration_column(struct calibration_input *in, int i);
  * for the sums and, if batches > 0, for everything else except the histograms. NULL: out of memory. */
 struct calibration *calibration_new(void);
 struct calibration_input *calibration_add(struct calibration *c, const char *const *tensors, int count,
-                                          int64_t cols, int64_t batches);
+                                          int64_t cols, int parts, int64_t batches);
 
 /* Note matrices that a file lists, before anything is read for them: a list that repeats one name a million
  * times must not become a million copies of its statistics. The names must outlive the calibration.

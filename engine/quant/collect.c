@@ -26,7 +26,8 @@ enum {
 
 /* Statistics of one input while it is being collected, beyond those in struct calibration_input. */
 struct gathered {
-    double *squares, *magnitudes; /* [cols] sums of x^2 and of |x| */
+    double *squares;    /* [parts][cols] sums of x^2 */
+    double *magnitudes; /* [cols] sums of |x| */
     struct growing_histogram growing;
     struct symmetric symmetric;
     double growing_count[HISTOGRAM_BINS], symmetric_count[SYMMETRIC_BINS_MAX];
@@ -56,7 +57,7 @@ static void collect_sum_tile(struct collect *k, int64_t from, int64_t to, float 
     const struct layer_input *b = k->now;
     struct calibration_input *in = &k->c->inputs[k->input];
     const struct gathered *g = k->gathered[k->input];
-    double *squares = g->squares + from, *magnitudes = g->magnitudes + from;
+    double *squares = g->squares + b->part * b->cols + from, *magnitudes = g->magnitudes + from;
     float lows[TILE], highs[TILE];
     const int n = (int)(to - from);
     for (int i = 0; i < n; i++) lows[i] = highs[i] = b->x[from + i];
@@ -124,9 +125,9 @@ static void collect_add_bins(struct collect *k)
 /* A NaN or infinity in a column makes its sum of squares NaN or infinite. */
 static bool collect_is_finite(const struct collect *k)
 {
-    const struct gathered *g = k->gathered[k->input];
+    const double *squares = k->gathered[k->input]->squares + k->now->part * k->now->cols;
     for (int64_t i = 0; i < k->now->cols; i++)
-        if (!isfinite(g->squares[i])) return false;
+        if (!isfinite(squares[i])) return false;
     return true;
 }
 
@@ -137,7 +138,7 @@ static struct calibration_input *collect_add_input(struct collect *k, const stru
 {
     struct calibration *c = k->c;
     struct arena *a = &c->memory;
-    struct calibration_input *in = calibration_add(c, b->tensors, b->count, b->cols, c->sequences);
+    struct calibration_input *in = calibration_add(c, b->tensors, b->count, b->cols, b->parts, c->sequences);
     struct gathered *g = calloc(1, sizeof *g),
                     **more = realloc(k->gathered, (size_t)c->input_count * sizeof *more);
     if (more) k->gathered = more;
@@ -149,12 +150,16 @@ static struct calibration_input *collect_add_input(struct collect *k, const stru
     more[c->input_count - 1] = g;
     growing_histogram_init(&g->growing, g->growing_count);
     symmetric_init(&g->symmetric, g->symmetric_count);
-    g->squares = arena_alloc(a, (size_t)b->cols * sizeof(double));
+    g->squares = arena_alloc(a, (size_t)b->parts * (size_t)b->cols * sizeof(double));
     g->magnitudes = arena_alloc(a, (size_t)b->cols * sizeof(double));
     if (!g->squares || !g->magnitudes) return NULL;
     for (int64_t i = 0; i < b->cols; i++) {
         in->min[i] = INFINITY;
         in->max[i] = -INFINITY;
+    }
+    for (int64_t s = 0; s < c->sequences; s++) {
+        in->batch_min[s] = INFINITY;
+        in->batch_max[s] = -INFINITY;
     }
     return in;
 }
@@ -188,9 +193,10 @@ static void collect_observe(void *ctx, const struct layer_input *b)
         low = fminf(low, k->extremes[2 * m]);
         high = fmaxf(high, k->extremes[2 * m + 1]);
     }
-    in->batch_min[k->sequence] = low;
-    in->batch_max[k->sequence] = high;
+    in->batch_min[k->sequence] = fminf(in->batch_min[k->sequence], low);
+    in->batch_max[k->sequence] = fmaxf(in->batch_max[k->sequence], high);
     in->count += b->n;
+    in->part_count[b->part] += b->n;
     growing_histogram_reserve(&k->gathered[k->input]->growing, low, high);
     symmetric_reserve(&k->gathered[k->input]->symmetric, low, high);
     threadpool_run(k->pool, collect_count_rows, k);
@@ -269,8 +275,11 @@ static enum err_code collect_finish(struct collect *k, struct err *why)
     for (int n = 0; n < c->input_count; n++) {
         struct calibration_input *in = &c->inputs[n];
         const struct gathered *g = k->gathered[n];
+        for (int64_t i = 0; i < in->parts * in->cols; i++) in->sum_squares[i] = (float)g->squares[i];
+        for (int64_t s = 0; s < in->batches;
+             s++) /* an expert in a tensor of its own may see no token of a text */
+            if (in->batch_min[s] > in->batch_max[s]) in->batch_min[s] = in->batch_max[s] = 0;
         for (int64_t i = 0; i < in->cols; i++) {
-            in->sum_squares[i] = (float)g->squares[i];
             in->mean_abs[i] = (float)(g->magnitudes[i] / (double)in->count);
             in->max_abs[i] = fmaxf(-in->min[i], in->max[i]);
         }
@@ -344,6 +353,7 @@ static enum err_code collect_begin(struct collect *k, const struct gguf *g,
                                       .tokens = c->tokens,
                                       .precision = k->options->precision,
                                       .force = k->options->force,
+                                      .experts = true,
                                       .log = k->options->log };
     if ((rc = layers_open(&k->layers, g, &o, why))) return rc;
     k->pool = layers_threads(k->layers);

@@ -168,8 +168,8 @@ static const struct format *gguf_tensor_format(const struct params *p, const str
  * llama-quantize does. */
 static void gguf_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
 {
-    const bool weighted = params_bool(&job->params, "imatrix") && job->input;
-    format_encode_weighted(job->format, x, weighted ? job->input->mean_square : NULL, out, rows, job->cols);
+    const bool weighted = params_bool(&job->params, "imatrix");
+    format_encode_weighted(job->format, x, weighted ? job->importance : NULL, out, rows, job->cols);
 }
 
 const struct method METHOD_GGUF = {
@@ -181,6 +181,7 @@ const struct method METHOD_GGUF = {
     .shorthand = "type",
     .formats = GGUF_FORMATS,
     .calibration = CALIBRATION_OPTIONAL,
+    .experts = true,
     .check = gguf_check,
     .format = gguf_format,
     .tensor_format = gguf_tensor_format,

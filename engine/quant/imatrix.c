@@ -59,9 +59,9 @@ static enum err_code imatrix_parse_entry(struct calibration *c, struct cursor *a
                        path, entry + 1);
     const enum err_code rc = calibration_list(c, &name, 1, why);
     if (rc) return err_prefix(why, "'%s'", path);
-    struct calibration_input *in = calibration_add(c, &name, 1, n, 0);
+    struct calibration_input *in = calibration_add(c, &name, 1, n, 1, 0);
     if (!in) return err_set(why, ERR_NOMEM, "out of memory for '%s'", path);
-    in->count = MAX(calls, 1); /* very old files store means and a count of 0 */
+    in->count = in->part_count[0] = MAX(calls, 1); /* very old files store means and a count of 0 */
     memcpy(in->sum_squares, values, (size_t)n * sizeof(float));
     return ERR_OK;
 }
@@ -132,9 +132,11 @@ static enum err_code imatrix_save_legacy(const struct calibration *c, const char
         imatrix_put_int(f.stream, (int64_t)strlen(c->names[i].name));
         fputs(c->names[i].name, f.stream);
         imatrix_put_int(f.stream, in->count == chunks ? in->count : chunks);
-        imatrix_put_int(f.stream, in->cols);
-        for (int64_t k = 0; k < in->cols; k++) { /* an imatrix that was loaded is written back bit for bit */
-            const float v = in->count == chunks ? in->sum_squares[k] : in->mean_square[k] * (float)chunks;
+        imatrix_put_int(f.stream, in->parts * in->cols);
+        for (int64_t k = 0; k < in->parts * in->cols;
+             k++) { /* an imatrix that was loaded is written back bit for bit */
+            const bool same = in->parts == 1 && in->count == chunks;
+            const float v = same ? in->sum_squares[k] : in->mean_square[k] * (float)chunks;
             fwrite(&v, sizeof v, 1, f.stream);
         }
     }

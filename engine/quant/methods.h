@@ -36,6 +36,7 @@ struct tensor_job {
     struct params params;
     int64_t rows, cols;
     const struct calibration_input *input; /* activation statistics of its input; NULL: none */
+    const float *importance;               /* `rows`: [cols] of the columns of these rows; NULL: unknown */
     float *x;                              /* `tensor`: [rows][cols] weights, which the method may change */
     void *out;                             /* `tensor`: rows * format_row_bytes, to be filled */
     struct companion_tensor companion[COMPANION_COUNT];

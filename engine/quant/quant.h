@@ -32,6 +32,7 @@ struct method {
     const char *shorthand; /* parameter whose values are also recipe names ("q4_K_M"); NULL: none */
     bool linear_only;      /* leaves token embedding and output matrix unquantized (at most f16) */
     enum calibration_need calibration; /* used where `needs` is NULL */
+    bool experts;                      /* its calibration works for models with experts, too */
     const char *default_format; /* for recipes without a format, if `format` is NULL; NULL: must be given */
     const char *identity;       /* hash of the plug-in's library; NULL: built in */
 

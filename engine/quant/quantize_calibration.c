@@ -1,6 +1,7 @@
 /* Obtains the activation statistics and the sample text that a method needs. */
 #include <stdlib.h>
 
+#include "engine/arch/arch.h"
 #include "engine/quant/calibration.h"
 #include "engine/quant/quantize_internal.h"
 
@@ -10,6 +11,22 @@ static bool calibration_progress(void *ctx, double done)
     const struct quantize_options *o = ctx;
     (void)done;
     return !o->progress || o->progress(o->ctx, 0);
+}
+
+/* Most methods use figures of a whole tensor's inputs, which for experts would mix rows that other matrices
+ * see. */
+static enum err_code method_check_experts(const struct quantization *q, const struct method *m,
+                                          struct err *why)
+{
+    struct model_shape shape;
+    const enum err_code rc = m->experts ? ERR_OK : model_shape_read(&shape, q->source, why);
+    if (rc || m->experts || !shape.experts) return rc;
+    return err_set(
+        why, ERR_FORMAT,
+        "method %s uses activation statistics, and this model has experts, each of which sees other "
+        "rows: use a GGUF format with an importance matrix (q4_K_M:imatrix=true), or a method "
+        "without calibration (`qdyno methods`)",
+        m->name);
 }
 
 enum err_code quantize_calibrate(struct quantization *q, struct err *why)
@@ -24,6 +41,8 @@ enum err_code quantize_calibrate(struct quantization *q, struct err *why)
                        path, m ? m->name : "none", m && m->needs ? " with these parameters" : "");
     }
     if (need == CALIBRATION_OPTIONAL && !path[0]) return ERR_OK;
+    const enum err_code known = method_check_experts(q, m, why);
+    if (known) return known;
     if (m->samples) m->samples(&q->params, &count, &tokens);
     const struct calibration_options o = { .path = path,
                                            .threads = q->options->threads,

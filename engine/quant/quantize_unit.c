@@ -110,6 +110,25 @@ static bool piece_read_rows(struct piece *p, int64_t from, int64_t to, float *x)
     return true;
 }
 
+/* Encode rows [from, to) of the tensor from x to out. Each matrix of a tensor with several (experts, heads)
+ * has inputs, and hence importances, of its own. */
+static void piece_encode(const struct piece *p, const float *x, unsigned char *out, int64_t from, int64_t to)
+{
+    const struct gguf_tensor *t = p->unit->source;
+    const struct method *m = p->q->params.method;
+    rows_fn *rows = p->unit->by_method && m->rows ? m->rows : nearest_rows;
+    const int64_t row_bytes = format_row_bytes(p->unit->format, t->shape[0]);
+    while (from < to) {
+        const int64_t part = from / t->shape[1], end = MIN((part + 1) * t->shape[1], to);
+        struct tensor_job job = *p->job;
+        job.importance = job.input ? calibration_importance(job.input, t->shape[0], part) : NULL;
+        rows(&job, x, out, end - from);
+        x += (end - from) * t->shape[0];
+        out += (end - from) * row_bytes;
+        from = end;
+    }
+}
+
 /* Thread function: decode and encode some rows of a piece. */
 static void piece_rows(void *arg, int member, int size)
 {
@@ -118,9 +137,8 @@ static void piece_rows(void *arg, int member, int size)
                   to = p->rows * (member + 1) / size;
     float *x = p->x + from * cols;
     if (from == to || (!p->loaded && !piece_read_rows(p, from, to, x)) || !p->out) return;
-    const struct method *m = p->q->params.method;
-    rows_fn *rows = p->unit->by_method && m->rows ? m->rows : nearest_rows;
-    rows(p->job, x, p->out + from * format_row_bytes(p->unit->format, cols), to - from);
+    piece_encode(p, x, p->out + from * format_row_bytes(p->unit->format, cols), p->first_row + from,
+                 p->first_row + to);
 }
 
 /* Process a piece on all threads. ERR_FORMAT names the first value that is not finite. */

@@ -127,7 +127,7 @@ static void test_wrong_model(void **state)
 
     struct calibration *e = calibration_new();
     const char *name = "blk.0.attn_q.weight";
-    struct calibration_input *in = calibration_add(e, &name, 1, 32, 0);
+    struct calibration_input *in = calibration_add(e, &name, 1, 32, 1, 0);
     in->count = 1;
     CHECK_OK(calibration_finish(e, &why));
     CHECK_OK(gguf_open(&g, synth("llama", 4), &why));
@@ -136,7 +136,7 @@ static void test_wrong_model(void **state)
     calibration_close(e);
     e = calibration_new();
     name = "layers.0.attention";
-    calibration_add(e, &name, 1, 32, 0)->count = 1;
+    calibration_add(e, &name, 1, 32, 1, 0)->count = 1;
     CHECK_OK(calibration_finish(e, &why));
     assert_int_equal(calibration_check(e, g, &why), ERR_USAGE);
     CHECK_CONTAINS(why.message, "none of its matrices");

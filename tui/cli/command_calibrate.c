@@ -107,9 +107,11 @@ static void put_about(json_t *to, const struct calibration *c)
 static void put_input(json_t *row, const struct calibration_input *in)
 {
     double squares = 0, magnitude = in->mean_abs ? 0 : NAN, low = NAN, high = NAN, most = 0;
-    for (int64_t i = 0; i < in->cols; i++) {
-        squares += (double)in->mean_square[i] / (double)in->cols;
+    for (int64_t i = 0; i < in->parts * in->cols; i++) {
+        squares += (double)in->mean_square[i] / (double)(in->parts * in->cols);
         most = fmax(most, in->mean_square[i]);
+    }
+    for (int64_t i = 0; i < in->cols; i++) {
         if (in->mean_abs) magnitude += (double)in->mean_abs[i] / (double)in->cols;
         if (in->min) low = fmin(low, in->min[i]); /* fmin and fmax ignore NaN */
         if (in->max) high = fmax(high, in->max[i]);
