@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "base/fields/fields.h"
 
 enum { MACHINE_GPUS = 16 }; /* the most GPUs one server holds; further ones are ignored */
 
@@ -84,13 +85,9 @@ struct gpu_reading {
 };
 
 /* Every numeric field of a reading by name, for code that shows all of them. */
-struct gpu_field {
-    const char *name; /* "power_watts" */
-    size_t offset;    /* of the double in struct gpu_reading */
-};
 enum { GPU_FIELD_COUNT = 20 };
-extern const struct gpu_field GPU_FIELDS[GPU_FIELD_COUNT];
-double gpu_field_get(const struct gpu_reading *r, const struct gpu_field *f); /* NAN: unknown */
+extern const struct json_field GPU_FIELDS[GPU_FIELD_COUNT]; /* JSON_FIELD_NUM: "power_watts" */
+double gpu_field_get(const struct gpu_reading *r, const struct json_field *f); /* NAN: unknown */
 /* All fields of a reading; unknown values become null. New reference. */
 json_t *gpu_reading_to_json(const struct gpu_reading *r);
 

@@ -3,34 +3,31 @@
 
 #include <string.h>
 
-#define FIELD(name)                                                                                          \
-    {                                                                                                        \
-#name, offsetof(struct gpu_reading, name)                                                            \
-    }
-const struct gpu_field GPU_FIELDS[GPU_FIELD_COUNT] = {
-    FIELD(busy_ratio),
-    FIELD(memory_busy_ratio),
-    FIELD(mem_used_bytes),
-    FIELD(mem_total_bytes),
-    FIELD(host_mem_used_bytes),
-    FIELD(power_watts),
-    FIELD(power_instant_watts),
-    FIELD(power_limit_watts),
-    FIELD(energy_joules),
-    FIELD(temperature_celsius),
-    FIELD(hotspot_temperature_celsius),
-    FIELD(memory_temperature_celsius),
-    FIELD(fan_ratio),
-    FIELD(core_hertz),
-    FIELD(core_max_hertz),
-    FIELD(memory_hertz),
-    FIELD(pcie_rx_bytes_s),
-    FIELD(pcie_tx_bytes_s),
-    FIELD(ecc_corrected),
-    FIELD(ecc_uncorrected),
+#define READING_FIELD(name, KIND) JSON_FIELD(struct gpu_reading, name, #name, KIND)
+const struct json_field GPU_FIELDS[GPU_FIELD_COUNT] = {
+    READING_FIELD(busy_ratio, NUM),
+    READING_FIELD(memory_busy_ratio, NUM),
+    READING_FIELD(mem_used_bytes, NUM),
+    READING_FIELD(mem_total_bytes, NUM),
+    READING_FIELD(host_mem_used_bytes, NUM),
+    READING_FIELD(power_watts, NUM),
+    READING_FIELD(power_instant_watts, NUM),
+    READING_FIELD(power_limit_watts, NUM),
+    READING_FIELD(energy_joules, NUM),
+    READING_FIELD(temperature_celsius, NUM),
+    READING_FIELD(hotspot_temperature_celsius, NUM),
+    READING_FIELD(memory_temperature_celsius, NUM),
+    READING_FIELD(fan_ratio, NUM),
+    READING_FIELD(core_hertz, NUM),
+    READING_FIELD(core_max_hertz, NUM),
+    READING_FIELD(memory_hertz, NUM),
+    READING_FIELD(pcie_rx_bytes_s, NUM),
+    READING_FIELD(pcie_tx_bytes_s, NUM),
+    READING_FIELD(ecc_corrected, NUM),
+    READING_FIELD(ecc_uncorrected, NUM),
 };
 
-double gpu_field_get(const struct gpu_reading *r, const struct gpu_field *f)
+double gpu_field_get(const struct gpu_reading *r, const struct json_field *f)
 {
     return *(const double *)((const char *)r + f->offset);
 }
@@ -50,8 +47,7 @@ json_t *gpu_reading_to_json(const struct gpu_reading *r)
     json_put_str(o, "uuid", *r->uuid ? r->uuid : NULL);
     json_put_str(o, "bus", *r->bus ? r->bus : NULL);
     json_put_bool(o, "lost", r->lost);
-    for (int i = 0; i < GPU_FIELD_COUNT; i++)
-        json_put_num(o, GPU_FIELDS[i].name, gpu_field_get(r, &GPU_FIELDS[i]));
+    json_put_fields(o, GPU_FIELDS, GPU_FIELD_COUNT, r);
     put_count(o, "pcie_generation", r->pcie_generation);
     put_count(o, "pcie_width", r->pcie_width);
     put_count(o, "partitions", r->partitions);

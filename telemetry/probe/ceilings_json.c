@@ -7,48 +7,87 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fields/fields.h"
 #include "telemetry/probe/ceilings.h"
 
 enum { CEILINGS_SCHEMA = 1 };
 
-/* Fields that are converted by name in both directions; offset of a double. */
-struct ceiling_field {
-    const char *name;
-    size_t offset;
+#define GPU_FIELD(name, KIND)    JSON_FIELD(struct gpu_ceilings, name, #name, KIND)
+#define OPENCL_FIELD(name, KIND) JSON_FIELD(struct device_ceilings, name, #name, KIND)
+static const struct json_field GPU_CEILINGS[] = {
+    GPU_FIELD(read_bytes_s, NUM), GPU_FIELD(f32_ops_s, NUM),    GPU_FIELD(tf32_ops_s, NUM),
+    GPU_FIELD(f16_ops_s, NUM),    GPU_FIELD(bf16_ops_s, NUM),   GPU_FIELD(fp8_ops_s, NUM),
+    GPU_FIELD(int8_ops_s, NUM),   GPU_FIELD(link_bytes_s, NUM), GPU_FIELD(power_watts, NUM),
+    GPU_FIELD(unified, BOOL),
+};
+static const struct json_field OPENCL_CEILINGS[] = {
+    OPENCL_FIELD(read_bytes_s, NUM),        OPENCL_FIELD(copy_bytes_s, NUM),
+    OPENCL_FIELD(f32_ops_s, NUM),           OPENCL_FIELD(f16_ops_s, NUM),
+    OPENCL_FIELD(int8_ops_s, NUM),          OPENCL_FIELD(to_device_bytes_s, NUM),
+    OPENCL_FIELD(from_device_bytes_s, NUM),
+};
+static const struct json_field READ_FIELDS[] = {
+    JSON_FIELD(struct ceiling_read, threads, "threads", INT),
+    JSON_FIELD(struct ceiling_read, bytes_s, "bytes_s", NUM),
+};
+static const struct json_field NODE_FIELDS[] = {
+    JSON_FIELD(struct ceiling_node, own_bytes_s, "own_bytes_s", NUM),
+    JSON_FIELD(struct ceiling_node, all_bytes_s, "all_bytes_s", NUM),
+};
+static const struct json_field ARITHMETIC_FIELDS[] = {
+    JSON_FIELD(struct ceiling_arithmetic, name, "name", TEXT),
+    JSON_FIELD(struct ceiling_arithmetic, isa, "isa", TEXT),
+    JSON_FIELD(struct ceiling_arithmetic, ops_s_1, "ops_s_1", NUM),
+    JSON_FIELD(struct ceiling_arithmetic, ops_s_all, "ops_s_all", NUM),
 };
 
-static const struct ceiling_field GPU_CEILINGS[] = {
-    { "read_bytes_s", offsetof(struct gpu_ceilings, read_bytes_s) },
-    { "f32_ops_s", offsetof(struct gpu_ceilings, f32_ops_s) },
-    { "tf32_ops_s", offsetof(struct gpu_ceilings, tf32_ops_s) },
-    { "f16_ops_s", offsetof(struct gpu_ceilings, f16_ops_s) },
-    { "bf16_ops_s", offsetof(struct gpu_ceilings, bf16_ops_s) },
-    { "fp8_ops_s", offsetof(struct gpu_ceilings, fp8_ops_s) },
-    { "int8_ops_s", offsetof(struct gpu_ceilings, int8_ops_s) },
-    { "link_bytes_s", offsetof(struct gpu_ceilings, link_bytes_s) },
-    { "power_watts", offsetof(struct gpu_ceilings, power_watts) },
-};
+/* A ceiling is positive or unknown, so that a damaged file cannot cause a division by zero. */
+static double ceiling_known(double v)
+{
+    return v > 0 && isfinite(v) ? v : NAN;
+}
+
+static double ceiling_number(const json_t *object, const char *key)
+{
+    return ceiling_known(json_get_num(object, key, NAN));
+}
+
+/* All numbers of a struct of ceilings. */
+static void ceilings_check(void *of, const struct json_field *f, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double *v = (double *)(void *)((char *)of + f[i].offset);
+        if (f[i].kind == JSON_FIELD_NUM) *v = ceiling_known(*v);
+    }
+}
+
+/* Sets the fields of the struct at `to`, which is zero before; all its numbers are ceilings. */
+static void ceilings_get(void *to, const json_t *object, const struct json_field *f, size_t n)
+{
+    json_get_fields(object, f, n, to);
+    ceilings_check(to, f, n);
+}
+
+/* An array of `count` structs of `size` bytes as a list of objects. New reference. */
+static json_t *rows_to_json(const void *rows, int count, size_t size, const struct json_field *f, size_t n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++) {
+        json_t *object = json_object();
+        json_put_fields(object, f, n, (const char *)rows + (size_t)i * size);
+        json_array_append_new(list, object);
+    }
+    return list;
+}
 
 static json_t *gpu_to_json(const struct gpu_ceilings *g)
 {
     json_t *object = json_object();
-    for (size_t i = 0; i < COUNT_OF(GPU_CEILINGS); i++) {
-        const double v = *(const double *)((const char *)g + GPU_CEILINGS[i].offset);
-        json_put_num(object, GPU_CEILINGS[i].name, v > 0 ? v : NAN);
-    }
-    json_put_bool(object, "unified", g->unified);
+    struct gpu_ceilings known = *g; /* 0 is unknown, too */
+    ceilings_check(&known, GPU_CEILINGS, COUNT_OF(GPU_CEILINGS));
+    json_put_fields(object, GPU_CEILINGS, COUNT_OF(GPU_CEILINGS), &known);
     return object;
 }
-
-static const struct ceiling_field OPENCL_CEILINGS[] = {
-    { "read_bytes_s", offsetof(struct device_ceilings, read_bytes_s) },
-    { "copy_bytes_s", offsetof(struct device_ceilings, copy_bytes_s) },
-    { "f32_ops_s", offsetof(struct device_ceilings, f32_ops_s) },
-    { "f16_ops_s", offsetof(struct device_ceilings, f16_ops_s) },
-    { "int8_ops_s", offsetof(struct device_ceilings, int8_ops_s) },
-    { "to_device_bytes_s", offsetof(struct device_ceilings, to_device_bytes_s) },
-    { "from_device_bytes_s", offsetof(struct device_ceilings, from_device_bytes_s) },
-};
 
 static json_t *opencl_to_json(const struct machine_ceilings *c)
 {
@@ -59,33 +98,7 @@ static json_t *opencl_to_json(const struct machine_ceilings *c)
         json_put_str(object, "name", d->name);
         json_put_str(object, "model", d->model);
         json_put_str(object, "driver", d->driver);
-        for (size_t k = 0; k < COUNT_OF(OPENCL_CEILINGS); k++)
-            json_put_num(object, OPENCL_CEILINGS[k].name,
-                         *(const double *)((const char *)&d->can + OPENCL_CEILINGS[k].offset));
-        json_array_append_new(list, object);
-    }
-    return list;
-}
-
-static json_t *reads_to_json(const struct machine_ceilings *c)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < c->reads; i++) {
-        json_t *object = json_object();
-        json_put_int(object, "threads", c->read[i].threads);
-        json_put_num(object, "bytes_s", c->read[i].bytes_s);
-        json_array_append_new(list, object);
-    }
-    return list;
-}
-
-static json_t *nodes_to_json(const struct machine_ceilings *c)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < c->nodes; i++) {
-        json_t *object = json_object();
-        json_put_num(object, "own_bytes_s", c->node[i].own_bytes_s);
-        json_put_num(object, "all_bytes_s", c->node[i].all_bytes_s);
+        json_put_fields(object, OPENCL_CEILINGS, COUNT_OF(OPENCL_CEILINGS), &d->can);
         json_array_append_new(list, object);
     }
     return list;
@@ -93,36 +106,26 @@ static json_t *nodes_to_json(const struct machine_ceilings *c)
 
 json_t *ceilings_to_json(const struct machine_ceilings *c)
 {
-    json_t *object = json_object(), *rows = json_array();
+    json_t *object = json_object();
     json_put_int(object, "schema", CEILINGS_SCHEMA);
     json_put_int(object, "measured_unix_ms", c->measured_unix_ms);
     json_put_int(object, "threads_all", c->threads_all);
     json_put_num(object, "others_busy_ratio", c->others_busy_ratio);
     json_put_num(object, "read_bytes_s_1", c->read_bytes_s_1);
     json_put_num(object, "read_bytes_s_all", c->read_bytes_s_all);
-    if (c->reads) json_put(object, "reads", reads_to_json(c));
-    if (c->nodes) json_put(object, "nodes", nodes_to_json(c));
-    for (int i = 0; i < c->count; i++) {
-        json_t *row = json_object();
-        json_put_str(row, "name", c->row[i].name);
-        json_put_str(row, "isa", c->row[i].isa);
-        json_put_num(row, "ops_s_1", c->row[i].ops_s_1);
-        json_put_num(row, "ops_s_all", c->row[i].ops_s_all);
-        json_array_append_new(rows, row);
-    }
-    json_put(object, "arithmetic", rows);
+    if (c->reads)
+        json_put(object, "reads",
+                 rows_to_json(c->read, c->reads, sizeof *c->read, READ_FIELDS, COUNT_OF(READ_FIELDS)));
+    if (c->nodes)
+        json_put(object, "nodes",
+                 rows_to_json(c->node, c->nodes, sizeof *c->node, NODE_FIELDS, COUNT_OF(NODE_FIELDS)));
+    json_put(object, "arithmetic",
+             rows_to_json(c->row, c->count, sizeof *c->row, ARITHMETIC_FIELDS, COUNT_OF(ARITHMETIC_FIELDS)));
     json_put_num(object, "power_watts", c->power_watts > 0 ? c->power_watts : NAN);
     if (c->gpu.read_bytes_s > 0) json_put(object, "gpu", gpu_to_json(&c->gpu));
     if (c->opencl_count) json_put(object, "opencl", opencl_to_json(c));
     if (c->kernels.measured) json_put(object, "kernels", kernel_times_to_json(&c->kernels));
     return object;
-}
-
-/* A ceiling is positive or unknown, so that a damaged file cannot cause a division by zero. */
-static double ceiling_number(const json_t *object, const char *key)
-{
-    double v = json_get_num(object, key, NAN);
-    return v > 0 && isfinite(v) ? v : NAN;
 }
 
 /* Ignores devices beyond CEILINGS_OPENCL. */
@@ -137,9 +140,7 @@ static void opencl_from_json(struct machine_ceilings *c, const json_t *list)
         snprintf(d->name, sizeof d->name, "%s", json_get_str(object, "name", ""));
         snprintf(d->model, sizeof d->model, "%s", json_get_str(object, "model", ""));
         snprintf(d->driver, sizeof d->driver, "%s", json_get_str(object, "driver", ""));
-        for (size_t k = 0; k < COUNT_OF(OPENCL_CEILINGS); k++)
-            *(double *)((char *)&d->can +
-                        OPENCL_CEILINGS[k].offset) = ceiling_number(object, OPENCL_CEILINGS[k].name);
+        ceilings_get(&d->can, object, OPENCL_CEILINGS, COUNT_OF(OPENCL_CEILINGS));
     }
 }
 
@@ -153,14 +154,13 @@ static void memory_from_json(struct machine_ceilings *c, const json_t *object)
     {
         const int64_t threads = json_get_int(entry, "threads", -1);
         if (c->reads == CEILINGS_READS || threads <= before || threads >= c->threads_all) continue;
-        c->read[c->reads].threads = before = (int)threads;
-        c->read[c->reads++].bytes_s = ceiling_number(entry, "bytes_s");
+        ceilings_get(&c->read[c->reads++], entry, READ_FIELDS, COUNT_OF(READ_FIELDS));
+        before = (int)threads;
     }
     json_array_foreach(json_object_get(object, "nodes"), i, entry)
     {
         if (c->nodes == CEILINGS_NODES) break;
-        c->node[c->nodes].own_bytes_s = ceiling_number(entry, "own_bytes_s");
-        c->node[c->nodes++].all_bytes_s = ceiling_number(entry, "all_bytes_s");
+        ceilings_get(&c->node[c->nodes++], entry, NODE_FIELDS, COUNT_OF(NODE_FIELDS));
     }
 }
 
@@ -191,17 +191,12 @@ enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *objec
     json_t *row;
     json_array_foreach(rows, i, row)
     {
-        snprintf(c->row[i].name, sizeof c->row[i].name, "%s", json_get_str(row, "name", ""));
-        snprintf(c->row[i].isa, sizeof c->row[i].isa, "%s", json_get_str(row, "isa", ""));
-        c->row[i].ops_s_1 = ceiling_number(row, "ops_s_1");
-        c->row[i].ops_s_all = ceiling_number(row, "ops_s_all");
+        ceilings_get(&c->row[i], row, ARITHMETIC_FIELDS, COUNT_OF(ARITHMETIC_FIELDS));
         c->count++;
     }
     c->power_watts = ceiling_number(object, "power_watts");
     const json_t *gpu = json_object_get(object, "gpu"), *kernels = json_object_get(object, "kernels");
-    for (i = 0; json_is_object(gpu) && i < COUNT_OF(GPU_CEILINGS); i++)
-        *(double *)((char *)&c->gpu + GPU_CEILINGS[i].offset) = ceiling_number(gpu, GPU_CEILINGS[i].name);
-    c->gpu.unified = json_get_bool(gpu, "unified", false);
+    if (json_is_object(gpu)) ceilings_get(&c->gpu, gpu, GPU_CEILINGS, COUNT_OF(GPU_CEILINGS));
     opencl_from_json(c, json_object_get(object, "opencl"));
     return kernels ? kernel_times_from_json(&c->kernels, kernels, why) : ERR_OK;
 }

@@ -94,26 +94,40 @@ static void times_put(json_t *object, const char *key, const float *v, int n)
     if (any) json_put(object, key, times_to_json(v, n));
 }
 
-/* The times of a format that have two values, for one thread and for all. */
-static const struct {
+/* Arrays of floats under their keys in JSON. */
+struct times_field {
     const char *key;
-    size_t at; /* float [FORMAT_COUNT][2] of struct kernel_times */
-} PAIRS[] = {
-    { "stream", offsetof(struct kernel_times, stream) },
-    { "near", offsetof(struct kernel_times, near) },
-    { "row", offsetof(struct kernel_times, row) },
-    { "row_short", offsetof(struct kernel_times, row_short) },
-    { "edge", offsetof(struct kernel_times, edge) },
-    { "attend_one", offsetof(struct kernel_times, attend_one) },
-    { "attend_far", offsetof(struct kernel_times, attend_far) },
-    { "narrow_one", offsetof(struct kernel_times, narrow_one) },
-    { "narrow_many", offsetof(struct kernel_times, narrow_many) },
-    { "apart_one", offsetof(struct kernel_times, apart_one) },
+    size_t offset; /* of the first float in struct kernel_times */
+    int n;         /* floats */
+};
+#define TIMES(key, member)                                                                                   \
+    {                                                                                                        \
+        key, offsetof(struct kernel_times, member),                                                          \
+            (int)(sizeof(((struct kernel_times *)0)->member) / sizeof(float))                                \
+    }
+static const struct times_field MACHINE_TIMES[] = {
+    TIMES("weights_pace", memory_speed), /* files with the key "pace" were measured with other kernels */
+    TIMES("compute", compute_speed),     TIMES("region", region), TIMES("wake", wake), TIMES("glue", glue),
+    TIMES("glue_element", glue_element), TIMES("read", read),
+};
+/* Of each format: the member has such an array for each row of FORMATS. */
+static const struct times_field FORMAT_TIMES[] = {
+    TIMES("stream", stream[0]),
+    TIMES("near", near[0]),
+    TIMES("row", row[0]),
+    TIMES("row_short", row_short[0]),
+    TIMES("edge", edge[0]),
+    TIMES("attend_one", attend_one[0]),
+    TIMES("attend_far", attend_far[0]),
+    TIMES("narrow_one", narrow_one[0]),
+    TIMES("narrow_many", narrow_many[0]),
+    TIMES("apart_one", apart_one[0]),
 };
 
-static float *times_pair(const struct kernel_times *k, size_t i, int format)
+/* The array of a field; format: index in FORMATS, 0 for MACHINE_TIMES. */
+static float *times_at(const struct kernel_times *k, const struct times_field *f, int format)
 {
-    return (float *)((char *)k + PAIRS[i].at) + 2 * (ptrdiff_t)format;
+    return (float *)((char *)k + f->offset) + (ptrdiff_t)f->n * format;
 }
 
 json_t *kernel_times_to_json(const struct kernel_times *k)
@@ -122,14 +136,8 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
     json_put_int(object, "schema", KERNEL_TIMES_SCHEMA);
     json_put_int(object, "measured_unix_ms", k->measured_unix_ms);
     json_put_int(object, "stream_bytes", k->stream_bytes);
-    times_put(object, "weights_pace", k->memory_speed,
-              2); /* files with the key "pace" were measured with other kernels */
-    times_put(object, "compute", k->compute_speed, 2);
-    times_put(object, "region", k->region, 2);
-    times_put(object, "wake", &k->wake, 1);
-    times_put(object, "glue", k->glue, 2);
-    times_put(object, "glue_element", k->glue_element, 2);
-    times_put(object, "read", k->read[0], 2 * KERNEL_READS);
+    for (size_t i = 0; i < COUNT_OF(MACHINE_TIMES); i++)
+        times_put(object, MACHINE_TIMES[i].key, times_at(k, &MACHINE_TIMES[i], 0), MACHINE_TIMES[i].n);
     for (int f = 0; f < FORMAT_COUNT; f++) {
         json_t *row = json_object();
         for (int v = 0; v < KERNEL_VARIANTS; v++) {
@@ -139,7 +147,8 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
             snprintf(key, sizeof key, "attend_many_%s", KERNEL_VARIANT_NAMES[v]);
             times_put(row, key, k->attend_many[f][v], 2);
         }
-        for (size_t i = 0; i < COUNT_OF(PAIRS); i++) times_put(row, PAIRS[i].key, times_pair(k, i, f), 2);
+        for (size_t i = 0; i < COUNT_OF(FORMAT_TIMES); i++)
+            times_put(row, FORMAT_TIMES[i].key, times_at(k, &FORMAT_TIMES[i], f), FORMAT_TIMES[i].n);
         if (json_object_size(row))
             json_put(formats, FORMATS[f].name, row);
         else
@@ -161,8 +170,9 @@ static void format_from_json(struct kernel_times *k, const char *name, const jso
         snprintf(key, sizeof key, "attend_many_%s", KERNEL_VARIANT_NAMES[v]);
         times_get(k->attend_many[f][v], 2, json_object_get(row, key));
     }
-    for (size_t i = 0; i < COUNT_OF(PAIRS); i++)
-        times_get(times_pair(k, i, f), 2, json_object_get(row, PAIRS[i].key));
+    for (size_t i = 0; i < COUNT_OF(FORMAT_TIMES); i++)
+        times_get(times_at(k, &FORMAT_TIMES[i], f), FORMAT_TIMES[i].n,
+                  json_object_get(row, FORMAT_TIMES[i].key));
 }
 
 enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *object, struct err *why)
@@ -178,13 +188,9 @@ enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *objec
     k->measured = true;
     k->measured_unix_ms = json_get_int(object, "measured_unix_ms", 0);
     k->stream_bytes = json_get_int(object, "stream_bytes", 0);
-    times_get(k->memory_speed, 2, json_object_get(object, "weights_pace"));
-    times_get(k->compute_speed, 2, json_object_get(object, "compute"));
-    times_get(k->region, 2, json_object_get(object, "region"));
-    times_get(&k->wake, 1, json_object_get(object, "wake"));
-    times_get(k->glue, 2, json_object_get(object, "glue"));
-    times_get(k->glue_element, 2, json_object_get(object, "glue_element"));
-    times_get(k->read[0], 2 * KERNEL_READS, json_object_get(object, "read"));
+    for (size_t i = 0; i < COUNT_OF(MACHINE_TIMES); i++)
+        times_get(times_at(k, &MACHINE_TIMES[i], 0), MACHINE_TIMES[i].n,
+                  json_object_get(object, MACHINE_TIMES[i].key));
     json_object_foreach(formats, name, row) format_from_json(k, name, row);
     return ERR_OK;
 }

@@ -127,17 +127,17 @@ struct machine_ceilings {
     double read_bytes_s_1, read_bytes_s_all; /* one thread, all threads; NAN: not measured */
     int threads_all;
     int reads; /* rows of read[]: thread counts between one and all (2, 4, 8 ...) */
-    struct {
+    struct ceiling_read {
         int threads;
         double bytes_s;
     } read[CEILINGS_READS];
     int nodes; /* NUMA nodes; 0: there is only one */
-    struct {
+    struct ceiling_node {
         double own_bytes_s; /* the node's own processors read memory of the node; NAN: not measured */
         double all_bytes_s; /* all processors read memory of this one node, where a file's pages may lie */
     } node[CEILINGS_NODES];
     int count; /* rows of row[]: one per row of CEILINGS in kernels/ */
-    struct {
+    struct ceiling_arithmetic {
         char name[24], isa[24]; /* as in CEILINGS: "int8_tile" "amx" */
         double ops_s_1, ops_s_all;
     } row[CEILINGS_MAX];
