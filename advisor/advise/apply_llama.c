@@ -26,6 +26,7 @@ static const struct lost {
     { KNOB_AFFINITY, "see --cpu-mask and --cpu-strict" },
     { KNOB_HUGEPAGES, "none there" },
     { KNOB_PREFETCH, "nearest: --mlock, or --no-mmap to read all at the start" },
+    { KNOB_OVERSIZE, "llama.cpp reads weights that exceed memory from disk without being asked" },
     { KNOB_FORCE, "llama.cpp checks the parts of a file itself" },
     { KNOB_HANDICAP, "only for tests of qdyno" },
 };

@@ -24,6 +24,7 @@ static bool is_searched(enum knob_id k)
     case KNOB_CTX:
     case KNOB_CTV:       /* together with ctk, as "kv" */
     case KNOB_KV_ROTATE: /* each format as it is rotated by default */
+    case KNOB_OVERSIZE:
     case KNOB_FORCE:
     case KNOB_HANDICAP: return false;
     default: return true;

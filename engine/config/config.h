@@ -38,6 +38,7 @@ enum knob_id {
     KNOB_BATCH_INVARIANT,  /* off on */
     KNOB_COMPILE,          /* fused off autotune: the enum compile */
     KNOB_PREFETCH,         /* off willneed populate: the enum prefetch */
+    KNOB_OVERSIZE,         /* off on: weights may exceed memory */
     KNOB_FORCE,            /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
     KNOB_HANDICAP,         /* artificial slowdown of each step, in percent */
     KNOB_MAX_SEQUENCES,    /* from here on for workloads with requests (load:): in the cache at a time */

@@ -246,6 +246,14 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .unit = "",
                         .help =
                             "read weights ahead: willneed = ask the kernel to, populate = read and map them while loading" },
+    [KNOB_OVERSIZE] = { .key = "oversize",
+                        .kind = VALUE_CHOICE,
+                        .choices = OFF_ON,
+                        .otherwise = "off",
+                        .matters_for = FOR_MEMORY,
+                        .unit = "",
+                        .help =
+                            "on = run a model whose weights exceed the free memory: they are read from disk again and again" },
     [KNOB_FORCE] = { .key = "force",
                      .kind = VALUE_CHOICE,
                      .choices = OFF_ON,

@@ -257,6 +257,20 @@ static enum err_code open_sites(struct model *m, const struct log *log, struct e
     return rc;
 }
 
+/* With oversize=on: say what it costs, if it is needed. */
+static void warn_oversize(const struct model *m, const struct log *log)
+{
+    const int64_t available = memory_available("");
+    char weights[16], free_bytes[16];
+    if (!m->plan.on_disk || available < 0 || m->plan.host <= available) return;
+    log_write(
+        log, LOG_WARN,
+        "weights of %s with %s of free memory: each step reads from disk what memory cannot keep, so the disk "
+        "decides the speed (disk_read_bytes_s shows how fast it reads)",
+        str_from_bytes(m->plan.weights, weights, sizeof weights),
+        str_from_bytes(available, free_bytes, sizeof free_bytes));
+}
+
 static const char *path_of(const struct model_options *o)
 {
     const char *given = config_text(o->config, KNOB_MODEL);
@@ -285,6 +299,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if (m->apart) plan_apart(&m->plan, m->shape.layers);
     if ((rc = memory_plan_check(&m->plan, m->session.device, memory_available(""), why))) goto fail;
     if ((rc = apply_recipe(m, o, why))) goto fail;
+    warn_oversize(m, o->log);
     if (m->session.ctx > m->shape.ctx_train)
         log_write(o->log, LOG_WARN, "context %d is beyond the %lld tokens this model was trained on",
                   m->session.ctx, (long long)m->shape.ctx_train);

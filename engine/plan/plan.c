@@ -439,6 +439,10 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
         .sequences = e->sequences,
     };
     if (!rc) plan_place_layers(out, &sum, h);
+    /* Only weights that are used in the mapped file can be dropped and read again. */
+    if (!rc && config_choice(c, KNOB_OVERSIZE) && !e->gpu_layers && !e->backend.repack &&
+        e->backend.huge_pages != HUGE_PAGES_ALL)
+        out->on_disk = out->weights - MIN(out->weights, 2 * out->weights / MAX(s->layers, 1));
     free(sum.part);
     return rc;
 }
@@ -460,14 +464,17 @@ enum err_code plan_memory(struct memory_plan *out, const struct gguf *g, const s
 static enum err_code plan_check_host(const struct memory_plan *p, int64_t available, struct err *why)
 {
     char need[16], have[16], weights[16], kv[16];
-    if (available < 0 || p->host <= available) return ERR_OK;
+    if (available < 0 || p->host - p->on_disk <= available) return ERR_OK;
     return err_set(
         why, ERR_FIT,
         "needs %s of memory (weights %s, KV cache %s for %d tokens), %s are available: use a smaller "
-        "format, context or KV type",
-        str_from_bytes(p->host, need, sizeof need), str_from_bytes(p->weights, weights, sizeof weights),
-        str_from_bytes(p->kv, kv, sizeof kv), p->ctx * p->sequences,
-        str_from_bytes(available, have, sizeof have));
+        "format, context or KV type%s",
+        str_from_bytes(p->host - p->on_disk, need, sizeof need),
+        str_from_bytes(p->weights, weights, sizeof weights), str_from_bytes(p->kv, kv, sizeof kv),
+        p->ctx * p->sequences, str_from_bytes(available, have, sizeof have),
+        !p->on_disk && p->host - p->weights <= available
+            ? ", or oversize=on to read weights from disk in each step"
+            : "");
 }
 
 void device_room(struct device_room *out, const char *device)
@@ -522,6 +529,7 @@ static const struct json_field PLAN_FIELDS[] = {
     JSON_FIELD(struct memory_plan, scratch, "scratch", COUNT),
     JSON_FIELD(struct memory_plan, total, "total", COUNT),
     JSON_FIELD(struct memory_plan, device, "device", COUNT),
+    JSON_FIELD(struct memory_plan, on_disk, "on_disk", COUNT),
     JSON_FIELD(struct memory_plan, gpu_layers, "gpu_layers", INT),
     JSON_FIELD(struct memory_plan, kv_bytes_per_token, "kv_bytes_per_token", COUNT),
     JSON_FIELD(struct memory_plan, decode_read_bytes, "decode_read_bytes", COUNT),

@@ -35,6 +35,8 @@ struct memory_plan {
     int64_t total;   /* on the host and on the device */
     int64_t host;    /* part of the total in host memory; all of it if the device shares the host's memory */
     int64_t device;  /* part of the total on the device */
+    int64_t on_disk; /* with oversize=on: part of `host` that may stay on disk, the weights of all layers but
+                        two */
     int gpu_layers;  /* layers that run on the device */
     int64_t device_room;  /* bytes that a plan may take on the device; -1: unknown, or no device */
     int64_t device_least; /* bytes for a single layer on the device: what is missing when none fits */
@@ -54,8 +56,8 @@ json_t *memory_plan_to_json(const struct memory_plan *p);
 /* The reverse: false when `object` is no object, and *out is unchanged. Members it lacks are unknown: -1, 0
  * on a device, NAN for flops_per_token. */
 bool memory_plan_from_json(struct memory_plan *out, const json_t *object);
-/* ERR_FIT, with the bytes needed and available: the host's part exceeds `available` (-1: unknown), or the
- * device's part exceeds the device's memory. device: the config's value. */
+/* ERR_FIT, with the bytes needed and available: the host's part (without what may stay on disk) exceeds
+ * `available` (-1: unknown), or the device's part exceeds the device's memory. device: the config's value. */
 enum err_code memory_plan_check(const struct memory_plan *p, const char *device, int64_t available,
                                 struct err *why);
 

@@ -148,6 +148,13 @@ static void test_message(void **state)
     assert_int_equal(memory_plan_check(&p, "cpu", 1LL << 30, &why), ERR_FIT);
     assert_non_null(strstr(why.message, "3.00G"));
     assert_non_null(strstr(why.message, "1.00G are available"));
+    assert_non_null(strstr(why.message, "oversize=on"));
+    struct memory_plan streamed = p; /* of 2 GiB of weights, 1.5 may stay on disk */
+    streamed.on_disk = 3LL << 29;
+    assert_int_equal(memory_plan_check(&streamed, "cpu", 3LL << 29, &why), ERR_OK);
+    assert_int_equal(memory_plan_check(&streamed, "cpu", 1LL << 30, &why), ERR_FIT);
+    assert_non_null(strstr(why.message, "needs 1.50G"));
+    assert_null(strstr(why.message, "oversize=on")); /* it is on already */
 }
 
 /* ---------------------------------------------------------------- recorded machines */
