@@ -1,5 +1,6 @@
-/* Measure the limits of a device with special kernels; benchmarks report speeds as shares of them. Each
- * number is the best of repeated runs over a given time, because every disturbance makes a run slower. */
+/* Measure the limits of a device with kernels that do nothing else: memory bandwidth, copies between host and
+ * device, and arithmetic. Benchmarks report speeds as shares of these limits. Each limit is the best of
+ * repeated runs, because a disturbance can only make a run slower. */
 #include <math.h>
 #include <string.h>
 
@@ -7,23 +8,23 @@
 
 enum {
     ITEMS = 256,
-    GROUPS = 32, /* work groups per compute unit: more than it can hold at once */
+    GROUPS = 32, /* work groups per compute unit; more than it can hold at once, so that it is never idle */
     UNITS_GUESS = 16,
     READS_AT_ONCE = 8,
     FIRST_ROUNDS = 64,
-    STREAM_BYTES = 512 << 20, /* larger than the caches of today's devices */
+    STREAM_BYTES = 512 << 20, /* larger than the caches of current devices */
     STREAM_LEAST = 16 << 20,
     HOST_BYTES = 64 << 20,
 };
-static const double RUN_SECONDS = 5e-3; /* long compared with the launch of a kernel */
+static const double RUN_SECONDS = 5e-3; /* long compared with the time to launch a kernel */
 
-/* One thing to measure: `run` does `work` units of it and returns the seconds that took, NAN when it failed.
- */
+/* One measurement. run() does `work` units of work (bytes or operations) and returns the seconds that it
+ * took, NAN on failure. */
 struct trial {
     struct opencl *o;
     double (*run)(const struct trial *t);
     double work;
-    /* What the runs need. */
+    /* Parameters of run(). */
     const char *kernel, *options;
     size_t items;
     void *from, *to;
@@ -32,12 +33,13 @@ struct trial {
     void *host;
 };
 
-/* Units a second, of runs that fill `seconds`. */
+/* Repeat t->run for `seconds` (at least twice) and return the best rate, in units of work per second. NAN on
+ * failure. */
 static double best_of(const struct trial *t, double seconds)
 {
     const int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
     double best = NAN;
-    for (int i = 0; i < 2 || clock_ns() < end; i++) { /* the first may wait for more than the device */
+    for (int i = 0; i < 2 || clock_ns() < end; i++) { /* the first run may include start-up costs */
         const double took = t->run(t);
         if (!opencl_ok(t->o)) return NAN;
         if (took > 0 && !(best >= t->work / took)) best = t->work / took;
@@ -47,7 +49,9 @@ static double best_of(const struct trial *t, double seconds)
 
 /* ---------------------------------------------------------------- streams */
 
-/* Items of a GPU run side by side and want neighbouring bytes at once; those of a processor one by one. */
+/* Read or copy the buffer `from` once; returns the seconds. On a GPU neighbouring work items run together, so
+ * they access neighbouring 16-byte pieces, which the hardware combines. On a CPU each item accesses
+ * consecutive pieces. */
 static double trial_stream(const struct trial *t)
 {
     const struct opencl_kernel k = { 1 << SOURCE_CEILINGS, t->options, t->kernel };
@@ -82,7 +86,7 @@ static bool trial_alloc_buffers(struct trial *t)
     return false;
 }
 
-/* ---------------------------------------------------------------- to and from the host */
+/* ---------------------------------------------------------------- copies between host and device */
 
 static double to_device(const struct trial *t)
 {
@@ -98,7 +102,8 @@ static double from_device(const struct trial *t)
     return (double)(clock_ns() - start) * 1e-9;
 }
 
-/* Copy from memory that the driver allocated, from which the device may read directly. */
+/* Measure copies in both directions. The host buffer is allocated by the driver (CL_MEM_ALLOC_HOST_PTR), so
+ * the device can access it directly. */
 static void measure_copies(struct trial t, struct device_ceilings *out, double seconds)
 {
     struct opencl *o = t.o;
@@ -132,7 +137,8 @@ static double trial_multiply(const struct trial *t)
                        COUNT_OF(args));
 }
 
-/* Operations/s; an item does `each` in a round. */
+/* Operations per second of an arithmetic kernel. An item does `each` operations in a round; the number of
+ * rounds is doubled until a run takes RUN_SECONDS. */
 static double measure_arithmetic(struct trial t, const char *kernel, const char *options, int each,
                                  double seconds)
 {

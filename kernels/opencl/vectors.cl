@@ -1,7 +1,7 @@
-/* Normalization, rotary embeddings, Hadamard transforms and activation functions. Sums are f32. Each work item adds a few numbers
- * sequentially, and the group then adds the items' sums in a tree. So the rounding error grows with the
- * numbers per item and the logarithm of the items, not with the length of the row. Contraction to fused
- * multiply-adds is disabled, so that only the operations that are written round. */
+/* Normalization, rotary embeddings, Hadamard transforms and activation functions. Sums are f32. Each work item
+ * adds a few numbers sequentially, and the group then adds the items' sums in a tree. So the rounding error
+ * grows with the numbers per item and the logarithm of the items, not with the length of the row. Contraction
+ * to fused multiply-adds is disabled, so that only the operations that are written round. */
 #pragma OPENCL FP_CONTRACT OFF
 
 /* ---------------------------------------------------------------- norms */

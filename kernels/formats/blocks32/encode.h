@@ -39,7 +39,8 @@ static inline float b32_of_key(int32_t key)
     return float_of((uint32_t)(key < 0 ? key ^ 0x7fffffff : key));
 }
 
-/* The minimum and maximum of 32 weights; a minimum of zero has the sign of the first zero. */
+/* The minimum and maximum of 32 weights. ggml compares floats in order, so a minimum of zero has the sign of
+ * the first zero. */
 static inline void b32_range(const float *x, float *min, float *max)
 {
     int32_t low = INT32_MAX, high = INT32_MIN;
@@ -60,7 +61,8 @@ static inline void q8_0_encode_block(const float *x, uint8_t *out)
     for (int j = 0; j < 32; j++) out[2 + j] = (uint8_t)round_half_away(x[j] * id);
 }
 
-/* The weight of largest magnitude gets code 0. */
+/* Encode with codes 0 .. 2 half - 1 that mean (code - half) * d. d is chosen so that the weight of largest
+ * magnitude gets code 0, which means -half * d. */
 static inline void b32_encode_symmetric(const float *x, const int half, uint8_t *out, uint8_t *code)
 {
     const float d = b32_extreme(x) / (float)-half, id = b32_inverse(d);
@@ -71,7 +73,7 @@ static inline void b32_encode_symmetric(const float *x, const int half, uint8_t 
     }
 }
 
-/* Codes 0..levels from the minimum upwards. */
+/* Encode with codes 0 .. levels that mean min + code * d. */
 static inline void b32_encode_line(const float *x, const int levels, uint8_t *out, uint8_t *code)
 {
     float min, max;
@@ -115,9 +117,11 @@ static inline void q5_1_encode_block(const float *x, uint8_t *out)
     nibbles_store(out + Q5_1_CODES, code);
 }
 
-/* The exponent puts the largest magnitude into the top of the values' range, 4..8 times the unit; its
- * logarithm is rounded to binary32 before its floor: just below a large power of two it reaches the next. The
- * nearest of the values, the smaller one of two as near: as many magnitudes as middles lie below x. */
+/* Encode a block of mxfp4. The exponent byte makes the largest magnitude 4 to 8 times the scale, whose
+ * largest value is 6. ggml rounds the logarithm to binary32 before its floor, so a magnitude just below a
+ * large power of two counts as that power; this function does the same. A code is the number of midpoints
+ * between neighbouring values that are below
+ * x|, so the smaller of two equally near values is chosen. */
 static inline void mxfp4_encode_block(const float *x, uint8_t *out)
 {
     uint8_t code[32];

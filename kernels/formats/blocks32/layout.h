@@ -24,7 +24,8 @@ enum {
     MXFP4_BYTES = 17,
 };
 
-/* Offsets: of the codes of q5_0, and of table entries when they are stored unsigned for vpdpbusd. */
+/* Biases: of q5_0's codes, and of the table entries of iq4_nl and mxfp4 where kernels need unsigned bytes
+ * (vpdpbusd). */
 enum { Q5_0_BIAS = 16, IQ4_NL_BIAS = 128, MXFP4_BIAS = 12 };
 
 #define IQ4_NL_VALUES -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
@@ -35,8 +36,7 @@ enum { Q5_0_BIAS = 16, IQ4_NL_BIAS = 128, MXFP4_BIAS = 12 };
 #define MXFP4_VALUES 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 #define MXFP4_BIASED 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0
 
-/* Store 32 codes of up to five bits: the low four bits as nibbles; returns or stores the fifth bits as a
- * word. */
+/* Store 32 codes of up to five bits: nibbles_store the low four bits, fifths_store the fifth bits. */
 static inline void nibbles_store(uint8_t *out, const uint8_t *code)
 {
     for (int j = 0; j < 16; j++) out[j] = (uint8_t)((code[j] & 15) | (code[j + 16] & 15) << 4);

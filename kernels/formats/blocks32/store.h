@@ -47,7 +47,7 @@ static inline void q5_1_store(const float *x, struct b32_found *s, uint8_t *out)
     nibbles_store(out + Q5_1_CODES, s->code);
 }
 
-/* The search yields the scale only. */
+/* The search yields the scale only; codes are chosen here. */
 static inline void iq4_nl_store(const float *x, struct b32_found *s, uint8_t *out)
 {
     store_u16(out, half_from_float(s->scale));
@@ -55,8 +55,9 @@ static inline void iq4_nl_store(const float *x, struct b32_found *s, uint8_t *ou
     nibbles_store(out + IQ4_NL_CODES, s->code);
 }
 
-/* Trials of q4_1 and q5_1. */
-static const struct search_grid Q4_1_GRID = { 15, -0.9f, 0.05f, 36, true },
-                                Q5_1_GRID = { 31, -0.9f, 0.05f, 36, true };
+/* Parameters of search_min for q4_1 and q5_1; the values are ggml's. */
+static const struct search_grid
+    Q4_1_GRID = { .nmax = 15, .rmin = -0.9f, .rdelta = 0.05f, .steps = 36, .squared = true },
+    Q5_1_GRID = { .nmax = 31, .rmin = -0.9f, .rdelta = 0.05f, .steps = 36, .squared = true };
 
 #endif

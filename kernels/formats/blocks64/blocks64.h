@@ -8,7 +8,7 @@
 format_encode_fn q1_0_encode_ref, q2_0_encode_ref, nvfp4_encode_ref;
 format_decode_fn q1_0_decode_ref, q2_0_decode_ref, nvfp4_decode_ref;
 
-/* n weights, a multiple of 128: the same numbers, to the bit. */
+/* Convert n weights (a multiple of 128). The decoded weights are identical to the bit. */
 void q1_0_to_q2_0(const void *blocks, void *out, int64_t n);
 
 enum { BLOCKS64_COUNT = 3 };

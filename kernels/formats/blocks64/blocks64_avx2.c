@@ -17,7 +17,8 @@ BLOCK_KIND_UNPACK_Q8(q2_0, Q2_0)
 
 enum { PARTS = NVFP4_BLOCK / 32 };
 
-/* Weights 8 u .. 8 u + 7 of a part, whose scales are s[0] and s[1]. */
+/* Weights 8 u .. 8 u + 7 (u < 4) of a part of 32 as floats. values: the part's codes after look-up. s: the
+ * scales of its two groups of 16. */
 ALWAYS_INLINE __m256 nvfp4_floats(__m256i values, const float *s, const int u)
 {
     __m128i bytes = u & 2 ? _mm256_extracti128_si256(values, 1) : _mm256_castsi256_si128(values);
@@ -70,7 +71,8 @@ ALWAYS_INLINE void nvfp4_dot_f32_unrolled(const struct dot *d, const int n)
     }
 }
 
-/* Each half of a register of products belongs to one group of 16 weights, whose scale fills the same half. */
+/* Dot products of n rows of 8-bit activations (n is a constant). Each half of a register of products belongs
+ * to one group of 16 weights, so the scale vector has that group's scale in the same half. */
 ALWAYS_INLINE void nvfp4_dot_q8_unrolled(const struct dot *d, const int n)
 {
     const __m256i halves = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1), two = _mm256_set1_epi32(2);

@@ -1,4 +1,4 @@
-/* The blocks of 64 and 128 weights as bf16 tiles: values as in the reference, rounded once. */
+/* Conversion of blocks of 64 and 128 weights to bf16 tiles: values as in the reference, rounded once. */
 #include "kernels/isa/bf16_tiles.h"
 #include "kernels/formats/blocks64/blocks64.h"
 #include "kernels/formats/blocks64/values_avx512.h"

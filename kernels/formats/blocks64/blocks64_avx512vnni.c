@@ -3,7 +3,7 @@
 #include "kernels/formats/blocks64/blocks64.h"
 #include "kernels/formats/blocks64/codes.h"
 
-/* One block of q1_0 is a round; two of q2_0 are. */
+/* The four scales of a round of 128 weights: one block of q1_0, or two blocks of q2_0. */
 ALWAYS_INLINE __m128 q1_0_scales(const uint8_t *block)
 {
     return _mm512_castps512_ps128(broadcast_f16(block));
@@ -32,8 +32,9 @@ static void q2_0_dot_q8(const struct dot *d)
     kind_dot_vnni(&Q2_0, d);
 }
 
-/* A register holds a block: four lanes of products belong to each group of 16 weights. Magnitudes are
- * multiplied by activations that got the sign of their code, so no sum of activations is needed. */
+/* Dot products of n rows of 8-bit activations (n is a constant). A register holds a block, so four lanes of
+ * products belong to each group of 16 weights. vpdpbusd needs unsigned codes: magnitudes are multiplied by
+ * activations that got the sign of the code, so no bias has to be corrected by sums of activations. */
 ALWAYS_INLINE void nvfp4_dot_unrolled(const struct dot *d, const int n)
 {
     const __m512i magnitudes = _mm512_broadcast_i32x4(

@@ -1,4 +1,4 @@
-/* The blocks of 64 and 128 weights, the reference. */
+/* Reference kernels and encoders of the formats with blocks of 64 and 128 weights. */
 #include <math.h>
 
 #include "kernels/isa/gemv/block_dot_ref.h"
@@ -24,7 +24,8 @@ static void q2_0_part(const uint8_t *block, int part, struct part *out)
     for (int j = 0; j < PART; j++) out->code[j] = (int16_t)((in[j / 4] >> j % 4 * 2 & 3) - Q12_BIAS);
 }
 
-/* d is the mean magnitude, in the order of the weights; zero counts as positive. */
+/* d = mean magnitude, added in the order of the weights; the code is the sign, and zero counts as positive.
+ */
 void q1_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
     uint8_t *out = blocks;
@@ -39,7 +40,7 @@ void q1_0_encode_ref(const float *x, void *blocks, int64_t n)
     }
 }
 
-/* d is the largest magnitude; the fourth code is never written. */
+/* d = largest magnitude; codes are round(x / d) + 1. The fourth code, 2 d, is never written. */
 void q2_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
     uint8_t *out = blocks;
@@ -98,7 +99,7 @@ static int nvfp4_value(const uint8_t *block, int i)
     return VALUES[byte >> in_group / 8 * 4 & 15];
 }
 
-/* The scale byte nearest to s, halves upwards. */
+/* The scale byte nearest to s; halves round up. */
 static uint8_t nvfp4_scale_byte(float s)
 {
     enum { LARGEST = 0x7e, SUBNORMALS = 8 };

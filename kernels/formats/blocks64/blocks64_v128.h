@@ -11,7 +11,8 @@ ALWAYS_INLINE void q1_0_codes(const uint8_t *block, int part, u8x16 out[2])
     add_bits(block + Q12_CODES + part * 4, 2, out);
 }
 
-/* A byte becomes the four bytes of a lane: its copies at distances of six bits put code i at bit 8 i. */
+/* Expand each byte to the four bytes of a lane: in its copies shifted by 0, 6, 12 and 18 bits, code i is at
+ * bit 8 i. */
 ALWAYS_INLINE void q2_0_codes(const uint8_t *block, int part, u8x16 out[2])
 {
     const uint8_t *in = block + Q12_CODES + part * 8;
@@ -34,7 +35,7 @@ BLOCK_KIND_FUNCTIONS(q2_0, KIND_Q2_0)
 
 /* ---------------------------------------------------------------- nvfp4 */
 
-/* The values of group g, doubled. */
+/* Twice the values of the 16 codes of group g. */
 ALWAYS_INLINE u8x16 nvfp4_group(const uint8_t *block, int g)
 {
     const u8x16 values = (u8x16)(s8x16){ NVFP4_VALUES };
@@ -66,7 +67,7 @@ static void nvfp4_decode(const void *blocks, float *x, int64_t n)
     }
 }
 
-/* Row r of the weights with one row of x. */
+/* Dot product of row r of the weights with row i of x. */
 ALWAYS_INLINE float nvfp4_row_f32(const struct dot *d, int r, int i)
 {
     const uint8_t *block = d->w + r * d->row_bytes;

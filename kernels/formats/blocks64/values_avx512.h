@@ -1,5 +1,5 @@
-/* kernels/formats/blocks64/values_avx512.h - sixteen weights as floats with AVX-512, by look-up among the
- * values that a code can mean under its scale. */
+/* kernels/formats/blocks64/values_avx512.h - sixteen weights as floats with AVX-512: the values that a code
+ * can have are multiplied by the scale, then looked up by code. */
 #ifndef QDYNO_KERNELS_FORMATS_BLOCKS64_VALUES_AVX512_H
 #define QDYNO_KERNELS_FORMATS_BLOCKS64_VALUES_AVX512_H
 
@@ -15,7 +15,8 @@ ALWAYS_INLINE __m512 q1_0_floats(const uint8_t *block, int g)
     return _mm512_mask_mov_ps(minus, load_u16(block + Q12_CODES + 2 * g), d);
 }
 
-/* A table of four values; the look-up sees four bits of an index, so the table repeats them. */
+/* The look-up uses four bits of an index, but a code has two. So the table repeats its four values, and the
+ * upper bits need no mask. */
 ALWAYS_INLINE __m512 q2_0_floats(const uint8_t *block, int g)
 {
     const __m512i shift = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);

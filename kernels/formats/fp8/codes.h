@@ -1,11 +1,13 @@
-/* kernels/formats/fp8/codes.h - conversion of 8-bit floats. Decoding goes through f16, whose bits contain
- * theirs. Encoding rounds to nearest even and saturates, so it never writes infinity or NaN. */
+/* kernels/formats/fp8/codes.h - conversion of 8-bit floats. Decoding goes through f16: an e5m2 number is the
+ * upper byte of an f16, and the bits of an e4m3 number fit into one. Encoding rounds to nearest even and
+ * saturates, so it never writes infinity or NaN. */
 #ifndef QDYNO_KERNELS_FORMATS_FP8_CODES_H
 #define QDYNO_KERNELS_FORMATS_FP8_CODES_H
 
 #include "kernels/half.h"
 
-/* The bits of an e4m3, shifted into an f16, are too small by this factor: its exponent bias is 7, not 15. */
+/* Shifted into an f16, the bits of an e4m3 number mean its value times 2^-8: the exponent bias of e4m3 is 7,
+ * that of f16 15. */
 #define E4M3_FROM_HALF 256.0f
 #define E4M3_MAX       448.0f
 #define E5M2_MAX       57344.0f
@@ -21,23 +23,26 @@ static inline float e5m2_to_float(uint8_t code)
     return half_to_float((uint16_t)(code << 8));
 }
 
-/* Where the format keeps the bits of a f32's exponent and mantissa, and its limits. */
+/* Parameters of a format for fp8_from_float. */
 struct fp8_kind {
-    int cut;              /* mantissa bits of a f32 that go */
-    uint32_t bias;        /* of the exponent, in units of a code, to take off */
-    float normal;         /* smallest */
-    float per_unit;       /* one over the smallest subnormal */
-    uint8_t largest_code; /* finite */
+    int cut;              /* number of low mantissa bits of an f32 that the format does not have */
+    uint32_t bias;        /* difference of the exponent biases, shifted to the exponent of a code */
+    float normal;         /* smallest normal number */
+    float per_unit;       /* 1 / (smallest subnormal number) */
+    uint8_t largest_code; /* code of the largest finite number */
 };
-static const struct fp8_kind E4M3 = { 20, (127 - 7) << 3, 0x1p-6f, 0x1p9f, 0x7e },
-                             E5M2 = { 21, (127 - 15) << 2, 0x1p-14f, 0x1p16f, 0x7b };
+static const struct fp8_kind
+    E4M3 = { .cut = 20, .bias = (127 - 7) << 3, .normal = 0x1p-6f, .per_unit = 0x1p9f, .largest_code = 0x7e },
+    E5M2 = {
+        .cut = 21, .bias = (127 - 15) << 2, .normal = 0x1p-14f, .per_unit = 0x1p16f, .largest_code = 0x7b
+    };
 
 static inline uint8_t fp8_from_float(const struct fp8_kind *f, float x)
 {
     const uint32_t u = bits_of(x), sign = u >> 24 & 0x80, a = u & 0x7fffffff;
     const float magnitude = float_of(a);
-    /* 1.5 * 2^23 leaves units of 1, rounded by the addition itself; both cases, so that loops become vectors
-     */
+    /* Subnormal: adding 1.5 * 2^23 rounds to an integer. Both cases are computed and one is selected, so that
+     * the compiler can vectorize loops. */
     const int32_t small = (int32_t)(bits_of(magnitude * f->per_unit + 12582912.0f) & 0xff);
     const int32_t normal = (int32_t)((a + (1u << (f->cut - 1)) - 1 + (a >> f->cut & 1)) >> f->cut) -
                            (int32_t)f->bias;

@@ -1,5 +1,5 @@
-/* kernels/formats/fp8/encode.h - a row of fp8. The loops are plain C, which the compiler
- * vectorizes; the reference and the encoders of every instruction set include this file. */
+/* kernels/formats/fp8/encode.h - encode a row of fp8. The loops are plain C, which the compiler vectorizes;
+ * the reference and the encoders of every instruction set include this file. */
 #ifndef QDYNO_KERNELS_FORMATS_FP8_ENCODE_H
 #define QDYNO_KERNELS_FORMATS_FP8_ENCODE_H
 

@@ -1,9 +1,10 @@
-/* Eight-bit floats with AVX2: eight at a time through f16, whose conversion handles subnormals. */
+/* 8-bit floats with AVX2: converts eight at a time through f16, whose conversion handles subnormals. */
 #include "kernels/formats/fp8/codes.h"
 #include "kernels/formats/fp8/fp8.h"
 #include "kernels/isa/avx2.h"
 
-/* As f16, 2^8 times too small. Widening with the sign leaves it in bits 7 and 8, hence 14 and 15. */
+/* Eight e4m3 numbers times 2^-8: the codes are moved into f16. Sign extension to 16 bits puts the sign into
+ * bit 8, too; after the shift by 7 it is in bit 15, and the mask clears its copy in bit 14. */
 ALWAYS_INLINE __m256 e4m3_halves(const uint8_t *row, int64_t i)
 {
     const __m128i wide = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(row + i)));
@@ -60,7 +61,7 @@ ALWAYS_INLINE float b128_scale(const uint8_t *block)
     return scale;
 }
 
-/* Of blocks with a scale each; i is a multiple of 8. */
+/* Eight weights of fp8_e4m3_b128 from index i on, a multiple of 8. Each block of 128 has its own scale. */
 ALWAYS_INLINE __m256 b128_load8(const uint8_t *row, int64_t i)
 {
     const uint8_t *block = row + i / FP8_BLOCK * FP8_BLOCK_BYTES;

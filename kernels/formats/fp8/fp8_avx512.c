@@ -1,9 +1,10 @@
-/* Eight-bit floats with AVX-512: sixteen at a time through f16; masks handle the end of a row. */
+/* 8-bit floats with AVX-512: converts sixteen at a time through f16; masks handle the end of a row. */
 #include "kernels/formats/fp8/codes.h"
 #include "kernels/formats/fp8/fp8.h"
 #include "kernels/isa/avx512.h"
 
-/* As f16, 2^8 times too small. Widening with the sign leaves it in bits 7 and 8, hence 14 and 15. */
+/* Sixteen e4m3 numbers times 2^-8: the codes are moved into f16. Sign extension to 16 bits puts the sign into
+ * bit 8, too; after the shift by 7 it is in bit 15, and the mask clears its copy in bit 14. */
 ALWAYS_INLINE __m512 e4m3_halves(const uint8_t *row, int64_t i, __mmask16 lanes)
 {
     const __m256i wide = _mm256_cvtepi8_epi16(_mm_maskz_loadu_epi8(lanes, row + i));
@@ -39,7 +40,8 @@ static void e5m2_codes(const void *codes, float *x, int64_t n)
     row_decode(codes, x, n, e5m2_load16);
 }
 
-/* Of blocks with a scale each; i is 16 weights from a block's start or more, and so are their ends. */
+/* Sixteen weights of fp8_e4m3_b128 from index i on. i is a multiple of 16 and so is the length of a block, so
+ * all 16 weights share one scale. */
 ALWAYS_INLINE __m512 b128_load16(const uint8_t *row, int64_t i, __mmask16 lanes)
 {
     const uint8_t *block = row + i / FP8_BLOCK * FP8_BLOCK_BYTES;

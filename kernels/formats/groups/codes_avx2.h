@@ -1,4 +1,4 @@
-/* kernels/formats/groups/codes_avx2.h - 32 codes of a group as bytes, for AVX2 and what builds on it. */
+/* kernels/formats/groups/codes_avx2.h - expand 32 codes of a group to bytes, for AVX2 and AVX-512 VNNI. */
 #ifndef QDYNO_KERNELS_FORMATS_GROUPS_CODES_AVX2_H
 #define QDYNO_KERNELS_FORMATS_GROUPS_CODES_AVX2_H
 
@@ -6,16 +6,16 @@
 
 #include "kernels/formats/groups/layout.h"
 
-/* 16 bytes, shifted down by `low` in the lower half and `high` in the upper one. Bits of a byte's neighbour
- * come in from above. */
+/* Load 16 bytes into both halves of a register and shift the lower half right by `low` bits, the upper half
+ * by `high`. Bits of the next byte move into each byte, so the caller masks them. */
 static inline __attribute__((always_inline)) __m256i group_halves(const uint8_t *p, int low, int high)
 {
     const __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
     return _mm256_srlv_epi64(both, _mm256_setr_epi64x(low, low, high, high));
 }
 
-/* Byte j becomes 4 where bit j of the 32 bits at p is set: each byte gets its byte of them and tests its bit.
- */
+/* Byte j is 4 if bit j of the 32 bits at p is set, else 0. The shuffle copies to byte j the byte that
+ * contains bit j. */
 static inline __attribute__((always_inline)) __m256i group_third_bits(const uint8_t *p)
 {
     uint32_t bits;
@@ -26,7 +26,7 @@ static inline __attribute__((always_inline)) __m256i group_third_bits(const uint
     return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit), _mm256_set1_epi8(4));
 }
 
-/* Codes 32 part.. of a group; bits and weights are constants. */
+/* The 32 codes of a group from code 32 * part on; bits and weights are constants at every call. */
 static inline __attribute__((always_inline)) __m256i group_codes32(const uint8_t *block, int part,
                                                                    const int bits, const int weights)
 {

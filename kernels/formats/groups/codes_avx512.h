@@ -1,12 +1,13 @@
-/* kernels/formats/groups/codes_avx512.h - 64 codes of a group as bytes, in one register. */
+/* kernels/formats/groups/codes_avx512.h - expand 64 codes of a group to bytes in one register. */
 #ifndef QDYNO_KERNELS_FORMATS_GROUPS_CODES_AVX512_H
 #define QDYNO_KERNELS_FORMATS_GROUPS_CODES_AVX512_H
 
 #include "kernels/formats/groups/layout.h"
 #include "kernels/isa/avx512.h"
 
-/* Codes 32 part.. of a group, part even; bits and weights are constants. Each quarter of the register gets
- * the bytes that hold its codes and moves them down. */
+/* The 64 codes of a group from code 32 * part on; part is even, bits and weights are constants at every call.
+ * The bytes are copied to each quarter of the register and shifted there by the position of the quarter's
+ * codes. */
 ALWAYS_INLINE __m512i group_codes64(const uint8_t *block, int part, const int bits, const int weights)
 {
     const uint8_t *low = block + GROUP_CODES;

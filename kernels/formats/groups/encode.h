@@ -1,13 +1,13 @@
-/* kernels/formats/groups/encode.h - groups of codes: rounding to nearest and packing. Plain loops over
- * constants, which a compiler makes vectors of: the reference and the encoders of every instruction set
- * include them. */
+/* kernels/formats/groups/encode.h - round groups of weights to nearest and pack the codes. The loops are
+ * plain C with constant bounds, which the compiler vectorizes; the reference and the encoders of every
+ * instruction set include this file. */
 #ifndef QDYNO_KERNELS_FORMATS_GROUPS_ENCODE_H
 #define QDYNO_KERNELS_FORMATS_GROUPS_ENCODE_H
 
 #include "kernels/formats/groups/groups.h"
 #include "kernels/formats/groups/layout.h"
 
-/* Codes below 2^bits; all of the block is written. */
+/* Write one block: scale, zero point and codes, which are below 2^bits. */
 static inline void group_pack(const struct group_codes *g, const int bits, const int weights, uint8_t *block)
 {
     uint8_t *low = block + GROUP_CODES;
@@ -29,7 +29,8 @@ static inline void group_pack(const struct group_codes *g, const int bits, const
     }
 }
 
-/* To nearest; what is far outside every range (a scale may be at its limit) stays outside. */
+/* Round to the nearest integer. v is limited to +-1024, outside the range of all codes, because it can exceed
+ * the range of int if the scale was limited to the largest f16. */
 static inline int group_round(float v)
 {
     return round_even(v < -1024 ? -1024 : v > 1024 ? 1024 : v);
@@ -40,7 +41,8 @@ static inline int group_limit(int v, int most)
     return v < 0 ? 0 : v > most ? most : v;
 }
 
-/* The lowest and highest of the weights and 0, by their bits: below 0 integers count the other way round. */
+/* The lowest and the highest of the weights and 0. Magnitudes are compared by their bits as integers, which
+ * gives the same order and lets the compiler vectorize the loop. */
 static inline void group_range(const float *x, const int weights, float *low, float *high)
 {
     int32_t below = 0, above = 0; /* magnitudes */
@@ -52,8 +54,9 @@ static inline void group_range(const float *x, const int weights, float *low, fl
     *low = -float_of((uint32_t)below), *high = float_of((uint32_t)above);
 }
 
-/* AWQ's rule: an integer zero point, and the scale from the range of the weights. As in GPTQ, the range
- * always contains 0, so that groups of one sign are not clipped. Codes are chosen for the scale as stored. */
+/* AWQ's group quantizer: an integer zero point, and a scale from the range of the weights. The range always
+ * contains 0, as in GPTQ, so that groups whose weights have one sign are not clipped. Codes are chosen for
+ * the scale as stored in f16. */
 static inline void group_nearest(const float *x, const int bits, const int weights, struct group_codes *g)
 {
     const int most = (1 << bits) - 1;

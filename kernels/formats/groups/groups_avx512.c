@@ -1,4 +1,5 @@
-/* Groups with AVX-512, f32 activations: codes look up their values, bytes are computed. */
+/* Groups with AVX-512 and f32 activations: values of codes up to 4 bits are looked up, those of 8-bit codes
+ * are computed. */
 #include "kernels/formats/groups/groups.h"
 #include "kernels/formats/groups/tables_avx512.h"
 

@@ -18,7 +18,7 @@ enum {
 #define GROUP_FORMATS(X)                                                                                     \
     GROUP_TABLE_FORMATS(X)                                                                                   \
     GROUP_BYTE_FORMATS(X)
-/* Those whose codes can be looked up, and those whose codes are bytes. */
+/* Formats with codes of up to 4 bits, whose values are looked up, and formats with 8-bit codes. */
 #define GROUP_BYTE_FORMATS(X)                                                                                \
     X(u8_g64, U8_G64, 8, 64)                                                                                 \
     X(u8_g128, U8_G128, 8, 128)
@@ -31,11 +31,12 @@ enum {
     X(u2_g64, U2_G64, 2, 64)                                                                                 \
     X(u2_g128, U2_G128, 2, 128)
 
-/* Where a group's third bits begin. */
+/* Byte offset of the third bits of a group with 3-bit codes; the size of a block. */
 #define GROUP_THIRD_BITS(weights)  (GROUP_CODES + (weights) / 4)
 #define GROUP_BYTES(bits, weights) (GROUP_CODES + (weights) * (bits) / 8)
 
-/* weight = scale * code + this: exact products, so that one rounding is left, as in (code - zero) * scale. */
+/* The minimum m in weight = scale * code + m, that is -zero * scale. The product is exact in binary32, so
+ * scale * code + m rounds once, as (code - zero) * scale does. */
 static inline float group_min(const uint8_t *block)
 {
     return -(half_to_float(load_u16(block + GROUP_ZERO)) * half_to_float(load_u16(block)));

@@ -1,4 +1,5 @@
-/* kernels/formats/groups/tables_avx512.h - groups as tables: a group's codes mean at most sixteen values. */
+/* kernels/formats/groups/tables_avx512.h - a group with codes of up to 4 bits has at most sixteen different
+ * values, which are computed once and looked up. */
 #ifndef QDYNO_KERNELS_FORMATS_GROUPS_TABLES_AVX512_H
 #define QDYNO_KERNELS_FORMATS_GROUPS_TABLES_AVX512_H
 
@@ -42,7 +43,7 @@ ALWAYS_INLINE __m512i group_codes_words(const uint8_t *block, int i, const int b
     return _mm512_mask_add_epi16(two, third, two, _mm512_set1_epi16(4));
 }
 
-/* 16 weights from 16 i on of a block whose codes are bytes: computed, as the reference does it. */
+/* Weights 16 i .. 16 i + 15 of a block with 8-bit codes, computed as in the reference. */
 ALWAYS_INLINE __m512 group_bytes16(const uint8_t *block, int i)
 {
     const __m128i codes = _mm_loadu_si128((const __m128i *)(block + GROUP_CODES + 16 * i));

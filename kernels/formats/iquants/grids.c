@@ -2,7 +2,8 @@
 #include "kernels/formats/iquants/grids.h"
 #include "kernels/formats/iquants/grids_list.h"
 
-/* Byte i of eight or four from its index, and all of them, given the macro of a magnitude. */
+/* BYTE_n: byte i of n from packed indices v; BYTES_n: all of them. `of` is a macro that maps an index to a
+ * magnitude. */
 #define BYTE_8(v, i, of) ((uint64_t)of((v) >> 2 * (i)&3) << 8 * (i))
 #define BYTE_4(v, i, of) ((uint32_t)of((v) >> 3 * (i)&7) << 8 * (i))
 #define BYTES_8(v, of)                                                                                       \

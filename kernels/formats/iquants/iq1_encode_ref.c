@@ -1,7 +1,9 @@
-/* Encoding of iq1_s and iq1_m, with and without an importance matrix, to ggml's bytes. A weight is -1, 0 or 1
- * times a scale, shifted by an eighth up or down. In the order of their sizes, the weights of a sub-block are
- * divided into three runs; every division is tried with every shift. Every operation is one rounded binary32
- * operation in the order written. */
+/* Reference encoders of iq1_s and iq1_m, with and without an importance matrix. The bytes are those of ggml.
+ * A weight is scale * (l + shift) with l = -1, 0 or 1 and a shift of +1/8 or -1/8. As in ggml, a larger
+ * weight never gets a smaller l than a smaller weight. So the weights of a sub-block are sorted, and every
+ * division of the sorted list into three runs (l = -1, 0, 1) is tried with every shift; the largest gain of a
+ * least squares fit wins (see kquants/search.c). Every operation is one rounded binary32 operation in the
+ * order written. */
 #include <math.h>
 
 #include "kernels/formats/iquants/iquants.h"
@@ -11,21 +13,21 @@
 
 enum { MOST_GROUPS = IQ_GROUPS };
 
-/* The values of a weight, without the scale: [0] shifted up, [1] shifted down. */
+/* The values of a weight at scale 1: [0] with shift +1/8, [1] with shift -1/8. */
 #define SHIFT 0.125f
 static const float VALUES[2][3] = { { -1 + SHIFT, SHIFT, 1 + SHIFT }, { -1 - SHIFT, -SHIFT, 1 - SHIFT } };
 
 struct sub_block {
-    int n; /* weights: 32 (iq1_s, one shift) or 16 (iq1_m, a shift for each eight) */
+    int n; /* number of weights: 32 (iq1_s, one shift for all) or 16 (iq1_m, one shift for each eight) */
     const float *x;
     float w[SEARCH_MOST];
-    int order[SEARCH_MOST]; /* indices by ascending x */
+    int order[SEARCH_MOST]; /* indices of the weights, by ascending x */
     uint8_t level[SEARCH_MOST];
     int row[MOST_GROUPS];
-    bool down[MOST_GROUPS]; /* the shift of each eight weights */
+    bool down[MOST_GROUPS]; /* true: the shift of these eight weights is -1/8 */
 };
 
-static void weigh(struct sub_block *s, const float *importance, float mean)
+static void error_weights_set(struct sub_block *s, const float *importance, float mean)
 {
     if (importance)
         search_weights(s->n, s->x, importance, 2 * mean, s->w);
@@ -33,8 +35,8 @@ static void weigh(struct sub_block *s, const float *importance, float mean)
         for (int i = 0; i < s->n; i++) s->w[i] = s->x[i] * s->x[i];
 }
 
-/* Equal weights keep their order. */
-static void sort(struct sub_block *s)
+/* Stable insertion sort: ggml's bytes depend on the order of equal weights. */
+static void order_sort(struct sub_block *s)
 {
     for (int i = 0; i < s->n; i++) {
         int at = i;
@@ -43,9 +45,11 @@ static void sort(struct sub_block *s)
     }
 }
 
-/* The best division so far: order[0..first) gets the lowest value, up to order[..second) the middle one. */
+/* The best division so far. Weights order[0 .. first) get the lowest value, order[first .. second) the middle
+ * one, the others the highest. */
 struct division {
-    int first, second, shifts; /* shifts: -1, none found; bit g: group g is shifted down (iq1_s: all) */
+    int first, second, shifts; /* shifts: -1 = no division found yet; bit g = the shift of group g is -1/8
+                                  (iq1_s: all bits are equal) */
     float scale, gain;
 };
 
@@ -56,7 +60,8 @@ static void division_take(struct division *best, int first, int second, int shif
     best->first = first, best->second = second, best->shifts = shifts;
 }
 
-/* With one shift for all weights, sums over runs are differences of running sums. */
+/* Try all divisions with one shift for all weights. The sums over a run are differences of two prefix sums.
+ */
 static void divide_32(const struct sub_block *s, struct division *best)
 {
     float wx[SEARCH_MOST + 1] = { 0 }, w[SEARCH_MOST + 1] = { 0 };
@@ -78,8 +83,7 @@ static void divide_32(const struct sub_block *s, struct division *best)
             }
 }
 
-/* Sums of a least squares fit for the four combinations of two shifts, and what a weight adds to them at each
- * level. */
+/* Sums of the least squares fit for the four combinations of two shifts. */
 struct sums {
     float a[4], b[4];
 };
@@ -103,9 +107,9 @@ static void sums_add(struct sums *t, const struct sums *more)
     for (int k = 0; k < 4; k++) t->b[k] += more->b[k];
 }
 
-/* With a shift for each eight weights, the sums are added up in the order of the weights' sizes; those of the
- * first two runs are kept from one division to the next. Combinations are tried in ggml's order: bit 0 of
- * `shifts` is the first group. */
+/* Try all divisions with one shift for each eight weights. ggml adds the terms in the order of the sorted
+ * weights, and so does this function to get the same rounding; sums of the first two runs are reused by the
+ * next divisions. ORDER is ggml's order of the combinations, with the shift of the first group in bit 0. */
 static void divide_16(const struct sub_block *s, struct division *best)
 {
     enum { N = 16 };
@@ -150,7 +154,8 @@ static int nearest_neighbour(const struct sub_block *s, int g, const struct iq_m
     return row < 0 ? list[1] : row;
 }
 
-/* Rows of the codebook for the chosen levels. Returns the scale that suits the rows. */
+/* Choose codebook rows for the levels of the best division. Returns the scale: refitted to the rows if a
+ * group's levels were not a row and a neighbour was used, else unchanged. */
 static float rows_choose(struct sub_block *s, float scale)
 {
     const struct iq_map *m = iq_map_iq1();
@@ -172,7 +177,7 @@ static float rows_choose(struct sub_block *s, float scale)
     return a > 0 && b > 0 ? a / b : scale;
 }
 
-/* Search scale, shifts and rows of a sub-block. Returns the scale; 0: leave its bytes zero. */
+/* Search scale, shifts and rows of a sub-block. Returns the scale; 0 means that its bytes stay zero. */
 static float scale_search(struct sub_block *s, float nearly_zero)
 {
     float most = fabsf(s->x[0]);
@@ -180,12 +185,12 @@ static float scale_search(struct sub_block *s, float nearly_zero)
         if (fabsf(s->x[i]) > most) most = fabsf(s->x[i]);
     if (most < nearly_zero) return 0;
     struct division best = { .shifts = -1, .scale = most, .gain = -3.402823466e38f };
-    sort(s);
+    order_sort(s);
     if (s->n == 32)
         divide_32(s, &best);
     else
         divide_16(s, &best);
-    if (best.shifts < 0) return 0; /* all importance is zero */
+    if (best.shifts < 0) return 0; /* the importance of all columns is zero */
     for (int j = 0; j < s->n; j++)
         s->level[s->order[j]] = (uint8_t)(j < best.first ? 0 : j < best.second ? 1 : 2);
     if (best.scale < 0) {
@@ -208,7 +213,7 @@ static void iq1_s_block(const float *x, const float *importance, uint8_t *out)
     for (int j = 0; j < IQ_PARTS; j++) {
         uint32_t high = 0;
         s.x = x + j * SUB;
-        weigh(&s, importance + j * SUB, mean);
+        error_weights_set(&s, importance + j * SUB, mean);
         scale[j] = scale_search(&s, 1e-12f);
         down[j] = s.down[0];
         if (scale[j] == 0) continue;
@@ -228,7 +233,7 @@ static void iq1_s_block(const float *x, const float *importance, uint8_t *out)
     }
 }
 
-/* Store the scales' codes, and fit d to them. Returns d. */
+/* Store the codes of the scales. Returns d, fitted again by least squares to these codes. */
 static float iq1_m_scales_store(const float *scale, const struct sub_block *subs, float d, uint8_t *out)
 {
     enum { SUB = 16 };
@@ -258,7 +263,7 @@ static void iq1_m_block(const float *x, const float *importance, uint8_t *out)
     for (int j = 0; j < K_SUBS; j++) {
         struct sub_block *s = &subs[j];
         *s = (struct sub_block){ .n = SUB, .x = x + j * SUB };
-        weigh(s, importance ? importance + j * SUB : NULL, mean);
+        error_weights_set(s, importance ? importance + j * SUB : NULL, mean);
         scale[j] = scale_search(s, 1e-7f);
         if (scale[j] == 0) continue;
         int high = 0;
@@ -277,7 +282,7 @@ static void iq1_m_block(const float *x, const float *importance, uint8_t *out)
 
 typedef void block_fn(const float *x, const float *importance, uint8_t *out);
 
-/* iq1_s, which needs importance, gets equal importance if there is none. */
+/* needs_importance (iq1_s): the block is encoded with equal importance if the caller has none. */
 static void rows_encode(const struct encode *e, block_fn *block, bool needs_importance, int bytes)
 {
     float equal[K_BLOCK];

@@ -3,7 +3,7 @@
 #include "kernels/formats/iquants/layout.h"
 #include "kernels/formats/kquants/kquants_avx2.h"
 
-/* All bits of byte i set where bit i of `bits` is. */
+/* Set all bits of byte i if bit i of `bits` is set. */
 ALWAYS_INLINE __m256i mask_of_bits(uint32_t bits)
 {
     const __m256i bytes = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
@@ -27,7 +27,8 @@ ALWAYS_INLINE void codes_of(iq_part_fn *part, const int base, const uint8_t *blo
     }
 }
 
-/* X(function prefix, FORMAT_ suffix, what is added to signed bytes, whether codes are wide). */
+/* X(function prefix, FORMAT_ suffix, bias added to magnitudes with signs (0: the bytes contain it), codes are
+ * wide). */
 #define FORMATS_HERE(X)                                                                                      \
     X(iq1_s, IQ1_S, 0, false)                                                                                \
     X(iq1_m, IQ1_M, 0, false)                                                                                \

@@ -6,7 +6,8 @@
 #include "kernels/formats/iquants/layout.h"
 #include "kernels/formats/kquants/kquants_avx512.h"
 
-/* base: what is added to the signed bytes; 0 where the bytes have the bias already. */
+/* Read the codes of a block. base: bias that is added to magnitudes with signs; 0 if the bytes already
+ * contain it. */
 ALWAYS_INLINE void iq_codes512(iq_part_fn *part, const int base, const uint8_t *block, __m512i code[K_CHUNKS])
 {
 #pragma GCC unroll 4
@@ -25,7 +26,7 @@ ALWAYS_INLINE void iq_codes512(iq_part_fn *part, const int base, const uint8_t *
     }
 }
 
-/* name##_codes512 for every format of the family. */
+/* Define name##_codes512 for every format of the family. */
 #define IQ_CODES512(name, base)                                                                              \
     ALWAYS_INLINE void name##_codes512(const uint8_t *block, __m512i code[K_CHUNKS])                         \
     {                                                                                                        \

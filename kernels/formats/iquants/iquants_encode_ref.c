@@ -1,7 +1,8 @@
-/* Encoding of the 2- and 3-bit codebook formats, with and without an importance matrix, to ggml's bytes. For
- * each sub-block: take the signs apart, try a range of scales, round the magnitudes under each, replace what
- * is no row of the codebook by the best of its neighbours, and keep the scale whose least squares fit gains
- * most. Every operation is one rounded binary32 operation in the order written. */
+/* Reference encoders of the 2- and 3-bit codebook formats, with and without an importance matrix. The bytes
+ * are those of ggml. For each sub-block: store the signs separately, then try a range of scales. With each
+ * scale, the magnitudes are rounded to indices. If the indices of a group (of 8 or 4 weights) are not a row
+ * of the codebook, the neighbouring row with the smallest error is used. The scale with the largest gain of
+ * its least squares fit wins. Every operation is one rounded binary32 operation in the order written. */
 #include <math.h>
 
 #include "kernels/formats/iquants/iquants.h"
@@ -11,21 +12,22 @@
 
 enum { MOST_GROUPS = 8, MOST_LEVELS = 8 };
 
-/* How a format searches. */
+/* Parameters of a format's search. The values are ggml's. */
 struct plan {
     const struct iq_map *(*map)(void);
-    int sub,
-        reach;  /* weights under one scale; trials on each side of the scale that fits the largest weight */
-    float step; /* from one trial to the next, in units of magnitudes' indices times two */
-    float nearly_zero;    /* sub-blocks without a larger weight keep zero bytes */
-    bool even_signs;      /* the number of negative weights of eight is even */
-    bool fits_first;      /* the middle of the range of scales is itself found by a search */
-    float base, own_base; /* times the mean square of the block: see weigh */
+    int sub, reach;    /* number of weights that share a scale; number of trials on each side of the scale at
+                          which the largest weight has the largest magnitude */
+    float step;        /* distance of two trials, in units of half a step of the magnitudes' index */
+    float nearly_zero; /* a sub-block whose weights are all below this is stored as zero bytes */
+    bool even_signs; /* the file stores only 7 signs of 8 weights; the number of negative ones must be even */
+    bool fits_first; /* the middle of the range of scales is found by search_positive */
+    float base, own_base; /* factors of the block's mean square in error weights, see error_weights_set */
     enum { REFINE_MISSES, REFINE_IF_MISSED, REFINE_ALWAYS } refine;
-    float stored; /* factor of the stored d, found by experiment */
+    float stored; /* factor of d when it is stored; ggml's, found by experiment */
 };
 
-/* The rows that a trial chose, and where its magnitudes were no row of the codebook. */
+/* The codebook rows of a trial, one per group. missed: the rounded indices were not a row, so a neighbour was
+ * used. */
 struct choice {
     int row[MOST_GROUPS];
     bool missed[MOST_GROUPS];
@@ -34,20 +36,23 @@ struct choice {
 struct sub_block {
     const struct plan *plan;
     const struct iq_map *map;
-    float x[SEARCH_MOST]; /* without signs (with even_signs, one of eight may be negative) */
-    float w[SEARCH_MOST], root[SEARCH_MOST];
-    /* What a weight adds to the sums of a fit at each level, so that trials only add. */
+    float x[SEARCH_MOST];    /* magnitudes; with even_signs, one weight of eight may be negative */
+    float w[SEARCH_MOST];    /* error weights */
+    float root[SEARCH_MOST]; /* sqrt(w): ggml's error weights when it compares neighbours */
+    /* Terms of weight i in the sums of the least squares fit for every index, so that trials only add them.
+     */
     float a[SEARCH_MOST][MOST_LEVELS], b[SEARCH_MOST][MOST_LEVELS];
     uint8_t negative[SEARCH_MOST / 8];
     struct choice choice;
 };
 
 struct fit {
-    float a, b; /* best scale a / b, its gain a * a / b */
+    float a, b; /* best scale a / b, gain a^2 / b (see kquants/search.c) */
 };
 
-/* How heavy the errors are. `mean`: of the squares of the block. */
-static void weigh(struct sub_block *s, const float *x, const float *importance, float mean)
+/* Compute the error weights. mean: mean square of the block. With importance: see search_weights; without:
+ * own_base * base * mean + x^2. */
+static void error_weights_set(struct sub_block *s, const float *x, const float *importance, float mean)
 {
     const struct plan *p = s->plan;
     if (importance)
@@ -57,9 +62,10 @@ static void weigh(struct sub_block *s, const float *x, const float *importance, 
     for (int i = 0; i < p->sub; i++) s->root[i] = sqrtf(s->w[i]);
 }
 
-/* Where the number of negative weights of eight has to be even, the weight whose sign matters least gets the
- * wrong one. */
-static void signs_take(struct sub_block *s, const float *x)
+/* Split the weights into magnitudes and signs. If the number of negative weights of eight must be even and is
+ * not, the sign of the weight with the smallest w * x^2 is stored wrong, because that changes the error
+ * least. Its "magnitude" becomes negative, so that the search sees the error. */
+static void signs_split(struct sub_block *s, const float *x)
 {
     for (int g = 0; g < s->plan->sub / 8; g++) {
         float *to = s->x + 8 * g;
@@ -104,8 +110,8 @@ static int nearest_neighbour(const struct sub_block *s, int first, int at, float
     return row < 0 ? list[1] : row;
 }
 
-/* Choose rows under one scale (and its inverse). again: only where the last choice missed. */
-static void choose(const struct sub_block *s, float inverse, float scale, bool again, struct choice *c)
+/* Choose rows for one scale and its inverse. again: only for groups whose last choice missed. */
+static void rows_choose(const struct sub_block *s, float inverse, float scale, bool again, struct choice *c)
 {
     const struct iq_map *m = s->map;
     for (int g = 0; g < s->plan->sub / m->weights; g++) {
@@ -140,12 +146,12 @@ static bool any_missed(const struct sub_block *s)
     return any;
 }
 
-/* Search the scale and the rows of a sub-block whose weights and signs are set. Returns the scale; 0: leave
- * all bytes zero. */
+/* Search the scale and the rows of a sub-block whose error weights, magnitudes and signs are set. Returns the
+ * scale; 0 means that all bytes of the sub-block stay zero. */
 static float scale_search(struct sub_block *s)
 {
     const struct plan *p = s->plan;
-    const int top = 2 * s->map->levels - 1; /* index of the largest magnitude, times two, plus 1 */
+    const int top = 2 * s->map->levels - 1; /* the largest magnitude, 2 * index + 1 */
     float most = s->x[0];
     for (int i = 1; i < p->sub; i++)
         if (s->x[i] > most) most = s->x[i];
@@ -167,14 +173,14 @@ static float scale_search(struct sub_block *s)
     for (int k = -p->reach; k <= p->reach; k++) {
         const float inverse = ((float)top + (float)k * p->step) / most;
         struct choice c;
-        choose(s, inverse, 1 / inverse, false, &c);
+        rows_choose(s, inverse, 1 / inverse, false, &c);
         const struct fit f = fit_of(s, &c);
         if (!(f.b > 0 && f.a * f.a > best * f.b)) continue;
         scale = f.a / f.b, best = scale * f.a;
         s->choice = c;
     }
     if (scale > 0 && (p->refine == REFINE_ALWAYS || any_missed(s))) {
-        choose(s, 1 / scale, scale, p->refine == REFINE_MISSES, &s->choice);
+        rows_choose(s, 1 / scale, scale, p->refine == REFINE_MISSES, &s->choice);
         const struct fit f = fit_of(s, &s->choice);
         if (f.b > 0) scale = f.a / f.b;
     }
@@ -183,7 +189,8 @@ static float scale_search(struct sub_block *s)
     return -scale;
 }
 
-/* Store what was chosen for sub-block number `at`, and the four bits of its scale. The block was zeroed. */
+/* Write rows and signs of sub-block number `at`, and the four bits of its scale, to a block that was zeroed
+ * before. */
 typedef void store_fn(const struct sub_block *s, int at, uint8_t *out);
 typedef void store_scale_fn(int at, int code, uint8_t *out);
 
@@ -195,8 +202,8 @@ static void block_encode(const struct plan *p, const float *x, const float *impo
     float scale[K_SUBS], most = 0;
     for (int j = 0; j < K_BLOCK / p->sub; j++) {
         const float *from = x + j * p->sub;
-        weigh(&s, from, importance ? importance + j * p->sub : NULL, mean);
-        signs_take(&s, from);
+        error_weights_set(&s, from, importance ? importance + j * p->sub : NULL, mean);
+        signs_split(&s, from);
         scale[j] = scale_search(&s);
         if (scale[j] == 0) continue;
         store(&s, j, out);
@@ -215,7 +222,7 @@ static void word_add(uint8_t *p, uint32_t bits)
     memcpy(p, &v, sizeof v);
 }
 
-/* Seven signs of each of four groups. */
+/* Pack seven signs of each of four groups into 28 bits. */
 static uint32_t signs_28(const struct sub_block *s)
 {
     uint32_t v = 0;
@@ -331,7 +338,7 @@ static const struct plan IQ2_XXS = { .map = iq_map_iq2_xxs,
                                    .refine = REFINE_IF_MISSED,
                                    .stored = 1.033f };
 
-/* Formats that need importance get equal importance if there is none. */
+/* A format with needs_importance is encoded with equal importance if the caller has none. */
 static void rows_encode(const struct encode *e, const struct plan *p, bool needs_importance, store_fn *store,
                         store_scale_fn *store_scale, int bytes)
 {

@@ -3,7 +3,8 @@
 #include "kernels/formats/iquants/layout.h"
 #include "kernels/formats/kquants/kquants_ref.h"
 
-/* base: what is added to the signed bytes; 0 where the bytes have the bias already. */
+/* Read the codes of a block. base: bias that is added to magnitudes with signs; 0 if the bytes already
+ * contain it. */
 static void codes_of(iq_part_fn *part, int base, const uint8_t *block, uint8_t code[K_BLOCK])
 {
     for (int p = 0; p < IQ_PARTS; p++) {
@@ -30,7 +31,9 @@ IQ_CODES_OF(iq3_xxs, IQ3_XXS_SHAPE.bias)
 IQ_CODES_OF(iq3_s, IQ3_S_SHAPE.bias)
 
 #define IQ_REFERENCE(name, NAME, sub)                                                                        \
-    static const struct k_format NAME = { FORMAT_##NAME, &NAME##_SHAPE, name##_scales, name##_codes };       \
+    static const struct k_format NAME = {                                                                    \
+        .id = FORMAT_##NAME, .shape = &NAME##_SHAPE, .scales = name##_scales, .codes = name##_codes          \
+    };                                                                                                       \
     K_REFERENCE(name, NAME)
 IQUANT_FORMATS(IQ_REFERENCE)
 

@@ -9,7 +9,7 @@
 
 typedef uint64_t iq_u64x2 __attribute__((vector_size(16)));
 
-/* All bits of byte i set where bit i of `bits` (16 of them count) is. */
+/* Set all bits of byte i if bit i of `bits` (16 bits are used) is set. */
 ALWAYS_INLINE u8x16 iq_mask_of_bits(uint32_t bits)
 {
     const u8x16 own = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
@@ -17,7 +17,7 @@ ALWAYS_INLINE u8x16 iq_mask_of_bits(uint32_t bits)
     return (u8x16)((spread & own) == own);
 }
 
-/* base: what is added to the signed bytes; 0 where nothing is. */
+/* Read the codes of part p. base: bias that is added to magnitudes with signs. */
 ALWAYS_INLINE void iq_codes(iq_part_fn *part, bool has_signs, uint8_t base, const uint8_t *block, int p,
                             u8x16 out[2])
 {
@@ -32,13 +32,15 @@ ALWAYS_INLINE void iq_codes(iq_part_fn *part, bool has_signs, uint8_t base, cons
     }
 }
 
-/* The wide ones stay signed (k_signed). */
+/* Wide formats use signed codes (k_signed), so their base is 0. */
 #define IQ_KIND(name, NAME, has_signs, base)                                                                 \
     ALWAYS_INLINE void name##_codes(const uint8_t *block, int p, u8x16 out[2])                               \
     {                                                                                                        \
         iq_codes(name##_part, has_signs, base, block, p, out);                                               \
     }                                                                                                        \
-    static const struct k_kind K_##NAME = { &NAME##_SHAPE, name##_scales, name##_codes };                    \
+    static const struct k_kind K_##NAME = { .shape = &NAME##_SHAPE,                                          \
+                                            .scales = name##_scales,                                         \
+                                            .codes = name##_codes };                                         \
     K_KIND_FUNCTIONS(name, K_##NAME)
 IQ_KIND(iq1_s, IQ1_S, false, 0)
 IQ_KIND(iq1_m, IQ1_M, false, 0)

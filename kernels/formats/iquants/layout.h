@@ -1,28 +1,28 @@
-/* kernels/formats/iquants/layout.h - where a block of 256 weights keeps what, for every kernel of the family.
+/* kernels/formats/iquants/layout.h - byte layout of blocks of 256 weights, for every kernel of the family.
  *
- * As in the k-quants (whose kernels this family uses), weight i = scale[j] * (code[i] - bias), j = i / sub,
- * and scale[j] = d * unit * (an odd integer). Codes are not stored: eight (iq3: four) weights share a row of
- * a codebook. A part is 32 weights: what follows finds their rows and their signs with portable code, and
- * each instruction set turns that into a vector of bytes. */
+ * As in the k-quants, whose kernels this family uses, weight i = scale[j] * (code[i] - bias) with j = i / sub
+ * and scale[j] = d * unit * (an odd integer). The file has no codes: eight weights (iq3: four) share a row of
+ * a codebook. A part is 32 weights. The functions below read the rows and signs of a part with portable code;
+ * each instruction set turns them into a vector of codes. */
 #ifndef QDYNO_KERNELS_FORMATS_IQUANTS_LAYOUT_H
 #define QDYNO_KERNELS_FORMATS_IQUANTS_LAYOUT_H
 
 #include "kernels/formats/iquants/grids.h"
 #include "kernels/formats/kquants/layout.h"
 
-enum { IQ_PARTS = 8, IQ_PART = 32, IQ_GROUPS = 4 /* of eight weights in a part */ };
+enum { IQ_PARTS = 8, IQ_PART = 32, IQ_GROUPS = 4 /* groups of eight weights in a part */ };
 
-static const struct k_shape IQ1_S_SHAPE = { 50, 32, IQ1_BIAS, false, 0.125f },
-                            IQ1_M_SHAPE = { 56, 16, IQ1_BIAS, false, 0.125f },
-                            IQ2_XXS_SHAPE = { 66, 32, 64, false, 0.125f },
-                            IQ2_XS_SHAPE = { 74, 16, 64, false, 0.125f },
-                            IQ2_S_SHAPE = { 82, 16, 64, false, 0.125f },
-                            IQ3_XXS_SHAPE = { 98, 32, 64, false, 0.25f },
-                            IQ3_S_SHAPE = { 110, 32, 16, false, 1 };
+static const struct k_shape IQ1_S_SHAPE = { .block_bytes = 50, .sub = 32, .bias = IQ1_BIAS, .unit = 0.125f },
+                            IQ1_M_SHAPE = { .block_bytes = 56, .sub = 16, .bias = IQ1_BIAS, .unit = 0.125f },
+                            IQ2_XXS_SHAPE = { .block_bytes = 66, .sub = 32, .bias = 64, .unit = 0.125f },
+                            IQ2_XS_SHAPE = { .block_bytes = 74, .sub = 16, .bias = 64, .unit = 0.125f },
+                            IQ2_S_SHAPE = { .block_bytes = 82, .sub = 16, .bias = 64, .unit = 0.125f },
+                            IQ3_XXS_SHAPE = { .block_bytes = 98, .sub = 32, .bias = 64, .unit = 0.25f },
+                            IQ3_S_SHAPE = { .block_bytes = 110, .sub = 32, .bias = 16, .unit = 1 };
 
 /* Byte offsets. */
 enum {
-    IQ_CODES = 2, /* after d, except in iq1_m */
+    IQ_CODES = 2, /* d is at offset 0, except in iq1_m, where it is spread over the scales */
     IQ1_S_HIGH = 34,
     IQ1_M_CODES = 0,
     IQ1_M_HIGH = 32,
@@ -39,7 +39,7 @@ enum {
 
 /* ---------------------------------------------------------------- scales */
 
-/* 2n + 1 of eight nibbles, each in a byte. */
+/* Spread eight 4-bit fields n over eight bytes and return 2n + 1 in each byte. */
 static inline uint64_t iq_odd_bytes(uint64_t nibbles)
 {
     nibbles = (nibbles | nibbles << 16) & 0x0000ffff0000ffff;
@@ -54,7 +54,7 @@ static inline void iq_scales_begin(const uint8_t *block, struct k_scales *s)
     s->scale[0] = s->scale[1] = s->min[0] = s->min[1] = 0;
 }
 
-/* Sixteen scales of a nibble each. */
+/* Read sixteen 4-bit scales. */
 static inline void iq2_scales16(const uint8_t *block, int at, struct k_scales *s)
 {
     iq_scales_begin(block, s);
@@ -78,7 +78,7 @@ static inline void iq3_s_scales(const uint8_t *block, struct k_scales *s)
     s->scale[0] = iq_odd_bytes(k_load_u32(block + IQ3_S_SCALES));
 }
 
-/* Eight scales in the upper four bits of 32-bit words, `step` bytes apart. */
+/* Read eight scales from the upper four bits of 32-bit words that are `step` bytes apart. */
 static inline void iq_scales_of_words(const uint8_t *block, int at, int step, struct k_scales *s)
 {
     uint64_t nibbles = 0;
@@ -123,15 +123,16 @@ static inline void iq1_m_scales(const uint8_t *block, struct k_scales *s)
 
 /* ---------------------------------------------------------------- codes */
 
-/* A part: four times eight bytes, and which of them are negative (bit i: weight i). Formats without signs
- * (iq1) have the bias in the bytes. */
+/* The 32 weights of a part: bytes[g] has the magnitudes of eight weights, and bit i of `negative` is the sign
+ * of weight i. Formats without signs (iq1) have codes including the bias in the bytes. */
 struct iq_part {
     uint64_t bytes[IQ_GROUPS];
     uint32_t negative;
 };
 typedef void iq_part_fn(const uint8_t *block, int p, struct iq_part *out);
 
-/* Four bytes with seven signs each; the eighth makes the number of negative weights even. */
+/* Each byte has seven signs in its lower bits. Set the eighth bit to their parity, so that the number of
+ * negative weights is even. */
 static inline uint32_t iq_signs_even(uint32_t seven)
 {
     uint32_t odd = seven ^ seven >> 4;
@@ -140,7 +141,7 @@ static inline uint32_t iq_signs_even(uint32_t seven)
     return seven | (odd & 0x01010101) << 7;
 }
 
-/* The same from four fields of seven bits without gaps. */
+/* The same for four 7-bit fields without gaps. */
 static inline uint32_t iq_signs_of_28(uint32_t v)
 {
     return iq_signs_even((v & 0x7f) | (v & 0x3f80) << 1 | (v & 0x1fc000) << 2 | (v & 0xfe00000) << 3);
@@ -190,7 +191,8 @@ static inline void iq3_s_part(const uint8_t *block, int p, struct iq_part *out)
     out->negative = k_load_u32(block + IQ3_S_SIGNS + 4 * p);
 }
 
-/* The shift of eight weights: 1 in every byte, or -1 (the bytes are at least 8, so nothing is borrowed). */
+/* The shift of eight weights, to be added to eight bytes at once: 1 or -1 in every byte. The bytes are at
+ * least 8, so -1 does not borrow from a neighbour. */
 static inline uint64_t iq1_shift(bool down)
 {
     return down ? 0 - k_bytes(1) : k_bytes(1);

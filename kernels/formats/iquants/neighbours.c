@@ -1,6 +1,6 @@
-/* Neighbours of all combinations of magnitudes, for each codebook. The distance of two combinations is the
- * sum of the squared differences of their indices. Files of other programs are reproduced byte for byte, so
- * the order of neighbours matters: the first of equally good ones wins. */
+/* Compute, for each codebook, the neighbours of every combination of indices that is not a row. The distance
+ * of two combinations is the sum of the squared differences of their indices. The order of the neighbours
+ * matters, because the encoder uses the first of equally good ones and must produce ggml's bytes. */
 #include <assert.h>
 #include <pthread.h>
 
@@ -9,7 +9,7 @@
 
 enum {
     MOST_ROWS = 2048,
-    MOST_DISTANCE = 8 * 49, /* four weights, seven steps each, or eight weights, two steps each, and more */
+    MOST_DISTANCE = 8 * 49, /* above the largest distance: 4 weights * 7^2 = 196; 8 weights * 2^2 = 32 */
     COMBINATIONS_8 = 1 << 16,
     COMBINATIONS_4 = 1 << 12,
 };
@@ -62,7 +62,8 @@ static void map_fill(const struct iq_map *m, int list_size)
     (void)list_size;
 }
 
-/* list_size: what the codebook needs, counted once and checked by map_fill. */
+/* Define a map and its accessor. list_size: length of the neighbour lists of this codebook, counted once and
+ * checked by map_fill. */
 #define MAP(name, INDEX, row_count, of, index_bits, level_count, shell_count, combinations, list_size)       \
     static int32_t name##_place[combinations];                                                               \
     static uint16_t name##_list[list_size];                                                                  \

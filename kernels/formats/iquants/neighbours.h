@@ -1,17 +1,19 @@
-/* kernels/formats/iquants/neighbours.h - which rows of a codebook are near a combination of magnitudes that
- * is no row itself: what the encoders choose from. */
+/* kernels/formats/iquants/neighbours.h - a codebook holds only some of the possible combinations of
+ * magnitudes. This map tells an encoder, for any combination, its row in the codebook or the rows nearest to
+ * it. */
 #ifndef QDYNO_KERNELS_FORMATS_IQUANTS_NEIGHBOURS_H
 #define QDYNO_KERNELS_FORMATS_IQUANTS_NEIGHBOURS_H
 
 #include <stdint.h>
 
-/* A combination packs the indices of the magnitudes of `weights` weights, `bits` bits each. `place` has, for
- * every combination of indices below `levels`, its row, or -1 - (where in `list` its neighbours are: their
- * number, then their rows, nearest first, equally near ones in the order of the codebook). */
+/* A combination packs the magnitude indices of `weights` weights, `bits` bits each. place[combination] >= 0
+ * is its row. A negative entry -1 - n says that its neighbours start at list[n]: first their number, then
+ * their rows, nearest first, equally near ones in the order of the codebook. Entries with an index >=
+ * `levels` are not used. */
 struct iq_map {
-    const uint16_t *index; /* the rows, as combinations */
+    const uint16_t *index; /* [rows] the combination of each row */
     int rows, weights, bits, levels;
-    int shells; /* neighbours have one of this many smallest distances */
+    int shells; /* the neighbours are all rows at the `shells` smallest distances that occur */
     int32_t *place;
     uint16_t *list;
 };

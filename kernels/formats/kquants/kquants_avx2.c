@@ -2,7 +2,7 @@
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/kquants/kquants_avx2.h"
 
-/* The bits `mask` << from of every byte, moved to where `mask` << to is. */
+/* Move the bits `mask` << from of every byte to `mask` << to and clear the others. */
 ALWAYS_INLINE __m256i bits_to(__m256i v, const int mask, const int from, const int to)
 {
     const __m256i moved = from > to ? _mm256_srli_epi16(v, from - to) : _mm256_slli_epi16(v, to - from);

@@ -1,6 +1,6 @@
-/* kernels/formats/kquants/kquants_avx2.h - blocks of 256 weights with AVX2: decoding, both dot products and
- * unpacking for integer GEMM, for every format that can expand its codes to unsigned bytes. A register holds
- * 32 codes, which are one sub-block or two. */
+/* kernels/formats/kquants/kquants_avx2.h - blocks of 256 weights with AVX2: decoding, both dot products, and
+ * unpacking for integer GEMM. A format supplies a function that expands its codes to unsigned bytes. A
+ * register holds 32 codes (a part), which belong to one sub-block or two. */
 #ifndef QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX2_H
 #define QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX2_H
 
@@ -9,14 +9,14 @@
 
 enum { PARTS = 8, PART = 32, CHAINS = 4 };
 
-/* Number of independent sums: with few rows, the latency of additions is the limit; with many, the registers.
- */
+/* Number of independent sums per row of activations. With one row, the latency of additions limits the speed,
+ * so four chains are used. With more rows, there are registers for two only. */
 ALWAYS_INLINE int chains_of(const int n)
 {
     return n == 1 ? CHAINS : 2;
 }
 
-/* The 256 codes in natural order, unsigned. */
+/* Expand the 256 codes to unsigned bytes in natural order. */
 typedef void k_codes256_fn(const uint8_t *block, __m256i code[PARTS]);
 
 ALWAYS_INLINE __m256i codes_load(const uint8_t *p)
@@ -34,7 +34,8 @@ ALWAYS_INLINE float scale_of(const struct k_scales *s, const struct k_shape *sha
     return half_of(s->d) * shape->unit;
 }
 
-/* A block: codes without bias, scales in memory. */
+/* An unpacked block: signed codes (the bias is subtracted), and scales in memory, from where broadcasts need
+ * no shuffle. */
 struct unpacked {
     __m256i code[PARTS];
     float scale[K_SUBS], min[K_SUBS];
@@ -64,7 +65,7 @@ ALWAYS_INLINE void block_unpack(const uint8_t *block, const struct k_shape *shap
             u->code[p] = _mm256_sub_epi8(u->code[p], _mm256_set1_epi8((char)shape->bias));
 }
 
-/* Weights 8g..8g + 7, same bits as the reference. g is a constant. */
+/* Weights 8g .. 8g + 7 with the bits of the reference: a product, then a difference. g is a constant. */
 ALWAYS_INLINE __m256 weights8(const struct unpacked *u, const struct k_shape *shape, const int g)
 {
     __m128i bytes = g & 2 ? _mm256_extracti128_si256(u->code[g / 4], 1)
@@ -111,7 +112,8 @@ ALWAYS_INLINE void k_dot_f32_unrolled(const struct dot *d, const struct k_shape 
         for (int i = 0; i < n; i++) total[i] = _mm256_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
             struct unpacked u;
-            __m256 sum[DOT_X][CHAINS]; /* of this block, so that long rows stay accurate */
+            __m256 sum[DOT_X][CHAINS]; /* of one block only; adding blocks separately keeps rounding errors
+                                          small in long rows */
             prefetch_ahead(block, shape->block_bytes);
             block_unpack(block, shape, scales, codes, &u);
 #pragma GCC unroll 4
@@ -144,12 +146,13 @@ ALWAYS_INLINE void dot_f32(const struct dot *d, const struct k_shape *shape, k_s
 
 /* ---------------------------------------------------------------- 8-bit activations */
 
-/* A block as integers: part p's scales are lane p of each half of `scale` (the same number twice with
- * sub-blocks of 32). `less` is what sums of activations are multiplied by and taken off: minima, or scales
- * times the bias; 16 of them, or 8. */
+/* A block prepared for 8-bit activations. Lane p of the lower half of `scale` is the integer scale of part
+ * p's first sub-block, lane p of the upper half that of its second (the same number twice with sub-blocks of
+ * 32). `offset` is multiplied by sums of activations and subtracted: the minimum of a sub-block, or its scale
+ * times the bias. It has 16 lanes, or 8 with sub-blocks of 32. */
 struct k_integers {
     __m256i code[PARTS], scale;
-    __m256 less[2];
+    __m256 offset[2];
     float d;
 };
 
@@ -158,7 +161,8 @@ ALWAYS_INLINE __m256 bytes_to_floats(uint64_t bytes)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)bytes)));
 }
 
-/* Whether codes are signed bytes, for which vpmaddubsw needs the sign trick. */
+/* True if codes use all 8 bits (bias 128). vpmaddubsw would overflow with such codes as unsigned operand, so
+ * it multiplies |code| by the activation with the sign of the code. */
 ALWAYS_INLINE bool by_sign(const struct k_shape *shape)
 {
     return shape->bias == 128;
@@ -179,13 +183,14 @@ ALWAYS_INLINE void integers_of(const uint8_t *block, const struct k_shape *shape
         b->scale = _mm256_broadcastsi128_si256(_mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)s.scale[0])));
     }
     const __m256 by = _mm256_set1_ps(shape->has_min ? half_of(s.dmin) : b->d * (float)shape->bias);
-    const uint64_t *less = shape->has_min ? s.min : s.scale;
-    b->less[0] = _mm256_mul_ps(by, bytes_to_floats(less[0]));
-    if (shape->sub == 16) b->less[1] = _mm256_mul_ps(by, bytes_to_floats(less[1]));
+    const uint64_t *offset = shape->has_min ? s.min : s.scale;
+    b->offset[0] = _mm256_mul_ps(by, bytes_to_floats(offset[0]));
+    if (shape->sub == 16) b->offset[1] = _mm256_mul_ps(by, bytes_to_floats(offset[1]));
 }
 
-/* Products of 32 codes and activations, each times its integer scale, as 8 sums of four. Before the scales:
- * pairs up to 2 * 126 * 127 or 2 * 127 * 127, both below 2^15. */
+/* Multiply 32 codes by 32 activations and by their integer scale; each lane sums four products. vpmaddubsw
+ * adds pairs of products in 16 bits: with unsigned codes a pair is at most 2 * 126 * 127, with |code| 2 * 127
+ * * 127, both below 2^15. */
 ALWAYS_INLINE __m256i part_products(__m256i code, __m256i q, __m256i scale, const bool is_signed)
 {
     if (is_signed) {
@@ -221,10 +226,10 @@ ALWAYS_INLINE void block_dot_q8(const struct k_integers *b, const struct k_shape
         if (by_sign(shape)) continue;
         const int64_t at = i * d->q.d_stride + k / Q8_BLOCK;
         if (shape->sub == 32) {
-            total[i] = _mm256_fnmadd_ps(b->less[0], _mm256_loadu_ps(d->q.sum + at), total[i]);
+            total[i] = _mm256_fnmadd_ps(b->offset[0], _mm256_loadu_ps(d->q.sum + at), total[i]);
         } else {
-            total[i] = _mm256_fnmadd_ps(b->less[0], _mm256_loadu_ps(d->q.sum16 + 2 * at), total[i]);
-            total[i] = _mm256_fnmadd_ps(b->less[1], _mm256_loadu_ps(d->q.sum16 + 2 * at + 8), total[i]);
+            total[i] = _mm256_fnmadd_ps(b->offset[0], _mm256_loadu_ps(d->q.sum16 + 2 * at), total[i]);
+            total[i] = _mm256_fnmadd_ps(b->offset[1], _mm256_loadu_ps(d->q.sum16 + 2 * at + 8), total[i]);
         }
     }
 }
@@ -259,8 +264,8 @@ ALWAYS_INLINE void k_dot_q8(const struct dot *d, const struct k_shape *shape, k_
     }
 }
 
-/* Unpack codes for integer GEMM. Codes up to 31 without a bias are treated as -16..15 (minima shrink by 16
- * scales), so that sums of half a block fit 16 bits. */
+/* Unpack codes for integer GEMM. Codes 0 .. 31 without a bias are treated as -16 .. 15 with a bias of 16, and
+ * 16 scales are added to the minimum in return. This keeps 16-bit sums over half a group from overflowing. */
 ALWAYS_INLINE void unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out,
                              const struct k_shape *shape, k_scales_fn *scales, k_codes256_fn *codes)
 {
@@ -293,7 +298,7 @@ ALWAYS_INLINE void unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int6
     }
 }
 
-/* The functions of a format. */
+/* Define the kernels of a format from its shape, its scales and its codes. */
 #define K_FUNCTIONS(name, shape, scales, codes)                                                              \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \

@@ -8,7 +8,7 @@
 
 enum { K_CHUNKS = 4, K_CHUNK = 64 };
 
-/* The 256 codes in natural order, unsigned. */
+/* Expand the 256 codes to unsigned bytes in natural order, 64 per register (a chunk). */
 typedef void k_codes512_fn(const uint8_t *block, __m512i code[K_CHUNKS]);
 
 ALWAYS_INLINE __m512i twice_32_bytes(const uint8_t *p)
@@ -16,14 +16,16 @@ ALWAYS_INLINE __m512i twice_32_bytes(const uint8_t *p)
     return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* The low half shifted right by `low` bits, the high half by `high`. Bits of neighbours come along. */
+/* Shift the low half right by `low` bits and the high half by `high`, in 16-bit lanes. Bits of a byte's
+ * neighbour move into it, so the caller masks them. */
 ALWAYS_INLINE __m512i shift_halves(__m512i v, int low, int high)
 {
     const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16((short)low), _mm256_set1_epi16((short)high), 1);
     return _mm512_srlv_epi16(v, by);
 }
 
-/* Bit 2c of each byte of the low half, bit 2c + 1 of the high half: where set, add `value`. */
+/* Add `value` to the codes whose extra bit is set. The bits of chunk c are bit 2c of each byte in the low
+ * half of `plane`, and bit 2c + 1 in the high half. */
 ALWAYS_INLINE __m512i add_plane(__m512i code, __m512i plane, int c, int value)
 {
     const __m512i bits = _mm512_inserti64x4(_mm512_set1_epi8((char)(1 << 2 * c)),
@@ -102,13 +104,14 @@ ALWAYS_INLINE void iq4_xs_codes512(const uint8_t *block, __m512i code[K_CHUNKS])
     for (int c = 0; c < K_CHUNKS; c++) {
         const __m256i bytes = _mm256_loadu_si256((const __m256i *)(block + IQ4_XS_CODES + 32 * c));
         const __m512i v = _mm512_permutexvar_epi64(spread, _mm512_castsi256_si512(bytes));
-        /* Four bits of the neighbouring byte's come along in the upper half of each: cut off. */
+        /* The 64-bit shift moves four bits of the next byte into the upper half of each byte; the mask clears
+         * them. */
         const __m512i index = _mm512_and_si512(_mm512_srlv_epi64(v, shift), _mm512_set1_epi8(15));
         code[c] = _mm512_shuffle_epi8(values, index);
     }
 }
 
-/* scale[j] and min[j] of the block, lanes as many as there are sub-blocks. */
+/* Scale and minimum of sub-block j in lane j, for 8 or 16 sub-blocks. */
 struct k_floats512 {
     __m512 scale, min;
 };
@@ -136,7 +139,7 @@ ALWAYS_INLINE struct k_floats512 k_floats(const uint8_t *block, const struct k_s
     return f;
 }
 
-/* A block before conversion to floats; scales are in memory, from where broadcasts need no shuffle. */
+/* A block with codes as signed bytes, and scales in memory, from where broadcasts need no shuffle. */
 struct k_unpacked {
     __m512i code[K_CHUNKS]; /* signed */
     float scale[K_SUBS], min[K_SUBS];
@@ -161,7 +164,7 @@ ALWAYS_INLINE void k_unpack(const uint8_t *block, const struct k_shape *shape, k
             u->code[c] = _mm512_sub_epi8(u->code[c], _mm512_set1_epi8((char)shape->bias));
 }
 
-/* Weights 16g..16g + 15, same bits as the reference: a product, then a difference. g is a constant. */
+/* Weights 16g .. 16g + 15 with the bits of the reference: a product, then a difference. g is a constant. */
 ALWAYS_INLINE __m512 k_weights16(const struct k_unpacked *u, const struct k_shape *shape, const int g)
 {
     const __m512i chunk = u->code[g / 4];

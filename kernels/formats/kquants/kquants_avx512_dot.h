@@ -27,7 +27,8 @@ ALWAYS_INLINE void dot_unrolled(const struct dot *d, const struct k_shape *shape
         for (int i = 0; i < n; i++) total[i] = _mm512_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
             struct k_unpacked u;
-            __m512 sum[DOT_X][2]; /* of this block, so that long rows stay accurate */
+            __m512 sum[DOT_X][2]; /* of one block only; adding blocks separately keeps rounding errors small
+                                     in long rows */
             prefetch_ahead(block, shape->block_bytes);
             k_unpack(block, shape, scales, codes, &u);
 #pragma GCC unroll 4

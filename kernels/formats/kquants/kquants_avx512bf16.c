@@ -1,4 +1,4 @@
-/* The k-quants as bf16 tiles. */
+/* Conversion of k-quants to bf16 tiles. */
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/kquants/kquants_avx512bf16.h"
 
@@ -12,15 +12,16 @@ ALWAYS_INLINE void q6_k_row(const uint8_t *block, uint16_t *out)
     row_computed(block, out, &Q6_K_SHAPE, q6_k_scales, q6_k_codes512);
 }
 
-/* The others have few enough codes to compute the values a sub-block (q2_K: a block) can hold, round those
- * and look the weights up: vpermw sees five bits of a 16-bit index, so what lies above needs no masking. */
+/* In the other formats a sub-block (q2_K: a block) can hold at most 64 different values. They are computed,
+ * rounded to bf16 and looked up by code. vpermw uses the low five bits of a 16-bit index only, so higher bits
+ * need no mask. */
 
 ALWAYS_INLINE __m512 from_0(void)
 {
     return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-/* scale * codes - min, a product and a difference, as in the reference. */
+/* scale * code - min, with the bits of the reference: a product, then a difference. */
 ALWAYS_INLINE __m512 values_of(__m512 codes, const struct k_unpacked *u, int j)
 {
     return _mm512_sub_ps(_mm512_mul_ps(codes, _mm512_set1_ps(u->scale[j])), _mm512_set1_ps(u->min[j]));
@@ -72,7 +73,8 @@ ALWAYS_INLINE void iq4_xs_row(const uint8_t *block, uint16_t *out)
     }
 }
 
-/* Sixteen sub-blocks of four values each: value c of sub-block j is word 16c + j of two registers. */
+/* q2_K has sixteen sub-blocks with four values each. Value c of sub-block j is word 16c + j of a table in two
+ * registers. */
 ALWAYS_INLINE void q2_k_row(const uint8_t *block, uint16_t *out)
 {
     const struct k_floats512 f = k_floats(block, &Q2_K_SHAPE, q2_k_scales);

@@ -1,13 +1,13 @@
-/* kernels/formats/kquants/kquants_avx512bf16.h - blocks of 256 weights as bf16 tiles: every value is computed
- * as in the reference and rounded once. With six to a few dozen rows of activations, this takes most of a
- * product's time. */
+/* kernels/formats/kquants/kquants_avx512bf16.h - conversion of blocks of 256 weights to bf16 tiles. Every
+ * weight is computed as in the reference and rounded once. With six to a few dozen rows of activations, this
+ * conversion takes most of a product's time. */
 #ifndef QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX512BF16_H
 #define QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_AVX512BF16_H
 
 #include "kernels/isa/bf16_tiles.h"
 #include "kernels/formats/kquants/kquants_avx512.h"
 
-/* The 256 weights of a block, 32 to a row of eight tiles. */
+/* Convert a block to one row in each of eight tiles, 32 weights per tile. */
 typedef void k_row_fn(const uint8_t *block, uint16_t *out);
 
 ALWAYS_INLINE void tile_put(uint16_t *out, int tile, __m512i weights)
@@ -15,7 +15,7 @@ ALWAYS_INLINE void tile_put(uint16_t *out, int tile, __m512i weights)
     _mm512_store_si512(out + tile * BF16_TILE_WEIGHTS, weights);
 }
 
-/* A row at a time, so that a block's scales are unpacked once. */
+/* Convert one row after the other, so that a block's scales are unpacked once. */
 ALWAYS_INLINE void blocks_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out,
                                  const int block_bytes, k_row_fn *row)
 {
@@ -28,7 +28,7 @@ ALWAYS_INLINE void blocks_unpack(const uint8_t *w, int64_t row_bytes, int rows, 
     }
 }
 
-/* For any format: compute every weight. */
+/* The k_row_fn for any format: compute every weight. */
 ALWAYS_INLINE void row_computed(const uint8_t *block, uint16_t *out, const struct k_shape *shape,
                                 k_scales_fn *scales, k_codes512_fn *codes)
 {
@@ -39,7 +39,7 @@ ALWAYS_INLINE void row_computed(const uint8_t *block, uint16_t *out, const struc
         tile_put(out, t, to_bf16(k_weights16(&u, shape, 2 * t), k_weights16(&u, shape, 2 * t + 1)));
 }
 
-/* The unpack_bf16_fn of a format from its function `name`_row. */
+/* Define the unpack_bf16_fn of a format from its k_row_fn, name##_row. */
 #define K_UNPACK(name, shape)                                                                                \
     static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
     {                                                                                                        \

@@ -1,11 +1,11 @@
-/* Blocks of 256 weights as columns of 16 rows, for products with few rows of activations: stored bytes of 16
- * rows are transposed first and then expanded, scales, too. Scales and minima have the bits that unpack_q8
- * (kquants_avx2.h) computes. */
+/* Conversion of q4_K, q5_K and q6_K to columns of 16 rows (struct q8_columns), for integer GEMM with few rows
+ * of activations. The stored bytes of 16 rows are transposed first, then codes and scales of all rows are
+ * expanded together. Scales and minima have the bits that unpack_q8 (kquants_avx2.h) computes. */
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/kquants/layout.h"
 #include "kernels/isa/gemm/columns_avx512.h"
 
-enum { PARTS = K_BLOCK / Q8_BLOCK, RECENTRED = 16 /* codes up to 31 are treated as -16..15 */ };
+enum { PARTS = K_BLOCK / Q8_BLOCK, RECENTRED = 16 /* codes 0 .. 31 are treated as -16 .. 15 */ };
 
 /* Load 32 bytes of each row as eight vectors. */
 ALWAYS_INLINE void columns_load_32(const uint8_t *w, int64_t row_bytes, __m512i out[8])
@@ -19,13 +19,14 @@ ALWAYS_INLINE __m512 low_f16(__m512i dwords)
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(dwords));
 }
 
-/* Byte `at` of every dword, signed or not, as floats. */
+/* Convert the signed byte `at` of every 32-bit lane to float. */
 ALWAYS_INLINE __m512 byte_floats(__m512i v, const int at)
 {
     return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(v, 24 - 8 * at), 24));
 }
 
-/* The scales and minima of q4_K and q5_K; as q4_k_scales, four sub-blocks of all rows at once. */
+/* Unpack the 6-bit scales and minima of q4_K and q5_K as q4_k_scales does, for all 16 rows at once. Each
+ * vector holds four sub-blocks, one per byte of a lane. */
 ALWAYS_INLINE void scales_6_bits(const uint8_t *block, int64_t row_bytes, struct q8_columns out[PARTS])
 {
     __m512i head[4], scale[2], min[2];

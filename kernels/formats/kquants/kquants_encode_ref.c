@@ -1,9 +1,10 @@
-/* The 256-weight formats, encoding as ggml does it, with and without an importance matrix, to the same bytes:
- * search a scale (and minimum) for each sub-block, one after another; store.h does the rest. */
+/* Reference encoders of the formats with blocks of 256 weights, with and without an importance matrix. The
+ * bytes are those of ggml. This file searches the scale (and minimum) of one sub-block after the other;
+ * store.h writes the block. */
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/kquants/store.h"
 
-/* importance: of these 256 columns, or NULL. */
+/* Search all sub-blocks of a block. importance: of the block's 256 columns, or NULL. */
 typedef void search_fn(const float *x, const float *importance, struct k_found *s);
 
 static float sum_of(const float *w, int n)
@@ -13,8 +14,8 @@ static float sum_of(const float *w, int n)
     return sum;
 }
 
-/* With minima. base: of search_weights; without importance q2_K weighs errors by magnitudes, the others add
- * the root mean square of the sub-block. */
+/* Formats with minima. base: see search_weights. Without importance, the error weight of x is |x| (q2_K), or
+ * |x| plus the root mean square of the sub-block (adds_mean). */
 static void search_mins(const struct k_min_search *f, const float *x, const float *importance, float base,
                         struct k_found *s)
 {
@@ -28,7 +29,7 @@ static void search_mins(const struct k_min_search *f, const float *x, const floa
             const float mean = f->adds_mean ? sqrtf(search_squares(f->sub, v) / (float)f->sub) : 0;
             for (int i = 0; i < f->sub; i++) w[i] = mean + fabsf(v[i]);
         }
-        s->heavy[j] = sum_of(w, f->sub);
+        s->error_weight[j] = sum_of(w, f->sub);
         s->scale[j] = search_min(grid, f->sub, v, w, s->code + j * f->sub, &s->min[j]);
     }
 }
@@ -58,7 +59,7 @@ static void q3_k_search(const float *x, const float *importance, struct k_found 
         if (importance) {
             float w[SUB];
             search_weights(SUB, v, importance + j * SUB, base, w);
-            s->heavy[j] = sum_of(w, SUB);
+            s->error_weight[j] = sum_of(w, SUB);
             s->scale[j] = search_symmetric(SUB, NMAX, v, w, code);
         } else {
             s->scale[j] = search_symmetric_steps(SUB, NMAX, v, code);

@@ -1,4 +1,4 @@
-/* The codes of the k-quants, the reference: bit by bit as the layout says. kquants_ref.h does the rest. */
+/* Reference code extraction of the k-quants, bit by bit as the layout says. kquants_ref.h does the rest. */
 #include "kernels/formats/kquants/kquants.h"
 #include "kernels/formats/kquants/kquants_ref.h"
 
@@ -12,7 +12,7 @@ static void four_bit_codes(const uint8_t *in, uint8_t code[K_BLOCK])
     for (int i = 0; i < K_BLOCK; i++) code[i] = in[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
 }
 
-/* Bit b of byte l is one more bit of code 32b + l. */
+/* Add one bit to every code: bit b of byte l belongs to code 32b + l. */
 static void plane_add(const uint8_t *plane, int shift, uint8_t code[K_BLOCK])
 {
     for (int i = 0; i < K_BLOCK; i++) code[i] |= (uint8_t)((plane[i % 32] >> (i / 32) & 1) << shift);
@@ -60,12 +60,12 @@ static void iq4_xs_codes(const uint8_t *block, uint8_t code[K_BLOCK])
 
 /* In the order of KQUANTS_REF. */
 static const struct k_format FORMATS_HERE[KQUANT_COUNT] = {
-    { FORMAT_Q2_K, &Q2_K_SHAPE, q2_k_scales, q2_k_codes },
-    { FORMAT_Q3_K, &Q3_K_SHAPE, q3_k_scales, q3_k_codes },
-    { FORMAT_Q4_K, &Q4_K_SHAPE, q4_k_scales, q4_k_codes },
-    { FORMAT_Q5_K, &Q5_K_SHAPE, q4_k_scales, q5_k_codes },
-    { FORMAT_Q6_K, &Q6_K_SHAPE, q6_k_scales, q6_k_codes },
-    { FORMAT_IQ4_XS, &IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes },
+    { .id = FORMAT_Q2_K, .shape = &Q2_K_SHAPE, .scales = q2_k_scales, .codes = q2_k_codes },
+    { .id = FORMAT_Q3_K, .shape = &Q3_K_SHAPE, .scales = q3_k_scales, .codes = q3_k_codes },
+    { .id = FORMAT_Q4_K, .shape = &Q4_K_SHAPE, .scales = q4_k_scales, .codes = q4_k_codes },
+    { .id = FORMAT_Q5_K, .shape = &Q5_K_SHAPE, .scales = q4_k_scales, .codes = q5_k_codes },
+    { .id = FORMAT_Q6_K, .shape = &Q6_K_SHAPE, .scales = q6_k_scales, .codes = q6_k_codes },
+    { .id = FORMAT_IQ4_XS, .shape = &IQ4_XS_SHAPE, .scales = iq4_xs_scales, .codes = iq4_xs_codes },
 };
 
 K_REFERENCE(q2_k, FORMATS_HERE[0])

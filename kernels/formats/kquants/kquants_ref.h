@@ -1,13 +1,13 @@
-/* kernels/formats/kquants/kquants_ref.h - the reference decode and dot product with 8-bit activations of
- * blocks of 256 weights: a block is expanded to integer codes and float scales; from there on all formats
- * are the same. A format supplies its shape, its scales and its codes. */
+/* kernels/formats/kquants/kquants_ref.h - reference decoding, and dot products with 8-bit activations, for
+ * blocks of 256 weights. A block is expanded to integer codes and float scales, and the rest is common to all
+ * formats. A format supplies its shape, its scales and its codes. */
 #ifndef QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_REF_H
 #define QDYNO_KERNELS_FORMATS_KQUANTS_KQUANTS_REF_H
 
 #include "kernels/isa/gemv/dot_ref.h"
 #include "kernels/formats/kquants/layout.h"
 
-/* The codes in natural order, unsigned, too large by the bias. */
+/* Expand the codes to unsigned bytes in natural order; the bias is not subtracted. */
 typedef void k_codes_fn(const uint8_t *block, uint8_t code[K_BLOCK]);
 
 struct k_format {
@@ -18,7 +18,7 @@ struct k_format {
 };
 
 struct k_weights {
-    int16_t code[K_BLOCK]; /* without bias */
+    int16_t code[K_BLOCK]; /* signed: the bias is subtracted */
     float scale[K_SUBS], min[K_SUBS];
 };
 
@@ -47,7 +47,7 @@ static inline void k_blocks_decode(const struct k_format *f, const void *blocks,
     }
 }
 
-/* One block with one row of activations. */
+/* Dot product of one block with one row of activations; d has one scale for 32 activations. */
 static inline double k_block_dot(const struct k_weights *w, int sub, const int8_t *q, const float *d)
 {
     double sum = 0;
@@ -75,7 +75,7 @@ static inline void k_dot_q8(const struct k_format *f, const struct dot *d)
     }
 }
 
-/* The functions of a format from its row of a table, and its row in the table of a family. */
+/* Define the functions of a format (a struct k_format), and its row in the table of its family. */
 #define K_REFERENCE(name, format)                                                                            \
     void name##_decode_ref(const void *blocks, float *x, int64_t n)                                          \
     {                                                                                                        \

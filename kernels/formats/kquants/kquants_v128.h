@@ -79,12 +79,14 @@ ALWAYS_INLINE void iq4_xs_codes(const uint8_t *block, int p, u8x16 out[2])
     out[1] = look_up(values, bits_to(bytes, 15, 4, 0));
 }
 
-static const struct k_kind K_Q2_K = { &Q2_K_SHAPE, q2_k_scales, q2_k_codes },
-                           K_Q3_K = { &Q3_K_SHAPE, q3_k_scales, q3_k_codes },
-                           K_Q4_K = { &Q4_K_SHAPE, q4_k_scales, q4_k_codes },
-                           K_Q5_K = { &Q5_K_SHAPE, q4_k_scales, q5_k_codes },
-                           K_Q6_K = { &Q6_K_SHAPE, q6_k_scales, q6_k_codes },
-                           K_IQ4_XS = { &IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes };
+static const struct k_kind K_Q2_K = { .shape = &Q2_K_SHAPE, .scales = q2_k_scales, .codes = q2_k_codes },
+                           K_Q3_K = { .shape = &Q3_K_SHAPE, .scales = q3_k_scales, .codes = q3_k_codes },
+                           K_Q4_K = { .shape = &Q4_K_SHAPE, .scales = q4_k_scales, .codes = q4_k_codes },
+                           K_Q5_K = { .shape = &Q5_K_SHAPE, .scales = q4_k_scales, .codes = q5_k_codes },
+                           K_Q6_K = { .shape = &Q6_K_SHAPE, .scales = q6_k_scales, .codes = q6_k_codes },
+                           K_IQ4_XS = { .shape = &IQ4_XS_SHAPE,
+                                        .scales = iq4_xs_scales,
+                                        .codes = iq4_xs_codes };
 
 /* ---------------------------------------------------------------- to floats */
 

@@ -1,9 +1,10 @@
-/* kernels/formats/kquants/layout.h - where a block of 256 weights keeps what, for every kernel of the family.
+/* kernels/formats/kquants/layout.h - byte layout of blocks of 256 weights, for every kernel of the family.
  *
- * All six formats say the same thing in different bits: weight i = scale[j] * (code[i] - bias) - min[j], with
- * j = i / sub, scale[j] = d * (a small integer), min[j] = dmin * (a small integer, where the format has
- * minima). So a format supplies its shape, its integer scales (portable, below: a few shifts of 64-bit words)
- * and, per instruction set, its codes as bytes in natural order. The rest is written once. */
+ * All six formats follow one formula: weight i = scale[j] * (code[i] - bias) - min[j], with j = i / sub,
+ * scale[j] = d * (a small integer), and min[j] = dmin * (a small integer) in formats with minima. A format
+ * supplies its shape, its integer scales (portable code below that shifts 64-bit words) and, per instruction
+ * set, a function that expands its codes to bytes in natural order. Everything else is written once for all
+ * formats. */
 #ifndef QDYNO_KERNELS_FORMATS_KQUANTS_LAYOUT_H
 #define QDYNO_KERNELS_FORMATS_KQUANTS_LAYOUT_H
 
@@ -15,16 +16,19 @@ enum { K_BLOCK = 256, K_SUBS = 16 /* sub-blocks at most */ };
 struct k_shape {
     int block_bytes;
     int sub;  /* weights that share a scale: 16 or 32 */
-    int bias; /* a code, always unsigned here, is too large by this */
+    int bias; /* subtracted from codes, which are stored unsigned */
     bool has_min;
     float unit; /* a power of two by which d is multiplied */
 };
 
-static const struct k_shape Q2_K_SHAPE = { 84, 16, 0, true, 1 }, Q3_K_SHAPE = { 110, 16, 4, false, 1 },
-                            Q4_K_SHAPE = { 144, 32, 0, true, 1 }, Q5_K_SHAPE = { 176, 32, 0, true, 1 },
-                            Q6_K_SHAPE = { 210, 16, 32, false, 1 }, IQ4_XS_SHAPE = { 136, 32, 128, false, 1 };
+static const struct k_shape Q2_K_SHAPE = { .block_bytes = 84, .sub = 16, .has_min = true, .unit = 1 },
+                            Q3_K_SHAPE = { .block_bytes = 110, .sub = 16, .bias = 4, .unit = 1 },
+                            Q4_K_SHAPE = { .block_bytes = 144, .sub = 32, .has_min = true, .unit = 1 },
+                            Q5_K_SHAPE = { .block_bytes = 176, .sub = 32, .has_min = true, .unit = 1 },
+                            Q6_K_SHAPE = { .block_bytes = 210, .sub = 16, .bias = 32, .unit = 1 },
+                            IQ4_XS_SHAPE = { .block_bytes = 136, .sub = 32, .bias = 128, .unit = 1 };
 
-/* Whether sums of half a block's products of codes with activations exceed 16 bits (see struct q8_group). */
+/* True if sums of products over half a group of 32 weights can exceed 16 bits (see struct q8_group). */
 static inline bool k_wide(const struct k_shape *shape)
 {
     return shape->bias >= 64;
@@ -40,7 +44,7 @@ enum {
     Q3_K_CODES = 32,
     Q3_K_SCALES = 96,
     Q3_K_D = 108,
-    Q4_K_D = 0, /* these four for q5_K, too */
+    Q4_K_D = 0, /* these four also for q5_K */
     Q4_K_DMIN = 2,
     Q4_K_SCALES = 4,
     Q4_K_CODES = 16,
@@ -56,10 +60,11 @@ enum {
     IQ4_XS_CODES = 8,
 };
 
-/* iq4_nl's and iq4_xs's sixteen values. */
+/* The sixteen values of iq4_nl and iq4_xs. Source: ggml, kvalues_iq4nl. */
 #define IQ4_VALUES -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 
-/* Signed bytes, the first in the lowest bits; 8 or 16 of them as the shape says. */
+/* The integer scales and minima of a block: 16 signed bytes (8 with sub-blocks of 32), the first in the
+ * lowest bits of word 0. */
 struct k_scales {
     uint16_t d, dmin; /* f16 */
     uint64_t scale[2], min[2];
@@ -85,7 +90,8 @@ static inline uint64_t k_bytes(uint8_t b)
     return 0x0101010101010101u * b;
 }
 
-/* u - 32 in every byte, u < 64: the top bit keeps borrows from leaving a byte. */
+/* Subtract 32 from every byte; bytes of u are below 64. The top bit of each byte is set first, so that no
+ * byte borrows from its neighbour. */
 static inline uint64_t k_minus_32(uint64_t u)
 {
     return ((u | k_bytes(0x80)) - k_bytes(0x20)) ^ k_bytes(0x80);
@@ -130,7 +136,8 @@ static inline void q6_k_scales(const uint8_t *block, struct k_scales *s)
 
 static inline void iq4_xs_scales(const uint8_t *block, struct k_scales *s)
 {
-    /* Spread eight nibbles, and eight pairs of bits, over eight bytes each. */
+    /* Spread the eight 4-bit fields of `low` and the eight 2-bit fields of `high` over the eight bytes of a
+     * word. */
     uint64_t low = k_load_u32(block + IQ4_XS_SCALES_LOW), high = load_u16(block + IQ4_XS_SCALES_HIGH);
     low = (low | low << 16) & 0x0000ffff0000ffff;
     low = (low | low << 8) & 0x00ff00ff00ff00ff;

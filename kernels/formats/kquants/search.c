@@ -1,4 +1,8 @@
-/* The searches for scales; see search.h. */
+/* The reference searches for scales and codes; see search.h.
+ *
+ * For fixed codes l[i], the scale that minimizes sum w[i] (x[i] - scale * l[i])^2 is a / b with a = sum w x l
+ * and b = sum w l^2. It reduces the error by a^2 / b compared with scale 0. This reduction is called the
+ * gain, and the trial with the largest gain wins. Gains are compared without a division: a^2 > best * b. */
 #include <math.h>
 #include <string.h>
 
@@ -15,8 +19,7 @@ static float extreme_of(int n, const float *x)
     return extreme;
 }
 
-/* Codes under one inverse scale, and the sums of a least squares fit: best scale a / b, its gain a * a / b.
- */
+/* Codes of one trial, and the sums of their least squares fit. */
 struct fit {
     int code[SEARCH_MOST];
     float a, b;
@@ -38,7 +41,7 @@ static void fit_store_codes(const struct fit *f, int n, int nmax, uint8_t *code)
     for (int i = 0; i < n; i++) code[i] = (uint8_t)(f->code[i] + nmax);
 }
 
-/* w, or squares of x in its place. */
+/* Return the error weights w, or x * x where w is NULL. */
 static const float *weights_or_squares(int n, const float *x, const float *w, float squares[SEARCH_MOST])
 {
     if (w) return w;
@@ -69,7 +72,9 @@ float search_symmetric(int n, int nmax, const float *x, const float *w, uint8_t 
     return scale;
 }
 
-/* The code of one weight that suits the scale the others ask for. True when it changed. */
+/* One step of coordinate descent. With the other codes fixed, their least squares scale is a / b, so the
+ * nearest code of x is round(x * b / a). Take it if it increases the gain. Returns true if the code changed.
+ */
 static bool fit_improve_code(struct fit *f, int i, int nmax, float x)
 {
     const float w = x * x, l = (float)f->code[i];
@@ -109,7 +114,7 @@ static int positive_code(float v, int nmax)
     return code < nmax ? code : nmax;
 }
 
-/* As fit_improve_code, but codes 0..nmax. */
+/* fit_improve_code for codes 0 .. nmax and given error weights. */
 static bool improve_positive(struct fit *f, int i, int nmax, float x, float w)
 {
     const float l = (float)f->code[i];
@@ -189,7 +194,8 @@ static void grid_codes(const struct search_grid *g, int n, const float *x, float
         code[i] = (uint8_t)search_clamp(search_round(inverse * (x[i] - lo)), 0, g->nmax);
 }
 
-/* The scale and lower end that suit these codes best; false when they are not determined. */
+/* Weighted least squares fit of x ~ scale * code + lo with lo <= 0. Returns false if the codes do not
+ * determine a line (all are equal). */
 static bool fit_line(int n, const float *x, const float *w, const uint8_t *code, float *scale, float *lo)
 {
     float sw = 0, sx = 0, sl = 0, sll = 0, sxl = 0;
@@ -228,7 +234,8 @@ float search_min(const struct search_grid *g, int n, const float *x, const float
     for (int k = 0; k <= g->steps; k++) {
         uint8_t trial[SEARCH_MOST];
         float s, m;
-        inverse = (g->rmin + g->rdelta * (float)k + nmax) / (hi - lo); /* lo moves when a trial wins */
+        inverse = (g->rmin + g->rdelta * (float)k + nmax) /
+                  (hi - lo); /* a winning trial changes lo, and later trials use it, as in ggml */
         grid_codes(g, n, x, inverse, lo, trial);
         if (!fit_line(n, x, w, trial, &s, &m)) continue;
         const float e = grid_error(g, n, x, w, trial, s, m);

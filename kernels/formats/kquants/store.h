@@ -1,8 +1,9 @@
-/* kernels/formats/kquants/store.h - the second half of encoding a block of 256: scales (and minima) that a
- * search found for its sub-blocks become a few bits each, codes are chosen anew under what those bits mean,
- * and everything goes where the format keeps it. Written as loops a compiler turns into vectors: the
- * reference and the encoders of every instruction set include it. As everywhere in encoding, one rounded
- * operation after another. */
+/* kernels/formats/kquants/store.h - the second half of encoding a block of 256 weights. A search (search.h)
+ * has found a float scale (and minimum) for each sub-block. Here they are quantized to a few bits each,
+ * codes are chosen again for the quantized scales, and all fields are written in the layout of the format.
+ * The loops are plain C, which the compiler vectorizes; the reference and the encoders of every instruction
+ * set include this file. Every operation is one rounded binary32 operation in the order written, as ggml
+ * does it. */
 #ifndef QDYNO_KERNELS_FORMATS_KQUANTS_STORE_H
 #define QDYNO_KERNELS_FORMATS_KQUANTS_STORE_H
 
@@ -11,27 +12,45 @@
 #include "kernels/formats/kquants/layout.h"
 #include "kernels/formats/kquants/search.h"
 
-/* How the formats with minima search: sub-blocks, and trials without and with importance. */
+/* Parameters of search_min for the formats with minima. The values are ggml's. */
 struct k_min_search {
     int sub;
-    bool adds_mean; /* weights of errors without importance: root mean square + magnitude, else magnitude */
+    bool adds_mean; /* error weights without importance: root mean square of the sub-block + |x|, else |x| */
     struct search_grid plain, important;
 };
 static const struct k_min_search
-    Q2_K_SEARCH = { 16, false, { 3, -0.5f, 0.1f, 15, false }, { 3, -0.9f, 0.05f, 36, true } },
-    Q4_K_SEARCH = { 32, true, { 15, -1, 0.1f, 20, true }, { 15, -0.9f, 0.05f, 36, true } },
-    Q5_K_SEARCH = { 32, true, { 31, -0.5f, 0.1f, 15, true }, { 31, -0.9f, 0.05f, 36, true } };
+    Q2_K_SEARCH = { .sub = 16,
+                    .plain = { .nmax = 3, .rmin = -0.5f, .rdelta = 0.1f, .steps = 15 },
+                    .important = { .nmax = 3,
+                                   .rmin = -0.9f,
+                                   .rdelta = 0.05f,
+                                   .steps = 36,
+                                   .squared = true } },
+    Q4_K_SEARCH = { .sub = 32,
+                    .adds_mean = true,
+                    .plain = { .nmax = 15, .rmin = -1, .rdelta = 0.1f, .steps = 20, .squared = true },
+                    .important = { .nmax = 15,
+                                   .rmin = -0.9f,
+                                   .rdelta = 0.05f,
+                                   .steps = 36,
+                                   .squared = true } },
+    Q5_K_SEARCH = { .sub = 32,
+                    .adds_mean = true,
+                    .plain = { .nmax = 31, .rmin = -0.5f, .rdelta = 0.1f, .steps = 15, .squared = true },
+                    .important = {
+                        .nmax = 31, .rmin = -0.9f, .rdelta = 0.05f, .steps = 36, .squared = true } };
 
-/* What the search leaves. */
+/* Results of the search. */
 struct k_found {
     float scale[K_SUBS], min[K_SUBS];
-    float heavy[K_SUBS]; /* sums of the weights of errors, with importance only */
+    float error_weight[K_SUBS]; /* sum of the error weights of each sub-block; set only with importance */
     uint8_t code[K_BLOCK];
 };
-/* important: with importance, sub-blocks' scales are searched for in their turn. Codes are changed. */
+/* Write one block. important: there is an importance matrix, so the scales of sub-blocks are quantized by a
+ * weighted search instead of rounding. s->code is overwritten. */
 typedef void k_store_fn(const float *x, struct k_found *s, bool important, uint8_t *out);
 
-/* ---------------------------------------------------------------- putting bits where they belong */
+/* ---------------------------------------------------------------- packing of codes */
 
 static inline void k_put_two_bits(const uint8_t code[K_BLOCK], int from_bit, uint8_t *out)
 {
@@ -58,12 +77,13 @@ static inline void k_put_plane(const uint8_t code[K_BLOCK], int from_bit, uint8_
 
 /* ---------------------------------------------------------------- scales with minima: q2_K q4_K q5_K */
 
-/* values >= 0 as integers 0..top of *d. heavy: how heavy each is, where that counts (else NULL). */
-static inline void k_scales_to_bits(const float *values, const float *heavy, int n, int top, uint8_t *bits,
-                                    uint16_t *d)
+/* Quantize n values >= 0 to bits[j] * *d with integers bits[j] in 0 .. top. error_weight: of each value, for
+ * a weighted search; NULL: scale the largest value to `top` and round. */
+static inline void k_scales_to_bits(const float *values, const float *error_weight, int n, int top,
+                                    uint8_t *bits, uint16_t *d)
 {
-    if (heavy) {
-        *d = half_from_float(search_positive(n, top, values, heavy, bits));
+    if (error_weight) {
+        *d = half_from_float(search_positive(n, top, values, error_weight, bits));
         return;
     }
     float most = 0;
@@ -79,13 +99,14 @@ struct k_min_bits {
     uint8_t scale[K_SUBS], min[K_SUBS];
 };
 
-/* A sub-block whose stored scale is zero keeps the search's codes. */
+/* Quantize scales and minima to b and choose the codes again with these scales. Where a quantized scale is 0,
+ * the codes of the search are kept. */
 static inline void k_choose_min(const float *x, struct k_found *s, bool important, const int sub,
                                 const int nmax, const int top, struct k_min_bits *b)
 {
     const int subs = K_BLOCK / sub;
-    k_scales_to_bits(s->scale, important ? s->heavy : NULL, subs, top, b->scale, &b->d);
-    k_scales_to_bits(s->min, important ? s->heavy : NULL, subs, top, b->min, &b->dmin);
+    k_scales_to_bits(s->scale, important ? s->error_weight : NULL, subs, top, b->scale, &b->d);
+    k_scales_to_bits(s->min, important ? s->error_weight : NULL, subs, top, b->min, &b->dmin);
     const float d = half_to_float(b->d), dmin = half_to_float(b->dmin);
     for (int j = 0; j < subs; j++) {
         const float scale = d * (float)b->scale[j], min = dmin * (float)b->min[j];
@@ -105,7 +126,7 @@ static inline void q2_k_store(const float *x, struct k_found *s, bool important,
     store_u16(out + Q2_K_DMIN, b.dmin);
 }
 
-/* All of q4_K and q5_K but the codes. */
+/* Write the scales and minima of q4_K or q5_K and choose the codes. */
 static inline void q45_k_store(const float *x, struct k_found *s, bool important, const int nmax,
                                uint8_t *out)
 {
@@ -136,7 +157,7 @@ static inline void q5_k_store(const float *x, struct k_found *s, bool important,
 
 /* ---------------------------------------------------------------- signed scales: q3_K q6_K iq4_xs */
 
-/* The scale of largest magnitude, the first if several. */
+/* The signed scale with the largest magnitude, the first of equal ones. */
 static inline float k_largest(const float *scale, int n)
 {
     float most = 0, largest = 0;
@@ -157,19 +178,19 @@ static inline void k_choose_symmetric(const float *x, const int nmax, float d, c
     }
 }
 
-/* Sixteen signed scales as integers -32..31; returns what they are multiplied by. */
+/* Quantize the sixteen signed scales to integers -32 .. 31. Returns the factor d with scale ~ d * bits. */
 static inline float q3_k_scales_to_bits(const struct k_found *s, bool important, int8_t *bits)
 {
     if (important) {
         uint8_t code[K_SUBS];
-        const float d = search_symmetric(K_SUBS, 32, s->scale, s->heavy, code);
+        const float d = search_symmetric(K_SUBS, 32, s->scale, s->error_weight, code);
         for (int j = 0; j < K_SUBS; j++) bits[j] = (int8_t)(code[j] - 32);
         return d;
     }
     const float largest = k_largest(s->scale, K_SUBS), inverse = largest != 0 ? -32 / largest : 0;
     for (int j = 0; j < K_SUBS; j++) {
         bits[j] = (int8_t)search_clamp(search_round(inverse * s->scale[j]), -32, 31);
-        if (largest == 0) bits[j] = -32; /* all scale bytes zero */
+        if (largest == 0) bits[j] = -32; /* stored with an offset of 32, this makes all scale bytes 0 */
     }
     return largest != 0 ? 1 / inverse : 0;
 }
@@ -212,7 +233,7 @@ static inline void q6_k_store(const float *x, struct k_found *s, bool important,
     store_u16(out + Q6_K_D, d);
 }
 
-/* The search leaves scales only. */
+/* The search for iq4_xs yields scales only; the codes are chosen here, for the quantized scales. */
 static inline void iq4_xs_store(const float *x, struct k_found *s, bool important, uint8_t *out)
 {
     enum { SUB = 32, SUBS = K_BLOCK / SUB };

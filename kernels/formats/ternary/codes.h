@@ -1,5 +1,5 @@
-/* kernels/formats/ternary/codes.h - 32 ternary codes (0, 1, 2) as bytes, with AVX2 instructions: for that
- * ISA's kernels and those above it, whose shared header comes first. */
+/* kernels/formats/ternary/codes.h - expand 32 ternary codes (0, 1, 2) to bytes with AVX2 instructions; used
+ * by kernels for AVX2 and for AVX-512. Include isa/avx2.h or isa/avx512.h first. */
 #ifndef QDYNO_KERNELS_FORMATS_TERNARY_CODES_H
 #define QDYNO_KERNELS_FORMATS_TERNARY_CODES_H
 
@@ -11,8 +11,9 @@
 #error "include isa/avx2.h or isa/avx512.h first"
 #endif
 
-/* The leading trit of byte * power (mod 256): how many of 256/3 and 512/3 it reaches. Bytes are multiplied in
- * 16-bit lanes: the lower byte of a product needs only the lower byte, the upper one alone stays alone. */
+/* The leading trit of v = byte * power (mod 256): 0 if v < 256/3, 1 if v < 512/3, else 2. AVX2 has no product
+ * of bytes, so 16-bit lanes are multiplied: the low byte of a product depends on the low bytes only. Odd
+ * bytes are multiplied separately, with zeros below them. */
 ALWAYS_INLINE __m256i trits(__m256i bytes, __m256i powers)
 {
     const __m256i low = _mm256_set1_epi16(0xff);

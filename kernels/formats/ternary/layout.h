@@ -1,11 +1,11 @@
-/* kernels/formats/ternary/layout.h - where a block of 256 ternary weights keeps what. */
+/* kernels/formats/ternary/layout.h - byte layout of blocks of 256 ternary weights. */
 #ifndef QDYNO_KERNELS_FORMATS_TERNARY_LAYOUT_H
 #define QDYNO_KERNELS_FORMATS_TERNARY_LAYOUT_H
 
 #include <stdint.h>
 
-/* Eight parts of 32 weights. Byte offsets of the f16 scale, and of tq1_0's three runs of bytes (see
- * README.md); a code 0..2 is too large by TQ_BIAS. */
+/* A block has eight parts of 32 weights. The offsets are those of the f16 scale and of tq1_0's three runs of
+ * bytes (README.md). TQ_BIAS is subtracted from a code 0 .. 2. */
 enum {
     TQ_BLOCK = 256,
     TQ_PARTS = 8,
@@ -18,13 +18,15 @@ enum {
     TQ2_0_BYTES = 66,
 };
 
-/* tq1_0's three runs: byte m of a run holds weights first + m + n * bytes for n < trits. */
+/* The three runs of tq1_0. Trit n of byte m of a run is weight first + m + n * bytes, for n < trits. */
 struct tq1_0_run {
     int at, bytes, trits, first;
 };
-static const struct tq1_0_run TQ1_0_RUNS[] = { { 0, 32, 5, 0 },
-                                               { TQ1_0_SECOND, 16, 5, 160 },
-                                               { TQ1_0_THIRD, 4, 4, 240 } };
+static const struct tq1_0_run TQ1_0_RUNS[] = {
+    { .at = 0, .bytes = 32, .trits = 5, .first = 0 },
+    { .at = TQ1_0_SECOND, .bytes = 16, .trits = 5, .first = 160 },
+    { .at = TQ1_0_THIRD, .bytes = 4, .trits = 4, .first = 240 },
+};
 
 static inline uint8_t tq1_0_trit(uint8_t byte, int n)
 {

@@ -8,7 +8,7 @@
 format_encode_fn tq1_0_encode_ref, tq2_0_encode_ref;
 format_decode_fn tq1_0_decode_ref, tq2_0_decode_ref;
 
-/* n weights, a multiple of 256: the same numbers, to the bit. */
+/* Convert n weights (a multiple of 256). The decoded weights are identical to the bit. */
 void tq1_0_to_tq2_0(const void *blocks, void *out, int64_t n);
 
 enum { TERNARY_COUNT = 2 };

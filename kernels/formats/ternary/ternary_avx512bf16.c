@@ -1,9 +1,9 @@
-/* Ternary weights to bf16 tiles: -d, 0 and d are rounded once, then looked up by code. */
+/* Conversion of ternary weights to bf16 tiles: -d, 0 and d are rounded once, then looked up by code. */
 #include "kernels/isa/bf16_tiles.h"
 #include "kernels/formats/ternary/codes.h"
 #include "kernels/formats/ternary/ternary.h"
 
-/* Codes never leave 0..2; the table's other entries mean nothing. */
+/* Codes are 0, 1 or 2; the other entries of the table are not used. */
 ALWAYS_INLINE __m512i look_up(__m256i codes, const uint8_t *scale)
 {
     const __m512 means = _mm512_setr_ps(-1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
@@ -25,7 +25,6 @@ ALWAYS_INLINE __m512i tq2_0_row32(const uint8_t *row, int64_t i, int64_t have)
     return look_up(tq2_0_codes(block, (int)(i / 32 % TQ_PARTS)), block + TQ2_0_D);
 }
 
-/* What 32 weights take: an eighth of a block, rounded up. */
 static void tq1_0_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
     unpack_tiles(w, row_bytes, rows, k, out, tq1_0_row32);

@@ -1,5 +1,6 @@
-/* Ternary weights, the reference: -d, 0 or d. Meant for weights that already are so; any others lose what
- * lies between. */
+/* Reference kernels and encoders of ternary weights: each is -d, 0 or d. The formats are meant for models
+ * trained with ternary weights; other weights are rounded to these three values and lose almost all
+ * information. */
 #include <math.h>
 
 #include "kernels/isa/gemv/block_dot_ref.h"
@@ -33,7 +34,7 @@ static void tq2_0_part(const uint8_t *block, int part, struct part *out)
     for (int j = 0; j < PART; j++) out->code[j] = (int8_t)((in[j] >> part % 4 * 2 & 3) - TQ_BIAS);
 }
 
-/* Returns d; codes 0..2. */
+/* Set codes to round(x / d) + 1, that is 0, 1 or 2. Returns d, the largest magnitude. */
 static float ternary_codes_of(const float *x, uint8_t *code)
 {
     float d = 0;
@@ -44,8 +45,9 @@ static float ternary_codes_of(const float *x, uint8_t *code)
     return d;
 }
 
-/* A number of five trits, the first the most significant, as a fraction of 3^5 in 256ths, rounded up: so
- * that multiplying by three again and again carries the trits out of the top in order. */
+/* A byte holds five trits. They form a number v < 3^5 with the first trit as the most significant digit, and
+ * the byte is ceil(v * 256 / 243), a fraction of 256. Multiplying the byte by 3 moves the next trit into the
+ * bits above 256, so a decoder needs no division. */
 void tq1_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
     uint8_t *out = blocks, code[TQ_BLOCK];

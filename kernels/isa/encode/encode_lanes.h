@@ -60,9 +60,9 @@ ALWAYS_INLINE void lanes_squares(const float *x, int64_t n, int have, float *out
     lanes_to_array(sum, have, out);
 }
 
-/* ---------------------------------------------------------------- weights of errors */
+/* ---------------------------------------------------------------- error weights */
 
-/* As search_weights; base: by lane. */
+/* search_weights for all lanes; base: of the sub-block in each lane. */
 ALWAYS_INLINE void lanes_weigh(struct lane_block *b, const int n, const floats *importance, floats base)
 {
     for (int i = 0; i < n; i++) b->w[i] = importance[i] * root_of(base + b->x[i] * b->x[i]);
@@ -87,13 +87,14 @@ typedef void lanes_search_fn(struct lane_block *b, bool important);
 
 struct k_encoder {
     int sub, bytes;
-    float base_by;    /* of the mean square of a block in search_weights */
-    bool plain_scale; /* importance itself weighs errors */
+    float base_by;    /* base of search_weights, in mean squares of the block */
+    bool plain_scale; /* error weights are the importance itself, without search_weights */
     lanes_search_fn *search;
     k_store_fn *store;
 };
 
-/* Sub-blocks from weight `at` of the matrix on, to place j of what is found. base: of each block of 256. */
+/* Search `have` sub-blocks from weight `at` of the matrix on. Results go to place j, counted in sub-blocks of
+ * s. base[i]: of search_weights in block i of s. */
 ALWAYS_INLINE void k_search(const struct k_encoder *f, const struct encode *e, int64_t at, int have,
                             const float *base, struct k_found *s, int j)
 {
@@ -111,15 +112,15 @@ ALWAYS_INLINE void k_search(const struct k_encoder *f, const struct encode *e, i
         lanes_weigh(&b, f->sub, importance, bases);
     }
     f->search(&b, e->importance != NULL);
-    for (int i = 0; i < have; i += subs) { /* a block, or all there is */
+    for (int i = 0; i < have; i += subs) { /* copy the results of one block, or of fewer sub-blocks */
         struct k_found *to = s + (j + i) / subs;
         const int from = (j + i) % subs, n = MIN(have - i, subs);
-        float scale[LANES], min[LANES], heavy[LANES];
+        float scale[LANES], min[LANES], error_weight[LANES];
         lanes_to_array(b.scale, LANES, scale), lanes_to_array(b.min, LANES, min);
-        lanes_to_array(lanes_sum(b.w, f->sub), LANES, heavy);
+        lanes_to_array(lanes_sum(b.w, f->sub), LANES, error_weight);
         memcpy(to->scale + from, scale + i, (size_t)n * sizeof *scale);
         memcpy(to->min + from, min + i, (size_t)n * sizeof *min);
-        memcpy(to->heavy + from, heavy + i, (size_t)n * sizeof *heavy);
+        memcpy(to->error_weight + from, error_weight + i, (size_t)n * sizeof *error_weight);
     }
     uint8_t code[LANES * SEARCH_MOST];
     lanes_store_codes(b.code, f->sub, have, code);
@@ -193,7 +194,7 @@ static void q6_k_search(struct lane_block *b, bool important)
     lanes_search_symmetric(b, 16, 32);
 }
 
-/* And of iq4_nl. */
+/* Also for iq4_nl. */
 static void iq4_xs_search(struct lane_block *b, bool important)
 {
     b->min = all(0);
@@ -234,7 +235,8 @@ struct b32_encoder {
     b32_store_fn *store;
 };
 
-/* `have` blocks from weight `at` of the matrix on; base: of each. */
+/* Encode `have` blocks from weight `at` of the matrix on. base: of search_weights for the row of each block.
+ */
 ALWAYS_INLINE void b32_encode_lanes(const struct b32_encoder *f, const struct encode *e, int64_t at, int have,
                                     floats base)
 {
@@ -259,7 +261,7 @@ ALWAYS_INLINE void b32_encode_lanes(const struct b32_encoder *f, const struct en
     }
 }
 
-/* LANES rows are looked at together for their mean squares. */
+/* Process LANES rows at a time, so that their mean squares are computed together. */
 ALWAYS_INLINE void b32_encode(const struct b32_encoder *f, const struct encode *e)
 {
     const int64_t of_row = e->cols / 32;
@@ -307,7 +309,8 @@ static void q5_1_search(struct lane_block *b, bool important)
     lanes_search_min(b, 32, &Q5_1_GRID);
 }
 
-/* Searched for with importance only. */
+/* These formats search only if columns have an importance. Without it, ggml rounds, and so does the plain
+ * encoder. */
 #define B32_FUNCTION(name, NAME)                                                                             \
     static void name##_encode(const struct encode *e)                                                        \
     {                                                                                                        \
@@ -328,7 +331,7 @@ static void iq4_nl_encode(const struct encode *e)
     b32_encode(&ENCODER, e);
 }
 
-/* Called name, stored as NAME. */
+/* Rows of the table: FORMAT_##NAME, encoded by the functions called name##_encode or name##_encode_plain. */
 #define SEARCHED(name, NAME)               { FORMAT_##NAME, { .encode = name##_encode } },
 #define PLAIN(name, NAME)                  { FORMAT_##NAME, { .encode = name##_encode_plain } },
 #define LISTED_PLAIN(name, NAME, one, two) PLAIN(name, NAME)

@@ -20,10 +20,10 @@
 #include "kernels/formats/kquants/layout.h"
 #include "kernels/formats/kquants/search.h"
 
-/* Weights of a search, of every lane's sub-block. */
+/* The sub-blocks of all lanes in a search: x[i] and w[i] are weight i and its error weight. */
 struct lane_block {
     floats x[SEARCH_MOST], w[SEARCH_MOST];
-    floats code[SEARCH_MOST]; /* what the search leaves */
+    floats code[SEARCH_MOST]; /* the result */
     floats scale, min;
 };
 
@@ -32,7 +32,7 @@ ALWAYS_INLINE floats all(float v)
     return (floats){ 0 } + v;
 }
 
-/* To the nearest of low..high (integers), ties to even. */
+/* Round to the nearest integer, ties to even, limited to low .. high. */
 ALWAYS_INLINE floats nearest_of(floats v, float low, float high)
 {
     v = min_of(max_of(v, all(low)), all(high));
@@ -57,7 +57,7 @@ struct line_sums {
     floats l, ll, xl;
 };
 
-/* Codes under a trial, and their sums. */
+/* Round codes with a trial scale and compute the sums of their least squares fit. */
 ALWAYS_INLINE struct line_sums line_codes(struct lane_block *b, const int n, float nmax, floats inverse,
                                           floats low, floats *code)
 {
@@ -85,8 +85,8 @@ ALWAYS_INLINE floats line_error(const struct lane_block *b, const int n, const b
     return sum;
 }
 
-/* search_min: b->scale, b->min and, with `wants_codes`, b->code. What won is kept as its inverse scale and
- * lower end, from which the codes follow. */
+/* search_min for all lanes. Sets b->scale, b->min and b->code. For the best trial only its inverse scale and
+ * lower end are kept; the codes are rounded again from them at the end. */
 ALWAYS_INLINE void lanes_search_min(struct lane_block *b, const int n, const struct search_grid *g)
 {
     const float nmax = (float)g->nmax;
@@ -100,7 +100,8 @@ ALWAYS_INLINE void lanes_search_min(struct lane_block *b, const int n, const str
     line_codes(b, n, nmax, inverse, low, code);
     floats best = line_error(b, n, g->squared, code, scale, low);
     for (int k = 0; k <= g->steps; k++) {
-        inverse = (g->rmin + g->rdelta * (float)k + nmax) / (high - low); /* low moves when a trial wins */
+        inverse = (g->rmin + g->rdelta * (float)k + nmax) /
+                  (high - low); /* a winning trial changes low, and later trials use it, as in ggml */
         const struct line_sums s = line_codes(b, n, nmax, inverse, low, code);
         const floats det = sw * s.ll - s.l * s.l;
         floats fit = (sw * s.xl - sx * s.l) / det, end = (s.ll * sx - s.l * s.xl) / det;
@@ -136,7 +137,7 @@ ALWAYS_INLINE struct scale_sums scale_codes(const struct lane_block *b, const in
     return s;
 }
 
-/* search_symmetric: b->scale and b->code (0..2 nmax - 1). */
+/* search_symmetric for all lanes. Sets b->scale and b->code (0 .. 2 nmax - 1). */
 ALWAYS_INLINE void lanes_search_symmetric(struct lane_block *b, const int n, const int most)
 {
     enum { REACH = 9 };
@@ -161,7 +162,8 @@ ALWAYS_INLINE void lanes_search_symmetric(struct lane_block *b, const int n, con
         b->code[i] = choose(nothing, all(0), nearest_of(won * b->x[i], -nmax, nmax - 1) + nmax);
 }
 
-/* search_symmetric_steps. A lane that a pass does not change stays as it is in all later ones. */
+/* search_symmetric_steps for all lanes. A lane that one pass does not change is not changed by later passes,
+ * so all lanes may run the same number of passes. */
 ALWAYS_INLINE void lanes_search_symmetric_steps(struct lane_block *b, const int n, const int most)
 {
     enum { PASSES = 5 };
@@ -194,7 +196,7 @@ ALWAYS_INLINE void lanes_search_symmetric_steps(struct lane_block *b, const int 
     for (int i = 0; i < n; i++) b->code[i] = choose(nothing, all(0), b->code[i] + nmax);
 }
 
-/* search_codebook: b->scale. */
+/* search_codebook for all lanes. Sets b->scale. */
 ALWAYS_INLINE void lanes_search_codebook(struct lane_block *b, const int n)
 {
     enum { REACH = 7 };
