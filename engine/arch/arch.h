@@ -15,7 +15,8 @@
 
 /* ---------------------------------------------------------------- shapes */
 
-/* What lets the tokens of a layer see each other. All but attention keep a state of constant size. */
+/* The part of a layer that mixes tokens of a sequence. All kinds but attention keep a state of constant size
+ * per sequence. */
 enum mixer {
     MIXER_ATTENTION,
     MIXER_DELTA,       /* gated delta net */
@@ -24,18 +25,19 @@ enum mixer {
     MIXER_NONE,        /* the layer is only a feed-forward */
 };
 
-/* What a layer consists of. */
+/* The parts of one layer. */
 struct layer_parts {
     uint8_t mixer; /* enum mixer */
     bool feed_forward, experts;
-    bool window;                                /* attention to the last tokens only */
-    uint16_t head_dim_k, head_dim_v, rope_dims; /* sizes of attention, as in struct model_shape */
-    int16_t kv_layer; /* the layer whose keys and values it reads: itself, or one before */
+    bool window; /* sliding window: attention to the last model_shape.window tokens only */
+    uint16_t head_dim_k, head_dim_v, rope_dims; /* sizes of this layer's heads, as in struct model_shape */
+    int16_t kv_layer; /* number of the layer whose keys and values this one reads: its own, or an earlier one
+                         that shares them */
     int32_t kv_heads, ff;
 };
 
-/* Sizes of the layers that keep a state. heads, groups, key_dim and value_dim as in struct recurrence; all 0
- * without one (convolution). */
+/* Sizes of the layers that keep a state. heads, groups, key_dim and value_dim as in struct recurrence; all
+ * are 0 for layers that are only a convolution. */
 struct state_shape {
     int taps; /* of the convolution */
     int heads, groups, key_dim, value_dim;
@@ -49,31 +51,37 @@ enum { LAYERS_MAX = 1024 };
 struct model_shape {
     char arch[32];    /* "llama" */
     char name[128];   /* general.name, "" when absent */
-    int layers;       /* that the forward pass runs */
-    int nextn_layers; /* behind these, layers that predict further tokens, which it does not run */
-    int heads, kv_heads, head_dim_k, head_dim_v, rope_dims; /* the largest of any layer */
-    int window;       /* tokens that layers with a window attend to; 0: no layer has one */
-    int layer_inputs; /* width of the part of a token's second embedding that each layer gets; 0: none */
-    int experts, experts_used;    /* of a layer with experts, and per token; 0: no layer has experts */
-    int64_t expert_ff, shared_ff; /* width of one expert, and of the expert that every token uses; 0: none */
+    int layers;       /* number of layers that the forward pass runs */
+    int nextn_layers; /* number of layers behind these that predict further tokens; the forward pass does not
+                         run them */
+    int heads, kv_heads, head_dim_k, head_dim_v, rope_dims; /* the largest value of any layer */
+    int window;       /* length of the sliding window in tokens; 0: no layer has one */
+    int layer_inputs; /* number of values that each layer gets from the second embedding of a token; 0: there
+                         is no second embedding */
+    int experts, experts_used; /* experts in a layer with experts; experts that a token uses; 0: no layer has
+                                  experts */
+    int64_t expert_ff, shared_ff; /* width (hidden size) of one expert, and of the shared expert that every
+                                     token uses; 0: none */
     int64_t embd, ff, vocab, ctx_train;
-    int64_t params;           /* elements of all tensors */
+    int64_t params;           /* number of elements of all tensors */
     int64_t weight_bytes;     /* tensor bytes in the file */
-    char dominant_format[16]; /* the format most weight bytes are in: "q4_0"; "unsupported": tensors without
-                                 one */
-    /* Latent attention (MLA): queries and keys have nope_dims values without a position and rope_dims with
-     * one; a token's keys and values are computed from kv_lora numbers. 0: ordinary attention */
-    int64_t q_lora, kv_lora;      /* q_lora 0: queries come from one matrix */
+    char dominant_format[16]; /* format of most weight bytes, e.g. "q4_0"; "unsupported": of tensors with an
+                                 unknown format */
+    /* Latent attention (MLA, DeepSeek-V2). In each head, queries and keys have nope_dims values without RoPE
+     * and rope_dims values with RoPE. Keys and values of a token are computed from kv_lora numbers. kv_lora =
+     * 0: ordinary attention. */
+    int64_t q_lora, kv_lora;      /* q_lora = 0: one matrix computes the queries, without a latent vector */
     int nope_dims, latent_v_dims; /* of one head */
-    bool fused_qkv;           /* of an architecture that may have q, k and v in one matrix or three: one */
-    bool latent_cached;       /* the cache holds the kv_lora numbers, head_dim_k and _v are of these */
-    struct state_shape state; /* taps 0: all layers have attention */
+    bool fused_qkv; /* the file has q, k and v in one matrix (for architectures that allow one or three) */
+    bool latent_cached;       /* the KV cache holds the kv_lora numbers and the rotated key; head_dim_k and
+                                 head_dim_v are their lengths */
+    struct state_shape state; /* taps = 0: all layers have attention */
     struct layer_parts parts[LAYERS_MAX];
     bool tied_output;
     bool random_weights; /* qdyno.synthetic: the weights are random, so quality figures mean nothing */
-    int unknown; /* metadata keys and tensors that may change answers and that the forward pass does not use
-                    (arch_unknown). A model that has any runs only with force=on, and then its answers are
-                    unverified */
+    int unknown; /* number of metadata keys and tensors that may change answers but are not used by the
+                    forward pass (arch_unknown). A model with any runs only with force=on, and its answers are
+                    then called unverified */
 };
 /* Works on files of gguf_open_any_type, too. Errors: ERR_FORMAT (unknown architecture: the message lists the
  * known ones; a key is missing or out of range). */
@@ -94,7 +102,7 @@ enum slot {
     SLOT_ROPE_FREQS,
     SLOT_ROPE_LONG,
     SLOT_ROPE_SHORT,
-    SLOT_LAYER_INPUTS, /* second embedding: a vector for each layer */
+    SLOT_LAYER_INPUTS, /* second embedding: one vector per layer and token */
     SLOT_LAYER_INPUTS_PROJ,
     SLOT_LAYER_INPUTS_NORM,
     SLOT_GLOBAL_COUNT,
@@ -128,18 +136,18 @@ enum slot {
     SLOT_POST_FFN_NORM,
     SLOT_FFN_NORM_2, /* the feed-forward's norm in files that call it post_attention_norm */
     SLOT_SINKS,
-    SLOT_LAYER_SCALE, /* the layer's output is multiplied by it */
-    SLOT_INPUT_GATE,  /* of the layer's part of the second embedding, also the next two */
+    SLOT_LAYER_SCALE, /* factor of the layer's output */
+    SLOT_INPUT_GATE,  /* these three: of the layer's part of the second embedding */
     SLOT_INPUT_OUT,
     SLOT_INPUT_NORM,
-    SLOT_ROUTER_SCALE, /* of the router's input, [embd] */
-    SLOT_EXPERT_SCALE, /* of the experts' outputs, [experts] */
-    SLOT_EXPERTS_NORM, /* of the experts' input beside a feed-forward */
+    SLOT_ROUTER_SCALE, /* factors of the router's input, [embd] */
+    SLOT_EXPERT_SCALE, /* factors of the experts' outputs, [experts] */
+    SLOT_EXPERTS_NORM, /* norm of the experts' input, in layers that also have a feed-forward */
     SLOT_POST_FFN_NORM_1,
     SLOT_POST_EXPERTS_NORM,
     SLOT_ROUTER,
     SLOT_ROUTER_B,
-    SLOT_ROUTER_CHOICE, /* added to the scores to choose experts, not to weigh them */
+    SLOT_ROUTER_CHOICE, /* added to the scores when experts are chosen, but not in their weights */
     SLOT_GATE_EXPERTS,
     SLOT_GATE_EXPERTS_B,
     SLOT_UP_EXPERTS,
@@ -151,16 +159,17 @@ enum slot {
     SLOT_UP_SHARED,
     SLOT_DOWN_SHARED,
     SLOT_SHARED_SCORE,
-    SLOT_LATENT_Q, /* of latent attention, from here on */
+    SLOT_LATENT_Q, /* from here on: latent attention */
     SLOT_LATENT_Q_A,
     SLOT_LATENT_Q_A_NORM,
     SLOT_LATENT_Q_B,
     SLOT_LATENT_KV_A,
     SLOT_LATENT_KV_A_NORM,
-    SLOT_LATENT_KV_B, /* keys and values of all heads, or, in parts for each head, the next two */
+    SLOT_LATENT_KV_B, /* computes keys and values of all heads; some files have the next two instead, one part
+                         for each */
     SLOT_LATENT_K_B,
     SLOT_LATENT_V_B,
-    SLOT_STATE_QKV, /* of layers with a state, from here on */
+    SLOT_STATE_QKV, /* from here on: layers with a state */
     SLOT_STATE_GATE,
     SLOT_STATE_IN,
     SLOT_STATE_CONV, /* filters of the convolution, one for each channel */
@@ -215,9 +224,9 @@ enum dim {
     DIM_KV_B, /* the other part of the keys, and the values, of all heads */
     DIM_NOPE,
     DIM_LATENT_V,
-    DIM_LAYER_INPUT, /* of one layer, and of all */
+    DIM_LAYER_INPUT, /* length of the second embedding for one layer; the next: for all layers */
     DIM_LAYER_INPUTS,
-    DIM_TAPS, /* of layers with a state, from here on */
+    DIM_TAPS, /* from here on: layers with a state */
     DIM_CHANNELS,
     DIM_STATE_IN,
     DIM_STATE_HEADS,
@@ -232,14 +241,14 @@ enum dim {
 struct arch_slot {
     const char *name;    /* without the prefix "blk.N." of layer slots */
     enum dim cols, rows; /* rows DIM_NONE: a vector */
-    enum dim matrices;   /* how many of them the tensor contains; DIM_NONE: one */
-    const char *each;    /* the name of one matrix in files that have a tensor for each, with the matrix's
-                            number for %d: "ffn_gate.%d.weight"; NULL: no file has that */
-    bool table;          /* rows are vectors: one bias for each expert */
+    enum dim matrices;   /* number of such matrices in the tensor (experts); DIM_NONE: one */
+    const char *each; /* name of the tensor in files that have one tensor per matrix, with the matrix's number
+                         for %d: "ffn_gate.%d.weight"; NULL: no file has that */
+    bool table;       /* the rows are separate vectors, e.g. one bias per expert */
 };
 extern const struct arch_slot ARCH_SLOTS[SLOT_COUNT];
 
-/* Is it a vector, or a table of vectors, which memory holds as f32? */
+/* True for a vector or a table of vectors; memory holds these as f32. */
 static inline bool arch_slot_is_vector(enum slot slot)
 {
     return ARCH_SLOTS[slot].rows == DIM_NONE || ARCH_SLOTS[slot].table;
@@ -268,28 +277,30 @@ enum router_score {
     ROUTER_INPUT,  /* sigmoid, which multiplies the expert's input instead of its output */
     ROUTER_BY_KEY, /* expert_gating_func; without it, ROUTER_SIGMOID */
 };
-/* Are the weights of the chosen experts divided by their sum? */
+/* Whether the weights of the chosen experts are divided by their sum. */
 enum router_sum { ROUTER_SUM_ANY, ROUTER_SUM_ONE, ROUTER_SUM_BY_KEY /* expert_weights_norm */ };
 
 struct arch {
-    const char *name;                 /* general.architecture */
-    const char *models;               /* well-known models of it, for people */
-    slot_set need, may;               /* SLOT_BITs of the tensors that a file must, and may, contain */
-    slot_set expert_need, expert_may; /* of layers with experts, instead of a feed-forward's */
-    bool latent;                      /* latent attention */
+    const char *name;   /* general.architecture */
+    const char *models; /* well-known models of this architecture, shown to users */
+    slot_set need, may; /* SLOT_BITs of the tensors that a file must contain, and may contain */
+    slot_set expert_need,
+        expert_may;      /* the same for layers with experts, in place of the tensors of a feed-forward */
+    bool latent;         /* latent attention */
     bool layers_differ;  /* in the number of KV heads, the width of feed-forwards, and, with a window,
                             the size of heads */
     bool value_norm;     /* heads of values are normed without weights; without SLOT_V they are keys
                             before norm and rotation */
     bool experts_beside; /* layers with experts have a feed-forward, too */
     double attn_scale;   /* default of attention.scale; 0: 1/sqrt(head size) */
-    enum mixer state;    /* of layers without attention; MIXER_ATTENTION: all have it */
-    slot_set state_need, state_may; /* of these layers, instead of those of attention */
-    int attention_period;           /* each attention_period-th layer has attention (the default of
-                                       full_attention_interval); 0: those with KV heads */
-    bool one_part;                  /* a layer is either a mixer or a feed-forward */
-    bool state_interleaved;         /* struct recurrence */
-    bool query_gate;                /* outputs of attention are multiplied by the sigmoid of a gate */
+    enum mixer state; /* mixer of the layers without attention; MIXER_ATTENTION: all layers have attention */
+    slot_set state_need,
+        state_may;          /* the same for layers with a state, in place of the tensors of attention */
+    int attention_period;   /* each attention_period-th layer has attention (the default of
+                               full_attention_interval); 0: those with KV heads */
+    bool one_part;          /* a layer is either a mixer or a feed-forward */
+    bool state_interleaved; /* struct recurrence */
+    bool query_gate;        /* outputs of attention are multiplied by the sigmoid of a gate */
     enum router_score router;
     enum router_sum router_sum;
     enum norm_kind norm;
@@ -399,11 +410,11 @@ enum arch_key {
 struct arch_key_row {
     const char *name; /* without the prefix */
     bool harmless;    /* cannot change the logits, whatever its value is */
-    /* Does the forward pass use the key in this file? NULL: never. */
+    /* Whether the forward pass uses the key for this file; NULL: never. */
     bool (*used)(const struct arch *a, const struct gguf *g);
     bool list;      /* may have a value for each layer */
-    double neutral; /* the value that says the same as a missing key, accepted where the key is not used;
-                       NAN: none */
+    double neutral; /* the value that means the same as a missing key; it is accepted even if the key is not
+                       used; NAN: none */
 };
 extern const struct arch_key_row ARCH_KEYS[]; /* the first META_READ_COUNT rows indexed by enum arch_key */
 extern const size_t ARCH_KEY_COUNT;
@@ -412,7 +423,7 @@ enum { ARCH_KEY_NAME = 128 }; /* bytes of the longest full key */
 /* Write the full key, "llama.block_count", to buf. Returns buf. */
 const char *arch_key_name(char buf[ARCH_KEY_NAME], const char *arch, enum arch_key key);
 
-/* The mark of everything that such a model computes, for screens and tables. */
+/* The words that screens and tables show beside everything that such a model computes. */
 extern const char ANSWERS_UNVERIFIED[];
 
 /* Append one message per metadata key under the prefix and per tensor that is neither used nor harmless:
@@ -424,15 +435,17 @@ int arch_unknown(struct str *out, const struct arch *a, const struct model_shape
  * that force=on goes on. */
 enum err_code arch_check_known(const struct model_shape *s, const struct gguf *g, struct err *why);
 
-/* Hyperparameters from the metadata that only the forward pass needs. */
+/* Hyperparameters that only the forward pass needs, from the metadata and the architecture. */
 struct hyper {
     const struct arch *arch;
     float eps;
-    double rope_base, rope_factor; /* factor 1: not scaled */
-    bool no_rope;                  /* in any layer */
+    double rope_base, rope_factor; /* rope_factor 1: positions are not scaled */
+    bool no_rope;                  /* no layer has RoPE */
     bool yarn;
     double yarn_beta_fast, yarn_beta_slow, rope_attn_factor;
-    double yarn_log_multiplier; /* t divides YaRN's magnitude by 1 + 0.1 t ln factor; 0: not */
+    double yarn_log_multiplier; /* m: YaRN's factor of attention is divided by 1 + 0.1 m ln(rope_factor); 0:
+                                   no division. Latent attention multiplies the scores by (1 + m
+                                   ln(rope_factor))^2 instead */
     int64_t rope_ctx_original;
     bool parallel;
     double window_rope_base; /* RoPE base of layers with a window, without scaling; 0: as other layers */
@@ -441,9 +454,11 @@ struct hyper {
         enum router_score score; /* never ROUTER_BY_KEY */
         bool sum_one;
         float scale;             /* of the weights */
-        int groups, groups_used; /* experts are chosen from the best groups of neighbours; 1, 1: from all */
+        int groups, groups_used; /* experts are chosen from the groups_used best of `groups` equal groups;
+                                    both 1: from all experts */
     } router;
-    double query_scale_step; /* b: q *= 1 + b ln(1 + floor(pos / query_scale_tokens)). 0: q stays */
+    double query_scale_step; /* b: the query at position pos is multiplied by 1 + b ln(1 + floor(pos /
+                                query_scale_tokens)); 0: no scaling */
     int64_t query_scale_tokens;
 };
 /* `s`: of the same file (model_shape_read). ERR_FORMAT: an unknown RoPE scaling, or a value out of range. */

@@ -1,4 +1,7 @@
-/* Operators of expressions, with Python's meaning of each. */
+/* Binary, unary and comparison operators, and % of strings, with the rules of Python. Division and modulo
+ * round down, not to zero; a boolean counts as 0 or 1; integers have 64 bits, and a result outside their
+ * range is an error because Python's integers have no limit. Strings and lists can be added and multiplied.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +12,8 @@
 static const char *const SIGNS[] = { "",   "+", "-",  "*", "/",  "//", "%",      "**",  "~", "==",
                                      "!=", "<", "<=", ">", ">=", "in", "not in", "not", "-", "+" };
 
-static struct value fail_operands(struct run *r, enum op op, struct value a, struct value b)
+/* An undefined operand is named in the message, because a misspelled variable is the usual cause. */
+static struct value operands_fail(struct rendering *r, enum op op, struct value a, struct value b)
 {
     const struct value *u = a.type == VALUE_UNDEFINED ? &a : b.type == VALUE_UNDEFINED ? &b : NULL;
     if (u && u->name)
@@ -18,12 +22,13 @@ static struct value fail_operands(struct run *r, enum op op, struct value a, str
     return tpl_fail(r, "'%s' cannot combine a %s and a %s", SIGNS[op], tpl_type_name(a), tpl_type_name(b));
 }
 
-static int64_t whole(struct value v)
+static int64_t int_of(struct value v)
 {
     return v.type == VALUE_BOOL ? v.b : v.i;
 }
 
-static struct value power(struct run *r, int64_t x, int64_t n)
+/* A negative exponent yields a float, as in Python. */
+static struct value ints_power(struct rendering *r, int64_t x, int64_t n)
 {
     int64_t out = 1;
     if (n < 0) return tpl_float(pow((double)x, (double)n));
@@ -32,7 +37,8 @@ static struct value power(struct run *r, int64_t x, int64_t n)
     return tpl_int(out);
 }
 
-static struct value whole_numbers(struct run *r, enum op op, int64_t x, int64_t y)
+/* INT64_MIN / -1 overflows in C, so y = -1 is a case of its own. */
+static struct value ints_combine(struct rendering *r, enum op op, int64_t x, int64_t y)
 {
     int64_t out = 0;
     bool over = false;
@@ -41,7 +47,7 @@ static struct value whole_numbers(struct run *r, enum op op, int64_t x, int64_t 
     case OP_ADD: over = __builtin_add_overflow(x, y, &out); break;
     case OP_SUB: over = __builtin_sub_overflow(x, y, &out); break;
     case OP_MUL: over = __builtin_mul_overflow(x, y, &out); break;
-    case OP_POW: return power(r, x, y);
+    case OP_POW: return ints_power(r, x, y);
     case OP_FLOOR_DIV:
     case OP_MOD:
         if (y == -1) {
@@ -49,18 +55,20 @@ static struct value whole_numbers(struct run *r, enum op op, int64_t x, int64_t 
             break;
         }
         out = op == OP_MOD ? x % y : x / y;
-        if (x % y && (x < 0) != (y < 0)) out += op == OP_MOD ? y : -1; /* rounds down, not to zero */
+        if (x % y && (x < 0) != (y < 0))
+            out += op == OP_MOD ? y : -1; /* C rounds to zero, Python rounds down */
         break;
     default: return tpl_fail(r, "'%s' cannot be applied to numbers", SIGNS[op]);
     }
     return over ? tpl_fail(r, "a number is 2^63 or larger") : tpl_int(out);
 }
 
-static struct value numbers(struct run *r, enum op op, struct value a, struct value b)
+/* Two integers stay integers except for "/". Otherwise both are computed as doubles. */
+static struct value numbers_combine(struct rendering *r, enum op op, struct value a, struct value b)
 {
     const double x = tpl_number(a), y = tpl_number(b);
     if (op == OP_DIV) return y == 0 ? tpl_fail(r, "division by zero") : tpl_float(x / y);
-    if (a.type != VALUE_FLOAT && b.type != VALUE_FLOAT) return whole_numbers(r, op, whole(a), whole(b));
+    if (a.type != VALUE_FLOAT && b.type != VALUE_FLOAT) return ints_combine(r, op, int_of(a), int_of(b));
     switch (op) {
     case OP_ADD: return tpl_float(x + y);
     case OP_SUB: return tpl_float(x - y);
@@ -72,7 +80,8 @@ static struct value numbers(struct run *r, enum op op, struct value a, struct va
     return tpl_float(op == OP_FLOOR_DIV ? floor(x / y) : x - y * floor(x / y));
 }
 
-static struct value repeat(struct run *r, struct value v, int64_t times)
+/* "ab" * 3, [1] * 3. A negative count yields an empty value. */
+static struct value sequence_repeat(struct rendering *r, struct value v, int64_t times)
 {
     if (v.type == VALUE_STRING) {
         const size_t from = r->out.len;
@@ -85,7 +94,7 @@ static struct value repeat(struct run *r, struct value v, int64_t times)
     return out;
 }
 
-static struct value joined_lists(struct run *r, const struct list *a, const struct list *b)
+static struct value lists_concat(struct rendering *r, const struct list *a, const struct list *b)
 {
     struct value out = tpl_list(r, a->tuple);
     for (size_t i = 0; i < a->n && !r->rc; i++) tpl_list_add(r, out.list, a->items[i]);
@@ -93,7 +102,7 @@ static struct value joined_lists(struct run *r, const struct list *a, const stru
     return out;
 }
 
-static struct value joined(struct run *r, struct value a, struct value b)
+static struct value texts_concat(struct rendering *r, struct value a, struct value b)
 {
     const size_t from = r->out.len;
     tpl_emit_value(r, a);
@@ -101,33 +110,34 @@ static struct value joined(struct run *r, struct value a, struct value b)
     return tpl_take(r, from);
 }
 
-struct value tpl_binary(struct run *r, enum op op, struct value a, struct value b)
+struct value tpl_binary(struct rendering *r, enum op op, struct value a, struct value b)
 {
     if (r->rc || !tpl_steps(r, 0)) return TPL_UNDEFINED;
-    if (op == OP_CONCAT) return joined(r, a, b);
-    if (tpl_is_number(a) && tpl_is_number(b)) return numbers(r, op, a, b);
-    if (op == OP_ADD && a.type == VALUE_STRING && b.type == VALUE_STRING) return joined(r, a, b);
+    if (op == OP_CONCAT) return texts_concat(r, a, b);
+    if (tpl_is_number(a) && tpl_is_number(b)) return numbers_combine(r, op, a, b);
+    if (op == OP_ADD && a.type == VALUE_STRING && b.type == VALUE_STRING) return texts_concat(r, a, b);
     if (op == OP_ADD && a.type == VALUE_LIST && b.type == VALUE_LIST && a.list->tuple == b.list->tuple)
-        return joined_lists(r, a.list, b.list);
+        return lists_concat(r, a.list, b.list);
     const bool a_many = a.type == VALUE_STRING || a.type == VALUE_LIST,
                b_many = b.type == VALUE_STRING || b.type == VALUE_LIST;
     if (op == OP_MUL && a_many && (b.type == VALUE_INT || b.type == VALUE_BOOL))
-        return repeat(r, a, whole(b));
+        return sequence_repeat(r, a, int_of(b));
     if (op == OP_MUL && b_many && (a.type == VALUE_INT || a.type == VALUE_BOOL))
-        return repeat(r, b, whole(a));
+        return sequence_repeat(r, b, int_of(a));
     if (op == OP_MOD && a.type == VALUE_STRING) {
         struct list one = { .items = &b, .n = 1 };
         return tpl_format(r, a.s, b.type == VALUE_LIST && b.list->tuple ? b.list : &one);
     }
-    return fail_operands(r, op, a, b);
+    return operands_fail(r, op, a, b);
 }
 
-struct value tpl_compare(struct run *r, enum op op, struct value a, struct value b)
+/* A comparison with NaN is false, as in IEEE 754. Undefined values have no order. */
+struct value tpl_compare(struct rendering *r, enum op op, struct value a, struct value b)
 {
     if (r->rc || !tpl_steps(r, 0)) return TPL_UNDEFINED;
     if (op == OP_EQ || op == OP_NE) return tpl_bool(tpl_equal(r, a, b) == (op == OP_EQ));
     if (op == OP_IN || op == OP_NOT_IN) return tpl_bool(tpl_contains(r, b, a) == (op == OP_IN));
-    if (a.type == VALUE_UNDEFINED || b.type == VALUE_UNDEFINED) return fail_operands(r, op, a, b);
+    if (a.type == VALUE_UNDEFINED || b.type == VALUE_UNDEFINED) return operands_fail(r, op, a, b);
     if (tpl_is_number(a) && tpl_is_number(b) && (isnan(tpl_number(a)) || isnan(tpl_number(b))))
         return tpl_bool(false);
     const int order = tpl_order(r, a, b);
@@ -137,18 +147,20 @@ struct value tpl_compare(struct run *r, enum op op, struct value a, struct value
                                   : order >= 0);
 }
 
-struct value tpl_unary(struct run *r, enum op op, struct value a)
+struct value tpl_unary(struct rendering *r, enum op op, struct value a)
 {
     if (r->rc) return TPL_UNDEFINED;
     if (op == OP_NOT) return tpl_bool(!tpl_truth(r, a));
     if (!tpl_is_number(a)) return tpl_fail(r, "'%s' needs a number, found a %s", SIGNS[op], tpl_type_name(a));
     if (op == OP_PLUS) return a.type == VALUE_BOOL ? tpl_int(a.b) : a;
-    return a.type == VALUE_FLOAT ? tpl_float(-a.d) : whole_numbers(r, OP_SUB, 0, whole(a));
+    return a.type == VALUE_FLOAT ? tpl_float(-a.d) : ints_combine(r, OP_SUB, 0, int_of(a));
 }
 
 /* ---------------------------------------------------------------- "%s and %d" % (a, b) */
 
-static bool emit_conversion(struct run *r, const char *flags, size_t n, char kind, struct value v)
+/* Print v by one %-conversion; `flags` has n characters between % and `kind`. Returns false if the
+ * conversion does not fit the value or its width is above 100. "%d" of a float truncates it, as in Python. */
+static bool emit_conversion(struct rendering *r, const char *flags, size_t n, char kind, struct value v)
 {
     char format[40], text[512];
     if (n > 20) return false;
@@ -157,13 +169,14 @@ static bool emit_conversion(struct run *r, const char *flags, size_t n, char kin
         if (kind == 'r')
             tpl_emit_repr(r, v);
         else
-            tpl_emit_value(r, kind == 'd' ? tpl_int(whole(v)) : v);
+            tpl_emit_value(r, kind == 'd' ? tpl_int(int_of(v)) : v);
         return true;
     }
     const bool is_real = strchr("feEgG", kind) != NULL;
     if (!tpl_is_number(v)) {
         if (kind != 's') return false;
-        const size_t from = r->out.len; /* with a width */
+        const size_t from =
+            r->out.len; /* print to a string first, because the width counts characters of the result */
         tpl_emit_value(r, v);
         struct value s = tpl_take(r, from);
         const bool left = flags[0] == '-';
@@ -182,18 +195,20 @@ static bool emit_conversion(struct run *r, const char *flags, size_t n, char kin
         snprintf(format, sizeof format, "%%%.*s" PRId64, (int)n, flags);
     if (!is_real && strchr("xX", kind)) format[strlen(format) - 1] = kind;
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* made of flags that were checked */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the format consists of flags that were checked */
     if (is_real)
         snprintf(text, sizeof text, format, tpl_number(v));
     else
         snprintf(text, sizeof text, format,
-                 v.type == VALUE_FLOAT ? (int64_t)fmax(-9e18, fmin(9e18, v.d)) : whole(v));
+                 v.type == VALUE_FLOAT ? (int64_t)fmax(-9e18, fmin(9e18, v.d)) : int_of(v));
 #pragma GCC diagnostic pop
     tpl_emit_c(r, text);
     return true;
 }
 
-struct value tpl_format(struct run *r, const struct text *f, const struct list *values)
+/* As in Python, every conversion takes one value, and a value that is left over is an error unless the
+ * first one is a dict. */
+struct value tpl_format(struct rendering *r, const struct text *f, const struct list *values)
 {
     const size_t from = r->out.len;
     size_t next = 0;

@@ -1,13 +1,14 @@
-/* Computes expressions: walks the tree of one. */
+/* Computes expressions by walking their tree. Each node has one function, evaluate_<node>, which returns the
+ * value; on failure the error is in the run and the value is undefined. As in Jinja, reading an undefined
+ * variable is no error; it prints as nothing, and only operators and calls refuse it. */
 #include <string.h>
 
 #include "engine/template/template_internal.h"
 
-static struct value evaluate(struct run *r, struct scope *s, const struct node *n);
-
 /* ---------------------------------------------------------------- variables */
 
-static struct value name_value(struct run *r, const struct scope *s, const struct text *name)
+/* The innermost scope wins; global functions can be hidden by variables. */
+static struct value name_value(struct rendering *r, const struct scope *s, const struct text *name)
 {
     const struct value key = { VALUE_STRING, { .s = name } };
     for (; s && !r->rc; s = s->parent) {
@@ -19,16 +20,17 @@ static struct value name_value(struct run *r, const struct scope *s, const struc
     return (struct value){ VALUE_UNDEFINED, { .name = name } };
 }
 
-struct scope *tpl_scope(struct run *r, struct scope *parent)
+struct scope *tpl_scope(struct rendering *r, struct scope *parent)
 {
     struct scope *s = tpl_alloc(r, sizeof *s);
     if (s) s->parent = parent;
     return s;
 }
 
-static bool assign_attribute(struct run *r, struct scope *s, const struct node *target, struct value v)
+/* Only namespaces can be changed, so that a template cannot change the messages. */
+static bool assign_attribute(struct rendering *r, struct scope *s, const struct node *target, struct value v)
 {
-    struct value of = evaluate(r, s, target->x);
+    struct value of = tpl_evaluate(r, s, target->x);
     if (r->rc) return false;
     if (of.type != VALUE_DICT || !of.dict->is_namespace) {
         tpl_fail(r, "only members of a namespace can be set, '%.*s' is not one",
@@ -38,7 +40,8 @@ static bool assign_attribute(struct run *r, struct scope *s, const struct node *
     return tpl_dict_put(r, of.dict, (struct value){ VALUE_STRING, { .s = target->name } }, v);
 }
 
-bool tpl_assign(struct run *r, struct scope *s, const struct node *target, struct value v)
+/* A tuple as target unpacks the value; the numbers must agree. */
+bool tpl_assign(struct rendering *r, struct scope *s, const struct node *target, struct value v)
 {
     if (r->rc) return false;
     if (target->kind == NODE_NAME)
@@ -61,37 +64,38 @@ bool tpl_assign(struct run *r, struct scope *s, const struct node *target, struc
 
 /* ---------------------------------------------------------------- parts of expressions */
 
-static struct value evaluate_list(struct run *r, struct scope *s, const struct node *n)
+static struct value evaluate_list(struct rendering *r, struct scope *s, const struct node *n)
 {
     struct value out = tpl_list(r, n->kind == NODE_TUPLE);
     for (const struct node *item = n->items; item && !r->rc; item = item->next)
-        tpl_list_add(r, out.list, evaluate(r, s, item));
+        tpl_list_add(r, out.list, tpl_evaluate(r, s, item));
     return out;
 }
 
-static struct value evaluate_dict(struct run *r, struct scope *s, const struct node *n)
+static struct value evaluate_dict(struct rendering *r, struct scope *s, const struct node *n)
 {
     struct value out = tpl_dict(r);
     for (const struct node *key = n->items; key && !r->rc; key = key->next->next) {
-        struct value k = evaluate(r, s, key), v = evaluate(r, s, key->next);
+        struct value k = tpl_evaluate(r, s, key), v = tpl_evaluate(r, s, key->next);
         if (!r->rc) tpl_dict_put(r, out.dict, k, v);
     }
     return out;
 }
 
-static struct value evaluate_slice(struct run *r, struct scope *s, const struct node *n)
+static struct value evaluate_slice(struct rendering *r, struct scope *s, const struct node *n)
 {
     const struct node *parts[3] = { n->y, n->z, n->other };
-    struct value bounds[3], of = evaluate(r, s, n->x);
-    for (int i = 0; i < 3; i++) bounds[i] = parts[i] ? evaluate(r, s, parts[i]) : TPL_NONE;
+    struct value bounds[3], of = tpl_evaluate(r, s, n->x);
+    for (int i = 0; i < 3; i++) bounds[i] = parts[i] ? tpl_evaluate(r, s, parts[i]) : TPL_NONE;
     return r->rc ? TPL_UNDEFINED : tpl_slice(r, of, bounds);
 }
 
-static struct value evaluate_compare(struct run *r, struct scope *s, const struct node *n)
+/* A chain such as a < b < c evaluates b once and stops at the first false comparison. */
+static struct value evaluate_compare(struct rendering *r, struct scope *s, const struct node *n)
 {
-    struct value left = evaluate(r, s, n->x), result = tpl_bool(true);
+    struct value left = tpl_evaluate(r, s, n->x), result = tpl_bool(true);
     for (const struct node *part = n->items; part && !r->rc; part = part->next) {
-        struct value right = evaluate(r, s, part->x);
+        struct value right = tpl_evaluate(r, s, part->x);
         result = tpl_compare(r, (enum op)part->op, left, right);
         if (!tpl_truth(r, result)) break;
         left = right;
@@ -99,7 +103,7 @@ static struct value evaluate_compare(struct run *r, struct scope *s, const struc
     return result;
 }
 
-bool tpl_args(struct run *r, struct scope *s, const struct node *items, struct args *out)
+bool tpl_args(struct rendering *r, struct scope *s, const struct node *items, struct args *out)
 {
     size_t n = 0;
     for (const struct node *item = items; item; item = item->next) n++;
@@ -107,12 +111,13 @@ bool tpl_args(struct run *r, struct scope *s, const struct node *items, struct a
     for (const struct node *item = items; item && !r->rc; item = item->next) {
         const bool named = item->kind == NODE_KEYWORD;
         out->items[out->n++] = (struct argument){ named ? item->name : NULL,
-                                                  evaluate(r, s, named ? item->x : item) };
+                                                  tpl_evaluate(r, s, named ? item->x : item) };
     }
     return !r->rc;
 }
 
-static struct value apply_function(struct run *r, struct scope *s, const struct node *n, struct value x)
+/* Call the filter or test of node n. An argument that the function did not read is an error. */
+static struct value apply_function(struct rendering *r, struct scope *s, const struct node *n, struct value x)
 {
     struct args a;
     if (r->rc || !tpl_args(r, s, n->items, &a)) return TPL_UNDEFINED;
@@ -125,13 +130,13 @@ static struct value apply_function(struct run *r, struct scope *s, const struct 
     return tpl_bool(tpl_truth(r, v) != (n->op != 0));
 }
 
-struct value tpl_apply_filters(struct run *r, struct scope *s, const struct node *n, struct value x)
+struct value tpl_apply_filters(struct rendering *r, struct scope *s, const struct node *n, struct value x)
 {
     if (n->kind != NODE_FILTER) return x;
     return apply_function(r, s, n, tpl_apply_filters(r, s, n->x, x));
 }
 
-struct value tpl_call(struct run *r, struct value f, struct args *a)
+struct value tpl_call(struct rendering *r, struct value f, struct args *a)
 {
     if (r->rc) return TPL_UNDEFINED;
     if (f.type == VALUE_MACRO) return tpl_call_macro(r, f.macro, a, NULL);
@@ -152,40 +157,43 @@ struct value tpl_call(struct run *r, struct value f, struct args *a)
     return v;
 }
 
-static struct value evaluate_call(struct run *r, struct scope *s, const struct node *n)
+static struct value evaluate_call(struct rendering *r, struct scope *s, const struct node *n)
 {
     struct args a;
-    struct value f = evaluate(r, s, n->x);
+    struct value f = tpl_evaluate(r, s, n->x);
     if (r->rc || !tpl_args(r, s, n->items, &a)) return TPL_UNDEFINED;
     r->line = n->line;
     return tpl_call(r, f, &a);
 }
 
-static struct value evaluate_operator(struct run *r, struct scope *s, const struct node *n)
+static struct value evaluate_operator(struct rendering *r, struct scope *s, const struct node *n)
 {
-    struct value a = evaluate(r, s, n->x), b = n->y ? evaluate(r, s, n->y) : TPL_UNDEFINED;
+    struct value a = tpl_evaluate(r, s, n->x), b = n->y ? tpl_evaluate(r, s, n->y) : TPL_UNDEFINED;
     r->line = n->line;
     return n->kind == NODE_UNARY ? tpl_unary(r, (enum op)n->op, a) : tpl_binary(r, (enum op)n->op, a, b);
 }
 
-static struct value evaluate_short_circuit(struct run *r, struct scope *s, const struct node *n)
+/* `and` and `or` return one of their operands, as in Python, not a boolean. */
+static struct value evaluate_short_circuit(struct rendering *r, struct scope *s, const struct node *n)
 {
-    struct value a = evaluate(r, s, n->x);
+    struct value a = tpl_evaluate(r, s, n->x);
     if (r->rc) return a;
-    return tpl_truth(r, a) == (n->kind == NODE_AND) ? evaluate(r, s, n->y) : a;
+    return tpl_truth(r, a) == (n->kind == NODE_AND) ? tpl_evaluate(r, s, n->y) : a;
 }
 
-static struct value evaluate_index(struct run *r, struct scope *s, const struct node *n)
+static struct value evaluate_index(struct rendering *r, struct scope *s, const struct node *n)
 {
     const bool attribute = n->kind == NODE_ATTRIBUTE;
-    struct value of = evaluate(r, s, n->x),
-                 key = attribute ? (struct value){ VALUE_STRING, { .s = n->name } } : evaluate(r, s, n->y);
+    struct value of = tpl_evaluate(r, s, n->x), key = attribute
+                                                          ? (struct value){ VALUE_STRING, { .s = n->name } }
+                                                          : tpl_evaluate(r, s, n->y);
     r->line = n->line;
     return tpl_lookup(r, of, key, attribute);
 }
 
-/* A test of an undefined variable is no error, a filter of one decides itself. */
-static struct value evaluate_kind(struct run *r, struct scope *s, const struct node *n)
+/* Tests and filters receive undefined values, too: "is defined" and "default" need them, other filters refuse
+ * them. */
+static struct value evaluate_kind(struct rendering *r, struct scope *s, const struct node *n)
 {
     switch (n->kind) {
     case NODE_LITERAL: return n->value;
@@ -202,24 +210,19 @@ static struct value evaluate_kind(struct run *r, struct scope *s, const struct n
     case NODE_OR: return evaluate_short_circuit(r, s, n);
     case NODE_COMPARE: return evaluate_compare(r, s, n);
     case NODE_FILTER:
-    case NODE_TEST: return apply_function(r, s, n, evaluate(r, s, n->x));
+    case NODE_TEST: return apply_function(r, s, n, tpl_evaluate(r, s, n->x));
     case NODE_CALL: return evaluate_call(r, s, n);
     case NODE_IF_ELSE:
-        if (tpl_truth(r, evaluate(r, s, n->x))) return evaluate(r, s, n->y);
-        return n->z && !r->rc ? evaluate(r, s, n->z) : TPL_UNDEFINED;
+        if (tpl_truth(r, tpl_evaluate(r, s, n->x))) return tpl_evaluate(r, s, n->y);
+        return n->z && !r->rc ? tpl_evaluate(r, s, n->z) : TPL_UNDEFINED;
     default: return tpl_fail(r, "a statement where an expression was expected");
     }
 }
 
-static struct value evaluate(struct run *r, struct scope *s, const struct node *n)
+struct value tpl_evaluate(struct rendering *r, struct scope *s, const struct node *n)
 {
     if (!tpl_deeper(r)) return TPL_UNDEFINED;
     struct value v = tpl_steps(r, 0) ? evaluate_kind(r, s, n) : TPL_UNDEFINED;
     r->depth--;
     return r->rc ? TPL_UNDEFINED : v;
-}
-
-struct value tpl_evaluate(struct run *r, struct scope *s, const struct node *n)
-{
-    return evaluate(r, s, n);
 }

@@ -1,11 +1,15 @@
-/* Filters of single values; those of strings are in strings.c, those of lists in filters_list.c. */
+/* Filters of single values; those of strings are in strings.c, those of lists in filters_list.c. Source:
+ * jinja2/filters.py and, for tojson, transformers, which passes ensure_ascii=False and does not escape HTML.
+ * A filter never changes its input; it returns a new value or the input itself. Text is produced by tpl_emit
+ * and taken back with tpl_take, which keeps the marks of bytes that came from messages. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/template/template_internal.h"
 
-static struct value fn_default(struct run *r, struct value x, struct args *a)
+/* With boolean=true, the default also replaces values that are false. */
+static struct value fn_default(struct rendering *r, struct value x, struct args *a)
 {
     struct value otherwise = tpl_arg(r, a, 0, "default_value", TPL_NONE),
                  boolean = tpl_arg(r, a, 1, "boolean", tpl_bool(false));
@@ -14,21 +18,21 @@ static struct value fn_default(struct run *r, struct value x, struct args *a)
     return missing ? otherwise : x;
 }
 
-static struct value fn_length(struct run *r, struct value x, struct args *a)
+static struct value fn_length(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     const int64_t n = tpl_length(r, x);
     return n < 0 ? TPL_UNDEFINED : tpl_int(n);
 }
 
-static struct value fn_string(struct run *r, struct value x, struct args *a)
+static struct value fn_string(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     const struct text *s = tpl_text_of(r, x);
     return s ? (struct value){ VALUE_STRING, { .s = s } } : TPL_UNDEFINED;
 }
 
-static struct value fn_tojson(struct run *r, struct value x, struct args *a)
+static struct value fn_tojson(struct rendering *r, struct value x, struct args *a)
 {
     struct json_style style = { .indent = -1 };
     style.ascii = tpl_truth(r, tpl_arg(r, a, 1, "ensure_ascii", tpl_bool(false)));
@@ -48,13 +52,13 @@ static struct value fn_tojson(struct run *r, struct value x, struct args *a)
     return tpl_take(r, from);
 }
 
-static struct value fn_safe(struct run *r, struct value x, struct args *a)
+static struct value fn_safe(struct rendering *r, struct value x, struct args *a)
 {
-    (void)r, (void)a; /* nothing is escaped unless the template says so */
+    (void)r, (void)a; /* automatic escaping is off, so every text is safe */
     return x;
 }
 
-static struct value fn_escape(struct run *r, struct value x, struct args *a)
+static struct value fn_escape(struct rendering *r, struct value x, struct args *a)
 {
     static const char *const WITH[] = { "&amp;", "&lt;", "&gt;", "&#34;", "&#39;" };
     static const char FROM[] = "&<>\"'";
@@ -71,6 +75,7 @@ static struct value fn_escape(struct run *r, struct value x, struct args *a)
     return tpl_take(r, from);
 }
 
+/* Strings are trimmed and read as decimal numbers. */
 static bool to_number(struct value x, double *out)
 {
     char text[64];
@@ -87,7 +92,7 @@ static bool to_number(struct value x, double *out)
     return str_to_double(text, out);
 }
 
-static struct value fn_int(struct run *r, struct value x, struct args *a)
+static struct value fn_int(struct rendering *r, struct value x, struct args *a)
 {
     struct value otherwise = tpl_arg(r, a, 0, "default", tpl_int(0));
     tpl_arg_int(r, a, 1, "base", 10);
@@ -97,21 +102,22 @@ static struct value fn_int(struct run *r, struct value x, struct args *a)
     return tpl_int((int64_t)d);
 }
 
-static struct value fn_float(struct run *r, struct value x, struct args *a)
+static struct value fn_float(struct rendering *r, struct value x, struct args *a)
 {
     struct value otherwise = tpl_arg(r, a, 0, "default", tpl_float(0));
     double d;
     return to_number(x, &d) ? tpl_float(d) : otherwise;
 }
 
-static struct value fn_abs(struct run *r, struct value x, struct args *a)
+static struct value fn_abs(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     if (!tpl_is_number(x)) return tpl_fail(r, "abs: expected a number, found a %s", tpl_type_name(x));
     return tpl_number(x) < 0 ? tpl_unary(r, OP_NEGATE, x) : x;
 }
 
-static struct value fn_round(struct run *r, struct value x, struct args *a)
+/* method: common (to nearest even), ceil or floor. The result is a float. */
+static struct value fn_round(struct rendering *r, struct value x, struct args *a)
 {
     const int64_t digits = tpl_arg_int(r, a, 0, "precision", 0);
     const struct text *method = tpl_arg_text(r, a, 1, "method");
@@ -123,8 +129,9 @@ static struct value fn_round(struct run *r, struct value x, struct args *a)
     return tpl_float((up ? ceil(d) : down ? floor(d) : nearbyint(d)) / scale);
 }
 
-/* indent(width=4, first=false, blank=false) */
-static struct value fn_indent(struct run *r, struct value x, struct args *a)
+/* indent(width=4, first=false, blank=false): `first` also indents the first line, `blank` also empty lines.
+ */
+static struct value fn_indent(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *s = tpl_text_of(r, x);
     struct value width = tpl_arg(r, a, 0, "width", tpl_int(4));
@@ -144,7 +151,9 @@ static struct value fn_indent(struct run *r, struct value x, struct args *a)
     return tpl_take(r, from);
 }
 
-static struct value fn_truncate(struct run *r, struct value x, struct args *a)
+/* The result, with `end`, has at most `length` characters and ends at a word unless killwords is true.
+ * Text that is at most `leeway` characters too long is not cut. */
+static struct value fn_truncate(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *s = tpl_text_of(r, x), dots = { .bytes = "...", .n = 3 };
     const int64_t length = tpl_arg_int(r, a, 0, "length", 255);
@@ -163,7 +172,8 @@ static struct value fn_truncate(struct run *r, struct value x, struct args *a)
     return tpl_take(r, from);
 }
 
-static struct value fn_center(struct run *r, struct value x, struct args *a)
+/* Where the space is odd, Python puts the extra one left if the width is odd. */
+static struct value fn_center(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *s = tpl_text_of(r, x);
     const int64_t width = tpl_arg_int(r, a, 0, "width", 80);
@@ -176,7 +186,7 @@ static struct value fn_center(struct run *r, struct value x, struct args *a)
     return tpl_take(r, from);
 }
 
-static struct value fn_wordcount(struct run *r, struct value x, struct args *a)
+static struct value fn_wordcount(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *s = tpl_text_of(r, x);
     int64_t n = 0;
@@ -191,7 +201,7 @@ static struct value fn_wordcount(struct run *r, struct value x, struct args *a)
     return tpl_int(n);
 }
 
-static struct value fn_format(struct run *r, struct value x, struct args *a)
+static struct value fn_format(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *s = tpl_text_of(r, x);
     struct value values = tpl_list(r, true);
@@ -199,7 +209,7 @@ static struct value fn_format(struct run *r, struct value x, struct args *a)
     return r->rc ? TPL_UNDEFINED : tpl_format(r, s, values.list);
 }
 
-static struct value fn_attr(struct run *r, struct value x, struct args *a)
+static struct value fn_attr(struct rendering *r, struct value x, struct args *a)
 {
     return tpl_lookup(r, x, tpl_arg_required(r, a, 0, "name"), true);
 }

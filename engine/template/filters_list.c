@@ -1,4 +1,5 @@
-/* Filters of lists: choosing, mapping, sorting, adding up. */
+/* Filters of lists: selecting, mapping, sorting and aggregating. Source: jinja2/filters.py. Jinja returns
+ * generators from some of them; here they are lists. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +7,8 @@
 
 /* ---------------------------------------------------------------- attributes of items */
 
-/* "a.b.0" of an item, as the argument `attribute` of filters means it. */
-static struct value attribute_of(struct run *r, struct value item, struct value path)
+/* Look up a path such as "a.b.0" in an item. It is the value of the argument `attribute` of many filters. */
+static struct value attribute_of(struct rendering *r, struct value item, struct value path)
 {
     if (path.type == VALUE_INT) return tpl_lookup(r, item, path, false);
     if (path.type != VALUE_STRING)
@@ -22,28 +23,28 @@ static struct value attribute_of(struct run *r, struct value item, struct value 
         struct value key = digits[0] >= '0' && digits[0] <= '9' && str_to_i64(digits, &index)
                                ? tpl_int(index)
                                : tpl_part(r, s, at, to);
-        /* an item of a dict, not one of its methods */
+        /* look up an item of a dict, not one of its methods */
         item = tpl_lookup(r, item, key, false);
         at = to + 1;
     }
     return item;
 }
 
-static struct value first_of(struct run *r, struct value x, struct args *a)
+static struct value fn_first(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     const struct list *l = tpl_iterate(r, x);
     return l && l->n ? l->items[0] : TPL_UNDEFINED;
 }
 
-static struct value last_of(struct run *r, struct value x, struct args *a)
+static struct value fn_last(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     const struct list *l = tpl_iterate(r, x);
     return l && l->n ? l->items[l->n - 1] : TPL_UNDEFINED;
 }
 
-static struct value fn_list(struct run *r, struct value x, struct args *a)
+static struct value fn_list(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     const struct list *l = tpl_iterate(r, x);
@@ -52,7 +53,7 @@ static struct value fn_list(struct run *r, struct value x, struct args *a)
     return out;
 }
 
-static struct value fn_reverse(struct run *r, struct value x, struct args *a)
+static struct value fn_reverse(struct rendering *r, struct value x, struct args *a)
 {
     const struct value bounds[3] = { TPL_NONE, TPL_NONE, tpl_int(-1) };
     (void)a;
@@ -61,7 +62,7 @@ static struct value fn_reverse(struct run *r, struct value x, struct args *a)
     return r->rc ? l : tpl_slice(r, l, bounds);
 }
 
-static struct value fn_join(struct run *r, struct value x, struct args *a)
+static struct value fn_join(struct rendering *r, struct value x, struct args *a)
 {
     const struct list *l = tpl_iterate(r, x);
     struct value with = tpl_arg(r, a, 0, "d", TPL_UNDEFINED),
@@ -80,15 +81,16 @@ static struct value fn_join(struct run *r, struct value x, struct args *a)
 
 /* ---------------------------------------------------------------- map, select */
 
-/* The arguments from number `from` on, for the filter or test that the first one names. */
-static struct args rest_of(struct args *a, size_t from)
+/* The arguments from number `from` on. They are passed to the filter or test that argument 0 (or 1) names. */
+static struct args args_rest(struct args *a, size_t from)
 {
     struct args rest = { .items = a->n ? a->items + MIN(from, a->n) : NULL, .n = a->n - MIN(from, a->n) };
     a->used = a->n;
     return rest;
 }
 
-static struct value fn_map(struct run *r, struct value x, struct args *a)
+/* map(attribute=NAME), or map(FILTER, arguments). */
+static struct value fn_map(struct rendering *r, struct value x, struct args *a)
 {
     const struct list *l = tpl_iterate(r, x);
     struct value out = tpl_list(r, false), attribute = tpl_arg(r, a, 99, "attribute", TPL_UNDEFINED),
@@ -99,7 +101,7 @@ static struct value fn_map(struct run *r, struct value x, struct args *a)
     if (!by_name && !filter && !r->rc)
         return tpl_fail(r, "map: expected attribute=NAME or the name of a filter");
     for (size_t i = 0; l && i < l->n && !r->rc; i++) {
-        struct args rest = rest_of(a, 1);
+        struct args rest = args_rest(a, 1);
         struct value v = by_name ? attribute_of(r, l->items[i], attribute)
                                  : filter->call(r, l->items[i], &rest);
         tpl_list_add(r, out.list, by_name && v.type == VALUE_UNDEFINED ? otherwise : v);
@@ -108,7 +110,10 @@ static struct value fn_map(struct run *r, struct value x, struct args *a)
     return out;
 }
 
-static struct value choose(struct run *r, struct value x, struct args *a, bool by_attribute, bool keep)
+/* select, reject, selectattr, rejectattr: keep the items whose test, or truth without a test, equals
+ * `keep`. */
+static struct value list_choose(struct rendering *r, struct value x, struct args *a, bool by_attribute,
+                                bool keep)
 {
     const struct list *l = tpl_iterate(r, x);
     struct value out = tpl_list(r, false),
@@ -118,7 +123,7 @@ static struct value choose(struct run *r, struct value x, struct args *a, bool b
     if (name && !test && !r->rc)
         return tpl_fail(r, "'%.*s' is not a test", (int)MIN(name->n, 40), name->bytes);
     for (size_t i = 0; l && i < l->n && !r->rc; i++) {
-        struct args rest = rest_of(a, by_attribute ? 2 : 1);
+        struct args rest = args_rest(a, by_attribute ? 2 : 1);
         struct value v = by_attribute ? attribute_of(r, l->items[i], attribute) : l->items[i];
         if (test && !r->rc) v = test->call(r, v, &rest);
         if (!r->rc && tpl_truth(r, v) == keep) tpl_list_add(r, out.list, l->items[i]);
@@ -127,35 +132,36 @@ static struct value choose(struct run *r, struct value x, struct args *a, bool b
     return out;
 }
 
-static struct value fn_select(struct run *r, struct value x, struct args *a)
+static struct value fn_select(struct rendering *r, struct value x, struct args *a)
 {
-    return choose(r, x, a, false, true);
+    return list_choose(r, x, a, false, true);
 }
 
-static struct value fn_reject(struct run *r, struct value x, struct args *a)
+static struct value fn_reject(struct rendering *r, struct value x, struct args *a)
 {
-    return choose(r, x, a, false, false);
+    return list_choose(r, x, a, false, false);
 }
 
-static struct value fn_selectattr(struct run *r, struct value x, struct args *a)
+static struct value fn_selectattr(struct rendering *r, struct value x, struct args *a)
 {
-    return choose(r, x, a, true, true);
+    return list_choose(r, x, a, true, true);
 }
 
-static struct value fn_rejectattr(struct run *r, struct value x, struct args *a)
+static struct value fn_rejectattr(struct rendering *r, struct value x, struct args *a)
 {
-    return choose(r, x, a, true, false);
+    return list_choose(r, x, a, true, false);
 }
 
 /* ---------------------------------------------------------------- order */
 
-/* What items are compared by: an attribute, in small letters unless case counts. */
+/* How items are compared: by an attribute, or by the item itself (NONE); strings in lower case unless case
+ * counts. */
 struct ordering {
     struct value attribute;
     bool case_counts;
 };
 
-static struct value order_key(struct run *r, struct value item, const struct ordering *o)
+static struct value ordering_key(struct rendering *r, struct value item, const struct ordering *o)
 {
     struct value v = o->attribute.type == VALUE_NONE ? item : attribute_of(r, item, o->attribute);
     if (o->case_counts || v.type != VALUE_STRING || r->rc) return v;
@@ -163,15 +169,17 @@ static struct value order_key(struct run *r, struct value item, const struct ord
     return tpl_filter(&LOWER)->call(r, v, &(struct args){ 0 });
 }
 
-static struct list *keys_of(struct run *r, const struct list *l, const struct ordering *o)
+static struct list *ordering_keys(struct rendering *r, const struct list *l, const struct ordering *o)
 {
     struct value keys = tpl_list(r, false);
-    for (size_t i = 0; l && i < l->n && !r->rc; i++) tpl_list_add(r, keys.list, order_key(r, l->items[i], o));
+    for (size_t i = 0; l && i < l->n && !r->rc; i++)
+        tpl_list_add(r, keys.list, ordering_key(r, l->items[i], o));
     return r->rc ? NULL : keys.list;
 }
 
-/* Stable: merges runs of growing length. order [n]: indices of keys. */
-static void sort_indices(struct run *r, const struct list *keys, bool reverse, size_t *order, size_t *scratch)
+/* Stable merge sort of indices. order[n]: result, indices of keys; scratch[n]. */
+static void sort_indices(struct rendering *r, const struct list *keys, bool reverse, size_t *order,
+                         size_t *scratch)
 {
     const size_t n = keys->n;
     for (size_t i = 0; i < n; i++) order[i] = i;
@@ -192,9 +200,11 @@ static void sort_indices(struct run *r, const struct list *keys, bool reverse, s
     }
 }
 
-static struct value sorted(struct run *r, const struct list *l, const struct ordering *o, bool reverse)
+/* Keys are computed once per item, then indices are sorted. */
+static struct value list_sorted(struct rendering *r, const struct list *l, const struct ordering *o,
+                                bool reverse)
 {
-    const struct list *keys = l ? keys_of(r, l, o) : NULL;
+    const struct list *keys = l ? ordering_keys(r, l, o) : NULL;
     struct value out = tpl_list(r, false);
     size_t *order = keys ? tpl_alloc(r, (2 * l->n + 1) * sizeof *order) : NULL;
     if (!order) return TPL_UNDEFINED;
@@ -203,29 +213,29 @@ static struct value sorted(struct run *r, const struct list *l, const struct ord
     return out;
 }
 
-static struct value fn_sort(struct run *r, struct value x, struct args *a)
+static struct value fn_sort(struct rendering *r, struct value x, struct args *a)
 {
     const bool reverse = tpl_truth(r, tpl_arg(r, a, 0, "reverse", tpl_bool(false)));
     struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 1, "case_sensitive", tpl_bool(false))) };
     o.attribute = tpl_arg(r, a, 2, "attribute", TPL_NONE);
-    return sorted(r, tpl_iterate(r, x), &o, reverse);
+    return list_sorted(r, tpl_iterate(r, x), &o, reverse);
 }
 
-static struct value fn_dictsort(struct run *r, struct value x, struct args *a)
+static struct value fn_dictsort(struct rendering *r, struct value x, struct args *a)
 {
     struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
     struct value by = tpl_arg(r, a, 1, "by", TPL_NONE),
                  reverse = tpl_arg(r, a, 2, "reverse", tpl_bool(false));
     o.attribute = tpl_int(tpl_is_string(by, "value"));
     struct value items = tpl_dict_items(r, x, a);
-    return r->rc ? items : sorted(r, items.list, &o, tpl_truth(r, reverse));
+    return r->rc ? items : list_sorted(r, items.list, &o, tpl_truth(r, reverse));
 }
 
-static struct value extreme(struct run *r, struct value x, struct args *a, bool largest)
+static struct value list_extreme(struct rendering *r, struct value x, struct args *a, bool largest)
 {
     struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
     o.attribute = tpl_arg(r, a, 1, "attribute", TPL_NONE);
-    const struct list *l = tpl_iterate(r, x), *keys = l ? keys_of(r, l, &o) : NULL;
+    const struct list *l = tpl_iterate(r, x), *keys = l ? ordering_keys(r, l, &o) : NULL;
     size_t best = 0;
     for (size_t i = 1; keys && i < keys->n && tpl_steps(r, 0); i++) {
         const int c = tpl_order(r, keys->items[i], keys->items[best]);
@@ -234,21 +244,21 @@ static struct value extreme(struct run *r, struct value x, struct args *a, bool 
     return keys && keys->n ? l->items[best] : TPL_UNDEFINED;
 }
 
-static struct value fn_min(struct run *r, struct value x, struct args *a)
+static struct value fn_min(struct rendering *r, struct value x, struct args *a)
 {
-    return extreme(r, x, a, false);
+    return list_extreme(r, x, a, false);
 }
 
-static struct value fn_max(struct run *r, struct value x, struct args *a)
+static struct value fn_max(struct rendering *r, struct value x, struct args *a)
 {
-    return extreme(r, x, a, true);
+    return list_extreme(r, x, a, true);
 }
 
-static struct value fn_unique(struct run *r, struct value x, struct args *a)
+static struct value fn_unique(struct rendering *r, struct value x, struct args *a)
 {
     struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
     o.attribute = tpl_arg(r, a, 1, "attribute", TPL_NONE);
-    const struct list *l = tpl_iterate(r, x), *keys = l ? keys_of(r, l, &o) : NULL;
+    const struct list *l = tpl_iterate(r, x), *keys = l ? ordering_keys(r, l, &o) : NULL;
     struct value out = tpl_list(r, false), seen = tpl_list(r, false);
     for (size_t i = 0; keys && i < keys->n && !r->rc; i++) {
         if (tpl_contains(r, seen, keys->items[i]) || r->rc) continue;
@@ -260,7 +270,7 @@ static struct value fn_unique(struct run *r, struct value x, struct args *a)
 
 /* ---------------------------------------------------------------- sums and groups */
 
-static struct value fn_sum(struct run *r, struct value x, struct args *a)
+static struct value fn_sum(struct rendering *r, struct value x, struct args *a)
 {
     struct value attribute = tpl_arg(r, a, 0, "attribute", TPL_NONE),
                  sum = tpl_arg(r, a, 1, "start", tpl_int(0));
@@ -272,7 +282,7 @@ static struct value fn_sum(struct run *r, struct value x, struct args *a)
     return sum;
 }
 
-static struct value fn_batch(struct run *r, struct value x, struct args *a)
+static struct value fn_batch(struct rendering *r, struct value x, struct args *a)
 {
     const int64_t size = tpl_arg_int(r, a, 0, "linecount", 0);
     struct value fill = tpl_arg(r, a, 1, "fill_with", TPL_NONE), out = tpl_list(r, false), row = TPL_NONE;
@@ -287,15 +297,15 @@ static struct value fn_batch(struct run *r, struct value x, struct args *a)
     return out;
 }
 
-/* [(grouper, items), ...], ordered by the attribute */
-static struct value fn_groupby(struct run *r, struct value x, struct args *a)
+/* Returns [(grouper, items), ...], ordered by the attribute. */
+static struct value fn_groupby(struct rendering *r, struct value x, struct args *a)
 {
     struct ordering o = { .attribute = tpl_arg_required(r, a, 0, "attribute") };
-    struct value all = r->rc ? TPL_UNDEFINED : sorted(r, tpl_iterate(r, x), &o, false),
+    struct value all = r->rc ? TPL_UNDEFINED : list_sorted(r, tpl_iterate(r, x), &o, false),
                  out = tpl_list(r, false);
     struct value last = TPL_UNDEFINED, group = TPL_UNDEFINED;
     for (size_t i = 0; !r->rc && i < all.list->n; i++) {
-        struct value key = order_key(r, all.list->items[i], &o);
+        struct value key = ordering_key(r, all.list->items[i], &o);
         if (!i || !tpl_equal(r, key, last)) {
             struct value pair = tpl_list(r, true);
             group = tpl_list(r, false);
@@ -310,8 +320,8 @@ static struct value fn_groupby(struct run *r, struct value x, struct args *a)
 }
 
 const struct function TPL_LIST_FILTERS[] = {
-    { "first", first_of },
-    { "last", last_of },
+    { "first", fn_first },
+    { "last", fn_last },
     { "list", fn_list },
     { "reverse", fn_reverse },
     { "join", fn_join },

@@ -1,4 +1,10 @@
-/* Arguments of functions, the functions of templates themselves, and the methods of lists and dicts. */
+/* Arguments of functions, the global functions of templates, and the methods of lists and dicts. Source:
+ * Jinja's global functions (range, dict, namespace), the two that transformers adds (raise_exception,
+ * strftime_now), and Python's methods. Methods that change their object (append, update) do not exist, as in
+ * transformers' sandbox.
+ *
+ * An argument is found by position or by name. `args.used` counts what was found, so that the caller can
+ * report arguments that the function does not have. */
 #include <string.h>
 
 #include "engine/template/template_internal.h"
@@ -18,20 +24,20 @@ static const struct value *find_argument(struct args *a, size_t at, const char *
     return NULL;
 }
 
-struct value tpl_arg(struct run *r, struct args *a, size_t at, const char *name, struct value otherwise)
+struct value tpl_arg(struct rendering *r, struct args *a, size_t at, const char *name, struct value otherwise)
 {
     (void)r;
     const struct value *v = find_argument(a, at, name);
     return v ? *v : otherwise;
 }
 
-struct value tpl_arg_required(struct run *r, struct args *a, size_t at, const char *name)
+struct value tpl_arg_required(struct rendering *r, struct args *a, size_t at, const char *name)
 {
     const struct value *v = find_argument(a, at, name);
     return v ? *v : tpl_fail(r, "expected an argument '%s' (number %zu)", name, at + 1);
 }
 
-const struct text *tpl_arg_text(struct run *r, struct args *a, size_t at, const char *name)
+const struct text *tpl_arg_text(struct rendering *r, struct args *a, size_t at, const char *name)
 {
     const struct value *v = find_argument(a, at, name);
     if (!v || v->type == VALUE_NONE || v->type == VALUE_UNDEFINED) return NULL;
@@ -40,7 +46,7 @@ const struct text *tpl_arg_text(struct run *r, struct args *a, size_t at, const 
     return NULL;
 }
 
-int64_t tpl_arg_int(struct run *r, struct args *a, size_t at, const char *name, int64_t otherwise)
+int64_t tpl_arg_int(struct rendering *r, struct args *a, size_t at, const char *name, int64_t otherwise)
 {
     const struct value *v = find_argument(a, at, name);
     if (!v || v->type == VALUE_NONE) return otherwise;
@@ -58,7 +64,8 @@ const struct function *tpl_function_in(const struct function *table, const struc
 
 /* ---------------------------------------------------------------- functions */
 
-static struct value fn_raise(struct run *r, struct value x, struct args *a)
+/* raise_exception: the template refuses the conversation, for example because roles do not alternate. */
+static struct value fn_raise(struct rendering *r, struct value x, struct args *a)
 {
     (void)x;
     const struct text *text = tpl_text_of(r, tpl_arg_required(r, a, 0, "message"));
@@ -68,7 +75,7 @@ static struct value fn_raise(struct run *r, struct value x, struct args *a)
     return TPL_UNDEFINED;
 }
 
-static struct value fn_strftime_now(struct run *r, struct value x, struct args *a)
+static struct value fn_strftime_now(struct rendering *r, struct value x, struct args *a)
 {
     (void)x;
     const struct text *format = tpl_arg_text(r, a, 0, "format");
@@ -80,13 +87,13 @@ static struct value fn_strftime_now(struct run *r, struct value x, struct args *
     spec[format->n] = '\0';
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored                                                                               \
-    "-Wformat-nonliteral" /* strftime takes no arguments that a format could reach */
+    "-Wformat-nonliteral" /* the format comes from the template, but strftime reads no further arguments */
     const size_t n = strftime(text, sizeof text, spec, &local);
 #pragma GCC diagnostic pop
     return tpl_string(r, text, NULL, n);
 }
 
-static struct value fn_range(struct run *r, struct value x, struct args *a)
+static struct value fn_range(struct rendering *r, struct value x, struct args *a)
 {
     enum { ITEMS_MOST = 100000 }; /* as in Jinja's sandbox */
     (void)x;
@@ -106,7 +113,8 @@ static struct value fn_range(struct run *r, struct value x, struct args *a)
     return out;
 }
 
-static struct value new_dict(struct run *r, struct args *a, bool is_namespace)
+/* dict(...) and namespace(...): a copy of a dict, then members by name. */
+static struct value new_dict(struct rendering *r, struct args *a, bool is_namespace)
 {
     struct value out = tpl_dict(r);
     for (size_t i = 0; i < a->n && !r->rc; i++, a->used++) {
@@ -124,13 +132,13 @@ static struct value new_dict(struct run *r, struct args *a, bool is_namespace)
     return out;
 }
 
-static struct value fn_namespace(struct run *r, struct value x, struct args *a)
+static struct value fn_namespace(struct rendering *r, struct value x, struct args *a)
 {
     (void)x;
     return new_dict(r, a, true);
 }
 
-static struct value fn_dict(struct run *r, struct value x, struct args *a)
+static struct value fn_dict(struct rendering *r, struct value x, struct args *a)
 {
     (void)x;
     return new_dict(r, a, false);
@@ -149,7 +157,7 @@ const struct function *tpl_function(const struct text *name)
 
 /* ---------------------------------------------------------------- methods of dicts and lists */
 
-static struct value fn_get(struct run *r, struct value x, struct args *a)
+static struct value fn_get(struct rendering *r, struct value x, struct args *a)
 {
     struct value key = tpl_arg_required(r, a, 0, "key"), otherwise = tpl_arg(r, a, 1, "default", TPL_NONE);
     const struct value *v = r->rc ? NULL : tpl_dict_find(r, x.dict, key);
@@ -158,7 +166,7 @@ static struct value fn_get(struct run *r, struct value x, struct args *a)
 
 enum part { KEYS, VALUES, ITEMS };
 
-static struct value parts_of(struct run *r, const struct dict *d, enum part which)
+static struct value dict_parts(struct rendering *r, const struct dict *d, enum part which)
 {
     struct value out = tpl_list(r, false);
     for (size_t i = 0; i < d->n && !r->rc; i++) {
@@ -170,34 +178,34 @@ static struct value parts_of(struct run *r, const struct dict *d, enum part whic
     return out;
 }
 
-static struct value fn_keys(struct run *r, struct value x, struct args *a)
+static struct value fn_keys(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return parts_of(r, x.dict, KEYS);
+    return dict_parts(r, x.dict, KEYS);
 }
 
-static struct value fn_values(struct run *r, struct value x, struct args *a)
+static struct value fn_values(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return parts_of(r, x.dict, VALUES);
+    return dict_parts(r, x.dict, VALUES);
 }
 
-struct value tpl_dict_items(struct run *r, struct value x, struct args *a)
+struct value tpl_dict_items(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     if (x.type == VALUE_UNDEFINED) return tpl_list(r, false);
     if (x.type != VALUE_DICT) return tpl_fail(r, "items: expected a dict, found a %s", tpl_type_name(x));
-    return parts_of(r, x.dict, ITEMS);
+    return dict_parts(r, x.dict, ITEMS);
 }
 
-static struct value fn_copy(struct run *r, struct value x, struct args *a)
+static struct value fn_copy(struct rendering *r, struct value x, struct args *a)
 {
     struct argument all = { NULL, x };
     (void)a;
     return new_dict(r, &(struct args){ .items = &all, .n = 1 }, false);
 }
 
-static struct value fn_list_index(struct run *r, struct value x, struct args *a)
+static struct value fn_list_index(struct rendering *r, struct value x, struct args *a)
 {
     struct value v = tpl_arg_required(r, a, 0, "value");
     for (size_t i = 0; i < x.list->n && !r->rc; i++)
@@ -205,7 +213,7 @@ static struct value fn_list_index(struct run *r, struct value x, struct args *a)
     return tpl_fail(r, "index: the list does not contain the value");
 }
 
-static struct value fn_list_count(struct run *r, struct value x, struct args *a)
+static struct value fn_list_count(struct rendering *r, struct value x, struct args *a)
 {
     struct value v = tpl_arg_required(r, a, 0, "value");
     int64_t n = 0;
@@ -213,7 +221,7 @@ static struct value fn_list_count(struct run *r, struct value x, struct args *a)
     return tpl_int(n);
 }
 
-static struct value fn_list_copy(struct run *r, struct value x, struct args *a)
+static struct value fn_list_copy(struct rendering *r, struct value x, struct args *a)
 {
     struct value out = tpl_list(r, x.list->tuple);
     (void)a;

@@ -179,7 +179,7 @@ static int digit_of(char c)
 }
 
 /* One escape after its backslash; the bytes used, 0: the backslash stands for itself. */
-static size_t unescape(const char *p, size_t n, char out[4], size_t *len)
+static size_t escape_read(const char *p, size_t n, char out[4], size_t *len)
 {
     static const char FROM[] = "nrtabfv\\'\"", TO[] = "\n\r\t\a\b\f\v\\'\"";
     const char *simple = n ? memchr(FROM, p[0], sizeof FROM - 1) : NULL;
@@ -217,7 +217,7 @@ static bool lexer_string(struct lexer *l)
         return false;
     }
     for (size_t i = from; i < to; i++) {
-        size_t len, used = l->text[i] == '\\' ? unescape(l->text + i + 1, to - i - 1, text + n, &len) : 0;
+        size_t len, used = l->text[i] == '\\' ? escape_read(l->text + i + 1, to - i - 1, text + n, &len) : 0;
         if (!used) {
             text[n++] = l->text[i];
             continue;

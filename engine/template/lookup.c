@@ -1,4 +1,5 @@
-/* Parts of values: attributes, items, slices, and what a loop visits. Strings count in characters. */
+/* Attributes, items and slices of values, and the items that a loop visits. Source: Jinja's getattr and
+ * getitem, and Python's slices. Strings are indexed by characters (code points), not bytes. */
 #include <string.h>
 
 #include "engine/template/template_internal.h"
@@ -10,7 +11,7 @@ bool tpl_is_space(uint32_t c)
            c == 0x3000;
 }
 
-static size_t character(const struct text *s, size_t at)
+static size_t utf8_length(const struct text *s, size_t at)
 {
     uint32_t c;
     return str_utf8_next(s->bytes + at, s->n - at, &c);
@@ -19,18 +20,18 @@ static size_t character(const struct text *s, size_t at)
 int64_t tpl_utf8_count(const struct text *s)
 {
     int64_t n = 0;
-    for (size_t at = 0; at < s->n; at += character(s, at)) n++;
+    for (size_t at = 0; at < s->n; at += utf8_length(s, at)) n++;
     return n;
 }
 
 size_t tpl_utf8_start(const struct text *s, int64_t index)
 {
     size_t at = 0;
-    for (; index > 0 && at < s->n; index--) at += character(s, at);
+    for (; index > 0 && at < s->n; index--) at += utf8_length(s, at);
     return at;
 }
 
-int64_t tpl_length(struct run *r, struct value v)
+int64_t tpl_length(struct rendering *r, struct value v)
 {
     switch (v.type) {
     case VALUE_UNDEFINED: return 0;
@@ -47,7 +48,7 @@ bool tpl_is_iterable(struct value v)
            v.type == VALUE_UNDEFINED;
 }
 
-struct list *tpl_iterate(struct run *r, struct value v)
+struct list *tpl_iterate(struct rendering *r, struct value v)
 {
     if (!tpl_is_iterable(v)) {
         tpl_fail(r, "expected a list, a dict or a string to iterate over, found a %s", tpl_type_name(v));
@@ -57,7 +58,7 @@ struct list *tpl_iterate(struct run *r, struct value v)
     struct value out = tpl_list(r, false);
     if (v.type == VALUE_STRING)
         for (size_t at = 0, to; at < v.s->n && !r->rc; at = to) {
-            to = at + character(v.s, at);
+            to = at + utf8_length(v.s, at);
             tpl_list_add(r, out.list, tpl_part(r, v.s, at, to));
         }
     if (v.type == VALUE_DICT)
@@ -65,7 +66,7 @@ struct list *tpl_iterate(struct run *r, struct value v)
     return r->rc ? NULL : out.list;
 }
 
-bool tpl_contains(struct run *r, struct value in, struct value x)
+bool tpl_contains(struct rendering *r, struct value in, struct value x)
 {
     if (in.type == VALUE_UNDEFINED) return false;
     if (in.type == VALUE_STRING && x.type == VALUE_STRING)
@@ -87,7 +88,7 @@ static struct value undefined_of(const struct value *key)
     return (struct value){ VALUE_UNDEFINED, { .name = key->type == VALUE_STRING ? key->s : NULL } };
 }
 
-static struct value fail_undefined(struct run *r, struct value of, struct value key)
+static struct value fail_undefined(struct rendering *r, struct value of, struct value key)
 {
     const struct text *name = of.name, *part = key.type == VALUE_STRING ? key.s : NULL;
     return tpl_fail(r, "'%.*s' is undefined, so it has no '%.*s'", name ? (int)MIN(name->n, 60) : 5,
@@ -95,7 +96,7 @@ static struct value fail_undefined(struct run *r, struct value of, struct value 
                     part ? part->bytes : "item");
 }
 
-static struct value item_of(struct run *r, struct value of, struct value key, bool *found)
+static struct value item_of(struct rendering *r, struct value of, struct value key, bool *found)
 {
     *found = true;
     if (of.type == VALUE_DICT) {
@@ -109,14 +110,14 @@ static struct value item_of(struct run *r, struct value of, struct value key, bo
         if (i >= 0 && i < n && of.type == VALUE_LIST) return of.list->items[i];
         if (i >= 0 && i < n && tpl_steps(r, of.s->n / 16)) {
             const size_t at = tpl_utf8_start(of.s, i);
-            return tpl_part(r, of.s, at, at + character(of.s, at));
+            return tpl_part(r, of.s, at, at + utf8_length(of.s, at));
         }
     }
     *found = false;
     return undefined_of(&key);
 }
 
-static struct value method_of(struct run *r, struct value of, struct value key, bool *found)
+static struct value method_of(struct rendering *r, struct value of, struct value key, bool *found)
 {
     const struct function *m = key.type == VALUE_STRING ? tpl_method(of, key.s) : NULL;
     struct bound *b = m ? tpl_alloc(r, sizeof *b) : NULL;
@@ -126,7 +127,7 @@ static struct value method_of(struct run *r, struct value of, struct value key, 
     return (struct value){ VALUE_METHOD, { .bound = b } };
 }
 
-struct value tpl_lookup(struct run *r, struct value of, struct value key, bool attribute)
+struct value tpl_lookup(struct rendering *r, struct value of, struct value key, bool attribute)
 {
     bool found = false;
     if (r->rc) return TPL_UNDEFINED;
@@ -140,7 +141,7 @@ struct value tpl_lookup(struct run *r, struct value of, struct value key, bool a
 
 /* ---------------------------------------------------------------- slices */
 
-static bool slice_bound(struct run *r, struct value v, int64_t otherwise, int64_t *out)
+static bool slice_bound(struct rendering *r, struct value v, int64_t otherwise, int64_t *out)
 {
     *out = otherwise;
     if (v.type == VALUE_UNDEFINED || v.type == VALUE_NONE) return true;
@@ -159,7 +160,7 @@ static int64_t clamp_bound(int64_t i, int64_t n, int64_t low, int64_t high)
     return i < low ? low : i > high ? high : i;
 }
 
-struct value tpl_slice(struct run *r, struct value of, const struct value bounds[3])
+struct value tpl_slice(struct rendering *r, struct value of, const struct value bounds[3])
 {
     if (of.type == VALUE_UNDEFINED) return fail_undefined(r, of, TPL_UNDEFINED);
     if (of.type != VALUE_LIST && of.type != VALUE_STRING) return TPL_UNDEFINED; /* as in Jinja */

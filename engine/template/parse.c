@@ -1,10 +1,12 @@
-/* Parses the statements of a template into a tree. */
+/* Recursive descent parser of statements: tokens of lex.c to a tree of nodes. parse_<word> parses one
+ * statement whose first word was consumed. Source: jinja2/parser.py. A function that fails stores the error
+ * in the token stream and returns NULL. */
 #include <string.h>
 
 #include "engine/template/template_internal.h"
 
-/* Statements up to a tag that begins with one of `ends` ("else endif", NULL: the end of the template), which
- * is left as the next word. */
+/* Parse statements up to a tag that begins with one of the words in `ends` (for example "else endif"; NULL:
+ * up to the end of the template). The word is not consumed. */
 static struct node *parse_items(struct token_stream *s, const char *ends);
 
 static bool at_word_of(const struct token_stream *s, const char *list)
@@ -161,16 +163,16 @@ static const struct {
     enum node_kind kind;
     struct node *(*parse)(struct token_stream *s, struct node *n);
 } STATEMENTS[] = {
-    { "if", NODE_IF, parse_if },
-    { "for", NODE_FOR, parse_for },
-    { "set", NODE_SET, parse_set },
-    { "macro", NODE_MACRO, parse_macro },
-    { "call", NODE_CALL_BLOCK, parse_call_block },
-    { "filter", NODE_FILTER_BLOCK, parse_filter_block },
-    { "with", NODE_WITH, parse_with },
-    { "generation", NODE_BLOCK, parse_generation },
-    { "break", NODE_BREAK, parse_jump },
-    { "continue", NODE_CONTINUE, parse_jump },
+    { .word = "if", .kind = NODE_IF, .parse = parse_if },
+    { .word = "for", .kind = NODE_FOR, .parse = parse_for },
+    { .word = "set", .kind = NODE_SET, .parse = parse_set },
+    { .word = "macro", .kind = NODE_MACRO, .parse = parse_macro },
+    { .word = "call", .kind = NODE_CALL_BLOCK, .parse = parse_call_block },
+    { .word = "filter", .kind = NODE_FILTER_BLOCK, .parse = parse_filter_block },
+    { .word = "with", .kind = NODE_WITH, .parse = parse_with },
+    { .word = "generation", .kind = NODE_BLOCK, .parse = parse_generation },
+    { .word = "break", .kind = NODE_BREAK, .parse = parse_jump },
+    { .word = "continue", .kind = NODE_CONTINUE, .parse = parse_jump },
 };
 
 static struct node *parse_statement(struct token_stream *s)

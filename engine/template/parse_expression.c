@@ -1,5 +1,8 @@
-/* Parses expressions, in Jinja's order of binding, from the weakest: if-else, or, and, not, comparisons, + -,
- * ~, * / // %, **, signs, calls and attributes, filters and tests. */
+/* Recursive descent parser of expressions, with Jinja's precedence, from the weakest: if-else, or, and, not,
+ * comparisons, + -, ~, * / // %, **, signs, calls and attributes, filters and tests. Source:
+ * jinja2/parser.py.
+ *
+ * Depth and the lengths of chains are limited, because the tree is evaluated recursively. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -94,7 +97,7 @@ struct node *tpl_node(struct token_stream *s, enum node_kind kind)
 
 /* ---------------------------------------------------------------- lists of expressions */
 
-static struct node *literal(struct token_stream *s, struct value v)
+static struct node *node_literal(struct token_stream *s, struct value v)
 {
     struct node *n = tpl_node(s, NODE_LITERAL);
     if (n) n->value = v;
@@ -189,7 +192,7 @@ static struct node *parse_word(struct token_stream *s)
                   { "false", { VALUE_BOOL, { .b = false } } }, { "False", { VALUE_BOOL, { .b = false } } },
                   { "none", { VALUE_NONE, { .i = 0 } } },      { "None", { VALUE_NONE, { .i = 0 } } } };
     for (size_t i = 0; i < COUNT_OF(WORDS); i++)
-        if (tpl_accept(s, TOKEN_WORD, WORDS[i].word)) return literal(s, WORDS[i].value);
+        if (tpl_accept(s, TOKEN_WORD, WORDS[i].word)) return node_literal(s, WORDS[i].value);
     struct node *n = tpl_node(s, NODE_NAME);
     if (n) n->name = &tpl_next(s)->text;
     return n;
@@ -198,7 +201,7 @@ static struct node *parse_word(struct token_stream *s)
 /* Neighbouring strings are one. */
 static struct node *parse_strings(struct token_stream *s)
 {
-    struct node *n = literal(s, (struct value){ VALUE_STRING, { .s = &tpl_next(s)->text } });
+    struct node *n = node_literal(s, (struct value){ VALUE_STRING, { .s = &tpl_next(s)->text } });
     while (n && tpl_is(s, TOKEN_STRING, NULL)) {
         const struct text *a = n->value.s, *b = &tpl_next(s)->text;
         struct text *joined = arena_alloc(s->memory, sizeof *joined);
@@ -221,8 +224,8 @@ static struct node *parse_primary(struct token_stream *s)
     switch (t->type) {
     case TOKEN_WORD: return parse_word(s);
     case TOKEN_STRING: return parse_strings(s);
-    case TOKEN_INT: return tpl_next(s), literal(s, (struct value){ VALUE_INT, { .i = t->i } });
-    case TOKEN_FLOAT: return tpl_next(s), literal(s, (struct value){ VALUE_FLOAT, { .d = t->d } });
+    case TOKEN_INT: return tpl_next(s), node_literal(s, (struct value){ VALUE_INT, { .i = t->i } });
+    case TOKEN_FLOAT: return tpl_next(s), node_literal(s, (struct value){ VALUE_FLOAT, { .d = t->d } });
     default: break;
     }
     if (tpl_accept(s, TOKEN_OPERATOR, "[")) return parse_brackets(s);
@@ -273,7 +276,7 @@ static struct node *parse_attribute(struct token_stream *s, struct node *x)
     if (!n) return NULL;
     n->x = x;
     n->name = &t->text;
-    if (t->type == TOKEN_INT) n->y = literal(s, (struct value){ VALUE_INT, { .i = t->i } });
+    if (t->type == TOKEN_INT) n->y = node_literal(s, (struct value){ VALUE_INT, { .i = t->i } });
     return s->rc ? NULL : n;
 }
 
@@ -372,8 +375,8 @@ struct node *tpl_parse_filters(struct token_stream *s, struct node *x)
 
 /* ---------------------------------------------------------------- operators */
 
-static struct node *binary(struct token_stream *s, enum node_kind kind, enum op op, struct node *x,
-                           struct node *y)
+static struct node *node_binary(struct token_stream *s, enum node_kind kind, enum op op, struct node *x,
+                                struct node *y)
 {
     struct node *n = tpl_node(s, kind);
     if (!n || !x || !y) return NULL;
@@ -404,16 +407,20 @@ static struct node *parse_unary(struct token_stream *s, bool with_filter)
     return s->rc ? NULL : x;
 }
 
-/* Binary operators by level, from the strongest. */
+/* Binary operators by precedence, from the strongest. Operators of one level associate to the left. */
 enum { LEVEL_POW, LEVEL_PRODUCT, LEVEL_CONCAT, LEVEL_SUM };
 static const struct {
     const char *text;
     enum op op;
     int level;
-} OPERATORS[] = { { "**", OP_POW, LEVEL_POW },    { "*", OP_MUL, LEVEL_PRODUCT },
-                  { "/", OP_DIV, LEVEL_PRODUCT }, { "//", OP_FLOOR_DIV, LEVEL_PRODUCT },
-                  { "%", OP_MOD, LEVEL_PRODUCT }, { "~", OP_CONCAT, LEVEL_CONCAT },
-                  { "+", OP_ADD, LEVEL_SUM },     { "-", OP_SUB, LEVEL_SUM } };
+} OPERATORS[] = { { .text = "**", .op = OP_POW, .level = LEVEL_POW },
+                  { .text = "*", .op = OP_MUL, .level = LEVEL_PRODUCT },
+                  { .text = "/", .op = OP_DIV, .level = LEVEL_PRODUCT },
+                  { .text = "//", .op = OP_FLOOR_DIV, .level = LEVEL_PRODUCT },
+                  { .text = "%", .op = OP_MOD, .level = LEVEL_PRODUCT },
+                  { .text = "~", .op = OP_CONCAT, .level = LEVEL_CONCAT },
+                  { .text = "+", .op = OP_ADD, .level = LEVEL_SUM },
+                  { .text = "-", .op = OP_SUB, .level = LEVEL_SUM } };
 
 static enum op accept_operator(struct token_stream *s, int level)
 {
@@ -423,7 +430,7 @@ static enum op accept_operator(struct token_stream *s, int level)
     return OP_NONE;
 }
 
-/* A chain such as a ~ b ~ c is a tree as deep as it is long, so its length is limited, too. */
+/* A chain such as a ~ b ~ c becomes a tree that is as deep as the chain is long, so its length is limited. */
 static struct node *parse_level(struct token_stream *s, int level)
 {
     struct node *x = level == LEVEL_POW ? parse_unary(s, true) : parse_level(s, level - 1);
@@ -431,7 +438,7 @@ static struct node *parse_level(struct token_stream *s, int level)
     for (enum op op; x && (op = accept_operator(s, level));) {
         struct node *y = level == LEVEL_POW ? parse_unary(s, true) : parse_level(s, level - 1);
         if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of operators");
-        x = binary(s, NODE_BINARY, op, x, y);
+        x = node_binary(s, NODE_BINARY, op, x, y);
     }
     return s->rc ? NULL : x;
 }
@@ -490,7 +497,7 @@ static struct node *parse_and(struct token_stream *s)
     struct node *x = parse_not(s);
     for (int links = 0; x && tpl_accept(s, TOKEN_WORD, "and");) {
         if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of 'and'");
-        x = binary(s, NODE_AND, OP_NONE, x, parse_not(s));
+        x = node_binary(s, NODE_AND, OP_NONE, x, parse_not(s));
     }
     return s->rc ? NULL : x;
 }
@@ -500,7 +507,7 @@ static struct node *parse_or(struct token_stream *s)
     struct node *x = parse_and(s);
     for (int links = 0; x && tpl_accept(s, TOKEN_WORD, "or");) {
         if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of 'or'");
-        x = binary(s, NODE_OR, OP_NONE, x, parse_and(s));
+        x = node_binary(s, NODE_OR, OP_NONE, x, parse_and(s));
     }
     return s->rc ? NULL : x;
 }

@@ -1,4 +1,10 @@
-/* Runs the statements of a template, and opens and renders templates. */
+/* Runs the statements of a template; opens and renders templates. The tree from parse.c is walked directly:
+ * run_statement executes one node and appends to run->out.
+ *
+ * Scopes are dicts of variables with a link to the scope around them. As in Jinja, the body of a loop, a
+ * macro or a `with` has a scope of its own, so `set` in it does not change variables outside; `if` has none.
+ * Every loop iteration and node counts as a step (tpl_steps), and nesting is limited (tpl_deeper), because
+ * templates come from downloaded files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,15 +12,16 @@
 
 /* ---------------------------------------------------------------- macros */
 
-/* The output of a body as a string. */
-static struct value capture(struct run *r, struct scope *s, const struct node *items)
+/* Run a body and return its output as a string instead of printing it. */
+static struct value body_capture(struct rendering *r, struct scope *s, const struct node *items)
 {
     const size_t from = r->out.len;
     tpl_run_items(r, s, items);
     return tpl_take(r, from);
 }
 
-static struct value named(struct run *r, const struct args *a, const struct text *name, bool *found)
+/* Find an argument that was passed by name. */
+static struct value args_find(struct rendering *r, const struct args *a, const struct text *name, bool *found)
 {
     for (size_t i = 0; i < a->n && !r->rc; i++) {
         const struct text *have = a->items[i].name;
@@ -26,13 +33,15 @@ static struct value named(struct run *r, const struct args *a, const struct text
     return TPL_UNDEFINED;
 }
 
-static bool bind_parameters(struct run *r, struct scope *s, const struct node *parameters,
+/* Set the parameters of a macro in its scope: by position, by name, by the default expression, else
+ * undefined. An argument that fits no parameter is an error. */
+static bool bind_parameters(struct rendering *r, struct scope *s, const struct node *parameters,
                             const struct args *a)
 {
     size_t at = 0, taken = 0;
     for (const struct node *p = parameters; p && !r->rc; p = p->next) {
         bool found = at < a->n && !a->items[at].name;
-        struct value v = found ? a->items[at++].value : named(r, a, p->name, &found);
+        struct value v = found ? a->items[at++].value : args_find(r, a, p->name, &found);
         taken += found;
         if (!found)
             v = p->x ? tpl_evaluate(r, s, p->x) : (struct value){ VALUE_UNDEFINED, { .name = p->name } };
@@ -43,18 +52,22 @@ static bool bind_parameters(struct run *r, struct scope *s, const struct node *p
     return !r->rc;
 }
 
-struct value tpl_call_macro(struct run *r, const struct macro *m, struct args *a, const struct value *caller)
+/* A macro runs in a scope inside the one where it was defined. `caller` is the block of a `call`
+ * statement, or NULL. */
+struct value tpl_call_macro(struct rendering *r, const struct macro *m, struct args *a,
+                            const struct value *caller)
 {
     static const struct text CALLER = { .bytes = "caller", .n = 6 };
     struct scope *s = tpl_scope(r, m->scope);
     if (!s || !tpl_deeper(r)) return TPL_UNDEFINED;
     if (caller) tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = &CALLER } }, *caller);
-    struct value v = bind_parameters(r, s, m->node->y, a) ? capture(r, s, m->node->items) : TPL_UNDEFINED;
+    struct value v = bind_parameters(r, s, m->node->y, a) ? body_capture(r, s, m->node->items)
+                                                          : TPL_UNDEFINED;
     r->depth--;
     return v;
 }
 
-static struct value new_macro(struct run *r, struct scope *s, const struct node *n)
+static struct value macro_new(struct rendering *r, struct scope *s, const struct node *n)
 {
     struct macro *m = tpl_alloc(r, sizeof *m);
     if (!m) return TPL_UNDEFINED;
@@ -62,10 +75,11 @@ static struct value new_macro(struct run *r, struct scope *s, const struct node 
     return (struct value){ VALUE_MACRO, { .macro = m } };
 }
 
-static void run_call_block(struct run *r, struct scope *s, const struct node *n)
+/* "{% call m() %} body {% endcall %}": the body becomes a macro that m calls as caller(). */
+static void run_call_block(struct rendering *r, struct scope *s, const struct node *n)
 {
     struct args a;
-    struct value caller = new_macro(r, s, n), f = tpl_evaluate(r, s, n->x->x);
+    struct value caller = macro_new(r, s, n), f = tpl_evaluate(r, s, n->x->x);
     if (r->rc || !tpl_args(r, s, n->x->items, &a)) return;
     if (f.type != VALUE_MACRO) {
         tpl_fail(r, "'call' needs a macro, found a %s", tpl_type_name(f));
@@ -76,7 +90,9 @@ static void run_call_block(struct run *r, struct scope *s, const struct node *n)
 
 /* ---------------------------------------------------------------- loops */
 
-static struct list *filtered(struct run *r, struct scope *s, const struct node *n, struct list *all)
+/* The items for which the `if` of a for statement is true. They are selected before the loop starts,
+ * because loop.length and loop.last count them only. */
+static struct list *loop_select(struct rendering *r, struct scope *s, const struct node *n, struct list *all)
 {
     if (!n->z || r->rc) return all;
     struct value out = tpl_list(r, false);
@@ -88,11 +104,12 @@ static struct list *filtered(struct run *r, struct scope *s, const struct node *
     return r->rc ? NULL : out.list;
 }
 
-static void run_loop(struct run *r, struct scope *s, const struct node *n, struct value over, int depth)
+/* `break` and `continue` set run->flow; tpl_run_items stops at it, and the loop resets it. */
+static void run_loop(struct rendering *r, struct scope *s, const struct node *n, struct value over, int depth)
 {
     static const struct text LOOP = { .bytes = "loop", .n = 4 };
     struct list *items = tpl_iterate(r, over);
-    if (items) items = filtered(r, s, n, items);
+    if (items) items = loop_select(r, s, n, items);
     struct loop *loop = tpl_alloc(r, sizeof *loop);
     if (!items || !loop) return;
     *loop = (struct loop){ .node = n, .items = items, .depth = depth, .scope = s };
@@ -109,7 +126,9 @@ static void run_loop(struct run *r, struct scope *s, const struct node *n, struc
     if (!items->n && n->other && !r->rc) tpl_run_items(r, s, n->other->items);
 }
 
-struct value tpl_call_loop(struct run *r, struct loop *loop, struct args *a)
+/* loop(items) in a recursive loop: run the same body for other items, one level deeper, and return its
+ * output. */
+struct value tpl_call_loop(struct rendering *r, struct loop *loop, struct args *a)
 {
     if (!loop->node->op) return tpl_fail(r, "loop() needs a loop that says 'recursive'");
     struct value over = tpl_arg_required(r, a, 0, "iterable");
@@ -120,14 +139,15 @@ struct value tpl_call_loop(struct run *r, struct loop *loop, struct args *a)
     return tpl_take(r, from);
 }
 
-static struct value loop_cycle(struct run *r, struct value x, struct args *a)
+static struct value loop_cycle(struct rendering *r, struct value x, struct args *a)
 {
     a->used = a->n;
     if (!a->n) return tpl_fail(r, "loop.cycle() needs values");
     return a->items[x.loop->at % a->n].value;
 }
 
-static struct value loop_changed(struct run *r, struct value x, struct args *a)
+/* True if the arguments differ from those of the previous call in this loop. */
+static struct value loop_changed(struct rendering *r, struct value x, struct args *a)
 {
     struct value now = tpl_list(r, true);
     for (size_t i = 0; i < a->n && !r->rc; i++) tpl_list_add(r, now.list, a->items[i].value);
@@ -138,7 +158,7 @@ static struct value loop_changed(struct run *r, struct value x, struct args *a)
     return tpl_bool(changed);
 }
 
-struct value tpl_loop_attribute(struct run *r, struct loop *loop, const struct text *name)
+struct value tpl_loop_attribute(struct rendering *r, struct loop *loop, const struct text *name)
 {
     static const struct function CYCLE = { "loop.cycle", loop_cycle },
                                  CHANGED = { "loop.changed", loop_changed };
@@ -170,7 +190,7 @@ struct value tpl_loop_attribute(struct run *r, struct loop *loop, const struct t
 
 /* ---------------------------------------------------------------- statements */
 
-static void run_if(struct run *r, struct scope *s, const struct node *n)
+static void run_if(struct rendering *r, struct scope *s, const struct node *n)
 {
     for (; n && !r->rc; n = n->y) {
         if (n->kind == NODE_BLOCK || tpl_truth(r, tpl_evaluate(r, s, n->x))) {
@@ -180,7 +200,7 @@ static void run_if(struct run *r, struct scope *s, const struct node *n)
     }
 }
 
-static void run_with(struct run *r, struct scope *s, const struct node *n)
+static void run_with(struct rendering *r, struct scope *s, const struct node *n)
 {
     struct scope *inner = tpl_scope(r, s);
     for (const struct node *set = n->y; set && !r->rc; set = set->next)
@@ -188,10 +208,12 @@ static void run_with(struct run *r, struct scope *s, const struct node *n)
     if (!r->rc) tpl_run_items(r, inner, n->items);
 }
 
-static void run_captured(struct run *r, struct scope *s, const struct node *n)
+/* Set-blocks and filter-blocks: the body's output goes through the filters, then into a variable or to the
+ * output. */
+static void run_captured(struct rendering *r, struct scope *s, const struct node *n)
 {
     struct scope *inner = tpl_scope(r, s);
-    struct value v = inner ? capture(r, inner, n->items) : TPL_UNDEFINED;
+    struct value v = inner ? body_capture(r, inner, n->items) : TPL_UNDEFINED;
     if (n->y && !r->rc) v = tpl_apply_filters(r, s, n->y, v);
     if (n->kind == NODE_SET_BLOCK)
         tpl_assign(r, s, n->x, v);
@@ -199,7 +221,7 @@ static void run_captured(struct run *r, struct scope *s, const struct node *n)
         tpl_emit_value(r, v);
 }
 
-static void run_statement(struct run *r, struct scope *s, const struct node *n)
+static void run_statement(struct rendering *r, struct scope *s, const struct node *n)
 {
     r->line = n->line;
     switch (n->kind) {
@@ -215,7 +237,7 @@ static void run_statement(struct run *r, struct scope *s, const struct node *n)
     case NODE_SET_BLOCK:
     case NODE_FILTER_BLOCK: run_captured(r, s, n); break;
     case NODE_MACRO:
-        tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = n->name } }, new_macro(r, s, n));
+        tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = n->name } }, macro_new(r, s, n));
         break;
     case NODE_CALL_BLOCK: run_call_block(r, s, n); break;
     case NODE_WITH: run_with(r, s, n); break;
@@ -226,7 +248,7 @@ static void run_statement(struct run *r, struct scope *s, const struct node *n)
     }
 }
 
-bool tpl_run_items(struct run *r, struct scope *s, const struct node *items)
+bool tpl_run_items(struct rendering *r, struct scope *s, const struct node *items)
 {
     if (!tpl_deeper(r)) return false;
     for (const struct node *n = items; n && r->flow == FLOW_ON && tpl_steps(r, 0); n = n->next)
@@ -274,12 +296,14 @@ void rendered_free(struct rendered *r)
     str_free(&r->from_message);
 }
 
-static void set_global(struct run *r, const char *name, struct value v)
+static void set_global(struct rendering *r, const char *name, struct value v)
 {
     if (!r->rc) tpl_dict_put(r, &r->globals->vars, tpl_c_string(r, name), v);
 }
 
-static void set_globals(struct run *r, const struct template_input *in)
+/* Everything from the caller except the special tokens is marked: it must not form special tokens in the
+ * prompt. */
+static void set_globals(struct rendering *r, const struct template_input *in)
 {
     const char *name;
     json_t *member;
@@ -295,7 +319,7 @@ static void set_globals(struct run *r, const struct template_input *in)
 enum err_code template_render(const struct template *t, const struct template_input *in, struct rendered *out,
                               struct err *why)
 {
-    struct run r = { .t = t, .in = in, .why = why, .line = 1 };
+    struct rendering r = { .t = t, .in = in, .why = why, .line = 1 };
     *out = (struct rendered){ 0 };
     r.globals = tpl_scope(&r, NULL);
     struct scope *top = r.globals ? tpl_scope(&r, r.globals) : NULL;

@@ -1,10 +1,12 @@
-/* Filters and methods of strings. Marks of bytes move with them. */
+/* Filters and methods of strings. Source: Python's str methods and jinja2/filters.py. Positions count
+ * characters (code points of UTF-8), as in Python. Each result keeps the marks of the bytes that it was made
+ * of. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/template/template_internal.h"
 
-const struct text *tpl_text_of(struct run *r, struct value x)
+const struct text *tpl_text_of(struct rendering *r, struct value x)
 {
     if (r->rc) return NULL;
     if (x.type == VALUE_STRING) return x.s;
@@ -16,23 +18,29 @@ const struct text *tpl_text_of(struct run *r, struct value x)
 
 /* ---------------------------------------------------------------- upper and lower case */
 
-/* Capital letters from..to; the small one is `delta` further. Delta 1: capital and small letters take turns.
- */
+/* Ranges of capital letters; the small letter is c + delta. With delta 1, capital and small letters
+ * alternate, capital first. Source: the simple case mappings of Unicode for Latin, Greek, Cyrillic and
+ * Armenian. */
 static const struct {
     uint32_t from, to;
     int delta;
-} CASES[] = { { 'A', 'Z', 32 },      { 0xc0, 0xd6, 32 },    { 0xd8, 0xde, 32 },    { 0x100, 0x12f, 1 },
-              { 0x132, 0x137, 1 },   { 0x139, 0x148, 1 },   { 0x14a, 0x177, 1 },   { 0x178, 0x178, -121 },
-              { 0x179, 0x17e, 1 },   { 0x386, 0x386, 38 },  { 0x388, 0x38a, 37 },  { 0x38c, 0x38c, 64 },
-              { 0x38e, 0x38f, 63 },  { 0x391, 0x3ab, 32 },  { 0x400, 0x40f, 80 },  { 0x410, 0x42f, 32 },
-              { 0x460, 0x481, 1 },   { 0x48a, 0x4bf, 1 },   { 0x4d0, 0x52f, 1 },   { 0x531, 0x556, 48 },
-              { 0x1e00, 0x1e95, 1 }, { 0x1ea0, 0x1eff, 1 }, { 0xff21, 0xff3a, 32 } };
+} CASES[] = { { .from = 'A', .to = 'Z', .delta = 32 },      { .from = 0xc0, .to = 0xd6, .delta = 32 },
+              { .from = 0xd8, .to = 0xde, .delta = 32 },    { .from = 0x100, .to = 0x12f, .delta = 1 },
+              { .from = 0x132, .to = 0x137, .delta = 1 },   { .from = 0x139, .to = 0x148, .delta = 1 },
+              { .from = 0x14a, .to = 0x177, .delta = 1 },   { .from = 0x178, .to = 0x178, .delta = -121 },
+              { .from = 0x179, .to = 0x17e, .delta = 1 },   { .from = 0x386, .to = 0x386, .delta = 38 },
+              { .from = 0x388, .to = 0x38a, .delta = 37 },  { .from = 0x38c, .to = 0x38c, .delta = 64 },
+              { .from = 0x38e, .to = 0x38f, .delta = 63 },  { .from = 0x391, .to = 0x3ab, .delta = 32 },
+              { .from = 0x400, .to = 0x40f, .delta = 80 },  { .from = 0x410, .to = 0x42f, .delta = 32 },
+              { .from = 0x460, .to = 0x481, .delta = 1 },   { .from = 0x48a, .to = 0x4bf, .delta = 1 },
+              { .from = 0x4d0, .to = 0x52f, .delta = 1 },   { .from = 0x531, .to = 0x556, .delta = 48 },
+              { .from = 0x1e00, .to = 0x1e95, .delta = 1 }, { .from = 0x1ea0, .to = 0x1eff, .delta = 1 },
+              { .from = 0xff21, .to = 0xff3a, .delta = 32 } };
 
-/* The other form of a letter; c itself where it has none. Alphabets that are not in the table keep their
- * case. */
-static uint32_t cased(uint32_t c, bool upper)
+/* The upper or lower case form of c; c itself if it has none or its alphabet is not in CASES. */
+static uint32_t letter_recase(uint32_t c, bool upper)
 {
-    if (c == 0x3c2 && upper) return 0x3a3; /* sigma at the end of a word */
+    if (c == 0x3c2 && upper) return 0x3a3; /* Greek final sigma */
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         const uint32_t from = CASES[i].from, to = CASES[i].to;
         const int delta = CASES[i].delta;
@@ -48,12 +56,12 @@ static uint32_t cased(uint32_t c, bool upper)
     return c;
 }
 
-static void emit_cased(struct run *r, const struct text *s, size_t at, size_t used, bool upper)
+static void emit_recased(struct rendering *r, const struct text *s, size_t at, size_t used, bool upper)
 {
     uint32_t c;
     char out[4], marks[4];
     str_utf8_next(s->bytes + at, used, &c);
-    if (c == 0xfffd) { /* also a byte that is no character */
+    if (c == 0xfffd) { /* the replacement character, or a byte that is not valid UTF-8 */
         tpl_emit(r, s->bytes + at, s->marks ? s->marks + at : NULL, used);
         return;
     }
@@ -62,28 +70,32 @@ static void emit_cased(struct run *r, const struct text *s, size_t at, size_t us
         tpl_emit(r, "SS", marks, 2);
         return;
     }
-    tpl_emit(r, out, marks, str_utf8_put(cased(c, upper), out));
+    tpl_emit(r, out, marks, str_utf8_put(letter_recase(c, upper), out));
 }
 
-static size_t next_of(const struct text *s, size_t at, uint32_t *c)
+static size_t text_next(const struct text *s, size_t at, uint32_t *c)
 {
     return str_utf8_next(s->bytes + at, s->n - at, c);
 }
 
+/* Approximates Unicode's category L by ranges: beyond ASCII, everything but spaces, punctuation and two
+ * signs of Latin-1. */
 static bool is_letter(uint32_t c)
 {
     return (c | 32) - 'a' < 26u || (c >= 0xaa && !tpl_is_space(c) && c != 0xd7 && c != 0xf7 &&
                                     !(c >= 0x2010 && c <= 0x206f) && !(c >= 0x3000 && c <= 0x3004));
 }
 
+/* True if there is a letter with case and no letter has the other case: str.isupper, str.islower. */
 bool tpl_has_case(const struct text *s, bool upper)
 {
     bool any = false;
     uint32_t c;
-    for (size_t at = 0; at < s->n; at += next_of(s, at, &c)) {
-        next_of(s, at, &c);
-        if (cased(c, !upper) == c && cased(c, upper) == c) continue; /* no letter with case */
-        if (cased(c, upper) != c) return false;
+    for (size_t at = 0; at < s->n; at += text_next(s, at, &c)) {
+        text_next(s, at, &c);
+        if (letter_recase(c, !upper) == c && letter_recase(c, upper) == c)
+            continue; /* c is not a letter, or has no case */
+        if (letter_recase(c, upper) != c) return false;
         any = true;
     }
     return any;
@@ -91,51 +103,53 @@ bool tpl_has_case(const struct text *s, bool upper)
 
 enum casing { UPPER, LOWER, CAPITALIZE, TITLE_METHOD, TITLE_FILTER };
 
-static struct value recase(struct run *r, struct value x, enum casing how)
+/* The title filter starts a word after white space, a hyphen or a bracket; the title method after each
+ * character that is no letter. The others follow Python's methods of the same name. */
+static struct value text_recase(struct rendering *r, struct value x, enum casing how)
 {
     const struct text *s = tpl_text_of(r, x);
     const size_t from = r->out.len;
     bool starts = true;
     uint32_t c;
     for (size_t at = 0, used; s && at < s->n && !r->rc; at += used) {
-        used = next_of(s, at, &c);
+        used = text_next(s, at, &c);
         const bool first = starts;
         if (how == CAPITALIZE) starts = false;
         if (how == TITLE_METHOD) starts = !is_letter(c);
         if (how == TITLE_FILTER) starts = tpl_is_space(c) || (c < 0x80 && strchr("-({[<", (int)c));
-        emit_cased(r, s, at, used, how == UPPER || (how > LOWER && first));
+        emit_recased(r, s, at, used, how == UPPER || (how > LOWER && first));
     }
     return tpl_take(r, from);
 }
 
-static struct value fn_upper(struct run *r, struct value x, struct args *a)
+static struct value fn_upper(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return recase(r, x, UPPER);
+    return text_recase(r, x, UPPER);
 }
 
-static struct value fn_lower(struct run *r, struct value x, struct args *a)
+static struct value fn_lower(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return recase(r, x, LOWER);
+    return text_recase(r, x, LOWER);
 }
 
-static struct value fn_capitalize(struct run *r, struct value x, struct args *a)
+static struct value fn_capitalize(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return recase(r, x, CAPITALIZE);
+    return text_recase(r, x, CAPITALIZE);
 }
 
-static struct value fn_title_method(struct run *r, struct value x, struct args *a)
+static struct value fn_title_method(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return recase(r, x, TITLE_METHOD);
+    return text_recase(r, x, TITLE_METHOD);
 }
 
-static struct value fn_title_filter(struct run *r, struct value x, struct args *a)
+static struct value fn_title_filter(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return recase(r, x, TITLE_FILTER);
+    return text_recase(r, x, TITLE_FILTER);
 }
 
 /* ---------------------------------------------------------------- strip */
@@ -147,14 +161,14 @@ static bool is_stripped(const struct text *chars, const char *p, size_t n, uint3
 
 enum { LEFT = 1, RIGHT = 2 };
 
-static struct value strip(struct run *r, struct value x, struct args *a, int sides)
+static struct value text_strip(struct rendering *r, struct value x, struct args *a, int sides)
 {
     const struct text *s = tpl_text_of(r, x), *chars = tpl_arg_text(r, a, 0, "chars");
     uint32_t c;
     if (!s || !tpl_steps(r, s->n / 16)) return TPL_UNDEFINED;
     size_t from = 0, to = s->n;
     while ((sides & LEFT) && from < to) {
-        const size_t used = next_of(s, from, &c);
+        const size_t used = text_next(s, from, &c);
         if (!is_stripped(chars, s->bytes + from, used, c)) break;
         from += used;
     }
@@ -168,39 +182,40 @@ static struct value strip(struct run *r, struct value x, struct args *a, int sid
     return tpl_part(r, s, from, to);
 }
 
-static struct value fn_strip(struct run *r, struct value x, struct args *a)
+static struct value fn_strip(struct rendering *r, struct value x, struct args *a)
 {
-    return strip(r, x, a, LEFT | RIGHT);
+    return text_strip(r, x, a, LEFT | RIGHT);
 }
 
-static struct value fn_lstrip(struct run *r, struct value x, struct args *a)
+static struct value fn_lstrip(struct rendering *r, struct value x, struct args *a)
 {
-    return strip(r, x, a, LEFT);
+    return text_strip(r, x, a, LEFT);
 }
 
-static struct value fn_rstrip(struct run *r, struct value x, struct args *a)
+static struct value fn_rstrip(struct rendering *r, struct value x, struct args *a)
 {
-    return strip(r, x, a, RIGHT);
+    return text_strip(r, x, a, RIGHT);
 }
 
 /* ---------------------------------------------------------------- split, join, replace */
 
-/* Cut at white space, at most `most` times; -1: everywhere. */
-static struct value split_words(struct run *r, const struct text *s, int64_t most)
+/* Split at white space, at most `most` times (-1: everywhere). */
+static struct value text_split_words(struct rendering *r, const struct text *s, int64_t most)
 {
     struct value out = tpl_list(r, false);
     uint32_t c;
     for (size_t at = 0, used; at < s->n && !r->rc;) {
-        used = next_of(s, at, &c);
+        used = text_next(s, at, &c);
         if (tpl_is_space(c)) {
             at += used;
             continue;
         }
         size_t to = at;
-        while (to < s->n && (used = next_of(s, to, &c), !tpl_is_space(c))) to += used;
+        while (to < s->n && (used = text_next(s, to, &c), !tpl_is_space(c))) to += used;
         if (most >= 0 && (int64_t)out.list->n == most) {
-            struct value rest = tpl_part(r, s, at, s->n); /* without white space at its end */
-            tpl_list_add(r, out.list, strip(r, rest, &(struct args){ 0 }, RIGHT));
+            struct value rest = tpl_part(r, s, at,
+                                         s->n); /* Python strips white space at the end of the rest */
+            tpl_list_add(r, out.list, text_strip(r, rest, &(struct args){ 0 }, RIGHT));
             break;
         }
         tpl_list_add(r, out.list, tpl_part(r, s, at, to));
@@ -209,13 +224,15 @@ static struct value split_words(struct run *r, const struct text *s, int64_t mos
     return out;
 }
 
-static struct value split(struct run *r, struct value x, struct args *a, bool from_right)
+/* Split at a separator. With maxsplit, rsplit leaves the rest at the beginning, split at the end. So all
+ * separators are counted first. */
+static struct value text_split(struct rendering *r, struct value x, struct args *a, bool from_right)
 {
     const struct text *s = x.s, *by = tpl_arg_text(r, a, 0, "sep");
     const int64_t most = tpl_arg_int(r, a, 1, "maxsplit", -1);
     if (r->rc || !tpl_steps(r, s->n / 16)) return TPL_UNDEFINED;
     if (!by && from_right && most >= 0) return tpl_fail(r, "rsplit with a limit needs a separator here");
-    if (!by) return split_words(r, s, most);
+    if (!by) return text_split_words(r, s, most);
     if (!by->n) return tpl_fail(r, "split: expected a separator that is not empty");
     size_t count = 0, skip = 0, from = 0;
     for (size_t at = 0; at < s->n; count++) {
@@ -238,17 +255,17 @@ static struct value split(struct run *r, struct value x, struct args *a, bool fr
     return out;
 }
 
-static struct value fn_split(struct run *r, struct value x, struct args *a)
+static struct value fn_split(struct rendering *r, struct value x, struct args *a)
 {
-    return split(r, x, a, false);
+    return text_split(r, x, a, false);
 }
 
-static struct value fn_rsplit(struct run *r, struct value x, struct args *a)
+static struct value fn_rsplit(struct rendering *r, struct value x, struct args *a)
 {
-    return split(r, x, a, true);
+    return text_split(r, x, a, true);
 }
 
-static struct value fn_splitlines(struct run *r, struct value x, struct args *a)
+static struct value fn_splitlines(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *s = x.s;
     struct value keep = tpl_arg(r, a, 0, "keepends", tpl_bool(false)), out = tpl_list(r, false);
@@ -263,7 +280,7 @@ static struct value fn_splitlines(struct run *r, struct value x, struct args *a)
     return out;
 }
 
-static struct value fn_join(struct run *r, struct value x, struct args *a)
+static struct value fn_join(struct rendering *r, struct value x, struct args *a)
 {
     const struct list *l = tpl_iterate(r, tpl_arg_required(r, a, 0, "iterable"));
     const size_t from = r->out.len;
@@ -276,7 +293,7 @@ static struct value fn_join(struct run *r, struct value x, struct args *a)
     return tpl_take(r, from);
 }
 
-static struct value fn_replace(struct run *r, struct value x, struct args *a)
+static struct value fn_replace(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *s = tpl_text_of(r, x), *old = tpl_arg_text(r, a, 0, "old"),
                       *with = tpl_arg_text(r, a, 1, "new");
@@ -295,9 +312,9 @@ static struct value fn_replace(struct run *r, struct value x, struct args *a)
         most -= most > 0;
         tpl_emit_text(r, with);
         at = to + old->n;
-        if (between) { /* one more character */
+        if (between) { /* an empty `old` matches before each character */
             uint32_t c;
-            const size_t used = at < s->n ? next_of(s, at, &c) : 0;
+            const size_t used = at < s->n ? text_next(s, at, &c) : 0;
             if (!used) break;
             tpl_emit(r, s->bytes + at, s->marks ? s->marks + at : NULL, used);
             at += used;
@@ -307,7 +324,8 @@ static struct value fn_replace(struct run *r, struct value x, struct args *a)
 }
 
 /* The value of "{}", "{0}" or "{name}" in a format; `next` counts those without a number. */
-static struct value field_value(struct run *r, struct args *a, const char *field, size_t n, size_t *next)
+static struct value format_field(struct rendering *r, struct args *a, const char *field, size_t n,
+                                 size_t *next)
 {
     char name[64];
     int64_t at;
@@ -320,7 +338,8 @@ static struct value field_value(struct run *r, struct args *a, const char *field
     return tpl_arg_required(r, a, 1000, name);
 }
 
-static struct value fn_format(struct run *r, struct value x, struct args *a)
+/* "{}".format(...): fields without conversions and format specifications. */
+static struct value fn_format(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *s = x.s;
     const size_t from = r->out.len;
@@ -330,7 +349,7 @@ static struct value fn_format(struct run *r, struct value x, struct args *a)
         const char *end = c == '{' && !twice ? memchr(s->bytes + i, '}', s->n - i) : NULL;
         if (end) {
             const size_t n = (size_t)(end - s->bytes) - i - 1;
-            struct value v = field_value(r, a, s->bytes + i + 1, n, &next);
+            struct value v = format_field(r, a, s->bytes + i + 1, n, &next);
             if (!r->rc) tpl_emit_value(r, v);
             i += n + 1;
             continue;
@@ -345,13 +364,14 @@ static struct value fn_format(struct run *r, struct value x, struct args *a)
 
 /* ---------------------------------------------------------------- questions */
 
-static bool has_affix(const struct text *s, const struct text *part, bool at_end)
+static bool affix_matches(const struct text *s, const struct text *part, bool at_end)
 {
     return part->n <= s->n &&
            (!part->n || !memcmp(s->bytes + (at_end ? s->n - part->n : 0), part->bytes, part->n));
 }
 
-static struct value affix(struct run *r, struct value x, struct args *a, bool at_end)
+/* The argument may be a tuple of alternatives, as in Python. */
+static struct value text_has_affix(struct rendering *r, struct value x, struct args *a, bool at_end)
 {
     struct value parts = tpl_arg_required(r, a, 0, "prefix");
     struct list one = { .items = &parts, .n = 1 };
@@ -360,39 +380,40 @@ static struct value affix(struct run *r, struct value x, struct args *a, bool at
         if (l->items[i].type != VALUE_STRING)
             return tpl_fail(r, "startswith, endswith: expected a string, found a %s",
                             tpl_type_name(l->items[i]));
-        if (has_affix(x.s, l->items[i].s, at_end)) return tpl_bool(true);
+        if (affix_matches(x.s, l->items[i].s, at_end)) return tpl_bool(true);
     }
     return tpl_bool(false);
 }
 
-static struct value fn_startswith(struct run *r, struct value x, struct args *a)
+static struct value fn_startswith(struct rendering *r, struct value x, struct args *a)
 {
-    return affix(r, x, a, false);
+    return text_has_affix(r, x, a, false);
 }
 
-static struct value fn_endswith(struct run *r, struct value x, struct args *a)
+static struct value fn_endswith(struct rendering *r, struct value x, struct args *a)
 {
-    return affix(r, x, a, true);
+    return text_has_affix(r, x, a, true);
 }
 
-static struct value remove_affix(struct run *r, struct value x, struct args *a, bool at_end)
+static struct value text_remove_affix(struct rendering *r, struct value x, struct args *a, bool at_end)
 {
     const struct text *part = tpl_arg_text(r, a, 0, at_end ? "suffix" : "prefix");
-    if (!part || !has_affix(x.s, part, at_end)) return x;
+    if (!part || !affix_matches(x.s, part, at_end)) return x;
     return at_end ? tpl_part(r, x.s, 0, x.s->n - part->n) : tpl_part(r, x.s, part->n, x.s->n);
 }
 
-static struct value fn_removeprefix(struct run *r, struct value x, struct args *a)
+static struct value fn_removeprefix(struct rendering *r, struct value x, struct args *a)
 {
-    return remove_affix(r, x, a, false);
+    return text_remove_affix(r, x, a, false);
 }
 
-static struct value fn_removesuffix(struct run *r, struct value x, struct args *a)
+static struct value fn_removesuffix(struct rendering *r, struct value x, struct args *a)
 {
-    return remove_affix(r, x, a, true);
+    return text_remove_affix(r, x, a, true);
 }
 
-static struct value find(struct run *r, struct value x, struct args *a, bool last)
+/* Returns a position in characters, -1 if the text does not occur. */
+static struct value text_find(struct rendering *r, struct value x, struct args *a, bool last)
 {
     const struct text *part = tpl_arg_text(r, a, 0, "sub");
     if (!part || !tpl_steps(r, x.s->n / 8))
@@ -408,17 +429,17 @@ static struct value find(struct run *r, struct value x, struct args *a, bool las
     return tpl_int(tpl_utf8_count(&before));
 }
 
-static struct value fn_find(struct run *r, struct value x, struct args *a)
+static struct value fn_find(struct rendering *r, struct value x, struct args *a)
 {
-    return find(r, x, a, false);
+    return text_find(r, x, a, false);
 }
 
-static struct value fn_rfind(struct run *r, struct value x, struct args *a)
+static struct value fn_rfind(struct rendering *r, struct value x, struct args *a)
 {
-    return find(r, x, a, true);
+    return text_find(r, x, a, true);
 }
 
-static struct value fn_count(struct run *r, struct value x, struct args *a)
+static struct value fn_count(struct rendering *r, struct value x, struct args *a)
 {
     const struct text *part = tpl_arg_text(r, a, 0, "sub");
     if (!part) return r->rc ? TPL_UNDEFINED : tpl_fail(r, "count: expected a string");
@@ -444,47 +465,48 @@ static bool is_alnum(uint32_t c)
     return is_digit(c) || is_letter(c);
 }
 
-static struct value all_are(const struct text *s, kind_fn *is)
+/* True if the text is not empty and every character is of this kind. */
+static struct value text_all(const struct text *s, kind_fn *is)
 {
     uint32_t c;
-    for (size_t at = 0; at < s->n; at += next_of(s, at, &c)) {
-        next_of(s, at, &c);
+    for (size_t at = 0; at < s->n; at += text_next(s, at, &c)) {
+        text_next(s, at, &c);
         if (!is(c)) return tpl_bool(false);
     }
     return tpl_bool(s->n > 0);
 }
 
-static struct value fn_isdigit(struct run *r, struct value x, struct args *a)
+static struct value fn_isdigit(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
-    return all_are(x.s, is_digit);
+    return text_all(x.s, is_digit);
 }
 
-static struct value fn_isalpha(struct run *r, struct value x, struct args *a)
+static struct value fn_isalpha(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
-    return all_are(x.s, is_letter);
+    return text_all(x.s, is_letter);
 }
 
-static struct value fn_isalnum(struct run *r, struct value x, struct args *a)
+static struct value fn_isalnum(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
-    return all_are(x.s, is_alnum);
+    return text_all(x.s, is_alnum);
 }
 
-static struct value fn_isspace(struct run *r, struct value x, struct args *a)
+static struct value fn_isspace(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
-    return all_are(x.s, tpl_is_space);
+    return text_all(x.s, tpl_is_space);
 }
 
-static struct value fn_isupper(struct run *r, struct value x, struct args *a)
+static struct value fn_isupper(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(tpl_has_case(x.s, true));
 }
 
-static struct value fn_islower(struct run *r, struct value x, struct args *a)
+static struct value fn_islower(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(tpl_has_case(x.s, false));

@@ -223,7 +223,7 @@ bool tpl_parse_deeper(struct token_stream *s); /* then s->depth-- */
 
 /* ---------------------------------------------------------------- a rendering */
 
-struct run {
+struct rendering {
     struct arena memory;
     const struct template *t;
     const struct template_input *in;
@@ -237,59 +237,61 @@ struct run {
 };
 
 /* Fails once with "NAME, line L: ...". Returns an undefined value. */
-struct value tpl_fail(struct run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool tpl_steps(struct run *r, size_t n);  /* count work; false: the run has failed */
-bool tpl_deeper(struct run *r);           /* then r->depth--; false: it has failed */
-void *tpl_alloc(struct run *r, size_t n); /* NULL: the run has failed */
+struct value tpl_fail(struct rendering *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool tpl_steps(struct rendering *r, size_t n);  /* count work; false: the run has failed */
+bool tpl_deeper(struct rendering *r);           /* then r->depth--; false: it has failed */
+void *tpl_alloc(struct rendering *r, size_t n); /* NULL: the run has failed */
 
 /* Making strings: remember where the output ends, emit, take the tail back as a value. */
-void tpl_emit(struct run *r, const char *bytes, const char *marks, size_t n);
-void tpl_emit_text(struct run *r, const struct text *s);
-void tpl_emit_c(struct run *r, const char *text);
-struct value tpl_take(struct run *r, size_t from);
-void tpl_emit_value(struct run *r, struct value v); /* as str(v) in Python */
-void tpl_emit_repr(struct run *r, struct value v);  /* as repr(v) */
+void tpl_emit(struct rendering *r, const char *bytes, const char *marks, size_t n);
+void tpl_emit_text(struct rendering *r, const struct text *s);
+void tpl_emit_c(struct rendering *r, const char *text);
+struct value tpl_take(struct rendering *r, size_t from);
+void tpl_emit_value(struct rendering *r, struct value v); /* as str(v) in Python */
+void tpl_emit_repr(struct rendering *r, struct value v);  /* as repr(v) */
 
 extern const struct value TPL_UNDEFINED, TPL_NONE;
 struct value tpl_bool(bool b);
 struct value tpl_int(int64_t i);
 struct value tpl_float(double d);
-struct value tpl_string(struct run *r, const char *bytes, const char *marks, size_t n);
-struct value tpl_c_string(struct run *r, const char *text);
-struct value tpl_part(struct run *r, const struct text *s, size_t from, size_t to); /* shares the bytes */
-struct value tpl_list(struct run *r, bool tuple);
-bool tpl_list_add(struct run *r, struct list *l, struct value v);
-struct value tpl_dict(struct run *r);
-struct value *tpl_dict_find(struct run *r, const struct dict *d, struct value key); /* NULL: none */
-bool tpl_dict_put(struct run *r, struct dict *d, struct value key, struct value v);
-const struct value *tpl_dict_get(struct run *r, const struct dict *d, const char *key);
+struct value tpl_string(struct rendering *r, const char *bytes, const char *marks, size_t n);
+struct value tpl_c_string(struct rendering *r, const char *text);
+struct value tpl_part(struct rendering *r, const struct text *s, size_t from,
+                      size_t to); /* shares the bytes */
+struct value tpl_list(struct rendering *r, bool tuple);
+bool tpl_list_add(struct rendering *r, struct list *l, struct value v);
+struct value tpl_dict(struct rendering *r);
+struct value *tpl_dict_find(struct rendering *r, const struct dict *d, struct value key); /* NULL: none */
+bool tpl_dict_put(struct rendering *r, struct dict *d, struct value key, struct value v);
 
-bool tpl_truth(struct run *r, struct value v);
-bool tpl_equal(struct run *r, struct value a, struct value b);
-int tpl_order(struct run *r, struct value a, struct value b); /* <0, 0, >0; may fail */
-bool tpl_contains(struct run *r, struct value in, struct value x);
+bool tpl_truth(struct rendering *r, struct value v);
+bool tpl_equal(struct rendering *r, struct value a, struct value b);
+int tpl_order(struct rendering *r, struct value a, struct value b); /* <0, 0, >0; may fail */
+bool tpl_contains(struct rendering *r, struct value in, struct value x);
 bool tpl_is_number(struct value v); /* also of bool */
 double tpl_number(struct value v);
 bool tpl_is_string(struct value v, const char *text);
 const char *tpl_type_name(struct value v);
 /* The items that a loop would visit. NULL: not iterable, the run has failed. */
-struct list *tpl_iterate(struct run *r, struct value v);
+struct list *tpl_iterate(struct rendering *r, struct value v);
 bool tpl_is_iterable(struct value v);
-int64_t tpl_length(struct run *r, struct value v); /* -1: it has failed */
-struct value tpl_lookup(struct run *r, struct value of, struct value key, bool attribute); /* lookup.c */
-struct value tpl_slice(struct run *r, struct value of, const struct value bounds[3]);
+int64_t tpl_length(struct rendering *r, struct value v); /* -1: it has failed */
+struct value tpl_lookup(struct rendering *r, struct value of, struct value key,
+                        bool attribute); /* lookup.c */
+struct value tpl_slice(struct rendering *r, struct value of, const struct value bounds[3]);
 bool tpl_is_space(uint32_t c);
 size_t tpl_utf8_start(const struct text *s, int64_t index); /* byte of a character; s->n past the end */
 int64_t tpl_utf8_count(const struct text *s);
 
-struct value tpl_from_json(struct run *r, const json_t *j, bool mark);
+struct value tpl_from_json(struct rendering *r, const json_t *j, bool mark);
 
 struct json_style {
     int indent; /* -1: one line */
     bool ascii, sort;
     const struct text *item, *colon; /* separators; NULL: the usual ones */
 };
-void tpl_emit_json(struct run *r, struct value v, const struct json_style *style, int level); /* to_json.c */
+void tpl_emit_json(struct rendering *r, struct value v, const struct json_style *style,
+                   int level); /* to_json.c */
 
 /* ---------------------------------------------------------------- functions */
 
@@ -303,7 +305,7 @@ struct args {
 };
 
 /* x: what a filter, test or method is applied to. */
-typedef struct value function_fn(struct run *r, struct value x, struct args *a);
+typedef struct value function_fn(struct rendering *r, struct value x, struct args *a);
 struct function {
     const char *name;
     function_fn *call;
@@ -314,11 +316,12 @@ struct bound {
 };
 
 /* Argument number `at` or called `name`; `otherwise` where it was not given. */
-struct value tpl_arg(struct run *r, struct args *a, size_t at, const char *name, struct value otherwise);
-struct value tpl_arg_required(struct run *r, struct args *a, size_t at, const char *name);
-const struct text *tpl_arg_text(struct run *r, struct args *a, size_t at,
+struct value tpl_arg(struct rendering *r, struct args *a, size_t at, const char *name,
+                     struct value otherwise);
+struct value tpl_arg_required(struct rendering *r, struct args *a, size_t at, const char *name);
+const struct text *tpl_arg_text(struct rendering *r, struct args *a, size_t at,
                                 const char *name); /* NULL: absent */
-int64_t tpl_arg_int(struct run *r, struct args *a, size_t at, const char *name, int64_t otherwise);
+int64_t tpl_arg_int(struct rendering *r, struct args *a, size_t at, const char *name, int64_t otherwise);
 
 /* Find by name; NULL: unknown. */
 const struct function *tpl_filter(const struct text *name);
@@ -328,23 +331,24 @@ const struct function *tpl_function(const struct text *name);
 const struct function *tpl_function_in(const struct function *table, const struct text *name);
 /* Tables that end with a name of NULL: filters_list.c, strings.c. */
 extern const struct function TPL_LIST_FILTERS[], TPL_STRING_FILTERS[], TPL_STRING_METHODS[];
-const struct text *tpl_text_of(struct run *r, struct value x); /* str(x); NULL: the run has failed */
-bool tpl_has_case(const struct text *s, bool upper);           /* str.isupper(), str.islower() */
-struct value tpl_dict_items(struct run *r, struct value x, struct args *a);
+const struct text *tpl_text_of(struct rendering *r, struct value x); /* str(x); NULL: the run has failed */
+bool tpl_has_case(const struct text *s, bool upper);                 /* str.isupper(), str.islower() */
+struct value tpl_dict_items(struct rendering *r, struct value x, struct args *a);
 
-struct value tpl_evaluate(struct run *r, struct scope *s, const struct node *n);
-struct value tpl_binary(struct run *r, enum op op, struct value a, struct value b); /* arithmetic.c */
-struct value tpl_compare(struct run *r, enum op op, struct value a, struct value b);
-struct value tpl_unary(struct run *r, enum op op, struct value a);
-struct value tpl_format(struct run *r, const struct text *format, const struct list *values);
-struct value tpl_call(struct run *r, struct value f, struct args *a);
-bool tpl_args(struct run *r, struct scope *s, const struct node *items, struct args *out);
-struct value tpl_call_macro(struct run *r, const struct macro *m, struct args *a, const struct value *caller);
-struct value tpl_call_loop(struct run *r, struct loop *loop, struct args *a);
-struct value tpl_loop_attribute(struct run *r, struct loop *loop, const struct text *name);
-bool tpl_assign(struct run *r, struct scope *s, const struct node *target, struct value v);
-struct scope *tpl_scope(struct run *r, struct scope *parent);
-bool tpl_run_items(struct run *r, struct scope *s, const struct node *items); /* run.c; false: failed */
-struct value tpl_apply_filters(struct run *r, struct scope *s, const struct node *n, struct value x);
+struct value tpl_evaluate(struct rendering *r, struct scope *s, const struct node *n);
+struct value tpl_binary(struct rendering *r, enum op op, struct value a, struct value b); /* arithmetic.c */
+struct value tpl_compare(struct rendering *r, enum op op, struct value a, struct value b);
+struct value tpl_unary(struct rendering *r, enum op op, struct value a);
+struct value tpl_format(struct rendering *r, const struct text *format, const struct list *values);
+struct value tpl_call(struct rendering *r, struct value f, struct args *a);
+bool tpl_args(struct rendering *r, struct scope *s, const struct node *items, struct args *out);
+struct value tpl_call_macro(struct rendering *r, const struct macro *m, struct args *a,
+                            const struct value *caller);
+struct value tpl_call_loop(struct rendering *r, struct loop *loop, struct args *a);
+struct value tpl_loop_attribute(struct rendering *r, struct loop *loop, const struct text *name);
+bool tpl_assign(struct rendering *r, struct scope *s, const struct node *target, struct value v);
+struct scope *tpl_scope(struct rendering *r, struct scope *parent);
+bool tpl_run_items(struct rendering *r, struct scope *s, const struct node *items); /* run.c; false: failed */
+struct value tpl_apply_filters(struct rendering *r, struct scope *s, const struct node *n, struct value x);
 
 #endif

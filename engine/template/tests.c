@@ -1,179 +1,182 @@
-/* The tests of expressions: "x is defined", "n is divisibleby 3". */
+/* The tests of expressions: "x is defined", "n is divisibleby 3". Source: jinja2/tests.py. Each function is
+ * one test with the signature of filters: x is the value before "is", `a` has the arguments, and the result
+ * is a boolean. */
 #include <string.h>
 
 #include "engine/template/template_internal.h"
 
-static struct value is_defined(struct run *r, struct value x, struct args *a)
+static struct value is_defined(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type != VALUE_UNDEFINED);
 }
 
-static struct value is_undefined(struct run *r, struct value x, struct args *a)
+static struct value is_undefined(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_UNDEFINED);
 }
 
-static struct value is_none(struct run *r, struct value x, struct args *a)
+static struct value is_none(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_NONE);
 }
 
-static struct value is_boolean(struct run *r, struct value x, struct args *a)
+static struct value is_boolean(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_BOOL);
 }
 
-static struct value is_true(struct run *r, struct value x, struct args *a)
+static struct value is_true(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_BOOL && x.b);
 }
 
-static struct value is_false(struct run *r, struct value x, struct args *a)
+static struct value is_false(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_BOOL && !x.b);
 }
 
-static struct value is_string(struct run *r, struct value x, struct args *a)
+static struct value is_string(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_STRING);
 }
 
-static struct value is_number(struct run *r, struct value x, struct args *a)
+static struct value is_number(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
-    return tpl_bool(tpl_is_number(x)); /* true and false are numbers in Python */
+    return tpl_bool(tpl_is_number(x)); /* true and false are numbers, as in Python */
 }
 
-static struct value is_integer(struct run *r, struct value x, struct args *a)
+static struct value is_integer(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_INT);
 }
 
-static struct value is_float(struct run *r, struct value x, struct args *a)
+static struct value is_float(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_FLOAT);
 }
 
-static struct value is_mapping(struct run *r, struct value x, struct args *a)
+static struct value is_mapping(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_DICT && !x.dict->is_namespace);
 }
 
-static struct value is_iterable(struct run *r, struct value x, struct args *a)
+static struct value is_iterable(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(tpl_is_iterable(x) && !(x.type == VALUE_DICT && x.dict->is_namespace));
 }
 
-static struct value is_callable(struct run *r, struct value x, struct args *a)
+static struct value is_callable(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_MACRO || x.type == VALUE_FUNCTION || x.type == VALUE_METHOD);
 }
 
-static int64_t whole_number(struct run *r, struct value x, const char *test)
+static int64_t test_int(struct rendering *r, struct value x, const char *test)
 {
     if (x.type == VALUE_INT) return x.i;
     tpl_fail(r, "%s: expected a whole number, found a %s", test, tpl_type_name(x));
     return 0;
 }
 
-static struct value is_odd(struct run *r, struct value x, struct args *a)
+static struct value is_odd(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return tpl_bool(whole_number(r, x, "odd") % 2 != 0);
+    return tpl_bool(test_int(r, x, "odd") % 2 != 0);
 }
 
-static struct value is_even(struct run *r, struct value x, struct args *a)
+static struct value is_even(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return tpl_bool(whole_number(r, x, "even") % 2 == 0);
+    return tpl_bool(test_int(r, x, "even") % 2 == 0);
 }
 
-static struct value is_divisible(struct run *r, struct value x, struct args *a)
+static struct value is_divisible(struct rendering *r, struct value x, struct args *a)
 {
     const int64_t by = tpl_arg_int(r, a, 0, "num", 0);
     if (!by) return tpl_fail(r, "divisibleby: expected a whole number other than 0");
-    return tpl_bool(by == -1 || whole_number(r, x, "divisibleby") % by == 0);
+    return tpl_bool(by == -1 || test_int(r, x, "divisibleby") % by == 0);
 }
 
-static struct value compare(struct run *r, struct value x, struct args *a, enum op op)
+static struct value test_compare(struct rendering *r, struct value x, struct args *a, enum op op)
 {
     return tpl_compare(r, op, x, tpl_arg_required(r, a, 0, "other"));
 }
 
-static struct value is_equal(struct run *r, struct value x, struct args *a)
+static struct value is_equal(struct rendering *r, struct value x, struct args *a)
 {
-    return compare(r, x, a, OP_EQ);
+    return test_compare(r, x, a, OP_EQ);
 }
 
-static struct value is_not_equal(struct run *r, struct value x, struct args *a)
+static struct value is_not_equal(struct rendering *r, struct value x, struct args *a)
 {
-    return compare(r, x, a, OP_NE);
+    return test_compare(r, x, a, OP_NE);
 }
 
-static struct value is_less(struct run *r, struct value x, struct args *a)
+static struct value is_less(struct rendering *r, struct value x, struct args *a)
 {
-    return compare(r, x, a, OP_LT);
+    return test_compare(r, x, a, OP_LT);
 }
 
-static struct value is_at_most(struct run *r, struct value x, struct args *a)
+static struct value is_at_most(struct rendering *r, struct value x, struct args *a)
 {
-    return compare(r, x, a, OP_LE);
+    return test_compare(r, x, a, OP_LE);
 }
 
-static struct value is_greater(struct run *r, struct value x, struct args *a)
+static struct value is_greater(struct rendering *r, struct value x, struct args *a)
 {
-    return compare(r, x, a, OP_GT);
+    return test_compare(r, x, a, OP_GT);
 }
 
-static struct value is_at_least(struct run *r, struct value x, struct args *a)
+static struct value is_at_least(struct rendering *r, struct value x, struct args *a)
 {
-    return compare(r, x, a, OP_GE);
+    return test_compare(r, x, a, OP_GE);
 }
 
-static struct value is_in(struct run *r, struct value x, struct args *a)
+static struct value is_in(struct rendering *r, struct value x, struct args *a)
 {
-    return compare(r, x, a, OP_IN);
+    return test_compare(r, x, a, OP_IN);
 }
 
-static struct value is_same(struct run *r, struct value x, struct args *a)
+/* Python compares identities; here values are the same if type and value are equal. */
+static struct value is_same(struct rendering *r, struct value x, struct args *a)
 {
     struct value y = tpl_arg_required(r, a, 0, "other");
     return tpl_bool(x.type == y.type && tpl_equal(r, x, y));
 }
 
-static struct value is_upper(struct run *r, struct value x, struct args *a)
+static struct value is_upper(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     const struct text *s = tpl_text_of(r, x);
     return tpl_bool(s && tpl_has_case(s, true));
 }
 
-static struct value is_lower(struct run *r, struct value x, struct args *a)
+static struct value is_lower(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
     const struct text *s = tpl_text_of(r, x);
     return tpl_bool(s && tpl_has_case(s, false));
 }
 
-static struct value is_filter(struct run *r, struct value x, struct args *a)
+static struct value is_filter(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_STRING && tpl_filter(x.s));
 }
 
-static struct value is_test(struct run *r, struct value x, struct args *a)
+static struct value is_test(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
     return tpl_bool(x.type == VALUE_STRING && tpl_test(x.s));

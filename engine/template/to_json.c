@@ -1,11 +1,12 @@
-/* The filter tojson: values as Python's json.dumps writes them. Text of messages stays marked in it. */
+/* The filter tojson: writes values as Python's json.dumps does, because models were trained on prompts with
+ * its spacing. Text that came from messages keeps its marks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/template/template_internal.h"
 
-static void emit_escape(struct run *r, uint32_t c, const char *marks)
+static void emit_escape(struct rendering *r, uint32_t c, const char *marks)
 {
     char text[16], all[16];
     const int n = c > 0xffff ? snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
@@ -15,7 +16,7 @@ static void emit_escape(struct run *r, uint32_t c, const char *marks)
     tpl_emit(r, text, all, (size_t)n);
 }
 
-static void emit_string(struct run *r, const struct text *s, bool ascii)
+static void emit_string(struct rendering *r, const struct text *s, bool ascii)
 {
     static const char FROM[] = "\"\\\n\r\t\b\f", TO[] = "\"\\nrtbf";
     tpl_emit_c(r, "\"");
@@ -36,14 +37,14 @@ static void emit_string(struct run *r, const struct text *s, bool ascii)
     tpl_emit_c(r, "\"");
 }
 
-static void emit_break(struct run *r, const struct json_style *style, int level)
+static void emit_break(struct rendering *r, const struct json_style *style, int level)
 {
     if (style->indent < 0) return;
     tpl_emit_c(r, "\n");
     for (int64_t i = 0; i < (int64_t)level * style->indent && !r->rc; i++) tpl_emit_c(r, " ");
 }
 
-static void emit_comma(struct run *r, const struct json_style *style, int level)
+static void emit_comma(struct rendering *r, const struct json_style *style, int level)
 {
     if (style->item)
         tpl_emit_text(r, style->item);
@@ -52,7 +53,7 @@ static void emit_comma(struct run *r, const struct json_style *style, int level)
     emit_break(r, style, level);
 }
 
-static void emit_key(struct run *r, struct value key, const struct json_style *style)
+static void emit_key(struct rendering *r, struct value key, const struct json_style *style)
 {
     if (key.type == VALUE_STRING)
         emit_string(r, key.s, style->ascii);
@@ -75,7 +76,7 @@ static int by_key(const void *a, const void *b)
     return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-static void emit_object(struct run *r, const struct dict *d, const struct json_style *style, int level)
+static void emit_object(struct rendering *r, const struct dict *d, const struct json_style *style, int level)
 {
     struct entry **order = tpl_alloc(r, (d->n + 1) * sizeof *order);
     bool texts = true;
@@ -95,7 +96,7 @@ static void emit_object(struct run *r, const struct dict *d, const struct json_s
     tpl_emit_c(r, "}");
 }
 
-static void emit_array(struct run *r, const struct list *l, const struct json_style *style, int level)
+static void emit_array(struct rendering *r, const struct list *l, const struct json_style *style, int level)
 {
     tpl_emit_c(r, "[");
     if (l->n) emit_break(r, style, level + 1);
@@ -107,7 +108,7 @@ static void emit_array(struct run *r, const struct list *l, const struct json_st
     tpl_emit_c(r, "]");
 }
 
-void tpl_emit_json(struct run *r, struct value v, const struct json_style *style, int level)
+void tpl_emit_json(struct rendering *r, struct value v, const struct json_style *style, int level)
 {
     if (level > TEMPLATE_DEPTH_MOST) {
         tpl_fail(r, "a value is nested deeper than %d", TEMPLATE_DEPTH_MOST);

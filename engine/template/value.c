@@ -1,4 +1,8 @@
-/* Values of a rendering: making, comparing and printing them, as Python does. */
+/* Values of a rendering: creating, comparing and printing them with the rules of Python, which Jinja inherits
+ * (str, repr, ==, <). Source of the expected output: Jinja 3.1.6 under CPython 3 (tests/data/chat-golden).
+ *
+ * All values live in the arena of the run, whose size is limited. Nothing is freed before the rendering ends,
+ * so values may share bytes and items without counting references. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -11,7 +15,8 @@ const struct value TPL_UNDEFINED = { .type = VALUE_UNDEFINED }, TPL_NONE = { .ty
 
 /* ---------------------------------------------------------------- limits and errors */
 
-struct value tpl_fail(struct run *r, const char *format, ...)
+/* Only the first error of a rendering is kept; later ones are consequences of it. */
+struct value tpl_fail(struct rendering *r, const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -23,7 +28,9 @@ struct value tpl_fail(struct run *r, const char *format, ...)
     return TPL_UNDEFINED;
 }
 
-bool tpl_steps(struct run *r, size_t n)
+/* Work is counted in steps of about one node or 64 bytes, so that a hostile template ends after bounded
+ * time. */
+bool tpl_steps(struct rendering *r, size_t n)
 {
     if (r->rc) return false;
     r->steps += (int64_t)MIN(n, (size_t)TEMPLATE_STEPS_MOST) + 1;
@@ -32,7 +39,8 @@ bool tpl_steps(struct run *r, size_t n)
     return false;
 }
 
-bool tpl_deeper(struct run *r)
+/* Nested calls are limited, so that a recursive macro cannot overflow the C stack. */
+bool tpl_deeper(struct rendering *r)
 {
     if (r->rc) return false;
     if (++r->depth <= TEMPLATE_CALLS_MOST) return true;
@@ -40,7 +48,7 @@ bool tpl_deeper(struct run *r)
     return false;
 }
 
-void *tpl_alloc(struct run *r, size_t n)
+void *tpl_alloc(struct rendering *r, size_t n)
 {
     if (r->rc) return NULL;
     if (r->memory.used + n > TEMPLATE_MEMORY_MOST) {
@@ -52,7 +60,7 @@ void *tpl_alloc(struct run *r, size_t n)
     return p;
 }
 
-/* ---------------------------------------------------------------- making values */
+/* ---------------------------------------------------------------- creating values */
 
 struct value tpl_bool(bool b)
 {
@@ -69,7 +77,7 @@ struct value tpl_float(double d)
     return (struct value){ VALUE_FLOAT, { .d = d } };
 }
 
-static struct value text_value(struct run *r, const char *bytes, const char *marks, size_t n)
+static struct value string_new(struct rendering *r, const char *bytes, const char *marks, size_t n)
 {
     struct text *s = tpl_alloc(r, sizeof *s);
     if (!s) return TPL_UNDEFINED;
@@ -77,7 +85,7 @@ static struct value text_value(struct run *r, const char *bytes, const char *mar
     return (struct value){ VALUE_STRING, { .s = s } };
 }
 
-struct value tpl_string(struct run *r, const char *bytes, const char *marks, size_t n)
+struct value tpl_string(struct rendering *r, const char *bytes, const char *marks, size_t n)
 {
     const bool marked = marks && n && memchr(marks, 1, n);
     if (!tpl_steps(r, n / 64)) return TPL_UNDEFINED;
@@ -85,21 +93,22 @@ struct value tpl_string(struct run *r, const char *bytes, const char *marks, siz
     if (!copy) return TPL_UNDEFINED;
     if (n) memcpy(copy, bytes, n);
     if (marked) memcpy(copy + n, marks, n);
-    return text_value(r, copy, marked ? copy + n : NULL, n);
+    return string_new(r, copy, marked ? copy + n : NULL, n);
 }
 
-struct value tpl_c_string(struct run *r, const char *text)
+struct value tpl_c_string(struct rendering *r, const char *text)
 {
     return tpl_string(r, text, NULL, strlen(text));
 }
 
-struct value tpl_part(struct run *r, const struct text *s, size_t from, size_t to)
+/* The new string shares the bytes of s, so slicing costs no copy. */
+struct value tpl_part(struct rendering *r, const struct text *s, size_t from, size_t to)
 {
     if (to < from) to = from;
-    return text_value(r, s->bytes + from, s->marks ? s->marks + from : NULL, to - from);
+    return string_new(r, s->bytes + from, s->marks ? s->marks + from : NULL, to - from);
 }
 
-struct value tpl_list(struct run *r, bool tuple)
+struct value tpl_list(struct rendering *r, bool tuple)
 {
     struct list *l = tpl_alloc(r, sizeof *l);
     if (!l) return TPL_UNDEFINED;
@@ -107,8 +116,8 @@ struct value tpl_list(struct run *r, bool tuple)
     return (struct value){ VALUE_LIST, { .list = l } };
 }
 
-/* Room for one more of `size` bytes each; the old array stays in the arena. */
-static bool reserve(struct run *r, void **items, size_t n, size_t *cap, size_t size)
+/* Make room for one more item of `size` bytes. The capacity doubles; the old array stays in the arena. */
+static bool items_reserve(struct rendering *r, void **items, size_t n, size_t *cap, size_t size)
 {
     if (r->rc) return false;
     if (n < *cap) return true;
@@ -121,37 +130,40 @@ static bool reserve(struct run *r, void **items, size_t n, size_t *cap, size_t s
     return true;
 }
 
-bool tpl_list_add(struct run *r, struct list *l, struct value v)
+bool tpl_list_add(struct rendering *r, struct list *l, struct value v)
 {
-    if (!tpl_steps(r, 0) || !reserve(r, (void **)&l->items, l->n, &l->cap, sizeof *l->items)) return false;
+    if (!tpl_steps(r, 0) || !items_reserve(r, (void **)&l->items, l->n, &l->cap, sizeof *l->items))
+        return false;
     l->items[l->n++] = v;
     return true;
 }
 
-struct value tpl_dict(struct run *r)
+struct value tpl_dict(struct rendering *r)
 {
     struct dict *d = tpl_alloc(r, sizeof *d);
     return d ? (struct value){ VALUE_DICT, { .dict = d } } : TPL_UNDEFINED;
 }
 
-static bool same_text(const struct text *a, const struct text *b)
+static bool texts_equal(const struct text *a, const struct text *b)
 {
     return a->n == b->n && (!a->n || !memcmp(a->bytes, b->bytes, a->n));
 }
 
-struct value *tpl_dict_find(struct run *r, const struct dict *d, struct value key)
+/* Dicts are arrays in insertion order, as Python prints them. Chat messages have a few keys, so a linear
+ * search is fast enough; its steps are counted. */
+struct value *tpl_dict_find(struct rendering *r, const struct dict *d, struct value key)
 {
     if (!tpl_steps(r, d->n / 8)) return NULL;
     for (size_t i = 0; i < d->n; i++) {
         const struct value *k = &d->entries[i].key;
-        if (k->type == VALUE_STRING && key.type == VALUE_STRING ? same_text(k->s, key.s)
+        if (k->type == VALUE_STRING && key.type == VALUE_STRING ? texts_equal(k->s, key.s)
                                                                 : tpl_equal(r, *k, key))
             return &d->entries[i].value;
     }
     return NULL;
 }
 
-bool tpl_dict_put(struct run *r, struct dict *d, struct value key, struct value v)
+bool tpl_dict_put(struct rendering *r, struct dict *d, struct value key, struct value v)
 {
     if (key.type == VALUE_LIST || key.type == VALUE_DICT || key.type == VALUE_UNDEFINED)
         tpl_fail(r, "a %s cannot be a key", tpl_type_name(key));
@@ -160,40 +172,34 @@ bool tpl_dict_put(struct run *r, struct dict *d, struct value key, struct value 
         *old = v;
         return !r->rc;
     }
-    if (!reserve(r, (void **)&d->entries, d->n, &d->cap, sizeof *d->entries)) return false;
+    if (!items_reserve(r, (void **)&d->entries, d->n, &d->cap, sizeof *d->entries)) return false;
     d->entries[d->n++] = (struct entry){ key, v };
     return true;
 }
 
-const struct value *tpl_dict_get(struct run *r, const struct dict *d, const char *key)
-{
-    const struct text t = { .bytes = key, .n = strlen(key) };
-    return tpl_dict_find(r, d, (struct value){ VALUE_STRING, { .s = &t } });
-}
+static struct value value_from_json(struct rendering *r, const json_t *j, bool mark, int depth);
 
-static struct value from_json(struct run *r, const json_t *j, bool mark, int depth);
-
-static struct value marked_string(struct run *r, const char *bytes, size_t n, bool mark)
+static struct value marked_string(struct rendering *r, const char *bytes, size_t n, bool mark)
 {
     char *marks = mark ? tpl_alloc(r, n + 1) : NULL;
     if (marks) memset(marks, 1, n);
     return tpl_string(r, bytes, marks, n);
 }
 
-static struct value object_from_json(struct run *r, const json_t *j, bool mark, int depth)
+static struct value object_from_json(struct rendering *r, const json_t *j, bool mark, int depth)
 {
     struct value v = tpl_dict(r);
     for (void *at = json_object_iter((json_t *)(uintptr_t)j); at && !r->rc;
          at = json_object_iter_next((json_t *)(uintptr_t)j, at)) {
         const char *name = json_object_iter_key(at);
         struct value key = marked_string(r, name, json_object_iter_key_len(at), mark);
-        struct value member = from_json(r, json_object_iter_value(at), mark, depth + 1);
+        struct value member = value_from_json(r, json_object_iter_value(at), mark, depth + 1);
         if (!r->rc) tpl_dict_put(r, v.dict, key, member);
     }
     return v;
 }
 
-static struct value from_json(struct run *r, const json_t *j, bool mark, int depth)
+static struct value value_from_json(struct rendering *r, const json_t *j, bool mark, int depth)
 {
     if (depth > TEMPLATE_DEPTH_MOST)
         return tpl_fail(r, "the input is nested deeper than %d", TEMPLATE_DEPTH_MOST);
@@ -202,7 +208,7 @@ static struct value from_json(struct run *r, const json_t *j, bool mark, int dep
     case JSON_ARRAY: {
         struct value v = tpl_list(r, false);
         for (size_t i = 0; i < json_array_size(j) && !r->rc; i++)
-            tpl_list_add(r, v.list, from_json(r, json_array_get(j, i), mark, depth + 1));
+            tpl_list_add(r, v.list, value_from_json(r, json_array_get(j, i), mark, depth + 1));
         return v;
     }
     case JSON_STRING: return marked_string(r, json_string_value(j), json_string_length(j), mark);
@@ -214,14 +220,16 @@ static struct value from_json(struct run *r, const json_t *j, bool mark, int dep
     }
 }
 
-struct value tpl_from_json(struct run *r, const json_t *j, bool mark)
+struct value tpl_from_json(struct rendering *r, const json_t *j, bool mark)
 {
-    return from_json(r, j, mark, 0);
+    return value_from_json(r, j, mark, 0);
 }
 
 /* ---------------------------------------------------------------- output */
 
-void tpl_emit(struct run *r, const char *bytes, const char *marks, size_t n)
+/* `marks` is NULL for text of the template; then zeros are appended, so that marks stay as long as the
+ * text. */
+void tpl_emit(struct rendering *r, const char *bytes, const char *marks, size_t n)
 {
     static const char NONE[256] = { 0 };
     if (!n || !tpl_steps(r, n / 64)) return;
@@ -239,24 +247,27 @@ void tpl_emit(struct run *r, const char *bytes, const char *marks, size_t n)
         r->rc = err_set(r->why, ERR_NOMEM, "out of memory for the template");
 }
 
-void tpl_emit_text(struct run *r, const struct text *s)
+void tpl_emit_text(struct rendering *r, const struct text *s)
 {
     tpl_emit(r, s->bytes, s->marks, s->n);
 }
 
-void tpl_emit_c(struct run *r, const char *text)
+void tpl_emit_c(struct rendering *r, const char *text)
 {
     tpl_emit(r, text, NULL, strlen(text));
 }
 
-struct value tpl_take(struct run *r, size_t from)
+/* Removes the output from `from` on and returns it as a string with its marks. */
+struct value tpl_take(struct rendering *r, size_t from)
 {
     struct value v = tpl_string(r, str_text(&r->out) + from, str_text(&r->marks) + from, r->out.len - from);
     r->out.len = r->marks.len = from;
     return v;
 }
 
-static void emit_float(struct run *r, double d)
+/* The shortest decimal that reads back as the same double, with ".0" if it looks like an integer: Python's
+ * repr. */
+static void emit_float(struct rendering *r, double d)
 {
     char text[40];
     if (isnan(d) || isinf(d)) {
@@ -268,7 +279,8 @@ static void emit_float(struct run *r, double d)
     if (!strpbrk(text, ".e")) tpl_emit_c(r, ".0");
 }
 
-static void emit_string_repr(struct run *r, const struct text *s)
+/* Python's repr of a string: single quotes, unless it contains single quotes and no double ones. */
+static void emit_string_repr(struct rendering *r, const struct text *s)
 {
     const bool single = s->n && memchr(s->bytes, '\'', s->n), both = single && memchr(s->bytes, '"', s->n);
     const char quote = single && !both ? '"' : '\'';
@@ -289,9 +301,9 @@ static void emit_string_repr(struct run *r, const struct text *s)
     tpl_emit(r, &quote, NULL, 1);
 }
 
-static void emit_repr(struct run *r, struct value v, int depth);
+static void emit_repr(struct rendering *r, struct value v, int depth);
 
-static void emit_list(struct run *r, const struct list *l, int depth)
+static void emit_list(struct rendering *r, const struct list *l, int depth)
 {
     tpl_emit_c(r, l->tuple ? "(" : "[");
     for (size_t i = 0; i < l->n && !r->rc; i++) {
@@ -301,7 +313,7 @@ static void emit_list(struct run *r, const struct list *l, int depth)
     tpl_emit_c(r, l->tuple ? (l->n == 1 ? ",)" : ")") : "]");
 }
 
-static void emit_dict(struct run *r, const struct dict *d, int depth)
+static void emit_dict(struct rendering *r, const struct dict *d, int depth)
 {
     tpl_emit_c(r, "{");
     for (size_t i = 0; i < d->n && !r->rc; i++) {
@@ -313,7 +325,7 @@ static void emit_dict(struct run *r, const struct dict *d, int depth)
     tpl_emit_c(r, "}");
 }
 
-static void emit_repr(struct run *r, struct value v, int depth)
+static void emit_repr(struct rendering *r, struct value v, int depth)
 {
     char text[40];
     if (depth > TEMPLATE_DEPTH_MOST) {
@@ -336,12 +348,12 @@ static void emit_repr(struct run *r, struct value v, int depth)
     }
 }
 
-void tpl_emit_repr(struct run *r, struct value v)
+void tpl_emit_repr(struct rendering *r, struct value v)
 {
     emit_repr(r, v, 0);
 }
 
-void tpl_emit_value(struct run *r, struct value v)
+void tpl_emit_value(struct rendering *r, struct value v)
 {
     if (v.type == VALUE_STRING)
         tpl_emit_text(r, v.s);
@@ -359,7 +371,8 @@ const char *tpl_type_name(struct value v)
     return NAMES[v.type];
 }
 
-bool tpl_truth(struct run *r, struct value v)
+/* Python's truth: zero and empty values are false. */
+bool tpl_truth(struct rendering *r, struct value v)
 {
     (void)r;
     switch (v.type) {
@@ -390,7 +403,7 @@ bool tpl_is_string(struct value v, const char *text)
     return v.type == VALUE_STRING && v.s->n == strlen(text) && !memcmp(v.s->bytes, text, v.s->n);
 }
 
-static int order_numbers(struct value a, struct value b)
+static int numbers_order(struct value a, struct value b)
 {
     if (a.type != VALUE_FLOAT && b.type != VALUE_FLOAT) {
         const int64_t x = a.type == VALUE_BOOL ? a.b : a.i, y = b.type == VALUE_BOOL ? b.b : b.i;
@@ -400,71 +413,75 @@ static int order_numbers(struct value a, struct value b)
     return (x > y) - (x < y);
 }
 
-static int order_texts(const struct text *a, const struct text *b)
+static int texts_order(const struct text *a, const struct text *b)
 {
     const size_t n = MIN(a->n, b->n);
     const int order = n ? memcmp(a->bytes, b->bytes, n) : 0;
     return order ? order : (a->n > b->n) - (a->n < b->n);
 }
 
-static bool equal(struct run *r, struct value a, struct value b, int depth);
+static bool value_equal(struct rendering *r, struct value a, struct value b, int depth);
 
-static bool equal_dicts(struct run *r, const struct dict *a, const struct dict *b, int depth)
+/* Order does not matter. A namespace equals only itself. */
+static bool dicts_equal(struct rendering *r, const struct dict *a, const struct dict *b, int depth)
 {
     if (a == b) return true;
     bool same = a->n == b->n && !a->is_namespace && !b->is_namespace;
     for (size_t i = 0; i < a->n && same && !r->rc; i++) {
         const struct value *other = tpl_dict_find(r, b, a->entries[i].key);
-        same = other && equal(r, a->entries[i].value, *other, depth + 1);
+        same = other && value_equal(r, a->entries[i].value, *other, depth + 1);
     }
     return same;
 }
 
-static bool equal(struct run *r, struct value a, struct value b, int depth)
+/* Booleans and numbers compare by value across types, other types never equal each other. Depth is
+ * limited, because a template can nest values. */
+static bool value_equal(struct rendering *r, struct value a, struct value b, int depth)
 {
     if (depth > TEMPLATE_DEPTH_MOST) {
         tpl_fail(r, "a value is nested deeper than %d", TEMPLATE_DEPTH_MOST);
         return false;
     }
     if (!tpl_steps(r, 0)) return false;
-    if (tpl_is_number(a) && tpl_is_number(b)) return !order_numbers(a, b);
+    if (tpl_is_number(a) && tpl_is_number(b)) return !numbers_order(a, b);
     if (a.type != b.type) return false;
     bool same = true;
     switch (a.type) {
     case VALUE_UNDEFINED:
     case VALUE_NONE: return true;
-    case VALUE_STRING: return tpl_steps(r, a.s->n / 64) && same_text(a.s, b.s);
+    case VALUE_STRING: return tpl_steps(r, a.s->n / 64) && texts_equal(a.s, b.s);
     case VALUE_LIST:
         same = a.list->n == b.list->n && a.list->tuple == b.list->tuple;
         for (size_t i = 0; i < a.list->n && same && !r->rc; i++)
-            same = equal(r, a.list->items[i], b.list->items[i], depth + 1);
+            same = value_equal(r, a.list->items[i], b.list->items[i], depth + 1);
         return same;
-    case VALUE_DICT: return equal_dicts(r, a.dict, b.dict, depth);
-    default: return a.dict == b.dict; /* the same object */
+    case VALUE_DICT: return dicts_equal(r, a.dict, b.dict, depth);
+    default: return a.dict == b.dict; /* loops, macros and functions are equal if they are the same object */
     }
 }
 
-bool tpl_equal(struct run *r, struct value a, struct value b)
+bool tpl_equal(struct rendering *r, struct value a, struct value b)
 {
-    return equal(r, a, b, 0);
+    return value_equal(r, a, b, 0);
 }
 
-static int order(struct run *r, struct value a, struct value b, int depth)
+/* Lists compare by their first different item. Other mixtures of types have no order, as in Python 3. */
+static int value_order(struct rendering *r, struct value a, struct value b, int depth)
 {
-    if (tpl_is_number(a) && tpl_is_number(b)) return order_numbers(a, b);
-    if (a.type == VALUE_STRING && b.type == VALUE_STRING) return order_texts(a.s, b.s);
+    if (tpl_is_number(a) && tpl_is_number(b)) return numbers_order(a, b);
+    if (a.type == VALUE_STRING && b.type == VALUE_STRING) return texts_order(a.s, b.s);
     if (a.type == VALUE_LIST && b.type == VALUE_LIST && depth < TEMPLATE_DEPTH_MOST) {
         const size_t n = MIN(a.list->n, b.list->n);
         for (size_t i = 0; i < n && tpl_steps(r, 0); i++)
             if (!tpl_equal(r, a.list->items[i], b.list->items[i]))
-                return order(r, a.list->items[i], b.list->items[i], depth + 1);
+                return value_order(r, a.list->items[i], b.list->items[i], depth + 1);
         return (a.list->n > b.list->n) - (a.list->n < b.list->n);
     }
     tpl_fail(r, "cannot order a %s and a %s", tpl_type_name(a), tpl_type_name(b));
     return 0;
 }
 
-int tpl_order(struct run *r, struct value a, struct value b)
+int tpl_order(struct rendering *r, struct value a, struct value b)
 {
-    return order(r, a, b, 0);
+    return value_order(r, a, b, 0);
 }
