@@ -1,3 +1,6 @@
+/* Growing strings; parsing and formatting of numbers with units, independent of the locale; spelling
+ * suggestions (edit distance); UTF-8. An append that runs out of memory marks the string as failed and later
+ * appends do nothing, so that a caller checks once at the end. */
 #include "base/str.h"
 
 #include <ctype.h>
@@ -12,6 +15,7 @@
 
 #include "base/memory.h"
 
+/* Make room for `extra` bytes and the terminating zero. Capacity doubles, so n appends cost O(n). */
 static bool str_reserve(struct str *s, size_t extra)
 {
     if (s->failed) return false;
@@ -232,6 +236,8 @@ bool str_has_word(const char *list, const char *word)
     return false;
 }
 
+/* Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours cost 1.
+ * Case is ignored, and only the first 64 bytes count. */
 int str_distance(const char *a, const char *b)
 {
     enum { LONGEST = 64 };
@@ -269,6 +275,8 @@ const char *str_nearest(const char *word, const char *const *names, size_t count
     return best;
 }
 
+/* Follows RFC 3629: overlong forms, surrogates and values above 0x10FFFF are invalid. An invalid byte is
+ * one U+FFFD. */
 size_t str_utf8_next(const char *s, size_t n, uint32_t *code_point)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -287,6 +295,7 @@ size_t str_utf8_next(const char *s, size_t n, uint32_t *code_point)
     return len;
 }
 
+/* Looks for a lead byte among the last three bytes whose sequence is longer than what follows it. */
 size_t str_utf8_unfinished(const char *s, size_t n)
 {
     for (size_t back = 1; back <= 3 && back <= n; back++) {
@@ -298,6 +307,7 @@ size_t str_utf8_unfinished(const char *s, size_t n)
     return 0;
 }
 
+/* The lead byte has as many upper one bits as the sequence has bytes; each later byte holds six bits. */
 size_t str_utf8_put(uint32_t c, char out[4])
 {
     if (c < 0x80) {

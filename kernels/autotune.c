@@ -240,7 +240,7 @@ static void contenders_warm(struct tuning *t, struct contender *c, int count, in
 
 /* Whether a kernel that was the fastest once is really worthwhile. Another program that takes the processor
  * for a moment can spoil all rounds of one kernel, so it must win most rounds of a second series, too. */
-static bool confirmed(struct tuning *t, struct contender *rule, struct contender *other, int n)
+static bool contender_is_confirmed(struct tuning *t, struct contender *rule, struct contender *other, int n)
 {
     int won = 0;
     for (int round = 0; round < DUEL_ROUNDS; round++) {
@@ -253,7 +253,7 @@ static bool confirmed(struct tuning *t, struct contender *rule, struct contender
 }
 
 /* Measure n rows; contender 0 is the fixed rule's kernel. Returns the one to use. */
-static int contest(struct tuning *t, struct contender *c, int count, int n)
+static int contenders_compare(struct tuning *t, struct contender *c, int count, int n)
 {
     int best = 0;
     contenders_warm(t, c, count, n);
@@ -263,7 +263,7 @@ static int contest(struct tuning *t, struct contender *c, int count, int n)
     for (int i = 1; i < count; i++)
         if (c[i].best_ns < c[best].best_ns) best = i;
     const bool worthwhile = best && c[best].best_ns <= WORTHWHILE * c[0].best_ns;
-    return worthwhile && confirmed(t, &c[0], &c[best], n) ? best : 0;
+    return worthwhile && contender_is_confirmed(t, &c[0], &c[best], n) ? best : 0;
 }
 
 static void tuning_run(struct tuning *t, struct tuned *out)
@@ -280,7 +280,7 @@ static void tuning_run(struct tuning *t, struct tuned *out)
         for (int i = 0; i < candidates; i++)
             if (all[i].kernel != c[0].kernel) c[count++].kernel = all[i].kernel;
         for (int i = 0; i < count; i++) c[i].best_ns = INFINITY;
-        const int best = count > 1 ? contest(t, c, count, POINTS[p]) : 0;
+        const int best = count > 1 ? contenders_compare(t, c, count, POINTS[p]) : 0;
         out->chosen[p] = best > 0;
         out->kernel[p] = c[best].kernel;
     }

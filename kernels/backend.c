@@ -35,6 +35,7 @@ static const struct device_kind DEVICE_KINDS[] = {
       .top_bytes = opencl_top_bytes },
 };
 
+/* "cpu" must match completely, "opencl:3" by its prefix. */
 static const struct device_kind *device_kind_find(const char *device)
 {
     for (size_t i = 0; i < COUNT_OF(DEVICE_KINDS); i++) {
@@ -45,6 +46,8 @@ static const struct device_kind *device_kind_find(const char *device)
     return NULL;
 }
 
+/* The host's kernels and threads are opened for every backend: an OpenCL backend computes some operations
+ * on the host. */
 enum err_code backend_open(struct backend **out, const char *device, const struct backend_options *options,
                            struct err *why)
 {
@@ -142,6 +145,7 @@ void backend_read(struct backend *b, void *host_dst, const void *src, size_t byt
     b->ops->read(b, host_dst, src, bytes);
 }
 
+/* Formats without a decoder are known by name only, so that a file that contains them can be described. */
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
                                   int64_t rows, int64_t cols, const struct input_scheme *input,
                                   const void *host, struct err *why)
@@ -196,6 +200,8 @@ void backend_mix(struct backend *b, const struct mix *p)
     b->ops->mix(b, p);
 }
 
+/* With compile=off, every product is its own call; otherwise a backend may share the packed activations of
+ * several. */
 void backend_matmul(struct backend *b, const struct matmul *m, int count)
 {
     const int at_once = b->options.compile == COMPILE_OFF ? 1 : count;
@@ -217,6 +223,8 @@ void gated_separately(struct backend *b, const struct gated *p)
                                             .y_stride = p->y_stride });
 }
 
+/* Fusing gate, up and activation saves one pass over the results. With compile=off they are separate
+ * steps. */
 void backend_gated(struct backend *b, const struct gated *p)
 {
     assert(p->gate.x == p->up.x && p->gate.n == p->up.n && !p->gate.residual && !p->up.residual);

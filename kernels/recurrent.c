@@ -25,7 +25,7 @@ static float *state_of(const struct recurrent_rows *r, int row)
 }
 
 /* Run fn on the pool, or on the calling thread when the work is small. */
-static void run(struct backend *b, int64_t elements, threadpool_fn *fn, void *arg)
+static void recurrence_run(struct backend *b, int64_t elements, threadpool_fn *fn, void *arg)
 {
     if (cpu_runs_alone(elements))
         threadpool_run_alone(b->pool, fn, arg);
@@ -88,7 +88,7 @@ void backend_convolve(struct backend *b, const struct convolution *p)
 {
     struct convolution_job job = { .p = p, .k = b->host->recurrent, .vec = &b->host->vec };
     assert(p->taps >= 2 && p->taps <= CONVOLUTION_TAPS_MAX);
-    run(b, p->rows.n * p->channels * p->taps, convolve_member, &job);
+    recurrence_run(b, p->rows.n * p->channels * p->taps, convolve_member, &job);
 }
 
 /* ---------------------------------------------------------------- recurrence */
@@ -214,5 +214,5 @@ void backend_recur(struct backend *b, const struct recurrence *p)
     struct recurrence_job job = { .p = p, .k = b->host->recurrent, .vec = &b->host->vec };
     assert(p->key_dim <= RECURRENCE_DIM_MAX && p->value_dim <= RECURRENCE_DIM_MAX &&
            p->heads % p->groups == 0);
-    run(b, (int64_t)p->rows.n * p->heads * p->key_dim * p->value_dim, recur_member, &job);
+    recurrence_run(b, (int64_t)p->rows.n * p->heads * p->key_dim * p->value_dim, recur_member, &job);
 }

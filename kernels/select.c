@@ -34,6 +34,7 @@ uint32_t isa_detect(void)
 #endif
 }
 
+/* Kernels that work on every processor. The tables of each instruction set replace some of them. */
 static struct kernel_set kernels_reference(void)
 {
     return (struct kernel_set){
@@ -139,6 +140,7 @@ static void kernels_add_avx2(struct kernel_set *k)
     k->isa |= ISA_AVX2;
 }
 
+/* AVX-VNNI is AVX-512 VNNI for 256-bit registers, on processors without AVX-512. */
 static void kernels_add_avxvnni(struct kernel_set *k)
 {
     k->gemm_int8 = GEMM_INT8_AVXVNNI;
@@ -206,6 +208,7 @@ static void kernels_add_avx512bf16(struct kernel_set *k)
     k->isa |= ISA_AVX512BF16;
 }
 
+/* With tiles, bf16 products are faster than 8-bit products without tiles. */
 static void kernels_add_amx(struct kernel_set *k)
 {
     k->gemm_bf16 = GEMM_BF16_AMX;
@@ -222,6 +225,9 @@ static bool isa_has_all(uint32_t usable, uint32_t bits)
     return !(bits & ~usable);
 }
 
+/* Later additions win, so the order of the calls is the order of preference. An instruction set is added
+ * only if those that its kernels also use are usable: instruction sets are independent bits, and a virtual
+ * machine may hide any of them. */
 struct kernel_set kernels_select(uint32_t usable)
 {
     struct kernel_set k = kernels_reference();
@@ -255,6 +261,7 @@ struct kernel_set kernels_select(uint32_t usable)
     return k;
 }
 
+/* Software prefetches slow some AMD processors down; see isa/detect_x86.c. */
 bool kernels_skip_prefetch(void)
 {
 #if ARCH_X86

@@ -30,7 +30,7 @@ static int matrices_at(struct model *m, const struct site *s, struct weight **ou
     return n;
 }
 
-static bool report(void *ctx, int done, int of)
+static bool autotune_report(void *ctx, int done, int of)
 {
     const struct model_options *o = ctx;
     return !o->progress || o->progress(o->progress_arg, "autotune", (double)done / of);
@@ -44,7 +44,7 @@ static enum err_code autotune_site(struct model *m, const struct site *s, const 
     struct weight **all = calloc((size_t)count + 1, sizeof *all);
     if (!all) return err_set(why, ERR_NOMEM, "out of memory for a list of %d matrices", count);
     matrices_at(m, s, all);
-    const enum err_code rc = backend_autotune(s->backend, all, count, report, (void *)o, &now, why);
+    const enum err_code rc = backend_autotune(s->backend, all, count, autotune_report, (void *)o, &now, why);
     free(all);
     if (rc || !now.measured) return rc;
     free(m->autotuned.text);

@@ -23,7 +23,7 @@ static float *take_vector(struct model *m, int layer, enum slot slot, int64_t n,
 }
 
 /* to [cols][rows] = from [rows][cols] */
-static void transpose(const float *from, int64_t rows, int64_t cols, float *to)
+static void matrix_transpose(const float *from, int64_t rows, int64_t cols, float *to)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) to[c * rows + r] = from[r * cols + c];
@@ -40,7 +40,7 @@ static enum err_code read_vectors(struct model *m, int layer, struct err *why)
     const enum slot conv = m->hyper.arch->state == MIXER_CONVOLUTION ? SLOT_SHORT_CONV : SLOT_STATE_CONV;
     const float *by_channel = take_vector(m, layer, conv, filters, &at);
     w->convolution = at;
-    transpose(by_channel, t->channels, t->taps, at);
+    matrix_transpose(by_channel, t->channels, t->taps, at);
     at += filters;
     w->bias = take_vector(m, layer, SLOT_STATE_CONV_B, t->channels, &at);
     w->step_bias = take_vector(m, layer, SLOT_STATE_STEP_B, t->heads, &at);
@@ -133,7 +133,7 @@ static struct state_parts state_parts_of(const struct model *m)
 }
 
 /* h -> one product for each matrix, side by side in b.qkv. */
-static void project(const struct pass *p, const struct layer *l, const float *h)
+static void state_project(const struct pass *p, const struct layer *l, const float *h)
 {
     const enum slot SLOTS[] = { SLOT_STATE_QKV,   SLOT_STATE_GATE,       SLOT_STATE_IN, SLOT_STATE_BETA,
                                 SLOT_STATE_ALPHA, SLOT_STATE_BETA_ALPHA, SLOT_SHORT_IN };
@@ -270,7 +270,7 @@ void pass_run_state(const struct pass *p, const struct layer *l, const float *h)
     struct model *m = p->m;
     const bool host = p->site == &m->sites[SITE_HOST];
     float *x = host ? p->b.qkv : m->host_rows, *y = host ? p->b.attn : m->host_out;
-    project(p, l, h);
+    state_project(p, l, h);
     if (m->shape.state.fused) sort_fused(p);
     if (!host) backend_read(p->site->backend, x, p->b.qkv, (size_t)(p->n * m->widths.qkv) * sizeof *x);
     if (m->hyper.arch->state == MIXER_CONVOLUTION)

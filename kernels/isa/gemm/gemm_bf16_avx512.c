@@ -41,7 +41,7 @@ static void pairs_load(const float *x, int64_t x_stride, int tokens, int left, _
 }
 
 /* [pair][vector][token] */
-static void pack(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
+static void bf16_pack(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
 {
     const int vectors = vectors_for(tokens);
     uint32_t *out = sliver;
@@ -82,7 +82,7 @@ void unpack_bf16_tiles(const struct format *format, const struct format_kernels 
         unpack_by_decoding(format, f->decode, w, row_bytes, rows, k, out);
 }
 
-static void unpack(const struct unpacking *u)
+static void bf16_unpack(const struct unpacking *u)
 {
     unpack_bf16_tiles(u->format, u->f, u->w, u->row_bytes, u->rows, u->k, u->group);
 }
@@ -147,7 +147,7 @@ static void multiply_group(struct product p, int vectors)
     multiply_rows(&p, HALF, 2);
 }
 
-static void multiply(const struct gemm_step *p)
+static void bf16_multiply(const struct gemm_step *p)
 {
     struct product group = { .w = p->panel, .x = p->sliver, .k = (int)round_up(p->k, TILE_DEPTH), .c = p->c };
     for (int r = 0; r < p->rows; r += TILE_ROWS) {
@@ -192,9 +192,9 @@ const struct gemm_kernel GEMM_BF16_AVX512 = {
     .mc = MC,
     .panel_step = BF16_TILE_WEIGHTS * sizeof(uint16_t),
     .sliver_step = SLIVER * TILE_DEPTH * sizeof(uint16_t),
-    .pack = pack,
-    .unpack = unpack,
-    .multiply = multiply,
+    .pack = bf16_pack,
+    .unpack = bf16_unpack,
+    .multiply = bf16_multiply,
     .multiply_few = multiply_few,
     .few_rows = FEW_ROWS,
     .few_depth = CHUNK,

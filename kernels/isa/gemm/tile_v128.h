@@ -86,16 +86,16 @@ void V128(tile)(const struct tile *t)
     for (int i = 0; i < t->m && j < t->n; i++) tile_rest(t, i, j);
 }
 
-static void pack(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
+static void f32_pack(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
 {
     gemm_f32_pack(&V128_TABLE(VECTORS), x, x_stride, tokens, k, sliver);
 }
 
-static void multiply(const struct gemm_step *p)
+static void f32_multiply(const struct gemm_step *p)
 {
     gemm_f32_multiply(V128(tile), TILE_LANES, p);
 }
 
-const struct gemm_kernel V128_TABLE(GEMM_F32) = GEMM_F32_TABLE(pack, multiply);
+const struct gemm_kernel V128_TABLE(GEMM_F32) = GEMM_F32_TABLE(f32_pack, f32_multiply);
 
 #endif

@@ -133,7 +133,7 @@ ALWAYS_INLINE void multiply_panel(const struct gemm_step *p, const int halves)
     }
 }
 
-static void multiply(const struct gemm_step *p)
+static void w8a8_panel_multiply(const struct gemm_step *p)
 {
     if (p->tokens > TILE_ROWS)
         multiply_panel(p, 2);
@@ -183,12 +183,12 @@ static void multiply_few(const struct few_product *p)
         few_multiply(p, 1);
 }
 
-static void pack(const uint8_t *code, int64_t stride, int tokens, int k, void *sliver)
+static void w8a8_codes_pack(const uint8_t *code, int64_t stride, int tokens, int k, void *sliver)
 {
     w8a8_pack(code, stride, tokens, k, sliver);
 }
 
-static void unpack(const struct unpacking *u)
+static void w8a8_panel_unpack(const struct unpacking *u)
 {
     w8a8_unpack(u);
 }
@@ -202,9 +202,9 @@ const struct gemm_kernel GEMM_W8A8_AVX512VNNI = {
     .depth = W8A8_DEPTH,
     .panel_step = W8A8_TILE,
     .sliver_step = 2 * W8A8_TILE,
-    .pack_codes = pack,
-    .unpack = unpack,
-    .multiply = multiply,
+    .pack_codes = w8a8_codes_pack,
+    .unpack = w8a8_panel_unpack,
+    .multiply = w8a8_panel_multiply,
     .multiply_few = multiply_few,
     .few_rows = FEW_ROWS,
     .few_depth = KC,
