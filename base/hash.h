@@ -13,6 +13,23 @@ enum { HASH_HEX = 65 }; /* 64 hex digits and the terminator */
 
 void hash_bytes(const void *data, size_t n, char hex[HASH_HEX]);
 
+/* SplitMix64 (Steele, Lea, Flood 2014): hash_mix is its finishing step, HASH_STEP the increment of its
+ * counter. hash_mix(seed + n * HASH_STEP) is the n-th random number of a seed, and neighbouring inputs give
+ * unrelated outputs. Plans, texts and synthetic weights are derived from these numbers, so they must never
+ * change. */
+static const uint64_t HASH_STEP = 0x9e3779b97f4a7c15u;
+static inline uint64_t hash_mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+/* The first number of SplitMix64 with seed x. */
+static inline uint64_t hash_next(uint64_t x)
+{
+    return hash_mix(x + HASH_STEP);
+}
+
 /* The 64-bit FNV-1a hash. */
 uint64_t hash_number(const void *data, size_t n);
 

@@ -325,3 +325,9 @@ const char *str_plural(int64_t n)
 {
     return n == 1 ? "" : "s";
 }
+
+const char *path_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

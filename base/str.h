@@ -71,4 +71,7 @@ size_t str_utf8_unfinished(const char *s, size_t n);
 /* Encodes a code point; returns how many bytes (1 to 4) were written to out. */
 size_t str_utf8_put(uint32_t code_point, char out[4]);
 
+/* The part of a path after its last '/'; points into `path`. */
+const char *path_file_name(const char *path);
+
 #endif

@@ -355,11 +355,11 @@ static enum err_code gpu_candidates_add(struct adviser *a, struct err *why)
 
 /* With quantized weights, auto already quantizes the activations (medium); exact products of quantized
  * weights are slower and only serve quality. */
-static bool precision_is_candidate(const struct adviser *a, const char *recipe, const char *precision)
+static bool precision_is_candidate(const struct adviser *a, const char *recipe, enum precision precision)
 {
     const bool whole = format_is_full_precision(*recipe ? recipe : a->shape.dominant_format);
-    if (!strcmp(precision, "auto")) return true;
-    return strcmp(precision, "medium") ? whole || a->o->goal == GOAL_QUALITY : whole;
+    if (precision == PRECISION_AUTO) return true;
+    return whole || (precision != PRECISION_MEDIUM && a->o->goal == GOAL_QUALITY);
 }
 
 static enum err_code candidates_add(struct adviser *a, struct err *why)
@@ -370,7 +370,7 @@ static enum err_code candidates_add(struct adviser *a, struct err *why)
     }
     a->on_gpu = false;
 
-    static const char *const PRECISION[] = { "auto", "highest", "medium" };
+    static const enum precision PRECISION[] = { PRECISION_AUTO, PRECISION_HIGHEST, PRECISION_MEDIUM };
     const char *recipe[FORMAT_COUNT + 1], *kv[FORMAT_COUNT + 1];
     int threads[3];
     const int n_recipes = candidate_recipes(a, recipe, COUNT_OF(recipe));
@@ -382,7 +382,7 @@ static enum err_code candidates_add(struct adviser *a, struct err *why)
         const int t = i % n_threads, p = i / n_threads % n_precisions;
         const int k = i / n_threads / n_precisions % n_kv, r = i / n_threads / n_precisions / n_kv;
         if (!precision_is_candidate(a, recipe[r], PRECISION[p])) continue;
-        if (!candidate_config(&c, recipe[r], kv[k], PRECISION[p], threads[t])) continue;
+        if (!candidate_config(&c, recipe[r], kv[k], PRECISION_NAMES[PRECISION[p]], threads[t])) continue;
         enum err_code rc = candidate_add(a, &c, why);
         if (rc) return rc;
     }

@@ -101,12 +101,6 @@ static bool any_arm(const struct experiment *x)
 
 /* ---------------------------------------------------------------- the run's row */
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* "A vs B vs C" for lists of runs, with as much of each line as fits. */
 static void label_of(const struct experiment_state *s, char *buf, size_t size)
 {
@@ -138,7 +132,7 @@ static struct capsule_arm capsule_arm_of(const struct experiment_state *s, int i
     return (struct capsule_arm){ .line = a->line,
                                  .resolved = a->merged_known ? &a->merged : NULL,
                                  .model_path = path,
-                                 .model_name = *a->model_name ? a->model_name : file_name(path),
+                                 .model_name = *a->model_name ? a->model_name : path_file_name(path),
                                  .sha256 = a->sha256,
                                  .description = description };
 }

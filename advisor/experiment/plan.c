@@ -129,21 +129,12 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
     return ERR_OK;
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014): a random number for each value of a counter. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 void block_order(uint64_t seed, enum cell_phase phase, int block, int arms, int place[BLOCK_CELLS])
 {
-    const uint64_t coin = mix(mix(seed) ^ ((uint64_t)phase << 32 | (uint32_t)block));
+    const uint64_t coin = hash_next(hash_next(seed) ^ ((uint64_t)phase << 32 | (uint32_t)block));
     for (int i = 0; i < arms; i++) place[i] = i;
     for (int i = arms - 1; i > 0; i--) { /* Fisher-Yates */
-        const uint64_t draw = i > 1 ? mix(coin ^ (uint64_t)i) : coin;
+        const uint64_t draw = i > 1 ? hash_next(coin ^ (uint64_t)i) : coin;
         const int j = i - (int)(draw % (uint64_t)(i + 1)), k = place[i];
         place[i] = place[j];
         place[j] = k;

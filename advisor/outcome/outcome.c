@@ -13,31 +13,26 @@
 
 /* ---------------------------------------------------------------- names */
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static const char *model_name(const struct experiment_state *s)
 {
     for (int i = 0; i < s->spec.arms; i++)
         if (*s->arm[i].model_name) return s->arm[i].model_name;
-    return file_name(s->spec.model);
+    return path_file_name(s->spec.model);
 }
 
 /* Labels hold file names without paths: the same question asked in another folder is the same question. */
 static void short_workload(const struct experiment_state *s, char *buf, size_t size)
 {
     struct workload w = s->spec.workload;
-    if (*w.eval_file) snprintf(w.eval_file, sizeof(w.eval_file), "%s", file_name(s->spec.workload.eval_file));
+    if (*w.eval_file)
+        snprintf(w.eval_file, sizeof(w.eval_file), "%s", path_file_name(s->spec.workload.eval_file));
     workload_line(&w, buf, size);
 }
 
 static void short_line(const struct experiment_state *s, int arm, char *buf, size_t size)
 {
     struct config c = s->spec.config[arm];
-    const char *file = file_name(config_text(&s->spec.config[arm], KNOB_MODEL));
+    const char *file = path_file_name(config_text(&s->spec.config[arm], KNOB_MODEL));
     config_resolve_text(&c, KNOB_MODEL, file, NULL);
     config_line(&c, buf, size);
 }

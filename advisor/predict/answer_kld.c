@@ -76,18 +76,12 @@ struct search {
     const char *path; /* resolved */
     bool found;
 };
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static enum err_code model_check_path(void *ctx, const char *sha256, const char *path, struct err *why)
 {
     struct search *s = ctx;
     char *real = realpath(path, NULL);
     (void)sha256, (void)why;
-    s->found |= !strcmp(base_name(real ? real : path), base_name(s->path));
+    s->found |= !strcmp(path_file_name(real ? real : path), path_file_name(s->path));
     free(real);
     return ERR_OK;
 }

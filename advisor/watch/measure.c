@@ -35,19 +35,13 @@ static bool measure_on_event(void *ctx, const json_t *event)
     return watch_continues(k->w);
 }
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* The run's row, also when the model could not be opened: that failure counts. */
 static enum err_code measurement_begin(struct work *k, struct err *why)
 {
     const char *path = k->item->item.model;
     const json_t *about = k->arm ? arm_description(k->arm) : NULL;
     const struct capsule_arm arm = {
-        .line = k->line, .model_path = path, .model_name = file_name(path), .description = about
+        .line = k->line, .model_path = path, .model_name = path_file_name(path), .description = about
     };
     bool known = false;
     k->ceilings = calloc(1, sizeof *k->ceilings);

@@ -1,6 +1,7 @@
 /* base/fields/fields.c - see fields.h. */
 #include "base/fields/fields.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static json_t *field_to_json(const struct json_field *f, const void *member)
@@ -10,6 +11,10 @@ static json_t *field_to_json(const struct json_field *f, const void *member)
     case JSON_FIELD_INT: return json_integer(*(const int *)member);
     case JSON_FIELD_COUNT: {
         const int64_t n = *(const int64_t *)member;
+        return n < 0 ? json_null() : json_integer(n);
+    }
+    case JSON_FIELD_INT_OR_NULL: {
+        const int n = *(const int *)member;
         return n < 0 ? json_null() : json_integer(n);
     }
     case JSON_FIELD_BOOL: return json_boolean(*(const bool *)member);
@@ -29,6 +34,21 @@ void json_put_fields(json_t *object, const struct json_field *fields, size_t n, 
     }
 }
 
+void json_clear_fields(const struct json_field *fields, size_t n, void *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *member = (char *)to + fields[i].offset;
+        switch (fields[i].kind) {
+        case JSON_FIELD_NUM: *(double *)member = NAN; break;
+        case JSON_FIELD_INT:
+        case JSON_FIELD_INT_OR_NULL: *(int *)member = -1; break;
+        case JSON_FIELD_COUNT: *(int64_t *)member = -1; break;
+        case JSON_FIELD_BOOL: *(bool *)member = false; break;
+        case JSON_FIELD_TEXT: *(char *)member = '\0'; break;
+        }
+    }
+}
+
 void json_get_fields(const json_t *object, const struct json_field *fields, size_t n, void *to)
 {
     for (size_t i = 0; i < n; i++) {
@@ -39,6 +59,7 @@ void json_get_fields(const json_t *object, const struct json_field *fields, size
             if (json_is_number(v)) *(double *)member = json_number_value(v);
             break;
         case JSON_FIELD_INT:
+        case JSON_FIELD_INT_OR_NULL:
             if (json_is_integer(v)) *(int *)member = (int)json_integer_value(v);
             break;
         case JSON_FIELD_COUNT:

@@ -10,7 +10,6 @@
 
 #include "engine/synth/synth.h"
 
-static const uint64_t STREAM_STEP = 0x9e3779b97f4a7c15u; /* of SplitMix64 */
 enum { HALF = 1 << 15, SERIES_TERMS = 120, NEWTON_STEPS = 2 /* each quantile starts at its neighbour */ };
 
 /* exp(-y) for y >= 0: Taylor series of exp(-y/64), squared six times. */
@@ -53,18 +52,10 @@ void noise_init(struct noise *n)
     }
 }
 
-/* The output function of SplitMix64: neighbouring inputs give unrelated outputs. */
-static uint64_t bits_mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 /* Where the stream of a row begins. */
 static uint64_t stream_start(struct noise_stream at)
 {
-    return bits_mix(bits_mix(bits_mix(at.seed + STREAM_STEP) ^ at.tensor) ^ at.row);
+    return hash_mix(hash_mix(hash_mix(at.seed + HASH_STEP) ^ at.tensor) ^ at.row);
 }
 
 void noise_fill(const struct noise *n, struct noise_stream at, float *out, int64_t count, float mean,
@@ -72,7 +63,7 @@ void noise_fill(const struct noise *n, struct noise_stream at, float *out, int64
 {
     uint64_t state = stream_start(at);
     for (int64_t i = 0; i < count; i += 4) {
-        uint64_t bits = bits_mix(state += STREAM_STEP);
+        uint64_t bits = hash_mix(state += HASH_STEP);
         int part = (int)MIN(count - i, 4);
         for (int j = 0; j < part; j++, bits >>= 16)
             out[i + j] = mean + deviation * n->quantile[bits & 0xffff];
@@ -83,7 +74,7 @@ void noise_choose(struct noise_stream at, int64_t first, uint32_t *out, int64_t 
 {
     const uint64_t start = stream_start(at);
     for (int64_t i = 0; i < count; i++) {
-        const uint64_t bits = bits_mix(start + (uint64_t)(first + i + 1) * STREAM_STEP);
+        const uint64_t bits = hash_mix(start + (uint64_t)(first + i + 1) * HASH_STEP);
         out[i] = (uint32_t)((bits >> 32) * limit >> 32);
     }
 }

@@ -52,10 +52,7 @@ static uint64_t random_next(uint64_t s[4])
 static void random_seed(uint64_t s[4], uint64_t seed)
 {
     for (int i = 0; i < 4; i++) {
-        uint64_t z = seed += 0x9e3779b97f4a7c15ULL;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-        s[i] = z ^ (z >> 31);
+        s[i] = hash_mix(seed += HASH_STEP);
     }
 }
 

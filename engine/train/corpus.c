@@ -103,7 +103,7 @@ static void teller_write_slot(struct teller *t, const struct op *op)
         return;
     }
     const int field = op->how == SAY_COUNT ? teller_sum(t, &op->a) != 1 : op->field;
-    const struct field said = f->fields[field];
+    const struct corpus_field said = f->fields[field];
     assert(field < f->field_count);
     if (op->article) teller_write(t, "an ", strchr("aeiou", said.text[0]) ? 3 : 1);
     if (op->article && !strchr("aeiou", said.text[0])) teller_write(t, " ", 1);
@@ -191,27 +191,18 @@ static const struct op *teller_begin(struct teller *t, const struct corpus *c, s
 
 /* ---------------------------------------------------------------- generating */
 
-/* Finishing step of SplitMix64 (Steele et al., 2014). */
-static uint64_t hash_mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 double corpus_story(const struct corpus *c, struct story_id id, struct str *out)
 {
     struct teller t;
     struct op first;
-    uint64_t state = hash_mix(hash_mix(hash_mix(id.seed + 0x9e3779b97f4a7c15u) ^ (uint64_t)id.split) ^
-                              id.number);
+    uint64_t state = hash_mix(hash_mix(hash_mix(id.seed + HASH_STEP) ^ (uint64_t)id.split) ^ id.number);
     double log_p = 0;
     const struct op *op = teller_begin(&t, c, &first);
     t.out = out;
     for (; op; op = teller_run(&t)) {
         const int total = options_total(&t, op);
         int i = 0, left;
-        uint64_t bits = hash_mix(state += 0x9e3779b97f4a7c15u);
+        uint64_t bits = hash_mix(state += HASH_STEP);
         left = (int)((bits >> 32) * (uint64_t)total >> 32);
         while (left >= option_weight(&t, op, i)) left -= option_weight(&t, op, i++);
         log_p += log((double)option_weight(&t, op, i) / total);

@@ -17,7 +17,7 @@
 
 enum { ROW_MOST = 256 };
 
-struct recovery {
+struct recovery_run {
     const struct recover_options *o;
     const struct gguf *original, *quantized;
     struct network *teacher, *student;
@@ -156,7 +156,7 @@ static void encoding_rows(const void *arg, int64_t from, int64_t to)
 }
 
 /* Encode tensor i of the master into r->codes, and decode it into `back` unless that is NULL. */
-static void recovery_encode(const struct recovery *r, int i, float *back)
+static void recovery_encode(const struct recovery_run *r, int i, float *back)
 {
     const struct network_tensor *x = network_tensor_at(r->student, i);
     const struct coding c = { r->stored[i]->format, x->cols, r->master + x->offset, r->codes, back };
@@ -164,7 +164,7 @@ static void recovery_encode(const struct recovery *r, int i, float *back)
 }
 
 /* Set the student's weights: matrices of the master after quantization, and its norms unchanged. */
-static void recovery_round_student(struct recovery *r)
+static void recovery_round_student(struct recovery_run *r)
 {
     for (int i = 0; i < network_tensor_count(r->student); i++) {
         const struct network_tensor *x = network_tensor_at(r->student, i);
@@ -181,7 +181,7 @@ static void recovery_round_student(struct recovery *r)
 /* Start value of the master. If rounding the original to nearest gives the file's values, start from the
  * original, which lies between the rounding boundaries. Otherwise a method chose better values than rounding
  * would: start from the file's own. */
-static void recovery_init_tensor(struct recovery *r, int i)
+static void recovery_init_tensor(struct recovery_run *r, int i)
 {
     const struct network_tensor *x = network_tensor_at(r->student, i);
     const struct gguf_tensor *stored = r->stored[i], *source = gguf_tensor_find(r->original, stored->name);
@@ -196,7 +196,7 @@ static void recovery_init_tensor(struct recovery *r, int i)
 }
 
 /* Find each of the network's tensors in the quantized file. */
-static enum err_code recovery_find_tensors(struct recovery *r, struct err *why)
+static enum err_code recovery_find_tensors(struct recovery_run *r, struct err *why)
 {
     const int count = network_tensor_count(r->student);
     int64_t largest = 1;
@@ -240,7 +240,7 @@ static enum err_code recover_options_check(const struct recover_options *o, int 
 }
 
 /* Open student and teacher; the teacher gets the original weights. */
-static enum err_code recovery_open_networks(struct recovery *r, const struct network_shape *shape,
+static enum err_code recovery_open_networks(struct recovery_run *r, const struct network_shape *shape,
                                             struct recover_report *out, struct err *why)
 {
     struct network_options o = { .shape = *shape,
@@ -262,7 +262,7 @@ static enum err_code recovery_open_networks(struct recovery *r, const struct net
 }
 
 /* Check, estimate memory, open the networks and initialize the master. */
-static enum err_code recovery_open(struct recovery *r, struct recover_report *out, struct err *why)
+static enum err_code recovery_open(struct recovery_run *r, struct recover_report *out, struct err *why)
 {
     struct network_shape shape;
     enum err_code rc = models_check(&shape, r->original, r->quantized, why);
@@ -289,7 +289,7 @@ static enum err_code recovery_open(struct recovery *r, struct recover_report *ou
     return ERR_OK;
 }
 
-static void recovery_close(struct recovery *r)
+static void recovery_close(struct recovery_run *r)
 {
     network_close(r->teacher);
     network_close(r->student);
@@ -304,29 +304,21 @@ static void recovery_close(struct recovery *r)
 
 /* ---------------------------------------------------------------- steps */
 
-/* Finishing step of SplitMix64 (Steele et al., 2014). */
-static uint64_t hash_mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 /* Fill the next rows with tokens from random positions of the text. */
-static void recovery_next_rows(struct recovery *r, int ctx)
+static void recovery_next_rows(struct recovery_run *r, int ctx)
 {
     const struct recover_options *o = r->o;
     for (int i = 0; i < o->batch; i++) {
         int32_t *row = r->tokens + (int64_t)i * ctx;
-        const uint64_t from = hash_mix(o->seed ^ hash_mix((uint64_t)r->rows++)) % (uint64_t)(o->n - ctx + 1);
+        const uint64_t from = hash_next(o->seed ^ hash_next((uint64_t)r->rows++)) %
+                              (uint64_t)(o->n - ctx + 1);
         memcpy(row, o->ids + from, (size_t)ctx * sizeof *row);
         if (o->bos >= 0) row[0] = o->bos;
     }
 }
 
 /* Clear the gradients of matrices: the optimizer then leaves them unchanged. */
-static void recovery_freeze_matrices(struct recovery *r)
+static void recovery_freeze_matrices(struct recovery_run *r)
 {
     for (int i = 0; i < network_tensor_count(r->student); i++) {
         const struct network_tensor *x = network_tensor_at(r->student, i);
@@ -336,7 +328,7 @@ static void recovery_freeze_matrices(struct recovery *r)
 }
 
 /* One step: teacher forward, student backward, optimizer on the master, quantize again. */
-static enum err_code recovery_step(struct recovery *r, int64_t t, double *loss, struct err *why)
+static enum err_code recovery_step(struct recovery_run *r, int64_t t, double *loss, struct err *why)
 {
     static const struct adam_options ADAM = { .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-10, .clip = 1 };
     const struct recover_options *o = r->o;
@@ -367,7 +359,7 @@ static enum err_code recovery_step(struct recovery *r, int64_t t, double *loss, 
 }
 
 /* Run all steps; records the mean loss at the beginning and at the end. */
-static enum err_code recovery_run(struct recovery *r, struct recover_report *out, struct err *why)
+static enum err_code recovery_run(struct recovery_run *r, struct recover_report *out, struct err *why)
 {
     const struct recover_options *o = r->o;
     const int64_t tenth = MAX(1, o->steps / 10), start = clock_ns();
@@ -391,7 +383,7 @@ static enum err_code recovery_run(struct recovery *r, struct recover_report *out
 /* ---------------------------------------------------------------- the file */
 
 /* Write a tensor of the result: trained values in the file's format. */
-static enum err_code recovery_write_tensor(struct recovery *r, struct gguf_writer *w,
+static enum err_code recovery_write_tensor(struct recovery_run *r, struct gguf_writer *w,
                                            const struct gguf_tensor *t, struct err *why)
 {
     int i = 0;
@@ -406,7 +398,7 @@ static enum err_code recovery_write_tensor(struct recovery *r, struct gguf_write
 }
 
 /* Write the result: the quantized file with trained values. */
-static enum err_code recovery_write(struct recovery *r, const char *path, struct err *why)
+static enum err_code recovery_write(struct recovery_run *r, const char *path, struct err *why)
 {
     struct gguf_writer *w;
     char text[128];
@@ -434,7 +426,7 @@ static enum err_code recovery_write(struct recovery *r, const char *path, struct
 enum err_code recover_file(const char *path, const struct gguf *original, const struct gguf *quantized,
                            const struct recover_options *o, struct recover_report *out, struct err *why)
 {
-    struct recovery r = { .o = o, .original = original, .quantized = quantized };
+    struct recovery_run r = { .o = o, .original = original, .quantized = quantized };
     *out = (struct recover_report){ .first_loss = NAN, .loss = NAN };
     enum err_code rc = recovery_open(&r, out, why);
     if (!rc) rc = recovery_run(&r, out, why);

@@ -7,18 +7,10 @@
 
 enum { STORIES_A_ROW = 1 << 10 /* story numbers reserved for each row */, MIDDLE_EVERY = 8 };
 
-/* Finishing step of SplitMix64 (Steele et al., 2014): a hash of z. */
-static uint64_t hash_mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 /* The coin toss after a story: whether its document ends there. */
 static bool story_ends_document(const struct story_rows *l, uint64_t story)
 {
-    return hash_mix(hash_mix(l->seed + 0x9e3779b97f4a7c15u) ^ story) & 1;
+    return hash_mix(hash_mix(l->seed + HASH_STEP) ^ story) & 1;
 }
 
 /* Append one document: BOS, stories, EOS. It stops without EOS once it is long enough for the row. *story is

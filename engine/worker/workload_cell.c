@@ -87,14 +87,6 @@ static void cell_add_to_turn(struct cell *c, double seconds)
 
 /* ---------------------------------------------------------------- the work */
 
-static uint64_t bits_mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-}
-
 /* Tokenize the bundled text, without BOS. */
 static enum err_code sample_ids(struct token_list *ids, const struct tokenizer *t, struct err *why)
 {
@@ -120,7 +112,7 @@ static enum err_code cell_make_prompt(const struct cell *c, int32_t *prompt, con
     if (bos >= 0) prompt[at++] = bos;
     for (int64_t i = 0; at < c->prompt_count; i++) {
         const int32_t id = text->n ? text->ids[(start + (uint64_t)i) % (uint64_t)text->n]
-                                   : (int32_t)(bits_mix(start + (uint64_t)i) % (uint64_t)vocab);
+                                   : (int32_t)(hash_next(start + (uint64_t)i) % (uint64_t)vocab);
         if (id >= vocab)
             return err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", id,
                            (long long)vocab);
@@ -141,8 +133,8 @@ static enum err_code cell_make_prompts(struct cell *c, uint64_t seed, struct err
         if (info.add_bos) bos = info.bos;
         rc = sample_ids(&text, t, why);
     }
-    uint64_t start = bits_mix(seed);
-    for (int s = 0; s < c->sequences && !rc; s++, start = bits_mix(start))
+    uint64_t start = hash_next(seed);
+    for (int s = 0; s < c->sequences && !rc; s++, start = hash_next(start))
         rc = cell_make_prompt(c, c->prompt + (int64_t)s * c->prompt_count, &text, bos, start, why);
     token_list_free(&text);
     return rc;

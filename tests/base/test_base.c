@@ -1,6 +1,6 @@
 /* Proves: numbers are parsed strictly and in the C locale; sizes are formatted for people; only near words
- * are suggested; invalid UTF-8 is handled; JSON keeps unknown values as null; an aborted file leaves
- * nothing and a committed one is complete. */
+ * are suggested; invalid UTF-8 is handled; JSON keeps unknown values as null, also through tables of fields;
+ * an aborted file leaves nothing and a committed one is complete; seeded numbers never change. */
 #include <fcntl.h>
 #include <locale.h>
 #include <math.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/fields/fields.h"
 #include "tests/check.h"
 
 static void numbers(void **state)
@@ -316,6 +317,73 @@ static void arenas(void **state)
     arena_free(&a);
 }
 
+/* The numbers of SplitMix64 with seed 1234567 are those of its reference implementation. */
+static void mixed_numbers(void **state)
+{
+    (void)state;
+    static const uint64_t EXPECTED[] = { 6457827717110365317u, 3203168211198807973u, 9817491932198370423u };
+    uint64_t counter = 1234567;
+    CHECK_EQ(hash_next(counter), EXPECTED[0]);
+    for (size_t i = 0; i < COUNT_OF(EXPECTED); i++) CHECK_EQ(hash_mix(counter += HASH_STEP), EXPECTED[i]);
+}
+
+static void file_names(void **state)
+{
+    (void)state;
+    assert_string_equal(path_file_name("/models/tiny.gguf"), "tiny.gguf");
+    assert_string_equal(path_file_name("tiny.gguf"), "tiny.gguf");
+    assert_string_equal(path_file_name("models/"), "");
+}
+
+struct sample {
+    double num;
+    int whole, known;
+    int64_t count;
+    bool flag;
+    char text[4];
+};
+static const struct json_field SAMPLE[] = {
+    JSON_FIELD(struct sample, num, "num", NUM),
+    JSON_FIELD(struct sample, whole, "whole", INT),
+    JSON_FIELD(struct sample, known, "known", INT_OR_NULL),
+    JSON_FIELD(struct sample, count, "count", COUNT),
+    JSON_FIELD(struct sample, flag, "flag", BOOL),
+    JSON_FIELD(struct sample, text, "text", TEXT),
+};
+
+/* Unknown members are null, and reading an empty object leaves what json_clear_fields set. */
+static void field_tables(void **state)
+{
+    (void)state;
+    struct sample s = { .num = 1.5, .whole = 2, .known = 0, .count = 3, .flag = true, .text = "abc" };
+    json_t *full = json_object(), *unknown = json_object(), *empty = json_object();
+    json_put_fields(full, SAMPLE, COUNT_OF(SAMPLE), &s);
+    json_clear_fields(SAMPLE, COUNT_OF(SAMPLE), &s);
+    json_get_fields(empty, SAMPLE, COUNT_OF(SAMPLE), &s);
+    CHECK(isnan(s.num));
+    CHECK_EQ(s.whole, -1);
+    CHECK_EQ(s.known, -1);
+    CHECK_EQ(s.count, -1);
+    CHECK(!s.flag);
+    assert_string_equal(s.text, "");
+    json_put_fields(unknown, SAMPLE, COUNT_OF(SAMPLE), &s);
+    CHECK(json_is_null(json_object_get(unknown, "num")));
+    CHECK_EQ(json_get_int(unknown, "whole", 0), -1);
+    CHECK(json_is_null(json_object_get(unknown, "known")));
+    CHECK(json_is_null(json_object_get(unknown, "count")));
+    CHECK(json_is_null(json_object_get(unknown, "text")));
+    json_get_fields(full, SAMPLE, COUNT_OF(SAMPLE), &s);
+    CHECK_EQ(s.num, 1.5);
+    CHECK_EQ(s.whole, 2);
+    CHECK_EQ(s.known, 0);
+    CHECK_EQ(s.count, 3);
+    CHECK(s.flag);
+    assert_string_equal(s.text, "abc");
+    json_decref(full);
+    json_decref(unknown);
+    json_decref(empty);
+}
+
 int main(void)
 {
     const struct CMUnitTest TESTS[] = {
@@ -330,6 +398,9 @@ int main(void)
         cmocka_unit_test(partial_files_of_others),
         cmocka_unit_test(hashes),
         cmocka_unit_test(arenas),
+        cmocka_unit_test(mixed_numbers),
+        cmocka_unit_test(file_names),
+        cmocka_unit_test(field_tables),
     };
     return cmocka_run_group_tests(TESTS, NULL, NULL);
 }

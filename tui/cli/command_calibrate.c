@@ -15,7 +15,9 @@
 
 /* The exact values of enum precision, in its order. With less precision the statistics would reflect
  * rounding. */
-static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest", [PRECISION_HIGH] = "high", NULL };
+static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = PRECISION_NAME_HIGHEST,
+                                          [PRECISION_HIGH] = PRECISION_NAME_HIGH,
+                                          NULL };
 
 /* clang-format off */
 const struct cli_flag FLAGS_CALIBRATE[] = {
@@ -226,7 +228,8 @@ static enum err_code calibration_make(const struct cli_global *g, const struct c
                                            .threads = (int)args_int(a, "-t", 0),
                                            .ctx = (int)args_int(a, "-c", 0),
                                            .tokens = tokens ? tokens : -1,
-                                           .precision = strcmp(args_text(a, "--precision", "highest"), "high")
+                                           .precision = strcmp(args_text(a, "--precision", PRECISION_NAME_HIGHEST),
+                                                               PRECISION_NAME_HIGH)
                                                             ? PRECISION_HIGHEST
                                                             : PRECISION_HIGH,
                                            .memory = args_bytes(a, "--memory", 0),

@@ -221,6 +221,5 @@ enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct 
 
 const char *cli_base_name(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    return path_file_name(path);
 }
