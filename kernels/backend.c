@@ -10,6 +10,12 @@
 #include "kernels/kernel_set.h"
 #include "kernels/opencl/opencl.h"
 
+const char *const PRECISION_NAMES[] = { [PRECISION_HIGHEST] = PRECISION_NAME_HIGHEST,
+                                        [PRECISION_HIGH] = PRECISION_NAME_HIGH,
+                                        [PRECISION_MEDIUM] = PRECISION_NAME_MEDIUM,
+                                        [PRECISION_AUTO] = PRECISION_NAME_AUTO,
+                                        NULL };
+
 /* Kinds of devices. */
 struct device_kind {
     const char *prefix; /* a device name; one that ends in ':' is followed by the device's number */
@@ -46,8 +52,8 @@ static const struct device_kind *device_kind_find(const char *device)
     return NULL;
 }
 
-/* The host's kernels and threads are opened for every backend: an OpenCL backend computes some operations
- * on the host. */
+/* Every backend opens kernels and threads of the host, because layers with a state (recurrent.c) are computed
+ * on the host whatever the device is. */
 enum err_code backend_open(struct backend **out, const char *device, const struct backend_options *options,
                            struct err *why)
 {

@@ -210,6 +210,12 @@ enum precision {
     PRECISION_MEDIUM,
     PRECISION_AUTO, /* by weight format: HIGHEST for f32, HIGH for f16 (bf16 would round it), else MEDIUM */
 };
+/* Their names on command lines, in configs and in documents. */
+#define PRECISION_NAME_HIGHEST "highest"
+#define PRECISION_NAME_HIGH    "high"
+#define PRECISION_NAME_MEDIUM  "medium"
+#define PRECISION_NAME_AUTO    "auto"
+extern const char *const PRECISION_NAMES[]; /* indexed by enum precision, NULL-terminated */
 
 /* Activation quantization for products with quantized weights, where precision is MEDIUM.
  * AUTO: the fastest within the bounds of MEDIUM: 8 bits or bf16 (on OpenCL devices: f32). INT8: 8 bits in

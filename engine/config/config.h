@@ -106,7 +106,6 @@ extern const char *const EVICT_NAMES[]; /* indexed by enum evict_policy, NULL at
 
 enum amp { AMP_OFF, AMP_BF16, AMP_FP16, AMP_COUNT }; /* mixed precision of training */
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_MUON, OPTIMIZER_COUNT };
-extern const char *const PRECISION_NAMES[]; /* indexed by enum precision (kernels.h), NULL-terminated */
 extern const char *const AMP_NAMES[];       /* "off" "bf16" "fp16", NULL-terminated */
 extern const char *const OPTIMIZER_NAMES[]; /* "adamw" "muon", NULL-terminated */
 

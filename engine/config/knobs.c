@@ -14,11 +14,6 @@ static const char *const AFFINITIES[] = {
 };
 static const char *const DEVICES[] = { "cpu",      "opencl:0", "opencl:1", "opencl:2", "opencl:3",
                                        "opencl:4", "opencl:5", "opencl:6", "opencl:7", NULL };
-const char *const PRECISION_NAMES[] = { [PRECISION_HIGHEST] = "highest",
-                                        [PRECISION_HIGH] = "high",
-                                        [PRECISION_MEDIUM] = "medium",
-                                        [PRECISION_AUTO] = "auto",
-                                        NULL };
 static const char *const ACTIVATIONS[] = {
     [ACTIVATIONS_AUTO] = "auto", [ACTIVATIONS_INT8] = "int8", [ACTIVATIONS_INT8_TOKEN] = "int8_token", NULL
 };

@@ -12,7 +12,13 @@
 const int KERNEL_ROWS_AT[KERNEL_ROWS] = { 1, 4, 16, 64, 512 };
 const int64_t KERNEL_READ_AT[KERNEL_READS] = { INT64_C(1) << 20,  INT64_C(4) << 20,   INT64_C(16) << 20,
                                                INT64_C(64) << 20, INT64_C(256) << 20, INT64_C(1) << 30 };
-const char *const KERNEL_VARIANT_NAMES[KERNEL_VARIANTS] = { "auto", "highest", "high", "medium", "int8" };
+const char *const KERNEL_VARIANT_NAMES[KERNEL_VARIANTS] = {
+    [KERNEL_VARIANT_AUTO] = PRECISION_NAME_AUTO,
+    [KERNEL_VARIANT_HIGHEST] = PRECISION_NAME_HIGHEST,
+    [KERNEL_VARIANT_HIGH] = PRECISION_NAME_HIGH,
+    [KERNEL_VARIANT_MEDIUM] = PRECISION_NAME_MEDIUM,
+    [KERNEL_VARIANT_INT8] = "int8",
+};
 
 enum { KERNEL_TIMES_SCHEMA = 1 };
 
