@@ -6,12 +6,8 @@
 #include <immintrin.h>
 
 #include "kernels/half.h"
+#include "kernels/isa/inline.h"
 #include "kernels/kernel_set.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-/* Prefetch distance of weights: see avx512.h. */
-enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
 
 ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
 {

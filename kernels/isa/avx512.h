@@ -6,19 +6,14 @@
 #include <immintrin.h>
 
 #include "kernels/half.h"
+#include "kernels/isa/inline.h"
 #include "kernels/kernel_set.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* The mask of the first n of 16 lanes; n may be negative or above 16. */
 ALWAYS_INLINE __mmask16 first_lanes(int64_t n)
 {
     return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
-
-/* Weights are read once, in order, and the hardware prefetcher stops at every 4 KiB page. Prefetching this
- * far ahead hides the start of the next page. Prefetches past the last row are useless but harmless. */
-enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
 
 ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
 {

@@ -51,9 +51,6 @@
 #error "include isa/v128_sse41.h, isa/v128_neon.h or isa/v128_dotprod.h instead"
 #endif
 
-/* Prefetch distance of weights: see avx512.h. */
-enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
-
 ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
 {
 #pragma GCC unroll 4

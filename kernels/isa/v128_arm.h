@@ -6,9 +6,8 @@
 #include <arm_neon.h>
 
 #include "kernels/half.h"
+#include "kernels/isa/inline.h"
 #include "kernels/kernel_set.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 typedef float32x4_t f32x4;
 typedef int32x4_t s32x4;

@@ -6,9 +6,9 @@
 #include <smmintrin.h>
 
 #include "kernels/half.h"
+#include "kernels/isa/inline.h"
 #include "kernels/kernel_set.h"
 
-#define ALWAYS_INLINE    static inline __attribute__((always_inline))
 #define V128(name)       name##_sse41
 #define V128_TABLE(name) name##_SSE41
 

@@ -140,7 +140,7 @@ int opencl_devices(struct device_info *out, int most)
     return l.count;
 }
 
-struct search {
+struct device_search {
     struct device_info *info;
     cl_device_id *id;
     int wanted, seen;
@@ -149,7 +149,7 @@ struct search {
 
 static bool search_visit_device(void *ctx, cl_device_id id, int index)
 {
-    struct search *s = ctx;
+    struct device_search *s = ctx;
     s->seen++;
     if (index != s->wanted) return true;
     device_describe(s->info, id, index);
@@ -164,7 +164,7 @@ enum err_code device_find(struct device_info *out, cl_device_id *id, const char 
     if (!str_starts(device, "opencl:") || !str_to_i64(device + strlen("opencl:"), &wanted) || wanted < 0 ||
         wanted > 999)
         return err_set(why, ERR_USAGE, "device=%s: expected opencl:0, opencl:1 ...", device);
-    struct search s = { .info = out, .id = id, .wanted = (int)wanted };
+    struct device_search s = { .info = out, .id = id, .wanted = (int)wanted };
     each_device(search_visit_device, &s);
     if (s.found) return ERR_OK;
     if (!s.seen)

@@ -257,7 +257,7 @@ enum err_code opencl_tuning_use(struct backend *b, int i, const char *text, stru
 /* ---------------------------------------------------------------- measuring */
 
 /* Matrices one after the other that together are beyond the caches, so that each is read from memory. */
-struct bench {
+struct tune_bench {
     struct matmul m;
     struct weight w;
     char *weights;
@@ -266,7 +266,7 @@ struct bench {
 };
 enum { TIMES = 9 };
 
-static enum err_code bench_make(struct opencl *o, int i, struct bench *t, struct err *why)
+static enum err_code bench_make(struct opencl *o, int i, struct tune_bench *t, struct err *why)
 {
     static const enum format_id FORMAT_OF[WEIGHT_FAMILY_COUNT] = { FORMAT_F32, FORMAT_F16, FORMAT_Q8_0,
                                                                    FORMAT_Q4_0, FORMAT_Q2_K };
@@ -287,7 +287,7 @@ static enum err_code bench_make(struct opencl *o, int i, struct bench *t, struct
     return err_set(why, ERR_NOMEM, "%s: no memory to measure products with", o->device.name);
 }
 
-static void bench_free(struct opencl *o, struct bench *t)
+static void bench_free(struct opencl *o, struct tune_bench *t)
 {
     void *const all[] = { t->weights, (void *)t->m.x, t->m.y };
     for (size_t i = 0; i < COUNT_OF(all); i++)
@@ -301,7 +301,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Median; the first one warms up. */
-static double bench_run(struct opencl *o, struct bench *t, const struct opencl_shape *s)
+static double bench_run(struct opencl *o, struct tune_bench *t, const struct opencl_shape *s)
 {
     double times[TIMES];
     for (int i = -1; i < TIMES && opencl_ok(o); i++) {
@@ -319,7 +319,7 @@ enum err_code opencl_tune(struct backend *b, int i, char text[OPENCL_TUNING_TEXT
 {
     struct opencl *o = opencl_of(b);
     const enum product_kind kind = tuning_kind(i);
-    struct bench t = { 0 };
+    struct tune_bench t = { 0 };
     double best = INFINITY;
     enum err_code rc = bench_make(o, i, &t, why);
     *count = 0;

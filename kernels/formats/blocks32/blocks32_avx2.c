@@ -48,12 +48,35 @@ ALWAYS_INLINE __m256i mxfp4_codes(const uint8_t *block, int part)
     return look_up(_mm_setr_epi8(MXFP4_BIASED), block + MXFP4_CODES);
 }
 
-static const struct block_kind
-    Q4_1 = { Q4_1_BYTES, 1, 0, q4_1_codes, products_unsigned, leading_scale, second_min },
-    Q5_0 = { Q5_0_BYTES, 1, Q5_0_BIAS, q5_0_codes, products_unsigned, leading_scale, NULL },
-    Q5_1 = { Q5_1_BYTES, 1, 0, q5_1_codes, products_unsigned, leading_scale, second_min },
-    IQ4_NL = { IQ4_NL_BYTES, 1, 0, iq4_nl_codes, products_signed, leading_scale, NULL },
-    MXFP4 = { MXFP4_BYTES, 1, MXFP4_BIAS, mxfp4_codes, products_unsigned, mxfp4_scale, NULL };
+static const struct block_kind Q4_1 = { .bytes = Q4_1_BYTES,
+                                        .parts = 1,
+                                        .codes = q4_1_codes,
+                                        .products = products_unsigned,
+                                        .scale = leading_scale,
+                                        .min = second_min },
+                               Q5_0 = { .bytes = Q5_0_BYTES,
+                                        .parts = 1,
+                                        .bias = Q5_0_BIAS,
+                                        .codes = q5_0_codes,
+                                        .products = products_unsigned,
+                                        .scale = leading_scale },
+                               Q5_1 = { .bytes = Q5_1_BYTES,
+                                        .parts = 1,
+                                        .codes = q5_1_codes,
+                                        .products = products_unsigned,
+                                        .scale = leading_scale,
+                                        .min = second_min },
+                               IQ4_NL = { .bytes = IQ4_NL_BYTES,
+                                          .parts = 1,
+                                          .codes = iq4_nl_codes,
+                                          .products = products_signed,
+                                          .scale = leading_scale },
+                               MXFP4 = { .bytes = MXFP4_BYTES,
+                                         .parts = 1,
+                                         .bias = MXFP4_BIAS,
+                                         .codes = mxfp4_codes,
+                                         .products = products_unsigned,
+                                         .scale = mxfp4_scale };
 
 BLOCK_KIND_FUNCTIONS(q4_1, Q4_1)
 BLOCK_KIND_UNPACK_Q8(q4_1, Q4_1)

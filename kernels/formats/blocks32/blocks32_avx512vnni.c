@@ -95,14 +95,16 @@ ALWAYS_INLINE __m128 mxfp4_scales(const uint8_t *block)
     return _mm_castsi128_ps(_mm_mask_mov_epi32(normal, _mm_cmplt_epu32_mask(e, _mm_set1_epi32(2)), tiny));
 }
 
-static const struct block_kind512 Q4_1 = { Q4_1_BYTES, 1, 0, q4_1_codes, q4_1_scales, q4_1_mins, NULL },
-                                  Q5_0 = { Q5_0_BYTES, 1, Q5_0_BIAS, q5_0_codes, q5_0_scales, NULL, NULL },
-                                  Q5_1 = { Q5_1_BYTES, 1, 0, q5_1_codes, q5_1_scales, q5_1_mins, NULL },
-                                  IQ4_NL = { IQ4_NL_BYTES,  1,    IQ4_NL_BIAS, iq4_nl_codes,
-                                             iq4_nl_scales, NULL, NULL },
-                                  MXFP4 = {
-                                      MXFP4_BYTES, 1, MXFP4_BIAS, mxfp4_codes, mxfp4_scales, NULL, NULL
-                                  };
+static const struct block_kind512
+    Q4_1 = { .bytes = Q4_1_BYTES, .parts = 1, .codes = q4_1_codes, .scales = q4_1_scales, .mins = q4_1_mins },
+    Q5_0 = { .bytes = Q5_0_BYTES, .parts = 1, .bias = Q5_0_BIAS, .codes = q5_0_codes, .scales = q5_0_scales },
+    Q5_1 = { .bytes = Q5_1_BYTES, .parts = 1, .codes = q5_1_codes, .scales = q5_1_scales, .mins = q5_1_mins },
+    IQ4_NL = { .bytes = IQ4_NL_BYTES,
+               .parts = 1,
+               .bias = IQ4_NL_BIAS,
+               .codes = iq4_nl_codes,
+               .scales = iq4_nl_scales },
+    MXFP4 = { MXFP4_BYTES, 1, MXFP4_BIAS, mxfp4_codes, mxfp4_scales, NULL, NULL };
 
 static void q4_1_dot_q8(const struct dot *d)
 {

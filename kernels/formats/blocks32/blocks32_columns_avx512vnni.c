@@ -1,9 +1,8 @@
 /* Blocks of 32 weights as columns of 16 rows, for products with few rows of activations. 16 stored bytes of
  * each row are transposed first and then expanded, so that one instruction expands codes of 16 rows. */
 #include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/blocks32/layout.h"
 #include "kernels/isa/gemm/columns_avx512.h"
-
-enum { Q4_0_BYTES = 18, Q8_0_BYTES = 34, CODES = 2 };
 
 /* Convert the f16 at the start of every block of 16 rows: 2-byte copies of a piece, then whole vectors. */
 ALWAYS_INLINE void scales_unpack(const uint8_t *w, int64_t row_bytes, int64_t blocks, const int block_bytes,
@@ -27,7 +26,7 @@ struct q8_kind q4_0_unpack_columns(const uint8_t *w, int64_t row_bytes, int64_t 
     for (int64_t i = 0; i < k; i += Q8_BLOCK, w += Q4_0_BYTES, out++) {
         __m512i bytes[4];
         prefetch_step(ahead);
-        columns_load(w + CODES, row_bytes, bytes);
+        columns_load(w + Q4_0_CODES, row_bytes, bytes);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
             _mm512_store_si512(out->code[j], byte_bits(bytes[j], 0, 15));
@@ -47,7 +46,7 @@ struct q8_kind q8_0_unpack_columns(const uint8_t *w, int64_t row_bytes, int64_t 
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) {
             __m512i bytes[4];
-            columns_load(w + CODES + 16 * half, row_bytes, bytes);
+            columns_load(w + Q8_0_CODES + 16 * half, row_bytes, bytes);
 #pragma GCC unroll 4
             for (int j = 0; j < 4; j++)
                 _mm512_store_si512(out->code[4 * half + j], _mm512_xor_si512(bytes[j], bias));

@@ -6,9 +6,6 @@
 #include "kernels/isa/gemv/block_dot_v128.h"
 #include "kernels/formats/blocks32/layout.h"
 
-/* A block of q8_0 or q4_0 is an f16 scale, then the codes. */
-enum { HALF_CODES = 2, Q8_0_BYTES = 34, Q4_0_BYTES = 18, Q4_0_BIAS = 8 };
-
 /* The 32 codes in 16 bytes: codes 0..15 are the lower halves of the bytes, 16..31 the upper ones. */
 ALWAYS_INLINE void nibbles(const uint8_t *p, u8x16 out[2])
 {
@@ -26,13 +23,13 @@ ALWAYS_INLINE void look_up_nibbles(u8x16 table, const uint8_t *p, u8x16 out[2])
 ALWAYS_INLINE void q8_0_codes(const uint8_t *block, int part, u8x16 out[2])
 {
     (void)part;
-    out[0] = load_u8(block + HALF_CODES), out[1] = load_u8(block + HALF_CODES + 16);
+    out[0] = load_u8(block + Q8_0_CODES), out[1] = load_u8(block + Q8_0_CODES + 16);
 }
 
 ALWAYS_INLINE void q4_0_codes(const uint8_t *block, int part, u8x16 out[2])
 {
     (void)part;
-    nibbles(block + HALF_CODES, out);
+    nibbles(block + Q4_0_CODES, out);
 }
 
 ALWAYS_INLINE void q4_1_codes(const uint8_t *block, int part, u8x16 out[2])

@@ -8,6 +8,10 @@
 
 /* Byte offsets; every block but mxfp4's starts with its f16 scale. */
 enum {
+    Q8_0_CODES = 2,
+    Q8_0_BYTES = 34,
+    Q4_0_CODES = 2,
+    Q4_0_BYTES = 18,
     Q4_1_MIN = 2,
     Q4_1_CODES = 4,
     Q4_1_BYTES = 20,
@@ -24,9 +28,9 @@ enum {
     MXFP4_BYTES = 17,
 };
 
-/* Biases: of q5_0's codes, and of the table entries of iq4_nl and mxfp4 where kernels need unsigned bytes
- * (vpdpbusd). */
-enum { Q5_0_BIAS = 16, IQ4_NL_BIAS = 128, MXFP4_BIAS = 12 };
+/* Biases: of the codes of q4_0 and q5_0, and of the table entries of iq4_nl and mxfp4 where kernels need
+ * unsigned bytes (vpdpbusd). */
+enum { Q4_0_BIAS = 8, Q5_0_BIAS = 16, IQ4_NL_BIAS = 128, MXFP4_BIAS = 12 };
 
 #define IQ4_NL_VALUES -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 /* The values plus IQ4_NL_BIAS, written as signed bytes. */

@@ -1,14 +1,15 @@
 /* q4_0 with AVX2. Codes stay 0..15, the unsigned operand of vpmaddubsw; their offset of 8 is
  * subtracted with the sum of the activations. */
 #include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/blocks32/layout.h"
 #include "kernels/isa/gemv/block_dot_avx2.h"
 
-enum { BLOCK = 32, BLOCK_BYTES = 18, CODES = 2 };
+enum { BLOCK = 32 };
 
 ALWAYS_INLINE void load32(const uint8_t *block, __m256 out[4])
 {
     const __m256 d = _mm256_set1_ps(scale_at(block));
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)(block + CODES)), mask = _mm_set1_epi8(15);
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(block + Q4_0_CODES)), mask = _mm_set1_epi8(15);
     const __m128i eight = _mm_set1_epi8(8);
     const __m128i low = _mm_sub_epi8(_mm_and_si128(bytes, mask), eight);
     const __m128i high = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(bytes, 4), mask), eight);
@@ -18,13 +19,13 @@ ALWAYS_INLINE void load32(const uint8_t *block, __m256 out[4])
 
 void q4_0_dot_f32_avx2(const struct dot *d)
 {
-    dot_blocks(d, load32, BLOCK_BYTES);
+    dot_blocks(d, load32, Q4_0_BYTES);
 }
 
 void q4_0_decode_avx2(const void *blocks, float *x, int64_t n)
 {
     const uint8_t *in = blocks;
-    for (int64_t i = 0; i < n; i += BLOCK, in += BLOCK_BYTES) {
+    for (int64_t i = 0; i < n; i += BLOCK, in += Q4_0_BYTES) {
         __m256 v[4];
         load32(in, v);
         for (int u = 0; u < 4; u++) _mm256_storeu_ps(x + i + 8 * u, v[u]);
@@ -34,10 +35,15 @@ void q4_0_decode_avx2(const void *blocks, float *x, int64_t n)
 ALWAYS_INLINE __m256i codes_of(const uint8_t *block, int part)
 {
     (void)part;
-    return nibbles(block + CODES);
+    return nibbles(block + Q4_0_CODES);
 }
 
-static const struct block_kind KIND = { BLOCK_BYTES, 1, 8, codes_of, products_unsigned, leading_scale, NULL };
+static const struct block_kind KIND = { .bytes = Q4_0_BYTES,
+                                        .parts = 1,
+                                        .bias = 8,
+                                        .codes = codes_of,
+                                        .products = products_unsigned,
+                                        .scale = leading_scale };
 
 void q4_0_dot_q8_avx2(const struct dot *d)
 {

@@ -4,12 +4,13 @@
  * each block and whose high nibbles by the others. */
 #include "kernels/isa/avx512.h"
 #include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/blocks32/layout.h"
 
-enum { BLOCK = 32, BLOCK_BYTES = 18, CODES = 2, GROUP = 4 };
+enum { BLOCK = 32, GROUP = 4 };
 
 ALWAYS_INLINE __m128i codes_of(const uint8_t *block)
 {
-    return _mm_loadu_si128((const __m128i *)(block + CODES));
+    return _mm_loadu_si128((const __m128i *)(block + Q4_0_CODES));
 }
 
 /* The last one to three blocks of a row, one at a time. */
@@ -17,7 +18,7 @@ ALWAYS_INLINE float last_blocks_dot(const struct dot *d, const uint8_t *w, int i
 {
     float sum = 0;
     for (; b < d->cols / BLOCK; b++) {
-        const uint8_t *block = w + b * BLOCK_BYTES;
+        const uint8_t *block = w + b * Q4_0_BYTES;
         const __m128i bytes = codes_of(block), mask = _mm_set1_epi8(15);
         const __m256i codes = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_and_si128(bytes, mask)),
                                                       _mm_and_si128(_mm_srli_epi16(bytes, 4), mask), 1);
@@ -44,15 +45,15 @@ ALWAYS_INLINE void dot_unrolled(const struct dot *d, const int n)
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++) sum[i] = _mm512_setzero_ps(), offset[i] = _mm_setzero_ps();
         for (int64_t g = 0; g < groups; g++) {
-            const uint8_t *p = w + g * GROUP * BLOCK_BYTES;
-            prefetch_ahead(p, GROUP * BLOCK_BYTES);
+            const uint8_t *p = w + g * GROUP * Q4_0_BYTES;
+            prefetch_ahead(p, GROUP * Q4_0_BYTES);
             __m512i bytes = _mm512_castsi128_si512(codes_of(p));
-            bytes = _mm512_inserti32x4(bytes, codes_of(p + BLOCK_BYTES), 1);
-            bytes = _mm512_inserti32x4(bytes, codes_of(p + 2 * BLOCK_BYTES), 2);
-            bytes = _mm512_inserti32x4(bytes, codes_of(p + 3 * BLOCK_BYTES), 3);
+            bytes = _mm512_inserti32x4(bytes, codes_of(p + Q4_0_BYTES), 1);
+            bytes = _mm512_inserti32x4(bytes, codes_of(p + 2 * Q4_0_BYTES), 2);
+            bytes = _mm512_inserti32x4(bytes, codes_of(p + 3 * Q4_0_BYTES), 3);
             const __m512i low = _mm512_and_si512(bytes, mask);
             const __m512i high = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
-            const __m128 scales = load_4_scales(p, BLOCK_BYTES);
+            const __m128 scales = load_4_scales(p, Q4_0_BYTES);
 #pragma GCC unroll 4
             for (int i = 0; i < n; i++) {
                 const int8_t *q = d->q.q + i * d->q.q_stride + g * GROUP * BLOCK;

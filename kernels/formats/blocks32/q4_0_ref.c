@@ -4,22 +4,23 @@
 #include "kernels/isa/gemv/dot_ref.h"
 #include "kernels/half.h"
 #include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/blocks32/layout.h"
 
-enum { BLOCK = 32, BLOCK_BYTES = 18, CODES = 2 };
+enum { BLOCK = 32 };
 
 void q4_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
-    B32_ENCODE(q4_0, BLOCK_BYTES, x, blocks, n);
+    B32_ENCODE(q4_0, Q4_0_BYTES, x, blocks, n);
 }
 
 void q4_0_decode_ref(const void *blocks, float *x, int64_t n)
 {
     const uint8_t *in = blocks;
-    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, in += BLOCK_BYTES) {
+    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, in += Q4_0_BYTES) {
         const float d = half_to_float(load_u16(in));
         for (int j = 0; j < BLOCK / 2; j++) {
-            x[j] = (float)((in[CODES + j] & 15) - 8) * d;
-            x[j + BLOCK / 2] = (float)((in[CODES + j] >> 4) - 8) * d;
+            x[j] = (float)((in[Q4_0_CODES + j] & 15) - 8) * d;
+            x[j + BLOCK / 2] = (float)((in[Q4_0_CODES + j] >> 4) - 8) * d;
         }
     }
 }
@@ -37,10 +38,11 @@ void q4_0_dot_q8_ref(const struct dot *d)
             const int8_t *q = d->q.q + i * d->q.q_stride;
             const float *scale = d->q.d + i * d->q.d_stride;
             double sum = 0;
-            for (int64_t b = 0; b < d->cols / BLOCK; b++, w += BLOCK_BYTES, q += BLOCK) {
+            for (int64_t b = 0; b < d->cols / BLOCK; b++, w += Q4_0_BYTES, q += BLOCK) {
                 int32_t dot = 0;
                 for (int j = 0; j < BLOCK / 2; j++)
-                    dot += ((w[CODES + j] & 15) - 8) * q[j] + ((w[CODES + j] >> 4) - 8) * q[j + BLOCK / 2];
+                    dot += ((w[Q4_0_CODES + j] & 15) - 8) * q[j] +
+                           ((w[Q4_0_CODES + j] >> 4) - 8) * q[j + BLOCK / 2];
                 sum += (double)half_to_float(load_u16(w)) * scale[b] * dot;
             }
             d->y[i * d->y_stride + r] = (float)sum;

@@ -1,27 +1,28 @@
 /* q8_0 with AVX2. vpmaddubsw needs one unsigned operand: it multiplies |w| by q with the sign of w. */
 #include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/blocks32/layout.h"
 #include "kernels/isa/gemv/block_dot_avx2.h"
 
-enum { BLOCK = 32, BLOCK_BYTES = 34, CODES = 2 };
+enum { BLOCK = 32 };
 
 ALWAYS_INLINE void load32(const uint8_t *block, __m256 out[4])
 {
     const __m256 d = _mm256_set1_ps(scale_at(block));
     for (int u = 0; u < 4; u++) {
-        const __m128i codes = _mm_loadl_epi64((const __m128i *)(block + CODES + 8 * u));
+        const __m128i codes = _mm_loadl_epi64((const __m128i *)(block + Q8_0_CODES + 8 * u));
         out[u] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), d);
     }
 }
 
 void q8_0_dot_f32_avx2(const struct dot *d)
 {
-    dot_blocks(d, load32, BLOCK_BYTES);
+    dot_blocks(d, load32, Q8_0_BYTES);
 }
 
 void q8_0_decode_avx2(const void *blocks, float *x, int64_t n)
 {
     const uint8_t *in = blocks;
-    for (int64_t i = 0; i < n; i += BLOCK, in += BLOCK_BYTES) {
+    for (int64_t i = 0; i < n; i += BLOCK, in += Q8_0_BYTES) {
         __m256 v[4];
         load32(in, v);
         for (int u = 0; u < 4; u++) _mm256_storeu_ps(x + i + 8 * u, v[u]);
@@ -31,10 +32,12 @@ void q8_0_decode_avx2(const void *blocks, float *x, int64_t n)
 ALWAYS_INLINE __m256i codes_of(const uint8_t *block, int part)
 {
     (void)part;
-    return _mm256_loadu_si256((const __m256i *)(block + CODES));
+    return _mm256_loadu_si256((const __m256i *)(block + Q8_0_CODES));
 }
 
-static const struct block_kind KIND = { BLOCK_BYTES, 1, 0, codes_of, products_signed, leading_scale, NULL };
+static const struct block_kind KIND = {
+    .bytes = Q8_0_BYTES, .parts = 1, .codes = codes_of, .products = products_signed, .scale = leading_scale
+};
 
 void q8_0_dot_q8_avx2(const struct dot *d)
 {

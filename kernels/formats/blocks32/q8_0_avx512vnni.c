@@ -3,13 +3,14 @@
  * processed together. */
 #include "kernels/isa/avx512.h"
 #include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/blocks32/layout.h"
 
-enum { BLOCK = 32, BLOCK_BYTES = 34, CODES = 2, GROUP = 4 };
+enum { BLOCK = 32, GROUP = 4 };
 
 ALWAYS_INLINE __m512i two_blocks(const uint8_t *w)
 {
-    const __m256i a = _mm256_loadu_si256((const __m256i *)(w + CODES));
-    const __m256i b = _mm256_loadu_si256((const __m256i *)(w + BLOCK_BYTES + CODES));
+    const __m256i a = _mm256_loadu_si256((const __m256i *)(w + Q8_0_CODES));
+    const __m256i b = _mm256_loadu_si256((const __m256i *)(w + Q8_0_BYTES + Q8_0_CODES));
     return _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1),
                             _mm512_set1_epi8((char)0x80));
 }
@@ -19,8 +20,8 @@ ALWAYS_INLINE float last_blocks_dot(const struct dot *d, const uint8_t *w, int i
 {
     float sum = 0;
     for (; b < d->cols / BLOCK; b++) {
-        const uint8_t *block = w + b * BLOCK_BYTES;
-        const __m256i codes = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(block + CODES)),
+        const uint8_t *block = w + b * Q8_0_BYTES;
+        const __m256i codes = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(block + Q8_0_CODES)),
                                                _mm256_set1_epi8((char)0x80));
         const __m256i q = _mm256_loadu_si256((const __m256i *)(d->q.q + i * d->q.q_stride + b * BLOCK));
         const __m512i dots = _mm512_zextsi256_si512(_mm256_dpbusd_epi32(_mm256_setzero_si256(), codes, q));
@@ -43,10 +44,10 @@ ALWAYS_INLINE void dot_unrolled(const struct dot *d, const int n)
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++) sum[i] = _mm512_setzero_ps(), offset[i] = _mm_setzero_ps();
         for (int64_t g = 0; g < groups; g++) {
-            const uint8_t *p = w + g * GROUP * BLOCK_BYTES;
-            prefetch_ahead(p, GROUP * BLOCK_BYTES);
-            const __m512i a = two_blocks(p), b = two_blocks(p + 2 * BLOCK_BYTES);
-            const __m128 scales = load_4_scales(p, BLOCK_BYTES);
+            const uint8_t *p = w + g * GROUP * Q8_0_BYTES;
+            prefetch_ahead(p, GROUP * Q8_0_BYTES);
+            const __m512i a = two_blocks(p), b = two_blocks(p + 2 * Q8_0_BYTES);
+            const __m128 scales = load_4_scales(p, Q8_0_BYTES);
 #pragma GCC unroll 4
             for (int i = 0; i < n; i++) {
                 const int8_t *q = d->q.q + i * d->q.q_stride + g * GROUP * BLOCK;

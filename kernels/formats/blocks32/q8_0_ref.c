@@ -3,20 +3,21 @@
 #include "kernels/isa/gemv/dot_ref.h"
 #include "kernels/half.h"
 #include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/blocks32/layout.h"
 
-enum { BLOCK = 32, BLOCK_BYTES = 34, CODES = 2 };
+enum { BLOCK = 32 };
 
 void q8_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
-    B32_ENCODE(q8_0, BLOCK_BYTES, x, blocks, n);
+    B32_ENCODE(q8_0, Q8_0_BYTES, x, blocks, n);
 }
 
 void q8_0_decode_ref(const void *blocks, float *x, int64_t n)
 {
     const uint8_t *in = blocks;
-    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, in += BLOCK_BYTES) {
+    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, in += Q8_0_BYTES) {
         const float d = half_to_float(load_u16(in));
-        for (int j = 0; j < BLOCK; j++) x[j] = (float)(int8_t)in[CODES + j] * d;
+        for (int j = 0; j < BLOCK; j++) x[j] = (float)(int8_t)in[Q8_0_CODES + j] * d;
     }
 }
 
@@ -33,9 +34,9 @@ void q8_0_dot_q8_ref(const struct dot *d)
             const int8_t *q = d->q.q + i * d->q.q_stride;
             const float *scale = d->q.d + i * d->q.d_stride;
             double sum = 0;
-            for (int64_t b = 0; b < d->cols / BLOCK; b++, w += BLOCK_BYTES, q += BLOCK) {
+            for (int64_t b = 0; b < d->cols / BLOCK; b++, w += Q8_0_BYTES, q += BLOCK) {
                 int32_t dot = 0;
-                for (int j = 0; j < BLOCK; j++) dot += (int8_t)w[CODES + j] * q[j];
+                for (int j = 0; j < BLOCK; j++) dot += (int8_t)w[Q8_0_CODES + j] * q[j];
                 sum += (double)half_to_float(load_u16(w)) * scale[b] * dot;
             }
             d->y[i * d->y_stride + r] = (float)sum;

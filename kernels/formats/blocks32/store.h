@@ -13,8 +13,6 @@ struct b32_found {
 };
 typedef void b32_store_fn(const float *x, struct b32_found *s, uint8_t *out);
 
-enum { Q4_0_CODES = 2, Q4_0_BYTES = 18 };
-
 static inline void q4_0_store(const float *x, struct b32_found *s, uint8_t *out)
 {
     (void)x;

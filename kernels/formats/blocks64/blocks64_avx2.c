@@ -3,10 +3,18 @@
 #include "kernels/formats/blocks64/blocks64.h"
 #include "kernels/formats/blocks64/codes.h"
 
-static const struct block_kind Q1_0 = { Q1_0_BYTES,        Q1_0_BLOCK / 32, Q12_BIAS, q1_0_codes,
-                                        products_unsigned, leading_scale,   NULL },
-                               Q2_0 = { Q2_0_BYTES,        Q2_0_BLOCK / 32, Q12_BIAS, q2_0_codes,
-                                        products_unsigned, leading_scale,   NULL };
+static const struct block_kind Q1_0 = { .bytes = Q1_0_BYTES,
+                                        .parts = Q1_0_BLOCK / 32,
+                                        .bias = Q12_BIAS,
+                                        .codes = q1_0_codes,
+                                        .products = products_unsigned,
+                                        .scale = leading_scale },
+                               Q2_0 = { .bytes = Q2_0_BYTES,
+                                        .parts = Q2_0_BLOCK / 32,
+                                        .bias = Q12_BIAS,
+                                        .codes = q2_0_codes,
+                                        .products = products_unsigned,
+                                        .scale = leading_scale };
 
 BLOCK_KIND_FUNCTIONS(q1_0, Q1_0)
 BLOCK_KIND_UNPACK_Q8(q1_0, Q1_0)

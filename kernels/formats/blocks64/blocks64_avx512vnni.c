@@ -15,12 +15,16 @@ ALWAYS_INLINE __m128 q2_0_scales(const uint8_t *block)
     return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)(first | second << 32)));
 }
 
-static const struct block_kind512 Q1_0 = { Q1_0_BYTES, Q1_0_BLOCK / 32, Q12_BIAS,
-                                           q1_0_codes, q1_0_scales,     NULL,
-                                           NULL },
-                                  Q2_0 = { Q2_0_BYTES, Q2_0_BLOCK / 32, Q12_BIAS,
-                                           q2_0_codes, q2_0_scales,     NULL,
-                                           NULL };
+static const struct block_kind512 Q1_0 = { .bytes = Q1_0_BYTES,
+                                           .parts = Q1_0_BLOCK / 32,
+                                           .bias = Q12_BIAS,
+                                           .codes = q1_0_codes,
+                                           .scales = q1_0_scales },
+                                  Q2_0 = { .bytes = Q2_0_BYTES,
+                                           .parts = Q2_0_BLOCK / 32,
+                                           .bias = Q12_BIAS,
+                                           .codes = q2_0_codes,
+                                           .scales = q2_0_scales };
 
 static void q1_0_dot_q8(const struct dot *d)
 {

@@ -5,10 +5,11 @@
 #include <immintrin.h>
 
 #include "kernels/formats/groups/layout.h"
+#include "kernels/isa/inline.h"
 
 /* Load 16 bytes into both halves of a register and shift the lower half right by `low` bits, the upper half
  * by `high`. Bits of the next byte move into each byte, so the caller masks them. */
-static inline __attribute__((always_inline)) __m256i group_halves(const uint8_t *p, int low, int high)
+ALWAYS_INLINE __m256i group_halves(const uint8_t *p, int low, int high)
 {
     const __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
     return _mm256_srlv_epi64(both, _mm256_setr_epi64x(low, low, high, high));
@@ -16,7 +17,7 @@ static inline __attribute__((always_inline)) __m256i group_halves(const uint8_t 
 
 /* Byte j is 4 if bit j of the 32 bits at p is set, else 0. The shuffle copies to byte j the byte that
  * contains bit j. */
-static inline __attribute__((always_inline)) __m256i group_third_bits(const uint8_t *p)
+ALWAYS_INLINE __m256i group_third_bits(const uint8_t *p)
 {
     uint32_t bits;
     memcpy(&bits, p, sizeof bits);
@@ -27,8 +28,7 @@ static inline __attribute__((always_inline)) __m256i group_third_bits(const uint
 }
 
 /* The 32 codes of a group from code 32 * part on; bits and weights are constants at every call. */
-static inline __attribute__((always_inline)) __m256i group_codes32(const uint8_t *block, int part,
-                                                                   const int bits, const int weights)
+ALWAYS_INLINE __m256i group_codes32(const uint8_t *block, int part, const int bits, const int weights)
 {
     const uint8_t *low = block + GROUP_CODES;
     if (bits == 8) return _mm256_loadu_si256((const __m256i *)(low + part * 32));

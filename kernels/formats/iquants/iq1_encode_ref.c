@@ -17,7 +17,7 @@ enum { MOST_GROUPS = IQ_GROUPS };
 #define SHIFT 0.125f
 static const float VALUES[2][3] = { { -1 + SHIFT, SHIFT, 1 + SHIFT }, { -1 - SHIFT, -SHIFT, 1 - SHIFT } };
 
-struct sub_block {
+struct iq1_sub_block {
     int n; /* number of weights: 32 (iq1_s, one shift for all) or 16 (iq1_m, one shift for each eight) */
     const float *x;
     float w[SEARCH_MOST];
@@ -27,7 +27,7 @@ struct sub_block {
     bool down[MOST_GROUPS]; /* true: the shift of these eight weights is -1/8 */
 };
 
-static void error_weights_set(struct sub_block *s, const float *importance, float mean)
+static void error_weights_set(struct iq1_sub_block *s, const float *importance, float mean)
 {
     if (importance)
         search_weights(s->n, s->x, importance, 2 * mean, s->w);
@@ -36,7 +36,7 @@ static void error_weights_set(struct sub_block *s, const float *importance, floa
 }
 
 /* Stable insertion sort: ggml's bytes depend on the order of equal weights. */
-static void order_sort(struct sub_block *s)
+static void order_sort(struct iq1_sub_block *s)
 {
     for (int i = 0; i < s->n; i++) {
         int at = i;
@@ -62,7 +62,7 @@ static void division_take(struct division *best, int first, int second, int shif
 
 /* Try all divisions with one shift for all weights. The sums over a run are differences of two prefix sums.
  */
-static void divide_32(const struct sub_block *s, struct division *best)
+static void divide_32(const struct iq1_sub_block *s, struct division *best)
 {
     float wx[SEARCH_MOST + 1] = { 0 }, w[SEARCH_MOST + 1] = { 0 };
     const int n = s->n;
@@ -88,7 +88,7 @@ struct sums {
     float a[4], b[4];
 };
 
-static void terms_of(const struct sub_block *s, struct sums terms[][3])
+static void terms_of(const struct iq1_sub_block *s, struct sums terms[][3])
 {
     for (int i = 0; i < s->n; i++) {
         for (int l = 0; l < 3; l++) {
@@ -110,7 +110,7 @@ static void sums_add(struct sums *t, const struct sums *more)
 /* Try all divisions with one shift for each eight weights. ggml adds the terms in the order of the sorted
  * weights, and so does this function to get the same rounding; sums of the first two runs are reused by the
  * next divisions. ORDER is ggml's order of the combinations, with the shift of the first group in bit 0. */
-static void divide_16(const struct sub_block *s, struct division *best)
+static void divide_16(const struct iq1_sub_block *s, struct division *best)
 {
     enum { N = 16 };
     static const int ORDER[4] = { 0, 2, 1, 3 };
@@ -129,13 +129,13 @@ static void divide_16(const struct sub_block *s, struct division *best)
     }
 }
 
-static float value_of(const struct sub_block *s, int g, int level)
+static float value_of(const struct iq1_sub_block *s, int g, int level)
 {
     return VALUES[s->down[g]][level];
 }
 
-static int nearest_neighbour(const struct sub_block *s, int g, const struct iq_map *m, const uint16_t *list,
-                             float scale)
+static int nearest_neighbour(const struct iq1_sub_block *s, int g, const struct iq_map *m,
+                             const uint16_t *list, float scale)
 {
     float best = INFINITY, cost[8][3];
     int row = -1;
@@ -156,7 +156,7 @@ static int nearest_neighbour(const struct sub_block *s, int g, const struct iq_m
 
 /* Choose codebook rows for the levels of the best division. Returns the scale: refitted to the rows if a
  * group's levels were not a row and a neighbour was used, else unchanged. */
-static float rows_choose(struct sub_block *s, float scale)
+static float rows_choose(struct iq1_sub_block *s, float scale)
 {
     const struct iq_map *m = iq_map_iq1();
     bool missed = false;
@@ -178,7 +178,7 @@ static float rows_choose(struct sub_block *s, float scale)
 }
 
 /* Search scale, shifts and rows of a sub-block. Returns the scale; 0 means that its bytes stay zero. */
-static float scale_search(struct sub_block *s, float nearly_zero)
+static float scale_search(struct iq1_sub_block *s, float nearly_zero)
 {
     float most = fabsf(s->x[0]);
     for (int i = 1; i < s->n; i++)
@@ -206,7 +206,7 @@ static float scale_search(struct sub_block *s, float nearly_zero)
 static void iq1_s_block(const float *x, const float *importance, uint8_t *out)
 {
     enum { SUB = 32, LARGEST = 15 };
-    struct sub_block s = { .n = SUB };
+    struct iq1_sub_block s = { .n = SUB };
     const float mean = search_squares(K_BLOCK, x) / K_BLOCK;
     float scale[IQ_PARTS], most = 0;
     bool down[IQ_PARTS];
@@ -234,13 +234,13 @@ static void iq1_s_block(const float *x, const float *importance, uint8_t *out)
 }
 
 /* Store the codes of the scales. Returns d, fitted again by least squares to these codes. */
-static float iq1_m_scales_store(const float *scale, const struct sub_block *subs, float d, uint8_t *out)
+static float iq1_m_scales_store(const float *scale, const struct iq1_sub_block *subs, float d, uint8_t *out)
 {
     enum { SUB = 16 };
     const float inverse = 1 / d;
     float a = 0, b = 0;
     for (int j = 0; j < K_SUBS; j++) {
-        const struct sub_block *s = &subs[j];
+        const struct iq1_sub_block *s = &subs[j];
         const int code = search_clamp(search_round(0.5f * (inverse * scale[j] - 1)), 0, 7);
         uint8_t *word = out + IQ1_M_SCALES + j / 4 * 2;
         store_u16(word, (uint16_t)(load_u16(word) | code << 3 * (j % 4)));
@@ -257,12 +257,12 @@ static float iq1_m_scales_store(const float *scale, const struct sub_block *subs
 static void iq1_m_block(const float *x, const float *importance, uint8_t *out)
 {
     enum { SUB = 16, LARGEST = 15 };
-    struct sub_block subs[K_SUBS];
+    struct iq1_sub_block subs[K_SUBS];
     const float mean = search_squares(K_BLOCK, x) / K_BLOCK;
     float scale[K_SUBS], most = 0;
     for (int j = 0; j < K_SUBS; j++) {
-        struct sub_block *s = &subs[j];
-        *s = (struct sub_block){ .n = SUB, .x = x + j * SUB };
+        struct iq1_sub_block *s = &subs[j];
+        *s = (struct iq1_sub_block){ .n = SUB, .x = x + j * SUB };
         error_weights_set(s, importance ? importance + j * SUB : NULL, mean);
         scale[j] = scale_search(s, 1e-7f);
         if (scale[j] == 0) continue;

@@ -13,7 +13,7 @@
 enum { MOST_GROUPS = 8, MOST_LEVELS = 8 };
 
 /* Parameters of a format's search. The values are ggml's. */
-struct plan {
+struct iq_search {
     const struct iq_map *(*map)(void);
     int sub, reach;    /* number of weights that share a scale; number of trials on each side of the scale at
                           which the largest weight has the largest magnitude */
@@ -34,7 +34,7 @@ struct choice {
 };
 
 struct sub_block {
-    const struct plan *plan;
+    const struct iq_search *plan;
     const struct iq_map *map;
     float x[SEARCH_MOST];    /* magnitudes; with even_signs, one weight of eight may be negative */
     float w[SEARCH_MOST];    /* error weights */
@@ -46,7 +46,7 @@ struct sub_block {
     struct choice choice;
 };
 
-struct fit {
+struct scale_fit {
     float a, b; /* best scale a / b, gain a^2 / b (see kquants/search.c) */
 };
 
@@ -54,7 +54,7 @@ struct fit {
  * own_base * base * mean + x^2. */
 static void error_weights_set(struct sub_block *s, const float *x, const float *importance, float mean)
 {
-    const struct plan *p = s->plan;
+    const struct iq_search *p = s->plan;
     if (importance)
         search_weights(p->sub, x, importance, p->base * mean, s->w);
     else
@@ -127,10 +127,10 @@ static void rows_choose(const struct sub_block *s, float inverse, float scale, b
     }
 }
 
-static struct fit fit_of(const struct sub_block *s, const struct choice *c)
+static struct scale_fit fit_of(const struct sub_block *s, const struct choice *c)
 {
     const struct iq_map *m = s->map;
-    struct fit f = { 0, 0 };
+    struct scale_fit f = { 0, 0 };
     for (int i = 0; i < s->plan->sub; i++) {
         const int level = iq_level(m, m->index[c->row[i / m->weights]], i % m->weights);
         f.a += s->a[i][level];
@@ -150,7 +150,7 @@ static bool any_missed(const struct sub_block *s)
  * scale; 0 means that all bytes of the sub-block stay zero. */
 static float scale_search(struct sub_block *s)
 {
-    const struct plan *p = s->plan;
+    const struct iq_search *p = s->plan;
     const int top = 2 * s->map->levels - 1; /* the largest magnitude, 2 * index + 1 */
     float most = s->x[0];
     for (int i = 1; i < p->sub; i++)
@@ -174,14 +174,14 @@ static float scale_search(struct sub_block *s)
         const float inverse = ((float)top + (float)k * p->step) / most;
         struct choice c;
         rows_choose(s, inverse, 1 / inverse, false, &c);
-        const struct fit f = fit_of(s, &c);
+        const struct scale_fit f = fit_of(s, &c);
         if (!(f.b > 0 && f.a * f.a > best * f.b)) continue;
         scale = f.a / f.b, best = scale * f.a;
         s->choice = c;
     }
     if (scale > 0 && (p->refine == REFINE_ALWAYS || any_missed(s))) {
         rows_choose(s, 1 / scale, scale, p->refine == REFINE_MISSES, &s->choice);
-        const struct fit f = fit_of(s, &s->choice);
+        const struct scale_fit f = fit_of(s, &s->choice);
         if (f.b > 0) scale = f.a / f.b;
     }
     if (!(scale < 0)) return scale;
@@ -194,7 +194,7 @@ static float scale_search(struct sub_block *s)
 typedef void store_fn(const struct sub_block *s, int at, uint8_t *out);
 typedef void store_scale_fn(int at, int code, uint8_t *out);
 
-static void block_encode(const struct plan *p, const float *x, const float *importance, store_fn *store,
+static void block_encode(const struct iq_search *p, const float *x, const float *importance, store_fn *store,
                          store_scale_fn *store_scale, uint8_t *out)
 {
     struct sub_block s = { .plan = p, .map = p->map() };
@@ -293,54 +293,54 @@ static void iq3_s_store_scale(int at, int code, uint8_t *out)
     out[IQ3_S_SCALES + at / 2] |= (uint8_t)(code << at % 2 * 4);
 }
 
-static const struct plan IQ2_XXS = { .map = iq_map_iq2_xxs,
-                                     .sub = 32,
-                                     .reach = 6,
-                                     .step = 0.1f,
-                                     .nearly_zero = 1e-15f,
-                                     .even_signs = true,
-                                     .fits_first = true,
-                                     .base = 1,
-                                     .refine = REFINE_ALWAYS,
-                                     .stored = 1 },
-                         IQ2_XS = { .map = iq_map_iq2_xs,
-                                    .sub = 16,
-                                    .reach = 9,
-                                    .step = 0.1f,
-                                    .nearly_zero = 1e-15f,
-                                    .even_signs = true,
-                                    .base = 1,
-                                    .refine = REFINE_MISSES,
-                                    .stored = 1 },
-                         IQ2_S = { .map = iq_map_iq2_s,
-                                   .sub = 16,
-                                   .reach = 9,
-                                   .step = 0.1f,
-                                   .nearly_zero = 1e-8f,
-                                   .base = 2,
-                                   .own_base = 0.25f,
-                                   .refine = REFINE_MISSES,
-                                   .stored = 0.9875f },
-                         IQ3_XXS = { .map = iq_map_iq3_xxs,
-                                     .sub = 32,
-                                     .reach = 15,
-                                     .step = 0.2f,
-                                     .nearly_zero = 1e-8f,
-                                     .even_signs = true,
-                                     .base = 2,
-                                     .refine = REFINE_MISSES,
-                                     .stored = 1.0125f },
-                         IQ3_S = { .map = iq_map_iq3_s,
-                                   .sub = 32,
-                                   .reach = 9,
-                                   .step = 0.2f,
-                                   .base = 2,
-                                   .refine = REFINE_IF_MISSED,
-                                   .stored = 1.033f };
+static const struct iq_search IQ2_XXS = { .map = iq_map_iq2_xxs,
+                                          .sub = 32,
+                                          .reach = 6,
+                                          .step = 0.1f,
+                                          .nearly_zero = 1e-15f,
+                                          .even_signs = true,
+                                          .fits_first = true,
+                                          .base = 1,
+                                          .refine = REFINE_ALWAYS,
+                                          .stored = 1 },
+                              IQ2_XS = { .map = iq_map_iq2_xs,
+                                         .sub = 16,
+                                         .reach = 9,
+                                         .step = 0.1f,
+                                         .nearly_zero = 1e-15f,
+                                         .even_signs = true,
+                                         .base = 1,
+                                         .refine = REFINE_MISSES,
+                                         .stored = 1 },
+                              IQ2_S = { .map = iq_map_iq2_s,
+                                        .sub = 16,
+                                        .reach = 9,
+                                        .step = 0.1f,
+                                        .nearly_zero = 1e-8f,
+                                        .base = 2,
+                                        .own_base = 0.25f,
+                                        .refine = REFINE_MISSES,
+                                        .stored = 0.9875f },
+                              IQ3_XXS = { .map = iq_map_iq3_xxs,
+                                          .sub = 32,
+                                          .reach = 15,
+                                          .step = 0.2f,
+                                          .nearly_zero = 1e-8f,
+                                          .even_signs = true,
+                                          .base = 2,
+                                          .refine = REFINE_MISSES,
+                                          .stored = 1.0125f },
+                              IQ3_S = { .map = iq_map_iq3_s,
+                                        .sub = 32,
+                                        .reach = 9,
+                                        .step = 0.2f,
+                                        .base = 2,
+                                        .refine = REFINE_IF_MISSED,
+                                        .stored = 1.033f };
 
 /* A format with needs_importance is encoded with equal importance if the caller has none. */
-static void rows_encode(const struct encode *e, const struct plan *p, bool needs_importance, store_fn *store,
-                        store_scale_fn *store_scale, int bytes)
+static void rows_encode(const struct encode *e, const struct iq_search *p, bool needs_importance,
+                        store_fn *store, store_scale_fn *store_scale, int bytes)
 {
     float equal[K_BLOCK];
     for (int i = 0; i < K_BLOCK; i++) equal[i] = 1;

@@ -20,12 +20,12 @@ static float extreme_of(int n, const float *x)
 }
 
 /* Codes of one trial, and the sums of their least squares fit. */
-struct fit {
+struct code_fit {
     int code[SEARCH_MOST];
     float a, b;
 };
 
-static void fit_symmetric(struct fit *f, int n, int nmax, const float *x, const float *w, float inverse)
+static void fit_symmetric(struct code_fit *f, int n, int nmax, const float *x, const float *w, float inverse)
 {
     f->a = f->b = 0;
     for (int i = 0; i < n; i++) {
@@ -36,7 +36,7 @@ static void fit_symmetric(struct fit *f, int n, int nmax, const float *x, const 
     }
 }
 
-static void fit_store_codes(const struct fit *f, int n, int nmax, uint8_t *code)
+static void fit_store_codes(const struct code_fit *f, int n, int nmax, uint8_t *code)
 {
     for (int i = 0; i < n; i++) code[i] = (uint8_t)(f->code[i] + nmax);
 }
@@ -56,7 +56,7 @@ float search_symmetric(int n, int nmax, const float *x, const float *w, uint8_t 
     float squares[SEARCH_MOST];
     memset(code, 0, (unsigned)n);
     if (fabsf(extreme) < SEARCH_NEARLY_ZERO) return 0;
-    struct fit f;
+    struct code_fit f;
     w = weights_or_squares(n, x, w, squares);
     fit_symmetric(&f, n, nmax, x, w, (float)-nmax / extreme);
     fit_store_codes(&f, n, nmax, code);
@@ -75,7 +75,7 @@ float search_symmetric(int n, int nmax, const float *x, const float *w, uint8_t 
 /* One step of coordinate descent. With the other codes fixed, their least squares scale is a / b, so the
  * nearest code of x is round(x * b / a). Take it if it increases the gain. Returns true if the code changed.
  */
-static bool fit_improve_code(struct fit *f, int i, int nmax, float x)
+static bool fit_improve_code(struct code_fit *f, int i, int nmax, float x)
 {
     const float w = x * x, l = (float)f->code[i];
     float a = f->a - w * x * l;
@@ -96,7 +96,7 @@ float search_symmetric_steps(int n, int nmax, const float *x, uint8_t *code)
     const float extreme = extreme_of(n, x);
     memset(code, 0, (unsigned)n);
     if (fabsf(extreme) < SEARCH_NEARLY_ZERO) return 0;
-    struct fit f;
+    struct code_fit f;
     float squares[SEARCH_MOST];
     fit_symmetric(&f, n, nmax, x, weights_or_squares(n, x, NULL, squares), (float)-nmax / extreme);
     bool changed = true;
@@ -115,7 +115,7 @@ static int positive_code(float v, int nmax)
 }
 
 /* fit_improve_code for codes 0 .. nmax and given error weights. */
-static bool improve_positive(struct fit *f, int i, int nmax, float x, float w)
+static bool improve_positive(struct code_fit *f, int i, int nmax, float x, float w)
 {
     const float l = (float)f->code[i];
     float a = f->a - w * x * l, b = f->b - w * l * l;
@@ -158,7 +158,7 @@ float search_positive(int n, int nmax, const float *x, const float *w, uint8_t *
         const float trial = (0.1f * (float)k + (float)nmax) / most, e = positive_error(n, nmax, x, w, trial);
         if (e < best) best = e, inverse = trial;
     }
-    struct fit f = { .a = 0 };
+    struct code_fit f = { .a = 0 };
     for (int i = 0; i < n; i++) {
         const int l = positive_code(inverse * x[i], nmax);
         f.code[i] = (uint8_t)l;
@@ -250,7 +250,7 @@ float search_min(const struct search_grid *g, int n, const float *x, const float
 
 static const float VALUES[16] = { IQ4_VALUES };
 
-static void fit_codebook(struct fit *f, int n, const float *x, const float *w, float inverse)
+static void fit_codebook(struct code_fit *f, int n, const float *x, const float *w, float inverse)
 {
     uint8_t code[SEARCH_MOST];
     search_codebook_codes(n, x, inverse, code);
@@ -268,7 +268,7 @@ float search_codebook(int n, const float *x, const float *w)
     const float extreme = extreme_of(n, x);
     float squares[SEARCH_MOST];
     if (fabsf(extreme) < SEARCH_NEARLY_ZERO) return 0;
-    struct fit f;
+    struct code_fit f;
     w = weights_or_squares(n, x, w, squares);
     fit_codebook(&f, n, x, w, 1 / (extreme / -VALUES[0]));
     float d = f.b > 0 ? f.a / f.b : 0, best = d * f.a;

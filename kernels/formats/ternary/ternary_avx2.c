@@ -13,10 +13,18 @@ ALWAYS_INLINE float tq2_0_scale(const uint8_t *block)
     return scale_at(block + TQ2_0_D);
 }
 
-static const struct block_kind TQ1_0 = { TQ1_0_BYTES,       TQ_PARTS,    TQ_BIAS, tq1_0_codes,
-                                         products_unsigned, tq1_0_scale, NULL },
-                               TQ2_0 = { TQ2_0_BYTES,       TQ_PARTS,    TQ_BIAS, tq2_0_codes,
-                                         products_unsigned, tq2_0_scale, NULL };
+static const struct block_kind TQ1_0 = { .bytes = TQ1_0_BYTES,
+                                         .parts = TQ_PARTS,
+                                         .bias = TQ_BIAS,
+                                         .codes = tq1_0_codes,
+                                         .products = products_unsigned,
+                                         .scale = tq1_0_scale },
+                               TQ2_0 = { .bytes = TQ2_0_BYTES,
+                                         .parts = TQ_PARTS,
+                                         .bias = TQ_BIAS,
+                                         .codes = tq2_0_codes,
+                                         .products = products_unsigned,
+                                         .scale = tq2_0_scale };
 
 BLOCK_KIND_FUNCTIONS(tq1_0, TQ1_0)
 BLOCK_KIND_UNPACK_Q8(tq1_0, TQ1_0)

@@ -13,10 +13,16 @@ ALWAYS_INLINE __m128 tq2_0_scales(const uint8_t *block)
     return _mm512_castps512_ps128(broadcast_f16(block + TQ2_0_D));
 }
 
-static const struct block_kind512 TQ1_0 = { TQ1_0_BYTES,  TQ_PARTS, TQ_BIAS, tq1_0_codes,
-                                            tq1_0_scales, NULL,     NULL },
-                                  TQ2_0 = { TQ2_0_BYTES,  TQ_PARTS, TQ_BIAS, tq2_0_codes,
-                                            tq2_0_scales, NULL,     NULL };
+static const struct block_kind512 TQ1_0 = { .bytes = TQ1_0_BYTES,
+                                            .parts = TQ_PARTS,
+                                            .bias = TQ_BIAS,
+                                            .codes = tq1_0_codes,
+                                            .scales = tq1_0_scales },
+                                  TQ2_0 = { .bytes = TQ2_0_BYTES,
+                                            .parts = TQ_PARTS,
+                                            .bias = TQ_BIAS,
+                                            .codes = tq2_0_codes,
+                                            .scales = tq2_0_scales };
 
 static void tq1_0_dot_q8(const struct dot *d)
 {

@@ -5,9 +5,9 @@
 
 #include <immintrin.h>
 
+#include "kernels/isa/inline.h"
 #include "kernels/isa/isa_kernels.h"
 
-#define ALWAYS_INLINE     static inline __attribute__((always_inline))
 #define LANES_TABLE(name) name##_AVX512
 #define LANES_VECTORS     VECTORS_AVX512
 #define LANES_SHORT                                                                                          \
