@@ -348,13 +348,18 @@ static void hyper_read_scales(struct hyper *out, const struct model_shape *s, co
         size_t at;
         float otherwise;
     } SCALES[] = {
-        { META_ATTN_SCALE, offsetof(struct hyper, attn_scale), 0 },
-        { META_ATTN_SOFTCAP, offsetof(struct hyper, attn_softcap), a->attn_softcap },
-        { META_LOGIT_SOFTCAP, offsetof(struct hyper, logit_softcap), a->logit_softcap },
-        { META_LOGIT_SCALE, offsetof(struct hyper, logit_scale), 1 },
-        { META_EMBEDDING_SCALE, offsetof(struct hyper, embedding_scale),
-          a->embedding_root ? sqrtf((float)s->embd) : 1 },
-        { META_RESIDUAL_SCALE, offsetof(struct hyper, residual_scale), 1 },
+        { .key = META_ATTN_SCALE, .at = offsetof(struct hyper, attn_scale) },
+        { .key = META_ATTN_SOFTCAP,
+          .at = offsetof(struct hyper, attn_softcap),
+          .otherwise = a->attn_softcap },
+        { .key = META_LOGIT_SOFTCAP,
+          .at = offsetof(struct hyper, logit_softcap),
+          .otherwise = a->logit_softcap },
+        { .key = META_LOGIT_SCALE, .at = offsetof(struct hyper, logit_scale), .otherwise = 1 },
+        { .key = META_EMBEDDING_SCALE,
+          .at = offsetof(struct hyper, embedding_scale),
+          .otherwise = a->embedding_root ? sqrtf((float)s->embd) : 1 },
+        { .key = META_RESIDUAL_SCALE, .at = offsetof(struct hyper, residual_scale), .otherwise = 1 },
     };
     for (size_t i = 0; i < COUNT_OF(SCALES); i++)
         *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(

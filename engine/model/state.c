@@ -164,10 +164,10 @@ static void sort_fused(const struct pass *p)
                   group = 2 * key + 2 * value;
     const struct {
         int64_t from, to, cols;
-    } PARTS[] = { { 0, 0, key },
-                  { key, t->groups * key, key },
-                  { 2 * key, 2 * t->groups * key, value },
-                  { 2 * key + value, t->channels, value } };
+    } PARTS[] = { { .from = 0, .to = 0, .cols = key },
+                  { .from = key, .to = t->groups * key, .cols = key },
+                  { .from = 2 * key, .to = 2 * t->groups * key, .cols = value },
+                  { .from = 2 * key + value, .to = t->channels, .cols = value } };
     for (size_t i = 0; i < COUNT_OF(PARTS); i++)
         pass_copy_heads(p, (struct strided){ p->b.latent + PARTS[i].from, p->m->widths.latent, group },
                         (struct strided){ p->b.qkv + PARTS[i].to, p->m->widths.qkv, PARTS[i].cols },

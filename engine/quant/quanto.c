@@ -53,7 +53,7 @@ static struct quanto_group group_range(const float *w, int size, float most)
 
 /* ---------------------------------------------------------------- the search for shifts */
 
-struct search {
+struct quanto_search {
     const float *w;
     const struct quanto_options *o;
     struct quanto_group *groups; /* [count]: current scale and shift */
@@ -67,7 +67,7 @@ struct search {
 /* Thread function: compute the error of some groups. */
 static void search_measure(void *arg, int member, int size)
 {
-    struct search *s = arg;
+    struct quanto_search *s = arg;
     for (int64_t g = s->count * member / size; g < s->count * (member + 1) / size; g++) {
         const struct quanto_group *q = &s->groups[g];
         const float *w = s->w + g * s->o->group;
@@ -81,7 +81,7 @@ static void search_measure(void *arg, int member, int size)
 /* Move each group's shift so that the errors that remain after shrinking have mean 0. */
 static void search_move(void *arg, int member, int size)
 {
-    struct search *s = arg;
+    struct quanto_search *s = arg;
     for (int64_t g = s->count * member / size; g < s->count * (member + 1) / size; g++) {
         struct quanto_group *q = &s->groups[g];
         const float *w = s->w + g * s->o->group;
@@ -94,7 +94,7 @@ static void search_move(void *arg, int member, int size)
     }
 }
 
-static double search_mean_error(struct search *s, struct threadpool *pool)
+static double search_mean_error(struct quanto_search *s, struct threadpool *pool)
 {
     threadpool_run(pool, search_measure, s);
     double sum = 0; /* in a fixed order, whatever the number of threads */
@@ -103,7 +103,7 @@ static double search_mean_error(struct search *s, struct threadpool *pool)
 }
 
 /* Move shifts while the mean error falls; keeps the best ones. */
-static enum err_code search_run(struct search *s, struct threadpool *pool, struct err *why)
+static enum err_code search_run(struct quanto_search *s, struct threadpool *pool, struct err *why)
 {
     s->best = malloc((size_t)s->count * sizeof *s->best + 1);
     s->errors = malloc((size_t)s->count * sizeof *s->errors + 1);
@@ -136,7 +136,7 @@ enum err_code quanto_solve(const float *w, int64_t n, const struct quanto_option
 {
     assert(n % o->group == 0);
     const float most = (float)((1 << o->bits) - 1);
-    struct search s = { .w = w, .o = o, .groups = groups, .count = n / o->group, .most = most };
+    struct quanto_search s = { .w = w, .o = o, .groups = groups, .count = n / o->group, .most = most };
     for (int64_t g = 0; g < s.count; g++) groups[g] = group_range(w + g * o->group, o->group, most);
     const enum err_code rc = o->optimizer == QUANTO_HQQ ? search_run(&s, pool, why) : ERR_OK;
     if (o->zeropoint)

@@ -71,11 +71,11 @@ static const struct fill {
     enum slot slot;
     float mean, deviation;
 } FILLS[] = {
-    { SLOT_SINKS, 0, 1 },
-    { SLOT_STATE_CONV, 0, 0 },
-    { SLOT_SHORT_CONV, 0, 0 },
-    { SLOT_STATE_A, -1, 0.1f }, /* a decay: negative */
-    { SLOT_STATE_A_COLUMN, -1, 0.1f },
+    { .slot = SLOT_SINKS, .deviation = 1 },
+    { .slot = SLOT_STATE_CONV },
+    { .slot = SLOT_SHORT_CONV },
+    { .slot = SLOT_STATE_A, .mean = -1, .deviation = 0.1f }, /* a decay: negative */
+    { .slot = SLOT_STATE_A_COLUMN, .mean = -1, .deviation = 0.1f },
 };
 
 static const struct fill *fill_find(enum slot slot)
@@ -94,14 +94,14 @@ static bool slot_is_f32(enum slot slot)
     return arch_slot_is_vector(slot) || slot == SLOT_POSITION_EMBD || slot == SLOT_ROUTER;
 }
 
-struct model {
+struct synth_file {
     const struct arch *arch;
     const struct model_shape *sizes;
     slot_set optional; /* the optional tensors that the file gets */
     const struct synth_options *options;
 };
 
-static const struct format *slot_format(const struct model *m, enum slot slot, int64_t cols)
+static const struct format *slot_format(const struct synth_file *m, enum slot slot, int64_t cols)
 {
     const struct synth_options *o = m->options;
     if (slot_is_f32(slot)) return &FORMATS[FORMAT_F32];
@@ -109,7 +109,7 @@ static const struct format *slot_format(const struct model *m, enum slot slot, i
     return cols % f->block_weights ? &FORMATS[FORMAT_F16] : f;
 }
 
-static void plan_slot(struct synth_plan *plan, const struct model *m, enum slot slot, int layer)
+static void plan_slot(struct synth_plan *plan, const struct synth_file *m, enum slot slot, int layer)
 {
     const struct arch_slot *d = &ARCH_SLOTS[slot];
     const struct fill *fill = fill_find(slot);
@@ -128,7 +128,7 @@ static void plan_slot(struct synth_plan *plan, const struct model *m, enum slot 
     arch_slot_name(t->name, sizeof t->name, layer, slot);
 }
 
-static enum err_code plan_make(struct synth_plan *plan, const struct model *m, struct err *why)
+static enum err_code plan_make(struct synth_plan *plan, const struct synth_file *m, struct err *why)
 {
     const int layers = m->sizes->layers;
     plan->tensors = calloc((size_t)(layers + 1) * SLOT_COUNT, sizeof *plan->tensors);
@@ -213,7 +213,7 @@ static enum err_code formats_check(const struct synth_options *o, struct err *wh
 
 /* ---------------------------------------------------------------- the whole file */
 
-static enum err_code write_file(const char *path, const struct model *m, const struct synth_shape *s,
+static enum err_code write_file(const char *path, const struct synth_file *m, const struct synth_shape *s,
                                 const struct synth_plan *plan, struct err *why)
 {
     struct gguf_writer *w = NULL;
@@ -235,7 +235,7 @@ enum err_code synth_write(const char *path, const struct synth_options *options,
 {
     struct synth_options o = *options;
     struct synth_shape shape = *o.shape;
-    struct model m = { .options = &o };
+    struct synth_file m = { .options = &o };
     struct synth_plan plan = { 0 };
     struct model_shape *sizes = malloc(sizeof *sizes);
     if (!sizes) return err_set(why, ERR_NOMEM, "out of memory for the model's sizes");

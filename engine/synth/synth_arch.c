@@ -209,19 +209,19 @@ static void put_attention(struct gguf_writer *w, const struct arch *a, const str
                           : wide ? 2 * s->head_dim
                                  : s->head_dim;
     const struct size_key rows[] = {
-        { META_KEY_LENGTH, own_dim || latent, key },
-        { META_VALUE_LENGTH, own_dim || latent, value },
-        { META_LATENT_KEY_LENGTH, latent, s->head_dim + s->rope_dims },
-        { META_LATENT_VALUE_LENGTH, latent, s->head_dim },
-        { META_KV_LORA, latent, s->kv_lora },
-        { META_Q_LORA, latent && s->q_lora, s->q_lora },
-        { META_WINDOW, a->window_period, s->window },
-        { META_WINDOW_PATTERN, a->window_period > period, period },
-        { META_KEY_LENGTH_WINDOW, wide, s->head_dim },
-        { META_VALUE_LENGTH_WINDOW, wide, s->head_dim },
-        { META_ROPE_DIMENSIONS_WINDOW, wide, s->head_dim },
-        { META_SHARED_KV_LAYERS, wide, s->shared_kv_layers },
-        { META_LAYER_INPUTS, wide, s->layer_inputs },
+        { .key = META_KEY_LENGTH, .has = own_dim || latent, .value = key },
+        { .key = META_VALUE_LENGTH, .has = own_dim || latent, .value = value },
+        { .key = META_LATENT_KEY_LENGTH, .has = latent, .value = s->head_dim + s->rope_dims },
+        { .key = META_LATENT_VALUE_LENGTH, .has = latent, .value = s->head_dim },
+        { .key = META_KV_LORA, .has = latent, .value = s->kv_lora },
+        { .key = META_Q_LORA, .has = latent && s->q_lora, .value = s->q_lora },
+        { .key = META_WINDOW, .has = a->window_period, .value = s->window },
+        { .key = META_WINDOW_PATTERN, .has = a->window_period > period, .value = period },
+        { .key = META_KEY_LENGTH_WINDOW, .has = wide, .value = s->head_dim },
+        { .key = META_VALUE_LENGTH_WINDOW, .has = wide, .value = s->head_dim },
+        { .key = META_ROPE_DIMENSIONS_WINDOW, .has = wide, .value = s->head_dim },
+        { .key = META_SHARED_KV_LAYERS, .has = wide, .value = s->shared_kv_layers },
+        { .key = META_LAYER_INPUTS, .has = wide, .value = s->layer_inputs },
     };
     put_sizes(w, a, rows, COUNT_OF(rows));
 }
@@ -232,11 +232,11 @@ static void put_experts(struct gguf_writer *w, const struct arch *a, const struc
     const bool has = s->experts > 0;
     char key[ARCH_KEY_NAME];
     const struct size_key rows[] = {
-        { META_EXPERT_COUNT, has, s->experts },
-        { META_EXPERTS_USED, has, s->experts_used },
-        { META_EXPERT_FF, has, s->expert_ff },
-        { META_EXPERT_DENSE, has && s->dense_layers, s->dense_layers },
-        { META_EXPERT_SCORE, has && a->router == ROUTER_BY_KEY, SIGMOID },
+        { .key = META_EXPERT_COUNT, .has = has, .value = s->experts },
+        { .key = META_EXPERTS_USED, .has = has, .value = s->experts_used },
+        { .key = META_EXPERT_FF, .has = has, .value = s->expert_ff },
+        { .key = META_EXPERT_DENSE, .has = has && s->dense_layers, .value = s->dense_layers },
+        { .key = META_EXPERT_SCORE, .has = has && a->router == ROUTER_BY_KEY, .value = SIGMOID },
     };
     put_sizes(w, a, rows, COUNT_OF(rows));
     if (has && a->router_sum == ROUTER_SUM_BY_KEY)
@@ -248,13 +248,13 @@ static void put_state(struct gguf_writer *w, const struct arch *a, const struct 
     enum { TAPS = 4, TAPS_SHORT = 3 };
     const bool recurrent = a->state == MIXER_DELTA || a->state == MIXER_SCAN;
     const struct size_key rows[] = {
-        { META_STATE_TAPS, recurrent, TAPS },
-        { META_STATE_KEY, recurrent, s->state.key_dim },
-        { META_STATE_GROUPS, recurrent, s->state.groups },
-        { META_STATE_HEADS, recurrent, s->state.heads },
-        { META_STATE_INNER, recurrent, (int64_t)s->state.heads * s->state.value_dim },
-        { META_STATE_TAPS_SHORT, a->state == MIXER_CONVOLUTION, TAPS_SHORT },
-        { META_ATTENTION_PERIOD, a->attention_period, period_of(a, s) },
+        { .key = META_STATE_TAPS, .has = recurrent, .value = TAPS },
+        { .key = META_STATE_KEY, .has = recurrent, .value = s->state.key_dim },
+        { .key = META_STATE_GROUPS, .has = recurrent, .value = s->state.groups },
+        { .key = META_STATE_HEADS, .has = recurrent, .value = s->state.heads },
+        { .key = META_STATE_INNER, .has = recurrent, .value = (int64_t)s->state.heads * s->state.value_dim },
+        { .key = META_STATE_TAPS_SHORT, .has = a->state == MIXER_CONVOLUTION, .value = TAPS_SHORT },
+        { .key = META_ATTENTION_PERIOD, .has = a->attention_period, .value = period_of(a, s) },
     };
     put_sizes(w, a, rows, COUNT_OF(rows));
 }
@@ -267,19 +267,19 @@ static void put_hyper(struct gguf_writer *w, const struct arch *a, const struct 
     snprintf(key, sizeof key, "%s.vocab_size", a->name);
     gguf_writer_put_u32(w, key, (uint32_t)s->vocab);
     const struct size_key sizes[] = {
-        { META_CONTEXT_LENGTH, true, s->ctx },
-        { META_EMBEDDING_LENGTH, true, s->embd },
-        { META_BLOCK_COUNT, true, s->layers },
+        { .key = META_CONTEXT_LENGTH, .has = true, .value = s->ctx },
+        { .key = META_EMBEDDING_LENGTH, .has = true, .value = s->embd },
+        { .key = META_BLOCK_COUNT, .has = true, .value = s->layers },
     };
     put_sizes(w, a, sizes, COUNT_OF(sizes));
     put_by_layer(w, a, s, META_FEED_FORWARD_LENGTH, a->one_part ? layer_has_feed_forward : NULL, s->ff);
-    put_sizes(w, a, &(struct size_key){ META_HEAD_COUNT, true, s->heads }, 1);
+    put_sizes(w, a, &(struct size_key){ .key = META_HEAD_COUNT, .has = true, .value = s->heads }, 1);
     put_by_layer(w, a, s, META_HEAD_COUNT_KV, listed ? layer_has_attention : NULL,
                  a->latent ? 1 : s->kv_heads);
     put_float(w, a, a->norm == NORM_RMS ? META_RMS_EPSILON : META_LAYER_EPSILON, 1e-5);
     if (a->rope != ROPE_NONE) {
         const int64_t dims = a->layers_differ ? 2 * s->head_dim : s->rope_dims;
-        put_sizes(w, a, &(struct size_key){ META_ROPE_DIMENSIONS, true, dims }, 1);
+        put_sizes(w, a, &(struct size_key){ .key = META_ROPE_DIMENSIONS, .has = true, .value = dims }, 1);
         put_float(w, a, META_ROPE_BASE, t->rope_base > 0 ? t->rope_base : 10000);
     }
     if (t->with & SLOT_BIT(SLOT_FFN_NORM) && a->residual == RESIDUAL_BY_KEY)

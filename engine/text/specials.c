@@ -111,7 +111,7 @@ static bool hits_push(struct hits *h, size_t at, int32_t id)
     return true;
 }
 
-struct search {
+struct special_search {
     const struct specials *x;
     const char *text;
     size_t n;
@@ -122,14 +122,14 @@ struct search {
 
 /* All tokens within these longer ones are cut out already, so an occurrence overlaps one where its ends do.
  */
-static bool is_free(const struct search *s, size_t at, size_t length)
+static bool is_free(const struct special_search *s, size_t at, size_t length)
 {
     return !s->used[at] && !s->used[at + length - 1];
 }
 
 /* Add every occurrence of a token of the group's length, by position. The hash is only moved on to positions
  * where a token may begin: by as many bytes as are between them, or anew if that is shorter. */
-static bool group_search(const struct search *s, const struct special_group *g, struct hits *found)
+static bool group_search(const struct special_search *s, const struct special_group *g, struct hits *found)
 {
     const uint64_t base = s->x->base;
     uint64_t hash = 0;
@@ -176,7 +176,7 @@ bool specials_find(const struct specials *x, const char *text, size_t n, bool co
                    struct special_hit **out, size_t *count)
 {
     struct hits all = { 0 }, found = { 0 };
-    struct search s = {
+    struct special_search s = {
         .x = x, .text = text, .n = n, .control = control, .untrusted = untrusted, .used = calloc(n ? n : 1, 1)
     };
     bool ok = s.used != NULL;

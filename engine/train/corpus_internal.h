@@ -49,7 +49,7 @@ struct op {
     struct grammar_sum a, b;
 };
 
-struct field {
+struct corpus_field {
     const char *text;
     int len;
 };
@@ -57,7 +57,7 @@ struct field {
 struct form {
     int weight, first_op;
     int field_count;
-    struct field fields[GRAMMAR_FIELDS]; /* of a word: the parts of the form between '|' */
+    struct corpus_field fields[GRAMMAR_FIELDS]; /* of a word: the parts of the form between '|' */
 };
 
 struct rule {

@@ -296,7 +296,7 @@ static void form_split_fields(struct form *f, const char *text)
 {
     while (f->field_count < GRAMMAR_FIELDS) {
         const char *end = strchrnul(text, '|');
-        f->fields[f->field_count++] = (struct field){ text, (int)(end - text) };
+        f->fields[f->field_count++] = (struct corpus_field){ text, (int)(end - text) };
         if (!*end) break;
         text = end + 1;
     }

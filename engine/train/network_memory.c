@@ -62,15 +62,15 @@ enum err_code network_describe(struct network *n, struct err *why)
         const char *name;
         int64_t rows, cols;
     } layer[LAYER_TENSORS] = {
-        [T_ATTN_NORM] = { "attn_norm", 1, s->embd },
-        [T_Q] = { "attn_q", s->embd, s->embd },
-        [T_K] = { "attn_k", n->kv, s->embd },
-        [T_V] = { "attn_v", n->kv, s->embd },
-        [T_ATTN_OUT] = { "attn_output", s->embd, s->embd },
-        [T_FFN_NORM] = { "ffn_norm", 1, s->embd },
-        [T_GATE] = { "ffn_gate", s->ff, s->embd },
-        [T_UP] = { "ffn_up", s->ff, s->embd },
-        [T_DOWN] = { "ffn_down", s->embd, s->ff },
+        [T_ATTN_NORM] = { .name = "attn_norm", .rows = 1, .cols = s->embd },
+        [T_Q] = { .name = "attn_q", .rows = s->embd, .cols = s->embd },
+        [T_K] = { .name = "attn_k", .rows = n->kv, .cols = s->embd },
+        [T_V] = { .name = "attn_v", .rows = n->kv, .cols = s->embd },
+        [T_ATTN_OUT] = { .name = "attn_output", .rows = s->embd, .cols = s->embd },
+        [T_FFN_NORM] = { .name = "ffn_norm", .rows = 1, .cols = s->embd },
+        [T_GATE] = { .name = "ffn_gate", .rows = s->ff, .cols = s->embd },
+        [T_UP] = { .name = "ffn_up", .rows = s->ff, .cols = s->embd },
+        [T_DOWN] = { .name = "ffn_down", .rows = s->embd, .cols = s->ff },
     };
     network_add_tensor(n, T_EMBD, "token_embd", -1, s->vocab, s->embd);
     network_add_tensor(n, T_OUTPUT_NORM, "output_norm", -1, 1, s->embd);

@@ -111,11 +111,6 @@ void rows_gather_back(struct threadpool *pool, const struct matrix *table, const
              &(struct gathering){ .table = table, .ids = ids, .dy = dy, .n = n });
 }
 
-void rows_add(struct threadpool *pool, const float *x, float *y, int64_t n)
-{
-    rows_mix(pool, &(struct mixing){ x, y, 1, 1, y }, n);
-}
-
 void rows_mix(struct threadpool *pool, const struct mixing *p, int64_t n)
 {
     rows_run(pool, n, rows_loops()->mix, p);

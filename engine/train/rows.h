@@ -79,9 +79,6 @@ void rows_gather(struct threadpool *pool, const struct matrix *table, const int3
 void rows_gather_back(struct threadpool *pool, const struct matrix *table, const int32_t *ids,
                       const float *dy, int64_t n);
 
-/* y += x. */
-void rows_add(struct threadpool *pool, const float *x, float *y, int64_t n);
-
 /* out = by_a * a + by_b * b; out may be a or b. */
 struct mixing {
     const float *a, *b;
