@@ -1,6 +1,6 @@
-/* Computes expressions by walking their tree. Each node has one function, evaluate_<node>, which returns the
- * value; on failure the error is in the run and the value is undefined. As in Jinja, reading an undefined
- * variable is no error; it prints as nothing, and only operators and calls refuse it. */
+/* Computes expressions by walking their tree: evaluate_<kind> computes one kind of node. On failure the error
+ * is stored in the rendering and the value is undefined. As in Jinja, reading an undefined variable is no
+ * error, and it prints as nothing; using it as an operand or calling it is an error. */
 #include <string.h>
 
 #include "engine/template/template_internal.h"
@@ -191,8 +191,7 @@ static struct value evaluate_index(struct rendering *r, struct scope *s, const s
     return tpl_lookup(r, of, key, attribute);
 }
 
-/* Tests and filters receive undefined values, too: "is defined" and "default" need them, other filters refuse
- * them. */
+/* Tests and filters receive undefined values, too, because "is defined" and "default" need them. */
 static struct value evaluate_kind(struct rendering *r, struct scope *s, const struct node *n)
 {
     switch (n->kind) {

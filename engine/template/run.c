@@ -1,5 +1,5 @@
 /* Runs the statements of a template; opens and renders templates. The tree from parse.c is walked directly:
- * run_statement executes one node and appends to run->out.
+ * run_statement executes one node and appends to rendering.out.
  *
  * Scopes are dicts of variables with a link to the scope around them. As in Jinja, the body of a loop, a
  * macro or a `with` has a scope of its own, so `set` in it does not change variables outside; `if` has none.
@@ -104,7 +104,8 @@ static struct list *loop_select(struct rendering *r, struct scope *s, const stru
     return r->rc ? NULL : out.list;
 }
 
-/* `break` and `continue` set run->flow; tpl_run_items stops at it, and the loop resets it. */
+/* `break` and `continue` set rendering.flow, which ends tpl_run_items. The loop resets it after each
+ * iteration. */
 static void run_loop(struct rendering *r, struct scope *s, const struct node *n, struct value over, int depth)
 {
     static const struct text LOOP = { .bytes = "loop", .n = 4 };

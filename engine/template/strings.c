@@ -78,8 +78,8 @@ static size_t text_next(const struct text *s, size_t at, uint32_t *c)
     return str_utf8_next(s->bytes + at, s->n - at, c);
 }
 
-/* Approximates Unicode's category L by ranges: beyond ASCII, everything but spaces, punctuation and two
- * signs of Latin-1. */
+/* Approximates Unicode's letters by ranges: beyond ASCII, everything but spaces, punctuation, and the signs
+ * of multiplication and division. */
 static bool is_letter(uint32_t c)
 {
     return (c | 32) - 'a' < 26u || (c >= 0xaa && !tpl_is_space(c) && c != 0xd7 && c != 0xf7 &&
@@ -362,7 +362,7 @@ static struct value fn_format(struct rendering *r, struct value x, struct args *
     return tpl_take(r, from);
 }
 
-/* ---------------------------------------------------------------- questions */
+/* ---------------------------------------------------------------- predicates and search */
 
 static bool affix_matches(const struct text *s, const struct text *part, bool at_end)
 {

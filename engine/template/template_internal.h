@@ -1,8 +1,8 @@
 /* engine/template/template_internal.h - declarations shared by the interpreter's files.
  *
  * lex.c makes tokens, parse.c and parse_expression.c make a tree of nodes, run.c and evaluate.c walk it.
- * Values live in an arena until the rendering ends. A function that fails stores the error in the run and
- * returns an undefined value; whoever calls several in a row looks at run->rc. */
+ * Values live in an arena until the rendering ends. A function that fails stores the error in the rendering
+ * and returns an undefined value; a caller of several such functions checks rendering.rc once after them. */
 #ifndef QDYNO_ENGINE_TEMPLATE_INTERNAL_H
 #define QDYNO_ENGINE_TEMPLATE_INTERNAL_H
 
@@ -215,7 +215,7 @@ const struct token *tpl_next(struct token_stream *s);
 bool tpl_is(const struct token_stream *s, enum token_type type, const char *text); /* NULL: any text */
 bool tpl_accept(struct token_stream *s, enum token_type type, const char *text);
 bool tpl_expect(struct token_stream *s, enum token_type type, const char *text, const char *expected);
-/* Fails once with "NAME, line L: expected ..., found ...". Returns NULL. */
+/* Stores the error "NAME, line L: expected ..., found ..." unless there is one. Returns NULL. */
 void *tpl_parse_error(struct token_stream *s, const char *expected);
 void *tpl_parse_fail(struct token_stream *s, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -236,13 +236,13 @@ struct rendering {
     struct err *why;
 };
 
-/* Fails once with "NAME, line L: ...". Returns an undefined value. */
+/* Stores the error "NAME, line L: ..." unless there is one. Returns an undefined value. */
 struct value tpl_fail(struct rendering *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool tpl_steps(struct rendering *r, size_t n);  /* count work; false: the run has failed */
+bool tpl_steps(struct rendering *r, size_t n);  /* count work; false: the rendering has failed */
 bool tpl_deeper(struct rendering *r);           /* then r->depth--; false: it has failed */
-void *tpl_alloc(struct rendering *r, size_t n); /* NULL: the run has failed */
+void *tpl_alloc(struct rendering *r, size_t n); /* NULL: the rendering has failed */
 
-/* Making strings: remember where the output ends, emit, take the tail back as a value. */
+/* Creating strings: remember where the output ends, emit, and take the tail back as a value. */
 void tpl_emit(struct rendering *r, const char *bytes, const char *marks, size_t n);
 void tpl_emit_text(struct rendering *r, const struct text *s);
 void tpl_emit_c(struct rendering *r, const char *text);
@@ -272,7 +272,7 @@ bool tpl_is_number(struct value v); /* also of bool */
 double tpl_number(struct value v);
 bool tpl_is_string(struct value v, const char *text);
 const char *tpl_type_name(struct value v);
-/* The items that a loop would visit. NULL: not iterable, the run has failed. */
+/* The items that a loop would visit. NULL: not iterable, the rendering has failed. */
 struct list *tpl_iterate(struct rendering *r, struct value v);
 bool tpl_is_iterable(struct value v);
 int64_t tpl_length(struct rendering *r, struct value v); /* -1: it has failed */
@@ -331,8 +331,9 @@ const struct function *tpl_function(const struct text *name);
 const struct function *tpl_function_in(const struct function *table, const struct text *name);
 /* Tables that end with a name of NULL: filters_list.c, strings.c. */
 extern const struct function TPL_LIST_FILTERS[], TPL_STRING_FILTERS[], TPL_STRING_METHODS[];
-const struct text *tpl_text_of(struct rendering *r, struct value x); /* str(x); NULL: the run has failed */
-bool tpl_has_case(const struct text *s, bool upper);                 /* str.isupper(), str.islower() */
+const struct text *tpl_text_of(struct rendering *r,
+                               struct value x);      /* str(x); NULL: the rendering has failed */
+bool tpl_has_case(const struct text *s, bool upper); /* str.isupper(), str.islower() */
 struct value tpl_dict_items(struct rendering *r, struct value x, struct args *a);
 
 struct value tpl_evaluate(struct rendering *r, struct scope *s, const struct node *n);

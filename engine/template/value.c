@@ -1,8 +1,8 @@
 /* Values of a rendering: creating, comparing and printing them with the rules of Python, which Jinja inherits
  * (str, repr, ==, <). Source of the expected output: Jinja 3.1.6 under CPython 3 (tests/data/chat-golden).
  *
- * All values live in the arena of the run, whose size is limited. Nothing is freed before the rendering ends,
- * so values may share bytes and items without counting references. */
+ * All values live in the arena of the rendering, whose size is limited. Nothing is freed before the rendering
+ * ends, so values may share bytes and items without counting references. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -434,7 +434,7 @@ static bool dicts_equal(struct rendering *r, const struct dict *a, const struct 
     return same;
 }
 
-/* Booleans and numbers compare by value across types, other types never equal each other. Depth is
+/* Booleans and numbers are compared by value; values of other different types are never equal. Depth is
  * limited, because a template can nest values. */
 static bool value_equal(struct rendering *r, struct value a, struct value b, int depth)
 {
