@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -97,17 +98,37 @@ enum err_code file_map_check_read(const struct file_map *m, struct err *why)
     return m->guard && map_guard_is_damaged(m->guard) ? file_map_check(m, why) : ERR_OK;
 }
 
+/* Whether a read can wait for somebody to write: a FIFO, pipe or terminal. */
+static bool is_stream(int fd)
+{
+    struct stat st;
+    return !fstat(fd, &st) && (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+/* Waits for data or the end of a stream. The program's signal handlers let system calls continue; poll is one
+ * of the few that end all the same, so that Ctrl-C ends a wait for data that never come. */
+static enum err_code wait_for_data(int fd, const char *path, struct err *why)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    if (poll(&p, 1, -1) >= 0) return ERR_OK;
+    if (errno == EINTR)
+        return err_set(why, ERR_CANCELLED, "interrupted while waiting for data of '%s'", path);
+    return err_set(why, err_of_errno(errno), "cannot wait for data of '%s': %s", path, strerror(errno));
+}
+
 enum err_code file_read(char **out, size_t *size, const char *path, size_t limit, struct err *why)
 {
     *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO: without waiting for its writer */
     if (fd < 0) return err_set(why, err_of_errno(errno), "cannot open '%s': %s", path, strerror(errno));
     struct str text = { 0 };
     enum err_code rc = ERR_OK;
+    const bool stream = is_stream(fd);
     for (;;) {
         char part[16384];
+        if (stream && (rc = wait_for_data(fd, path, why))) break;
         ssize_t n = read(fd, part, sizeof part);
-        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n < 0) rc = err_set(why, err_of_errno(errno), "cannot read '%s': %s", path, strerror(errno));
         if (n <= 0) break;
         str_append_n(&text, part, (size_t)n);
@@ -171,10 +192,26 @@ static enum err_code name_files(struct atomic_file *f, const char *path, const c
     return f->temp ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
 }
 
+/* Opens a file for writing in place. For a FIFO, waits until somebody reads it. -1 and errno; EINTR: a signal
+ * ended the wait. */
+static int open_for_reader(const char *path)
+{
+    enum { WAIT_MS = 20 };
+    int fd;
+    while ((fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) < 0 && errno == ENXIO)
+        if (poll(NULL, 0, WAIT_MS) < 0) return -1;
+    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return fd;
+}
+
 /* Opens what cannot be replaced for writing in place; then f->temp is NULL. */
 static enum err_code open_in_place(struct atomic_file *f, const char *path, struct err *why)
 {
-    const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    struct stat st;
+    const bool fifo = !stat(path, &st) && S_ISFIFO(st.st_mode);
+    const int fd = fifo ? open_for_reader(path) : open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0 && errno == EINTR)
+        return err_set(why, ERR_CANCELLED, "interrupted while waiting for a reader of '%s'", path);
     f->stream = fd >= 0 ? fdopen(fd, "wb") : NULL;
     f->path = f->stream ? strdup(path) : NULL;
     if (f->path) return ERR_OK;

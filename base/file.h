@@ -40,11 +40,13 @@ enum err_code file_map_check(const struct file_map *m, struct err *why);
 enum err_code file_map_check_read(const struct file_map *m, struct err *why);
 
 /* Reads a whole file, NUL-terminated; the caller frees *out. *size (may be NULL) is without the terminator.
- * ERR_FORMAT: longer than `limit` bytes. Works for /proc and /sys, whose files do not report their size. */
+ * ERR_FORMAT: longer than `limit` bytes. Works for /proc and /sys, whose files do not report their size.
+ * Waits for the writer of a FIFO or terminal; ERR_CANCELLED: this thread handled a signal meanwhile. */
 enum err_code file_read(char **out, size_t *size, const char *path, size_t limit, struct err *why);
 
 /* Writes a temporary file next to `path` and renames it: readers see the old or the new file. Follows links;
- * a device or FIFO is written in place. Open, write to f.stream, then commit (fsync, rename) or abort. */
+ * a device or FIFO is written in place; ERR_CANCELLED: a signal came before a FIFO had a reader. Open, write
+ * to f.stream, then commit (fsync, rename) or abort. */
 struct atomic_file {
     FILE *stream;
     char *path, *temp; /* temp NULL: written in place */

@@ -4,9 +4,12 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -179,6 +182,69 @@ static void write_word(const char *path, const char *word)
     CHECK_OK(atomic_file_open(&f, path, &why));
     fputs(word, f.stream);
     CHECK_OK(atomic_file_commit(&f, &why));
+}
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* Calls on_alarm every 20 ms; false: no more. As in main.c, interrupted system calls continue. */
+static void set_alarm(bool on)
+{
+    const struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+    const struct timeval pause = { .tv_usec = on ? 20000 : 0 };
+    CHECK_EQ(sigaction(SIGALRM, &act, NULL), 0);
+    CHECK_EQ(setitimer(ITIMER_REAL, &(struct itimerval){ pause, pause }, NULL), 0);
+}
+
+/* Bug: a program that waited for the writer or reader of a FIFO ignored SIGTERM and Ctrl-C. */
+static void fifos_that_nobody_uses(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/qdyno-test-XXXXXX", fifo[64], pipe_path[64], *text;
+    struct err why = { 0 };
+    struct atomic_file f;
+    size_t n;
+    int ends[2];
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(fifo, sizeof fifo, "%s/fifo", dir);
+    CHECK_EQ(mkfifo(fifo, 0600), 0);
+    set_alarm(true);
+    CHECK_EQ(file_read(&text, &n, fifo, 100, &why), ERR_CANCELLED);
+    CHECK(!text && strstr(why.message, fifo));
+    const int writer = open(fifo, O_RDWR); /* a writer that writes nothing */
+    CHECK_EQ(file_read(&text, &n, fifo, 100, &why), ERR_CANCELLED);
+    close(writer);
+    CHECK_EQ(atomic_file_open(&f, fifo, &why), ERR_CANCELLED);
+    CHECK(strstr(why.message, fifo));
+    set_alarm(false);
+
+    /* a writer that comes later, and ends */
+    const pid_t pid = fork();
+    if (!pid) {
+        usleep(50000);
+        const int fd = open(fifo, O_WRONLY);
+        usleep(50000);
+        _exit(write(fd, "four", 4) != 4);
+    }
+    CHECK_OK(file_read(&text, &n, fifo, 100, &why));
+    CHECK_EQ(n, 4);
+    CHECK(!strcmp(text, "four"));
+    free(text);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+
+    /* a pipe whose writer is gone already */
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(write(ends[1], "five", 4), 4);
+    close(ends[1]);
+    snprintf(pipe_path, sizeof pipe_path, "/dev/fd/%d", ends[0]);
+    CHECK_OK(file_read(&text, &n, pipe_path, 100, &why));
+    CHECK_EQ(n, 4);
+    free(text);
+    close(ends[0]);
+    unlink(fifo);
+    rmdir(dir);
 }
 
 /* Bug: writing to /dev/null, a FIFO or a symbolic link replaced it by a regular file. */
@@ -395,6 +461,7 @@ int main(void)
         cmocka_unit_test(errors),
         cmocka_unit_test(atomic_files),
         cmocka_unit_test(files_that_are_not_replaced),
+        cmocka_unit_test(fifos_that_nobody_uses),
         cmocka_unit_test(partial_files_of_others),
         cmocka_unit_test(hashes),
         cmocka_unit_test(arenas),
