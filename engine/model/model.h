@@ -51,7 +51,8 @@ struct model_options {
     const char *shapes;    /* as struct backend_options has it */
     /* NULL: the file runs as it is (ERR_INTERNAL if the config has a recipe). recipe_model_open sets it. */
     const struct model_recipe *recipe;
-    /* Called with 0..1 and phase "quantize" while a recipe is applied, "autotune" while kernels are measured.
+    /* Called with 0..1 and phase "quantize" while a recipe is applied, also while another process applies the
+     * same one and this one waits; "autotune" while kernels are measured.
      * May be NULL; returning false cancels. */
     bool (*progress)(void *arg, const char *phase, double done);
     void *progress_arg;

@@ -5,7 +5,11 @@
  * The file "sums/NAME.sha256" beside the copies holds the SHA-256 of the copy NAME. A copy runs only if it
  * has this hash. Its own hash is remembered like a model's (model_identity), so a large copy is read again
  * only after it changed. The time of a copy's last use is the modification time of the file of its sum,
- * because a new time stamp of the copy itself would look like a change. */
+ * because a new time stamp of the copy itself would look like a change.
+ *
+ * The file "lock" is never written. A process that makes a copy locks one byte of it, whose position follows
+ * from the copy's name: so of two processes with the same recipe one quantizes, the other waits and finds the
+ * result, and other recipes go on meanwhile. The kernel drops the lock of a process that dies. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,7 +35,11 @@
 #define SUMS       "sums"
 #define SUM_ENDING ".sha256"
 
-enum { STALE_SECONDS = 24 * 3600 }; /* age of leftovers of killed writers, on file systems without locks */
+enum {
+    STALE_SECONDS = 24 * 3600, /* age of leftovers of killed writers, on file systems without locks */
+    WAIT_NS = 50000000,        /* between two attempts to get the lock of a copy */
+    WAITS_BEFORE_NOTE = 20,    /* a shorter wait is not worth a message */
+};
 
 struct cache_entry {
     char *name;
@@ -74,10 +81,29 @@ static bool cache_entries_add(struct cache_entries *e, int folder, const char *n
     return true;
 }
 
+/* The byte of the lock file that belongs to a copy. Its name begins with a hash: 60 bits fit in an offset. */
+static struct flock lock_of(const char *name)
+{
+    char digits[16];
+    snprintf(digits, sizeof digits, "%.15s", name);
+    return (struct flock){
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)strtoll(digits, NULL, 16), .l_len = 1
+    };
+}
+
+/* Whether another process makes this copy now. lock: see copy_lock; -1: unknown, so a recent file may belong
+ * to one. */
+static bool copy_is_being_made(int lock, const char *name, const struct stat *st)
+{
+    struct flock l = lock_of(name);
+    if (lock < 0 || fcntl(lock, F_OFD_GETLK, &l)) return time(NULL) - st->st_mtim.tv_sec <= STALE_SECONDS;
+    return l.l_type != F_UNLCK; /* this process's own lock does not count: it has begun nothing yet */
+}
+
 /* Remove the least recently used copies until `need` more bytes fit below the limit. A failure is no error:
  * the cache then exceeds its limit, and a full disk is reported by the write. Also removes unfinished files
- * of killed writers: all of them if `alone` (this process holds the folder's lock), else only stale ones. */
-static void cache_make_room(const char *folder, const char *keep, int64_t need, int64_t limit, bool alone)
+ * of killed writers. */
+static void cache_make_room(const char *folder, const char *keep, int64_t need, int64_t limit, int lock)
 {
     int64_t total = need;
     DIR *dir = opendir(folder);
@@ -89,7 +115,10 @@ static void cache_make_room(const char *folder, const char *keep, int64_t need, 
         if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) continue;
         if (!strcmp(d->d_name, keep) || !strcmp(d->d_name, LOCK)) continue;
         if (!str_ends(d->d_name, ".gguf")) {
-            if (alone || time(NULL) - st.st_mtim.tv_sec > STALE_SECONDS) unlinkat(dirfd(dir), d->d_name, 0);
+            if (copy_is_being_made(lock, d->d_name, &st))
+                total += st.st_size;
+            else
+                unlinkat(dirfd(dir), d->d_name, 0);
             continue;
         }
         total += st.st_size;
@@ -97,7 +126,8 @@ static void cache_make_room(const char *folder, const char *keep, int64_t need, 
     }
     if (e.count) qsort(e.list, e.count, sizeof *e.list, cache_entry_compare);
     for (size_t i = 0; i < e.count; i++) {
-        if (total > limit && !unlinkat(dirfd(dir), e.list[i].name, 0)) {
+        /* another process may be making room, too, and have removed it just now */
+        if (total > limit && (!unlinkat(dirfd(dir), e.list[i].name, 0) || errno == ENOENT)) {
             char sum[sizeof SUMS SUM_ENDING + NAME_MAX + 2];
             snprintf(sum, sizeof sum, SUMS "/%s" SUM_ENDING, e.list[i].name);
             unlinkat(dirfd(dir), sum, 0);
@@ -167,21 +197,36 @@ static int64_t quantized_bytes(const struct gguf *source, const struct config *c
     return bytes;
 }
 
-/* Lock the folder, so that of two processes with the same recipe one quantizes and the other waits and finds
- * the result. Returns a descriptor to close; -1: no locks on this file system, so both quantize, and the last
- * rename wins. */
-static int cache_lock(const char *folder)
+/* Lock the copy `name`, and wait while another process has locked it. *lock: a descriptor to close; -1: no
+ * locks on this file system, so both quantize, and the last rename wins. ERR_CANCELLED; ERR_NOMEM. */
+static enum err_code copy_lock(int *lock, const char *folder, const char *name,
+                               const struct quantize_options *o, struct err *why)
 {
     struct str path = { 0 };
     str_printf(&path, "%s/" LOCK, folder);
-    const int fd = path.failed ? -1 : open(str_text(&path), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    const bool failed = path.failed;
+    *lock = failed ? -1 : open(str_text(&path), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     str_free(&path);
-    while (fd >= 0 && flock(fd, LOCK_EX)) {
-        if (errno == EINTR) continue;
-        close(fd);
-        return -1;
+    if (failed) return err_set(why, ERR_NOMEM, "out of memory");
+    struct flock l = lock_of(name);
+    for (int waits = 0; *lock >= 0 && fcntl(*lock, F_OFD_SETLK, &l); waits++) {
+        const bool held = errno == EAGAIN || errno == EACCES;
+        if (waits == WAITS_BEFORE_NOTE && o->log)
+            log_write(o->log, LOG_WARN,
+                      "another process is making the same quantized copy, '%s/%s': waiting for its end",
+                      folder, name);
+        const bool goes_on = !held || !o->waiting || o->waiting(o->ctx);
+        if (held && goes_on) {
+            clock_sleep_ns(WAIT_NS);
+            continue;
+        }
+        close(*lock);
+        *lock = -1;
+        if (!goes_on)
+            return err_set(why, ERR_CANCELLED,
+                           "cancelled while another process was making the same quantized copy");
     }
-    return fd;
+    return ERR_OK;
 }
 
 /* A copy, the file of its sum, and what it is made of. */
@@ -234,8 +279,8 @@ static enum err_code copy_make(const struct copy *c, const struct gguf *source,
     return rc;
 }
 
-/* Make sure that there is an intact copy in `folder`, which this process has locked if `locked`. */
-static enum err_code copy_obtain(const struct copy *c, const char *folder, int64_t limit, bool locked,
+/* Make sure that there is an intact copy in `folder`. lock: see copy_lock. */
+static enum err_code copy_obtain(const struct copy *c, const char *folder, int64_t limit, int lock,
                                  const struct gguf *source, const struct quantize_options *o, struct err *why)
 {
     struct err bad = { 0 };
@@ -250,7 +295,7 @@ static enum err_code copy_obtain(const struct copy *c, const char *folder, int64
         log_write(o->log, LOG_WARN, "the cached quantized copy '%s' is not used (%s): it is made again",
                   c->path, bad.message);
     if (damaged) unlink(c->path);
-    cache_make_room(folder, strrchr(c->path, '/') + 1, quantized_bytes(source, o->config), limit, locked);
+    cache_make_room(folder, strrchr(c->path, '/') + 1, quantized_bytes(source, o->config), limit, lock);
     rc = copy_make(c, source, o, why);
     if (!rc || !damaged || rc == ERR_CANCELLED) return rc;
     struct err cause = *why;
@@ -283,9 +328,10 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
         rc = err_set(why, ERR_NOMEM, "out of memory");
         goto done;
     }
-    const int lock = cache_lock(str_text(&folder));
+    int lock;
+    if ((rc = copy_lock(&lock, str_text(&folder), name, o, why))) goto done;
     const struct copy copy = { str_text(&file), str_text(&sum), source_hash };
-    rc = copy_obtain(&copy, str_text(&folder), limit, lock >= 0, source, o, why);
+    rc = copy_obtain(&copy, str_text(&folder), limit, lock, source, o, why);
     if (!rc) file_make_private(copy.path);
     if (!rc) file_make_private(copy.sum);
     if (lock >= 0) close(lock);

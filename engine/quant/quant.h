@@ -177,6 +177,9 @@ struct quantize_options {
     int threads;
     bool resume; /* keep finished tensors of an interrupted run in PATH.partial, and continue from them */
     bool (*progress)(void *ctx, double done); /* 0 .. 1; may be NULL */
+    /* recipe_cached calls it several times a second while another process makes the same copy; false ends the
+     * wait with ERR_CANCELLED. May be NULL. */
+    bool (*waiting)(void *ctx);
     void *ctx;
     const struct log *log; /* may be NULL */
 };
@@ -184,8 +187,9 @@ enum err_code quantize_file(const char *out_path, const struct gguf *source, con
                             struct err *why);
 
 /* Path of the cached result, $XDG_CACHE_HOME/qdyno/models/<sha256 of source and recipe>.gguf; quantizes the
- * source first if it is not cached. Least recently used files are removed to keep the cache below
- * QDYNO_CACHE_LIMIT (default 20G). *path is owned (free). Errors: as quantize_file. */
+ * source first if it is not cached. While another process makes the same copy, waits for it. Least recently
+ * used files are removed to keep the cache below QDYNO_CACHE_LIMIT (default 20G). *path is owned (free).
+ * Errors: as quantize_file. */
 enum err_code recipe_cached(char **path, const struct gguf *source, const struct quantize_options *o,
                             struct err *why);
 

@@ -40,6 +40,13 @@ static bool making_progress(void *arg, double done)
     return !o->progress || o->progress(o->progress_arg, "quantize", done);
 }
 
+/* Waiting for another process that makes the file is no work of this one. */
+static bool making_waits(void *arg)
+{
+    const struct model_options *o = ((const struct making *)arg)->options;
+    return !o->progress || o->progress(o->progress_arg, "quantize", 0);
+}
+
 /* Another process may evict the file from the cache after recipe_cached returned its path and before it is
  * opened: then it is made again. */
 static enum err_code recipe_make(struct gguf **made, bool *worked, const struct gguf *source,
@@ -49,7 +56,12 @@ static enum err_code recipe_make(struct gguf **made, bool *worked, const struct 
     enum { TRIES = 3 };
     struct making making = { .options = o };
     const struct quantize_options q = {
-        .config = c, .threads = threads, .progress = making_progress, .ctx = &making, .log = o->log
+        .config = c,
+        .threads = threads,
+        .progress = making_progress,
+        .waiting = making_waits,
+        .ctx = &making,
+        .log = o->log,
     };
     enum err_code rc = ERR_IO;
     for (int i = 0; i < TRIES && rc == ERR_IO; i++) {

@@ -5,7 +5,9 @@
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "tests/engine/session.h"
 
@@ -484,6 +486,96 @@ static void test_cache_after_a_kill(void **state)
     free(q5);
 }
 
+/* A process that makes a copy, and waits in the middle of it until `go` is closed. */
+static bool wait_for_parent(void *ctx, double done)
+{
+    const int *pipes = ctx; /* tell, go */
+    char byte = 0;
+    (void)done;
+    return write(pipes[0], "", 1) == 1 && read(pipes[1], &byte, 1) == 0;
+}
+
+static pid_t start_maker(struct gguf *g, const char *line, int *go)
+{
+    int told[2], gone[2];
+    char byte;
+    assert_int_equal(pipe2(told, O_CLOEXEC) | pipe2(gone, O_CLOEXEC), 0);
+    const pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (!pid) {
+        int pipes[] = { told[1], gone[0] };
+        const struct config c = config_of(line);
+        const struct quantize_options o = {
+            .config = &c, .threads = 1, .progress = wait_for_parent, .ctx = pipes
+        };
+        char *path;
+        close(gone[1]);
+        _exit(recipe_cached(&path, g, &o, NULL) != ERR_OK);
+    }
+    close(told[1]);
+    close(gone[0]);
+    CHECK_EQ(read(told[0], &byte, 1), 1);
+    close(told[0]);
+    *go = gone[1];
+    return pid;
+}
+
+struct wait {
+    int calls, go; /* go >= 0: let the other process go on at the third call; < 0: cancel then */
+};
+
+static bool wait_three_times(void *ctx)
+{
+    struct wait *w = ctx;
+    if (++w->calls == 3 && w->go >= 0) close(w->go);
+    return w->calls < 3 || w->go >= 0;
+}
+
+/* Names the bug: a worker waited for the lock of the whole cache in the kernel, without an event and without
+ * CPU time, and was killed as hung; commands did not react to SIGTERM there. */
+static void test_cache_wait(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char f32[4096], left[4200], *path;
+    int go, status;
+    SHARED_OR_SKIP(f32, STORIES);
+    struct gguf *g = open_file(f32);
+    char *first = cached(g, "q4_1");
+    const pid_t maker = start_maker(g, "q8_0", &go);
+
+    /* another recipe goes on, and removes the leftover of a killed writer but not the file being written */
+    snprintf(left, sizeof left, "%s.tmp.a1b2c3", first);
+    FILE *f = fopen(left, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+    free(cached(g, "q5_0"));
+    CHECK(access(left, F_OK));
+
+    const struct config c = config_of("q8_0");
+    struct wait w = { .go = -1 };
+    struct quantize_options o = { .config = &c, .threads = 1, .waiting = wait_three_times, .ctx = &w };
+    assert_int_equal(recipe_cached(&path, g, &o, &why), ERR_CANCELLED);
+    CHECK_EQ(w.calls, 3);
+    assert_null(path);
+    w = (struct wait){ .go = go };
+    o.progress = stop_at_once; /* cancels if this process makes the copy itself */
+    CHECK_OK(recipe_cached(&path, g, &o, &why));
+    CHECK_GE(w.calls, 3);
+    assert_int_equal(waitpid(maker, &status, 0), maker);
+    assert_int_equal(status, 0);
+
+    /* a process that died while it made a copy keeps nobody waiting */
+    const pid_t killed = start_maker(g, "q4_0", &go);
+    assert_int_equal(kill(killed, SIGKILL), 0);
+    assert_int_equal(waitpid(killed, &status, 0), killed);
+    close(go);
+    free(cached(g, "q4_0"));
+    gguf_close(g);
+    free(path);
+    free(first);
+}
+
 /* A folder without write access gives an error message. */
 static void test_cache_refused(void **state)
 {
@@ -515,6 +607,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cache, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache_damage, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache_after_a_kill, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_cache_wait, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -353,9 +353,13 @@ static enum err_code eval_open_reference(struct eval *e, struct err *why)
     config_line(c, e->ref.line, sizeof e->ref.line);
     enum err_code rc = eval_model_path(&e->ref.path, e, c, why);
     progress_show(&e->progress, "reference %s  loading", e->ref.line);
-    struct model_options o = {
-        .path = e->ref.path, .config = c, .ctx = e->ctx, .sequences = 1, .log = &e->g->log
-    };
+    struct model_options o = { .path = e->ref.path,
+                               .config = c,
+                               .ctx = e->ctx,
+                               .sequences = 1,
+                               .log = &e->g->log,
+                               .progress = cli_open_goes_on,
+                               .progress_arg = (void *)e->g };
     if (!rc) rc = shapes_model_open(&e->ref.model, &o, why);
     return rc ? err_prefix(why, "reference %s", e->ref.line) : ERR_OK;
 }
@@ -411,7 +415,13 @@ static enum err_code eval_config(struct eval *e, struct err *why)
     enum err_code rc = eval_model_path(&path, e, c, why);
     if (rc) return rc;
     progress_show(&e->progress, "%d/%d %s  loading", e->config_i + 1, e->n_configs, e->line);
-    struct model_options o = { .path = path, .config = c, .ctx = e->ctx, .sequences = 1, .log = &e->g->log };
+    struct model_options o = { .path = path,
+                               .config = c,
+                               .ctx = e->ctx,
+                               .sequences = 1,
+                               .log = &e->g->log,
+                               .progress = cli_open_goes_on,
+                               .progress_arg = (void *)e->g };
     const struct moment begun = moment_now();
     rc = shapes_model_open(&m, &o, &opening);
     if (!rc) {

@@ -107,9 +107,13 @@ static enum err_code counted_measure(struct counted *x, struct err *why)
                                     .max_chunks = args_int(x->a, "--chunks", 0),
                                     .progress = on_window,
                                     .arg = x };
-    struct model_options o = {
-        .path = x->path, .config = &x->config, .ctx = r.ctx, .sequences = 1, .log = &x->g->log
-    };
+    struct model_options o = { .path = x->path,
+                               .config = &x->config,
+                               .ctx = r.ctx,
+                               .sequences = 1,
+                               .log = &x->g->log,
+                               .progress = cli_open_goes_on,
+                               .progress_arg = (void *)x->g };
     progress_show(&x->progress, "%s  loading", x->line);
     enum err_code rc = shapes_model_open(&x->model, &o, why);
     if (!rc) rc = eval_experts(&x->use, x->model, &r, why);

@@ -308,9 +308,13 @@ static enum err_code config_evaluate(struct measuring *m, const struct config *c
 {
     struct model *candidate = NULL;
     struct divergence d;
-    const struct model_options o = {
-        .path = m->path, .config = c, .ctx = (int)args_int(m->a, "-c", 512), .sequences = 1, .log = &m->g->log
-    };
+    const struct model_options o = { .path = m->path,
+                                     .config = c,
+                                     .ctx = (int)args_int(m->a, "-c", 512),
+                                     .sequences = 1,
+                                     .log = &m->g->log,
+                                     .progress = cli_open_goes_on,
+                                     .progress_arg = (void *)m->g };
     const struct eval_request q = { .text = m->text,
                                     .n = m->text_bytes,
                                     .ctx = o.ctx,
@@ -359,9 +363,12 @@ static enum err_code config_quantize(struct measuring *m, const struct config *c
     };
     const struct params params = config_params(c);
     if (method_needs(&params) != CALIBRATION_NONE) pace.at_first = "calibrating";
-    const struct quantize_options o = {
-        .config = c, .threads = m->threads, .progress = recipe_progress_show, .ctx = &pace, .log = &m->g->log
-    };
+    const struct quantize_options o = { .config = c,
+                                        .threads = m->threads,
+                                        .progress = recipe_progress_show,
+                                        .waiting = recipe_progress_wait,
+                                        .ctx = &pace,
+                                        .log = &m->g->log };
     const int64_t start = clock_ns();
     enum err_code rc = recipe_cached(&path, m->source, &o, why);
     if (!rc && pace.done >= 0) json_put_num(row, "quantize_s", (double)(clock_ns() - start) * 1e-9);
@@ -479,7 +486,9 @@ static enum err_code measuring_open_reference(struct measuring *m, struct err *w
                                      .config = &c,
                                      .ctx = (int)args_int(m->a, "-c", 512),
                                      .sequences = 1,
-                                     .log = &m->g->log };
+                                     .log = &m->g->log,
+                                     .progress = cli_open_goes_on,
+                                     .progress_arg = (void *)m->g };
     return rc ? rc : shapes_model_open(&m->reference, &o, why);
 }
 

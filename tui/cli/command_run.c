@@ -150,7 +150,9 @@ static enum err_code generation_open_model(struct generation *x, const struct cl
                                    .config = &c,
                                    .ctx = given || x->chat.interactive ? 0 : (int)need,
                                    .sequences = 1,
-                                   .log = &x->g->log };
+                                   .log = &x->g->log,
+                                   .progress = cli_open_goes_on,
+                                   .progress_arg = (void *)x->g };
         x->trace.load.from_ns = clock_ns();
         rc = shapes_model_open(&x->model, &o, why);
         if (!rc && model_plan(x->model)->gpu_layers)

@@ -56,6 +56,9 @@ void cli_note(const struct cli_global *g, const char *fmt, ...) __attribute__((f
 
 /* True after Ctrl-C or SIGTERM. */
 bool cli_is_interrupted(const struct cli_global *g);
+/* The progress callback of struct model_options for commands that show no progress of it: arg is a
+ * struct cli_global. Ctrl-C and SIGTERM cancel. */
+bool cli_open_goes_on(void *arg, const char *phase, double done);
 
 /* What a model with random weights means for quality figures. */
 extern const char RANDOM_WEIGHTS[];

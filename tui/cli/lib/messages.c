@@ -158,6 +158,12 @@ bool cli_is_interrupted(const struct cli_global *g)
     return g->interrupted && *g->interrupted;
 }
 
+bool cli_open_goes_on(void *arg, const char *phase, double done)
+{
+    (void)phase, (void)done;
+    return !cli_is_interrupted(arg);
+}
+
 /* Notes come from model files and servers, too: control characters must not reach the terminal. */
 void cli_note(const struct cli_global *g, const char *fmt, ...)
 {

@@ -177,6 +177,13 @@ static void recipe_progress_update(struct recipe_progress *p, double done)
     p->last_done = done;
 }
 
+bool recipe_progress_wait(void *arg)
+{
+    const struct recipe_progress *p = arg;
+    progress_show(p->progress, "%.40s  waiting for another process that makes it", p->what);
+    return !cli_is_interrupted(p->global);
+}
+
 bool recipe_progress_show(void *arg, double done)
 {
     struct recipe_progress *p = arg;

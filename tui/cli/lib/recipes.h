@@ -40,5 +40,7 @@ struct recipe_progress {
 /* A progress callback: arg is a struct recipe_progress, done runs from 0 to 1 over its weights. Returns false
  * after Ctrl-C. */
 bool recipe_progress_show(void *arg, double done);
+/* The callback `waiting` of struct quantize_options, with the same arg. */
+bool recipe_progress_wait(void *arg);
 
 #endif
