@@ -121,13 +121,14 @@ enum err_code notify_open(struct watch *w, struct err *why)
 static enum err_code receiver_post(const struct watch *w, const char *url, const char *body,
                                    double *retry_after_s, struct err *why)
 {
+    const bool webhook = url == w->setup.o.webhook;
     const struct http_request r = { .method = "POST",
                                     .url = url,
-                                    .secret_path = url == w->setup.o.webhook,
+                                    .secret_path = webhook,
                                     .content_type = "application/json",
                                     .body = body,
                                     .n_body = strlen(body),
-                                    .auth = &w->setup.auth,
+                                    .auth = webhook ? &w->setup.webhook_auth : &w->setup.alertmanager_auth,
                                     .retry_after_s = retry_after_s };
     return http_send(&r, NULL, why);
 }

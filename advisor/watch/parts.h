@@ -31,7 +31,7 @@ struct watch_setup {
     struct watch_options o; /* its strings point into `kept` */
     char *kept[8];
     int n_kept;
-    struct http_auth auth;
+    struct http_auth webhook_auth, alertmanager_auth;
     char webhook_name[WEBHOOK_NAME]; /* of o.webhook; "" none */
     struct machine machine;
     struct config reference; /* o.reference, parsed */

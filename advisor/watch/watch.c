@@ -309,7 +309,8 @@ static enum err_code options_copy(struct watch *w, const struct watch_options *o
 {
     w->setup.o = *o;
     w->setup.machine = *o->machine;
-    if (o->auth) w->setup.auth = *o->auth;
+    if (o->webhook_auth) w->setup.webhook_auth = *o->webhook_auth;
+    if (o->alertmanager_auth) w->setup.alertmanager_auth = *o->alertmanager_auth;
     if (o->log) w->setup.log = *o->log;
     const char **texts[] = { &w->setup.o.db_path,     &w->setup.o.root,      &w->setup.o.program,
                              &w->setup.o.rollback,    &w->setup.o.reference, &w->setup.o.webhook,

@@ -249,8 +249,9 @@ struct watch_options {
     int quality_chunks; /* windows of text for that; 0: 4 */
     /* NULL: none. POST of qdyno.alert/1 documents, in order, each until it is accepted */
     const char *webhook;
-    const char *alertmanager;     /* NULL: none. Base address for POST /api/v2/alerts */
-    const struct http_auth *auth; /* for both; NULL: {0} */
+    const char *alertmanager; /* NULL: none. Base address for POST /api/v2/alerts */
+    /* Of each receiver, so that a secret of one never reaches the other; NULL: {0}. */
+    const struct http_auth *webhook_auth, *alertmanager_auth;
     /* reading intervals of sensors, must outlive the watch; NULL: defaults */
     const struct sampler_periods *periods;
 };

@@ -4,7 +4,9 @@
 #include <ctype.h>
 #include <curl/curl.h>
 #include <math.h>
+#include <openssl/evp.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const double DEFAULT_TIMEOUT_S = 10;
@@ -140,13 +142,28 @@ static bool has_credentials(const struct http_request *r, const struct http_auth
     return some;
 }
 
-/* Credentials go to another host only over verified TLS, unless the user asked for less. */
+/* Where path and query of a valid URL begin; its end if it has neither. */
+static const char *url_tail(const char *url)
+{
+    const char *host = strstr(url, "://") + 3;
+    return host + strcspn(host, "/?#");
+}
+
+/* Does the address itself hold a secret? */
+static bool address_is_secret(const struct http_request *r)
+{
+    const char *tail = url_tail(r->url);
+    return r->secret_path && tail[*tail == '/'];
+}
+
+/* Credentials go to another host only over verified TLS, unless the user asked for less. A secret address is
+ * refused only where the server is not verified: it is the user who wrote http:// in it. */
 static enum err_code credentials_check(const struct exchange *x, const struct http_request *r,
                                        const struct http_auth *a, struct err *why)
 {
     const bool encrypted = str_starts(r->url, "https://");
-    if ((encrypted && !a->insecure) || a->insecure_credentials || !has_credentials(r, a) ||
-        http_url_is_loopback(r->url))
+    const bool secret = has_credentials(r, a) || (encrypted && address_is_secret(r));
+    if ((encrypted && !a->insecure) || a->insecure_credentials || !secret || http_url_is_loopback(r->url))
         return ERR_OK;
     return err_set(why, ERR_USAGE,
                    "nothing was sent to %s: %s, so a password or token could be read by others; use an https "
@@ -161,20 +178,49 @@ static void text_hide(char *text, size_t len, const char *secret)
     enum { SHORTEST = 4 }; /* shorter texts occur by chance */
     const size_t n = secret ? strlen(secret) : 0;
     if (n < SHORTEST || !text) return;
-    for (char *at = text; (at = memmem(at, len - (size_t)(at - text), secret, n));) memset(at, '*', n);
+    for (char *at = text; (at = memmem(at, len - (size_t)(at - text), secret, n)); at += n)
+        memset(at, '*', n);
+}
+
+/* Hides user and password as the header "Authorization: Basic" has them. False: out of memory. */
+static bool text_hide_basic(char *text, size_t len, const struct http_auth *a)
+{
+    struct str pair = { 0 };
+    str_printf(&pair, "%s:%s", a->user, a->password ? a->password : "");
+    unsigned char *coded = pair.failed ? NULL : malloc((pair.len + 2) / 3 * 4 + 1);
+    if (coded) {
+        EVP_EncodeBlock(coded, (const unsigned char *)str_text(&pair), (int)pair.len);
+        /* without the end, whose padding a server may leave out */
+        coded[strcspn((const char *)coded, "=")] = '\0';
+        text_hide(text, len, (const char *)coded);
+    }
+    free(coded);
+    str_free(&pair);
+    return coded != NULL;
+}
+
+/* Hides the value of a header, and its last word alone: the token of "Authorization: Basic TOKEN". */
+static void text_hide_header(char *text, size_t len, const char *header)
+{
+    const char *value = header + strcspn(header, ":");
+    value += strspn(value, ": ");
+    const char *word = strrchr(value, ' ');
+    text_hide(text, len, value);
+    if (word) text_hide(text, len, word + 1);
 }
 
 /* A server can repeat secrets in its response and in the address of a redirection, which messages quote. */
 static void text_hide_secrets(char *text, size_t len, const struct http_request *r, const struct http_auth *a)
 {
-    const char *host = strstr(r->url, "://") + 3, *path = strchr(host, '/'), *query = strchr(host, '?');
+    const char *path = url_tail(r->url), *query = strchr(path, '?');
+    if (!text) return;
+    if (a->user && !text_hide_basic(text, len, a)) memset(text, '*', len);
     text_hide(text, len, a->password);
     text_hide(text, len, a->bearer);
     if (query) text_hide(text, len, query + 1);
-    if (r->secret_path && path) text_hide(text, len, path);
+    if (address_is_secret(r)) text_hide(text, len, path);
     for (int i = 0; i < HTTP_HEADERS && r->headers[i]; i++)
-        if (header_is_secret(r->headers[i]))
-            text_hide(text, len, r->headers[i] + strcspn(r->headers[i], ":") + 2);
+        if (header_is_secret(r->headers[i])) text_hide_header(text, len, r->headers[i]);
 }
 
 static void auth_set(struct exchange *x, const struct http_auth *a)

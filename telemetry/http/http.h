@@ -17,8 +17,8 @@ struct http_auth {
     const char *bearer;                         /* bearer token; NULL: none. Not together with user */
     const char *ca_file, *cert_file, *key_file; /* TLS; NULL: system CAs, no client certificate */
     bool insecure; /* do not verify certificates; set only when the user asked for it */
-    /* send user, password, token and secret headers also to another host over http or with `insecure`; set
-     * only when the user asked for it */
+    /* send user, password, token and secret headers also to another host over http or with `insecure`, and a
+     * secret path with `insecure`; set only when the user asked for it */
     bool insecure_credentials;
     double timeout_s; /* for the whole exchange; 0: 10 s. Connecting may take at most half of it */
 };
@@ -27,7 +27,9 @@ enum { HTTP_HEADERS = 8, HTTP_REPLY_MAX = 1 << 16 };
 struct http_request {
     const char *method; /* "GET" "PUT" "POST" "DELETE" */
     const char *url;    /* http or https, without user name and password */
-    bool secret_path;   /* the path of the URL is a secret, as a webhook's: messages show only the host */
+    /* The path of the URL is a secret, as a webhook's: messages show only the host, and a server whose
+     * certificate is not verified gets it only with insecure_credentials. */
+    bool secret_path;
     const char *content_type;
     const void *body; /* [n_body]; NULL: none */
     size_t n_body;

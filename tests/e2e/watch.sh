@@ -5,7 +5,7 @@
 # shipped rules load into a real Prometheus and pass promtool, as do the expressions of the board.
 . "$(dirname "$0")/lib.sh" "$@"
 here=$(dirname "$0")
-unset QDYNO_WATCH_URL QDYNO_WATCH_PASSWORD QDYNO_WATCH_BEARER
+unset QDYNO_WATCH_URL QDYNO_WATCH_PASSWORD QDYNO_WATCH_BEARER QDYNO_ALERTMANAGER_BEARER
 
 # switch off alerts that the test machine may raise itself: busy, hot or full
 quiet=()
@@ -58,7 +58,7 @@ PY
   python3 "$T/hook.py" "$port" "$T/heard" &
   pids+=($!)
   for _ in $(seq 600); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
-  export QDYNO_WATCH_BEARER=s3cret
+  export QDYNO_WATCH_BEARER=s3cret QDYNO_ALERTMANAGER_BEARER=another
   "$QDYNO" "${watch[@]}" --every 1h --webhook "$hook" --alert memory=1%:1s --alertmanager "http://127.0.0.1:$port" \
     --log "$T/watch.log" -o jsonl >"$T/lines" 2>"$T/err" &
   daemon=$!
@@ -72,7 +72,7 @@ PY
   kill -TERM "$daemon" && wait "$daemon"
   status=$?
   [ $status = 0 ] || fail "SIGTERM: status $status, want 0"
-  unset QDYNO_WATCH_BEARER
+  unset QDYNO_WATCH_BEARER QDYNO_ALERTMANAGER_BEARER
   python3 - "$T/heard" "$T/lines" "$T/watch.log.1" <<'PY' || fail "what the webhook heard is not what happened: $(head -c 600 "$T/heard")"
 import json, sys
 heard = [json.loads(l) for l in open(sys.argv[1])]
@@ -85,7 +85,8 @@ for b in hook:
     assert (b["ended"] is None) == (b["status"] == "firing")
 am = [h for h in heard if h["path"] == "/api/v2/alerts"]
 assert am and am[-1]["body"][0]["labels"]["alertname"] == "QdynoMemory" and am[-1]["body"][0]["startsAt"]
-assert all(h["auth"] == "Bearer s3cret" and h["type"] == "application/json" for h in heard)
+tokens = {"/hook": "Bearer s3cret", "/api/v2/alerts": "Bearer another"}  # a secret of one never reaches the other
+assert all(h["auth"] == tokens[h["path"]] and h["type"] == "application/json" for h in heard), heard
 lines = [json.loads(l) for l in open(sys.argv[2])]
 assert [l["event"] for l in lines][0] == "start" and "firing" in [l["event"] for l in lines]
 assert all(l["schema"] == "qdyno.watch/1" for l in lines)
@@ -110,6 +111,26 @@ kill -TERM "$daemon" && wait "$daemon"
 status=$?
 [ $status = 0 ] || fail "SIGTERM in a cell: status $status, want 0"
 expect 0 history -o json && json 'd["rows"][0]["state"] == "stopped" and not [r for r in d["rows"] if r["state"] == "running"]'
+
+# ---- a worker that is stopped: the round fails with that reason, and the watch goes on
+worker_of() {
+  local p
+  for p in $(pgrep -P "$1"); do
+    tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | grep -q ' worker' && echo "$p" && return 0
+  done
+  return 1
+}
+"$QDYNO" "${long[@]}" --every 1h -o jsonl >"$T/lines" 2>"$T/err" &
+daemon=$!
+pids+=("$daemon")
+for _ in $(seq 6000); do w=$(worker_of "$daemon") && break; sleep 0.01; done
+kill -STOP "$w" || fail "no worker was found"
+for _ in $(seq 600); do grep -q 'stopped by a signal' "$T/lines" && break; sleep 0.1; done
+grep -q '"event":"failed".*the worker was stopped by a signal' "$T/lines" || fail "a stopped worker is not reported: $(tail -1 "$T/lines")"
+kill -0 "$w" 2>/dev/null && fail "the stopped worker still lives"
+kill -TERM "$daemon" && wait "$daemon"
+status=$?
+[ $status = 0 ] || fail "SIGTERM after a stopped worker: status $status, want 0"
 
 # ---- back to the champion
 expect 0 baseline set best default -w tg24

@@ -259,29 +259,41 @@ static void credentials_need_verified_tls(void **state)
         const char *url;
         struct http_auth auth;
         const char *header;
-        bool refused;
+        bool refused, secret_path;
     } CASES[] = {
-        { "http://192.0.2.1:9", { .bearer = "canary" }, NULL, true },
-        { "http://192.0.2.1:9", { .user = "me", .password = "canary" }, NULL, true },
-        { "http://192.0.2.1:9", { 0 }, "Authorization: canary", true },
-        { "http://192.0.2.1:9", { 0 }, "X-Api-Key: canary", true },
-        { "https://192.0.2.1:9", { .bearer = "canary", .insecure = true }, NULL, true },
-        { "http://127.0.0.1.example.invalid:9", { .bearer = "canary" }, NULL, true },
-        { "https://192.0.2.1:9", { .bearer = "canary" }, NULL, false },
-        { "https://192.0.2.1:9", { .insecure = true }, NULL, false },
-        { "http://192.0.2.1:9", { 0 }, "X-Scope-OrgID: 7", false },
-        { "http://192.0.2.1:9", { .bearer = "canary", .insecure_credentials = true }, NULL, false },
-        { "http://127.0.0.1:1", { .bearer = "canary" }, NULL, false },
-        { "http://localhost:1", { .bearer = "canary" }, NULL, false },
-        { "http://[::1]:1", { .bearer = "canary" }, NULL, false },
+        { "https://192.0.2.1:9/canary", { .insecure = true }, NULL, true, true },
+        { "https://192.0.2.1:9/?canary", { .insecure = true }, NULL, true, true },
+        { "https://192.0.2.1:9/", { .insecure = true }, NULL, false, true },
+        { "https://192.0.2.1:9/canary", { 0 }, NULL, false, true },
+        { "https://127.0.0.1:1/canary", { .insecure = true }, NULL, false, true },
+        { "https://192.0.2.1:9/canary",
+          { .insecure = true, .insecure_credentials = true },
+          NULL,
+          false,
+          true },
+        { "http://192.0.2.1:9", { .bearer = "canary" }, NULL, true, false },
+        { "http://192.0.2.1:9", { .user = "me", .password = "canary" }, NULL, true, false },
+        { "http://192.0.2.1:9", { 0 }, "Authorization: canary", true, false },
+        { "http://192.0.2.1:9", { 0 }, "X-Api-Key: canary", true, false },
+        { "https://192.0.2.1:9", { .bearer = "canary", .insecure = true }, NULL, true, false },
+        { "http://127.0.0.1.example.invalid:9", { .bearer = "canary" }, NULL, true, false },
+        { "https://192.0.2.1:9", { .bearer = "canary" }, NULL, false, false },
+        { "https://192.0.2.1:9", { .insecure = true }, NULL, false, false },
+        { "http://192.0.2.1:9", { 0 }, "X-Scope-OrgID: 7", false, false },
+        { "http://192.0.2.1:9", { .bearer = "canary", .insecure_credentials = true }, NULL, false, false },
+        { "http://127.0.0.1:1", { .bearer = "canary" }, NULL, false, false },
+        { "http://localhost:1", { .bearer = "canary" }, NULL, false, false },
+        { "http://[::1]:1", { .bearer = "canary" }, NULL, false, false },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct http_auth auth = CASES[i].auth;
         struct err why = { 0 };
         auth.timeout_s = 0.1;
-        const struct http_request r = {
-            .method = "PUT", .url = CASES[i].url, .auth = &auth, .headers = { CASES[i].header }
-        };
+        const struct http_request r = { .method = "PUT",
+                                        .url = CASES[i].url,
+                                        .auth = &auth,
+                                        .headers = { CASES[i].header },
+                                        .secret_path = CASES[i].secret_path };
         const enum err_code rc = http_send(&r, NULL, &why);
         if (rc != (CASES[i].refused ? ERR_USAGE : ERR_ABSENT) ||
             CASES[i].refused != (strstr(why.message, "--insecure-credentials") != NULL))
@@ -349,6 +361,46 @@ static void a_repeated_secret_is_not_quoted(void **state)
     CHECK_CONTAINS(a.server.request, "canary.token");
     CHECK_CONTAINS(a.why.message, "is not allowe");
     CHECK_LACKS(a.why.message, "canary");
+}
+
+/* Bugs: a secret of asterisks, repeated by a server, hung the program; user and password were shown if the
+ * server repeated the header, and the token of a header was shown without the word before it. */
+static void every_form_of_a_secret_is_hidden(void **state)
+{
+    (void)state;
+    static const struct {
+        struct http_auth auth;
+        const char *header, *says;
+    } CASES[] = {
+        { { .bearer = "*****" }, NULL, "***** or ********** or ******" },
+        { { .user = "me", .password = "canary" }, NULL, "bWU6Y2FuYXJ5" },
+        { { .user = "you", .password = "canary" }, NULL, "eW91OmNhbmFyeQ== or eW91OmNhbmFyeQ" },
+        { { 0 }, "Authorization: Basic bWU6Y2FuYXJ5", "bWU6Y2FuYXJ5" },
+        { { 0 }, "Authorization: Basic bWU6Y2FuYXJ5", "Basic bWU6Y2FuYXJ5" },
+        { { 0 }, "X-Api-Key:canary", "key canary" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        static struct server s; /* large */
+        struct err why = { 0 };
+        char url[64], reply[256];
+        pthread_t thread;
+        int port;
+        s = (struct server){ .fd = listen_somewhere(&port), .reply = reply };
+        snprintf(url, sizeof url, "http://127.0.0.1:%d", port);
+        snprintf(reply, sizeof reply, "HTTP/1.1 400 Bad\r\nContent-Length: %zu\r\n\r\nsorry %s",
+                 6 + strlen(CASES[i].says), CASES[i].says);
+        assert_int_equal(pthread_create(&thread, NULL, server_main, &s), 0);
+        const struct http_request r = {
+            .method = "PUT", .url = url, .auth = &CASES[i].auth, .headers = { CASES[i].header }
+        };
+        CHECK_EQ(http_send(&r, NULL, &why), ERR_USAGE);
+        pthread_join(thread, NULL);
+        close(s.fd);
+        CHECK_CONTAINS(why.message, "sorry");
+        CHECK_LACKS(why.message, "canary");
+        CHECK_LACKS(why.message, "2FuYXJ5");
+        CHECK_LACKS(why.message, "OmNhbmFy");
+    }
 }
 
 static void a_silent_server_times_out(void **state)
@@ -707,6 +759,7 @@ int main(void)
         cmocka_unit_test(credentials_need_verified_tls),
         cmocka_unit_test(addresses_are_shown_without_secrets),
         cmocka_unit_test(a_repeated_secret_is_not_quoted),
+        cmocka_unit_test(every_form_of_a_secret_is_hidden),
         cmocka_unit_test(a_silent_server_times_out),
         cmocka_unit_test(a_closed_port_is_absent),
     };

@@ -50,7 +50,8 @@ const struct cli_flag FLAGS_WATCH[] = {
               "that is faster" },
     { .name = "--webhook", .value = "URL", .help = "POST each alert there as JSON (also: QDYNO_WATCH_URL)" },
     { .name = "--alertmanager", .value = "URL",
-      .help = "send alerts to this Alertmanager, e.g. http://localhost:9093" },
+      .help = "send alerts to this Alertmanager, e.g. http://localhost:9093; its token beside a webhook: "
+              "QDYNO_ALERTMANAGER_BEARER" },
     TARGET_FLAGS("QDYNO_WATCH", TIMEOUT_OF_REQUEST),
     WATCH_PAGES_FLAGS,
     FLAG_PERIOD_ROW,
@@ -478,15 +479,30 @@ static int print_only(const struct cli_global *g, const struct cli_args *a, cons
     return print_text(a, rules);
 }
 
-/* The period, and where notices go. */
-static enum err_code receivers_read(struct watch_options *o, struct target *target, const struct cli_args *a,
-                                    struct err *why)
+/* The token for Alertmanager where the flags are the webhook's; NULL: none. */
+static const char *alertmanager_bearer(void)
+{
+    const char *token = getenv("QDYNO_ALERTMANAGER_BEARER");
+    return token && *token ? token : NULL;
+}
+
+/* The period, and where notices go. alertmanager: filled where it differs from target's. */
+static enum err_code receivers_read(struct watch_options *o, struct target *target,
+                                    struct http_auth *alertmanager, const struct cli_args *a, struct err *why)
 {
     if (!(o->every_s >= 1))
         return err_set(why, ERR_USAGE, "--every %s: expected at least 1s", args_text(a, "--every", ""));
     const enum err_code rc = target_read(target, a, "--webhook", "QDYNO_WATCH", why);
     o->webhook = target->url;
-    o->auth = &target->auth;
+    o->webhook_auth = o->alertmanager_auth = &target->auth;
+    if (o->webhook && o->alertmanager) {
+        /* user, token, client certificate and --insecure are meant for one server: the webhook */
+        *alertmanager = (struct http_auth){ .bearer = alertmanager_bearer(),
+                                            .ca_file = target->auth.ca_file,
+                                            .insecure_credentials = http_insecure_credentials(),
+                                            .timeout_s = target->auth.timeout_s };
+        o->alertmanager_auth = alertmanager;
+    }
     return rc ? rc : urls_check(o, why);
 }
 
@@ -494,6 +510,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     struct target target = { 0 };
+    struct http_auth alertmanager;
     struct machine m;
     struct watched *watched = calloc(1, sizeof *watched);
     struct watch_pages *pages = NULL;
@@ -525,7 +542,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
         return print_only(g, a, &o.rules);
     }
     if (!rc) rc = output_check(g, &why);
-    if (!rc) rc = receivers_read(&o, &target, a, &why);
+    if (!rc) rc = receivers_read(&o, &target, &alertmanager, a, &why);
     if (!rc) rc = cli_labels(&labels, a, &why);
     if (!rc) rc = cli_periods(&periods, a, &why);
     if (!rc) rc = watched_choose(watched, g, a, &why);
