@@ -42,8 +42,8 @@ struct plugin_crew {
     /* Runs in child `member`: appends its answer to *out. Not 0: it failed, and *out is the reason. */
     int (*work)(void *arg, int member, const struct qdyno_plugin *plugin, struct str *out);
     /* Runs in the parent right before (on) and after child `member` is forked: makes memory available to this
-     * child only. May be NULL. */
-    void (*lend)(void *arg, int member, bool on);
+     * child only. Returns 0 or an errno. May be NULL. */
+    int (*lend)(void *arg, int member, bool on);
     int64_t (*done)(void *arg); /* a counter that grows with progress; NULL: progress is not visible */
     void *arg;
 };

@@ -1,6 +1,7 @@
 /* Encodes a matrix with a plug-in. Child processes get parts of the rows and write their choices to memory
  * shared with the parent. Each child sees only its own part, between pages that may not be accessed. The
  * parent checks every value before it becomes bytes of a file. */
+#include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -79,14 +80,17 @@ static enum err_code plugin_share_alloc(const struct encoding *e, struct plugin_
     return rc;
 }
 
-/* Make the memory of a child inherited by the next fork (on), or hide it from all others. */
-static void encoding_lend(void *arg, int member, bool on)
+/* Make the memory of a child inherited by the next fork (on), or hide it from all others. Returns an errno.
+ */
+static int encoding_lend(void *arg, int member, bool on)
 {
     const struct encoding *e = arg;
+    int cause = 0;
     for (int i = 0; i < PART_COUNT; i++) {
         const struct guarded *g = &e->shares[member].part[i];
-        if (g->map) madvise(g->map, g->map_bytes, on ? MADV_DOFORK : MADV_DONTFORK);
+        if (g->map && madvise(g->map, g->map_bytes, on ? MADV_DOFORK : MADV_DONTFORK)) cause = errno;
     }
+    return cause;
 }
 
 static void encoding_close(struct encoding *e)
@@ -304,7 +308,9 @@ static enum err_code encoding_open(struct encoding *e, struct err *why)
         e->shares[i].first = job->rows * i / e->count;
         e->shares[i].rows = job->rows * (i + 1) / e->count - e->shares[i].first;
         rc = plugin_share_alloc(e, &e->shares[i], why);
-        encoding_lend(e, i, false);
+        const int cause = rc ? 0 : encoding_lend(e, i, false);
+        if (cause)
+            rc = err_set(why, err_of_errno(cause), "cannot set up memory for a plug-in: %s", strerror(cause));
     }
     return rc;
 }

@@ -121,6 +121,7 @@ struct child {
     int fd;       /* the pipe with its answer; -1: closed */
     int print_fd; /* the pipe with what it prints; -1: closed */
     int status;
+    int lost; /* the errno of a failed read of its answer; 0: none */
     struct str in;
     struct str line; /* printed, not yet complete */
 };
@@ -198,14 +199,15 @@ static enum err_code child_start(struct child *c, const struct plugin_crew *crew
     if (!made || pipe2(print, O_CLOEXEC)) {
         const int cause = errno;
         if (made) close(ends[0]), close(ends[1]);
-        return err_set(why, ERR_INTERNAL, "cannot create a pipe to the process of a plug-in: %s",
+        return err_set(why, err_of_errno(cause), "cannot create a pipe to the process of a plug-in: %s",
                        strerror(cause));
     }
     const pid_t parent = getpid();
-    if (crew->lend) crew->lend(crew->arg, member, true);
-    const pid_t pid = fork();
+    int cause = crew->lend ? crew->lend(crew->arg, member, true) : 0;
+    const pid_t pid = cause ? -1 : fork();
+    if (pid < 0 && !cause) cause = errno;
     if (pid == 0) child_main(crew, member, ends[1], print[1], parent);
-    if (crew->lend) crew->lend(crew->arg, member, false);
+    const int kept = crew->lend ? crew->lend(crew->arg, member, false) : 0;
     close(ends[1]);
     close(print[1]);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -213,9 +215,12 @@ static enum err_code child_start(struct child *c, const struct plugin_crew *crew
     c->fd = ends[0];
     c->print_fd = print[0];
     if (pid < 0)
-        return err_set(why, ERR_INTERNAL, "cannot start a process for plug-in %s: %s", crew->path,
-                       strerror(errno));
+        return err_set(why, err_of_errno(cause), "cannot start a process for plug-in %s: %s", crew->path,
+                       strerror(cause));
     c->pid = pid;
+    if (kept) /* further children would share this one's memory */
+        return err_set(why, err_of_errno(kept), "cannot set up memory for plug-in %s: %s", crew->path,
+                       strerror(kept));
     return ERR_OK;
 }
 
@@ -228,6 +233,7 @@ static void child_read(struct child *c)
         if (n > 0) {
             str_append_n(&c->in, piece, (size_t)n);
         } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            c->lost = n < 0 ? errno : 0;
             close(c->fd);
             c->fd = -1;
         } else if (errno == EAGAIN) {
@@ -275,6 +281,9 @@ static enum err_code child_result(const struct child *c, const struct plugin_cre
 {
     char reason[SHOWN];
     const int sig = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
+    if (c->lost)
+        return err_set(why, err_of_errno(c->lost), "cannot read the answer of plug-in %s: %s", crew->path,
+                       strerror(c->lost));
     if (sig == SIGINT || sig == SIGTERM) return err_set(why, ERR_CANCELLED, "cancelled");
     if (sig == SIGKILL)
         return err_set(why, ERR_FIT, "plug-in %s was killed while %s, probably for memory", crew->path,
