@@ -343,6 +343,8 @@ enum err_code run_finish(struct run *r, const struct run_outcome *o, struct err 
     const enum err_code ended = db_run_finish(r->db, r->row.id, incomplete ? "failed" : o->state,
                                               o->verdict ? o->verdict : "", o->effect_ratio, text,
                                               rc ? NULL : why);
+    /* A row without a document takes little room. As after a kill, an experiment can be resumed. */
+    if (ended) (void)db_run_finish(r->db, r->row.id, "interrupted", "", (double)NAN, NULL, NULL);
     free(text);
     return rc ? rc : ended;
 }

@@ -1,10 +1,14 @@
 /* Proves: every run leaves the same behind, whoever measured it: machine, model, row, capsule of all its
  * arms, canaries, and for each cell measurements, samples of every sensor that was read, latencies and spans.
  * An arm that fails is a stored cell; a document that is too long loses members, never its end; too little
- * memory is reported as that, and not as a stop. */
+ * memory is reported as that, and not as a stop; a run whose outcome finds no room on the disk does not stay
+ * "running". */
 #include "tests/advisor/fake.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "advisor/run/run.h"
 
@@ -234,6 +238,43 @@ static void a_long_document_loses_members_and_not_its_end(void **state)
     json_decref(o);
 }
 
+/* Bug: when the outcome could not be written, the run stayed "running" until another process looked at it.
+ * The limit of file sizes stands for a full disk: it has room for a row, but not for the document. */
+static void a_run_without_room_for_its_outcome_is_ended(void **state)
+{
+    (void)state;
+    enum { ROOM = 64 << 10, DOCUMENT = 1 << 20 };
+    struct bench b = { 0 };
+    struct err why = { 0 };
+    struct run_row row;
+    struct rlimit files;
+    struct stat st;
+    char log[320];
+    begin(&b, "rate=2000", false);
+    char *text = calloc(1, DOCUMENT);
+    assert_non_null(text);
+    memset(text, 'x', DOCUMENT - 1);
+    json_t *document = json_pack("{s:s}", "text", text);
+    free(text);
+    snprintf(log, sizeof log, "%s-wal", b.path);
+    assert_int_equal(stat(log, &st), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &files), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit small = { (rlim_t)st.st_size + ROOM, files.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const struct run_outcome outcome = { .state = "done", .effect_ratio = NAN, .document = document };
+    const enum err_code rc = run_finish(&b.run, &outcome, &why);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &files), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    CHECK_NE(rc, ERR_OK);
+    CHECK_CONTAINS(why.message, "finish a run");
+    CHECK_OK(db_run_get(b.db, b.run.row.id, &row, &why));
+    assert_string_equal(row.state, "interrupted");
+    run_row_free(&row);
+    json_decref(document);
+    end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +283,7 @@ int main(void)
         cmocka_unit_test(an_arm_that_fails_is_a_stored_cell),
         cmocka_unit_test(too_little_memory_is_not_a_stop),
         cmocka_unit_test(a_long_document_loses_members_and_not_its_end),
+        cmocka_unit_test(a_run_without_room_for_its_outcome_is_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
