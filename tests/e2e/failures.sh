@@ -104,6 +104,29 @@ else
   skip "no /dev/full"
 fi
 
+# A FIFO that nobody writes to is waited for, and a signal ends the wait; as a model it is refused
+mkfifo "$T/fifo"
+expect 5 info -m "$T/fifo" && says err 'not a regular file'
+expect 5 run -m "$T/fifo" -p x && says err 'not a regular file'
+waits() {
+  "$QDYNO" "$@" >"$T/out" 2>"$T/err" </dev/null &
+  local pid=$! status
+  pids+=($pid)
+  # it waits for the FIFO as soon as it has opened it
+  for _ in $(seq 600); do ls -l "/proc/$pid/fd" 2>/dev/null | grep -q "$T/fifo" && break; sleep 0.1; done
+  kill -TERM $pid
+  for _ in $(seq 600); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+  kill -KILL $pid 2>/dev/null
+  wait $pid
+  status=$?
+  [ $status = 130 ] && says err 'interrupted' || fail "SIGTERM in qdyno $*: status $status, want 130"
+}
+waits eval -m "$T/tiny.gguf" -f "$T/fifo"
+waits run -m "$T/tiny.gguf" -f "$T/fifo" -n 1
+waits cache "$T/fifo"
+waits advise --machine "$T/fifo"
+waits push 1 --url http://127.0.0.1:1 --user me --password-file "$T/fifo"
+
 # Ctrl-C stops generation cleanly and keeps the text
 rm -f "$T/out"
 "$QDYNO" run -p Hello -n 1000000 -c 16000 --ignore-eos >"$T/out" 2>"$T/err" &

@@ -9,7 +9,8 @@
  *   FAULT_IN=parent        the process that counts: parent, or worker (`qdyno worker`)
  *   FAULT_FROM=qdyno       who calls: the file name of the program or a library begins so, e.g. libsqlite3
  *
- * FILE begins with one struct record; the stack of the call that failed follows as text. */
+ * FILE begins with one struct record; the stack of the call that failed follows as text. If a process dies of
+ * a signal that tells of a fault in the program, FILE.crash gets the signal's number and the stack. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <link.h>
 #include <locale.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -308,6 +310,35 @@ static int add_range(struct dl_phdr_info *info, size_t size, void *count)
     return 0;
 }
 
+static char crash_path[4096];
+
+/* Records where a process crashed, and lets it die of the signal. A crash may be hidden otherwise: a worker's
+ * death is an error of the cell, not of the program. */
+static void on_crash(int signal_number)
+{
+    void *stack[32];
+    char line[32];
+    recording = true;
+    const int fd = open(crash_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int n = snprintf(line, sizeof line, "signal %d\n", signal_number);
+    if (fd >= 0 && write(fd, line, (size_t)n) == n) backtrace_symbols_fd(stack, backtrace(stack, 32), fd);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* A sanitizer's own handler stays. SIGBUS is the program's (base/map_guard.c). */
+static void crashes_record(const char *log)
+{
+    static const int SIGNALS[] = { SIGSEGV, SIGABRT, SIGFPE, SIGILL };
+    snprintf(crash_path, sizeof crash_path, "%s.crash", log);
+    for (size_t i = 0; i < sizeof SIGNALS / sizeof SIGNALS[0]; i++) {
+        struct sigaction now;
+        const struct sigaction act = { .sa_handler = on_crash, .sa_flags = SA_NODEFER };
+        if (!sigaction(SIGNALS[i], NULL, &now) && now.sa_handler == SIG_DFL)
+            sigaction(SIGNALS[i], &act, NULL);
+    }
+}
+
 /* Its argument list: `qdyno worker ...` is a worker, all other is a parent. */
 __attribute__((constructor)) static void faults_start(int argc, char **argv)
 {
@@ -315,13 +346,15 @@ __attribute__((constructor)) static void faults_start(int argc, char **argv)
     const bool worker = argc > 1 && !strcmp(argv[1], "worker");
     void *stack[1];
     int count = 0;
-    if (!log || worker != !strcmp(text_of("FAULT_IN", "parent"), "worker")) return;
+    if (!log) return;
+    crashes_record(log);
+    backtrace(stack, 1); /* loads its library now, not in the middle of a fault */
+    if (worker != !strcmp(text_of("FAULT_IN", "parent"), "worker")) return;
     for (int i = 0; i < CLASS_COUNT; i++)
         if (!strcmp(class, CLASSES[i])) faults.class = i;
     faults.at = strtoull(text_of("FAULT_AT", "0"), NULL, 10);
     faults.error = (int)strtol(text_of("FAULT_ERRNO", "0"), NULL, 10);
     dl_iterate_phdr(add_range, &count);
-    backtrace(stack, 1); /* loads its library now, not in the middle of a fault */
     const int fd = open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     faults.log_fd = fcntl(fd, F_DUPFD_CLOEXEC, 900); /* out of the way of the program's own */
     close(fd);

@@ -5,8 +5,8 @@
 
 First each command runs undisturbed and its calls are counted; then it runs once for each call, and that call fails
 (faults.c). Checked after each run: the exit status is the documented one for that kind of fault, the message says what
-failed, status 0 comes with the whole result, no file or process is left, the database is whole and has all its cells,
-and no run is left "running". Without --all at most K calls (--most) of each class and command fail, the same ones each
+failed, status 0 comes with the whole result, no file or process is left, no process died of a signal, the database is
+whole and has all its cells, and no run is left "running". Without --all at most K calls (--most) of each class and command fail, the same ones each
 time. If QDYNO was built with -fsanitize=leak or address, a report of the sanitizer is a finding, too (FAULTS.so is then of a
 build without).
 """
@@ -24,6 +24,7 @@ COMMANDS = {
     "fit": "fit -m {m} -o json",
     "run": "run -m {m} -p a -n 4 -t 2",
     "quantize": "quantize {f} {t}/out.gguf -R q4_0 -t 2 -o json",
+    "plugin": "quantize {f} {t}/out.gguf -R refit:u4_g32 --plugin {plugin} -t 2 -o json",
     "history": "history -o json",
     "show": "show 1 -o json",
     "report": "report 1 --out {t}/out.html",
@@ -155,8 +156,10 @@ class Tester:
     def __init__(self, a):
         self.a = a
         self.program, self.faults = os.path.abspath(a.qdyno), os.path.abspath(a.faults)
-        if not os.path.exists(self.faults):
-            sys.exit("%s is missing: build the target faults" % self.faults)
+        self.plugin = os.path.join(os.path.dirname(self.faults), "../plugins/refit.so")
+        for target, path in (("faults", self.faults), ("plugin_refit", self.plugin)):
+            if not os.path.exists(path):
+                sys.exit("%s is missing: build the target %s" % (path, target))
         self.t = tempfile.mkdtemp(prefix="qdyno-faults-")
         self.symbols = Symbols(self.program)
         self.url = serve()
@@ -202,12 +205,13 @@ class Tester:
         shutil.rmtree(home, ignore_errors=True)
         shutil.copytree(self.path("start"), home)
         log = self.path("log")
-        if os.path.exists(log):
-            os.unlink(log)
+        for path in (log, log + ".crash"):
+            if os.path.exists(path):
+                os.unlink(path)
         env = self.environment(home)
         if preload:
             env.update(LD_PRELOAD=self.faults, FAULT_LOG=log, **(fault or {}))
-        args = [x.format(t=home, m=self.path("m.gguf"), f=self.path("f.gguf"), url=self.url) for x in COMMANDS[command].split()]
+        args = [x.format(t=home, m=self.path("m.gguf"), f=self.path("f.gguf"), url=self.url, plugin=self.plugin) for x in COMMANDS[command].split()]
         p = subprocess.Popen([self.program] + args, env=env, cwd=home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, start_new_session=True)
         run = {"hang": False, "home": home, "args": args}
@@ -218,6 +222,7 @@ class Tester:
             os.killpg(p.pid, signal.SIGKILL)
             out, err = p.communicate()
         run["left"] = self.orphans()
+        run["crashes"] = self.crashes(log + ".crash")
         run.update(status=p.returncode, out=out.decode(errors="replace"), err=err.decode(errors="replace"))
         if preload:
             raw = open(log, "rb").read() if os.path.exists(log) else bytes(RECORD.size)  # no such process
@@ -225,6 +230,12 @@ class Tester:
             run.update(calls=dict(zip(CLASSES, record[:10])), failed=record[10], errno=record[11], function=record[12].rstrip(b"\0").decode(),
                        stack=self.symbols.stack(raw[RECORD.size:].decode(errors="replace")))
         return run
+
+    def crashes(self, path):
+        """The signals that processes of the command died of, with the stack."""
+        text = open(path, errors="replace").read() if os.path.exists(path) else ""
+        return ["signal %s in %s" % (x.split("\n", 1)[0], " < ".join(self.symbols.stack("\n" + x.partition("\n")[2])[:8]))
+                for x in text.split("signal ")[1:]]
 
     def orphans(self):
         """Processes that the command left behind, which are ours now. They are ended."""
@@ -282,24 +293,34 @@ class Tester:
             yield "does not end"
         if run["left"]:
             yield "leaves %d processes" % len(run["left"])
+        for crash in run["crashes"]:
+            yield "a process dies of " + crash
+        said = re.search(r"(died of|crashed with) signal \d+", run["err"] + run["out"])
+        if said and not run["crashes"]:  # a process without our handler, as that of a plug-in
+            yield "it says: " + said[0]
         wanted = STATUS_OF[number] | {base["status"]}
         if run["library"] and "--url" in run["args"]:
             wanted = wanted | {7}  # libcurl reports such faults as a host that cannot be reached: retrying may help
         if run["function"] in CHANNEL:
             wanted = wanted | {70}
+        if command == "plugin" and run["function"] in ("write", "dup2"):
+            wanted = wanted | {5}  # the process of a plug-in ends without an answer
         if run["function"] in STREAM:
             wanted = wanted | {5, 6}
         optional = OPTIONAL.keys() & set(run["stack"])
         text = os.strerror(number)
         said = run["err"] + (run["out"] if command == "watch" else "")  # a watch reports a failure as a line, and goes on
         told = text in said or number == errno.ENOMEM and "memory" in said or (
-            command == "watch" and run["function"] in CHANNEL and '"event":"failed"' in said)
+            command == "watch" and run["function"] in CHANNEL and '"event":"failed"' in said) or (
+            command == "plugin" and run["function"] in ("write", "dup2") and "ended its process" in said)
+        # libraries report what failed in their own words
+        warned = told or run["library"] and re.search(r"^qdyno: warning: .*\w", run["err"], re.M)
         wanted = wanted | ({1} if command == "watch" and told else set())
         if run["status"] not in wanted:
             yield "status %d after %s" % (run["status"], errno.errorcode[number])
         if same:
             different = base["result"].difference(parts(run["out"], command in MEASURING))
-            if different and not optional and not (told and different.endswith("missing")):  # unknown is null
+            if different and not optional and not (warned and different.endswith("missing")):  # unknown is null
                 yield "status %d, but %s" % (run["status"], re.sub(r"\[\d+\]", "[]", different))
             for name, content in base["files"].items():
                 if name not in files and not name.startswith("cache/"):  # without its cache it is only slower
@@ -315,7 +336,7 @@ class Tester:
         for name, content in files.items():
             if name in self.start_files:
                 continue
-            if name not in base["files"] and not (command == "quantize" and name == "out.gguf.partial"):
+            if name not in base["files"] and not (command in ("quantize", "plugin") and name == "out.gguf.partial"):
                 yield "leaves the file %s" % re.sub(r"\.tmp\.\w+$", ".tmp.*", name)
             elif not same and base["files"].get(name) not in (None, content):
                 yield "half a file %s" % name

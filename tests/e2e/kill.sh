@@ -1,7 +1,7 @@
 #!/bin/bash
 # Proves: when an A/B is killed at any time, the stored data are complete and in order, at most the running cell is
 # lost, no worker survives, no file is partial, and --resume continues to a verdict. A second process cannot continue a
-# run that is being measured.
+# run that is being measured. A worker that is stopped is killed.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read the database with"; exit 77; }
 
@@ -76,6 +76,25 @@ status=$?
 [ $status -le 3 ] || fail "--resume of a killed run: status $status"
 json "d['run'] == $run and d['state'] == 'done' and d['verdict']"
 look >/dev/null 2>"$T/err" || fail "after the end: $(tail -1 "$T/err")"
+
+# A worker that is stopped is killed, and the run ends with that reason instead of hanging.
+worker_of() {
+  local p
+  for p in $(pgrep -P "$1"); do
+    tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | grep -q ' worker' && echo "$p" && return 0
+  done
+  return 1
+}
+"$QDYNO" ab $AB --seed 100 >"$T/out" 2>"$T/err" </dev/null &
+pid=$!
+pids+=($pid)
+for _ in $(seq 6000); do w=$(worker_of $pid) && break; sleep 0.01; done
+kill -STOP "$w" || fail "no worker was found"
+wait $pid
+status=$?
+[ $status = 70 ] && says out 'the worker was stopped by a signal for [0-9]+ s and was killed' || fail "a stopped worker: status $status, want 70"
+alive "$w" && fail "the stopped worker still lives"
+look >/dev/null 2>"$T/err" || fail "after a stopped worker: $(tail -1 "$T/err")"
 
 # Nothing half-written: what is in the cache is whole, and what a killed writer left is gone when the next one writes.
 expect 0 bench -C q4_0 -p 0 -n 1 -r 1

@@ -288,7 +288,7 @@ class Kills:
             self.ended += 1
         child.close()
         what = "%s, %.2f s, %s%s" % (name, seconds, how, "" if left is None else ", %d bytes free" % left)
-        allowed = [0, 1, 2, 3, 6, 130] + ([70, 5] if how in ("close", "HUP") else []) + [-s for s in (9, 15, 1, 2) if how != "its own end"]
+        allowed = [0, 1, 2, 3, 6, 130] + ([5] if how == "close" else []) + [-s for s in (9, 15, 1, 2) if how != "its own end"]
         if status not in allowed:
             try:
                 with open(self.folder.path + "/output", errors="replace") as f:
