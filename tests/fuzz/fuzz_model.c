@@ -134,11 +134,19 @@ static void quantize(const struct gguf *g, const char *recipe, const struct conf
 
 static void use_file(const struct str *file, struct script *s)
 {
-    static const char *const CONFIGS[] = { "threads=1,force=on", "threads=1,force=on,kv=q8_0,act=int8",
+    static const char *const CONFIGS[] = { "threads=1,force=on",
+                                           "threads=1,force=on,kv=q8_0,act=int8",
                                            "threads=1,force=on,precision=highest,ctk=q4_0,ctv=fp8_e4m3",
-                                           "threads=1,repack=on" };
-    static const char *const RECIPES[] = { "q8_0",     "q4_K_M", "q4_0",  "u4_g64",           "nf4",
-                                           "fp8_e4m3", "int8",   "mxfp4", "hqq,format=u4_g64" };
+                                           "threads=1,repack=on",
+                                           "threads=1,force=on,kv=q4_0,kv_rotate=on",
+                                           "threads=1,force=on,batch_invariant=on",
+                                           "threads=1,force=on,compile=off" };
+    static const char *const RECIPES[] = { "q8_0",       "q4_K_M", "q4_0",
+                                           "u4_g64",     "nf4",    "fp8_e4m3",
+                                           "int8",       "mxfp4",  "hqq,format=u4_g64",
+                                           "iq4_nl",     "iq4_xs", "iq3_s",
+                                           "iq2_s",      "nvfp4",  "q1_0",
+                                           "gptq:u4_g32" };
     struct config c;
     struct gguf *g;
     struct err why = { 0 };

@@ -9,9 +9,15 @@
 #include <unistd.h>
 
 #include "engine/worker/worker.h"
+#include "tests/fuzz/cost.h"
 #include "tests/fuzz/draft.h"
 
 enum { INPUT_MOST = 1 << 16 };
+
+/* A request may load the model or decode a whole context; the shortest ones have 20 bytes. */
+static const struct cost_ceiling CEILING = {
+    .seconds = 10, .seconds_per_mb = 2000, .mb = 500, .mb_per_mb = 2000
+};
 
 /* The input decides how long training takes, and devices belong to the machine. */
 static const char *const LEFT_OUT[] = { "train", "opencl", "\\u" };
@@ -87,18 +93,15 @@ static void check_answers(const struct str *said)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void use(const uint8_t *data, size_t size)
 {
     struct str input = { 0 };
     int pair[2];
     pthread_t reader;
-    prepare();
-    for (size_t i = 0; i < COUNT_OF(LEFT_OUT); i++)
-        if (memmem(data, size, LEFT_OUT[i], strlen(LEFT_OUT[i]))) return -1;
     fill_in(&input, data, size);
     if (input.len > INPUT_MOST || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
         str_free(&input);
-        return -1;
+        return;
     }
     struct parent parent = { .fd = pair[0] };
     if (input.len && send(pair[0], input.data, input.len, 0) != (ssize_t)input.len) abort();
@@ -113,5 +116,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_answers(&parent.said);
     str_free(&parent.said);
     str_free(&input);
-    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    prepare();
+    for (size_t i = 0; i < COUNT_OF(LEFT_OUT); i++)
+        if (memmem(data, size, LEFT_OUT[i], strlen(LEFT_OUT[i]))) return -1;
+    return cost_run(use, data, size, &CEILING);
 }
