@@ -1,8 +1,10 @@
 /* Proves: a model with one infinity or NaN never gives an answer. The value is put into every kind of tensor
- * of four architectures (gated, soft-capped, layer-normed with biases, parallel halves), in the first and in
- * the last layer; loading refuses vectors by name, and a matrix ends prefill, decode and the comparison with
- * a reference, also where activations and caches are 8-bit blocks, which cannot carry such values themselves.
- * Runs at each ISA level. Names the bug: a NaN in a norm of a q8_0 file passed the quality gate. */
+ * of eleven architectures (gated, soft-capped, layer-normed with biases, parallel halves; experts, attention
+ * sinks, latent attention, recurrent and convolution states), in the first and in the last layer, and into
+ * the scales of K-quants and codebooks; loading refuses vectors by name, and a matrix ends prefill, decode
+ * and the comparison with a reference, also where activations and caches are 8-bit blocks, which cannot carry
+ * such values themselves. Runs at each ISA level. Names the bug: a NaN in a norm of a q8_0 file passed the
+ * quality gate. */
 #include <math.h>
 
 #include "engine/eval/eval.h"
@@ -12,17 +14,37 @@
 
 enum { CTX = 32, PROMPT = 9 };
 
-/* The 16-bit or 32-bit float at the start of the tensor: the first value, or the scale of the first block. */
-static void poke(unsigned char *at, const struct format *f, float value)
+/* Puts `value` into a block: into its first weight, or into the scale of a block format, whose place is found
+ * by trying. False: the format cannot carry it. block: [f->block_bytes]. */
+static bool poke(unsigned char *block, const struct format *f, float value)
 {
     const uint16_t half = isnan(value) ? 0x7e00 : value > 0 ? 0x7c00 : 0xfc00;
-    const uint16_t bhalf = isnan(value) ? 0x7fc0 : value > 0 ? 0x7f80 : 0xff80;
-    if (!strcmp(f->name, "f32"))
-        memcpy(at, &value, sizeof value);
-    else if (!strcmp(f->name, "bf16"))
-        memcpy(at, &bhalf, sizeof bhalf);
-    else
-        memcpy(at, &half, sizeof half); /* f16, and the scale in front of a block of q8_0 or q4_0 */
+    const uint16_t upper = isnan(value) ? 0x7fc0 : value > 0 ? 0x7f80 : 0xff80; /* of a bf16 or f32 */
+    float x[256];
+    assert_in_range(f->block_weights, 1, COUNT_OF(x));
+    for (size_t at = 0; at + sizeof half <= f->block_bytes; at++)
+        for (int i = 0; i < 2; i++) {
+            unsigned char was[sizeof half];
+            memcpy(was, block + at, sizeof was);
+            memcpy(block + at, i ? &upper : &half, sizeof was);
+            f->decode(block, x, f->block_weights);
+            if (!isfinite(x[0])) return true;
+            memcpy(block + at, was, sizeof was);
+        }
+    return false;
+}
+
+/* The same at the start of every matrix of a tensor: a token need not be routed to the first expert. */
+static void damage(int fd, off_t at, const struct gguf_tensor *t, float value)
+{
+    const int64_t bytes = format_row_bytes(t->format, t->shape[0]) * t->shape[1];
+    for (int64_t i = 0; i < t->shape[2] * t->shape[3]; i++) {
+        unsigned char block[1024];
+        assert_in_range(t->format->block_bytes, 1, sizeof block);
+        memcpy(block, (const unsigned char *)t->data + i * bytes, t->format->block_bytes);
+        if (!poke(block, t->format, value)) fail_msg("%s cannot carry %g", t->format->name, (double)value);
+        CHECK_EQ(pwrite(fd, block, t->format->block_bytes, at + i * bytes), t->format->block_bytes);
+    }
 }
 
 static enum err_code prefill(struct model *m, struct err *why)
@@ -123,13 +145,10 @@ static void each_tensor(const char *source, const char *const *lines, int n_line
             const struct gguf_tensor *t = gguf_tensor_at(g, i);
             if (!is_wanted(t, &shape)) continue;
             for (size_t v = 0; v < COUNT_OF(VALUES); v++) {
-                unsigned char block[4];
                 const off_t at = t->data - (const unsigned char *)bytes;
-                memcpy(block, t->data, sizeof block);
-                poke(block, t->format, VALUES[v]);
-                CHECK_EQ(pwrite(fd, block, sizeof block, at), sizeof block);
+                damage(fd, at, t, VALUES[v]);
                 check_damaged(damaged, t, VALUES[v], lines[l], reference);
-                CHECK_EQ(pwrite(fd, t->data, sizeof block, at), sizeof block);
+                CHECK_EQ(pwrite(fd, t->data, (size_t)t->bytes, at), t->bytes);
             }
         }
         model_close(reference);
@@ -140,12 +159,9 @@ static void each_tensor(const char *source, const char *const *lines, int n_line
     free(bytes);
 }
 
-static void quantized(void **state)
+static void each_tensor_of_format(const char *format, const char *const *lines, int n_lines)
 {
-    (void)state;
-    static const char *const LINES[] = { "threads=1", "threads=2,kv=q8_0", "threads=1,ctk=q4_0,ctv=fp8_e4m3",
-                                         "threads=1,act=int8,precision=medium" };
-    char path[] = "/tmp/qdyno-test-non-finite-q8-XXXXXX";
+    char path[] = "/tmp/qdyno-test-non-finite-q-XXXXXX";
     struct err why = { 0 };
     const int fd = mkstemp(path);
     CHECK_GE(fd, 0);
@@ -153,12 +169,44 @@ static void quantized(void **state)
     CHECK_OK(synth_write(path,
                          &(struct synth_options){ .arch = "llama",
                                                   .shape = synth_shape_find("tiny"),
-                                                  .format = format_find("q8_0"),
+                                                  .format = format_find(format),
                                                   .seed = 3,
                                                   .threads = 1 },
                          &why));
-    each_tensor(path, LINES, COUNT_OF(LINES));
+    each_tensor(path, lines, n_lines);
     unlink(path);
+}
+
+static void quantized(void **state)
+{
+    (void)state;
+    static const char *const LINES[] = { "threads=1",
+                                         "threads=2,kv=q8_0",
+                                         "threads=1,ctk=q4_0,ctv=fp8_e4m3",
+                                         "threads=1,act=int8,precision=medium",
+                                         "threads=1,kv=q4_0,kv_rotate=on",
+                                         "threads=1,batch_invariant=on" };
+    each_tensor_of_format("q8_0", LINES, COUNT_OF(LINES));
+}
+
+/* Not nvfp4: its scales have no code for such a value. */
+static void block_scales(void **state)
+{
+    (void)state;
+    static const char *const FORMATS_TRIED[] = { "q4_K", "q6_K", "iq3_s", "iq4_xs" };
+    static const char *const LINES[] = { "threads=1" };
+    for (size_t i = 0; i < COUNT_OF(FORMATS_TRIED); i++)
+        each_tensor_of_format(FORMATS_TRIED[i], LINES, COUNT_OF(LINES));
+}
+
+static void each_file(const char *const *files, int n_files)
+{
+    static const char *const LINES[] = { "threads=1", "threads=1,kv=fp8_e4m3" };
+    for (int f = 0; f < n_files; f++) {
+        char path[4096];
+        SHARED_OR_SKIP(path, files[f]);
+        each_tensor(path, LINES, COUNT_OF(LINES));
+    }
 }
 
 static void architectures(void **state)
@@ -166,16 +214,24 @@ static void architectures(void **state)
     (void)state;
     static const char *const FILES[] = { "arch-golden/gemma2.gguf", "arch-golden/gpt2.gguf",
                                          "arch-golden/gptneox-parallel.gguf", "arch-golden/qwen2.gguf" };
-    static const char *const LINES[] = { "threads=1", "threads=1,kv=fp8_e4m3" };
-    for (size_t f = 0; f < COUNT_OF(FILES); f++) {
-        char path[4096];
-        SHARED_OR_SKIP(path, FILES[f]);
-        each_tensor(path, LINES, COUNT_OF(LINES));
-    }
+    each_file(FILES, COUNT_OF(FILES));
+}
+
+static void experts_sinks_and_states(void **state)
+{
+    (void)state;
+    static const char *const FILES[] = {
+        "arch-golden-2/qwen3moe-256-Q4_K.gguf", "arch-golden-2/gpt-oss.gguf",
+        "arch-golden-2/deepseek2-lite.gguf",    "arch-golden-2/granitehybrid.gguf",
+        "arch-golden-2/qwen35moe.gguf",         "arch-golden-2/gemma4-moe.gguf",
+    };
+    each_file(FILES, COUNT_OF(FILES));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(quantized), cmocka_unit_test(architectures) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(quantized), cmocka_unit_test(block_scales),
+                                        cmocka_unit_test(architectures),
+                                        cmocka_unit_test(experts_sinks_and_states) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
