@@ -3,6 +3,7 @@
  * error message and leaves nothing behind: no row of METHODS, no file, no process. */
 #include <dirent.h>
 #include <errno.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -558,10 +559,35 @@ static void test_nothing_half_written(void **state)
     gguf_close(g);
 }
 
+/* Bug: a limit of open files was an internal error where it kept the process of a plug-in from starting.
+ */
+static void few_open_files(void **state)
+{
+    (void)state;
+    struct rlimit files;
+    bool pipes = false;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    const int next = dup(STDIN_FILENO);
+    CHECK_GE(next, 0);
+    close(next);
+    for (int more = 1; more <= 6; more++) { /* reading the library takes one or two, the pipes four */
+        struct err why = { 0 };
+        const struct rlimit few = { (rlim_t)(next + more), files.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        const enum err_code rc = load("refit", &why);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+        if (rc && rc != ERR_FIT) fail_msg("%d files: status %d: %s", more, rc, why.message);
+        pipes |= rc && strstr(why.message, "pipe") != NULL;
+        plugins_unload();
+    }
+    assert_true(pipes);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
+        TEST(few_open_files),
         TEST(test_broken_libraries_are_refused),
         TEST(test_what_is_no_library_is_refused),
         TEST(test_one_that_hangs_is_ended),
