@@ -96,10 +96,12 @@ static enum err_code find_uses(struct block_trace *t, struct err *why)
     for (int64_t r = 0; room && r < t->requests; r++)
         for (int64_t i = t->start[r]; i < t->start[r + 1]; i++) v[i] = (struct visit){ t->ids[i], i, r };
     if (room) qsort(v, (size_t)t->blocks, sizeof *v, by_id_and_place);
+    int64_t since = 0; /* the first request that has the block; it may name it several times */
     for (int64_t i = 0; room && i < t->blocks; i++) {
         const bool first = !i || v[i - 1].id != v[i].id, last = i + 1 == t->blocks || v[i + 1].id != v[i].id;
         t->distinct += first;
-        seen[v[i].at] = !first && v[i - 1].request < v[i].request;
+        since = first ? v[i].request : since;
+        seen[v[i].at] = since < v[i].request;
         t->next_use[v[i].at] = last ? INT64_MAX : v[i + 1].request;
     }
     for (int64_t r = 0; room && r < t->requests; r++)

@@ -103,11 +103,13 @@ static void check_damaged(const char *path, const struct gguf_tensor *t, float v
     struct model *m;
     const enum err_code rc = session_try(&m, path, line, CTX, 1, &why);
     if (rc) {
-        if (rc != ERR_FORMAT || !strstr(why.message, t->name) || t->dims != 1)
+        if (rc != ERR_FORMAT || !strstr(why.message, t->name)) /* biases of experts are 2-d vectors */
             fail_msg("loading with %g in %s: status %d: %s", (double)value, t->name, rc, why.message);
         return;
     }
-    if (t->dims == 1) fail_msg("%g in the vector %s was not refused when loading", (double)value, t->name);
+    /* the gate of a shared expert is a matrix of one row */
+    if (t->dims == 1 && !strstr(t->name, "_shexp."))
+        fail_msg("%g in the vector %s was not refused when loading", (double)value, t->name);
     must_fail(prefill(m, &why), &why, "prefill", t->name, value, line);
     must_fail(decode(m, &why), &why, "decode", t->name, value, line);
     must_fail(whole_rows(m, &why), &why, "all rows", t->name, value, line);

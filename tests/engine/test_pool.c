@@ -199,6 +199,13 @@ static void trace(void **state)
     assert_int_equal(r.found, 2);
     assert_int_equal(r.no_room, 1); /* the last request has four blocks */
     block_trace_free(&t);
+    /* found by fuzzing: a name that a request repeats was not counted as found at most */
+    write_file(path, "{\"hash_ids\": [5, 5, 6]}\n{\"hash_ids\": [5, 5]}\n");
+    CHECK_OK(block_trace_read(&t, path, &why));
+    assert_int_equal(t.found_at_most, 2);
+    CHECK_OK(block_trace_replay(&r, &t, 8, EVICT_LRU, &why));
+    assert_int_equal(r.found, 2);
+    block_trace_free(&t);
     write_file(path, "{\"hash_ids\": [1]}\n{\"hash_ids\": [1, 2.5]}\n");
     assert_int_equal(block_trace_read(&t, path, &why), ERR_FORMAT);
     CHECK_CONTAINS(why.message, "line 2");

@@ -99,7 +99,8 @@ static void use_answer(struct input *in)
     pthread_join(thread, NULL);
     if (rc) check_message(&why);
     /* a server repeats what it was sent */
-    if (rc && (strstr(why.message, "sesame-open") || strstr(why.message, "bWU6c2VzYW1lLW9wZW4"))) abort();
+    if (rc && strstr(why.message, "sesame-open")) abort();
+    if (rc && basic && strstr(why.message, "bWU6c2VzYW1lLW9wZW4")) abort();
     if (!rc && (status < 200 || status > 299)) abort();
     if (reply.len > HTTP_REPLY_MAX || later < 0) abort();
     str_free(&reply);
