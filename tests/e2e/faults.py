@@ -18,7 +18,8 @@ RECORD = struct.Struct("10QQq32s")  # struct record of faults.c
 TIME_LIMIT_S = 60
 
 AB = ("ab -q -m {m} default kv=f32 -w tg4 --max-blocks 6 --control 0 --warmup 1 --processes kept --turns off -o json")
-# name, arguments; {t} is the folder of the run, {m} a model, {f} one with f16 weights, {url} the server that takes all
+# name, arguments; {t} is the folder of the run, {m} a model, {f} one with f16 weights, {url} the server that takes all,
+# {off} a file that switches off every alert, because a busy machine raises some
 COMMANDS = {
     "info": "info -m {m} -o json",
     "fit": "fit -m {m} -o json",
@@ -32,7 +33,7 @@ COMMANDS = {
     "textfile": "push --textfile {t}/out.prom -o json",
     "eval": "eval -q -m {m} -f {t}/text -c 16 --chunks 2 -C default --ref kv=f32 -o json",
     "bench": "bench -q -m {m} -p 0 -n 4 -r 1 --no-warmup -o json",
-    "watch": "watch -m {m} --once -r 1 -w tg4 --even-if-busy --push {url} -o jsonl",
+    "watch": "watch --alerts {off} -m {m} --once -r 1 -w tg4 --even-if-busy --push {url} -o jsonl",
     "ab": AB,
 }
 LIBRARIES = ["libsqlite3", "libjansson", "libcurl"]
@@ -129,7 +130,13 @@ def parts(text, measuring=False):
         leaves = flatten({k: v for line in lines for k, v in json.loads(line).items()})
     except (ValueError, AttributeError):
         return dict(enumerate(text.split()))
-    return dict.fromkeys((".".join(k.split(".")[:3]).split("[")[0] for k in leaves), True) if measuring else leaves
+    if not measuring:
+        return leaves
+    names = {}  # null stays null, unless another of the same name has a value
+    for k, v in leaves.items():
+        name = ".".join(k.split(".")[:3]).split("[")[0]
+        names[name] = names.get(name) if v is None else True
+    return names
 
 
 class Result:
@@ -194,6 +201,10 @@ class Tester:
             got = subprocess.run([self.program] + line.split(), env=self.environment(home), capture_output=True, text=True)
             if got.returncode not in (0, 1, 2):
                 sys.exit("cannot prepare: %s: %s" % (line, got.stderr))
+        alerts = subprocess.run([self.program, "watch", "--print-alerts", "-o", "csv"], env=self.environment(home), capture_output=True,
+                                text=True).stdout.splitlines()[1:]
+        with open(self.path("off"), "w") as f:
+            f.writelines(line.split(",")[0].strip('"') + "=off\n" for line in alerts)
         with sqlite3.connect(home + "/data/qdyno/qdyno.db") as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self.cells = db.execute("SELECT count(*), max(id) FROM cell").fetchone()
@@ -211,7 +222,7 @@ class Tester:
         env = self.environment(home)
         if preload:
             env.update(LD_PRELOAD=self.faults, FAULT_LOG=log, **(fault or {}))
-        args = [x.format(t=home, m=self.path("m.gguf"), f=self.path("f.gguf"), url=self.url, plugin=self.plugin) for x in COMMANDS[command].split()]
+        args = [x.format(t=home, m=self.path("m.gguf"), f=self.path("f.gguf"), url=self.url, plugin=self.plugin, off=self.path("off")) for x in COMMANDS[command].split()]
         p = subprocess.Popen([self.program] + args, env=env, cwd=home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, start_new_session=True)
         run = {"hang": False, "home": home, "args": args}
