@@ -89,8 +89,8 @@ static struct run_cell cell_of(struct work *k, int repeats)
                               .seed = k->w->setup.o.seed,
                               .event = measure_on_event,
                               .ctx = k,
-                              .contamination = k->w->setup.o.even_if_busy ? CONTAMINATION_NOTED
-                                                                          : CONTAMINATION_DISCARDS,
+                              .contamination = round_counts_disturbed(k->w) ? CONTAMINATION_NOTED
+                                                                            : CONTAMINATION_DISCARDS,
                               .control_frequency = NAN,
                               .sample_conditions = true,
                               .place = { .block = -1, .phase = PHASE, .config = k->line } };
@@ -113,6 +113,8 @@ static enum err_code cell_measure(struct work *k, int repeats, struct err *why)
     } else if (!rc && value > 0) {
         k->out->cells++;
         k->sum += log(value);
+        k->out->disturbed += *c.disturbed != '\0';
+        if (*c.disturbed) snprintf(k->out->disturbance, sizeof k->out->disturbance, "%s", c.disturbed);
         rc = tally_add(&k->tally, &c, why);
     } else if (!rc) {
         rc = err_set(why, ERR_INTERNAL, "a cell of %s gave no value of %s", k->workload,
@@ -165,7 +167,17 @@ static enum err_code cells_measure(struct work *k, struct err *why)
     struct err unknown;
     if (!rc && run_conditions_open(&k->run, &t, &unknown)) watch_report_trouble(k->w, &unknown);
     run_conditions_sample(&k->run, arm_pid(k->arm));
-    for (int i = 0; i < 3 * wanted && k->out->cells < wanted && !rc; i++) rc = cell_measure(k, repeats, why);
+    int attempts = 0;
+    while (attempts < 3 * wanted && k->out->cells < wanted && !rc) {
+        const int discarded = k->out->discarded;
+        rc = cell_measure(k, repeats, why);
+        /* while the round may wait, a disturbed cell is no attempt: it waits again, and after the deadline
+         * disturbed cells count */
+        if (rc || k->out->discarded == discarded || !round_may_wait(k->w))
+            attempts++;
+        else
+            (void)round_wait_quiet(k->w);
+    }
     if (!rc) store_residuals(k);
     return rc;
 }

@@ -44,6 +44,7 @@ struct watch_schedule {
     int64_t due_ns, next_round_ns; /* by the schedule; after postponing */
     int postponed_in_row;
     bool measuring, stopped;
+    bool wait_reported, found_quiet; /* of this round's wait for a quiet machine */
     int64_t success_ns; /* the last successful measurement, on clock_ns; at first, of the first watch here */
 };
 
@@ -137,9 +138,11 @@ struct item_measurement {
     int64_t run_id;
     double ln_value; /* mean over the kept cells; NAN unless MEASURED */
     int cells, discarded;
-    struct canary canary; /* the faster of the two, figure by figure */
-    char reason[512];     /* why it is not MEASURED */
-    enum err_code code;   /* of MEASURE_FAILED */
+    int disturbed;         /* of `cells`: disturbed, but they count (round_counts_disturbed) */
+    char disturbance[160]; /* by what, the last of them; "" none */
+    struct canary canary;  /* the faster of the two, figure by figure */
+    char reason[512];      /* why it is not MEASURED */
+    enum err_code code;    /* of MEASURE_FAILED */
     char sha256[HASH_HEX];
 };
 /* Measure one config on the item's workload, as a run of kind "watch". */
@@ -150,6 +153,13 @@ void measure_item(struct watch *w, const struct watch_own_item *item, const stru
 
 /* Measure all items, or postpone the round while the machine is not free. */
 void round_step(struct watch *w);
+/* Whether disturbed cells count now: by even_if_busy, or because the time to wait for a quiet machine is
+ * over.
+ */
+bool round_counts_disturbed(const struct watch *w);
+bool round_may_wait(const struct watch *w); /* that time is not over yet */
+/* Wait for a quiet machine for what is left of the round's wait, and report it. False: it is not quiet. */
+bool round_wait_quiet(struct watch *w);
 /* Set the item's subject from its model, workload and config. */
 void subject_set(struct watch_own_item *item);
 

@@ -113,7 +113,7 @@ static double alert_loss_min(const struct watch *w)
 
 static void round_report(struct watch *w, const struct watch_own_item *item, const struct item_round *r)
 {
-    char against[160];
+    char against[160], busy[256] = "";
     json_t *o = json_object();
     const double value = exp(r->m.ln_value), ratio = exp(r->m.ln_value - r->ln_reference);
     json_put_str(o, "subject", item->subject);
@@ -126,6 +126,7 @@ static void round_report(struct watch *w, const struct watch_own_item *item, con
     json_put_num(o, "loss_ratio", r->loss);
     json_put_int(o, "cells", r->m.cells);
     json_put_int(o, "discarded_cells", r->m.discarded);
+    json_put_int(o, "disturbed_cells", r->m.disturbed);
     json_put_num(o, "canary_read_bytes_s", r->m.canary.read_bytes_s);
     json_put_num(o, "canary_ops_s", r->m.canary.ops_s);
     json_put_bool(o, "enough_history", !isnan(r->ln_reference));
@@ -133,8 +134,11 @@ static void round_report(struct watch *w, const struct watch_own_item *item, con
         snprintf(against, sizeof against, "not enough history yet (0 of 1): nothing to compare with yet");
     else
         snprintf(against, sizeof against, "%+.1f %% against %s", 100 * (ratio - 1), r->from);
-    watch_report(w, WATCH_ROUND, GRADE_INFO, o, "%s: %s %.5g %s, %s", item->subject, item->metric->name,
-                 value, item->metric->unit, against);
+    if (r->m.disturbed)
+        snprintf(busy, sizeof busy, "; %d of %d cells were disturbed: %s", r->m.disturbed, r->m.cells,
+                 r->m.disturbance);
+    watch_report(w, WATCH_ROUND, GRADE_INFO, o, "%s: %s %.5g %s, %s%s", item->subject, item->metric->name,
+                 value, item->metric->unit, against, busy);
 }
 
 static void item_measure_again(struct watch *w, const struct watch_own_item *item, struct item_round *r)
@@ -285,18 +289,47 @@ static void errors_check(struct watch *w)
     if (seen) watch_feed_stored(w, SIGNAL_ERRORS, "", (double)failed / seen);
 }
 
-static bool has_waited_enough(const struct watch *w)
+/* Seconds that this round may still wait for a quiet machine; 0: none. */
+static double wait_left_s(const struct watch *w)
 {
-    const double most = w->setup.o.wait_quiet_s;
-    return most > 0 && (double)(clock_ns() - w->schedule.due_ns) * 1e-9 >= most;
+    const double since_due_s = (double)(clock_ns() - w->schedule.due_ns) * 1e-9;
+    return fmax(0, w->setup.o.wait_quiet_s - since_due_s);
 }
 
-static bool round_waits(void *ctx, const char *reason, double waited_s)
+bool round_may_wait(const struct watch *w)
+{
+    return wait_left_s(w) > 0;
+}
+
+bool round_counts_disturbed(const struct watch *w)
+{
+    return w->setup.o.even_if_busy || (w->setup.o.wait_quiet_s > 0 && !round_may_wait(w));
+}
+
+static bool round_waiting(void *ctx, const char *reason, double waited_s)
 {
     struct watch *w = ctx;
-    (void)reason;
+    char by[RUN_BUSIEST], most[48];
     (void)waited_s;
+    if (!w->schedule.wait_reported) {
+        json_t *o = json_object();
+        json_put_str(o, "reason", reason);
+        alert_value_text(SIGNAL_STALE, w->setup.o.wait_quiet_s, most, sizeof most);
+        watch_report(w, WATCH_POSTPONED, GRADE_INFO, o, "waiting for a quiet machine, at most %s: %s%s", most,
+                     reason, run_busiest(by));
+    }
+    w->schedule.wait_reported = true;
     return watch_continues(w);
+}
+
+bool round_wait_quiet(struct watch *w)
+{
+    if (!round_may_wait(w) || !w->sampler) return false;
+    if (run_wait_quiet(w->sampler, wait_left_s(w), round_waiting, w)) return true;
+    if (watch_continues(w))
+        watch_report(w, WATCH_POSTPONED, GRADE_INFO, NULL,
+                     "the machine was not quiet in time: disturbed cells count from now on");
+    return false;
 }
 
 /* Why no measurement may start now; "" when it may. */
@@ -307,14 +340,15 @@ static const char *round_obstacle(struct watch *w, char *buf, size_t size)
     buf[0] = '\0';
     if (db_run_is_locked(w->db, &pid)) /* never two measurements at once, not even with even_if_busy */
         snprintf(buf, size, "another measurement is running (process %d)", pid);
-    else if (busy > BUSY_OTHERS && !w->setup.o.even_if_busy && !has_waited_enough(w))
+    else if (busy > BUSY_OTHERS && !w->schedule.found_quiet && !round_counts_disturbed(w))
         snprintf(buf, size, "other programs use %.0f %% of the CPUs", 100 * busy);
     return buf;
 }
 
 static void round_postpone(struct watch *w, const char *why)
 {
-    const double retry_s = fmin(w->setup.o.every_s / 4, RETRY_S);
+    double retry_s = fmin(w->setup.o.every_s / 4, RETRY_S);
+    if (round_may_wait(w)) retry_s = fmin(retry_s, wait_left_s(w)); /* a wait ends at its deadline */
     char when[48];
     w->summary.postponed++;
     if (!w->schedule.postponed_in_row++) { /* report it once, not on every retry of a busy night */
@@ -354,9 +388,10 @@ void round_step(struct watch *w)
 {
     char why[128];
     const int64_t every = (int64_t)(w->setup.o.every_s * 1e9);
+    w->schedule.wait_reported = false;
     /* a single round waits here; repeated rounds try again later */
-    if (w->setup.o.once && w->setup.o.wait_quiet_s > 0)
-        (void)run_wait_quiet(watch_sampler(w), w->setup.o.wait_quiet_s, round_waits, w);
+    w->schedule.found_quiet = w->setup.o.once && round_wait_quiet(w);
+    if (!watch_continues(w)) return;
     if (*round_obstacle(w, why, sizeof why)) {
         round_postpone(w, why);
         return;

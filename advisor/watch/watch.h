@@ -236,8 +236,9 @@ struct watch_options {
     int repetitions; /* cells per round */
     uint64_t seed;
     bool once; /* one round, now; minimum durations of alerts do not apply */
-    double
-        wait_quiet_s; /* postpone a round at most so long because of other programs; 0: as long as it takes */
+    /* postpone a round at most so long because of other programs, then count disturbed cells, too; 0: as long
+     * as it takes */
+    double wait_quiet_s;
     bool even_if_busy; /* measure even while other programs use the CPUs */
     bool forget;       /* discard the usual values and learn them again */
     /* NULL: never. Otherwise the file with the config line of item 0, as `tune` writes it. When item 0 is too

@@ -1,10 +1,12 @@
 /* Proves: sensors become signals (the tighter of two limits, one per GPU, without our own load); a watch
  * learns usual values, fires when a round is slower than them or than its baseline, measures twice first,
- * reports an alert once in spite of restarts, and ends it; failures, postponements and stops are
+ * reports an alert once in spite of restarts, and ends it; a wait for a quiet machine says what it waits for
+ * and ends at its deadline, after which disturbed cells count; failures, postponements and stops are
  * distinguished and leave no half-finished run; a rollback happens only if the champion is faster now, keeps
  * the previous file, and is evaluated in the next round; notices wait in order for their receiver; documents
  * have their fields; notices are sent while a measurement runs. */
 #include <math.h>
+#include <sys/stat.h>
 
 #include "advisor/watch/parts.h"
 #include "advisor/watch/watch.h"
@@ -366,6 +368,106 @@ static void another_measurement_postpones_the_round(void **state)
     db_close(d);
 }
 
+/* ---------------------------------------------------------------- a busy machine */
+
+/* A /proc/stat in which other programs use `busy` of the time, whatever this machine does. */
+struct busy_root {
+    char path[320];
+    _Atomic bool busy, stop;
+    pthread_t thread;
+};
+
+static void *busy_root_thread(void *arg)
+{
+    struct busy_root *r = arg;
+    char name[360], temporary[360];
+    double used = 0, idle = 0;
+    int64_t was = clock_ns();
+    snprintf(name, sizeof name, "%s/proc/stat", r->path);
+    snprintf(temporary, sizeof temporary, "%s/proc/new", r->path);
+    while (!r->stop) {
+        const int64_t now = clock_ns();
+        *(r->busy ? &used : &idle) += (double)(now - was) * 1e-7; /* ticks of 10 ms */
+        was = now;
+        FILE *f = fopen(temporary, "w");
+        if (!f) break;
+        fprintf(f, "cpu %.0f 0 0 %.0f 0 0 0 0 0 0\ncpu0 %.0f 0 0 %.0f 0 0 0 0 0 0\n", used, idle, used, idle);
+        if (fclose(f) || rename(temporary, name)) break;
+        clock_sleep_ns(20000000);
+    }
+    return NULL;
+}
+
+static void busy_root_open(struct busy_root *r, struct bench *b)
+{
+    char proc[360];
+    *r = (struct busy_root){ .busy = true };
+    snprintf(r->path, sizeof r->path, "%s/root", b->dir);
+    snprintf(proc, sizeof proc, "%s/proc", r->path);
+    assert_int_equal(mkdir(r->path, 0700), 0);
+    assert_int_equal(mkdir(proc, 0700), 0);
+    assert_int_equal(pthread_create(&r->thread, NULL, busy_root_thread, r), 0);
+    b->o.root = r->path;
+    b->o.even_if_busy = false;
+    b->item.config = fake_config("rate=1000+noise=0.001+sleep_ms=300");
+}
+
+static void busy_root_close(struct busy_root *r)
+{
+    r->stop = true;
+    pthread_join(r->thread, NULL);
+}
+
+static void a_wait_for_quiet_ends_at_its_deadline(void **state)
+{
+    struct bench *b = *state;
+    struct busy_root root;
+    busy_root_open(&root, b);
+    struct watch_summary s = round_of(b); /* without a wait */
+    CHECK_EQ(s.postponed, 1);
+    CHECK_EQ(s.measured, 0);
+    b->o.wait_quiet_s = 1;
+    s = round_of(b);
+    CHECK_EQ(s.measured, 1);
+    CHECK_EQ(s.postponed, 0);
+    CHECK_EQ(s.failed, 0);
+    expect_event(b, "waiting for a quiet machine, at most 1 s: other programs kept the processors busy");
+    expect_event(b, "not quiet in time: disturbed cells count from now on");
+    expect_event(b, "3 of 3 cells were disturbed: other programs kept the processors busy");
+    busy_root_close(&root);
+}
+
+static struct busy_root *becomes_quiet; /* when the watch has said that it waits */
+
+static bool proceed_quietly(void *ctx)
+{
+    struct bench *b = ctx;
+    if (b->counts[WATCH_POSTPONED]) becomes_quiet->busy = false;
+    return true;
+}
+
+static void a_wait_for_quiet_ends_when_it_is_quiet(void **state)
+{
+    struct bench *b = *state;
+    struct busy_root root;
+    struct err why;
+    struct watch_summary s;
+    const struct watch_host host = { b, event_record, proceed_quietly };
+    busy_root_open(&root, b);
+    becomes_quiet = &root;
+    b->o.wait_quiet_s = 3600;
+    CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
+    watch_step(b->w);
+    watch_summary(b->w, &s);
+    watch_close(b->w);
+    CHECK_EQ(s.measured, 1);
+    CHECK_EQ(s.postponed, 0);
+    CHECK_EQ(b->counts[WATCH_POSTPONED], 1);
+    expect_event(b, "waiting for a quiet machine, at most 1 h");
+    CHECK_EQ(strstr(str_text(&b->said), "disturbed"), NULL);
+    busy_root_close(&root);
+}
+
 static bool stop_in_the_cell(void *ctx)
 {
     struct bench *b = ctx;
@@ -655,6 +757,8 @@ int main(void)
         T(the_baseline_is_the_reference),
         T(failures_are_counted),
         T(another_measurement_postpones_the_round),
+        T(a_wait_for_quiet_ends_at_its_deadline),
+        T(a_wait_for_quiet_ends_when_it_is_quiet),
         T(a_stop_leaves_no_half_run),
         T(quality_beyond_its_limit_fires),
         T(a_rollback_where_it_helps),
