@@ -17,7 +17,7 @@ summary() { # summary ARGUMENTS...: status, summary and an empty stderr agree
 AB=(default q8_0 -w tg4 --control 0 --warmup 1 --min-blocks 6 --max-blocks 6 --budget 15s)
 summary bench -p 0 -n 4 -r 1 && json 'd["summary"]["verdict"] is None and d["summary"]["effect"] is None'
 summary eval -c 32 --chunks 4 --ref default -C q8_0 && json 'd["summary"]["effect"] == d["rows"][0]["ppl_ratio"]'
-summary ab "${AB[@]}" && json 'd["summary"]["verdict"] == d["verdict"] and d["summary"]["run"] == d["run"]' && ab=$(value 'd["run"]')
+summary ab "${AB[@]}" && json 'd["summary"]["estimand"] == d["estimand"] and d["summary"]["verdict"] == d["verdict"] and d["summary"]["run"] == d["run"]' && ab=$(value 'd["run"]')
 "$QDYNO" replay "$ab" --budget 1s >"$T/out" 2>"$T/err" </dev/null
 if ! grep -q 'no valid block' "$T/err"; then
   summary replay "$ab" && json 'd["summary"]["verdict"] == d["verdict"]'
@@ -27,6 +27,8 @@ fi
 summary tune --space "recipe=file|q8_0,threads=1" -w tg4 --budget 4s --dry-run && json 'd["summary"]["applied"] is None'
 expect 0 baseline set best default -w tg4
 summary baseline check best q4_0 --budget 1s && json 'd["summary"]["verdict"] == d["verdict"]'
+
+"$QDYNO" history --detect -q -o json >"$T/out" 2>"$T/err" && json 'list(d)[0] == "summary" and d["summary"]["exit_status"] == 0 and "series examined" in d["summary"]["text"]'
 
 # ---- labels
 expect 0 bench -p 0 -n 4 -r 1 --label branch=main --label "note=a b=\"c\"" -o json &&

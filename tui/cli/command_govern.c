@@ -169,7 +169,13 @@ static int governed_print(const struct governed *x)
     table_note(&t, "%s: %s, in %s; limit %.4g; %d switches", signal->name, signal->help, signal->unit,
                x->o.rule.limit, r->switches);
     table_note(&t, "run %lld", (long long)r->run_id);
-    const int status = cli_print(x->g, x->a, &t, r->stopped ? EXIT_INTERRUPTED : EXIT_DONE);
+    struct summary summary = { .effect = { NAN, NAN, NAN },
+                               .exit_status = r->stopped ? EXIT_INTERRUPTED : EXIT_DONE,
+                               .run = r->run_id };
+    snprintf(summary.text, sizeof summary.text, "%lld requests, %d switches between %d configs",
+             (long long)r->requests, r->switches, x->o.levels);
+    table_summarize(&t, &summary);
+    const int status = cli_print(x->g, x->a, &t, summary.exit_status);
     table_done(&t);
     return status;
 }

@@ -269,6 +269,10 @@ int history_detect_print(const struct cli_global *g, const struct cli_args *a)
     table_add_counts(&t, &n, min_effect);
     json_put(t.extra, "series", all);
     const int verdict = n.worse ? EXIT_WORSE : EXIT_DONE;
+    struct summary summary = { .effect = { NAN, NAN, NAN }, .exit_status = verdict };
+    snprintf(summary.text, sizeof summary.text, "%d series examined; %d of them %s now at a worse level",
+             n.judged, n.worse, n.worse == 1 ? "is" : "are");
+    table_summarize(&t, &summary);
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, verdict);
     table_done(&t);
     history_free(&h);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advisor/experiment/experiment.h"
 #include "advisor/recipe/recipe.h"
 #include "db/db.h"
 #include "engine/config/config.h"
@@ -228,6 +229,26 @@ static int found_status(const struct recipe_found *f)
     return f->beats ? EXIT_DONE : f->difference.lower > 0 ? EXIT_WORSE : EXIT_INCONCLUSIVE;
 }
 
+/* The verdict on the recipe against the uniform format of its size. */
+static void searching_summarize(struct table *t, const struct searching *x)
+{
+    const struct recipe_found *f = &x->found;
+    const int status = found_status(f);
+    struct summary summary = { .verdict = f->beats               ? verdict_name(VERDICT_BETTER)
+                                          : status == EXIT_WORSE ? verdict_name(VERDICT_WORSE)
+                                                                 : verdict_name(VERDICT_INCONCLUSIVE),
+                               .effect = { *f->uniform.line ? f->mixed.kld / f->uniform.kld : NAN, NAN, NAN },
+                               .exit_status = status };
+    if (f->beats && *f->uniform.line)
+        snprintf(
+            summary.text, sizeof summary.text,
+            "the recipe is closer to the model than %.100s, which is no smaller: KL divergence %.3g against %.3g nats",
+            f->uniform.line, f->mixed.kld, f->uniform.kld);
+    else
+        snprintf(summary.text, sizeof summary.text, "%s", f->reason);
+    table_summarize(t, &summary);
+}
+
 static int searching_print(const struct searching *x)
 {
     const struct recipe_found *f = &x->found;
@@ -257,6 +278,7 @@ static int searching_print(const struct searching *x)
             "%d of %d costs are estimates; a larger --budget measures them and keeps those already measured",
             f->estimated, f->of);
     cli_note_cautions(&t, f->random_weights, f->answers_unverified);
+    searching_summarize(&t, x);
     const int status = cli_print(x->g, x->a, &t, found_status(f));
     table_done(&t);
     return status;

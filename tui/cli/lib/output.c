@@ -89,6 +89,7 @@ json_t *summary_to_json(const struct summary *s)
     json_put_int(o, "exit_status", s->exit_status);
     json_put(o, "run", s->run ? json_integer(s->run) : json_null());
     json_put_str(o, "text", *s->text ? s->text : NULL);
+    json_put_str(o, "estimand", s->estimand);
     return o;
 }
 

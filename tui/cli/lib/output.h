@@ -51,10 +51,12 @@ struct summary {
     const char *verdict, *gate; /* NULL: none */
     struct interval effect;     /* ratio to the reference, and its interval; NAN: none */
     int exit_status;
-    int64_t run;    /* 0: none */
-    char text[800]; /* the result in words; "": none */
+    int64_t run;          /* 0: none */
+    char text[800];       /* the result in words; "": none */
+    const char *estimand; /* what an experiment's effect is about: "quiet" or "loaded"; NULL: no experiment */
 };
-/* {"verdict":,"gate":,"effect":,"lower":,"upper":,"exit_status":,"run":,"text":}. New reference. */
+/* {"verdict":,"gate":,"effect":,"lower":,"upper":,"exit_status":,"run":,"text":,"estimand":}. New reference.
+ */
 json_t *summary_to_json(const struct summary *s);
 /* The document with the summary as its first member. New reference. */
 json_t *summary_put_first(const struct summary *s, json_t *document);
