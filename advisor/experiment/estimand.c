@@ -43,7 +43,7 @@ static int disturbed_in(const struct block_series *s)
 /* Blocks of any kind that the rest of the budget allows. */
 static double blocks_left(const struct experiment_state *s)
 {
-    const double left = s->spec.budget_s - s->elapsed_s;
+    const double left = s->spec.budget_s - s->reserved_s - s->elapsed_s;
     return s->block_s > 0 ? fmax(0, left / s->block_s) : 0;
 }
 
@@ -74,6 +74,9 @@ enum estimand estimand_choose(const struct experiment_state *s)
 static void comparison_use(struct experiment_state *s, struct comparison *c, enum estimand e)
 {
     c->blocks = series_select(&c->all, &s->control_all, e, c->d);
+    (void)series_select(&c->all, &s->control_all, ESTIMAND_LOADED, c->adjusted);
+    c->use = e;
+    c->share_loaded = s->spec.estimand == ESTIMAND_EITHER ? evidence_share_loaded(s) : 0;
 }
 
 void estimand_use(struct experiment_state *s, enum estimand e)

@@ -78,11 +78,6 @@ static void phase_enter(struct experiment *x, enum experiment_phase phase)
     state_done(x);
 }
 
-static bool time_is_up(const struct experiment *x)
-{
-    return experiment_elapsed(x) >= x->state.spec.budget_s;
-}
-
 /* ---------------------------------------------------------------- arms */
 
 /* Whether A and at least one challenger still run. */
@@ -279,24 +274,9 @@ static enum flow warm_up(struct experiment *x)
         s->cell_repeats = cell_repeats(shortest, CELL_LEAST_S);
         state_done(x);
     }
-    if (f == FLOW_CONTINUE && x->state.spec.warmup_cells != 1) f = warm_up_round(x, true, &ignored);
+    const bool more = x->state.spec.warmup_cells != 1 && experiment_budget_left(x) > 0;
+    if (f == FLOW_CONTINUE && more) f = warm_up_round(x, true, &ignored);
     return f == FLOW_ARM && arms_remain(x) ? FLOW_CONTINUE : f;
-}
-
-static void estimate_end(struct experiment *x, int blocks_left)
-{
-    struct experiment_state *s = state_edit(x);
-    s->elapsed_s = experiment_elapsed(x);
-    if (s->block_s > 0 && blocks_left >= 0)
-        s->eta_s = fmin(s->block_s * blocks_left, fmax(0, s->spec.budget_s - s->elapsed_s));
-    state_done(x);
-}
-
-/* Whether no further block fits into the budget, which is kept within a tenth. */
-static bool block_is_too_late(const struct experiment *x)
-{
-    const double next = x->state.block_s > 0 ? x->state.block_s : 0;
-    return time_is_up(x) || experiment_elapsed(x) + next > 1.1 * x->state.spec.budget_s;
 }
 
 /* Reports that the estimand in use has changed. */
@@ -323,12 +303,13 @@ static enum flow run_control(struct experiment *x)
         return FLOW_CONTINUE;
     }
     phase_enter(x, PHASE_CONTROL);
-    while (x->state.control_blocks < control_wanted(&x->state) && !block_is_too_late(x)) {
+    while (x->state.control_blocks < control_wanted(&x->state) && !experiment_block_is_too_late(x)) {
         const enum estimand before = x->state.estimand;
         const enum flow f = block_run(x, CELL_CONTROL);
         if (f != FLOW_CONTINUE) return f;
         note_estimand(x, before);
-        estimate_end(x, control_wanted(&x->state) - x->state.control_blocks + x->state.spec.min_blocks);
+        experiment_estimate_end(x, control_wanted(&x->state) - x->state.control_blocks +
+                                       x->state.spec.min_blocks);
     }
     process_end(x, TWIN);
     const struct experiment_state *s = &x->state;
@@ -363,8 +344,8 @@ static void plan_once(struct experiment *x)
 /* A race may use two thirds of the time for blocks; the rest is for confirming its winner. */
 static bool race_time_is_up(const struct experiment *x)
 {
-    const double begun = x->clock.blocks_begun_s, whole = x->state.spec.budget_s - begun;
-    return x->state.spec.race && experiment_elapsed(x) - begun >= whole * 2 / 3;
+    const double begun = x->clock.blocks_begun_s, spent = experiment_elapsed(x) - begun;
+    return x->state.spec.race && spent >= (spent + experiment_budget_left(x)) * 2 / 3;
 }
 
 static bool phase_is_over(struct experiment *x, enum cell_phase phase)
@@ -377,7 +358,7 @@ static bool phase_is_over(struct experiment *x, enum cell_phase phase)
     if (phase == CELL_BLOCK && s->spec.race ? race_time_is_up(x) || x->race_over
                                             : judge_is_decided(s) && claims_gate_settled(s))
         return true;
-    if (!block_is_too_late(x)) return false;
+    if (!experiment_block_is_too_late(x)) return false;
     experiment_log_event(x, "budget",
                          "the time budget of %.0f s was used up after %d blocks; about %d were expected",
                          s->spec.budget_s, kept, aim);
@@ -410,7 +391,7 @@ static enum flow run_blocks(struct experiment *x, enum cell_phase phase)
             f = FLOW_CONTINUE; /* the other arms are still compared */
         if (f != FLOW_CONTINUE) return f;
         if (phase == CELL_BLOCK && x->state.spec.race) race_look(x);
-        estimate_end(x, x->state.blocks_needed);
+        experiment_estimate_end(x, x->state.blocks_needed);
     }
     return FLOW_CONTINUE;
 }
@@ -470,6 +451,7 @@ static const char *phase_conclude(struct experiment *x, enum flow f)
 
 static void outcome_store(struct experiment *x, enum flow f)
 {
+    experiment_budget_end(x);
     const char *name = phase_conclude(x, f);
     const struct experiment_state *s = &x->state;
     if (s->verdict)
@@ -504,74 +486,29 @@ static void outcome_store(struct experiment *x, enum flow f)
     state_done(x);
 }
 
-static bool still_waiting(void *ctx, const char *reason, double waited_s)
-{
-    struct experiment *x = ctx;
-    struct experiment_state *s = state_edit(x);
-    snprintf(s->cell_phase, sizeof(s->cell_phase), "%s", EXPERIMENT_WAITS);
-    state_done(x);
-    char by[RUN_BUSIEST];
-    if (waited_s < 1)
-        experiment_log_event(x, "wait", "waiting for a quiet machine: %s%s", reason, run_busiest(by));
-    return !atomic_load(&x->stop);
-}
-
-/* Waits for a quiet machine as long as the specification says. This time does not count against the budget.
- */
-static enum flow wait_until_quiet(struct experiment *x)
-{
-    const double most = x->state.spec.wait_quiet_s;
-    if (!(most > 0) || !x->sampler) return FLOW_CONTINUE;
-    const int64_t begun = clock_ns();
-    const bool quiet = run_wait_quiet(x->sampler, most, still_waiting, x);
-    const int64_t waited = clock_ns() - begun;
-    x->clock.paused_ns += waited;
-    experiment_log_event(
-        x, "wait", quiet ? "the machine is quiet after %.0f s" : "not quiet after %.0f s: measuring anyway",
-        (double)waited * 1e-9);
-    return atomic_load(&x->stop) ? FLOW_STOPPED : FLOW_CONTINUE;
-}
-
 /* Without sensors there is no canary: such runs are not compared over time. */
 static enum err_code canary_run_and_store(struct experiment *x, enum canary_when when)
 {
     return x->sampler ? run_canary(&x->run, when, &x->why) : ERR_OK;
 }
 
-/* Says at the start when the budget is too short for a claim: the control, and seven blocks that agree. */
-static void check_budget(struct experiment *x)
-{
-    const struct experiment_state *s = &x->state;
-    double cells_s = 0, starts_s = 0;
-    for (int i = 0; i < s->spec.arms; i++) {
-        if (s->arm[i].failed) continue;
-        cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
-        starts_s += x->pool.lifetime == LIFETIME_RUN ? 0 : x->pool.start_s[i];
-    }
-    const int blocks = MAX(s->spec.control_blocks, 0) + stats_anytime_fewest(0.05);
-    const double needed = blocks * (cells_s + starts_s), left = s->spec.budget_s - experiment_elapsed(x);
-    if (needed <= left) return;
-    experiment_log_event(
-        x, "budget",
-        "the budget is probably too short for a verdict: a claim needs at least %d blocks with "
-        "the control, about %.0f s; %.0f s are left",
-        blocks, ceil(needed), fmax(left, 0));
-}
-
 static enum flow carry_out(struct experiment *x)
 {
     phase_enter(x, PHASE_LOADING);
+    if (experiment_is_exact(&x->state.spec)) experiment_budget_exact(x);
     enum flow f = processes_load(x);
     if (f == FLOW_STOPPED) return f;
     if (run_open(x)) return FLOW_BROKEN;
     if (!any_arm(x)) return FLOW_ARM;
-    if (f != FLOW_INVALID && wait_until_quiet(x) == FLOW_STOPPED) return FLOW_STOPPED;
+    if (f != FLOW_INVALID && experiment_wait_until_quiet(x) == FLOW_STOPPED) return FLOW_STOPPED;
     if (f != FLOW_INVALID) f = warm_up(x);
     if (f != FLOW_CONTINUE) return f;
     if (experiment_is_exact(&x->state.spec)) return quality_run(x);
     processes_plan(x);
-    check_budget(x);
+    const double before = experiment_elapsed(x);
     if (canary_run_and_store(x, CANARY_START)) return FLOW_BROKEN;
+    experiment_budget_plan(x, experiment_elapsed(x) - before);
+    experiment_look_for_load(x);
     f = run_control(x);
     if (f == FLOW_CONTINUE && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);
     if (f == FLOW_CONTINUE) f = confirm_winner(x);

@@ -351,13 +351,17 @@ struct comparison {
     /* the blocks of the estimand in use; of ESTIMAND_LOADED adjusted for `load` (stats_adjust) */
     int blocks;
     double d[EXPERIMENT_BLOCKS];
+    enum estimand use;                  /* the one in use */
+    double adjusted[EXPERIMENT_BLOCKS]; /* [all.blocks]: as ESTIMAND_LOADED sees them */
+    /* Share of the stake on ESTIMAND_LOADED where the run may choose between the estimands; 0: it may not */
+    double share_loaded;
     struct estimand_result by_estimand[ESTIMANDS_COUNT]; /* QUIET and LOADED, whichever is in use */
-    /* Valid at all interim analyses together (stats_anytime_interval) and over the family of challengers
+    /* Valid at all interim analyses together (evidence_interval) and over the family of challengers
      * (Holm): 95 % with one challenger. effect90 is for the two one-sided tests of equivalence. */
     struct interval effect, effect90;
     double alpha;     /* error probability of `effect`: 0.05, less with several challengers */
-    double e, e_sign; /* e-values against "no difference": stats_coin_evalue, and of signs alone */
-    double p;         /* stats_anytime_p */
+    double e, e_sign; /* e-values against "no difference": evidence_evalue, and of signs alone */
+    double p;         /* 1 / the largest of the former so far, valid at every interim analysis */
     /* companions: valid for a single analysis, never used for the verdict; NAN until the run ends */
     struct interval fixed, hodges_lehmann;
     double permutation_p, lag1;
@@ -422,6 +426,7 @@ struct experiment_state {
     double live_tok_s; /* of the running cell so far, NAN */
     struct occupancy occupancy;
     double elapsed_s, eta_s; /* without pauses; eta NAN when unknown */
+    double reserved_s;       /* of the budget, for what follows the blocks */
     /* pauses */
     bool pausing;                              /* requested; the running cell is finished first */
     int64_t paused_since_ms;                   /* unix; 0: not paused */
@@ -431,8 +436,9 @@ struct experiment_state {
     double block_s;                            /* mean duration of a block so far, NAN */
     struct machine_load load[ESTIMANDS_COUNT]; /* during the blocks of each estimand */
     double switch_cost; /* first token after a change of turns, relative to the others, log; NAN: no turns */
-    double
-        load_reacts; /* mean difference of other runnable tasks beside the headline arm and beside A; NAN */
+    /* Mean difference of other runnable tasks beside the headline arm and beside A, and the p value of "no
+     * difference", valid at every interim analysis. NAN: not counted, because no block ran in turns. */
+    double load_reacts, load_reacts_p;
     /* control */
     struct block_series control_all;
     int control_blocks;
@@ -501,6 +507,17 @@ char *experiment_blocks_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct expe
 /* Why the noise floor is wider than the interval of the arm, as the end of a sentence about its blocks: ":
  * wide because they are few, B has 24"; "" where it is not wider. Pure. Returns buf. */
 char *experiment_noise_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x, int arm);
+
+/* The evidence after the first n of the blocks that count (comparison.blocks): stats_coin_evalue and
+ * stats_anytime_interval of their effects; where the run may choose between estimands, such that all its
+ * analyses of both together keep the error probability (evidence.c). Pure. */
+double evidence_evalue(const struct comparison *c, int n);
+double evidence_p(const struct comparison *c); /* after all blocks */
+struct interval evidence_interval(const struct comparison *c, int n, double confidence);
+
+/* Whether other programs react to the arms, which breaks every design: at 5 %, at all interim analyses
+ * together, they ran more beside one of them. */
+bool experiment_load_reacts(const struct experiment_state *s);
 
 /* The comparison that the run's verdict is about. */
 const struct comparison *experiment_headline(const struct experiment_state *s);

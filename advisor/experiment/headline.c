@@ -196,6 +196,16 @@ static void put_machine(struct str *s, const struct experiment_state *x)
     }
 }
 
+static void put_reaction(struct str *s, const struct experiment_state *x)
+{
+    if (experiment_load_reacts(x))
+        str_printf(
+            s,
+            " Other programs react to the arms (%+.2f more of their tasks ran beside %c), so the effect "
+            "contains theirs.",
+            x->load_reacts, 'A' + MAX(x->headline, 1));
+}
+
 static void put_next(struct str *s, const struct experiment_state *x, enum verdict verdict)
 {
     if (verdict != VERDICT_INCONCLUSIVE && verdict != VERDICT_NONE) return;
@@ -228,6 +238,7 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
         put_quality(&s, x, arm);
         str_append(&s, ".");
         put_machine(&s, x);
+        put_reaction(&s, x);
         put_next(&s, x, verdict);
     }
     snprintf(buf, size, "%s", str_text(&s));

@@ -246,6 +246,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     json_put_str(o, "estimand", ESTIMANDS[s->estimand]); /* what the verdict is about */
     json_put(o, "estimands", estimands_document(s, c, better));
     json_put_num(o, "load_reacts_tasks", s->load_reacts);
+    json_put_num(o, "load_reacts_p", s->load_reacts_p);
     json_put_num(o, "switch_cost_ratio", exp(s->switch_cost));
     json_put_num(o, "margin", s->spec.margin);
     json_put_num(o, "noise_floor_ratio", s->noise_floor);

@@ -104,24 +104,26 @@ static void numbers_of(struct comparison *c, double alpha, double margin)
         nonzero += c->d[i] != 0;
     }
     c->alpha = alpha;
-    c->effect = stats_anytime_interval(c->d, c->blocks, 1 - alpha);
-    c->effect90 = stats_anytime_interval(c->d, c->blocks, 1 - 2 * alpha);
-    c->e = stats_coin_evalue(c->d, c->blocks);
+    c->effect = evidence_interval(c, c->blocks, 1 - alpha);
+    c->effect90 = evidence_interval(c, c->blocks, 1 - 2 * alpha);
+    c->e = evidence_evalue(c, c->blocks);
     c->e_sign = stats_sign_evalue(positive, nonzero);
-    c->p = stats_anytime_p(c->d, c->blocks);
+    c->p = evidence_p(c);
     c->blocks_needed = blocks_until_claim(c, margin);
 }
 
 /* What each estimand says: one of the two is the one in use. */
 static void estimates_of(struct comparison *c, const struct block_series *control)
 {
+    struct comparison as = *c;
     for (int e = ESTIMAND_QUIET; e <= ESTIMAND_LOADED; e++) {
-        double d[EXPERIMENT_BLOCKS];
-        const int n = series_select(&c->all, control, (enum estimand)e, d);
-        c->by_estimand[e] = (struct estimand_result){ .blocks = n,
-                                                      .effect = stats_anytime_interval(d, n, 1 - c->alpha),
-                                                      .e = stats_coin_evalue(d, n),
-                                                      .p = stats_anytime_p(d, n) };
+        as.use = (enum estimand)e;
+        as.blocks = series_select(&c->all, control, as.use, as.d);
+        c->by_estimand[e] = (struct estimand_result){ .blocks = as.blocks,
+                                                      .effect = evidence_interval(&as, as.blocks,
+                                                                                  1 - c->alpha),
+                                                      .e = evidence_evalue(&as, as.blocks),
+                                                      .p = evidence_p(&as) };
     }
 }
 
@@ -134,7 +136,7 @@ static void holm_levels(const struct experiment_state *s, double level[EXPERIMEN
     int order[EXPERIMENT_ARMS];
     double e[EXPERIMENT_ARMS];
     for (int k = 1; k <= m; k++) {
-        const double v = stats_coin_evalue(s->comparison[k].d, s->comparison[k].blocks);
+        const double v = evidence_evalue(&s->comparison[k], s->comparison[k].blocks);
         int at = k - 1;
         for (; at > 0 && e[order[at - 1]] < v; at--) order[at] = order[at - 1];
         e[k] = isnan(v) ? 0 : v;
@@ -196,16 +198,21 @@ static void exact_judge(struct comparison *c, double margin)
                  "the interval neither excludes 0 nor lies within the margin: a longer text would decide");
 }
 
-static double mean_known(const double *x, int n)
+/* Whether other programs ran more beside one of the arms: the order of a block is a coin that they do not
+ * know, so unless they react to the arm, every sign of the difference is as likely as its opposite. */
+static void load_judge(struct experiment_state *s, const struct block_series *all)
 {
-    double sum = 0;
-    int known = 0;
-    for (int i = 0; i < n; i++) {
-        if (isnan(x[i])) continue;
-        sum += x[i];
-        known++;
-    }
-    return known ? sum / known : NAN;
+    double known[EXPERIMENT_BLOCKS];
+    int n = 0;
+    for (int i = 0; i < all->blocks; i++)
+        if (!isnan(all->load[i])) known[n++] = all->load[i];
+    s->load_reacts = n ? stats_mean(known, n) : NAN;
+    s->load_reacts_p = n ? stats_anytime_p(known, n) : NAN;
+}
+
+bool experiment_load_reacts(const struct experiment_state *s)
+{
+    return s->load_reacts_p <= 0.05;
 }
 
 void judge_numbers(struct experiment_state *s)
@@ -223,7 +230,7 @@ void judge_numbers(struct experiment_state *s)
     const struct comparison *c = experiment_headline(s);
     if (isnan(s->mde)) s->mde = smallest_effect(stats_sd(c->d, c->blocks), estimand_most_blocks(s));
     s->blocks_needed = c->blocks_needed;
-    s->load_reacts = mean_known(c->all.load, c->all.blocks);
+    load_judge(s, &c->all);
 }
 
 static void companions_of(struct comparison *c, uint64_t seed)
@@ -264,25 +271,44 @@ static bool invalid_reason(const struct experiment_state *s, char *buf, size_t s
     return false;
 }
 
+/* Fewer blocks than a claim needs: what as many blocks as a difference needs could show, from their spread or
+ * that of the control, and how many are missing. */
+static void too_few_reason(const struct experiment_state *s, struct comparison *c, const char *which,
+                           struct str *out)
+{
+    const int fewest = stats_anytime_fewest(c->alpha > 0 ? c->alpha : 0.05);
+    const double sd = c->blocks >= 2 ? stats_sd(c->d, c->blocks) : stats_sd(s->control_d, s->control_blocks);
+    c->blocks_needed = MAX(c->blocks_needed, fewest - c->blocks);
+    str_printf(out, "only %d %sblock%s; a claim needs at least %d", c->blocks, which, str_plural(c->blocks),
+               BLOCKS_FOR_A_CLAIM);
+    if (sd >= 0)
+        str_printf(out, ", and %d could show a difference of %.1f %%", fewest,
+                   100 * expm1(smallest_effect(sd, fewest)));
+}
+
 /* Why a comparison is inconclusive: what it could have shown, and what would decide. */
-static void inconclusive_reason(const struct experiment_state *s, const struct comparison *c, char *buf,
+static void inconclusive_reason(const struct experiment_state *s, struct comparison *c, char *buf,
                                 size_t size)
 {
     const char *which = s->estimand == ESTIMAND_QUIET && s->discarded ? "undisturbed " : "";
-    if (c->blocks < BLOCKS_FOR_A_CLAIM) {
-        snprintf(buf, size, "only %d %sblocks; a claim needs at least %d", c->blocks, which,
-                 BLOCKS_FOR_A_CLAIM);
-        return;
-    }
-    int n = snprintf(buf, size,
-                     "the interval neither excludes 0 nor lies within the margin; these %d %sblocks could "
-                     "have shown a difference of %.1f %%; about %d more blocks would decide",
-                     c->blocks, which, 100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)),
-                     c->blocks_needed);
+    struct str out = { 0 };
+    if (c->blocks < BLOCKS_FOR_A_CLAIM)
+        too_few_reason(s, c, which, &out);
+    else
+        str_printf(&out,
+                   "the interval neither excludes 0 nor lies within the margin; these %d %sblocks could "
+                   "have shown a difference of %.1f %%",
+                   c->blocks, which, 100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)));
+    str_printf(&out, "; about %d more blocks would decide", c->blocks_needed);
     /* undisturbed blocks come only as often as they did */
-    const double each = s->block_s * (s->blocks > 0 ? (double)s->complete / s->blocks : NAN);
-    if (n > 0 && (size_t)n < size && each > 0)
-        snprintf(buf + n, size - (size_t)n, " (%.0f s at this load)", ceil(each * c->blocks_needed));
+    const double share = s->complete > 0 ? (double)s->blocks / s->complete : 1;
+    const double seconds = ceil(s->block_s / share * c->blocks_needed);
+    if (share == 0)
+        str_printf(&out, ", but none of %d was undisturbed: --estimand loaded uses all", s->complete);
+    else if (seconds > 0)
+        str_printf(&out, " (%.0f s at this load)", seconds);
+    snprintf(buf, size, "%s", str_text(&out));
+    str_free(&out);
 }
 
 /* Sets verdict, reason and blocks_needed of one comparison from its intervals. */
@@ -373,15 +399,12 @@ bool judge_is_decided(const struct experiment_state *s)
 
 /* ---------------------------------------------------------------- racing */
 
-/* Differences between the effects of two arms, block by block; both are relative to the same A. Arm 0 is A.
- */
+/* The difference between the effects of two arms, which are relative to the same A. Arm 0 is A. */
 static struct interval arms_difference(const struct experiment_state *s, int k, int leader, double confidence)
 {
-    double d[EXPERIMENT_BLOCKS];
-    const struct comparison *a = &s->comparison[k], *b = &s->comparison[leader];
-    const int n = leader ? MIN(a->blocks, b->blocks) : a->blocks;
-    for (int i = 0; i < n; i++) d[i] = a->d[i] - (leader ? b->d[i] : 0);
-    return stats_anytime_interval(d, n, confidence);
+    const struct comparison *c = &s->comparison[k];
+    return leader ? evidence_between(c, &s->comparison[leader], confidence)
+                  : evidence_interval(c, c->blocks, confidence);
 }
 
 bool judge_race(struct experiment_state *s)

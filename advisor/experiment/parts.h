@@ -30,6 +30,19 @@ int series_select(const struct block_series *s, const struct block_series *contr
 enum estimand estimand_choose(const struct experiment_state *s);
 /* Uses the estimand: selects the blocks of all comparisons and of the control. */
 void estimand_use(struct experiment_state *s, enum estimand e);
+/* ---------------------------------------------------------------- evidence.c (pure) */
+
+/* The share of the stake on ESTIMAND_LOADED: that of disturbed blocks in the control, by Laplace's rule of
+ * succession. It is known before the comparison begins and does not change. */
+double evidence_share_loaded(const struct experiment_state *s);
+/* evidence_interval of the differences between the effects of two challengers, block by block. */
+struct interval evidence_between(const struct comparison *c, const struct comparison *leader,
+                                 double confidence);
+struct effects;
+/* evidence_interval of another metric of the comparison, in the blocks that have a value of it. */
+struct interval evidence_of_values(const struct comparison *c, const struct effects *e, int metric,
+                                   double confidence);
+
 /* The number of blocks that the budget allows, those that were measured included. */
 int estimand_most_blocks(const struct experiment_state *s);
 
@@ -203,6 +216,9 @@ struct experiment {
         int64_t shown_ns;            /* last update of the running cell in the state */
         bool last_disturbed;         /* the last block */
     } clock;
+    struct {            /* written by budget.c */
+        bool announced; /* that the budget cannot be kept */
+    } budget;
     struct {
         double sampler_sum, seconds; /* cost of the sampler, weighted by cell seconds */
     } cost;
@@ -261,6 +277,25 @@ enum flow block_in_turns(struct experiment *x, struct block_values *b, int block
 /* What a measured cell says about the run: cost, totals, failure, equal work. */
 enum flow cell_account(struct experiment *x, int arm, struct measured_cell *c);
 double experiment_elapsed(const struct experiment *x); /* seconds without pauses */
+/* Before the first block: waits for a quiet machine as long as the specification says; this time does not
+ * count against the budget. */
+enum flow experiment_wait_until_quiet(struct experiment *x);
+/* The first block runs in turns where something disturbs the machine already, as blocks after a disturbed one
+ * do: in whole cells its effect would be that of the load, and it would stay in the noise floor. */
+void experiment_look_for_load(struct experiment *x);
+/* Seconds of the budget that blocks may still use; at most 0: none. */
+double experiment_budget_left(const struct experiment *x);
+/* Whether no further block fits into the budget, which is kept within a tenth. */
+bool experiment_block_is_too_late(const struct experiment *x);
+/* Shows when the run will end, if it runs so many more blocks. */
+void experiment_estimate_end(struct experiment *x, int blocks_left);
+/* After warm-up and the first canary, which took canary_s: reserves time for what follows the blocks, and
+ * says when the budget cannot be kept or is too short for a claim. */
+void experiment_budget_plan(struct experiment *x, double canary_s);
+/* The same where nothing is timed: the budget does not apply. */
+void experiment_budget_exact(struct experiment *x);
+/* At the end: says when the run took more than a tenth longer than its budget, unless it said so before. */
+void experiment_budget_end(struct experiment *x);
 /* Measures quality for every challenger that has none yet, if the specification asks for it. Ends the arms'
  * processes. */
 enum flow quality_run(struct experiment *x);

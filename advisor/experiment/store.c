@@ -34,7 +34,7 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec)
     s->running_arm = s->block = s->slot = -1;
     s->occupancy.arm = -1;
     s->live_tok_s = s->eta_s = s->noise_floor = s->mde = s->control_frequency = s->overhead_ratio = NAN;
-    s->block_s = s->switch_cost = s->load_reacts = NAN;
+    s->block_s = s->switch_cost = s->load_reacts = s->load_reacts_p = NAN;
     s->estimand = spec->estimand == ESTIMAND_LOADED ? ESTIMAND_LOADED : ESTIMAND_QUIET;
     for (int e = 0; e < ESTIMANDS_COUNT; e++) s->load[e] = (struct machine_load){ NAN, NAN, NAN };
     s->control = (struct interval){ NAN, NAN, NAN };

@@ -194,12 +194,10 @@ static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], st
 /* The intervals of every metric of one comparison; the compared one has the adjusted effects. */
 static void summarize_comparison(const struct effects *e, struct experiment_state *s, struct comparison *c)
 {
-    double d[EXPERIMENT_BLOCKS];
     for (int m = 0; m < CELL_METRICS; m++) {
         const bool compared = &METRICS[METRIC_SENSOR_COUNT + m] == s->spec.metric;
-        const int n = effects_select(e, s->estimand, m, d);
-        c->by_metric[m] = compared ? stats_anytime_interval(c->d, c->blocks, 0.95)
-                                   : stats_anytime_interval(d, n, 0.95);
+        c->by_metric[m] = compared ? evidence_interval(c, c->blocks, 0.95)
+                                   : evidence_of_values(c, e, m, 0.95);
     }
 }
 

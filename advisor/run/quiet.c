@@ -18,6 +18,25 @@ const char *run_busiest(char buf[RUN_BUSIEST])
     return buf;
 }
 
+/* What disturbed the machine in the last second (contamination_reason); "" nothing. window: [WINDOW_SAMPLES].
+ * False: there are no samples, so nothing is known. */
+static bool disturbance_in(struct sampler_thread *sampler, struct sample *window, char *reason, size_t size)
+{
+    const int64_t now = clock_ns();
+    const int n = sampler_window(sampler, now - WINDOW_NS, now, window, WINDOW_SAMPLES);
+    contamination_reason(window, n, NULL, NAN, reason, size);
+    return n > 0;
+}
+
+const char *run_disturbance(struct sampler_thread *sampler, char *buf, size_t size)
+{
+    struct sample *window = malloc(WINDOW_SAMPLES * sizeof(*window));
+    buf[0] = 0;
+    if (window) (void)disturbance_in(sampler, window, buf, size);
+    free(window);
+    return buf;
+}
+
 bool run_wait_quiet(struct sampler_thread *sampler, double most_s, run_wait_fn *waiting, void *ctx)
 {
     struct sample *window = malloc(WINDOW_SAMPLES * sizeof(*window));
@@ -25,12 +44,10 @@ bool run_wait_quiet(struct sampler_thread *sampler, double most_s, run_wait_fn *
     int quiet = 0; /* steps in a row */
     while (window && quiet < ENOUGH_STEPS) {
         clock_sleep_ns(STEP_NS);
-        const int64_t now = clock_ns();
-        const double waited = (double)(now - begun) * 1e-9;
-        const int n = sampler_window(sampler, now - WINDOW_NS, now, window, WINDOW_SAMPLES);
+        const double waited = (double)(clock_ns() - begun) * 1e-9;
         char reason[160];
-        contamination_reason(window, n, NULL, NAN, reason, sizeof(reason));
-        quiet = n && !*reason ? quiet + 1 : 0;
+        const bool known = disturbance_in(sampler, window, reason, sizeof(reason));
+        quiet = known && !*reason ? quiet + 1 : 0;
         if (*reason && !waiting(ctx, reason, waited)) break;
         if (quiet < ENOUGH_STEPS && waited >= most_s) break;
     }

@@ -406,6 +406,10 @@ const char *contamination_text(enum metric_id metric);
 enum { RUN_BUSIEST = 200 };
 const char *run_busiest(char buf[RUN_BUSIEST]);
 
+/* What disturbed the machine in the last second, as contamination_reason says; "" nothing, or no samples.
+ * Returns buf. */
+const char *run_disturbance(struct sampler_thread *sampler, char *buf, size_t size);
+
 /* Waits until nothing has disturbed the machine for a second (the same rules), at most `most_s`. `waiting` is
  * called every quarter of a second while something does, with what it is; returning false ends the wait.
  * True: the machine is quiet. */

@@ -97,16 +97,39 @@ static struct coin coin_bets(const double *x, int n, double null)
     return c;
 }
 
-/* stats_coin_evalue of the values minus `null`, the effect that is tested. */
-static double coin_evalue(const double *x, int n, double null)
+/* A stake that is divided between series (stats.h). */
+struct stakes {
+    const struct stats_stake *part;
+    int parts;
+};
+
+/* The evidence of the values minus `null`, the effect that is tested. *signs: that of their signs alone. */
+static double stakes_bet(const struct stakes *s, double null, double *signs)
 {
-    const struct coin c = coin_bets(x, n, null);
-    return coin_value(&c);
+    double all = 0;
+    *signs = 0;
+    for (int k = 0; k < s->parts; k++) {
+        const struct coin c = coin_bets(s->part[k].x, s->part[k].n, null);
+        all += s->part[k].share * coin_value(&c);
+        *signs += s->part[k].share * 0.5 * c.signs;
+    }
+    return all;
+}
+
+static double stakes_evalue(const struct stakes *s, double null)
+{
+    double signs;
+    return stakes_bet(s, null, &signs);
+}
+
+double stats_mixed_evalue(const struct stats_stake *part, int parts)
+{
+    return stakes_evalue(&(struct stakes){ part, parts }, 0);
 }
 
 double stats_coin_evalue(const double *x, int n)
 {
-    return coin_evalue(x, n, 0);
+    return stats_mixed_evalue(&(struct stats_stake){ x, n, 1 }, 1);
 }
 
 double stats_anytime_p(const double *x, int n)
@@ -140,16 +163,16 @@ int stats_anytime_fewest(double alpha)
  * and one that is (`outside`), to a millionth of the distance from `origin`. The search takes secant steps on
  * the logarithm of the evidence. After a step that narrowed the range by less than half it bisects, because
  * the evidence jumps where the effect passes one of the values. */
-static double coin_crossing(const double *x, int n, double inside, double outside, double origin,
-                            double level)
+static double stakes_crossing(const struct stakes *s, double inside, double outside, double origin,
+                              double level)
 {
-    double low = log(coin_evalue(x, n, inside) / level), high = log(coin_evalue(x, n, outside) / level);
+    double low = log(stakes_evalue(s, inside) / level), high = log(stakes_evalue(s, outside) / level);
     bool halve = false;
     for (int i = 0; i < 60 && fabs(outside - inside) > 1e-6 * fabs(outside - origin); i++) {
         const double width = fabs(outside - inside);
         double share = halve || isinf(low) || isinf(high) ? 0.5 : low / (low - high);
         share = fmin(fmax(share, 0.02), 0.98); /* at least 2 % from each end, so that both ends move */
-        const double at = inside + share * (outside - inside), v = log(coin_evalue(x, n, at) / level);
+        const double at = inside + share * (outside - inside), v = log(stakes_evalue(s, at) / level);
         if (v < 0) {
             inside = at;
             low = v;
@@ -166,50 +189,72 @@ static double coin_crossing(const double *x, int n, double inside, double outsid
  * distance, but it may fall again where the difference from an outlier changes its sign. So the search goes
  * on after the first refuted effect. It ends when the signs alone refute the effect, because farther away
  * even more signs agree, or when it has passed all values. */
-static double coin_bound(const double *x, int n, double within, double step, double level)
+static double stakes_bound(const struct stakes *s, double within, double step, double level)
 {
     enum { STEPS = 400 };
-    double farthest = within, inside = within, outside = within;
-    for (int i = 0; i < n; i++)
-        if ((x[i] - farthest) * step > 0) farthest = x[i];
+    double farthest = within, inside = within, outside = within, signs;
+    for (int k = 0; k < s->parts; k++)
+        for (int i = 0; i < s->part[k].n; i++)
+            if ((s->part[k].x[i] - farthest) * step > 0) farthest = s->part[k].x[i];
     bool refuted = false;
     for (int i = 0; i < STEPS; i++, step *= 1.2) {
         const double at = within + step;
-        const struct coin c = coin_bets(x, n, at);
-        if (coin_value(&c) < level) {
+        if (stakes_bet(s, at, &signs) < level) {
             inside = at;
             refuted = false;
             continue;
         }
         if (!refuted) outside = at;
         refuted = true;
-        if (0.5 * c.signs >= level || (at - farthest) * step > 0) break;
+        if (signs >= level || (at - farthest) * step > 0) break;
     }
-    return refuted ? coin_crossing(x, n, inside, outside, within, level) : NAN;
+    return refuted ? stakes_crossing(s, inside, outside, within, level) : NAN;
+}
+
+/* An effect with as little evidence against it as possible: `start`, or one of the values where an outlier
+ * moved the mean away from the others (rare). Returns the evidence. */
+static double stakes_least(const struct stakes *s, double start, double level, double *within)
+{
+    double least = stakes_evalue(s, start);
+    *within = start;
+    for (int k = 0; k < s->parts; k++)
+        for (int i = 0; i < s->part[k].n && least >= level; i++) {
+            const double e = stakes_evalue(s, s->part[k].x[i]);
+            if (e < least) *within = s->part[k].x[i];
+            least = fmin(least, e);
+        }
+    return least;
+}
+
+struct interval stats_mixed_interval(const struct stats_stake *part, int parts, double confidence)
+{
+    const struct stakes s = { part, parts };
+    const struct stats_stake *most = part; /* the series with the most blocks: mean and steps are its */
+    double reachable = 0, within;
+    for (int k = 0; k < parts; k++) {
+        if (part[k].n > most->n) most = &part[k];
+        reachable += part[k].share * coin_most(part[k].n);
+    }
+    struct interval out = { stats_mean(most->x, most->n), NAN, NAN };
+    const double level = 1 / (1 - confidence), sd = stats_sd(most->x, most->n);
+    if (isnan(sd) || !(confidence > 0 && confidence < 1) || reachable < level) return out;
+    if (sd == 0 && parts == 1) return (struct interval){ out.estimate, out.estimate, out.estimate };
+    if (!(stakes_least(&s, out.estimate, level, &within) < level)) return out;
+    /* The first step is a quarter of the expected width of the interval, so it is nearly always inside it.
+     * If it is outside, stakes_bound searches between `within` and this step. */
+    const double factor = stats_anytime_factor(most->n, 1, 1 - confidence);
+    const double step = 0.5 * (isfinite(factor) ? factor : sqrt(most->n)) * sd / sqrt(most->n);
+    if (!(step > 0)) return out;
+    const double below = stakes_bound(&s, within, -step, level),
+                 above = stakes_bound(&s, within, step, level);
+    out.lower = isnan(below) ? NAN : fmin(below, out.estimate);
+    out.upper = isnan(above) ? NAN : fmax(above, out.estimate);
+    return out;
 }
 
 struct interval stats_anytime_interval(const double *x, int n, double confidence)
 {
-    struct interval out = { stats_mean(x, n), NAN, NAN };
-    const double level = 1 / (1 - confidence), sd = stats_sd(x, n);
-    if (isnan(sd) || !(confidence > 0 && confidence < 1) || coin_most(n) < level) return out;
-    if (sd == 0) return (struct interval){ out.estimate, out.estimate, out.estimate };
-    double within = out.estimate, least = coin_evalue(x, n, within);
-    for (int i = 0; i < n && least >= level;
-         i++) { /* rare: an outlier moved the mean away from the other values, so start at one of these */
-        const double e = coin_evalue(x, n, x[i]);
-        if (e < least) within = x[i];
-        least = fmin(least, e);
-    }
-    if (least >= level) return out;
-    /* The first step is a quarter of the expected width of the interval, so it is nearly always inside it.
-     * If it is outside, coin_bound searches between `within` and this step. */
-    const double step = 0.5 * stats_anytime_factor(n, 1, 1 - confidence) * sd / sqrt(n);
-    const double below = coin_bound(x, n, within, -step, level),
-                 above = coin_bound(x, n, within, step, level);
-    out.lower = isnan(below) ? NAN : fmin(below, out.estimate);
-    out.upper = isnan(above) ? NAN : fmax(above, out.estimate);
-    return out;
+    return stats_mixed_interval(&(struct stats_stake){ x, n, 1 }, 1, confidence);
 }
 
 /* ---------------------------------------------------------------- planning */

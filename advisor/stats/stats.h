@@ -54,6 +54,17 @@ double stats_anytime_p(const double *x, int n);
  * 1 / (1 - confidence). Valid at all interim analyses together. The interval always contains its estimate,
  * the mean. Bounds NAN for n below stats_anytime_fewest, or where no constant effect fits. */
 struct interval stats_anytime_interval(const double *x, int n, double confidence);
+/* The same with a stake that is divided between several series of the same run, before the first block: the
+ * sum of their evidence, weighted by the shares. If none of the series has an effect, or all have the tested
+ * one, it is as valid at every interim analysis as that of one series, also where they share blocks. The
+ * estimate of the interval is the mean of the series with the most blocks. */
+struct stats_stake {
+    const double *x; /* [n] block effects */
+    int n;
+    double share; /* of the stake; those of all series sum to 1 */
+};
+double stats_mixed_evalue(const struct stats_stake *part, int parts);
+struct interval stats_mixed_interval(const struct stats_stake *part, int parts, double confidence);
 /* The smallest number of blocks that can refute "no difference" when all agree: 7 at alpha 0.05, 6 at 0.10.
  */
 int stats_anytime_fewest(double alpha);

@@ -104,6 +104,40 @@ static void each_challenger_is_measured_once(void **state)
     check_reload(b);
 }
 
+static bool announces(const struct bench *b, const char *what)
+{
+    for (int i = 0; i < b->s.events; i++)
+        if (!strcmp(b->s.event[i].kind, "budget") && strstr(b->s.event[i].text, what)) return true;
+    return false;
+}
+
+/* Blocks leave the time that quality is expected to take. Where it would take most of the budget, or nobody
+ * knows how long, that is said before the first block, and the blocks get the budget. */
+static void the_budget_covers_quality(void **state)
+{
+    struct bench *b = *state;
+    struct err why = { 0 };
+    const char *arms[] = { "rate=1000+noise=0.02", "rate=1000+noise=0.02" };
+    struct experiment_spec s = spec_of(2, arms, "");
+    s.max_blocks = 6;
+    s.budget_s = 3600;
+    CHECK_OK(run(b, &s, &why));
+    /* both arms: 1152 tokens at 5000 tokens a second, and 1024 generated ones at 1000; more where starting is
+     * slow */
+    CHECK_GT(b->s.reserved_s, 0.9 * (2 * 1152 / 5000.0 + 2 * 1024 / 1000.0));
+    CHECK_LT(b->s.reserved_s, 1800);
+    CHECK(b->s.comparison[1].quality.known);
+    CHECK(!announces(b, "cannot be kept"));
+    s.budget_s = 4;
+    CHECK_OK(run(b, &s, &why));
+    CHECK(announces(b, "cannot be kept: it covers the blocks; quality follows them and takes about"));
+    CHECK(b->s.comparison[1].quality.known);
+    s.budget_s = 3600;
+    s.quality_chunks = 0;
+    CHECK_OK(run(b, &s, &why));
+    CHECK(announces(b, "how long it takes is not known"));
+}
+
 static void what_cannot_be_measured_leaves_speed_standing(void **state)
 {
     struct bench *b = *state;
@@ -190,6 +224,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_challenger_is_measured_once, bench_set_up, bench_tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_measured_leaves_speed_standing, bench_set_up,
                                         bench_tear_down),
+        cmocka_unit_test_setup_teardown(the_budget_covers_quality, bench_set_up, bench_tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_goes_on_does_not_measure_it_again, bench_set_up,
                                         bench_tear_down),
         cmocka_unit_test_setup_teardown(a_text_that_changed_is_no_evidence, bench_set_up, bench_tear_down),

@@ -63,8 +63,34 @@ static void fewer_than_six_blocks_claim_nothing(void **state)
     for (int n = 0; n < 6; n++) assert_int_equal(judged(around(0.5, 0.001, n)), VERDICT_INCONCLUSIVE);
     struct experiment_state *s = around(0.5, 0.001, 5);
     experiment_judge(s);
-    assert_int_equal(s->blocks_needed, 1);
-    CHECK(*s->reason);
+    assert_int_equal(s->blocks_needed, 2); /* a difference needs 7 */
+    CHECK_CONTAINS(s->reason, "only 5 blocks; a claim needs at least 6, and 7 could show a difference of");
+    CHECK_CONTAINS(s->reason, "about 2 more blocks would decide");
+    free(s);
+    /* without blocks the control says what could be seen, and blocks take as long as its own */
+    s = around(0, 0, 0);
+    const double control[] = { 0.01, -0.01, 0 };
+    memcpy(s->control_d, control, sizeof(control));
+    s->control_blocks = 3;
+    s->block_s = 1.5;
+    experiment_judge(s);
+    assert_int_equal(s->blocks_needed, 7);
+    CHECK_CONTAINS(s->reason, "only 0 blocks; a claim needs at least 6, and 7 could show a difference of");
+    CHECK_CONTAINS(s->reason, "about 7 more blocks would decide (11 s at this load)");
+    free(s);
+    /* undisturbed blocks come only as often as they did */
+    s = around(0.5, 0.001, 4);
+    s->block_s = 1;
+    s->complete = 8;
+    s->discarded = 4;
+    s->estimand = ESTIMAND_QUIET;
+    experiment_judge(s);
+    CHECK_CONTAINS(s->reason, "only 4 undisturbed blocks");
+    CHECK_CONTAINS(s->reason, "about 3 more blocks would decide (6 s at this load)");
+    s->blocks = s->comparison[1].blocks = 0;
+    s->discarded = 8;
+    experiment_judge(s);
+    CHECK_CONTAINS(s->reason, "none of 8 was undisturbed: --estimand loaded uses all");
     free(s);
 }
 
@@ -267,6 +293,126 @@ static void an_estimand_selects_its_blocks(void **state)
     free(s);
 }
 
+/* Where the run may choose its estimand: what it refutes, both players refute (evidence.c). */
+static void a_choice_of_estimand_divides_the_stake(void **state)
+{
+    (void)state;
+    struct experiment_state *s = around(0, 0, 0);
+    struct comparison *c = &s->comparison[1];
+    for (int i = 0; i < 3; i++) series_add(&s->control_all, 0, NAN, i == 0);
+    CHECK_NEAR(evidence_share_loaded(s), 0.4, 1e-15); /* (1 + 1) / (3 + 2) */
+    double quiet[EXPERIMENT_BLOCKS], loaded[EXPERIMENT_BLOCKS];
+    int n = 0;
+    for (int i = 0; i < 24; i++) {
+        const bool disturbed = i % 4 == 3;
+        const double d = (disturbed ? -0.01 : 0.02) + 0.004 * (i * 5 % 7 - 3);
+        series_add(&c->all, d, NAN, disturbed);
+        loaded[i] = d;
+        if (!disturbed) quiet[n++] = d;
+    }
+    const struct stats_stake part[2] = { { quiet, n, 0.6 }, { loaded, 24, 0.4 } };
+    const double e[] = { stats_coin_evalue(quiet, n), stats_coin_evalue(loaded, 24) };
+    const struct interval alone[] = { stats_anytime_interval(quiet, n, 0.95),
+                                      stats_anytime_interval(loaded, 24, 0.95) };
+    CHECK_NEAR(stats_mixed_evalue(part, 2), 0.6 * e[0] + 0.4 * e[1], 1e-9 * e[0]);
+    s->spec.estimand = ESTIMAND_EITHER;
+    for (int k = 0; k < 2; k++) {
+        estimand_use(s, k ? ESTIMAND_LOADED : ESTIMAND_QUIET);
+        const struct interval both = evidence_interval(c, c->blocks, 0.95);
+        CHECK_NEAR(evidence_evalue(c, c->blocks), fmin(e[k], stats_mixed_evalue(part, 2)), 1e-9 * e[0]);
+        CHECK_NEAR(both.estimate, alone[k].estimate, 1e-15);
+        CHECK_LE(both.lower, alone[k].lower);
+        CHECK_GE(both.upper, alone[k].upper);
+        for (int side = -1; side <= 1; side += 2) { /* just outside, both refute; just inside, one does not */
+            const double bound = side < 0 ? both.lower : both.upper;
+            for (int out = 0; out < 2; out++) {
+                const double null = bound + side * (out ? 1e-6 : -1e-6);
+                double q[EXPERIMENT_BLOCKS], l[EXPERIMENT_BLOCKS];
+                for (int i = 0; i < n; i++) q[i] = quiet[i] - null;
+                for (int i = 0; i < 24; i++) l[i] = loaded[i] - null;
+                const struct stats_stake shifted[2] = { { q, n, 0.6 }, { l, 24, 0.4 } };
+                const double own = k ? stats_coin_evalue(l, 24) : stats_coin_evalue(q, n);
+                CHECK_EQ(fmin(own, stats_mixed_evalue(shifted, 2)) >= 20, out);
+            }
+        }
+        CHECK_LE(evidence_p(c), 1 / fmax(1, evidence_evalue(c, c->blocks)));
+    }
+    s->spec.estimand = ESTIMAND_QUIET; /* no choice: nothing is divided */
+    estimand_use(s, ESTIMAND_QUIET);
+    CHECK_NEAR(evidence_evalue(c, n), e[0], 1e-9 * e[0]);
+    CHECK_NEAR(evidence_interval(c, n, 0.95).lower, alone[0].lower, 1e-12);
+    s->spec.estimand = ESTIMAND_EITHER; /* no disturbed block: there is nothing to choose, and no cost */
+    memset(&c->all, 0, sizeof(c->all));
+    for (int i = 0; i < n; i++) series_add(&c->all, quiet[i], NAN, false);
+    estimand_use(s, ESTIMAND_QUIET);
+    CHECK_NEAR(evidence_evalue(c, n), e[0], 1e-9 * e[0]);
+    CHECK_NEAR(evidence_interval(c, n, 0.95).upper, alone[0].upper, 1e-12);
+    CHECK_NEAR(evidence_p(c), stats_anytime_p(quiet, n), 1e-15);
+    free(s);
+}
+
+/* Over all sign patterns of twelve blocks, whatever their sizes and whichever of them were disturbed: at most
+ * 1 in 20 ever sees evidence of 20, even if the estimand is chosen after each look to please. */
+static void no_choice_of_estimand_cries_wolf(void **state)
+{
+    (void)state;
+    enum { N = 12, PATTERNS = 1 << N };
+    static const struct {
+        double size[N];
+        unsigned disturbed; /* bit of each block */
+        int control;        /* disturbed blocks of 3 */
+    } CASES[] = { { { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, 0xc00, 0 },
+                  { { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, 0x7, 3 },
+                  { { 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8 }, 0x8a8, 1 },
+                  { { 1, 50, 1, 50, 1, 50, 1, 50, 1, 50, 1, 50 }, 0xaaa, 2 } };
+    struct experiment_state *s = around(0, 0, 0);
+    struct comparison *c = &s->comparison[1];
+    s->spec.estimand = ESTIMAND_EITHER;
+    for (size_t k = 0; k < COUNT_OF(CASES); k++) {
+        int reached = 0;
+        s->control_all.blocks = 0;
+        for (int i = 0; i < 3; i++) series_add(&s->control_all, 0, NAN, i < CASES[k].control);
+        for (int pattern = 0; pattern < PATTERNS; pattern++) {
+            bool seen = false;
+            c->all.blocks = 0;
+            for (int i = 0; i < N && !seen; i++) {
+                const double d = CASES[k].size[i];
+                series_add(&c->all, pattern >> i & 1 ? d : -d, NAN, CASES[k].disturbed >> i & 1);
+                for (int use = ESTIMAND_QUIET; use <= ESTIMAND_LOADED && i >= 5; use++) {
+                    estimand_use(s, (enum estimand)use);
+                    seen |= evidence_evalue(c, c->blocks) >= 20;
+                }
+            }
+            reached += seen;
+        }
+        CHECK_GT(reached, 0);
+        CHECK_LE(20 * reached, PATTERNS);
+    }
+    free(s);
+}
+
+/* Other programs that run more beside one arm are reported; those that run more in some blocks are not. */
+static void a_load_that_reacts_is_reported(void **state)
+{
+    (void)state;
+    struct experiment_state *s = around(0, 0, 0);
+    struct comparison *c = &s->comparison[1];
+    experiment_judge(s);
+    CHECK_NAN(s->load_reacts);
+    CHECK_NAN(s->load_reacts_p);
+    CHECK(!experiment_load_reacts(s));
+    for (int i = 0; i < 12; i++) series_add(&c->all, 0.1, i == 3 ? NAN : i & 1 ? 0.5 : -0.5, true);
+    experiment_judge(s);
+    CHECK_GT(s->load_reacts_p, 0.05);
+    CHECK(!experiment_load_reacts(s));
+    for (int i = 0; i < 12; i++) c->all.load[i] = 0.3 + 0.1 * (i & 1);
+    experiment_judge(s);
+    CHECK_NEAR(s->load_reacts, 0.35, 0.01);
+    CHECK_LE(s->load_reacts_p, 0.05);
+    CHECK(experiment_load_reacts(s));
+    free(s);
+}
+
 /* What explains the effects is removed from them, once enough blocks have shown it. */
 static void effects_are_adjusted_for_load(void **state)
 {
@@ -435,6 +581,9 @@ int main(void)
         cmocka_unit_test(a_linear_drift_cancels_in_a_block),
         cmocka_unit_test(the_estimand_follows_the_disturbances),
         cmocka_unit_test(an_estimand_selects_its_blocks),
+        cmocka_unit_test(a_choice_of_estimand_divides_the_stake),
+        cmocka_unit_test(no_choice_of_estimand_cries_wolf),
+        cmocka_unit_test(a_load_that_reacts_is_reported),
         cmocka_unit_test(effects_are_adjusted_for_load),
         cmocka_unit_test(planning_stays_within_its_bounds),
         cmocka_unit_test(simulated_experiments_keep_their_promises),

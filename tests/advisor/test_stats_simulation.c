@@ -1,6 +1,7 @@
 /* Proves, on a small scale what ./dev bench stats counts on a large one: with an interim analysis after every
  * block, verdicts on simulated experiments of a known truth are wrong no more often than they say, under
- * noise that breaks a t interval, and effects are found as planned. Fixed seeds. */
+ * noise that breaks a t interval, also of runs that choose their estimand, and effects are found as planned.
+ * A neighbour that reacts to the arms is reported. Fixed seeds. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -28,6 +29,7 @@ static struct counts count(const char *noise, double sd, double effect, double m
                              .arms = 2,
                              .effect = { 0, effect },
                              .margin = margin,
+                             .estimand = ESTIMAND_LOADED,
                              .max_blocks = blocks,
                              .seed = 7 };
     for (int i = 0; i < n; i++) {
@@ -52,6 +54,66 @@ static void false_alarms_are_rare_however_often_one_looks(void **state)
         CHECK_LE(c.claims, 20); /* 5 % of 400 */
         CHECK_GT(c.peeked, 48); /* a t interval looked at as often cries wolf in over 12 % */
     }
+}
+
+/* Runs that choose their estimand: where blocks are disturbed now and then, and in spells. */
+static void a_choice_of_estimand_keeps_its_promise(void **state)
+{
+    (void)state;
+    enum { RUNS = 400 };
+    const char *const kinds[] = { "rare bursts", "spells of load", "bursts", "spikes" };
+    struct experiment_state *scratch = calloc(1, sizeof *scratch);
+    assert_non_null(scratch);
+    int switches = 0;
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        const struct noise *kind = noise_find(kinds[k]);
+        const struct trial t = { .noise = kind,
+                                 .scale = 0.01 / noise_unit_sd(kind),
+                                 .arms = 2,
+                                 .margin = 0.0005,
+                                 .estimand = ESTIMAND_EITHER,
+                                 .max_blocks = 32,
+                                 .seed = 11 };
+        int claims = 0, any = 0;
+        for (int i = 0; i < RUNS; i++) {
+            struct simulated o;
+            trial_run(&t, (uint64_t)i, scratch, &o);
+            claims += claims_difference(o.seen[1]);
+            any += o.any_divided; /* even one that picks the estimand to please */
+            switches += o.switches;
+        }
+        CHECK_LE(claims, RUNS / 20);
+        CHECK_LE(any, RUNS / 20);
+    }
+    CHECK_GT(switches, RUNS); /* they did choose */
+    free(scratch);
+}
+
+/* A neighbour that reacts to the arm breaks the comparison: it is reported in most runs. */
+static void a_neighbour_that_reacts_is_reported(void **state)
+{
+    (void)state;
+    struct experiment_state *scratch = calloc(1, sizeof *scratch);
+    assert_non_null(scratch);
+    int warned[2] = { 0 };
+    for (int k = 0; k < 2; k++) {
+        const struct noise *kind = noise_find(k ? "a neighbour that reacts" : "bursts");
+        const struct trial t = { .noise = kind,
+                                 .scale = 0.02 / noise_unit_sd(kind),
+                                 .arms = 2,
+                                 .margin = 0.0005,
+                                 .estimand = ESTIMAND_EITHER,
+                                 .max_blocks = 32,
+                                 .seed = 3 };
+        for (int i = 0; i < 200; i++) {
+            struct simulated o;
+            trial_run(&t, (uint64_t)i, scratch, &o);
+            warned[k] += o.warned;
+        }
+    }
+    CHECK_LE(warned[0], 10); /* 5 % of 200 */
+    CHECK_GE(warned[1], 80);
+    free(scratch);
 }
 
 static void equivalence_at_the_margin_is_rare(void **state)
@@ -106,6 +168,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(false_alarms_are_rare_however_often_one_looks),
+        cmocka_unit_test(a_choice_of_estimand_keeps_its_promise),
+        cmocka_unit_test(a_neighbour_that_reacts_is_reported),
         cmocka_unit_test(equivalence_at_the_margin_is_rare),
         cmocka_unit_test(arms_without_a_difference_are_called_equivalent),
         cmocka_unit_test(effects_are_found_as_planned),

@@ -57,6 +57,27 @@ expect 4 ab default q8_0 --quality="$T/none" -w train2 && says err 'arms that tr
 expect 5 ab default q8_0 --quality="$T/none" && says err 'cannot be read'
 expect 4 ab --resume 1 --gate 'kld_mean < 1' && says err 'leave --gate out'
 
+# perplexity is computed once for each arm, without blocks, and is that of `eval`; equal arms differ by exactly nothing
+"$QDYNO" stories -n 40 --split held-out --seed 1 >"$T/words" || fail "no stories for a text"
+expect 0 ab -w "eval:$T/words@c64" --budget 1s --gate 'ppl_ratio < 100' default q4_0 -o json && cp "$T/out" "$T/ab.json" &&
+  json 'd["metric"] == "perplexity" and d["blocks"] == 0 == d["control"]["blocks"] and d["verdict"] not in ("invalid", "")' &&
+  json 'any("it does not apply" in e["text"] for e in d["events"])'
+expect 0 eval -f "$T/words" -c 64 --ref default -C q4_0 -o json && [ -z "$PYTHON" ] || {
+  cp "$T/out" "$T/eval.json" && cp "$T/ab.json" "$T/out"
+  json 'abs(d["effect"]["ratio"] - json.load(open("'"$T"'/eval.json"))["rows"][0]["ppl_ratio"]) < 1e-9'
+  json 'abs(d["effect"]["lower"] - json.load(open("'"$T"'/eval.json"))["rows"][0]["ppl_ratio_lower"]) < 1e-9'
+}
+expect 0 ab -w "eval:$T/words@c64" default default -o json &&
+  json 'd["verdict"] == "equivalent" and d["effect"]["ratio"] == d["effect"]["lower"] == d["effect"]["upper"] == 1'
+[ -z "$PYTHON" ] || { # one evaluation of each arm, one comparison, and nothing in a block
+  run=$(value 'd["run"]')
+  python3 - "$T/data/qdyno/qdyno.db" "$run" <<'PY' || fail "ab -w eval: an arm was evaluated more than once"
+import sqlite3, sys
+rows = sqlite3.connect(sys.argv[1]).execute("SELECT phase, arm FROM cell WHERE run_id = ? ORDER BY phase, arm", (sys.argv[2],)).fetchall()
+assert rows == [("quality", 1), ("warmup", 0), ("warmup", 1)], rows
+PY
+}
+
 # a gate about quality alone needs no timing
 EVAL=(eval -c 32 --chunks 6 --ref default)
 expect 0 "${EVAL[@]}" -C q8_0 --gate 'kld_mean < 10 and ppl_ratio < 100' -o json &&

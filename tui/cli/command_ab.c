@@ -200,6 +200,18 @@ static void note_other_methods(struct table *t, const struct experiment_state *s
             stats_percent(h.upper), c->permutation_p);
 }
 
+/* Whether other programs ran more beside one of the arms, where blocks ran in turns. */
+static void note_reaction(struct table *t, const struct experiment_state *s)
+{
+    if (isnan(s->load_reacts)) return;
+    table_note(
+        t,
+        "%sother runnable tasks beside %c minus beside A: %+.2f (p %.2g, valid at every interim analysis)%s",
+        experiment_load_reacts(s) ? "WARNING: " : "", 'A' + MAX(s->headline, 1), s->load_reacts,
+        s->load_reacts_p,
+        experiment_load_reacts(s) ? ": other programs react to the arms, so the effect contains theirs" : "");
+}
+
 /* Which blocks the verdict rests on, and what the other estimand says. */
 static void note_blocks(struct table *t, const struct experiment_state *s)
 {
@@ -209,10 +221,17 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
     char blocks[EXPERIMENT_BLOCKS_TEXT];
     table_note(t, "%s%s; margin %.2f %%", loaded ? "speed on this machine as it is, with its load: " : "",
                experiment_blocks_text(blocks, s), 100 * s->spec.margin);
+    note_reaction(t, s);
     if (!s->disturbed) return;
-    if (loaded && isfinite(l->others_busy))
-        table_note(t, "load meanwhile: other programs used %.0f %% of the processors, the hypervisor %.1f %%",
-                   100 * l->others_busy, isfinite(l->steal) ? 100 * l->steal : 0);
+    if (loaded && isfinite(l->others_busy)) {
+        char stalled[96] = "";
+        if (isfinite(l->stalled))
+            snprintf(stalled, sizeof stalled, "; a task waited for a processor %.0f %% of the time",
+                     100 * l->stalled);
+        table_note(t,
+                   "load meanwhile: other programs used %.0f %% of the processors, the hypervisor %.1f %%%s",
+                   100 * l->others_busy, isfinite(l->steal) ? 100 * l->steal : 0, stalled);
+    }
     const enum estimand other = loaded ? ESTIMAND_QUIET : ESTIMAND_LOADED;
     const struct estimand_result *o = &c->by_estimand[other];
     const struct interval e = effect_as_change(s, o->effect);
@@ -455,7 +474,8 @@ struct summary ab_summary(const struct experiment_state *s, int status)
                                .gate = ab_claims_outcome(s),
                                .effect = { exp(e.estimate), exp(e.lower), exp(e.upper) },
                                .exit_status = status,
-                               .run = s->run_id };
+                               .run = s->run_id,
+                               .estimand = *verdict && s->complete ? ESTIMANDS[s->estimand] : NULL };
     experiment_sentence(summary.text, sizeof summary.text, s, MAX(s->headline, 1));
     return summary;
 }

@@ -59,7 +59,7 @@ static void interval_draw(struct plot *p, struct report *r, const struct report_
     struct plot_layer *line = plot_layer(p, &r->arena, MARK_LINE, arm, c->blocks);
     const double alpha = c->alpha > 0 ? c->alpha : 0.05;
     for (int n = 1; band && line && n <= c->blocks; n++) {
-        const struct interval i = stats_anytime_interval(c->d, n, 1 - alpha);
+        const struct interval i = evidence_interval(c, n, 1 - alpha);
         const double a = report_change(s, i.lower), b = report_change(s, i.upper);
         band->point[n - 1].x = line->point[n - 1].x = n;
         band->point[n - 1].y_low = fmin(a, b);
@@ -163,7 +163,7 @@ static void evidence_draw(struct plot *p, struct report *r, const struct compari
     struct plot_layer *dots = plot_layer(p, &r->arena, MARK_DOT, arm, c->blocks);
     int reached = 0;
     for (int n = 1; t && dots && n <= c->blocks; n++) {
-        const double e = stats_coin_evalue(c->d, n);
+        const double e = evidence_evalue(c, n);
         t->point[n - 1].x = dots->point[n - 1].x = n;
         t->point[n - 1].y = dots->point[n - 1].y = e;
         dots->point[n - 1].hint = content_printf(r, "after block %d: e = %.3g", n, e);
@@ -190,7 +190,7 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
     for (int k = 1; k < report_arms(s); k++) {
         const struct comparison *c = report_comparison(s, k);
         blocks = MAX(blocks, c->blocks);
-        for (int n = 1; n <= c->blocks; n++) most = fmax(most, 3 * stats_coin_evalue(c->d, n));
+        for (int n = 1; n <= c->blocks; n++) most = fmax(most, 3 * evidence_evalue(c, n));
     }
     if (blocks < 2) return 0;
     struct plot *p = figure_plot(f, r);

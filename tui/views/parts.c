@@ -170,7 +170,7 @@ static struct scale plot_scale(const struct comparison *c, double m, int first)
 /* The anytime-valid interval after block i. */
 static struct interval interval_after(const struct comparison *c, int i)
 {
-    return stats_anytime_interval(c->d, i + 1, 1 - (c->alpha > 0 ? c->alpha : 0.05));
+    return evidence_interval(c, i + 1, 1 - (c->alpha > 0 ? c->alpha : 0.05));
 }
 
 /* Dots of all blocks over the band of the interval at that time. Computing an interval takes about 50 us, so

@@ -5,6 +5,7 @@
  *   bench_stats [--experiments N] [--threads N] [--seed N] [--json]
  *
  * The tables are in docs/statistics.md, which says what they mean. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,12 +41,12 @@ static int blocks_for_one_analysis(double sd, double half_width, double confiden
     return n;
 }
 
-enum { EXIT_WRONG = 1, EXIT_USAGE = 4, EXIT_MEMORY = 6, MEMBERS = 64, ROWS = 64, CHUNK = 8 };
+enum { EXIT_WRONG = 1, EXIT_USAGE = 4, EXIT_MEMORY = 6, MEMBERS = 64, ROWS = 128, CHUNK = 8 };
 /* A plan is made for normal noise and 80 %; five points are what other kinds of noise may cost it. */
-static const double FALSE_CLAIMS_MOST = 0.05, POWER = 0.80, FOUND_LEAST = 0.75;
+static const double FALSE_CLAIMS_MOST = 0.05, POWER = 0.80, FOUND_LEAST = 0.75, REPORTED_LEAST = 0.50;
 
 /* What a row counts as a hit, and whether hits are errors or successes. */
-enum question { FALSE_ALARM, FALSE_EQUIVALENCE, FOUND, FAMILY, RACE };
+enum question { FALSE_ALARM, FALSE_EQUIVALENCE, FOUND, FAMILY, RACE, CHOICE, FOUND_BY_CHOICE };
 static const struct {
     const char *name, *title, *head;
 } QUESTIONS[] = {
@@ -64,12 +65,22 @@ static const struct {
     [RACE] = { "race", "A race of four: its confirmed winner is no different, and is called different",
                "| noise | s_d % | first challenger % | verdict % | 95 % | wins % | effect of the winner: raced % | "
                "confirmed % | |\n|---|---:|---:|---:|---|---:|---:|---:|---|" },
+    [CHOICE] = { "choice", "A against A, `--estimand either`: a difference is claimed",
+                 "| noise | disturbed % | switches | quiet alone % | loaded alone % | in use, undivided % | any, undivided % "
+                 "| any, divided % | verdict % | 95 % | reaction reported % | |\n"
+                 "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---|" },
+    [FOUND_BY_CHOICE] = { "found_by_choice",
+                          "What the divided stake costs: a true effect is found, `--estimand either`",
+                          "| noise | disturbed % | effect % | found % | 95 % | in use, undivided % | |\n"
+                          "|---|---:|---:|---:|---|---:|---|" },
 };
 
 struct tally {
     int64_t experiments, hits, blocks, peeked, t_evalue, fixed;
     int64_t confirmed, first_won; /* races whose winner was measured again, and was the first challenger */
     double raced_sum, confirmed_sum;
+    /* of CHOICE: as in struct simulated; the blocks, and how many of them were disturbed */
+    int64_t quiet, loaded, in_use, any, any_divided, warned, all_blocks, disturbed, switches;
 };
 
 struct row {
@@ -98,6 +109,7 @@ struct bench {
 /* A trial of two arms at this spread of block effects and true effect, as rates. */
 static struct row *row_add(struct bench *b, enum question q, const struct noise *n, double sd, double effect)
 {
+    assert(b->rows < ROWS);
     struct row *r = &b->row[b->rows++];
     *r = (struct row){ .question = q, .block_sd = noise_block_sd(n, sd), .experiments = b->experiments };
     r->trial = (struct trial){ .noise = n,
@@ -105,6 +117,7 @@ static struct row *row_add(struct bench *b, enum question q, const struct noise 
                                .arms = 2,
                                .effect = { 0, log1p(effect) },
                                .margin = 0.01,
+                               .estimand = ESTIMAND_LOADED,
                                .max_blocks = 32,
                                .seed = b->seed };
     return r;
@@ -118,6 +131,24 @@ static void plan_row(struct row *r)
     t->max_blocks = MIN(stats_anytime_blocks_for(r->block_sd, effect, 0.95, POWER), EXPERIMENT_BLOCKS);
     const double share = 1.959963984540054 / (1.959963984540054 + stats_normal_quantile(POWER));
     t->fixed_blocks = MIN(blocks_for_one_analysis(r->block_sd, share * effect, 0.95), EXPERIMENT_BLOCKS);
+}
+
+/* Kinds of noise with disturbed blocks, for runs that choose their estimand. */
+static void choice_rows_add(struct bench *b)
+{
+    static const char *const KINDS[] = { "disturbed",      "all of these",
+                                         "spikes",         "rare bursts",
+                                         "bursts",         "bursts, unmeasured",
+                                         "spells of load", "a neighbour that reacts" };
+    for (int q = CHOICE; q <= FOUND_BY_CHOICE; q++)
+        for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
+            const struct noise *n = noise_find(KINDS[i]);
+            if (q == FOUND_BY_CHOICE && n->reacts > 0) continue;
+            struct row *r = row_add(b, (enum question)q, n, 0.02, q == CHOICE ? 0 : 0.02);
+            r->trial.margin = q == CHOICE ? 0.0005 : 0.005;
+            r->trial.estimand = ESTIMAND_EITHER;
+            r->trial.max_blocks = q == CHOICE ? 64 : 32;
+        }
 }
 
 static void rows_add(struct bench *b)
@@ -144,6 +175,7 @@ static void rows_add(struct bench *b)
         r->trial.margin = 0.005;
         plan_row(r);
     }
+    choice_rows_add(b);
     static const char *const SEVERAL[] = { "independent", "all of these" };
     for (int q = FAMILY; q <= RACE; q++)
         for (size_t i = 0; i < 2 * COUNT_OF(SEVERAL); i++) { /* all alike, then one that is better */
@@ -154,7 +186,8 @@ static void rows_add(struct bench *b)
             r->trial.max_blocks = 24;
         }
     for (int r = 0; r < b->rows; r++)
-        if (b->row[r].question == FOUND || b->row[r].question == RACE)
+        if (b->row[r].question == FOUND || b->row[r].question == RACE ||
+            b->row[r].question == FOUND_BY_CHOICE)
             b->row[r].experiments = MAX(b->experiments / 5, 1);
 }
 
@@ -164,9 +197,11 @@ static bool is_hit(const struct row *r, const struct simulated *o)
 {
     const struct trial *t = &r->trial;
     switch (r->question) {
-    case FALSE_ALARM: return claims_difference(o->seen[1]);
+    case FALSE_ALARM:
+    case CHOICE: return claims_difference(o->seen[1]);
     case FALSE_EQUIVALENCE: return says(o->seen[1], VERDICT_EQUIVALENT);
-    case FOUND: return says(o->seen[1], VERDICT_BETTER) || says(o->seen[1], VERDICT_NEGLIGIBLE);
+    case FOUND:
+    case FOUND_BY_CHOICE: return says(o->seen[1], VERDICT_BETTER) || says(o->seen[1], VERDICT_NEGLIGIBLE);
     case FAMILY:
         for (int k = 1; k < t->arms; k++)
             if (t->effect[k] == 0 && claims_difference(o->seen[k])) return true;
@@ -174,6 +209,32 @@ static bool is_hit(const struct row *r, const struct simulated *o)
     case RACE: return o->winner > 0 && t->effect[o->winner] == 0 && claims_difference(o->seen[o->winner]);
     }
     return false;
+}
+
+static void tally_choice(struct tally *t, const struct trial *trial, const struct simulated *o)
+{
+    t->quiet += o->quiet;
+    t->loaded += o->loaded;
+    t->in_use += o->in_use;
+    t->any += o->any;
+    t->any_divided += o->any_divided;
+    t->warned += o->warned;
+    t->all_blocks += trial->max_blocks;
+    t->disturbed += o->disturbed;
+    t->switches += o->switches;
+}
+
+static void tally_join(struct tally *to, const struct tally *p)
+{
+    to->quiet += p->quiet;
+    to->loaded += p->loaded;
+    to->in_use += p->in_use;
+    to->any += p->any;
+    to->any_divided += p->any_divided;
+    to->warned += p->warned;
+    to->all_blocks += p->all_blocks;
+    to->disturbed += p->disturbed;
+    to->switches += p->switches;
 }
 
 static void run_member(void *arg, int member, int size)
@@ -192,6 +253,7 @@ static void run_member(void *arg, int member, int size)
             t.peeked += o.peeked;
             t.t_evalue += o.t_evalue;
             t.fixed += o.fixed;
+            tally_choice(&t, &r->trial, &o);
             if (o.winner < 0) continue;
             t.confirmed++;
             t.first_won += o.winner == 1;
@@ -218,6 +280,7 @@ static void row_run(struct bench *b, struct row *r)
         r->total.first_won += p->first_won;
         r->total.raced_sum += p->raced_sum;
         r->total.confirmed_sum += p->confirmed_sum;
+        tally_join(&r->total, p);
     }
 }
 
@@ -231,6 +294,9 @@ static struct interval share(const struct row *r, int64_t hits)
 static bool is_wrong(const struct row *r)
 {
     const double hits = share(r, r->total.hits).estimate;
+    if (r->question == FOUND_BY_CHOICE) return false; /* no plan is made for a choice */
+    if (r->trial.noise->reacts > 0) /* the coin does not protect against it: it must be reported */
+        return !(share(r, r->total.warned).estimate >= REPORTED_LEAST);
     return r->question == FOUND ? !(hits >= FOUND_LEAST) : !(hits <= FALSE_CLAIMS_MOST);
 }
 
@@ -238,6 +304,22 @@ static bool is_wrong(const struct row *r)
 static double percent(double sum, int64_t n)
 {
     return 100 * expm1(sum / (double)n);
+}
+
+static void put_choice(const struct row *r, const char *found, const char *mark)
+{
+    const struct tally *t = &r->total;
+    const double n = (double)t->experiments / 100;
+    printf("| %s | %.0f |", r->trial.noise->name, 100 * (double)t->disturbed / (double)t->all_blocks);
+    if (r->question == FOUND_BY_CHOICE) {
+        printf(" %.0f | %s | %.1f | %s |\n", 100 * expm1(r->trial.effect[1]), found, (double)t->in_use / n,
+               mark);
+        return;
+    }
+    printf(" %.1f | %.2f | %.2f | %.2f | %.2f | %.2f | %s | %.2f | %s |\n",
+           (double)t->switches / (double)t->experiments, (double)t->quiet / n, (double)t->loaded / n,
+           (double)t->in_use / n, (double)t->any / n, (double)t->any_divided / n, found,
+           (double)t->warned / n, mark);
 }
 
 static void put_row(const struct row *r)
@@ -248,7 +330,7 @@ static void put_row(const struct row *r)
     snprintf(found, sizeof found, "**%.2f** | %.2f to %.2f", 100 * hits.estimate, 100 * hits.lower,
              100 * hits.upper);
     const char *mark = is_wrong(r) ? "WRONG" : "";
-    printf("| %s | %.2f |", r->trial.noise->name, 100 * r->block_sd);
+    if (r->question < CHOICE) printf("| %s | %.2f |", r->trial.noise->name, 100 * r->block_sd);
     switch (r->question) {
     case FALSE_ALARM:
         printf(" %.2f | %.2f | %s | %s |\n", 100 * (double)r->total.peeked / n,
@@ -266,6 +348,8 @@ static void put_row(const struct row *r)
                100 * (double)r->total.first_won / n, percent(r->total.raced_sum, r->total.confirmed),
                percent(r->total.confirmed_sum, r->total.confirmed), mark);
         break;
+    case CHOICE:
+    case FOUND_BY_CHOICE: put_choice(r, found, mark); break;
     }
 }
 
@@ -293,6 +377,14 @@ static json_t *row_to_json(const struct row *r)
     if (r->question == FOUND) {
         json_put_int(o, "fixed_blocks", r->trial.fixed_blocks);
         json_put_num(o, "fixed_found", (double)r->total.fixed / n);
+    }
+    if (r->question >= CHOICE) {
+        json_put_num(o, "quiet", (double)r->total.quiet / n);
+        json_put_num(o, "loaded", (double)r->total.loaded / n);
+        json_put_num(o, "in_use", (double)r->total.in_use / n);
+        json_put_num(o, "any", (double)r->total.any / n);
+        json_put_num(o, "any_divided", (double)r->total.any_divided / n);
+        json_put_num(o, "reported", (double)r->total.warned / n);
     }
     if (r->question == RACE) {
         json_put_num(o, "first_won", (double)r->total.first_won / n);

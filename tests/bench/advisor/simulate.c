@@ -26,6 +26,13 @@ const struct noise NOISES[] = {
       .on = 2, .off = 3 },
     { "bursts, unmeasured", "the same, but how often it ran is not known", .normal = 0.3, .burst = 3, .on = 2,
       .off = 3, .unmeasured = true },
+    { "rare bursts", "the same, but rare: one block in three is disturbed", .normal = 0.3, .burst = 3,
+      .on = 2, .off = 40 },
+    { "spells of load", "another program that runs for tens of blocks, and rests as long", .normal = 0.3,
+      .burst = 3, .on = 60, .off = 60 },
+    { "a neighbour that reacts",
+      "another program that runs in a tenth of each cell of a challenger, never beside A", .normal = 1,
+      .burst = 10, .on = 2, .off = 1e9, .reacts = 0.1 },
 };
 const int NOISE_COUNT = COUNT_OF(NOISES);
 
@@ -45,6 +52,7 @@ struct source {
     bool on;           /* the other program runs */
     double left, load; /* cells until that changes; share of the last cell that it ran */
     int64_t cell, phase;
+    bool disturbed; /* the last cell: what the contamination rules would say */
 };
 
 static double uniform(struct source *s) /* in (0, 1) */
@@ -89,11 +97,12 @@ static void source_start(struct source *s, const struct noise *n, uint64_t seed,
     if (n->burst > 0) s->left = -log(uniform(s)) * n->off;
 }
 
-/* Log time of the next cell, in units of the scale. */
-static double source_next(struct source *s)
+/* Log time of the next cell, in units of the scale; `arm` runs in it. */
+static double source_next(struct source *s, int arm)
 {
     const struct noise *n = s->noise;
     const int64_t cell = s->cell++;
+    s->disturbed = false;
     double y = n->slope * (double)cell;
     if (n->normal > 0) y += n->normal * normal(s);
     if (n->walk > 0) y += s->walk += n->walk * normal(s);
@@ -103,11 +112,15 @@ static double source_next(struct source *s)
     }
     if (n->heavy > 0) y += n->heavy * student3(s);
     if ((cell + s->phase) % 4 == 0) y += n->rhythm;
-    if (n->spikes > 0 && uniform(s) < n->spikes) y += 3;
+    if (n->spikes > 0 && uniform(s) < n->spikes) {
+        y += 3;
+        s->disturbed = true;
+    }
     y += n->daily * sin(2 * M_PI * (double)(cell + 100 * s->phase) / 400);
     if (n->burst > 0) {
-        const double share = burst_share(s);
+        const double share = burst_share(s) + (arm > 0 ? n->reacts : 0);
         y += n->burst * share;
+        s->disturbed |= share > 0.1;
         if (!n->unmeasured) s->load = share + 0.1 * normal(s);
     }
     return y;
@@ -121,7 +134,7 @@ double noise_unit_sd(const struct noise *n)
     source_start(&s, n, 1, 1);
     for (int i = 0; i < BLOCKS; i++) {
         double y[4];
-        for (int k = 0; k < 4; k++) y[k] = source_next(&s);
+        for (int k = 0; k < 4; k++) y[k] = source_next(&s, 0);
         const double d = 0.5 * (y[1] + y[2]) - 0.5 * (y[0] + y[3]);
         squares += d * d;
     }
@@ -153,26 +166,44 @@ static bool excludes_zero(struct interval i)
 
 /* The next block's cells, in the project's own order; their block effects to every arm that still runs. */
 static void block_add(const struct trial *t, struct source *source, uint64_t number, int block,
-                      struct experiment_state *s)
+                      enum cell_phase phase, struct experiment_state *s)
 {
-    const enum cell_phase phase = s->confirming ? CELL_CONFIRM : CELL_BLOCK;
     int arm[EXPERIMENT_ARMS], place[BLOCK_CELLS];
     double rate[BLOCK_CELLS], load[BLOCK_CELLS];
+    bool disturbed = false;
     const int arms = arms_live(s, phase, arm);
     block_order(t->seed + number, phase, block, arms, place);
     for (int i = 0; i < 2 * arms; i++) {
-        double slower = t->scale * source_next(source);
-        if (t->noise->disturbed > 0 && uniform(source) < t->noise->disturbed) slower += log(1.1);
+        double slower = t->scale * source_next(source, arm[place[i]]);
+        if (t->noise->disturbed > 0 && uniform(source) < t->noise->disturbed) {
+            slower += log(1.1);
+            disturbed = true;
+        }
+        disturbed |= source->disturbed;
         rate[i] = exp(t->effect[arm[place[i]]] - slower);
         load[i] = exp(source->load); /* block_effect takes logarithms */
     }
     for (int k = 1; k < arms; k++) {
-        struct comparison *c = s->confirming ? &s->confirmation : &s->comparison[arm[k]];
-        series_add(&c->all, block_effect(rate, place, 2 * arms, k, 1),
-                   block_effect(load, place, 2 * arms, k, 1), false);
+        struct block_series *to = phase == CELL_CONTROL ? &s->control_all
+                                  : s->confirming       ? &s->confirmation.all
+                                                        : &s->comparison[arm[k]].all;
+        series_add(to, block_effect(rate, place, 2 * arms, k, 1), block_effect(load, place, 2 * arms, k, 1),
+                   disturbed);
     }
-    s->complete++;
-    estimand_use(s, ESTIMAND_LOADED);
+    s->elapsed_s += s->block_s;
+    s->complete += phase != CELL_CONTROL;
+    s->disturbed += disturbed && phase != CELL_CONTROL;
+    estimand_use(s, estimand_choose(s));
+}
+
+enum { CONTROL = 3 };
+
+/* The control, and the plan that follows from it: only they tell the estimands apart. */
+static void control_run(const struct trial *t, struct source *source, uint64_t number,
+                        struct experiment_state *s)
+{
+    for (int b = 0; b < CONTROL; b++) block_add(t, source, number, b, CELL_CONTROL, s);
+    s->planned_blocks = plan_blocks(&s->spec, stats_sd(s->control_d, s->control_blocks));
 }
 
 /* What the judge says after this block. Every look counts: a claim that was seen once was made. */
@@ -200,35 +231,65 @@ static void compare_rules(const struct trial *t, const struct comparison *c, str
     if (c->blocks == t->fixed_blocks) out->fixed = apart;
 }
 
+/* What each estimand says by itself after this block, and both together. */
+static void compare_estimands(const struct experiment_state *s, const struct comparison *c,
+                              struct simulated *out)
+{
+    double d[ESTIMANDS_COUNT][EXPERIMENT_BLOCKS];
+    bool claims[ESTIMANDS_COUNT];
+    struct stats_stake part[2];
+    const double share = evidence_share_loaded(s);
+    for (int e = ESTIMAND_QUIET; e <= ESTIMAND_LOADED; e++) {
+        const int n = series_select(&c->all, &s->control_all, (enum estimand)e, d[e]);
+        part[e - ESTIMAND_QUIET] = (struct stats_stake){ d[e], n, e == ESTIMAND_LOADED ? share : 1 - share };
+        claims[e] = n >= BLOCKS_FOR_A_CLAIM && stats_coin_evalue(d[e], n) >= 20;
+    }
+    out->quiet |= claims[ESTIMAND_QUIET];
+    out->loaded |= claims[ESTIMAND_LOADED];
+    out->in_use |= claims[s->estimand];
+    out->any |= claims[ESTIMAND_QUIET] || claims[ESTIMAND_LOADED];
+    out->any_divided |= (claims[ESTIMAND_QUIET] || claims[ESTIMAND_LOADED]) &&
+                        stats_mixed_evalue(part, 2) >= 20;
+    out->disturbed = s->disturbed;
+}
+
 void trial_run(const struct trial *t, uint64_t number, struct experiment_state *s, struct simulated *out)
 {
     struct experiment_spec spec = { .arms = t->arms,
                                     .metric = &METRICS[METRIC_DECODE_RATE],
                                     .margin = t->margin,
                                     .max_blocks = t->max_blocks,
-                                    .race = t->race };
+                                    .race = t->race,
+                                    .estimand = t->estimand,
+                                    .budget_s = CONTROL + t->max_blocks };
     struct source source;
     source_start(&source, t->noise, t->seed, number);
     state_init(s, &spec);
+    s->block_s = 1;
     *out = (struct simulated){ .winner = -1 };
+    if (t->estimand == ESTIMAND_EITHER) control_run(t, &source, number, s);
     for (int k = 1; k < t->arms; k++) out->blocks[k] = t->max_blocks;
     bool over = false;
     for (int b = 0; b < t->max_blocks && !(over && t->arms > 2); b++) {
-        block_add(t, &source, number, b, s);
+        const enum estimand before = s->estimand;
+        block_add(t, &source, number, b, CELL_BLOCK, s);
+        out->switches += s->estimand != before;
         if (!over) {
             look(t, s, out);
             over = t->race ? judge_race(s) : judge_is_decided(s);
         }
         if (t->arms == 2) compare_rules(t, &s->comparison[1], out);
+        if (t->estimand == ESTIMAND_EITHER) compare_estimands(s, &s->comparison[1], out);
     }
     out->raced = s->blocks;
+    out->warned = experiment_load_reacts(s);
     if (!t->race || s->comparison[s->headline].effect.upper < 0) return; /* A leads: nothing to confirm */
     s->confirming = true;
     out->winner = s->headline;
     out->winner_raced = s->comparison[s->headline].effect.estimate;
     over = false;
     for (int b = 0; b < t->max_blocks && !over; b++) {
-        block_add(t, &source, number, b, s);
+        block_add(t, &source, number, b, CELL_CONFIRM, s);
         look(t, s, out);
         over = judge_is_decided(s);
     }

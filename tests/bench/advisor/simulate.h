@@ -31,6 +31,9 @@ struct noise {
      * `burst` while it is on. How much of a cell it was on is measured, with errors: the covariate. */
     double burst, on, off;
     bool unmeasured; /* there is no covariate */
+    /* That program runs so much of each cell of a challenger: it reacts to the arm, which breaks every design
+     */
+    double reacts;
 };
 extern const struct noise NOISES[];
 extern const int NOISE_COUNT;
@@ -50,6 +53,10 @@ struct trial {
     double effect[TRIAL_ARMS]; /* true log ratio of an arm's rate to that of arm 0, which is 0 */
     double margin;
     bool race; /* leave out arms that cannot win, then measure the winner on fresh blocks */
+    /* EITHER: after a control of three blocks, with a budget for max_blocks. A block is disturbed when
+     * another program ran for more than a tenth of one of its cells, or a cell was disturbed or had a spike.
+     */
+    enum estimand estimand;
     int max_blocks;
     int fixed_blocks; /* where `fixed` looks once */
     uint64_t seed;
@@ -63,6 +70,12 @@ struct simulated {
     bool peeked;   /* Student's t interval, looked at after every block, excluded 0 at some */
     bool t_evalue; /* stats_t_evalue reached 20 at some */
     bool fixed;    /* Student's t interval at fixed_blocks excluded 0 */
+    /* Of two arms: what each estimand claims by itself, at any look; what a run does that stops at the one in
+     * use, or at any of both, without the divided stake (evidence.c); and what the latter does with it. */
+    bool quiet, loaded, in_use, any, any_divided;
+    bool warned;   /* of a neighbour that reacts, at the end */
+    int disturbed; /* blocks */
+    int switches;  /* of the estimand in use */
     /* Of a race. */
     int winner, raced;                     /* arm that was confirmed, -1: none; blocks of the race */
     double winner_raced, winner_confirmed; /* its effect as the race saw it, and on fresh blocks */

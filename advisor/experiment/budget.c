@@ -1,0 +1,155 @@
+/* advisor/experiment/budget.c - a run keeps its budget within a tenth, or says at the start why it cannot.
+ *
+ * The budget covers everything from loading to quality. Blocks end early enough for what follows them: the
+ * closing canary, whose first run was timed, and the quality, whose time is estimated from one untimed window
+ * of each arm. Quality that would take more than half of what is left comes on top of the budget instead:
+ * otherwise there would be no time for a comparison. */
+#include "advisor/experiment/parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BUDGET_SLACK 1.1
+enum { QUALITY_CTX = 512, PROMPTS = 16, PROMPT_TOKENS = 64 }; /* of quality_measure, where not specified */
+
+double experiment_budget_left(const struct experiment *x)
+{
+    return x->state.spec.budget_s - x->state.reserved_s - experiment_elapsed(x);
+}
+
+bool experiment_block_is_too_late(const struct experiment *x)
+{
+    const double next = x->state.block_s > 0 ? x->state.block_s : 0;
+    const double slack = (BUDGET_SLACK - 1) * x->state.spec.budget_s, left = experiment_budget_left(x);
+    return left <= 0 || next > left + slack;
+}
+
+void experiment_estimate_end(struct experiment *x, int blocks_left)
+{
+    struct experiment_state *s = state_edit(x);
+    s->elapsed_s = experiment_elapsed(x);
+    if (s->block_s > 0 && blocks_left >= 0)
+        s->eta_s = fmin(s->block_s * blocks_left, fmax(0, experiment_budget_left(x))) + s->reserved_s;
+    state_done(x);
+}
+
+/* ---------------------------------------------------------------- what follows the blocks */
+
+/* Seconds for one token of a prompt and one generated token. NAN: unknown. */
+struct token_time {
+    double prefill_s, decode_s;
+};
+
+/* Runs a short workload, untimed for the run, in the arm's process as it was left by the warm-up. */
+static struct token_time token_time_of(struct experiment *x, int arm)
+{
+    const struct experiment_spec *s = &x->state.spec;
+    struct token_time t = { NAN, NAN };
+    const int64_t own = config_int(&s->config[arm], KNOB_CTX);
+    const int room = own > 0 ? (int)own : workload_ctx(&s->workload), generated = 4;
+    const int prompt = MIN(s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX, room - generated);
+    char line[64];
+    json_t *answer = NULL;
+    struct err ignored;
+    if (!x->pool.process[arm] || prompt < 1) return t;
+    snprintf(line, sizeof(line), "pp%d+tg%d", prompt, generated);
+    if (arm_cell(x->pool.process[arm], line, s->seed, &answer, experiment_event, x, &ignored)) return t;
+    t.prefill_s = json_get_num(answer, "prefill_s", NAN) / prompt;
+    t.decode_s = json_get_num(answer, "decode_s", NAN) / generated;
+    json_decref(answer);
+    return t;
+}
+
+/* Seconds that the quality of all challengers takes. NAN: unknown; 0: it is not measured. */
+static double quality_seconds(struct experiment *x)
+{
+    const struct experiment_spec *s = &x->state.spec;
+    double sum = 0;
+    if (!*s->quality_file) return 0;
+    if (s->quality_chunks <= 0) return NAN; /* all windows of the text */
+    const double windows = (double)s->quality_chunks * (s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX);
+    const double generated = PROMPTS * PROMPT_TOKENS;
+    const struct token_time a = token_time_of(x, 0);
+    for (int k = 1; k < s->arms; k++) {
+        if (x->state.arm[k].failed || x->state.comparison[k].quality.known) continue;
+        const struct token_time b = token_time_of(x, k);
+        sum += x->pool.start_s[0] + x->pool.start_s[k] + windows * (a.prefill_s + b.prefill_s) +
+               generated * (a.decode_s + b.decode_s);
+    }
+    return sum;
+}
+
+/* Says that the budget will not be kept, and why. */
+static void announce_overrun(struct experiment *x, const char *why)
+{
+    x->budget.announced = true;
+    experiment_log_event(x, "budget", "the budget of %.3g s cannot be kept: %s", x->state.spec.budget_s, why);
+}
+
+void experiment_budget_exact(struct experiment *x)
+{
+    announce_overrun(x,
+                     "it does not apply, because each arm evaluates the text once, however long that takes");
+}
+
+static void reserve(struct experiment *x, double canary_s)
+{
+    const double quality = quality_seconds(x), left = experiment_budget_left(x) - canary_s;
+    const bool fits = quality <= 0.5 * left;
+    char why[160];
+    struct experiment_state *s = state_edit(x);
+    s->reserved_s = canary_s + (fits ? quality : 0);
+    state_done(x);
+    if (fits || quality == 0) return;
+    if (isnan(quality))
+        snprintf(why, sizeof(why), "quality follows the blocks, and how long it takes is not known");
+    else
+        snprintf(why, sizeof(why),
+                 "it covers the blocks; quality follows them and takes about %.0f s, more than half of it",
+                 ceil(quality));
+    announce_overrun(x, why);
+}
+
+/* The control, and as many blocks as a claim needs where all agree. */
+static void check_blocks(struct experiment *x)
+{
+    const struct experiment_state *s = &x->state;
+    double cells_s = 0, starts_s = 0;
+    for (int i = 0; i < s->spec.arms; i++) {
+        if (s->arm[i].failed) continue;
+        cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
+        starts_s += x->pool.lifetime == LIFETIME_RUN ? 0 : x->pool.start_s[i];
+    }
+    const int blocks = MAX(s->spec.control_blocks, 0) + stats_anytime_fewest(0.05);
+    const double needed = blocks * (cells_s + starts_s), left = experiment_budget_left(x);
+    if (needed <= left) return;
+    experiment_log_event(
+        x, "budget",
+        "the budget is probably too short for a verdict: a claim needs at least %d blocks with "
+        "the control, about %.0f s; %.0f s are left",
+        blocks, ceil(needed), fmax(left, 0));
+}
+
+void experiment_budget_plan(struct experiment *x, double canary_s)
+{
+    const double spent = experiment_elapsed(x);
+    char why[96];
+    reserve(x, canary_s);
+    if (spent + canary_s > BUDGET_SLACK * x->state.spec.budget_s && !x->budget.announced) {
+        snprintf(why, sizeof(why), "loading and warming up took %.1f s", spent);
+        announce_overrun(x, why);
+    }
+    check_blocks(x);
+}
+
+void experiment_budget_end(struct experiment *x)
+{
+    const double spent = experiment_elapsed(x), budget = x->state.spec.budget_s;
+    if (x->budget.announced || spent <= BUDGET_SLACK * budget) return;
+    experiment_log_event(
+        x, "budget",
+        "the run took %.1f s, more than a tenth over its budget of %.3g s: its last steps took "
+        "longer than such steps did before",
+        spent, budget);
+}
