@@ -27,6 +27,7 @@ char *tune_spec_json(const struct tuning *t)
     json_put_int(o, "limit_memory_bytes", t->task.o->limits.memory_bytes);
     json_put_num(o, "limit_kld", t->task.o->limits.kld);
     json_put_num(o, "limit_ppl_ratio", t->task.o->limits.ppl_ratio);
+    json_put_str(o, "estimand", ESTIMANDS[t->task.o->estimand]);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->task.o->seed);
     json_put_str(o, "seed", seed);
     char *line = json_line(o);
@@ -46,8 +47,9 @@ bool tune_spec_text_differs(const char *then, const char *sha256)
 
 bool tune_spec_same(const char *then, const char *now)
 {
-    /* a resumed search may have another budget; its model is compared by its hash, because files move */
-    static const char *const IGNORED[] = { "budget_s", "model" };
+    /* a resumed search may have another budget and estimand; its model is compared by its hash, because files
+     * move */
+    static const char *const IGNORED[] = { "budget_s", "model", "estimand" };
     json_t *a = NULL, *b = NULL;
     const bool read = then && now && !json_parse(&a, then, strlen(then), NULL) &&
                       !json_parse(&b, now, strlen(now), NULL);
@@ -90,6 +92,7 @@ static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, st
     if (!rc) rc = config_parse(&s->current, current, why);
     if (!rc) rc = workload_parse(&s->workload, json_get_str(o, "workload", ""), why);
     s->budget_s = json_get_num(o, "budget_s", 0);
+    s->estimand = estimand_parse(json_get_str(o, "estimand", ""));
     s->limits = (struct tune_limits){ json_get_int(o, "limit_memory_bytes", 0),
                                       json_get_num(o, "limit_kld", 0),
                                       json_get_num(o, "limit_ppl_ratio", 0) };

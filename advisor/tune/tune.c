@@ -256,6 +256,7 @@ static enum err_code confirm_spec(struct experiment_spec *s, const struct tuning
                                    .margin = 0.01,
                                    .budget_s = fmax(left_s, 0.1 * t->task.o->budget_s),
                                    .seed = t->task.o->seed,
+                                   .estimand = t->task.o->estimand,
                                    .resume_id = t->record.confirm_run };
     snprintf(s->model, sizeof s->model, "%s", t->task.o->model_path);
     for (int k = 0; k < s->arms && !rc; k++)

@@ -91,8 +91,9 @@ struct tune_options {
     double budget_s;
     const char *text_file; /* for quality measurements; NULL: the model's text (quality_text_of) */
     uint64_t seed;
-    int64_t resume_id; /* 0: a new run */
-    bool search_only;  /* skip the confirmation: the result is the race's best candidate */
+    int64_t resume_id;      /* 0: a new run */
+    bool search_only;       /* skip the confirmation: the result is the race's best candidate */
+    enum estimand estimand; /* of the confirmation */
     const struct machine *machine;
     const struct machine_ceilings *ceilings;
     const char *db_path;             /* NULL: default */
@@ -203,6 +204,7 @@ struct tune_stored {
     struct tune_limits limits;
     double budget_s;
     uint64_t seed;
+    enum estimand estimand;
 };
 /* Errors: ERR_USAGE when there is no such run or it is no search; ERR_FORMAT when its options cannot be read;
  * as db_open. */

@@ -9,7 +9,7 @@ trap 'tm kill-server; cleanup' EXIT
 screen() { tm capture-pane -p -t 0; }
 # wait_for SECONDS PATTERN
 wait_for() {
-  for _ in $(seq $(($1 * 5))); do
+  for _ in $(seq $(($1 > WAIT_S ? $1 * 5 : WAIT_S * 5))); do
     screen | grep -Eq -- "$2" && return 0
     sleep 0.2
   done
@@ -64,10 +64,10 @@ if [ -n "$port" ]; then
   tm send-keys p
   sleep 3
   screen | grep -q 'Push' && tm send-keys Enter
-  for _ in $(seq 300); do curl -fs "http://127.0.0.1:$port/metrics" | grep -q '^qdyno_ab_blocks' && break; sleep 0.2; done
+  for _ in $(seq $((WAIT_S * 5))); do curl -fs "http://127.0.0.1:$port/metrics" | grep -q '^qdyno_ab_blocks' && break; sleep 0.2; done
   curl -fs "http://127.0.0.1:$port/metrics" | grep -q '^qdyno_ab_blocks' || { fail "p pushed nothing"; screen; }
 fi
 tm send-keys q
-for _ in $(seq 300); do [ -s "$T/status" ] && break; sleep 0.2; done
+for _ in $(seq $((WAIT_S * 5))); do [ -s "$T/status" ] && break; sleep 0.2; done
 [ "$(cat "$T/status" 2>/dev/null)" = "STATUS 0" ] || fail "q did not end the dashboard with status 0: $(cat "$T/status" 2>/dev/null)"
 finish

@@ -132,7 +132,7 @@ rm -f "$T/out"
 "$QDYNO" run -p Hello -n 1000000 -c 16000 --ignore-eos >"$T/out" 2>"$T/err" &
 pid=$!
 pids+=($pid)
-for _ in $(seq 600); do [ -s "$T/out" ] && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do [ -s "$T/out" ] && break; sleep 0.1; done
 kill -INT $pid
 wait $pid
 status=$?

@@ -9,6 +9,7 @@ for name in $(env | sed -n 's/^\(OTEL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; don
 unset QDYNO_PERIODS QDYNO_PUSH_URL QDYNO_PUSH_PASSWORD QDYNO_PUSH_BEARER NO_COLOR QDYNO_SHARE QDYNO_PLUGINS QDYNO_PLUGIN_TIMEOUT
 mkdir -p "$HOME"
 MODEL=$SHARED/models/repacked/stories260K-f32.gguf
+WAIT_S=120 # at most, for anything that must happen: waits end as soon as it has, and this machine may be busy
 fails=0
 skips=0
 pids=()

@@ -13,13 +13,13 @@ M=$(dirname "$QDYNO")/share/models/bundled.gguf
 screen() { tm capture-pane -p -t 0; }
 # wait_for PATTERN: the screen shows it; wait_gone PATTERN: it no longer does
 wait_for() {
-  for _ in $(seq 150); do screen | grep -Eq -- "$1" && return 0; sleep 0.2; done
+  for _ in $(seq $((WAIT_S * 5))); do screen | grep -Eq -- "$1" && return 0; sleep 0.2; done
   fail "the screen never said '$1'"
   screen
   return 1
 }
 wait_gone() {
-  for _ in $(seq 150); do screen | grep -Eq -- "$1" || return 0; sleep 0.2; done
+  for _ in $(seq $((WAIT_S * 5))); do screen | grep -Eq -- "$1" || return 0; sleep 0.2; done
   fail "the screen always said '$1'"
   screen
   return 1
@@ -29,7 +29,7 @@ runs() { "$QDYNO" history -o csv "$@" 2>/dev/null | sed 1d | grep -c .; }
 wait_runs() {
   local want=$1
   shift
-  for _ in $(seq 150); do [ "$(runs "$@")" = "$want" ] && return 0; sleep 0.2; done
+  for _ in $(seq $((WAIT_S * 5))); do [ "$(runs "$@")" = "$want" ] && return 0; sleep 0.2; done
   fail "expected $want runs of 'history $*', found $(runs "$@")"
 }
 start() { tm -f /dev/null new-session -d -x 120 -y 40 "exec '$QDYNO' -m '$M' 2>'$T/err'"; }
@@ -60,7 +60,7 @@ tm send-keys g x
 wait_runs 2
 pid=$(tm list-panes -F '#{pane_pid}')
 kill -KILL "$pid"
-for _ in $(seq 100); do tm has-session || break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do tm has-session || break; sleep 0.1; done
 wait_runs 1 --deleted
 expect 0 show 3 && says out 'tg4'
 expect 0 history --undelete 3
@@ -95,7 +95,7 @@ wait_for '┌─ qdyno help formats' # its output opens when it has run
 tm send-keys Escape
 wait_gone '┌─ qdyno help formats'
 tm send-keys q
-for _ in $(seq 150); do tm has-session || break; sleep 0.2; done
+for _ in $(seq $((WAIT_S * 5))); do tm has-session || break; sleep 0.2; done
 tm has-session && fail "q did not end the dashboard"
 
 # a run of an earlier session

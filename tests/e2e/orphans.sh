@@ -3,6 +3,7 @@
 # SIGKILL, and all processes of its tree end. In --linear, "help" lists the commands and "quit" ends the
 # dashboard without starting anything, and quitting ends a running command.
 . "$(dirname "$0")/lib.sh" "$@"
+PLUGINS=${3:-}
 
 alive() { case $(ps -o stat= -p "$1" 2>/dev/null) in '' | Z*) return 1 ;; esac; } # a zombie waits for init, no more
 tree() {
@@ -34,7 +35,7 @@ dies_with() {
   rm "$T/in"
   printf '%b' "$input" >&7
   # Stopped while its tree is listed: it starts nothing then. Between two workers it has none: it is listed again.
-  for _ in $(seq 600); do
+  for _ in $(seq $((WAIT_S * 10))); do
     kill -STOP $pid 2>/dev/null || break
     all=$(tree $pid)
     [ "$(wc -w <<<"$all")" -ge "$levels" ] && break
@@ -53,9 +54,22 @@ dies_with 1 '' bench -C default -p 64 -n 64 -r 500
 dies_with 1 '' tune --budget 120s
 dies_with 1 '' watch --every 1s -w tg64
 dies_with 2 'tune\n\n\n\n' dashboard --linear
+dies_with 1 '' govern --rule itl=1s -C default -C q8_0 -n 100000
+if [ -r "$PLUGINS/moody.so" ]; then # a plug-in runs in a process of its own, here one that hangs
+  expect 0 synth --shape tiny "$T/m.gguf"
+  QDYNO_PLUGIN_TIMEOUT=100s dies_with 1 '' quantize "$T/m.gguf" "$T/none.gguf" --plugin "$PLUGINS/moody.so" -R moody,mood=hang
+else
+  skip "no plug-ins beside the program"
+fi
+# `git describe`, for the label of a run, and a git that hangs
+mkdir -p "$T/repo/.git" "$T/slow" && printf '#!/bin/sh\nexec sleep 600\n' >"$T/slow/git" && chmod +x "$T/slow/git"
+program=$(readlink -f "$QDYNO")
+cd "$T/repo" || exit 1
+QDYNO=$program PATH="$T/slow:$PATH" dies_with 1 '' eval -c 64
+cd "$T" || exit 1
 
 # help and quit
-{ echo help; sleep 1; echo quit; } | timeout 60 "$QDYNO" dashboard --linear >"$T/out" 2>"$T/err"
+{ echo help; sleep 1; echo quit; } | timeout 600 "$QDYNO" dashboard --linear >"$T/out" 2>"$T/err"
 [ "$?" = 0 ] || fail "quit does not end the dashboard"
 says out 'q or quit: ' && says out 't or tune: ' && says out 'bench .*: '
 grep -q 'tune --\|about to start' "$T/out" && fail "help and quit started something: $(cat "$T/out")"

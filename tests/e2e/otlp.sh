@@ -13,7 +13,7 @@ collector() {
   mkdir -p "$1"
   python3 "$here/otlp_collector.py" "$@" 2>"$1/log" &
   pids+=("$!")
-  for _ in $(seq 600); do [ -s "$1/port" ] && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do [ -s "$1/port" ] && break; sleep 0.1; done
   address=http://127.0.0.1:$(cat "$1/port") || fail "no collector"
 }
 requests() { find "$1" -name '*.body' | wc -l; }
@@ -140,7 +140,7 @@ echo '503 100' >"$T/live/plan"
 "$QDYNO" serve-metrics --port 0 --otlp "$address" --otlp-every 1s >"$T/out" 2>"$T/err" &
 server=$!
 pids+=("$server")
-for _ in $(seq 600); do [ "$(requests "$T/live")" -ge 2 ] && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do [ "$(requests "$T/live")" -ge 2 ] && break; sleep 0.1; done
 kill "$server" && wait "$server" || fail "serve-metrics: status $?"
 says err 'is unavailable now' && says err 'accepts values again'
 grep -qa qdyno_cpu_busy_ratio "$T/live/002.body" || fail "no sensors in what was sent"

@@ -15,7 +15,7 @@ gateway_start() {
     --persistence.interval=50ms "$@" >>"$T/gateway.log" 2>&1 &
   gateway=$!
   pids+=("$gateway")
-  for _ in $(seq 600); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && return; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && return; sleep 0.1; done
   fail "the gateway does not start: $(tail -1 "$T/gateway.log")"
 }
 gateway_stop() { kill "${1:--TERM}" "$gateway"; wait "$gateway" 2>/dev/null; }
@@ -79,7 +79,7 @@ expect 7 push 1 --url "http://localhost:$port" --timeout 1s
 other=$(free_port)
 prometheus-pushgateway --web.listen-address="127.0.0.1:$other" --persistence.file= >>"$T/gateway.log" 2>&1 & quick=$!
 pids+=("$quick")
-for _ in $(seq 600); do (exec 3<>"/dev/tcp/127.0.0.1/$other") 2>/dev/null && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do (exec 3<>"/dev/tcp/127.0.0.1/$other") 2>/dev/null && break; sleep 0.1; done
 begun=$(date +%s)
 expect 0 push 1 --url "http://127.0.0.1:$other" --timeout 2s -o json && json 'd["pushed"] is True and d["waiting"] == 1'
 [ $(($(date +%s) - begun)) -le 15 ] || fail "push --timeout 2s took $(($(date +%s) - begun)) s"
@@ -90,7 +90,7 @@ expect 0 push 1 --url "$url" -o json && json 'd["waiting"] == 0'
 # a kill of the program during a push
 kill -STOP "$gateway"
 "$QDYNO" push 1 --url "http://localhost:$port" --timeout 60s >/dev/null 2>&1 & push=$!
-for _ in $(seq 600); do [ "$(waiting)" = 1 ] && break; sleep 0.1; done # it is stored before it is sent
+for _ in $(seq $((WAIT_S * 10))); do [ "$(waiting)" = 1 ] && break; sleep 0.1; done # it is stored before it is sent
 kill -KILL "$push"; wait "$push" 2>/dev/null
 kill -CONT "$gateway"
 expect 0 push 1 --url "$url" -o json && json 'd["sent_from_spool"] == 1 and d["waiting"] == 0'
@@ -99,7 +99,7 @@ expect 0 push 1 --url "$url" -o json && json 'd["sent_from_spool"] == 1 and d["w
 printf '# TYPE qdyno_ab_blocks counter\nqdyno_ab_blocks 1\n' | curl -fs --data-binary @- -X PUT "$url/metrics/job/somebody" &&
   fail "the gateway took an inconsistent type from somebody else"
 expect 0 prune --all --url "$url" -o json && json 'len(d["rows"]) == 1 and d["rows"][0]["fate"] == "deleted"'
-for _ in $(seq 600); do [ "$(groups)" = 0 ] && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do [ "$(groups)" = 0 ] && break; sleep 0.1; done
 printf '# TYPE qdyno_ab_blocks counter\nqdyno_ab_blocks 1\n' | curl -fs --data-binary @- -X PUT "$url/metrics/job/somebody" ||
   fail "the gateway still holds what was pruned"
 expect 4 push 1 --url "$url" && says err '400' && says err 'qdyno_ab_blocks'
@@ -116,7 +116,7 @@ expect 0 prune --url "$url" --all --dry-run && says out 'would be deleted'
 curl -fs -X DELETE "$url$(sed -n "s|.*$url\(/metrics/[^ ]*\) .*would.*|\1|p" "$T/out")" # gone already: fine
 expect 0 prune --url "$url" --all && says out 'deleted'
 expect 0 prune --url "$url" --all && says out 'has pushed no group'
-for _ in $(seq 600); do [ "$(groups)" = 1 ] && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do [ "$(groups)" = 1 ] && break; sleep 0.1; done
 grep -q 'experiment="theirs"' "$T/metrics" && grep -q 'job="somebody"' "$T/metrics" || fail "prune took what others pushed"
 expect 4 prune && says err 'QDYNO_PUSH_URL'
 expect 4 prune --url "$url" --all --older-than 1d && says err 'one of them'

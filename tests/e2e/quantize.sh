@@ -112,7 +112,7 @@ for _ in 1 2 3; do
   "$QDYNO" quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" -t 1 >/dev/null 2>&1 &
   pid=$!
   pids+=($pid)
-  for _ in $(seq 3000); do # until there are weights behind the header
+  for _ in $(seq $((WAIT_S * 50))); do # until there are weights behind the header
     [ "$(stat -c %b "$T/parts.gguf.partial" 2>/dev/null || echo 0)" -gt $((killed * 1500 + 200)) ] && break
     kill -0 $pid 2>/dev/null || break
     sleep 0.02
@@ -130,7 +130,7 @@ expect 0 quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" && says err 'resuming
 "$QDYNO" quantize "$T/15m.gguf" "$T/stop.gguf" -R "$SLOW" -t 1 >/dev/null 2>"$T/err" &
 pid=$!
 pids+=($pid)
-for _ in $(seq 3000); do
+for _ in $(seq $((WAIT_S * 50))); do
   [ "$(stat -c %b "$T/stop.gguf.partial" 2>/dev/null || echo 0)" -gt 200 ] && break
   kill -0 $pid 2>/dev/null || break
   sleep 0.02

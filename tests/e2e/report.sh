@@ -30,7 +30,7 @@ cmp -s "$T/r.md" "$T/c.md" || fail "another locale, another report"
 "$QDYNO" ab default threads=1 -w tg64 --control 8 --budget 60s >/dev/null 2>&1 </dev/null &
 pid=$!
 pids+=("$pid")
-for _ in $(seq 600); do "$QDYNO" history -o csv 2>/dev/null | grep -q '^2,' && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do "$QDYNO" history -o csv 2>/dev/null | grep -q '^2,' && break; sleep 0.1; done
 sleep 1
 kill -9 "$pid" 2>/dev/null
 wait "$pid" 2>/dev/null

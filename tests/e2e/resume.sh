@@ -9,7 +9,7 @@ pids+=($pid)
 # Until the first block is in the database, be it of the control. On a machine that others use it may have been
 # discarded: then that it was is what must survive.
 finished=0
-for _ in $(seq 1000); do
+for _ in $(seq $((WAIT_S * 10))); do
   if "$QDYNO" show 1 -o json >"$T/out" 2>/dev/null; then
     finished=$(value 'len(d["log_ratios"]) + d["discarded"] + d["control"]["blocks"] + d["control"]["discarded"]')
     [ "${finished:-0}" -ge 1 ] && break

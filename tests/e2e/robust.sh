@@ -10,7 +10,7 @@ trap 'tm kill-server; cleanup' EXIT
 screen() { tm capture-pane -p -t 0 "$@"; }
 # wait_for SECONDS PATTERN
 wait_for() {
-  for _ in $(seq $(($1 * 5))); do
+  for _ in $(seq $(($1 > WAIT_S ? $1 * 5 : WAIT_S * 5))); do
     screen | grep -Eq -- "$2" && return 0
     sleep 0.2
   done
@@ -74,7 +74,7 @@ keys C-u
 keys -l default
 keys Enter
 killed=
-for _ in $(seq 600); do
+for _ in $(seq $((WAIT_S * 10))); do
   worker=$(pgrep -P "$pid" -f 'worker --fd' | head -1)
   [ -n "$worker" ] && kill -9 "$worker" 2>/dev/null && killed=1 && break
   sleep 0.1
@@ -85,19 +85,19 @@ kill -0 "$pid" 2>/dev/null || fail "the dashboard died with its worker"
 
 # the end by a signal
 kill -TERM "$pid"
-for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
+for _ in $(seq $((WAIT_S * 5))); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
 kill -0 "$pid" 2>/dev/null && fail "SIGTERM did not end it"
 shell_is_whole 'SIGTERM'
 
 # Ctrl-Z on the command line first pauses between two cells, and the run records it
 keys -l "clear; '$QDYNO' ab default q8_0 -w tg8 --budget 20s --db '$T/ab.db'"
 keys Enter
-for _ in $(seq 600); do "$QDYNO" --db "$T/ab.db" history -o csv 2>/dev/null | grep -q ',running,' && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do "$QDYNO" --db "$T/ab.db" history -o csv 2>/dev/null | grep -q ',running,' && break; sleep 0.1; done
 keys C-z
 wait_for 60 'Stopped'
 keys -l fg
 keys Enter
-for _ in $(seq 300); do screen -S -200 | grep -q 'qdyno show 1' && break; sleep 0.2; done # the report may scroll
+for _ in $(seq $((WAIT_S * 5))); do screen -S -200 | grep -q 'qdyno show 1' && break; sleep 0.2; done # the report may scroll
 screen -S -200 | grep -q 'continued after a pause of' || { fail "the report names no pause"; screen -S -200; }
 
 # a database that another process locks: reported, and the screen never waits for it
@@ -111,7 +111,7 @@ time.sleep(250)
 PY
   holder=$!
   pids+=($holder)
-  for _ in $(seq 600); do [ -e "$T/held" ] && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do [ -e "$T/held" ] && break; sleep 0.1; done
   start "$T/q.db"
   keys b
   wait_for 60 'New A/B'
@@ -150,6 +150,6 @@ done
 start "$T/q.db"
 pid=$(dashboard_pid)
 tm kill-server
-for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
+for _ in $(seq $((WAIT_S * 5))); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
 kill -0 "$pid" 2>/dev/null && fail "the dashboard outlives its terminal"
 finish

@@ -10,7 +10,7 @@ serve() {
   "$QDYNO" serve-metrics --port 0 -o json "$@" >"$T/serve" 2>"$T/serve.err" &
   serving=$!
   pids+=("$serving")
-  for _ in $(seq 600); do [ -s "$T/serve" ] && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do [ -s "$T/serve" ] && break; sleep 0.1; done
   page=$(sed -n 's/.*"url": *"\(http[^"]*\)\/metrics".*/\1/p' "$T/serve")
   [ -n "$page" ] || fail "serve-metrics says nothing: $(cat "$T/serve" "$T/serve.err")"
 }
@@ -84,10 +84,10 @@ time.sleep(250)
 PY
   locker=$!
   pids+=("$locker")
-  for _ in $(seq 600); do look; grep -q '^qdyno_database_up 0$' "$T/metrics" && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do look; grep -q '^qdyno_database_up 0$' "$T/metrics" && break; sleep 0.1; done
   shows '^qdyno_database_up 0$' && shows '^qdyno_ab_verdict\{' && shows '^qdyno_generated_tokens_total\{.*\} [1-9]'
   kill "$locker"; wait "$locker" 2>/dev/null
-  for _ in $(seq 600); do look; grep -q '^qdyno_database_up 1$' "$T/metrics" && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do look; grep -q '^qdyno_database_up 1$' "$T/metrics" && break; sleep 0.1; done
   shows '^qdyno_database_up 1$'
 fi
 
@@ -135,11 +135,11 @@ scrape_configs:
 YML
   prometheus --config.file="$T/prometheus.yml" --storage.tsdb.path="$T/tsdb" --web.listen-address="127.0.0.1:$port" >"$T/prometheus.log" 2>&1 &
   pids+=($!)
-  for _ in $(seq 600); do curl -fs --max-time 5 "http://127.0.0.1:$gateway/-/ready" >/dev/null && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do curl -fs --max-time 5 "http://127.0.0.1:$gateway/-/ready" >/dev/null && break; sleep 0.1; done
   expect 0 push 1 --url "http://127.0.0.1:$gateway"
   # ask QUERY PATTERN: until the answer matches
   ask() {
-    for _ in $(seq 400); do
+    for _ in $(seq $((WAIT_S * 5))); do
       curl -fsG --max-time 5 "http://127.0.0.1:$port/api/v1/query" --data-urlencode "query=$1" >"$T/out" 2>/dev/null && grep -Eq "$2" "$T/out" && return
       sleep 0.2
     done

@@ -10,7 +10,7 @@ trap 'tm kill-server; cleanup' EXIT
 screen() { tm capture-pane -p -t 0; }
 # wait_for SECONDS PATTERN
 wait_for() {
-  for _ in $(seq $(($1 * 10))); do
+  for _ in $(seq $(($1 > WAIT_S ? $1 * 10 : WAIT_S * 10))); do
     screen | grep -Eq -- "$2" && return 0
     sleep 0.1
   done
@@ -19,7 +19,7 @@ wait_for() {
   return 1
 }
 gone() { # SECONDS PATTERN
-  for _ in $(seq $(($1 * 10))); do
+  for _ in $(seq $(($1 > WAIT_S ? $1 * 10 : WAIT_S * 10))); do
     screen | grep -Eq -- "$2" || return 0
     sleep 0.1
   done
@@ -139,7 +139,7 @@ wait_for 60 'Write a report'
 press C-u
 type_ "$T/report.html"
 press Enter
-for _ in $(seq 600); do [ -s "$T/report.html" ] && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do [ -s "$T/report.html" ] && break; sleep 0.1; done
 grep -q '</html>' "$T/report.html" 2>/dev/null || fail "no report was written"
 wait_for 60 'report.html has been written'
 
@@ -152,7 +152,7 @@ press Tab Tab
 press C-u
 type_ "$T/small.gguf"
 press Enter
-for _ in $(seq 600); do [ -s "$T/small.gguf" ] && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do [ -s "$T/small.gguf" ] && break; sleep 0.1; done
 wait_for 60 'small.gguf has been written'
 expect 0 info -m "$T/small.gguf" && says out 'q8_0'
 
@@ -191,6 +191,6 @@ case $(newest) in *,ab,*) ;; *) fail "the advice was not verified by an A/B: $(n
 
 story 'leave'
 press q
-for _ in $(seq 600); do [ -s "$T/status" ] && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do [ -s "$T/status" ] && break; sleep 0.1; done
 [ "$(cat "$T/status" 2>/dev/null)" = "STATUS 0" ] || fail "q did not end it with status 0: $(cat "$T/status" 2>/dev/null)"
 finish

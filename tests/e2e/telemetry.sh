@@ -77,7 +77,7 @@ status=$?
 "$QDYNO" telemetry --follow --interval 50 --metrics cpu_busy_ratio >"$T/out" 2>"$T/err" &
 stream=$!
 pids+=("$stream")
-for _ in $(seq 600); do [ "$(wc -l <"$T/out")" -ge 3 ] && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do [ "$(wc -l <"$T/out")" -ge 3 ] && break; sleep 0.1; done
 kill -INT "$stream"
 wait "$stream"
 status=$?

@@ -17,7 +17,7 @@ expect 0 eval -m "$T/whole.gguf" -f "$T/text" -c 64 -o json
 "$QDYNO" train "$T/parts.gguf" $SMALL >/dev/null 2>"$T/err" &
 pid=$!
 pids+=($pid)
-for _ in $(seq 3000); do
+for _ in $(seq $((WAIT_S * 50))); do
   [ -e "$T/parts.gguf.train" ] && [ "$(stat -c %s "$T/parts.gguf.train")" -gt 200000 ] && break
   kill -0 $pid 2>/dev/null || break
   sleep 0.02

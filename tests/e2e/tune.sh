@@ -13,7 +13,7 @@ cp "$(dirname "$QDYNO")/share/models/bundled.gguf" "$T/elsewhere/model.gguf"
 pid=$!
 pids+=($pid)
 looks() { "$QDYNO" show 1 -o json 2>/dev/null | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' 2>/dev/null; }
-for _ in $(seq 600); do
+for _ in $(seq $((WAIT_S * 10))); do
   seen=$(looks)
   [ "${seen:-0}" -ge 3 ] && break
   kill -0 $pid 2>/dev/null || break

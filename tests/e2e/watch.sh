@@ -57,17 +57,17 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Hook).serve_forever()
 PY
   python3 "$T/hook.py" "$port" "$T/heard" &
   pids+=($!)
-  for _ in $(seq 600); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
   export QDYNO_WATCH_BEARER=s3cret QDYNO_ALERTMANAGER_BEARER=another
   "$QDYNO" "${watch[@]}" --every 1h --webhook "$hook" --alert memory=1%:1s --alertmanager "http://127.0.0.1:$port" \
     --log "$T/watch.log" -o jsonl >"$T/lines" 2>"$T/err" &
   daemon=$!
   pids+=("$daemon")
   heard() { [ -e "$T/heard" ] && [ "$(grep -c "$1" "$T/heard")" -ge "$2" ]; }
-  for _ in $(seq 600); do heard '"/hook"' 3 && heard '/api/v2/alerts' 1 && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do heard '"/hook"' 3 && heard '/api/v2/alerts' 1 && break; sleep 0.1; done
   mv "$T/watch.log" "$T/watch.log.1"
   kill -HUP "$daemon"
-  for _ in $(seq 600); do [ -e "$T/watch.log" ] && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do [ -e "$T/watch.log" ] && break; sleep 0.1; done
   [ -e "$T/watch.log" ] || fail "SIGHUP does not open the log anew"
   kill -TERM "$daemon" && wait "$daemon"
   status=$?
@@ -104,7 +104,7 @@ fi
 daemon=$!
 pids+=("$daemon")
 running() { "$QDYNO" history -o jsonl 2>/dev/null | head -1 | grep -q '"running"'; }
-for _ in $(seq 600); do running && break; sleep 0.1; done
+for _ in $(seq $((WAIT_S * 10))); do running && break; sleep 0.1; done
 running || fail "no measurement begins"
 expect 4 watch --once && says err 'a watch already uses'
 kill -TERM "$daemon" && wait "$daemon"
@@ -175,7 +175,7 @@ fi
 if have prometheus && have curl; then # the live page, scraped, with rules that must fire
   "$QDYNO" serve-metrics --port 0 -o json >"$T/page" 2>"$T/err" &
   pids+=($!)
-  for _ in $(seq 600); do grep -q '"url"' "$T/page" && break; sleep 0.1; done
+  for _ in $(seq $((WAIT_S * 10))); do grep -q '"url"' "$T/page" && break; sleep 0.1; done
   page=$(grep -o '127.0.0.1:[0-9]*' "$T/page" | head -1)
   port=$(free_port)
   "$QDYNO" watch --print-rules --alert memory=1%:0s --alert stale=0s >"$T/qdyno.rules.yml"
@@ -186,7 +186,7 @@ scrape_configs: [{job_name: qdyno, static_configs: [{targets: ['$page']}]}]
 YML
   prometheus --config.file="$T/prometheus.yml" --storage.tsdb.path="$T/tsdb" --web.listen-address="127.0.0.1:$port" >"$T/prometheus.log" 2>&1 &
   pids+=($!)
-  for _ in $(seq 600); do
+  for _ in $(seq $((WAIT_S * 10))); do
     curl -fs "http://127.0.0.1:$port/api/v1/alerts" >"$T/out" && grep -q '"QdynoMemory"' "$T/out" && grep -q '"QdynoStale"' "$T/out" && break
     sleep 0.1
   done

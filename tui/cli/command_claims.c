@@ -8,6 +8,7 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_CLAIMS[] = {
@@ -16,6 +17,7 @@ const struct cli_flag FLAGS_CLAIMS[] = {
       .help = "workload of every config, which must decode; default tg64" },
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "start no new block after this time; default 5m" },
+    FLAG_ESTIMAND_ROW,
     FLAG_LABEL_ROW,
     { .name = NULL },
 };
@@ -60,6 +62,7 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
     free(model);
     s->seed = g->seed;
     s->budget_s = args_num(a, "--budget", 0);
+    s->estimand = estimand_parse(args_text(a, "--estimand", ""));
     s->margin = 0.01;
     quant_claims_spec(s);
     return rc;

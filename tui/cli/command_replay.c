@@ -17,6 +17,8 @@
 const struct cli_flag FLAGS_REPLAY[] = {
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "start no new block after this time; default: the budget of the run" },
+    { .name = "--estimand", .value = "either|quiet|loaded", .kind = FLAG_CHOICE, .choices = ESTIMANDS,
+      .help = "which blocks count (see `qdyno ab --help`); default: as in the run" },
     FLAG_LABEL_ROW,
     { .name = NULL },
 };
@@ -215,6 +217,7 @@ int command_replay(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = models_check(&then, spec, &why);
     if (!rc) {
         spec->budget_s = args_num(a, "--budget", spec->budget_s);
+        spec->estimand = estimand_parse(args_text(a, "--estimand", ESTIMANDS[spec->estimand]));
         rc = ab_run(g, a, spec, now, &why);
     }
     if (!rc && is_over(now)) rc = replay_compare(&t, d, &then, now, &status, &why);

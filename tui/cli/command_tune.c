@@ -21,6 +21,7 @@
 const struct cli_flag FLAGS_TUNE[] = {
     FLAG_MODEL_ROW,
     FLAG_WAIT_QUIET_ROW,
+    FLAG_ESTIMAND_ROW,
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS, .help = "time for measuring; default 10m" },
     { .name = "--goal", .value = "GOAL", .kind = FLAG_CHOICE, .choices = GOAL_NAMES,
       .help = "what to optimize; default balanced" },
@@ -188,6 +189,7 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
     t->goal = resumes ? old->goal : GOAL_BALANCED;
     if (args_has(a, "--goal")) goal_parse(args_text(a, "--goal", ""), &t->goal);
     o->goal = t->goal;
+    o->estimand = estimand_parse(args_text(a, "--estimand", ESTIMANDS[old->estimand]));
     enum err_code rc = ERR_OK;
     if (resumes && !args_has(a, "-w"))
         o->workload = old->workload;

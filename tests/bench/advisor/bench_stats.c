@@ -2,7 +2,7 @@
  * blocks and judge, with an interim analysis after every block. Exit 1 when false claims exceed 5 %, or an
  * effect is found less often than planned.
  *
- *   bench_stats [--experiments N] [--threads N] [--seed N] [--json]
+ *   bench_stats [--experiments N] [--threads N] [--seed N] [--table NAME] [--noise NAME] [--json]
  *
  * The tables are in docs/statistics.md, which says what they mean. */
 #include <assert.h>
@@ -96,6 +96,7 @@ struct bench {
     int threads;
     uint64_t seed;
     bool json;
+    const char *table, *noise; /* only these rows; NULL: all */
     struct row row[ROWS];
     int rows;
     struct experiment_state *scratch; /* [threads] */
@@ -133,6 +134,19 @@ static void plan_row(struct row *r)
     t->fixed_blocks = MIN(blocks_for_one_analysis(r->block_sd, share * effect, 0.95), EXPERIMENT_BLOCKS);
 }
 
+/* Drops the rows that --table and --noise leave out. */
+static void rows_keep(struct bench *b)
+{
+    int kept = 0;
+    for (int i = 0; i < b->rows; i++) {
+        const struct row *r = &b->row[i];
+        if (b->table && strcmp(b->table, QUESTIONS[r->question].name)) continue;
+        if (b->noise && strcmp(b->noise, r->trial.noise->name)) continue;
+        b->row[kept++] = *r;
+    }
+    b->rows = kept;
+}
+
 /* Kinds of noise with disturbed blocks, for runs that choose their estimand. */
 static void choice_rows_add(struct bench *b)
 {
@@ -154,11 +168,13 @@ static void choice_rows_add(struct bench *b)
 static void rows_add(struct bench *b)
 {
     for (int i = 0; i < NOISE_COUNT; i++) {
+        if (NOISES[i].reacts > 0) continue; /* the coin does not protect against it */
         struct row *r = row_add(b, FALSE_ALARM, &NOISES[i], 0.01, 0);
         r->trial.margin = 0.0005; /* so small that every exclusion of 0 is a claim */
         r->trial.max_blocks = 64; /* as many looks as in ab */
     }
     for (int i = 0; i < NOISE_COUNT; i++) {
+        if (NOISES[i].reacts > 0) continue;
         struct row *r = row_add(b, FALSE_EQUIVALENCE, &NOISES[i], 0.005, 0);
         r->trial.effect[1] = i % 2 ? 0.01 : -0.01; /* the margin itself, a log ratio like it */
     }
@@ -171,6 +187,7 @@ static void rows_add(struct bench *b)
             if (r->trial.max_blocks == EXPERIMENT_BLOCKS) b->rows--; /* more than a run may have */
         }
     for (int i = 1; i < NOISE_COUNT; i++) {
+        if (NOISES[i].reacts > 0) continue;
         struct row *r = row_add(b, FOUND, &NOISES[i], 0.02, 0.02);
         r->trial.margin = 0.005;
         plan_row(r);
@@ -185,6 +202,7 @@ static void rows_add(struct bench *b)
             r->trial.race = q == RACE;
             r->trial.max_blocks = 24;
         }
+    rows_keep(b);
     for (int r = 0; r < b->rows; r++)
         if (b->row[r].question == FOUND || b->row[r].question == RACE ||
             b->row[r].question == FOUND_BY_CHOICE)
@@ -430,10 +448,13 @@ static int run_all(struct bench *b)
 
 static int usage(const char *what)
 {
-    fprintf(stderr,
-            "bench_stats: %s\nusage: bench_stats [--experiments N] [--threads N] [--seed N] [--json]\n"
-            "N experiments a row (default 10000; a fifth of that for power and races)\n",
-            what);
+    fprintf(
+        stderr,
+        "bench_stats: %s\nusage: bench_stats [--experiments N] [--threads N] [--seed N] [--table NAME] [--noise NAME] "
+        "[--json]\n"
+        "N experiments a row (default 10000; a fifth of that for power and races); --table, --noise: only rows of "
+        "that table (false_alarm, choice, ...) and that kind of noise\n",
+        what);
     return EXIT_USAGE;
 }
 
@@ -457,6 +478,10 @@ int main(int argc, char **argv)
             b.threads = (int)n;
         else if (!strcmp(argv[i], "--seed") && read_number(value, 0, UINT64_MAX, &n) && ++i)
             b.seed = n;
+        else if (!strcmp(argv[i], "--table") && value && ++i)
+            b.table = value;
+        else if (!strcmp(argv[i], "--noise") && value && ++i)
+            b.noise = value;
         else
             return usage(argv[i]);
     }
@@ -468,6 +493,7 @@ int main(int argc, char **argv)
     b.scratch = calloc((size_t)b.threads, sizeof *b.scratch);
     if (!b.scratch) return EXIT_MEMORY;
     rows_add(&b);
+    if (!b.rows) return usage("no such row");
     const int wrong = run_all(&b);
     free(b.scratch);
     threadpool_close(b.pool);

@@ -6,14 +6,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { GIT_LIMIT_MS = 2000 };
-extern char **environ;
 
 /* Whether this directory or one above it has a .git, so that git is not started elsewhere. */
 static bool is_checkout(void)
@@ -49,19 +47,31 @@ static bool line_read(int fd, char *line, size_t size)
     return *line != 0;
 }
 
+/* The first executable git in PATH; false: there is none. Empty entries, which mean this directory, are
+ * skipped: a checkout must not choose what runs. */
+static bool git_find(char *path, size_t size)
+{
+    const char *entry = getenv("PATH");
+    while (entry && *entry) {
+        const int n = (int)strcspn(entry, ":");
+        snprintf(path, size, "%.*s/git", n, entry);
+        if (n && (size_t)n + sizeof "/git" <= size && !access(path, X_OK)) return true;
+        entry += n + (entry[n] == ':');
+    }
+    return false;
+}
+
 static enum err_code git_start(pid_t *pid, int out_fd)
 {
     char *const argv[] = {
         "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "describe", "--always", "--dirty", NULL
     };
-    posix_spawn_file_actions_t files;
-    if (posix_spawn_file_actions_init(&files)) return ERR_NOMEM;
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, out_fd, 1);
-    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
-    const int rc = posix_spawnp(pid, "git", &files, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    return rc ? ERR_ABSENT : ERR_OK;
+    char path[4096];
+    if (!git_find(path, sizeof path)) return ERR_ABSENT;
+    const struct process_spec spec = {
+        .program = path, .argv = argv, .output_fd = out_fd, .drop_errors = true, .channel_fd = -1
+    };
+    return process_spawn(pid, &spec, NULL);
 }
 
 /* `git describe --always --dirty` of the current directory. False: no checkout, no git, an error or the time
