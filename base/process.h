@@ -15,7 +15,6 @@ struct process_spec {
     const char *program; /* path */
     char *const *argv;   /* ends with NULL; argv[0] is the name of the program */
     int output_fd;       /* becomes its standard output and standard error; the caller closes it */
-    bool drop_errors;    /* its standard error is /dev/null instead */
     int channel_fd;      /* becomes PROCESS_CHANNEL_FD; the caller closes it; -1: none */
 };
 

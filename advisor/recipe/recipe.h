@@ -124,8 +124,12 @@ struct sensitivity_options {
     struct text_part text;
     int ctx; /* tokens per window */
     int64_t windows;
-    double budget_s; /* no measurement begins after it */
-    struct db *db;   /* borrowed; NULL: nothing is stored */
+    /* No measurement begins after it. It leaves time for later_windows, which the caller evaluates
+     * afterwards, as long as that is at most half of it; otherwise a warning in the log says how long they
+     * take. */
+    double budget_s;
+    int64_t later_windows;
+    struct db *db; /* borrowed; NULL: nothing is stored */
     const struct log *log;
     /* Called with what is measured and the share done; false cancels. May be NULL. */
     bool (*progress)(void *ctx, const char *what, int done, int of);
@@ -167,7 +171,7 @@ struct recipe_search {
     const char *text_file, *check_file;
     int ctx;                        /* 0: 256 */
     int64_t windows, check_windows; /* windows of the search and of the check; 0: 12 and 32 */
-    double budget_s;                /* seconds for measuring sensitivities */
+    double budget_s;                /* seconds for measuring sensitivities and for the check */
     struct db *db;
     const struct log *log;
     bool (*progress)(void *ctx, const char *what, int done, int of);

@@ -10,7 +10,7 @@
 #include "engine/eval/eval.h"
 #include "engine/quant/quant.h"
 
-enum { CTX = 256, WINDOWS = 12, CHECK_WINDOWS = 32, WINDOWS_MAX = 4096 };
+enum { CTX = 256, WINDOWS = 12, CHECK_WINDOWS = 32, WINDOWS_MAX = 4096, TRIED = 3 };
 
 struct search {
     const struct recipe_search *o;
@@ -316,7 +316,6 @@ static enum err_code search_for_bytes(struct search *x, struct err *why)
  * that defined the size. The one closest to the model on the check text is the one to beat. */
 static enum err_code best_uniform(struct search *x, struct err *why)
 {
-    enum { TRIED = 3 };
     struct recipe_figures found[FORMAT_COUNT];
     double window[WINDOWS_MAX];
     int n = 0;
@@ -385,13 +384,18 @@ static enum err_code target_check(const struct recipe_search *o, struct err *why
 static enum err_code search_measure(struct search *x, struct err *why)
 {
     const struct recipe_search *o = x->o;
+    const int64_t windows = o->windows > 0 ? o->windows : WINDOWS,
+                  check = o->check_windows > 0 ? o->check_windows : CHECK_WINDOWS;
     const struct sensitivity_options s = { .model_path = o->model_path,
                                            .config = o->config,
                                            .formats = o->formats,
                                            .text = x->on,
                                            .ctx = x->ctx,
-                                           .windows = o->windows > 0 ? o->windows : WINDOWS,
+                                           .windows = windows,
                                            .budget_s = o->budget_s,
+                                           /* the recipe on both texts; on that of the check also the model
+                                            * itself and its uniform competitors */
+                                           .later_windows = windows + (2 + TRIED) * check,
                                            .db = o->db,
                                            .log = o->log,
                                            .progress = o->progress,

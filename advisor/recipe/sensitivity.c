@@ -195,6 +195,23 @@ static enum err_code pair_measure(struct asking *a, struct sensitive_tensor *x, 
     return pair_store(a, x, k, why);
 }
 
+/* Seconds of the budget that measuring must leave for the windows that are evaluated afterwards, from the `n`
+ * measurements that took `spent`. Their time is known after the first measurement; when it is more than half
+ * of the budget, that is said once, and nothing is reserved. */
+static double reserved_s(struct asking *a, double spent, int n)
+{
+    const struct sensitivity_options *o = a->o;
+    const double later = n ? spent / n / (double)MAX(o->windows, 1) * (double)o->later_windows : 0;
+    if (later <= 0.5 * o->budget_s) return later;
+    if (n == 1)
+        log_write(
+            o->log, LOG_WARN,
+            "the budget of %.3g s cannot be kept: it covers measuring the tensors; checking the recipe follows "
+            "and takes about %.0f s",
+            o->budget_s, later);
+    return 0;
+}
+
 /* Measure one format of every tensor before a second one of any: one measurement allows estimates of the
  * others. Start with the middle of the list, then outwards, so that estimates extrapolate as little as
  * possible. */
@@ -202,6 +219,8 @@ static enum err_code pairs_measure(struct asking *a, struct err *why)
 {
     struct sensitivities *s = a->s;
     const int n = s->formats - 1, middle = (n - 1) / 2;
+    const int64_t begun = clock_ns(); /* after loading */
+    int measured = 0;
     enum err_code rc = ERR_OK;
     for (int i = 0; i < 2 * n && !rc; i++) {
         const int k = middle + (i % 2 ? (i + 1) / 2 : -i / 2);
@@ -209,8 +228,10 @@ static enum err_code pairs_measure(struct asking *a, struct err *why)
             struct sensitive_tensor *x = &s->tensor[t];
             const double spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
             if (x->bytes[k] < 0 || !x->swappable || x->measured[k]) continue;
-            if (spent > a->o->budget_s) return ERR_OK;
+            const double measuring = (double)(clock_ns() - begun) * 1e-9;
+            if (spent > a->o->budget_s - reserved_s(a, measuring, measured)) return ERR_OK;
             rc = pair_measure(a, x, k, why);
+            measured++;
         }
     }
     return rc;

@@ -39,7 +39,7 @@ const struct cli_flag FLAGS_RECIPE[] = {
     { .name = "--check-windows", .value = "N", .kind = FLAG_INT, .min = 2, .max = 4096,
       .help = "windows of the check; default 32" },
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "time for measuring tensors; default 10m" },
+      .help = "time for measuring tensors and checking the recipe; default 10m" },
     { .name = "--out", .value = "FILE", .help = "write the recipe, for -R @FILE and -C @FILE" },
     { .name = "--gguf", .value = "FILE", .help = "write the quantized model" },
     { .name = "--force", .help = "replace existing files; use a model that has unknown parts" },
