@@ -25,7 +25,8 @@ double evidence_share_loaded(const struct experiment_state *s)
     return (disturbed + 1.0) / (control->blocks + 2.0);
 }
 
-/* The series that both players bet on, after the first n blocks that count. */
+/* The series that both players bet on, after the first n blocks that count and the disturbed ones that
+ * followed. */
 struct players {
     double quiet[EXPERIMENT_BLOCKS], loaded[EXPERIMENT_BLOCKS];
     int n_quiet, n_loaded;
@@ -37,7 +38,9 @@ static void players_of(struct players *p, const struct comparison *c, const stru
 {
     *p = (struct players){ .use = c->use, .share_loaded = c->share_loaded };
     const int blocks = minus ? MIN(c->all.blocks, minus->all.blocks) : c->all.blocks;
-    for (int i = 0; i < blocks && (c->use == ESTIMAND_LOADED ? p->n_loaded : p->n_quiet) < n; i++) {
+    for (int i = 0; i < blocks; i++) {
+        const bool counts = c->use == ESTIMAND_LOADED || !c->all.disturbed[i];
+        if (counts && (c->use == ESTIMAND_LOADED ? p->n_loaded : p->n_quiet) == n) break;
         p->loaded[p->n_loaded++] = c->adjusted[i] - (minus ? minus->adjusted[i] : 0);
         if (!c->all.disturbed[i]) p->quiet[p->n_quiet++] = c->all.d[i] - (minus ? minus->all.d[i] : 0);
     }

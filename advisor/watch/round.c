@@ -389,6 +389,7 @@ void round_step(struct watch *w)
     char why[128];
     const int64_t every = (int64_t)(w->setup.o.every_s * 1e9);
     w->schedule.wait_reported = false;
+    if (w->setup.o.once) w->schedule.due_ns = clock_ns(); /* not while the sensors had no values yet */
     /* a single round waits here; repeated rounds try again later */
     w->schedule.found_quiet = w->setup.o.once && round_wait_quiet(w);
     if (!watch_continues(w)) return;

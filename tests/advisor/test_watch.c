@@ -370,7 +370,7 @@ static void another_measurement_postpones_the_round(void **state)
 
 /* ---------------------------------------------------------------- a busy machine */
 
-/* A /proc/stat in which other programs use `busy` of the time, whatever this machine does. */
+/* A /proc/stat in which the hypervisor takes all processor time while `busy`, whatever this machine does. */
 struct busy_root {
     char path[320];
     _Atomic bool busy, stop;
@@ -391,7 +391,7 @@ static void *busy_root_thread(void *arg)
         was = now;
         FILE *f = fopen(temporary, "w");
         if (!f) break;
-        fprintf(f, "cpu %.0f 0 0 %.0f 0 0 0 0 0 0\ncpu0 %.0f 0 0 %.0f 0 0 0 0 0 0\n", used, idle, used, idle);
+        fprintf(f, "cpu 0 0 0 %.0f 0 0 0 %.0f 0 0\ncpu0 0 0 0 %.0f 0 0 0 %.0f 0 0\n", idle, used, idle, used);
         if (fclose(f) || rename(temporary, name)) break;
         clock_sleep_ns(20000000);
     }
@@ -431,9 +431,9 @@ static void a_wait_for_quiet_ends_at_its_deadline(void **state)
     CHECK_EQ(s.measured, 1);
     CHECK_EQ(s.postponed, 0);
     CHECK_EQ(s.failed, 0);
-    expect_event(b, "waiting for a quiet machine, at most 1 s: other programs kept the processors busy");
+    expect_event(b, "waiting for a quiet machine, at most 1 s: the hypervisor took processor time");
     expect_event(b, "not quiet in time: disturbed cells count from now on");
-    expect_event(b, "3 of 3 cells were disturbed: other programs kept the processors busy");
+    expect_event(b, "3 of 3 cells were disturbed: the hypervisor took processor time");
     busy_root_close(&root);
 }
 
@@ -463,7 +463,7 @@ static void a_wait_for_quiet_ends_when_it_is_quiet(void **state)
     CHECK_EQ(s.measured, 1);
     CHECK_EQ(s.postponed, 0);
     CHECK_EQ(b->counts[WATCH_POSTPONED], 1);
-    expect_event(b, "waiting for a quiet machine, at most 1 h");
+    expect_event(b, "waiting for a quiet machine, at most 60 min");
     CHECK_EQ(strstr(str_text(&b->said), "disturbed"), NULL);
     busy_root_close(&root);
 }
