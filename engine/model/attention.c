@@ -109,6 +109,7 @@ void pass_project_qkv(const struct pass *p, const struct layer *l, const float *
         mm[0].y_stride = m->widths.latent;
     }
     pass_call_observer(p, l, slots, count, h, m->shape.embd);
+    if (pass_is_over(p)) return;
     backend_matmul(p->site->backend, mm, count);
     if (a->query_gate) pass_split_gates(p);
 }

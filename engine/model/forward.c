@@ -116,7 +116,7 @@ static void pass_mix(const struct pass *p, const struct layer *l, const float *h
         return;
     }
     pass_project_qkv(p, l, h);
-    pass_run_attention(p, l);
+    if (!pass_is_over(p)) pass_run_attention(p, l);
 }
 
 /* x += the mixer's output matrix times attn. */
@@ -127,12 +127,13 @@ static void pass_add_mixed(const struct pass *p, const struct layer *l)
                                                                    : SLOT_STATE_OUT;
     const struct bound *w = layer_slot(l, slot), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
     pass_call_observer(p, l, (const enum slot[]){ slot }, 1, p->b.attn, p->m->widths.attn);
+    if (pass_is_over(p)) return;
     pass_add_to_stream(p, pass_product(p, w, bias, p->b.attn, p->m->widths.attn),
                        layer_slot(l, SLOT_POST_ATTN_NORM));
 }
 
 /* h -> ff: act(gate(h)) * up(h), or act(up(h)) without a gate. Returns the product with the down matrix that
- * is left to do. */
+ * is left to do, unless the pass is over. */
 static struct matmul pass_run_gated(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct model *m = p->m;
@@ -145,6 +146,7 @@ static struct matmul pass_run_gated(const struct pass *p, const struct layer *l,
                        .y = p->b.ff,
                        .y_stride = stride };
     pass_call_observer(p, l, (const enum slot[]){ SLOT_UP, SLOT_GATE }, gate ? 2 : 1, h, m->shape.embd);
+    if (pass_is_over(p)) return g.up;
     g.up.y = p->b.ff + (gate ? ff : 0);
     g.up.y_stride = stride;
     if (gate) {
@@ -175,6 +177,7 @@ static void pass_add_both(const struct pass *p, const struct layer *l, const flo
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd, stride = m->widths.attn;
     struct matmul down = pass_run_gated(p, l, h);
+    if (pass_is_over(p)) return;
     down.y = p->b.attn; /* free since the outputs of attention were added */
     down.y_stride = stride;
     backend_matmul(p->site->backend, &down, 1);
@@ -204,8 +207,10 @@ static void pass_add_feed_forward(const struct pass *p, const struct layer *l, c
         pass_add_both(p, l, h);
     else if (l->parts->experts)
         pass_add_experts(p, l, h);
-    else
-        pass_add_to_stream(p, pass_run_gated(p, l, h), layer_slot(l, SLOT_POST_FFN_NORM));
+    else {
+        const struct matmul down = pass_run_gated(p, l, h);
+        if (!pass_is_over(p)) pass_add_to_stream(p, down, layer_slot(l, SLOT_POST_FFN_NORM));
+    }
 }
 
 /* Copy the requested rows out of p->n rows of `width`, as a look-up in a table of f32 rows. */
@@ -253,9 +258,11 @@ static void pass_run_parallel_layer(struct pass *p, const struct layer *l, bool 
     }
     if (layer_slot(l, SLOT_FFN_NORM)->v)
         pass_norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B));
+    if (pass_is_over(p)) return;
     pass_run_attention(p, l);
     if (last && p->wanted == 0) return;
     pass_add_mixed(p, l);
+    if (pass_is_over(p)) return;
     pass_add_feed_forward(p, l, p->b.h);
 }
 
@@ -323,12 +330,15 @@ static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
     const struct layer_parts *parts = l->parts;
     if (parts->mixer != MIXER_NONE) {
         pass_mix(p, l, pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
+        if (pass_is_over(p)) return;
         if (last && p->wanted < p->n) pass_drop_unwanted(p);
         if (p->n == 0) return;
         pass_add_mixed(p, l);
+        if (pass_is_over(p)) return;
     }
     if (parts->feed_forward)
         pass_add_feed_forward(p, l, pass_norm_input(p, layer_ffn_norm(p, l), layer_slot(l, SLOT_FFN_NORM_B)));
+    if (pass_is_over(p)) return;
     if (p->m->shape.layer_inputs) pass_add_input(p, l);
     if (l->output_scale != 1) pass_scale_rows(p, p->b.x, p->m->shape.embd, l->output_scale);
 }

@@ -150,6 +150,11 @@ static void layers_observe(struct layers *l, layer_observer *see, void *ctx)
     l->m->observer = (struct observer){ .see = see ? layers_show : NULL, .ctx = l };
 }
 
+void layers_stop(struct layers *l)
+{
+    l->m->observer.enough = true;
+}
+
 enum err_code layers_embed(struct layers *l, const int32_t *ids, int n, float *x, struct err *why)
 {
     struct model *m = l->m;

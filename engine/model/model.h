@@ -235,6 +235,10 @@ struct layer_input {
     int64_t cols;
 };
 typedef void layer_observer(void *ctx, const struct layer_input *in);
+/* Called by an observer that needs nothing more of this layer: layers_run leaves out the rest, as far as that
+ * is possible (attention and feed-forward; not within states and latent attention), so other inputs may not
+ * be shown any more, and x is undefined. */
+void layers_stop(struct layers *l);
 
 /* The functions below process one sequence that starts at position 0, of n rows from 1 to layers_tokens.
  * ERR_USAGE: the layer, the number of rows or a token id is out of range; nothing was changed. */

@@ -96,6 +96,7 @@ struct observed {
 struct observer {
     void (*see)(void *ctx, int layer, const struct observed *o);
     void *ctx;
+    bool enough; /* set by the callback: the rest of the layer is not computed */
 };
 
 /* A callback of model_watch_experts (see NULL: none). */

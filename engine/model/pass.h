@@ -57,6 +57,11 @@ void pass_call_observer(const struct pass *p, const struct layer *l, const enum 
                         const float *x, int64_t stride);
 /* The same for rows and matrices that `o` names. */
 void pass_call_observer_of(const struct pass *p, const struct layer *l, const struct observed *o);
+/* Whether the observer has seen enough of this layer. */
+static inline bool pass_is_over(const struct pass *p)
+{
+    return p->m->observer.enough;
+}
 
 /* A layer that keeps a state: h -> what its output matrix is multiplied with, in b.attn. */
 void pass_run_state(const struct pass *p, const struct layer *l, const float *h);

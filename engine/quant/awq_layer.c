@@ -71,6 +71,7 @@ struct scale_search {
     float *h;                          /* [samples][tokens][width]: the block's inputs */
     float *want;                       /* [samples][tokens][width]: its outputs with the original weights */
     float *got;                        /* [tokens][width]: its outputs with trial weights, for one sample */
+    double least;                      /* smallest loss so far */
     float *trials[FOLD_CONSUMERS_MAX]; /* consumers' weights with trial scales; NULL: not to be quantized */
 
     /* If one matrix consumes it, the loss follows from the inputs' second moments: */
@@ -94,6 +95,7 @@ static void scale_search_observe(void *ctx, const struct layer_input *in)
         memcpy(e->h + (e->tokens + t) * in->cols, in->x + t * in->stride, (size_t)in->cols * sizeof *e->h);
     if (e->gram) linear_gram_add(e->work->la, e->gram, in->cols, in->x, in->stride, in->n);
     e->tokens += in->n;
+    layers_stop(e->work->job->model);
 }
 
 static float *floats_new(int64_t n)
@@ -212,7 +214,8 @@ static enum err_code scale_search_run_blocks(const struct scale_search *e, const
     return rc;
 }
 
-/* Loss for blocks: mean squared difference of their outputs over all samples. */
+/* Loss for blocks: mean squared difference of their outputs over all samples, or over the first ones when
+ * their share already exceeds the smallest loss: the search ignores such scales in either case. */
 static enum err_code block_loss(void *ctx, const float *scales, double *loss, struct err *why)
 {
     struct scale_search *e = ctx;
@@ -227,8 +230,10 @@ static enum err_code block_loss(void *ctx, const float *scales, double *loss, st
         if (rc) return rc;
         for (int64_t k = 0; k < each; k++)
             *loss += ((double)e->got[k] - want[k]) * ((double)e->got[k] - want[k]);
+        if (*loss / (double)(s->count * each) > e->least) break;
     }
     *loss /= (double)(s->count * each);
+    if (*loss < e->least) e->least = *loss;
     return ERR_OK;
 }
 
@@ -257,6 +262,7 @@ static enum err_code scale_search_block(struct scale_search *e, const struct awq
     for (int i = 0; i < s->count && !rc; i++)
         rc = scale_search_run_blocks(e, e->h + i * each, e->want + i * each, why);
     if (!rc) rc = scale_search_bind(e, true, why);
+    e->least = INFINITY;
     if (!rc) rc = awq_search(o, e->inputs, e->shares, e->fold->n, block_loss, e, scales, NULL, why);
     const enum err_code back = scale_search_bind(e, false, rc ? NULL : why);
     return rc ? rc : back;

@@ -35,6 +35,7 @@ static enum err_code gptq_options_of(const struct tensor_job *job, struct gptq_o
 /* ---------------------------------------------------------------- the Hessian of an input */
 
 struct hessian {
+    struct layer_job *job;
     struct linear_algebra *la;
     const char *matrix; /* name of one matrix with this input */
     float *h;           /* [cols][cols]: sum of x x^T over the samples */
@@ -44,7 +45,9 @@ struct hessian {
 static void hessian_add(void *ctx, const struct layer_input *in)
 {
     struct hessian *h = ctx;
-    if (input_is_of(in, h->matrix)) linear_gram_add(h->la, h->h, h->cols, in->x, in->stride, in->n);
+    if (!input_is_of(in, h->matrix)) return;
+    linear_gram_add(h->la, h->h, h->cols, in->x, in->stride, in->n);
+    layers_stop(h->job->model);
 }
 
 /* ---------------------------------------------------------------- solving */
@@ -115,7 +118,9 @@ static enum err_code gptq_run_stage(struct layer_job *job, struct linear_algebra
         if (m && m->converts) matrices[count++] = m;
     }
     if (!count) return ERR_OK;
-    struct hessian h = { .la = la, .matrix = matrices[0]->job.name, .cols = matrices[0]->job.cols };
+    struct hessian h = {
+        .job = job, .la = la, .matrix = matrices[0]->job.name, .cols = matrices[0]->job.cols
+    };
     h.h = calloc((size_t)h.cols * (size_t)h.cols, sizeof *h.h);
     enum err_code rc = ERR_OK;
     if (!h.h)

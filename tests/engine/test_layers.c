@@ -1,6 +1,6 @@
 /* Proves: a model that runs one layer at a time computes the same bits as the whole model, in every
- * architecture; an observer sees each matrix' input once; the two halves of a layer add up to the layer;
- * replaced weights are used until they are restored. */
+ * architecture; an observer sees each matrix' input once, or up to where it stops; the two halves of a layer
+ * add up to the layer; replaced weights are used until they are restored. */
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
@@ -85,6 +85,39 @@ static void check_halves(struct layers *l, const struct seen *s, int layer, cons
     free(z);
 }
 
+/* An observer that ends the layer after some inputs. */
+struct stopping {
+    struct layers *l;
+    struct seen seen;
+    int after;
+};
+
+static void note_and_stop(void *ctx, const struct layer_input *in)
+{
+    struct stopping *s = ctx;
+    note(&s->seen, in);
+    if (s->seen.count == s->after) layers_stop(s->l);
+}
+
+/* A run that stops after any input of the layer shows the same ones until then, and no other. */
+static void check_stops(struct layers *l, const struct seen *all, int layer, const float *before, int n)
+{
+    struct err why = { 0 };
+    const size_t bytes = (size_t)(n * layers_width(l)) * sizeof(float);
+    float *x = malloc(bytes);
+    for (int k = 1; k <= all->count; k++) {
+        struct stopping s = { .l = l, .after = k };
+        CHECK_OK(layers_run(l, layer, memcpy(x, before, bytes), n, note_and_stop, &s, &why));
+        CHECK_EQ(s.seen.count, k);
+        for (int i = 0; i < k; i++) {
+            CHECK_EQ(s.seen.in[i].cols, all->in[i].cols);
+            CHECK_EQ(memcmp(s.seen.x[i], all->x[i], (size_t)(n * all->in[i].cols) * sizeof(float)), 0);
+        }
+        forget(&s.seen);
+    }
+    free(x);
+}
+
 /* Run ids through all layers; logits [n][vocab]. Everything that can be checked on the way is. */
 static void run_apart(struct layers *l, const struct gguf *g, const int32_t *ids, int n, float *logits)
 {
@@ -98,6 +131,7 @@ static void run_apart(struct layers *l, const struct gguf *g, const int32_t *ids
         CHECK_OK(layers_run(l, i, x, n, note, &seen, &why));
         check_seen(&seen, g, i);
         check_halves(l, &seen, i, before, x, n);
+        check_stops(l, &seen, i, before, n);
         forget(&seen);
     }
     CHECK_OK(layers_head(l, x, n, logits, note, &seen, &why));
