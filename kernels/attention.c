@@ -4,7 +4,11 @@
  * decoded key and value). When that yields fewer pieces than the threads can use, the positions are divided
  * into stretches, too. Threads take pieces dynamically, the last rows first, because they attend to the most
  * positions. Pieces that cover only a part of the positions write partial sums, which are merged after a
- * barrier. Source of the partial softmax: Flash-Decoding (split-KV). */
+ * barrier. Source of the partial softmax: Flash-Decoding (split-KV).
+ *
+ * With batch_invariant, the result of a row is defined as the merged partial sums of its positions between
+ * multiples of INVARIANT_TOKENS, in ascending order. A piece with all positions merges them one after the
+ * other; or they are pieces of their own, on several threads. Both compute the same bits. */
 #include "kernels/attention.h"
 
 #include <assert.h>
@@ -18,6 +22,8 @@ enum {
     SPLIT_TOKENS = 256,        /* shortest stretch of positions: shorter ones do not pay for the merge */
     PIECES_PER_THREAD = 4,     /* wanted number of pieces, so that the last ones are short */
     PARTIALS_PER_THREAD = 256, /* limit of partial results (vectors) */
+    INVARIANT_TOKENS = 1024,   /* as long as possible, yet a few pieces at usual depths */
+    INVARIANT_PARTIALS_PER_THREAD = 1024, /* the limit with INVARIANT_TOKENS, which cannot grow */
 };
 
 static int64_t head_dim_padded(int head_dim)
@@ -25,23 +31,31 @@ static int64_t head_dim_padded(int head_dim)
     return round_up(head_dim, 32);
 }
 
-int64_t attention_thread_bytes(const struct kernel_set *k, int head_dim)
+int64_t attention_thread_bytes(const struct kernel_set *k, const struct backend_options *o, int head_dim)
 {
-    const int64_t f32 = attention_f32_bytes(head_dim_padded(head_dim));
+    int64_t f32 = attention_f32_bytes(head_dim_padded(head_dim));
+    if (o->batch_invariant) /* run_in_order */
+        f32 += SPLIT_QUERIES * (PARTIAL_HEAD + head_dim_padded(head_dim)) * (int64_t)sizeof(float);
     return k->attend.attend ? MAX(f32, attention_tiles_bytes(head_dim_padded(head_dim))) : f32;
 }
 
-int64_t attention_shared_bytes(int threads, int head_dim)
+static int64_t partials_limit(const struct backend_options *o, int threads)
 {
-    return threads * PARTIALS_PER_THREAD * (PARTIAL_HEAD + head_dim_padded(head_dim)) *
-           (int64_t)sizeof(float);
+    return (int64_t)threads * (o->batch_invariant ? INVARIANT_PARTIALS_PER_THREAD : PARTIALS_PER_THREAD);
+}
+
+int64_t attention_shared_bytes(const struct backend_options *o, int threads, int head_dim)
+{
+    return partials_limit(o, threads) * (PARTIAL_HEAD + head_dim_padded(head_dim)) * (int64_t)sizeof(float);
 }
 
 /* ---------------------------------------------------------------- dividing the work */
 
-/* Rows of one sequence that form pieces together. Their positions [from, to) are divided into `stretches`. */
+/* Rows of one sequence that form pieces together. Their positions [from, to) are divided into `stretches` of
+ * job->chunk positions from `base` <= from on. */
 struct row_block {
     int row, rows, from, to, stretches;
+    int64_t base;
 };
 
 /* The rows of one sequence that end before `end`, at most rows_per_task. */
@@ -56,7 +70,8 @@ static struct row_block block_before(const struct attention_job *job, int end)
         r.to = MAX(r.to, p->pos[row] + 1);
     }
     const bool may = r.rows * job->heads_per_task <= SPLIT_QUERIES;
-    r.stretches = may ? (int)((r.to - r.from + job->chunk - 1) / job->chunk) : 1;
+    r.base = job->in_order ? r.from / job->chunk * job->chunk : r.from;
+    r.stretches = may ? (int)((r.to - r.base + job->chunk - 1) / job->chunk) : 1;
     return r;
 }
 
@@ -75,19 +90,27 @@ static int64_t count_partials(const struct attention_job *job)
 
 static void choose_chunk(struct attention_job *job, int threads)
 {
-    int64_t tokens = 0;
+    const int64_t most = partials_limit(&job->b->base.options, threads);
+    int64_t tokens = 0, pieces = 0;
     job->chunk = INT32_MAX; /* do not divide positions */
-    if (threads == 1 || job->b->base.options.batch_invariant) return;
-    for (int end = job->p->n; end > 0;) {
+    if (threads == 1) return;
+    for (int end = job->p->n; end > 0; pieces++) {
         const struct row_block r = block_before(job, end);
         tokens += r.to - r.from;
         end = r.row;
     }
     tokens *= job->p->kv->kv_heads * job->parts;
+    pieces *= job->p->kv->kv_heads * job->parts;
+    if (job->in_order) {
+        job->chunk = INVARIANT_TOKENS;
+        const int64_t count = count_partials(job);
+        if (pieces >= (int64_t)threads * PIECES_PER_THREAD || !count || count > most) job->chunk = INT32_MAX;
+        return;
+    }
     const int64_t fair = (tokens + threads * PIECES_PER_THREAD - 1) / (threads * PIECES_PER_THREAD);
     job->chunk = MAX(round_up(fair, SPLIT_TOKENS), (int64_t)SPLIT_TOKENS);
     int64_t count;
-    while ((count = count_partials(job)) > (int64_t)PARTIALS_PER_THREAD * threads) job->chunk *= 2;
+    while ((count = count_partials(job)) > most) job->chunk *= 2;
     if (count == 0) job->chunk = INT32_MAX;
 }
 
@@ -110,22 +133,39 @@ static void choose_pieces(struct attention_job *job, int threads)
 
 /* ---------------------------------------------------------------- merging */
 
-/* Merge the partial results of all stretches of one unit (KV head and part) into y. `t` is its first piece.
- */
+/* Add one partial result to the merged ones so far: y (relative to the largest score, `peak`) and `total`, 0
+ * at first. */
+static void merge_add(const float *part, int v_dim, struct attention_partial *m, float *y)
+{
+    const float peak = part[0], total = part[1], *o = part + PARTIAL_HEAD;
+    if (total == 0) return; /* none of these positions is visible to the row */
+    if (m->total == 0) {
+        *m = (struct attention_partial){ peak, total };
+        memcpy(y, o, (size_t)v_dim * sizeof *y);
+        return;
+    }
+    const float most = fmaxf(m->peak, peak), old = expf(m->peak - most), by = expf(peak - most);
+    m->peak = most;
+    m->total = m->total * old + total * by;
+    for (int j = 0; j < v_dim; j++) y[j] = y[j] * old + o[j] * by;
+}
+
+static void merge_end(const struct attention_partial *m, int v_dim, float *y)
+{
+    const float by = 1 / m->total; /* > 0: every row attends at least to itself */
+    for (int j = 0; j < v_dim; j++) y[j] *= by;
+}
+
+/* Merge the partial results of all stretches of one unit (KV head and part) into y, in ascending order. `t`
+ * is its first piece. */
 static void merge_unit(struct attention_piece t, int stretches, int64_t stride)
 {
     const int v_dim = t.job->p->kv->v_dim;
     for (int q = 0; q < t.queries; q++) {
-        const float *first = attention_partial_at(&t, q);
-        float peak = -INFINITY, total = 0, *y = attention_result(&t, q);
-        for (int s = 0; s < stretches; s++) peak = fmaxf(peak, first[s * stride]);
-        memset(y, 0, (size_t)v_dim * sizeof *y);
-        for (int s = 0; s < stretches; s++) {
-            const float *part = first + s * stride, by = expf(part[0] - peak);
-            total += part[1] * by;
-            for (int j = 0; j < v_dim; j++) y[j] += part[PARTIAL_HEAD + j] * by;
-        }
-        for (int j = 0; j < v_dim; j++) y[j] /= total; /* > 0: every row attends at least to itself */
+        struct attention_partial m = { 0 };
+        float *y = attention_result(&t, q);
+        for (int s = 0; s < stretches; s++) merge_add(attention_partial_at(&t, q) + s * stride, v_dim, &m, y);
+        merge_end(&m, v_dim, y);
     }
 }
 
@@ -141,8 +181,8 @@ static struct attention_piece piece_at(const struct attention_job *job, const st
     t.head = t.kv_head * job->group + part * job->heads_per_task;
     t.heads = MIN(job->heads_per_task, job->group - part * job->heads_per_task);
     t.queries = t.rows * t.heads;
-    t.from = r->from + (int)(stretch * job->chunk);
-    t.to = (int)MIN((int64_t)r->to, t.from + job->chunk);
+    t.from = (int)MAX((int64_t)r->from, r->base + stretch * job->chunk);
+    t.to = (int)MIN((int64_t)r->to, r->base + (stretch + 1) * job->chunk);
     if (r->stretches > 1) t.partial = partials;
     return t;
 }
@@ -150,6 +190,27 @@ static struct attention_piece piece_at(const struct attention_job *job, const st
 static int64_t partial_floats(const struct attention_job *job)
 {
     return PARTIAL_HEAD + round_up(job->p->kv->v_dim, 16);
+}
+
+/* A piece with positions on both sides of a multiple of INVARIANT_TOKENS: compute and merge its parts one
+ * after the other. */
+static void run_in_order(struct attention_piece t, void *scratch)
+{
+    const int v_dim = t.job->p->kv->v_dim, to = t.to;
+    struct attention_partial m[SPLIT_QUERIES] = { { 0 } };
+    t.partial = (float *)((char *)scratch + attention_f32_bytes(head_dim_padded(t.job->b->work.head_dim)));
+    for (; t.from < to; t.from = t.to) {
+        t.to = MIN(to, t.from / INVARIANT_TOKENS * INVARIANT_TOKENS + INVARIANT_TOKENS);
+        attention_f32_run(&t, scratch);
+        for (int q = 0; q < t.queries; q++)
+            merge_add(attention_partial_at(&t, q), v_dim, &m[q], attention_result(&t, q));
+    }
+    for (int q = 0; q < t.queries; q++) merge_end(&m[q], v_dim, attention_result(&t, q));
+}
+
+static bool crosses_multiple(const struct attention_piece *t)
+{
+    return t->from / INVARIANT_TOKENS != (t->to - 1) / INVARIANT_TOKENS;
 }
 
 static void run_pieces(const struct attention_job *job, void *scratch)
@@ -166,7 +227,10 @@ static void run_pieces(const struct attention_job *job, void *scratch)
             const struct attention_piece t = piece_at(job, &r, (int)(mine - first),
                                                       partials + (mine - first) * step);
             const bool tiles = job->tiles && t.queries >= TILE_QUERIES_MIN;
-            (tiles ? attention_tiles_run : attention_f32_run)(&t, scratch);
+            if (job->in_order && crosses_multiple(&t))
+                run_in_order(t, scratch);
+            else
+                (tiles ? attention_tiles_run : attention_f32_run)(&t, scratch);
         }
         first += pieces;
         if (r.stretches > 1) partials += pieces * step;
@@ -209,6 +273,7 @@ void cpu_attention(struct backend *base, const struct attention *p)
     const struct format *like = p->weight_format ? p->weight_format : &FORMATS[FORMAT_F32];
     job.tiles = b->k.attend.attend && !b->base.options.batch_invariant &&
                 precision_for(b->base.options.precision, like) == PRECISION_MEDIUM;
+    job.in_order = b->base.options.batch_invariant;
     job.partials = (float *)b->shared;
     choose_pieces(&job, threadpool_size(b->base.pool));
     int64_t tokens = 0;

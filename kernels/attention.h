@@ -17,6 +17,7 @@ struct attention_job {
     int parts;          /* tasks per KV head: group / heads_per_task, rounded up */
     int rows_per_task;
     int64_t chunk; /* tokens per piece where positions are split; INT32_MAX: they are not */
+    bool in_order; /* batch_invariant */
     float *partials;
 };
 

@@ -174,13 +174,13 @@ static struct scratch_plan scratch_plan_for(const struct kernel_set *k, const st
         if (kinds & 1u << kind && input_is_int8((enum input_kind)kind))
             codes = k->gemm_w8a8.multiply ? MIN(w->rows, (int64_t)k->gemm_w8a8.min_rows) : w->rows;
     struct scratch_plan p = { .shared_bytes = gemv_shared_bytes(MIN(w->rows, few), codes, w->cols),
-                              .thread_bytes = attention_thread_bytes(k, head_dim_of(w)) };
+                              .thread_bytes = attention_thread_bytes(k, o, head_dim_of(w)) };
     for (int f = 0; f < FORMAT_COUNT; f++)
         for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
             if (w->formats & format_bit(&FORMATS[f]) && kinds & 1u << kind)
                 scratch_plan_products(&p, k, o, w, &FORMATS[f], (enum input_kind)kind);
     p.shared_bytes += inputs_shared_bytes(o->threads, w->rows, w->cols);
-    p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o->threads, head_dim_of(w))),
+    p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o, o->threads, head_dim_of(w))),
                               ALIGNMENT);
     p.thread_bytes = round_up(p.thread_bytes, 4096);
     return p;

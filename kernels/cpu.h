@@ -88,8 +88,8 @@ enum err_code cpu_autotune(struct backend *base, struct weight *const *weights, 
 int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols);
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
 int64_t gemm_thread_bytes(const struct gemm_kernel *g);
-int64_t attention_thread_bytes(const struct kernel_set *k, int head_dim);
-int64_t attention_shared_bytes(int threads, int head_dim);
+int64_t attention_thread_bytes(const struct kernel_set *k, const struct backend_options *o, int head_dim);
+int64_t attention_shared_bytes(const struct backend_options *o, int threads, int head_dim);
 
 /* The operations of struct backend_ops; base is a struct cpu. */
 void cpu_gather(struct backend *base, const struct gather *g);

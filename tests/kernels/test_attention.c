@@ -37,7 +37,12 @@ static const struct scene SCENES[] = {
     { FORMAT_F16, FORMAT_F16, 4, 1, 64, 64, 32, 1000, 1, 1, 0, 0, 0, true },
     { FORMAT_F16, FORMAT_F16, 4, 2, 64, 64, 24, 37, 120, 2, 20, 0, 0, true },
     { FORMAT_F32, FORMAT_F32, 2, 1, 40, 24, 16, 700, 2, 2, 0, 0, 300, true },
-    { FORMAT_BF16, FORMAT_F16, 16, 1, 128, 128, 32, 100, 90, 1, 70, 0, 64, true },
+    { FORMAT_BF16, FORMAT_F16, 16, 1, 128, 128, 32, 100, 90, 1, 70, 0, 64,
+      true }, /* Positions on both sides of multiples of 1024, where batch_invariant divides them. */
+    { FORMAT_F16, FORMAT_F16, 4, 1, 64, 64, 32, 2100, 5, 1, 0, 0, 0, true },
+    { FORMAT_Q8_0, FORMAT_Q4_0, 8, 2, 128, 64, 32, 2040, 12, 2, 1500, 30, 0, true },
+    { FORMAT_BF16, FORMAT_FP8_E4M3, 16, 1, 96, 32, 24, 3000, 2, 1, 0, 0, 0, false },
+    { FORMAT_F16, FORMAT_F16, 6, 2, 64, 40, 32, 1020, 9, 1, 3, 0, 0, true },
 };
 
 static void check_scene(const struct scene *s, const struct isa_level *level, enum precision precision,
