@@ -1,6 +1,7 @@
 /* Attention with f32 products, on any machine. A piece processes its positions in tiles of TOKENS tokens.
- * With few queries (decoding), scores are dot products with keys decoded into the first-level cache; with
- * many, the decoded keys are transposed once and the small matrix product computes the scores. */
+ * With few queries (decoding), kernels of the cache format compute from the stored rows (struct cached_rows);
+ * where there are none, scores are dot products with keys decoded into the first-level cache. With many
+ * queries, the decoded keys are transposed once and the small matrix product computes the scores. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +10,9 @@
 enum {
     QUERIES = 64,
     TOKENS = 64,
-    DOT_QUERIES_MAX = 8, /* up to this many queries, dot products are faster than transposing the keys */
+    DOT_QUERIES_MAX = 8,    /* up to this many queries, dot products are faster than transposing the keys */
+    ROW_QUERIES_MAX = 16,   /* the same of the kernels of struct cached_rows */
+    STORED_QUERIES_MAX = 4, /* see reads_stored */
 };
 
 /* A piece being computed, and its scratch memory. */
@@ -18,6 +21,15 @@ struct piece_run {
     float *q, *o, *s;                       /* [queries][k_dim], [queries][v_dim], [queries][TOKENS] */
     float *keys, *keys_transposed, *values; /* [TOKENS][k_dim], [k_dim][TOKENS], [TOKENS][v_dim] */
     float *peak, *total;                    /* [queries]: largest score so far, sum of exp(score - peak) */
+};
+
+/* K or V of a layer's cache. */
+struct cache_side {
+    const void *cache;
+    const struct format *f;
+    int dim;
+    float *decoded; /* scratch */
+    bool values;    /* V */
 };
 
 int attention_f32_queries(void)
@@ -88,6 +100,57 @@ static const float *cached_rows(const struct attention_piece *t, const void *cac
     return decoded;
 }
 
+/* Whether the kernels of format f read stored rows, which they convert again for every four queries. With
+ * more queries it is faster to decode the rows once, unless one instruction converts a number (f16, bf16). */
+static bool reads_stored(const struct attention_piece *t, const struct format *f)
+{
+    const bool converts_fast = f->block_bytes >= sizeof(uint16_t) * f->block_weights;
+    return t->job->b->k.format[f - FORMATS].row_scores &&
+           t->queries <= (converts_fast ? ROW_QUERIES_MAX : STORED_QUERIES_MAX);
+}
+
+/* Run a kernel of struct cached_rows over n tokens of K or V, on the stored rows or on decoded ones. */
+static void run_rows(const struct piece_run *w, const struct cache_side *c, int from, int n)
+{
+    const struct attention_piece *t = w->t;
+    const bool stored = reads_stored(t, c->f);
+    const struct format_kernels *f = &t->job->b->k.format[stored ? c->f - FORMATS : FORMAT_F32];
+    for (int i = 0, len; i < n; i += len) {
+        len = attention_stretch(t, from + i, n - i);
+        const int next = from + i + len;
+        struct cached_rows r = { .n = len,
+                                 .dim = c->dim,
+                                 .queries = t->queries,
+                                 .q = w->q,
+                                 .s = w->s + i,
+                                 .s_stride = TOKENS,
+                                 .o = w->o };
+        if (stored) {
+            r.rows = attention_cached(t, c->cache, c->f, c->dim, from + i);
+            r.row_bytes = format_row_bytes(c->f, c->dim);
+            if (next < t->to) r.next = attention_cached(t, c->cache, c->f, c->dim, next);
+        } else {
+            r.rows = (const uint8_t *)cached_rows(t, c->cache, c->f, c->dim, from + i, len, c->decoded);
+            r.row_bytes = c->dim * (int64_t)sizeof(float);
+        }
+        (c->values ? f->row_values : f->row_scores)(&r);
+    }
+}
+
+static void score_by_rows(const struct piece_run *w, int from, int n)
+{
+    const struct kv_layer *kv = w->t->job->p->kv;
+    const struct cache_side k = { kv->k, kv->k_format, kv->k_dim, w->keys, false };
+    run_rows(w, &k, from, n);
+}
+
+static void add_values_by_rows(const struct piece_run *w, int from, int n)
+{
+    const struct kv_layer *kv = w->t->job->p->kv;
+    const struct cache_side v = { kv->v, kv->v_format, kv->v_dim, w->values, true };
+    run_rows(w, &v, from, n);
+}
+
 static void score_by_dots(const struct piece_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
@@ -136,7 +199,8 @@ static void scores_to_weights(const struct piece_run *w, int from, int n)
             continue;
         }
         if (p->softcap > 0) v->softcap(s + lo, hi - lo, p->softcap);
-        const float peak = fmaxf(w->peak[q], v->max(s + lo, hi - lo)), old = expf(w->peak[q] - peak);
+        const float peak = fmaxf(w->peak[q], v->max(s + lo, hi - lo));
+        const float old = peak == w->peak[q] ? 1 : expf(w->peak[q] - peak);
         if (old < 1) v->scale(w->o + (int64_t)q * p->kv->v_dim, p->kv->v_dim, old);
         w->total[q] = w->total[q] * old + v->exp_sum(s + lo, hi - lo, peak);
         w->peak[q] = peak;
@@ -204,15 +268,19 @@ void attention_f32_run(const struct attention_piece *t, void *scratch)
     struct piece_run w = { .t = t };
     piece_place_scratch(&w, scratch);
     piece_begin(&w);
-    const bool by_dots = t->queries <= DOT_QUERIES_MAX && !t->job->b->base.options.batch_invariant;
+    const bool invariant = t->job->b->base.options.batch_invariant;
+    /* Results of these kernels never depend on the number of queries, those of the others do. */
+    const bool rows = t->job->b->k.format[FORMAT_F32].row_scores && kv->k_dim % ROW_DIMS == 0 &&
+                      kv->v_dim % ROW_DIMS == 0 && (invariant || t->queries <= ROW_QUERIES_MAX);
+    const bool dots = t->queries <= DOT_QUERIES_MAX && !invariant;
     for (int from = t->from, n; from < t->to; from += n) {
         /* Tiles end at multiples of TOKENS, so that no row's tiles depend on the other rows of the piece. */
         n = MIN((int)TOKENS - from % TOKENS, t->to - from);
-        (by_dots ? score_by_dots : score_by_tile)(&w, from, n);
+        (rows ? score_by_rows : dots ? score_by_dots : score_by_tile)(&w, from, n);
         scale_tokens(&w, kv->k, kv->k_format, kv->k_dim, from, n);
         scores_to_weights(&w, from, n);
         scale_tokens(&w, kv->v, kv->v_format, kv->v_dim, from, n);
-        add_values(&w, from, n);
+        (rows ? add_values_by_rows : add_values)(&w, from, n);
     }
     piece_finish(&w);
 }

@@ -107,6 +107,25 @@ struct prefetch {
 typedef struct q8_kind unpack_columns_fn(const uint8_t *w, int64_t row_bytes, int64_t k,
                                          struct q8_columns *out, struct prefetch *ahead);
 
+/* Attention of a few queries, straight from K or V rows as a cache holds them: `n` rows, row_bytes apart, of
+ * dim numbers each (a multiple of ROW_DIMS).
+ *   row_scores  s[j][i] = dot(query j, row i)
+ *   row_values  o[j] += sum over i of s[j][i] * row i, in ascending order of i
+ * Row scales (row_tail_bytes) are left out. A result has the same bits whatever other queries and rows a call
+ * has, and the bits that the f32 kernels compute from the decoded rows. */
+enum { ROW_DIMS = 16 };
+struct cached_rows {
+    const uint8_t *rows; /* any alignment; nothing after a row is read */
+    int64_t row_bytes;
+    int n, dim, queries;
+    const uint8_t *next; /* as many rows that a later call reads, to prefetch meanwhile; NULL: none */
+    const float *q;      /* [queries][dim], read by row_scores */
+    float *s;            /* [queries][n], s_stride apart */
+    int64_t s_stride;
+    float *o; /* [queries][dim], row_values */
+};
+typedef void cached_rows_fn(const struct cached_rows *p);
+
 /* Encode [rows][cols] floats to rows of blocks, format_row_bytes apart (tails included). Every ISA produces
  * the bytes of the reference encoder. */
 struct encode {
@@ -146,6 +165,8 @@ struct format_kernels {
     bool wide_q8;                      /* the q8_kind.wide that unpack_q8 produces */
     unpack_columns_fn *unpack_columns; /* NULL: gemm_columns cannot be used */
     bool sums16;                       /* dot_q8 reads q.sum16 */
+    cached_rows_fn *row_scores;        /* both NULL: attention decodes the rows and uses those of f32 */
+    cached_rows_fn *row_values;        /* (if these are NULL, too: dots and tile) */
     encode_rows_fn *encode;            /* NULL: FORMATS' encode, which ignores importance */
 };
 

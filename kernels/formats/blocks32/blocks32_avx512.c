@@ -53,8 +53,16 @@ LOOK_UP_FUNCTIONS(iq4_nl, IQ4_NL)
 LOOK_UP_FUNCTIONS(mxfp4, MXFP4)
 
 const struct format_row BLOCKS32_AVX512[BLOCKS32_COUNT] = {
-    { FORMAT_Q8_0, { .decode = q8_0_decode_avx512, .dot_f32 = q8_0_dot_f32_avx512 } },
-    { FORMAT_Q4_0, { .decode = q4_0_decode_avx512, .dot_f32 = q4_0_dot_f32_avx512 } },
+    { FORMAT_Q8_0,
+      { .decode = q8_0_decode_avx512,
+        .dot_f32 = q8_0_dot_f32_avx512,
+        .row_scores = q8_0_row_scores_avx512,
+        .row_values = q8_0_row_values_avx512 } },
+    { FORMAT_Q4_0,
+      { .decode = q4_0_decode_avx512,
+        .dot_f32 = q4_0_dot_f32_avx512,
+        .row_scores = q4_0_row_scores_avx512,
+        .row_values = q4_0_row_values_avx512 } },
     { FORMAT_Q4_1, { .decode = q4_1_decode, .dot_f32 = q4_1_dot_f32 } },
     { FORMAT_Q5_0, { .decode = q5_0_decode, .dot_f32 = q5_0_dot_f32 } },
     { FORMAT_Q5_1, { .decode = q5_1_decode, .dot_f32 = q5_1_dot_f32 } },

@@ -2,6 +2,7 @@
  * subtracted with the sum of the activations. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/blocks32/layout.h"
+#include "kernels/isa/attention/rows_avx2.h"
 #include "kernels/isa/gemv/block_dot_avx2.h"
 
 enum { BLOCK = 32 };
@@ -54,3 +55,17 @@ void q4_0_unpack_q8_avx2(const uint8_t *w, int64_t row_bytes, int rows, int64_t 
 {
     kind_unpack_q8(&KIND, w, row_bytes, rows, k, out);
 }
+
+/* The low halves of a block's bytes are its first 16 numbers, the high halves the others. */
+ALWAYS_INLINE void load_two(const uint8_t *row, int64_t i, __m256 out[2])
+{
+    const uint8_t *block = row + i / BLOCK * BLOCK_BYTES;
+    const __m256 d = _mm256_set1_ps(scale_at(block));
+    const __m128i bytes = _mm_srl_epi16(_mm_loadu_si128((const __m128i *)(block + CODES)),
+                                        _mm_cvtsi32_si128((int)(i % BLOCK) / 4));
+    const __m128i codes = _mm_sub_epi8(_mm_and_si128(bytes, _mm_set1_epi8(15)), _mm_set1_epi8(8));
+    out[0] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), d);
+    out[1] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8))), d);
+}
+
+ROW_FUNCTIONS(, q4_0_row_scores_avx2, q4_0_row_values_avx2, load_two)

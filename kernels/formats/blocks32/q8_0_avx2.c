@@ -1,6 +1,7 @@
 /* q8_0 with AVX2. vpmaddubsw needs one unsigned operand: it multiplies |w| by q with the sign of w. */
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/blocks32/layout.h"
+#include "kernels/isa/attention/rows_avx2.h"
 #include "kernels/isa/gemv/block_dot_avx2.h"
 
 enum { BLOCK = 32 };
@@ -48,3 +49,15 @@ void q8_0_unpack_q8_avx2(const uint8_t *w, int64_t row_bytes, int rows, int64_t 
 {
     kind_unpack_q8(&KIND, w, row_bytes, rows, k, out);
 }
+
+ALWAYS_INLINE void load_two(const uint8_t *row, int64_t i, __m256 out[2])
+{
+    const uint8_t *block = row + i / BLOCK * BLOCK_BYTES;
+    const __m256 d = _mm256_set1_ps(scale_at(block));
+    for (int u = 0; u < 2; u++) {
+        const __m128i codes = _mm_loadl_epi64((const __m128i *)(block + CODES + i % BLOCK + 8 * u));
+        out[u] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), d);
+    }
+}
+
+ROW_FUNCTIONS(, q8_0_row_scores_avx2, q8_0_row_values_avx2, load_two)

@@ -2,6 +2,7 @@
 #include "kernels/formats/blocks32/blocks32.h"
 #include "kernels/formats/blocks32/layout.h"
 #include "kernels/isa/avx512.h"
+#include "kernels/isa/attention/rows_avx512.h"
 
 enum { BLOCK = 32 };
 
@@ -29,3 +30,10 @@ void q8_0_decode_avx512(const void *blocks, float *x, int64_t n)
         _mm512_storeu_ps(x + i + 16, v[1]);
     }
 }
+
+ALWAYS_INLINE void load_parts(const uint8_t *row, int64_t i, __m512 *out)
+{
+    load32(row + i / BLOCK * BLOCK_BYTES, out);
+}
+
+ROW_FUNCTIONS(, q8_0_row_scores_avx512, q8_0_row_values_avx512, load_parts, 2)

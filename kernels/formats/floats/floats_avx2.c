@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "kernels/formats/floats/floats.h"
-#include "kernels/isa/avx2.h"
+#include "kernels/isa/attention/rows_avx2.h"
 
 /* ---------------------------------------------------------------- f32 */
 
@@ -72,8 +72,20 @@ static void bf16_decode(const void *blocks, float *x, int64_t n)
     for (; i < n; i++) x[i] = bf16_load1(blocks, i);
 }
 
+ROW_FUNCTIONS_8(f32, f32_load8)
+ROW_FUNCTIONS_8(f16, f16_load8)
+ROW_FUNCTIONS_8(bf16, bf16_load8)
+
 const struct format_row FLOATS_AVX2[FLOATS_COUNT] = {
-    { FORMAT_F32, { .dot_f32 = f32_dot_f32 } },
-    { FORMAT_F16, { .decode = f16_decode, .dot_f32 = f16_dot_f32 } },
-    { FORMAT_BF16, { .decode = bf16_decode, .dot_f32 = bf16_dot_f32 } },
+    { FORMAT_F32, { .dot_f32 = f32_dot_f32, .row_scores = f32_row_scores, .row_values = f32_row_values } },
+    { FORMAT_F16,
+      { .decode = f16_decode,
+        .dot_f32 = f16_dot_f32,
+        .row_scores = f16_row_scores,
+        .row_values = f16_row_values } },
+    { FORMAT_BF16,
+      { .decode = bf16_decode,
+        .dot_f32 = bf16_dot_f32,
+        .row_scores = bf16_row_scores,
+        .row_values = bf16_row_values } },
 };

@@ -1,6 +1,6 @@
 /* f32, f16 and bf16 with AVX-512: one load yields sixteen weights; masked loads handle the end of a row. */
 #include "kernels/formats/floats/floats.h"
-#include "kernels/isa/avx512.h"
+#include "kernels/isa/attention/rows_avx512.h"
 
 /* ---------------------------------------------------------------- f32 */
 
@@ -55,8 +55,20 @@ static void bf16_decode(const void *blocks, float *x, int64_t n)
     }
 }
 
+ROW_FUNCTIONS_16(f32, f32_load16)
+ROW_FUNCTIONS_16(f16, f16_load16)
+ROW_FUNCTIONS_16(bf16, bf16_load16)
+
 const struct format_row FLOATS_AVX512[FLOATS_COUNT] = {
-    { FORMAT_F32, { .dot_f32 = f32_dot_f32 } },
-    { FORMAT_F16, { .decode = f16_decode, .dot_f32 = f16_dot_f32 } },
-    { FORMAT_BF16, { .decode = bf16_decode, .dot_f32 = bf16_dot_f32 } },
+    { FORMAT_F32, { .dot_f32 = f32_dot_f32, .row_scores = f32_row_scores, .row_values = f32_row_values } },
+    { FORMAT_F16,
+      { .decode = f16_decode,
+        .dot_f32 = f16_dot_f32,
+        .row_scores = f16_row_scores,
+        .row_values = f16_row_values } },
+    { FORMAT_BF16,
+      { .decode = bf16_decode,
+        .dot_f32 = bf16_dot_f32,
+        .row_scores = bf16_row_scores,
+        .row_values = bf16_row_values } },
 };

@@ -1,7 +1,7 @@
 /* 8-bit floats with AVX-512: converts sixteen at a time through f16; masks handle the end of a row. */
 #include "kernels/formats/fp8/codes.h"
 #include "kernels/formats/fp8/fp8.h"
-#include "kernels/isa/avx512.h"
+#include "kernels/isa/attention/rows_avx512.h"
 
 /* Sixteen e4m3 numbers times 2^-8: the codes are moved into f16. Sign extension to 16 bits puts the sign into
  * bit 8, too; after the shift by 7 it is in bit 15, and the mask clears its copy in bit 14. */
@@ -73,8 +73,19 @@ static void e5m2_dot_f32(const struct dot *d)
     dot_floats(d, e5m2_load16, 1);
 }
 
+ROW_FUNCTIONS_16(e4m3, e4m3_load16)
+ROW_FUNCTIONS_16(e5m2, e5m2_load16)
+
 const struct format_row FP8_AVX512[FP8_COUNT] = {
-    { FORMAT_FP8_E4M3, { .decode = e4m3_codes, .dot_f32 = e4m3_dot_f32 } },
-    { FORMAT_FP8_E5M2, { .decode = e5m2_codes, .dot_f32 = e5m2_dot_f32 } },
+    { FORMAT_FP8_E4M3,
+      { .decode = e4m3_codes,
+        .dot_f32 = e4m3_dot_f32,
+        .row_scores = e4m3_row_scores,
+        .row_values = e4m3_row_values } },
+    { FORMAT_FP8_E5M2,
+      { .decode = e5m2_codes,
+        .dot_f32 = e5m2_dot_f32,
+        .row_scores = e5m2_row_scores,
+        .row_values = e5m2_row_values } },
     { FORMAT_FP8_E4M3_B128, { .decode = b128_decode, .dot_f32 = b128_dot_f32 } },
 };

@@ -9,10 +9,8 @@
 enum {
     HEADS = 32,
     KV_HEADS = 8,
-    DIM = 64,
+    DIM_MAX = 128,
     BLOCK_TOKENS = 32,
-    WIDTH = HEADS * DIM,
-    KV_WIDTH = KV_HEADS * DIM
 };
 
 /* Error of one output, relative to the largest value it is a mean of. */
@@ -20,15 +18,16 @@ static const double BOUND_HIGHEST = 5e-6, BOUND_MEDIUM = 0.05;
 
 struct shape {
     const char *kind;
+    int dim;                     /* of a head */
     int n, sequences, tokens;    /* timed: rows of each sequence, tokens each has at the end */
     int small_tokens;            /* with --small */
     int verify_n, verify_tokens; /* verified: odd, and short enough for binary64 */
 };
 static const struct shape SHAPES[] = {
-    { "prompt", 512, 1, 512, 128, 37, 101 },
-    { "verify", 8, 1, 4096, 256, 5, 67 },
-    { "decode", 1, 1, 4096, 256, 1, 203 },
-    { "batch", 1, 16, 1024, 64, 1, 45 },
+    { "prompt", 64, 512, 1, 512, 128, 37, 101 }, { "verify", 64, 8, 1, 4096, 256, 5, 67 },
+    { "decode", 64, 1, 1, 4096, 256, 1, 203 },   { "decode", 128, 1, 1, 4096, 256, 1, 203 },
+    { "deep", 64, 1, 1, 32768, 256, 1, 203 }, /* larger than most caches */
+    { "deep", 128, 1, 1, 32768, 256, 1, 203 },   { "batch", 64, 1, 16, 1024, 64, 1, 45 },
 };
 static const enum format_id CACHES[] = { FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8_0, FORMAT_Q4_0 };
 
@@ -36,15 +35,16 @@ static const enum format_id CACHES[] = { FORMAT_F32, FORMAT_F16, FORMAT_BF16, FO
 struct scene {
     struct backend *memory;
     struct kv_layer kv;
+    int dim, width, kv_width; /* of a head, of all query heads, of all KV heads */
     int n, sequences, tokens, rows;
     int32_t *pos, *seq, **tables;
-    float *k, *v; /* as stored and read back, [sequence][token][KV_WIDTH]; only where it is verified */
-    float *q, *y; /* [rows][WIDTH], each ends at an unreadable page */
+    float *k, *v; /* as stored and read back, [sequence][token][kv_width]; only where it is verified */
+    float *q, *y; /* [rows][width], each ends at an unreadable page */
 };
 
 static size_t scene_floats(const struct scene *s)
 {
-    return (size_t)s->sequences * (size_t)s->tokens * KV_WIDTH;
+    return (size_t)s->sequences * (size_t)s->tokens * (size_t)s->kv_width;
 }
 
 static void scene_free(struct scene *s)
@@ -57,8 +57,8 @@ static void scene_free(struct scene *s)
     free(s->seq);
     free(s->k);
     free(s->v);
-    guarded_free(s->q, (size_t)s->rows * WIDTH * sizeof(float));
-    guarded_free(s->y, (size_t)s->rows * WIDTH * sizeof(float));
+    guarded_free(s->q, (size_t)(s->rows * s->width) * sizeof(float));
+    guarded_free(s->y, (size_t)(s->rows * s->width) * sizeof(float));
     free(s);
 }
 
@@ -70,8 +70,8 @@ static bool scene_alloc(struct scene *s)
     s->kv.v = backend_alloc(s->memory, half);
     s->k = malloc(scene_floats(s) * sizeof(float));
     s->v = malloc(scene_floats(s) * sizeof(float));
-    s->q = guarded(rows * WIDTH * sizeof(float));
-    s->y = guarded(rows * WIDTH * sizeof(float));
+    s->q = guarded(rows * (size_t)s->width * sizeof(float));
+    s->y = guarded(rows * (size_t)s->width * sizeof(float));
     s->pos = calloc(rows, sizeof *s->pos);
     s->seq = calloc(rows, sizeof *s->seq);
     s->tables = calloc((size_t)s->sequences, sizeof *s->tables);
@@ -93,7 +93,7 @@ static void scene_fill(struct scene *s)
         s->k[i] = rng_gauss(&r, 1);
         s->v[i] = rng_gauss(&r, 1);
     }
-    for (int i = 0; i < s->rows * WIDTH; i++) s->q[i] = rng_gauss(&r, 2);
+    for (int i = 0; i < s->rows * s->width; i++) s->q[i] = rng_gauss(&r, 2);
     for (int i = 0; i < s->rows; i++) {
         s->seq[i] = i / s->n;
         s->pos[i] = s->tokens - s->n + i % s->n;
@@ -101,19 +101,20 @@ static void scene_fill(struct scene *s)
     for (int q = 0; q < s->sequences; q++)
         for (int p = 0; p < s->tokens; p++) {
             const int32_t slot = s->tables[q][p / BLOCK_TOKENS] * BLOCK_TOKENS + p % BLOCK_TOKENS;
-            float *k = s->k + ((int64_t)q * s->tokens + p) * KV_WIDTH;
-            float *v = s->v + ((int64_t)q * s->tokens + p) * KV_WIDTH;
-            backend_kv_store(s->memory, &(struct kv_store){ &s->kv, k, v, KV_WIDTH, KV_WIDTH, 1, &slot });
+            float *k = s->k + ((int64_t)q * s->tokens + p) * s->kv_width;
+            float *v = s->v + ((int64_t)q * s->tokens + p) * s->kv_width;
+            backend_kv_store(s->memory,
+                             &(struct kv_store){ &s->kv, k, v, s->kv_width, s->kv_width, 1, &slot });
             for (int h = 0; h < KV_HEADS; h++) { /* what the cache holds is the truth */
-                f->encode(k + h * DIM, bytes, DIM);
-                f->decode(bytes, k + h * DIM, DIM);
-                f->encode(v + h * DIM, bytes, DIM);
-                f->decode(bytes, v + h * DIM, DIM);
+                f->encode(k + h * s->dim, bytes, s->dim);
+                f->decode(bytes, k + h * s->dim, s->dim);
+                f->encode(v + h * s->dim, bytes, s->dim);
+                f->decode(bytes, v + h * s->dim, s->dim);
             }
         }
 }
 
-static struct scene *scene_new(struct backend *memory, const struct format *f, int n, int sequences,
+static struct scene *scene_new(struct backend *memory, const struct format *f, int dim, int n, int sequences,
                                int tokens)
 {
     const int blocks = (tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
@@ -123,10 +124,13 @@ static struct scene *scene_new(struct backend *memory, const struct format *f, i
                          .kv = { .k_format = f,
                                  .v_format = f,
                                  .kv_heads = KV_HEADS,
-                                 .k_dim = DIM,
-                                 .v_dim = DIM,
+                                 .k_dim = dim,
+                                 .v_dim = dim,
                                  .block_tokens = BLOCK_TOKENS,
                                  .blocks = blocks * sequences },
+                         .dim = dim,
+                         .width = HEADS * dim,
+                         .kv_width = KV_HEADS * dim,
                          .n = n,
                          .sequences = sequences,
                          .tokens = tokens,
@@ -143,34 +147,34 @@ static void scene_run(const struct scene *s, struct backend *b)
 {
     backend_attention(b, &(struct attention){ .kv = &s->kv,
                                               .q = s->q,
-                                              .q_stride = WIDTH,
+                                              .q_stride = s->width,
                                               .n = s->rows,
                                               .heads = HEADS,
                                               .pos = s->pos,
                                               .seq = s->seq,
                                               .tables = (const int32_t *const *)s->tables,
-                                              .scale = 1 / sqrtf(DIM),
+                                              .scale = 1 / sqrtf((float)s->dim),
                                               .y = s->y,
-                                              .y_stride = WIDTH });
+                                              .y_stride = s->width });
 }
 
 /* One head of one row in binary64. Returns the largest |v| it is a mean of. */
-static double exact(const struct scene *s, int row, int head, double out[DIM])
+static double exact(const struct scene *s, int row, int head, double out[DIM_MAX])
 {
-    const float *q = s->q + (int64_t)row * WIDTH + head * DIM;
-    const int64_t at = (int64_t)s->seq[row] * s->tokens * KV_WIDTH + head / (HEADS / KV_HEADS) * DIM;
+    const float *q = s->q + (int64_t)row * s->width + head * s->dim;
+    const int64_t at = (int64_t)s->seq[row] * s->tokens * s->kv_width + head / (HEADS / KV_HEADS) * s->dim;
     double score[1024], peak = -INFINITY, sum = 0, largest = 0;
-    for (int d = 0; d < DIM; d++) out[d] = 0;
+    for (int d = 0; d < s->dim; d++) out[d] = 0;
     for (int p = 0; p <= s->pos[row]; p++) {
         score[p] = 0;
-        for (int d = 0; d < DIM; d++)
-            score[p] += (double)q[d] * (double)s->k[at + (int64_t)p * KV_WIDTH + d] / sqrt(DIM);
+        for (int d = 0; d < s->dim; d++)
+            score[p] += (double)q[d] * (double)s->k[at + (int64_t)p * s->kv_width + d] / sqrt(s->dim);
         peak = fmax(peak, score[p]);
     }
     for (int p = 0; p <= s->pos[row]; p++) sum += score[p] = exp(score[p] - peak);
     for (int p = 0; p <= s->pos[row]; p++)
-        for (int d = 0; d < DIM; d++) {
-            const double v = (double)s->v[at + (int64_t)p * KV_WIDTH + d];
+        for (int d = 0; d < s->dim; d++) {
+            const double v = (double)s->v[at + (int64_t)p * s->kv_width + d];
             out[d] += score[p] / sum * v;
             largest = fmax(largest, fabs(v));
         }
@@ -179,14 +183,15 @@ static double exact(const struct scene *s, int row, int head, double out[DIM])
 
 static void judge(struct line *l, struct scene *s, struct backend *b, double bound)
 {
-    for (int i = 0; i < s->rows * WIDTH; i++) s->y[i] = NAN;
+    for (int i = 0; i < s->rows * s->width; i++) s->y[i] = NAN;
     scene_run(s, b);
     for (int row = 0; row < s->rows; row++)
         for (int h = 0; h < HEADS; h++) {
-            double want[DIM];
+            double want[DIM_MAX];
             const double largest = exact(s, row, h, want);
-            for (int d = 0; d < DIM; d++)
-                line_judge(l, fabs((double)s->y[(int64_t)row * WIDTH + h * DIM + d] - want[d]) / largest,
+            for (int d = 0; d < s->dim; d++)
+                line_judge(l,
+                           fabs((double)s->y[(int64_t)row * s->width + h * s->dim + d] - want[d]) / largest,
                            bound);
         }
 }
@@ -222,10 +227,11 @@ static int time_it(struct bench *t, struct line *l, struct rig *r, struct backen
     l->run = run_timed;
     const bool prompt = s->n > 16;
     l->unit = prompt ? UNIT_OPS : UNIT_BYTES;
-    l->work = prompt ? s->n * (s->tokens - (s->n - 1) / 2.0) * WIDTH * 2 * 2 : (double)kv_layer_bytes(&s->kv);
+    l->work = prompt ? s->n * (s->tokens - (s->n - 1) / 2.0) * s->width * 2 * 2
+                     : (double)kv_layer_bytes(&s->kv);
     const double tiles = rounded ? rig_ops_s(t, r, "bf16_tile") : NAN;
     l->limit = !prompt ? t->read_bytes_s : isnan(tiles) ? rig_ops_s(t, r, "f32_fma") : tiles;
-    snprintf(l->shape, sizeof l->shape, "%d x %d at %d", s->sequences, s->n, s->tokens);
+    snprintf(l->shape, sizeof l->shape, "%d x %d at %d, %d", s->sequences, s->n, s->tokens, s->dim);
     return 0;
 }
 
@@ -233,11 +239,11 @@ static int time_it(struct bench *t, struct line *l, struct rig *r, struct backen
 static int add(struct bench *t, const struct shape *shape, const struct format *f, struct backend *memory)
 {
     const int tokens = t->o.small ? shape->small_tokens : shape->tokens;
-    struct scene *small = scene_new(memory, f, shape->verify_n, MIN(shape->sequences, 3),
+    struct scene *small = scene_new(memory, f, shape->dim, shape->verify_n, MIN(shape->sequences, 3),
                                     shape->verify_tokens),
-                 *large = t->o.verify_only
-                              ? NULL
-                              : scene_new(memory, f, MIN(shape->n, tokens), shape->sequences, tokens);
+                 *large = t->o.verify_only ? NULL
+                                           : scene_new(memory, f, shape->dim, MIN(shape->n, tokens),
+                                                       shape->sequences, tokens);
     int failed = !small || (!large && !t->o.verify_only);
     struct line *l = NULL;
     for (int r = 0; r < t->rigs && !failed; r++)

@@ -80,7 +80,7 @@ static bool names_kinds(const char *list)
 
 bool wanted(const struct bench *t, const char *kind, const char *format)
 {
-    static const char *const ATTENTION[] = { "prompt", "verify", "decode", "batch" };
+    static const char *const ATTENTION[] = { "prompt", "verify", "decode", "deep", "batch" };
     const char *list = t->o.only;
     if (!list) return true;
     bool named = listed(list, kind), attention = false;
@@ -195,10 +195,10 @@ static bool parse(struct options *o, int argc, char **argv)
 /* A name nobody knows would quietly measure nothing. */
 static const char *unknown_word(const struct options *o)
 {
-    static const char *const KINDS[] = { "product",  "attention", "ops",      "prompt",     "verify",
-                                         "decode",   "batch",     "norm_rms", "norm_layer", "rope",
-                                         "hadamard", "softmax",   "silu_mul", "gelu_tanh",  "gather",
-                                         "store",    "quantize",  "barrier",  "encode" };
+    static const char *const KINDS[] = { "product", "attention", "ops",      "prompt",   "verify",
+                                         "decode",  "deep",      "batch",    "norm_rms", "norm_layer",
+                                         "rope",    "hadamard",  "softmax",  "silu_mul", "gelu_tanh",
+                                         "gather",  "store",     "quantize", "barrier",  "encode" };
     static char word[32];
     for (const char *p = o->only; p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
