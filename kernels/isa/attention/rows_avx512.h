@@ -133,8 +133,10 @@ ALWAYS_INLINE void values_part(const struct cached_rows *p, int k, int q, const 
     }
     const uint8_t *row = p->rows;
     const int64_t row_bytes = p->row_bytes;
+    const bool first = !k && !q && p->next;
     for (int64_t t = 0, n = p->n; t < n; t++, row += row_bytes) {
         __m512 value[8];
+        if (first) prefetch_rows(p, (int)t, 1);
 #pragma GCC unroll 8
         for (int c = 0; c < vectors; c += parts) load(row, k + LANES * c, value + c);
 #pragma GCC unroll 4
@@ -163,7 +165,6 @@ ALWAYS_INLINE void values_of(const struct cached_rows *p, int q, const int queri
 ALWAYS_INLINE void row_values(const struct cached_rows *p, load_parts_fn *load, const int parts)
 {
     int q = 0;
-    prefetch_rows(p, 0, p->n);
     for (; q + 4 <= p->queries; q += 4) values_of(p, q, 4, 4, load, parts);
     if (p->queries - q == 3) values_of(p, q, 3, 4, load, parts);
     if (p->queries - q == 2) values_of(p, q, 2, 4, load, parts);
