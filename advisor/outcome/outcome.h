@@ -160,6 +160,25 @@ struct trace_generation {
 enum err_code trace_generation_send(const struct trace_generation *g, const struct machine *m,
                                     const struct trace_target *to, struct trace_sent *sent, struct err *why);
 
+/* ---------------------------------------------------------------- trace_served */
+
+/* The traces of requests to `qdyno serve`, one each: the request, and in it queue, prefill and decode. They
+ * contain no text. */
+struct trace_served {
+    const char *operation;  /* "chat" "text_completion" */
+    const char *model, *id; /* as the client sees them */
+    struct trace_time whole, queue, prefill, decode;
+    int64_t first_token_ns; /* on clock_ns; 0: there was none */
+    int64_t input_tokens, output_tokens, cached_tokens;
+    const char *outcome; /* how it ended */
+    const char *finish;  /* of its first answer: "stop" "length"; "" none */
+    const char *error;   /* "": no error */
+};
+enum { TRACE_SERVED_MOST = 256 };
+/* n: at most TRACE_SERVED_MOST. Errors: as trace_push. Nothing is kept for a retry. */
+enum err_code trace_served_send(const struct trace_served *r, int n, const struct machine *m,
+                                const struct trace_target *to, struct trace_sent *sent, struct err *why);
+
 /* ---------------------------------------------------------------- scrape */
 
 /* The scrape page: current state of this machine, totals of everything measured so far, and the latest

@@ -6,6 +6,7 @@
 #define QDYNO_ENGINE_SERVE_SERVE_H
 
 #include "engine/serve/pool.h"
+#include "engine/serve/serving.h"
 
 struct block_trace {
     int64_t *ids;      /* [blocks] of all requests, one after another */

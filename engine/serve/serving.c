@@ -15,6 +15,7 @@ struct served {
     int64_t id;
     void *user;
     struct sampler *sampler; /* NULL: the largest logit is its next token */
+    int least;
     bool ignore_end;
     int top;
     int made; /* tokens generated */
@@ -33,6 +34,7 @@ struct serving {
     struct serving_token *tokens; /* [max_sequences] */
     struct token_chance *chances; /* [max_sequences][SERVING_TOP_MOST] */
     bool *failed;                 /* [max_sequences] slices whose values are not numbers */
+    float *allowed;               /* [vocab] logits without those of tokens that end an answer */
     int64_t block_bytes;
 };
 
@@ -80,7 +82,8 @@ enum err_code serving_open(struct serving **out, const struct serving_options *o
     s->tokens = malloc(sequences * sizeof *s->tokens);
     s->chances = malloc(sequences * SERVING_TOP_MOST * sizeof *s->chances);
     s->failed = malloc(sequences * sizeof *s->failed);
-    if (!s->rows || !s->next || !s->tokens || !s->chances || !s->failed)
+    s->allowed = malloc((size_t)model_shape(o->model)->vocab * sizeof *s->allowed);
+    if (!s->rows || !s->next || !s->tokens || !s->chances || !s->failed || !s->allowed)
         rc = err_set(why, ERR_NOMEM, "out of memory for steps of %d tokens", options.step_tokens);
     if (!rc) rc = scheduler_open(&s->scheduler, &options, why);
     if (rc) {
@@ -121,6 +124,7 @@ void serving_close(struct serving *s)
     free(s->tokens);
     free(s->chances);
     free(s->failed);
+    free(s->allowed);
     free(s);
 }
 
@@ -156,6 +160,7 @@ enum err_code serving_submit(struct serving *s, const struct serving_request *q,
     struct served *r = calloc(1, sizeof *r);
     if (!r) return err_set(why, ERR_NOMEM, "out of memory for a request");
     r->user = q->user;
+    r->least = q->least;
     r->ignore_end = q->ignore_end;
     r->top = q->top;
     rc = served_open_sampler(r, s, q, why);
@@ -179,6 +184,11 @@ static void served_end(struct serving *s, struct served *r)
     if (r->next) r->next->previous = r->previous;
     if (s->first == r) s->first = r->next;
     served_free(r);
+}
+
+const struct request *serving_find(const struct serving *s, int64_t id)
+{
+    return scheduler_find(s->scheduler, id);
 }
 
 void serving_cancel(struct serving *s, int64_t id)
@@ -256,7 +266,7 @@ static int serving_fill_rows(struct serving *s, const struct step *step, bool *p
                                                .pos = slice->from + k,
                                                .seq = q->sequence,
                                                .logits = slice->logits && k == slice->n - 1 };
-        if (slice->logits && (r->sampler || r->top >= 0)) *plain = false;
+        if (slice->logits && (r->sampler || r->top >= 0 || r->made < r->least)) *plain = false;
     }
     return n;
 }
@@ -306,6 +316,17 @@ static float chances_of(const float *logits, int64_t vocab, int32_t token, struc
     return (float)(logits[token] - all);
 }
 
+/* The logits that the next token of a request is chosen from. */
+static const float *serving_logits(struct serving *s, const struct served *r, int i)
+{
+    const float *logits = model_logits(s->o.model, i);
+    const int64_t vocab = model_shape(s->o.model)->vocab;
+    if (r->made >= r->least || r->ignore_end || !s->o.ends) return logits;
+    for (int64_t k = 0; k < vocab; k++)
+        s->allowed[k] = s->o.ends(s->o.ends_ctx, (int32_t)k) ? -INFINITY : logits[k];
+    return s->allowed;
+}
+
 /* The next token of a request, from the i-th row of logits. */
 static struct serving_token serving_take(struct serving *s, struct served *r, int i, bool plain)
 {
@@ -313,7 +334,7 @@ static struct serving_token serving_take(struct serving *s, struct served *r, in
     struct serving_token t = { .id = r->id, .user = r->user, .index = r->made, .logprob = NAN };
     t.token = plain ? s->next[i] : -1;
     if (plain) return t;
-    const float *logits = model_logits(m, i);
+    const float *logits = serving_logits(s, r, i);
     const int64_t vocab = model_shape(m)->vocab;
     if (r->sampler) {
         t.token = sampler_next(r->sampler, logits);
@@ -324,7 +345,7 @@ static struct serving_token serving_take(struct serving *s, struct served *r, in
     }
     if (r->top >= 0) {
         struct token_chance *top = s->chances + (int64_t)i * SERVING_TOP_MOST;
-        t.logprob = chances_of(logits, vocab, t.token, top, r->top);
+        t.logprob = chances_of(model_logits(m, i), vocab, t.token, top, r->top);
         t.top = top;
         t.top_count = (int)MIN((int64_t)r->top, vocab);
     }

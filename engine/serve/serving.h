@@ -33,6 +33,7 @@ struct serving_request {
     int generate; /* most tokens to generate, at least 1 */
     int priority; /* higher: more important */
     struct sampler_options sampling;
+    int least;       /* tokens before which none that ends an answer is chosen */
     bool ignore_end; /* goes on after tokens that end an answer */
     int top;         /* log-probabilities of each token and of so many most likely ones; -1: none at all */
     void *user;      /* returned with each token */
@@ -42,6 +43,9 @@ enum { SERVING_TOP_MOST = 20 };
  * never fit into the cache), ERR_NOMEM. */
 enum err_code serving_submit(struct serving *s, const struct serving_request *r, int64_t *id,
                              struct err *why);
+
+/* What the scheduler knows of a request. NULL: it has ended. */
+const struct request *serving_find(const struct serving *s, int64_t id);
 
 /* The request ends without another token. Nothing happens if it has ended already. */
 void serving_cancel(struct serving *s, int64_t id);

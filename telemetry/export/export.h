@@ -127,6 +127,22 @@ enum family_id {
     FAMILY_WATCH_DISK_AVAILABLE,
     FAMILY_WATCH_ALERT,
     FAMILY_WATCH_NOTICES,
+    /* requests of `qdyno serve` since it started */
+    FAMILY_SERVE_REQUESTS,
+    FAMILY_SERVE_WAITING,
+    FAMILY_SERVE_RUNNING,
+    FAMILY_SERVE_KV_BLOCKS,
+    FAMILY_SERVE_PROMPT_TOKENS,
+    FAMILY_SERVE_CACHED_TOKENS,
+    FAMILY_SERVE_GENERATED_TOKENS,
+    FAMILY_SERVE_PREEMPTIONS,
+    FAMILY_SERVE_STEPS,
+    FAMILY_SERVE_ROWS,
+    FAMILY_SERVE_BUSY,
+    FAMILY_SERVE_QUEUE_TIME,
+    FAMILY_SERVE_FIRST_TOKEN,
+    FAMILY_SERVE_TOKEN,
+    FAMILY_SERVE_DURATION,
     FAMILY_COUNT
 };
 
@@ -138,6 +154,7 @@ enum family_section {
     FAMILIES_REQUESTS,
     FAMILIES_OUTCOME,
     FAMILIES_WATCH,
+    FAMILIES_SERVE,
     FAMILY_SECTIONS
 };
 extern const char *const FAMILY_SECTION_TITLES[FAMILY_SECTIONS];
@@ -226,6 +243,7 @@ struct readings {
 void readings_take(struct readings *out, struct sampler_thread *s, const struct machine *machine);
 /* Passes build, host, sensor, GPU and process values to the sink. */
 void readings_export(const struct readings *r, const struct family_sink *to);
+void process_export(const struct process_reading *p, const struct family_sink *to); /* FAMILY_PROCESS_* */
 void build_export(uint32_t isa, const struct family_sink *to);           /* FAMILY_BUILD_INFO */
 void host_export(const struct machine *m, const struct family_sink *to); /* FAMILY_HOST_INFO */
 

@@ -250,7 +250,7 @@ static void gpu_info_export(const struct readings *r, const struct family_sink *
     }
 }
 
-static void process_export(const struct process_reading *p, const struct family_sink *to)
+void process_export(const struct process_reading *p, const struct family_sink *to)
 {
     const struct {
         enum family_id family;

@@ -1,15 +1,13 @@
 /* telemetry/export/server.c - the HTTP server for /metrics.
  *
- * This file opens the socket itself, because libmicrohttpd does not report why it cannot listen. One thread
- * serves all connections in turn; a page takes milliseconds. Every connection carries one request and has a
- * deadline from its beginning to its end, because libmicrohttpd's own time limit begins anew with every byte.
- * When there are too many connections, of one client or in all, the oldest is closed in favour of the new
- * one: a client that sends its request is answered at once, so those that remain are slow or silent. */
+ * One thread serves all connections in turn; a page takes milliseconds. Every connection carries one request
+ * and has a deadline from its beginning to its end, because libmicrohttpd's own time limit begins anew with
+ * every byte. When there are too many connections, of one client or in all, the oldest is closed in favour of
+ * the new one: a client that sends its request is answered at once, so those that remain are slow or silent.
+ */
 #include "telemetry/export/export.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
-#include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -24,8 +22,7 @@ enum {
     CONNECTIONS = 64,
     KEPT = 48, /* below CONNECTIONS, at which libmicrohttpd stops to accept */
     KEPT_OF_CLIENT = 16,
-    LIFE_S = 10, /* the time that Prometheus waits for a page by default */
-    BACKLOG = 32,
+    LIFE_S = 10,   /* the time that Prometheus waits for a page by default */
     STEP_MS = 250, /* between checks of the deadlines */
 };
 
@@ -48,77 +45,6 @@ struct page_server {
     pthread_t thread;
     int wake; /* eventfd that ends the thread; -1: none */
 };
-
-/* ---------------------------------------------------------------- the socket */
-
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-static bool address_parse(union address *a, socklen_t *size, const char *text, int port)
-{
-    memset(a, 0, sizeof *a);
-    if (inet_pton(AF_INET, text, &a->v4.sin_addr) == 1) {
-        a->v4.sin_family = AF_INET;
-        a->v4.sin_port = htons((uint16_t)port);
-        *size = sizeof a->v4;
-        return true;
-    }
-    if (inet_pton(AF_INET6, text, &a->v6.sin6_addr) != 1) return false;
-    a->v6.sin6_family = AF_INET6;
-    a->v6.sin6_port = htons((uint16_t)port);
-    *size = sizeof a->v6;
-    return true;
-}
-
-static enum err_code listen_error(const char *listen, int port, int cause, struct err *why)
-{
-    static const struct {
-        int cause;
-        enum err_code code;
-        const char *advice;
-    } CAUSES[] = {
-        { .cause = EADDRINUSE,
-          .code = ERR_ABSENT,
-          .advice = "another program uses this port: choose another one, or 0 for any" },
-        { .cause = EADDRNOTAVAIL, .code = ERR_USAGE, .advice = "this is not an address of this machine" },
-        { .cause = EACCES,
-          .code = ERR_USAGE,
-          .advice = "only root may use ports below 1024: choose a higher one" },
-        { .cause = EAFNOSUPPORT,
-          .code = ERR_USAGE,
-          .advice = "this machine does not support this kind of address" },
-    };
-    for (size_t i = 0; i < COUNT_OF(CAUSES); i++)
-        if (CAUSES[i].cause == cause)
-            return err_set(why, CAUSES[i].code, "cannot listen on %s port %d: %s", listen, port,
-                           CAUSES[i].advice);
-    return err_set(why, err_of_errno(cause), "cannot listen on %s port %d: %s", listen, port,
-                   strerror(cause));
-}
-
-static enum err_code socket_open(int *fd, const char *listen_on, int port, int *chosen, struct err *why)
-{
-    union address a;
-    socklen_t size;
-    const int yes = 1;
-    if (port < 0 || port > 65535) return err_set(why, ERR_USAGE, "port %d: expected 0 to 65535", port);
-    if (!address_parse(&a, &size, listen_on, port))
-        return err_set(why, ERR_USAGE, "'%s' is not a numeric address such as 0.0.0.0 or ::", listen_on);
-    *fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (*fd < 0) return listen_error(listen_on, port, errno, why);
-    /* otherwise a restart fails until the kernel has forgotten the last client's connection */
-    setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (bind(*fd, &a.any, size) || listen(*fd, BACKLOG) || getsockname(*fd, &a.any, &size)) {
-        const int cause = errno;
-        close(*fd);
-        return listen_error(listen_on, port, cause, why);
-    }
-    *chosen = ntohs(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
-    return ERR_OK;
-}
 
 /* ---------------------------------------------------------------- answers */
 
@@ -297,7 +223,7 @@ enum err_code page_server_start(struct page_server **out, const struct page_spec
 {
     int fd = -1, chosen = 0;
     *out = NULL;
-    enum err_code rc = socket_open(&fd, spec->listen ? spec->listen : "127.0.0.1", spec->port, &chosen, why);
+    enum err_code rc = http_listen(&fd, spec->listen ? spec->listen : "127.0.0.1", spec->port, &chosen, why);
     if (rc) return rc;
     struct page_server *s = calloc(1, sizeof *s);
     if (s) {

@@ -1,4 +1,4 @@
-/* telemetry/http/http.h - an HTTP client.
+/* telemetry/http/http.h - an HTTP client, and the sockets of HTTP servers.
  *
  * Pushes, exports and webhooks are all sent with http_send, so passwords, certificates, timeouts and
  * redirects are handled the same way everywhere. Implemented with libcurl, which reads the usual proxy
@@ -68,6 +68,18 @@ const char *http_url_shown(const char *url, enum http_url_part part, char buf[HT
 
 /* True if the host is this machine: localhost, 127.0.0.0/8 or ::1. */
 bool http_url_is_loopback(const char *url);
+
+/* ---------------------------------------------------------------- servers (listen.c) */
+
+/* Opens a socket that listens on an address of this machine ("127.0.0.1", "0.0.0.0", "::1"). port 0: any free
+ * one. *fd owned by the caller; *chosen: the port. Errors: ERR_USAGE (no such address here, a port that this
+ * user may not open), ERR_ABSENT (the port is in use), ERR_IO, ERR_FIT. */
+enum err_code http_listen(int *fd, const char *address, int port, int *chosen, struct err *why);
+
+/* Does a socket on this address accept connections from this machine only? 127.0.0.0/8 and ::1. */
+bool http_address_is_loopback(const char *address);
+
+/* ---------------------------------------------------------------- credentials */
 
 /* True if the environment allows http_auth.insecure_credentials: QDYNO_INSECURE_CREDENTIALS=1. */
 bool http_insecure_credentials(void);

@@ -1,0 +1,76 @@
+/* The endpoints of the server, and who may use them (access.h). */
+#include "advisor/serve/access.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* ---------------------------------------------------------------- endpoints */
+
+/* clang-format off */
+static const struct route ROUTES[] = {
+    { "POST", "/v1/completions", .endpoint = ENDPOINT_COMPLETIONS, .generates = true, .id = "cmpl-" },
+    { "POST", "/v1/chat/completions", .endpoint = ENDPOINT_CHAT, .generates = true, .id = "chatcmpl-" },
+    { "POST", "/tokenize", .endpoint = ENDPOINT_TOKENIZE, .id = "tokenize-" },
+    { "POST", "/detokenize", .endpoint = ENDPOINT_DETOKENIZE, .id = "detokenize-" },
+    { "GET", "/v1/models", .page = PAGE_MODELS },
+    { "GET", "/v1/models/", .page = PAGE_MODELS, .prefix = true },
+    { "GET", "/health", .page = PAGE_HEALTH, .open = true },
+    { "GET", "/metrics", .page = PAGE_METRICS },
+};
+/* clang-format on */
+
+const struct route *route_find(const char *path)
+{
+    for (size_t i = 0; i < COUNT_OF(ROUTES); i++)
+        if (ROUTES[i].prefix ? str_starts(path, ROUTES[i].path) && path[strlen(ROUTES[i].path)]
+                             : !strcmp(path, ROUTES[i].path))
+            return &ROUTES[i];
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- who may ask */
+
+/* Takes as long for a wrong key as for the right one. */
+static bool key_is(const char *key, const char *given)
+{
+    const size_t n = strlen(key), m = strlen(given);
+    unsigned char different = n != m;
+    for (size_t i = 0; i < n; i++) different |= (unsigned char)(key[i] ^ given[m ? i % m : 0]);
+    return !different;
+}
+
+bool access_has_key(const struct server *s, struct MHD_Connection *c)
+{
+    static const char SCHEME[] = "Bearer ";
+    const char *given = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (!s->o.key) return true;
+    return given && !strncasecmp(given, SCHEME, sizeof SCHEME - 1) &&
+           key_is(s->o.key, given + sizeof SCHEME - 1);
+}
+
+/* Pages of other sites that run in a browser of this machine could otherwise use a server without a key. */
+static bool comes_from_web_page(const struct server *s, struct MHD_Connection *c)
+{
+    return !s->o.key && MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
+}
+
+bool access_check(struct refusal *no, const struct server *s, const struct route *route,
+                  struct MHD_Connection *c, const char *path, const char *method)
+{
+    const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    int64_t bytes = 0;
+    if (!route) return refuse(no, 404, "not_found", NULL, "%.20s %.100s: no such endpoint", method, path);
+    if (strcmp(method, route->method) && !(*route->method == 'G' && !strcmp(method, "HEAD")))
+        return refuse(no, 405, "method_not_allowed", NULL, "%s: expected %s, found %.20s", route->path,
+                      route->method, method);
+    if (comes_from_web_page(s, c))
+        return refuse(no, 403, "forbidden", NULL,
+                      "requests of web pages are refused: start the server with an API key and send it");
+    if (!route->open && !access_has_key(s, c))
+        return refuse(no, 401, "invalid_api_key", NULL,
+                      "expected the server's API key in the header Authorization: Bearer KEY");
+    if (length && str_to_i64(length, &bytes) && bytes > s->o.body_bytes)
+        return refuse(no, 413, "too_large", NULL, "the body has %lld bytes: expected at most %lld",
+                      (long long)bytes, (long long)s->o.body_bytes);
+    return true;
+}

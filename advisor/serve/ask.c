@@ -1,0 +1,392 @@
+/* What the body of a request says (parts.h). FIELDS is the list of all fields: everything else is refused, so
+ * that no client believes in a setting that does nothing. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/serve/parts.h"
+
+enum {
+    C = 1 << ENDPOINT_COMPLETIONS,
+    M = 1 << ENDPOINT_CHAT,
+    T = 1 << ENDPOINT_TOKENIZE,
+    D = 1 << ENDPOINT_DETOKENIZE
+};
+
+struct field;
+/* Read a value that is not null. False: *no says what is wrong. */
+typedef bool field_fn(struct ask *a, const struct field *f, json_t *value, struct refusal *no);
+
+struct field {
+    const char *name;
+    unsigned endpoints;
+    field_fn *read;
+    size_t offset;       /* of the member of struct ask */
+    double min, max;     /* numbers */
+    const char *expects; /* what is allowed, for messages; of field_neutral: the only value, as JSON */
+};
+
+/* ---------------------------------------------------------------- kinds of fields */
+
+static bool field_wrong(const struct field *f, const json_t *value, struct refusal *no)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    refuse(no, 400, "invalid_value", f->name, "%s: expected %s, found %.80s", f->name, f->expects,
+           text ? text : "a value that is too long");
+    free(text);
+    return false;
+}
+
+static bool field_bool(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    if (!json_is_boolean(value)) return field_wrong(f, value, no);
+    *(bool *)((char *)a + f->offset) = json_is_true(value);
+    return true;
+}
+
+static bool field_int(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    const double v = json_is_number(value) ? json_number_value(value) : (double)NAN;
+    if (!(v >= f->min && v <= f->max) || v != floor(v)) return field_wrong(f, value, no);
+    *(int64_t *)((char *)a + f->offset) = json_is_integer(value) ? json_integer_value(value) : (int64_t)v;
+    return true;
+}
+
+static bool field_seed(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    return a->seed_given = field_int(a, f, value, no);
+}
+
+static bool field_number(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    const double v = json_is_number(value) ? json_number_value(value) : (double)NAN;
+    if (!(v >= f->min && v <= f->max)) return field_wrong(f, value, no);
+    *(double *)((char *)a + f->offset) = v;
+    return true;
+}
+
+static bool field_text(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    if (!json_is_string(value)) return field_wrong(f, value, no);
+    *(const char **)((char *)a + f->offset) = json_string_value(value);
+    return true;
+}
+
+/* Objects and lists that others check. */
+static bool field_list(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    if (!json_is_array(value)) return field_wrong(f, value, no);
+    *(const json_t **)((char *)a + f->offset) = value;
+    return true;
+}
+
+static bool field_object(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    if (!json_is_object(value)) return field_wrong(f, value, no);
+    *(const json_t **)((char *)a + f->offset) = value;
+    return true;
+}
+
+/* It cannot change an answer here, e.g. because it is for the operator of a public service. */
+static bool field_ignored(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    (void)a, (void)f, (void)value, (void)no;
+    return true;
+}
+
+/* A setting that this server does not have: only the value that means nothing is accepted. */
+static bool field_neutral(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    (void)a;
+    json_t *only = json_loads(f->expects, JSON_DECODE_ANY, NULL);
+    const bool same = json_is_number(only) && json_is_number(value)
+                          ? json_number_value(only) == json_number_value(value)
+                          : json_equal(only, value);
+    json_decref(only);
+    return same || refuse(no, 400, "unsupported_value", f->name,
+                          "%s: this server supports only %s; leave it out", f->name, f->expects);
+}
+
+/* ---------------------------------------------------------------- single fields */
+
+static bool is_ids(const json_t *list)
+{
+    size_t i;
+    json_t *id;
+    json_array_foreach((json_t *)(uintptr_t)list, i, id) if (!json_is_integer(id) ||
+                                                             json_integer_value(id) < 0 ||
+                                                             json_integer_value(id) > INT32_MAX) return false;
+    return json_array_size(list) > 0;
+}
+
+static bool field_ids(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    if (!json_is_array(value) || (json_array_size(value) && !is_ids(value))) return field_wrong(f, value, no);
+    a->tokens = value;
+    return true;
+}
+
+static bool field_prompt(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    size_t i;
+    json_t *one;
+    a->prompt = value;
+    if (json_is_string(value) || a->endpoint == ENDPOINT_TOKENIZE)
+        return json_is_string(value) || field_wrong(f, value, no);
+    if (!json_is_array(value) || !json_array_size(value)) return field_wrong(f, value, no);
+    if (is_ids(value)) return true;
+    if (json_array_size(value) > CHOICES_MOST)
+        return refuse(no, 400, "invalid_value", f->name, "prompt: %zu prompts: expected at most %d",
+                      json_array_size(value), CHOICES_MOST);
+    json_array_foreach(value, i, one) if (!json_is_string(one) &&
+                                          !(json_is_array(one) && is_ids(one))) return field_wrong(f, value,
+                                                                                                   no);
+    return true;
+}
+
+static bool field_stop(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    size_t i;
+    json_t *one;
+    if (json_is_string(value)) {
+        a->stop[a->stops++] = json_string_value(value);
+    } else {
+        if (!json_is_array(value) || json_array_size(value) > STOPS_MOST) return field_wrong(f, value, no);
+        json_array_foreach(value, i, one)
+        {
+            if (!json_is_string(one)) return field_wrong(f, value, no);
+            a->stop[a->stops++] = json_string_value(one);
+        }
+    }
+    for (i = 0; i < (size_t)a->stops; i++)
+        if (!*a->stop[i]) return field_wrong(f, value, no);
+    return true;
+}
+
+/* Of completions a number, of chat a switch. */
+static bool field_logprobs(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    if (a->endpoint == ENDPOINT_COMPLETIONS) return field_int(a, f, value, no);
+    if (!json_is_boolean(value))
+        return refuse(no, 400, "invalid_value", f->name,
+                      "logprobs: expected true or false, and top_logprobs");
+    if (json_is_true(value) && a->top < 0) a->top = 0;
+    return true;
+}
+
+static bool field_stream_options(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    static const char *const NAMES[] = { "include_usage", "continuous_usage_stats" };
+    bool *const to[] = { &a->usage, &a->usage_always };
+    const char *name;
+    json_t *v;
+    if (!json_is_object(value)) return field_wrong(f, value, no);
+    json_object_foreach(value, name, v)
+    {
+        size_t i = 0;
+        while (i < COUNT_OF(NAMES) && strcmp(NAMES[i], name)) i++;
+        if (i == COUNT_OF(NAMES) || !(json_is_boolean(v) || json_is_null(v)))
+            return field_wrong(f, value, no);
+        *to[i] = json_is_true(v);
+    }
+    return true;
+}
+
+/* A copy of the messages in which the content is a text: clients may send it as a list of parts. */
+static bool field_messages(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    size_t i, k;
+    json_t *message, *part;
+    if (!json_is_array(value) || !json_array_size(value)) return field_wrong(f, value, no);
+    a->messages = json_array();
+    json_array_foreach(value, i, message)
+    {
+        const json_t *parts = json_object_get(message, "content");
+        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
+            return refuse(no, 400, "invalid_value", f->name,
+                          "messages[%zu]: expected an object with a role, e.g. \"role\": \"user\"", i);
+        json_t *copy = json_copy(message);
+        json_array_append_new(a->messages, copy);
+        if (!json_is_array(parts)) {
+            if (parts && !json_is_string(parts) && !json_is_null(parts))
+                return refuse(no, 400, "invalid_value", f->name,
+                              "messages[%zu].content: expected a text or a list of parts", i);
+            continue;
+        }
+        struct str text = { 0 };
+        json_array_foreach((json_t *)(uintptr_t)parts, k, part)
+        {
+            const json_t *t = json_object_get(part, "text");
+            if (!json_is_string(t)) {
+                str_free(&text);
+                return refuse(no, 400, "unsupported_value", f->name,
+                              "messages[%zu].content[%zu]: this server reads parts of type \"text\" only", i,
+                              k);
+            }
+            str_append_n(&text, json_string_value(t), json_string_length(t));
+        }
+        json_object_set_new(copy, "content", json_stringn(str_text(&text), text.len));
+        str_free(&text);
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- the table */
+
+#define AT(member) offsetof(struct ask, member)
+#define ANY_INT    "a whole number"
+
+/* clang-format off */
+static const struct field FIELDS[] = {
+    { "model", C | M | T | D, field_text, AT(model), .expects = "the name of a model" },
+    { "prompt", C | T, field_prompt, 0, .expects = "a text, a list of token ids, or a list of such prompts" },
+    { "messages", M | T, field_messages, 0, .expects = "a list of at least one message" },
+    { "tools", M | T, field_list, AT(tools), .expects = "a list of tools" },
+    { "chat_template_kwargs", M | T, field_object, AT(template_variables), .expects = "an object" },
+    { "max_tokens", C | M, field_int, AT(most), 1, 1 << 30, "a whole number of at least 1" },
+    { "max_completion_tokens", M, field_int, AT(most), 1, 1 << 30, "a whole number of at least 1" },
+    { "min_tokens", C | M, field_int, AT(least), 0, 1 << 30, "a whole number of at least 0" },
+    { "temperature", C | M, field_number, AT(temperature), 0, 100, "a number from 0 to 100" },
+    { "top_p", C | M, field_number, AT(top_p), 0, 1, "a number from 0 to 1" },
+    { "top_k", C | M, field_int, AT(top_k), -1, 1 << 24, "a whole number; 0 or -1: off" },
+    { "min_p", C | M, field_number, AT(min_p), 0, 1, "a number from 0 to 1" },
+    { "repeat_penalty", C | M, field_number, AT(repeat_penalty), 0.01, 100, "a number from 0.01 to 100" },
+    { "repeat_last_n", C | M, field_int, AT(repeat_last), 0, 1 << 24, "a whole number of at least 0" },
+    { "seed", C | M, field_seed, AT(seed), -9007199254740992.0, 9007199254740992.0, ANY_INT },
+    { "stop", C | M, field_stop, 0, .expects = "a text, or a list of at most 4 texts, none of them empty" },
+    { "n", C | M, field_int, AT(choices), 1, CHOICES_MOST, "a whole number from 1 to 128" },
+    { "best_of", C, field_int, AT(best_of), 1, CHOICES_MOST, "the value of n" },
+    { "logprobs", C | M, field_logprobs, AT(top), 0, SERVING_TOP_MOST, "a whole number from 0 to 20" },
+    { "top_logprobs", M, field_int, AT(top), 0, SERVING_TOP_MOST, "a whole number from 0 to 20" },
+    { "ignore_eos", C | M, field_bool, AT(ignore_end), .expects = "true or false" },
+    { "priority", C | M, field_int, AT(priority), -1000000, 1000000, ANY_INT " from -1000000 to 1000000" },
+    { "stream", C | M, field_bool, AT(stream), .expects = "true or false" },
+    { "stream_options", C | M, field_stream_options, 0, .expects = "an object with include_usage or continuous_usage_stats" },
+    { "content", T, field_prompt, 0, .expects = "a text" },
+    { "add_special", T, field_bool, AT(add_special), .expects = "true or false" },
+    { "add_special_tokens", T, field_bool, AT(add_special), .expects = "true or false" },
+    { "tokens", D, field_ids, 0, .expects = "a list of token ids" },
+    /* settings of other servers: their neutral value is the only one */
+    { "frequency_penalty", C | M, field_neutral, 0, .expects = "0" },
+    { "presence_penalty", C | M, field_neutral, 0, .expects = "0" },
+    { "repetition_penalty", C | M, field_neutral, 0, .expects = "1" },
+    { "logit_bias", C | M, field_neutral, 0, .expects = "{}" },
+    { "suffix", C, field_neutral, 0, .expects = "\"\"" },
+    { "echo", C, field_neutral, 0, .expects = "false" },
+    { "response_format", M, field_neutral, 0, .expects = "{\"type\": \"text\"}" },
+    { "tool_choice", M, field_neutral, 0, .expects = "\"auto\"" },
+    { "modalities", M, field_neutral, 0, .expects = "[\"text\"]" },
+    /* they are about the service, not about the answer */
+    { "user", C | M, field_ignored, 0, .expects = "" },
+    { "metadata", C | M, field_ignored, 0, .expects = "" },
+    { "store", C | M, field_ignored, 0, .expects = "" },
+    { "service_tier", C | M, field_ignored, 0, .expects = "" },
+    { "safety_identifier", C | M, field_ignored, 0, .expects = "" },
+    { "prompt_cache_key", C | M, field_ignored, 0, .expects = "" },
+    { "parallel_tool_calls", M, field_ignored, 0, .expects = "" },
+};
+/* clang-format on */
+
+static const struct field *field_find(enum endpoint endpoint, const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(FIELDS); i++)
+        if (FIELDS[i].endpoints & 1U << endpoint && !strcmp(FIELDS[i].name, name)) return &FIELDS[i];
+    return NULL;
+}
+
+const char *ask_field_name(size_t i)
+{
+    return i < COUNT_OF(FIELDS) ? FIELDS[i].name : NULL;
+}
+
+static bool field_unknown(enum endpoint endpoint, const char *name, struct refusal *no)
+{
+    const char *known[COUNT_OF(FIELDS)];
+    size_t n = 0;
+    for (size_t i = 0; i < COUNT_OF(FIELDS); i++)
+        if (FIELDS[i].endpoints & 1U << endpoint) known[n++] = FIELDS[i].name;
+    const char *near = strlen(name) < sizeof no->param ? str_nearest(name, known, n) : NULL;
+    return refuse(no, 400, "unknown_field", name, "%.60s: this server does not know this field%s%s%s", name,
+                  near ? "; did you mean " : "; leave it out", near ? near : "", near ? "?" : "");
+}
+
+/* ---------------------------------------------------------------- the whole body */
+
+static bool ask_check(const struct ask *a, struct refusal *no)
+{
+    const bool generates = a->endpoint == ENDPOINT_COMPLETIONS || a->endpoint == ENDPOINT_CHAT;
+    const int64_t prompts = json_is_array(a->prompt) && !json_is_integer(json_array_get(a->prompt, 0))
+                                ? (int64_t)json_array_size(a->prompt)
+                                : 1;
+    if (a->endpoint == ENDPOINT_COMPLETIONS && !a->prompt)
+        return refuse(no, 400, "missing_field", "prompt", "prompt: expected a text or token ids, found none");
+    if (a->endpoint == ENDPOINT_CHAT && !a->messages)
+        return refuse(no, 400, "missing_field", "messages", "messages: expected a list, found none");
+    if (a->endpoint == ENDPOINT_TOKENIZE && !a->prompt == !a->messages)
+        return refuse(no, 400, "missing_field", "content", "expected either content (a text) or messages");
+    if (a->endpoint == ENDPOINT_DETOKENIZE && !a->tokens)
+        return refuse(no, 400, "missing_field", "tokens", "tokens: expected a list of token ids, found none");
+    if (!generates) return true;
+    if (a->best_of && a->best_of != a->choices)
+        return refuse(no, 400, "unsupported_value", "best_of",
+                      "best_of: this server supports only the value of n");
+    if (prompts * a->choices > CHOICES_MOST)
+        return refuse(no, 400, "invalid_value", "n",
+                      "%lld prompts with %lld choices: expected at most %d answers", (long long)prompts,
+                      (long long)a->choices, CHOICES_MOST);
+    if (a->most >= 0 && a->least > a->most)
+        return refuse(no, 400, "invalid_value", "min_tokens", "min_tokens %lld is more than max_tokens %lld",
+                      (long long)a->least, (long long)a->most);
+    if ((a->usage || a->usage_always) && !a->stream)
+        return refuse(no, 400, "invalid_value", "stream_options",
+                      "stream_options: expected with \"stream\": true");
+    return true;
+}
+
+/* top_logprobs asks for tokens only where logprobs is true. */
+static bool chat_top_check(const struct ask *a, struct refusal *no)
+{
+    const json_t *top = json_object_get(a->body, "top_logprobs");
+    if (a->endpoint != ENDPOINT_CHAT || !json_is_integer(top) ||
+        json_is_true(json_object_get(a->body, "logprobs")))
+        return true;
+    return refuse(no, 400, "invalid_value", "top_logprobs", "top_logprobs: expected with \"logprobs\": true");
+}
+
+bool ask_parse(struct ask *out, enum endpoint endpoint, const char *body, size_t n, struct refusal *no)
+{
+    const struct sampler_options plain = SAMPLER_DEFAULTS;
+    struct err why = { 0 };
+    const char *name;
+    json_t *value;
+    *out = (struct ask){ .endpoint = endpoint,
+                         .most = -1,
+                         .choices = 1,
+                         .top = -1,
+                         .temperature = 1,
+                         .top_p = 1,
+                         .repeat_penalty = (double)plain.repeat_penalty,
+                         .repeat_last = plain.repeat_last,
+                         .add_special = true };
+    if (json_parse(&out->body, body, n, &why))
+        return refuse(no, why.code == ERR_NOMEM ? 500 : 400, "invalid_json", NULL, "the body is not JSON: %s",
+                      why.message);
+    if (!json_is_object(out->body))
+        return refuse(no, 400, "invalid_json", NULL, "the body: expected a JSON object");
+    json_object_foreach(out->body, name, value)
+    {
+        const struct field *f = field_find(endpoint, name);
+        if (!f) return field_unknown(endpoint, name, no);
+        if (!json_is_null(value) && !f->read(out, f, value, no)) return false;
+    }
+    return chat_top_check(out, no) && ask_check(out, no);
+}
+
+void ask_free(struct ask *a)
+{
+    json_decref(a->messages);
+    json_decref(a->body);
+    *a = (struct ask){ 0 };
+}

@@ -1,0 +1,110 @@
+/* What others can read about the server: /metrics, /health, /v1/models. */
+#include <string.h>
+
+#include "advisor/serve/parts.h"
+#include "engine/model/model.h"
+
+static void outcomes_write(const struct tally *t, const struct family_sink *to)
+{
+    for (int i = 0; i < SERVE_OUTCOMES; i++)
+        family_value(to, FAMILY_SERVE_REQUESTS, &(struct label){ "outcome", SERVE_OUTCOME_NAMES[i] }, 1,
+                     (double)t->outcome[i]);
+}
+
+static void blocks_write(const struct pool_counts *b, const struct family_sink *to)
+{
+    const struct {
+        const char *use;
+        int n;
+    } uses[] = { { "used", b->used }, { "cached", b->cached }, { "free", b->free } };
+    for (size_t i = 0; i < COUNT_OF(uses); i++)
+        family_value(to, FAMILY_SERVE_KV_BLOCKS, &(struct label){ "use", uses[i].use }, 1, uses[i].n);
+}
+
+void page_write(struct server *s, struct str *out, struct err *bad)
+{
+    struct exposition e = { .bad = { .code = ERR_OK } };
+    const struct family_sink to = exposition_sink(&e);
+    struct process_reading process;
+    struct backend_info backend;
+    pthread_mutex_lock(&s->lock);
+    const struct tally t = s->tally;
+    const int waiting = s->waiting, running = s->open - s->waiting;
+    pthread_mutex_unlock(&s->lock);
+    const struct {
+        enum family_id family;
+        double value;
+    } values[] = {
+        { FAMILY_SERVE_WAITING, waiting },
+        { FAMILY_SERVE_RUNNING, running },
+        { FAMILY_SERVE_PROMPT_TOKENS, (double)t.prompt_tokens },
+        { FAMILY_SERVE_CACHED_TOKENS, (double)t.cached_tokens },
+        { FAMILY_SERVE_GENERATED_TOKENS, (double)t.generated_tokens },
+        { FAMILY_SERVE_PREEMPTIONS, (double)t.now.preemptions },
+        { FAMILY_SERVE_STEPS, (double)t.steps },
+        { FAMILY_SERVE_ROWS, (double)t.rows },
+        { FAMILY_SERVE_BUSY, t.busy_s },
+    };
+    const struct {
+        enum family_id family;
+        const struct histogram_counts *counts;
+    } histograms[] = {
+        { FAMILY_SERVE_QUEUE_TIME, &t.queue },
+        { FAMILY_SERVE_FIRST_TOKEN, &t.first_token },
+        { FAMILY_SERVE_TOKEN, &t.token },
+        { FAMILY_SERVE_DURATION, &t.duration },
+    };
+    model_backend(s->o.model, &backend);
+    process_read(&process, 0);
+    build_export(backend.isa, &to);
+    outcomes_write(&t, &to);
+    blocks_write(&t.now.blocks, &to);
+    for (size_t i = 0; i < COUNT_OF(values); i++)
+        family_value(&to, values[i].family, NULL, 0, values[i].value);
+    for (size_t i = 0; i < COUNT_OF(histograms); i++)
+        to.histogram(to.ctx, histograms[i].family, NULL, 0, histograms[i].counts);
+    process_export(&process, &to);
+    *bad = e.bad;
+    str_append_n(out, str_text(&e.text), e.text.len);
+    if (e.text.failed || out->failed) err_set(bad, ERR_NOMEM, "out of memory writing the page");
+    exposition_free(&e);
+}
+
+json_t *page_health(struct server *s, bool with_figures)
+{
+    struct server_state now;
+    struct err why;
+    json_t *o = json_object();
+    server_read(s, &now);
+    const bool failed = server_error(s, &why) != ERR_OK;
+    json_put_str(o, "status", failed ? "failed" : now.draining ? "stopping" : "ok");
+    if (!with_figures) return o;
+    json_put_str(o, "model", s->o.name);
+    json_put_bool(o, "chat", now.has_chat);
+    json_put_int(o, "waiting", now.waiting);
+    json_put_int(o, "running", now.running);
+    json_put_int(o, "kv_blocks", now.blocks);
+    json_put_int(o, "kv_blocks_used", now.blocks_used);
+    json_put_int(o, "kv_blocks_cached", now.blocks_cached);
+    return o;
+}
+
+json_t *page_models(const struct server *s, const char *name)
+{
+    json_t *model = json_object();
+    if (name && strcmp(name, s->o.name)) {
+        json_decref(model);
+        return NULL;
+    }
+    json_put_str(model, "id", s->o.name);
+    json_put_str(model, "object", "model");
+    json_put_int(model, "created", s->started);
+    json_put_str(model, "owned_by", "qdyno");
+    json_put_int(model, "max_model_len", s->ctx);
+    if (name) return model;
+    json_t *o = json_object(), *list = json_array();
+    json_array_append_new(list, model);
+    json_put_str(o, "object", "list");
+    json_put(o, "data", list);
+    return o;
+}

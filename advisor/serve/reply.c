@@ -1,0 +1,301 @@
+/* The documents and events of answers, in OpenAI's form (parts.h). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/serve/parts.h"
+
+/* ---------------------------------------------------------------- texts of models */
+
+json_t *reply_text(const char *bytes, size_t n)
+{
+    json_t *text = json_stringn(bytes, n);
+    if (text) return text;
+    struct str clean = { 0 };
+    for (size_t used; n; bytes += used, n -= used) {
+        uint32_t c;
+        char put[4];
+        used = str_utf8_next(bytes, n, &c);
+        str_append_n(&clean, put, str_utf8_put(c, put));
+    }
+    text = json_stringn(str_text(&clean), clean.len);
+    str_free(&clean);
+    return text;
+}
+
+static size_t characters_of(const char *bytes, size_t n)
+{
+    size_t count = 0;
+    uint32_t c;
+    for (size_t used; n; bytes += used, n -= used, count++) used = str_utf8_next(bytes, n, &c);
+    return count;
+}
+
+/* The bytes of a token, control tokens with their name. */
+static void piece_of(const struct server *s, int32_t token, struct str *out)
+{
+    str_clear(out);
+    tokenizer_piece(s->tokenizer, token, true, out, NULL);
+}
+
+/* ---------------------------------------------------------------- log-probabilities */
+
+/* One token of chat: {"token", "logprob", "bytes"}. */
+static json_t *chance_json(const struct server *s, int32_t token, double logprob)
+{
+    struct str piece = { 0 };
+    json_t *o = json_object(), *bytes = json_array();
+    piece_of(s, token, &piece);
+    json_put(o, "token", reply_text(str_text(&piece), piece.len));
+    json_put_num(o, "logprob", logprob);
+    for (size_t i = 0; i < piece.len; i++)
+        json_array_append_new(bytes, json_integer((unsigned char)piece.data[i]));
+    json_put(o, "bytes", bytes);
+    str_free(&piece);
+    return o;
+}
+
+static json_t *chat_logprobs(const struct server *s, const struct answer *a, int count)
+{
+    json_t *o = json_object(), *content = json_array();
+    for (int i = 0; i < count; i++) {
+        const struct note *t = &a->notes[i];
+        json_t *one = chance_json(s, t->token, (double)t->logprob), *top = json_array();
+        for (int k = 0; k < t->top_count; k++)
+            json_array_append_new(top, chance_json(s, t->top[k].token, (double)t->top[k].logprob));
+        json_put(one, "top_logprobs", top);
+        json_array_append_new(content, one);
+    }
+    json_put(o, "content", content);
+    return o;
+}
+
+/* Of completions: lists side by side. text_offset counts characters from the beginning of the answer. */
+static json_t *completion_logprobs(const struct server *s, struct answer *a, int count)
+{
+    struct str piece = { 0 };
+    json_t *o = json_object(), *tokens = json_array(), *chances = json_array(), *tops = json_array(),
+           *offsets = json_array();
+    for (int i = 0; i < count; i++) {
+        const struct note *t = &a->notes[i];
+        json_t *top = json_object();
+        piece_of(s, t->token, &piece);
+        json_array_append_new(tokens, reply_text(str_text(&piece), piece.len));
+        json_array_append_new(chances, json_num((double)t->logprob));
+        json_array_append_new(offsets, json_integer((json_int_t)a->sent_characters));
+        if (t->bytes) a->sent_characters += characters_of(str_text(&piece), piece.len);
+        for (int k = 0; k < t->top_count; k++) {
+            piece_of(s, t->top[k].token, &piece);
+            json_t *name = reply_text(str_text(&piece), piece.len);
+            json_object_setn_new(top, json_string_value(name), json_string_length(name),
+                                 json_num((double)t->top[k].logprob));
+            json_decref(name);
+        }
+        json_array_append_new(tops, top);
+    }
+    json_put(o, "tokens", tokens);
+    json_put(o, "token_logprobs", chances);
+    json_put(o, "top_logprobs", tops);
+    json_put(o, "text_offset", offsets);
+    str_free(&piece);
+    return o;
+}
+
+/* The notes of the text that is sent now. Those of text that is held back stay. */
+static json_t *logprobs_take(const struct server *s, struct call *c, struct answer *a)
+{
+    int count = 0;
+    if (c->ask.top < 0) return json_null();
+    while (count < a->note_count &&
+           (a->finish || a->notes[count].at + a->notes[count].bytes <= a->held.length))
+        count++;
+    json_t *o = c->ask.endpoint == ENDPOINT_CHAT ? chat_logprobs(s, a, count)
+                                                 : completion_logprobs(s, a, count);
+    a->note_count -= count;
+    memmove(a->notes, a->notes + count, (size_t)a->note_count * sizeof *a->notes);
+    return o;
+}
+
+/* ---------------------------------------------------------------- usage and times */
+
+static int64_t earlier(int64_t a_ns, int64_t b_ns)
+{
+    return !a_ns || (b_ns && b_ns < a_ns) ? b_ns : a_ns;
+}
+
+struct call_sums call_sum(const struct call *c)
+{
+    struct call_sums sum = { 0 };
+    for (int i = 0; i < c->prompt_count; i++) sum.prompt += c->prompts[i].n;
+    for (int i = 0; i < c->answer_count; i++) {
+        const struct answer *a = &c->answers[i];
+        sum.admitted_ns = earlier(sum.admitted_ns, a->admitted_ns);
+        sum.first_ns = earlier(sum.first_ns, a->first_ns);
+        sum.last_ns = MAX(sum.last_ns, a->last_ns);
+        sum.made += a->made;
+        if (a->index % c->ask.choices == 0) sum.cached += a->cached;
+        sum.found += a->cached;
+        sum.computed += c->prompts[a->prompt].n - a->cached;
+    }
+    return sum;
+}
+
+json_t *reply_usage(const struct call *c)
+{
+    const struct call_sums sum = call_sum(c);
+    json_t *o = json_object(), *details = json_object();
+    json_put_int(o, "prompt_tokens", sum.prompt);
+    json_put_int(o, "completion_tokens", sum.made);
+    json_put_int(o, "total_tokens", sum.prompt + sum.made);
+    json_put_int(details, "cached_tokens", sum.cached);
+    json_put(o, "prompt_tokens_details", details);
+    return o;
+}
+
+static double ms_between(int64_t from_ns, int64_t to_ns)
+{
+    return from_ns && to_ns ? (double)(to_ns - from_ns) * 1e-6 : (double)NAN;
+}
+
+static double rate_of(int64_t n, double ms)
+{
+    return ms > 0 ? (double)n / ms * 1e3 : (double)NAN;
+}
+
+/* Names as llama-server has them, where it has the figure. */
+json_t *reply_timings(const struct call *c)
+{
+    json_t *o = json_object();
+    const struct call_sums sum = call_sum(c);
+    const double prompt_ms = ms_between(sum.admitted_ns, sum.first_ns),
+                 predicted_ms = ms_between(sum.first_ns, sum.last_ns);
+    json_put_num(o, "queue_ms", ms_between(c->arrived_ns, sum.admitted_ns));
+    json_put_num(o, "ttft_ms", ms_between(c->arrived_ns, sum.first_ns));
+    json_put_int(o, "cache_n", sum.found);
+    json_put_int(o, "prompt_n", sum.computed);
+    json_put_num(o, "prompt_ms", prompt_ms);
+    json_put_num(o, "prompt_per_second", rate_of(sum.computed, prompt_ms));
+    json_put_int(o, "predicted_n", sum.made);
+    json_put_num(o, "predicted_ms", predicted_ms);
+    /* the first token of each answer is the prefill's */
+    json_put_num(o, "predicted_per_second", rate_of(sum.made - c->answer_count, predicted_ms));
+    return o;
+}
+
+/* ---------------------------------------------------------------- documents */
+
+static json_t *envelope(const struct server *s, const struct call *c, bool event)
+{
+    json_t *o = json_object();
+    const bool chat = c->ask.endpoint == ENDPOINT_CHAT;
+    json_put_str(o, "id", c->id);
+    json_put_str(o, "object",
+                 !chat   ? "text_completion"
+                 : event ? "chat.completion.chunk"
+                         : "chat.completion");
+    json_put_int(o, "created", c->created);
+    json_put_str(o, "model", s->o.name);
+    return o;
+}
+
+static json_t *choice_of(const struct server *s, struct call *c, struct answer *a)
+{
+    json_t *o = json_object(), *text = reply_text(str_text(&a->ready), a->ready.len);
+    json_put_int(o, "index", a->index);
+    if (c->ask.endpoint == ENDPOINT_CHAT) {
+        json_t *message = json_object();
+        json_put_str(message, "role", "assistant");
+        json_put(message, "content", text);
+        json_put(o, "message", message);
+    } else {
+        json_put(o, "text", text);
+    }
+    json_put(o, "logprobs", logprobs_take(s, c, a));
+    json_put_str(o, "finish_reason", a->finish);
+    return o;
+}
+
+json_t *reply_document(const struct server *s, struct call *c)
+{
+    json_t *o = envelope(s, c, false), *choices = json_array();
+    for (int i = 0; i < c->answer_count; i++) json_array_append_new(choices, choice_of(s, c, &c->answers[i]));
+    json_put(o, "choices", choices);
+    json_put(o, "usage", reply_usage(c));
+    json_put(o, "timings", reply_timings(c));
+    return o;
+}
+
+/* ---------------------------------------------------------------- events */
+
+void reply_event(struct str *out, json_t *document)
+{
+    char *line = json_line(document);
+    json_decref(document);
+    if (line) {
+        str_append(out, "data: ");
+        str_append(out, line);
+        str_append(out, "\n\n");
+    } else {
+        out->failed = true;
+    }
+    free(line);
+}
+
+/* role: begins a message of chat. */
+static json_t *event_choice(const struct server *s, struct call *c, struct answer *a, bool role)
+{
+    json_t *o = json_object(), *text = reply_text(str_text(&a->ready), a->ready.len);
+    json_put_int(o, "index", a->index);
+    if (c->ask.endpoint == ENDPOINT_CHAT) {
+        json_t *delta = json_object();
+        if (role) json_put_str(delta, "role", "assistant");
+        json_put(delta, "content", text);
+        json_put(o, "delta", delta);
+    } else {
+        json_put(o, "text", text);
+    }
+    json_put(o, "logprobs", role ? json_null() : logprobs_take(s, c, a));
+    json_put_str(o, "finish_reason", role ? NULL : a->finish);
+    return o;
+}
+
+static void event_append(const struct server *s, struct call *c, json_t *choice, bool last)
+{
+    json_t *o = envelope(s, c, true), *choices = json_array();
+    json_array_append_new(choices, choice);
+    json_put(o, "choices", choices);
+    if (c->ask.usage_always)
+        json_put(o, "usage", reply_usage(c));
+    else if (c->ask.usage)
+        json_put(o, "usage", json_null());
+    if (last) json_put(o, "timings", reply_timings(c));
+    reply_event(&c->pending, o);
+}
+
+void reply_stream_answer(const struct server *s, struct call *c, struct answer *a)
+{
+    if (a->closed || (!a->ready.len && !a->finish)) return;
+    if (!a->begun && c->ask.endpoint == ENDPOINT_CHAT) {
+        struct str text = a->ready;
+        a->ready = (struct str){ 0 };
+        event_append(s, c, event_choice(s, c, a, true), false);
+        a->ready = text;
+    }
+    a->begun = true;
+    event_append(s, c, event_choice(s, c, a, false), a->finish && !c->left);
+    a->closed = a->finish != NULL;
+    str_clear(&a->ready);
+}
+
+void reply_stream_end(const struct server *s, struct call *c)
+{
+    if (c->ask.usage) {
+        json_t *o = envelope(s, c, true);
+        json_put(o, "choices", json_array());
+        json_put(o, "usage", reply_usage(c));
+        json_put(o, "timings", reply_timings(c));
+        reply_event(&c->pending, o);
+    }
+    str_append(&c->pending, "data: [DONE]\n\n");
+}

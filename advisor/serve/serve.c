@@ -1,0 +1,279 @@
+/* Starts and stops the threads of the server, and counts what becomes of requests (serve.h). */
+#include "advisor/serve/serve.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "advisor/serve/parts.h"
+#include "engine/chat/chat.h"
+#include "engine/model/model.h"
+#include "telemetry/http/http.h"
+
+const char *const SERVE_OUTCOME_NAMES[SERVE_OUTCOMES] = {
+    [SERVE_COMPLETED] = "completed",   [SERVE_CANCELLED] = "cancelled", [SERVE_REFUSED] = "refused",
+    [SERVE_OVERLOADED] = "overloaded", [SERVE_STOPPED] = "stopped",     [SERVE_FAILED] = "failed",
+};
+
+/* ---------------------------------------------------------------- calls */
+
+void call_list_add(struct call_list *l, struct call *c)
+{
+    c->next = NULL;
+    if (l->last)
+        l->last->next = c;
+    else
+        l->first = c;
+    l->last = c;
+}
+
+struct call *call_list_take(struct call_list *l)
+{
+    struct call *c = l->first;
+    if (!c) return NULL;
+    l->first = c->next;
+    if (!l->first) l->last = NULL;
+    return c;
+}
+
+void call_free(struct call *c)
+{
+    if (!c) return;
+    for (int i = 0; i < c->answer_count; i++) {
+        held_free(&c->answers[i].held);
+        str_free(&c->answers[i].ready);
+        free(c->answers[i].notes);
+    }
+    for (int i = 0; i < c->prompt_count; i++) token_list_free(&c->prompts[i]);
+    free(c->answers);
+    free(c->prompts);
+    ask_free(&c->ask);
+    str_free(&c->body);
+    str_free(&c->pending);
+    str_free(&c->out);
+    free(c);
+}
+
+void server_ready_locked(struct server *s, struct call *c)
+{
+    if (c->is_ready) return;
+    c->is_ready = true;
+    c->next_ready = s->ready;
+    s->ready = c;
+}
+
+/* Half of those that wait have to end first, a few at a time, so this is a guess of the right order. */
+static int server_retry_after(const struct server *s)
+{
+    enum { MOST_S = 60 };
+    const struct histogram_counts *h = &s->tally.duration;
+    const double mean_s = h->count ? h->sum / (double)h->count : 1;
+    const double at_a_time = MAX(s->open - s->waiting, 1);
+    return (int)fmax(1, fmin(ceil(mean_s * s->waiting / at_a_time / 2), MOST_S));
+}
+
+/* With the lock. SERVE_OUTCOMES: there is room for it. */
+static enum serve_outcome server_refusal(const struct server *s, const struct call *c, struct refusal *no)
+{
+    if (s->failed) {
+        refuse(no, 500, "model_failed", NULL, "the server has stopped computing: %s", s->failure.message);
+        return SERVE_FAILED;
+    }
+    if (s->stopping || (s->draining && c->generates)) {
+        refuse(no, 503, "stopping", NULL, "the server is stopping and takes no new requests");
+        return SERVE_STOPPED;
+    }
+    if (c->generates && s->waiting >= s->o.queue) {
+        refuse(no, 429, "too_many_requests", NULL,
+               "%d requests wait already, which is the limit: try again later", s->waiting);
+        no->retry_after_s = server_retry_after(s);
+        return SERVE_OVERLOADED;
+    }
+    return SERVE_OUTCOMES;
+}
+
+bool server_take(struct server *s, struct call *c, struct refusal *no)
+{
+    pthread_mutex_lock(&s->lock);
+    const enum serve_outcome refused = server_refusal(s, c, no);
+    if (c->generates) s->tally.accepted++;
+    if (refused != SERVE_OUTCOMES) {
+        if (c->generates) s->tally.outcome[refused]++;
+    } else {
+        s->open += c->generates;
+        s->waiting += c->generates;
+        call_list_add(&s->to_prepare, c);
+        pthread_cond_signal(&s->prepare_wake);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return refused == SERVE_OUTCOMES;
+}
+
+void server_end(struct server *s, struct call *c, enum serve_outcome outcome)
+{
+    char id[sizeof c->id];
+    struct refusal no = c->no;
+    const bool generates = c->generates;
+    snprintf(id, sizeof id, "%s", c->id);
+    c->ended_ns = clock_ns();
+    if (c->generates) spans_add(s->spans, c, outcome);
+    pthread_mutex_lock(&s->lock);
+    if (c->generates) {
+        const double seconds = (double)(c->ended_ns - c->arrived_ns) * 1e-9;
+        s->open--;
+        if (c->stage < CALL_RUNNING) s->waiting--;
+        s->tally.outcome[outcome]++;
+        if (outcome == SERVE_COMPLETED) histogram_add(&s->tally.duration, &EDGES_REQUEST, seconds, 1);
+    }
+    c->stage = CALL_ENDED;
+    server_ready_locked(s, c);
+    pthread_mutex_unlock(&s->lock);
+    /* from here on the call may be gone */
+    log_write(s->o.log, LOG_INFO, "%s %s%s%s", id, generates ? SERVE_OUTCOME_NAMES[outcome] : "answered",
+              no.status ? ": " : "", no.message);
+    connections_wake(s->connections);
+}
+
+void server_count_refused(struct server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->tally.accepted++;
+    s->tally.outcome[SERVE_REFUSED]++;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---------------------------------------------------------------- start */
+
+enum err_code server_address_check(const char *address, bool has_key, struct err *why)
+{
+    if (has_key || http_address_is_loopback(address)) return ERR_OK;
+    return err_set(
+        why, ERR_USAGE,
+        "%s is not an address of this machine only: give an API key with --api-key-file or QDYNO_API_KEY, or "
+        "listen on 127.0.0.1",
+        address);
+}
+
+/* A model without a template can be served: only chat is refused then. */
+static enum err_code server_open_chat(struct server *s, struct err *why)
+{
+    const struct gguf *g = model_gguf(s->o.model);
+    if (!s->o.template_file && !chat_has_template(g)) return ERR_OK;
+    return chat_open(&s->chat, g, s->tokenizer, s->o.template_file, why);
+}
+
+static bool server_token_ends(void *ctx, int32_t token)
+{
+    const struct server *s = ctx;
+    return token == s->vocabulary.eos || (s->chat && chat_ends(s->chat, token));
+}
+
+static enum err_code server_open(struct server *s, int *port, struct err *why)
+{
+    const struct serving_options serving = { .model = s->o.model, .ends = server_token_ends, .ends_ctx = s };
+    s->tokenizer = model_tokenizer(s->o.model);
+    s->ctx = model_ctx(s->o.model);
+    s->started = time(NULL);
+    tokenizer_describe(s->tokenizer, &s->vocabulary);
+    enum err_code rc = server_open_chat(s, why);
+    if (!rc) rc = serving_open(&s->serving, &serving, why);
+    if (!rc) s->tally.now = serving_count(s->serving);
+    if (!rc && s->o.otlp) rc = spans_start(&s->spans, s, why);
+    if (!rc) rc = connections_start(&s->connections, s, port, why);
+    if (rc) return rc;
+    s->has_prepare = !pthread_create(&s->prepare_thread, NULL, prepare_main, s);
+    s->has_engine = s->has_prepare && !pthread_create(&s->engine_thread, NULL, engine_main, s);
+    return s->has_engine ? ERR_OK : err_set(why, ERR_NOMEM, "cannot start the threads of the server");
+}
+
+enum err_code server_start(struct server **out, const struct server_options *o, int *port, struct err *why)
+{
+    *out = NULL;
+    enum err_code rc = server_address_check(o->listen, o->key != NULL, why);
+    if (!rc && !model_tokenizer(o->model))
+        rc = err_set(why, ERR_ABSENT,
+                     "the model file has no tokenizer: requests are texts, so it cannot be served");
+    if (rc) return rc;
+    struct server *s = calloc(1, sizeof *s);
+    if (!s) return err_set(why, ERR_NOMEM, "out of memory for the server");
+    s->o = *o;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->prepare_wake, NULL);
+    pthread_cond_init(&s->engine_wake, NULL);
+    rc = server_open(s, port, why);
+    if (rc) {
+        server_stop(s);
+        return rc;
+    }
+    *out = s;
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- while it runs */
+
+void server_drain(struct server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->draining = true;
+    pthread_cond_broadcast(&s->engine_wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void server_read(struct server *s, struct server_state *out)
+{
+    pthread_mutex_lock(&s->lock);
+    const struct tally *t = &s->tally;
+    *out = (struct server_state){ .accepted = t->accepted,
+                                  .open = s->open,
+                                  .waiting = s->waiting,
+                                  .running = s->open - s->waiting,
+                                  .draining = s->draining,
+                                  .has_chat = s->chat != NULL,
+                                  .blocks = t->now.blocks.blocks,
+                                  .blocks_used = t->now.blocks.used,
+                                  .blocks_cached = t->now.blocks.cached,
+                                  .prompt_tokens = t->prompt_tokens,
+                                  .cached_tokens = t->cached_tokens,
+                                  .generated_tokens = t->generated_tokens,
+                                  .preemptions = t->now.preemptions,
+                                  .steps = t->steps };
+    memcpy(out->outcome, t->outcome, sizeof out->outcome);
+    pthread_mutex_unlock(&s->lock);
+}
+
+enum err_code server_error(struct server *s, struct err *why)
+{
+    pthread_mutex_lock(&s->lock);
+    const enum err_code rc = s->failed ? s->failure.code : ERR_OK;
+    if (rc) *why = s->failure;
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+void server_end_requests(struct server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->draining = s->stopping = true;
+    pthread_cond_broadcast(&s->prepare_wake);
+    pthread_cond_broadcast(&s->engine_wake);
+    pthread_mutex_unlock(&s->lock);
+    if (s->has_prepare) pthread_join(s->prepare_thread, NULL);
+    if (s->has_engine) pthread_join(s->engine_thread, NULL);
+    s->has_prepare = s->has_engine = false;
+}
+
+void server_stop(struct server *s)
+{
+    if (!s) return;
+    server_end_requests(s);
+    connections_stop(s->connections);
+    spans_stop(s->spans);
+    serving_close(s->serving);
+    chat_close(s->chat);
+    pthread_cond_destroy(&s->prepare_wake);
+    pthread_cond_destroy(&s->engine_wake);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

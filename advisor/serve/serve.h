@@ -1,0 +1,76 @@
+/* advisor/serve/serve.h - an HTTP server with the interface of OpenAI's: many clients share one loaded model.
+ *
+ * Three threads: one accepts connections, reads requests and writes answers (http.c); one parses requests and
+ * turns texts into tokens (prepare.c); one computes (engine.c). So neither a slow client nor a long text
+ * delays the tokens of others. A fourth sends spans to a collector, if there is one (spans.c).
+ *
+ * Every request to generate ends as exactly one of enum outcome, also when its client goes away, when the
+ * server stops, or when the model fails. Documented for its users in docs/serve.md. */
+#ifndef QDYNO_ADVISOR_SERVE_H
+#define QDYNO_ADVISOR_SERVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "telemetry/export/export.h"
+
+struct model;
+struct server;
+
+/* How a request to generate ended. The names are values of a label in /metrics. */
+enum serve_outcome {
+    SERVE_COMPLETED,  /* it has its whole answer */
+    SERVE_CANCELLED,  /* its client went away before that */
+    SERVE_REFUSED,    /* 4xx: the request cannot be */
+    SERVE_OVERLOADED, /* 429: too many requests wait */
+    SERVE_STOPPED,    /* 503: the server is stopping */
+    SERVE_FAILED,     /* 500: the model failed */
+    SERVE_OUTCOMES
+};
+extern const char *const SERVE_OUTCOME_NAMES[SERVE_OUTCOMES];
+
+/* May a server listen there? ERR_USAGE: the address can be reached by others, and there is no key. */
+enum err_code server_address_check(const char *address, bool has_key, struct err *why);
+
+struct server_options {
+    struct model *model;       /* borrowed; it was opened with config_int(KNOB_MAX_SEQUENCES) sequences */
+    const char *name;          /* of the model, for clients */
+    const char *template_file; /* a chat template to use instead of the model's; NULL: the model's */
+    const char *listen;        /* address */
+    int port;                  /* 0: any free one */
+    const char *key;           /* that clients must send; NULL: none, for loopback addresses only */
+    int queue;                 /* most requests that wait; more are refused with 429 */
+    int64_t body_bytes;        /* largest request */
+    const char *otlp;          /* a collector for one trace per request; NULL: none */
+    const struct log *log;     /* borrowed; may be NULL */
+};
+/* All strings are borrowed until server_stop. *port (may be NULL): where it listens. Errors: ERR_USAGE (no
+ * key, but the address is not loopback; no such address), ERR_ABSENT (the port is in use; the model has no
+ * tokenizer), ERR_FORMAT (the template cannot be parsed), ERR_NOMEM; those of serving_open. */
+enum err_code server_start(struct server **out, const struct server_options *o, int *port, struct err *why);
+
+/* From now on new requests to generate are refused with 503; those that were accepted go on. */
+void server_drain(struct server *s);
+
+struct server_state {
+    int64_t outcome[SERVE_OUTCOMES],
+        accepted;                           /* accepted: all requests to generate, in whatever way they end */
+    int open;                               /* requests to generate that have not ended */
+    int waiting, running;                   /* of the open ones: before and after their first step */
+    bool draining, has_chat;                /* has_chat: there is a chat template */
+    int blocks, blocks_used, blocks_cached; /* of the KV cache */
+    int64_t prompt_tokens, cached_tokens, generated_tokens, preemptions, steps;
+};
+void server_read(struct server *s, struct server_state *out);
+
+/* ERR_OK while the server works. Otherwise what the model or its file failed with: nothing more is computed,
+ * and only server_stop makes sense. */
+enum err_code server_error(struct server *s, struct err *why);
+
+/* Ends all open requests (SERVE_STOPPED): nothing is computed any more. */
+void server_end_requests(struct server *s);
+/* The same, and ends the server. NULL is fine. */
+void server_stop(struct server *s);
+
+#endif

@@ -1,0 +1,131 @@
+#!/bin/bash
+# Proves: `qdyno serve` answers real HTTP clients as docs/serve.md says: completions and chat as documents and as
+# streams, errors, log-probabilities, the prefix cache; too many requests are refused; clients that go away at any moment
+# cost nothing that remains; SIGTERM lets running requests end, and --drain limits that; no key, no use from other
+# machines. 500 random requests with random disconnects end as exactly one outcome each, no block of the KV cache and no
+# memory is lost.
+. "$(dirname "$0")/lib.sh" "$@"
+[ -n "$PYTHON" ] || { echo "SKIPPED: no python3 for clients"; exit 77; }
+clients=$(dirname "$0")/server_clients.py
+unset QDYNO_API_KEY
+
+# serve ARGUMENTS...: starts the server; $url is its address, $serving its process.
+serve() {
+  "$QDYNO" serve --port 0 -o json "$@" >"$T/serve" 2>"$T/serve.err" &
+  serving=$!
+  pids+=("$serving")
+  for _ in $(seq 600); do [ -s "$T/serve" ] && break; sleep 0.1; done
+  url=$(sed -n 's/.*"url": *"\(http[^"]*\)\/v1".*/\1/p' "$T/serve")
+  [ -n "$url" ] || fail "serve says nothing: $(cat "$T/serve" "$T/serve.err")"
+}
+# stops SIGNAL STATUS: the server ends.
+stops() {
+  kill "-$1" "$serving"
+  wait "$serving"
+  local got=$?
+  [ "$got" = "$2" ] || fail "serve ended by SIG$1 with status $got, want $2: $(cat "$T/serve.err")"
+}
+# clients TEST ARGUMENTS...
+clients() {
+  python3 "$clients" "$1" "$url" "${@:2}" >"$T/out" 2>"$T/err" || fail "$*: $(tail -4 "$T/err")"
+}
+
+# what cannot be
+expect 4 serve --port 70000
+expect 4 serve --host 0.0.0.0 --port 0 && says err 'API key'
+expect 4 serve --host example.com --port 0
+expect 4 serve --parallel 0
+expect 5 serve -m "$T/missing.gguf"
+printf 'two words\n' >"$T/key"
+expect 4 serve --api-key-file "$T/key" --port 0 && says err 'visible ASCII'
+: >"$T/key"
+expect 4 serve --api-key-file "$T/key" --port 0 && says err 'is empty'
+expect 5 serve --api-key-file "$T/no-key" --port 0
+
+# documents, streams, errors
+serve --max-body 1M
+cp "$T/serve" "$T/out" && json 'd["schema"] == "qdyno.serve/1" and d["chat"] is False and d["parallel"] == 8'
+grep -q 'no chat template' "$T/serve.err" || fail "nothing is said about the missing template"
+expect 7 serve --port "${url##*:}" && says err 'another program uses this port'
+clients completions
+clients errors
+# a person's client
+if have curl; then
+  curl -sN --max-time 60 "$url/v1/completions" -H 'Content-Type: application/json' -d '{"prompt": "One day", "stream": true}' >"$T/out" 2>"$T/err"
+  says out '^data: \{"id":"cmpl-[0-9a-f]{24}","object":"text_completion"' && says out '^data: \[DONE\]$'
+  have promtool && { curl -s --max-time 60 "$url/metrics" | promtool check metrics >"$T/out" 2>&1 || fail "promtool: $(head -3 "$T/out")"; }
+else
+  skip "no curl"
+fi
+stops TERM 0
+grep -Eq '^[0-9]+ requests: completed [0-9]+, refused [0-9]+' "$T/serve.err" || fail "no totals: $(tail -2 "$T/serve.err")"
+[ -e "$XDG_DATA_HOME/qdyno/qdyno.db" ] && fail "serving wrote to the database"
+
+# chat, by a template of the user; every schedule
+cat >"$T/template" <<'JINJA'
+{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}
+{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}
+JINJA
+serve --template "$T/template" --name tiny
+clients chat
+stops INT 0
+for schedule in prefill_first static dynamic; do
+  serve --schedule "$schedule"
+  clients completions
+  stops TERM 0
+done
+
+# the key
+printf 'sesame-open-0123456789\n' >"$T/key"
+serve --api-key-file "$T/key" --host 0.0.0.0
+url=http://127.0.0.1:${url##*:}
+clients key sesame-open-0123456789
+tr '\0' ' ' <"/proc/$serving/cmdline" | grep -q sesame && fail "the key is in the command line"
+stops TERM 0
+grep -q sesame "$T/serve.err" "$T/serve" && fail "the key was printed"
+QDYNO_API_KEY=sesame-open-0123456789 serve
+clients key sesame-open-0123456789
+stops TERM 0
+
+# a slow model, so that requests can be caught in the middle
+expect 0 synth --shape 15M "$T/slow.gguf" || finish
+serve -m "$T/slow.gguf" --parallel 1 --queue 1 -t 1 -c 2048
+clients overload
+stops TERM 0
+
+# SIGTERM: a stream that runs is completed, new requests are refused
+serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 5m
+python3 "$clients" drain_begin "$url" >"$T/stream" 2>"$T/err" &
+stream=$!
+for _ in $(seq 600); do [ -s "$T/stream" ] && break; sleep 0.1; done
+kill -TERM "$serving"
+sleep 0.2
+clients draining
+wait "$stream" || fail "the stream was not completed: $(tail -3 "$T/err")"
+wait "$serving" || fail "after draining: status $?"
+# --drain ends what takes longer
+serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 0
+python3 "$clients" cut_off "$url" >"$T/stream" 2>"$T/err" &
+stream=$!
+for _ in $(seq 600); do [ -s "$T/stream" ] && break; sleep 0.1; done
+kill -TERM "$serving"
+wait "$stream" || fail "the stream was not cut off with an error: $(tail -3 "$T/err")"
+wait "$serving" || fail "after cutting off: status $?"
+# a second signal ends at once
+serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 5m
+python3 "$clients" drain_begin "$url" >"$T/stream" 2>/dev/null &
+stream=$!
+for _ in $(seq 600); do [ -s "$T/stream" ] && break; sleep 0.1; done
+kill -INT "$serving"
+sleep 0.3
+stops INT 130
+wait "$stream" && fail "the stream was completed although the server was killed"
+
+# random requests and disconnects, also with a cache that is too small for all
+serve --kv-blocks 48 --parallel 6 --queue 40
+clients memory 500 1
+stops TERM 0
+serve --kv-blocks 40 --parallel 6 --preempt swap --batch 64
+clients random_requests 150 3
+stops TERM 0
+finish

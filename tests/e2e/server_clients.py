@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+"""Clients of `qdyno serve` for server.sh, with the standard library only: server_clients.py TEST URL [ARGUMENT...].
+
+Each test is a function; it raises AssertionError with what was found."""
+import http.client
+import json
+import os
+import random
+import re
+import socket
+import sys
+import threading
+import time
+from urllib.parse import urlsplit
+
+
+class Client:
+    def __init__(self, url, key=None):
+        u = urlsplit(url)
+        self.host, self.port, self.key = u.hostname, u.port, key
+
+    def open(self, method, path, body=None, headers=()):
+        c = http.client.HTTPConnection(self.host, self.port, timeout=120)
+        h = {"Content-Type": "application/json", **dict(headers)}
+        if self.key:
+            h["Authorization"] = "Bearer " + self.key
+        c.request(method, path, body if body is None or isinstance(body, (str, bytes)) else json.dumps(body), h)
+        return c, c.getresponse()
+
+    def ask(self, path, body, method="POST", headers=()):
+        """Status, document, headers."""
+        c, r = self.open(method, path, body, headers)
+        text = r.read()
+        c.close()
+        return r.status, json.loads(text) if text.startswith(b"{") else text.decode(), dict(r.getheaders())
+
+    def stream(self, path, body):
+        """All events of a stream; the last one must be [DONE]."""
+        c, r = self.open("POST", path, {**body, "stream": True})
+        assert r.status == 200, (r.status, r.read())
+        assert r.getheader("Content-Type").startswith("text/event-stream"), r.getheader("Content-Type")
+        text = r.read().decode("utf-8")  # strict: a broken character fails
+        c.close()
+        events = [e for e in text.split("\n\n") if e]
+        assert all(e.startswith("data: ") for e in events), events[:3]
+        assert events[-1] == "data: [DONE]", events[-1]
+        return [json.loads(e[6:]) for e in events[:-1]]
+
+    def metrics(self):
+        status, page, _ = self.ask("/metrics", None, "GET")
+        assert status == 200, page
+        return {m[1]: float(m[2]) for m in re.finditer(r"^(qdyno_\S+|process_\S+) (\S+)$", page, re.M)}
+
+    def settle(self):
+        """Waits until nothing runs and returns the figures."""
+        for _ in range(600):
+            m = self.metrics()
+            if not m["qdyno_serve_requests_running"] and not m["qdyno_serve_requests_waiting"] and not m['qdyno_serve_kv_blocks{use="used"}']:
+                return m
+            time.sleep(0.1)
+        raise AssertionError("requests or blocks remain: %s" % {k: v for k, v in m.items() if "serve" in k and "bucket" not in k})
+
+
+PROMPT = "Once upon a time"
+
+
+def completions(c):
+    base = {"prompt": PROMPT, "max_tokens": 40, "temperature": 0}
+    status, one, _ = c.ask("/v1/completions", base)
+    assert status == 200 and one["object"] == "text_completion" and one["id"].startswith("cmpl-"), one
+    choice, usage, timings = one["choices"][0], one["usage"], one["timings"]
+    assert choice["finish_reason"] in ("length", "stop") and choice["text"], one
+    assert usage["completion_tokens"] == 40 if choice["finish_reason"] == "length" else usage["completion_tokens"] < 40
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"], usage
+    assert timings["queue_ms"] >= 0 and timings["ttft_ms"] >= timings["queue_ms"] and timings["predicted_n"] == usage["completion_tokens"]
+    # a stream is the same text, in pieces
+    events = c.stream("/v1/completions", {**base, "stream_options": {"include_usage": True}})
+    assert "".join(e["choices"][0]["text"] for e in events if e["choices"]) == choice["text"], events
+    assert [e["choices"][0]["finish_reason"] for e in events if e["choices"]][-1] == choice["finish_reason"]
+    assert all(e["usage"] is None for e in events[:-1]) and events[-1]["choices"] == [] and len(events) > 20
+    assert events[-1]["usage"]["completion_tokens"] == usage["completion_tokens"], events[-1]
+    assert len({e["id"] for e in events}) == 1
+    # the prompt as ids; several prompts; several answers; the same seed gives the same text
+    status, tokens, _ = c.ask("/tokenize", {"content": PROMPT})
+    assert status == 200 and tokens["count"] == usage["prompt_tokens"] == len(tokens["tokens"]), (tokens, usage)
+    status, again, _ = c.ask("/v1/completions", {**base, "prompt": tokens["tokens"]})
+    assert again["choices"][0]["text"] == choice["text"], again
+    status, text, _ = c.ask("/detokenize", {"tokens": tokens["tokens"]})
+    assert text["content"].endswith(PROMPT), text
+    many = {"prompt": [PROMPT, "One day", tokens["tokens"]], "n": 2, "max_tokens": 12, "seed": 7}
+    status, some, _ = c.ask("/v1/completions", many)
+    assert status == 200 and [x["index"] for x in some["choices"]] == list(range(6)), some
+    texts = [x["text"] for x in some["choices"]]
+    assert texts[0] != texts[1] and texts[0] == texts[4], texts  # another answer has another seed
+    assert [x["text"] for x in c.ask("/v1/completions", many)[1]["choices"]] == texts
+    streams = [""] * 6
+    for e in c.stream("/v1/completions", many):
+        streams[e["choices"][0]["index"]] += e["choices"][0]["text"]
+    assert streams == texts, (streams, texts)
+    # stop strings are not part of the text
+    word = choice["text"].split()[3]
+    status, cut, _ = c.ask("/v1/completions", {**base, "stop": [word, "never in the text"]})
+    assert cut["choices"][0]["finish_reason"] == "stop" and cut["choices"][0]["text"] == choice["text"][: choice["text"].index(word)], cut
+    events = c.stream("/v1/completions", {**base, "stop": word})
+    assert "".join(e["choices"][0]["text"] for e in events) == cut["choices"][0]["text"], events
+    # log-probabilities
+    status, lp, _ = c.ask("/v1/completions", {**base, "max_tokens": 5, "logprobs": 3})
+    l = lp["choices"][0]["logprobs"]
+    assert "".join(l["tokens"]) == lp["choices"][0]["text"] and len(l["token_logprobs"]) == 5, l
+    assert all(len(t) == 3 and abs(max(t.values()) - p) < 1e-5 for t, p in zip(l["top_logprobs"], l["token_logprobs"])), l
+    assert l["text_offset"][0] == 0 and l["text_offset"][1] == len(l["tokens"][0]), l
+    # a long prompt a second time: the prefix cache has it
+    long = {**base, "prompt": PROMPT + ", there was a little girl who lived in a big house with a red door." * 6, "max_tokens": 4}
+    c.ask("/v1/completions", long)
+    status, cached, _ = c.ask("/v1/completions", long)
+    assert cached["usage"]["prompt_tokens_details"]["cached_tokens"] >= 32, cached["usage"]
+    assert cached["timings"]["cache_n"] + cached["timings"]["prompt_n"] == cached["usage"]["prompt_tokens"]
+    # end tokens
+    status, forced, _ = c.ask("/v1/completions", {"prompt": PROMPT, "max_tokens": 300, "ignore_eos": True, "temperature": 0})
+    assert forced["usage"]["completion_tokens"] == 300, forced["usage"]
+    status, least, _ = c.ask("/v1/completions", {"prompt": PROMPT, "max_tokens": 300, "min_tokens": 299, "temperature": 0})
+    assert 299 <= least["usage"]["completion_tokens"] <= 300, least["usage"]
+
+
+def chat(c):
+    base = {"messages": [{"role": "user", "content": "Tell me a story"}], "max_tokens": 30, "temperature": 0}
+    status, one, _ = c.ask("/v1/chat/completions", base)
+    assert status == 200 and one["object"] == "chat.completion" and one["id"].startswith("chatcmpl-"), one
+    message = one["choices"][0]["message"]
+    assert message["role"] == "assistant" and message["content"], one
+    events = c.stream("/v1/chat/completions", base)
+    deltas = [e["choices"][0]["delta"] for e in events]
+    assert deltas[0] == {"role": "assistant", "content": ""} and not any("role" in d for d in deltas[1:]), deltas
+    assert "".join(d["content"] for d in deltas) == message["content"]
+    parts = {**base, "messages": [{"role": "user", "content": [{"type": "text", "text": "Tell me "}, {"type": "text", "text": "a story"}]}]}
+    assert c.ask("/v1/chat/completions", parts)[1]["choices"][0]["message"] == message
+    status, lp, _ = c.ask("/v1/chat/completions", {**base, "max_completion_tokens": 4, "max_tokens": None, "logprobs": True, "top_logprobs": 2})
+    content = lp["choices"][0]["logprobs"]["content"]
+    assert len(content) == 4 and all(len(t["top_logprobs"]) == 2 and t["logprob"] <= 0 for t in content), content
+    assert b"".join(bytes(t["bytes"]) for t in content).decode() == lp["choices"][0]["message"]["content"], content
+    status, tokens, _ = c.ask("/tokenize", {"messages": base["messages"]})
+    assert status == 200 and tokens["count"] == one["usage"]["prompt_tokens"], tokens
+
+
+def errors(c):
+    base = {"prompt": PROMPT, "max_tokens": 4}
+    for status, path, body, code in (
+        (400, "/v1/completions", "{", "invalid_json"),
+        (400, "/v1/completions", {"prompt": PROMPT, "max_tokens": "x"}, "invalid_value"),
+        (400, "/v1/completions", {**base, "colour": 1}, "unknown_field"),
+        (404, "/v1/completions", {**base, "model": "gpt-9"}, "model_not_found"),
+        (400, "/v1/completions", {**base, "max_tokens": 1 << 20}, "context_length_exceeded"),
+        (400, "/v1/completions", {**base, "prompt": "word " * 20000}, "context_length_exceeded"),
+        (400, "/v1/completions", {**base, "prompt": [1 << 30]}, "invalid_value"),
+        (400, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, "no_chat_template"),
+        (400, "/detokenize", {"tokens": [1 << 30]}, "invalid_value"),
+        (413, "/v1/completions", "x" * 2000000, "too_large"),
+        (404, "/v1/nowhere", base, "not_found"),
+        (405, "/metrics", base, "method_not_allowed"),
+    ):
+        got, document, headers = c.ask(path, body)
+        assert got == status and document["error"]["code"] == code and document["error"]["message"], (path, got, document)
+        assert headers["Content-Type"] == "application/json"
+    got, document, headers = c.ask("/v1/completions", None, "GET")
+    assert got == 405 and headers["Allow"] == "POST", headers
+    got, document, _ = c.ask("/v1/completions", base, headers={"Origin": "https://example.com"})
+    assert got == 403, document
+    status, models, _ = c.ask("/v1/models", None, "GET")
+    name = models["data"][0]["id"]
+    assert status == 200 and c.ask("/v1/models/" + name, None, "GET")[0] == 200 and c.ask("/v1/models/x", None, "GET")[0] == 404
+    assert c.ask("/v1/completions", {**base, "model": name})[0] == 200
+    status, health, _ = c.ask("/health", None, "GET")
+    assert status == 200 and health["status"] == "ok" and health["running"] == 0, health
+    # a request that is no HTTP
+    s = socket.create_connection((c.host, c.port))
+    s.sendall(b"complete nonsense\r\n\r\n")
+    assert b" 200 " not in s.recv(4096)
+    s.close()
+
+
+def key(c, right):
+    assert c.ask("/v1/models", None, "GET")[0] == 401
+    status, document, headers = c.ask("/v1/completions", {"prompt": PROMPT})
+    assert status == 401 and document["error"]["type"] == "authentication_error" and headers["WWW-Authenticate"] == "Bearer"
+    for wrong in (right[:-1], right + "x", "x" * len(right)):
+        assert Client("http://%s:%d" % (c.host, c.port), wrong).ask("/metrics", None, "GET")[0] == 401
+    health = c.ask("/health", None, "GET")
+    assert health[0] == 200 and health[1] == {"status": "ok"}, health  # without the key: no figures
+    c.key = right
+    assert c.ask("/v1/completions", {"prompt": PROMPT})[0] == 200
+    assert "running" in c.ask("/health", None, "GET")[1]
+    assert c.ask("/v1/completions", {"prompt": PROMPT}, headers={"Origin": "https://example.com"})[0] == 200
+
+
+def begin(c, body):
+    """Sends a request and returns its connection; nothing is read."""
+    h = http.client.HTTPConnection(c.host, c.port, timeout=120)
+    h.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    return h
+
+
+LONG = {"prompt": PROMPT, "max_tokens": 400, "ignore_eos": True}
+
+
+def until(c, condition):
+    for _ in range(600):
+        m = c.metrics()
+        if condition(m):
+            return m
+        time.sleep(0.05)
+    raise AssertionError({k: v for k, v in m.items() if "serve" in k and "bucket" not in k})
+
+
+def overload(c):
+    """The server computes one request at a time and lets one wait."""
+    running = begin(c, LONG)
+    until(c, lambda m: m["qdyno_serve_requests_running"] == 1)
+    waiting = begin(c, LONG)
+    until(c, lambda m: m["qdyno_serve_requests_waiting"] == 1)
+    status, document, headers = c.ask("/v1/completions", LONG)
+    assert status == 429 and int(headers["Retry-After"]) >= 1 and document["error"]["type"] == "rate_limit_error", (status, document, headers)
+    # a client that waits goes away: another one has its place
+    waiting.close()
+    until(c, lambda m: m["qdyno_serve_requests_waiting"] == 0)
+    waiting = begin(c, LONG)
+    # a client that does not stream goes away while its answer is computed
+    running.close()
+    until(c, lambda m: m['qdyno_serve_requests_total{outcome="cancelled"}'] == 2)
+    assert waiting.getresponse().status == 200
+    m = c.settle()
+    assert m['qdyno_serve_requests_total{outcome="overloaded"}'] == 1 and m['qdyno_serve_requests_total{outcome="completed"}'] == 1
+
+
+def drain_begin(c):
+    """Prints what a stream has got when the server is told to stop by another process, and how it ended."""
+    h, r = c.open("POST", "/v1/completions", {**LONG, "stream": True})
+    first = r.readline()
+    assert first.startswith(b"data: "), first
+    print("begun", flush=True)
+    text = first + r.read()
+    assert text.rstrip().endswith(b"data: [DONE]"), text[-200:]
+    assert text.count(b"data: ") > 100
+
+
+def draining(c):
+    status, document, headers = c.ask("/v1/completions", LONG)
+    assert status == 503 and document["error"]["code"] == "stopping", (status, document)
+    status, health, _ = c.ask("/health", None, "GET")
+    assert status == 503 and health["status"] == "stopping", (status, health)
+
+
+def cut_off(c):
+    """A stream that --drain ends before its answer is complete: an error, no [DONE]."""
+    h, r = c.open("POST", "/v1/completions", {**LONG, "stream": True})
+    assert r.readline().startswith(b"data: ")
+    print("begun", flush=True)
+    events = [json.loads(e[6:]) for e in r.read().decode().split("\n\n") if e.startswith("data: {")]
+    assert events[-1]["error"]["code"] == "stopping", events[-1]
+
+
+def random_requests(c, count, seed):
+    """Requests of all kinds; many clients go away at a random moment. Every one ends as one outcome."""
+    count, rng = int(count), random.Random(int(seed))
+    before = c.settle()
+    results, lock, todo = {}, threading.Lock(), list(range(count))
+    words = "Once upon a time there was a little dog and the sun was big so they ran home to see mom".split()
+
+    def one(i, rng):
+        prompt = " ".join(rng.choice(words) for _ in range(rng.choice((3, 10, 60, 150))))
+        body = {"prompt": prompt, "max_tokens": rng.choice((1, 5, 30, 120)), "ignore_eos": rng.random() < 0.5, "n": rng.choice((1, 1, 1, 2)),
+                "temperature": rng.choice((0, 1)), "seed": i, "stream": rng.random() < 0.6, "priority": rng.randrange(3)}
+        if rng.random() < 0.1:
+            body["prompt"] = "word " * 5000
+        patience = rng.choice((None, None, rng.random() * 0.02, rng.random() * 0.3))
+        h = begin(c, body)
+        if patience is not None and not rng.randrange(3):
+            h.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing resets the connection
+        if patience is not None and rng.random() < 0.5:
+            time.sleep(patience)
+            h.close()
+            return "left"
+        r = h.getresponse()
+        if patience is not None:
+            r.read(rng.randrange(200)) if rng.random() < 0.5 else time.sleep(patience)
+            h.close()
+            return "left"
+        text = r.read()
+        h.close()
+        assert r.status in (200, 400, 429), (r.status, text)
+        if r.status == 200 and body["stream"]:
+            assert text.endswith(b"data: [DONE]\n\n"), text[-100:]
+        elif r.status == 200:
+            assert len(json.loads(text)["choices"]) == body["n"]
+        return {200: "completed", 400: "refused", 429: "overloaded"}[r.status]
+
+    def work(seed):
+        rng = random.Random(seed)
+        while True:
+            with lock:
+                if not todo:
+                    return
+                i = todo.pop()
+            result = one(i, rng)
+            with lock:
+                results[result] = results.get(result, 0) + 1
+
+    threads = [threading.Thread(target=work, args=(rng.random(),)) for _ in range(24)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    after = c.settle()
+    ended = {k.split('"')[1]: after[k] - before[k] for k in after if k.startswith("qdyno_serve_requests_total")}
+    print(results, ended)
+    assert sum(results.values()) == count, results
+    assert sum(ended.values()) == count, (results, ended)
+    assert ended["failed"] == ended["stopped"] == 0, ended
+    # who left may have been completed, refused or cancelled; who stayed knows
+    for outcome in ("completed", "refused", "overloaded"):
+        assert ended[outcome] >= results.get(outcome, 0), (results, ended)
+    assert ended["cancelled"] <= results.get("left", 0) and ended["cancelled"] > 0, (results, ended)
+
+
+def memory(c, count, seed):
+    """After the same number of requests again, the process is not larger."""
+    random_requests(c, count, seed)
+    first = c.metrics()["process_resident_memory_bytes"]
+    random_requests(c, count, int(seed) + 1)
+    second = c.metrics()["process_resident_memory_bytes"]
+    print("resident %.1f MB, then %.1f MB" % (first / 1e6, second / 1e6))
+    assert second < first * 1.1 + 4e6, (first, second)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](Client(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,237 @@
+/* qdyno serve: serves a model to programs that speak OpenAI's interface, until SIGTERM or Ctrl-C. It measures
+ * nothing by itself, so the database has no run of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/run/run.h"
+#include "advisor/serve/serve.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "tui/cli/commands.h"
+
+/* clang-format off */
+const struct cli_flag FLAGS_SERVE[] = {
+    FLAG_MODEL_ROW,
+    FLAG_CONFIG_ROW,
+    { .name = "--host", .alias = "--listen", .value = "ADDRESS",
+      .help = "address to listen on; default 127.0.0.1, this machine only. Any other address needs an API key" },
+    { .name = "--port", .value = "N", .kind = FLAG_INT, .max = 65535, .help = "TCP port; default 8080; 0: any free port" },
+    { .name = "--api-key-file", .value = "FILE",
+      .help = "file with the key that clients must send (also: the variable QDYNO_API_KEY)" },
+    { .name = "--name", .alias = "--alias", .value = "NAME",
+      .help = "name of the model for clients; default: the file's name without .gguf" },
+    { .name = "--template", .value = "FILE", .help = "a Jinja chat template instead of the model's" },
+    { .name = "--parallel", .alias = "-np", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
+      .help = "requests that are computed at a time; the same as max_sequences in a config" },
+    { .name = "--queue", .value = "N", .kind = FLAG_INT, .min = 0, .max = 1 << 16,
+      .help = "requests that may wait; more are refused with 429; default 256" },
+    { .name = "--max-body", .value = "BYTES", .kind = FLAG_BYTES, .help = "largest request; default 8M" },
+    { .name = "--drain", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "on SIGTERM or Ctrl-C, let running requests go on for at most this time; default 30s" },
+    { .name = "--otlp", .value = "URL",
+      .help = "send a trace for each request (no text) to this OpenTelemetry collector, e.g. http://localhost:4318" },
+    { .name = NULL },
+};
+/* clang-format on */
+
+enum {
+    DEFAULT_PORT = 8080,
+    DEFAULT_QUEUE = 256,
+    DEFAULT_BODY = 8 << 20,
+    WAIT_NS = 20 * 1000 * 1000,
+    KEY_MOST = 4096
+};
+static const double DEFAULT_DRAIN_S = 30;
+
+static const struct column COLUMNS[] = {
+    { .name = "url", .title = "serving" },
+    { .name = "model", .title = "model" },
+    { .name = "chat", .title = "chat", .kind = COLUMN_BOOL },
+    { .name = "context", .title = "context (tokens)", .kind = COLUMN_INT },
+    { .name = "parallel", .title = "at a time", .kind = COLUMN_INT },
+    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
+    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+};
+
+/* What the command holds until it ends. */
+struct serving_command {
+    struct config config;
+    char *path, *key, *name;
+    struct model *model;
+    struct server *server;
+};
+
+/* ---------------------------------------------------------------- before */
+
+/* *key owned; NULL: none is given. */
+static enum err_code key_read(char **key, const struct cli_args *a, struct err *why)
+{
+    const char *file = args_text(a, "--api-key-file", NULL), *variable = getenv("QDYNO_API_KEY");
+    enum err_code rc = ERR_OK;
+    if (file) {
+        rc = file_read(key, NULL, file, KEY_MOST, why);
+        if (rc) return rc;
+        (*key)[strcspn(*key, "\r\n")] = '\0';
+    } else if (variable && *variable) {
+        *key = strdup(variable);
+        if (!*key) return err_set(why, ERR_NOMEM, "out of memory for the API key");
+    }
+    /* other characters cannot be sent in a header */
+    for (const char *c = *key; c && *c; c++)
+        if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 127)
+            return err_set(why, ERR_USAGE, "%s: expected a key of visible ASCII characters",
+                           file ? file : "QDYNO_API_KEY");
+    if (*key && !**key)
+        return err_set(why, ERR_USAGE, "'%s' is empty: expected an API key in its first line", file);
+    return ERR_OK;
+}
+
+/* The file's name without folder and ending. */
+static char *name_of(const char *path)
+{
+    static const char ENDING[] = ".gguf";
+    char *name = strdup(cli_base_name(path));
+    const size_t n = name ? strlen(name) : 0;
+    if (n > sizeof ENDING - 1 && str_ends(name, ENDING)) name[n - (sizeof ENDING - 1)] = '\0';
+    return name;
+}
+
+static enum err_code command_config(struct serving_command *x, const struct cli_global *g,
+                                    const struct cli_args *a, struct err *why)
+{
+    const char *parallel = args_text(a, "--parallel", NULL);
+    enum err_code rc = cli_config(&x->config, a, args_text(a, "-C", NULL), why);
+    if (!rc) rc = cli_applied_config(&x->config, g, a, why);
+    if (!rc && parallel) rc = config_set(&x->config, KNOBS[KNOB_MAX_SEQUENCES].key, parallel, why);
+    if (!rc) rc = cli_config_model(&x->path, a, &x->config, why);
+    if (rc) return rc;
+    x->name = args_has(a, "--name") ? strdup(args_text(a, "--name", "")) : name_of(x->path);
+    if (!x->name) return err_set(why, ERR_NOMEM, "out of memory for the name of the model");
+    return ERR_OK;
+}
+
+static enum err_code command_open_model(struct serving_command *x, const struct cli_global *g,
+                                        struct err *why)
+{
+    const struct model_options o = { .path = x->path,
+                                     .config = &x->config,
+                                     .sequences = (int)config_int(&x->config, KNOB_MAX_SEQUENCES),
+                                     .log = &g->log };
+    const enum err_code rc = shapes_model_open(&x->model, &o, why);
+    return rc ? rc : model_warm(x->model, why);
+}
+
+static int address_print(const struct serving_command *x, const struct cli_global *g,
+                         const struct cli_args *a, int port)
+{
+    struct table t;
+    struct str url = { 0 };
+    struct server_state state;
+    const char *host = args_text(a, "--host", "127.0.0.1");
+    const bool v6 = strchr(host, ':') != NULL;
+    server_read(x->server, &state);
+    str_printf(&url, "http://%s%s%s:%d/v1", v6 ? "[" : "", host, v6 ? "]" : "", port);
+    table_init(&t, "qdyno.serve/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    json_t *row = table_row(&t);
+    json_put_str(row, "url", str_text(&url));
+    json_put_str(row, "model", x->name);
+    json_put_bool(row, "chat", state.has_chat);
+    json_put_int(row, "context", model_ctx(x->model));
+    json_put_int(row, "parallel", config_int(model_config(x->model), KNOB_MAX_SEQUENCES));
+    json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
+    json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
+    const int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    str_free(&url);
+    fflush(stdout);
+    if (model_shape(x->model)->random_weights) cli_note(g, "%s", RANDOM_WEIGHTS);
+    if (!state.has_chat)
+        cli_note(
+            g,
+            "the model has no chat template: /v1/chat/completions is refused; give one with --template FILE");
+    return status;
+}
+
+/* ---------------------------------------------------------------- while it runs */
+
+static void totals_note(struct server *s, const struct cli_global *g)
+{
+    struct server_state now;
+    struct str text = { 0 };
+    server_read(s, &now);
+    for (int i = 0; i < SERVE_OUTCOMES; i++)
+        if (now.outcome[i])
+            str_printf(&text, "%s%s %lld", text.len ? ", " : "", SERVE_OUTCOME_NAMES[i],
+                       (long long)now.outcome[i]);
+    cli_note(g, "%lld request%s%s%s; %lld tokens in, %lld of them cached; %lld tokens out",
+             (long long)now.accepted, str_plural(now.accepted), text.len ? ": " : "", str_text(&text),
+             (long long)now.prompt_tokens, (long long)now.cached_tokens, (long long)now.generated_tokens);
+    str_free(&text);
+}
+
+/* Requests that were accepted may end. */
+static void command_drain(struct serving_command *x, const struct cli_global *g, double most_s)
+{
+    struct server_state now;
+    const int64_t until = clock_ns() + (int64_t)(most_s * 1e9);
+    server_drain(x->server);
+    server_read(x->server, &now);
+    if (now.open)
+        cli_note(g, "%d request%s may end within %.0f s; press Ctrl-C to end at once", now.open,
+                 str_plural(now.open), most_s);
+    while (now.open && clock_ns() < until) {
+        clock_sleep_ns(WAIT_NS);
+        server_read(x->server, &now);
+    }
+}
+
+static enum err_code command_serve_on(struct serving_command *x, const struct cli_global *g,
+                                      const struct cli_args *a, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    while (!rc && !cli_is_interrupted(g)) {
+        rc = server_error(x->server, why);
+        clock_sleep_ns(WAIT_NS);
+    }
+    if (!rc) command_drain(x, g, args_num(a, "--drain", DEFAULT_DRAIN_S));
+    return rc;
+}
+
+int command_serve(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct serving_command x = { .model = NULL };
+    int port = 0, status = EXIT_DONE;
+    enum err_code rc = key_read(&x.key, a, &why);
+    if (!rc) rc = command_config(&x, g, a, &why);
+    if (!rc) rc = server_address_check(args_text(a, "--host", "127.0.0.1"), x.key != NULL, &why);
+    if (!rc) rc = command_open_model(&x, g, &why);
+    if (!rc) {
+        const struct server_options o = { .model = x.model,
+                                          .name = x.name,
+                                          .template_file = args_text(a, "--template", NULL),
+                                          .listen = args_text(a, "--host", "127.0.0.1"),
+                                          .port = (int)args_int(a, "--port", DEFAULT_PORT),
+                                          .key = x.key,
+                                          .queue = (int)args_int(a, "--queue", DEFAULT_QUEUE),
+                                          .body_bytes = args_bytes(a, "--max-body", DEFAULT_BODY),
+                                          .otlp = args_text(a, "--otlp", NULL),
+                                          .log = &g->log };
+        rc = server_start(&x.server, &o, &port, &why);
+    }
+    if (!rc) status = address_print(&x, g, a, port);
+    if (!rc && status == EXIT_DONE) rc = command_serve_on(&x, g, a, &why);
+    if (rc) status = cli_fail(a, &why);
+    if (x.server) {
+        server_end_requests(x.server);
+        totals_note(x.server, g);
+    }
+    server_stop(x.server);
+    model_close(x.model);
+    free(x.path);
+    free(x.key);
+    free(x.name);
+    return status;
+}
