@@ -304,9 +304,10 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
     if (!x) {
         *context = x = exchange_begin(h, c, path, method);
         if (!x) return MHD_NO;
-        /* without reading a body that is too large anyhow; the connection ends then */
-        if (x->no.status == 413) return exchange_complete(x);
-        return MHD_YES;
+        /* a client that asks before it sends learns now that its body is too large; others read no answer before
+         * they have sent it all */
+        const bool asks = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT) != NULL;
+        return x->no.status == 413 && asks ? exchange_complete(x) : MHD_YES;
     }
     if (*upload_size) {
         exchange_receive(x, upload, *upload_size);

@@ -11,6 +11,7 @@ unset QDYNO_API_KEY
 
 # serve ARGUMENTS...: starts the server; $url is its address, $serving its process.
 serve() {
+  : >"$T/serve"
   "$QDYNO" serve --port 0 -o json "$@" >"$T/serve" 2>"$T/serve.err" &
   serving=$!
   pids+=("$serving")
@@ -93,39 +94,25 @@ serve -m "$T/slow.gguf" --parallel 1 --queue 1 -t 1 -c 2048
 clients overload
 stops TERM 0
 
-# SIGTERM: a stream that runs is completed, new requests are refused
+# SIGTERM: a stream that runs is completed, new requests are refused; --drain ends what takes longer; a second signal ends
+# at once
 serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 5m
-python3 "$clients" drain_begin "$url" >"$T/stream" 2>"$T/err" &
-stream=$!
-for _ in $(seq 600); do [ -s "$T/stream" ] && break; sleep 0.1; done
-kill -TERM "$serving"
-sleep 0.2
-clients draining
-wait "$stream" || fail "the stream was not completed: $(tail -3 "$T/err")"
+clients drain "$serving"
 wait "$serving" || fail "after draining: status $?"
-# --drain ends what takes longer
-serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 0
-python3 "$clients" cut_off "$url" >"$T/stream" 2>"$T/err" &
-stream=$!
-for _ in $(seq 600); do [ -s "$T/stream" ] && break; sleep 0.1; done
-kill -TERM "$serving"
-wait "$stream" || fail "the stream was not cut off with an error: $(tail -3 "$T/err")"
+serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 100ms
+clients cut_off "$serving"
 wait "$serving" || fail "after cutting off: status $?"
-# a second signal ends at once
+grep -q 'stopped 1' "$T/serve.err" || fail "no totals: $(tail -2 "$T/serve.err")"
 serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 5m
-python3 "$clients" drain_begin "$url" >"$T/stream" 2>/dev/null &
-stream=$!
-for _ in $(seq 600); do [ -s "$T/stream" ] && break; sleep 0.1; done
-kill -INT "$serving"
-sleep 0.3
-stops INT 130
-wait "$stream" && fail "the stream was completed although the server was killed"
+clients killed "$serving"
+wait "$serving"
+[ $? = 130 ] || fail "after two signals: not 130"
 
 # random requests and disconnects, also with a cache that is too small for all
-serve --kv-blocks 48 --parallel 6 --queue 40
+serve --kv_blocks 48 --parallel 6 --queue 40
 clients memory 500 1
 stops TERM 0
-serve --kv-blocks 40 --parallel 6 --preempt swap --batch 64
+serve --kv_blocks 40 --parallel 6 --preempt swap --batch 64
 clients random_requests 150 3
 stops TERM 0
 finish

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import signal
 import socket
 import sys
 import threading
@@ -231,31 +232,48 @@ def overload(c):
     assert m['qdyno_serve_requests_total{outcome="overloaded"}'] == 1 and m['qdyno_serve_requests_total{outcome="completed"}'] == 1
 
 
-def drain_begin(c):
-    """Prints what a stream has got when the server is told to stop by another process, and how it ended."""
-    h, r = c.open("POST", "/v1/completions", {**LONG, "stream": True})
-    first = r.readline()
-    assert first.startswith(b"data: "), first
-    print("begun", flush=True)
-    text = first + r.read()
-    assert text.rstrip().endswith(b"data: [DONE]"), text[-200:]
-    assert text.count(b"data: ") > 100
+SLOW = {"prompt": PROMPT, "max_tokens": 1500, "ignore_eos": True, "stream": True}
 
 
-def draining(c):
+def drain(c, pid):
+    """A stream that runs when the server is told to stop has its whole answer; nobody else gets one."""
+    h, r = c.open("POST", "/v1/completions", SLOW)
+    text = r.readline()
+    assert text.startswith(b"data: "), text
+    os.kill(int(pid), signal.SIGTERM)
+    while c.ask("/health", None, "GET")[0] == 200:
+        time.sleep(0.005)
     status, document, headers = c.ask("/v1/completions", LONG)
     assert status == 503 and document["error"]["code"] == "stopping", (status, document)
     status, health, _ = c.ask("/health", None, "GET")
-    assert status == 503 and health["status"] == "stopping", (status, health)
+    assert status == 503 and health["status"] == "stopping" and health["running"] == 1, (status, health)
+    text += r.read()
+    assert text.endswith(b"data: [DONE]\n\n"), text[-200:]
 
 
-def cut_off(c):
+def cut_off(c, pid):
     """A stream that --drain ends before its answer is complete: an error, no [DONE]."""
-    h, r = c.open("POST", "/v1/completions", {**LONG, "stream": True})
+    h, r = c.open("POST", "/v1/completions", SLOW)
     assert r.readline().startswith(b"data: ")
-    print("begun", flush=True)
-    events = [json.loads(e[6:]) for e in r.read().decode().split("\n\n") if e.startswith("data: {")]
-    assert events[-1]["error"]["code"] == "stopping", events[-1]
+    os.kill(int(pid), signal.SIGTERM)
+    text = r.read().decode()
+    events = [json.loads(e[6:]) for e in text.split("\n\n") if e.startswith("data: {")]
+    assert events[-1]["error"]["code"] == "stopping" and "[DONE]" not in text, events[-1]
+
+
+def killed(c, pid):
+    """Two signals: the stream breaks off."""
+    h, r = c.open("POST", "/v1/completions", SLOW)
+    assert r.readline().startswith(b"data: ")
+    os.kill(int(pid), signal.SIGINT)
+    while c.ask("/health", None, "GET")[0] == 200:
+        time.sleep(0.005)
+    os.kill(int(pid), signal.SIGINT)
+    try:
+        text = r.read()
+    except (http.client.IncompleteRead, ConnectionError):
+        return
+    assert b"[DONE]" not in text, text[-200:]
 
 
 def random_requests(c, count, seed):
