@@ -94,9 +94,12 @@ static const char JSON_TYPE[] = "application/json";
 static enum MHD_Result answer_json(struct exchange *x, unsigned status, json_t *document)
 {
     char *line = json_line(document);
+    struct str text = { 0 };
     json_decref(document);
-    if (!line) return MHD_NO;
-    const enum MHD_Result sent = answer_send(x, status, JSON_TYPE, line, strlen(line));
+    if (line) str_printf(&text, "%s\n", line);
+    const enum MHD_Result sent = text.len ? answer_send(x, status, JSON_TYPE, str_text(&text), text.len)
+                                          : MHD_NO;
+    str_free(&text);
     free(line);
     return sent;
 }
@@ -304,8 +307,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
     if (!x) {
         *context = x = exchange_begin(h, c, path, method);
         if (!x) return MHD_NO;
-        /* a client that asks before it sends learns now that its body is too large; others read no answer before
-         * they have sent it all */
+        /* a client that asks before it sends learns now that its body is too large; others read no answer
+         * before they have sent it all */
         const bool asks = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT) != NULL;
         return x->no.status == 413 && asks ? exchange_complete(x) : MHD_YES;
     }

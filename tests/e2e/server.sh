@@ -45,7 +45,7 @@ expect 5 serve --api-key-file "$T/no-key" --port 0
 
 # documents, streams, errors
 serve --max-body 1M
-cp "$T/serve" "$T/out" && json 'd["schema"] == "qdyno.serve/1" and d["chat"] is False and d["parallel"] == 8'
+cp "$T/serve" "$T/out" && json 'd["schema"] == "qdyno.serve/1" and d["chat"] is False and d["max_sequences"] == 8'
 grep -q 'no chat template' "$T/serve.err" || fail "nothing is said about the missing template"
 expect 7 serve --port "${url##*:}" && says err 'another program uses this port'
 clients completions

@@ -9,6 +9,7 @@
 #include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_SERVE[] = {
@@ -48,10 +49,17 @@ static const struct column COLUMNS[] = {
     { .name = "url", .title = "serving" },
     { .name = "model", .title = "model" },
     { .name = "chat", .title = "chat", .kind = COLUMN_BOOL },
-    { .name = "context", .title = "context (tokens)", .kind = COLUMN_INT },
-    { .name = "parallel", .title = "at a time", .kind = COLUMN_INT },
+    { .name = "ctx_tokens", .title = "context (tokens)", .kind = COLUMN_INT },
+    { .name = "max_sequences", .title = "at a time", .kind = COLUMN_INT },
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
+};
+
+const struct document DOCUMENT_SERVE = {
+    .schema = "qdyno.serve/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .record = true,
 };
 
 /* What the command holds until it ends. */
@@ -132,14 +140,14 @@ static int address_print(const struct serving_command *x, const struct cli_globa
     const bool v6 = strchr(host, ':') != NULL;
     server_read(x->server, &state);
     str_printf(&url, "http://%s%s%s:%d/v1", v6 ? "[" : "", host, v6 ? "]" : "", port);
-    table_init(&t, "qdyno.serve/1", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&t, &DOCUMENT_SERVE);
     t.record = true;
     json_t *row = table_row(&t);
     json_put_str(row, "url", str_text(&url));
     json_put_str(row, "model", x->name);
     json_put_bool(row, "chat", state.has_chat);
-    json_put_int(row, "context", model_ctx(x->model));
-    json_put_int(row, "parallel", config_int(model_config(x->model), KNOB_MAX_SEQUENCES));
+    json_put_int(row, "ctx_tokens", model_ctx(x->model));
+    json_put_int(row, "max_sequences", config_int(model_config(x->model), KNOB_MAX_SEQUENCES));
     json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
     json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
     const int status = cli_print(g, a, &t, EXIT_DONE);

@@ -45,6 +45,7 @@
     X(RECIPE) \
     X(REPLAY) \
     X(RUN) \
+    X(SERVE) \
     X(SERVE_METRICS) \
     X(SHAPES) \
     X(STORIES) \
