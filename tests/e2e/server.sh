@@ -109,10 +109,10 @@ wait "$serving"
 [ $? = 130 ] || fail "after two signals: not 130"
 
 # random requests and disconnects, also with a cache that is too small for all
-serve --kv_blocks 48 --parallel 6 --queue 40
+serve -t 1 --kv_blocks 48 --parallel 6 --queue 40
 clients memory 500 1
 stops TERM 0
-serve --kv_blocks 40 --parallel 6 --preempt swap --batch 64
+serve -t 1 --kv_blocks 40 --parallel 6 --preempt swap --batch 64
 clients random_requests 150 3
 stops TERM 0
 finish
