@@ -8,14 +8,14 @@
 
 /* clang-format off */
 static const struct route ROUTES[] = {
-    { "POST", "/v1/completions", .endpoint = ENDPOINT_COMPLETIONS, .generates = true, .id = "cmpl-" },
-    { "POST", "/v1/chat/completions", .endpoint = ENDPOINT_CHAT, .generates = true, .id = "chatcmpl-" },
-    { "POST", "/tokenize", .endpoint = ENDPOINT_TOKENIZE, .id = "tokenize-" },
-    { "POST", "/detokenize", .endpoint = ENDPOINT_DETOKENIZE, .id = "detokenize-" },
-    { "GET", "/v1/models", .page = PAGE_MODELS },
-    { "GET", "/v1/models/", .page = PAGE_MODELS, .prefix = true },
-    { "GET", "/health", .page = PAGE_HEALTH, .open = true },
-    { "GET", "/metrics", .page = PAGE_METRICS },
+    { .method = "POST", .path = "/v1/completions", .endpoint = ENDPOINT_COMPLETIONS, .generates = true, .id = "cmpl-" },
+    { .method = "POST", .path = "/v1/chat/completions", .endpoint = ENDPOINT_CHAT, .generates = true, .id = "chatcmpl-" },
+    { .method = "POST", .path = "/tokenize", .endpoint = ENDPOINT_TOKENIZE, .id = "tokenize-" },
+    { .method = "POST", .path = "/detokenize", .endpoint = ENDPOINT_DETOKENIZE, .id = "detokenize-" },
+    { .method = "GET", .path = "/v1/models", .page = PAGE_MODELS },
+    { .method = "GET", .path = "/v1/models/", .page = PAGE_MODELS, .prefix = true },
+    { .method = "GET", .path = "/health", .page = PAGE_HEALTH, .open = true },
+    { .method = "GET", .path = "/metrics", .page = PAGE_METRICS },
 };
 /* clang-format on */
 

@@ -88,6 +88,32 @@ QDYNO_API_KEY=sesame-open-0123456789 serve
 clients key sesame-open-0123456789
 stops TERM 0
 
+# a trace for each request, also for one that is refused; a collector that is away is reported once and disturbs nothing
+here=$(dirname "$0")
+mkdir "$T/otlp"
+python3 "$here/otlp_collector.py" "$T/otlp" 2>"$T/otlp/log" &
+pids+=("$!")
+for _ in $(seq 600); do [ -s "$T/otlp/port" ] && break; sleep 0.1; done
+serve --otlp "http://127.0.0.1:$(cat "$T/otlp/port")"
+clients one_of_each
+stops TERM 0
+for body in "$T"/otlp/*.body; do python3 "$here/../telemetry/otlp_decode.py" traces "$body"; done >"$T/spans" 2>"$T/err"
+python3 - "$T/spans" >"$T/out" 2>"$T/err" <<'PY' || fail "spans are not as they should be: $(tail -2 "$T/err")"
+import json, sys
+spans = [json.loads(line) for line in open(sys.argv[1])]
+roots = {s["attributes"]["qdyno.outcome"]: s for s in spans if not s["parent"]}
+assert set(roots) == {"completed", "refused"}, roots
+root = roots["completed"]
+parts = {s["name"]: s for s in spans if s["parent"] == root["id"]}
+assert set(parts) == {"queue", "prefill", "decode"} and root["name"] == "text_completion bundled", (parts, root)
+assert root["attributes"]["gen_ai.usage.output_tokens"] == 20 and root["attributes"]["gen_ai.response.finish_reasons"] == ["length"], root
+assert not [s for s in spans if s["parent"] == roots["refused"]["id"]]
+PY
+serve --otlp "http://127.0.0.1:$(free_port)"
+clients one_of_each
+stops TERM 0
+[ "$(grep -c 'collector was not reached' "$T/serve.err")" = 1 ] || fail "an absent collector: $(cat "$T/serve.err")"
+
 # a slow model, so that requests can be caught in the middle
 expect 0 synth --shape 15M "$T/slow.gguf" || finish
 serve -m "$T/slow.gguf" --parallel 1 --queue 1 -t 1 -c 2048
@@ -112,6 +138,10 @@ wait "$serving"
 serve -t 1 --kv_blocks 48 --parallel 6 --queue 40
 clients memory 500 1
 stops TERM 0
+lost() { # requests without an outcome, from the line of totals
+  sed -n 's/^\([0-9]*\) requests: \([^;]*\);.*/\1 \2/p' "$T/serve.err" | awk '{n = $1; for (i = 3; i <= NF; i += 2) n -= $i; print n}'
+}
+[ "$(lost)" = 0 ] || fail "requests without an outcome: $(tail -1 "$T/serve.err")"
 serve -t 1 --kv_blocks 40 --parallel 6 --preempt swap --batch 64
 clients random_requests 150 3
 stops TERM 0

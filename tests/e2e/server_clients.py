@@ -193,6 +193,12 @@ def key(c, right):
     assert c.ask("/v1/completions", {"prompt": PROMPT}, headers={"Origin": "https://example.com"})[0] == 200
 
 
+def one_of_each(c):
+    status, one, _ = c.ask("/v1/completions", {"prompt": PROMPT, "max_tokens": 20, "ignore_eos": True})
+    assert status == 200, one
+    assert c.ask("/v1/completions", {"prompt": PROMPT, "max_tokens": -1})[0] == 400
+
+
 def begin(c, body):
     """Sends a request and returns its connection; nothing is read."""
     h = http.client.HTTPConnection(c.host, c.port, timeout=120)
@@ -331,7 +337,8 @@ def random_requests(c, count, seed):
     ended = {k.split('"')[1]: after[k] - before[k] for k in after if k.startswith("qdyno_serve_requests_total")}
     print(results, ended)
     assert sum(results.values()) == count, results
-    assert sum(ended.values()) == count, (results, ended)
+    # a connection that is reset can take its request along before the server has read it
+    assert count - results.get("left", 0) <= sum(ended.values()) <= count, (results, ended)
     assert ended["failed"] == ended["stopped"] == 0, ended
     # who left may have been completed, refused or cancelled; who stayed knows
     for outcome in ("completed", "refused", "overloaded"):

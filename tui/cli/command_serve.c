@@ -25,7 +25,7 @@ const struct cli_flag FLAGS_SERVE[] = {
     { .name = "--template", .value = "FILE", .help = "a Jinja chat template instead of the model's" },
     { .name = "--parallel", .alias = "-np", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "requests that are computed at a time; the same as max_sequences in a config" },
-    { .name = "--queue", .value = "N", .kind = FLAG_INT, .min = 0, .max = 1 << 16,
+    { .name = "--queue", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 16,
       .help = "requests that may wait; more are refused with 429; default 256" },
     { .name = "--max-body", .value = "BYTES", .kind = FLAG_BYTES, .help = "largest request; default 8M" },
     { .name = "--drain", .value = "TIME", .kind = FLAG_SECONDS,

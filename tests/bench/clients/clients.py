@@ -167,11 +167,14 @@ def client_guidellm(options, server, folder):
         with open(data, "w", encoding="utf-8") as f:
             f.writelines(json.dumps({"prompt": PROMPT, "output_tokens_count": options.tokens}) + "\n" for _ in range(options.requests))
         report = os.path.join(out, "report.json")
-        subprocess.run(
-            [os.path.join(folder, "bin", "guidellm"), "benchmark", "run", "--target", server.root, "--model", server.model, "--processor", make_tokenizer(folder),
-             "--data", data, "--profile", "concurrent", "--rate", str(options.concurrency), "--max-requests", str(options.requests),
-             "--request-type", "text_completions", "--output-path", report, "--disable-console"],
-            check=True, capture_output=True, text=True, timeout=options.patience, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+        backend = {"kind": "openai_http", "target": server.root, "model": server.model, "request_format": "/v1/completions", "http2": False,
+                   "max_tokens": options.tokens, "extras": {"body": {"ignore_eos": True}}}
+        settings = {"backend": backend, "profile": {"kind": "concurrent", "streams": [options.concurrency]},
+                    "constraint": {"kind": "max_requests", "count": options.requests}, "data": {"kind": "json_file", "path": data},
+                    "tokenizer": {"kind": "huggingface_auto", "model": make_tokenizer(folder)}, "output": {"kind": "json", "path": report}}
+        flags = [word for name, value in settings.items() for word in (f"--{name}", json.dumps(value))]
+        subprocess.run([os.path.join(folder, "bin", "guidellm"), "run", *flags, "--disable-console"],
+                       check=True, capture_output=True, text=True, timeout=options.patience, env={**os.environ, "HF_HUB_OFFLINE": "1"})
         with open(report, encoding="utf-8") as f:
             m = json.load(f)["benchmarks"][0]["metrics"]
     mean = lambda name: m[name]["successful"]["mean"]
