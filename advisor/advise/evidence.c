@@ -87,7 +87,7 @@ static enum err_code cell_add(void *ctx, const struct speed_cell *c, struct err 
         return ERR_OK;
     /* a config that names a model was measured with that file; a slowed one says nothing */
     if (config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL] || config.given[KNOB_HANDICAP] ||
-        workload_parse(&w, c->workload, NULL))
+        workload_parse(&w, c->workload, NULL) || workload_is_load(&w))
         return ERR_OK;
     struct evidence_series *s = series_at(e, c->run_id, config_line(&config, line, sizeof line), &w);
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for earlier measurements");

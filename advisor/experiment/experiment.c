@@ -271,7 +271,7 @@ static enum flow warm_up(struct experiment *x)
     if (f == FLOW_ARM && arms_remain(x)) f = FLOW_CONTINUE;
     if (!resumed && f == FLOW_CONTINUE && shortest > 0 && isfinite(shortest)) {
         struct experiment_state *s = state_edit(x);
-        s->cell_repeats = cell_repeats(shortest, CELL_LEAST_S);
+        s->cell_repeats = workload_is_load(&s->spec.workload) ? 1 : cell_repeats(shortest, CELL_LEAST_S);
         state_done(x);
     }
     const bool more = x->state.spec.warmup_cells != 1 && experiment_budget_left(x) > 0;

@@ -60,6 +60,20 @@ static void experiment_put_text(json_t *o, const char *key, const char *text)
     json_put_str(o, key, *text ? text : NULL);
 }
 
+/* The figures of requests that come and go; null for other workloads. */
+static json_t *requests_document(const struct experiment_arm *a)
+{
+    json_t *o = json_object();
+    bool known = false;
+    for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++) {
+        put_metric(o, a, (enum metric_id)m);
+        known |= !isnan(a->value[m]);
+    }
+    if (known) return o;
+    json_decref(o);
+    return json_null();
+}
+
 static json_t *arm_document(const struct experiment_arm *a, int index)
 {
     json_t *o = json_object(), *itl = json_object();
@@ -92,6 +106,7 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     put_metric(o, a, METRIC_MEMORY_AFTER);
     put_metric(o, a, METRIC_TRAIN_RATE);
     put_metric(o, a, METRIC_TRAIN_LOSS);
+    json_put(o, "requests", requests_document(a));
     json_put_int(o, "cells", a->cells);
     json_put(o, "plan", a->plan.total < 0 ? json_null() : memory_plan_to_json(&a->plan));
     return o;

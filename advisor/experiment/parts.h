@@ -95,6 +95,8 @@ struct phase_totals {
     int cells;
     double log_sum[CELL_METRICS];
     int n[CELL_METRICS];
+    double sum[CELL_METRICS]; /* of known values, also of 0 */
+    int known[CELL_METRICS];
     double peak_bytes; /* largest; NAN unknown */
     float *itl;        /* owned: [n_itl] seconds between tokens */
     int n_itl, cap_itl;

@@ -15,7 +15,15 @@ const char *const ESTIMANDS[] = { "either", "quiet", "loaded", NULL };
 const char *const TURNS[] = { "auto", "on", "off", NULL };
 
 /* What a workload must contain for a cell to give a metric. */
-enum { GIVES_PREFILL = 1, GIVES_DECODE = 2, GIVES_EVAL = 4, GIVES_TRAIN = 8, GIVES_ANY = 16 };
+enum {
+    GIVES_PREFILL = 1,
+    GIVES_DECODE = 2,
+    GIVES_EVAL = 4,
+    GIVES_TRAIN = 8,
+    GIVES_ANY = 16,
+    GIVES_LOAD = 32,
+    GIVES_SLO = 64
+};
 static const struct {
     enum metric_id metric;
     unsigned needs;
@@ -23,10 +31,15 @@ static const struct {
 } GIVEN_BY[] = {
     { .metric = METRIC_PREFILL_RATE, .needs = GIVES_PREFILL, .text = "a prompt, such as pp512" },
     { .metric = METRIC_DECODE_RATE, .needs = GIVES_DECODE, .text = "generated tokens, such as tg64" },
-    { .metric = METRIC_TTFT, .needs = GIVES_PREFILL | GIVES_DECODE, .text = "a prompt or generated tokens" },
-    { .metric = METRIC_ITL_P50, .needs = GIVES_DECODE, .text = "generated tokens, such as tg64" },
-    { .metric = METRIC_ITL_P95, .needs = GIVES_DECODE, .text = "at least 90 generated tokens" },
-    { .metric = METRIC_ITL_P99, .needs = GIVES_DECODE, .text = "at least 459 generated tokens" },
+    { .metric = METRIC_TTFT,
+      .needs = GIVES_PREFILL | GIVES_DECODE | GIVES_LOAD,
+      .text = "a prompt or generated tokens" },
+    { .metric = METRIC_ITL_P50,
+      .needs = GIVES_DECODE | GIVES_LOAD,
+      .text = "generated tokens, such as tg64" },
+    { .metric = METRIC_ITL_P95, .needs = GIVES_DECODE | GIVES_LOAD, .text = "at least 90 generated tokens" },
+    { .metric = METRIC_ITL_P99, .needs = GIVES_DECODE | GIVES_LOAD, .text = "at least 459 generated tokens" },
+    { .metric = METRIC_GOODPUT, .needs = GIVES_SLO, .text = "limits, such as load:rate=4,slo=ttft<500ms" },
     { .metric = METRIC_PEAK_MEMORY, .needs = GIVES_ANY, .text = "" },
     { .metric = METRIC_ENERGY, .needs = GIVES_ANY, .text = "" },
     { .metric = METRIC_PERPLEXITY, .needs = GIVES_EVAL, .text = "eval:FILE" },
@@ -42,6 +55,11 @@ static enum err_code metric_check(const struct metric *m, const struct workload 
     if (w->gen > 0) gives |= GIVES_DECODE;
     if (*w->eval_file) gives |= GIVES_EVAL;
     if (w->train) gives |= GIVES_TRAIN;
+    if (workload_is_load(w)) gives |= GIVES_LOAD;
+    if (workload_is_load(w) && w->load.limits) gives |= GIVES_SLO;
+    const enum metric_id id = (enum metric_id)(m - METRICS);
+    if (id >= METRIC_LOAD_FIRST && id <= METRIC_LOAD_LAST && id != METRIC_GOODPUT && workload_is_load(w))
+        return ERR_OK;
     for (size_t i = 0; i < COUNT_OF(GIVEN_BY); i++) {
         if (m != &METRICS[GIVEN_BY[i].metric]) continue;
         if (gives & GIVEN_BY[i].needs) return ERR_OK;
@@ -53,8 +71,17 @@ static enum err_code metric_check(const struct metric *m, const struct workload 
                    m->name);
 }
 
+/* Which of two configs serves a load better. Where clients wait for answers, tokens per second tell. Where
+ * requests come whatever the server does, they set that rate, and the time until an answer is complete tells.
+ */
+static enum metric_id load_metric(const struct workload_load *l)
+{
+    return l->limits ? METRIC_GOODPUT : l->arrivals == LOAD_CLOSED ? METRIC_OUT_RATE : METRIC_E2E;
+}
+
 const struct metric *experiment_default_metric(const struct workload *w)
 {
+    if (workload_is_load(w)) return &METRICS[load_metric(&w->load)];
     return &METRICS[w->train        ? METRIC_TRAIN_RATE
                     : *w->eval_file ? METRIC_PERPLEXITY
                     : w->gen > 0    ? METRIC_DECODE_RATE
@@ -78,6 +105,10 @@ static enum err_code arms_check(const struct experiment_spec *s, struct err *why
                 ": expected train_batch times accumulate to be the same, so that both do the same work",
                 first, 'A' + i, rows);
     }
+    if (s->workload.load.auto_rate)
+        return err_set(
+            why, ERR_USAGE,
+            "rate=auto is found for each config by `qdyno bench`; to compare configs, give one rate");
     if (s->workload.train && *s->model)
         return err_set(why, ERR_USAGE, "a model (%s) means nothing to a workload that trains from nothing",
                        s->model);

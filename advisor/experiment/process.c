@@ -91,7 +91,7 @@ static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
         .config = &s->config[arm],
         /* 0: the context is set in the config line, as part of what is compared */
         .ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload),
-        .sequences = workload_sequences(&s->workload),
+        .sequences = workload_sequences_for(&s->workload, &s->config[arm]),
         .train = s->workload.train > 0,
         .program = x->program,
         .log = &x->log,
@@ -161,8 +161,8 @@ static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, i
     struct err ignored;
     if (gguf_open(&g, *path ? path : s->model, &ignored)) return false;
     const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
-    const bool ok = !recipe_plan_memory(out, g, &s->config[arm], ctx, workload_sequences(&s->workload),
-                                        &ignored);
+    const int sequences = workload_sequences_for(&s->workload, &s->config[arm]);
+    const bool ok = !recipe_plan_memory(out, g, &s->config[arm], ctx, sequences, &ignored);
     gguf_close(g);
     return ok;
 }
@@ -271,6 +271,7 @@ static enum flow process_warm_up(struct experiment *x, int process, int arm)
     w.depth = 0;                            /* a timed cell fills the cache before its clock starts */
     w.gen = MIN(w.gen, 8);
     w.train = MIN(w.train, 1);
+    workload_shorten_load(&w);
     workload_line(&w, line, sizeof(line));
     const struct moment begun = moment_now();
     const enum err_code rc = arm_cell(x->pool.process[process], line, x->state.spec.seed, &answer,

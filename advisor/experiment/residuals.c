@@ -9,7 +9,8 @@ enum err_code experiment_residuals(struct experiment *x, struct err *why)
     const struct workload *w = &s->spec.workload;
     uint32_t usable;
     enum err_code rc = ERR_OK;
-    if (s->phase != PHASE_DONE || s->blocks < 1 || *w->eval_file || w->train) return ERR_OK;
+    if (s->phase != PHASE_DONE || s->blocks < 1 || *w->eval_file || w->train || workload_is_load(w))
+        return ERR_OK;
     if (!x->run.ceilings || isa_usable(&usable, why) || usable != isa_detect()) return ERR_OK;
     for (int i = 0; i < s->spec.arms && !rc; i++) {
         const struct experiment_arm *arm = &s->arm[i];

@@ -38,6 +38,10 @@ static void phase_add_cell(struct phase_totals *t, const double value[METRIC_COU
     t->cells++;
     for (int i = 0; i < CELL_METRICS; i++) {
         const double v = value[METRIC_SENSOR_COUNT + i];
+        if (!isnan(v)) {
+            t->sum[i] += v;
+            t->known[i]++;
+        }
         if (!(v > 0)) continue;
         t->log_sum[i] += log(v);
         t->n[i]++;
@@ -165,6 +169,12 @@ static double geometric_mean(const struct phase_totals *t, enum metric_id id)
     return t->n[i] ? exp(t->log_sum[i] / t->n[i]) : NAN;
 }
 
+static double arithmetic_mean(const struct phase_totals *t, enum metric_id id)
+{
+    const int i = (int)id - METRIC_SENSOR_COUNT;
+    return t->known[i] ? t->sum[i] / t->known[i] : NAN;
+}
+
 static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], struct experiment_arm *a,
                           const struct experiment_spec *spec, int repeats)
 {
@@ -178,6 +188,7 @@ static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], st
         a->mean[m].estimate = geometric_mean(t, (enum metric_id)(METRIC_SENSOR_COUNT + m));
     for (int m = METRIC_SENSOR_COUNT; m < METRIC_COUNT; m++) {
         if (METRICS[m].combine == COMBINE_GEOMETRIC_MEAN) a->value[m] = geometric_mean(t, (enum metric_id)m);
+        if (METRICS[m].combine == COMBINE_MEAN) a->value[m] = arithmetic_mean(t, (enum metric_id)m);
         if (METRICS[m].combine == COMBINE_POOLED_QUANTILE) /* sorts the latencies: their order is not used */
             a->value[m] = stats_latency_quantile(t->itl, t->n_itl, METRICS[m].quantile);
     }

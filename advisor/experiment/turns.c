@@ -7,7 +7,7 @@
 
 static bool workload_has_turns(const struct workload *w)
 {
-    return !w->train && !*w->eval_file;
+    return !w->train && !*w->eval_file && !workload_is_load(w); /* a load keeps its own time */
 }
 
 /* Metrics that depend on the time of the arm's own steps. Energy cannot be divided among arms that work at

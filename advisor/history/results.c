@@ -152,7 +152,7 @@ double result_mean(const struct result *r, enum metric_id metric)
 enum metric_id result_main_metric(const struct result *r)
 {
     static const enum metric_id BY_RANK[] = { METRIC_DECODE_RATE, METRIC_PREFILL_RATE, METRIC_TRAIN_RATE,
-                                              METRIC_PERPLEXITY };
+                                              METRIC_PERPLEXITY, METRIC_OUT_RATE };
     for (size_t i = 0; i < COUNT_OF(BY_RANK); i++)
         if (!isnan(result_mean(r, BY_RANK[i]))) return BY_RANK[i];
     return METRIC_COUNT;

@@ -26,6 +26,8 @@ static void short_workload(const struct experiment_state *s, char *buf, size_t s
     struct workload w = s->spec.workload;
     if (*w.eval_file)
         snprintf(w.eval_file, sizeof(w.eval_file), "%s", path_file_name(s->spec.workload.eval_file));
+    if (*w.load.trace)
+        snprintf(w.load.trace, sizeof(w.load.trace), "%s", path_file_name(s->spec.workload.load.trace));
     workload_line(&w, buf, size);
 }
 

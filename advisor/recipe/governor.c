@@ -425,7 +425,8 @@ static enum err_code govern_options_check(const struct governor_options *o, stru
     if (o->levels < 2 || o->levels > GOVERNOR_LEVELS)
         return err_set(why, ERR_USAGE, "%d configurations: expected 2 to %d, the most exact first", o->levels,
                        GOVERNOR_LEVELS);
-    if (*o->workload.eval_file || o->workload.train || (!o->workload.gen && !o->workload.prompt))
+    if (*o->workload.eval_file || o->workload.train || workload_is_load(&o->workload) ||
+        (!o->workload.gen && !o->workload.prompt))
         return err_set(why, ERR_USAGE, "expected requests such as pp128+tg32");
     if ((o->rule.signal == GOVERN_ITL || o->rule.signal == GOVERN_DECODE) && !o->workload.gen)
         return err_set(why, ERR_USAGE, "rule %s needs requests that generate tokens",

@@ -69,6 +69,18 @@ static bool cell_add_turns(struct measured_cell *c, const json_t *answer)
     return true;
 }
 
+/* A load's figures from its requests. Loads are not repeated within a cell. */
+static enum err_code cell_add_load(struct measured_cell *c, const json_t *answer, struct err *why)
+{
+    struct workload w;
+    if (!json_object_get(answer, "requests")) return ERR_OK;
+    free(c->itl);
+    c->itl = NULL;
+    enum err_code rc = workload_parse(&w, json_get_str(answer, "workload", ""), why);
+    if (!rc) rc = load_figures(&c->load, c->value, &c->itl, &c->n_itl, answer, &w.load, why);
+    return rc;
+}
+
 /* Combines one answer with the cell, which already contains `done` answers. False without memory. */
 static bool cell_add(struct measured_cell *c, const json_t *answer, int done)
 {
@@ -116,7 +128,7 @@ void cell_derive(struct measured_cell *c)
     c->value[METRIC_PREFILL_RATE] = positive_quotient(c->field[FIELD_PROMPT_TOKENS],
                                                       c->field[FIELD_PREFILL_S]);
     c->value[METRIC_DECODE_RATE] = positive_quotient(c->field[FIELD_GEN_TOKENS], c->field[FIELD_DECODE_S]);
-    c->value[METRIC_TTFT] = c->field[FIELD_TTFT_S];
+    if (!c->load.requests) c->value[METRIC_TTFT] = c->field[FIELD_TTFT_S];
     c->value[METRIC_PEAK_MEMORY] = c->field[FIELD_PEAK_BYTES];
     c->value[METRIC_PERPLEXITY] = c->field[FIELD_PERPLEXITY];
     c->value[METRIC_TRAIN_RATE] = positive_quotient(c->field[FIELD_TRAIN_TOKENS], c->field[FIELD_TRAIN_S]);
@@ -162,11 +174,13 @@ enum err_code cell_run_repeats(struct measured_cell *c, const struct cell_ask *a
         c->switch_s += json_get_num(answer, "skipped_s", 0);
         c->switch_tokens += json_get_num(answer, "skipped_tokens", 0);
         c->n_spans = spans_read(c->spans, c->n_spans, COUNT_OF(c->spans), answer, c->begun);
+        if (ok) rc = cell_add_load(c, answer, why);
         json_object_del(answer, "itl_s");
         json_object_del(answer, "turn_s");
         json_decref(c->answer);
         c->answer = answer;
         if (!ok) return err_set(why, ERR_NOMEM, "no memory for the latencies of a cell");
+        if (rc) return rc;
     }
     return ERR_OK;
 }
@@ -243,6 +257,26 @@ static const struct {
     { .field = FIELD_TRAIN_TOKENS, .metric = "train_tokens", .unit = "tokens" },
 };
 
+enum { LOAD_MEASUREMENTS = 8 };
+/* What a load's cell keeps beside its metrics; steady: 1 reached, 0 not, absent: too few requests to tell. */
+static int load_measurements(struct measurement *m, const struct load_summary *l)
+{
+    const struct measurement all[LOAD_MEASUREMENTS] = {
+        { "requests", "", l->requests },
+        { "good_requests", "", l->good },
+        { "cut_requests", "", l->cut },
+        { "warmup_requests", "", l->warmup >= 0 ? l->warmup : (double)NAN },
+        { "steady", "", l->steady == STEADY_UNKNOWN ? (double)NAN : l->steady == STEADY_REACHED },
+        { "ttft_half_seconds", "seconds", l->ttft_half_s },
+        { "tpot_half_seconds", "seconds", l->tpot_half_s },
+        { "goodput_half_ratio", "ratio", l->goodput_half },
+    };
+    int n = 0;
+    for (int i = 0; i < LOAD_MEASUREMENTS; i++)
+        if (!isnan(all[i].value)) m[n++] = all[i];
+    return n;
+}
+
 /* Copies the spans of a cell and adds run, arm, block and phase of its row. */
 static void spans_place(struct span_row *spans, const struct cell_row *row, const struct measured_cell *c)
 {
@@ -258,7 +292,7 @@ static void spans_place(struct span_row *spans, const struct cell_row *row, cons
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measured_cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why)
 {
-    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 7];
+    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 7 + LOAD_MEASUREMENTS];
     int n = 0;
     for (int i = 0; i < METRIC_COUNT; i++)
         if (!isnan(c->value[i]))
@@ -266,6 +300,7 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measu
     for (size_t i = 0; i < COUNT_OF(RAW); i++)
         if (!isnan(c->field[RAW[i].field]))
             m[n++] = (struct measurement){ RAW[i].metric, RAW[i].unit, c->field[RAW[i].field] };
+    if (c->load.requests) n += load_measurements(m + n, &c->load);
     if (c->beside.memory_ratio > 0)
         m[n++] = (struct measurement){ CELL_MEMORY_RATIO, "ratio", c->beside.memory_ratio };
     if (c->beside.core_ratio > 0)

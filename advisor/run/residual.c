@@ -8,6 +8,7 @@
 bool run_predict(const struct run *r, const struct run_timing *t, struct prediction *out)
 {
     struct gguf *file = NULL;
+    if (workload_is_load(t->workload)) return false; /* its speed depends on what arrives when */
     if (!r->ceilings || gguf_open(&file, t->model, NULL)) return false;
     struct predict_for what = predict_for_workload(t->workload);
     const struct tally_totals *all = t->tally ? &t->tally->all : NULL;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "advisor/predict/predict.h"
+#include "advisor/run/load.h"
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "engine/model/model.h"
@@ -220,7 +221,8 @@ struct measured_cell {
         bool prefill;
     } * turn;
     int n_turns;
-    double turn_log_ratio; /* of the compared metric, this arm over A (turns_log_speedup); NAN: unknown */
+    struct load_summary load; /* requests 0: the workload is no load */
+    double turn_log_ratio;    /* of the compared metric, this arm over A (turns_log_speedup); NAN: unknown */
     double switch_s, switch_tokens; /* decode time and tokens left out after a change of turns; 0: none */
 };
 #define CELL_MEMORY_RATIO "memory_ratio" /* its measurements in the database */
@@ -425,7 +427,12 @@ struct tally_totals {
     double prefill[TALLY_RATES], decode[TALLY_RATES]; /* tokens/s of the first ones; NAN: none */
     double prompt_tokens, prefill_s, gen_tokens, decode_s, ttft_s, energy_j;
     double decode_experts; /* sum over repetitions; NAN: no experts */
-    double peak_bytes;     /* largest; 0 unknown */
+    double load[METRIC_LOAD_LAST - METRIC_LOAD_FIRST +
+                1];                                /* sums of the figures of loads; NAN: unknown in one */
+    double ttft_half_s, tpot_half_s, goodput_half; /* sums of half widths of intervals */
+    int warmup, steady; /* sum of requests of warm-up; repetitions with a steady state */
+    char unsteady[160]; /* why the last one without it had none */
+    double peak_bytes;  /* largest; 0 unknown */
 };
 struct cell_tally {
     struct tally_totals all;

@@ -2,6 +2,7 @@
 #include "advisor/run/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,13 @@ static void totals_add(struct tally_totals *s, const struct measured_cell *c)
     s->decode_s += c->field[FIELD_DECODE_S];
     s->decode_experts += c->field[FIELD_DECODE_EXPERTS];
     s->ttft_s += c->value[METRIC_TTFT];
+    for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++) s->load[m - METRIC_LOAD_FIRST] += c->value[m];
+    s->ttft_half_s += c->load.ttft_half_s;
+    s->tpot_half_s += c->load.tpot_half_s;
+    s->goodput_half += c->load.goodput_half;
+    s->warmup += MAX(c->load.warmup, 0);
+    s->steady += c->load.steady == STEADY_REACHED;
+    if (*c->load.unsteady) snprintf(s->unsteady, sizeof s->unsteady, "%s", c->load.unsteady);
     s->energy_j += c->value[METRIC_ENERGY];
     s->peak_bytes = fmax(s->peak_bytes, c->value[METRIC_PEAK_MEMORY]); /* fmax ignores one NAN */
 }
@@ -75,6 +83,8 @@ void tally_values(struct cell_tally *t, double value[METRIC_COUNT])
     value[METRIC_DECODE_RATE] = tally_decode_rate(s);
     value[METRIC_TTFT] = s->ttft_s / s->n;
     value[METRIC_ENERGY] = s->energy_j / s->n;
+    for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++)
+        value[m] = s->load[m - METRIC_LOAD_FIRST] / s->n;
     if (s->peak_bytes > 0) value[METRIC_PEAK_MEMORY] = s->peak_bytes;
 }
 

@@ -143,5 +143,14 @@ double stats_lag1(const double *x, int n);
  * sum_(i>d) (x_i - mean)^2 / (n-d)^2; the shortest of several (MSER, White 1997). 0 for n < 4; -1 when a
  * value is NAN. */
 int stats_mser(const double *x, int n);
+/* Confidence interval of the mean of a stationary series whose neighbours are correlated, by batch means:
+ * Student's t over the means of consecutive batches of equal size. There are 32 batches, or half as many
+ * repeatedly, until the means of neighbours are no longer correlated (lag-1 correlation below its 5 % point)
+ * or fewer than 8 would be left. Bounds NAN: then, for fewer than 32 values, or when all batches are equal.
+ */
+struct interval stats_batch_means(const double *x, int n, double confidence);
+/* Does a series rise or fall? Two-sided p of the test of Mann (1945) and Kendall, by its normal approximation
+ * with ties counted. NAN for n < 8. */
+double stats_trend_p(const double *x, int n);
 
 #endif

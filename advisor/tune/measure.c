@@ -104,10 +104,11 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     char answer[CONFIG_LINE];
     config_line(config, c->line, sizeof c->line);
     answer_line(config, answer, sizeof answer);
-    const bool decode = t->task.metric == &METRICS[METRIC_DECODE_RATE];
+    const bool decode = t->task.metric != &METRICS[METRIC_PREFILL_RATE];
     c->predicted = tune_predicted(&t->task, p);
     c->low = decode ? p->decode_low : p->prefill_low;
     c->high = decode ? p->decode_high : p->prefill_high;
+    if (isnan(c->predicted)) c->low = c->high = NAN; /* of a load, nothing is predicted */
     /* A candidate without a prediction starts as fast as the current config, and is known by its measurements
      * only. */
     if (!(c->predicted > 0)) c->predicted = tune_predicted(&t->task, &t->task.reference);

@@ -118,6 +118,7 @@ static void space_add_knob(struct tune_space *s, enum knob_id k, const struct ma
 
 static unsigned workload_use(const struct workload *w)
 {
+    if (workload_is_load(w)) return FOR_PREFILL | FOR_DECODE | FOR_LOAD;
     return (w->prompt > 0 ? (unsigned)FOR_PREFILL : 0) | (w->gen > 0 ? (unsigned)FOR_DECODE : 0);
 }
 

@@ -50,7 +50,8 @@ void tune_probes_close(struct tune_scratch *s)
 
 double tune_predicted(const struct tune_task *task, const struct prediction *p)
 {
-    return task->metric == &METRICS[METRIC_DECODE_RATE] ? p->decode_tok_s : p->prefill_tok_s;
+    if (task->metric == &METRICS[METRIC_DECODE_RATE]) return p->decode_tok_s;
+    return task->metric == &METRICS[METRIC_PREFILL_RATE] ? p->prefill_tok_s : (double)NAN;
 }
 
 double tune_normalization(const struct tune_task *task, const struct config *c,
@@ -192,7 +193,9 @@ static enum err_code timing_run_cells(struct tune_timing *out, struct timing *l,
     double rate;
     enum err_code rc = timing_run_cell(l, 1, &rate, why);
     if (rc) return rc;
-    const int repeats = cell_repeats(l->cell.seconds, fmin(CELL_LEAST_S, CELL_SHARE * whole));
+    const int repeats = workload_is_load(&t->task.o->workload)
+                            ? 1
+                            : cell_repeats(l->cell.seconds, fmin(CELL_LEAST_S, CELL_SHARE * whole));
     int n = 0;
     probe[1] = conditions_measure(t, l->c, pid);
     factor[1] = tune_normalization(&t->task, &l->config, &probe[1]);
@@ -239,7 +242,7 @@ static struct arm_spec timing_arm_spec(const struct tuning *t, const struct conf
     return (struct arm_spec){ .model = t->task.o->model_path,
                               .config = config,
                               .ctx = workload_ctx(&t->task.o->workload),
-                              .sequences = workload_sequences(&t->task.o->workload),
+                              .sequences = workload_sequences_for(&t->task.o->workload, config),
                               .program = t->task.o->program,
                               .log = t->task.o->log };
 }

@@ -22,7 +22,9 @@ static const double FEASIBLE_MIN = 0.02;
 static enum err_code config_predict(struct prediction *p, const struct tuning *t, const struct config *c,
                                     struct err *why)
 {
-    return predict(p, t->task.file, c, t->task.o->machine, t->task.o->ceilings, &t->task.what, why);
+    struct predict_for what = t->task.what;
+    what.sequences = workload_sequences_for(&t->task.o->workload, c);
+    return predict(p, t->task.file, c, t->task.o->machine, t->task.o->ceilings, &what, why);
 }
 
 static bool candidate_fits(const struct tuning *t, const struct prediction *p)
@@ -100,6 +102,14 @@ static enum err_code options_check(const struct tune_options *o, struct err *why
     if (*w->eval_file || w->train)
         return err_set(why, ERR_USAGE,
                        "tune compares the speed of a workload: expected one such as tg64 or pp512");
+    if (experiment_default_metric(w)->better < 0)
+        return err_set(
+            why, ERR_USAGE,
+            "tune needs a figure of which more is better: expected a load with concurrency=N, or with "
+            "limits (slo=\"ttft<500ms\")");
+    if (w->load.auto_rate)
+        return err_set(why, ERR_USAGE,
+                       "tune compares configs at one rate: expected rate=N instead of rate=auto");
     if (!(o->budget_s > 0))
         return err_set(why, ERR_USAGE, "a budget of %g seconds: expected more than 0", o->budget_s);
     return ERR_OK;

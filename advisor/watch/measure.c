@@ -134,7 +134,8 @@ static enum err_code cells_warm_up(struct work *k, int *repeats, struct err *why
         const struct run_cell what = cell_of(k, *repeats);
         struct measured_cell c;
         rc = run_warm_up(&k->run, &what, &c, why);
-        if (!i) *repeats = cell_repeats(c.seconds, CELL_LEAST_S);
+        if (!i && !workload_is_load(&k->item->item.workload))
+            *repeats = cell_repeats(c.seconds, CELL_LEAST_S);
         cell_done(&c);
     }
     return rc;
@@ -154,7 +155,7 @@ static void store_residuals(struct work *k)
 {
     const struct run_timing t = timing_of(k);
     struct err why;
-    if (t.workload->train || *t.workload->eval_file) return;
+    if (t.workload->train || *t.workload->eval_file || workload_is_load(t.workload)) return;
     if (run_residuals(&k->run, &t, &why)) watch_report_trouble(k->w, &why);
 }
 
@@ -188,7 +189,7 @@ static enum err_code work_arm_open(struct work *k, struct err *why)
     const struct arm_spec spec = { .model = k->item->item.model,
                                    .config = k->config,
                                    .ctx = config_int(k->config, KNOB_CTX) ? 0 : workload_ctx(load),
-                                   .sequences = workload_sequences(load),
+                                   .sequences = workload_sequences_for(load, k->config),
                                    .train = load->train > 0,
                                    .program = k->w->setup.o.program,
                                    .log = &k->w->setup.log };

@@ -275,25 +275,99 @@ enum err_code param_check(const struct method *m, const char *name, const char *
 
 /* ---------------------------------------------------------------- workloads */
 
-/* The work that is measured, as text: "pp512", "tg128", "pp512+tg128@d4096", "tg64@b16", "eval:FILE",
- * "train20". */
-struct workload {
-    int prompt;          /* tokens of timed prefill, 0: none */
-    int gen;             /* tokens of timed decode, 0: none */
-    int depth;           /* tokens in the KV cache before timing starts */
-    int sequences;       /* sequences that run side by side, each with all of the above; 0 and 1: one */
-    char eval_file[512]; /* "" unless eval: */
-    int eval_ctx;        /* tokens per window of eval, default 512 */
-    int train;           /* training steps from scratch (engine/train), 0: a model runs */
+/* How requests of a load arrive. */
+enum load_arrivals {
+    LOAD_NONE,     /* the workload is no load */
+    LOAD_POISSON,  /* independent of each other, at a constant mean rate */
+    LOAD_GAMMA,    /* gaps of a gamma distribution: burstier than Poisson, or more even */
+    LOAD_CONSTANT, /* equal gaps */
+    LOAD_RAMP,     /* Poisson, at a rate that grows from 0 to `rate` in the course of the run */
+    LOAD_CLOSED,   /* each of `concurrency` clients sends its next request when the last one has ended */
+    LOAD_TRACE,    /* at the times of a file */
+    LOAD_ARRIVALS
 };
+extern const char *const LOAD_ARRIVAL_NAMES[]; /* of LOAD_POISSON to LOAD_RAMP, indexed so; NULL-terminated */
+
+/* Figures of one request that a limit of a service-level objective may name. */
+enum load_figure {
+    LOAD_TTFT,    /* seconds from the scheduled arrival to the first token */
+    LOAD_TPOT,    /* mean seconds per token after the first */
+    LOAD_ITL_P50, /* quantiles of the gaps between its tokens */
+    LOAD_ITL_P95,
+    LOAD_ITL_P99,
+    LOAD_ITL_MAX, /* the longest gap */
+    LOAD_E2E,     /* seconds from the scheduled arrival to the last token */
+    LOAD_QUEUE,   /* seconds from the scheduled arrival to the first step that computes some of its prompt */
+    LOAD_FIGURES
+};
+extern const char *const LOAD_FIGURE_NAMES[]; /* indexed by enum load_figure, NULL-terminated */
+
+struct load_limit {
+    enum load_figure figure;
+    double seconds; /* the figure must be less */
+};
+struct load_length {
+    double median; /* tokens */
+    double sigma;  /* standard deviation of the logarithm; 0: all have the same length */
+};
+#define LOAD_MEET 0.95 /* default of `meet` */
+enum { LOAD_LIMITS = 8, LOAD_TRACE_CTX = 4096, LOAD_REQUESTS_MOST = 100000 };
+
+/* Requests that come and go: "load:rate=4,requests=200,in=512,out=128". */
+struct workload_load {
+    enum load_arrivals arrivals;
+    bool auto_rate;    /* rate=auto: the highest rate that meets the limits is wanted */
+    double rate;       /* requests per second, on average; 0 with auto_rate, LOAD_CLOSED and LOAD_TRACE */
+    double burstiness; /* LOAD_GAMMA: shape of the gaps; 1 is Poisson, less is burstier */
+    int concurrency;   /* LOAD_CLOSED: clients */
+    double think_s;    /* mean pause of a client before its next request; exponential */
+    int requests;      /* LOAD_TRACE: at most; 0: all of the file */
+    struct load_length in, out; /* tokens of a prompt that are new in this turn; of an answer */
+    double prefix;              /* share of `in` that all requests have in common, at the start */
+    int turns;                  /* requests of a conversation; a prompt contains all earlier ones */
+    int ctx;                    /* most tokens of a conversation; 0: as the lengths need */
+    char trace[256];            /* LOAD_TRACE: file */
+    double speed;               /* LOAD_TRACE: times of the file are divided by it */
+    struct load_limit limit[LOAD_LIMITS];
+    int limits;
+    double meet; /* share of requests that must meet the limits, for auto_rate */
+};
+
+/* The keys of a load line, for help and completion. */
+struct load_key {
+    const char *key, *value, *help; /* value: what it looks like, for people */
+};
+extern const struct load_key LOAD_KEYS[];
+extern const size_t LOAD_KEY_COUNT;
+
+/* The work that is measured, as text: "pp512", "tg128", "pp512+tg128@d4096", "tg64@b16", "eval:FILE",
+ * "train20", "load:rate=4,requests=200,in=512,out=128". */
+struct workload {
+    int prompt;                /* tokens of timed prefill, 0: none */
+    int gen;                   /* tokens of timed decode, 0: none */
+    int depth;                 /* tokens in the KV cache before timing starts */
+    int sequences;             /* sequences that run side by side, each with all of the above; 0 and 1: one */
+    char eval_file[512];       /* "" unless eval: */
+    int eval_ctx;              /* tokens per window of eval, default 512 */
+    int train;                 /* training steps from scratch (engine/train), 0: a model runs */
+    struct workload_load load; /* arrivals LOAD_NONE unless load: */
+};
+enum { WORKLOAD_LINE = 576 }; /* bytes for any canonical line */
 /* ERR_USAGE: the message contains the grammar. */
 enum err_code workload_parse(struct workload *w, const char *text, struct err *why);
+bool workload_is_load(const struct workload *w);
 /* The FOR_* bits of the work that it is. */
 unsigned workload_work(const struct workload *w);
 /* Do all given keys matter for this workload? ERR_USAGE names the first one that does not. */
 enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why);
 const char *workload_line(const struct workload *w, char *buf, size_t size);
-int workload_ctx(const struct workload *w);       /* tokens of context each sequence needs */
-int workload_sequences(const struct workload *w); /* >= 1 */
+int workload_ctx(const struct workload *w); /* tokens of context each sequence needs */
+/* Make a load one conversation of one client, without pauses: all it takes to read the weights once. Leaves
+ * other workloads, and the lengths of a trace, as they are. */
+void workload_shorten_load(struct workload *w);
+/* Sequences that run in lockstep, >= 1; 1 for a load. */
+int workload_sequences(const struct workload *w);
+/* Sequences for which a model must be opened: of a load, the config's max_sequences. */
+int workload_sequences_for(const struct workload *w, const struct config *c);
 
 #endif

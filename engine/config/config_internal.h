@@ -57,6 +57,14 @@ enum err_code params_merge(char *list, const char *name, const char *value, stru
  * in out[CONFIG_VALUE]. Values are checked when the method is known (params_check_all). ERR_USAGE. */
 enum err_code params_parse(const char *value, char *out, struct err *why);
 
+/* ---------------------------------------------------------------- loads (workload_load.c) */
+
+/* Parse what follows "load:". ERR_USAGE: key, value, and what is allowed. */
+enum err_code workload_load_parse(struct workload_load *l, const char *text, struct err *why);
+/* Append the canonical line without "load:". */
+void workload_load_append(const struct workload_load *l, struct str *out);
+int workload_load_ctx(const struct workload_load *l);
+
 /* ---------------------------------------------------------------- configs (config.c) */
 
 /* Methods and formats that follow from each other: what a config means by the one it does not give. */

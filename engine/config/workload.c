@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/config/config.h"
+#include "engine/config/config_internal.h"
 
 enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
 
@@ -81,6 +81,7 @@ enum err_code workload_parse(struct workload *w, const char *text, struct err *w
 {
     *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
     if (str_starts(text, "eval:")) return workload_read_eval(w, text + 5, why);
+    if (str_starts(text, "load:")) return workload_load_parse(&w->load, text + 5, why);
     if (str_starts(text, "train") && workload_read_steps(w, text + 5)) return ERR_OK;
     if (workload_read_tokens(w, text)) return ERR_OK;
     *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
@@ -95,6 +96,9 @@ const char *workload_line(const struct workload *w, char *buf, size_t size)
         if (w->eval_ctx != EVAL_CTX_DEFAULT) str_printf(&s, "@c%d", w->eval_ctx);
     } else if (w->train) {
         str_printf(&s, "train%d", w->train);
+    } else if (workload_is_load(w)) {
+        str_append(&s, "load:");
+        workload_load_append(&w->load, &s);
     } else {
         if (w->prompt) str_printf(&s, "pp%d", w->prompt);
         if (w->prompt && w->gen) str_append(&s, "+");
@@ -107,18 +111,28 @@ const char *workload_line(const struct workload *w, char *buf, size_t size)
     return buf;
 }
 
+bool workload_is_load(const struct workload *w)
+{
+    return w->load.arrivals != LOAD_NONE;
+}
+
 unsigned workload_work(const struct workload *w)
 {
-    return w->train ? FOR_TRAIN : FOR_ALL;
+    return w->train ? FOR_TRAIN : workload_is_load(w) ? FOR_ALL | FOR_LOAD : FOR_ALL;
 }
 
 enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why)
 {
     const struct knob *stray = config_stray(c, workload_work(w));
-    char line[600];
+    char line[WORKLOAD_LINE];
     if (!stray) return ERR_OK;
     workload_line(w, line, sizeof line);
     const char *value = config_text(c, (enum knob_id)(stray - KNOBS));
+    if (stray->matters_for == FOR_LOAD && !w->train)
+        return err_set(why, ERR_USAGE,
+                       "%s=%s is a setting for serving, and %s has no requests that come and go: expected a "
+                       "workload such as load:rate=4",
+                       stray->key, value, line);
     if (!w->train)
         return err_set(
             why, ERR_USAGE,
@@ -136,10 +150,30 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
 
 int workload_ctx(const struct workload *w)
 {
+    if (workload_is_load(w)) return workload_load_ctx(&w->load);
     return w->eval_file[0] ? w->eval_ctx : w->depth + w->prompt + w->gen;
 }
 
 int workload_sequences(const struct workload *w)
 {
     return MAX(w->sequences, 1);
+}
+
+int workload_sequences_for(const struct workload *w, const struct config *c)
+{
+    return workload_is_load(w) ? (int)config_int(c, KNOB_MAX_SEQUENCES) : workload_sequences(w);
+}
+
+void workload_shorten_load(struct workload *w)
+{
+    struct workload_load *l = &w->load;
+    if (!workload_is_load(w)) return;
+    l->requests = l->turns;
+    l->think_s = 0;
+    if (l->arrivals == LOAD_TRACE) return;
+    l->arrivals = LOAD_CLOSED;
+    l->concurrency = 1;
+    l->auto_rate = false;
+    l->burstiness = 1;
+    l->meet = LOAD_MEET;
 }

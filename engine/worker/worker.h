@@ -28,7 +28,7 @@
  * Answers are any number of events, then one result or error:
  *
  *   {"id":2,"event":"progress","phase":P,"done":n,"of":m,"seconds":s}
- *         P: prefill, decode, load, quantize, autotune, eval, greedy or train. In cells also
+ *         P: prefill, decode, load, quantize, autotune, eval, greedy, train or requests. In cells also
  *         "occupancy":{"blocks","used","block_tokens","rows","batch","step","map"} (model_occupancy_to_json).
  *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}
  *         s: seconds of work since prefill.
@@ -65,6 +65,11 @@
  * - cell that trains: workload, train_s, steps, skipped_steps, train_tokens, first_loss, train_loss,
  *   parameter_bytes, activation_bytes, optimizer_bytes, work_hash, output_hash, and resource use (the peak
  *   memory is that of this cell alone)
+ *
+ * - cell of a load: model, workload, sequences, load_s, prompt_tokens, gen_tokens, work_hash, output_hash,
+ *   resource use, requests {one array for each figure of struct load_record, and token_s: when each token of
+ *   each request was there}, served {seconds, steps, step_requests, step_s, model_s, kv_use, running_most,
+ *   waiting_most, cut, skipped: struct load_result and struct load_plan}
  *
  * - quality: quality {file, ctx, figures of engine/eval/eval.h}, random_weights, answers_unverified,
  *   seconds

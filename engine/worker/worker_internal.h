@@ -4,6 +4,7 @@
 #define QDYNO_ENGINE_WORKER_INTERNAL_H
 
 #include "engine/config/config.h"
+#include "engine/text/text.h"
 #include "engine/worker/worker.h"
 
 /* Lines in both directions over one socket. */
@@ -39,6 +40,10 @@ void channel_done(struct channel *c);
 json_t *channel_event(const struct channel *c, const char *name);
 json_t *channel_ok(const struct channel *c);
 void channel_fail(struct channel *c, const struct err *why);
+
+/* Tokens of the bundled text, without BOS; none for a model without a tokenizer. *bos: the token that begins
+ * texts; -1: none. token_list_free. */
+enum err_code cell_text(struct token_list *ids, int32_t *bos, const struct model *m, struct err *why);
 
 struct worker {
     struct channel channel;
@@ -87,6 +92,9 @@ void usage_reset_peak(void);
 /* The requests "open" and "cell" of a worker that trains (worker_train.c). */
 enum err_code worker_open_trial(struct worker *w, const struct config *c, struct err *why);
 enum err_code worker_train(struct worker *w, const struct workload *load, uint64_t seed, struct err *why);
+
+/* The request "cell" for a workload of requests that come and go (worker_load.c). */
+enum err_code worker_load(struct worker *w, const struct workload *load, uint64_t seed, struct err *why);
 
 /* Append to a result's "spans": when a phase ran (clock_ns). */
 void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t to_ns);

@@ -285,6 +285,7 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
     if (!w->trial && (rc = worker_needs_model(w, why))) return rc;
     if ((rc = workload_parse(&load, json_get_str(request, "workload", ""), why))) return rc;
     if (w->trial || load.train) return worker_train(w, &load, seed, why);
+    if (workload_is_load(&load)) return worker_load(w, &load, seed, why);
     const int64_t steps = json_get_int(request, "turn_steps", 0),
                   passes = json_get_int(request, "turn_passes", 0);
     if (steps < 0 || steps > INT32_MAX || passes < 0 || passes > INT32_MAX)

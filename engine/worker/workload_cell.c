@@ -12,7 +12,7 @@
 #include "engine/plan/plan.h"
 #include "engine/text/text.h"
 #include "engine/worker/handicap.h"
-#include "engine/worker/worker.h"
+#include "engine/worker/worker_internal.h"
 #include "kernels/kernels.h"
 
 enum { SAMPLE_LIMIT = 64 << 20, REPORT_NS = 100000000 };
@@ -102,6 +102,18 @@ static enum err_code sample_ids(struct token_list *ids, const struct tokenizer *
     return rc;
 }
 
+enum err_code cell_text(struct token_list *ids, int32_t *bos, const struct model *m, struct err *why)
+{
+    const struct tokenizer *t = model_tokenizer(m);
+    struct tokenizer_info info;
+    *ids = (struct token_list){ 0 };
+    *bos = -1;
+    if (!t) return ERR_OK;
+    tokenizer_describe(t, &info);
+    if (info.add_bos) *bos = info.bos;
+    return sample_ids(ids, t, why);
+}
+
 /* Fill one sequence's prompt ids: the bundled text from a pseudo-random place, wrapping around at its end;
  * without a tokenizer (no text), pseudo-random ids. bos comes first unless it is -1. */
 static enum err_code cell_make_prompt(const struct cell *c, int32_t *prompt, const struct token_list *text,
@@ -123,16 +135,9 @@ static enum err_code cell_make_prompt(const struct cell *c, int32_t *prompt, con
 
 static enum err_code cell_make_prompts(struct cell *c, uint64_t seed, struct err *why)
 {
-    const struct tokenizer *t = model_tokenizer(c->m);
-    struct token_list text = { 0 };
-    int32_t bos = -1;
-    enum err_code rc = ERR_OK;
-    if (t) {
-        struct tokenizer_info info;
-        tokenizer_describe(t, &info);
-        if (info.add_bos) bos = info.bos;
-        rc = sample_ids(&text, t, why);
-    }
+    struct token_list text;
+    int32_t bos;
+    enum err_code rc = cell_text(&text, &bos, c->m, why);
     uint64_t start = hash_next(seed);
     for (int s = 0; s < c->sequences && !rc; s++, start = hash_next(start))
         rc = cell_make_prompt(c, c->prompt + (int64_t)s * c->prompt_count, &text, bos, start, why);
@@ -374,6 +379,8 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
                                  .nll_se = NAN };
     struct cell c = { .out = out, .m = m, .w = w, .sequences = workload_sequences(w) };
     if (hooks) c.hooks = *hooks;
+    if (workload_is_load(w))
+        return err_set(why, ERR_USAGE, "a load is no single run of a prompt: worker_load serves it");
     if (workload_ctx(w) > model_ctx(m))
         return err_set(why, ERR_USAGE, "the workload needs a context of %d tokens, this session has %d",
                        workload_ctx(w), model_ctx(m));

@@ -100,12 +100,44 @@ enum metric_id {
     METRIC_TRAIN_RATE,
     METRIC_TRAIN_LOSS,
     METRIC_MEMORY_AFTER,
+    /* of loads: requests that come and go (advisor/run/load.c) */
+    METRIC_TTFT_P50,
+    METRIC_LOAD_FIRST = METRIC_TTFT_P50,
+    METRIC_TTFT_P95,
+    METRIC_TTFT_P99,
+    METRIC_TTFT_SENT,
+    METRIC_TPOT,
+    METRIC_TPOT_P50,
+    METRIC_TPOT_P95,
+    METRIC_TPOT_P99,
+    METRIC_ITL_MAX,
+    METRIC_E2E,
+    METRIC_E2E_P50,
+    METRIC_E2E_P95,
+    METRIC_E2E_P99,
+    METRIC_QUEUE,
+    METRIC_QUEUE_P50,
+    METRIC_QUEUE_P95,
+    METRIC_QUEUE_P99,
+    METRIC_REQUEST_RATE,
+    METRIC_IN_RATE,
+    METRIC_OUT_RATE,
+    METRIC_BATCH,
+    METRIC_KV_USE,
+    METRIC_PREFIX_HIT,
+    METRIC_PREEMPTIONS,
+    METRIC_GOODPUT,
+    METRIC_LATE,
+    METRIC_SCHEDULER,
+    METRIC_FAILED,
+    METRIC_LOAD_LAST = METRIC_FAILED,
     METRIC_COUNT
 };
 
 /* How the values that an arm's cells give for one metric become the one value of that arm. */
 enum metric_combine {
     COMBINE_GEOMETRIC_MEAN,  /* so that the quotient of two arms' values is the effect between them */
+    COMBINE_MEAN,            /* of figures that may be 0 */
     COMBINE_LARGEST,         /* the largest value of any cell, because that much memory is needed */
     COMBINE_POOLED_QUANTILE, /* `quantile` of the token latencies of all cells together */
     COMBINE_LOADING,         /* no value of cells: the arm reports it once, when its model is loaded */

@@ -22,12 +22,8 @@ static void append_row(struct str *s, int id)
     static const struct {
         unsigned bit;
         const char *name;
-    } WORK[] = { { FOR_PREFILL, "prefill" },
-                 { FOR_DECODE, "decode" },
-                 { FOR_QUALITY, "quality" },
-                 { FOR_MEMORY, "memory" },
-                 { FOR_TRAIN, "training" },
-                 { FOR_LOAD, "serving" } };
+    } WORK[] = { { FOR_PREFILL, "prefill" }, { FOR_DECODE, "decode" },  { FOR_QUALITY, "quality" },
+                 { FOR_MEMORY, "memory" },   { FOR_TRAIN, "training" }, { FOR_LOAD, "serving" } };
     const struct knob *k = &KNOBS[id];
     str_printf(s, "| `%s` | ", k->key);
     append_values(s, id);
@@ -70,8 +66,29 @@ static void config_page_holds_the_knobs(void **state)
     str_free(&want);
 }
 
+static void load_page_holds_the_keys(void **state)
+{
+    struct err why;
+    struct str want = { 0 };
+    char *page;
+    (void)state;
+    str_append(&want, "| key | value | meaning |\n|---|---|---|\n");
+    for (size_t i = 0; i < LOAD_KEY_COUNT; i++) {
+        str_printf(&want, "| `%s` | ", LOAD_KEYS[i].key);
+        for (const char *c = LOAD_KEYS[i].value; *c; c++)
+            str_printf(&want, "%s%c", *c == '|' ? "\\" : "", *c);
+        str_printf(&want, " | %s |\n", LOAD_KEYS[i].help);
+    }
+    CHECK_OK(file_read(&page, NULL, TEST_SOURCE_DIR "/docs/load.md", 1 << 20, &why));
+    if (!strstr(page, str_text(&want)))
+        fail_msg("docs/load.md, \"Reference\", is not LOAD_KEYS; the right table is\n%s", str_text(&want));
+    free(page);
+    str_free(&want);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(config_page_holds_the_knobs) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(config_page_holds_the_knobs),
+                                        cmocka_unit_test(load_page_holds_the_keys) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,13 @@ static const struct column BENCH_COLUMNS[] = {
     METRIC_COLUMN(METRIC_ITL_P50),
     METRIC_COLUMN(METRIC_ITL_P95),
     METRIC_COLUMN(METRIC_ITL_P99),
+    LOAD_METRIC_COLUMNS,
+    { .name = "ttft_half_s", .kind = COLUMN_NUM },
+    { .name = "tpot_half_s", .kind = COLUMN_NUM },
+    { .name = "goodput_half_ratio", .title = "+-", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
+    { .name = "steady", .title = "steady", .kind = COLUMN_INT },
+    { .name = "warmup_requests", .kind = COLUMN_NUM },
+    { .name = "unsteady" },
     METRIC_COLUMN(METRIC_LOAD_TIME),
     METRIC_COLUMN(METRIC_PEAK_MEMORY),
     { .name = "plan_bytes", .kind = COLUMN_BYTES },
@@ -133,6 +140,8 @@ static enum err_code bench_init(struct bench *b, struct err *why)
     if (!rc) rc = cli_config_grid(&b->configs, &b->n_configs, b->a, why);
     if (!rc) rc = cli_applied_config(&b->configs[0], b->g, b->a, why);
     b->repetitions = (int)args_int(b->a, "-r", 5);
+    for (int i = 0; i < b->n_configs * b->grid.n && !rc; i++)
+        rc = workload_check(&b->grid.workload[i % b->grid.n], &b->configs[i / b->grid.n], why);
     return rc;
 }
 
@@ -219,7 +228,8 @@ static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const 
     put_experts(row, all, p);
     json_put_num(row, "prefill_sd_tok_s", stats_sd(all->prefill, tally_rates(all)));
     json_put_num(row, "decode_sd_tok_s", stats_sd(all->decode, tally_rates(all)));
-    if (b->grid.side_by_side)
+    if (workload_is_load(w)) bench_put_load(row, all, w);
+    if (b->grid.side_by_side && !workload_is_load(w))
         json_put_num(row, "decode_seq_tok_s", value[METRIC_DECODE_RATE] / workload_sequences(w));
     put_conditions(b, row);
     json_put_int(row, "disturbed", all->n - t->undisturbed.n);
@@ -231,7 +241,8 @@ static json_t *bench_new_row(struct bench *b)
     json_put_str(row, "model", cli_base_name(b->model));
     json_put_str(row, "config", b->line);
     json_put_str(row, "workload", b->label);
-    json_put_int(row, "sequences", workload_sequences(&b->grid.workload[b->workload_i]));
+    const struct workload *w = &b->grid.workload[b->workload_i];
+    json_put_int(row, "sequences", workload_sequences_for(w, &b->configs[b->config_i]));
     return row;
 }
 
@@ -260,6 +271,7 @@ static void put_row_cost(json_t *row, const struct tally_totals *t, const struct
 /* A workload of a group while it is measured. */
 struct bench_item {
     struct cell_tally tally;
+    struct workload asked; /* a load with rate=auto gets its rate while it is measured */
     bool predicted;
     struct prediction p;
     struct err why; /* code not 0: it failed and is not measured any more */
@@ -303,8 +315,21 @@ static struct bench_item *bench_turn_to(struct bench *b, struct bench_item *item
     return &items[i];
 }
 
+/* Find the rate of a load with rate=auto. */
+static void bench_rate(struct bench *b, struct arm *arm, struct bench_item *item)
+{
+    struct workload *w = &b->grid.workload[b->workload_i];
+    item->asked = *w;
+    if (!w->load.auto_rate) return;
+    const struct run_cell what = bench_cell_spec(b, arm);
+    bench_find_rate(w, &b->run, &what, &b->configs[b->config_i], &item->why);
+    b->label = workload_line(w, b->workload_text, sizeof b->workload_text);
+}
+
 static void bench_prepare(struct bench *b, struct arm *arm, struct bench_item *item)
 {
+    bench_rate(b, arm, item);
+    if (item->why.code) return;
     const struct run_timing timing = bench_timing(b, &b->grid.workload[b->workload_i], &item->tally, arm);
     struct err unknown;
     item->predicted = run_predict(&b->run, &timing, &item->p);
@@ -337,6 +362,7 @@ static enum err_code bench_group(struct bench *b, struct arm *arm, struct err *w
     for (int i = 0; i < n; i++) {
         item = bench_turn_to(b, items, first, i);
         bench_add_row(b, arm, item, n > 1 ? items : NULL);
+        b->grid.workload[b->workload_i] = item->asked;
     }
     for (int i = 0; i < n; i++) tally_free(&items[i].tally);
     free(items);
@@ -392,11 +418,15 @@ static enum err_code bench_arm(struct bench *b, struct err *why)
 {
     struct config *c = &b->configs[b->config_i];
     struct arm *arm = NULL;
+    const struct workload *first = &b->grid.workload[b->workload_i];
     int last = b->workload_i + b->grid.group, sequences = 0;
     for (int i = b->workload_i; i < last; i++)
-        sequences = MAX(sequences, workload_sequences(&b->grid.workload[i]));
-    while (b->grid.group == 1 && last < b->grid.n && workload_sequences(&b->grid.workload[last]) == sequences)
-        last++;
+        sequences = MAX(sequences, workload_sequences_for(&b->grid.workload[i], c));
+    for (; b->grid.group == 1 && last < b->grid.n; last++) {
+        const struct workload *w = &b->grid.workload[last];
+        if (workload_sequences_for(w, c) != sequences || workload_is_load(w) != workload_is_load(first))
+            break;
+    }
     /* 0: the config sets its own context, and memory and speed belong to that one */
     struct arm_spec spec = { .model = b->model,
                              .config = c,
@@ -442,11 +472,13 @@ static enum err_code bench_config(struct bench *b, struct err *why)
 static void bench_note_rows(struct bench *b)
 {
     bool random = false, unverified = false, beyond = false;
+    const char *unsteady = NULL;
     double memory = 1, cores = 1;
     for (size_t i = 0; i < json_array_size(b->table.rows); i++) {
         const json_t *row = json_array_get(b->table.rows, i);
         random |= json_get_bool(row, "random_weights", false);
         unverified |= json_get_bool(row, "answers_unverified", false);
+        if (json_get_str(row, "unsteady", NULL)) unsteady = json_get_str(row, "unsteady", NULL);
         memory = fmin(memory, json_get_num(row, "memory_ratio", NAN));
         cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
         beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
@@ -470,6 +502,10 @@ static void bench_note_rows(struct bench *b)
             "the cores computed at %.0f %% of the speed during `qdyno detect --kernels`: other programs ran "
             "on them, or their clock was lower",
             100 * cores);
+    if (unsteady)
+        table_note(&b->table,
+                   "times of requests are unknown where not all repetitions reached a steady state: %s",
+                   unsteady);
     if (b->without_text)
         table_note(&b->table,
                    "no text can be given to this model, because its tokenizer is missing or not supported "

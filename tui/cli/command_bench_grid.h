@@ -2,6 +2,7 @@
 #ifndef QDYNO_TUI_CLI_COMMAND_BENCH_GRID_H
 #define QDYNO_TUI_CLI_COMMAND_BENCH_GRID_H
 
+#include "advisor/run/run.h"
 #include "engine/config/config.h"
 #include "tui/cli/cli.h"
 
@@ -19,5 +20,12 @@ struct bench_grid {
 
 /* Errors: ERR_USAGE for flags that contradict each other or leave nothing to measure. */
 enum err_code bench_grid_init(struct bench_grid *g, const struct cli_args *a, struct err *why);
+
+/* Find the highest rate at which a load with rate=auto meets its limits with this config, and write it to w.
+ * `what` describes the cells. Errors: those of the cells; ERR_USAGE: no rate does. */
+enum err_code bench_find_rate(struct workload *w, struct run *run, const struct run_cell *what,
+                              const struct config *config, struct err *why);
+/* The columns of loads that are not metrics. */
+void bench_put_load(json_t *row, const struct tally_totals *all, const struct workload *w);
 
 #endif

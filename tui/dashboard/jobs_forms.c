@@ -297,7 +297,10 @@ void job_estimate_lines(struct background *b, const struct job *j)
     struct err why;
     if (s && c && out && form && !gguf_open(&g, j->text[1], &why)) {
         const bool known = !workload_parse(&w, j->text[2], &why) && !w.train;
-        const struct estimate_for x = { g, known ? workload_ctx(&w) : 0, known ? workload_sequences(&w) : 1 };
+        struct config usual;
+        config_default(&usual);
+        const struct estimate_for x = { g, known ? workload_ctx(&w) : 0,
+                                        known ? workload_sequences_for(&w, &usual) : 1 };
         background_copy(b, s);
         form_show(form, FORM_AB, (const char *const[FORM_FIELDS]){ j->text[0] });
         form->field[0].cursor = (int)j->id;

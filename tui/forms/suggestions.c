@@ -139,11 +139,13 @@ static void knob_range(const struct knob *k, char *buf, size_t size)
                          i + 1 == n ? "; " : "");
 }
 
-static bool workload_trains(const struct builder *m)
+/* The FOR_* bits of the workload that the form names; of anything but training where it names none. */
+static unsigned form_work(const struct builder *m)
 {
     struct workload w;
     const struct form *f = m->source->form;
-    return f->kind == FORM_AB && !workload_parse(&w, f->field[AB_WORKLOAD].text, NULL) && w.train > 0;
+    if (f->kind != FORM_AB || workload_parse(&w, f->field[AB_WORKLOAD].text, NULL)) return FOR_ALL | FOR_LOAD;
+    return workload_work(&w);
 }
 
 static void suggest_key(struct builder *m, const struct knob *k)
@@ -155,10 +157,13 @@ static void suggest_key(struct builder *m, const struct knob *k)
     if (!c) return;
     knob_range(k, range, sizeof range);
     snprintf(c->about, sizeof c->about, "%s%s", range, k->help);
-    if (workload_trains(m) && !(k->matters_for & FOR_TRAIN))
+    if (k->matters_for & form_work(m)) return;
+    if (form_work(m) == FOR_TRAIN)
         snprintf(c->refusal, sizeof c->refusal, "has no effect while training");
-    else if (!workload_trains(m) && k->matters_for == FOR_TRAIN)
+    else if (k->matters_for == FOR_TRAIN)
         snprintf(c->refusal, sizeof c->refusal, "only for workloads that train (train20)");
+    else
+        snprintf(c->refusal, sizeof c->refusal, "only for workloads with requests (load:rate=4)");
 }
 
 static bool knob_of_recipe(enum knob_id id)
@@ -401,6 +406,8 @@ const struct word_row WORKLOADS[] = {
     { "tg64@b8", "generate in 8 sequences at once" },
     { "tg16", "a very short run" },
     { "train20", "20 training steps from random weights" },
+    { "load:rate=4,requests=100,in=128,out=64", "requests at random times, 4 a second" },
+    { "load:concurrency=8,requests=100,in=128,out=64", "8 clients that wait for their answers" },
     { NULL },
 };
 static const struct word_row BUDGETS[] = { { "1m", "a first impression" },

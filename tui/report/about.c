@@ -111,6 +111,7 @@ static const char *workload_words(struct report *r, const struct workload *w)
     struct str s = { 0 };
     if (w->train > 0) str_printf(&s, "trains a new model for %d steps", w->train);
     if (*w->eval_file) str_append(&s, "scores a text: each arm predicts each of its tokens");
+    if (workload_is_load(w)) str_append(&s, "serves requests that come and go, the same ones to every arm");
     if (w->prompt > 0) str_printf(&s, "reads a prompt of %d tokens", w->prompt);
     if (w->gen > 0) str_printf(&s, "%sgenerates %d tokens", w->prompt > 0 ? ", then " : "", w->gen);
     if (w->depth > 0) str_printf(&s, ", with %d tokens already in the context", w->depth);

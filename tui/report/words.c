@@ -40,9 +40,7 @@ const struct metric *report_metric(const struct report_source *s)
 {
     const struct experiment_spec *spec = &s->state.spec;
     if (spec->metric) return spec->metric;
-    return &METRICS[*spec->workload.eval_file ? METRIC_PERPLEXITY
-                    : spec->workload.gen > 0  ? METRIC_DECODE_RATE
-                                              : METRIC_PREFILL_RATE];
+    return experiment_default_metric(&spec->workload);
 }
 
 /* Log ratios are positive for better; the reader wants to know whether the number grew. */
@@ -129,6 +127,13 @@ static const struct {
     { .metric = METRIC_ITL_P99,
       .more = "has its slowest tokens (p99) %s slower",
       .less = "has its slowest tokens (p99) %s faster" },
+    { .metric = METRIC_OUT_RATE,
+      .more = "generates %s more tokens per second for all requests",
+      .less = "generates %s fewer tokens per second for all requests" },
+    { .metric = METRIC_E2E, .more = "takes %s longer per request", .less = "takes %s less time per request" },
+    { .metric = METRIC_GOODPUT,
+      .more = "serves %s more requests within the limits",
+      .less = "serves %s fewer requests within the limits" },
     { .metric = METRIC_LOAD_TIME, .more = "takes %s longer to load", .less = "takes %s less time to load" },
     { .metric = METRIC_PEAK_MEMORY, .more = "needs %s more memory", .less = "needs %s less memory" },
     { .metric = METRIC_ENERGY, .more = "uses %s more energy", .less = "uses %s less energy" },

@@ -386,6 +386,7 @@ static void progress_is_documented(void **state)
 static const char *combined(const struct metric *m)
 {
     static const char *const HOW[] = { [COMBINE_GEOMETRIC_MEAN] = "geometric mean",
+                                       [COMBINE_MEAN] = "mean",
                                        [COMBINE_LARGEST] = "largest",
                                        [COMBINE_POOLED_QUANTILE] = "quantile of all latencies",
                                        [COMBINE_LOADING] = "once, when loaded" };

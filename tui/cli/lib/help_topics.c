@@ -1,5 +1,6 @@
 /* help_topics.c - what `qdyno help TOPIC` explains: from the tables of the program wherever there is one. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "advisor/run/run.h"
@@ -54,6 +55,24 @@ static void topic_gates(struct str *out)
     for (int i = 0; i < GATE_FIGURES; i++) help_line(out, GATE_NAMES[i].name, GATE_NAMES[i].help);
     str_append(out, "\nFigures of cells\n");
     for (int m = METRIC_SENSOR_COUNT; m < METRIC_COUNT; m++) help_line(out, METRICS[m].name, METRICS[m].help);
+}
+
+static void topic_load(struct str *out)
+{
+    help_paragraph(
+        out, "A load is a workload of requests that come and go: -w load:KEY=VALUE,... of `ab`, `bench`, `tune`, "
+             "`baseline` and `watch`. The list of requests follows from the workload and --seed alone, so all "
+             "configs get the same requests at the same times.");
+    str_append(out, "  qdyno bench -w load:concurrency=8,requests=200,in=128,out=64\n"
+                    "  qdyno ab schedule=static schedule=fcfs -w load:rate=4,requests=100,in=64,out=32\n\nKeys\n");
+    for (size_t i = 0; i < LOAD_KEY_COUNT; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%s=%s", LOAD_KEYS[i].key, LOAD_KEYS[i].value);
+        help_line(out, name, LOAD_KEYS[i].help);
+    }
+    str_append(out, "\nFigures\n");
+    for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++) help_line(out, METRICS[m].name, METRICS[m].help);
+    str_append(out, "\ndocs/load.md says how they are counted.\n");
 }
 
 static void topic_formats(struct str *out)
@@ -130,6 +149,7 @@ const struct help_topic HELP_TOPICS[] = {
       .help = "blocks, intervals, the noise floor, verdicts",
       .write = topic_statistics },
     { .name = "gates", .help = "conditions that decide the exit status", .write = topic_gates },
+    { .name = "load", .help = "workloads of requests that come and go", .write = topic_load },
     { .name = "formats", .help = "formats and methods of quantization", .write = topic_formats },
     { .name = "configs", .help = "the keys of a config line, with their ranges", .write = help_knobs },
     { .name = "exit", .help = "exit statuses", .write = topic_exit },

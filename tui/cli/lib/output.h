@@ -26,6 +26,18 @@ struct column {
     {                                                                                                        \
         .metric = &METRICS[id]                                                                               \
     }
+/* The columns of requests that come and go, in the order of METRICS. */
+#define LOAD_METRIC_COLUMNS                                                                                  \
+    METRIC_COLUMN(METRIC_TTFT_P50), METRIC_COLUMN(METRIC_TTFT_P95), METRIC_COLUMN(METRIC_TTFT_P99),          \
+        METRIC_COLUMN(METRIC_TTFT_SENT), METRIC_COLUMN(METRIC_TPOT), METRIC_COLUMN(METRIC_TPOT_P50),         \
+        METRIC_COLUMN(METRIC_TPOT_P95), METRIC_COLUMN(METRIC_TPOT_P99), METRIC_COLUMN(METRIC_ITL_MAX),       \
+        METRIC_COLUMN(METRIC_E2E), METRIC_COLUMN(METRIC_E2E_P50), METRIC_COLUMN(METRIC_E2E_P95),             \
+        METRIC_COLUMN(METRIC_E2E_P99), METRIC_COLUMN(METRIC_QUEUE), METRIC_COLUMN(METRIC_QUEUE_P50),         \
+        METRIC_COLUMN(METRIC_QUEUE_P95), METRIC_COLUMN(METRIC_QUEUE_P99),                                    \
+        METRIC_COLUMN(METRIC_REQUEST_RATE), METRIC_COLUMN(METRIC_IN_RATE), METRIC_COLUMN(METRIC_OUT_RATE),   \
+        METRIC_COLUMN(METRIC_BATCH), METRIC_COLUMN(METRIC_KV_USE), METRIC_COLUMN(METRIC_PREFIX_HIT),         \
+        METRIC_COLUMN(METRIC_PREEMPTIONS), METRIC_COLUMN(METRIC_LATE), METRIC_COLUMN(METRIC_SCHEDULER),      \
+        METRIC_COLUMN(METRIC_FAILED), METRIC_COLUMN(METRIC_GOODPUT)
 
 /* What a table is and which keys its JSON has. docs/documents.md has one section for each document of
  * DOCUMENTS (tui/cli/documents.h) and one row for each key; a test compares them. */

@@ -1,0 +1,420 @@
+/* advisor/run/load.c - figures of a load (load.h). */
+#include "advisor/run/load.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/stats/stats.h"
+
+enum { MSER_BATCH = 5, TREND_BATCHES = 10 };
+static const double TREND_P = 0.01, TREND_CHANGE = 0.2, CONFIDENCE = 0.95;
+
+/* What happened to a request; seconds after the start of the load, NAN: it did not happen. */
+struct row {
+    double scheduled, sent, admitted, first, end;
+    int prompt, cached, tokens, preemptions;
+    bool done;
+    const double *token_s; /* [tokens] when each token was there */
+};
+
+/* A load while its figures are computed. */
+struct rows {
+    struct row *row; /* [n] in order of the schedule */
+    int n;
+    double *token_s, *scratch; /* scratch: [max(n, tokens)] */
+    int64_t tokens;
+};
+
+/* ---------------------------------------------------------------- reading */
+
+static double number_at(const json_t *o, const char *key, size_t i)
+{
+    const json_t *v = json_array_get(json_object_get(o, key), i);
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
+static int count_at(const json_t *o, const char *key, size_t i)
+{
+    const double v = number_at(o, key, i);
+    return v > 0 && v < INT32_MAX ? (int)v : 0;
+}
+
+static int by_schedule(const void *a, const void *b)
+{
+    const double x = ((const struct row *)a)->scheduled, y = ((const struct row *)b)->scheduled;
+    if (isnan(x) || isnan(y)) return isnan(x) - isnan(y); /* those that never came last */
+    return (x > y) - (x < y);
+}
+
+static enum err_code rows_read(struct rows *r, const json_t *answer, struct err *why)
+{
+    const json_t *o = json_object_get(answer, "requests"), *times = json_object_get(o, "token_s");
+    const size_t n = json_array_size(json_object_get(o, "outcome")), tokens = json_array_size(times);
+    if (!n || n > LOAD_REQUESTS_MOST)
+        return err_set(why, ERR_FORMAT, "the worker's answer has %zu requests: expected 1 to %d", n,
+                       LOAD_REQUESTS_MOST);
+    r->row = calloc(n, sizeof *r->row);
+    r->token_s = malloc(MAX(tokens, (size_t)1) * sizeof *r->token_s);
+    r->scratch = malloc(MAX(tokens, n) * sizeof *r->scratch);
+    if (!r->row || !r->token_s || !r->scratch)
+        return err_set(why, ERR_NOMEM, "out of memory for the figures of %zu requests", n);
+    for (size_t t = 0; t < tokens; t++) r->token_s[t] = json_number_value(json_array_get(times, t));
+    for (size_t i = 0; i < n; i++) {
+        const char *outcome = json_string_value(json_array_get(json_object_get(o, "outcome"), i));
+        struct row *q = &r->row[r->n++];
+        *q = (struct row){ .scheduled = number_at(o, "scheduled_s", i),
+                           .sent = number_at(o, "sent_s", i),
+                           .admitted = number_at(o, "admitted_s", i),
+                           .first = number_at(o, "first_s", i),
+                           .end = number_at(o, "end_s", i),
+                           .prompt = count_at(o, "prompt", i),
+                           .cached = count_at(o, "cached", i),
+                           .tokens = count_at(o, "tokens", i),
+                           .preemptions = count_at(o, "preemptions", i),
+                           .done = outcome && !strcmp(outcome, "done"),
+                           .token_s = r->token_s + r->tokens };
+        r->tokens += q->tokens;
+    }
+    if (r->tokens != (int64_t)tokens)
+        return err_set(why, ERR_FORMAT, "the worker's answer has times of %zu tokens: expected %lld", tokens,
+                       (long long)r->tokens);
+    qsort(r->row, (size_t)r->n, sizeof *r->row, by_schedule);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- one request */
+
+/* Quantile p of the gaps between a request's tokens by nearest rank: with few gaps, the longest. */
+static double gap_quantile(const struct row *q, double p, double *scratch)
+{
+    const int n = q->tokens - 1;
+    if (n < 1) return 0;
+    for (int t = 0; t < n; t++) scratch[t] = q->token_s[t + 1] - q->token_s[t];
+    stats_sort(scratch, n);
+    return scratch[MIN(MAX((int)ceil(p * n) - 1, 0), n - 1)];
+}
+
+static double row_ttft(const struct row *q)
+{
+    return q->first - q->scheduled;
+}
+
+static double row_ttft_sent(const struct row *q)
+{
+    return q->first - q->sent;
+}
+
+static double row_tpot(const struct row *q)
+{
+    return q->tokens > 1 ? (q->end - q->first) / (q->tokens - 1) : (double)NAN;
+}
+
+static double row_e2e(const struct row *q)
+{
+    return q->end - q->scheduled;
+}
+
+static double row_queue(const struct row *q)
+{
+    return q->admitted - q->scheduled;
+}
+
+static double row_late(const struct row *q)
+{
+    return q->sent - q->scheduled;
+}
+
+static double row_figure(const struct row *q, enum load_figure f, double *scratch)
+{
+    switch (f) {
+    case LOAD_TTFT: return row_ttft(q);
+    case LOAD_TPOT: return q->tokens > 1 ? row_tpot(q) : 0; /* one token: none came late */
+    case LOAD_ITL_P50: return gap_quantile(q, 0.50, scratch);
+    case LOAD_ITL_P95: return gap_quantile(q, 0.95, scratch);
+    case LOAD_ITL_P99: return gap_quantile(q, 0.99, scratch);
+    case LOAD_ITL_MAX: return gap_quantile(q, 1, scratch);
+    case LOAD_E2E: return row_e2e(q);
+    case LOAD_QUEUE: return row_queue(q);
+    case LOAD_FIGURES: break;
+    }
+    return NAN;
+}
+
+static bool row_is_good(const struct row *q, const struct workload_load *l, double *scratch)
+{
+    bool good = q->done;
+    for (int i = 0; i < l->limits && good; i++)
+        good = row_figure(q, l->limit[i].figure, scratch) < l->limit[i].seconds;
+    return good;
+}
+
+/* ---------------------------------------------------------------- steady state */
+
+static bool has_trend(const double *x, int n)
+{
+    double mean[TREND_BATCHES];
+    for (int b = 0; b < TREND_BATCHES; b++) {
+        const int from = n * b / TREND_BATCHES, to = n * (b + 1) / TREND_BATCHES;
+        mean[b] = stats_mean(x + from, to - from);
+    }
+    const int half = TREND_BATCHES / 2;
+    const double change = stats_mean(mean + half, half) - stats_mean(mean, half);
+    /* between the middles of the halves lies half of the series */
+    return stats_trend_p(mean, TREND_BATCHES) < TREND_P &&
+           2 * fabs(change) > TREND_CHANGE * fabs(stats_mean(mean, TREND_BATCHES));
+}
+
+enum steady load_steady(const double *ttft, const double *in_system, int n, int *warmup, char *why,
+                        size_t size)
+{
+    *warmup = -1;
+    why[0] = '\0';
+    if (n < STEADY_LEAST) {
+        snprintf(why, size, "%d requests are too few to tell: expected %d or more", n, STEADY_LEAST);
+        return STEADY_UNKNOWN;
+    }
+    const int batches = n / MSER_BATCH;
+    double *mean = malloc((size_t)batches * sizeof *mean);
+    if (!mean) {
+        snprintf(why, size, "out of memory");
+        return STEADY_UNKNOWN;
+    }
+    for (int b = 0; b < batches; b++) mean[b] = stats_mean(ttft + b * MSER_BATCH, MSER_BATCH);
+    const int drop = stats_mser(mean, batches);
+    free(mean);
+    if (drop < 0 || drop >= batches / 2) {
+        snprintf(why, size, "the time to the first token had not settled after half of the requests");
+        return STEADY_NOT;
+    }
+    *warmup = drop * MSER_BATCH;
+    if (has_trend(ttft + *warmup, n - *warmup)) {
+        snprintf(why, size, "the time to the first token kept changing after the first %d requests", *warmup);
+        return STEADY_NOT;
+    }
+    if (has_trend(in_system + *warmup, n - *warmup)) {
+        snprintf(why, size, "the number of unfinished requests kept changing after the first %d", *warmup);
+        return STEADY_NOT;
+    }
+    return STEADY_REACHED;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Completed requests are row[0 .. n) after this. Fills the summary's warm-up, counted in completed requests.
+ */
+static enum err_code steady_find(struct load_summary *out, const struct rows *r,
+                                 const struct workload_load *l, struct err *why)
+{
+    double *ttft = malloc((size_t)r->n * sizeof *ttft), *in = malloc((size_t)r->n * sizeof *in),
+           *ends = malloc((size_t)r->n * sizeof *ends);
+    int n = 0;
+    const bool room = ttft && in && ends;
+    for (int i = 0; room && i < r->n; i++) {
+        if (!r->row[i].done) continue;
+        ttft[n] = row_ttft(&r->row[i]);
+        ends[n++] = r->row[i].end;
+    }
+    if (room) qsort(ends, (size_t)n, sizeof *ends, ascending);
+    for (int i = 0, k = 0, ended = 0; room && i < r->n; i++) {
+        if (!r->row[i].done) continue;
+        while (ended < n && ends[ended] <= r->row[i].scheduled) ended++;
+        in[k] = k - ended;
+        k++;
+    }
+    if (room) out->steady = load_steady(ttft, in, n, &out->warmup, out->unsteady, sizeof out->unsteady);
+    if (room && l->arrivals == LOAD_RAMP) {
+        out->steady = STEADY_NOT;
+        snprintf(out->unsteady, sizeof out->unsteady, "with arrivals=ramp the rate never settles");
+    }
+    free(ttft);
+    free(in);
+    free(ends);
+    return room ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %d requests", r->n);
+}
+
+/* ---------------------------------------------------------------- figures */
+
+/* Figures of steady state: mean, and percentiles where there are enough requests. */
+static const struct {
+    double (*of)(const struct row *q);
+    enum metric_id mean;
+    int p50; /* of p50, p95, p99, in this order; METRIC_COUNT: none */
+} STEADY[] = {
+    { row_ttft, METRIC_TTFT, METRIC_TTFT_P50 },    { row_ttft_sent, METRIC_TTFT_SENT, METRIC_COUNT },
+    { row_tpot, METRIC_TPOT, METRIC_TPOT_P50 },    { row_e2e, METRIC_COUNT, METRIC_E2E_P50 },
+    { row_queue, METRIC_QUEUE, METRIC_QUEUE_P50 },
+};
+static const double QUANTILES[] = { 0.50, 0.95, 0.99 };
+
+/* The known values of a figure of the completed requests from `skip` on, to scratch. Returns their number. */
+static int values_take(const struct rows *r, int skip, double (*of)(const struct row *q))
+{
+    int n = 0, k = 0;
+    for (int i = 0; i < r->n; i++) {
+        if (!r->row[i].done || k++ < skip) continue;
+        const double v = of(&r->row[i]);
+        if (!isnan(v)) r->scratch[n++] = v;
+    }
+    return n;
+}
+
+static double half_width(const double *x, int n)
+{
+    const struct interval i = stats_batch_means(x, n, CONFIDENCE);
+    return 0.5 * (i.upper - i.lower);
+}
+
+static void steady_figures(struct load_summary *out, double *value, const struct rows *r)
+{
+    for (size_t f = 0; f < COUNT_OF(STEADY); f++) {
+        const int n = values_take(r, out->warmup, STEADY[f].of);
+        if (STEADY[f].mean != METRIC_COUNT) value[STEADY[f].mean] = stats_mean(r->scratch, n);
+        if (STEADY[f].of == row_ttft) out->ttft_half_s = half_width(r->scratch, n);
+        if (STEADY[f].of == row_tpot) out->tpot_half_s = half_width(r->scratch, n);
+        if (STEADY[f].p50 == METRIC_COUNT) continue;
+        stats_sort(r->scratch, n);
+        for (size_t q = 0; q < COUNT_OF(QUANTILES); q++)
+            value[STEADY[f].p50 + (int)q] = n < stats_samples_for_quantile(QUANTILES[q], 0.99, 0)
+                                                ? (double)NAN
+                                                : stats_quantile_sorted(r->scratch, n, QUANTILES[q]);
+    }
+}
+
+/* The gaps between tokens of requests in steady state. */
+static enum err_code gaps_take(float **itl, int *n_itl, const struct rows *r, int skip, struct err *why)
+{
+    float *gap = malloc((size_t)MAX(r->tokens, (int64_t)1) * sizeof *gap);
+    int n = 0, k = 0;
+    if (!gap)
+        return err_set(why, ERR_NOMEM, "out of memory for gaps between %lld tokens", (long long)r->tokens);
+    for (int i = 0; i < r->n; i++) {
+        if (!r->row[i].done || k++ < skip) continue;
+        for (int t = 1; t < r->row[i].tokens; t++)
+            gap[n++] = (float)(r->row[i].token_s[t] - r->row[i].token_s[t - 1]);
+    }
+    *itl = gap;
+    *n_itl = n;
+    return ERR_OK;
+}
+
+/* Sums over the completed requests. */
+struct sums {
+    double prompt, cached, tokens, preemptions, longest_gap;
+};
+
+static struct sums sums_of(const struct rows *r)
+{
+    struct sums s = { .longest_gap = NAN };
+    for (int i = 0; i < r->n; i++) {
+        const struct row *q = &r->row[i];
+        s.preemptions += q->preemptions;
+        for (int t = 1; t < q->tokens; t++)
+            s.longest_gap = fmax(s.longest_gap, q->token_s[t] - q->token_s[t - 1]);
+        s.tokens += q->tokens;
+        if (!q->done) continue;
+        s.prompt += q->prompt;
+        s.cached += q->cached;
+    }
+    return s;
+}
+
+static double quotient(double a, double b)
+{
+    return b > 0 ? a / b : (double)NAN;
+}
+
+static void run_figures(const struct load_summary *out, double *value, const struct rows *r,
+                        const json_t *served)
+{
+    const struct sums s = sums_of(r);
+    const double seconds = json_get_num(served, "seconds", NAN), step_s = json_get_num(served, "step_s", NAN),
+                 steps = json_get_num(served, "steps", NAN);
+    int n = values_take(r, 0, row_e2e);
+    value[METRIC_E2E] = stats_mean(r->scratch, n);
+    n = values_take(r, 0, row_late);
+    value[METRIC_LATE] = stats_mean(r->scratch, n);
+    value[METRIC_ITL_MAX] = s.longest_gap;
+    value[METRIC_REQUEST_RATE] = quotient(out->done, seconds);
+    value[METRIC_IN_RATE] = quotient(s.prompt, seconds);
+    value[METRIC_OUT_RATE] = quotient(s.tokens, seconds);
+    value[METRIC_BATCH] = quotient(json_get_num(served, "step_requests", NAN), steps);
+    value[METRIC_KV_USE] = json_get_num(served, "kv_use", NAN);
+    value[METRIC_PREFIX_HIT] = quotient(s.cached, s.prompt);
+    value[METRIC_PREEMPTIONS] = s.preemptions;
+    value[METRIC_SCHEDULER] = quotient(step_s - json_get_num(served, "model_s", NAN), step_s);
+    value[METRIC_FAILED] = out->requests - out->done;
+}
+
+/* Each request within its limits or not. A share of 0 has no logarithm, which comparisons need, so none at
+ * all counts as half a request. */
+static void goodput_figures(struct load_summary *out, double *value, const struct rows *r,
+                            const struct workload_load *l, double *gaps)
+{
+    for (int i = 0; i < r->n; i++) {
+        r->scratch[i] = row_is_good(&r->row[i], l, gaps);
+        out->good += r->scratch[i] > 0;
+    }
+    value[METRIC_GOODPUT] = fmax(out->good, 0.5) / out->requests;
+    out->goodput_half = half_width(r->scratch, r->n);
+}
+
+enum err_code load_figures(struct load_summary *out, double *value, float **itl, int *n_itl,
+                           const json_t *answer, const struct workload_load *l, struct err *why)
+{
+    struct rows r = { 0 };
+    double *gaps = NULL;
+    *out = (struct load_summary){ .warmup = -1, .ttft_half_s = NAN, .tpot_half_s = NAN, .goodput_half = NAN };
+    *itl = NULL;
+    *n_itl = 0;
+    enum err_code rc = rows_read(&r, answer, why);
+    const json_t *served = json_object_get(answer, "served");
+    out->requests = r.n;
+    out->cut = (int)json_get_int(served, "cut", 0);
+    for (int i = 0; i < r.n; i++) out->done += r.row[i].done;
+    if (!rc) rc = steady_find(out, &r, l, why);
+    if (!rc && !(gaps = malloc((size_t)MAX(r.tokens, (int64_t)1) * sizeof *gaps)))
+        rc = err_set(why, ERR_NOMEM, "out of memory for gaps between tokens");
+    if (!rc) {
+        run_figures(out, value, &r, served);
+        if (l->limits) goodput_figures(out, value, &r, l, gaps);
+        if (out->steady == STEADY_REACHED) {
+            steady_figures(out, value, &r);
+            rc = gaps_take(itl, n_itl, &r, out->warmup, why);
+        }
+    }
+    free(gaps);
+    free(r.row);
+    free(r.token_s);
+    free(r.scratch);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the highest rate */
+
+void rate_search_init(struct rate_search *s, double capacity)
+{
+    static const double BEYOND = 1.2; /* the capacity is measured, too */
+    *s = (struct rate_search){ .high = BEYOND * capacity, .left = RATE_SEARCH_CELLS };
+}
+
+double rate_search_next(const struct rate_search *s)
+{
+    return s->left > 0 ? 0.5 * (s->low + s->high) : (double)NAN;
+}
+
+void rate_search_take(struct rate_search *s, double rate, bool meets)
+{
+    *(meets ? &s->low : &s->high) = rate;
+    s->left--;
+}
+
+bool load_meets(const struct load_summary *c, const struct workload_load *l)
+{
+    return c->steady == STEADY_REACHED && c->good >= l->meet * c->requests;
+}

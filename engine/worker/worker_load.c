@@ -1,0 +1,185 @@
+/* The request "cell" for a load: requests that come and go, served by the open model. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "engine/serve/serve.h"
+#include "engine/worker/handicap.h"
+#include "engine/worker/worker_internal.h"
+
+struct load_cell {
+    struct worker *w;
+    struct load_plan *plan;
+    struct load_result result;
+    double load_s; /* of pages that had left memory */
+    int64_t from_ns, to_ns;
+};
+
+static void load_after_step(void *ctx, int64_t started_ns)
+{
+    const struct load_cell *c = ctx;
+    handicap_wait(model_config(c->w->model), started_ns);
+}
+
+static bool load_progress(void *ctx, const struct serving *s, int done, int of, double seconds)
+{
+    struct load_cell *c = ctx;
+    json_t *o = worker_progress_event(c->w, "requests", done, of, seconds);
+    json_put(o, "occupancy", serving_occupancy_to_json(s));
+    channel_send(&c->w->channel, o);
+    return !channel_stop(&c->w->channel);
+}
+
+/* ---------------------------------------------------------------- the answer */
+
+enum record_kind { RECORD_SECONDS, RECORD_COUNT, RECORD_OUTCOME };
+static const struct {
+    const char *key;
+    enum record_kind kind;
+    size_t offset;
+} RECORD[] = {
+    { "scheduled_s", RECORD_SECONDS, offsetof(struct load_record, scheduled_s) },
+    { "sent_s", RECORD_SECONDS, offsetof(struct load_record, sent_s) },
+    { "admitted_s", RECORD_SECONDS, offsetof(struct load_record, admitted_s) },
+    { "first_s", RECORD_SECONDS, offsetof(struct load_record, first_s) },
+    { "end_s", RECORD_SECONDS, offsetof(struct load_record, end_s) },
+    { "prompt", RECORD_COUNT, offsetof(struct load_record, prompt) },
+    { "cached", RECORD_COUNT, offsetof(struct load_record, cached) },
+    { "tokens", RECORD_COUNT, offsetof(struct load_record, tokens) },
+    { "preemptions", RECORD_COUNT, offsetof(struct load_record, preemptions) },
+    { "outcome", RECORD_OUTCOME, 0 },
+};
+
+static json_t *record_value(const struct load_record *r, enum record_kind kind, size_t offset)
+{
+    const char *at = (const char *)r + offset;
+    if (kind == RECORD_SECONDS) return json_num(*(const double *)(const void *)at);
+    if (kind == RECORD_COUNT) return json_integer(*(const int *)(const void *)at);
+    return json_string(LOAD_OUTCOME_NAMES[r->outcome]);
+}
+
+/* One array for each figure of the requests, in their order. */
+static json_t *records_json(const struct load_result *r)
+{
+    json_t *o = json_object();
+    for (size_t k = 0; k < COUNT_OF(RECORD); k++) {
+        json_t *list = json_array();
+        for (int i = 0; i < r->n; i++)
+            json_array_append_new(list, record_value(&r->record[i], RECORD[k].kind, RECORD[k].offset));
+        json_put(o, RECORD[k].key, list);
+    }
+    json_t *times = json_array();
+    for (int i = 0; i < r->n; i++)
+        for (int t = 0; t < r->record[i].tokens; t++)
+            json_array_append_new(times, json_num(r->token_s[r->record[i].token + t]));
+    json_put(o, "token_s", times);
+    return o;
+}
+
+static json_t *served_json(const struct load_cell *c)
+{
+    const struct load_result *r = &c->result;
+    json_t *o = json_object();
+    json_put_num(o, "seconds", r->seconds);
+    json_put_int(o, "steps", r->steps);
+    json_put_int(o, "step_requests", r->step_requests);
+    json_put_num(o, "step_s", r->step_s);
+    json_put_num(o, "model_s", r->model_s);
+    json_put_num(o, "kv_use", r->kv_use);
+    json_put_int(o, "running_most", r->running_most);
+    json_put_int(o, "waiting_most", r->waiting_most);
+    json_put_int(o, "cut", c->plan->cut);
+    json_put_int(o, "skipped", c->plan->skipped);
+    return o;
+}
+
+static json_t *load_json(const struct load_cell *c, const struct workload *load)
+{
+    char line[WORKLOAD_LINE];
+    int64_t prompt = 0, tokens = 0;
+    const struct load_result *r = &c->result;
+    for (int i = 0; i < r->n; i++) {
+        if (r->record[i].tokens) prompt += r->record[i].prompt;
+        tokens += r->record[i].tokens;
+    }
+    json_t *o = channel_ok(&c->w->channel);
+    json_put_str(o, "model", model_shape(c->w->model)->name);
+    json_put_str(o, "workload", workload_line(load, line, sizeof line));
+    json_put_num(o, "load_s", c->load_s);
+    json_put_int(o, "sequences", model_plan(c->w->model)->sequences);
+    json_put_int(o, "prompt_tokens", prompt);
+    json_put_int(o, "gen_tokens", tokens);
+    json_put(o, "requests", records_json(r));
+    json_put(o, "served", served_json(c));
+    json_put_str(o, "work_hash", c->plan->hash);
+    json_put_str(o, "output_hash", r->output_hash);
+    worker_put_span(o, "requests", c->from_ns, c->to_ns);
+    return o;
+}
+
+/* ---------------------------------------------------------------- the run */
+
+static enum err_code plan_make(struct load_cell *c, const struct workload *load, uint64_t seed,
+                               struct err *why)
+{
+    struct token_list ids = { 0 };
+    struct load_text text = { .vocab = model_shape(c->w->model)->vocab };
+    enum err_code rc = cell_text(&ids, &text.bos, c->w->model, why);
+    text.ids = ids.n ? ids.ids : NULL;
+    text.n = ids.n;
+    if (!rc) rc = load_plan_make(&c->plan, &load->load, seed, &text, why);
+    token_list_free(&ids);
+    return rc;
+}
+
+static enum err_code room_check(const struct load_cell *c, struct err *why)
+{
+    const int ctx = model_ctx(c->w->model);
+    for (int i = 0; i < c->plan->n; i++)
+        if (c->plan->request[i].n + c->plan->request[i].generate > ctx)
+            return err_set(why, ERR_USAGE,
+                           "request %d has %d tokens, this session has a context of %d: expected ctx=%d or "
+                           "more in the config, or a smaller ctx in the load",
+                           i + 1, c->plan->request[i].n + c->plan->request[i].generate, ctx,
+                           c->plan->tokens_most);
+    return ERR_OK;
+}
+
+static enum err_code load_serve(struct load_cell *c, struct err *why)
+{
+    struct serving *serving = NULL;
+    const struct serving_options options = { .model = c->w->model };
+    const struct load_hooks hooks = { .after_step = load_after_step, .progress = load_progress, .ctx = c };
+    enum err_code rc = serving_open(&serving, &options, why);
+    c->from_ns = clock_ns();
+    if (!rc) rc = load_run(&c->result, serving, c->plan, &hooks, why);
+    c->to_ns = clock_ns();
+    serving_close(serving);
+    return rc;
+}
+
+enum err_code worker_load(struct worker *w, const struct workload *load, uint64_t seed, struct err *why)
+{
+    struct load_cell c = { .w = w };
+    const struct usage before = usage_now();
+    const int64_t start = clock_ns();
+    enum err_code rc = model_warm(w->model, why);
+    c.load_s = (double)(clock_ns() - start) * 1e-9;
+    if (!rc) rc = plan_make(&c, load, seed, why);
+    if (!rc) rc = room_check(&c, why);
+    if (!rc) rc = load_serve(&c, why);
+    if (!rc)
+        rc = gguf_check_unchanged(model_gguf(w->model),
+                                  why); /* otherwise the figures belong to an unknown model */
+    if (!rc) {
+        json_t *o = load_json(&c, load);
+        usage_put(o, before);
+        channel_send(&w->channel, o);
+    }
+    load_result_free(&c.result);
+    load_plan_free(c.plan);
+    return rc;
+}
