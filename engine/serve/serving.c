@@ -410,11 +410,6 @@ enum err_code serving_step(struct serving *s, bool flush, struct serving_result 
     return ERR_OK;
 }
 
-const struct request *serving_find(const struct serving *s, int64_t id)
-{
-    return scheduler_find(s->scheduler, id);
-}
-
 struct scheduler_counts serving_count(const struct serving *s)
 {
     return scheduler_count(s->scheduler);

@@ -86,9 +86,6 @@ struct serving_result {
  * which only serving_close is allowed: those of the device and the model's file, ERR_NOMEM. */
 enum err_code serving_step(struct serving *s, bool flush, struct serving_result *out, struct err *why);
 
-/* As scheduler_find. */
-const struct request *serving_find(const struct serving *s, int64_t id);
-
 /* What is in the cache, and what waits. */
 struct scheduler_counts serving_count(const struct serving *s);
 

@@ -59,9 +59,9 @@ void q4_0_unpack_q8_avx2(const uint8_t *w, int64_t row_bytes, int rows, int64_t 
 /* The low halves of a block's bytes are its first 16 numbers, the high halves the others. */
 ALWAYS_INLINE void load_two(const uint8_t *row, int64_t i, __m256 out[2])
 {
-    const uint8_t *block = row + i / BLOCK * BLOCK_BYTES;
+    const uint8_t *block = row + i / BLOCK * Q4_0_BYTES;
     const __m256 d = _mm256_set1_ps(scale_at(block));
-    const __m128i bytes = _mm_srl_epi16(_mm_loadu_si128((const __m128i *)(block + CODES)),
+    const __m128i bytes = _mm_srl_epi16(_mm_loadu_si128((const __m128i *)(block + Q4_0_CODES)),
                                         _mm_cvtsi32_si128((int)(i % BLOCK) / 4));
     const __m128i codes = _mm_sub_epi8(_mm_and_si128(bytes, _mm_set1_epi8(15)), _mm_set1_epi8(8));
     out[0] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), d);

@@ -34,7 +34,7 @@ void q4_0_decode_avx512(const void *blocks, float *x, int64_t n)
 
 ALWAYS_INLINE void load_parts(const uint8_t *row, int64_t i, __m512 *out)
 {
-    load32(row + i / BLOCK * BLOCK_BYTES, out);
+    load32(row + i / BLOCK * Q4_0_BYTES, out);
 }
 
 ROW_FUNCTIONS(, q4_0_row_scores_avx512, q4_0_row_values_avx512, load_parts, 2)

@@ -52,10 +52,10 @@ void q8_0_unpack_q8_avx2(const uint8_t *w, int64_t row_bytes, int rows, int64_t 
 
 ALWAYS_INLINE void load_two(const uint8_t *row, int64_t i, __m256 out[2])
 {
-    const uint8_t *block = row + i / BLOCK * BLOCK_BYTES;
+    const uint8_t *block = row + i / BLOCK * Q8_0_BYTES;
     const __m256 d = _mm256_set1_ps(scale_at(block));
     for (int u = 0; u < 2; u++) {
-        const __m128i codes = _mm_loadl_epi64((const __m128i *)(block + CODES + i % BLOCK + 8 * u));
+        const __m128i codes = _mm_loadl_epi64((const __m128i *)(block + Q8_0_CODES + i % BLOCK + 8 * u));
         out[u] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), d);
     }
 }

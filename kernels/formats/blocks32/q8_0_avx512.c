@@ -33,7 +33,7 @@ void q8_0_decode_avx512(const void *blocks, float *x, int64_t n)
 
 ALWAYS_INLINE void load_parts(const uint8_t *row, int64_t i, __m512 *out)
 {
-    load32(row + i / BLOCK * BLOCK_BYTES, out);
+    load32(row + i / BLOCK * Q8_0_BYTES, out);
 }
 
 ROW_FUNCTIONS(, q8_0_row_scores_avx512, q8_0_row_values_avx512, load_parts, 2)
