@@ -212,7 +212,7 @@ static void load_judge(struct experiment_state *s, const struct block_series *al
 
 bool experiment_load_reacts(const struct experiment_state *s)
 {
-    return s->load_reacts_p <= 0.05;
+    return s->load_reacts_p > 0 && s->load_reacts_p <= 0.05; /* 0 is no p value: nothing was judged */
 }
 
 void judge_numbers(struct experiment_state *s)
