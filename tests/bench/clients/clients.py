@@ -32,7 +32,7 @@ class Server:
     """A server with a model; `with` ends it."""
 
     def __init__(self, options):
-        self.command = [options.qdyno, "serve", "-m", options.model, "--port", "0", "-o", "json", *options.server]
+        self.command = [options.qdyno, "serve", "-m", options.model, "--port", "0", "-o", "jsonl", *options.server]
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
@@ -152,7 +152,7 @@ def client_aiperf(options, server, folder):
              "--tokenizer", make_tokenizer(folder), "--use-server-token-count", "--input-file", data, "--custom-dataset-type", "single_turn",
              "--request-count", str(options.requests), "--concurrency", str(options.concurrency), "--extra-inputs", f"max_tokens:{options.tokens}",
              "--extra-inputs", "ignore_eos:true", "--output-artifact-dir", out, "--ui", "none"],
-            check=True, capture_output=True, text=True, timeout=options.patience, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+            check=True, capture_output=True, text=True, timeout=options.patience)
         with open(glob.glob(os.path.join(out, "**", "profile_export_aiperf.json"), recursive=True)[0], encoding="utf-8") as f:
             d = json.load(f)
     average = lambda name: d[name]["avg"] if name in d else None
