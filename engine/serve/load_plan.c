@@ -20,26 +20,17 @@ enum stream {
     STREAM_BLOCK
 };
 
-/* ---------------------------------------------------------------- pseudo-random numbers */
-
-/* splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-}
+/* ---------------------------------------------------------------- pseudo-random numbers (SplitMix64) */
 
 static uint64_t stream_of(uint64_t seed, enum stream stream)
 {
-    return mix(mix(seed) ^ ((uint64_t)stream << 56));
+    return hash_next(hash_next(seed) ^ ((uint64_t)stream << 56));
 }
 
 static uint64_t draw(uint64_t *state)
 {
-    const uint64_t x = mix(*state);
-    *state += 0x9e3779b97f4a7c15ULL;
+    const uint64_t x = hash_next(*state);
+    *state += HASH_STEP;
     return x;
 }
 
@@ -81,9 +72,9 @@ static int draw_length(uint64_t *state, const struct load_length *l)
 /* Write n tokens of the text that `key` names. */
 static void text_fill(int32_t *out, int n, const struct load_text *t, uint64_t key)
 {
-    const uint64_t size = (uint64_t)(t->n ? t->n : t->vocab), start = mix(key) % size;
+    const uint64_t size = (uint64_t)(t->n ? t->n : t->vocab), start = hash_next(key) % size;
     for (int i = 0; i < n; i++) {
-        const uint64_t drawn = mix(mix(key) + (uint64_t)i) % size;
+        const uint64_t drawn = hash_next(hash_next(key) + (uint64_t)i) % size;
         if (t->n)
             out[i] = t->ids[i < DRAWN_TOKENS ? drawn : (start + (uint64_t)i) % size];
         else
@@ -166,10 +157,10 @@ static void prompt_fill(const struct maker *m, int i, int32_t *to)
     for (int b = 0; row && b < row->hashes && at < r->n; b++) {
         const int n = MIN((int)LOAD_TRACE_BLOCK, r->n - at);
         text_fill(to + at, n, m->text,
-                  stream_of(m->seed, STREAM_BLOCK) ^ mix((uint64_t)m->trace.hash[row->hash + b]));
+                  stream_of(m->seed, STREAM_BLOCK) ^ hash_next((uint64_t)m->trace.hash[row->hash + b]));
         at += n;
     }
-    text_fill(to + at, r->n - at, m->text, mix(stream_of(m->seed, STREAM_TEXT) + (uint64_t)i));
+    text_fill(to + at, r->n - at, m->text, hash_next(stream_of(m->seed, STREAM_TEXT) + (uint64_t)i));
     if (!r->turn && m->text->bos >= 0) to[0] = m->text->bos;
 }
 
