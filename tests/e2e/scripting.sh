@@ -25,6 +25,7 @@ else
   skip "the machine is too busy for a valid block, so nothing is replayed"
 fi
 summary tune --space "recipe=file|q8_0,threads=1" -w tg4 --budget 4s --dry-run && json 'd["summary"]["applied"] is None'
+summary govern default q8_0 --rule itl=1s -n 3 && json '"switches" in d["summary"]["text"]'
 expect 0 baseline set best default -w tg4
 summary baseline check best q4_0 --budget 1s && json 'd["summary"]["verdict"] == d["verdict"]'
 
