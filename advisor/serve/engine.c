@@ -121,18 +121,22 @@ static bool answer_add(struct engine *e, struct answer *a, const struct serving_
     return ok && !a->ready.failed && !a->held.kept.failed;
 }
 
-static void answer_time(struct engine *e, struct answer *a, int64_t now)
+/* False: no memory. */
+static bool answer_time(struct engine *e, struct answer *a, int64_t now)
 {
-    struct tally *t = &e->s->tally; /* its histograms are this thread's, and others read them with the lock */
+    struct tally *t = &e->s->tally;
+    const bool first = !a->first_ns;
+    const double gap_s = (double)(now - a->last_ns) * 1e-9;
     pthread_mutex_lock(&e->s->lock);
-    if (!a->first_ns) {
-        a->first_ns = now;
+    if (first)
         histogram_add(&t->first_token, &EDGES_FIRST_TOKEN, (double)(now - a->call->arrived_ns) * 1e-9, 1);
-    } else {
-        histogram_add(&t->token, &EDGES_TOKEN, (double)(now - a->last_ns) * 1e-9, 1);
-    }
+    else
+        histogram_add(&t->token, &EDGES_TOKEN, gap_s, 1);
     pthread_mutex_unlock(&e->s->lock);
     a->last_ns = now;
+    if (!first) return slo_note_gap(e->s, a, gap_s);
+    a->first_ns = now;
+    return true;
 }
 
 static void answer_take(struct engine *e, const struct serving_token *t, int64_t now)
@@ -156,8 +160,8 @@ static void answer_take(struct engine *e, const struct serving_token *t, int64_t
     if (t->finish != FINISH_END) {
         a->made++;
         e->news.generated_tokens++;
-        answer_time(e, a, now);
-        if (!answer_add(e, a, t)) refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the answer");
+        if (!answer_time(e, a, now) || !answer_add(e, a, t))
+            refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the answer");
     }
     if (a->held.stopped) answer_drop_notes(a);
     if (a->held.stopped || t->finish != FINISH_NONE) {

@@ -11,6 +11,13 @@ static void outcomes_write(const struct tally *t, const struct family_sink *to)
                      (double)t->outcome[i]);
 }
 
+static void goodput_write(const struct server *s, const struct tally *t, const struct family_sink *to)
+{
+    if (!s->o.limit_count) return;
+    family_value(to, FAMILY_SERVE_GOODPUT, &(struct label){ "met", "yes" }, 1, (double)t->met);
+    family_value(to, FAMILY_SERVE_GOODPUT, &(struct label){ "met", "no" }, 1, (double)t->missed);
+}
+
 static void blocks_write(const struct pool_counts *b, const struct family_sink *to)
 {
     const struct {
@@ -58,6 +65,7 @@ void page_write(struct server *s, struct str *out, struct err *bad)
     process_read(&process, 0);
     build_export(backend.isa, &to);
     outcomes_write(&t, &to);
+    goodput_write(s, &t, &to);
     blocks_write(&t.now.blocks, &to);
     for (size_t i = 0; i < COUNT_OF(values); i++)
         family_value(&to, values[i].family, NULL, 0, values[i].value);

@@ -97,6 +97,8 @@ struct answer {
     size_t bytes;           /* of all tokens so far */
     size_t sent_characters; /* for text_offset */
     int made, cached, preemptions;
+    double *gaps; /* [gap_count] seconds between its tokens; only with limits */
+    int gap_count, gap_cap;
     bool begun, closed; /* the client of a stream has its first, its last event */
     bool ended;
     const char *finish;                     /* "stop" "length"; NULL: not ended */
@@ -168,6 +170,7 @@ struct call_list {
 /* What happened so far: L. */
 struct tally {
     int64_t outcome[SERVE_OUTCOMES], accepted;
+    int64_t met, missed; /* requests within the limits of goodput, and not */
     int64_t prompt_tokens, cached_tokens, generated_tokens, steps, rows;
     double busy_s; /* in steps */
     struct histogram_counts queue, first_token, token, duration;
@@ -217,6 +220,11 @@ void server_ready_locked(struct server *s, struct call *c);
 void server_count_refused(struct server *s);
 void call_list_add(struct call_list *l, struct call *c);
 struct call *call_list_take(struct call_list *l); /* the first; NULL: empty */
+
+/* slo.c. False: no memory. */
+bool slo_note_gap(const struct server *s, struct answer *a, double seconds);
+/* Was a completed request within all limits? Orders its gaps. */
+bool slo_is_met(const struct server *s, const struct call *c);
 
 void *prepare_main(void *server); /* prepare.c */
 void *engine_main(void *server);  /* engine.c */

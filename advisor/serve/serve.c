@@ -45,6 +45,7 @@ void call_free(struct call *c)
         held_free(&c->answers[i].held);
         str_free(&c->answers[i].ready);
         free(c->answers[i].notes);
+        free(c->answers[i].gaps);
     }
     for (int i = 0; i < c->prompt_count; i++) token_list_free(&c->prompts[i]);
     free(c->answers);
@@ -117,6 +118,7 @@ void server_end(struct server *s, struct call *c, enum serve_outcome outcome)
     struct refusal no = c->no;
     const bool generates = c->generates;
     snprintf(id, sizeof id, "%s", c->id);
+    const bool met = outcome == SERVE_COMPLETED && generates && slo_is_met(s, c);
     c->ended_ns = clock_ns();
     if (c->generates) spans_add(s->spans, c, outcome);
     pthread_mutex_lock(&s->lock);
@@ -125,6 +127,8 @@ void server_end(struct server *s, struct call *c, enum serve_outcome outcome)
         s->open--;
         if (c->stage < CALL_RUNNING) s->waiting--;
         s->tally.outcome[outcome]++;
+        s->tally.met += met;
+        s->tally.missed += (outcome == SERVE_COMPLETED && !met) || outcome == SERVE_FAILED;
         if (outcome == SERVE_COMPLETED) histogram_add(&s->tally.duration, &EDGES_REQUEST, seconds, 1);
     }
     c->stage = CALL_ENDED;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "engine/config/config.h"
 #include "telemetry/export/export.h"
 
 struct model;
@@ -42,8 +43,11 @@ struct server_options {
     const char *key;           /* that clients must send; NULL: none, for loopback addresses only */
     int queue;                 /* most requests that wait; more are refused with 429 */
     int64_t body_bytes;        /* largest request */
-    const char *otlp;          /* a collector for one trace per request; NULL: none */
-    const struct log *log;     /* borrowed; may be NULL */
+    const struct load_limit
+        *limits; /* [limit_count] for goodput, borrowed; times from the arrival at the server */
+    int limit_count;
+    const char *otlp;      /* a collector for one trace per request; NULL: none */
+    const struct log *log; /* borrowed; may be NULL */
 };
 /* All strings are borrowed until server_stop. *port (may be NULL): where it listens. Errors: ERR_USAGE (no
  * key, but the address is not loopback; no such address), ERR_ABSENT (the port is in use; the model has no

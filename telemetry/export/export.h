@@ -129,6 +129,7 @@ enum family_id {
     FAMILY_WATCH_NOTICES,
     /* requests of `qdyno serve` since it started */
     FAMILY_SERVE_REQUESTS,
+    FAMILY_SERVE_GOODPUT,
     FAMILY_SERVE_WAITING,
     FAMILY_SERVE_RUNNING,
     FAMILY_SERVE_KV_BLOCKS,

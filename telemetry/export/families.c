@@ -357,6 +357,9 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         .help = "requests that ended: completed, cancelled (the client went away), refused (4xx), overloaded "
         "(429), stopped (503) or failed (500)",
         .vllm = "vllm:request_success_total" },
+    [FAMILY_SERVE_GOODPUT] = { .name = "qdyno_serve_goodput_requests_total", .section = FAMILIES_SERVE,
+        .type = FAMILY_COUNTER, .labels = "met", .unit = "",
+        .help = "with --slo: completed and failed requests, by whether all limits were met (yes) or not (no)" },
     [FAMILY_SERVE_WAITING] = { .name = "qdyno_serve_requests_waiting", .section = FAMILIES_SERVE, .type = FAMILY_GAUGE,
         .labels = "", .unit = "",
         .help = "requests that wait for their first step",

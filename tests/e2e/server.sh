@@ -88,6 +88,18 @@ QDYNO_API_KEY=sesame-open-0123456789 serve
 clients key sesame-open-0123456789
 stops TERM 0
 
+# goodput
+expect 4 serve --slo 'ttft<quick' --port 0 && says err 'itl_p99<60ms'
+expect 4 serve --slo 'speed<5ms' --port 0
+serve --slo 'ttft<1h,itl_p99<1h,queue<1h'
+clients one_of_each
+clients goodput 1 0
+stops TERM 0
+serve --slo 'ttft<1h,e2e<1ms'
+clients one_of_each
+clients goodput 0 1
+stops TERM 0
+
 # a trace for each request, also for one that is refused; a collector that is away is reported once and disturbs nothing
 here=$(dirname "$0")
 mkdir "$T/otlp"

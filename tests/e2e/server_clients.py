@@ -199,6 +199,12 @@ def one_of_each(c):
     assert c.ask("/v1/completions", {"prompt": PROMPT, "max_tokens": -1})[0] == 400
 
 
+def goodput(c, met, missed):
+    m = c.settle()
+    got = [m['qdyno_serve_goodput_requests_total{met="%s"}' % x] for x in ("yes", "no")]
+    assert got == [float(met), float(missed)], got
+
+
 def begin(c, body):
     """Sends a request and returns its connection; nothing is read."""
     h = http.client.HTTPConnection(c.host, c.port, timeout=120)

@@ -30,6 +30,9 @@ const struct cli_flag FLAGS_SERVE[] = {
     { .name = "--max-body", .value = "BYTES", .kind = FLAG_BYTES, .help = "largest request; default 8M" },
     { .name = "--drain", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "on SIGTERM or Ctrl-C, let running requests go on for at most this time; default 30s" },
+    { .name = "--slo", .value = "LIMITS",
+      .help = "count goodput in /metrics: requests within these limits, e.g. 'ttft<500ms,itl_p99<60ms'; figures: ttft, "
+              "tpot, itl_p50, itl_p95, itl_p99, itl_max, e2e, queue" },
     { .name = "--otlp", .value = "URL",
       .help = "send a trace for each request (no text) to this OpenTelemetry collector, e.g. http://localhost:4318" },
     { .name = NULL },
@@ -65,6 +68,7 @@ const struct document DOCUMENT_SERVE = {
 /* What the command holds until it ends. */
 struct serving_command {
     struct config config;
+    struct workload slo; /* its limits only */
     char *path, *key, *name;
     struct model *model;
     struct server *server;
@@ -93,6 +97,24 @@ static enum err_code key_read(char **key, const struct cli_args *a, struct err *
     if (*key && !**key)
         return err_set(why, ERR_USAGE, "'%s' is empty: expected an API key in its first line", file);
     return ERR_OK;
+}
+
+/* Limits as a load has them. */
+static enum err_code slo_read(struct workload *out, const struct cli_args *a, struct err *why)
+{
+    const char *text = args_text(a, "--slo", NULL);
+    struct str line = { 0 };
+    struct err inner;
+    *out = (struct workload){ .prompt = 0 };
+    if (!text) return ERR_OK;
+    str_printf(&line, "load:rate=1,slo=\"%s\"", text);
+    const bool ok = !strchr(text, '"') && !workload_parse(out, str_text(&line), &inner) && out->load.limits;
+    str_free(&line);
+    return ok ? ERR_OK
+              : err_set(
+                    why, ERR_USAGE,
+                    "--slo %s: expected FIGURE<TIME, separated by commas, such as 'ttft<500ms,itl_p99<60ms'",
+                    text);
 }
 
 /* The file's name without folder and ending. */
@@ -213,6 +235,7 @@ int command_serve(const struct cli_global *g, const struct cli_args *a)
     struct serving_command x = { .model = NULL };
     int port = 0, status = EXIT_DONE;
     enum err_code rc = key_read(&x.key, a, &why);
+    if (!rc) rc = slo_read(&x.slo, a, &why);
     if (!rc) rc = command_config(&x, g, a, &why);
     if (!rc) rc = server_address_check(args_text(a, "--host", "127.0.0.1"), x.key != NULL, &why);
     if (!rc) rc = command_open_model(&x, g, &why);
@@ -225,6 +248,8 @@ int command_serve(const struct cli_global *g, const struct cli_args *a)
                                           .key = x.key,
                                           .queue = (int)args_int(a, "--queue", DEFAULT_QUEUE),
                                           .body_bytes = args_bytes(a, "--max-body", DEFAULT_BODY),
+                                          .limits = x.slo.load.limit,
+                                          .limit_count = x.slo.load.limits,
                                           .otlp = args_text(a, "--otlp", NULL),
                                           .log = &g->log };
         rc = server_start(&x.server, &o, &port, &why);
