@@ -13,13 +13,27 @@ alive() { case $(ps -o stat= -p "$1" 2>/dev/null) in '' | Z*) return 1 ;; esac; 
 # Checks the database and prints the last run's id, state and number of cells ("0 none 0": there is none).
 look() { python3 "$(dirname "$0")/stored.py" "$DB"; }
 
-# killed SECONDS ARGUMENTS...: run the program for so long. $stored: cells in the database when it was killed.
+# Waits until the process has stored a cell more than $cells in $run, or one in a newer run, or has ended.
+stores_a_cell() {
+  local id n
+  for _ in $(seq 1200); do
+    read -r id _ n <<<"$(look 2>/dev/null)"
+    [ "${id:-0}" = "$run" ] && [ "${n:-0}" -gt "$cells" ] && return
+    [ "${id:-0}" -gt "$run" ] && [ "${n:-0}" -gt 0 ] && return
+    alive "$1" || return
+    sleep 0.1
+  done
+}
+
+# killed SECONDS ARGUMENTS...: run the program for so long, from its start or, with $measuring, from the first cell that
+# it stores. $stored: cells in the database when it was killed.
 killed() {
   local seconds=$1 pid workers left
   shift
   "$QDYNO" "$@" >"$T/out" 2>"$T/err" </dev/null &
   pid=$!
   pids+=($pid)
+  [ -z "$measuring" ] || stores_a_cell $pid
   sleep "$seconds"
   kill -STOP $pid 2>/dev/null # neither a worker more nor a cell more until it is killed
   workers=$(pgrep -P $pid)
@@ -36,11 +50,11 @@ killed() {
 }
 
 AB="default q8_0 -w tg8 --max-blocks 6 --control 2 --budget 90s"
-run=0 state=none cells=0 seen=0
+run=0 state=none cells=0 seen=0 measuring=
 for i in $(seq $KILLS); do
   [ $((i % 4)) = 1 ] && rm -rf "$XDG_CACHE_HOME" # arm B's file is made anew: the kill may come in the middle of that
   after=0.$(printf '%03d' $((RANDOM % 300)))     # at first before there is a run, later while it measures
-  [ $i -gt 4 ] && after=$((RANDOM % 5)).$(printf '%03d' $((RANDOM % 1000)))
+  [ $i -gt 4 ] && measuring=yes && after=$((RANDOM % 5)).$(printf '%03d' $((RANDOM % 1000)))
   last=$run
   if [ "$state" = running ] || [ "$state" = interrupted ]; then # interrupted: killed between opening and resuming
     killed "$after" ab --resume "$run" --budget 90s

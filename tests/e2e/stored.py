@@ -18,11 +18,18 @@ def open_database(path):
     """A connection, or None when there are no tables yet."""
     if not os.path.exists(path):
         return None
-    db = sqlite3.connect("file:%s?mode=ro" % path, uri=True, timeout=20)
-    if db.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('run', 'span')").fetchone()[0] == 2:
-        return db
-    db.close()
-    return None
+    for mode in ("ro", "rw"):  # rw: rolls back what was killed while the file was created, as the next command does
+        db = sqlite3.connect("file:%s?mode=%s" % (path, mode), uri=True, timeout=20)
+        try:
+            if db.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('run', 'span')").fetchone()[0] == 2:
+                return db
+        except sqlite3.OperationalError as e:
+            if mode == "rw" or "readonly" not in str(e):
+                raise
+            db.close()
+            continue
+        db.close()
+        return None
 
 
 def check_file(db):
