@@ -141,12 +141,22 @@ static void use_file(const struct str *file, struct script *s)
                                            "threads=1,force=on,kv=q4_0,kv_rotate=on",
                                            "threads=1,force=on,batch_invariant=on",
                                            "threads=1,force=on,compile=off" };
-    static const char *const RECIPES[] = { "q8_0",       "q4_K_M", "q4_0",
-                                           "u4_g64",     "nf4",    "fp8_e4m3",
-                                           "int8",       "mxfp4",  "hqq,format=u4_g64",
-                                           "iq4_nl",     "iq4_xs", "iq3_s",
-                                           "iq2_s",      "nvfp4",  "q1_0",
-                                           "gptq:u4_g32" };
+    static const char *const RECIPES[] = { "q8_0",
+                                           "q4_K_M",
+                                           "q4_0",
+                                           "u4_g64",
+                                           "nf4",
+                                           "fp8_e4m3",
+                                           "int8",
+                                           "mxfp4",
+                                           "hqq,format=u4_g64",
+                                           "iq4_nl",
+                                           "iq4_xs",
+                                           "iq3_s",
+                                           "iq2_s",
+                                           "nvfp4",
+                                           "q1_0",
+                                           "gptq,group_size=32" };
     struct config c;
     struct gguf *g;
     struct err why = { 0 };
