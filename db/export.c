@@ -25,7 +25,7 @@ static const struct {
     { .table = "span", .where = "run_id = ?" },
 };
 
-static const char DOING[] = "export a run";
+static const char DOING[] = "export a run"; /* for messages: "cannot export a run: ..." */
 
 static void append_value(struct str *out, sqlite3_stmt *row, int i)
 {
@@ -110,7 +110,8 @@ enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why)
     struct exporter e = { 0 };
     struct run_row run;
     *out = NULL;
-    /* Not IMMEDIATE: one consistent view of all tables, and a read-only file can be exported. */
+    /* BEGIN, not BEGIN IMMEDIATE: all tables are read from one snapshot, and a read-only file can be
+     * exported. The last argument "": the statement has no parameters. */
     enum err_code rc = db_execute(d, &(struct db_call){ .doing = DOING, .sql = "BEGIN" }, why, "");
     if (rc) return rc;
     str_append(&e.text, "BEGIN;\n");

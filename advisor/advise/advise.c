@@ -133,7 +133,7 @@ static double format_noise(const char *name)
 
 /* Estimated loss of quality relative to the unchanged file, in units of the score; used when nothing was
  * measured. */
-static double quality_estimate(const struct config *c)
+static double quality_loss_estimate(const struct config *c)
 {
     const char *format = config_text(c, KNOB_FORMAT);
     const double weights = strcmp(format, "file") ? format_noise(format) : 0;
@@ -146,10 +146,11 @@ static double quality_estimate(const struct config *c)
     return 4 * (weights + activations) + 2 * kv;
 }
 
-static double log_gain(double now, double reference)
+/* Logarithm of now / reference: positive if `now` is larger, 0 if either is unknown. */
+static double log_ratio(double now, double reference)
 {
     const double r = now / reference;
-    return r > 0 && isfinite(r) ? log(r) : 0; /* an unknown ratio does not count */
+    return r > 0 && isfinite(r) ? log(r) : 0;
 }
 
 /* Points subtracted for missed limits: enough to rank every such candidate below all others, the worst miss
@@ -177,35 +178,40 @@ static double ranked_rate(const struct adviser *a, double rate, double low, doub
 
 static double decode_gain(const struct adviser *a, const struct prediction *p, const struct prediction *r)
 {
-    return log_gain(ranked_rate(a, p->decode_tok_s, p->decode_low, p->decode_high),
-                    ranked_rate(a, r->decode_tok_s, r->decode_low, r->decode_high));
+    return log_ratio(ranked_rate(a, p->decode_tok_s, p->decode_low, p->decode_high),
+                     ranked_rate(a, r->decode_tok_s, r->decode_low, r->decode_high));
 }
 
 static double prefill_gain(const struct adviser *a, const struct prediction *p, const struct prediction *r)
 {
-    return log_gain(ranked_rate(a, p->prefill_tok_s, p->prefill_low, p->prefill_high),
-                    ranked_rate(a, r->prefill_tok_s, r->prefill_low, r->prefill_high));
+    return log_ratio(ranked_rate(a, p->prefill_tok_s, p->prefill_low, p->prefill_high),
+                     ranked_rate(a, r->prefill_tok_s, r->prefill_low, r->prefill_high));
 }
 
+/* The score by which candidates are ranked, larger is better. A higher rate than the reference adds to it; a
+ * loss of quality, more memory, more energy and missed limits subtract. */
 static double advice_score(const struct adviser *a, const struct config *c, const struct prediction *p)
 {
     const struct goal_row *g = &GOALS[a->o->goal];
     const struct prediction *r = &a->reference;
     double s = 0;
     s += g->speed * (0.8 * decode_gain(a, p, r) + 0.2 * prefill_gain(a, p, r));
-    s -= g->quality * quality_estimate(c);
+    s -= g->quality * quality_loss_estimate(c);
     /* the part of the memory estimate that grows with model and context; working buffers depend on threads
      * and batch */
-    s -= g->memory * log_gain((double)(p->plan.weights + p->plan.kv), (double)(r->plan.weights + r->plan.kv));
+    s -= g->memory *
+         log_ratio((double)(p->plan.weights + p->plan.kv), (double)(r->plan.weights + r->plan.kv));
     /* Without a power reading, bytes read per token stand for energy: reading memory is most of a decode
      * step's energy. */
     s -= g->energy *
          (isnan(p->token_j) || isnan(r->token_j)
-              ? log_gain((double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth,
-                         (double)r->plan.decode_read_bytes + (double)r->plan.kv_bytes_per_token * r->depth)
-              : log_gain(p->token_j, r->token_j));
+              ? log_ratio((double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth,
+                          (double)r->plan.decode_read_bytes + (double)r->plan.kv_bytes_per_token * r->depth)
+              : log_ratio(p->token_j, r->token_j));
     for (int k = 0; k < KNOB_COUNT; k++) s -= 0.002 * c->given[k]; /* prefer fewer settings among equals */
-    if (a->o->target_tok_s > 0) { /* the target is out of reach, or reached with less than even odds */
+    if (a->o->target_tok_s > 0) {
+        /* Out of reach: the target is above the predicted interval. Unlikely: it is in the interval but above
+         * the prediction, so the chance to reach it is below 50 %. */
         if (!(p->decode_high >= a->o->target_tok_s))
             s -= PENALTIES.out_of_reach;
         else if (!(p->decode_tok_s >= a->o->target_tok_s))

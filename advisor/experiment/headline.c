@@ -132,9 +132,9 @@ static void put_change(struct str *s, struct wording w, struct interval change, 
     str_append(s, " %)");
 }
 
-/* What the verdict is about. */
-static void put_compared(struct str *s, const struct experiment_state *x, const struct comparison *c,
-                         enum verdict verdict)
+/* Append the effect of the arm, relative to A, in words that fit its verdict: " takes 12 % less memory". */
+static void put_effect(struct str *s, const struct experiment_state *x, const struct comparison *c,
+                       enum verdict verdict)
 {
     const struct metric *m = compared_metric(x);
     const struct wording w = wording_of(m);
@@ -148,7 +148,9 @@ static void put_compared(struct str *s, const struct experiment_state *x, const 
     } else if (verdict == VERDICT_EQUIVALENT) {
         str_printf(s, " %s neither %s nor %s %s by more than %.3g %%", w.verb, w.more, w.less, w.what,
                    100 * x->spec.margin);
-    } else if (change.lower > 0 || change.upper < 0) { /* not decided for another reason: it still runs */
+    } else if (change.lower > 0 || change.upper < 0) {
+        /* The interval excludes 0, but there is no verdict yet, mostly because the experiment is still
+         * running. */
         str_printf(s, " so far %s ", w.verb);
         put_change(s, w, change, c->alpha);
     } else {
@@ -254,7 +256,7 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
         if (x->comparison[arm].quality.known) put_quality(&s, x, arm);
     } else {
         claims_joint(&j, x);
-        put_compared(&s, x, c, verdict);
+        put_effect(&s, x, c, verdict);
         put_other_axes(&s, x, &j, arm);
         put_quality(&s, x, arm);
         str_append(&s, ".");

@@ -32,7 +32,11 @@ static enum err_code distances_open(struct distances *d, const double *x, int n,
     const size_t row = (size_t)n + 1;
     d->n = n;
     d->within = calloc((size_t)n * row, sizeof *d->within);
-    if (!d->within) return err_set(why, ERR_NOMEM, "out of memory for the change points of %d values", n);
+    if (!d->within)
+        return err_set(why, ERR_NOMEM,
+                       "out of memory for finding change points in a series of %d values, which needs %zu "
+                       "bytes: select fewer runs",
+                       n, (size_t)n * row * sizeof *d->within);
     for (int b = 0; b < n; b++) {
         double to_b = 0; /* sum of |x_i - x_b| over i in [a, b) */
         for (int a = b; a >= 0; a--) {
@@ -148,7 +152,9 @@ enum err_code series_changes(struct change **out, int *count, const double *x, i
         changes_search(&s, 0, n);
         *count = changes_prune(&s, n, changes);
     } else {
-        rc = err_set(why, ERR_NOMEM, "out of memory for the change points of %d values", n);
+        rc = err_set(why, ERR_NOMEM,
+                     "out of memory for finding change points in a series of %d values: select fewer runs",
+                     n);
     }
     free(s.cut);
     free(s.d.within);

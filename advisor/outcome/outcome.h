@@ -56,7 +56,8 @@ enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const
 
 /* ---------------------------------------------------------------- pushing (push.c) */
 
-/* PUT the run's outcome; its group is job + experiment + machine. The body is spooled first, so a failure
+/* PUT the run's outcome to a Pushgateway. Its group there has the labels job, experiment and machine (that of
+ * the run). machine: the one that pushes, described in the body. The body is spooled first, so a failure
  * loses nothing: on ERR_ABSENT it stays spooled (*spooled true) and the error is still returned; a body that
  * the server refuses permanently is removed. Only one process sends to a gateway at a time. target: url, auth
  * and deadline; job and grouping are set here. Errors: those of http_send; ERR_FIT, ERR_IO when it cannot be

@@ -144,7 +144,8 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
                          : err_set(why, ERR_NOMEM, "out of memory for a run");
     if (!rc) rc = outcome_text(&body, o, machine, why);
     if (!rc) {
-        /* The machine that ran the run, not the one that pushes it. */
+        /* Labels of the group at the gateway. The machine is the one that measured the run; the parameter
+         * `machine` is the one that pushes it. */
         const struct label grouping[] = { { "experiment", o->experiment }, { "machine", o->machine } };
         target->job = JOB;
         target->grouping = grouping;

@@ -43,6 +43,10 @@ double stats_anytime_factor(int n, double g, double alpha)
 
 /* ---------------------------------------------------------------- evidence from the random order */
 
+/* The "coin" in the names of this evidence (stats_coin_evalue) is the random bit that decides the order of
+ * the cells in each block, ABBA or BAAB. Without a difference between the arms, the other order would have
+ * given the same block effect with the opposite sign, so both signs are equally likely. */
+
 /* The likelihood of n values with this sum and sum of squares under Student's t model (g = 1) is q^(-n/2), up
  * to a factor that does not depend on them. Source: docs/statistics.md, "Evidence". */
 static double model_q(double squares, double sum, int n)
@@ -60,41 +64,42 @@ static double half_power(double r, int k)
     return power;
 }
 
-/* The state of the bet after some blocks. Half of the stake is bet on sizes, half on signs (stats.h). */
-struct coin {
+/* The state of a bet on the signs of block effects, after n of them. Half of the stake uses the sizes of the
+ * effects to choose its odds, the other half uses their signs alone (stats.h). */
+struct bet {
     double sizes, signs; /* the factor by which each half of the stake has grown */
     double sum, squares;
     int n, plus, minus;
 };
 
-static const struct coin COIN_START = { .sizes = 1, .signs = 1 };
+static const struct bet BET_START = { .sizes = 1, .signs = 1 };
 
-static void coin_bet(struct coin *c, double d)
+static void bet_on_block(struct bet *b, double d)
 {
-    c->n++;
-    c->squares += d * d;
-    const double q = model_q(c->squares, c->sum + d, c->n), mirrored = model_q(c->squares, c->sum - d, c->n);
-    c->sum += d;
+    b->n++;
+    b->squares += d * d;
+    const double q = model_q(b->squares, b->sum + d, b->n), mirrored = model_q(b->squares, b->sum - d, b->n);
+    b->sum += d;
     if (mirrored > 0)
-        c->sizes *= 2 /
-                    (1 + half_power(q / mirrored, c->n)); /* otherwise all values are 0 and nothing is bet */
-    c->plus += d > 0;
-    c->minus += d < 0;
+        b->sizes *= 2 /
+                    (1 + half_power(q / mirrored, b->n)); /* otherwise all values are 0 and nothing is bet */
+    b->plus += d > 0;
+    b->minus += d < 0;
     /* stats_sign_evalue with this block divided by that without it */
-    if (d != 0) c->signs *= 2.0 * (d > 0 ? c->plus : c->minus) / (c->plus + c->minus + 1);
+    if (d != 0) b->signs *= 2.0 * (d > 0 ? b->plus : b->minus) / (b->plus + b->minus + 1);
 }
 
-static double coin_value(const struct coin *c)
+static double bet_evidence(const struct bet *b)
 {
-    return 0.5 * (c->sizes + c->signs) +
-           0 * c->sum; /* adding 0 * sum makes the result NAN if a value is NAN */
+    return 0.5 * (b->sizes + b->signs) +
+           0 * b->sum; /* adding 0 * sum makes the result NAN if a value is NAN */
 }
 
-static struct coin coin_bets(const double *x, int n, double null)
+static struct bet bet_on_series(const double *x, int n, double null)
 {
-    struct coin c = COIN_START;
-    for (int i = 0; i < n; i++) coin_bet(&c, x[i] - null);
-    return c;
+    struct bet b = BET_START;
+    for (int i = 0; i < n; i++) bet_on_block(&b, x[i] - null);
+    return b;
 }
 
 /* A stake that is divided between series (stats.h). */
@@ -109,9 +114,9 @@ static double stakes_bet(const struct stakes *s, double null, double *signs)
     double all = 0;
     *signs = 0;
     for (int k = 0; k < s->parts; k++) {
-        const struct coin c = coin_bets(s->part[k].x, s->part[k].n, null);
-        all += s->part[k].share * coin_value(&c);
-        *signs += s->part[k].share * 0.5 * c.signs;
+        const struct bet b = bet_on_series(s->part[k].x, s->part[k].n, null);
+        all += s->part[k].share * bet_evidence(&b);
+        *signs += s->part[k].share * 0.5 * b.signs;
     }
     return all;
 }
@@ -134,28 +139,28 @@ double stats_coin_evalue(const double *x, int n)
 
 double stats_anytime_p(const double *x, int n)
 {
-    struct coin c = COIN_START;
+    struct bet b = BET_START;
     double most = 1;
     for (int i = 0; i < n; i++) {
-        coin_bet(&c, x[i]);
-        most = fmax(most, coin_value(&c));
+        bet_on_block(&b, x[i]);
+        most = fmax(most, bet_evidence(&b));
     }
-    return isnan(c.sum) ? NAN : 1 / most;
+    return isnan(b.sum) ? NAN : 1 / most;
 }
 
-/* The largest evidence that n blocks can give, which is that of equal values. */
-static double coin_most(int n)
+/* The largest evidence that n blocks can give. Equal block effects of any size other than 0 give it. */
+static double largest_evidence(int n)
 {
-    struct coin c = COIN_START;
-    for (int i = 0; i < n; i++) coin_bet(&c, 1);
-    return coin_value(&c);
+    struct bet b = BET_START;
+    for (int i = 0; i < n; i++) bet_on_block(&b, 1);
+    return bet_evidence(&b);
 }
 
 int stats_anytime_fewest(double alpha)
 {
     if (!(alpha > 0 && alpha < 1)) return BEYOND_REASON;
     int n = 1;
-    while (n < 1000 && coin_most(n) < 1 / alpha) n++;
+    while (n < 1000 && largest_evidence(n) < 1 / alpha) n++;
     return n;
 }
 
@@ -211,8 +216,10 @@ static double stakes_bound(const struct stakes *s, double within, double step, d
     return refuted ? stakes_crossing(s, inside, outside, within, level) : NAN;
 }
 
-/* An effect with as little evidence against it as possible: `start`, or one of the values where an outlier
- * moved the mean away from the others (rare). Returns the evidence. */
+/* Finds an effect with as little evidence against it as possible, from which the bounds are searched.
+ * *within: the effect. Returns the evidence against it. This is mostly `start`, the mean. In rare cases an
+ * outlier moves the mean so far from all other values that the mean itself is refuted (evidence >= level);
+ * then the values are tried one after the other. */
 static double stakes_least(const struct stakes *s, double start, double level, double *within)
 {
     double least = stakes_evalue(s, start);
@@ -233,15 +240,18 @@ struct interval stats_mixed_interval(const struct stats_stake *part, int parts, 
     double reachable = 0, within;
     for (int k = 0; k < parts; k++) {
         if (part[k].n > most->n) most = &part[k];
-        reachable += part[k].share * coin_most(part[k].n);
+        reachable += part[k].share * largest_evidence(part[k].n);
     }
     struct interval out = { stats_mean(most->x, most->n), NAN, NAN };
     const double level = 1 / (1 - confidence), sd = stats_sd(most->x, most->n);
     if (isnan(sd) || !(confidence > 0 && confidence < 1) || reachable < level) return out;
+    /* All blocks have the same effect. Any other effect would leave equal differences, whose evidence is the
+     * largest possible one (`reachable`), so it is refuted: the interval is a single number. */
     if (sd == 0 && parts == 1) return (struct interval){ out.estimate, out.estimate, out.estimate };
     if (!(stakes_least(&s, out.estimate, level, &within) < level)) return out;
     /* The first step is a quarter of the expected width of the interval, so it is nearly always inside it.
-     * If it is outside, stakes_bound searches between `within` and this step. */
+     * stakes_bound then takes larger steps until effects are refuted. If the first step is already refuted,
+     * the bound lies between `within` and that step. */
     const double factor = stats_anytime_factor(most->n, 1, 1 - confidence);
     const double step = 0.5 * (isfinite(factor) ? factor : sqrt(most->n)) * sd / sqrt(most->n);
     if (!(step > 0)) return out;

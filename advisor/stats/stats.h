@@ -40,12 +40,13 @@ struct interval stats_t_interval(const double *x, int n, double confidence);
 
 /* The evidence that decides a comparison. x: block effects, in the order in which the blocks ran.
  *
- * Its only assumption is the coin that ordered each block: without a difference between the arms, every sign
- * is as likely as its opposite, whatever the sizes are. It is therefore valid for any noise (drift,
- * correlation, periodic interference, heavy tails). Half of the stake is bet on sizes: before each block
- * Student's t model (g = 1) predicts which sign a difference of that size has, and its odds are the bet, a
- * conditional likelihood ratio and so a martingale. The other half is bet on signs alone
- * (stats_sign_evalue), on which a few disturbed blocks have little influence. 1 for n < 2. */
+ * Its only assumption is that a fair random bit, the coin, decided the order of the cells in each block.
+ * Then, without a difference between the arms, every sign is as likely as its opposite, whatever the sizes
+ * are. It is therefore valid for any noise (drift, correlation, periodic interference, heavy tails). Half of
+ * the stake is bet on sizes: before each block Student's t model (g = 1) predicts which sign a difference of
+ * that size has, and its odds are the bet, a conditional likelihood ratio and so a martingale. The other half
+ * is bet on signs alone (stats_sign_evalue), on which a few disturbed blocks have little influence. 1 for n
+ * < 2. */
 double stats_coin_evalue(const double *x, int n);
 /* 1 / the largest stats_coin_evalue after any of the n blocks, at most 1: a p value that is valid at every
  * interim analysis. */

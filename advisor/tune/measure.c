@@ -317,8 +317,9 @@ static enum err_code run_check_resumed(struct tuning *t, const char *spec_json, 
     if (!rc && (!tune_spec_same(old.spec_json, spec_json) || strcmp(old.model_sha256, sha256)))
         rc = err_set(
             why, ERR_USAGE,
-            "--resume %lld: that search had other options (%s, %s): repeat its command, only the budget may differ",
-            id, old.model_name, old.workload);
+            "--resume %lld: that search (model %s, workload %s) had another model file or other options. Repeat "
+            "its command and add --resume %lld; only --budget and --estimand may differ",
+            id, old.model_name, old.workload, id);
     run_row_free(&old);
     return rc;
 }

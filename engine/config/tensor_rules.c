@@ -53,7 +53,8 @@ static enum err_code rule_check(const char *rule, size_t n, struct str *out, str
     if (!rule_is_pattern(rule, left))
         return err_set(
             why, ERR_USAGE,
-            "tensors: '%.*s' is not a rule: expected PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?, or PATTERN@LAYERS, layers like 0-3+7",
+            "tensors: '%.*s' is not a rule: expected PATTERN:FORMAT or PATTERN@LAYERS:FORMAT, such as attn_v:q8_0 or "
+            "ffn_down@0-3+7:f16. A pattern has letters, digits and . _ -, and * and ? as wildcards. A ; separates rules",
             (int)MIN(n, 60), rule);
     if (rules_contain(str_text(out), rule, left))
         return err_set(why, ERR_USAGE, "tensors: two rules for '%.*s'", (int)left, rule);

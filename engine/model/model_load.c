@@ -70,8 +70,9 @@ static void bound_release(const struct site *s, struct bound *b)
     act_free(b->input);
 }
 
-/* Set the scale that the file stores beside a bound matrix, or those of its experts. A tensor that the
- * architecture itself uses (Gemma 4 has a scale for each expert) is no such scale. */
+/* Some files store a tensor beside a matrix whose value multiplies all weights of the matrix (or one value
+ * for each expert). Set these scales in the bound matrix. A tensor that the architecture itself uses (Gemma 4
+ * has a scale for each expert) is no such tensor. */
 static enum err_code bind_scales(struct bound *out, const struct model *m, const struct site *site,
                                  const struct gguf_tensor *matrix, struct err *why)
 {
@@ -81,22 +82,25 @@ static enum err_code bind_scales(struct bound *out, const struct model *m, const
     if (!t || arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, t->name)) return ERR_OK;
     const int64_t n = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3], want = MAX(out->count, 1);
     if (t->format != &FORMATS[FORMAT_F32] || (n != 1 && n != want))
-        return err_set(why, ERR_FORMAT, "its scale '%s': expected %lld values of f32, found %lld of %s",
-                       t->name, (long long)want, (long long)n, t->format->name);
+        return err_set(
+            why, ERR_FORMAT,
+            "the tensor that scales this matrix, '%s': expected %lld values of f32, found %lld of %s",
+            t->name, (long long)want, (long long)n, t->format->name);
     if (site == &m->sites[SITE_DEVICE] && strcmp(m->session.device, "cpu"))
         return err_set(
             why, ERR_USAGE,
-            "its scale '%s' is supported on the CPU only: use device=cpu, or gpu_layers that leave "
-            "its layer on the CPU",
+            "the tensor '%s' scales this matrix, which works on the CPU only: expected device=cpu, or a "
+            "smaller gpu_layers, so that the layer of this matrix runs on the CPU",
             t->name);
     const float *scale = (const float *)(const void *)t->data;
     for (int64_t i = 0; i < want; i++) {
         float v;
         memcpy(&v, scale + (n > 1 ? i : 0), sizeof v);
         if (!isfinite(v) || v == 0)
-            return err_set(why, ERR_FORMAT,
-                           "its scale '%s': value %lld is %g; expected a number other than 0", t->name,
-                           (long long)i, (double)v);
+            return err_set(
+                why, ERR_FORMAT,
+                "the tensor that scales this matrix, '%s': value %lld is %g; expected a finite number other than 0",
+                t->name, (long long)i, (double)v);
         if (out->count) out->experts[i].scale = v;
         if (!i) out->w.scale = v;
     }

@@ -150,9 +150,11 @@ enum err_code imatrix_save(const struct calibration *c, const char *path, struct
 {
     const size_t n = strlen(path);
     if (!imatrix_count(c))
-        return err_set(why, ERR_USAGE,
-                       "the calibration contains no matrix of a layer, so there is nothing to write to '%s'",
-                       path);
+        return err_set(
+            why, ERR_USAGE,
+            "an importance matrix holds statistics of matrices in layers ('blk.N...'), and this "
+            "calibration of %d matrices has none, so '%s' was not written: calibrate a model with layers",
+            c->name_count, path);
     return n > 4 && !strcasecmp(path + n - 4, ".dat") ? imatrix_save_legacy(c, path, why)
                                                       : calibration_write(c, path, CALIBRATION_IMATRIX, why);
 }

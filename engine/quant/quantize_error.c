@@ -282,6 +282,25 @@ static enum err_code comparison_run(struct comparison *c, struct threadpool *poo
     return ERR_OK;
 }
 
+static enum err_code tensor_mismatch(const struct tensor_plan *t, const struct gguf_tensor *is,
+                                     struct err *why)
+{
+    const int64_t *want = t->source->shape, *have = is ? is->shape : NULL;
+    if (!is)
+        return err_set(
+            why, ERR_FORMAT,
+            "tensor '%s' is missing in the quantized file: expected %s, shape [%lld,%lld,%lld,%lld]; "
+            "quantize the source again",
+            t->source->name, t->format->name, (long long)want[0], (long long)want[1], (long long)want[2],
+            (long long)want[3]);
+    return err_set(why, ERR_FORMAT,
+                   "tensor '%s': expected %s, shape [%lld,%lld,%lld,%lld]; the quantized file has %s, shape "
+                   "[%lld,%lld,%lld,%lld]; quantize the source again",
+                   t->source->name, t->format->name, (long long)want[0], (long long)want[1],
+                   (long long)want[2], (long long)want[3], is->format->name, (long long)have[0],
+                   (long long)have[1], (long long)have[2], (long long)have[3]);
+}
+
 /* Measure the error of one tensor. ERR_FORMAT: the file has another format or shape than planned. */
 static enum err_code tensor_plan_measure(struct tensor_plan *t, const struct gguf *source,
                                          const struct gguf *made, struct threadpool *pool, struct err *why)
@@ -292,8 +311,7 @@ static enum err_code tensor_plan_measure(struct tensor_plan *t, const struct ggu
                             .rows = t->source->shape[1] * t->source->shape[2] * t->source->shape[3],
                             .cols = t->source->shape[0] };
     if (!is || is->format != t->format || memcmp(is->shape, t->source->shape, sizeof is->shape) != 0)
-        return err_set(why, ERR_FORMAT, "tensor '%s': expected %s with the source's shape, the file has %s",
-                       t->source->name, t->format->name, is ? is->format->name : "none");
+        return tensor_mismatch(t, is, why);
     enum err_code rc = comparison_find_folded(&c, source, made, why);
     if (!rc) rc = comparison_read_companions(&c, made, why);
     if (!rc) rc = comparison_run(&c, pool, &t->nmse, why);

@@ -71,12 +71,12 @@ static void teller_write_number(struct teller *t, int n)
     teller_write(t, word, strlen(word));
 }
 
-static int teller_sum(const struct teller *t, const struct grammar_sum *s)
+static int teller_evaluate(const struct teller *t, const struct grammar_expression *s)
 {
     int total = 0;
     for (int i = 0; i < s->count; i++) {
         int v = s->term[i].slot < 0 ? s->term[i].number : t->vars[s->term[i].slot].form;
-        total = s->term[i].sign == '+' ? total + v : s->term[i].sign == '-' ? total - v : total * v;
+        total = s->term[i].before == '+' ? total + v : s->term[i].before == '-' ? total - v : total * v;
     }
     return total;
 }
@@ -102,7 +102,7 @@ static void teller_write_slot(struct teller *t, const struct op *op)
         teller_write(t, word, strlen(word));
         return;
     }
-    const int field = op->how == SAY_COUNT ? teller_sum(t, &op->a) != 1 : op->field;
+    const int field = op->how == SAY_COUNT ? teller_evaluate(t, &op->a) != 1 : op->field;
     const struct corpus_field said = f->fields[field];
     assert(field < f->field_count);
     if (op->article) teller_write(t, "an ", strchr("aeiou", said.text[0]) ? 3 : 1);
@@ -114,7 +114,7 @@ static void teller_write_slot(struct teller *t, const struct op *op)
 
 static bool teller_test(const struct teller *t, const struct op *op)
 {
-    int a = teller_sum(t, &op->a), b = teller_sum(t, &op->b);
+    int a = teller_evaluate(t, &op->a), b = teller_evaluate(t, &op->b);
     return op->compare == '<' ? a < b : op->compare == '>' ? a > b : a == b;
 }
 
@@ -128,10 +128,10 @@ static const struct op *teller_run(struct teller *t)
         case OP_CALL:
         case OP_CHOOSE:
         case OP_DRAW: return op;
-        case OP_SET: t->vars[op->slot] = (struct value){ NUMBER, teller_sum(t, &op->a) }; break;
+        case OP_SET: t->vars[op->slot] = (struct value){ NUMBER, teller_evaluate(t, &op->a) }; break;
         case OP_COPY: t->vars[op->slot] = t->vars[op->a.term[0].slot]; break;
         case OP_SAY: teller_write_slot(t, op); break;
-        case OP_NUMBER: teller_write_number(t, teller_sum(t, &op->a)); break;
+        case OP_NUMBER: teller_write_number(t, teller_evaluate(t, &op->a)); break;
         case OP_CAPITAL: t->capital = true; break;
         case OP_UNLESS:
             if (!teller_test(t, op)) t->stack[t->depth - 1] = op->jump;
@@ -154,7 +154,7 @@ static int option_weight(const struct teller *t, const struct op *op, int i)
 
 static int option_count(const struct teller *t, const struct op *op)
 {
-    if (op->kind == OP_DRAW) return teller_sum(t, &op->b) - teller_sum(t, &op->a) + 1;
+    if (op->kind == OP_DRAW) return teller_evaluate(t, &op->b) - teller_evaluate(t, &op->a) + 1;
     return t->c->rules[op->rule].form_count;
 }
 
@@ -172,7 +172,7 @@ static int options_total(const struct teller *t, const struct op *op)
 static void teller_take(struct teller *t, const struct op *op, int i)
 {
     switch (op->kind) {
-    case OP_DRAW: t->vars[op->slot] = (struct value){ NUMBER, teller_sum(t, &op->a) + i }; break;
+    case OP_DRAW: t->vars[op->slot] = (struct value){ NUMBER, teller_evaluate(t, &op->a) + i }; break;
     case OP_CHOOSE: t->vars[op->slot] = (struct value){ op->rule, i }; break;
     default:
         assert(t->depth < GRAMMAR_DEPTH);

@@ -7,16 +7,17 @@
 enum {
     GRAMMAR_SLOTS = 64, /* variables in a story */
     GRAMMAR_DEPTH = 16, /* nesting of rules */
-    GRAMMAR_TERMS = 3,  /* terms in a sum */
+    GRAMMAR_TERMS = 3,  /* terms in an expression */
     GRAMMAR_FIELDS = 4, /* fields of a word */
 };
 
-/* A sum, evaluated from left to right. */
-struct grammar_sum {
+/* An expression such as n+2*m. Terms are applied strictly from left to right: this is (n+2)*m. The first term
+ * has the operator +. */
+struct grammar_expression {
     int count;
     struct {
-        char sign; /* + - * */
-        int slot;  /* -1: `number` */
+        char before; /* the operator before the term: + - * */
+        int slot;    /* index of a variable; -1: the constant `number` */
         int number;
     } term[GRAMMAR_TERMS];
 };
@@ -26,17 +27,21 @@ enum op_kind {
     OP_CALL,    /* choose a form of `rule` and run it */
     OP_CHOOSE,  /* choose a form of `rule` as the value of `slot` */
     OP_DRAW,    /* choose a number from a to b as the value of `slot` */
-    OP_SET,     /* slot = sum a */
+    OP_SET,     /* slot = expression a */
     OP_COPY,    /* slot = the slot of a's first term */
     OP_SAY,     /* write the value of `slot`, as `how` says */
-    OP_NUMBER,  /* write sum a in words */
+    OP_NUMBER,  /* write the value of expression a in words */
     OP_CAPITAL, /* capitalize the next letter */
     OP_UNLESS,  /* jump unless a `compare` b */
     OP_JUMP,
     OP_RETURN,
 };
 
-enum say_how { SAY_FIELD, SAY_PRONOUN, SAY_COUNT }; /* a field; PRONOUNS[field]; field 1 unless sum a is 1 */
+enum say_how {
+    SAY_FIELD,   /* write the field `field` of the word */
+    SAY_PRONOUN, /* write PRONOUNS[field] for this person */
+    SAY_COUNT,   /* write field 0 (singular) if expression a is 1, else field 1 (plural) */
+};
 
 struct op {
     enum op_kind kind;
@@ -46,7 +51,7 @@ struct op {
     int field;
     bool article;
     char compare;
-    struct grammar_sum a, b;
+    struct grammar_expression a, b;
 };
 
 struct corpus_field {

@@ -62,7 +62,7 @@ static enum err_code reader_no_memory(const struct reader *r)
     return err_set(r->why, ERR_NOMEM, "out of memory for the grammar");
 }
 
-/* ---------------------------------------------------------------- names, sums */
+/* ---------------------------------------------------------------- names, expressions */
 
 static size_t name_length(const char *s)
 {
@@ -81,12 +81,13 @@ static enum err_code reader_slot(struct reader *r, int *slot)
     return ERR_OK;
 }
 
-/* Parse a sum such as n+2*m. */
-static enum err_code reader_sum(struct reader *r, struct grammar_sum *sum)
+/* Parse an expression of numbers and variables with + - *, such as n+2*m (grammar.h describes the notation).
+ */
+static enum err_code reader_expression(struct reader *r, struct grammar_expression *expression)
 {
-    *sum = (struct grammar_sum){ 0 };
-    for (char sign = '+';; sign = *r->at++) {
-        if (sum->count == GRAMMAR_TERMS) return reader_error(r, "too many terms");
+    *expression = (struct grammar_expression){ 0 };
+    for (char before = '+';; before = *r->at++) {
+        if (expression->count == GRAMMAR_TERMS) return reader_error(r, "too many terms");
         int slot = -1, number = 0;
         if (isdigit((unsigned char)*r->at)) {
             number = (int)strtol(r->at, (char **)&r->at, 10);
@@ -94,9 +95,9 @@ static enum err_code reader_sum(struct reader *r, struct grammar_sum *sum)
             enum err_code rc = reader_slot(r, &slot);
             if (rc) return rc;
         }
-        sum->term[sum->count].sign = sign;
-        sum->term[sum->count].slot = slot;
-        sum->term[sum->count++].number = number;
+        expression->term[expression->count].before = before;
+        expression->term[expression->count].slot = slot;
+        expression->term[expression->count++].number = number;
         if (!*r->at || !strchr("+-*", *r->at)) return ERR_OK;
     }
 }
@@ -110,7 +111,7 @@ static enum err_code reader_how(struct reader *r, struct op *op)
     if (*r->at == '#') {
         r->at++;
         op->how = SAY_COUNT;
-        rc = reader_sum(r, &op->a);
+        rc = reader_expression(r, &op->a);
     } else if (*r->at == '.') {
         const char *name = ++r->at;
         size_t n = name_length(name);
@@ -136,11 +137,11 @@ static enum err_code reader_choice(struct reader *r, int slot)
     if (!op) return reader_no_memory(r);
     op->slot = slot;
     if (op->kind == OP_DRAW) {
-        enum err_code rc = reader_sum(r, &op->a);
+        enum err_code rc = reader_expression(r, &op->a);
         if (rc) return rc;
         if (strncmp(r->at, "..", 2)) return reader_error(r, "expected '..'");
         r->at += 2;
-        return reader_sum(r, &op->b);
+        return reader_expression(r, &op->b);
     }
     size_t n = name_length(r->at);
     op->rule = rule_find(r->c, r->at, n);
@@ -158,13 +159,13 @@ static enum err_code reader_assignment(struct reader *r)
     if (*r->at++ != '=') return reader_error(r, "expected '='");
     const char *range = strstr(r->at, "..");
     if (range && range < strchr(r->at, '}')) return reader_choice(r, slot);
-    struct grammar_sum sum;
-    rc = reader_sum(r, &sum);
+    struct grammar_expression expression;
+    rc = reader_expression(r, &expression);
     if (rc) return rc;
-    struct op *op = op_new(r->c, sum.count == 1 && sum.term[0].slot >= 0 ? OP_COPY : OP_SET);
+    struct op *op = op_new(r->c, expression.count == 1 && expression.term[0].slot >= 0 ? OP_COPY : OP_SET);
     if (!op) return reader_no_memory(r);
     op->slot = slot;
-    op->a = sum;
+    op->a = expression;
     return ERR_OK;
 }
 
@@ -200,7 +201,7 @@ static enum err_code reader_braces(struct reader *r)
         struct op *op = op_new(r->c, OP_NUMBER);
         if (!op) return reader_no_memory(r);
         r->at++;
-        rc = reader_sum(r, &op->a);
+        rc = reader_expression(r, &op->a);
     } else if (*r->at == '!') {
         r->at++;
         rc = reader_assignment(r);
@@ -260,13 +261,13 @@ static enum err_code reader_form(struct reader *r, const char *stops)
 /* Parse (a<b?A|B) after its opening parenthesis. Ops are referred to by index, because the array may move. */
 static enum err_code reader_condition(struct reader *r)
 {
-    struct grammar_sum a, b;
-    enum err_code rc = reader_sum(r, &a);
+    struct grammar_expression a, b;
+    enum err_code rc = reader_expression(r, &a);
     if (rc) return rc;
     char compare = *r->at;
     if (!compare || !strchr("<>=", compare)) return reader_error(r, "expected <, > or =");
     r->at++;
-    rc = reader_sum(r, &b);
+    rc = reader_expression(r, &b);
     if (rc) return rc;
     if (*r->at++ != '?') return reader_error(r, "expected '?'");
     int unless = r->c->op_count, jump = -1;

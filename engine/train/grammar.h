@@ -10,9 +10,9 @@
  *   {x}          the value of x; {x.1} its field 1 and so on; {a x} and {a x.1} with the article a or an
  *   {x.he}       a pronoun (he him his He His) for a person whose field 1 is "f" or "m"
  *   {x#n}        x in singular or plural: field 1 (the plural) unless n is 1
- *   {n=2..9}     n becomes a number, all equally likely, written as a word; bounds may be sums
- *   {=n+2*m}     a number as a word; the sum is evaluated from left to right
- *   {!x=y}       x becomes a copy of y, a sum, or a number from 2..9; nothing is written
+ *   {n=2..9}     n becomes a number, all equally likely, written as a word; bounds may be expressions
+ *   {=n+2*m}     the value of an expression as a word. It is evaluated from left to right: (n+2)*m
+ *   {!x=y}       x becomes a copy of y, the value of an expression, or a number from 2..9; nothing is written
  *   (n>m?A|B)    A if the condition holds, else B; > < = compare numbers, = also values. B may be omitted
  *   {^x}         any of these, capitalized
  *

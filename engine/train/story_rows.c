@@ -2,6 +2,7 @@
 #include "engine/train/story_rows.h"
 #include "engine/text/text.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -85,10 +86,12 @@ enum err_code story_rows_held_out(const struct story_rows *l, struct held_out_ro
     e->stories = 0;
     e->counted = 0;
     e->floor_nats = 0;
+    int64_t needed = 0;
     for (int64_t whole = 0;;) {
         double nats;
         rc = row_add_story(l, e->number, &ids, &nats, why);
         if (rc || ids.n > l->ctx + 1) { /* the last token of a row is only a target */
+            needed = ids.n - 1;
             ids.n = whole;
             break;
         }
@@ -99,7 +102,10 @@ enum err_code story_rows_held_out(const struct story_rows *l, struct held_out_ro
         e->number++;
     }
     if (!rc && !e->stories)
-        rc = err_set(why, ERR_USAGE, "a context of %d tokens is too short for the next story", l->ctx);
+        rc = err_set(why, ERR_USAGE,
+                     "a context of %d tokens is too short to measure the loss: held-out story %" PRIu64
+                     " needs %" PRId64 " tokens; use a longer context",
+                     l->ctx, e->number, needed);
     while (!rc && ids.n <= l->ctx) rc = token_list_push(&ids, l->bos, why);
     if (!rc) row_split(l, ids.ids, tokens, targets);
     token_list_free(&ids);

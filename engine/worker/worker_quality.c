@@ -82,6 +82,9 @@ static enum err_code open_reference(struct quality_run *q, const json_t *about, 
     return check_both_fit(q->w->model, q->reference, available, why);
 }
 
+/* Answer the request with the divergence of the worker's model from the reference. The answer to `open`
+ * already contains what autotuning measured for the worker's model, so this one contains what it measured for
+ * the reference. */
 static void quality_run_send(struct quality_run *q, const struct divergence *d, int ctx)
 {
     json_t *o = channel_ok(&q->w->channel), *figures = divergence_to_json(d);
@@ -95,6 +98,7 @@ static void quality_run_send(struct quality_run *q, const struct divergence *d, 
     worker_put_autotune(o, q->reference);
     json_put_bool(o, "random_weights",
                   model_shape(q->w->model)->random_weights || model_shape(q->reference)->random_weights);
+    /* unknown: number of metadata keys and tensors that may change answers and that nothing uses (arch.h) */
     json_put_bool(o, "answers_unverified",
                   model_shape(q->w->model)->unknown || model_shape(q->reference)->unknown);
     json_put_num(o, "seconds", (double)(clock_ns() - q->started_ns) * 1e-9);

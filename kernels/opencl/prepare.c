@@ -23,7 +23,9 @@ bool opencl_prepares(enum input_kind kind)
     return kind != INPUT_INT8_TENSOR && kind != INPUT_INT8_OUTLIERS;
 }
 
-static struct input_parameters treatment_of(const struct input_scheme *s, const struct format *f)
+/* The arguments of the kernel "prepare" (products.cl) that say how it rounds inputs. f: format of the
+ * weights. */
+static struct input_parameters input_rounding(const struct input_scheme *s, const struct format *f)
 {
     struct input_parameters t = { .mode = ROUND_FLOATS,
                                   .limit = INFINITY,
@@ -48,7 +50,8 @@ static struct input_parameters treatment_of(const struct input_scheme *s, const 
     return t;
 }
 
-/* Floats as prescribed, and behind them codes. */
+/* The scratch memory of a product: its inputs as floats, after the prescribed treatment, and then their 8-bit
+ * codes. */
 enum { CODES_ALIGN = 128 };
 
 static int64_t floats_bytes(int64_t rows, int64_t cols)
@@ -56,7 +59,7 @@ static int64_t floats_bytes(int64_t rows, int64_t cols)
     return round_up(rows * round_up(cols, 4) * (int64_t)sizeof(float), CODES_ALIGN);
 }
 
-/* A byte a number, and a scale and two sums of 2 bytes for 32 of them. */
+/* For each block of 32 inputs: 32 codes of one byte, and 8 bytes for its scale and sums. */
 static int64_t codes_bytes(int64_t rows, int64_t cols)
 {
     return rows * round_up(cols, Q8_BLOCK) / Q8_BLOCK * (Q8_BLOCK + 8);
@@ -76,8 +79,9 @@ bool opencl_in_integers(const struct opencl *o, const struct weight *w)
            inputs_scheme(options, w).kind == INPUT_FREE;
 }
 
-/* m with the codes of its x. */
-static struct matmul made_codes(struct opencl *o, const struct matmul *m)
+/* Quantize the inputs m->x to 8-bit codes, in the scratch memory of the device. Returns m with x pointing to
+ * the codes. */
+static struct matmul inputs_to_codes(struct opencl *o, const struct matmul *m)
 {
     static const struct opencl_kernel K = { 1u << SOURCE_PRODUCTS, "", "codes" };
     const int64_t cols = m->w->cols;
@@ -98,15 +102,17 @@ static struct matmul made_codes(struct opencl *o, const struct matmul *m)
     return out;
 }
 
-/* m with x as prescribed. */
-static struct matmul made_floats(struct opencl *o, const struct matmul *m)
+/* Some weights prescribe how their inputs are treated before the product: columns in another order, divided
+ * by a number for each column, and rounded to a format. Do that on the device, into its scratch memory, and
+ * return m with x pointing to the result. Returns m unchanged if nothing is prescribed. */
+static struct matmul inputs_to_floats(struct opencl *o, const struct matmul *m)
 {
     const struct input_scheme s = inputs_scheme(&o->base.options, m->w);
     const void *order = opencl_order(m->w), *divide = opencl_divide(m->w);
     struct matmul out = *m;
     if (s.kind == INPUT_FREE && !order && !divide) return out;
     static const struct opencl_kernel K = { 1u << SOURCE_PRODUCTS, "", "prepare" };
-    const struct input_parameters t = treatment_of(&s, m->w->format);
+    const struct input_parameters t = input_rounding(&s, m->w->format);
     out.x_stride = round_up(m->w->cols, 4);
     out.x = (const float *)(const void *)o->scratch;
     assert(m->n * out.x_stride * (int64_t)sizeof(float) <= o->scratch_bytes); /* backend_reserve first */
@@ -119,7 +125,7 @@ static struct matmul made_floats(struct opencl *o, const struct matmul *m)
         ARG_FLOAT(t.least),       ARG_FLOAT(t.limit),
         ARG_FLOAT(t.steps),       ARG_FLOAT(t.low),
         ARG_FLOAT(t.high),        ARG_INT(t.multiply),
-        ARG_INT(t.to.drop),       ARG_FLOAT(t.to.normal),
+        ARG_INT(t.to.drop),       ARG_FLOAT(t.to.normal), /* the float format (struct small_float) */
         ARG_FLOAT(t.to.magic),    ARG_FLOAT(t.to.largest),
     };
     opencl_run(o, &K, (size_t[3]){ (size_t)m->n * ITEMS, 1, 1 }, (size_t[3]){ ITEMS, 1, 1 }, args,
@@ -129,6 +135,6 @@ static struct matmul made_floats(struct opencl *o, const struct matmul *m)
 
 struct matmul opencl_prepared(struct opencl *o, const struct matmul *m)
 {
-    const struct matmul floats = made_floats(o, m);
-    return opencl_in_integers(o, m->w) ? made_codes(o, &floats) : floats;
+    const struct matmul floats = inputs_to_floats(o, m);
+    return opencl_in_integers(o, m->w) ? inputs_to_codes(o, &floats) : floats;
 }

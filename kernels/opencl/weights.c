@@ -318,7 +318,9 @@ static const struct plane_layout PLANE_LAYOUTS[FORMAT_COUNT] = {
 
 /* ---------------------------------------------------------------- layout */
 
-enum { LOW, HIGH, FINE, COARSE }; /* planes */
+/* The planes: the lower bits of the codes, their upper bits, the scales of few weights (often relative to
+ * those of many), and the scales of many weights. */
+enum { LOW, HIGH, FINE, COARSE };
 
 /* The format whose blocks are split into planes: f, or the format that f is first converted to. */
 static const struct format *device_format(const struct format *f)
@@ -449,14 +451,18 @@ struct upload {
     uint8_t *piece[PLANE_COUNT];
 };
 
-/* Block number `at` of a row whose planes begin at out. */
+/* Copy the parts of one block to the planes of its row. out: where the row begins in each plane. at: index of
+ * the block in its row. Codes are moved in chunks of 8 weights.
+ *
+ * Kernels read every code as an unsigned number and subtract the format's bias (128 for signed bytes). Adding
+ * 128 to a signed byte is inverting its highest bit, hence the 0x80. */
 static void block_split(const struct plane_layout *l, const struct format *f, const uint8_t *block,
                         int64_t at, uint8_t *const out[PLANE_COUNT])
 {
-    const uint64_t flip = l->is_signed ? byte_repeat(0x80) : 0;
+    const uint64_t sign_bits = l->is_signed ? byte_repeat(0x80) : 0;
     const int chunks = (int)f->block_weights / 8;
     for (int c = 0; c < chunks; c++) {
-        const uint64_t low = chunk_bits(block, &l->low, 8 * c) ^ flip;
+        const uint64_t low = chunk_bits(block, &l->low, 8 * c) ^ sign_bits;
         memcpy(out[LOW] + (at * chunks + c) * l->low.count, &low, l->low.count);
         if (!l->high.count) continue;
         const uint64_t high = chunk_bits(block, &l->high, 8 * c);

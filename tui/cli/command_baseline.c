@@ -105,14 +105,20 @@ static enum err_code baseline_from_run(struct baseline_row *b, struct db *d, con
     return rc;
 }
 
+/* The baseline is the config line in the arguments, which need not have been measured. --arm chooses an arm
+ * of a stored run, so it is refused here. A workload of training (w.train) trains a new network and needs no
+ * model file, so a model is looked up only if -m names one. */
 static enum err_code baseline_from_line(struct baseline_row *b, const struct cli_args *a, struct err *why)
 {
     struct config c;
     struct workload w;
     char *path = NULL;
     const struct metric *metric;
-    enum err_code rc = args_has(a, "--arm") ? err_set(why, ERR_USAGE, "--arm needs the number of a run")
-                                            : ERR_OK;
+    enum err_code rc =
+        args_has(a, "--arm")
+            ? err_set(why, ERR_USAGE,
+                      "--arm chooses an arm of a stored run: expected qdyno baseline set NAME RUN --arm ARM")
+            : ERR_OK;
     if (!rc) rc = cli_config(&c, a, a->n > 2 ? a->arg[2] : NULL, why);
     if (!rc) rc = workload_parse(&w, args_text(a, "-w", "tg64"), why);
     if (!rc && (!w.train || args_has(a, "-m"))) rc = cli_config_model(&path, a, &c, why);

@@ -8,10 +8,16 @@ static enum err_code bench_add_workload(struct bench_grid *g, const char *text, 
     enum err_code rc = workload_parse(&w, text, why);
     if (rc) return rc;
     if (*w.eval_file)
-        return err_set(why, ERR_USAGE, "-w %s: expected a timed workload; `qdyno eval` scores texts", text);
+        return err_set(
+            why, ERR_USAGE,
+            "-w %s scores a text: expected a timed workload such as tg64 or pp512; `qdyno eval` scores texts",
+            text);
     if (w.train)
-        return err_set(why, ERR_USAGE,
-                       "-w %s: expected a timed workload; `qdyno ab` compares settings of training", text);
+        return err_set(
+            why, ERR_USAGE,
+            "-w %s trains a network: expected a timed workload such as tg64 or pp512; `qdyno ab` compares "
+            "settings of training",
+            text);
     if (g->n == WORKLOADS_MAX)
         return err_set(why, ERR_USAGE, "the grid has more than %d workloads: give fewer values",
                        WORKLOADS_MAX);

@@ -138,8 +138,9 @@ static void note_drift(struct table *t, const struct results *r)
     }
 }
 
-/* Which of the two ratios to use, by the pair whose canary changed most. */
-static void note_choice(struct table *t, const struct compared *rows, int n)
+/* Notes which of the two ratios in the table to use: `second/first` as measured, or `normalized`, which is
+ * divided by the change of the canary. The pair of results whose canary changed most decides. */
+static void note_which_ratio(struct table *t, const struct compared *rows, int n)
 {
     char reason[160] = "";
     const struct compared *most = NULL;
@@ -186,8 +187,11 @@ static enum err_code compare_fill(struct table *t, const struct cli_args *a, con
     table_init(t, &DOCUMENT_COMPARE);
     for (int i = 0; i < n; i++) put_pair(table_row(t), &rows[i]);
     if (*verdict == VERDICT_INVALID)
-        table_note(t, "the runs share no config and workload with the same metric: nothing can be compared");
-    note_choice(t, rows, n);
+        table_note(
+            t,
+            "nothing to compare: no config has values of the same metric in both runs. Choose a metric that both "
+            "runs measured (--metric), or measure the configs together: qdyno ab");
+    note_which_ratio(t, rows, n);
     table_add_runs(t, before, after, margin, *verdict);
     free(rows);
     return ERR_OK;

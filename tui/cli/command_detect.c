@@ -279,7 +279,8 @@ static void note_device(struct table *t, const struct machine *m, const struct d
     str_free(&line);
 }
 
-/* trouble: the error of devices_list. */
+/* List the OpenCL devices. c: what each can do, as measured by `detect --probe`; NULL: not measured. trouble:
+ * the error of devices_list. */
 static void put_devices(struct table *t, json_t *row, const struct machine *m, const struct devices *all,
                         const struct machine_ceilings *c, const struct err *trouble)
 {

@@ -336,8 +336,11 @@ static void note_text(struct eval *e)
     json_put_bool(text, "is_text_of_model", usual || (e->plan->set_text && e->ok));
     json_put(e->table.extra, "text", text);
     if (e->plan->set_text && e->ok)
-        table_note(&e->table, "%s is now the text of this model: losses on other texts no longer count",
-                   cli_base_name(e->file));
+        table_note(
+            &e->table,
+            "%s is now the text of this model: `qdyno advise` and the dashboard rank only losses measured on it. "
+            "Measure configs that were measured on another text again",
+            cli_base_name(e->file));
     else if (e->ref.model && !usual)
         table_note(&e->table,
                    "measured on %s; this model's text is %s: advise and the dashboard do not rank this loss. "

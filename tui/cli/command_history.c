@@ -19,7 +19,8 @@ const struct cli_flag FLAGS_HISTORY[] = {
       .help = "only runs whose configs, model, workload, kind, verdict or state contain TEXT; !TEXT: runs without "
               "it; /RE/: a regular expression" },
     { .name = "--label", .value = "KEY=VALUE", .many = true,
-      .help = "only runs with this label (docs/history.md); several must all be there" },
+      .help = "only runs with this label (docs/history.md); given several times: only runs with all these "
+              "labels" },
     { .name = "--limit", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000000,
       .help = "the newest N runs; default 20, with --detect 1000" },
     { .name = "--delete", .value = "RUN",

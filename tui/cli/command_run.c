@@ -213,8 +213,10 @@ static enum err_code generation_prefill(struct generation *x, struct err *why)
     return rc;
 }
 
-/* Prints bytes of the model's text. On a terminal a model must not be able to move the cursor or to rewrite
- * what is on the screen, so control characters are shown instead; a character waits for its last byte. */
+/* Prints n bytes of the model's text. On a terminal (x->filter) a model must not be able to move the cursor
+ * or to rewrite what is on the screen, so a control character is printed as an escape such as \x1b. The bytes
+ * of an incomplete UTF-8 character are held back until its last byte arrives. last: no more bytes follow, so
+ * held bytes are printed, too. */
 static void generation_write(struct generation *x, const char *text, size_t n, bool last)
 {
     if (!x->filter) {

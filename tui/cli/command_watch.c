@@ -248,8 +248,10 @@ static enum err_code watched_from_lines(struct watched *w, const struct cli_args
         if (!rc) item->config = configs[i / n_works];
         if (!rc) rc = workload_parse(&item->workload, works[i % n_works], why);
         if (!rc && *item->workload.eval_file)
-            rc = err_set(why, ERR_USAGE, "-w %s: expected a timed workload; --ref CONFIG measures quality",
-                         works[i % n_works]);
+            rc = err_set(
+                why, ERR_USAGE,
+                "-w %s scores a text: expected a timed workload such as tg64 or pp512; --ref CONFIG measures quality",
+                works[i % n_works]);
         if (!rc && !item->workload.train) rc = cli_config_model(&model, a, &item->config, why);
         if (!rc && model && strlen(model) >= sizeof item->model)
             rc = err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes", sizeof item->model - 1);
