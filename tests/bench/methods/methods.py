@@ -248,21 +248,23 @@ One command makes this page by `qdyno methods -m MODEL -C RECIPE`; nothing is ed
 | quantized | number of tensors stored in the recipe's format |
 | bits | stored bits per weight in the quantized tensors |
 | fell back | tensors stored as f16, because their rows are not a multiple of the format's block |
-| NMSE | error of the quantized weights, sum (w - w')² / sum w², after undoing folded scales and reordering |
+| NMSE | error of the quantized weights: sum (w - w')² / sum w². Some methods store columns of a matrix scaled, in another order or apart; this is undone before w' is compared with w |
 | worst tensor | the tensor with the largest NMSE, and that NMSE |
 | perplexity, ratio | of the quantized model; divided by that of the unquantized file |
 | KL divergence, p99 | from the unquantized file's predictions, in nats: mean ± one standard error; 99th percentile |
 | same top-1 | share of positions where both rank the same token first |
 
 All recipes are evaluated on the same tokens: the bundled held-out text for the bundled model, the second half of `{text}` for the others.
-Quantization methods that need activation statistics were calibrated on the bundled calibration text, or on the first 30 kB. `precision=highest` computes
+Quantization methods that need activation statistics were calibrated on the bundled calibration text for the bundled model, and on the first
+{characters:,} characters of `{text}` for the others. `precision=highest` computes
 everything else in f32, so a row shows only what its method rounds: weights, and for `llm_int8`, `int8_*`, `smoothquant`, `fp8` and
 `tf32` also activations.
 
-* Methods for linear layers leave the token embedding and the output matrix in f16. Plain formats quantize them too, except in rows with
-  `tensors=token_embd:f16`, which can therefore be compared with the methods.
-* `gptq` uses symmetric groups by default, plain formats asymmetric ones; `sym=false` makes `gptq` asymmetric. At 3 and 2 bits this
-  explains much of the difference.
+* Methods for linear layers (such as `gptq`) leave the token embedding and the output matrix in f16. A row with only a format (such as
+  `q4_0`) quantizes these two as well. To compare a format with a method, use the format's row with `tensors=token_embd:f16`: it leaves
+  the token embedding in f16, too.
+* `gptq` uses symmetric groups by default, plain formats asymmetric ones; `sym=false` makes `gptq` asymmetric. At 3 and 2 bits
+  this choice explains much of the difference between `gptq` and the plain formats.
 * A row with a message instead of numbers is a recipe that cannot be applied to this model; the message is the reason.
 * These models are tiny. At 3 and 2 bits they lose far more than large models do. The ranking of methods carries over, the size of the
   losses does not.
@@ -286,7 +288,7 @@ def page(data, qdyno, folder, chunks, command):
     document = measure(qdyno, wrapped, recipes, [])
     sections.append(f"## {MATRICES[1]}\n\nWeights without embeddings: only their errors are measured, and methods that run the model are not applicable.\n\n"
                     f"{table(document, False)}\n")
-    intro = INTRO.format(command=command, text=os.path.basename(TEXT))
+    intro = INTRO.format(command=command, text=os.path.basename(TEXT), characters=CALIBRATION_CHARACTERS)
     return intro + "\n" + "\n".join(sections)
 
 
