@@ -75,6 +75,7 @@ TEXT_OF(knob_work)
 {
     const unsigned work = KNOBS[i].matters_for;
     return work == FOR_TRAIN                            ? "training"
+           : work == FOR_LOAD                           ? "serving"
            : (work & FOR_ALL) == FOR_ALL                ? "everything"
            : work & FOR_QUALITY                         ? "speed, answers"
            : !(work & FOR_DECODE) && work & FOR_PREFILL ? "prompts, memory"
