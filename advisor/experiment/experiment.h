@@ -395,7 +395,12 @@ struct occupancy {
     int blocks, used, block_tokens; /* of the KV cache */
     int rows, batch;                /* of the last forward pass; the largest possible */
     int step;                       /* cache blocks per character of map */
-    char map[OCCUPANCY_CELLS + 1]; /* '.' free, else the sequence that uses it: 0-9 a-z, '+' for later ones */
+    bool serves;                    /* the workload is a load of requests; the next three are known then */
+    int cached;                     /* blocks without a user whose contents can be found */
+    int running, waiting;           /* requests */
+    /* '.' free, else the sequence that uses it: 0-9 a-z, '+' for later ones. Of a load: '=' used by one
+     * request, '#' by several, '-' cached. */
+    char map[OCCUPANCY_CELLS + 1];
 };
 
 /* What other programs did to the machine, mean over cells; NAN unknown. */

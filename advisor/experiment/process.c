@@ -23,7 +23,11 @@ static void occupancy_read(struct occupancy *o, int arm, const json_t *event)
                              .block_tokens = (int)json_get_int(told, "block_tokens", 0),
                              .rows = (int)json_get_int(told, "rows", 0),
                              .batch = (int)json_get_int(told, "batch", 0),
-                             .step = (int)json_get_int(told, "step", 1) };
+                             .step = (int)json_get_int(told, "step", 1),
+                             .serves = json_object_get(told, "waiting") != NULL,
+                             .cached = (int)json_get_int(told, "cached", 0),
+                             .running = (int)json_get_int(told, "running", 0),
+                             .waiting = (int)json_get_int(told, "waiting", 0) };
     snprintf(o->map, sizeof(o->map), "%s", json_get_str(told, "map", ""));
 }
 

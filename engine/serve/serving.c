@@ -34,6 +34,7 @@ struct serving {
     struct serving_token *tokens; /* [max_sequences] */
     struct token_chance *chances; /* [max_sequences][SERVING_TOP_MOST] */
     bool *failed;                 /* [max_sequences] slices whose values are not numbers */
+    int step_tokens, last_rows;   /* most rows of a step; those of the last one */
     float *allowed;               /* [vocab] logits without those of tokens that end an answer */
     int64_t block_bytes;
 };
@@ -77,6 +78,7 @@ enum err_code serving_open(struct serving **out, const struct serving_options *o
     const size_t sequences = (size_t)options.max_sequences;
     s->o = *o;
     s->block_bytes = model_block_bytes(o->model);
+    s->step_tokens = options.step_tokens;
     s->rows = malloc((size_t)options.step_tokens * sizeof *s->rows);
     s->next = malloc(sequences * sizeof *s->next);
     s->tokens = malloc(sequences * sizeof *s->tokens);
@@ -391,7 +393,7 @@ enum err_code serving_step(struct serving *s, bool flush, struct serving_result 
     const int64_t begun = clock_ns();
     *out = (struct serving_result){ .token = s->tokens };
     scheduler_step(s->scheduler, flush, &step);
-    out->rows = step.rows;
+    out->rows = s->last_rows = step.rows;
     out->requests = step.slices;
     for (int i = 0; i < step.slices; i++) {
         const struct slice *slice = &step.slice[i];
@@ -432,6 +434,10 @@ json_t *serving_occupancy_to_json(const struct serving *s)
     json_put_int(o, "blocks", blocks);
     json_put_int(o, "used", c.blocks.used);
     json_put_int(o, "cached", c.blocks.cached);
+    json_put_int(o, "running", c.running);
+    json_put_int(o, "waiting", c.waiting);
+    json_put_int(o, "rows", s->last_rows);
+    json_put_int(o, "batch", s->step_tokens);
     json_put_int(o, "block_tokens", KV_BLOCK_TOKENS);
     json_put_int(o, "step", step);
     json_put_str(o, "map", map);

@@ -89,8 +89,9 @@ enum err_code serving_step(struct serving *s, bool flush, struct serving_result 
 /* What is in the cache, and what waits. */
 struct scheduler_counts serving_count(const struct serving *s);
 
-/* As model_occupancy_to_json, with blocks by their use: '#' shared, '=' used by one request, '-' cached, '.'
- * free. New reference. */
+/* As model_occupancy_to_json (rows: of the last step; batch: most rows of a step), with the map by use: '#'
+ * shared by requests, '=' used by one, '-' cached, '.' free; and {"cached": blocks; "running", "waiting":
+ * requests}. New reference. */
 json_t *serving_occupancy_to_json(const struct serving *s);
 
 #endif

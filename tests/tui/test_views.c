@@ -348,6 +348,33 @@ static void noise_is_explained(void **state)
     free(s);
 }
 
+/* While a load runs: its requests, and how they use the blocks of the cache. */
+static void a_load_shows_its_requests(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    struct occupancy *o = &s->experiment.occupancy;
+    *o = (struct occupancy){ .arm = 1,
+                             .blocks = 40,
+                             .used = 25,
+                             .block_tokens = 32,
+                             .rows = 70,
+                             .batch = 512,
+                             .step = 1,
+                             .serves = true,
+                             .cached = 6,
+                             .running = 8,
+                             .waiting = 3 };
+    snprintf(o->map, sizeof o->map, "#####====================------.........");
+    char *text = draw(s, &(struct ui){ .view = VIEW_LOAD }, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "25 of 40 blocks of 32 tokens");
+    CHECK_CONTAINS(text, "6 cached");
+    CHECK_CONTAINS(text, "70 of 512 rows  8 running, 3 waiting");
+    CHECK_CONTAINS(text, "- cached  = one request  # shared by several");
+    free(text);
+    free(s);
+}
+
 /* A busy machine: who uses the processors, how much against which limit, and two keys. */
 static void busy_names_and_offers(void **state)
 {
@@ -427,6 +454,7 @@ int main(void)
         cmocka_unit_test(the_text_is_missing),
         cmocka_unit_test(unknown_is_not_zero),
         cmocka_unit_test(noise_is_explained),
+        cmocka_unit_test(a_load_shows_its_requests),
         cmocka_unit_test(busy_names_and_offers),
         cmocka_unit_test(too_small),
         cmocka_unit_test(quit_asks_and_refusals_show),

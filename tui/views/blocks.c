@@ -10,7 +10,7 @@
 static unsigned block_style(char owner)
 {
     static const enum role ROLES[] = { ROLE_ARM_A, ROLE_ARM_B, ROLE_GRAPH, ROLE_METER, ROLE_TITLE, ROLE_KEY };
-    if (owner == '.') return ROLE_DIM;
+    if (owner == '.' || owner == '-') return ROLE_DIM;
     return ROLES[(unsigned char)owner % COUNT_OF(ROLES)];
 }
 
@@ -33,6 +33,13 @@ static int draw_map(struct grid *g, struct rect in, const struct occupancy *o)
     return ((cells + merged - 1) / merged + in.w - 1) / in.w;
 }
 
+static const char *legend_of(const struct occupancy *o)
+{
+    if (o->serves) return "· free  - cached  = one request  # shared by several";
+    return o->step > 1 ? "· free  0-9 a-z sequence; several blocks each"
+                       : "· free  0-9 a-z sequence of a block";
+}
+
 void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const struct occupancy *o = occupancy_known(s);
@@ -40,13 +47,18 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
     if (o)
         snprintf(title, sizeof title, "KV cache of %c: %d of %d blocks of %d tokens, %s", 'A' + o->arm,
                  o->used, o->blocks, o->block_tokens, figure_percent((double)o->used / o->blocks).text);
+    if (o && o->cached) {
+        const size_t n = strlen(title);
+        snprintf(title + n, sizeof title - n, ", %d cached", o->cached);
+    }
     struct rect in = grid_box(g, area, title, NULL);
     if (!o) {
-        grid_wrap(g, in, ROLE_DIM,
-                  s->experiment_known && !s->experiment_live
-                      ? "n/a: cache usage is only shown while an experiment runs; it is not stored"
-                      : "n/a: no experiment is running. While one runs, each block of the cache is a "
-                        "character: . free, otherwise the letter of its sequence.");
+        grid_wrap(
+            g, in, ROLE_DIM,
+            s->experiment_known && !s->experiment_live
+                ? "n/a: cache usage is only shown while an experiment runs; it is not stored"
+                : "n/a: no experiment is running. While one runs, each block of the cache is a "
+                  "character: . free, otherwise the letter of its sequence, or how requests of a load use it.");
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
@@ -56,9 +68,11 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
     pen_meter(&p, MAX(MIN(in.w - p.x - text_columns(text), 24), 0),
               o->batch > 0 ? (double)o->rows / o->batch : 0, ROLE_METER);
     pen_put(&p, ROLE_TEXT, text);
+    if (o->serves) {
+        snprintf(text, sizeof text, "  %d running, %d waiting", o->running, o->waiting);
+        pen_put(&p, ROLE_TEXT, text);
+    }
     const int rows = draw_map(g, rect_rows(in, 1, in.h - 2), o);
     p = pen_at(g, in, 0, MIN(rows + 1, in.h - 1));
-    pen_field(&p, in.w, ROLE_DIM,
-              o->step > 1 ? "· free  0-9 a-z sequence; several blocks each"
-                          : "· free  0-9 a-z sequence of a block");
+    pen_field(&p, in.w, ROLE_DIM, legend_of(o));
 }
