@@ -133,7 +133,9 @@ enum err_code file_read(char **out, size_t *size, const char *path, size_t limit
         if (n <= 0) break;
         str_append_n(&text, part, (size_t)n);
         if (text.len > limit) {
-            rc = err_set(why, ERR_FORMAT, "'%s' is larger than the %zu bytes expected here", path, limit);
+            rc = err_set(why, ERR_FORMAT,
+                         "file '%s' has more than %zu bytes, the limit for this kind of file: check the path",
+                         path, limit);
             break;
         }
     }
@@ -211,7 +213,9 @@ static enum err_code open_in_place(struct atomic_file *f, const char *path, stru
     const bool fifo = !stat(path, &st) && S_ISFIFO(st.st_mode);
     const int fd = fifo ? open_for_reader(path) : open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0 && errno == EINTR)
-        return err_set(why, ERR_CANCELLED, "interrupted while waiting for a reader of '%s'", path);
+        return err_set(why, ERR_CANCELLED,
+                       "interrupted while waiting for another program to open the FIFO '%s' for reading",
+                       path);
     f->stream = fd >= 0 ? fdopen(fd, "wb") : NULL;
     f->path = f->stream ? strdup(path) : NULL;
     if (f->path) return ERR_OK;

@@ -1,6 +1,6 @@
-/* advisor/experiment/estimand.c - which blocks count: the undisturbed ones, or all (experiment.h, enum
- * estimand). The choice depends on how often the machine was disturbed and on the budget, never on an effect,
- * so it cannot favour an arm. */
+/* advisor/experiment/estimand.c - which block effects an estimate uses: those of undisturbed blocks as they
+ * are, or those of all blocks, corrected for load (experiment.h, enum estimand). The choice depends on how
+ * often the machine was disturbed and on the budget, never on an effect, so it cannot favour an arm. */
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
@@ -18,14 +18,17 @@ int series_select(const struct block_series *s, const struct block_series *contr
                   double d[EXPERIMENT_BLOCKS])
 {
     if (e == ESTIMAND_LOADED) {
+        /* All blocks count. stats_adjust subtracts from each effect (.d) the part that the difference in load
+         * between the two arms (.c) explains. How much a difference in load costs is estimated from earlier
+         * blocks only: those of the A/A control, which ran before those of s, and the earlier ones of s. */
         const struct paired_series all = { .d = s->d, .c = s->load, .n = s->blocks };
-        const struct paired_series before = { .d = control ? control->d : NULL,
-                                              .c = control ? control->load : NULL,
-                                              .n = control ? control->blocks : 0 };
-        stats_adjust(&all, &before, d);
+        const struct paired_series earlier = { .d = control ? control->d : NULL,
+                                               .c = control ? control->load : NULL,
+                                               .n = control ? control->blocks : 0 };
+        stats_adjust(&all, &earlier, d);
         return s->blocks;
     }
-    int n = 0;
+    int n = 0; /* ESTIMAND_QUIET: only undisturbed blocks count */
     for (int i = 0; i < s->blocks; i++)
         if (!s->disturbed[i]) d[n++] = s->d[i];
     return n;

@@ -284,7 +284,7 @@ static void note_estimand(struct experiment *x, enum estimand before)
 {
     const struct experiment_state *s = &x->state;
     const int all = s->control_all.blocks + s->complete;
-    char by[RUN_BUSIEST];
+    char by[RUN_BUSIEST]; /* ". The processors are used by cc1 40 %", or "" */
     if (s->estimand == before) return;
     if (s->estimand == ESTIMAND_LOADED)
         experiment_log_event(x, "estimand",

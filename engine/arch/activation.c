@@ -61,9 +61,11 @@ static enum err_code companion_read(float **values, int64_t *size, const struct 
     if (!t) return ERR_OK;
     *size = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
     if (t->format != companion_format(what) || (want >= 0 && *size != want))
-        return err_set(why, ERR_FORMAT, "tensor '%s': expected %lld values of %s, found %lld of %s", t->name,
-                       (long long)(want >= 0 ? want : *size), companion_format(what)->name, (long long)*size,
-                       t->format->name);
+        return err_set(why, ERR_FORMAT,
+                       "tensor '%s', which belongs to matrix '%s': expected %lld values of %s, found %lld of "
+                       "%s; the file is damaged or its writer is faulty: download or quantize it again",
+                       t->name, matrix->name, (long long)(want >= 0 ? want : *size),
+                       companion_format(what)->name, (long long)*size, t->format->name);
     *values = malloc((size_t)*size * sizeof(float));
     if (!*values) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
     t->format->decode(t->data, *values, *size);

@@ -325,8 +325,12 @@ static enum err_code calibration_read_statistics(struct calibration *c, const st
                        "'%s': expected calibration layout version 1 to %d, the file has %" PRId64,
                        gguf_path(g), VERSION, version);
     if (model.len != HASH_HEX - 1 || !inputs || inputs->type != GGUF_ARRAY || inputs->element != GGUF_STRING)
-        return err_set(why, ERR_FORMAT, "'%s': the keys '%s' and '%s' are missing or invalid", gguf_path(g),
-                       KEY_MODEL, KEY_INPUTS);
+        return err_set(
+            why, ERR_FORMAT,
+            "'%s': expected the key '%s' with a text of %d characters (the model's SHA-256) and the "
+            "key '%s' with a list of texts; at least one is missing or different: make the file "
+            "again with qdyno calibrate",
+            gguf_path(g), KEY_MODEL, HASH_HEX - 1, KEY_INPUTS);
     memcpy(c->model, model.data, model.len);
     c->model_name = calibration_read_text(c, g, KEY_MODEL_NAME);
     c->bundled_text = gguf_get_bool(g, KEY_BUNDLED, false);

@@ -6,6 +6,7 @@
 #include "engine/quant/methods.h"
 
 /* weight = scale * (code - zero). */
+/* Weight = scale * (code - zero); zero is in units of codes. */
 struct group_choice {
     float scale, zero;
 };

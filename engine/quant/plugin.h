@@ -41,8 +41,9 @@ struct plugin_crew {
     int64_t patience_ns; /* a crew without progress for this long counts as hanging */
     /* Runs in child `member`: appends its answer to *out. Not 0: it failed, and *out is the reason. */
     int (*work)(void *arg, int member, const struct qdyno_plugin *plugin, struct str *out);
-    /* Runs in the parent right before (on) and after child `member` is forked: makes memory available to this
-     * child only. Returns 0 or an errno. May be NULL. */
+    /* Runs in the parent right before (on = true) and right after (on = false) the fork of child `member`:
+     * lets the fork inherit the memory that the child shares with the parent, so that no other child has it.
+     * Returns 0 or an errno. May be NULL. */
     int (*lend)(void *arg, int member, bool on);
     int64_t (*done)(void *arg); /* a counter that grows with progress; NULL: progress is not visible */
     void *arg;
@@ -54,7 +55,8 @@ struct plugin_crew {
  * is left running. */
 enum err_code plugin_crew_run(const struct plugin_crew *crew, struct str *answer, struct err *why);
 
-/* How long a plug-in may work without progress: QDYNO_PLUGIN_TIMEOUT, default 60 s. ERR_USAGE. */
+/* *ns: for how long a plug-in may make no progress before it counts as hanging and is killed. From the
+ * environment variable QDYNO_PLUGIN_TIMEOUT, default 60 s. ERR_USAGE: the variable is no time. */
 enum err_code plugin_patience(int64_t *ns, struct err *why);
 
 #endif

@@ -80,8 +80,8 @@ static enum err_code plugin_share_alloc(const struct encoding *e, struct plugin_
     return rc;
 }
 
-/* Make the memory of a child inherited by the next fork (on), or hide it from all others. Returns an errno.
- */
+/* For plugin_crew.lend: with `on`, the next fork inherits the shared memory of child `member`; without, no
+ * fork does. So each child sees its own memory only. Returns 0 or an errno. */
 static int encoding_lend(void *arg, int member, bool on)
 {
     const struct encoding *e = arg;

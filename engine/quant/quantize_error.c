@@ -133,8 +133,11 @@ static const char *norm_of(const struct gguf *g, const char *prefix, enum produc
     return "attn_norm.weight";
 }
 
-/* Find scales that were folded between this matrix and its layer: known ones go into c->factor, for unknown
- * ones c->fit is set. */
+/* Find out whether the method folded scales into this matrix (glossary in docs/architecture.md: scale
+ * folding), by comparing the norms of its layer in both files.
+ * The norm right before the matrix changed: new / old of that norm is the scale of each column, c->factor.
+ * Any norm of the layer changed: the method folds scales. It may also have folded scales from one matrix into
+ * another. No norm shows those, so c->fit says along which dimension to estimate them by least squares. */
 static enum err_code comparison_find_folded(struct comparison *c, const struct gguf *source,
                                             const struct gguf *made, struct err *why)
 {
@@ -149,7 +152,7 @@ static enum err_code comparison_find_folded(struct comparison *c, const struct g
     enum err_code rc = ERR_OK;
     if (producer != PRODUCER_MATRIX)
         rc = norm_ratio(&c->factor, source, made, prefix, norm_of(source, prefix, producer), c->cols, why);
-    /* A method that folds scales into one norm of a layer may fold others into its matrices. */
+    /* norm_ratio leaves `other` NULL while the norms are unchanged; the first changed norm ends the loop */
     for (enum producer m = PRODUCER_ATTENTION_NORM; m <= PRODUCER_FEED_FORWARD_NORM && !rc && !other; m++) {
         const char *name = norm_of(source, prefix, m);
         const struct gguf_tensor *norm = layer_tensor(source, prefix, name);

@@ -258,6 +258,8 @@ static enum err_code quanto_encode_groups(struct tensor_job *job, struct err *wh
                                          : err_set(why, ERR_NOMEM, "out of memory for '%s'", job->name);
     for (int64_t g = 0; g < count && !rc; g++) {
         const float scale = groups[g].scale, shift = groups[g].shift;
+        /* The format stores weight = scale * (code - zero). quanto_solve returns weight = scale * code -
+         * shift, so zero is shift / scale. With `zeropoint` its shift is a number of codes: zero itself. */
         choices[g] = (struct group_choice){ scale, o.zeropoint ? shift : shift / scale };
     }
     if (!rc) groups_encode(job->format, job->x, choices, count, job->pool, job->out);

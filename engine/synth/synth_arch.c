@@ -243,9 +243,12 @@ static void put_experts(struct gguf_writer *w, const struct arch *a, const struc
         gguf_writer_put_bool(w, arch_key_name(key, a->name, META_EXPERT_SUM), true);
 }
 
+/* Writes the sizes of layers that have no attention but keep a state of constant size per sequence: gated
+ * delta nets (MIXER_DELTA), Mamba-2 (MIXER_SCAN) and short gated convolutions (MIXER_CONVOLUTION).
+ * META_ATTENTION_PERIOD is n if one layer of n has attention. */
 static void put_state(struct gguf_writer *w, const struct arch *a, const struct synth_shape *s)
 {
-    enum { TAPS = 4, TAPS_SHORT = 3 };
+    enum { TAPS = 4, TAPS_SHORT = 3 }; /* tokens under a convolution's kernel, as in published models */
     const bool recurrent = a->state == MIXER_DELTA || a->state == MIXER_SCAN;
     const struct size_key rows[] = {
         { .key = META_STATE_TAPS, .has = recurrent, .value = TAPS },

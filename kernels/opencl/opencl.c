@@ -190,11 +190,13 @@ static enum err_code opencl_reserve(struct backend *b, const struct backend_work
     char *scratch = opencl_alloc(b, (size_t)bytes);
     if (!scratch && !opencl_ok(o)) return err_set(why, o->failed.code, "%s", o->failed.message);
     if (!scratch)
-        return err_set(why, ERR_NOMEM,
-                       "does not fit: %s has no room for %lld bytes of scratch; it has %lld in all, %lld for "
-                       "one buffer",
-                       o->device.name, (long long)bytes, (long long)o->device.memory_bytes,
-                       (long long)o->device.alloc_bytes);
+        return err_set(
+            why, ERR_NOMEM,
+            "does not fit: %s has no room for a buffer of %lld bytes, in which products and attention keep "
+            "intermediate results; the device has %lld bytes in all and allows %lld in one buffer: set a "
+            "smaller batch or gpu_layers, or end other programs that use the device",
+            o->device.name, (long long)bytes, (long long)o->device.memory_bytes,
+            (long long)o->device.alloc_bytes);
     opencl_free(b, o->scratch);
     o->scratch = scratch;
     o->scratch_bytes = bytes;

@@ -279,8 +279,11 @@ static enum err_code put_environment(struct otlp_identity *out, struct err *why)
         free(pair[0]);
         free(pair[1]);
         if (out->resource.n == RESOURCE_MOST)
-            return err_set(why, ERR_USAGE, "OTEL_RESOURCE_ATTRIBUTES: too many, at most about %d fit",
-                           RESOURCE_MOST - 16);
+            return err_set(
+                why, ERR_USAGE,
+                "OTEL_RESOURCE_ATTRIBUTES has too many name=value pairs: expected at most about %d; "
+                "nothing is sent until some are removed",
+                RESOURCE_MOST - 16);
     }
     put_resource(out, "service.name", getenv("OTEL_SERVICE_NAME"));
     return ERR_OK;

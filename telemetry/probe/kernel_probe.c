@@ -65,7 +65,11 @@ static void time_scale(float *s, double by)
     *s = (float)((double)*s * by);
 }
 
-/* Corrects all times from the state of the first compute probe to the reference state. */
+/* Converts all times of work in caches to the reference state, in which the cores run at their best speed.
+ * best_s: the time of the speed probe at that speed; first_compute_s: its time at the start of the
+ * measurement. The stopwatch already converted each time to the speed at the start, because the best speed is
+ * known only at the end. A time t of work with load sensitivity e becomes t * (best_s / first_compute_s)^e;
+ * times of work with e = 1 are multiplied by `by`. struct kernel_times (probe.h) explains the fields. */
 static void kernel_times_to_reference(struct bench *b, int t)
 {
     struct kernel_times *k = b->out;
@@ -89,7 +93,10 @@ static void kernel_times_to_reference(struct bench *b, int t)
         time_scale(&k->narrow_one[f][t], by);
         time_scale(&k->apart_one[f][t], by);
         time_scale(&k->narrow_many[f][t], by_attention);
-        /* the call overhead is part of the measured time of a small matrix; at most 90 % of it is removed */
+        /* `near` (seconds per weight) comes from products with a small matrix. It therefore includes
+         * `region`, the seconds that starting the threads takes in each product. Predictions add `region`
+         * themselves, so its share per weight is subtracted here. Both are measured, so at least 10 % of
+         * `near` stays. */
         k->near[f][t] = fmaxf(k->near[f][t] - k->region[t] / KERNEL_NEAR_WEIGHTS, 0.1f * k->near[f][t]);
         time_scale(&k->near[f][t], by);
         time_scale(&k->row[f][t], by);
@@ -98,6 +105,7 @@ static void kernel_times_to_reference(struct bench *b, int t)
     time_scale(&k->region[t], by);
     time_scale(&k->glue[t], by);
     time_scale(&k->glue_element[t], by);
+    /* usual_beside_s: the usual time of the compute probes that ran beside the memory probes */
     const struct memory_conditions conditions = { .usual_s = stopwatch_usual_memory_s(w),
                                                   .slower = fmax(stopwatch_usual_beside_s(w) / best_s, 1) };
     streams_to_reference(b, t, &conditions);

@@ -47,8 +47,10 @@ double stopwatch_time_compute(struct stopwatch *w, struct backend *backend, stop
 void stopwatch_time_memory(struct stopwatch *w, struct backend *backend, struct samples *to,
                            stopwatch_work *work, void *arg, double units);
 
-/* Summaries of the probes; NAN when there were none. Call them after the last timing, because they sort the
- * probes. Usual: mean of the middle half. Best: 10th percentile, because disturbances only add time. */
+/* Summaries of the speed probes, in seconds per weight; NAN when there were none. Call them after the last
+ * timing, because they sort the probes. usual_memory: of the memory probes. usual_beside: of the compute
+ * probes that ran right after a memory probe. best_compute: of the compute probes beside work in caches.
+ * Usual: mean of the middle half. Best: 10th percentile, because disturbances only add time. */
 double stopwatch_usual_memory_s(struct stopwatch *w);
 double stopwatch_usual_beside_s(struct stopwatch *w);
 double stopwatch_best_compute_s(struct stopwatch *w);

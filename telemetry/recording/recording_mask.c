@@ -50,7 +50,8 @@ static void mask_group(const char *path, size_t n, struct str *out)
         if (group_is_common(path + i, end - i)) {
             str_append_n(out, path + i, end - i);
         } else {
-            /* 12 bits of the FNV-1a hash: enough to distinguish groups, too few to guess the name */
+            /* 12 bits of the FNV-1a hash. The groups of one machine rarely share one of its 4096 values. Very
+             * many possible names share each value, so a mask does not identify a name. */
             uint32_t sum = 2166136261u;
             for (size_t k = i; k < end; k++) sum = (sum ^ (unsigned char)path[k]) * 16777619u;
             str_printf(out, "%s-%03x", MASKED, (sum ^ sum >> 12) & 0xfff);

@@ -395,7 +395,9 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
     json_put_int(t.extra, "folded", n - known);
     json_put_bool(t.extra, "kernels_timed", v->ceilings.kernels.measured);
     if (v->evidence.found.run) json_put_int(t.extra, "search_run", v->evidence.found.run);
-    if (shown < listed) table_note(&t, "%d of %d configs considered; --top N shows more", shown, n);
+    if (shown < listed)
+        table_note(&t, "%d of the %d configs that were compared are shown; --top N shows the best N", shown,
+                   n);
     note_folded(&t, v, list + known, n - known);
     put_text(&t, &v->answer_klds.text, list, n);
     int status = n ? EXIT_DONE : EXIT_NO_FIT;

@@ -84,8 +84,11 @@ static enum err_code replay_size(struct table *out, const struct block_trace *t,
         json_put_int(row, "evicted_blocks", r.evicted);
         json_put_int(row, "no_room_blocks", r.no_room);
         if (r.no_room && i == 0)
-            table_note(out, "%d blocks are fewer than the largest prompt has: %lld blocks were left out",
-                       blocks, (long long)r.no_room);
+            table_note(
+                out,
+                "a cache of %d blocks cannot hold the largest prompt: %lld blocks of such prompts were "
+                "not cached; --blocks tries larger caches",
+                blocks, (long long)r.no_room);
     }
     return rc;
 }

@@ -374,7 +374,8 @@ static int tuner_print(struct tuner *t)
     if (t->written)
         table_note(
             &out,
-            "commands other than run and bench use the saved config with -C applied; -C default ignores it");
+            "`run`, `bench` and the dashboard ignore the saved config with -C default; other commands use it "
+            "only with -C applied");
     int status = tuner_status(t);
     struct summary summary = { .verdict = *verdict_name(r->verdict) ? verdict_name(r->verdict) : NULL,
                                .effect = { exp(r->effect.estimate), exp(r->effect.lower),

@@ -1,5 +1,6 @@
-/* tui/dashboard/actions_command.c - runs of the history, and work that a command does: its line is built from
- * the screen, shown, and run as another process. A command that cannot be undone asks first. */
+/* tui/dashboard/actions_command.c - actions on stored runs (mark, compare, delete), and actions that run a
+ * qdyno command. The command line of such an action is built from what the screen shows, displayed, and run
+ * as another process. The dashboard asks first if a command cannot be undone. */
 #include "tui/dashboard/actions.h"
 
 #include <string.h>

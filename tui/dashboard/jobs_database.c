@@ -252,7 +252,7 @@ void job_start_experiment(struct background *b, const struct job *j)
     pthread_mutex_unlock(&b->lock);
     enum err_code rc = spec ? ERR_OK : err_set(&why, ERR_NOMEM, "not enough memory for an experiment");
     if (rc == ERR_OK && !known)
-        rc = err_set(&why, ERR_ABSENT, "the machine could not be detected: see the log");
+        rc = err_set(&why, ERR_ABSENT, "the machine could not be detected; the log (key 9) says why");
     if (rc == ERR_OK) rc = start_spec(spec, b, j, &why);
     struct experiment_deps deps = {
         .db_path = b->db_path, .sampler = sampler, .machine = &m, .log = &b->log

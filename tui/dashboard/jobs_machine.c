@@ -213,9 +213,9 @@ void job_advise(struct background *b, const struct job *j)
     struct machine_ceilings c = b->known.ceilings;
     bool machine_known = b->known.machine_known, known = b->known.ceilings_known;
     pthread_mutex_unlock(&b->lock);
-    enum err_code rc = machine_known
-                           ? ERR_OK
-                           : err_set(&why, ERR_ABSENT, "the machine could not be detected: see the log");
+    enum err_code rc = machine_known ? ERR_OK
+                                     : err_set(&why, ERR_ABSENT,
+                                               "the machine could not be detected; the log (key 9) says why");
     if (rc == ERR_OK && !known) rc = advice_probe(b, &m, &c, &why);
     advice_set_state(b, "computing advice", false);
     if (rc == ERR_OK) rc = advice_compute(&list, &n, b, j->text[0], &m, &c, &why);

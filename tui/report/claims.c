@@ -82,7 +82,8 @@ static void divergence_table(struct report *r, const struct report_source *s, co
     for (int k = 1; k < report_arms(s); k++) divergence_row(r, s, t, k);
 }
 
-/* A report says why there is no figure of quality: not asked for, or the run ended before. */
+/* Where a report has no quality figures, it says why: quality was not requested, or the run ended before it
+ * was measured. */
 void section_quality(struct report *r, const struct report_source *s)
 {
     const struct quality *known = NULL;
@@ -95,7 +96,7 @@ void section_quality(struct report *r, const struct report_source *s)
     if (known)
         divergence_table(r, s, known);
     else if (*s->state.spec.quality_file)
-        content_add(r, CONTENT_TEXT, "Requested, but not measured, because the run ended before.");
+        content_add(r, CONTENT_TEXT, "Requested, but the run ended before quality was measured.");
     else if (perplexity)
         content_add(r, CONTENT_TEXT, "The table of the arms contains the perplexity.");
     else

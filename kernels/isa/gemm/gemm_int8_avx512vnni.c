@@ -50,6 +50,8 @@ static void turn_16_tokens(const int8_t (*rows)[INT8_CHUNK], int8_t *out, int st
     }
 }
 
+/* Pack block b of all tokens into *out, with the sum of each token's inputs. Formats with one scale for 16
+ * weights need the sum of each half of the block (out->sums[0] and [1]); others add the two (find_terms). */
 static void block_pack(const struct q8_rows *in, int b, int tokens, int vectors, struct q8_sliver *out)
 {
     if (tokens == LANES * vectors) {
@@ -65,6 +67,7 @@ static void block_pack(const struct q8_rows *in, int b, int tokens, int vectors,
         __m512i sum[2] = { _mm512_setzero_si512(), _mm512_setzero_si512() };
         for (int s = 0; s < STEPS; s++) {
             const __m512i x = _mm512_loadu_si512(out->q + (s * vectors + v) * VECTOR);
+            /* vpdpbusd multiplies four bytes by four and adds the products: with ones, it adds the bytes */
             sum[2 * s / STEPS] = _mm512_dpbusd_epi32(sum[2 * s / STEPS], _mm512_set1_epi8(1), x);
         }
         for (int h = 0; h < 2; h++) _mm512_storeu_si512(out->sums[h] + LANES * v, sum[h]);
