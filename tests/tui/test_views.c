@@ -368,9 +368,8 @@ static void a_load_shows_its_requests(void **state)
     snprintf(o->map, sizeof o->map, "#####====================------.........");
     char *text = draw(s, &(struct ui){ .view = VIEW_LOAD }, 120, 36, GLYPHS_BRAILLE);
     CHECK_CONTAINS(text, "25 of 40 blocks of 32 tokens");
-    CHECK_CONTAINS(text, "6 cached");
-    CHECK_CONTAINS(text, "70 of 512 rows  8 running, 3 waiting");
-    CHECK_CONTAINS(text, "- cached  = one request  # shared by several");
+    CHECK_CONTAINS(text, "70 of 512 rows, 8 running, 3 waiting");
+    CHECK_CONTAINS(text, "- cached (6)  = one request  # shared");
     free(text);
     free(s);
 }

@@ -33,9 +33,12 @@ static int draw_map(struct grid *g, struct rect in, const struct occupancy *o)
     return ((cells + merged - 1) / merged + in.w - 1) / in.w;
 }
 
-static const char *legend_of(const struct occupancy *o)
+static const char *legend_of(const struct occupancy *o, char *buf, size_t size)
 {
-    if (o->serves) return "· free  - cached  = one request  # shared by several";
+    if (o->serves) {
+        snprintf(buf, size, "· free  - cached (%d)  = one request  # shared", o->cached);
+        return buf;
+    }
     return o->step > 1 ? "· free  0-9 a-z sequence; several blocks each"
                        : "· free  0-9 a-z sequence of a block";
 }
@@ -47,10 +50,6 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
     if (o)
         snprintf(title, sizeof title, "KV cache of %c: %d of %d blocks of %d tokens, %s", 'A' + o->arm,
                  o->used, o->blocks, o->block_tokens, figure_percent((double)o->used / o->blocks).text);
-    if (o && o->cached) {
-        const size_t n = strlen(title);
-        snprintf(title + n, sizeof title - n, ", %d cached", o->cached);
-    }
     struct rect in = grid_box(g, area, title, NULL);
     if (!o) {
         grid_wrap(
@@ -62,17 +61,14 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
-    char text[64];
-    snprintf(text, sizeof text, " %d of %d rows", o->rows, o->batch);
-    pen_put(&p, ROLE_DIM, "last batch ");
+    char text[96], requests[48] = "";
+    if (o->serves) snprintf(requests, sizeof requests, ", %d running, %d waiting", o->running, o->waiting);
+    snprintf(text, sizeof text, " %d of %d rows%s", o->rows, o->batch, requests);
+    pen_put(&p, ROLE_DIM, o->serves ? "last step " : "last batch ");
     pen_meter(&p, MAX(MIN(in.w - p.x - text_columns(text), 24), 0),
               o->batch > 0 ? (double)o->rows / o->batch : 0, ROLE_METER);
     pen_put(&p, ROLE_TEXT, text);
-    if (o->serves) {
-        snprintf(text, sizeof text, "  %d running, %d waiting", o->running, o->waiting);
-        pen_put(&p, ROLE_TEXT, text);
-    }
     const int rows = draw_map(g, rect_rows(in, 1, in.h - 2), o);
     p = pen_at(g, in, 0, MIN(rows + 1, in.h - 1));
-    pen_field(&p, in.w, ROLE_DIM, legend_of(o));
+    pen_field(&p, in.w, ROLE_DIM, legend_of(o, text, sizeof text));
 }
