@@ -139,7 +139,7 @@ static void bad_scales(void **state)
         const char *message;
     } CASES[] = {
         { { ".scale", 2, 1 }, "expected 1 values of f32, found 2" },
-        { { ".scale", 1, INFINITY }, "expected a number other than 0" },
+        { { ".scale", 1, INFINITY }, "expected a finite number other than 0" },
     };
     char dense[4096], path[512];
     SHARED_OR_SKIP(dense, DENSE);
