@@ -119,6 +119,7 @@ static enum err_code make(struct made *m, const char *line, float *x, int64_t ro
                                   .rows = rows,
                                   .cols = cols,
                                   .input = input,
+                                  .importance = input ? input->mean_square : NULL,
                                   .x = x,
                                   .out = m->bytes };
     assert_int_equal(threadpool_open(&m->job.pool, &o, why), ERR_OK);
