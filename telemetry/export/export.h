@@ -245,8 +245,8 @@ void readings_take(struct readings *out, struct sampler_thread *s, const struct 
 /* Passes build, host, sensor, GPU and process values to the sink. */
 void readings_export(const struct readings *r, const struct family_sink *to);
 void process_export(const struct process_reading *p, const struct family_sink *to); /* FAMILY_PROCESS_* */
-void build_export(uint32_t isa, const struct family_sink *to);           /* FAMILY_BUILD_INFO */
-void host_export(const struct machine *m, const struct family_sink *to); /* FAMILY_HOST_INFO */
+void build_export(uint32_t isa, const struct family_sink *to);                      /* FAMILY_BUILD_INFO */
+void host_export(const struct machine *m, const struct family_sink *to);            /* FAMILY_HOST_INFO */
 
 /* ---------------------------------------------------------------- Pushgateway */
 

@@ -15,9 +15,9 @@
 
 /* The exact values of enum precision, in its order. With less precision the statistics would reflect
  * rounding. */
-static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = PRECISION_NAME_HIGHEST,
-                                          [PRECISION_HIGH] = PRECISION_NAME_HIGH,
-                                          NULL };
+static const char *const PRECISIONS[] = {
+    [PRECISION_HIGHEST] = PRECISION_NAME_HIGHEST, [PRECISION_HIGH] = PRECISION_NAME_HIGH, NULL
+};
 
 /* clang-format off */
 const struct cli_flag FLAGS_CALIBRATE[] = {
@@ -223,20 +223,21 @@ static enum err_code calibration_make(const struct cli_global *g, const struct c
     if (!out && !imatrix)
         return err_set(why, ERR_USAGE, "expected --out FILE, the calibration to write, or --imatrix FILE");
     const int64_t tokens = args_int(a, "--tokens", CALIBRATION_TOKENS);
-    const struct calibration_options o = { .path = args_text(a, "-f", ""),
-                                           .text_only = true,
-                                           .threads = (int)args_int(a, "-t", 0),
-                                           .ctx = (int)args_int(a, "-c", 0),
-                                           .tokens = tokens ? tokens : -1,
-                                           .precision = strcmp(args_text(a, "--precision", PRECISION_NAME_HIGHEST),
-                                                               PRECISION_NAME_HIGH)
-                                                            ? PRECISION_HIGHEST
-                                                            : PRECISION_HIGH,
-                                           .memory = args_bytes(a, "--memory", 0),
-                                           .force = args_has(a, "--force"),
-                                           .progress = calibrate_on_progress,
-                                           .progress_ctx = &w,
-                                           .log = &g->log };
+    const struct calibration_options o = {
+        .path = args_text(a, "-f", ""),
+        .text_only = true,
+        .threads = (int)args_int(a, "-t", 0),
+        .ctx = (int)args_int(a, "-c", 0),
+        .tokens = tokens ? tokens : -1,
+        .precision = strcmp(args_text(a, "--precision", PRECISION_NAME_HIGHEST), PRECISION_NAME_HIGH)
+                         ? PRECISION_HIGHEST
+                         : PRECISION_HIGH,
+        .memory = args_bytes(a, "--memory", 0),
+        .force = args_has(a, "--force"),
+        .progress = calibrate_on_progress,
+        .progress_ctx = &w,
+        .log = &g->log
+    };
     enum err_code rc = gguf_open(&model, a->arg[0], why);
     if (rc) return rc;
     progress_init(&w.progress, g);

@@ -12,11 +12,9 @@ ALWAYS_INLINE __m128 tq1_0_scales(const uint8_t *block)
     return _mm512_castps512_ps128(broadcast_f16(block + TQ1_0_D));
 }
 
-static const struct block_kind512 TQ1_0 = { .bytes = TQ1_0_BYTES,
-                                            .parts = TQ_PARTS,
-                                            .bias = TQ_BIAS,
-                                            .codes = tq1_0_codes,
-                                            .scales = tq1_0_scales };
+static const struct block_kind512 TQ1_0 = {
+    .bytes = TQ1_0_BYTES, .parts = TQ_PARTS, .bias = TQ_BIAS, .codes = tq1_0_codes, .scales = tq1_0_scales
+};
 
 static void tq1_0_dot_q8(const struct dot *d)
 {

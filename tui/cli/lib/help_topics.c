@@ -60,18 +60,21 @@ static void topic_gates(struct str *out)
 static void topic_load(struct str *out)
 {
     help_paragraph(
-        out, "A load is a workload of requests that come and go: -w load:KEY=VALUE,... of `ab`, `bench`, `tune`, "
-             "`baseline` and `watch`. The list of requests follows from the workload and --seed alone, so all "
-             "configs get the same requests at the same times.");
-    str_append(out, "  qdyno bench -w load:concurrency=8,requests=200,in=128,out=64\n"
-                    "  qdyno ab schedule=static schedule=fcfs -w load:rate=4,requests=100,in=64,out=32\n\nKeys\n");
+        out,
+        "A load is a workload of requests that come and go: -w load:KEY=VALUE,... of `ab`, `bench`, `tune`, "
+        "`baseline` and `watch`. The list of requests follows from the workload and --seed alone, so all "
+        "configs get the same requests at the same times.");
+    str_append(out,
+               "  qdyno bench -w load:concurrency=8,requests=200,in=128,out=64\n"
+               "  qdyno ab schedule=static schedule=fcfs -w load:rate=4,requests=100,in=64,out=32\n\nKeys\n");
     for (size_t i = 0; i < LOAD_KEY_COUNT; i++) {
         char name[80];
         snprintf(name, sizeof name, "%s=%s", LOAD_KEYS[i].key, LOAD_KEYS[i].value);
         help_line(out, name, LOAD_KEYS[i].help);
     }
     str_append(out, "\nFigures\n");
-    for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++) help_line(out, METRICS[m].name, METRICS[m].help);
+    for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++)
+        help_line(out, METRICS[m].name, METRICS[m].help);
     str_append(out, "\ndocs/load.md says how they are counted.\n");
 }
 
