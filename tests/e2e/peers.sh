@@ -1,7 +1,7 @@
 #!/bin/bash
 # Proves: ./dev bench peers runs our program and the given programs alternately on the same file, parses the output of
-# llama.cpp and ik_llama.cpp, computes the ratios correctly, and reports programs that are missing, cannot load the
-# model or print unknown output.
+# llama.cpp and ik_llama.cpp, computes the ratios correctly, gives none to a peer with wrong answers, and reports
+# programs that are missing, cannot load the model or print unknown output.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3"; exit 77; }
 PEERS=$(dirname "$0")/../bench/peers/peers.py
@@ -55,6 +55,19 @@ peers 0 -m "$T/tiny.gguf" -r 1 --npp 8 --ntg 4 --npl 1,2 --batched "$T/two/build
 peers 0 -m "$T/tiny.gguf" -p 16 -n 4 -r 1 --isa ref "$T/one/build/bin/llama-bench" && says out 'QDYNO_ISA=ref'
 peers 0 --shape tiny --formats q4_0 -p 16 -n 4 -r 1 "$T/one/build/bin/llama-bench" && says out 'synth-tiny-q4_0.gguf' &&
   [ -f "$T/models/synth-tiny-q4_0.gguf" ] || fail "the synthesized model is not kept"
+
+# A peer whose perplexity is not ours gets no ratio; one that agrees with many rows but not with one row is wrong, too.
+"$QDYNO" stories -n 150 >"$T/stories.txt"
+expect 0 -o json eval -f "$T/stories.txt" -c 128 -C "model=$T/tiny.gguf"
+ours=$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["rows"][0]["perplexity"])' <"$T/out")
+estimate() { echo "echo \"Final estimate: PPL = $1 +/- 0.1\""; }
+fake "$T/one/build/bin/llama-perplexity" "$(estimate "$ours")"
+fake "$T/two/build/bin/llama-perplexity" "case \$* in *'-ub 1 '*) $(estimate 1.5) ;; *) $(estimate "$ours") ;; esac"
+peers 0 -m "$T/tiny.gguf" -p 16 -n 4 -t 1 -r 1 --json "$T/one/build/bin/llama-bench" "$T/two/build/bin/llama-bench" &&
+  json '{r["answers"] for r in d["rows"] if r["program"] == "one"} == {"right"}' &&
+  json 'all(r["answers"] == "wrong" and r["ratio"] is None for r in d["rows"] if r["program"] == "two")' &&
+  json 'all("with 1 rows" in r["answers_reason"] for r in d["rows"] if r["program"] == "two")' &&
+  json 'all(r["ratio"] for r in d["rows"] if r["program"] == "one")'
 
 peers 4 && says err 'at least one llama-bench'
 peers 4 "$T/absent/llama-bench" && says err 'absent/llama-bench: no such file'

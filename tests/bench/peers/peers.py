@@ -4,8 +4,8 @@
 A figure of one engine means nothing on a machine that others use, and little on one they do not: only a ratio of runs
 side by side does. Each round runs every program once on a file, every other round in reverse order; the ratio is the
 median of the rounds' own ratios. A peer is a llama-bench of llama.cpp or ik_llama.cpp (anything that answers -o json
-with n_prompt, n_gen and avg_ts); --batched adds programs like llama-batched-bench. Peers' answers are not checked here:
-a fast path that computes something else is fast, too.
+with n_prompt, n_gen and avg_ts); --batched adds programs like llama-batched-bench. A ratio is only given where the peer's perplexity is right,
+or could not be checked, which the table then says (answers.py).
 
 Exit status: 0 all was measured, 1 some program failed on some file, 4 bad usage, 5 bad input file.
 """
@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import answers
 
 FORMATS = "q4_0,q8_0,q4_K,bf16"
 EXIT_FAILED, EXIT_USAGE, EXIT_INPUT = 1, 4, 5
@@ -189,25 +191,26 @@ def measure(programs, method, model, rounds, results):
     return failed
 
 
-def summary(model, results, failed):
-    """One row for each program and workload."""
+def summary(model, results, failed, checked):
+    """One row for each program and workload. checked[program.name]: (answer, reason). No ratio to a wrong answer."""
     rows = []
     ours = results.get(OURS, {})
     for name, workloads in results.items():
+        answer, reason = checked.get(name, (None, None))
         for workload, speeds in workloads.items():
             mid = statistics.median(speeds)
             row = {"model": os.path.basename(model), "workload": workload, "program": name, "tok_s": mid,
                    "spread": (max(speeds) - min(speeds)) / mid if mid else None, "rounds": len(speeds), "ratio": None,
-                   "ratio_low": None, "ratio_high": None, "error": None}
+                   "ratio_low": None, "ratio_high": None, "error": None, "answers": answer, "answers_reason": reason}
             pairs = [a / b for a, b in zip(ours.get(workload, []), speeds) if b > 0]
-            if name != OURS and pairs:
+            if name != OURS and pairs and answer != "wrong":
                 row.update(ratio=statistics.median(pairs), ratio_low=min(pairs), ratio_high=max(pairs))
             rows.append(row)
     rows.sort(key=lambda row: row["workload"])
     for name, reason in failed.items():
         rows.append({"model": os.path.basename(model), "workload": None, "program": name, "tok_s": None,
                      "spread": None, "rounds": 0, "ratio": None, "ratio_low": None, "ratio_high": None,
-                     "error": reason})
+                     "error": reason, "answers": None, "answers_reason": None})
     return rows
 
 
@@ -216,16 +219,19 @@ def print_table(programs, rows, options):
         print(f"{program.name}: {program.version}")
     print(f"\n{options.threads} threads, {options.rounds} rounds in turns; ours / theirs is the median of the rounds' "
           "ratios, with their range\n")
-    print("| model | workload | program | tok/s | spread | ours / theirs |\n|---|---|---|---:|---:|---:|")
+    print("| model | workload | program | tok/s | spread | ours / theirs | answers |\n|---|---|---|---:|---:|---:|---|")
     for row in rows:
         if row["error"]:
-            print(f"| {row['model']} | | {row['program']} | failed | | {row['error'].replace('|', '/')} |")
+            print(f"| {row['model']} | | {row['program']} | failed | | {row['error'].replace('|', '/')} | |")
             continue
         ratio = ""
         if row["ratio"] is not None:
             ratio = f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
         print(f"| {row['model']} | {row['workload']} | {row['program']} | {row['tok_s']:.2f} | "
-              f"{100 * row['spread']:.0f} % | {ratio} |")
+              f"{100 * row['spread']:.0f} % | {ratio} | {row['answers'] or ''} |")
+    reasons = {(row["model"], row["program"]): f"{row['answers']}: {row['answers_reason']}" for row in rows if row["answers"]}
+    for (model, program), reason in reasons.items():
+        print(f"\n{model}, {program}: {reason}")
 
 
 # ---------------------------------------------------------------- what is asked
@@ -259,6 +265,8 @@ def parse(argv):
     p.add_argument("--ntg", type=whole, default=64)
     p.add_argument("--npl", type=counts, default=[1, 4, 16])
     p.add_argument("--json", action="store_true")
+    p.add_argument("--no-check", action="store_true", help="do not compare perplexities first")
+    p.add_argument("--check-model", metavar="FILE", help=argparse.SUPPRESS)
     p.add_argument("--qdyno", required=True, help=argparse.SUPPRESS)
     p.add_argument("--models", required=True, help=argparse.SUPPRESS)
     o = p.parse_args(argv)
@@ -292,6 +300,23 @@ def models_of(options):
     return paths
 
 
+def check_answers(options, programs, model, folder, text):
+    """{program name: (answer, reason)} for a file, or for a synthesized one a trained model in the same format."""
+    path = model
+    if not options.model and options.check_model:
+        name = os.path.basename(model)[len(f"synth-{options.shape}-"):-len(".gguf")]
+        path = os.path.join(folder, f"check-{name}.gguf")
+        try:
+            run([options.qdyno, "quantize", options.check_model, path, "-R", name, "--force"])
+        except Failure as reason:
+            return {program.name: ("unknown", str(reason)) for program in programs}
+    checked = {}
+    for program in programs:
+        note(f"{os.path.basename(path)}: checking the answers of {program.name}")
+        checked[program.name] = answers.check(run, Failure, options, program.path, path, text, folder)
+    return checked
+
+
 def main(argv):
     try:
         options = parse(argv)
@@ -307,14 +332,18 @@ def main(argv):
     batched = [BatchedPeer(options, *x)
                for x in zip(options.batched, names_of(options.batched))] if options.batched else []
     rows, any_failed = [], False
+    folder = tempfile.TemporaryDirectory()
+    text = None if options.no_check else answers.write_text(run, options.qdyno, folder.name)
     for model in models:
+        theirs = {p.name: p for p in [*peers, *batched]}
+        checked = check_answers(options, theirs.values(), model, folder.name, text) if text else {}
         for programs, method in ((peers, "speeds"), (batched, "batched")):
             if not programs:
                 continue
             results = {}
             failed = measure([ours, *programs], method, model, options.rounds, results)
             any_failed |= bool(failed)
-            rows += summary(model, results, failed)
+            rows += summary(model, results, failed, checked)
     known = {p.name: p.version for p in peers}
     for program in batched: # its own answer names no version; one beside a llama-bench is of the same build
         program.version = known.get(program.name, program.version)
