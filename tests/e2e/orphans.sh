@@ -56,7 +56,7 @@ dies_with 1 '' watch --every 1s -w tg64
 dies_with 2 'tune\n\n\n\n' dashboard --linear
 dies_with 1 '' govern default q8_0 --rule itl=1s -n 100000
 if [ -r "$PLUGINS/moody.so" ]; then # a plug-in runs in a process of its own, here one that hangs
-  expect 0 synth --shape tiny "$T/m.gguf"
+  expect 0 synth --shape tiny -R f32 "$T/m.gguf"
   QDYNO_PLUGIN_TIMEOUT=100s dies_with 1 '' quantize "$T/m.gguf" "$T/none.gguf" --plugin "$PLUGINS/moody.so" -R moody,mood=hang
 else
   skip "no plug-ins beside the program"
