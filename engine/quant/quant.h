@@ -123,6 +123,8 @@ struct tensor_plan {
     int64_t bytes;      /* in the new file, companion tensors included */
     double nmse;        /* sum (w - w')^2 / sum w^2; NAN before quantize_plan_measure */
     bool nmse_rescaled; /* nmse is after a least-squares fit of a scale (see quantize_plan_measure) */
+    double largest;     /* max |w - w'|; NAN: not verified (see quantize_plan_verify) */
+    int64_t rounded;    /* number of values that differ from the source's; -1: not verified */
 };
 
 /* A recipe applied to a file, tensor by tensor, computed from headers alone. */
@@ -168,10 +170,18 @@ const char *recipe_misfit_text(const struct recipe_misfit *m, char *buf, size_t 
 enum err_code quantize_plan_measure(struct quantize_plan *p, const struct gguf *source,
                                     const struct gguf *made, int threads, struct err *why);
 
+/* Compare every value of the plan's tensors in f32, f16 and bf16 with what the source means (quantize_file),
+ * and set `largest` and `rounded` of these tensors. Errors: ERR_FORMAT (`made` differs from the plan, or a
+ * value is not the closest to the source's that its format holds), ERR_NOMEM. */
+enum err_code quantize_plan_verify(struct quantize_plan *p, const struct gguf *source,
+                                   const struct gguf *made, int threads, struct err *why);
+
 /* Write `out_path` (atomically): the source with the recipe applied, its metadata copied, general.file_type
- * and qdyno.recipe set. Errors: ERR_USAGE when a tensor that would change is already quantized (a second
- * rounding would hide the first); ERR_FORMAT when weights contain NaN or infinity (names tensor and index);
- * ERR_CANCELLED when progress returns false; ERR_IO, ERR_NOMEM. */
+ * and qdyno.recipe set. A quantized tensor may become f32, f16 or bf16: then the values that it means are
+ * written (input order, divisors, outlier columns and scales applied) and the tensors that belong to it are
+ * left out. Errors: ERR_USAGE when a quantized tensor would be quantized again (a second rounding would hide
+ * the first); ERR_FORMAT when weights contain NaN or infinity (names tensor and index); ERR_CANCELLED when
+ * progress returns false; ERR_IO, ERR_NOMEM. */
 struct quantize_options {
     const struct config *config; /* its calib: calibration file, imatrix or text; "": the bundled text */
     int threads;

@@ -10,6 +10,7 @@
 #include "engine/model/model.h"
 #include "kernels/kernels.h"
 #include "engine/quant/calibration.h"
+#include "engine/quant/effective.h"
 #include "engine/quant/quantize_internal.h"
 
 enum { QUANTIZATION_VERSION = 2 };
@@ -41,9 +42,16 @@ static const char *const DROPPED_KEYS[] = { "general.file_type", "general.quanti
 
 /* ---------------------------------------------------------------- how each tensor is converted */
 
-static bool format_is_float(const struct format *f)
+bool format_is_float(const struct format *f)
 {
     return f == &FORMATS[FORMAT_F32] || f == &FORMATS[FORMAT_F16] || f == &FORMATS[FORMAT_BF16];
+}
+
+/* Does the unit only write the values that a quantized tensor means as floats? */
+static bool unit_is_dequantization(const struct quantization *q, const struct unit *u)
+{
+    return u->converts && !format_is_float(u->source->format) && format_is_float(u->format) &&
+           (!u->by_method || q->params.method == &METHOD_RTN);
 }
 
 /* Reject what can be rejected from headers, before anything is written. */
@@ -52,7 +60,10 @@ static enum err_code unit_check(const struct quantization *q, const struct unit 
     const struct gguf_tensor *t = u->source;
     const struct format *format = u->format;
     const bool weighed = u->by_method && method_needs(&q->params) != CALIBRATION_NONE;
-    if (!format_is_float(t->format))
+    if (u->dequantizes && !t->format->decode)
+        return err_set(why, ERR_USAGE, "tensor '%s': %s has no decoder, so it cannot become %s", t->name,
+                       t->format->name, format->name);
+    if (!format_is_float(t->format) && !u->dequantizes)
         return err_set(
             why, ERR_USAGE,
             "tensor '%s' is already quantized (%s): if it were quantized again to %s, the loss of the first "
@@ -94,19 +105,36 @@ static int tensor_layer(const char *name)
     return end > name + 4 && *end == '.' && n >= 0 && n < INT32_MAX ? (int)n : -1;
 }
 
-enum err_code units_plan(struct quantization *q, struct err *why)
+static struct unit unit_of(const struct quantization *q, const struct gguf_tensor *t)
 {
     const struct config *c = q->options->config;
+    struct unit u = { .source = t,
+                      .format = recipe_tensor_format(c, q->source, t, NULL),
+                      .converts = recipe_converts(c, q->source, t),
+                      .layer = tensor_layer(t->name) };
+    u.by_method = u.converts && q->params.method && method_makes(q->params.method, u.format);
+    u.dequantizes = unit_is_dequantization(q, &u);
+    return u;
+}
+
+/* Does the tensor belong to a matrix that is dequantized? The values of that matrix then include it. */
+static bool unit_is_included(const struct quantization *q, const struct unit *u)
+{
+    char name[160];
+    if (!effective_is_part(q->source, u->source->name, name, sizeof name)) return false;
+    const struct gguf_tensor *matrix = gguf_tensor_find(q->source, name);
+    return matrix && unit_of(q, matrix).dequantizes;
+}
+
+enum err_code units_plan(struct quantization *q, struct err *why)
+{
     q->count = gguf_tensor_count(q->source);
     q->units = calloc((size_t)q->count + 1, sizeof *q->units);
     if (!q->units) return err_set(why, ERR_NOMEM, "out of memory while quantizing");
     for (int64_t i = 0; i < q->count; i++) {
         struct unit *u = &q->units[i];
-        u->source = gguf_tensor_at(q->source, i);
-        u->format = recipe_tensor_format(c, q->source, u->source, NULL);
-        u->converts = recipe_converts(c, q->source, u->source);
-        u->by_method = u->converts && q->params.method && method_makes(q->params.method, u->format);
-        u->layer = tensor_layer(u->source->name);
+        *u = unit_of(q, gguf_tensor_at(q->source, i));
+        u->drops = unit_is_included(q, u);
         enum err_code rc = u->converts ? unit_check(q, u, why) : ERR_OK;
         if (rc) return rc;
         q->total += u->source->bytes;
@@ -116,11 +144,23 @@ enum err_code units_plan(struct quantization *q, struct err *why)
 
 /* ---------------------------------------------------------------- writing the file */
 
-static bool key_is_dropped(const struct gguf_kv *kv)
+/* Matrices that stay quantized keep the way in which their inputs are quantized, unless the method sets it.
+ */
+static bool keeps_activations(const struct quantization *q)
+{
+    bool stays = false;
+    for (int64_t i = 0; i < q->count; i++) {
+        const struct unit *u = &q->units[i];
+        stays |= !u->converts && !format_is_float(u->source->format);
+    }
+    return stays && !(q->params.method && q->params.method->act);
+}
+
+static bool key_is_dropped(const struct gguf_kv *kv, bool keeps_act)
 {
     for (size_t i = 0; i < COUNT_OF(DROPPED_KEYS); i++)
         if (gguf_string_is(kv->key, DROPPED_KEYS[i])) return true;
-    return act_is_key(kv->key);
+    return !keeps_act && act_is_key(kv->key);
 }
 
 /* Write the metadata: the source's keys, file type, recipe, source hash, activation quantization. */
@@ -131,8 +171,10 @@ static enum err_code quantization_write_metadata(struct quantization *q, struct 
     const struct config *config = q->options->config;
     enum err_code rc = model_identity(q->source, hash, why);
     if (rc) return rc;
+    const bool keeps_act = keeps_activations(q);
     for (int64_t i = 0; i < gguf_kv_count(q->source) && !rc; i++)
-        if (!key_is_dropped(gguf_kv_at(q->source, i))) rc = gguf_writer_copy_kv(w, gguf_kv_at(q->source, i));
+        if (!key_is_dropped(gguf_kv_at(q->source, i), keeps_act))
+            rc = gguf_writer_copy_kv(w, gguf_kv_at(q->source, i));
     const struct format *f = format_find(config_text(config, KNOB_FORMAT));
     if (q->params.method && q->params.method->file_type && !rc)
         rc = gguf_writer_put_u32(w, "general.file_type", q->params.method->file_type(&q->params));
@@ -166,6 +208,7 @@ void unit_list_companions(const struct quantization *q, struct unit *u)
 static enum err_code unit_declare(struct quantization *q, struct unit *u, struct err *why)
 {
     const struct gguf_tensor *t = u->source;
+    if (u->drops) return ERR_OK;
     enum err_code rc = gguf_writer_add_tensor(q->writer, t->name, u->format, t->dims, t->shape);
     unit_list_companions(q, u);
     for (int i = 0; i < u->companions && !rc; i++) {
@@ -206,7 +249,8 @@ static enum err_code quantization_write_units(struct quantization *q, struct err
     for (int64_t i = 0; i < q->count && !rc; i++) {
         struct unit *u = &q->units[i];
         if (layers && u->layer >= 0) continue;
-        rc = unit_finished(q, u) ? quantize_report(q, u->source->bytes, why) : unit_write(q, u, why);
+        rc = u->drops || unit_finished(q, u) ? quantize_report(q, u->source->bytes, why)
+                                             : unit_write(q, u, why);
     }
     return rc || !layers ? rc : layers_quantize(q, why);
 }

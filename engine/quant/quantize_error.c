@@ -1,14 +1,15 @@
 /* Measures the error of quantized weights against their source.
  *
- * The comparison is between effective weights: reordered to the model's input order (COMPANION_ORDER), with
- * outlier columns in place, and divided by every scale that was folded into them. A scale folded into a norm
- * is read from that norm. A scale folded into the rows of the preceding matrix (v for the attention output,
- * up for down) is not stored anywhere; it is estimated by least squares, one factor a row or column. That fit
- * also removes a small part of the real error, about one weight's share in a row or column. */
+ * The comparison is between effective weights (effective.h), divided by every scale that was folded into
+ * them. A scale folded into a norm is read from that norm. A scale folded into the rows of the preceding
+ * matrix (v for the attention output, up for down) is not stored anywhere; it is estimated by least squares,
+ * one factor a row or column. That fit also removes a small part of the real error, about one weight's share
+ * in a row or column. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/quant/effective.h"
 #include "engine/quant/quantize_internal.h"
 
 /* Which unknown scale is estimated before comparing. */
@@ -16,13 +17,10 @@ enum fit { FIT_NONE, FIT_ROWS, FIT_COLUMNS };
 
 /* One matrix in the source and in the quantized file. */
 struct comparison {
-    const struct gguf_tensor *was, *is;
+    struct effective was, is;
     int64_t rows, cols;
-    float *factor;    /* [cols]: effective weight = stored weight * factor; NULL: 1 */
-    int64_t *order;   /* [cols]: stored column j is column order[j]; NULL: j */
-    int64_t *outlier; /* [outliers] columns stored separately in f16 */
-    int64_t outliers;
-    const unsigned char *outlier_weights; /* f16 [outliers][rows]; NULL: none */
+    float *factor; /* [cols]: scale that was folded into a norm; weights of the quantized file are multiplied
+                      by it; NULL: 1 */
     enum fit fit;
     bool fitting;    /* in the first pass of FIT_COLUMNS, which sums `columns` */
     float *scratch;  /* [threads][3][cols]: stored, effective and source row */
@@ -31,9 +29,9 @@ struct comparison {
     double *best;    /* [cols]: least-squares factor of each column; NULL unless FIT_COLUMNS */
 };
 
-/* ---------------------------------------------------------------- effective weights */
+/* ---------------------------------------------------------------- folded scales */
 
-/* Companion tensor or norm as f32. *out is owned; NULL when the tensor is absent or has another size. */
+/* A norm as f32. *out is owned; NULL when the tensor is absent or has another size. */
 static enum err_code tensor_read_floats(float **out, const struct gguf_tensor *t, int64_t n, struct err *why)
 {
     *out = NULL;
@@ -42,27 +40,6 @@ static enum err_code tensor_read_floats(float **out, const struct gguf_tensor *t
     if (!*out) return err_set(why, ERR_NOMEM, "out of memory to compare '%s'", t->name);
     format_decode_rows(t->format, t->data, *out, 1, n);
     return ERR_OK;
-}
-
-/* Column indexes from a companion tensor. ERR_FORMAT: an index is outside the matrix. */
-static enum err_code tensor_read_indexes(int64_t **out, const struct gguf_tensor *t, int64_t n, int64_t cols,
-                                         struct err *why)
-{
-    float *values;
-    *out = NULL;
-    enum err_code rc = tensor_read_floats(&values, t, n, why);
-    if (rc || !values) return rc;
-    *out = malloc((size_t)n * sizeof **out + 1);
-    if (!*out) rc = err_set(why, ERR_NOMEM, "out of memory to compare '%s'", t->name);
-    for (int64_t i = 0; i < n && !rc; i++) {
-        if (!(values[i] >= 0 && values[i] < (float)cols))
-            rc = err_set(why, ERR_FORMAT, "tensor '%s' names column %g, expected 0 to %lld", t->name,
-                         (double)values[i], (long long)cols - 1);
-        else
-            (*out)[i] = (int64_t)values[i];
-    }
-    free(values);
-    return rc;
 }
 
 /* Split "blk.3.attn_q.weight" into the prefix "blk.3." and the rest. False for tensors of no layer. */
@@ -144,7 +121,7 @@ static enum err_code comparison_find_folded(struct comparison *c, const struct g
     char prefix[64];
     const char *rest;
     float *other = NULL;
-    if (!layer_name_split(c->was->name, prefix, sizeof prefix, &rest)) return ERR_OK;
+    if (!layer_name_split(c->was.matrix->name, prefix, sizeof prefix, &rest)) return ERR_OK;
     size_t which = 0;
     while (which < COUNT_OF(LAYER) && strcmp(LAYER[which].matrix, rest)) which++;
     if (which == COUNT_OF(LAYER)) return ERR_OK;
@@ -163,44 +140,11 @@ static enum err_code comparison_find_folded(struct comparison *c, const struct g
     return rc;
 }
 
-/* Read the companion tensors that define the effective weights. */
-static enum err_code comparison_read_companions(struct comparison *c, const struct gguf *made,
-                                                struct err *why)
-{
-    const struct gguf_tensor *kept = companion_find(made, c->is->name, COMPANION_OUTLIERS),
-                             *weights = companion_find(made, c->is->name, COMPANION_OUTLIER_WEIGHTS);
-    float *divide = NULL;
-    enum err_code rc = tensor_read_indexes(&c->order, companion_find(made, c->is->name, COMPANION_ORDER),
-                                           c->cols, c->cols, why);
-    if (!rc)
-        rc = tensor_read_floats(&divide, companion_find(made, c->is->name, COMPANION_DIVISORS), c->cols, why);
-    if (!rc && kept && weights && weights->bytes == kept->shape[0] * c->rows * 2) {
-        c->outliers = kept->shape[0];
-        c->outlier_weights = weights->data;
-        rc = tensor_read_indexes(&c->outlier, kept, c->outliers, c->cols, why);
-    }
-    for (int64_t i = 0; divide && c->factor && i < c->cols; i++) c->factor[i] /= divide[i];
-    for (int64_t i = 0; divide && !c->factor && i < c->cols; i++) divide[i] = 1 / divide[i];
-    if (divide && !c->factor)
-        c->factor = divide;
-    else
-        free(divide);
-    return rc;
-}
-
-/* Effective row r of the quantized matrix into y, and the source's row into w. */
+/* Effective row r of the quantized matrix into y, and of the source into w. */
 static void comparison_read_row(const struct comparison *c, int64_t r, float *stored, float *y, float *w)
 {
-    format_decode_rows(c->was->format, c->was->data + r * format_row_bytes(c->was->format, c->cols), w, 1,
-                       c->cols);
-    format_decode_rows(c->is->format, c->is->data + r * format_row_bytes(c->is->format, c->cols), stored, 1,
-                       c->cols);
-    for (int64_t j = 0; j < c->cols; j++) y[c->order ? c->order[j] : j] = stored[j];
-    for (int64_t k = 0; k < c->outliers; k++) {
-        uint16_t half;
-        memcpy(&half, c->outlier_weights + (k * c->rows + r) * 2, sizeof half);
-        y[c->outlier[k]] = f16_to_f32(half);
-    }
+    effective_row(&c->was, r, stored, w);
+    effective_row(&c->is, r, stored, y);
     for (int64_t j = 0; c->factor && j < c->cols; j++) y[j] *= c->factor[j];
 }
 
@@ -273,7 +217,7 @@ static enum err_code comparison_run(struct comparison *c, struct threadpool *poo
         c->best = malloc(cols * sizeof *c->best);
     }
     if (!c->scratch || !c->sums || (c->fit == FIT_COLUMNS && (!c->columns || !c->best)))
-        return err_set(why, ERR_NOMEM, "out of memory to compare '%s'", c->was->name);
+        return err_set(why, ERR_NOMEM, "out of memory to compare '%s'", c->was.matrix->name);
     if (c->fit == FIT_COLUMNS) comparison_fit_columns(c, pool);
     threadpool_run(pool, comparison_rows, c);
     double error = 0, power = 0;
@@ -285,8 +229,8 @@ static enum err_code comparison_run(struct comparison *c, struct threadpool *poo
     return ERR_OK;
 }
 
-static enum err_code tensor_mismatch(const struct tensor_plan *t, const struct gguf_tensor *is,
-                                     struct err *why)
+enum err_code quantize_tensor_mismatch(const struct tensor_plan *t, const struct gguf_tensor *is,
+                                       struct err *why)
 {
     const int64_t *want = t->source->shape, *have = is ? is->shape : NULL;
     if (!is)
@@ -309,19 +253,18 @@ static enum err_code tensor_plan_measure(struct tensor_plan *t, const struct ggu
                                          const struct gguf *made, struct threadpool *pool, struct err *why)
 {
     const struct gguf_tensor *is = gguf_tensor_find(made, t->source->name);
-    struct comparison c = { .was = t->source,
-                            .is = is,
-                            .rows = t->source->shape[1] * t->source->shape[2] * t->source->shape[3],
+    struct comparison c = { .rows = t->source->shape[1] * t->source->shape[2] * t->source->shape[3],
                             .cols = t->source->shape[0] };
     if (!is || is->format != t->format || memcmp(is->shape, t->source->shape, sizeof is->shape) != 0)
-        return tensor_mismatch(t, is, why);
-    enum err_code rc = comparison_find_folded(&c, source, made, why);
-    if (!rc) rc = comparison_read_companions(&c, made, why);
+        return quantize_tensor_mismatch(t, is, why);
+    enum err_code rc = effective_init(&c.was, source, t->source, why);
+    if (!rc) rc = effective_init(&c.is, made, is, why);
+    if (!rc) rc = comparison_find_folded(&c, source, made, why);
     if (!rc) rc = comparison_run(&c, pool, &t->nmse, why);
     t->nmse_rescaled = c.fit != FIT_NONE;
+    effective_done(&c.was);
+    effective_done(&c.is);
     free(c.factor);
-    free(c.order);
-    free(c.outlier);
     free(c.scratch);
     free(c.sums);
     free(c.columns);

@@ -9,6 +9,8 @@ struct unit {
     const struct gguf_tensor *source;
     const struct format *format; /* in the new file */
     bool converts;               /* its bytes will differ from the source's */
+    bool dequantizes;            /* converts from a quantized format to the floats that its values mean */
+    bool drops;                  /* not in the new file: it belongs to a matrix that is dequantized */
     bool by_method;              /* converts, and the method encodes this format (else: round to nearest) */
     int layer;                   /* -1: belongs to no layer */
     struct companion_tensor companion[COMPANION_COUNT];
@@ -69,6 +71,13 @@ bool unit_finished(const struct quantization *q, const struct unit *u);
 
 /* Convert the tensors of all layers with the method's `layer`. */
 enum err_code layers_quantize(struct quantization *q, struct err *why);
+
+/* f32, f16 or bf16? */
+bool format_is_float(const struct format *f);
+
+/* Set *why to how tensor `is` of a made file (NULL: none) differs from its plan. Returns ERR_FORMAT. */
+enum err_code quantize_tensor_mismatch(const struct tensor_plan *t, const struct gguf_tensor *is,
+                                       struct err *why);
 
 /* Count `bytes` of the source as done and report progress. ERR_CANCELLED. */
 enum err_code quantize_report(struct quantization *q, int64_t bytes, struct err *why);

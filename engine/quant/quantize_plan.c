@@ -25,9 +25,7 @@ static int64_t aligned_bytes(int64_t bytes)
 /* A tensor that a rule stores in a float format is converted but does not count as quantized. */
 static bool tensor_plan_is_quantized(const struct tensor_plan *t)
 {
-    const bool floats = t->format == &FORMATS[FORMAT_F32] || t->format == &FORMATS[FORMAT_F16] ||
-                        t->format == &FORMATS[FORMAT_BF16];
-    return t->converts && (t->fate == FATE_METHOD || (t->fate == FATE_RULE && !floats));
+    return t->converts && (t->fate == FATE_METHOD || (t->fate == FATE_RULE && !format_is_float(t->format)));
 }
 
 /* Add one tensor to the plan and its sizes to the totals. */
@@ -35,13 +33,19 @@ static void quantize_plan_add(struct quantize_plan *p, struct quantization *q, s
 {
     const struct gguf_tensor *s = u->source;
     const int64_t rows = unit_rows(u);
+    if (u->drops) {
+        p->bytes_before += s->bytes;
+        return;
+    }
     struct tensor_plan *t = &p->tensors[p->count++];
     *t = (struct tensor_plan){ .source = s,
                                .format = u->format,
                                .fate = recipe_tensor_fate(q->options->config, q->source, s),
                                .converts = u->converts,
                                .bytes = rows * format_row_bytes(u->format, s->shape[0]),
-                               .nmse = NAN };
+                               .nmse = NAN,
+                               .largest = NAN,
+                               .rounded = -1 };
     t->quantized = tensor_plan_is_quantized(t);
     p->file_bytes += aligned_bytes(t->bytes) + ENTRY_BYTES;
     unit_list_companions(q, u);

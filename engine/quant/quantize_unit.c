@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/quant/calibration.h"
+#include "engine/quant/effective.h"
 #include "engine/quant/quantize_internal.h"
 
 enum { CHUNK_FLOATS = 1 << 20 };
@@ -82,7 +83,9 @@ struct piece {
     const struct unit *unit;
     const struct tensor_job *job; /* passed to the method's `rows`; NULL: only decode to x */
     int64_t first_row, rows;
-    bool loaded; /* x is already decoded */
+    const struct effective *effective; /* of a matrix that is dequantized; NULL: its values mean themselves */
+    bool loaded;                       /* x is already decoded */
+    float *scratch;                    /* [threads][columns]; NULL without `effective` */
     float *x;
     unsigned char *out;
     _Atomic int64_t bad; /* smallest index in the tensor of a value that is not finite; -1: none */
@@ -95,13 +98,17 @@ static void piece_note_bad(struct piece *p, int64_t at)
     while ((seen < 0 || at < seen) && !atomic_compare_exchange_weak(&p->bad, &seen, at)) continue;
 }
 
-/* Decode rows to f32. False: a value is not finite. */
-static bool piece_read_rows(struct piece *p, int64_t from, int64_t to, float *x)
+/* Decode rows to f32. scratch: [columns]. False: a value is not finite. */
+static bool piece_read_rows(struct piece *p, int64_t from, int64_t to, float *scratch, float *x)
 {
     const struct gguf_tensor *t = p->unit->source;
     const int64_t cols = t->shape[0], n = (to - from) * cols;
-    format_decode_rows(t->format, t->data + (p->first_row + from) * format_row_bytes(t->format, cols), x,
-                       to - from, cols);
+    if (p->effective)
+        for (int64_t r = from; r < to; r++)
+            effective_row(p->effective, p->first_row + r, scratch, x + (r - from) * cols);
+    else
+        format_decode_rows(t->format, t->data + (p->first_row + from) * format_row_bytes(t->format, cols), x,
+                           to - from, cols);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) {
             piece_note_bad(p, (p->first_row + from) * cols + i);
@@ -136,7 +143,8 @@ static void piece_rows(void *arg, int member, int size)
     const int64_t cols = p->unit->source->shape[0], from = p->rows * member / size,
                   to = p->rows * (member + 1) / size;
     float *x = p->x + from * cols;
-    if (from == to || (!p->loaded && !piece_read_rows(p, from, to, x)) || !p->out) return;
+    float *scratch = p->scratch ? p->scratch + member * cols : NULL;
+    if (from == to || (!p->loaded && !piece_read_rows(p, from, to, scratch, x)) || !p->out) return;
     piece_encode(p, x, p->out + from * format_row_bytes(p->unit->format, cols), p->first_row + from,
                  p->first_row + to);
 }
@@ -228,22 +236,30 @@ static enum err_code unit_write_pieces(struct quantization *q, struct unit *u, s
 {
     const struct tensor_job job = unit_job(q, u);
     const int64_t step = MIN(MAX(CHUNK_FLOATS / job.cols, 1), job.rows);
+    struct effective effective = { 0 };
+    float *scratch = malloc((size_t)(threadpool_size(q->pool) * job.cols) * sizeof(float));
     float *x = malloc((size_t)(step * job.cols) * sizeof(float));
     unsigned char *out = malloc((size_t)(step * format_row_bytes(u->format, job.cols)));
-    enum err_code rc = x && out ? gguf_writer_select(q->writer, job.name, why)
-                                : err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job.name);
+    enum err_code rc = scratch && x && out
+                           ? gguf_writer_select(q->writer, job.name, why)
+                           : err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job.name);
+    if (!rc && u->dequantizes) rc = effective_init(&effective, q->source, u->source, why);
     for (int64_t first = 0; first < job.rows && !rc; first += step) {
         struct piece p = { .q = q,
                            .unit = u,
                            .job = &job,
                            .first_row = first,
                            .rows = MIN(step, job.rows - first),
+                           .effective = u->dequantizes ? &effective : NULL,
+                           .scratch = scratch,
                            .x = x,
                            .out = out };
         rc = piece_run(&p, why);
         if (!rc) rc = gguf_writer_write(q->writer, out, p.rows * format_row_bytes(u->format, job.cols), why);
         if (!rc) rc = quantize_report(q, p.rows * format_row_bytes(u->source->format, job.cols), why);
     }
+    effective_done(&effective);
+    free(scratch);
     free(x);
     free(out);
     return rc;

@@ -90,6 +90,16 @@ refused 4 'short.txt' -R gptq,bits=4,group_size=64 --calib "$T/short.txt"
 expect 0 synth --shape tiny -R f32 --seed 9 "$T/other.gguf"
 expect 0 calibrate "$T/other.gguf" -f "$TEXT" -c 64 --tokens 512 --out "$T/other.calib"
 refused 4 'other model|another model' -R int8_static --calib "$T/other.calib"
+# ---- and back to floats: the values that the file means, proven one by one
+expect 0 -o json quantize "$T/q8.gguf" "$T/back.gguf" -R f32 --verify &&
+  json 'd["values_rounded"] == 0 and d["largest_difference"] == 0 and d["nmse"] == 0' &&
+  json 'd["verified_tensors"] == d["tensors"]'
+expect 0 -o json quantize "$T/back.gguf" "$T/again.gguf" -R q8_0
+expect 0 -o json quantize "$T/q8.gguf" "$T/back16.gguf" -R f16 --verify --tensors &&
+  json 'd["file"]["values_rounded"] > 0 and 0 < d["file"]["largest_difference"] < 0.01' &&
+  json 'sum(r["values_rounded"] for r in d["rows"]) == d["file"]["values_rounded"]'
+refused 4 'expected -R f32, f16 or bf16' -R q4_0 --verify
+refused 4 'exclude each other' -R f16 --verify --recover steps=1
 expect 4 quantize "$T/q8.gguf" "$T/no.gguf" -R q4_0 && says err 'already quantized .q8_0' && [ ! -e "$T/no.gguf" ]
 expect 4 quantize "$IN" "$T/q8.gguf" -R q4_0 && says err '\-\-force'
 [ "$(hash_of "$T/q8.gguf")" = "$(hash_of "$T/q8t.gguf")" ] || fail "a refused run changed the file that was there"

@@ -41,6 +41,8 @@ const struct cli_flag FLAGS_QUANTIZE[] = {
       .help = "threads; default: all cores" },
     { .name = "--force", .help = "replace OUT if it exists; quantize IN although it has unknown parts" },
     { .name = "--dry-run", .help = "print the format of each tensor and write nothing" },
+    { .name = "--verify", .help = "with -R f32, f16 or bf16: prove that each value of OUT is the one that IN "
+                                  "means, or the closest that the format holds; else exit status 5" },
     { .name = "--tensors", .help = "print one row for each tensor: format, bytes, error" },
     { .name = NULL },
 };
@@ -68,6 +70,9 @@ static const struct column COLUMNS[] = {
     { .name = "nmse", .title = "NMSE, mean", .kind = COLUMN_NUM, .digits = 8 },
     { .name = "nmse_worst", .title = "NMSE, worst tensor", .kind = COLUMN_NUM, .digits = 8 },
     { .name = "worst_tensor", .title = "worst tensor" },
+    { .name = "verified_tensors", .title = "tensors verified", .kind = COLUMN_INT },
+    { .name = "values_rounded", .title = "values rounded", .kind = COLUMN_INT },
+    { .name = "largest_difference", .title = "largest difference", .kind = COLUMN_NUM, .digits = 9 },
     { .name = "recover_steps", .title = "recovery steps", .kind = COLUMN_INT },
     { .name = "recover_rate", .title = "learning rate", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "recover_tokens", .title = "tokens trained on", .kind = COLUMN_INT },
@@ -260,6 +265,23 @@ static enum err_code source_check(struct quantizing *z, struct err *why)
     return model_shape_read(&shape, z->source, NULL) ? ERR_OK : arch_check_known(&shape, z->source, why);
 }
 
+/* --verify: only tensors in floats can have the values of IN. */
+static enum err_code verify_check(const struct quantizing *z, struct err *why)
+{
+    if (!args_has(z->a, "--verify")) return ERR_OK;
+    if (z->recovers)
+        return err_set(why, ERR_USAGE,
+                       "--verify and --recover exclude each other: recovery changes the values");
+    for (int64_t i = 0; i < z->plan.count; i++)
+        if (z->plan.tensors[i].quantized && format_bits_per_weight(z->plan.tensors[i].format) < 16)
+            return err_set(
+                why, ERR_USAGE,
+                "--verify: expected -R f32, f16 or bf16, found a recipe that rounds tensor '%s' to %s; "
+                "the column NMSE has the error of such tensors",
+                z->plan.tensors[i].source->name, z->plan.tensors[i].format->name);
+    return ERR_OK;
+}
+
 /* Says before anything is written that the file becomes larger than the recipe promises. */
 static void note_misfit(struct quantizing *z)
 {
@@ -280,6 +302,7 @@ static enum err_code quantizing_init(struct quantizing *z, struct err *why)
         rc = err_set(why, ERR_USAGE, "-R %s changes no tensor of %s: expected another recipe",
                      args_text(z->a, "-R", ""), z->in);
     if (!rc) rc = quantize_plan_init(&z->plan, z->source, &z->config, why);
+    if (!rc) rc = verify_check(z, why);
     if (!rc) rc = target_check(z, why);
     if (!rc) note_misfit(z);
     return rc;
@@ -383,6 +406,8 @@ static enum err_code quantizing_measure(struct quantizing *z, struct gguf **made
     enum err_code rc = gguf_open(made, z->out, why);
     progress_show(&progress, "comparing with %s", cli_base_name(z->in));
     if (!rc) rc = quantize_plan_measure(&z->plan, z->source, *made, z->threads, why);
+    if (!rc && args_has(z->a, "--verify"))
+        rc = quantize_plan_verify(&z->plan, z->source, *made, z->threads, why);
     progress_clear(&progress);
     return rc;
 }
@@ -405,6 +430,23 @@ static void put_recovery(const struct recovery *r, json_t *row)
     json_put_num(row, "ppl_ratio_before", exp(r->before.log_ratio));
     json_put_num(row, "ppl_ratio_after", exp(r->after.log_ratio));
     json_put_int(row, "held_out_tokens", r->held_out_tokens);
+}
+
+/* Sums over the tensors that were verified. */
+static void put_verification(const struct quantize_plan *p, json_t *row)
+{
+    int64_t tensors = 0, rounded = 0;
+    double largest = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        const struct tensor_plan *t = &p->tensors[i];
+        if (t->rounded < 0) continue;
+        tensors++;
+        rounded += t->rounded;
+        largest = fmax(largest, t->largest);
+    }
+    json_put_int(row, "verified_tensors", tensors);
+    json_put_int(row, "values_rounded", rounded);
+    json_put_num(row, "largest_difference", largest);
 }
 
 /* made: OUT; NULL: a dry run. */
@@ -432,6 +474,7 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     const struct gguf_string with = gguf_get_string(made, "qdyno.calibration");
     if (with.data) json_put(row, "calibration", json_stringn(with.data, with.len));
     if (z->recovers) put_recovery(&z->recovery, row);
+    if (args_has(z->a, "--verify")) put_verification(&z->plan, row);
     json_put_num(row, "seconds", z->seconds);
     if (!z->resumes) json_put_num(row, "weights_s", (double)z->plan.weights / z->seconds);
 }
@@ -478,6 +521,12 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         table_note(&t, "no --calib given: calibrated on the bundled text");
     cli_note_cautions(&t, json_get_bool(sums, "random_weights", false),
                       json_get_bool(sums, "answers_unverified", false));
+    if (args_has(z->a, "--verify") && made)
+        table_note(
+            &t,
+            "verified: each value of a tensor in f32, f16 or bf16 is the one that %s means, or the closest "
+            "that its format holds",
+            z->in);
     if (!made)
         table_note(&t, "dry run: nothing was written; bytes are upper limits");
     else

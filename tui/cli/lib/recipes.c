@@ -18,6 +18,8 @@ const struct column RECIPE_TENSOR_COLUMNS[] = {
     { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
     { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 8 },
     { .name = "nmse_rescaled", .kind = COLUMN_BOOL },
+    { .name = "values_rounded", .title = "values rounded", .kind = COLUMN_INT },
+    { .name = "largest_difference", .title = "largest difference", .kind = COLUMN_NUM, .digits = 9 },
     { .name = "reason", .title = "reason" },
 };
 
@@ -32,6 +34,8 @@ void recipe_put_tensor(json_t *row, const struct tensor_plan *t)
     json_put_int(row, "bytes", t->bytes);
     json_put_num(row, "nmse", t->nmse);
     json_put_bool(row, "nmse_rescaled", t->nmse_rescaled);
+    if (t->rounded >= 0) json_put_int(row, "values_rounded", t->rounded);
+    json_put_num(row, "largest_difference", t->largest);
     json_put_str(row, "reason", TENSOR_FATES[t->fate]);
 }
 

@@ -8,7 +8,7 @@
 
 /* Columns of `quantize --tensors` and `methods --tensors`: one row for each tensor. "config" is filled by the
  * caller. */
-enum { RECIPE_TENSOR_COLUMN_COUNT = 10 };
+enum { RECIPE_TENSOR_COLUMN_COUNT = 12 };
 extern const struct column RECIPE_TENSOR_COLUMNS[RECIPE_TENSOR_COLUMN_COUNT];
 void recipe_put_tensor(json_t *row, const struct tensor_plan *t);
 
