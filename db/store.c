@@ -48,22 +48,37 @@ static const struct {
                 "with --db" },
 };
 
-/* The errno of the last failed write to the log. SQLite reports "disk I/O error" for everything but ENOSPC,
- * and keeps the errno with the file. */
-static int log_errno(struct db *d)
+/* The errno of the last failed call for the database (SQLITE_FCNTL_FILE_POINTER) or its log
+ * (SQLITE_FCNTL_JOURNAL_POINTER). SQLite reports "disk I/O error" for everything but ENOSPC, and keeps the
+ * errno with the file. */
+static int file_errno(struct db *d, int which)
 {
-    sqlite3_file *log = NULL;
+    sqlite3_file *file = NULL;
     int cause = 0;
-    if (sqlite3_file_control(d->handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) || !log ||
-        !log->pMethods || !log->pMethods->xFileControl)
+    if (sqlite3_file_control(d->handle, "main", which, &file) || !file || !file->pMethods ||
+        !file->pMethods->xFileControl)
         return 0;
-    return log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &cause) ? 0 : cause;
+    return file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &cause) ? 0 : cause;
+}
+
+/* The extended result code of the last call. SQLite reports a page that the disk cannot read (EIO) as one
+ * with wrong contents. The two differ in what helps: another disk, or another copy. A file whose disk ever
+ * failed while it was open has EIO from then on; damage found in it later is taken for the disk's. */
+static int error_code(struct db *d)
+{
+    const int rc = sqlite3_extended_errcode(d->handle);
+    const bool unreadable = file_errno(d, SQLITE_FCNTL_FILE_POINTER) == EIO ||
+                            file_errno(d, SQLITE_FCNTL_JOURNAL_POINTER) == EIO;
+    return (rc & 0xff) == SQLITE_CORRUPT && unreadable ? SQLITE_IOERR_CORRUPTFS : rc;
 }
 
 enum err_code db_error(struct db *d, const char *doing, struct err *why)
 {
-    int rc = sqlite3_extended_errcode(d->handle), cause = 0;
-    if ((rc & 0xff) == SQLITE_IOERR) cause = log_errno(d);
+    int rc = error_code(d), cause = 0;
+    if (rc == SQLITE_IOERR_CORRUPTFS)
+        cause = EIO;
+    else if ((rc & 0xff) == SQLITE_IOERR)
+        cause = file_errno(d, SQLITE_FCNTL_JOURNAL_POINTER);
     if (((rc & 0xff) == SQLITE_IOERR || (rc & 0xff) == SQLITE_CANTOPEN) && !cause)
         cause = sqlite3_system_errno(d->handle);
     enum err_code code = ERR_INTERNAL;
@@ -76,8 +91,9 @@ enum err_code db_error(struct db *d, const char *doing, struct err *why)
         break;
     }
     return err_set(why, code, "cannot %s in database '%s': %s%s%s%s%s%s", doing, d->path,
-                   sqlite3_errmsg(d->handle), cause ? " (" : "", cause ? strerror(cause) : "",
-                   cause ? ")" : "", advice ? "; " : "", advice ? advice : "");
+                   rc == SQLITE_IOERR_CORRUPTFS ? sqlite3_errstr(rc) : sqlite3_errmsg(d->handle),
+                   cause ? " (" : "", cause ? strerror(cause) : "", cause ? ")" : "", advice ? "; " : "",
+                   advice ? advice : "");
 }
 
 /* Binds one argument per character of `types`. Returns an SQLite code. */

@@ -509,7 +509,7 @@ static enum err_code resource_find(struct trace *t, struct db *d, const struct r
     enum err_code rc = *run->machine ? db_machine_get(d, run->machine, &text, why) : ERR_OK;
     if (!rc && text && !json_parse(&machine, text, strlen(text), NULL))
         known = !machine_from_json(&m, machine, NULL);
-    if (!rc && capsule_load(&capsule, d, run->id, NULL)) capsule = NULL;
+    if (!rc) rc = capsule_find(&capsule, d, run->id, why);
     const char *version = json_get_str(json_object_get(capsule, "program"), "version", NULL);
     if (!rc) rc = otlp_identify(&t->who, known ? &m : NULL, version, why);
     json_decref(capsule);

@@ -148,21 +148,38 @@ enum err_code capsule_store(struct db *d, int64_t run_id, const struct capsule_o
     return rc;
 }
 
+static enum err_code capsule_parse(json_t **out, const char *text, int64_t run_id, struct err *why)
+{
+    enum err_code rc = json_parse(out, text, strlen(text), why);
+    if (!rc && !json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
+        rc = err_set(why, ERR_FORMAT, "expected an object");
+    }
+    return rc ? err_prefix(why, "capsule of run %lld", (long long)run_id) : ERR_OK;
+}
+
 enum err_code capsule_load(json_t **out, struct db *d, int64_t run_id, struct err *why)
 {
     char *text;
     *out = NULL;
     enum err_code rc = db_capsule_get(d, run_id, &text, why);
     if (rc || !text) return rc;
-    rc = json_parse(out, text, strlen(text), why);
+    rc = capsule_parse(out, text, run_id, why);
     free(text);
-    if (!rc && !json_is_object(*out)) {
-        json_decref(*out);
-        *out = NULL;
-        rc = err_set(why, ERR_FORMAT, "expected an object");
-    }
-    if (rc) err_prefix(why, "capsule of run %lld", (long long)run_id);
     return rc;
+}
+
+enum err_code capsule_find(json_t **out, struct db *d, int64_t run_id, struct err *why)
+{
+    char *text;
+    struct err damaged;
+    *out = NULL;
+    const enum err_code rc = db_capsule_get(d, run_id, &text, why);
+    if (rc || !text) return rc;
+    const enum err_code parsed = capsule_parse(out, text, run_id, &damaged);
+    free(text);
+    return parsed == ERR_NOMEM ? err_set(why, ERR_NOMEM, "%s", damaged.message) : ERR_OK;
 }
 
 /* ---------------------------------------------------------------- comparing two */

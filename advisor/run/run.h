@@ -324,6 +324,8 @@ json_t *capsule_take(const struct capsule_of *of); /* schema "qdyno.capsule/1"; 
 enum err_code capsule_store(struct db *d, int64_t run_id, const struct capsule_of *of, struct err *why);
 /* *out: new reference; NULL when the run has none (older than capsules). ERR_FORMAT when it is damaged. */
 enum err_code capsule_load(json_t **out, struct db *d, int64_t run_id, struct err *why);
+/* The same, but a damaged capsule is none: *out is NULL. Errors: those of the database, ERR_NOMEM. */
+enum err_code capsule_find(json_t **out, struct db *d, int64_t run_id, struct err *why);
 
 /* The differences of two capsules: an array of { group, key, before, after } in the order of the groups
  * above; keys of arms look like "A.threads"; null is unknown. With `line` not NULL, only the arm with that

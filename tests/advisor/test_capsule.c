@@ -2,6 +2,8 @@
  * names what was changed, and only that; an arm is found by its line wherever it stood; a canary is stored
  * beside the arms without being one, and knows which metrics it makes comparable. */
 #include "tests/advisor/fake.h"
+#include "tests/db/reads.h"
+#include "tests/db/temp.h"
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
@@ -146,6 +148,31 @@ static void goes_into_the_database_and_back(void **state)
     CHECK_OK(db_capsule_put(d, run.id, "[1]", &why));
     CHECK_EQ(capsule_load(&back, d, run.id, &why), ERR_FORMAT);
     CHECK(!back);
+    CHECK_OK(capsule_find(&back, d, run.id, &why)); /* no object: as none */
+    CHECK(!back);
+    CHECK_OK(db_capsule_put(d, run.id, "{}", &why));
+    CHECK_OK(capsule_find(&back, d, run.id, &why));
+    CHECK(json_is_object(back));
+    json_decref(back);
+    db_close(d);
+}
+
+/* A capsule that cannot be read is not one that is missing. */
+static void a_disk_that_fails_is_an_error(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    json_t *back;
+    CHECK_OK(db_open(&d, t->file, &why));
+    const int64_t run = temp_run(d);
+    CHECK_OK(db_capsule_put(d, run, "{}", &why));
+    db_close(d);
+    CHECK_OK(db_open(&d, t->file, &why));
+    reads_fail(true);
+    CHECK_EQ(capsule_find(&back, d, run, &why), ERR_IO);
+    reads_fail(false);
+    assert_null(back);
     db_close(d);
 }
 
@@ -211,6 +238,7 @@ int main(void)
         cmocka_unit_test(names_what_changed),
         cmocka_unit_test(an_arm_is_found_by_its_line),
         cmocka_unit_test(goes_into_the_database_and_back),
+        cmocka_unit_test_setup_teardown(a_disk_that_fails_is_an_error, temp_setup, temp_teardown),
         cmocka_unit_test(a_canary_is_measured_and_stored),
         cmocka_unit_test(metrics_know_their_canary),
     };

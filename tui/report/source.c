@@ -170,7 +170,8 @@ static enum err_code source_load_capsule(struct reader *r, struct db *d, struct 
     struct report_source *s = r->s;
     json_t *capsule = NULL, *group, *value;
     const char *name, *key;
-    if (capsule_load(&capsule, d, s->state.run_id, why)) return why->code == ERR_FORMAT ? ERR_OK : why->code;
+    const enum err_code rc = capsule_find(&capsule, d, s->state.run_id, why);
+    if (rc || !capsule) return rc;
     s->fact = arena_alloc(&s->arena, FACTS * sizeof *s->fact);
     if (!s->fact) r->failed = true;
     snprintf(s->version, sizeof s->version, "%s",
