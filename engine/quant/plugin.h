@@ -39,7 +39,8 @@ struct plugin_crew {
     const char *doing;   /* for messages: "encoding 'blk.0.attn_q.weight'" */
     int count;           /* number of children */
     int64_t patience_ns; /* a crew without progress for this long counts as hanging */
-    /* Runs in child `member`: appends its answer to *out. Not 0: it failed, and *out is the reason. */
+    /* Runs in child `member`: appends its answer to *out. Not 0: it failed, and *out is the reason. If the
+     * child is then short of memory (base/memory.h), that is the result, and *out completes the message. */
     int (*work)(void *arg, int member, const struct qdyno_plugin *plugin, struct str *out);
     /* Runs in the parent right before (on = true) and right after (on = false) the fork of child `member`:
      * lets the fork inherit the memory that the child shares with the parent, so that no other child has it.
@@ -51,8 +52,8 @@ struct plugin_crew {
 
 /* Run all children to their end. *answer (may be NULL): what child 0 answered. Errors: ERR_FORMAT (the
  * library cannot be loaded, is for another version, failed with a reason, crashed or hangs), ERR_FIT (killed,
- * probably because memory ran out), ERR_CANCELLED (Ctrl-C), ERR_NOMEM, ERR_INTERNAL (fork failed). No child
- * is left running. */
+ * probably because memory ran out), ERR_CANCELLED (Ctrl-C), ERR_NOMEM (in a child, too), ERR_INTERNAL (fork
+ * failed). No child is left running. */
 enum err_code plugin_crew_run(const struct plugin_crew *crew, struct str *answer, struct err *why);
 
 /* *ns: for how long a plug-in may make no progress before it counts as hanging and is killed. From the

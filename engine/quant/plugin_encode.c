@@ -136,8 +136,10 @@ static int encoding_run_share(void *arg, int member, const struct qdyno_plugin *
                                 .zeros = part_row(s, PART_ZEROS, row, group_width),
                                 .error = error,
                                 .error_size = sizeof error };
-        if (plugin->encode(&r)) {
+        const int failed = plugin->encode(&r);
+        if (failed) {
             error[sizeof error - 1] = '\0';
+            if (failed == ENOMEM) memory_short_set();
             str_printf(out, "'%s': %s", job->name, error[0] ? error : "encode failed without a reason");
             return 1;
         }

@@ -10,6 +10,8 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +28,8 @@ enum {
     PRINTED_LINES = 20, /* of a crew; what it prints after these is only counted */
 };
 
-static const char DONE = '+', FAILED = '-'; /* first byte of an answer */
+/* First byte of an answer. SHORT: memory ran out in the child; the rest says where, if it could. */
+static const char DONE = '+', FAILED = '-', SHORT = '!';
 
 enum err_code plugin_patience(int64_t *ns, struct err *why)
 {
@@ -41,18 +44,33 @@ enum err_code plugin_patience(int64_t *ns, struct err *why)
 
 /* ---------------------------------------------------------------- in the child */
 
-/* Send an answer to the parent: its first byte tells success from failure. */
-static void child_answer(int fd, char first, const struct str *text)
+/* Writes to the parent. It may no longer read: then it is about to kill this process. */
+static void child_write(int fd, const char *data, size_t n)
 {
-    struct str all = { 0 };
-    str_append_n(&all, &first, 1);
-    str_append_n(&all, str_text(text), text->len);
-    for (size_t at = 0; at < all.len;) {
-        const ssize_t n = write(fd, all.data + at, all.len - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) break; /* the parent no longer reads: it is about to kill this process */
-        at += (size_t)n;
+    while (n) {
+        const ssize_t sent = write(fd, data, n);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return;
+        data += sent;
+        n -= (size_t)sent;
     }
+}
+
+/* Does the loader fail for lack of memory? It has an errno of its own, which its message does not always
+ * tell: then map the file as it does. */
+static bool loader_lacks_memory(const char *path, const char *message)
+{
+    struct stat st;
+    if (strstr(message, strerror(ENOMEM)) || strstr(message, "out of memory")) return true;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool lacks = false;
+    if (fd >= 0 && !fstat(fd, &st) && st.st_size > 0) {
+        void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        lacks = map == MAP_FAILED && errno == ENOMEM;
+        if (map != MAP_FAILED) munmap(map, (size_t)st.st_size);
+    }
+    if (fd >= 0) close(fd);
+    return lacks;
 }
 
 /* Load the library in the child. NULL, and the reason in *out, when it is not a plug-in of this version. */
@@ -61,7 +79,9 @@ static const struct qdyno_plugin *child_load_plugin(const char *path, struct str
     const struct qdyno_plugin *p;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        str_printf(out, "cannot be loaded: %s", dlerror());
+        const char *message = dlerror();
+        if (loader_lacks_memory(path, message)) memory_short_set();
+        str_printf(out, "cannot be loaded: %s", message);
         return NULL;
     }
     /* POSIX requires that an object pointer can hold a function pointer; ISO C has no cast for it. */
@@ -107,10 +127,12 @@ static _Noreturn void child_main(const struct plugin_crew *crew, int member, int
 {
     struct str out = { 0 };
     child_detach(fd, print_fd, parent);
+    memory_short_clear(); /* from here on it tells of this process only */
     const struct qdyno_plugin *plugin = child_load_plugin(crew->path, &out);
     const bool failed = !plugin || crew->work(crew->arg, member, plugin, &out);
     fflush(stdout); /* what the plug-in printed with stdio */
-    child_answer(CHILD_FD, failed ? FAILED : DONE, &out);
+    child_write(CHILD_FD, memory_is_short() ? &SHORT : failed ? &FAILED : &DONE, 1);
+    child_write(CHILD_FD, str_text(&out), out.len);
     _exit(EXIT_SUCCESS); /* without running exit handlers */
 }
 
@@ -266,14 +288,13 @@ static void child_end(struct child *c, struct printed *p)
     str_free(&c->line);
 }
 
-/* Copy untrusted text to buf, with control characters replaced by spaces. */
-static const char *printable_text(const struct str *text, char *buf, size_t size)
+/* Copy the untrusted text after the first byte to buf, with control characters replaced by spaces. */
+static void printable_text(const struct str *text, char *buf, size_t size)
 {
     size_t n = 0;
     for (size_t i = 1; i < text->len && n + 1 < size; i++)
         buf[n++] = (unsigned char)text->data[i] < 32 || text->data[i] == 127 ? ' ' : text->data[i];
     buf[n] = '\0';
-    return buf;
 }
 
 /* The result of an ended child. */
@@ -297,8 +318,11 @@ static enum err_code child_result(const struct child *c, const struct plugin_cre
     if (c->in.failed)
         return err_set(why, ERR_NOMEM, "out of memory for the answer of plug-in %s", crew->path);
     if (c->in.data[0] == DONE) return ERR_OK;
-    return err_set(why, ERR_FORMAT, "plug-in %s: %s", crew->path,
-                   printable_text(&c->in, reason, sizeof reason));
+    printable_text(&c->in, reason, sizeof reason);
+    if (c->in.data[0] == SHORT)
+        return err_set(why, ERR_NOMEM, "plug-in %s ran out of memory while %s%s%s", crew->path, crew->doing,
+                       reason[0] ? ": " : "", reason);
+    return err_set(why, ERR_FORMAT, "plug-in %s: %s", crew->path, reason);
 }
 
 /* Wait until a child writes or ends, or TICK_MS passed. polled: [2 * count]. */

@@ -93,7 +93,8 @@ struct qdyno_plugin {
     enum qdyno_answer answer;
     enum qdyno_calibration calibration;
     const struct qdyno_parameter *parameters; /* ends with a row whose name is NULL; NULL: none */
-    int (*encode)(struct qdyno_rows *rows);   /* returns 0 for success */
+    int (*encode)(struct qdyno_rows *rows);   /* returns 0 for success, ENOMEM (errno.h) when memory ran out,
+                                                 another number for any other error */
 };
 
 /* The exported function. The description must stay valid as long as the library is loaded. */

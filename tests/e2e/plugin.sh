@@ -50,6 +50,7 @@ expect 0 run -m "$M" $MOODY -C moody,mood=flood -p x -n 2 && says err '^plug-in 
 for mood in crash past exit fail nan; do
   expect 5 run -m "$M" $MOODY -C moody,mood=$mood -p x -n 2 && says err 'plug-in .*moody'
 done
+expect 6 run -m "$M" $MOODY -C moody,mood=hungry -p x -n 2 && says err 'ran out of memory while encoding .*no memory for a table'
 expect 5 ab -m "$M" default moody,mood=crash $MOODY -w tg8 && says out 'arm B failed: plug-in .*SIGSEGV'
 expect 0 bench -m "$M" $MOODY -p 0 -n 4 -r 1 -C moody,mood=crash -C moody -o json &&
   json '[bool(r["error"]) for r in d["rows"]] == [True, False]'

@@ -1,4 +1,5 @@
 /* A plug-in whose parameter selects whether it works or how it misbehaves in encode. */
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,13 +9,29 @@
 
 #include <qdyno_plugin.h>
 
-enum { WORK, CRASH, PAST, HANG, EXIT, FAIL, MUTE, NAN_SCALE, HUGE_SCALE, CODE, PRINT, LATE, PAINT, FLOOD };
+enum {
+    WORK,
+    CRASH,
+    PAST,
+    HANG,
+    EXIT,
+    FAIL,
+    MUTE,
+    NAN_SCALE,
+    HUGE_SCALE,
+    CODE,
+    PRINT,
+    LATE,
+    PAINT,
+    FLOOD,
+    HUNGRY
+};
 
 static const struct qdyno_parameter PARAMETERS[] = {
     { .name = "mood",
       .help = "what it does",
       .kind = QDYNO_CHOICE,
-      .choices = "work crash past hang exit fail mute nan huge code print late paint flood",
+      .choices = "work crash past hang exit fail mute nan huge code print late paint flood hungry",
       .otherwise = "work" },
     { .name = NULL },
 };
@@ -56,6 +73,7 @@ static int encode(struct qdyno_rows *r)
         for (;;) pause();
     case EXIT: _exit(0);
     case FAIL: snprintf(r->error, r->error_size, "not in the mood for %s", r->format); return 7;
+    case HUNGRY: snprintf(r->error, r->error_size, "no memory for a table"); return ENOMEM;
     case MUTE: return 1;
     case NAN_SCALE: r->scales[r->rows * r->cols / r->group - 1] = NAN; break;
     case HUGE_SCALE: r->scales[0] = 1e30f; break;
