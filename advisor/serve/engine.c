@@ -52,13 +52,14 @@ static void calls_remove(struct engine *e, struct call *c)
 static void call_publish_locked(struct server *s, struct call *c)
 {
     if (!c->pending.len && !c->pending.failed) return;
-    if (!c->out.len) {
+    if (!c->out.len && !c->out.failed) {
         struct str empty = c->out;
         c->out = c->pending;
         c->pending = empty;
     } else {
         str_append_n(&c->out, str_text(&c->pending), c->pending.len);
     }
+    if (c->out.failed) memory_short_clear(); /* the stream is cut off, which tells its client */
     str_clear(&c->pending);
     c->streaming = c->ask.stream;
     server_ready_locked(s, c);
@@ -69,6 +70,7 @@ static void call_end(struct engine *e, struct call *c, enum serve_outcome outcom
 {
     call_cancel_answers(e, c);
     calls_remove(e, c);
+    if (c->no.status) str_clear(&c->pending); /* it may be incomplete */
     if (c->no.status && c->streaming) reply_event(&c->pending, refusal_json(&c->no));
     pthread_mutex_lock(&e->s->lock);
     call_publish_locked(e->s, c);
@@ -293,9 +295,9 @@ static void calls_cancel_gone(struct engine *e)
     for (struct call *c = e->calls, *next; c; c = next) {
         next = c->next;
         pthread_mutex_lock(&e->s->lock);
-        const bool gone = c->gone;
+        const bool gone = c->gone, cut = c->out.failed;
         pthread_mutex_unlock(&e->s->lock);
-        if (gone) call_end(e, c, SERVE_CANCELLED);
+        if (gone) call_end(e, c, cut ? SERVE_FAILED : SERVE_CANCELLED);
     }
 }
 

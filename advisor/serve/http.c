@@ -91,14 +91,24 @@ static enum MHD_Result answer_send(struct exchange *x, unsigned status, const ch
 
 static const char JSON_TYPE[] = "application/json";
 
+/* What needs no memory: for a document that is incomplete, or an error that cannot be put together. */
+static enum MHD_Result answer_no_memory(struct exchange *x)
+{
+    static const char TEXT[] = "{\"error\":{\"message\":\"out of memory for the answer\",\"type\":"
+                               "\"server_error\",\"param\":null,\"code\":\"out_of_memory\"}}\n";
+    memory_short_clear();
+    return answer_send(x, 500, JSON_TYPE, TEXT, sizeof TEXT - 1);
+}
+
 static enum MHD_Result answer_json(struct exchange *x, unsigned status, json_t *document)
 {
     char *line = json_line(document);
     struct str text = { 0 };
     json_decref(document);
     if (line) str_printf(&text, "%s\n", line);
-    const enum MHD_Result sent = text.len ? answer_send(x, status, JSON_TYPE, str_text(&text), text.len)
-                                          : MHD_NO;
+    const enum MHD_Result sent = line && !text.failed
+                                     ? answer_send(x, status, JSON_TYPE, str_text(&text), text.len)
+                                     : answer_no_memory(x);
     str_free(&text);
     free(line);
     return sent;
@@ -158,16 +168,17 @@ static ssize_t stream_read(void *arg, uint64_t at, char *to, size_t most)
     (void)at;
     if (x->lost) return MHD_CONTENT_READER_END_WITH_ERROR;
     pthread_mutex_lock(&s->lock);
-    const size_t n = MIN(c->out.len - x->written, most);
-    const bool ended = c->stage == CALL_ENDED;
+    const bool ended = c->stage == CALL_ENDED, cut = c->out.failed;
+    const size_t n = cut ? 0 : MIN(c->out.len - x->written, most);
     memcpy(to, str_text(&c->out) + x->written, n);
     x->written += n;
-    if (x->written == c->out.len) {
+    if (x->written == c->out.len && !cut) {
         str_clear(&c->out);
         x->written = 0;
     }
-    if (!n && !ended) exchange_suspend(x);
+    if (!n && !ended && !cut) exchange_suspend(x);
     pthread_mutex_unlock(&s->lock);
+    if (cut) return MHD_CONTENT_READER_END_WITH_ERROR; /* so that the client sees that something is missing */
     return n ? (ssize_t)n : ended ? MHD_CONTENT_READER_END_OF_STREAM : 0;
 }
 
@@ -518,6 +529,20 @@ static void connections_free(struct connections *h)
     free(h);
 }
 
+/* Takes the listening socket. Returns 0 or an errno. */
+static int connections_open(struct connections *h, int fd)
+{
+    int cause = 0;
+    h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->wake < 0) cause = errno;
+    h->watch = epoll_create1(EPOLL_CLOEXEC);
+    if (h->watch < 0 && !cause) cause = errno;
+    errno = 0;
+    h->daemon = daemon_start(h, fd); /* it owns the socket even if it cannot start */
+    if (!h->daemon && !cause) cause = errno ? errno : ENOMEM;
+    return cause ? cause : pthread_create(&h->thread, NULL, connections_main, h);
+}
+
 enum err_code connections_start(struct connections **out, struct server *s, int *port, struct err *why)
 {
     int fd = -1, chosen = 0;
@@ -531,12 +556,11 @@ enum err_code connections_start(struct connections **out, struct server *s, int 
     }
     h->s = s;
     h->link_most = s->o.queue + SPARE_CONNECTIONS;
-    h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    h->watch = epoll_create1(EPOLL_CLOEXEC);
-    h->daemon = daemon_start(h, fd); /* it owns the socket even if it cannot start */
-    if (h->wake < 0 || h->watch < 0 || !h->daemon || pthread_create(&h->thread, NULL, connections_main, h)) {
+    const int cause = connections_open(h, fd);
+    if (cause) {
         connections_free(h);
-        return err_set(why, ERR_NOMEM, "cannot start the server for port %d: no thread or no memory", chosen);
+        return err_set(why, err_of_errno(cause), "cannot start the server for port %d: %s", chosen,
+                       strerror(cause));
     }
     if (port) *port = chosen;
     *out = h;

@@ -22,7 +22,9 @@ struct refusal {
     char message[600];
     int retry_after_s; /* 0: no such header */
 };
-/* Fills *out and returns false, for statements such as `return refuse(...)`. param NULL: none. */
+/* Fills *out and returns false, for statements such as `return refuse(...)`. param NULL: none. After an
+ * allocation failed unnoticed (base/memory.h), the refusal is a consequence of that: status 500,
+ * "out_of_memory"; the thread is then no longer short of memory. */
 bool refuse(struct refusal *out, int status, const char *code, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 /* {"error": {"message", "type", "param", "code"}}. New reference. */
@@ -130,7 +132,7 @@ struct call {
     struct str pending;    /* the engine's: text for the client that is not in `out` yet */
     struct call *next_touched;
     bool touched;
-    struct str out; /* L: text for the client */
+    struct str out; /* L: text for the client; failed: some is missing, so that a stream has to be cut off */
     bool streaming; /* L: `out` is the beginning of a stream of events; else it is the whole document */
     void *exchange; /* the connections' thread: who waits for it; NULL: nobody any longer */
 };

@@ -139,7 +139,10 @@ static bool call_prepare(const struct server *s, struct call *c)
     str_free(&c->body);
     if (!parsed || !model_check(s, &c->ask, &c->no)) return false;
     if (!c->generates) return true;
-    return call_encode(s, c) && call_set_most(s, c) && call_set_seed(c) && call_add_answers(c);
+    const bool ready = call_encode(s, c) && call_set_most(s, c) && call_set_seed(c) && call_add_answers(c);
+    if (ready && memory_is_short()) /* texts of the request may be incomplete */
+        return refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the request");
+    return ready;
 }
 
 /* ---------------------------------------------------------------- requests that need no model */

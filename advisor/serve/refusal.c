@@ -4,13 +4,19 @@
 
 #include "advisor/serve/parts.h"
 
+static const char OUT_OF_MEMORY[] = "out_of_memory";
+
 bool refuse(struct refusal *out, int status, const char *code, const char *param, const char *fmt, ...)
 {
     va_list args;
+    const bool incomplete = memory_is_short() && strcmp(code, OUT_OF_MEMORY);
     *out = (struct refusal){ .status = status, .code = code };
-    snprintf(out->param, sizeof out->param, "%s", param ? param : "");
+    if (incomplete) *out = (struct refusal){ .status = 500, .code = OUT_OF_MEMORY };
+    memory_short_clear(); /* the client is told now; the next request has nothing to do with it */
+    snprintf(out->param, sizeof out->param, "%s", param && !incomplete ? param : "");
+    const int n = snprintf(out->message, sizeof out->message, "%s", incomplete ? "out of memory: " : "");
     va_start(args, fmt);
-    vsnprintf(out->message, sizeof out->message, fmt, args);
+    vsnprintf(out->message + n, sizeof out->message - (size_t)n, fmt, args);
     va_end(args);
     return false;
 }

@@ -187,9 +187,13 @@ static enum err_code server_open(struct server *s, int *port, struct err *why)
     if (!rc && s->o.otlp) rc = spans_start(&s->spans, s, why);
     if (!rc) rc = connections_start(&s->connections, s, port, why);
     if (rc) return rc;
-    s->has_prepare = !pthread_create(&s->prepare_thread, NULL, prepare_main, s);
-    s->has_engine = s->has_prepare && !pthread_create(&s->engine_thread, NULL, engine_main, s);
-    return s->has_engine ? ERR_OK : err_set(why, ERR_NOMEM, "cannot start the threads of the server");
+    int cause = pthread_create(&s->prepare_thread, NULL, prepare_main, s);
+    s->has_prepare = !cause;
+    if (!cause) cause = pthread_create(&s->engine_thread, NULL, engine_main, s);
+    s->has_engine = !cause;
+    return cause ? err_set(why, err_of_errno(cause), "cannot start the threads of the server: %s",
+                           strerror(cause))
+                 : ERR_OK;
 }
 
 enum err_code server_start(struct server **out, const struct server_options *o, int *port, struct err *why)

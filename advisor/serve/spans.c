@@ -152,8 +152,10 @@ enum err_code spans_start(struct spans **out, const struct server *server, struc
                                 : err_set(why, ERR_NOMEM, "out of memory for traces");
     if (!rc) rc = otlp_target_find(&target, OTLP_TRACES, server->o.otlp, NULL, why);
     otlp_target_done(&target);
-    if (!rc && pthread_create(&s->thread, NULL, spans_main, s))
-        rc = err_set(why, ERR_NOMEM, "cannot start the thread that sends traces");
+    const int cause = rc ? 0 : pthread_create(&s->thread, NULL, spans_main, s);
+    if (cause)
+        rc = err_set(why, err_of_errno(cause), "cannot start the thread that sends traces: %s",
+                     strerror(cause));
     if (rc)
         spans_free(s);
     else

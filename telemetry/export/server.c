@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -218,6 +219,23 @@ static void *server_main(void *arg)
 
 /* ---------------------------------------------------------------- start and stop */
 
+/* Takes the listening socket, also if it fails. Returns 0 or an errno. */
+static int page_server_open(struct page_server *s, int fd)
+{
+    int cause = 0;
+    for (int i = 0; i < CONNECTIONS; i++) s->connection[i].fd = -1;
+    s->wake = eventfd(0, EFD_CLOEXEC);
+    if (s->wake < 0) cause = errno;
+    errno = 0;
+    s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, connection_serve, s,
+                                 MHD_OPTION_EXTERNAL_LOGGER, log_discard, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+                                 MHD_OPTION_NOTIFY_CONNECTION, connection_notify, s,
+                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LIFE_S, MHD_OPTION_END);
+    if (!s->daemon && !cause) cause = errno ? errno : ENOMEM;
+    return cause ? cause : pthread_create(&s->thread, NULL, server_main, s);
+}
+
 enum err_code page_server_start(struct page_server **out, const struct page_spec *spec, int *port,
                                 struct err *why)
 {
@@ -226,21 +244,18 @@ enum err_code page_server_start(struct page_server **out, const struct page_spec
     enum err_code rc = http_listen(&fd, spec->listen ? spec->listen : "127.0.0.1", spec->port, &chosen, why);
     if (rc) return rc;
     struct page_server *s = calloc(1, sizeof *s);
-    if (s) {
-        s->spec = *spec;
-        s->wake = eventfd(0, EFD_CLOEXEC);
-        for (int i = 0; i < CONNECTIONS; i++) s->connection[i].fd = -1;
-        s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, connection_serve, s,
-                                     MHD_OPTION_EXTERNAL_LOGGER, log_discard, NULL, MHD_OPTION_LISTEN_SOCKET,
-                                     fd, MHD_OPTION_NOTIFY_CONNECTION, connection_notify, s,
-                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-                                     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LIFE_S, MHD_OPTION_END);
+    if (!s) {
+        close(fd);
+        return err_set(why, ERR_NOMEM, "out of memory for the server for port %d", chosen);
     }
-    if (!s || s->wake < 0 || !s->daemon || pthread_create(&s->thread, NULL, server_main, s)) {
-        if (s && s->daemon) MHD_stop_daemon(s->daemon);
-        if (s && s->wake >= 0) close(s->wake);
-        free(s); /* the daemon owns the socket even if it could not start */
-        return err_set(why, ERR_NOMEM, "cannot start the server for port %d: no thread or no memory", chosen);
+    s->spec = *spec;
+    const int cause = page_server_open(s, fd);
+    if (cause) {
+        if (s->daemon) MHD_stop_daemon(s->daemon);
+        if (s->wake >= 0) close(s->wake);
+        free(s);
+        return err_set(why, err_of_errno(cause), "cannot start the server for port %d: %s", chosen,
+                       strerror(cause));
     }
     if (port) *port = chosen;
     *out = s;

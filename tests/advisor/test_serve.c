@@ -1,7 +1,8 @@
 /* Proves: what clients of the server may send and what they get, without a server. Stop strings and
  * characters that are cut into any pieces leave the same text as in one piece, and no piece has half a
  * character; every field of a request is accepted with right values and refused with a message that names it
- * otherwise; documents and events have OpenAI's form; docs/serve.md names every field and endpoint. */
+ * otherwise; documents and events have OpenAI's form, and memory that ran out fails one request;
+ * docs/serve.md names every field and endpoint. */
 #include "tests/check.h"
 
 #include <stdlib.h>
@@ -250,6 +251,31 @@ static struct call *call_new(enum endpoint endpoint, const char *text, const cha
     return c;
 }
 
+/* An allocation that failed unnoticed is the cause of whatever error it led to. It fails one request: the
+ * thread works on for the next ones. */
+static void errors_tell_of_missing_memory(void **state)
+{
+    (void)state;
+    struct refusal no;
+    memory_short_set();
+    CHECK(!refuse(&no, 404, "model_not_found", "model", "no model '%s' here", "other"));
+    CHECK_EQ(no.status, 500);
+    assert_string_equal(no.code, "out_of_memory");
+    assert_string_equal(no.param, "");
+    assert_string_equal(no.message, "out of memory: no model 'other' here");
+    CHECK(!memory_is_short());
+    json_t *document = refusal_json(&no);
+    char *line = json_line(document);
+    assert_non_null(line);
+    CHECK_CONTAINS(line, "\"server_error\"");
+    free(line);
+    json_decref(document);
+    memory_short_set();
+    refuse(&no, 500, "out_of_memory", NULL, "out of memory for the answer");
+    assert_string_equal(no.message, "out of memory for the answer");
+    CHECK(!memory_is_short());
+}
+
 static void a_document(void **state)
 {
     const struct server s = { .o.name = "m" };
@@ -377,6 +403,7 @@ int main(void)
         cmocka_unit_test(defaults_are_openais),
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(errors_have_openais_form),
+        cmocka_unit_test(errors_tell_of_missing_memory),
         cmocka_unit_test(a_document),
         cmocka_unit_test(a_stream),
         cmocka_unit_test(the_manual_has_all_fields_and_endpoints),

@@ -10,8 +10,8 @@ whole and has all its cells, and no run is left "running". Without --all at most
 time. If QDYNO was built with -fsanitize=leak or address, a report of the sanitizer is a finding, too (FAULTS.so is then of a
 build without).
 """
-import argparse, bisect, collections, ctypes, errno, hashlib, http.server, json, os, re, shutil, signal, sqlite3, struct
-import subprocess, sys, tempfile, threading, time
+import argparse, bisect, collections, ctypes, errno, hashlib, http.client, http.server, json, os, re, shutil, signal
+import sqlite3, struct, subprocess, sys, tempfile, threading, time
 
 CLASSES = ["alloc", "open", "read", "write", "sync", "rename", "process", "connect", "map", "thread"]
 RECORD = struct.Struct("10QQq32s")  # struct record of faults.c
@@ -19,7 +19,7 @@ TIME_LIMIT_S = 60
 
 AB = ("ab -q -m {m} default kv=f32 -w tg4 --max-blocks 6 --control 0 --warmup 1 --processes kept --turns off -o json")
 # name, arguments; {t} is the folder of the run, {m} a model, {f} one with f16 weights, {url} the server that takes all,
-# {off} a file that switches off every alert, because a busy machine raises some
+# {off} a file that switches off every alert, because a busy machine raises some; {chat} a chat template
 COMMANDS = {
     "info": "info -m {m} -o json",
     "fit": "fit -m {m} -o json",
@@ -34,9 +34,21 @@ COMMANDS = {
     "eval": "eval -q -m {m} -f {t}/text -c 16 --chunks 2 -C default --ref kv=f32 -o json",
     "bench": "bench -q -m {m} -p 0 -n 4 -r 1 --no-warmup -o json",
     "watch": "watch --alerts {off} -m {m} --once -r 1 -w tg4 --even-if-busy --push {url} -o jsonl",
+    "serve": "serve -m {m} -c 64 --port 0 --template {chat} -o json",
     "ab": AB,
 }
-LIBRARIES = ["libsqlite3", "libjansson", "libcurl"]
+LIBRARIES = ["libsqlite3", "libjansson", "libcurl", "libmicrohttpd"]
+
+# What the served model is asked: path, body. All of it twice, because a server works on after a call has failed.
+REQUESTS = [
+    ("/v1/models", None),
+    ("/v1/completions", {"prompt": "hello there", "max_tokens": 3, "temperature": 0}),
+    ("/v1/completions", {"prompt": "hello there", "max_tokens": 3, "temperature": 0, "stream": True}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3, "temperature": 0, "logprobs": True}),
+    ("/metrics", None),
+    ("/health", None),
+]
+REQUEST_S = 20
 
 # What exit status a fault may have: limits of memory, disk and processes are 6, a network that fails is 7, and a file
 # that cannot be read or written is 5.
@@ -55,6 +67,7 @@ RARE = ("itl_p95_s", "itl_p99_s")
 # What a command can do without, by a function on the stack of the fault: status and result are then as they are.
 OPTIONAL = {
     "read_raw": "a sensor that cannot be read is unknown",
+    "process_read": "figures of the own process that cannot be read are unknown",
     "sys_list": "a folder of sensors that cannot be read has none",
     "model_trained_context": "the note about the trained context is left out where that is unknown",
     "phase_add_cell": "a percentile over fewer tokens: itl_samples says how many",
@@ -83,6 +96,37 @@ def serve():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return "http://127.0.0.1:%d" % server.server_port
+
+
+def ask(port, path, body):
+    """An answer as its HTTP status and what of it is the same each time; (None, reason): there was none."""
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=REQUEST_S)
+    try:
+        client.request("POST" if body else "GET", path, json.dumps(body) if body else None,
+                       {"Content-Type": "application/json"} if body else {})
+        answer = client.getresponse()
+        text = answer.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException) as e:
+        return None, type(e).__name__
+    finally:
+        client.close()
+    if path == "/metrics" and answer.status == 200:
+        return answer.status, " ".join(sorted(set(re.findall(r"^# TYPE (\S+)", text, re.M))))
+    # an earlier request that failed leaves less in the prefix cache
+    return answer.status, re.sub(r'"(id|created|cached_tokens|timings)": ?("[^"]*"|\d+|{[^}]*})', "", text)
+
+
+def use_server(process, printed):
+    """Asks the server all REQUESTS twice when it has printed its address, and stops it. Returns the answers."""
+    while process.poll() is None:
+        with open(printed) as f:
+            port = re.search(r'"url": *"http://127.0.0.1:(\d+)/v1"', f.read())
+        if port:
+            answers = [ask(int(port[1]), *request) for request in REQUESTS * 2]
+            process.send_signal(signal.SIGTERM)
+            return answers
+        time.sleep(0.005)
+    return []
 
 
 class Symbols:
@@ -194,6 +238,8 @@ class Tester:
         home = self.path("start")
         os.makedirs(home)
         shutil.copy(os.path.join(here, "../fuzz/corpus/fuzz_gguf/llama.gguf"), self.path("m.gguf"))
+        with open(self.path("chat"), "w") as f:
+            f.write("{% for m in messages %}{{ m.content }} {% endfor %}")
         with open(home + "/text", "w") as f:
             f.write("hello there, a b c hello hello there this is a longer text\n")
         for line in ("synth -q --shape tiny -R f16 %s" % self.path("f.gguf"),
@@ -222,16 +268,21 @@ class Tester:
         env = self.environment(home)
         if preload:
             env.update(LD_PRELOAD=self.faults, FAULT_LOG=log, **(fault or {}))
-        args = [x.format(t=home, m=self.path("m.gguf"), f=self.path("f.gguf"), url=self.url, plugin=self.plugin, off=self.path("off")) for x in COMMANDS[command].split()]
-        p = subprocess.Popen([self.program] + args, env=env, cwd=home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, start_new_session=True)
-        run = {"hang": False, "home": home, "args": args}
-        try:
-            out, err = p.communicate(timeout=TIME_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            run["hang"] = True
-            os.killpg(p.pid, signal.SIGKILL)
-            out, err = p.communicate()
+        args = [x.format(t=home, m=self.path("m.gguf"), f=self.path("f.gguf"), url=self.url, plugin=self.plugin, off=self.path("off"),
+                         chat=self.path("chat")) for x in COMMANDS[command].split()]
+        run = {"hang": False, "home": home, "args": args, "answers": []}
+        with open(self.path("out"), "w") as out:
+            p = subprocess.Popen([self.program] + args, env=env, cwd=home, stdin=subprocess.DEVNULL, stdout=out,
+                                 stderr=subprocess.PIPE, start_new_session=True)
+        limit = threading.Timer(TIME_LIMIT_S, os.killpg, (p.pid, signal.SIGKILL))
+        limit.start()
+        if command == "serve":
+            run["answers"] = use_server(p, self.path("out"))
+        _, err = p.communicate()
+        run["hang"] = p.returncode == -signal.SIGKILL
+        limit.cancel()
+        with open(self.path("out"), "rb") as f:
+            out = f.read()
         run["left"] = self.orphans()
         run["crashes"] = self.crashes(log + ".crash")
         run.update(status=p.returncode, out=out.decode(errors="replace"), err=err.decode(errors="replace"))
@@ -294,6 +345,19 @@ class Tester:
         finally:
             db.close()
 
+    def unanswered(self, base, run):
+        """What is wrong with the answers of a server. One request may fail, or all that follow if the server then
+        ends with an error; each client is told, if that is possible."""
+        wrong = [(i, got) for i, (got, want) in enumerate(zip(run["answers"], base["answers"])) if got != want]
+        if OPTIONAL.keys() & set(run["stack"]):
+            return
+        for i, (status, text) in wrong:
+            ended = '"status":"failed"' in text and run["status"] != base["status"]  # what /health says
+            if status is not None and '"error"' not in text and not ended:
+                yield "request %d is answered with status %s: %.200s" % (i, status, text)
+        if len(wrong) > 1 and run["status"] == base["status"]:
+            yield "requests fail: %s" % ", ".join("%d (%s)" % (i, got[0] or got[1]) for i, got in wrong)
+
     def problems(self, command, base, run):
         """What is wrong with a run in which a call failed."""
         home = run["home"]
@@ -302,6 +366,7 @@ class Tester:
         same = run["status"] == base["status"]
         if run["hang"]:
             yield "does not end"
+        yield from self.unanswered(base, run)
         if run["left"]:
             yield "leaves %d processes" % len(run["left"])
         for crash in run["crashes"]:
@@ -321,7 +386,7 @@ class Tester:
         optional = OPTIONAL.keys() & set(run["stack"])
         text = os.strerror(number)
         said = run["err"] + (run["out"] if command == "watch" else "")  # a watch reports a failure as a line, and goes on
-        told = text in said or number == errno.ENOMEM and "memory" in said or (
+        told = text in said or number == errno.EADDRINUSE and "another program uses this port" in said or number == errno.ENOMEM and "memory" in said or (
             command == "watch" and run["function"] in CHANNEL and '"event":"failed"' in said) or (
             command == "plugin" and run["function"] in ("write", "dup2") and "ended its process" in said)
         # libraries report what failed in their own words

@@ -172,10 +172,9 @@ static int address_print(const struct serving_command *x, const struct cli_globa
     json_put_int(row, "max_sequences", config_int(model_config(x->model), KNOB_MAX_SEQUENCES));
     json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
     json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
+    const int status = cli_print_now(g, a, &t, EXIT_DONE);
     table_done(&t);
     str_free(&url);
-    fflush(stdout);
     if (model_shape(x->model)->random_weights) cli_note(g, "%s", RANDOM_WEIGHTS);
     if (!state.has_chat)
         cli_note(
@@ -225,8 +224,9 @@ static enum err_code command_serve_on(struct serving_command *x, const struct cl
         rc = server_error(x->server, why);
         clock_sleep_ns(WAIT_NS);
     }
-    if (!rc) command_drain(x, g, args_num(a, "--drain", DEFAULT_DRAIN_S));
-    return rc;
+    if (rc) return rc;
+    command_drain(x, g, args_num(a, "--drain", DEFAULT_DRAIN_S));
+    return server_error(x->server, why); /* it may have failed since */
 }
 
 int command_serve(const struct cli_global *g, const struct cli_args *a)

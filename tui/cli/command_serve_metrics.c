@@ -61,10 +61,9 @@ static int address_print(const struct cli_global *g, const struct cli_args *a, c
     json_put_str(row, "listen", listen);
     json_put_int(row, "port", port);
     json_put_str(row, "database", *database ? database : "up");
-    const int status = cli_print(g, a, &t, EXIT_DONE);
+    const int status = cli_print_now(g, a, &t, EXIT_DONE);
     table_done(&t);
     str_free(&url);
-    fflush(stdout);
     return status;
 }
 

@@ -50,6 +50,8 @@ int cli_fail_memory(const struct cli_args *a);
 void doctor_text(struct str *out, const json_t *rows, int width);
 
 int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
+/* The same for a command that goes on afterwards: what was printed is written before it returns. */
+int cli_print_now(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
 
 /* Prints a line on stderr unless --quiet. */
 void cli_note(const struct cli_global *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

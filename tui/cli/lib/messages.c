@@ -1,4 +1,5 @@
 /* messages.c - exit statuses, and what a command prints besides its table. */
+#include <errno.h>
 #include <string.h>
 
 #include <stdlib.h>
@@ -151,6 +152,16 @@ int cli_print(const struct cli_global *g, const struct cli_args *a, const struct
     struct err why = { 0 };
     if (table_write(t, g->output, stdout, &why)) return cli_fail(a, &why);
     return status;
+}
+
+int cli_print_now(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status)
+{
+    struct err why = { 0 };
+    const int printed = cli_print(g, a, t, status);
+    if (printed != status || !fflush(stdout) || errno == EPIPE) return printed;
+    err_set(&why, err_of_errno(errno), "cannot write the results: %s", strerror(errno));
+    clearerr(stdout); /* it is told */
+    return cli_fail(a, &why);
 }
 
 bool cli_is_interrupted(const struct cli_global *g)
