@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -90,12 +91,15 @@ static const char *const CLASSES[CLASS_COUNT] = { "alloc",  "open",    "read",  
     X(dup2, PROCESS, EMFILE, -1, int, (int from, int to), (from, to))                                        \
     X(execv, PROCESS, ENOMEM, -1, int, (const char *path, char *const argv[]), (path, argv))                 \
     X(eventfd, PROCESS, EMFILE, -1, int, (unsigned n, int flags), (n, flags))                                \
+    X(epoll_create1, PROCESS, EMFILE, -1, int, (int flags), (flags))                                         \
     X(signalfd, PROCESS, EMFILE, -1, int, (int fd, const sigset_t *set, int flags), (fd, set, flags))        \
     X(socket, CONNECT, EMFILE, -1, int, (int family, int type, int protocol), (family, type, protocol))      \
     X(connect, CONNECT, ECONNREFUSED, -1, int, (int fd, const struct sockaddr *to, socklen_t n),             \
       (fd, to, n))                                                                                           \
     X(bind, CONNECT, EADDRINUSE, -1, int, (int fd, const struct sockaddr *to, socklen_t n), (fd, to, n))     \
     X(listen, CONNECT, EADDRINUSE, -1, int, (int fd, int backlog), (fd, backlog))                            \
+    X(accept4, CONNECT, EMFILE, -1, int, (int fd, struct sockaddr *from, socklen_t *n, int flags),           \
+      (fd, from, n, flags))                                                                                  \
     X(mmap, MAP, ENOMEM, MAP_FAILED, void *,                                                                 \
       (void *at, size_t n, int prot, int flags, int fd, off_t offset), (at, n, prot, flags, fd, offset))     \
     X(mmap64, MAP, ENOMEM, MAP_FAILED, void *,                                                               \
