@@ -33,6 +33,7 @@ COMMANDS = {
     "textfile": "push --textfile {t}/out.prom -o json",
     "eval": "eval -q -m {m} -f {t}/text -c 16 --chunks 2 -C default --ref kv=f32 -o json",
     "bench": "bench -q -m {m} -p 0 -n 4 -r 1 --no-warmup -o json",
+    "load": "bench -q -m {m} -w load:concurrency=2,requests=4,in=8,out=3,prefix=0.5 -C max_sequences=2 -r 1 --no-warmup -o json",
     "watch": "watch --alerts {off} -m {m} --once -r 1 -w tg4 --even-if-busy --push {url} -o jsonl",
     "serve": "serve -m {m} -c 64 --port 0 --template {chat} -o json",
     "ab": AB,
@@ -57,7 +58,7 @@ STATUS_OF = {errno.ENOMEM: {6}, errno.ENOSPC: {6}, errno.EAGAIN: {6}, errno.EMFI
              errno.EADDRINUSE: {7}}
 
 # Commands whose figures differ from run to run: only their names are compared.
-MEASURING = ("bench", "watch", "ab")
+MEASURING = ("bench", "load", "watch", "ab")
 # Figures of the machine, which other programs change at any time, however often they were equal before.
 CHANGING = ("available_bytes", "seconds", "ctx_most")
 
@@ -511,8 +512,10 @@ def main():
         for command in a.only or COMMANDS:
             tester.test(command)
             sys.stdout.flush()
-        tester.report()
+    except KeyboardInterrupt:
+        print("stopped before the end")
     finally:
+        tester.report()
         shutil.rmtree(tester.t, ignore_errors=True)
     sys.exit(1 if tester.findings or not tester.injected else 0)
 
