@@ -33,7 +33,8 @@ static int by_value(const void *a, const void *b)
 
 void stats_sort(double *x, int n)
 {
-    qsort(x, (size_t)n, sizeof *x, by_value);
+    if (n > 1)
+        qsort(x, (size_t)n, sizeof *x, by_value); /* without values x may be NULL, which qsort may not get */
 }
 
 double stats_quantile_sorted(const double *x, int n, double p)

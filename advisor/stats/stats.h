@@ -12,7 +12,7 @@
 
 double stats_mean(const double *x, int n); /* NAN for n < 1 */
 double stats_sd(const double *x, int n);   /* divides by n - 1; NAN for n < 2 */
-void stats_sort(double *x, int n);         /* ascending; no NaN */
+void stats_sort(double *x, int n);         /* ascending; no NaN; n may be 0, x then NULL */
 /* Quantile p of n ascending values, by linear interpolation (type 7 of Hyndman and Fan 1996). */
 double stats_quantile_sorted(const double *x, int n, double p);
 double stats_normal_cdf(double z);

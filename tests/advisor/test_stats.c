@@ -25,6 +25,7 @@ static void quantiles_interpolate_as_type_7(void **state)
 {
     (void)state;
     const double x[] = { 1, 2, 3, 4 };
+    stats_sort(NULL, 0); /* undefined for qsort: UBSan ended the server after its first answer */
     CHECK_NEAR(stats_quantile_sorted(x, 4, 0.25), 1.75, 1e-15); /* R: quantile(1:4, .25) */
     CHECK_NEAR(stats_quantile_sorted(x, 4, 0.50), 2.5, 1e-15);
     CHECK_NEAR(stats_quantile_sorted(x, 4, 0), 1, 0);

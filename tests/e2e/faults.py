@@ -439,6 +439,9 @@ class Tester:
         base["files"] = {k: v if again.get(k) == v else None for k, v in files.items()}
         if base["status"] > 3:
             sys.exit("%s: status %d: %s" % (command, base["status"], base["err"]))
+        for status, text in base["answers"]:
+            if status != 200:
+                sys.exit("%s: a request is answered with %s, %s: %s" % (command, status, text, base["err"]))
         for r in runs:
             if r["status"] != base["status"]:
                 sys.exit("%s: status %d, then %d: %s" % (command, base["status"], r["status"], r["err"]))
