@@ -177,6 +177,7 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
     const int block = x->totals.next_block[phase]++;
     const double begun = experiment_elapsed(x);
     x->spans.at = (struct cell_place){ .block = block, .phase = phase };
+    x->changed_by_hand = false;
     struct block_values b = { .phase = phase };
     struct measured_cell cell[BLOCK_CELLS] = { 0 };
     b.arms = arms_live(&x->state, phase, b.arm);
@@ -184,6 +185,8 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
     if (x->pool.lifetime == LIFETIME_BLOCK) processes_end(x);
     enum flow f = block_runs_in_turns(x, phase) ? block_in_turns(x, &b, block, cell)
                                                 : block_in_cells(x, &b, block, cell);
+    const bool changed = f == FLOW_CONTINUE && x->changed_by_hand;
+    if (changed) f = FLOW_PAUSED;
     if (f == FLOW_CONTINUE) {
         x->totals.blocks_s += experiment_elapsed(x) - begun;
         x->totals.timed_blocks++;
@@ -191,7 +194,7 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
     } else if (f != FLOW_BROKEN) {
         /* interrupted by a stop, a pause or a failed arm: the block does not count, although nothing
          * disturbed it */
-        const char *reason = f == FLOW_PAUSED ? BLOCK_PAUSED : BLOCK_INTERRUPTED;
+        const char *reason = changed ? BLOCK_CHANGED : f == FLOW_PAUSED ? BLOCK_PAUSED : BLOCK_INTERRUPTED;
         if (db_block_discard(x->db, x->state.run_id, block, CELL_PHASES[phase], reason, &x->why))
             f = FLOW_BROKEN;
         else if (f == FLOW_PAUSED)

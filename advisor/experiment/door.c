@@ -158,6 +158,16 @@ void experiment_pause(struct experiment *x, bool wait)
     atomic_store(&x->pause, wait);
 }
 
+void experiment_change_load(struct experiment *x, double rate_by, const char *settings)
+{
+    pthread_mutex_lock(&x->lock);
+    x->change.rate_by = x->change.wanted ? x->change.rate_by * rate_by : rate_by;
+    if (*settings || !x->change.wanted)
+        snprintf(x->change.settings, sizeof x->change.settings, "%s", settings);
+    x->change.wanted = true;
+    pthread_mutex_unlock(&x->lock);
+}
+
 void experiment_close(struct experiment *x)
 {
     if (!x) return;

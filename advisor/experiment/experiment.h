@@ -13,6 +13,7 @@
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/plan/plan.h"
+#include "engine/serve/serve.h"
 #include "kernels/kernels.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/metrics/metrics.h"
@@ -397,11 +398,14 @@ struct occupancy {
     int step;                       /* cache blocks per character of map */
     bool serves;                    /* the workload is a load of requests; the next three are known then */
     int cached;                     /* blocks without a user whose contents can be found */
+    int spared;                     /* blocks that would be used more if requests shared none */
     int running, waiting;           /* requests */
-    /* '.' free, else the sequence that uses it: 0-9 a-z, '+' for later ones. Of a load: '=' used by one
-     * request, '#' by several, '-' cached. */
+    /* '.' free, else the sequence that uses it: 0-9 a-z, '+' for later ones. Of a load also: '#' used by
+     * several requests, '-' cached. */
     char map[OCCUPANCY_CELLS + 1];
 };
+/* From JSON (model_occupancy_to_json, serving_occupancy_to_json). False: it is none, *o is unchanged. */
+bool occupancy_read(struct occupancy *o, int arm, const json_t *object);
 
 /* What other programs did to the machine, mean over cells; NAN unknown. */
 struct machine_load {
@@ -430,6 +434,8 @@ struct experiment_state {
     int cell_done, cell_of;
     double live_tok_s; /* of the running cell so far, NAN */
     struct occupancy occupancy;
+    bool live_known;         /* a cell of a load runs, or was the last one that ran */
+    struct live live;        /* of that cell */
     double elapsed_s, eta_s; /* without pauses; eta NAN when unknown */
     double reserved_s;       /* of the budget, for what follows the blocks */
     /* pauses */
@@ -496,6 +502,10 @@ void experiment_stop(struct experiment *x); /* requests a stop; the run can be r
  * that it interrupts runs again. The arms' processes end, so that the machine is free meanwhile. The time
  * does not count against the budget; events record it. */
 void experiment_pause(struct experiment *x, bool wait);
+/* Change the load that a cell runs now: requests come rate_by times as fast (struct load_now), and the
+ * settings of a config line change; "": none. The block is measured again, because what was changed by hand
+ * cannot be compared. Nothing happens while no load runs. */
+void experiment_change_load(struct experiment *x, double rate_by, const char *settings);
 void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
 
 /* The result for a challenger (arm 1 or higher) in one to three sentences, without a line break: the compared

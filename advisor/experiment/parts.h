@@ -151,7 +151,7 @@ int effects_select(const struct effects *e, enum estimand use, int metric, doubl
 /* ---------------------------------------------------------------- the database (store.c) */
 
 /* Reasons in the database of blocks that were cut short, not disturbed. */
-extern const char BLOCK_INTERRUPTED[], BLOCK_PAUSED[];
+extern const char BLOCK_INTERRUPTED[], BLOCK_PAUSED[], BLOCK_CHANGED[];
 void state_init(struct experiment_state *s, const struct experiment_spec *spec);
 /* Appends an event; the oldest is dropped when there is no room. */
 void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, const char *text);
@@ -184,6 +184,11 @@ struct experiment {
     bool finished;
     struct experiment_state state;
     atomic_bool stop, pause; /* requests */
+    struct {                 /* a change of the running load that was requested: under the lock */
+        bool wanted;
+        double rate_by;
+        char settings[LIVE_SETTINGS];
+    } change;
 
     /* Set before the thread starts, then constant. */
     char *program;
@@ -199,7 +204,8 @@ struct experiment {
     struct run_totals totals;         /* large */
     struct err why;                   /* of FLOW_BROKEN and FLOW_ARM */
     bool race_over;
-    struct { /* written by process.c */
+    bool changed_by_hand; /* the load, in the block that runs */
+    struct {              /* written by process.c */
         /* one per arm; in a control of new processes: A and A again. [TWIN]: A again, in a control with kept
          * processes that runs in turns */
         struct arm *process[EXPERIMENT_ARMS + 1];

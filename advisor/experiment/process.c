@@ -13,10 +13,9 @@
 
 /* ---------------------------------------------------------------- one process */
 
-static void occupancy_read(struct occupancy *o, int arm, const json_t *event)
+bool occupancy_read(struct occupancy *o, int arm, const json_t *told)
 {
-    const json_t *told = json_object_get(event, "occupancy");
-    if (!json_is_object(told)) return;
+    if (!json_is_object(told)) return false;
     *o = (struct occupancy){ .arm = arm,
                              .blocks = (int)json_get_int(told, "blocks", 0),
                              .used = (int)json_get_int(told, "used", 0),
@@ -26,15 +25,44 @@ static void occupancy_read(struct occupancy *o, int arm, const json_t *event)
                              .step = (int)json_get_int(told, "step", 1),
                              .serves = json_object_get(told, "waiting") != NULL,
                              .cached = (int)json_get_int(told, "cached", 0),
+                             .spared = (int)json_get_int(told, "spared", 0),
                              .running = (int)json_get_int(told, "running", 0),
                              .waiting = (int)json_get_int(told, "waiting", 0) };
     snprintf(o->map, sizeof(o->map), "%s", json_get_str(told, "map", ""));
+    return true;
+}
+
+/* A person changes the load of the running cell: the worker of that cell hears of it, and the block is
+ * measured again. */
+static void change_pass_on(struct experiment *x)
+{
+    char settings[LIVE_SETTINGS];
+    struct err why;
+    pthread_mutex_lock(&x->lock);
+    const bool wanted = x->change.wanted;
+    const double rate_by = x->change.rate_by;
+    memcpy(settings, x->change.settings, sizeof settings);
+    x->change.wanted = false;
+    pthread_mutex_unlock(&x->lock);
+    if (!wanted || !workload_is_load(&x->state.spec.workload)) return;
+    for (size_t i = 0; i < COUNT_OF(x->pool.process); i++)
+        if (x->pool.process[i] && arm_change_load(x->pool.process[i], rate_by, settings, &why))
+            experiment_log_event(x, "load", "the load was not changed: %s", why.message);
+    experiment_log_event(x, "load", "the load was changed by hand (%s%s%s): this block is measured again",
+                         rate_by > 1   ? "more requests"
+                         : rate_by < 1 ? "fewer requests"
+                                       : "",
+                         rate_by != 1 && *settings ? ", " : "", settings);
+    x->changed_by_hand = true;
 }
 
 bool experiment_event(void *ctx, const json_t *event)
 {
     struct experiment *x = ctx;
     const int64_t now = clock_ns();
+    if (event && !strcmp(json_get_str(event, "event", ""), "refused"))
+        experiment_log_event(x, "load", "the load was not changed: %s", json_get_str(event, "message", ""));
+    change_pass_on(x);
     /* The screen redraws at most ten times a second; the lock is not taken more often than that. */
     if (event ? now - x->clock.shown_ns >= 50000000 : now - x->clock.shown_ns >= 100000000) {
         x->clock.shown_ns = now;
@@ -45,7 +73,8 @@ bool experiment_event(void *ctx, const json_t *event)
             s->cell_done = (int)json_get_int(event, "done", 0);
             s->cell_of = (int)json_get_int(event, "of", 0);
             const double seconds = json_get_num(event, "seconds", NAN);
-            occupancy_read(&s->occupancy, s->running_arm, event);
+            occupancy_read(&s->occupancy, s->running_arm, json_object_get(event, "occupancy"));
+            s->live_known = live_read(&s->live, json_object_get(event, "load")) || s->live_known;
             s->live_tok_s = seconds > 0 && s->cell_done > 0 ? s->cell_done / seconds : NAN;
         }
         state_done(x);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char BLOCK_INTERRUPTED[] = "interrupted", BLOCK_PAUSED[] = "paused";
+const char BLOCK_INTERRUPTED[] = "interrupted", BLOCK_PAUSED[] = "paused",
+           BLOCK_CHANGED[] = "changed by hand";
 
 /* ---------------------------------------------------------------- state */
 
@@ -143,7 +144,8 @@ static struct block_rows block_at(const struct cell_row *cells, int i, int n)
         b.discarded = b.discarded || cells[k].discarded || *cells[k].error;
         b.disturbed = b.disturbed || cells[k].discarded || *cells[k].discard_reason;
         b.interrupted = b.interrupted || !strcmp(cells[k].discard_reason, BLOCK_INTERRUPTED) ||
-                        !strcmp(cells[k].discard_reason, BLOCK_PAUSED) || *cells[k].error;
+                        !strcmp(cells[k].discard_reason, BLOCK_PAUSED) ||
+                        !strcmp(cells[k].discard_reason, BLOCK_CHANGED) || *cells[k].error;
     }
     return b;
 }

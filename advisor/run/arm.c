@@ -111,6 +111,17 @@ enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_
     return arm_cell_in_turns(a, workload, seed, (struct turn_length){ 0 }, answer, event, ctx, why);
 }
 
+enum err_code arm_change_load(struct arm *a, double rate_by, const char *settings, struct err *why)
+{
+    json_t *o = json_object();
+    json_put_str(o, "op", "change");
+    json_put_num(o, "rate_by", rate_by);
+    if (*settings) json_put_str(o, "settings", settings);
+    const enum err_code rc = a->kind->tell(a->state, o, why);
+    json_decref(o);
+    return rc;
+}
+
 enum err_code arm_generate(struct arm *a, const struct generate_spec *spec, json_t **answer,
                            arm_event_fn *event, void *ctx, struct err *why)
 {

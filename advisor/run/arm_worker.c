@@ -253,6 +253,15 @@ static enum err_code send_word(struct worker *w, const char *op, struct err *why
     return rc;
 }
 
+static enum err_code worker_tell(void *state, const json_t *message, struct err *why)
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)message);
+    json_put_int(copy, "id", 0);
+    const enum err_code rc = send_line(state, copy, why);
+    json_decref(copy);
+    return rc;
+}
+
 /* Calls the callback. Sends "cancel" when it returns false, and "go" in answer to the event "turn". */
 static enum err_code event_report(struct worker *w, struct waiting *q, const json_t *event, struct err *why)
 {
@@ -440,4 +449,5 @@ static int worker_pid(const void *state)
     return (int)((const struct worker *)state)->pid;
 }
 
-const struct arm_kind ARM_WORKER = { "worker", worker_open, worker_request, worker_pid, worker_close };
+const struct arm_kind ARM_WORKER = { "worker",    worker_open, worker_request,
+                                     worker_tell, worker_pid,  worker_close };

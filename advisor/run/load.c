@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "advisor/stats/stats.h"
+#include "engine/serve/serve.h"
 
 enum { MSER_BATCH = 5, TREND_BATCHES = 10 };
 static const double TREND_P = 0.01, TREND_CHANGE = 0.2, CONFIDENCE = 0.95;
@@ -86,16 +87,6 @@ static enum err_code rows_read(struct rows *r, const json_t *answer, struct err 
 
 /* ---------------------------------------------------------------- one request */
 
-/* Quantile p of the gaps between a request's tokens by nearest rank: with few gaps, the longest. */
-static double gap_quantile(const struct row *q, double p, double *scratch)
-{
-    const int n = q->tokens - 1;
-    if (n < 1) return 0;
-    for (int t = 0; t < n; t++) scratch[t] = q->token_s[t + 1] - q->token_s[t];
-    stats_sort(scratch, n);
-    return scratch[MIN(MAX((int)ceil(p * n) - 1, 0), n - 1)];
-}
-
 static double row_ttft(const struct row *q)
 {
     return q->first - q->scheduled;
@@ -126,28 +117,18 @@ static double row_late(const struct row *q)
     return q->sent - q->scheduled;
 }
 
-static double row_figure(const struct row *q, enum load_figure f, double *scratch)
-{
-    switch (f) {
-    case LOAD_TTFT: return row_ttft(q);
-    case LOAD_TPOT: return q->tokens > 1 ? row_tpot(q) : 0; /* one token: none came late */
-    case LOAD_ITL_P50: return gap_quantile(q, 0.50, scratch);
-    case LOAD_ITL_P95: return gap_quantile(q, 0.95, scratch);
-    case LOAD_ITL_P99: return gap_quantile(q, 0.99, scratch);
-    case LOAD_ITL_MAX: return gap_quantile(q, 1, scratch);
-    case LOAD_E2E: return row_e2e(q);
-    case LOAD_QUEUE: return row_queue(q);
-    case LOAD_FIGURES: break;
-    }
-    return NAN;
-}
-
+/* scratch: [q->tokens] */
 static bool row_is_good(const struct row *q, const struct workload_load *l, double *scratch)
 {
-    bool good = q->done;
-    for (int i = 0; i < l->limits && good; i++)
-        good = row_figure(q, l->limit[i].figure, scratch) < l->limit[i].seconds;
-    return good;
+    struct request_times t = { .arrived_s = q->scheduled,
+                               .admitted_s = q->admitted,
+                               .first_s = q->first,
+                               .last_s = q->end,
+                               .tokens = q->tokens,
+                               .gap_s = scratch,
+                               .gaps = MAX(q->tokens - 1, 0) };
+    for (int i = 0; i < t.gaps; i++) scratch[i] = q->token_s[i + 1] - q->token_s[i];
+    return q->done && limits_are_met(l->limit, l->limits, &t);
 }
 
 /* ---------------------------------------------------------------- steady state */

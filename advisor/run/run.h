@@ -89,6 +89,10 @@ double arm_energy(const struct arm *a, const struct sample *samples, int n, int 
 enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
                        arm_event_fn *event, void *ctx, struct err *why);
 
+/* From the event callback of a cell: change the load that runs. settings: config line; "": none (op "change"
+ * of engine/worker/worker.h). The arm does nothing when it runs no load. Errors: as arm_cell. */
+enum err_code arm_change_load(struct arm *a, double rate_by, const char *settings, struct err *why);
+
 /* How arms use the machine alternately: a turn lasts so many decode steps, or forward passes of the prompt.
  * {0}: no turns. */
 struct turn_length {

@@ -16,6 +16,8 @@ static const struct route ROUTES[] = {
     { .method = "GET", .path = "/v1/models/", .page = PAGE_MODELS, .prefix = true },
     { .method = "GET", .path = "/health", .page = PAGE_HEALTH, .open = true },
     { .method = "GET", .path = "/metrics", .page = PAGE_METRICS },
+    { .method = "GET", .path = "/load", .page = PAGE_LOAD },
+    { .method = "POST", .path = "/settings", .page = PAGE_SETTINGS },
 };
 /* clang-format on */
 

@@ -6,7 +6,7 @@
 
 #include "advisor/serve/parts.h"
 
-enum page { PAGE_NONE, PAGE_HEALTH, PAGE_METRICS, PAGE_MODELS };
+enum page { PAGE_NONE, PAGE_HEALTH, PAGE_METRICS, PAGE_MODELS, PAGE_LOAD, PAGE_SETTINGS };
 struct route {
     const char *method, *path;
     bool prefix; /* the path goes on: that is its argument */

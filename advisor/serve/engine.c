@@ -16,12 +16,14 @@ struct step_news {
     int begun; /* requests with their first rows */
 };
 
+enum { LOOK_NS = 100 * 1000 * 1000 };
 struct engine {
     struct server *s;
     struct call *calls;   /* that run, linked by next */
     struct call *touched; /* by this step, linked by next_touched */
     struct step_news news;
     bool flush; /* a static batch need not be full */
+    int64_t looked_ns;
 };
 
 /* ---------------------------------------------------------------- the end of a request */
@@ -128,10 +130,15 @@ static bool answer_time(struct engine *e, struct answer *a, int64_t now)
 {
     struct tally *t = &e->s->tally;
     const bool first = !a->first_ns;
-    const double gap_s = (double)(now - a->last_ns) * 1e-9;
+    const double gap_s = (double)(now - a->last_ns) * 1e-9,
+                 first_s = (double)(now - a->call->arrived_ns) * 1e-9;
     pthread_mutex_lock(&e->s->lock);
     if (first)
-        histogram_add(&t->first_token, &EDGES_FIRST_TOKEN, (double)(now - a->call->arrived_ns) * 1e-9, 1);
+        live_times_add(&t->live.first, first_s);
+    else
+        live_gap_add(&t->live, gap_s);
+    if (first)
+        histogram_add(&t->first_token, &EDGES_FIRST_TOKEN, first_s, 1);
     else
         histogram_add(&t->token, &EDGES_TOKEN, gap_s, 1);
     pthread_mutex_unlock(&e->s->lock);
@@ -231,6 +238,19 @@ static void calls_admit(struct engine *e, int64_t begun_ns)
         }
 }
 
+/* What screens show. The map of the blocks is looked at now and then only, because it takes longer. */
+static void live_publish_locked(struct engine *e, const struct serving_result *r)
+{
+    struct server *s = e->s;
+    const int64_t now = clock_ns();
+    if (r->rows) live_step_add(&s->tally.live, r);
+    if (e->calls && now - e->looked_ns < LOOK_NS) return;
+    e->looked_ns = now;
+    live_look(&s->tally.live, s->serving, (double)(now - s->started_ns) * 1e-9);
+    json_decref(s->tally.occupancy);
+    s->tally.occupancy = serving_occupancy_to_json(s->serving);
+}
+
 static void step_publish(struct engine *e, const struct serving_result *r)
 {
     struct server *s = e->s;
@@ -247,6 +267,7 @@ static void step_publish(struct engine *e, const struct serving_result *r)
     s->tally.rows += r->rows;
     s->tally.busy_s += r->seconds;
     s->tally.now = serving_count(s->serving);
+    live_publish_locked(e, r);
     pthread_mutex_unlock(&s->lock);
     e->news = (struct step_news){ 0 };
     if (any) connections_wake(s->connections);
@@ -350,7 +371,8 @@ static void engine_wait_for_batch(struct engine *e)
 /* What an engine_wait ended for. */
 struct engine_work {
     struct call *calls; /* new ones, linked by next */
-    bool gone, stopping;
+    bool gone, stopping, changes;
+    struct config change;
 };
 
 /* False: the thread has to end. */
@@ -358,10 +380,15 @@ static bool engine_wait(struct engine *e, struct engine_work *w)
 {
     struct server *s = e->s;
     pthread_mutex_lock(&s->lock);
-    while (!s->to_run.first && !s->any_gone && !s->stopping && !e->calls)
+    while (!s->to_run.first && !s->any_gone && !s->stopping && !s->change_wanted && !e->calls)
         pthread_cond_wait(&s->engine_wake, &s->lock);
     engine_wait_for_batch(e);
-    *w = (struct engine_work){ s->to_run.first, s->any_gone, s->stopping };
+    *w = (struct engine_work){ .calls = s->to_run.first,
+                               .gone = s->any_gone,
+                               .stopping = s->stopping,
+                               .changes = s->change_wanted,
+                               .change = s->change };
+    s->change_wanted = false;
     s->to_run = (struct call_list){ NULL, NULL };
     s->any_gone = false;
     pthread_mutex_unlock(&s->lock);
@@ -371,6 +398,9 @@ static bool engine_wait(struct engine *e, struct engine_work *w)
 /* Requests that are computed in this step: all, unless there is a reason to end them. */
 static void engine_accept(struct engine *e, const struct engine_work *w)
 {
+    struct err why;
+    if (w->changes && serving_change(e->s->serving, &w->change, &why))
+        log_write(e->s->o.log, LOG_WARN, "settings were not changed: %s", why.message);
     for (struct call *c = w->calls, *next; c; c = next) {
         next = c->next;
         call_submit(e, c);

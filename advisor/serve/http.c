@@ -146,6 +146,10 @@ static enum MHD_Result answer_page(struct exchange *x)
         str_free(&page);
         return sent;
     }
+    case PAGE_LOAD: document = page_load(s); return answer_json(x, status, document);
+    case PAGE_SETTINGS:
+        document = page_settings(s, str_text(&x->body), x->body.len, &x->no);
+        return document ? answer_json(x, status, document) : answer_refusal(x);
     case PAGE_NONE: break;
     }
     return MHD_NO;

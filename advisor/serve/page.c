@@ -3,6 +3,7 @@
 
 #include "advisor/serve/parts.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan.h"
 
 static void outcomes_write(const struct tally *t, const struct family_sink *to)
 {
@@ -94,6 +95,88 @@ json_t *page_health(struct server *s, bool with_figures)
     json_put_int(o, "kv_blocks", now.blocks);
     json_put_int(o, "kv_blocks_used", now.blocks_used);
     json_put_int(o, "kv_blocks_cached", now.blocks_cached);
+    return o;
+}
+
+json_t *page_load(struct server *s)
+{
+    json_t *o = json_object(), *outcomes = json_object();
+    pthread_mutex_lock(&s->lock);
+    const struct tally *t = &s->tally;
+    struct live l = t->live;
+    l.arrived = t->accepted;
+    for (int i = 0; i < SERVE_OUTCOMES; i++) {
+        json_put_int(outcomes, SERVE_OUTCOME_NAMES[i], t->outcome[i]);
+        if (i != SERVE_COMPLETED) l.not_done += t->outcome[i];
+    }
+    l.done = t->outcome[SERVE_COMPLETED];
+    l.met = t->met;
+    l.missed = t->missed;
+    l.prompt_tokens = t->prompt_tokens;
+    l.cached_tokens = t->cached_tokens;
+    l.tokens = t->generated_tokens;
+    l.waiting = s->waiting;
+    l.running = s->open - s->waiting;
+    l.seconds = (double)(clock_ns() - s->started_ns) * 1e-9;
+    json_put_str(o, "status", s->failed ? "failed" : s->draining ? "stopping" : "ok");
+    json_put(o, "occupancy", json_deep_copy(t->occupancy));
+    pthread_mutex_unlock(&s->lock);
+    json_put_str(o, "model", s->o.name);
+    json_put_int(o, "max_sequences", model_plan(s->o.model)->sequences);
+    json_put(o, "outcomes", outcomes);
+    json_put(o, "load", live_to_json(&l));
+    return o;
+}
+
+/* A value as a config has it: numbers may be JSON numbers. False: another kind of value. */
+static bool setting_text(const json_t *v, char *buf, size_t size)
+{
+    if (json_is_string(v))
+        snprintf(buf, size, "%s", json_string_value(v));
+    else if (json_is_integer(v))
+        snprintf(buf, size, "%lld", (long long)json_integer_value(v));
+    else
+        return false;
+    return true;
+}
+
+json_t *page_settings(struct server *s, const char *body, size_t n, struct refusal *no)
+{
+    struct config change;
+    struct err why = { 0 };
+    json_t *asked = NULL, *v;
+    const char *key;
+    char text[CONFIG_VALUE], line[CONFIG_LINE];
+    enum err_code rc = json_parse(&asked, body, n, &why);
+    if (!rc && !json_is_object(asked))
+        rc = err_set(&why, ERR_FORMAT, "expected a JSON object such as {\"schedule\": \"shortest\"}");
+    config_default(&change);
+    if (!rc) json_object_foreach(asked, key, v)
+        {
+            if (rc) continue;
+            if (setting_text(v, text, sizeof text))
+                rc = config_set(&change, key, text, &why);
+            else
+                rc = err_set(&why, ERR_FORMAT, "%.60s: expected a text or a whole number", key);
+        }
+    if (!rc) rc = serving_change_check(s->serving, &change, &why);
+    json_decref(asked);
+    if (rc) {
+        refuse(no, rc == ERR_NOMEM ? 500 : 400, "invalid_setting", NULL, "%s", why.message);
+        return NULL;
+    }
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < SERVING_KNOBS_MOST && s->change_wanted; i++) /* the engine has not taken them yet */
+        if (s->change.given[SERVING_KNOBS[i]] && !change.given[SERVING_KNOBS[i]]) {
+            change.value[SERVING_KNOBS[i]] = s->change.value[SERVING_KNOBS[i]];
+            change.given[SERVING_KNOBS[i]] = true;
+        }
+    s->change = change;
+    s->change_wanted = true;
+    pthread_cond_signal(&s->engine_wake);
+    pthread_mutex_unlock(&s->lock);
+    json_t *o = json_object();
+    json_put_str(o, "changed", config_line(&change, line, sizeof line));
     return o;
 }
 

@@ -177,6 +177,8 @@ struct tally {
     double busy_s; /* in steps */
     struct histogram_counts queue, first_token, token, duration;
     struct scheduler_counts now;
+    struct live live;  /* its counts of requests and tokens are those above */
+    json_t *occupancy; /* of the KV cache, at most LOOK_MS old while something runs */
 };
 
 struct connections;
@@ -188,6 +190,7 @@ struct server {
     struct chat *chat; /* NULL: no template */
     int ctx;
     int64_t started; /* Unix seconds */
+    int64_t started_ns;
     struct connections *connections;
     struct spans *spans;
     struct serving *serving; /* the engine's thread, from its start on */
@@ -199,6 +202,8 @@ struct server {
     struct call *ready; /* linked by next_ready */
     int open, waiting;  /* calls that generate: not ended; of these, before their first step */
     bool any_gone;      /* the engine has to look for them */
+    bool change_wanted; /* of settings: the engine takes `change` over before its next step */
+    struct config change;
     bool draining, stopping;
     bool failed;
     struct err failure;
@@ -234,6 +239,10 @@ void *engine_main(void *server);  /* engine.c */
 /* page.c: the page for Prometheus, and the answer of /health. */
 void page_write(struct server *s, struct str *out, struct err *bad);
 json_t *page_health(struct server *s, bool with_figures);
+/* What the server is doing, for screens. */
+json_t *page_load(struct server *s);
+/* Change settings: a JSON object of config keys and values. NULL: *no says why not. */
+json_t *page_settings(struct server *s, const char *body, size_t n, struct refusal *no);
 json_t *page_models(const struct server *s, const char *name); /* name NULL: the list; NULL: no such model */
 
 /* http.c */

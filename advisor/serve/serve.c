@@ -180,10 +180,15 @@ static enum err_code server_open(struct server *s, int *port, struct err *why)
     s->tokenizer = model_tokenizer(s->o.model);
     s->ctx = model_ctx(s->o.model);
     s->started = time(NULL);
+    s->started_ns = clock_ns();
     tokenizer_describe(s->tokenizer, &s->vocabulary);
     enum err_code rc = server_open_chat(s, why);
     if (!rc) rc = serving_open(&s->serving, &serving, why);
-    if (!rc) s->tally.now = serving_count(s->serving);
+    if (!rc) {
+        s->tally.now = serving_count(s->serving);
+        live_begin(&s->tally.live, s->serving, s->o.limits, s->o.limit_count);
+        s->tally.occupancy = serving_occupancy_to_json(s->serving);
+    }
     if (!rc && s->o.otlp) rc = spans_start(&s->spans, s, why);
     if (!rc) rc = connections_start(&s->connections, s, port, why);
     if (rc) return rc;
@@ -279,6 +284,7 @@ void server_stop(struct server *s)
     connections_stop(s->connections);
     spans_stop(s->spans);
     serving_close(s->serving);
+    json_decref(s->tally.occupancy);
     chat_close(s->chat);
     pthread_cond_destroy(&s->prepare_wake);
     pthread_cond_destroy(&s->engine_wake);

@@ -11,6 +11,7 @@
 #define QDYNO_ENGINE_SERVE_LOAD_H
 
 #include "engine/config/config.h"
+#include "engine/serve/live.h"
 #include "engine/serve/serving.h"
 
 /* Where the tokens of prompts come from. */
@@ -35,6 +36,7 @@ struct load_plan {
     struct load_request *request; /* [n] conversations one after another, in order of arrival */
     int n, conversations, turns;
     int tokens_most; /* of a conversation */
+    int clients;     /* closed loop: at a time; otherwise 0 */
     int cut;         /* requests whose lengths were cut to fit into the context */
     int skipped;     /* of a trace: requests without prompt or answer */
     char hash[17];   /* of all of it: equal hashes mean the same work */
@@ -79,12 +81,25 @@ struct load_result {
     int running_most, waiting_most;
     char output_hash[17]; /* of all generated tokens */
 };
+/* A load while it runs. */
+struct load_now {
+    struct serving *serving;
+    const struct live *live;
+    int done, of; /* requests: ended, all */
+    double seconds;
+    /* Out; 1: as now. Requests come so many times as fast from now on; in a closed loop there is one client
+     * more (above 1) or less (below 1, at least one stays). The list of requests stays the same, but not its
+     * times: such a run cannot be compared with others. */
+    double rate_by;
+};
 struct load_hooks {
     /* After each step; its time counts as the step's. NULL: none. */
     void (*after_step)(void *ctx, int64_t started_ns);
-    /* At most every 100 ms, with the requests that have ended; false cancels. NULL: none. */
-    bool (*progress)(void *ctx, const struct serving *s, int done, int of, double seconds);
+    /* At most every 100 ms; false cancels. It may change the settings of now->serving. NULL: none. */
+    bool (*progress)(void *ctx, struct load_now *now);
     void *ctx;
+    const struct load_limit *limit; /* [limits] of each request, for struct live; borrowed */
+    int limits;
 };
 /* Run all requests of a plan. load_result_free also after an error. Errors: ERR_CANCELLED; ERR_NOMEM; those
  * of serving_step. */

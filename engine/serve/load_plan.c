@@ -220,6 +220,7 @@ static enum err_code plan_size(struct maker *m, struct err *why)
     struct workload w = { .load = *l };
     p->turns = MAX(l->turns, 1);
     p->conversations = p->n / p->turns;
+    p->clients = l->arrivals == LOAD_CLOSED ? MIN(l->concurrency, p->conversations) : 0;
     p->tokens_most = workload_ctx(&w);
     p->request = calloc((size_t)p->n, sizeof *p->request);
     return p->request ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %d requests", p->n);

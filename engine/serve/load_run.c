@@ -36,7 +36,10 @@ struct runner {
     int32_t **context; /* [conversations] prompt and answers so far; NULL: not begun, or ended */
     int *length;       /* [conversations] tokens in it */
     int ended;
-    double kv_time; /* share of used blocks, times seconds, summed over steps */
+    int clients, leaving; /* closed loop: clients; of these, the ones that end with their request */
+    struct live live;
+    double *scratch; /* [most tokens of an answer] */
+    double kv_time;  /* share of used blocks, times seconds, summed over steps */
 };
 
 static double seconds_at(const struct runner *r, int64_t ns)
@@ -86,8 +89,34 @@ static void conversation_forget(struct runner *r, int conversation)
 static void client_goes_on(struct runner *r, double at_s)
 {
     if (r->next == r->p->conversations) return;
+    if (r->leaving) {
+        r->leaving--;
+        r->live.clients = --r->clients;
+        return;
+    }
     const int i = r->next++ * r->p->turns;
-    due_push(r, i, at_s + r->p->request[i].think_s);
+    due_push(r, i, at_s + r->p->request[i].think_s / r->live.speed);
+}
+
+static void live_count_end(struct runner *r, int i, enum load_outcome outcome)
+{
+    const struct load_record *record = &r->out->record[i];
+    struct request_times t = { .arrived_s = record->scheduled_s,
+                               .admitted_s = record->admitted_s,
+                               .first_s = record->first_s,
+                               .last_s = record->end_s,
+                               .tokens = record->tokens,
+                               .gap_s = r->scratch,
+                               .gaps = MAX(record->tokens - 1, 0) };
+    const double *at = r->out->token_s + record->token;
+    for (int k = 0; k < t.gaps; k++) r->scratch[k] = at[k + 1] - at[k];
+    r->live.done += outcome == LOAD_DONE;
+    r->live.not_done += outcome != LOAD_DONE;
+    if (!r->live.limits) return;
+    if (outcome == LOAD_DONE && limits_are_met(r->live.limit, r->live.limits, &t))
+        r->live.met++;
+    else
+        r->live.missed++;
 }
 
 /* A request has ended: what follows gets its time. */
@@ -96,8 +125,9 @@ static void request_end(struct runner *r, int i, enum load_outcome outcome, doub
     const struct load_request *q = &r->p->request[i];
     r->out->record[i].outcome = outcome;
     r->ended++;
+    live_count_end(r, i, outcome);
     if (outcome == LOAD_DONE && q->turn + 1 < r->p->turns) {
-        due_push(r, i + 1, at_s + r->p->request[i + 1].think_s);
+        due_push(r, i + 1, at_s + r->p->request[i + 1].think_s / r->live.speed);
         return;
     }
     for (int k = q->turn + 1; k < r->p->turns; k++, r->ended++)
@@ -127,6 +157,7 @@ static enum err_code request_send(struct runner *r, int i, struct err *why)
                                              .user = record };
     record->prompt = *length;
     record->sent_s = seconds_at(r, clock_ns());
+    r->live.arrived++;
     const enum err_code rc = serving_submit(r->s, &request, &r->id[i], why);
     if (rc == ERR_FIT) {
         request_end(r, i, LOAD_REFUSED, record->sent_s);
@@ -159,7 +190,13 @@ static void token_take(struct runner *r, const struct serving_token *t, double a
     if (!record->tokens) {
         record->first_s = at_s;
         record->cached = t->cached;
+        live_times_add(&r->live.first, at_s - record->scheduled_s);
+        r->live.prompt_tokens += record->prompt;
+        r->live.cached_tokens += t->cached;
+    } else {
+        live_gap_add(&r->live, at_s - r->out->token_s[record->token + record->tokens - 1]);
     }
+    r->live.tokens++;
     const int64_t at = record->token + record->tokens++;
     r->out->token_s[at] = at_s;
     r->token[at] = t->token;
@@ -188,6 +225,7 @@ static void step_count(struct runner *r, const struct serving_result *step, doub
 {
     const struct scheduler_counts c = serving_count(r->s);
     struct load_result *out = r->out;
+    live_step_add(&r->live, step);
     out->steps++;
     out->step_requests += step->requests;
     out->step_s += step->seconds;
@@ -218,13 +256,44 @@ static enum err_code runner_step(struct runner *r, struct err *why)
     return ERR_OK;
 }
 
+/* Requests come `by` times as fast from now on. */
+static void rate_change(struct runner *r, double by)
+{
+    const double now_s = seconds_at(r, clock_ns());
+    if (r->p->clients) {
+        if (by < 1) {
+            r->leaving += r->clients - r->leaving > 1;
+        } else if (r->leaving) {
+            r->leaving--;
+        } else if (r->next < r->p->conversations) {
+            client_goes_on(r, now_s);
+            r->live.clients = ++r->clients;
+        }
+        return;
+    }
+    r->live.speed *= by;
+    for (int i = 0; i < r->dues; i++) { /* the heap keeps its order */
+        if (r->due[i].at_s <= now_s) continue;
+        r->due[i].at_s = now_s + (r->due[i].at_s - now_s) / by;
+        r->out->record[r->due[i].request].scheduled_s = r->due[i].at_s;
+    }
+}
+
 static enum err_code runner_report(struct runner *r, struct err *why)
 {
     const int64_t now = clock_ns();
     if (!r->hooks.progress || (r->ended < r->p->n && now - r->reported_ns < PROGRESS_NS)) return ERR_OK;
     r->reported_ns = now;
-    if (r->hooks.progress(r->hooks.ctx, r->s, r->ended, r->p->n, seconds_at(r, now))) return ERR_OK;
-    return err_set(why, ERR_CANCELLED, "cancelled");
+    live_look(&r->live, r->s, seconds_at(r, now));
+    struct load_now report = { .serving = r->s,
+                               .live = &r->live,
+                               .done = r->ended,
+                               .of = r->p->n,
+                               .seconds = r->live.seconds,
+                               .rate_by = 1 };
+    if (!r->hooks.progress(r->hooks.ctx, &report)) return err_set(why, ERR_CANCELLED, "cancelled");
+    if (report.rate_by > 0 && report.rate_by != 1) rate_change(r, report.rate_by);
+    return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- the run */
@@ -233,7 +302,11 @@ static enum err_code runner_open(struct runner *r, struct err *why)
 {
     const size_t n = (size_t)r->p->n, conversations = (size_t)r->p->conversations;
     int64_t tokens = 0;
-    for (int i = 0; i < r->p->n; i++) tokens += r->p->request[i].generate;
+    int longest = 1;
+    for (int i = 0; i < r->p->n; i++) {
+        tokens += r->p->request[i].generate;
+        longest = MAX(longest, r->p->request[i].generate);
+    }
     struct load_result *out = r->out;
     out->record = calloc(n, sizeof *out->record);
     out->token_s = malloc((size_t)tokens * sizeof *out->token_s);
@@ -243,8 +316,9 @@ static enum err_code runner_open(struct runner *r, struct err *why)
     r->token = malloc((size_t)tokens * sizeof *r->token);
     r->context = calloc(conversations, sizeof *r->context);
     r->length = calloc(conversations, sizeof *r->length);
+    r->scratch = malloc((size_t)longest * sizeof *r->scratch);
     if (!out->record || !out->token_s || !r->due || !r->waiting || !r->id || !r->token || !r->context ||
-        !r->length)
+        !r->length || !r->scratch)
         return err_set(why, ERR_NOMEM, "out of memory for %d requests", r->p->n);
     out->n = r->p->n;
     tokens = 0;
@@ -270,6 +344,7 @@ static void runner_close(struct runner *r)
     free(r->token);
     free(r->context);
     free(r->length);
+    free(r->scratch);
 }
 
 static enum err_code output_hash(struct runner *r, struct err *why)
@@ -294,6 +369,8 @@ enum err_code load_run(struct load_result *out, struct serving *s, const struct 
     *out = (struct load_result){ 0 };
     struct runner r = { .out = out, .s = s, .p = p };
     if (hooks) r.hooks = *hooks;
+    live_begin(&r.live, s, r.hooks.limit, r.hooks.limits);
+    r.clients = r.live.clients = p->clients;
     enum err_code rc = runner_open(&r, why);
     r.start_ns = r.reported_ns = clock_ns();
     while (!rc && r.ended < p->n) {

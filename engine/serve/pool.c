@@ -56,13 +56,14 @@ struct block {
     int32_t parent;                         /* NONE: none, or it was evicted */
     uint32_t generation, parent_generation; /* how often the contents were dropped */
     int32_t heap_at;                        /* index in the heap; NONE: not there */
-    int64_t named;
+    struct block_use use;                   /* what a policy knows of it; `named` as soon as it has a name */
     struct evict_rank rank;
 };
 
 struct pool {
     const struct evict_row *evict;
     int blocks, free_count, heap_count;
+    int used, cached;    /* blocks with references; named ones without */
     struct block *block; /* [blocks] */
     int32_t *free_list;  /* [blocks] a stack */
     int32_t *heap;       /* [blocks] blocks that can be evicted, the first to go at index 0 */
@@ -242,17 +243,22 @@ int32_t pool_take(struct pool *p)
         block = p->heap[0];
         heap_remove(p, block);
         block_drop(p, block);
+        p->cached--;
         p->evicted++;
     } else {
         return NONE;
     }
     p->block[block].references = 1;
+    p->used++;
     return block;
 }
 
 void pool_share(struct pool *p, int32_t block)
 {
-    p->block[block].references++;
+    struct block *b = &p->block[block];
+    if (b->references++) return;
+    p->used++;
+    p->cached--; /* only a block with a name can be found without a reference */
 }
 
 int32_t pool_find(struct pool *p, const struct block_name *name)
@@ -268,14 +274,16 @@ void pool_release(struct pool *p, int32_t block, int64_t priority, int64_t next_
 {
     struct block *b = &p->block[block];
     if (--b->references) return;
+    p->used--;
     if (!is_named(b)) {
         p->free_list[p->free_count++] = block;
         return;
     }
-    const struct block_use use = {
-        .tick = ++p->tick, .named = b->named, .priority = priority, .next_use = next_use
-    };
-    b->rank = p->evict->rank(&use);
+    p->cached++;
+    b->use.tick = ++p->tick;
+    b->use.priority = priority;
+    b->use.next_use = next_use;
+    b->rank = p->evict->rank(&b->use);
     if (may_be_evicted(p, b)) heap_add(p, block);
 }
 
@@ -285,7 +293,7 @@ bool pool_name(struct pool *p, int32_t block, const struct block_name *name, int
     const size_t s = slot_find(p, name);
     if (p->slots[s] != NONE) return false;
     b->name = *name;
-    b->named = ++p->tick;
+    b->use.named = ++p->tick;
     p->slots[s] = block;
     if (parent == NONE || !is_named(&p->block[parent])) return true;
     b->parent = parent;
@@ -293,6 +301,19 @@ bool pool_name(struct pool *p, int32_t block, const struct block_name *name, int
     p->block[parent].children++;
     if (p->evict->leaves_only && p->block[parent].heap_at != NONE) heap_remove(p, parent);
     return true;
+}
+
+void pool_set_policy(struct pool *p, enum evict_policy evict)
+{
+    p->evict = &EVICT_POLICIES[evict];
+    p->heap_count = 0;
+    for (int32_t i = 0; i < p->blocks; i++) {
+        struct block *b = &p->block[i];
+        b->heap_at = NONE;
+        if (!may_be_evicted(p, b)) continue;
+        b->rank = p->evict->rank(&b->use);
+        heap_add(p, i);
+    }
 }
 
 int pool_references(const struct pool *p, int32_t block)
@@ -307,12 +328,11 @@ bool pool_is_cached(const struct pool *p, int32_t block)
 
 struct pool_counts pool_count(const struct pool *p)
 {
-    struct pool_counts c = { .blocks = p->blocks, .free = p->free_count, .evicted = p->evicted };
-    for (int i = 0; i < p->blocks; i++) {
-        c.used += p->block[i].references > 0;
-        c.cached += pool_is_cached(p, i);
-    }
-    return c;
+    return (struct pool_counts){ .blocks = p->blocks,
+                                 .used = p->used,
+                                 .cached = p->cached,
+                                 .free = p->free_count,
+                                 .evicted = p->evicted };
 }
 
 /* ---------------------------------------------------------------- invariants */
@@ -330,14 +350,17 @@ static const char *check_block(const struct pool *p, int i)
 
 const char *pool_check(const struct pool *p)
 {
-    int named = 0, filled = 0, free = 0;
+    int named = 0, filled = 0, free = 0, used = 0, cached = 0;
     for (int i = 0; i < p->blocks; i++) {
         const char *wrong = check_block(p, i);
         if (wrong) return wrong;
         named += is_named(&p->block[i]);
+        used += p->block[i].references > 0;
+        cached += pool_is_cached(p, i);
         free += !is_named(&p->block[i]) && !p->block[i].references;
     }
     for (size_t s = 0; s < p->slot_count; s++) filled += p->slots[s] != NONE;
+    if (used != p->used || cached != p->cached) return "blocks are miscounted";
     if (filled != named) return "the table has other names than the blocks";
     return free == p->free_count ? NULL : "blocks without contents are missing from the free list";
 }

@@ -74,6 +74,9 @@ bool pool_name(struct pool *p, int32_t block, const struct block_name *name, int
 struct block_name pool_name_of(const struct hash_key *key, const struct block_name *parent,
                                const int32_t *tokens, int n);
 
+/* From now on blocks are evicted by another policy, also those that are cached already. */
+void pool_set_policy(struct pool *p, enum evict_policy evict);
+
 int pool_references(const struct pool *p, int32_t block);
 /* Has it contents that can be found, and no references? */
 bool pool_is_cached(const struct pool *p, int32_t block);

@@ -1,46 +1,13 @@
 /* Chooses the rows of each step (scheduler.h). Requests are kept in the order of their arrival. */
-#include "engine/serve/scheduler.h"
+#include "engine/serve/scheduler_parts.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/serve/step_cost.h"
-
 enum {
-    NONE = -1,
     FIRST_CHUNK = 32, /* rows of prompts beside requests that generate, before the cost of a step is known */
-};
-
-struct entry {
-    struct request r;
-    struct block_name *names; /* [named] of the full blocks of its tokens */
-    int named;                /* blocks whose names are computed */
-    int swapped_tokens;       /* while it waits: computed tokens in r.swapped blocks */
-    bool in_step, ended, in_batch;
-    int64_t rank; /* among requests of the same state; the smallest is next */
-};
-
-struct scheduler {
-    struct scheduler_options o;
-    struct pool *pool;
-    struct hash_key key;
-    struct entry **entries; /* [count] in order of arrival */
-    struct entry **order;   /* [room] scratch */
-    int count, room;
-    bool *sequence_used;      /* [max_sequences] */
-    int32_t *contents;        /* [blocks][block_tokens] tokens of each named block */
-    struct slice *slices;     /* [max_sequences] */
-    struct block_move *moves; /* [moves_room] */
-    int moves_room;
-    int swapped; /* blocks outside the cache, of all requests */
-    struct step step;
-    struct step_work work;        /* of the step */
-    struct step_work decode_work; /* of its rows that generate */
-    struct step_cost cost;
-    bool preempted; /* some request lost its blocks in this step */
-    int64_t next_id, preemptions, found_tokens;
 };
 
 /* ---------------------------------------------------------------- open and close */
@@ -59,6 +26,7 @@ enum err_code scheduler_open(struct scheduler **out, const struct scheduler_opti
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for a scheduler");
     const size_t sequences = (size_t)o->max_sequences;
     s->o = *o;
+    s->sequences_most = o->max_sequences;
     s->next_id = 1;
     hash_key_make(&s->key);
     step_cost_init(&s->cost);
@@ -546,41 +514,4 @@ void scheduler_end(struct scheduler *s, int64_t id)
         e->ended = true; /* the step still writes its blocks */
     else
         entry_remove(s, e);
-}
-
-struct scheduler_counts scheduler_count(const struct scheduler *s)
-{
-    struct scheduler_counts c = { .preemptions = s->preemptions,
-                                  .found_tokens = s->found_tokens,
-                                  .swapped = s->swapped,
-                                  .blocks = pool_count(s->pool) };
-    for (int i = 0; i < s->count; i++) {
-        c.running += s->entries[i]->r.state == REQUEST_RUNNING;
-        c.waiting += s->entries[i]->r.state == REQUEST_WAITING;
-    }
-    return c;
-}
-
-char scheduler_block_use(const struct scheduler *s, int32_t block)
-{
-    const int references = pool_references(s->pool, block);
-    if (references) return references > 1 ? '#' : '=';
-    return pool_is_cached(s->pool, block) ? '-' : '.';
-}
-
-const char *scheduler_check(const struct scheduler *s)
-{
-    int64_t held = 0, references = 0, swapped = 0;
-    for (int i = 0; i < s->count; i++) {
-        const struct request *r = &s->entries[i]->r;
-        held += r->block_count;
-        swapped += r->swapped;
-        if (r->state == REQUEST_WAITING && (r->block_count || r->computed))
-            return "a waiting request has blocks";
-        if (r->computed > r->block_count * s->o.block_tokens) return "computed tokens have no block";
-        if (r->known > r->most || r->computed > r->known) return "a request has more tokens than it may";
-    }
-    if (swapped != s->swapped || swapped > s->o.blocks) return "blocks outside the cache are miscounted";
-    for (int b = 0; b < s->o.blocks; b++) references += pool_references(s->pool, b);
-    return held == references ? pool_check(s->pool) : "blocks have other references than requests";
 }

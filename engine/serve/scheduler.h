@@ -115,12 +115,20 @@ struct scheduler_counts {
     int waiting, running;
     int64_t preemptions, found_tokens; /* found_tokens: prompt tokens that the prefix cache had */
     int swapped;                       /* blocks outside the cache */
+    int spared;                        /* blocks that would be used more if requests did not share any */
     struct pool_counts blocks;
 };
 struct scheduler_counts scheduler_count(const struct scheduler *s);
 
-/* What each block is used for: '#' shared by several requests, '=' of one request, '-' cached, '.' free. */
-char scheduler_block_use(const struct scheduler *s, int32_t block);
+/* What each block is used for: '#' shared by several requests; of one request: the letter of its sequence
+ * (0-9 a-z, '+' for later ones); '-' cached; '.' free. */
+void scheduler_block_uses(const struct scheduler *s, char *use /* [blocks] */);
+
+const struct scheduler_options *scheduler_options(const struct scheduler *s);
+/* Change how it chooses, between two steps: schedule, evict, preempt, prefix_cache, itl_limit_s and
+ * max_sequences (1 to that of scheduler_open; requests that run go on). The other members of o are ignored.
+ * Errors: ERR_USAGE. */
+enum err_code scheduler_change(struct scheduler *s, const struct scheduler_options *o, struct err *why);
 
 /* For tests: NULL, or which invariant is broken. */
 const char *scheduler_check(const struct scheduler *s);

@@ -5,6 +5,8 @@
 #ifndef QDYNO_ENGINE_SERVE_SERVE_H
 #define QDYNO_ENGINE_SERVE_SERVE_H
 
+#include "engine/serve/limits.h"
+#include "engine/serve/live.h"
 #include "engine/serve/load.h"
 #include "engine/serve/pool.h"
 #include "engine/serve/serving.h"

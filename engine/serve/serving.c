@@ -35,11 +35,21 @@ struct serving {
     struct token_chance *chances; /* [max_sequences][SERVING_TOP_MOST] */
     bool *failed;                 /* [max_sequences] slices whose values are not numbers */
     int step_tokens, last_rows;   /* most rows of a step; those of the last one */
+    struct config settings;       /* that can change while it serves */
+    char *uses;                   /* [blocks] scratch */
     float *allowed;               /* [vocab] logits without those of tokens that end an answer */
     int64_t block_bytes;
 };
 
-/* ---------------------------------------------------------------- open and close */
+/* ---------------------------------------------------------------- options */
+
+static void policies_of(struct scheduler_options *out, const struct config *c)
+{
+    out->schedule = (enum schedule)config_choice(c, KNOB_SCHEDULE);
+    out->evict = (enum evict_policy)config_choice(c, KNOB_EVICT);
+    out->preempt = (enum preempt)config_choice(c, KNOB_PREEMPT);
+    out->itl_limit_s = (double)config_int(c, KNOB_ITL_LIMIT) * 1e-3;
+}
 
 static enum err_code serving_options_of(struct scheduler_options *out, const struct model *m, struct err *why)
 {
@@ -58,14 +68,96 @@ static enum err_code serving_options_of(struct scheduler_options *out, const str
         .ctx = model_ctx(m),
         .max_sequences = model_plan(m)->sequences,
         .step_tokens = MAX(step ? step : batch, model_plan(m)->sequences),
-        .schedule = (enum schedule)config_choice(c, KNOB_SCHEDULE),
-        .evict = (enum evict_policy)config_choice(c, KNOB_EVICT),
-        .preempt = (enum preempt)config_choice(c, KNOB_PREEMPT),
         .prefix_cache = cached && !has_state,
-        .itl_limit_s = (double)config_int(c, KNOB_ITL_LIMIT) * 1e-3,
     };
+    policies_of(out, c);
     return ERR_OK;
 }
+
+/* ---------------------------------------------------------------- settings */
+
+const enum knob_id SERVING_KNOBS[SERVING_KNOBS_MOST] = {
+    KNOB_MAX_SEQUENCES, KNOB_PREFIX_CACHE, KNOB_EVICT, KNOB_PREEMPT, KNOB_SCHEDULE, KNOB_ITL_LIMIT
+};
+
+static enum err_code settings_begin(struct serving *s, const struct scheduler_options *o, struct err *why)
+{
+    const struct config *c = model_config(s->o.model);
+    char sequences[16];
+    enum err_code rc = ERR_OK;
+    config_default(&s->settings);
+    snprintf(sequences, sizeof sequences, "%d", o->max_sequences);
+    for (int i = 0; i < SERVING_KNOBS_MOST && !rc; i++) {
+        const enum knob_id id = SERVING_KNOBS[i];
+        const char *text = id == KNOB_MAX_SEQUENCES  ? sequences
+                           : id == KNOB_PREFIX_CACHE ? (o->prefix_cache ? "on" : "off")
+                                                     : config_text(c, id);
+        rc = config_set(&s->settings, KNOBS[id].key, text, why);
+    }
+    return rc;
+}
+
+const struct config *serving_settings(const struct serving *s)
+{
+    return &s->settings;
+}
+
+static bool may_change(enum knob_id id)
+{
+    for (int i = 0; i < SERVING_KNOBS_MOST; i++)
+        if (SERVING_KNOBS[i] == id) return true;
+    return false;
+}
+
+static enum err_code change_check_keys(const struct config *changes, struct err *why)
+{
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        if (!changes->given[id] || may_change((enum knob_id)id)) continue;
+        struct str names = { 0 };
+        for (int i = 0; i < SERVING_KNOBS_MOST; i++)
+            str_printf(&names, "%s%s", i ? ", " : "", KNOBS[SERVING_KNOBS[i]].key);
+        err_set(why, ERR_USAGE, "%s cannot change while requests are served: expected %s", KNOBS[id].key,
+                str_text(&names));
+        str_free(&names);
+        return ERR_USAGE;
+    }
+    return ERR_OK;
+}
+
+enum err_code serving_change_check(const struct serving *s, const struct config *changes, struct err *why)
+{
+    const int64_t sequences = config_int(changes, KNOB_MAX_SEQUENCES);
+    const int most = model_plan(s->o.model)->sequences;
+    const enum err_code rc = change_check_keys(changes, why);
+    if (rc) return rc;
+    if (changes->given[KNOB_MAX_SEQUENCES] && (sequences < 1 || sequences > most))
+        return err_set(why, ERR_USAGE, "max_sequences=%lld: expected 1 to %d, for which memory was set aside",
+                       (long long)sequences, most);
+    if (changes->given[KNOB_PREFIX_CACHE] && config_choice(changes, KNOB_PREFIX_CACHE) == 0 &&
+        model_state_bytes(s->o.model) > 0)
+        return err_set(why, ERR_USAGE,
+                       "prefix_cache=on: this model keeps a state that requests cannot share");
+    return ERR_OK;
+}
+
+enum err_code serving_change(struct serving *s, const struct config *changes, struct err *why)
+{
+    struct config c = s->settings;
+    enum err_code rc = serving_change_check(s, changes, why);
+    for (int i = 0; i < SERVING_KNOBS_MOST && !rc; i++)
+        if (changes->given[SERVING_KNOBS[i]])
+            rc = config_set(&c, KNOBS[SERVING_KNOBS[i]].key, config_text(changes, SERVING_KNOBS[i]), why);
+    if (rc) return rc;
+    struct scheduler_options o = *scheduler_options(s->scheduler);
+    o.max_sequences = (int)config_int(&c, KNOB_MAX_SEQUENCES);
+    o.prefix_cache = config_choice(&c, KNOB_PREFIX_CACHE) == 0;
+    policies_of(&o, &c);
+    rc = scheduler_change(s->scheduler, &o, why);
+    if (!rc) s->settings = c;
+    return rc;
+}
+
+/* ---------------------------------------------------------------- opening and closing */
 
 enum err_code serving_open(struct serving **out, const struct serving_options *o, struct err *why)
 {
@@ -85,8 +177,10 @@ enum err_code serving_open(struct serving **out, const struct serving_options *o
     s->chances = malloc(sequences * SERVING_TOP_MOST * sizeof *s->chances);
     s->failed = malloc(sequences * sizeof *s->failed);
     s->allowed = malloc((size_t)model_shape(o->model)->vocab * sizeof *s->allowed);
-    if (!s->rows || !s->next || !s->tokens || !s->chances || !s->failed || !s->allowed)
+    s->uses = malloc((size_t)options.blocks);
+    if (!s->rows || !s->next || !s->tokens || !s->chances || !s->failed || !s->allowed || !s->uses)
         rc = err_set(why, ERR_NOMEM, "out of memory for steps of %d tokens", options.step_tokens);
+    if (!rc) rc = settings_begin(s, &options, why);
     if (!rc) rc = scheduler_open(&s->scheduler, &options, why);
     if (rc) {
         serving_close(s);
@@ -127,6 +221,7 @@ void serving_close(struct serving *s)
     free(s->chances);
     free(s->failed);
     free(s->allowed);
+    free(s->uses);
     free(s);
 }
 
@@ -417,23 +512,27 @@ struct scheduler_counts serving_count(const struct serving *s)
     return scheduler_count(s->scheduler);
 }
 
+/* Where a character of the map stands for several blocks, the one with the highest rank is shown. */
+static int use_rank(char use)
+{
+    return use == '.' ? 0 : use == '-' ? 1 : use == '#' ? 3 : 2;
+}
+
 json_t *serving_occupancy_to_json(const struct serving *s)
 {
-    static const char USES[] =
-        ".-=#"; /* where a character stands for several blocks: the last one that occurs */
     enum { MAP = 1024 };
     char map[MAP + 1] = "";
     const int blocks = model_blocks(s->o.model), step = MAX((blocks + MAP - 1) / MAP, 1);
     const struct scheduler_counts c = scheduler_count(s->scheduler);
     memset(map, '.', (size_t)((blocks + step - 1) / step));
-    for (int b = 0; b < blocks; b++) {
-        const char use = scheduler_block_use(s->scheduler, b);
-        if (strchr(USES, use) > strchr(USES, map[b / step])) map[b / step] = use;
-    }
+    scheduler_block_uses(s->scheduler, s->uses);
+    for (int b = 0; b < blocks; b++)
+        if (use_rank(s->uses[b]) > use_rank(map[b / step])) map[b / step] = s->uses[b];
     json_t *o = json_object();
     json_put_int(o, "blocks", blocks);
     json_put_int(o, "used", c.blocks.used);
     json_put_int(o, "cached", c.blocks.cached);
+    json_put_int(o, "spared", c.spared);
     json_put_int(o, "running", c.running);
     json_put_int(o, "waiting", c.waiting);
     json_put_int(o, "rows", s->last_rows);

@@ -86,12 +86,25 @@ struct serving_result {
  * which only serving_close is allowed: those of the device and the model's file, ERR_NOMEM. */
 enum err_code serving_step(struct serving *s, bool flush, struct serving_result *out, struct err *why);
 
+/* The settings that can change while requests are served: schedule, evict, preempt, prefix_cache, itl_limit
+ * and max_sequences, which can be at most what the model was opened with. */
+enum { SERVING_KNOBS_MOST = 6 };
+extern const enum knob_id SERVING_KNOBS[SERVING_KNOBS_MOST];
+/* They are given in it, and nothing else is. */
+const struct config *serving_settings(const struct serving *s);
+/* Can what is given in a config change? ERR_USAGE: a key that is not among them, or a value that this model
+ * or its cache cannot have. Any thread. */
+enum err_code serving_change_check(const struct serving *s, const struct config *changes, struct err *why);
+/* Change what is given, between two steps. Errors: those of serving_change_check, ERR_NOMEM; then nothing has
+ * changed. */
+enum err_code serving_change(struct serving *s, const struct config *changes, struct err *why);
+
 /* What is in the cache, and what waits. */
 struct scheduler_counts serving_count(const struct serving *s);
 
 /* As model_occupancy_to_json (rows: of the last step; batch: most rows of a step), with the map by use: '#'
- * shared by requests, '=' used by one, '-' cached, '.' free; and {"cached": blocks; "running", "waiting":
- * requests}. New reference. */
+ * shared by requests, '-' cached, '.' free, else the letter of the request's sequence; and {"cached",
+ * "spared": blocks; "running", "waiting": requests}. New reference. */
 json_t *serving_occupancy_to_json(const struct serving *s);
 
 #endif

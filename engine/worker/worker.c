@@ -79,7 +79,8 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why)
     return ERR_OK;
 }
 
-/* Handle a line that concerns the running request: "cancel" or "go". False: it is another request. */
+/* Handle a line that concerns the running request: "cancel", "go" or "change". False: it is another request.
+ */
 static bool channel_handle_signal(struct channel *c, const char *line, size_t n)
 {
     json_t *request;
@@ -87,11 +88,22 @@ static bool channel_handle_signal(struct channel *c, const char *line, size_t n)
     if (rc == ERR_NOMEM) c->closed = true; /* it may be the "go" for which the worker would wait forever */
     if (rc) return false;
     const char *op = json_get_str(request, "op", "");
-    const bool cancel = !strcmp(op, "cancel"), go = !strcmp(op, "go");
+    const bool cancel = !strcmp(op, "cancel"), go = !strcmp(op, "go"), change = !strcmp(op, "change");
     c->cancelled = c->cancelled || cancel;
     c->go = c->go || go;
+    if (change) {
+        json_decref(c->change);
+        c->change = json_incref(request);
+    }
     json_decref(request);
-    return cancel || go;
+    return cancel || go || change;
+}
+
+json_t *channel_take_change(struct channel *c)
+{
+    json_t *change = c->change;
+    c->change = NULL;
+    return change;
 }
 
 bool channel_stop(struct channel *c)
@@ -99,8 +111,8 @@ bool channel_stop(struct channel *c)
     struct pollfd p = { .fd = c->fd, .events = POLLIN };
     while (!c->closed && channel_waiting_bytes(c) <= LINE_LIMIT && poll(&p, 1, 0) > 0)
         if (!channel_receive(c)) break;
-    /* "cancel" and "go" take effect at once; other requests stay in the buffer until the running one ends.
-     * Each line is looked at once. */
+    /* "cancel", "go" and "change" take effect at once; other requests stay in the buffer until the running
+     * one ends. Each line is looked at once. */
     const size_t from = MAX(c->start, c->looked);
     size_t at = from, kept = from;
     for (const char *end; at < c->in.len && (end = memchr(c->in.data + at, '\n', c->in.len - at));) {
@@ -156,6 +168,7 @@ void channel_send(struct channel *c, json_t *object)
 void channel_done(struct channel *c)
 {
     str_free(&c->in);
+    json_decref(c->change);
 }
 
 static json_t *channel_answer(const struct channel *c)
@@ -232,6 +245,7 @@ static enum err_code serve_one(struct worker *w, const json_t *request, struct e
 {
     const char *op = json_get_str(request, "op", "");
     w->channel.cancelled = w->channel.go = false;
+    json_decref(channel_take_change(&w->channel)); /* it was for an earlier request */
     for (size_t i = 0; i < COUNT_OF(OPS); i++)
         if (!strcmp(OPS[i].op, op)) return OPS[i].run(w, request, why);
     return err_set(why, ERR_USAGE,
@@ -250,8 +264,9 @@ static bool serve_line(struct worker *w, const char *line)
     if (!rc) {
         const char *op = json_get_str(request, "op", "");
         w->channel.request_id = json_get_int(request, "id", -1);
-        if (!strcmp(op, "cancel") ||
-            !strcmp(op, "go")) { /* no request is running: nothing to do, and the protocol has no answer */
+        if (!strcmp(op, "cancel") || !strcmp(op, "go") ||
+            !strcmp(op,
+                    "change")) { /* no request is running: nothing to do, and the protocol has no answer */
         } else if (!strcmp(op, "close")) {
             channel_send(&w->channel, channel_ok(&w->channel));
             going = false;

@@ -22,6 +22,10 @@
  *         Stop the running request. No answer of its own.
  *   {"id":0,"op":"go"}
  *         Continue after the event "turn". No answer of its own.
+ *   {"id":0,"op":"change","rate_by":1.25,"settings":"schedule=static"}
+ *         Of a cell with a load, while it runs: requests come so many times as fast, or one client more
+ *         or less (struct load_now); settings of serving_change. Both are optional. No answer of its
+ *         own; a wrong setting is an event.
  *   {"id":9,"op":"close"}
  *         End the worker.
  *
@@ -30,6 +34,9 @@
  *   {"id":2,"event":"progress","phase":P,"done":n,"of":m,"seconds":s}
  *         P: prefill, decode, load, quantize, autotune, eval, greedy, train or requests. In cells also
  *         "occupancy":{"blocks","used","block_tokens","rows","batch","step","map"} (model_occupancy_to_json).
+ *         Of a load also "load" (live_to_json), at most every 200 ms.
+ *   {"id":2,"event":"refused","message":TEXT}
+ *         Why a "change" was not made.
  *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}
  *         s: seconds of work since prefill.
  *   {"id":3,"event":"turn"}

@@ -17,6 +17,7 @@ struct channel {
     bool closed;        /* the parent closed its end */
     bool cancelled;     /* "cancel" was received during the current request */
     bool go;            /* "go" was received and not used yet */
+    json_t *change;     /* the last "change" that was received and not used yet; NULL: none */
     int64_t request_id; /* repeated in every answer; -1: the request had none */
 };
 
@@ -27,6 +28,9 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why);
 /* Check for "cancel" and end of file without waiting; other requests stay in the buffer. True: stop the
  * request. */
 bool channel_stop(struct channel *c);
+
+/* The last "change" of the running request, once. New reference; NULL: none. */
+json_t *channel_take_change(struct channel *c);
 
 /* Wait for "go". False: stop the request. */
 bool channel_wait_go(struct channel *c);

@@ -10,11 +10,14 @@
 #include "engine/worker/handicap.h"
 #include "engine/worker/worker_internal.h"
 
+enum { LIVE_NS = 200000000 };
+
 struct load_cell {
     struct worker *w;
     struct load_plan *plan;
     struct load_result result;
-    double load_s; /* of pages that had left memory */
+    int64_t told_ns; /* when the parent was told of the load */
+    double load_s;   /* of pages that had left memory */
     int64_t from_ns, to_ns;
 };
 
@@ -24,13 +27,36 @@ static void load_after_step(void *ctx, int64_t started_ns)
     handicap_wait(model_config(c->w->model), started_ns);
 }
 
-static bool load_progress(void *ctx, const struct serving *s, int done, int of, double seconds)
+/* What the parent asked to change. A wrong setting is an event, not a failure of the cell. */
+static void load_change(struct load_cell *c, struct load_now *now, const json_t *change)
+{
+    struct config settings;
+    struct err why = { 0 };
+    now->rate_by = json_get_num(change, "rate_by", 1);
+    enum err_code rc = config_parse(&settings, json_get_str(change, "settings", "default"), &why);
+    if (!rc) rc = serving_change(now->serving, &settings, &why);
+    if (!rc) return;
+    json_t *o = channel_event(&c->w->channel, "refused");
+    json_put_str(o, "message", why.message);
+    channel_send(&c->w->channel, o);
+}
+
+static bool load_progress(void *ctx, struct load_now *now)
 {
     struct load_cell *c = ctx;
-    json_t *o = worker_progress_event(c->w, "requests", done, of, seconds);
-    json_put(o, "occupancy", serving_occupancy_to_json(s));
+    json_t *o = worker_progress_event(c->w, "requests", now->done, now->of, now->seconds);
+    json_put(o, "occupancy", serving_occupancy_to_json(now->serving));
+    const int64_t clock = clock_ns();
+    if (clock - c->told_ns >= LIVE_NS || now->done == now->of) {
+        json_put(o, "load", live_to_json(now->live));
+        c->told_ns = clock;
+    }
     channel_send(&c->w->channel, o);
-    return !channel_stop(&c->w->channel);
+    const bool stop = channel_stop(&c->w->channel);
+    json_t *change = channel_take_change(&c->w->channel);
+    if (change) load_change(c, now, change);
+    json_decref(change);
+    return !stop;
 }
 
 /* ---------------------------------------------------------------- the answer */
@@ -148,11 +174,15 @@ static enum err_code room_check(const struct load_cell *c, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code load_serve(struct load_cell *c, struct err *why)
+static enum err_code load_serve(struct load_cell *c, const struct workload_load *load, struct err *why)
 {
     struct serving *serving = NULL;
     const struct serving_options options = { .model = c->w->model };
-    const struct load_hooks hooks = { .after_step = load_after_step, .progress = load_progress, .ctx = c };
+    const struct load_hooks hooks = { .after_step = load_after_step,
+                                      .progress = load_progress,
+                                      .ctx = c,
+                                      .limit = load->limit,
+                                      .limits = load->limits };
     enum err_code rc = serving_open(&serving, &options, why);
     c->from_ns = clock_ns();
     if (!rc) rc = load_run(&c->result, serving, c->plan, &hooks, why);
@@ -170,7 +200,7 @@ enum err_code worker_load(struct worker *w, const struct workload *load, uint64_
     c.load_s = (double)(clock_ns() - start) * 1e-9;
     if (!rc) rc = plan_make(&c, load, seed, why);
     if (!rc) rc = room_check(&c, why);
-    if (!rc) rc = load_serve(&c, why);
+    if (!rc) rc = load_serve(&c, &load->load, why);
     if (!rc)
         rc = gguf_check_unchanged(model_gguf(w->model),
                                   why); /* otherwise the figures belong to an unknown model */

@@ -343,15 +343,19 @@ static void test_trace_prompts(void **state)
 /* ---------------------------------------------------------------- serving */
 
 static int cancel_after;
-static bool cancels(void *ctx, const struct serving *s, int done, int of, double seconds)
+static double rate_by = 1; /* once */
+static struct live last;   /* what the last report said */
+static bool cancels(void *ctx, struct load_now *now)
 {
     (void)ctx;
-    (void)s;
-    (void)of;
-    (void)seconds;
-    return done < cancel_after;
+    last = *now->live;
+    now->rate_by = rate_by;
+    rate_by = 1;
+    return now->done < cancel_after;
 }
 
+static const struct load_limit *limit;
+static int limits;
 static int steps_seen;
 static void count_step(void *ctx, int64_t started_ns)
 {
@@ -365,7 +369,9 @@ static struct load_result serve(struct model *m, const struct load_plan *p, int 
     struct err why = { 0 };
     struct serving *s;
     struct load_result r;
-    const struct load_hooks hooks = { .progress = cancels, .after_step = count_step };
+    const struct load_hooks hooks = {
+        .progress = cancels, .after_step = count_step, .limit = limit, .limits = limits
+    };
     steps_seen = 0;
     cancel_after = until;
     CHECK_OK(serving_open(&s, &(struct serving_options){ .model = m }, &why));
@@ -425,6 +431,97 @@ static void test_served(void **state)
     model_close(m);
 }
 
+/* What is shown while it runs agrees with the records, and is the same after a way through JSON. */
+static void live_check(const struct load_result *r, const struct load_plan *p, bool met)
+{
+    struct live copy = { .seconds = -1 };
+    json_t *o = live_to_json(&last);
+    CHECK(live_read(&copy, o));
+    json_decref(o);
+    CHECK(!live_read(&copy, json_null()));
+    CHECK_EQ(copy.arrived, p->n);
+    CHECK_EQ(copy.done, p->n);
+    CHECK_EQ(copy.met, met ? p->n : 0);
+    CHECK_EQ(copy.missed, met ? 0 : p->n);
+    CHECK_EQ(copy.steps, r->steps);
+    CHECK_EQ(copy.waiting + copy.running, 0);
+    CHECK_EQ(copy.first.n, p->n);
+    double ttft = 0;
+    int64_t tokens = 0, bins = 0;
+    for (int i = 0; i < p->n; i++) {
+        ttft += r->record[i].first_s - r->record[i].scheduled_s;
+        tokens += r->record[i].tokens;
+    }
+    CHECK_NEAR(copy.first.sum_s, ttft, 1e-9);
+    CHECK_EQ(copy.tokens, tokens);
+    CHECK_EQ(copy.gap.n, tokens - p->n);
+    for (int i = 0; i < LIVE_BINS; i++) bins += copy.gap.bin[i];
+    CHECK_EQ(bins, copy.gap.n);
+    for (int64_t n = MAX(copy.steps - LIVE_STEPS, 0); n < copy.steps; n++) {
+        CHECK_EQ(copy.step[n % LIVE_STEPS].rows, last.step[n % LIVE_STEPS].rows);
+        CHECK_GT(copy.step[n % LIVE_STEPS].rows, 0);
+        CHECK_NEAR(copy.step[n % LIVE_STEPS].seconds, last.step[n % LIVE_STEPS].seconds, 1e-6);
+    }
+    CHECK_STR(copy.settings, last.settings);
+    CHECK(strstr(copy.settings, "schedule=fcfs"));
+}
+
+static void live_run(struct model *m, const char *line, double by, bool met)
+{
+    struct err why = { 0 };
+    struct workload w;
+    struct load_plan *p;
+    CHECK_OK(workload_parse(&w, line, &why));
+    CHECK_OK(load_plan_make(&p, &w.load, 1, &(struct load_text){ .vocab = 256, .bos = 1 }, &why));
+    rate_by = by;
+    limit = w.load.limit;
+    limits = w.load.limits;
+    struct load_result r = serve(m, p, 1000, ERR_OK);
+    live_check(&r, p, met);
+    load_result_free(&r);
+    load_plan_free(p);
+    limits = 0;
+}
+
+static void test_live(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, STORIES);
+    struct model *m = session_open(path, EXACT ",max_sequences=3", 128, 3);
+    live_run(m, "load:rate=500,requests=30,in=20,out=5,slo=\"ttft<1000s,itl_max<1000s\"", 1, true);
+    CHECK_EQ(last.stalls, 0);
+    CHECK_NEAR(last.stall_s, 1000, 0); /* the limit of gaps */
+    live_run(m, "load:rate=500,requests=30,in=20,out=5,slo=\"itl_max<0.001ms\"", 1, false);
+    CHECK_EQ(last.stalls, last.gap.n);
+    /* ten requests that are minutes apart come in time to be seen when they come a million times as fast */
+    live_run(m, "load:rate=0.01,requests=10,in=20,out=5,slo=\"ttft<1000s\"", 1e6, true);
+    CHECK_NEAR(last.speed, 1e6, 0);
+    live_run(m, "load:concurrency=1,requests=40,in=40,out=40,slo=\"ttft<1000s\"", 2, true);
+    CHECK(last.clients == 1 || last.clients == 2); /* it may be over before the first report */
+    model_close(m);
+}
+
+/* Quantiles are at most a bin away, and the edges of bins do not overlap. */
+static void test_live_times(void **state)
+{
+    (void)state;
+    struct live_times t = { 0 };
+    CHECK(isnan(live_quantile(&t, 0.5)));
+    for (int i = 1; i <= 1000; i++) live_times_add(&t, i * 1e-3);
+    live_times_add(&t, NAN);
+    CHECK_EQ(t.n, 1000);
+    CHECK_NEAR(live_quantile(&t, 0.50), 0.5, 0.5 * 0.04);
+    CHECK_NEAR(live_quantile(&t, 0.99), 0.99, 0.99 * 0.04);
+    CHECK_LE(live_quantile(&t, 1), 1);
+    live_times_add(&t, 1e-9);
+    live_times_add(&t, 1e9);
+    CHECK_EQ(t.bin[0], 1);
+    CHECK_EQ(t.bin[LIVE_BINS - 1], 1);
+    CHECK_NEAR(live_edge(0), 1e-4, 0);
+    CHECK_NEAR(live_edge(LIVE_BINS), 1e3, 1e-6);
+}
+
 static void test_ends_badly(void **state)
 {
     (void)state;
@@ -459,12 +556,20 @@ static void test_ends_badly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),           cmocka_unit_test(test_refused_lines),
-        cmocka_unit_test(test_keys_of_configs), cmocka_unit_test(test_arrivals),
-        cmocka_unit_test(test_lengths),         cmocka_unit_test(test_common_random_numbers),
-        cmocka_unit_test(test_prompts),         cmocka_unit_test(test_traces),
-        cmocka_unit_test(test_damaged_traces),  cmocka_unit_test(test_trace_prompts),
-        cmocka_unit_test(test_served),          cmocka_unit_test(test_ends_badly),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_refused_lines),
+        cmocka_unit_test(test_keys_of_configs),
+        cmocka_unit_test(test_arrivals),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_common_random_numbers),
+        cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_traces),
+        cmocka_unit_test(test_damaged_traces),
+        cmocka_unit_test(test_trace_prompts),
+        cmocka_unit_test(test_served),
+        cmocka_unit_test(test_ends_badly),
+        cmocka_unit_test(test_live),
+        cmocka_unit_test(test_live_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,19 +93,22 @@ static void random_use(void **state)
 }
 
 /* Four blocks: a, named first and released second, has a child c; b; d. What is evicted, in order. */
-static void order_of(enum evict_policy evict, char *out)
+/* The policy is in use from the start, or, with `before`, only when the blocks are cached already. */
+static void order_of(enum evict_policy evict, enum evict_policy before, char *out)
 {
     static const int64_t PRIORITY[] = { 5, 1, 5, 7 }, NEXT[] = { 10, 40, 30, 20 };
     static const int RELEASED[] = { 1, 0, 2, 3 }, PARENT[] = { -1, -1, 0, -1 };
     struct err why = { 0 };
     struct pool *p;
-    CHECK_OK(pool_open(&p, 4, evict, &why));
+    CHECK_OK(pool_open(&p, 4, before, &why));
     for (int i = 0; i < 4; i++) {
         const struct block_name name = { { (uint64_t)i + 1, 7 } };
         assert_int_equal(pool_take(p), i);
         assert_true(pool_name(p, i, &name, PARENT[i]));
     }
     for (int i = 0; i < 4; i++) pool_release(p, RELEASED[i], PRIORITY[RELEASED[i]], NEXT[RELEASED[i]]);
+    pool_set_policy(p, evict);
+    assert_null(pool_check(p));
     for (int i = 0; i < 4; i++) *out++ = (char)('a' + pool_take(p));
     *out = 0;
     pool_close(p);
@@ -122,8 +125,10 @@ static void orders(void **state)
     _Static_assert(COUNT_OF(WANT) == EVICT_COUNT, "each policy has its order");
     for (size_t i = 0; i < COUNT_OF(WANT); i++) {
         char got[8];
-        order_of(WANT[i].evict, got);
-        CHECK_STR(got, WANT[i].order);
+        for (int before = 0; before < EVICT_COUNT; before++) {
+            order_of(WANT[i].evict, (enum evict_policy)before, got);
+            CHECK_STR(got, WANT[i].order);
+        }
     }
 }
 

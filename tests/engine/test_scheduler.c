@@ -1,8 +1,8 @@
 /* Proves, for the scheduler, with a model of a cache instead of a language model: whatever requests come and
  * go, under every schedule and eviction policy, with and without a prefix cache, each request generates the
  * tokens that it would generate alone; every row finds the keys of all tokens before it; no block is lost;
- * nobody waits for ever; steps stay within the limit of the time between tokens; and each schedule keeps its
- * order. */
+ * nobody waits for ever, also when settings change while requests run; steps stay within the limit of the
+ * time between tokens; and each schedule keeps its order. */
 #include "engine/serve/scheduler.h"
 #include "tests/kernels/numbers.h"
 
@@ -130,8 +130,23 @@ static int end_some(struct world *w, struct rng *r, const int64_t *ids, int n)
     return ended;
 }
 
+static void change_settings(struct scheduler *s, struct rng *r)
+{
+    struct err why = { 0 };
+    struct scheduler_options o = { .schedule = (enum schedule)rng_below(r, SCHEDULE_COUNT),
+                                   .evict = (enum evict_policy)rng_below(r, EVICT_COUNT),
+                                   .preempt = (enum preempt)rng_below(r, PREEMPT_COUNT),
+                                   .prefix_cache = rng_below(r, 2) == 0,
+                                   .max_sequences = 1 + rng_below(r, SEQUENCES) };
+    CHECK_OK(scheduler_change(s, &o, &why));
+    assert_null(scheduler_check(s));
+    o.max_sequences = rng_below(r, 2) ? 0 : SEQUENCES + 1;
+    assert_int_equal(scheduler_change(s, &o, &why), ERR_USAGE);
+}
+
+/* changes: the settings change now and then, and those given are only the first ones. */
 static void check_random(enum schedule schedule, enum evict_policy evict, enum preempt preempt,
-                         bool prefix_cache)
+                         bool prefix_cache, bool changes)
 {
     struct err why = { 0 };
     static struct world w;
@@ -150,16 +165,18 @@ static void check_random(enum schedule schedule, enum evict_policy evict, enum p
             CHECK_OK(scheduler_submit(w.s, prompt, n, 1 + rng_below(&r, 20), rng_below(&r, 3),
                                       &ids[submitted++], &why));
         }
+        if (changes && rng_below(&r, 10) == 0) change_settings(w.s, &r);
         run_step(&w, submitted == REQUESTS);
         ended += end_some(&w, &r, ids, submitted);
         if (++steps == STEPS_MOST) fail_msg("%s: %d requests never end", SCHEDULE_NAMES[schedule], ended);
     }
     const struct scheduler_counts c = scheduler_count(w.s);
-    assert_int_equal(c.running + c.waiting + c.blocks.used + c.swapped, 0);
+    assert_int_equal(c.running + c.waiting + c.blocks.used + c.swapped + c.spared, 0);
+    scheduler_close(w.s);
+    if (changes) return;
     if (preempt == PREEMPT_SWAP && schedule == SCHEDULE_FCFS) assert_true(w.moved_in > 0);
     assert_true((c.found_tokens > 0) == prefix_cache);
     if (schedule == SCHEDULE_FCFS) assert_true(c.preemptions > 0); /* the cache is small enough to need it */
-    scheduler_close(w.s);
 }
 
 static void random_requests(void **state)
@@ -169,7 +186,43 @@ static void random_requests(void **state)
         for (int e = 0; e < EVICT_COUNT; e++)
             for (int p = 0; p < PREEMPT_COUNT; p++)
                 for (int cache = 0; cache < 2; cache++)
-                    check_random((enum schedule)s, (enum evict_policy)e, (enum preempt)p, cache);
+                    check_random((enum schedule)s, (enum evict_policy)e, (enum preempt)p, cache, false);
+}
+
+static void settings_change(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SCHEDULE_COUNT; s++)
+        for (int e = 0; e < EVICT_COUNT; e++)
+            check_random((enum schedule)s, (enum evict_policy)e, PREEMPT_SWAP, s % 2, true);
+}
+
+/* Requests that begin with the same tokens share blocks; each other block is its request's own. */
+static void map_of_blocks(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    static struct world w;
+    const int32_t prompt[] = { 1, 1, 1, 1, 2, 2, 2, 2, 3 };
+    const struct scheduler_options o = options_of(SCHEDULE_FCFS, EVICT_LRU, true);
+    char use[BLOCKS + 1] = "";
+    int64_t id;
+    w = (struct world){ .a = 1 };
+    CHECK_OK(scheduler_open(&w.s, &o, &why));
+    CHECK_OK(scheduler_submit(w.s, prompt, 9, 8, 0, &id, &why));
+    run_step(&w, true);
+    CHECK_OK(scheduler_submit(w.s, prompt, 9, 4, 0, &id, &why));
+    run_step(&w, true);
+    scheduler_block_uses(w.s, use);
+    CHECK_STR(use, "##01....................");
+    assert_int_equal(scheduler_count(w.s).spared, 2);
+    scheduler_end(w.s, id);
+    scheduler_block_uses(w.s, use);
+    CHECK_STR(use, "000.....................");
+    scheduler_end(w.s, id - 1);
+    scheduler_block_uses(w.s, use);
+    CHECK_STR(use, "--......................");
+    scheduler_close(w.s);
 }
 
 /* Requests that end between the choice of a step and its end keep their blocks until then. */
@@ -329,8 +382,9 @@ static void refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(random_requests), cmocka_unit_test(end_in_step),
-                                        cmocka_unit_test(limit), cmocka_unit_test(orders),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(random_requests), cmocka_unit_test(settings_change),
+                                        cmocka_unit_test(map_of_blocks),   cmocka_unit_test(end_in_step),
+                                        cmocka_unit_test(limit),           cmocka_unit_test(orders),
                                         cmocka_unit_test(refused) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void load(struct load_results *l)
                   { "pp512", "q8_0,threads=2", 1, 6, 0.42F, NAN } };
     l->lines = COUNT_OF(LINES);
     for (int i = 0; i < l->lines; i++) {
-        struct load_result *line = &l->line[i];
+        struct stored_load *line = &l->line[i];
         PUT(line->workload, LINES[i].workload);
         PUT(line->config, LINES[i].config);
         line->sequences = LINES[i].sequences;
@@ -143,7 +143,7 @@ void fixture_measured_extreme(struct snapshot *s)
     }
     s->load.lines = LOAD_RESULTS;
     for (int i = 0; i < LOAD_RESULTS; i++) {
-        struct load_result *l = &s->load.line[i];
+        struct stored_load *l = &s->load.line[i];
         memset(l->workload, 'w', sizeof l->workload - 1);
         memset(l->config, 'c', sizeof l->config - 1);
         l->requests = INT64_MAX;

@@ -128,7 +128,7 @@ static void requests_by_workload(void **state)
     board_of(&s, t, "/models/mine.gguf");
     assert_int_equal(s.load.lines, 2);
     assert_string_equal(s.load.line[0].config, "q4_0"); /* the newest first */
-    const struct load_result *l = &s.load.line[1];
+    const struct stored_load *l = &s.load.line[1];
     assert_string_equal(l->config, "q8_0");
     assert_string_equal(l->workload, "pp25+tg5@b4");
     CHECK_EQ(l->sequences, 4);

@@ -131,8 +131,8 @@ static int load_result_find(struct result_reader *r, const struct model_requests
             !strncmp(l->line[i].config, c->config, sizeof l->line[i].config - 1))
             return i;
     if (l->lines == LOAD_RESULTS) return -1;
-    struct load_result *new = &l->line[l->lines];
-    *new = (struct load_result){ .sequences = c->sequences };
+    struct stored_load *new = &l->line[l->lines];
+    *new = (struct stored_load){ .sequences = c->sequences };
     snprintf(new->workload, sizeof new->workload, "%.63s", c->workload);
     snprintf(new->config, sizeof new->config, "%.159s", c->config);
     return l->lines++;
@@ -177,7 +177,7 @@ static void load_results_finish(struct result_reader *r)
 {
     for (int i = 0; i < LOAD_RESULTS; i++) {
         struct gathered *g = &r->gathered[i];
-        struct load_result *l = &r->load.line[i];
+        struct stored_load *l = &r->load.line[i];
         if (i < r->load.lines) {
             latency_histogram_make(&l->ttft, g->ttft, g->n_ttft);
             latency_histogram_make(&l->itl, g->itl, g->n_itl);

@@ -237,7 +237,7 @@ static void print_quality(const struct snapshot *s, struct str *out)
 static void print_load(const struct snapshot *s, struct str *out)
 {
     for (int i = 0; i < s->load.lines; i++) {
-        const struct load_result *l = &s->load.line[i];
+        const struct stored_load *l = &s->load.line[i];
         print_line(out, s->unix_ms,
                    "%s, %s: %lld requests; TTFT p50 %s p99 %s; ITL p50 %s p99 %s; decode %s tok/s",
                    l->workload, l->config, (long long)l->requests, figure_seconds(l->ttft.p50).text,

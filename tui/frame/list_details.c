@@ -116,7 +116,7 @@ static void put_latency(struct text_page *p, const char *name, const struct late
 static void load_details(struct text_page *p, const struct ui *u, const struct snapshot *s, int i)
 {
     (void)u;
-    const struct load_result *l = &s->load.line[i];
+    const struct stored_load *l = &s->load.line[i];
     char text[64];
     snprintf(p->title, sizeof p->title, "Requests of %s", l->workload);
     put_line(p, "workload", l->workload);

@@ -51,7 +51,7 @@ struct sensitivity {
 };
 
 /* Requests of one workload under one config. */
-struct load_result {
+struct stored_load {
     char workload[64], config[160];
     int sequences;
     int64_t requests;
@@ -61,7 +61,7 @@ struct load_result {
 
 struct load_results {
     int lines;                             /* -1: not read yet */
-    struct load_result line[LOAD_RESULTS]; /* the newest first */
+    struct stored_load line[LOAD_RESULTS]; /* the newest first */
     char error[200];
 };
 

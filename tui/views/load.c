@@ -7,7 +7,7 @@
 
 #include "advisor/experiment/experiment.h"
 
-static const struct load_result *load_selected(const struct snapshot *s, const struct ui *u)
+static const struct stored_load *load_selected(const struct snapshot *s, const struct ui *u)
 {
     const int item = list_selected(u, s);
     return item >= 0 ? &s->load.line[item] : NULL;
@@ -36,7 +36,7 @@ static void box_requests(struct grid *g, struct rect area, const struct snapshot
 /* Two histograms, side by side if the box is wide enough. */
 static void box_latency(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    const struct load_result *l = load_selected(s, u);
+    const struct stored_load *l = load_selected(s, u);
     char title[128] = "Latency";
     if (l)
         snprintf(title, sizeof title, "Latency of %.40s, %d sequence%s", l->workload, MAX(l->sequences, 1),
