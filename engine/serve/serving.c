@@ -109,7 +109,7 @@ static bool may_change(enum knob_id id)
     return false;
 }
 
-static enum err_code change_check_keys(const struct config *changes, struct err *why)
+enum err_code serving_keys_check(const struct config *changes, struct err *why)
 {
     for (int id = 0; id < KNOB_COUNT; id++) {
         if (!changes->given[id] || may_change((enum knob_id)id)) continue;
@@ -128,7 +128,7 @@ enum err_code serving_change_check(const struct serving *s, const struct config 
 {
     const int64_t sequences = config_int(changes, KNOB_MAX_SEQUENCES);
     const int most = model_plan(s->o.model)->sequences;
-    const enum err_code rc = change_check_keys(changes, why);
+    const enum err_code rc = serving_keys_check(changes, why);
     if (rc) return rc;
     if (changes->given[KNOB_MAX_SEQUENCES] && (sequences < 1 || sequences > most))
         return err_set(why, ERR_USAGE, "max_sequences=%lld: expected 1 to %d, for which memory was set aside",

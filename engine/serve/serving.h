@@ -92,6 +92,8 @@ enum { SERVING_KNOBS_MOST = 6 };
 extern const enum knob_id SERVING_KNOBS[SERVING_KNOBS_MOST];
 /* They are given in it, and nothing else is. */
 const struct config *serving_settings(const struct serving *s);
+/* Are the given keys of a config among them? ERR_USAGE: the message names one that is not. */
+enum err_code serving_keys_check(const struct config *changes, struct err *why);
 /* Can what is given in a config change? ERR_USAGE: a key that is not among them, or a value that this model
  * or its cache cannot have. Any thread. */
 enum err_code serving_change_check(const struct serving *s, const struct config *changes, struct err *why);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Proves: `qdyno serve` answers real HTTP clients as docs/serve.md says: completions and chat as documents and as
 # streams, errors, log-probabilities, the prefix cache; too many requests are refused; clients that go away at any moment
-# cost nothing that remains; SIGTERM lets running requests end, and --drain limits that; no key, no use from other
+# cost nothing that remains; settings change while requests are served, and the dashboard shows the server; SIGTERM lets running requests end, and --drain limits that; no key, no use from other
 # machines. 500 random requests with random disconnects end as exactly one outcome each, no block of the KV cache and no
 # memory is lost.
 . "$(dirname "$0")/lib.sh" "$@"
@@ -86,6 +86,18 @@ stops TERM 0
 grep -q sesame "$T/serve.err" "$T/serve" && fail "the key was printed"
 QDYNO_API_KEY=sesame-open-0123456789 serve
 clients key sesame-open-0123456789
+stops TERM 0
+
+# settings change while requests are served; the dashboard shows the server, also one with a key
+serve --parallel 8
+clients settings
+expect 0 dashboard --server "$url/v1/" --frames 40 && says out "Server $url: b" && says out 'arrived' && says out 'blocks of 32'
+stops TERM 0
+expect 0 dashboard --server "$url" --frames 12 && says out 'cannot reach'
+expect 4 dashboard --server 'not an address' --frames 1
+QDYNO_API_KEY=sesame-open-0123456789 serve
+expect 0 dashboard --server "$url" --frames 40 && says out '401'
+expect 0 dashboard --server "$url" --api-key-file "$T/key" --frames 40 && says out 'arrived'
 stops TERM 0
 
 # goodput

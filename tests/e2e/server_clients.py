@@ -181,6 +181,8 @@ def errors(c):
 
 def key(c, right):
     assert c.ask("/v1/models", None, "GET")[0] == 401
+    assert c.ask("/load", None, "GET")[0] == 401
+    assert c.ask("/settings", {"schedule": "static"})[0] == 401
     status, document, headers = c.ask("/v1/completions", {"prompt": PROMPT})
     assert status == 401 and document["error"]["type"] == "authentication_error" and headers["WWW-Authenticate"] == "Bearer"
     for wrong in (right[:-1], right + "x", "x" * len(right)):
@@ -191,6 +193,54 @@ def key(c, right):
     assert c.ask("/v1/completions", {"prompt": PROMPT})[0] == 200
     assert "running" in c.ask("/health", None, "GET")[1]
     assert c.ask("/v1/completions", {"prompt": PROMPT}, headers={"Origin": "https://example.com"})[0] == 200
+
+
+def settings(c):
+    """What can change while it runs does, also while requests are served; the rest is refused and changes nothing."""
+    def now():
+        status, page, _ = c.ask("/load", None, "GET")
+        assert status == 200 and page["status"] == "ok", page
+        return page, dict(x.split("=") for x in page["load"]["settings"].split(","))
+
+    stop = threading.Event()
+    failed = []
+
+    def work(seed):
+        rng = random.Random(seed)
+        while not stop.is_set():
+            status, answer, _ = c.ask("/v1/completions", {"prompt": PROMPT, "max_tokens": rng.randrange(1, 60), "ignore_eos": True})
+            if status != 200:
+                failed.append((status, answer))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for t in threads:
+        t.start()
+    want = now()[1]
+    rng = random.Random(1)
+    for _ in range(12):
+        change = {k: rng.choice(v) for k, v in {"schedule": ("fcfs", "prefill_first", "priority", "shortest", "static", "dynamic"), "evict": ("lru", "lifo"),
+                                                "prefix_cache": ("on", "off"), "max_sequences": (1, 3, 8), "itl_limit": ("50ms", 0)}.items() if rng.random() < 0.4}
+        status, answer, _ = c.ask("/settings", change)
+        assert status == 200, answer
+        want.update({k: str(v).removesuffix("ms") for k, v in change.items()})
+        for _ in range(600):
+            page, have = now()
+            if have == want:
+                break
+            time.sleep(0.05)
+        assert have == want, (have, want)
+    assert page["load"]["steps"] > 0 and page["load"]["first_token"]["n"] > 0 and len(page["occupancy"]["map"]) == page["occupancy"]["blocks"], page
+    for wrong in ({"threads": 2}, {"schedule": "fastest"}, {"max_sequences": 9}, {"max_sequences": 0}, {"evict": ["lru"]}, ["evict"], "{"):
+        status, answer, _ = c.ask("/settings", wrong)
+        assert status == 400 and answer["error"]["code"] == "invalid_setting", (wrong, answer)
+    assert c.ask("/settings", {}, "GET")[0] == 405
+    assert c.ask("/settings", {"schedule": "fcfs"}, headers={"Origin": "https://example.com"})[0] == 403
+    stop.set()
+    for t in threads:
+        t.join()
+    assert not failed, failed[:3]
+    assert now()[1] == want
+    c.settle()
 
 
 def one_of_each(c):

@@ -26,6 +26,10 @@ struct snapshot *fixture_tune_won(void);     /* its winner is applied */
 struct snapshot *fixture_tune_stopped(void); /* stopped by the person; can be resumed */
 struct snapshot *fixture_tune_killed(void);  /* an earlier one was interrupted; nothing runs */
 
+struct snapshot *fixture_load(void);   /* an A/B whose arm B serves a load: some wait, some stalled */
+struct snapshot *fixture_server(void); /* a server is watched */
+struct snapshot *fixture_server_gone(void);
+
 /* What was measured of the model over time: quality, sensitivity, requests; and how full the cache is. */
 void fixture_measured(struct snapshot *s);
 void fixture_measured_extreme(struct snapshot *s);

@@ -122,6 +122,99 @@ void fixture_measured(struct snapshot *s)
 }
 
 /* As many rows as there can be, values without bounds, names without end. */
+/* A load after 250 of 400 requests. */
+static void live(struct live *l)
+{
+    *l = (struct live){ .seconds = 61,
+                        .arrived = 261,
+                        .done = 250,
+                        .not_done = 2,
+                        .met = 231,
+                        .missed = 21,
+                        .prompt_tokens = 64000,
+                        .cached_tokens = 21120,
+                        .tokens = 15800,
+                        .preemptions = 3,
+                        .stall_s = 0.06,
+                        .waiting = 3,
+                        .running = 8,
+                        .speed = 1,
+                        .limits = 2,
+                        .limit = { { LOAD_TTFT, 0.5 }, { LOAD_ITL_P99, 0.06 } } };
+    PUT(l->settings,
+        "max_sequences=8,prefix_cache=on,evict=lru,preempt=recompute,schedule=fcfs,itl_limit=100");
+    for (int i = 0; i < 258; i++) live_times_add(&l->first, 0.08 * (1 + (i % 40) / 8.0));
+    for (int i = 0; i < 15000; i++) live_gap_add(l, i % 500 ? 0.02 * (1 + (i % 20) / 60.0) : 0.09);
+    for (int i = 0; i < 700; i++) {
+        const int prompt = i % 9 == 0 ? 64 : 0;
+        l->step[l->steps++ % LIVE_STEPS] = (struct live_step){ 8 + prompt, prompt, 8, 0.02 + prompt * 5e-4 };
+    }
+}
+
+static void served_blocks(struct occupancy *o)
+{
+    *o = (struct occupancy){ .arm = 1,
+                             .blocks = 96,
+                             .used = 60,
+                             .block_tokens = 32,
+                             .rows = 72,
+                             .batch = 512,
+                             .step = 1,
+                             .serves = true,
+                             .cached = 20,
+                             .spared = 14,
+                             .running = 8,
+                             .waiting = 3 };
+    for (int i = 0; i < o->blocks; i++)
+        o->map[i] = i < 4 ? '#' : i < 60 ? (char)('0' + i % 8) : i < 80 ? '-' : '.';
+}
+
+static void traffic(struct load_traffic *t)
+{
+    for (int i = 0; i < 90; i++) {
+        series_push(&t->arrivals, 4 + i % 5);
+        series_push(&t->tokens, 260 + i % 30);
+        series_push(&t->waiting, i % 11 < 4 ? i % 4 : 0);
+        series_push(&t->running, MIN(i / 4, 8));
+    }
+}
+
+struct snapshot *fixture_load(void)
+{
+    struct snapshot *s = fixture_running();
+    s->load_source = LOAD_OF_EXPERIMENT;
+    s->experiment.live_known = true;
+    live(&s->experiment.live);
+    s->experiment.live.speed = 1.25;
+    served_blocks(&s->experiment.occupancy);
+    traffic(&s->traffic);
+    return s;
+}
+
+struct snapshot *fixture_server(void)
+{
+    struct snapshot *s = fixture_idle();
+    struct server_watch *w = &s->server;
+    s->load_source = LOAD_OF_SERVER;
+    PUT(w->url, "http://127.0.0.1:8080");
+    PUT(w->status, "ok");
+    PUT(w->model, "stories15M");
+    w->known = true;
+    w->max_sequences = 16;
+    w->overloaded = 2;
+    live(&w->live);
+    served_blocks(&w->occupancy);
+    traffic(&s->traffic);
+    return s;
+}
+
+struct snapshot *fixture_server_gone(void)
+{
+    struct snapshot *s = fixture_server();
+    PUT(s->server.error, "cannot reach http://127.0.0.1:8080/load: connection refused");
+    return s;
+}
+
 void fixture_measured_extreme(struct snapshot *s)
 {
     s->quality.count = QUALITY_RESULTS;
@@ -153,6 +246,24 @@ void fixture_measured_extreme(struct snapshot *s)
         l->ttft.bin[0] = l->ttft.bin[LATENCY_BINS - 1] = INT32_MAX;
         l->prefill_tok_s = l->decode_tok_s = 1e300;
     }
+    struct server_watch *server = &s->server;
+    s->load_source = LOAD_OF_SERVER;
+    live(&server->live);
+    server->known = true;
+    memset(server->url, 'u', sizeof server->url - 1);
+    memset(server->model, 'm', sizeof server->model - 1);
+    memset(server->status, 's', sizeof server->status - 1);
+    memset(server->live.settings, 'c', sizeof server->live.settings - 1);
+    server->live.arrived = server->live.done = server->live.not_done = server->live.steps = INT64_MAX / 2;
+    server->live.met = server->live.missed = server->live.stalls = INT64_MAX / 2;
+    server->live.first.n = server->live.gap.n = INT64_MAX;
+    server->live.first.bin[0] = server->live.gap.bin[LIVE_BINS - 1] = INT64_MAX;
+    server->live.waiting = server->live.running = INT32_MAX;
+    server->live.limits = LOAD_LIMITS;
+    server->overloaded = INT64_MAX;
+    memset(server->occupancy.map, '#', OCCUPANCY_CELLS);
+    server->occupancy.blocks = server->occupancy.used = server->occupancy.rows = 1 << 30;
+    traffic(&s->traffic);
     struct occupancy *o = &s->experiment.occupancy;
     *o = (struct occupancy){
         .arm = 1, .blocks = 1 << 30, .used = 1 << 30, .rows = 1 << 30, .batch = 0, .step = 1 << 20

@@ -139,6 +139,55 @@ static void a_busy_machine_is_no_dead_end(void **state)
     free(running);
 }
 
+/* Keys of the load view change what runs: the load of an experiment, or a server within what it started with.
+ */
+static void the_running_load_changes(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_load(), *server = fixture_server(), *idle = fixture_idle();
+    struct ui u = { .view = VIEW_LOAD };
+    CHECK(press(&u, idle, '.').is_error);
+    CHECK(press(&u, idle, '+').is_error);
+    struct effect e = press(&u, s, '+');
+    CHECK_EQ(e.requests, REQUEST_CHANGE_LOAD);
+    CHECK_EQ(e.job.other_id, 1);
+    CHECK_STR(e.job.text[0], "");
+    CHECK_EQ(press(&u, s, '-').job.other_id, -1);
+    e = press(&u, s, '.');
+    CHECK_EQ(e.requests, REQUEST_CHANGE_LOAD);
+    CHECK_STR(e.job.text[0], "schedule=prefill_first");
+    CHECK_CONTAINS(e.message, "measured again");
+
+    e = press(&u, server, '+');
+    CHECK(e.job.run == job_change_server && e.queue == QUEUE_NETWORK && !e.requests);
+    CHECK_STR(e.job.text[0], "max_sequences=9");
+    CHECK_STR(press(&u, server, '-').job.text[0], "max_sequences=7");
+    CHECK_STR(press(&u, server, '.').job.text[0], "schedule=prefill_first");
+    server->server.max_sequences = 8;
+    CHECK(press(&u, server, '+').is_error);
+    snprintf(server->server.live.settings, sizeof server->server.live.settings,
+             "max_sequences=1,schedule=dynamic");
+    CHECK(press(&u, server, '-').is_error);
+    CHECK_STR(press(&u, server, '.').job.text[0], "schedule=fcfs"); /* the first one again */
+
+    press(&u, server, ';');
+    CHECK_EQ(u.form.kind, FORM_LOAD);
+    form_put(&u.form, 0, "threads=2");
+    CHECK(press(&u, server, UI_KEY_ENTER).is_error);
+    form_put(&u.form, 0, "evict=fifo,itl_limit=50ms");
+    CHECK_STR(press(&u, server, UI_KEY_ENTER).job.text[0], "evict=fifo,itl_limit=50ms");
+    CHECK_EQ(u.form.kind, FORM_CLOSED);
+    snprintf(server->server.error, sizeof server->server.error, "gone");
+    CHECK(press(&u, server, '.').is_error);
+    u.read_only = true;
+    CHECK(press(&u, s, '.').is_error);
+    u = (struct ui){ .view = VIEW_LIVE };
+    CHECK(press(&u, s, '.').is_error); /* the person does not see it */
+    free(s);
+    free(server);
+    free(idle);
+}
+
 static void every_action_of_the_key_table_is_handled(void **state)
 {
     (void)state;
@@ -160,6 +209,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_undone_asks),
         cmocka_unit_test(views_read_the_database_again),
         cmocka_unit_test(a_busy_machine_is_no_dead_end),
+        cmocka_unit_test(the_running_load_changes),
         cmocka_unit_test(every_action_of_the_key_table_is_handled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

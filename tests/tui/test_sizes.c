@@ -193,9 +193,10 @@ static void every_view(void **state)
     (void)state;
     struct cell *all = malloc(sizeof *all * (MAX_W * MAX_H + 2 * GUARD));
     int frames_of_many = 0;
-    struct snapshot *shots[] = { fixture_running(),  fixture_extreme(),     fixture_empty(),
-                                 fixture_arms(),     fixture_idle(),        fixture_tune(),
-                                 fixture_tune_won(), fixture_tune_confirm() };
+    struct snapshot *shots[] = { fixture_load(),        fixture_server(), fixture_running(),
+                                 fixture_extreme(),     fixture_empty(),  fixture_arms(),
+                                 fixture_idle(),        fixture_tune(),   fixture_tune_won(),
+                                 fixture_tune_confirm() };
     assert_non_null(all);
     for (int h = VIEW_MIN_H; h <= MAX_H; h++)
         for (int w = VIEW_MIN_W + h % 5; w <= MAX_W; w += 5) /* every width comes up within five rows */

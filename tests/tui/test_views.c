@@ -104,6 +104,9 @@ static const struct golden_case CASES[] = {
     { "model", fixture_running, { .view = VIEW_MODEL, .selected = { [VIEW_MODEL] = 1 } } },
     { "quality", fixture_running, { .view = VIEW_QUALITY } },
     { "load", fixture_running, { .view = VIEW_LOAD } },
+    { "load_running", fixture_load, { .view = VIEW_LOAD } },
+    { "load_server", fixture_server, { .view = VIEW_LOAD } },
+    { "load_server_gone", fixture_server_gone, { .view = VIEW_LOAD } },
     { "settings",
       fixture_running,
       { .view = VIEW_SETTINGS, .selected = { [VIEW_SETTINGS] = KNOB_THREADS } } },
@@ -164,6 +167,7 @@ static void golden_small(void **state)
         { 70, 20, { "tune_won", fixture_tune_won, { .view = VIEW_TUNE, .pane = { [VIEW_TUNE] = 3 } } } },
         { 60, 36, { "live", fixture_running, { .view = VIEW_LIVE } } },
         { 60, 36, { "load", fixture_running, { .view = VIEW_LOAD } } },
+        { 60, 36, { "load_server", fixture_server, { .view = VIEW_LOAD } } },
         { 60, 36, { "write", fixture_running, { .view = VIEW_WRITE } } },
     };
     for (size_t i = 0; i < COUNT_OF(SMALL); i++) {
@@ -363,13 +367,14 @@ static void a_load_shows_its_requests(void **state)
                              .step = 1,
                              .serves = true,
                              .cached = 6,
+                             .spared = 9,
                              .running = 8,
                              .waiting = 3 };
-    snprintf(o->map, sizeof o->map, "#####====================------.........");
+    snprintf(o->map, sizeof o->map, "#####01234567012345670123------.........");
     char *text = draw(s, &(struct ui){ .view = VIEW_LOAD }, 120, 36, GLYPHS_BRAILLE);
     CHECK_CONTAINS(text, "25 of 40 blocks of 32 tokens");
     CHECK_CONTAINS(text, "70 of 512 rows, 8 running, 3 waiting");
-    CHECK_CONTAINS(text, "- cached (6)  = one request  # shared");
+    CHECK_CONTAINS(text, "- cached 6  # shared, spares 9  0-z a request");
     free(text);
     free(s);
 }

@@ -39,13 +39,7 @@ const struct cli_flag FLAGS_SERVE[] = {
 };
 /* clang-format on */
 
-enum {
-    DEFAULT_PORT = 8080,
-    DEFAULT_QUEUE = 256,
-    DEFAULT_BODY = 8 << 20,
-    WAIT_NS = 20 * 1000 * 1000,
-    KEY_MOST = 4096
-};
+enum { DEFAULT_PORT = 8080, DEFAULT_QUEUE = 256, DEFAULT_BODY = 8 << 20, WAIT_NS = 20 * 1000 * 1000 };
 static const double DEFAULT_DRAIN_S = 30;
 
 static const struct column COLUMNS[] = {
@@ -75,29 +69,6 @@ struct serving_command {
 };
 
 /* ---------------------------------------------------------------- before */
-
-/* *key owned; NULL: none is given. */
-static enum err_code key_read(char **key, const struct cli_args *a, struct err *why)
-{
-    const char *file = args_text(a, "--api-key-file", NULL), *variable = getenv("QDYNO_API_KEY");
-    enum err_code rc = ERR_OK;
-    if (file) {
-        rc = file_read(key, NULL, file, KEY_MOST, why);
-        if (rc) return rc;
-        (*key)[strcspn(*key, "\r\n")] = '\0';
-    } else if (variable && *variable) {
-        *key = strdup(variable);
-        if (!*key) return err_set(why, ERR_NOMEM, "out of memory for the API key");
-    }
-    /* other characters cannot be sent in a header */
-    for (const char *c = *key; c && *c; c++)
-        if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 127)
-            return err_set(why, ERR_USAGE, "%s: expected a key of visible ASCII characters",
-                           file ? file : "QDYNO_API_KEY");
-    if (*key && !**key)
-        return err_set(why, ERR_USAGE, "'%s' is empty: expected an API key in its first line", file);
-    return ERR_OK;
-}
 
 /* Limits as a load has them. */
 static enum err_code slo_read(struct workload *out, const struct cli_args *a, struct err *why)
@@ -234,7 +205,7 @@ int command_serve(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct serving_command x = { .model = NULL };
     int port = 0, status = EXIT_DONE;
-    enum err_code rc = key_read(&x.key, a, &why);
+    enum err_code rc = cli_api_key(&x.key, a, &why);
     if (!rc) rc = slo_read(&x.slo, a, &why);
     if (!rc) rc = command_config(&x, g, a, &why);
     if (!rc) rc = server_address_check(args_text(a, "--host", "127.0.0.1"), x.key != NULL, &why);

@@ -44,6 +44,11 @@ struct effect action_read_history(void);
 
 action_fn action_new_ab, action_stop, action_pause, action_resume, action_advise, action_kernels, action_open,
     action_verify, action_write;
+/* actions_load.c: change the load or the server on screen. by: 1 more, -1 less. */
+action_fn action_schedule, action_load_setting;
+struct effect action_load_rate(const struct snapshot *s, int by);
+/* Do what the accepted form says. */
+struct effect action_change_load(struct ui *ui, const struct snapshot *s);
 /* busy.c */
 action_fn action_wait_quiet, action_loaded;
 /* Open the form that changes the selected setting; do what the accepted form says. */

@@ -70,12 +70,12 @@ static struct effect job_move(const struct ui *ui, const struct snapshot *s, int
 
 struct effect action_earlier(struct ui *ui, const struct snapshot *s)
 {
-    return job_move(ui, s, -1);
+    return ui->view == VIEW_LOAD ? action_load_rate(s, 1) : job_move(ui, s, -1);
 }
 
 struct effect action_later(struct ui *ui, const struct snapshot *s)
 {
-    return job_move(ui, s, 1);
+    return ui->view == VIEW_LOAD ? action_load_rate(s, -1) : job_move(ui, s, 1);
 }
 
 static struct effect run_restore(struct ui *ui)

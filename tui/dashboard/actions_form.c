@@ -18,6 +18,7 @@ struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
     struct effect e = { 0 };
     if (action_run_form(ui, s, &e)) return e;
     if (f->kind == FORM_SETTING) return action_set(ui, s);
+    if (f->kind == FORM_LOAD) return action_change_load(ui, s);
     switch (f->kind) {
     case FORM_AB: e = action_start_ab(ui, s); break;
     case FORM_PUSH: e = action_push_to(ui, s, f->field[0].text); break;

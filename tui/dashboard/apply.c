@@ -193,6 +193,13 @@ static void measuring_requests(struct dashboard *d, unsigned r, const struct job
     if ((r & REQUEST_STOP_EXPERIMENT) && d->experiment) experiment_stop(d->experiment);
     if (r & REQUEST_PAUSE_EXPERIMENT) experiment_set_paused(d, true);
     if (r & REQUEST_CONTINUE_EXPERIMENT) experiment_set_paused(d, false);
+    static const double MORE = 1.25, LESS = 0.8;
+    if ((r & REQUEST_CHANGE_LOAD) && d->experiment)
+        experiment_change_load(d->experiment,
+                               j->other_id > 0   ? MORE
+                               : j->other_id < 0 ? LESS
+                                                 : 1,
+                               j->text[0]);
     if (r & REQUEST_RESERVE_PROBE) background_reserve_probe(d->background);
     if ((r & REQUEST_STOP_WRITING) && d->write) sidebyside_stop(d->write);
 }

@@ -13,8 +13,9 @@
 #include "tui/frame/frame.h"
 
 struct background {
-    const char *db_path; /* borrowed, constant */
-    struct log log;      /* constant; its lines go to background_log() */
+    const char *db_path;                 /* borrowed, constant */
+    const char *server_url, *server_key; /* borrowed, constant; NULL: none */
+    struct log log;                      /* constant; its lines go to background_log() */
     pthread_mutex_t lock;
     /* under the lock */
     struct snapshot
@@ -106,6 +107,8 @@ void job_start_experiment(struct background *b, const struct job *j);
 void job_compare_runs(struct background *b, const struct job *j); /* id, other_id: the first and second run */
 void job_push(struct background *b, const struct job *j);         /* id; 0 address */
 void job_flush_spool(struct background *b, const struct job *j);
+void job_read_server(struct background *b, const struct job *j);
+void job_change_server(struct background *b, const struct job *j); /* 0 config line of what changes */
 /* 0 command line without "qdyno"; 1 the file it writes, "" none; id 1: open its output when it ends */
 void job_run_command(struct background *b, const struct job *j);
 void job_list_folder(struct background *b, const struct job *j); /* 0 path; id of background_want_folder() */

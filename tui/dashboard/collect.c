@@ -135,6 +135,46 @@ static void announce_end(struct dashboard *d)
     d->was_running = running;
 }
 
+/* ---------------------------------------------------------------- a load or a server that runs */
+
+static void collect_load_source(struct dashboard *d)
+{
+    struct snapshot *s = d->s;
+    const bool runs = dashboard_is_running(d) && s->experiment.live_known;
+    s->load_source = runs ? LOAD_OF_EXPERIMENT : s->server.url[0] ? LOAD_OF_SERVER : LOAD_OF_NONE;
+    if (s->load_source != LOAD_OF_SERVER || clock_ns() < d->server_ns || !jobs_idle(d->queue[QUEUE_NETWORK]))
+        return;
+    d->server_ns = clock_ns() + SNAPSHOT_STEP_MS * INT64_C(1000000);
+    jobs_put(d->queue[QUEUE_NETWORK], &(struct job){ .run = job_read_server });
+}
+
+/* What came since the last value, at most every SNAPSHOT_STEP_MS of the load's own time. */
+static void collect_traffic(struct dashboard *d)
+{
+    const struct live *l = snapshot_live(d->s);
+    struct load_traffic *t = &d->traffic;
+    if (!l) {
+        d->traffic_of = LOAD_OF_NONE;
+        return;
+    }
+    const double seconds = l->seconds - d->traffic_s;
+    const bool goes_on = d->traffic_of == d->s->load_source && seconds >= 0;
+    if (d->traffic_of != d->s->load_source) memset(t, 0, sizeof *t);
+    if (!goes_on || seconds >= 0.9e-3 * SNAPSHOT_STEP_MS) {
+        if (goes_on) {
+            series_push(&t->arrivals, (double)(l->arrived - d->traffic_arrived) / seconds);
+            series_push(&t->tokens, (double)(l->tokens - d->traffic_tokens) / seconds);
+            series_push(&t->waiting, l->waiting);
+            series_push(&t->running, l->running);
+        }
+        d->traffic_of = d->s->load_source;
+        d->traffic_s = l->seconds;
+        d->traffic_arrived = l->arrived;
+        d->traffic_tokens = l->tokens;
+    }
+    d->s->traffic = *t;
+}
+
 /* ---------------------------------------------------------------- what forms need */
 
 /* The files of the folder that the focused field names. */
@@ -218,6 +258,8 @@ void dashboard_collect(struct dashboard *d)
     collect_experiment(d);
     s->write_known = d->write != NULL;
     if (d->write) sidebyside_state(d->write, &s->write);
+    collect_load_source(d);
+    collect_traffic(d);
     collect_sensors(d);
     dashboard_watch_busy(d);
     collect_cost(d);

@@ -60,6 +60,7 @@ static void ui_open(struct ui *ui, const struct dashboard_options *o)
     ui->command_count = o->command_count;
     ui->default_workload = o->workload;
     for (int i = 0; i < JOB_ARMS; i++) ui->default_arm[i] = o->arms[i];
+    if (o->server) ui->view = VIEW_LOAD;
     if (o->push_url) snprintf(ui->push_url, sizeof ui->push_url, "%s", o->push_url);
 }
 
@@ -74,6 +75,10 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     ui_open(&d->ui, o);
     if ((rc = preferences_open(d, why))) return rc;
     if ((rc = background_open(&d->background, o->db_path, why))) return rc;
+    d->background->server_url = o->server;
+    d->background->server_key = o->server_key;
+    if (o->server)
+        snprintf(d->background->known.server.url, sizeof d->background->known.server.url, "%s", o->server);
     if (o->model)
         snprintf(d->background->known.model_path, sizeof d->background->known.model_path, "%s", o->model);
     /* Before any thread starts: threads inherit the signal mask that screen_open() sets. */

@@ -16,8 +16,10 @@ struct dashboard_options {
     const char *arms[2];  /* config lines offered for the next A/B */
     const char *workload; /* offered for the next A/B; NULL: "tg64" */
     const char *push_url; /* address of a Pushgateway */
-    bool color;           /* false: NO_COLOR or --no-color */
-    const char *theme;    /* name or path; NULL: the saved one, else the default */
+    const char *server;   /* a `qdyno serve` to watch: "http://127.0.0.1:8080" */
+    const char *server_key;
+    bool color;        /* false: NO_COLOR or --no-color */
+    const char *theme; /* name or path; NULL: the saved one, else the default */
     bool no_mouse;
     bool linear;                              /* print lines and read commands as lines; no screen */
     const volatile sig_atomic_t *interrupted; /* set by Ctrl-C; only `linear` reads it */

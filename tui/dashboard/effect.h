@@ -27,6 +27,8 @@ enum effect_request {
     REQUEST_MOVE_QUEUED = 1 << 18,    /* job.id: which; job.other_id: rows down */
     REQUEST_REMOVE_QUEUED = 1 << 19,  /* job.id */
     REQUEST_RESTORE_QUEUED = 1 << 20, /* the one that was removed last */
+    REQUEST_CHANGE_LOAD = 1
+                          << 21, /* of the experiment; job: 0 settings, other_id: 1 more, -1 fewer requests */
     /* these act on `command` */
     REQUEST_RUN_COMMAND = 1 << 14,  /* in the background; also shows and logs it */
     REQUEST_SHOW_COMMAND = 1 << 15, /* in the status line */

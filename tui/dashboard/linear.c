@@ -234,8 +234,29 @@ static void print_quality(const struct snapshot *s, struct str *out)
     }
 }
 
+static void print_live(const struct snapshot *s, const struct live *l, struct str *out)
+{
+    const int64_t ended = l->met + l->missed;
+    if (s->load_source == LOAD_OF_SERVER && s->server.error[0]) {
+        print_line(out, s->unix_ms, "server %s: %s", s->server.url, s->server.error);
+        return;
+    }
+    print_line(
+        out, s->unix_ms,
+        "%lld requests arrived, %lld done, %lld not; %d wait, %d run; TTFT p50 %s; ITL p50 %s; %lld stalls "
+        "above %s; goodput %s; %s",
+        (long long)l->arrived, (long long)l->done, (long long)l->not_done, l->waiting, l->running,
+        figure_seconds(live_quantile(&l->first, 0.5)).text, figure_seconds(live_quantile(&l->gap, 0.5)).text,
+        (long long)l->stalls, figure_seconds(l->stall_s).text,
+        figure_percent(ended ? (double)l->met / (double)ended : NAN).text, l->settings);
+}
+
 static void print_load(const struct snapshot *s, struct str *out)
 {
+    if (snapshot_live(s)) {
+        print_live(s, snapshot_live(s), out);
+        return;
+    }
     for (int i = 0; i < s->load.lines; i++) {
         const struct stored_load *l = &s->load.line[i];
         print_line(out, s->unix_ms,

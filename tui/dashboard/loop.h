@@ -41,6 +41,11 @@ struct dashboard {
     bool paused_by_hand;      /* not by Ctrl-Z */
     struct sidebyside *write; /* running, or the last one; NULL */
     struct series cpu, memory, gpu, decode, prefill;
+    struct load_traffic traffic;
+    enum load_source traffic_of; /* the source of the last values, */
+    double traffic_s;            /* and when they were counted: seconds after its start */
+    int64_t traffic_arrived, traffic_tokens;
+    int64_t server_ns; /* when to read the server again, on clock_ns */
     int64_t series_ns; /* when the series grow again, on clock_ns */
     int64_t flush_ns;  /* when to flush the spool again, on clock_ns */
     struct busy_state busy;

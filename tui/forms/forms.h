@@ -32,6 +32,8 @@ enum action {
     DO_VIEW_JOBS,
     DO_EARLIER,
     DO_LATER,
+    DO_SCHEDULE,
+    DO_LOAD_SETTING,
     DO_NEXT_VIEW,
     DO_PREVIOUS_VIEW,
     DO_NEXT_PANE,
@@ -123,6 +125,7 @@ enum form_kind {
     FORM_TUNE,
     FORM_WRITE,
     FORM_SETTING,
+    FORM_LOAD,
     FORM_KIND_COUNT
 };
 enum { FORM_FIELDS = 7, FORM_TEXT = 512 };

@@ -130,6 +130,10 @@ static void append_command_quality(struct str *out, const struct ui *u, const st
 static void append_command_load(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const int i = u->view == VIEW_LOAD ? list_selected(u, s) : -1;
+    if (s->load_source == LOAD_OF_SERVER) {
+        path_word(out, "qdyno dashboard --server ", s->server.url);
+        return;
+    }
     str_append(out, "qdyno bench -m ");
     model_word(out, s);
     str_append(out, " -w ");

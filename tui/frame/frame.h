@@ -27,6 +27,7 @@
 #include "telemetry/probe/probe.h"
 #include "tui/forms/forms.h"
 #include "tui/frame/levels.h"
+#include "tui/frame/load_watch.h"
 #include "tui/frame/stored_results.h"
 #include "tui/widgets/widgets.h"
 
@@ -149,6 +150,12 @@ struct series { /* newest last; NAN = no value at that time */
     float v[SNAPSHOT_HISTORY];
 };
 
+/* What came and went in a load or server, a value each SNAPSHOT_STEP_MS. */
+struct load_traffic {
+    struct series arrivals, tokens; /* per second */
+    struct series waiting, running; /* requests */
+};
+
 struct log_line {
     int64_t unix_ms;
     enum log_level level;
@@ -222,6 +229,9 @@ struct snapshot {
     struct quality_results quality;
     struct sensitivity sensitivity;
     struct load_results load;
+    enum load_source load_source; /* what the load view shows instead of stored results */
+    struct server_watch server;
+    struct load_traffic traffic; /* of load_source */
     int log_count;
     struct log_line log[SNAPSHOT_LOG]; /* oldest first */
     struct busy_state busy;
@@ -276,6 +286,11 @@ bool snapshot_waits_quiet(const struct snapshot *s);
 
 /* What runs now, as a job; false: nothing does. */
 bool snapshot_running_job(const struct snapshot *s, struct queued_job *out);
+
+/* The load or server that runs now; NULL with LOAD_OF_NONE. */
+const struct live *snapshot_live(const struct snapshot *s);
+/* The KV cache on screen: of that load or server, otherwise of the experiment. NULL: unknown. */
+const struct occupancy *snapshot_occupancy(const struct snapshot *s);
 
 /* Append one value; the oldest is dropped when the series is full. */
 void series_push(struct series *s, double v);
@@ -397,7 +412,7 @@ enum ab_pane { AB_ARMS, AB_EFFECT, AB_VERDICT, AB_PANES };
 enum advice_pane { ADVICE_LIST, ADVICE_DETAILS, ADVICE_PARETO, ADVICE_QUALITY, ADVICE_PANES };
 enum model_pane { MODEL_TENSORS, MODEL_MEMORY, MODEL_PANES };
 enum quality_pane { QUALITY_METHODS, QUALITY_LAYERS, QUALITY_PANES };
-enum load_pane { LOAD_REQUESTS, LOAD_LATENCY, LOAD_BLOCKS, LOAD_ROOFLINE, LOAD_PANES };
+enum load_pane { LOAD_REQUESTS, LOAD_LATENCY, LOAD_BLOCKS, LOAD_COMPUTE, LOAD_PANES };
 enum settings_pane { SETTINGS_LIST, SETTINGS_DETAIL, SETTINGS_PANES };
 enum tune_pane { TUNE_STATE, TUNE_LIST, TUNE_END, TUNE_PANES };
 enum write_pane { WRITE_A, WRITE_B, WRITE_BOTH, WRITE_PANES };

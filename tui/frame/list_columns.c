@@ -319,7 +319,7 @@ static VALUE_OF(quality_ratio)
 
 static int load_count(const struct snapshot *s)
 {
-    return s->load.lines;
+    return snapshot_live(s) ? 0 : s->load.lines; /* what runs is shown in its place */
 }
 
 static TEXT_OF(load_workload)

@@ -197,9 +197,21 @@ static const char *refuse_list(const struct ui *u, const struct snapshot *s)
     return LISTS[u->view].count(s) > 0 || *list_filter(u) ? "" : "this list is empty";
 }
 
+/* For changes of what the load view shows. */
+static const char *refuse_load(const struct ui *u, const struct snapshot *s)
+{
+    if (u->view != VIEW_LOAD) return "it changes the running load or server: 7 shows it";
+    if (u->read_only) return "read-only: started with --read-only";
+    if (!snapshot_live(s)) return "no load runs: b starts one, with a workload such as load:rate=4";
+    return s->load_source == LOAD_OF_SERVER && (s->server.error[0] || !s->server.known)
+               ? "the server does not answer"
+               : "";
+}
+
 /* For the selected job of the queue. */
 static const char *refuse_queued(const struct ui *u, const struct snapshot *s)
 {
+    if (u->view == VIEW_LOAD) return refuse_load(u, s);
     if (u->view != VIEW_JOBS) return "only jobs of the queue can be moved: & shows it";
     if (ui_queued(u, s)) return "";
     return list_selected(u, s) >= 0 ? "that job runs already: s stops it" : "the queue is empty";
@@ -318,7 +330,8 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_UNDO] = refuse_undo,          [DO_OUTPUT] = refuse_output,
         [DO_WRITE] = refuse_write,        [DO_NEXT_PANE] = refuse_pane,
         [DO_PREVIOUS_PANE] = refuse_pane, [DO_ZOOM] = refuse_pane,
-        [DO_DETAILS] = refuse_details,
+        [DO_DETAILS] = refuse_details,    [DO_SCHEDULE] = refuse_load,
+        [DO_LOAD_SETTING] = refuse_load,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;

@@ -58,6 +58,22 @@ bool snapshot_running_job(const struct snapshot *s, struct queued_job *out)
     return true;
 }
 
+const struct live *snapshot_live(const struct snapshot *s)
+{
+    return s->load_source == LOAD_OF_SERVER       ? &s->server.live
+           : s->load_source == LOAD_OF_EXPERIMENT ? &s->experiment.live
+                                                  : NULL;
+}
+
+const struct occupancy *snapshot_occupancy(const struct snapshot *s)
+{
+    const struct occupancy *o = s->load_source == LOAD_OF_SERVER ? &s->server.occupancy
+                                                                 : &s->experiment.occupancy;
+    const bool known = s->load_source == LOAD_OF_SERVER ? s->server.known
+                                                        : s->experiment_known && o->arm >= 0;
+    return known && o->blocks > 0 ? o : NULL;
+}
+
 void series_push(struct series *s, double v)
 {
     if (s->n == SNAPSHOT_HISTORY) memmove(s->v, s->v + 1, sizeof s->v[0] * (SNAPSHOT_HISTORY - 1));

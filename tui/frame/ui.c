@@ -96,7 +96,7 @@ static const char *const PANE_NAMES[VIEW_COUNT][PANES_MAX + 1] = {
     [VIEW_LOAD] = { [LOAD_REQUESTS] = "requests",
                     [LOAD_LATENCY] = "latency",
                     [LOAD_BLOCKS] = "blocks",
-                    [LOAD_ROOFLINE] = "roofline" },
+                    [LOAD_COMPUTE] = "compute" },
     [VIEW_SETTINGS] = { [SETTINGS_LIST] = "settings", [SETTINGS_DETAIL] = "detail" },
     [VIEW_LOG] = { "log" },
     [VIEW_JOBS] = { "queue" },

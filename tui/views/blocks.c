@@ -14,12 +14,6 @@ static unsigned block_style(char owner)
     return ROLES[(unsigned char)owner % COUNT_OF(ROLES)];
 }
 
-static const struct occupancy *occupancy_known(const struct snapshot *s)
-{
-    const struct occupancy *o = &s->experiment.occupancy;
-    return s->experiment_known && o->arm >= 0 && o->blocks > 0 ? o : NULL;
-}
-
 static int draw_map(struct grid *g, struct rect in, const struct occupancy *o)
 {
     const int cells = (int)strlen(o->map), room = in.w * in.h;
@@ -36,7 +30,7 @@ static int draw_map(struct grid *g, struct rect in, const struct occupancy *o)
 static const char *legend_of(const struct occupancy *o, char *buf, size_t size)
 {
     if (o->serves) {
-        snprintf(buf, size, "· free  - cached (%d)  = one request  # shared", o->cached);
+        snprintf(buf, size, "· free  - cached %d  # shared, spares %d  0-z a request", o->cached, o->spared);
         return buf;
     }
     return o->step > 1 ? "· free  0-9 a-z sequence; several blocks each"
@@ -45,16 +39,21 @@ static const char *legend_of(const struct occupancy *o, char *buf, size_t size)
 
 void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
 {
-    const struct occupancy *o = occupancy_known(s);
+    const struct occupancy *o = snapshot_occupancy(s);
+    const bool server = s->load_source == LOAD_OF_SERVER;
     char title[160] = "KV cache";
-    if (o)
+    if (o && server)
+        snprintf(title, sizeof title, "KV cache: %d of %d blocks of %d tokens, %s", o->used, o->blocks,
+                 o->block_tokens, figure_percent((double)o->used / o->blocks).text);
+    else if (o)
         snprintf(title, sizeof title, "KV cache of %c: %d of %d blocks of %d tokens, %s", 'A' + o->arm,
                  o->used, o->blocks, o->block_tokens, figure_percent((double)o->used / o->blocks).text);
     struct rect in = grid_box(g, area, title, NULL);
     if (!o) {
         grid_wrap(
             g, in, ROLE_DIM,
-            s->experiment_known && !s->experiment_live
+            server ? "reading the server"
+            : s->experiment_known && !s->experiment_live
                 ? "n/a: cache usage is only shown while an experiment runs; it is not stored"
                 : "n/a: no experiment is running. While one runs, each block of the cache is a "
                   "character: . free, otherwise the letter of its sequence, or how requests of a load use it.");

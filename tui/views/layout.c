@@ -133,7 +133,7 @@ void layout_load(struct rect body, struct rect box[LOAD_PANES])
     box[LOAD_REQUESTS] = (struct rect){ body.x, body.y, left, top };
     box[LOAD_LATENCY] = (struct rect){ body.x + left, body.y, body.w - left, top };
     box[LOAD_BLOCKS] = (struct rect){ body.x, body.y + top, left, body.h - top };
-    box[LOAD_ROOFLINE] = (struct rect){ body.x + left, body.y + top, body.w - left, body.h - top };
+    box[LOAD_COMPUTE] = (struct rect){ body.x + left, body.y + top, body.w - left, body.h - top };
 }
 
 /* The list of candidates takes what the state and the result leave. */

@@ -213,8 +213,15 @@ void view_load(struct grid *g, struct rect body, const struct snapshot *s, const
     struct rect box[LOAD_PANES];
     layout_load(body, box);
     panes_place(g, box, LOAD_PANES, body, u);
+    if (snapshot_live(s)) {
+        box_traffic(g, box[LOAD_REQUESTS], s);
+        box_live_latency(g, box[LOAD_LATENCY], s);
+        box_blocks(g, box[LOAD_BLOCKS], s);
+        box_steps(g, box[LOAD_COMPUTE], s);
+        return;
+    }
     box_requests(g, box[LOAD_REQUESTS], s, u);
     box_latency(g, box[LOAD_LATENCY], s, u);
     box_blocks(g, box[LOAD_BLOCKS], s);
-    box_roofline(g, box[LOAD_ROOFLINE], s);
+    box_roofline(g, box[LOAD_COMPUTE], s);
 }

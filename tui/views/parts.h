@@ -40,6 +40,10 @@ void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const
 /* Panes of views, in files of their own: KV cache blocks and batch sizes of the load view (blocks.c); memory
  * against speed, and quality against speed, of the advice view (pareto.c). */
 void box_blocks(struct grid *g, struct rect area, const struct snapshot *s);
+/* A load or a server that runs now, in the load view (load_live.c). */
+void box_traffic(struct grid *g, struct rect area, const struct snapshot *s);
+void box_live_latency(struct grid *g, struct rect area, const struct snapshot *s);
+void box_steps(struct grid *g, struct rect area, const struct snapshot *s);
 void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
 /* The number of rows whose loss was measured and is above 0. */
 int pareto_losses(const struct snapshot *s);

@@ -93,11 +93,23 @@ static void draw_percentiles(struct grid *g, struct rect row, const struct laten
     }
 }
 
+/* A line through the columns where the limit is. */
+static void draw_limit(struct grid *g, struct rect bars, const struct latency_histogram *l)
+{
+    const double part = l->limit > 0 ? log(l->limit / l->lo) / log(l->hi / l->lo) : (double)NAN;
+    if (!(part >= 0 && part <= 1)) return;
+    for (int y = 0; y < bars.h; y++)
+        grid_put(g, bars, (int)lround(part * (bars.w - 1)), y, 0x2502, ROLE_WARN | STYLE_BOLD);
+}
+
 static void draw_figures(struct grid *g, struct rect row, const char *name, const struct latency_histogram *l)
 {
     struct pen p = pen_at(g, row, 0, 0);
     char text[48];
     pen_put(&p, ROLE_TITLE, name);
+    if (l->limit > 0)
+        pen_printf(&p, l->within < 0.99 ? ROLE_WARN : ROLE_TEXT, " %s<%s", figure_percent(l->within).text,
+                   figure_seconds(l->limit).text);
     pen_printf(&p, ROLE_TEXT, " p50 %s", figure_seconds(l->p50).text);
     pen_printf(&p, ROLE_TEXT, " p95 %s", figure_seconds(l->p95).text);
     pen_printf(&p, ROLE_TEXT, " p99 %s", figure_seconds(l->p99).text);
@@ -121,6 +133,7 @@ void chart_latency(struct grid *g, struct rect area, const char *name, const str
     const struct rect bars = rect_rows(area, 2, area.h - 3), axis = rect_rows(area, area.h - 1, 1);
     draw_percentiles(g, rect_rows(area, 1, 1), l);
     draw_columns(g, bars, l, style);
+    draw_limit(g, bars, l);
     struct pen p = pen_at(g, axis, 0, 0);
     const struct figure lo = figure_seconds(l->lo), hi = figure_seconds(l->hi);
     pen_put(&p, ROLE_DIM, lo.text);

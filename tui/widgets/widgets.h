@@ -249,10 +249,12 @@ void chart_timeline(struct grid *g, struct rect area, const struct timeline *t);
 /* A distribution of durations in bins of equal width on a logarithmic axis. */
 enum { LATENCY_BINS = 96 };
 struct latency_histogram {
-    int n;         /* values counted; 0: none */
-    double lo, hi; /* range in seconds; hi > lo > 0 */
-    int bin[LATENCY_BINS];
+    int n;                     /* values counted; 0: none */
+    double lo, hi;             /* range in seconds; hi > lo > 0 */
+    int bin[LATENCY_BINS];     /* counts, or values proportional to them */
     double p50, p95, p99, max; /* seconds; NAN where n is too small for the quantile */
+    double limit;              /* that they are to stay below, marked on the axis; 0: none */
+    double within;             /* share below the limit */
 };
 /* Fill *l from seconds[n] in any order. The function reorders `seconds`: values that are not positive and
  * finite are dropped, the rest is sorted to the front. */

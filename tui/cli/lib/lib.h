@@ -122,6 +122,10 @@ extern const char *const GOAL_NAMES[]; /* names of enum goal, NULL-terminated, a
 enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct err *why);
 
 /* The part of a path behind its last slash. Borrowed. */
+/* The key of a server: the first line of the file that --api-key-file names, otherwise QDYNO_API_KEY. *key
+ * owned; NULL: none is given. Errors: ERR_USAGE, those of file_read, ERR_NOMEM. */
+enum err_code cli_api_key(char **key, const struct cli_args *a, struct err *why);
+
 const char *cli_base_name(const char *path);
 
 /* ---------------------------------------------------------------- this machine (machine.c) */
