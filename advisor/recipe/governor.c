@@ -35,6 +35,11 @@ const struct governor_signal_row GOVERNOR_SIGNALS[] = {
                        .help = "power of the CPUs",
                        .better = -1,
                        .paid_by_level = true },
+    [GOVERN_QUEUE] = { .name = "queue",
+                       .unit = "requests",
+                       .help = "requests that wait at a server",
+                       .better = -1,
+                       .zero_known = true },
 };
 
 enum err_code governor_rule_parse(struct governor_rule *r, const char *text, struct err *why)
@@ -50,12 +55,13 @@ enum err_code governor_rule_parse(struct governor_rule *r, const char *text, str
     bool good = false;
     int64_t bytes;
     if (r->signal == GOVERN_ITL || r->signal == GOVERN_TTFT) good = str_to_seconds(equals + 1, &r->limit);
-    if (r->signal == GOVERN_DECODE || r->signal == GOVERN_POWER) good = str_to_double(equals + 1, &r->limit);
+    if (r->signal == GOVERN_DECODE || r->signal == GOVERN_POWER || r->signal == GOVERN_QUEUE)
+        good = str_to_double(equals + 1, &r->limit);
     if (r->signal == GOVERN_MEMORY && (good = str_to_bytes(equals + 1, &bytes))) r->limit = (double)bytes;
     if (good && r->limit > 0 && isfinite(r->limit)) return ERR_OK;
     return err_set(
         why, ERR_USAGE,
-        "rule '%.60s': expected itl=TIME, ttft=TIME, decode=TOKENS/S, memory=BYTES or power=WATTS, e.g. itl=20ms or memory=2G",
+        "rule '%.60s': expected itl=TIME, ttft=TIME, decode=TOKENS/S, memory=BYTES, power=WATTS or queue=REQUESTS, e.g. itl=20ms or memory=2G",
         text);
 }
 
@@ -86,7 +92,7 @@ static int governor_step_down(struct governor_state *s, const struct governor_ru
 {
     const struct governor_signal_row *g = &GOVERNOR_SIGNALS[r->signal];
     if (s->climbed && s->since <= 2 * r->up_after && s->patience[s->level] < 6) s->patience[s->level]++;
-    snprintf(reason, 160, "%s %.4g %s, limit %.4g, %d requests in a row", g->name, value, g->unit, r->limit,
+    snprintf(reason, 160, "%s %.4g %s, limit %.4g, %d times in a row", g->name, value, g->unit, r->limit,
              s->beyond);
     return governor_move(s, 1);
 }
@@ -95,7 +101,7 @@ static int governor_step_up(struct governor_state *s, const struct governor_rule
                             char reason[160])
 {
     const struct governor_signal_row *g = &GOVERNOR_SIGNALS[r->signal];
-    snprintf(reason, 160, "%s %.4g %s is well within %.4g, %d requests in a row", g->name, value, g->unit,
+    snprintf(reason, 160, "%s %.4g %s is well within %.4g, %d times in a row", g->name, value, g->unit,
              r->limit, s->within);
     return governor_move(s, -1);
 }
@@ -103,7 +109,7 @@ static int governor_step_up(struct governor_state *s, const struct governor_rule
 int governor_step(struct governor_state *s, const struct governor_rule *r, double value, char reason[160])
 {
     reason[0] = '\0';
-    if (!(value > 0)) return s->level;
+    if (!(value > 0) && !(value == 0 && GOVERNOR_SIGNALS[r->signal].zero_known)) return s->level;
     const double x = rule_strain(r, value);
     double *usual = &s->usual[s->level];
     *usual = isnan(*usual) ? value : 0.8 * *usual + 0.2 * value;
@@ -192,6 +198,7 @@ static double request_signal(const struct governing *g, const struct measured_ce
     case GOVERN_DECODE: return c->value[METRIC_DECODE_RATE];
     case GOVERN_POWER: return c->value[METRIC_CPU_POWER];
     case GOVERN_MEMORY: break;
+    case GOVERN_QUEUE:
     case GOVERN_SIGNALS: return NAN;
     }
     if (!g->o->sampler) return NAN;
@@ -433,6 +440,8 @@ static enum err_code govern_options_check(const struct governor_options *o, stru
                        GOVERNOR_SIGNALS[o->rule.signal].name);
     if (o->rule.signal == GOVERN_TTFT && !o->workload.prompt)
         return err_set(why, ERR_USAGE, "rule ttft needs requests with a prompt, such as pp128+tg32");
+    if (o->rule.signal == GOVERN_QUEUE)
+        return err_set(why, ERR_USAGE, "rule queue is about a server, where requests wait: give --port N");
     if (o->requests <= 0 && !(o->for_s > 0))
         return err_set(why, ERR_USAGE,
                        "expected a number of requests (-n 100) or a duration (--for 30s, --for 5m)");

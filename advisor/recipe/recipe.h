@@ -219,12 +219,21 @@ enum err_code recipe_search(struct recipe_found *out, const struct recipe_search
 
 enum { GOVERNOR_LEVELS = 8 };
 
-enum governor_signal { GOVERN_ITL, GOVERN_TTFT, GOVERN_DECODE, GOVERN_MEMORY, GOVERN_POWER, GOVERN_SIGNALS };
+enum governor_signal {
+    GOVERN_ITL,
+    GOVERN_TTFT,
+    GOVERN_DECODE,
+    GOVERN_MEMORY,
+    GOVERN_POWER,
+    GOVERN_QUEUE,
+    GOVERN_SIGNALS
+};
 struct governor_signal_row {
     const char *name, *unit, *help; /* "itl": as in --rule itl=20ms */
     int better;                     /* -1: less is better */
     /* the value depends on the level, so the value measured at a level predicts it there */
     bool paid_by_level;
+    bool zero_known; /* 0 is a value; for the others it means unknown */
 };
 extern const struct governor_signal_row GOVERNOR_SIGNALS[GOVERN_SIGNALS];
 
@@ -235,8 +244,9 @@ struct governor_rule {
     int down_after;    /* violations in a row before a step down: 3 */
     int up_after;      /* requests within the margin in a row before a step up: 12 */
 };
-/* Parse "itl=20ms", "ttft=300ms", "decode=30", "memory=2G" (at least this much available) or "power=25";
- * defaults for the rest. Errors: ERR_USAGE with what is allowed. */
+/* Parse "itl=20ms", "ttft=300ms", "decode=30", "memory=2G" (at least this much available), "power=25" or
+ * "queue=4" (waiting requests: of a server only); defaults for the rest. Errors: ERR_USAGE with what is
+ * allowed. */
 enum err_code governor_rule_parse(struct governor_rule *r, const char *text, struct err *why);
 
 /* ---------------------------------------------------------------- the rule (pure) */

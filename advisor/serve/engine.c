@@ -22,7 +22,10 @@ struct engine {
     struct call *calls;   /* that run, linked by next */
     struct call *touched; /* by this step, linked by next_touched */
     struct step_news news;
-    bool flush; /* a static batch need not be full */
+    int calls_of[SERVE_LEVELS]; /* of `calls`, by level */
+    int level;                  /* of new calls */
+    bool computed;              /* some rows in this round of steps */
+    bool flush;                 /* a static batch need not be full */
     int64_t looked_ns;
 };
 
@@ -40,7 +43,8 @@ static void call_touch(struct engine *e, struct call *c)
 static void call_cancel_answers(struct engine *e, struct call *c)
 {
     for (int i = 0; i < c->answer_count; i++)
-        if (!c->answers[i].ended && c->answers[i].id) serving_cancel(e->s->serving, c->answers[i].id);
+        if (!c->answers[i].ended && c->answers[i].id)
+            serving_cancel(e->s->serving[c->level], c->answers[i].id);
 }
 
 static void calls_remove(struct engine *e, struct call *c)
@@ -48,6 +52,7 @@ static void calls_remove(struct engine *e, struct call *c)
     struct call **at = &e->calls;
     while (*at != c) at = &(*at)->next;
     *at = c->next;
+    e->calls_of[c->level]--;
 }
 
 /* Move what the step wrote to where the connections' thread finds it. With the lock. */
@@ -175,7 +180,7 @@ static void answer_take(struct engine *e, const struct serving_token *t, int64_t
     if (a->held.stopped) answer_drop_notes(a);
     if (a->held.stopped || t->finish != FINISH_NONE) {
         a->finish = t->finish == FINISH_LENGTH && !a->held.stopped ? "length" : "stop";
-        if (t->finish == FINISH_NONE) serving_cancel(e->s->serving, a->id);
+        if (t->finish == FINISH_NONE) serving_cancel(e->s->serving[c->level], a->id);
         held_finish(&a->held, &a->ready);
         a->ended = true;
         c->left--;
@@ -218,13 +223,13 @@ static void calls_write(struct engine *e)
 }
 
 /* Requests whose first rows were computed in this step. */
-static void calls_admit(struct engine *e, int64_t begun_ns)
+static void calls_admit(struct engine *e, int level, int64_t begun_ns)
 {
     for (struct call *c = e->calls; c; c = c->next)
-        for (int i = 0; i < c->answer_count; i++) {
+        for (int i = 0; i < c->answer_count && c->level == level; i++) {
             struct answer *a = &c->answers[i];
             if (a->admitted_ns || a->ended) continue;
-            const struct request *r = serving_find(e->s->serving, a->id);
+            const struct request *r = serving_find(e->s->serving[level], a->id);
             if (r && r->state != REQUEST_RUNNING) continue;
             a->admitted_ns = begun_ns;
             pthread_mutex_lock(&e->s->lock);
@@ -246,12 +251,33 @@ static void live_publish_locked(struct engine *e, const struct serving_result *r
     if (r->rows) live_step_add(&s->tally.live, r);
     if (e->calls && now - e->looked_ns < LOOK_NS) return;
     e->looked_ns = now;
-    live_look(&s->tally.live, s->serving, (double)(now - s->started_ns) * 1e-9);
+    live_look(&s->tally.live, s->serving[e->level], (double)(now - s->started_ns) * 1e-9);
     json_decref(s->tally.occupancy);
-    s->tally.occupancy = serving_occupancy_to_json(s->serving);
+    s->tally.occupancy = serving_occupancy_to_json(s->serving[e->level]);
 }
 
-static void step_publish(struct engine *e, const struct serving_result *r)
+/* Over all levels. */
+static struct scheduler_counts counts_of(const struct server *s)
+{
+    struct scheduler_counts sum = serving_count(s->serving[0]);
+    for (int i = 1; i < s->levels; i++) {
+        const struct scheduler_counts c = serving_count(s->serving[i]);
+        sum.waiting += c.waiting;
+        sum.running += c.running;
+        sum.preemptions += c.preemptions;
+        sum.found_tokens += c.found_tokens;
+        sum.swapped += c.swapped;
+        sum.spared += c.spared;
+        sum.blocks.blocks += c.blocks.blocks;
+        sum.blocks.used += c.blocks.used;
+        sum.blocks.cached += c.blocks.cached;
+        sum.blocks.free += c.blocks.free;
+        sum.blocks.evicted += c.blocks.evicted;
+    }
+    return sum;
+}
+
+static void step_publish(struct engine *e, int level, const struct serving_result *r)
 {
     struct server *s = e->s;
     bool any = false;
@@ -266,7 +292,9 @@ static void step_publish(struct engine *e, const struct serving_result *r)
     s->tally.steps += r->rows > 0;
     s->tally.rows += r->rows;
     s->tally.busy_s += r->seconds;
-    s->tally.now = serving_count(s->serving);
+    s->tally.at[level].busy_s += r->seconds;
+    s->tally.at[level].tokens += e->news.generated_tokens;
+    s->tally.now = counts_of(s);
     live_publish_locked(e, r);
     pthread_mutex_unlock(&s->lock);
     e->news = (struct step_news){ 0 };
@@ -275,13 +303,11 @@ static void step_publish(struct engine *e, const struct serving_result *r)
 
 /* ---------------------------------------------------------------- the thread */
 
-static void call_submit(struct engine *e, struct call *c)
+/* Its answers begin at its level. */
+static enum err_code call_begin(struct engine *e, struct call *c, struct err *why)
 {
     const struct ask *q = &c->ask;
-    struct err why = { 0 };
     enum err_code rc = ERR_OK;
-    c->next = e->calls;
-    e->calls = c;
     for (int i = 0; i < c->answer_count && !rc; i++) {
         struct answer *a = &c->answers[i];
         const struct token_list *prompt = &c->prompts[a->prompt];
@@ -302,12 +328,52 @@ static void call_submit(struct engine *e, struct call *c)
                           .repeat_last = (int)q->repeat_last,
                           .seed = (uint64_t)q->seed + (uint64_t)(i % q->choices) },
         };
-        rc = serving_submit(e->s->serving, &r, &a->id, &why);
+        rc = serving_submit(e->s->serving[c->level], &r, &a->id, why);
     }
-    if (!rc) return;
+    return rc;
+}
+
+/* The call cannot be computed, for a reason of the scheduler. */
+static void call_refuse(struct engine *e, struct call *c, enum err_code rc, const struct err *why)
+{
     refuse(&c->no, rc == ERR_USAGE || rc == ERR_FIT ? 400 : 500,
-           rc == ERR_FIT ? "context_length_exceeded" : "invalid_prompt", "prompt", "%s", why.message);
+           rc == ERR_FIT ? "context_length_exceeded" : "invalid_prompt", "prompt", "%s", why->message);
     call_end(e, c, c->no.status < 500 ? SERVE_REFUSED : SERVE_FAILED);
+}
+
+static void call_submit(struct engine *e, struct call *c)
+{
+    struct err why = { 0 };
+    c->next = e->calls;
+    e->calls = c;
+    c->level = e->level;
+    e->calls_of[c->level]++;
+    const enum err_code rc = call_begin(e, c, &why);
+    if (rc) call_refuse(e, c, rc, &why);
+}
+
+/* Calls that were not begun move to the level of new calls, in the order of their arrival. */
+static void calls_hand_over(struct engine *e)
+{
+    struct call *oldest = NULL;
+    struct err why = { 0 };
+    for (struct call *c = e->calls; c; c = c->next) { /* the newest first */
+        bool begun = c->level == e->level;
+        for (int i = 0; i < c->answer_count; i++) begun |= c->answers[i].admitted_ns || c->answers[i].ended;
+        if (begun) continue;
+        c->next_touched = oldest;
+        oldest = c;
+    }
+    for (struct call *c = oldest, *next; c; c = next) {
+        next = c->next_touched;
+        call_cancel_answers(e, c);
+        for (int i = 0; i < c->answer_count; i++) c->answers[i].id = 0;
+        e->calls_of[c->level]--;
+        c->level = e->level;
+        e->calls_of[c->level]++;
+        const enum err_code rc = call_begin(e, c, &why);
+        if (rc) call_refuse(e, c, rc, &why);
+    }
 }
 
 /* Look for clients that went away. */
@@ -332,26 +398,42 @@ static void engine_fail(struct engine *e, const struct err *why)
     while (e->calls) call_fail(e, e->calls, SERVE_FAILED, why->message);
 }
 
-static void engine_step(struct engine *e)
+static struct model *level_model(const struct server *s, int level)
+{
+    return level ? s->o.more[level - 1] : s->o.model;
+}
+
+/* A step of one level. */
+static void level_step(struct engine *e, int level)
 {
     struct server *s = e->s;
     struct serving_result r;
     struct err why = { 0 };
     const int64_t begun = clock_ns();
-    enum err_code rc = serving_step(s->serving, e->flush, &r, &why);
+    enum err_code rc = serving_step(s->serving[level], e->flush, &r, &why);
     if (!rc && r.tokens)
-        rc = gguf_check_unchanged(model_gguf(s->o.model), &why); /* before anybody sees them */
+        rc = gguf_check_unchanged(model_gguf(level_model(s, level)), &why); /* before anybody sees them */
     if (rc) {
         engine_fail(e, &why);
         return;
     }
     const int64_t now = clock_ns();
-    calls_admit(e, begun);
+    calls_admit(e, level, begun);
     e->touched = NULL;
     for (int i = 0; i < r.tokens; i++) answer_take(e, &r.token[i], now);
     calls_write(e);
-    step_publish(e, &r);
-    e->flush = !r.rows; /* it waits for a full batch, which may never come */
+    step_publish(e, level, &r);
+    e->computed |= r.rows > 0;
+}
+
+/* A step of each level that has something to compute: after a change of level, calls of the old one end
+ * beside those of the new one. */
+static void engine_step(struct engine *e)
+{
+    e->computed = false;
+    for (int i = 0; i < e->s->levels; i++)
+        if (e->calls_of[i]) level_step(e, i);
+    e->flush = !e->computed; /* it waits for a full batch, which may never come */
 }
 
 /* A batch that is not full waits a little for more requests. With the lock. */
@@ -372,6 +454,7 @@ static void engine_wait_for_batch(struct engine *e)
 struct engine_work {
     struct call *calls; /* new ones, linked by next */
     bool gone, stopping, changes;
+    int level;
     struct config change;
 };
 
@@ -387,6 +470,7 @@ static bool engine_wait(struct engine *e, struct engine_work *w)
                                .gone = s->any_gone,
                                .stopping = s->stopping,
                                .changes = s->change_wanted,
+                               .level = s->level,
                                .change = s->change };
     s->change_wanted = false;
     s->to_run = (struct call_list){ NULL, NULL };
@@ -399,8 +483,13 @@ static bool engine_wait(struct engine *e, struct engine_work *w)
 static void engine_accept(struct engine *e, const struct engine_work *w)
 {
     struct err why;
-    if (w->changes && serving_change(e->s->serving, &w->change, &why))
-        log_write(e->s->o.log, LOG_WARN, "settings were not changed: %s", why.message);
+    for (int i = 0; i < e->s->levels && w->changes; i++)
+        if (serving_change(e->s->serving[i], &w->change, &why))
+            log_write(e->s->o.log, LOG_WARN, "settings were not changed: %s", why.message);
+    if (e->level != w->level) {
+        e->level = w->level;
+        calls_hand_over(e);
+    }
     for (struct call *c = w->calls, *next; c; c = next) {
         next = c->next;
         call_submit(e, c);
@@ -420,7 +509,7 @@ void *engine_main(void *server)
         if (e.calls)
             engine_step(&e);
         else
-            step_publish(&e, &nothing);
+            step_publish(&e, e.level, &nothing);
     }
     return NULL;
 }

@@ -115,13 +115,17 @@ json_t *page_load(struct server *s)
     l.prompt_tokens = t->prompt_tokens;
     l.cached_tokens = t->cached_tokens;
     l.tokens = t->generated_tokens;
+    const int level = s->level;
     l.waiting = s->waiting;
     l.running = s->open - s->waiting;
     l.seconds = (double)(clock_ns() - s->started_ns) * 1e-9;
     json_put_str(o, "status", s->failed ? "failed" : s->draining ? "stopping" : "ok");
     json_put(o, "occupancy", json_deep_copy(t->occupancy));
     pthread_mutex_unlock(&s->lock);
+    char line[CONFIG_LINE];
+    const struct model *m = level ? s->o.more[level - 1] : s->o.model;
     json_put_str(o, "model", s->o.name);
+    json_put_str(o, "config", config_line(model_config(m), line, sizeof line));
     json_put_int(o, "max_sequences", model_plan(s->o.model)->sequences);
     json_put(o, "outcomes", outcomes);
     json_put(o, "load", live_to_json(&l));
@@ -159,7 +163,7 @@ json_t *page_settings(struct server *s, const char *body, size_t n, struct refus
             else
                 rc = err_set(&why, ERR_FORMAT, "%.60s: expected a text or a whole number", key);
         }
-    if (!rc) rc = serving_change_check(s->serving, &change, &why);
+    if (!rc) rc = serving_change_check(s->serving[0], &change, &why);
     json_decref(asked);
     if (rc) {
         refuse(no, rc == ERR_NOMEM ? 500 : 400, "invalid_setting", NULL, "%s", why.message);

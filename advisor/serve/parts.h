@@ -127,6 +127,7 @@ struct call {
     int64_t arrived_ns, ended_ns;
     bool generates;        /* completions and chat; others are only prepared */
     enum call_stage stage; /* L */
+    int level;             /* the engine's: the config that computes it */
     bool gone;             /* L: the client went away */
     struct refusal no;     /* status 0: none. Written before the stage becomes CALL_ENDED */
     struct str pending;    /* the engine's: text for the client that is not in `out` yet */
@@ -175,6 +176,10 @@ struct tally {
     int64_t met, missed; /* requests within the limits of goodput, and not */
     int64_t prompt_tokens, cached_tokens, generated_tokens, steps, rows;
     double busy_s; /* in steps */
+    struct {
+        int64_t requests, tokens;
+        double busy_s;
+    } at[SERVE_LEVELS];
     struct histogram_counts queue, first_token, token, duration;
     struct scheduler_counts now;
     struct live live;  /* its counts of requests and tokens are those above */
@@ -193,7 +198,8 @@ struct server {
     int64_t started_ns;
     struct connections *connections;
     struct spans *spans;
-    struct serving *serving; /* the engine's thread, from its start on */
+    struct serving *serving[SERVE_LEVELS]; /* [levels] the engine's thread, from its start on */
+    int levels;
 
     pthread_mutex_t lock;
     pthread_cond_t prepare_wake, engine_wake;
@@ -204,6 +210,7 @@ struct server {
     bool any_gone;      /* the engine has to look for them */
     bool change_wanted; /* of settings: the engine takes `change` over before its next step */
     struct config change;
+    int level; /* of new requests */
     bool draining, stopping;
     bool failed;
     struct err failure;

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "advisor/serve/parts.h"
+#include "engine/arch/arch.h"
 #include "engine/chat/chat.h"
 #include "engine/model/model.h"
 #include "telemetry/http/http.h"
@@ -129,6 +130,7 @@ void server_end(struct server *s, struct call *c, enum serve_outcome outcome)
         s->tally.outcome[outcome]++;
         s->tally.met += met;
         s->tally.missed += (outcome == SERVE_COMPLETED && !met) || outcome == SERVE_FAILED;
+        s->tally.at[c->level].requests += outcome == SERVE_COMPLETED;
         if (outcome == SERVE_COMPLETED) histogram_add(&s->tally.duration, &EDGES_REQUEST, seconds, 1);
     }
     c->stage = CALL_ENDED;
@@ -174,20 +176,35 @@ static bool server_token_ends(void *ctx, int32_t token)
     return token == s->vocabulary.eos || (s->chat && chat_ends(s->chat, token));
 }
 
+/* All levels get the same tokens, and a request that fits into one fits into all. */
+static enum err_code level_open(struct server *s, int level, struct err *why)
+{
+    struct model *m = level ? s->o.more[level - 1] : s->o.model;
+    const struct serving_options o = { .model = m, .ends = server_token_ends, .ends_ctx = s };
+    if (model_shape(m)->vocab != model_shape(s->o.model)->vocab || model_ctx(m) != s->ctx)
+        return err_set(
+            why, ERR_USAGE,
+            "config %d has a vocabulary of %lld and a context of %d tokens: expected %lld and %d, as "
+            "config 1",
+            level + 1, (long long)model_shape(m)->vocab, model_ctx(m),
+            (long long)model_shape(s->o.model)->vocab, s->ctx);
+    return serving_open(&s->serving[level], &o, why);
+}
+
 static enum err_code server_open(struct server *s, int *port, struct err *why)
 {
-    const struct serving_options serving = { .model = s->o.model, .ends = server_token_ends, .ends_ctx = s };
     s->tokenizer = model_tokenizer(s->o.model);
     s->ctx = model_ctx(s->o.model);
     s->started = time(NULL);
     s->started_ns = clock_ns();
     tokenizer_describe(s->tokenizer, &s->vocabulary);
     enum err_code rc = server_open_chat(s, why);
-    if (!rc) rc = serving_open(&s->serving, &serving, why);
+    s->levels = 1 + s->o.more_count;
+    for (int i = 0; i < s->levels && !rc; i++) rc = level_open(s, i, why);
     if (!rc) {
-        s->tally.now = serving_count(s->serving);
-        live_begin(&s->tally.live, s->serving, s->o.limits, s->o.limit_count);
-        s->tally.occupancy = serving_occupancy_to_json(s->serving);
+        s->tally.now = serving_count(s->serving[0]);
+        live_begin(&s->tally.live, s->serving[0], s->o.limits, s->o.limit_count);
+        s->tally.occupancy = serving_occupancy_to_json(s->serving[0]);
     }
     if (!rc && s->o.otlp) rc = spans_start(&s->spans, s, why);
     if (!rc) rc = connections_start(&s->connections, s, port, why);
@@ -234,6 +251,14 @@ void server_drain(struct server *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+void server_set_level(struct server *s, int level)
+{
+    pthread_mutex_lock(&s->lock);
+    s->level = MIN(MAX(level, 0), s->levels - 1);
+    pthread_cond_signal(&s->engine_wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
 void server_read(struct server *s, struct server_state *out)
 {
     pthread_mutex_lock(&s->lock);
@@ -251,7 +276,17 @@ void server_read(struct server *s, struct server_state *out)
                                   .cached_tokens = t->cached_tokens,
                                   .generated_tokens = t->generated_tokens,
                                   .preemptions = t->now.preemptions,
-                                  .steps = t->steps };
+                                  .steps = t->steps,
+                                  .first_token_s = t->first_token.sum,
+                                  .gap_s = t->token.sum,
+                                  .first_tokens = (int64_t)t->first_token.count,
+                                  .gaps = (int64_t)t->token.count,
+                                  .level = s->level };
+    for (int i = 0; i < s->levels; i++) {
+        out->at[i].requests = t->at[i].requests;
+        out->at[i].tokens = t->at[i].tokens;
+        out->at[i].busy_s = t->at[i].busy_s;
+    }
     memcpy(out->outcome, t->outcome, sizeof out->outcome);
     pthread_mutex_unlock(&s->lock);
 }
@@ -283,7 +318,7 @@ void server_stop(struct server *s)
     server_end_requests(s);
     connections_stop(s->connections);
     spans_stop(s->spans);
-    serving_close(s->serving);
+    for (int i = 0; i < s->levels; i++) serving_close(s->serving[i]);
     json_decref(s->tally.occupancy);
     chat_close(s->chat);
     pthread_cond_destroy(&s->prepare_wake);

@@ -34,7 +34,12 @@ extern const char *const SERVE_OUTCOME_NAMES[SERVE_OUTCOMES];
 /* May a server listen there? ERR_USAGE: the address can be reached by others, and there is no key. */
 enum err_code server_address_check(const char *address, bool has_key, struct err *why);
 
+enum { SERVE_LEVELS = 8 };
 struct server_options {
+    /* More configs of the same model, each cheaper than the one before: server_set_level chooses which one
+     * new requests get. more NULL: none. Opened as `model`, with the same vocabulary and context. */
+    struct model *const *more; /* [more_count], borrowed */
+    int more_count;            /* at most SERVE_LEVELS - 1 */
     struct model *model;       /* borrowed; it was opened with config_int(KNOB_MAX_SEQUENCES) sequences */
     const char *name;          /* of the model, for clients */
     const char *template_file; /* a chat template to use instead of the model's; NULL: the model's */
@@ -57,6 +62,10 @@ enum err_code server_start(struct server **out, const struct server_options *o, 
 /* From now on new requests to generate are refused with 503; those that were accepted go on. */
 void server_drain(struct server *s);
 
+/* From now on new requests, and those that wait, are computed with this config: 0 is `model`, i is more[i -
+ * 1]. Requests that were begun end with the config that began them. */
+void server_set_level(struct server *s, int level);
+
 struct server_state {
     int64_t outcome[SERVE_OUTCOMES],
         accepted;                           /* accepted: all requests to generate, in whatever way they end */
@@ -65,6 +74,13 @@ struct server_state {
     bool draining, has_chat;                /* has_chat: there is a chat template */
     int blocks, blocks_used, blocks_cached; /* of the KV cache */
     int64_t prompt_tokens, cached_tokens, generated_tokens, preemptions, steps;
+    double first_token_s, gap_s; /* times to the first token, and between tokens, summed */
+    int64_t first_tokens, gaps;  /* how many */
+    int level;                   /* of new requests */
+    struct {
+        int64_t requests, tokens; /* completed; generated */
+        double busy_s;            /* in steps */
+    } at[SERVE_LEVELS];
 };
 void server_read(struct server *s, struct server_state *out);
 

@@ -31,8 +31,28 @@ static void rules(void **state)
     CHECK_NEAR(r.limit, 2147483648.0, 0);
     CHECK_EQ(rule_of("decode=30").limit, 30);
     CHECK_EQ(rule_of("power=25").signal, GOVERN_POWER);
+    CHECK_EQ(rule_of("queue=4").signal, GOVERN_QUEUE);
+    CHECK_EQ(rule_of("queue=4").limit, 4);
     for (size_t i = 0; i < COUNT_OF(BAD); i++)
         if (governor_rule_parse(&r, BAD[i], &why) != ERR_USAGE) fail_msg("'%s' was taken", BAD[i]);
+}
+
+static int feed(struct governor_state *s, const struct governor_rule *r, double value, int times);
+
+/* An empty queue is a value, and leads back up; 0 seconds are none. */
+static void an_empty_queue_counts(void **state)
+{
+    (void)state;
+    const struct governor_rule r = rule_of("queue=4"), itl = rule_of("itl=20ms");
+    struct governor_state s;
+    governor_init(&s, 2);
+    CHECK_EQ(feed(&s, &r, 9, r.down_after - 1), 0);
+    CHECK_EQ(feed(&s, &r, 9, 1), 1);
+    CHECK_EQ(feed(&s, &r, 0, r.up_after - 1), 1);
+    CHECK_EQ(feed(&s, &r, 0, 1), 0);
+    governor_init(&s, 2);
+    feed(&s, &itl, 0.030, itl.down_after);
+    CHECK_EQ(feed(&s, &itl, 0, 100), 1);
 }
 
 static int feed(struct governor_state *s, const struct governor_rule *r, double value, int times)
@@ -100,7 +120,8 @@ static void it_does_not_oscillate(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(rules), cmocka_unit_test(down_and_up),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(rules), cmocka_unit_test(an_empty_queue_counts),
+                                        cmocka_unit_test(down_and_up),
                                         cmocka_unit_test(the_cost_of_a_step_is_learned),
                                         cmocka_unit_test(it_does_not_oscillate) };
     return cmocka_run_group_tests(tests, NULL, NULL);

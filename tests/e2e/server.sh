@@ -100,6 +100,21 @@ expect 0 dashboard --server "$url" --frames 40 && says out '401'
 expect 0 dashboard --server "$url" --api-key-file "$T/key" --frames 40 && says out 'arrived'
 stops TERM 0
 
+# govern serves through it: the config changes under load and no request is lost
+expect 4 govern f32 q4_0 --rule memory=2G --port 0 && says err 'expected --rule queue'
+expect 4 govern f32 q4_0 --rule queue=2 -n 5 && says err '--port'
+"$QDYNO" govern f32 q8_0 q4_0 --rule queue=2 --parallel 2 --every 100ms --port 0 -o json >"$T/govern" 2>"$T/serve.err" &
+serving=$!
+pids+=("$serving")
+for _ in $(seq 600); do grep -q '^serving http' "$T/serve.err" && break; sleep 0.1; done
+url=$(sed -n 's/^serving \(http.*\)\/v1$/\1/p' "$T/serve.err")
+[ -n "$url" ] || fail "govern does not serve: $(cat "$T/serve.err")"
+clients governed q4_0
+kill -TERM "$serving"
+wait "$serving" || fail "govern ended with status $?: $(cat "$T/serve.err")"
+cp "$T/govern" "$T/out"
+json 'd["run"] is None and [s["to"] for s in d["switches"]][:2] == ["q8_0", "q4_0"] and d["rows"][2]["loaded"] and d["rows"][0]["requests"] > 0'
+
 # goodput
 expect 4 serve --slo 'ttft<quick' --port 0 && says err 'itl_p99<60ms'
 expect 4 serve --slo 'speed<5ms' --port 0

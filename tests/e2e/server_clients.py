@@ -243,6 +243,42 @@ def settings(c):
     c.settle()
 
 
+def governed(c, last):
+    """Many clients at once, until the server has switched to config `last`: everyone gets the whole answer, and a long answer that was begun
+    before ends, too."""
+    want = 60
+    failed, counted = [], []
+    stop = threading.Event()
+
+    def ask(body):
+        status, answer, _ = c.ask("/v1/completions", body)
+        counted.append(status)
+        if status != 200 or answer["usage"]["completion_tokens"] != body["max_tokens"]:
+            failed.append((status, answer))
+
+    def work(seed):
+        rng = random.Random(seed)
+        while not stop.is_set():
+            ask({"prompt": PROMPT * rng.randrange(1, 9), "max_tokens": rng.randrange(1, want), "ignore_eos": True, "temperature": 0})
+
+    long = threading.Thread(target=ask, args=({"prompt": "One day", "max_tokens": 450, "ignore_eos": True},))
+    threads = [long] + [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for _ in range(1200):
+        config = c.ask("/load", None, "GET")[1]["config"]
+        if config.startswith(last):
+            break
+        time.sleep(0.1)
+    stop.set()
+    for t in threads:
+        t.join()
+    assert config.startswith(last), config
+    assert not failed, failed[:3]
+    m = c.settle()
+    assert m['qdyno_serve_requests_total{outcome="completed"}'] == len(counted), (m, len(counted))
+
+
 def one_of_each(c):
     status, one, _ = c.ask("/v1/completions", {"prompt": PROMPT, "max_tokens": 20, "ignore_eos": True})
     assert status == 200, one

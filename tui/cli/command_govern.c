@@ -8,6 +8,7 @@
 #include "engine/config/config.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
+#include "tui/cli/command_govern_serve.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
@@ -17,7 +18,8 @@
 const struct cli_flag FLAGS_GOVERN[] = {
     FLAG_MODEL_ROW,
     { .name = "--rule", .value = "RULE",
-      .help = "itl=20ms, ttft=300ms, decode=30 (tokens/s), memory=2G (still available) or power=25 (watts)" },
+      .help = "itl=20ms, ttft=300ms, decode=30 (tokens/s), memory=2G (still available) or power=25 (watts); "
+              "with --port also queue=4 (waiting requests)" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD",
       .help = "workload of one request; default pp32+tg32" },
     { .name = "--for", .value = "TIME", .kind = FLAG_SECONDS,
@@ -25,11 +27,22 @@ const struct cli_flag FLAGS_GOVERN[] = {
     { .name = "-n", .alias = "--requests", .value = "N", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "number of requests" },
     { .name = "--every", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "time between the starts of two requests; default: no pause" },
+      .help = "time between the starts of two requests; default: no pause; with --port: between two looks at the "
+              "server; default 1s" },
+    { .name = "--port", .value = "N", .kind = FLAG_INT, .max = 65535,
+      .help = "answer real clients over HTTP at this port, as `qdyno serve`; 0: any free port" },
+    { .name = "--host", .alias = "--listen", .value = "ADDRESS",
+      .help = "with --port: address to listen on; default 127.0.0.1. Any other address needs an API key" },
+    { .name = "--api-key-file", .value = "FILE",
+      .help = "with --port: file with the key that clients must send (also: the variable QDYNO_API_KEY)" },
+    { .name = "--parallel", .alias = "-np", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
+      .help = "with --port: requests that each config computes at a time" },
+    { .name = "--drain", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "with --port: at the end, let running requests go on for at most this time; default 30s" },
     { .name = "--down", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000,
-      .help = "requests in a row beyond the limit before a step down; default 3" },
+      .help = "requests (with --port: looks) in a row beyond the limit before a step down; default 3" },
     { .name = "--up", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
-      .help = "requests in a row well within the limit before a step up; default 12" },
+      .help = "requests (with --port: looks) in a row well within the limit before a step up; default 12" },
     { .name = "--hysteresis", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "distance from the limit that counts as well within; default 15%" },
     FLAG_LABEL_ROW,
@@ -113,7 +126,7 @@ static enum err_code governed_init(struct governed *x, struct err *why)
     o->model_path = x->model;
     o->machine = &x->machine;
     o->requests = args_int(a, "-n", 0);
-    o->for_s = args_num(a, "--for", o->requests ? 0 : 60);
+    o->for_s = args_num(a, "--for", o->requests || args_has(a, "--port") ? 0 : 60);
     o->every_s = args_num(a, "--every", 0);
     o->seed = x->g->seed;
     o->db_path = x->g->db_path;
@@ -161,14 +174,14 @@ static int governed_print(const struct governed *x)
     for (int i = 0; i < MIN(r->switches, (int)GOVERNOR_SWITCHES); i++)
         json_array_append_new(switches, switch_json(x, &r->sw[i]));
     json_put(t.extra, "switches", switches);
-    json_put_int(t.extra, "run", r->run_id);
-    json_put(t.extra, "labels", cli_labels_of_run(x->g, r->run_id));
+    json_put(t.extra, "run", r->run_id ? json_integer(r->run_id) : json_null());
+    json_put(t.extra, "labels", r->run_id ? cli_labels_of_run(x->g, r->run_id) : json_object());
     json_put_str(t.extra, "rule", signal->name);
     json_put_str(t.extra, "unit", signal->unit);
     json_put_num(t.extra, "limit", x->o.rule.limit);
     table_note(&t, "%s: %s, in %s; limit %.4g; %d switches", signal->name, signal->help, signal->unit,
                x->o.rule.limit, r->switches);
-    table_note(&t, "run %lld", (long long)r->run_id);
+    if (r->run_id) table_note(&t, "run %lld", (long long)r->run_id);
     struct summary summary = { .effect = { NAN, NAN, NAN },
                                .exit_status = r->stopped ? EXIT_INTERRUPTED : EXIT_DONE,
                                .run = r->run_id };
@@ -193,9 +206,11 @@ int command_govern(const struct cli_global *g, const struct cli_args *a)
     enum err_code rc = governed_init(x, &why);
     if (!rc) rc = cli_labels(&labels, a, &why);
     x->o.labels = &labels;
-    if (!rc) rc = cli_sampler(&sampler, NULL, &why);
+    const bool serves = args_has(a, "--port");
+    if (!rc && !serves) rc = cli_sampler(&sampler, NULL, &why);
     x->o.sampler = sampler;
-    if (!rc) rc = governor_run(&x->result, &x->o, &why);
+    if (!rc)
+        rc = serves ? governed_serve(&x->result, &x->o, g, a, &why) : governor_run(&x->result, &x->o, &why);
     progress_clear(&x->progress);
     sampler_stop(sampler);
     const int status = rc ? cli_fail(a, &why) : governed_print(x);

@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
-#include "advisor/serve/serve.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/model/model.h"
-#include "tui/cli/commands.h"
+#include "tui/cli/command_serve.h"
 #include "tui/cli/documents.h"
 
 /* clang-format off */
@@ -38,9 +37,6 @@ const struct cli_flag FLAGS_SERVE[] = {
     { .name = NULL },
 };
 /* clang-format on */
-
-enum { DEFAULT_PORT = 8080, DEFAULT_QUEUE = 256, DEFAULT_BODY = 8 << 20, WAIT_NS = 20 * 1000 * 1000 };
-static const double DEFAULT_DRAIN_S = 30;
 
 static const struct column COLUMNS[] = {
     { .name = "url", .title = "serving" },
@@ -88,8 +84,7 @@ static enum err_code slo_read(struct workload *out, const struct cli_args *a, st
                     text);
 }
 
-/* The file's name without folder and ending. */
-static char *name_of(const char *path)
+char *serve_name_of(const char *path)
 {
     static const char ENDING[] = ".gguf";
     char *name = strdup(cli_base_name(path));
@@ -107,20 +102,25 @@ static enum err_code command_config(struct serving_command *x, const struct cli_
     if (!rc && parallel) rc = config_set(&x->config, KNOBS[KNOB_MAX_SEQUENCES].key, parallel, why);
     if (!rc) rc = cli_config_model(&x->path, a, &x->config, why);
     if (rc) return rc;
-    x->name = args_has(a, "--name") ? strdup(args_text(a, "--name", "")) : name_of(x->path);
+    x->name = args_has(a, "--name") ? strdup(args_text(a, "--name", "")) : serve_name_of(x->path);
     if (!x->name) return err_set(why, ERR_NOMEM, "out of memory for the name of the model");
     return ERR_OK;
 }
 
-static enum err_code command_open_model(struct serving_command *x, const struct cli_global *g,
-                                        struct err *why)
+enum err_code serve_open_model(struct model **out, const char *path, const struct config *c,
+                               const struct cli_global *g, struct err *why)
 {
-    const struct model_options o = { .path = x->path,
-                                     .config = &x->config,
-                                     .sequences = (int)config_int(&x->config, KNOB_MAX_SEQUENCES),
-                                     .log = &g->log };
-    const enum err_code rc = shapes_model_open(&x->model, &o, why);
-    return rc ? rc : model_warm(x->model, why);
+    const struct model_options o = {
+        .path = path, .config = c, .sequences = (int)config_int(c, KNOB_MAX_SEQUENCES), .log = &g->log
+    };
+    const enum err_code rc = shapes_model_open(out, &o, why);
+    return rc ? rc : model_warm(*out, why);
+}
+
+void serve_url(struct str *out, const char *host, int port)
+{
+    const bool v6 = strchr(host, ':') != NULL;
+    str_printf(out, "http://%s%s%s:%d/v1", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
 static int address_print(const struct serving_command *x, const struct cli_global *g,
@@ -129,10 +129,8 @@ static int address_print(const struct serving_command *x, const struct cli_globa
     struct table t;
     struct str url = { 0 };
     struct server_state state;
-    const char *host = args_text(a, "--host", "127.0.0.1");
-    const bool v6 = strchr(host, ':') != NULL;
     server_read(x->server, &state);
-    str_printf(&url, "http://%s%s%s:%d/v1", v6 ? "[" : "", host, v6 ? "]" : "", port);
+    serve_url(&url, args_text(a, "--host", SERVE_HOST), port);
     table_init(&t, &DOCUMENT_SERVE);
     t.record = true;
     json_t *row = table_row(&t);
@@ -156,7 +154,7 @@ static int address_print(const struct serving_command *x, const struct cli_globa
 
 /* ---------------------------------------------------------------- while it runs */
 
-static void totals_note(struct server *s, const struct cli_global *g)
+void serve_note_totals(struct server *s, const struct cli_global *g)
 {
     struct server_state now;
     struct str text = { 0 };
@@ -171,19 +169,18 @@ static void totals_note(struct server *s, const struct cli_global *g)
     str_free(&text);
 }
 
-/* Requests that were accepted may end. */
-static void command_drain(struct serving_command *x, const struct cli_global *g, double most_s)
+void serve_drain(struct server *s, const struct cli_global *g, double most_s)
 {
     struct server_state now;
     const int64_t until = clock_ns() + (int64_t)(most_s * 1e9);
-    server_drain(x->server);
-    server_read(x->server, &now);
+    server_drain(s);
+    server_read(s, &now);
     if (now.open)
         cli_note(g, "%d request%s may end within %.0f s; press Ctrl-C to end at once", now.open,
                  str_plural(now.open), most_s);
     while (now.open && clock_ns() < until) {
-        clock_sleep_ns(WAIT_NS);
-        server_read(x->server, &now);
+        clock_sleep_ns(SERVE_WAIT_NS);
+        server_read(s, &now);
     }
 }
 
@@ -193,10 +190,10 @@ static enum err_code command_serve_on(struct serving_command *x, const struct cl
     enum err_code rc = ERR_OK;
     while (!rc && !cli_is_interrupted(g)) {
         rc = server_error(x->server, why);
-        clock_sleep_ns(WAIT_NS);
+        clock_sleep_ns(SERVE_WAIT_NS);
     }
     if (rc) return rc;
-    command_drain(x, g, args_num(a, "--drain", DEFAULT_DRAIN_S));
+    serve_drain(x->server, g, args_num(a, "--drain", SERVE_DRAIN_S));
     return server_error(x->server, why); /* it may have failed since */
 }
 
@@ -208,17 +205,17 @@ int command_serve(const struct cli_global *g, const struct cli_args *a)
     enum err_code rc = cli_api_key(&x.key, a, &why);
     if (!rc) rc = slo_read(&x.slo, a, &why);
     if (!rc) rc = command_config(&x, g, a, &why);
-    if (!rc) rc = server_address_check(args_text(a, "--host", "127.0.0.1"), x.key != NULL, &why);
-    if (!rc) rc = command_open_model(&x, g, &why);
+    if (!rc) rc = server_address_check(args_text(a, "--host", SERVE_HOST), x.key != NULL, &why);
+    if (!rc) rc = serve_open_model(&x.model, x.path, &x.config, g, &why);
     if (!rc) {
         const struct server_options o = { .model = x.model,
                                           .name = x.name,
                                           .template_file = args_text(a, "--template", NULL),
-                                          .listen = args_text(a, "--host", "127.0.0.1"),
-                                          .port = (int)args_int(a, "--port", DEFAULT_PORT),
+                                          .listen = args_text(a, "--host", SERVE_HOST),
+                                          .port = (int)args_int(a, "--port", SERVE_PORT),
                                           .key = x.key,
-                                          .queue = (int)args_int(a, "--queue", DEFAULT_QUEUE),
-                                          .body_bytes = args_bytes(a, "--max-body", DEFAULT_BODY),
+                                          .queue = (int)args_int(a, "--queue", SERVE_QUEUE),
+                                          .body_bytes = args_bytes(a, "--max-body", SERVE_BODY),
                                           .limits = x.slo.load.limit,
                                           .limit_count = x.slo.load.limits,
                                           .otlp = args_text(a, "--otlp", NULL),
@@ -230,7 +227,7 @@ int command_serve(const struct cli_global *g, const struct cli_args *a)
     if (rc) status = cli_fail(a, &why);
     if (x.server) {
         server_end_requests(x.server);
-        totals_note(x.server, g);
+        serve_note_totals(x.server, g);
     }
     server_stop(x.server);
     model_close(x.model);

@@ -117,13 +117,14 @@ const struct command COMMANDS[] = {
                  "1: it is not; 2: undecided. Only a recipe that is closer is written (--out, --gguf). The "
                  "database keeps all costs, so that a search that was stopped continues where it ended." },
     { .name = "govern", .flags = FLAGS_GOVERN, .run = command_govern, .min_args = 2, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
-      .arguments = "CONFIG CONFIG [CONFIG...] --rule RULE [-m MODEL] [-w WORKLOAD] [--for TIME | -n N]",
+      .arguments = "CONFIG CONFIG [CONFIG...] --rule RULE [-m MODEL] [-w WORKLOAD | --port N] [--for TIME | -n N]",
       .help = "serve requests with the most exact of several configs that a rule allows",
       .details = "List the CONFIGs from the most exact to the cheapest. After --down requests in a row "
                  "beyond the rule's limit, the next cheaper config answers. After --up requests in a row "
                  "well within the limit, the more exact config is tried again; each failed try doubles the "
                  "wait. Every switch is printed with its reason and, some requests later, with its effect, "
-                 "and is stored in the database. Under a memory rule, unused configs are unloaded." },
+                 "and is stored in the database. Under a memory rule, unused configs are unloaded. With --port, real clients are "
+                 "answered over HTTP as by `qdyno serve`, and a switch loses no request." },
     { .name = "fit", .flags = FLAGS_FIT, .run = command_fit, .knob_flags = KNOB_FLAGS_GRID, .work = FOR_MEMORY,
       .arguments = "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]",
       .help = "print the memory plan in bytes, and with --load what loading really takes" },

@@ -48,6 +48,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "recipe", "recipe -m model.gguf --kld 0.01", "the smallest mix within a loss" },
     { "govern", "govern f16 q8_0 q4_K --rule itl=50ms -m model.gguf -n 100", "the most exact config that is fast enough" },
     { "govern", "govern q8_0 q4_K --rule itl=50ms -m model.gguf --for 10m", "for ten minutes" },
+    { "govern", "govern f16 q8_0 q4_K --rule queue=4 -m model.gguf --port 8080", "answer real clients, cheaper while many wait" },
     { "fit", "fit -m model.gguf -c 4096", "does a context of 4096 fit?" },
     { "fit", "fit -m model.gguf -c 512,4096 -C kv=q8_0", "two contexts with a smaller cache" },
     { "cache", "cache trace.jsonl", "all policies at four sizes" },
