@@ -374,7 +374,7 @@ def killed(c, pid):
     assert b"[DONE]" not in text, text[-200:]
 
 
-def random_requests(c, count, seed):
+def random_requests(c, count, seed, quiet=False):
     """Requests of all kinds; many clients go away at a random moment. Every one ends as one outcome."""
     count, rng = int(count), random.Random(int(seed))
     before = c.settle()
@@ -427,7 +427,8 @@ def random_requests(c, count, seed):
         t.join()
     after = c.settle()
     ended = {k.split('"')[1]: after[k] - before[k] for k in after if k.startswith("qdyno_serve_requests_total")}
-    print(results, ended)
+    if not quiet:
+        print(results, ended)
     assert sum(results.values()) == count, results
     # a connection that is reset can take its request along before the server has read it
     assert count - results.get("left", 0) <= sum(ended.values()) <= count, (results, ended)
