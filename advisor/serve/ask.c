@@ -82,6 +82,32 @@ static bool field_list(struct ask *a, const struct field *f, json_t *value, stru
     return true;
 }
 
+/* Functions with a name. Other tools belong to OpenAI's own service. */
+static bool field_tools(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    size_t i;
+    json_t *tool;
+    if (!field_list(a, f, value, no)) return false;
+    json_array_foreach(value, i, tool)
+    {
+        const json_t *function = json_object_get(tool, "function");
+        if (!json_is_string(json_object_get(function ? function : tool, "name")))
+            return refuse(no, 400, "invalid_value", f->name,
+                          "tools[%zu]: expected {\"type\": \"function\", \"function\": {\"name\": ...}}", i);
+    }
+    return true;
+}
+
+/* Forcing a call would need a grammar. */
+static bool field_tool_choice(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
+{
+    const char *choice = json_string_value(value);
+    a->no_tools = choice && !strcmp(choice, "none");
+    return a->no_tools || (choice && !strcmp(choice, "auto")) ||
+           refuse(no, 400, "unsupported_value", f->name, "%s: this server supports only %s; leave it out",
+                  f->name, f->expects);
+}
+
 static bool field_object(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
 {
     if (!json_is_object(value)) return field_wrong(f, value, no);
@@ -194,6 +220,27 @@ static bool field_stream_options(struct ask *a, const struct field *f, json_t *v
     return true;
 }
 
+/* Clients send arguments of calls as the text that they got; templates expect the object. */
+static void message_open_arguments(json_t *message)
+{
+    size_t i;
+    json_t *call, *calls = json_deep_copy(json_object_get(message, "tool_calls"));
+    json_array_foreach(calls, i, call)
+    {
+        json_t *function = json_object_get(call, "function");
+        const json_t *text = json_object_get(function, "arguments");
+        json_t *arguments = json_is_string(text)
+                                ? json_loadb(json_string_value(text), json_string_length(text),
+                                             JSON_REJECT_DUPLICATES, NULL)
+                                : NULL;
+        if (json_is_object(arguments))
+            json_object_set_new(function, "arguments", arguments);
+        else
+            json_decref(arguments);
+    }
+    if (calls) json_object_set_new(message, "tool_calls", calls);
+}
+
 /* A copy of the messages in which the content is a text: clients may send it as a list of parts. */
 static bool field_messages(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
 {
@@ -209,6 +256,7 @@ static bool field_messages(struct ask *a, const struct field *f, json_t *value, 
                           "messages[%zu]: expected an object with a role, e.g. \"role\": \"user\"", i);
         json_t *copy = json_copy(message);
         json_array_append_new(a->messages, copy);
+        message_open_arguments(copy);
         if (!json_is_array(parts)) {
             if (parts && !json_is_string(parts) && !json_is_null(parts))
                 return refuse(no, 400, "invalid_value", f->name,
@@ -243,7 +291,7 @@ static const struct field FIELDS[] = {
     { .name = "model", .endpoints = C | M | T | D, .read = field_text, .offset = AT(model), .expects = "the name of a model" },
     { .name = "prompt", .endpoints = C | T, .read = field_prompt, .expects = "a text, a list of token ids, or a list of such prompts" },
     { .name = "messages", .endpoints = M | T, .read = field_messages, .expects = "a list of at least one message" },
-    { .name = "tools", .endpoints = M | T, .read = field_list, .offset = AT(tools), .expects = "a list of tools" },
+    { .name = "tools", .endpoints = M | T, .read = field_tools, .offset = AT(tools), .expects = "a list of tools" },
     { .name = "chat_template_kwargs", .endpoints = M | T, .read = field_object, .offset = AT(template_variables), .expects = "an object" },
     { .name = "max_tokens", .endpoints = C | M, .read = field_int, .offset = AT(most), .min = 1, .max = 1 << 30,
       .expects = "a whole number of at least 1" },
@@ -291,7 +339,7 @@ static const struct field FIELDS[] = {
     { .name = "suffix", .endpoints = C, .read = field_neutral, .expects = "\"\"" },
     { .name = "echo", .endpoints = C, .read = field_neutral, .expects = "false" },
     { .name = "response_format", .endpoints = M, .read = field_neutral, .expects = "{\"type\": \"text\"}" },
-    { .name = "tool_choice", .endpoints = M, .read = field_neutral, .expects = "\"auto\"" },
+    { .name = "tool_choice", .endpoints = M | T, .read = field_tool_choice, .expects = "\"auto\" or \"none\"" },
     { .name = "modalities", .endpoints = M, .read = field_neutral, .expects = "[\"text\"]" },
     /* they are about the service, not about the answer */
     { .name = "user", .endpoints = C | M, .read = field_ignored },
@@ -396,6 +444,7 @@ bool ask_parse(struct ask *out, enum endpoint endpoint, const char *body, size_t
         if (!f) return field_unknown(endpoint, name, no);
         if (!json_is_null(value) && !f->read(out, f, value, no)) return false;
     }
+    if (out->no_tools) out->tools = NULL;
     return chat_top_check(out, no) && ask_check(out, no);
 }
 

@@ -123,9 +123,21 @@ static bool answer_add(struct engine *e, struct answer *a, const struct serving_
 {
     struct str piece = { 0 };
     bool ok = !tokenizer_piece(e->s->tokenizer, t->token, false, &piece, NULL);
+    if (ok && !piece.len && a->reader.style) { /* a control token can mark a call */
+        ok = !tokenizer_piece(e->s->tokenizer, t->token, true, &piece, NULL);
+        if (!tool_style_marks(a->reader.style, str_text(&piece))) str_clear(&piece);
+    }
     if (ok && a->call->ask.top >= 0) ok = answer_note(a, t, piece.len);
     a->bytes += piece.len;
-    held_push(&a->held, str_text(&piece), piece.len, &a->ready);
+    if (a->reader.style) {
+        struct str text = { 0 };
+        held_push(&a->held, str_text(&piece), piece.len, &text);
+        reply_read_calls(a, &text, false);
+        ok = ok && !text.failed && !a->reader.kept.failed;
+        str_free(&text);
+    } else {
+        held_push(&a->held, str_text(&piece), piece.len, &a->ready);
+    }
     str_free(&piece);
     return ok && !a->ready.failed && !a->held.kept.failed;
 }
@@ -181,7 +193,11 @@ static void answer_take(struct engine *e, const struct serving_token *t, int64_t
     if (a->held.stopped || t->finish != FINISH_NONE) {
         a->finish = t->finish == FINISH_LENGTH && !a->held.stopped ? "length" : "stop";
         if (t->finish == FINISH_NONE) serving_cancel(e->s->serving[c->level], a->id);
-        held_finish(&a->held, &a->ready);
+        struct str rest = { 0 };
+        held_finish(&a->held, &rest);
+        reply_read_calls(a, &rest, true);
+        str_free(&rest);
+        if (a->call_count && !strcmp(a->finish, "stop")) a->finish = "tool_calls";
         a->ended = true;
         c->left--;
     }

@@ -101,8 +101,9 @@ static bool call_set_most(const struct server *s, struct call *c)
     return true;
 }
 
-static bool call_add_answers(struct call *c)
+static bool call_add_answers(const struct server *s, struct call *c)
 {
+    const struct tool_style *style = json_array_size(c->ask.tools) ? s->tool_style : NULL;
     const int n = c->prompt_count * (int)c->ask.choices;
     c->answers = calloc((size_t)n, sizeof *c->answers);
     if (!c->answers) return refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the answers");
@@ -111,6 +112,8 @@ static bool call_add_answers(struct call *c)
         c->answers[i] = (struct answer){ .call = c,
                                          .index = i,
                                          .prompt = i / (int)c->ask.choices,
+                                         .reader = { .style = style, .tools = c->ask.tools },
+                                         .calls = style ? json_array() : NULL,
                                          .held = { .stop = c->ask.stop, .stops = (int)c->ask.stops } };
     return true;
 }
@@ -139,7 +142,7 @@ static bool call_prepare(const struct server *s, struct call *c)
     str_free(&c->body);
     if (!parsed || !model_check(s, &c->ask, &c->no)) return false;
     if (!c->generates) return true;
-    const bool ready = call_encode(s, c) && call_set_most(s, c) && call_set_seed(c) && call_add_answers(c);
+    const bool ready = call_encode(s, c) && call_set_most(s, c) && call_set_seed(c) && call_add_answers(s, c);
     if (ready && memory_is_short()) /* texts of the request may be incomplete */
         return refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the request");
     return ready;

@@ -39,6 +39,53 @@ static void piece_of(const struct server *s, int32_t token, struct str *out)
     tokenizer_piece(s->tokenizer, token, true, out, NULL);
 }
 
+/* ---------------------------------------------------------------- calls of tools */
+
+/* Nine letters and digits, which all templates accept. */
+static void call_id(char id[10], const struct answer *a, int number)
+{
+    static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    char text[96], hex[HASH_HEX];
+    uint64_t value = 0;
+    const int n = snprintf(text, sizeof text, "%s %d %d", a->call->id, a->index, number);
+    hash_bytes(text, (size_t)n, hex);
+    for (int i = 0; i < 15; i++) value = value << 4 | (uint64_t)(strchr(DIGITS, hex[i]) - DIGITS);
+    for (int i = 0; i < 9; i++, value /= sizeof DIGITS - 1) id[i] = DIGITS[value % (sizeof DIGITS - 1)];
+    id[9] = '\0';
+}
+
+void reply_read_calls(struct answer *a, const struct str *text, bool ended)
+{
+    json_t *found = json_array(), *function;
+    size_t i;
+    tool_reader_push(&a->reader, str_text(text), text->len, &a->ready, found);
+    if (ended) tool_reader_finish(&a->reader, &a->ready, found);
+    json_array_foreach(found, i, function)
+    {
+        char id[10];
+        json_t *call = json_object();
+        call_id(id, a, a->call_count);
+        if (a->call->ask.stream) json_put_int(call, "index", a->call_count);
+        json_put_str(call, "id", id);
+        json_put_str(call, "type", "function");
+        json_put(call, "function", json_incref(function));
+        json_array_append_new(a->calls, call);
+        a->call_count++;
+    }
+    json_decref(found);
+}
+
+/* Text and calls of a message, or of a part of one. A message that only calls has no text. */
+static void put_message(json_t *message, struct answer *a)
+{
+    const bool calls = json_array_size(a->calls) > 0;
+    json_put(message, "content",
+             calls && !a->ready.len ? json_null() : reply_text(str_text(&a->ready), a->ready.len));
+    if (!calls) return;
+    json_put(message, "tool_calls", a->calls);
+    a->calls = json_array();
+}
+
 /* ---------------------------------------------------------------- log-probabilities */
 
 /* One token of chat: {"token", "logprob", "bytes"}. */
@@ -201,15 +248,15 @@ static json_t *envelope(const struct server *s, const struct call *c, bool event
 
 static json_t *choice_of(const struct server *s, struct call *c, struct answer *a)
 {
-    json_t *o = json_object(), *text = reply_text(str_text(&a->ready), a->ready.len);
+    json_t *o = json_object();
     json_put_int(o, "index", a->index);
     if (c->ask.endpoint == ENDPOINT_CHAT) {
         json_t *message = json_object();
         json_put_str(message, "role", "assistant");
-        json_put(message, "content", text);
+        put_message(message, a);
         json_put(o, "message", message);
     } else {
-        json_put(o, "text", text);
+        json_put(o, "text", reply_text(str_text(&a->ready), a->ready.len));
     }
     json_put(o, "logprobs", logprobs_take(s, c, a));
     json_put_str(o, "finish_reason", a->finish);
@@ -245,15 +292,18 @@ void reply_event(struct str *out, json_t *document)
 /* role: begins a message of chat. */
 static json_t *event_choice(const struct server *s, struct call *c, struct answer *a, bool role)
 {
-    json_t *o = json_object(), *text = reply_text(str_text(&a->ready), a->ready.len);
+    json_t *o = json_object();
     json_put_int(o, "index", a->index);
     if (c->ask.endpoint == ENDPOINT_CHAT) {
         json_t *delta = json_object();
         if (role) json_put_str(delta, "role", "assistant");
-        json_put(delta, "content", text);
+        if (role)
+            json_put_str(delta, "content", "");
+        else
+            put_message(delta, a);
         json_put(o, "delta", delta);
     } else {
-        json_put(o, "text", text);
+        json_put(o, "text", reply_text(str_text(&a->ready), a->ready.len));
     }
     json_put(o, "logprobs", role ? json_null() : logprobs_take(s, c, a));
     json_put_str(o, "finish_reason", role ? NULL : a->finish);
@@ -275,13 +325,8 @@ static void event_append(const struct server *s, struct call *c, json_t *choice,
 
 void reply_stream_answer(const struct server *s, struct call *c, struct answer *a)
 {
-    if (a->closed || (!a->ready.len && !a->finish)) return;
-    if (!a->begun && c->ask.endpoint == ENDPOINT_CHAT) {
-        struct str text = a->ready;
-        a->ready = (struct str){ 0 };
-        event_append(s, c, event_choice(s, c, a, true), false);
-        a->ready = text;
-    }
+    if (a->closed || (!a->ready.len && !a->finish && !json_array_size(a->calls))) return;
+    if (!a->begun && c->ask.endpoint == ENDPOINT_CHAT) event_append(s, c, event_choice(s, c, a, true), false);
     a->begun = true;
     event_append(s, c, event_choice(s, c, a, false), a->finish && !c->left);
     a->closed = a->finish != NULL;

@@ -47,6 +47,8 @@ void call_free(struct call *c)
         str_free(&c->answers[i].ready);
         free(c->answers[i].notes);
         free(c->answers[i].gaps);
+        tool_reader_free(&c->answers[i].reader);
+        json_decref(c->answers[i].calls);
     }
     for (int i = 0; i < c->prompt_count; i++) token_list_free(&c->prompts[i]);
     free(c->answers);
@@ -199,6 +201,7 @@ static enum err_code server_open(struct server *s, int *port, struct err *why)
     s->started_ns = clock_ns();
     tokenizer_describe(s->tokenizer, &s->vocabulary);
     enum err_code rc = server_open_chat(s, why);
+    if (!rc && s->chat) s->tool_style = tool_style_find(chat_template_for_tools(s->chat));
     s->levels = 1 + s->o.more_count;
     for (int i = 0; i < s->levels && !rc; i++) rc = level_open(s, i, why);
     if (!rc) {

@@ -15,6 +15,7 @@ struct chat {
     struct template *template;
     struct template *for_tools; /* a second one of the file, for conversations with tools; NULL: none */
     struct str bos, eos;        /* texts of these tokens */
+    struct str tools_text;      /* of the template for tools */
     int32_t ends[ENDS_MOST];
     int end_count;
 };
@@ -70,6 +71,11 @@ static void find_ends(struct chat *c, const struct gguf *g, const struct tokeniz
         if (!parts || strcmp(TEXTS[i], "<|end|>")) add_end(c, tokenizer_control(c->tokenizer, TEXTS[i]));
 }
 
+const char *chat_template_for_tools(const struct chat *c)
+{
+    return str_text(&c->tools_text);
+}
+
 bool chat_ends(const struct chat *c, int32_t id)
 {
     for (int i = 0; i < c->end_count; i++)
@@ -86,6 +92,7 @@ static enum err_code open_file(struct chat *c, const char *path, struct err *why
     enum err_code rc = file_read(&text, &n, path, TEMPLATE_TEXT_MOST, why);
     if (rc) return rc;
     rc = template_open(&c->template, text, n, path, why);
+    str_append_n(&c->tools_text, text, n);
     free(text);
     return rc;
 }
@@ -105,6 +112,7 @@ static enum err_code open_template(struct chat *c, const struct gguf *g, const c
         return err_set(why, ERR_USAGE, "'%s' has no chat template (%s)", gguf_path(g), KEY);
     enum err_code rc = template_open(&c->template, text.data, text.len, KEY, why);
     if (!rc && tools.len) rc = template_open(&c->for_tools, tools.data, tools.len, KEY_FOR_TOOLS, why);
+    str_append_n(&c->tools_text, tools.len ? tools.data : text.data, tools.len ? tools.len : text.len);
     if (rc) err_prefix(why, "'%s'", gguf_path(g));
     return rc;
 }
@@ -135,6 +143,7 @@ void chat_close(struct chat *c)
     if (!c) return;
     template_close(c->template);
     template_close(c->for_tools);
+    str_free(&c->tools_text);
     str_free(&c->bos);
     str_free(&c->eos);
     free(c);

@@ -23,6 +23,9 @@ enum err_code chat_open(struct chat **out, const struct gguf *g, const struct to
                         const char *template_file, struct err *why);
 void chat_close(struct chat *c); /* NULL is fine */
 
+/* The text of the template for conversations with tools; lives as long as c. */
+const char *chat_template_for_tools(const struct chat *c);
+
 struct chat_request {
     const json_t *messages; /* list of {"role": ..., "content": ...} */
     const json_t *tools;    /* list of objects, or NULL */
