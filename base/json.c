@@ -63,7 +63,8 @@ void json_init(void)
 }
 
 /* ERR_FORMAT: a syntax error (*at). */
-static enum err_code parse(struct parse *p, json_t **out, const char *text, size_t n, json_error_t *at)
+static enum err_code parse(struct parse *p, json_t **out, const char *text, size_t n, size_t flags,
+                           json_error_t *at)
 {
     if (setjmp(p->out)) {
         parsing = NULL;
@@ -72,7 +73,7 @@ static enum err_code parse(struct parse *p, json_t **out, const char *text, size
         return ERR_NOMEM;
     }
     parsing = p;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, at);
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, at);
     parsing = NULL;
     for (struct dead *next, *dead = p->dead; dead; dead = next) {
         next = dead->next;
@@ -81,21 +82,32 @@ static enum err_code parse(struct parse *p, json_t **out, const char *text, size
     return *out ? ERR_OK : ERR_FORMAT;
 }
 
-enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *why)
-{
-    return json_parse_line(out, text, n, 1, why);
-}
-
-enum err_code json_parse_line(json_t **out, const char *text, size_t n, int64_t line, struct err *why)
+static enum err_code parse_document(json_t **out, const char *text, size_t n, int64_t line, size_t flags,
+                                    struct err *why)
 {
     struct parse p = { 0 };
     json_error_t at;
-    const enum err_code rc = parse(&p, out, text, n, &at);
+    const enum err_code rc = parse(&p, out, text, n, flags, &at);
     free(p.blocks);
     if (rc == ERR_NOMEM) return err_set(why, ERR_NOMEM, "out of memory for JSON of %zu bytes", n);
     return rc ? err_set(why, rc, "bad JSON at line %" PRId64 " column %d: %s", line + at.line - 1, at.column,
                         at.text)
               : ERR_OK;
+}
+
+enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *why)
+{
+    return parse_document(out, text, n, 1, 0, why);
+}
+
+enum err_code json_parse_line(json_t **out, const char *text, size_t n, int64_t line, struct err *why)
+{
+    return parse_document(out, text, n, line, 0, why);
+}
+
+enum err_code json_parse_reals(json_t **out, const char *text, size_t n, struct err *why)
+{
+    return parse_document(out, text, n, 1, JSON_DECODE_INT_AS_REAL, why);
 }
 
 char *json_line(const json_t *value)

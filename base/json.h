@@ -20,6 +20,9 @@ enum err_code json_parse(json_t **out, const char *text, size_t n, struct err *w
 /* The same for a document that begins in this line of a file, from 1. */
 enum err_code json_parse_line(json_t **out, const char *text, size_t n, int64_t line, struct err *why);
 
+/* The same for documents of others with whole numbers of any size: all numbers become reals. */
+enum err_code json_parse_reals(json_t **out, const char *text, size_t n, struct err *why);
+
 /* The document as one line, keys in insertion order, no newline. The caller frees it. NULL: out of memory,
  * also if it ran out while the document was built (memory.h). */
 char *json_line(const json_t *value);

@@ -14,6 +14,7 @@
 
 #include "advisor/advise/adviser.h"
 #include "advisor/advise/checks.h"
+#include "engine/import/import.h"
 
 /* Weights of the score, per unit of ln(ratio). */
 static const struct goal_row {
@@ -412,7 +413,7 @@ static enum err_code measured_candidates_add(struct adviser *a, struct err *why)
 
 static enum err_code adviser_open(struct adviser *a, struct err *why)
 {
-    enum err_code rc = gguf_open(&a->g, a->path, why);
+    enum err_code rc = model_file_open(&a->g, a->path, why);
     if (!rc) rc = model_shape_read(&a->shape, a->g, why);
     if (rc) return rc;
     a->ctx = a->o->ctx;

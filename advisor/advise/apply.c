@@ -1,6 +1,7 @@
 /* advisor/advise/apply.c - reads and writes the config file of a model (advise.h). */
 #include "advisor/advise/advise.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
@@ -148,7 +149,7 @@ static enum err_code config_check_model(const struct apply_request *r, struct er
     if (r->config->given[KNOB_MODEL])
         return err_set(why, ERR_USAGE,
                        "a config that is applied to a model cannot name another model: remove model=...");
-    enum err_code rc = gguf_open(&g, r->model_path, why);
+    enum err_code rc = model_file_open(&g, r->model_path, why);
     if (!rc) rc = recipe_plan_memory(&plan, g, r->config, 0, 1, why);
     gguf_close(g);
     return rc;

@@ -5,6 +5,7 @@
  * include that difference, whatever the number of blocks. So each block starts new processes, unless loading
  * takes longer than measuring (docs/statistics.md, "New processes in every block"). */
 #include "advisor/experiment/parts.h"
+#include "engine/import/import.h"
 #include "engine/quant/quant.h"
 
 #include <math.h>
@@ -192,7 +193,7 @@ static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, i
     const char *path = config_text(&s->config[arm], KNOB_MODEL);
     struct gguf *g = NULL;
     struct err ignored;
-    if (gguf_open(&g, *path ? path : s->model, &ignored)) return false;
+    if (model_file_open(&g, *path ? path : s->model, &ignored)) return false;
     const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
     const int sequences = workload_sequences_for(&s->workload, &s->config[arm]);
     const bool ok = !recipe_plan_memory(out, g, &s->config[arm], ctx, sequences, &ignored);

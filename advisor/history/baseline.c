@@ -1,5 +1,6 @@
 /* advisor/history/baseline.c - stores baselines, and builds the experiment that checks one (history.h). */
 #include "advisor/history/history.h"
+#include "engine/import/import.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -11,7 +12,7 @@ enum err_code model_check(const char *path, const char *want, struct err *why)
 {
     struct gguf *file;
     char hex[HASH_HEX];
-    if (gguf_open(&file, path, why)) {
+    if (model_file_open(&file, path, why)) {
         err_prefix(why, "the model file is missing or cannot be read");
         return ERR_FORMAT;
     }
@@ -119,7 +120,7 @@ enum err_code baseline_of_config(struct baseline_row *out, const struct config *
                            ? spec_resolve(s, why)
                            : err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes",
                                      sizeof s->model - 1);
-    if (!rc && !w->train) rc = gguf_open(&file, s->model, why);
+    if (!rc && !w->train) rc = model_file_open(&file, s->model, why);
     if (!rc && !w->train) rc = gguf_hash(file, out->model_sha256, why);
     gguf_close(file);
     if (!rc) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "telemetry/metrics/metrics.h"
 
@@ -89,7 +90,7 @@ static enum err_code model_check_path(void *ctx, const char *sha256, const char 
 enum err_code model_file_identity(char sha256[HASH_HEX], const char *model_path, struct err *why)
 {
     struct gguf *g = NULL;
-    enum err_code rc = gguf_open(&g, model_path, why);
+    enum err_code rc = model_file_open(&g, model_path, why);
     if (!rc) rc = model_identity(g, sha256, why);
     gguf_close(g);
     return rc;

@@ -1,5 +1,6 @@
 /* advisor/predict/residuals.c - stores the predictions of a finished run beside its measurements. */
 #include "advisor/predict/predict.h"
+#include "engine/import/import.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -137,7 +138,7 @@ enum err_code residuals_record(struct db *d, const struct run_observation *o, st
     struct residual_row row = { 0 };
     /* A run that was slowed down on purpose would bias the correction. */
     if (config_int(o->config, KNOB_HANDICAP) > 0) return ERR_OK;
-    enum err_code rc = gguf_open(&g, o->model, why);
+    enum err_code rc = model_file_open(&g, o->model, why);
     if (!rc) rc = correction_load(&correction, d, o->machine->id, o->ceilings, why);
     if (!rc) rc = run_predict(&predictions, o, g, correction, why);
     row_describe_run(&row, o);

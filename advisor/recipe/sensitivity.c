@@ -8,6 +8,7 @@
 
 #include "advisor/run/run.h"
 #include "engine/eval/eval.h"
+#include "engine/import/import.h"
 #include "engine/quant/quant.h"
 
 const char SENSITIVITY_FORMATS[] = "q2_K q3_K q4_K q5_K q6_K q4_0 q5_0 q8_0";
@@ -122,7 +123,7 @@ static enum err_code sensitivities_prepare(struct sensitivities *s, const struct
     struct sensitivity_row *rows = NULL;
     int n = 0;
     enum err_code rc = formats_read(s, o->formats, why);
-    if (!rc) rc = gguf_open(&s->source, o->model_path, why);
+    if (!rc) rc = model_file_open(&s->source, o->model_path, why);
     if (!rc) rc = model_identity(s->source, s->model_sha256, why);
     if (!rc) rc = tensors_list(s, why);
     if (rc) return rc;

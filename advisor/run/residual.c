@@ -1,6 +1,7 @@
 /* advisor/run/residual.c - by how much a prediction missed what a run measured, stored for the correction
  * model (advisor/predict). */
 #include "advisor/run/run.h"
+#include "engine/import/import.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,7 +10,7 @@ bool run_predict(const struct run *r, const struct run_timing *t, struct predict
 {
     struct gguf *file = NULL;
     if (workload_is_load(t->workload)) return false; /* its speed depends on what arrives when */
-    if (!r->ceilings || gguf_open(&file, t->model, NULL)) return false;
+    if (!r->ceilings || model_file_open(&file, t->model, NULL)) return false;
     struct predict_for what = predict_for_workload(t->workload);
     const struct tally_totals *all = t->tally ? &t->tally->all : NULL;
     if (all && all->n && all->decode_experts > 0) what.decode_experts = all->decode_experts / all->n;

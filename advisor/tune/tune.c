@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "advisor/tune/parts.h"
+#include "engine/import/import.h"
 
 enum { SEARCH_WINDOWS = 6, FINAL_WINDOWS = 24 };
 static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget, kept for the confirmation */
@@ -120,7 +121,7 @@ static enum err_code search_prepare(struct tuning *t, struct err *why)
     const struct tune_options *o = t->task.o;
     enum err_code rc = options_check(o, why);
     t->task.metric = t->out->metric = experiment_default_metric(&o->workload);
-    if (!rc) rc = gguf_open(&t->task.file, o->model_path, why);
+    if (!rc) rc = model_file_open(&t->task.file, o->model_path, why);
     if (!rc) rc = model_shape_read(&t->task.shape, t->task.file, why);
     if (!rc) rc = db_open(&t->record.db, o->db_path, why);
     if (!rc) rc = correction_load(&t->task.correction, t->record.db, o->machine->id, o->ceilings, why);

@@ -68,7 +68,7 @@ static enum err_code companion_read(float **values, int64_t *size, const struct 
                        companion_format(what)->name, (long long)*size, t->format->name);
     *values = malloc((size_t)*size * sizeof(float));
     if (!*values) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
-    t->format->decode(t->data, *values, *size);
+    t->format->decode(gguf_tensor_data(t), *values, *size);
     for (int64_t i = 0; i < *size; i++)
         if (!isfinite((*values)[i]))
             return err_set(why, ERR_FORMAT, "tensor '%s': value %lld is not a finite number", t->name,
@@ -164,7 +164,7 @@ static enum err_code outliers_read(struct input_scheme *s, const struct gguf *g,
             rc = err_set(why, ERR_FORMAT, "tensor '%s': outlier columns are not in ascending order", m->name);
     if (!rc && values) {
         s->outlier_count = (int)n;
-        s->outlier_weights = (const uint16_t *)(const void *)weights->data;
+        s->outlier_weights = (const uint16_t *)(const void *)gguf_tensor_data(weights);
     }
     free(values);
     return rc;

@@ -435,13 +435,21 @@ int arch_unknown(struct str *out, const struct arch *a, const struct model_shape
  * that force=on goes on. */
 enum err_code arch_check_known(const struct model_shape *s, const struct gguf *g, struct err *why);
 
+/* Metadata key of models from checkpoints whose feed-forwards have the exact GELU ("gelu_erf") where the
+ * architecture has its approximation by tanh. */
+#define ACTIVATION_KEY "qdyno.activation"
+
+/* Metadata key of models from checkpoints: YaRN's ramp begins and ends between pairs, not at whole ones. */
+#define YARN_EXACT_KEY "qdyno.yarn_exact"
+
 /* Hyperparameters that only the forward pass needs, from the metadata and the architecture. */
 struct hyper {
     const struct arch *arch;
+    enum activation act; /* of feed-forwards: the architecture's, or what the file says (ACTIVATION_KEY) */
     float eps;
     double rope_base, rope_factor; /* rope_factor 1: positions are not scaled */
     bool no_rope;                  /* no layer has RoPE */
-    bool yarn;
+    bool yarn, yarn_exact;         /* exact: the ramp's ends are not rounded to whole pairs */
     double yarn_beta_fast, yarn_beta_slow, rope_attn_factor;
     double yarn_log_multiplier; /* m: YaRN's factor of attention is divided by 1 + 0.1 m ln(rope_factor); 0:
                                    no division. Latent attention multiplies the scores by (1 + m

@@ -276,6 +276,7 @@ static enum err_code hyper_read_rope(struct hyper *out, const struct model_shape
                        (long long)out->rope_ctx_original);
     if ((rc = hyper_read_positive(&out->yarn_beta_fast, g, arch, META_YARN_BETA_FAST, 32, why))) return rc;
     if ((rc = hyper_read_positive(&out->yarn_beta_slow, g, arch, META_YARN_BETA_SLOW, 1, why))) return rc;
+    out->yarn_exact = gguf_get_bool(g, YARN_EXACT_KEY, false);
 
     const struct gguf_string type = gguf_get_string(g, arch_key_name(key, arch, META_ROPE_SCALING_TYPE));
     if (!type.data || gguf_string_is(type, "linear") || gguf_string_is(type, "longrope")) return ERR_OK;
@@ -382,6 +383,16 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
     const struct arch *a = out->arch = arch_find(gguf_get_string(g, "general.architecture"));
     if (!a) return err_set(why, ERR_INTERNAL, "hyper_read before model_shape_read");
     char key[ARCH_KEY_NAME];
+    const struct gguf_string act = gguf_get_string(g, ACTIVATION_KEY);
+    out->act = a->act;
+    if (act.data) {
+        if (!gguf_string_is(act, "gelu_erf") || a->act != ACT_GELU_TANH)
+            return err_set(why, ERR_FORMAT,
+                           "metadata '" ACTIVATION_KEY
+                           "': expected gelu_erf in a model with GELU, file has '%.*s'",
+                           (int)MIN(act.len, 40), act.data);
+        out->act = ACT_GELU_ERF;
+    }
     const enum arch_key eps_key = a->norm == NORM_RMS ? META_RMS_EPSILON : META_LAYER_EPSILON;
     const double eps = gguf_get_num(g, arch_key_name(key, a->name, eps_key), NAN);
     if (!(eps >= 0 && eps < 1))

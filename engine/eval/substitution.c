@@ -17,7 +17,7 @@ static double substitution_encode(const struct gguf_tensor *t, const struct form
     const int64_t from = format_row_bytes(t->format, cols), to = format_row_bytes(f, cols);
     double error = 0, power = 0;
     for (int64_t r = 0; r < rows; r++) {
-        format_decode_rows(t->format, t->data + r * from, row, 1, cols);
+        format_decode_rows(t->format, gguf_tensor_data(t) + r * from, row, 1, cols);
         format_encode_rows(f, row, made + r * to, 1, cols);
         format_decode_rows(f, made + r * to, back, 1, cols);
         for (int64_t i = 0; i < cols; i++) {

@@ -18,6 +18,8 @@ struct gguf {
     struct gguf_shard *shards;
     int shard_count;
     bool any_type;               /* accept tensors of types without a row in FORMATS */
+    int weight_files;            /* > 0: the model was assembled; the first shard has its metadata */
+    char *header;                /* owned bytes of that shard */
     struct gguf_tensor *tensors; /* of all shards, in their order */
     int64_t tensor_count;
     struct name_index keys, names; /* of the first shard's metadata; of tensors */
@@ -124,6 +126,17 @@ static enum err_code shards_open_rest(struct gguf *g, struct err *why)
     return ERR_OK;
 }
 
+static enum err_code tensors_index(struct gguf *g, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int64_t i = 0; i < g->tensor_count && !rc; i++) {
+        const char *name = g->tensors[i].name;
+        rc = name_add(&g->names, (struct gguf_string){ name, strlen(name) }, i, "tensor", why);
+    }
+    if (rc) err_prefix(why, "'%s'", g->path);
+    return rc;
+}
+
 static enum err_code tensors_merge(struct gguf *g, struct err *why)
 {
     for (int i = 0; i < g->shard_count; i++) g->tensor_count += g->shards[i].tensor_count;
@@ -140,13 +153,7 @@ static enum err_code tensors_merge(struct gguf *g, struct err *why)
         for (int i = 0; i < g->shard_count; i++)
             for (int64_t j = 0; j < g->shards[i].tensor_count; j++) *to++ = g->shards[i].tensors[j];
     }
-    enum err_code rc = ERR_OK;
-    for (int64_t i = 0; i < g->tensor_count && !rc; i++) {
-        const char *name = g->tensors[i].name;
-        rc = name_add(&g->names, (struct gguf_string){ name, strlen(name) }, i, "tensor", why);
-    }
-    if (rc) err_prefix(why, "'%s'", g->path);
-    return rc;
+    return tensors_index(g, why);
 }
 
 /* ---------------------------------------------------------------- open, close */
@@ -237,6 +244,65 @@ enum err_code gguf_open_memory_any_type(struct gguf **out, const void *bytes, si
     return memory_open(out, bytes, size, true, why);
 }
 
+void gguf_parts_free(struct gguf_parts *p)
+{
+    for (int64_t i = 0; i < p->tensor_count; i++) gguf_made_free(p->tensors[i].made);
+    for (int i = 0; i < p->file_count; i++) file_unmap(&p->files[i]);
+    free(p->files);
+    str_free(&p->header);
+    arena_free(&p->memory);
+    *p = (struct gguf_parts){ 0 };
+}
+
+/* Move the parts into g: its first shard has the metadata, the others are the files. */
+static enum err_code parts_take(struct gguf *g, struct gguf_parts *p, struct err *why)
+{
+    struct gguf_shard *all = realloc(g->shards, (size_t)(p->file_count + 1) * sizeof *all);
+    const size_t size = p->header.len;
+    if (!all) return err_set(why, ERR_NOMEM, "out of memory opening '%s'", g->path);
+    g->shards = all;
+    if (!(g->header = str_take(&p->header))) return err_set(why, ERR_NOMEM, "out of memory for metadata");
+    all[0] = (struct gguf_shard){ .data = (const unsigned char *)g->header, .size = size };
+    for (int i = 0; i < p->file_count; i++)
+        all[i + 1] = (struct gguf_shard){ .data = p->files[i].data,
+                                          .size = p->files[i].size,
+                                          .map = p->files[i] };
+    g->shard_count = p->file_count + 1;
+    g->weight_files = p->weight_files;
+    g->memory = p->memory;
+    g->tensors = p->tensors;
+    g->tensor_count = p->tensor_count;
+    free(p->files);
+    *p = (struct gguf_parts){ 0 };
+    return ERR_OK;
+}
+
+enum err_code gguf_assemble(struct gguf **out, const char *path, struct gguf_parts *parts, struct err *why)
+{
+    struct gguf *g = gguf_new(path, false);
+    *out = NULL;
+    enum err_code rc = g ? parts_take(g, parts, why)
+                         : err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
+    if (rc) goto fail;
+    if ((rc = gguf_shard_parse(&g->shards[0], &g->memory, why))) goto fail;
+    if ((rc = keys_index(g, why))) goto fail;
+    if ((rc = tensors_index(g, why))) goto fail;
+    if ((rc = gguf_check_read(g, why))) goto fail;
+    *out = g;
+    return ERR_OK;
+fail:
+    if (g && gguf_check_read(g, why))
+        rc = ERR_FORMAT; /* zeros in place of the file's bytes explain any error */
+    gguf_parts_free(parts);
+    gguf_close(g);
+    return rc;
+}
+
+bool gguf_is_file(const struct gguf *g)
+{
+    return g->weight_files == 0;
+}
+
 enum err_code gguf_check_types(const struct gguf *g, struct err *why)
 {
     for (int64_t i = 0; i < g->tensor_count; i++)
@@ -250,9 +316,11 @@ enum err_code gguf_check_types(const struct gguf *g, struct err *why)
 void gguf_close(struct gguf *g)
 {
     if (!g) return;
+    for (int64_t i = 0; g->weight_files && i < g->tensor_count; i++) gguf_made_free(g->tensors[i].made);
     for (int i = 0; g->shards && i < g->shard_count; i++) file_unmap(&g->shards[i].map);
     free(g->shards);
     free(g->path);
+    free(g->header);
     name_index_free(&g->keys);
     name_index_free(&g->names);
     arena_free(&g->memory);
@@ -273,13 +341,19 @@ int gguf_version(const struct gguf *g)
 
 int gguf_shards(const struct gguf *g)
 {
-    return g->shard_count;
+    return g->weight_files ? g->weight_files : g->shard_count;
+}
+
+/* Shards before this one are no files. */
+static int first_file(const struct gguf *g)
+{
+    return g->weight_files ? 1 : 0;
 }
 
 int64_t gguf_file_bytes(const struct gguf *g)
 {
     int64_t n = 0;
-    for (int i = 0; i < g->shard_count; i++) n += (int64_t)g->shards[i].size;
+    for (int i = first_file(g); i < g->shard_count; i++) n += (int64_t)g->shards[i].size;
     return n;
 }
 
@@ -317,7 +391,7 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
 
 enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why)
 {
-    for (int i = 0; i < g->shard_count; i++) {
+    for (int i = first_file(g); i < g->shard_count; i++) {
         const enum err_code rc = file_map_check(&g->shards[i].map, why);
         if (rc) return rc;
     }
@@ -326,7 +400,7 @@ enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why)
 
 enum err_code gguf_check_read(const struct gguf *g, struct err *why)
 {
-    for (int i = 0; i < g->shard_count; i++) {
+    for (int i = first_file(g); i < g->shard_count; i++) {
         const enum err_code rc = file_map_check_read(&g->shards[i].map, why);
         if (rc) return rc;
     }
@@ -352,7 +426,7 @@ enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *wh
     if (g->shard_count == 1) return shard_hash(&g->shards[0], hex, why);
     struct str all = { 0 };
     enum err_code rc = ERR_OK;
-    for (int i = 0; i < g->shard_count && !rc; i++) {
+    for (int i = first_file(g); i < g->shard_count && !rc; i++) {
         char one[HASH_HEX];
         rc = shard_hash(&g->shards[i], one, why);
         if (!rc) str_printf(&all, "%s\n", one);

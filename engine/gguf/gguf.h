@@ -51,11 +51,12 @@ struct gguf_tensor {
     const char *name;            /* NUL-terminated copy, owned by the gguf */
     const struct format *format; /* a row of FORMATS; NULL only in files of gguf_open_any_type */
     uint32_t type;               /* its number in the file */
-    const char *type_name; /* of the format, else in ggml or in this file; NULL: the number has no name */
-    int dims;              /* 1 to 4 */
-    int64_t shape[4];      /* shape[0] is the row length (fastest); unused ones are 1 */
-    const unsigned char *data;
+    const char *type_name;     /* of the format, else in ggml or in this file; NULL: the number has no name */
+    int dims;                  /* 1 to 4 */
+    int64_t shape[4];          /* shape[0] is the row length (fastest); unused ones are 1 */
+    const unsigned char *data; /* NULL if `made` is set: use gguf_tensor_data */
     int64_t bytes; /* without a format: up to the next tensor or the end of the file, padding included */
+    struct gguf_made *made; /* the bytes do not lie in a file as they are; NULL: they do */
 };
 
 struct gguf;
@@ -102,6 +103,13 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g,
                                            const char *name); /* NULL when absent; hashed */
 
+/* The bytes of a tensor [t->bytes], valid until gguf_tensor_drop or gguf_close. Bytes that do not lie in a
+ * file as they are (gguf_assemble) are computed by the first call. Any thread may call it. */
+const unsigned char *gguf_tensor_data(const struct gguf_tensor *t);
+/* Give up the memory of bytes that were computed, and the pages of bytes that are mapped: a later
+ * gguf_tensor_data computes or reads them again. No thread may use them meanwhile. */
+void gguf_tensor_drop(const struct gguf_tensor *t);
+
 /* ERR_FORMAT: a file changed since it was opened (file_map_check). Bytes in memory are not checked. */
 enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why);
 /* The same, but only for bytes that were missing when they were read (file_map_check_read): for every step of
@@ -115,6 +123,34 @@ bool gguf_state(const struct gguf *g, struct file_state *now);
  * one per line. Reads the whole file. ERR_IO, ERR_NOMEM. */
 enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why);
 
+/* ---------------------------------------------------------------- models in files of other kinds */
+
+/* Compute the bytes of a tensor: to [t->bytes], zeros before. It cannot fail: what it needs was checked when
+ * the model was assembled. `how` is the caller's. */
+typedef void gguf_fill_fn(const void *how, const struct gguf_tensor *t, unsigned char *to);
+
+/* What a model consists of whose files are no GGUF files (engine/import). gguf_assemble takes all of it over,
+ * also on an error; {0} is empty. */
+struct gguf_parts {
+    struct str header;      /* bytes of a GGUF file with the metadata and without tensors */
+    struct arena memory;    /* what the tensors point to */
+    struct file_map *files; /* [file_count] all files of the model: malloc */
+    int file_count;
+    int weight_files;            /* how many of them have weights: gguf_shards */
+    struct gguf_tensor *tensors; /* [tensor_count] in memory; `data` set, or given to gguf_parts_make */
+    int64_t tensor_count;
+};
+/* Let `fill` compute the bytes of t, whose format and shape are set. Reserves addresses, no memory.
+ * ERR_NOMEM. */
+enum err_code gguf_parts_make(struct gguf_parts *p, struct gguf_tensor *t, gguf_fill_fn *fill,
+                              const void *how, struct err *why);
+/* *out owned: gguf_close. `path`: what the user calls the model. Its identity is that of its files, as for
+ * shards. ERR_FORMAT: a key or tensor occurs twice; ERR_NOMEM. */
+enum err_code gguf_assemble(struct gguf **out, const char *path, struct gguf_parts *parts, struct err *why);
+void gguf_parts_free(struct gguf_parts *p); /* parts that were not assembled */
+/* Are these GGUF files (gguf_open), not a model of gguf_assemble? */
+bool gguf_is_file(const struct gguf *g);
+
 /* Writing: declare all metadata and tensors, then write tensor data, in the declared order or in any order of
  * tensors (gguf_writer_select). Version 3, alignment 32. gguf_writer_open -> put_* / copy_kv -> add_tensor
  * (all) -> write (all) -> commit. Nothing appears at `path` before commit. After the first failure all calls
@@ -123,6 +159,8 @@ enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *wh
  * layout of the source, not the model. */
 struct gguf_writer;
 enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struct err *why);
+/* The same without a file, for gguf_writer_preview: commit, select and write are not allowed. */
+enum err_code gguf_writer_open_memory(struct gguf_writer **out, struct err *why);
 /* The same for long work. When the writer is aborted or its process dies, PATH.partial keeps what was
  * written. A later writer that declares the same header keeps the tensors that were finished
  * (gguf_writer_finished). ERR_IO: another process is writing the file. */

@@ -2,6 +2,8 @@
 #ifndef QDYNO_ENGINE_GGUF_INTERNAL_H
 #define QDYNO_ENGINE_GGUF_INTERNAL_H
 
+#include <pthread.h>
+
 #include "engine/gguf/gguf.h"
 
 /* Metadata key: the names of the private tensor types that the file uses (docs/formats.md). */
@@ -28,6 +30,17 @@ struct gguf_shard {
     struct gguf_tensor *tensors;
     int64_t tensor_count;
 };
+
+/* Bytes of a tensor that are computed. */
+struct gguf_made {
+    gguf_fill_fn *fill;
+    const void *how;
+    unsigned char *to; /* reserved addresses, a multiple of the page size */
+    size_t reserved;
+    pthread_mutex_t lock;
+    bool filled; /* under lock */
+};
+void gguf_made_free(struct gguf_made *m); /* NULL is fine */
 
 /* Parse shard->data; all arrays are allocated from `memory`. The caller checks for names that occur
  * twice. ERR_FORMAT, ERR_NOMEM. */

@@ -43,7 +43,9 @@ static int64_t data_padded(int64_t n)
 
 static void writer_fail(struct gguf_writer *w, enum err_code code, const char *what, const char *name)
 {
-    if (!w->failed.code) err_set(&w->failed, code, "writing '%s': %s '%s'", w->file.path, what, name);
+    if (!w->failed.code)
+        err_set(&w->failed, code, "writing '%s': %s '%s'", w->file.path ? w->file.path : "(memory)", what,
+                name);
 }
 
 /* Index a name, which stays valid with the writer; one that is known already fails the writer. */
@@ -94,6 +96,12 @@ enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struc
 enum err_code gguf_writer_resume(struct gguf_writer **out, const char *path, struct err *why)
 {
     return writer_new(out, path, atomic_file_resume, why);
+}
+
+enum err_code gguf_writer_open_memory(struct gguf_writer **out, struct err *why)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for metadata");
 }
 
 static void str_append_string(struct str *s, struct gguf_string text)

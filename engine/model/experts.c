@@ -256,17 +256,16 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
             mm[i].y_stride = stride;
         }
         if (fused)
-            backend_gated(p->site->backend, &(struct gated){ .gate = mm[0],
-                                                             .up = mm[1],
-                                                             .act = m->hyper.arch->act,
-                                                             .y = mm[0].y,
-                                                             .y_stride = stride });
+            backend_gated(
+                p->site->backend,
+                &(struct gated){
+                    .gate = mm[0], .up = mm[1], .act = m->hyper.act, .y = mm[0].y, .y_stride = stride });
         else
             count += 1 + apart;
     }
     if (fused) return;
     backend_matmul(p->site->backend, x->products, count);
-    backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.arch->act,
+    backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.act,
                                                            .gate = p->b.expert_ff,
                                                            .up = gated ? p->b.expert_ff + ff : NULL,
                                                            .stride = stride,
@@ -303,7 +302,7 @@ static void run_shared(const struct pass *p, const struct layer *l, const float 
     const int64_t embd = m->shape.embd, ff = m->shape.shared_ff, stride = 2 * ff;
     const bool gated = layer_slot(l, SLOT_GATE_SHARED)->w.data;
     struct gated g = { .up = pass_product(p, layer_slot(l, SLOT_UP_SHARED), NULL, h, embd),
-                       .act = m->hyper.arch->act,
+                       .act = m->hyper.act,
                        .y = p->b.ff,
                        .y_stride = stride };
     pass_call_observer(p, l, (const enum slot[]){ SLOT_UP_SHARED, SLOT_GATE_SHARED }, gated ? 2 : 1, h, embd);

@@ -142,7 +142,7 @@ static struct matmul pass_run_gated(const struct pass *p, const struct layer *l,
     const int64_t stride = gated ? 2 * ff : ff;
     struct gated g = { .up = pass_product(p, layer_slot(l, SLOT_UP), layer_slot(l, SLOT_UP_B), h,
                                           m->shape.embd),
-                       .act = m->hyper.arch->act,
+                       .act = m->hyper.act,
                        .y = p->b.ff,
                        .y_stride = stride };
     pass_call_observer(p, l, (const enum slot[]){ SLOT_UP, SLOT_GATE }, gate ? 2 : 1, h, m->shape.embd);
@@ -308,7 +308,7 @@ static void pass_add_input(const struct pass *p, const struct layer *l)
     mm.y_stride = stride;
     pass_call_observer(p, l, (const enum slot[]){ SLOT_INPUT_GATE }, 1, p->b.x, m->shape.embd);
     backend_matmul(p->site->backend, &mm, 1);
-    backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.arch->act,
+    backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.act,
                                                            .gate = p->b.latent,
                                                            .up = p->b.inputs + (l - m->layers) * width,
                                                            .stride = stride,

@@ -258,6 +258,7 @@ enum err_code layers_replace(struct layers *l, const char *tensor, const struct 
     struct gguf_tensor other = *t;
     other.format = f;
     other.data = data;
+    other.made = NULL;
     enum err_code rc = layers_bind(l, &other, why);
     for (int64_t i = 0; !rc && i < gguf_tensor_count(l->gguf); i++)
         if (gguf_tensor_at(l->gguf, i) == t) l->replaced[i] = 1;

@@ -9,6 +9,7 @@
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/model/model_internal.h"
 #include "engine/plan/plan.h"
 #include "engine/text/text.h"
@@ -35,7 +36,7 @@ static enum err_code open_file(struct model *m, const struct model_options *o, c
 {
     m->borrowed = o->gguf;
     m->gguf = (struct gguf *)o->gguf; /* never written through this pointer */
-    return o->gguf ? ERR_OK : gguf_open(&m->gguf, path, why);
+    return o->gguf ? ERR_OK : model_file_open(&m->gguf, path, why);
 }
 
 static void close_file(struct model *m)

@@ -201,11 +201,9 @@ enum err_code model_autotune(struct model *m, const struct model_options *o, str
 enum err_code model_no_room(const struct model *m, const struct site *s, const char *what, int64_t bytes,
                             struct err *why);
 
-/* model_memory.c: read weights ahead as the config asks; drop the mapped pages of a tensor that was copied;
- * compare the process's bytes in huge pages (-1: unknown) with those before loading, and log a warning if too
- * few were granted. */
+/* model_memory.c: read weights ahead as the config asks; compare the process's bytes in huge pages (-1:
+ * unknown) with those before loading, and log a warning if too few were granted. */
 void model_prefetch(struct model *m, const struct log *log);
-void model_drop_copied(const struct gguf_tensor *t);
 int64_t model_huge_bytes(void);
 void model_account_huge(struct model *m, int64_t before, const struct log *log);
 

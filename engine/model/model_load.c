@@ -43,7 +43,7 @@ static enum err_code decode_vector(float **out, const struct gguf_tensor *t, str
                        (long long)t->shape[0], t->format->name);
     *out = malloc((size_t)n * sizeof(float));
     if (!*out) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
-    t->format->decode(t->data, *out, n);
+    t->format->decode(gguf_tensor_data(t), *out, n);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite((*out)[i])) {
             const float bad = (*out)[i];
@@ -92,7 +92,7 @@ static enum err_code bind_scales(struct bound *out, const struct model *m, const
             "the tensor '%s' scales this matrix, which works on the CPU only: expected device=cpu, or a "
             "smaller gpu_layers, so that the layer of this matrix runs on the CPU",
             t->name);
-    const float *scale = (const float *)(const void *)t->data;
+    const float *scale = (const float *)(const void *)gguf_tensor_data(t);
     for (int64_t i = 0; i < want; i++) {
         float v;
         memcpy(&v, scale + (n > 1 ? i : 0), sizeof v);
@@ -120,7 +120,7 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
                        "prescribed quantization of activations is not supported for experts");
     if (!of_experts || expert >= 0) {
         rc = backend_weight_bind(site->backend, &out->w, t->format, t->shape[1], t->shape[0], out->input,
-                                 t->data, why);
+                                 gguf_tensor_data(t), why);
         return rc ? rc : bind_scales(out, m, site, t, why);
     }
     const int64_t bytes = format_row_bytes(t->format, t->shape[0]) * t->shape[1];
@@ -129,7 +129,8 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
         return err_set(why, ERR_NOMEM, "out of memory for %lld experts", (long long)t->shape[2]);
     for (; out->count < t->shape[2] && !rc; out->count += !rc)
         rc = backend_weight_bind(site->backend, &out->experts[out->count], t->format, t->shape[1],
-                                 t->shape[0], NULL, (const char *)t->data + out->count * bytes, why);
+                                 t->shape[0], NULL, (const char *)gguf_tensor_data(t) + out->count * bytes,
+                                 why);
     if (!rc) out->w = out->experts[0];
     return rc ? rc : bind_scales(out, m, site, t, why);
 }
@@ -198,6 +199,7 @@ enum err_code model_replace_matrix(struct model *m, const char *tensor, const st
     replaced.format = f;
     replaced.bytes = t->shape[1] * format_row_bytes(f, t->shape[0]);
     replaced.data = data;
+    replaced.made = NULL;
     return model_bind_slot(m, layer, slot, expert, &replaced, why);
 }
 
@@ -206,7 +208,8 @@ static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, int exper
 {
     struct model *m = ctx;
     enum err_code rc = model_bind_slot(m, layer, slot, expert, t, why);
-    if (!rc && model_place(m, layer, slot)->w.owned) model_drop_copied(t);
+    /* another model of the same file may use bytes that were computed for it */
+    if (!rc && model_place(m, layer, slot)->w.owned && !(t->made && m->borrowed)) gguf_tensor_drop(t);
     return rc;
 }
 

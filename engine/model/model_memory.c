@@ -14,25 +14,14 @@
 
 enum { ROLLUP_LIMIT = 1 << 16 };
 
-/* The pages that contain only this tensor's bytes (outer: all pages that contain any of them). */
-static void pages_of(const struct gguf_tensor *t, bool outer, void **at, size_t *bytes)
+/* The pages that contain any of this tensor's bytes. */
+static void pages_of(const struct gguf_tensor *t, void **at, size_t *bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)t->data,
                     to = from + (uintptr_t)t->bytes;
-    const uintptr_t first = outer ? from / page * page : (from + page - 1) / page * page;
-    const uintptr_t last = outer ? (to + page - 1) / page * page : to / page * page;
+    const uintptr_t first = from / page * page, last = (to + page - 1) / page * page;
     *at = (void *)first;
     *bytes = last > first ? last - first : 0;
-}
-
-void model_drop_copied(const struct gguf_tensor *t)
-{
-    void *at;
-    size_t bytes;
-    pages_of(t, false, &at, &bytes);
-    if (bytes)
-        madvise(at, bytes,
-                MADV_DONTNEED); /* the pages are mapped from a file: a later access reads it again */
 }
 
 /* Map all pages. Kernels before 5.14 lack MADV_POPULATE_READ: then one byte of every page is read. */
@@ -53,7 +42,8 @@ void model_prefetch(struct model *m, const struct log *log)
         const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
         void *at;
         size_t bytes;
-        pages_of(t, true, &at, &bytes);
+        if (t->made) continue; /* not in a file: computed when it is bound */
+        pages_of(t, &at, &bytes);
         if (!bytes) continue;
         const int failed = m->session.prefetch == PREFETCH_POPULATE ? pages_populate(at, bytes)
                            : madvise(at, bytes, MADV_WILLNEED)      ? errno

@@ -20,8 +20,10 @@ void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int 
     *magnitude = (float)h->rope_attn_factor;
     if (h->yarn) {
         const double ctx = (double)h->rope_ctx_original;
-        low = fmax(floor(yarn_pair(h->yarn_beta_fast, rope_dims, h->rope_base, ctx)), 0);
-        high = fmin(ceil(yarn_pair(h->yarn_beta_slow, rope_dims, h->rope_base, ctx)), rope_dims - 1);
+        low = yarn_pair(h->yarn_beta_fast, rope_dims, h->rope_base, ctx);
+        high = yarn_pair(h->yarn_beta_slow, rope_dims, h->rope_base, ctx);
+        low = fmax(h->yarn_exact ? low : floor(low), 0);
+        high = fmin(h->yarn_exact ? high : ceil(high), rope_dims - 1);
         const double growth = 0.1 * log(h->rope_factor);
         if (!h->arch->latent) *magnitude *= (float)((1 + growth) / (1 + h->yarn_log_multiplier * growth));
     }

@@ -32,7 +32,7 @@ static enum err_code scale_read(struct effective *e, const struct gguf *g, struc
             t->name, m->name, (long long)experts, (long long)n, t->format->name);
     e->scale = malloc((size_t)n * sizeof *e->scale);
     if (!e->scale) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
-    memcpy(e->scale, t->data, (size_t)n * sizeof *e->scale);
+    memcpy(e->scale, gguf_tensor_data(t), (size_t)n * sizeof *e->scale);
     e->scales = n;
     e->scale_rows = e->rows / n;
     return ERR_OK;
@@ -72,7 +72,8 @@ void effective_row(const struct effective *e, int64_t r, float *scratch, float *
     const int64_t cols = e->cols;
     const bool ordered = in && in->order;
     float *stored = ordered ? scratch : y;
-    format_decode_rows(m->format, m->data + r * format_row_bytes(m->format, cols), stored, 1, cols);
+    format_decode_rows(m->format, gguf_tensor_data(m) + r * format_row_bytes(m->format, cols), stored, 1,
+                       cols);
     for (int64_t j = 0; ordered && j < cols; j++) y[in->order[j]] = stored[j];
     for (int k = 0; in && k < in->outlier_count; k++)
         y[in->outliers[k]] = f16_to_f32(in->outlier_weights[k * e->rows + r]);

@@ -38,7 +38,7 @@ static enum err_code tensor_read_floats(float **out, const struct gguf_tensor *t
     if (!t || t->shape[0] != n || !t->format->decode) return ERR_OK;
     *out = malloc((size_t)n * sizeof **out + 1);
     if (!*out) return err_set(why, ERR_NOMEM, "out of memory to compare '%s'", t->name);
-    format_decode_rows(t->format, t->data, *out, 1, n);
+    format_decode_rows(t->format, gguf_tensor_data(t), *out, 1, n);
     return ERR_OK;
 }
 

@@ -88,7 +88,7 @@ static enum err_code layer_put_unquantized(struct layer_work *w, struct unit *u,
 {
     if (!changed && !u->converts) {
         enum err_code rc = gguf_writer_select(w->q->writer, u->source->name, why);
-        return rc ? rc : gguf_writer_write(w->q->writer, u->source->data, u->source->bytes, why);
+        return rc ? rc : gguf_writer_write(w->q->writer, gguf_tensor_data(u->source), u->source->bytes, why);
     }
     enum err_code rc = unit_encode(w->q, u, job, why);
     return rc ? rc : unit_put(w->q, u, job, why);

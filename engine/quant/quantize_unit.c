@@ -107,7 +107,8 @@ static bool piece_read_rows(struct piece *p, int64_t from, int64_t to, float *sc
         for (int64_t r = from; r < to; r++)
             effective_row(p->effective, p->first_row + r, scratch, x + (r - from) * cols);
     else
-        format_decode_rows(t->format, t->data + (p->first_row + from) * format_row_bytes(t->format, cols), x,
+        format_decode_rows(t->format,
+                           gguf_tensor_data(t) + (p->first_row + from) * format_row_bytes(t->format, cols), x,
                            to - from, cols);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) {
@@ -273,7 +274,7 @@ static enum err_code unit_copy(struct quantization *q, const struct unit *u, str
     enum err_code rc = gguf_writer_select(q->writer, t->name, why);
     for (int64_t at = 0; at < t->bytes && !rc; at += PIECE) {
         const int64_t n = MIN(PIECE, t->bytes - at);
-        rc = gguf_writer_write(q->writer, t->data + at, n, why);
+        rc = gguf_writer_write(q->writer, gguf_tensor_data(t) + at, n, why);
         if (!rc) rc = quantize_report(q, n, why);
     }
     return rc;

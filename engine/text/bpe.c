@@ -113,7 +113,8 @@ enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, 
     if (gguf_string_is(model, "gemma4")) pre = model; /* the model's name also names its pre-tokenizer */
     /* files without the key are older than it; "default" is what their converter meant */
     if (!pre.len) pre = (struct gguf_string){ "default", strlen("default") };
-    enum err_code rc = pretokenizer_open(&b->pre, pre, why);
+    enum err_code rc = gguf_string_is(pre, OWN_PRE) ? pretokenizer_open_own(&b->pre, g, why)
+                                                    : pretokenizer_open(&b->pre, pre, why);
     if (!rc) rc = bpe_load_rules(b, g, why);
     if (rc) {
         bpe_close(b);
@@ -138,6 +139,11 @@ void bpe_close(struct bpe *b)
 const char *bpe_pre(const struct bpe *b)
 {
     return pretokenizer_info(b->pre)->name;
+}
+
+bool bpe_is_of_characters(const struct bpe *b)
+{
+    return pretokenizer_info(b->pre)->characters;
 }
 
 /* ---------------------------------------------------------------- encoding */

@@ -13,14 +13,19 @@
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
 
+enum { MATCHES_NOTHING = -1000 }; /* beyond the numbers of PCRE2's errors */
+
 /* What matching one piece of text may cost: backtracking steps, and memory of the interpreter in KiB. */
 enum { STEPS_MOST = 10000000, HEAP_KIB_MOST = 256 << 10 };
 
+enum { OWN_PATTERNS_MOST = 32 };
+
 struct pretokenizer {
-    const struct family *family;
-    pcre2_code *codes[FAMILY_PATTERNS];
+    struct pre_info info;
+    pcre2_code *codes[OWN_PATTERNS_MOST];
     int code_count;
 };
+_Static_assert((int)FAMILY_PATTERNS <= (int)OWN_PATTERNS_MOST, "room for every family's patterns");
 
 static enum err_code family_error(struct gguf_string name, struct err *why)
 {
@@ -33,17 +38,18 @@ static enum err_code family_error(struct gguf_string name, struct err *why)
     return rc;
 }
 
-static enum err_code family_compile(struct pretokenizer *p, const char *pattern, struct err *why)
+/* `wrong`: the error of a bad pattern, by whether it is ours or the file's. */
+static enum err_code pattern_compile(struct pretokenizer *p, struct gguf_string pattern, enum err_code wrong,
+                                     struct err *why)
 {
     int code;
     PCRE2_SIZE at;
-    pcre2_code *c = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code,
-                                  &at, NULL);
+    pcre2_code *c = pcre2_compile((PCRE2_SPTR)pattern.data, pattern.len,
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
     if (!c) {
         PCRE2_UCHAR text[128];
         pcre2_get_error_message(code, text, sizeof text);
-        return err_set(why, ERR_INTERNAL, "pre-tokenizer '%s': %s at %zu", p->family->info.name, (char *)text,
-                       at);
+        return err_set(why, wrong, "pre-tokenizer '%s': %s at %zu", p->info.name, (char *)text, at);
     }
     pcre2_jit_compile(c,
                       PCRE2_JIT_COMPLETE); /* without JIT the same code is interpreted: slower, same result */
@@ -60,9 +66,10 @@ enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string na
     if (!f) return family_error(name, why);
     struct pretokenizer *p = calloc(1, sizeof *p);
     if (!p) return err_set(why, ERR_NOMEM, "out of memory for the pre-tokenizer");
-    p->family = f;
+    p->info = f->info;
     for (int i = 0; i < FAMILY_PATTERNS && f->patterns[i]; i++) {
-        enum err_code rc = family_compile(p, f->patterns[i], why);
+        const struct gguf_string pattern = { f->patterns[i], strlen(f->patterns[i]) };
+        enum err_code rc = pattern_compile(p, pattern, ERR_INTERNAL, why);
         if (rc) {
             pretokenizer_close(p);
             return rc;
@@ -70,6 +77,28 @@ enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string na
     }
     *out = p;
     return ERR_OK;
+}
+
+enum err_code pretokenizer_open_own(struct pretokenizer **out, const struct gguf *g, struct err *why)
+{
+    const struct gguf_kv *kv = gguf_kv_find(g, OWN_PATTERNS);
+    *out = NULL;
+    if (kv && (kv->type != GGUF_ARRAY || kv->element != GGUF_STRING || kv->count > OWN_PATTERNS_MOST))
+        return err_set(why, ERR_FORMAT, OWN_PATTERNS ": expected a list of at most %d strings",
+                       OWN_PATTERNS_MOST);
+    struct pretokenizer *p = calloc(1, sizeof *p);
+    if (!p) return err_set(why, ERR_NOMEM, "out of memory for the pre-tokenizer");
+    p->info = (struct pre_info){ .name = OWN_PRE,
+                                 .characters = gguf_get_bool(g, OWN_CHARACTERS, false),
+                                 .whole_words = gguf_get_bool(g, OWN_WHOLE_WORDS, false) };
+    enum err_code rc = ERR_OK;
+    for (uint64_t i = 0; kv && i < kv->count && !rc; i++)
+        rc = pattern_compile(p, gguf_kv_string(kv, i), ERR_FORMAT, why);
+    if (rc)
+        pretokenizer_close(p);
+    else
+        *out = p;
+    return rc;
 }
 
 void pretokenizer_close(struct pretokenizer *p)
@@ -81,7 +110,7 @@ void pretokenizer_close(struct pretokenizer *p)
 
 const struct pre_info *pretokenizer_info(const struct pretokenizer *p)
 {
-    return &p->family->info;
+    return &p->info;
 }
 
 /* ---------------------------------------------------------------- splitting */
@@ -155,7 +184,7 @@ static int ends_split_piece(const pcre2_code *code, const struct matcher *m, con
         if (rc == PCRE2_ERROR_NOMATCH) break;
         if (rc < 0) return rc;
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(m->data);
-        if (at[1] <= at[0]) return PCRE2_ERROR_INTERNAL; /* no pattern of ours matches the empty string */
+        if (at[1] <= at[0]) return MATCHES_NOTHING; /* a pattern of the file; none of ours does that */
         if (at[0] > done && !ends_push(out, from + at[0])) return PCRE2_ERROR_NOMEMORY;
         if (!ends_push(out, from + at[1])) return PCRE2_ERROR_NOMEMORY;
         done = at[1];
@@ -197,9 +226,11 @@ static enum err_code split_error(const struct pretokenizer *p, size_t n, int bad
         return err_set(why, ERR_FORMAT,
                        "the text has a word or a run of spaces that is too long for pre-tokenizer '%s': "
                        "expected text with shorter ones (%zu bytes in all)",
-                       p->family->info.name, n);
+                       p->info.name, n);
+    if (bad == MATCHES_NOTHING)
+        return err_set(why, ERR_FORMAT, "pre-tokenizer '%s': a pattern matches the empty text", p->info.name);
     pcre2_get_error_message(bad, message, sizeof message);
-    return err_set(why, ERR_INTERNAL, "pre-tokenizer '%s': %s", p->family->info.name, (char *)message);
+    return err_set(why, ERR_INTERNAL, "pre-tokenizer '%s': %s", p->info.name, (char *)message);
 }
 
 enum err_code pretokenizer_split(const struct pretokenizer *p, const char *text, size_t n, size_t **ends,

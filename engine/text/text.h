@@ -15,6 +15,16 @@
 struct gguf;
 struct tokenizer;
 
+/* tokenizer.ggml.pre of a file with expressions of its own (docs/formats.md), and the keys that it then has.
+ */
+#define OWN_PRE         "qdyno"
+#define OWN_PATTERNS    "qdyno.tokenizer.patterns"   /* list of strings: PCRE2, applied one after the other */
+#define OWN_CHARACTERS  "qdyno.tokenizer.characters" /* bool: characters are merged, not bytes */
+#define OWN_WHOLE_WORDS "qdyno.tokenizer.whole_words" /* bool: a word that is a token is not merged */
+/* In any file: the ids of special tokens that take the spaces to their left or right, too. */
+#define OWN_STRIP_LEFT  "qdyno.tokenizer.strip_left"
+#define OWN_STRIP_RIGHT "qdyno.tokenizer.strip_right"
+
 enum { TEXT_FILE_LIMIT = 1 << 30 }; /* bytes of a text file that is read as a whole */
 
 /* *out owned: tokenizer_close. `g` must outlive it. ERR_FORMAT: metadata missing, inconsistent, or of a kind

@@ -77,6 +77,8 @@ enum token_type { /* as stored in tokenizer.ggml.token_type */
                   TOKEN_TYPE_COUNT
 };
 
+enum strip { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
+
 struct vocab {
     int32_t n;
     struct gguf_string *texts; /* [n] as stored: borrowed from the file */
@@ -85,6 +87,7 @@ struct vocab {
     struct text_index words;   /* tokens that plain text can become: no control, unknown or byte tokens */
     int32_t byte_id[256];      /* "<0x0A>" or the byte itself as a token; -1: none */
     struct specials specials;  /* cut out of raw text first */
+    uint8_t *strips;           /* [n] bits of enum strip: special tokens that take spaces beside them, too */
     int32_t bos, eos, unk;     /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
     bool words_begin_with_space; /* in every token, U+2581 occurs at the beginning only */
@@ -140,6 +143,7 @@ struct bpe;
 enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, struct err *why);
 void bpe_close(struct bpe *b);
 const char *bpe_pre(const struct bpe *b);
+bool bpe_is_of_characters(const struct bpe *b); /* and not of bytes */
 enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n,
                          struct token_list *out, struct err *why);
 void bpe_piece(const struct bpe *b, int32_t id, struct str *out);
@@ -165,6 +169,8 @@ extern const size_t TEXT_FAMILY_COUNT;
 
 /* Errors: ERR_FORMAT (unknown name, listing the known), ERR_INTERNAL (PCRE2), ERR_NOMEM. */
 enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string name, struct err *why);
+/* With the patterns that the file itself has (text.h: OWN_PRE). ERR_FORMAT: bad patterns; ERR_NOMEM. */
+enum err_code pretokenizer_open_own(struct pretokenizer **out, const struct gguf *g, struct err *why);
 void pretokenizer_close(struct pretokenizer *p);
 const struct pre_info *pretokenizer_info(const struct pretokenizer *p);
 

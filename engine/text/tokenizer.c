@@ -124,6 +124,25 @@ static bool fragments_push(struct fragments *f, size_t from, size_t to, int32_t 
     return true;
 }
 
+/* Bytes of the white space character at text[at..n); 0: there is none. */
+static size_t space_at(const char *text, size_t at, size_t n)
+{
+    uint32_t c = 0;
+    const size_t used = str_utf8_next(text + at, n - at, &c);
+    const bool space = (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+                       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+                       c == 0x205f || c == 0x3000;
+    return used && space ? used : 0;
+}
+
+/* Bytes of the white space character that ends text[from..at); 0: there is none. */
+static size_t space_before(const char *text, size_t from, size_t at)
+{
+    for (size_t used = 1; used <= 3 && used <= at - from; used++)
+        if (space_at(text, at - used, at) == used) return used;
+    return 0;
+}
+
 /* User-defined tokens are always recognised. Control tokens only on request, because untrusted text must not
  * be able to produce "<|im_end|>". */
 static bool fragments_split_specials(const struct vocab *v, const char *text, size_t n, bool control,
@@ -134,8 +153,12 @@ static bool fragments_split_specials(const struct vocab *v, const char *text, si
     if (!specials_find(&v->specials, text, n, control, untrusted, &hits, &count)) return false;
     bool ok = true;
     for (size_t i = 0; i < count && ok; i++) {
-        const size_t end = hits[i].at + v->texts[hits[i].id].len;
-        ok = fragments_push(out, done, hits[i].at, -1) && fragments_push(out, hits[i].at, end, hits[i].id);
+        size_t at = hits[i].at, end = at + v->texts[hits[i].id].len;
+        const uint8_t strips = v->strips ? v->strips[hits[i].id] : 0;
+        while (strips & STRIP_LEFT && space_before(text, done, at)) at -= space_before(text, done, at);
+        ok = fragments_push(out, done, at, -1) && fragments_push(out, hits[i].at, end, hits[i].id);
+        const size_t next = i + 1 < count ? hits[i + 1].at : n;
+        while (strips & STRIP_RIGHT && space_at(text, end, next)) end += space_at(text, end, next);
         done = end;
     }
     free(hits);
@@ -219,7 +242,9 @@ enum err_code tokenizer_decode(const struct tokenizer *t, const int32_t *ids, in
                                struct str *out, struct err *why)
 {
     const struct vocab *v = &t->vocab;
-    bool starts = !t->bpe && v->add_space_prefix; /* encoding inserted a space here: remove it */
+    /* does encoding insert spaces? */
+    const bool inserts = v->add_space_prefix && (!t->bpe || bpe_is_of_characters(t->bpe));
+    bool starts = inserts; /* encoding inserted a space here: remove it */
     struct str piece = { 0 };
     enum err_code rc = ERR_OK;
     for (int64_t i = 0; !rc && i < n; i++) {
@@ -228,7 +253,7 @@ enum err_code tokenizer_decode(const struct tokenizer *t, const int32_t *ids, in
         bool literal = vocab_is_special(v, ids[i]) || v->types[ids[i]] == TOKEN_USER_DEFINED;
         size_t skip = starts && !literal && piece.len && piece.data[0] == ' ';
         str_append_n(out, str_text(&piece) + skip, piece.len - skip);
-        starts = !t->bpe && v->add_space_prefix && literal;
+        starts = inserts && literal;
         if (out->failed) rc = err_set(why, ERR_NOMEM, "out of memory for text");
     }
     str_free(&piece);

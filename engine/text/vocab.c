@@ -190,6 +190,23 @@ static enum err_code vocab_collect_specials(struct vocab *v, struct arena *memor
     return made ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for special tokens");
 }
 
+/* Note the special tokens of a list of ids. */
+static enum err_code vocab_load_strips(struct vocab *v, const struct gguf *g, const char *key, enum strip bit,
+                                       struct arena *memory, struct err *why)
+{
+    const struct gguf_kv *kv = gguf_kv_find(g, key);
+    if (!kv) return ERR_OK;
+    if (!v->strips && !(v->strips = arena_alloc(memory, (size_t)v->n)))
+        return err_set(why, ERR_NOMEM, "out of memory for %" PRId32 " tokens", v->n);
+    for (uint64_t i = 0; i < kv->count; i++) {
+        const double id = kv->type == GGUF_ARRAY ? gguf_kv_num(kv, i) : -1;
+        if (!(id >= 0 && id < v->n))
+            return err_set(why, ERR_FORMAT, "%s: expected a list of token ids below %" PRId32, key, v->n);
+        v->strips[(int32_t)id] |= (uint8_t)bit;
+    }
+    return ERR_OK;
+}
+
 enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why)
 {
     bool spm = gguf_string_is(gguf_get_string(g, "tokenizer.ggml.model"), "llama");
@@ -201,6 +218,8 @@ enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *me
     if (!rc) rc = vocab_load_id(&v->bos, v, g, "tokenizer.ggml.bos_token_id", spm ? 1 : -1, why);
     if (!rc) rc = vocab_load_id(&v->eos, v, g, "tokenizer.ggml.eos_token_id", spm ? 2 : -1, why);
     if (!rc) rc = vocab_load_id(&v->unk, v, g, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1, why);
+    if (!rc) rc = vocab_load_strips(v, g, OWN_STRIP_LEFT, STRIP_LEFT, memory, why);
+    if (!rc) rc = vocab_load_strips(v, g, OWN_STRIP_RIGHT, STRIP_RIGHT, memory, why);
     v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", spm);
     v->add_eos = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false);
     v->add_space_prefix = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", spm);

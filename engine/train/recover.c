@@ -136,7 +136,7 @@ enum err_code recover_check(const struct gguf *original, const struct gguf *quan
 
 static void tensor_decode(const struct gguf_tensor *t, const struct network_tensor *x, float *out)
 {
-    format_decode_rows(t->format, t->data, out, x->rows, x->cols);
+    format_decode_rows(t->format, gguf_tensor_data(t), out, x->rows, x->cols);
 }
 
 struct coding {
@@ -389,7 +389,7 @@ static enum err_code recovery_write_tensor(struct recovery_run *r, struct gguf_w
     int i = 0;
     while (strcmp(network_tensor_at(r->student, i)->name, t->name)) i++; /* exists: see check_tensors */
     const struct network_tensor *x = network_tensor_at(r->student, i);
-    if (x->matrix && r->o->norms_only) return gguf_writer_write(w, t->data, t->bytes, why);
+    if (x->matrix && r->o->norms_only) return gguf_writer_write(w, gguf_tensor_data(t), t->bytes, why);
     if (!x->matrix && !t->format->encode)
         return err_set(why, ERR_USAGE, "tensor '%s' is %s, which is not encoded here", t->name,
                        t->format->name);

@@ -9,6 +9,7 @@
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "kernels/kernels.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/metrics/metrics.h"
@@ -538,7 +539,7 @@ static enum err_code models_check(const struct experiment_spec *s, struct err *w
     for (int i = 0; i < s->arms && (i == 0 || s->arms == 2); i++) {
         struct gguf *g = NULL;
         const char *own = config_text(&s->config[i], KNOB_MODEL), *path = *own ? own : s->model;
-        enum err_code rc = *path ? gguf_open_any_type(&g, path, why) : ERR_OK;
+        enum err_code rc = *path ? model_file_open_any_type(&g, path, why) : ERR_OK;
         gguf_close(g);
         if (rc) return *own ? err_prefix(why, "arm %c", 'A' + i) : rc;
     }

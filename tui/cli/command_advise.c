@@ -9,6 +9,7 @@
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 #include "tui/cli/command_advise_accuracy.h"
@@ -268,7 +269,7 @@ static void note_model(struct table *t, const char *path)
 {
     struct gguf *file = NULL;
     struct model_shape shape;
-    if (!gguf_open(&file, path, NULL) && !model_shape_read(&shape, file, NULL)) {
+    if (!model_file_open(&file, path, NULL) && !model_shape_read(&shape, file, NULL)) {
         json_put_bool(t->extra, "random_weights", shape.random_weights);
         json_put_bool(t->extra, "answers_unverified", shape.unknown > 0);
         cli_note_cautions(t, shape.random_weights, shape.unknown > 0);
@@ -344,7 +345,7 @@ static enum err_code put_rules(struct table *t, const struct advising *v, struct
     struct prediction reference;
     const struct predict_for what = { .ctx = v->o.ctx, .on_gpu = v->ceilings.gpu.read_bytes_s > 0 };
     config_default(&plain);
-    enum err_code rc = gguf_open(&file, v->model, why);
+    enum err_code rc = model_file_open(&file, v->model, why);
     if (!rc) rc = model_shape_read(&shape, file, why);
     if (!rc) rc = predict(&reference, file, &plain, &v->machine, &v->ceilings, &what, why);
     gguf_close(file);

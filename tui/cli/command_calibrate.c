@@ -8,6 +8,7 @@
 
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
@@ -238,7 +239,7 @@ static enum err_code calibration_make(const struct cli_global *g, const struct c
         .progress_ctx = &w,
         .log = &g->log
     };
-    enum err_code rc = gguf_open(&model, a->arg[0], why);
+    enum err_code rc = model_file_open(&model, a->arg[0], why);
     if (rc) return rc;
     progress_init(&w.progress, g);
     rc = model_shape_read(&shape, model, why);

@@ -10,6 +10,7 @@
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
@@ -281,7 +282,7 @@ static enum err_code fit_config(struct fit *f, const struct config *c, int64_t c
     struct err refused = { 0 };
     char *path = NULL;
     enum err_code rc = cli_config_model(&path, f->a, c, why);
-    if (!rc) rc = gguf_open_any_type(&file, path, why);
+    if (!rc) rc = model_file_open_any_type(&file, path, why);
     if (!rc) {
         const bool known = !model_shape_read(&shape, file, &refused);
         const bool runs = known && !gguf_check_types(file, &refused);

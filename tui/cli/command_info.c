@@ -7,6 +7,7 @@
 #include "engine/arch/arch.h"
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/text/text.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
@@ -236,7 +237,7 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
         table_init(&t, &DOCUMENT_INFO);
     enum err_code rc = check_flags(a, &why);
     if (!rc) rc = cli_model(&path, a, &why);
-    if (!rc) rc = gguf_open_any_type(&file, path, &why);
+    if (!rc) rc = model_file_open_any_type(&file, path, &why);
     if (!rc && tensors)
         table_add_tensors(&t, file);
     else if (!rc)

@@ -10,6 +10,7 @@
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
@@ -91,7 +92,7 @@ static enum err_code counted_open(struct counted *x, struct err *why)
         return err_set(why, ERR_USAGE, "--tensors and --experts exclude each other");
     enum err_code rc = cli_config(&x->config, x->a, args_text(x->a, "-C", NULL), why);
     if (!rc) rc = cli_config_model(&x->path, x->a, &x->config, why);
-    if (!rc) rc = gguf_open(&x->gguf, x->path, why);
+    if (!rc) rc = model_file_open(&x->gguf, x->path, why);
     if (!rc) rc = model_shape_read(&x->shape, x->gguf, why);
     if (!rc) rc = expert_use_check(&x->shape, why);
     if (!rc) rc = file_read(&x->text, &x->n, x->file, TEXT_FILE_LIMIT, why);

@@ -9,6 +9,7 @@
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
@@ -512,7 +513,7 @@ static enum err_code measuring_init(struct measuring *m, const struct method **m
     struct model_shape shape;
     struct config first;
     enum err_code rc = cli_model(&m->path, m->a, why);
-    if (!rc) rc = gguf_open(&m->source, m->path, why);
+    if (!rc) rc = model_file_open(&m->source, m->path, why);
     if (!rc) rc = measuring_choose_lines(m, methods, n, why);
     if (!rc) rc = cli_config(&first, m->a, NULL, why);
     if (rc) return rc;

@@ -18,6 +18,7 @@
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
@@ -295,7 +296,7 @@ static enum err_code quantizing_init(struct quantizing *z, struct err *why)
     z->recovers = args_has(z->a, "--recover");
     enum err_code rc = recipe_read(z, why);
     if (!rc && z->recovers) rc = recovery_parse(&z->recovery, args_text(z->a, "--recover", ""), why);
-    if (!rc) rc = gguf_open(&z->source, z->in, why);
+    if (!rc) rc = model_file_open(&z->source, z->in, why);
     if (!rc) rc = source_check(z, why);
     if (!rc && z->recovers) rc = recovery_check(z, why);
     if (!rc && recipe_is_identity(&z->config, z->source))

@@ -12,6 +12,7 @@
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
@@ -190,7 +191,7 @@ static enum err_code write_gguf(struct searching *x, struct err *why)
     };
     enum err_code rc = config_parse(&c, x->found.mixed.line, why);
     if (!rc) rc = config_set(&c, "force", config_text(&x->config, KNOB_FORCE), why);
-    if (!rc) rc = gguf_open(&g, x->model, why);
+    if (!rc) rc = model_file_open(&g, x->model, why);
     if (!rc) rc = quantize_file(path, g, &o, why);
     gguf_close(g);
     progress_clear(&x->progress);

@@ -12,6 +12,7 @@
 #include "advisor/predict/predict.h"
 #include "db/db.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "tui/cli/commands.h"
 #include "tui/report/report.h"
@@ -140,7 +141,7 @@ static enum err_code model_read(struct site *s, const char *path, struct err *wh
 {
     struct gguf *g = NULL;
     if (!path) return ERR_OK;
-    enum err_code rc = gguf_open(&g, path, why);
+    enum err_code rc = model_file_open(&g, path, why);
     if (!rc) rc = model_identity(g, s->sha256, why);
     gguf_close(g);
     return rc;

@@ -11,6 +11,7 @@
 #include "engine/chat/chat.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "engine/text/text.h"
 #include "telemetry/machine/machine.h"
@@ -131,7 +132,7 @@ static enum err_code generation_open_model(struct generation *x, const struct cl
     if (!rc) rc = cli_applied_config(&c, x->g, a, why);
     if (!rc) rc = cli_config_model(&path, a, &c, why);
     /* The length of the prompt determines the context to allocate. */
-    if (!rc) rc = gguf_open(&file, path, why);
+    if (!rc) rc = model_file_open(&file, path, why);
     if (!rc) rc = tokenizer_open(&k, file, why);
     if (!rc && x->chat.on && !x->chat.template_file && !chat_has_template(file))
         rc = err_set(

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 #include "engine/text/text.h"
 #include "tui/cli/commands.h"
 
@@ -89,7 +90,7 @@ int command_tokenize(const struct cli_global *g, const struct cli_args *a)
     size_t n = 0;
     enum err_code rc = cli_text(&text, &n, a, &why);
     if (!rc) rc = cli_model(&path, a, &why);
-    if (!rc) rc = gguf_open(&file, path, &why);
+    if (!rc) rc = model_file_open(&file, path, &why);
     if (!rc) rc = tokenizer_open(&k, file, &why);
     if (!rc) rc = gguf_check_unchanged(file, &why);
     if (!rc) rc = args_has(a, "--detokenize") ? print_text(k, text, &why) : print_ids(a, k, text, n, &why);

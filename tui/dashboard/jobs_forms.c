@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "advisor/predict/predict.h"
+#include "engine/import/import.h"
 #include "tui/forms/forms.h"
 
 /* ---------------------------------------------------------------- one file */
@@ -24,7 +25,7 @@ static void file_describe_gguf(struct file_entry *e, const char *path)
     struct model_shape shape;
     struct memory_plan plan;
     struct config c;
-    if (gguf_open(&g, path, &why)) {
+    if (model_file_open(&g, path, &why)) {
         e->kind = FILE_NO_MODEL;
         snprintf(e->trouble, sizeof e->trouble, "%.*s", (int)sizeof e->trouble - 1, why.message);
         return;
@@ -295,7 +296,7 @@ void job_estimate_lines(struct background *b, const struct job *j)
     struct gguf *g = NULL;
     struct workload w = { 0 };
     struct err why;
-    if (s && c && out && form && !gguf_open(&g, j->text[1], &why)) {
+    if (s && c && out && form && !model_file_open(&g, j->text[1], &why)) {
         const bool known = !workload_parse(&w, j->text[2], &why) && !w.train;
         struct config usual;
         config_default(&usual);

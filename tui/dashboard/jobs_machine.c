@@ -12,6 +12,7 @@
 #include "advisor/experiment/experiment.h"
 #include "advisor/outcome/outcome.h"
 #include "advisor/predict/predict.h"
+#include "engine/import/import.h"
 #include "tui/forms/forms.h"
 
 /* ---------------------------------------------------------------- machine */
@@ -53,7 +54,7 @@ void job_read_model(struct background *b, const struct job *j)
     struct gguf *g = NULL;
     struct model_shape shape = { 0 };
     struct model_summary *ledger = calloc(1, sizeof *ledger);
-    enum err_code rc = ledger ? gguf_open(&g, j->text[0], &why)
+    enum err_code rc = ledger ? model_file_open(&g, j->text[0], &why)
                               : err_set(&why, ERR_NOMEM, "not enough memory for the model");
     if (rc == ERR_OK) rc = model_shape_read(&shape, g, &why);
     if (rc == ERR_OK) model_summary_make(ledger, g, &shape);
@@ -275,7 +276,7 @@ void job_predict_limits(struct background *b, const struct job *j)
         struct gguf *g = NULL;
         bool good = known && config_parse(&config, j->text[arm], &why) == ERR_OK;
         const char *own = good ? config_text(&config, KNOB_MODEL) : "";
-        if (good && gguf_open(&g, own && *own ? own : j->text[2], &why) == ERR_OK &&
+        if (good && model_file_open(&g, own && *own ? own : j->text[2], &why) == ERR_OK &&
             predict(&p, g, &config, &m, &c, &(struct predict_for){ .ctx = 0 }, &why))
             p.decode_limit_tok_s = p.prefill_limit_tok_s = NAN;
         gguf_close(g);

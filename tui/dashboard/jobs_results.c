@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "engine/import/import.h"
 
 enum { MODELS = 64, MOST_CELLS = 400 };
 
@@ -52,7 +53,7 @@ static void result_add_own_hash(struct background *b, struct result_reader *r, i
     if (bytes <= 0 || bytes > SMALL) return;
     if (strcmp(b->hashed_path, r->path) != 0) {
         b->hashed[0] = '\0';
-        if (!gguf_open(&g, r->path, &why) && gguf_hash(g, b->hashed, &why)) b->hashed[0] = '\0';
+        if (!model_file_open(&g, r->path, &why) && gguf_hash(g, b->hashed, &why)) b->hashed[0] = '\0';
         gguf_close(g);
         snprintf(b->hashed_path, sizeof b->hashed_path, "%s", r->path);
     }

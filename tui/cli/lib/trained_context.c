@@ -4,6 +4,7 @@
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
+#include "engine/import/import.h"
 
 /* 0: the file does not say, or cannot be read. */
 static int64_t model_trained_context(const char *path)
@@ -11,7 +12,8 @@ static int64_t model_trained_context(const char *path)
     struct gguf *file = NULL;
     struct model_shape shape;
     int64_t tokens = 0;
-    if (!gguf_open(&file, path, NULL) && !model_shape_read(&shape, file, NULL)) tokens = shape.ctx_train;
+    if (!model_file_open(&file, path, NULL) && !model_shape_read(&shape, file, NULL))
+        tokens = shape.ctx_train;
     gguf_close(file);
     return tokens;
 }

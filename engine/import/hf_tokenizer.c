@@ -1,0 +1,369 @@
+/* tokenizer.json as the keys that GGUF files have for a tokenizer.
+ *
+ * Ids, merges and flags go over as they are. Where the steps that cut text are those of a family that GGUF
+ * names, its name is put, so that other programs read the file, too; else the expressions themselves. */
+#include "engine/import/hf_tokenizer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/import/word_cutter.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
+
+enum { TOKENS_MOST = 1 << 22 };
+/* as tokenizer.ggml.token_type has them */
+enum {
+    TYPE_NORMAL = 1,
+    TYPE_UNKNOWN = 2,
+    TYPE_CONTROL = 3,
+    TYPE_USER_DEFINED = 4,
+    TYPE_UNUSED = 5,
+    TYPE_BYTE = 6
+};
+
+/* The vocabulary, by id. */
+struct tokens {
+    int64_t n;
+    struct gguf_string *texts; /* [n]; data NULL: no token has this id. Borrowed from the JSON */
+    int32_t *types;            /* [n] */
+    char *padding;             /* texts of ids without a token */
+    int32_t *left, *right;     /* ids of those that take the spaces beside them */
+    int64_t left_count, right_count;
+};
+
+static void tokens_free(struct tokens *t)
+{
+    free(t->texts);
+    free(t->types);
+    free(t->padding);
+    free(t->left);
+    free(t->right);
+}
+
+/* ---------------------------------------------------------------- tokens */
+
+static enum err_code check_id(int64_t *most, const json_t *id, struct err *why)
+{
+    const int64_t i = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (i < 0 || i >= TOKENS_MOST)
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: a token's id is missing or out of range: expected 0 to %d",
+                       TOKENS_MOST - 1);
+    *most = MAX(*most, i);
+    return ERR_OK;
+}
+
+static enum err_code tokens_alloc(struct tokens *t, const json_t *vocab, const json_t *added, int64_t padded,
+                                  struct err *why)
+{
+    const char *text;
+    json_t *id;
+    int64_t most = padded - 1;
+    enum err_code rc = ERR_OK;
+    json_object_foreach((json_t *)vocab, text, id) if (!rc) rc = check_id(&most, id, why);
+    for (size_t i = 0; !rc && i < json_array_size(added); i++)
+        rc = check_id(&most, json_object_get(json_array_get(added, i), "id"), why);
+    if (rc) return rc;
+    t->n = most + 1;
+    t->texts = calloc((size_t)t->n + 1, sizeof *t->texts);
+    t->types = calloc((size_t)t->n + 1, sizeof *t->types);
+    t->left = calloc((size_t)t->n + 1, sizeof *t->left);
+    t->right = calloc((size_t)t->n + 1, sizeof *t->right);
+    return t->texts && t->types && t->left && t->right
+               ? ERR_OK
+               : err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " tokens", t->n);
+}
+
+static bool is_byte_token(const char *text)
+{
+    unsigned byte;
+    int end = 0;
+    return strlen(text) == 6 && sscanf(text, "<0x%2x>%n", &byte, &end) == 1 && end == 6;
+}
+
+static enum err_code add_added(struct tokens *t, const json_t *token, const char *unknown, struct err *why)
+{
+    const char *text = json_get_str(token, "content", NULL);
+    const int64_t id = json_get_int(token, "id", -1);
+    const bool special = json_get_bool(token, "special", false);
+    if (!text) return err_set(why, ERR_FORMAT, "tokenizer.json: an added token has no content");
+    if (json_get_bool(token, "single_word", false))
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: added token '%.60s' with single_word is not supported", text);
+    t->texts[id] = (struct gguf_string){ text, strlen(text) };
+    t->types[id] = special ? (!strcmp(text, unknown) ? TYPE_UNKNOWN : TYPE_CONTROL) : TYPE_USER_DEFINED;
+    if (json_get_bool(token, "lstrip", false)) t->left[t->left_count++] = (int32_t)id;
+    if (json_get_bool(token, "rstrip", false)) t->right[t->right_count++] = (int32_t)id;
+    return ERR_OK;
+}
+
+/* Ids without a token, at the end or between: texts that no text becomes. */
+static enum err_code pad(struct tokens *t, struct err *why)
+{
+    enum { ROOM = 24 };
+    int64_t missing = 0, used = 0;
+    for (int64_t i = 0; i < t->n; i++) missing += !t->texts[i].data;
+    t->padding = malloc((size_t)missing * ROOM + 1);
+    if (!t->padding) return err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " tokens", t->n);
+    for (int64_t i = 0; i < t->n; i++) {
+        if (t->texts[i].data) continue;
+        char *text = t->padding + used++ * ROOM;
+        t->texts[i] = (struct gguf_string){ text, (size_t)snprintf(text, ROOM, "[PAD%" PRId64 "]", i) };
+        t->types[i] = TYPE_UNUSED;
+    }
+    return ERR_OK;
+}
+
+static enum err_code tokens_read(struct tokens *t, const struct checkpoint *c, const struct word_cutter *w,
+                                 struct err *why)
+{
+    const json_t *model = json_object_get(c->tokenizer, "model"), *vocab = json_object_get(model, "vocab"),
+                 *added = json_object_get(c->tokenizer, "added_tokens");
+    const char *text, *unknown = json_get_str(model, "unk_token", "");
+    json_t *id;
+    if (!json_is_object(vocab))
+        return err_set(why, ERR_FORMAT, "tokenizer.json: the model has no vocabulary");
+    const int64_t padded = hf_int(c, "vocab_size", 0);
+    enum err_code rc = tokens_alloc(t, vocab, added, padded > 0 && padded <= TOKENS_MOST ? padded : 0, why);
+    if (rc) return rc;
+    int64_t bytes = 0;
+    json_object_foreach((json_t *)vocab, text, id)
+    {
+        const int64_t i = json_integer_value(id);
+        if (t->texts[i].data)
+            return err_set(why, ERR_FORMAT, "tokenizer.json: '%.60s' and '%.60s' have the same id %" PRId64,
+                           t->texts[i].data, text, i);
+        t->texts[i] = (struct gguf_string){ text, strlen(text) };
+        const bool byte = !w->bytes && is_byte_token(text);
+        t->types[i] = byte ? TYPE_BYTE : TYPE_NORMAL;
+        bytes += byte;
+    }
+    if (!w->bytes && bytes < 256)
+        return err_set(
+            why, ERR_FORMAT,
+            "tokenizer.json: a tokenizer of characters without byte_fallback is not supported: expected "
+            "256 tokens <0x00> to <0xFF>, it has %" PRId64,
+            bytes);
+    for (size_t i = 0; !rc && i < json_array_size(added); i++)
+        rc = add_added(t, json_array_get(added, i), unknown, why);
+    return rc ? rc : pad(t, why);
+}
+
+static void tokens_put(const struct tokens *t, struct gguf_writer *w)
+{
+    gguf_writer_put_strings(w, "tokenizer.ggml.tokens", t->texts, (uint64_t)t->n);
+    gguf_writer_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->types, (uint64_t)t->n);
+    if (t->left_count) gguf_writer_put_array(w, OWN_STRIP_LEFT, GGUF_I32, t->left, (uint64_t)t->left_count);
+    if (t->right_count)
+        gguf_writer_put_array(w, OWN_STRIP_RIGHT, GGUF_I32, t->right, (uint64_t)t->right_count);
+}
+
+/* ---------------------------------------------------------------- merges */
+
+/* Rules as "left right", whichever of its two forms tokenizer.json has. */
+static enum err_code merges_put(struct checkpoint *c, const json_t *merges, struct err *why)
+{
+    const size_t n = json_array_size(merges);
+    struct gguf_string *all = calloc(n + 1, sizeof *all);
+    size_t *at = calloc(n + 1, sizeof *at);
+    struct str text = { 0 };
+    enum err_code rc = all && at ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %zu merges", n);
+    for (size_t i = 0; !rc && i < n; i++) {
+        const json_t *m = json_array_get(merges, i);
+        const char *left = json_string_value(json_array_get(m, 0)),
+                   *right = json_string_value(json_array_get(m, 1)), *both = json_string_value(m);
+        at[i] = text.len;
+        if (both)
+            str_append(&text, both);
+        else if (left && right && !strchr(left, ' ') && !strchr(right, ' '))
+            str_printf(&text, "%s %s", left, right);
+        else
+            rc = err_set(why, ERR_FORMAT, "tokenizer.json: merge %zu is no pair of tokens without spaces", i);
+    }
+    at[n ? n : 0] = text.len;
+    if (!rc && text.failed) rc = err_set(why, ERR_NOMEM, "out of memory for %zu merges", n);
+    for (size_t i = 0; !rc && i < n; i++)
+        all[i] = (struct gguf_string){ text.data + at[i], (i + 1 < n ? at[i + 1] : text.len) - at[i] };
+    if (!rc) gguf_writer_put_strings(c->metadata, "tokenizer.ggml.merges", all, n);
+    str_free(&text);
+    free(all);
+    free(at);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- special tokens */
+
+/* The id of a token by its text; -1: none. */
+static int64_t id_of(const struct tokens *t, const char *text)
+{
+    for (int64_t i = 0; text && i < t->n; i++)
+        if (t->texts[i].len == strlen(text) && !memcmp(t->texts[i].data, text, t->texts[i].len)) return i;
+    return -1;
+}
+
+/* A special token: named by tokenizer_config.json (a text or an object with it), else numbered by the
+ * configs. -1: none. */
+static int64_t special_id(const struct checkpoint *c, const struct tokens *t, const char *name)
+{
+    char key[32];
+    const json_t *named;
+    snprintf(key, sizeof key, "%s_token", name);
+    named = json_object_get(c->tokenizer_config, key);
+    const char *text = json_is_object(named) ? json_get_str(named, "content", NULL)
+                                             : json_string_value(named);
+    const int64_t id = id_of(t, text);
+    if (id >= 0) return id;
+    snprintf(key, sizeof key, "%s_token_id", name);
+    const json_t *places[] = { json_object_get(c->generation, key), hf_find(c, key) };
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        const json_t *v = json_is_array(places[i]) ? json_array_get(places[i], 0) : places[i];
+        if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < t->n)
+            return json_integer_value(v);
+    }
+    return -1;
+}
+
+static void put_id(struct checkpoint *c, const char *key, int64_t id)
+{
+    gguf_writer_put_u32(c->metadata, key, id < 0 ? UINT32_MAX : (uint32_t)id);
+}
+
+/* What the post-processor adds before and after a text; *ok false: something else than BOS and EOS. */
+static void read_frame(bool *before, bool *after, bool *ok, const json_t *step, const struct tokens *t,
+                       int64_t bos, int64_t eos)
+{
+    const json_t *steps = json_object_get(step, "processors"), *single = json_object_get(step, "single");
+    for (size_t i = 0; i < json_array_size(steps); i++) {
+        const json_t *one = json_array_get(steps, i);
+        if (!json_object_get(one, "processors")) read_frame(before, after, ok, one, t, bos, eos);
+    }
+    bool behind = false;
+    for (size_t i = 0; i < json_array_size(single); i++) {
+        const json_t *part = json_array_get(single, i), *special = json_object_get(part, "SpecialToken");
+        if (!special) {
+            behind = true;
+            continue;
+        }
+        const int64_t id = id_of(t, json_get_str(special, "id", NULL));
+        if (id < 0 || id != (behind ? eos : bos))
+            *ok = false;
+        else
+            *(behind ? after : before) = true;
+    }
+}
+
+static enum err_code specials_put(struct checkpoint *c, const struct tokens *t, const struct word_cutter *w,
+                                  struct err *why)
+{
+    const int64_t bos = special_id(c, t, "bos"), eos = special_id(c, t, "eos"),
+                  padding = special_id(c, t, "pad"),
+                  unknown = id_of(t, json_get_str(json_object_get(c->tokenizer, "model"), "unk_token", NULL));
+    bool before = false, after = false, ok = true;
+    read_frame(&before, &after, &ok, json_object_get(c->tokenizer, "post_processor"), t, bos, eos);
+    if (!ok)
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: the post-processor adds other tokens than BOS before and EOS "
+                       "after a text, which is not supported");
+    put_id(c, "tokenizer.ggml.bos_token_id", bos);
+    put_id(c, "tokenizer.ggml.eos_token_id", eos);
+    put_id(c, "tokenizer.ggml.unknown_token_id", unknown);
+    if (padding >= 0) put_id(c, "tokenizer.ggml.padding_token_id", padding);
+    gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_bos_token", before);
+    gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_eos_token", after);
+    gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_space_prefix", w->space_first);
+    /* tokens that also end an answer */
+    const json_t *ends = json_object_get(c->generation, "eos_token_id");
+    static const char *const KEYS[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
+    size_t used = 0;
+    for (size_t i = 0; i < json_array_size(ends) && used < COUNT_OF(KEYS); i++) {
+        const json_int_t id = json_integer_value(json_array_get(ends, i));
+        if (id != eos && id >= 0 && id < t->n) put_id(c, KEYS[used++], id);
+    }
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- chat template */
+
+static void template_put(struct checkpoint *c)
+{
+    static const char KEY[] = "tokenizer.chat_template", TOOLS[] = "tokenizer.chat_template.tool_use";
+    const json_t *given = json_object_get(c->tokenizer_config, "chat_template");
+    if (c->template.data) {
+        char *text = strndup(c->template.data, c->template.len);
+        if (text) gguf_writer_put_string(c->metadata, KEY, text);
+        free(text);
+    } else if (json_is_string(given)) {
+        gguf_writer_put_string(c->metadata, KEY, json_string_value(given));
+    }
+    for (size_t i = 0; i < json_array_size(given) && !c->template.data; i++) {
+        const json_t *one = json_array_get(given, i);
+        const char *name = json_get_str(one, "name", ""), *text = json_get_str(one, "template", NULL);
+        if (text && !strcmp(name, "default")) gguf_writer_put_string(c->metadata, KEY, text);
+        if (text && !strcmp(name, "tool_use")) gguf_writer_put_string(c->metadata, TOOLS, text);
+    }
+}
+
+/* ---------------------------------------------------------------- all */
+
+static bool is_set(const json_t *model, const char *key)
+{
+    const json_t *v = json_object_get(model, key);
+    return v && !json_is_null(v) && !(json_is_string(v) && !*json_string_value(v)) &&
+           !(json_is_number(v) && json_number_value(v) == 0);
+}
+
+static enum err_code check_model(const json_t *model, const struct word_cutter *w, struct err *why)
+{
+    static const char *const OPTIONS[] = { "dropout", "continuing_subword_prefix", "end_of_word_suffix" };
+    const char *type = json_get_str(model, "type", json_object_get(model, "merges") ? "BPE" : "");
+    if (strcmp(type, "BPE"))
+        return err_set(why, ERR_FORMAT, "tokenizer.json: a model of type '%.40s' is not supported; BPE is",
+                       type);
+    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
+        if (is_set(model, OPTIONS[i]))
+            return err_set(why, ERR_FORMAT, "tokenizer.json: BPE with %s is not supported", OPTIONS[i]);
+    if (!w->bytes && !json_get_bool(model, "byte_fallback", false))
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: BPE of characters without byte_fallback is not supported");
+    if (!w->bytes && json_get_bool(model, "ignore_merges", false))
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: BPE of characters with ignore_merges is not supported");
+    return ERR_OK;
+}
+
+static void cutter_put(struct checkpoint *c, const struct word_cutter *w, bool whole_words)
+{
+    struct gguf_string cuts[CUTS_MOST];
+    const char *known = word_cutter_known(w, whole_words);
+    gguf_writer_put_string(c->metadata, "tokenizer.ggml.model", "gpt2");
+    gguf_writer_put_string(c->metadata, "tokenizer.ggml.pre", known ? known : OWN_PRE);
+    if (known) return;
+    for (int i = 0; i < w->cut_count; i++)
+        cuts[i] = (struct gguf_string){ str_text(&w->cuts[i]), w->cuts[i].len };
+    gguf_writer_put_strings(c->metadata, OWN_PATTERNS, cuts, (uint64_t)w->cut_count);
+    gguf_writer_put_bool(c->metadata, OWN_CHARACTERS, !w->bytes);
+    gguf_writer_put_bool(c->metadata, OWN_WHOLE_WORDS, whole_words);
+}
+
+enum err_code hf_tokenizer_put(struct checkpoint *c, struct err *why)
+{
+    const json_t *model = json_object_get(c->tokenizer, "model");
+    struct word_cutter w = { 0 };
+    struct tokens t = { 0 };
+    if (!c->tokenizer) return ERR_OK;
+    enum err_code rc = word_cutter_read(&w, c->tokenizer, why);
+    if (!rc) rc = check_model(model, &w, why);
+    if (!rc) rc = tokens_read(&t, c, &w, why);
+    if (!rc) {
+        cutter_put(c, &w, json_get_bool(model, "ignore_merges", false));
+        tokens_put(&t, c->metadata);
+        rc = merges_put(c, json_object_get(model, "merges"), why);
+    }
+    if (!rc) rc = specials_put(c, &t, &w, why);
+    if (!rc) template_put(c);
+    word_cutter_free(&w);
+    tokens_free(&t);
+    return rc;
+}
