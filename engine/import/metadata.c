@@ -33,7 +33,7 @@ static const struct key {
 static const char USED_NAMES[] =
     " num_key_value_heads num_kv_heads head_dim intermediate_size n_inner ffn_hidden_size rope_theta rope_scaling "
     "rope_parameters rotary_emb_base rotary_pct partial_rotary_factor rope_local_base_freq sliding_window "
-    "use_sliding_window layer_types sliding_window_pattern max_window_layers hidden_act hidden_activation "
+    "use_sliding_window layer_types sliding_window_pattern _sliding_window_pattern max_window_layers hidden_act hidden_activation "
     "activation_function activation rms_norm_eps layer_norm_eps layer_norm_epsilon norm_epsilon norm_topk_prob "
     "query_pre_attn_scalar use_parallel_residual original_max_position_embeddings tie_word_embeddings "
     "quantization_config text_config model_type architectures swiglu_limit new_decoder_architecture multi_query "
