@@ -240,6 +240,23 @@ void backend_gated(struct backend *b, const struct gated *p)
         b->ops->gated(b, p);
 }
 
+bool backend_groups_experts(const struct backend *b, const struct weight *gate, const struct weight *up,
+                            const struct weight *down, int experts)
+{
+    return b->ops->groups_experts && b->options.compile != COMPILE_OFF && experts <= EXPERTS_AT_ONCE &&
+           b->ops->groups_experts(b, gate, up, down, experts);
+}
+
+void backend_expert_up(struct backend *b, const struct expert_up *p)
+{
+    b->ops->expert_up(b, p);
+}
+
+void backend_expert_down(struct backend *b, const struct expert_down *p)
+{
+    b->ops->expert_down(b, p);
+}
+
 void backend_norm(struct backend *b, const struct norm *p)
 {
     b->ops->norm(b, p);

@@ -30,6 +30,11 @@ struct backend_ops {
     void (*mix)(struct backend *b, const struct mix *p);
     void (*matmul)(struct backend *b, const struct matmul *m, int count);
     void (*gated)(struct backend *b, const struct gated *p);
+    /* The next three are NULL together: experts are products of their own. */
+    bool (*groups_experts)(const struct backend *b, const struct weight *gate, const struct weight *up,
+                           const struct weight *down, int experts);
+    void (*expert_up)(struct backend *b, const struct expert_up *p);
+    void (*expert_down)(struct backend *b, const struct expert_down *p);
     void (*norm)(struct backend *b, const struct norm *p);
     void (*rope)(struct backend *b, const struct rope *p);
     void (*hadamard)(struct backend *b, const struct hadamard *p);

@@ -126,6 +126,12 @@ static uint32_t input_kinds_in_use(const struct backend_options *o, uint32_t pre
     return prescribed | (tokens ? 1u << INPUT_INT8_TOKEN : 0);
 }
 
+/* Rows of activations for which there is scratch memory, so that many experts run in one parallel region. */
+static int64_t experts_rows(const struct backend_work *w)
+{
+    return MIN(w->pairs * SLIVER, (int64_t)EXPERT_ROWS); /* each expert's rows fill slivers of their own */
+}
+
 /* Enlarge the plan for products of weights in format f with inputs of that kind. */
 static void scratch_plan_products(struct scratch_plan *p, const struct kernel_set *k,
                                   const struct backend_options *o, const struct backend_work *w,
@@ -135,7 +141,7 @@ static void scratch_plan_products(struct scratch_plan *p, const struct kernel_se
     for (int64_t n = 1; n <= w->rows; n = n < SLIVER || n == w->rows ? n + 1 : w->rows) {
         const struct gemm_kernel *g = matmul_scheme(k, o, f, kind, (int)MIN(n, (int64_t)INT32_MAX));
         if (!g) continue;
-        p->shared_bytes = MAX(p->shared_bytes, gemm_shared_bytes(g, n, w->cols));
+        p->shared_bytes = MAX(p->shared_bytes, gemm_shared_bytes(g, MAX(n, experts_rows(w)), w->cols));
         p->thread_bytes = MAX(p->thread_bytes, gemm_thread_bytes(g));
     }
     struct matmul_candidate all[CANDIDATES_MAX];
@@ -173,7 +179,8 @@ static struct scratch_plan scratch_plan_for(const struct kernel_set *k, const st
     for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
         if (kinds & 1u << kind && input_is_int8((enum input_kind)kind))
             codes = k->gemm_w8a8.multiply ? MIN(w->rows, (int64_t)k->gemm_w8a8.min_rows) : w->rows;
-    struct scratch_plan p = { .shared_bytes = gemv_shared_bytes(MIN(w->rows, few), codes, w->cols),
+    const int64_t floats = MAX(MIN(w->rows, few), experts_rows(w) / EXPERT_GEMV_SHARE);
+    struct scratch_plan p = { .shared_bytes = gemv_shared_bytes(floats, codes, w->cols),
                               .thread_bytes = attention_thread_bytes(k, o, head_dim_of(w)) };
     for (int f = 0; f < FORMAT_COUNT; f++)
         for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
@@ -302,6 +309,9 @@ const struct backend_ops CPU_OPS = {
     .mix = cpu_mix,
     .matmul = cpu_matmul,
     .gated = cpu_gated,
+    .groups_experts = cpu_groups_experts,
+    .expert_up = cpu_expert_up,
+    .expert_down = cpu_expert_down,
     .norm = cpu_norm,
     .rope = cpu_rope,
     .hadamard = cpu_hadamard,

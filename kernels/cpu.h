@@ -49,6 +49,10 @@ enum {
     COMPARED_PER_ELEMENT = 4,
 };
 
+/* Most rows of activations (of experts' rows, rounded up to slivers) that a region of experts has scratch
+ * memory for, and the share of it for products without packing, whose rows take four times as many bytes. */
+enum { EXPERT_ROWS = 1024, EXPERT_GEMV_SHARE = 4 };
+
 enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
 /* The GEMM kernels within the error bounds of the options for products of format f, in ascending order of
  * `from`: the rule is to use the last one whose `from` is at most the number of rows, and GEMV below all of
@@ -63,6 +67,9 @@ int matmul_candidates(const struct kernel_set *k, const struct backend_options *
 /* The GEMM kernel for n rows of activations; NULL: use the GEMV kernels (small n). */
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, enum input_kind kind, int n);
+
+/* The same for the rows of a product, with what was measured for its weight. */
+const struct gemm_kernel *matmul_scheme_of(const struct cpu *b, const struct weight *w, int n);
 
 /* autotune.c: whether kernels are chosen by measurement, and then: the most rows of activations of such a
  * choice, and of GEMV. */
@@ -96,6 +103,10 @@ void cpu_gather(struct backend *base, const struct gather *g);
 void cpu_mix(struct backend *base, const struct mix *p);
 void cpu_matmul(struct backend *base, const struct matmul *m, int count);
 void cpu_gated(struct backend *base, const struct gated *p);
+bool cpu_groups_experts(const struct backend *base, const struct weight *gate, const struct weight *up,
+                        const struct weight *down, int experts);
+void cpu_expert_up(struct backend *base, const struct expert_up *p);
+void cpu_expert_down(struct backend *base, const struct expert_down *p);
 void cpu_norm(struct backend *base, const struct norm *p);
 void cpu_rope(struct backend *base, const struct rope *p);
 void cpu_hadamard(struct backend *base, const struct hadamard *p);

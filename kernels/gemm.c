@@ -13,42 +13,11 @@
 #include <assert.h>
 #include <string.h>
 
-#include "kernels/inputs.h"
+#include "kernels/gemm.h"
 
 enum {
-    ROW_GROUP = 16,
     FEW_CHUNK = 4,             /* least panels of a chunk: prefetches beyond the end of a chunk are wasted */
     STREAMING_BYTES = 1 << 20, /* larger results leave the second-level cache before they are read again */
-};
-
-struct gemm {
-    struct cpu *b;
-    const struct gemm_kernel *k;
-    const struct matmul *m;
-    int count;
-    const struct matmul *gate; /* NULL, or the gate product fused with m[0] (count is 1) */
-    struct inputs in;
-    enum activation act;
-    bool few;             /* use multiply_few */
-    int64_t cols, padded; /* padded: tokens rounded up to whole slivers */
-    int kc;               /* inputs of a k block */
-    int panel_groups;     /* most groups of 16 weight rows in one panel */
-};
-
-/* The panel that a thread works on, and its scratch memory. */
-struct panel {
-    const struct gemm *g;
-    const struct inputs *in;
-    const struct matmul *m;
-    int64_t row0;
-    int rows;
-    int64_t k0;
-    int k;
-    uint8_t *weights;
-    float *products, *transposed; /* [panel_rows][SLIVER] and [SLIVER][panel_rows] */
-    int32_t *sums;                /* [panel_rows] of codes */
-    float *scales, *adds;         /* [panel_rows] scales of weight rows, and biases */
-    float *outliers;              /* [panel_rows][OUTLIER_CHUNK] weights of outlier columns */
 };
 
 static int64_t gemm_depth_steps(const struct gemm_kernel *g, int64_t k)
@@ -82,16 +51,18 @@ int64_t gemm_thread_bytes(const struct gemm_kernel *g)
            g->panel_rows * (2 * SLIVER + 3 + outliers) * (int64_t)sizeof(float);
 }
 
-static void panel_place_scratch(struct panel *p, const struct gemm_kernel *g, uint8_t *scratch)
+struct panel gemm_panel_of(const struct gemm *g, int member)
 {
-    const int64_t rows = g->panel_rows;
-    p->weights = scratch;
-    p->products = (float *)(scratch + MAX(gemm_panel_bytes(g), gemm_stage_bytes(g)));
-    p->transposed = p->products + rows * SLIVER;
-    p->scales = p->transposed + rows * SLIVER;
-    p->adds = p->scales + rows;
-    p->outliers = p->adds + rows;
-    p->sums = (int32_t *)(p->outliers + (g->pack_codes ? rows * OUTLIER_CHUNK : 0));
+    const int64_t rows = g->k->panel_rows;
+    uint8_t *scratch = cpu_thread_scratch(g->b, member);
+    struct panel p = { .g = g, .in = &g->in, .weights = scratch };
+    p.products = (float *)(scratch + MAX(gemm_panel_bytes(g->k), gemm_stage_bytes(g->k)));
+    p.transposed = p.products + rows * SLIVER;
+    p.scales = p.transposed + rows * SLIVER;
+    p.adds = p.scales + rows;
+    p.outliers = p.adds + rows;
+    p.sums = (int32_t *)(p.outliers + (g->k->pack_codes ? rows * OUTLIER_CHUNK : 0));
+    return p;
 }
 
 /* The sliver of the tokens from `token` on in the k block that begins at k0 and has k inputs. */
@@ -102,10 +73,10 @@ static uint8_t *gemm_sliver_at(const struct gemm *g, int64_t k0, int k, int64_t 
     return g->in.shared + before * g->k->sliver_step;
 }
 
-/* Quantize the inputs of one sliver as the weight prescribes, and pack them. stage: gemm_stage_bytes bytes.
- */
-static void gemm_pack_sliver(const struct gemm *g, const struct inputs *in, void *stage, int64_t token,
-                             int64_t k0, int k)
+/* Quantize the inputs of one sliver as the weight prescribes, and pack them. stage: gemm_stage_bytes bytes;
+ * rows of x that are not neighbours are copied there first. */
+void gemm_pack_sliver(const struct gemm *g, const struct inputs *in, void *stage, int64_t token, int64_t k0,
+                      int k)
 {
     const int tokens = (int)MIN((int64_t)SLIVER, in->n - token);
     void *out = gemm_sliver_at(g, k0, k, token);
@@ -114,6 +85,12 @@ static void gemm_pack_sliver(const struct gemm *g, const struct inputs *in, void
     if (g->k->pack_codes) {
         for (int t = 0; t < tokens; t++) inputs_codes(in, (int)token + t, k0, k, codes + (int64_t)t * k);
         g->k->pack_codes(codes, k, tokens, k, out);
+    } else if (g->from) {
+        assert(inputs_plain(in));
+        for (int t = 0; t < tokens; t++)
+            memcpy(floats + (int64_t)t * k, in->x + g->from[token + t] * in->x_stride + k0,
+                   (size_t)k * sizeof *floats);
+        g->k->pack(floats, k, tokens, k, out);
     } else if (inputs_plain(in)) {
         g->k->pack(in->x + token * in->x_stride + k0, in->x_stride, tokens, k, out);
     } else {
@@ -229,6 +206,11 @@ static void panel_store_transposed(const struct panel *p, const struct result_st
     for (int t = 0; t < d->tokens; t++) {
         float *restrict y = d->y + t * d->stride;
         const float *restrict v = p->transposed + (int64_t)t * stride;
+        if (d->to) {
+            float *sum = d->y + d->to[t] * d->stride;
+            for (int r = 0; r < d->rows; r++) sum[r] += d->by[t] * v[r];
+            continue;
+        }
         if (!d->residual) {
             memcpy(y, v, (size_t)d->rows * sizeof *y);
             continue;
@@ -245,7 +227,13 @@ static struct result_store panel_result_store(const struct panel *p, const struc
     struct result_store d = { .c = p->products, .rows = p->rows, .tokens = tokens, .y = m->y + at };
     d.stride = m->y_stride;
     d.residual = p->k0 ? d.y : m->residual ? m->residual + at : NULL;
-    d.streaming = m->n * m->w->rows * (int64_t)sizeof(float) > STREAMING_BYTES && p->k0 + p->k == p->g->cols;
+    d.streaming = m->n * m->w->rows * (int64_t)sizeof(float) > STREAMING_BYTES &&
+                  p->k0 + p->k == p->g->cols && !p->g->read_soon;
+    if (!p->g->to) return d;
+    d.to = p->g->to + token;
+    d.by = p->g->by + token;
+    d.y = m->y + p->row0;
+    d.streaming = false;
     return d;
 }
 
@@ -257,13 +245,14 @@ static void panel_store_results(const struct panel *p, const struct result_store
         panel_store_transposed(p, d);
 }
 
-/* Prefetch the residual. Its rows are a page or more apart, so each access misses cache and TLB; the product
- * that follows hides the latency. */
+/* Prefetch what results are added to. Its rows are a page or more apart, so each access misses cache and TLB;
+ * the product that follows hides the latency. */
 static void panel_prefetch_residual(const struct result_store *d)
 {
     enum { LINE = 64 / sizeof(float) };
-    for (int t = 0; t < d->tokens && d->residual; t++)
-        for (int r = 0; r < d->rows; r += LINE) __builtin_prefetch(d->residual + t * d->stride + r);
+    for (int t = 0; t < d->tokens && (d->residual || d->to); t++)
+        for (int r = 0; r < d->rows; r += LINE)
+            __builtin_prefetch((d->to ? d->y + d->to[t] * d->stride : d->residual + t * d->stride) + r);
 }
 
 static void panel_multiply(const struct panel *p, int64_t from, int64_t to)
@@ -317,7 +306,7 @@ static void panel_place(const struct gemm *g, struct panel *p, int64_t index, in
 }
 
 /* Unpack a panel and multiply it with the tokens [from, to). */
-static void panel_run_many(const struct gemm *g, struct panel *p, int64_t from, int64_t to)
+void panel_run_many(const struct gemm *g, struct panel *p, int64_t from, int64_t to)
 {
     const int64_t groups = (p->rows + ROW_GROUP - 1) / ROW_GROUP;
     panel_unpack(p, p->m->w, 0);
@@ -328,7 +317,7 @@ static void panel_run_many(const struct gemm *g, struct panel *p, int64_t from, 
 
 /* Multiply a panel's rows with the only sliver, without packing a panel. Results are added up k block by k
  * block as those of packed panels are, so that they do not depend on the number of tokens. */
-static void panel_run_few(const struct gemm *g, struct panel *p)
+void panel_run_few(const struct gemm *g, struct panel *p)
 {
     const struct weight *w = p->m->w;
     const uint8_t *next = weight_bytes_at(w, p->row0 + p->rows, 0);
@@ -394,8 +383,8 @@ static void gemm_member(void *arg, int member, int size)
     const struct gemm *g = arg;
     const struct gemm_kernel *gk = g->k;
     struct inputs in = g->in; /* every thread combines the measured scales in its own copy */
-    struct panel p = { .g = g, .in = &in };
-    panel_place_scratch(&p, gk, cpu_thread_scratch(g->b, member));
+    struct panel p = gemm_panel_of(g, member);
+    p.in = &in;
     if (in.scale) {
         int64_t from, to;
         member_share(in.n, member, size, &from, &to);
@@ -410,16 +399,21 @@ static void gemm_member(void *arg, int member, int size)
     if (gk->end) gk->end();
 }
 
-static void gemm_start(struct gemm *g)
+void gemm_prepare(struct gemm *g)
 {
-    int64_t products = 0;
-    for (int j = 0; j < g->count; j++) products += g->m[j].n * g->m[j].w->rows * g->m[j].w->cols;
     g->cols = g->m->w->cols;
     g->in = inputs_of(g->b, g->m);
     g->padded = round_up(g->m->n, SLIVER);
     g->few = !g->gate && g->k->multiply_few && g->m->n <= SLIVER;
     g->kc = g->few ? g->k->few_depth : g->k->kc;
     g->panel_groups = (g->few ? g->k->few_rows : g->k->panel_rows) / (g->gate ? 2 : 1) / ROW_GROUP;
+}
+
+static void gemm_start(struct gemm *g)
+{
+    int64_t products = 0;
+    for (int j = 0; j < g->count; j++) products += g->m[j].n * g->m[j].w->rows * g->m[j].w->cols;
+    gemm_prepare(g);
     cpu_run(g->b, products / PRODUCTS_PER_ELEMENT, gemm_member, g);
 }
 

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "kernels/experts.h"
 #include "kernels/inputs.h"
 
 enum {
@@ -24,6 +25,8 @@ struct gemv {
     struct act_q8 q;
     uint8_t *codes; /* INPUT_INT8_*: [n] rows, code_stride apart */
     int64_t code_stride;
+    const int32_t *to; /* NULL, or: the results of row i, times by[i], are added to row to[i] of y */
+    const float *by;
 };
 
 static bool matmul_uses_q8(const struct cpu *b, const struct matmul *m)
@@ -95,12 +98,28 @@ static void gemv_add_outliers(const struct matmul *m, const struct inputs *in, c
     }
 }
 
-static void gemv_finish_rows(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0,
+/* Add the results of row i to those of other products. */
+static void gemv_add_rows(const struct gemv *g, const struct matmul *m, const struct dot *d, int i,
+                          int64_t r0)
+{
+    const float by = g->by[i], *bias = m->bias;
+    float *y = m->y + g->to[i] * m->y_stride + r0;
+    for (int r = 0; r < d->rows; r++) y[r] += by * (bias ? d->y[r] + bias[r0 + r] : d->y[r]);
+}
+
+static void gemv_finish_rows(const struct gemv *g, const struct matmul *m, const struct dot *d, int i0,
                              int64_t r0)
 {
+    const struct inputs *in = &g->in;
     if (m->w->format->row_tail_bytes || in->scale || m->w->scale != 0) gemv_scale_rows(m, in, d, i0);
     if (in->outlier_count) gemv_add_outliers(m, in, d, i0, r0);
     for (int i = 0; i < d->n; i++) {
+        if (g->to) {
+            struct dot row = *d;
+            row.y += i * d->y_stride;
+            gemv_add_rows(g, m, &row, i0 + i, r0);
+            continue;
+        }
         const int64_t at = (i0 + i) * m->y_stride + r0;
         for (int r = 0; r < d->rows; r++) {
             float v = d->y[i * d->y_stride + r];
@@ -154,7 +173,7 @@ static void gemv_rows_run(const struct gemv *g, const struct matmul *m, int64_t 
                 gemv_dot_codes(g, &d, i);
             else
                 (q8 ? f->dot_q8 : f->dot_f32)(&d);
-            gemv_finish_rows(m, &g->in, &d, i, r);
+            gemv_finish_rows(g, m, &d, i, r);
         }
     }
 }
@@ -273,4 +292,138 @@ void gemv_run(struct cpu *b, const struct matmul *m, int count)
     }
     if (g.quantize) g.q = gemv_place_q8(&g, m->n, m->w->cols);
     cpu_run(b, dots / DOTS_PER_ELEMENT, gemv_member, &g);
+}
+
+/* ---------------------------------------------------------------- experts */
+
+/* The experts of a region. */
+struct gemv_experts {
+    const struct expert_region *r;
+    struct gemv g;
+    bool same;  /* all pairs have the same row of x: it is prepared once */
+    int inputs; /* rows that are prepared */
+};
+
+/* Where the inputs go: 8-bit blocks, then floats. */
+static void experts_place(struct gemv_experts *e, uint8_t *bytes)
+{
+    struct gemv *g = &e->g;
+    g->in.shared = bytes;
+    if (g->quantize) {
+        g->q = gemv_place_q8(g, e->inputs, g->in.cols);
+        g->in.shared = (uint8_t *)(g->q.sum16 + 2 * e->inputs * g->q.d_stride);
+    }
+    g->x = (float *)g->in.shared, g->x_stride = g->in.cols;
+}
+
+static void experts_prepare_row(const struct gemv_experts *e, const float *x, int64_t i)
+{
+    const struct gemv *g = &e->g;
+    const int64_t cols = g->in.cols, at = i * g->q.d_stride;
+    if (g->quantize) {
+        int8_t *q = g->q.q + i * g->q.q_stride;
+        g->b->k.vec.quantize_q8(x, cols, q, g->q.d + at, g->q.sum + at);
+        if (g->sums16) q8_sums16(q, g->q.d + at, cols, g->q.sum16 + 2 * at);
+    }
+    if (g->floats) memcpy((float *)g->x + i * g->x_stride, x, (size_t)cols * sizeof *x);
+}
+
+/* Prepare rows [from, to). */
+static void experts_prepare(const struct gemv_experts *e, int64_t from, int64_t to)
+{
+    const struct expert_region *r = e->r;
+    struct expert_products p;
+    for (const struct expert_part *part = r->part; part < r->part + r->count; part++) {
+        if (part->at >= to || part->at + part->n <= from) continue;
+        expert_products_of(r, part, &p);
+        for (int64_t i = MAX(from, part->at); i < MIN(to, part->at + part->n); i++) {
+            const int64_t row = p.from ? p.from[i - part->at] : i - part->at;
+            experts_prepare_row(e, p.m->x + row * p.m->x_stride, i);
+        }
+    }
+}
+
+/* The products of a part, and the GEMV of its rows. */
+static void experts_start(const struct gemv_experts *e, const struct expert_part *part,
+                          struct expert_products *p, struct gemv *g)
+{
+    const struct expert_region *r = e->r;
+    const int64_t at = e->same ? 0 : part->at;
+    expert_products_of(r, part, p);
+    *g = e->g;
+    g->m = p->m;
+    g->x += at * g->x_stride;
+    if (g->q.q) {
+        g->q.q += at * g->q.q_stride;
+        g->q.d += at * g->q.d_stride;
+        g->q.sum += at * g->q.d_stride;
+        g->q.sum16 += 2 * at * g->q.d_stride;
+    }
+    if (r->up) return;
+    g->to = r->to->row + part->pair;
+    g->by = r->down->weight + part->pair;
+}
+
+/* A unit of work: for up, `step` rows of the gate and up matrices of one expert; for down, `step` output
+ * columns of all experts, so that a single thread adds what belongs together. */
+static void experts_up_unit(const struct gemv_experts *e, const struct expert_part *part, int64_t from,
+                            int64_t step)
+{
+    struct expert_products p;
+    struct gemv g;
+    experts_start(e, part, &p, &g);
+    const int64_t to = MIN(from + step, p.w->rows);
+    for (int j = 0; j < p.count; j++) gemv_rows_run(&g, &p.m[j], from, to);
+    expert_activate(e->r, &p, from, to);
+}
+
+static void experts_down_unit(const struct gemv_experts *e, int64_t from, int64_t step)
+{
+    const struct expert_region *r = e->r;
+    const int64_t to = MIN(from + step, r->down->down->rows);
+    if (r->clear) expert_clear(r, from, to);
+    for (const struct expert_part *part = r->part; part < r->part + r->count; part++) {
+        struct expert_products p;
+        struct gemv g;
+        experts_start(e, part, &p, &g);
+        gemv_rows_run(&g, p.m, from, to);
+    }
+}
+
+static void experts_member(void *arg, int member, int size)
+{
+    struct gemv_experts own = *(const struct gemv_experts *)arg;
+    const struct expert_region *r = own.r;
+    _Alignas(64) uint8_t inputs[PRIVATE_BYTES];
+    const bool private = size > 1 && gemv_shared_bytes(own.inputs, 0, own.g.in.cols) <= PRIVATE_BYTES;
+    int64_t from = 0, to = own.inputs;
+    if (!private) member_share(own.inputs, member, size, &from, &to);
+    experts_place(&own, private ? inputs : own.g.in.shared);
+    experts_prepare(&own, from, to);
+    if (!private) threadpool_barrier(r->b->base.pool);
+    struct expert_products p;
+    expert_products_of(r, r->part, &p);
+    const int64_t step = gemv_chunk_rows(p.m, size), steps = gemv_chunk_count(p.m, size);
+    const int64_t all = steps * (r->up ? r->count : 1);
+    for (struct work_chunk chunk = { 0 }; work_chunk_take(r->b, &chunk, all, 1, size);)
+        for (; chunk.next < chunk.end; chunk.next++) {
+            if (r->up)
+                experts_up_unit(&own, &r->part[chunk.next / steps], chunk.next % steps * step, step);
+            else
+                experts_down_unit(&own, chunk.next * step, step);
+        }
+}
+
+void gemv_run_experts(const struct expert_region *r)
+{
+    struct expert_products p;
+    expert_products_of(r, r->part, &p);
+    struct gemv_experts e = { .r = r, .g = { .b = r->b, .m = p.m, .in = inputs_of(r->b, p.m) } };
+    e.same = r->up && !r->up->by_pair && r->to->rows == 1;
+    e.inputs = e.same ? 1 : (int)r->rows;
+    e.g.quantize = matmul_uses_q8(r->b, p.m);
+    e.g.floats = !e.g.quantize;
+    e.g.sums16 = r->b->k.format[p.w->format - FORMATS].sums16;
+    const int64_t dots = r->rows * p.w->rows * p.w->cols * p.count;
+    cpu_run(r->b, dots / DOTS_PER_ELEMENT, experts_member, &e);
 }

@@ -260,8 +260,10 @@ struct result_store {
     int rows, tokens;
     const float *residual; /* NULL: none; may be y */
     float *y;
-    int64_t stride; /* of y and residual */
-    bool streaming; /* y is too large to stay in cache until it is read: use non-temporal stores */
+    int64_t stride;    /* of y and residual */
+    const int32_t *to; /* NULL, or [tokens]: y[to[t]][r] += by[t] * c[r][t] instead; residual is NULL then */
+    const float *by;   /* [tokens] */
+    bool streaming;    /* y is too large to stay in cache until it is read: use non-temporal stores */
 };
 
 /* One step of attention on bf16 tiles: up to 32 queries of one KV head attend to a block of tokens, with the

@@ -387,6 +387,7 @@ enum err_code backend_autotune(struct backend *b, struct weight *const *weights,
 struct backend_work {
     int64_t rows, cols; /* largest activations of one operation, [rows][cols] */
     int head_dim;       /* largest of attention; 0: cols */
+    int64_t pairs;      /* most pairs of a row and an expert; 0: no experts */
     uint64_t formats; /* format_bit of every format that weights are held in; binding a weight adds its own */
     uint32_t inputs;  /* 1 << enum input_kind of every weight; binding a weight adds its own */
 };
@@ -478,6 +479,54 @@ struct gated {
     int64_t y_stride;
 };
 void backend_gated(struct backend *b, const struct gated *p);
+
+/* Which rows of a batch go to which experts of a layer: pairs of a row and an expert, sorted by expert. */
+struct expert_rows {
+    int experts;          /* at most EXPERTS_AT_ONCE */
+    const int32_t *first; /* host memory [experts + 1]: pairs first[e] to first[e + 1] - 1 are of expert e */
+    const int32_t *row;   /* host memory [pairs]: row of each pair, 0 to rows - 1, ascending by expert */
+    int rows;
+};
+enum { EXPERTS_AT_ONCE = 1024 };
+
+/* For each pair i of expert e: y[i] = act(x[row[i]] gate[e]^T + gate_bias[e]) * (x[row[i]] up[e]^T +
+ * up_bias[e]). Matrices of a kind have the same rows, columns and format for all experts. */
+struct expert_up {
+    const struct expert_rows *to;
+    const struct weight *gate; /* [experts] of [ff][cols]; with `joined` of [2 ff][cols]: gate, then up */
+    const struct weight *up;   /* [experts] of [ff][cols]; NULL and not joined: y = act(gate) */
+    bool joined;
+    const float *gate_bias, *up_bias; /* [experts][ff]; NULL: none; not with `joined` */
+    const float *x;                   /* [rows][cols], or one row for each pair with by_pair */
+    int64_t x_stride;
+    bool by_pair;
+    enum activation act;
+    float *y; /* [pairs][2 ff], or [pairs][ff] without up: results come first, the rest is working space */
+    int64_t y_stride;
+};
+/* y[j] = sum of weight[i] * (x[i] down[e]^T + bias[e]) over the pairs i of row j (added to y[j] when `add`),
+ * in an order that depends on how many rows each expert has; with batch_invariant, in the order of the
+ * experts. */
+struct expert_down {
+    const struct expert_rows *to;
+    const float *weight;       /* host memory [pairs] */
+    const struct weight *down; /* [experts] of [out][ff] */
+    const float *bias;         /* [experts][out]; NULL: none */
+    const float *x;            /* [pairs][ff] */
+    int64_t x_stride;
+    float *y; /* [rows][out] */
+    int64_t y_stride;
+    bool add;
+};
+/* Can the two operations below run on that backend, with these matrices of `experts` experts? up may be NULL.
+ * Without them (other devices, compile=off, activations in 8 bits by token), experts are products of their
+ * own. */
+bool backend_groups_experts(const struct backend *b, const struct weight *gate, const struct weight *up,
+                            const struct weight *down, int experts);
+/* The products of all experts of a layer in few parallel regions: one for each kernel that their numbers of
+ * rows need, more only if their inputs exceed the scratch memory. Errors as backend_matmul. */
+void backend_expert_up(struct backend *b, const struct expert_up *p);
+void backend_expert_down(struct backend *b, const struct expert_down *p);
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
 struct norm {

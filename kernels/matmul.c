@@ -87,19 +87,20 @@ const char *matmul_ceiling(const struct format *f, const struct backend_options 
     return g == &k.gemm_bf16 || g == &k.gemm_int8 ? g->name : "f32_fma";
 }
 
-static const struct gemm_kernel *matmul_scheme_of(const struct cpu *b, const struct matmul *m)
+const struct gemm_kernel *matmul_scheme_of(const struct cpu *b, const struct weight *w, int n)
 {
     const struct gemm_kernel *measured;
-    if (m->w->tuned && autotune_choice(b, m->w, m->n, &measured)) return measured;
-    const enum input_kind kind = inputs_scheme(&b->base.options, m->w).kind;
-    return matmul_scheme(&b->k, &b->base.options, m->w->format, kind, m->n);
+    if (w->tuned && autotune_choice(b, w, n, &measured)) return measured;
+    const enum input_kind kind = inputs_scheme(&b->base.options, w).kind;
+    return matmul_scheme(&b->k, &b->base.options, w->format, kind, n);
 }
 
 /* Whether two products can run in one group: same x, same GEMM kernel, same activation quantization. */
 static bool matmuls_can_share(const struct cpu *b, const struct matmul *m, const struct matmul *other)
 {
     return m->x == other->x && m->n == other->n && m->x_stride == other->x_stride &&
-           m->w->cols == other->w->cols && matmul_scheme_of(b, m) == matmul_scheme_of(b, other) &&
+           m->w->cols == other->w->cols &&
+           matmul_scheme_of(b, m->w, m->n) == matmul_scheme_of(b, other->w, m->n) &&
            inputs_shared(&b->base.options, m->w, other->w);
 }
 
@@ -110,7 +111,7 @@ void cpu_matmul(struct backend *base, const struct matmul *m, int count)
         const struct matmul *f = &m[first];
         assert(f->n >= 0 && f->n <= b->work.rows && f->w->cols <= b->work.cols); /* backend_reserve first */
         assert(b->work.formats & format_bit(f->w->format)); /* backend_weight_bind first */
-        const struct gemm_kernel *g = matmul_scheme_of(b, f);
+        const struct gemm_kernel *g = matmul_scheme_of(b, f->w, f->n);
         for (next = first + 1; next < count && matmuls_can_share(b, f, &m[next]);) next++;
         if (!f->n) continue;
         if (g)
@@ -123,7 +124,7 @@ void cpu_matmul(struct backend *base, const struct matmul *m, int count)
 void cpu_gated(struct backend *base, const struct gated *p)
 {
     struct cpu *b = (struct cpu *)base;
-    const struct gemm_kernel *g = matmul_scheme_of(b, &p->up);
+    const struct gemm_kernel *g = matmul_scheme_of(b, p->up.w, p->up.n);
     if (g && p->up.n && matmuls_can_share(b, &p->up, &p->gate) && gemm_can_gate(b, g, p)) {
         gemm_run_gated(b, g, p);
         return;

@@ -1,6 +1,8 @@
 /* Layers whose feed-forward is a mixture of experts: a router chooses a few experts for each row, the rows
  * are sorted by expert so that each expert's matrices are read once, and the outputs are added by their
- * weights. The router's product runs on the backend; the choice is made on the host. */
+ * weights. The router's product runs on the backend; the choice is made on the host. Where the backend can,
+ * it runs all experts at once; otherwise each expert's products are operations of their own, on copies of its
+ * rows (an observer sees those, too). */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +26,7 @@ enum err_code expert_lists_alloc(struct expert_lists *out, const struct model_sh
     out->scores = at;
     out->weights = at += rows * (all + 1);
     out->input_weights = at += rows * (used + 1);
+    out->pair_weights = at += rows * used;
     out->rank = at += rows * used;
     int32_t *list = (int32_t *)(void *)(at + 2 * all);
     out->place = list;
@@ -149,6 +152,7 @@ static void sort_by_expert(const struct model *m, const struct layer *l, int n)
             x->row[at] = i;
             x->input_weights[at] = input ? *weight : 1;
             if (input) *weight = 1;
+            x->pair_weights[at] = *weight;
         }
     for (int e = experts; e > 0; e--) x->first[e] = x->first[e - 1];
     x->first[0] = 0;
@@ -215,6 +219,37 @@ static void show_expert(const struct pass *p, const struct layer *l, const enum 
     pass_call_observer_of(p, l, &(struct observed){ slots, count, e, x, stride, first[e + 1] - first[e] });
 }
 
+/* The slots of a layer's gate (or only) matrices and of its up matrices. */
+struct expert_slots {
+    enum slot gate, up; /* up: SLOT_COUNT: none, or `joined` with the gate */
+    bool joined;
+};
+
+static struct expert_slots expert_slots_of(const struct model *m, const struct layer *l)
+{
+    if (!arch_is_gated(m->hyper.arch)) return (struct expert_slots){ SLOT_UP_EXPERTS, SLOT_COUNT, false };
+    if (layer_slot(l, SLOT_UP_EXPERTS)->w.data)
+        return (struct expert_slots){ SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, false };
+    return (struct expert_slots){ SLOT_GATE_UP_EXPERTS, SLOT_COUNT, true };
+}
+
+/* The inputs of all pairs, one after the other, each times its factor, in b.experts. */
+static void copy_inputs(const struct pass *p, const float *h)
+{
+    const struct model *m = p->m;
+    const struct expert_lists *x = &m->expert_lists;
+    backend_mix(p->site->backend, &(struct mix){ .x = h,
+                                                 .x_stride = m->shape.embd,
+                                                 .rows = p->n,
+                                                 .ids = x->row,
+                                                 .weights = x->input_weights,
+                                                 .n = p->n * m->shape.experts_used,
+                                                 .k = 1,
+                                                 .cols = m->shape.embd,
+                                                 .y = p->b.experts,
+                                                 .y_stride = m->shape.embd });
+}
+
 /* h -> expert_ff: act(gate) * up of every pair. */
 static void run_up(const struct pass *p, const struct layer *l, const float *h)
 {
@@ -223,21 +258,11 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
     const int64_t embd = m->shape.embd, ff = m->shape.expert_ff, stride = 2 * ff;
     const int pairs = p->n * m->shape.experts_used;
     /* all experts of a single row have the same input: no copies, and their products share its packing */
-    const bool gated = arch_is_gated(m->hyper.arch), apart = gated && layer_slot(l, SLOT_UP_EXPERTS)->w.data,
+    const struct expert_slots slots = expert_slots_of(m, l);
+    const bool gated = arch_is_gated(m->hyper.arch), apart = slots.up != SLOT_COUNT,
                same = p->n == 1 && m->hyper.router.score != ROUTER_INPUT, fused = apart && !same;
-    const enum slot single = gated ? SLOT_GATE_UP_EXPERTS : SLOT_UP_EXPERTS;
     int count = 0;
-    if (!same)
-        backend_mix(p->site->backend, &(struct mix){ .x = h,
-                                                     .x_stride = embd,
-                                                     .rows = p->n,
-                                                     .ids = x->row,
-                                                     .weights = x->input_weights,
-                                                     .n = pairs,
-                                                     .k = 1,
-                                                     .cols = embd,
-                                                     .y = p->b.experts,
-                                                     .y_stride = embd });
+    if (!same) copy_inputs(p, h);
     for (int e = 0; e < m->shape.experts; e++) {
         const int32_t at = x->first[e];
         if (at == x->first[e + 1]) continue;
@@ -248,8 +273,8 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
             mm[0] = expert_product(p, l, SLOT_GATE_EXPERTS, SLOT_GATE_EXPERTS_B, e, in, embd);
             mm[1] = expert_product(p, l, SLOT_UP_EXPERTS, SLOT_UP_EXPERTS_B, e, in, embd);
         } else {
-            show_expert(p, l, &single, 1, e, in, embd);
-            mm[0] = expert_product(p, l, single, SLOT_COUNT, e, in, embd);
+            show_expert(p, l, &slots.gate, 1, e, in, embd);
+            mm[0] = expert_product(p, l, slots.gate, SLOT_COUNT, e, in, embd);
         }
         for (int i = 0; i < 1 + apart; i++) {
             mm[i].y = p->b.expert_ff + at * stride + i * ff;
@@ -349,28 +374,117 @@ static void add_outputs(const struct pass *p, const struct layer *l, float *y, b
                                                  .add = add });
 }
 
-static void run_outputs(const struct pass *p, const struct layer *l, const float *scored, const float *h)
+/* ---------------------------------------------------------------- all experts at once */
+
+static bool is_grouped(const struct pass *p, const struct layer *l)
 {
-    route(p, l, scored);
+    const struct model *m = p->m;
+    const struct expert_slots slots = expert_slots_of(m, l);
+    return !m->observer.see &&
+           backend_groups_experts(p->site->backend, layer_slot(l, slots.gate)->experts,
+                                  slots.up == SLOT_COUNT ? NULL : layer_slot(l, slots.up)->experts,
+                                  layer_slot(l, SLOT_DOWN_EXPERTS)->experts, m->shape.experts);
+}
+
+/* h -> expert_ff */
+static void grouped_up(const struct pass *p, const struct layer *l, const struct expert_rows *to,
+                       const float *h)
+{
+    const struct model *m = p->m;
+    const struct expert_slots slots = expert_slots_of(m, l);
+    const bool apart = slots.up != SLOT_COUNT, factors = m->hyper.router.score == ROUTER_INPUT;
+    if (factors) copy_inputs(p, h);
+    backend_expert_up(p->site->backend, &(struct expert_up){
+                                            .to = to,
+                                            .gate = layer_slot(l, slots.gate)->experts,
+                                            .up = apart ? layer_slot(l, slots.up)->experts : NULL,
+                                            .joined = slots.joined,
+                                            .gate_bias = apart ? layer_slot(l, SLOT_GATE_EXPERTS_B)->v : NULL,
+                                            .up_bias = apart ? layer_slot(l, SLOT_UP_EXPERTS_B)->v : NULL,
+                                            .x = factors ? p->b.experts : h,
+                                            .x_stride = m->shape.embd,
+                                            .by_pair = factors,
+                                            .act = m->hyper.arch->act,
+                                            .y = p->b.expert_ff,
+                                            .y_stride = 2 * m->shape.expert_ff,
+                                        });
+}
+
+/* y += weight * (output of the expert that every row uses) */
+static void add_shared(const struct pass *p, const struct layer *l, float *y)
+{
+    const struct model *m = p->m;
+    const struct expert_lists *x = &m->expert_lists;
+    const int used = m->shape.experts_used, outputs = outputs_of(m, l);
+    if (outputs == used) return;
+    for (int i = 0; i < p->n; i++) m->row_scale[i] = x->weights[i * outputs + used];
+    backend_mix(p->site->backend, &(struct mix){ .x = p->b.experts + (int64_t)p->n * used * m->shape.embd,
+                                                 .x_stride = m->shape.embd,
+                                                 .rows = p->n,
+                                                 .ids = m->lists.every,
+                                                 .weights = m->row_scale,
+                                                 .n = p->n,
+                                                 .k = 1,
+                                                 .cols = m->shape.embd,
+                                                 .y = y,
+                                                 .y_stride = m->shape.embd,
+                                                 .add = true });
+}
+
+/* y = sum of the experts' outputs, or y += that sum; y may be h. */
+static void run_grouped(const struct pass *p, const struct layer *l, const float *h, float *y, bool add)
+{
+    const struct model *m = p->m;
+    const struct expert_lists *x = &m->expert_lists;
+    const struct expert_rows to = {
+        .experts = m->shape.experts, .first = x->first, .row = x->row, .rows = p->n
+    };
+    grouped_up(p, l, &to, h);
+    if (outputs_of(m, l) > m->shape.experts_used) run_shared(p, l, h);
+    backend_expert_down(p->site->backend,
+                        &(struct expert_down){ .to = &to,
+                                               .weight = x->pair_weights,
+                                               .down = layer_slot(l, SLOT_DOWN_EXPERTS)->experts,
+                                               .bias = layer_slot(l, SLOT_DOWN_EXPERTS_B)->v,
+                                               .x = p->b.expert_ff,
+                                               .x_stride = 2 * m->shape.expert_ff,
+                                               .y = y,
+                                               .y_stride = m->shape.embd,
+                                               .add = add });
+    add_shared(p, l, y);
+}
+
+/* ---------------------------------------------------------------- the layer */
+
+/* y = scale * (sum of the experts' outputs), or y += that. */
+static void run_experts(const struct pass *p, const struct layer *l, const float *h, float *y, bool add,
+                        float scale)
+{
+    const struct model *m = p->m;
+    const struct expert_lists *x = &m->expert_lists;
+    for (int i = 0; i < p->n * outputs_of(m, l); i++) x->weights[i] *= scale;
+    for (int i = 0; i < p->n * m->shape.experts_used; i++) x->pair_weights[i] *= scale;
+    if (is_grouped(p, l)) {
+        run_grouped(p, l, h, y, add);
+        return;
+    }
     run_up(p, l, h);
     run_down(p, l);
-    if (outputs_of(p->m, l) > p->m->shape.experts_used) run_shared(p, l, h);
+    if (outputs_of(m, l) > m->shape.experts_used) run_shared(p, l, h);
+    add_outputs(p, l, y, add);
 }
 
 void pass_run_experts(const struct pass *p, const struct layer *l, const float *scored, const float *h)
 {
-    run_outputs(p, l, scored, h);
-    add_outputs(p, l, p->b.h, false);
+    route(p, l, scored);
+    run_experts(p, l, h, p->b.h, false, 1);
 }
 
 void pass_add_experts(const struct pass *p, const struct layer *l, const float *h)
 {
-    const struct model *m = p->m;
     const struct bound *post_norm = layer_slot(l, SLOT_POST_FFN_NORM);
     const bool plain = !post_norm->v;
-    run_outputs(p, l, h, h);
-    for (int i = 0; plain && i < p->n * outputs_of(m, l); i++)
-        m->expert_lists.weights[i] *= m->hyper.residual_scale;
-    add_outputs(p, l, plain ? p->b.x : p->b.h, plain);
+    route(p, l, h);
+    run_experts(p, l, h, plain ? p->b.x : p->b.h, plain, plain ? p->m->hyper.residual_scale : 1);
     if (!plain) pass_add_rows(p, post_norm);
 }

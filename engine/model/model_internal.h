@@ -77,6 +77,7 @@ struct expert_lists {
     float *weights;       /* [the same] of these outputs */
     int32_t *row;         /* [n * u] row of each pair */
     float *input_weights; /* [n * u] factor of that row as an input */
+    float *pair_weights;  /* [n * u] weight of the outputs of each pair */
     int32_t *first;       /* [experts + 1] first pair of each expert */
     float *rank;          /* [2][experts] working space */
     struct matmul *products; /* [2 * experts] */

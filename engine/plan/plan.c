@@ -177,7 +177,8 @@ struct backend_work session_work(const struct model_session *e, const struct mod
     return (
         struct backend_work){ .rows = e->batch,
                               .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
-                              .head_dim = MAX(s->head_dim_k, s->head_dim_v) };
+                              .head_dim = MAX(s->head_dim_k, s->head_dim_v),
+                              .pairs = (int64_t)e->batch * s->experts_used };
 }
 
 int session_blocks(const struct model_session *e)
@@ -255,7 +256,7 @@ int64_t expert_list_bytes(const struct model_shape *s, int batch)
     if (!s->experts) return 0;
     const int64_t rows = batch, all = s->experts, used = s->experts_used;
     /* as expert_lists_alloc places them */
-    const int64_t floats = rows * (all + 1) + 2 * rows * (used + 1) + 3 * rows * used + 3 * all + 1;
+    const int64_t floats = rows * (all + 1) + 2 * rows * (used + 1) + 4 * rows * used + 3 * all + 1;
     return floats * (int64_t)sizeof(float) + 2 * all * (int64_t)sizeof(struct matmul);
 }
 

@@ -17,8 +17,10 @@ ALWAYS_INLINE void store_block(const struct result_store *d, int r, int t, const
 #pragma GCC unroll 16
     for (int i = 0; i < 16; i++) {
         if (i >= tokens) break;
-        const int64_t at = (t + i) * d->stride + r;
+        const int64_t at = (d->to ? d->to[t + i] : t + i) * d->stride + r;
         __m512 x = _mm512_castsi512_ps(v[i]);
+        if (d->to)
+            x = _mm512_fmadd_ps(_mm512_set1_ps(d->by[t + i]), x, _mm512_maskz_loadu_ps(lanes, d->y + at));
         if (d->residual) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(lanes, d->residual + at));
         if (streaming)
             _mm512_stream_ps(d->y + at, x);
