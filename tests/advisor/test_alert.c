@@ -183,7 +183,7 @@ static void values_are_printed_in_their_unit(void **state)
 /* ---------------------------------------------------------------- time series */
 
 /* Fires after 30 s above 0.9, ends after 10 s at 0.85 or less. A step: second, value, expected change. */
-struct step {
+struct alert_step {
     double t, value;
     enum alert_change want;
 };
@@ -191,7 +191,7 @@ enum { STEPS = 24 };
 static const struct {
     const char *name;
     const char *alert;
-    struct step step[STEPS]; /* t = -1 ends the list */
+    struct alert_step step[STEPS]; /* t = -1 ends the list */
 } SERIES[] = {
     { "fires after 30 s, ends after 10 s",
       "memory",
@@ -311,7 +311,7 @@ static void series_fire_and_end(void **state)
         struct alert_state s = { 0 };
         const struct alert *a = alert_find(SERIES[i].alert);
         for (int k = 0; k < STEPS && SERIES[i].step[k].t >= 0; k++) {
-            const struct step *x = &SERIES[i].step[k];
+            const struct alert_step *x = &SERIES[i].step[k];
             const enum alert_change got = alert_step(a, &s, (int64_t)llround(x->t * 1e9), x->value);
             if (got != x->want)
                 fail_msg("%s, at %g s: change %d, want %d", SERIES[i].name, x->t, got, x->want);
