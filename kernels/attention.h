@@ -55,7 +55,13 @@ static inline int attention_stretch(const struct attention_piece *t, int from, i
     return MIN(block_tokens - from % block_tokens, most);
 }
 
-/* The stored K or V row of a position. */
+/* Elements of a stored row of values: with v_in_k, of keys. */
+static inline int attention_v_stored(const struct kv_layer *kv)
+{
+    return kv->v_in_k ? kv->k_dim : kv->v_dim;
+}
+
+/* The stored row of a position; rows of the cache have `dim` elements. */
 static inline const uint8_t *attention_cached(const struct attention_piece *t, const void *cache,
                                               const struct format *f, int dim, int position)
 {

@@ -27,10 +27,22 @@ struct piece_run {
 struct cache_side {
     const void *cache;
     const struct format *f;
-    int dim;
-    float *decoded; /* scratch */
-    bool values;    /* V */
+    int dim, stored; /* elements that are read, and that a stored row has */
+    float *decoded;  /* scratch */
+    bool values;     /* V */
 };
+
+static struct cache_side keys_of(const struct piece_run *w)
+{
+    const struct kv_layer *kv = w->t->job->p->kv;
+    return (struct cache_side){ kv->k, kv->k_format, kv->k_dim, kv->k_dim, w->keys, false };
+}
+
+static struct cache_side values_of(const struct piece_run *w)
+{
+    const struct kv_layer *kv = w->t->job->p->kv;
+    return (struct cache_side){ kv->v, kv->v_format, kv->v_dim, attention_v_stored(kv), w->values, true };
+}
 
 int attention_f32_queries(void)
 {
@@ -57,47 +69,50 @@ static void piece_place_scratch(struct piece_run *w, void *scratch)
     w->total = at + QUERIES;
 }
 
-static void decode_tile(const struct attention_piece *t, const void *cache, const struct format *f, int dim,
-                        int from, int n, float *out)
+static void decode_tile(const struct attention_piece *t, const struct cache_side *c, int from, int n)
 {
-    format_decode_fn *decode = t->job->b->k.format[f - FORMATS].decode;
+    format_decode_fn *decode = t->job->b->k.format[c->f - FORMATS].decode;
+    const bool apart = c->f->row_tail_bytes || c->stored != c->dim; /* something lies between the rows */
     for (int i = 0, len; i < n; i += len) {
-        len = f->row_tail_bytes ? 1 : attention_stretch(t, from + i, n - i); /* tails separate rows */
-        decode(attention_cached(t, cache, f, dim, from + i), out + (int64_t)i * dim, (int64_t)len * dim);
+        len = apart ? 1 : attention_stretch(t, from + i, n - i);
+        decode(attention_cached(t, c->cache, c->f, c->stored, from + i), c->decoded + (int64_t)i * c->dim,
+               (int64_t)len * c->dim);
     }
 }
 
 /* In formats with one scale per row, the kernels ignore that scale. This multiplies everything that belongs
  * to a token by its scale: scores by the scale of its K row, softmax weights by that of its V row. */
-static void scale_tokens(const struct piece_run *w, const void *cache, const struct format *f, int dim,
-                         int from, int n)
+static void scale_tokens(const struct piece_run *w, const struct cache_side *c, int from, int n)
 {
-    if (!f->row_tail_bytes) return;
+    if (!c->f->row_tail_bytes) return;
     for (int i = 0; i < n; i++) {
-        const float scale = format_row_scale(f, attention_cached(w->t, cache, f, dim, from + i), dim);
+        const uint8_t *row = attention_cached(w->t, c->cache, c->f, c->stored, from + i);
+        const float scale = format_row_scale(c->f, row, c->stored);
         for (int q = 0; q < w->t->queries; q++) w->s[(int64_t)q * TOKENS + i] *= scale;
     }
 }
 
 /* Prefetch the start of the next contiguous run of a head's tokens. Runs of other heads lie between, so the
  * hardware prefetcher cannot predict where the next one begins; it follows the rest by itself. */
-static void prefetch_run(const struct attention_piece *t, const void *cache, const struct format *f, int dim,
-                         int from)
+static void prefetch_run(const struct attention_piece *t, const struct cache_side *c, int from)
 {
     enum { LINE = 64, START = 1024, SECOND_CACHE = 2 };
     if (from >= t->to) return;
-    const uint8_t *at = attention_cached(t, cache, f, dim, from);
+    const uint8_t *at = attention_cached(t, c->cache, c->f, c->stored, from);
     for (int i = 0; i < START; i += LINE) __builtin_prefetch(at + i, 0, SECOND_CACHE);
 }
 
-/* n contiguous tokens of the cache as f32 rows: in place, or decoded into `decoded`. */
-static const float *cached_rows(const struct attention_piece *t, const void *cache, const struct format *f,
-                                int dim, int from, int n, float *decoded)
+/* n contiguous tokens of the cache as f32 rows, *stride elements apart: in place, or decoded. */
+static const float *cached_rows(const struct attention_piece *t, const struct cache_side *c, int from, int n,
+                                int64_t *stride)
 {
-    prefetch_run(t, cache, f, dim, from + n);
-    if (f == &FORMATS[FORMAT_F32]) return (const float *)attention_cached(t, cache, f, dim, from);
-    decode_tile(t, cache, f, dim, from, n, decoded);
-    return decoded;
+    prefetch_run(t, c, from + n);
+    *stride = c->stored;
+    if (c->f == &FORMATS[FORMAT_F32])
+        return (const float *)attention_cached(t, c->cache, c->f, c->stored, from);
+    *stride = c->dim;
+    decode_tile(t, c, from, n);
+    return c->decoded;
 }
 
 /* Whether the kernels of format f read stored rows, which they convert again for every four queries. With
@@ -126,12 +141,13 @@ static void run_rows(const struct piece_run *w, const struct cache_side *c, int 
                                  .s_stride = TOKENS,
                                  .o = w->o };
         if (stored) {
-            r.rows = attention_cached(t, c->cache, c->f, c->dim, from + i);
-            r.row_bytes = format_row_bytes(c->f, c->dim);
-            if (next < t->to) r.next = attention_cached(t, c->cache, c->f, c->dim, next);
+            r.rows = attention_cached(t, c->cache, c->f, c->stored, from + i);
+            r.row_bytes = format_row_bytes(c->f, c->stored);
+            if (next < t->to) r.next = attention_cached(t, c->cache, c->f, c->stored, next);
         } else {
-            r.rows = (const uint8_t *)cached_rows(t, c->cache, c->f, c->dim, from + i, len, c->decoded);
-            r.row_bytes = c->dim * (int64_t)sizeof(float);
+            int64_t stride;
+            r.rows = (const uint8_t *)cached_rows(t, c, from + i, len, &stride);
+            r.row_bytes = stride * (int64_t)sizeof(float);
         }
         (c->values ? f->row_values : f->row_scores)(&r);
     }
@@ -139,27 +155,26 @@ static void run_rows(const struct piece_run *w, const struct cache_side *c, int 
 
 static void score_by_rows(const struct piece_run *w, int from, int n)
 {
-    const struct kv_layer *kv = w->t->job->p->kv;
-    const struct cache_side k = { kv->k, kv->k_format, kv->k_dim, w->keys, false };
+    const struct cache_side k = keys_of(w);
     run_rows(w, &k, from, n);
 }
 
 static void add_values_by_rows(const struct piece_run *w, int from, int n)
 {
-    const struct kv_layer *kv = w->t->job->p->kv;
-    const struct cache_side v = { kv->v, kv->v_format, kv->v_dim, w->values, true };
+    const struct cache_side v = values_of(w);
     run_rows(w, &v, from, n);
 }
 
 static void score_by_dots(const struct piece_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
-    const struct kv_layer *kv = t->job->p->kv;
+    const struct cache_side k = keys_of(w);
+    int64_t stride;
     for (int i = 0, len; i < n; i += len) {
         len = attention_stretch(t, from + i, n - i);
-        const float *rows = cached_rows(t, kv->k, kv->k_format, kv->k_dim, from + i, len, w->keys);
+        const float *rows = cached_rows(t, &k, from + i, len, &stride);
         for (int q = 0; q < t->queries; q++)
-            t->job->b->k.vec.dots(rows, kv->k_dim, len, kv->k_dim, w->q + (int64_t)q * kv->k_dim,
+            t->job->b->k.vec.dots(rows, stride, len, k.dim, w->q + (int64_t)q * k.dim,
                                   w->s + (int64_t)q * TOKENS + i);
     }
 }
@@ -168,7 +183,8 @@ static void score_by_tile(const struct piece_run *w, int from, int n)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     const struct kernel_set *k = &w->t->job->b->k;
-    decode_tile(w->t, kv->k, kv->k_format, kv->k_dim, from, n, w->keys);
+    const struct cache_side keys = keys_of(w);
+    decode_tile(w->t, &keys, from, n);
     k->vec.transpose(w->keys, kv->k_dim, n, kv->k_dim, w->keys_transposed, TOKENS);
     /* The last columns of a narrower tile could be summed in another order than the same columns inside. */
     if (w->t->job->b->base.options.batch_invariant) n = TOKENS;
@@ -245,19 +261,20 @@ static void piece_finish(const struct piece_run *w)
 static void add_values(const struct piece_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
-    const struct kv_layer *kv = t->job->p->kv;
+    const struct cache_side v = values_of(w);
+    int64_t stride;
     for (int i = 0, len; i < n; i += len) {
         len = attention_stretch(t, from + i, n - i);
-        const float *rows = cached_rows(t, kv->v, kv->v_format, kv->v_dim, from + i, len, w->values);
+        const float *rows = cached_rows(t, &v, from + i, len, &stride);
         t->job->b->k.tile(&(struct tile){ .m = t->queries,
-                                          .n = kv->v_dim,
+                                          .n = v.dim,
                                           .k = len,
                                           .a = w->s + i,
                                           .lda = TOKENS,
                                           .b = rows,
-                                          .ldb = kv->v_dim,
+                                          .ldb = stride,
                                           .c = w->o,
-                                          .ldc = kv->v_dim,
+                                          .ldc = v.dim,
                                           .add = true });
     }
 }
@@ -273,13 +290,14 @@ void attention_f32_run(const struct attention_piece *t, void *scratch)
     const bool rows = t->job->b->k.format[FORMAT_F32].row_scores && kv->k_dim % ROW_DIMS == 0 &&
                       kv->v_dim % ROW_DIMS == 0 && (invariant || t->queries <= ROW_QUERIES_MAX);
     const bool dots = t->queries <= DOT_QUERIES_MAX && !invariant;
+    const struct cache_side k = keys_of(&w), v = values_of(&w);
     for (int from = t->from, n; from < t->to; from += n) {
         /* Tiles end at multiples of TOKENS, so that no row's tiles depend on the other rows of the piece. */
         n = MIN((int)TOKENS - from % TOKENS, t->to - from);
         (rows ? score_by_rows : dots ? score_by_dots : score_by_tile)(&w, from, n);
-        scale_tokens(&w, kv->k, kv->k_format, kv->k_dim, from, n);
+        scale_tokens(&w, &k, from, n);
         scores_to_weights(&w, from, n);
-        scale_tokens(&w, kv->v, kv->v_format, kv->v_dim, from, n);
+        scale_tokens(&w, &v, from, n);
         (rows ? add_values_by_rows : add_values)(&w, from, n);
     }
     piece_finish(&w);

@@ -93,15 +93,15 @@ static void piece_place_scratch(struct piece_run *w, void *scratch)
 struct cache_part {
     const void *cache;
     const struct format *f;
-    int dim;
+    int dim, stored; /* elements that are read, and that a row has */
 };
 
 static void cache_unpack_rows(const struct piece_run *w, const struct cache_part *c, int position, int rows,
                               uint16_t *out)
 {
     const struct format_kernels *f = &w->t->job->b->k.format[c->f - FORMATS];
-    const uint8_t *from = attention_cached(w->t, c->cache, c->f, c->dim, position);
-    const int64_t row_bytes = format_row_bytes(c->f, c->dim);
+    const uint8_t *from = attention_cached(w->t, c->cache, c->f, c->stored, position);
+    const int64_t row_bytes = format_row_bytes(c->f, c->stored);
     if (rows < TILE_ROWS) memset(out, 0, (size_t)round_up(c->dim, TILE_DEPTH) * TILE_ROWS * sizeof *out);
     w->t->job->b->k.attend.load(c->f, f, from, row_bytes, rows, c->dim, out);
 }
@@ -134,7 +134,8 @@ static const float *load_scales(const struct piece_run *w, const struct cache_pa
     if (!c->f->row_tail_bytes) return NULL;
     for (int i = 0; i < tokens; i++) {
         const bool here = at + i >= w->t->from && at + i < w->t->to;
-        out[i] = here ? format_row_scale(c->f, attention_cached(w->t, c->cache, c->f, c->dim, at + i), c->dim)
+        out[i] = here ? format_row_scale(c->f, attention_cached(w->t, c->cache, c->f, c->stored, at + i),
+                                         c->stored)
                       : 0;
     }
     return out;
@@ -144,8 +145,10 @@ static const float *load_scales(const struct piece_run *w, const struct cache_pa
 static void load_block(struct piece_run *w, int at, int steps)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
-    const struct cache_part k = { .cache = kv->k, .f = kv->k_format, .dim = kv->k_dim };
-    const struct cache_part v = { .cache = kv->v, .f = kv->v_format, .dim = kv->v_dim };
+    const struct cache_part k = { .cache = kv->k, .f = kv->k_format, .dim = kv->k_dim, .stored = kv->k_dim };
+    const struct cache_part v = {
+        .cache = kv->v, .f = kv->v_format, .dim = kv->v_dim, .stored = attention_v_stored(kv)
+    };
     uint16_t *second = w->loose + TILE_ROWS * w->v_dim;
     w->k_scale = load_scales(w, &k, at, steps * STEP, w->scales[0]);
     w->v_scale = load_scales(w, &v, at, steps * STEP, w->scales[1]);

@@ -581,13 +581,16 @@ struct kv_layer {
     const struct format *k_format, *v_format; /* with `encode`; k_dim and v_dim are multiples of the block */
     void *k, *v;
     int kv_heads, k_dim, v_dim; /* k_dim and v_dim: elements of one head */
+    /* V is the first v_dim elements of K, in whole blocks, and not stored again: v is k, v_format is k_format
+     */
+    bool v_in_k;
     int block_tokens, blocks;
 };
 int64_t
 kv_layer_bytes(const struct kv_layer *kv); /* bytes of K and V together; reads all fields but k and v */
 
-/* Encode k[n][kv_heads][k_dim] and v[n][kv_heads][v_dim] into the cache. slots[i] is
- * block * block_tokens + (token within the block). */
+/* Encode k[n][kv_heads][k_dim] and v[n][kv_heads][v_dim] into the cache; with v_in_k, v is not read. slots[i]
+ * is block * block_tokens + (token within the block). */
 struct kv_store {
     const struct kv_layer *kv;
     const float *k, *v;

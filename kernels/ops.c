@@ -197,7 +197,8 @@ void cpu_hadamard(struct backend *base, const struct hadamard *p)
 int64_t kv_layer_bytes(const struct kv_layer *kv)
 {
     const int64_t tokens = (int64_t)kv->block_tokens * kv->blocks * kv->kv_heads;
-    return tokens * (format_row_bytes(kv->k_format, kv->k_dim) + format_row_bytes(kv->v_format, kv->v_dim));
+    const int64_t v = kv->v_in_k ? 0 : format_row_bytes(kv->v_format, kv->v_dim);
+    return tokens * (format_row_bytes(kv->k_format, kv->k_dim) + v);
 }
 
 struct store_job {
@@ -236,7 +237,8 @@ static void kv_store_member(void *arg, int member, int size)
     for (int64_t i = from; i < to; i++) {
         assert(p->slots[i] >= 0 && p->slots[i] < kv->block_tokens * kv->blocks);
         store_heads(job, kv->k_format, kv->k_dim, p->k + i * p->k_stride, p->slots[i], kv->k);
-        store_heads(job, kv->v_format, kv->v_dim, p->v + i * p->v_stride, p->slots[i], kv->v);
+        if (!kv->v_in_k)
+            store_heads(job, kv->v_format, kv->v_dim, p->v + i * p->v_stride, p->slots[i], kv->v);
     }
 }
 

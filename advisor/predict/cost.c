@@ -538,7 +538,7 @@ double cost_attention(struct cost *c, const struct cost_attention *a)
     const double elements = 0.5 * a->heads * (a->dim_k + a->dim_v), pairs = a->n * a->depth;
     const double bytes = a->depth * a->kv_heads *
                          ((double)format_row_bytes(a->k, a->dim_k) +
-                          (double)format_row_bytes(a->v, a->dim_v));
+                          (a->v_in_k ? 0 : (double)format_row_bytes(a->v, a->dim_v)));
     if (c->on_gpu) {
         const double work = 4 * pairs * elements /
                             (gpu_operations(c, &FORMATS[FORMAT_F16]) * GPU_SHARES.attend);

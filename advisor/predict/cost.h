@@ -39,6 +39,7 @@ double cost_product(struct cost *c, const struct model_product *p, int n);
 struct cost_attention {
     const struct format *k, *v;
     int heads, kv_heads, dim_k, dim_v;
+    bool v_in_k; /* values are a part of the keys: their bytes are not read again */
     double n, depth;
     bool many;
 };

@@ -94,6 +94,7 @@ static double attention_s(struct work *w, double n, double depth, bool many)
                                 .kv_heads = o->shape.kv_heads,
                                 .dim_k = o->shape.head_dim_k,
                                 .dim_v = o->shape.head_dim_v,
+                                .v_in_k = o->shape.latent_cached,
                                 .n = n,
                                 .depth = depth,
                                 .many = many };

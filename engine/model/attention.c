@@ -216,16 +216,16 @@ static void pass_norm_values(const struct pass *p, const struct layer *l, float 
 }
 
 /* Rotate each head of n rows for the cache, or rotate it back, where the cache is rotated. Dot products of
- * two rotated vectors are those of the vectors, and a sum of rotated values is the rotated sum. */
-static void pass_rotate_for_cache(const struct pass *p, bool rotated, float *x, int64_t stride, int heads,
-                                  int dim)
+ * two rotated vectors are those of the vectors, and a sum of rotated values is the rotated sum. Values that
+ * are a part of the keys are rotated as these. like: the size of the heads whose rotation it is. */
+static void pass_rotate_for_cache(const struct pass *p, bool rotated, float *x, int64_t stride, int64_t cols,
+                                  int like)
 {
     if (!rotated) return;
-    backend_hadamard(p->site->backend, &(struct hadamard){ .x = x,
-                                                           .x_stride = stride,
-                                                           .n = p->n,
-                                                           .cols = (int64_t)heads * dim,
-                                                           .block = hadamard_block(dim) });
+    backend_hadamard(
+        p->site->backend,
+        &(struct hadamard){
+            .x = x, .x_stride = stride, .n = p->n, .cols = cols, .block = hadamard_block(like) });
 }
 
 /* Store k and v in the KV cache and compute attention: qkv -> attn. */
@@ -242,8 +242,10 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
     }
     if (!a->latent) pass_prepare_queries_and_keys(p, l, q, k);
     if (own) {
-        pass_rotate_for_cache(p, m->session.k_rotated, k, m->widths.qkv, l->kv.kv_heads, l->kv.k_dim);
-        pass_rotate_for_cache(p, m->session.v_rotated, v, m->widths.qkv, l->kv.kv_heads, l->kv.v_dim);
+        const int heads = l->kv.kv_heads;
+        pass_rotate_for_cache(p, m->session.k_rotated, k, m->widths.qkv, heads * l->kv.k_dim, l->kv.k_dim);
+        pass_rotate_for_cache(p, m->session.v_rotated && !l->kv.v_in_k, v, m->widths.qkv, heads * l->kv.v_dim,
+                              l->kv.v_dim);
         backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
                                                                .k = k,
                                                                .v = v,
@@ -259,7 +261,8 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
         y = gate_parts_of(p).out;
         stride = m->widths.latent;
     }
-    pass_rotate_for_cache(p, m->session.k_rotated, q, m->widths.qkv, s->heads, l->kv.k_dim);
+    pass_rotate_for_cache(p, m->session.k_rotated, q, m->widths.qkv, (int64_t)s->heads * l->kv.k_dim,
+                          l->kv.k_dim);
     backend_attention(p->site->backend,
                       &(struct attention){ .kv = &l->kv,
                                            .q = q,
@@ -277,7 +280,8 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
                                            .weight_format = layer_query_matrix(l)->w.format,
                                            .y = y,
                                            .y_stride = stride });
-    pass_rotate_for_cache(p, m->session.v_rotated, y, stride, s->heads, l->kv.v_dim);
+    pass_rotate_for_cache(p, m->session.v_rotated, y, stride, (int64_t)s->heads * l->kv.v_dim,
+                          l->kv.v_in_k ? l->kv.k_dim : l->kv.v_dim);
     if (a->latent) pass_expand_latent(p, l);
     if (a->query_gate) pass_apply_gates(p);
 }

@@ -1,5 +1,6 @@
 /* Blocks of the KV cache whose owner is a scheduler: which sequence has which, and copies of their contents.
- * In a layer's memory the bytes of one block are consecutive, first of all keys, then of all values. */
+ * In a layer's memory the bytes of one block are consecutive, first of all keys, then of all values (if they
+ * are stored at all). */
 #include <stdlib.h>
 
 #include "engine/arch/arch.h"
@@ -19,6 +20,7 @@ void model_assign_blocks(struct model *m, int seq, const int32_t *blocks, int co
 /* Bytes of the keys, or the values, of one block of a layer. */
 static size_t half_bytes(const struct kv_layer *kv, bool values)
 {
+    if (values && kv->v_in_k) return 0;
     const struct format *f = values ? kv->v_format : kv->k_format;
     const int64_t row = format_row_bytes(f, values ? kv->v_dim : kv->k_dim);
     return (size_t)(row * kv->block_tokens * kv->kv_heads);

@@ -123,7 +123,6 @@ void pass_project_latent(const struct pass *p, const struct layer *l, const floa
     pass_copy_heads(p, (struct strided){ t.q + s->nope_dims, t.stride, dims },
                     (struct strided){ q + s->kv_lora, to, s->head_dim_k }, s->heads, s->rope_dims);
     pass_copy_heads(p, (struct strided){ t.kv, t.stride, 0 }, (struct strided){ k, to, 0 }, 1, s->head_dim_k);
-    pass_copy_heads(p, (struct strided){ t.kv, t.stride, 0 }, (struct strided){ v, to, 0 }, 1, s->head_dim_v);
 }
 
 float *pass_latent_output(const struct pass *p, int64_t *stride)

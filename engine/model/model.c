@@ -127,7 +127,7 @@ static enum err_code alloc_site_cache(struct model *m, struct site *s, int from,
         }
         *kv = session_kv_layer(&m->session, &m->shape, l);
         kv->k = next;
-        kv->v = next + kv_layer_k_bytes(kv);
+        kv->v = kv->v_in_k ? next : next + kv_layer_k_bytes(kv);
         if (!m->apart) next += session_kv_bytes(kv);
     }
     return ERR_OK;

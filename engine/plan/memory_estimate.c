@@ -61,7 +61,7 @@ static void estimate_known_cache(struct memory_estimate *l, const struct model_s
         l->windowed_layers += p->window;
         if (!shape_layer_has_cache(s, i)) continue;
         const int64_t bytes = token_bytes(p->kv_heads, p->head_dim_k, k) +
-                              token_bytes(p->kv_heads, p->head_dim_v, v);
+                              (s->latent_cached ? 0 : token_bytes(p->kv_heads, p->head_dim_v, v));
         all += bytes;
         windowed += p->window ? bytes : 0;
     }

@@ -124,6 +124,12 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
         if ((rc = session_resolve_kv(&out->v_format, c, KNOB_CTV, p->head_dim_v, why))) return rc;
         if ((rc = session_resolve_rotation(&k, c, KNOB_CTK, p->head_dim_k, why))) return rc;
         if ((rc = session_resolve_rotation(&v, c, KNOB_CTV, p->head_dim_v, why))) return rc;
+        if (s->latent_cached && out->k_format != out->v_format)
+            return err_set(why, ERR_USAGE,
+                           "ctk=%s,ctv=%s: this model's values are a part of its keys, stored once; expected "
+                           "the same format for both (kv=%s)",
+                           out->k_format->name, out->v_format->name, out->k_format->name);
+        if (s->latent_cached) k = v = k && p->head_dim_v % hadamard_block(p->head_dim_k) == 0;
         out->k_rotated &= k;
         out->v_rotated &= v;
     }
@@ -195,6 +201,7 @@ struct kv_layer session_kv_layer(const struct model_session *e, const struct mod
         .kv_heads = l->kv_heads,
         .k_dim = l->head_dim_k,
         .v_dim = l->head_dim_v,
+        .v_in_k = s->latent_cached,
         .block_tokens = KV_BLOCK_TOKENS,
         .blocks = session_blocks(e),
     };
@@ -398,7 +405,7 @@ static int64_t token_bytes(const struct model_session *e, const struct model_sha
         const struct layer_parts *l = &s->parts[i];
         if (shape_layer_has_cache(s, i))
             bytes += l->kv_heads * (format_row_bytes(e->k_format, l->head_dim_k) +
-                                    format_row_bytes(e->v_format, l->head_dim_v));
+                                    (s->latent_cached ? 0 : format_row_bytes(e->v_format, l->head_dim_v)));
     }
     return bytes;
 }

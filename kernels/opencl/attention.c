@@ -74,7 +74,7 @@ void opencl_kv_store(struct backend *b, const struct kv_store *p)
         ARG_MEM(opencl_mirror(o, p->slots, (size_t)p->n * sizeof *p->slots)),
         ARG_INT(kv->block_tokens),
     };
-    opencl_run(o, &K, (size_t[]){ (size_t)p->n * STORE_ITEMS, (size_t)kv->kv_heads, 2 },
+    opencl_run(o, &K, (size_t[]){ (size_t)p->n * STORE_ITEMS, (size_t)kv->kv_heads, kv->v_in_k ? 1 : 2 },
                (size_t[]){ STORE_ITEMS, 1, 1 }, args, COUNT_OF(args));
 }
 
@@ -319,11 +319,12 @@ static void run_path(struct opencl *o, const struct cutting *c, enum path path, 
     const struct kv_layer *kv = p->kv;
     const struct way *w = &c->way[path];
     const size_t items = path == FEW ? FEW_ITEMS : MANY_ITEMS;
-    char options[160];
+    char options[192];
     if (!w->pieces) return;
-    snprintf(options, sizeof options, "-DK=%s -DV=%s -DK_DIM=%d -DV_DIM=%d -DBLOCK_TOKENS=%d -D%s=%d",
-             kv->k_format->name, kv->v_format->name, kv->k_dim, kv->v_dim, kv->block_tokens,
-             path == FEW ? "QUERIES" : "ROWS",
+    snprintf(options, sizeof options,
+             "-DK=%s -DV=%s -DK_DIM=%d -DV_DIM=%d -DV_STORED=%d -DBLOCK_TOKENS=%d -D%s=%d",
+             kv->k_format->name, kv->v_format->name, kv->k_dim, kv->v_dim, kv->v_in_k ? kv->k_dim : kv->v_dim,
+             kv->block_tokens, path == FEW ? "QUERIES" : "ROWS",
              path == FEW ? w->part_heads * w->most_rows : many_rows(kv->v_dim));
     const struct opencl_arg args[] = {
         ARG_PLACE(o, kv->k), ARG_PLACE(o, kv->v),    ARG_PLACE(o, p->q),

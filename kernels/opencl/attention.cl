@@ -4,7 +4,8 @@
  *   -DQUERIES=n: attend_few, for up to n query vectors. Each item reads stored numbers directly.
  *   -DROWS=n: attend_many, for up to 16 n query vectors. Keys, queries and values pass through local memory.
  *   neither: merge, which combines the partial results of several groups.
- * The first two need -DK, -DV (formats), -DK_DIM, -DV_DIM (elements of a head) and -DBLOCK_TOKENS. */
+ * The first two need -DK, -DV (formats), -DK_DIM, -DV_DIM (elements of a head), -DV_STORED (elements of
+ * a stored row of values, the first V_DIM of which are the values) and -DBLOCK_TOKENS. */
 
 /* These structs must be identical with those in attention.c. */
 struct plan {
@@ -23,7 +24,7 @@ struct piece {
 #define K_SCALED JOIN(SCALED_, K)
 #define V_SCALED JOIN(SCALED_, V)
 #define K_BYTES  JOIN(BYTES_, K)(K_DIM)
-#define V_BYTES  JOIN(BYTES_, V)(V_DIM)
+#define V_BYTES  JOIN(BYTES_, V)(V_STORED)
 
 #define K_LOAD8(row, at) JOIN(load8_, K)(keys + (ulong)(row)*K_BYTES, at, K_DIM)
 #define V_LOAD8(row, at) JOIN(load8_, V)(values + (ulong)(row)*V_BYTES, at, V_DIM)
@@ -222,7 +223,7 @@ void few_update_weights(global const uchar *values, local struct few_memory *m, 
         const int j = item + i * S_ITEMS;
         float w = exp(score[i] - zero);
         *total += w;
-        if (V_SCALED && j < n) w *= fp8_row_scale(values + (ulong)m->rows[turn][j] * V_BYTES, V_DIM);
+        if (V_SCALED && j < n) w *= fp8_row_scale(values + (ulong)m->rows[turn][j] * V_BYTES, V_STORED);
         m->weights[query][j] = w;
     }
     *peak = most;
@@ -528,7 +529,7 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (K_SCALED) key_scale = many_row_scales(keys, K_BYTES, K_DIM, m.rows, n);
-        if (V_SCALED) value_scale = many_row_scales(values, V_BYTES, V_DIM, m.rows, n);
+        if (V_SCALED) value_scale = many_row_scales(values, V_BYTES, V_STORED, m.rows, n);
         float8 values8[V_MOVES];
         for (int i = 0; i < V_MOVES; i++) values8[i] = VALUE8(0, id + i * ITEMS);
         many_finish_scores(key_scale, softcap, from, visible, score, stage);

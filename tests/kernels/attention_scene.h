@@ -13,6 +13,7 @@ struct scene {
     float softcap;
     int chunk;
     bool sinks;
+    bool v_in_k; /* the values are the first v_dim elements of the keys; v is k's format */
 };
 
 struct stage {
@@ -31,8 +32,14 @@ static inline void stage_make(struct stage *t, const struct scene *s, struct rng
     t->blocks = (t->total + s->block_tokens - 1) / s->block_tokens;
     t->tokens = t->total * s->sequences;
     const int all = t->blocks * s->sequences + 1; /* one block is unused */
-    t->kv = (struct kv_layer){ &FORMATS[s->k], &FORMATS[s->v],  NULL, NULL, s->kv_heads, s->k_dim,
-                               s->v_dim,       s->block_tokens, all };
+    t->kv = (struct kv_layer){ .k_format = &FORMATS[s->k],
+                               .v_format = &FORMATS[s->v],
+                               .kv_heads = s->kv_heads,
+                               .k_dim = s->k_dim,
+                               .v_dim = s->v_dim,
+                               .v_in_k = s->v_in_k,
+                               .block_tokens = s->block_tokens,
+                               .blocks = all };
     const size_t tokens = (size_t)t->tokens;
     t->k = malloc(tokens * (size_t)(s->kv_heads * s->k_dim) * sizeof(float));
     t->v = malloc(tokens * (size_t)(s->kv_heads * s->v_dim) * sizeof(float));
@@ -72,13 +79,19 @@ static inline size_t stage_v_bytes(const struct stage *t)
     return (size_t)kv_layer_bytes(&t->kv) - stage_k_bytes(t);
 }
 
-/* Round keys and values to the cache's formats (encode and decode). */
+/* Round keys and values to the cache's formats (encode and decode), and copy values that are a part of keys.
+ */
 static inline void stage_round(struct stage *t)
 {
     uint8_t bytes[4096];
     for (size_t i = 0; i < (size_t)t->tokens * (size_t)t->s->kv_heads; i++) {
         t->kv.k_format->encode(t->k + i * (size_t)t->s->k_dim, bytes, t->s->k_dim);
         t->kv.k_format->decode(bytes, t->k + i * (size_t)t->s->k_dim, t->s->k_dim);
+        if (t->s->v_in_k) {
+            memcpy(t->v + i * (size_t)t->s->v_dim, t->k + i * (size_t)t->s->k_dim,
+                   (size_t)t->s->v_dim * sizeof *t->v);
+            continue;
+        }
         t->kv.v_format->encode(t->v + i * (size_t)t->s->v_dim, bytes, t->s->v_dim);
         t->kv.v_format->decode(bytes, t->v + i * (size_t)t->s->v_dim, t->s->v_dim);
     }

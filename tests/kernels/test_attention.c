@@ -43,6 +43,11 @@ static const struct scene SCENES[] = {
     { FORMAT_Q8_0, FORMAT_Q4_0, 8, 2, 128, 64, 32, 2040, 12, 2, 1500, 30, 0, true },
     { FORMAT_BF16, FORMAT_FP8_E4M3, 16, 1, 96, 32, 24, 3000, 2, 1, 0, 0, 0, false },
     { FORMAT_F16, FORMAT_F16, 6, 2, 64, 40, 32, 1020, 9, 1, 3, 0, 0, true },
+    /* Values that are a part of the keys. */
+    { FORMAT_F32, FORMAT_F32, 4, 1, 40, 24, 16, 70, 2, 2, 0, 0, 0, false, true },
+    { FORMAT_F16, FORMAT_F16, 16, 1, 144, 128, 32, 1100, 3, 1, 0, 0, 0, false, true },
+    { FORMAT_Q8_0, FORMAT_Q8_0, 6, 2, 96, 64, 24, 37, 60, 1, 0, 0, 0, false, true },
+    { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 4, 1, 160, 128, 32, 90, 40, 1, 0, 0, 0, false, true },
 };
 
 static void check_scene(const struct scene *s, const struct isa_level *level, enum precision precision,
@@ -59,7 +64,7 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
     CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = 256, .cols = 1024 }, &why));
     stage_make(&t, s, &r);
     t.kv.k = guarded(stage_k_bytes(&t), 0);
-    t.kv.v = guarded(stage_v_bytes(&t), 0);
+    t.kv.v = s->v_in_k ? t.kv.k : guarded(stage_v_bytes(&t), 0);
     memset(t.kv.k, 0xff, stage_k_bytes(&t)); /* NaN in every float format, also as a block's scale */
     memset(t.kv.v, 0xff, stage_v_bytes(&t));
     backend_kv_store(b, &(struct kv_store){ .kv = &t.kv,
@@ -99,7 +104,7 @@ static void run_batches(const struct scene *s, struct backend *b, int step, floa
     struct stage t;
     stage_make(&t, s, &r);
     t.kv.k = backend_alloc(b, stage_k_bytes(&t));
-    t.kv.v = backend_alloc(b, stage_v_bytes(&t));
+    t.kv.v = s->v_in_k ? t.kv.k : backend_alloc(b, stage_v_bytes(&t));
     backend_kv_store(b, &(struct kv_store){ .kv = &t.kv,
                                             .k = t.k,
                                             .v = t.v,
@@ -119,7 +124,7 @@ static void run_batches(const struct scene *s, struct backend *b, int step, floa
         backend_attention(b, &p);
     }
     backend_free(b, t.kv.k);
-    backend_free(b, t.kv.v);
+    if (!s->v_in_k) backend_free(b, t.kv.v);
     stage_free(&t);
 }
 

@@ -112,9 +112,9 @@ static void store_stage(struct backend *b, struct stage *t)
     uint8_t *nan = malloc(MAX(k_bytes, v_bytes));
     memset(nan, 0xff, MAX(k_bytes, v_bytes));
     t->kv.k = backend_alloc(b, k_bytes);
-    t->kv.v = backend_alloc(b, v_bytes);
+    t->kv.v = t->s->v_in_k ? t->kv.k : backend_alloc(b, v_bytes);
     backend_write(b, t->kv.k, nan, k_bytes);
-    backend_write(b, t->kv.v, nan, v_bytes);
+    if (!t->s->v_in_k) backend_write(b, t->kv.v, nan, v_bytes);
     free(nan);
     float *k = sent(b, t->k, (int64_t)t->tokens * t->s->kv_heads * t->s->k_dim);
     float *v = sent(b, t->v, (int64_t)t->tokens * t->s->kv_heads * t->s->v_dim);
@@ -174,6 +174,9 @@ static const struct scene SCENES[] = {
     /* Chunks and sinks: few queries in split positions, and many. */
     { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, true },
     { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 50, 0, 64, true },
+    /* Values that are a part of the keys: few queries and many, scales of blocks and of rows. */
+    { FORMAT_Q8_0, FORMAT_Q8_0, 6, 1, 96, 64, 16, 100, 1, 2, 0, 0, 0, false, true },
+    { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 1, 72, 64, 8, 50, 20, 1, 0, 0, 0, false, true },
 };
 
 static void scenes(void **state)
@@ -193,7 +196,7 @@ static void scenes(void **state)
             attend_stage(b, &t, what);
         }
         backend_free(b, t.kv.k);
-        backend_free(b, t.kv.v);
+        if (!t.s->v_in_k) backend_free(b, t.kv.v);
         stage_free(&t);
     }
     backend_close(b);
