@@ -27,6 +27,7 @@ enum {
     LAST_WORDS = 2048,      /* bytes of the child's output that are kept */
     CLOSE_MS = 2000,        /* from "close" to SIGKILL */
     CANCEL_MS = 5000,       /* from "cancel" to SIGKILL */
+    KILLED_MS = 60000,      /* from SIGKILL to its end, for which it needs a processor: 10 s can be too few */
     LAST_WORDS_SHOWN = 200, /* bytes of it in an error message */
     STATUS_NO_MEMORY = 6,   /* exit status of a command that lacks memory */
 };
@@ -159,7 +160,7 @@ static void kill_child(struct worker *w)
     if (!w->pid) return;
     w->killed = true;
     kill(w->pid, SIGKILL);
-    child_reap(w, 10000);
+    child_reap(w, KILLED_MS);
 }
 
 /* The connection is broken: reports how the child ended. */

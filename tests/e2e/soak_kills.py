@@ -18,6 +18,7 @@ from stored import cells_of, check_experiment, check_file, open_database
 DISK = 48 << 20        # bytes; 100 rounds need a few MB
 BATCH = 100            # rounds in one folder
 END_S = 60             # longest time between a signal and the end of all processes
+RUN_S = 900            # longest time of a command with a budget of 60 s, on a machine that is much too busy
 AB = ["ab", "default", "q8_0", "-w", "tg8", "--max-blocks", "6", "--control", "2", "--budget", "90s"]
 COMMANDS = {
     "ab": AB,
@@ -81,8 +82,11 @@ class Folder:
             os.unlink(self.filler)
 
     def run(self, *arguments):
-        return subprocess.run([self.program, *arguments], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=300)
+        try:
+            return subprocess.run([self.program, *arguments], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=RUN_S)
+        except subprocess.TimeoutExpired as e:
+            return subprocess.CompletedProcess(e.cmd, 124, "{}", "it did not end in %d s" % RUN_S)
 
     def processes(self):
         """The ids of all live processes that were started in this folder."""
