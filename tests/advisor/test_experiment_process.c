@@ -35,7 +35,7 @@ static void twins_in_two_places(void **state)
 {
     struct bench *b = *state;
     char options[CONFIG_VALUE];
-    counted(b, "rate=1000+place=0.03+noise=0.002", options);
+    counted(b, "rate=1000+place=0.03+noise=0.0005", options);
     struct experiment_spec s = bench_spec(options, options);
     s.control_blocks = 2;
     s.max_blocks = 16;
