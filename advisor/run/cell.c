@@ -78,6 +78,11 @@ static enum err_code cell_add_load(struct measured_cell *c, const json_t *answer
     c->itl = NULL;
     enum err_code rc = workload_parse(&w, json_get_str(answer, "workload", ""), why);
     if (!rc) rc = load_figures(&c->load, c->value, &c->itl, &c->n_itl, answer, &w.load, why);
+    free(c->load_request);
+    if (!rc) rc = load_request_rows(&c->load_request, &c->requests.n, answer, why);
+    c->requests.sequences = 1;
+    snprintf(c->requests.model, sizeof(c->requests.model), "%s", json_get_str(answer, "model", ""));
+    snprintf(c->requests.workload, sizeof(c->requests.workload), "%s", json_get_str(answer, "workload", ""));
     return rc;
 }
 
@@ -195,6 +200,7 @@ void cell_init(struct measured_cell *c)
 void cell_done(struct measured_cell *c)
 {
     free(c->itl);
+    free(c->load_request);
     free(c->turn);
     json_decref(c->answer);
     *c = (struct measured_cell){ 0 };
@@ -319,7 +325,8 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measu
     snprintf(row->work_hash, sizeof(row->work_hash), "%s", c->work_hash);
     snprintf(row->output_hash, sizeof(row->output_hash), "%s", c->output_hash);
     struct request_rows requests = c->requests;
-    requests.figures = (struct request_figures *)c->request; /* read only */
+    requests.figures = c->load_request ? c->load_request
+                                       : (struct request_figures *)c->request; /* read only */
     row->requests = &requests;
     struct span_row spans[COUNT_OF(c->spans)];
     spans_place(spans, row, c);

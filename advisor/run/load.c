@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "advisor/stats/stats.h"
+#include "db/db.h"
 #include "engine/serve/serve.h"
 
 enum { MSER_BATCH = 5, TREND_BATCHES = 10 };
@@ -345,6 +346,13 @@ static void goodput_figures(struct load_summary *out, double *value, const struc
     out->goodput_half = half_width(r->scratch, r->n);
 }
 
+static void rows_free(struct rows *r)
+{
+    free(r->row);
+    free(r->token_s);
+    free(r->scratch);
+}
+
 enum err_code load_figures(struct load_summary *out, double *value, float **itl, int *n_itl,
                            const json_t *answer, const struct workload_load *l, struct err *why)
 {
@@ -370,9 +378,28 @@ enum err_code load_figures(struct load_summary *out, double *value, float **itl,
         }
     }
     free(gaps);
-    free(r.row);
-    free(r.token_s);
-    free(r.scratch);
+    rows_free(&r);
+    return rc;
+}
+
+enum err_code load_request_rows(struct request_figures **out, int *n, const json_t *answer, struct err *why)
+{
+    struct rows r = { 0 };
+    *n = 0;
+    enum err_code rc = rows_read(&r, answer, why);
+    *out = rc ? NULL : malloc((size_t)MAX(r.n, 1) * sizeof **out);
+    if (!rc && !*out) rc = err_set(why, ERR_NOMEM, "out of memory for %d requests", r.n);
+    for (int i = 0; i < r.n && !rc; i++) {
+        const struct row *q = &r.row[i];
+        if (!q->done) continue;
+        (*out)[(*n)++] = (struct request_figures){ .prompt_tokens = (float)q->prompt,
+                                                   .gen_tokens = (float)q->tokens,
+                                                   .ttft_s = (float)row_ttft(q),
+                                                   .prefill_s = (float)(q->first - q->admitted),
+                                                   .decode_s = q->tokens > 1 ? (float)(q->end - q->first)
+                                                                             : NAN };
+    }
+    rows_free(&r);
     return rc;
 }
 

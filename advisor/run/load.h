@@ -48,6 +48,12 @@ enum steady load_steady(const double *ttft, const double *in_system, int n, int 
 enum err_code load_figures(struct load_summary *out, double *value, float **itl, int *n_itl,
                            const json_t *answer, const struct workload_load *l, struct err *why);
 
+/* Complete requests as rows of the database: each with its own tokens; times from the scheduled arrival to
+ * the first token, from the first step to the first token, and from there to the last. Requests run side by
+ * side, so these times overlap. *out owned: free. Errors: as load_figures. */
+struct request_figures;
+enum err_code load_request_rows(struct request_figures **out, int *n, const json_t *answer, struct err *why);
+
 /* The highest rate at which requests meet their limits, by bisection. Above the capacity (requests per second
  * of clients that always wait for answers) no rate has a steady state. */
 struct rate_search {

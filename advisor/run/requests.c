@@ -1,7 +1,8 @@
 /* advisor/run/requests.c - totals and histograms over all requests in the database (run.h).
  *
- * The sequences of a cell run side by side. Each counts as a request, and all take the same time: tokens are
- * summed over sequences, seconds are wall-clock time. */
+ * Requests of a load (run/load.c) are rows of their own, whose times overlap; its latencies between tokens
+ * are those of steady state. Otherwise the sequences of a cell run side by side. Each counts as a request,
+ * and all take the same time: tokens are summed over sequences, seconds are wall-clock time. */
 #include "advisor/run/run.h"
 
 #include <math.h>
@@ -62,10 +63,12 @@ static double or_zero(double v)
     return isnan(v) ? 0 : v;
 }
 
-static void add_request(struct request_series *s, const struct request_figures *f, int sequences)
+/* in_load: its first token is the prefill's, so there is one gap less than tokens. */
+static void add_request(struct request_series *s, const struct request_figures *f, int sequences,
+                        bool in_load)
 {
     const double prefill_s = f->prefill_s, decode_s = f->decode_s, ttft_s = f->ttft_s;
-    const double tokens_each = (double)f->gen_tokens / sequences;
+    const double tokens_each = (double)f->gen_tokens / sequences - in_load;
     s->prompt_tokens += (double)f->prompt_tokens;
     s->prompt_seconds += or_zero(prefill_s);
     s->generated_tokens += (double)f->gen_tokens;
@@ -81,8 +84,9 @@ static void add_request(struct request_series *s, const struct request_figures *
 void request_totals_add(struct request_totals *t, const struct cell_requests *c)
 {
     const int sequences = MAX(1, c->requests.sequences);
+    const bool in_load = str_starts(c->requests.workload, "load:");
     struct request_series *s = series_of(t, c->requests.model, c->requests.workload);
-    for (int i = 0; i < c->requests.n; i++) add_request(s, &c->requests.figures[i], sequences);
+    for (int i = 0; i < c->requests.n; i++) add_request(s, &c->requests.figures[i], sequences, in_load);
     for (int i = 0; i < c->n_itl; i++)
         series_add_observation(s, FAMILY_INTER_TOKEN_LATENCY, (double)c->itl[i], sequences);
     t->last_cell = c->cell_id;

@@ -206,6 +206,8 @@ struct measured_cell {
     json_t *answer;               /* owned: the worker's last answer without its latencies; NULL: none */
     struct request_rows requests; /* its figures are below; n 0: the workload has no requests */
     struct request_figures request[CELL_REPEATS_MAX];
+    struct request_figures
+        *load_request; /* [requests.n] of a load, in place of `request`; owned. NULL: none */
     char work_hash[24], output_hash[24];
     struct err failure;  /* code not 0: the arm failed, and this says how */
     char disturbed[160]; /* what disturbed the machine meanwhile (contamination_reason); "" nothing */

@@ -1,6 +1,7 @@
 /* Shows which sequence owns each block of the KV cache, by inverting the block tables. */
 #include "engine/model/model_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/model/model.h"
@@ -12,6 +13,20 @@ static char owner_letter(int sequence)
 {
     static const char NAMES[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     return sequence < (int)sizeof NAMES - 1 ? NAMES[sequence] : '+';
+}
+
+/* With assigned blocks sequences may share some, and the free list is not used. */
+static int blocks_used(const struct kv_cache *kv)
+{
+    bool *seen = kv->assigned ? calloc((size_t)kv->blocks, sizeof *seen) : NULL;
+    int used = seen ? 0 : kv->blocks - kv->free_count;
+    for (int s = 0; seen && s < kv->sequences; s++)
+        for (int b = 0; b < kv_blocks_for(kv->lengths[s]); b++) {
+            used += !seen[kv->tables[s][b]];
+            seen[kv->tables[s][b]] = true;
+        }
+    free(seen);
+    return used;
 }
 
 json_t *model_occupancy_to_json(const struct model *m)
@@ -34,7 +49,7 @@ json_t *model_occupancy_to_json(const struct model *m)
         }
     json_t *o = json_object();
     json_put_int(o, "blocks", kv->blocks);
-    json_put_int(o, "used", kv->blocks - kv->free_count);
+    json_put_int(o, "used", blocks_used(kv));
     json_put_int(o, "block_tokens", KV_BLOCK_TOKENS);
     json_put_int(o, "rows", m->rows);
     json_put_int(o, "batch", m->session.batch);

@@ -190,6 +190,39 @@ static void test_figures(void **state)
     CHECK_NAN(v[METRIC_GOODPUT]); /* no limits */
 }
 
+/* Complete requests, for the totals of the scrape page. */
+static void test_requests(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct request_figures *f;
+    struct request_totals *t = calloc(1, sizeof *t);
+    struct cell_requests c = { .cell_id = 1,
+                               .requests = { .model = "m", .workload = "load:rate=1", .sequences = 1 } };
+    json_t *answer = answer_of(10, true);
+    CHECK_OK(load_request_rows(&f, &c.requests.n, answer, &why));
+    CHECK_EQ(c.requests.n, 8); /* two failed */
+    CHECK_NEAR(f[1].prompt_tokens, 10, 0);
+    CHECK_NEAR(f[1].gen_tokens, 3, 0);
+    CHECK_NEAR(f[1].ttft_s, 0.57, 1e-6);
+    CHECK_NEAR(f[1].prefill_s, 0.37, 1e-6);
+    CHECK_NEAR(f[1].decode_s, 0.4, 1e-6);
+    c.requests.figures = f;
+    request_totals_add(t, &c);
+    CHECK_EQ(t->n, 1);
+    CHECK_NEAR(t->series[0].prompt_tokens, 80, 0);
+    CHECK_NEAR(t->series[0].generated_tokens, 24, 0);
+    CHECK_EQ(t->series[0].histogram[0].count, 8);             /* TTFT */
+    CHECK_NEAR(t->series[0].histogram[2].sum, 8 * 0.2, 1e-5); /* per token: two gaps in 0.4 s */
+    json_object_del(answer, "requests");
+    CHECK_EQ(load_request_rows(&f, &c.requests.n, answer, &why), ERR_FORMAT);
+    CHECK_EQ(c.requests.n, 0);
+    assert_null(f);
+    free(c.requests.figures);
+    free(t);
+    json_decref(answer);
+}
+
 static void test_failures_and_few(void **state)
 {
     (void)state;
@@ -259,10 +292,10 @@ static void test_rate_search(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batch_means),      cmocka_unit_test(test_trend),
-        cmocka_unit_test(test_steady),           cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_failures_and_few), cmocka_unit_test(test_damaged_answer),
-        cmocka_unit_test(test_rate_search),
+        cmocka_unit_test(test_batch_means),    cmocka_unit_test(test_trend),
+        cmocka_unit_test(test_steady),         cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_requests),       cmocka_unit_test(test_failures_and_few),
+        cmocka_unit_test(test_damaged_answer), cmocka_unit_test(test_rate_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,10 +9,10 @@
 clients=$(dirname "$0")/server_clients.py
 unset QDYNO_API_KEY
 
-# serve ARGUMENTS...: starts the server; $url is its address, $serving its process.
+# serve ARGUMENTS...: starts the server, with one thread, because on a busy machine threads would wait for each other; $url is its address, $serving its process.
 serve() {
   : >"$T/serve"
-  "$QDYNO" serve --port 0 -o json "$@" >"$T/serve" 2>"$T/serve.err" &
+  "$QDYNO" serve --port 0 -o json --threads=1 "$@" >"$T/serve" 2>"$T/serve.err" &
   serving=$!
   pids+=("$serving")
   for _ in $(seq 600); do [ -s "$T/serve" ] && break; sleep 0.1; done
@@ -103,7 +103,7 @@ stops TERM 0
 # govern serves through it: the config changes under load and no request is lost
 expect 4 govern f32 q4_0 --rule memory=2G --port 0 && says err 'expected --rule queue'
 expect 4 govern f32 q4_0 --rule queue=2 -n 5 && says err '--port'
-"$QDYNO" govern f32 q8_0 q4_0 --rule queue=2 --parallel 2 --every 100ms --port 0 -o json >"$T/govern" 2>"$T/serve.err" &
+"$QDYNO" govern f32 q8_0 q4_0 --rule queue=2 --threads=1 --parallel 2 --every 100ms --port 0 -o json >"$T/govern" 2>"$T/serve.err" &
 serving=$!
 pids+=("$serving")
 for _ in $(seq 600); do grep -q '^serving http' "$T/serve.err" && break; sleep 0.1; done

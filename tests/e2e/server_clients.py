@@ -14,6 +14,8 @@ import threading
 import time
 from urllib.parse import urlsplit
 
+PATIENCE_S = 120  # for an answer, on a busy machine
+
 
 class Client:
     def __init__(self, url, key=None):
@@ -21,7 +23,7 @@ class Client:
         self.host, self.port, self.key = u.hostname, u.port, key
 
     def open(self, method, path, body=None, headers=()):
-        c = http.client.HTTPConnection(self.host, self.port, timeout=120)
+        c = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE_S)
         h = {"Content-Type": "application/json", **dict(headers)}
         if self.key:
             h["Authorization"] = "Bearer " + self.key
@@ -293,7 +295,7 @@ def goodput(c, met, missed):
 
 def begin(c, body):
     """Sends a request and returns its connection; nothing is read."""
-    h = http.client.HTTPConnection(c.host, c.port, timeout=120)
+    h = http.client.HTTPConnection(c.host, c.port, timeout=PATIENCE_S)
     h.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     return h
 

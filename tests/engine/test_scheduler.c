@@ -165,7 +165,12 @@ static void check_random(enum schedule schedule, enum evict_policy evict, enum p
             CHECK_OK(scheduler_submit(w.s, prompt, n, 1 + rng_below(&r, 20), rng_below(&r, 3),
                                       &ids[submitted++], &why));
         }
-        if (changes && rng_below(&r, 10) == 0) change_settings(w.s, &r);
+        if (changes && submitted < REQUESTS / 2 && rng_below(&r, 10) == 0) change_settings(w.s, &r);
+        if (changes && submitted == REQUESTS / 2) {
+            struct scheduler_options n = o;
+            n.prefix_cache = rng_below(&r, 2);
+            CHECK_OK(scheduler_change(w.s, &n, &why));
+        }
         run_step(&w, submitted == REQUESTS);
         ended += end_some(&w, &r, ids, submitted);
         if (++steps == STEPS_MOST) fail_msg("%s: %d requests never end", SCHEDULE_NAMES[schedule], ended);

@@ -22,6 +22,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "e2e"))
 import server_clients  # noqa: E402
 
+server_clients.PATIENCE_S = 900  # schedules that prefer some requests let others wait for long
+
 TENTHS = 10
 SETTINGS = {"schedule": ("fcfs", "prefill_first", "priority", "shortest"), "evict": ("lru", "fifo", "lifo", "leaf_lru", "priority"),
             "preempt": ("recompute", "swap"), "prefix_cache": ("on", "off"), "max_sequences": (2, 5, 8), "itl_limit": ("5ms", "50ms", 0)}
@@ -43,8 +45,8 @@ def main():
         model = o.model or os.path.join(folder, "tiny.gguf")
         if not o.model:
             subprocess.run([o.qdyno, "synth", "--shape", "tiny", model], check=True, stdout=subprocess.DEVNULL)
-        # a small cache, so that requests are preempted and blocks are evicted
-        server = subprocess.Popen([o.qdyno, "serve", "-m", model, "--port", "0", "-o", "jsonl", "-c", "512", "-C", "kv_blocks=48,max_sequences=8",
+        # a small cache, so that requests are preempted and blocks are evicted; one thread, because threads wait for each other on a busy machine
+        server = subprocess.Popen([o.qdyno, "serve", "-m", model, "--port", "0", "-o", "jsonl", "-c", "512", "-C", "kv_blocks=48,max_sequences=8,threads=1",
                                    *o.server], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             return soak(o, server)
