@@ -472,6 +472,7 @@ static bool connections_are_done(const struct connections *h)
 static void *connections_main(void *arg)
 {
     struct connections *h = arg;
+    thread_asks_for_short_slices();
     struct pollfd ready[] = {
         { .fd = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN },
         { .fd = h->wake, .events = POLLIN },

@@ -249,6 +249,11 @@ bool slo_note_gap(const struct server *s, struct answer *a, double seconds);
 /* Was a completed request within all limits? Orders its gaps. */
 bool slo_is_met(const struct server *s, const struct call *c);
 
+/* serve.c: for threads that work for some microseconds at a time. While all processors compute, Linux lets
+ * them wait for milliseconds before they get one, which is then part of every time that clients see. From
+ * Linux 6.12 on, a thread that asks for short slices is let in at once; older versions ignore it. */
+void thread_asks_for_short_slices(void);
+
 void *prepare_main(void *server); /* prepare.c */
 void *engine_main(void *server);  /* engine.c */
 

@@ -247,6 +247,7 @@ static void call_process(struct server *s, struct call *c)
 void *prepare_main(void *server)
 {
     struct server *s = server;
+    thread_asks_for_short_slices();
     for (;;) {
         pthread_mutex_lock(&s->lock);
         while (!s->to_prepare.first && !s->stopping) pthread_cond_wait(&s->prepare_wake, &s->lock);
