@@ -70,6 +70,14 @@ enum err_code config_file_read(struct config *out, const char *path, struct err 
 enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *model_path,
                               const struct config *c, struct err *why);
 
+/* Programs that a config can be translated for: names of their tables, NULL-terminated. */
+extern const char *const APPLY_TARGETS[];
+/* The flags, Modelfile or settings of such a program that are closest to a config, as text of one or more
+ * lines, preceded by the command that makes the model file if the recipe needs one. notes: what does not
+ * carry over, one line each; "" when all does. Errors: as apply_llama_cpp; ERR_USAGE: no such program. */
+enum err_code apply_for(struct str *out, struct str *notes, const char *target, const char *model_path,
+                        const struct config *c, struct err *why);
+
 /* ---------------------------------------------------------------- goals */
 
 enum goal { GOAL_BALANCED, GOAL_SPEED, GOAL_QUALITY, GOAL_MEMORY, GOAL_ENERGY };

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "advisor/advise/apply_parts.h"
 #include "advisor/advise/word.h"
 #include "engine/quant/quant.h"
 
@@ -29,6 +30,11 @@ static const struct lost {
     { KNOB_OVERSIZE, "llama.cpp reads weights that exceed memory from disk without being asked" },
     { KNOB_FORCE, "llama.cpp checks the parts of a file itself" },
     { KNOB_HANDICAP, "only for tests of qdyno" },
+    { KNOB_ENGINE, "a config of another engine is not translated" },
+    { KNOB_BIN, "the program of another engine" },
+    { KNOB_ARGS, "arguments of another engine" },
+    { KNOB_URL, "the address of a running server" },
+    { KNOB_KEY_ENV, "the key of a running server" },
 };
 
 static void notes_append(struct str *s, const char *key, const char *value, const char *what)
@@ -111,30 +117,39 @@ static void made_name(const char *model_path, const struct config *c, char *out,
     snprintf(out, size, "%.*s-%s.gguf", (int)n, name, recipe);
 }
 
-enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *model_path,
-                              const struct config *c, struct err *why)
+enum err_code apply_file(struct str *command, char *made, size_t size, const char *model_path,
+                         const struct config *c, struct err *why)
 {
     struct gguf *g = NULL;
-    char recipe[2048], made[4096];
+    char recipe[2048];
     const char *model = *config_text(c, KNOB_MODEL) ? config_text(c, KNOB_MODEL) : model_path;
-    enum err_code rc = check_kv(c, why);
+    enum err_code rc = config_check_own(c, why);
     if (!rc) rc = gguf_open(&g, model, why);
     const bool as_is = !rc && recipe_is_identity(c, g);
     if (!rc) rc = check_recipe(g, c, why);
     gguf_close(g);
     if (rc) return rc;
-    snprintf(made, sizeof made, "%s", model);
-    if (!as_is) {
-        recipe_line(c, recipe, sizeof recipe);
-        made_name(model, c, made, sizeof made);
-        str_append(out, "qdyno quantize ");
-        word_append(out, model);
-        str_append(out, " ");
-        word_append(out, made);
-        str_append(out, " -R ");
-        word_append(out, recipe);
-        str_append(out, " && ");
-    }
+    snprintf(made, size, "%s", model);
+    if (as_is) return ERR_OK;
+    recipe_line(c, recipe, sizeof recipe);
+    made_name(model, c, made, size);
+    str_append(command, "qdyno quantize ");
+    word_append(command, model);
+    str_append(command, " ");
+    word_append(command, made);
+    str_append(command, " -R ");
+    word_append(command, recipe);
+    return ERR_OK;
+}
+
+enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *model_path,
+                              const struct config *c, struct err *why)
+{
+    char made[4096];
+    enum err_code rc = check_kv(c, why);
+    if (!rc) rc = apply_file(out, made, sizeof made, model_path, c, why);
+    if (rc) return rc;
+    if (out->len) str_append(out, " && ");
     str_append(out, "llama-server -m ");
     word_append(out, made);
     runtime_append(out, c);

@@ -74,6 +74,13 @@ static json_t *requests_document(const struct experiment_arm *a)
     return json_null();
 }
 
+json_t *experiment_engine(const struct experiment_arm *a)
+{
+    json_t *o = NULL;
+    if (!*a->engine || json_parse(&o, a->engine, strlen(a->engine), NULL)) return json_null();
+    return o;
+}
+
 static json_t *arm_document(const struct experiment_arm *a, int index)
 {
     json_t *o = json_object(), *itl = json_object();
@@ -89,6 +96,7 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     experiment_put_text(o, "isa", a->isa);
     experiment_put_text(o, "device", a->device);
     put_count(o, "threads", a->threads);
+    json_put(o, "engine", experiment_engine(a));
     experiment_put_text(o, "error", a->error);
     json_put_num(o, "rate", a->rate);
     put_metric(o, a, METRIC_PREFILL_RATE);
@@ -106,6 +114,9 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     put_metric(o, a, METRIC_MEMORY_AFTER);
     put_metric(o, a, METRIC_TRAIN_RATE);
     put_metric(o, a, METRIC_TRAIN_LOSS);
+    put_metric(o, a, METRIC_SERVER_PREFILL_RATE);
+    put_metric(o, a, METRIC_SERVER_DECODE_RATE);
+    put_metric(o, a, METRIC_CHUNK_GAP);
     json_put(o, "requests", requests_document(a));
     json_put_int(o, "cells", a->cells);
     json_put(o, "plan", a->plan.total < 0 ? json_null() : memory_plan_to_json(&a->plan));

@@ -155,6 +155,8 @@ extern const char BLOCK_INTERRUPTED[], BLOCK_PAUSED[], BLOCK_CHANGED[];
 void state_init(struct experiment_state *s, const struct experiment_spec *spec);
 /* Appends an event; the oldest is dropped when there is no room. */
 void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, const char *text);
+/* Build, command and program of another engine; null for qdyno's own. New reference. */
+json_t *experiment_engine(const struct experiment_arm *a);
 /* Fills the arm from the answer with which its process opened. */
 void arm_describe(struct experiment_arm *a, const json_t *description);
 /* Rebuilds state and totals from the cells in the database. Blocks that a kill interrupted are left out, and
@@ -210,6 +212,7 @@ struct experiment {
          * processes that runs in turns */
         struct arm *process[EXPERIMENT_ARMS + 1];
         enum lifetime lifetime;
+        bool noted[EXPERIMENT_ARMS];     /* the notes of its engine are in the log */
         double start_s[EXPERIMENT_ARMS]; /* duration of the last start of each arm */
         double cell_s[EXPERIMENT_ARMS];  /* and of its last warm-up cell */
     } pool;

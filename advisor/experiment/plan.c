@@ -115,6 +115,26 @@ static enum err_code arms_check(const struct experiment_spec *s, struct err *why
     return ERR_OK;
 }
 
+/* What other engines cannot do in an experiment. */
+static enum err_code foreign_check(const struct experiment_spec *s, struct err *why)
+{
+    for (int i = 0; i < s->arms; i++) {
+        const char *name = config_text(&s->config[i], KNOB_ENGINE);
+        if (!config_is_foreign(&s->config[i])) continue;
+        if (*s->quality_file || *s->workload.eval_file)
+            return err_set(
+                why, ERR_USAGE,
+                "arm %c: engine=%s gives no probabilities of all tokens, so quality cannot be compared "
+                "token by token: `qdyno audit FILE --engine %s` compares perplexities",
+                'A' + i, name, name);
+        if (s->turns == TURNS_ON)
+            return err_set(why, ERR_USAGE,
+                           "arm %c: engine=%s cannot be interrupted between tokens: use --turns off", 'A' + i,
+                           name);
+    }
+    return ERR_OK;
+}
+
 enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
 {
     char whole[PATH_MAX]; /* absolute: a run may be resumed or replayed from another folder */
@@ -126,7 +146,7 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
     if (!s->arms) s->arms = 2;
     if (s->arms < 2 || s->arms > EXPERIMENT_ARMS)
         return err_set(why, ERR_USAGE, "%d arms: expected 2 to %d", s->arms, EXPERIMENT_ARMS);
-    if ((rc = arms_check(s, why))) return rc;
+    if ((rc = arms_check(s, why)) || (rc = foreign_check(s, why))) return rc;
     if (s->race && s->arms < 3)
         return err_set(why, ERR_USAGE,
                        "a race needs three arms or more, found two: name a third arm or leave out --race");

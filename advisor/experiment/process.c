@@ -132,6 +132,16 @@ static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
     };
 }
 
+/* What a reader must know of another engine's figures, once for each arm. */
+static void notes_log(struct experiment *x, int arm, const struct arm *a)
+{
+    const char *text;
+    if (x->pool.noted[arm]) return;
+    x->pool.noted[arm] = true;
+    for (size_t i = 0; (text = arm_note(a, i)); i++)
+        experiment_log_event(x, "engine", "arm %c: %s", 'A' + arm, text);
+}
+
 enum flow process_start(struct experiment *x, int process, int arm)
 {
     if (x->pool.lifetime == LIFETIME_CELL) processes_end(x);
@@ -155,6 +165,7 @@ enum flow process_start(struct experiment *x, int process, int arm)
         return why.code == ERR_CANCELLED ? FLOW_STOPPED
                                          : FLOW_ARM; /* the caller decides how to handle the failure */
     }
+    notes_log(x, arm, x->pool.process[process]);
     x->pool.start_s[arm] = (double)(spans[0].ended_ns - spans[0].begun_ns) * 1e-9;
     const char *sha256 = json_get_str(description, "sha256", "");
     const bool same = !*s->arm[arm].sha256 || !strcmp(s->arm[arm].sha256, sha256);
@@ -190,10 +201,10 @@ static int64_t arms_memory_available(const struct experiment *x)
 /* Computes the memory plan of an arm before its process starts. False when that is impossible. */
 static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, int arm)
 {
-    const char *path = config_text(&s->config[arm], KNOB_MODEL);
+    const char *path = config_model_file(&s->config[arm], s->model);
     struct gguf *g = NULL;
     struct err ignored;
-    if (model_file_open(&g, *path ? path : s->model, &ignored)) return false;
+    if (!*path || model_file_open(&g, path, &ignored)) return false;
     const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
     const int sequences = workload_sequences_for(&s->workload, &s->config[arm]);
     const bool ok = !recipe_plan_memory(out, g, &s->config[arm], ctx, sequences, &ignored);

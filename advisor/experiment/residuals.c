@@ -15,7 +15,7 @@ enum err_code experiment_residuals(struct experiment *x, struct err *why)
     for (int i = 0; i < s->spec.arms && !rc; i++) {
         const struct experiment_arm *arm = &s->arm[i];
         const char *named = config_text(&s->spec.config[i], KNOB_MODEL);
-        if (arm->failed) continue;
+        if (arm->failed || config_is_foreign(&s->spec.config[i])) continue;
         const struct run_observation l = {
             .machine = &x->machine,
             .ceilings = x->run.ceilings,

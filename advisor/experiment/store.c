@@ -76,6 +76,8 @@ void arm_describe(struct experiment_arm *a, const json_t *d)
     snprintf(a->device, sizeof(a->device), "%s", json_get_str(d, "device", ""));
     const char *recipe = json_get_str(d, "recipe", "");
     if (*recipe) snprintf(a->recipe, sizeof(a->recipe), "%s", recipe);
+    const json_t *engine = json_object_get(d, "engine");
+    if (json_is_object(engine)) run_echo_text(a->engine, sizeof(a->engine), engine);
     a->threads = (int)json_get_int(d, "threads", -1);
     a->value[METRIC_LOAD_TIME] = json_get_num(d, METRICS[METRIC_LOAD_TIME].name, NAN);
     struct err ignored;

@@ -21,12 +21,21 @@ static bool metric_has_turns(const struct metric *m)
     return false;
 }
 
+/* Another engine cannot be interrupted between tokens. */
+static bool arms_have_turns(const struct experiment_spec *s)
+{
+    for (int i = 0; i < s->arms; i++)
+        if (config_is_foreign(&s->config[i])) return false;
+    return true;
+}
+
 bool block_runs_in_turns(const struct experiment *x, enum cell_phase phase)
 {
     const struct experiment_state *s = &x->state;
     const bool twin = phase == CELL_CONTROL && x->pool.lifetime == LIFETIME_RUN && !x->pool.process[TWIN];
     if (x->pool.lifetime == LIFETIME_CELL || s->spec.turns == TURNS_OFF) return false;
     if (!workload_has_turns(&s->spec.workload) || !metric_has_turns(s->spec.metric)) return false;
+    if (!arms_have_turns(&s->spec)) return false;
     if (s->spec.turns != TURNS_ON && s->estimand != ESTIMAND_LOADED && !x->clock.last_disturbed) return false;
     return !twin || twin_fits(x);
 }

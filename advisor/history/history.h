@@ -344,4 +344,14 @@ enum err_code baseline_of_config(struct baseline_row *out, const struct config *
 enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_row *b,
                             const struct config *challenger, const char *challenger_model, struct err *why);
 
+/* ---------------------------------------------------------------- import */
+
+/* Reads results of llama-bench (-o json, jsonl or sql) or LocalScore and stores them as runs of the kind
+ * "import", on a machine that is known by the name of its processor only. They are never paired with runs of
+ * this program. ERR_FORMAT: the file has no such results, or is damaged; ERR_IO; as db_*. */
+struct import_result {
+    int runs, tests; /* runs stored; tests in them */
+};
+enum err_code history_import(struct db *d, const char *path, struct import_result *out, struct err *why);
+
 #endif

@@ -6,6 +6,12 @@
 
 #include "advisor/run/arm_kind.h"
 
+static const struct arm_kind *const ARM_KINDS[ENGINE_COUNT] = {
+    [ENGINE_QDYNO] = &ARM_WORKER,           [ENGINE_LLAMA_SERVER] = &ARM_LLAMA_SERVER,
+    [ENGINE_LLAMA_BENCH] = &ARM_LLAMA_TOOL, [ENGINE_LLAMA_PERPLEXITY] = &ARM_LLAMA_TOOL,
+    [ENGINE_OPENAI] = &ARM_OPENAI,
+};
+
 struct arm {
     const struct arm_kind *kind;
     void *state;
@@ -19,7 +25,7 @@ enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_
     *out = NULL;
     struct arm *a = calloc(1, sizeof(*a));
     if (!a) return err_set(why, ERR_NOMEM, "no memory for an arm");
-    a->kind = &ARM_WORKER;
+    a->kind = ARM_KINDS[spec->train ? ENGINE_QDYNO : config_engine(spec->config)];
     a->log = spec->log;
     enum err_code rc = a->kind->open(&a->state, &a->description, spec, event, ctx, why);
     if (rc) {
@@ -52,6 +58,11 @@ const json_t *arm_description(const struct arm *a)
 bool arm_on_gpu(const struct arm *a)
 {
     return json_is_string(json_object_get(a->description, "gpu"));
+}
+
+const char *arm_note(const struct arm *a, size_t i)
+{
+    return json_string_value(json_array_get(json_object_get(a->description, "notes"), i));
 }
 
 void arm_watch(const struct arm *a, struct sampler_thread *sampler)

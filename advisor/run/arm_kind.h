@@ -1,7 +1,6 @@
 /* advisor/run/arm_kind.h - the functions of a kind of arm. Private to advisor/run/.
  *
- * A new kind (an HTTP endpoint, another engine's binary) is a file with one such table, which arm_open
- * chooses. */
+ * A new kind is a file with one such table, and a row of ARM_KINDS in arm.c. */
 #ifndef QDYNO_ADVISOR_ARM_KIND_H
 #define QDYNO_ADVISOR_ARM_KIND_H
 
@@ -23,5 +22,8 @@ struct arm_kind {
 };
 
 extern const struct arm_kind ARM_WORKER;
+extern const struct arm_kind ARM_LLAMA_SERVER;
+extern const struct arm_kind ARM_LLAMA_TOOL; /* llama-bench and llama-perplexity */
+extern const struct arm_kind ARM_OPENAI;
 
 #endif

@@ -113,6 +113,14 @@ static json_t *config_of(const struct capsule_arm *a)
     json_object_del(o, KNOBS[KNOB_MODEL].key); /* the group `model` contains it */
     json_object_update(out, o);
     json_decref(o);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)a->engine, key, value) /* "engine.build" */
+    {
+        char name[64];
+        snprintf(name, sizeof name, "engine.%.50s", key);
+        json_object_set(out, name, value);
+    }
     return out;
 }
 

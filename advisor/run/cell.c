@@ -36,6 +36,10 @@ static const struct {
     [FIELD_TRAIN_S] = { "train_s", SUM },
     [FIELD_TRAIN_TOKENS] = { "train_tokens", SUM },
     [FIELD_TRAIN_LOSS] = { "train_loss", AVERAGE },
+    [FIELD_SERVER_PREFILL_S] = { "server_prefill_s", SUM },
+    [FIELD_SERVER_DECODE_S] = { "server_decode_s", SUM },
+    [FIELD_CHUNK_GAP_S] = { "chunk_gap_s", AVERAGE },
+    [FIELD_CACHED_TOKENS] = { "cached_tokens", SUM },
 };
 
 /* ---------------------------------------------------------------- what answers and sensors say */
@@ -139,6 +143,11 @@ void cell_derive(struct measured_cell *c)
     c->value[METRIC_TRAIN_RATE] = positive_quotient(c->field[FIELD_TRAIN_TOKENS], c->field[FIELD_TRAIN_S]);
     c->value[METRIC_TRAIN_LOSS] = c->field[FIELD_TRAIN_LOSS];
     c->value[METRIC_MEMORY_AFTER] = c->field[FIELD_RSS_BYTES];
+    c->value[METRIC_SERVER_PREFILL_RATE] = positive_quotient(c->field[FIELD_PROMPT_TOKENS],
+                                                             c->field[FIELD_SERVER_PREFILL_S]);
+    c->value[METRIC_SERVER_DECODE_RATE] = positive_quotient(c->field[FIELD_GEN_TOKENS],
+                                                            c->field[FIELD_SERVER_DECODE_S]);
+    c->value[METRIC_CHUNK_GAP] = c->field[FIELD_CHUNK_GAP_S];
     for (int m = METRIC_SENSOR_COUNT; m < METRIC_COUNT; m++)
         if (METRICS[m].combine == COMBINE_POOLED_QUANTILE)
             c->value[m] = stats_latency_quantile(c->itl, c->n_itl, METRICS[m].quantile);
@@ -261,6 +270,9 @@ static const struct {
     { .field = FIELD_PPL_RATIO, .metric = "ppl_ratio", .unit = "" },
     { .field = FIELD_TRAIN_S, .metric = "train_seconds", .unit = "seconds" },
     { .field = FIELD_TRAIN_TOKENS, .metric = "train_tokens", .unit = "tokens" },
+    { .field = FIELD_SERVER_PREFILL_S, .metric = "server_prefill_seconds", .unit = "seconds" },
+    { .field = FIELD_SERVER_DECODE_S, .metric = "server_decode_seconds", .unit = "seconds" },
+    { .field = FIELD_CACHED_TOKENS, .metric = "cached_tokens", .unit = "tokens" },
 };
 
 enum { LOAD_MEASUREMENTS = 8 };

@@ -10,6 +10,7 @@ bool run_predict(const struct run *r, const struct run_timing *t, struct predict
 {
     struct gguf *file = NULL;
     if (workload_is_load(t->workload)) return false; /* its speed depends on what arrives when */
+    if (config_is_foreign(t->config)) return false;  /* the predictions are about qdyno's own kernels */
     if (!r->ceilings || model_file_open(&file, t->model, NULL)) return false;
     struct predict_for what = predict_for_workload(t->workload);
     const struct tally_totals *all = t->tally ? &t->tally->all : NULL;

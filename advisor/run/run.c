@@ -15,6 +15,7 @@ struct run_arm {
     bool described;        /* its process has answered, and the capsule says what */
     bool resolved_known;
     struct config resolved;
+    json_t *engine; /* owned; of another engine */
 };
 
 static bool text_copy(char **to, const char *from)
@@ -30,6 +31,11 @@ static void arm_read_description(struct run_arm *a, const json_t *description)
     if (*sha) snprintf(a->sha256, sizeof a->sha256, "%s", sha);
     const json_t *keys = json_object_get(description, "config");
     if (keys) a->resolved_known = !config_from_json(&a->resolved, keys, NULL);
+    const json_t *engine = json_object_get(description, "engine");
+    if (json_is_object(engine)) {
+        json_decref(a->engine);
+        a->engine = json_deep_copy(engine);
+    }
     a->described = a->described || description;
 }
 
@@ -79,7 +85,8 @@ static enum err_code capsule_update(struct run *r, struct err *why)
                                        .resolved = a->resolved_known ? &a->resolved : NULL,
                                        .model_path = a->model_path,
                                        .model_name = a->model_name,
-                                       .sha256 = a->sha256 };
+                                       .sha256 = a->sha256,
+                                       .engine = a->engine };
     }
     const struct capsule_of of = { r->machine, r->root, r->program, arm, r->arms };
     const enum err_code rc = capsule_store(r->db, r->row.id, &of, why);
@@ -356,6 +363,7 @@ void run_close(struct run *r)
         free(r->arm[i].line);
         free(r->arm[i].model_path);
         free(r->arm[i].model_name);
+        json_decref(r->arm[i].engine);
     }
     free(r->arm);
     free(r->window);

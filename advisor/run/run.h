@@ -44,9 +44,9 @@ enum err_code shapes_model_open(struct model **out, const struct model_options *
 
 /* An arm runs one config: open, describe, run cells, close.
  *
- * It is a worker process (`qdyno worker`). Other kinds, such as an HTTP endpoint or another engine's binary,
- * are further tables of the same functions (arm_kind.h). An arm that crashes, is killed for memory or meets a
- * bad file returns an error, which callers report as a result. */
+ * It is a worker process (`qdyno worker`), or another engine (config key `engine`): a program that qdyno
+ * starts and stops, or a running server. Each kind is a table of the same functions (arm_kind.h). An arm that
+ * crashes, is killed for memory or meets a bad file returns an error, which callers report as a result. */
 
 struct arm;
 
@@ -75,6 +75,8 @@ const json_t *arm_description(const struct arm *a); /* the open answer; borrowed
 
 /* Whether the arm runs on a GPU: energy and utilization are then those of that device. */
 bool arm_on_gpu(const struct arm *a);
+/* Note i of what a reader must know about the figures of another engine; NULL: there are no more. */
+const char *arm_note(const struct arm *a, size_t i);
 /* Directs the sampler at the arm: METRIC_PROC_* are of its process from now on, METRIC_GPU_* of the GPU it
  * runs on (unknown where no sensor has that PCI address), or of all GPUs for an arm on the CPU. A NULL
  * sampler is fine. */
@@ -194,6 +196,10 @@ enum field {
     FIELD_TRAIN_S,
     FIELD_TRAIN_TOKENS,
     FIELD_TRAIN_LOSS,
+    FIELD_SERVER_PREFILL_S, /* of another engine, by its own clock */
+    FIELD_SERVER_DECODE_S,
+    FIELD_CHUNK_GAP_S,   /* median between chunks of its stream */
+    FIELD_CACHED_TOKENS, /* of the prompt, by its count */
     FIELD_COUNT
 };
 
@@ -313,6 +319,7 @@ struct capsule_arm {
     const char *line;                             /* the config line as given */
     const struct config *resolved;                /* as the worker merged it; NULL unknown */
     const char *model_path, *model_name, *sha256; /* "" unknown */
+    const json_t *engine; /* of another engine: build, command, hash of the program; NULL: qdyno's own */
     /* What its process answered when it opened: run_begin stores it with the model, and takes sha256 and
      * resolved from it. NULL: nothing is known. */
     const json_t *description;
@@ -434,7 +441,8 @@ struct tally_totals {
     int n;                                            /* repetitions */
     double prefill[TALLY_RATES], decode[TALLY_RATES]; /* tokens/s of the first ones; NAN: none */
     double prompt_tokens, prefill_s, gen_tokens, decode_s, ttft_s, energy_j;
-    double decode_experts; /* sum over repetitions; NAN: no experts */
+    double server_prefill_s, server_decode_s, chunk_gap_s; /* of other engines; NAN: none */
+    double decode_experts;                                 /* sum over repetitions; NAN: no experts */
     double load[METRIC_LOAD_LAST - METRIC_LOAD_FIRST +
                 1];                                /* sums of the figures of loads; NAN: unknown in one */
     double ttft_half_s, tpot_half_s, goodput_half; /* sums of half widths of intervals */

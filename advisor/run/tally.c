@@ -27,6 +27,9 @@ static void totals_add(struct tally_totals *s, const struct measured_cell *c)
     s->decode_s += c->field[FIELD_DECODE_S];
     s->decode_experts += c->field[FIELD_DECODE_EXPERTS];
     s->ttft_s += c->value[METRIC_TTFT];
+    s->server_prefill_s += c->field[FIELD_SERVER_PREFILL_S];
+    s->server_decode_s += c->field[FIELD_SERVER_DECODE_S];
+    s->chunk_gap_s += c->field[FIELD_CHUNK_GAP_S];
     for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++) s->load[m - METRIC_LOAD_FIRST] += c->value[m];
     s->ttft_half_s += c->load.ttft_half_s;
     s->tpot_half_s += c->load.tpot_half_s;
@@ -82,6 +85,9 @@ void tally_values(struct cell_tally *t, double value[METRIC_COUNT])
     value[METRIC_PREFILL_RATE] = tally_prefill_rate(s);
     value[METRIC_DECODE_RATE] = tally_decode_rate(s);
     value[METRIC_TTFT] = s->ttft_s / s->n;
+    value[METRIC_SERVER_PREFILL_RATE] = s->prompt_tokens / s->server_prefill_s;
+    value[METRIC_SERVER_DECODE_RATE] = s->gen_tokens / s->server_decode_s;
+    value[METRIC_CHUNK_GAP] = s->chunk_gap_s / s->n;
     value[METRIC_ENERGY] = s->energy_j / s->n;
     for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++)
         value[m] = s->load[m - METRIC_LOAD_FIRST] / s->n;

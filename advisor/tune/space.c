@@ -26,6 +26,11 @@ static bool is_searched(enum knob_id k)
     case KNOB_KV_ROTATE: /* each format as it is rotated by default */
     case KNOB_OVERSIZE:
     case KNOB_FORCE:
+    case KNOB_ENGINE:
+    case KNOB_BIN:
+    case KNOB_ARGS: /* of the user: --space args=... */
+    case KNOB_URL:
+    case KNOB_KEY_ENV:
     case KNOB_HANDICAP: return false;
     default: return true;
     }

@@ -162,7 +162,8 @@ static enum err_code config_check_cache(const struct config *c, struct err *why)
 enum err_code config_check(const struct config *c, struct err *why)
 {
     const char *method = config_text(c, KNOB_METHOD), *format = config_text(c, KNOB_FORMAT);
-    enum err_code rc = config_check_method(c, why);
+    enum err_code rc = engine_check(c, why);
+    if (!rc) rc = config_check_method(c, why);
     if (rc) return rc;
     if (!strcmp(method, "none") && recipe_converts_any(c))
         return err_set(

@@ -41,6 +41,11 @@ enum knob_id {
     KNOB_OVERSIZE,         /* off on: weights may exceed memory */
     KNOB_FORCE,            /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
     KNOB_HANDICAP,         /* artificial slowdown of each step, in percent */
+    KNOB_ENGINE,           /* the enum engine_kind: which program runs the model */
+    KNOB_BIN,              /* program of another engine; "": its usual name, in PATH */
+    KNOB_ARGS,             /* its further command-line arguments */
+    KNOB_URL,              /* address of a running server (engine=openai) */
+    KNOB_KEY_ENV,          /* environment variable with the key of that server; "": none */
     KNOB_MAX_SEQUENCES,    /* from here on for workloads with requests (load:): in the cache at a time */
     KNOB_STEP_TOKENS,      /* most rows of a step; 0: batch */
     KNOB_KV_BLOCKS,        /* blocks of the KV cache; 0: enough for all sequences with full contexts */
@@ -103,6 +108,28 @@ enum evict_policy {
     EVICT_COUNT
 };
 extern const char *const EVICT_NAMES[]; /* indexed by enum evict_policy, NULL at EVICT_FARTHEST */
+
+/* The program that runs the model of an arm. All but qdyno itself are foreign: ENGINES says what each can do.
+ */
+enum engine_kind {
+    ENGINE_QDYNO,
+    ENGINE_LLAMA_SERVER,     /* llama.cpp's server, started and stopped by qdyno */
+    ENGINE_LLAMA_BENCH,      /* llama.cpp's benchmark, run once for each phase of a cell */
+    ENGINE_LLAMA_PERPLEXITY, /* llama.cpp's perplexity tool, for eval:FILE */
+    ENGINE_OPENAI,           /* a running server with OpenAI's interface */
+    ENGINE_COUNT
+};
+extern const char *const ENGINE_NAMES[]; /* indexed by enum engine_kind, NULL-terminated */
+
+struct engine_row {
+    const char *program; /* usual name of its program; NULL: it has none that qdyno starts */
+    bool reads_file;     /* model= is a GGUF file; false: the name of a model that a server has */
+    bool takes_flags;    /* settings with a llama.cpp flag in KNOBS (threads, ctx, ...) are handed on */
+    bool times_tokens;   /* runs pp, tg and both */
+    bool fills_depth;    /* can fill the KV cache before timing starts (@d) */
+    bool evaluates;      /* runs eval:FILE */
+};
+extern const struct engine_row ENGINES[ENGINE_COUNT];
 
 enum amp { AMP_OFF, AMP_BF16, AMP_FP16, AMP_COUNT }; /* mixed precision of training */
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_MUON, OPTIMIZER_COUNT };
@@ -209,6 +236,12 @@ const struct knob *config_stray(const struct config *c, unsigned work);
 /* Index of the value among KNOBS[id].choices (not NULL): the value of enum precision, activations, affinity,
  * huge_pages, prefetch, amp or optimizer. */
 int config_choice(const struct config *c, enum knob_id id);
+enum engine_kind config_engine(const struct config *c);
+bool config_is_foreign(const struct config *c); /* another engine than qdyno runs it */
+/* The model file of a config: its own, or `otherwise`; "" where a server has its model under a name. */
+const char *config_model_file(const struct config *c, const char *otherwise);
+/* ERR_USAGE unless qdyno itself runs the config: what a command says that measures no arms. */
+enum err_code config_check_own(const struct config *c, struct err *why);
 /* Does the config rotate this cache (KNOB_CTK or KNOB_CTV), where the model's heads allow it? */
 bool config_rotates(const struct config *c, enum knob_id cache);
 
@@ -358,7 +391,8 @@ enum err_code workload_parse(struct workload *w, const char *text, struct err *w
 bool workload_is_load(const struct workload *w);
 /* The FOR_* bits of the work that it is. */
 unsigned workload_work(const struct workload *w);
-/* Do all given keys matter for this workload? ERR_USAGE names the first one that does not. */
+/* Do all given keys matter for this workload, and can the config's engine run it? ERR_USAGE names the first
+ * key that does not, or what the engine lacks. */
 enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why);
 const char *workload_line(const struct workload *w, char *buf, size_t size);
 int workload_ctx(const struct workload *w); /* tokens of context each sequence needs */

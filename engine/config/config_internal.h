@@ -65,6 +65,13 @@ enum err_code workload_load_parse(struct workload_load *l, const char *text, str
 void workload_load_append(const struct workload_load *l, struct str *out);
 int workload_load_ctx(const struct workload_load *l);
 
+/* ---------------------------------------------------------------- engines (engines.c) */
+
+/* Are the given keys those that the config's engine has? ERR_USAGE. */
+enum err_code engine_check(const struct config *c, struct err *why);
+/* Can the config's engine run this workload? ERR_USAGE. */
+enum err_code engine_check_workload(const struct config *c, const struct workload *w, struct err *why);
+
 /* ---------------------------------------------------------------- configs (config.c) */
 
 /* Methods and formats that follow from each other: what a config means by the one it does not give. */

@@ -125,7 +125,7 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
 {
     const struct knob *stray = config_stray(c, workload_work(w));
     char line[WORKLOAD_LINE];
-    if (!stray) return ERR_OK;
+    if (!stray) return engine_check_workload(c, w, why);
     workload_line(w, line, sizeof line);
     const char *value = config_text(c, (enum knob_id)(stray - KNOBS));
     if (stray->matters_for == FOR_LOAD && !w->train)

@@ -284,6 +284,8 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     *out = NULL;
     const char *path = path_of(o);
     if (!o->gguf && !path[0]) return err_set(why, ERR_USAGE, "no model given: use -m FILE or model=FILE");
+    enum err_code rc = config_check_own(o->config, why);
+    if (rc) return rc;
     const struct knob *stray = config_stray(o->config, FOR_ALL | FOR_LOAD);
     if (stray)
         return err_set(why, ERR_USAGE,
@@ -293,7 +295,6 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if (!m) return err_set(why, ERR_NOMEM, "out of memory");
     m->config = *o->config;
 
-    enum err_code rc;
     m->apart = o->apart;
     if ((rc = open_file(m, o, path, why))) goto fail;
     if ((rc = read_plan(m, o, why))) goto fail;

@@ -92,6 +92,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "engine/text/text.h"
 
 struct model;
 struct workload; /* engine/config/config.h */
@@ -99,6 +100,32 @@ struct workload; /* engine/config/config.h */
 /* Serve requests on fd until "close" or end of file. Errors: only of the socket itself (ERR_IO, ERR_FORMAT,
  * ERR_NOMEM). */
 enum err_code worker_serve(int fd, const struct log *log, struct err *why);
+
+/* ---------------------------------------------------------------- prompts */
+
+/* Where the prompt ids of cells come from. Any engine that gets the same ids does the same work. */
+struct prompt_source {
+    struct token_list text; /* the bundled text, without BOS; none for a model without a tokenizer */
+    int32_t bos;            /* the token that begins a text; -1: none */
+    int64_t vocab;
+};
+/* t NULL: no tokenizer. *s needs prompt_source_close also after an error. ERR_ABSENT: the bundled text is
+ * missing; ERR_FORMAT: it gives no tokens; ERR_NOMEM. */
+enum err_code prompt_source_open(struct prompt_source *s, const struct tokenizer *t, int64_t vocab,
+                                 struct err *why);
+void prompt_source_close(struct prompt_source *s);
+/* Ids of one sequence's prompt: the depth, and the timed prompt, or one token where decode alone is timed. */
+int prompt_count(const struct workload *w);
+/* ids: [sequences][prompt_count]. ERR_FORMAT: the tokenizer gives an id that the model does not have. */
+enum err_code prompt_source_fill(int32_t *ids, const struct prompt_source *s, const struct workload *w,
+                                 uint64_t seed, struct err *why);
+/* The hash of a workload with its prompt ids: equal hashes mean the same work. ERR_NOMEM. */
+enum err_code prompt_hash(char out[17], const struct workload *w, const int32_t *ids, struct err *why);
+/* The same for eval: windows of `ctx` tokens of a text. ERR_NOMEM. */
+enum err_code prompt_hash_eval(char out[17], int ctx, const char *text, size_t n, struct err *why);
+void prompt_hash_bytes(char out[17], const void *bytes, size_t n);
+
+/* ---------------------------------------------------------------- cells */
 
 /* One timed run. Workload and seed determine the work: prompt ids come from the bundled text through the
  * model's tokenizer (pseudo-random ids without one), a different part for each sequence; decoding is greedy

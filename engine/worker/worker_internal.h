@@ -45,10 +45,6 @@ json_t *channel_event(const struct channel *c, const char *name);
 json_t *channel_ok(const struct channel *c);
 void channel_fail(struct channel *c, const struct err *why);
 
-/* Tokens of the bundled text, without BOS; none for a model without a tokenizer. *bos: the token that begins
- * texts; -1: none. token_list_free. */
-enum err_code cell_text(struct token_list *ids, int32_t *bos, const struct model *m, struct err *why);
-
 struct worker {
     struct channel channel;
     struct model *model; /* NULL: before the request "open" */

@@ -151,13 +151,15 @@ static json_t *load_json(const struct load_cell *c, const struct workload *load)
 static enum err_code plan_make(struct load_cell *c, const struct workload *load, uint64_t seed,
                                struct err *why)
 {
-    struct token_list ids = { 0 };
-    struct load_text text = { .vocab = model_shape(c->w->model)->vocab };
-    enum err_code rc = cell_text(&ids, &text.bos, c->w->model, why);
-    text.ids = ids.n ? ids.ids : NULL;
-    text.n = ids.n;
+    const struct model *m = c->w->model;
+    struct prompt_source source;
+    enum err_code rc = prompt_source_open(&source, model_tokenizer(m), model_shape(m)->vocab, why);
+    const struct load_text text = { .ids = source.text.n ? source.text.ids : NULL,
+                                    .n = source.text.n,
+                                    .bos = source.bos,
+                                    .vocab = source.vocab };
     if (!rc) rc = load_plan_make(&c->plan, &load->load, seed, &text, why);
-    token_list_free(&ids);
+    prompt_source_close(&source);
     return rc;
 }
 

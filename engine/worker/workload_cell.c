@@ -87,82 +87,14 @@ static void cell_add_to_turn(struct cell *c, double seconds)
 
 /* ---------------------------------------------------------------- the work */
 
-/* Tokenize the bundled text, without BOS. */
-static enum err_code sample_ids(struct token_list *ids, const struct tokenizer *t, struct err *why)
-{
-    char *path, *text = NULL;
-    size_t n;
-    enum err_code rc = file_share(&path, "text/sample.txt", why);
-    if (rc) return rc;
-    rc = file_read(&text, &n, path, SAMPLE_LIMIT, why);
-    free(path);
-    if (!rc) rc = tokenizer_encode(t, text, n, 0, ids, why);
-    if (!rc && ids->n == 0) rc = err_set(why, ERR_FORMAT, "the bundled text gives no tokens");
-    free(text);
-    return rc;
-}
-
-enum err_code cell_text(struct token_list *ids, int32_t *bos, const struct model *m, struct err *why)
-{
-    const struct tokenizer *t = model_tokenizer(m);
-    struct tokenizer_info info;
-    *ids = (struct token_list){ 0 };
-    *bos = -1;
-    if (!t) return ERR_OK;
-    tokenizer_describe(t, &info);
-    if (info.add_bos) *bos = info.bos;
-    return sample_ids(ids, t, why);
-}
-
-/* Fill one sequence's prompt ids: the bundled text from a pseudo-random place, wrapping around at its end;
- * without a tokenizer (no text), pseudo-random ids. bos comes first unless it is -1. */
-static enum err_code cell_make_prompt(const struct cell *c, int32_t *prompt, const struct token_list *text,
-                                      int32_t bos, uint64_t start, struct err *why)
-{
-    const int64_t vocab = model_shape(c->m)->vocab;
-    int at = 0;
-    if (bos >= 0) prompt[at++] = bos;
-    for (int64_t i = 0; at < c->prompt_count; i++) {
-        const int32_t id = text->n ? text->ids[(start + (uint64_t)i) % (uint64_t)text->n]
-                                   : (int32_t)(hash_next(start + (uint64_t)i) % (uint64_t)vocab);
-        if (id >= vocab)
-            return err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", id,
-                           (long long)vocab);
-        prompt[at++] = id;
-    }
-    return ERR_OK;
-}
-
 static enum err_code cell_make_prompts(struct cell *c, uint64_t seed, struct err *why)
 {
-    struct token_list text;
-    int32_t bos;
-    enum err_code rc = cell_text(&text, &bos, c->m, why);
-    uint64_t start = hash_next(seed);
-    for (int s = 0; s < c->sequences && !rc; s++, start = hash_next(start))
-        rc = cell_make_prompt(c, c->prompt + (int64_t)s * c->prompt_count, &text, bos, start, why);
-    token_list_free(&text);
+    struct prompt_source source;
+    enum err_code rc = prompt_source_open(&source, model_tokenizer(c->m), model_shape(c->m)->vocab, why);
+    if (!rc) rc = prompt_source_fill(c->prompt, &source, c->w, seed, why);
+    if (!rc) rc = prompt_hash(c->out->work_hash, c->w, c->prompt, why);
+    prompt_source_close(&source);
     return rc;
-}
-
-static void hash_short(char out[17], const struct str *text)
-{
-    char hex[HASH_HEX];
-    hash_bytes(str_text(text), text->len, hex);
-    memcpy(out, hex, 16);
-    out[16] = '\0';
-}
-
-static enum err_code cell_hash_work(struct cell *c, struct err *why)
-{
-    struct str s = { 0 };
-    char line[600];
-    str_printf(&s, "%s\n", workload_line(c->w, line, sizeof line));
-    str_append_n(&s, c->prompt, (size_t)c->sequences * (size_t)c->prompt_count * sizeof *c->prompt);
-    const bool failed = s.failed;
-    hash_short(c->out->work_hash, &s);
-    str_free(&s);
-    return failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
 }
 
 /* ---------------------------------------------------------------- phases */
@@ -299,7 +231,7 @@ static enum err_code cell_run_tokens(struct cell *c, struct err *why)
 static enum err_code cell_alloc(struct cell *c, struct err *why)
 {
     const size_t sequences = (size_t)c->sequences;
-    c->prompt_count = c->w->depth + MAX(c->w->prompt, 1);
+    c->prompt_count = prompt_count(c->w);
     const int64_t batch = MIN(config_int(model_config(c->m), KNOB_BATCH),
                               (int64_t)c->prompt_count * c->sequences);
     c->prompt = malloc(sequences * (size_t)c->prompt_count * sizeof *c->prompt);
@@ -322,7 +254,7 @@ static void cell_hash_output(struct cell *c)
     struct str s = { 0 };
     const size_t tokens = (size_t)c->w->gen * (size_t)c->sequences;
     str_append_n(&s, c->output, tokens * sizeof *c->output);
-    if (tokens) hash_short(c->out->output_hash, &s);
+    if (tokens) prompt_hash_bytes(c->out->output_hash, s.data, s.len);
     str_free(&s);
 }
 
@@ -342,18 +274,14 @@ static bool cell_report_eval(void *arg, int64_t chunk, int64_t of, double nll)
 
 static enum err_code cell_run_eval(struct cell *c, struct err *why)
 {
-    char *text, hex[HASH_HEX];
+    char *text;
     size_t n;
     struct perplexity p;
     enum err_code rc = file_read(&text, &n, c->w->eval_file, SAMPLE_LIMIT, why);
     if (rc) return rc;
-    struct str s = { 0 };
-    hash_bytes(text, n, hex);
-    str_printf(&s, "eval %d %s", c->w->eval_ctx, hex);
-    hash_short(c->out->work_hash, &s);
-    str_free(&s);
+    rc = prompt_hash_eval(c->out->work_hash, c->w->eval_ctx, text, n, why);
     const int64_t start = clock_ns();
-    rc = eval_perplexity(&p, c->m, text, n, c->w->eval_ctx, 0, cell_report_eval, c, why);
+    if (!rc) rc = eval_perplexity(&p, c->m, text, n, c->w->eval_ctx, 0, cell_report_eval, c, why);
     free(text);
     if (rc) return rc;
     c->out->prefill_s = (double)(clock_ns() - start) * 1e-9;
@@ -397,7 +325,6 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
     } else {
         rc = cell_alloc(&c, why);
         if (!rc) rc = cell_make_prompts(&c, seed, why);
-        if (!rc) rc = cell_hash_work(&c, why);
         if (!rc) rc = cell_run_tokens(&c, why);
         if (!rc) cell_hash_output(&c);
     }

@@ -28,6 +28,8 @@ struct exchange {
     char problem[CURL_ERROR_SIZE];
     double timeout_s;
     CURLcode bad; /* the first option that libcurl could not take */
+    const struct http_request *request;
+    bool cancelled; /* by the caller's functions */
 };
 
 /* Sets an option that libcurl copies. Without memory for a password or a certificate nothing may be sent. */
@@ -37,11 +39,17 @@ static void text_set(struct exchange *x, CURLoption option, const char *text)
     if (!x->bad) x->bad = code;
 }
 
-/* libcurl's write function: keeps the beginning of the body and drops the rest. */
+/* libcurl's write function: hands the body on, or keeps its beginning and drops the rest. */
 static size_t reply_append(char *data, size_t size, size_t n, void *ctx)
 {
-    struct str *reply = ctx;
-    str_append_n(reply, data, MIN(size * n, HTTP_REPLY_MAX - reply->len));
+    struct exchange *x = ctx;
+    long status = 0;
+    if (x->request->receive) curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status >= 200 && status < 300) {
+        x->cancelled = !x->request->receive(x->request->ctx, data, size * n);
+        return x->cancelled ? CURL_WRITEFUNC_ERROR : size * n;
+    }
+    str_append_n(&x->reply, data, MIN(size * n, HTTP_REPLY_MAX - x->reply.len));
     return size * n;
 }
 
@@ -269,6 +277,35 @@ static struct curl_slist *headers_new(const struct http_request *r)
     return NULL;
 }
 
+/* curl_easy_perform, with calls of `waiting` in between. */
+static CURLcode transfer(struct exchange *x)
+{
+    enum { TICK_MS = 100 };
+    const struct http_request *r = x->request;
+    if (!r->waiting) return curl_easy_perform(x->curl);
+    CURLM *m = curl_multi_init();
+    if (!m || curl_multi_add_handle(m, x->curl)) {
+        curl_multi_cleanup(m);
+        return CURLE_OUT_OF_MEMORY;
+    }
+    CURLcode code = CURLE_OK;
+    int64_t called_ns = clock_ns();
+    int running = 1, left;
+    while (!code && running) {
+        if (curl_multi_perform(m, &running)) code = CURLE_OUT_OF_MEMORY;
+        const CURLMsg *done = curl_multi_info_read(m, &left);
+        if (done) code = done->data.result;
+        if (!code && running) (void)curl_multi_poll(m, NULL, 0, TICK_MS, NULL);
+        if (clock_ns() - called_ns < (int64_t)TICK_MS * 1000000) continue;
+        called_ns = clock_ns();
+        if (!r->waiting(r->ctx)) x->cancelled = true;
+        if (x->cancelled && !code) code = CURLE_ABORTED_BY_CALLBACK;
+    }
+    curl_multi_remove_handle(m, x->curl);
+    curl_multi_cleanup(m);
+    return code;
+}
+
 static enum err_code exchange_perform(struct exchange *x, const struct http_request *r,
                                       const struct http_auth *a, int *status, struct err *why)
 {
@@ -285,10 +322,11 @@ static enum err_code exchange_perform(struct exchange *x, const struct http_requ
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, x->timeout_s * 500));
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->problem);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, reply_append);
-    curl_easy_setopt(c, CURLOPT_WRITEDATA, &x->reply);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, x);
     auth_set(x, a);
     body_set(x, r);
-    const CURLcode code = x->bad ? x->bad : curl_easy_perform(c);
+    const CURLcode code = x->bad ? x->bad : transfer(x);
+    if (code && x->cancelled) return err_set(why, ERR_CANCELLED, "cancelled");
     if (code) return transfer_error(code, x, a->cert_file != NULL, why);
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &http);
     *status = (int)http;
@@ -312,7 +350,8 @@ enum err_code http_send(const struct http_request *r, int *status, struct err *w
     enum err_code rc = memory_check("send", why); /* the body may be incomplete */
     if (!rc) rc = http_url_check("server", r->url, HTTP_URL_ANY, why);
     if (rc) return rc;
-    struct exchange x = { .timeout_s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_TIMEOUT_S,
+    struct exchange x = { .request = r,
+                          .timeout_s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_TIMEOUT_S,
                           .part = r->secret_path ? HTTP_SHOW_HOST : HTTP_SHOW_PATH };
     http_url_shown(r->url, x.part, x.shown);
     rc = credentials_check(&x, r, a, why);

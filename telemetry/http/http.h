@@ -37,7 +37,14 @@ struct http_request {
     const char *headers[HTTP_HEADERS]; /* further headers, "Name: value"; NULL after the last */
     struct str *reply;                 /* NULL: discard it. Otherwise the first HTTP_REPLY_MAX bytes of the
                                           response body are appended, whatever its status */
-    double *retry_after_s;             /* NULL: not wanted. Otherwise the server's Retry-After; NAN: none */
+    /* NULL: none. Otherwise the body of a successful response goes here part by part, as it arrives, and not
+     * to `reply`; returning false ends the exchange (ERR_CANCELLED). */
+    bool (*receive)(void *ctx, const char *data, size_t n);
+    /* NULL: none. Otherwise called at least every 100 ms; returning false ends the exchange (ERR_CANCELLED).
+     */
+    bool (*waiting)(void *ctx);
+    void *ctx;             /* of both */
+    double *retry_after_s; /* NULL: not wanted. Otherwise the server's Retry-After; NAN: none */
 };
 /* Sends a request and checks the response. *status (may be NULL): the HTTP status, 0 without a response. Does
  * not follow redirects, because data sent to another address than the configured one was not delivered, and
@@ -47,6 +54,7 @@ struct http_request {
  *                     succeed
  *         ERR_USAGE   any other 4xx, a redirect, an invalid certificate, or credentials that would be sent
  *                     without verified encryption: retrying is useless
+ *         ERR_CANCELLED  `receive` or `waiting` returned false
  *         ERR_NOMEM */
 enum err_code http_send(const struct http_request *r, int *status, struct err *why);
 

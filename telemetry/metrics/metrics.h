@@ -100,6 +100,9 @@ enum metric_id {
     METRIC_TRAIN_RATE,
     METRIC_TRAIN_LOSS,
     METRIC_MEMORY_AFTER,
+    METRIC_SERVER_PREFILL_RATE, /* of other engines: by their own clock */
+    METRIC_SERVER_DECODE_RATE,
+    METRIC_CHUNK_GAP,
     /* of loads: requests that come and go (advisor/run/load.c) */
     METRIC_TTFT_P50,
     METRIC_LOAD_FIRST = METRIC_TTFT_P50,

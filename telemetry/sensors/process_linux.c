@@ -33,7 +33,8 @@ struct process {
     double tick_s, page_bytes;
     struct rate cpu, minor, major, read, write; /* last readings of the monitored tree's counters */
     double others_busy_was, others_total_was;   /* seconds; NAN: not read yet */
-    struct switches *thread;                    /* [threads] of the last reading, sorted by tid */
+    int others_server;       /* monitored process that is no descendant of ours, at that time; 0: none */
+    struct switches *thread; /* [threads] of the last reading, sorted by tid */
     int threads;
     int64_t switches_ns; /* time of the last reading; 0: none */
 };
@@ -182,8 +183,13 @@ static void process_sample_others(struct process *p, struct sensors *s, double *
     s->own_cpu_s = NAN;
     if (!pid) return;
     tree_walk(&p->own, s->root, pid, s->now_ns);
-    const double own_s = tree_totals(&p->own, p, s->root).cpu_s;
-    if (!s->monitored_pid || tree_has(&p->own, s->monitored_pid)) s->own_cpu_s = own_s;
+    double own_s = tree_totals(&p->own, p, s->root).cpu_s;
+    /* a server that somebody else started works for us, too */
+    const int server = s->monitored_pid && !tree_has(&p->own, s->monitored_pid) ? s->monitored_pid : 0;
+    if (!server) s->own_cpu_s = own_s;
+    if (server) own_s += tree_totals(&p->monitored, p, s->root).cpu_s;
+    if (server != p->others_server) p->others_busy_was = NAN; /* its earlier work was not counted */
+    p->others_server = server;
     if (!s->due[METRIC_OTHERS_BUSY] || isnan(s->busy_s)) return;
     double others = s->busy_s - own_s;
     double d_others = others - p->others_busy_was, d_total = s->total_s - p->others_total_was;

@@ -78,6 +78,9 @@ static const struct column COLUMNS[] = {
     METRIC_COLUMN(METRIC_TRAIN_LOSS),
     METRIC_COLUMN(METRIC_PEAK_MEMORY),
     METRIC_COLUMN(METRIC_MEMORY_AFTER),
+    METRIC_COLUMN(METRIC_SERVER_PREFILL_RATE),
+    METRIC_COLUMN(METRIC_SERVER_DECODE_RATE),
+    METRIC_COLUMN(METRIC_CHUNK_GAP),
     { .name = "energy_j_token", .title = "J/token", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "cells", .title = "cells", .kind = COLUMN_INT },
     { .name = "error", .title = "error" },
@@ -500,8 +503,8 @@ static void ab_check_contexts(struct trained_context *out, const struct cli_glob
                               const struct experiment_spec *s)
 {
     for (int i = 0; i < s->arms; i++) {
-        const char *own = config_text(&s->config[i], KNOB_MODEL);
-        if (trained_context_add(out, *own ? own : s->model, &s->config[i], workload_ctx(&s->workload)))
+        if (trained_context_add(out, config_model_file(&s->config[i], s->model), &s->config[i],
+                                workload_ctx(&s->workload)))
             cli_note(g, TRAINED_CONTEXT_NOTE, (long long)out->tokens, (long long)out->trained);
     }
 }
@@ -538,7 +541,8 @@ static enum err_code models_check(const struct experiment_spec *s, struct err *w
 {
     for (int i = 0; i < s->arms && (i == 0 || s->arms == 2); i++) {
         struct gguf *g = NULL;
-        const char *own = config_text(&s->config[i], KNOB_MODEL), *path = *own ? own : s->model;
+        const char *own = config_model_file(&s->config[i], ""),
+                   *path = config_model_file(&s->config[i], s->model);
         enum err_code rc = *path ? model_file_open_any_type(&g, path, why) : ERR_OK;
         gguf_close(g);
         if (rc) return *own ? err_prefix(why, "arm %c", 'A' + i) : rc;

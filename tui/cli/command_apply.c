@@ -21,6 +21,9 @@ const struct cli_flag FLAGS_APPLY[] = {
     { .name = "--arm", .value = "LETTER", .help = "with --run: save the config of this arm instead" },
     { .name = "--remove", .help = "delete the saved config of this model" },
     { .name = "--undo", .help = "restore what was saved before; once more: take that back" },
+    { .name = "--for", .value = "PROGRAM", .kind = FLAG_CHOICE, .choices = APPLY_TARGETS,
+      .help = "print the config (CONFIG, that of --run, or the saved one) as settings of llama-server, ollama, "
+              "lmstudio or vllm, and what does not carry over; writes nothing" },
     { .name = "--dry-run", .help = "print what would be saved and write nothing" },
     { .name = NULL },
 };
@@ -37,6 +40,9 @@ static const struct column COLUMNS[] = {
     { .name = "path", .title = "file" },
     { .name = "llama_cpp", .title = "llama.cpp" },
     { .name = "llama_cpp_note", .title = "not translated" },
+    { .name = "for_program", .title = "for" },
+    { .name = "for_settings", .title = "settings" },
+    { .name = "for_notes", .title = "notes" },
 };
 
 const struct document DOCUMENT_APPLY = {
@@ -94,6 +100,46 @@ static void note_change(struct table *t, const struct cli_args *a, const char *m
     table_note(t, "to undo: qdyno apply --undo -m '%s'", model);
 }
 
+/* --for: for people and scripts the text as it is, so that it can be written to a file. */
+static int print_for(const struct cli_global *g, const struct cli_args *a, const char *model,
+                     const struct applied *k)
+{
+    struct err why = { 0 };
+    struct str text = { 0 }, notes = { 0 };
+    const char *target = args_text(a, "--for", "");
+    int status = EXIT_DONE;
+    enum err_code rc =
+        k ? apply_for(&text, &notes, target, model, &k->config, &why)
+          : err_set(&why, ERR_USAGE,
+                    "no config is saved for this model: give one, as in `qdyno apply --for %s CONFIG`",
+                    target);
+    if (rc) {
+        status = cli_fail(a, &why);
+    } else if (g->output == OUTPUT_MD) {
+        printf("%s\n", str_text(&text));
+        for (char *line = notes.data, *end; line && *line; line = end + 1) {
+            end = strchr(line, '\n');
+            if (!end) break;
+            printf("# %.*s\n", (int)(end - line), line);
+        }
+    } else {
+        struct table t;
+        table_init(&t, &DOCUMENT_APPLY);
+        t.record = true;
+        json_t *row = table_row(&t);
+        json_put_str(row, "model", model);
+        json_put_str(row, "config", k->line);
+        json_put_str(row, "for_program", target);
+        json_put_str(row, "for_settings", str_text(&text));
+        json_put_str(row, "for_notes", notes.len ? str_text(&notes) : NULL);
+        status = cli_print(g, a, &t, EXIT_DONE);
+        table_done(&t);
+    }
+    str_free(&text);
+    str_free(&notes);
+    return status;
+}
+
 static int applied_print(const struct cli_global *g, const struct cli_args *a, const char *model,
                          const struct applied *k)
 {
@@ -140,7 +186,8 @@ static enum err_code applying_save(struct applied *out, const struct cli_args *a
                                      .run_id = x->run_id };
     enum err_code rc = machine_detect(&m, "", why);
     if (rc) return rc;
-    if (!args_has(a, "--dry-run")) return apply_write(out, &r, why);
+    if ((rc = config_check_own(&x->config, why))) return rc;
+    if (!args_has(a, "--dry-run") && !args_has(a, "--for")) return apply_write(out, &r, why);
     *out = (struct applied){ .config = x->config, .run_id = x->run_id };
     config_line(&x->config, out->line, sizeof out->line);
     snprintf(out->because, sizeof out->because, "%s", x->because);
@@ -153,6 +200,8 @@ static enum err_code args_check(const struct cli_args *a, struct err *why)
     if (ways > 1)
         return err_set(why, ERR_USAGE,
                        "CONFIG, --run, --remove and --undo exclude each other: give one of them");
+    if (args_has(a, "--for") && (args_has(a, "--remove") || args_has(a, "--undo")))
+        return err_set(why, ERR_USAGE, "--for writes nothing: leave --remove and --undo out");
     if (args_has(a, "--arm") && !args_has(a, "--run")) return err_set(why, ERR_USAGE, "--arm needs --run ID");
     return ERR_OK;
 }
@@ -181,7 +230,9 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
             rc = apply_read(k, x.model, &found, &why);
         }
     }
-    const int status = rc ? cli_fail(a, &why) : applied_print(g, a, x.model, found ? k : NULL);
+    const int status = rc                     ? cli_fail(a, &why)
+                       : args_has(a, "--for") ? print_for(g, a, x.model, found ? k : NULL)
+                                              : applied_print(g, a, x.model, found ? k : NULL);
     free(x.model);
     free(k);
     return status;

@@ -63,6 +63,9 @@ static const struct column BENCH_COLUMNS[] = {
     METRIC_COLUMN(METRIC_ITL_P50),
     METRIC_COLUMN(METRIC_ITL_P95),
     METRIC_COLUMN(METRIC_ITL_P99),
+    METRIC_COLUMN(METRIC_SERVER_PREFILL_RATE),
+    METRIC_COLUMN(METRIC_SERVER_DECODE_RATE),
+    METRIC_COLUMN(METRIC_CHUNK_GAP),
     LOAD_METRIC_COLUMNS,
     { .name = "ttft_half_s", .kind = COLUMN_NUM },
     { .name = "tpot_half_s", .kind = COLUMN_NUM },
@@ -238,7 +241,10 @@ static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const 
 static json_t *bench_new_row(struct bench *b)
 {
     json_t *row = table_row(&b->table);
-    json_put_str(row, "model", cli_base_name(b->model));
+    const struct config *c = &b->configs[b->config_i];
+    const bool server = config_is_foreign(c) &&
+                        !*config_model_file(c, b->model); /* its own name of a model */
+    json_put_str(row, "model", server ? config_text(c, KNOB_MODEL) : cli_base_name(b->model));
     json_put_str(row, "config", b->line);
     json_put_str(row, "workload", b->label);
     const struct workload *w = &b->grid.workload[b->workload_i];

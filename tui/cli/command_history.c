@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "advisor/history/history.h"
 #include "advisor/run/run.h"
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
@@ -27,6 +28,8 @@ const struct cli_flag FLAGS_HISTORY[] = {
       .help = "delete a run; for 7 days it can be restored, then its rows are removed" },
     { .name = "--undelete", .value = "RUN", .help = "restore a deleted run" },
     { .name = "--deleted", .help = "list the deleted runs that can be restored" },
+    { .name = "--import", .value = "FILE",
+      .help = "store the results of llama-bench (-o json, jsonl or sql) or LocalScore as foreign runs" },
     { .name = "--detect", .help = "find changes, drifts and outliers in the results of each config" },
     { .name = "--metric", .value = "METRIC",
       .help = "with --detect: metric to examine; default: the decode rate, else the prefill rate, else "
@@ -60,7 +63,7 @@ const struct document DOCUMENT_HISTORY = {
     .schema = "qdyno.history/1",
     .columns = COLUMNS,
     .n_columns = COUNT_OF(COLUMNS),
-    .members = "deleted restored",
+    .members = "deleted restored imported",
 };
 
 static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r, struct err *why)
@@ -128,8 +131,29 @@ static int history_change(const struct cli_global *g, const struct cli_args *a)
     return status;
 }
 
+/* --import FILE. */
+static int history_read_foreign(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct table t;
+    struct import_result got;
+    enum err_code rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = history_import(d, args_text(a, "--import", ""), &got, &why);
+    db_close(d);
+    if (rc) return cli_fail(a, &why);
+    table_init(&t, &DOCUMENT_HISTORY);
+    table_note(&t, "%d result%s stored in %d run%s, marked as foreign: `qdyno history --filter foreign`",
+               got.tests, str_plural(got.tests), got.runs, str_plural(got.runs));
+    json_put_int(t.extra, "imported", got.tests);
+    const int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}
+
 int command_history(const struct cli_global *g, const struct cli_args *a)
 {
+    if (args_has(a, "--import")) return history_read_foreign(g, a);
     if (args_has(a, "--delete") || args_has(a, "--undelete")) return history_change(g, a);
     if (args_has(a, "--detect")) return history_detect_print(g, a);
     struct err why = { 0 };

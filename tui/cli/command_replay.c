@@ -70,10 +70,11 @@ static enum err_code spec_read(struct experiment_spec *s, const struct run_row *
 static enum err_code arm_model_check(const struct results *then, const struct experiment_spec *s, int arm,
                                      struct err *why)
 {
-    const char *own = config_text(&s->config[arm], KNOB_MODEL);
+    const char *path = config_model_file(&s->config[arm], s->model);
     char line[CONFIG_LINE];
+    if (!*path) return ERR_OK; /* the model of a running server */
     config_line(&s->config[arm], line, sizeof line);
-    enum err_code rc = model_check(*own ? own : s->model, results_model(then, line), why);
+    enum err_code rc = model_check(path, results_model(then, line), why);
     if (rc) err_prefix(why, "arm %c of run %lld", 'A' + arm, (long long)then->run.id);
     return rc;
 }

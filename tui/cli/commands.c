@@ -98,6 +98,12 @@ const struct command COMMANDS[] = {
                  "$XDG_CONFIG_HOME/qdyno/MODEL.conf. A candidate that can change answers wins only if its "
                  "perplexity is at most --max-ppl above that of the current config. Status 2: nothing won, "
                  "so nothing was saved." },
+    { .name = "audit", .flags = FLAGS_AUDIT, .run = command_audit, .min_args = 1, .max_args = 1,
+      .arguments = "FILE [--engine ENGINE]",
+      .help = "check that an engine computes the same at all batch sizes, and the same as qdyno",
+      .details = "Measures the perplexity of one text with FILE at batch sizes 1, 32 and 512, by qdyno and by "
+                 "the other engine. Status 1: it disagrees with itself or with qdyno by more than the "
+                 "tolerance, so some of its kernels compute wrong values for this file." },
     { .name = "apply", .flags = FLAGS_APPLY, .run = command_apply, .max_args = 1,
       .arguments = "[-m MODEL] [CONFIG | --run ID | --remove]",
       .help = "save a config for a model: `run`, `bench` and the dashboard then use it",

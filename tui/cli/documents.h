@@ -14,6 +14,7 @@
     X(ALERTS) \
     X(ALERT_LIST) \
     X(APPLY) \
+    X(AUDIT) \
     X(BASELINE) \
     X(BASELINE_CHECK) \
     X(BENCH) \

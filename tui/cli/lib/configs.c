@@ -26,7 +26,7 @@ enum err_code cli_model(char **path, const struct cli_args *a, struct err *why)
 
 enum err_code cli_config_model(char **path, const struct cli_args *a, const struct config *c, struct err *why)
 {
-    const char *own = config_text(c, KNOB_MODEL);
+    const char *own = config_model_file(c, ""); /* a server's name of its model is no file */
     if (!*own) return cli_model(path, a, why);
     *path = strdup(own);
     return *path ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");

@@ -1,0 +1,379 @@
+/* advisor/run/foreign_process.c - processes of other engines (foreign.h).
+ *
+ * They may be scripts that start the real program, so everything is done to the whole process group: ending
+ * it, stopping it while another arm works, counting what it uses. */
+#include "advisor/run/foreign.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    SAID_MOST = 1 << 22, /* bytes of output that are kept: the newest */
+    LAST_WORDS = 240,    /* bytes of it in an error message */
+    END_MS = 2000,       /* from SIGTERM to SIGKILL */
+    TREE_MOST = 1024,    /* processes of a tree */
+    STAT_LIMIT = 1 << 16
+};
+
+/* ---------------------------------------------------------------- words */
+
+void words_add(struct words *w, const char *text)
+{
+    char **grown = realloc(w->word, (size_t)(w->n + 2) * sizeof(*grown)), *copy = strdup(text);
+    if (grown) w->word = grown;
+    if (!grown || !copy) {
+        w->failed = true;
+        free(copy);
+        return;
+    }
+    w->word[w->n++] = copy;
+    w->word[w->n] = NULL;
+}
+
+enum err_code words_split(struct words *w, const char *text, struct err *why)
+{
+    struct str word = { 0 };
+    bool quoted = false, some = false;
+    for (const char *p = text;; p++) {
+        if (*p == '\'') {
+            quoted = !quoted;
+            some = true;
+        } else if (!*p || (!quoted && isspace((unsigned char)*p))) {
+            if (some) words_add(w, str_text(&word));
+            str_clear(&word);
+            some = false;
+        } else {
+            str_append_n(&word, p, 1);
+            some = true;
+        }
+        if (!*p) break;
+    }
+    w->failed = w->failed || word.failed;
+    str_free(&word);
+    return quoted ? err_set(why, ERR_USAGE, "args: a quote is not closed in %.80s", text) : ERR_OK;
+}
+
+void words_free(struct words *w)
+{
+    for (int i = 0; i < w->n; i++) free(w->word[i]);
+    free(w->word);
+    *w = (struct words){ 0 };
+}
+
+enum err_code foreign_program(char **out, const struct config *c, struct err *why)
+{
+    const char *bin = config_text(c, KNOB_BIN), *name = *bin ? bin : ENGINES[config_engine(c)].program;
+    struct str path = { 0 };
+    *out = NULL;
+    if (strchr(name, '/')) {
+        str_append(&path, name);
+    } else {
+        const char *dirs = getenv("PATH");
+        for (const char *at = dirs ? dirs : ""; *at && !path.len; at += strspn(at, ":")) {
+            const size_t n = strcspn(at, ":");
+            str_printf(&path, "%.*s/%s", (int)n, at, name);
+            if (access(str_text(&path), X_OK)) str_clear(&path);
+            at += n;
+        }
+    }
+    struct stat st;
+    if (path.len && !stat(str_text(&path), &st) && S_ISREG(st.st_mode) && !access(str_text(&path), X_OK)) {
+        *out = str_take(&path);
+        return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+    }
+    str_free(&path);
+    return err_set(why, ERR_ABSENT, "engine=%s: there is no program '%s'%s: write bin=PATH",
+                   config_text(c, KNOB_ENGINE), name, strchr(name, '/') ? "" : " in PATH");
+}
+
+enum err_code foreign_flags(struct words *w, const struct config *c, struct err *why)
+{
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        if (!c->given[i] || !KNOBS[i].flag || i == KNOB_MODEL) continue;
+        words_add(w, KNOBS[i].flag);
+        words_add(w, config_text(c, (enum knob_id)i));
+        if (i != KNOB_BATCH) continue;
+        words_add(w, "-ub"); /* llama.cpp divides a batch again: rows per forward pass */
+        words_add(w, config_text(c, KNOB_BATCH));
+    }
+    return words_split(w, config_text(c, KNOB_ARGS), why);
+}
+
+enum err_code foreign_flags_check(const struct config *c, const char *const *own, struct err *why)
+{
+    struct words w = { 0 };
+    enum err_code rc = words_split(&w, config_text(c, KNOB_ARGS), why);
+    for (int i = 0; i < w.n && !rc; i++)
+        for (const char *const *f = own; *f && !rc; f++) {
+            const size_t n = strlen(*f);
+            if (!strncmp(w.word[i], *f, n) && (!w.word[i][n] || w.word[i][n] == '='))
+                rc = err_set(why, ERR_USAGE, "args: %s is set by qdyno: leave it out", *f);
+        }
+    if (!rc && w.failed) rc = err_set(why, ERR_NOMEM, "out of memory for arguments");
+    words_free(&w);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the process */
+
+static void take_output(struct foreign_process *p)
+{
+    char buf[4096];
+    ssize_t n;
+    while (p->out_fd >= 0 && (n = read(p->out_fd, buf, sizeof buf)) != 0) {
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            if (errno == EAGAIN) return;
+            break;
+        }
+        if (p->said.len + (size_t)n > SAID_MOST && p->said.len > SAID_MOST / 2) {
+            memmove(p->said.data, p->said.data + SAID_MOST / 2, p->said.len - SAID_MOST / 2);
+            p->said.len -= SAID_MOST / 2;
+        }
+        str_append_n(&p->said, buf, (size_t)n);
+    }
+    if (p->out_fd >= 0) close(p->out_fd);
+    p->out_fd = -1;
+}
+
+enum err_code foreign_start(struct foreign_process *p, const struct words *command, struct err *why)
+{
+    int pair[2];
+    p->out_fd = -1;
+    if (command->failed) return err_set(why, ERR_NOMEM, "out of memory for a command");
+    if (pipe2(pair, O_CLOEXEC))
+        return err_set(why, err_of_errno(errno), "cannot make a pipe: %s", strerror(errno));
+    fcntl(pair[0], F_SETFL, O_NONBLOCK);
+    const struct process_spec start = {
+        .program = command->word[0], .argv = command->word, .output_fd = pair[1], .channel_fd = -1
+    };
+    enum err_code rc = process_spawn(&p->pid, &start, why);
+    close(pair[1]);
+    p->out_fd = pair[0];
+    if (!rc) rc = process_guard_start(&p->guard, p->pid, why);
+    if (rc) foreign_end(p);
+    return rc;
+}
+
+bool foreign_lives(struct foreign_process *p)
+{
+    take_output(p);
+    if (!p->pid) return false;
+    const pid_t got = waitpid(p->pid, &p->status, WNOHANG);
+    if (got == 0 || (got < 0 && errno == EINTR)) return true;
+    if (got < 0) p->status = 0;
+    take_output(p);
+    p->pid = 0;
+    return false;
+}
+
+void foreign_hold(struct foreign_process *p)
+{
+    if (!p->pid || p->held) return;
+    p->held = !kill(-p->pid, SIGSTOP);
+}
+
+void foreign_release(struct foreign_process *p)
+{
+    if (!p->pid || !p->held) return;
+    kill(-p->pid, SIGCONT);
+    p->held = false;
+}
+
+void foreign_end(struct foreign_process *p)
+{
+    const pid_t group = p->pid;
+    foreign_release(p);
+    if (group) {
+        kill(-group, SIGTERM);
+        const int64_t until = clock_ns() + (int64_t)END_MS * 1000000;
+        while (foreign_lives(p) && clock_ns() < until) clock_sleep_ns(2000000);
+        kill(-group, SIGKILL); /* also what it started and left behind */
+        while (p->pid && waitpid(p->pid, &p->status, 0) < 0 && errno == EINTR) continue;
+        p->pid = 0;
+    }
+    process_guard_end(&p->guard);
+    if (p->out_fd > 0) close(p->out_fd);
+    p->out_fd = -1;
+    str_free(&p->said);
+}
+
+enum err_code foreign_died(const struct foreign_process *p, const char *name, struct err *why)
+{
+    char said[LAST_WORDS + 1];
+    size_t end = p->said.len, n = 0;
+    while (end && isspace((unsigned char)p->said.data[end - 1])) end--;
+    for (size_t i = end > LAST_WORDS ? end - LAST_WORDS : 0; i < end; i++) {
+        const unsigned char ch = (unsigned char)p->said.data[i];
+        said[n++] = ch == '\n' ? '|' : ch < 32 || ch == 127 ? ' ' : (char)ch;
+    }
+    said[n] = 0;
+    const char *sep = n ? "; it said: " : "";
+    if (WIFSIGNALED(p->status) && WTERMSIG(p->status) == SIGKILL)
+        return err_set(why, ERR_FIT, "%s was killed, probably for memory%s%s", name, sep, said);
+    if (WIFSIGNALED(p->status))
+        return err_set(why, ERR_FORMAT, "%s died of signal %d (%s)%s%s", name, WTERMSIG(p->status),
+                       strsignal(WTERMSIG(p->status)), sep, said);
+    return err_set(why, ERR_FORMAT, "%s ended with status %d%s%s", name, WEXITSTATUS(p->status), sep, said);
+}
+
+/* ---------------------------------------------------------------- what it uses */
+
+struct process_stat {
+    int pid, parent;
+    double cpu_s, major, minor;
+};
+
+/* Reads /proc/PID/stat. False: it has ended. */
+static bool stat_read(int pid, struct process_stat *out)
+{
+    char path[64], *text = NULL;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    if (file_read(&text, NULL, path, STAT_LIMIT, NULL)) return false;
+    const char *after = strrchr(text, ')'); /* the name before it may contain anything */
+    unsigned long long minor, major, user, system;
+    int parent;
+    const bool ok = after && sscanf(after + 1, " %*c %d %*d %*d %*d %*d %*u %llu %*u %llu %*u %llu %llu",
+                                    &parent, &minor, &major, &user, &system) == 5;
+    if (ok)
+        *out = (struct process_stat){ .pid = pid,
+                                      .parent = parent,
+                                      .cpu_s = (double)(user + system) / (double)sysconf(_SC_CLK_TCK),
+                                      .major = (double)major,
+                                      .minor = (double)minor };
+    free(text);
+    return ok;
+}
+
+/* The process and its descendants, in tree[TREE_MOST]. */
+static int tree_read(int root, struct process_stat *tree)
+{
+    struct process_stat *all = malloc(sizeof(*all) * 32768);
+    DIR *d = all ? opendir("/proc") : NULL;
+    int n = 0, found = 0;
+    for (struct dirent *e; d && n < 32768 && (e = readdir(d));)
+        if (isdigit((unsigned char)*e->d_name)) n += stat_read(atoi(e->d_name), &all[n]);
+    if (d) closedir(d);
+    for (int i = 0; i < n && !found; i++)
+        if (all[i].pid == root) tree[found++] = all[i];
+    for (int k = 0; k < found; k++)
+        for (int i = 0; i < n && found < TREE_MOST; i++)
+            if (all[i].parent == tree[k].pid) tree[found++] = all[i];
+    free(all);
+    return found;
+}
+
+/* A line "VmHWM: 123 kB" of /proc/PID/status in bytes; 0: none. */
+static double status_bytes(int pid, const char *field)
+{
+    char path[64], *text = NULL;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    if (file_read(&text, NULL, path, STAT_LIMIT, NULL)) return 0;
+    const char *at = strstr(text, field);
+    const double kb = at ? strtod(at + strlen(field), NULL) : 0;
+    free(text);
+    return kb * 1024;
+}
+
+struct foreign_usage foreign_usage(int pid)
+{
+    struct foreign_usage u = { NAN, NAN, NAN, NAN, NAN };
+    struct process_stat *tree = pid > 0 ? malloc(sizeof(*tree) * TREE_MOST) : NULL;
+    const int n = tree ? tree_read(pid, tree) : 0;
+    if (n) u = (struct foreign_usage){ 0 };
+    for (int i = 0; i < n; i++) {
+        u.cpu_s += tree[i].cpu_s;
+        u.major_faults += tree[i].major;
+        u.minor_faults += tree[i].minor;
+        u.peak_bytes += status_bytes(tree[i].pid, "VmHWM:");
+        u.rss_bytes += status_bytes(tree[i].pid, "VmRSS:");
+    }
+    free(tree);
+    return u;
+}
+
+void foreign_reset_peak(int pid)
+{
+    struct process_stat *tree = pid > 0 ? malloc(sizeof(*tree) * TREE_MOST) : NULL;
+    const int n = tree ? tree_read(pid, tree) : 0;
+    for (int i = 0; i < n; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/clear_refs", tree[i].pid);
+        FILE *f = fopen(path, "we");
+        if (!f) continue;
+        fputs("5", f);
+        fclose(f);
+    }
+    free(tree);
+}
+
+void foreign_put_usage(json_t *answer, int pid, struct foreign_usage before)
+{
+    const struct foreign_usage now = foreign_usage(pid);
+    json_put_num(answer, "cpu_s", now.cpu_s - before.cpu_s);
+    json_put_num(answer, "peak_rss_bytes", now.peak_bytes);
+    json_put_num(answer, "rss_bytes", now.rss_bytes);
+    json_put_num(answer, "major_faults", now.major_faults - before.major_faults);
+    json_put_num(answer, "minor_faults", now.minor_faults - before.minor_faults);
+}
+
+/* ---------------------------------------------------------------- who listens on a port */
+
+/* The inode of the socket that listens on a port, from a table of /proc/net; 0: none. */
+static unsigned long long socket_inode(const char *table, int port)
+{
+    char *text = NULL, *rest = NULL;
+    unsigned long long inode = 0;
+    if (file_read(&text, NULL, table, 1 << 24, NULL)) return 0;
+    for (char *line = strtok_r(text, "\n", &rest); line && !inode; line = strtok_r(NULL, "\n", &rest)) {
+        unsigned local, state;
+        unsigned long long found;
+        /* " 0: 0100007F:1F90 00000000:0000 0A ... inode": state 0A is LISTEN */
+        if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*u %*d %llu", &local,
+                   &state, &found) == 3 &&
+            (int)local == port && state == 0x0A)
+            inode = found;
+    }
+    free(text);
+    return inode;
+}
+
+static bool process_has_socket(int pid, unsigned long long inode)
+{
+    char folder[64], path[400], want[64], got[64];
+    snprintf(folder, sizeof folder, "/proc/%d/fd", pid);
+    snprintf(want, sizeof want, "socket:[%llu]", inode);
+    DIR *d = opendir(folder);
+    bool has = false;
+    for (struct dirent *e; d && !has && (e = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        const ssize_t n = readlink(path, got, sizeof got - 1);
+        if (n > 0) got[n] = 0;
+        has = n > 0 && !strcmp(got, want);
+    }
+    if (d) closedir(d);
+    return has;
+}
+
+int foreign_listener(int port)
+{
+    unsigned long long inode = socket_inode("/proc/net/tcp", port);
+    if (!inode) inode = socket_inode("/proc/net/tcp6", port);
+    DIR *d = inode ? opendir("/proc") : NULL;
+    int pid = 0;
+    for (struct dirent *e; d && !pid && (e = readdir(d));)
+        if (isdigit((unsigned char)*e->d_name) && process_has_socket(atoi(e->d_name), inode))
+            pid = atoi(e->d_name);
+    if (d) closedir(d);
+    return pid;
+}
