@@ -144,6 +144,8 @@ struct gguf_parts {
  * ERR_NOMEM. */
 enum err_code gguf_parts_make(struct gguf_parts *p, struct gguf_tensor *t, gguf_fill_fn *fill,
                               const void *how, struct err *why);
+/* What gguf_parts_make was given as `how` for a tensor of this `fill`; NULL: it was not. */
+const void *gguf_tensor_how(const struct gguf_tensor *t, gguf_fill_fn *fill);
 /* *out owned: gguf_close. `path`: what the user calls the model. Its identity is that of its files, as for
  * shards. ERR_FORMAT: a key or tensor occurs twice; ERR_NOMEM. */
 enum err_code gguf_assemble(struct gguf **out, const char *path, struct gguf_parts *parts, struct err *why);

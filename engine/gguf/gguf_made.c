@@ -29,6 +29,11 @@ enum err_code gguf_parts_make(struct gguf_parts *p, struct gguf_tensor *t, gguf_
     return ERR_OK;
 }
 
+const void *gguf_tensor_how(const struct gguf_tensor *t, gguf_fill_fn *fill)
+{
+    return t->made && t->made->fill == fill ? t->made->how : NULL;
+}
+
 void gguf_made_free(struct gguf_made *m)
 {
     if (!m) return;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/import/hf_tokenizer.h"
 #include "engine/import/import.h"
 
 enum { JSON_FILE_MAX = 256 << 20, SHARDS_MAX = 4096 };
@@ -207,7 +208,7 @@ enum err_code checkpoint_read(struct checkpoint *c, const char *path, struct err
     if ((rc = read_all_weights(c, only, why))) return rc;
     if ((rc = read_json(&c->config, c, "config.json", false, why))) return rc;
     if ((rc = read_json(&c->quantize_config, c, "quantize_config.json", true, why))) return rc;
-    if ((rc = read_json(&c->tokenizer, c, "tokenizer.json", true, why))) return rc;
+    if ((rc = read_json_by(hf_tokenizer_parse, &c->tokenizer, c, "tokenizer.json", true, why))) return rc;
     /* its model_max_length exceeds 64 bits where there is no limit */
     rc = read_json_by(json_parse_reals, &c->tokenizer_config, c, "tokenizer_config.json", true, why);
     if (rc) return rc;

@@ -29,6 +29,7 @@ struct tokens {
     struct gguf_string *texts; /* [n]; data NULL: no token has this id. Borrowed from the JSON */
     int32_t *types;            /* [n] */
     char *padding;             /* texts of ids without a token */
+    struct arena memory;       /* of texts with U+0000 */
     int32_t *left, *right;     /* ids of those that take the spaces beside them */
     int64_t left_count, right_count;
 };
@@ -38,8 +39,54 @@ static void tokens_free(struct tokens *t)
     free(t->texts);
     free(t->types);
     free(t->padding);
+    arena_free(&t->memory);
     free(t->left);
     free(t->right);
+}
+
+/* ---------------------------------------------------------------- U+0000 */
+
+static const char ZERO[] = "\xef\xbf\xbe"; /* U+FFFE in its place */
+
+enum err_code hf_tokenizer_parse(json_t **out, const char *text, size_t n, struct err *why)
+{
+    static const char ESCAPE[] = "\\u0000", INSTEAD[] = "\\ufffe";
+    const size_t length = sizeof ESCAPE - 1;
+    if (!memmem(text, n, ESCAPE, length)) return json_parse(out, text, n, why);
+    char *copy = malloc(n + 1);
+    if (!copy) return err_set(why, ERR_NOMEM, "out of memory for tokenizer.json");
+    memcpy(copy, text, n);
+    for (size_t i = 0; i + length <= n; i++) {
+        if (copy[i] != '\\') continue;
+        if (!memcmp(copy + i, ESCAPE, length))
+            memcpy(copy + i, INSTEAD, length);
+        else
+            i++; /* the escaped character may be a backslash */
+    }
+    const enum err_code rc = json_parse(out, copy, n, why);
+    free(copy);
+    return rc;
+}
+
+/* Put U+0000 back. Returns the new length. */
+static size_t restore_zeros(char *text, size_t n)
+{
+    size_t to = 0;
+    for (size_t i = 0; i < n;) {
+        const bool zero = n - i >= 3 && !memcmp(text + i, ZERO, 3);
+        text[to++] = zero ? '\0' : text[i];
+        i += zero ? 3 : 1;
+    }
+    return to;
+}
+
+/* A token's text; one with U+0000 is copied into `memory`. data NULL: out of memory. */
+static struct gguf_string token_text(struct arena *memory, const char *text)
+{
+    const size_t n = strlen(text);
+    if (!strstr(text, ZERO)) return (struct gguf_string){ text, n };
+    char *copy = arena_strndup(memory, text, n);
+    return copy ? (struct gguf_string){ copy, restore_zeros(copy, n) } : (struct gguf_string){ 0 };
 }
 
 /* ---------------------------------------------------------------- tokens */
@@ -135,16 +182,17 @@ static enum err_code tokens_read(struct tokens *t, const struct checkpoint *c, c
         if (t->texts[i].data)
             return err_set(why, ERR_FORMAT, "tokenizer.json: '%.60s' and '%.60s' have the same id %" PRId64,
                            t->texts[i].data, text, i);
-        t->texts[i] = (struct gguf_string){ text, strlen(text) };
+        t->texts[i] = token_text(&t->memory, text);
+        if (!t->texts[i].data) return err_set(why, ERR_NOMEM, "out of memory for tokens");
         const bool byte = !w->bytes && is_byte_token(text);
         t->types[i] = byte ? TYPE_BYTE : TYPE_NORMAL;
         bytes += byte;
     }
-    if (!w->bytes && bytes < 256)
+    if (!w->bytes && bytes < 256 && (!*unknown || !json_get_bool(model, "fuse_unk", false)))
         return err_set(
             why, ERR_FORMAT,
-            "tokenizer.json: a tokenizer of characters without byte_fallback is not supported: expected "
-            "256 tokens <0x00> to <0xFF>, it has %" PRId64,
+            "tokenizer.json: a tokenizer of characters without tokens for all bytes, unk_token and fuse_unk "
+            "is not supported (it has %" PRId64 " of 256 tokens <0x00> to <0xFF>)",
             bytes);
     for (size_t i = 0; !rc && i < json_array_size(added); i++)
         rc = add_added(t, json_array_get(added, i), unknown, why);
@@ -184,8 +232,10 @@ static enum err_code merges_put(struct checkpoint *c, const json_t *merges, stru
     }
     at[n ? n : 0] = text.len;
     if (!rc && text.failed) rc = err_set(why, ERR_NOMEM, "out of memory for %zu merges", n);
-    for (size_t i = 0; !rc && i < n; i++)
-        all[i] = (struct gguf_string){ text.data + at[i], (i + 1 < n ? at[i + 1] : text.len) - at[i] };
+    for (size_t i = 0; !rc && i < n; i++) {
+        const size_t length = (i + 1 < n ? at[i + 1] : text.len) - at[i];
+        all[i] = (struct gguf_string){ text.data + at[i], restore_zeros(text.data + at[i], length) };
+    }
     if (!rc) gguf_writer_put_strings(c->metadata, "tokenizer.ggml.merges", all, n);
     str_free(&text);
     free(all);
@@ -230,48 +280,53 @@ static void put_id(struct checkpoint *c, const char *key, int64_t id)
     gguf_writer_put_u32(c->metadata, key, id < 0 ? UINT32_MAX : (uint32_t)id);
 }
 
-/* What the post-processor adds before and after a text; *ok false: something else than BOS and EOS. */
-static void read_frame(bool *before, bool *after, bool *ok, const json_t *step, const struct tokens *t,
-                       int64_t bos, int64_t eos)
+/* The tokens that the post-processor puts before and after a text; -1: none. */
+struct frame {
+    int64_t before, after;
+    bool ok; /* at most one at each end */
+};
+
+static void read_frame(struct frame *f, const json_t *step, const struct tokens *t)
 {
     const json_t *steps = json_object_get(step, "processors"), *single = json_object_get(step, "single");
+    bool behind = false;
     for (size_t i = 0; i < json_array_size(steps); i++) {
         const json_t *one = json_array_get(steps, i);
-        if (!json_object_get(one, "processors")) read_frame(before, after, ok, one, t, bos, eos);
+        if (!json_object_get(one, "processors")) read_frame(f, one, t);
     }
-    bool behind = false;
     for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *part = json_array_get(single, i), *special = json_object_get(part, "SpecialToken");
-        if (!special) {
-            behind = true;
-            continue;
+        const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
+        int64_t *place = behind ? &f->after : &f->before;
+        if (special) {
+            f->ok = f->ok && *place < 0;
+            *place = id_of(t, json_get_str(special, "id", NULL));
+            f->ok = f->ok && *place >= 0;
         }
-        const int64_t id = id_of(t, json_get_str(special, "id", NULL));
-        if (id < 0 || id != (behind ? eos : bos))
-            *ok = false;
-        else
-            *(behind ? after : before) = true;
+        behind = behind || !special;
     }
 }
 
 static enum err_code specials_put(struct checkpoint *c, const struct tokens *t, const struct word_cutter *w,
                                   struct err *why)
 {
-    const int64_t bos = special_id(c, t, "bos"), eos = special_id(c, t, "eos"),
-                  padding = special_id(c, t, "pad"),
+    int64_t bos = special_id(c, t, "bos"), eos = special_id(c, t, "eos");
+    const int64_t padding = special_id(c, t, "pad"),
                   unknown = id_of(t, json_get_str(json_object_get(c->tokenizer, "model"), "unk_token", NULL));
-    bool before = false, after = false, ok = true;
-    read_frame(&before, &after, &ok, json_object_get(c->tokenizer, "post_processor"), t, bos, eos);
-    if (!ok)
-        return err_set(why, ERR_FORMAT,
-                       "tokenizer.json: the post-processor adds other tokens than BOS before and EOS "
-                       "after a text, which is not supported");
+    struct frame frame = { .before = -1, .after = -1, .ok = true };
+    read_frame(&frame, json_object_get(c->tokenizer, "post_processor"), t);
+    if (!frame.ok)
+        return err_set(
+            why, ERR_FORMAT,
+            "tokenizer.json: the post-processor adds more than one token before or after a text, which is "
+            "not supported");
+    if (frame.before >= 0) bos = frame.before; /* what texts begin with, whatever else is called so */
+    if (frame.after >= 0) eos = frame.after;
     put_id(c, "tokenizer.ggml.bos_token_id", bos);
     put_id(c, "tokenizer.ggml.eos_token_id", eos);
     put_id(c, "tokenizer.ggml.unknown_token_id", unknown);
     if (padding >= 0) put_id(c, "tokenizer.ggml.padding_token_id", padding);
-    gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_bos_token", before);
-    gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_eos_token", after);
+    gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_bos_token", frame.before >= 0);
+    gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_eos_token", frame.after >= 0);
     gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_space_prefix", w->space_first);
     /* tokens that also end an answer */
     const json_t *ends = json_object_get(c->generation, "eos_token_id");
@@ -355,9 +410,13 @@ enum err_code hf_tokenizer_put(struct checkpoint *c, struct err *why)
     if (!c->tokenizer) return ERR_OK;
     enum err_code rc = word_cutter_read(&w, c->tokenizer, why);
     if (!rc) rc = check_model(model, &w, why);
+    const bool whole_words = json_get_bool(model, "ignore_merges", false);
+    if (!rc && w.cuts_bytes && !word_cutter_known(&w, whole_words))
+        rc = err_set(why, ERR_FORMAT,
+                     "tokenizer.json: steps that cut text behind ByteLevel are not supported");
     if (!rc) rc = tokens_read(&t, c, &w, why);
     if (!rc) {
-        cutter_put(c, &w, json_get_bool(model, "ignore_merges", false));
+        cutter_put(c, &w, whole_words);
         tokens_put(&t, c->metadata);
         rc = merges_put(c, json_object_get(model, "merges"), why);
     }

@@ -93,9 +93,10 @@ static void nf4_read_row(const struct linear *l, int64_t row, uint8_t *codes, fl
         const int64_t at = row * l->cols + i;
         unsigned char one[36] = { 0 };
         float value[NF4_UNIT];
-        codes[i] = (uint8_t)nf4_code(l, at);
+        const unsigned code = nf4_code(l, at);
+        if (codes) codes[i] = (uint8_t)code;
         put_f32(one, 1);
-        one[4] = codes[i];
+        one[4] = (unsigned char)code;
         l->format->decode(one, value, NF4_UNIT);
         weights[i] = (float)((double)value[0] * (double)nf4_largest(l, at / NF4_UNIT));
     }
@@ -195,8 +196,9 @@ static void bytes_read_row(const struct linear *l, int64_t row, uint8_t *codes, 
     const double scale = linear_number(&l->scales, l->scales.count == 1 ? 0 : row),
                  part = l->group == 127 ? 127 : 1;
     for (int64_t i = 0; i < l->cols; i++) {
-        codes[i] = l->codes.data[row * l->cols + i];
-        const double v = l->codes.type == ST_I8 ? (double)(int8_t)codes[i] : e4m3(codes[i]);
+        const uint8_t code = l->codes.data[row * l->cols + i];
+        if (codes) codes[i] = code;
+        const double v = l->codes.type == ST_I8 ? (double)(int8_t)code : e4m3(code);
         weights[i] = (float)(v * scale / part);
     }
 }
@@ -277,8 +279,9 @@ static void tiles_write(const struct linear *l, int64_t row, unsigned char *to)
 static void tiles_read_row(const struct linear *l, int64_t row, uint8_t *codes, float *weights)
 {
     for (int64_t i = 0; i < l->cols; i++) {
-        codes[i] = l->codes.data[row * l->cols + i];
-        weights[i] = (float)(e4m3(codes[i]) * (double)tile_scale(l, row, i));
+        const uint8_t code = l->codes.data[row * l->cols + i];
+        if (codes) codes[i] = code;
+        weights[i] = (float)(e4m3(code) * (double)tile_scale(l, row, i));
     }
 }
 
@@ -344,9 +347,10 @@ static void nv_read_row(const struct linear *l, int64_t row, uint8_t *codes, flo
 {
     const double global = linear_number(&l->nested, 0);
     for (int64_t i = 0; i < l->cols; i++) {
-        codes[i] = (uint8_t)nv_code(l, row, i);
+        const unsigned code = nv_code(l, row, i);
+        if (codes) codes[i] = (uint8_t)code;
         const double scale = e4m3(l->scales.data[row * l->scales.shape[1] + i / NV_GROUP]);
-        weights[i] = (float)(e2m1(codes[i]) * scale / global);
+        weights[i] = (float)(e2m1(code) * scale / global);
     }
 }
 
@@ -401,8 +405,9 @@ static void mx_read_row(const struct linear *l, int64_t row, uint8_t *codes, flo
 {
     for (int64_t i = 0; i < l->cols; i++) {
         const int64_t block = row * (l->cols / HALVES) + i / HALVES;
-        codes[i] = l->codes.data[block * 16 + i % HALVES / 2] >> (i % 2 ? 4 : 0) & 15;
-        weights[i] = (float)ldexp(e2m1(codes[i]), l->scales.data[block] - 127);
+        const unsigned code = l->codes.data[block * 16 + i % HALVES / 2] >> (i % 2 ? 4 : 0) & 15;
+        if (codes) codes[i] = (uint8_t)code;
+        weights[i] = (float)ldexp(e2m1(code), l->scales.data[block] - 127);
     }
 }
 

@@ -61,8 +61,9 @@ static void read_groups(const struct linear *l, int64_t row, uint8_t *codes, flo
         const int64_t col = l->order ? (int64_t)l->order[i] : i;
         float scale, zero;
         affine(l, row, group_of(l, col), &scale, &zero);
-        codes[i] = (uint8_t)code(l, row, col);
-        weights[i] = (float)(((double)codes[i] - (double)zero) * (double)scale);
+        const unsigned stored = code(l, row, col);
+        if (codes) codes[i] = (uint8_t)stored;
+        weights[i] = (float)(((double)stored - (double)zero) * (double)scale);
     }
 }
 
@@ -76,8 +77,8 @@ static void read_groups(const struct linear *l, int64_t row, uint8_t *codes, flo
         read_groups(l, row, codes, weights, name##_code, name##_affine);                                     \
     }
 
-/* The format whose blocks divide the groups. ERR_FORMAT: there is none. */
-static enum err_code choose_format(struct linear *l, struct err *why)
+/* The format whose blocks divide the groups; none: the weights are stored as numbers. */
+static void choose_format(struct linear *l)
 {
     for (int f = 0; f < FORMAT_COUNT; f++) {
         const struct format *format = &FORMATS[f];
@@ -85,10 +86,6 @@ static enum err_code choose_format(struct linear *l, struct err *why)
                           l->cols % format->block_weights == 0;
         if (fits && (!l->format || format->block_weights > l->format->block_weights)) l->format = format;
     }
-    return l->format ? ERR_OK
-                     : err_set(why, ERR_FORMAT,
-                               "codes of %d bits in groups of %lld of %lld columns are not supported",
-                               l->bits, (long long)l->group, (long long)l->cols);
 }
 
 /* The group size that the options give: -1 means the whole row. */
@@ -212,7 +209,8 @@ enum err_code gptq_read(bool *found, struct linear *l, struct checkpoint *c, con
     if (linear_take(&g_idx, c, stem, ".g_idx") && (rc = read_order(l, &g_idx, c, why))) return rc;
     l->write_row = gptq_write;
     l->read_row = gptq_read_row;
-    return choose_format(l, why);
+    choose_format(l);
+    return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- AWQ */
@@ -258,7 +256,8 @@ enum err_code awq_read(bool *found, struct linear *l, struct checkpoint *c, cons
     if ((rc = linear_check_half(&l->scales, why))) return rc;
     l->write_row = awq_write;
     l->read_row = awq_read_row;
-    return choose_format(l, why);
+    choose_format(l);
+    return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- compressed-tensors, pack-quantized */
@@ -335,7 +334,8 @@ enum err_code packed_read(bool *found, struct linear *l, struct checkpoint *c, c
     if (linear_take(&g_idx, c, stem, ".weight_g_idx") && (rc = read_order(l, &g_idx, c, why))) return rc;
     l->write_row = ct_write;
     l->read_row = ct_read_row;
-    return choose_format(l, why);
+    choose_format(l);
+    return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- HQQ, axis 1 */
@@ -411,5 +411,6 @@ enum err_code hqq_read(bool *found, struct linear *l, struct checkpoint *c, cons
     if ((rc = linear_check_half(&l->zeros, why))) return rc;
     l->write_row = hqq_write;
     l->read_row = hqq_read_row;
-    return choose_format(l, why);
+    choose_format(l);
+    return ERR_OK;
 }

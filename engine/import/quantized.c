@@ -53,6 +53,19 @@ enum err_code linear_read_config(struct checkpoint *c, struct err *why)
     return rc;
 }
 
+static void write_numbers(const struct linear *l, int64_t row, unsigned char *to)
+{
+    l->read_row(l, row, NULL, (float *)(void *)to);
+}
+
+/* No format has blocks of this matrix's size: its weights are stored as binary32, so that nothing is lost. */
+static void store_numbers(struct linear *l)
+{
+    l->format = &FORMATS[FORMAT_F32];
+    l->write_row = write_numbers;
+    l->scale = NULL;
+}
+
 enum err_code linear_find(struct linear **out, struct checkpoint *c, const char *name, struct err *why)
 {
     const char *method = method_name(c);
@@ -72,10 +85,7 @@ enum err_code linear_find(struct linear **out, struct checkpoint *c, const char 
             if (l.rows < 1 || l.cols < 1 || l.cols > LINEAR_COLS_MOST)
                 return err_set(why, ERR_FORMAT, "a quantized matrix of %lld rows of %lld is out of range",
                                (long long)l.rows, (long long)l.cols);
-            if (l.cols % l.format->block_weights)
-                return err_set(why, ERR_FORMAT,
-                               "rows of %lld weights do not fill blocks of %s, which has %u: not supported",
-                               (long long)l.cols, l.format->name, l.format->block_weights);
+            if (!l.format || l.cols % l.format->block_weights) store_numbers(&l);
             *out = arena_alloc(&c->parts.memory, sizeof l);
             if (!*out) return err_set(why, ERR_NOMEM, "out of memory for tensors");
             **out = l;

@@ -10,11 +10,11 @@ struct format;
  * unchanged. Allocated from the checkpoint's memory. */
 struct linear {
     int64_t rows, cols, matrices;
-    const struct format *format;
+    const struct format *format; /* F32: none of ours has blocks of this size */
     /* Write row `row` (of all matrices together) in `format`. */
     void (*write_row)(const struct linear *l, int64_t row, unsigned char *to);
     /* The same row as the checkpoint stores it: the codes [cols], in the order of `order`, and the weights
-     * [cols] computed from them in binary64 and rounded once. For import --verify. */
+     * [cols] computed from them in binary64 and rounded once. codes NULL: not wanted. */
     void (*read_row)(const struct linear *l, int64_t row, uint8_t *codes, float *weights);
     const float *order; /* column i of ours is column order[i] of the checkpoint's; NULL: the same order */
     const float *scale; /* factor of all weights; NULL: 1 */
@@ -36,10 +36,5 @@ enum err_code linear_read_config(struct checkpoint *c, struct err *why);
  * ("model.layers.0.mlp.up_proj.weight"). *out NULL: it has none, the tensor's numbers are the weights. Marks
  * the tensors that it uses. */
 enum err_code linear_find(struct linear **out, struct checkpoint *c, const char *name, struct err *why);
-
-static inline void linear_row(const struct linear *l, int64_t row, unsigned char *to)
-{
-    l->write_row(l, row, to);
-}
 
 #endif

@@ -70,6 +70,12 @@ static void fill_plus_one(const struct source *s, int64_t n, unsigned char *to)
     }
 }
 
+static int64_t matrix_row(const struct source *s, int64_t row)
+{
+    const int64_t in = row % s->row_count;
+    return row / s->row_count * s->from_rows + (s->rows ? s->rows[in] : in);
+}
+
 static void fill(const void *how, const struct gguf_tensor *t, unsigned char *to)
 {
     const struct source *s = how;
@@ -79,10 +85,20 @@ static void fill(const void *how, const struct gguf_tensor *t, unsigned char *to
         fill_numbers(s, t->shape[2] * (t->dims > 1 && s->from_cols == 1 ? t->shape[1] : 1), to);
     } else {
         const int64_t bytes = format_row_bytes(t->format, t->shape[0]);
-        for (int64_t m = 0; m < t->shape[2]; m++)
-            for (int64_t r = 0; r < s->row_count; r++, to += bytes)
-                linear_row(s->matrix, m * s->from_rows + (s->rows ? s->rows[r] : r), to);
+        for (int64_t r = 0; r < t->shape[1] * t->shape[2]; r++)
+            s->matrix->write_row(s->matrix, matrix_row(s, r), to + r * bytes);
     }
+}
+
+const struct linear *tensor_matrix(const struct gguf_tensor *t)
+{
+    const struct source *s = gguf_tensor_how(t, fill);
+    return s ? s->matrix : NULL;
+}
+
+int64_t tensor_matrix_row(const struct gguf_tensor *t, int64_t row)
+{
+    return matrix_row(gguf_tensor_how(t, fill), row);
 }
 
 /* ---------------------------------------------------------------- one tensor */

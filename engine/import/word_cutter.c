@@ -31,6 +31,7 @@ static const struct {
 } KNOWN[] = {
     { "gpt2\n", false, "gpt-2" },
     { "digit\ngpt2\n", false, "smollm" },
+    { "marks\ngpt2\ndigits\nsplit [0-9][0-9][0-9]\n", false, "falcon" },
     { "split " SHORT "|" WORDS("\\p{L}+", "\\p{L}", "\\p{N}{1,3}", "") "\n", true, "llama-bpe" },
     { "split " SHORT "|" WORDS("\\p{L}+", "\\p{L}", "\\p{N}{1,3}", "") "\n", false, "chatglm-bpe" },
     { "split " SHORT "|" WORDS("\\p{L}+", "\\p{L}", "\\p{N}", "") "\n", false, "qwen2" },
@@ -85,6 +86,7 @@ static enum err_code add_cut(struct word_cutter *w, const char *regex, const cha
 {
     if (w->cut_count == CUTS_MOST)
         return err_set(why, ERR_FORMAT, "tokenizer.json: more than %d steps of cutting", CUTS_MOST);
+    w->cuts_bytes = w->cuts_bytes || w->bytes;
     str_printf(&w->source, "%s\n", source);
     return translate(&w->cuts[w->cut_count++], regex, why);
 }
@@ -125,11 +127,12 @@ static enum err_code step_split(struct word_cutter *w, const json_t *step, struc
 
 static enum err_code step_bytes(struct word_cutter *w, const json_t *step, struct err *why)
 {
-    w->bytes = true;
     if (json_get_bool(step, "add_prefix_space", true))
         return err_set(why, ERR_FORMAT,
                        "tokenizer.json: step ByteLevel with add_prefix_space is not supported");
-    return json_get_bool(step, "use_regex", true) ? add_cut(w, GPT2, "gpt2", why) : ERR_OK;
+    const enum err_code rc = json_get_bool(step, "use_regex", true) ? add_cut(w, GPT2, "gpt2", why) : ERR_OK;
+    w->bytes = true;
+    return rc;
 }
 
 static enum err_code step_digits(struct word_cutter *w, const json_t *step, struct err *why)

@@ -159,19 +159,32 @@ static bool bpe_pair(const void *ctx, const char *text, const struct symbol *l, 
     return rule->result >= 0;
 }
 
-/* Encode the merged symbols of a word. A symbol of characters without a token becomes byte tokens. */
+/* Do all bytes of a character have a token? */
+static bool has_byte_tokens(const struct vocab *v, const char *text, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (v->byte_id[(unsigned char)text[i]] < 0) return false;
+    return true;
+}
+
+/* Encode the merged symbols of a word. A character without a token becomes byte tokens; where the vocabulary
+ * lacks these, a run of such characters is one "unknown". */
 static enum err_code bpe_push_symbols(const struct bpe *b, struct merger *m, const char *word,
                                       struct token_list *out, struct err *why)
 {
     const bool characters = pretokenizer_info(b->pre)->characters;
     if (!merger_run(m, bpe_pair, b, word)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
     enum err_code rc = ERR_OK;
+    bool was_unknown = false;
     for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
         const struct symbol *y = &m->symbols[i];
         int32_t id = y->id >= 0 ? y->id : b->vocab->unk;
-        if (y->id < 0 && characters)
+        const bool bytes = y->id < 0 && characters && has_byte_tokens(b->vocab, word + y->at, y->len),
+                   unknown = y->id < 0 && characters && !bytes, again = unknown && was_unknown;
+        was_unknown = unknown;
+        if (bytes)
             rc = spm_push_bytes(b->vocab, word + y->at, y->len, out, why);
-        else if (id >= 0)
+        else if (id >= 0 && !again)
             rc = token_list_push(out, id, why); /* no token and no "unknown" token: the bytes are dropped */
     }
     return rc;

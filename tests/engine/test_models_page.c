@@ -1,15 +1,16 @@
-/* Proves: the table in docs/models.md is what engine/arch/arch_table.c says. QDYNO_UPDATE_GOLDEN=1 rewrites
- * it. */
+/* Proves: the table in docs/models.md is what engine/arch/arch_table.c and engine/import/families.c say.
+ * QDYNO_UPDATE_GOLDEN=1 rewrites it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/arch/arch.h"
+#include "engine/import/families.h"
 #include "tests/check.h"
 
 #define PAGE TEST_SOURCE_DIR "/docs/models.md"
 
-static const char OPEN[] = "arch_table.c -->\n", CLOSE[] = "<!-- end of table -->";
+static const char OPEN[] = "families.c -->\n", CLOSE[] = "<!-- end of table -->";
 
 static const char *positions(const struct arch *a)
 {
@@ -62,11 +63,24 @@ static void put_experts(struct str *out, const struct arch *a)
     if ((a->expert_may | a->expert_need) & SLOT_BIT(SLOT_UP_SHARED)) str_append(out, ", shared expert");
 }
 
+/* The names of config.json under which checkpoints of this architecture are read. */
+static void put_checkpoints(struct str *out, const struct arch *a)
+{
+    static const char END[] = "ForCausalLM";
+    const size_t before = out->len;
+    for (size_t i = 0; i < HF_FAMILY_COUNT; i++) {
+        const struct family *f = &HF_FAMILIES[i];
+        if (strcmp(f->arch, a->name)) continue;
+        const size_t n = strlen(f->architecture) - (str_ends(f->architecture, END) ? strlen(END) : 0);
+        str_printf(out, "%s%.*s", out->len > before ? ", " : "", (int)n, f->architecture);
+    }
+    if (out->len == before) str_append(out, "no");
+}
+
 static void put_table(struct str *out)
 {
-    str_append(
-        out,
-        "| architecture | models | positions | windows | states | experts |\n|---|---|---|---|---|---|\n");
+    str_append(out, "| architecture | models | positions | windows | states | experts | checkpoints |\n"
+                    "|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < ARCH_COUNT; i++) {
         const struct arch *a = &ARCHS[i];
         CHECK(a->models);
@@ -74,6 +88,8 @@ static void put_table(struct str *out)
         put_windows(out, a);
         str_printf(out, " | %s | ", states(a));
         put_experts(out, a);
+        str_append(out, " | ");
+        put_checkpoints(out, a);
         str_append(out, " |\n");
     }
 }

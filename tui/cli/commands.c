@@ -159,6 +159,13 @@ const struct command COMMANDS[] = {
                  "perplexity, KL divergence and how often both have the same most likely token. Config "
                  "flags apply to all lines; --precision highest leaves only the rounding of the method "
                  "itself." },
+    { .name = "import", .flags = FLAGS_IMPORT, .run = command_import, .max_args = 2,
+      .arguments = "FOLDER OUT [--verify]",
+      .help = "write a Hugging Face checkpoint as a GGUF file, without loss",
+      .details = "Codes, scales and zero points of quantized checkpoints stay as they are. --verify reads OUT again "
+                 "and compares every tensor with the checkpoint: are the codes identical, and what is the largest "
+                 "difference of a weight? The exit status is 1 when something differs by more than the rounding of "
+                 "one scale. All commands read the folder itself, too: -m FOLDER (docs/import.md)." },
     { .name = "synth", .flags = FLAGS_SYNTH, .run = command_synth, .max_args = 1,
       .arguments = "--shape SHAPE [--arch ARCH] [-R FORMAT] OUT",
       .help = "write a model of any shape with random weights" },

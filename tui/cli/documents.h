@@ -34,6 +34,7 @@
     X(GOVERN) \
     X(HISTORY) \
     X(HISTORY_DETECT) \
+    X(IMPORT) \
     X(INFO) \
     X(METHODS) \
     X(METHOD_ERRORS) \
