@@ -135,7 +135,11 @@ enum err_code apply_for(struct str *out, struct str *notes, const char *target, 
 {
     char made[4096];
     struct str command = { 0 };
-    if (!strcmp(target, APPLY_TARGETS[0])) return apply_llama_cpp(out, notes, model_path, c, why);
+    if (!strcmp(target, APPLY_TARGETS[0])) {
+        const enum err_code rc = apply_llama_cpp(out, notes, model_path, c, why);
+        if (notes->len) str_append(notes, "\n");
+        return rc;
+    }
     const struct target *t = target_find(target);
     if (!t)
         return err_set(why, ERR_USAGE, "--for %s: expected llama-server, ollama, lmstudio or vllm", target);

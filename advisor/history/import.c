@@ -287,7 +287,9 @@ static enum err_code file_take(struct reader *r, const char *path)
     } else if (str_starts(text, "{")) { /* several documents: JSON lines */
         rc = lines_take(r, text);
     } else {
-        rc = err_set(r->why, ERR_FORMAT, "%s", whole.message);
+        rc = err_set(r->why, ERR_FORMAT,
+                     "expected the output of llama-bench -o json, jsonl or sql, or of LocalScore: %s",
+                     whole.message);
     }
     json_decref(o);
     free(text);

@@ -223,6 +223,16 @@ static enum err_code space_parse(struct tune_space *s, const char *asked, struct
     for (char *word = copy ? strtok_r(copy, ", ", &rest) : NULL; word && !rc;
          word = strtok_r(NULL, ", ", &rest)) {
         char *equals = strchr(word, '='), *more = NULL;
+        const bool foreign = str_starts(word, "engine=") || str_starts(word, "args=") ||
+                             str_starts(word, "bin=") || str_starts(word, "url=");
+        if (foreign) {
+            rc = err_set(
+                why, ERR_USAGE,
+                "--space %.60s: tune searches qdyno's own settings; `qdyno ab --race A B C` finds the "
+                "best of several settings of another engine",
+                word);
+            break;
+        }
         if (!equals || s->dims == TUNE_DIMS) {
             rc = err_set(why, ERR_USAGE, "--space: '%.60s' is not one of at most %d KEY=VALUE|VALUE...", word,
                          TUNE_DIMS);

@@ -354,6 +354,7 @@ int command_fit(const struct cli_global *g, const struct cli_args *a)
     progress_init(&f.progress, g);
     int n_ctx = args_ints(a, "-c", "0", ctx, COUNT_OF(ctx));
     enum err_code rc = cli_config_grid(&configs, &n, a, &why);
+    for (int i = 0; i < n && !rc; i++) rc = config_check_own(&configs[i], &why);
     if (!rc) rc = fit_find_memory(&f, &why);
     for (int i = 0; i < n && !rc; i++)
         for (int k = 0; k < n_ctx && !rc; k++)

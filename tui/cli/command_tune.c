@@ -145,6 +145,7 @@ static bool tuner_resumes(const struct tuner *t)
 static enum err_code tuner_config(struct tuner *t, struct err *why)
 {
     enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
+    if (!rc) rc = config_check_own(&t->current, why);
     if (!rc && !tuner_resumes(t)) return cli_applied_config(&t->current, t->g, t->a, why);
     if (!rc && !args_has(t->a, "-C") && !t->a->knob_count) t->current = t->stored.current;
     return rc;
