@@ -124,6 +124,10 @@ enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_
 
 enum err_code arm_change_load(struct arm *a, double rate_by, const char *settings, struct err *why)
 {
+    if (!a->kind->tell)
+        return err_set(why, ERR_USAGE,
+                       "engine=%s: its load cannot be changed while it runs: expected engine=qdyno",
+                       a->kind->name);
     json_t *o = json_object();
     json_put_str(o, "op", "change");
     json_put_num(o, "rate_by", rate_by);

@@ -15,7 +15,8 @@ struct arm_kind {
     /* `request` has "op" and its arguments; borrowed. *answer: new reference. */
     enum err_code (*request)(void *state, json_t *request, json_t **answer, arm_event_fn *event, void *ctx,
                              struct err *why);
-    /* Sends a message about the running request that has no answer; from the event callback only. */
+    /* Sends a message about the running request that has no answer; from the event callback only. NULL: this
+     * kind takes no such messages. */
     enum err_code (*tell)(void *state, const json_t *message, struct err *why);
     int (*pid)(const void *state); /* 0: no process of ours */
     void (*close)(void *state);

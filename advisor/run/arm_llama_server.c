@@ -274,5 +274,10 @@ static void server_close(void *state)
     free(s);
 }
 
-const struct arm_kind ARM_LLAMA_SERVER = { "llama-server", server_open, server_request, server_pid,
-                                           server_close };
+const struct arm_kind ARM_LLAMA_SERVER = {
+    .name = "llama-server",
+    .open = server_open,
+    .request = server_request,
+    .pid = server_pid,
+    .close = server_close,
+};

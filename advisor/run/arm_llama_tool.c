@@ -277,4 +277,10 @@ static void tool_close(void *state)
     free(t);
 }
 
-const struct arm_kind ARM_LLAMA_TOOL = { "llama-tool", tool_open, tool_request, tool_pid, tool_close };
+const struct arm_kind ARM_LLAMA_TOOL = {
+    .name = "llama-tool",
+    .open = tool_open,
+    .request = tool_request,
+    .pid = tool_pid,
+    .close = tool_close,
+};

@@ -422,4 +422,10 @@ static void openai_close(void *state)
     free(s);
 }
 
-const struct arm_kind ARM_OPENAI = { "openai", openai_open, openai_request, openai_pid, openai_close };
+const struct arm_kind ARM_OPENAI = {
+    .name = "openai",
+    .open = openai_open,
+    .request = openai_request,
+    .pid = openai_pid,
+    .close = openai_close,
+};

@@ -450,5 +450,11 @@ static int worker_pid(const void *state)
     return (int)((const struct worker *)state)->pid;
 }
 
-const struct arm_kind ARM_WORKER = { "worker",    worker_open, worker_request,
-                                     worker_tell, worker_pid,  worker_close };
+const struct arm_kind ARM_WORKER = {
+    .name = "worker",
+    .open = worker_open,
+    .request = worker_request,
+    .tell = worker_tell,
+    .pid = worker_pid,
+    .close = worker_close,
+};

@@ -25,8 +25,8 @@ static json_t *take(const struct root *r, const char *line_a, const char *line_b
     CHECK_OK(machine_detect(&m, r->path, &why));
     m.memory_available_bytes = rand(); /* as different at every look as it gets */
     const struct config a = config_of_line(line_a), b = config_of_line(line_b);
-    const struct capsule_arm arm[] = { { line_a, &a, "/m/toy.gguf", "toy.gguf", sha, NULL },
-                                       { line_b, &b, "/m/toy.gguf", "toy.gguf", sha, NULL } };
+    const struct capsule_arm arm[] = { { line_a, &a, "/m/toy.gguf", "toy.gguf", sha, NULL, NULL },
+                                       { line_b, &b, "/m/toy.gguf", "toy.gguf", sha, NULL, NULL } };
     return capsule_take(&(struct capsule_of){ &m, r->path, NULL, arm, 2 });
 }
 
@@ -133,7 +133,9 @@ static void goes_into_the_database_and_back(void **state)
     CHECK_OK(db_run_insert(d, &run, &why));
     CHECK_OK(capsule_load(&back, d, run.id, &why));
     assert_null(back);
-    const struct capsule_arm arm = { "default", NULL, "", "", "", NULL }; /* an arm that never answered */
+    const struct capsule_arm arm = {
+        "default", NULL, "", "", "", NULL, NULL
+    }; /* an arm that never answered */
     const struct capsule_of of = { &m, r.path, FAKE_PROGRAM, &arm, 1 };
     CHECK_OK(capsule_store(d, run.id, &of, &why));
     CHECK_OK(capsule_load(&back, d, run.id, &why));

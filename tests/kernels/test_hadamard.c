@@ -104,11 +104,11 @@ static void outliers(void **state)
 
 /* All block sizes, also such as are smaller than the head: 96 and 160 have blocks of 32. */
 static const struct scene SCENES[] = {
-    { FORMAT_F32, FORMAT_F32, 8, 2, 64, 64, 32, 200, 70, 1, 0, 0, 0, false },
-    { FORMAT_F32, FORMAT_F32, 4, 1, 96, 160, 16, 100, 3, 2, 0, 0, 0, false },
-    { FORMAT_F32, FORMAT_F32, 4, 2, 128, 32, 24, 37, 40, 2, 20, 0, 0, true },
-    { FORMAT_F32, FORMAT_F32, 2, 1, 576, 512, 32, 130, 2, 1, 0, 30, 0, false },
-    { FORMAT_F32, FORMAT_F32, 2, 1, 40, 24, 16, 300, 2, 2, 0, 0, 100, true },
+    { FORMAT_F32, FORMAT_F32, 8, 2, 64, 64, 32, 200, 70, 1, 0, 0, 0, false, false },
+    { FORMAT_F32, FORMAT_F32, 4, 1, 96, 160, 16, 100, 3, 2, 0, 0, 0, false, false },
+    { FORMAT_F32, FORMAT_F32, 4, 2, 128, 32, 24, 37, 40, 2, 20, 0, 0, true, false },
+    { FORMAT_F32, FORMAT_F32, 2, 1, 576, 512, 32, 130, 2, 1, 0, 30, 0, false, false },
+    { FORMAT_F32, FORMAT_F32, 2, 1, 40, 24, 16, 300, 2, 2, 0, 0, 100, true, false },
 };
 
 static void transform(struct backend *b, float *x, int64_t heads, int dim)

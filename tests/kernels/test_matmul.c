@@ -427,7 +427,7 @@ static void extremes(void **state)
                         for (int i = 0; i < NS[c] * ROWS; i++) {
                             double want = 0;
                             for (int k = 0; k < COLS; k++) want += (double)x[k] * back[i % ROWS * COLS + k];
-                            CHECK_NEAR(y[i], want, 3e-3 * fabs(want)); /* bf16 of 500 and of the scales */
+                            CHECK_NEAR(y[i], want, 4e-3 * fabs(want)); /* two roundings to bf16 */
                         }
                     }
                 }

@@ -159,21 +159,21 @@ static void keep_last_of_first(struct stage *t)
 
 static const struct scene SCENES[] = {
     /* Few queries: every type as keys and as values. */
-    { FORMAT_F32, FORMAT_F16, 4, 4, 12, 20, 5, 9, 1, 2, 0, 0, 0, false },
-    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, false },
-    { FORMAT_Q8_0, FORMAT_Q4_0, 6, 2, 96, 128, 16, 300, 2, 1, 0, 0, 0, false },
-    { FORMAT_Q4_0, FORMAT_FP8_E4M3, 2, 2, 128, 72, 16, 60, 1, 1, 40, 0, 0, false },
-    { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2, 7, 1, 64, 90, 8, 150, 2, 2, 100, 30, 0, false },
-    { FORMAT_FP8_E5M2, FORMAT_BF16, 3, 3, 45, 64, 8, 100, 1, 1, 0, 0, 0, false },
-    { FORMAT_BF16, FORMAT_F32, 2, 2, 256, 1024, 16, 65, 1, 1, 17, 0, 0, false },
+    { FORMAT_F32, FORMAT_F16, 4, 4, 12, 20, 5, 9, 1, 2, 0, 0, 0, false, false },
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, false, false },
+    { FORMAT_Q8_0, FORMAT_Q4_0, 6, 2, 96, 128, 16, 300, 2, 1, 0, 0, 0, false, false },
+    { FORMAT_Q4_0, FORMAT_FP8_E4M3, 2, 2, 128, 72, 16, 60, 1, 1, 40, 0, 0, false, false },
+    { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2, 7, 1, 64, 90, 8, 150, 2, 2, 100, 30, 0, false, false },
+    { FORMAT_FP8_E5M2, FORMAT_BF16, 3, 3, 45, 64, 8, 100, 1, 1, 0, 0, 0, false, false },
+    { FORMAT_BF16, FORMAT_F32, 2, 2, 256, 1024, 16, 65, 1, 1, 17, 0, 0, false, false },
     /* Many, also next to few. */
-    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 0, 0, 0, false },
-    { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 10, 2, 45, 93, 8, 70, 50, 1, 64, 20, 0, false },
-    { FORMAT_F32, FORMAT_F16, 71, 1, 80, 160, 16, 900, 1, 1, 0, 0, 0, false },
-    { FORMAT_F16, FORMAT_F32, 2, 2, 1024, 320, 8, 30, 9, 1, 0, 0, 0, false },
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 0, 0, 0, false, false },
+    { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 10, 2, 45, 93, 8, 70, 50, 1, 64, 20, 0, false, false },
+    { FORMAT_F32, FORMAT_F16, 71, 1, 80, 160, 16, 900, 1, 1, 0, 0, 0, false, false },
+    { FORMAT_F16, FORMAT_F32, 2, 2, 1024, 320, 8, 30, 9, 1, 0, 0, 0, false, false },
     /* Chunks and sinks: few queries in split positions, and many. */
-    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, true },
-    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 50, 0, 64, true },
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, true, false },
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 50, 0, 64, true, false },
     /* Values that are a part of the keys: few queries and many, scales of blocks and of rows. */
     { FORMAT_Q8_0, FORMAT_Q8_0, 6, 1, 96, 64, 16, 100, 1, 2, 0, 0, 0, false, true },
     { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 1, 72, 64, 8, 50, 20, 1, 0, 0, 0, false, true },
@@ -207,7 +207,7 @@ static void little_scratch(void **state)
 {
     (void)state;
     static const struct scene SCENE = {
-        FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, false
+        FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, false, false
     };
     for (int64_t cols = 1; cols <= 64; cols *= 64) {
         struct backend *b = opencl_or_skip(1, cols);
