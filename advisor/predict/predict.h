@@ -6,6 +6,7 @@
 #include "db/db.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
+#include "engine/eval/eval.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "telemetry/machine/machine.h"
@@ -266,10 +267,22 @@ struct predict_for {
 /* The session a workload is measured in, at the middle of what it decodes. */
 struct predict_for predict_for_workload(const struct workload *w);
 
-/* Distinct experts of batches of a model (`qdyno info --experts`), means over its layers. */
+/* What the routers of a model chose on a text (`qdyno info --experts`): distinct experts of batches, means
+ * over its layers, and the layers whose choices are the least even. */
+enum { STORED_EXPERT_LAYERS = 12 };
 struct stored_experts {
     struct expert_curve consecutive, apart;
+    char text[64];         /* name of the text; "": stored by an older version, without the following */
+    int64_t tokens;        /* of the text */
+    double effective_mean; /* over all layers with experts */
+    int layers;
+    struct stored_expert_layer {
+        int layer;
+        struct expert_layer use;
+    } layer[STORED_EXPERT_LAYERS]; /* the fewest effective experts first */
 };
+/* The layers of `use`, its curves and its tokens; `text` is the file's name without folders. */
+void stored_experts_of(struct stored_experts *out, const struct expert_use *use, const char *text);
 /* Store them for a model file, in place of those stored before. Errors: as model_identity; ERR_IO. */
 enum err_code stored_experts_save(const struct gguf *g, const struct stored_experts *x, struct err *why);
 /* False: none are stored for a model of this content that uses `used` experts per token. */

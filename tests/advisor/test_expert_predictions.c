@@ -142,7 +142,12 @@ static void stored_curves_are_used(void **state)
     const struct predict_for four = { .ctx = 512, .depth = 1, .sequences = 4 };
     const struct stored_experts stored = { .consecutive = { { 2, 2.2, 2.4, NAN, NAN, NAN, NAN, NAN, NAN,
                                                               NAN } },
-                                           .apart = { { 2, 2.5, 3, NAN, NAN, NAN, NAN, NAN, NAN, NAN } } };
+                                           .apart = { { 2, 2.5, 3, NAN, NAN, NAN, NAN, NAN, NAN, NAN } },
+                                           .text = "some.txt",
+                                           .tokens = 640,
+                                           .effective_mean = 4.5,
+                                           .layers = 1,
+                                           .layer = { { 2, { 1.5, 2.8, 1, { 4, 0, -1 }, { 0.5, 0.25 } } } } };
     struct stored_experts found;
     SHARED_OR_SKIP(model, "arch-golden-2/olmoe.gguf");
     scratch(dir, sizeof dir);
@@ -160,6 +165,15 @@ static void stored_curves_are_used(void **state)
     CHECK(stored_experts_find(&found, b.g, USED));
     CHECK_NEAR(found.consecutive.distinct[2], 2.4, 1e-12);
     CHECK_NAN(found.apart.distinct[3]);
+    assert_string_equal(found.text, "some.txt");
+    CHECK_EQ(found.tokens, 640);
+    CHECK_NEAR(found.effective_mean, 4.5, 1e-12);
+    CHECK_EQ(found.layers, 1);
+    CHECK_EQ(found.layer[0].layer, 2);
+    CHECK_EQ(found.layer[0].use.never, 1);
+    CHECK_EQ(found.layer[0].use.hottest[1], 0);
+    CHECK_EQ(found.layer[0].use.hottest[2], -1);
+    CHECK_NEAR(found.layer[0].use.share[1], 0.25, 1e-12);
     CHECK(!stored_experts_find(&found, b.g, USED + 1)); /* of another model */
     gguf_close(b.g);
 }

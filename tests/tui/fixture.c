@@ -470,6 +470,18 @@ static void tune_extreme(struct snapshot *s)
     }
 }
 
+static void fixture_experts_extreme(struct model_summary *l)
+{
+    l->experts = l->experts_used = INT32_MAX;
+    struct stored_experts *e = &l->choices;
+    *e = (struct stored_experts){ .tokens = INT64_MAX,
+                                  .effective_mean = 1e300,
+                                  .layers = STORED_EXPERT_LAYERS };
+    memset(e->text, 't', sizeof e->text - 1);
+    for (int i = 0; i < e->layers; i++)
+        e->layer[i] = (struct stored_expert_layer){ INT32_MAX, { .effective = 1e300, .never = INT32_MAX } };
+}
+
 struct snapshot *fixture_extreme(void)
 {
     struct snapshot *s = fixture_running();
@@ -506,6 +518,7 @@ struct snapshot *fixture_extreme(void)
     s->summary.left_out = 1 << 30;
     s->summary.left_out_bytes = s->summary.total[1][1] = INT64_MAX;
     s->summary.bytes = 0;
+    fixture_experts_extreme(&s->summary);
     memset(s->run[0].label, 'L', sizeof s->run[0].label - 1);
     memset(s->advice[0].reason, 'r', sizeof s->advice[0].reason - 1);
     memset(s->advice[0].check, 'c', sizeof s->advice[0].check - 1);

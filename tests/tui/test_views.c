@@ -83,6 +83,29 @@ static struct snapshot *make_busy(void)
     return s;
 }
 
+/* A model with experts of which nothing is known, and with what a text used. */
+static struct snapshot *make_experts(void)
+{
+    struct snapshot *s = fixture_running();
+    s->summary.experts = 128;
+    s->summary.experts_used = 8;
+    return s;
+}
+
+static struct snapshot *make_hot_experts(void)
+{
+    struct snapshot *s = make_experts();
+    struct stored_experts *x = &s->summary.choices;
+    *x = (struct stored_experts){ .text = "own.txt", .tokens = 40960, .effective_mean = 61.27, .layers = 2 };
+    x->layer[0] = (struct stored_expert_layer){
+        17, { .effective = 12.04, .never = 31, .hottest = { 5, 77, 126 }, .share = { 0.081, 0.06, 0.044 } }
+    };
+    x->layer[1] = (struct stored_expert_layer){
+        3, { .effective = 40.5, .never = 0, .hottest = { 101, 9, -1 }, .share = { 0.031, 0.03 } }
+    };
+    return s;
+}
+
 static const struct golden_case CASES[] = {
     { "live", fixture_running, { .view = VIEW_LIVE } },
     { "live_first_frame", fixture_empty, { .view = VIEW_LIVE } },
@@ -102,6 +125,8 @@ static const struct golden_case CASES[] = {
     { "advice", fixture_running, { .view = VIEW_ADVICE } },
     { "history", fixture_running, { .view = VIEW_HISTORY, .selected = { [VIEW_HISTORY] = 4 } } },
     { "model", fixture_running, { .view = VIEW_MODEL, .selected = { [VIEW_MODEL] = 1 } } },
+    { "model_experts", make_experts, { .view = VIEW_MODEL } },
+    { "model_hot_experts", make_hot_experts, { .view = VIEW_MODEL } },
     { "quality", fixture_running, { .view = VIEW_QUALITY } },
     { "load", fixture_running, { .view = VIEW_LOAD } },
     { "load_running", fixture_load, { .view = VIEW_LOAD } },

@@ -120,8 +120,7 @@ static enum err_code counted_measure(struct counted *x, struct err *why)
     if (!rc) rc = eval_experts(&x->use, x->model, &r, why);
     progress_clear(&x->progress);
     if (rc) return rc;
-    x->known.consecutive = expert_use_mean(&x->use, x->use.consecutive);
-    x->known.apart = expert_use_mean(&x->use, x->use.apart);
+    stored_experts_of(&x->known, &x->use, cli_base_name(x->file));
     return stored_experts_save(x->gguf, &x->known, why);
 }
 

@@ -12,6 +12,7 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
+#include "advisor/predict/predict.h"
 #include "advisor/sidebyside/sidebyside.h"
 #include "advisor/stats/stats.h"
 #include "advisor/tune/tune.h"
@@ -55,6 +56,8 @@ struct model_summary {
     const char *cache[SUMMARY_CACHES]; /* KV types */
     int64_t total[SUMMARY_CACHES][SUMMARY_CONTEXTS];
     int64_t kv_bytes_per_token[SUMMARY_CACHES];
+    int experts, experts_used;     /* 0: the model has no experts */
+    struct stored_experts choices; /* text "": not measured */
 };
 
 /* From the header of the file; no weights are read. */

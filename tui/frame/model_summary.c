@@ -82,6 +82,9 @@ void model_summary_make(struct model_summary *out, const struct gguf *g, const s
 {
     static const char *const CACHES[SUMMARY_CACHES] = { "f32", "f16", "q8_0", "q4_0" };
     *out = (struct model_summary){ .caches = SUMMARY_CACHES };
+    out->experts = s->experts;
+    out->experts_used = s->experts_used;
+    if (s->experts && !stored_experts_find(&out->choices, g, s->experts_used)) out->choices.text[0] = '\0';
     summary_count_tensors(out, g);
     summary_choose_contexts(out, s->ctx_train);
     for (int k = 0; k < SUMMARY_CACHES; k++) {

@@ -1,5 +1,5 @@
-/* tui/views/model.c - the tensors of the model file by name and format, and the memory of a session by
- * context length and KV type. */
+/* tui/views/model.c - the tensors of the model file by name and format, the memory of a session by context
+ * length and KV type, and the experts that a text used. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -98,6 +98,39 @@ static void longest_put(char *buf, size_t size, const struct snapshot *s)
                  (long long)most, (long long)(limited ? MIN(more, trained) : more));
 }
 
+/* "layer 17: 12.0 effective experts, 3 never chosen: 5 (8.1 %), 77 (6.0 %)" */
+static void layer_put(struct str *text, const struct stored_expert_layer *l)
+{
+    str_printf(text, "layer %d: %.1f effective experts", l->layer, l->use.effective);
+    if (l->use.never > 0) str_printf(text, ", %d never chosen", l->use.never);
+    for (int i = 0; i < EXPERTS_HOTTEST && l->use.hottest[i] >= 0; i++)
+        str_printf(text, "%s%d (%.1f %%)", i ? ", " : "; hottest ", l->use.hottest[i], 100 * l->use.share[i]);
+}
+
+/* Which experts a text used, from row `row` on. Returns the next free row. */
+static int draw_experts(struct grid *g, struct rect in, int row, const struct model_summary *l)
+{
+    const struct stored_experts *x = &l->choices;
+    struct str text = { 0 };
+    if (!l->experts || in.h <= row) return row;
+    str_printf(&text, "%d of %d experts work on a token. ", l->experts_used, l->experts);
+    if (x->text[0])
+        str_printf(&text,
+                   "%s (%s tokens): %.1f effective experts per layer on average; the least even layers:",
+                   x->text, figure_number((double)x->tokens).text, x->effective_mean);
+    else
+        str_printf(&text, "Which ones a text uses: $ qdyno info --experts TEXT");
+    row += grid_wrap(g, rect_rows(in, row, in.h - row), ROLE_TEXT, str_text(&text));
+    for (int i = 0; x->text[0] && i < x->layers && row < in.h; i++, row++) {
+        str_clear(&text);
+        layer_put(&text, &x->layer[i]);
+        struct pen p = pen_at(g, in, 0, row);
+        pen_field(&p, in.w, ROLE_DIM, str_text(&text));
+    }
+    str_free(&text);
+    return row;
+}
+
 static void box_memory(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const struct model_summary *l = &s->summary;
@@ -112,6 +145,7 @@ static void box_memory(struct grid *g, struct rect area, const struct snapshot *
     longest_put(text, sizeof text, s);
     int row = l->caches + 1;
     if (in.h > row && *text) row += grid_wrap(g, rect_rows(in, row, in.h - row), ROLE_TEXT, text);
+    row = draw_experts(g, in, row, l);
     if (in.h > row)
         grid_wrap(
             g, rect_rows(in, row, in.h - row), ROLE_DIM,
