@@ -155,33 +155,33 @@ stops TERM 0
 
 # a slow model, so that requests can be caught in the middle
 expect 0 synth --shape 15M "$T/slow.gguf" || finish
-serve -m "$T/slow.gguf" --parallel 1 --queue 1 -t 1 -c 2048
+serve -m "$T/slow.gguf" --parallel 1 --queue 1 -c 2048
 clients overload
 stops TERM 0
 
 # SIGTERM: a stream that runs is completed, new requests are refused; --drain ends what takes longer; a second signal ends
 # at once
-serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 5m
+serve -m "$T/slow.gguf" -c 2048 --drain 5m
 clients drain "$serving"
 wait "$serving" || fail "after draining: status $?"
-serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 100ms
+serve -m "$T/slow.gguf" -c 2048 --drain 100ms
 clients cut_off "$serving"
 wait "$serving" || fail "after cutting off: status $?"
 grep -q 'stopped 1' "$T/serve.err" || fail "no totals: $(tail -2 "$T/serve.err")"
-serve -m "$T/slow.gguf" -t 1 -c 2048 --drain 5m
+serve -m "$T/slow.gguf" -c 2048 --drain 5m
 clients killed "$serving"
 wait "$serving"
 [ $? = 130 ] || fail "after two signals: not 130"
 
 # random requests and disconnects, also with a cache that is too small for all
-serve -t 1 --kv_blocks 48 --parallel 6 --queue 40
+serve --kv_blocks 48 --parallel 6 --queue 40
 clients memory 500 1
 stops TERM 0
 lost() { # requests without an outcome, from the line of totals
   sed -n 's/^\([0-9]*\) requests: \([^;]*\);.*/\1 \2/p' "$T/serve.err" | awk '{n = $1; for (i = 3; i <= NF; i += 2) n -= $i; print n}'
 }
 [ "$(lost)" = 0 ] || fail "requests without an outcome: $(tail -1 "$T/serve.err")"
-serve -t 1 --kv_blocks 40 --parallel 6 --preempt swap --batch 64
+serve --kv_blocks 40 --parallel 6 --preempt swap --batch 64
 clients random_requests 150 3
 stops TERM 0
 finish
