@@ -141,6 +141,39 @@ static const struct hf_name GPT_OSS[] = {
     { .name = NULL },
 };
 
+static const struct hf_name GRANITE_MOE[] = {
+    { SLOT_ROUTER, "block_sparse_moe.router.layer.weight", 0 },
+    { SLOT_GATE_UP_EXPERTS, "block_sparse_moe.input_linear.weight", 0 },
+    { SLOT_DOWN_EXPERTS, "block_sparse_moe.output_linear.weight", 0 },
+    { .name = NULL },
+};
+
+static const struct hf_name GLM4[] = {
+    { SLOT_POST_ATTN_NORM, "post_self_attn_layernorm.weight", 0 },
+    { SLOT_FFN_NORM, "post_attention_layernorm.weight", 0 },
+    { SLOT_POST_FFN_NORM, "post_mlp_layernorm.weight", 0 },
+    { SLOT_UP, "mlp.gate_up_proj.weight", 0 },
+    { .name = NULL },
+};
+
+static const struct hf_name PHI2[] = {
+    { SLOT_OUTPUT_NORM, "@final_layernorm.weight", 0 },
+    { SLOT_OUTPUT_NORM_B, "@final_layernorm.bias", 0 },
+    { SLOT_ATTN_OUT, "self_attn.dense.weight", 0 },
+    { SLOT_ATTN_OUT_B, "self_attn.dense.bias", 0 },
+    { SLOT_UP, "mlp.fc1.weight", 0 },
+    { SLOT_UP_B, "mlp.fc1.bias", 0 },
+    { SLOT_DOWN, "mlp.fc2.weight", 0 },
+    { SLOT_DOWN_B, "mlp.fc2.bias", 0 },
+    { .name = NULL },
+};
+
+static const struct hf_name HUNYUAN[] = {
+    { SLOT_Q_NORM, "self_attn.query_layernorm.weight", 0 },
+    { SLOT_K_NORM, "self_attn.key_layernorm.weight", 0 },
+    { .name = NULL },
+};
+
 #define LLAMA_ROOTS "model. - model.language_model. language_model.model."
 #define ROW(hf, gguf, root, layers, table, bits)                                                             \
     { .architecture = hf, .arch = gguf, .roots = root, .layer = layers, .names = table, .flags = bits }
@@ -162,6 +195,19 @@ const struct family HF_FAMILIES[] = {
     LIKE_LLAMA("GraniteForCausalLM", "granite", NULL, 0),
     LIKE_LLAMA("CohereForCausalLM", "command-r", NULL, FAMILY_NEIGHBOURS),
     LIKE_LLAMA("GptOssForCausalLM", "gpt-oss", GPT_OSS, 0),
+    LIKE_LLAMA("Qwen2MoeForCausalLM", "qwen2moe", NULL, 0),
+    LIKE_LLAMA("OlmoeForCausalLM", "olmoe", NULL, 0),
+    LIKE_LLAMA("GraniteMoeForCausalLM", "granitemoe", GRANITE_MOE, 0),
+    LIKE_LLAMA("SmolLM3ForCausalLM", "smollm3", NULL, 0),
+    LIKE_LLAMA("Cohere2ForCausalLM", "cohere2", NULL, FAMILY_NEIGHBOURS),
+    LIKE_LLAMA("Glm4ForCausalLM", "glm4", GLM4, FAMILY_NEIGHBOURS),
+    LIKE_LLAMA("SeedOssForCausalLM", "seed_oss", NULL, 0),
+    LIKE_LLAMA("Ernie4_5ForCausalLM", "ernie4_5", NULL, FAMILY_NEIGHBOURS),
+    LIKE_LLAMA("StableLmForCausalLM", "stablelm", NULL, 0),
+    LIKE_LLAMA("Exaone4ForCausalLM", "exaone4", NULL, 0),
+    LIKE_LLAMA("Olmo3ForCausalLM", "olmo2", NULL, 0),
+    LIKE_LLAMA("PhiForCausalLM", "phi2", PHI2, 0),
+    LIKE_LLAMA("HunYuanDenseV1ForCausalLM", "hunyuan-dense", HUNYUAN, 0),
     ROW("GPT2LMHeadModel", "gpt2", "transformer. -", "h.%d.", GPT2, 0),
     ROW("GPTNeoXForCausalLM", "gptneox", "gpt_neox.", "layers.%d.", GPT_NEOX, 0),
     ROW("FalconForCausalLM", "falcon", "transformer.", "h.%d.", FALCON, 0),

@@ -399,6 +399,7 @@ static void cutter_put(struct checkpoint *c, const struct word_cutter *w, bool w
         cuts[i] = (struct gguf_string){ str_text(&w->cuts[i]), w->cuts[i].len };
     gguf_writer_put_strings(c->metadata, OWN_PATTERNS, cuts, (uint64_t)w->cut_count);
     gguf_writer_put_bool(c->metadata, OWN_CHARACTERS, !w->bytes);
+    if (w->space) gguf_writer_put_string(c->metadata, OWN_SPACE, w->space);
     gguf_writer_put_bool(c->metadata, OWN_WHOLE_WORDS, whole_words);
 }
 

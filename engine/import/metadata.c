@@ -39,12 +39,12 @@ static const char USED_NAMES[] =
     "quantization_config text_config model_type architectures swiglu_limit new_decoder_architecture multi_query "
     "parallel_attn num_ln_in_parallel_attn alibi use_qk_norm initial_context_length mlp_only_layers decoder_sparse_step "
     "scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn use_bidirectional_attention "
-    "is_causal vocab_size ";
+    "no_rope_layers no_rope_layer_interval is_causal vocab_size ";
 static const char HARMLESS_NAMES[] =
-    " bos_token_id eos_token_id pad_token_id torch_dtype dtype transformers_version use_cache initializer_range "
+    " bos_token_id eos_token_id eod_token_id pad_token_id torch_dtype dtype transformers_version use_cache initializer_range "
     "attention_dropout hidden_dropout residual_dropout embedding_dropout classifier_dropout resid_pdrop embd_pdrop "
     "attn_pdrop summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj "
-    "task_specific_params n_ctx pretraining_tp attention_bias mlp_bias bias use_bias output_router_logits "
+    "task_specific_params n_ctx pretraining_tp attention_bias mlp_bias bias use_bias qkv_bias use_qkv_bias attention_out_bias qk_layernorm output_router_logits "
     "router_aux_loss_coef router_jitter_noise aux_loss_alpha gradient_checkpointing is_decoder is_encoder_decoder "
     "add_cross_attention cross_attention_hidden_size tie_encoder_decoder name_or_path _name_or_path auto_map "
     "output_attentions output_hidden_states return_dict chunk_size_feed_forward id2label label2id problem_type "
@@ -262,6 +262,21 @@ static enum err_code check_options(const struct checkpoint *c, struct err *why)
     return ERR_OK;
 }
 
+/* Layers without RoPE must be those that the architecture leaves out. */
+static enum err_code check_no_rope(const struct checkpoint *c, struct err *why)
+{
+    const json_t *list = hf_find(c, "no_rope_layers"); /* 1: the layer has RoPE */
+    for (int64_t l = 0; l < (int64_t)json_array_size(list) && l < c->sizes.layers; l++) {
+        const bool has = json_integer_value(json_array_get(list, (size_t)l)) != 0,
+                   want = !c->arch->rope_period || (l + 1) % c->arch->rope_period != 0;
+        if (has != want)
+            return err_set(why, ERR_FORMAT,
+                           "config.json: no_rope_layers: layer %lld %s RoPE, which is not supported",
+                           (long long)l, has ? "has" : "lacks");
+    }
+    return ERR_OK;
+}
+
 /* Gemma 2 and 3 give the number whose root divides the scores. */
 static void put_query_scale(struct checkpoint *c)
 {
@@ -348,6 +363,7 @@ enum err_code metadata_put(struct checkpoint *c, struct err *why)
     if ((rc = put_epsilon(c, why))) return rc;
     if ((rc = put_activation(c, why))) return rc;
     if ((rc = rope_put(c, why))) return rc;
+    if ((rc = check_no_rope(c, why))) return rc;
     if ((rc = put_window(c, why))) return rc;
     if ((rc = put_router(c, why))) return rc;
     put_query_scale(c);

@@ -156,7 +156,9 @@ static enum err_code step_metaspace(struct word_cutter *w, const json_t *step, s
                                       json_get_bool(step, "add_prefix_space", true) ? "always" : "never");
     if (strcmp(json_get_str(step, "replacement", ""), SPACE))
         return err_set(why, ERR_FORMAT, "tokenizer.json: step Metaspace with another character than U+2581");
-    if (strcmp(scheme, "never"))
+    const bool always = !strcmp(scheme, "always"), first = !strcmp(scheme, "first");
+    w->space = always ? "each" : first ? "first" : NULL;
+    if (!always && !first && strcmp(scheme, "never"))
         return err_set(why, ERR_FORMAT,
                        "tokenizer.json: step Metaspace with prepend_scheme '%.40s' is not supported", scheme);
     w->spaces = true;
@@ -236,6 +238,8 @@ enum err_code word_cutter_read(struct word_cutter *out, const json_t *tokenizer,
     if (!rc)
         rc = run(out, PRE_TOKENIZERS, COUNT_OF(PRE_TOKENIZERS), "pre-tokenizer",
                  json_object_get(tokenizer, "pre_tokenizer"), 0, why);
+    if (!rc && out->space && out->space_first)
+        rc = err_set(why, ERR_FORMAT, "tokenizer.json: both Prepend and Metaspace put a space in front");
     if (!rc && out->bytes && (out->spaces || out->space_first))
         rc = err_set(why, ERR_FORMAT, "tokenizer.json: byte level with U+2581 for spaces is not supported");
     if (!rc && !out->bytes && !out->spaces)

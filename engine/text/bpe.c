@@ -246,12 +246,21 @@ static enum err_code bpe_encode_words(const struct bpe *b, struct merger *m, con
     return rc;
 }
 
-enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n,
+/* Does this part of a text get a space in front? */
+static bool gets_space(const struct vocab *v, const char *text, size_t n, bool first)
+{
+    if (v->space == SPACE_ALWAYS) return v->add_space_prefix;
+    const size_t space = sizeof SPM_SPACE - 1;
+    const bool has = text[0] == ' ' || (n >= space && !memcmp(text, SPM_SPACE, space));
+    return !has && (v->space == SPACE_EACH || first);
+}
+
+enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n, bool first,
                          struct token_list *out, struct err *why)
 {
     if (!pretokenizer_info(b->pre)->characters) return bpe_encode_words(b, m, text, n, out, why);
     struct str s = { 0 };
-    spm_escape(text, n, b->vocab->add_space_prefix, &s);
+    spm_escape(text, n, n > 0 && gets_space(b->vocab, text, n, first), &s);
     enum err_code rc = s.failed ? err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n)
                                 : bpe_encode_words(b, m, str_text(&s), s.len, out, why);
     str_free(&s);

@@ -21,6 +21,10 @@ struct tokenizer;
 #define OWN_PATTERNS    "qdyno.tokenizer.patterns"   /* list of strings: PCRE2, applied one after the other */
 #define OWN_CHARACTERS  "qdyno.tokenizer.characters" /* bool: characters are merged, not bytes */
 #define OWN_WHOLE_WORDS "qdyno.tokenizer.whole_words" /* bool: a word that is a token is not merged */
+/* With characters, which of the parts that special tokens divide a text into get a space in front, unless
+ * they begin with one: "each" or "first", the part at the beginning of the text. Missing: by
+ * tokenizer.ggml.add_space_prefix, each, whatever it begins with. */
+#define OWN_SPACE "qdyno.tokenizer.space"
 /* In any file: the ids of special tokens that take the spaces to their left or right, too. */
 #define OWN_STRIP_LEFT  "qdyno.tokenizer.strip_left"
 #define OWN_STRIP_RIGHT "qdyno.tokenizer.strip_right"

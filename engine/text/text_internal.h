@@ -90,6 +90,7 @@ struct vocab {
     uint8_t *strips;           /* [n] bits of enum strip: special tokens that take spaces beside them, too */
     int32_t bos, eos, unk;     /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
+    enum { SPACE_ALWAYS, SPACE_EACH, SPACE_FIRST } space; /* OWN_SPACE; SPACE_ALWAYS: the key is missing */
     bool words_begin_with_space; /* in every token, U+2581 occurs at the beginning only */
 };
 enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why);
@@ -144,7 +145,8 @@ enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, 
 void bpe_close(struct bpe *b);
 const char *bpe_pre(const struct bpe *b);
 bool bpe_is_of_characters(const struct bpe *b); /* and not of bytes */
-enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n,
+/* first: the text is the beginning of the whole text. */
+enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n, bool first,
                          struct token_list *out, struct err *why);
 void bpe_piece(const struct bpe *b, int32_t id, struct str *out);
 

@@ -181,7 +181,7 @@ static enum err_code fragments_encode(const struct tokenizer *t, const char *tex
         if (f->id >= 0)
             rc = token_list_push(out, f->id, why);
         else if (t->bpe)
-            rc = bpe_encode(t->bpe, &m, from, n, out, why);
+            rc = bpe_encode(t->bpe, &m, from, n, f->from == 0, out, why);
         else
             rc = spm_encode(v, &m, from, n, starts && v->add_space_prefix, out, why);
         starts = f->id >= 0;
@@ -243,7 +243,8 @@ enum err_code tokenizer_decode(const struct tokenizer *t, const int32_t *ids, in
 {
     const struct vocab *v = &t->vocab;
     /* does encoding insert spaces? */
-    const bool inserts = v->add_space_prefix && (!t->bpe || bpe_is_of_characters(t->bpe));
+    const bool spaces = v->space != SPACE_ALWAYS || v->add_space_prefix,
+               inserts = spaces && (!t->bpe || bpe_is_of_characters(t->bpe));
     bool starts = inserts; /* encoding inserted a space here: remove it */
     struct str piece = { 0 };
     enum err_code rc = ERR_OK;
@@ -253,7 +254,8 @@ enum err_code tokenizer_decode(const struct tokenizer *t, const int32_t *ids, in
         bool literal = vocab_is_special(v, ids[i]) || v->types[ids[i]] == TOKEN_USER_DEFINED;
         size_t skip = starts && !literal && piece.len && piece.data[0] == ' ';
         str_append_n(out, str_text(&piece) + skip, piece.len - skip);
-        starts = inserts && literal;
+        starts = inserts &&
+                 (literal ? v->space != SPACE_FIRST || (starts && vocab_is_special(v, ids[i])) : false);
         if (out->failed) rc = err_set(why, ERR_NOMEM, "out of memory for text");
     }
     str_free(&piece);

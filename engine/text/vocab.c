@@ -223,5 +223,10 @@ enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *me
     v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", spm);
     v->add_eos = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false);
     v->add_space_prefix = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", spm);
+    const struct gguf_string space = gguf_get_string(g, OWN_SPACE);
+    if (space.data) v->space = gguf_string_is(space, "first") ? SPACE_FIRST : SPACE_EACH;
+    if (!rc && v->space == SPACE_EACH && !gguf_string_is(space, "each"))
+        rc = err_set(why, ERR_FORMAT, OWN_SPACE ": expected each or first, file has '%.*s'",
+                     (int)MIN(space.len, 40), space.data);
     return rc;
 }

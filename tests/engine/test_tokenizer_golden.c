@@ -225,6 +225,59 @@ static void golden_json(void **state)
     if (!here) skip();
 }
 
+/* Spaces in front by Metaspace's schemes, spaces that a special token takes, and runs of unknown characters,
+ * as tokenizers 0.23 encodes them. */
+static void spaces_in_front(void **state)
+{
+    (void)state;
+    static const char JSON[] =
+        "{'added_tokens':[{'id':0,'content':'<unk>','special':true},{'id':1,'content':'<s>','special':true,"
+        "'rstrip':true}],'pre_tokenizer':{'type':'Metaspace','replacement':'\xe2\x96\x81','prepend_scheme':'%s','split':"
+        "false},'model':{'type':'BPE','unk_token':'<unk>','fuse_unk':true,'byte_fallback':true,'vocab':{'<unk>':0,"
+        "'<s>':1,'\xe2\x96\x81':2,'a':3,'\xe2\x96\x81"
+        "a':4,'b':5},'merges':['\xe2\x96\x81 a']}}";
+    static const char *const TEXTS[] = { "a", " a", "b<s>a", "b<s>  ab", "xya", "ax<s>y" };
+    static const struct {
+        const char *scheme, *ids[COUNT_OF(TEXTS)];
+    } WANT[] = {
+        { "first", { "4", "4", "2 5 1 3", "2 5 1 3 5", "2 0 3", "4 0 1 0" } },
+        { "always", { "4", "4", "2 5 1 4", "2 5 1 4 5", "2 0 3", "4 0 1 2 0" } },
+        { "never", { "3", "4", "5 1 3", "5 1 3 5", "0 3", "3 0 1 0" } },
+    };
+    for (size_t w = 0; w < COUNT_OF(WANT); w++) {
+        struct str text = { 0 }, bytes = { 0 };
+        struct err why = { 0 };
+        struct checkpoint c = { 0 };
+        struct gguf *g;
+        struct tokenizer *t;
+        str_printf(&text, JSON, WANT[w].scheme);
+        for (size_t i = 0; i < text.len; i++)
+            if (text.data[i] == '\'') text.data[i] = '"';
+        CHECK_OK(hf_tokenizer_parse(&c.tokenizer, text.data, text.len, &why));
+        CHECK_OK(gguf_writer_open_memory(&c.metadata, &why));
+        if (hf_tokenizer_put(&c, &why)) fail_msg("%s: %s", WANT[w].scheme, why.message);
+        CHECK_OK(gguf_writer_preview(c.metadata, &bytes, &why));
+        CHECK_OK(gguf_open_memory(&g, bytes.data, bytes.len, &why));
+        CHECK_OK(tokenizer_open(&t, g, &why));
+        for (size_t i = 0; i < COUNT_OF(TEXTS); i++) {
+            struct token_list l = encode(t, TEXTS[i], strlen(TEXTS[i]), TOKENIZE_SPECIAL);
+            struct str ids = { 0 };
+            for (int64_t k = 0; k < l.n; k++) str_printf(&ids, "%s%d", k ? " " : "", l.ids[k]);
+            if (strcmp(str_text(&ids), WANT[w].ids[i]))
+                fail_msg("%s: '%s' gives %s, want %s", WANT[w].scheme, TEXTS[i], str_text(&ids),
+                         WANT[w].ids[i]);
+            str_free(&ids);
+            token_list_free(&l);
+        }
+        tokenizer_close(t);
+        gguf_close(g);
+        gguf_writer_abort(c.metadata);
+        json_decref(c.tokenizer);
+        str_free(&bytes);
+        str_free(&text);
+    }
+}
+
 /* Cuts are given as one string with | at the ends of words. */
 static void expect_cuts(const char *family, const char *text, const char *want)
 {
@@ -274,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_families),
         cmocka_unit_test(golden_json),
+        cmocka_unit_test(spaces_in_front),
         cmocka_unit_test(families_without_golden_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 import transformers as hf
 
+ROWS = 4  # of logits that are kept: the last ones
 IDS = [1, 17, 5, 60, 33, 2, 41, 41]
 SMALL = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -49,6 +50,22 @@ MODELS = {
                                              residual_multiplier=0.6, attention_multiplier=0.2)),
     "cohere": lambda: hf.CohereForCausalLM(hf.CohereConfig(**SMALL, logit_scale=0.5)),
     "cohere-qk": lambda: hf.CohereForCausalLM(hf.CohereConfig(**SMALL, logit_scale=0.5, use_qk_norm=True)),
+    "qwen2moe": lambda: hf.Qwen2MoeForCausalLM(hf.Qwen2MoeConfig(**SMALL, num_experts=4, num_experts_per_tok=2,
+                        moe_intermediate_size=32, shared_expert_intermediate_size=16, decoder_sparse_step=1)),
+    "olmoe": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(**SMALL, num_experts=4, num_experts_per_tok=2)),
+    "granitemoe": lambda: hf.GraniteMoeForCausalLM(hf.GraniteMoeConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2,
+                          embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.6, attention_multiplier=0.2)),
+    "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**{**SMALL, "num_hidden_layers": 4})),
+    "cohere2": lambda: hf.Cohere2ForCausalLM(hf.Cohere2Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=3)),
+    "glm4": lambda: hf.Glm4ForCausalLM(hf.Glm4Config(**SMALL, head_dim=8, attention_bias=True)),
+    "seed-oss": lambda: hf.SeedOssForCausalLM(hf.SeedOssConfig(**SMALL, head_dim=16)),
+    "ernie": lambda: hf.Ernie4_5ForCausalLM(hf.Ernie4_5Config(**SMALL, head_dim=16)),
+    "stablelm": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(**SMALL, use_qkv_bias=True)),
+    "exaone4": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=3,
+                                             sliding_window_pattern=4)),
+    "olmo3": lambda: hf.Olmo3ForCausalLM(hf.Olmo3Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=3)),
+    "phi2": lambda: hf.PhiForCausalLM(hf.PhiConfig(**{**SMALL, "num_key_value_heads": 4}, partial_rotary_factor=0.5)),
+    "hunyuan": lambda: hf.HunYuanDenseV1ForCausalLM(hf.HunYuanDenseV1Config(**SMALL, head_dim=16)),
 }
 
 
@@ -84,9 +101,11 @@ def spread(name, shape, gemma):
 
 
 out = sys.argv[1]
-manifest = {"ids": IDS, "vocab": 64, "models": []}
+manifest = {"ids": IDS, "rows": ROWS, "vocab": 64, "models": []}
 everything = []
 for name, make in MODELS.items():
+    if len(sys.argv) > 2 and name not in sys.argv[2:]:
+        continue
     with tempfile.TemporaryDirectory() as folder:
         model = make()
         kind = type(model)
@@ -96,7 +115,7 @@ for name, make in MODELS.items():
         save_file({k: numbers(k, *v) for k, v in tensors.items()}, path, metadata={"format": "pt"})
         model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager").eval()
         with torch.no_grad():
-            logits = model(torch.tensor([IDS])).logits[0].to(torch.float32).numpy()
+            logits = model(torch.tensor([IDS])).logits[0, -ROWS:].to(torch.float32).numpy()
         with open(os.path.join(folder, "config.json")) as f:
             config = json.load(f)
         everything.append(logits)
