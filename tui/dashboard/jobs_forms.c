@@ -245,7 +245,7 @@ static void estimate_memory(const struct estimate_for *x, const char *line, int6
     struct err why = { 0 };
     *bytes = -1;
     enum err_code rc = config_parse(&c, line, &why);
-    if (rc || *config_text(&c, KNOB_MODEL))
+    if (rc || *config_text(&c, KNOB_MODEL) || config_is_foreign(&c))
         return; /* the form shows parse errors; a line with model= is about another file */
     rc = recipe_plan_memory(&plan, x->g, &c, x->ctx, x->sequences, &why);
     if (rc)

@@ -276,6 +276,7 @@ void job_predict_limits(struct background *b, const struct job *j)
         struct gguf *g = NULL;
         bool good = known && config_parse(&config, j->text[arm], &why) == ERR_OK;
         const char *own = good ? config_text(&config, KNOB_MODEL) : "";
+        good = good && !config_is_foreign(&config); /* limits are those of qdyno's own kernels */
         if (good && model_file_open(&g, own && *own ? own : j->text[2], &why) == ERR_OK &&
             predict(&p, g, &config, &m, &c, &(struct predict_for){ .ctx = 0 }, &why))
             p.decode_limit_tok_s = p.prefill_limit_tok_s = NAN;
