@@ -46,6 +46,9 @@ static const struct {
     { .metric = METRIC_TRAIN_RATE, .needs = GIVES_TRAIN, .text = "steps of training, such as train20" },
     { .metric = METRIC_TRAIN_LOSS, .needs = GIVES_TRAIN, .text = "steps of training, such as train20" },
     { .metric = METRIC_MEMORY_AFTER, .needs = GIVES_ANY, .text = "" },
+    { .metric = METRIC_SERVER_PREFILL_RATE, .needs = GIVES_PREFILL, .text = "a prompt, such as pp512" },
+    { .metric = METRIC_SERVER_DECODE_RATE, .needs = GIVES_DECODE, .text = "generated tokens, such as tg64" },
+    { .metric = METRIC_CHUNK_GAP, .needs = GIVES_DECODE, .text = "generated tokens, such as tg64" },
 };
 
 static enum err_code metric_check(const struct metric *m, const struct workload *w, struct err *why)
