@@ -435,17 +435,13 @@ int arch_unknown(struct str *out, const struct arch *a, const struct model_shape
  * that force=on goes on. */
 enum err_code arch_check_known(const struct model_shape *s, const struct gguf *g, struct err *why);
 
-/* Metadata key of models from checkpoints whose feed-forwards have the exact GELU ("gelu_erf") where the
- * architecture has its approximation by tanh. */
-#define ACTIVATION_KEY "qdyno.activation"
-
-/* Metadata key of models from checkpoints: YaRN's ramp begins and ends between pairs, not at whole ones. */
-#define YARN_EXACT_KEY "qdyno.yarn_exact"
+#define ACTIVATION_KEY "qdyno.activation" /* of checkpoints: "gelu_erf" in place of the GELU with tanh */
+#define YARN_EXACT_KEY "qdyno.yarn_exact" /* YaRN's ramp is not rounded to whole pairs */
 
 /* Hyperparameters that only the forward pass needs, from the metadata and the architecture. */
 struct hyper {
     const struct arch *arch;
-    enum activation act; /* of feed-forwards: the architecture's, or what the file says (ACTIVATION_KEY) */
+    enum activation act; /* of feed-forwards */
     float eps;
     double rope_base, rope_factor; /* rope_factor 1: positions are not scaled */
     bool no_rope;                  /* no layer has RoPE */

@@ -409,9 +409,23 @@ enum err_code gguf_check_read(const struct gguf *g, struct err *why)
 
 bool gguf_state(const struct gguf *g, struct file_state *now)
 {
-    const struct file_map *map = &g->shards[0].map;
-    return g->shard_count == 1 && map->data && !file_map_state(map, now, NULL) &&
-           !memcmp(now, &map->opened, sizeof *now);
+    const int first = first_file(g), files = g->shard_count - first;
+    struct file_state one, *all = calloc((size_t)files, sizeof *all);
+    bool same = all != NULL;
+    *now = (struct file_state){ 0 };
+    for (int i = 0; i < files && same; i++) {
+        const struct file_map *map = &g->shards[first + i].map;
+        same = map->data && !file_map_state(map, &one, NULL) && !memcmp(&one, &map->opened, sizeof one);
+        if (!same) break;
+        all[i] = one;
+        now->size += one.size;
+        now->modified_ns = MAX(now->modified_ns, one.modified_ns);
+        now->status_ns = MAX(now->status_ns, one.status_ns);
+    }
+    now->device = files == 1 && same ? all[0].device : (uint64_t)files;
+    now->inode = files == 1 && same ? all[0].inode : hash_number(all, same ? (size_t)files * sizeof *all : 0);
+    free(all);
+    return same;
 }
 
 static enum err_code shard_hash(const struct gguf_shard *s, char hex[HASH_HEX], struct err *why)

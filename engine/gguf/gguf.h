@@ -115,8 +115,8 @@ enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why);
 /* The same, but only for bytes that were missing when they were read (file_map_check_read): for every step of
  * long work. */
 enum err_code gguf_check_read(const struct gguf *g, struct err *why);
-/* Read the present state of the file. False: it changed since it was opened, or the model has several shards
- * or is in memory. */
+/* Read the present state of the file; of a model of several files, one that changes whenever one of theirs
+ * does. False: a file changed since it was opened, or the model is in memory. */
 bool gguf_state(const struct gguf *g, struct file_state *now);
 
 /* The model's identity: SHA-256 of the file; of a sharded model, SHA-256 of the list of the shards' hashes,

@@ -537,12 +537,17 @@ static void test_memory(void **state)
         computed += t->made ? t->bytes : 0;
     }
     CHECK_EQ(computed, 2 * BIG_LAYERS * WIDTH * WIDTH * 2);
+    struct file_state one, two; /* by which the model's hash is kept: all its files count */
+    CHECK(gguf_state(g, &one) && gguf_state(g, &two) && !memcmp(&one, &two, sizeof one));
     const int64_t before = anonymous_bytes();
     CHECK_OK(import_write(g, out, note_memory, &most, &why));
     enum { WINDOW = 2 << 20 }; /* buffers of the C library */
     if (most - before > largest + WINDOW)
         fail_msg("import used %lld bytes, the largest tensor has %lld", (long long)(most - before),
                  (long long)largest);
+    write_text(folder, "config.json", "{}", 2);
+    CHECK(!gguf_state(g, &two));
+    CHECK_EQ(gguf_check_unchanged(g, &why), ERR_FORMAT);
     gguf_close(g);
     static const char *const NAMES_OF_FILES[] = { "config.json", "model.safetensors", "out.gguf" };
     for (size_t i = 0; i < COUNT_OF(NAMES_OF_FILES); i++) {
