@@ -144,6 +144,14 @@ static void scratch_plan_products(struct scratch_plan *p, const struct kernel_se
         p->shared_bytes = MAX(p->shared_bytes, gemm_shared_bytes(g, MAX(n, experts_rows(w)), w->cols));
         p->thread_bytes = MAX(p->thread_bytes, gemm_thread_bytes(g));
     }
+    /* cpu_expert_down uses this kernel at every number of rows */
+    const struct gemm_kernel *one = o->batch_invariant && w->pairs ? matmul_scheme(k, o, f, kind, INT32_MAX)
+                                                                   : NULL;
+    if (one) {
+        p->shared_bytes = MAX(p->shared_bytes,
+                              gemm_shared_bytes(one, MAX(w->rows, experts_rows(w)), w->cols));
+        p->thread_bytes = MAX(p->thread_bytes, gemm_thread_bytes(one));
+    }
     struct matmul_candidate all[CANDIDATES_MAX];
     for (int i = cpu_tunes(o) ? matmul_candidates(k, o, f, kind, all) - 1 : -1; i >= 0; i--) {
         p->shared_bytes = MAX(p->shared_bytes, gemm_shared_bytes(all[i].kernel, TUNED_ROWS, w->cols));

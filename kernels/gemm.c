@@ -233,6 +233,7 @@ static struct result_store panel_result_store(const struct panel *p, const struc
     d.to = p->g->to + token;
     d.by = p->g->by + token;
     d.y = m->y + p->row0;
+    d.residual = NULL; /* results are added to the rows of y that `to` names */
     d.streaming = false;
     return d;
 }

@@ -404,7 +404,7 @@ static void grouped_up(const struct pass *p, const struct layer *l, const struct
                                             .x = factors ? p->b.experts : h,
                                             .x_stride = m->shape.embd,
                                             .by_pair = factors,
-                                            .act = m->hyper.arch->act,
+                                            .act = m->hyper.act,
                                             .y = p->b.expert_ff,
                                             .y_stride = 2 * m->shape.expert_ff,
                                         });
