@@ -108,7 +108,7 @@ static void test_second_set(void **state)
     if (archs.skipped)
         print_message("SKIPPED: %d more models of these architectures; QDYNO_TEST_EVERY=1 runs them\n",
                       archs.skipped);
-    assert_true(archs.count >= 30 && archs.checked >= archs.count);
+    assert_true(archs.count >= 25 && /* tests/data has so many */ archs.checked >= archs.count);
 }
 
 /* With rotated caches the device computes what the host does: grouped heads, shared caches, sinks, latent and
