@@ -64,6 +64,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "methods", "methods", "all methods, and when to use each" },
     { "methods", "methods -m model.gguf --eval", "each tried on a model" },
     { "import", "import Llama-3.2-1B-GPTQ/ out.gguf --verify", "and prove that no code changed" },
+    { "import", "import Llama-3.2-1B/ out.gguf", "a model of floats, as one file" },
     { "synth", "synth --shape 135M out.gguf", "a model with random weights" },
     { "synth", "synth --shape 135M -R q4_0 out.gguf", "in a format" },
     { "synth", "synth --shape qwen3-30b-a3b --layers 16 -R q4_0 out.gguf", "layers of a published model, in 6 GB" },
