@@ -112,7 +112,9 @@ static void test_second_set(void **state)
 }
 
 /* With rotated caches the device computes what the host does: grouped heads, shared caches, sinks, latent and
- * gated attention. Sums in another order move a few numbers to the next 8-bit code. */
+ * gated attention. Sums in another order move a few numbers to the next 8-bit code, 6 to 12 % away: one such
+ * number moves logits of deepseek2-v3, which are up to 9, by 0.08. A wrong rotation moves them by more
+ * than 1. */
 static void check_rotated(const struct entry *e)
 {
     static const char *const NAMES[] = { "llama-gqa-256", "gemma4", "gpt-oss", "deepseek2-v3",
@@ -135,7 +137,7 @@ static void check_rotated(const struct entry *e)
         model_close(m);
         const double d = max_difference(want, got, n);
         print_message("%s%s: off by %g\n", e->name, PLACES[i], d);
-        if (!(d <= 0.02)) fail_msg("%s, %s: off by %g from the host", e->name, line, d);
+        if (!(d <= 0.1)) fail_msg("%s, %s: off by %g from the host", e->name, line, d);
     }
     free(want);
     free(got);
