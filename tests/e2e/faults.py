@@ -113,8 +113,9 @@ def ask(port, path, body):
         client.close()
     if path == "/metrics" and answer.status == 200:
         return answer.status, " ".join(sorted(set(re.findall(r"^# TYPE (\S+)", text, re.M))))
-    # an earlier request that failed leaves less in the prefix cache
-    return answer.status, re.sub(r'"(id|created|cached_tokens|timings)": ?("[^"]*"|\d+|{[^}]*})', "", text)
+    # an earlier request that failed leaves less in the prefix cache; one that was just answered may still hold blocks
+    changing = "id|created|cached_tokens|timings|running|waiting|kv_blocks_used|kv_blocks_cached"
+    return answer.status, re.sub(r'"(%s)": ?("[^"]*"|\d+|{[^}]*})' % changing, "", text)
 
 
 def use_server(process, printed):
