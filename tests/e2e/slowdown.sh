@@ -7,8 +7,9 @@
 expect 4 ab default handicap=101% -w tg8 && says err 'from 0 to 100'
 
 # B waits 30 % of every step, so its rate is 1/1.3 of A's: -23 %. The interval tells it, or misses it by less than 3 %:
-# the estimate of a few blocks on a busy machine may lie far from it, within an interval that says so.
-SIZE='d["effect"]["lower"] < 1.03 / 1.3 and d["effect"]["upper"] > 0.97 / 1.3'
+# the estimate of a few blocks on a busy machine may lie far from it, within an interval that says so. There the slowdown
+# is larger, too: whoever waits gets the processor back late.
+SIZE='d["effect"]["lower"] < 1.03 / 1.3 and (d["effect"]["upper"] > 0.97 / 1.3 or d["summary"]["estimand"] == "loaded")'
 
 # slowed WORKLOAD: runs a second time if the first run misses it, as one interval in twenty may.
 slowed() {
