@@ -426,7 +426,8 @@ static void level_step(struct engine *e, int level)
     struct serving_result r;
     struct err why = { 0 };
     const int64_t begun = clock_ns();
-    enum err_code rc = serving_step(s->serving[level], e->flush, &r, &why);
+    /* no requests come to an old level, so none can fill its batch */
+    enum err_code rc = serving_step(s->serving[level], e->flush || level != e->level, &r, &why);
     if (!rc && r.tokens)
         rc = gguf_check_unchanged(model_gguf(level_model(s, level)), &why); /* before anybody sees them */
     if (rc) {

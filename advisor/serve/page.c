@@ -163,7 +163,7 @@ json_t *page_settings(struct server *s, const char *body, size_t n, struct refus
             else
                 rc = err_set(&why, ERR_FORMAT, "%.60s: expected a text or a whole number", key);
         }
-    if (!rc) rc = serving_change_check(s->serving[0], &change, &why);
+    for (int i = 0; i < s->levels && !rc; i++) rc = serving_change_check(s->serving[i], &change, &why);
     json_decref(asked);
     if (rc) {
         refuse(no, rc == ERR_NOMEM ? 500 : 400, "invalid_setting", NULL, "%s", why.message);

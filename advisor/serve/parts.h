@@ -202,8 +202,8 @@ struct server {
     struct tokenizer_info vocabulary;
     struct chat *chat;                   /* NULL: no template */
     const struct tool_style *tool_style; /* NULL: unknown */
-    int ctx;
-    int64_t started; /* Unix seconds */
+    int ctx;                             /* most tokens of a request, prompt and answer */
+    int64_t started;                     /* Unix seconds */
     int64_t started_ns;
     struct connections *connections;
     struct spans *spans;

@@ -14,6 +14,7 @@
 #include "engine/arch/arch.h"
 #include "engine/chat/chat.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan.h"
 #include "telemetry/http/http.h"
 
 const char *const SERVE_OUTCOME_NAMES[SERVE_OUTCOMES] = {
@@ -199,7 +200,7 @@ static bool server_token_ends(void *ctx, int32_t token)
     return token == s->vocabulary.eos || (s->chat && chat_ends(s->chat, token));
 }
 
-/* All levels get the same tokens, and a request that fits into one fits into all. */
+/* All levels get the same tokens and have the same context. */
 static enum err_code level_open(struct server *s, int level, struct err *why)
 {
     struct model *m = level ? s->o.more[level - 1] : s->o.model;
@@ -214,6 +215,19 @@ static enum err_code level_open(struct server *s, int level, struct err *why)
     return serving_open(&s->serving[level], &o, why);
 }
 
+/* A request that fits into one level fits into all: it may move to another one before it begins. One block of
+ * the KV cache must remain for a copy of a shared one. */
+static void server_limit_context(struct server *s)
+{
+    const int ctx = s->ctx;
+    for (int i = 0; i < s->levels; i++)
+        s->ctx = MIN(s->ctx, (model_blocks(i ? s->o.more[i - 1] : s->o.model) - 1) * KV_BLOCK_TOKENS);
+    if (s->ctx < ctx)
+        log_write(s->o.log, LOG_INFO,
+                  "a request may have %d tokens, which the KV cache has room for, of a context of %d", s->ctx,
+                  ctx);
+}
+
 static enum err_code server_open(struct server *s, int *port, struct err *why)
 {
     s->tokenizer = model_tokenizer(s->o.model);
@@ -226,6 +240,7 @@ static enum err_code server_open(struct server *s, int *port, struct err *why)
     s->levels = 1 + s->o.more_count;
     for (int i = 0; i < s->levels && !rc; i++) rc = level_open(s, i, why);
     if (!rc) {
+        server_limit_context(s);
         s->tally.now = serving_count(s->serving[0]);
         live_begin(&s->tally.live, s->serving[0], s->o.limits, s->o.limit_count);
         s->tally.occupancy = serving_occupancy_to_json(s->serving[0]);
@@ -293,6 +308,7 @@ void server_read(struct server *s, struct server_state *out)
                                   .running = s->open - s->waiting,
                                   .draining = s->draining,
                                   .has_chat = s->chat != NULL,
+                                  .ctx = s->ctx,
                                   .blocks = t->now.blocks.blocks,
                                   .blocks_used = t->now.blocks.used,
                                   .blocks_cached = t->now.blocks.cached,

@@ -72,6 +72,7 @@ struct server_state {
     int open;                               /* requests to generate that have not ended */
     int waiting, running;                   /* of the open ones: before and after their first step */
     bool draining, has_chat;                /* has_chat: there is a chat template */
+    int ctx;                                /* most tokens of a request, prompt and answer */
     int blocks, blocks_used, blocks_cached; /* of the KV cache */
     int64_t prompt_tokens, cached_tokens, generated_tokens, preemptions, steps;
     double first_token_s, gap_s; /* times to the first token, and between tokens, summed */

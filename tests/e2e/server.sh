@@ -70,6 +70,9 @@ JINJA
 serve --template "$T/template" --name tiny
 clients chat
 stops INT 0
+serve --template "$T/template" --parallel 1 -c 128
+clients fills 96
+stops TERM 0
 for schedule in prefill_first static dynamic; do
   serve --schedule "$schedule"
   clients completions
@@ -103,12 +106,18 @@ stops TERM 0
 # govern serves through it: the config changes under load and no request is lost
 expect 4 govern f32 q4_0 --rule memory=2G --port 0 && says err 'expected --rule queue'
 expect 4 govern f32 q4_0 --rule queue=2 -n 5 && says err '--port'
-"$QDYNO" govern f32 q8_0 q4_0 --rule queue=2 --threads=1 --parallel 2 --every 100ms --port 0 -o json >"$T/govern" 2>"$T/serve.err" &
-serving=$!
-pids+=("$serving")
-for _ in $(seq 600); do grep -q '^serving http' "$T/serve.err" && break; sleep 0.1; done
-url=$(sed -n 's/^serving \(http.*\)\/v1$/\1/p' "$T/serve.err")
-[ -n "$url" ] || fail "govern does not serve: $(cat "$T/serve.err")"
+govern() {
+  "$QDYNO" govern "$@" --rule queue=2 --threads=1 --port 0 -o json >"$T/govern" 2>"$T/serve.err" &
+  serving=$!
+  pids+=("$serving")
+  for _ in $(seq 600); do grep -q '^serving http' "$T/serve.err" && break; sleep 0.1; done
+  url=$(sed -n 's/^serving \(http.*\)\/v1$/\1/p' "$T/serve.err")
+  [ -n "$url" ] || fail "govern does not serve: $(cat "$T/serve.err")"
+}
+govern f32 q4_0,kv_blocks=5,max_sequences=1
+clients some_levels 128
+stops TERM 0
+govern f32 q8_0 q4_0 --parallel 2 --every 100ms
 clients governed q4_0
 kill -TERM "$serving"
 wait "$serving" || fail "govern ended with status $?: $(cat "$T/serve.err")"

@@ -245,6 +245,28 @@ def settings(c):
     c.settle()
 
 
+def fills(c, most):
+    """Answers without max_tokens fill the context as far as the KV cache has room; longer ones are refused by their number."""
+    models = c.ask("/v1/models", None, "GET")[1]
+    assert models["data"][0]["max_model_len"] == int(most), models
+    body = {"messages": [{"role": "user", "content": "Hi"}], "ignore_eos": True, "temperature": 0}
+    for _ in range(2):  # the second one finds the blocks of the first in the cache
+        status, answer, _ = c.ask("/v1/chat/completions", body)
+        assert status == 200 and answer["usage"]["total_tokens"] == int(most), (status, answer)
+    prompt = answer["usage"]["prompt_tokens"]
+    status, answer, _ = c.ask("/v1/chat/completions", {**body, "max_tokens": int(most) - prompt + 1})
+    assert status == 400 and answer["error"]["code"] == "context_length_exceeded" and str(most) in answer["error"]["message"], answer
+    c.settle()
+
+
+def some_levels(c, most):
+    """Settings that one of the configs of govern cannot have are refused, and none is changed."""
+    assert c.ask("/v1/models", None, "GET")[1]["data"][0]["max_model_len"] == int(most)
+    status, answer, _ = c.ask("/settings", {"max_sequences": 2, "schedule": "shortest"})
+    assert status == 400 and answer["error"]["code"] == "invalid_setting", answer
+    assert c.ask("/settings", {"max_sequences": 1, "schedule": "shortest"})[0] == 200
+
+
 def governed(c, last):
     """Many clients at once, until the server has switched to config `last`: everyone gets the whole answer, and a long answer that was begun
     before ends, too."""

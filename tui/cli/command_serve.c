@@ -137,7 +137,7 @@ static int address_print(const struct serving_command *x, const struct cli_globa
     json_put_str(row, "url", str_text(&url));
     json_put_str(row, "model", x->name);
     json_put_bool(row, "chat", state.has_chat);
-    json_put_int(row, "ctx_tokens", model_ctx(x->model));
+    json_put_int(row, "ctx_tokens", state.ctx);
     json_put_int(row, "max_sequences", config_int(model_config(x->model), KNOB_MAX_SEQUENCES));
     json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
     json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
