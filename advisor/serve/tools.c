@@ -95,12 +95,23 @@ static bool is_tool(const json_t *tools, const char *name)
     return false;
 }
 
+/* Some models write the arguments as a text, which must be a JSON object. */
+static bool is_object_text(const json_t *arguments)
+{
+    json_t *o = json_is_string(arguments)
+                    ? json_loads(json_string_value(arguments), JSON_REJECT_DUPLICATES, NULL)
+                    : NULL;
+    const bool is = json_is_object(o);
+    json_decref(o);
+    return is;
+}
+
 /* Appends {"name", "arguments": TEXT}. False: there is no such tool, or these are no arguments. */
 static bool add_call(const struct tool_reader *r, const char *name, const json_t *arguments, json_t *calls)
 {
     if (!name || !is_tool(r->tools, name)) return false;
     char *text = json_is_object(arguments)   ? json_dumps(arguments, JSON_COMPACT | JSON_PRESERVE_ORDER)
-                 : json_is_string(arguments) ? strdup(json_string_value(arguments))
+                 : is_object_text(arguments) ? strdup(json_string_value(arguments))
                  : !arguments                ? strdup("{}")
                                              : NULL;
     json_t *call = text ? json_object() : NULL;
@@ -165,10 +176,19 @@ static bool parse_calls(const struct tool_reader *r, struct place p, json_t *cal
 
 /* ---------------------------------------------------------------- reading */
 
-static size_t find(const struct str *s, const char *word)
+/* Where the word begins, at place `from` or behind it; s->len: nowhere. */
+static size_t find(const struct str *s, size_t from, const char *word)
 {
-    const char *at = memmem(str_text(s), s->len, word, strlen(word));
+    const char *at = memmem(str_text(s) + from, s->len - from, word, strlen(word));
     return at ? (size_t)(at - str_text(s)) : s->len;
+}
+
+/* Bytes of white space before place n. */
+static size_t blank_before(const struct str *s, size_t n)
+{
+    size_t blank = 0;
+    while (blank < n && str_text(s)[n - blank - 1] && strchr(" \t\r\n", str_text(s)[n - blank - 1])) blank++;
+    return blank;
 }
 
 /* Bytes at the end of the text that may belong to a call: white space, and the beginning of `word`. */
@@ -176,8 +196,7 @@ static size_t tail_to_keep(const struct str *s, const char *word)
 {
     size_t k = MIN(strlen(word) - 1, s->len);
     while (k && memcmp(str_text(s) + s->len - k, word, k)) k--;
-    while (k < s->len && strchr(" \t\r\n", str_text(s)[s->len - k - 1])) k++;
-    return k;
+    return k + blank_before(s, s->len - k);
 }
 
 static void drop(struct str *s, size_t n)
@@ -192,36 +211,45 @@ static void release(struct tool_reader *r, size_t n, struct str *out)
     drop(&r->kept, n);
 }
 
-/* The text before a call has ended: white space at its end belongs to the call. */
-static void release_before_call(struct tool_reader *r, size_t n, struct str *out)
+/* A mark that begins a call is at place `at`. White space before it belongs to the call, if it is one. */
+static void enter_call(struct tool_reader *r, size_t at, struct str *out)
 {
-    size_t text = n;
-    while (text && strchr(" \t\r\n", str_text(&r->kept)[text - 1])) text--;
-    release(r, text, out);
-    drop(&r->kept, n - text);
+    r->blank = blank_before(&r->kept, at);
+    release(r, at - r->blank, out);
+    r->inside = true;
 }
 
-/* The first n bytes of `kept` are a call with its marks, or what looked like one. */
+static bool ends_with(const struct str *s, size_t n, const char *word)
+{
+    const size_t length = strlen(word);
+    return n >= length && !memcmp(str_text(s) + n - length, word, length);
+}
+
+/* The first n bytes of `kept` are a call with its marks, or what looked like one. A mark without a call can
+ * stand before a call, which is then inside. */
 static void end_call(struct tool_reader *r, size_t n, struct str *out, json_t *calls)
 {
-    const size_t begin = r->style->begin ? strlen(r->style->begin) : 0;
-    const size_t end = r->style->end && n < r->kept.len + 1 && n >= strlen(r->style->end) &&
-                               !memcmp(str_text(&r->kept) + n - strlen(r->style->end), r->style->end,
-                                       strlen(r->style->end))
-                           ? strlen(r->style->end)
-                           : 0;
+    const struct tool_style *style = r->style;
+    const size_t begin = r->blank + (style->begin ? strlen(style->begin) : 0);
+    const size_t end = style->end && ends_with(&r->kept, n, style->end) ? strlen(style->end) : 0;
     struct place p = { str_text(&r->kept) + begin, n - begin - end };
-    if (r->style->mark) {
+    if (style->mark) {
         skip(&p, " \t\r\n");
-        take(&p, r->style->mark);
+        take(&p, style->mark);
     }
     if (parse_calls(r, p, calls)) {
         drop(&r->kept, n);
         r->called = true;
     } else {
+        const size_t next = style->begin ? find(&r->kept, begin, style->begin) : n;
+        if (next < n) {
+            enter_call(r, next, out);
+            return;
+        }
         release(r, n, out);
     }
     r->inside = false;
+    r->blank = 0;
 }
 
 /* Llama: only an answer that begins with { or with the mark can be a call. */
@@ -248,15 +276,14 @@ void tool_reader_push(struct tool_reader *r, const char *bytes, size_t n, struct
     }
     for (;;) {
         if (!r->inside) {
-            const size_t at = find(&r->kept, r->style->begin);
+            const size_t at = find(&r->kept, 0, r->style->begin);
             if (at == r->kept.len) {
                 release(r, r->kept.len - tail_to_keep(&r->kept, r->style->begin), out);
                 return;
             }
-            release_before_call(r, at, out);
-            r->inside = true;
+            enter_call(r, at, out);
         }
-        const size_t end = r->style->end ? find(&r->kept, r->style->end) : r->kept.len;
+        const size_t end = r->style->end ? find(&r->kept, 0, r->style->end) : r->kept.len;
         if (end == r->kept.len) return;
         end_call(r, end + strlen(r->style->end), out, calls);
     }
@@ -265,8 +292,9 @@ void tool_reader_push(struct tool_reader *r, const char *bytes, size_t n, struct
 void tool_reader_finish(struct tool_reader *r, struct str *out, json_t *calls)
 {
     if (!r->style || r->plain) return;
-    if (r->inside || !r->style->begin) end_call(r, r->kept.len, out, calls);
-    const bool blank = strspn(str_text(&r->kept), " \t\r\n") == r->kept.len;
+    if (!r->style->begin) end_call(r, r->kept.len, out, calls);
+    while (r->inside) end_call(r, r->kept.len, out, calls);
+    const bool blank = blank_before(&r->kept, r->kept.len) == r->kept.len;
     if (!r->called || !blank) release(r, r->kept.len, out);
     r->kept.len = 0;
 }

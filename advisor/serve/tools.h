@@ -24,9 +24,10 @@ struct tool_reader {
     const struct tool_style *style; /* NULL: all is text */
     const json_t *tools;            /* of the request, borrowed */
     struct str kept;
-    bool inside; /* `kept` begins with the mark of a call */
-    bool plain;  /* the answer cannot be a call */
-    bool called; /* it had a call */
+    bool inside;  /* `kept` begins with white space and the mark of a call */
+    size_t blank; /* bytes of this white space: text, unless a call follows it */
+    bool plain;   /* the answer cannot be a call */
+    bool called;  /* it had a call */
 };
 /* Adds bytes; appends to *out what is text, and to the list `calls` {"name": TEXT, "arguments": TEXT} for
  * each call that is complete. */
