@@ -1,8 +1,11 @@
 /* The endpoints of the server, and who may use them (access.h). */
 #include "advisor/serve/access.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
+
+#include "telemetry/http/http.h"
 
 /* ---------------------------------------------------------------- endpoints */
 
@@ -56,6 +59,27 @@ static bool comes_from_web_page(const struct server *s, struct MHD_Connection *c
     return !s->o.key && MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
 }
 
+bool access_host_is_loopback(const char *host)
+{
+    char name[64];
+    const bool bracket = *host == '[';
+    const char *begin = host + bracket, *end = begin + strcspn(begin, bracket ? "]" : ":");
+    const size_t n = (size_t)(end - begin);
+    if (bracket && !*end++) return false;
+    if (*end && (*end != ':' || end[1 + strspn(end + 1, "0123456789")])) return false;
+    if (n >= sizeof name) return false;
+    snprintf(name, sizeof name, "%.*s", (int)n, begin);
+    return (!bracket && !strcasecmp(name, "localhost")) || http_address_is_loopback(name);
+}
+
+/* The name of a site can be made to lead to this machine (DNS rebinding). Browsers then take the server for a
+ * part of that site and send no Origin, but they do send the name. NULL: the request is not of that kind. */
+static const char *foreign_host(const struct server *s, struct MHD_Connection *c)
+{
+    const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    return s->o.key || !host || access_host_is_loopback(host) ? NULL : host;
+}
+
 bool access_check(struct refusal *no, const struct server *s, const struct route *route,
                   struct MHD_Connection *c, const char *path, const char *method)
 {
@@ -68,6 +92,11 @@ bool access_check(struct refusal *no, const struct server *s, const struct route
     if (comes_from_web_page(s, c))
         return refuse(no, 403, "forbidden", NULL,
                       "requests of web pages are refused: start the server with an API key and send it");
+    if (foreign_host(s, c))
+        return refuse(no, 403, "forbidden", NULL,
+                      "Host: %.100s: without an API key, expected localhost, 127.0.0.1 or [::1]: use one of "
+                      "these in the address, or start the server with an API key",
+                      foreign_host(s, c));
     if (!route->open && !access_has_key(s, c))
         return refuse(no, 401, "invalid_api_key", NULL,
                       "expected the server's API key in the header Authorization: Bearer KEY");

@@ -21,6 +21,10 @@ const struct route *route_find(const char *path); /* NULL: no such endpoint */
 /* Has the client sent the key? Also true where no key is needed. */
 bool access_has_key(const struct server *s, struct MHD_Connection *c);
 
+/* Does the value of a Host header name this machine only: localhost, 127.0.0.0/8 or [::1], with a port or
+ * without? */
+bool access_host_is_loopback(const char *host);
+
 /* What can be told from the head of a request: endpoint (route NULL: there is none), method, key, size.
  * False: *no says why it is refused. */
 bool access_check(struct refusal *no, const struct server *s, const struct route *route,

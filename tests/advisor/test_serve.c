@@ -364,6 +364,48 @@ static void a_stream(void **state)
     call_free(c);
 }
 
+/* ---------------------------------------------------------------- who may ask */
+
+static void hosts_of_this_machine(void **state)
+{
+    static const struct {
+        const char *host;
+        bool loopback;
+    } CASES[] = {
+        { "localhost", true },
+        { "LocalHost:8080", true },
+        { "127.0.0.1", true },
+        { "127.0.0.1:8080", true },
+        { "127.8.9.10:1", true },
+        { "[::1]", true },
+        { "[::1]:8080", true },
+        { "localhost:", true },
+        { "", false },
+        { "example.com", false },
+        { "example.com:8080", false },
+        { "localhost.example.com", false },
+        { "127.0.0.1.nip.io", false },
+        { "128.0.0.1", false },
+        { "[::2]:80", false },
+        { "[::1", false },
+        { "[::1]x", false },
+        { "[localhost]", false },
+        { "localhost:80x", false },
+        { "127.0.0.1@example.com", false },
+        { ":8080", false },
+        { "[]", false },
+        { "::1", false },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++)
+        if (access_host_is_loopback(CASES[i].host) != CASES[i].loopback)
+            fail_msg("'%s': want %d", CASES[i].host, CASES[i].loopback);
+    char name[300];
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = '\0';
+    CHECK(!access_host_is_loopback(name));
+}
+
 /* ---------------------------------------------------------------- the manual */
 
 static void the_manual_has_all_fields_and_endpoints(void **state)
@@ -406,6 +448,7 @@ int main(void)
         cmocka_unit_test(errors_tell_of_missing_memory),
         cmocka_unit_test(a_document),
         cmocka_unit_test(a_stream),
+        cmocka_unit_test(hosts_of_this_machine),
         cmocka_unit_test(the_manual_has_all_fields_and_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,6 +168,12 @@ def errors(c):
     assert got == 405 and headers["Allow"] == "POST", headers
     got, document, _ = c.ask("/v1/completions", base, headers={"Origin": "https://example.com"})
     assert got == 403, document
+    # a name of the Internet that leads to this machine; names of this machine
+    for path, method in (("/metrics", "GET"), ("/load", "GET"), ("/health", "GET"), ("/v1/models", "GET"), ("/v1/completions", "POST")):
+        got, document, _ = c.ask(path, base if method == "POST" else None, method, {"Host": "example.com:%d" % c.port})
+        assert got == 403 and "example.com" in document["error"]["message"], (path, got, document)
+    for host in ("localhost", "127.0.0.1:%d" % c.port, "[::1]:80"):
+        assert c.ask("/v1/models", None, "GET", {"Host": host})[0] == 200, host
     status, models, _ = c.ask("/v1/models", None, "GET")
     name = models["data"][0]["id"]
     assert status == 200 and c.ask("/v1/models/" + name, None, "GET")[0] == 200 and c.ask("/v1/models/x", None, "GET")[0] == 404
@@ -194,7 +200,7 @@ def key(c, right):
     c.key = right
     assert c.ask("/v1/completions", {"prompt": PROMPT})[0] == 200
     assert "running" in c.ask("/health", None, "GET")[1]
-    assert c.ask("/v1/completions", {"prompt": PROMPT}, headers={"Origin": "https://example.com"})[0] == 200
+    assert c.ask("/v1/completions", {"prompt": PROMPT}, headers={"Origin": "https://example.com", "Host": "example.com"})[0] == 200
 
 
 def settings(c):
