@@ -310,9 +310,9 @@ void pool_set_policy(struct pool *p, enum evict_policy evict)
     for (int32_t i = 0; i < p->blocks; i++) {
         struct block *b = &p->block[i];
         b->heap_at = NONE;
-        if (!may_be_evicted(p, b)) continue;
-        b->rank = p->evict->rank(&b->use);
-        heap_add(p, i);
+        if (b->references || !is_named(b)) continue;
+        b->rank = p->evict->rank(&b->use); /* also of those that can be evicted only after others */
+        if (may_be_evicted(p, b)) heap_add(p, i);
     }
 }
 

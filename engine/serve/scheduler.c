@@ -291,13 +291,24 @@ static void entry_swap_in(struct scheduler *s, struct entry *e)
     entry_forget_swapped(s, e);
 }
 
+/* A sequence that no request has. NONE: so many requests run as may. After max_sequences was lowered, those
+ * that run may have any of the sequences that there were. */
+static int sequence_free(const struct scheduler *s)
+{
+    int running = 0, sequence = NONE;
+    for (int i = s->sequences_most - 1; i >= 0; i--) {
+        running += s->sequence_used[i];
+        if (!s->sequence_used[i]) sequence = i;
+    }
+    return running < s->o.max_sequences ? sequence : NONE;
+}
+
 /* Let a waiting request into the cache. False, and it has nothing: there is no room for all its known tokens.
  */
 static bool entry_admit(struct scheduler *s, struct entry *e)
 {
-    int sequence = 0;
-    while (sequence < s->o.max_sequences && s->sequence_used[sequence]) sequence++;
-    if (sequence == s->o.max_sequences || s->step.moves + e->r.swapped >= s->moves_room) return false;
+    const int sequence = sequence_free(s);
+    if (sequence == NONE || s->step.moves + e->r.swapped >= s->moves_room) return false;
     const bool may_preempt = s->o.schedule == SCHEDULE_PRIORITY;
     const int moves = s->step.moves;
     if (!e->r.swapped) entry_find_prefix(s, e);

@@ -24,9 +24,9 @@ struct scheduler {
     struct entry **entries; /* [count] in order of arrival */
     struct entry **order;   /* [room] scratch */
     int count, room;
-    bool *sequence_used;      /* [max_sequences] */
+    bool *sequence_used;      /* [sequences_most] */
     int32_t *contents;        /* [blocks][block_tokens] tokens of each named block */
-    struct slice *slices;     /* [max_sequences] */
+    struct slice *slices;     /* [sequences_most] */
     struct block_move *moves; /* [moves_room] */
     int moves_room;
     int swapped; /* blocks outside the cache, of all requests */

@@ -132,6 +132,25 @@ static void orders(void **state)
     }
 }
 
+/* A block that cannot be evicted yet when the policy changes has its place by the new policy later. */
+static void order_behind_others(void **state)
+{
+    static const int RELEASED[] = { 1, 2, 0 }, PARENT[] = { -1, 0, -1 };
+    struct err why = { 0 };
+    struct pool *p;
+    (void)state;
+    CHECK_OK(pool_open(&p, 3, EVICT_LIFO, &why));
+    for (int i = 0; i < 3; i++) {
+        const struct block_name name = { { (uint64_t)i + 1, 7 } };
+        assert_int_equal(pool_take(p), i);
+        assert_true(pool_name(p, i, &name, PARENT[i]));
+    }
+    for (int i = 0; i < 3; i++) pool_release(p, RELEASED[i], 0, 0);
+    pool_set_policy(p, EVICT_LEAF_LRU);
+    for (int i = 0; i < 3; i++) assert_int_equal(pool_take(p), RELEASED[i]);
+    pool_close(p);
+}
+
 /* The second of two blocks with the same contents has no name, and is free after its release. */
 static void same_contents(void **state)
 {
@@ -226,8 +245,9 @@ static void trace(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(random_use), cmocka_unit_test(orders),
-                                        cmocka_unit_test(same_contents), cmocka_unit_test(names),
-                                        cmocka_unit_test(trace) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_use),    cmocka_unit_test(orders), cmocka_unit_test(order_behind_others),
+        cmocka_unit_test(same_contents), cmocka_unit_test(names),  cmocka_unit_test(trace)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

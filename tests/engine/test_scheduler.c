@@ -202,6 +202,33 @@ static void settings_change(void **state)
             check_random((enum schedule)s, (enum evict_policy)e, PREEMPT_SWAP, s % 2, true);
 }
 
+/* A lower max_sequences counts requests that run, whichever sequences they have. */
+static void fewer_sequences(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    static struct world w;
+    const int32_t prompt[] = { 1, 2, 3 };
+    struct scheduler_options o = options_of(SCHEDULE_FCFS, EVICT_LRU, true);
+    int64_t ids[4];
+    w = (struct world){ .a = 1 };
+    CHECK_OK(scheduler_open(&w.s, &o, &why));
+    for (int i = 0; i < 3; i++) CHECK_OK(scheduler_submit(w.s, prompt, 3, 20, 0, &ids[i], &why));
+    run_step(&w, true);
+    assert_int_equal(scheduler_count(w.s).running, 3);
+    o.max_sequences = 2;
+    CHECK_OK(scheduler_change(w.s, &o, &why));
+    CHECK_OK(scheduler_submit(w.s, prompt, 3, 20, 0, &ids[3], &why));
+    scheduler_end(w.s, ids[0]); /* its sequence is the first one */
+    run_step(&w, true);
+    assert_int_equal(scheduler_count(w.s).running, 2);
+    scheduler_end(w.s, ids[1]);
+    run_step(&w, true);
+    assert_int_equal(scheduler_count(w.s).running, 2);
+    assert_int_equal(scheduler_find(w.s, ids[3])->state, REQUEST_RUNNING);
+    scheduler_close(w.s);
+}
+
 /* Requests that begin with the same tokens share blocks; each other block is its request's own. */
 static void map_of_blocks(void **state)
 {
@@ -388,8 +415,8 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(random_requests), cmocka_unit_test(settings_change),
-                                        cmocka_unit_test(map_of_blocks),   cmocka_unit_test(end_in_step),
-                                        cmocka_unit_test(limit),           cmocka_unit_test(orders),
-                                        cmocka_unit_test(refused) };
+                                        cmocka_unit_test(fewer_sequences), cmocka_unit_test(map_of_blocks),
+                                        cmocka_unit_test(end_in_step),     cmocka_unit_test(limit),
+                                        cmocka_unit_test(orders),          cmocka_unit_test(refused) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
