@@ -158,12 +158,25 @@ void experiment_pause(struct experiment *x, bool wait)
     atomic_store(&x->pause, wait);
 }
 
+/* Adds the settings of a config line to those of another; the newer value of a key counts. A line that
+ * cannot be read replaces the other one, so that the worker refuses it with its message. */
+static void settings_add(char *settings, size_t size, const char *more)
+{
+    struct config all, added;
+    char line[CONFIG_LINE];
+    bool read = !config_parse(&all, settings, NULL) && !config_parse(&added, more, NULL);
+    for (int id = 0; id < KNOB_COUNT && read; id++)
+        if (added.given[id])
+            read = !config_set(&all, KNOBS[id].key, config_text(&added, (enum knob_id)id), NULL);
+    snprintf(settings, size, "%s", read ? config_line(&all, line, sizeof line) : more);
+}
+
 void experiment_change_load(struct experiment *x, double rate_by, const char *settings)
 {
     pthread_mutex_lock(&x->lock);
     x->change.rate_by = x->change.wanted ? x->change.rate_by * rate_by : rate_by;
-    if (*settings || !x->change.wanted)
-        snprintf(x->change.settings, sizeof x->change.settings, "%s", settings);
+    if (!x->change.wanted) *x->change.settings = '\0';
+    if (*settings) settings_add(x->change.settings, sizeof x->change.settings, settings);
     x->change.wanted = true;
     pthread_mutex_unlock(&x->lock);
 }

@@ -504,8 +504,9 @@ void experiment_stop(struct experiment *x); /* requests a stop; the run can be r
  * does not count against the budget; events record it. */
 void experiment_pause(struct experiment *x, bool wait);
 /* Change the load that a cell runs now: requests come rate_by times as fast (struct load_now), and the
- * settings of a config line change; "": none. The block is measured again, because what was changed by hand
- * cannot be compared. Nothing happens while no load runs. */
+ * settings of a config line change; "": none. Several changes before the load has taken them over add up. The
+ * block is measured again, because what was changed by hand cannot be compared. Nothing happens while no load
+ * runs. */
 void experiment_change_load(struct experiment *x, double rate_by, const char *settings);
 void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
 

@@ -1,6 +1,7 @@
 /* Proves: every block gets new processes where starting them is cheap, so that what differs between two
  * processes of one config is noise and not an effect; they are kept where starting them costs more than
- * measuring, and it is said; each cell gets its own where memory holds one arm at a time. */
+ * measuring, and it is said; each cell gets its own where memory holds one arm at a time. Quick changes of a
+ * load all reach the worker. */
 #include "tests/advisor/fake_bench.h"
 
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "advisor/experiment/experiment.h"
+#include "advisor/experiment/parts.h"
 
 /* An arm whose workers count themselves in a file of the bench. */
 static const char *counted(const struct bench *b, const char *options, char buf[CONFIG_VALUE])
@@ -114,6 +116,27 @@ static void one_arm_at_a_time_when_memory_is_short(void **state)
     CHECK(bench_told(b, "does not fit in memory beside the others"));
 }
 
+/* Changes by hand that come before the worker was told of the first one: all of them reach it. */
+static void quick_changes_of_a_load_add_up(void **state)
+{
+    static struct experiment x;
+    (void)state;
+    pthread_mutex_init(&x.lock, NULL);
+    experiment_change_load(&x, 1, "schedule=shortest");
+    experiment_change_load(&x, 1.25, "");
+    experiment_change_load(&x, 1, "evict=lifo");
+    experiment_change_load(&x, 1.25, "schedule=priority");
+    CHECK(x.change.wanted);
+    CHECK_NEAR(x.change.rate_by, 1.5625, 1e-12);
+    CHECK_STR(x.change.settings, "evict=lifo,schedule=priority");
+    x.change.wanted = false; /* the worker was told */
+    experiment_change_load(&x, 1.25, "");
+    CHECK_STR(x.change.settings, "");
+    experiment_change_load(&x, 1, "colour=red"); /* the worker says what is wrong */
+    CHECK_STR(x.change.settings, "colour=red");
+    pthread_mutex_destroy(&x.lock);
+}
+
 int main(void)
 {
 #define EXPERIMENT_TEST(f) cmocka_unit_test_setup_teardown(f, bench_set_up, bench_tear_down)
@@ -122,6 +145,7 @@ int main(void)
         EXPERIMENT_TEST(automatic_means_where_it_is_cheap),
         EXPERIMENT_TEST(a_process_that_does_not_start_again_is_a_result),
         EXPERIMENT_TEST(one_arm_at_a_time_when_memory_is_short),
+        cmocka_unit_test(quick_changes_of_a_load_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
