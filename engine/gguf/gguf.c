@@ -428,6 +428,15 @@ bool gguf_state(const struct gguf *g, struct file_state *now)
     return same;
 }
 
+bool gguf_has_file(const struct gguf *g, uint64_t device, uint64_t inode)
+{
+    for (int i = first_file(g); i < g->shard_count; i++) {
+        const struct file_map *map = &g->shards[i].map;
+        if (map->data && map->opened.device == device && map->opened.inode == inode) return true;
+    }
+    return false;
+}
+
 static enum err_code shard_hash(const struct gguf_shard *s, char hex[HASH_HEX], struct err *why)
 {
     if (s->map.data) return hash_map(&s->map, hex, why);

@@ -119,6 +119,10 @@ enum err_code gguf_check_read(const struct gguf *g, struct err *why);
  * does. False: a file changed since it was opened, or the model is in memory. */
 bool gguf_state(const struct gguf *g, struct file_state *now);
 
+/* Is the file with this inode (stat) one of those that the model was opened from? Of a checkpoint, also
+ * config.json and the other files that were read. */
+bool gguf_has_file(const struct gguf *g, uint64_t device, uint64_t inode);
+
 /* The model's identity: SHA-256 of the file; of a sharded model, SHA-256 of the list of the shards' hashes,
  * one per line. Reads the whole file. ERR_IO, ERR_NOMEM. */
 enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why);

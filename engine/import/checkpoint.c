@@ -170,7 +170,9 @@ static enum err_code split_path(struct checkpoint *c, const char *path, const ch
 {
     struct str folder = { 0 };
     *only = str_ends(path, SAFETENSORS) ? path_file_name(path) : NULL;
-    if (*only)
+    if (*only == path)
+        str_append(&folder, "./");
+    else if (*only)
         str_append_n(&folder, path, (size_t)(*only - path));
     else
         str_printf(&folder, "%s%s", path, str_ends(path, "/") ? "" : "/");

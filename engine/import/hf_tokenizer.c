@@ -116,8 +116,8 @@ static enum err_code tokens_alloc(struct tokens *t, const json_t *vocab, const j
     t->n = most + 1;
     t->texts = calloc((size_t)t->n + 1, sizeof *t->texts);
     t->types = calloc((size_t)t->n + 1, sizeof *t->types);
-    t->left = calloc((size_t)t->n + 1, sizeof *t->left);
-    t->right = calloc((size_t)t->n + 1, sizeof *t->right);
+    t->left = calloc(json_array_size(added) + 1, sizeof *t->left); /* an id may be added more than once */
+    t->right = calloc(json_array_size(added) + 1, sizeof *t->right);
     return t->texts && t->types && t->left && t->right
                ? ERR_OK
                : err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " tokens", t->n);
@@ -329,7 +329,8 @@ static enum err_code specials_put(struct checkpoint *c, const struct tokens *t, 
     gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_eos_token", frame.after >= 0);
     gguf_writer_put_bool(c->metadata, "tokenizer.ggml.add_space_prefix", w->space_first);
     /* tokens that also end an answer */
-    const json_t *ends = json_object_get(c->generation, "eos_token_id");
+    const json_t *given = json_object_get(c->generation, "eos_token_id"),
+                 *ends = given ? given : hf_find(c, "eos_token_id");
     static const char *const KEYS[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
     size_t used = 0;
     for (size_t i = 0; i < json_array_size(ends) && used < COUNT_OF(KEYS); i++) {

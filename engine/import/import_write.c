@@ -78,6 +78,12 @@ static bool block_codes(const struct format *f, const unsigned char *block, uint
     return true;
 }
 
+/* The larger of two differences; one that is not a number stays the largest. */
+static double larger(double most, double d)
+{
+    return isnan(most) || d <= most ? most : d;
+}
+
 /* Compare one row: codes and weights as written with those of the checkpoint. */
 static void compare_row(struct import_check *out, const struct linear *l, const struct gguf_tensor *written,
                         const unsigned char *bytes, const uint8_t *codes, const float *want, float *got)
@@ -92,10 +98,9 @@ static void compare_row(struct import_check *out, const struct linear *l, const 
     }
     for (int64_t i = 0; i < cols; i++) {
         const float v = l->scale ? got[i] * *l->scale : got[i];
-        const double d = fabs((double)v - (double)want[i]);
-        if (!(d <= out->difference)) out->difference = d; /* NaN wins */
-        const double relative = d > 0 ? d / fabs((double)want[i]) * 0x1p24 : d;
-        if (!(relative <= out->rounding)) out->rounding = relative;
+        const double d = isnan(v) && isnan(want[i]) ? 0 : fabs((double)v - (double)want[i]);
+        out->difference = larger(out->difference, d);
+        out->rounding = larger(out->rounding, d > 0 ? d / fabs((double)want[i]) * 0x1p24 : d);
     }
 }
 

@@ -33,6 +33,7 @@ static double e2m1(unsigned code)
 static double e4m3(unsigned code)
 {
     const int exponent = code >> 3 & 15, mantissa = code & 7;
+    if ((code & 0x7f) == 0x7f) return NAN;
     const double v = exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
     return code & 0x80 ? -v : v;
 }
@@ -220,10 +221,10 @@ static enum err_code bytes_check(struct linear *l, struct err *why)
     l->read_row = bytes_read_row;
     if (l->scales.type != ST_F32 && l->scales.type != ST_F16 && l->scales.type != ST_BF16)
         return err_set(why, ERR_FORMAT, "'%.120s': expected scales in F32, F16 or BF16", l->scales.name);
-    if (l->scales.count != 1 && l->scales.count != l->rows)
+    if (l->scales.count != 1 && (l->scales.count != l->rows || l->scales.shape[0] != l->rows))
         return err_set(why, ERR_FORMAT,
                        "'%.120s': %lld scales are not supported: expected one, or one for each of %lld "
-                       "rows",
+                       "rows: [rows] or [rows,1]",
                        l->scales.name, (long long)l->scales.count, (long long)l->rows);
     return check_finite(&l->scales, why);
 }

@@ -3,6 +3,7 @@
 #include "engine/import/metadata.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/import/families.h"
@@ -187,35 +188,72 @@ static enum err_code put_activation(struct checkpoint *c, struct err *why)
                    c->arch->name);
 }
 
-/* Which layers have a sliding window. */
-static enum err_code put_window(struct checkpoint *c, struct err *why)
+/* has[l] for layers of layer_types: does it have a sliding window? */
+static enum err_code read_layer_types(int32_t has[LAYERS_MAX], const struct checkpoint *c,
+                                      const json_t *types, struct err *why)
 {
-    char name[ARCH_KEY_NAME];
-    const int64_t window = hf_bool(c, "use_sliding_window", true) ? hf_int(c, "sliding_window", 0) : 0;
-    const json_t *types = hf_find(c, "layer_types");
-    int32_t has[LAYERS_MAX];
-    bool any = !types;
-    if (json_is_array(types) && (int64_t)json_array_size(types) < c->sizes.layers)
+    if (!json_is_array(types) || (int64_t)json_array_size(types) < c->sizes.layers)
         return err_set(why, ERR_FORMAT, "config.json: layer_types has %zu entries, expected %lld",
                        json_array_size(types), (long long)c->sizes.layers);
-    for (int64_t l = 0; json_is_array(types) && l < c->sizes.layers; l++) {
+    for (int64_t l = 0; l < c->sizes.layers; l++) {
         const char *type = json_string_value(json_array_get(types, (size_t)l));
         has[l] = type && !strcmp(type, "sliding_attention");
         if (!type || (!has[l] && strcmp(type, "full_attention")))
             return err_set(why, ERR_FORMAT, "config.json: layers of type '%.40s' are not supported",
                            type ? type : "");
-        any |= has[l];
     }
+    return ERR_OK;
+}
+
+/* The same from letters that repeat: in "LLLG" of EXAONE 4, each fourth layer attends to all tokens. */
+static enum err_code read_letters(int32_t has[LAYERS_MAX], const struct checkpoint *c, const char *letters,
+                                  struct err *why)
+{
+    const size_t n = strlen(letters);
+    if (!n || letters[strspn(letters, "LG")])
+        return err_set(why, ERR_FORMAT,
+                       "config.json: sliding_window_pattern '%.40s': expected a number, or the letters L and "
+                       "G",
+                       letters);
+    for (int64_t l = 0; l < c->sizes.layers; l++) has[l] = letters[(size_t)l % n] == 'L';
+    return ERR_OK;
+}
+
+/* Which layers have a sliding window. */
+static enum err_code put_window(struct checkpoint *c, struct err *why)
+{
+    static const char PATTERN[] = "sliding_window_pattern _sliding_window_pattern";
+    char name[ARCH_KEY_NAME];
+    const int64_t window = hf_bool(c, "use_sliding_window", true) ? hf_int(c, "sliding_window", 0) : 0;
+    const json_t *types = hf_find(c, "layer_types"),
+                 *pattern = window > 0 && c->arch->window_period ? hf_find(c, PATTERN) : NULL;
+    const char *letters = types ? NULL : json_string_value(pattern);
+    const int64_t period = hf_int(c, PATTERN, -1);
+    int32_t has[LAYERS_MAX];
+    bool any = !types && !letters;
+    enum err_code rc = ERR_OK;
+    if (types)
+        rc = read_layer_types(has, c, types, why);
+    else if (letters)
+        rc = read_letters(has, c, letters, why);
+    else if (pattern && (period < 0 || period > LAYERS_MAX))
+        rc = err_set(why, ERR_FORMAT,
+                     "config.json: sliding_window_pattern: expected a number from 0 to %d, or the letters L "
+                     "and G",
+                     LAYERS_MAX);
+    if (rc) return rc;
+    for (int64_t l = 0; (types || letters) && l < c->sizes.layers; l++) any |= has[l];
     /* an architecture whose table gives a window must be told that there is none */
     if (window > 0 && any)
         put_int(c, META_WINDOW, window);
     else if (c->arch->window)
         put_int(c, META_WINDOW, 0);
-    if (window > 0 && any && types && c->arch->window_period)
+    if (window > 0 && any && (types || letters) && c->arch->window_period)
         gguf_writer_put_array(c->metadata, key_name(c, name, META_WINDOW_PATTERN), GGUF_I32, has,
                               (uint64_t)c->sizes.layers);
-    else if (window > 0 && hf_find(c, "sliding_window_pattern") && c->arch->window_period)
-        put_int(c, META_WINDOW_PATTERN, hf_int(c, "sliding_window_pattern", 0));
+    else if (pattern && !types &&
+             !letters) /* 1: every layer is the last one of its period, without a window */
+        put_int(c, META_WINDOW_PATTERN, period == 1 ? 0 : period);
     return ERR_OK;
 }
 
@@ -289,7 +327,7 @@ static void put_query_scale(struct checkpoint *c)
 static bool is_known(const char *name)
 {
     char word[128];
-    snprintf(word, sizeof word, " %s ", name);
+    if (strchr(name, ' ') || (size_t)snprintf(word, sizeof word, " %s ", name) >= sizeof word) return false;
     for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
         char all[160];
         snprintf(all, sizeof all, " %s ", KEYS[i].names);
@@ -311,11 +349,11 @@ static void put_unknown(struct checkpoint *c)
     const json_t *text = json_object_get(c->config, "text_config");
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)(text ? text : c->config), name, value)
+    json_object_foreach((json_t *)(json_is_object(text) ? text : c->config), name, value)
     {
         char key[ARCH_KEY_NAME];
-        if (is_off(value) || strlen(name) > 60 || is_known(name)) continue;
-        snprintf(key, sizeof key, "%s.config.%s", c->arch->name, name);
+        if (is_off(value) || is_known(name)) continue;
+        snprintf(key, sizeof key, "%.20s.config.%.95s", c->arch->name, name);
         gguf_writer_put_bool(c->metadata, key, true);
     }
 }
@@ -338,15 +376,26 @@ static enum err_code find_family(struct checkpoint *c, struct err *why)
     return c->arch ? ERR_OK : err_set(why, ERR_INTERNAL, "no row of ARCHS is called '%s'", arch);
 }
 
-/* The last part of the path, without the ending of a file. */
+/* The last part of a path. */
+static void last_part(char *out, size_t size, const char *path)
+{
+    size_t n = strlen(path), from;
+    while (n && path[n - 1] == '/') n--;
+    for (from = n; from && path[from - 1] != '/'; from--) continue;
+    snprintf(out, size, "%.*s", (int)(n - from), path + from);
+}
+
+/* The folder's own name, also where the path only says where it is (".", ".."). */
 static void put_name(struct checkpoint *c)
 {
-    const size_t n = strlen(c->folder) - 1;
-    size_t from = n;
-    while (from && c->folder[from - 1] != '/') from--;
     char name[128];
-    snprintf(name, sizeof name, "%.*s", (int)(n - from), c->folder + from);
     const char *given = json_get_str(c->config, "_name_or_path", NULL);
+    last_part(name, sizeof name, c->folder);
+    if (!*name || !strcmp(name, ".") || !strcmp(name, "..")) {
+        char *full = realpath(c->folder, NULL);
+        if (full) last_part(name, sizeof name, full);
+        free(full);
+    }
     gguf_writer_put_string(c->metadata, "general.name", given && *given ? path_file_name(given) : name);
 }
 

@@ -109,7 +109,7 @@ enum err_code linear_expect(const struct st_tensor *t, enum st_type type, int di
                             struct err *why)
 {
     struct str want = { 0 };
-    bool fits = t->data && t->type == type && t->dims == dims;
+    bool fits = t->data && t->type == type && t->dims == dims && t->count > 0;
     for (int i = 0; i < dims; i++) {
         str_printf(&want, "%s", i ? "," : "");
         if (shape[i] < 0)
@@ -122,7 +122,9 @@ enum err_code linear_expect(const struct st_tensor *t, enum st_type type, int di
                                   : err_set(why, ERR_FORMAT, "'%.120s': expected %s [%s]%s",
                                             t->name ? t->name : "its scales or zero points",
                                             st_type_name(type), str_text(&want),
-                                            t->data ? "" : ", the checkpoint has none");
+                                            !t->data    ? ", the checkpoint has none"
+                                            : !t->count ? ", it is empty"
+                                                        : "");
     str_free(&want);
     return rc;
 }
@@ -144,9 +146,11 @@ enum err_code linear_check_half(const struct st_tensor *t, struct err *why)
     if (t->type != ST_F16 && t->type != ST_BF16 && t->type != ST_F32)
         return err_set(why, ERR_FORMAT, "'%.120s': expected F16, BF16 or F32, it has %s", t->name,
                        st_type_name(t->type));
-    for (int64_t i = 0; t->type != ST_F16 && i < t->count; i++) {
+    for (int64_t i = 0; i < t->count; i++) {
         const float v = linear_number(t, i);
-        if (!isfinite(v) || f16_to_f32(f16_from_f32(v)) != v)
+        if (!isfinite(v))
+            return err_set(why, ERR_FORMAT, "'%.120s': value %lld is not finite", t->name, (long long)i);
+        if (f16_to_f32(f16_from_f32(v)) != v)
             return err_set(
                 why, ERR_FORMAT,
                 "'%.120s': value %lld is %g, which no binary16 holds exactly: a format with wider scales "

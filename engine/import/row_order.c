@@ -41,7 +41,10 @@ enum err_code row_order(const int64_t **out, int64_t *rows, struct arena *memory
         return err_set(why, ERR_FORMAT, "q, k and v by head: %lld KV heads, expected %lld as heads",
                        (long long)s->kv_heads, (long long)s->heads);
     if (!half && !fused && !(change & CHANGE_ROTARY)) return ERR_OK;
-    int64_t *order = arena_alloc(memory, (size_t)MAX(*rows, 1) * sizeof *order);
+    size_t bytes;
+    int64_t *order = __builtin_mul_overflow(MAX(*rows, 1), sizeof *order, &bytes)
+                         ? NULL
+                         : arena_alloc(memory, bytes);
     if (!order) return err_set(why, ERR_NOMEM, "out of memory for %lld rows", (long long)*rows);
     for (int64_t i = 0; i < *rows; i++)
         order[i] = half    ? 2 * i + (change & CHANGE_ODD_ROWS ? 1 : 0)

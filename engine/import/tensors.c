@@ -32,16 +32,17 @@ struct source {
     const int64_t *rows;          /* of each matrix: row_order; NULL: in order */
     int64_t row_count;            /* of each matrix of ours */
     int64_t from_rows, from_cols; /* of each matrix of the checkpoint's, as [out, in] */
+    int64_t matrices;             /* of ours, or vectors of a table */
     int64_t size;                 /* bytes of a number */
     bool transposed, plus_one;
 };
 
 /* ---------------------------------------------------------------- computing bytes */
 
-static void fill_numbers(const struct source *s, int64_t matrices, unsigned char *to)
+static void fill_numbers(const struct source *s, unsigned char *to)
 {
     const int64_t cols = s->from_cols, size = s->size;
-    for (int64_t m = 0; m < matrices; m++) {
+    for (int64_t m = 0; m < s->matrices; m++) {
         const unsigned char *from = s->from.data + m * s->from_rows * cols * size;
         for (int64_t r = 0; r < s->row_count; r++) {
             const int64_t row = s->rows ? s->rows[r] : r;
@@ -82,7 +83,7 @@ static void fill(const void *how, const struct gguf_tensor *t, unsigned char *to
     if (s->plus_one) {
         fill_plus_one(s, t->shape[0], to);
     } else if (!s->matrix) {
-        fill_numbers(s, t->shape[2] * (t->dims > 1 && s->from_cols == 1 ? t->shape[1] : 1), to);
+        fill_numbers(s, to);
     } else {
         const int64_t bytes = format_row_bytes(t->format, t->shape[0]);
         for (int64_t r = 0; r < t->shape[1] * t->shape[2]; r++)
@@ -129,8 +130,8 @@ static const struct format *format_of(const struct st_tensor *t)
 }
 
 /* The checkpoint's tensor as matrices of rows: vectors and tables of vectors have rows of one number. */
-static enum err_code describe(struct source *s, int64_t *matrices, const struct st_tensor *t, enum slot slot,
-                              bool of_one_expert, struct err *why)
+static enum err_code describe(struct source *s, const struct st_tensor *t, enum slot slot, bool of_one_expert,
+                              struct err *why)
 {
     const bool vector = arch_slot_is_vector(slot),
                several = ARCH_SLOTS[slot].matrices != DIM_NONE && !of_one_expert;
@@ -138,7 +139,7 @@ static enum err_code describe(struct source *s, int64_t *matrices, const struct 
     if (t->dims != want)
         return err_set(why, ERR_FORMAT, "expected %d dimensions, the checkpoint has %d", want, t->dims);
     if (t->count == 0) return err_set(why, ERR_FORMAT, "it is empty");
-    *matrices = want == 3 || (vector && want == 2) ? t->shape[0] : 1;
+    s->matrices = want == 3 || (vector && want == 2) ? t->shape[0] : 1;
     s->from_rows = t->shape[vector ? want - 1 : want - 2];
     s->from_cols = vector ? 1 : t->shape[want - 1];
     if (s->transposed) {
@@ -150,13 +151,12 @@ static enum err_code describe(struct source *s, int64_t *matrices, const struct 
 }
 
 /* Shape of ours: [cols, rows, matrices], a vector [rows], a table of vectors [rows, vectors]. */
-static void set_shape(struct gguf_tensor *t, const struct source *s, int64_t matrices, bool vector,
-                      bool table)
+static void set_shape(struct gguf_tensor *t, const struct source *s, bool vector, bool table)
 {
-    t->dims = vector ? (table ? 2 : 1) : matrices > 1 ? 3 : 2;
+    t->dims = vector ? (table ? 2 : 1) : s->matrices > 1 ? 3 : 2;
     t->shape[0] = vector ? s->row_count : s->from_cols;
-    t->shape[1] = vector ? (table ? matrices : 1) : s->row_count;
-    t->shape[2] = vector ? 1 : matrices;
+    t->shape[1] = vector ? (table ? s->matrices : 1) : s->row_count;
+    t->shape[2] = vector ? 1 : s->matrices;
     t->shape[3] = 1;
     t->bytes = t->shape[1] * t->shape[2] * format_row_bytes(t->format, t->shape[0]);
 }
@@ -184,7 +184,6 @@ static enum err_code add_source(struct made *all, const char *name, enum slot sl
 {
     struct checkpoint *c = all->c;
     struct source s = { .matrix = matrix };
-    int64_t matrices = 1;
     struct gguf_tensor t = { .name = arena_strdup(&c->parts.memory, name) };
     if (!t.name) return err_set(why, ERR_NOMEM, "out of memory for tensors");
     s.transposed = !matrix && change & CHANGE_TRANSPOSED;
@@ -198,13 +197,13 @@ static enum err_code add_source(struct made *all, const char *name, enum slot sl
                        st_type_name(from->type));
     enum err_code rc = ERR_OK;
     if (matrix) {
-        matrices = matrix->matrices;
+        s.matrices = matrix->matrices;
         s.from_rows = matrix->rows;
         s.from_cols = matrix->cols;
     } else {
         s.from = *from;
         s.size = format_of(from)->block_bytes;
-        rc = describe(&s, &matrices, from, slot, of_one_expert, why);
+        rc = describe(&s, from, slot, of_one_expert, why);
     }
     const bool kv = slot == SLOT_K || slot == SLOT_K_B;
     if (!rc)
@@ -213,7 +212,7 @@ static enum err_code add_source(struct made *all, const char *name, enum slot sl
     if (rc) return rc;
     t.type_name = t.format->name;
     t.type = t.format->ggml_type;
-    set_shape(&t, &s, matrices, arch_slot_is_vector(slot), ARCH_SLOTS[slot].table);
+    set_shape(&t, &s, arch_slot_is_vector(slot), ARCH_SLOTS[slot].table);
     const bool as_it_is = !matrix && !s.rows && !s.transposed && !s.plus_one &&
                           (uintptr_t)from->data % (uintptr_t)s.size == 0;
     if (as_it_is) {

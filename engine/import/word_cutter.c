@@ -56,7 +56,8 @@ void word_cutter_free(struct word_cutter *w)
 
 /* ---------------------------------------------------------------- patterns */
 
-/* Append an expression with \s and \S as lists. ERR_FORMAT: \S inside brackets, which no list expresses. */
+/* Append an expression with \s and \S as lists. ERR_FORMAT: between brackets, \S, which no list expresses,
+ * and what PCRE2 reads otherwise: brackets in brackets, &&. */
 static enum err_code translate(struct str *out, const char *regex, struct err *why)
 {
     bool in_class = false;
@@ -73,11 +74,15 @@ static enum err_code translate(struct str *out, const char *regex, struct err *w
                 str_printf(out, "\\%c", *p);
             continue;
         }
-        if (*p == '[' && in_class)
-            str_append(out, "\\"); /* Oniguruma's nested classes do not occur; a literal */
-        if (*p == '[') in_class = true;
+        if (in_class && (*p == '[' || !strncmp(p, "&&", 2)))
+            return err_set(why, ERR_FORMAT, "tokenizer.json: %s between brackets is not supported",
+                           *p == '[' ? "another bracket" : "&&");
+        const bool opens = *p == '[';
+        if (opens) in_class = true;
         if (*p == ']') in_class = false;
         str_append_n(out, p, 1);
+        if (opens && p[1] == '^') str_append_n(out, ++p, 1);
+        if (opens && p[1] == ']') str_append_n(out, ++p, 1); /* the first one does not end the class */
     }
     return ERR_OK;
 }
