@@ -48,6 +48,23 @@ expect 0 import "$IN" "$T/out.gguf" --verify -o json && json 'd["differ"] == 0 a
 expect 0 run -m "$T/out.gguf" -p ABC -n 4 -o json && [ "$(value 'd["text"]')" = "$said" ] || fail "the file and the folder say different things"
 expect 0 import "$IN" "$T/out2.gguf" && cmp -s "$T/out.gguf" "$T/out2.gguf" || fail "import is not deterministic"
 
+# ---- OUT is not IN, and nothing is replaced by accident
+expect 4 import "$IN" "$T/out2.gguf" && says err 'force replaces it'
+expect 0 import "$IN" "$T/out2.gguf" --force
+sum=$(cat "$IN"/* | sha256sum)
+for file in model.safetensors config.json tokenizer.json; do
+  expect 4 import "$IN" "$IN/$file" --force && says err 'one of its files'
+  expect 4 quantize "$IN" "$IN/$file" -R q8_0 --force && says err 'one of its files'
+  expect 4 recipe -m "$IN" --size 1M --gguf "$IN/$file" --force && says err 'one of its files'
+done
+ln "$IN/model.safetensors" "$T/same.gguf.partial"
+expect 4 quantize "$IN" "$T/same.gguf" -R q8_0 && says err 'one of its files'
+[ "$(cat "$IN"/* | sha256sum)" = "$sum" ] || fail "a refused command changed the checkpoint"
+
+# ---- the path of the current folder
+(cd "$IN" && "$QDYNO" info -m model.safetensors -o json >"$T/here") && [ "$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["sha256"])' "$T/here")" = "$sha" ] ||
+  fail "a file's name alone is not the folder's model"
+
 # ---- refused
 expect 4 import "$IN" && says err 'two arguments'
 expect 4 import "$T/out.gguf" "$T/x.gguf" && says err 'config.json'
@@ -64,10 +81,10 @@ expect 5 run -m "$T/bad" -p A -n 1 && says err 'strange_option'
 # ---- a quantized one, and a trained one
 if [ -d "$SHARED/import-golden" ]; then
   for folder in gptq-4b-g128-actorder awq-gemm-4b-g64 bnb-nf4-dq gptoss-mxfp4; do
-    expect 0 import "$SHARED/import-golden/$folder" "$T/q.gguf" --verify -o json && json 'd["differ"] == 0 and d["rounded"] == 0' &&
+    expect 0 import "$SHARED/import-golden/$folder" "$T/q.gguf" --force --verify -o json && json 'd["differ"] == 0 and d["rounded"] == 0' &&
       json 'any(r["quantized"] for r in d["rows"])'
   done
-  expect 0 import "$SHARED/import-golden/bnb-int8" "$T/q.gguf" --verify -o json && json 'd["differ"] == 0 and d["rounded"] == 7'
+  expect 0 import "$SHARED/import-golden/bnb-int8" "$T/q.gguf" --force --verify -o json && json 'd["differ"] == 0 and d["rounded"] == 7'
   expect 0 run -m "$SHARED/models/tinystories-656k" -p 'Once upon a time' -n 30 && says out 'a little girl named Lily lived in a small house'
 else
   skip "no $SHARED/import-golden"

@@ -12,6 +12,7 @@
 
 /* clang-format off */
 const struct cli_flag FLAGS_IMPORT[] = {
+    { .name = "--force", .help = "replace OUT if it exists" },
     { .name = "--verify", .help = "read OUT again and compare every tensor with the checkpoint" },
     { .name = NULL },
 };
@@ -55,13 +56,15 @@ struct counts {
     int64_t equal, rounded, differ;
 };
 
-static enum err_code add_rows(struct table *t, struct counts *n, const struct gguf *source,
+static enum err_code add_rows(struct table *t, struct counts *n, struct work *w, const struct gguf *source,
                               const struct gguf *made, bool verify, struct err *why)
 {
     for (int64_t i = 0; i < gguf_tensor_count(source); i++) {
         const struct gguf_tensor *was = gguf_tensor_at(source, i), *is = gguf_tensor_find(made, was->name);
         struct import_check check = { .difference = NAN };
         if (!is) return err_set(why, ERR_INTERNAL, "tensor '%s' was not written", was->name);
+        if (verify && cli_is_interrupted(w->g))
+            return err_set(why, ERR_CANCELLED, "interrupted while comparing; the file was written");
         const enum err_code rc = verify ? import_compare(&check, was, is, why) : ERR_OK;
         if (rc) return rc;
         json_t *row = table_row(t);
@@ -110,11 +113,12 @@ int command_import(const struct cli_global *g, const struct cli_args *a)
         rc = err_set(&why, ERR_USAGE, "'%s': expected a folder with config.json and safetensors files",
                      a->arg[0]);
     if (!rc) rc = model_file_open(&source, a->arg[0], &why);
+    if (!rc) rc = cli_target_check(source, a->arg[1], args_has(a, "--force"), &why);
     if (!rc) rc = import_write(source, a->arg[1], on_step, &w, &why);
     progress_clear(&w.progress);
     if (!rc) rc = gguf_open(&made, a->arg[1], &why);
     if (!rc) rc = gguf_hash(source, hash, &why);
-    if (!rc) rc = add_rows(&t, &n, source, made, verify, &why);
+    if (!rc) rc = add_rows(&t, &n, &w, source, made, verify, &why);
     if (!rc) rc = gguf_check_unchanged(source, &why);
     int status;
     if (rc) {

@@ -158,23 +158,6 @@ static enum err_code recipe_read(struct quantizing *z, struct err *why)
     return rc;
 }
 
-/* Is `path` one of the files that IN consists of? */
-static bool is_source(const struct quantizing *z, const char *path)
-{
-    struct stat out, in;
-    char shard[4096];
-    const size_t tail = strlen("-00001-of-00001.gguf"), n = strlen(z->in);
-    const int shards = gguf_shards(z->source);
-    if (stat(path, &out)) return false;
-    for (int i = 1; i <= shards; i++) {
-        snprintf(shard, sizeof shard, "%s", z->in);
-        if (shards > 1 && n > tail)
-            snprintf(shard + n - tail, sizeof shard - n + tail, "-%05d-of-%05d.gguf", i, shards);
-        if (!stat(shard, &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino) return true;
-    }
-    return false;
-}
-
 static enum err_code space_check(const struct quantizing *z, const char *folder, struct err *why)
 {
     struct statvfs fs;
@@ -218,7 +201,7 @@ static enum err_code target_check(struct quantizing *z, struct err *why)
 {
     struct stat st;
     char folder[4096];
-    const enum err_code rc = target_follow(z, why);
+    enum err_code rc = target_follow(z, why);
     if (rc) return rc;
     if (strlen(z->out) + sizeof ".unrecovered.partial" > sizeof z->partial)
         return err_set(why, ERR_USAGE, "OUT is too long for a path");
@@ -229,14 +212,10 @@ static enum err_code target_check(struct quantizing *z, struct err *why)
         return err_set(why, ERR_IO,
                        "%s is being written by another process: wait for its end, or write to another file",
                        z->out);
-    if (is_source(z, z->out))
-        return err_set(why, ERR_USAGE, "%s is also IN: expected another file as OUT", z->out);
-    if (!stat(z->out, &st)) {
-        if (!S_ISREG(st.st_mode))
-            return err_set(why, ERR_USAGE, "%s exists and is not a regular file", z->out);
-        if (!args_has(z->a, "--force"))
-            return err_set(why, ERR_USAGE, "%s exists: --force replaces it", z->out);
-    }
+    /* what is written before OUT must not be a file of IN either */
+    if ((rc = cli_target_spares(z->source, z->partial, why))) return rc;
+    if ((rc = cli_target_spares(z->source, z->made, why))) return rc;
+    if ((rc = cli_target_check(z->source, z->out, args_has(z->a, "--force"), why))) return rc;
     snprintf(folder, sizeof folder, "%s", z->out);
     const char *parent = dirname(folder);
     if (access(parent, W_OK | X_OK))

@@ -120,6 +120,21 @@ static enum err_code target_check(const struct searching *x, const char *flag, s
     return err_set(why, ERR_USAGE, "%s %s exists: --force replaces it", flag, path);
 }
 
+/* Neither of them may be a file of the model. */
+static enum err_code targets_check_source(const struct searching *x, struct err *why)
+{
+    static const char *const TARGETS[] = { "--out", "--gguf" };
+    struct gguf *g = NULL;
+    enum err_code rc = ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(TARGETS) && !rc; i++) {
+        const char *path = args_text(x->a, TARGETS[i], NULL);
+        if (path && !g) rc = model_file_open(&g, x->model, why);
+        if (path && !rc) rc = cli_target_spares(g, path, why);
+    }
+    gguf_close(g);
+    return rc;
+}
+
 static enum err_code searching_init(struct searching *x, struct err *why)
 {
     enum err_code rc = target_check(x, "--out", why);
@@ -127,7 +142,7 @@ static enum err_code searching_init(struct searching *x, struct err *why)
     if (!rc) rc = cli_config(&x->config, x->a, args_text(x->a, "-C", NULL), why);
     if (!rc && args_has(x->a, "--force")) rc = config_set(&x->config, "force", "on", why);
     if (!rc) rc = cli_config_model(&x->model, x->a, &x->config, why);
-    return rc;
+    return rc ? rc : targets_check_source(x, why);
 }
 
 /* Without --like, --size and --kld the file may be as large as q4_K would make it. */

@@ -56,6 +56,12 @@ int cli_print_now(const struct cli_global *g, const struct cli_args *a, const st
 /* Prints a line on stderr unless --quiet. */
 void cli_note(const struct cli_global *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* ERR_USAGE: the path is a file that the model `source` was opened from. (target.c) */
+enum err_code cli_target_spares(const struct gguf *source, const char *path, struct err *why);
+/* May a command write a model made of `source` to this path? ERR_USAGE: the same; it is no regular file; it
+ * exists, and `force` is false. */
+enum err_code cli_target_check(const struct gguf *source, const char *path, bool force, struct err *why);
+
 /* True after Ctrl-C or SIGTERM. */
 bool cli_is_interrupted(const struct cli_global *g);
 /* The progress callback of struct model_options for commands that show no progress of it: arg is a
