@@ -181,7 +181,8 @@ enum err_code quantize_plan_verify(struct quantize_plan *p, const struct gguf *s
  * written (input order, divisors, outlier columns and scales applied) and the tensors that belong to it are
  * left out. Errors: ERR_USAGE when a quantized tensor would be quantized again (a second rounding would hide
  * the first); ERR_FORMAT when weights contain NaN or infinity (names tensor and index); ERR_CANCELLED when
- * progress returns false; ERR_IO, ERR_NOMEM. */
+ * progress returns false; ERR_IO, ERR_NOMEM. Computed bytes of the source (gguf_assemble) are given up as
+ * soon as they are written, so no open model may use this struct gguf. */
 struct quantize_options {
     const struct config *config; /* its calib: calibration file, imatrix or text; "": the bundled text */
     int threads;

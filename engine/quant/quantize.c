@@ -54,6 +54,17 @@ static bool unit_is_dequantization(const struct quantization *q, const struct un
            (!u->by_method || q->params.method == &METHOD_RTN);
 }
 
+/* Do other tensors of the source say what this matrix means (order of columns, divisors, a scale)? */
+static bool has_parts(const struct quantization *q, const struct gguf_tensor *matrix)
+{
+    char name[160];
+    bool has = false;
+    for (int64_t i = 0; i < gguf_tensor_count(q->source) && !has; i++)
+        has = effective_is_part(q->source, gguf_tensor_at(q->source, i)->name, name, sizeof name) &&
+              !strcmp(name, matrix->name);
+    return has;
+}
+
 /* Reject what can be rejected from headers, before anything is written. */
 static enum err_code unit_check(const struct quantization *q, const struct unit *u, struct err *why)
 {
@@ -69,6 +80,12 @@ static enum err_code unit_check(const struct quantization *q, const struct unit 
             "tensor '%s' is already quantized (%s): if it were quantized again to %s, the loss of the first "
             "quantization would not appear in the reported error; use an f32, f16 or bf16 file",
             t->name, t->format->name, format->name);
+    if (u->dequantizes && u->layer >= 0 && q->params.method && q->params.method->layer && has_parts(q, t))
+        return err_set(why, ERR_USAGE,
+                       "tensor '%s' is quantized (%s) with tensors that belong to it, and method %s works on "
+                       "whole layers, so it cannot turn it into %s: first quantize the file with -R f16, or "
+                       "leave this tensor as it is",
+                       t->name, t->format->name, q->params.method->name, format->name);
     if (!format->encode)
         return err_set(why, ERR_USAGE, "tensor '%s': %s has no encoder, so it can be read but not written",
                        t->name, format->name);
@@ -251,6 +268,7 @@ static enum err_code quantization_write_units(struct quantization *q, struct err
         if (layers && u->layer >= 0) continue;
         rc = u->drops || unit_finished(q, u) ? quantize_report(q, u->source->bytes, why)
                                              : unit_write(q, u, why);
+        if (u->source->made) gguf_tensor_drop(u->source); /* no model is open that uses its bytes */
     }
     return rc || !layers ? rc : layers_quantize(q, why);
 }

@@ -216,6 +216,8 @@ static enum err_code layer_run_one(struct layer_run *r, struct quantization *q, 
     if (!rc) rc = q->params.method->layer(&w->job, why);
     if (!rc) rc = layer_put(w, why);
     if (!rc) rc = quantize_report(q, q->layer_bytes, why);
+    for (int64_t i = 0; i < q->count && !r->model; i++) /* a model uses the bytes that were computed */
+        if (q->units[i].layer == layer && q->units[i].source->made) gguf_tensor_drop(q->units[i].source);
     layer_free(w);
     free(w);
     return rc;

@@ -69,6 +69,12 @@ RECIPES
 [ $n = 7 ] || fail "only $n of 7 methods made a file"
 expect 0 quantize "$IN" "$T/m.gguf" --force -o json -R smoothquant && says err 'using the bundled text' && json 'd["bundled_text"] is True'
 
+# ---- a method of whole layers cannot also turn a matrix with an order of its columns into floats
+others='attn_q:f32;attn_k:f32;attn_output:f32;ffn_gate:f32;ffn_up:f32;ffn_down:f32'
+expect 0 quantize "$IN" "$T/part.gguf" -R "gptq,bits=4,group_size=64,desc_act=true,nsamples=4,model_seqlen=64,tensors=$others" --calib "$TEXT"
+expect 4 quantize "$T/part.gguf" "$T/no.gguf" -R 'smoothquant,tensors=attn_v:f16' --calib "$TEXT" &&
+  says err "blk.0.attn_v.weight.*tensors that belong to it.*whole layers"
+
 # ---- refusals: status, message, and no file
 refused() { # refused STATUS PATTERN ARGUMENTS...: behind `quantize IN $T/no.gguf`
   local status=$1 pattern=$2

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "engine/arch/arch.h"
+#include "engine/config/config.h"
 #include "engine/import/families.h"
 #include "engine/import/import.h"
 #include "engine/import/row_order.h"
 #include "engine/import/safetensors.h"
+#include "engine/quant/quant.h"
 #include "tests/engine/session.h"
 
 #define GOLDEN "import-golden/"
@@ -471,6 +473,12 @@ static enum err_code note_memory(void *ctx, int64_t done, int64_t count, struct 
     return ERR_OK;
 }
 
+static bool note_quantizing(void *ctx, double done)
+{
+    (void)done;
+    return !note_memory(ctx, 0, 0, NULL);
+}
+
 static void add_entry(struct str *header, int64_t *at, const char *name, int64_t rows)
 {
     const int64_t bytes = rows * WIDTH * 2;
@@ -544,6 +552,17 @@ static void test_memory(void **state)
     enum { WINDOW = 2 << 20 }; /* buffers of the C library */
     if (most - before > largest + WINDOW)
         fail_msg("import used %lld bytes, the largest tensor has %lld", (long long)(most - before),
+                 (long long)largest);
+    /* quantize works on pieces of a million weights: those and their blocks take 6 MB */
+    struct config config = { 0 };
+    CHECK_OK(config_parse(&config, "q8_0", &why));
+    most = 0;
+    const struct quantize_options o = {
+        .config = &config, .threads = 1, .progress = note_quantizing, .ctx = &most
+    };
+    CHECK_OK(quantize_file(out, g, &o, &why));
+    if (most - before > largest + 6 * (1 << 20) + WINDOW)
+        fail_msg("quantize used %lld bytes, the largest tensor has %lld", (long long)(most - before),
                  (long long)largest);
     write_text(folder, "config.json", "{}", 2);
     CHECK(!gguf_state(g, &two));
