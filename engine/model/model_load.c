@@ -203,13 +203,22 @@ enum err_code model_replace_matrix(struct model *m, const char *tensor, const st
     return model_bind_slot(m, layer, slot, expert, &replaced, why);
 }
 
+/* Does the backend have copies of all matrices that were bound from a tensor of this slot? */
+static bool is_copied(const struct bound *b, int expert)
+{
+    bool all = b->count || b->w.owned;
+    for (int64_t i = 0; i < b->count; i++) all &= (expert >= 0 && i != expert) || b->experts[i].owned;
+    return all;
+}
+
 static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, int expert,
                                  const struct gguf_tensor *t, struct err *why)
 {
     struct model *m = ctx;
     enum err_code rc = model_bind_slot(m, layer, slot, expert, t, why);
     /* another model of the same file may use bytes that were computed for it */
-    if (!rc && model_place(m, layer, slot)->w.owned && !(t->made && m->borrowed)) gguf_tensor_drop(t);
+    if (!rc && is_copied(model_place(m, layer, slot), expert) && !(t->made && m->borrowed))
+        gguf_tensor_drop(t);
     return rc;
 }
 
