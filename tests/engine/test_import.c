@@ -450,6 +450,11 @@ static void test_refused(void **state)
 /* ---------------------------------------------------------------- memory */
 
 enum { WIDTH = 1024, BIG_LAYERS = 4 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { FREED_STAYS = 1 }; /* the sanitizer keeps freed memory */
+#else
+enum { FREED_STAYS = 0 };
+#endif
 
 static int64_t anonymous_bytes(void)
 {
@@ -553,7 +558,7 @@ static void test_memory(void **state)
     if (most - before > largest + WINDOW)
         fail_msg("import used %lld bytes, the largest tensor has %lld", (long long)(most - before),
                  (long long)largest);
-    /* quantize works on pieces of a million weights: those and their blocks take 6 MB */
+    /* quantize also gives computed bytes up; its own buffers take less than a half of all of them */
     struct config config = { 0 };
     CHECK_OK(config_parse(&config, "q8_0", &why));
     most = 0;
@@ -561,9 +566,9 @@ static void test_memory(void **state)
         .config = &config, .threads = 1, .progress = note_quantizing, .ctx = &most
     };
     CHECK_OK(quantize_file(out, g, &o, &why));
-    if (most - before > largest + 6 * (1 << 20) + WINDOW)
-        fail_msg("quantize used %lld bytes, the largest tensor has %lld", (long long)(most - before),
-                 (long long)largest);
+    if (!FREED_STAYS && most - before > computed)
+        fail_msg("quantize used %lld bytes, all computed tensors have %lld", (long long)(most - before),
+                 (long long)computed);
     write_text(folder, "config.json", "{}", 2);
     CHECK(!gguf_state(g, &two));
     CHECK_EQ(gguf_check_unchanged(g, &why), ERR_FORMAT);
