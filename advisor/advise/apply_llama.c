@@ -19,6 +19,18 @@ static const struct lost {
     enum knob_id knob;
     const char *what;
 } LOST[] = {
+    { KNOB_DEVICE, "see --device and llama-server --list-devices" },
+    { KNOB_REPACK, "llama.cpp repacks by itself; --no-repack switches it off" },
+    { KNOB_COMPILE, "none there" },
+    { KNOB_BATCH_INVARIANT, "none there" },
+    { KNOB_MAX_SEQUENCES, "nearest: --parallel, whose slots divide the context" },
+    { KNOB_STEP_TOKENS, "nearest: --ubatch-size" },
+    { KNOB_KV_BLOCKS, "none there: the context is reserved as a whole" },
+    { KNOB_PREFIX_CACHE, "--no-cache-prompt switches it off" },
+    { KNOB_EVICT, "none there" },
+    { KNOB_PREEMPT, "none there" },
+    { KNOB_SCHEDULE, "none there" },
+    { KNOB_ITL_LIMIT, "none there" },
     { KNOB_PRECISION, "llama.cpp chooses it when it is built" },
     { KNOB_ACT, "llama.cpp chooses the activations' format itself" },
     { KNOB_KV_ROTATE, "llama.cpp rotates quantized caches where heads are a multiple of 64, and none with "
@@ -96,6 +108,8 @@ static void runtime_append(struct str *out, const struct config *c)
 {
     if (config_int(c, KNOB_THREADS)) str_printf(out, " -t %s", config_text(c, KNOB_THREADS));
     if (config_int(c, KNOB_CTX)) str_printf(out, " -c %s", config_text(c, KNOB_CTX));
+    if (c->given[KNOB_GPU_LAYERS] && config_int(c, KNOB_GPU_LAYERS) >= 0)
+        str_printf(out, " -ngl %s", config_text(c, KNOB_GPU_LAYERS));
     if (c->given[KNOB_BATCH])
         str_printf(out, " -b %s -ub %s", config_text(c, KNOB_BATCH), config_text(c, KNOB_BATCH));
     if (c->given[KNOB_CTK]) str_printf(out, " -ctk %s", config_text(c, KNOB_CTK));

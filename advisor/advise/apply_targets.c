@@ -116,8 +116,8 @@ static void settings_append(struct str *out, struct str *notes, const struct tar
         const char *value = config_text(c, id), *usual = KNOBS[id].otherwise;
         if (!c->given[id] || is_in_file(id)) continue;
         const struct setting *s = setting_find(t, id);
-        const bool automatic = KNOBS[id].kind == VALUE_INT &&
-                               config_int(c, id) <= 0; /* both choose themselves */
+        const bool automatic = KNOBS[id].kind == VALUE_INT && /* both choose themselves */
+                               config_int(c, id) < (id == KNOB_GPU_LAYERS ? 0 : 1);
         if (s && s->form && !automatic && (!s->values || str_has_word(s->values, value))) {
             if (any || !strchr(t->after, '\n')) str_append(out, t->between);
             setting_append(out, s->form, value);
