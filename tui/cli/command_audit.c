@@ -290,7 +290,10 @@ int command_audit(const struct cli_global *g, const struct cli_args *a)
     x->batches = args_ints(a, "--batches", BATCHES, x->batch, BATCHES_MOST);
     config_default(&x->side[0]);
     enum err_code rc = engine_read(&x->side[1], a, &why);
-    if (!rc && !config_is_foreign(&x->side[1])) x->sides = 1;
+    if (!rc && !config_is_foreign(&x->side[1])) { /* qdyno alone, with the settings that were given */
+        x->side[0] = x->side[1];
+        x->sides = 1;
+    }
     if (!rc) rc = text_write(x, a, &why);
     if (!rc) rc = audit_run(x, &why);
     const int status = rc && !x->run.row.id ? cli_fail(a, &why) : audit_print(x, a, rc, &why);
