@@ -71,6 +71,11 @@ static void canary_of_pair(struct compared *c, const struct results *before, con
     c->normalized = interval_shifted(c->effect, -c->canary);
 }
 
+static bool is_imported(const struct results *r)
+{
+    return !strcmp(r->run.kind, "import");
+}
+
 static void compare_pair(struct compared *c, double *scratch, const struct results *before,
                          const struct results *after, double margin)
 {
@@ -86,7 +91,11 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
     c->p = c->p_family = t.p;
     canary_of_pair(c, before, after, better);
     c->verdict = VERDICT_INCONCLUSIVE;
-    if (MIN(c->n_before, c->n_after) < LEAST_UNITS)
+    if (is_imported(before) || is_imported(after))
+        snprintf(
+            c->reason, sizeof c->reason,
+            "another benchmark measured one of them, perhaps on another machine: no verdict rests on it");
+    else if (MIN(c->n_before, c->n_after) < LEAST_UNITS)
         snprintf(c->reason, sizeof c->reason,
                  "%d and %d blocks or repetitions: expected at least %d on each side", c->n_before,
                  c->n_after, LEAST_UNITS);

@@ -14,12 +14,13 @@ static enum err_code no_memory(struct err *why)
     return err_set(why, ERR_NOMEM, "out of memory for the history");
 }
 
+/* Imported results have no hash of the model: then its name tells models apart. */
 static bool point_belongs(const struct history_series *s, const struct results *r, const struct result *x,
                           const char *sha)
 {
     return !s->canary && !strcmp(s->work_hash, x->work_hash) && !strcmp(s->config, x->config) &&
            !strcmp(s->workload, x->workload) && !strcmp(s->machine, r->run.machine) &&
-           !strcmp(s->model_sha256, sha);
+           !strcmp(s->model_sha256, sha) && (*sha || !strcmp(s->model_name, r->run.model_name));
 }
 
 static struct history_series *series_new(struct history *h)
