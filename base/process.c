@@ -52,7 +52,8 @@ static _Noreturn void child_exec(const struct process_spec *start, int report_fd
     for (int s = 1; s < NSIG; s++) signal(s, SIG_DFL); /* fails for SIGKILL and SIGSTOP, as it should */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (child_set_descriptors(start, &report_fd)) execv(start->program, start->argv);
+    if (child_set_descriptors(start, &report_fd))
+        execve(start->program, start->argv, start->envp ? start->envp : environ);
     const int cause = errno;
     const ssize_t ignored = write(report_fd, &cause, sizeof cause);
     (void)ignored;

@@ -14,6 +14,7 @@ enum { PROCESS_CHANNEL_FD = 3 }; /* number of process_spec.channel_fd in the chi
 struct process_spec {
     const char *program; /* path */
     char *const *argv;   /* ends with NULL; argv[0] is the name of the program */
+    char *const *envp;   /* its environment, ends with NULL; NULL: that of this process */
     int output_fd;       /* becomes its standard output and standard error; the caller closes it */
     int channel_fd;      /* becomes PROCESS_CHANNEL_FD; the caller closes it; -1: none */
 };

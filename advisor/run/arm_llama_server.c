@@ -16,6 +16,10 @@
 
 enum { POLL_NS = 20000000, END_NS = 1000000000, CTX_SPARE = 16 };
 
+/* Newer servers keep the caches of earlier prompts in memory, 8 GiB by default: work and memory that no
+ * request of a cell asks for. A variable, because older servers refuse the flag. */
+static const char *const ENVIRONMENT[] = { "LLAMA_ARG_CACHE_RAM=0", NULL };
+
 struct llama_server {
     struct foreign_process process;
     struct foreign_model model;
@@ -43,7 +47,8 @@ static bool has_flag(const struct words *w, const char *a, const char *b)
 static enum err_code command_make(struct words *w, const struct arm_spec *spec, const char *program,
                                   const char *model, int port, struct err *why)
 {
-    static const char *const OWN[] = { "-m", "--model", "--host", "--port", "--api-key", NULL };
+    static const char *const OWN[] = { FOREIGN_MODEL_FLAGS, "--host",         "--port",
+                                       "--api-key",         "--api-key-file", NULL };
     char number[16];
     enum err_code rc = foreign_flags_check(spec->config, OWN, why);
     if (rc) return rc;
@@ -122,6 +127,9 @@ static enum err_code describe(struct llama_server *s, json_t **out, const struct
                  "%s runs with the same token ids as qdyno's arms, sent to /completion: no template and no "
                  "tokenizer of its own is used; its rates are by this client's clock, with HTTP and sampling",
                  s->name);
+    foreign_note(
+        o, "%s runs with %s in its environment, unless that variable was set: no cache of earlier prompts",
+        s->name, ENVIRONMENT[0]);
     str_free(&line);
     json_decref(props);
     *out = o;
@@ -146,7 +154,7 @@ static enum err_code server_open(void **state, json_t **description, const struc
     if (!rc) rc = port_find(&port, why);
     if (!rc) rc = command_make(&command, spec, program, model, port, why);
     snprintf(s->base, sizeof s->base, "http://127.0.0.1:%d", port);
-    if (!rc) rc = foreign_start(&s->process, &command, why);
+    if (!rc) rc = foreign_start(&s->process, &command, ENVIRONMENT, why);
     if (!rc) rc = wait_ready(s, event, ctx, why);
     if (!rc) rc = describe(s, description, spec, &command, model, why);
     if (!rc) {
@@ -193,6 +201,7 @@ static enum err_code fill(struct llama_server *s, const struct workload *w, arm_
                           struct err *why)
 {
     struct reply r;
+    reply_begin(&r); /* also for a request that is never sent */
     struct foreign_wait wait = {
         .event = event, .ctx = ctx, .process = &s->process, .reply = &r, .phase = "load", .prompt = w->depth
     };

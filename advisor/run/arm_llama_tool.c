@@ -46,9 +46,10 @@ static enum err_code tool_run(struct llama_tool *t, const char *const *more, arm
     int64_t used_ns = 0, told_ns = clock_ns();
     foreign_end(&t->process);
     t->process = (struct foreign_process){ .watchdog = { .least_s = t->silence_s } };
+    all.failed = t->command.failed;
     for (int i = 0; i < t->command.n; i++) words_add(&all, t->command.word[i]);
     for (; *more; more++) words_add(&all, *more);
-    enum err_code rc = foreign_start(&t->process, &all, why);
+    enum err_code rc = foreign_start(&t->process, &all, NULL, why);
     words_free(&all);
     watchdog_begin(&t->process.watchdog, name);
     while (!rc && foreign_lives(&t->process)) {
@@ -78,23 +79,33 @@ static enum err_code tool_run(struct llama_tool *t, const char *const *more, arm
 
 /* ---------------------------------------------------------------- llama-bench */
 
-/* The result in the output: a line that is a JSON object with the key "samples_ns". New reference. */
+/* The result in the output: the line that is a JSON object with the key "samples_ns". ERR_USAGE: there are
+ * several, because an argument has several values. New reference. */
 static enum err_code bench_result(json_t **out, const struct llama_tool *t, struct err *why)
 {
     const char *text = str_text(&t->process.said);
+    int tests = 0;
     *out = NULL;
-    while (*text && !*out) {
+    while (*text) {
         const size_t n = strcspn(text, "\n");
-        if (*text == '{' && !json_parse(out, text, n, NULL) &&
-            !json_array_size(json_object_get(*out, "samples_ns"))) {
-            json_decref(*out);
-            *out = NULL;
+        json_t *line = NULL;
+        if (*text == '{' && !json_parse(&line, text, n, NULL) &&
+            json_array_size(json_object_get(line, "samples_ns"))) {
+            tests++;
+            if (!*out) *out = json_incref(line);
         }
+        json_decref(line);
         text += n + (text[n] == '\n');
     }
-    return *out ? ERR_OK
-                : err_set(why, ERR_FORMAT,
-                          "llama-bench printed no result: expected a JSON line with samples_ns (-o jsonl)");
+    if (tests == 1) return ERR_OK;
+    json_decref(*out);
+    *out = NULL;
+    if (tests)
+        return err_set(why, ERR_USAGE,
+                       "llama-bench ran %d tests instead of one: give each argument one value (args=)",
+                       tests);
+    return err_set(why, ERR_FORMAT,
+                   "llama-bench printed no result: expected a JSON line with samples_ns (-o jsonl)");
 }
 
 /* One test of llama-bench: prompt or generated tokens after `depth`. *seconds: of that test; *info: new
@@ -199,7 +210,8 @@ static enum err_code command_make(struct llama_tool *t, const struct config *c, 
                                   struct err *why)
 {
     static const char *const OWN[] = {
-        "-m", "--model", "-p", "-n", "-pg", "-d", "-r", "-o", "-f", "-hf", NULL
+        FOREIGN_MODEL_FLAGS, "-p", "--n-prompt", "-n",  "--n-gen",      "-pg", "-d",     "--n-depth", "-r",
+        "--repetitions",     "-o", "--output",   "-oe", "--output-err", "-f",  "--file", NULL
     };
     char *program = NULL;
     enum err_code rc = foreign_flags_check(c, OWN, why);
@@ -225,6 +237,7 @@ static enum err_code tool_open(void **state, json_t **description, const struct 
     struct str line = { 0 };
     enum err_code rc = foreign_model_open(&t->model, model, why);
     if (!rc) rc = command_make(t, spec->config, model, why);
+    if (!rc && t->command.failed) rc = err_set(why, ERR_NOMEM, "out of memory for a command");
     if (!rc) rc = hash_file(t->command.word[0], hash, why);
     for (int i = 0; i < t->command.n; i++) str_printf(&line, "%s%s", i ? " " : "", t->command.word[i]);
     json_t *about = rc ? NULL : foreign_describe(&t->model, spec->config, model, NULL, str_text(&line));
@@ -255,6 +268,7 @@ static enum err_code tool_request(void *state, json_t *request, json_t **answer,
     json_put_num(o, "cpu_s", t->used.cpu_s);
     json_put_num(o, "peak_rss_bytes", t->used.peak_bytes);
     json_put_num(o, "minor_faults", t->used.minor_faults);
+    json_put_bool(o, "untimed_work", true); /* each run loads the model */
     if (rc) {
         json_decref(o);
         return rc;

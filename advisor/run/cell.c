@@ -105,6 +105,7 @@ static bool cell_add(struct measured_cell *c, const json_t *answer, int done)
         else
             *to += (v - *to) / (done + 1);
     }
+    if (json_get_bool(answer, "untimed_work", false)) c->untimed_work = true;
     const char *work = json_get_str(answer, "work_hash", "");
     c->requests.n += request_read(&c->requests, &c->request[c->requests.n], answer);
     if (!done) {
@@ -242,7 +243,8 @@ enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, str
     cell_clock_stop(c, ask->sampler, window, n);
     if (ask->sampler) sampler_select_gpu(ask->sampler, NULL);
     cell_derive(c);
-    c->value[METRIC_ENERGY] = arm_energy(ask->arm, window, *n, 1, c->seconds);
+    /* sensors know nothing of phases: with work that is not timed, the energy of the tokens is unknown */
+    if (!c->untimed_work) c->value[METRIC_ENERGY] = arm_energy(ask->arm, window, *n, 1, c->seconds);
     return rc;
 }
 

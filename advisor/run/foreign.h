@@ -33,8 +33,15 @@ void words_free(struct words *w);
 enum err_code foreign_program(char **out, const struct config *c, struct err *why);
 /* Adds the given settings that have a llama.cpp flag (threads=2 becomes -t 2), and then args=. */
 enum err_code foreign_flags(struct words *w, const struct config *c, struct err *why);
+/* Flags with which llama.cpp's programs choose a model. */
+#define FOREIGN_MODEL_FLAGS                                                                                  \
+    "-m", "--model", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-hft", "--hf-token", "-mu",           \
+        "--model-url", "-dr", "--docker-repo"
 /* ERR_USAGE when args= contains one of these flags (NULL-terminated), which qdyno sets itself. */
 enum err_code foreign_flags_check(const struct config *c, const char *const *own, struct err *why);
+/* This process's environment and those of `more` ("NAME=VALUE", NULL-terminated; NULL: none) whose names it
+ * does not have. Check env->failed; words_free(env). */
+void words_environment(struct words *env, const char *const *more);
 
 /* A running program with all processes that it started. Its output is kept. */
 struct foreign_process {
@@ -47,8 +54,9 @@ struct foreign_process {
     struct watchdog watchdog;
 };
 /* *p zeroed before. It ends with this process, however that ends. The kernel also kills it when the calling
- * thread ends. */
-enum err_code foreign_start(struct foreign_process *p, const struct words *command, struct err *why);
+ * thread ends. `environment`: variables that it gets unless they are set already (words_environment). */
+enum err_code foreign_start(struct foreign_process *p, const struct words *command,
+                            const char *const *environment, struct err *why);
 /* Reads what it printed since. False: it has ended. */
 bool foreign_lives(struct foreign_process *p);
 /* SIGSTOP and SIGCONT for the group: it uses no processor while other arms work. */
@@ -111,8 +119,8 @@ struct reply {
     bool failed;        /* out of memory */
     double first_count; /* tokens of the first chunk by the server's count; NAN unknown */
     bool ended;         /* the last event came: the answer is complete */
-    struct str line;  /* received bytes of an incomplete line */
-    struct err error; /* an error that the server sent in its stream */
+    struct str line;    /* received bytes of an incomplete line */
+    struct err error;   /* an error that the server sent in its stream */
 };
 void reply_begin(struct reply *r); /* the clock starts */
 /* Takes a part of the body: server-sent events. False: stop (r->failed or r->error). */
@@ -140,9 +148,11 @@ struct foreign_wait {
     struct foreign_process *process; /* NULL: not ours */
     struct reply *reply;
     const char *phase;
-    int prompt, gen; /* tokens of the request, for progress */
-    int64_t told_ns;
-    struct err error; /* of the process */
+    int prompt, gen;  /* tokens of the request, for progress */
+    double silence_s; /* of a server that is not ours: give up after so long without a byte; 0: never */
+    double silent_s;  /* so far */
+    int64_t asked_ns; /* when silent_s was counted last */
+    struct err error; /* of the process, or of a server that is silent */
 };
 /* The workload of a request to an arm. ERR_USAGE for requests and workloads that the engine does not have. */
 enum err_code foreign_workload(struct workload *w, enum engine_kind engine, const json_t *request,

@@ -70,6 +70,16 @@ void words_free(struct words *w)
     *w = (struct words){ 0 };
 }
 
+void words_environment(struct words *env, const char *const *more)
+{
+    for (char **have = environ; *have; have++) words_add(env, *have);
+    for (; more && *more; more++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*more, "="), *more);
+        if (!getenv(name)) words_add(env, *more);
+    }
+}
+
 enum err_code foreign_program(char **out, const struct config *c, struct err *why)
 {
     const char *bin = config_text(c, KNOB_BIN), *name = *bin ? bin : ENGINES[config_engine(c)].program;
@@ -126,6 +136,11 @@ enum err_code foreign_flags_check(const struct config *c, const char *const *own
 
 /* ---------------------------------------------------------------- the process */
 
+static double tree_cpu_s(int pid)
+{
+    return foreign_usage(pid).cpu_s;
+}
+
 static void take_output(struct foreign_process *p)
 {
     char buf[4096];
@@ -141,23 +156,36 @@ static void take_output(struct foreign_process *p)
             p->said.len -= SAID_MOST / 2;
         }
         str_append_n(&p->said, buf, (size_t)n);
+        watchdog_heard(&p->watchdog);
     }
     if (p->out_fd >= 0) close(p->out_fd);
     p->out_fd = -1;
 }
 
-enum err_code foreign_start(struct foreign_process *p, const struct words *command, struct err *why)
+enum err_code foreign_start(struct foreign_process *p, const struct words *command,
+                            const char *const *environment, struct err *why)
 {
     int pair[2];
+    struct words env = { 0 };
     p->out_fd = -1;
-    if (command->failed) return err_set(why, ERR_NOMEM, "out of memory for a command");
-    if (pipe2(pair, O_CLOEXEC))
-        return err_set(why, err_of_errno(errno), "cannot make a pipe: %s", strerror(errno));
+    p->watchdog.tree_cpu_s = tree_cpu_s;
+    words_environment(&env, environment);
+    enum err_code rc = command->failed || env.failed ? err_set(why, ERR_NOMEM, "out of memory for a command")
+                       : pipe2(pair, O_CLOEXEC)
+                           ? err_set(why, err_of_errno(errno), "cannot make a pipe: %s", strerror(errno))
+                           : ERR_OK;
+    if (rc) {
+        words_free(&env);
+        return rc;
+    }
     fcntl(pair[0], F_SETFL, O_NONBLOCK);
-    const struct process_spec start = {
-        .program = command->word[0], .argv = command->word, .output_fd = pair[1], .channel_fd = -1
-    };
-    enum err_code rc = process_spawn(&p->pid, &start, why);
+    const struct process_spec start = { .program = command->word[0],
+                                        .argv = command->word,
+                                        .envp = env.word,
+                                        .output_fd = pair[1],
+                                        .channel_fd = -1 };
+    rc = process_spawn(&p->pid, &start, why);
+    words_free(&env);
     close(pair[1]);
     p->out_fd = pair[0];
     if (!rc) rc = process_guard_start(&p->guard, p->pid, why);
@@ -172,6 +200,7 @@ bool foreign_lives(struct foreign_process *p)
     const pid_t got = waitpid(p->pid, &p->status, WNOHANG);
     if (got == 0 || (got < 0 && errno == EINTR)) return true;
     if (got < 0) p->status = 0;
+    kill(-p->pid, SIGKILL); /* what it started and left behind would go on working */
     take_output(p);
     p->pid = 0;
     return false;

@@ -226,6 +226,21 @@ static enum err_code check_cache(const struct reply *r, const struct reply_wante
                    isnan(r->cached_tokens) ? 0 : r->cached_tokens, w->cached_tokens);
 }
 
+/* Without running counts the tokens of the first chunk are unknown, and so are those after it, whose time is
+ * measured. A few chunks less are characters that had to wait for their next token. */
+static enum err_code check_chunks(const struct reply *r, const struct reply_wanted *w, struct err *why)
+{
+    static const double FEW = 0.01;
+    if (w->gen_tokens <= 1 || r->each_one || !isnan(r->first_count) ||
+        r->gen_tokens - r->chunks <= FEW * w->gen_tokens)
+        return ERR_OK;
+    return err_set(
+        why, ERR_USAGE,
+        "%.0f tokens came in %d chunk%s, and the server does not say how many the first one had: the "
+        "times of the first token and between tokens are unknown",
+        r->gen_tokens, r->chunks, str_plural(r->chunks));
+}
+
 enum err_code reply_check(const struct reply *r, const struct reply_wanted *w, struct err *why)
 {
     if (r->error.code) {
@@ -242,6 +257,7 @@ enum err_code reply_check(const struct reply *r, const struct reply_wanted *w, s
     enum err_code rc = check_generated(r, w, why);
     if (!rc) rc = check_prompt(r, w, why);
     if (!rc) rc = check_cache(r, w, why);
+    if (!rc) rc = check_chunks(r, w, why);
     if (!rc && r->truncated)
         rc = err_set(why, ERR_USAGE, "the server cut the prompt: its context is too small for this workload");
     if (!rc && r->load_s > 0)
@@ -300,7 +316,8 @@ json_t *reply_cell(const struct reply *r, const struct workload *w, const char *
     json_put_int(o, "prompt_tokens", w->prompt);
     json_put_num(o, "gen_tokens", bundled ? r->gen_tokens - r->first_count : w->gen);
     json_put_num(o, "server_prefill_s", w->prompt ? r->server_prefill_s : NAN);
-    json_put_num(o, "server_decode_s", w->gen ? r->server_decode_s : NAN);
+    /* without the first chunk's tokens this clock and the count would not belong together */
+    json_put_num(o, "server_decode_s", w->gen && !bundled ? r->server_decode_s : NAN);
     for (int i = 0; proven && w->gen && i < r->gaps; i++)
         json_array_append_new(itl, json_num((double)r->gap_s[i]));
     json_put(o, "itl_s", itl);

@@ -21,6 +21,7 @@ static bool on_data(void *ctx, const char *data, size_t n)
 {
     struct exchange *x = ctx;
     if (x->wait && x->wait->process) watchdog_heard(&x->wait->process->watchdog);
+    if (x->wait) x->wait->silent_s = 0;
     if (x->wait && x->wait->reply) return reply_take(x->wait->reply, data, n);
     str_append_n(&x->body, data, n);
     return !x->body.failed && x->body.len <= DOCUMENT_MOST;
@@ -40,6 +41,20 @@ static json_t *progress_event(const struct foreign_wait *w)
     return o;
 }
 
+/* Counts the time without a byte from a server whose process is not known. A long time between two calls
+ * means that this process was stopped, and perhaps the server with it. */
+static bool is_silent(struct foreign_wait *w)
+{
+    static const double LONGEST_STEP_S = 1;
+    const int64_t now = clock_ns();
+    w->silent_s += fmin((double)(now - w->asked_ns) * 1e-9, LONGEST_STEP_S);
+    w->asked_ns = now;
+    if (!(w->silence_s > 0) || w->silent_s < w->silence_s) return false;
+    err_set(&w->error, ERR_ABSENT, "the server has sent nothing for %.0f s: does it still work?",
+            w->silent_s);
+    return true;
+}
+
 static bool on_wait(void *ctx)
 {
     struct foreign_wait *w = ((struct exchange *)ctx)->wait;
@@ -49,10 +64,12 @@ static bool on_wait(void *ctx)
         kill(-p->pid, SIGKILL);
         return false;
     }
+    if (!p && is_silent(w)) return false;
     if (!w->event) return true;
     json_t *event = w->phase ? progress_event(w) : NULL;
     const bool on = w->event(w->ctx, event);
     if (p) watchdog_skip(&p->watchdog); /* time of the callback is not the server's */
+    w->asked_ns = clock_ns();
     json_decref(event);
     return on;
 }
@@ -90,6 +107,8 @@ enum err_code foreign_send(json_t **answer, const char *url, const json_t *body,
                                           .waiting = w ? on_wait : NULL,
                                           .ctx = &x };
     if (w && w->process) watchdog_begin(&w->process->watchdog, w->phase ? w->phase : "request");
+    if (w) w->silent_s = 0;
+    if (w) w->asked_ns = clock_ns();
     if (w && w->reply) reply_begin(w->reply);
     enum err_code rc = http_send(&request, NULL, why);
     if (w && w->reply) {

@@ -233,6 +233,7 @@ struct measured_cell {
         bool prefill;
     } * turn;
     int n_turns;
+    bool untimed_work;        /* the arm also did work in this time that no figure counts, e.g. loading */
     struct load_summary load; /* requests 0: the workload is no load */
     double turn_log_ratio;    /* of the compared metric, this arm over A (turns_log_speedup); NAN: unknown */
     double switch_s, switch_tokens; /* decode time and tokens left out after a change of turns; 0: none */

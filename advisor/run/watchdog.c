@@ -13,6 +13,7 @@ static const double LEAST_S = 60;        /* of silence, unless the caller sets a
 static const double TIMES_EXPECTED = 20; /* of the longest silence of the same request */
 static const double TIMES_LEAST = 60;    /* silence of a worker that works on something new */
 static const double STOPPED_S = 5;
+static const double TREE_SHARE = 0.25;  /* of least_s without CPU time: then look at the descendants, too */
 static const double LONGEST_STEP_S = 1; /* between two questions; more means that this process was stopped */
 static const int64_t LOOK_NS = 500000000;
 
@@ -78,6 +79,10 @@ static void watchdog_count(struct watchdog *d, pid_t worker)
     if (state != 'T') d->stopped_s = 0;
     if (cpu_ticks != d->cpu_ticks || state == 'D') d->idle_s = 0;
     d->cpu_ticks = cpu_ticks;
+    if (!d->tree_cpu_s || d->idle_s < TREE_SHARE * d->least_s) return;
+    const double tree_s = d->tree_cpu_s((int)worker);
+    if (tree_s > d->tree_s || tree_s < d->tree_s) d->idle_s = 0; /* not where it is unknown: NAN */
+    d->tree_s = tree_s;
 }
 
 enum err_code watchdog_check(struct watchdog *d, pid_t worker, struct err *why)

@@ -23,6 +23,10 @@ struct watchdog {
     double idle_s;        /* since it last used CPU time or waited for a disk */
     double stopped_s;     /* stopped by a signal for so long */
     uint64_t cpu_ticks;   /* that it had used then */
+    /* CPU seconds of the process and its descendants, for a worker that may be a script which only waits for
+     * the real program. NULL: its own CPU time is all. */
+    double (*tree_cpu_s)(int pid);
+    double tree_s; /* its last answer */
 };
 
 /* A request begins. `what` names the work: the same text takes about the same time. */

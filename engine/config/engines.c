@@ -72,6 +72,7 @@ static bool engine_has(enum engine_kind e, enum knob_id id)
     case KNOB_ARGS: return row->program != NULL;
     case KNOB_URL:
     case KNOB_KEY_ENV: return e == ENGINE_OPENAI;
+    case KNOB_CTX: return e == ENGINE_QDYNO || e == ENGINE_LLAMA_SERVER; /* the tools know what a run needs */
     default: return e == ENGINE_QDYNO || (row->takes_flags && KNOBS[id].flag);
     }
 }

@@ -4,14 +4,16 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "advisor/history/history.h"
 #include "advisor/run/foreign.h"
 #include "db/db.h"
+#include "telemetry/http/http.h"
 #include "tests/check.h"
 
-/* Recorded from llama-server (b10055), shortened: two tokens of an answer to three prompt tokens. */
+/* As llama-server's documentation and source describe it: two tokens of an answer to three prompt tokens. */
 static const char LLAMA[] =
     "data: {\"index\":0,\"content\":\" the\",\"tokens\":[262],\"stop\":false,\"id_slot\":0,\"tokens_predicted\":1,"
     "\"tokens_evaluated\":3}\n\n"
@@ -21,7 +23,7 @@ static const char LLAMA[] =
     "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"stop\":true,\"tokens_predicted\":2,\"tokens_evaluated\":3,"
     "\"truncated\":false,\"stop_type\":\"limit\",\"timings\":{\"cache_n\":0,\"prompt_n\":3,\"prompt_ms\":6.0,"
     "\"predicted_n\":2,\"predicted_ms\":4.5}}\n\n";
-/* vLLM's, with continuous usage; the first chunk has two tokens. */
+/* vLLM's form, with continuous usage; the first chunk has two tokens. */
 static const char OPENAI[] =
     "data: {\"choices\":[{\"index\":0,\"text\":\"a b\",\"finish_reason\":null}],\"usage\":{\"prompt_tokens\":3,"
     "\"completion_tokens\":2}}\n\n"
@@ -81,6 +83,11 @@ static void test_openai(void **state)
     CHECK_EQ(json_get_num(cell, "gen_tokens", 0), 1);
     CHECK_EQ(json_array_size(json_object_get(cell, "itl_s")), 0);
     json_decref(cell);
+    /* nor does the server's time, of all tokens, belong to those that are counted */
+    r.server_decode_s = 0.5;
+    cell = reply_cell(&r, &w, "m", "");
+    assert_true(json_is_null(json_object_get(cell, "server_decode_s")));
+    json_decref(cell);
     reply_done(&r);
 }
 
@@ -100,6 +107,7 @@ static void test_rules(void **state)
         { "truncated", "cut the prompt" },
         { "empty", "had no tokens" },
         { "broken", "broke off after 2 chunks" },
+        { "bundled", "2 tokens came in 1 chunk, and the server does not say how many the first one had" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct reply r;
@@ -117,6 +125,11 @@ static void test_rules(void **state)
         if (!strcmp(b, "truncated")) r.truncated = true;
         if (!strcmp(b, "broken")) r.ended = false;
         if (!strcmp(b, "empty")) r.chunks = 0;
+        if (!strcmp(b, "bundled")) {
+            r.chunks = 1;
+            r.each_one = false;
+            r.first_count = NAN;
+        }
         assert_int_not_equal(reply_check(&r, &w, &why), ERR_OK);
         if (!strstr(why.message, CASES[i].says)) fail_msg("%s: %s", b, why.message);
         reply_done(&r);
@@ -140,6 +153,126 @@ static void test_words(void **state)
     words_free(&w);
     assert_int_equal(words_split(&w, "'open", &why), ERR_USAGE);
     words_free(&w);
+    /* a variable that is set is kept, another one added */
+    static const char *const MORE[] = { "PATH=none", "QDYNO_TEST_MORE=1", NULL };
+    words_environment(&w, MORE);
+    assert_string_equal(w.word[w.n - 1], "QDYNO_TEST_MORE=1");
+    for (int i = 0; i < w.n; i++) assert_string_not_equal(w.word[i], "PATH=none");
+    words_free(&w);
+}
+
+/* ---------------------------------------------------------------- processes */
+
+static void start(struct foreign_process *p, struct words *w, const char *script)
+{
+    struct err why;
+    words_add(w, "/bin/sh");
+    words_add(w, "-c");
+    words_add(w, script);
+    CHECK_OK(foreign_start(p, w, NULL, &why));
+}
+
+/* What a program leaves behind ends with it. */
+static void test_orphan(void **state)
+{
+    (void)state;
+    struct foreign_process p = { 0 };
+    struct words w = { 0 };
+    int child = 0;
+    start(&p, &w, "sleep 600 & echo $!");
+    while (foreign_lives(&p)) clock_sleep_ns(1000000);
+    assert_int_equal(sscanf(str_text(&p.said), "%d", &child), 1);
+    char path[64], *text = NULL;
+    snprintf(path, sizeof path, "/proc/%d/stat", child);
+    for (bool gone = false; !gone;) { /* the test's time limit ends this if it stays */
+        gone = file_read(&text, NULL, path, 1 << 16, NULL) || strstr(text, ") Z ");
+        free(text);
+        text = NULL;
+        clock_sleep_ns(1000000);
+    }
+    foreign_end(&p);
+    words_free(&w);
+}
+
+/* A script that waits for a program which works does not hang; one whose program sleeps does. */
+static void test_wrapper(void **state)
+{
+    (void)state;
+    static const char *const SCRIPTS[] = { "(while :; do :; done)& wait", "sleep 600 & wait" };
+    for (int i = 0; i < 2; i++) {
+        struct foreign_process p = { .watchdog = { .least_s = 2 } };
+        struct words w = { 0 };
+        struct err why = { 0 };
+        enum err_code rc = ERR_OK;
+        start(&p, &w, SCRIPTS[i]);
+        watchdog_begin(&p.watchdog, "test");
+        while (!rc && foreign_lives(&p)) {
+            clock_sleep_ns(1000000);
+            rc = watchdog_check(&p.watchdog, p.pid, &why);
+            if (p.watchdog.silent_s > 4) break;
+        }
+        if (i)
+            assert_non_null(strstr(why.message, "used no CPU time"));
+        else
+            CHECK_EQ(rc, ERR_OK);
+        foreign_end(&p);
+        words_free(&w);
+    }
+}
+
+/* llama-bench loads its model in each run: a cell says that it has work that no figure counts. */
+static void test_untimed(void **state)
+{
+    (void)state;
+    static const char SCRIPT[] =
+        "#!/bin/sh\n" /* -m M -p P -n N -d D */
+        "echo '{\"n_prompt\":'$4',\"n_gen\":'$6',\"n_depth\":'$8',\"samples_ns\":[5]}'\n";
+    char folder[] = "/tmp/qdyno-bench-XXXXXX", path[64], line[128];
+    struct config c;
+    struct err why = { 0 };
+    struct arm *a = NULL;
+    struct measured_cell cell;
+    static struct sample window[WINDOW_SAMPLES];
+    int samples = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/bench", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(SCRIPT, f);
+    fclose(f);
+    assert_int_equal(chmod(path, 0755), 0);
+    snprintf(line, sizeof line, "engine=llama-bench,bin=%s", path);
+    CHECK_OK(config_parse(&c, line, &why));
+    assert_int_equal(setenv("QDYNO_SHARE", TEST_SOURCE_DIR "/share", 1), 0);
+    const struct arm_spec spec = { .model = TEST_SOURCE_DIR "/share/models/bundled.gguf", .config = &c };
+    CHECK_OK(arm_open(&a, &spec, NULL, NULL, &why));
+    const struct cell_ask ask = { .arm = a, .workload = "pp4", .repeats = 2 };
+    CHECK_OK(cell_take(&cell, &ask, window, &samples, &why));
+    assert_true(cell.untimed_work);
+    CHECK_NEAR(cell.value[METRIC_PREFILL_RATE], 8 / 10e-9, 1);
+    cell_done(&cell);
+    arm_close(a);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* A server that takes the connection and never answers. */
+static void test_silent(void **state)
+{
+    (void)state;
+    int fd = -1, port = 0;
+    char url[64];
+    struct err why = { 0 };
+    struct reply r;
+    CHECK_OK(http_listen(&fd, "127.0.0.1", 0, &port, &why));
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/v1/completions", port);
+    json_t *body = json_object();
+    struct foreign_wait w = { .reply = &r, .silence_s = 0.3 };
+    assert_int_equal(foreign_send(NULL, url, body, NULL, &w, &why), ERR_ABSENT);
+    assert_non_null(strstr(why.message, "the server has sent nothing for"));
+    reply_done(&r);
+    json_decref(body);
+    close(fd);
 }
 
 /* ---------------------------------------------------------------- import */
@@ -196,6 +329,14 @@ static void test_import(void **state)
     CHECK_OK(results_read(&r, d, runs[0].id, &why));
     CHECK_EQ(r.n, 1);
     CHECK_NEAR(exp(result_mean(&r.result[0], METRIC_PREFILL_RATE)), sqrt(100.0 * 102.0), 1e-9);
+    struct compared *pair = NULL;
+    int pairs = 0;
+    CHECK_OK(compare_runs(&pair, &pairs, &r, &r, NULL, 0.02, &why));
+    CHECK_EQ(pairs, 1);
+    CHECK_EQ(pair[0].verdict, VERDICT_INCONCLUSIVE);
+    assert_non_null(strstr(pair[0].reason, "no verdict rests on it"));
+    free(pair);
+    assert_string_equal(r.result[0].work_hash, "");
     assert_string_equal(r.result[0].config, "threads=4,engine=llama-bench,args=\"-b 512 -fa 1\"");
     results_free(&r);
     run_row_free(&runs[0]);
@@ -221,10 +362,36 @@ static void test_import(void **state)
     assert_int_equal(system(path), 0);
 }
 
+/* Models with the same test but another name are series of their own. */
+static void test_series(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/qdyno-import-XXXXXX", path[512];
+    struct db *d = NULL;
+    struct err why;
+    struct import_result got;
+    struct history h = { 0 };
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/db", folder);
+    CHECK_OK(db_open(&d, path, &why));
+    import(d, folder,
+           "[{\"n_prompt\":512,\"n_gen\":0,\"avg_ts\":9,\"model_filename\":\"a.gguf\"},"
+           "{\"n_prompt\":512,\"n_gen\":0,\"avg_ts\":90,\"model_filename\":\"b.gguf\"}]",
+           ERR_OK, &got);
+    CHECK_OK(history_read(&h, d, &(struct history_want){ .limit = 10 }, &why));
+    CHECK_EQ(h.n, 2);
+    history_free(&h);
+    db_close(d);
+    snprintf(path, sizeof path, "rm -rf %s", folder);
+    assert_int_equal(system(path), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_llama), cmocka_unit_test(test_openai),
-                                        cmocka_unit_test(test_rules), cmocka_unit_test(test_words),
-                                        cmocka_unit_test(test_import) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_llama),  cmocka_unit_test(test_openai),
+                                        cmocka_unit_test(test_rules),  cmocka_unit_test(test_words),
+                                        cmocka_unit_test(test_orphan), cmocka_unit_test(test_wrapper),
+                                        cmocka_unit_test(test_silent), cmocka_unit_test(test_untimed),
+                                        cmocka_unit_test(test_import), cmocka_unit_test(test_series) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

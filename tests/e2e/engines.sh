@@ -28,6 +28,11 @@ refused() { # ARGUMENTS PATTERN
   expect "${3:-4}" bench -C "engine=llama-server,args=\"--fault $1\"" -w pp32+tg16 -r 1 --no-warmup && says err "$2"
 }
 refused cached "5 of the prompt's 32 tokens came from the server's prompt cache"
+# llama-server's cache in memory is off, but a variable of the user is not overridden.
+expect 0 bench -C 'engine=llama-server,args="--fault ram"' -w pp32 -r 1 --no-warmup
+export LLAMA_ARG_CACHE_RAM=64
+refused ram "came from the server's prompt cache"
+unset LLAMA_ARG_CACHE_RAM
 refused short 'generated 14 tokens instead of 17 \(it ended with "eos"\)'
 refused bos "counted 33 prompt tokens instead of 32: it added one, probably a BOS token"
 refused template "counted 39 prompt tokens instead of 32: it added some, probably by a chat template"
@@ -56,6 +61,10 @@ expect 4 run -p x -C engine=llama-server -n 1 && says err "needs qdyno's own eng
 # The other tools.
 expect 0 bench -C engine=llama-bench -w pp32+tg16@d8 -r 2 -o json && json "$ROW['decode_tok_s'] > 900 and $ROW['prefill_tok_s'] > 10000"
 expect 4 bench -C 'engine=llama-bench,args="--fault bos"' -w pp32 -r 1 && says err "at depth 1 instead of"
+expect 4 bench -C 'engine=llama-bench,args="--fault several"' -w pp32 -r 1 && says err "ran 2 tests instead of one"
+expect 4 bench -C 'engine=llama-bench,args="--n-gen 5"' -w pp32 && says err "args: --n-gen is set by qdyno"
+expect 4 bench -C 'engine=llama-server,args="-hf a/b"' -w tg4 && says err "args: -hf is set by qdyno"
+expect 4 bench -C engine=llama-bench,ctx=512 -w pp32 && says err "is no setting that qdyno can give to engine=llama-bench"
 expect 5 bench -C 'engine=llama-bench,args="--fault nousage"' -w pp32 -r 1 && says err "printed no result"
 
 # A running server with OpenAI's interface; the fault is the name of its model.
@@ -71,7 +80,13 @@ no cached "came from the server's prompt cache"
 no short "generated 6 tokens instead of 9"
 no nousage "its chunks are no count of tokens"
 no load "loaded its model during this request \(0.25 s\)"
-expect 0 bench -C "$(openai bundle)" -w pp40+tg24 -r 1 --no-warmup -o json && json "$ROW['itl_p50_s'] is None and $ROW['chunk_gap_s'] > 0"
+no bundle "9 tokens came in 5 chunks, and the server does not say how many the first one had"
+expect 0 bench -C "$(openai bosreuse)" -w pp40+tg8 -r 1 --no-warmup
+# Only the first words of a text are random, so its length is found soon.
+expect 0 bench -C "$(openai subwords)" -w pp2000+tg8 -r 2 --no-warmup -o json && json "$ROW['prefill_tok_s'] > 0"
+# The file gives the vocabulary only.
+expect 0 bench -m "$(dirname "$QDYNO")/share/models/bundled.gguf" -C "$(openai plain)" -w pp40+tg8 -r 1 --no-warmup -o json && run=$(value 'd["run"]')
+expect 0 show "$run" -o json && json "d['run']['model'] == 'bundled.gguf' and d['run']['model_sha256'] is None"
 expect 4 bench -C "engine=openai,url=http://127.0.0.1:$PORT" -w tg4 && says err "has 2 models: add model=NAME"
 expect 7 bench -C engine=openai,url=http://127.0.0.1:1,model=x -w tg4 && says err "cannot reach"
 
@@ -100,6 +115,7 @@ expect 1 audit "$T/model.gguf" --bytes 4k -c 64 -o json &&
   json "max(r['own_ratio'] for r in d['rows'][:3]) < 1.001"
 expect 1 audit "$T/model.gguf" --bytes 4k -c 64 --engine 'engine=llama-perplexity,args="--fault slow"' && says out "DISAGREES with itself"
 expect 0 audit "$T/model.gguf" --bytes 4k -c 64 --engine qdyno -o json && json "d['agrees_with_itself'] and d['agrees_with_qdyno'] is None"
+expect 0 audit "$T/model.gguf" --bytes 4k -c 64 --batches 1 --engine q4_0 -o json && json "len(d['rows']) == 1 and 'q4_0' in d['rows'][0]['config']"
 expect 4 audit "$T/model.gguf" --engine llama-server && says err "does not give the probabilities"
 
 # Results of others, and settings for others.
@@ -112,6 +128,8 @@ expect 5 history --import "$0" && says err "llama-bench -o json"
 for target in llama-server ollama lmstudio vllm; do
   expect 0 apply --for "$target" q4_0,threads=3,ctx=1024,precision=highest && says out "1024" && says out "qdyno quantize" && says out "precision=highest"
 done
+expect 0 apply --for llama-server gpu_layers=0,device=cpu,max_sequences=3,compile=off && says out "-ngl 0" && says out "max_sequences=3" && says out "compile=off"
+expect 0 apply --for ollama gpu_layers=0 && says out "^PARAMETER num_gpu 0"
 expect 0 apply --for ollama q8_0,threads=3 && says out "^PARAMETER num_thread 3" && says out "^FROM .*q8_0.gguf"
 expect 4 apply engine=llama-server && says err "needs qdyno's own engine"
 

@@ -4,7 +4,7 @@
   fake_engine.py llama-server|llama-bench|llama-perplexity ARGUMENTS [--fault NAME]
   fake_engine.py openai PORT          the fault is the name of the model that a request names
 
-Without a fault it answers as the real programs do (fields recorded from llama.cpp and vLLM); each fault breaks one rule
+Without a fault it answers as the real programs do (fields from the documentation and source of llama.cpp and vLLM); each fault breaks one rule
 that figures must obey: see FAULTS. Tokens are counted, not computed."""
 import json, os, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +25,10 @@ FAULTS = {
     "plain": "ignore_eos and min_tokens are refused",
     "dies": "the program ends while it starts",
     "slow": "a token takes 5 ms instead of 1",
+    "subwords": "no fault: a word of more than 4 letters is two tokens",
+    "ram": "5 tokens of every prompt come from a cache in memory, unless LLAMA_ARG_CACHE_RAM is 0",
+    "several": "two tests are run",
+    "bosreuse": "no fault: as llama.cpp, the first prompt token comes from the cache unless cache_prompt is false",
 }
 FAULT = ""
 MODEL = ""
@@ -71,6 +75,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         prompt = request["prompt"]
         n_prompt = len(prompt) if isinstance(prompt, list) else len(prompt.split())
+        if fault == "subwords":
+            n_prompt += sum(len(word) > 4 for word in prompt.split())
         n = request["n_predict" if native else "max_tokens"]
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -82,6 +88,10 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, request, native, fault, n_prompt, n):
         big = n_prompt > 16
         cached = 5 if fault == "cached" and n_prompt > 5 else 0
+        if fault == "ram" and os.environ.get("LLAMA_ARG_CACHE_RAM") != "0":
+            cached = 5
+        if fault == "bosreuse" and request.get("cache_prompt", True):
+            cached = 1
         if native and request["cache_prompt"]:
             cached = request.get("_", getattr(self.server, "kept", 0))
             self.server.kept = n_prompt
@@ -170,7 +180,7 @@ def main():
         d += FAULT == "bos"
         ns = int(1e6 * (p / 20 + n) + 1e5)
         print("warning: something on stderr", file=sys.stderr)
-        if FAULT != "nousage":
+        for _ in range(0 if FAULT == "nousage" else 2 if FAULT == "several" else 1):
             print(json.dumps({"build_commit": "fake", "build_number": 1, "n_threads": 2, "n_prompt": p, "n_gen": n,
                               "n_depth": d, "samples_ns": [ns], "avg_ns": ns}))
     elif kind == "llama-perplexity":
