@@ -9,8 +9,8 @@
  */
 enum err_code hf_tokenizer_put(struct checkpoint *c, struct err *why);
 
-/* Parse tokenizer.json, whose tokens may contain U+0000, which the JSON library does not take in keys: U+FFFE,
- * which no text contains, stands for it. Errors: as json_parse. */
+/* Parse tokenizer.json, whose tokens may contain U+0000, which the JSON library does not take in keys:
+ * U+FFFE, which no text contains, stands for it. Errors: as json_parse. */
 enum err_code hf_tokenizer_parse(json_t **out, const char *text, size_t n, struct err *why);
 
 #endif

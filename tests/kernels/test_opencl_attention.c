@@ -206,9 +206,8 @@ static void scenes(void **state)
 static void little_scratch(void **state)
 {
     (void)state;
-    static const struct scene SCENE = {
-        FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0, 0, false, false
-    };
+    static const struct scene SCENE = { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64,    32,   700,
+                                        1,          3,           0, 0, 0,  false, false };
     for (int64_t cols = 1; cols <= 64; cols *= 64) {
         struct backend *b = opencl_or_skip(1, cols);
         struct rng r = { 5 };
