@@ -91,11 +91,16 @@ expect 4 bench -C "engine=openai,url=http://127.0.0.1:$PORT" -w tg4 && says err 
 expect 7 bench -C engine=openai,url=http://127.0.0.1:1,model=x -w tg4 && says err "cannot reach"
 
 # qdyno's own server: its vocabulary is that of the file, so the arms get the same ids.
-SPORT=$(free_port)
-"$QDYNO" serve --port "$SPORT" >"$T/serve.out" 2>&1 &
+"$QDYNO" serve --port 0 -o json >"$T/serve.out" 2>"$T/serve.err" &
 pids+=($!)
-for _ in $(seq $((WAIT_S * 10))); do (exec 3<>"/dev/tcp/127.0.0.1/$SPORT") 2>/dev/null && break; sleep 0.1; done
-"$QDYNO" ab default "engine=openai,url=http://127.0.0.1:$SPORT" -w pp24+tg12 --budget 4s --control 0 --processes kept -o json >"$T/out" 2>"$T/err" </dev/null
+for _ in $(seq $((WAIT_S * 10))); do
+  SERVE=$(sed -n 's/.*"url": *"\(http[^"]*\)\/v1".*/\1/p' "$T/serve.out")
+  [ -n "$SERVE" ] && break
+  kill -0 $! 2>/dev/null || break
+  sleep 0.1
+done
+[ -n "$SERVE" ] || fail "qdyno serve has no address: $(cat "$T/serve.out" "$T/serve.err")"
+"$QDYNO" ab default "engine=openai,url=$SERVE" -w pp24+tg12 --budget 4s --control 0 --processes kept -o json >"$T/out" 2>"$T/err" </dev/null
 [ $? -le 3 ] || fail "ab with qdyno serve"
 json "d['arms'][1]['engine']['token_ids'] and d['arms'][1]['error'] is None and d['arms'][1]['server_decode_tok_s'] > 0"
 json "d['arms'][0]['engine'] is None and any('random tokens' in e['text'] for e in d['events'])"

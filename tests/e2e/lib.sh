@@ -56,9 +56,10 @@ value() {
   python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$T/out" "$1" 2>/dev/null
 }
 
+# A port that nothing listens on, below those that the kernel gives to outgoing connections.
 free_port() {
   local port
-  for port in $(shuf -i 20000-60000 -n 50); do
+  for port in $(shuf -i 20000-32000 -n 50); do
     (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return 0; }
   done
   return 1
