@@ -155,14 +155,14 @@ json_t *page_settings(struct server *s, const char *body, size_t n, struct refus
     if (!rc && !json_is_object(asked))
         rc = err_set(&why, ERR_FORMAT, "expected a JSON object such as {\"schedule\": \"shortest\"}");
     config_default(&change);
-    if (!rc) json_object_foreach(asked, key, v)
-        {
-            if (rc) continue;
-            if (setting_text(v, text, sizeof text))
-                rc = config_set(&change, key, text, &why);
-            else
-                rc = err_set(&why, ERR_FORMAT, "%.60s: expected a text or a whole number", key);
-        }
+    json_object_foreach(asked, key, v)
+    {
+        if (rc) break;
+        if (setting_text(v, text, sizeof text))
+            rc = config_set(&change, key, text, &why);
+        else
+            rc = err_set(&why, ERR_FORMAT, "%.60s: expected a text or a whole number", key);
+    }
     for (int i = 0; i < s->levels && !rc; i++) rc = serving_change_check(s->serving[i], &change, &why);
     json_decref(asked);
     if (rc) {

@@ -117,17 +117,21 @@ bool tpl_args(struct rendering *r, struct scope *s, const struct node *items, st
 }
 
 /* Call the filter or test of node n. An argument that the function did not read is an error. */
+static struct value apply_with(struct rendering *r, const struct node *n, struct value x, struct args *a)
+{
+    r->line = n->line;
+    const struct value v = n->function->call(r, x, a);
+    if (!r->rc && a->used < a->n)
+        tpl_fail(r, "'%.*s' was given %zu arguments, but takes %zu", (int)n->name->n, n->name->bytes, a->n,
+                 a->used);
+    if (n->kind != NODE_TEST || r->rc) return v;
+    return tpl_bool(tpl_truth(r, v) != (n->op != 0));
+}
+
 static struct value apply_function(struct rendering *r, struct scope *s, const struct node *n, struct value x)
 {
     struct args a;
-    if (r->rc || !tpl_args(r, s, n->items, &a)) return TPL_UNDEFINED;
-    r->line = n->line;
-    struct value v = n->function->call(r, x, &a);
-    if (!r->rc && a.used < a.n)
-        tpl_fail(r, "'%.*s' was given %zu arguments, but takes %zu", (int)n->name->n, n->name->bytes, a.n,
-                 a.used);
-    if (n->kind != NODE_TEST || r->rc) return v;
-    return tpl_bool(tpl_truth(r, v) != (n->op != 0));
+    return r->rc || !tpl_args(r, s, n->items, &a) ? TPL_UNDEFINED : apply_with(r, n, x, &a);
 }
 
 struct value tpl_apply_filters(struct rendering *r, struct scope *s, const struct node *n, struct value x)
