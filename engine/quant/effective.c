@@ -33,7 +33,6 @@ static enum err_code scale_read(struct effective *e, const struct gguf *g, struc
     e->scale = malloc((size_t)n * sizeof *e->scale);
     if (!e->scale) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
     memcpy(e->scale, gguf_tensor_data(t), (size_t)n * sizeof *e->scale);
-    e->scales = n;
     e->scale_rows = e->rows / n;
     return ERR_OK;
 }
@@ -57,12 +56,6 @@ void effective_done(struct effective *e)
     act_free(e->input);
     free(e->scale);
     *e = (struct effective){ 0 };
-}
-
-bool effective_is_plain(const struct effective *e)
-{
-    const struct input_scheme *i = e->input;
-    return !e->scale && (!i || (!i->order && !i->divide && !i->outlier_count));
 }
 
 void effective_row(const struct effective *e, int64_t r, float *scratch, float *y)

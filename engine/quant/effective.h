@@ -11,8 +11,8 @@ struct effective {
     const struct gguf_tensor *matrix;
     int64_t rows, cols;
     struct input_scheme *input; /* NULL: none */
-    float *scale;               /* [scales]; NULL: 1 */
-    int64_t scales, scale_rows; /* row r is multiplied by scale[r / scale_rows] */
+    float *scale;               /* row r is multiplied by scale[r / scale_rows]; NULL: 1 */
+    int64_t scale_rows;         /* the rows of the matrix, or of one expert */
 };
 
 /* Prepare to read a matrix of file `g`. *out is owned: effective_done, also after an error. Errors:
@@ -21,9 +21,6 @@ struct effective {
 enum err_code effective_init(struct effective *out, const struct gguf *g, const struct gguf_tensor *matrix,
                              struct err *why);
 void effective_done(struct effective *e); /* accepts {0} */
-
-/* Does every stored value mean itself, in the order of the inputs? Then rows may be decoded without this. */
-bool effective_is_plain(const struct effective *e);
 
 /* Decode row r into y [cols]. scratch [cols]. Outlier columns have their f16 weights. Pure, any thread. */
 void effective_row(const struct effective *e, int64_t r, float *scratch, float *y);
