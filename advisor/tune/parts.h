@@ -126,6 +126,16 @@ void tune_average(double *mean, int n, double x);
  * counts as the cost of making it. */
 void tune_add_cost(struct tuning *t, int i, struct tune_mean *mean, double seconds);
 
+/* ---------------------------------------------------------------- tune.c */
+
+/* Set r->because of a winner with too few comparisons for a claim. */
+void tune_explain_undecided(struct tune_result *r);
+
+/* ---------------------------------------------------------------- foreign.c */
+
+/* As tune(), where tune_is_foreign. *out is initialized. */
+enum err_code tune_foreign(struct tune_result *out, const struct tune_options *o, struct err *why);
+
 /* ---------------------------------------------------------------- spec.c */
 
 /* The options of this search as JSON, for the run's row. Owned; NULL: out of memory. */

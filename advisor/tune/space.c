@@ -216,37 +216,47 @@ static bool key_changes_answers(const char *key)
     return true; /* "recipe" and "kv" */
 }
 
-static enum err_code space_parse(struct tune_space *s, const char *asked, struct err *why)
+/* The next word of a space: words are divided by commas and spaces outside of double quotes. The quotes are
+ * dropped. NULL: there is none. */
+static char *space_word(char **rest)
 {
-    char *copy = strdup(asked), *rest = NULL;
-    enum err_code rc = copy ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the search space");
-    for (char *word = copy ? strtok_r(copy, ", ", &rest) : NULL; word && !rc;
-         word = strtok_r(NULL, ", ", &rest)) {
-        char *equals = strchr(word, '='), *more = NULL;
-        const bool foreign = str_starts(word, "engine=") || str_starts(word, "args=") ||
-                             str_starts(word, "bin=") || str_starts(word, "url=");
-        if (foreign) {
-            rc = err_set(
-                why, ERR_USAGE,
-                "--space %.60s: tune searches qdyno's own settings; `qdyno ab --race A B C` finds the "
-                "best of several settings of another engine",
-                word);
-            break;
-        }
-        if (!equals || s->dims == TUNE_DIMS) {
-            rc = err_set(why, ERR_USAGE, "--space: '%.60s' is not one of at most %d KEY=VALUE|VALUE...", word,
-                         TUNE_DIMS);
-            break;
-        }
-        *equals = '\0';
-        struct tune_dim *d = &s->dim[s->dims++];
-        *d = (struct tune_dim){ .changes_answers = key_changes_answers(word),
-                                .unpredicted = !strcmp(word, KNOBS[KNOB_DEVICE].key) };
-        snprintf(d->key, sizeof d->key, "%s", word);
-        for (char *v = strtok_r(equals + 1, "|", &more); v && !rc; v = strtok_r(NULL, "|", &more))
-            rc = dim_parse_value(d, v, why);
-        if (!rc && !d->n) rc = err_set(why, ERR_USAGE, "--space %s=: expected at least one value", d->key);
+    char *from = *rest + strspn(*rest, ", "), *to = from, *p = from;
+    bool quoted = false;
+    if (!*from) return NULL;
+    for (; *p && (quoted || !strchr(", ", *p)); p++) {
+        if (*p == '"')
+            quoted = !quoted;
+        else
+            *to++ = *p;
     }
+    *rest = *p ? p + 1 : p;
+    *to = '\0';
+    return from;
+}
+
+static enum err_code space_parse_dim(struct tune_space *s, char *word, struct err *why)
+{
+    char *equals = strchr(word, '='), *more = NULL;
+    enum err_code rc = ERR_OK;
+    if (!equals || s->dims == TUNE_DIMS)
+        return err_set(why, ERR_USAGE, "--space: '%.60s' is not one of at most %d KEY=VALUE|VALUE...", word,
+                       TUNE_DIMS);
+    *equals = '\0';
+    struct tune_dim *d = &s->dim[s->dims++];
+    *d = (struct tune_dim){ .changes_answers = key_changes_answers(word),
+                            .unpredicted = !strcmp(word, KNOBS[KNOB_DEVICE].key) };
+    snprintf(d->key, sizeof d->key, "%s", word);
+    for (char *v = strtok_r(equals + 1, "|", &more); v && !rc; v = strtok_r(NULL, "|", &more))
+        rc = dim_parse_value(d, v, why);
+    if (!rc && !d->n) rc = err_set(why, ERR_USAGE, "--space %s=: expected at least one value", d->key);
+    return rc;
+}
+
+enum err_code tune_space_parse(struct tune_space *s, const char *asked, struct err *why)
+{
+    char *copy = strdup(asked), *rest = copy, *word;
+    enum err_code rc = copy ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the search space");
+    while (!rc && (word = space_word(&rest))) rc = space_parse_dim(s, word, why);
     free(copy);
     if (!rc && tune_space_size(s) > TUNE_CANDIDATES)
         rc = err_set(why, ERR_USAGE, "--space: %lld configurations, expected at most %d",
@@ -261,7 +271,7 @@ enum err_code tune_space(struct tune_space *out, const struct gguf *g, const str
     config_default(&out->base);
     out->for_quality = goal == GOAL_QUALITY;
     if (asked) {
-        const enum err_code rc = space_parse(out, asked, why);
+        const enum err_code rc = tune_space_parse(out, asked, why);
         if (!rc) space_drop_duplicates(out, g);
         return rc;
     }

@@ -381,7 +381,7 @@ static void confirm_read_result(struct tuning *t, const struct experiment_state 
     }
 }
 
-static void result_explain_undecided(struct tune_result *r)
+void tune_explain_undecided(struct tune_result *r)
 {
     char compared[96] = "the budget ended before it was compared with the current configuration";
     if (r->blocks)
@@ -397,7 +397,7 @@ static void result_decide(struct tune_result *r)
     const double percent = 100 * (exp(r->effect.estimate) - 1);
     if (*r->because) return;
     if (isnan(r->gain.lower)) {
-        result_explain_undecided(r);
+        tune_explain_undecided(r);
         return;
     }
     r->wins = r->gain.lower > 0;
@@ -553,8 +553,9 @@ static void search_free(struct tuning *t)
 enum err_code tune(struct tune_result *out, const struct tune_options *o, struct err *why)
 {
     struct tune_options resolved = *o;
-    struct tuning *t = calloc(1, sizeof *t);
     *out = (struct tune_result){ .effect = { NAN, NAN, NAN }, .gain = { NAN, NAN, NAN }, .noise_floor = NAN };
+    if (tune_is_foreign(o->current, o->space)) return tune_foreign(out, o, why);
+    struct tuning *t = calloc(1, sizeof *t);
     if (!t) return err_set(why, ERR_NOMEM, "out of memory for a search");
     if (!(resolved.limits.kld > 0)) resolved.limits.kld = 0.02;
     t->task.o = &resolved;

@@ -16,14 +16,14 @@
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 
-enum { TUNE_DIMS = 16, TUNE_VALUES = 40, TUNE_CANDIDATES = 1 << 12 };
+enum { TUNE_DIMS = 16, TUNE_VALUES = 40, TUNE_VALUE = 96, TUNE_CANDIDATES = 1 << 12 };
 
 /* ---------------------------------------------------------------- the space */
 
 /* One dimension of the space. `key` is a key of config lines, also "recipe" or "kv". */
 struct tune_dim {
     char key[24];
-    char value[TUNE_VALUES][32]; /* [0] is the default */
+    char value[TUNE_VALUES][TUNE_VALUE]; /* [0] is the default */
     int n;
     bool changes_answers;
     bool unpredicted; /* no predictor knows its values: they may differ by factors, not by percents */
@@ -42,6 +42,9 @@ struct tune_space {
  */
 enum err_code tune_space(struct tune_space *out, const struct gguf *g, const struct machine *m,
                          const struct workload *w, enum goal goal, const char *asked, struct err *why);
+/* Append the dimensions of a text such as "recipe=file|q8_0,args=\"-fa on|-fa off\"" to a space. Errors:
+ * ERR_USAGE, naming the invalid word; ERR_NOMEM. */
+enum err_code tune_space_parse(struct tune_space *s, const char *asked, struct err *why);
 int64_t tune_space_size(const struct tune_space *s);
 /* Configuration number i. False: its settings contradict each other. */
 bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i);
@@ -193,6 +196,12 @@ struct tune_result {
  * (options, space, a run that cannot be resumed); ERR_FIT when nothing fits; those of opening the model and
  * the database. */
 enum err_code tune(struct tune_result *out, const struct tune_options *o, struct err *why);
+/* Whether `current` or a value of the space runs another engine. tune() then measures all configs against the
+ * current one: nothing predicts them, their answers are not compared (kld is NAN), memory is the peak that
+ * was measured, and a search that stops cannot be resumed. At most TUNE_FOREIGN configs. False, too, for a
+ * space that cannot be parsed. */
+enum { TUNE_FOREIGN = 64 };
+bool tune_is_foreign(const struct config *current, const char *space);
 void tune_result_free(struct tune_result *r);
 
 /* The options of a stored search, to continue it. Texts are owned: tune_stored_free. */

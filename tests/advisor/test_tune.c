@@ -1,8 +1,8 @@
 /* Proves: the search space holds every valid combination once, and one recipe of those that make the same
- * file; a given space is parsed, and errors are refused; the regression learns knob values from combinations,
- * and its standard deviation shrinks for what it saw; expected improvement follows the formula; a search over
- * an additive space with noise finds the best with a quarter of the measurements; a disturbance of the
- * machine is normalized away. */
+ * file; a given space is parsed (also one with other engines), and errors are refused; the regression learns
+ * knob values from combinations, and its standard deviation shrinks for what it saw; expected improvement
+ * follows the formula; a search over an additive space with noise finds the best with a quarter of the
+ * measurements; a disturbance of the machine is normalized away. */
 #include <math.h>
 #include <string.h>
 #include <stdlib.h>
@@ -50,6 +50,30 @@ static void space_as_asked(void **state)
     for (size_t i = 0; i < COUNT_OF(BAD); i++)
         if (tune_space(&s, NULL, &m, &w, GOAL_SPEED, BAD[i], &why) != ERR_USAGE)
             fail_msg("%s was accepted", BAD[i]);
+}
+
+/* Quotes hold a value with spaces and commas together. A space with another engine is told from one without.
+ */
+static void space_of_another_engine(void **state)
+{
+    (void)state;
+    struct tune_space *s = calloc(1, sizeof *s);
+    struct config own, other;
+    struct err why;
+    config_default(&own);
+    CHECK_OK(config_parse(&other, "engine=llama-server", &why));
+    CHECK_OK(tune_space_parse(s, "threads=1|2, args=\"-fa on, -x|-fa off\",batch=64", &why));
+    assert_int_equal(s->dims, 3);
+    assert_int_equal(tune_space_size(s), 4);
+    assert_string_equal(s->dim[1].key, "args");
+    assert_string_equal(s->dim[1].value[0], "-fa on, -x");
+    assert_string_equal(s->dim[1].value[1], "-fa off");
+    CHECK(!tune_is_foreign(&own, "threads=1|2"));
+    CHECK(!tune_is_foreign(&own, NULL));
+    CHECK(!tune_is_foreign(&own, "engine=qdyno"));
+    CHECK(tune_is_foreign(&own, "engine=qdyno|llama-server,threads=1|2"));
+    CHECK(tune_is_foreign(&other, "threads=1|2"));
+    free(s);
 }
 
 /* Rows of 64 weights do not fit blocks of 256: q4_K and q5_K fall back to what f16 makes. */
@@ -336,6 +360,7 @@ int main(void)
                                         cmocka_unit_test(uncertain_cells_have_less_weight),
                                         cmocka_unit_test(measurements_that_take_too_long_are_skipped),
                                         cmocka_unit_test(space_as_asked),
+                                        cmocka_unit_test(space_of_another_engine),
                                         cmocka_unit_test(recipes_that_make_the_same_file),
                                         cmocka_unit_test(regression_learns_values),
                                         cmocka_unit_test(expected_improvement_by_formula),

@@ -6,10 +6,11 @@
 FAKE=$(cd "$(dirname "$0")" && pwd)/fake_engine.py
 ROW='d["rows"][0]'
 
-# The programs are scripts, whose children must end, too.
+# The programs are scripts, whose children must end, too. A python3 that is itself a script can need a second to start.
 mkdir "$T/bin"
+python=$("$PYTHON" -c 'import sys; print(sys.executable)')
 for name in llama-server llama-bench llama-perplexity; do
-  printf '#!/bin/sh\npython3 "%s" %s "$@"\nexit $?\n' "$FAKE" "$name" >"$T/bin/$name"
+  printf '#!/bin/sh\n"%s" "%s" %s "$@"\nexit $?\n' "$python" "$FAKE" "$name" >"$T/bin/$name"
   chmod +x "$T/bin/$name"
 done
 export PATH=$T/bin:$PATH
@@ -112,6 +113,16 @@ expect 0 show "$run" && says out "engine=openai"
 [ $? = 1 ] || fail "a much slower server is worse: status $?"
 json "d['verdict'] == 'worse' and d['arms'][0]['engine']['build'] == 'b1-fake' and len(d['arms'][0]['engine']['binary_sha256']) == 64"
 none_left ab
+
+# tune finds the setting of known effect among those of another engine.
+"$QDYNO" tune -C 'engine=llama-server,args="--fault slow"' --space 'args="--fault slow|--fault ram"' -w tg8 --budget 240s -o json >"$T/out" 2>"$T/err" </dev/null
+[ $? = 0 ] || fail "tune with another engine: status $?: $(tail -n 3 "$T/err")"
+json "'--fault ram' in d['winner'] and d['effect_lower_ratio'] > 2 and d['verdict'] == 'better' and d['written'] is None" &&
+  json "len(d['tried']) == 2 and all(t['predicted_tok_s'] is None for t in d['tried'])"
+none_left tune
+expect 4 tune -C engine=llama-server --budget 5s && says err "which settings of the other engine"
+expect 4 tune -C engine=llama-server --space precision=high --budget 5s && says err "is no setting that qdyno can give"
+expect 4 tune --space 'engine=llama-server,threads=0|1|2|3|4|5|6|7|8|9,batch=1|2|3|4|5|6|7' --budget 5s && says err "at most 64"
 
 # The audit: perplexities of both programs at three batch sizes; a fake cannot agree with qdyno.
 cp "$(dirname "$QDYNO")/share/models/bundled.gguf" "$T/model.gguf"

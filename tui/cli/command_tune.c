@@ -145,7 +145,6 @@ static bool tuner_resumes(const struct tuner *t)
 static enum err_code tuner_config(struct tuner *t, struct err *why)
 {
     enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
-    if (!rc) rc = config_check_own(&t->current, why);
     if (!rc && !tuner_resumes(t)) return cli_applied_config(&t->current, t->g, t->a, why);
     if (!rc && !args_has(t->a, "-C") && !t->a->knob_count) t->current = t->stored.current;
     return rc;
@@ -172,8 +171,12 @@ static enum err_code tuner_init(struct tuner *t, struct err *why)
     if (rc) return rc;
     t->lines.model = t->model;
     tune_lines_enter(&t->lines, TUNE_PHASE_MACHINE, "measuring the limits of this machine, once");
-    return cli_machine(t->g, args_has(t->a, "--probe") ? PROBE_FRESH : PROBE_IF_MISSING, &t->machine,
-                       &t->ceilings, NULL, why);
+    const bool predicts = !tune_is_foreign(&t->current, args_text(t->a, "--space", t->stored.space));
+    return cli_machine(t->g,
+                       args_has(t->a, "--probe") ? PROBE_FRESH
+                       : predicts                ? PROBE_IF_MISSING
+                                                 : PROBE_CACHED,
+                       &t->machine, &t->ceilings, NULL, why);
 }
 
 /* Options that are not given: those of the run to resume, else the defaults. */
@@ -232,7 +235,8 @@ static enum err_code tuner_search(struct tuner *t, struct err *why)
     return rc;
 }
 
-/* Saves the winner. Without a winner the applied config stays. */
+/* Saves the winner. Without a winner the applied config stays; settings of other engines cannot be applied.
+ */
 static enum err_code tuner_save(struct tuner *t, struct err *why)
 {
     const struct tune_result *r = &t->result;
@@ -241,7 +245,7 @@ static enum err_code tuner_save(struct tuner *t, struct err *why)
                                      .machine = &t->machine,
                                      .because = r->because,
                                      .run_id = r->confirm_run };
-    if (!r->wins || args_has(t->a, "--dry-run")) return ERR_OK;
+    if (!r->wins || args_has(t->a, "--dry-run") || config_is_foreign(&r->keep)) return ERR_OK;
     if (t->lines.progress.json)
         tune_lines_enter(&t->lines, TUNE_PHASE_SAVE, "saving the winner for this model");
     enum err_code rc = apply_write(&t->kept, &q, why);
@@ -371,7 +375,14 @@ static int tuner_print(struct tuner *t)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
     cli_note_cautions(&out, r->random_weights, r->answers_unverified);
-    if (r->stopped) table_note(&out, "to continue: qdyno tune --resume %lld", (long long)r->run_id);
+    if (tune_is_foreign(&t->current, args_text(t->a, "--space", NULL)))
+        table_note(&out, "the answers were not compared: `qdyno audit` checks those of another engine");
+    if (config_is_foreign(&r->keep))
+        table_note(
+            &out, "not saved, because `run` and the dashboard use qdyno's own engine: start the other engine "
+                  "with these settings");
+    else if (r->stopped)
+        table_note(&out, "to continue: qdyno tune --resume %lld", (long long)r->run_id);
     if (t->written)
         table_note(
             &out,

@@ -41,6 +41,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "tune", "tune -m model.gguf --budget 10m", "find the best config and save it" },
     { "tune", "tune -m model.gguf --goal memory --budget 5m", "the smallest one that is good enough" },
     { "tune", "tune --resume 14", "continue a stopped search" },
+    { "tune", "tune -m model.gguf -C engine=llama-server --space 'args=\"-fa on|-fa off\"'", "settings of another engine" },
     { "apply", "apply -m model.gguf", "the config that is in use" },
     { "apply", "apply -m model.gguf q8_0,threads=2", "use another one" },
     { "apply", "apply -m model.gguf --undo", "return to the one before" },

@@ -1,0 +1,310 @@
+/* advisor/tune/foreign.c - a search over settings of other engines (tune_is_foreign).
+ *
+ * Nothing predicts how fast another engine is, so every config is measured. Up to seven run as one race
+ * against the current config, which then confirms its winner on new blocks. More are raced in groups against
+ * the best config so far; a last A/B compares the best of all with the current config, because the measured
+ * effect of a selected maximum is biased upwards. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/experiment/parts.h"
+#include "advisor/tune/parts.h"
+
+enum { GROUP = EXPERIMENT_ARMS - 1 };
+static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget, where there are several groups */
+
+struct foreign {
+    const struct tune_options *o;
+    struct tune_result *out;
+    struct config *config;       /* [n + 1], owned; [0] is the current one */
+    struct tune_candidate *seen; /* [n + 1], owned by the result */
+    int n, best;                 /* best: index of the champion so far */
+    int64_t begun_ns;
+    struct tune_progress now;
+};
+
+bool tune_is_foreign(const struct config *current, const char *space)
+{
+    struct tune_space *s = calloc(1, sizeof *s);
+    bool foreign = config_is_foreign(current);
+    if (s && space && !tune_space_parse(s, space, NULL))
+        for (int d = 0; d < s->dims; d++)
+            for (int i = 0; i < s->dim[d].n && !strcmp(s->dim[d].key, KNOBS[KNOB_ENGINE].key); i++)
+                foreign |= strcmp(s->dim[d].value[i], KNOBS[KNOB_ENGINE].otherwise) != 0;
+    free(s);
+    return foreign;
+}
+
+/* ---------------------------------------------------------------- the configs */
+
+static bool is_listed(const struct foreign *f, const struct config *c)
+{
+    for (int i = 0; i <= f->n; i++)
+        if (config_same(&f->config[i], c)) return true;
+    return false;
+}
+
+/* A config that contradicts itself is an error here: the user wrote each of them. */
+static enum err_code configs_list(struct foreign *f, const struct tune_space *s, struct err *why)
+{
+    const int64_t all = tune_space_size(s);
+    if (all > TUNE_FOREIGN)
+        return err_set(
+            why, ERR_USAGE,
+            "--space: %lld configs with other engines, expected at most %d: all of them are measured",
+            (long long)all, TUNE_FOREIGN);
+    f->config = calloc((size_t)all + 1, sizeof *f->config);
+    f->seen = calloc((size_t)all + 1, sizeof *f->seen);
+    f->out->seen = f->seen;
+    if (!f->config || !f->seen)
+        return err_set(why, ERR_NOMEM, "out of memory for %lld configs", (long long)all);
+    f->config[0] = *f->o->current;
+    for (int64_t i = 0; i < all; i++) {
+        struct config c;
+        if (!tune_space_config(&c, s, i)) {
+            const enum err_code rc = config_check(&c, why);
+            return rc ? err_prefix(why, "--space") : err_set(why, ERR_USAGE, "--space: an invalid value");
+        }
+        const enum err_code rc = workload_check(&f->o->workload, &c, why);
+        if (rc) return rc;
+        if (!is_listed(f, &c)) f->config[++f->n] = c;
+    }
+    for (int i = 0; i <= f->n; i++) {
+        f->seen[i] = (struct tune_candidate){ .index = i,
+                                              .predicted = NAN,
+                                              .low = NAN,
+                                              .high = NAN,
+                                              .rate = NAN,
+                                              .normalized_rate = NAN,
+                                              .normalized_sd = NAN,
+                                              .kld = NAN,
+                                              .kld_se = NAN,
+                                              .ppl_ratio = NAN,
+                                              .score = NAN };
+        config_line(&f->config[i], f->seen[i].line, sizeof f->seen[i].line);
+    }
+    f->out->space = f->out->fitting = f->n;
+    return f->n ? ERR_OK
+                : err_set(why, ERR_USAGE, "--space has no config besides the current one, %s",
+                          f->seen[0].line);
+}
+
+static enum err_code foreign_prepare(struct foreign *f, struct err *why)
+{
+    struct tune_space *s = calloc(1, sizeof *s);
+    if (!s) return err_set(why, ERR_NOMEM, "out of memory for the search space");
+    s->base = *f->o->current;
+    enum err_code rc = f->o->space ? tune_space_parse(s, f->o->space, why)
+                                   : err_set(why, ERR_USAGE,
+                                             "which settings of the other engine? Add --space, e.g. --space "
+                                             "'threads=1|2,args=\"-fa on|-fa off\"'");
+    if (!rc && f->o->resume_id)
+        rc = err_set(why, ERR_USAGE, "a search with other engines cannot be resumed; start it again");
+    if (!rc && f->o->search_only)
+        rc = err_set(why, ERR_USAGE, "--search-only is for qdyno's own engine: leave it out");
+    if (!rc && f->o->limits.memory_bytes > 0)
+        rc = err_set(why, ERR_USAGE, "--limit memory= is for qdyno's own engine, whose memory is planned");
+    if (!rc) rc = configs_list(f, s, why);
+    free(s);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- one experiment */
+
+static double spent_s(const struct foreign *f)
+{
+    return (double)(clock_ns() - f->begun_ns) * 1e-9;
+}
+
+static bool foreign_report(struct foreign *f, const struct experiment_state *s)
+{
+    struct tune_progress *now = &f->now;
+    const int running = s->running_arm >= 0 ? s->running_arm : 0, arm = s->headline > 0 ? s->headline : 1;
+    if (!f->o->progress) return true;
+    now->phase = s->phase == PHASE_CONFIRM ? TUNE_PHASE_CONFIRM : TUNE_PHASE_RACE;
+    now->what = s->running_arm >= 0 ? "speed" : "";
+    snprintf(now->config, sizeof now->config, "%s", s->arm[running].line);
+    snprintf(now->challenger, sizeof now->challenger, "%s", s->arm[arm].line);
+    snprintf(now->why, sizeof now->why, "no prediction knows other engines: all configs are measured");
+    const struct comparison *c = comparison_of(s, arm);
+    now->effect = c->effect;
+    now->verdict = c->verdict;
+    now->blocks = c->blocks;
+    now->blocks_needed = c->blocks_needed;
+    now->confirm_run = now->run_id = s->run_id;
+    now->possible = f->n;
+    now->share = fmin(spent_s(f) / f->o->budget_s, 1);
+    now->left_s = fmax(f->o->budget_s - spent_s(f), 0);
+    return f->o->progress(f->o->ctx, now);
+}
+
+static enum err_code experiment_to_end(struct foreign *f, const struct experiment_spec *spec,
+                                       struct experiment_state *s, struct err *why)
+{
+    struct experiment *x = NULL;
+    const struct tune_options *o = f->o;
+    const struct experiment_deps deps = { .db_path = o->db_path,
+                                          .sampler = o->sampler,
+                                          .machine = o->machine,
+                                          .program = o->program,
+                                          .log = o->log,
+                                          .labels = o->labels };
+    int64_t version = 0;
+    bool asked = false;
+    enum err_code rc = experiment_start(&x, spec, &deps, why);
+    while (!rc && !experiment_finished(x)) {
+        experiment_wait(x, &version, 200);
+        experiment_state(x, s);
+        if (asked || foreign_report(f, s)) continue;
+        experiment_stop(x);
+        asked = true;
+    }
+    if (x) experiment_state(x, s);
+    experiment_close(x);
+    if (!rc && asked) rc = err_set(why, ERR_CANCELLED, "stopped");
+    if (!rc && s->phase == PHASE_FAILED) rc = err_set(why, s->error_code, "%s", s->error);
+    return rc;
+}
+
+/* What the experiment says of its arms; index[k] is the config of arm k. */
+static void arms_read(struct foreign *f, const struct experiment_state *s, const int index[])
+{
+    for (int k = 0; k < s->spec.arms; k++) {
+        struct tune_candidate *c = &f->seen[index[k]];
+        const struct experiment_arm *arm = &s->arm[k];
+        c->failed = arm->failed;
+        snprintf(c->error, sizeof c->error, "%.*s", (int)sizeof c->error - 1, arm->error);
+        c->timings += arm->cells;
+        if (arm->rate > 0) c->rate = c->normalized_rate = arm->rate;
+        if (arm->value[METRIC_PEAK_MEMORY] > 0) c->memory_bytes = (int64_t)arm->value[METRIC_PEAK_MEMORY];
+    }
+}
+
+/* The challenger with the largest effect that is not certainly worse; 0: none is faster. */
+static int leader_of(const struct experiment_state *s)
+{
+    int best = 0;
+    for (int k = 1; k < s->spec.arms; k++) {
+        const double mine = comparison_of(s, k)->effect.estimate;
+        if (s->arm[k].failed || !(mine > 0)) continue;
+        if (!best || mine > comparison_of(s, best)->effect.estimate) best = k;
+    }
+    return best;
+}
+
+static enum err_code arms_compare(struct foreign *f, const int index[], int arms, double budget_s, bool last,
+                                  struct experiment_state *s, struct err *why)
+{
+    struct experiment_spec *spec = calloc(1, sizeof *spec);
+    if (!spec) return err_set(why, ERR_NOMEM, "out of memory for an experiment");
+    *spec = (struct experiment_spec){ .arms = arms,
+                                      .workload = f->o->workload,
+                                      .margin = 0.01,
+                                      .budget_s = budget_s,
+                                      .control_blocks = last ? 0 : -1,
+                                      .race = arms > 2,
+                                      .seed = f->o->seed,
+                                      .estimand = f->o->estimand };
+    snprintf(spec->model, sizeof spec->model, "%s", f->o->model_path);
+    for (int k = 0; k < arms; k++) spec->config[k] = f->config[index[k]];
+    const enum err_code rc = experiment_to_end(f, spec, s, why);
+    free(spec);
+    f->out->run_id = s->run_id;
+    arms_read(f, s, index);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the search */
+
+/* All groups but one that is alone, each against the best config so far. */
+static enum err_code groups_race(struct foreign *f, struct experiment_state *s, struct err *why)
+{
+    const int groups = (f->n + GROUP - 1) / GROUP;
+    const double budget_s = f->o->budget_s * (1 - CONFIRM_SHARE) / groups;
+    enum err_code rc = ERR_OK;
+    for (int from = 1; from <= f->n && !rc; from += GROUP) {
+        int index[EXPERIMENT_ARMS] = { f->best }, arms = 1;
+        for (int i = from; i < from + GROUP && i <= f->n; i++) index[arms++] = i;
+        rc = arms_compare(f, index, arms, budget_s, false, s, why);
+        if (!rc) f->best = index[leader_of(s)];
+    }
+    return rc;
+}
+
+static void result_read(struct foreign *f, const struct experiment_state *s, const int index[])
+{
+    struct tune_result *r = f->out;
+    const int k = s->headline > 0 ? s->headline : 1;
+    const struct comparison *c = comparison_of(s, k);
+    r->current = f->seen[0];
+    r->winner = f->seen[index[k]];
+    r->confirm_run = s->run_id;
+    r->effect = r->gain = c->effect;
+    r->verdict = s->verdict == VERDICT_INVALID ? VERDICT_INVALID : c->verdict;
+    r->noise_floor = s->noise_floor;
+    r->blocks = c->blocks;
+    r->wins = r->verdict == VERDICT_BETTER && c->blocks >= BLOCKS_FOR_A_CLAIM;
+    if (r->wins) r->keep = f->config[index[k]];
+    if (s->verdict == VERDICT_INVALID)
+        snprintf(r->because, sizeof r->because, "the comparison is invalid: %s", s->reason);
+    else if (isnan(c->effect.lower))
+        tune_explain_undecided(r);
+    else
+        snprintf(r->because, sizeof r->because, "%s: %.300s is %+.1f %% [%+.1f, %+.1f] in speed",
+                 r->wins ? "measured better by a paired A/B" : "not proven better", r->winner.line,
+                 stats_percent(c->effect.estimate), stats_percent(c->effect.lower),
+                 stats_percent(c->effect.upper));
+}
+
+static enum err_code foreign_search(struct foreign *f, struct experiment_state *s, struct err *why)
+{
+    int index[EXPERIMENT_ARMS], arms = f->n + 1;
+    double budget_s = f->o->budget_s;
+    for (int k = 0; k < EXPERIMENT_ARMS; k++) index[k] = k;
+    if (f->n > GROUP) {
+        const enum err_code rc = groups_race(f, s, why);
+        if (rc) return rc;
+        if (!f->best) {
+            snprintf(f->out->because, sizeof f->out->because,
+                     "no measured config is faster than the current one");
+            return ERR_OK;
+        }
+        index[1] = f->best, arms = 2;
+        budget_s = fmax(f->o->budget_s - spent_s(f), CONFIRM_SHARE * f->o->budget_s);
+    }
+    const enum err_code rc = arms_compare(f, index, arms, budget_s, true, s, why);
+    if (!rc) result_read(f, s, index);
+    return rc;
+}
+
+static int faster_first(const void *x, const void *y)
+{
+    const struct tune_candidate *a = x, *b = y;
+    if (isnan(a->rate) != isnan(b->rate)) return isnan(a->rate) ? 1 : -1;
+    return a->rate < b->rate ? 1 : a->rate > b->rate ? -1 : strcmp(a->line, b->line);
+}
+
+enum err_code tune_foreign(struct tune_result *out, const struct tune_options *o, struct err *why)
+{
+    struct foreign f = { .o = o, .out = out, .begun_ns = clock_ns() };
+    struct experiment_state *s = calloc(1, sizeof *s);
+    f.now = (struct tune_progress){ .what = "", .effect = { NAN, NAN, NAN }, .blocks_needed = -1 };
+    out->metric = experiment_default_metric(&o->workload);
+    out->keep = *o->current;
+    enum err_code rc = s ? foreign_prepare(&f, why)
+                         : err_set(why, ERR_NOMEM, "out of memory for an experiment");
+    if (!rc) rc = foreign_search(&f, s, why);
+    out->stopped = rc == ERR_CANCELLED;
+    if (out->stopped) snprintf(out->because, sizeof out->because, "stopped; the measurements are stored");
+    if (f.seen && !*out->current.line) out->current = f.seen[0];
+    out->seconds = spent_s(&f);
+    for (int i = 0; f.seen && i <= f.n; i++) {
+        out->raced += f.seen[i].timings > 0;
+        if (f.seen[i].timings || f.seen[i].failed) f.seen[out->n_seen++] = f.seen[i];
+    }
+    if (f.seen) qsort(f.seen, (size_t)out->n_seen, sizeof *f.seen, faster_first);
+    free(f.config);
+    free(s);
+    return out->stopped ? ERR_OK : rc;
+}
