@@ -313,10 +313,4 @@ enum flow quality_run(struct experiment *x);
 /* Reads a stored cell of quality into the state. False: the cell is none. */
 bool quality_rebuild(struct experiment_state *s, const struct cell_row *c);
 
-/* ---------------------------------------------------------------- claims.c */
-
-/* The comparison that counts for an arm. For a race's winner it is the confirmation, because the other blocks
- * chose it. */
-const struct comparison *comparison_of(const struct experiment_state *s, int arm);
-
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/parts.h"
+#include "advisor/experiment/experiment.h"
 #include "advisor/tune/parts.h"
 
 enum { GROUP = EXPERIMENT_ARMS - 1 };
