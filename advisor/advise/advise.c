@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/accelerators.h"
 #include "advisor/advise/adviser.h"
 #include "advisor/advise/checks.h"
 #include "engine/import/import.h"
@@ -333,13 +334,22 @@ static enum err_code candidate_add(struct adviser *a, const struct config *c, st
     return ERR_OK;
 }
 
-/* Recipes that GPU programs can read: GGUF's own formats, and fp8 on GPUs that multiply it. */
+/* Recipes that GPU programs can read: GGUF's own formats, and fp8 on GPUs that multiply it. Those of other
+ * accelerators read what their table says. */
 static bool recipe_runs_on_gpus(const struct adviser *a, const char *recipe)
 {
-    const struct format *f = format_find(recipe);
+    const struct accelerator *x = accelerator_of(a->machine);
+    const struct format *f = format_find(*recipe || !x ? recipe : a->shape.dominant_format);
+    if (x) return f && accelerator_reads(x, f);
     if (!*recipe) return true;
     return f && (f->ggml_type < FORMAT_OWN_TYPES ||
                  (a->ceilings->gpu.fp8_ops_s > 0 && f == &FORMATS[FORMAT_FP8_E4M3]));
+}
+
+static bool kv_runs_on_gpus(const struct adviser *a, const char *kv)
+{
+    const bool blocks = !format_is_full_precision(kv);
+    return format_find(kv)->ggml_type < FORMAT_OWN_TYPES && !(blocks && accelerator_of(a->machine));
 }
 
 /* On a GPU, threads and precision are not ours to choose. */
@@ -353,7 +363,7 @@ static enum err_code gpu_candidates_add(struct adviser *a, struct err *why)
     for (int i = 0; i < n_recipes * n_kv && !rc; i++) {
         struct config c;
         const char *format = recipe[i / n_kv];
-        if (recipe_runs_on_gpus(a, format) && format_find(kv[i % n_kv])->ggml_type < FORMAT_OWN_TYPES &&
+        if (recipe_runs_on_gpus(a, format) && kv_runs_on_gpus(a, kv[i % n_kv]) &&
             candidate_config(&c, format, kv[i % n_kv], KNOBS[KNOB_PRECISION].otherwise, 0))
             rc = candidate_add(a, &c, why);
     }

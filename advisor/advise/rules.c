@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advisor/advise/accelerators.h"
 #include "advisor/advise/word.h"
 #include "engine/plan/plan.h"
 
@@ -153,7 +154,7 @@ static bool rule_xmx(struct rule_finding *f, const struct rule_case *c)
 static bool rule_unified(struct rule_finding *f, const struct rule_case *c)
 {
     char bytes[16];
-    if (!c->ceilings->gpu.unified) return false;
+    if (!c->ceilings->gpu.unified || accelerator_of(c->machine)) return false;
     SET(f->advice, "plan with %s: model and KV cache share the memory with the system",
         str_from_bytes(c->machine->memory_bytes / 4 * 3, bytes, sizeof bytes));
     SET(f->reason,
@@ -174,9 +175,33 @@ static bool rule_several_gpus(struct rule_finding *f, const struct rule_case *c)
     return true;
 }
 
+static bool rule_accelerator(struct rule_finding *f, const struct rule_case *c)
+{
+    const struct accelerator *x = accelerator_of(c->machine);
+    if (!x) return false;
+    SET(f->advice, "%s", x->advice);
+    SET(f->reason, "%s", x->reason);
+    SET(f->evidence, "%s", x->evidence);
+    return true;
+}
+
+/* What cannot run here: qdyno has no code for these processors, so it can only time another program. */
+static bool rule_no_code(struct rule_finding *f, const struct rule_case *c)
+{
+    const struct accelerator *x = accelerator_of(c->machine);
+    if (!x) return false;
+    SET(f->advice, "qdyno's engine cannot run on %s: time the server of a program that can", x->name);
+    SET(f->reason,
+        "there is no OpenCL for it, and its programs read Hugging Face folders, not GGUF; the figures are rough guesses of what such programs may reach");
+    SET(f->evidence,
+        "the vendor's bandwidth and matrix rates times the assumed efficiency of GPU programs (docs/advisor.md)");
+    SET(f->check, "qdyno bench -C engine=openai,url=http://HOST:8000,model=NAME -w pp512+tg64");
+    return true;
+}
+
 static bool rule_no_device(struct rule_finding *f, const struct rule_case *c)
 {
-    if (!case_on_gpu(c)) return false;
+    if (!case_on_gpu(c) || accelerator_of(c->machine)) return false;
     SET(f->advice, "take the GPU's figures as what GPU programs may reach, and measure there");
     SET(f->reason,
         "these figures are of GPU programs: qdyno's engine runs on GPUs through OpenCL (device=opencl:0), which was not measured on this machine, so the interval is wide");
@@ -282,7 +307,7 @@ static bool rule_memory_by_accuracy(struct rule_finding *f, const struct rule_ca
 {
     const int64_t have = case_memory(c);
     char need[16], room[16];
-    if (have <= 0 || case_is_quantized(c)) return false;
+    if (have <= 0 || case_is_quantized(c) || accelerator_of(c->machine)) return false;
     const double share = (double)c->reference->plan.total / (double)have;
     const bool tight = share > 0.9, ample = share < 0.5;
     const bool exact = c->goal == GOAL_QUALITY, fast = c->goal == GOAL_SPEED || c->goal == GOAL_ENERGY;
@@ -336,7 +361,7 @@ static bool rule_cache_share(struct rule_finding *f, const struct rule_case *c)
 {
     const struct memory_plan *p = &c->reference->plan;
     char kv[16], weights[16];
-    if (p->kv * 3 < p->weights) return false;
+    if (p->kv * 3 < p->weights || accelerator_of(c->machine)) return false;
     SET(f->advice, "set kv=q8_0 before choosing smaller weights");
     SET(f->reason,
         "the KV cache takes %s beside %s of weights at %d tokens: 8 bits halve it with a barely measurable loss",
@@ -378,6 +403,8 @@ static const struct {
     bool (*apply)(struct rule_finding *f, const struct rule_case *c);
 } RULES[] = {
     { .name = "device", .apply = rule_no_device },
+    { .name = "no-code", .apply = rule_no_code },
+    { .name = "accelerator", .apply = rule_accelerator },
     { .name = "fp8", .apply = rule_fp8 },
     { .name = "tensor-cores", .apply = rule_tensor_cores },
     { .name = "tf32", .apply = rule_tf32 },

@@ -61,7 +61,8 @@ static uint32_t config_isa(const struct config *c, const struct machine *m)
     uint32_t allowed, usable, bits = m->isa;
     const char *text = config_text(c, KNOB_ISA);
     struct err ignored;
-    if (bits == isa_detect() && !isa_usable(&usable, &ignored))
+    const bool described = !*m->host; /* a description or recording names no host */
+    if (!described && bits == isa_detect() && !isa_usable(&usable, &ignored))
         bits &= usable; /* this machine: QDYNO_ISA applies, too */
     if (!strcmp(text, "auto") || isa_parse(&allowed, text, &ignored)) return bits;
     return bits & allowed;

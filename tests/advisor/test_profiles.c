@@ -8,8 +8,10 @@
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
 
-static const char *const PROFILES[] = { "a100", "arc-a770", "epyc",     "h100", "m2-max", "mi250",
-                                        "rpi5", "rtx4090",  "rx7900xt", "t4",   "v100",   "xeon-amx" };
+static const char *const PROFILES[] = { "a100",         "arc-a770", "epyc",    "gaudi2",   "gaudi3",
+                                        "h100",         "m2-max",   "m4-max",  "mi250",    "npu-lunar-lake",
+                                        "npu-ryzen-ai", "rpi5",     "rtx4090", "rx7900xt", "t4",
+                                        "tpu-v5e",      "tpu-v6e",  "v100",    "xeon-amx" };
 
 struct profile {
     json_t *doc;
