@@ -438,6 +438,34 @@ static enum err_code adviser_open(struct adviser *a, struct err *why)
     return rc;
 }
 
+static enum err_code lines_add(struct adviser *a, const char *const line[], int lines, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    a->on_gpu = a->ceilings->gpu.read_bytes_s > 0;
+    a->every = true;
+    for (int i = 0; i < lines && !rc; i++) {
+        struct config c;
+        rc = config_parse(&c, line[i], why);
+        if (!rc) rc = candidate_add(a, &c, why);
+    }
+    return rc;
+}
+
+enum err_code advise_lines(struct advice **out, int *n, const char *const line[], int lines,
+                           const char *model_path, const struct machine *machine,
+                           const struct machine_ceilings *ceilings, const struct advise_options *o,
+                           struct err *why)
+{
+    struct adviser a = { .path = model_path, .machine = machine, .ceilings = ceilings, .o = o };
+    enum err_code rc = adviser_open(&a, why);
+    if (!rc) rc = lines_add(&a, line, lines, why);
+    gguf_close(a.g);
+    if (rc) free(a.list);
+    *out = rc ? NULL : a.list;
+    *n = rc ? 0 : a.n;
+    return rc;
+}
+
 enum err_code advise(struct advice **out, int *n, const char *model_path, const struct machine *machine,
                      const struct machine_ceilings *ceilings, const struct advise_options *o, struct err *why)
 {

@@ -177,6 +177,29 @@ enum err_code advise(struct advice **out, int *n, const char *model_path, const 
                      const struct machine_ceilings *ceilings, const struct advise_options *o,
                      struct err *why);
 
+/* As advise(), of the given config lines only, in their order; one that this model cannot have is left out.
+ * On a described machine with a GPU, they run on it. */
+enum err_code advise_lines(struct advice **out, int *n, const char *const line[], int lines,
+                           const char *model_path, const struct machine *machine,
+                           const struct machine_ceilings *ceilings, const struct advise_options *o,
+                           struct err *why);
+
+/* ---------------------------------------------------------------- strategies */
+
+/* How much room the unchanged model leaves: it takes more than 90 %, between, or less than half of the
+ * memory. */
+enum strategy_room { ROOM_TIGHT, ROOM_ENOUGH, ROOM_AMPLE, STRATEGY_ROOMS };
+enum strategy_need { NEED_EXACT, NEED_BALANCED, NEED_SMALL, STRATEGY_NEEDS };
+/* One cell of the matrix. `arms`: config lines to compare, then flags of `qdyno ab`. */
+struct strategy {
+    const char *advice, *reason, *arms;
+};
+extern const struct strategy STRATEGIES[STRATEGY_ROOMS][STRATEGY_NEEDS];
+extern const char *const STRATEGY_ROOM_NAMES[STRATEGY_ROOMS];
+extern const char *const STRATEGY_NEED_NAMES[STRATEGY_NEEDS];
+enum strategy_room strategy_room(int64_t bytes, int64_t have);
+enum strategy_need strategy_need(enum goal goal);
+
 /* ---------------------------------------------------------------- rules */
 
 /* Rules: advice that follows from the hardware, the model and the goal alone, without a prediction. Each
@@ -191,6 +214,8 @@ struct rule_case {
     enum goal goal;
     int64_t memory_limit; /* 0: the machine's memory */
 };
+/* Memory that the case has for a model: the limit, or that of the GPU or the machine. <= 0: unknown. */
+int64_t rule_case_memory(const struct rule_case *c);
 /* The result of one rule for one case. */
 struct rule_finding {
     const char *rule; /* its name in RULES */

@@ -61,7 +61,7 @@ static bool case_on_gpu(const struct rule_case *c)
     return c->ceilings->gpu.read_bytes_s > 0;
 }
 
-static int64_t case_memory(const struct rule_case *c)
+int64_t rule_case_memory(const struct rule_case *c)
 {
     if (c->memory_limit > 0) return c->memory_limit;
     if (case_on_gpu(c) && !c->ceilings->gpu.unified && c->machine->gpus)
@@ -302,58 +302,20 @@ static bool rule_narrow_memory(struct rule_finding *f, const struct rule_case *c
 
 /* ---------------------------------------------------------------- memory and accuracy */
 
-/* What to choose by available memory (tight or ample) and goal. */
+/* What to choose by available memory and goal: the cell of the matrix of strategies. */
 static bool rule_memory_by_accuracy(struct rule_finding *f, const struct rule_case *c)
 {
-    const int64_t have = case_memory(c);
+    const int64_t have = rule_case_memory(c);
     char need[16], room[16];
     if (have <= 0 || case_is_quantized(c) || accelerator_of(c->machine)) return false;
-    const double share = (double)c->reference->plan.total / (double)have;
-    const bool tight = share > 0.9, ample = share < 0.5;
-    const bool exact = c->goal == GOAL_QUALITY, fast = c->goal == GOAL_SPEED || c->goal == GOAL_ENERGY;
-    static const struct {
-        const char *advice, *reason, *arms;
-    } MATRIX[3][3] = {
-        /* memory is tight; by goal: quality, balanced, speed or memory */
-        { { .advice = "q6_K, or q5_K with an importance matrix",
-            .reason = "the largest format that fits loses the least quality",
-            .arms = "q6_K q5_K --quality" },
-          { .advice = "q4_K with an importance matrix, or awq or gptq with 4 bits",
-            .reason =
-                "4 bits chosen with calibration data lose less quality than plain rounding (docs/methods.md)",
-            .arms = "q4_K awq,bits=4 --quality" },
-          { .advice = "q4_0 or q3_K, with kv=q8_0",
-            .reason = "fewer bytes are faster; below 4 bits check the quality first",
-            .arms = "q4_0 q3_K,kv=q8_0 --quality" } },
-        /* memory is neither tight nor ample */
-        { { .advice = "q8_0",
-            .reason = "half the bytes of 16 bits, with a barely measurable loss of quality",
-            .arms = "default q8_0 --quality" },
-          { .advice = "q5_K or q4_K",
-            .reason =
-                "the knee of the curve: each further bit removed costs more quality than the one before",
-            .arms = "q5_K q4_K --quality" },
-          { .advice = "q4_K or q4_0",
-            .reason = "fewest bytes per token with 4 bits",
-            .arms = "q4_K q4_0 --quality" } },
-        /* memory is ample */
-        { { .advice = "the unchanged file; q8_0 if speed matters at all",
-            .reason = "memory does not require any loss",
-            .arms = "default q8_0 --quality" },
-          { .advice = "q8_0; q4_K if speed matters more",
-            .reason = "memory does not require quantization here, but bandwidth makes it useful",
-            .arms = "q8_0 q4_K --quality" },
-          { .advice = "q4_0 or q4_K",
-            .reason = "memory is ample, but bandwidth still limits the speed",
-            .arms = "q8_0 q4_0 --quality" } },
-    };
-    const int row = tight ? 0 : ample ? 2 : 1, column = exact ? 0 : fast || c->goal == GOAL_MEMORY ? 2 : 1;
-    SET(f->advice, "%s", MATRIX[row][column].advice);
-    SET(f->reason, "%s", MATRIX[row][column].reason);
+    const struct strategy
+        *s = &STRATEGIES[strategy_room(c->reference->plan.total, have)][strategy_need(c->goal)];
+    SET(f->advice, "%s", s->advice);
+    SET(f->reason, "%s", s->reason);
     SET(f->evidence, "the unchanged model takes %s of %s; goal %s",
         str_from_bytes(c->reference->plan.total, need, sizeof need), str_from_bytes(have, room, sizeof room),
         goal_name(c->goal));
-    finding_set_ab(f, c, MATRIX[row][column].arms, "tg64");
+    finding_set_ab(f, c, s->arms, "tg64");
     return true;
 }
 

@@ -164,6 +164,13 @@ expect 0 advise --limit kld=0.02 --top 10000 -o json && # of the bundled model q
   json '[(r["folded"], r["kld_mean"] is None) for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02] == sorted((r["folded"], r["kld_mean"] is None) for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02)'
 expect 0 advise --machine h100 --top 1000 -o json && json '{r["device"] for r in d["rows"]} == {"gpu", "cpu"} and all(r["assumed"] for r in d["rows"]) and any(r["rule"] == "fp8" for r in d["rules"]) and d["origin"]["sources"]'
 expect 0 advise --machine rpi5 --target development -o json && json 'all(r["decode_low_tok_s"] <= r["decode_tok_s"] <= r["decode_high_tok_s"] for r in d["rows"])'
+expect 0 advise --matrix --goal quality --machine t4 -o json &&
+  json 'len(d["rows"]) == 18 and {(r["memory"], r["need"]) for r in d["rows"] if r["here"]} == {(d["memory"], "exact answers")}' &&
+  json 'all(r["decode_low_tok_s"] < r["decode_tok_s"] and r["total_bytes"] > 0 for r in d["rows"])'
+expect 0 advise --matrix -o json && # with the loss that was measured above
+  json 'any(r["config"] == "q8_0" and (r["kld_mean"] or 0) > 0 for r in d["rows"])'
+expect 0 quantize "$(dirname "$QDYNO")/share/models/bundled.gguf" "$T/matrix-q8.gguf" -R q8_0
+expect 4 advise --matrix -m "$T/matrix-q8.gguf" && says err "needs a model of 16 or 32 bits: this one is q8_0"
 expect 0 advise --accuracy -o json && json 'd["schema"] == "qdyno.accuracy/1" and all(r["predicted"] > 0 and r["measured"] > 0 for r in d["rows"])'
 expect 0 fit --models -C q4_K --machine rpi5 -c 4096 -o json && json '[r["fits"] for r in d["rows"] if r["model"] == "7b"] == [True]'
 expect 0 fit --models -C f16 --machine t4 -c 8192 -o json && json '[r["fits"] for r in d["rows"] if r["model"] == "7b"] == [False]'

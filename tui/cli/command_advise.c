@@ -13,6 +13,7 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 #include "tui/cli/command_advise_accuracy.h"
+#include "tui/cli/command_advise_matrix.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/other_machine.h"
@@ -34,6 +35,8 @@ const struct cli_flag FLAGS_ADVISE[] = {
     { .name = "--machine", .value = "DIR|FILE|NAME",
       .help = "advise for another machine: a folder of `qdyno detect --probe --record DIR`, a file of "
               "`qdyno detect --probe -o json`, or a shipped description (h100, a100, rtx4090, rpi5 ...)" },
+    { .name = "--matrix", .help = "print what to try by room in memory (tight, enough, ample) and by need (exact "
+              "answers, balanced, small and fast), with measured figures where there are any" },
     { .name = "--accuracy", .help = "print predicted against measured values on this machine" },
     { .name = "--forget", .help = "with --accuracy: delete all measurements that correct predictions" },
     { .name = NULL },
@@ -337,22 +340,42 @@ static void put_text(struct table *t, const struct quality_text *q, const struct
     if (q->trouble.code) table_note(t, "%s", q->trouble.message);
 }
 
-static enum err_code put_rules(struct table *t, const struct advising *v, struct err *why)
+/* Reads what rules and strategies ask about the model. */
+static enum err_code advising_case(struct rule_case *c, struct model_shape *shape,
+                                   struct prediction *reference, const struct advising *v, struct err *why)
 {
     struct gguf *file = NULL;
-    struct model_shape shape;
     struct config plain;
-    struct prediction reference;
     const struct predict_for what = { .ctx = v->o.ctx, .on_gpu = v->ceilings.gpu.read_bytes_s > 0 };
     config_default(&plain);
     enum err_code rc = model_file_open(&file, v->model, why);
-    if (!rc) rc = model_shape_read(&shape, file, why);
-    if (!rc) rc = predict(&reference, file, &plain, &v->machine, &v->ceilings, &what, why);
+    if (!rc) rc = model_shape_read(shape, file, why);
+    if (!rc) rc = predict(reference, file, &plain, &v->machine, &v->ceilings, &what, why);
     gguf_close(file);
-    if (!rc)
-        table_add_rules(t, &(struct rule_case){ v->model, &shape, &v->machine, &v->ceilings, &reference,
-                                                v->o.goal, v->o.memory_limit });
+    *c = (struct rule_case){ v->model,  shape,     &v->machine,      &v->ceilings,
+                             reference, v->o.goal, v->o.memory_limit };
     return rc;
+}
+
+static enum err_code put_rules(struct table *t, const struct advising *v, struct err *why)
+{
+    struct rule_case c;
+    struct model_shape shape;
+    struct prediction reference;
+    const enum err_code rc = advising_case(&c, &shape, &reference, v, why);
+    if (!rc) table_add_rules(t, &c);
+    return rc;
+}
+
+static int advising_show_matrix(const struct cli_global *g, const struct cli_args *a,
+                                const struct advising *v)
+{
+    struct err why = { 0 };
+    struct rule_case c;
+    struct model_shape shape;
+    struct prediction reference;
+    const enum err_code rc = advising_case(&c, &shape, &reference, v, &why);
+    return rc ? cli_fail(a, &why) : matrix_show(g, a, &c, &v->o);
 }
 
 /* One line for the configurations whose rate is hardly known. */
@@ -426,8 +449,11 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     }
     if (!v) return cli_fail_memory(a);
     enum err_code rc = advising_init(v, g, a, &why);
-    if (!rc) rc = advise(&list, &n, v->model, &v->machine, &v->ceilings, &v->o, &why);
-    const int status = rc ? cli_fail(a, &why) : advising_print(g, a, v, list, n);
+    const bool matrix = args_has(a, "--matrix");
+    if (!rc && !matrix) rc = advise(&list, &n, v->model, &v->machine, &v->ceilings, &v->o, &why);
+    const int status = rc       ? cli_fail(a, &why)
+                       : matrix ? advising_show_matrix(g, a, v)
+                                : advising_print(g, a, v, list, n);
     other_machine_close(&v->other);
     correction_free(v->correction);
     answer_klds_free(&v->answer_klds);

@@ -51,6 +51,7 @@
     X(SERVE_METRICS) \
     X(SHAPES) \
     X(STORIES) \
+    X(STRATEGIES) \
     X(SYNTH) \
     X(TELEMETRY) \
     X(TELEMETRY_ROW) \

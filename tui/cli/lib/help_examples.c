@@ -38,6 +38,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "claims", "claims quant -m model.gguf --budget 10m", "with more time" },
     { "advise", "advise -m model.gguf", "the best configs, predicted" },
     { "advise", "advise -m model.gguf --limit memory=4G", "in at most 4 GB" },
+    { "advise", "advise -m model.gguf --matrix", "what to try by memory and by need" },
     { "tune", "tune -m model.gguf --budget 10m", "find the best config and save it" },
     { "tune", "tune -m model.gguf --goal memory --budget 5m", "the smallest one that is good enough" },
     { "tune", "tune --resume 14", "continue a stopped search" },
