@@ -333,6 +333,38 @@ static bool rule_cache_share(struct rule_finding *f, const struct rule_case *c)
     return true;
 }
 
+/* The widths of a model that are row lengths of its matrices. */
+static bool rule_dimensions(struct rule_finding *f, const struct rule_case *c)
+{
+    const int64_t widths[] = { c->shape->embd, c->shape->ff, c->shape->expert_ff };
+    char text[96] = "";
+    int64_t worst = 256;
+    for (size_t i = 0; i < COUNT_OF(widths); i++) {
+        const int64_t power = widths[i] & -widths[i];
+        if (widths[i] <= 0 || power >= 256) continue;
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%lld", used ? ", " : "", (long long)widths[i]);
+        worst = MIN(worst, power);
+    }
+    if (worst == 256 || case_is_quantized(c)) return false;
+    SET(f->advice,
+        worst >= 32
+            ? "prefer formats with blocks of 32 (q4_0, q8_0, iq4_nl) to K formats for this model"
+            : "expect no format with blocks to make this model much smaller: int8 quantizes whole rows");
+    SET(f->reason,
+        worst >= 32
+            ? "rows that do not fill blocks of 256 keep K formats from being used: those tensors stay at 16 bits"
+            : "rows that do not fill blocks of 32 stay at 16 bits in all block formats, and the ends of vectors are computed apart");
+    SET(f->evidence, "widths that are no multiple of 256: %s (the smallest power of two in them is %lld)",
+        text, (long long)worst);
+    struct str s = { 0 };
+    str_append(&s, "qdyno info --dimensions -m ");
+    word_append(&s, c->model);
+    SET(f->check, "%s", str_text(&s));
+    str_free(&s);
+    return true;
+}
+
 static bool rule_quantized_already(struct rule_finding *f, const struct rule_case *c)
 {
     if (!case_is_quantized(c)) return false;
@@ -381,6 +413,7 @@ static const struct {
     { .name = "narrow-memory", .apply = rule_narrow_memory },
     { .name = "memory-accuracy", .apply = rule_memory_by_accuracy },
     { .name = "kv-cache", .apply = rule_cache_share },
+    { .name = "dimensions", .apply = rule_dimensions },
     { .name = "quantized", .apply = rule_quantized_already },
     { .name = "steady", .apply = rule_steady },
 };

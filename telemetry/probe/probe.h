@@ -104,6 +104,18 @@ json_t *kernel_times_to_json(const struct kernel_times *k); /* new reference */
 /* Ignores formats that this version does not know. ERR_FORMAT: wrong schema. */
 enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *object, struct err *why);
 
+/* ---------------------------------------------------------------- dimensions */
+
+/* Time per weight of products with rows of one length, divided by that with rows of another, on one thread,
+ * weights in a CPU cache. Above 1: slower. NAN: could not be timed. */
+struct dimension_price {
+    double one_row, many_rows; /* rows of activations: 1 and 64 */
+};
+/* Measures rows of `cols` numbers against rows of `full` (>= cols) in format f, in turns; takes about a
+ * second. Errors: ERR_USAGE when a length does not fill the format's blocks; ERR_NOMEM. */
+enum err_code dimension_price(struct dimension_price *out, const struct format *f, int64_t cols, int64_t full,
+                              uint32_t isa_usable, struct err *why);
+
 /* ---------------------------------------------------------------- ceilings */
 
 /* Limits of a GPU as its manufacturer states them, from a machine's description. NAN or 0: unknown, or the

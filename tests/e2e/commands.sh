@@ -164,6 +164,12 @@ expect 0 advise --limit kld=0.02 --top 10000 -o json && # of the bundled model q
   json '[(r["folded"], r["kld_mean"] is None) for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02] == sorted((r["folded"], r["kld_mean"] is None) for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02)'
 expect 0 advise --machine h100 --top 1000 -o json && json '{r["device"] for r in d["rows"]} == {"gpu", "cpu"} and all(r["assumed"] for r in d["rows"]) and any(r["rule"] == "fp8" for r in d["rules"]) and d["origin"]["sources"]'
 expect 0 advise --machine rpi5 --target development -o json && json 'all(r["decode_low_tok_s"] <= r["decode_tok_s"] <= r["decode_high_tok_s"] for r in d["rows"])'
+expect 0 info --dimensions -o json && json 'd["more_bytes"] == 0 and all(r["cols"] % 256 == 0 and r["one_row_ratio"] is None for r in d["rows"])'
+small=$(dirname "$0")/../data/arch-golden-2/cohere2.gguf # rows of 32 and 64 numbers
+expect 0 info --dimensions -m "$small" -o json &&
+  json '[r["refused_blocks"] for r in d["rows"]] == ["256, 128, 64", "256, 128"] and d["more_bytes"] > 0' &&
+  json 'all(r["q4_k_format"] == "f16" and r["one_row_ratio"] > 0 and r["many_rows_ratio"] > 0 for r in d["rows"])'
+expect 0 advise -m "$small" -o json && json 'any(r["rule"] == "dimensions" and "256" in r["evidence"] for r in d["rules"])'
 expect 0 advise --matrix --goal quality --machine t4 -o json &&
   json 'len(d["rows"]) == 18 and {(r["memory"], r["need"]) for r in d["rows"] if r["here"]} == {(d["memory"], "exact answers")}' &&
   json 'all(r["decode_low_tok_s"] < r["decode_tok_s"] and r["total_bytes"] > 0 for r in d["rows"])'

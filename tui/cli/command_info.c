@@ -1,5 +1,5 @@
 /* qdyno info: describes a model file from its header, also with tensors of types that qdyno cannot read.
- * `--experts` is in command_info_experts.c. */
+ * `--experts` is in command_info_experts.c, `--dimensions` in command_info_dimensions.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,8 @@
 const struct cli_flag FLAGS_INFO[] = {
     FLAG_MODEL_ROW,
     { .name = "--tensors", .help = "list the tensors instead" },
+    { .name = "--dimensions",
+      .help = "show instead which row lengths keep tensors from being quantized or cost speed, and how much" },
     { .name = "--experts", .value = "TEXT",
       .help = "run this text file through the model and show which experts its routers choose instead" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
@@ -230,6 +232,7 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
     char *path = NULL;
     bool tensors = args_has(a, "--tensors");
     if (args_has(a, "--experts")) return info_experts(g, a);
+    if (args_has(a, "--dimensions")) return info_dimensions(g, a);
     struct table t;
     if (tensors)
         table_init(&t, &DOCUMENT_TENSORS);

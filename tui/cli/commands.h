@@ -36,6 +36,9 @@ command_fn history_detect_print;
 /* `info --experts`. */
 command_fn info_experts;
 
+/* `info --dimensions`. */
+command_fn info_dimensions;
+
 /* ln(B/A) of the metric. Positive means that the number grew, whether or not more is better. */
 struct interval ab_effect(const struct experiment_state *s);
 /* What `eval` measures. All pointers are borrowed. */

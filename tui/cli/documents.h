@@ -26,6 +26,7 @@
     X(CLAIMS) \
     X(COMPARE) \
     X(DETECT) \
+    X(DIMENSIONS) \
     X(DOCTOR) \
     X(EVAL) \
     X(EXPERTS) \

@@ -14,6 +14,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "telemetry", "telemetry --follow --metrics cpu_busy_ratio,others_busy_ratio", "two sensors, until Ctrl-C" },
     { "info", "info -m model.gguf", "what the file contains" },
     { "info", "info -m model.gguf --tensors", "tensor by tensor" },
+    { "info", "info -m model.gguf --dimensions", "row lengths that cost memory or speed" },
     { "run", "run -m model.gguf -p 'Once upon a time' -n 64", "continue a text" },
     { "run", "run -m model.gguf -C q4_K,threads=4 -p 'One day'", "with a config" },
     { "run", "run -m model.gguf --chat", "converse through the model's chat template" },
