@@ -247,6 +247,62 @@ enum err_code history_detect(struct history_findings *out, const struct history_
                              struct err *why);
 void history_findings_free(struct history_findings *f);
 
+/* ---------------------------------------------------------------- causes */
+
+/* Which metric moved first: the changes of level of sensors, memory, load time and canaries around a change
+ * of the main metric. What comes first need not be the cause. */
+
+/* Values of every metric at every point (a run of a history, or a cell of a run), in the metrics' own units.
+ */
+struct metric_table {
+    int n;
+    double *value; /* [METRIC_COUNT][n] means of what was added; NAN: nothing */
+    int *count;    /* [METRIC_COUNT][n] */
+};
+enum err_code metric_table_open(struct metric_table *t, int n, struct err *why); /* ERR_NOMEM */
+void metric_table_add(struct metric_table *t, enum metric_id metric, int point, double value);
+void metric_table_close(struct metric_table *t); /* {0} is fine */
+
+enum { MOVED_MAX = 12 };
+struct moved {
+    enum metric_id metric;
+    int at; /* first point of its new level */
+    double before, after, p;
+};
+/* The metrics with a change of level (5 % and more, p < 1e-4, 3 points on each side) at one of the points
+ * at-before..at+after, the earliest first. Errors: as series_changes. */
+enum err_code moved_find(struct moved out[MOVED_MAX], int *n, const struct metric_table *t, int at,
+                         int before, int after, struct err *why);
+/* Append "others_busy_ratio rose from 0.1 to 0.9 2 runs before decode_tok_s fell; ...". unit: "run" or
+ * "cell". */
+void moved_sentence(struct str *s, const struct moved *m, int n, int at, const char *main, bool fell,
+                    const char *unit);
+
+/* The metrics of a series' runs, point by point. *out: metric_table_close. Errors: as db_value_list;
+ * ERR_NOMEM. */
+enum err_code series_metrics(struct metric_table *out, struct db *d, const struct history_series *s,
+                             struct err *why);
+
+/* A run in the order of its cells: the level of its main metric, and what moved around each of its changes.
+ */
+struct run_change {
+    struct change change; /* index of a cell; effect: log ratio */
+    enum priority priority;
+    int64_t cell_id;
+    struct moved moved[MOVED_MAX];
+    int n_moved;
+};
+struct run_causes {
+    enum metric_id metric;     /* METRIC_COUNT: the run has no results */
+    int cells;                 /* with a known value */
+    struct run_change *change; /* owned */
+    int changes;
+};
+/* Arms differ in level, so each cell's main metric is divided by its arm's mean. Errors: as results_read. */
+enum err_code run_causes_read(struct run_causes *out, struct db *d, int64_t run_id, double min_effect,
+                              struct err *why);
+void run_causes_free(struct run_causes *c);
+
 /* ---------------------------------------------------------------- compare */
 
 /* Comparison of two finished runs: what did each measure, and does that differ?

@@ -61,6 +61,8 @@ expect 1 --db "$DB" history --detect -o json &&
   json '[(c["group"], c["key"], c["before"], c["after"]) for c in d["rows"][0]["changes"]] == [("kernel", "release", "6.1.0", "6.9.1")]' &&
   json 'd["rows"][0]["started"].startswith("2023-11-26T") and d["judged"] == 2 and d["worse"] == 1' &&
   json 'all(len(s["points"]) == 20 and all(p["normalized"] > 0 for p in s["points"]) for s in d["series"])'
+json 'all(r["first"] and isinstance(r["moved"], list) for r in d["rows"] if r["finding"] == "change")'
+expect 0 --db "$DB" show 1 --causes -o json && json 'd["cells"] > 0 and all(r["first"] for r in d["rows"])'
 expect 1 --db "$DB" history --detect && says out 'kernel.release 6.1.0 -> 6.9.1' && says out '\| high '
 expect 0 --db "$DB" history --detect --margin 20% -o json && json 'd["worse"] == 0 and d["judged"] == 2'
 expect 0 --db "$DB" history --detect --limit 5 && says out '2 series with fewer than 6' && says out 'not enough history yet \([1-5] of 6\)'

@@ -9,6 +9,7 @@
 #include "advisor/run/run.h"
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
+#include "tui/cli/command_show_causes.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
@@ -195,6 +196,7 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
 const struct cli_flag FLAGS_SHOW[] = {
     { .name = "--capsule",
       .help = "print the reproducibility record: machine, kernel, program, models, configs" },
+    { .name = "--causes", .help = "print where the run's main metric changed its level, and which metric moved first" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -407,6 +409,8 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = db_run_get(d, id, &run, &why);
     if (!rc && args_has(a, "--capsule"))
         rc = show_capsule(&t, d, id, &why);
+    else if (!rc && args_has(a, "--causes"))
+        rc = show_causes(&t, d, id, &why);
     else if (!rc)
         rc = show_run(g, &t, d, &run, &printed, &why);
     int status = EXIT_DONE;

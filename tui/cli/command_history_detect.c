@@ -9,6 +9,7 @@
 #include "advisor/run/run.h"
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
+#include "tui/cli/command_show_causes.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
@@ -30,6 +31,8 @@ static const struct column COLUMNS[] = {
     { .name = "score", .title = "score", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "what", .title = "what changed" },
     { .name = "changes" },
+    { .name = "first", .title = "moved first" },
+    { .name = "moved" },
 };
 
 const struct document DOCUMENT_HISTORY_DETECT = {
@@ -42,8 +45,11 @@ const struct document DOCUMENT_HISTORY_DETECT = {
                "series[].known series[].cusum_up series[].cusum_down series[].points[].*",
 };
 
+enum { MOVED_BEFORE = 5, MOVED_AFTER = 2 }; /* runs around a change in which other metrics are searched */
+
 struct detector {
     struct table *t;
+    struct db *d;
     const struct history_series *s;
     const struct history_findings *f;
     int better;
@@ -70,6 +76,27 @@ static void history_detect_put_text(json_t *row, const char *key, struct str *te
     str_free(text);
 }
 
+/* A history of which the metrics cannot be read shows none: the change itself is known. */
+static void put_moved(const struct detector *x, json_t *row, const struct history_change *c)
+{
+    struct metric_table t;
+    struct moved moved[MOVED_MAX];
+    struct str text = { 0 };
+    struct err why = { 0 };
+    int n = 0;
+    enum err_code rc = series_metrics(&t, x->d, x->s, &why);
+    if (!rc) rc = moved_find(moved, &n, &t, c->change.at, MOVED_BEFORE, MOVED_AFTER, &why);
+    metric_table_close(&t);
+    if (rc)
+        str_printf(&text, "unknown: %s", why.message);
+    else
+        moved_sentence(&text, moved, n, c->change.at, METRICS[x->s->metric].name,
+                       x->better * c->change.effect < 0, "run");
+    json_put_str(row, "first", str_text(&text));
+    json_put(row, "moved", moved_to_json(moved, n, c->change.at));
+    str_free(&text);
+}
+
 static void put_change(const struct detector *x, const struct history_change *c)
 {
     enum { SHOWN = 3 };
@@ -87,6 +114,7 @@ static void put_change(const struct detector *x, const struct history_change *c)
     if (!text.len) str_append(&text, "no recorded change");
     history_detect_put_text(row, "what", &text);
     json_put(row, "changes", json_incref(c->what));
+    put_moved(x, row, c);
 }
 
 /* Mean of the known levels of points [from, to); NAN: none. */
@@ -194,13 +222,13 @@ static void series_count(struct series_counts *n, const struct detector *x)
     n->worse += lost;
 }
 
-static enum err_code detect_series(struct table *t, json_t *all, struct series_counts *n,
+static enum err_code detect_series(struct table *t, struct db *d, json_t *all, struct series_counts *n,
                                    const struct history_series *s, double min_effect, struct err *why)
 {
     struct history_findings f;
     enum err_code rc = history_detect(&f, s, min_effect, why);
     if (rc) return rc;
-    const struct detector x = { t, s, &f, METRICS[s->metric].better < 0 ? -1 : 1 };
+    const struct detector x = { t, d, s, &f, METRICS[s->metric].better < 0 ? -1 : 1 };
     for (int i = 0; i < f.changes; i++) put_change(&x, &f.change[i]);
     if (f.cusum.alarm >= 0) put_alarm(&x);
     for (int i = 0; i < f.outliers; i++) put_outlier(&x, &f.outlier[i]);
@@ -265,7 +293,7 @@ int history_detect_print(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = history_read(&h, d, &want, &why);
     for (int i = 0; i < h.n && !rc; i++)
-        if (h.series[i].n) rc = detect_series(&t, all, &n, &h.series[i], min_effect, &why);
+        if (h.series[i].n) rc = detect_series(&t, d, all, &n, &h.series[i], min_effect, &why);
     table_add_counts(&t, &n, min_effect);
     json_put(t.extra, "series", all);
     const int verdict = n.worse ? EXIT_WORSE : EXIT_DONE;

@@ -22,6 +22,7 @@
     X(CALIBRATE) \
     X(CALIBRATION) \
     X(CAPSULE) \
+    X(CAUSES) \
     X(CELLS) \
     X(CLAIMS) \
     X(COMPARE) \

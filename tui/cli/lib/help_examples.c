@@ -86,6 +86,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "baseline", "baseline check main", "is this machine as fast as then?" },
     { "baseline", "baseline list", "all of them" },
     { "show", "show 12", "one run in full" },
+    { "show", "show 17 --causes", "where its speed changed, and what moved first" },
     { "show", "show 12 --capsule", "and the machine it ran on" },
     { "report", "report 12 --out run12.html", "a page to share" },
     { "report", "report 12 --out run12.md", "as Markdown" },
