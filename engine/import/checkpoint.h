@@ -14,6 +14,14 @@ struct hf_sizes {
     int64_t layers, heads, kv_heads, head_dim, rope_dims, experts;
 };
 
+/* Which tensor of the checkpoint one of ours is made from, for the way back (export.h). */
+struct origin {
+    const char *theirs, *ours; /* names, in the arena */
+    const int64_t *rows;       /* row i of ours is row rows[i] of theirs; NULL: in order */
+    bool transposed, plus_one; /* theirs is [in, out]; theirs is a norm minus one */
+    bool alone;                /* ours holds all rows of theirs */
+};
+
 struct checkpoint {
     const char *path;          /* as the user gave it */
     char *folder;              /* with a slash at the end */
@@ -21,6 +29,8 @@ struct checkpoint {
     struct st_tensor *tensors; /* [tensor_count] of all weight files */
     int64_t tensor_count, tensor_room;
     struct name_index names;
+    struct origin *origins; /* [origin_count] in the arena: of every tensor of ours that has one */
+    int64_t origin_count, origin_room;
     json_t *config;                                    /* config.json */
     json_t *quantize_config;                           /* NULL: no such file; so also the next ones */
     json_t *tokenizer, *tokenizer_config, *generation; /* tokenizer.json, tokenizer_config.json,

@@ -21,8 +21,7 @@ static unsigned packed_code(const struct st_tensor *t, int64_t first, int64_t st
     return (unsigned)(two >> at) & ((1u << bits) - 1);
 }
 
-/* AWQ: nibble i of a word is output 8c + ORDER[i]; so output k is in nibble AWQ_PLACE[k]. */
-static const int AWQ_PLACE[8] = { 0, 4, 1, 5, 2, 6, 3, 7 };
+const int AWQ_PLACE[8] = { 0, 4, 1, 5, 2, 6, 3, 7 };
 
 static unsigned awq_nibble(const struct st_tensor *t, int64_t in, int64_t out)
 {

@@ -22,6 +22,10 @@ enum err_code linear_expect(const struct st_tensor *t, enum st_type type, int di
 float linear_number(const struct st_tensor *t, int64_t i);
 enum err_code linear_check_half(const struct st_tensor *t, struct err *why);
 
+/* AWQ: nibble i of a word is output 8c + (0, 2, 4, 6, 1, 3, 5, 7)[i]; so output k is in nibble AWQ_PLACE[k].
+ */
+extern const int AWQ_PLACE[8];
+
 static inline uint32_t word_at(const struct st_tensor *t, int64_t i)
 {
     const unsigned char *p = t->data + i * 4;

@@ -177,6 +177,27 @@ static bool is_norm(enum slot slot)
            slot == SLOT_K_NORM;
 }
 
+static enum err_code add_origin(struct checkpoint *c, const char *ours, const struct st_tensor *from,
+                                const struct source *s, struct err *why)
+{
+    struct arena *memory = &c->parts.memory;
+    if (c->origin_count == c->origin_room) {
+        const int64_t room = c->origin_room ? 2 * c->origin_room : 512;
+        struct origin *more = arena_alloc(memory, (size_t)room * sizeof *more);
+        if (!more) return err_set(why, ERR_NOMEM, "out of memory for tensors");
+        if (c->origin_count) memcpy(more, c->origins, (size_t)c->origin_count * sizeof *more);
+        c->origins = more;
+        c->origin_room = room;
+    }
+    c->origins[c->origin_count++] = (struct origin){ .theirs = from->name,
+                                                     .ours = ours,
+                                                     .rows = s->rows,
+                                                     .transposed = s->transposed,
+                                                     .plus_one = s->plus_one,
+                                                     .alone = s->row_count == s->from_rows };
+    return ERR_OK;
+}
+
 /* Add the tensor `name` of `slot` made from `from`, or from a quantized matrix. */
 static enum err_code add_source(struct made *all, const char *name, enum slot slot, bool of_one_expert,
                                 unsigned change, const struct st_tensor *from, const struct linear *matrix,
@@ -209,6 +230,7 @@ static enum err_code add_source(struct made *all, const char *name, enum slot sl
     if (!rc)
         rc = row_order(&s.rows, &s.row_count, &c->parts.memory, &c->sizes, change | rotary_change(c, slot),
                        kv, s.from_rows, why);
+    if (!rc && !matrix) rc = add_origin(c, t.name, from, &s, why);
     if (rc) return rc;
     t.type_name = t.format->name;
     t.type = t.format->ggml_type;

@@ -21,6 +21,7 @@
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
+#include "tui/cli/command_quantize_export.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/recipes.h"
@@ -38,6 +39,8 @@ const struct cli_flag FLAGS_QUANTIZE[] = {
       .help = "then train the quantized weights to predict what IN predicts: "
               "steps=N[,rate=X][,batch=N][,ctx=N][,only=norms][,amp=off]; on the text of --calib or on "
               "stories" },
+    { .name = "--to", .value = "FORM", .kind = FLAG_CHOICE, .choices = EXPORT_NAMES,
+      .help = "write OUT as a Hugging Face folder that other programs load; IN must be an unquantized one" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "threads; default: all cores" },
     { .name = "--force", .help = "replace OUT if it exists; quantize IN although it has unknown parts" },
@@ -88,6 +91,11 @@ static const struct column COLUMNS[] = {
     { .name = "ppl_ratio_before", .title = "perplexity ratio before", .kind = COLUMN_NUM, .digits = 5 },
     { .name = "ppl_ratio_after", .title = "perplexity ratio after", .kind = COLUMN_NUM, .digits = 5 },
     { .name = "held_out_tokens", .title = "positions measured", .kind = COLUMN_INT },
+    { .name = "exported_as", .title = "exported as" },
+    { .name = "exported_matrices", .title = "matrices read back equal", .kind = COLUMN_INT },
+    { .name = "exported_copied", .title = "tensors copied unchanged", .kind = COLUMN_INT },
+    { .name = "exported_bytes", .title = "bytes of its weights", .kind = COLUMN_BYTES },
+    { .name = "exported_files", .title = "weight files", .kind = COLUMN_INT },
     { .name = "threads", .title = "threads", .kind = COLUMN_INT },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "weights_s", .title = "M weights/s", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 1 },
@@ -115,7 +123,9 @@ struct quantizing {
     const char *in, *out;
     bool recovers; /* --recover: a short training by distillation follows (engine/train/recover.h) */
     struct recovery recovery;
-    char made[4096]; /* output of the quantizer: OUT, or with --recover the file to recover from */
+    bool exports; /* --to: OUT is a folder */
+    struct export_report exported;
+    char made[4096]; /* output of the quantizer: OUT, or a file to recover or to export from */
     char partial[4096];
     char linked[PATH_MAX]; /* OUT if it was given as a symbolic link */
     bool resumes;          /* OUT.partial exists */
@@ -166,7 +176,7 @@ static enum err_code space_check(const struct quantizing *z, const char *folder,
     if (statvfs(folder, &fs))
         return err_set(why, err_of_errno(errno), "%s: cannot read the free space of this folder: %s", folder,
                        strerror(errno));
-    int64_t bytes = z->plan.file_bytes * (z->recovers ? 2 : 1);
+    int64_t bytes = z->plan.file_bytes * (z->recovers || z->exports ? 2 : 1);
     if (!stat(z->partial, &begun)) bytes -= MIN((int64_t)begun.st_blocks * 512, bytes);
     const int64_t there = (int64_t)((double)fs.f_bavail * (double)fs.f_frsize);
     if (bytes <= there) return ERR_OK;
@@ -201,12 +211,15 @@ static enum err_code target_check(struct quantizing *z, struct err *why)
 {
     struct stat st;
     char folder[4096];
-    enum err_code rc = target_follow(z, why);
+    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why) : target_follow(z, why);
     if (rc) return rc;
     if (strlen(z->out) + sizeof ".unrecovered.partial" > sizeof z->partial)
         return err_set(why, ERR_USAGE, "OUT is too long for a path");
-    snprintf(z->made, sizeof z->made, "%s%s", z->out, z->recovers ? ".unrecovered" : "");
-    snprintf(z->partial, sizeof z->partial, "%s%s.partial", z->out, z->recovers ? ".unrecovered" : "");
+    snprintf(z->made, sizeof z->made, "%s%s", z->out,
+             z->recovers  ? ".unrecovered"
+             : z->exports ? ".quantized"
+                          : "");
+    snprintf(z->partial, sizeof z->partial, "%.4080s.partial", z->made);
     z->resumes = !lstat(z->partial, &st) && S_ISREG(st.st_mode);
     if (target_is_locked(z))
         return err_set(why, ERR_IO,
@@ -273,6 +286,7 @@ static void note_misfit(struct quantizing *z)
 static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
+    z->exports = args_has(z->a, "--to");
     enum err_code rc = recipe_read(z, why);
     if (!rc && z->recovers) rc = recovery_parse(&z->recovery, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = model_file_open(&z->source, z->in, why);
@@ -383,12 +397,14 @@ static enum err_code quantizing_measure(struct quantizing *z, struct gguf **made
 {
     struct progress progress;
     progress_init(&progress, z->g);
-    enum err_code rc = gguf_open(made, z->out, why);
+    enum err_code rc = gguf_open(made, z->exports ? z->made : z->out, why);
     progress_show(&progress, "comparing with %s", cli_base_name(z->in));
     if (!rc) rc = quantize_plan_measure(&z->plan, z->source, *made, z->threads, why);
+    if (!rc && z->exports) rc = export_run(&z->exported, z->g, z->a, z->in, *made, z->out, why);
     if (!rc && args_has(z->a, "--verify"))
         rc = quantize_plan_verify(&z->plan, z->source, *made, z->threads, why);
     progress_clear(&progress);
+    if (z->exports) unlink(z->made); /* it stays mapped */
     return rc;
 }
 
@@ -438,7 +454,10 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     json_put_str(row, "source", z->in);
     json_put_str(row, "recipe", z->recipe);
     json_put_int(row, "file_bytes_before", gguf_file_bytes(z->source));
-    json_put_int(row, "file_bytes", made ? gguf_file_bytes(made) : z->plan.file_bytes);
+    json_put_int(row, "file_bytes",
+                 !made        ? z->plan.file_bytes
+                 : z->exports ? z->exported.bytes
+                              : gguf_file_bytes(made));
     recipe_put_plan(row, &z->plan);
     if (z->misfit.fits) {
         json_put_str(row, "fits_instead", z->misfit.fits->name);
@@ -454,6 +473,7 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     const struct gguf_string with = gguf_get_string(made, "qdyno.calibration");
     if (with.data) json_put(row, "calibration", json_stringn(with.data, with.len));
     if (z->recovers) put_recovery(&z->recovery, row);
+    if (z->exports) export_put(&z->exported, z->a, row);
     if (args_has(z->a, "--verify")) put_verification(&z->plan, row);
     json_put_num(row, "seconds", z->seconds);
     if (!z->resumes) json_put_num(row, "weights_s", (double)z->plan.weights / z->seconds);
@@ -511,6 +531,8 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         table_note(&t, "dry run: nothing was written; bytes are upper limits");
     else
         table_note(&t, "how much quality it lost: qdyno eval -m %s -C model=%s --ref default", z->in, z->out);
+    if (z->exports && made)
+        table_note(&t, "exported: every matrix was read back with the same codes, scales and zero points");
     json_put_bool(t.extra, "dry_run", !made);
     if (tensors) json_put(t.extra, "file", sums);
     const int status = cli_print(z->g, z->a, &t, EXIT_DONE);
