@@ -45,4 +45,6 @@ enum err_code import_compare(struct import_check *out, const struct gguf_tensor 
 /* Is this path a folder, or does it end in .safetensors? */
 bool import_is_checkpoint(const char *path);
 
+#include "engine/import/export.h"
+
 #endif

@@ -32,7 +32,7 @@ double live_quantile(const struct live_times *t, double p)
     int64_t seen = 0;
     if (!t->n) return NAN;
     for (int i = 0; i < LIVE_BINS; i++) {
-        seen += t->bin[i];
+        seen += MIN(t->bin[i], INT64_MAX - seen);
         if (seen >= wanted && seen) return fmin(sqrt(live_edge(i) * live_edge(i + 1)), t->most_s);
     }
     return t->most_s;

@@ -78,6 +78,20 @@ expect 5 info -m "$T/bad" && says err "'LlumaForCausalLM' is not supported; know
 sed 's/"hidden_size"/"strange_option": 3, "hidden_size"/' "$IN/config.json" >"$T/bad/config.json"
 expect 5 run -m "$T/bad" -p A -n 1 && says err 'strange_option'
 
+# ---- and back; two matrices have rows of 48, which no group of 32 divides
+back() { "$QDYNO" quantize "$IN" "$T/back" -R gptq,group_size=32 --calib "$T/text" --to "$1" -o json >"$T/out" 2>"$T/err" </dev/null; }
+back gptq && fail "an export of what GPTQ cannot hold"
+says err 'is not quantized, which --to gptq cannot express'
+back compressed-tensors || fail "export: $(tail -n 2 "$T/err")"
+json 'd["exported_as"] == "compressed-tensors" and d["exported_matrices"] == 12 and d["exported_bytes"] == d["file_bytes"]'
+expect 0 info -m "$T/back" && [ -f "$T/back/tokenizer.json" ] && [ ! -e "$T/back.quantized" ] || fail "the exported folder"
+back compressed-tensors && fail "an export replaced a folder"
+says err "back' exists"
+expect 4 quantize "$IN" "$T/back2" -R q4_0 --to awq && says err 'is q4_0, which --to awq cannot hold'
+[ ! -e "$T/back2" ] && [ ! -e "$T/back2.quantized" ] || fail "a refused export left something"
+expect 4 quantize "$T/out.gguf" "$T/back2" -R gptq --to gptq && says err 'needs an unquantized Hugging Face folder'
+expect 4 quantize "$IN" "$T/back2" -R q4_0 --to marlin && says err 'gptq'
+
 # ---- a quantized one, and a trained one
 if [ -d "$SHARED/import-golden" ]; then
   for folder in gptq-4b-g128-actorder awq-gemm-4b-g64 bnb-nf4-dq gptoss-mxfp4; do

@@ -211,7 +211,7 @@ static enum err_code target_check(struct quantizing *z, struct err *why)
 {
     struct stat st;
     char folder[4096];
-    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why) : target_follow(z, why);
+    enum err_code rc = z->exports ? ERR_OK : target_follow(z, why);
     if (rc) return rc;
     if (strlen(z->out) + sizeof ".unrecovered.partial" > sizeof z->partial)
         return err_set(why, ERR_USAGE, "OUT is too long for a path");
@@ -287,7 +287,8 @@ static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
     z->exports = args_has(z->a, "--to");
-    enum err_code rc = recipe_read(z, why);
+    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why) : ERR_OK;
+    if (!rc) rc = recipe_read(z, why);
     if (!rc && z->recovers) rc = recovery_parse(&z->recovery, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = model_file_open(&z->source, z->in, why);
     if (!rc) rc = source_check(z, why);

@@ -2,7 +2,7 @@
 #ifndef QDYNO_CLI_QUANTIZE_EXPORT_H
 #define QDYNO_CLI_QUANTIZE_EXPORT_H
 
-#include "engine/import/export.h"
+#include "engine/import/import.h"
 #include "tui/cli/lib/lib.h"
 
 /* Refuse what cannot be before anything is quantized: a folder that exists, flags that do not go together.

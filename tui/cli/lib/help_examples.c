@@ -62,6 +62,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "calibrate", "calibrate model.gguf -f text.txt --out model.calib", "statistics of a text" },
     { "calibrate", "calibrate --show model.calib", "what they are" },
     { "quantize", "quantize model.gguf model-q4_K.gguf -R q4_K", "write a smaller file" },
+    { "quantize", "quantize Llama-3.2-1B out-gptq -R gptq,bits=4 --to gptq", "a Hugging Face folder for other programs" },
     { "quantize", "quantize model-q4_K.gguf floats.gguf -R f16 --verify", "the values of a quantized file as floats" },
     { "quantize", "quantize model.gguf small.gguf -R gptq:u4_g128 --calib model.calib", "with a method that needs statistics" },
     { "methods", "methods", "all methods, and when to use each" },
