@@ -101,6 +101,10 @@ struct workload; /* engine/config/config.h */
  * ERR_NOMEM). */
 enum err_code worker_serve(int fd, const struct log *log, struct err *why);
 
+/* Be one of the ranks of a model (engine/parallel): join the others, and execute commands until the leader
+ * ends. socket: path of the leader's socket. Errors: those of rank_open. */
+enum err_code rank_serve(const char *socket, struct err *why);
+
 /* ---------------------------------------------------------------- prompts */
 
 /* Where the prompt ids of cells come from. Any engine that gets the same ids does the same work. */

@@ -5,6 +5,7 @@
 
 #include "advisor/advise/advise.h"
 #include "db/db.h"
+#include "engine/parallel/parallel.h"
 #include "kernels/kernels.h"
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/machine/machine.h"
@@ -27,6 +28,10 @@ const struct cli_flag FLAGS_DETECT[] = {
     { .name = "--shapes", .value = "DEVICE",
       .help = "find the fastest shapes of matrix products on an OpenCL device, e.g. opencl:0 (minutes), "
               "and store them" },
+    { .name = "--ranks", .value = "N", .kind = FLAG_INT, .min = 2, .max = RANKS_MAX,
+      .help = "start N processes and measure how long exchanges between them take (seconds; docs/ranks.md)" },
+    { .name = "--hosts", .value = "FILE",
+      .help = "with --ranks: machines on which mpirun starts them, one a line, this one first" },
     { .name = "--record", .value = "DIR",
       .help = "record this machine in the new folder DIR, for --machine; names, serial numbers and UUIDs "
               "are masked" },
@@ -439,6 +444,11 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     char isa[256];
     const char *other = args_text(a, "--machine", NULL), *folder = args_text(a, "--record", NULL);
     if (other) return other_machine_show(g, a, other);
+    if (args_has(a, "--ranks")) return detect_ranks(g, a);
+    if (args_has(a, "--hosts")) {
+        err_set(&why, ERR_USAGE, "--hosts needs --ranks N");
+        return cli_fail(a, &why);
+    }
     if (args_has(a, "--private") && !folder) {
         err_set(&why, ERR_USAGE, "--private needs --record DIR");
         return cli_fail(a, &why);

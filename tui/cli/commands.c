@@ -288,6 +288,9 @@ const struct command COMMANDS[] = {
     { .name = "worker", .flags = FLAGS_WORKER, .run = command_worker, .hidden = true,
       .arguments = "--fd N",
       .help = "run the configs of one arm on behalf of another qdyno process" },
+    { .name = "rank", .flags = FLAGS_RANK, .run = command_rank, .hidden = true,
+      .arguments = "--socket PATH",
+      .help = "be one of several processes that run one model; mpirun starts it" },
 };
 /* clang-format on */
 const size_t COMMAND_COUNT = COUNT_OF(COMMANDS);

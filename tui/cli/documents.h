@@ -38,6 +38,7 @@
     X(HISTORY_DETECT) \
     X(IMPORT) \
     X(INFO) \
+    X(LINKS) \
     X(METHODS) \
     X(METHOD_ERRORS) \
     X(METHOD_TENSORS) \

@@ -10,6 +10,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "detect", "detect", "what this machine is" },
     { "detect", "detect --probe", "and how fast its memory and cores are" },
     { "detect", "detect --probe --kernels", "with the kernels timed, for narrow predictions" },
+    { "detect", "detect --ranks 2", "how long exchanges between two processes take" },
     { "telemetry", "telemetry", "every sensor once" },
     { "telemetry", "telemetry --follow --metrics cpu_busy_ratio,others_busy_ratio", "two sensors, until Ctrl-C" },
     { "info", "info -m model.gguf", "what the file contains" },

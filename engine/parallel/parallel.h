@@ -1,0 +1,109 @@
+/* engine/parallel/parallel.h - several processes that run one model together.
+ *
+ * The process that wants the work, the leader, starts N others, the ranks, through mpirun (`qdyno rank`). The
+ * leader is no rank: it gives commands to rank 0 over a socket, rank 0 hands them on, and all ranks execute
+ * each command together. So no failure of a rank or of MPI can take the leader along: it sees the end of the
+ * socket, or its deadline passes, and both are an error with a reason. Ranks end with mpirun, and mpirun ends
+ * with the leader.
+ *
+ * Only ranks use MPI, through a module that is loaded at run time (module.h). */
+#ifndef QDYNO_ENGINE_PARALLEL_H
+#define QDYNO_ENGINE_PARALLEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "engine/parallel/module.h"
+
+enum { RANKS_MAX = 64 };
+
+/* What ranks can be asked to do. engine/worker/rank_serve.c executes it. */
+enum rank_op {
+    RANK_OP_CLOSE,    /* end; no answer */
+    RANK_OP_MEASURE,  /* measure the links; answer: struct rank_link [n] */
+    RANK_OP_OPEN,     /* open a model: a JSON object; answer: a JSON object */
+    RANK_OP_FORWARD,  /* run a batch: struct rank_batch, then rows; answer: struct rank_batch, ids, logits */
+    RANK_OP_WARM,     /* read all weights once */
+    RANK_OP_TRUNCATE, /* int32_t sequence, length; no answer */
+    RANK_OP_USAGE,    /* answer: struct rank_usage [ranks] */
+};
+
+/* ---------------------------------------------------------------- the leader */
+
+struct ranks;
+struct ranks_options {
+    int count;             /* 1 to RANKS_MAX */
+    const char *hosts;     /* file of host names for mpirun, the first one this machine; NULL: this machine */
+    const struct log *log; /* may be NULL */
+};
+
+/* Start the ranks and wait until all are there. *out owned: ranks_stop. The calling thread must outlive them
+ * (process_spawn). Errors: ERR_ABSENT (no mpirun, or no module for MPI: the message says what to install),
+ * ERR_IO (mpirun or a rank ended; the message has its reason), ERR_USAGE (hosts), ERR_NOMEM. */
+enum err_code ranks_start(struct ranks **out, const struct ranks_options *o, struct err *why);
+/* End them: asks first, then kills. No rank is left when it returns. NULL is fine. */
+void ranks_stop(struct ranks *r);
+
+/* Send a command that has no answer. Errors: as ranks_call. */
+enum err_code ranks_send(struct ranks *r, enum rank_op op, const void *payload, size_t bytes,
+                         struct err *why);
+/* Send a command and wait for its answer, which is appended to *answer (may be NULL). Errors: the ranks' own,
+ * of the lowest rank that has one; ERR_IO: a rank ended or did not answer in time (all ranks are ended then,
+ * and every later call fails with the same reason); ERR_NOMEM. */
+enum err_code ranks_call(struct ranks *r, enum rank_op op, const void *payload, size_t bytes,
+                         struct str *answer, struct err *why);
+int ranks_count(const struct ranks *r);
+
+/* Can ranks be started here? ERR_ABSENT, with what is missing. */
+enum err_code ranks_possible(struct err *why);
+
+/* ---------------------------------------------------------------- a rank */
+
+struct rank;
+
+/* Join the others: loads the module, takes this rank's part of the processors, and connects rank 0 with the
+ * leader. *out owned: rank_close. Errors: ERR_ABSENT, ERR_IO, ERR_NOMEM. */
+enum err_code rank_open(struct rank **out, const char *socket, struct err *why);
+void rank_close(struct rank *r); /* all ranks must call it; NULL is fine */
+const struct rank_place *rank_place(const struct rank *r);
+const struct rank_module *rank_module(const struct rank *r);
+
+/* The next command, the same on all ranks. The payload is valid until the next call. False: the leader is
+ * gone. */
+struct rank_command {
+    enum rank_op op;
+    const char *payload;
+    size_t bytes;
+};
+bool rank_next(struct rank *r, struct rank_command *out);
+
+/* Answer a command; all ranks call it. failed NULL: it worked here; the leader gets the error of the lowest
+ * rank that has one, else rank 0's payload. */
+void rank_answer(struct rank *r, const struct err *failed, const void *payload, size_t bytes);
+
+/* Tell the leader that work goes on, at most once a second; cheap, and nothing except on rank 0. */
+void rank_alive(struct rank *r);
+
+/* ---------------------------------------------------------------- links */
+
+/* Mean time of one operation between all ranks, by size. */
+enum link_kind {
+    LINK_ALL_REDUCE, /* sum of vectors of that size */
+    LINK_ALL_GATHER, /* size: of the whole result */
+    LINK_SEND,       /* one way, between rank 0 and the rank for which it is slowest */
+    LINK_KINDS
+};
+extern const char *const LINK_NAMES[LINK_KINDS]; /* "all_reduce" "all_gather" "send" */
+enum { LINK_SIZES = 8 };
+extern const int64_t LINK_BYTES[LINK_SIZES]; /* ascending */
+struct rank_links {
+    double seconds[LINK_KINDS][LINK_SIZES]; /* median of repetitions; NAN: not measured */
+};
+/* Collective; takes about a second. */
+void rank_measure(struct rank *r, struct rank_links *out);
+/* The time for `bytes`, between the measured sizes in proportion, beyond the last one by its rate. */
+double link_seconds(const struct rank_links *l, enum link_kind kind, double bytes);
+
+#endif

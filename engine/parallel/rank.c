@@ -1,0 +1,204 @@
+/* A rank's side: loads the module for MPI, receives commands, and answers them together with the others.
+ *
+ * Between commands a rank must not use its processor: the other arm of an experiment may be running there.
+ * Rank 0 sleeps in the kernel until the leader writes. MPI libraries only wait by polling, so the other ranks
+ * poll without pause for a moment (the next decode step comes soon), and then with pauses. */
+#include "engine/parallel/parallel_internal.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TAG_COMMAND = 1, SPIN_NS = 1000000, SHORT_NS = 50000000, ALIVE_NS = 1000000000 };
+enum { PAUSE_SHORT_NS = 50000, PAUSE_LONG_NS = 1000000 };
+
+struct rank {
+    void *library;
+    const struct rank_module *module;
+    struct rank_place place;
+    int fd; /* of rank 0: the leader; -1 */
+    struct str payload;
+    int64_t alive_ns;
+};
+
+const struct rank_place *rank_place(const struct rank *r)
+{
+    return &r->place;
+}
+
+const struct rank_module *rank_module(const struct rank *r)
+{
+    return r->module;
+}
+
+/* ---------------------------------------------------------------- start and end */
+
+static enum err_code load_module(struct rank *r, struct err *why)
+{
+    char *path, text[RANK_MODULE_TEXT] = "";
+    enum err_code rc = module_path(&path, why);
+    if (rc) return rc;
+    r->library = dlopen(path,
+                        RTLD_NOW | RTLD_GLOBAL); /* Open MPI loads parts of itself that need its symbols */
+    if (!r->library) rc = err_set(why, ERR_ABSENT, "cannot load the module for MPI: %s", dlerror());
+    free(path);
+    if (rc) return rc;
+    r->module = dlsym(r->library, RANK_MODULE_SYMBOL);
+    if (!r->module || r->module->version != RANK_MODULE_VERSION) {
+        r->module = NULL;
+        return err_set(why, ERR_ABSENT,
+                       "the module for MPI is of another version of qdyno: install both together");
+    }
+    if (!r->module->open(&r->place, text)) return ERR_OK;
+    r->module = NULL;
+    return err_set(why, ERR_IO, "MPI: %s", text);
+}
+
+static enum err_code connect_leader(struct rank *r, const char *path, struct err *why)
+{
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    const struct frame hello = { .kind = FRAME_HELLO, .what = (uint32_t)r->place.size };
+    if (strlen(path) >= sizeof at.sun_path) return err_set(why, ERR_USAGE, "--socket %s: too long", path);
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
+    r->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (r->fd >= 0 && !connect(r->fd, (const struct sockaddr *)(const void *)&at, sizeof at) &&
+        frame_write(r->fd, &hello, sizeof hello))
+        return ERR_OK;
+    return err_set(why, ERR_IO, "cannot reach the process that started the ranks at %s: %s", path,
+                   strerror(errno));
+}
+
+enum err_code rank_open(struct rank **out, const char *socket_path, struct err *why)
+{
+    *out = NULL;
+    process_die_with_parent(getppid()); /* the kernel ends this rank when mpirun is gone */
+    struct rank *r = calloc(1, sizeof *r);
+    if (!r) return err_set(why, ERR_NOMEM, "out of memory");
+    r->fd = -1;
+    enum err_code rc = load_module(r, why);
+    if (!rc) {
+        placement_bind(r->place.here, r->place.here_size);
+        r->module->barrier(0); /* all are there */
+        if (r->place.rank == 0) rc = connect_leader(r, socket_path, why);
+    }
+    if (rc) {
+        if (r->module) r->module->stop(1);
+        free(r);
+        return rc;
+    }
+    *out = r;
+    return ERR_OK;
+}
+
+void rank_close(struct rank *r)
+{
+    if (!r) return;
+    r->module->close();
+    if (r->fd >= 0) close(r->fd);
+    str_free(&r->payload);
+    free(r); /* the library stays loaded: it may have threads */
+}
+
+/* ---------------------------------------------------------------- commands */
+
+static void wait_message(const struct rank *r)
+{
+    const int64_t start = clock_ns();
+    while (!r->module->arrived(0, TAG_COMMAND)) {
+        const int64_t waited = clock_ns() - start;
+        const struct timespec pause = { .tv_nsec = waited < SHORT_NS ? PAUSE_SHORT_NS : PAUSE_LONG_NS };
+        if (waited < SPIN_NS)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+/* Room for n bytes of payload. False: out of memory. */
+static bool payload_resize(struct rank *r, size_t n)
+{
+    static const char ZEROS[4096];
+    str_clear(&r->payload);
+    while (r->payload.len < n && !r->payload.failed)
+        str_append_n(&r->payload, ZEROS, MIN(n - r->payload.len, sizeof ZEROS));
+    return !r->payload.failed;
+}
+
+/* Read a command from the leader; one that ends everything if the leader is gone. */
+static bool read_command(struct rank *r, struct frame *f)
+{
+    if (frame_read(r->fd, f, sizeof *f) && f->kind == FRAME_COMMAND && payload_resize(r, (size_t)f->bytes) &&
+        frame_read(r->fd, r->payload.data, (size_t)f->bytes))
+        return true;
+    *f = (struct frame){ .kind = FRAME_COMMAND, .what = RANK_OP_CLOSE };
+    return false;
+}
+
+bool rank_next(struct rank *r, struct rank_command *out)
+{
+    struct frame f;
+    bool there = true;
+    if (r->place.rank == 0) {
+        there = read_command(r, &f);
+        for (int i = 1; i < r->place.size; i++) {
+            r->module->send(i, TAG_COMMAND, &f, (int)sizeof f);
+            if (f.bytes) r->module->send(i, TAG_COMMAND, r->payload.data, (int)f.bytes);
+        }
+    } else {
+        wait_message(r);
+        r->module->receive(0, TAG_COMMAND, &f, (int)sizeof f);
+        if (!payload_resize(r, (size_t)f.bytes)) r->module->stop(1);
+        if (f.bytes) r->module->receive(0, TAG_COMMAND, r->payload.data, (int)f.bytes);
+    }
+    r->alive_ns = clock_ns();
+    *out = (struct rank_command){ (enum rank_op)f.what, r->payload.data, (size_t)f.bytes };
+    return there;
+}
+
+/* ---------------------------------------------------------------- answers */
+
+/* What each rank says about a command. */
+struct report {
+    uint32_t code;
+    char message[FRAME_TEXT_MAX];
+};
+
+void rank_answer(struct rank *r, const struct err *failed, const void *payload, size_t bytes)
+{
+    struct report mine = { .code = failed ? failed->code : ERR_OK }, all[RANKS_MAX];
+    int size[RANKS_MAX], at[RANKS_MAX];
+    if (failed) snprintf(mine.message, sizeof mine.message, "rank %d: %s", r->place.rank, failed->message);
+    for (int i = 0; i < r->place.size; i++) {
+        size[i] = (int)sizeof mine;
+        at[i] = i * (int)sizeof mine;
+    }
+    r->module->gather(0, 0, &mine, (int)sizeof mine, all, size, at);
+    if (r->place.rank) return;
+    const struct report *first = NULL;
+    for (int i = r->place.size - 1; i >= 0; i--)
+        if (all[i].code) first = &all[i];
+    if (first) {
+        payload = first->message;
+        bytes = strlen(first->message);
+    }
+    const struct frame f = { .kind = FRAME_ANSWER, .what = first ? first->code : ERR_OK, .bytes = bytes };
+    if (frame_write(r->fd, &f, sizeof f)) frame_write(r->fd, payload, bytes);
+}
+
+void rank_alive(struct rank *r)
+{
+    const struct frame f = { .kind = FRAME_ALIVE };
+    const int64_t now = clock_ns();
+    if (r->place.rank || now - r->alive_ns < ALIVE_NS) return;
+    r->alive_ns = now;
+    frame_write(r->fd, &f, sizeof f); /* the end of the leader is seen at the next command */
+}

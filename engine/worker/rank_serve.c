@@ -1,0 +1,28 @@
+/* A rank: executes what the process that started it asks for, together with the other ranks
+ * (engine/parallel). */
+#include "engine/worker/worker.h"
+
+#include "engine/parallel/parallel.h"
+
+static void serve_measure(struct rank *r)
+{
+    struct rank_links links;
+    rank_measure(r, &links);
+    rank_answer(r, NULL, &links, sizeof links);
+}
+
+enum err_code rank_serve(const char *socket, struct err *why)
+{
+    struct rank *r;
+    struct rank_command c;
+    const enum err_code rc = rank_open(&r, socket, why);
+    if (rc) return rc;
+    while (rank_next(r, &c) && c.op != RANK_OP_CLOSE) {
+        switch (c.op) {
+        case RANK_OP_MEASURE: serve_measure(r); break;
+        default: break;
+        }
+    }
+    rank_close(r);
+    return ERR_OK;
+}

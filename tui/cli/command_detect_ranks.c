@@ -1,0 +1,59 @@
+/* qdyno detect --ranks: how long exchanges between several processes take. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/parallel/parallel.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/documents.h"
+
+static const struct column COLUMNS[] = {
+    { .name = "operation", .title = "exchange" },
+    { .name = "bytes", .title = "size", .kind = COLUMN_BYTES },
+    { .name = "seconds", .title = "time (us)", .kind = COLUMN_NUM, .scale = 1e6, .digits = 2 },
+    { .name = "bytes_s", .title = "rate (GB/s)", .kind = COLUMN_NUM, .scale = 1e-9, .digits = 3 },
+};
+
+const struct document DOCUMENT_LINKS = {
+    .schema = "qdyno.links/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "ranks hosts",
+};
+
+static enum err_code measure(const struct cli_args *a, struct rank_links *out, struct err *why)
+{
+    const struct ranks_options o = { .count = (int)args_int(a, "--ranks", 2),
+                                     .hosts = args_text(a, "--hosts", NULL) };
+    struct ranks *r;
+    struct str answer = { 0 };
+    enum err_code rc = ranks_start(&r, &o, why);
+    if (rc) return rc;
+    rc = ranks_call(r, RANK_OP_MEASURE, NULL, 0, &answer, why);
+    if (!rc && answer.len != sizeof *out) rc = err_set(why, ERR_INTERNAL, "the ranks sent something else");
+    if (!rc) memcpy(out, answer.data, sizeof *out);
+    ranks_stop(r);
+    str_free(&answer);
+    return rc;
+}
+
+int detect_ranks(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct rank_links links;
+    struct table t;
+    if (measure(a, &links, &why)) return cli_fail(a, &why);
+    table_init(&t, &DOCUMENT_LINKS);
+    json_put_int(t.extra, "ranks", args_int(a, "--ranks", 2));
+    json_put_str(t.extra, "hosts", args_text(a, "--hosts", NULL));
+    for (int k = 0; k < LINK_KINDS; k++)
+        for (int s = 0; s < LINK_SIZES; s++) {
+            json_t *row = table_row(&t);
+            json_put_str(row, "operation", LINK_NAMES[k]);
+            json_put_int(row, "bytes", LINK_BYTES[s]);
+            json_put_num(row, "seconds", links.seconds[k][s]);
+            json_put_num(row, "bytes_s", (double)LINK_BYTES[s] / links.seconds[k][s]);
+        }
+    const int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}
