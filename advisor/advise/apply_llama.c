@@ -23,6 +23,8 @@ static const struct lost {
     { KNOB_REPACK, "llama.cpp repacks by itself; --no-repack switches it off" },
     { KNOB_COMPILE, "none there" },
     { KNOB_BATCH_INVARIANT, "none there" },
+    { KNOB_PARALLEL, "nearest: --rpc, whose machines get layers one after the other" },
+    { KNOB_HOSTS, "see --rpc" },
     { KNOB_MAX_SEQUENCES, "nearest: --parallel, whose slots divide the context" },
     { KNOB_STEP_TOKENS, "nearest: --ubatch-size" },
     { KNOB_KV_BLOCKS, "none there: the context is reserved as a whole" },

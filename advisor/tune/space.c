@@ -9,7 +9,7 @@
 #include "engine/quant/quant.h"
 
 /* Not searched: keys that only abbreviate others, decisions of the user (device, context, force),
- * restrictions (isa), and test aids (handicap). */
+ * restrictions (isa), several processes (parallel), and test aids (handicap). */
 static bool is_searched(enum knob_id k)
 {
     switch (k) {
@@ -31,6 +31,8 @@ static bool is_searched(enum knob_id k)
     case KNOB_ARGS: /* of the user: --space args=... */
     case KNOB_URL:
     case KNOB_KEY_ENV:
+    case KNOB_PARALLEL: /* of the user: --space parallel=... */
+    case KNOB_HOSTS:
     case KNOB_HANDICAP: return false;
     default: return true;
     }

@@ -191,6 +191,7 @@ enum err_code config_check(const struct config *c, struct err *why)
             why, ERR_USAGE,
             "batch_invariant=on needs the same kernel for every number of rows, but compile=autotune "
             "chooses kernels by the number of rows: leave one of them out");
+    if ((rc = parallel_check(c, why))) return rc;
     return config_check_cache(c, why);
 }
 

@@ -15,47 +15,49 @@
 struct format; /* kernels/kernels.h */
 
 enum knob_id {
-    KNOB_MODEL,            /* path of a GGUF file; "" = the command's -m */
-    KNOB_METHOD,           /* quantization method: "none" (as in the file) or a row of METHODS ("rtn") */
-    KNOB_FORMAT,           /* format of the weights; "file": as in the file */
-    KNOB_PARAMS,           /* the method's parameters, "bits=3;group_size=64", sorted by name */
-    KNOB_CALIB,            /* calibration file, or a text; "": the bundled text if the method needs one */
-    KNOB_TENSORS,          /* formats of single tensors, "attn_v:q8_0;ffn_down:f16"; "": none */
-    KNOB_THREADS,          /* 1..1024; 0: all physical cores */
-    KNOB_AFFINITY,         /* none compact spread */
-    KNOB_ISA,              /* name of an instruction-set level; "auto": all that this machine has */
-    KNOB_DEVICE,           /* "cpu" "opencl:0" ... */
-    KNOB_GPU_LAYERS,       /* number of layers on the device, from the first; -1: as many as fit */
-    KNOB_PRECISION,        /* highest high medium */
-    KNOB_ACT,              /* auto int8 */
-    KNOB_CTX,              /* context in tokens; 0: as the workload needs */
-    KNOB_BATCH,            /* largest number of rows per forward pass (-b) */
-    KNOB_CTK,              /* KV cache type of K */
-    KNOB_CTV,              /* KV cache type of V */
-    KNOB_KV_ROTATE,        /* auto on off: the enum kv_rotate */
-    KNOB_HUGEPAGES,        /* buffers off all: the enum huge_pages */
-    KNOB_REPACK,           /* off on */
-    KNOB_BATCH_INVARIANT,  /* off on */
-    KNOB_COMPILE,          /* fused off autotune: the enum compile */
-    KNOB_PREFETCH,         /* off willneed populate: the enum prefetch */
-    KNOB_OVERSIZE,         /* off on: weights may exceed memory */
-    KNOB_FORCE,            /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
-    KNOB_HANDICAP,         /* artificial slowdown of each step, in percent */
-    KNOB_ENGINE,           /* the enum engine_kind: which program runs the model */
-    KNOB_BIN,              /* program of another engine; "": its usual name, in PATH */
-    KNOB_ARGS,             /* its further command-line arguments */
-    KNOB_URL,              /* address of a running server (engine=openai) */
-    KNOB_KEY_ENV,          /* environment variable with the key of that server; "": none */
-    KNOB_MAX_SEQUENCES,    /* from here on for workloads with requests (load:): in the cache at a time */
-    KNOB_STEP_TOKENS,      /* most rows of a step; 0: batch */
-    KNOB_KV_BLOCKS,        /* blocks of the KV cache; 0: enough for all sequences with full contexts */
-    KNOB_PREFIX_CACHE,     /* on off */
-    KNOB_EVICT,            /* the enum evict_policy */
-    KNOB_PREEMPT,          /* the enum preempt */
-    KNOB_SCHEDULE,         /* the enum schedule */
-    KNOB_ITL_LIMIT,        /* milliseconds; 0: none */
-    KNOB_AMP,              /* from here on for workloads that train: the enum amp */
-    KNOB_OPTIMIZER,        /* the enum optimizer */
+    KNOB_MODEL,           /* path of a GGUF file; "" = the command's -m */
+    KNOB_METHOD,          /* quantization method: "none" (as in the file) or a row of METHODS ("rtn") */
+    KNOB_FORMAT,          /* format of the weights; "file": as in the file */
+    KNOB_PARAMS,          /* the method's parameters, "bits=3;group_size=64", sorted by name */
+    KNOB_CALIB,           /* calibration file, or a text; "": the bundled text if the method needs one */
+    KNOB_TENSORS,         /* formats of single tensors, "attn_v:q8_0;ffn_down:f16"; "": none */
+    KNOB_THREADS,         /* 1..1024; 0: all physical cores */
+    KNOB_AFFINITY,        /* none compact spread */
+    KNOB_ISA,             /* name of an instruction-set level; "auto": all that this machine has */
+    KNOB_DEVICE,          /* "cpu" "opencl:0" ... */
+    KNOB_GPU_LAYERS,      /* number of layers on the device, from the first; -1: as many as fit */
+    KNOB_PRECISION,       /* highest high medium */
+    KNOB_ACT,             /* auto int8 */
+    KNOB_CTX,             /* context in tokens; 0: as the workload needs */
+    KNOB_BATCH,           /* largest number of rows per forward pass (-b) */
+    KNOB_CTK,             /* KV cache type of K */
+    KNOB_CTV,             /* KV cache type of V */
+    KNOB_KV_ROTATE,       /* auto on off: the enum kv_rotate */
+    KNOB_HUGEPAGES,       /* buffers off all: the enum huge_pages */
+    KNOB_REPACK,          /* off on */
+    KNOB_BATCH_INVARIANT, /* off on */
+    KNOB_COMPILE,         /* fused off autotune: the enum compile */
+    KNOB_PARALLEL,      /* "off", or how the model is divided among processes: "tp2.pp2" (struct parallel) */
+    KNOB_HOSTS,         /* file of the machines on which these run; "": this one */
+    KNOB_PREFETCH,      /* off willneed populate: the enum prefetch */
+    KNOB_OVERSIZE,      /* off on: weights may exceed memory */
+    KNOB_FORCE,         /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
+    KNOB_HANDICAP,      /* artificial slowdown of each step, in percent */
+    KNOB_ENGINE,        /* the enum engine_kind: which program runs the model */
+    KNOB_BIN,           /* program of another engine; "": its usual name, in PATH */
+    KNOB_ARGS,          /* its further command-line arguments */
+    KNOB_URL,           /* address of a running server (engine=openai) */
+    KNOB_KEY_ENV,       /* environment variable with the key of that server; "": none */
+    KNOB_MAX_SEQUENCES, /* from here on for workloads with requests (load:): in the cache at a time */
+    KNOB_STEP_TOKENS,   /* most rows of a step; 0: batch */
+    KNOB_KV_BLOCKS,     /* blocks of the KV cache; 0: enough for all sequences with full contexts */
+    KNOB_PREFIX_CACHE,  /* on off */
+    KNOB_EVICT,         /* the enum evict_policy */
+    KNOB_PREEMPT,       /* the enum preempt */
+    KNOB_SCHEDULE,      /* the enum schedule */
+    KNOB_ITL_LIMIT,     /* milliseconds; 0: none */
+    KNOB_AMP,           /* from here on for workloads that train: the enum amp */
+    KNOB_OPTIMIZER,     /* the enum optimizer */
     KNOB_CHECKPOINT_EVERY, /* layers; 0: store all activations */
     KNOB_TRIM_EVERY,       /* steps; 0: never return memory */
     KNOB_TRAIN_BATCH,      /* rows per batch */
@@ -76,6 +78,19 @@ enum kv_rotate {
     KV_ROTATE_ON,
     KV_ROTATE_OFF
 }; /* Hadamard rotation of what a KV cache stores */
+/* How many processes share what (parallel=); 1: nothing is shared in that way. */
+struct parallel {
+    int tp; /* heads and rows of matrices */
+    int cp; /* positions of a sequence */
+    int pp; /* layers */
+    int dp; /* sequences: each has the whole model */
+};
+/* "off", or terms such as "tp2.pp2" in any order. ERR_USAGE. */
+enum err_code parallel_parse(struct parallel *out, const char *text, struct err *why);
+int parallel_ranks(const struct parallel *p); /* the product: number of processes */
+/* The canonical text. Returns buf. */
+const char *parallel_text(const struct parallel *p, char *buf, size_t size);
+
 /* How waiting requests are admitted, and what comes first in a step. */
 enum schedule {
     SCHEDULE_FCFS,          /* requests that generate first, then prompts in order of arrival */
@@ -242,6 +257,8 @@ bool config_is_foreign(const struct config *c); /* another engine than qdyno run
 const char *config_model_file(const struct config *c, const char *otherwise);
 /* ERR_USAGE unless qdyno itself runs the config: what a command says that measures no arms. */
 enum err_code config_check_own(const struct config *c, struct err *why);
+/* How the config divides its model among processes. */
+struct parallel config_parallel(const struct config *c);
 /* Does the config rotate this cache (KNOB_CTK or KNOB_CTV), where the model's heads allow it? */
 bool config_rotates(const struct config *c, enum knob_id cache);
 

@@ -72,6 +72,11 @@ enum err_code engine_check(const struct config *c, struct err *why);
 /* Can the config's engine run this workload? ERR_USAGE. */
 enum err_code engine_check_workload(const struct config *c, const struct workload *w, struct err *why);
 
+/* ---------------------------------------------------------------- several processes (parallel.c) */
+
+/* Can the config's other settings be combined with parallel=? ERR_USAGE. */
+enum err_code parallel_check(const struct config *c, struct err *why);
+
 /* ---------------------------------------------------------------- configs (config.c) */
 
 /* Methods and formats that follow from each other: what a config means by the one it does not give. */

@@ -234,6 +234,20 @@ const struct knob KNOBS[KNOB_COUNT] = {
                        .unit = "",
                        .help =
                            "operators: fused = joined where possible; off = one at a time, for comparison; autotune = fused, with the kernels that were measured as the fastest here for 2 to 64 rows" },
+    [KNOB_PARALLEL] = { .key = "parallel",
+                        .kind = VALUE_TEXT,
+                        .otherwise = "off",
+                        .matters_for = FOR_ALL,
+                        .unit = "",
+                        .help =
+                            "run the model with several processes: tpN = each has a part of all matrices, ppN = a part of the layers, dpN = a part of the sequences, cpN = a part of the context; products such as tp2.pp2" },
+    [KNOB_HOSTS] = { .key = "hosts",
+                     .kind = VALUE_TEXT,
+                     .otherwise = "",
+                     .matters_for = FOR_ALL,
+                     .unit = "",
+                     .help =
+                         "file of the machines on which parallel= runs, one a line, this one first; default: this machine" },
     [KNOB_PREFETCH] = { .key = "prefetch",
                         .kind = VALUE_CHOICE,
                         .choices = PREFETCHES,
@@ -537,6 +551,12 @@ enum err_code knob_parse(enum knob_id id, const char *value, struct value *out, 
     char number[32], wanted[400];
     if (id == KNOB_TENSORS) return tensor_rules_parse(value, out->text, why);
     if (id == KNOB_PARAMS) return params_parse(value, out->text, why);
+    if (id == KNOB_PARALLEL) {
+        struct parallel p;
+        const enum err_code rc = parallel_parse(&p, value, why);
+        if (!rc) parallel_text(&p, out->text, sizeof out->text);
+        return rc;
+    }
     const struct value_rule rule = knob_rule(id, names);
     if (k->kind == VALUE_TEXT) {
         const enum err_code rc = knob_check_text(k, value, why);

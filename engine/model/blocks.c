@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/arch/arch.h"
+#include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "engine/model/model_internal.h"
 
@@ -15,6 +16,7 @@ int model_blocks(const struct model *m)
 void model_assign_blocks(struct model *m, int seq, const int32_t *blocks, int count, int length)
 {
     kv_cache_assign(&m->cache, seq, blocks, count, length);
+    if (m->ranks) model_ranks_assign(m, seq, blocks, count, length);
 }
 
 /* Bytes of the keys, or the values, of one block of a layer. */
@@ -29,6 +31,7 @@ static size_t half_bytes(const struct kv_layer *kv, bool values)
 int64_t model_block_bytes(const struct model *m)
 {
     int64_t bytes = 0;
+    if (m->ranks) return 0; /* they cannot be copied to other memory */
     for (int l = 0; l < m->shape.layers; l++)
         if (shape_layer_has_cache(&m->shape, l))
             bytes += (int64_t)(half_bytes(&m->layers[l].kv, false) + half_bytes(&m->layers[l].kv, true));
@@ -38,6 +41,11 @@ int64_t model_block_bytes(const struct model *m)
 /* Copy a block out of the cache (out) or into it (in); the other one is NULL. */
 static enum err_code move_block(struct model *m, int32_t block, char *out, const char *in, struct err *why)
 {
+    if (m->ranks)
+        return err_set(
+            why, ERR_USAGE,
+            "parallel=%s: blocks of the KV cache cannot be copied to other memory; expected preempt=recompute",
+            config_text(&m->config, KNOB_PARALLEL));
     for (int l = 0; l < m->shape.layers; l++) {
         const struct kv_layer *kv = &m->layers[l].kv;
         struct backend *b = model_site(m, l)->backend;
@@ -72,6 +80,7 @@ enum err_code model_write_block(struct model *m, int32_t block, const void *from
 
 enum err_code model_copy_block(struct model *m, int32_t from, int32_t to, struct err *why)
 {
+    if (m->ranks) return model_ranks_copy_block(m, from, to, why);
     char *contents = malloc((size_t)model_block_bytes(m));
     if (!contents) return err_set(why, ERR_NOMEM, "out of memory for a block of the KV cache");
     enum err_code rc = model_read_block(m, from, contents, why);

@@ -63,8 +63,11 @@ void pass_norm_in_place(const struct pass *p, float *x, int64_t stride, int64_t 
 struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,
                            const float *x, int64_t x_stride)
 {
-    return (
-        struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias ? bias->v : NULL };
+    return (struct matmul){ .w = &w->w,
+                            .x = x,
+                            .x_stride = x_stride,
+                            .n = p->n,
+                            .bias = bias && bias->v ? bias->v + w->from : NULL };
 }
 
 void pass_call_observer(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
@@ -100,10 +103,12 @@ static void pass_add_to_stream(const struct pass *p, struct matmul mm, const str
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd;
     const bool plain = !post_norm->v && m->hyper.residual_scale == 1;
-    mm.y = plain ? p->b.x : p->b.h;
-    mm.residual = plain ? p->b.x : NULL;
+    float *to = plain ? p->b.x : p->b.h;
+    mm.y = to + pass_stream_offset(p);
+    mm.residual = plain ? mm.y : NULL;
     mm.y_stride = embd;
-    backend_matmul(p->site->backend, &mm, 1);
+    if (mm.w->rows) backend_matmul(p->site->backend, &mm, 1);
+    if (model_is_part(m)) pass_exchange_stream(p, to);
     if (plain) return;
     pass_add_rows(p, post_norm);
 }
@@ -128,6 +133,7 @@ static void pass_add_mixed(const struct pass *p, const struct layer *l)
     const struct bound *w = layer_slot(l, slot), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
     pass_call_observer(p, l, (const enum slot[]){ slot }, 1, p->b.attn, p->m->widths.attn);
     if (pass_is_over(p)) return;
+    if (model_is_part(p->m)) pass_exchange_attention(p, l);
     pass_add_to_stream(p, pass_product(p, w, bias, p->b.attn, p->m->widths.attn),
                        layer_slot(l, SLOT_POST_ATTN_NORM));
 }
@@ -149,7 +155,8 @@ static struct matmul pass_run_gated(const struct pass *p, const struct layer *l,
     if (pass_is_over(p)) return g.up;
     g.up.y = p->b.ff + (gate ? ff : 0);
     g.up.y_stride = stride;
-    if (gate) {
+    if (!ff) { /* a rank without a part of this feed-forward */
+    } else if (gate) {
         g.gate = pass_product(p, layer_slot(l, SLOT_GATE), layer_slot(l, SLOT_GATE_B), h, m->shape.embd);
         g.gate.y = p->b.ff;
         g.gate.y_stride = stride;
@@ -167,7 +174,8 @@ static struct matmul pass_run_gated(const struct pass *p, const struct layer *l,
     }
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
     pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
-    return pass_product(p, w, bias, p->b.ff, stride);
+    if (!model_is_part(m)) return pass_product(p, w, bias, p->b.ff, stride);
+    return pass_product(p, w, bias, m->exchange.ff, pass_exchange_ff(p, l, p->b.ff, stride));
 }
 
 /* A feed-forward and experts beside it, each with a norm of its outputs:
@@ -432,6 +440,7 @@ void forward_pass(struct model *m, const struct batch_row *rows, int n)
         pass_move(&p, l);
         if (l == m->shape.layers - 1 && p.wanted < p.n) pass_check_hidden(&p);
         pass_run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
+        if (m->rank) rank_alive(m->rank);
     }
     if (!p.wanted) return;
     pass_move(&p, -1);

@@ -26,7 +26,10 @@ static enum err_code read_plan(struct model *m, const struct model_options *o, s
         return rc;
     m->session.backend.shapes = o->shapes;
     const struct recipe_view *view = o->recipe ? o->recipe->view : NULL;
-    rc = plan_compute(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config, view, &m->session, why);
+    const struct parallel mode = config_parallel(&m->config);
+    if (m->rank) m->session.part = part_of(&mode, rank_place(m->rank)->rank, m->shape.layers);
+    rc = (m->rank ? plan_compute : plan_compute_all)(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config,
+                                                     view, &m->session, why);
     m->session.gpu_layers = m->plan.gpu_layers;
     return rc;
 }
@@ -272,6 +275,23 @@ static void warn_oversize(const struct model *m, const struct log *log)
         str_from_bytes(available, free_bytes, sizeof free_bytes));
 }
 
+/* Everything that runs the model in this process. */
+static enum err_code open_here(struct model *m, const struct model_options *o, struct err *why)
+{
+    enum err_code rc;
+    if ((rc = open_sites(m, o->log, why))) return rc;
+    const int64_t huge_before = model_huge_bytes();
+    if ((rc = model_bind(m, o->log, why))) return rc;
+    model_prefetch(m, o->log);
+    if ((rc = alloc_cache(m, why))) return rc;
+    if ((rc = model_states_alloc(m, why))) return rc;
+    if ((rc = alloc_buffers(m, why))) return rc;
+    if ((rc = model_part_begin(m, why))) return rc;
+    if ((rc = model_autotune(m, o, why))) return rc;
+    model_account_huge(m, huge_before, o->log);
+    return ERR_OK;
+}
+
 static const char *path_of(const struct model_options *o)
 {
     const char *given = config_text(o->config, KNOB_MODEL);
@@ -296,6 +316,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     m->config = *o->config;
 
     m->apart = o->apart;
+    m->rank = o->rank;
     if ((rc = open_file(m, o, path, why))) goto fail;
     if ((rc = read_plan(m, o, why))) goto fail;
     if (m->apart) plan_apart(&m->plan, m->shape.layers);
@@ -305,15 +326,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if (m->session.ctx > m->shape.ctx_train)
         log_write(o->log, LOG_WARN, "context %d is beyond the %lld tokens this model was trained on",
                   m->session.ctx, (long long)m->shape.ctx_train);
-    if ((rc = open_sites(m, o->log, why))) goto fail;
-    const int64_t huge_before = model_huge_bytes();
-    if ((rc = model_bind(m, o->log, why))) goto fail;
-    model_prefetch(m, o->log);
-    if ((rc = alloc_cache(m, why))) goto fail;
-    if ((rc = model_states_alloc(m, why))) goto fail;
-    if ((rc = alloc_buffers(m, why))) goto fail;
-    if ((rc = model_autotune(m, o, why))) goto fail;
-    model_account_huge(m, huge_before, o->log);
+    if ((rc = (m->plan.ranks ? model_ranks_open : open_here)(m, o, why))) goto fail;
     if ((rc = open_tokenizer(m, o->log, why))) goto fail;
     if ((rc = resolve_config(m, path, why))) goto fail;
     *out = m;
@@ -326,7 +339,9 @@ fail:
 void model_close(struct model *m)
 {
     if (!m) return;
+    ranks_stop(m->ranks);
     model_states_free(m);
+    model_part_free(m);
     model_unbind(m);
     for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
         if (!s->backend) continue;
@@ -377,7 +392,8 @@ const struct config *model_config(const struct model *m)
 void model_backend(const struct model *m, struct backend_info *out)
 {
     const struct site *s = &m->sites[m->session.gpu_layers ? SITE_DEVICE : SITE_HOST];
-    backend_describe(s->backend, out);
+    *out = m->remote;
+    if (!m->ranks) backend_describe(s->backend, out);
 }
 void model_quantized(const struct model *m, int64_t *from_ns, int64_t *to_ns)
 {
@@ -405,6 +421,7 @@ bool model_truncate(struct model *m, int seq, int from)
 {
     if (m->state_memory && from > 0 && from < m->cache.lengths[seq]) return false;
     kv_cache_truncate(&m->cache, seq, from);
+    if (m->ranks) model_ranks_truncate(m, seq, from);
     return true;
 }
 
@@ -493,9 +510,13 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
     m->best = best;
     m->rows = MIN(n, m->session.batch);
     m->not_finite = (struct not_finite){ 0 };
-    for (int i = 0; i < n; i += m->session.batch) forward_pass(m, rows + i, MIN(n - i, m->session.batch));
+    if (m->ranks) rc = model_ranks_forward(m, rows, n, wanted, best, why);
+    for (int i = 0; i < n && !m->ranks; i += m->session.batch)
+        forward_pass(m, rows + i, MIN(n - i, m->session.batch));
     m->best = NULL;
-    if ((rc = pass_result(m, why))) {
+    model_part_agree(m);
+    if (!rc) rc = pass_result(m, why);
+    if (rc) {
         forget_states(m);
         return rc;
     }
@@ -522,6 +543,7 @@ enum err_code model_warm(struct model *m, struct err *why)
     const int sizes = m->session.gpu_layers ? (int)COUNT_OF(SIZES) : 1,
               most = MIN(m->session.batch, m->session.ctx);
     if (m->warm) return ERR_OK;
+    if (m->ranks) return model_ranks_warm(m, why);
     struct batch_row *rows = calloc((size_t)most, sizeof *rows);
     enum err_code rc = rows ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %d rows", most);
     for (int i = 0; i < sizes && !rc; i++)

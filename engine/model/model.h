@@ -19,6 +19,9 @@ struct memory_plan; /* engine/plan/plan.h */
 struct model_shape; /* engine/arch/arch.h */
 struct recipe_view; /* engine/plan/plan.h */
 struct tokenizer;   /* engine/text/text.h */
+struct rank;        /* engine/parallel/parallel.h, also the next two */
+struct rank_command;
+struct rank_usage;
 
 struct model;
 struct model_options;
@@ -51,6 +54,9 @@ struct model_options {
     const char *shapes;    /* as struct backend_options has it */
     /* NULL: the file runs as it is (ERR_INTERNAL if the config has a recipe). recipe_model_open sets it. */
     const struct model_recipe *recipe;
+    /* This process is one of several that run the model (parallel=), and has its part. NULL: it starts them
+     * itself, if the config asks for several. */
+    struct rank *rank;
     /* Called with 0..1 and phase "quantize" while a recipe is applied, also while another process applies the
      * same one and this one waits; "autotune" while kernels are measured.
      * May be NULL; returning false cancels. */
@@ -128,6 +134,19 @@ void model_watch_experts(struct model *m, experts_seen_fn *see, void *ctx);
 /* Run a few rows, so that every weight is read once (opening only maps the file) and a device compiles its
  * kernels: the first timed run then does not include loading. Later calls do nothing. Empties sequence 0. */
 enum err_code model_warm(struct model *m, struct err *why);
+
+/* ---------------------------------------------------------------- several processes */
+
+/* With parallel= in its config, ranks run the model (engine/parallel), and every function above works as for
+ * a model of this process. These do not: model_replace_matrix, copies of blocks to and from other memory
+ * (ERR_USAGE). */
+int model_ranks(const struct model *m); /* number of them; 0: this process runs the model */
+/* What each of them used so far: out[model_ranks]. Errors: a rank ended. */
+enum err_code model_ranks_usage(struct model *m, struct rank_usage *out, struct err *why);
+
+/* In a rank: execute a command of the leader. *m: the model that it opened, NULL before. */
+void model_rank_execute(struct model **m, struct rank *r, const struct rank_command *c,
+                        const struct log *log);
 
 /* ---------------------------------------------------------------- blocks of the KV cache */
 

@@ -4,6 +4,7 @@
 
 #include "engine/model/kv.h"
 #include "engine/model/model.h"
+#include "engine/parallel/parallel.h"
 #include "engine/plan/plan.h"
 
 /* A tensor bound to the backend: a matrix (w) or a vector (v); both empty: the file has no such tensor. */
@@ -12,6 +13,7 @@ struct bound {
     struct weight *experts; /* [count] one matrix for each expert; NULL, 0: a matrix of its own */
     int64_t count;
     struct input_scheme *input; /* activation quantization of this matrix; NULL: the default */
+    int64_t from;               /* first row of the file's matrix that w has; > 0 in a rank only */
     const float *v;
 };
 
@@ -112,6 +114,17 @@ struct not_finite {
     int32_t seq, pos;
 };
 
+/* What a rank that has a part of all matrices (tp) needs. */
+struct exchange {
+    struct model_shape
+        *whole;     /* the model's sizes; m->shape has those of the part. NULL: nothing is divided */
+    int group;      /* of the ranks that have the other parts */
+    int64_t floats; /* in each of the next two */
+    float *send, *receive;
+    float *ff;           /* [batch][whole ff] */
+    struct bound output; /* the part of the output matrix, where that is the token embedding; else empty */
+};
+
 struct model {
     struct gguf *gguf;
     bool borrowed;              /* the caller owns the gguf */
@@ -151,7 +164,17 @@ struct model {
     struct observer observer;
     struct experts_watch experts_watch;
     bool warm;
+    struct ranks *ranks;        /* they run this model, and no site has a backend; NULL: this process does */
+    struct backend_info remote; /* of rank 0 */
+    struct rank *rank;          /* this process is one of those; NULL: it is not */
+    struct exchange exchange;
 };
+
+/* The part of a rank's model: is each matrix divided? */
+static inline bool model_is_part(const struct model *m)
+{
+    return m->exchange.whole != NULL;
+}
 
 /* The site of a layer. -1: of the tensors outside the layers, which are on the device if all layers are. */
 static inline struct site *model_site(struct model *m, int layer)
@@ -186,6 +209,10 @@ enum err_code expert_lists_alloc(struct expert_lists *out, const struct model_sh
 enum err_code model_states_alloc(struct model *m, struct err *why);
 void model_states_free(struct model *m);
 
+/* Where a tensor is bound; and give a bound matrix back. */
+struct bound *model_place(struct model *m, int layer, enum slot slot);
+void bound_release(const struct site *s, struct bound *b);
+
 /* Bind every tensor of m->gguf: check shapes, copy vectors, use matrices in place. */
 enum err_code model_bind(struct model *m, const struct log *log, struct err *why);
 /* Bind one tensor to its slot, again if need be; expert: as for arch_visit_fn. A matrix is used at t->data, a
@@ -207,6 +234,30 @@ enum err_code model_no_room(const struct model *m, const struct site *s, const c
 void model_prefetch(struct model *m, const struct log *log);
 int64_t model_huge_bytes(void);
 void model_account_huge(struct model *m, int64_t before, const struct log *log);
+
+/* part.c: bind the rows of a matrix that this part of the model has. Errors: as model_bind_slot. */
+enum err_code model_bind_rows(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
+                              struct err *why);
+/* After the KV cache was allocated: from now on m->shape has the sizes of the part. Nothing for a whole
+ * model. ERR_NOMEM. */
+enum err_code model_part_begin(struct model *m, struct err *why);
+void model_part_free(struct model *m);
+/* All ranks learn of the first row with values that are no numbers, whichever of them saw it. */
+void model_part_agree(struct model *m);
+
+/* model_load.c: set the scales that a file stores beside a matrix. */
+enum err_code model_bind_scales(struct bound *out, const struct model *m, const struct site *site,
+                                const struct gguf_tensor *matrix, struct err *why);
+
+/* ranks.c: start ranks that run m, whose plan is known. The functions below do there what the model's do
+ * here; errors as ranks_send and ranks_receive. */
+enum err_code model_ranks_open(struct model *m, const struct model_options *o, struct err *why);
+enum err_code model_ranks_forward(struct model *m, const struct batch_row *rows, int n, int wanted,
+                                  int32_t *best, struct err *why);
+enum err_code model_ranks_warm(struct model *m, struct err *why);
+void model_ranks_truncate(struct model *m, int seq, int from);
+void model_ranks_assign(struct model *m, int seq, const int32_t *blocks, int count, int length);
+enum err_code model_ranks_copy_block(struct model *m, int32_t from, int32_t to, struct err *why);
 
 /* Run n <= session.batch rows that were checked and have room in the KV cache. Requested logits are appended
  * to m->logits. */

@@ -57,12 +57,12 @@ static enum err_code decode_vector(float **out, const struct gguf_tensor *t, str
     return ERR_OK;
 }
 
-static struct bound *model_place(struct model *m, int layer, enum slot slot)
+struct bound *model_place(struct model *m, int layer, enum slot slot)
 {
     return layer < 0 ? &m->global[slot] : &m->layers[layer].slots[slot - SLOT_GLOBAL_COUNT];
 }
 
-static void bound_release(const struct site *s, struct bound *b)
+void bound_release(const struct site *s, struct bound *b)
 {
     for (int64_t i = 0; i < b->count; i++) backend_weight_release(s->backend, &b->experts[i]);
     free(b->experts);
@@ -73,8 +73,8 @@ static void bound_release(const struct site *s, struct bound *b)
 /* Some files store a tensor beside a matrix whose value multiplies all weights of the matrix (or one value
  * for each expert). Set these scales in the bound matrix. A tensor that the architecture itself uses (Gemma 4
  * has a scale for each expert) is no such tensor. */
-static enum err_code bind_scales(struct bound *out, const struct model *m, const struct site *site,
-                                 const struct gguf_tensor *matrix, struct err *why)
+enum err_code model_bind_scales(struct bound *out, const struct model *m, const struct site *site,
+                                const struct gguf_tensor *matrix, struct err *why)
 {
     const struct gguf_tensor *t = matrix_scale_find(m->gguf, matrix->name);
     int layer;
@@ -121,7 +121,7 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
     if (!of_experts || expert >= 0) {
         rc = backend_weight_bind(site->backend, &out->w, t->format, t->shape[1], t->shape[0], out->input,
                                  gguf_tensor_data(t), why);
-        return rc ? rc : bind_scales(out, m, site, t, why);
+        return rc ? rc : model_bind_scales(out, m, site, t, why);
     }
     const int64_t bytes = format_row_bytes(t->format, t->shape[0]) * t->shape[1];
     out->experts = calloc((size_t)t->shape[2], sizeof *out->experts);
@@ -132,7 +132,7 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
                                  t->shape[0], NULL, (const char *)gguf_tensor_data(t) + out->count * bytes,
                                  why);
     if (!rc) out->w = out->experts[0];
-    return rc ? rc : bind_scales(out, m, site, t, why);
+    return rc ? rc : model_bind_scales(out, m, site, t, why);
 }
 
 /* Put the matrix of one expert among those of the others, which may not be bound yet. */
@@ -157,6 +157,7 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, int ex
     if (slot_is_rope(slot)) return ERR_OK; /* load_rope reads these */
     struct bound *b = model_place(m, layer, slot);
     struct site *site = model_site(m, layer);
+    if (!arch_slot_is_vector(slot) && m->session.part.tp > 1) return model_bind_rows(m, layer, slot, t, why);
     if (!arch_slot_is_vector(slot)) {
         struct bound now = { .v = NULL };
         const enum err_code failed = bind_matrices(&now, m, site, slot, expert, t, why);
@@ -187,6 +188,9 @@ enum err_code model_replace_matrix(struct model *m, const char *tensor, const st
     const struct gguf_tensor *t = gguf_tensor_find(m->gguf, tensor);
     int layer;
     enum slot slot;
+    if (m->ranks || m->rank)
+        return err_set(why, ERR_USAGE,
+                       "matrices of a model with parallel= cannot be replaced: expected parallel=off");
     if (!t || !arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, tensor) || t->dims != 2 ||
         arch_slot_is_vector(slot))
         return err_set(why, ERR_USAGE, "tensor '%s' is not a matrix of this model", tensor);

@@ -88,6 +88,25 @@ void pass_check_hidden(const struct pass *p)
     }
 }
 
+/* The output matrix, or the rows of it that this process has. */
+static const struct bound *output_matrix(const struct model *m)
+{
+    if (m->exchange.output.w.data) return &m->exchange.output;
+    return m->shape.tied_output ? &m->global[SLOT_TOKEN_EMBD] : &m->global[SLOT_OUTPUT];
+}
+
+/* The logits that this process computed of n rows: host memory [n][cols], finished. */
+static float *pass_finish_logits(const struct pass *p, int i0, int n, int64_t cols)
+{
+    struct model *m = p->m;
+    const bool part = model_is_part(m);
+    float *host = part ? p->b.logits : m->logits + m->logits_count * cols;
+    if (!part) backend_read(p->site->backend, host, p->b.logits, (size_t)(n * cols) * sizeof(float));
+    for (int i = 0; i < n; i++) pass_check_row(p, host + i * cols, cols, m->lists.wanted[i0 + i]);
+    logits_finish(m, host, n * cols);
+    return host;
+}
+
 /* Take over n rows of logits: append them to the host's copy, or, for model_forward_best, find only the
  * largest of each row, on the device unless the host must finish them. i0: index of the first of them among
  * the requested rows. Their values are checked before the host changes them. */
@@ -95,24 +114,23 @@ static void pass_take_logits(const struct pass *p, int i0, int n)
 {
     struct model *m = p->m;
     struct ranked first[LOGIT_ROWS_MAX] = { 0 };
-    const int64_t vocab = m->shape.vocab;
+    const int64_t cols = output_matrix(m)->w.rows;
     const int32_t *row = m->lists.wanted + i0;
-    struct top top = { .x_stride = vocab, .n = n, .k = 1, .cols = vocab };
-    if (m->best && model_logits_are_raw(m)) {
+    struct top top = { .x_stride = cols, .n = n, .k = 1, .cols = cols };
+    for (int i = 0; i < n && !cols; i++) first[i] = (struct ranked){ -INFINITY, 0 };
+    if (m->best && model_logits_are_raw(m) && cols) {
         top.x = p->b.logits;
         top.scratch = p->b.top_scratch;
         top.out = p->b.best;
         backend_top(p->site->backend, &top);
         backend_read(p->site->backend, first, p->b.best, (size_t)n * sizeof *first);
     } else {
-        float *host = m->logits + m->logits_count * vocab;
-        backend_read(p->site->backend, host, p->b.logits, (size_t)(n * vocab) * sizeof(float));
-        for (int i = 0; i < n; i++) pass_check_row(p, host + i * vocab, vocab, row[i]);
-        logits_finish(m, host, n * vocab);
-        top.x = host;
+        top.x = pass_finish_logits(p, i0, n, cols);
         top.out = first;
-        if (m->best) top_rows(&top);
+        if (m->best && cols) top_rows(&top);
+        if (!m->best && model_is_part(m)) pass_exchange_logits(p, n);
     }
+    if (m->best && model_is_part(m)) pass_exchange_best(p, first, n);
     for (int i = 0; i < n && m->best; i++) {
         if (isnan(first[i].value)) pass_note_not_finite(p, row[i]);
         m->best[m->logits_count + i] = first[i].id;
@@ -124,16 +142,15 @@ static void pass_take_logits(const struct pass *p, int i0, int n)
 void pass_run_output(const struct pass *p)
 {
     struct model *m = p->m;
-    const struct bound *w = m->shape.tied_output ? &m->global[SLOT_TOKEN_EMBD] : &m->global[SLOT_OUTPUT];
-    const int64_t vocab = m->shape.vocab;
+    const struct bound *w = output_matrix(m);
     for (int i = 0; i < p->wanted; i += (int)m->widths.logit_rows) {
         const int n = (int)MIN(p->wanted - i, m->widths.logit_rows);
         struct matmul mm = pass_product(p, w, &m->global[SLOT_OUTPUT_B], p->b.h + i * m->shape.embd,
                                         m->shape.embd);
         mm.n = n;
         mm.y = p->b.logits;
-        mm.y_stride = vocab;
-        backend_matmul(p->site->backend, &mm, 1);
+        mm.y_stride = w->w.rows;
+        if (w->w.rows) backend_matmul(p->site->backend, &mm, 1);
         pass_take_logits(p, i, n);
     }
 }

@@ -29,6 +29,19 @@ void pass_gather_wanted(const struct pass *p, const float *from, float *to, int6
 void pass_project_qkv(const struct pass *p, const struct layer *l, const float *h);
 void pass_run_attention(const struct pass *p, const struct layer *l);
 
+/* part.c, for a rank that has some rows of all matrices: get what the others computed of n rows. Heads of
+ * attention in the first columns of b.attn -> those of all heads; the part of x that pass_stream_offset
+ * begins
+ * -> all of x; activations x [n][stride] -> m->exchange.ff, whose stride is returned; the part of the logits
+ * in b.logits -> m->logits. */
+int64_t pass_stream_offset(const struct pass *p); /* 0: the process has all rows */
+void pass_exchange_stream(const struct pass *p, float *x);
+void pass_exchange_attention(const struct pass *p, const struct layer *l);
+int64_t pass_exchange_ff(const struct pass *p, const struct layer *l, const float *x, int64_t stride);
+void pass_exchange_logits(const struct pass *p, int n);
+/* first[n]: the largest logit of each row among those of this rank, ids within its part -> among all. */
+void pass_exchange_best(const struct pass *p, struct ranked *first, int n);
+
 /* output.c: note hidden states that are not finite; x -> h, the input of the output matrix, of the requested
  * rows only; h -> logits. */
 void pass_check_hidden(const struct pass *p);

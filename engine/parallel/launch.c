@@ -138,36 +138,18 @@ static enum err_code gone(struct ranks *r, struct err *why)
     return fail(r, ERR_IO, "a rank ended before its work was done", why);
 }
 
-enum err_code ranks_send(struct ranks *r, enum rank_op op, const void *payload, size_t bytes, struct err *why)
+enum err_code ranks_send(struct ranks *r, enum rank_op op, const struct rank_bytes *payload, int count,
+                         struct err *why)
 {
-    const struct frame f = { .kind = FRAME_COMMAND, .what = op, .bytes = bytes };
+    struct frame f = { .kind = FRAME_COMMAND, .what = op };
+    for (int i = 0; i < count; i++) f.bytes += payload[i].n;
     if (r->failed.code) {
         if (why) *why = r->failed;
         return r->failed.code;
     }
-    if (frame_write(r->fd, &f, sizeof f) && frame_write(r->fd, payload, bytes)) return ERR_OK;
-    return gone(r, why);
-}
-
-/* Append the payload of an answer, or take its error. */
-static enum err_code take_answer(struct ranks *r, const struct frame *f, struct str *answer, struct err *why)
-{
-    char *bytes = malloc((size_t)f->bytes + 1);
-    if (!bytes) return fail(r, ERR_NOMEM, "out of memory for an answer of the ranks", why);
-    if (!frame_read(r->fd, bytes, (size_t)f->bytes)) {
-        free(bytes);
-        return gone(r, why);
-    }
-    bytes[f->bytes] = '\0';
-    enum err_code rc = (enum err_code)f->what;
-    if (rc)
-        err_set(why, rc, "%s", bytes);
-    else if (answer)
-        str_append_n(answer, bytes, (size_t)f->bytes);
-    free(bytes);
-    if (!rc && answer && answer->failed)
-        rc = err_set(why, ERR_NOMEM, "out of memory for an answer of the ranks");
-    return rc;
+    bool sent = frame_write(r->fd, &f, sizeof f);
+    for (int i = 0; i < count && sent; i++) sent = frame_write(r->fd, payload[i].data, payload[i].n);
+    return sent ? ERR_OK : gone(r, why);
 }
 
 static enum err_code read_frame(struct ranks *r, enum frame_kind wanted, int ms, struct frame *f,
@@ -181,13 +163,42 @@ static enum err_code read_frame(struct ranks *r, enum frame_kind wanted, int ms,
     return f->kind == (uint32_t)wanted ? ERR_OK : fail(r, ERR_INTERNAL, "the ranks sent something else", why);
 }
 
-enum err_code ranks_call(struct ranks *r, enum rank_op op, const void *payload, size_t bytes,
-                         struct str *answer, struct err *why)
+/* Read the header of an answer; of an error, all of it. */
+static enum err_code answer_begin(struct ranks *r, struct frame *f, struct err *why)
+{
+    char text[FRAME_TEXT_MAX + 1] = "";
+    const enum err_code rc = read_frame(r, FRAME_ANSWER, r->silence_ms, f, why);
+    if (rc || f->what == ERR_OK) return rc;
+    if (f->bytes > FRAME_TEXT_MAX) return fail(r, ERR_INTERNAL, "the ranks sent something else", why);
+    if (!frame_read(r->fd, text, (size_t)f->bytes)) return gone(r, why);
+    return err_set(why, (enum err_code)f->what, "%s", text);
+}
+
+enum err_code ranks_receive_into(struct ranks *r, const struct rank_bytes *answer, int count, struct err *why)
 {
     struct frame f;
-    enum err_code rc = ranks_send(r, op, payload, bytes, why);
-    if (!rc) rc = read_frame(r, FRAME_ANSWER, r->silence_ms, &f, why);
-    return rc ? rc : take_answer(r, &f, answer, why);
+    uint64_t wanted = 0;
+    const enum err_code rc = answer_begin(r, &f, why);
+    if (rc) return rc;
+    for (int i = 0; i < count; i++) wanted += answer[i].n;
+    if (f.bytes != wanted) return fail(r, ERR_INTERNAL, "the ranks sent something else", why);
+    for (int i = 0; i < count; i++)
+        if (!frame_read(r->fd, answer[i].data, answer[i].n)) return gone(r, why);
+    return ERR_OK;
+}
+
+enum err_code ranks_receive(struct ranks *r, struct str *answer, struct err *why)
+{
+    struct frame f;
+    const enum err_code rc = answer_begin(r, &f, why);
+    if (rc) return rc;
+    char *bytes = malloc((size_t)f.bytes + 1);
+    if (!bytes) return fail(r, ERR_NOMEM, "out of memory for an answer of the ranks", why);
+    const bool read = frame_read(r->fd, bytes, (size_t)f.bytes);
+    if (read) str_append_n(answer, bytes, (size_t)f.bytes);
+    free(bytes);
+    if (!read) return gone(r, why);
+    return answer->failed ? err_set(why, ERR_NOMEM, "out of memory for an answer of the ranks") : ERR_OK;
 }
 
 /* ---------------------------------------------------------------- the start */

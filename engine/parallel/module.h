@@ -28,6 +28,7 @@ struct rank_module {
     void (*stop)(int status); /* ends all ranks */
     /* The group of all ranks that give the same color, ordered by key. -1: no more groups are possible. */
     int (*split)(int color, int key);
+    int (*group_size)(int group);
     /* all = the parts of all ranks, part i at[i] bytes from its start and bytes[i] long */
     void (*all_gather)(int group, const void *mine, int n, void *all, const int *bytes, const int *at);
     /* The same on rank `root` only. */

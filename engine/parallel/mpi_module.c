@@ -61,6 +61,13 @@ static int module_split(int color, int key)
     return GROUP_COUNT++;
 }
 
+static int module_group_size(int group)
+{
+    int size;
+    MPI_Comm_size(GROUP[group], &size);
+    return size;
+}
+
 static void module_all_gather(int group, const void *mine, int n, void *all, const int *bytes, const int *at)
 {
     MPI_Allgatherv(mine, n, MPI_BYTE, all, bytes, at, MPI_BYTE, GROUP[group]);
@@ -112,6 +119,7 @@ __attribute__((visibility("default"))) const struct rank_module qdyno_rank_modul
     .close = module_close,
     .stop = module_stop,
     .split = module_split,
+    .group_size = module_group_size,
     .all_gather = module_all_gather,
     .gather = module_gather,
     .all_reduce = module_all_reduce,

@@ -27,7 +27,23 @@ enum rank_op {
     RANK_OP_FORWARD,  /* run a batch: struct rank_batch, then rows; answer: struct rank_batch, ids, logits */
     RANK_OP_WARM,     /* read all weights once */
     RANK_OP_TRUNCATE, /* int32_t sequence, length; no answer */
+    RANK_OP_ASSIGN,   /* int32_t sequence, length, count, then blocks; no answer */
+    RANK_OP_COPY,     /* int32_t from, to: blocks of the KV cache; answer: nothing */
     RANK_OP_USAGE,    /* answer: struct rank_usage [ranks] */
+};
+
+/* Of RANK_OP_FORWARD. */
+struct rank_batch {
+    int32_t n, wanted;            /* rows, and how many of them want logits */
+    int32_t best;                 /* only the id of the largest logit is wanted */
+    int32_t not_finite, seq, pos; /* answer: the first row with values that are no numbers */
+};
+
+/* What a rank used since it started. */
+struct rank_usage {
+    double cpu_s, exchange_s; /* exchange_s: in exchanges with others, waiting for them included */
+    int64_t exchanged_bytes;  /* received from others */
+    int64_t peak_rss_bytes, rss_bytes, plan_bytes;
 };
 
 /* ---------------------------------------------------------------- the leader */
@@ -46,14 +62,21 @@ enum err_code ranks_start(struct ranks **out, const struct ranks_options *o, str
 /* End them: asks first, then kills. No rank is left when it returns. NULL is fine. */
 void ranks_stop(struct ranks *r);
 
+/* Several stretches of memory, one after the other. */
+struct rank_bytes {
+    void *data;
+    size_t n;
+};
 /* Send a command that has no answer. Errors: as ranks_call. */
-enum err_code ranks_send(struct ranks *r, enum rank_op op, const void *payload, size_t bytes,
+enum err_code ranks_send(struct ranks *r, enum rank_op op, const struct rank_bytes *payload, int count,
                          struct err *why);
-/* Send a command and wait for its answer, which is appended to *answer (may be NULL). Errors: the ranks' own,
- * of the lowest rank that has one; ERR_IO: a rank ended or did not answer in time (all ranks are ended then,
- * and every later call fails with the same reason); ERR_NOMEM. */
-enum err_code ranks_call(struct ranks *r, enum rank_op op, const void *payload, size_t bytes,
-                         struct str *answer, struct err *why);
+/* Wait for the answer to the command that was sent last, and append it to *answer. Errors: the ranks' own, of
+ * the lowest rank that has one; ERR_IO: a rank ended or did not answer in time (all ranks are ended then, and
+ * every later call fails with the same reason); ERR_NOMEM. */
+enum err_code ranks_receive(struct ranks *r, struct str *answer, struct err *why);
+/* The same for an answer of known size. ERR_INTERNAL: it has another size. */
+enum err_code ranks_receive_into(struct ranks *r, const struct rank_bytes *answer, int count,
+                                 struct err *why);
 int ranks_count(const struct ranks *r);
 
 /* Can ranks be started here? ERR_ABSENT, with what is missing. */
@@ -69,6 +92,7 @@ enum err_code rank_open(struct rank **out, const char *socket, struct err *why);
 void rank_close(struct rank *r); /* all ranks must call it; NULL is fine */
 const struct rank_place *rank_place(const struct rank *r);
 const struct rank_module *rank_module(const struct rank *r);
+int rank_threads(const struct rank *r); /* that it should compute with: its part of the cores, at least 1 */
 
 /* The next command, the same on all ranks. The payload is valid until the next call. False: the leader is
  * gone. */
@@ -81,7 +105,13 @@ bool rank_next(struct rank *r, struct rank_command *out);
 
 /* Answer a command; all ranks call it. failed NULL: it worked here; the leader gets the error of the lowest
  * rank that has one, else rank 0's payload. */
-void rank_answer(struct rank *r, const struct err *failed, const void *payload, size_t bytes);
+void rank_answer(struct rank *r, const struct err *failed, const struct rank_bytes *payload, int count);
+
+/* The parts of the ranks of a group, one after the other: all = parts[bytes[i]] at at[i]. Counts the time. */
+void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,
+                     const int *at);
+/* Time in rank_all_gather so far, and bytes received there. */
+void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes);
 
 /* Tell the leader that work goes on, at most once a second; cheap, and nothing except on rank 0. */
 void rank_alive(struct rank *r);

@@ -28,8 +28,8 @@ enum err_code module_path(char **out, struct err *why);
 enum err_code mpirun_path(char **out, struct err *why);
 
 /* Bind this process, before it has threads, to the part of its processors that rank `here` of `count` ranks
- * on this machine gets: neighbouring cores, whole ones while there are enough. False: the system refuses; the
- * process may then use all of them. */
-bool placement_bind(int here, int count);
+ * on this machine gets: neighbouring cores, whole ones while there are enough. Returns the number of cores;
+ * 0: the system refuses, and the process may use all of them. */
+int placement_bind(int here, int count);
 
 #endif

@@ -15,29 +15,31 @@ static int allowed_cores(hwloc_topology_t topology, hwloc_const_cpuset_t mine, h
     return n;
 }
 
-static bool bind_to_part(hwloc_topology_t topology, int here, int count)
+static int bind_to_part(hwloc_topology_t topology, int here, int count)
 {
     enum { CORES_MAX = 4096 };
     static hwloc_obj_t core[CORES_MAX]; /* once, at the start of a process */
     hwloc_bitmap_t mine = hwloc_bitmap_alloc(), part = hwloc_bitmap_alloc();
-    bool bound = false;
+    int bound = 0;
     if (mine && part && !hwloc_get_cpubind(topology, mine, HWLOC_CPUBIND_PROCESS)) {
         const int n = allowed_cores(topology, mine, core, CORES_MAX);
         const int from = (int)((int64_t)here * n / count), to = (int)((int64_t)(here + 1) * n / count);
         for (int i = from; i < MAX(to, from + 1) && i < n; i++) hwloc_bitmap_or(part, part, core[i]->cpuset);
         hwloc_bitmap_and(part, part, mine);
-        bound = !hwloc_bitmap_iszero(part) && !hwloc_set_cpubind(topology, part, HWLOC_CPUBIND_PROCESS);
+        if (!hwloc_bitmap_iszero(part) && !hwloc_set_cpubind(topology, part, HWLOC_CPUBIND_PROCESS))
+            bound = MAX(to - from, 1);
     }
     if (mine) hwloc_bitmap_free(mine);
     if (part) hwloc_bitmap_free(part);
     return bound;
 }
 
-bool placement_bind(int here, int count)
+int placement_bind(int here, int count)
 {
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology)) return false;
-    const bool bound = !hwloc_topology_load(topology) && bind_to_part(topology, here, count);
+    int bound = 0;
+    if (hwloc_topology_init(&topology)) return 0;
+    if (!hwloc_topology_load(topology)) bound = bind_to_part(topology, here, count);
     hwloc_topology_destroy(topology);
     return bound;
 }

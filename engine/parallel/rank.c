@@ -25,9 +25,11 @@ struct rank {
     void *library;
     const struct rank_module *module;
     struct rank_place place;
+    int threads;
     int fd; /* of rank 0: the leader; -1 */
     struct str payload;
     int64_t alive_ns;
+    int64_t exchange_ns, exchanged_bytes;
 };
 
 const struct rank_place *rank_place(const struct rank *r)
@@ -38,6 +40,11 @@ const struct rank_place *rank_place(const struct rank *r)
 const struct rank_module *rank_module(const struct rank *r)
 {
     return r->module;
+}
+
+int rank_threads(const struct rank *r)
+{
+    return r->threads;
 }
 
 /* ---------------------------------------------------------------- start and end */
@@ -86,7 +93,9 @@ enum err_code rank_open(struct rank **out, const char *socket_path, struct err *
     r->fd = -1;
     enum err_code rc = load_module(r, why);
     if (!rc) {
-        placement_bind(r->place.here, r->place.here_size);
+        const int all = threadpool_default_threads(),
+                  cores = placement_bind(r->place.here, r->place.here_size);
+        r->threads = MAX(MIN(cores ? cores : all, all / r->place.here_size), 1);
         r->module->barrier(0); /* all are there */
         if (r->place.rank == 0) rc = connect_leader(r, socket_path, why);
     }
@@ -172,26 +181,53 @@ struct report {
     char message[FRAME_TEXT_MAX];
 };
 
-void rank_answer(struct rank *r, const struct err *failed, const void *payload, size_t bytes)
+/* Collect what all ranks say, on rank 0. NULL: it worked; else the report of the lowest rank that has an
+ * error, in *all. */
+static const struct report *collect_reports(struct rank *r, const struct report *mine, struct report *all)
+{
+    int size[RANKS_MAX], at[RANKS_MAX];
+    for (int i = 0; i < r->place.size; i++) {
+        size[i] = (int)sizeof *mine;
+        at[i] = i * (int)sizeof *mine;
+    }
+    r->module->gather(0, 0, mine, (int)sizeof *mine, all, size, at);
+    for (int i = 0; i < r->place.size && r->place.rank == 0; i++)
+        if (all[i].code) return &all[i];
+    return NULL;
+}
+
+void rank_answer(struct rank *r, const struct err *failed, const struct rank_bytes *payload, int count)
 {
     struct report mine = { .code = failed ? failed->code : ERR_OK }, all[RANKS_MAX];
-    int size[RANKS_MAX], at[RANKS_MAX];
     if (failed) snprintf(mine.message, sizeof mine.message, "rank %d: %s", r->place.rank, failed->message);
-    for (int i = 0; i < r->place.size; i++) {
-        size[i] = (int)sizeof mine;
-        at[i] = i * (int)sizeof mine;
-    }
-    r->module->gather(0, 0, &mine, (int)sizeof mine, all, size, at);
+    const struct report *first = collect_reports(r, &mine, all);
     if (r->place.rank) return;
-    const struct report *first = NULL;
-    for (int i = r->place.size - 1; i >= 0; i--)
-        if (all[i].code) first = &all[i];
+    struct frame f = { .kind = FRAME_ANSWER, .what = first ? first->code : ERR_OK };
+    const struct rank_bytes text = { first ? (void *)first->message : NULL,
+                                     first ? strlen(first->message) : 0 };
     if (first) {
-        payload = first->message;
-        bytes = strlen(first->message);
+        payload = &text;
+        count = 1;
     }
-    const struct frame f = { .kind = FRAME_ANSWER, .what = first ? first->code : ERR_OK, .bytes = bytes };
-    if (frame_write(r->fd, &f, sizeof f)) frame_write(r->fd, payload, bytes);
+    for (int i = 0; i < count; i++) f.bytes += payload[i].n;
+    bool there = frame_write(r->fd, &f, sizeof f); /* the end of the leader is seen at the next command */
+    for (int i = 0; i < count && there; i++) there = frame_write(r->fd, payload[i].data, payload[i].n);
+}
+
+void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,
+                     const int *at)
+{
+    const int64_t start = clock_ns();
+    r->module->all_gather(group, mine, n, all, bytes, at);
+    r->exchange_ns += clock_ns() - start;
+    r->exchanged_bytes -= n;
+    for (int i = 0; i < r->module->group_size(group); i++) r->exchanged_bytes += bytes[i];
+}
+
+void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes)
+{
+    *seconds = (double)r->exchange_ns * 1e-9;
+    *bytes = r->exchanged_bytes;
 }
 
 void rank_alive(struct rank *r)
@@ -200,5 +236,5 @@ void rank_alive(struct rank *r)
     const int64_t now = clock_ns();
     if (r->place.rank || now - r->alive_ns < ALIVE_NS) return;
     r->alive_ns = now;
-    frame_write(r->fd, &f, sizeof f); /* the end of the leader is seen at the next command */
+    frame_write(r->fd, &f, sizeof f);
 }

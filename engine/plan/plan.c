@@ -198,7 +198,7 @@ struct kv_layer session_kv_layer(const struct model_session *e, const struct mod
     return (struct kv_layer){
         .k_format = e->k_format,
         .v_format = e->v_format,
-        .kv_heads = l->kv_heads,
+        .kv_heads = split_heads(e->part.tp, e->part.tp_rank, s->heads, l->kv_heads).kv_heads,
         .k_dim = l->head_dim_k,
         .v_dim = l->head_dim_v,
         .v_in_k = s->latent_cached,
@@ -244,7 +244,7 @@ int64_t session_cache_bytes(const struct model_session *e, const struct model_sh
     int64_t bytes = 0;
     for (int l = from; l < to; l++) {
         const struct kv_layer kv = session_kv_layer(e, s, l);
-        if (shape_layer_has_cache(s, l)) bytes += session_kv_bytes(&kv);
+        if (shape_layer_has_cache(s, l) && part_has_layer(&e->part, l)) bytes += session_kv_bytes(&kv);
     }
     return bytes;
 }
@@ -285,6 +285,7 @@ struct sums {
     const struct config *config;
     const struct recipe_view *view; /* NULL: the file as it is */
     const struct gguf *gguf;
+    const struct arch *arch;
     const struct model_shape *shape;
     const struct model_session *session;
     struct share *part; /* [layers + 1] tensors outside the layers, then each layer */
@@ -311,8 +312,11 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, int e
     const struct format *f = view ? view->format(sum->config, sum->gguf, t) : t->format;
     struct share *part = &sum->part[layer + 1];
     (void)why;
+    if (!part_has_layer(&e->part, layer)) return ERR_OK;
     /* Vectors are stored as f32 copies. */
-    const int64_t cols = t->shape[0], rows = t->shape[1], matrices = t->shape[2];
+    const int64_t cols = t->shape[0], matrices = t->shape[2],
+                  rows = vector ? t->shape[1]
+                                : split_row_count(&e->part, sum->arch, sum->shape, layer, slot, t->shape[1]);
     const int64_t bytes = vector ? vector_bytes(cols * rows)
                                  : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0) * matrices;
     part->host += bytes;
@@ -363,7 +367,8 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
     p->weights = weights.host + weights.device;
     p->kv = session_cache_bytes(e, s, 0, s->layers);
     p->state = session_state_bytes(e, s);
-    p->compute = activations * (host + (n > 0)) + output + logits + lists;
+    p->compute = activations * (host + (n > 0)) + output + logits + lists +
+                 exchange_bytes(&e->part, s, h->arch, e->batch);
     p->scratch = host_scratch + scratch;
     p->total = p->weights + p->kv + p->state + p->compute + p->scratch;
     p->device = n ? weights.device + session_cache_bytes(e, s, 0, n) + activations + (host ? 0 : output) +
@@ -426,6 +431,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     struct sums sum = { .config = c,
                         .view = view,
                         .gguf = g,
+                        .arch = h->arch,
                         .shape = s,
                         .session = e,
                         .work = session_work(e, s, h->arch),
@@ -465,7 +471,7 @@ enum err_code plan_memory(struct memory_plan *out, const struct gguf *g, const s
     if ((rc = model_shape_read(&s, g, why))) return rc;
     if ((rc = hyper_read(&h, &s, g, why))) return rc;
     if ((rc = session_resolve(&e, &s, h.arch, c, ctx, sequences, why))) return rc;
-    return plan_compute(out, g, &s, &h, c, view, &e, why);
+    return plan_compute_all(out, g, &s, &h, c, view, &e, why);
 }
 
 /* Does the host's part fit? */
@@ -546,6 +552,8 @@ static const struct json_field PLAN_FIELDS[] = {
     JSON_FIELD(struct memory_plan, ctx, "ctx", INT),
     JSON_FIELD(struct memory_plan, batch, "batch", INT),
     JSON_FIELD(struct memory_plan, sequences, "sequences", INT),
+    JSON_FIELD(struct memory_plan, ranks, "ranks", INT),
+    JSON_FIELD(struct memory_plan, rank_total, "rank_total", COUNT),
 };
 
 json_t *memory_plan_to_json(const struct memory_plan *p)

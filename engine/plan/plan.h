@@ -9,6 +9,7 @@
 
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
+#include "engine/plan/split.h"
 
 /* ---------------------------------------------------------------- recipes */
 
@@ -45,6 +46,10 @@ struct memory_plan {
     int64_t expert_read_bytes; /* of these, bytes of the experts that work on one token; 0: no experts */
     double flops_per_token;    /* 2 x multiply-adds in the layers' matrices, per token in prefill */
     int ctx, batch, sequences; /* the session that the plan is for */
+    /* Of a model that several processes run. The figures above are of all of them together on one machine;
+     * weights that several of them map are in memory once. */
+    int ranks;          /* number of processes; 0: the model is not divided */
+    int64_t rank_total; /* bytes of the process that needs most, its weights included */
 };
 /* ctx: tokens per sequence, 0: the config's. The config gives formats, KV types and batch. view NULL: the
  * file as it is. Loads nothing. Errors: ERR_FORMAT (metadata), ERR_USAGE (a setting that this model cannot
@@ -166,7 +171,8 @@ struct model_session {
     const char *device; /* "cpu", or the device that runs the first gpu_layers layers */
     int gpu_layers;     /* -1: as many as fit (the plan decides); 0: all on the CPU */
     int ctx, batch, sequences;
-    int blocks; /* of the KV cache; 0: enough for all sequences with full contexts */
+    struct part part; /* of the model that this process runs; zeroed: all of it */
+    int blocks;       /* of the KV cache; 0: enough for all sequences with full contexts */
     const struct format *k_format, *v_format;
     bool k_rotated, v_rotated; /* the cache stores Hadamard transforms (hadamard_block) of keys, of values */
 };
@@ -238,9 +244,14 @@ struct device_room {
     bool shares_memory; /* with the host */
 };
 void device_room(struct device_room *out, const char *device);
-/* As plan_memory, for a session that is already resolved. */
+/* As plan_memory, for a session that is already resolved; of its part of the model. */
 enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const struct model_shape *s,
                            const struct hyper *h, const struct config *c, const struct recipe_view *view,
                            const struct model_session *e, struct err *why);
+/* The same for all processes that run the model together; e->part is not used. Errors also: ERR_USAGE, the
+ * model cannot be divided so (split_check). */
+enum err_code plan_compute_all(struct memory_plan *out, const struct gguf *g, const struct model_shape *s,
+                               const struct hyper *h, const struct config *c, const struct recipe_view *view,
+                               const struct model_session *e, struct err *why);
 
 #endif

@@ -2,27 +2,30 @@
  * (engine/parallel). */
 #include "engine/worker/worker.h"
 
+#include "engine/model/model.h"
 #include "engine/parallel/parallel.h"
 
 static void serve_measure(struct rank *r)
 {
     struct rank_links links;
     rank_measure(r, &links);
-    rank_answer(r, NULL, &links, sizeof links);
+    rank_answer(r, NULL, &(struct rank_bytes){ &links, sizeof links }, 1);
 }
 
-enum err_code rank_serve(const char *socket, struct err *why)
+enum err_code rank_serve(const char *socket, const struct log *log, struct err *why)
 {
     struct rank *r;
     struct rank_command c;
+    struct model *m = NULL;
     const enum err_code rc = rank_open(&r, socket, why);
     if (rc) return rc;
     while (rank_next(r, &c) && c.op != RANK_OP_CLOSE) {
-        switch (c.op) {
-        case RANK_OP_MEASURE: serve_measure(r); break;
-        default: break;
-        }
+        if (c.op == RANK_OP_MEASURE)
+            serve_measure(r);
+        else
+            model_rank_execute(&m, r, &c, log);
     }
+    model_close(m);
     rank_close(r);
     return ERR_OK;
 }

@@ -67,6 +67,10 @@
  * - resource use: cpu_s, peak_rss_bytes, rss_bytes, major_faults, minor_faults, voluntary_switches,
  *   involuntary_switches
  *
+ * - cell of a model with parallel=, also: ranks [one object for each: cpu_s, exchange_s (in exchanges, waiting for
+ *   the others included), exchanged_bytes (received), peak_rss_bytes, rss_bytes, plan_bytes]; cpu_s and memory of
+ *   the cell are sums over the ranks and the worker
+ *
  * - cell in turns, also: turn_s [one per turn], prefill_turns, skipped_s, skipped_tokens (struct cell_result)
  *
  * - cell that trains: workload, train_s, steps, skipped_steps, train_tokens, first_loss, train_loss,
@@ -103,7 +107,7 @@ enum err_code worker_serve(int fd, const struct log *log, struct err *why);
 
 /* Be one of the ranks of a model (engine/parallel): join the others, and execute commands until the leader
  * ends. socket: path of the leader's socket. Errors: those of rank_open. */
-enum err_code rank_serve(const char *socket, struct err *why);
+enum err_code rank_serve(const char *socket, const struct log *log, struct err *why);
 
 /* ---------------------------------------------------------------- prompts */
 

@@ -4,6 +4,7 @@
 #define QDYNO_ENGINE_WORKER_INTERNAL_H
 
 #include "engine/config/config.h"
+#include "engine/parallel/parallel.h"
 #include "engine/text/text.h"
 #include "engine/worker/worker.h"
 
@@ -85,6 +86,15 @@ struct usage {
 };
 struct usage usage_now(void);
 void usage_put(json_t *o, struct usage before);
+
+/* worker_ranks.c: the same for each rank of the model (parallel=); n = 0: none. ranks_usage_put follows
+ * usage_put: it writes the list "ranks" and adds them to processor time and memory. */
+struct ranks_usage {
+    int n;
+    struct rank_usage rank[RANKS_MAX];
+};
+struct ranks_usage ranks_usage_now(struct worker *w);
+void ranks_usage_put(json_t *o, struct worker *w, const struct ranks_usage *before);
 /* Reset the peak memory to the current use, so that reading a file to quantize or hash it does not count for
  * the arm. If the kernel does not allow it, the peak remains that of the whole process. */
 void usage_reset_peak(void);

@@ -197,6 +197,7 @@ enum err_code worker_load(struct worker *w, const struct workload *load, uint64_
 {
     struct load_cell c = { .w = w };
     const struct usage before = usage_now();
+    const struct ranks_usage ranks = ranks_usage_now(w);
     const int64_t start = clock_ns();
     enum err_code rc = model_warm(w->model, why);
     c.load_s = (double)(clock_ns() - start) * 1e-9;
@@ -209,6 +210,7 @@ enum err_code worker_load(struct worker *w, const struct workload *load, uint64_
     if (!rc) {
         json_t *o = load_json(&c, load);
         usage_put(o, before);
+        ranks_usage_put(o, w, &ranks);
         channel_send(&w->channel, o);
     }
     load_result_free(&c.result);

@@ -296,9 +296,11 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
                                       .turn_passes = (int)passes,
                                       .ctx = w };
     const struct usage before = usage_now();
+    const struct ranks_usage ranks = ranks_usage_now(w);
     if ((rc = cell_run(&result, w->model, &load, seed, &hooks, why))) return rc;
     json_t *o = cell_json(w, &load, &result);
     usage_put(o, before);
+    ranks_usage_put(o, w, &ranks);
     cell_result_free(&result);
     channel_send(&w->channel, o);
     return ERR_OK;

@@ -33,4 +33,92 @@ PATH=/nowhere expect 7 detect --ranks 2 && says err 'openmpi-bin'
 PATH=$PATH_BEFORE
 expect 4 rank && says err 'mpirun'
 
+echo "the same bits with every number of ranks"
+IDS=$(seq -s, 1 70)
+# same MODEL MODE...: logits of MODEL with each mode are those of one process.
+same() {
+  local model=$1 mode
+  shift
+  expect 0 logits -m "$model" -C batch_invariant=on --ids "$IDS" --out "$T/one" || return
+  for mode in "$@"; do
+    expect 0 logits -m "$model" -C batch_invariant=on,parallel=$mode --ids "$IDS" --out "$T/several" &&
+      { cmp -s "$T/one" "$T/several" || fail "$model: parallel=$mode has other logits"; }
+    none_left "logits with parallel=$mode"
+  done
+}
+# What can differ: biases, fused matrices, both, norms of queries, windows and softcaps, layers that are added together.
+for arch in llama gpt2 phi3 gptneox qwen2 qwen3 gemma2 gemma3 command-r falcon; do
+  expect 0 synth --arch $arch --shape tiny -R q8_0 "$T/$arch.gguf" && same "$T/$arch.gguf" tp2 tp4
+done
+for format in f32 q4_K int8; do
+  expect 0 synth --arch llama --shape tiny -R $format "$T/of.gguf" && same "$T/of.gguf" tp2
+done
+rm -f "$T"/*.gguf
+expect 0 run -p "Once upon a time" -n 24 && cp "$T/out" "$T/one"
+expect 0 run -p "Once upon a time" -n 24 -C parallel=tp2 && { cmp -s "$T/one" "$T/out" || fail "run: another text with tp2"; }
+expect 0 run -p "Once upon a time" -n 24 -C q4_0 && cp "$T/out" "$T/one"
+expect 0 run -p "Once upon a time" -n 24 -C q4_0,parallel=tp2 && { cmp -s "$T/one" "$T/out" || fail "run: another text of a quantized copy with tp2"; }
+
+echo "as an arm"
+expect 0 bench -C default -C parallel=tp2 -p 16 -n 8 -r 1 -o json &&
+  json "len(d['rows']) == 4 and all(not r['error'] for r in d['rows']) and all(r['peak_rss_bytes'] > 0 for r in d['rows'])"
+expect 0 bench -C parallel=tp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
+none_left bench
+
+echo "refused"
+expect 4 logits -C parallel=tp1 --ids 1 --out "$T/x" && says err 'tpN'
+expect 4 logits -C parallel=two --ids 1 --out "$T/x" && says err 'tpN'
+expect 4 logits -C parallel=tp2,device=opencl:0 --ids 1 --out "$T/x" && says err 'CPU'
+expect 4 logits -C parallel=tp2,affinity=compact --ids 1 --out "$T/x" && says err 'affinity'
+expect 4 logits -C hosts="$T/h" --ids 1 --out "$T/x" && says err 'parallel'
+expect 0 synth --arch qwen3moe --shape tiny -R q8_0 "$T/moe.gguf"
+expect 4 logits -m "$T/moe.gguf" -C parallel=tp2 --ids 1 --out "$T/x" && says err 'experts'
+expect 4 logits -C parallel=tp64 --ids 1 --out "$T/x" && says err 'heads'
+
+echo "a rank that dies or hangs"
+rank_pid() { # rank_pid NUMBER: the process of that rank, when it is there
+  local pid
+  for _ in $(seq $((WAIT_S * 10))); do
+    for pid in $(pgrep -f "$QDYNO rank --socket"); do
+      [ -r /proc/"$pid"/environ ] && tr '\0' '\n' </proc/"$pid"/environ 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" && { echo "$pid"; return; }
+    done
+    sleep 0.1
+  done
+}
+expect 0 synth --shape 135M -R q8_0 "$T/large.gguf" # evaluating the text takes a minute
+for i in $(seq 40); do cat "$(dirname "$QDYNO")/share/text/held-out.txt"; done >"$T/text"
+# start [NAME=VALUE]: begins to evaluate the text with two ranks; $leader is its process.
+start() {
+  env "$@" "$QDYNO" eval -m "$T/large.gguf" -f "$T/text" -C parallel=tp2 >"$T/out" 2>"$T/err" </dev/null &
+  leader=$!
+  pids+=($leader)
+}
+for rank in 0 1; do
+  start
+  pid=$(rank_pid $rank)
+  [ -n "$pid" ] || fail "rank $rank did not start"
+  sleep 2
+  kill -KILL "$pid"
+  wait $leader
+  status=$?
+  [ $status = 5 ] || fail "rank $rank killed: status $status, want 5"
+  says err 'rank ended' && says err 'signal 9'
+  none_left "rank $rank killed"
+done
+start QDYNO_RANKS_TIMEOUT=3
+pid=$(rank_pid 1)
+sleep 2
+kill -STOP "$pid"
+wait $leader
+status=$?
+[ $status = 5 ] || fail "rank 1 stopped: status $status, want 5"
+says err 'sign of life'
+none_left "rank 1 stopped"
+start
+rank_pid 1 >/dev/null
+sleep 1
+kill -KILL $leader
+wait $leader 2>/dev/null
+none_left "the leader killed"
+
 finish

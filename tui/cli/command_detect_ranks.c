@@ -25,14 +25,11 @@ static enum err_code measure(const struct cli_args *a, struct rank_links *out, s
     const struct ranks_options o = { .count = (int)args_int(a, "--ranks", 2),
                                      .hosts = args_text(a, "--hosts", NULL) };
     struct ranks *r;
-    struct str answer = { 0 };
     enum err_code rc = ranks_start(&r, &o, why);
     if (rc) return rc;
-    rc = ranks_call(r, RANK_OP_MEASURE, NULL, 0, &answer, why);
-    if (!rc && answer.len != sizeof *out) rc = err_set(why, ERR_INTERNAL, "the ranks sent something else");
-    if (!rc) memcpy(out, answer.data, sizeof *out);
+    rc = ranks_send(r, RANK_OP_MEASURE, NULL, 0, why);
+    if (!rc) rc = ranks_receive_into(r, &(struct rank_bytes){ out, sizeof *out }, 1, why);
     ranks_stop(r);
-    str_free(&answer);
     return rc;
 }
 

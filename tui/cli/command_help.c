@@ -81,12 +81,11 @@ const struct cli_flag FLAGS_RANK[] = {
 int command_rank(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
-    (void)g;
     if (!args_has(a, "--socket")) {
         err_set(&why, ERR_USAGE, "qdyno starts this command itself, through mpirun; it needs --socket PATH");
         return cli_fail(a, &why);
     }
-    if (rank_serve(args_text(a, "--socket", ""), &why)) return cli_fail(a, &why);
+    if (rank_serve(args_text(a, "--socket", ""), &g->log, &why)) return cli_fail(a, &why);
     return EXIT_DONE;
 }
 

@@ -1,0 +1,93 @@
+/* How a model is divided among processes: the value of parallel=. */
+#include "engine/config/config_internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NUMBER_MOST = 64 };
+
+/* The kinds in the order of the canonical spelling. */
+static const char *const KINDS[] = { "tp", "cp", "pp", "dp" };
+
+static int *kind_of(struct parallel *p, size_t i)
+{
+    int *const NUMBERS[] = { &p->tp, &p->cp, &p->pp, &p->dp };
+    return NUMBERS[i];
+}
+
+static enum err_code wrong(const char *text, struct err *why)
+{
+    return err_set(
+        why, ERR_USAGE,
+        "parallel=%.60s: expected off, or tpN, ppN, cpN or dpN with N from 2 to %d, or several of them, "
+        "such as tp2.pp2 (at most %d processes together)",
+        text, NUMBER_MOST, NUMBER_MOST);
+}
+
+enum err_code parallel_parse(struct parallel *out, const char *text, struct err *why)
+{
+    *out = (struct parallel){ 1, 1, 1, 1 };
+    if (!strcmp(text, "off")) return ERR_OK;
+    for (const char *at = text;; at++) {
+        size_t i = 0;
+        while (i < COUNT_OF(KINDS) && strncmp(at, KINDS[i], 2)) i++;
+        if (i == COUNT_OF(KINDS) || *kind_of(out, i) > 1) return wrong(text, why);
+        int n = 0;
+        for (at += 2; isdigit((unsigned char)*at) && n <= NUMBER_MOST; at++) n = 10 * n + (*at - '0');
+        if (n < 2 || n > NUMBER_MOST) return wrong(text, why);
+        *kind_of(out, i) = n;
+        if (parallel_ranks(out) > NUMBER_MOST) return wrong(text, why);
+        if (!*at) return ERR_OK;
+        if (*at != '.') return wrong(text, why);
+    }
+}
+
+int parallel_ranks(const struct parallel *p)
+{
+    return p->tp * p->cp * p->pp * p->dp;
+}
+
+const char *parallel_text(const struct parallel *p, char *buf, size_t size)
+{
+    struct parallel copy = *p;
+    int n = snprintf(buf, size, "%s", parallel_ranks(p) > 1 ? "" : "off");
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
+        const int number = *kind_of(&copy, i);
+        if (number > 1 && n < (int)size)
+            n += snprintf(buf + n, size - (size_t)n, "%s%s%d", n ? "." : "", KINDS[i], number);
+    }
+    return buf;
+}
+
+struct parallel config_parallel(const struct config *c)
+{
+    struct parallel p;
+    parallel_parse(&p, config_text(c, KNOB_PARALLEL), NULL); /* was checked when it was set */
+    return p;
+}
+
+enum err_code parallel_check(const struct config *c, struct err *why)
+{
+    const struct parallel p = config_parallel(c);
+    const bool hosts = *config_text(c, KNOB_HOSTS);
+    if (parallel_ranks(&p) == 1)
+        return hosts ? err_set(why, ERR_USAGE,
+                               "hosts= names the machines for parallel=: add parallel=tp2, or leave it out")
+                     : ERR_OK;
+    if (strcmp(config_text(c, KNOB_DEVICE), "cpu"))
+        return err_set(why, ERR_USAGE,
+                       "parallel=%s runs on the CPU only: leave out device=%s, or write parallel=off",
+                       config_text(c, KNOB_PARALLEL), config_text(c, KNOB_DEVICE));
+    if (!strcmp(config_text(c, KNOB_COMPILE), "autotune"))
+        return err_set(
+            why, ERR_USAGE,
+            "parallel=%s divides matrices among processes, and compile=autotune measures whole ones: leave "
+            "one of them out",
+            config_text(c, KNOB_PARALLEL));
+    if (strcmp(config_text(c, KNOB_AFFINITY), "none"))
+        return err_set(why, ERR_USAGE,
+                       "parallel=%s binds each process to its part of the cores: leave out affinity=%s",
+                       config_text(c, KNOB_PARALLEL), config_text(c, KNOB_AFFINITY));
+    return ERR_OK;
+}

@@ -1,0 +1,259 @@
+/* The model of a rank that has some rows of all matrices, and its exchanges with the ranks that have the
+ * others (engine/plan/split.h). After loading, m->shape has the sizes of the part: its heads, its
+ * feed-forward. So the layers' code works as for a smaller model, and only exchanges know of the others. */
+#include "engine/model/pass.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/arch/arch.h"
+#include "engine/parallel/parallel.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
+
+/* ---------------------------------------------------------------- loading */
+
+/* Where the ranges of a matrix go: one that consists of several becomes several. */
+static void slots_of(enum slot slot, int ranges, enum slot out[ROW_RANGES])
+{
+    static const enum slot OF_QKV[] = { SLOT_Q, SLOT_K, SLOT_V }, OF_UP[] = { SLOT_GATE, SLOT_UP };
+    out[0] = slot;
+    if (ranges == 3) memcpy(out, OF_QKV, sizeof OF_QKV);
+    if (ranges == 2) memcpy(out, OF_UP, sizeof OF_UP);
+}
+
+static enum err_code bind_range(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
+                                struct row_range range, struct err *why)
+{
+    struct bound *b = model_place(m, layer, slot), now = { .from = range.from };
+    const struct site *site = model_site(m, layer);
+    enum err_code rc = act_read(&now.input, m->gguf, t, why);
+    if (!rc && now.input && now.input->outlier_weights)
+        rc = err_set(why, ERR_USAGE, "weights with outlier columns cannot be divided: expected parallel=off");
+    const char *data = rc ? NULL : (const char *)gguf_tensor_data(t);
+    if (data) data += range.from * format_row_bytes(t->format, t->shape[0]);
+    now.w = (struct weight){ .format = t->format, .cols = t->shape[0], .data = data };
+    if (!rc && range.rows)
+        rc = backend_weight_bind(site->backend, &now.w, t->format, range.rows, t->shape[0], now.input, data,
+                                 why);
+    if (!rc) rc = model_bind_scales(&now, m, site, t, why);
+    if (rc) {
+        bound_release(site, &now);
+        return rc;
+    }
+    bound_release(site, b);
+    *b = now;
+    return ERR_OK;
+}
+
+enum err_code model_bind_rows(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
+                              struct err *why)
+{
+    struct row_range range[ROW_RANGES];
+    enum slot to[ROW_RANGES];
+    const int n = split_rows(range, &m->session.part, m->hyper.arch, &m->shape, layer, slot, t->shape[1]);
+    enum err_code rc = ERR_OK;
+    slots_of(slot, n, to);
+    for (int i = 0; i < n && !rc; i++) rc = bind_range(m, layer, to[i], t, range[i], why);
+    if (rc) err_prefix(why, "tensor '%s'", t->name);
+    return rc;
+}
+
+/* Vectors are whole on every rank. Those with a value for each row of a matrix are used from bound.from on;
+ * biases of a matrix that became several belong to all of them; others begin at the part's first head. */
+static void use_vectors(struct model *m, int layer, struct head_part h)
+{
+    struct bound *const slots = m->layers[layer].slots - SLOT_GLOBAL_COUNT;
+    const int64_t dim = m->shape.parts[layer].head_dim_k;
+    if (slots[SLOT_QKV_B].v) slots[SLOT_Q_B].v = slots[SLOT_K_B].v = slots[SLOT_V_B].v = slots[SLOT_QKV_B].v;
+    if (m->hyper.arch->gate_in_up) slots[SLOT_GATE_B].v = slots[SLOT_UP_B].v;
+    if (slots[SLOT_SINKS].v) slots[SLOT_SINKS].v += h.head;
+    if (slots[SLOT_Q_NORM_EACH].v) slots[SLOT_Q_NORM_EACH].v += h.head * dim;
+    if (slots[SLOT_K_NORM_EACH].v) slots[SLOT_K_NORM_EACH].v += h.kv_head * dim;
+}
+
+/* The rows of the token embedding that compute this rank's logits. The table itself is whole, for look-ups.
+ */
+static void use_tied_output(struct model *m)
+{
+    const struct part *p = &m->session.part;
+    const struct bound *table = &m->global[SLOT_TOKEN_EMBD];
+    struct bound *out = &m->exchange.output;
+    const int64_t from = split_cut(m->shape.vocab, SPLIT_ROWS, p->tp, p->tp_rank),
+                  to = split_cut(m->shape.vocab, SPLIT_ROWS, p->tp, p->tp_rank + 1);
+    *out = (struct bound){ .w = table->w, .from = from };
+    out->w.owned = NULL;
+    out->w.data = (const char *)table->w.data + from * format_row_bytes(table->w.format, table->w.cols);
+    out->w.rows = to - from;
+}
+
+enum err_code model_part_begin(struct model *m, struct err *why)
+{
+    const struct part *p = &m->session.part;
+    struct exchange *x = &m->exchange;
+    if (p->tp <= 1) return ERR_OK;
+    x->floats = exchange_piece_floats(&m->shape, m->hyper.arch, m->session.batch);
+    x->send = malloc((size_t)x->floats * sizeof(float));
+    x->receive = malloc((size_t)x->floats * sizeof(float));
+    x->ff = malloc((size_t)m->shape.ff * (size_t)m->session.batch * sizeof(float));
+    x->whole = malloc(sizeof *x->whole);
+    if (!x->send || !x->receive || !x->ff || !x->whole)
+        return err_set(why, ERR_NOMEM, "out of memory for exchanges between ranks");
+    const struct rank_place *place = rank_place(m->rank);
+    x->group = rank_module(m->rank)->split(place->rank / p->tp, place->rank);
+    if (x->group < 0) return err_set(why, ERR_INTERNAL, "MPI allows no more groups of ranks");
+    *x->whole = m->shape;
+    if (m->shape.tied_output) use_tied_output(m);
+    const struct head_part first = split_heads(p->tp, p->tp_rank, m->shape.heads, m->shape.parts[0].kv_heads);
+    for (int l = 0; l < m->shape.layers; l++) {
+        struct layer_parts *parts = &m->shape.parts[l];
+        const struct head_part h = split_heads(p->tp, p->tp_rank, x->whole->heads, parts->kv_heads);
+        use_vectors(m, l, h);
+        parts->kv_heads = h.kv_heads;
+        parts->ff = (int32_t)(split_ff_cut(p->tp, p->tp_rank + 1, x->whole, l) -
+                              split_ff_cut(p->tp, p->tp_rank, x->whole, l));
+    }
+    m->shape.heads = first.heads;
+    m->shape.kv_heads = first.kv_heads;
+    return ERR_OK;
+}
+
+void model_part_free(struct model *m)
+{
+    free(m->exchange.send);
+    free(m->exchange.receive);
+    free(m->exchange.ff);
+    free(m->exchange.whole);
+}
+
+/* ---------------------------------------------------------------- exchanges */
+
+/* Rows of which each rank has the columns between two cuts: mine -> all columns in `to`. The two may overlap
+ * if their strides are equal. */
+struct columns {
+    const float *mine;
+    int64_t mine_stride;
+    float *to;
+    int64_t to_stride;
+    int64_t cut[RANKS_MAX + 1];
+};
+
+/* At most as many rows as the buffers hold. */
+static void exchange_piece(struct model *m, const struct columns *c, int row, int n)
+{
+    const struct part *p = &m->session.part;
+    struct exchange *x = &m->exchange;
+    const int64_t own = c->cut[p->tp_rank + 1] - c->cut[p->tp_rank];
+    const float *send = n == 1 ? c->mine + row * c->mine_stride : x->send;
+    int bytes[RANKS_MAX], at[RANKS_MAX];
+    for (int i = 0; i < n && n > 1; i++)
+        memcpy(x->send + i * own, c->mine + (row + i) * c->mine_stride, (size_t)own * sizeof(float));
+    for (int r = 0; r < p->tp; r++) {
+        at[r] = (int)(n * c->cut[r] * (int64_t)sizeof(float));
+        bytes[r] = (int)(n * (c->cut[r + 1] - c->cut[r]) * (int64_t)sizeof(float));
+    }
+    rank_all_gather(m->rank, x->group, send, bytes[p->tp_rank], x->receive, bytes, at);
+    for (int r = 0; r < p->tp; r++) {
+        const int64_t width = c->cut[r + 1] - c->cut[r];
+        for (int i = 0; i < n; i++)
+            memcpy(c->to + (row + i) * c->to_stride + c->cut[r], x->receive + n * c->cut[r] + i * width,
+                   (size_t)width * sizeof(float));
+    }
+}
+
+static void exchange_columns(struct model *m, const struct columns *c, int n)
+{
+    const int64_t width = c->cut[m->session.part.tp], step = MAX(m->exchange.floats / MAX(width, 1), 1);
+    for (int64_t row = 0; row < n; row += step) exchange_piece(m, c, (int)row, (int)MIN(step, n - row));
+}
+
+int64_t pass_stream_offset(const struct pass *p)
+{
+    const struct part *part = &p->m->session.part;
+    return model_is_part(p->m) ? split_cut(p->m->shape.embd, SPLIT_ROWS, part->tp, part->tp_rank) : 0;
+}
+
+void pass_exchange_stream(const struct pass *p, float *x)
+{
+    const int64_t embd = p->m->shape.embd;
+    const int tp = p->m->session.part.tp;
+    struct columns c = { x + pass_stream_offset(p), embd, x, embd, { 0 } };
+    for (int i = 0; i <= tp; i++) c.cut[i] = split_cut(embd, SPLIT_ROWS, tp, i);
+    exchange_columns(p->m, &c, p->n);
+}
+
+void pass_exchange_attention(const struct pass *p, const struct layer *l)
+{
+    const int64_t stride = p->m->widths.attn;
+    const int tp = p->m->session.part.tp;
+    struct columns c = { p->b.attn, stride, p->b.attn, stride, { 0 } };
+    for (int i = 0; i <= tp; i++)
+        c.cut[i] = split_attention_cut(tp, i, p->m->exchange.whole, (int)(l - p->m->layers));
+    exchange_columns(p->m, &c, p->n);
+}
+
+int64_t pass_exchange_ff(const struct pass *p, const struct layer *l, const float *x, int64_t stride)
+{
+    const struct exchange *e = &p->m->exchange;
+    const int layer = (int)(l - p->m->layers), tp = p->m->session.part.tp;
+    const int64_t width = e->whole->parts[layer].ff;
+    struct columns c = { x, stride, e->ff, width, { 0 } };
+    for (int i = 0; i <= tp; i++) c.cut[i] = split_ff_cut(tp, i, e->whole, layer);
+    exchange_columns(p->m, &c, p->n);
+    return width;
+}
+
+void pass_exchange_logits(const struct pass *p, int n)
+{
+    struct model *m = p->m;
+    const int64_t vocab = m->shape.vocab;
+    const struct part *part = &m->session.part;
+    struct columns c = { p->b.logits, 0, m->logits + m->logits_count * vocab, vocab, { 0 } };
+    for (int i = 0; i <= part->tp; i++) c.cut[i] = split_cut(vocab, SPLIT_ROWS, part->tp, i);
+    c.mine_stride = c.cut[part->tp_rank + 1] - c.cut[part->tp_rank];
+    exchange_columns(m, &c, n);
+}
+
+/* Is the candidate of a later rank better? Values that are no numbers come first, then the largest; of equals
+ * the first. */
+static bool is_better(struct ranked a, struct ranked than)
+{
+    if (isnan(than.value)) return false;
+    return isnan(a.value) || a.value > than.value;
+}
+
+void pass_exchange_best(const struct pass *p, struct ranked *first, int n)
+{
+    struct model *m = p->m;
+    const struct part *part = &m->session.part;
+    struct ranked all[RANKS_MAX * LOGIT_ROWS_MAX];
+    int bytes[RANKS_MAX], at[RANKS_MAX];
+    const int64_t from = split_cut(m->shape.vocab, SPLIT_ROWS, part->tp, part->tp_rank);
+    for (int i = 0; i < n; i++) first[i].id += (int32_t)from;
+    for (int r = 0; r < part->tp; r++) {
+        bytes[r] = n * (int)sizeof *first;
+        at[r] = r * bytes[r];
+    }
+    rank_all_gather(m->rank, m->exchange.group, first, bytes[0], all, bytes, at);
+    for (int i = 0; i < n; i++) {
+        first[i] = all[i];
+        for (int r = 1; r < part->tp; r++)
+            if (is_better(all[r * n + i], first[i])) first[i] = all[r * n + i];
+    }
+}
+
+void model_part_agree(struct model *m)
+{
+    struct not_finite all[RANKS_MAX];
+    int bytes[RANKS_MAX], at[RANKS_MAX];
+    if (!m->rank) return;
+    const int ranks = rank_place(m->rank)->size;
+    for (int r = 0; r < ranks; r++) {
+        bytes[r] = (int)sizeof *all;
+        at[r] = r * bytes[r];
+    }
+    rank_all_gather(m->rank, 0, &m->not_finite, (int)sizeof *all, all, bytes, at);
+    m->not_finite.found = false; /* all take the one of the lowest rank */
+    for (int r = 0; r < ranks && !m->not_finite.found; r++) m->not_finite = all[r];
+}

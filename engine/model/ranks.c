@@ -1,0 +1,306 @@
+/* A model that ranks run: the leader's side, which keeps the file, the block tables of the KV cache and the
+ * tokenizer, and the execution of its commands in a rank. The leader and all ranks see the same batches and
+ * truncations in the same order, so their block tables stay equal without being sent. */
+#include "engine/model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model_internal.h"
+#include "engine/parallel/parallel.h"
+#include "engine/plan/plan.h"
+
+enum { SMALL_FILE = 64 << 10 };
+
+/* ---------------------------------------------------------------- the leader: open */
+
+/* The config of a rank: the file that runs, without the recipe that made it. */
+static enum err_code rank_config(const struct model *m, struct str *line, struct err *why)
+{
+    static const enum knob_id RECIPE[] = { KNOB_METHOD,  KNOB_FORMAT,   KNOB_PARAMS, KNOB_CALIB,
+                                           KNOB_TENSORS, KNOB_HANDICAP, KNOB_HOSTS };
+    struct config c = m->config;
+    for (size_t i = 0; i < COUNT_OF(RECIPE); i++) config_unset(&c, RECIPE[i]);
+    const enum err_code rc = config_set(&c, "model", gguf_path(m->gguf), why);
+    if (!rc) config_append_line(&c, line);
+    return rc;
+}
+
+static enum err_code send_open(struct model *m, const struct model_options *o, struct err *why)
+{
+    struct str line = { 0 };
+    enum err_code rc = rank_config(m, &line, why);
+    json_t *request = json_object();
+    json_put_str(request, "config", str_text(&line));
+    json_put_int(request, "ctx", m->session.ctx);
+    json_put_int(request, "sequences", m->session.sequences);
+    json_put_str(request, "shapes", o->shapes);
+    char *text = rc ? NULL : json_line(request);
+    json_decref(request);
+    str_free(&line);
+    if (!rc && !text) rc = err_set(why, ERR_NOMEM, "out of memory");
+    if (!rc) rc = ranks_send(m->ranks, RANK_OP_OPEN, &(struct rank_bytes){ text, strlen(text) }, 1, why);
+    free(text);
+    return rc;
+}
+
+/* What rank 0 says about itself. */
+static void read_description(struct model *m, const json_t *o)
+{
+    m->remote = (struct backend_info){ .device = "cpu" };
+    m->remote.threads = (int)json_get_int(o, "threads", 0);
+    m->remote.pinned = json_get_bool(o, "pinned", false);
+    m->remote.isa = (uint32_t)json_get_int(o, "isa", 0);
+    m->remote.inputs = (uint32_t)json_get_int(o, "inputs", 0);
+    m->session.backend.threads = m->remote.threads;
+    m->session.backend.isa = (uint32_t)json_get_int(o, "isa_allowed", 0);
+}
+
+enum err_code model_ranks_open(struct model *m, const struct model_options *o, struct err *why)
+{
+    const char *hosts = config_text(&m->config, KNOB_HOSTS);
+    const struct ranks_options options = { .count = m->plan.ranks,
+                                           .hosts = *hosts ? hosts : NULL,
+                                           .log = o->log };
+    struct str answer = { 0 };
+    json_t *description = NULL;
+    enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences,
+                                     session_kv_layer(&m->session, &m->shape, 0).blocks, why);
+    m->logits_cap = m->session.sequences;
+    m->logits = malloc((size_t)m->logits_cap * (size_t)m->shape.vocab * sizeof(float));
+    m->expected = m->list_memory = calloc((size_t)m->session.sequences, sizeof *m->expected);
+    if (!rc && (!m->logits || !m->expected)) rc = err_set(why, ERR_NOMEM, "out of memory for logits");
+    if (!rc) rc = ranks_start(&m->ranks, &options, why);
+    if (!rc) rc = send_open(m, o, why);
+    if (!rc) rc = ranks_receive(m->ranks, &answer, why);
+    if (!rc) rc = json_parse(&description, str_text(&answer), answer.len, why);
+    if (!rc) read_description(m, description);
+    m->memory.huge_bytes = -1;
+    json_decref(description);
+    str_free(&answer);
+    return rc;
+}
+
+int model_ranks(const struct model *m)
+{
+    return m->ranks ? ranks_count(m->ranks) : 0;
+}
+
+/* ---------------------------------------------------------------- the leader: work */
+
+enum err_code model_ranks_forward(struct model *m, const struct batch_row *rows, int n, int wanted,
+                                  int32_t *best, struct err *why)
+{
+    struct rank_batch head = { .n = n, .wanted = wanted, .best = best != NULL };
+    const struct rank_bytes command[] = { { &head, sizeof head },
+                                          { (void *)rows, (size_t)n * sizeof *rows } };
+    const size_t logits = (size_t)wanted * (size_t)m->shape.vocab * sizeof(float);
+    enum err_code rc = ranks_send(m->ranks, RANK_OP_FORWARD, command, COUNT_OF(command), why);
+    if (rc) return rc;
+    const struct rank_bytes answer[] = {
+        { &head, sizeof head },
+        { best ? (void *)best : (void *)m->logits, best ? (size_t)wanted * sizeof *best : logits },
+    };
+    rc = ranks_receive_into(m->ranks, answer, COUNT_OF(answer), why);
+    if (rc) return rc;
+    m->logits_count = wanted;
+    m->not_finite = (struct not_finite){ head.not_finite, head.seq, head.pos };
+    return ERR_OK;
+}
+
+enum err_code model_ranks_warm(struct model *m, struct err *why)
+{
+    kv_cache_truncate(&m->cache, 0, 0);
+    enum err_code rc = ranks_send(m->ranks, RANK_OP_WARM, NULL, 0, why);
+    if (!rc) rc = ranks_receive_into(m->ranks, NULL, 0, why);
+    m->warm = !rc;
+    return rc;
+}
+
+/* The error of a command without an answer shows in the next one that has one. */
+void model_ranks_truncate(struct model *m, int seq, int from)
+{
+    int32_t numbers[] = { seq, from };
+    ranks_send(m->ranks, RANK_OP_TRUNCATE, &(struct rank_bytes){ numbers, sizeof numbers }, 1, NULL);
+}
+
+void model_ranks_assign(struct model *m, int seq, const int32_t *blocks, int count, int length)
+{
+    int32_t numbers[] = { seq, length, count };
+    const struct rank_bytes command[] = { { numbers, sizeof numbers },
+                                          { (void *)blocks, (size_t)count * sizeof *blocks } };
+    ranks_send(m->ranks, RANK_OP_ASSIGN, command, COUNT_OF(command), NULL);
+}
+
+enum err_code model_ranks_copy_block(struct model *m, int32_t from, int32_t to, struct err *why)
+{
+    int32_t numbers[] = { from, to };
+    const enum err_code rc = ranks_send(m->ranks, RANK_OP_COPY,
+                                        &(struct rank_bytes){ numbers, sizeof numbers }, 1, why);
+    return rc ? rc : ranks_receive_into(m->ranks, NULL, 0, why);
+}
+
+enum err_code model_ranks_usage(struct model *m, struct rank_usage *out, struct err *why)
+{
+    const struct rank_bytes answer = { out, (size_t)model_ranks(m) * sizeof *out };
+    const enum err_code rc = ranks_send(m->ranks, RANK_OP_USAGE, NULL, 0, why);
+    return rc ? rc : ranks_receive_into(m->ranks, &answer, 1, why);
+}
+
+/* ---------------------------------------------------------------- a rank */
+
+/* The error to answer with: NULL for none. */
+static const struct err *failed(enum err_code rc, const struct err *why)
+{
+    return rc ? why : NULL;
+}
+
+static enum err_code open_part(struct model **m, struct rank *r, const struct rank_command *c,
+                               const struct log *log, struct err *why)
+{
+    json_t *request = NULL;
+    struct config config;
+    enum err_code rc = json_parse(&request, c->payload, c->bytes, why);
+    if (!rc) rc = config_parse(&config, json_get_str(request, "config", ""), why);
+    if (!rc && !config_int(&config, KNOB_THREADS))
+        rc = config_resolve_int(&config, KNOB_THREADS, rank_threads(r), why);
+    if (!rc) {
+        const struct model_options o = { .config = &config,
+                                         .ctx = (int)json_get_int(request, "ctx", 0),
+                                         .sequences = (int)json_get_int(request, "sequences", 1),
+                                         .shapes = json_get_str(request, "shapes", NULL),
+                                         .rank = r,
+                                         .log = log };
+        rc = model_open(m, &o, why);
+    }
+    json_decref(request);
+    return rc;
+}
+
+static void execute_open(struct model **m, struct rank *r, const struct rank_command *c,
+                         const struct log *log)
+{
+    struct err why;
+    struct backend_info info;
+    const enum err_code rc = open_part(m, r, c, log, &why);
+    json_t *o = json_object();
+    if (!rc) {
+        model_backend(*m, &info);
+        json_put_int(o, "threads", info.threads);
+        json_put_bool(o, "pinned", info.pinned);
+        json_put_int(o, "isa", info.isa);
+        json_put_int(o, "isa_allowed", (*m)->session.backend.isa);
+        json_put_int(o, "inputs", info.inputs);
+    }
+    char *text = json_line(o);
+    json_decref(o);
+    rank_answer(r, failed(rc, &why), &(struct rank_bytes){ text, text ? strlen(text) : 0 }, 1);
+    free(text);
+}
+
+static void execute_forward(struct model *m, struct rank *r, const struct rank_command *c)
+{
+    struct err why;
+    struct rank_batch head;
+    memcpy(&head, c->payload, sizeof head);
+    struct batch_row *rows = malloc((size_t)head.n * sizeof *rows);
+    int32_t *best = calloc((size_t)head.wanted + 1, sizeof *best);
+    if (!rows || !best) rank_module(r)->stop(1);
+    memcpy(rows, c->payload + sizeof head, (size_t)head.n * sizeof *rows);
+    enum err_code rc = model_forward_best(m, rows, head.n, head.best ? best : NULL, &why);
+    if (rc && m->not_finite.found) {
+        head.not_finite = true;
+        head.seq = m->not_finite.seq;
+        head.pos = m->not_finite.pos;
+        rc = ERR_OK; /* the leader says it in its own words */
+    }
+    const size_t logits = (size_t)head.wanted * (size_t)m->shape.vocab * sizeof(float);
+    const struct rank_bytes answer[] = {
+        { &head, sizeof head },
+        { head.best ? (void *)best : (void *)m->logits,
+          head.best ? (size_t)head.wanted * sizeof *best : logits },
+    };
+    rank_answer(r, failed(rc, &why), answer, COUNT_OF(answer));
+    free(rows);
+    free(best);
+}
+
+/* A line "VmHWM: 123 kB" of /proc/self/status in bytes; -1: unknown. */
+static int64_t status_bytes(const char *text, const char *field)
+{
+    const char *at = text ? strstr(text, field) : NULL;
+    return at ? strtoll(at + strlen(field), NULL, 10) * 1024 : -1;
+}
+
+static struct rank_usage usage_of(const struct model *m, const struct rank *r)
+{
+    struct rank_usage u = { .plan_bytes = m ? m->plan.total : 0 };
+    struct rusage used;
+    char *status = NULL;
+    rank_exchanged(r, &u.exchange_s, &u.exchanged_bytes);
+    if (!getrusage(RUSAGE_SELF, &used))
+        u.cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                  (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
+    if (file_read(&status, NULL, "/proc/self/status", SMALL_FILE, NULL)) status = NULL;
+    u.peak_rss_bytes = status_bytes(status, "VmHWM:");
+    u.rss_bytes = status_bytes(status, "VmRSS:");
+    free(status);
+    return u;
+}
+
+static void execute_usage(const struct model *m, struct rank *r)
+{
+    struct rank_usage mine = usage_of(m, r), all[RANKS_MAX];
+    int bytes[RANKS_MAX], at[RANKS_MAX];
+    const int ranks = rank_place(r)->size;
+    for (int i = 0; i < ranks; i++) {
+        bytes[i] = (int)sizeof mine;
+        at[i] = i * bytes[i];
+    }
+    rank_module(r)->gather(0, 0, &mine, (int)sizeof mine, all, bytes, at);
+    rank_answer(r, NULL, &(struct rank_bytes){ all, (size_t)ranks * sizeof *all }, 1);
+}
+
+/* Number i of a payload of int32_t. */
+static int32_t number(const struct rank_command *c, int i)
+{
+    int32_t v;
+    memcpy(&v, c->payload + (size_t)i * sizeof v, sizeof v);
+    return v;
+}
+
+static void execute_assign(struct model *m, const struct rank_command *c)
+{
+    const int count = number(c, 2);
+    int32_t *blocks = malloc((size_t)count * sizeof *blocks + 1);
+    if (!blocks) rank_module(m->rank)->stop(1);
+    for (int i = 0; i < count; i++) blocks[i] = number(c, 3 + i);
+    model_assign_blocks(m, number(c, 0), blocks, count, number(c, 1));
+    free(blocks);
+}
+
+void model_rank_execute(struct model **m, struct rank *r, const struct rank_command *c, const struct log *log)
+{
+    struct err why;
+    enum err_code rc;
+    switch (c->op) {
+    case RANK_OP_OPEN: execute_open(m, r, c, log); break;
+    case RANK_OP_FORWARD: execute_forward(*m, r, c); break;
+    case RANK_OP_WARM:
+        rc = model_warm(*m, &why);
+        rank_answer(r, failed(rc, &why), NULL, 0);
+        break;
+    case RANK_OP_TRUNCATE: model_truncate(*m, number(c, 0), number(c, 1)); break;
+    case RANK_OP_ASSIGN: execute_assign(*m, c); break;
+    case RANK_OP_COPY:
+        rc = model_copy_block(*m, number(c, 0), number(c, 1), &why);
+        rank_answer(r, failed(rc, &why), NULL, 0);
+        break;
+    case RANK_OP_USAGE: execute_usage(*m, r); break;
+    case RANK_OP_MEASURE:
+    case RANK_OP_CLOSE: break;
+    }
+}

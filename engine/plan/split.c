@@ -1,0 +1,174 @@
+/* Divides a model among processes. */
+#include "engine/plan/split.h"
+
+#include "engine/plan/plan.h"
+
+struct part part_of(const struct parallel *mode, int rank, int layers)
+{
+    const int tp = mode->tp, stage = rank / tp % mode->pp;
+    struct part p = { .tp = tp, .tp_rank = rank % tp };
+    if (mode->pp == 1) return p;
+    p.first = (int)((int64_t)layers * stage / mode->pp);
+    p.end = (int)((int64_t)layers * (stage + 1) / mode->pp);
+    return p;
+}
+
+int64_t split_cut(int64_t n, int unit, int parts, int i)
+{
+    return i == parts ? n : n / unit * i / parts * unit;
+}
+
+struct head_part split_heads(int tp, int rank, int heads, int kv_heads)
+{
+    const int group = heads / MAX(kv_heads, 1);
+    if (tp <= 1 || !kv_heads) return (struct head_part){ 0, heads, 0, kv_heads };
+    if (kv_heads >= tp) {
+        const int from = kv_heads * rank / tp, to = kv_heads * (rank + 1) / tp;
+        return (struct head_part){ from * group, (to - from) * group, from, to - from };
+    }
+    const int share = tp / kv_heads, kv = rank / share,
+              one = group / share; /* several have the same KV head */
+    return (struct head_part){ kv * group + rank % share * one, one, kv, 1 };
+}
+
+/* ---------------------------------------------------------------- what can be divided */
+
+static const char *undividable(const struct arch *a, const struct model_shape *s)
+{
+    if (s->experts) return "mixtures of experts";
+    if (a->latent) return "latent attention";
+    if (s->state.taps) return "layers that keep a state";
+    if (s->layer_inputs) return "a second embedding";
+    if (a->query_gate) return "gated attention";
+    if (a->qk_norm == QK_NORM_ROW) return "a norm over all queries";
+    for (int l = 0; l < s->layers; l++)
+        if (s->parts[l].mixer == MIXER_ATTENTION && s->parts[l].kv_layer != l)
+            return "layers that share keys and values";
+    return NULL;
+}
+
+/* Does each rank have the same heads in this layer as in the first? */
+static bool same_heads(int tp, const struct model_shape *s, int layer)
+{
+    const int kv = s->parts[layer].kv_heads, first = s->parts[0].kv_heads;
+    for (int r = 0; r < tp && kv != first; r++) {
+        const struct head_part a = split_heads(tp, r, s->heads, kv), b = split_heads(tp, r, s->heads, first);
+        if (a.head != b.head || a.heads != b.heads) return false;
+    }
+    return true;
+}
+
+enum err_code split_check(const struct parallel *mode, const struct arch *a, const struct model_shape *s,
+                          struct err *why)
+{
+    char text[64];
+    parallel_text(mode, text, sizeof text);
+    if (mode->cp > 1 || mode->pp > 1 || mode->dp > 1)
+        return err_set(why, ERR_USAGE, "parallel=%s: only tpN runs a model now; expected parallel=tp%d", text,
+                       parallel_ranks(mode));
+    if (mode->tp == 1) return ERR_OK;
+    const char *part = undividable(a, s);
+    if (part)
+        return err_set(
+            why, ERR_USAGE,
+            "parallel=%s: this %s model has %s, which cannot be divided by tp: expected parallel=off", text,
+            s->arch, part);
+    for (int l = 0; l < s->layers; l++) {
+        const int kv = s->parts[l].kv_heads, tp = mode->tp;
+        if (s->parts[l].mixer != MIXER_ATTENTION) continue;
+        if (!same_heads(mode->tp, s, l))
+            return err_set(
+                why, ERR_USAGE,
+                "parallel=%s: the layers of this model have different numbers of heads of keys and values, which divide its heads differently: expected parallel=off",
+                text);
+        if (kv >= tp) continue;
+        if (tp % kv || s->heads / kv % (tp / kv))
+            return err_set(
+                why, ERR_USAGE,
+                "parallel=%s: %d heads with %d heads of keys and values cannot be divided by %d: expected at "
+                "most tp%d, or a number that divides the heads evenly",
+                text, s->heads, kv, tp, kv);
+    }
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- rows */
+
+int64_t split_attention_cut(int tp, int i, const struct model_shape *s, int layer)
+{
+    const struct layer_parts *l = &s->parts[layer];
+    if (i == tp) return (int64_t)s->heads * l->head_dim_v;
+    return (int64_t)split_heads(tp, i, s->heads, l->kv_heads).head * l->head_dim_v;
+}
+
+int64_t split_ff_cut(int tp, int i, const struct model_shape *s, int layer)
+{
+    return split_cut(s->parts[layer].ff, SPLIT_ACTIVATIONS, tp, i);
+}
+
+static struct row_range range_of(int64_t n, int unit, const struct part *p)
+{
+    const int64_t from = split_cut(n, unit, p->tp, p->tp_rank);
+    return (struct row_range){ from, split_cut(n, unit, p->tp, p->tp_rank + 1) - from };
+}
+
+int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const struct arch *a,
+               const struct model_shape *s, int layer, enum slot slot, int64_t rows)
+{
+    out[0] = (struct row_range){ 0, rows };
+    if (p->tp <= 1) return 1;
+    if (slot == SLOT_OUTPUT || slot == SLOT_ATTN_OUT || slot == SLOT_DOWN) {
+        out[0] = range_of(rows, SPLIT_ROWS, p);
+        return 1;
+    }
+    if (layer < 0) return 1;
+    const struct layer_parts *l = &s->parts[layer];
+    const struct head_part h = split_heads(p->tp, p->tp_rank, s->heads, l->kv_heads);
+    const int64_t k = l->head_dim_k, v = l->head_dim_v;
+    const struct row_range q_rows = { h.head * k, h.heads * k }, k_rows = { h.kv_head * k, h.kv_heads * k },
+                           v_rows = { h.kv_head * v, h.kv_heads * v };
+    const int64_t q_all = s->heads * k, k_all = l->kv_heads * k;
+    switch (slot) {
+    case SLOT_Q: out[0] = q_rows; return 1;
+    case SLOT_K: out[0] = k_rows; return 1;
+    case SLOT_V: out[0] = v_rows; return 1;
+    case SLOT_QKV:
+        out[0] = q_rows;
+        out[1] = (struct row_range){ q_all + k_rows.from, k_rows.rows };
+        out[2] = (struct row_range){ q_all + k_all + v_rows.from, v_rows.rows };
+        return 3;
+    case SLOT_GATE: out[0] = range_of(l->ff, SPLIT_ACTIVATIONS, p); return 1;
+    case SLOT_UP:
+        out[0] = range_of(l->ff, SPLIT_ACTIVATIONS, p);
+        if (!a->gate_in_up) return 1;
+        out[1] = (struct row_range){ l->ff + out[0].from, out[0].rows };
+        return 2;
+    default: return 1;
+    }
+}
+
+int64_t split_row_count(const struct part *p, const struct arch *a, const struct model_shape *s, int layer,
+                        enum slot slot, int64_t rows)
+{
+    struct row_range r[ROW_RANGES];
+    int64_t sum = 0;
+    const int n = split_rows(r, p, a, s, layer, slot, rows);
+    for (int i = 0; i < n; i++) sum += r[i].rows;
+    return sum;
+}
+
+/* ---------------------------------------------------------------- exchanges */
+
+enum { PIECE_FLOATS = 1 << 18 };
+
+int64_t exchange_piece_floats(const struct model_shape *s, const struct arch *a, int batch)
+{
+    const int64_t widest = MAX(MAX(arch_dim(DIM_ATTN, a, s), s->ff), MAX(s->embd, s->vocab));
+    return MAX(widest, MIN((int64_t)PIECE_FLOATS, widest * batch)); /* at least one row */
+}
+
+int64_t exchange_bytes(const struct part *p, const struct model_shape *s, const struct arch *a, int batch)
+{
+    if (p->tp <= 1) return 0;
+    return 2 * vector_bytes(exchange_piece_floats(s, a, batch)) + vector_bytes(s->ff * batch);
+}

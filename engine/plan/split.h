@@ -1,0 +1,70 @@
+/* engine/plan/split.h - which part of a model each of several processes has.
+ *
+ * Tensor parallelism (tp) divides matrices by their rows, the outputs: each output is computed by one
+ * process, with the order of sums that a single process has. So the bits are the same, and processes exchange
+ * activations, never partial sums. Queries, keys and values are divided by heads, and a process has the KV
+ * cache of its heads only. Pipelines (pp) divide the layers. */
+#ifndef QDYNO_ENGINE_SPLIT_H
+#define QDYNO_ENGINE_SPLIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+
+/* The part of one process. Zeroed: the whole model. */
+struct part {
+    int tp, tp_rank; /* matrices are divided among tp processes; 0 and 1: not */
+    int first, end;  /* layers [first, end); 0, 0: all */
+};
+
+/* The part of rank `rank` of parallel_ranks(mode). Ranks are numbered with tp fastest, then pp, then dp. */
+struct part part_of(const struct parallel *mode, int rank, int layers);
+
+/* Can this model be divided so? ERR_USAGE: the message says which part of the model cannot. */
+enum err_code split_check(const struct parallel *mode, const struct arch *a, const struct model_shape *s,
+                          struct err *why);
+
+/* Does the part have this layer (-1: the tensors outside the layers)? */
+static inline bool part_has_layer(const struct part *p, int layer)
+{
+    return layer < 0 || !p->end || (layer >= p->first && layer < p->end);
+}
+
+/* Where part i of `parts` of n rows begins; i = parts: n. Parts can be empty. */
+enum {
+    SPLIT_ROWS = 16,        /* parts of plain outputs are multiples of this: the rows of a block of GEMV */
+    SPLIT_ACTIVATIONS = 64, /* of feed-forwards: activation functions run on whole vectors */
+};
+int64_t split_cut(int64_t n, int unit, int parts, int i);
+
+/* The attention heads of tp rank `rank`. */
+struct head_part {
+    int head, heads, kv_head, kv_heads; /* first, number */
+};
+struct head_part split_heads(int tp, int rank, int heads, int kv_heads);
+
+/* The rows of a matrix [rows][...] that a part has: ranges in ascending order, more than one where the matrix
+ * consists of several. Returns their number, 1 to 3; a range can be empty. */
+struct row_range {
+    int64_t from, rows;
+};
+enum { ROW_RANGES = 3 };
+int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const struct arch *a,
+               const struct model_shape *s, int layer, enum slot slot, int64_t rows);
+/* Their sum. */
+int64_t split_row_count(const struct part *p, const struct arch *a, const struct model_shape *s, int layer,
+                        enum slot slot, int64_t rows);
+
+/* Where the outputs of tp rank i begin among those of all (i = tp: their number): heads of attention of a
+ * layer, or its feed-forward. */
+int64_t split_attention_cut(int tp, int i, const struct model_shape *s, int layer);
+int64_t split_ff_cut(int tp, int i, const struct model_shape *s, int layer);
+
+/* Bytes of the buffers for exchanges of a process: a piece that is sent, one that is received, and the rows
+ * of a whole feed-forward. 0: nothing is divided by tp. */
+int64_t exchange_piece_floats(const struct model_shape *s, const struct arch *a, int batch);
+int64_t exchange_bytes(const struct part *p, const struct model_shape *s, const struct arch *a, int batch);
+
+#endif

@@ -1,0 +1,161 @@
+/* Proves: parallel= is parsed with one spelling, and refused with what is expected; the parts of all ranks
+ * together have every row of every matrix that is divided once, and heads with their keys and values stay
+ * together; the plan of all ranks contains the weights once and the KV cache of one process. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/config/config.h"
+#include "engine/plan/plan.h"
+#include "engine/synth/synth.h"
+#include "tests/check.h"
+
+static void modes(void **state)
+{
+    static const struct {
+        const char *text, *canonical;
+        int ranks;
+    } CASES[] = {
+        { "off", "off", 1 },
+        { "tp2", "tp2", 2 },
+        { "dp2.tp2", "tp2.dp2", 4 },
+        { "pp3", "pp3", 3 },
+        { "cp4.pp2", "cp4.pp2", 8 },
+        { "tp64", "tp64", 64 },
+        { "dp2.pp2.cp2.tp2", "tp2.cp2.pp2.dp2", 16 },
+    };
+    static const char *const WRONG[] = { "",    "tp",      "tp1",     "tp0", "tp65", "tp2.", "tp2.tp2",
+                                         "xp2", "tp2,pp2", "tp8.dp9", "on",  "tp-2", "tp2x" };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct parallel p;
+        struct err why;
+        char text[64];
+        CHECK_OK(parallel_parse(&p, CASES[i].text, &why));
+        CHECK_EQ(parallel_ranks(&p), CASES[i].ranks);
+        assert_string_equal(parallel_text(&p, text, sizeof text), CASES[i].canonical);
+    }
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
+        struct parallel p;
+        struct err why = { 0 };
+        if (parallel_parse(&p, WRONG[i], &why) != ERR_USAGE) fail_msg("'%s' is accepted", WRONG[i]);
+        if (!strstr(why.message, "tpN")) fail_msg("'%s': %s", WRONG[i], why.message);
+    }
+}
+
+/* A shape with `heads` and `kv` heads of size 8, of one layer. */
+static struct model_shape shape_of(int heads, int kv, int ff)
+{
+    struct model_shape s = {
+        .layers = 1, .heads = heads, .kv_heads = kv, .embd = 8 * heads, .ff = ff, .vocab = 500
+    };
+    s.parts[0] = (struct layer_parts){ .mixer = MIXER_ATTENTION,
+                                       .feed_forward = true,
+                                       .head_dim_k = 8,
+                                       .head_dim_v = 8,
+                                       .kv_heads = kv,
+                                       .ff = ff };
+    return s;
+}
+
+/* How many ranks have each row of a matrix. */
+static void count_rows(int *count, const struct arch *a, const struct model_shape *s, int tp, enum slot slot,
+                       int64_t rows)
+{
+    memset(count, 0, (size_t)rows * sizeof *count);
+    for (int r = 0; r < tp; r++) {
+        struct row_range range[ROW_RANGES];
+        const struct part p = { .tp = tp, .tp_rank = r };
+        const int n = split_rows(range, &p, a, s, slot < SLOT_GLOBAL_COUNT ? -1 : 0, slot, rows);
+        for (int i = 0; i < n; i++)
+            for (int64_t row = range[i].from; row < range[i].from + range[i].rows; row++) count[row]++;
+    }
+}
+
+static void rows_are_divided(void **state)
+{
+    static const struct {
+        int heads, kv, ff, tp;
+    } CASES[] = { { 8, 8, 172, 2 }, { 9, 3, 1536, 2 }, { 9, 3, 1536, 3 },
+                  { 8, 2, 64, 4 },  { 8, 1, 200, 8 },  { 6, 6, 10, 5 } };
+    static const enum slot SLOTS[] = { SLOT_Q, SLOT_ATTN_OUT, SLOT_GATE, SLOT_UP, SLOT_DOWN, SLOT_OUTPUT };
+    (void)state;
+    for (size_t c = 0; c < COUNT_OF(CASES); c++)
+        for (size_t i = 0; i < COUNT_OF(SLOTS); i++) {
+            const struct arch a = { .gate_in_up = SLOTS[i] == SLOT_UP };
+            const struct model_shape s = shape_of(CASES[c].heads, CASES[c].kv, CASES[c].ff);
+            const int layer = SLOTS[i] < SLOT_GLOBAL_COUNT ? -1 : 0;
+            const int64_t rows = arch_layer_dim(ARCH_SLOTS[SLOTS[i]].rows, &a, &s, layer);
+            int *count = calloc((size_t)rows, sizeof *count);
+            assert_non_null(count);
+            count_rows(count, &a, &s, CASES[c].tp, SLOTS[i], rows);
+            for (int64_t r = 0; r < rows; r++)
+                if (count[r] != 1)
+                    fail_msg("case %zu, slot %d: %d ranks have row %lld", c, SLOTS[i], count[r],
+                             (long long)r);
+            free(count);
+        }
+}
+
+static void heads_stay_with_their_keys(void **state)
+{
+    static const int CASES[][3] = { { 9, 3, 2 },  { 8, 2, 4 },  { 8, 1, 4 },
+                                    { 32, 8, 8 }, { 12, 4, 3 }, { 8, 2, 2 } };
+    (void)state;
+    for (size_t c = 0; c < COUNT_OF(CASES); c++) {
+        const int heads = CASES[c][0], kv = CASES[c][1], tp = CASES[c][2], group = heads / kv;
+        int next = 0;
+        for (int r = 0; r < tp; r++) {
+            const struct head_part h = split_heads(tp, r, heads, kv);
+            CHECK_EQ(h.head, next);
+            CHECK_EQ(h.head / group, h.kv_head);
+            CHECK_EQ((h.head + h.heads - 1) / group, h.kv_head + h.kv_heads - 1);
+            CHECK_EQ(h.heads % h.kv_heads, 0);
+            next += h.heads;
+        }
+        CHECK_EQ(next, heads);
+    }
+}
+
+static void plans(void **state)
+{
+    struct err why;
+    struct config c;
+    struct memory_plan one, two;
+    struct gguf *g;
+    char path[] = "/tmp/qdyno-split-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    const struct synth_options o = { .shape = synth_shape_find("tiny"),
+                                     .format = &FORMATS[FORMAT_Q8_0],
+                                     .seed = 1 };
+    assert_non_null(o.shape);
+    CHECK_OK(synth_write(path, &o, &why));
+    (void)state;
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK_OK(config_parse(&c, "batch=8", &why));
+    CHECK_OK(plan_memory(&one, g, &c, NULL, 256, 1, &why));
+    CHECK_OK(config_parse(&c, "batch=8,parallel=tp2", &why));
+    CHECK_OK(plan_memory(&two, g, &c, NULL, 256, 1, &why));
+    CHECK_EQ(one.ranks, 0);
+    CHECK_EQ(two.ranks, 2);
+    CHECK_EQ(one.weights, two.weights);
+    CHECK_EQ(labs((long)(one.kv - two.kv)) <= 256 * 8, true); /* rounded to cache lines, in each layer */
+    CHECK_EQ(two.rank_total < one.total, true);
+    CHECK_EQ(two.total, two.weights + two.kv + two.compute + two.scratch);
+    gguf_close(g);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(modes),
+        cmocka_unit_test(rows_are_divided),
+        cmocka_unit_test(heads_stay_with_their_keys),
+        cmocka_unit_test(plans),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
