@@ -435,14 +435,19 @@ void forward_pass(struct model *m, const struct batch_row *rows, int n)
         m->lists.slots[i] = kv_slot(&m->cache, rows[i].seq, rows[i].pos);
         if (rows[i].logits) m->lists.wanted[p.wanted++] = i;
     }
-    pass_embed(&p);
+    if (m->session.part.stage)
+        pass_receive(&p);
+    else
+        pass_embed(&p);
     for (int l = 0; l < m->shape.layers; l++) {
+        if (!part_has_layer(&m->session.part, l)) continue;
         pass_move(&p, l);
         if (l == m->shape.layers - 1 && p.wanted < p.n) pass_check_hidden(&p);
         pass_run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
         if (m->rank) rank_alive(m->rank);
     }
-    if (!p.wanted) return;
+    if (!part_is_last(&m->session.part)) pass_send(&p);
+    if (!p.wanted || !part_is_last(&m->session.part)) return;
     pass_move(&p, -1);
     pass_norm_output(&p);
     pass_run_output(&p);

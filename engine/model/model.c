@@ -124,6 +124,7 @@ static enum err_code alloc_site_cache(struct model *m, struct site *s, int from,
     for (int l = from; l < to; l++) {
         struct kv_layer *kv = &m->layers[l].kv;
         if (m->shape.parts[l].mixer != MIXER_ATTENTION) continue;
+        if (!part_has_layer(&m->session.part, l)) continue;
         if (!shape_layer_has_cache(&m->shape, l)) {
             *kv = m->layers[m->shape.parts[l].kv_layer].kv;
             continue;
@@ -419,7 +420,7 @@ const float *model_logits(const struct model *m, int i)
 }
 bool model_truncate(struct model *m, int seq, int from)
 {
-    if (m->state_memory && from > 0 && from < m->cache.lengths[seq]) return false;
+    if (m->shape.state.taps && from > 0 && from < m->cache.lengths[seq]) return false;
     kv_cache_truncate(&m->cache, seq, from);
     if (m->ranks) model_ranks_truncate(m, seq, from);
     return true;
@@ -495,8 +496,16 @@ bool model_not_finite(const struct model *m, int *seq)
 /* After a failed pass: states have moved on and cannot be undone, so their sequences become empty. */
 static void forget_states(struct model *m)
 {
-    for (int s = 0; s < m->session.sequences && m->state_memory; s++)
+    for (int s = 0; s < m->session.sequences && m->shape.state.taps; s++)
         if (m->expected[s] != m->cache.lengths[s]) kv_cache_truncate(&m->cache, s, 0);
+}
+
+/* Rows of each pass over n rows. Stages of a pipeline work at the same time, on different passes. */
+static int forward_step(const struct model *m, int n)
+{
+    enum { PASSES = 2, ROWS_LEAST = 64 }; /* for each stage; smaller passes read the weights too often */
+    const int pp = m->session.part.pp, most = m->session.batch;
+    return pp > 1 ? MIN(most, MAX((n - 1) / (PASSES * pp) + 1, ROWS_LEAST)) : most;
 }
 
 enum err_code model_forward_best(struct model *m, const struct batch_row *rows, int n, int32_t *best,
@@ -511,8 +520,8 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
     m->rows = MIN(n, m->session.batch);
     m->not_finite = (struct not_finite){ 0 };
     if (m->ranks) rc = model_ranks_forward(m, rows, n, wanted, best, why);
-    for (int i = 0; i < n && !m->ranks; i += m->session.batch)
-        forward_pass(m, rows + i, MIN(n - i, m->session.batch));
+    const int step = forward_step(m, n);
+    for (int i = 0; i < n && !m->ranks; i += step) forward_pass(m, rows + i, MIN(n - i, step));
     m->best = NULL;
     model_part_agree(m);
     if (!rc) rc = pass_result(m, why);

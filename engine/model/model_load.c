@@ -29,7 +29,8 @@ static enum err_code count_vector(void *ctx, int layer, enum slot slot, int expe
     struct model *m = ctx;
     (void)why;
     (void)expert;
-    if (arch_slot_is_vector(slot) && !slot_is_rope(slot))
+    if (arch_slot_is_vector(slot) && !slot_is_rope(slot) &&
+        part_has_tensor(&m->session.part, &m->shape, layer, slot))
         model_site(m, layer)->vectors_size += vector_bytes(vector_length(t)) / (int64_t)sizeof(float);
     return ERR_OK;
 }
@@ -219,6 +220,7 @@ static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, int exper
                                  const struct gguf_tensor *t, struct err *why)
 {
     struct model *m = ctx;
+    if (!part_has_tensor(&m->session.part, &m->shape, layer, slot)) return ERR_OK;
     enum err_code rc = model_bind_slot(m, layer, slot, expert, t, why);
     /* another model of the same file may use bytes that were computed for it */
     if (!rc && is_copied(model_place(m, layer, slot), expert) && !(t->made && m->borrowed))

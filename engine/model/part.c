@@ -215,6 +215,28 @@ void pass_exchange_logits(const struct pass *p, int n)
     exchange_columns(m, &c, n);
 }
 
+/* Bytes of x, or of the second embedding. */
+static size_t row_bytes(const struct pass *p, int64_t width)
+{
+    return (size_t)p->n * (size_t)width * sizeof(float);
+}
+
+void pass_receive(const struct pass *p)
+{
+    const struct part *part = &p->m->session.part;
+    const int from = part_rank(part, part->replica, part->stage - 1, part->tp_rank);
+    rank_receive(p->m->rank, from, p->b.x, row_bytes(p, p->m->shape.embd));
+    if (p->m->widths.inputs) rank_receive(p->m->rank, from, p->b.inputs, row_bytes(p, p->m->widths.inputs));
+}
+
+void pass_send(const struct pass *p)
+{
+    const struct part *part = &p->m->session.part;
+    const int to = part_rank(part, part->replica, part->stage + 1, part->tp_rank);
+    rank_send(p->m->rank, to, p->b.x, row_bytes(p, p->m->shape.embd));
+    if (p->m->widths.inputs) rank_send(p->m->rank, to, p->b.inputs, row_bytes(p, p->m->widths.inputs));
+}
+
 /* Is the candidate of a later rank better? Values that are no numbers come first, then the largest; of equals
  * the first. */
 static bool is_better(struct ranked a, struct ranked than)
@@ -249,6 +271,9 @@ void model_part_agree(struct model *m)
     int bytes[RANKS_MAX], at[RANKS_MAX];
     if (!m->rank) return;
     const int ranks = rank_place(m->rank)->size;
+    if (m->not_finite.found) /* of all sequences, not of this replica's */
+        m->not_finite.seq = m->not_finite.seq * m->session.part.dp + m->session.part.replica;
+    if (m->session.part.tp < ranks) rank_join(m->rank); /* they may be far apart */
     for (int r = 0; r < ranks; r++) {
         bytes[r] = (int)sizeof *all;
         at[r] = r * bytes[r];

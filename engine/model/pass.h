@@ -29,6 +29,11 @@ void pass_gather_wanted(const struct pass *p, const float *from, float *to, int6
 void pass_project_qkv(const struct pass *p, const struct layer *l, const float *h);
 void pass_run_attention(const struct pass *p, const struct layer *l);
 
+/* part.c, for a rank that has some layers: x and the second embedding, from the stage before and to the next.
+ */
+void pass_receive(const struct pass *p);
+void pass_send(const struct pass *p);
+
 /* part.c, for a rank that has some rows of all matrices: get what the others computed of n rows. Heads of
  * attention in the first columns of b.attn -> those of all heads; the part of x that pass_stream_offset
  * begins

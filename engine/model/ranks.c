@@ -32,11 +32,12 @@ static enum err_code rank_config(const struct model *m, struct str *line, struct
 static enum err_code send_open(struct model *m, const struct model_options *o, struct err *why)
 {
     struct str line = { 0 };
+    const struct parallel mode = config_parallel(&m->config);
     enum err_code rc = rank_config(m, &line, why);
     json_t *request = json_object();
     json_put_str(request, "config", str_text(&line));
     json_put_int(request, "ctx", m->session.ctx);
-    json_put_int(request, "sequences", m->session.sequences);
+    json_put_int(request, "sequences", part_sequences(&mode, m->session.sequences));
     json_put_str(request, "shapes", o->shapes);
     char *text = rc ? NULL : json_line(request);
     json_decref(request);
@@ -65,8 +66,15 @@ enum err_code model_ranks_open(struct model *m, const struct model_options *o, s
     const struct ranks_options options = { .count = m->plan.ranks,
                                            .hosts = *hosts ? hosts : NULL,
                                            .log = o->log };
+    const struct parallel mode = config_parallel(&m->config);
     struct str answer = { 0 };
     json_t *description = NULL;
+    if (m->session.sequences < mode.dp)
+        return err_set(
+            why, ERR_USAGE,
+            "parallel=%s divides sequences among %d replicas, and this work has %d: expected a workload "
+            "such as tg64@b%d, or parallel=off",
+            config_text(&m->config, KNOB_PARALLEL), mode.dp, m->session.sequences, 2 * mode.dp);
     enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences,
                                      session_kv_layer(&m->session, &m->shape, 0).blocks, why);
     m->logits_cap = m->session.sequences;
@@ -201,31 +209,87 @@ static void execute_open(struct model **m, struct rank *r, const struct rank_com
     free(text);
 }
 
+/* The rows of a batch, and those of this rank's replica, by its own numbers of sequences. */
+struct rank_rows {
+    struct rank_batch head;
+    struct batch_row *all, *own;
+    int n; /* own ones */
+    int32_t *best;
+};
+
+static void read_rows(struct rank_rows *w, const struct model *m, const struct rank_command *c)
+{
+    const struct part *part = &m->session.part;
+    memcpy(&w->head, c->payload, sizeof w->head);
+    const size_t rows = (size_t)w->head.n + 1;
+    w->all = calloc(2 * rows, sizeof *w->all);
+    w->best = calloc((size_t)w->head.wanted + 1, sizeof *w->best);
+    if (!w->all || !w->best) rank_module(m->rank)->stop(1);
+    w->own = w->all + rows;
+    memcpy(w->all, c->payload + sizeof w->head, (size_t)w->head.n * sizeof *w->all);
+    for (int i = 0; i < w->head.n; i++) {
+        if (w->all[i].seq % part->dp != part->replica) continue;
+        w->own[w->n] = w->all[i];
+        w->own[w->n++].seq /= part->dp;
+    }
+}
+
+/* Rows with requested logits that a replica has. */
+static int wanted_of(const struct rank_rows *w, int dp, int replica)
+{
+    int n = 0;
+    for (int i = 0; i < w->head.n; i++) n += w->all[i].logits && w->all[i].seq % dp == replica;
+    return n;
+}
+
+/* Results of all replicas, in the order of the rows, on rank 0. Each has its own in the last stage. *out:
+ * bytes for each row; owned: free, unless the results are in this process already. */
+static char *collect_results(struct model *m, const struct rank_rows *w, char *mine, size_t bytes)
+{
+    const struct part *part = &m->session.part;
+    char *all = malloc((size_t)w->head.wanted * bytes + 1), *one = malloc((size_t)w->head.wanted * bytes + 1);
+    if (!all || !one) rank_module(m->rank)->stop(1);
+    for (int d = 0; d < part->dp; d++) {
+        const int from = part_rank(part, d, part->pp - 1, 0);
+        const char *next = from ? one : mine;
+        if (from) rank_receive(m->rank, from, one, (size_t)wanted_of(w, part->dp, d) * bytes);
+        for (int i = 0, at = 0; i < w->head.n; i++) {
+            if (!w->all[i].logits) continue;
+            if (w->all[i].seq % part->dp == d) {
+                memcpy(all + (size_t)at * bytes, next, bytes);
+                next += bytes;
+            }
+            at++;
+        }
+    }
+    free(one);
+    return all;
+}
+
 static void execute_forward(struct model *m, struct rank *r, const struct rank_command *c)
 {
     struct err why;
-    struct rank_batch head;
-    memcpy(&head, c->payload, sizeof head);
-    struct batch_row *rows = malloc((size_t)head.n * sizeof *rows);
-    int32_t *best = calloc((size_t)head.wanted + 1, sizeof *best);
-    if (!rows || !best) rank_module(r)->stop(1);
-    memcpy(rows, c->payload + sizeof head, (size_t)head.n * sizeof *rows);
-    enum err_code rc = model_forward_best(m, rows, head.n, head.best ? best : NULL, &why);
+    struct rank_rows w = { 0 };
+    const struct part *part = &m->session.part;
+    const int rank = rank_place(r)->rank;
+    read_rows(&w, m, c);
+    enum err_code rc = model_forward_best(m, w.own, w.n, w.head.best ? w.best : NULL, &why);
     if (rc && m->not_finite.found) {
-        head.not_finite = true;
-        head.seq = m->not_finite.seq;
-        head.pos = m->not_finite.pos;
+        w.head.not_finite = true;
+        w.head.seq = m->not_finite.seq;
+        w.head.pos = m->not_finite.pos;
         rc = ERR_OK; /* the leader says it in its own words */
     }
-    const size_t logits = (size_t)head.wanted * (size_t)m->shape.vocab * sizeof(float);
-    const struct rank_bytes answer[] = {
-        { &head, sizeof head },
-        { head.best ? (void *)best : (void *)m->logits,
-          head.best ? (size_t)head.wanted * sizeof *best : logits },
-    };
+    const size_t bytes = w.head.best ? sizeof *w.best : (size_t)m->shape.vocab * sizeof(float);
+    char *mine = w.head.best ? (char *)w.best : (char *)m->logits, *all = mine;
+    if (part->pp * part->dp > 1 && rank == 0) all = collect_results(m, &w, mine, bytes);
+    if (rank && part_is_last(part) && part->tp_rank == 0)
+        rank_send(r, 0, mine, (size_t)wanted_of(&w, part->dp, part->replica) * bytes);
+    const struct rank_bytes answer[] = { { &w.head, sizeof w.head }, { all, (size_t)w.head.wanted * bytes } };
     rank_answer(r, failed(rc, &why), answer, COUNT_OF(answer));
-    free(rows);
-    free(best);
+    if (all != mine) free(all);
+    free(w.all);
+    free(w.best);
 }
 
 /* A line "VmHWM: 123 kB" of /proc/self/status in bytes; -1: unknown. */
@@ -272,6 +336,13 @@ static int32_t number(const struct rank_command *c, int i)
     return v;
 }
 
+static void execute_truncate(struct model *m, const struct rank_command *c)
+{
+    const struct part *part = &m->session.part;
+    const int seq = number(c, 0);
+    if (seq % part->dp == part->replica) model_truncate(m, seq / part->dp, number(c, 1));
+}
+
 static void execute_assign(struct model *m, const struct rank_command *c)
 {
     const int count = number(c, 2);
@@ -293,7 +364,7 @@ void model_rank_execute(struct model **m, struct rank *r, const struct rank_comm
         rc = model_warm(*m, &why);
         rank_answer(r, failed(rc, &why), NULL, 0);
         break;
-    case RANK_OP_TRUNCATE: model_truncate(*m, number(c, 0), number(c, 1)); break;
+    case RANK_OP_TRUNCATE: execute_truncate(*m, c); break;
     case RANK_OP_ASSIGN: execute_assign(*m, c); break;
     case RANK_OP_COPY:
         rc = model_copy_block(*m, number(c, 0), number(c, 1), &why);

@@ -66,7 +66,7 @@ enum err_code model_states_alloc(struct model *m, struct err *why)
     char *next = (char *)m->state_memory;
     enum err_code rc = ERR_OK;
     for (int l = 0; l < m->shape.layers && !rc; l++) {
-        if (!shape_layer_has_state(&m->shape, l)) continue;
+        if (!shape_layer_has_state(&m->shape, l) || !part_has_layer(&m->session.part, l)) continue;
         m->layers[l].state_memory = (float *)(void *)next;
         if (!m->apart) next += one;
         rc = read_vectors(m, l, why);

@@ -110,10 +110,15 @@ void rank_answer(struct rank *r, const struct err *failed, const struct rank_byt
 /* The parts of the ranks of a group, one after the other: all = parts[bytes[i]] at at[i]. Counts the time. */
 void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,
                      const int *at);
-/* Time in rank_all_gather so far, and bytes received there. */
+/* To and from another rank. While rank 0 waits, signs of life of the others reach the leader. */
+void rank_send(struct rank *r, int to, const void *x, size_t n);
+void rank_receive(struct rank *r, int from, void *x, size_t n);
+/* Wait until all ranks have called it; signs of life as above. */
+void rank_join(struct rank *r);
+/* Time in the exchanges above so far, and bytes received there. */
 void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes);
 
-/* Tell the leader that work goes on, at most once a second; cheap, and nothing except on rank 0. */
+/* Tell the leader that work goes on, at most once a second: rank 0 itself, others through it. Cheap. */
 void rank_alive(struct rank *r);
 
 /* ---------------------------------------------------------------- links */

@@ -18,7 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG_COMMAND = 1, SPIN_NS = 1000000, SHORT_NS = 50000000, ALIVE_NS = 1000000000 };
+enum { TAG_COMMAND = 1, TAG_DATA = 3, TAG_ALIVE = 4, TAG_DONE = 5, MESSAGE_MAX = 1 << 28 };
+enum { SPIN_NS = 1000000, SHORT_NS = 50000000, ALIVE_NS = 1000000000 };
 enum { PAUSE_SHORT_NS = 50000, PAUSE_LONG_NS = 1000000 };
 
 struct rank {
@@ -175,6 +176,8 @@ bool rank_next(struct rank *r, struct rank_command *out)
 
 /* ---------------------------------------------------------------- answers */
 
+static void forward_alive(struct rank *r);
+
 /* What each rank says about a command. */
 struct report {
     uint32_t code;
@@ -202,6 +205,7 @@ void rank_answer(struct rank *r, const struct err *failed, const struct rank_byt
     if (failed) snprintf(mine.message, sizeof mine.message, "rank %d: %s", r->place.rank, failed->message);
     const struct report *first = collect_reports(r, &mine, all);
     if (r->place.rank) return;
+    forward_alive(r); /* none of them may stay behind */
     struct frame f = { .kind = FRAME_ANSWER, .what = first ? first->code : ERR_OK };
     const struct rank_bytes text = { first ? (void *)first->message : NULL,
                                      first ? strlen(first->message) : 0 };
@@ -224,6 +228,58 @@ void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *a
     for (int i = 0; i < r->module->group_size(group); i++) r->exchanged_bytes += bytes[i];
 }
 
+/* Rank 0: pass signs of life of the others on. */
+static void forward_alive(struct rank *r)
+{
+    char sign;
+    for (int i = 1; i < r->place.size; i++)
+        while (r->module->arrived(i, TAG_ALIVE)) {
+            r->module->receive(i, TAG_ALIVE, &sign, 1);
+            rank_alive(r);
+        }
+}
+
+/* Wait for a message, without the processor if another thread can use it. */
+static void wait_data(struct rank *r, int from, int tag)
+{
+    while (!r->module->arrived(from, tag)) {
+        if (r->place.rank == 0) forward_alive(r);
+        sched_yield();
+    }
+}
+
+void rank_send(struct rank *r, int to, const void *x, size_t n)
+{
+    const int64_t start = clock_ns();
+    for (size_t at = 0; at < n; at += MESSAGE_MAX)
+        r->module->send(to, TAG_DATA, (const char *)x + at, (int)MIN(n - at, (size_t)MESSAGE_MAX));
+    r->exchange_ns += clock_ns() - start;
+}
+
+void rank_receive(struct rank *r, int from, void *x, size_t n)
+{
+    const int64_t start = clock_ns();
+    for (size_t at = 0; at < n; at += MESSAGE_MAX) {
+        wait_data(r, from, TAG_DATA);
+        r->module->receive(from, TAG_DATA, (char *)x + at, (int)MIN(n - at, (size_t)MESSAGE_MAX));
+    }
+    r->exchange_ns += clock_ns() - start;
+    r->exchanged_bytes += (int64_t)n;
+}
+
+void rank_join(struct rank *r)
+{
+    const int64_t start = clock_ns();
+    char sign = 0;
+    if (r->place.rank) r->module->send(0, TAG_DONE, &sign, 1);
+    for (int i = 1; i < r->place.size && r->place.rank == 0; i++) {
+        wait_data(r, i, TAG_DONE);
+        r->module->receive(i, TAG_DONE, &sign, 1);
+    }
+    r->module->barrier(0);
+    r->exchange_ns += clock_ns() - start;
+}
+
 void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes)
 {
     *seconds = (double)r->exchange_ns * 1e-9;
@@ -233,8 +289,12 @@ void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes)
 void rank_alive(struct rank *r)
 {
     const struct frame f = { .kind = FRAME_ALIVE };
+    const char sign = 0;
     const int64_t now = clock_ns();
-    if (r->place.rank || now - r->alive_ns < ALIVE_NS) return;
+    if (now - r->alive_ns < ALIVE_NS) return;
     r->alive_ns = now;
-    frame_write(r->fd, &f, sizeof f);
+    if (r->place.rank)
+        r->module->send(0, TAG_ALIVE, &sign, 1);
+    else
+        frame_write(r->fd, &f, sizeof f);
 }

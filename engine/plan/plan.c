@@ -219,7 +219,7 @@ int64_t vector_bytes(int64_t n)
 
 int64_t session_state_bytes(const struct model_session *e, const struct model_shape *s)
 {
-    return vector_bytes(shape_state_floats(s) * e->sequences) * shape_count_states(s, s->layers);
+    return vector_bytes(shape_state_floats(s) * e->sequences) * part_states(&e->part, s);
 }
 
 int64_t state_rows_bytes(const struct widths *w, const struct model_shape *s, int batch)
@@ -312,7 +312,7 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, int e
     const struct format *f = view ? view->format(sum->config, sum->gguf, t) : t->format;
     struct share *part = &sum->part[layer + 1];
     (void)why;
-    if (!part_has_layer(&e->part, layer)) return ERR_OK;
+    if (!part_has_tensor(&e->part, sum->shape, layer, slot)) return ERR_OK;
     /* Vectors are stored as f32 copies. */
     const int64_t cols = t->shape[0], matrices = t->shape[2],
                   rows = vector ? t->shape[1]

@@ -13,6 +13,7 @@ enum err_code plan_compute_all(struct memory_plan *out, const struct gguf *g, co
     if (rc || ranks == 1) return rc;
     if ((rc = split_check(&mode, h->arch, s, why))) return rc;
     out->ranks = ranks;
+    session.sequences = part_sequences(&mode, e->sequences);
     out->kv = out->state = out->compute = out->scratch = 0;
     for (int i = 0; i < ranks && !rc; i++) {
         struct memory_plan one;

@@ -5,12 +5,37 @@
 
 struct part part_of(const struct parallel *mode, int rank, int layers)
 {
-    const int tp = mode->tp, stage = rank / tp % mode->pp;
-    struct part p = { .tp = tp, .tp_rank = rank % tp };
-    if (mode->pp == 1) return p;
-    p.first = (int)((int64_t)layers * stage / mode->pp);
-    p.end = (int)((int64_t)layers * (stage + 1) / mode->pp);
+    const int tp = mode->tp, pp = mode->pp;
+    struct part p = { .tp = tp,
+                      .tp_rank = rank % tp,
+                      .pp = pp,
+                      .stage = rank / tp % pp,
+                      .dp = mode->dp,
+                      .replica = rank / tp / pp };
+    if (pp == 1) return p;
+    p.first = (int)((int64_t)layers * p.stage / pp);
+    p.end = (int)((int64_t)layers * (p.stage + 1) / pp);
     return p;
+}
+
+bool part_has_tensor(const struct part *p, const struct model_shape *s, int layer, enum slot slot)
+{
+    if (layer >= 0 || p->pp <= 1) return part_has_layer(p, layer);
+    switch (slot) {
+    case SLOT_TOKEN_EMBD: return p->stage == 0 || (s->tied_output && part_is_last(p));
+    case SLOT_POSITION_EMBD:
+    case SLOT_LAYER_INPUTS:
+    case SLOT_LAYER_INPUTS_PROJ: return p->stage == 0;
+    case SLOT_OUTPUT: return part_is_last(p);
+    default: return true;
+    }
+}
+
+int part_states(const struct part *p, const struct model_shape *s)
+{
+    int n = 0;
+    for (int l = 0; l < s->layers; l++) n += part_has_layer(p, l) && shape_layer_has_state(s, l);
+    return n;
 }
 
 int64_t split_cut(int64_t n, int unit, int parts, int i)
@@ -33,6 +58,14 @@ struct head_part split_heads(int tp, int rank, int heads, int kv_heads)
 
 /* ---------------------------------------------------------------- what can be divided */
 
+static bool shares_keys(const struct model_shape *s)
+{
+    for (int l = 0; l < s->layers; l++)
+        if (s->parts[l].mixer == MIXER_ATTENTION && s->parts[l].kv_layer != l) return true;
+    return false;
+}
+
+/* What of a model cannot be divided by rows; NULL: everything can. */
 static const char *undividable(const struct arch *a, const struct model_shape *s)
 {
     if (s->experts) return "mixtures of experts";
@@ -41,10 +74,7 @@ static const char *undividable(const struct arch *a, const struct model_shape *s
     if (s->layer_inputs) return "a second embedding";
     if (a->query_gate) return "gated attention";
     if (a->qk_norm == QK_NORM_ROW) return "a norm over all queries";
-    for (int l = 0; l < s->layers; l++)
-        if (s->parts[l].mixer == MIXER_ATTENTION && s->parts[l].kv_layer != l)
-            return "layers that share keys and values";
-    return NULL;
+    return shares_keys(s) ? "layers that share keys and values" : NULL;
 }
 
 /* Does each rank have the same heads in this layer as in the first? */
@@ -58,31 +88,25 @@ static bool same_heads(int tp, const struct model_shape *s, int layer)
     return true;
 }
 
-enum err_code split_check(const struct parallel *mode, const struct arch *a, const struct model_shape *s,
-                          struct err *why)
+static enum err_code check_tp(const struct parallel *mode, const char *text, const struct arch *a,
+                              const struct model_shape *s, struct err *why)
 {
-    char text[64];
-    parallel_text(mode, text, sizeof text);
-    if (mode->cp > 1 || mode->pp > 1 || mode->dp > 1)
-        return err_set(why, ERR_USAGE, "parallel=%s: only tpN runs a model now; expected parallel=tp%d", text,
-                       parallel_ranks(mode));
-    if (mode->tp == 1) return ERR_OK;
+    const int tp = mode->tp;
     const char *part = undividable(a, s);
     if (part)
-        return err_set(
-            why, ERR_USAGE,
-            "parallel=%s: this %s model has %s, which cannot be divided by tp: expected parallel=off", text,
-            s->arch, part);
+        return err_set(why, ERR_USAGE,
+                       "parallel=%s: this %s model has %s, which tp cannot divide: expected ppN, dpN or off",
+                       text, s->arch, part);
     for (int l = 0; l < s->layers; l++) {
-        const int kv = s->parts[l].kv_heads, tp = mode->tp;
+        const int kv = s->parts[l].kv_heads;
         if (s->parts[l].mixer != MIXER_ATTENTION) continue;
-        if (!same_heads(mode->tp, s, l))
+        if (!same_heads(tp, s, l))
             return err_set(
                 why, ERR_USAGE,
-                "parallel=%s: the layers of this model have different numbers of heads of keys and values, which divide its heads differently: expected parallel=off",
+                "parallel=%s: layers of this model have different numbers of heads of keys and values, "
+                "which divide its heads differently: expected another number, ppN, dpN or off",
                 text);
-        if (kv >= tp) continue;
-        if (tp % kv || s->heads / kv % (tp / kv))
+        if (kv < tp && (tp % kv || s->heads / kv % (tp / kv)))
             return err_set(
                 why, ERR_USAGE,
                 "parallel=%s: %d heads with %d heads of keys and values cannot be divided by %d: expected at "
@@ -90,6 +114,26 @@ enum err_code split_check(const struct parallel *mode, const struct arch *a, con
                 text, s->heads, kv, tp, kv);
     }
     return ERR_OK;
+}
+
+enum err_code split_check(const struct parallel *mode, const struct arch *a, const struct model_shape *s,
+                          struct err *why)
+{
+    char text[64];
+    parallel_text(mode, text, sizeof text);
+    if (mode->cp > 1)
+        return err_set(why, ERR_USAGE,
+                       "parallel=%s: cpN cannot run yet; expected tpN, ppN, dpN or products of them", text);
+    if (mode->pp > s->layers)
+        return err_set(why, ERR_USAGE, "parallel=%s: this model has %d layers: expected at most pp%d", text,
+                       s->layers, s->layers);
+    if (mode->pp > 1 && shares_keys(s))
+        return err_set(
+            why, ERR_USAGE,
+            "parallel=%s: this %s model has layers that share keys and values, which pp cannot divide: "
+            "expected dpN or off",
+            text, s->arch);
+    return mode->tp > 1 ? check_tp(mode, text, a, s, why) : ERR_OK;
 }
 
 /* ---------------------------------------------------------------- rows */

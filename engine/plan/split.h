@@ -16,11 +16,28 @@
 /* The part of one process. Zeroed: the whole model. */
 struct part {
     int tp, tp_rank; /* matrices are divided among tp processes; 0 and 1: not */
+    int pp, stage;   /* layers are divided among pp; 0 and 1: not */
     int first, end;  /* layers [first, end); 0, 0: all */
+    int dp, replica; /* sequences are divided among dp: sequence s is number s / dp of replica s % dp */
 };
 
 /* The part of rank `rank` of parallel_ranks(mode). Ranks are numbered with tp fastest, then pp, then dp. */
 struct part part_of(const struct parallel *mode, int rank, int layers);
+
+/* Number of the rank that has a stage of this part's replica, and its tp_rank. */
+static inline int part_rank(const struct part *p, int replica, int stage, int tp_rank)
+{
+    return (replica * p->pp + stage) * p->tp + tp_rank;
+}
+static inline bool part_is_last(const struct part *p)
+{
+    return p->stage >= p->pp - 1;
+}
+/* Sequences of each replica, of so many of all. */
+static inline int part_sequences(const struct parallel *mode, int sequences)
+{
+    return (sequences + mode->dp - 1) / mode->dp;
+}
 
 /* Can this model be divided so? ERR_USAGE: the message says which part of the model cannot. */
 enum err_code split_check(const struct parallel *mode, const struct arch *a, const struct model_shape *s,
@@ -31,6 +48,11 @@ static inline bool part_has_layer(const struct part *p, int layer)
 {
     return layer < 0 || !p->end || (layer >= p->first && layer < p->end);
 }
+
+/* Does the part use this tensor? Vectors outside the layers are everywhere; they are small. */
+bool part_has_tensor(const struct part *p, const struct model_shape *s, int layer, enum slot slot);
+/* Its layers that keep a state. */
+int part_states(const struct part *p, const struct model_shape *s);
 
 /* Where part i of `parts` of n rows begins; i = parts: n. Parts can be empty. */
 enum {

@@ -163,6 +163,14 @@ enum err_code serving_open(struct serving **out, const struct serving_options *o
 {
     struct scheduler_options options;
     *out = NULL;
+    if (model_ranks(o->model) &&
+        (model_state_bytes(o->model) || config_parallel(model_config(o->model)).dp > 1))
+        return err_set(why, ERR_USAGE, "parallel=%s: %s; expected parallel=off%s",
+                       config_text(model_config(o->model), KNOB_PARALLEL),
+                       model_state_bytes(o->model)
+                           ? "models with layers that keep a state are not served by several processes"
+                           : "replicas do not serve requests that come and go",
+                       model_state_bytes(o->model) ? "" : ", tpN or ppN");
     enum err_code rc = serving_options_of(&options, o->model, why);
     if (rc) return rc;
     struct serving *s = calloc(1, sizeof *s);

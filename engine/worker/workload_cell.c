@@ -99,6 +99,17 @@ static enum err_code cell_make_prompts(struct cell *c, uint64_t seed, struct err
 
 /* ---------------------------------------------------------------- phases */
 
+/* Row i of the prompts of all sequences, `each` of them from every one: one sequence after the other, or,
+ * with replicas that have different ones (parallel=dpN), N sequences in turn, so that a batch has work for
+ * all. */
+static void cell_row_at(const struct cell *c, int i, int each, int *seq, int *pos)
+{
+    const int dp = config_parallel(model_config(c->m)).dp, group = i / (dp * each), first = group * dp,
+              together = MIN(dp, c->sequences - first), at = i - first * each;
+    *seq = first + at % together;
+    *pos = at / together;
+}
+
 /* Run prompt ids [from, to) of every sequence, one sequence after the other, in batches. With `first`, choose
  * each sequence's next token from the logits of its last id. *seconds: of the forward passes alone. */
 static enum err_code cell_prefill(struct cell *c, const char *phase, int from, int to, bool first,
@@ -111,7 +122,9 @@ static enum err_code cell_prefill(struct cell *c, const char *phase, int from, i
     for (int at = 0; at < all; at += batch) {
         const int n = MIN(batch, all - at), before = chosen;
         for (int i = 0; i < n; i++) {
-            const int seq = (at + i) / each, pos = from + (at + i) % each;
+            int seq, pos;
+            cell_row_at(c, at + i, each, &seq, &pos);
+            pos += from;
             c->rows[i] = (struct batch_row){ .token = c->prompt[(int64_t)seq * c->prompt_count + pos],
                                              .pos = pos,
                                              .seq = seq,

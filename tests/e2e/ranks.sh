@@ -48,7 +48,11 @@ same() {
 }
 # What can differ: biases, fused matrices, both, norms of queries, windows and softcaps, layers that are added together.
 for arch in llama gpt2 phi3 gptneox qwen2 qwen3 gemma2 gemma3 command-r falcon; do
-  expect 0 synth --arch $arch --shape tiny -R q8_0 "$T/$arch.gguf" && same "$T/$arch.gguf" tp2 tp4
+  expect 0 synth --arch $arch --shape tiny -R q8_0 "$T/$arch.gguf" && same "$T/$arch.gguf" tp2 tp4 pp2 tp2.pp2
+done
+# What only stages can divide: experts, latent attention, states, an embedding for each layer.
+for arch in qwen3moe deepseek2 granitehybrid lfm2 olmo2; do
+  expect 0 synth --arch $arch --shape tiny -R q8_0 "$T/$arch.gguf" && same "$T/$arch.gguf" pp2
 done
 for format in f32 q4_K int8; do
   expect 0 synth --arch llama --shape tiny -R $format "$T/of.gguf" && same "$T/of.gguf" tp2
@@ -59,10 +63,28 @@ expect 0 run -p "Once upon a time" -n 24 -C parallel=tp2 && { cmp -s "$T/one" "$
 expect 0 run -p "Once upon a time" -n 24 -C q4_0 && cp "$T/out" "$T/one"
 expect 0 run -p "Once upon a time" -n 24 -C q4_0,parallel=tp2 && { cmp -s "$T/one" "$T/out" || fail "run: another text of a quantized copy with tp2"; }
 
+# A prompt that a pipeline runs in several passes.
+head -c 1500 "$(dirname "$QDYNO")/share/text/held-out.txt" >"$T/prompt"
+expect 0 run -p "$(cat "$T/prompt")" -n 24 -C batch_invariant=on && cp "$T/out" "$T/one"
+for mode in pp2 pp4 tp2.pp2; do
+  expect 0 run -p "$(cat "$T/prompt")" -n 24 -C batch_invariant=on,parallel=$mode &&
+    { cmp -s "$T/one" "$T/out" || fail "run: another text with $mode"; }
+done
+# Sequences that several replicas have: each generates what one process does.
+expect 0 bench -C batch_invariant=on -C batch_invariant=on,parallel=dp2 -C batch_invariant=on,parallel=tp2.dp2 \
+  -C batch_invariant=on,parallel=pp2.dp2 -w pp40+tg16@b3 -r 1 -o json && json "all(not r['error'] for r in d['rows'])"
+[ -z "$PYTHON" ] || python3 - "$XDG_DATA_HOME/qdyno/qdyno.db" <<'PY' || fail "replicas generate something else"
+import sqlite3, sys
+rows = sqlite3.connect(sys.argv[1]).execute("select config, work_hash, output_hash from cell where output_hash <> ''").fetchall()
+sys.exit(0 if len({r[0] for r in rows}) == 4 and len({r[1:] for r in rows}) == 1 else 1)
+PY
+
 echo "as an arm"
 expect 0 bench -C default -C parallel=tp2 -p 16 -n 8 -r 1 -o json &&
   json "len(d['rows']) == 4 and all(not r['error'] for r in d['rows']) and all(r['peak_rss_bytes'] > 0 for r in d['rows'])"
 expect 0 bench -C parallel=tp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
+expect 0 bench -C parallel=pp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
+expect 4 bench -C parallel=dp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 && says err replicas
 none_left bench
 
 echo "refused"
@@ -73,6 +95,9 @@ expect 4 logits -C parallel=tp2,affinity=compact --ids 1 --out "$T/x" && says er
 expect 4 logits -C hosts="$T/h" --ids 1 --out "$T/x" && says err 'parallel'
 expect 0 synth --arch qwen3moe --shape tiny -R q8_0 "$T/moe.gguf"
 expect 4 logits -m "$T/moe.gguf" -C parallel=tp2 --ids 1 --out "$T/x" && says err 'experts'
+expect 4 logits -C parallel=pp64 --ids 1 --out "$T/x" && says err 'layers'
+expect 4 logits -C parallel=dp2 --ids 1 --out "$T/x" && says err 'sequences'
+expect 4 logits -C parallel=cp2 --ids 1 --out "$T/x" && says err 'cpN'
 expect 4 logits -C parallel=tp64 --ids 1 --out "$T/x" && says err 'heads'
 
 echo "a rank that dies or hangs"

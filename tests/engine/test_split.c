@@ -118,6 +118,29 @@ static void heads_stay_with_their_keys(void **state)
     }
 }
 
+static void every_layer_has_a_rank(void **state)
+{
+    static const struct {
+        struct parallel mode;
+        int layers;
+    } CASES[] = {
+        { { 1, 1, 3, 1 }, 7 }, { { 2, 1, 2, 2 }, 30 }, { { 4, 1, 1, 1 }, 3 }, { { 1, 1, 5, 3 }, 5 }
+    };
+    (void)state;
+    for (size_t c = 0; c < COUNT_OF(CASES); c++) {
+        const struct parallel *m = &CASES[c].mode;
+        for (int l = 0; l < CASES[c].layers; l++) {
+            int have = 0;
+            for (int r = 0; r < parallel_ranks(m); r++) {
+                const struct part p = part_of(m, r, CASES[c].layers);
+                CHECK_EQ(part_rank(&p, p.replica, p.stage, p.tp_rank), r);
+                have += part_has_layer(&p, l);
+            }
+            CHECK_EQ(have, m->tp * m->dp);
+        }
+    }
+}
+
 static void plans(void **state)
 {
     struct err why;
@@ -155,6 +178,7 @@ int main(void)
         cmocka_unit_test(modes),
         cmocka_unit_test(rows_are_divided),
         cmocka_unit_test(heads_stay_with_their_keys),
+        cmocka_unit_test(every_layer_has_a_rank),
         cmocka_unit_test(plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
