@@ -121,10 +121,12 @@ void residual_traits_of(struct residual_traits *out, const struct model_shape *s
                  config_rotates(c, KNOB_CTK) ? "+rotated" : "", config_text(c, KNOB_CTV),
                  config_rotates(c, KNOB_CTV) ? "+rotated" : "");
     const char *compile = config_choice(c, KNOB_COMPILE) ? config_text(c, KNOB_COMPILE) : "";
-    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s%s%s", config_text(c, KNOB_PRECISION),
+    const struct parallel mode = config_parallel(c);
+    const char *parallel = parallel_ranks(&mode) > 1 ? config_text(c, KNOB_PARALLEL) : "";
+    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s%s%s%s%.24s", config_text(c, KNOB_PRECISION),
                  config_text(c, KNOB_ACT), config_text(c, KNOB_ISA),
                  config_choice(c, KNOB_BATCH_INVARIANT) ? "/batch_invariant" : "", *compile ? "/" : "",
-                 compile);
+                 compile, *parallel ? "/" : "", parallel);
     trait_append(out, TRAIT_MEMORY, "%s/%s/%s", config_text(c, KNOB_HUGEPAGES), config_text(c, KNOB_PREFETCH),
                  config_text(c, KNOB_REPACK));
     trait_append(out, TRAIT_WORK, "d%d/b%d/s%d", power_of_four(w->depth), power_of_four(w->batch),

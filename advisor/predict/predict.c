@@ -430,8 +430,11 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
                       const struct machine *machine, const struct machine_ceilings *ceilings,
                       const struct predict_for *what, struct err *why)
 {
+    const struct parallel mode = config_parallel(c);
+    if (parallel_ranks(&mode) > 1) return predict_ranks(out, g, c, machine, ceilings, what, why);
     struct work w = { .what = what, .sequences = MAX(what->sequences, 1) };
     memset(out, 0, sizeof *out);
+    out->exchange_ratio = out->prefill_exchange_ratio = NAN;
     const struct config sized = config_with_threads(c, machine);
     enum err_code rc = recipe_plan_memory(&out->plan, g, &sized, what->ctx, w.sequences, why);
     if (!rc) rc = recipe_plan_operations(&w.o, g, &sized, why);

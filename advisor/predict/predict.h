@@ -8,6 +8,7 @@
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/model/model.h"
+#include "engine/parallel/parallel.h"
 #include "engine/plan/plan.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
@@ -239,6 +240,9 @@ struct prediction {
     struct residual_work decode_work, prefill_work; /* what was run, for recording residuals */
     /* number of earlier runs that corrected the decode rate */
     int runs;
+    /* With parallel=: share of exchanges in the time of a decode step, and of prompts. Rates and these are NAN
+     * when the exchanges were not measured (`detect --ranks`). */
+    double exchange_ratio, prefill_exchange_ratio;
 };
 
 /* Depth at which configs are compared by default: an eighth of the context, at most 512, where a typical chat
@@ -263,6 +267,9 @@ struct predict_for {
      * the model file, else as if routers chose at random. Only for models with experts. */
     const struct expert_curve *experts_consecutive, *experts_apart;
     double decode_experts; /* distinct experts of a layer in a decode step of the sequences; 0: as above */
+    /* With parallel=: exchanges between ranks on machines of their own, all like this one. NULL: as measured
+     * for the number of ranks, on this machine or the config's hosts. */
+    const struct rank_links *links;
 };
 /* The session a workload is measured in, at the middle of what it decodes. */
 struct predict_for predict_for_workload(const struct workload *w);
@@ -292,6 +299,21 @@ bool stored_experts_find(struct stored_experts *out, const struct gguf *g, int u
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
                       const struct machine *machine, const struct machine_ceilings *ceilings,
                       const struct predict_for *what, struct err *why);
+
+/* The same for a config with parallel=; predict calls it. Prediction of one process with the threads of a
+ * rank, divided as the model is, plus exchanges; docs/ranks.md states the model. */
+enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const struct config *c,
+                            const struct machine *machine, const struct machine_ceilings *ceilings,
+                            const struct predict_for *what, struct err *why);
+
+/* Exchanges that `detect --ranks` measured, in the cache folder. hosts: file of the machines; "": this one.
+ * Errors: ERR_IO, ERR_NOMEM. links_find: false where there are none. */
+enum err_code links_save(const struct rank_links *l, const char *machine_id, int ranks, const char *hosts,
+                         struct err *why);
+bool links_find(struct rank_links *out, const char *machine_id, int ranks, const char *hosts);
+json_t *links_to_json(const struct rank_links *l); /* lists of seconds, by kind. New reference. */
+/* Of a network of so many bits a second and seconds for a message, with a ring for all-gather and all-reduce. */
+void links_of_network(struct rank_links *out, double bits_s, double latency_s, int ranks);
 
 /* Predict the seconds of steps with rows[i] rows that all need logits, without corrections by earlier runs:
  * as many independent sequences, or with `consecutive` tokens of one sequence. what->sequences is ignored.

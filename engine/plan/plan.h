@@ -50,6 +50,7 @@ struct memory_plan {
      * weights that several of them map are in memory once. */
     int ranks;          /* number of processes; 0: the model is not divided */
     int64_t rank_total; /* bytes of the process that needs most, its weights included */
+    int64_t ranks_total; /* sum over all processes, with the weights of each */
 };
 /* ctx: tokens per sequence, 0: the config's. The config gives formats, KV types and batch. view NULL: the
  * file as it is. Loads nothing. Errors: ERR_FORMAT (metadata), ERR_USAGE (a setting that this model cannot

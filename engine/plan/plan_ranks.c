@@ -13,6 +13,8 @@ enum err_code plan_compute_all(struct memory_plan *out, const struct gguf *g, co
     if (rc || ranks == 1) return rc;
     if ((rc = split_check(&mode, h->arch, s, why))) return rc;
     out->ranks = ranks;
+    if (!config_int(c, KNOB_THREADS) && !*config_text(c, KNOB_HOSTS)) /* ranks of a machine share its cores */
+        session.backend.threads = MAX(session.backend.threads / ranks, 1);
     session.sequences = part_sequences(&mode, e->sequences);
     out->kv = out->state = out->compute = out->scratch = 0;
     for (int i = 0; i < ranks && !rc; i++) {
@@ -24,6 +26,7 @@ enum err_code plan_compute_all(struct memory_plan *out, const struct gguf *g, co
         out->compute += one.compute;
         out->scratch += one.scratch;
         out->rank_total = MAX(out->rank_total, one.total);
+        out->ranks_total += one.total;
     }
     out->total = out->host = out->weights + out->kv + out->state + out->compute + out->scratch;
     return rc;

@@ -87,6 +87,20 @@ expect 0 bench -C parallel=pp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1
 expect 4 bench -C parallel=dp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 && says err replicas
 none_left bench
 
+echo "plans and predictions"
+expect 0 fit -C default -C parallel=tp2 -C parallel=pp2 -C parallel=dp2 -c 128 -o json && json "d['rows'][0]['rank_bytes'] is None" &&
+  json "all(0 < r['rank_bytes'] < r['total_bytes'] for r in d['rows'][1:3]) and d['rows'][3]['rank_bytes'] > d['rows'][1]['rank_bytes']"
+expect 0 advise --ranks 3 -o json && json "d['schema'] == 'qdyno.parallel/1' and d['measured'] is False and d['rows'][0]['config'] == 'off'" &&
+  json "all(r['decode_tok_s'] is None for r in d['rows'][1:])" # 3 processes: exchanges were not measured
+expect 0 advise --ranks 2 --sequences 2 -o json && json "d['measured'] is True and [r['config'] for r in d['rows']] == ['off', 'tp2', 'pp2', 'dp2']" &&
+  json "all(r['error'] is None and 0 <= r['exchange_ratio'] < 1 for r in d['rows'][1:])"
+# By a slow network, tensor parallelism spends nearly all of its time in exchanges, and more than by a fast one.
+expect 0 advise --ranks 2 --network 100m/1000us -o json && slow=$(value "d['rows'][1]['exchange_ratio']")
+expect 0 advise --ranks 2 --network 100g/5us -o json && fast=$(value "d['rows'][1]['exchange_ratio']")
+[ -z "$PYTHON" ] || python3 -c "import sys; sys.exit(0 if 0 < $fast < $slow < 1 and $slow > 0.5 else 1)" || fail "exchange: $fast, $slow"
+expect 4 advise --network 25g && says err '\-\-ranks'
+expect 4 advise --ranks 2 --network fast && says err '25g'
+
 echo "refused"
 expect 4 logits -C parallel=tp1 --ids 1 --out "$T/x" && says err 'tpN'
 expect 4 logits -C parallel=two --ids 1 --out "$T/x" && says err 'tpN'

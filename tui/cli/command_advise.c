@@ -14,6 +14,7 @@
 #include "telemetry/probe/probe.h"
 #include "tui/cli/command_advise_accuracy.h"
 #include "tui/cli/command_advise_matrix.h"
+#include "tui/cli/command_advise_ranks.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/other_machine.h"
@@ -37,6 +38,14 @@ const struct cli_flag FLAGS_ADVISE[] = {
               "`qdyno detect --probe -o json`, or a shipped description (h100, a100, rtx4090, rpi5 ...)" },
     { .name = "--matrix", .help = "print what to try by room in memory (tight, enough, ample) and by need (exact "
               "answers, balanced, small and fast), with measured figures where there are any" },
+    { .name = "--ranks", .value = "N", .kind = FLAG_INT, .min = 2, .max = 16,
+      .help = "print the ways to run the model with N processes, and which is the fastest for prompts and for "
+              "decoding (docs/ranks.md); --sequences of them" },
+    { .name = "--sequences", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
+      .help = "with --ranks: sequences that are decoded side by side; default 1" },
+    { .name = "--network", .value = "RATE",
+      .help = "with --ranks: one process on each of N machines like this one (or --machine), connected by a "
+              "network of so many bits a second, and time for a message: 25g, 1g/50us (default 20us)" },
     { .name = "--accuracy", .help = "print predicted against measured values on this machine" },
     { .name = "--forget", .help = "with --accuracy: delete all measurements that correct predictions" },
     { .name = NULL },
@@ -378,6 +387,15 @@ static int advising_show_matrix(const struct cli_global *g, const struct cli_arg
     return rc ? cli_fail(a, &why) : matrix_show(g, a, &c, &v->o);
 }
 
+static int advising_show_ranks(const struct cli_global *g, const struct cli_args *a, const struct advising *v)
+{
+    const struct advise_ranks x = { .model = v->model,
+                                    .machine = &v->machine,
+                                    .ceilings = &v->ceilings,
+                                    .what = { .ctx = v->o.ctx, .correction = v->correction } };
+    return advise_ranks_show(g, a, &x);
+}
+
 /* One line for the configurations whose rate is hardly known. */
 static void note_folded(struct table *t, const struct advising *v, const struct advice *list, int n)
 {
@@ -449,9 +467,12 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     }
     if (!v) return cli_fail_memory(a);
     enum err_code rc = advising_init(v, g, a, &why);
-    const bool matrix = args_has(a, "--matrix");
-    if (!rc && !matrix) rc = advise(&list, &n, v->model, &v->machine, &v->ceilings, &v->o, &why);
+    const bool matrix = args_has(a, "--matrix"), ranks = args_has(a, "--ranks");
+    if (!rc && !ranks && (args_has(a, "--network") || args_has(a, "--sequences")))
+        rc = err_set(&why, ERR_USAGE, "--network and --sequences need --ranks N");
+    if (!rc && !matrix && !ranks) rc = advise(&list, &n, v->model, &v->machine, &v->ceilings, &v->o, &why);
     const int status = rc       ? cli_fail(a, &why)
+                       : ranks  ? advising_show_ranks(g, a, v)
                        : matrix ? advising_show_matrix(g, a, v)
                                 : advising_print(g, a, v, list, n);
     other_machine_close(&v->other);

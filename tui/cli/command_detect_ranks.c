@@ -2,7 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/predict/predict.h"
 #include "engine/parallel/parallel.h"
+#include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 
@@ -38,7 +40,12 @@ int detect_ranks(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct rank_links links;
     struct table t;
-    if (measure(a, &links, &why)) return cli_fail(a, &why);
+    struct machine m;
+    const char *hosts = args_text(a, "--hosts", "");
+    enum err_code rc = measure(a, &links, &why);
+    if (!rc) rc = machine_detect(&m, "", &why);
+    if (!rc) rc = links_save(&links, m.id, (int)args_int(a, "--ranks", 2), hosts, &why);
+    if (rc) return cli_fail(a, &why);
     table_init(&t, &DOCUMENT_LINKS);
     json_put_int(t.extra, "ranks", args_int(a, "--ranks", 2));
     json_put_str(t.extra, "hosts", args_text(a, "--hosts", NULL));

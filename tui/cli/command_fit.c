@@ -46,6 +46,7 @@ static const struct column COLUMNS[] = {
     { .name = "compute_bytes", .title = "compute", .kind = COLUMN_BYTES },
     { .name = "scratch_bytes", .title = "scratch", .kind = COLUMN_BYTES },
     { .name = "total_bytes", .title = "total", .kind = COLUMN_BYTES },
+    { .name = "rank_bytes", .title = "largest process", .kind = COLUMN_BYTES },
     { .name = "available_bytes", .title = "available", .kind = COLUMN_BYTES },
     { .name = "device_bytes", .title = "on the device", .kind = COLUMN_BYTES },
     { .name = "gpu_layers", .title = "layers on it", .kind = COLUMN_INT },
@@ -142,6 +143,7 @@ static void put_plan(json_t *row, const struct memory_plan *p)
     json_put_int(row, "compute_bytes", p->compute);
     json_put_int(row, "scratch_bytes", p->scratch);
     json_put_int(row, "total_bytes", p->total);
+    if (p->ranks) json_put_int(row, "rank_bytes", p->rank_total);
     if (p->device) json_put_int(row, "device_bytes", p->device);
     if (p->device) json_put_int(row, "gpu_layers", p->gpu_layers);
     json_put_int(row, "kv_bytes_per_token", p->kv_bytes_per_token);

@@ -42,6 +42,7 @@
     X(METHODS) \
     X(METHOD_ERRORS) \
     X(METHOD_TENSORS) \
+    X(PARALLEL) \
     X(PRUNE) \
     X(PUSH) \
     X(PUSH_QUEUE) \

@@ -41,6 +41,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "advise", "advise -m model.gguf", "the best configs, predicted" },
     { "advise", "advise -m model.gguf --limit memory=4G", "in at most 4 GB" },
     { "advise", "advise -m model.gguf --matrix", "what to try by memory and by need" },
+    { "advise", "advise -m model.gguf --ranks 4 --network 25g", "would four machines be faster?" },
     { "tune", "tune -m model.gguf --budget 10m", "find the best config and save it" },
     { "tune", "tune -m model.gguf --goal memory --budget 5m", "the smallest one that is good enough" },
     { "tune", "tune --resume 14", "continue a stopped search" },

@@ -1,0 +1,100 @@
+/* Measured exchanges between ranks, kept in the cache folder for each machine, number of ranks and set of
+ * hosts; and exchanges over a network that is only described. */
+#include "advisor/predict/predict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char SCHEMA[] = "qdyno.stored_links/1";
+enum { FILE_LIMIT = 1 << 16 };
+
+/* hosts: path of their file; "": this machine. The content counts, not the path. */
+static enum err_code links_path(char **out, const char *machine_id, int ranks, const char *hosts,
+                                struct err *why)
+{
+    char hex[HASH_HEX] = "", *folder;
+    struct str path = { 0 };
+    *out = NULL;
+    enum err_code rc = *hosts ? hash_file(hosts, hex, why) : ERR_OK;
+    if (!rc) rc = file_place(&folder, FILE_CACHE, why);
+    if (rc) return rc;
+    str_printf(&path, "%s/links-%.64s-%d%s%.16s.json", folder, machine_id, ranks, *hosts ? "-" : "", hex);
+    free(folder);
+    *out = str_take(&path);
+    return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+}
+
+json_t *links_to_json(const struct rank_links *l)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < LINK_KINDS; k++) {
+        json_t *list = json_array();
+        for (int s = 0; s < LINK_SIZES; s++) json_array_append_new(list, json_num(l->seconds[k][s]));
+        json_put(o, LINK_NAMES[k], list);
+    }
+    return o;
+}
+
+static bool links_from_json(struct rank_links *out, const json_t *o)
+{
+    for (int k = 0; k < LINK_KINDS; k++) {
+        const json_t *list = json_object_get(o, LINK_NAMES[k]);
+        if (json_array_size(list) != LINK_SIZES) return false;
+        for (int s = 0; s < LINK_SIZES; s++) {
+            const json_t *v = json_array_get(list, (size_t)s);
+            out->seconds[k][s] = json_is_number(v) ? json_number_value(v) : (double)NAN;
+        }
+    }
+    return true;
+}
+
+enum err_code links_save(const struct rank_links *l, const char *machine_id, int ranks, const char *hosts,
+                         struct err *why)
+{
+    char *path;
+    struct atomic_file f;
+    enum err_code rc = links_path(&path, machine_id, ranks, hosts, why);
+    if (rc) return rc;
+    json_t *o = json_object();
+    json_put_str(o, "schema", SCHEMA);
+    json_put_int(o, "ranks", ranks);
+    json_put(o, "links", links_to_json(l));
+    char *line = json_line(o);
+    json_decref(o);
+    rc = line ? atomic_file_open(&f, path, why) : err_set(why, ERR_NOMEM, "out of memory");
+    if (!rc) {
+        fprintf(f.stream, "%s\n", line);
+        rc = atomic_file_commit(&f, why);
+    }
+    free(line);
+    free(path);
+    return rc;
+}
+
+bool links_find(struct rank_links *out, const char *machine_id, int ranks, const char *hosts)
+{
+    char *path, *text = NULL;
+    size_t n;
+    json_t *o = NULL;
+    if (links_path(&path, machine_id, ranks, hosts, NULL)) return false;
+    const bool found = !file_read(&text, &n, path, FILE_LIMIT, NULL) && !json_parse(&o, text, n, NULL) &&
+                       !strcmp(json_get_str(o, "schema", ""), SCHEMA) &&
+                       links_from_json(out, json_object_get(o, "links"));
+    json_decref(o);
+    free(text);
+    free(path);
+    return found;
+}
+
+void links_of_network(struct rank_links *out, double bits_s, double latency_s, int ranks)
+{
+    const double n = ranks;
+    for (int s = 0; s < LINK_SIZES; s++) {
+        const double wire_s = (double)LINK_BYTES[s] * 8 / bits_s;
+        out->seconds[LINK_SEND][s] = latency_s + wire_s;
+        out->seconds[LINK_ALL_GATHER][s] = (n - 1) * (latency_s + wire_s / n);
+        out->seconds[LINK_ALL_REDUCE][s] = 2 * (n - 1) * (latency_s + wire_s / n);
+    }
+}

@@ -1,0 +1,180 @@
+/* Predicts a model that several processes run together: the time of one process with the threads of a rank,
+ * divided as the model is, plus the measured time of the exchanges. */
+#include "advisor/predict/predict.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "advisor/predict/cost.h"
+#include "engine/quant/quant.h"
+#include "telemetry/metrics/metrics.h"
+
+static const double COMMAND_S = 25e-6, /* from the leader to the ranks and back, of each pass */
+    COPY_BYTES_S = 5e9,                /* parts of several rows are put together row by row */
+    START_S = 0.4,                     /* mpirun, and joining */
+    RANKS_SD = 0.15,                   /* of ln(measured / predicted), beside the spread of one process */
+    RANK_BYTES = 44.0 *
+                 (1 << 20), /* of a rank beside its plan: program, MPI, pages mapped around those it reads */
+    PROGRAM_BYTES = 17.0 * (1 << 20); /* of the leader */
+
+struct several {
+    struct parallel mode;
+    int ranks, sequences; /* sequences of one replica */
+    const struct rank_links *links;
+    struct model_shape shape;
+    bool apart; /* each rank has a machine of its own */
+    /* One process with the threads of a rank, and with those of all ranks of a machine; without corrections.
+     */
+    struct prediction one, all;
+};
+
+/* Exchanges of tensor parallelism in a pass over n rows. */
+static double tp_s(const struct several *x, double n)
+{
+    const struct model_shape *s = &x->shape;
+    double sum = 0;
+    if (x->mode.tp == 1) return 0;
+    for (int l = 0; l < s->layers; l++) {
+        const struct layer_parts *p = &s->parts[l];
+        const double floats[] = { (double)s->heads * p->head_dim_v, (double)p->ff, (double)s->embd,
+                                  (double)s->embd };
+        for (size_t i = 0; i < COUNT_OF(floats); i++) {
+            const double bytes = floats[i] * n * sizeof(float);
+            sum += link_seconds(x->links, LINK_ALL_GATHER, bytes) + (n > 1 ? bytes / COPY_BYTES_S : 0);
+        }
+    }
+    return sum + link_seconds(x->links, LINK_ALL_GATHER, n * x->mode.tp * sizeof(struct ranked));
+}
+
+/* One hidden state of n rows to the next stage. */
+static double send_s(const struct several *x, double n)
+{
+    return link_seconds(x->links, LINK_SEND, n * (double)x->shape.embd * sizeof(float));
+}
+
+/* Seconds of work without exchanges. Ranks on one machine cannot be faster together than one process with all
+ * threads, and each replica does the work of a whole process. */
+static double work_s(const struct several *x, double rank_s, double all_s)
+{
+    return x->apart ? rank_s : fmax(rank_s, x->mode.dp * all_s);
+}
+
+/* Seconds of a decode step. */
+static double decode_s(const struct several *x, double *exchange_s)
+{
+    const double n = x->sequences;
+    *exchange_s = tp_s(x, n) + (x->mode.pp - 1) * send_s(x, n) + COMMAND_S;
+    return work_s(x, n / x->one.decode_tok_s / x->mode.tp, n / x->all.decode_tok_s) + *exchange_s;
+}
+
+/* Seconds of the prompts of all sequences. Stages work at the same time, but wait at both ends of a batch. */
+static double prefill_s(const struct several *x, int prompt, int batch, double *exchange_s)
+{
+    enum { PASSES = 2, ROWS_LEAST = 64 }; /* as engine/model does */
+    const double rows = (double)prompt * x->sequences;
+    const int pp = x->mode.pp, most = MAX((int)fmin(batch / (double)x->mode.dp, rows), 1);
+    const int step = pp > 1 ? MIN(most, MAX((most - 1) / (PASSES * pp) + 1, ROWS_LEAST)) : most;
+    const double passes = ceil((double)most / step), batches = ceil(rows / most);
+    const double waits = (passes + pp - 1) / passes;
+    *exchange_s = batches * (passes * waits / pp * tp_s(x, step) +
+                             (pp > 1 ? (passes + pp - 2) * send_s(x, step) : 0) + COMMAND_S);
+    return waits * work_s(x, rows / x->one.prefill_tok_s / x->mode.tp / pp, rows / x->all.prefill_tok_s) +
+           *exchange_s;
+}
+
+/* Standard deviation of ln(rate) of a 90 % interval. */
+static double spread_of(double low, double high)
+{
+    return low > 0 && high > low ? log(high / low) / (2 * 1.645) : 0;
+}
+
+static void put_estimate(const struct predict_for *what, const char *metric, const struct residual_traits *t,
+                         double value, double sd, double to[3])
+{
+    const struct estimate e = correction_estimate(what->correction, metric, t, value, sd);
+    to[0] = e.value;
+    to[1] = e.low;
+    to[2] = e.high;
+}
+
+static void set_rates(struct prediction *out, const struct several *x, const struct config *c,
+                      const struct predict_for *what, double decode_rate, double prefill_rate)
+{
+    struct residual_traits t;
+    double e[3];
+    const double sd = spread_of(x->one.decode_low, x->one.decode_high),
+                 prefill_sd = spread_of(x->one.prefill_low, x->one.prefill_high);
+    out->decode_work = x->one.decode_work;
+    out->prefill_work = x->one.prefill_work;
+    out->decode_work.sequences = out->prefill_work.sequences = MAX(what->sequences, 1);
+    residual_traits_of(&t, &x->shape, c, &out->decode_work);
+    put_estimate(what, METRICS[METRIC_DECODE_RATE].name, &t, decode_rate, hypot(sd, RANKS_SD), e);
+    out->decode_tok_s = e[0], out->decode_low = e[1], out->decode_high = e[2];
+    residual_traits_of(&t, &x->shape, c, &out->prefill_work);
+    put_estimate(what, METRICS[METRIC_PREFILL_RATE].name, &t, prefill_rate, hypot(prefill_sd, RANKS_SD), e);
+    out->prefill_tok_s = e[0], out->prefill_low = e[1], out->prefill_high = e[2];
+    put_estimate(what, METRICS[METRIC_LOAD_TIME].name, &t, x->one.load_s + START_S, 0.3, e);
+    out->load_s = e[0], out->load_low_s = e[1], out->load_high_s = e[2];
+    const double bytes = (double)out->plan.ranks_total + PROGRAM_BYTES + x->ranks * RANK_BYTES;
+    put_estimate(what, METRICS[METRIC_PEAK_MEMORY].name, &t, bytes, 0.15, e);
+    out->peak_bytes = e[0], out->peak_low_bytes = e[1], out->peak_high_bytes = e[2];
+}
+
+/* Predict one process with the threads of a rank, or of all ranks. Ranks on one machine share its cores. */
+static enum err_code predict_alone(struct prediction *out, const struct several *x, bool all_ranks,
+                                   const struct gguf *g, const struct config *c,
+                                   const struct machine *machine, const struct machine_ceilings *ceilings,
+                                   const struct predict_for *what, struct err *why)
+{
+    struct config single = *c;
+    struct predict_for alone = *what;
+    const int given = (int)config_int(c, KNOB_THREADS); /* of each rank */
+    config_unset(&single, KNOB_THREADS);
+    const int cores = cost_threads(&single, machine), ranks = x->apart ? 1 : x->ranks;
+    const int rank = given ? given : MAX(cores / ranks, 1);
+    alone.sequences = x->sequences;
+    alone.correction = NULL;
+    config_unset(&single, KNOB_PARALLEL);
+    config_unset(&single, KNOB_HOSTS);
+    const enum err_code rc = config_resolve_int(&single, KNOB_THREADS,
+                                                all_ranks ? MIN(rank * ranks, cores) : rank, why);
+    return rc ? rc : predict(out, g, &single, machine, ceilings, &alone, why);
+}
+
+enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const struct config *c,
+                            const struct machine *machine, const struct machine_ceilings *ceilings,
+                            const struct predict_for *what, struct err *why)
+{
+    struct several x = { .mode = config_parallel(c) };
+    struct rank_links stored;
+    const char *hosts = config_text(c, KNOB_HOSTS);
+    x.apart = what->links || *hosts;
+    x.ranks = parallel_ranks(&x.mode);
+    x.sequences = part_sequences(&x.mode, MAX(what->sequences, 1));
+    x.links = what->links ? what->links : links_find(&stored, machine->id, x.ranks, hosts) ? &stored : NULL;
+    enum err_code rc = model_shape_read(&x.shape, g, why);
+    if (!rc) rc = predict_alone(&x.one, &x, false, g, c, machine, ceilings, what, why);
+    if (!rc) rc = predict_alone(&x.all, &x, true, g, c, machine, ceilings, what, why);
+    if (rc) return rc;
+    *out = x.one;
+    if ((rc = recipe_plan_memory(&out->plan, g, c, what->ctx, MAX(what->sequences, 1), why))) return rc;
+    const int64_t have = predict_memory(machine, ceilings, false);
+    out->fits = x.apart ? have < 0 || out->plan.rank_total <= have
+                        : !memory_plan_check(&out->plan, "cpu", have, NULL);
+    out->token_j = out->token_low_j = out->token_high_j = out->token_uncorrected_j = NAN;
+    out->decode_limit_tok_s = out->prefill_limit_tok_s = NAN; /* of several processes */
+    out->runs = 0;
+    double decode_rate = NAN, prefill_rate = NAN;
+    if (x.links) {
+        const int prompt = what->prompt > 0 ? what->prompt : PREDICT_PROMPT;
+        double exchange, prefill_exchange;
+        const double step = decode_s(&x, &exchange),
+                     prompts = prefill_s(&x, prompt, (int)config_int(c, KNOB_BATCH), &prefill_exchange);
+        decode_rate = x.sequences * x.mode.dp / step;
+        prefill_rate = (double)prompt * x.sequences * x.mode.dp / prompts;
+        out->exchange_ratio = exchange / step;
+        out->prefill_exchange_ratio = prefill_exchange / prompts;
+    }
+    set_rates(out, &x, c, what, decode_rate, prefill_rate);
+    return ERR_OK;
+}

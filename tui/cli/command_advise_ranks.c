@@ -1,0 +1,216 @@
+/* command_advise_ranks.c - see command_advise_ranks.h. */
+#include "tui/cli/command_advise_ranks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/import/import.h"
+#include "tui/cli/documents.h"
+
+static const struct column COLUMNS[] = {
+    { .name = "config", .title = "config" },
+    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", .digits = 1 },
+    { .name = "prefill_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "prefill_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "prefill_exchange_ratio",
+      .title = "exchange %",
+      .kind = COLUMN_NUM,
+      .scale = 100,
+      .digits = 1 },
+    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1 },
+    { .name = "decode_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "decode_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "exchange_ratio", .title = "exchange %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
+    { .name = "rank_bytes", .title = "largest process", .kind = COLUMN_BYTES },
+    { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
+    { .name = "error", .title = "not possible" },
+};
+
+const struct document DOCUMENT_PARALLEL = {
+    .schema = "qdyno.parallel/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "model machine ranks sequences network measured fastest_prefill fastest_decode",
+};
+
+enum { WAYS = 16 };
+
+/* A way to run the model, and its prediction. */
+struct way {
+    struct config config;
+    struct prediction p;
+    struct err why; /* code ERR_OK: possible */
+};
+struct ways {
+    struct way *way; /* [WAYS] */
+    int n;
+    const struct cli_args *args;
+    const struct advise_ranks *x;
+    const struct gguf *gguf;
+};
+
+static void ways_add(struct ways *w, struct parallel mode)
+{
+    char text[64];
+    struct way *way = &w->way[w->n];
+    *way = (struct way){ .p = { .decode_tok_s = NAN } };
+    if (w->n == WAYS || cli_config(&way->config, w->args, NULL, &way->why)) return;
+    enum err_code rc = config_set(&way->config, "parallel", parallel_text(&mode, text, sizeof text),
+                                  &way->why);
+    if (!rc) rc = config_check(&way->config, &way->why);
+    if (!rc && w->x->what.sequences < mode.dp)
+        rc = err_set(&way->why, ERR_USAGE, "needs %d or more sequences", mode.dp);
+    if (!rc) predict(&way->p, w->gguf, &way->config, w->x->machine, w->x->ceilings, &w->x->what, &way->why);
+    w->n++;
+}
+
+/* One process, each kind alone, and all products of two kinds. */
+static void ways_fill(struct ways *w, int ranks)
+{
+    ways_add(w, (struct parallel){ 1, 1, 1, 1 });
+    ways_add(w, (struct parallel){ .tp = ranks, .cp = 1, .pp = 1, .dp = 1 });
+    ways_add(w, (struct parallel){ .tp = 1, .cp = 1, .pp = ranks, .dp = 1 });
+    ways_add(w, (struct parallel){ .tp = 1, .cp = 1, .pp = 1, .dp = ranks });
+    for (int a = 2; a <= ranks / 2 && w->n + 3 <= WAYS; a++) {
+        if (ranks % a) continue;
+        ways_add(w, (struct parallel){ .tp = a, .cp = 1, .pp = ranks / a, .dp = 1 });
+        ways_add(w, (struct parallel){ .tp = a, .cp = 1, .pp = 1, .dp = ranks / a });
+        ways_add(w, (struct parallel){ .tp = 1, .cp = 1, .pp = a, .dp = ranks / a });
+    }
+}
+
+static void put_way(struct table *t, const struct way *w)
+{
+    json_t *row = table_row(t);
+    const struct prediction *p = &w->p;
+    json_put_str(row, "config", config_text(&w->config, KNOB_PARALLEL));
+    json_put_str(row, "error", w->why.code ? w->why.message : NULL);
+    if (w->why.code) return;
+    row_put_metric(row, METRIC_PREFILL_RATE, p->prefill_tok_s);
+    json_put_num(row, "prefill_low_tok_s", p->prefill_low);
+    json_put_num(row, "prefill_high_tok_s", p->prefill_high);
+    json_put_num(row, "prefill_exchange_ratio", p->prefill_exchange_ratio);
+    row_put_metric(row, METRIC_DECODE_RATE, p->decode_tok_s);
+    json_put_num(row, "decode_low_tok_s", p->decode_low);
+    json_put_num(row, "decode_high_tok_s", p->decode_high);
+    json_put_num(row, "exchange_ratio", p->exchange_ratio);
+    json_put_int(row, "rank_bytes", p->plan.ranks ? p->plan.rank_total : p->plan.total);
+    json_put_bool(row, "fits", p->fits);
+}
+
+static double rate(const struct way *w, bool prefill)
+{
+    return w->why.code || !w->p.fits ? NAN : prefill ? w->p.prefill_tok_s : w->p.decode_tok_s;
+}
+
+/* Name the fastest way, and say whether its interval leaves that of one process. */
+static void conclude(struct table *t, const struct ways *w, bool prefill)
+{
+    const struct way *best = NULL, *one = &w->way[0];
+    const char *what = prefill ? "prompts" : "decoding";
+    for (int i = 0; i < w->n; i++)
+        if (!isnan(rate(&w->way[i], prefill)) && (!best || rate(&w->way[i], prefill) > rate(best, prefill)))
+            best = &w->way[i];
+    json_put_str(t->extra, prefill ? "fastest_prefill" : "fastest_decode",
+                 best ? config_text(&best->config, KNOB_PARALLEL) : NULL);
+    if (!best) {
+        table_headline(t, "%s: no way fits, or the machine's kernels were not timed", what);
+        return;
+    }
+    if (best == one) {
+        table_headline(t, "%s: no way is predicted to be faster than one process", what);
+        return;
+    }
+    const double low = prefill ? best->p.prefill_low : best->p.decode_low,
+                 high = isnan(rate(one, prefill)) ? 0
+                        : prefill                 ? one->p.prefill_high
+                                                  : one->p.decode_high;
+    if (!high)
+        table_headline(t, "%s: parallel=%s, and one process does not fit", what,
+                       config_text(&best->config, KNOB_PARALLEL));
+    else
+        table_headline(t, "%s: parallel=%s is predicted at %.2f times the rate of one process%s", what,
+                       config_text(&best->config, KNOB_PARALLEL), rate(best, prefill) / rate(one, prefill),
+                       low > high ? "" : ", but the intervals overlap: measure it");
+}
+
+/* "25g", or "25g/20us": bits a second, and seconds for a message. */
+static enum err_code network_parse(double *bits_s, double *latency_s, const char *text, struct err *why)
+{
+    static const double LATENCY_S = 20e-6;
+    char unit = 0, rest[8] = "";
+    double us = LATENCY_S * 1e6;
+    const int n = sscanf(text, "%lf%c/%lf%7s", bits_s, &unit, &us, rest);
+    *latency_s = us * 1e-6;
+    *bits_s *= unit == 'g' ? 1e9 : unit == 'm' ? 1e6 : NAN;
+    if ((n == 2 || (n == 4 && !strcmp(rest, "us"))) && *bits_s > 0 && us > 0) return ERR_OK;
+    return err_set(
+        why, ERR_USAGE,
+        "--network %s: expected bits a second such as 25g or 100m, and optionally the time of a message: "
+        "25g/20us",
+        text);
+}
+
+static void note_basis(struct table *t, const struct ways *w, int ranks, const char *network)
+{
+    if (network) {
+        table_note(t, "%d machines like this one, one process on each, %s: simulated, not measured", ranks,
+                   network);
+        return;
+    }
+    struct rank_links links;
+    const bool known = links_find(&links, w->x->machine->id, ranks, "");
+    json_put_bool(t->extra, "measured", known);
+    if (!known)
+        table_note(t, "exchanges between %d processes were not measured: run `qdyno detect --ranks %d`",
+                   ranks, ranks);
+    table_note(
+        t,
+        "all processes on this machine share its cores and memory; to check a prediction: qdyno ab off parallel=tp%d -w tg64",
+        ranks);
+}
+
+int advise_ranks_show(const struct cli_global *g, const struct cli_args *a, const struct advise_ranks *given)
+{
+    struct err why = { 0 };
+    struct advise_ranks x = *given;
+    struct rank_links links;
+    struct gguf *file = NULL;
+    struct table t;
+    const int ranks = (int)args_int(a, "--ranks", 2);
+    const char *network = args_text(a, "--network", NULL);
+    double bits_s, latency_s;
+    x.what.sequences = (int)args_int(a, "--sequences", 1);
+    enum err_code rc = network ? network_parse(&bits_s, &latency_s, network, &why) : ERR_OK;
+    if (!rc && network) {
+        links_of_network(&links, bits_s, latency_s, ranks);
+        x.what.links = &links;
+    }
+    if (!rc) rc = model_file_open(&file, x.model, &why);
+    struct ways w = { .way = calloc(WAYS, sizeof *w.way), .args = a, .x = &x, .gguf = file };
+    if (!rc && !w.way) rc = err_set(&why, ERR_NOMEM, "out of memory");
+    if (rc) {
+        gguf_close(file);
+        free(w.way);
+        return cli_fail(a, &why);
+    }
+    table_init(&t, &DOCUMENT_PARALLEL);
+    ways_fill(&w, ranks);
+    for (int i = 0; i < w.n; i++) put_way(&t, &w.way[i]);
+    json_put_str(t.extra, "model", x.model);
+    json_put_str(t.extra, "machine", x.machine->id);
+    json_put_int(t.extra, "ranks", ranks);
+    json_put_int(t.extra, "sequences", x.what.sequences);
+    json_put_str(t.extra, "network", network);
+    json_put(t.extra, "measured", json_null());
+    conclude(&t, &w, true);
+    conclude(&t, &w, false);
+    note_basis(&t, &w, ranks, network);
+    const int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    gguf_close(file);
+    free(w.way);
+    return status;
+}
