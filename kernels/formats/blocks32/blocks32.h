@@ -27,7 +27,8 @@ unpack_bf16_fn q4_0_unpack_bf16_amx, q8_0_unpack_bf16_amx;
 unpack_q8_fn q4_0_unpack_q8_avx2, q8_0_unpack_q8_avx2;
 cached_rows_fn q4_0_row_scores_avx512, q4_0_row_values_avx512, q8_0_row_scores_avx512, q8_0_row_values_avx512,
     q4_0_row_scores_avx2, q4_0_row_values_avx2, q8_0_row_scores_avx2, q8_0_row_values_avx2;
-unpack_columns_fn q4_0_unpack_columns, q8_0_unpack_columns; /* AVX-512 VNNI */
+unpack_columns_fn q4_0_unpack_columns, q8_0_unpack_columns, q4_1_unpack_columns, q5_0_unpack_columns,
+    q5_1_unpack_columns, iq4_nl_unpack_columns, mxfp4_unpack_columns; /* AVX-512 VNNI */
 
 extern const struct format_row BLOCKS32_AVX2[BLOCKS32_COUNT], BLOCKS32_AVX512[BLOCKS32_COUNT],
     BLOCKS32_AVX512VNNI[BLOCKS32_COUNT], BLOCKS32_AVX512BF16[BLOCKS32_COUNT];

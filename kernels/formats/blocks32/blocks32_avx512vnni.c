@@ -134,9 +134,9 @@ static void mxfp4_dot_q8(const struct dot *d)
 const struct format_row BLOCKS32_AVX512VNNI[BLOCKS32_COUNT] = {
     { FORMAT_Q8_0, { .dot_q8 = q8_0_dot_q8_avx512vnni, .unpack_columns = q8_0_unpack_columns } },
     { FORMAT_Q4_0, { .dot_q8 = q4_0_dot_q8_avx512vnni, .unpack_columns = q4_0_unpack_columns } },
-    { FORMAT_Q4_1, { .dot_q8 = q4_1_dot_q8 } },
-    { FORMAT_Q5_0, { .dot_q8 = q5_0_dot_q8 } },
-    { FORMAT_Q5_1, { .dot_q8 = q5_1_dot_q8 } },
-    { FORMAT_IQ4_NL, { .dot_q8 = iq4_nl_dot_q8 } },
-    { FORMAT_MXFP4, { .dot_q8 = mxfp4_dot_q8 } },
+    { FORMAT_Q4_1, { .dot_q8 = q4_1_dot_q8, .unpack_columns = q4_1_unpack_columns } },
+    { FORMAT_Q5_0, { .dot_q8 = q5_0_dot_q8, .unpack_columns = q5_0_unpack_columns } },
+    { FORMAT_Q5_1, { .dot_q8 = q5_1_dot_q8, .unpack_columns = q5_1_unpack_columns } },
+    { FORMAT_IQ4_NL, { .dot_q8 = iq4_nl_dot_q8, .unpack_columns = iq4_nl_unpack_columns } },
+    { FORMAT_MXFP4, { .dot_q8 = mxfp4_dot_q8, .unpack_columns = mxfp4_unpack_columns } },
 };

@@ -16,7 +16,8 @@ enum { KQUANT_COUNT = 6 };
 extern const struct format_row KQUANTS_REF[KQUANT_COUNT];
 
 /* Only on x86-64. */
-unpack_columns_fn q4_k_unpack_columns, q5_k_unpack_columns, q6_k_unpack_columns; /* AVX-512 VNNI */
+unpack_columns_fn q2_k_unpack_columns, q3_k_unpack_columns, q4_k_unpack_columns, q5_k_unpack_columns,
+    q6_k_unpack_columns, iq4_xs_unpack_columns; /* AVX-512 VNNI */
 extern const struct format_row KQUANTS_AVX2[KQUANT_COUNT], KQUANTS_AVX512[KQUANT_COUNT],
     KQUANTS_AVX512VNNI[KQUANT_COUNT], KQUANTS_AVX512BF16[KQUANT_COUNT];
 

@@ -33,10 +33,10 @@ static void iq4_xs_dot_q8(const struct dot *d)
 }
 
 const struct format_row KQUANTS_AVX512VNNI[KQUANT_COUNT] = {
-    { FORMAT_Q2_K, { .dot_q8 = q2_k_dot_q8 } },
-    { FORMAT_Q3_K, { .dot_q8 = q3_k_dot_q8 } },
+    { FORMAT_Q2_K, { .dot_q8 = q2_k_dot_q8, .unpack_columns = q2_k_unpack_columns } },
+    { FORMAT_Q3_K, { .dot_q8 = q3_k_dot_q8, .unpack_columns = q3_k_unpack_columns } },
     { FORMAT_Q4_K, { .dot_q8 = q4_k_dot_q8, .unpack_columns = q4_k_unpack_columns } },
     { FORMAT_Q5_K, { .dot_q8 = q5_k_dot_q8, .unpack_columns = q5_k_unpack_columns } },
     { FORMAT_Q6_K, { .dot_q8 = q6_k_dot_q8, .unpack_columns = q6_k_unpack_columns } },
-    { FORMAT_IQ4_XS, { .dot_q8 = iq4_xs_dot_q8 } },
+    { FORMAT_IQ4_XS, { .dot_q8 = iq4_xs_dot_q8, .unpack_columns = iq4_xs_unpack_columns } },
 };
