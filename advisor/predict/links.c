@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char SCHEMA[] = "qdyno.stored_links/1";
-enum { FILE_LIMIT = 1 << 16 };
+enum { FILE_LIMIT = 1 << 16, FILE_VERSION = 1 };
 
 /* hosts: path of their file; "": this machine. The content counts, not the path. */
 static enum err_code links_path(char **out, const char *machine_id, int ranks, const char *hosts,
@@ -58,7 +57,7 @@ enum err_code links_save(const struct rank_links *l, const char *machine_id, int
     enum err_code rc = links_path(&path, machine_id, ranks, hosts, why);
     if (rc) return rc;
     json_t *o = json_object();
-    json_put_str(o, "schema", SCHEMA);
+    json_put_int(o, "version", FILE_VERSION);
     json_put_int(o, "ranks", ranks);
     json_put(o, "links", links_to_json(l));
     char *line = json_line(o);
@@ -80,7 +79,7 @@ bool links_find(struct rank_links *out, const char *machine_id, int ranks, const
     json_t *o = NULL;
     if (links_path(&path, machine_id, ranks, hosts, NULL)) return false;
     const bool found = !file_read(&text, &n, path, FILE_LIMIT, NULL) && !json_parse(&o, text, n, NULL) &&
-                       !strcmp(json_get_str(o, "schema", ""), SCHEMA) &&
+                       json_get_int(o, "version", 0) == FILE_VERSION &&
                        links_from_json(out, json_object_get(o, "links"));
     json_decref(o);
     free(text);

@@ -226,7 +226,7 @@ static enum err_code open_socket(struct ranks *r, struct err *why)
 static enum err_code start_mpirun(struct ranks *r, const struct ranks_options *o, struct err *why)
 {
     char count[16], *mpirun;
-    const char *argv[24];
+    const char *argv[32];
     int n = 0;
     enum err_code rc = mpirun_path(&mpirun, why);
     if (rc) return rc;
@@ -235,8 +235,14 @@ static enum err_code start_mpirun(struct ranks *r, const struct ranks_options *o
                                           "none" };
     for (size_t i = 0; i < COUNT_OF(ALWAYS); i++) argv[n++] = ALWAYS[i];
     if (o->hosts) {
+        static const char *const EXPORTED[] = { "QDYNO_ISA", "QDYNO_MPI_MODULE" }; /* to other machines */
         argv[n++] = "--hostfile";
         argv[n++] = o->hosts;
+        for (size_t i = 0; i < COUNT_OF(EXPORTED); i++) {
+            if (!getenv(EXPORTED[i])) continue;
+            argv[n++] = "-x";
+            argv[n++] = EXPORTED[i];
+        }
     } else {
         argv[n++] = "--mca";
         argv[n++] = "btl";

@@ -144,6 +144,23 @@ for rank in 0 1; do
   says err 'rank ended' && says err 'signal 9'
   none_left "rank $rank killed"
 done
+# At any other moment: while they start, join, open the file, warm up, or end.
+for delay in 0 0.05 0.1 0.2 0.3 0.4 0.5 0.7; do
+  "$QDYNO" bench -m "$T/large.gguf" -C parallel=tp2.pp2 -t 1 -p 32 -n 8 -r 1 -o json >"$T/out" 2>"$T/err" </dev/null &
+  leader=$!
+  pids+=($leader)
+  pid=$(rank_pid 2)
+  sleep $delay
+  kill -KILL "$pid" 2>/dev/null
+  wait $leader
+  status=$?
+  case $status in
+  0) ;; # it had ended already, or the error is that of an arm
+  5 | 7) says err 'rank|ranks' ;;
+  *) fail "rank 2 killed after $delay s: status $status" ;;
+  esac
+  none_left "rank 2 killed after $delay s"
+done
 start QDYNO_RANKS_TIMEOUT=3
 pid=$(rank_pid 1)
 sleep 2
