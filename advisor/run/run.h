@@ -490,7 +490,7 @@ double rates_noise(const double *rates, int n);
  *
  * Not thread-safe: one thread per run. */
 struct run_spec {
-    const char *kind;             /* "ab" "bench" "eval" "tune" "watch" "govern" */
+    const char *kind;             /* "ab" "bench" "eval" "task" "tune" "watch" "govern" */
     const char *workload, *label; /* label: the configs, for lists of runs */
     const char *metric;           /* NULL: none is compared */
     const char *spec_json;        /* what is needed to resume or replay the run; NULL */

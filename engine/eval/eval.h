@@ -158,4 +158,6 @@ json_t *divergence_to_json(const struct divergence *d);
 void divergence_from_json(struct divergence *d, const json_t *object);
 void perplexity_put_json(json_t *to, const struct perplexity *p);
 
+#include "engine/eval/task.h"
+
 #endif

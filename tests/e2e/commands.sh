@@ -164,6 +164,15 @@ expect 0 advise --limit kld=0.02 --top 10000 -o json && # of the bundled model q
   json '[(r["folded"], r["kld_mean"] is None) for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02] == sorted((r["folded"], r["kld_mean"] is None) for r in d["rows"] if r["kld_mean"] is None or r["kld_mean"] <= 0.02)'
 expect 0 advise --machine h100 --top 1000 -o json && json '{r["device"] for r in d["rows"]} == {"gpu", "cpu"} and all(r["assumed"] for r in d["rows"]) and any(r["rule"] == "fp8" for r in d["rules"]) and d["origin"]["sources"]'
 expect 0 advise --machine rpi5 --target development -o json && json 'all(r["decode_low_tok_s"] <= r["decode_tok_s"] <= r["decode_high_tok_s"] for r in d["rows"])'
+tasks=$(dirname "$QDYNO")/share/examples/stories.task.jsonl
+head -n 40 "$tasks" >"$T/tasks.jsonl"
+expect 0 eval --task "$T/tasks.jsonl" -C q4_0 --ref default -o json &&
+  json 'd["items"] == 40 and d["chance"] == 0.25 and d["reference"]["accuracy"] > 0.8 and d["rows"][0]["accuracy_lower"] < d["rows"][0]["accuracy"]' &&
+  json 'len(d["rows"][0]["flips"]) == d["rows"][0]["only_reference_right"] + d["rows"][0]["only_candidate_right"]' &&
+  [ -z "$PYTHON" ] || { expect 0 show "$(value 'd["run"]')" && says out 'tasks.jsonl: 40 items'; }
+expect 4 eval --task "$T/tasks.jsonl" -f "$T/tasks.jsonl" && says err 'exclude each other'
+echo '{"question":"x"}' >"$T/bad.jsonl"
+expect 5 eval --task "$T/bad.jsonl" && says err 'bad.jsonl: line 1: expected the keys'
 expect 0 info --dimensions -o json && json 'd["more_bytes"] == 0 and all(r["cols"] % 256 == 0 and r["one_row_ratio"] is None for r in d["rows"])'
 small=$(dirname "$0")/../data/arch-golden-2/cohere2.gguf # rows of 32 and 64 numbers
 expect 0 info --dimensions -m "$small" -o json &&

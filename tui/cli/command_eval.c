@@ -18,6 +18,7 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_eval_columns.h"
+#include "tui/cli/command_eval_task.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
@@ -35,6 +36,10 @@ const struct cli_flag FLAGS_EVAL[] = {
       .help = "tokens per window; default 512" },
     { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
       .help = "score at most N windows; default: all" },
+    { .name = "--task", .value = "FILE",
+      .help = "ask questions with choices instead (JSON lines, docs/quantize.md), and print the share of right answers" },
+    { .name = "--shots", .value = "N", .kind = FLAG_INT, .min = 0, .max = 64,
+      .help = "with --task: show the first N items with their answers before each question; default 0" },
     FLAG_CONFIGS_ROW,
     { .name = "--ref", .value = "CONFIG",
       .help = "compare the predictions of every config with those of this one (KL divergence)" },
@@ -581,7 +586,10 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = cli_config_grid(&configs, &plan->n, a, &why);
     if (!rc && ref_line) rc = read_reference(&ref, a, ref_line, &why);
     plan->configs = configs;
-    const int status = rc ? cli_fail(a, &why) : eval_plan_run(g, a, plan);
+    if (!rc) rc = eval_task_check(a, &why);
+    const int status = rc                      ? cli_fail(a, &why)
+                       : args_has(a, "--task") ? eval_task(g, a, configs, plan->n, plan->ref)
+                                               : eval_plan_run(g, a, plan);
     free(configs);
     free(bundled);
     free(plan);

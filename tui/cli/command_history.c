@@ -285,6 +285,8 @@ static enum err_code show_table(struct table *t, struct db *d, const struct run_
         table_init(t, &DOCUMENT_BENCH);
     else if (run->outcome_json && !strcmp(run->kind, "eval"))
         table_init(t, &DOCUMENT_EVAL);
+    else if (run->outcome_json && !strcmp(run->kind, "task"))
+        table_init(t, &DOCUMENT_EVAL_TASK);
     else
         return show_cells(t, d, run, why);
     return recorded_table(t, run, why);

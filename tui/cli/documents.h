@@ -30,6 +30,7 @@
     X(DIMENSIONS) \
     X(DOCTOR) \
     X(EVAL) \
+    X(EVAL_TASK) \
     X(EXPERTS) \
     X(EXPERT_BATCHES) \
     X(FIT) \

@@ -30,6 +30,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "bench", "bench -m model.gguf -w load:concurrency=8,requests=200,in=128,out=64", "serving 8 clients" },
     { "eval", "eval -m model.gguf -f text.txt", "perplexity on a text" },
     { "eval", "eval -m model.gguf -f text.txt -C q4_K --ref default", "and the loss against the file" },
+    { "eval", "eval -m model.gguf --task questions.jsonl -C q4_K --ref default", "right answers to questions with choices" },
     { "eval", "eval -m model.gguf -f talks.jsonl -C q4_K --ref default", "on conversations, through the chat template" },
     { "eval", "eval -m model.gguf -f text.txt -C q4_K --ref default --gate 'kld_mean < 0.02'", "as a check with an exit status" },
     { "ab", "ab -m model.gguf default q8_0 -w tg64", "is q8_0 faster, and by how much?" },

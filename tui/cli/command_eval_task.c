@@ -1,0 +1,362 @@
+/* command_eval_task.c - see command_eval_task.h. */
+#include "tui/cli/command_eval_task.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "advisor/run/run.h"
+#include "engine/arch/arch.h"
+#include "engine/eval/eval.h"
+#include "engine/model/model.h"
+#include "telemetry/machine/machine.h"
+#include "tui/cli/documents.h"
+#include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/sampling.h"
+
+static const struct column COLUMNS[] = {
+    { .name = "model", .title = "model" },
+    { .name = "config", .title = "config" },
+    { .name = "items", .title = "items", .kind = COLUMN_INT },
+    { .name = "accuracy", .title = "right %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "accuracy_lower", .title = "from", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "accuracy_upper", .title = "to", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "accuracy_norm", .title = "by length %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "accuracy_norm_lower", .kind = COLUMN_NUM },
+    { .name = "accuracy_norm_upper", .kind = COLUMN_NUM },
+    { .name = "accuracy_change", .title = "change", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "only_reference_right", .title = "lost", .kind = COLUMN_INT },
+    { .name = "only_candidate_right", .title = "won", .kind = COLUMN_INT },
+    { .name = "mcnemar_p", .title = "McNemar p", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "flips" },
+    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "random_weights", .kind = COLUMN_BOOL },
+    { .name = "error", .title = "error" },
+};
+
+const struct document DOCUMENT_EVAL_TASK = {
+    .schema = "qdyno.eval_task/1",
+    .columns = COLUMNS,
+    .n_columns = COUNT_OF(COLUMNS),
+    .members = "task task_sha256 items shots chance run machine labels.* reference.*",
+};
+
+struct asking {
+    const struct cli_global *g;
+    const struct cli_args *a;
+    const char *file;
+    char sha256[HASH_HEX];
+    int ctx, shots;
+    struct task_set set;
+    struct machine machine;
+    struct sampler_thread *sampler;
+    struct db *db;
+    struct run_labels labels;
+    struct run run; /* row.id 0 until the first model is open */
+    struct table table;
+    struct progress progress;
+    const struct config *configs;
+    int n, at, ok; /* configs; the current one; how many were asked */
+    struct task_answers reference;
+    char line[CONFIG_LINE];
+    bool random;
+    struct err first; /* of the configs that could not be asked */
+};
+
+static bool on_item(void *arg, int done, int of, int right)
+{
+    struct asking *k = arg;
+    progress_show(&k->progress, "%s  item %d/%d  %d right", k->line, done, of, right);
+    return !cli_is_interrupted(k->g);
+}
+
+/* Opens the model of a config. *path is owned by the caller. */
+static enum err_code model_opened(struct model **m, char **path, struct asking *k, const struct config *c,
+                                  struct err *why)
+{
+    config_line(c, k->line, sizeof k->line);
+    enum err_code rc = cli_config_model(path, k->a, c, why);
+    progress_show(&k->progress, "%s  loading", k->line);
+    const struct model_options o = { .path = *path,
+                                     .config = c,
+                                     .ctx = k->ctx,
+                                     .sequences = 1,
+                                     .log = &k->g->log,
+                                     .progress = cli_open_goes_on,
+                                     .progress_arg = (void *)k->g };
+    return rc ? rc : shapes_model_open(m, &o, why);
+}
+
+/* ---------------------------------------------------------------- figures */
+
+static void put_share(json_t *to, const char *name, const bool *right, int n)
+{
+    char key[64];
+    const struct task_share s = task_share(right, n);
+    json_put_num(to, name, s.share);
+    snprintf(key, sizeof key, "%s_lower", name);
+    json_put_num(to, key, s.lower);
+    snprintf(key, sizeof key, "%s_upper", name);
+    json_put_num(to, key, s.upper);
+}
+
+static void put_answers(json_t *to, const struct task_answers *x)
+{
+    json_put_int(to, "items", x->n);
+    put_share(to, "accuracy", x->right, x->n);
+    put_share(to, "accuracy_norm", x->right_normalized, x->n);
+}
+
+/* Items that only one of them has right, by their number in the file. */
+static void put_pair(struct asking *k, json_t *to, const struct task_answers *x)
+{
+    if (!k->reference.n) return;
+    const struct task_pair p = task_compare(k->reference.right, x->right, x->n);
+    json_t *flips = json_array();
+    for (int i = 0; i < x->n; i++)
+        if (x->right[i] != k->reference.right[i])
+            json_array_append_new(flips,
+                                  json_pack("{s:i,s:b}", "item", k->shots + i + 1, "right", x->right[i]));
+    json_put_num(to, "accuracy_change", (double)(p.only_second - p.only_first) / x->n);
+    json_put_int(to, "only_reference_right", p.only_first);
+    json_put_int(to, "only_candidate_right", p.only_second);
+    json_put_num(to, "mcnemar_p", p.p);
+    json_put(to, "flips", flips);
+}
+
+static json_t *row_new(struct asking *k, const char *path)
+{
+    json_t *row = table_row(&k->table);
+    json_put_str(row, "model", cli_base_name(path));
+    json_put_str(row, "config", k->line);
+    return row;
+}
+
+/* ---------------------------------------------------------------- the run */
+
+static enum err_code run_start(struct asking *k, const char *path, const json_t *about, struct err *why)
+{
+    struct capsule_arm *arm = calloc((size_t)k->n, sizeof *arm);
+    char(*line)[CONFIG_LINE] = calloc((size_t)k->n, sizeof *line), workload[600];
+    if (!arm || !line) {
+        free(arm);
+        free(line);
+        return err_set(why, ERR_NOMEM, "out of memory");
+    }
+    snprintf(workload, sizeof workload, "task:%s", k->file);
+    for (int i = 0; i < k->n; i++) {
+        config_line(&k->configs[i], line[i], sizeof line[i]);
+        arm[i] = (struct capsule_arm){ .line = line[i],
+                                       .model_path = path,
+                                       .model_name = cli_base_name(path),
+                                       .description = i == k->at ? about : NULL };
+    }
+    const struct run_spec spec = { .kind = "task",
+                                   .workload = workload,
+                                   .label = k->line,
+                                   .seed = k->g->seed,
+                                   .machine = &k->machine,
+                                   .sampler = k->sampler,
+                                   .labels = &k->labels,
+                                   .arm = arm,
+                                   .arms = k->n };
+    const enum err_code rc = run_begin(&k->run, k->db, &spec, why);
+    free(arm);
+    free(line);
+    return rc;
+}
+
+static enum err_code note_opened(struct asking *k, const struct model *m, const char *path,
+                                 struct moment begun, struct err *why)
+{
+    char sha256[HASH_HEX];
+    enum err_code rc = model_source_identity(m, sha256, why);
+    if (rc) return rc;
+    json_t *about = json_object();
+    json_put_str(about, "sha256", sha256);
+    json_put_str(about, "name", model_shape(m)->name);
+    json_put_str(about, "arch", model_shape(m)->arch);
+    const struct span_load load = { begun, (double)(clock_ns() - begun.clock_ns) * 1e-9, about, "" };
+    if (!k->run.row.id) rc = run_start(k, path, about, why);
+    if (!rc) rc = run_arm_opened(&k->run, k->at, &load, why);
+    json_decref(about);
+    return rc;
+}
+
+/* Asks one config and stores what it answered. */
+static enum err_code config_ask(struct asking *k, struct model *m, const char *path, int64_t begun_ns,
+                                struct err *why)
+{
+    struct measured_cell c;
+    struct task_answers x = { 0 };
+    json_t *echo = json_object();
+    run_measure_begin(&k->run, &c, getpid());
+    const enum err_code rc = task_answer(&x, m, &k->set, on_item, k, &c.failure);
+    c.failure.code = rc;
+    run_measure_end(&k->run, &c);
+    if (rc == ERR_CANCELLED) {
+        *why = c.failure;
+    } else {
+        json_t *row = row_new(k, path);
+        if (rc) json_put_str(row, "error", c.failure.message);
+        if (!rc) put_answers(row, &x), put_pair(k, row, &x), put_answers(echo, &x);
+        json_put_num(row, "seconds", (double)(clock_ns() - begun_ns) * 1e-9);
+        json_put_bool(row, "random_weights", model_shape(m)->random_weights);
+        k->random |= model_shape(m)->random_weights;
+        k->ok += !rc;
+        if (rc && !k->first.code) k->first = c.failure;
+    }
+    snprintf(c.work_hash, sizeof c.work_hash, "%.16s", k->sha256);
+    const struct run_place place = {
+        .arm = k->at, .block = -1, .phase = "eval", .config = k->line, .echo = echo
+    };
+    const enum err_code kept = rc == ERR_CANCELLED ? rc : run_store(&k->run, &place, &c, why);
+    json_decref(echo);
+    task_answers_free(&x);
+    return kept;
+}
+
+static enum err_code config_run(struct asking *k, struct err *why)
+{
+    struct model *m = NULL;
+    struct err opening = { 0 };
+    char *path = NULL;
+    const struct moment begun = moment_now();
+    enum err_code rc = model_opened(&m, &path, k, &k->configs[k->at], &opening);
+    if (!rc) {
+        rc = note_opened(k, m, path, begun, why);
+        if (!rc) rc = config_ask(k, m, path, begun.clock_ns, why);
+    } else if (rc == ERR_CANCELLED || !path) {
+        *why = opening;
+    } else { /* a config that cannot run becomes a row */
+        json_put_str(row_new(k, path), "error", opening.message);
+        if (!k->first.code) k->first = opening;
+        rc = ERR_OK;
+    }
+    model_close(m);
+    free(path);
+    return rc;
+}
+
+static enum err_code reference_ask(struct asking *k, const struct config *ref, struct err *why)
+{
+    struct model *m = NULL;
+    char *path = NULL;
+    if (!ref) return ERR_OK;
+    enum err_code rc = model_opened(&m, &path, k, ref, why);
+    if (!rc) rc = task_answer(&k->reference, m, &k->set, on_item, k, why);
+    if (!rc) {
+        json_t *about = json_object();
+        json_put_str(about, "model", cli_base_name(path));
+        json_put_str(about, "config", k->line);
+        put_answers(about, &k->reference);
+        json_put(k->table.extra, "reference", about);
+        const struct task_share s = task_share(k->reference.right, k->reference.n);
+        table_note(&k->table, "reference %s: %.2f %% right (%.2f to %.2f)", k->line, 100 * s.share,
+                   100 * s.lower, 100 * s.upper);
+        k->random |= model_shape(m)->random_weights;
+    } else if (rc != ERR_CANCELLED) {
+        err_prefix(why, "reference %s", k->line);
+    }
+    model_close(m);
+    free(path);
+    return rc;
+}
+
+static enum err_code asking_init(struct asking *k, struct err *why)
+{
+    enum { LIMIT = 1 << 28 };
+    char *text = NULL;
+    size_t n = 0;
+    enum err_code rc = file_read(&text, &n, k->file, LIMIT, why);
+    if (!rc) hash_bytes(text, n, k->sha256);
+    if (!rc && (rc = task_set_parse(&k->set, text, n, k->shots, why))) err_prefix(why, "%s", k->file);
+    free(text);
+    if (!rc) rc = db_open(&k->db, k->g->db_path, why);
+    if (!rc) rc = machine_detect(&k->machine, "", why);
+    if (!rc) rc = cli_sampler(&k->sampler, NULL, why);
+    return rc ? rc : cli_labels(&k->labels, k->a, why);
+}
+
+static void put_extra(struct asking *k)
+{
+    json_t *to = k->table.extra;
+    const double chance = task_chance(&k->set);
+    json_put_str(to, "task", k->file);
+    json_put_str(to, "task_sha256", k->sha256);
+    json_put_int(to, "items", k->set.n);
+    json_put_int(to, "shots", k->shots);
+    json_put_num(to, "chance", chance);
+    json_put_str(to, "machine", k->machine.id);
+    json_put(to, "labels", cli_labels_json(&k->labels));
+    if (k->run.row.id) json_put_int(to, "run", k->run.row.id);
+    table_note(
+        &k->table, "%s: %d items%s; guessing would have %.1f %% right; from, to: 95 %% Wilson interval",
+        cli_base_name(k->file), k->set.n, k->shots ? ", after those that are shown first" : "", 100 * chance);
+    if (k->reference.n)
+        table_note(
+            &k->table,
+            "lost, won: items that only the reference, or only this config, has right; -o json lists them");
+    cli_note_cautions(&k->table, k->random, false);
+}
+
+static int asking_finish(struct asking *k, enum err_code rc, struct err *why)
+{
+    struct err stored = { 0 };
+    progress_clear(&k->progress);
+    put_extra(k);
+    json_t *document = table_document(&k->table);
+    const struct run_outcome outcome = { .state = rc ? "stopped" : "done",
+                                         .effect_ratio = NAN,
+                                         .document = document };
+    if (run_finish(&k->run, &outcome, &stored) && !rc) {
+        rc = stored.code;
+        *why = stored;
+    }
+    json_decref(document);
+    const int printed = k->ok ? cli_print(k->g, k->a, &k->table, EXIT_DONE) : EXIT_DONE;
+    if (rc) return cli_fail(k->a, why);
+    if (printed || k->ok) return printed;
+    return cli_fail(k->a, &k->first);
+}
+
+int eval_task(const struct cli_global *g, const struct cli_args *a, const struct config *configs, int n,
+              const struct config *ref)
+{
+    struct err why = { 0 };
+    struct asking *k = calloc(1, sizeof *k);
+    if (!k) return cli_fail_memory(a);
+    *k = (struct asking){ .g = g,
+                          .a = a,
+                          .file = args_text(a, "--task", ""),
+                          .ctx = (int)args_int(a, "-c", 512),
+                          .shots = (int)args_int(a, "--shots", 0),
+                          .configs = configs,
+                          .n = n };
+    table_init(&k->table, &DOCUMENT_EVAL_TASK);
+    progress_init(&k->progress, g);
+    enum err_code rc = asking_init(k, &why);
+    if (!rc) rc = reference_ask(k, ref, &why);
+    for (k->at = 0; k->at < n && !rc; k->at++) rc = config_run(k, &why);
+    const int status = asking_finish(k, rc, &why);
+    run_close(&k->run);
+    sampler_stop(k->sampler);
+    db_close(k->db);
+    table_done(&k->table);
+    task_set_free(&k->set);
+    task_answers_free(&k->reference);
+    free(k);
+    return status;
+}
+
+enum err_code eval_task_check(const struct cli_args *a, struct err *why)
+{
+    static const char *const WITHOUT[] = { "-f", "--set-text", "--chunks", "--gate" };
+    const bool task = args_has(a, "--task");
+    if (!task && args_has(a, "--shots")) return err_set(why, ERR_USAGE, "--shots needs --task FILE");
+    for (size_t i = 0; task && i < COUNT_OF(WITHOUT); i++)
+        if (args_has(a, WITHOUT[i]))
+            return err_set(why, ERR_USAGE, "--task and %s exclude each other: leave one out", WITHOUT[i]);
+    return ERR_OK;
+}
