@@ -15,6 +15,7 @@
 
 #include "advisor/run/run.h"
 #include "db/db.h"
+#include "engine/parallel/parallel.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
@@ -327,6 +328,16 @@ static void check_worker(const struct health_case *c)
     free(path);
 }
 
+static void check_ranks(const struct health_case *c)
+{
+    struct err why = { 0 };
+    if (ranks_possible(&why))
+        health_report(c, HEALTH_NOTE, "only parallel= and detect --ranks need it (docs/ranks.md)", "%s",
+                      why.message);
+    else
+        health_report(c, HEALTH_OK, "", "Open MPI is there, for a model that several processes run");
+}
+
 static void check_database(const struct health_case *c)
 {
     struct err why = { 0 };
@@ -384,6 +395,7 @@ const struct health_check HEALTH_CHECKS[] = {
     { .name = "OpenCL", .run = check_opencl },       { .name = "sensors", .run = check_sensors },
     { .name = "troubles", .run = check_troubles },   { .name = "ceilings", .run = check_ceilings },
     { .name = "bundled model", .run = check_model }, { .name = "worker", .run = check_worker },
-    { .name = "database", .run = check_database },   { .name = "folders", .run = check_places },
+    { .name = "ranks", .run = check_ranks },         { .name = "database", .run = check_database },
+    { .name = "folders", .run = check_places },
 };
 const size_t HEALTH_CHECK_COUNT = COUNT_OF(HEALTH_CHECKS);

@@ -301,7 +301,7 @@ static int64_t status_bytes(const char *text, const char *field)
 
 static struct rank_usage usage_of(const struct model *m, const struct rank *r)
 {
-    struct rank_usage u = { .plan_bytes = m ? m->plan.total : 0 };
+    struct rank_usage u = { .plan_bytes = m ? m->plan.total : 0, .start_rss_bytes = rank_start_bytes(r) };
     struct rusage used;
     char *status = NULL;
     rank_exchanged(r, &u.exchange_s, &u.exchanged_bytes);

@@ -44,6 +44,7 @@ struct rank_usage {
     double cpu_s, exchange_s; /* exchange_s: in exchanges with others, waiting for them included */
     int64_t exchanged_bytes;  /* received from others */
     int64_t peak_rss_bytes, rss_bytes, plan_bytes;
+    int64_t start_rss_bytes; /* when it had joined the others, without a model */
 };
 
 /* ---------------------------------------------------------------- the leader */
@@ -92,6 +93,7 @@ enum err_code rank_open(struct rank **out, const char *socket, struct err *why);
 void rank_close(struct rank *r); /* all ranks must call it; NULL is fine */
 const struct rank_place *rank_place(const struct rank *r);
 const struct rank_module *rank_module(const struct rank *r);
+int64_t rank_start_bytes(const struct rank *r); /* resident memory when it had joined; -1: unknown */
 int rank_threads(const struct rank *r); /* that it should compute with: its part of the cores, at least 1 */
 
 /* The next command, the same on all ranks. The payload is valid until the next call. False: the leader is

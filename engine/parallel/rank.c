@@ -27,6 +27,7 @@ struct rank {
     const struct rank_module *module;
     struct rank_place place;
     int threads;
+    int64_t start_bytes;
     int fd; /* of rank 0: the leader; -1 */
     struct str payload;
     int64_t alive_ns;
@@ -41,6 +42,23 @@ const struct rank_place *rank_place(const struct rank *r)
 const struct rank_module *rank_module(const struct rank *r)
 {
     return r->module;
+}
+
+int64_t rank_start_bytes(const struct rank *r)
+{
+    return r->start_bytes;
+}
+
+/* Resident memory of this process; -1: unknown. */
+static int64_t resident_bytes(void)
+{
+    enum { SMALL_FILE = 4096 };
+    char *text;
+    long long all, resident = -1;
+    if (file_read(&text, NULL, "/proc/self/statm", SMALL_FILE, NULL)) return -1;
+    if (sscanf(text, "%lld %lld", &all, &resident) != 2) resident = -1;
+    free(text);
+    return resident < 0 ? -1 : (int64_t)resident * sysconf(_SC_PAGESIZE);
 }
 
 int rank_threads(const struct rank *r)
@@ -98,6 +116,7 @@ enum err_code rank_open(struct rank **out, const char *socket_path, struct err *
                   cores = placement_bind(r->place.here, r->place.here_size);
         r->threads = MAX(MIN(cores ? cores : all, all / r->place.here_size), 1);
         r->module->barrier(0); /* all are there */
+        r->start_bytes = resident_bytes();
         if (r->place.rank == 0) rc = connect_leader(r, socket_path, why);
     }
     if (rc) {

@@ -40,6 +40,7 @@ void ranks_usage_put(json_t *o, struct worker *w, const struct ranks_usage *befo
         json_put_int(one, "peak_rss_bytes", b->peak_rss_bytes);
         json_put_int(one, "rss_bytes", b->rss_bytes);
         json_put_int(one, "plan_bytes", b->plan_bytes);
+        json_put_int(one, "start_rss_bytes", b->start_rss_bytes);
         json_array_append_new(list, one);
         add_to(o, "cpu_s", b->cpu_s - a->cpu_s);
         add_count(o, "peak_rss_bytes", b->peak_rss_bytes);
