@@ -166,10 +166,12 @@ static void note_basis(struct table *t, const struct ways *w, int ranks, const c
     if (!known)
         table_note(t, "exchanges between %d processes were not measured: run `qdyno detect --ranks %d`",
                    ranks, ranks);
-    table_note(
-        t,
-        "all processes on this machine share its cores and memory; to check a prediction: qdyno ab off parallel=tp%d -w tg64",
-        ranks);
+    const struct way *first = w->way + 1; /* that is possible */
+    while (first < w->way + w->n && first->why.code) first++;
+    table_note(t, "all processes on this machine share its cores and memory");
+    if (first < w->way + w->n)
+        table_note(t, "to check a prediction: qdyno ab -m %s parallel=off parallel=%s -w tg64", w->x->model,
+                   config_text(&first->config, KNOB_PARALLEL));
 }
 
 int advise_ranks_show(const struct cli_global *g, const struct cli_args *a, const struct advise_ranks *given)
