@@ -169,7 +169,7 @@ head -n 40 "$tasks" >"$T/tasks.jsonl"
 expect 0 eval --task "$T/tasks.jsonl" -C q4_0 --ref default -o json &&
   json 'd["items"] == 40 and d["chance"] == 0.25 and d["reference"]["accuracy"] > 0.8 and d["rows"][0]["accuracy_lower"] < d["rows"][0]["accuracy"]' &&
   json 'len(d["rows"][0]["flips"]) == d["rows"][0]["only_reference_right"] + d["rows"][0]["only_candidate_right"]' &&
-  [ -z "$PYTHON" ] || { expect 0 show "$(value 'd["run"]')" && says out 'tasks.jsonl: 40 items'; }
+  [ -z "$PYTHON" ] || { expect 0 show "$(value 'd["run"]')" && says out 'McNemar p'; }
 expect 4 eval --task "$T/tasks.jsonl" -f "$T/tasks.jsonl" && says err 'exclude each other'
 echo '{"question":"x"}' >"$T/bad.jsonl"
 expect 5 eval --task "$T/bad.jsonl" && says err 'bad.jsonl: line 1: expected the keys'

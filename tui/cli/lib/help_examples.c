@@ -31,7 +31,6 @@ const struct help_example HELP_EXAMPLES[] = {
     { "eval", "eval -m model.gguf -f text.txt", "perplexity on a text" },
     { "eval", "eval -m model.gguf -f text.txt -C q4_K --ref default", "and the loss against the file" },
     { "eval", "eval -m model.gguf --task questions.jsonl -C q4_K --ref default", "right answers to questions with choices" },
-    { "eval", "eval -m model.gguf -f talks.jsonl -C q4_K --ref default", "on conversations, through the chat template" },
     { "eval", "eval -m model.gguf -f text.txt -C q4_K --ref default --gate 'kld_mean < 0.02'", "as a check with an exit status" },
     { "ab", "ab -m model.gguf default q8_0 -w tg64", "is q8_0 faster, and by how much?" },
     { "ab", "ab -m model.gguf f16 q8_0 q4_K -w tg128 --quality", "three formats, with their loss of quality" },
