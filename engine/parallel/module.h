@@ -1,8 +1,9 @@
 /* engine/parallel/module.h - what the module for MPI (qdyno_mpi.so) offers to the program.
  *
- * The module is the only code that is linked to an MPI library, so that the program runs on machines without
- * one. It uses nothing of the program. Errors of the library end the process and, through its launcher, all
- * other ranks: the process that started them sees that. */
+ * The module is the only code that needs an MPI library, so that the program runs on machines without one.
+ * Ranks load the library first, and then the module, which is not linked to it. It uses nothing of the
+ * program. Errors of the library end the process and, through its launcher, all other ranks: the process that
+ * started them sees that. */
 #ifndef QDYNO_ENGINE_PARALLEL_MODULE_H
 #define QDYNO_ENGINE_PARALLEL_MODULE_H
 

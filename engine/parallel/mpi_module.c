@@ -1,5 +1,5 @@
 /* The module for MPI: struct rank_module by the functions of an MPI library. Built as qdyno_mpi.so where one
- * is installed; nothing else of the program is linked to MPI. */
+ * is installed; nothing else of the program uses MPI. */
 #include "engine/parallel/module.h"
 
 #include <mpi.h>

@@ -22,6 +22,13 @@ enum { TAG_COMMAND = 1, TAG_DATA = 3, TAG_ALIVE = 4, TAG_DONE = 5, MESSAGE_MAX =
 enum { SPIN_NS = 1000000, SHORT_NS = 50000000, ALIVE_NS = 1000000000 };
 enum { PAUSE_SHORT_NS = 50000, PAUSE_LONG_NS = 1000000 };
 
+/* The module needs it, but is not linked to it. */
+#ifdef QDYNO_MPI_LIBRARY
+static const char MPI_LIBRARY[] = QDYNO_MPI_LIBRARY;
+#else
+static const char MPI_LIBRARY[] = "libmpi.so"; /* this build has no module either */
+#endif
+
 struct rank {
     void *library;
     const struct rank_module *module;
@@ -73,6 +80,10 @@ static enum err_code load_module(struct rank *r, struct err *why)
     char *path, text[RANK_MODULE_TEXT] = "";
     enum err_code rc = module_path(&path, why);
     if (rc) return rc;
+    if (!dlopen(MPI_LIBRARY, RTLD_NOW | RTLD_GLOBAL)) {
+        free(path);
+        return err_set(why, ERR_ABSENT, "cannot load the MPI library: %s", dlerror());
+    }
     r->library = dlopen(path,
                         RTLD_NOW | RTLD_GLOBAL); /* Open MPI loads parts of itself that need its symbols */
     if (!r->library) rc = err_set(why, ERR_ABSENT, "cannot load the module for MPI: %s", dlerror());
