@@ -44,6 +44,8 @@ static void put_tensor(struct weights *w, const char *name, int64_t rows, int64_
     str_printf(&w->header, ",\"data_offsets\":[%zu,%zu]}", from, w->data.len);
 }
 
+static float matrix_middle; /* around which the weights of matrices lie */
+
 static void put_layer(struct weights *w, int layer, int ff)
 {
     const struct {
@@ -57,7 +59,7 @@ static void put_layer(struct weights *w, int layer, int ff)
     for (size_t i = 0; i < COUNT_OF(ALL); i++) {
         char name[96];
         snprintf(name, sizeof name, "model.layers.%d.%s.weight", layer, ALL[i].name);
-        put_tensor(w, name, ALL[i].rows, ALL[i].cols, ALL[i].rows ? 0 : 1);
+        put_tensor(w, name, ALL[i].rows, ALL[i].cols, ALL[i].rows ? matrix_middle : 1);
     }
 }
 
@@ -225,6 +227,16 @@ static const struct {
     { "gptq,bits=8,group_size=64,sym=true,desc_act=true", EXPORT_PACKED, 8, true, true },
 };
 
+static void check_config(const struct folders *f, const char *text)
+{
+    struct err why = { 0 };
+    char path[128], *config;
+    snprintf(path, sizeof path, "%s/config.json", f->to);
+    CHECK_OK(file_read(&config, NULL, path, 1 << 20, &why));
+    CHECK_CONTAINS(config, text);
+    free(config);
+}
+
 static void check_case(size_t i)
 {
     static float want[IDS * VOCAB], got[IDS * VOCAB];
@@ -243,6 +255,11 @@ static void check_case(size_t i)
     CHECK_EQ(r.files, 1);
     CHECK_EQ(entries_in(f.to), CASES[i].kind == EXPORT_GPTQ ? 4 : 3);
     CHECK_EQ(entries_in(f.base), 2); /* no temporary folder */
+    check_config(&f, CASES[i].kind == EXPORT_AWQ ? "\"version\": \"gemm\""
+                     : CASES[i].kind == EXPORT_GPTQ
+                         ? (CASES[i].symmetric ? "\"checkpoint_format\": \"gptq\"" : "gptq")
+                     : CASES[i].order ? "\"actorder\": \"group\""
+                                      : "\"actorder\": null");
     logits_of(want, f.made);
     logits_of(got, f.to);
     /* with another order of columns inside the groups, sums round differently */
@@ -290,6 +307,23 @@ static void what_a_form_cannot_hold_is_refused(void **state)
     }
 }
 
+/* The first version of GPTQ's format cannot hold a zero point of 0, which groups of positive weights have. */
+static void zero_points_of_0_need_the_second_version(void **state)
+{
+    (void)state;
+    struct folders f;
+    struct export_report r = { 0 };
+    struct err why = { 0 };
+    matrix_middle = 0.3f;
+    folders_make(&f, 256);
+    matrix_middle = 0;
+    quantize_to(f.from, "rtn:u4_g64", f.made);
+    CHECK_OK(export_to(&r, f.from, f.made, f.to, EXPORT_GPTQ, &why));
+    CHECK_EQ(r.verified, 14);
+    check_config(&f, "\"checkpoint_format\": \"gptq_v2\"");
+    folders_remove(&f);
+}
+
 /* A matrix that stays in floats is named in the config, so that other programs leave it alone, too. */
 static void kept_matrices_are_named(void **state)
 {
@@ -319,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exported_models_are_the_same),
         cmocka_unit_test(what_a_form_cannot_hold_is_refused),
+        cmocka_unit_test(zero_points_of_0_need_the_second_version),
         cmocka_unit_test(kept_matrices_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
