@@ -19,7 +19,7 @@ none_left() { ! pgrep -f "$FAKE llama-server" >/dev/null || { fail "$1: a llama-
 # A server that qdyno starts: both clocks, one token a chunk, the identity of the program.
 expect 0 bench -C engine=llama-server -w pp32+tg16 -r 2 --no-warmup -o json &&
   json "$ROW['error'] is None and 0 < $ROW['decode_tok_s'] <= 1000 and $ROW['server_decode_tok_s'] > 0" &&
-  json "$ROW['server_prefill_tok_s'] >= $ROW['prefill_tok_s'] > 0 and $ROW['chunk_gap_s'] > 0 and $ROW['peak_rss_bytes'] > 1e6"
+  json "$ROW['server_prefill_tok_s'] >= $ROW['prefill_tok_s'] > 0 and $ROW['chunk_gap_s'] >= 0 and $ROW['peak_rss_bytes'] > 1e6"
 none_left bench
 # At a depth the cache must hold exactly the tokens that were put there.
 expect 0 bench -C engine=llama-server -w tg8@d20 -r 1 --no-warmup -o json && json "$ROW['decode_tok_s'] > 0"
@@ -44,9 +44,9 @@ refused garbage "an event that is no JSON" 5
 refused crash "llama-server ended with status 3" 5
 refused dies "ended with status 1; it said: .*unknown argument --nonsense" 5
 none_left faults
-# Two tokens a chunk are no inter-token latency, and the first chunk is no first token.
+# Two tokens a chunk are no inter-token latency, and the first chunk is no first token. Chunks that wait in the socket have a gap of 0.
 expect 0 bench -C 'engine=llama-server,args="--fault bundle"' -w pp32+tg15 -r 1 --no-warmup -o json &&
-  json "$ROW['itl_p50_s'] is None and $ROW['chunk_gap_s'] > 0 and $ROW['ttft_s'] is None and $ROW['decode_tok_s'] > 0"
+  json "$ROW['itl_p50_s'] is None and $ROW['chunk_gap_s'] >= 0 and $ROW['ttft_s'] is None and $ROW['decode_tok_s'] > 0"
 
 # What cannot be asked for is refused before anything starts.
 expect 4 bench -C engine=llama-server,q4_0 -w tg4 && says err "runs files as they are.*qdyno quantize IN FILE -R q4_0"
