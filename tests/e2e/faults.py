@@ -357,7 +357,8 @@ class Tester:
         if OPTIONAL.keys() & set(run["stack"]):
             return
         for i, (status, text) in wrong:
-            ended = '"status":"failed"' in text and run["status"] != base["status"]  # what /health says
+            ends = any('"status":"%s"' % word in text for word in ("failed", "stopping"))  # what /health says
+            ended = ends and run["status"] != base["status"]
             if status is not None and '"error"' not in text and not ended:
                 yield "request %d is answered with status %s: %.200s" % (i, status, text)
         if len(wrong) > 1 and run["status"] == base["status"]:
