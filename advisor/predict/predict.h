@@ -240,8 +240,8 @@ struct prediction {
     struct residual_work decode_work, prefill_work; /* what was run, for recording residuals */
     /* number of earlier runs that corrected the decode rate */
     int runs;
-    /* With parallel=: share of exchanges in the time of a decode step, and of prompts. Rates and these are NAN
-     * when the exchanges were not measured (`detect --ranks`). */
+    /* With parallel=: share of exchanges in the time of a decode step, and of prompts. Rates and these are
+     * NAN when the exchanges were not measured (`detect --ranks`). */
     double exchange_ratio, prefill_exchange_ratio;
 };
 
@@ -312,7 +312,8 @@ enum err_code links_save(const struct rank_links *l, const char *machine_id, int
                          struct err *why);
 bool links_find(struct rank_links *out, const char *machine_id, int ranks, const char *hosts);
 json_t *links_to_json(const struct rank_links *l); /* lists of seconds, by kind. New reference. */
-/* Of a network of so many bits a second and seconds for a message, with a ring for all-gather and all-reduce. */
+/* Of a network of so many bits a second and seconds for a message, with a ring for all-gather and all-reduce.
+ */
 void links_of_network(struct rank_links *out, double bits_s, double latency_s, int ranks);
 
 /* Predict the seconds of steps with rows[i] rows that all need logits, without corrections by earlier runs:

@@ -64,13 +64,15 @@ enum err_code model_bind_rows(struct model *m, int layer, enum slot slot, const 
  * biases of a matrix that became several belong to all of them; others begin at the part's first head. */
 static void use_vectors(struct model *m, int layer, struct head_part h)
 {
-    struct bound *const slots = m->layers[layer].slots - SLOT_GLOBAL_COUNT;
+    struct bound *const slots = m->layers[layer].slots; /* from SLOT_GLOBAL_COUNT on */
     const int64_t dim = m->shape.parts[layer].head_dim_k;
-    if (slots[SLOT_QKV_B].v) slots[SLOT_Q_B].v = slots[SLOT_K_B].v = slots[SLOT_V_B].v = slots[SLOT_QKV_B].v;
-    if (m->hyper.arch->gate_in_up) slots[SLOT_GATE_B].v = slots[SLOT_UP_B].v;
-    if (slots[SLOT_SINKS].v) slots[SLOT_SINKS].v += h.head;
-    if (slots[SLOT_Q_NORM_EACH].v) slots[SLOT_Q_NORM_EACH].v += h.head * dim;
-    if (slots[SLOT_K_NORM_EACH].v) slots[SLOT_K_NORM_EACH].v += h.kv_head * dim;
+#define VECTOR(slot) slots[(slot)-SLOT_GLOBAL_COUNT].v
+    if (VECTOR(SLOT_QKV_B)) VECTOR(SLOT_Q_B) = VECTOR(SLOT_K_B) = VECTOR(SLOT_V_B) = VECTOR(SLOT_QKV_B);
+    if (m->hyper.arch->gate_in_up) VECTOR(SLOT_GATE_B) = VECTOR(SLOT_UP_B);
+    if (VECTOR(SLOT_SINKS)) VECTOR(SLOT_SINKS) += h.head;
+    if (VECTOR(SLOT_Q_NORM_EACH)) VECTOR(SLOT_Q_NORM_EACH) += h.head * dim;
+    if (VECTOR(SLOT_K_NORM_EACH)) VECTOR(SLOT_K_NORM_EACH) += h.kv_head * dim;
+#undef VECTOR
 }
 
 /* The rows of the token embedding that compute this rank's logits. The table itself is whole, for look-ups.

@@ -48,8 +48,8 @@ struct memory_plan {
     int ctx, batch, sequences; /* the session that the plan is for */
     /* Of a model that several processes run. The figures above are of all of them together on one machine;
      * weights that several of them map are in memory once. */
-    int ranks;          /* number of processes; 0: the model is not divided */
-    int64_t rank_total; /* bytes of the process that needs most, its weights included */
+    int ranks;           /* number of processes; 0: the model is not divided */
+    int64_t rank_total;  /* bytes of the process that needs most, its weights included */
     int64_t ranks_total; /* sum over all processes, with the weights of each */
 };
 /* ctx: tokens per sequence, 0: the config's. The config gives formats, KV types and batch. view NULL: the
