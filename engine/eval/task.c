@@ -17,8 +17,6 @@ struct choice {
     int from;
 };
 
-/* A token may span the end of the lead, so lead and ending are tokenized together; scored are the tokens
- * after those that the lead has alone. */
 /* EOS that the tokenizer adds at the end is no part of an answer. */
 static void drop_eos(struct token_list *l, const struct tokenizer *t)
 {
@@ -27,6 +25,8 @@ static void drop_eos(struct token_list *l, const struct tokenizer *t)
     if (l->n && info.eos >= 0 && l->ids[l->n - 1] == info.eos) l->n--;
 }
 
+/* A token may span the end of the lead, so lead and ending are tokenized together; scored are the tokens
+ * after those that the lead has alone. */
 static enum err_code choice_open(struct choice *c, const struct tokenizer *t, const char *lead,
                                  const char *ending, struct err *why)
 {
