@@ -354,7 +354,7 @@ static bool rule_dimensions(struct rule_finding *f, const struct rule_case *c)
     SET(f->reason,
         worst >= 32
             ? "rows that do not fill blocks of 256 keep K formats from being used: those tensors stay at 16 bits"
-            : "rows that do not fill blocks of 32 stay at 16 bits in all block formats, and the ends of vectors are computed apart");
+            : "rows that do not fill blocks of 32 stay at 16 bits in all block formats");
     SET(f->evidence, "widths that are no multiple of 256: %s (the smallest power of two in them is %lld)",
         text, (long long)worst);
     struct str s = { 0 };
