@@ -117,11 +117,14 @@ static double spent_s(const struct foreign *f)
     return (double)(clock_ns() - f->begun_ns) * 1e-9;
 }
 
-static bool foreign_report(struct foreign *f, const struct experiment_state *s)
+static enum err_code foreign_report(void *ctx, const struct experiment_state *s, bool *goes_on,
+                                    struct err *why)
 {
+    (void)why;
+    struct foreign *f = ctx;
     struct tune_progress *now = &f->now;
     const int running = s->running_arm >= 0 ? s->running_arm : 0, arm = s->headline > 0 ? s->headline : 1;
-    if (!f->o->progress) return true;
+    if (!f->o->progress) return ERR_OK;
     now->phase = s->phase == PHASE_CONFIRM ? TUNE_PHASE_CONFIRM : TUNE_PHASE_RACE;
     now->what = s->running_arm >= 0 ? "speed" : "";
     snprintf(now->config, sizeof now->config, "%s", s->arm[running].line);
@@ -136,35 +139,8 @@ static bool foreign_report(struct foreign *f, const struct experiment_state *s)
     now->possible = f->n;
     now->share = fmin(spent_s(f) / f->o->budget_s, 1);
     now->left_s = fmax(f->o->budget_s - spent_s(f), 0);
-    return f->o->progress(f->o->ctx, now);
-}
-
-static enum err_code experiment_to_end(struct foreign *f, const struct experiment_spec *spec,
-                                       struct experiment_state *s, struct err *why)
-{
-    struct experiment *x = NULL;
-    const struct tune_options *o = f->o;
-    const struct experiment_deps deps = { .db_path = o->db_path,
-                                          .sampler = o->sampler,
-                                          .machine = o->machine,
-                                          .program = o->program,
-                                          .log = o->log,
-                                          .labels = o->labels };
-    int64_t version = 0;
-    bool asked = false;
-    enum err_code rc = experiment_start(&x, spec, &deps, why);
-    while (!rc && !experiment_finished(x)) {
-        experiment_wait(x, &version, 200);
-        experiment_state(x, s);
-        if (asked || foreign_report(f, s)) continue;
-        experiment_stop(x);
-        asked = true;
-    }
-    if (x) experiment_state(x, s);
-    experiment_close(x);
-    if (!rc && asked) rc = err_set(why, ERR_CANCELLED, "stopped");
-    if (!rc && s->phase == PHASE_FAILED) rc = err_set(why, s->error_code, "%s", s->error);
-    return rc;
+    *goes_on = f->o->progress(f->o->ctx, now);
+    return ERR_OK;
 }
 
 /* What the experiment says of its arms; index[k] is the config of arm k. */
@@ -208,7 +184,7 @@ static enum err_code arms_compare(struct foreign *f, const int index[], int arms
                                       .estimand = f->o->estimand };
     snprintf(spec->model, sizeof spec->model, "%s", f->o->model_path);
     for (int k = 0; k < arms; k++) spec->config[k] = f->config[index[k]];
-    const enum err_code rc = experiment_to_end(f, spec, s, why);
+    const enum err_code rc = tune_experiment(f->o, spec, s, foreign_report, f, why);
     free(spec);
     f->out->run_id = s->run_id;
     arms_read(f, s, index);

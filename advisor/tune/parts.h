@@ -131,6 +131,17 @@ void tune_add_cost(struct tuning *t, int i, struct tune_mean *mean, double secon
 /* Set r->because of a winner with too few comparisons for a claim. */
 void tune_explain_undecided(struct tune_result *r);
 
+/* ---------------------------------------------------------------- run.c */
+
+/* Run an experiment to its end. `each` is called while it runs, and once after; *goes_on false stops it. *s:
+ * its last state. Errors: those of experiment_start and of `each`; ERR_CANCELLED (stopped); what the
+ * experiment failed with. */
+typedef enum err_code tune_experiment_fn(void *ctx, const struct experiment_state *s, bool *goes_on,
+                                         struct err *why);
+enum err_code tune_experiment(const struct tune_options *o, const struct experiment_spec *spec,
+                              struct experiment_state *s, tune_experiment_fn *each, void *ctx,
+                              struct err *why);
+
 /* ---------------------------------------------------------------- foreign.c */
 
 /* As tune(), where tune_is_foreign. *out is initialized. */

@@ -303,34 +303,18 @@ static enum err_code confirm_record(struct tuning *t, int64_t run_id, struct err
     return rc ? rc : db_link_put(t->record.db, run_id, t->record.run.row.id, "confirm", "", why);
 }
 
+static enum err_code confirm_step(void *ctx, const struct experiment_state *s, bool *goes_on, struct err *why)
+{
+    struct tuning *t = ctx;
+    *goes_on = tune_report_confirmation(t, s);
+    return confirm_record(t, s->run_id, why);
+}
+
 static enum err_code confirm_run_experiment(struct tuning *t, const struct experiment_spec *spec,
                                             struct experiment_state *s, struct err *why)
 {
-    struct experiment *x = NULL;
-    const struct experiment_deps deps = { .db_path = t->task.o->db_path,
-                                          .sampler = t->task.o->sampler,
-                                          .machine = t->task.o->machine,
-                                          .program = t->task.o->program,
-                                          .log = t->task.o->log,
-                                          .labels = t->task.o->labels };
-    int64_t version = 0;
-    bool asked = false;
-    enum err_code rc = experiment_start(&x, spec, &deps, why);
-    while (!rc && !experiment_finished(x)) {
-        experiment_wait(x, &version, 200);
-        experiment_state(x, s);
-        rc = confirm_record(t, s->run_id, why);
-        if (asked || tune_report_confirmation(t, s)) continue;
-        experiment_stop(x);
-        asked = true;
-    }
-    if (x) experiment_state(x, s);
-    experiment_close(x);
-    if (!rc) rc = confirm_record(t, s->run_id, why);
-    if (!rc && asked) rc = err_set(why, ERR_CANCELLED, "stopped");
-    if (!rc && s->phase == PHASE_FAILED)
-        rc = err_set(why, s->error_code, "the confirmation failed: %s", s->error);
-    return rc;
+    const enum err_code rc = tune_experiment(t->task.o, spec, s, confirm_step, t, why);
+    return rc && s->phase == PHASE_FAILED ? err_prefix(why, "the confirmation failed") : rc;
 }
 
 /* Interval of the score's gain: the bounds of the speed effect, plus the known differences in memory and
