@@ -240,7 +240,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .matters_for = FOR_ALL,
                         .unit = "",
                         .help =
-                            "run the model with several processes: tpN = each has a part of all matrices, ppN = a part of the layers, dpN = a part of the sequences, cpN = a part of the context; products such as tp2.pp2" },
+                            "run the model with several processes: tpN = each has a part of all matrices, ppN = a part of the layers, dpN = a part of the sequences; products such as tp2.pp2" },
     [KNOB_HOSTS] = { .key = "hosts",
                      .kind = VALUE_TEXT,
                      .otherwise = "",

@@ -20,7 +20,7 @@ static enum err_code wrong(const char *text, struct err *why)
 {
     return err_set(
         why, ERR_USAGE,
-        "parallel=%.60s: expected off, or tpN, ppN, cpN or dpN with N from 2 to %d, or several of them, "
+        "parallel=%.60s: expected off, or tpN, ppN or dpN with N from 2 to %d, or several of them, "
         "such as tp2.pp2 (at most %d processes together)",
         text, NUMBER_MOST, NUMBER_MOST);
 }
