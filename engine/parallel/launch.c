@@ -120,6 +120,10 @@ static enum err_code wait_message(struct ranks *r, int ms, struct err *why)
 {
     struct pollfd p = { .fd = r->fd, .events = POLLIN };
     const int64_t until = clock_ns() + (int64_t)ms * 1000000;
+    if (r->failed.code) { /* no rank is left that could say something */
+        if (why) *why = r->failed;
+        return r->failed.code;
+    }
     for (;;) {
         const int64_t left = (until - clock_ns()) / 1000000;
         const int n = poll(&p, 1, (int)MAX(left, (int64_t)0));
@@ -127,7 +131,7 @@ static enum err_code wait_message(struct ranks *r, int ms, struct err *why)
         if (n < 0 && errno == EINTR) continue;
         char what[120];
         snprintf(what, sizeof what, "the ranks gave no sign of life for %d s and were ended", ms / 1000);
-        kill(-r->mpirun, SIGCONT);
+        if (r->mpirun) kill(-r->mpirun, SIGCONT);
         end_all(r);
         return fail(r, ERR_IO, what, why);
     }
